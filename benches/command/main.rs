@@ -18,7 +18,7 @@ use clap::{Args, Parser, Subcommand};
 use family::OfFamily;
 use request::{FragmentsArgs, KernelsArgs, LoadArgs, Request, StepCacheArgs, WaysArgs};
 use safelight::cli::{Surroundings, log, out, print_comparison};
-use safelight::report::compare::{self, Sheet};
+use safelight::report::compare::{self, ReportFigures};
 use safelight::worker::{ProcessLauncher, not_started};
 use safelight_core::job::{JobError, JobErrorKind};
 use serde_json::json;
@@ -90,8 +90,8 @@ fn main() -> ExitCode {
         Subject::Fragments(args) => args.request(),
         Subject::Telemetry(args) => return telemetry::run(args, &surroundings),
         Subject::Compare(args) => {
-            let compared = Sheet::read(&args.first).and_then(|first| {
-                let second = Sheet::read(&args.second)?;
+            let compared = ReportFigures::read(&args.first).and_then(|first| {
+                let second = ReportFigures::read(&args.second)?;
                 Ok(compared(&first, &second, args.json))
             });
             return compared.unwrap_or_else(|err| out::print_job_error(&err, args.json));
@@ -99,11 +99,15 @@ fn main() -> ExitCode {
     };
     let measured = || {
         // Before minutes of work: a file that cannot be compared with is known now.
-        let before = arguments.against.as_deref().map(Sheet::read).transpose()?;
+        let before = arguments
+            .against
+            .as_deref()
+            .map(ReportFigures::read)
+            .transpose()?;
         let (code, lines) = measure(&request, &surroundings)?;
         Ok(match before {
             Some(before) if code == 0 => {
-                compared(&before, &Sheet::of_lines(&lines), request.is_json)
+                compared(&before, &ReportFigures::from_lines(&lines), request.is_json)
             }
             _ => ExitCode::from(code),
         })
@@ -112,7 +116,7 @@ fn main() -> ExitCode {
 }
 
 /// Two sheets for people, or as one JSON object; 1 where something got worse.
-fn compared(before: &Sheet, after: &Sheet, is_json: bool) -> ExitCode {
+fn compared(before: &ReportFigures, after: &ReportFigures, is_json: bool) -> ExitCode {
     let pairs = compare::compare(before, after);
     let code = u8::from(compare::num_worse(&pairs) > 0);
     print_comparison((before, after), &pairs, is_json, code)

@@ -12,16 +12,16 @@ use crate::app::background::open_outside;
 use crate::app::cx::Cx;
 use crate::app::notices::Severity;
 use crate::app::pending::Stream;
-use crate::report::{LIMIT, Order, Place, Progress, make};
+use crate::report::{LIMIT, ReportOptions, ReportPath, ReportProgress, make};
 
 /// Makes a report of this machine, tells how far it is, and gives its place. Runs on a thread of its own.
 pub type Measure =
-    Arc<dyn Fn(&CancelToken, &dyn Fn(Progress)) -> Result<Made, JobError> + Send + Sync>;
+    Arc<dyn Fn(&CancelToken, &dyn Fn(ReportProgress)) -> Result<Made, JobError> + Send + Sync>;
 
 /// A report that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Made {
-    pub place: Place,
+    pub path: ReportPath,
     /// It was not stopped before its end.
     pub is_whole: bool,
 }
@@ -34,28 +34,28 @@ pub fn measure(paths: Paths) -> Measure {
 fn measure_within(paths: Paths, limit: Duration) -> Measure {
     Arc::new(move |cancel, tell| {
         let settings = Settings::load(&paths.settings_file()).settings;
-        let order = Order {
+        let options = ReportOptions {
             paths: paths.clone(),
             device: settings.runtime.device,
             settings,
             limit,
         };
-        let place = Place::of_user(&paths);
-        let report = make(&order, cancel, tell, &mut |so_far| {
-            if let Err(err) = so_far.write(&place) {
+        let path = ReportPath::new_in(&paths.reports());
+        let report = make(&options, cancel, tell, &mut |so_far| {
+            if let Err(err) = so_far.write(&path) {
                 tracing::warn!("{}", err.summary);
             }
         });
-        report.write(&place)?;
+        report.write(&path)?;
         Ok(Made {
-            place,
+            path,
             is_whole: report.incomplete.is_none(),
         })
     })
 }
 
 enum Told {
-    Progress(Progress),
+    Progress(ReportProgress),
     End(Result<Made, JobError>),
 }
 
@@ -64,7 +64,7 @@ enum Told {
 pub enum State {
     #[default]
     None,
-    Running(Progress),
+    Running(ReportProgress),
     /// It was stopped, and writes down what was measured.
     Stopping,
     Made(Made),
@@ -98,7 +98,7 @@ impl Reporting {
             return;
         }
         self.cancel = CancelToken::default();
-        self.state = State::Running(Progress::default());
+        self.state = State::Running(ReportProgress::default());
         let (measure, cancel) = (Arc::clone(&self.measure), self.cancel.clone());
         self.told = cx.background.stream("report", move |postbox| {
             let tell = |progress| {
@@ -122,7 +122,7 @@ impl Reporting {
         let State::Made(made) = &self.state else {
             return;
         };
-        let page = made.place.page.clone();
+        let page = made.path.page.clone();
         if is_folder {
             if let Some(folder) = page.parent() {
                 cx.background.open_folder(folder.to_owned());

@@ -16,8 +16,9 @@ use serde_json::json;
 
 use super::generate::{CANCELLED, stop_on_signal};
 use super::{Surroundings, out};
-use crate::report::compare::{self, Pair, Sheet, Verdict, num_worse};
-use crate::report::{LIMIT, Order, Place, Progress, Report, html, make};
+use crate::report::compare::{self, CompareVerdict, FigurePair, ReportFigures, num_worse};
+use crate::report::page::{self, with_unit};
+use crate::report::{LIMIT, Report, ReportOptions, ReportPath, ReportProgress, make};
 
 /// Measure this machine, for ten minutes at most, and write a page and a file about it; nothing is sent anywhere
 #[derive(Args, Debug)]
@@ -52,12 +53,10 @@ pub fn run(args: &ReportArgs, surroundings: &Surroundings) -> ExitCode {
 }
 
 fn measure(args: &ReportArgs, surroundings: &Surroundings) -> Result<ExitCode, JobError> {
-    let place = match &args.out {
-        Some(folder) => Place::new_in(folder),
-        None => Place::of_user(&surroundings.paths),
-    };
+    let folder = args.out.clone();
+    let path = ReportPath::new_in(&folder.unwrap_or_else(|| surroundings.paths.reports()));
     let settings = surroundings.settings().clone();
-    let order = Order {
+    let options = ReportOptions {
         paths: surroundings.paths.clone(),
         device: args.device.unwrap_or(settings.runtime.device),
         settings,
@@ -66,9 +65,9 @@ fn measure(args: &ReportArgs, surroundings: &Surroundings) -> Result<ExitCode, J
     let cancel = CancelToken::default();
     stop_on_signal(&cancel)?;
     // Before minutes of work: a folder that cannot be written to is known now.
-    Report::default().write(&place)?;
+    Report::default().write(&path)?;
     let bar = bar();
-    let tell = |progress: Progress| {
+    let tell = |progress: ReportProgress| {
         bar.set_position((progress.part * 1000.0) as u64);
         if bar.is_hidden() && bar.message() != progress.what {
             // Where standard error is closed, the files still say it.
@@ -77,20 +76,19 @@ fn measure(args: &ReportArgs, surroundings: &Surroundings) -> Result<ExitCode, J
         bar.set_message(progress.what);
     };
     let mut failed = None;
-    let report = make(&order, &cancel, &tell, &mut |so_far| {
-        failed = so_far.write(&place).err().or_else(|| failed.take());
+    let report = make(&options, &cancel, &tell, &mut |so_far| {
+        failed = so_far.write(&path).err().or_else(|| failed.take());
     });
     bar.finish_and_clear();
-    report.write(&place)?;
+    report.write(&path)?;
     let code = if cancel.is_cancelled() { CANCELLED } else { 0 };
     if args.json {
-        let object =
-            json!({"page": place.page, "file": place.file, "incomplete": report.incomplete});
+        let object = json!({"page": path.page, "file": path.file, "incomplete": report.incomplete});
         return Ok(out::print_json(&object, code));
     }
-    out::print(&summary(&report, &place), 0);
+    out::print(&summary(&report, &path), 0);
     if args.open {
-        open(&place.page)?;
+        open(&path.page)?;
     }
     Ok(ExitCode::from(code))
 }
@@ -113,24 +111,11 @@ fn bar() -> ProgressBar {
 }
 
 /// What people read at once; the rest is on the page.
-fn summary(report: &Report, place: &Place) -> String {
+fn summary(report: &Report, path: &ReportPath) -> String {
     let mut text = format!("{}\n", report.device);
     if let Some(why) = &report.incomplete {
         writeln!(text, "Incomplete: {why}").ok();
     }
-    let targets = report.targets.iter().map(|target| {
-        let measured = target.measured.map_or_else(
-            || "not measured".to_owned(),
-            |value| format!("{} {}", html::number(value), target.unit),
-        );
-        let below = format!(
-            "should be below {} {}",
-            html::number(target.below),
-            target.unit
-        );
-        vec![target.name.clone(), measured, below]
-    });
-    text.push_str(&out::table(&targets.collect::<Vec<_>>()));
     for section in &report.sections {
         writeln!(text, "\n{}", section.title).ok();
         for problem in &section.problems {
@@ -138,7 +123,8 @@ fn summary(report: &Report, place: &Place) -> String {
         }
         let rows = section.rows.iter().map(|row| {
             let figures = row.figures.iter();
-            let figures = figures.map(|it| format!("{} {}", it.name, html::figure(it)));
+            let figures =
+                figures.map(|it| format!("{} {}", it.name, with_unit(it.value, &it.unit)));
             let mark = if row.is_bad { "!" } else { "" };
             vec![
                 mark.to_owned(),
@@ -148,16 +134,16 @@ fn summary(report: &Report, place: &Place) -> String {
             ]
         });
         text.push_str(&out::table(&rows.collect::<Vec<_>>()));
-        for left in &section.left_out {
-            writeln!(text, "  left out: {}. {}", left.label, left.why).ok();
+        for left_out in &section.left_out {
+            writeln!(text, "  left out: {left_out}").ok();
         }
     }
     // Writing to a string cannot fail.
     writeln!(
         text,
         "\nPage: {}\nFile: {}\nNothing was sent anywhere. Names, folders and serial numbers are not in them: read them before you give them to anybody.",
-        place.page.display(),
-        place.file.display()
+        path.page.display(),
+        path.file.display()
     )
     .ok();
     text
@@ -178,12 +164,12 @@ fn open(page: &Path) -> Result<(), JobError> {
 }
 
 fn side_by_side(first: &Path, second: &Path, args: &ReportArgs) -> Result<ExitCode, JobError> {
-    let (before, after) = (Sheet::read(first)?, Sheet::read(second)?);
+    let (before, after) = (ReportFigures::read(first)?, ReportFigures::read(second)?);
     let pairs = compare::compare(&before, &after);
-    if let Some(page) = &args.out {
-        let written = write_atomically(page, compare::page(&before, &after, &pairs).as_bytes());
-        written.map_err(|err| {
-            let what = format!("the page cannot be written: {err}: {}", page.display());
+    if let Some(path) = &args.out {
+        let page = page::comparison(&before, &after, &pairs);
+        write_atomically(path, page.as_bytes()).map_err(|err| {
+            let what = format!("the page cannot be written: {err}: {}", path.display());
             JobError::new(JobErrorKind::Disk, what)
         })?;
     }
@@ -192,8 +178,8 @@ fn side_by_side(first: &Path, second: &Path, args: &ReportArgs) -> Result<ExitCo
 
 /// Two measurements as a table for people, or as one JSON object. `code`: of the process.
 pub fn print_comparison(
-    (before, after): (&Sheet, &Sheet),
-    pairs: &[Pair],
+    (before, after): (&ReportFigures, &ReportFigures),
+    pairs: &[FigurePair],
     is_json: bool,
     code: u8,
 ) -> ExitCode {
@@ -201,17 +187,20 @@ pub fn print_comparison(
         let rows = pairs.iter().map(|pair| {
             json!({
                 "what": pair.label, "unit": pair.unit, "first": pair.before, "second": pair.after,
-                "ratio": pair.ratio(), "is_worse": pair.verdict == Verdict::Worse,
+                "ratio": pair.ratio(), "is_worse": pair.verdict == CompareVerdict::Worse,
             })
         });
         let object = json!({"worse": num_worse(pairs), "figures": rows.collect::<Vec<_>>()});
         return out::print_json(&object, code);
     }
+    let heading = ["", "first", "second", "ratio", ""].map(str::to_owned);
+    let rows = std::iter::once(heading).chain(pairs.iter().map(FigurePair::cells));
+    let rows: Vec<_> = rows.map(|cells| cells.to_vec()).collect();
     let text = format!(
         "First:  {}\nSecond: {}\n{}{}\n",
         before.device,
         after.device,
-        out::table(&compare::rows(pairs)),
+        out::table(&rows),
         compare::summary(pairs)
     );
     out::print(&text, code)

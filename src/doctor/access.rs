@@ -59,7 +59,7 @@ fn devices(dev: &Path) -> Vec<std::path::PathBuf> {
 }
 
 /// Those that exist, and that this process is not in.
-pub(crate) fn missing_groups(roots: &Roots) -> Vec<&'static str> {
+fn missing_groups(roots: &Roots) -> Vec<&'static str> {
     let text = fs::read_to_string(roots.etc.join("group")).unwrap_or_default();
     let numbers: BTreeMap<&str, u32> = text
         .lines()

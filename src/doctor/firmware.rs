@@ -34,7 +34,7 @@ pub(super) fn all(cards: &[AmdCard], roots: &Roots) -> Option<Check> {
 }
 
 /// What package managers say of the versions of [`PACKAGES`], with their names or without.
-pub(crate) fn releases(var: &Path) -> impl Iterator<Item = String> {
+fn releases(var: &Path) -> impl Iterator<Item = String> {
     let status = fs::read_to_string(var.join("lib/dpkg/status")).unwrap_or_default();
     let of_dpkg: Vec<String> = status
         .split("\n\n")

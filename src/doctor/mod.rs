@@ -38,8 +38,6 @@ use crate::telemetry::nvidia::{self, NvidiaReport};
 use crate::telemetry::{DeviceQuery, Roots, amdgpu};
 use crate::worker::environment::{self, EngineTarget};
 use crate::worker::{ProcessLauncher, probe_engine};
-pub(crate) use access::missing_groups;
-pub(crate) use firmware::releases as firmware_releases;
 
 /// An engine that has not said what it is by then is not waited for: loading a GPU runtime from a cold disk is slow.
 const ENGINE_LIMIT: Duration = Duration::from_mins(1);

@@ -1,206 +1,173 @@
-//! The owner's report: what this machine is, what was chosen for it, how fast it is, how right and how warm, as one
-//! value that becomes a page and a file.
+//! Report on this machine: what it is, how fast and how exact it computes, as JSON and as an HTML page.
 //!
-//! An engine of its own measures each section under a time limit; one that hangs or dies ends only its section. Nothing
-//! is sent anywhere, and nothing leaves this module before it went through [`redact`].
+//! [`make`] measures with engine processes of its own under time limits; [`redact`] takes names out of every string
+//! before anything is written. Nothing is sent anywhere.
 
 pub mod compare;
-mod course;
-mod engine;
-mod facts;
-pub mod html;
-pub mod jobs;
-pub mod levels;
-mod plan;
-mod plot;
-pub mod redact;
+mod machine;
+mod measure;
+pub mod page;
+mod redact;
 mod rows;
-mod sections;
-mod targets;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use safelight_core::files::{make_private_folder, write_atomically};
+use safelight_core::files::{make_private_folder, read_text_bounded, write_atomically};
 use safelight_core::job::{CancelToken, DeviceChoice, JobError, JobErrorKind};
 use safelight_core::naming::{now_secs, utc_timestamp};
 use safelight_core::settings::{Paths, Settings};
 use serde::{Deserialize, Serialize};
 
-use course::Course;
 use redact::Redactor;
 
-/// Of the file; a later one is read as far as its names are known.
-const FORMAT: u32 = 1;
-/// What a report takes at most, unless somebody gives it less or more.
+/// Version of the JSON; reports of another one are refused.
+const FORMAT: u32 = 2;
+/// Default time limit of a report.
 pub const LIMIT: Duration = Duration::from_mins(10);
 
-/// Everything that one report says.
+/// Everything that was measured; the JSON file is this struct.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
 pub struct Report {
     pub format: u32,
-    /// The version of the program.
+    /// Version of the program.
     pub safelight: String,
-    /// In UTC.
+    /// Time in UTC.
     pub made: String,
-    /// One line: what computed.
+    /// The device that computed, in one line.
     pub device: String,
     pub secs: f64,
-    /// Why there is less than a whole report; one sentence.
+    /// Why sections are missing, one sentence.
     pub incomplete: Option<String>,
-    pub facts: Vec<Fact>,
-    pub findings: Vec<Finding>,
-    /// What was promised for Strix Halo, beside what was measured here.
-    pub targets: Vec<Target>,
-    pub sections: Vec<Section>,
-    pub course: Course,
+    pub sections: Vec<ReportSection>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Fact {
-    pub name: String,
-    pub value: String,
-}
-
-/// What the doctor found.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Finding {
-    /// `ok`, `warn` or `fail`.
-    pub status: String,
-    pub name: String,
-    pub message: String,
-    pub advice: String,
-}
-
-/// A value that should stay below another.
+/// One table of the report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Target {
-    pub name: String,
-    pub below: f64,
-    /// Absent where it was not measured.
-    pub measured: Option<f64>,
-    pub unit: String,
-    /// Where the value comes from.
-    pub note: String,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Section {
-    /// As programs name it.
+pub struct ReportSection {
     pub id: String,
     pub title: String,
     pub secs: f64,
-    /// What is to be known before the figures; one sentence, or nothing.
+    /// How it was measured, one sentence; may be empty.
     pub about: String,
-    /// Why there is less here than could be; one sentence each.
+    /// Why rows are missing, one sentence each.
     pub problems: Vec<String>,
-    pub rows: Vec<Row>,
-    pub left_out: Vec<LeftOut>,
+    pub rows: Vec<ReportRow>,
+    /// What this machine cannot measure and why, one sentence each.
+    pub left_out: Vec<String>,
 }
 
-/// One thing that was measured, in one or more figures.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Row {
-    /// As programs name it: the same thing in every report.
+pub struct ReportRow {
+    /// Stable name; empty for facts.
     pub id: String,
     pub label: String,
-    /// The first is the one that is drawn.
-    pub figures: Vec<Figure>,
-    /// More words for people.
+    /// One column each; the first also gets a bar.
+    pub figures: Vec<ReportFigure>,
     pub note: String,
-    /// Whether something is wrong with it.
     pub is_bad: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Figure {
+pub struct ReportFigure {
     pub name: String,
     pub value: f64,
     pub unit: String,
 }
 
-/// What was not measured here.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct LeftOut {
-    pub label: String,
-    pub why: String,
+impl ReportSection {
+    fn new(id: &str, title: &str, rows: Vec<ReportRow>) -> Self {
+        let [id, title] = [id, title].map(str::to_owned);
+        Self {
+            id,
+            title,
+            rows,
+            ..Self::default()
+        }
+    }
 }
 
-impl Figure {
-    pub fn new(name: &str, value: f64, unit: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            value,
-            unit: unit.to_owned(),
-        }
+impl ReportFigure {
+    fn new(name: &str, value: f64, unit: &str) -> Self {
+        let [name, unit] = [name, unit].map(str::to_owned);
+        Self { name, value, unit }
     }
 }
 
 impl Report {
-    pub fn section(&self, id: &str) -> Option<&Section> {
-        self.sections.iter().find(|section| section.id == id)
+    /// Rows that are bad, and problems of sections. Missed targets are not problems.
+    fn problems(&self) -> Vec<String> {
+        let measured = self
+            .sections
+            .iter()
+            .filter(|section| section.id != "targets");
+        let problems = measured.flat_map(|section| {
+            let bad = section.rows.iter().filter(|row| row.is_bad);
+            let bad = bad.map(|row| format!("{}: {}", row.label, row.note));
+            section.problems.iter().cloned().chain(bad)
+        });
+        problems.collect()
     }
 
-    /// A figure by the names of its section, row and itself.
     fn figure(&self, section: &str, row: &str, name: &str) -> Option<f64> {
-        let mut rows = self.section(section)?.rows.iter();
-        let row = rows.find(|it| it.id == row)?;
+        let section = self.sections.iter().find(|it| it.id == section)?;
+        let row = section.rows.iter().find(|it| it.id == row)?;
         let figure = row.figures.iter().find(|it| it.name == name)?;
         Some(figure.value)
     }
 
-    /// Reads one that was written.
+    /// Reads the JSON of a report; an error for other files and formats.
     pub fn read(path: &Path) -> Result<Self, JobError> {
         let bad = |why: String| {
-            let what = format!("this is no report of Safelight: {why}: {}", path.display());
+            let what = format!("{why}: {}", path.display());
             JobError::new(JobErrorKind::InvalidRequest, what)
         };
-        let text = safelight_core::files::read_text_bounded(path, 64 << 20)
-            .map_err(|err| bad(err.to_string()))?;
-        let report: Self = serde_json::from_str(&text).map_err(|err| bad(err.to_string()))?;
-        if report.format == 0 {
-            return Err(bad("it does not say its format".to_owned()));
+        let text = read_text_bounded(path, 64 << 20).map_err(|err| bad(err.to_string()))?;
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+        let (Some(format), Some(program)) = (value["format"].as_u64(), value["safelight"].as_str())
+        else {
+            return Err(bad("this is not a report of Safelight".to_owned()));
+        };
+        if format != u64::from(FORMAT) {
+            return Err(bad(format!(
+                "the report has format {format} and this version reads format {FORMAT}"
+            ))
+            .advise(format!(
+                "It was made with Safelight {program}. Make it again with this version: `safelight report`"
+            )));
         }
-        Ok(report)
+        serde_json::from_value(value).map_err(|err| bad(format!("the report is damaged ({err})")))
     }
 
-    /// Writes page and file, each whole or not at all, and gives their places.
-    pub fn write(&self, place: &Place) -> Result<(), JobError> {
+    /// Writes the JSON file and the page, each atomically.
+    pub fn write(&self, path: &ReportPath) -> Result<(), JobError> {
         let write = || {
-            if let Some(folder) = place.page.parent() {
+            if let Some(folder) = path.page.parent() {
                 make_private_folder(folder)?;
             }
             let json = serde_json::to_string_pretty(self)?;
-            write_atomically(&place.file, format!("{json}\n").as_bytes())?;
-            write_atomically(&place.page, html::page(self).as_bytes())
+            write_atomically(&path.file, format!("{json}\n").as_bytes())?;
+            write_atomically(&path.page, page::report(self).as_bytes())
         };
         write().map_err(|err: std::io::Error| {
             let what = format!(
                 "the report cannot be written: {err}: {}",
-                place.page.display()
+                path.page.display()
             );
             JobError::new(JobErrorKind::Disk, what)
         })
     }
 }
 
-/// Where a report goes.
+/// The two files of one report.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ReportPath {
     pub page: PathBuf,
     pub file: PathBuf,
 }
 
-impl Place {
-    /// Page and file of this moment in a folder.
+impl ReportPath {
+    /// Files in `folder`, named after the current time.
     pub fn new_in(folder: &Path) -> Self {
         let name = format!("safelight-report-{}", utc_timestamp(now_secs()));
         Self {
@@ -208,76 +175,63 @@ impl Place {
             file: folder.join(format!("{name}.json")),
         }
     }
-
-    /// Where reports go unless somebody says otherwise.
-    pub fn of_user(paths: &Paths) -> Self {
-        Self::new_in(&paths.reports())
-    }
 }
 
-/// What is asked of a report.
 #[derive(Clone, Debug)]
-pub struct Order {
+pub struct ReportOptions {
     pub paths: Paths,
     pub settings: Settings,
     pub device: DeviceChoice,
     pub limit: Duration,
 }
 
-/// How far it is.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Progress {
+pub struct ReportProgress {
     /// From 0 to 1.
     pub part: f32,
-    /// What is measured now; a few words.
+    /// The current section or network.
     pub what: String,
 }
 
-/// Makes a report. What is there so far is kept by `keep` whenever a section is done: a machine may not survive the
-/// next one. Cancelled or out of time, it has what was measured until then and says so.
+/// Measures section by section until done, cancelled or out of time. `keep` gets the report after every section, since
+/// the machine may not survive the next one.
 pub fn make(
-    order: &Order,
+    options: &ReportOptions,
     cancel: &CancelToken,
-    tell: &dyn Fn(Progress),
+    progress: &dyn Fn(ReportProgress),
     keep: &mut dyn FnMut(&Report),
 ) -> Report {
-    let redactor = Redactor::of_this_user(&order.paths);
+    let redactor = Redactor::of_this_user(&options.paths);
     let began = Instant::now();
-    let mut run = sections::Run::begin(order, cancel, tell, began);
-    let clean = |run: &sections::Run<'_>| {
+    let mut run = measure::Run::begin(options, cancel, progress);
+    let finished = |run: &measure::Run<'_>, incomplete: Option<&str>| {
         let mut report = run.report.clone();
         report.format = FORMAT;
         report.safelight = env!("CARGO_PKG_VERSION").to_owned();
-        report.made = readable(&utc_timestamp(now_secs()));
+        let stamp = utc_timestamp(now_secs());
+        report.made = format!("{} {}:{}", &stamp[..10], &stamp[11..13], &stamp[13..15]);
         report.secs = began.elapsed().as_secs_f64();
-        report.course = run.course();
-        report.targets = targets::of(&report);
+        report.incomplete = incomplete.map(str::to_owned);
+        if !report.sections.is_empty() {
+            report.sections.insert(0, rows::targets(&report));
+        }
         redactor.clean(&report)
     };
-    for section in sections::ALL {
+    for step in std::iter::once(None).chain(measure::STEPS.iter().map(Some)) {
         if cancel.is_cancelled() {
             break;
         }
-        section(&mut run);
-        let mut so_far = clean(&run);
-        so_far.incomplete = Some("It ended before everything was measured.".to_owned());
-        keep(&so_far);
+        match step {
+            None => run.machine(),
+            Some(step) => run.step(step),
+        }
+        keep(&finished(
+            &run,
+            Some("It ended before everything was measured."),
+        ));
     }
-    let mut report = clean(&run);
-    report.incomplete = cancel
-        .is_cancelled()
-        .then(|| "It was stopped before everything was measured.".to_owned());
-    report
-}
-
-/// `2026-11-20_081500` as people write it.
-fn readable(stamp: &str) -> String {
-    let (date, time) = stamp.split_once('_').unwrap_or((stamp, ""));
-    let minute = time.get(..4).map(|it| it.split_at(2));
-    minute.map_or_else(
-        || date.to_owned(),
-        |(hour, minute)| format!("{date} {hour}:{minute} UTC"),
-    )
+    let stopped = "It was stopped before everything was measured.";
+    finished(&run, cancel.is_cancelled().then_some(stopped))
 }
 
 #[cfg(test)]

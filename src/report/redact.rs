@@ -1,7 +1,9 @@
-//! Takes out of a report what is nobody's business: names of the user and the computer, folders, serial numbers.
+//! Removal of private names from a report: user, computer, folders and serial numbers.
 //!
-//! Goes over every string of the report, whoever wrote it: a driver's complaint may quote anything.
+//! Every string is searched, since an error message of a driver may quote anything.
 
+use std::cmp::Reverse;
+use std::fs;
 use std::path::Path;
 
 use safelight_core::settings::Paths;
@@ -13,8 +15,8 @@ const USER: &str = "<user>";
 const COMPUTER: &str = "<computer>";
 const FOLDER: &str = "<folder>";
 const SERIAL: &str = "<serial>";
-/// Folders that every machine has, and that tell nothing of who uses it.
-const KNOWN_FOLDERS: [&str; 9] = [
+/// Beginnings of paths that every machine has.
+const PUBLIC_PATHS: [&str; 9] = [
     "/proc/",
     "/sys/",
     "/dev/",
@@ -25,87 +27,57 @@ const KNOWN_FOLDERS: [&str; 9] = [
     "/opt/rocm",
     "/lib/",
 ];
-/// Names that are words too, and that many machines and users have.
+/// Names of users and computers that identify nobody.
 const COMMON: [&str; 6] = ["root", "user", "localhost", "linux", "home", "amd"];
 
-/// The names of one user and machine.
-#[derive(Clone, Debug, Default)]
-pub struct Redactor {
-    /// What is replaced by what, the longest first.
-    names: Vec<(String, &'static str)>,
-}
+/// Private names of one user and machine with their replacements, the longest first.
+pub(super) struct Redactor(Vec<(String, &'static str)>);
 
 impl Redactor {
-    /// Of who runs this program, on this machine.
-    pub fn of_this_user(paths: &Paths) -> Self {
-        let variable = |name: &str| std::env::var(name).unwrap_or_default();
-        let file = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-        let users = [variable("USER"), variable("LOGNAME"), variable("SUDO_USER")];
-        let computers = [
-            variable("HOSTNAME"),
-            file("/proc/sys/kernel/hostname"),
-            file("/etc/hostname"),
-        ];
-        let serials = [file("/etc/machine-id")];
-        let own = [
-            &paths.config,
-            &paths.data,
-            &paths.cache,
-            &paths.videos,
-            &paths.pictures,
-        ];
-        let home = variable("HOME");
-        let folders = own.into_iter().map(|path| path.display().to_string());
-        Self::of(&users, &computers, &serials, folders.chain([home]))
+    pub(super) fn of_this_user(paths: &Paths) -> Self {
+        let variable = |name| std::env::var(name).unwrap_or_default();
+        let file = |path| fs::read_to_string(path).unwrap_or_default();
+        let folder = |path: &Path| (path.display().to_string(), FOLDER);
+        Self::new([
+            (variable("USER"), USER),
+            (variable("LOGNAME"), USER),
+            (variable("SUDO_USER"), USER),
+            (variable("HOSTNAME"), COMPUTER),
+            (file("/proc/sys/kernel/hostname"), COMPUTER),
+            (file("/etc/hostname"), COMPUTER),
+            (file("/etc/machine-id"), SERIAL),
+            (variable("HOME"), FOLDER),
+            folder(&paths.config),
+            folder(&paths.data),
+            folder(&paths.cache),
+            folder(&paths.videos),
+            folder(&paths.pictures),
+        ])
     }
 
-    /// Of names that are given.
-    pub fn of(
-        users: &[String],
-        computers: &[String],
-        serials: &[String],
-        folders: impl IntoIterator<Item = String>,
-    ) -> Self {
-        let mut names: Vec<(String, &'static str)> = Vec::new();
-        let mut put = |name: &str, by: &'static str| {
+    fn new(names: impl IntoIterator<Item = (String, &'static str)>) -> Self {
+        let mut all = Vec::new();
+        for (name, by) in names {
             let name = name.trim().trim_end_matches('/');
-            let is_common = COMMON.contains(&name.to_lowercase().as_str());
-            if name.chars().count() >= 3 && !is_common {
-                names.push((name.to_owned(), by));
-            }
-        };
-        for name in computers {
-            put(name, COMPUTER);
-            // The name without its domain.
-            put(name.split('.').next().unwrap_or_default(), COMPUTER);
-        }
-        for name in users {
-            put(name, USER);
-        }
-        for name in serials {
-            put(name, SERIAL);
-        }
-        for folder in folders {
-            put(&folder, FOLDER);
-            let last = Path::new(&folder).file_name();
-            // A home folder is named after its user.
-            let is_home = Path::new(&folder).parent() == Some(Path::new("/home"));
-            if let Some(last) = last.filter(|_| is_home) {
-                put(&last.to_string_lossy(), USER);
+            all.push((name.to_owned(), by));
+            if by == COMPUTER {
+                // Without its domain.
+                all.extend(name.split('.').next().map(|host| (host.to_owned(), by)));
+            } else if let Some(user) = name.strip_prefix("/home/").filter(|it| !it.contains('/')) {
+                all.push((user.to_owned(), USER));
             }
         }
-        names.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
-        names.dedup();
-        Self { names }
+        all.retain(|(name, _)| {
+            name.chars().count() >= 3 && !COMMON.contains(&name.to_lowercase().as_str())
+        });
+        all.sort_by_key(|(name, _)| Reverse(name.len()));
+        Self(all)
     }
 
-    /// The report with nothing of them in it.
-    pub fn clean(&self, report: &Report) -> Report {
-        let Ok(mut value) = serde_json::to_value(report) else {
-            return Report::default();
-        };
+    pub(super) fn clean(&self, report: &Report) -> Report {
+        let mut value = serde_json::to_value(report).unwrap_or_default();
         self.clean_value(&mut value);
-        // Only strings are others, of which a report can have any.
+        // Cannot fail: only strings changed.
         serde_json::from_value(value).unwrap_or_default()
     }
 
@@ -120,107 +92,86 @@ impl Redactor {
         }
     }
 
-    /// One text.
-    pub fn text(&self, text: &str) -> String {
-        let mut clean = String::with_capacity(text.len());
-        let mut word = String::new();
-        for letter in text.chars() {
-            // A path ends where a sentence or a list goes on; folders with spaces are known by their names.
-            if letter.is_whitespace() || matches!(letter, '"' | '\'' | ',' | ';' | '(' | ')' | '=')
-            {
-                clean.push_str(&without_path(&word));
-                clean.push(letter);
-                word.clear();
-            } else {
-                word.push(letter);
-            }
-        }
-        clean.push_str(&without_path(&word));
-        for (name, by) in &self.names {
-            clean = replace_whole(&clean, name, by);
-        }
-        clean
+    fn text(&self, text: &str) -> String {
+        // Paths that contain these are known by name.
+        let ends_word = |letter: char| letter.is_whitespace() || "\"',;()=".contains(letter);
+        let words = text.split_inclusive(ends_word);
+        let clean = words
+            .map(|word| public_word(word, word.trim_end_matches(ends_word)))
+            .collect();
+        self.0.iter().fold(clean, |text: String, (name, by)| {
+            replace_word(&text, name, by)
+        })
     }
 }
 
-/// A word, unless it is a path of somebody or a serial number.
-fn without_path(word: &str) -> String {
-    let start = word.find('/').filter(|&start| {
-        // `GiB/s`, `1/2` and `and/or` are no paths, `file:/a` and `:/a` are.
-        start == 0 || word[..start].ends_with([':', '>', '[', '`', '~'])
-    });
-    if let Some(start) = start {
-        let path = &word[start..];
-        let is_known = KNOWN_FOLDERS.iter().any(|known| path.starts_with(known));
-        let is_alone = path.trim_end_matches(['.', ':']).len() < 2;
-        if !is_known && !is_alone {
-            let end = if word.ends_with([':', '.']) {
-                &word[word.len() - 1..]
-            } else {
-                ""
-            };
-            let scheme = word[..start].trim_end_matches('~');
-            return format!("{scheme}{FOLDER}{end}");
+/// `full` with its path or serial number replaced; `word`: without the separator at its end.
+fn public_word(full: &str, word: &str) -> String {
+    let body = word.trim_end_matches(['.', ':']);
+    let end = &full[body.len()..];
+    // `GiB/s` and `1/2` are not paths, `file:/a` and `~/a` are.
+    let is_path =
+        |start: &usize| *start == 0 || body[..*start].ends_with([':', '>', '[', '`', '~']);
+    match body.find('/').filter(is_path) {
+        Some(start)
+            if body.len() - start > 1
+                && !PUBLIC_PATHS.iter().any(|it| body[start..].starts_with(it)) =>
+        {
+            format!("{}{FOLDER}{end}", body[..start].trim_end_matches('~'))
         }
-        return word.to_owned();
-    }
-    if is_serial(word) {
-        SERIAL.to_owned()
-    } else {
-        word.to_owned()
+        None if is_serial(body) => format!("{SERIAL}{end}"),
+        _ => full.to_owned(),
     }
 }
 
-/// A UUID, alone or behind a word as in `GPU-…`, or the address of a network card.
+/// A UUID, perhaps after a word as in `GPU-…`, or a MAC address.
 fn is_serial(word: &str) -> bool {
-    let word = word.trim_end_matches(['.', ':']);
-    let is_hex = |part: &str, len: usize| {
+    let is_hex = |(part, len): (&&str, usize)| {
         part.len() == len && part.bytes().all(|byte| byte.is_ascii_hexdigit())
     };
     let parts: Vec<&str> = word.split('-').collect();
-    let is_uuid = parts.windows(5).any(|parts| {
-        parts
-            .iter()
-            .zip([8, 4, 4, 4, 12])
-            .all(|(part, len)| is_hex(part, len))
-    });
     let bytes: Vec<&str> = word.split(':').collect();
-    is_uuid || (bytes.len() == 6 && bytes.iter().all(|byte| is_hex(byte, 2)))
+    parts
+        .windows(5)
+        .any(|uuid| uuid.iter().zip([8, 4, 4, 4, 12]).all(is_hex))
+        || (bytes.len() == 6 && bytes.iter().zip([2; 6]).all(is_hex))
 }
 
-/// Replaces a name where it is no part of a longer word, whatever its case.
-fn replace_whole(text: &str, name: &str, by: &str) -> String {
-    let (lower, wanted) = (text.to_ascii_lowercase(), name.to_ascii_lowercase());
-    let mut clean = String::with_capacity(text.len());
-    let mut at = 0;
-    while let Some(found) = lower[at..].find(&wanted) {
-        let (start, end) = (at + found, at + found + wanted.len());
-        let is_letter = |letter: Option<char>| letter.is_some_and(char::is_alphanumeric);
-        let is_part =
-            is_letter(text[..start].chars().next_back()) || is_letter(text[end..].chars().next());
-        clean.push_str(&text[at..start]);
-        clean.push_str(if is_part { &text[start..end] } else { by });
-        at = end;
+/// Replaces `name` in any case where it is a whole word.
+fn replace_word(text: &str, name: &str, by: &str) -> String {
+    let is_letter = |letter: Option<char>| letter.is_some_and(char::is_alphanumeric);
+    let mut clean = String::new();
+    let mut copied = 0;
+    for (start, _) in text
+        .to_ascii_lowercase()
+        .match_indices(&name.to_ascii_lowercase())
+    {
+        let end = start + name.len();
+        if !is_letter(text[..start].chars().next_back()) && !is_letter(text[end..].chars().next()) {
+            clean.push_str(&text[copied..start]);
+            clean.push_str(by);
+            copied = end;
+        }
     }
-    clean.push_str(&text[at..]);
+    clean.push_str(&text[copied..]);
     clean
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Fact, Finding, Row, Section};
+    use super::super::ReportSection;
+    use super::super::rows::fact;
     use super::*;
 
     fn planted() -> Redactor {
-        let owned = |name: &str| vec![name.to_owned()];
-        let folders = ["/home/petra", "/mnt/Petras Modelle"].map(str::to_owned);
-        let id = "0123456789abcdef0123456789abcdef";
-        Redactor::of(
-            &owned("petra"),
-            &owned("petras-halo.fritz.box\n"),
-            &owned(id),
-            folders,
-        )
+        let names = [
+            ("petra", USER),
+            ("petras-halo.fritz.box\n", COMPUTER),
+            ("0123456789abcdef0123456789abcdef", SERIAL),
+            ("/home/petra", FOLDER),
+            ("/mnt/Petras Modelle", FOLDER),
+        ];
+        Redactor::new(names.map(|(name, by)| (name.to_owned(), by)))
     }
 
     #[test]
@@ -241,25 +192,10 @@ mod tests {
         let report = Report {
             device: texts[0].to_owned(),
             incomplete: Some(texts[1].to_owned()),
-            facts: texts
-                .iter()
-                .map(|text| Fact {
-                    name: "fact".to_owned(),
-                    value: (*text).to_owned(),
-                })
-                .collect(),
-            findings: vec![Finding {
-                message: texts[2].to_owned(),
-                advice: texts[7].to_owned(),
-                ..Finding::default()
-            }],
-            sections: vec![Section {
-                problems: vec![texts[3].to_owned()],
-                rows: vec![Row {
-                    note: texts[4].to_owned(),
-                    ..Row::default()
-                }],
-                ..Section::default()
+            sections: vec![ReportSection {
+                problems: texts.map(str::to_owned).to_vec(),
+                rows: vec![fact(texts[2], texts[4].to_owned())],
+                ..ReportSection::default()
             }],
             ..Report::default()
         };

@@ -1,206 +1,326 @@
-//! The lines of engines and the doctor's checks as rows of a report.
-//!
-//! Judges nothing that the engine has not judged.
+//! Rows of a report: JSON lines of `safelight-engine` and `safelight-bench`, checks of the doctor, targets.
 
-use safelight_core::measured::{CaseLine, ParityLine};
+use safelight_core::measured::ParityLine;
 use safelight_core::shown::sentence;
-use safelight_core::speed::{SpeedLine, SpeedState};
-use safelight_core::trial::TrialLine;
+use safelight_core::speed::SpeedProbe;
+use safelight_core::trial::Trial;
+use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::{Figure, Finding, Row};
-use crate::doctor::{self, Status};
+use super::{Report, ReportFigure, ReportRow, ReportSection};
+use crate::doctor::{Check, Status};
 
-pub(super) fn finding(check: doctor::Check) -> Finding {
-    let status = match check.status {
-        Status::Ok => "ok",
-        Status::Warn => "warn",
-        Status::Fail => "fail",
-    };
-    Finding {
-        status: status.to_owned(),
-        name: check.name.to_owned(),
-        message: check.message,
-        advice: check.advice,
-    }
-}
-
-pub(super) fn speed_row(line: &SpeedLine, id: &str) -> Option<Row> {
-    let label = sentence(line.probe.label());
-    match &line.state {
-        SpeedState::Begin => None,
-        SpeedState::Done {
-            rate,
-            size,
-            keeps_scores,
-            ..
-        } => Some(Row {
-            id: id.to_owned(),
-            label,
-            figures: vec![Figure::new("rate", *rate, line.probe.unit())],
-            note: if *keeps_scores {
-                format!("{size}, all scores kept in memory")
-            } else {
-                size.clone()
-            },
-            is_bad: false,
-        }),
-        SpeedState::Failed { reason } => Some(failed(id, &label, reason)),
-    }
-}
-
-fn failed(id: &str, label: &str, reason: &str) -> Row {
-    Row {
-        id: id.to_owned(),
+pub(super) fn fact(label: &str, note: String) -> ReportRow {
+    ReportRow {
         label: label.to_owned(),
-        note: format!("failed: {reason}"),
-        is_bad: true,
-        ..Row::default()
+        note,
+        ..ReportRow::default()
     }
 }
 
-/// The figures of a line that are numbers, by their names there.
-fn figures(line: &Value, wanted: &[(&str, &str, &str)]) -> Vec<Figure> {
-    let found = wanted.iter().filter_map(|(key, name, unit)| {
-        let value = line.pointer(key)?.as_f64()?;
-        Some(Figure::new(name, value, unit))
-    });
-    found.collect()
-}
-
-pub(super) fn loading_row(line: &Value) -> Row {
-    let id = line["case"].as_str().unwrap_or_default();
-    let is_whole = line["is_whole"] == Value::Bool(true);
-    // Nothing is copied there: a rate would be that of looking at the file's list.
-    let is_mapped = line["device"] == "CPU";
-    let wanted = [
-        ("/gib_per_s", "from memory", "GiB/s"),
-        ("/cold/gib_per_s", "from disk", "GiB/s"),
-        ("/cold/disk_gib_per_s", "the disk alone", "GiB/s"),
-        ("/pinned_copy_gib_per_s", "a pinned copy", "GiB/s"),
-        ("/host_gib", "memory of the host", "GiB"),
-    ];
-    Row {
-        id: id.to_owned(),
-        label: match id {
-            "load_large" => "Large tensors".to_owned(),
-            "load_tiny" => "Many tiny tensors".to_owned(),
-            other => other.to_owned(),
-        },
-        figures: figures(line, if is_mapped { &[] } else { &wanted }),
-        note: if is_whole && is_mapped {
-            "right to the last byte; the processor computes from the file where it lies".to_owned()
-        } else if is_whole {
-            String::new()
-        } else {
-            "what came to the device is not what the file holds".to_owned()
-        },
-        is_bad: !is_whole,
-    }
-}
-
-pub(super) fn trial_row(line: TrialLine) -> Option<Row> {
-    match line {
-        TrialLine::Done {
-            trial,
-            error,
-            limit,
-        } => {
-            let label = sentence(trial.label());
-            Some(Row {
-                id: format!("try_{}", trial.label().replace(' ', "_")),
-                label,
-                figures: vec![Figure::new("off", error, "")],
-                note: format!("at most {limit:.0e}"),
-                is_bad: error > limit,
-            })
-        }
-        TrialLine::Failed { trial, reason } => Some(failed("try", trial.label(), &reason)),
-        _ => None,
-    }
-}
-
-pub(super) fn parity_row(line: ParityLine) -> Row {
-    let names = ["from shipped values", "in f32", "in bf16"];
-    let distances = [line.from_shipped, line.in_f32, line.in_half];
-    let pairs = names.iter().zip(distances);
-    let is_bad = !line.is_well();
-    Row {
-        figures: pairs
-            .filter_map(|(name, distance)| Some(Figure::new(name, distance?, "")))
-            .collect(),
-        note: match (&line.error, is_bad) {
-            (Some(err), _) => format!("failed: {err}"),
-            (None, true) => format!(
-                "farther than {:.0e}, {:.0e}, {:.0e}",
-                line.limits[0], line.limits[1], line.limits[2]
-            ),
-            (None, false) => String::new(),
-        },
-        id: line.case,
-        label: line.label,
-        is_bad,
-    }
-}
-
-pub(super) fn network_row(case: &CaseLine, line: &Value) -> Row {
-    if let Some(reason) = line["error"].as_str() {
-        return failed(&case.case, &case.label, reason);
-    }
-    let preserved = line["preserved_gib"].as_f64();
-    let is_same = line["is_same"].as_bool();
-    let (id, label) = match preserved {
-        Some(_) => (
-            format!("{}_streamed", case.case),
-            format!("{}: streamed", case.label),
-        ),
-        None => (case.case.clone(), case.label.clone()),
+pub(super) fn check(check: &Check) -> ReportRow {
+    let parts = [&check.message, &check.advice].into_iter();
+    let parts = parts
+        .filter(|part| !part.is_empty())
+        .map(|part| sentence(part));
+    let verdict = if check.status == Status::Warn {
+        "Note: "
+    } else {
+        ""
     };
-    Row {
-        id,
-        label,
-        figures: figures(
-            line,
-            &[
-                ("/median_s", "a call", "s"),
-                ("/first_s", "first", "s"),
-                ("/peak_gib", "peak", "GiB"),
-                ("/weights_gib", "weights", "GiB"),
-                ("/resident_gib", "weights that stay", "GiB"),
-                ("/device_gib", "used of the device", "GiB"),
-            ],
-        ),
-        note: match is_same {
-            Some(true) => "equal to the last bit".to_owned(),
-            Some(false) => "not equal to what it was with all weights on the device".to_owned(),
-            None => String::new(),
-        },
-        is_bad: is_same == Some(false),
+    let text = format!("{verdict}{}", parts.collect::<Vec<_>>().join(". "));
+    ReportRow {
+        is_bad: check.status == Status::Fail,
+        ..fact(&sentence(check.name), text)
     }
 }
 
-pub(super) fn way_row(line: &Value) -> Row {
-    let text = |key: &str| line[key].as_str().unwrap_or_default();
-    let (id, label) = (
-        format!("{}_{}", text("case"), text("way")),
-        format!("{}: {}", text("case"), text("way")),
-    );
-    if let Some(reason) = line["failure"].as_str() {
-        return failed(&id, &label, reason);
+/// Turns a line into a row. `None` for lines without a case, and for those that only announce one.
+pub(super) fn from_line(line: &Value) -> Option<ReportRow> {
+    let text = |key: &str| line[key].as_str().filter(|text| !text.is_empty());
+    let names = ["case", "cache", "way", "probe", "trial"].map(text);
+    let names: Vec<&str> = names.into_iter().flatten().collect();
+    if names.is_empty() || is_announcement(line) {
+        return None;
     }
-    Row {
-        id,
-        label,
-        figures: figures(
-            line,
-            &[
-                ("/median_s", "a call", "s"),
-                ("/first_s", "first", "s"),
-                ("/transient_gib", "beside its result", "GiB"),
-                ("/error", "off", ""),
-            ],
+    let probe = SpeedProbe::deserialize(&line["probe"]).ok();
+    let trial = Trial::deserialize(&line["trial"]).ok();
+    let parity = ParityLine::deserialize(line).ok();
+    let label = probe
+        .map(SpeedProbe::label)
+        .or_else(|| trial.map(Trial::label));
+    let mut row = fact(
+        &label.map_or_else(|| names.join(" "), sentence),
+        String::new(),
+    );
+    row.id = names.join("_");
+    row.figures = match (probe, line["rate"].as_f64()) {
+        (Some(probe), rate) => rate
+            .map(|rate| ReportFigure::new("rate", rate, probe.unit()))
+            .into_iter()
+            .collect(),
+        (None, _) => figures("", line),
+    };
+    let mut faults: Vec<String> = ["error", "failure", "reason"]
+        .map(text)
+        .into_iter()
+        .flatten()
+        .map(|why| format!("failed: {why}"))
+        .collect();
+    if line["limit"].is_number() && line["error"].as_f64() > line["limit"].as_f64() {
+        faults.push(format!("above {}", line["limit"]));
+    }
+    if line["is_whole"] == false {
+        faults.push("the bytes on the device differ from the file".to_owned());
+    }
+    if line["is_same"] == false {
+        faults.push("differs from the result with all weights on the device".to_owned());
+    }
+    if let Some(parity) = parity {
+        if parity.error.is_none() && !parity.is_well() {
+            faults.push(format!("above {}", line["limits"]));
+        }
+        row.label = parity.label;
+    }
+    if let Some(preserved) = line["preserved_gib"].as_f64() {
+        row.id.push_str("_streamed");
+        row.label = format!("{}, {preserved} GiB kept free", row.label);
+    }
+    row.is_bad = !faults.is_empty();
+    let notes = [
+        text("size"),
+        text("kernel"),
+        (line["keeps_scores"] == true).then_some("all scores kept in memory"),
+        (line["is_same"] == true).then_some("equal to the last bit"),
+    ];
+    let notes = notes.into_iter().flatten().map(str::to_owned).chain(faults);
+    row.note = notes.collect::<Vec<_>>().join(", ");
+    Some(row)
+}
+
+/// Whether the line precedes a case that may hang.
+pub(super) fn is_announcement(line: &Value) -> bool {
+    line["state"] == "begin" || line["line"] == "begin"
+}
+
+/// Numbers of a line that have a unit by their names, median or rate first.
+fn figures(prefix: &str, line: &Value) -> Vec<ReportFigure> {
+    let mut figures = Vec::new();
+    for (key, value) in line.as_object().into_iter().flatten() {
+        figures.extend(self::figures(&format!("{key} "), value));
+        let named = name_and_unit(key).zip(value.as_f64());
+        figures.extend(named.map(|((name, unit), value)| {
+            ReportFigure::new(&format!("{prefix}{name}"), value, unit)
+        }));
+    }
+    figures.sort_by_key(|figure| !["median", "rate"].contains(&figure.name.as_str()));
+    figures
+}
+
+/// `None` for fields that are not results.
+fn name_and_unit(key: &str) -> Option<(String, &'static str)> {
+    const ENDINGS: [(&str, &str); 3] = [("gib_per_s", "GiB/s"), ("_gib", "GiB"), ("_s", "s")];
+    match key {
+        "min_s" | "total_s" | "preserved_gib" | "cap_gib" => None,
+        "secs" => Some(("time".to_owned(), "s")),
+        "error" | "relative_l2" | "from_shipped" | "in_f32" | "in_half" => {
+            Some((key.replace('_', " "), ""))
+        }
+        _ => ENDINGS.iter().find_map(|(ending, unit)| {
+            let name = key
+                .strip_suffix(ending)?
+                .trim_end_matches('_')
+                .replace('_', " ");
+            Some((
+                if name.is_empty() {
+                    "rate".to_owned()
+                } else {
+                    name
+                },
+                *unit,
+            ))
+        }),
+    }
+}
+
+/// Beginning of the ids of small networks, which stand for large ones on a CPU.
+pub(super) const SMALL: &str = "small_";
+/// GiB of a Flux checkpoint in 16 bits.
+const CHECKPOINT_GIB: f64 = 22.2;
+/// Model calls of the target video: 20 steps with CFG.
+const VIDEO_CALLS: f64 = 40.0;
+const GB_PER_GIB: f64 = 1.073_741_824;
+
+/// The targets of this project on Strix Halo beside values computed from what was measured here.
+pub(super) fn targets(report: &Report) -> ReportSection {
+    let rate = |name| report.figure("loading", "load_large", name);
+    let network = |row, name| report.figure("networks", row, name);
+    let peaks = (report.sections.iter())
+        .filter(|section| section.id == "networks")
+        .flat_map(|section| &section.rows)
+        .filter(|row| !row.id.starts_with(SMALL))
+        .flat_map(|row| &row.figures)
+        .filter(|figure| figure.name == "peak");
+    let peak = peaks.map(|figure| figure.value).max_by(f64::total_cmp);
+    let call = network("wan14b_320_17f", "median");
+    let decode = network("vae_wan_320_17f", "first");
+    let rows = [
+        (
+            "Loading a Flux checkpoint",
+            // A CPU maps files and loads nothing.
+            peak.and_then(|_| rate("cold rate").or_else(|| rate("rate")))
+                .map(|rate| CHECKPOINT_GIB / rate),
+            (30.0, "s"),
+            "22.2 GiB at the measured rate from disk to device",
         ),
-        note: text("kernel").to_owned(),
-        is_bad: false,
+        (
+            "First decode of an image of 1024×1024",
+            network("vae_flux_1024_bands", "first"),
+            (10.0, "s"),
+            "in a new process, with everything that is compiled on first use",
+        ),
+        (
+            "Wan 14B, 320×320 with 17 frames",
+            call.zip(decode)
+                .map(|(call, decode)| call * VIDEO_CALLS + decode),
+            (100.0, "s"),
+            "20 steps with CFG at the measured time of a call, and a first decode",
+        ),
+        (
+            "Peak memory of any network",
+            peak.map(|peak| peak * GB_PER_GIB),
+            (50.0, "GB"),
+            "the allocator's count, of everything measured here",
+        ),
+    ];
+    let rows = rows.map(|(label, measured, (target, unit), note)| {
+        let figures = [("measured", measured), ("target", Some(target))].into_iter();
+        let figures =
+            figures.filter_map(|(name, value)| Some(ReportFigure::new(name, value?, unit)));
+        let is_bad = measured.is_some_and(|measured| measured >= target);
+        let note = match measured {
+            None => "not measured".to_owned(),
+            Some(_) if is_bad => format!("missed: {note}"),
+            Some(_) => note.to_owned(),
+        };
+        ReportRow {
+            figures: figures.collect(),
+            is_bad,
+            ..fact(label, note)
+        }
+    });
+    let mut section = ReportSection::new("targets", "Targets", rows.into());
+    section.about =
+        "Values that should stay below those this project set for Strix Halo.".to_owned();
+    section
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_engine_are_rows_with_names_units_and_faults() {
+        let row = |line: &str| from_line(&serde_json::from_str(line).unwrap());
+        let figures = |row: &ReportRow| -> Vec<String> {
+            let figures = row.figures.iter();
+            figures
+                .map(|it| format!("{} {} {}", it.name, it.value, it.unit))
+                .collect()
+        };
+        let begin = r#"{"probe":"attention","state":"begin"}"#;
+        assert_eq!(row(begin), None);
+        let speed =
+            r#"{"probe":"matrix_bf16","state":"done","rate":31.5,"size":"4096","secs":0.004}"#;
+        let speed = row(speed).unwrap();
+        assert_eq!(
+            (speed.label.as_str(), speed.note.as_str()),
+            ("Matrices in bf16", "4096")
+        );
+        assert_eq!(figures(&speed), ["rate 31.5 TFLOP/s"]);
+        let load = r#"{"case":"load_large","gib":1.0,"median_s":0.5,"runs":3,"gib_per_s":2.0,"cold":{"gib_per_s":1.0},"is_whole":false}"#;
+        let load = row(load).unwrap();
+        assert_eq!(
+            figures(&load),
+            ["rate 2 GiB/s", "median 0.5 s", "cold rate 1 GiB/s"]
+        );
+        assert!(
+            load.is_bad && load.note.contains("differ from the file"),
+            "{load:?}"
+        );
+        let streamed = r#"{"case":"a","preserved_gib":2.0,"median_s":0.1,"is_same":true}"#;
+        let streamed = row(streamed).unwrap();
+        assert_eq!(
+            (streamed.id.as_str(), streamed.note.as_str()),
+            ("a_streamed", "equal to the last bit")
+        );
+        let far = r#"{"line":"done","trial":"convolution","error":0.2,"limit":0.1}"#;
+        assert!(row(far).unwrap().is_bad);
+        let parity = r#"{"family":"wan","case":"block","label":"Wan: a block","from_shipped":1e-3,"in_f32":null,"in_half":null,"limits":[1e-5,1e-4,1e-2]}"#;
+        let parity = row(parity).unwrap();
+        assert!(
+            parity.is_bad && parity.label == "Wan: a block",
+            "{parity:?}"
+        );
+        let failed = row(r#"{"case":"b","way":"miopen","failure":"no kernel"}"#).unwrap();
+        assert_eq!(
+            (failed.label.as_str(), failed.note.as_str()),
+            ("b miopen", "failed: no kernel")
+        );
+    }
+
+    #[test]
+    fn targets_are_a_column_beside_what_was_measured_and_alone_where_nothing_was() {
+        let row = |id: &str, figures: &[(&str, f64, &str)]| ReportRow {
+            id: id.to_owned(),
+            figures: figures
+                .iter()
+                .map(|&(name, value, unit)| ReportFigure::new(name, value, unit))
+                .collect(),
+            ..ReportRow::default()
+        };
+        let section = |id: &str, rows| ReportSection {
+            id: id.to_owned(),
+            rows,
+            ..ReportSection::default()
+        };
+        let measured = |report: &Report| -> Vec<Option<f64>> {
+            let rows = targets(report).rows.into_iter();
+            rows.map(|row| {
+                let [.., target] = &row.figures[..] else {
+                    panic!("{row:?}");
+                };
+                assert_eq!(target.name, "target");
+                (row.figures.len() == 2).then(|| row.figures[0].value)
+            })
+            .collect()
+        };
+        let mut report = Report::default();
+        assert_eq!(measured(&report), [None; 4]);
+        report.sections = vec![
+            section(
+                "loading",
+                vec![row(
+                    "load_large",
+                    &[("rate", 40.0, "GiB/s"), ("cold rate", 2.0, "GiB/s")],
+                )],
+            ),
+            section(
+                "networks",
+                vec![
+                    row(
+                        "wan14b_320_17f",
+                        &[("median", 1.5, "s"), ("peak", 27.0, "GiB")],
+                    ),
+                    row(
+                        "vae_wan_320_17f",
+                        &[("first", 4.0, "s"), ("peak", 2.0, "GiB")],
+                    ),
+                ],
+            ),
+        ];
+        let found = measured(&report);
+        assert_eq!(found[..3], [Some(11.1), None, Some(64.0)]);
+        assert!(found[3].is_some_and(|gb| (gb - 28.99).abs() < 0.01));
     }
 }

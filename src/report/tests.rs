@@ -4,8 +4,8 @@ use std::sync::{Mutex, PoisonError};
 
 use super::*;
 
-fn order(root: &Path) -> Order {
-    Order {
+fn options(root: &Path) -> ReportOptions {
+    ReportOptions {
         paths: Paths::under(root),
         settings: Settings::default(),
         device: DeviceChoice::Cpu,
@@ -18,9 +18,9 @@ fn a_report_that_is_stopped_at_once_is_written_and_says_so() {
     let root = tempfile::tempdir().unwrap();
     let cancel = CancelToken::default();
     cancel.cancel();
-    let report = make(&order(root.path()), &cancel, &|_| {}, &mut |_| {});
+    let report = make(&options(root.path()), &cancel, &|_| {}, &mut |_| {});
     assert!(report.incomplete.is_some() && report.sections.is_empty());
-    let place = Place::new_in(&root.path().join("reports"));
+    let place = ReportPath::new_in(&root.path().join("reports"));
     report.write(&place).unwrap();
     assert_eq!(Report::read(&place.file).unwrap(), report);
     let page = std::fs::read_to_string(&place.page).unwrap();
@@ -34,20 +34,20 @@ fn a_report_that_is_stopped_at_once_is_written_and_says_so() {
 #[test]
 fn what_is_there_is_kept_behind_every_section_and_progress_never_goes_back() {
     let root = tempfile::tempdir().unwrap();
-    let mut order = order(root.path());
+    let mut options = options(root.path());
     // Nothing but what the machine is has time.
-    order.limit = Duration::from_secs(7);
+    options.limit = Duration::from_secs(7);
     let parts = Mutex::new(Vec::new());
     let mut kept = 0;
-    let tell = |progress: Progress| {
+    let tell = |progress: ReportProgress| {
         let mut parts = parts.lock().unwrap_or_else(PoisonError::into_inner);
         parts.push(progress.part);
     };
-    let report = make(&order, &CancelToken::default(), &tell, &mut |report| {
+    let report = make(&options, &CancelToken::default(), &tell, &mut |report| {
         assert!(report.incomplete.is_some());
         kept += 1;
     });
-    assert_eq!(kept, sections::ALL.len());
+    assert_eq!(kept, 1 + measure::STEPS.len());
     let parts = parts.into_inner().unwrap_or_default();
     assert!(parts.is_sorted() && parts.last() > Some(&0.9), "{parts:?}");
     assert_eq!(report.incomplete, None);
@@ -57,7 +57,9 @@ fn what_is_there_is_kept_behind_every_section_and_progress_never_goes_back() {
             "{section:?}"
         );
     }
-    let left = std::fs::read_dir(&order.paths.cache).into_iter().flatten();
+    let left = std::fs::read_dir(&options.paths.cache)
+        .into_iter()
+        .flatten();
     assert_eq!(left.count(), 0, "the folder for large files is gone");
 }
 
@@ -68,73 +70,100 @@ fn a_file_that_is_no_report_is_refused_in_one_sentence() {
     for text in ["{}", "[]", "nonsense"] {
         std::fs::write(&path, text).unwrap();
         let err = Report::read(&path).unwrap_err().summary;
-        assert!(err.starts_with("this is no report of Safelight"), "{err}");
-    }
-}
-
-/// A report with something of everything.
-fn full() -> Report {
-    let row = |id: &str, value: f64, unit: &str| Row {
-        id: id.to_owned(),
-        label: format!("The case {id}"),
-        figures: vec![Figure::new("a call", value, unit)],
-        ..Row::default()
-    };
-    Report {
-        format: FORMAT,
-        device: "AMD gfx1151".to_owned(),
-        targets: vec![Target {
-            name: "A decode".to_owned(),
-            below: 10.0,
-            measured: Some(12.5),
-            unit: "s".to_owned(),
-            note: "as measured".to_owned(),
-        }],
-        sections: vec![Section {
-            id: "networks".to_owned(),
-            title: "Networks".to_owned(),
-            problems: vec!["The engine ended while it measured (signal 11).".to_owned()],
-            rows: vec![row("a", 2.0, "s"), row("b", 4.0, "s"), row("c", 0.01, "")],
-            left_out: vec![LeftOut {
-                label: "FramePack".to_owned(),
-                why: "It needs 27 GiB".to_owned(),
-            }],
-            ..Section::default()
-        }],
-        ..Report::default()
+        assert!(
+            err.starts_with("this is not a report of Safelight"),
+            "{err}"
+        );
     }
 }
 
 #[test]
+fn a_report_in_another_format_is_refused_with_what_to_do() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("other.json");
+    let text = r#"{"format": 1, "safelight": "0.0.9", "sections": [], "course": {}}"#;
+    std::fs::write(&path, text).unwrap();
+    for err in [
+        Report::read(&path).unwrap_err(),
+        compare::ReportFigures::read(&path).unwrap_err(),
+    ] {
+        assert!(
+            err.summary
+                .contains("has format 1 and this version reads format 2"),
+            "{err}"
+        );
+        assert!(err.advice.contains("Safelight 0.0.9") && err.advice.contains("safelight report"));
+    }
+    std::fs::write(&path, r#"{"format": 2, "safelight": "0.1.0"}"#).unwrap();
+    let err = Report::read(&path).unwrap_err();
+    assert!(err.summary.contains("the report is damaged"), "{err}");
+}
+
+/// A report with every kind of entry.
+fn full() -> Report {
+    let row = |id: &str, value: f64, unit: &str| ReportRow {
+        id: id.to_owned(),
+        label: format!("The case {id}"),
+        figures: vec![ReportFigure::new("a call", value, unit)],
+        ..ReportRow::default()
+    };
+    let networks = ReportSection {
+        id: "networks".to_owned(),
+        title: "Networks".to_owned(),
+        problems: vec!["The engine ended while it measured (signal 11).".to_owned()],
+        rows: vec![
+            row("a", 2.0, "s"),
+            row("<script>", 4.0, "s"),
+            row("c", 0.01, ""),
+        ],
+        left_out: vec!["FramePack: It needs 27 GiB".to_owned()],
+        ..ReportSection::default()
+    };
+    let mut report = Report {
+        format: FORMAT,
+        safelight: "0.1.0".to_owned(),
+        device: "AMD gfx1151".to_owned(),
+        sections: vec![networks],
+        ..Report::default()
+    };
+    let mut first_decode = row("vae_flux_1024_bands", 12.5, "s");
+    first_decode.figures[0].name = "first".to_owned();
+    report.sections[0].rows.push(first_decode);
+    report.sections.insert(0, rows::targets(&report));
+    report
+}
+
+#[test]
 fn the_page_has_every_figure_and_says_what_is_wrong_and_what_was_left_out() {
-    let page = html::page(&full());
+    let page = page::report(&full());
     for part in [
-        "12.5 s",
-        "should be below 10 s",
+        "12.5 <small>s",
+        ">target<",
+        ">10 <small>s",
         "signal 11",
         "The case a",
-        "4 s",
+        ">4 <small>s",
         "It needs 27 GiB",
         "<svg",
         "0.0100",
+        "&lt;script&gt;",
     ] {
         assert!(page.contains(part), "{part} is not in {page}");
     }
+    assert!(!page.contains("<script"), "{page}");
 }
 
 #[test]
 fn two_reports_are_compared_by_their_rows() {
     let root = tempfile::tempdir().unwrap();
-    let (first, second) = (
-        Place::new_in(&root.path().join("a")),
-        Place::new_in(root.path()),
-    );
+    let folders = [root.path().join("a"), root.path().join("b")];
+    let paths = folders.map(|folder| ReportPath::new_in(&folder));
     let mut slower = full();
-    slower.sections[0].rows[0].figures[0].value = 2.2;
-    full().write(&first).unwrap();
-    slower.write(&second).unwrap();
-    let [before, after] = [&first, &second].map(|it| compare::Sheet::read(&it.file).unwrap());
+    slower.sections[1].rows[0].figures[0].value = 2.2;
+    full().write(&paths[0]).unwrap();
+    slower.write(&paths[1]).unwrap();
+    let [before, after] = paths.map(|it| compare::ReportFigures::read(&it.file).unwrap());
     let pairs = compare::compare(&before, &after);
-    assert_eq!((pairs.len(), compare::num_worse(&pairs)), (3, 1));
-    assert!(compare::rows(&pairs)[1].contains(&"SLOWER".to_owned()));
+    assert_eq!((pairs.len(), compare::num_worse(&pairs)), (4, 1));
+    assert_eq!(pairs[0].cells()[4], "SLOWER");
 }

@@ -17,7 +17,7 @@ const SEARCHES_WELL: (u32, u32) = (7, 14);
 
 /// Returns the versions that decide how an AMD GPU computes, besides libtorch: the kernel, the driver if it is not the
 /// kernel's own, and the HIP runtime, next to libtorch or in AMD's wheels.
-pub(crate) fn driver_versions(runtime: &Runtime) -> String {
+pub(super) fn driver_versions(runtime: &Runtime) -> String {
     let kernel = host::kernel_release(Path::new("/proc"));
     let module = fs::read_to_string("/sys/module/amdgpu/version").ok();
     let parts = [kernel, module].into_iter().flatten();

@@ -46,7 +46,6 @@ use safelight_core::memory::conv_backends::ConvBackendChoice;
 use safelight_core::protocol::{EngineMessage, EngineReport};
 use safelight_core::settings::{Settings, rocm_of};
 
-pub(crate) use amd::driver_versions;
 pub use events::Wake;
 pub use handle::{WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerHandle};
 pub use left::{Left, left_in, number_of};

@@ -9,7 +9,7 @@ use egui::accesskit::Role;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use safelight::app::reporting::Made;
 use safelight::doctor::{Check, Group, Status};
-use safelight::report::{Place, Progress};
+use safelight::report::{ReportPath, ReportProgress};
 use safelight_core::job::{JobUpdate, MachineSample, MemorySample, Reclaim, Stage};
 
 use crate::harness::Bench;
@@ -198,7 +198,7 @@ fn measured() -> (Bench, crossbeam_channel::Sender<()>) {
             tell(check(Group::Engine, "engine", Status::Ok, "it starts"));
         });
         startup.measure = Arc::new(move |cancel, tell| {
-            tell(Progress {
+            tell(ReportProgress {
                 part: 0.5,
                 what: "Loading weights".to_owned(),
             });
@@ -208,7 +208,7 @@ fn measured() -> (Bench, crossbeam_channel::Sender<()>) {
                 }
             }
             Ok(Made {
-                place: Place::new_in(Path::new("/nowhere")),
+                path: ReportPath::new_in(Path::new("/nowhere")),
                 is_whole: !cancel.is_cancelled(),
             })
         });

@@ -1,5 +1,5 @@
 //! Disks that are full, fail or know no locks, folders that vanish, and the longest names: one sentence, nothing lost,
-//! and the job goes on when the disk is well again. `cargo run --bin stress -- --only disk` tries every write.
+//! and the job goes on when the disk is well again. `cargo run --bin stress -- --only disk` tries random ones.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -145,7 +145,7 @@ fn a_disk_that_is_full_from_the_first_write_on_says_so_and_leaves_nothing() {
 fn a_rename_or_a_flush_that_fails_costs_no_result() {
     for kind in ["rename", "sync"] {
         let (bytes, count) = undisturbed(kind);
-        // Every third: `cargo run --bin stress -- --only disk` has time for all.
+        // Every third: all would take minutes.
         for at in (1..=count).step_by(3) {
             let home = Home::new();
             let (mut command, counter) = failing(job(&home), &home, kind, at);

@@ -1,390 +1,380 @@
-//! The window, killed while somebody clicks and types all over it, moves and edits the waiting jobs, or throws results
-//! away and brings them back, while its jobs run and nobody touches the queue, or on a disk that fails under it.
+//! The window, killed or closed on a failing disk while its user submits, cancels, pauses, moves, edits and deletes.
 //!
-//! One home for the whole run: gallery, trash and settings grow as those of a person who never tidies up, and so does
-//! the queue but where the jobs in it are the point. What hands do is in `hands`.
+//! One home for the whole run, so queue, gallery, trash and settings grow.
 
-use std::fs::{self, File};
-use std::io::ErrorKind;
-use std::path::PathBuf;
-use std::process::Child;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
-use safelight_core::job::QueuedJob;
-use safelight_core::media::{ClipOptions, Picture, write_clip};
+use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
-use x11rb::protocol::xproto::Window;
 
-use super::desk::{
-    Changes, QUEUE, Results, SETTINGS, Watch, is_partial, jobs_in, waiting, without_note,
-};
-use super::disk_faults::{Faults, KINDS};
-use super::display::{CONTROL, Display, ENTER};
-use super::hands;
-use super::models::{LORA, write_lora};
-use super::user::{Result, User, broken, disk};
-use crate::random::Random;
+use super::commands::{FailingDisk, LORA, START_IMAGE, first_offered, write_lora};
+use super::display::Display;
+use super::home::{Home, Running};
+use super::{Random, Result};
 
-/// What somebody does while the window is open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Visit {
-    /// Clicks and types all over it.
-    Anything,
-    /// Asks for jobs, and takes none out: all that ever stood in the queue's file must be there, or be made.
-    Queue,
-    /// Moves, doubles and edits jobs that wait, and takes some out and back.
-    WaitingJobs,
-    /// Throws results away and brings them back.
-    Gallery,
-    /// Clicks and types all over it, and no kill comes.
-    FailingDisk,
+const ANYTHING: &str = "the window";
+const QUEUE: &str = "the window's queue";
+const WAITING: &str = "the window's waiting jobs";
+const GALLERY: &str = "the window's gallery";
+const DISK: &str = "the window on a failing disk";
+pub(crate) const VISITS: [&str; 5] = [ANYTHING, QUEUE, WAITING, GALLERY, DISK];
+
+const QUEUE_FILE: &str = "data/safelight/queue.json";
+const TRASH: &str = "data/Trash/files";
+const RESULTS: [&str; 3] = ["out", "videos", "pictures"];
+/// In the names of files that are being written.
+const PARTIAL: [&str; 4] = [".tmp", ".part", ".partial", ".new"];
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Actions of each visit, sequences of chords: `click` is anywhere, `row` on a row of the queue.
+const ACTIONS: [(&str, &str); 4] = [
+    (
+        QUEUE,
+        "ctrl+enter, ctrl+enter, ctrl+enter, ctrl+k p a u s e space t h e space q enter, \
+         ctrl+k r e s u m e space t h e space q enter",
+    ),
+    (
+        WAITING,
+        "row alt+up, row alt+down, row alt+home, row ctrl+d, row enter ctrl+r ctrl+enter, row delete ctrl+z",
+    ),
+    (
+        GALLERY,
+        "left, right shift+right, down, f, ctrl+z, delete, shift+right delete, delete ctrl+z",
+    ),
+    (
+        ANYTHING,
+        "ctrl+enter, ctrl+period, click, click, click, escape, delete, enter, tab, space, up, down, ctrl+z, ctrl+a, \
+         ctrl+c, ctrl+n, ctrl+k l o r a enter, ctrl+shift+l, a, ctrl+2, ctrl+1",
+    ),
+];
+/// X key codes on a US keyboard.
+const KEYS: &str = "1 10 2 11 a 38 c 54 d 40 e 26 f 41 h 43 k 45 l 46 m 58 n 57 o 32 p 33 q 24 r 27 s 39 t 28 u 30 z 52 \
+    escape 9 tab 23 enter 36 ctrl 37 shift 50 period 60 alt 64 space 65 home 110 up 111 left 113 right 114 down 116 \
+    delete 119";
+
+fn key_code(name: &str) -> u8 {
+    let mut words = KEYS
+        .split_ascii_whitespace()
+        .skip_while(|word| *word != name);
+    let code = words.nth(1).and_then(|code| code.parse().ok());
+    code.expect("a key of the table")
 }
 
-impl Visit {
-    pub(super) const ALL: [Self; 5] = [
-        Self::Anything,
-        Self::Queue,
-        Self::WaitingJobs,
-        Self::Gallery,
-        Self::FailingDisk,
-    ];
+pub(crate) struct WindowSession {
+    display: Display,
+    home: Home,
+    disk: FailingDisk,
+    num_rounds: usize,
+}
 
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Anything => "the window",
-            Self::Queue => "the window's queue",
-            Self::WaitingJobs => "the window's waiting jobs",
-            Self::Gallery => "the window's gallery",
-            Self::FailingDisk => "the window on a disk that fails",
+/// What was seen on disk while the window was open.
+struct Seen {
+    /// Every job that was ever in the queue.
+    jobs: BTreeMap<u64, Value>,
+    has_queue: bool,
+    is_torn: bool,
+}
+
+/// Jobs in the queue's file; `None` where it is missing or damaged.
+fn queue(home: &Path) -> Option<Vec<Value>> {
+    let file: Value = serde_json::from_slice(&fs::read(home.join(QUEUE_FILE)).ok()?).ok()?;
+    file["jobs"].as_array().cloned()
+}
+
+fn waiting(jobs: &[Value]) -> impl Iterator<Item = &Value> {
+    jobs.iter()
+        .filter(|job| job["state"] == "waiting" || job["state"].is_null())
+}
+
+fn ids(jobs: &[Value]) -> Vec<u64> {
+    jobs.iter().filter_map(|job| job["id"].as_u64()).collect()
+}
+
+fn is_partial(name: &Path) -> bool {
+    let name = name.file_name().unwrap_or_default().to_string_lossy();
+    PARTIAL.iter().any(|sign| name.contains(sign))
+}
+
+/// Whole files among the results and in the trash.
+fn results(home: &Home) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = home.files();
+    files.retain(|name, _| {
+        !is_partial(name)
+            && (name.starts_with(TRASH) || RESULTS.iter().any(|it| name.starts_with(it)))
+    });
+    files
+}
+
+impl Seen {
+    fn look(&mut self, home: &Path) {
+        match queue(home) {
+            Some(jobs) => {
+                self.has_queue = true;
+                self.jobs.extend(
+                    jobs.into_iter()
+                        .filter_map(|job| Some((job["id"].as_u64()?, job))),
+                );
+            }
+            None => self.is_torn |= self.has_queue,
         }
     }
 }
 
-const STATE: &str = "data/safelight/state.json";
-/// So many LoRAs lie there that a search for them lasts longer than a moment.
-const NUM_LORAS: usize = 40;
-/// So many jobs wait, and so many results lie there, before somebody changes them.
-const NUM_JOBS: usize = 7;
-const NUM_RESULTS: usize = 6;
-/// Nobody kills a window whose jobs run later than this.
-const MAX_CALM_MS: usize = 10_000;
-/// The window tells that it is there within this time, also on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
-
-/// A display and a home that last for the whole run.
-pub(super) struct Sitting {
-    display: Display,
-    user: User,
-    num_visits: usize,
-    /// What was seen on disk while the window was open, of all times.
-    pub(super) changes: Changes,
-}
-
-impl Sitting {
-    pub(super) fn begin(home: PathBuf, server: &str) -> Result<Self> {
-        let user = User::at(home, server)?;
-        let first = user.home.join(LORA);
-        write_lora(&first)?;
-        for number in 1..NUM_LORAS {
-            let more = first.with_file_name(format!("style {number}.safetensors"));
-            fs::copy(&first, &more).map_err(|err| disk(&err, &more))?;
+impl WindowSession {
+    pub(crate) fn begin(home: Home) -> Result<Self> {
+        write_lora(&home)?;
+        // A search for them takes a moment in which it can be killed.
+        let first = home.path.join(LORA);
+        for number in 1..40 {
+            fs::copy(
+                &first,
+                first.with_file_name(format!("style {number}.safetensors")),
+            )?;
         }
+        let disk = FailingDisk::build(&home)?;
         Ok(Self {
             display: Display::start(),
-            user,
-            num_visits: 0,
-            changes: Changes::default(),
+            home,
+            disk,
+            num_rounds: 0,
         })
     }
 
-    /// Opens the window on a disk that fails at some call, clicks and types, closes it, and opens it once more on a good
-    /// one -> whether that call came, and what should not be.
-    pub(super) fn bear(&mut self, random: &mut Random) -> Result<(bool, Vec<String>)> {
+    /// Opens the window, acts, kills it, opens it again and closes it -> how, and what was wrong.
+    pub(crate) fn round(
+        &mut self,
+        visit: &str,
+        random: &mut Random,
+    ) -> Result<(String, Vec<String>)> {
         let mut faults = Vec::new();
-        let (kind, _) = random.one_of(&KINDS);
-        let at = 1 + random.below(60) as u64;
-        let disk = Faults::build(self.user.home.parent().unwrap_or(&self.user.home))?;
-        disk.arm(&mut self.user, kind, at)?;
-        let mut app = self.open(&mut faults)?;
-        let mut watch = Watch::begin(&self.user.home);
-        for _ in 0..4 + random.below(12) {
-            self.deed(Visit::FailingDisk, random);
-            watch.look(&mut self.changes);
-        }
-        self.close(&mut app, &mut faults);
-        let has_failed = disk.count() >= at;
-        self.user.variables.clear();
-        if self.said().contains("panicked") {
-            faults.push(format!("a panic: {}", self.said().trim()));
-        }
-        faults.extend(self.halves());
-        let finished = Results::of(&self.user.home);
-        let mut app = self.open(&mut faults)?;
-        self.close(&mut app, &mut faults);
-        faults.extend(finished.lost(&self.user.home));
-        faults.extend(self.leftovers());
-        let faults = faults.into_iter();
-        let faults = faults.map(|fault| format!("{kind} {at}: {fault}"));
-        Ok((has_failed, faults.collect()))
-    }
-
-    /// What the last window said where errors go.
-    fn said(&self) -> String {
-        let said = fs::read(self.user.home.with_extension("errors")).unwrap_or_default();
-        String::from_utf8_lossy(&said).into_owned()
-    }
-
-    /// Files of the window's own that cannot be read: written by half.
-    fn halves(&self) -> Vec<String> {
-        let own = ["config/safelight", "data/safelight"];
-        let files = self.user.files().into_iter();
-        let halves = files.filter(|(name, bytes)| {
-            let is_own = own
-                .iter()
-                .any(|folder| name.parent() == Some(folder.as_ref()));
-            let text = std::str::from_utf8(bytes);
-            let is_whole = match name.extension().and_then(|end| end.to_str()) {
-                Some("json") => serde_json::from_slice::<Value>(bytes).is_ok(),
-                Some("toml") => text.is_ok_and(|text| text.parse::<toml::Table>().is_ok()),
-                _ => true,
-            };
-            is_own && !is_whole
-        });
-        halves
-            .map(|(name, _)| format!("not whole: {}", name.display()))
-            .collect()
-    }
-
-    /// Opens the window, does what this visit is for, kills it, opens it again and closes it -> what should not be.
-    pub(super) fn strike(&mut self, visit: Visit, random: &mut Random) -> Result<Vec<String>> {
+        self.num_rounds += 1;
         let laid = self.lay(visit, random)?;
-        let at_first = Results::of(&self.user.home);
-        let mut faults = Vec::new();
-        let mut app = self.open(&mut faults)?;
-        let mut watch = Watch::begin(&self.user.home);
-        let taken_out = self.act(visit, random, &mut watch);
-        let finished = Results::of(&self.user.home);
-        watch.look(&mut self.changes);
-        let pid = Pid::from_child(&app);
-        if random.below(3) == 0
-            && let Some(engine) = self.user.engine()
-        {
-            // Ended already: as well.
-            kill_process(engine, Signal::KILL).ok();
+        let at_first = results(&self.home);
+        let mut how = "killed".to_owned();
+        if visit == DISK {
+            how = self.disk.arm(&mut self.home, random)?;
         }
-        // The same.
-        kill_process(pid, Signal::KILL).ok();
-        app.wait().map_err(|err| disk(&err, &self.user.home))?;
-        if let Some(names) = self.user.staying() {
-            faults.push(format!("a process stays: {names}"));
+        let opened = self.open(&mut faults);
+        self.home.variables.clear();
+        let app = opened?;
+        let mut seen = Seen {
+            jobs: BTreeMap::new(),
+            has_queue: false,
+            is_torn: false,
+        };
+        seen.look(&self.home.path);
+        thread::sleep(random.millis(1000));
+        let mut num_deleted = 0;
+        for _ in 0..random.below(14) {
+            num_deleted += usize::from(self.act(visit, random));
+            seen.look(&self.home.path);
         }
-        let between = jobs_in(&self.user.home);
-        if watch.is_torn || (watch.has_queue() && between.is_none()) {
+        thread::sleep(random.millis(3000));
+        seen.look(&self.home.path);
+        let finished = results(&self.home);
+        if visit == DISK {
+            self.close(app, &mut faults)?;
+        } else {
+            if let Some(engine) = self.home.engine().filter(|_| random.below(3) == 0) {
+                how = "engine and window killed".to_owned();
+                kill_process(engine, Signal::KILL).ok();
+            }
+            kill_process(app.pid(), Signal::KILL).ok();
+            app.end()?;
+        }
+        self.home.orphans(&mut faults);
+        let between = queue(&self.home.path);
+        if seen.is_torn || (seen.has_queue && between.is_none()) {
             faults.push("the queue's file cannot be read".to_owned());
         }
         if let Some(jobs) = &between {
-            let lost = match visit {
-                Visit::Queue => watch.lost(jobs),
-                Visit::WaitingJobs => watch.lost_of(&laid, jobs, taken_out),
-                _ => Vec::new(),
-            };
-            if !lost.is_empty() {
-                faults.push(format!("jobs are lost by the kill: {lost:?}"));
+            let gone = self.missing(visit, &seen, &laid, jobs, &at_first);
+            if gone.len() > num_deleted {
+                faults.push(format!("jobs are lost: {gone:?}"));
             }
         }
-        let mut app = self.open(&mut faults)?;
-        self.close(&mut app, &mut faults);
-        let after = jobs_in(&self.user.home);
-        if between.is_some() && after.is_none() {
-            faults.push("the next start leaves no whole file of the queue".to_owned());
+        let app = self.open(&mut faults)?;
+        self.close(app, &mut faults)?;
+        self.home.orphans(&mut faults);
+        match (between, queue(&self.home.path)) {
+            (Some(between), Some(after)) => after_restart(&between, &after, &mut faults),
+            (Some(_), None) => faults.push("the next start leaves no queue".to_owned()),
+            (None, _) => {}
         }
-        // What waited, waits: nothing is started by itself behind a kill.
-        if let (Some(between), Some(after)) = (between, after) {
-            let is_there = |job: &QueuedJob| after.iter().any(|other| other.id == job.id);
-            let gone = between.iter().filter(|job| !is_there(job));
-            let gone: Vec<_> = gone.map(|job| job.id).collect();
-            if !gone.is_empty() {
-                faults.push(format!("jobs are gone from the queue: {gone:?}"));
-            }
-            let ids = |jobs| waiting(jobs).map(|job| job.id);
-            if ids(&between).ne(ids(&after)) {
-                faults.push("waiting jobs stand in another order".to_owned());
-            }
-            // A job without a name gets one with the next start.
-            let named = |job: &&QueuedJob| job.has_output;
-            let is_same = |job: &QueuedJob| after.contains(job);
-            if let Some(other) = waiting(&between).filter(named).find(|job| !is_same(job)) {
-                faults.push(format!("a waiting job is another one: {}", other.id));
+        let now = results(&self.home);
+        let kept: BTreeSet<&Vec<u8>> = now.values().collect();
+        for (name, bytes) in at_first.iter().chain(&finished) {
+            if !kept.contains(bytes) {
+                faults.push(format!("a result is gone or changed: {}", name.display()));
             }
         }
-        // Only now: the next start tidies up among the results.
-        faults.extend(at_first.lost(&self.user.home));
-        faults.extend(finished.lost(&self.user.home));
-        faults.extend(self.leftovers());
-        Ok(faults)
+        self.damaged_files(&mut faults);
+        if visit == QUEUE || visit == WAITING {
+            self.resume(&mut faults)?;
+        }
+        Ok((how, faults))
     }
 
-    /// Lays the files that a visit begins with -> the jobs that wait in them.
-    fn lay(&mut self, visit: Visit, random: &mut Random) -> Result<Vec<QueuedJob>> {
-        self.num_visits += 1;
+    /// Jobs that are neither in the queue nor finished, where the visit deletes none or few.
+    fn missing(
+        &self,
+        visit: &str,
+        seen: &Seen,
+        laid: &[Value],
+        jobs: &[Value],
+        at_first: &BTreeMap<PathBuf, Vec<u8>>,
+    ) -> Vec<String> {
+        let now = results(&self.home);
+        let num_new = now
+            .keys()
+            .filter(|name| !at_first.contains_key(*name))
+            .count();
+        let prompt = |job: &Value| job["request"]["prompt"].to_string();
         match visit {
-            Visit::Anything | Visit::FailingDisk => {}
-            Visit::Queue => self.lay_form("Watch", random)?,
-            Visit::WaitingJobs => {
-                self.lay_form("Watch", random)?;
-                return self.lay_jobs();
+            QUEUE => {
+                let there = ids(jobs);
+                let is_made =
+                    |job: &Value| match (job["has_output"] == true, job["request"]["out"].as_str())
+                    {
+                        (true, Some(out)) => {
+                            let stem = Path::new(out)
+                                .file_stem()
+                                .unwrap_or_default()
+                                .to_string_lossy();
+                            now.keys().any(|name| {
+                                name.file_name()
+                                    .is_some_and(|it| it.to_string_lossy().starts_with(&*stem))
+                            })
+                        }
+                        // Nobody knows the name of its result.
+                        _ => num_new > 0,
+                    };
+                let lost = seen
+                    .jobs
+                    .iter()
+                    .filter(|(id, job)| !there.contains(id) && !is_made(job));
+                lost.map(|(id, _)| id.to_string()).collect()
             }
-            Visit::Gallery => {
-                self.lay_form("Gallery", random)?;
-                self.lay_results(random)?;
+            // An edited job is a new one with the same prompt.
+            WAITING => {
+                let prompts: Vec<String> = jobs.iter().map(prompt).collect();
+                let lost = laid
+                    .iter()
+                    .map(prompt)
+                    .filter(|prompt| !prompts.contains(prompt));
+                lost.skip(num_new).collect()
             }
+            _ => Vec::new(),
         }
-        Ok(Vec::new())
     }
 
-    /// What hands do until the kill -> how many jobs they may have taken out of the queue.
-    fn act(&mut self, visit: Visit, random: &mut Random, watch: &mut Watch) -> usize {
-        let mut taken_out = 0;
-        if visit == Visit::Queue {
-            self.ask_for_jobs(random, watch);
-            return taken_out;
+    /// Writes a form whose jobs are quick, and what the visit begins with -> the jobs that wait.
+    fn lay(&self, visit: &str, random: &mut Random) -> Result<Vec<Value>> {
+        if visit == ANYTHING || visit == DISK {
+            return Ok(Vec::new());
         }
-        if visit != Visit::Anything {
-            // Rows and pictures are there a moment after the window.
-            thread::sleep(Duration::from_millis(200 + random.below(800) as u64));
-        }
-        for _ in 0..random.below(12) {
-            taken_out += self.deed(visit, random);
-            watch.look(&mut self.changes);
-        }
-        if visit == Visit::Anything {
-            let rest = if random.below(6) == 0 {
-                // The search is at work when the kill comes.
-                hands::open_loras(&self.display);
-                random.below(100)
-            } else {
-                random.below(1500)
-            };
-            thread::sleep(Duration::from_millis(rest as u64));
-        }
-        taken_out
-    }
-
-    /// One thing that a hand does -> how many jobs it may have taken out of the queue.
-    fn deed(&self, visit: Visit, random: &mut Random) -> usize {
-        let Some(window) = self.window() else {
-            return 0;
-        };
-        self.display.focus(window);
-        match visit {
-            Visit::WaitingJobs => return hands::with_jobs(&self.display, window, random),
-            Visit::Gallery => hands::with_results(&self.display, random),
-            _ => hands::at_random(&self.display, window, random),
-        }
-        0
-    }
-
-    /// Has the window begin in its first size on this page, with a form whose jobs are made quickly, with a LoRA or
-    /// without, whatever was clicked before.
-    fn lay_form(&self, page: &str, random: &mut Random) -> Result<()> {
+        let lora = json!({"path": self.home.path.join(LORA), "is_on": true, "strength": 0.8});
         let loras = if random.below(2) == 0 {
-            json!([])
+            vec![]
         } else {
-            json!([{"path": self.user.home.join(LORA), "is_on": true, "strength": 0.8}])
+            vec![lora]
         };
         let form = json!({
             "model": "little-world", "prompt": "a red boat", "loras": loras, "num_steps": 6,
             "size": "Custom", "width": 64, "height": 64, "num_frames": 5,
         });
-        let state = json!({"form": form, "page": page, "queue": {"is_open": true}}).to_string();
-        self.user.write(STATE, state.as_bytes())?;
-        let size = self.user.home.join("data/safelight/window.ron");
-        match fs::remove_file(&size) {
-            Err(err) if err.kind() != ErrorKind::NotFound => return Err(disk(&err, &size)),
-            _ => {}
+        let page = if visit == GALLERY { "Gallery" } else { "Watch" };
+        let state = json!({"form": form, "page": page, "queue": {"is_open": true}});
+        self.home
+            .write("data/safelight/state.json", state.to_string().as_bytes())?;
+        self.home.write(
+            "config/safelight/settings.toml",
+            b"[runtime]\ndevice = 'cpu'\n",
+        )?;
+        // The window's size, which places the rows of the queue.
+        fs::remove_file(self.home.path.join("data/safelight/window.ron")).ok();
+        if visit == GALLERY {
+            for index in 0..6 {
+                // Readers of PNG skip what follows the image.
+                let image = [START_IMAGE, &random.number().to_le_bytes()].concat();
+                let name = format!("videos/Safelight/laid {} {index}.png", self.num_rounds);
+                self.home.write(&name, &image)?;
+            }
         }
-        let settings = b"[runtime]\ndevice = 'cpu'\n";
-        self.user.write(SETTINGS, settings)
-    }
-
-    /// Some jobs that wait, each with a prompt and a number of its own, and no stopped ones above them.
-    fn lay_jobs(&self) -> Result<Vec<QueuedJob>> {
-        let jobs = (0..NUM_JOBS).map(|index| {
-            let number = self.num_visits * NUM_JOBS + index;
+        if visit != WAITING {
+            return Ok(Vec::new());
+        }
+        let job = |index| {
+            let number = self.num_rounds * 7 + index;
             json!({"id": number, "state": "waiting", "device": "auto", "has_output": false, "request": {
                 "model": "little-world", "family": "wan", "prompt": format!("boat number {number}"),
                 "negative_prompt": "", "width": 64, "height": 64, "num_frames": 5, "fps": 8.0, "num_steps": 6,
                 "guidance_scale": 1.0, "sampler": "euler", "seed": number, "out": "boat.mp4",
             }})
-        });
-        let jobs: Vec<Value> = jobs.collect();
-        let entries = fs::read_dir(self.user.home.join("data/safelight/jobs"));
-        let names = entries.into_iter().flatten().flatten();
-        let ids = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        let stopped: Vec<u64> = ids.collect();
-        let file = json!({"version": 1, "jobs": jobs, "forgotten": stopped}).to_string();
-        self.user.write(QUEUE, file.as_bytes())?;
-        jobs_in(&self.user.home).ok_or_else(|| broken("the queue that was laid cannot be read"))
+        };
+        let jobs: Vec<Value> = (0..7).map(job).collect();
+        let folders = fs::read_dir(self.home.path.join("data/safelight/jobs"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let stopped: Vec<u64> = folders
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+            .collect();
+        let file = json!({"version": 1, "jobs": jobs, "forgotten": stopped});
+        self.home.write(QUEUE_FILE, file.to_string().as_bytes())?;
+        Ok(jobs)
     }
 
-    /// Some more results: clips as numbered pictures, with their settings beside them.
-    fn lay_results(&self, random: &mut Random) -> Result<()> {
-        for index in 0..NUM_RESULTS {
-            let [red, green, ..] = random.number().to_le_bytes();
-            let frame = |blue: u8| Picture {
-                width: 48,
-                height: 32,
-                rgb: [red, green, blue].repeat(48 * 32),
+    /// Does one thing as a user; `true` when it may delete a job.
+    fn act(&self, visit: &str, random: &mut Random) -> bool {
+        let visit = if visit == DISK { ANYTHING } else { visit };
+        let actions = ACTIONS
+            .iter()
+            .find(|it| it.0 == visit)
+            .map_or("", |it| it.1);
+        let actions: Vec<&str> = actions.split(", ").collect();
+        let action = random.one_of(&actions);
+        for chord in action.split_ascii_whitespace() {
+            let Some(window) = self.display.find_window("Safelight") else {
+                break;
             };
-            let settings = json!({"app": "Safelight", "request": {
-                "prompt": "laid", "num_frames": 3, "seed": random.number(),
-            }});
-            let options = ClipOptions {
-                settings: Some(settings.to_string()),
-                ..ClipOptions::default()
-            };
-            let name = format!("videos/Safelight/laid {} {index}", self.num_visits);
-            self.user
-                .write(&format!("{name}.json"), settings.to_string().as_bytes())?;
-            let path = self.user.home.join(format!("{name}.png"));
-            write_clip(&path, &[frame(0), frame(100), frame(200)], options)
-                .map_err(|err| broken(err.to_string()))?;
-        }
-        Ok(())
-    }
-
-    /// Asks for jobs again and again for a while, and does nothing that takes one out of the queue.
-    fn ask_for_jobs(&mut self, random: &mut Random, watch: &mut Watch) {
-        if let Some(window) = self.window() {
             self.display.focus(window);
-        }
-        let lasts = Duration::from_millis(random.below(MAX_CALM_MS) as u64);
-        let begin = Instant::now();
-        while begin.elapsed() < lasts {
-            if random.below(20) == 0 {
-                self.display.press(&[CONTROL, ENTER]);
+            let mut at = |(x, y): (usize, usize), size: (usize, usize)| {
+                (
+                    (x + random.below(size.0)) as i16,
+                    (y + random.below(size.1)) as i16,
+                )
+            };
+            match chord {
+                "click" => self.display.click(window, at((0, 0), (1240, 820)), 1),
+                // In a window of its first size. The row gets the keyboard a frame later.
+                "row" => {
+                    self.display.click(window, at((950, 200), (190, 540)), 1);
+                    thread::sleep(Duration::from_millis(100));
+                }
+                _ => {
+                    let keys: Vec<u8> = chord.split('+').map(key_code).collect();
+                    self.display.press(&keys);
+                }
             }
-            watch.look(&mut self.changes);
-            thread::sleep(Duration::from_millis(50));
+            // Letters of a command of the palette come quickly.
+            thread::sleep(random.millis(if chord.len() == 1 { 10 } else { 300 }));
         }
+        action.contains("delete")
     }
 
-    fn window(&self) -> Option<Window> {
-        self.display.find_window("Safelight")
-    }
-
-    fn open(&self, faults: &mut Vec<String>) -> Result<Child> {
+    fn open(&self, faults: &mut Vec<String>) -> Result<Running> {
         let none: [&str; 0] = [];
-        let mut command = self.user.command(&none);
+        let mut command = self.home.command(&none);
         command.env("DISPLAY", &self.display.name);
-        let said = self.user.home.with_extension("errors");
-        command.stderr(File::create(&said).map_err(|err| disk(&err, &said))?);
-        let mut app = command.spawn().map_err(|err| disk(&err, &self.user.home))?;
+        let mut app = self.home.start(command)?;
         let begin = Instant::now();
-        while self.window().is_none() {
-            let ended = app.try_wait().ok().flatten();
+        while self.display.find_window("Safelight").is_none() {
+            let ended = app.child.try_wait()?;
             if ended.is_some() || begin.elapsed() > PATIENCE {
                 faults.push(format!("the window does not open: {ended:?}"));
                 break;
@@ -394,42 +384,103 @@ impl Sitting {
         Ok(app)
     }
 
-    fn close(&self, app: &mut Child, faults: &mut Vec<String>) {
+    fn close(&self, mut app: Running, faults: &mut Vec<String>) -> Result<()> {
         let begin = Instant::now();
-        let mut asked = false;
-        loop {
-            match app.try_wait() {
-                Ok(Some(status)) => {
-                    if !status.success() {
-                        faults.push(format!("the window ends with {status}"));
-                    }
-                    return;
-                }
-                _ if begin.elapsed() > PATIENCE => {
-                    faults.push("the window does not close".to_owned());
-                    // It is not wanted any more.
-                    app.kill().ok();
-                    app.wait().ok();
-                    return;
-                }
-                _ => {}
-            }
-            match self.window() {
-                Some(window) if !asked || begin.elapsed().as_secs() % 5 == 4 => {
-                    asked = true;
-                    self.display.close(window);
-                }
-                _ => {}
+        let mut asked: Option<Instant> = None;
+        while app.child.try_wait()?.is_none() && begin.elapsed() < PATIENCE {
+            let is_due = asked.is_none_or(|asked| asked.elapsed() > Duration::from_secs(5));
+            if let Some(window) = self.display.find_window("Safelight").filter(|_| is_due) {
+                self.display.close(window);
+                asked = Some(Instant::now());
             }
             thread::sleep(Duration::from_millis(50));
         }
+        if app.child.try_wait()?.is_none() {
+            faults.push("the window does not close".to_owned());
+            app.child.kill()?;
+        }
+        let ended = app.end()?;
+        if ended.code.is_some_and(|code| code != 0) || ended.errors.contains("panicked") {
+            faults.push(format!(
+                "the window ends with {:?}: {}",
+                ended.code, ended.errors
+            ));
+        }
+        Ok(())
     }
 
-    /// Half-written files by their names.
-    fn leftovers(&self) -> Vec<String> {
-        let names = self.user.files().into_keys();
-        let odd = names.filter(|name| is_partial(name));
-        let odd = odd.map(|name| format!("left behind: {}", name.display()));
-        odd.chain(without_note(&self.user.home)).collect()
+    /// Half-written files, damaged files of the program, and files in the trash that no desktop can restore.
+    fn damaged_files(&self, faults: &mut Vec<String>) {
+        for (name, bytes) in self.home.files() {
+            let text = String::from_utf8_lossy(&bytes);
+            let is_own = ["config/safelight", "data/safelight"]
+                .map(Path::new)
+                .contains(&name.parent().unwrap_or(&name));
+            let is_whole = match name.extension().and_then(|end| end.to_str()) {
+                Some("json") if is_own => serde_json::from_str::<Value>(&text).is_ok(),
+                Some("toml") if is_own => text.parse::<toml::Table>().is_ok(),
+                _ => true,
+            };
+            if !is_whole {
+                faults.push(format!("damaged: {}", name.display()));
+            }
+            if is_partial(&name) {
+                faults.push(format!("left behind: {}", name.display()));
+            }
+            if name.starts_with(TRASH) {
+                let file = name.file_name().unwrap_or_default().to_string_lossy();
+                let info = self
+                    .home
+                    .path
+                    .join(format!("data/Trash/info/{file}.trashinfo"));
+                let info = fs::read_to_string(info).unwrap_or_default();
+                if !(info.contains("\nPath=/")
+                    && info.contains("\nDeletionDate=")
+                    && info.ends_with('\n'))
+                {
+                    faults.push(format!("in the trash without its path: {file}"));
+                }
+            }
+        }
+    }
+
+    /// The saved latents of the first stopped job must be usable.
+    fn resume(&self, faults: &mut Vec<String>) -> Result<()> {
+        let listed = self.home.run(&["resume", "--json"])?;
+        let Some(job) = first_offered(&listed) else {
+            return Ok(());
+        };
+        let resumed = self.home.run(&["resume", job, "--json"])?;
+        if resumed.code != Some(0) {
+            faults.push(format!(
+                "a stopped job cannot be resumed: {}",
+                resumed.errors
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Nothing starts by itself after a kill: every job is there once, and the waiting ones are unchanged in their order.
+fn after_restart(between: &[Value], after: &[Value], faults: &mut Vec<String>) {
+    let there = ids(after);
+    if there.iter().collect::<BTreeSet<_>>().len() < there.len() {
+        faults.push(format!("a job is twice in the queue: {there:?}"));
+    }
+    let gone: Vec<u64> = ids(between)
+        .into_iter()
+        .filter(|id| !there.contains(id))
+        .collect();
+    if !gone.is_empty() {
+        faults.push(format!("jobs are gone from the queue: {gone:?}"));
+    }
+    let order = |jobs| -> Vec<Value> { waiting(jobs).map(|job| job["id"].clone()).collect() };
+    if order(between) != order(after) {
+        faults.push("waiting jobs are in another order".to_owned());
+    }
+    // A job without a name gets one at the next start.
+    let mut named = waiting(between).filter(|job| job["has_output"] == true);
+    if let Some(job) = named.find(|job| !after.contains(job)) {
+        faults.push(format!("a waiting job changed: {}", job["id"]));
     }
 }

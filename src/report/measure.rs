@@ -1,0 +1,487 @@
+//! Sections of a report. Processes of `safelight` and `safelight-engine` measure under time limits; a fault is a
+//! sentence in its section, and the next section begins.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use safelight_core::catalog::EMBEDDED_MODEL;
+use safelight_core::files::make_private_folder;
+use safelight_core::job::{CancelToken, DeviceChoice};
+use safelight_core::measured::{CaseKind, CaseLine};
+use safelight_core::protocol::EngineReport;
+use safelight_core::units::{in_gib, rough_text};
+use serde::Deserialize as _;
+use serde_json::Value;
+
+use super::machine;
+use super::rows::{self, fact};
+use super::{Report, ReportFigure, ReportOptions, ReportProgress, ReportRow, ReportSection};
+use crate::child::{self, Ended};
+use crate::doctor;
+use crate::telemetry::limit::within;
+use crate::telemetry::{Roots, host};
+use crate::worker::{ProcessLauncher, probe_engine};
+
+/// Problem of a section that the user stopped.
+const STOPPED: &str = "It was stopped.";
+/// Kept for writing the report.
+const MARGIN: Duration = Duration::from_secs(5);
+/// The doctor and an engine's start take this long where a driver hangs.
+const MACHINE_LIMIT: Duration = Duration::from_secs(90);
+const SECTION_LIMIT: Duration = Duration::from_mins(2);
+const BATCH: usize = 25;
+
+/// Progress at its beginning; id, title, explanation, commands of the engine whose lines are its rows.
+pub(super) const STEPS: [(f32, [&str; 4]); 6] = [
+    (0.05, ["speed", "Single operations", "", "probe-speed"]),
+    (
+        0.12,
+        [
+            "loading",
+            "Loading weights",
+            LOADING,
+            "bench load --runs 3 --mib 512",
+        ],
+    ),
+    (0.18, ["parity", "Correctness", PARITY, "try; bench parity"]),
+    (
+        0.28,
+        ["jobs", "Fifty small jobs", "Of the bundled model.", ""],
+    ),
+    (0.4, ["networks", "Networks of full size", NETWORKS, ""]),
+    (
+        0.92,
+        [
+            ALTERNATIVES,
+            "Attention and convolution",
+            "",
+            "bench attention --runs 2; bench conv --runs 2",
+        ],
+    ),
+];
+const LOADING: &str =
+    "From files of 512 MiB in the cache folder, compared byte for byte. The CPU maps them.";
+const PARITY: &str = "Small networks of every family with random weights: the CPU against shipped values, the device against the CPU. Distances are relative (L2).";
+const NETWORKS: &str = "Random weights, each network in a process of its own. Streaming is under a cap of 4 GiB, half of it kept free.";
+/// Of interest on GPUs only.
+const ALTERNATIVES: &str = "alternatives";
+
+/// A report that is being made.
+pub(super) struct Run<'a> {
+    pub(super) report: Report,
+    options: &'a ReportOptions,
+    cancel: &'a CancelToken,
+    on_progress: &'a dyn Fn(ReportProgress),
+    launcher: ProcessLauncher,
+    engine: Option<EngineReport>,
+    /// Temporary folder in the cache.
+    scratch: PathBuf,
+    deadline: Instant,
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        // Anything left is in the cache, which may be deleted at any time.
+        std::fs::remove_dir_all(&self.scratch).ok();
+    }
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn begin(
+        options: &'a ReportOptions,
+        cancel: &'a CancelToken,
+        on_progress: &'a dyn Fn(ReportProgress),
+    ) -> Self {
+        let scratch = options
+            .paths
+            .cache
+            .join(format!("report-{}", std::process::id()));
+        make_private_folder(&scratch).ok(); // A section that needs it reports its absence.
+        Self {
+            report: Report::default(),
+            options,
+            cancel,
+            on_progress,
+            launcher: ProcessLauncher::of_user(&options.paths),
+            engine: None,
+            scratch,
+            deadline: Instant::now() + options.limit.saturating_sub(MARGIN),
+        }
+    }
+
+    fn left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+
+    fn progress(&self, part: f32, what: &str) {
+        let what = what.to_owned();
+        (self.on_progress)(ReportProgress { part, what });
+    }
+
+    fn gpu(&self) -> Option<&EngineReport> {
+        self.engine
+            .as_ref()
+            .filter(|engine| engine.device != DeviceChoice::Cpu)
+    }
+
+    /// Adds the facts of the machine and the doctor's checks, and starts an engine once.
+    pub(super) fn machine(&mut self) {
+        self.progress(0.0, "Looking at this machine");
+        let (paths, device) = (self.options.paths.clone(), self.options.device);
+        let look = move || {
+            let mut launcher = ProcessLauncher::of_user(&paths);
+            let engine = probe_engine(&mut launcher, device, MACHINE_LIMIT);
+            let mut checks = Vec::new();
+            doctor::examine_this_machine(paths, launcher, false, &mut |check| {
+                checks.push(rows::check(&check));
+            });
+            (engine, checks)
+        };
+        let facts = machine::facts(&Roots::of_this_machine());
+        let facts = ReportSection::new("machine", "This machine", facts);
+        let mut doctor = ReportSection::new("doctor", "Doctor", Vec::new());
+        match within(MACHINE_LIMIT.min(self.left()), "report-machine", look) {
+            None => doctor
+                .problems
+                .push("The drivers did not answer in time.".to_owned()),
+            Some((engine, found)) => {
+                doctor.rows = found;
+                self.report.device = engine
+                    .as_ref()
+                    .map_or_else(|_| String::new(), |engine| engine.line.clone());
+                self.engine = engine.ok();
+            }
+        }
+        self.report.sections.extend([facts, doctor]);
+    }
+
+    /// Adds one section, empty but for a problem where there is no time or no engine for it.
+    pub(super) fn step(&mut self, (part, texts): &(f32, [&str; 4])) {
+        let [id, title, about, commands] = *texts;
+        self.progress(*part, title);
+        let began = Instant::now();
+        let mut section = ReportSection::new(id, title, Vec::new());
+        section.about = about.to_owned();
+        let measured = if self.engine.is_none() {
+            Err("No engine could be started, so nothing is measured: see the doctor.".to_owned())
+        } else if self.left() < Duration::from_secs(3) {
+            Err("There was no time left for it.".to_owned())
+        } else {
+            match id {
+                "jobs" => self.jobs(&mut section),
+                "networks" => self.networks(&mut section),
+                ALTERNATIVES if self.gpu().is_none() => {
+                    section.left_out.push("It needs a GPU.".to_owned());
+                    Ok(())
+                }
+                _ => self.lines(commands, &mut section),
+            }
+        };
+        section.problems.extend(measured.err());
+        section.secs = began.elapsed().as_secs_f64();
+        self.report.sections.push(section);
+    }
+
+    /// Runs an engine with these arguments on the device, and passes on its JSON lines.
+    fn engine(
+        &mut self,
+        arguments: &[&str],
+        limit: Duration,
+        on_line: &mut dyn FnMut(&Value),
+    ) -> Result<(), String> {
+        let command = self.launcher.command(self.options.device);
+        let mut command = command.map_err(|err| format!("{}.", err.summary))?;
+        command.args(arguments).env("TMPDIR", &self.scratch);
+        self.child(command, limit, on_line)
+    }
+
+    fn child(
+        &self,
+        command: Command,
+        limit: Duration,
+        on_line: &mut dyn FnMut(&Value),
+    ) -> Result<(), String> {
+        let (mut has_lines, mut running) = (false, None);
+        let limit = limit.min(self.left());
+        let ended = child::run(
+            command,
+            limit,
+            &|| self.cancel.is_cancelled(),
+            &mut |line| {
+                if let Ok(line) = serde_json::from_str::<Value>(line) {
+                    has_lines = true;
+                    let name = line["probe"].as_str().or_else(|| line["trial"].as_str());
+                    running = name
+                        .filter(|_| rows::is_announcement(&line))
+                        .map(str::to_owned);
+                    on_line(&line);
+                }
+            },
+        );
+        outcome(ended, has_lines).map_err(|problem| match running {
+            Some(name) => format!("{}: {problem}", name.replace('_', " ")),
+            None => problem,
+        })
+    }
+
+    fn lines(&mut self, commands: &str, section: &mut ReportSection) -> Result<(), String> {
+        for command in commands.split("; ") {
+            let command = format!("{command} --device {}", self.options.device);
+            let arguments: Vec<&str> = command.split(' ').collect();
+            let rows = &mut section.rows;
+            self.engine(&arguments, SECTION_LIMIT, &mut |line| {
+                rows.extend(rows::from_line(line));
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Two batches through `safelight generate`. Its data folder is a temporary one: statistics are about users' jobs.
+    fn jobs(&self, section: &mut ReportSection) -> Result<(), String> {
+        let program = std::env::current_exe().map_err(|err| format!("{err}."))?;
+        let device = self.options.device.to_string();
+        for (label, frames, out) in [
+            ("An image", "1", "job.png"),
+            ("A video of 5 frames", "5", "job.webp"),
+        ] {
+            let line = format!(
+                "generate --json --model {EMBEDDED_MODEL} --steps 2 --width 96 --height 64 --seed 1 --frames {frames} --batch {BATCH} --device {device} --prompt boat --out"
+            );
+            let mut command = Command::new(&program);
+            command
+                .args(line.split(' '))
+                .arg(self.scratch.join(out))
+                .env("XDG_DATA_HOME", self.scratch.join("data"));
+            let (mut secs, mut faults) = (Vec::new(), Vec::new());
+            let measured = self.child(command, SECTION_LIMIT, &mut |line| match line["event"]
+                .as_str()
+            {
+                Some("finished") => secs.extend(line["secs"].as_f64()),
+                Some("failed") => faults.extend(line["message"].as_str().map(str::to_owned)),
+                Some("stage") if line["resumed"] == true => {
+                    faults.push("an engine crashed".to_owned());
+                }
+                _ => {}
+            });
+            let first = secs.first().copied().unwrap_or_default();
+            secs.sort_by(f64::total_cmp);
+            let median = secs.get(secs.len() / 2).copied().unwrap_or_default();
+            let num_missing = BATCH - secs.len().min(BATCH);
+            let figures = [
+                ("median", median, "s"),
+                ("first", first, "s"),
+                ("not finished", num_missing as f64, "jobs"),
+            ];
+            section.rows.push(ReportRow {
+                figures: figures
+                    .map(|(name, value, unit)| ReportFigure::new(name, value, unit))
+                    .into(),
+                is_bad: !faults.is_empty() || num_missing > 0,
+                ..fact(label, faults.join(", "))
+            });
+            measured?;
+        }
+        Ok(())
+    }
+
+    /// Without a GPU only a small network streams.
+    fn networks(&mut self, section: &mut ReportSection) -> Result<(), String> {
+        let mut cases: Vec<CaseLine> = Vec::new();
+        self.engine(&["bench", "list"], SECTION_LIMIT, &mut |line| {
+            cases.extend(CaseLine::deserialize(line));
+        })?;
+        cases.sort_by_key(|case| (case.kind == CaseKind::Streaming, case.rank));
+        let num_cases = cases.len();
+        if self.gpu().is_none() {
+            cases.retain(|case| case.kind == CaseKind::Streaming);
+            let num_large = num_cases - cases.len();
+            section.left_out.push(format!(
+                "{num_large} networks of full size, which need a GPU."
+            ));
+        }
+        let device = self.options.device.to_string();
+        for (index, case) in cases.iter().enumerate() {
+            self.progress(0.4 + 0.5 * index as f32 / cases.len() as f32, &case.label);
+            let mut options: Vec<&str> = case.options.iter().map(String::as_str).collect();
+            let planned = if let Some(engine) = self.gpu() {
+                self.plan(case, engine)
+            } else {
+                options = vec!["--small", "--preserved", "1024"];
+                Ok((2, SECTION_LIMIT))
+            };
+            let (runs, limit) = match planned {
+                Ok((runs, limit)) => (runs.to_string(), limit),
+                Err(why) => {
+                    section.left_out.push(format!("{}: {why}", case.label));
+                    continue;
+                }
+            };
+            let fixed = ["bench", &case.family, "--device", &device, "--runs", &runs];
+            let arguments = [&fixed[..], &options, &["--", &case.case]].concat();
+            let size = if self.gpu().is_some() {
+                ""
+            } else {
+                rows::SMALL
+            };
+            let measured = self.engine(&arguments, limit, &mut |line| {
+                section
+                    .rows
+                    .extend(rows::from_line(line).map(|row| ReportRow {
+                        id: format!("{size}{}", row.id),
+                        label: row.label.replacen(&case.case, &case.label, 1),
+                        ..row
+                    }));
+            });
+            if self.cancel.is_cancelled() {
+                return measured;
+            }
+            section.problems.extend(
+                measured
+                    .err()
+                    .map(|problem| format!("{}: {problem}", case.label)),
+            );
+        }
+        Ok(())
+    }
+
+    fn plan(&self, case: &CaseLine, engine: &EngineReport) -> Result<(u32, Duration), String> {
+        let free = in_gib(engine.total_bytes.saturating_sub(engine.used_bytes));
+        plan(
+            case,
+            free.min(self.options.settings.memory.cap_gib.unwrap_or(f64::MAX)),
+            in_gib(host::free_bytes(&self.scratch).unwrap_or(0)),
+            self.report.figure("speed", "matrix_bf16", "rate"),
+            self.left(),
+        )
+    }
+}
+
+/// Timed runs and time limit of a network of full size, or why it cannot be measured. `free_gib`: of the device;
+/// `tflops`: of matrix products in bf16.
+fn plan(
+    case: &CaseLine,
+    free_gib: f64,
+    disk_gib: f64,
+    tflops: Option<f64>,
+    left: Duration,
+) -> Result<(u32, Duration), String> {
+    let needed = case.gib + 0.7; // With the driver's own memory.
+    if needed > free_gib {
+        return Err(format!(
+            "It needs {needed:.1} GiB of the device, and {free_gib:.1} GiB are free."
+        ));
+    }
+    // A streaming case reads its weights from a file, and is measured with resident weights as well.
+    let (file_gib, rounds) = if case.kind == CaseKind::Streaming {
+        (case.gib, 2.0)
+    } else {
+        (0.0, 1.0)
+    };
+    if file_gib * 1.2 > disk_gib {
+        return Err(format!(
+            "It needs a temporary file of {file_gib:.1} GiB, and the disk has {disk_gib:.1} GiB free."
+        ));
+    }
+    // Convolutions are farther from the speed of plain matrix products.
+    let share = if case.kind == CaseKind::Decode {
+        0.15
+    } else {
+        0.5
+    };
+    let call = case.tflop / (tflops.unwrap_or(10.0) * share);
+    let runs = (8.0 / call).clamp(1.0, 5.0) as u32;
+    // Start, random weights, their file, two cold calls.
+    let secs = 6.0 + case.gib / 10.0 + file_gib * 2.0 + rounds * call * f64::from(runs + 2);
+    if secs > left.as_secs_f64() {
+        let [needed, left] = [secs.ceil() as u64, left.as_secs()].map(rough_text);
+        return Err(format!(
+            "It would take about {needed}, and the report has {left} left."
+        ));
+    }
+    let limit = Duration::try_from_secs_f64(secs * 5.0).unwrap_or(left);
+    Ok((runs, limit.clamp(Duration::from_secs(45).min(left), left)))
+}
+
+/// `has_lines`: lines came, which name what failed in them.
+fn outcome(ended: Ended, has_lines: bool) -> Result<(), String> {
+    let (how, complaint) = match ended {
+        Ended::Well => return Ok(()),
+        Ended::Cancelled => return Err(STOPPED.to_owned()),
+        Ended::TooLate { secs } => {
+            return Err(format!(
+                "It was ended after {secs} s: the driver may hang, or this machine is too slow for it."
+            ));
+        }
+        Ended::Badly { how, complaint } => (how, complaint),
+    };
+    let refusal = complaint
+        .lines()
+        .rev()
+        .find_map(|line| line.strip_prefix("error: "));
+    match (refusal, complaint.lines().last()) {
+        (Some(refusal), _) => Err(format!("The engine refused: {refusal}.")),
+        (None, _) if has_lines && how == "exit code 1" => Ok(()),
+        (None, Some(last)) => Err(format!(
+            "The engine ended while it measured ({how}): {last}."
+        )),
+        (None, None) => Err(format!("The engine ended while it measured ({how}).")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_way_to_end_is_one_sentence_and_lines_speak_for_themselves() {
+        let badly = |how: &str, complaint: &str| Ended::Badly {
+            how: how.to_owned(),
+            complaint: complaint.to_owned(),
+        };
+        assert_eq!(outcome(Ended::Well, false), Ok(()));
+        assert_eq!(outcome(badly("exit code 1", ""), true), Ok(()));
+        let refused = outcome(badly("exit code 2", "noise\nerror: no GPU"), true);
+        assert_eq!(refused.unwrap_err(), "The engine refused: no GPU.");
+        let died = outcome(badly("signal 11", "HSA fault"), true).unwrap_err();
+        assert_eq!(
+            died,
+            "The engine ended while it measured (signal 11): HSA fault."
+        );
+        let late = outcome(Ended::TooLate { secs: 30 }, true).unwrap_err();
+        assert!(late.contains("after 30 s"), "{late}");
+    }
+
+    #[test]
+    fn what_fits_is_measured_and_what_does_not_says_why() {
+        let case = |kind, tflop| CaseLine {
+            family: "a".to_owned(),
+            case: "b".to_owned(),
+            label: "A step".to_owned(),
+            kind,
+            rank: 1,
+            gib: 24.0,
+            tflop,
+            options: Vec::new(),
+        };
+        const LEFT: Duration = Duration::from_mins(8);
+        let step = case(CaseKind::Step, 74.0);
+        let (runs, limit) = plan(&step, 130.0, 100.0, Some(700.0), LEFT).unwrap();
+        assert_eq!(runs, 5);
+        assert!(
+            limit >= Duration::from_secs(45) && limit < Duration::from_secs(100),
+            "{limit:?}"
+        );
+        let why = plan(&step, 12.0, 100.0, Some(700.0), LEFT).unwrap_err();
+        assert_eq!(
+            why,
+            "It needs 24.7 GiB of the device, and 12.0 GiB are free."
+        );
+        let slow = case(CaseKind::Step, 500.0);
+        let why = plan(&slow, 130.0, 100.0, Some(4.0), LEFT).unwrap_err();
+        assert!(why.contains("the report has"), "{why}");
+        let streaming = case(CaseKind::Streaming, 6.0);
+        let why = plan(&streaming, 130.0, 1.0, Some(700.0), LEFT).unwrap_err();
+        assert!(why.contains("disk"), "{why}");
+    }
+}
