@@ -10,6 +10,7 @@ use safelight_core::files::make_private_folder;
 use safelight_core::job::{CancelToken, DeviceChoice};
 use safelight_core::measured::{CaseKind, CaseLine};
 use safelight_core::protocol::EngineReport;
+use safelight_core::shown::sentence;
 use safelight_core::units::{in_gib, rough_text};
 use serde::Deserialize as _;
 use serde_json::Value;
@@ -229,9 +230,15 @@ impl<'a> Run<'a> {
         for command in commands.split("; ") {
             let command = format!("{command} --device {}", self.options.device);
             let arguments: Vec<&str> = command.split(' ').collect();
-            let rows = &mut section.rows;
+            let (rows, is_gpu) = (&mut section.rows, self.gpu().is_some());
             self.engine(&arguments, SECTION_LIMIT, &mut |line| {
-                rows.extend(rows::from_line(line));
+                rows.extend(rows::from_line(line).map(|mut row| {
+                    row.label = sentence(&row.label.replace('_', " "));
+                    // Rates of mapping a file say nothing.
+                    row.figures
+                        .retain(|figure| is_gpu || figure.unit != "GiB/s");
+                    row
+                }));
             })?;
         }
         Ok(())
@@ -319,17 +326,16 @@ impl<'a> Run<'a> {
             };
             let fixed = ["bench", &case.family, "--device", &device, "--runs", &runs];
             let arguments = [&fixed[..], &options, &["--", &case.case]].concat();
-            let size = if self.gpu().is_some() {
-                ""
-            } else {
-                rows::SMALL
+            let (size, of) = match self.gpu() {
+                Some(_) => ("", ""),
+                None => (rows::SMALL, "Small network of "),
             };
             let measured = self.engine(&arguments, limit, &mut |line| {
                 section
                     .rows
                     .extend(rows::from_line(line).map(|row| ReportRow {
                         id: format!("{size}{}", row.id),
-                        label: row.label.replacen(&case.case, &case.label, 1),
+                        label: format!("{of}{}", row.label.replacen(&case.case, &case.label, 1)),
                         ..row
                     }));
             });

@@ -31,7 +31,7 @@ pub(super) fn check(check: &Check) -> ReportRow {
     let text = format!("{verdict}{}", parts.collect::<Vec<_>>().join(". "));
     ReportRow {
         is_bad: check.status == Status::Fail,
-        ..fact(&sentence(check.name), text)
+        ..fact(check.name, text)
     }
 }
 

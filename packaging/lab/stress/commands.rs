@@ -245,10 +245,15 @@ impl CommandLine {
                 }
                 (how, ended)
             }
-            _ if name.contains("memory") => (
-                "a lower limit".to_owned(),
-                self.squeezed(&action, random, &mut faults)?,
-            ),
+            _ if name.contains("memory") => {
+                let ended = self.squeezed(&action, random, &mut faults)?;
+                let how = if ended.count("waiting") > 0 {
+                    "waited"
+                } else {
+                    "did not wait"
+                };
+                (how.to_owned(), ended)
+            }
             _ => self.killed(&action, random, &mut faults)?,
         };
         if ended.errors.contains("panicked") {
@@ -298,14 +303,13 @@ impl CommandLine {
     ) -> Result<(String, Ended)> {
         let running = self.home.start(self.home.command(&action.arguments))?;
         let signals = [
-            Signal::TERM,
-            Signal::HUP,
-            Signal::INT,
-            Signal::KILL,
-            Signal::KILL,
-            Signal::KILL,
+            (Signal::TERM, "SIGTERM"),
+            (Signal::HUP, "SIGHUP"),
+            (Signal::INT, "SIGINT"),
         ];
-        let (signal, victim) = (random.one_of(&signals), random.below(5));
+        let kill = (Signal::KILL, "SIGKILL");
+        let (signal, name) = random.one_of(&[kill, kill, kill, signals[0], signals[1], signals[2]]);
+        let victim = random.below(5);
         thread::sleep(action.took.mul_f64(random.below(1100) as f64 / 1000.0));
         // One that has ended cannot be killed.
         let how = match (victim, self.home.engine()) {
@@ -320,7 +324,7 @@ impl CommandLine {
             }
             _ => {
                 kill_process(running.pid(), signal).ok();
-                format!("{signal:?}")
+                name.to_owned()
             }
         };
         let ended = running.end()?;

@@ -192,10 +192,10 @@ fn process_name(pid: Pid) -> String {
 fn unnumbered(name: &Path) -> PathBuf {
     let parts = name.iter().map(|part| {
         let text = part.to_string_lossy();
-        let (stem, end) = text.split_once('.').unwrap_or((&text, ""));
+        let (stem, end) = text.split_at(text.find('.').unwrap_or(text.len()));
         let is_number = stem.len() > 12 && stem.bytes().all(|byte| byte.is_ascii_digit());
         if is_number {
-            format!("N.{end}")
+            format!("N{end}")
         } else {
             text.into_owned()
         }

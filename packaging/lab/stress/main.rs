@@ -4,13 +4,6 @@
 //! everything but the timing.
 
 mod commands;
-#[path = "../../../tests/real_window/display.rs"]
-#[expect(
-    dead_code,
-    clippy::expect_used,
-    clippy::unwrap_used,
-    reason = "shared with tests of the real window"
-)]
 mod display;
 mod home;
 mod memory;
@@ -24,6 +17,7 @@ mod networks;
     reason = "shared with tests of downloads"
 )]
 mod server;
+#[cfg(feature = "soak")]
 mod soak;
 mod window;
 
@@ -36,7 +30,6 @@ use std::time::{Duration, Instant, SystemTime};
 use clap::Parser;
 use commands::CommandLine;
 use home::Home;
-use safelight_loops::hash::{STEP, mixed};
 use server::{Answer, Server, good};
 use window::{VISITS, WindowSession};
 
@@ -64,6 +57,7 @@ struct StressArgs {
     #[arg(long, default_value = "cpu")]
     device: String,
     /// Run so many jobs in one engine instead, with cancels and injected faults, and check that memory does not grow
+    #[cfg(feature = "soak")]
     #[arg(long, value_name = "JOBS")]
     soak: Option<u32>,
 }
@@ -73,8 +67,10 @@ struct Random(u64);
 
 impl Random {
     fn number(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(STEP);
-        mixed(self.0)
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
     }
 
     /// Below `end`, which is not 0.
@@ -108,6 +104,7 @@ fn run(args: &StressArgs) -> Result<bool> {
     let seed = args.seed.unwrap_or(time.as_secs());
     println!("seed {seed}");
     let mut random = Random(seed);
+    #[cfg(feature = "soak")]
     if let Some(count) = args.soak {
         return soak::run(count, &mut random, args.device.parse()?);
     }
@@ -145,8 +142,9 @@ fn run(args: &StressArgs) -> Result<bool> {
         } else {
             line.round(name, &mut random)?
         };
+        println!("round {round}: {name}, {what}");
         for fault in &faults {
-            println!("round {round}, {name}, {what}: {fault}");
+            println!("  fault: {fault}");
         }
         let tally = tallies.entry(format!("{name}, {what}")).or_default();
         *tally = (tally.0 + 1, tally.1 + faults.len());
@@ -156,8 +154,10 @@ fn run(args: &StressArgs) -> Result<bool> {
     }
     let num_faults: usize = tallies.values().map(|tally| tally.1).sum();
     let secs = begin.elapsed().as_secs();
+    println!("{round} rounds in {secs} s: {num_faults} faults");
+    let num_changes = session.map_or(0, |session| session.num_changes);
     println!(
-        "{round} rounds in {secs} s, {} jobs resumed, {num_faults} faults",
+        "{} jobs resumed, {num_changes} changes of the queue seen",
         line.resumed
     );
     if num_faults > 0 {

@@ -30,53 +30,43 @@ const RESULTS: [&str; 3] = ["out", "videos", "pictures"];
 const PARTIAL: [&str; 4] = [".tmp", ".part", ".partial", ".new"];
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Actions of each visit, sequences of chords: `click` is anywhere, `row` on a row of the queue.
+/// Actions of each visit: keys of xdotool, `type:` text, a `click` anywhere or on a `row` of the queue.
 const ACTIONS: [(&str, &str); 4] = [
     (
         QUEUE,
-        "ctrl+enter, ctrl+enter, ctrl+enter, ctrl+k p a u s e space t h e space q enter, \
-         ctrl+k r e s u m e space t h e space q enter",
+        "ctrl+Return, ctrl+Return, ctrl+Return, ctrl+k type:pause~the~queue Return, ctrl+k type:resume~the~queue Return",
     ),
     (
         WAITING,
-        "row alt+up, row alt+down, row alt+home, row ctrl+d, row enter ctrl+r ctrl+enter, row delete ctrl+z",
+        "row alt+Up, row alt+Down, row alt+Home, row ctrl+d, row Return ctrl+r ctrl+Return, row Delete ctrl+z",
     ),
     (
         GALLERY,
-        "left, right shift+right, down, f, ctrl+z, delete, shift+right delete, delete ctrl+z",
+        "Left, Right shift+Right, Down, f, ctrl+z, Delete, shift+Right Delete, Delete ctrl+z",
     ),
     (
         ANYTHING,
-        "ctrl+enter, ctrl+period, click, click, click, escape, delete, enter, tab, space, up, down, ctrl+z, ctrl+a, \
-         ctrl+c, ctrl+n, ctrl+k l o r a enter, ctrl+shift+l, a, ctrl+2, ctrl+1",
+        "ctrl+Return, ctrl+Return, ctrl+period, click, click, click, Escape, Delete, Return, Tab, space, Up, Down, \
+         ctrl+z, ctrl+a, ctrl+c, ctrl+n, ctrl+k type:lora Return, ctrl+shift+l, a, ctrl+2, ctrl+1",
     ),
 ];
-/// X key codes on a US keyboard.
-const KEYS: &str = "1 10 2 11 a 38 c 54 d 40 e 26 f 41 h 43 k 45 l 46 m 58 n 57 o 32 p 33 q 24 r 27 s 39 t 28 u 30 z 52 \
-    escape 9 tab 23 enter 36 ctrl 37 shift 50 period 60 alt 64 space 65 home 110 up 111 left 113 right 114 down 116 \
-    delete 119";
-
-fn key_code(name: &str) -> u8 {
-    let mut words = KEYS
-        .split_ascii_whitespace()
-        .skip_while(|word| *word != name);
-    let code = words.nth(1).and_then(|code| code.parse().ok());
-    code.expect("a key of the table")
-}
 
 pub(crate) struct WindowSession {
     display: Display,
     home: Home,
     disk: FailingDisk,
     num_rounds: usize,
+    /// Changes of the queue's file that were seen.
+    pub(crate) num_changes: usize,
 }
 
 /// What was seen on disk while the window was open.
 struct Seen {
     /// Every job that was ever in the queue.
     jobs: BTreeMap<u64, Value>,
-    has_queue: bool,
+    last: Option<Vec<Value>>,
     is_torn: bool,
+    num_changes: usize,
 }
 
 /// Jobs in the queue's file; `None` where it is missing or damaged.
@@ -96,7 +86,8 @@ fn ids(jobs: &[Value]) -> Vec<u64> {
 
 fn is_partial(name: &Path) -> bool {
     let name = name.file_name().unwrap_or_default().to_string_lossy();
-    PARTIAL.iter().any(|sign| name.contains(sign))
+    // Saved latents of a running job.
+    PARTIAL.iter().any(|sign| name.contains(sign)) && !name.ends_with(".partial.safetensors")
 }
 
 /// Whole files among the results and in the trash.
@@ -113,13 +104,15 @@ impl Seen {
     fn look(&mut self, home: &Path) {
         match queue(home) {
             Some(jobs) => {
-                self.has_queue = true;
-                self.jobs.extend(
-                    jobs.into_iter()
-                        .filter_map(|job| Some((job["id"].as_u64()?, job))),
-                );
+                self.num_changes +=
+                    usize::from(self.last.as_ref().is_some_and(|last| *last != jobs));
+                let known = jobs
+                    .iter()
+                    .filter_map(|job| Some((job["id"].as_u64()?, job.clone())));
+                self.jobs.extend(known);
+                self.last = Some(jobs);
             }
-            None => self.is_torn |= self.has_queue,
+            None => self.is_torn |= self.last.is_some(),
         }
     }
 }
@@ -137,10 +130,11 @@ impl WindowSession {
         }
         let disk = FailingDisk::build(&home)?;
         Ok(Self {
-            display: Display::start(),
+            display: Display::start()?,
             home,
             disk,
             num_rounds: 0,
+            num_changes: 0,
         })
     }
 
@@ -163,19 +157,21 @@ impl WindowSession {
         let app = opened?;
         let mut seen = Seen {
             jobs: BTreeMap::new(),
-            has_queue: false,
+            last: None,
             is_torn: false,
+            num_changes: 0,
         };
         seen.look(&self.home.path);
         thread::sleep(random.millis(1000));
         let mut num_deleted = 0;
         for _ in 0..random.below(14) {
-            num_deleted += usize::from(self.act(visit, random));
+            num_deleted += usize::from(self.act(visit, random)?);
             seen.look(&self.home.path);
         }
         thread::sleep(random.millis(3000));
         seen.look(&self.home.path);
         let finished = results(&self.home);
+        self.num_changes += seen.num_changes;
         if visit == DISK {
             self.close(app, &mut faults)?;
         } else {
@@ -188,7 +184,7 @@ impl WindowSession {
         }
         self.home.orphans(&mut faults);
         let between = queue(&self.home.path);
-        if seen.is_torn || (seen.has_queue && between.is_none()) {
+        if seen.is_torn || (seen.last.is_some() && between.is_none()) {
             faults.push("the queue's file cannot be read".to_owned());
         }
         if let Some(jobs) = &between {
@@ -330,7 +326,7 @@ impl WindowSession {
     }
 
     /// Does one thing as a user; `true` when it may delete a job.
-    fn act(&self, visit: &str, random: &mut Random) -> bool {
+    fn act(&self, visit: &str, random: &mut Random) -> Result<bool> {
         let visit = if visit == DISK { ANYTHING } else { visit };
         let actions = ACTIONS
             .iter()
@@ -338,33 +334,30 @@ impl WindowSession {
             .map_or("", |it| it.1);
         let actions: Vec<&str> = actions.split(", ").collect();
         let action = random.one_of(&actions);
-        for chord in action.split_ascii_whitespace() {
-            let Some(window) = self.display.find_window("Safelight") else {
+        for word in action.split_ascii_whitespace() {
+            let Some(window) = self.display.window()? else {
                 break;
             };
-            self.display.focus(window);
-            let mut at = |(x, y): (usize, usize), size: (usize, usize)| {
-                (
-                    (x + random.below(size.0)) as i16,
-                    (y + random.below(size.1)) as i16,
-                )
+            self.display.run(&["windowfocus", &window])?;
+            // The rows are there in a window of its first size.
+            let [left, top, width, height] = if word == "row" {
+                [950, 200, 190, 540]
+            } else {
+                [0, 0, 1240, 820]
             };
-            match chord {
-                "click" => self.display.click(window, at((0, 0), (1240, 820)), 1),
-                // In a window of its first size. The row gets the keyboard a frame later.
-                "row" => {
-                    self.display.click(window, at((950, 200), (190, 540)), 1);
-                    thread::sleep(Duration::from_millis(100));
+            let [x, y] =
+                [left + random.below(width), top + random.below(height)].map(|it| it.to_string());
+            match word.strip_prefix("type:") {
+                Some(text) => self.display.run(&["type", &text.replace('~', " ")])?,
+                None if word == "click" || word == "row" => {
+                    self.display
+                        .run(&["mousemove", "--window", &window, &x, &y, "click", "1"])?
                 }
-                _ => {
-                    let keys: Vec<u8> = chord.split('+').map(key_code).collect();
-                    self.display.press(&keys);
-                }
-            }
-            // Letters of a command of the palette come quickly.
-            thread::sleep(random.millis(if chord.len() == 1 { 10 } else { 300 }));
+                None => self.display.run(&["key", word])?,
+            };
+            thread::sleep(Duration::from_millis(50) + random.millis(300));
         }
-        action.contains("delete")
+        Ok(action.contains("Delete"))
     }
 
     fn open(&self, faults: &mut Vec<String>) -> Result<Running> {
@@ -373,7 +366,7 @@ impl WindowSession {
         command.env("DISPLAY", &self.display.name);
         let mut app = self.home.start(command)?;
         let begin = Instant::now();
-        while self.display.find_window("Safelight").is_none() {
+        while self.display.window()?.is_none() {
             let ended = app.child.try_wait()?;
             if ended.is_some() || begin.elapsed() > PATIENCE {
                 faults.push(format!("the window does not open: {ended:?}"));
@@ -389,8 +382,9 @@ impl WindowSession {
         let mut asked: Option<Instant> = None;
         while app.child.try_wait()?.is_none() && begin.elapsed() < PATIENCE {
             let is_due = asked.is_none_or(|asked| asked.elapsed() > Duration::from_secs(5));
-            if let Some(window) = self.display.find_window("Safelight").filter(|_| is_due) {
-                self.display.close(window);
+            if let Some(window) = self.display.window()?.filter(|_| is_due) {
+                self.display
+                    .run(&["windowfocus", &window, "key", "ctrl+q"])?;
                 asked = Some(Instant::now());
             }
             thread::sleep(Duration::from_millis(50));
