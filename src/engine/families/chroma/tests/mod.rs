@@ -1,5 +1,5 @@
 //! The transformer by itself: its names in every dialect, LoRAs, fp8, GGUF, streaming. Whole jobs are in
-//! `stages/tests/chroma`, where its weights are from in `tests/fixtures/chroma/generate.py`.
+//! `stages/tests/chroma`, where its weights are from in `tests/fixtures/image_families.py`.
 
 use safelight_core::networks::ChromaTransformerConfig;
 use tch::{Device, Kind, Tensor};

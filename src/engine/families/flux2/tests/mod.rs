@@ -1,5 +1,5 @@
 //! The transformer by itself: its names in every dialect, LoRAs, fp8, GGUF, streaming. Whole jobs are in
-//! `stages/tests/flux2`, where its weights are from in `tests/fixtures/flux2/generate.py`.
+//! `stages/tests/flux2`, where its weights are from in `tests/fixtures/image_families.py`.
 
 use safelight_core::networks::Flux2TransformerConfig;
 use tch::Tensor;

@@ -1,5 +1,5 @@
 //! The transformer by itself: its names behind every prefix, LoRAs, fp8, GGUF, streaming. Whole jobs are in
-//! `stages/tests/qwen_image`, where its weights are from in `tests/fixtures/qwen_image/generate.py`.
+//! `stages/tests/qwen_image`, where its weights are from in `tests/fixtures/image_families.py`.
 
 mod control;
 

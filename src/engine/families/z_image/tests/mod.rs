@@ -1,5 +1,5 @@
 //! The transformer by itself: its names in every dialect, LoRAs, fp8, GGUF, streaming. Whole jobs are in
-//! `stages/tests/z_image`, where its weights are from in `tests/fixtures/z_image/generate.py`.
+//! `stages/tests/z_image`, where its weights are from in `tests/fixtures/image_families.py`.
 
 mod control;
 
