@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use safelight_core::job::{JobError, JobErrorKind};
+use safelight_core::lora;
 use safelight_core::media::{MediaError, has_clip_name, has_picture_name, media_info};
 use safelight_core::restore::{self, Found, Restored};
 use safelight_core::shown;
@@ -65,8 +66,12 @@ pub(super) fn as_text(
     facts: &[String],
     surroundings: &Surroundings,
 ) -> String {
+    let mut moved = Vec::new();
     let restored = match found {
         Found::Own(carried) => {
+            let mut carried = carried.clone();
+            let files = || lora::find(&surroundings.paths, surroundings.settings());
+            moved = carried.find_moved_loras(files);
             let request = &carried.request;
             Restored {
                 num_steps: Some(request.sampling.num_steps),
@@ -88,7 +93,7 @@ pub(super) fn as_text(
     for (name, value) in lines(&restored) {
         writeln!(text, "  {name}: {}", one_line(&value)).ok();
     }
-    let mut notes = restored.notes.clone();
+    let mut notes = [moved, restored.notes.clone()].concat();
     if matches!(found, Found::Other(_)) {
         match fit(&restored, true, None, surroundings) {
             Ok(fitted) => {

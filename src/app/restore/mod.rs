@@ -38,6 +38,8 @@ struct Offer {
 struct FoundSettings {
     found: Found,
     lora_files: Vec<PathBuf>,
+    /// Sentences on LoRAs that are not where they were.
+    moved: Vec<String>,
 }
 
 /// Settings of files on their way into the form.
@@ -108,15 +110,22 @@ impl Restoring {
                 JobError::from_error(JobErrorKind::InvalidRequest, &err)
                     .advise("Choose a picture, a clip or a JSON file that contains settings")
             });
+            let files = || {
+                let places = places.map(|(paths, settings)| lora::find(&paths, &settings));
+                places.unwrap_or_default()
+            };
             let found = found.map(|found| {
-                found.map(|found| {
-                    let names_loras = matches!(&found, Found::Other(it) if !it.loras.is_empty());
-                    let places = places.filter(|_| names_loras);
+                found.map(|mut found| {
+                    let (mut lora_files, mut moved) = (Vec::new(), Vec::new());
+                    match &mut found {
+                        Found::Own(carried) => moved = carried.find_moved_loras(files),
+                        Found::Other(it) if !it.loras.is_empty() => lora_files = files(),
+                        Found::Other(_) => {}
+                    }
                     FoundSettings {
                         found,
-                        lora_files: places
-                            .map(|(paths, settings)| lora::find(&paths, &settings))
-                            .unwrap_or_default(),
+                        lora_files,
+                        moved,
                     }
                 })
             });
@@ -155,7 +164,11 @@ fn fill(
     edited: Option<JobId>,
     cx: &mut Cx,
 ) {
-    let FoundSettings { found, lora_files } = found;
+    let FoundSettings {
+        found,
+        lora_files,
+        mut moved,
+    } = found;
     let tool = found.tool().to_owned();
     let before = FormBefore {
         form: cx.form.clone(),
@@ -167,6 +180,8 @@ fn fill(
         Found::Own(carried) => use_own(carried.request, path, inputs, cx),
         Found::Other(restored) => use_restored(&restored, &lora_files, path, inputs, cx),
     };
+    moved.extend(notes);
+    let notes = moved;
     cx.is_seed_used = false;
     let name = name_of(path);
     cx.say(format!("Settings of {name} used"));

@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use safelight_core::job::{GenerateForm, GenerateRequest, JobError, Lora};
+use safelight_core::lora;
 use safelight_core::media;
 use safelight_core::restore::{self, Carried, Found};
 
@@ -23,7 +24,16 @@ impl GenerateArgs {
             return Ok((self, Vec::new()));
         };
         match restore::read(file).map_err(|err| unusable(&err))? {
-            Some(Found::Own(carried)) => Ok(self.with_own(*carried)),
+            Some(Found::Own(mut carried)) => {
+                let files = || lora::find(&surroundings.paths, surroundings.settings());
+                let mut warnings = Vec::new();
+                if self.loras.is_empty() {
+                    warnings = carried.find_moved_loras(files);
+                }
+                let (args, more) = self.with_own(*carried);
+                warnings.extend(more);
+                Ok((args, warnings))
+            }
             Some(Found::Other(restored)) => self.with_restored(&restored, surroundings),
             None => Err(says_nothing(file)),
         }

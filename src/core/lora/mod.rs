@@ -24,7 +24,7 @@ pub use coverage::{Coverage, Misfit};
 pub use file::LoraFile;
 pub(crate) use keys::{normal, unsupported_adapter};
 pub use named::{LoraIndex, fitting_test};
-pub(crate) use named::{ambiguity, files_named};
+pub(crate) use named::{ambiguity, comparable, files_named};
 pub(crate) use names::{DOUBLE, Dialect, List, Names, SINGLE, Share, of_schema};
 pub use origin::Origin;
 pub use plan::{Delta, Factor, Plan, Update};

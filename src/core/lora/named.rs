@@ -124,7 +124,7 @@ pub fn fitting_test(family: Family, files: &ModelFiles) -> impl Fn(&Path) -> boo
 }
 
 /// One spelling for paths of all systems: composed letters in lower case, with `/`.
-fn comparable(path: &str) -> String {
+pub(crate) fn comparable(path: &str) -> String {
     let path = ComposingNormalizerBorrowed::new_nfc().normalize(path);
     path.replace('\\', "/").to_lowercase()
 }

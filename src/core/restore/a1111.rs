@@ -13,15 +13,13 @@ const NEGATIVE: &str = "Negative prompt:";
 const MIN_SETTINGS: usize = 3;
 
 /// Settings that say nothing of how a result was computed.
-const PROVENANCE: [&str; 8] = [
-    "version",
-    "app",
-    "user",
-    "created date",
-    "civitai metadata",
-    "template",
-    "negative template",
-    "rng",
+const PROVENANCE: &str =
+    "version, app, user, created date, civitai metadata, template, negative template, rng";
+
+/// Words that A1111 reads as commands, and what it does there.
+const KEYWORDS: [(&str, &str); 2] = [
+    ("BREAK", "encodes the text after it separately"),
+    ("AND", "combines several prompts with it"),
 ];
 
 /// Names and values of the settings, in order.
@@ -39,15 +37,24 @@ pub(super) fn read(text: &str) -> Option<Restored> {
         None => (words, None),
     };
     let mut restored = Restored::of(tool(&settings));
-    restored.prompt = Some(take_loras(prompt.trim(), &mut restored));
-    let (negative, ignored) = without_loras(negative.unwrap_or_default().trim());
-    restored.negative_prompt = Some(negative);
-    if !ignored.is_empty() {
-        let names: Vec<String> = ignored.iter().map(RestoredLora::described).collect();
+    restored.prompt = Some(restored.take_tags(prompt.trim(), true));
+    let negative = negative.unwrap_or_default().trim();
+    let mut ignored = Restored::default();
+    restored.negative_prompt = Some(ignored.take_tags(negative, true));
+    restored.add_notes(ignored.notes);
+    if !ignored.loras.is_empty() {
+        let names = RestoredLora::listed(&ignored.loras);
         restored.note(format!(
-            "LoRAs in the negative prompt are not used, as in A1111: {}",
-            names.join(", ")
+            "LoRAs in the negative prompt are not used, as in A1111: {names}"
         ));
+    }
+    for (keyword, what) in KEYWORDS {
+        let is_word = |it: char| it.is_alphanumeric() || it == '_';
+        if words.split(|it| !is_word(it)).any(|word| word == keyword) {
+            restored.note(format!(
+                "{keyword} is not used and stays in the prompt as a word: A1111 {what}"
+            ));
+        }
     }
     let mut seen: Vec<(String, &str)> = Vec::new();
     let mut unused = Vec::new();
@@ -76,8 +83,7 @@ pub(super) fn read(text: &str) -> Option<Restored> {
         restored.note(format!("Not used: {}", unused.join(", ")));
     }
     restored.from_picture |= restored.strength.is_some();
-    let says = restored.num_steps.is_some() || restored.seed.is_some();
-    says.then_some(restored)
+    Some(restored)
 }
 
 /// Splits into the words and the settings: the last line, else the lines from the last one on that begins with the
@@ -197,6 +203,12 @@ fn tool(settings: &[(String, String)]) -> &'static str {
     }
 }
 
+/// Returns whether there is a value.
+fn set<T>(field: &mut Option<T>, value: Option<T>) -> bool {
+    *field = value;
+    field.is_some()
+}
+
 fn number(value: &str) -> Option<f64> {
     let number = value.replace(',', ".").parse::<f64>().ok();
     number.filter(|number| number.is_finite())
@@ -205,14 +217,19 @@ fn number(value: &str) -> Option<f64> {
 /// Takes one setting; returns whether it is used, or named in a note of its own.
 fn take(restored: &mut Restored, name: &str, value: &str) -> bool {
     match name {
-        "steps" => restored.num_steps = value.parse().ok().filter(|steps| *steps > 0),
+        "steps" => return set(&mut restored.num_steps, fields::count(&value.into())),
         "sampler" => restored.take_sampler(value),
         "schedule type" | "scheduler" | "schedule" => restored.take_schedule(value),
-        "cfg scale" => restored.cfg_scale = number(value),
-        "distilled cfg scale" | "guidance" => restored.distilled_guidance = number(value),
-        "shift" | "flow shift" => restored.shift = number(value),
-        "seed" => restored.take_seed(&value.into()),
-        "size" => restored.take_size(size(value)),
+        "cfg scale" => return set(&mut restored.cfg_scale, number(value)),
+        "distilled cfg scale" | "guidance" => {
+            return set(&mut restored.distilled_guidance, number(value));
+        }
+        "shift" | "flow shift" => return set(&mut restored.shift, number(value)),
+        "seed" => return restored.take_seed(&value.into()),
+        "size" => {
+            restored.take_size(size(value));
+            return restored.width.is_some();
+        }
         // sd.cpp names the transformer apart, and that is the model then.
         "unet" | "diffusion model" => restored.model = Some(file_name(value).to_owned()),
         "model" if restored.model.is_none() => {
@@ -220,9 +237,11 @@ fn take(restored: &mut Restored, name: &str, value: &str) -> bool {
             restored.model = (!name.is_empty()).then(|| name.to_owned());
         }
         "model hash" => restored.model_hash = Some(value.to_owned()),
-        "denoising strength" => restored.strength = number(value),
-        "frames" | "video frames" => restored.num_frames = value.parse().ok(),
-        "fps" => restored.fps = number(value),
+        "denoising strength" => return set(&mut restored.strength, number(value)),
+        "frames" | "video frames" => {
+            return set(&mut restored.num_frames, fields::count(&value.into()));
+        }
+        "fps" => return set(&mut restored.fps, number(value)),
         "mask blur" | "inpaint area" => {
             restored.note_picture("It was made with a mask, which the file does not carry");
         }
@@ -253,7 +272,8 @@ fn take(restored: &mut Restored, name: &str, value: &str) -> bool {
             let is_part = ["hires ", "adetailer "]
                 .iter()
                 .any(|it| name.starts_with(it));
-            return is_part || name.ends_with("hash") || PROVENANCE.contains(&name);
+            let mut provenance = PROVENANCE.split(", ");
+            return is_part || name.ends_with("hash") || provenance.any(|known| known == name);
         }
     }
     true
@@ -266,7 +286,7 @@ fn is_hash(text: &str) -> bool {
 /// Names a LoRA that was used, where the prompt does not say how strongly.
 fn note_other_lora(restored: &mut Restored, name: &str) {
     let lora = RestoredLora::new(name.trim(), 1.0);
-    if !restored.loras.iter().any(|known| known.is_same(&lora)) {
+    for lora in restored.unknown_loras(vec![lora]) {
         restored.note(format!(
             "It was made with the LoRA {}, at a strength that the file does not say: add it yourself",
             short(&lora.name)
@@ -281,18 +301,16 @@ fn take_civitai(restored: &mut Restored, value: &str) {
     let has_tags = !restored.loras.is_empty();
     for resource in resources.into_iter().flatten().filter_map(Fields::of) {
         let words = [
-            resource.name(&["modelName"]),
-            resource.name(&["modelVersionName"]),
+            resource.name("modelName"),
+            resource.name("modelVersionName"),
         ];
         let mut name = words.into_iter().flatten().collect::<Vec<_>>().join(" ");
         if name.is_empty() {
-            let id = resource
-                .get(&["modelVersionId", "air"])
-                .map(Value::to_string);
+            let id = resource.get("modelVersionId, air").map(Value::to_string);
             name = format!("Civitai {}", id.unwrap_or_default().trim_matches('"'));
         }
         match resource
-            .text(&["type"])
+            .text("type")
             .unwrap_or_default()
             .to_lowercase()
             .as_str()
@@ -301,7 +319,7 @@ fn take_civitai(restored: &mut Restored, value: &str) {
             // The prompt's tags name the same ones by their files.
             "lora" | "locon" | "lycoris" | "dora" if has_tags => {}
             "lora" | "locon" | "lycoris" | "dora" => {
-                let strength = resource.number(&["weight", "strength"]).unwrap_or(1.0);
+                let strength = resource.number("weight, strength").unwrap_or(1.0);
                 let mut lora = RestoredLora::new("", strength);
                 lora.name = short(&name);
                 lora.path.clone_from(&lora.name);
@@ -360,76 +378,4 @@ fn take_second_pass(restored: &mut Restored, settings: &[(String, String)]) {
     });
     let own: Vec<String> = own.collect();
     restored.add_second_pass(scale, strength, "Hires fix", &own.join(", "));
-}
-
-/// Returns the prompt without the tags of LoRAs, which go into `restored`.
-pub(super) fn take_loras(prompt: &str, restored: &mut Restored) -> String {
-    let (prompt, loras) = without_loras(prompt);
-    for lora in loras {
-        restored.add_lora(lora);
-    }
-    prompt
-}
-
-/// Splits a prompt into its words and the LoRAs of tags such as `<lora:name:0.8>`.
-pub(super) fn without_loras(prompt: &str) -> (String, Vec<RestoredLora>) {
-    let mut out = String::with_capacity(prompt.len());
-    let mut loras = Vec::new();
-    let mut rest = prompt;
-    while let Some(at) = rest.find('<') {
-        let (before, from) = rest.split_at(at);
-        out.push_str(before);
-        let inside = ["<lora:", "<lyco:"]
-            .iter()
-            .find_map(|start| from.strip_prefix(start));
-        let tag = inside.and_then(|inside| inside.split_once('>'));
-        let Some((tag, after)) = tag else {
-            out.push('<');
-            rest = &from[1..];
-            if inside.is_some() {
-                // Nor does a later one end.
-                break;
-            }
-            continue;
-        };
-        loras.push(lora(tag));
-        rest = after;
-        // One space is enough between the words on both sides.
-        if out.ends_with(' ') || out.is_empty() {
-            rest = rest.trim_start_matches(' ');
-        }
-    }
-    out.push_str(rest);
-    (
-        out.trim().trim_end_matches(',').trim_end().to_owned(),
-        loras,
-    )
-}
-
-/// `name:0.8`, A1111's `name:0.5:0.8` and `name:te=0.5:unet=0.8` with the text encoder's strength first, sd.cpp's
-/// `|high_noise|name:1`. The transformer's strength counts.
-fn lora(inside: &str) -> RestoredLora {
-    let (high_only, inside) = match inside.strip_prefix("|high_noise|") {
-        Some(rest) => (true, rest),
-        None => (false, inside),
-    };
-    let mut parts = inside.split(':');
-    let name = parts.next().unwrap_or_default().trim();
-    let values: Vec<(&str, Option<f64>)> = parts
-        .map(|part| match part.split_once('=') {
-            Some((name, value)) => (name.trim(), number(value.trim())),
-            None => ("", number(part.trim())),
-        })
-        .collect();
-    let named = |wanted: &str| values.iter().find(|(name, _)| *name == wanted)?.1;
-    let plain: Vec<f64> = values
-        .iter()
-        .filter(|(name, _)| name.is_empty())
-        .filter_map(|it| it.1)
-        .collect();
-    let plain = plain.get(1).or_else(|| plain.first()).copied();
-    let strength = named("unet").or(plain).or_else(|| named("te"));
-    let mut lora = RestoredLora::new(name, strength.unwrap_or(1.0));
-    lora.strength_2 = high_only.then_some(0.0);
-    lora
 }

@@ -46,7 +46,7 @@ fn without_nan(text: &str) -> String {
     out
 }
 
-/// An object whose members are looked up by any of several names.
+/// An object whose members are looked up by any of several names, such as `"steps, num_steps"`.
 #[derive(Clone, Copy)]
 pub(super) struct Fields<'a>(pub &'a Map<String, Value>);
 
@@ -56,40 +56,39 @@ impl<'a> Fields<'a> {
     }
 
     /// The first that is there and not null.
-    pub fn get(self, names: &[&str]) -> Option<&'a Value> {
-        names
-            .iter()
-            .find_map(|name| self.0.get(*name).filter(|value| !value.is_null()))
+    pub fn get(self, names: &str) -> Option<&'a Value> {
+        let mut values = names.split(", ").filter_map(|name| self.0.get(name));
+        values.find(|value| !value.is_null())
     }
 
     pub fn has(self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
-    pub fn object(self, names: &[&str]) -> Option<Self> {
+    pub fn object(self, names: &str) -> Option<Self> {
         self.get(names).and_then(Self::of)
     }
 
-    pub fn list(self, names: &[&str]) -> &'a [Value] {
+    pub fn list(self, names: &str) -> &'a [Value] {
         self.get(names)
             .and_then(Value::as_array)
             .map_or(&[], Vec::as_slice)
     }
 
-    pub fn text(self, names: &[&str]) -> Option<String> {
+    pub fn text(self, names: &str) -> Option<String> {
         self.get(names).and_then(Value::as_str).map(str::to_owned)
     }
 
     /// A text that is not empty.
-    pub fn name(self, names: &[&str]) -> Option<String> {
+    pub fn name(self, names: &str) -> Option<String> {
         self.text(names).filter(|text| !text.trim().is_empty())
     }
 
-    pub fn number(self, names: &[&str]) -> Option<f64> {
+    pub fn number(self, names: &str) -> Option<f64> {
         self.get(names).and_then(number)
     }
 
-    pub fn count(self, names: &[&str]) -> Option<u32> {
+    pub fn count(self, names: &str) -> Option<u32> {
         self.get(names).and_then(count)
     }
 

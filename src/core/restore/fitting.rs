@@ -1,12 +1,12 @@
 //! What of another program's settings a chosen model can be told, as a form: the numbers that mean something to it,
 //! and a sentence for what does not.
 
+use std::ops::RangeInclusive;
+
 use super::{Restored, RestoredLora};
 use crate::job::{GenerateForm, PartialSampling, SeedMode};
 use crate::model::{ControlBy, Guidance, ModelSpec};
 
-/// More steps nobody meant.
-const MAX_STEPS: u32 = 1000;
 /// Seconds of a clip that is made in sections.
 const SECS: (f64, f64) = (1.0, 120.0);
 
@@ -20,8 +20,7 @@ impl Restored {
         (self.section_order, self.step_cache) = (None, None);
         let loras = std::mem::take(&mut self.loras);
         if !loras.is_empty() {
-            let names: Vec<String> = loras.iter().map(RestoredLora::described).collect();
-            let names = names.join(", ");
+            let names = RestoredLora::listed(&loras);
             self.note(format!(
                 "Its LoRAs, which are for that family, are left out: {names}"
             ));
@@ -30,11 +29,13 @@ impl Restored {
 
     /// The form for this model, and what was left out. The seed, where there was one, is in it.
     pub fn form_for(&self, spec: &ModelSpec) -> (GenerateForm, Vec<String>) {
-        let mut notes = self.notes.clone();
+        let (mut notes, mut odd) = (self.notes.clone(), Vec::new());
+        let steps = self.num_steps.map(f64::from);
+        let steps = within("number of steps", steps, 1.0..=1000.0, &mut odd);
         let mut form = GenerateForm {
             sampling: PartialSampling {
-                num_steps: self.num_steps.filter(|steps| *steps <= MAX_STEPS),
-                shift: within(self.shift, 0.01, 100.0),
+                num_steps: self.num_steps.filter(|_| steps.is_some()),
+                shift: within("shift", self.shift, 0.01..=100.0, &mut odd),
                 sampler: self.sampler,
                 sigma_schedule: self.sigma_schedule,
                 ..PartialSampling::default()
@@ -45,24 +46,28 @@ impl Restored {
         };
         // The other program has expanded it already.
         form.set_literal_prompt(self.prompt.clone().unwrap_or_default());
-        self.guide(&mut form, spec);
+        self.guide(&mut form, spec, &mut odd);
         self.measure(&mut form, spec, &mut notes);
         self.time(&mut form, spec, &mut notes);
         self.refine(&mut form, spec, &mut notes);
         if spec.defaults.sampling.strength.is_some() {
-            form.sampling.strength = within(self.strength, 0.001, 1.0);
+            let strength = within("denoising strength", self.strength, 0.001..=1.0, &mut odd);
+            form.sampling.strength = strength;
         }
+        notes.append(&mut odd);
         (form, notes)
     }
 
     /// The guidances, each where the model has it.
-    fn guide(&self, form: &mut GenerateForm, spec: &ModelSpec) {
-        let cfg = within(self.cfg_scale, 0.0, 100.0);
-        let distilled = within(self.distilled_guidance, 0.0, 100.0);
+    fn guide(&self, form: &mut GenerateForm, spec: &ModelSpec, notes: &mut Vec<String>) {
+        let mut within = |number| within("guidance", number, 0.0..=100.0, notes);
+        let cfg = within(self.cfg_scale);
+        let distilled = within(self.distilled_guidance);
+        let low = within(self.cfg_scale_2);
         let sampling = &mut form.sampling;
         match spec.guidance {
             Guidance::Cfg => {
-                let low = within(self.cfg_scale_2, 0.0, 100.0).or(cfg);
+                let low = low.or(cfg);
                 sampling.guide_experts(cfg, low.filter(|_| spec.has_two_experts()));
             }
             Guidance::Distilled => {
@@ -149,13 +154,13 @@ impl Restored {
 
     /// The length and the rate.
     fn time(&self, form: &mut GenerateForm, spec: &ModelSpec, notes: &mut Vec<String>) {
-        let fps = within(self.fps, 1.0, 240.0);
         if spec.family.makes_pictures {
             if self.num_frames.is_some_and(|frames| frames > 1) || self.secs.is_some() {
                 notes.push(format!("It is a clip, and {} makes pictures", spec.name));
             }
             return;
         }
+        let fps = within("frame rate", self.fps, 1.0..=240.0, notes);
         form.fps = fps;
         let rate = fps.unwrap_or(spec.defaults.fps);
         if spec.section_order.is_some() {
@@ -198,13 +203,27 @@ impl From<&crate::job::GenerateRequest> for Restored {
             fps: Some(request.fps),
             strength: request.sampling.strength,
             second_pass: request.second_pass.map(|it| it.pass),
+            loras: request.loras.iter().map(RestoredLora::from).collect(),
             from_picture: request.has_start() || request.source_clip.is_some(),
             ..Self::of("Safelight")
         }
     }
 }
 
-/// A number that can be meant.
-fn within(number: Option<f64>, least: f64, most: f64) -> Option<f64> {
-    number.filter(|number| (least..=most).contains(number))
+/// A number that can be meant; another is named in `notes`.
+fn within(
+    name: &str,
+    number: Option<f64>,
+    range: RangeInclusive<f64>,
+    notes: &mut Vec<String>,
+) -> Option<f64> {
+    let number = number?;
+    if range.contains(&number) {
+        return Some(number);
+    }
+    let (least, most) = range.into_inner();
+    notes.push(format!(
+        "Its {name}, {number}, is not used: it must be from {least} to {most}"
+    ));
+    None
 }

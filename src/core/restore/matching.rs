@@ -85,7 +85,7 @@ fn has_name(spec: &ModelSpec, name: &str) -> bool {
 }
 
 /// Without the extension of a file of weights; other dots belong to the name.
-fn stem(name: &str) -> &str {
+pub(super) fn stem(name: &str) -> &str {
     let is_weights = |end: &str| {
         let ends = ["safetensors", "sft", "gguf", "ckpt", "pt", "pth", "bin"];
         ends.iter().any(|known| end.eq_ignore_ascii_case(known))

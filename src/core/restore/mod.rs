@@ -11,6 +11,7 @@ mod graph;
 mod loras;
 mod matching;
 mod names;
+mod notes;
 mod others;
 mod own;
 mod sidecar;
@@ -22,15 +23,16 @@ use serde_json::Value;
 
 use crate::families::Family;
 use crate::job::{
-    JobError, JobErrorKind, Sampler, SecondPass, SectionOrder, SigmaSchedule, StepCache, prompt,
+    JobError, JobErrorKind, Sampler, SecondPass, SectionOrder, SigmaSchedule, StepCache,
 };
 use crate::media::{self, MediaError, Text};
 
+pub use loras::RestoredLora;
 pub use matching::{Match, match_model};
 pub use own::Carried;
 
-/// As many LoRAs as anybody uses at once, and more.
-const MAX_LORAS: usize = 64;
+use loras::MAX_LORAS;
+use notes::short;
 
 /// What a file says of how it was made.
 #[derive(Clone, Debug)]
@@ -131,51 +133,6 @@ impl RestoredControl {
     }
 }
 
-#[derive(Clone, Debug, Serialize)]
-pub struct RestoredLora {
-    pub name: String,
-    /// Name as the file writes it, with its folders.
-    pub path: String,
-    pub strength: f64,
-    /// On the low-noise expert, where that was said apart.
-    pub strength_2: Option<f64>,
-}
-
-/// Without the folders: programs write them in one place of a file and not in another.
-impl PartialEq for RestoredLora {
-    fn eq(&self, other: &Self) -> bool {
-        let values = |it: &Self| (it.strength, it.strength_2);
-        self.name == other.name && values(self) == values(other)
-    }
-}
-
-impl RestoredLora {
-    fn new(name: &str, strength: f64) -> Self {
-        // No file has a longer name, and no path has many more letters.
-        const MAX_LETTERS: usize = 300;
-        let start = |text: &str, most: usize| text.chars().take(most).collect();
-        Self {
-            name: start(file_name(name), MAX_LETTERS),
-            path: start(name, 4 * MAX_LETTERS),
-            strength,
-            strength_2: None,
-        }
-    }
-
-    /// With or without its ending, and whatever its strength; but for one of two experts it is another.
-    fn is_same(&self, other: &Self) -> bool {
-        let stem = |name: &str| others::stem(name).to_lowercase();
-        stem(&self.name) == stem(&other.name) && self.strength_2 == other.strength_2
-    }
-
-    /// `name (0.8)`, or `name (0.8, low noise 0.6)` where the experts differ.
-    pub fn described(&self) -> String {
-        let low = self.strength_2.filter(|low| *low != self.strength);
-        let low = low.map_or_else(String::new, |low| format!(", low noise {low}"));
-        format!("{} ({}{low})", self.name, self.strength)
-    }
-}
-
 impl Restored {
     fn of(tool: &str) -> Self {
         Self {
@@ -195,16 +152,19 @@ impl Restored {
         *self == nothing
     }
 
-    /// A seed, or a note where it is larger than seeds are here.
-    fn take_seed(&mut self, value: &Value) {
+    /// Takes a seed, or notes one that is larger than seeds are here; returns whether it is either.
+    fn take_seed(&mut self, value: &Value) -> bool {
         self.seed = fields::seed(value);
         self.has_random_seed = fields::number(value) == Some(-1.0);
-        if let Some(seed) = fields::too_large_seed(value) {
+        let too_large = fields::too_large_seed(value);
+        let is_known = self.seed.is_some() || self.has_random_seed || too_large.is_some();
+        if let Some(seed) = too_large {
             self.note(format!(
                 "Its seed, {seed}, is too large: seeds go up to {}. The form keeps its own",
                 u64::MAX
             ));
         }
+        is_known
     }
 
     /// Whether it holds more than words and a seed.
@@ -212,29 +172,14 @@ impl Restored {
         self.num_steps.is_some() || self.cfg_scale.is_some() || self.distilled_guidance.is_some()
     }
 
-    fn note(&mut self, sentence: impl Into<String>) {
-        const MAX_NOTES: usize = 32;
-        let sentence = sentence.into();
-        match self.notes.len() {
-            _ if self.notes.contains(&sentence) => {}
-            0..MAX_NOTES => self.notes.push(sentence),
-            MAX_NOTES => self.notes.push("There is more that is not used".to_owned()),
-            _ => {}
-        }
-    }
-
-    /// Programs write one twice that stands in the prompt too.
-    fn add_lora(&mut self, lora: RestoredLora) {
-        let is_known = self.loras.iter().any(|known| known.is_same(&lora));
-        if self.loras.len() < MAX_LORAS && !lora.name.is_empty() && !is_known {
-            self.loras.push(lora);
-        }
-    }
-
     fn add_control(&mut self, control: RestoredControl) {
         const MAX_CONTROLS: usize = 16;
         if self.controls.len() < MAX_CONTROLS {
             self.controls.push(control);
+        } else {
+            self.note(format!(
+                "It was made with more than {MAX_CONTROLS} ControlNets: the others are not used"
+            ));
         }
     }
 
@@ -271,69 +216,18 @@ impl Restored {
     /// Takes over the model, the guidance and the LoRAs of the expert for low noise.
     fn take_second_expert(&mut self, second: Self) {
         self.cfg_scale_2 = second.cfg_scale;
-        for note in second.notes {
-            self.note(note);
-        }
-        if second.model == self.model {
-            return;
-        }
+        self.add_notes(second.notes);
         self.model_2 = second.model;
         self.shift = self.shift.or(second.shift);
         for lora in &mut self.loras {
             lora.strength_2 = Some(0.0);
         }
         for lora in second.loras {
-            let mut known = self.loras.iter_mut();
-            match known.find(|known| known.name == lora.name) {
-                Some(known) => known.strength_2 = Some(lora.strength),
-                None => self.add_lora(RestoredLora {
-                    strength: 0.0,
-                    strength_2: Some(lora.strength),
-                    ..lora
-                }),
-            }
-        }
-    }
-
-    /// Adds the notes that depend on all readings of a file. A prompt that is missing comes first.
-    fn with_last_notes(mut self) -> Self {
-        self.note_weights();
-        for control in std::mem::take(&mut self.controls) {
-            self.note(control.described());
-            self.controls.push(control);
-        }
-        if self.prompt.is_none() {
-            let note = self.unread_prompt.take();
-            let note = note.unwrap_or_else(|| "The file has no prompt: write one".to_owned());
-            self.notes.insert(0, note);
-        }
-        self
-    }
-
-    /// Says of weights of words that they are only letters here.
-    fn note_weights(&mut self) {
-        let texts = [&self.prompt, &self.negative_prompt].into_iter().flatten();
-        // A longer prompt is refused.
-        let read = |text: &String| {
-            let end = text.floor_char_boundary(prompt::MAX_BYTES);
-            prompt::weights(&text[..end])
-        };
-        let found: Vec<_> = texts.map(read).collect();
-        let example = found.iter().find_map(|it| it.example.as_deref());
-        if let Some(weight) = example.map(short) {
-            self.note(format!(
-                "Prompt weights are not used: {weight} stays in the prompt as it is written"
-            ));
-        }
-        // They mean nothing in ComfyUI.
-        let reads_square = self.tool != "ComfyUI";
-        let is_bracketed = |it: &prompt::PromptWeights| {
-            it.has_double_parens || (it.has_square_brackets && reads_square)
-        };
-        if found.iter().any(is_bracketed) {
-            self.note(
-                "Brackets are not used as prompt weights: they stay in the prompt as it is written",
-            );
+            self.add_lora(RestoredLora {
+                strength: 0.0,
+                strength_2: Some(lora.strength),
+                ..lora
+            });
         }
     }
 
@@ -350,21 +244,6 @@ impl Restored {
         self.note_foreign("schedule", name, schedule.is_some());
     }
 
-    fn note_foreign(&mut self, what: &str, name: &str, is_known: bool) {
-        if !is_known && !names::is_automatic(name) {
-            let name = short(name);
-            self.note(format!(
-                "Safelight has no {what} {name}: the model's default is used"
-            ));
-        }
-    }
-
-    /// Its pictures were not written with it.
-    fn note_picture(&mut self, sentence: impl Into<String>) {
-        self.from_picture = true;
-        self.note(sentence);
-    }
-
     fn take_size(&mut self, size: Option<(u32, u32)>) {
         if let Some((width, height)) = size
             && self.width.is_none()
@@ -378,11 +257,19 @@ impl Restored {
         if self.width.is_none() || self.height.is_none() {
             (self.width, self.height) = (other.width, other.height);
         }
-        if self.loras.is_empty() {
-            self.loras = other.loras;
-        }
         if self.notes.is_empty() {
             self.notes = other.notes;
+        }
+        if self.loras.is_empty() {
+            self.loras = other.loras;
+        } else {
+            let others = self.unknown_loras(other.loras);
+            if !others.is_empty() {
+                let names = RestoredLora::listed(&others);
+                self.note(format!(
+                    "Another text of the file names LoRAs that are not used: {names}"
+                ));
+            }
         }
         self.from_picture |= other.from_picture;
         self.has_random_seed |= other.has_random_seed && self.seed.is_none();
@@ -461,7 +348,7 @@ fn of_text(text: &Text) -> Option<Restored> {
     let mut studio = Restored::of("FramePack Studio");
     match text.name.as_str() {
         "prompt" => studio.prompt = plain(&text.text),
-        "seed" => studio.take_seed(&text.text.as_str().into()),
+        "seed" => _ = studio.take_seed(&text.text.as_str().into()),
         _ => return a1111::read(&text.text),
     }
     Some(studio)
@@ -470,19 +357,6 @@ fn of_text(text: &Text) -> Option<Restored> {
 /// The last part of a path in either system's writing.
 fn file_name(path: &str) -> &str {
     path.rsplit(['/', '\\']).next().unwrap_or(path)
-}
-
-/// A name as a sentence can hold it.
-fn short(name: &str) -> String {
-    const MOST: usize = 80;
-    let mut letters = name.chars();
-    let short: String = letters.by_ref().take(MOST).collect();
-    let short: String = short.split_whitespace().collect::<Vec<_>>().join(" ");
-    if letters.next().is_some() {
-        format!("{short}…")
-    } else {
-        short
-    }
 }
 
 #[cfg(test)]

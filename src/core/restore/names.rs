@@ -1,7 +1,11 @@
 //! What other programs call samplers, schedules and families of models.
 
+use std::path::Path;
+
+use super::matching::stem;
 use crate::families::Family;
 use crate::job::{Sampler, SigmaSchedule};
+use crate::library::names::{Side, possible_side};
 
 /// Letters and digits alone, so that `DPM++ 2M`, `dpmpp_2m` and `dpm++2m` are one.
 fn plain(name: &str) -> String {
@@ -72,4 +76,14 @@ pub(super) fn schedule(name: &str) -> Option<SigmaSchedule> {
 pub(super) fn family(name: &str) -> Option<Family> {
     let name = plain(name);
     Family::all().find(|family| (family.is_named)(&name))
+}
+
+/// Returns whether models of these names are the experts of one model for high and for low noise.
+pub(super) fn are_experts(high: &str, low: &str) -> bool {
+    let mut known = family(high).or_else(|| family(low)).into_iter();
+    let has_none = known.any(|it| !(it.files.are_experts)(Path::new("high"), Path::new("low")));
+    let [high, low] = [high, low].map(|name| possible_side(stem(name)));
+    let is_high = high == Some(Side::High) && low != high;
+    let is_low = low == Some(Side::Low) && low != high;
+    !has_none && (is_high || is_low)
 }

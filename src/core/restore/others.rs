@@ -4,7 +4,8 @@
 use serde_json::Value;
 
 use super::fields::{self, Fields, size};
-use super::{Restored, RestoredControl, RestoredLora, a1111, file_name, names};
+use super::matching::stem;
+use super::{Restored, RestoredControl, RestoredLora, file_name, names, short};
 use crate::families::Family;
 use crate::job::{SectionOrder, StepCache, StepCacheKind};
 
@@ -16,11 +17,11 @@ pub(super) fn read(value: &Value) -> Option<Restored> {
         value => value,
     };
     let all = Fields::of(value)?;
-    if let Some(params) = all.object(&["sui_image_params"]) {
+    if let Some(params) = all.object("sui_image_params") {
         return Some(swarm(params, all));
     }
-    let fields = all.object(&["params"]).unwrap_or(all);
-    let kind = fields.text(&["type"]).unwrap_or_default();
+    let fields = all.object("params").unwrap_or(all);
+    let kind = fields.text("type").unwrap_or_default();
     let is_wan2gp = kind.starts_with("WanGP")
         || (fields.has("num_inference_steps") && fields.has("resolution"))
         || fields.has("activated_loras");
@@ -40,93 +41,99 @@ pub(super) fn read(value: &Value) -> Option<Restored> {
 /// The words that nearly all use.
 fn common(fields: Fields<'_>, tool: &str) -> Restored {
     let mut restored = Restored::of(tool);
-    restored.prompt = fields.text(&["prompt", "positive_prompt", "positivePrompt"]);
-    let negative = [
-        "negative_prompt",
-        "negativeprompt",
-        "negativePrompt",
-        "n_prompt",
-    ];
-    restored.negative_prompt = fields.text(&negative);
-    if let Some(seed) = fields.get(&["seed"]) {
+    restored.prompt = fields.text("prompt, positive_prompt, positivePrompt");
+    restored.negative_prompt =
+        fields.text("negative_prompt, negativeprompt, negativePrompt, n_prompt");
+    if let Some(seed) = fields.get("seed") {
         restored.take_seed(seed);
     }
-    restored.num_steps = fields.count(&["steps", "num_inference_steps", "sample_steps"]);
-    let width = fields.count(&["width"]);
-    restored.take_size(width.zip(fields.count(&["height"])));
-    restored.fps = fields.number(&["fps", "force_fps", "frame_rate"]);
-    restored.num_frames = fields.count(&["num_frames", "video_length", "video_frames"]);
+    if let Some(steps) = fields.get("steps, num_inference_steps, sample_steps") {
+        restored.num_steps = fields::count(steps);
+        if restored.num_steps.is_none() {
+            let steps = short(&steps.to_string());
+            restored.note(format!("Its number of steps, {steps}, cannot be used"));
+        }
+    }
+    let width = fields.count("width");
+    restored.take_size(width.zip(fields.count("height")));
+    restored.fps = fields.number("fps, force_fps, frame_rate");
+    restored.num_frames = fields.count("num_frames, video_length, video_frames");
+    restored.cfg_scale = fields.number("cfg_scale, guidance_scale, cfgscale, cfg");
+    restored.distilled_guidance = fields
+        .number("distilled_guidance, guidance, embedded_guidance_scale, fluxguidancescale, gs");
+    restored.shift = fields.number("shift, flow_shift, sigmashift");
+    restored.strength = fields.number("strength, denoising_strength, initimagecreativity");
+    // `{"name": 0.8}`, or a list.
+    match fields.get("loras, lora, lora_values") {
+        Some(Value::Object(loras)) => {
+            for (name, strength) in loras {
+                restored.add_listed_lora(name, Some(strength));
+            }
+        }
+        Some(Value::Array(loras)) => {
+            for lora in loras {
+                take_lora(lora, &mut restored);
+            }
+        }
+        _ => {}
+    }
     restored
 }
 
 fn swarm(params: Fields<'_>, all: Fields<'_>) -> Restored {
     let mut restored = common(params, "SwarmUI");
+    // They are read below, with the weights that stand apart.
+    restored.loras.clear();
     if let Some(prompt) = restored.prompt.take() {
-        restored.prompt = Some(a1111::take_loras(&prompt, &mut restored));
+        restored.prompt = Some(restored.take_tags(&prompt, false));
     }
-    restored.model = params
-        .name(&["model"])
-        .map(|model| file_name(&model).to_owned());
-    restored.cfg_scale = params.number(&["cfgscale"]);
-    restored.distilled_guidance = params.number(&["fluxguidancescale"]);
-    restored.shift = params.number(&["sigmashift"]);
-    restored.strength = params.number(&["initimagecreativity"]);
-    restored.num_frames = params.count(&[
-        "text2videoframes",
-        "videoframes",
-        "texttovideoframes",
-        "frames",
-    ]);
-    restored.fps = params.number(&["videofps", "text2videofps", "texttovideofps"]);
-    if let Some(name) = params.name(&["sampler", "comfyuisampler"]) {
+    let model = params.name("model");
+    restored.model = model.map(|model| file_name(&model).to_owned());
+    restored.num_frames = params.count("text2videoframes, videoframes, texttovideoframes, frames");
+    restored.fps = params.number("videofps, text2videofps, texttovideofps");
+    if let Some(name) = params.name("sampler, comfyuisampler") {
         restored.take_sampler(names::comfy_sampler(&name));
     }
-    if let Some(name) = params.name(&["scheduler", "comfyuischeduler"]) {
+    if let Some(name) = params.name("scheduler, comfyuischeduler") {
         restored.take_schedule(&name);
     }
-    let mut weights = words_of(params.get(&["loraweights"])).into_iter();
-    for name in words_of(params.get(&["loras"])) {
-        let strength = weights.next().and_then(|weight| weight.parse().ok());
-        restored.add_lora(RestoredLora::new(&name, strength.unwrap_or(1.0)));
+    let mut weights = words_of(params.get("loraweights")).into_iter();
+    let mut listed = Restored::default();
+    for name in words_of(params.get("loras")) {
+        listed.add_listed_lora(&name, weights.next().map(Value::from).as_ref());
+    }
+    restored.add_notes(listed.notes);
+    // Those of the prompt's tags are in the list again.
+    for lora in restored.unknown_loras(listed.loras) {
+        restored.add_lora(lora);
     }
     // The hash of the model itself among all files that were used.
     let model = restored.model.clone().unwrap_or_default();
-    restored.model_hash = all.list(&["sui_models"]).iter().find_map(|file| {
+    restored.model_hash = all.list("sui_models").iter().find_map(|file| {
         let file = Fields::of(file)?;
-        let name = file.name(&["name"])?;
+        let name = file.name("name")?;
         let is_model = stem(file_name(&name)) == stem(&model);
-        is_model.then(|| file.name(&["hash"])).flatten()
+        is_model.then(|| file.name("hash")).flatten()
     });
-    if let Some(scale) = params
-        .number(&["refinerupscale"])
-        .filter(|scale| *scale > 1.0)
-    {
-        let strength = params.number(&["refinercontrolpercentage"]).unwrap_or(0.2);
-        let steps = params.count(&["refinersteps"]);
+    if let Some(scale) = params.number("refinerupscale").filter(|scale| *scale > 1.0) {
+        let strength = params.number("refinercontrolpercentage").unwrap_or(0.2);
+        let steps = params.count("refinersteps");
         let steps = steps.map(|steps| format!("{steps} steps"));
         restored.add_second_pass(Some(scale), strength, "refiner", &steps.unwrap_or_default());
     }
-    if let Some(network) = params.name(&["controlnetmodel"]) {
+    if let Some(network) = params.name("controlnetmodel") {
         restored.add_control(RestoredControl {
             network: Some(file_name(&network).to_owned()),
             image: None,
-            strength: params.number(&["controlnetstrength"]).unwrap_or(1.0),
-            from: params.number(&["controlnetstart"]).unwrap_or(0.0),
-            until: params.number(&["controlnetend"]).unwrap_or(1.0),
+            strength: params.number("controlnetstrength").unwrap_or(1.0),
+            from: params.number("controlnetstart").unwrap_or(0.0),
+            until: params.number("controlnetend").unwrap_or(1.0),
         });
     }
     if params.has("initimage") {
         restored.note_picture("Its start picture is not in the file: add it separately");
     }
     restored
-}
-
-/// The name of a file of weights without its ending.
-pub(super) fn stem(name: &str) -> &str {
-    ["safetensors", "gguf", "sft"]
-        .iter()
-        .find_map(|end| name.strip_suffix(end)?.strip_suffix('.'))
-        .unwrap_or(name)
 }
 
 /// A list of texts, or one text with commas between them.
@@ -151,42 +158,37 @@ fn words_of(value: Option<&Value>) -> Vec<String> {
 
 fn wan2gp(fields: Fields<'_>) -> Restored {
     let mut restored = common(fields, "Wan2GP");
-    if let Some(text) = fields.text(&["resolution"]) {
+    if let Some(text) = fields.text("resolution") {
         restored.take_size(size(&text));
     }
     // `WanGP v9.1 by DeepBeepMeep - Wan2.2 Image2video 14B`
-    let kind = fields.text(&["type"]).unwrap_or_default();
+    let kind = fields.text("type").unwrap_or_default();
     let name = kind.split_once(" - ").map(|(_, name)| name.to_owned());
     restored.model = name
-        .or_else(|| fields.name(&["model_filename"]))
-        .or_else(|| fields.name(&["model_type", "base_model_type"]))
+        .or_else(|| fields.name("model_filename"))
+        .or_else(|| fields.name("model_type, base_model_type"))
         .map(|name| file_name(&name).to_owned());
     restored.family = wan2gp_family(fields, restored.model.as_deref());
-    restored.cfg_scale = fields.number(&["guidance_scale"]);
-    let has_phases = fields
-        .number(&["guidance_phases"])
-        .is_some_and(|phases| phases >= 2.0);
-    if has_phases {
-        restored.cfg_scale_2 = fields.number(&["guidance2_scale"]);
+    let phases = fields.number("guidance_phases");
+    if phases.is_some_and(|phases| phases >= 2.0) {
+        restored.cfg_scale_2 = fields.number("guidance2_scale");
     }
-    restored.distilled_guidance = fields.number(&["embedded_guidance_scale"]);
-    restored.shift = fields.number(&["flow_shift"]);
-    restored.strength = below_one(fields, "denoising_strength");
-    take_names(&mut restored, fields, &["sample_solver"], &[]);
+    restored.strength = restored.strength.filter(|it| *it < 1.0);
+    take_names(&mut restored, fields, "sample_solver", "");
     wan2gp_loras(fields, &mut restored);
     for name in ["image_start", "image_end", "video_source", "video_guide"] {
-        if fields.name(&[name]).is_some() || !fields.list(&[name]).is_empty() {
+        if fields.name(name).is_some() || !fields.list(name).is_empty() {
             restored.note_picture("Its pictures or clips are not in the file: add them separately");
         }
     }
-    if fields.number(&["repeat_generation"]).unwrap_or(1.0) > 1.0 {
+    if fields.number("repeat_generation").unwrap_or(1.0) > 1.0 {
         restored.note("It was one of a batch; one is made here");
     }
     restored
 }
 
 fn wan2gp_family(fields: Fields<'_>, model: Option<&str>) -> Option<Family> {
-    let kind = fields.name(&["base_model_type", "model_type"])?;
+    let kind = fields.name("base_model_type, model_type")?;
     let kind = kind.to_lowercase();
     let is_of = |family: &Family| {
         let mut types = family.wan2gp_types.iter();
@@ -199,7 +201,7 @@ fn wan2gp_family(fields: Fields<'_>, model: Option<&str>) -> Option<Family> {
 
 /// `"1.0 0.8;0.5"`: a strength for each, where `;` parts the phases and `,` the steps.
 fn wan2gp_loras(fields: Fields<'_>, restored: &mut Restored) {
-    let strengths = match fields.get(&["loras_multipliers"]) {
+    let strengths = match fields.get("loras_multipliers") {
         Some(Value::String(text)) => text.clone(),
         list => words_of(list).join(" "),
     };
@@ -208,7 +210,7 @@ fn wan2gp_loras(fields: Fields<'_>, restored: &mut Restored) {
         .filter(|line| !line.trim_start().starts_with('#'))
         .flat_map(|line| line.split([' ', '|']))
         .filter(|word| !word.is_empty());
-    for name in words_of(fields.get(&["activated_loras"])) {
+    for name in words_of(fields.get("activated_loras")) {
         let word = strengths.next().unwrap_or("1");
         let mut phases = word.split(';').map(|phase| {
             // Of strengths that change with the steps the first.
@@ -231,27 +233,25 @@ fn framepack(fields: Fields<'_>) -> Restored {
     if fields.has("model_type") {
         restored.tool = "FramePack Studio".to_owned();
     }
-    let kind = fields.text(&["model_type"]).unwrap_or_default();
+    let kind = fields.text("model_type").unwrap_or_default();
     restored.section_order = match kind.to_lowercase() {
         kind if kind.contains("f1") => Some(SectionOrder::F1),
         kind if kind.contains("original") => Some(SectionOrder::Original),
         _ => None,
     };
-    restored.model = fields.name(&["model_type"]).map(|kind| {
+    restored.model = fields.name("model_type").map(|kind| {
         if kind.to_lowercase().contains("framepack") {
             kind
         } else {
             format!("FramePack {kind}")
         }
     });
-    restored.cfg_scale = fields.number(&["cfg"]);
-    restored.distilled_guidance = fields.number(&["gs"]);
-    restored.secs = fields.number(&["total_second_length"]);
-    let width = fields.count(&["resolutionW"]);
-    restored.take_size(width.zip(fields.count(&["resolutionH"])));
+    restored.secs = fields.number("total_second_length");
+    let width = fields.count("resolutionW");
+    restored.take_size(width.zip(fields.count("resolutionH")));
     if fields.is_on("use_teacache") {
         let mut cache = StepCache::from(StepCacheKind::TeaCache);
-        let named = fields.number(&["teacache_rel_l1_thresh", "teacache_thresh"]);
+        let named = fields.number("teacache_rel_l1_thresh, teacache_thresh");
         if let Some(threshold) = named.filter(|it| cache.kind.thresholds().contains(it)) {
             cache.threshold = threshold;
         }
@@ -259,22 +259,7 @@ fn framepack(fields: Fields<'_>) -> Restored {
     } else if fields.is_on("use_magcache") {
         restored.step_cache = Some(StepCacheKind::MagCache.into());
     }
-    // `{"name": 0.8}`, or a list.
-    match fields.get(&["loras", "lora_values"]) {
-        Some(Value::Object(loras)) => {
-            for (name, strength) in loras {
-                let strength = fields::number(strength).unwrap_or(1.0);
-                restored.add_lora(RestoredLora::new(name, strength));
-            }
-        }
-        Some(Value::Array(loras)) => {
-            for lora in loras {
-                take_lora(lora, &mut restored);
-            }
-        }
-        _ => {}
-    }
-    if fields.is_on("has_input_image") || fields.name(&["input_image_path"]).is_some() {
+    if fields.is_on("has_input_image") || fields.name("input_image_path").is_some() {
         restored.note_picture("Its start picture is not in the file: add it separately");
     }
     if fields.is_on("end_frame_used") {
@@ -283,7 +268,7 @@ fn framepack(fields: Fields<'_>) -> Restored {
     restored
 }
 
-fn take_names(restored: &mut Restored, fields: Fields<'_>, samplers: &[&str], schedules: &[&str]) {
+fn take_names(restored: &mut Restored, fields: Fields<'_>, samplers: &str, schedules: &str) {
     if let Some(name) = fields.name(samplers) {
         restored.take_sampler(&name);
     }
@@ -292,58 +277,43 @@ fn take_names(restored: &mut Restored, fields: Fields<'_>, samplers: &[&str], sc
     }
 }
 
-/// A strength of 1 makes everything anew.
-fn below_one(fields: Fields<'_>, name: &str) -> Option<f64> {
-    fields.number(&[name]).filter(|strength| *strength < 1.0)
-}
-
 fn take_lora(lora: &Value, restored: &mut Restored) {
     if let Some(name) = lora.as_str() {
-        restored.add_lora(RestoredLora::new(name, 1.0));
+        restored.add_listed_lora(name, None);
     } else if let Some(lora) = Fields::of(lora) {
-        let model = lora.object(&["model", "lora"]);
+        let model = lora.object("model, lora");
         let name = lora
-            .name(&["name", "file", "path", "lora"])
-            .or_else(|| model?.name(&["name", "model_name", "key"]));
-        let strength = lora.number(&["weight", "strength", "scale"]).unwrap_or(1.0);
+            .name("name, file, path, lora, model")
+            .or_else(|| model?.name("name, model_name, key"));
         if let Some(name) = name {
-            restored.add_lora(RestoredLora::new(&name, strength));
+            restored.add_listed_lora(&name, lora.get("weight, strength, scale"));
         }
     }
 }
 
 fn draw_things(fields: Fields<'_>) -> Restored {
     let mut restored = common(fields, "Draw Things");
-    restored.prompt = fields.text(&["c"]);
-    restored.negative_prompt = fields.text(&["uc"]);
-    restored.model = fields.name(&["model"]);
-    restored.cfg_scale = fields.number(&["scale"]);
-    restored.shift = fields.number(&["shift"]);
-    if let Some(text) = fields.text(&["size"]) {
+    restored.prompt = fields.text("c");
+    restored.negative_prompt = fields.text("uc");
+    restored.model = fields.name("model");
+    restored.cfg_scale = fields.number("scale");
+    if let Some(text) = fields.text("size") {
         restored.take_size(size(&text));
     }
-    restored.strength = below_one(fields, "strength");
-    take_names(&mut restored, fields, &["sampler"], &[]);
-    for lora in fields.list(&["lora", "loras"]) {
-        take_lora(lora, &mut restored);
-    }
+    restored.strength = restored.strength.filter(|it| *it < 1.0);
+    take_names(&mut restored, fields, "sampler", "");
     restored
 }
 
 fn invoke(fields: Fields<'_>) -> Restored {
     let mut restored = common(fields, "InvokeAI");
-    let model = fields.object(&["model"]);
+    let model = fields.object("model");
     restored.model = model
-        .and_then(|model| model.name(&["name", "model_name", "key"]))
-        .or_else(|| fields.name(&["model"]));
-    restored.model_hash = model.and_then(|model| model.name(&["hash"]));
-    restored.cfg_scale = fields.number(&["cfg_scale"]);
-    restored.distilled_guidance = fields.number(&["guidance"]);
-    restored.strength = below_one(fields, "strength");
-    take_names(&mut restored, fields, &["scheduler"], &[]);
-    for lora in fields.list(&["loras"]) {
-        take_lora(lora, &mut restored);
-    }
+        .and_then(|model| model.name("name, model_name, key"))
+        .or_else(|| fields.name("model"));
+    restored.model_hash = model.and_then(|model| model.name("hash"));
+    restored.strength = restored.strength.filter(|it| *it < 1.0);
+    take_names(&mut restored, fields, "scheduler", "");
     restored
 }
 
@@ -355,20 +325,13 @@ fn plain(fields: Fields<'_>) -> Option<Restored> {
         return None;
     }
     restored.model = fields
-        .name(&["model", "model_name", "checkpoint", "model_id"])
+        .name("model, model_name, checkpoint, model_id")
         .map(|model| file_name(&model).to_owned());
-    restored.cfg_scale = fields.number(&["cfg_scale", "guidance_scale", "cfg"]);
-    restored.distilled_guidance = fields.number(&["distilled_guidance", "guidance"]);
-    restored.shift = fields.number(&["shift", "flow_shift"]);
-    restored.strength = fields.number(&["strength", "denoising_strength"]);
     take_names(
         &mut restored,
         fields,
-        &["sampler", "sampler_name", "sample_method"],
-        &["scheduler", "schedule"],
+        "sampler, sampler_name, sample_method",
+        "scheduler, schedule",
     );
-    for lora in fields.list(&["loras", "lora"]) {
-        take_lora(lora, &mut restored);
-    }
     Some(restored)
 }

@@ -1,11 +1,13 @@
 //! What our own files carry: the request that repeats them, and the fingerprints of what it names.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::file_name;
 use crate::job::GenerateRequest;
+use crate::lora;
 use crate::media::{self, MAX_SETTINGS_BYTES, MediaError};
 
 #[derive(Clone, Debug, Deserialize)]
@@ -14,6 +16,35 @@ pub struct Carried {
     /// The fingerprints of its pictures, its clip and the parts of the model that were named.
     #[serde(default)]
     pub inputs: BTreeMap<String, String>,
+}
+
+impl Carried {
+    /// Replaces LoRA files that are gone by those of their names among `files`: the same file first, then one in a
+    /// folder of the same name. Returns a sentence for each that was moved, or that several are called like.
+    pub fn find_moved_loras(&mut self, files: impl FnOnce() -> Vec<PathBuf>) -> Vec<String> {
+        let mut notes = Vec::new();
+        let loras = self.request.loras.iter_mut().enumerate();
+        let mut gone = loras.filter(|(_, lora)| !lora.path.exists()).peekable();
+        if gone.peek().is_none() {
+            return notes;
+        }
+        let files = files();
+        for (index, lora) in gone {
+            let then = self.inputs.get(&lora.fingerprint_name(index));
+            let is_it = |file: &Path| media::component_fingerprint(file).ok().as_ref() == then;
+            let path = lora.path.to_string_lossy();
+            let named = lora::files_named(&files, file_name(&path), &is_it);
+            match &lora::files_named(&named, &path, &is_it)[..] {
+                [] => {}
+                [file] => {
+                    notes.push(format!("The LoRA {path} is used from {}", file.display()));
+                    lora.path.clone_from(file);
+                }
+                several => notes.push(lora::ambiguity(file_name(&path), several)),
+            }
+        }
+        notes
+    }
 }
 
 /// Our settings in the file; nothing where it has none, or another program's.

@@ -34,7 +34,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 pub use longest::{Longest, longest};
-pub use tags::{LoraTag, TaggedPrompt};
+pub use tags::{LoraTag, TaggedPrompt, tags};
 pub use timeline::{PromptShare, SectionPrompts, TimedPrompt, Timeline};
 pub use weights::{PromptWeights, weights};
 pub use wildcards::{WildcardFile, WildcardFolders};

@@ -2,21 +2,17 @@
 
 use super::PromptError;
 
-/// LoRAs of one prompt, and bytes of a tag.
+/// LoRAs of one prompt.
 const MAX_TAGS: usize = 64;
-const MAX_TAG_BYTES: usize = 1000;
 /// The strengths that [`crate::job::GenerateForm`] takes, on both sides of 0.
 const MAX_STRENGTH: f64 = 10.0;
 
-/// Kinds of tags, and whether they name a LoRA.
-const KINDS: [(&str, bool); 6] = [
-    ("lora", true),
-    ("lyco", true),
-    ("hypernet", false),
-    ("hypernetwork", false),
-    ("embedding", false),
-    ("embed", false),
-];
+/// Kinds of tags that name a LoRA.
+const LORAS: &str = "lora lyco";
+/// Kinds of A1111 and SwarmUI that are not used.
+const OTHERS: &str = "hypernet hypernetwork embedding embed random wildcard alternate fromto";
+/// More of them, whose words follow the tag.
+const PARTS: &str = "segment object region";
 
 /// A LoRA that a prompt names.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,31 +38,47 @@ pub struct TaggedPrompt {
 impl TaggedPrompt {
     /// Takes the tags out of a prompt. Other text in angle brackets stays, and a prompt without tags is not changed.
     pub fn parse(prompt: &str) -> Result<Self, PromptError> {
-        let mut all = Self::default();
+        let (all, errors) = Self::read(prompt, false);
+        errors.into_iter().next().map_or(Ok(all), Err)
+    }
+
+    /// Takes the tags out of another program's prompt, and names those that cannot be read. A1111 writes the text
+    /// encoder's strength first of two, others write it second.
+    pub fn of_foreign(prompt: &str, is_encoder_first: bool) -> Self {
+        let (mut all, errors) = Self::read(prompt, is_encoder_first);
+        all.notices.extend(errors.iter().map(ToString::to_string));
+        all
+    }
+
+    fn read(prompt: &str, is_encoder_first: bool) -> (Self, Vec<PromptError>) {
+        let (mut all, mut errors) = (Self::default(), Vec::new());
         let mut rest = prompt;
-        while let Some((at, kind, is_lora)) = next_tag(rest) {
-            let inside = &rest[at + kind.len() + 2..];
-            let end = inside.find(['>', '<', '\n']);
-            let end = end.filter(|end| *end <= MAX_TAG_BYTES && inside[*end..].starts_with('>'));
-            let Some(end) = end else {
-                return Err(PromptError::OpenTag {
+        while let Some((at, kind, written)) = next_tag(rest) {
+            let Some(written) = written else {
+                errors.push(PromptError::OpenTag {
                     beginning: rest[at..].chars().take(24).collect(),
                 });
+                break;
             };
-            let written = &rest[at..=at + kind.len() + 2 + end];
-            if is_lora {
-                if all.loras.len() == MAX_TAGS {
-                    return Err(PromptError::TooManyTags { limit: MAX_TAGS });
-                }
-                let lora = all.lora(&inside[..end], written)?;
-                all.loras.push(lora);
-            } else {
-                let notice =
-                    format!("{written} in the prompt is not used: Safelight has no {kind}");
+            if !is_one_of(LORAS, kind) {
+                let more = if is_one_of(PARTS, kind) {
+                    ". The words after it, which were for that part of the image, act on all of it"
+                } else {
+                    ""
+                };
+                let notice = format!("{written} in the prompt is not used{more}");
                 all.notices.push(notice);
+            } else if all.loras.len() == MAX_TAGS {
+                errors.push(PromptError::TooManyTags { limit: MAX_TAGS });
+                break;
+            } else {
+                match all.lora(written, is_encoder_first) {
+                    Ok(lora) => all.loras.push(lora),
+                    Err(err) => errors.push(err),
+                }
             }
             all.text.push_str(&rest[..at]);
-            rest = all.joined(&inside[end + 1..]);
+            rest = all.joined(&rest[at + written.len()..]);
         }
         let has_tags = rest.len() < prompt.len();
         all.text.push_str(rest);
@@ -74,7 +86,7 @@ impl TaggedPrompt {
             let text = all.text.trim().trim_end_matches([',', ' ', '\n']);
             all.text = text.to_owned();
         }
-        Ok(all)
+        (all, errors)
     }
 
     /// Returns the text after a tag, without a space or comma that would be doubled.
@@ -94,37 +106,44 @@ impl TaggedPrompt {
 
     /// `name`, `name:0.8`, `name:0.8:0.6` with a text encoder's strength, `name:te=0.6:unet=0.8`, and sd.cpp's
     /// `|high_noise|name:1`.
-    fn lora(&mut self, inside: &str, written: &str) -> Result<LoraTag, PromptError> {
+    fn lora(&mut self, written: &str, is_encoder_first: bool) -> Result<LoraTag, PromptError> {
         let wrong = || PromptError::WrongTag {
             tag: written.to_owned(),
         };
+        let inside = written.split_once(':').map_or("", |(_, inside)| inside);
+        let inside = inside.trim_end_matches('>');
         let high_only = inside.strip_prefix("|high_noise|");
         let mut parts = high_only.unwrap_or(inside).split(':').map(str::trim);
         let name = parts.next().filter(|name| !name.is_empty());
         let name = name.ok_or_else(wrong)?.to_owned();
-        let (mut strength, mut encoder) = (None, None);
+        let (mut model, mut encoder, mut plain) = (None, None, Vec::new());
         for part in parts {
             let (key, value) = part.split_once('=').unwrap_or(("", part));
             let number = || {
-                let number: Option<f64> = value.trim().parse().ok();
+                let number: Option<f64> = value.trim().replace(',', ".").parse().ok();
                 number
                     .filter(|number| number.abs() <= MAX_STRENGTH)
                     .ok_or_else(wrong)
             };
             match key.trim() {
-                "" if strength.is_none() => strength = Some(number()?),
-                "" if encoder.is_none() => encoder = Some(number()?),
-                "unet" => strength = Some(number()?),
+                "" if plain.len() < 2 => plain.push(number()?),
+                "unet" => model = Some(number()?),
                 "te" => encoder = Some(number()?),
                 _ => self
                     .notices
-                    .push(format!("\"{part}\" in {written} is not used")),
+                    .push(format!("The part {part} of {written} is not used")),
             }
         }
-        let strength = strength.or(encoder).unwrap_or(1.0);
+        if is_encoder_first {
+            plain.reverse();
+        }
+        let mut plain = plain.into_iter();
+        let model = model.or_else(|| plain.next());
+        let encoder = encoder.or_else(|| plain.next());
+        let strength = model.or(encoder).unwrap_or(1.0);
         if let Some(encoder) = encoder.filter(|encoder| *encoder != strength) {
             self.notices.push(format!(
-                "the text encoder's strength {encoder} in {written} is not used: a LoRA has one strength for all, here {strength}"
+                "The text encoder's strength {encoder} in {written} is not used: a LoRA has one strength for all, here {strength}"
             ));
         }
         Ok(LoraTag {
@@ -136,16 +155,47 @@ impl TaggedPrompt {
     }
 }
 
-/// The place of the first tag, its kind as written, and whether it names a LoRA.
-fn next_tag(text: &str) -> Option<(usize, &str, bool)> {
+/// Tags of a prompt as they are written, without those that are never closed.
+pub fn tags(prompt: &str) -> impl Iterator<Item = &str> {
+    let mut rest = prompt;
+    std::iter::from_fn(move || {
+        let (at, _, written) = next_tag(rest)?;
+        let written = written?;
+        rest = &rest[at + written.len()..];
+        Some(written)
+    })
+}
+
+/// The place and kind of the first tag, and all of it; `None` for one that is never closed.
+fn next_tag(text: &str) -> Option<(usize, &str, Option<&str>)> {
+    // `random[2]:`
+    const MAX_COUNT_BYTES: usize = 16;
     text.match_indices('<').find_map(|(at, _)| {
         let behind = &text[at + 1..];
         let letters = behind.bytes().take_while(u8::is_ascii_alphabetic).count();
-        let kind = &behind[..letters];
-        let known = KINDS.iter().find(|(it, _)| kind.eq_ignore_ascii_case(it));
-        let (_, is_lora) = known.filter(|_| behind[letters..].starts_with(':'))?;
-        Some((at, kind, *is_lora))
+        let (kind, mut behind) = behind.split_at(letters);
+        if behind.starts_with('[')
+            && let Some(end) = behind
+                .bytes()
+                .take(MAX_COUNT_BYTES)
+                .position(|it| it == b']')
+        {
+            behind = &behind[end + 1..];
+        }
+        let is_known = |kinds: &&str| is_one_of(kinds, kind);
+        if !behind.starts_with(':') || ![LORAS, OTHERS, PARTS].iter().any(is_known) {
+            return None;
+        }
+        let start = text.len() - behind.len();
+        let end = behind.find(['>', '<', '\n']);
+        let end = end.filter(|end| behind[*end..].starts_with('>'));
+        Some((at, kind, end.map(|end| &text[at..=start + end])))
     })
+}
+
+fn is_one_of(kinds: &str, kind: &str) -> bool {
+    let mut kinds = kinds.split(' ');
+    kinds.any(|known| kind.eq_ignore_ascii_case(known))
 }
 
 #[cfg(test)]
@@ -222,9 +272,46 @@ mod tests {
         let notices = found.notices.join("\n");
         for part in [
             "strength 0.6",
-            "lbw=OUTALL",
+            "The part lbw=OUTALL of <lora:a:0.8:0.6:lbw=OUTALL>",
             "<hypernet:x:1>",
             "<embedding:bad>",
+        ] {
+            assert!(notices.contains(part), "{notices}");
+        }
+    }
+
+    #[test]
+    fn tags_of_other_programs_are_named() {
+        let found =
+            parsed("a fox <segment:face,0.6> smiling, <random[1-2]:red|blue> <Wildcard:place>");
+        assert_eq!(found.text, "a fox smiling");
+        let notices = found.notices.join("\n");
+        for part in [
+            "<segment:face,0.6> in the prompt is not used. The words after it",
+            "<random[1-2]:red|blue> in the prompt is not used",
+            "<Wildcard:place> in the prompt is not used",
+        ] {
+            assert!(notices.contains(part), "{notices}");
+        }
+        let all: Vec<_> = tags("a <b> <lora:x:1> <embed:y> <lora:open").collect();
+        assert_eq!(all, ["<lora:x:1>", "<embed:y>"]);
+    }
+
+    #[test]
+    fn a_foreign_prompt_keeps_what_is_never_closed_and_loses_wrong_tags_with_a_notice() {
+        let found = TaggedPrompt::of_foreign("fox <lora:bad:abc> <lora:a:0:0,8> <lora:open", true);
+        assert_eq!(found.text, "fox <lora:open");
+        let loras: Vec<_> = found
+            .loras
+            .iter()
+            .map(|it| (&*it.name, it.strength))
+            .collect();
+        assert_eq!(loras, [("a", 0.8)]);
+        let notices = found.notices.join("\n");
+        for part in [
+            "strength 0 in <lora:a:0:0,8>",
+            "<lora:bad:abc> cannot be read",
+            "never closed",
         ] {
             assert!(notices.contains(part), "{notices}");
         }

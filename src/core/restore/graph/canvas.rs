@@ -27,7 +27,7 @@ struct Drawing<'a> {
 impl<'a> Drawing<'a> {
     fn of(object: Fields<'a>) -> Self {
         let (mut links, mut outputs) = (BTreeMap::new(), BTreeMap::new());
-        for link in object.list(&["links"]).iter().take(4 * MAX_NODES) {
+        for link in object.list("links").iter().take(4 * MAX_NODES) {
             // `[id, from, slot, to, slot, type]`, or an object within subgraphs.
             let part = |index: usize, name: &str| match link {
                 Value::Array(parts) => parts.get(index),
@@ -55,10 +55,10 @@ impl<'a> Drawing<'a> {
             }
             links.insert(id, found);
         }
-        let names = object.list(&["inputs"]).iter().take(MAX_NODES);
-        let name = |slot: &Value| Fields::of(slot).and_then(|slot| slot.text(&["name"]));
+        let names = object.list("inputs").iter().take(MAX_NODES);
+        let name = |slot: &Value| Fields::of(slot).and_then(|slot| slot.text("name"));
         Self {
-            nodes: object.list(&["nodes"]),
+            nodes: object.list("nodes"),
             links,
             outputs,
             input_names: names.map(|slot| name(slot).unwrap_or_default()).collect(),
@@ -69,7 +69,7 @@ impl<'a> Drawing<'a> {
 /// Definitions of the subgraphs of a canvas.
 pub(super) fn definitions(object: &Map<String, Value>) -> Vec<&Map<String, Value>> {
     let definitions = object.get("definitions").and_then(Fields::of);
-    let list = definitions.map_or(&[][..], |it| it.list(&["subgraphs"]));
+    let list = definitions.map_or(&[][..], |it| it.list("subgraphs"));
     list.iter()
         .take(MAX_NODES)
         .filter_map(Value::as_object)
@@ -80,7 +80,7 @@ pub(super) fn definitions(object: &Map<String, Value>) -> Vec<&Map<String, Value
 pub(super) fn read(object: &Map<String, Value>) -> Graph {
     let inner = definitions(object).into_iter().filter_map(|inner| {
         let inner = Fields(inner);
-        Some((inner.text(&["id"])?, Drawing::of(inner)))
+        Some((inner.text("id")?, Drawing::of(inner)))
     });
     let mut flattening = Flattening {
         graph: Graph::default(),
@@ -147,19 +147,19 @@ fn node_of(
     outer: &[Option<Input>],
 ) -> Option<Node> {
     let node = Fields::of(value)?;
-    let id = id_of(node.get(&["id"])?)?;
-    let class = node.text(&["type"])?;
+    let id = id_of(node.get("id")?)?;
+    let class = node.text("type")?;
     let mut inputs = widgets::values(&class, node);
-    for input in node.list(&["inputs"]) {
+    for input in node.list("inputs") {
         let linked = Fields::of(input).and_then(|input| {
-            let link = drawing.links.get(&id_of(input.get(&["link"])?)?)?;
-            Some((input.text(&["name"])?, input_of(link, prefix, outer)?))
+            let link = drawing.links.get(&id_of(input.get("link")?)?)?;
+            Some((input.text("name")?, input_of(link, prefix, outer)?))
         });
         inputs.extend(linked);
     }
-    let outputs = node.list(&["outputs"]).iter().take(MAX_NODES).map(|slot| {
+    let outputs = node.list("outputs").iter().take(MAX_NODES).map(|slot| {
         let slot = Fields::of(slot);
-        let text = |name| slot.and_then(|slot| slot.text(&[name])).unwrap_or_default();
+        let text = |name| slot.and_then(|slot| slot.text(name)).unwrap_or_default();
         Slot {
             name: text("name"),
             kind: text("type"),
@@ -170,7 +170,7 @@ fn node_of(
         class,
         inputs,
         outputs: outputs.collect(),
-        mode: match node.number(&["mode"]) {
+        mode: match node.number("mode") {
             Some(2.0) => NodeMode::Muted,
             Some(4.0) => NodeMode::Bypassed,
             _ => NodeMode::Runs,

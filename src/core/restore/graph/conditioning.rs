@@ -1,9 +1,12 @@
 //! Prompts: from a sampler's conditioning back to the texts that were encoded.
 
-use super::text::Unread;
-use super::walk::{LinkKind, Source, Walk};
-use super::{Input, Node};
-use crate::restore::{Restored, RestoredLora, a1111};
+use std::collections::BTreeMap;
+
+use super::text::{Unread, is_schedule};
+use super::walk::{LinkKind, Source, Walk, is_sampler};
+use super::{Input, Node, has_word};
+use crate::job::prompt::TaggedPrompt;
+use crate::restore::Restored;
 
 /// Nodes on the way of one prompt.
 const MAX_VISITED: usize = 500;
@@ -15,12 +18,10 @@ const TEXTS: &str = "populated_text text t5xxl prompt llama clip_l clip_g text_g
 pub(super) struct EncodedPrompt<'a> {
     /// Nearest the sampler first.
     pub visited: Vec<&'a Node>,
-    /// Nodes that bring several prompts together.
-    joints: Vec<&'a Node>,
-    /// Nodes that give their encoders different texts, of which one is used.
-    several_texts: Option<&'a Node>,
-    /// LoRAs that a text names for its node to load.
-    loras: Vec<RestoredLora>,
+    /// Sentences on what the prompt is besides its text.
+    notes: Vec<String>,
+    /// Tags of texts whose nodes load the LoRAs of their tags, by the node's id.
+    pub tagged: BTreeMap<&'a str, TaggedPrompt>,
 }
 
 impl<'a> Walk<'a> {
@@ -39,16 +40,27 @@ impl<'a> Walk<'a> {
         if found.visited.len() < MAX_VISITED {
             found.visited.push(node);
         }
+        if node.is_switch() {
+            // It is not known what it chooses.
+            return Err(Some(node));
+        }
+        if node.is_called("setarea setmask timesteprange") {
+            found.notes.push(format!(
+                "acted on a part of the image or of the steps ({node}), and acts on all of it here"
+            ));
+        }
         if node.class.contains("ZeroOut") {
             return Ok(String::new());
         }
-        // A node for both prompts gives each at its own slot.
         let side = side_at(node, slot, side);
-        let follow = |name: &str| {
-            node.inputs
-                .get(name)
-                .and_then(|input| self.follow(input, name))
-        };
+        let conditionings = self.links_of(node, LinkKind::Conditioning);
+        let mut names: Vec<&str> = conditionings.iter().map(|(name, _)| *name).collect();
+        if side == "positive" && names.iter().any(|name| named_side(name) == Some("nag")) {
+            found.notes.push(format!(
+                "had NAG with a text of its own ({node}), which is not used"
+            ));
+        }
+        let follow = |name: &str| self.follow(node.inputs.get(name)?, name);
         if let Some(input) = node.inputs.get(side) {
             let before = found.visited.len();
             return self
@@ -58,24 +70,38 @@ impl<'a> Walk<'a> {
                     self.text(input, side).or(Err(unread))
                 });
         }
-        let conditionings = self.links_of(node, LinkKind::Conditioning);
-        let other = if side == "negative" {
-            "positive"
-        } else {
-            "negative"
-        };
-        let mut names: Vec<&str> = conditionings.iter().map(|(name, _)| *name).collect();
-        names.retain(|name| !name.contains(other));
+        let is_named = names.iter().any(|name| named_side(name) == Some(side));
+        names.retain(|name| match named_side(name) {
+            Some(named) => named == side,
+            None => !is_named,
+        });
         // What is added to is written before what is added.
         names.sort_by_key(|name| name.ends_with("_from"));
+        match self.number(node, "conditioning_to_strength") {
+            Some(1.0) => names.retain(|name| !name.ends_with("_from")),
+            Some(0.0) => names.retain(|name| name.ends_with("_from")),
+            _ => {}
+        }
         if names.len() > 1 {
-            found.joints.push(node);
+            let is_last = is_sampler(node) || node.is_called("guider");
+            let note = if node.is_called("concat") {
+                format!("is two texts in one: {node} encoded them separately")
+            } else {
+                format!(
+                    "is several prompts in one: {node} combined what the model made of each, which gives another result"
+                )
+            };
+            found.notes.extend((!is_last).then_some(note));
             let mut texts = Vec::new();
             for name in names {
                 let text = self.encoded(follow(name), side, found)?;
                 if !text.trim().is_empty() && !texts.contains(&text) {
                     texts.push(text);
                 }
+            }
+            if is_last && texts.len() > 1 {
+                // It is not known what each is for.
+                return Err(Some(node));
             }
             return Ok(texts.join(", "));
         }
@@ -84,27 +110,27 @@ impl<'a> Walk<'a> {
         }
         let own = [format!("{side}_prompt"), format!("text_{side}")];
         let own = own.iter().map(String::as_str).chain(TEXTS.split(' '));
-        let texts: Vec<(&str, &Input)> = own
-            .filter_map(|name| {
-                Some((
-                    node.inputs.get_key_value(name)?.0.as_str(),
-                    &node.inputs[name],
-                ))
-            })
-            .collect();
+        let texts = own.filter_map(|name| node.inputs.get_key_value(name));
+        let texts: Vec<(&String, &Input)> = texts.collect();
         if let Some((name, input)) = texts.first() {
             let text = self
                 .text(input, name)
                 .map_err(|inner| inner.or(Some(node)))?;
+            if is_schedule(&text) {
+                return Err(Some(node));
+            }
             let mut others = texts[1..]
                 .iter()
                 .filter_map(|(name, it)| self.text(it, name).ok());
             if others.any(|other| !other.is_empty() && other != text) && *name != "populated_text" {
-                found.several_texts = Some(node);
+                found.notes.push(format!(
+                    "had different texts for its encoders ({node}): the first is used for all"
+                ));
             }
             if node.is_called("wildcardencode powerprompt") {
-                let (text, loras) = a1111::without_loras(&text);
-                found.loras.extend(loras);
+                let mut tagged = TaggedPrompt::of_foreign(&text, false);
+                let text = std::mem::take(&mut tagged.text);
+                found.tagged.insert(&node.id, tagged);
                 return Ok(text);
             }
             return Ok(text);
@@ -141,46 +167,18 @@ impl<'a> Walk<'a> {
         } else {
             "negative prompt"
         };
-        for joint in &found.joints {
-            let node = joint.described();
-            restored.note(if joint.is_called("concat") {
-                format!("The {name} is two texts in one: {node} encoded them separately")
-            } else {
-                format!(
-                    "The {name} is several prompts in one: {node} combined what the model made of each, which gives another result"
-                )
-            });
-        }
-        for node in &found.visited {
-            if node.is_called("setarea setmask timesteprange") {
-                let node = node.described();
-                restored.note(format!(
-                    "The {name} acted on a part of the image or of the steps ({node}), and acts on all of it here"
-                ));
-            }
-        }
-        if let Some(node) = found.several_texts {
-            let node = node.described();
-            restored.note(format!(
-                "The text encoders had different texts ({node}): the first is used for all"
-            ));
-        }
-        if let Some(node) = self.stored_text.take() {
-            let node = node.described();
-            restored.note(format!(
-                "The {name} was computed by other nodes: the text that {node} shows is used"
-            ));
-        }
-        for lora in std::mem::take(&mut found.loras) {
-            restored.add_lora(lora);
+        let shown = self
+            .stored_text
+            .take()
+            .map(|node| format!("was computed by other nodes: the text that {node} shows is used"));
+        for note in std::mem::take(&mut found.notes).into_iter().chain(shown) {
+            restored.note(format!("The {name} {note}"));
         }
         match prompt {
             Ok(text) if is_positive => restored.prompt = Some(text),
             Ok(text) => restored.negative_prompt = Some(text),
             Err(node) => {
-                let by = node.map_or_else(String::new, |node| {
-                    format!(": {} makes it", node.described())
-                });
+                let by = node.map_or_else(String::new, |node| format!(": {node} makes it"));
                 if is_positive {
                     restored.unread_prompt = Some(format!(
                         "The prompt could not be read{by}. Write the prompt yourself"
@@ -196,15 +194,34 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Side that a node gives at a slot: by the slot's name, else as it is asked for. Without names, the first slot of a
-/// node of two conditionings is the positive one.
+/// Side that the name of an input speaks of: `positive`, `negative`, or `nag`, a guidance of its own.
+pub(super) fn named_side(name: &str) -> Option<&'static str> {
+    let name = name.to_lowercase();
+    let starts = |start: &str| {
+        let mut words = name.split(|it: char| !it.is_ascii_alphabetic());
+        words.any(|word| word.starts_with(start))
+    };
+    if starts("nag") {
+        Some("nag")
+    } else if starts("neg") || starts("uncond") || name.contains("negative") {
+        Some("negative")
+    } else {
+        has_word(&name, "positive pos_").then_some("positive")
+    }
+}
+
+/// Side that a node gives at a slot: by the slot's name, else as it is asked for. Without names, a node of two
+/// conditionings gives the positive one first.
 fn side_at<'s>(node: &Node, slot: u64, side: &'s str) -> &'s str {
-    let index = usize::try_from(slot).unwrap_or(usize::MAX);
-    let name = node.outputs.get(index).map(|slot| slot.name.to_lowercase());
-    match name {
+    let is_loader = node.has("model") || node.is_called("loader");
+    let is_linked = |side: &&str| node.link(side).is_some();
+    match node.output(slot).map(|slot| slot.name.to_lowercase()) {
         Some(name) if name.contains("neg") => "negative",
         Some(name) if name.contains("pos") => "positive",
-        _ if slot == 0 && node.has("positive") && !node.has("model") => "positive",
+        _ if slot == 0 && node.has("positive") && !is_loader => "positive",
+        _ if slot == 1 && ["positive", "negative"].iter().all(is_linked) && !is_loader => {
+            "negative"
+        }
         _ => side,
     }
 }

@@ -11,7 +11,7 @@ const MAX_CHAIN: usize = 200;
 pub(super) fn loaded_file<'a>(walk: &Walk<'a>, node: &'a Node, name: &str) -> Option<String> {
     let mut source = walk.linked(node, name)?;
     for _ in 0..MAX_CHAIN {
-        if let Some(file) = walk.name(source, &["image", "video", "file"]) {
+        if let Some(file) = walk.name(source, "image, video, file") {
             return Some(short(file_name(&file)));
         }
         let inputs = ["pixels", "image", "samples", "latent", "video", "mask"];
@@ -29,8 +29,7 @@ pub(super) fn read_controls(walk: &Walk<'_>, restored: &mut Restored) {
         let network = ["control_net", "model_patch"].iter().find_map(|name| {
             let mut loader = walk.linked(node, name)?;
             for _ in 0..MAX_CHAIN {
-                let names = ["control_net_name", "name", "model_name"];
-                if let Some(name) = walk.name(loader, &names) {
+                if let Some(name) = walk.name(loader, "control_net_name, name, model_name") {
                     return Some(short(file_name(&name)));
                 }
                 loader = walk.linked(loader, "control_net")?;
@@ -40,9 +39,9 @@ pub(super) fn read_controls(walk: &Walk<'_>, restored: &mut Restored) {
         restored.add_control(RestoredControl {
             network,
             image: loaded_file(walk, node, "image"),
-            strength: walk.number(node, &["strength"]).unwrap_or(1.0),
-            from: walk.number(node, &["start_percent"]).unwrap_or(0.0),
-            until: walk.number(node, &["end_percent"]).unwrap_or(1.0),
+            strength: walk.number(node, "strength").unwrap_or(1.0),
+            from: walk.number(node, "start_percent").unwrap_or(0.0),
+            until: walk.number(node, "end_percent").unwrap_or(1.0),
         });
     }
 }
@@ -51,7 +50,7 @@ pub(super) fn read_controls(walk: &Walk<'_>, restored: &mut Restored) {
 pub(super) fn note_control_videos(walk: &Walk<'_>, restored: &mut Restored) {
     let nodes = walk.graph.nodes.values().filter(|node| node.runs());
     for node in nodes.filter(|node| node.class == "WanVaceToVideo") {
-        let strength = walk.number(node, &["strength"]).unwrap_or(1.0);
+        let strength = walk.number(node, "strength").unwrap_or(1.0);
         for (name, what) in [
             ("control_video", "control clip"),
             ("control_masks", "mask of the control clip"),

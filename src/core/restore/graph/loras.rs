@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 
-use super::walk::{LinkKind, Walk};
+use super::walk::{LinkKind, Source, Walk};
 use super::{Input, Node, has_word};
+use crate::job::prompt::TaggedPrompt;
 use crate::restore::fields::{self, Fields};
-use crate::restore::{MAX_LORAS, RestoredLora, a1111};
+use crate::restore::{MAX_LORAS, RestoredLora};
 
 /// Input names that give a strength; the text encoder's is not among them.
 const STRENGTHS: &str = "strength weight _wt _str multiplier";
@@ -13,15 +14,22 @@ const SWITCHES: &str = "switch toggle enable active";
 
 /// LoRAs of a node, those of the stacks that it is given included, in the order in which they are applied.
 #[derive(Default)]
-pub(super) struct NodeLoras<'a> {
+pub(super) struct NodeLoras {
     pub found: Vec<RestoredLora>,
-    /// Nodes that set a LoRA in a way that is not read, or not as a whole.
-    pub unread: Vec<&'a Node>,
+    /// Sentences on what is not used.
+    pub notes: Vec<String>,
     visited: Vec<*const Node>,
 }
 
+impl NodeLoras {
+    fn note_unread(&mut self, node: &Node) {
+        self.notes.push(format!(
+            "The {node} sets a LoRA in a way that Safelight does not read as a whole: check its name and strength"));
+    }
+}
+
 impl<'a> Walk<'a> {
-    pub fn read_loras(&self, node: &'a Node, loras: &mut NodeLoras<'a>) {
+    pub fn read_loras(&self, node: &'a Node, loras: &mut NodeLoras) {
         let Some(_guard) = self.enter() else {
             return;
         };
@@ -29,32 +37,45 @@ impl<'a> Walk<'a> {
             return;
         }
         loras.visited.push(node);
-        let stacks = self.links_of(node, LinkKind::Lora);
-        for (name, stack) in &stacks {
-            let source = self.follow(stack, name);
-            if let Some(stack) = source.and_then(super::walk::Source::node) {
+        let mut stacks = self.links_of(node, LinkKind::Lora);
+        stacks.retain(|(name, stack)| {
+            let source = self.follow(stack, name).and_then(Source::node);
+            source.is_some_and(|stack| {
+                let before = loras.found.len();
                 self.read_loras(stack, loras);
-            }
-        }
+                // Else it may give a name alone.
+                stack.is_called("lora") || loras.found.len() > before
+            })
+        });
         let before = loras.found.len();
         let mut is_read = false;
         for (name, input) in node.sorted_inputs() {
-            if loras.found.len() >= MAX_LORAS {
+            if loras.found.len() > MAX_LORAS {
                 return;
             }
-            is_read |= self.read_entry(node, name, input, loras);
+            if !stacks.iter().any(|(stack, _)| *stack == name) {
+                is_read |= self.read_entry(node, name, input, loras);
+            }
         }
         if loras.found.len() == before && node.is_called("lora") {
             let texts = node.inputs.values().filter_map(|input| match input {
                 Input::Value(Value::String(text)) => Some(text),
                 _ => None,
             });
-            let tags = texts.flat_map(|text| a1111::without_loras(text).1);
-            loras.found.extend(tags);
+            for tagged in texts.map(|text| TaggedPrompt::of_foreign(text, false)) {
+                let found = tagged.loras.into_iter().map(RestoredLora::from);
+                loras.found.extend(found);
+                loras.notes.extend(tagged.notices);
+            }
             is_read |= loras.found.len() > before;
         }
         if !is_read && stacks.is_empty() && node.is_called("lora") {
-            loras.unread.push(node);
+            loras.note_unread(node);
+        }
+        if loras.found.len() > before && node.inputs.iter().any(is_block_weights) {
+            loras.notes.push(format!(
+                "The block weights of a LoRA are not used ({node}): it acts on all blocks alike"
+            ));
         }
     }
 
@@ -64,13 +85,13 @@ impl<'a> Walk<'a> {
         node: &'a Node,
         name: &str,
         input: &'a Input,
-        loras: &mut NodeLoras<'a>,
+        loras: &mut NodeLoras,
     ) -> bool {
         let key = name.to_lowercase();
         let value = match input {
             Input::Value(value) => value.clone(),
             // Such as a primitive with the file's name.
-            Input::Link(_) if is_name_key(&key) => match self.value(node, &[name]) {
+            Input::Link(_) if is_name_key(&key) => match self.value(node, name) {
                 Some(value) => value,
                 None => return false,
             },
@@ -90,23 +111,21 @@ impl<'a> Walk<'a> {
                 is_name
             }
             Value::Object(object) if is_name_key(&key) && object.contains_key("content") => {
-                let name = Fields(object).name(&["content"]).unwrap_or_default();
+                let name = Fields(object).name("content").unwrap_or_default();
                 self.add_named(node, &key, &name, loras);
                 true
             }
-            Value::Object(_) if key.contains("lora") => add_object(list, &mut loras.found),
+            Value::Object(_) if key.contains("lora") => add_object(node, list, loras),
             Value::Array(list) if key.contains("lora") => {
-                list.iter()
-                    .filter(|it| add_object(it, &mut loras.found))
-                    .count()
-                    > 0
+                let objects = list.iter().filter(|it| add_object(node, it, loras));
+                objects.count() > 0
             }
             _ => false,
         }
     }
 
     /// Adds the LoRA of an input, with the strength and the switch of its number.
-    fn add_named(&self, node: &'a Node, key: &str, name: &str, loras: &mut NodeLoras<'a>) {
+    fn add_named(&self, node: &'a Node, key: &str, name: &str, loras: &mut NodeLoras) {
         let is_none = matches!(name.trim(), "" | "None" | "none" | "undefined");
         if is_none || !self.spend(node.inputs.len()) {
             return;
@@ -117,36 +136,32 @@ impl<'a> Walk<'a> {
             let letters = letters(it);
             let is_switch = letters == "on" || has_word(&letters, SWITCHES);
             let is_its_own = [String::new(), number.clone()].contains(&digits(it));
-            is_switch && is_its_own && self.value(node, &[it]).is_some_and(|it| is_false(&it))
+            let value = || self.value(node, it);
+            (is_switch && is_its_own && value().is_some_and(|it| is_false(&it)))
+                || (letters == "bypass" && value().is_some_and(|it| it == true))
         };
-        let most = names
-            .iter()
-            .find(|it| it.contains("count") || it.starts_with("num"));
-        let most = most.and_then(|it| self.number(node, &[it]));
-        let is_beyond = most
-            .zip(number.parse().ok())
-            .is_some_and(|(most, it): (f64, f64)| it > most);
+        let mut counts = names.iter();
+        let count = counts.find(|it| it.contains("count") || it.starts_with("num"));
+        let most = count.and_then(|it| self.number(node, it));
+        let is_beyond = most.is_some_and(|most| number.parse().is_ok_and(|it: f64| it > most));
         if is_beyond || names.iter().any(is_off) {
             return;
         }
-        let mut strengths: Vec<&str> = names
-            .into_iter()
-            .filter(|it| {
-                let lower = it.to_lowercase();
-                let is_strength = has_word(&lower, STRENGTHS);
-                is_strength && !lower.contains("clip") && digits(it) == number
-            })
-            .collect();
-        let mode = self.name(node, &["mode", "input_mode"]);
+        let mut strengths = names;
+        strengths.retain(|it| {
+            let lower = it.to_lowercase();
+            let is_strength = has_word(&lower, STRENGTHS);
+            is_strength && !lower.contains("clip") && digits(it) == number
+        });
+        let mode = self.name(node, "mode, input_mode");
         let is_simple = mode.is_some_and(|mode| mode == "simple");
         strengths.sort_by_key(|it| it.contains("model") == is_simple);
-        let strength = self.number(node, &strengths);
+        let strength = self.number(node, &strengths.join(", "));
         if strength.is_none() && !strengths.is_empty() {
-            loras.unread.push(node);
+            loras.note_unread(node);
         }
-        loras
-            .found
-            .push(RestoredLora::new(name, strength.unwrap_or(1.0)));
+        let lora = RestoredLora::new(name, strength.unwrap_or(1.0));
+        loras.found.push(lora);
     }
 }
 
@@ -180,32 +195,42 @@ fn is_false(value: &Value) -> bool {
     }
 }
 
+/// Returns whether an input weights the blocks of a LoRA apart; a weight of 1 for each is none.
+fn is_block_weights((name, input): (&String, &Input)) -> bool {
+    let is_named = has_word(&name.to_lowercase(), "block_vector block_weight blocks lbw");
+    is_named
+        && match input {
+            Input::Value(Value::String(text)) => {
+                text.split(',').any(|it| !matches!(it.trim(), "" | "1"))
+            }
+            Input::Value(_) => false,
+            Input::Link(_) => true,
+        }
+}
+
 /// Adds `{"lora": "ink", "strength": 0.8, "on": true}`; returns whether it is such an object.
-fn add_object(value: &Value, found: &mut Vec<RestoredLora>) -> bool {
+fn add_object(node: &Node, value: &Value, loras: &mut NodeLoras) -> bool {
     let Some(lora) = Fields::of(value) else {
         return false;
     };
-    let inner = lora.object(&["lora", "lora_name", "name"]);
-    let name = lora.name(&["lora", "name", "lora_name", "file"]);
-    let name = name.or_else(|| inner?.name(&["content", "name"]));
+    let inner = lora.object("lora, lora_name, name");
+    let name = lora.name("lora, name, lora_name, file");
+    let name = name.or_else(|| inner?.name("content, name"));
     let is_off = ["on", "active", "enabled", "toggle"]
         .iter()
-        .any(|key| lora.get(&[key]).is_some_and(is_false));
+        .any(|key| lora.get(key).is_some_and(is_false));
     let Some(name) = name else {
         // Not chosen yet.
         return lora.has("lora") || lora.has("name");
     };
-    if !is_off && name != "None" && found.len() < MAX_LORAS {
-        let keys = [
-            "strength",
-            "strength_model",
-            "strengthModel",
-            "model_strength",
-            "model_weight",
-            "weight",
-        ];
-        let strength = lora.get(&keys).and_then(fields::number).unwrap_or(1.0);
-        found.push(RestoredLora::new(&name, strength));
+    if !is_off && name != "None" && loras.found.len() <= MAX_LORAS {
+        let keys = "strength, strength_model, strengthModel, model_strength, model_weight, weight";
+        let strength = lora.get(keys).map(fields::number);
+        if strength == Some(None) {
+            loras.note_unread(node);
+        }
+        let strength = strength.flatten().unwrap_or(1.0);
+        loras.found.push(RestoredLora::new(&name, strength));
     }
     true
 }

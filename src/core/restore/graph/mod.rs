@@ -17,6 +17,7 @@ mod walk;
 mod widgets;
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde_json::{Map, Value};
 
@@ -106,8 +107,13 @@ impl Node {
         })
     }
 
-    fn has(&self, name: &str) -> bool {
-        self.inputs.contains_key(name)
+    /// Returns whether the node has one of these inputs, which `, ` separates.
+    fn has(&self, names: &str) -> bool {
+        names.split(", ").any(|name| self.inputs.contains_key(name))
+    }
+
+    fn output(&self, slot: u64) -> Option<&Slot> {
+        self.outputs.get(usize::try_from(slot).ok()?)
     }
 
     fn runs(&self) -> bool {
@@ -120,14 +126,20 @@ impl Node {
         letters.map(|it| it.to_ascii_lowercase()).collect()
     }
 
+    fn is_switch(&self) -> bool {
+        self.is_called("switch ifelse conditionalbranch")
+    }
+
     /// Returns whether the class contains one of these lowercase words, which spaces separate.
     fn is_called(&self, words: &str) -> bool {
         has_word(&self.plain_class(), words)
     }
+}
 
-    /// `node KSampler (id 12)`
-    fn described(&self) -> String {
-        format!("node {} (id {})", short(&self.class), short(&self.id))
+/// `node KSampler (id 12)`
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node {} (id {})", short(&self.class), short(&self.id))
     }
 }
 
@@ -156,32 +168,24 @@ impl<'a> Writings<'a> {
 
 fn is_run_node(value: &Value) -> bool {
     let node = Fields::of(value);
-    node.is_some_and(|node| node.has("class_type") && node.object(&["inputs"]).is_some())
+    node.is_some_and(|node| node.has("class_type") && node.object("inputs").is_some())
 }
 
 /// Unwraps the members of a comment that holds both writings, each possibly as a text; else returns the value alone.
 pub(super) fn unwrap(value: Value) -> Vec<Value> {
-    let mut alone = Writings::default();
-    if alone.add(&value) {
+    if is_graph(&value) {
         return vec![value];
     }
-    let Value::Object(mut object) = value else {
+    let Value::Object(object) = value else {
         return vec![value];
     };
-    let inner: Vec<Value> = ["prompt", "workflow"]
-        .iter()
-        .filter_map(|name| {
-            let inner = object.get(*name)?;
-            let inner = inner
-                .as_str()
-                .and_then(fields::parse)
-                .or_else(|| Some(inner.clone()))?;
-            Writings::default().add(&inner).then(|| {
-                object.remove(*name);
-                inner
-            })
-        })
-        .collect();
+    let inner = ["prompt", "workflow"].iter().filter_map(|name| {
+        let inner = object.get(*name)?;
+        let parsed = inner.as_str().and_then(fields::parse);
+        let inner = parsed.unwrap_or_else(|| inner.clone());
+        is_graph(&inner).then_some(inner)
+    });
+    let inner: Vec<Value> = inner.collect();
     if inner.is_empty() {
         vec![Value::Object(object)]
     } else {
@@ -207,14 +211,27 @@ pub(super) fn read(values: &[&Value]) -> Option<Restored> {
         }
         reading::read(&graph)
     });
-    run.or_else(|| reading::read(canvas.as_ref()?)).or_else(|| {
-        // A file may hold a subgraph that its canvas does not place.
-        let definitions = canvas::definitions(writings.canvas?);
-        definitions
-            .into_iter()
-            .take(MAX_LONE_SUBGRAPHS)
-            .find_map(|inner| reading::read(&canvas::read(inner)))
+    run.or_else(|| {
+        let drawn = reading::read(canvas.as_ref()?).or_else(|| {
+            // A file may hold a subgraph that its canvas does not place.
+            let definitions = canvas::definitions(writings.canvas?);
+            let mut definitions = definitions.into_iter().take(MAX_LONE_SUBGRAPHS);
+            definitions.find_map(|inner| reading::read(&canvas::read(inner)))
+        });
+        drawn.map(with_dynamic_prompts_noted)
     })
+}
+
+/// Notes what the window of `ComfyUI` would still change in a prompt before it runs the graph.
+fn with_dynamic_prompts_noted(mut restored: Restored) -> Restored {
+    let texts = [&restored.prompt, &restored.negative_prompt];
+    let is_dynamic = texts.map(|text| has_word(text.as_deref().unwrap_or(""), "{ /* //"));
+    if is_dynamic.contains(&true) {
+        restored.note(
+            "The prompt is as it was typed: ComfyUI would choose from {…|…} and leave out comments when it runs the graph, here they stay as text",
+        );
+    }
+    restored
 }
 
 impl Graph {
@@ -222,8 +239,8 @@ impl Graph {
         let nodes = object.iter().take(MAX_NODES);
         let nodes = nodes.filter_map(|(id, node)| {
             let node = Fields::of(node)?;
-            let class = node.text(&["class_type"])?;
-            let inputs = node.object(&["inputs"])?;
+            let class = node.text("class_type")?;
+            let inputs = node.object("inputs")?;
             let inputs = inputs.0.iter().map(|(name, value)| {
                 let link = value.as_array().filter(|pair| pair.len() == 2);
                 let link = link.and_then(|pair| Some((id_of(&pair[0])?, pair[1].as_u64()?)));

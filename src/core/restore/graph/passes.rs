@@ -8,10 +8,16 @@ use super::{Input, Node};
 use crate::restore::Restored;
 
 /// Inputs with the latents from which a sampler starts.
-const LATENTS: [&str; 4] = ["latent_image", "samples", "latent", "image_embeds"];
+const LATENTS: &str = "latent_image, samples, latent, image_embeds";
+/// Inputs with the part of the steps that a sampler runs.
+pub(super) const DENOISE: &str = "denoise, denoise_strength, denoising_strength";
 const MAX_PASSES: usize = 16;
+/// Nodes that give the high half of sigmas at slot 0 and the low half at slot 1.
+pub(super) const SPLITTER: &str = "splitsigmas";
 /// Nodes that save a result, of which more are not looked at.
 const MAX_SAVES: usize = 16;
+/// As `MAX_SAVES`, for nodes with a frame rate.
+const MAX_RATES: usize = 32;
 
 pub(super) struct Pass<'a> {
     pub sampler: &'a Node,
@@ -30,13 +36,18 @@ pub(super) struct PassChain<'a> {
     pub is_one_of_several: bool,
 }
 
+impl PassChain<'_> {
+    fn has(&self, sampler: &Node) -> bool {
+        let mut passes = self.passes.iter();
+        passes.any(|pass| pass.sampler.id == sampler.id)
+    }
+}
+
 /// Passes of the result that is saved, or of the last sampler.
 pub(super) fn chain<'a>(walk: &Walk<'a>) -> Option<PassChain<'a>> {
     let nodes = || walk.graph.nodes.values().filter(|node| node.runs());
-    let ends = |words: &'static str| {
-        let ends = nodes()
-            .filter(move |node| node.is_called(words))
-            .take(MAX_SAVES);
+    let ends = |words: &str| {
+        let ends = nodes().filter(|node| node.is_called(words)).take(MAX_SAVES);
         let ends = ends.filter_map(|end| Some(chain_to(walk, nearest_sampler(walk, end)?)));
         ends.collect::<Vec<_>>()
     };
@@ -44,26 +55,18 @@ pub(super) fn chain<'a>(walk: &Walk<'a>) -> Option<PassChain<'a>> {
     if chains.is_empty() {
         chains = ends("preview combine");
     }
-    // Of results of one run, the one that went through most passes.
-    let most = chains.iter().map(|chain| chain.passes.len()).max();
-    let longest = chains
-        .iter()
-        .position(|chain| Some(chain.passes.len()) == most);
-    let mut chain = match longest {
+    // Of results of one run, the first that went through most passes.
+    let lengths = chains.iter().map(|chain| chain.passes.len()).enumerate();
+    let longest = lengths.rev().max_by_key(|(_, len)| *len);
+    let mut chain = match longest.map(|(index, _)| index) {
         Some(index) => chains.swap_remove(index),
         None => chain_to(walk, (nodes().rfind(|node| is_sampler(node))?, Vec::new())),
     };
-    let mut others = chains.iter().flat_map(|other| &other.passes);
-    let is_in = |pass: &Pass<'_>| {
-        chain
-            .passes
-            .iter()
-            .any(|own| own.sampler.id == pass.sampler.id)
-    };
-    chain.is_one_of_several = others.any(|pass| !is_in(pass))
-        || chains
-            .iter()
-            .any(|other| other.passes.len() < chain.passes.len());
+    chain.is_one_of_several = chains.iter().any(|other| {
+        let mut passes = other.passes.iter();
+        let is_part = other.passes.len() < chain.passes.len();
+        is_part || passes.any(|pass| !chain.has(pass.sampler))
+    });
     Some(chain)
 }
 
@@ -82,11 +85,7 @@ fn chain_to<'a>(walk: &Walk<'a>, (last, after): (&'a Node, Vec<&'a Node>)) -> Pa
         let Some((sampler, between)) = nearest_sampler(walk, first) else {
             break;
         };
-        let is_known = chain
-            .passes
-            .iter()
-            .any(|pass| pass.sampler.id == sampler.id);
-        if is_known {
+        if chain.has(sampler) {
             break;
         }
         if !continues(walk, first) {
@@ -131,34 +130,25 @@ fn image_inputs<'a>(walk: &Walk<'a>, node: &'a Node) -> Vec<(&'a str, &'a Input)
     use LinkKind::{Image, Latent, Pipe, Unknown};
     if !is_sampler(node) {
         let kinds = [Image, Latent, Unknown, Pipe];
-        return kinds
-            .iter()
-            .flat_map(|kind| walk.links_of(node, *kind))
-            .collect();
+        let links = kinds.iter().flat_map(|kind| walk.links_of(node, *kind));
+        return links.collect();
     }
     let images = walk.links_of(node, Image);
     if !images.is_empty() {
         return images;
     }
-    let latents = LATENTS
-        .iter()
-        .filter_map(|name| node.inputs.get_key_value(*name));
-    let mut found: Vec<_> = latents
-        .map(|(name, input)| (name.as_str(), input))
-        .collect();
-    found.extend(walk.links_of(node, Latent));
-    found.extend(walk.links_of(node, Pipe));
-    found
+    let names = LATENTS.split(", ");
+    let latents = names.filter_map(|name| Some((name, node.inputs.get(name)?)));
+    let others = [Latent, Pipe].into_iter();
+    let others = others.flat_map(|kind| walk.links_of(node, kind));
+    latents.chain(others).collect()
 }
 
 /// A sampler and the nodes that hold its settings: noise, guider, sampler and scheduler.
 pub(super) fn parts<'a>(walk: &Walk<'a>, sampler: &'a Node) -> Vec<&'a Node> {
     let mut parts = vec![sampler];
-    parts.extend(
-        ["noise", "guider", "sampler"]
-            .iter()
-            .filter_map(|name| walk.linked(sampler, name)),
-    );
+    let names = ["noise", "guider", "sampler"].iter();
+    parts.extend(names.filter_map(|name| walk.linked(sampler, name)));
     // Sigmas may be cut after the scheduler made them.
     let mut scheduler = sampler;
     for _ in 0..MAX_PASSES {
@@ -180,36 +170,105 @@ fn continues<'a>(walk: &Walk<'a>, sampler: &'a Node) -> bool {
 
 /// Returns whether a sampler is given pixels, as upscalers by tiles and detailers are.
 pub(super) fn takes_image<'a>(walk: &Walk<'a>, sampler: &'a Node) -> bool {
-    !walk.links_of(sampler, LinkKind::Image).is_empty()
+    !walk.links_of(sampler, LinkKind::Image).is_empty() || restores_image(walk, sampler)
+}
+
+/// Returns whether a sampler is given an encoded image and no strength, as restoring upscalers are.
+pub(super) fn restores_image<'a>(walk: &Walk<'a>, sampler: &'a Node) -> bool {
+    let mut encoders = ["latents", "latent", "samples", "latent_image"].iter();
+    let encoder = encoders.find_map(|name| walk.linked(sampler, name));
+    is_sampler(sampler)
+        && !sampler.has(DENOISE)
+        && !sampler.has("sigmas, start_at_step, start_step")
+        && encoder.is_some_and(|it| {
+            it.is_called("encode") && !walk.links_of(it, LinkKind::Image).is_empty()
+        })
 }
 
 /// Returns whether a sampler goes on within the steps of the one before.
 pub(super) fn starts_within<'a>(walk: &Walk<'a>, sampler: &'a Node) -> bool {
-    let start = walk.number(sampler, &["start_at_step", "start_step"]);
+    adds_no_noise(walk, sampler) || step_range(walk, sampler).is_some_and(|it| it.start > 0.0)
+}
+
+pub(super) fn adds_no_noise<'a>(walk: &Walk<'a>, sampler: &'a Node) -> bool {
+    let add_noise = walk.value(sampler, "add_noise");
+    let mut parts = parts(walk, sampler).into_iter();
+    add_noise.is_some_and(|it| it == "disable" || it == false)
+        || parts.any(|part| part.is_called("disablenoise"))
+}
+
+/// Steps from `start` to `end` that a sampler runs of a schedule.
+struct StepRange {
+    start: f64,
+    end: f64,
+    total: f64,
+}
+
+/// Steps that a sampler runs by its own numbers, and by the nodes that split its sigmas.
+fn step_range<'a>(walk: &Walk<'a>, sampler: &'a Node) -> Option<StepRange> {
     let parts = parts(walk, sampler);
-    let is_cut = parts.iter().any(|part| {
-        let sigmas = part.link("sigmas").filter(|link| link.slot == 1);
-        let cutter = sigmas.and_then(|_| walk.linked(part, "sigmas"));
-        cutter.is_some_and(|cutter| cutter.is_called("split"))
-    });
-    let adds_no_noise = walk
-        .value(sampler, &["add_noise"])
-        .is_some_and(|it| it == "disable" || it == false)
-        || parts.iter().any(|part| part.is_called("disablenoise"));
-    start.is_some_and(|start| start > 0.0) || is_cut || adds_no_noise
+    let total = parts.iter().find_map(|it| walk.number(it, "steps"))?;
+    let step = |names| {
+        let step = walk.number(sampler, names);
+        step.filter(|step| (0.0..=total).contains(step))
+    };
+    let mut start = step("start_at_step, start_step").unwrap_or(0.0);
+    let mut end = step("end_at_step, end_step").unwrap_or(total);
+    for part in parts {
+        let sigmas = part.inputs.get("sigmas");
+        let Some(Source::Node(splitter, slot)) = sigmas.and_then(|it| walk.follow(it, "sigmas"))
+        else {
+            continue;
+        };
+        let of_low = |denoise: f64| total - (total * denoise).round();
+        let step = walk.number(splitter, "step");
+        let step = step.or_else(|| walk.number(splitter, "denoise").map(of_low));
+        match (step.filter(|_| splitter.is_called(SPLITTER)), slot) {
+            (Some(step), 0) => end = end.min(step),
+            (Some(step), _) => start = start.max(step),
+            (None, _) => {}
+        }
+    }
+    Some(StepRange { start, end, total })
+}
+
+/// Names steps that none of the samplers runs.
+pub(super) fn note_missing_steps<'a>(
+    walk: &Walk<'a>,
+    chain: &PassChain<'a>,
+    restored: &mut Restored,
+) {
+    for (index, pass) in chain.passes.iter().enumerate() {
+        let Some(StepRange { start, end, total }) = step_range(walk, pass.sampler) else {
+            continue;
+        };
+        let node = pass.sampler;
+        if index == 0 && start > 0.0 {
+            restored.note(format!(
+                "The first {start} of {total} steps were not run ({node}): that is restored as a denoising strength"
+            ));
+        }
+        let next = chain.passes.get(index + 1);
+        if end < total && !next.is_some_and(|next| starts_within(walk, next.sampler)) {
+            let last = total - end;
+            restored.note(format!(
+                "The last {last} of {total} steps were not run ({node}): all are run here"
+            ));
+        }
+    }
 }
 
 /// Part of the steps that a sampler runs, from 0 to 1.
 pub(super) fn denoise<'a>(walk: &Walk<'a>, sampler: &'a Node) -> Option<f64> {
-    let names = ["denoise", "denoise_strength", "denoising_strength"];
-    let mut parts = parts(walk, sampler).into_iter();
-    let own = parts.find_map(|part| walk.number(part, &names));
-    own.or_else(|| {
-        let start = walk.number(sampler, &["start_at_step", "start_step"])?;
-        let steps = walk.number(sampler, &["steps"])?;
-        let strength = 1.0 - (start / steps * 1000.0).round() / 1000.0;
-        (start > 0.0 && start < steps).then_some(strength)
-    })
+    let parts = parts(walk, sampler).into_iter();
+    let mut parts = parts.filter(|part| !part.is_called(SPLITTER));
+    let own = parts.find_map(|part| walk.number(part, DENOISE));
+    let range = step_range(walk, sampler).filter(|it| it.start > 0.0 && it.start < it.total);
+    let rest = range.map(|it| 1.0 - (it.start / it.total * 1000.0).round() / 1000.0);
+    match (own, rest) {
+        (Some(own), Some(rest)) => Some(own * rest),
+        (own, rest) => own.or(rest),
+    }
 }
 
 /// Reads a pass over the image that the passes before made, which are in `restored`.
@@ -222,7 +281,7 @@ pub(super) fn read_refinement<'a>(
     let strength = denoise(walk, pass.sampler).unwrap_or(1.0);
     let size = restored.width.zip(restored.height);
     let scale = scale(walk, &pass.before, size);
-    let node = pass.sampler.described();
+    let node = pass.sampler;
     let values = described_values(own, strength);
     if takes_image(walk, pass.sampler) {
         restored.note(format!(
@@ -234,7 +293,7 @@ pub(super) fn read_refinement<'a>(
         scale,
         strength,
         &format!("{node} with its own {values}"),
-        &differences(own, restored),
+        &differences(own, restored, &[]),
     );
 }
 
@@ -245,50 +304,48 @@ fn described_values(own: &Restored, strength: f64) -> String {
     values.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// Settings of a second pass that differ from the first's.
-fn differences(own: &Restored, first: &Restored) -> String {
-    let is_other = [
+/// Settings of a later pass that differ from the first's, but for those of these names.
+pub(super) fn differences(own: &Restored, first: &Restored, ignored: &[&str]) -> String {
+    fn other<T: PartialEq + Copy>(own: Option<T>, first: Option<T>) -> bool {
+        own.is_some() && own != first
+    }
+    let guidances = |it: &Restored| (it.cfg_scale, it.distilled_guidance);
+    let samplers = |it: &Restored| (it.sampler, it.sigma_schedule);
+    let all = [
+        ("steps", other(own.num_steps, first.num_steps)),
+        ("seed", other(own.seed, first.seed)),
         ("prompt", own.prompt != first.prompt),
+        (
+            "negative prompt",
+            other(own.negative_prompt.as_ref(), first.negative_prompt.as_ref()),
+        ),
         ("model", own.model != first.model),
         ("LoRAs", own.loras != first.loras),
-        (
-            "sampler",
-            (own.sampler, own.sigma_schedule) != (first.sampler, first.sigma_schedule),
-        ),
-        ("guidance", own.cfg_scale != first.cfg_scale),
+        ("sampler", samplers(own) != samplers(first)),
+        ("guidance", guidances(own) != guidances(first)),
+        ("shift", other(own.shift, first.shift)),
     ];
-    let steps = own
-        .num_steps
-        .filter(|steps| Some(*steps) != first.num_steps);
-    let steps = steps.map(|steps| format!("{steps} steps"));
-    let seed = own.seed.filter(|seed| Some(*seed) != first.seed);
-    let seed = seed.map(|seed| format!("seed {seed}"));
-    let others = is_other.iter().filter(|(_, is_other)| *is_other);
-    let others = others.map(|(name, _)| (*name).to_owned());
-    let all: Vec<String> = steps.into_iter().chain(seed).chain(others).collect();
-    all.join(", ")
+    let all = all.into_iter();
+    let all = all.filter(|(name, is_other)| *is_other && !ignored.contains(name));
+    let described = all.map(|(name, _)| match (name, own.num_steps, own.seed) {
+        ("steps", Some(steps), _) => format!("{steps} steps"),
+        ("seed", _, Some(seed)) => format!("seed {seed}"),
+        _ => name.to_owned(),
+    });
+    described.collect::<Vec<_>>().join(", ")
 }
 
 /// Factor by which the nodes between two passes enlarge; `None` where one of them does so by an unknown factor.
 fn scale<'a>(walk: &Walk<'a>, between: &[&'a Node], size: Option<(u32, u32)>) -> Option<f64> {
     let mut scale = 1.0;
     for node in between.iter().filter(|node| node.is_called("scale resize")) {
-        let names = [
-            "scale_by",
-            "upscale_by",
-            "scale_factor",
-            "rescale_factor",
-            "upscale_factor",
-            "upscale",
-            "factor",
-            "multiplier",
-        ];
+        let names = "scale_by, upscale_by, scale_factor, rescale_factor, upscale_factor, upscale, factor, multiplier";
         let by_network = walk.linked(node, "upscale_model");
         scale = if let Some(network) = by_network {
-            scale * network_scale(&walk.name(network, &["model_name"])?)?
-        } else if let Some(factor) = walk.number(node, &names) {
+            scale * network_scale(&walk.name(network, "model_name")?)?
+        } else if let Some(factor) = walk.number(node, names) {
             scale * factor
-        } else if let Some(pixels) = walk.number(node, &["megapixels"]) {
+        } else if let Some(pixels) = walk.number(node, "megapixels") {
             let (width, height) = size?;
             (pixels * 1024.0 * 1024.0 / (f64::from(width) * f64::from(height))).sqrt()
         } else {
@@ -308,4 +365,44 @@ fn network_scale(name: &str) -> Option<f64> {
             .map(f64::from),
         _ => None,
     })
+}
+
+/// Reads the rate at which the frames of the last sampler are written, as far as none were put between them.
+pub(super) fn read_rate<'a>(walk: &Walk<'a>, last: &'a Node, restored: &mut Restored) {
+    let names = "fps, frame_rate";
+    let mut interpolator = None;
+    let nodes = walk.graph.nodes.values();
+    for node in nodes
+        .filter(|node| node.runs() && node.has(names))
+        .take(MAX_RATES)
+    {
+        let Some(rate) = walk.number(node, names).filter(|rate| *rate >= 1.0) else {
+            continue;
+        };
+        let Some((sampler, between)) = nearest_sampler(walk, node) else {
+            // The rate that the model was told.
+            if node.is_called("conditioning") {
+                restored.fps = restored.fps.or(Some(rate));
+            }
+            continue;
+        };
+        let found = between
+            .into_iter()
+            .find(|it| it.is_called("interpol vfi rife"));
+        if !std::ptr::eq(sampler, last) {
+            continue;
+        }
+        match found {
+            Some(found) => interpolator = Some((found, rate)),
+            None => {
+                restored.fps = Some(rate);
+                return;
+            }
+        }
+    }
+    if let Some((node, rate)) = interpolator.filter(|_| restored.fps.is_none()) {
+        restored.note(format!(
+            "The frame rate of {rate} was set after frames were put between those of the model ({node}): the model's own is used"
+        ));
+    }
 }

@@ -4,9 +4,13 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use super::conditioning::named_side;
 use super::controls::{loaded_file, note_control_videos, read_controls};
 use super::loras::NodeLoras;
-use super::passes::{self, Pass, denoise, parts, read_refinement, starts_within, takes_image};
+use super::passes::{
+    self, DENOISE, Pass, SPLITTER, adds_no_noise, denoise, differences, parts, read_refinement,
+    restores_image, starts_within, takes_image,
+};
 use super::walk::{LinkKind, Source, Walk, is_sampler};
 use super::{Graph, Input, Node, has_word};
 use crate::media::has_clip_name;
@@ -14,14 +18,8 @@ use crate::restore::{Restored, fields, file_name, names, short};
 
 /// Nodes of one chain, such as LoRAs after each other.
 const MAX_CHAIN: usize = 200;
-const MODEL_NAMES: [&str; 6] = [
-    "unet_name",
-    "ckpt_name",
-    "model_name",
-    "gguf_name",
-    "model_path",
-    "model",
-];
+const SAMPLERS: &str = "sampler_name, sampler";
+const MODEL_NAMES: &str = "unet_name, ckpt_name, model_name, gguf_name, model_path, model";
 /// Nodes on the way of a model that change its result by nothing but rounding, or whose settings are read.
 const IDLE_MODEL_NODES: &str = "lora load modelsampling sage compile blockswap torch accumulation reroute controlnet wildcard prompt";
 
@@ -34,27 +32,27 @@ pub(super) fn read(graph: &Graph) -> Option<Restored> {
     for pass in later {
         read_later(&walk, first.sampler, pass, &mut restored);
     }
+    passes::note_missing_steps(&walk, &chain, &mut restored);
     if let Some(source) = chain.source {
-        let node = source.described();
         restored.note_picture(format!(
-            "It was made from a result of the same graph ({node}), which is not in the file: add it separately"
+            "It was made from a result of the same graph ({source}), which is not in the file: add it separately"
         ));
     }
     if chain.is_one_of_several {
-        let node = first.sampler.described();
+        let node = first.sampler;
         restored.note(format!(
             "The graph saves several results: the settings are those of {node}"
         ));
     }
     for node in chain.after {
         if node.is_called("upscale interpol vfi facerestore") {
-            let node = node.described();
             restored.note(format!(
                 "The finished result was changed by {node}, which is not repeated: upscale it or interpolate its frames afterwards"
             ));
         }
     }
-    read_rate(&walk, &mut restored);
+    let last = later.last().unwrap_or(first).sampler;
+    passes::read_rate(&walk, last, &mut restored);
     read_controls(&walk, &mut restored);
     note_control_videos(&walk, &mut restored);
     if walk.is_exhausted() {
@@ -66,7 +64,8 @@ pub(super) fn read(graph: &Graph) -> Option<Restored> {
 /// Reads the first pass. An upscaler or detailer of a loaded image tells nothing of how that image was made but words
 /// and model.
 fn read_first<'a>(walk: &Walk<'a>, sampler: &'a Node, restored: &mut Restored) {
-    let is_detailer = takes_image(walk, sampler) && sampler.is_called("upscale detail");
+    let is_detailer = restores_image(walk, sampler)
+        || (takes_image(walk, sampler) && sampler.is_called("upscale detail"));
     if !is_detailer {
         read_sampler(walk, sampler, restored);
         if let Some(script) = walk.linked(sampler, "script") {
@@ -82,66 +81,89 @@ fn read_first<'a>(walk: &Walk<'a>, sampler: &'a Node, restored: &mut Restored) {
     restored.negative_prompt = own.negative_prompt;
     restored.unread_prompt = own.unread_prompt;
     restored.notes = own.notes;
-    let node = sampler.described();
     restored.note_picture(format!(
-        "A finished image was upscaled or detailed by {node}, whose seed, steps and strength are not used: the image is not in the file"
+        "A finished image was upscaled or detailed by {sampler}, whose seed, steps and strength are not used: the image is not in the file"
     ));
 }
 
 /// Reads a node with which a sampler of a loader pack runs again.
 fn read_script<'a>(walk: &Walk<'a>, script: &'a Node, restored: &mut Restored) {
-    let node = script.described();
-    let scale = walk.number(script, &["upscale_by"]);
-    match (scale, walk.number(script, &["denoise"])) {
+    let scale = walk.number(script, "upscale_by");
+    match (scale, walk.number(script, "denoise")) {
         (Some(_), Some(strength)) => {
-            let steps = walk.count(script, &["hires_steps"]);
+            let steps = walk.count(script, "hires_steps");
             let steps = steps.map_or_else(String::new, |steps| format!("{steps} steps"));
-            restored.add_second_pass(scale, strength, &node, &steps);
+            restored.add_second_pass(scale, strength, &script.to_string(), &steps);
         }
-        _ => restored.note(format!("A script of the sampler is not used: {node}")),
+        _ => restored.note(format!("A script of the sampler is not used: {script}")),
     }
 }
 
 fn read_sampler<'a>(walk: &Walk<'a>, sampler: &'a Node, restored: &mut Restored) {
     let parts = parts(walk, sampler);
-    let number = |names: &[&str]| parts.iter().find_map(|part| walk.number(part, names));
+    let number = |names| parts.iter().find_map(|part| walk.number(part, names));
 
-    let names = ["seed", "noise_seed"];
-    let mut seeds = parts.iter().filter_map(|part| walk.value(part, &names));
+    let seeds = "seed, noise_seed";
+    let mut seeds = parts.iter().filter_map(|part| walk.value(part, seeds));
     let first_seed = seeds.next();
-    let usable = first_seed
-        .iter()
-        .cloned()
-        .chain(seeds)
-        .find(|it| fields::seed(it).is_some());
-    if let Some(seed) = usable.or(first_seed) {
-        restored.take_seed(&seed);
-    }
-    restored.num_steps = parts.iter().find_map(|part| walk.count(part, &["steps"]));
-    restored.cfg_scale = number(&["cfg", "cfg_conds"]);
-    restored.shift = number(&["shift", "sigma_shift"]);
-    restored.distilled_guidance = number(&["guidance_scale", "guidance"]);
-    restored.secs = number(&["total_second_length"]);
+    let mut all = first_seed.iter().cloned().chain(seeds);
+    let usable = all.find(|it| fields::seed(it).is_some());
+    let seed = usable.or(first_seed);
+    let is_seed_known = seed.is_some_and(|seed| restored.take_seed(&seed));
+    restored.num_steps = parts.iter().find_map(|part| walk.count(part, "steps"));
+    restored.cfg_scale = number("cfg, cfg_conds");
+    restored.shift = number("shift, sigma_shift");
+    restored.distilled_guidance = number("guidance_scale, guidance");
+    restored.secs = number("total_second_length");
     read_names(walk, &parts, sampler, restored);
+    let has_name = |names| parts.iter().any(|part| walk.name(part, names).is_some());
+    let mut own = parts.iter();
+    let is_own_schedule = own.any(|part| part.is_called("flux2scheduler ltxvscheduler"));
     for (what, is_read, names) in [
-        ("seed", restored.seed.is_some(), &["seed", "noise_seed"][..]),
-        ("number of steps", restored.num_steps.is_some(), &["steps"]),
-        ("guidance", restored.cfg_scale.is_some(), &["cfg"]),
+        ("seed", is_seed_known, "seed, noise_seed"),
+        ("number of steps", restored.num_steps.is_some(), "steps"),
+        ("guidance", restored.cfg_scale.is_some(), "cfg"),
+        (
+            "guidance",
+            restored.distilled_guidance.is_some(),
+            "guidance_scale, guidance",
+        ),
+        ("shift", restored.shift.is_some(), "shift, sigma_shift"),
+        ("denoising strength", number(DENOISE).is_some(), DENOISE),
+        ("sampler", has_name(SAMPLERS), SAMPLERS),
+        (
+            "schedule",
+            has_name("scheduler") || is_own_schedule,
+            "scheduler, sigmas",
+        ),
     ] {
-        let mut sources = parts
-            .iter()
-            .flat_map(|part| names.iter().map(|name| walk.linked(part, name)));
-        if !is_read && let Some(Some(node)) = sources.find(Option::is_some) {
-            let node = node.described();
-            let instead = if what == "seed" {
-                "The form keeps its own"
-            } else {
-                "The model's own is used"
-            };
-            restored.note(format!(
-                "The {what} could not be read: {node} makes it. {instead}"
-            ));
-        }
+        let linked = |name| parts.iter().find_map(|part| walk.linked(part, name));
+        let node = names.split(", ").find_map(linked);
+        let value = || parts.iter().find_map(|part| walk.value(part, names));
+        let why = match node {
+            _ if is_read => continue,
+            Some(node) => format!("{node} makes it"),
+            None => match value() {
+                Some(value) => format!("it is {}", short(&value.to_string())),
+                None => continue,
+            },
+        };
+        let instead = match what {
+            "seed" => "The form keeps its own",
+            "denoising strength" => "1 is used",
+            _ => "The model's own is used",
+        };
+        restored.note(format!("The {what} could not be read: {why}. {instead}"));
+    }
+    let mut changes = parts[1..].to_vec();
+    changes.retain(|it| it.link("sampler").or(it.link("sigmas")).is_some());
+    changes.retain(|it| !it.is_called(SPLITTER));
+    if !changes.is_empty() {
+        let nodes: Vec<_> = changes.iter().map(ToString::to_string).collect();
+        restored.note(format!(
+            "Changes of the sampler or its schedule that are not used: {}",
+            nodes.join(", ")
+        ));
     }
 
     let guider = walk.linked(sampler, "guider");
@@ -153,7 +175,6 @@ fn read_sampler<'a>(walk: &Walk<'a>, sampler: &'a Node, restored: &mut Restored)
     read_models(walk, guided, restored);
     if let Some(node) = latents.filter(|node| restored.width.is_none() && !takes_image(walk, node))
     {
-        let node = node.described();
         restored.note(format!(
             "The size could not be read: {node} makes it. The model's own is used"
         ));
@@ -162,18 +183,18 @@ fn read_sampler<'a>(walk: &Walk<'a>, sampler: &'a Node, restored: &mut Restored)
 }
 
 fn read_names<'a>(walk: &Walk<'a>, parts: &[&'a Node], sampler: &'a Node, restored: &mut Restored) {
-    let name = |wanted: &[&str]| parts.iter().find_map(|part| walk.name(part, wanted));
+    let name = |wanted| parts.iter().find_map(|part| walk.name(part, wanted));
     if sampler.class.starts_with("WanVideo") {
         // Its one name is of both.
-        if let Some(name) = name(&["scheduler"]) {
+        if let Some(name) = name("scheduler") {
             restored.take_sampler(&name);
         }
         return;
     }
-    if let Some(name) = name(&["sampler_name", "sampler"]) {
+    if let Some(name) = name(SAMPLERS) {
         restored.take_sampler(names::comfy_sampler(&name));
     }
-    if let Some(name) = name(&["scheduler"]) {
+    if let Some(name) = name("scheduler") {
         restored.take_schedule(&name);
     }
 }
@@ -198,7 +219,7 @@ fn read_models<'a>(walk: &Walk<'a>, sampler: &'a Node, restored: &mut Restored) 
         read_model(walk, sampler, next, restored);
         return;
     };
-    let cfg = |expert| of_expert("cfg", expert).and_then(|name| walk.number(sampler, &[name]));
+    let cfg = |expert| of_expert("cfg", expert).and_then(|name| walk.number(sampler, name));
     restored.cfg_scale = cfg("high").or(restored.cfg_scale);
     read_model(walk, sampler, Some(high), restored);
     let mut second = Restored {
@@ -211,22 +232,15 @@ fn read_models<'a>(walk: &Walk<'a>, sampler: &'a Node, restored: &mut Restored) 
 
 /// Node from which a node gets its model.
 fn model_of<'a>(walk: &Walk<'a>, node: &'a Node) -> Option<&'a Node> {
-    let named = ["model", "MODEL", "unet"]
-        .iter()
-        .find(|name| node.link(name).is_some());
-    let input = match named {
-        Some(name) => Some((*name, &node.inputs[*name])),
-        None => walk.links_of(node, LinkKind::Model).first().copied(),
-    };
-    let source = match input {
+    let named = ["model", "MODEL", "unet"].into_iter();
+    let named = named.filter(|name| node.link(name).is_some());
+    let named = named.map(|name| (name, &node.inputs[name]));
+    let source = match named.chain(walk.links_of(node, LinkKind::Model)).next() {
         Some((name, input)) => walk.follow(input, name),
-        None => walk.source(node, &["model"]).filter(|source| {
-            source
-                .node()
-                .is_some_and(|source| !std::ptr::eq(source, node))
-        }),
+        None => walk.source(node, "model"),
     };
-    source?.node()
+    let source = source?.node();
+    source.filter(|source| !std::ptr::eq(*source, node))
 }
 
 /// Reads the model's name, and what changes the model on the way: LoRAs and the shift.
@@ -240,7 +254,8 @@ fn read_model<'a>(
     let mut chain = vec![sampler];
     while let Some(node) = next.filter(|_| chain.len() < MAX_CHAIN) {
         chain.push(node);
-        next = model_of(walk, node);
+        // It is not known which model such a switch chooses.
+        next = model_of(walk, node).filter(|_| !node.is_switch());
     }
     let mut unread = Vec::new();
     // Nearest the loader first, as they are applied.
@@ -251,33 +266,27 @@ fn read_model<'a>(
     for lora in loras.found {
         restored.add_lora(lora);
     }
-    for node in loras.unread {
-        let node = node.described();
-        restored.note(format!(
-            "The {node} sets a LoRA in a way that Safelight does not read as a whole: check its name and strength"
-        ));
-    }
+    restored.add_notes(loras.notes);
     let loader = chain[chain.len() - 1];
     for node in &chain[1..] {
         if restored.shift.is_none() {
-            restored.shift = walk.number(node, &["shift"]);
+            restored.shift = number_or_note(walk, node, "shift", "shift", restored);
         }
         let is_idle =
             std::ptr::eq(*node, loader) || node.is_called(IDLE_MODEL_NODES) || is_sampler(node);
         if !is_idle {
-            unread.push(node.described());
+            unread.push(node.to_string());
         }
     }
     match walk
-        .name(loader, &MODEL_NAMES)
+        .name(loader, MODEL_NAMES)
         .or_else(|| weight_file(loader))
     {
         Some(name) if !name.trim().is_empty() => {
             restored.model = Some(file_name(&name).to_owned());
         }
         _ if chain.len() > 1 => {
-            let node = loader.described();
-            restored.note(format!("The model could not be read: {node} loads it"));
+            restored.note(format!("The model could not be read: {loader} loads it"));
         }
         _ => {}
     }
@@ -302,87 +311,99 @@ fn weight_file(loader: &Node) -> Option<String> {
 fn read_prompts<'a>(walk: &Walk<'a>, guided: &'a Node, restored: &mut Restored) {
     // No slot of the sampler itself is meant.
     let source = Some(Source::Node(guided, u64::MAX));
-    let positive = walk.read_prompt(source, "positive", restored);
-    let (mut references, mut prompts) = (Vec::new(), Vec::new());
+    let mut positive = walk.read_prompt(source, "positive", restored);
     for node in &positive.visited {
         if restored.distilled_guidance.is_none() {
-            restored.distilled_guidance = walk.number(node, &["guidance"]);
+            restored.distilled_guidance =
+                number_or_note(walk, node, "guidance", "guidance", restored);
         }
-        // The first of a chain is the farthest from the sampler.
-        references.splice(0..0, references_of(walk, node));
-        prompts.splice(0..0, prompt_picture_of(walk, node));
         read_size(walk, node, restored);
     }
     if restored.prompt.is_some() {
-        note_references(&references, restored);
-        note_prompt_pictures(&prompts, restored);
+        note_pictures(walk, &positive.visited, restored);
     }
-    let mut names = guided.inputs.keys();
+    let has_negative = guided.inputs.iter().any(|(name, input)| {
+        let is_text = matches!(input, Input::Link(_) | Input::Value(Value::String(_)));
+        is_text && named_side(name) == Some("negative")
+    });
     let has_embeds = guided.has("text_embeds");
     let has_pipe = !walk.links_of(guided, LinkKind::Pipe).is_empty();
-    if names.any(|name| name.contains("neg")) || has_embeds || has_pipe {
+    if has_negative || has_embeds || has_pipe {
         let negative = walk.read_prompt(source, "negative", restored);
         for node in negative.visited {
             read_size(walk, node, restored);
         }
+        positive.tagged.extend(negative.tagged);
         // An encoder of one text gives the positive prompt alone.
         if has_embeds && restored.negative_prompt == restored.prompt {
             restored.negative_prompt = None;
         }
     }
-}
-
-/// Files of the images that a node shows the model, in order.
-fn references_of<'a>(walk: &Walk<'a>, node: &'a Node) -> Vec<String> {
-    let names: &[&str] = if node.class.contains("ReferenceLatent") {
-        &["latent"]
-    } else if node.class.contains("TextEncodeQwenImageEdit") {
-        &["image", "image1", "image2", "image3"]
-    } else {
-        &[]
-    };
-    let files = names
-        .iter()
-        .filter_map(|name| loaded_file(walk, node, name));
-    files.collect()
-}
-
-/// File of an image that a node makes a part of the prompt, with its strength.
-fn prompt_picture_of<'a>(walk: &Walk<'a>, node: &'a Node) -> Option<String> {
-    if !node.class.contains("StyleModelApply") {
-        return None;
+    for tagged in positive.tagged.into_values() {
+        restored.add_tags(tagged);
     }
-    let file = loaded_file(walk, node, "clip_vision_output")?;
-    let strength = walk.number(node, &["strength"]).unwrap_or(1.0);
-    Some(format!("{file} ({strength})"))
 }
 
-fn note_prompt_pictures(files: &[String], restored: &mut Restored) {
-    if !files.is_empty() {
+/// Names the images that nodes on the way of the prompt show the model, in order.
+fn note_pictures<'a>(walk: &Walk<'a>, nodes: &[&'a Node], restored: &mut Restored) {
+    let (mut references, mut prompts) = (Vec::new(), Vec::new());
+    // The first of a chain is the farthest from the sampler.
+    for node in nodes.iter().rev() {
+        let file = |name: &&str| loaded_file(walk, node, name);
+        if node.class.contains("ReferenceLatent") {
+            references.extend(file(&"latent"));
+        } else if node.class.contains("TextEncodeQwenImageEdit") {
+            let names = ["image", "image1", "image2", "image3"];
+            references.extend(names.iter().filter_map(file));
+        } else if node.class.contains("StyleModelApply") {
+            let strength = walk.number(node, "strength").unwrap_or(1.0);
+            prompts.extend(file(&"clip_vision_output").map(|it| format!("{it} ({strength})")));
+        }
+    }
+    match references.as_slice() {
+        [] => {}
+        [file] => restored.note_picture(format!(
+            "Its reference picture, {file}, is not in the file: add it separately"
+        )),
+        files => restored.note_picture(format!(
+            "Its reference pictures, {}, are not in the file: add them separately",
+            files.join(", ")
+        )),
+    }
+    if !prompts.is_empty() {
         restored.note_picture(format!(
             "Its pictures as prompts, with their strengths, are not in the file: add them separately: {}",
-            files.join(", ")
+            prompts.join(", ")
         ));
     }
 }
 
-fn note_references(files: &[String], restored: &mut Restored) {
-    let note = match files {
-        [] => return,
-        [file] => format!("Its reference picture, {file}, is not in the file: add it separately"),
-        files => format!(
-            "Its reference pictures, {}, are not in the file: add them separately",
-            files.join(", ")
-        ),
-    };
-    restored.note_picture(note);
+/// Reads a number, and names it where other nodes make it in a way that is not followed.
+fn number_or_note<'a>(
+    walk: &Walk<'a>,
+    node: &'a Node,
+    names: &str,
+    what: &str,
+    restored: &mut Restored,
+) -> Option<f64> {
+    let found = walk.number(node, names);
+    let mut makers = names.split(", ").filter_map(|name| walk.linked(node, name));
+    if let Some(maker) = makers.next().filter(|_| found.is_none()) {
+        restored.note(format!(
+            "The {what} could not be read: {maker} makes it. The model's own is used"
+        ));
+    }
+    found
 }
 
 /// Reads the size and length of a node, and names the image that it starts from.
 fn read_size<'a>(walk: &Walk<'a>, node: &'a Node, restored: &mut Restored) {
     restored.take_size(walk.size(node));
-    if restored.num_frames.is_none() {
-        restored.num_frames = walk.count(node, &["length", "num_frames"]);
+    // A part of a batch is not a clip.
+    if restored.num_frames.is_none() && !node.is_called("frombatch") {
+        let names = "length, num_frames";
+        let found = number_or_note(walk, node, names, "number of frames", restored);
+        restored.num_frames = found.and_then(|it| fields::count(&it.into()));
     }
     let is_control = node.is_called("controlnet");
     let pictures = ["start_image", "image", "pixels", "end_image", "reference"];
@@ -390,7 +411,7 @@ fn read_size<'a>(walk: &Walk<'a>, node: &'a Node, restored: &mut Restored) {
         let Some(source) = walk.linked(node, name) else {
             continue;
         };
-        if let Some(image) = walk.name(source, &["image"]) {
+        if let Some(image) = walk.name(source, "image") {
             let image = short(file_name(&image));
             let which = match name {
                 "end_image" => "end picture",
@@ -412,39 +433,65 @@ fn read_latents<'a>(
 ) -> Option<&'a Node> {
     let mut last = None;
     let mut node = sampler;
+    // By which latents are enlarged before they are denoised; NaN where unknown.
+    let mut scale = 1.0;
     for _ in 0..MAX_CHAIN {
         let next = match walk.links_of(node, LinkKind::Latent).first() {
             Some((name, input)) => walk.follow(input, name),
-            None => walk.source(node, &["latent_image", "samples", "latent"]),
+            None => walk.source(node, "latent_image, samples, latent"),
         };
         let Some(next) = next.and_then(Source::node).filter(|next| !is_sampler(next)) else {
             break;
         };
         last = Some(next);
+        if next.is_switch() {
+            break;
+        }
         node = next;
+        let is_sized = restored.width.is_some();
         read_size(walk, node, restored);
+        let size = restored.width.zip(restored.height);
+        if let Some((width, height)) = size.filter(|_| !is_sized && scale != 1.0) {
+            let scaled =
+                |edge| fields::count(&((f64::from(edge) / 8.0 * scale).round() * 8.0).into());
+            (restored.width, restored.height) = (scaled(width), scaled(height));
+        } else if size.is_none() && node.is_called("scale") {
+            scale *= walk.number(node, "scale_by").unwrap_or(f64::NAN);
+        }
     }
     last
 }
 
-/// Reads a pass after the first: the other of two experts, or a refinement of the result.
+/// Reads a pass after the first: the other of two experts, a part of the same steps with settings of its own, or a
+/// refinement of the result.
 fn read_later<'a>(walk: &Walk<'a>, first: &'a Node, pass: &Pass<'a>, restored: &mut Restored) {
     let mut own = Restored::default();
     read_sampler(walk, pass.sampler, &mut own);
     let is_scaled = pass.before.iter().any(|node| node.is_called("scale"));
     let is_split =
         starts_within(walk, pass.sampler) || (first.has("sigmas") && own.model != restored.model);
-    if is_split && !takes_image(walk, pass.sampler) && !is_scaled {
-        restored.take_second_expert(own);
-    } else {
+    if !is_split || takes_image(walk, pass.sampler) || is_scaled {
         read_refinement(walk, pass, &own, restored);
+        return;
     }
-}
-
-fn read_rate(walk: &Walk<'_>, restored: &mut Restored) {
-    let names = ["fps", "frame_rate"];
-    let nodes = walk.graph.nodes.values();
-    let writers = nodes.filter(|node| node.runs() && names.iter().any(|name| node.has(name)));
-    let mut rates = writers.filter_map(|node| walk.number(node, &names));
-    restored.fps = rates.find(|rate| *rate >= 1.0);
+    let models = restored.model.as_deref().zip(own.model.as_deref());
+    let is_second = restored.model_2.is_none();
+    let is_expert = is_second && models.is_some_and(|(high, low)| names::are_experts(high, low));
+    let mut ignored = Vec::new();
+    if adds_no_noise(walk, pass.sampler) {
+        ignored.push("seed");
+    }
+    if is_expert {
+        ignored.extend(["model", "LoRAs", "guidance"]);
+    }
+    let differences = differences(&own, restored, &ignored);
+    if !differences.is_empty() {
+        let node = pass.sampler;
+        restored.note(format!(
+            "Some of the steps had settings of their own ({node}): {differences}. Those of the first sampler are used for all"
+        ));
+    }
+    if is_expert {
+        restored.take_second_expert(own);
+    }
 }

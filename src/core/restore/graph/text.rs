@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::walk::{LinkKind, Source, Walk};
-use super::{Input, Node};
+use super::{Input, Node, has_word};
 
 /// Bytes of a text that is put together.
 const MAX_TEXT: usize = 1 << 18;
@@ -15,6 +15,10 @@ const SHOWN_RESULTS: [&str; 3] = ["text_0", "text2", "text"];
 /// Nodes whose text is computed by a network, drawn at random or taken from elsewhere.
 const GENERATORS: &str =
     "llm gpt ollama generat caption describe enhance translat random wildcard load style";
+/// Nodes that make another text of one.
+const CHANGES: &str = "upper lower case split append prepend slice substr truncat extract remove filter sort shuffle reverse regex schedul format pars";
+/// Inputs of nodes that join texts, besides the texts.
+const JOIN_OPTIONS: &str = "delimiter separator mode action operation tidy_tags clean_whitespace";
 
 /// Node that computes a text in a way that is not followed; `None` where a link ends nowhere.
 pub(super) type Unread<'a> = Option<&'a Node>;
@@ -27,33 +31,28 @@ impl<'a> Walk<'a> {
             Source::Value(Value::String(text)) => text.clone(),
             Source::Value(Value::Number(number)) => number.to_string(),
             Source::Value(_) => return Err(None),
-            Source::Node(node, _) => self.computed_text(node)?,
+            Source::Node(node, slot) => self.computed_text(node, slot)?,
         };
         self.spend(text.len() / 256).then_some(text).ok_or(None)
     }
 
-    fn computed_text(&self, node: &'a Node) -> Result<String, Unread<'a>> {
+    fn computed_text(&self, node: &'a Node, slot: u64) -> Result<String, Unread<'a>> {
         let own = |name: &str| {
             let input = node.inputs.get(name);
             input.map(|input| self.text(input, name))
         };
-        let texts: Vec<(&str, &Input)> = node
-            .sorted_inputs()
-            .into_iter()
-            .filter(|(name, input)| is_text(self, name, input))
-            .collect();
+        let mut texts = node.sorted_inputs();
+        texts.retain(|(name, input)| is_text(self, name, input));
         let is_display = node.is_called(DISPLAYS);
-        let linked = texts
-            .iter()
-            .find(|(_, input)| matches!(input, Input::Link(_)));
+        let mut linked = texts.iter();
+        let linked = linked.find(|(_, input)| matches!(input, Input::Link(_)));
         if is_display && let Some((name, input)) = linked {
             // The stored text may be that of an earlier run.
             if let Ok(text) = self.text(input, name) {
                 return Ok(text);
             }
-            let mut shown = SHOWN_RESULTS
-                .iter()
-                .filter(|shown| node.link(shown).is_none());
+            let shown = SHOWN_RESULTS.iter();
+            let mut shown = shown.filter(|shown| node.link(shown).is_none());
             if let Some(Ok(text)) = shown.find_map(|name| own(name)) {
                 self.stored_text.set(Some(node));
                 return Ok(text);
@@ -62,14 +61,13 @@ impl<'a> Walk<'a> {
         if let Some(text) = RESULTS.iter().find_map(|name| own(name)) {
             return text;
         }
-        let words: Vec<&str> = ["mode", "action", "operation"]
-            .iter()
-            .filter_map(|name| match node.inputs.get(*name) {
-                Some(Input::Value(Value::String(word))) => Some(word.as_str()),
-                _ => None,
-            })
-            .collect();
-        let is_for = |word: &str| node.is_called(word) || words.contains(&word);
+        if is_second_text(node, slot) {
+            return Err(Some(node));
+        }
+        let is_for = |word: &str| {
+            let is_it = |name: &&str| matches!(own(name), Some(Ok(it)) if it == word);
+            node.is_called(word) || ["mode", "action", "operation"].iter().any(is_it)
+        };
         let whole = || {
             let mut first = ["string", "text", "text_a", "input_string", "value"].iter();
             first.find_map(|name| own(name)).unwrap_or(Err(Some(node)))
@@ -78,10 +76,27 @@ impl<'a> Walk<'a> {
             let delimiter = ["delimiter", "separator"].iter().find_map(|name| own(name));
             let tidies = own("tidy_tags").map(|it| it.map(|it| it == "yes"));
             let delimiter = match (delimiter, tidies) {
-                (Some(delimiter), _) => delimiter?.replace("\\n", "\n"),
+                (Some(delimiter), _) => delimiter_of(&delimiter?).ok_or(Some(node))?,
                 (None, Some(tidies)) => if tidies? { ", " } else { "" }.to_owned(),
-                (None, None) => " ".to_owned(),
+                (None, None) => return Err(Some(node)),
             };
+            let is_list = self.value(node, "return_list").is_some_and(|it| it == true);
+            let is_other = |(name, input): (&String, &Input)| {
+                let is_own = texts.iter().any(|(own, _)| own == name);
+                let may_be_text = match input {
+                    Input::Value(Value::String(text)) => !text.is_empty(),
+                    Input::Value(_) => false,
+                    Input::Link(link) => self.kind(name, link) == LinkKind::Unknown,
+                };
+                may_be_text && !is_own && !has_word(name, JOIN_OPTIONS)
+            };
+            if is_list || node.is_called("list") || node.inputs.iter().any(is_other) {
+                return Err(Some(node));
+            }
+            if let Some(count) = self.number(node, "inputcount") {
+                let number = |name: &str| name.rsplit('_').next()?.parse::<f64>().ok();
+                texts.retain(|(name, _)| number(name).is_none_or(|number| number <= count));
+            }
             let parts = texts.iter().map(|(name, input)| self.text(input, name));
             let parts = parts.collect::<Result<Vec<_>, _>>()?;
             let mut parts: Vec<&str> = parts.iter().map(String::as_str).collect();
@@ -98,6 +113,7 @@ impl<'a> Walk<'a> {
         }
         if is_for("replace") && !node.is_called("regex") {
             let mut text = whole()?;
+            let mut is_known = false;
             for (find, replace) in [
                 ("find", "replace"),
                 ("find1", "replace1"),
@@ -109,6 +125,7 @@ impl<'a> Walk<'a> {
                 let (Some(find), Some(replace)) = (own(find), own(replace)) else {
                     continue;
                 };
+                is_known = true;
                 let (find, replace) = (find?, replace?);
                 if node.has("tidy_tags") && find.starts_with('/') {
                     // A regular expression.
@@ -122,12 +139,25 @@ impl<'a> Walk<'a> {
                     text = text.replace(&find, &replace);
                 }
             }
-            return Ok(text);
+            return is_known.then_some(text).ok_or(Some(node));
         }
         if node.is_called("trim strip") {
-            return whole().map(|text| text.trim().to_owned());
+            let side = own("mode").transpose()?.map(|side| side.to_lowercase());
+            let text = whole()?;
+            return match side.as_deref() {
+                None | Some("both") => Ok(text.trim().to_owned()),
+                Some("left") => Ok(text.trim_start().to_owned()),
+                Some("right") => Ok(text.trim_end().to_owned()),
+                _ => Err(Some(node)),
+            };
         }
-        self.literal(node, &texts, is_display)
+        let text = self.literal(node, &texts, is_display)?;
+        if node.plain_class() != "textmultiline" {
+            return Ok(text);
+        }
+        let mut lines: Vec<&str> = text.lines().collect();
+        lines.retain(|line| !line.trim_start().starts_with('#'));
+        Ok(lines.join("\n"))
     }
 
     /// Text of a node that has one text and nothing that could change it.
@@ -137,12 +167,10 @@ impl<'a> Walk<'a> {
         texts: &[(&str, &'a Input)],
         is_display: bool,
     ) -> Result<String, Unread<'a>> {
-        let changes = |name: &String| {
-            let name = name.to_lowercase();
-            ["seed", "temperature", "token"]
-                .iter()
-                .any(|it| name.contains(it))
-        };
+        let changes = |name: &String| has_word(&name.to_lowercase(), "seed temperature token");
+        let is_computed = node.is_called(GENERATORS)
+            || node.is_called(CHANGES)
+            || node.inputs.keys().any(changes);
         let has_other = node.inputs.iter().any(|(name, input)| {
             let is_chosen = matches!(input, Input::Value(Value::String(it)) if !it.is_empty() && it != "CHOOSE");
             let is_counted = matches!(input, Input::Value(Value::Number(_)));
@@ -152,17 +180,45 @@ impl<'a> Walk<'a> {
             !is_own && !is_idle && (is_chosen || is_counted || is_linked)
         });
         match texts {
-            [(name, input)]
-                if is_display
-                    || !(has_other
-                        || node.is_called(GENERATORS)
-                        || node.inputs.keys().any(changes)) =>
-            {
+            [(name, input)] if is_display || !(has_other || is_computed) => {
                 self.text(input, name).map_err(|inner| inner.or(Some(node)))
             }
             _ => Err(Some(node)),
         }
     }
+}
+
+/// Delimiter that a text or a word stands for; `None` for an unknown word.
+fn delimiter_of(text: &str) -> Option<String> {
+    Some(match text {
+        "none" => String::new(),
+        "space" => " ".to_owned(),
+        "comma" => ", ".to_owned(),
+        "newline" => "\n".to_owned(),
+        word if word.len() > 1 && word.chars().all(char::is_alphabetic) => return None,
+        text => text.replace("\\n", "\n"),
+    })
+}
+
+/// Returns whether the text of a slot is not the only or first one that a node gives.
+fn is_second_text(node: &Node, slot: u64) -> bool {
+    match node.output(slot) {
+        Some(_) => {
+            let slots = node.outputs.iter().zip(0..slot);
+            slots.into_iter().any(|(it, _)| it.kind == "STRING")
+        }
+        None => slot > 0 && !node.is_called("powerprompt"),
+    }
+}
+
+/// Returns whether a text gives a prompt for each of several frames: `"0": "a barn", "12": "a cow"`.
+pub(super) fn is_schedule(text: &str) -> bool {
+    let text = text.trim_start_matches(|it: char| it == '{' || it.is_whitespace());
+    let key = text.strip_prefix('"').and_then(|it| it.split_once('"'));
+    key.is_some_and(|(frame, rest)| {
+        let is_frame = !frame.is_empty() && frame.chars().all(|it| it.is_ascii_digit());
+        is_frame && rest.trim_start().starts_with(':')
+    })
 }
 
 /// Returns whether an input holds a text to encode or to put together.

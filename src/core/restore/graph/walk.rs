@@ -17,16 +17,14 @@ const MAX_DEPTH: u32 = 100;
 /// Nodes of a size whose edges come from each other.
 const MAX_SIZE_DEPTH: u32 = 3;
 /// Names of a switch's input that say which of the others it chooses.
-const SELECTORS: [&str; 8] = [
-    "select",
-    "index",
-    "input",
-    "Input",
-    "switch",
-    "boolean",
-    "condition",
-    "cond",
-];
+const SELECTORS: &str = "select, index, input, Input, switch, boolean, condition, cond";
+
+/// Nodes that give the opposite of their value.
+const NEGATIONS: &str = "not neg inver opposite";
+/// Nodes that compute a number from one.
+const FUNCTIONS: &str = "negat inver abs sqrt square math increment round ceil floor";
+/// Nodes that give their value, whatever else is in their names.
+const HOLDERS: &str = "primitive constant note notif annot passthr display show preview";
 
 /// Type of a link, as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -162,9 +160,8 @@ impl<'a> Walk<'a> {
     }
 
     pub fn kind(&self, name: &str, link: &Link) -> LinkKind {
-        let slot = usize::try_from(link.slot).unwrap_or(usize::MAX);
         let source = self.graph.nodes.get(&link.from);
-        let declared = source.and_then(|node| node.outputs.get(slot));
+        let declared = source.and_then(|node| node.output(link.slot));
         let declared = declared.map_or("", |slot| slot.kind.as_str());
         [declared, &link.kind]
             .into_iter()
@@ -185,16 +182,14 @@ impl<'a> Walk<'a> {
     }
 
     /// Source of the first of these inputs that the node has, else of the pipe that the node is given.
-    pub fn source(&self, node: &'a Node, names: &[&str]) -> Option<Source<'a>> {
-        let mut named = names
-            .iter()
-            .filter_map(|name| Some((*name, node.inputs.get(*name)?)));
-        named
-            .find_map(|(name, input)| self.follow(input, name))
-            .or_else(|| {
-                let (_, pipe) = *self.links_of(node, LinkKind::Pipe).first()?;
-                self.follow(pipe, names.first()?)
-            })
+    pub fn source(&self, node: &'a Node, names: &str) -> Option<Source<'a>> {
+        let mut names = names.split(", ").peekable();
+        let first = *names.peek()?;
+        let source = names.find_map(|name| self.follow(node.inputs.get(name)?, name));
+        source.or_else(|| {
+            let (_, pipe) = *self.links_of(node, LinkKind::Pipe).first()?;
+            self.follow(pipe, first)
+        })
     }
 
     /// Node that an input is linked to.
@@ -241,21 +236,18 @@ impl<'a> Walk<'a> {
         if class.starts_with("reroute") || class.ends_with("setnode") {
             return first_link(node);
         }
-        if is_switch(&class) {
+        if node.is_switch() {
             return self.chosen(node, &class);
         }
-        let pipe = self
-            .links_of(node, LinkKind::Pipe)
-            .first()
-            .map(|(_, input)| *input);
+        let pipe = self.links_of(node, LinkKind::Pipe);
+        let pipe = pipe.first().map(|(_, input)| *input);
         let is_pipe = pipe.is_some() || class.contains("pipe") || class.contains("context");
         if !is_pipe || is_sampler(node) {
             return None;
         }
-        let slot = usize::try_from(link.slot)
-            .ok()
-            .and_then(|slot| node.outputs.get(slot));
-        if let Some(slot) = slot.filter(|slot| LinkKind::from_type(&slot.kind) != LinkKind::Pipe)
+        if let Some(slot) = node
+            .output(link.slot)
+            .filter(|slot| LinkKind::from_type(&slot.kind) != LinkKind::Pipe)
             && !matches!(slot.name.as_str(), "" | "*")
         {
             wanted.clone_from(&slot.name);
@@ -267,7 +259,7 @@ impl<'a> Walk<'a> {
     /// Input that a switch chooses.
     fn chosen(&self, node: &'a Node, class: &str) -> Option<&'a Input> {
         let _guard = self.enter()?;
-        let selector = SELECTORS.iter().find(|name| node.has(name));
+        let selector = SELECTORS.split(", ").find(|name| node.has(name));
         let mut inputs = node.sorted_inputs().into_iter();
         let Some(selector) = selector else {
             // The first that gives something.
@@ -277,7 +269,7 @@ impl<'a> Walk<'a> {
                 .find(|(name, it)| is_any && self.follow(it, name).is_some())
                 .map(|it| it.1);
         };
-        let value = self.value(node, &[selector])?;
+        let value = self.value(node, selector)?;
         let number =
             fields::count(&value).or_else(|| (fields::number(&value)? == 0.0).then_some(0));
         let is_on = match &value {
@@ -290,38 +282,30 @@ impl<'a> Walk<'a> {
             _ => None,
         };
         let is_chosen = |name: &str| match (is_on, number) {
-            (Some(is_on), _) => {
-                let words: [&str; 2] = if is_on {
-                    ["true", "tt_"]
-                } else {
-                    ["false", "ff_"]
-                };
-                words.iter().any(|word| name.to_lowercase().contains(word))
-            }
+            (Some(true), _) => has_word(&name.to_lowercase(), "true tt_"),
+            (Some(false), _) => has_word(&name.to_lowercase(), "false ff_"),
             (None, Some(number)) => {
                 let start = name.trim_end_matches(|it: char| it.is_ascii_digit());
                 name[start.len()..].parse() == Ok(number)
             }
             (None, None) => false,
         };
-        let chosen = inputs.find(|(name, _)| !SELECTORS.contains(name) && is_chosen(name));
+        let is_selector = |name| SELECTORS.split(", ").any(|selector| selector == name);
+        let chosen = inputs.find(|(name, _)| !is_selector(*name) && is_chosen(name));
         chosen.map(|(_, input)| input)
     }
 
-    /// Value of the first of these inputs that has one, wherever it comes from.
-    pub fn value(&self, node: &'a Node, names: &[&str]) -> Option<Value> {
-        let own = names.iter().find_map(|name| {
-            let input = node.inputs.get(*name)?;
-            self.value_of(input, name)
-        });
+    /// Value of the first of these inputs, which `, ` separates, that has one, wherever it comes from.
+    pub fn value(&self, node: &'a Node, names: &str) -> Option<Value> {
+        let mut own = names.split(", ");
+        let own = own.find_map(|name| self.value_of(node.inputs.get(name)?, name));
         own.or_else(|| {
             let (_, pipe) = *self.links_of(node, LinkKind::Pipe).first()?;
-            names
-                .iter()
-                .find_map(|name| match self.follow(pipe, name)? {
-                    Source::Value(value) => scalar(value),
-                    Source::Node(held, _) => self.value_of(held.inputs.get(*name)?, name),
-                })
+            let mut held = names.split(", ");
+            held.find_map(|name| match self.follow(pipe, name)? {
+                Source::Value(value) => scalar(value),
+                Source::Node(held, _) => self.value_of(held.inputs.get(name)?, name),
+            })
         })
     }
 
@@ -338,17 +322,14 @@ impl<'a> Walk<'a> {
         if matches!(name, "width" | "height") && (size_preset(node).is_some() || node.has("height"))
         {
             let (width, height) = self.size(node)?;
-            let output = usize::try_from(slot)
-                .ok()
-                .and_then(|slot| node.outputs.get(slot));
-            let is_height = match output.map(|slot| slot.name.to_lowercase()) {
+            let is_height = match node.output(slot).map(|slot| slot.name.to_lowercase()) {
                 Some(name) if name.contains("height") => true,
                 Some(name) if name.contains("width") => false,
                 _ => slot == 1,
             };
             return Some(if is_height { height } else { width }.into());
         }
-        if is_switch(&node.plain_class()) {
+        if node.is_switch() {
             // It did not choose.
             return None;
         }
@@ -359,20 +340,26 @@ impl<'a> Walk<'a> {
         };
         let named = node.inputs.keys().map(String::as_str).find(is_named);
         let only = |is_plain: fn(&Input) -> bool| {
-            let inputs = node
-                .inputs
-                .iter()
-                .filter(|(key, _)| !key.starts_with("control_"));
-            let mut plain = inputs
-                .filter(|(_, input)| is_plain(input))
-                .map(|(key, _)| key.as_str());
-            plain.next().filter(|_| plain.next().is_none())
+            let inputs = node.inputs.iter();
+            let inputs = inputs.filter(|(key, _)| !key.starts_with("control_"));
+            let mut plain = inputs.filter(|(_, input)| is_plain(input));
+            let (key, _) = plain.next().filter(|_| plain.next().is_none())?;
+            Some(key.as_str())
         };
         let number =
             |it: &Input| !matches!(it, Input::Value(it) if !it.is_number() && !it.is_string());
         let only = only(number).or_else(|| only(|it| matches!(it, Input::Value(Value::Bool(_)))));
         let key = named.or(only)?;
-        self.value_of(&node.inputs[key], key)
+        let value = self.value_of(&node.inputs[key], key)?;
+        let class = node.plain_class();
+        match value {
+            _ if has_word(&class, HOLDERS) => Some(value),
+            Value::Bool(is_on) if has_word(&class, NEGATIONS) => Some((!is_on).into()),
+            // It is not known what the node makes of it.
+            Value::Bool(_) if node.link(key).is_some() => None,
+            Value::Number(_) if has_word(&class, FUNCTIONS) => None,
+            value => Some(value),
+        }
     }
 
     /// Size that a node sets: by a preset such as `3:4 portrait 896x1152`, else by width and height.
@@ -380,53 +367,53 @@ impl<'a> Walk<'a> {
         // Both edges may come from a node whose edges come from elsewhere.
         let _guard = DepthGuard::enter(&self.size_depth, MAX_SIZE_DEPTH)?;
         let preset = size_preset(node);
-        let size = |width: &[&str], height: &[&str]| {
-            let width = self.value(node, width).as_ref().and_then(fields::count)?;
-            Some((
-                width,
-                self.value(node, height).as_ref().and_then(fields::count)?,
-            ))
-        };
+        let size = |width, height| Some((self.count(node, width)?, self.count(node, height)?));
         let Some(preset) = preset else {
             return size(
-                &["width", "generation_width", "empty_latent_width"],
-                &["height", "generation_height", "empty_latent_height"],
+                "width, generation_width, empty_latent_width",
+                "height, generation_height, empty_latent_height",
             );
         };
-        if let Some(size) = size(&["width_override"], &["height_override"]) {
-            return Some(size);
-        }
         let mut words = preset.split(|it: char| !(it.is_ascii_digit() || "x×* ".contains(it)));
-        let found = words.find_map(|word| fields::size(word.trim()))?;
-        let is_swapped = node.inputs.iter().any(|(name, input)| {
-            let is_on =
-                matches!(input, Input::Value(it) if *it == true || it == "On" || it == "true");
-            is_on && (name.contains("swap") || name.contains("flip"))
-        });
-        Some(if is_swapped {
-            (found.1, found.0)
-        } else {
-            found
-        })
+        let mut found = words.find_map(|word| fields::size(word.trim()));
+        for name in node.inputs.keys() {
+            if has_word(name, "swap flip invert") {
+                let is_on = self.value(node, name)?;
+                if is_on == true || is_on == "On" || is_on == "true" {
+                    found = found.map(|(width, height)| (height, width));
+                }
+            }
+        }
+        // 0 leaves the edge of the preset.
+        let edge = |name: &str, of_preset: Option<u32>| match self.number(node, name) {
+            None if node.has(name) => None,
+            None | Some(0.0) => of_preset,
+            Some(_) => self.count(node, name),
+        };
+        let width = edge("width_override", found.map(|it| it.0))?;
+        Some((width, edge("height_override", found.map(|it| it.1))?))
     }
 
-    pub fn name(&self, node: &'a Node, names: &[&str]) -> Option<String> {
+    pub fn name(&self, node: &'a Node, names: &str) -> Option<String> {
         self.value(node, names)?.as_str().map(str::to_owned)
     }
 
-    pub fn number(&self, node: &'a Node, names: &[&str]) -> Option<f64> {
+    pub fn number(&self, node: &'a Node, names: &str) -> Option<f64> {
         fields::number(&self.value(node, names)?)
     }
 
-    pub fn count(&self, node: &'a Node, names: &[&str]) -> Option<u32> {
+    pub fn count(&self, node: &'a Node, names: &str) -> Option<u32> {
         fields::count(&self.value(node, names)?)
     }
 }
 
-/// Returns whether a node denoises: it has a source of noise and steps.
+/// Returns whether a node denoises: it has a source of noise and steps, and does not only hand them on.
 pub(super) fn is_sampler(node: &Node) -> bool {
-    let has = |names: &[&str]| names.iter().any(|name| node.has(name));
-    node.runs() && has(&["seed", "noise_seed", "noise"]) && has(&["steps", "sigmas"])
+    let hands_on = node.is_called("context pipe") && !node.is_called("sampl detail upscale");
+    node.runs()
+        && node.has("seed, noise_seed, noise")
+        && node.has("steps, sigmas")
+        && !(hands_on || node.has("base_ctx"))
 }
 
 /// Preset that a node takes its size from, unless that is the user's own.
@@ -443,10 +430,6 @@ fn size_preset(node: &Node) -> Option<String> {
     })
 }
 
-fn is_switch(class: &str) -> bool {
-    has_word(class, "switch ifelse conditionalbranch")
-}
-
 fn is_member(name: &str, wanted: &str) -> bool {
     let plain = |name: &str| match name.to_lowercase().as_str() {
         "latent_image" | "samples" => "latent".to_owned(),
@@ -457,10 +440,8 @@ fn is_member(name: &str, wanted: &str) -> bool {
 }
 
 fn first_link(node: &Node) -> Option<&Input> {
-    let links = node.inputs.values();
-    links
-        .into_iter()
-        .find(|input| matches!(input, Input::Link(_)))
+    let mut inputs = node.inputs.values();
+    inputs.find(|input| matches!(input, Input::Link(_)))
 }
 
 /// A value that is neither list nor object, but for a chosen file with its preview image.

@@ -2,9 +2,11 @@
 
 mod graphs;
 mod hostile;
+mod loras;
 mod models;
 mod packs;
 mod passes;
+mod texts;
 mod tools;
 
 use std::fs;

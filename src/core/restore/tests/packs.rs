@@ -148,6 +148,70 @@ fn a_switch_gives_the_input_that_it_chooses() {
 }
 
 #[test]
+fn a_condition_that_is_negated_is_inverted_and_one_that_is_not_understood_is_named() {
+    let parts = |class: &str| {
+        json!({"11": encoder("first"),
+            "12": {"class_type": "easy ifElse", "inputs": {"boolean": ["13", 0], "on_false": ["11", 0], "on_true": ["3", 0]}},
+            "13": {"class_type": class, "inputs": {"value": ["14", 0]}},
+            "14": {"class_type": "PrimitiveBoolean", "inputs": {"value": true}},
+            "7.positive": ["12", 0]})
+    };
+    for class in ["ImpactNeg", "Logic NOT", "Invert Boolean"] {
+        let found = read_with(&parts(class));
+        assert_eq!(found.prompt.as_deref(), Some("first"), "{class}");
+    }
+    let found = read_with(&parts("Boolean Of Somewhere"));
+    assert_eq!(found.prompt, None);
+    assert_note(
+        &found,
+        "The prompt could not be read: node easy ifElse (id 12)",
+    );
+
+    let mut model = parts("Boolean Of Somewhere");
+    model["12"]["inputs"]["on_true"] = json!(["1", 0]);
+    model["7.positive"] = json!(["4", 0]);
+    model["7.model"] = json!(["12", 0]);
+    let found = read_with(&model);
+    assert_eq!(found.model, None);
+    assert_note(
+        &found,
+        "The model could not be read: node easy ifElse (id 12)",
+    );
+}
+
+#[test]
+fn a_node_of_two_conditionings_gives_each_at_its_own_slot() {
+    let apply = json!({"class_type": "ControlNetApplyAdvanced", "inputs": {"positive": ["3", 0], "negative": ["11", 0],
+        "strength": 1.0, "start_percent": 0.0, "end_percent": 1.0}});
+    for (slots, expected) in [
+        ([0, 1], ["a red barn", "ugly"]),
+        ([1, 0], ["ugly", "a red barn"]),
+    ] {
+        let found = read_with(&json!({"11": encoder("ugly"), "12": apply,
+            "7.positive": ["12", slots[0]], "7.negative": ["12", slots[1]]}));
+        let prompts = [found.prompt.as_deref(), found.negative_prompt.as_deref()];
+        assert_eq!(prompts, expected.map(Some));
+    }
+}
+
+#[test]
+fn an_average_of_all_and_nothing_is_the_one_text() {
+    for (strength, expected, num_notes) in [
+        (1.0, "a red barn", 0),
+        (0.0, "at night", 0),
+        (0.5, "a red barn, at night", 1),
+    ] {
+        let average = json!({"class_type": "ConditioningAverage", "inputs": {"conditioning_to": ["3", 0],
+            "conditioning_from": ["11", 0], "conditioning_to_strength": strength}});
+        let found = read_with(
+            &json!({"11": encoder("at night"), "12": average, "4.conditioning": ["12", 0]}),
+        );
+        assert_eq!(found.prompt.as_deref(), Some(expected));
+        assert_eq!(found.notes.len(), num_notes, "{:?}", found.notes);
+    }
+}
+
+#[test]
 fn plain_string_functions_are_computed_and_stored_results_are_taken() {
     for (node, expected) in [
         (

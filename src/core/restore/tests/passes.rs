@@ -130,6 +130,104 @@ fn a_sampler_of_two_experts_gives_both_models_and_guidances() {
     assert_eq!(found.loras, [lora("fast.safetensors", 0.0, Some(0.5))]);
 }
 
+/// A sampler of the steps from `start` to `end` of 20.
+fn part(start: u32, end: u32, changes: &Value) -> Value {
+    let mut inputs = json!({"add_noise": if start == 0 { "enable" } else { "disable" }, "noise_seed": 9, "steps": 20,
+        "cfg": 1.0, "sampler_name": "euler", "scheduler": "simple", "start_at_step": start, "end_at_step": end,
+        "return_with_leftover_noise": "enable", "model": ["1", 0], "positive": ["4", 0], "negative": ["5", 0],
+        "latent_image": ["6", 0]});
+    let changes = changes.as_object().unwrap().clone();
+    inputs.as_object_mut().unwrap().extend(changes);
+    json!({"class_type": "KSamplerAdvanced", "inputs": inputs})
+}
+
+fn read_parts(first: &Value, second: &Value) -> Restored {
+    read_with(
+        &json!({"7": first, "11": encoder("at night"), "12": second, "8.samples": ["12", 0],
+        "13": {"class_type": "UNETLoader", "inputs": {"unet_name": "flux1-schnell.safetensors"}}}),
+    )
+}
+
+#[test]
+fn a_part_of_the_steps_with_other_settings_is_named_and_is_no_expert() {
+    let first = || part(0, 10, &json!({}));
+    let same = read_parts(
+        &first(),
+        &part(10, 10_000, &json!({"latent_image": ["7", 0]})),
+    );
+    assert_eq!(same.notes, [] as [&str; 0]);
+    assert_eq!((same.cfg_scale, same.cfg_scale_2), (Some(1.0), None));
+
+    let second = part(
+        10,
+        20,
+        &json!({"latent_image": ["7", 0], "positive": ["11", 0], "cfg": 4.0, "scheduler": "beta"}),
+    );
+    let other = read_parts(&first(), &second);
+    assert_eq!(
+        (other.prompt.as_deref(), other.cfg_scale_2),
+        (Some("a red barn"), None)
+    );
+    assert_eq!(
+        other.notes,
+        [
+            "Some of the steps had settings of their own (node KSamplerAdvanced (id 12)): prompt, sampler, guidance. Those of the first sampler are used for all"
+        ]
+    );
+
+    let second = part(
+        10,
+        20,
+        &json!({"latent_image": ["7", 0], "model": ["13", 0]}),
+    );
+    let refined = read_parts(&first(), &second);
+    assert_eq!(refined.model.as_deref(), Some("flux1-dev.safetensors"));
+    assert_eq!(refined.model_2, None);
+    assert_note(&refined, "(node KSamplerAdvanced (id 12)): model.");
+}
+
+#[test]
+fn steps_that_no_sampler_runs_are_named() {
+    let found = read_with(&json!({"7": part(0, 15, &json!({}))}));
+    assert_eq!(found.num_steps, Some(20));
+    assert_eq!(
+        found.notes,
+        ["The last 5 of 20 steps were not run (node KSamplerAdvanced (id 7)): all are run here"]
+    );
+
+    let split = |class: &str, value: Value, slot: u32| {
+        let mut splitter = json!({"class_type": class, "inputs": value});
+        splitter["inputs"]["sigmas"] = json!(["21", 0]);
+        read_with(&json!({
+            "7": {"class_type": "SamplerCustomAdvanced", "inputs": {"noise": ["24", 0], "guider": ["22", 0],
+                "sampler": ["23", 0], "sigmas": ["20", slot], "latent_image": ["6", 0]}},
+            "20": splitter,
+            "21": {"class_type": "BasicScheduler", "inputs": {"scheduler": "simple", "steps": 20, "denoise": 1.0, "model": ["1", 0]}},
+            "22": {"class_type": "BasicGuider", "inputs": {"model": ["1", 0], "conditioning": ["4", 0]}},
+            "23": {"class_type": "KSamplerSelect", "inputs": {"sampler_name": "euler"}},
+            "24": {"class_type": "RandomNoise", "inputs": {"noise_seed": 9}},
+        }))
+    };
+    for (class, value) in [
+        ("SplitSigmas", json!({"step": 15})),
+        ("SplitSigmasDenoise", json!({"denoise": 0.25})),
+    ] {
+        let low = split(class, value.clone(), 1);
+        assert_eq!(
+            (low.strength, low.num_steps),
+            (Some(0.25), Some(20)),
+            "{class}"
+        );
+        assert_note(
+            &low,
+            "The first 15 of 20 steps were not run (node SamplerCustomAdvanced (id 7))",
+        );
+        let high = split(class, value, 0);
+        assert_eq!(high.strength, None, "{class}");
+        assert_note(&high, "The last 5 of 20 steps were not run");
+    }
+}
+
 #[test]
 fn a_video_from_an_image_of_the_same_graph_is_not_its_second_pass() {
     let found = read_with(&json!({
@@ -275,4 +373,92 @@ fn a_bypassed_node_hands_on_the_input_of_its_outputs_type() {
     }
     let text = json!({"nodes": nodes, "links": links}).to_string();
     assert_barn(&read_file("a.json", text.as_bytes()).unwrap());
+}
+
+#[test]
+fn an_upscaler_of_an_encoded_image_is_a_later_pass() {
+    let parts = json!({
+        "20": {"class_type": "SUPIR_sample", "inputs": {"latents": ["21", 0], "positive": ["22", 0],
+            "negative": ["22", 1], "seed": 42, "steps": 45, "sampler": "RestoreEDMSampler"}},
+        "21": {"class_type": "SUPIR_encode", "inputs": {"image": ["8", 0]}},
+        "22": {"class_type": "SUPIR_conditioner", "inputs": {"positive_prompt": "sharp", "negative_prompt": "bad"}},
+        "23": {"class_type": "SUPIR_decode", "inputs": {"latents": ["20", 0]}},
+        "10.images": ["23", 0],
+    });
+    let found = read_with(&parts);
+    assert_eq!(found.prompt.as_deref(), Some("a red barn"));
+    assert_eq!((found.seed, found.num_steps), (Some(9), Some(24)));
+    assert!(!found.from_picture);
+    assert_note(
+        &found,
+        "is not used: node SUPIR_sample (id 20) with its own seed 42, 45 steps",
+    );
+    let mut loaded = parts;
+    loaded["8"] = json!({"class_type": "LoadImage", "inputs": {"image": "barn.png"}});
+    let found = read_with(&loaded);
+    assert_eq!((found.seed, found.from_picture), (None, true));
+}
+
+#[test]
+fn a_context_with_seed_and_steps_is_no_sampler() {
+    let found = read_with(&json!({
+        "20": {"class_type": "Context Big (rgthree)", "inputs": {"base_ctx": ["21", 0], "positive": ["3", 0]}},
+        "21": {"class_type": "Context Big (rgthree)", "inputs": {"model": ["1", 0], "positive": ["11", 0],
+            "negative": ["11", 0], "latent": ["6", 0], "seed": 99, "steps": 30, "cfg": 2.0}},
+        "11": encoder("ugly"),
+        "7.seed": ["20", 8], "7.steps": ["20", 14], "7.cfg": ["20", 16], "7.model": ["20", 1],
+        "7.positive": ["20", 4], "7.negative": ["20", 5], "7.latent_image": ["20", 6],
+    }));
+    let prompts = [found.prompt.as_deref(), found.negative_prompt.as_deref()];
+    assert_eq!(prompts, [Some("a red barn"), Some("ugly")]);
+    assert_eq!((found.seed, found.num_steps), (Some(99), Some(30)));
+    assert_eq!((found.cfg_scale, found.width), (Some(2.0), Some(896)));
+    assert_eq!(found.sampler, Some(Sampler::Euler));
+}
+
+#[test]
+fn sizes_are_swapped_replaced_and_enlarged_before_the_first_pass() {
+    let size = |class: &str, inputs: Value| {
+        let found = read_with(&json!({"6": {"class_type": class, "inputs": inputs}}));
+        found.width.zip(found.height)
+    };
+    let preset = |invert: bool| json!({"dimensions": "832 x 1216 (0.68)", "invert": invert});
+    let presets = "EmptyLatentImagePresets";
+    assert_eq!(size(presets, preset(false)), Some((832, 1216)));
+    assert_eq!(size(presets, preset(true)), Some((1216, 832)));
+    let picker =
+        json!({"resolution": "1024x1024 (1.0)", "width_override": 0, "height_override": 1280});
+    assert_eq!(
+        size("SDXLEmptyLatentSizePicker+", picker),
+        Some((1024, 1280))
+    );
+
+    let mut enlarged = json!({"20": {"class_type": "LatentUpscaleBy", "inputs": {"samples": ["6", 0], "scale_by": 1.5}},
+        "7.latent_image": ["20", 0]});
+    let found = read_with(&enlarged);
+    assert_eq!((found.width, found.height), (Some(1344), Some(960)));
+    enlarged["20"]["inputs"]["scale_by"] = json!(["6", 0]);
+    let found = read_with(&enlarged);
+    assert_eq!(found.width, None);
+    assert_note(&found, "The size could not be read");
+
+    let part = json!({"class_type": "LatentFromBatch", "inputs": {"samples": ["6", 0], "batch_index": 2, "length": 1}});
+    let found = read_with(&json!({"20": part, "7.latent_image": ["20", 0]}));
+    assert_eq!((found.num_frames, found.width), (None, Some(896)));
+}
+
+#[test]
+fn the_frame_rate_is_that_of_the_models_frames() {
+    let combine = |rate: u32, images: &str| json!({"class_type": "VHS_VideoCombine", "inputs": {"images": [images, 0], "frame_rate": rate}});
+    let interpolator =
+        json!({"class_type": "RIFE VFI", "inputs": {"frames": ["8", 0], "multiplier": 2}});
+    let found = read_with(&json!({"10": combine(32, "20"), "20": interpolator}));
+    assert_eq!(found.fps, None);
+    assert_note(&found, "The frame rate of 32 was set after frames");
+    let found = read_with(
+        &json!({"10": combine(32, "20"), "20": interpolator, "30": combine(16, "8"),
+        "0": {"class_type": "AnotherVideo", "inputs": {"video": "x.mp4", "fps": 30}}}),
+    );
+    assert_eq!(found.fps, Some(16.0));
+    assert!(found.notes.iter().all(|it| !it.contains("frame rate")));
 }

@@ -401,8 +401,15 @@ fn the_strength_of_the_transformer_counts_in_a_tag() {
     assert_eq!(found.loras, expected);
     assert_eq!(found.prompt.as_deref(), Some("a fox and a <3 b"));
     assert_eq!(found.negative_prompt.as_deref(), Some("ugly"));
-    let note = "LoRAs in the negative prompt are not used, as in A1111: inneg (0.4)";
-    assert_eq!(found.notes, [note]);
+    assert_eq!(
+        found.notes,
+        [
+            "The text encoder's strength 0.5 in <lora:detail:te=0.5:unet=0.8> is not used: a LoRA has one strength for all, here 0.8",
+            "The part lbw=OUTALL of <lora:sub\\dir\\Name (v1.2):0.33:lbw=OUTALL> is not used",
+            "The text encoder's strength 1 in <lora:two:1:0.25> is not used: a LoRA has one strength for all, here 0.25",
+            "LoRAs in the negative prompt are not used, as in A1111: inneg (0.4)",
+        ]
+    );
 }
 
 #[test]

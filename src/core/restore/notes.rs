@@ -1,0 +1,163 @@
+//! Sentences on what a file says and Safelight does not use.
+
+use super::{Restored, names};
+use crate::job::prompt;
+
+/// Sentences of one file.
+const MAX_NOTES: usize = 32;
+/// Sentences that are collected before alike ones are grouped.
+const MAX_COLLECTED: usize = 300;
+/// Alike sentences that are written; of more only the first two.
+const MAX_ALIKE: usize = 5;
+
+impl Restored {
+    pub(super) fn note(&mut self, sentence: impl Into<String>) {
+        let sentence = sentence.into();
+        if self.notes.len() < MAX_COLLECTED && !self.notes.contains(&sentence) {
+            self.notes.push(sentence);
+        }
+    }
+
+    pub(super) fn add_notes(&mut self, notes: Vec<String>) {
+        for note in notes {
+            self.note(note);
+        }
+    }
+
+    pub(super) fn note_foreign(&mut self, what: &str, name: &str, is_known: bool) {
+        if !is_known && !names::is_automatic(name) {
+            let name = short(name);
+            self.note(format!(
+                "Safelight has no {what} {name}: the model's default is used"
+            ));
+        }
+    }
+
+    /// Notes an image or video that the file was made from.
+    pub(super) fn note_picture(&mut self, sentence: impl Into<String>) {
+        self.from_picture = true;
+        self.note(sentence);
+    }
+
+    /// Adds the notes that depend on all readings of a file. A prompt that is missing comes first.
+    pub(super) fn with_last_notes(mut self) -> Self {
+        self.note_weights();
+        self.note_tags();
+        self.unescape_brackets();
+        for control in std::mem::take(&mut self.controls) {
+            self.note(control.described());
+            self.controls.push(control);
+        }
+        self.notes = grouped(std::mem::take(&mut self.notes));
+        if self.prompt.is_none() {
+            let note = self.unread_prompt.take();
+            let note = note.unwrap_or_else(|| "The file has no prompt: write one".to_owned());
+            self.notes.insert(0, note);
+        }
+        self
+    }
+
+    /// Says of weights of words that they are only letters here.
+    fn note_weights(&mut self) {
+        let texts = [&self.prompt, &self.negative_prompt].into_iter().flatten();
+        // A longer prompt is refused.
+        let read = |text: &String| {
+            let end = text.floor_char_boundary(prompt::MAX_BYTES);
+            prompt::weights(&text[..end])
+        };
+        let found: Vec<_> = texts.map(read).collect();
+        let example = found.iter().find_map(|it| it.example.as_deref());
+        if let Some(weight) = example.map(short) {
+            self.note(format!(
+                "Prompt weights are not used: {weight} stays in the prompt as it is written"
+            ));
+        }
+        // They mean nothing in ComfyUI.
+        let reads_square = self.tool != "ComfyUI";
+        let is_bracketed = |it: &prompt::PromptWeights| {
+            it.has_double_parens || (it.has_square_brackets && reads_square)
+        };
+        if found.iter().any(is_bracketed) {
+            self.note(
+                "Brackets are not used as prompt weights: they stay in the prompt as it is written",
+            );
+        }
+    }
+
+    /// Names tags that are still in the prompts: most programs encode them as words.
+    fn note_tags(&mut self) {
+        let texts = [&self.prompt, &self.negative_prompt].into_iter().flatten();
+        let tags = texts.flat_map(|text| prompt::tags(text)).take(MAX_ALIKE);
+        let tags: Vec<String> = tags.map(short).collect();
+        if !tags.is_empty() {
+            let tags = tags.join(", ");
+            self.note(format!(
+                "Tags in the prompt are not used and stay in it as text: {tags}"
+            ));
+        }
+    }
+
+    /// Makes `\(` a bracket, as the program itself does before it encodes a prompt.
+    fn unescape_brackets(&mut self) {
+        let escaped = match self.tool.as_str() {
+            "ComfyUI" | "SwarmUI" | "InvokeAI" => "()",
+            "A1111" | "Forge" | "SD.Next" | "Fooocus" | "stable-diffusion.cpp" => "()[]\\",
+            _ => return,
+        };
+        let texts = [&mut self.prompt, &mut self.negative_prompt].into_iter();
+        for text in texts.flatten().filter(|text| text.contains('\\')) {
+            let mut letters = text.chars().peekable();
+            let mut plain = String::with_capacity(text.len());
+            while let Some(letter) = letters.next() {
+                let bracket = letters.next_if(|next| letter == '\\' && escaped.contains(*next));
+                plain.push(bracket.unwrap_or(letter));
+            }
+            *text = plain;
+        }
+    }
+}
+
+/// Groups sentences that differ in one part, such as a name, and leaves out what is more than [`MAX_NOTES`].
+fn grouped(notes: Vec<String>) -> Vec<String> {
+    let mut groups: Vec<Vec<String>> = Vec::new();
+    for note in notes {
+        match groups.iter_mut().find(|group| are_alike(&group[0], &note)) {
+            Some(group) => group.push(note),
+            None => groups.push(vec![note]),
+        }
+    }
+    for group in &mut groups {
+        if group.len() > MAX_ALIKE {
+            let more = group.split_off(2).len();
+            group.push(format!("… and {more} more of this kind"));
+        }
+    }
+    let mut notes = groups.concat();
+    if notes.len() > MAX_NOTES {
+        notes.truncate(MAX_NOTES);
+        notes.push("There is more that is not used".to_owned());
+    }
+    notes
+}
+
+/// Returns whether half of the shorter sentence is at the start and the end of both.
+fn are_alike(one: &str, other: &str) -> bool {
+    let start = one.bytes().zip(other.bytes());
+    let start = start.take_while(|(one, other)| one == other).count();
+    let end = one.bytes().rev().zip(other.bytes().rev());
+    let end = end.take_while(|(one, other)| one == other).count();
+    2 * (start + end) >= one.len().min(other.len())
+}
+
+/// A name as a sentence can hold it.
+pub(super) fn short(name: &str) -> String {
+    const MOST: usize = 80;
+    let mut letters = name.chars();
+    let short: String = letters.by_ref().take(MOST).collect();
+    let short: String = short.split_whitespace().collect::<Vec<_>>().join(" ");
+    if letters.next().is_some() {
+        format!("{short}…")
+    } else {
+        short
+    }
+}
