@@ -178,6 +178,40 @@ fn inspect_says_what_a_network_for_finished_results_or_for_control_is_used_for()
 }
 
 #[test]
+fn inspect_says_what_nothing_here_can_use() {
+    let home = Home::new();
+    let two = |layer: &str| {
+        ["lora_down", "lora_up"]
+            .map(|part| (format!("lora_unet_{layer}.{part}.weight"), vec![4, 4]))
+    };
+    let clip = [
+        ("text_model.encoder.layers.0.mlp.fc1.weight", 8),
+        ("text_model.embeddings.token_embedding.weight", 1280),
+    ];
+    let clip = clip.map(|(name, width)| (name.to_owned(), vec![4, width]));
+    for (tensors, part) in [
+        (
+            two("input_blocks_1_1_proj_in"),
+            "Stable Diffusion 1.5 or 2, rank 4, in the names of kohya; Safelight does not support models of this family",
+        ),
+        (
+            two("double_blocks_0_img_attn_proj"),
+            "use it with `safelight generate --lora`",
+        ),
+        (
+            clip,
+            "a CLIP-G text encoder; no model that Safelight runs uses it",
+        ),
+    ] {
+        networks::write_zeros(&home.path().join("a.safetensors"), tensors);
+        let output = run(&home, &["inspect", "a.safetensors"]);
+        assert_eq!(output.status.code(), Some(0));
+        let shown = text(&output.stdout);
+        assert!(shown.contains(part), "{shown}");
+    }
+}
+
+#[test]
 fn inspect_of_nothing_or_of_a_pickle_says_so_and_what_to_do() {
     let home = Home::new();
     fs::write(home.path().join("a.ckpt"), b"\x80\x02").unwrap();
@@ -341,7 +375,7 @@ fn a_file_without_a_readable_prompt_needs_one() {
 }
 
 #[test]
-fn inspect_of_a_picture_that_says_nothing_does_not_take_it_for_a_model() {
+fn inspect_of_a_picture_without_settings_says_so_and_does_not_take_it_for_a_model() {
     let home = Home::new();
     let write = |name: &str, bytes: &[u8]| fs::write(home.path().join(name), bytes).unwrap();
     write(
@@ -357,11 +391,19 @@ fn inspect_of_a_picture_that_says_nothing_does_not_take_it_for_a_model() {
     write("plain.mp4", b"\0\0\0\x18ftypisom");
     let large = format!("{{\"a\": \"{}\"}}", "x".repeat(30_000_000));
     write("large.json", large.as_bytes());
-    let silent = "does not say how it was made";
+    for name in ["nothing.png", "nothing"] {
+        let output = run(&home, &["inspect", name]);
+        let said = text(&output.stdout);
+        let facts = format!("{name}\n  image of 256 × 256 pixels\n");
+        assert!(said.starts_with(&facts), "{said}");
+        assert!(said.ends_with("\n  holds no settings\n"), "{said}");
+        assert_eq!(output.status.code(), Some(0), "{name}");
+        let card = object(&run(&home, &["inspect", "--json", name]));
+        assert_eq!(card["tool"], Value::Null);
+        assert!(find(&card["facts"], "256 × 256"), "{card}");
+    }
     for (name, part) in [
-        ("nothing.png", silent),
-        ("nothing", silent),
-        ("other.json", silent),
+        ("other.json", "does not say how it was made"),
         ("empty.png", "empty"),
         ("plain.mp4", "plain.mp4"),
         ("large.json", "at most 8 MiB, but are 29 MiB"),

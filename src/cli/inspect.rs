@@ -8,7 +8,6 @@ use std::process::ExitCode;
 use clap::Args;
 use safelight_core::catalog::{Catalog, ComponentCard, IdentityCard};
 use safelight_core::job::JobErrorKind;
-use safelight_core::library::ControlNetwork;
 use safelight_core::lora::LoraCard;
 use safelight_core::media::describe_media;
 use safelight_core::model::{CatalogError, ModelSpec};
@@ -18,6 +17,7 @@ use serde_json::json;
 
 use super::{Surroundings, made_with, out};
 
+const CANNOT_RUN: &str = "Safelight cannot run it";
 const A_COMPONENT: &str = "a component to use with a transformer";
 /// Characters of a path or of what is wrong with a file.
 const MAX_PROBLEM: usize = 1000;
@@ -38,19 +38,13 @@ pub fn run(args: &InspectArgs, surroundings: &Surroundings) -> ExitCode {
         let facts = describe_media(&args.path).unwrap_or_default();
         return match said {
             Ok(found) if args.json => {
-                out::print_json(&made_with::as_json(&args.path, &found, &facts), 0)
+                out::print_json(&made_with::as_json(&args.path, found.as_ref(), &facts), 0)
             }
             Ok(found) => {
-                let text = made_with::as_text(&args.path, &found, &facts, surroundings);
+                let text = made_with::as_text(&args.path, found.as_ref(), &facts, surroundings);
                 out::print(&text, 0)
             }
-            Err(err) => {
-                if !args.json && !facts.is_empty() {
-                    let path = one_line(&args.path.to_string_lossy(), MAX_PROBLEM).into_owned();
-                    out::print(&format!("{path}\n  {}\n", facts.join("\n  ")), 0);
-                }
-                out::print_job_error(&err, args.json)
-            }
+            Err(err) => out::print_job_error(&err, args.json),
         };
     }
     let card = match read(args, surroundings) {
@@ -84,7 +78,7 @@ fn as_text(card: &IdentityCard) -> String {
     let runs = match (card.is_runnable, card.variant.is_empty()) {
         (true, _) => "Safelight can run it",
         (false, false) => "Safelight can run it once it is complete",
-        (false, true) => use_of(card).unwrap_or("Safelight cannot run it"),
+        (false, true) => use_of(card),
     };
     writeln!(text, "  {}: {}; {runs}", card.kind, card.what).ok();
     let (size, count) = (size_text(card.bytes), count_text(card.parameters));
@@ -116,11 +110,11 @@ fn as_text(card: &IdentityCard) -> String {
 }
 
 /// What a file is for that makes nothing by itself.
-fn use_of(card: &IdentityCard) -> Option<&'static str> {
+fn use_of(card: &IdentityCard) -> &'static str {
     let is = |role: &str| card.components.iter().any(|part| part.name == role);
-    // Of a checkpoint that no family runs, the parts are not used either.
-    if is("transformer") {
-        return None;
+    // Of a whole model that no family runs, the parts are not used either.
+    if card.kind == "diffusers folder" || is("transformer") {
+        return CANNOT_RUN;
     }
     let uses = [
         ("lora", "use it with `safelight generate --lora`"),
@@ -137,13 +131,22 @@ fn use_of(card: &IdentityCard) -> Option<&'static str> {
             "adapter",
             "use it with `safelight generate --prompt-picture`",
         ),
+        (
+            "controlnet",
+            "use it with `safelight generate --control FILE,net=…`",
+        ),
     ];
-    let found = uses.into_iter().find(|(role, _)| is(role));
-    found.map(|(_, text)| text).or_else(|| {
-        // Not all of them are of a kind that is used here.
-        let is_used = is("controlnet") && ControlNetwork::read(&card.path).is_ok();
-        is_used.then_some("use it with `safelight generate --control FILE,net=…`")
-    })
+    match uses.into_iter().find(|(role, _)| is(role)) {
+        Some(("lora", _)) if card.family.is_empty() => {
+            "its model is not known; try it with `safelight generate --lora`"
+        }
+        Some((_, text)) if card.is_supported => text,
+        Some(("lora", _)) => "Safelight does not support models of this family",
+        Some(("vae" | "text_encoder" | "image_encoder", _)) => {
+            "no model that Safelight runs uses it"
+        }
+        _ => CANNOT_RUN,
+    }
 }
 
 fn changes(lora: &LoraCard) -> String {
@@ -152,8 +155,11 @@ fn changes(lora: &LoraCard) -> String {
         (false, true) => "text encoders",
         _ => "transformer",
     };
-    let (layers, keys) = (lora.layers, lora.keys);
-    let mut text = format!("  changes {layers} layers of the {parts} ({keys} keys)\n");
+    let layers = match lora.layers {
+        1 => "1 layer".to_owned(),
+        n => format!("{n} layers"),
+    };
+    let mut text = format!("  changes {layers} of the {parts} ({} keys)\n", lora.keys);
     let said = [
         ("scale", &lora.scale),
         ("title", &lora.title),
@@ -171,8 +177,8 @@ fn changes(lora: &LoraCard) -> String {
     for fit in &lora.fits {
         writeln!(text, "  with {}", one_line(fit, MAX_PROBLEM)).ok();
     }
-    for unused in &lora.unused {
-        writeln!(text, "  not used: {}", one_line(unused, MAX_PROBLEM)).ok();
+    for notice in &lora.notices {
+        writeln!(text, "  {}", one_line(notice, MAX_PROBLEM)).ok();
     }
     text
 }

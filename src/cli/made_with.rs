@@ -18,8 +18,8 @@ const TEXTS: [&str; 2] = ["json", "txt"];
 /// More characters than a prompt has.
 const MAX_TEXT: usize = 20_000;
 
-/// What the file says, or why that is nothing; `None` where it is no such file, and may be a model.
-pub(super) fn read(path: &Path) -> Option<Result<Found, JobError>> {
+/// Settings of a file, which images and videos need not have; `None` where it is no such file, and may be a model.
+pub(super) fn read(path: &Path) -> Option<Result<Option<Found>, JobError>> {
     let end = path.extension().unwrap_or_default();
     let is_text = TEXTS.iter().any(|known| end.eq_ignore_ascii_case(known));
     let is_known = is_text || has_picture_name(path) || has_clip_name(path);
@@ -33,12 +33,13 @@ pub(super) fn read(path: &Path) -> Option<Result<Found, JobError>> {
         return None;
     }
     Some(match restore::read(path) {
-        Ok(Some(found)) => Ok(found),
-        // What is damaged or empty says why.
-        Ok(None) => Err(match media_info(path) {
-            Ok(_) | Err(MediaError::NotAPicture { .. }) => restore::says_nothing(path),
-            Err(err) => unreadable(&err),
-        }),
+        Ok(None) => match media_info(path) {
+            Ok(_) => Ok(None),
+            Err(MediaError::NotAPicture { .. }) => Err(restore::says_nothing(path)),
+            // What is damaged or empty says why.
+            Err(err) => Err(unreadable(&err)),
+        },
+        Ok(found) => Ok(found),
         Err(err) => Err(unreadable(&err)),
     })
 }
@@ -48,24 +49,32 @@ fn unreadable(err: &MediaError) -> JobError {
         .advise("Choose a picture, a clip, a JSON file, or a model's file or folder")
 }
 
-pub(super) fn as_json(path: &Path, found: &Found, facts: &[String]) -> Value {
+pub(super) fn as_json(path: &Path, found: Option<&Found>, facts: &[String]) -> Value {
+    let mut json = json!({"path": path, "facts": facts, "tool": found.map(Found::tool)});
     match found {
-        Found::Own(carried) => json!({
-            "path": path, "facts": facts, "tool": found.tool(), "request": carried.request,
-        }),
-        Found::Other(restored) => json!({
-            "path": path, "facts": facts, "tool": found.tool(), "settings": restored,
-        }),
+        Some(Found::Own(carried)) => json["request"] = json!(carried.request),
+        Some(Found::Other(restored)) => json["settings"] = json!(restored),
+        None => {}
     }
+    json
 }
 
 /// Settings of a file, a line each, and for another program's those that are not used here.
 pub(super) fn as_text(
     path: &Path,
-    found: &Found,
+    found: Option<&Found>,
     facts: &[String],
     surroundings: &Surroundings,
 ) -> String {
+    let mut text = format!("{}\n", one_line(&path.to_string_lossy()));
+    for fact in facts {
+        // Writing to a string cannot fail.
+        writeln!(text, "  {}", one_line(fact)).ok();
+    }
+    let Some(found) = found else {
+        text.push_str("  holds no settings\n");
+        return text;
+    };
     let mut moved = Vec::new();
     let restored = match found {
         Found::Own(carried) => {
@@ -84,11 +93,6 @@ pub(super) fn as_text(
         }
         Found::Other(restored) => (**restored).clone(),
     };
-    let mut text = format!("{}\n", path.display());
-    for fact in facts {
-        // Writing to a string cannot fail.
-        writeln!(text, "  {}", one_line(fact)).ok();
-    }
     writeln!(text, "  made with {}", found.tool()).ok();
     for (name, value) in lines(&restored) {
         writeln!(text, "  {name}: {}", one_line(&value)).ok();
@@ -112,7 +116,11 @@ pub(super) fn as_text(
 
 fn lines(restored: &Restored) -> Vec<(&'static str, String)> {
     let size = restored.width.zip(restored.height);
-    let loras = restored.loras.iter().map(|lora| lora.described());
+    // Folders tell files of one name apart; those of this computer go without saying.
+    let loras = restored.loras.iter().map(|lora| match &lora.path {
+        path if path.starts_with('/') => lora.described(),
+        path => lora.described().replacen(&lora.name, path, 1),
+    });
     let loras = loras.collect::<Vec<_>>().join(", ");
     let number = |number: Option<f64>| number.map(|number| number.to_string());
     let second = restored

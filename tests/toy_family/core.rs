@@ -30,7 +30,7 @@ pub const FACTOR: u32 = 8;
 pub(super) static DEF: FamilyDef = FamilyDef {
     id: "toy",
     label: "Toy",
-    models: "Toy",
+    models: "",
     makes_pictures: true,
     clip_strength: |_| None,
     has_second_pass: true,

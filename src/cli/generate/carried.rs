@@ -10,7 +10,6 @@ use safelight_core::media;
 use safelight_core::restore::{self, Carried, Found};
 
 use super::args::{GenerateArgs, unusable};
-use super::restored::says_nothing;
 use crate::cli::Surroundings;
 
 impl GenerateArgs {
@@ -35,7 +34,7 @@ impl GenerateArgs {
                 Ok((args, warnings))
             }
             Some(Found::Other(restored)) => self.with_restored(&restored, surroundings),
-            None => Err(says_nothing(file)),
+            None => Err(restore::says_nothing(file)),
         }
     }
 

@@ -2,8 +2,6 @@
 //!
 //! Arguments that are given stay. The model is the installed one that comes nearest, unless one is named.
 
-use std::path::Path;
-
 use safelight_core::catalog::Catalog;
 use safelight_core::job::{ChosenLora, GenerateForm, JobError, JobErrorKind};
 use safelight_core::lora::{find, fitting_test};
@@ -107,15 +105,4 @@ fn nearest(
         )
         .advise("Choose a model with --model; `safelight models` lists them")),
     }
-}
-
-/// What is wrong with a file that says nothing of how it was made.
-pub(super) fn says_nothing(file: &Path) -> JobError {
-    JobError::new(
-        JobErrorKind::InvalidRequest,
-        format!(
-            "this file has no settings of Safelight or a similar program: {}",
-            file.display()
-        ),
-    )
 }

@@ -12,7 +12,7 @@ use crate::formats::weights::WeightSet;
 use crate::library::identify::Target;
 use crate::library::other_models::pipeline_name;
 use crate::library::single::Parts;
-use crate::library::{Library, identify, kind, single};
+use crate::library::{ControlNetwork, Library, identify, kind, single};
 use crate::lora::{LoraCard, LoraFile};
 use crate::model::configs::ModelIndex;
 use crate::model::{CatalogError, ModelSpec};
@@ -40,6 +40,8 @@ pub struct IdentityCard {
     pub variant: String,
     /// Whether this version makes clips with it.
     pub is_runnable: bool,
+    /// Usable by this version, by itself or beside a model.
+    pub is_supported: bool,
     pub components: Vec<ComponentCard>,
     pub parameters: u64,
     pub bytes: u64,
@@ -67,13 +69,6 @@ impl IdentityCard {
         open: impl FnOnce(&Path) -> Result<ModelSpec, CatalogError>,
     ) -> Result<Self, CatalogError> {
         let is_file = path.is_file();
-        if !is_file && !path.is_dir() && path.exists() {
-            return Err(CatalogError::WrongFile {
-                reason: "this is a pipe or a device, not a file".to_owned(),
-                advice: "Choose a weight file or the folder of a model",
-                path: path.to_owned(),
-            });
-        }
         let (path, place) = match identify::target(path)? {
             Target::Pipeline(folder) if !is_file || path.ends_with("model_index.json") => {
                 return Self::of_folder(&folder);
@@ -124,11 +119,13 @@ impl IdentityCard {
                     self.bytes = spec.bytes;
                 }
                 self.variant.clone_from(&spec.variant);
-                self.is_runnable = true;
+                (self.is_runnable, self.is_supported) = (true, true);
                 self.model = Some(spec);
             }
             // The card says what it is; it is not broken.
-            Err(CatalogError::Unsupported { what, .. }) => self.what = what,
+            Err(CatalogError::Unsupported { what, .. }) => {
+                (self.what, self.is_supported) = (what, false);
+            }
             Err(err) => {
                 self.variant = single::variant_at(place).unwrap_or_default();
                 self.problems.push(err.to_string());
@@ -152,6 +149,11 @@ impl IdentityCard {
             family: tensors.family.to_owned(),
             variant: String::new(),
             is_runnable: false,
+            // Not all ControlNets are of a kind that is used here.
+            is_supported: match tensors.role {
+                "controlnet" => ControlNetwork::read(path).is_ok(),
+                _ => tensors.is_supported,
+            },
             parameters: weights.parameters(),
             bytes: weights.bytes,
             components,
@@ -165,8 +167,12 @@ impl IdentityCard {
 
     fn with_lora(mut self) -> Self {
         let is_lora = self.components.iter().any(|it| it.name == "lora");
-        if is_lora && let Ok(file) = LoraFile::read(&self.path) {
+        if is_lora && let Ok(mut file) = LoraFile::read(&self.path) {
+            if let Err(err) = file.read_alphas() {
+                self.problems.push(err.to_string());
+            }
             let card = LoraCard::of(&file);
+            self.is_supported = card.is_supported;
             self.what = card.text();
             self.family = card.family.to_owned();
             self.lora = Some(card);
@@ -185,12 +191,16 @@ impl IdentityCard {
             }
         }
         let family = identify::family_of_pipeline(&index.class);
+        let mut is_supported = family.is_some();
         let (model, what) = match ModelSpec::open(folder) {
             Ok(spec) => {
                 let what = format!("a {} model", spec.family.kind_text(&spec.variant));
                 (Some(spec), what)
             }
-            Err(CatalogError::Unsupported { what, .. }) => (None, what),
+            Err(CatalogError::Unsupported { what, .. }) => {
+                is_supported = false;
+                (None, what)
+            }
             Err(err) => {
                 // What stops the check is often named by a component already.
                 let text = err.to_string();
@@ -213,6 +223,7 @@ impl IdentityCard {
                 .as_ref()
                 .map_or_else(String::new, |spec| spec.variant.clone()),
             is_runnable: model.is_some(),
+            is_supported,
             parameters: components.iter().map(|card| card.parameters).sum(),
             bytes: components.iter().map(|card| card.bytes).sum(),
             components,

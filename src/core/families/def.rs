@@ -27,7 +27,7 @@ pub struct FamilyDef {
     pub id: &'static str,
     /// The name in the interface.
     pub label: &'static str,
-    /// Its models, in words that fit into a list.
+    /// Its models, in words that fit into a list; empty for a family of tests.
     pub models: &'static str,
     pub makes_pictures: bool,
     /// How much of a given clip a variant makes anew where nobody says; none where it makes no clip of another.
@@ -198,15 +198,17 @@ pub(crate) struct LoraRules {
 /// What the layers of one origin's LoRAs are called.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LoraSign {
-    /// A family's id, or the short name of a relative.
+    /// A family's id, the short name of a relative, or the label of another model.
     pub family: &'static str,
     pub label: &'static str,
-    /// The beginning of a layer's name, where `#` is the number of a block.
+    /// The beginning of a layer's name, where each `#` is a number: the last one that of a block.
     pub start: &'static str,
     /// The ends of that; none where every end will do.
     pub ends: &'static [&'static str],
     /// The first number of a block that tells.
     pub first_block: usize,
+    /// The outputs of the layer, where only those tell.
+    pub outputs: Option<u64>,
 }
 
 impl LoraSign {
@@ -226,6 +228,7 @@ impl LoraSign {
             start,
             ends,
             first_block: 0,
+            outputs: None,
         }
     }
 }

@@ -37,6 +37,13 @@ pub(crate) fn target(path: &Path) -> Result<Target, CatalogError> {
             CatalogError::io(source, absolute.clone())
         }
     })?;
+    if !stat.is_dir() && !stat.is_file() {
+        return Err(CatalogError::WrongFile {
+            reason: "this is a pipe or a device, not a file".to_owned(),
+            advice: "Choose a weight file or the folder of a model",
+            path: absolute,
+        });
+    }
     let parent = absolute.parent().map(Path::to_owned).unwrap_or_default();
     if stat.is_dir() {
         if absolute.join("model_index.json").exists() {

@@ -22,15 +22,9 @@ pub struct TensorKind {
     pub role: &'static str,
     /// A noun phrase for people.
     pub text: String,
+    /// Used by this version, as far as the rules say it; LoRAs and ControlNets are checked by who reads them.
+    pub is_supported: bool,
 }
-
-/// Rules for files that no family knows.
-const OTHERS: &[KindRule] = &[KindRule::new(
-    "",
-    "vae",
-    "an image VAE",
-    &["decoder.conv_in.weight", "encoder.conv_in.weight"],
-)];
 
 /// All rules in the order in which they are tried: a file that has a transformer may have the other parts, too.
 fn rules() -> impl Iterator<Item = &'static KindRule> {
@@ -38,13 +32,16 @@ fn rules() -> impl Iterator<Item = &'static KindRule> {
         let kinds = Family::all().flat_map(|family| family.files.kinds);
         kinds.filter(move |rule| (rule.role == "vae") == is_vae)
     };
+    // A file with both halves of CLIP counts as its image encoder.
+    let [vision, encoders @ ..] = networks::ENCODERS;
     other_models::models()
         .chain(of_families(false))
-        .chain(networks::ENCODERS.into_iter().flatten())
+        .chain(vision)
+        .chain(other_models::relatives())
+        .chain(encoders.into_iter().flatten())
         .chain(of_families(true))
         .chain(networks::DECODERS.into_iter().flatten())
         .chain(networks::FINISHERS.into_iter().flatten())
-        .chain(OTHERS)
         .chain(other_models::parts())
 }
 
@@ -71,7 +68,9 @@ fn known_ends<'a>(names: impl Iterator<Item = &'a str>) -> HashSet<&'static str>
 /// Guesses the role of a file from the tensor names in its header. `names` may include other texts.
 pub(super) fn at_a_glance<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Option<Role> {
     let ends = known_ends(names.clone());
-    let rule = rules().find(|rule| rule.fits(|end| ends.contains(end)))?;
+    // Sizes are not known here, and decide nothing but which model of another family it is.
+    let mut rules = rules().filter(|rule| rule.size.is_none() || rule.role == "transformer");
+    let rule = rules.find(|rule| rule.fits(|end| ends.contains(end)))?;
     if rule.role == "transformer" {
         let family = Family::of_id(rule.family);
         return Some(family.map_or(Role::Foreign, Role::Transformer));
@@ -90,13 +89,10 @@ pub fn of_tensors(weights: &WeightSet) -> TensorKind {
         .collect();
     let ends = known_ends(keys.iter().map(String::as_str));
     let has = |end: &str| ends.contains(end);
-    let is_lora = weights.tensors.keys().any(|key| lora::is_of_lora(key));
-    if is_lora {
-        return TensorKind {
-            family: "",
-            role: "lora",
-            text: "a LoRA".to_owned(),
-        };
+    // nunchaku's models have parts that are named like those of LoRAs.
+    let foreign = storage::foreign(weights);
+    if foreign.is_none() && weights.tensors.keys().any(|key| lora::is_of_lora(key)) {
+        return lora_kind("a LoRA");
     }
     let shape_of = |end: &str| weights.shape_by_end(&[end]);
     let is_it = |rule: &&KindRule| rule.fits(has) && rule.has_size(shape_of);
@@ -104,13 +100,15 @@ pub fn of_tensors(weights: &WeightSet) -> TensorKind {
     let found = rules().find(is_it).filter(|_| language.is_none());
     let Some(rule) = found else {
         if weights.tensors.keys().any(|key| lora::is_difference(key)) {
-            return TensorKind {
-                family: "",
-                role: "lora",
-                text: "a set of differences".to_owned(),
-            };
+            return lora_kind("a set of differences");
         }
-        let unknown = || format!("{} tensors of no known model", weights.tensors.len());
+        let stored = foreign.map_or_else(String::new, |name| format!(", stored as {name}"));
+        let unknown = || {
+            format!(
+                "{} tensors of no known model{stored}",
+                weights.tensors.len()
+            )
+        };
         let named = language.or_else(|| lora::unsupported_adapter(weights));
         return TensorKind {
             text: named.unwrap_or_else(unknown),
@@ -134,6 +132,19 @@ pub fn of_tensors(weights: &WeightSet) -> TensorKind {
         family: rule.family,
         role: rule.role,
         text,
+        is_supported: match rule.role {
+            "transformer" => Family::of_id(rule.family).is_some(),
+            "vae" | "text_encoder" | "image_encoder" => rule.part.is_some(),
+            role => !role.is_empty(),
+        },
+    }
+}
+
+fn lora_kind(text: &str) -> TensorKind {
+    TensorKind {
+        role: "lora",
+        text: text.to_owned(),
+        ..TensorKind::default()
     }
 }
 

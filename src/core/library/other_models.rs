@@ -2,99 +2,92 @@
 
 use std::sync::LazyLock;
 
+use crate::families::LoraSign;
 use crate::networks::KindRule;
 
-/// Rules of [`models`] and [`parts`], in this order.
-static RULES: LazyLock<[Vec<KindRule>; 2]> = LazyLock::new(|| {
-    let text = include_str!("other_models.txt");
-    let (models, parts) = text.split_once("\n\n").unwrap_or((text, ""));
-    [models, parts].map(|table| table.lines().filter_map(rule_of_line).collect())
+struct OtherModels {
+    models: Vec<KindRule>,
+    relatives: Vec<KindRule>,
+    parts: Vec<KindRule>,
+    loras: Vec<LoraSign>,
+    /// Beginning of a pipeline's class name, and the model.
+    pipelines: Vec<(&'static str, &'static str)>,
+}
+
+static TABLE: LazyLock<OtherModels> = LazyLock::new(|| {
+    let mut sections = include_str!("other_models.txt").split("\n\n").map(rows);
+    let mut next = || sections.next().unwrap_or_default();
+    OtherModels {
+        models: next().into_iter().map(rule).collect(),
+        relatives: next().into_iter().map(rule).collect(),
+        parts: next().into_iter().map(rule).collect(),
+        loras: next().into_iter().flat_map(signs).collect(),
+        pipelines: next()
+            .into_iter()
+            .map(|[_, name, start]| (start, name))
+            .collect(),
+    }
 });
 
 /// Tried before the rules of the families, whose tensors some of these have too.
 pub(super) fn models() -> impl Iterator<Item = &'static KindRule> {
-    RULES[0].iter()
+    TABLE.models.iter()
+}
+
+/// Tried behind the transformers of the families and before encoders and autoencoders, whose tensors these have too.
+pub(super) fn relatives() -> impl Iterator<Item = &'static KindRule> {
+    TABLE.relatives.iter()
 }
 
 /// Tried when nothing else fits.
 pub(super) fn parts() -> impl Iterator<Item = &'static KindRule> {
-    RULES[1].iter()
+    TABLE.parts.iter()
 }
 
-/// `None` for a comment.
-fn rule_of_line(line: &'static str) -> Option<KindRule> {
-    let mut columns = line.split(" | ");
-    let role = columns.next()?.trim_start_matches('-');
-    let (text, marks) = (columns.next()?, columns.next()?);
-    let mut size = None;
-    let ends = marks.split(' ').map(|mark| match mark.split_once('[') {
-        None => mark,
-        Some((end, rest)) => {
-            let number = rest.split_once("]=");
-            size = number.and_then(|(axis, n)| Some((end, axis.parse().ok()?, n.parse().ok()?)));
-            end
-        }
-    });
-    let ends: Vec<&str> = ends.collect();
-    Some(KindRule {
-        size,
-        ..KindRule::new("", role, text, ends.leak())
-    })
+/// Tried before the signs of the families, some of which fit these too.
+pub(crate) fn lora_signs() -> impl Iterator<Item = &'static LoraSign> {
+    TABLE.loras.iter()
 }
 
-/// Beginnings of the class names of diffusers' pipelines, and their models.
-const PIPELINES: &[(&str, &str)] = &[
-    ("AceStep", "an ACE-Step music model"),
-    ("Allegro", "an Allegro model"),
-    ("Anima", "an Anima model"),
-    ("AuraFlow", "an AuraFlow model"),
-    ("Bria", "a Bria model"),
-    ("CogVideo", "a CogVideoX model"),
-    ("CogView", "a CogView model"),
-    ("ConsisID", "a ConsisID model"),
-    ("Cosmos", "a Cosmos model"),
-    ("EasyAnimate", "an EasyAnimate model"),
-    ("Flux3", "a FLUX.3 model"),
-    ("Flux2", "a Flux 2 model"),
-    ("Flux", "a Flux model"),
-    ("HiDream", "a HiDream model"),
-    ("HunyuanDiT", "a Hunyuan-DiT model"),
-    ("HunyuanImage", "a HunyuanImage model"),
-    ("HunyuanVideo15", "a HunyuanVideo 1.5 model"),
-    ("HunyuanVideo", "a HunyuanVideo model"),
-    ("HunyuanSkyreels", "a SkyReels model"),
-    ("Hunyuan", "a Hunyuan model"),
-    ("Kandinsky5", "a Kandinsky 5 model"),
-    ("Kandinsky", "a Kandinsky model"),
-    ("Kolors", "a Kolors model"),
-    ("LTX2", "an LTX-2 model"),
-    ("LTX", "an LTX model"),
-    ("LatentConsistency", "a Stable Diffusion model"),
-    ("LongCatImage", "a LongCat-Image model"),
-    ("LongCatVideo", "a LongCat-Video model"),
-    ("Lumina", "a Lumina model"),
-    ("MiniMax", "a MiniMax H3 model"),
-    ("Mochi", "a Mochi model"),
-    ("OmniGen2", "an OmniGen2 model"),
-    ("OmniGen", "an OmniGen model"),
-    ("Ovis", "an Ovis-Image model"),
-    ("PixArt", "a PixArt model"),
-    ("Qwen", "a Qwen image model"),
-    ("Sana", "a Sana model"),
-    ("SkyReels", "a SkyReels model"),
-    ("StableAudio", "a Stable Audio model"),
-    ("StableCascade", "a Stable Cascade model"),
-    ("StableDiffusionXL", "a Stable Diffusion XL model"),
-    ("StableDiffusion3", "a Stable Diffusion 3 model"),
-    ("StableDiffusion", "a Stable Diffusion model"),
-    ("StableVideoDiffusion", "a Stable Video Diffusion model"),
-    ("VisualCloze", "a VisualCloze model"),
-    ("Wuerstchen", "a Würstchen model"),
-];
+/// Role, noun phrase and marks of each line of a section; a comment has no columns.
+fn rows(section: &'static str) -> Vec<[&'static str; 3]> {
+    let columns = |line: &'static str| line.split(" | ").collect::<Vec<_>>().try_into().ok();
+    section.lines().filter_map(columns).collect()
+}
+
+/// A name, and the size of an axis that its tensor must have.
+fn mark(text: &'static str) -> (&'static str, Option<(usize, u64)>) {
+    let (name, size) = text.split_once('[').unwrap_or((text, ""));
+    let size = size.split_once("]=");
+    let parsed = size.and_then(|(axis, size)| Some((axis.parse().ok()?, size.parse().ok()?)));
+    (name, parsed)
+}
+
+fn rule([role, text, marks]: [&'static str; 3]) -> KindRule {
+    let marks: Vec<_> = marks.split(' ').map(mark).collect();
+    let ends: Vec<&str> = marks.iter().map(|(end, _)| *end).collect();
+    let sized = |(end, size): (&'static str, Option<(usize, u64)>)| {
+        size.map(|(axis, size)| (end, axis, size))
+    };
+    KindRule {
+        size: marks.into_iter().find_map(sized),
+        ..KindRule::new("", role.trim_start_matches('-'), text, ends.leak())
+    }
+}
+
+fn signs([_, label, marks]: [&'static str; 3]) -> impl Iterator<Item = LoraSign> {
+    marks
+        .split(' ')
+        .map(mark)
+        .map(move |(start, size)| LoraSign {
+            outputs: size.map(|(_, size)| size),
+            ..LoraSign::of(label, label, start)
+        })
+}
 
 /// Model of a pipeline's class that no family runs, as a noun phrase.
 pub(crate) fn pipeline_name(class: &str) -> String {
-    let mut known = PIPELINES.iter();
+    let mut known = TABLE.pipelines.iter();
     let found = known.find(|(start, _)| class.starts_with(start));
     found.map_or_else(
         || format!("a model for the pipeline {class}"),
@@ -112,9 +105,17 @@ mod tests {
         let lines = text
             .lines()
             .filter(|line| !line.starts_with('#') && !line.is_empty());
-        assert_eq!(lines.count(), models().count() + parts().count());
+        let columns = lines.map(|line| line.split(" | ").collect::<Vec<_>>());
+        let columns: Vec<Vec<&str>> = columns.collect();
+        assert!(columns.iter().all(|columns| columns.len() == 3));
+        let count = |role: &str| columns.iter().filter(|columns| columns[0] == role).count();
+        let rules = columns.len() - count("lora") - count("pipeline");
+        let all = || models().chain(relatives()).chain(parts());
+        assert_eq!(rules, all().count());
+        assert_eq!(TABLE.pipelines.len(), count("pipeline"));
+        assert!(count("lora") > 0 && lora_signs().count() >= count("lora"));
         let roles = ["", "controlnet", "text_encoder", "transformer", "vae"];
-        for rule in models().chain(parts()) {
+        for rule in all() {
             assert!(roles.contains(&rule.role), "{rule:?}");
             assert!(rule.ends.iter().all(|end| !end.is_empty()), "{rule:?}");
         }

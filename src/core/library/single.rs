@@ -101,14 +101,14 @@ fn is_other_model(kind: &TensorKind) -> bool {
 
 /// What is said of a file without a transformer of a known family.
 pub(crate) fn not_a_model(kind: &TensorKind, place: &Path) -> CatalogError {
-    let path = place.to_owned();
-    match kind.role {
-        "vae" | "text_encoder" | "image_encoder" | "lora" => CatalogError::PartAlone {
-            what: before_comma(&kind.text).to_owned(),
-            path,
-        },
-        _ if is_other_model(kind) => CatalogError::unsupported(before_comma(&kind.text), path),
-        _ => CatalogError::unsupported(format!("a single file with {}", kind.text), path),
+    let (path, what) = (place.to_owned(), before_comma(&kind.text).to_owned());
+    let is_part = matches!(kind.role, "vae" | "text_encoder" | "image_encoder");
+    if kind.role == "lora" || (is_part && kind.is_supported) {
+        CatalogError::PartAlone { what, path }
+    } else if is_part || is_other_model(kind) {
+        CatalogError::unsupported(what, path)
+    } else {
+        CatalogError::unsupported(format!("a single file with {}", kind.text), path)
     }
 }
 

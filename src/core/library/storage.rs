@@ -53,12 +53,8 @@ pub(crate) fn check(weights: &WeightSet, what: &str) -> Result<(), CatalogError>
 
 /// How weights are stored that this version cannot read: a noun phrase for people.
 pub(crate) fn unreadable(weights: &WeightSet) -> Option<String> {
-    let keys = || weights.tensors.keys();
-    let foreign = FOREIGN
-        .iter()
-        .find(|(end, _)| keys().any(|key| key.ends_with(end)));
-    if let Some((_, name)) = foreign {
-        return Some((*name).to_owned());
+    if let Some(name) = foreign(weights) {
+        return Some(name.to_owned());
     }
     let blocks = weights
         .tensors
@@ -93,6 +89,14 @@ pub(crate) fn unreadable(weights: &WeightSet) -> Option<String> {
         })
         .or_else(|| without_scale(weights))
         .or_else(|| unreadable_int8(weights))
+}
+
+/// A storage that a key's end alone tells: a noun phrase.
+pub(crate) fn foreign(weights: &WeightSet) -> Option<&'static str> {
+    let keys = || weights.tensors.keys();
+    let has = |end: &str| keys().any(|key| key.ends_with(end));
+    let (_, name) = FOREIGN.iter().find(|(end, _)| has(end))?;
+    Some(name)
 }
 
 /// Whether some of the matrices are ComfyUI's whole numbers of eight bits.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::alphas::short;
 use super::file::LoraFile;
 use super::keys::Leaf;
 use super::origin::Origin;
@@ -20,6 +21,8 @@ pub struct LoraCard {
     pub family: &'static str,
     /// The family's name, with its size where that shows; empty where nothing does.
     pub made_for: String,
+    /// A family of this version takes it, or nothing shows whose it is.
+    pub is_supported: bool,
     /// Whose way of naming layers.
     pub dialect: &'static str,
     /// `LoRA`, `DoRA`, `LoHa`, `LoKr`, `differences`.
@@ -36,10 +39,10 @@ pub struct LoraCard {
     pub base_model: Option<String>,
     /// What to write into a prompt, most frequent first.
     pub trained_words: Vec<String>,
-    /// The scale of its layers, where the metadata gives it, as a noun phrase.
+    /// The scale of its layers, where the file gives it, as a noun phrase.
     pub scale: Option<String>,
-    /// Sentences about what no model will use of it.
-    pub unused: Vec<String>,
+    /// Sentences about what no model will use of it, and about values that make no sense.
+    pub notices: Vec<String>,
     /// What models of its family on this computer use of it, a sentence each.
     pub fits: Vec<String>,
 }
@@ -57,6 +60,7 @@ impl LoraCard {
         };
         Self {
             dialect: dialect(file, origin.family),
+            is_supported: origin.is_supported(),
             family: origin.family,
             made_for: origin.label,
             algorithms: algorithms(file),
@@ -75,7 +79,7 @@ impl LoraCard {
             ]),
             trained_words: trained_words(&file.weights),
             scale: scale(file),
-            unused: unused(file),
+            notices: notices(file),
             fits: Vec::new(),
         }
     }
@@ -172,20 +176,25 @@ fn ranks(file: &LoraFile) -> Vec<u64> {
 }
 
 fn scale(file: &LoraFile) -> Option<String> {
-    if file.is_converted {
+    let has_alpha = file
+        .layers
+        .values()
+        .any(|parts| parts.contains_key(&Leaf::Alpha));
+    if file.is_converted && !has_alpha {
         return Some("1: a converter has applied the alpha of its metadata already".to_owned());
     }
     let (least, most) = file.scale_range()?;
     let range = if least == most {
-        least.to_string()
+        short(least)
     } else {
-        format!("{least} to {most}")
+        format!("{} to {}", short(least), short(most))
     };
-    Some(format!("{range}, alpha over rank by its metadata"))
+    let by = if has_alpha { "" } else { " by its metadata" };
+    Some(format!("{range}, alpha over rank{by}"))
 }
 
-/// What is no part of a LoRA, or a part that is not supported, and metadata that makes no sense.
-fn unused(file: &LoraFile) -> Vec<String> {
+/// Keys that are no part of a LoRA or not supported, and values that make no sense.
+fn notices(file: &LoraFile) -> Vec<String> {
     const MAX_NAMED: usize = 3;
     let is_unsupported = |leaf: &Leaf| matches!(leaf, Leaf::Mid | Leaf::Unsupported);
     let layers = file.layers.iter();
@@ -193,11 +202,16 @@ fn unused(file: &LoraFile) -> Vec<String> {
     let unsupported: Vec<&str> = unsupported.map(|(layer, _)| layer.as_str()).collect();
     let strange: Vec<&str> = file.strange.iter().map(String::as_str).collect();
     let adapter = super::unsupported_adapter(&file.weights);
-    let adapter = adapter.map(|adapter| format!("some layers have {adapter}"));
+    let adapter = adapter.map(|adapter| format!("not used: some layers have {adapter}"));
     let named = |what: &str, names: Vec<&str>| {
         let first = names.iter().take(MAX_NAMED).copied().collect::<Vec<_>>();
-        (!first.is_empty())
-            .then(|| format!("{what}: {}, such as {}", names.len(), first.join(", ")))
+        (!first.is_empty()).then(|| {
+            format!(
+                "not used: {what}: {}, such as {}",
+                names.len(),
+                first.join(", ")
+            )
+        })
     };
     let all = [
         named("keys that are no part of a LoRA", strange),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::keys::{self, Leaf, Scope};
 use super::scaling::Scaling;
 use crate::formats::weights::WeightSet;
-use crate::library::kind;
+use crate::library::{kind, storage};
 use crate::model::CatalogError;
 
 /// Sentences about the metadata of one file.
@@ -24,12 +24,12 @@ pub struct LoraFile {
     pub layers: BTreeMap<String, BTreeMap<Leaf, String>>,
     /// Keys that no LoRA tool writes.
     pub strange: Vec<String>,
-    /// Sentences about metadata that is not used.
+    /// Sentences about metadata that is not used, and about strange values.
     pub notices: Vec<String>,
-    /// kohya's alpha in the metadata is part of the tensors already, see [`Scaling`].
+    /// kohya's alpha in the metadata is part of the tensors already, see `Scaling`.
     pub is_converted: bool,
-    /// From the metadata, of layers without an `alpha` tensor.
-    scales: BTreeMap<String, f64>,
+    /// From the metadata, of layers without an `alpha` tensor; of the others once those are read.
+    pub(super) scales: BTreeMap<String, f64>,
 }
 
 impl LoraFile {
@@ -65,7 +65,7 @@ impl LoraFile {
                 .chain(&lokr)
                 .any(|leaf| parts.contains_key(leaf))
         };
-        if !layers.values().any(is_update) {
+        if !layers.values().any(is_update) || storage::foreign(&weights).is_some() {
             let reason = match keys::unsupported_adapter(&weights) {
                 Some(name) => format!("this is {name}"),
                 None => format!(
@@ -109,7 +109,7 @@ impl LoraFile {
         self.scales.get(layer).copied().unwrap_or(1.0)
     }
 
-    /// The scales that the metadata gives, smallest and largest, where it gives any.
+    /// The scales that are known, smallest and largest; `None` where no layer has one.
     pub fn scale_range(&self) -> Option<(f64, f64)> {
         let scales = self.scales.values().copied();
         let ends = |range: Option<(f64, f64)>, scale: f64| {

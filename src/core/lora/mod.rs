@@ -3,6 +3,7 @@
 //! Reads headers only. The engine loads what a [`Plan`] names, and adds it to the layers while they compute; nothing
 //! here or there changes a model's own weights.
 
+mod alphas;
 mod card;
 mod coverage;
 mod file;
@@ -151,7 +152,8 @@ pub fn check(
                     lora.path.clone(),
                 ));
             }
-            let file = LoraFile::read(&lora.path)?;
+            let mut file = LoraFile::read(&lora.path)?;
+            file.read_alphas()?;
             let coverage = fitting_plan(&file, family, &tables)?.coverage;
             Ok(CheckedLora {
                 lora: lora.clone(),

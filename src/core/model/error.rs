@@ -179,8 +179,9 @@ impl CatalogError {
             Self::NotHere { .. } => {
                 "Download it with `safelight download` and its id, put its folder into one that `safelight models` lists, or name the folder with --model"
             }
-            Self::Missing { .. } | Self::Weights { .. } => {
-                "The download may be incomplete: download this file again"
+            Self::Missing { .. } => "The download may be incomplete: download this file again",
+            Self::Weights { .. } => {
+                "The download may be incomplete: download this file again. If that changes nothing, the published file is wrong: get another one"
             }
             Self::WrongFile { advice, .. } => advice,
             Self::MissingTensor { path, .. } | Self::WrongShape { path, .. }
@@ -216,7 +217,7 @@ impl CatalogError {
 }
 
 fn choose_a_model() -> String {
-    let models: Vec<&str> = Family::all().map(|family| family.models).collect();
+    let models: Vec<&str> = Family::published().map(|family| family.models).collect();
     format!(
         "Choose a model that Safelight runs ({}): a diffusers folder, or a transformer's .safetensors or .gguf file",
         models.join(", ")

@@ -31,15 +31,15 @@ pub(super) const KINDS: &[KindRule] = &[
         &["blocks.1.pos_embedding.embedding.weight"],
     ),
     umt5("a UMT5 text encoder", &["enc.blk.1.attn_rel_b.weight"]),
-    KindRule::new("t5", "text_encoder", "a T5 text encoder", &[POSITIONS]).of(PartKind::T5),
-    KindRule::new(
-        "t5",
-        "text_encoder",
-        "a T5 text encoder",
-        &["enc.blk.0.attn_rel_b.weight"],
-    )
-    .of(PartKind::T5),
+    t5(&[POSITIONS]),
+    t5(&["enc.blk.0.attn_rel_b.weight"]),
+    // Cut down to some of its tensors.
+    t5(&["encoder.block.0.layer.0.SelfAttention.q.weight"]),
 ];
+
+const fn t5(ends: &'static [&'static str]) -> KindRule {
+    KindRule::new("t5", "text_encoder", "a T5 text encoder", ends).of(PartKind::T5)
+}
 
 const fn umt5(text: &'static str, ends: &'static [&'static str]) -> KindRule {
     KindRule::new("umt5", "text_encoder", text, ends).of(PartKind::Umt5)

@@ -10,10 +10,7 @@ use crate::networks::{ChromaTransformerConfig, ChromaTransformerKeys, chroma_tra
 pub const NETWORK: Network = Network::transformer("chroma", names);
 
 pub(super) const RULES: LoraRules = LoraRules {
-    signs: &[
-        LoraSign::of("chroma", "Chroma", "distilled_guidance_layer"),
-        LoraSign::of("chroma_radiance", "Chroma Radiance", "nerf_"),
-    ],
+    signs: &[LoraSign::of("chroma", "Chroma", "distilled_guidance_layer")],
     // What changes the blocks alone says nothing of which of the two it was made for.
     accepts: |origin, _| matches!(origin, "chroma" | "flux"),
     model_label: |_| "Chroma".to_owned(),

@@ -57,16 +57,6 @@ pub(super) static DEF: FamilyDef = FamilyDef {
         owns_pipeline: |class| class.starts_with("Chroma") || class.starts_with("ZetaChroma"),
         kinds: &[
             KindRule::transformer(
-                "chroma_radiance",
-                "a Chroma Radiance transformer",
-                &["nerf_image_embedder.embedder.0.weight"],
-            ),
-            KindRule::transformer(
-                "chroma_radiance",
-                "a Chroma Radiance transformer",
-                &["img_in_patch.weight", APPROXIMATOR],
-            ),
-            KindRule::transformer(
                 "chroma",
                 "a Chroma transformer in the original layout",
                 &[APPROXIMATOR, "double_blocks.0.img_attn.qkv.weight"],

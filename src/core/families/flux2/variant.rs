@@ -6,8 +6,7 @@ use crate::networks::Flux2TransformerConfig;
 /// Width of the hidden states from which on it is the larger of the two.
 const LARGE_FROM: i64 = 4096;
 
-pub(super) const DEV: &str =
-    "a FLUX.2 dev model, only its smaller relatives FLUX.2 klein 4B and 9B";
+pub(super) const DEV: &str = "a FLUX.2 dev model (get FLUX.2 klein 4B or 9B)";
 pub(super) const KV: &str =
     "a FLUX.2 klein KV model, which keeps what it made of reference pictures (get FLUX.2 klein 9B)";
 

@@ -108,22 +108,9 @@ pub(super) static DEF: FamilyDef = FamilyDef {
                 &["controlnet_blocks.0.x_rms.weight"],
             ),
             KindRule::transformer(
-                "qwen_image_layered",
-                "a Qwen-Image-Layered transformer",
-                &[
-                    "txt_norm.weight",
-                    "time_text_embed.addition_t_embedding.weight",
-                ],
-            ),
-            KindRule::transformer(
                 "qwen_image",
                 "a Qwen-Image transformer",
                 &["txt_norm.weight", "transformer_blocks.0.img_mod.1.weight"],
-            ),
-            KindRule::transformer(
-                "qwen_image_21",
-                "a Qwen-Image 2.1 transformer",
-                &["txt_in.text_norm.weight", "img_in.weight"],
             ),
         ],
         published_name,

@@ -61,11 +61,6 @@ pub(super) static DEF: FamilyDef = FamilyDef {
         owns_pipeline: |class| class.starts_with("ZImage"),
         kinds: &[
             KindRule::transformer(
-                "z_image_omni",
-                "a Z-Image Omni transformer",
-                &["siglip_pad_token", "cap_pad_token"],
-            ),
-            KindRule::transformer(
                 "z_image",
                 "a Z-Image transformer",
                 &["cap_pad_token", "all_x_embedder.2-1.weight"],
@@ -80,19 +75,6 @@ pub(super) static DEF: FamilyDef = FamilyDef {
                 "controlnet",
                 "a Z-Image ControlNet",
                 &["control_layers.0.attention_norm1.weight"],
-            ),
-            KindRule::transformer(
-                "lumina2",
-                "a Lumina 2 transformer in the original layout",
-                &[
-                    "noise_refiner.0.attention.qkv.weight",
-                    "cap_embedder.1.weight",
-                ],
-            ),
-            KindRule::transformer(
-                "lumina2",
-                "a Lumina 2 transformer",
-                &["time_caption_embed.caption_embedder.1.weight"],
             ),
         ],
         published_name,

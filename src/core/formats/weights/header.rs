@@ -31,6 +31,9 @@ pub enum HeaderError {
     },
 }
 
+/// Advice for a header beyond a limit, which a new download does not change.
+pub(super) const TOO_LARGE: &str = "Safelight's limits are far beyond every known model: get the file from another source, or another file of the model";
+
 /// How the numbers of a tensor are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TensorType {

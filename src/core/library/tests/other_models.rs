@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use crate::catalog::IdentityCard;
 use crate::library::{Role, glance};
@@ -128,6 +129,90 @@ const KNOWN: &[(&str, Tensors)] = &[
             ("token_refiner.final_norm.weight", &[8]),
         ],
     ),
+    (
+        "a HiDream model",
+        &[
+            (
+                "model.diffusion_model.double_stream_blocks.0.block.attn1.to_q.weight",
+                &[8],
+            ),
+            (
+                "model.diffusion_model.p_embedder.pooled_embedder.linear_1.weight",
+                &[8],
+            ),
+        ],
+    ),
+    (
+        "a PixArt model",
+        &[
+            ("pos_embed.proj.weight", &[8]),
+            ("adaln_single.linear.weight", &[8]),
+            ("transformer_blocks.0.attn1.to_q.weight", &[8]),
+        ],
+    ),
+    (
+        "a Sana model",
+        &[
+            ("transformer_blocks.0.ff.conv_inverted.weight", &[8]),
+            ("caption_norm.weight", &[8]),
+        ],
+    ),
+    (
+        "a FLUX.3 model",
+        &[
+            ("early_stream_modulations.image.lin.weight", &[8]),
+            ("single_blocks.0.q_proj.weight", &[8]),
+        ],
+    ),
+    (
+        "an AuraFlow model",
+        &[
+            ("joint_transformer_blocks.0.attn.to_q.weight", &[8]),
+            ("register_tokens", &[8]),
+        ],
+    ),
+    (
+        "a CogVideoX model",
+        &[
+            ("patch_embed.text_proj.weight", &[8]),
+            ("time_embedding.linear_1.weight", &[8]),
+        ],
+    ),
+    (
+        "a Mochi model",
+        &[
+            ("blocks.0.attn.qkv_x.weight", &[8]),
+            ("t5_yproj.weight", &[8]),
+        ],
+    ),
+    (
+        "a Cosmos Predict2 model",
+        &[
+            ("net.blocks.0.self_attn.q_proj.weight", &[8]),
+            ("net.x_embedder.proj.1.weight", &[8]),
+        ],
+    ),
+    (
+        "a Stable Cascade model (stage C)",
+        &[("clip_txt_mapper.weight", &[8])],
+    ),
+    (
+        "a Helios model",
+        &[
+            ("patch_short.weight", &[8]),
+            ("patch_embedding.weight", &[8]),
+            ("condition_embedder.time_proj.weight", &[8]),
+            ("blocks.0.attn1.to_q.weight", &[8]),
+        ],
+    ),
+    (
+        "a Nucleus-Image model",
+        &[
+            ("txt_norm.weight", &[8]),
+            ("transformer_blocks.0.img_mod.1.weight", &[8]),
+            ("transformer_blocks.0.encoder_proj.weight", &[8]),
+        ],
+    ),
 ];
 
 #[test]
@@ -149,6 +234,58 @@ fn a_model_of_another_family_is_refused_by_its_name() {
 }
 
 #[test]
+fn encoders_and_autoencoders_alone_are_named_and_those_of_other_models_are_not_offered() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("a.safetensors");
+    let fc1 = ("text_model.encoder.layers.0.mlp.fc1.weight", 8);
+    let tokens = "text_model.embeddings.token_embedding.weight";
+    let words = "model.embed_tokens.weight";
+    let norm = ("model.layers.0.input_layernorm.weight", 8);
+    let head = ("model.layers.0.self_attn.q_norm.weight", 8);
+    for (tensors, what, is_supported) in [
+        ([fc1, (tokens, 768)], "a CLIP text encoder", true),
+        ([fc1, (tokens, 1280)], "a CLIP-G text encoder", false),
+        ([head, (words, 2560)], "a Qwen 3 text encoder", true),
+        (
+            [head, (words, 1024)],
+            "a Qwen 3 text encoder of 0.6B",
+            false,
+        ),
+        ([norm, (words, 4096)], "a Llama text encoder", true),
+        ([norm, (words, 5120)], "a Mistral text encoder", false),
+        (
+            [
+                ("encoder.block.0.layer.0.SelfAttention.q.weight", 8),
+                ("shared.weight", 8),
+            ],
+            "a T5 text encoder",
+            true,
+        ),
+        (
+            [
+                ("decoder.norm_out.weight", 3),
+                ("decoder.conv_in.weight", 4),
+            ],
+            "a Stable Diffusion VAE",
+            false,
+        ),
+        (
+            [
+                ("encoder.project_in.conv.weight", 8),
+                ("decoder.conv_out.weight", 8),
+            ],
+            "a Sana VAE",
+            false,
+        ),
+    ] {
+        let shapes = tensors.map(|(name, width)| (name.to_owned(), vec![8, width]));
+        write(&path, &Shapes::from(shapes), "F16");
+        let card = IdentityCard::read(&path).unwrap();
+        assert_eq!((&*card.what, card.is_supported), (what, is_supported));
+    }
+}
+
+#[test]
 fn each_kind_of_wrong_file_has_its_own_advice() {
     let root = tempfile::tempdir().unwrap();
     let whole = |length: u64| {
@@ -159,7 +296,15 @@ fn each_kind_of_wrong_file_has_its_own_advice() {
         bytes
     };
     let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n";
-    let cases: [(&str, Vec<u8>, &str); 13] = [
+    let empty = |i: u32| format!(r#""{i}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}"#);
+    let many = (0..140_000).map(empty).collect::<Vec<_>>().join(",");
+    let many = format!("{{{many}}}");
+    let many = [&(many.len() as u64).to_le_bytes()[..], many.as_bytes()].concat();
+    // Its file is made as long below.
+    let large = [&100_000_001_u64.to_le_bytes()[..], b"{"].concat();
+    let cases: [(&str, Vec<u8>, &str); 15] = [
+        ("n.safetensors", many, "another source"),
+        ("o.safetensors", large, "another source"),
         ("a.safetensors", pointer.to_vec(), "git lfs pull"),
         (
             "b.safetensors",
@@ -209,6 +354,10 @@ fn each_kind_of_wrong_file_has_its_own_advice() {
     for (name, bytes, advice) in cases {
         let path = root.path().join(name);
         fs::write(&path, bytes).unwrap();
+        if name.starts_with('o') {
+            let file = fs::File::options().write(true).open(&path).unwrap();
+            file.set_len(100_000_009).unwrap();
+        }
         for err in [
             IdentityCard::read(&path).unwrap_err(),
             ModelSpec::open(&path).unwrap_err(),
@@ -244,6 +393,33 @@ fn a_language_model_is_named_with_its_architecture() {
     super::gguf::write_gguf(&path, &tensors, super::gguf::F32, "phi3", 0);
     let text = ModelSpec::open(&path).unwrap_err().to_string();
     assert!(text.contains("a language model (phi3)"), "{text}");
+}
+
+#[test]
+fn a_pipe_is_not_taken_for_a_folder_of_a_model() {
+    let root = tempfile::tempdir().unwrap();
+    let pipe = root.path().join("a.safetensors");
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    for err in [
+        IdentityCard::read(&pipe).unwrap_err(),
+        ModelSpec::open(&pipe).unwrap_err(),
+    ] {
+        let text = err.to_string();
+        assert!(text.starts_with("this is a pipe or a device"), "{text}");
+        assert!(err.advice().contains("weight file"), "{}", err.advice());
+    }
+}
+
+#[test]
+fn the_advice_for_a_model_that_does_not_run_lists_published_families() {
+    let err = ModelSpec::open(tempfile::tempdir().unwrap().path()).unwrap_err();
+    let advice = err.advice();
+    assert!(advice.contains("FLUX.2 klein 4B or 9B"), "{advice}");
+    assert!(
+        !advice.contains("Toy") && !advice.contains(", ,"),
+        "{advice}"
+    );
 }
 
 #[test]

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::catalog::{Catalog, IdentityCard};
 use crate::formats::weights::header::Header;
 use crate::library::Companions;
+use crate::lora::LoraFile;
 use crate::model::{CatalogError, ModelSpec};
 use crate::testing::made_up::{
     Dims, Shapes, T2V_1_3B, comfy_tree, transformer, umt5, vae, write, write_as,
@@ -331,7 +332,13 @@ fn quantised_files_of_other_families_say_what_they_are() {
     let place = root.path().join("svdq.safetensors");
     let mut shapes = Shapes::new();
     shapes.insert("x_embedder.weight".into(), vec![8, 8]);
-    for name in ["qweight", "wscales", "smooth_factor"] {
+    for name in [
+        "qweight",
+        "wscales",
+        "smooth_factor",
+        "lora_down",
+        "lora_up",
+    ] {
         shapes.insert(
             format!("single_transformer_blocks.0.mlp_fc1.{name}"),
             vec![8, 8],
@@ -342,5 +349,14 @@ fn quantised_files_of_other_families_say_what_they_are() {
     assert_eq!(
         (card.family.as_str(), card.components[0].name.as_str()),
         ("flux", "transformer")
+    );
+    let err = LoraFile::read(&place).unwrap_err().to_string();
+    assert!(err.contains("this is not a LoRA, but a"), "{err}");
+    shapes.retain(|key, _| key.contains("wscales"));
+    write(&place, &shapes, "I8");
+    let text = ModelSpec::open(&place).unwrap_err().to_string();
+    assert!(
+        text.contains("stored as nunchaku's 4-bit numbers"),
+        "{text}"
     );
 }

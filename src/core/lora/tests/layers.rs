@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use crate::catalog::IdentityCard;
 use crate::families::{flux, wan};
 use crate::job::Lora;
 use crate::lora::{Coverage, LoraCard, LoraFile, Network, Plan, Rows, Table, fitting_plan};
@@ -319,7 +320,10 @@ fn the_origin_of_a_lora_shows_in_the_names_of_every_tool() {
         ("transformer.blocks.0.attn1.to_q", "wan"),
         ("lora_unet_blocks_0_attn1_to_q", "wan"),
         ("base_model.model.blocks.0.cross_attn.k", "wan"),
-        ("transformer.transformer_blocks.0.attn1.to_q", "ltx"),
+        (
+            "transformer.transformer_blocks.0.attn1.to_q",
+            "LTX-Video or a similar model",
+        ),
         ("transformer.transformer_blocks.0.attn.to_q", "flux"),
         (
             "lora_transformer_single_transformer_blocks_0_proj_mlp",
@@ -334,6 +338,85 @@ fn the_origin_of_a_lora_shows_in_the_names_of_every_tool() {
             (format!("{layer}.lora_B.weight"), vec![8, RANK]),
         ]);
         assert_eq!(LoraCard::of(&files.read(&shapes)).family, family, "{layer}");
+    }
+}
+
+#[test]
+fn loras_of_families_that_are_not_supported_are_told_from_those_that_are() {
+    let files = Files::new();
+    let card = |layer: &str, outputs: u64| {
+        let shapes = Shapes::from([
+            (format!("{layer}.lora_down.weight"), vec![RANK, 8]),
+            (format!("{layer}.lora_up.weight"), vec![outputs, RANK]),
+        ]);
+        IdentityCard::read(&files.write("x.safetensors", &shapes)).unwrap()
+    };
+    let kohya = |layer: &str| format!("lora_unet_{layer}");
+    for (layer, outputs, label) in [
+        (
+            kohya("down_blocks_1_attentions_0_transformer_blocks_1_attn1_to_k"),
+            640,
+            "Stable Diffusion XL",
+        ),
+        (
+            kohya("input_blocks_7_1_transformer_blocks_1_attn2_to_v"),
+            1280,
+            "Stable Diffusion XL",
+        ),
+        (
+            kohya("down_blocks_0_attentions_1_transformer_blocks_0_ff_net_2"),
+            320,
+            "Stable Diffusion 1.5 or 2",
+        ),
+        (
+            "unet.mid_block.attentions.0.proj_in".to_owned(),
+            1280,
+            "Stable Diffusion",
+        ),
+        (
+            "transformer.transformer_blocks.3.attn.to_q".to_owned(),
+            1536,
+            "Stable Diffusion 3",
+        ),
+        (
+            "transformer.transformer_blocks.0.audio_attn1.to_q".to_owned(),
+            2048,
+            "LTX-2",
+        ),
+        (
+            "transformer.transformer_blocks.0.attn1.to_q".to_owned(),
+            1920,
+            "CogVideoX",
+        ),
+        (
+            "diffusion_model.blocks.0.self_attn.q_proj".to_owned(),
+            2048,
+            "Anima or Cosmos Predict2",
+        ),
+        (kohya("llm_adapter_blocks_0_mlp_0"), 1024, "Anima"),
+        (
+            "double_stream_blocks.0.block.attn1.to_q".to_owned(),
+            2560,
+            "HiDream",
+        ),
+        (
+            "diffusion_model.single_blocks.3.q_proj".to_owned(),
+            3072,
+            "FLUX.3",
+        ),
+    ] {
+        let card = card(&layer, outputs);
+        let start = format!("a LoRA for {label}, rank");
+        assert!(card.what.starts_with(&start), "{layer}: {}", card.what);
+        assert!(!card.is_supported, "{layer}");
+    }
+    for layer in [
+        kohya("double_blocks_0_img_attn_qkv"),
+        kohya("single_blocks_0_modulation_linear"),
+        kohya("blocks_0_self_attn_q"),
+        "something.else".to_owned(),
+    ] {
+        assert!(card(&layer, 8).is_supported, "{layer}");
     }
 }
 

@@ -1,9 +1,13 @@
 //! Scales that the metadata of a LoRA gives: alpha over rank, where the tensors have no alpha of their own.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+
 use serde_json::{Value, json};
 
 use crate::catalog::IdentityCard;
 use crate::families::wan;
+use crate::formats::weights::header::Header;
 use crate::lora::tests::layers::{Files, KOHYA, PEFT, RANK, lora_of, table_of};
 use crate::lora::{LoraCard, LoraFile, Plan, Update};
 use crate::testing::made_up::{Shapes, T2V_1_3B, transformer, write_as};
@@ -123,6 +127,54 @@ fn alpha_tensors_precede_the_metadata() {
 }
 
 #[test]
+fn the_numbers_of_alpha_tensors_give_the_scale_and_strange_ones_are_named() {
+    let files = Files::new();
+    let number = |alpha: f32| (alpha.to_le_bytes(), "F32");
+    let half = |bits: u16| {
+        let [low, high] = bits.to_le_bytes();
+        [low, high, 0, 0]
+    };
+    for ((bytes, dtype), scale, notice) in [
+        (number(2.0), "0.5, alpha over rank", ""),
+        ((half(0x4000), "F16"), "0.5, alpha over rank", ""),
+        ((half(0x4000), "BF16"), "0.5, alpha over rank", ""),
+        (
+            number(0.0),
+            "0, alpha",
+            "layers without effect: 1 of 1, such as x",
+        ),
+        (
+            number(-4.0),
+            "-1, alpha",
+            "layers that act in reverse: 1 of 1",
+        ),
+        (number(1e30), "2.5e29, alpha", "far too strongly: 1 of 1"),
+        (number(f32::NAN), "", "no finite number: 1 of 1"),
+    ] {
+        let mut shapes = shapes(&|_| "x".to_owned(), PEFT);
+        shapes.insert("x.alpha".to_owned(), vec![]);
+        let path = files.0.path().join("x.safetensors");
+        write_as(
+            &path,
+            &shapes,
+            &|key| if key == "x.alpha" { dtype } else { "F32" },
+            0,
+            &json!({}),
+        );
+        let (_, header) = Header::open(&path).unwrap();
+        let info = header.info("x.alpha").unwrap();
+        let file = File::options().write(true).open(&path).unwrap();
+        file.write_all_at(&bytes[..info.bytes as usize], info.start)
+            .unwrap();
+        let card = IdentityCard::read(&path).unwrap().lora.unwrap();
+        let found = card.scale.unwrap_or_default();
+        assert!(found.starts_with(scale), "{found}");
+        assert_eq!(card.notices.len(), usize::from(!notice.is_empty()));
+        assert!(card.notices.concat().contains(notice), "{:?}", card.notices);
+    }
+}
+
+#[test]
 fn values_that_make_no_sense_are_named_and_not_used() {
     let json_note = |text: &str| json!({"lora_adapter_metadata": text});
     for (notes, word) in [
@@ -162,7 +214,7 @@ fn values_that_make_no_sense_are_named_and_not_used() {
             coverage.is_poor() && coverage.to_string().contains(word),
             "{coverage}"
         );
-        assert!(LoraCard::of(&file).unused.concat().contains(word));
+        assert!(LoraCard::of(&file).notices.concat().contains(word));
     }
 }
 
@@ -240,9 +292,9 @@ fn layers_of_other_kinds_beside_a_lora_are_named() {
         vec![4, 4, 3, 3],
     );
     shapes.insert("stray".to_owned(), vec![1]);
-    let unused = LoraCard::of(&read(&shapes, &json!({}))).unused.join("; ");
+    let notices = LoraCard::of(&read(&shapes, &json!({}))).notices.join("; ");
     for word in ["no part of a LoRA: 2", "stray", "convolutions", "OFT"] {
-        assert!(unused.contains(word), "{unused}");
+        assert!(notices.contains(word), "{notices}");
     }
 }
 

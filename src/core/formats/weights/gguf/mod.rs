@@ -18,7 +18,7 @@ pub use self::block_type::BlockType;
 use self::block_type::{removed_type, type_of_id};
 use self::cursor::Cursor;
 pub use self::value::{Element, List, Value};
-use super::header::{Header, HeaderError, TensorInfo};
+use super::header::{Header, HeaderError, TOO_LARGE, TensorInfo};
 
 /// The first bytes of every such file.
 pub const MAGIC: [u8; 4] = *b"GGUF";
@@ -48,7 +48,12 @@ pub(super) fn read_header(file: &File) -> Result<Header, HeaderError> {
         ("entries of metadata", num_entries, MAX_ENTRIES),
     ] {
         if count > max {
-            return unsound(format!("expected at most {max} {what}, found {count}"));
+            let reason = format!("expected at most {max} {what} in a GGUF file, found {count}");
+            // More of them than bytes are no count.
+            if count > file_bytes {
+                return unsound(reason);
+            }
+            return unsupported(reason, TOO_LARGE);
         }
     }
     let mut metadata = BTreeMap::new();
