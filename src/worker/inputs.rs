@@ -104,6 +104,7 @@ impl Inputs {
         if let Some(clip) = &request.extend {
             let copy = folder.extended().join(clip.file_name().unwrap_or_default());
             let info = media::clip_info(&copy).map_err(|err| unusable(&err))?;
+            let info = info.for_model(request.fps);
             inputs.num_extended = info.num_frames as usize;
             inputs.extended = Some(copy);
         }
@@ -156,8 +157,9 @@ impl Inputs {
     ) -> Result<(), JobError> {
         let info = media::clip_or_picture_info(source).map_err(|err| unusable(&err))?;
         if info.num_frames > 1 && !request.makes_pictures() {
-            check_length(info.num_frames.into(), request, source)?;
-            self.add_video_notices(source)?;
+            let num_frames = info.for_model(request.fps).num_frames;
+            check_length(num_frames.into(), request, source)?;
+            self.add_video_notices(source, request.fps)?;
             copy_files(source, &clip)?;
             return self.remember(field, media::clip_fingerprint(source));
         }
@@ -174,13 +176,13 @@ impl Inputs {
         self.remember(field, media::picture_fingerprint(source))
     }
 
-    /// Adds the reader's notices, and one where frame times are uneven.
-    fn add_video_notices(&mut self, path: &Path) -> Result<(), JobError> {
+    /// Adds the reader's notices, and one where uneven frame times are resampled to `fps`.
+    fn add_video_notices(&mut self, path: &Path, fps: f64) -> Result<(), JobError> {
         let reader = ClipReader::open(path).map_err(|err| unusable(&err))?;
-        let uneven = reader.starts().map(|starts| {
-            let fps = (starts.fps() * 100.0).round() / 100.0;
-            format!("uneven frame times: resampled to {fps} fps")
-        });
+        let fps = (fps * 100.0).round() / 100.0;
+        let uneven = reader
+            .starts()
+            .map(|_| format!("uneven frame times: resampled to {fps} fps"));
         let notices = reader.notices().into_iter().chain(uneven);
         self.notices
             .extend(notices.map(|text| format!("{text}: {}", path.display())));
@@ -202,12 +204,13 @@ impl Inputs {
         folder: &JobFolder,
     ) -> Result<(), JobError> {
         let info = media::clip_info(path).map_err(|err| unusable(&err))?;
-        check_length(info.num_frames.into(), request, path)?;
-        self.add_video_notices(path)?;
+        let num_frames = info.for_model(request.fps).num_frames;
+        check_length(num_frames.into(), request, path)?;
+        self.add_video_notices(path, request.fps)?;
         let Some(first) = copy_files(path, &folder.extended())? else {
             return Ok(());
         };
-        let clip = media::open_clip(&first).map_err(|err| unusable(&err))?;
+        let clip = media::open_clip_for_model(&first, request.fps).map_err(|err| unusable(&err))?;
         // It may have more frames than its header said.
         check_length(clip.frames.len() as u64, request, path)?;
         if let Some(last) = clip.frames.last() {
@@ -226,7 +229,8 @@ impl Inputs {
         let Some(extended) = &self.extended else {
             return Ok(new);
         };
-        let old = media::open_clip(extended).map_err(|err| unusable(&err))?;
+        let old =
+            media::open_clip_for_model(extended, request.fps).map_err(|err| unusable(&err))?;
         let size = (request.width, request.height);
         let mut frames = Vec::with_capacity(old.frames.len() + new.frames.len());
         let (mut kept, mut skipped) = (old.frames.len(), 1);

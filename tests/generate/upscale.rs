@@ -374,7 +374,7 @@ fn sound_goes_with_the_clip_and_what_cannot_be_copied_is_told() {
     let home = Home::new();
     network(&home, "net.safetensors");
     with_sound(&home, "sound.mp4");
-    with_sound(&home, "vorbis.webm");
+    with_sound(&home, "pcm.mov");
     let large = home.path().join("large.mp4");
     let out = ["--scale", "1", "--out", "large.mp4"];
     let output = run(upscale(&home).arg("sound.mp4").args(out));
@@ -383,9 +383,9 @@ fn sound_goes_with_the_clip_and_what_cannot_be_copied_is_told() {
     assert_eq!(last["warnings"], serde_json::json!([]), "{last}");
     let found = media::sound_for(&large, &large).expect("it is read");
     assert!(found.sound.is_some() && found.left_out.is_none());
-    let output = run(upscale(&home).arg("vorbis.webm").args(out));
+    let output = run(upscale(&home).arg("pcm.mov").args(out));
     let (last, code) = end(&output);
-    let told = "the result has no sound: Vorbis from WebM or Matroska is not copied into MP4";
+    let told = "the result has no sound: PCM is not copied into MP4";
     assert_eq!((code, &last["warnings"][0]), (0, &told.into()), "{last}");
     let found = media::sound_for(&large, &large).expect("it is read");
     assert!(found.sound.is_none());

@@ -69,6 +69,7 @@ pub fn enlarging(folder: &Path) -> FinishRequest {
         height: size,
         fps: 0.0,
         num_frames: 1,
+        is_uneven: false,
     };
     FinishRequest {
         fingerprint: media::picture_fingerprint(&source).unwrap(),

@@ -105,6 +105,7 @@ impl FinishForm {
                 let after = ClipInfo {
                     fps: retiming.fps(),
                     num_frames: retiming.num_frames(),
+                    is_uneven: false,
                     ..before
                 };
                 (after, FinishWork::Interpolate { network }, None)

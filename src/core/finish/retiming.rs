@@ -1,21 +1,20 @@
-//! A clip at another rate: which two frames of the old clip each frame of the new one lies between, and where.
+//! Frames of an interpolated video: the two source frames around each of them, and its position between these.
 //!
-//! Frame `n` of a clip is shown from `n` frames' time on, so the last one lasts as long as the others: a new clip is as
-//! long as the old one, and what comes behind the old clip's last moment is its last frame. Plain numbers. The frames of
-//! a new clip are even, also where those of the old one are not.
+//! Frame `n` is shown from the time `n / fps` on and the last one as long as the others, so the length stays the same;
+//! after the last source frame, that frame is repeated. The new frames are even, also if those of the source are not.
 
 use std::ops::RangeInclusive;
 
 use crate::media::{ClipInfo, FrameStarts};
 
-/// How many frames may be made of one.
+/// Numbers of new frames per source frame.
 pub const TIMES: RangeInclusive<u32> = 2..=16;
-/// Frames a second of a new clip.
+/// Highest rate of a new clip in frames per second.
 pub const MAX_FPS: f64 = 240.0;
-/// What nobody sees, in frames of the old clip: a place so near to a frame is that frame.
+/// Distance, in frames of the old clip, below which a position counts as that of the frame.
 const NEAR: f64 = 1e-3;
 
-/// How the frames of a new clip lie among those of an old one.
+/// Positions of the frames of a new clip among those of an old one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Retiming {
     /// Of the old clip, at least 1.
@@ -29,17 +28,17 @@ pub struct Retiming {
     starts: Option<FrameStarts>,
 }
 
-/// Where a new frame lies.
+/// Position of a new frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FramePlace {
     /// The old frame at it or before it, counted from 0.
     pub frame: u32,
-    /// How far it is to the next old frame, from 0 to below 1; 0 is the old frame itself.
+    /// Part of the way to the next old frame, from 0 to below 1; 0 is the old frame itself.
     pub time: f64,
 }
 
 impl Retiming {
-    /// So many frames for each, at so many times the rate. `fps`: of the old clip. The error is a sentence.
+    /// `times` frames for each, at `times` the rate. `fps`: rate of the old clip. The error is a sentence.
     pub fn times(num_frames: u32, fps: f64, times: u32) -> Result<Self, String> {
         if !TIMES.contains(&times) {
             let (least, most) = TIMES.into_inner();
@@ -57,7 +56,7 @@ impl Retiming {
         Self::new(num_frames, fps, wanted)
     }
 
-    /// Of so many frames a second as `wanted`, more than the old clip's `fps`. The error is a sentence.
+    /// `wanted` frames per second, more than the old clip's `fps`. The error is a sentence.
     pub fn to_fps(num_frames: u32, fps: f64, wanted: f64) -> Result<Self, String> {
         if !wanted.is_finite() || wanted <= 0.0 || wanted > MAX_FPS {
             return Err(format!(
@@ -73,7 +72,7 @@ impl Retiming {
         Self::new(num_frames, fps, wanted)
     }
 
-    /// Of a clip that was found to be possible before.
+    /// From the properties of both clips, which [`times`](Self::times) or [`to_fps`](Self::to_fps) has accepted.
     #[must_use]
     pub fn of(before: &ClipInfo, after: &ClipInfo) -> Self {
         Self {
@@ -111,7 +110,7 @@ impl Retiming {
         })
     }
 
-    /// Of the new clip.
+    /// Number of frames of the new clip.
     #[must_use]
     pub fn num_frames(&self) -> u32 {
         self.num_new
@@ -123,7 +122,7 @@ impl Retiming {
         self.fps
     }
 
-    /// Where the new clip's frame lies, counted from 0.
+    /// Position of a frame of the new clip, counted from 0.
     #[must_use]
     pub fn place(&self, index: u32) -> FramePlace {
         let place = self.starts.as_ref().map_or_else(
@@ -227,10 +226,12 @@ mod tests {
             height: 8,
             fps: starts.fps(),
             num_frames: 4,
+            is_uneven: true,
         };
         let after = ClipInfo {
             fps: 20.0,
             num_frames: 8,
+            is_uneven: false,
             ..before
         };
         let retiming = Retiming::of(&before, &after).with_starts(Some(starts));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::mp4::{Bytes, boxes, child};
+use super::mp4::{Bytes, boxes, child, mastering_peak};
 
 /// A file with more tiles in an image, pieces of items or turns of one is not read: an entry may take no byte of the file.
 const MAX_TILES: usize = 4096;
@@ -34,6 +34,8 @@ pub(crate) struct HeifItem<'a> {
     pub profile: Option<&'a [u8]>,
     /// Primaries, transfer, matrix and whether the range is full.
     pub nclx: Option<(u16, u16, u16, bool)>,
+    /// MaxCLL and the peak of the mastering display in cd/m²; 0 where they are not declared.
+    pub light: (f64, f64),
     pub turns: Vec<HeifTurn>,
     pub is_alpha: bool,
     pub tiles: Vec<u32>,
@@ -176,6 +178,8 @@ impl<'a> HeifItem<'a> {
                 b"prof" | b"rICC" => self.profile = Some(bytes.0),
                 _ => {}
             },
+            b"clli" => self.light.0 = bytes.u16()?.into(),
+            b"mdcv" => self.light.1 = mastering_peak(content)?,
             b"hvcC" => self.hevc = Some(content),
             b"pixi" => self.is_deep = content.get(5).is_some_and(|bits| *bits > 8),
             b"irot" => self.turns.push(HeifTurn::Rotated(bytes.u8()? & 3)),

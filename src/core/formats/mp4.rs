@@ -73,6 +73,12 @@ pub(crate) fn descend<'a>(bytes: &'a [u8], path: &[[u8; 4]]) -> Option<&'a [u8]>
         .try_fold(bytes, |bytes, name| child(bytes, *name))
 }
 
+/// Peak of the mastering display in cd/m², from the content of an `mdcv` box.
+pub(crate) fn mastering_peak(content: &[u8]) -> Option<f64> {
+    let mut bytes = Bytes(content.get(16..)?);
+    bytes.u32().map(|light| f64::from(light) / 10_000.0)
+}
+
 /// What a box begins with: its name, and how many bytes its head and all of it have.
 struct Head {
     name: [u8; 4],

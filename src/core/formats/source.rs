@@ -26,6 +26,10 @@ impl<R: Read + Seek> ByteSource<R> {
         }
     }
 
+    pub fn into_inner(self) -> R {
+        self.reader.into_inner()
+    }
+
     /// Exactly `count` bytes from `at`: an error when the file ends before, or when that is more than any piece has.
     pub fn read_at(&mut self, at: u64, count: u64) -> io::Result<Vec<u8>> {
         self.check(at, count)?;

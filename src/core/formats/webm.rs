@@ -45,41 +45,16 @@ fn number_at<R: Read + Seek>(
         return Err(invalid("it has a name without end"));
     }
     let length = u64::from(length);
-    let number = unsigned(&source.read_at(at, length)?);
-    Ok((number, length))
-}
-
-/// The content of an element that is a number.
-pub(crate) fn unsigned(bytes: &[u8]) -> u64 {
-    bytes
+    let bytes = source.read_at(at, length)?;
+    let number = bytes
         .iter()
-        .fold(0, |value, byte| value << 8 | u64::from(*byte))
+        .fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+    Ok((number, length))
 }
 
 /// Names of elements, from the Matroska specification.
 pub(crate) mod id {
     pub const SEGMENT: u32 = 0x1853_8067;
-    pub const INFO: u32 = 0x1549_A966;
-    pub const TIMESTAMP_SCALE: u32 = 0x2A_D7B1;
-    pub const TRACKS: u32 = 0x1654_AE6B;
-    pub const TRACK_ENTRY: u32 = 0xAE;
-    pub const TRACK_NUMBER: u32 = 0xD7;
-    pub const TRACK_TYPE: u32 = 0x83;
-    pub const DEFAULT_DURATION: u32 = 0x23_E383;
-    pub const VIDEO: u32 = 0xE0;
-    pub const PIXEL_WIDTH: u32 = 0xB0;
-    pub const PIXEL_HEIGHT: u32 = 0xBA;
-    pub const DISPLAY_WIDTH: u32 = 0x54B0;
-    pub const DISPLAY_HEIGHT: u32 = 0x54BA;
-    pub const ALPHA_MODE: u32 = 0x53C0;
-    pub const CODEC_ID: u32 = 0x86;
-    pub const CODEC_PRIVATE: u32 = 0x63A2;
-    pub const CLUSTER: u32 = 0x1F43_B675;
-    pub const TIMESTAMP: u32 = 0xE7;
-    pub const SIMPLE_BLOCK: u32 = 0xA3;
-    /// What holds a block that is not a simple one, and that block.
-    pub const BLOCK_GROUP: u32 = 0xA0;
-    pub const BLOCK: u32 = 0xA1;
     pub const TAGS: u32 = 0x1254_C367;
     pub const TAG: u32 = 0x7373;
     pub const SIMPLE_TAG: u32 = 0x67C8;

@@ -24,6 +24,8 @@ pub const THUMB_SIDE: u32 = 320;
 const QUALITY: f32 = 82.0;
 /// All of them together; some twenty thousand.
 const MAX_BYTES: u64 = 512 << 20;
+/// Changes with the way files are decoded, so that thumbnails of another one are made again.
+const DECODING_VERSION: u8 = 2;
 /// After so many new ones the oldest are looked at.
 const PRUNE_EVERY: usize = 1000;
 
@@ -33,7 +35,12 @@ pub struct ThumbKey(u128);
 
 impl ThumbKey {
     pub fn of(path: &Path, stamp: Stamp) -> Self {
+        Self::with_version(path, stamp, DECODING_VERSION)
+    }
+
+    fn with_version(path: &Path, stamp: Stamp, version: u8) -> Self {
         let mut hash = Sha256::new();
+        hash.update([version]);
         hash.update(encoded(path));
         hash.update(stamp.modified_ns.to_le_bytes());
         hash.update(stamp.bytes.to_le_bytes());
@@ -127,5 +134,20 @@ impl ThumbFolder {
                 bytes -= its_bytes;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_version_of_decoding_makes_thumbnails_again() {
+        let key = |version| ThumbKey::with_version(Path::new("/a.png"), Stamp::default(), version);
+        assert_eq!(
+            key(DECODING_VERSION),
+            ThumbKey::of(Path::new("/a.png"), Stamp::default())
+        );
+        assert_ne!(key(DECODING_VERSION), key(DECODING_VERSION - 1));
     }
 }

@@ -4,8 +4,9 @@
 //! [`safelight_loops::srgb`]; ICC profiles by `moxcms`. Colours outside sRGB's gamut are clipped.
 //!
 //! PQ and HLG are tone mapped: light is taken relative to the SDR white of 203 cd/m² of BT.2408, HLG is rendered for a
-//! display of 1,000 cd/m² (BT.2100), and the largest component goes through the curve of BT.2390 (EETF) from 1,000 to
-//! 203 cd/m²: light below 85 cd/m² stays as it is, highlights roll off.
+//! display of 1,000 cd/m² (BT.2100), and the largest component goes through the curve of BT.2390 (EETF) from the declared
+//! peak of PQ, else 1,000 cd/m², to 203 cd/m²: shadows stay as they are (from 1,000 cd/m² those below 85), highlights
+//! roll off.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -39,6 +40,22 @@ const PIXELS_AT_ONCE: usize = 1 << 14;
 /// An exponent beyond these is no gamma of an image.
 const GAMMAS: std::ops::RangeInclusive<f64> = 0.1..=10.0;
 
+/// Peak of PQ, in cd/m²: MaxCLL, else that of the mastering display, of which 0 and nonsense mean unknown.
+pub(super) fn declared_peak(max_cll: f64, mastering: f64) -> Option<f64> {
+    let mut peaks = [max_cll, mastering].into_iter();
+    peaks.find(|peak| (1.0..=PQ_PEAK).contains(peak))
+}
+
+/// Kind and peak of HDR for notices, in words that follow "HDR"; `None` for the transfer characteristics of SDR.
+pub(super) fn hdr_words(transfer: u8, peak: Option<f64>) -> Option<String> {
+    match (transfer, peak) {
+        (PQ, Some(peak)) => Some(format!("(PQ with a peak of {peak:.0} cd/m²)")),
+        (PQ, None) => Some(format!("(PQ, peak not declared: {HDR_PEAK} cd/m² assumed)")),
+        (HLG, _) => Some("(HLG)".to_owned()),
+        _ => None,
+    }
+}
+
 /// A conversion to 8-bit sRGB. Constructors return `None` where the samples are sRGB already, and else the reason why
 /// there is no conversion.
 pub(super) struct ColourConversion {
@@ -61,7 +78,12 @@ const ADOBE_PRIMARIES: Chromaticities = [[0.3127, 0.329], [0.64, 0.33], [0.21, 0
 impl ColourConversion {
     /// From colour primaries and transfer characteristics of H.273, as in cICP, nclx and video streams. Unspecified ones
     /// (2) are those of sRGB, and the camera curves of SDR video (BT.601, BT.709, BT.2020) count as sRGB's, as in players.
-    pub fn from_cicp(primaries: u8, transfer: u8) -> Result<Option<Self>, String> {
+    /// `peak`: that of PQ as declared, in cd/m².
+    pub fn from_cicp(
+        primaries: u8,
+        transfer: u8,
+        peak: Option<f64>,
+    ) -> Result<Option<Self>, String> {
         let unknown = |what: &str, code: u8| format!("{what} {code} are unknown");
         let code = if primaries == 2 { 1 } else { primaries };
         let primaries = CicpColorPrimaries::try_from(code)
@@ -86,7 +108,7 @@ impl ColourConversion {
             .ok()
             .filter(|curve| *curve != TransferCharacteristics::Reserved)
             .ok_or_else(|| unknown("transfer characteristics", transfer))?;
-        Self::from_curve(primaries, code, |v| curve.linearize(v))
+        Self::from_curve(primaries, code, peak, |v| curve.linearize(v))
     }
 
     /// From PNG's cHRM and gAMA, of which an absent one is sRGB's. `gamma` is the exponent of encoding, such as 0.45455.
@@ -106,16 +128,18 @@ impl ColourConversion {
         let primaries = primaries.unwrap_or(SRGB_PRIMARIES);
         match gamma {
             Some(gamma) if GAMMAS.contains(&gamma) => {
-                Self::from_curve(primaries, 0, |v| v.powf(1.0 / gamma))
+                Self::from_curve(primaries, 0, None, |v| v.powf(1.0 / gamma))
             }
             Some(gamma) => Err(format!("a gamma of {gamma} is none of an image")),
-            None => Self::from_curve(primaries, 0, |v| TransferCharacteristics::Srgb.linearize(v)),
+            None => Self::from_curve(primaries, 0, None, |v| {
+                TransferCharacteristics::Srgb.linearize(v)
+            }),
         }
     }
 
     /// From Adobe RGB (1998), which cameras name in EXIF without a profile.
     pub fn from_adobe_rgb() -> Result<Option<Self>, String> {
-        Self::from_curve(ADOBE_PRIMARIES, 0, |v| v.powf(563.0 / 256.0))
+        Self::from_curve(ADOBE_PRIMARIES, 0, None, |v| v.powf(563.0 / 256.0))
     }
 
     /// From the bytes of an ICC profile for grey, RGB or CMYK.
@@ -134,7 +158,7 @@ impl ColourConversion {
                 cicp.transfer_characteristics as u8,
             );
             if matches!(transfer, PQ | HLG) {
-                return Self::from_cicp(primaries, transfer);
+                return Self::from_cicp(primaries, transfer, None);
             }
         }
         let (layout, channels) = match profile.color_space {
@@ -158,6 +182,7 @@ impl ColourConversion {
     fn from_curve(
         primaries: Chromaticities,
         transfer: u8,
+        peak: Option<f64>,
         linear: impl Fn(f64) -> f64,
     ) -> Result<Option<Self>, String> {
         let (matrix, luma) = matrix_to_srgb(primaries)?;
@@ -172,7 +197,11 @@ impl ColourConversion {
             linear: (0..CODES)
                 .map(|code| linear(code as f64 / last) as f32)
                 .collect(),
-            tone: matches!(transfer, PQ | HLG).then(|| tone_map((transfer == HLG).then_some(luma))),
+            tone: match transfer {
+                PQ => Some(tone_map(peak.unwrap_or(HDR_PEAK), None)),
+                HLG => Some(tone_map(HDR_PEAK, Some(luma))),
+                _ => None,
+            },
             matrix,
             encode: (0..CODES)
                 .map(|code| {
@@ -276,15 +305,16 @@ fn matrix_to_srgb(primaries: Chromaticities) -> Result<([[f32; 3]; 3], [f32; 3])
         .ok_or_else(|| "its primaries do not span colours".to_owned())
 }
 
-/// The EETF of BT.2390, section 5.4.1, with both blacks at 0; `luma` with HLG's system gamma.
-fn tone_map(luma: Option<[f32; 3]>) -> ToneMap {
+/// The EETF of BT.2390, section 5.4.1, from `peak` in cd/m², with both blacks at 0; `luma` with HLG's system gamma.
+fn tone_map(peak: f64, luma: Option<[f32; 3]>) -> ToneMap {
     let pq = |light: f64| TransferCharacteristics::Smpte2084.gamma(light / PQ_PEAK);
-    let peak = pq(HDR_PEAK);
-    let white = pq(SDR_WHITE) / peak;
+    let peak = peak.clamp(SDR_WHITE, PQ_PEAK);
+    let peak_code = pq(peak);
+    let white = pq(SDR_WHITE) / peak_code;
     let knee = 1.5 * white - 0.5;
     let mapped = |light: f64| {
-        let code = pq(light) / peak;
-        if code < knee {
+        let code = pq(light) / peak_code;
+        if code <= knee {
             return light;
         }
         let t = (code - knee) / (1.0 - knee);
@@ -292,10 +322,10 @@ fn tone_map(luma: Option<[f32; 3]>) -> ToneMap {
         let code = (2.0 * t3 - 3.0 * t2 + 1.0) * knee
             + (t3 - 2.0 * t2 + t) * (1.0 - knee)
             + (3.0 * t2 - 2.0 * t3) * white;
-        TransferCharacteristics::Smpte2084.linearize(code * peak) * PQ_PEAK
+        TransferCharacteristics::Smpte2084.linearize(code * peak_code) * PQ_PEAK
     };
     let factor = |step: usize| {
-        let light = HDR_PEAK * step as f64 / (TONE_STEPS - 1) as f64;
+        let light = peak * step as f64 / (TONE_STEPS - 1) as f64;
         (mapped(light) / light.max(1e-6)) as f32
     };
     ToneMap {
@@ -306,7 +336,7 @@ fn tone_map(luma: Option<[f32; 3]>) -> ToneMap {
                 (HDR_PEAK / SDR_WHITE) as f32,
             )
         }),
-        peak: (HDR_PEAK / SDR_WHITE) as f32,
+        peak: (peak / SDR_WHITE) as f32,
         factors: std::iter::once(1.0)
             .chain((1..TONE_STEPS).map(factor))
             .collect(),
@@ -334,7 +364,7 @@ mod tests {
     #[test]
     fn srgb_and_the_curves_of_sdr_video_need_no_conversion() {
         for (primaries, transfer) in [(1, 13), (1, 1), (2, 2), (1, 6), (1, 14)] {
-            let conversion = ColourConversion::from_cicp(primaries, transfer).unwrap();
+            let conversion = ColourConversion::from_cicp(primaries, transfer, None).unwrap();
             assert!(conversion.is_none(), "{primaries} {transfer}");
         }
         assert!(
@@ -349,7 +379,7 @@ mod tests {
 
     #[test]
     fn wide_gamuts_are_converted() {
-        let p3 = || ColourConversion::from_cicp(12, 13);
+        let p3 = || ColourConversion::from_cicp(12, 13, None);
         assert_near(converted(p3(), [220, 30, 30]), [241, 0, 0], 1);
         assert_near(converted(p3(), [240, 240, 240]), [240, 240, 240], 0);
         let adobe = ColourConversion::from_adobe_rgb;
@@ -361,14 +391,34 @@ mod tests {
     #[test]
     fn hdr_keeps_shadows_and_rolls_off_highlights() {
         // The code values of 50 and 203 cd/m², and of the peak.
-        let pq = |code| converted(ColourConversion::from_cicp(9, 16), [code; 3]);
+        let pq = |code| converted(ColourConversion::from_cicp(9, 16, None), [code; 3]);
         assert_near(pq(112), [137; 3], 3);
         assert_near(pq(148), [229; 3], 3);
         assert_near(pq(255), [255; 3], 0);
-        let hlg = |code| converted(ColourConversion::from_cicp(9, 18), [code; 3]);
+        let hlg = |code| converted(ColourConversion::from_cicp(9, 18, None), [code; 3]);
         assert_near(hlg(191), [229; 3], 2);
         assert_near(hlg(255), [255; 3], 1);
         assert_near(hlg(0), [0; 3], 0);
+    }
+
+    #[test]
+    fn a_declared_peak_decides_which_highlights_keep_detail() {
+        let pq = |code, peak| {
+            let conversion = ColourConversion::from_cicp(9, 16, peak);
+            converted(conversion, [code; 3])[0]
+        };
+        // 1,000 and 4,000 cd/m².
+        let (thousand, four_thousand) = (192, 230);
+        assert_eq!(pq(thousand, None), pq(four_thousand, None));
+        assert!(pq(thousand, Some(4000.0)) < pq(four_thousand, Some(4000.0)));
+        // A peak of SDR leaves everything below its white as it is.
+        assert!(pq(148, Some(150.0)) > pq(148, None));
+        for peak in [203.0, 10_000.0] {
+            assert_eq!((pq(0, Some(peak)), pq(255, Some(peak))), (0, 255));
+        }
+        assert_eq!(declared_peak(0.0, 4000.0), Some(4000.0));
+        assert_eq!(declared_peak(1200.0, 4000.0), Some(1200.0));
+        assert_eq!(declared_peak(f64::NAN, f64::INFINITY), None);
     }
 
     #[test]
@@ -390,8 +440,8 @@ mod tests {
     #[test]
     fn what_cannot_be_converted_says_why() {
         for conversion in [
-            ColourConversion::from_cicp(3, 13),
-            ColourConversion::from_cicp(1, 99),
+            ColourConversion::from_cicp(3, 13, None),
+            ColourConversion::from_cicp(1, 99, None),
             ColourConversion::from_gamma(None, Some(0.00001)),
             ColourConversion::from_gamma(Some([[0.3, 0.0]; 4]), None),
             ColourConversion::from_icc(b"not a profile"),

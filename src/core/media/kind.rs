@@ -40,42 +40,43 @@ pub(crate) struct ForeignVideo {
 }
 
 impl Kind {
-    /// What its files are called, such as `PNG`.
-    pub fn name(self) -> &'static str {
+    /// Name of its files, and a description that follows "found".
+    fn words(self) -> (&'static str, &'static str) {
         match self {
-            Self::Png => "PNG",
-            Self::Jpeg => "JPEG",
-            Self::WebP => "WebP",
-            Self::Gif => "GIF",
-            Self::Bmp => "BMP",
-            Self::Tiff => "TIFF",
-            Self::Avif => "AVIF",
-            Self::Heic => "HEIC",
-            Self::Mp4 => "MP4",
-            Self::WebM => "WebM",
-            Self::Foreign(video) => video.name,
-            Self::Json => "JSON",
-            Self::Other(words) => words,
+            Self::Png => ("PNG", "a PNG picture"),
+            Self::Jpeg => ("JPEG", "a JPEG picture"),
+            Self::WebP => ("WebP", "a WebP picture"),
+            Self::Gif => ("GIF", "a GIF picture"),
+            Self::Bmp => ("BMP", "a BMP picture"),
+            Self::Tiff => ("TIFF", "a TIFF picture"),
+            Self::Avif => ("AVIF", "an AVIF image"),
+            Self::Heic => ("HEIC", "a HEIC image"),
+            Self::Mp4 => ("MP4", "an MP4 video"),
+            Self::WebM => ("WebM", "a WebM or Matroska video"),
+            Self::Foreign(video) => (video.name, video.described),
+            Self::Json => ("JSON", "a JSON file"),
+            Self::Other(words) => (words, words),
+        }
+    }
+
+    /// The name of its files, such as `PNG`.
+    pub fn name(self) -> &'static str {
+        self.words().0
+    }
+
+    /// Name in ffmpeg of a video container.
+    pub fn demuxer(self) -> Option<&'static str> {
+        match self {
+            Self::Mp4 => Some("mov"),
+            Self::WebM => Some("matroska"),
+            Self::Foreign(video) => Some(video.demuxer),
+            _ => None,
         }
     }
 
     /// In words that fit behind "found".
     pub fn described(self) -> &'static str {
-        match self {
-            Self::Png => "a PNG picture",
-            Self::Jpeg => "a JPEG picture",
-            Self::WebP => "a WebP picture",
-            Self::Gif => "a GIF picture",
-            Self::Bmp => "a BMP picture",
-            Self::Tiff => "a TIFF picture",
-            Self::Avif => "an AVIF image",
-            Self::Heic => "a HEIC image",
-            Self::Mp4 => "an MP4 video",
-            Self::WebM => "a WebM or Matroska video",
-            Self::Foreign(video) => video.described,
-            Self::Json => "a JSON file",
-            Self::Other(words) => words,
-        }
+        self.words().1
     }
 }
 
@@ -88,7 +89,7 @@ const HEAD_BYTES: usize = 1024;
 const TEXT_BYTES: usize = 512;
 
 /// Beginnings of files, and what they mean.
-const MAGIC: [(&[u8], Kind); 20] = [
+const MAGIC: [(&[u8], Kind); 21] = [
     (b"\x89PNG\r\n\x1a\n", Kind::Png),
     (b"\xff\xd8\xff", Kind::Jpeg),
     (b"GIF87a", Kind::Gif),
@@ -109,6 +110,7 @@ const MAGIC: [(&[u8], Kind); 20] = [
     (b"<svg", Kind::Other("an SVG drawing")),
     (b"GGUF", Kind::Other("a GGUF model")),
     (b"qoif", Kind::Other("a QOI picture")),
+    (b"version https://git-lfs", Kind::Other("a Git LFS pointer")),
 ];
 
 const fn foreign(

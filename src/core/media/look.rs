@@ -8,7 +8,7 @@ use std::path::Path;
 use image::ImageReader;
 
 use super::kind::{self, Kind};
-use super::open::{EMPTY, Failure, check_size, heif, tiff};
+use super::open::{EMPTY, Failure, PngReader, check_size, heif, tiff};
 use super::source::{ClipInfo, clip_info, first_frame, is_animated_png};
 use super::{MediaError, OpenedImage, Picture, open_image};
 
@@ -19,36 +19,31 @@ pub fn media_info(path: &Path) -> Result<ClipInfo, MediaError> {
     if opened.len == 0 {
         return Err(MediaError::said(EMPTY, path));
     }
-    match opened.kind {
-        Kind::Png if is_animated_png(path) => moving_info(path),
-        Kind::Mp4 | Kind::WebM | Kind::Foreign(_) | Kind::Gif | Kind::WebP => moving_info(path),
-        Kind::Tiff => {
-            let failed = |failure: Failure| failure.into_error(opened.kind.name(), path);
-            let (width, height) =
-                tiff::size(BufReader::new(opened.file), opened.len).map_err(failed)?;
-            check_size(width, height).map_err(failed)?;
-            Ok(ClipInfo::picture(width, height))
+    let size = match opened.kind {
+        Kind::Png if is_animated_png(path) => return moving_info(path),
+        Kind::Mp4 | Kind::WebM | Kind::Foreign(_) | Kind::Gif | Kind::WebP => {
+            return moving_info(path);
         }
-        kind @ (Kind::Avif | Kind::Heic) => {
-            let failed = |failure: Failure| failure.into_error(kind.name(), path);
-            let (width, height) = heif::size(opened.file, opened.len).map_err(failed)?;
-            Ok(ClipInfo::picture(width, height))
+        Kind::Tiff => tiff::size(BufReader::new(opened.file), opened.len),
+        Kind::Avif | Kind::Heic => heif::size(opened.file, opened.len),
+        Kind::Png => PngReader::open(BufReader::new(opened.file), opened.len).map(|it| it.size()),
+        Kind::Jpeg | Kind::Bmp => ImageReader::new(BufReader::new(opened.file))
+            .with_guessed_format()
+            .map_err(Failure::Io)
+            .and_then(|image| {
+                let size = image.into_dimensions();
+                size.map_err(|err| Failure::Damaged(err.to_string()))
+            }),
+        Kind::Json | Kind::Other(_) => {
+            return Err(MediaError::NotAPicture {
+                found: opened.kind.described().to_owned(),
+                path: path.to_path_buf(),
+            });
         }
-        Kind::Png | Kind::Jpeg | Kind::Bmp => {
-            let failed = |failure: Failure| failure.into_error(opened.kind.name(), path);
-            let (width, height) = ImageReader::new(BufReader::new(opened.file))
-                .with_guessed_format()
-                .map_err(|err| MediaError::from_io("read the picture", err, path))?
-                .into_dimensions()
-                .map_err(|err| failed(Failure::Damaged(err.to_string())))?;
-            check_size(width, height).map_err(failed)?;
-            Ok(ClipInfo::picture(width, height))
-        }
-        Kind::Json | Kind::Other(_) => Err(MediaError::NotAPicture {
-            found: opened.kind.described().to_owned(),
-            path: path.to_path_buf(),
-        }),
-    }
+    };
+    size.and_then(|(width, height)| check_size(width, height).map(|()| (width, height)))
+        .map(|(width, height)| ClipInfo::picture(width, height))
+        .map_err(|failure| failure.into_error(opened.kind.name(), path))
 }
 
 fn moving_info(path: &Path) -> Result<ClipInfo, MediaError> {

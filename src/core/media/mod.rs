@@ -10,6 +10,7 @@ mod edges;
 mod endings;
 mod error;
 mod facts;
+mod ffmpeg_images;
 mod fingerprint;
 mod kind;
 mod look;
@@ -59,6 +60,6 @@ pub use sheet::{Sheet, SheetCell, SheetLabels, SheetPlace, draw_sheet, sheet_edg
 pub use sound::{FoundSound, Sound, sound_for};
 pub use source::{
     ClipInfo, ClipReader, MAX_CLIP_PIXELS, TakeFrame, clip_files, clip_info, frame_starts,
-    last_frame, open_clip,
+    last_frame, open_clip, open_clip_for_model,
 };
 pub use times::FrameStarts;

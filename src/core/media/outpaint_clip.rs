@@ -66,6 +66,7 @@ pub fn write_extended_clip(
                 width,
                 height,
                 num_frames,
+                is_uneven: false,
                 ..clip.info
             },
         }),
@@ -80,7 +81,8 @@ fn each_frame(
     write: &mut dyn FnMut(Picture) -> Result<(), MediaError>,
 ) -> Result<(), MediaError> {
     let mut written = Ok(());
-    ClipReader::open(path)?.read_even(&mut |number, picture| {
+    let mut reader = ClipReader::open(path)?;
+    reader.read_even(reader.info().fps, &mut |number, picture| {
         if number < most {
             written = write(picture);
         }

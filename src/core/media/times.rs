@@ -118,13 +118,17 @@ impl FrameStarts {
         begun.clamp(1, self.num_frames()) - 1
     }
 
-    /// The frame for number `index` of as many frames at the average rate: that in the middle of its time. The last frame
-    /// stays the last.
-    pub(super) fn resampled(&self, index: usize) -> usize {
-        if index + 1 >= self.num_frames() {
+    /// Number of frames at an even rate, at least 1.
+    pub(super) fn num_at(&self, fps: f64) -> usize {
+        ((self.secs(self.num_frames()) * fps).round() as usize).max(1)
+    }
+
+    /// The frame for number `index` at an even rate: that in the middle of its time. The last frame stays the last.
+    pub(super) fn resampled(&self, index: usize, fps: f64) -> usize {
+        if index + 1 >= self.num_at(fps) {
             return self.num_frames() - 1;
         }
-        self.frame_at((index as f64 + 0.5) / self.fps())
+        self.frame_at((index as f64 + 0.5) / fps)
     }
 }
 
@@ -170,8 +174,14 @@ mod tests {
             [0, 1, 2, 3, 4]
         );
         assert!((starts.secs(10) - 1.4).abs() < 1e-9);
-        let resampled: Vec<usize> = (0..5).map(|index| starts.resampled(index)).collect();
-        assert_eq!(resampled, [0, 3, 3, 3, 4]);
+        let at = |fps: f64| -> Vec<usize> {
+            let all = 0..starts.num_at(fps);
+            all.map(|index| starts.resampled(index, fps)).collect()
+        };
+        assert_eq!(at(starts.fps()), [0, 3, 3, 3, 4]);
+        // Each moment of a faster rate shows the frame of that moment, for as long as the clip is.
+        assert_eq!(at(20.0), [0, 0, 2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 4]);
+        assert_eq!(at(0.1), [4]);
     }
 
     #[test]

@@ -297,7 +297,11 @@ fn shift_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
 }
 
 fn fps_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
-    let clip_fps = super::sources(view).clip().map(|clip| clip.info.fps);
+    // Uneven frames are resampled to any rate.
+    let clip = super::sources(view).clip();
+    let clip_fps = clip
+        .filter(|clip| !clip.info.is_uneven)
+        .map(|clip| clip.info.fps);
     let default = spec.defaults.fps;
     let form = &mut *view.form;
     // The clip's rate is no choice of the user's.

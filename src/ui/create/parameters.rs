@@ -321,14 +321,15 @@ fn length_text(view: &View<'_>, spec: &ModelSpec) -> String {
     let form = &view.form;
     let (num_frames, fps) = (form.num_frames_for(spec), form.fps_for(spec));
     if let Some(clip) = sources(view).extend {
-        let info = &clip.info;
+        let info = clip.info.for_model(fps);
         // The new part begins with the old one's last frame.
         let num_new = num_frames.saturating_sub(1);
         let num_all = num_new.saturating_add(info.num_frames);
         let secs = |num_frames: u32| f64::from(num_frames) / info.fps;
         return longer_text(secs(num_new), secs(num_all), info.fps);
     }
-    let source = sources(view).source_clip.map(|clip| &clip.info);
+    let source = sources(view).source_clip;
+    let source = source.map(|clip| clip.info.for_model(fps));
     if let Some(info) = source.filter(|info| info.num_frames > 1) {
         // No longer than the clip, and at its rate.
         let num_frames = num_frames.min(info.num_frames);

@@ -383,7 +383,7 @@ fn what_is_no_model_is_named_by_its_first_bytes() {
         (
             "d.safetensors",
             &[0xff; 64],
-            "this safetensors file is damaged",
+            "this is a file of an unknown kind, not a model",
         ),
     ] {
         let path = root.path().join(name);

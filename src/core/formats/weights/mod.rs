@@ -24,8 +24,8 @@ use header::{Header, HeaderError};
 pub use header::{TensorInfo, TensorType};
 pub(crate) use keys::ends_with_path;
 use keys::is_aside;
-pub(crate) use sniff::is_gguf;
-use sniff::{other_than_weights, unfinished_download};
+pub(crate) use sniff::{git_lfs_pointer, is_gguf};
+use sniff::{other_than_pickle, other_than_weights, unfinished_download};
 
 /// An index of a model with thousands of layers has a few MB.
 const MAX_INDEX_BYTES: u64 = 64 << 20;
@@ -372,6 +372,13 @@ pub fn pickle(path: &Path) -> CatalogError {
 }
 
 pub(crate) fn pickle_instead(path: &Path, instead: &str) -> CatalogError {
+    if let Some((found, advice)) = other_than_pickle(path) {
+        return CatalogError::WrongFile {
+            reason: format!("this is {found}, not a model"),
+            advice,
+            path: path.to_owned(),
+        };
+    }
     CatalogError::Pickle {
         instead: instead.to_owned(),
         path: path.to_owned(),

@@ -46,14 +46,21 @@ const OTHER_FRAMEWORK: OtherFile = (
     "a file of another framework",
     "Get the model as safetensors or GGUF",
 );
+const UNKNOWN: OtherFile = (
+    "a file of an unknown kind",
+    "It is not an image or a video that Safelight reads either; a model is a .safetensors or .gguf file, or a diffusers folder",
+);
 const GIT_LFS: OtherFile = (
     "a Git LFS pointer",
     "Run `git lfs pull` in its folder, or download the file itself",
 );
 
+/// First bytes of a file that Git LFS has not fetched.
+const LFS_START: &[u8] = b"version https://git-lfs";
+
 /// First bytes of such files.
 const MAGIC: [(&[u8], OtherFile); 15] = [
-    (b"version https://git-lfs", GIT_LFS),
+    (LFS_START, GIT_LFS),
     (b"PK\x03\x04", PYTORCH),
     (b"\x80\x02", PICKLE),
     (b"\x80\x03", PICKLE),
@@ -92,6 +99,17 @@ pub(crate) fn unfinished_download(path: &Path) -> Option<OtherFile> {
     Path::new(&control).exists().then_some(UNFINISHED)
 }
 
+/// Returns what a file is that Git LFS has not fetched, whatever its name.
+pub(crate) fn git_lfs_pointer(path: &Path) -> Option<OtherFile> {
+    head(path).starts_with(LFS_START).then_some(GIT_LFS)
+}
+
+/// Returns what a file with the name of a pickle is, where its first bytes tell that it is none.
+pub(crate) fn other_than_pickle(path: &Path) -> Option<OtherFile> {
+    let known = [PICKLE, PYTORCH, UNKNOWN];
+    other_than_weights(path).filter(|found| !known.contains(found))
+}
+
 /// Returns what a file without a sound header is; `None` if it may be a weight file that is cut off or damaged.
 pub(crate) fn other_than_weights(path: &Path) -> Option<OtherFile> {
     if has_ending(path, &PARTIAL_ENDINGS) {
@@ -118,7 +136,9 @@ pub(crate) fn other_than_weights(path: &Path) -> Option<OtherFile> {
         return Some(WEB_PAGE);
     }
     match media::sniff(&head) {
-        Kind::Other("a file of another kind") => is_gguf_by_name.then_some(NOT_GGUF),
+        Kind::Other("a file of another kind") if is_gguf_by_name => Some(NOT_GGUF),
+        // A header of safetensors begins behind its length.
+        Kind::Other("a file of another kind") => (head.get(8) != Some(&b'{')).then_some(UNKNOWN),
         kind @ (Kind::Json | Kind::Other("a text file")) => Some((
             kind.described(),
             "A server may have answered with a text instead of the file: log in where it is published, accept its licence if it asks for that, and download the file again",

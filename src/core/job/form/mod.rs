@@ -366,10 +366,16 @@ impl GenerateForm {
         self.extend.as_ref().or(self.source_clip.as_ref())
     }
 
-    /// The rate: as given, else that of a clip that is extended or made anew, else the model's default.
+    /// A clip's rate and length as the model gets it.
+    pub(in crate::job) fn info_for(&self, clip: &SourceClip, spec: &ModelSpec) -> ClipInfo {
+        clip.info.for_model(self.fps_for(spec))
+    }
+
+    /// The rate: as given, else that of a clip that is extended or made anew where it is even, else the model's default.
     fn effective_fps(&self, spec: &ModelSpec, found: &mut Findings) -> f64 {
         // A picture has none.
-        let clip = self.leading_clip().map(|clip| clip.info.fps);
+        let clip = self.leading_clip().filter(|clip| !clip.info.is_uneven);
+        let clip = clip.map(|clip| clip.info.fps);
         match (self.fps, clip.filter(|fps| *fps > 0.0)) {
             _ if spec.family.makes_pictures => spec.defaults.fps,
             (Some(fps), _) => fps,

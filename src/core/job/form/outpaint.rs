@@ -115,6 +115,7 @@ mod tests {
                 height: 48,
                 fps: 16.0,
                 num_frames,
+                is_uneven: false,
             };
             let path = "boat.mp4".into();
             Source::Clip(SourceClip { path, info })

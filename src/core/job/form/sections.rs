@@ -85,7 +85,7 @@ pub(super) fn choose(
         lead: 1,
     };
     if let (Some(clip), SectionOrder::F1) = (&form.extend, order) {
-        sections.lead = Sections::lead_of(clip.info.num_frames, window);
+        sections.lead = Sections::lead_of(form.info_for(clip, spec).num_frames, window);
     }
     sections.count = count(form, spec, &sections, found)?;
     if form.extend.is_some() && order == SectionOrder::Original {
@@ -103,7 +103,8 @@ pub(super) fn choose(
 
 /// Motion is made for one rate; a clip of another keeps its own.
 fn note_rate(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
-    let rate = form.extend.as_ref().map(|clip| clip.info.fps);
+    let rate = form.extend.as_ref();
+    let rate = rate.map(|clip| form.info_for(clip, spec).fps);
     let own = spec.defaults.fps;
     if let Some(rate) = rate.filter(|rate| form.fps.is_none() && (rate / own).ln().abs() > 0.05) {
         let pace = if rate < own { "slower" } else { "faster" };

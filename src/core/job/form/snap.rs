@@ -210,7 +210,7 @@ pub(super) fn frames(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings
         && form.extend.is_none()
         && form.last_image.is_none();
     let source = form.source_clip.as_ref();
-    let source = source.map(|clip| clip.info.num_frames.max(1));
+    let source = source.map(|clip| form.info_for(clip, spec).num_frames.max(1));
     let default = match source {
         _ if is_picture => 1,
         Some(frames) => frames.min(spec.defaults.num_frames),

@@ -37,6 +37,7 @@ fn clip(width: u32, height: u32, fps: f64) -> SourceClip {
         height,
         fps,
         num_frames: 9,
+        is_uneven: false,
     };
     SourceClip {
         path: "a.mp4".into(),

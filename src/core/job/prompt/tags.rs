@@ -46,7 +46,12 @@ impl TaggedPrompt {
     /// encoder's strength first of two, others write it second.
     pub fn of_foreign(prompt: &str, is_encoder_first: bool) -> Self {
         let (mut all, errors) = Self::read(prompt, is_encoder_first);
-        all.notices.extend(errors.iter().map(ToString::to_string));
+        all.notices.extend(errors.iter().map(|err| match err {
+            PromptError::WrongTag { tag } => format!(
+                "{tag} cannot be read and is not used: a strength is a number from -{MAX_STRENGTH} to {MAX_STRENGTH}"
+            ),
+            other => other.to_string(),
+        }));
         all
     }
 
@@ -310,7 +315,7 @@ mod tests {
         let notices = found.notices.join("\n");
         for part in [
             "strength 0 in <lora:a:0:0,8>",
-            "<lora:bad:abc> cannot be read",
+            "<lora:bad:abc> cannot be read and is not used",
             "never closed",
         ] {
             assert!(notices.contains(part), "{notices}");

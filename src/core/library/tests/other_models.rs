@@ -302,7 +302,7 @@ fn each_kind_of_wrong_file_has_its_own_advice() {
     let many = [&(many.len() as u64).to_le_bytes()[..], many.as_bytes()].concat();
     // Its file is made as long below.
     let large = [&100_000_001_u64.to_le_bytes()[..], b"{"].concat();
-    let cases: [(&str, Vec<u8>, &str); 15] = [
+    let cases: [(&str, Vec<u8>, &str); 18] = [
         ("n.safetensors", many, "another source"),
         ("o.safetensors", large, "another source"),
         ("a.safetensors", pointer.to_vec(), "git lfs pull"),
@@ -328,6 +328,17 @@ fn each_kind_of_wrong_file_has_its_own_advice() {
         ),
         ("f.safetensors", whole(3), "download this file again"),
         ("g.safetensors", Vec::new(), "download this file again"),
+        (
+            "p.mp3",
+            b"ID3\x04\0\0\0\0\x02\xffTSSE".to_vec(),
+            "not an image or a video",
+        ),
+        (
+            "q.bin",
+            b"lmgg\0\0\0\0....".to_vec(),
+            "Get the model as GGUF",
+        ),
+        ("r.bin", vec![0; 4096], "Let the download finish"),
         ("h.safetensors.part", whole(3), "Let the download finish"),
         ("i.safetensors", vec![0; 4096], "Let the download finish"),
         (

@@ -18,7 +18,7 @@ mod runs;
 #[cfg(feature = "h264")]
 mod sound_track;
 mod webp;
-#[cfg(feature = "h264")]
+
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
@@ -40,8 +40,6 @@ const MADE_BY: &str = concat!("Safelight ", env!("CARGO_PKG_VERSION"));
 const MIN_FPS: f64 = 0.01;
 const MAX_FPS: f64 = 240.0;
 
-/// The ending of a format that was written once and is only read now.
-const WEBM: &str = "webm";
 const MP4: &str = "mp4";
 
 /// All that is written.
@@ -83,14 +81,6 @@ impl ClipFormat {
             Some("webp") => Ok(Self::WebP),
             Some("png") => Ok(Self::Png),
             Some("jpg" | "jpeg") => Ok(Self::Jpeg),
-            Some(WEBM) => Err(MediaError::said(
-                if HAS_H264 {
-                    "Safelight no longer writes .webm: choose a name that ends in .mp4, or in .webp or .gif for a web page"
-                } else {
-                    "Safelight no longer writes .webm: choose a name that ends in .webp or .gif"
-                },
-                path,
-            )),
             other => {
                 let found = other.map_or_else(
                     || "one without an ending".to_owned(),

@@ -133,24 +133,18 @@ impl Boxes<'_> {
                 &be32(self.size.1 << 16),
             ],
         );
-        // 0x55c4 is "und", no language, in its packed form.
-        let media_header = full_box(
-            *b"mdhd",
-            0,
-            &[&[0; 8], &timescale, &duration, &be16(0x55c4), &[0; 2]],
-        );
-        let handler = full_box(*b"hdlr", 0, &[&[0; 4], b"vide", &[0; 12], b"Video\0"]);
-        let here = full_box(*b"url ", 1, &[]);
-        let data_information = boxed(*b"dinf", &[&full_box(*b"dref", 0, &[&be32(1), &here])]);
-        let media_information = boxed(
-            *b"minf",
-            &[
-                &full_box(*b"vmhd", 1, &[&[0; 8]]),
-                &data_information,
-                &self.sample_table(frames_at),
-            ],
-        );
-        let media = boxed(*b"mdia", &[&media_header, &handler, &media_information]);
+        let media = media(&TrackMedia {
+            handler: *b"vide",
+            name: b"Video\0",
+            header: &full_box(*b"vmhd", 1, &[&[0; 8]]),
+            timescale: self.times.timescale,
+            lasts,
+            description: &self.sample_entry(),
+            durations: &self.durations(),
+            keyframes: Some(&self.coded.keyframes),
+            sizes: &self.coded.sizes,
+            position: frames_at,
+        });
         let track = boxed(*b"trak", &[&track_header, &media]);
         boxed(
             *b"moov",
@@ -161,50 +155,9 @@ impl Boxes<'_> {
     /// Counts of frames that follow each other and last equally long, with their duration.
     fn durations(&self) -> Vec<[u32; 2]> {
         let units = f64::from(self.times.timescale);
-        let mut runs: Vec<[u32; 2]> = Vec::new();
-        for frame in 0..self.coded.sizes.len() as u64 {
-            let lasts = u32::try_from(self.times.lasting(frame, units)).unwrap_or(u32::MAX);
-            match runs.last_mut().filter(|[_, last]| *last == lasts) {
-                Some([count, _]) => *count += 1,
-                None => runs.push([1, lasts]),
-            }
-        }
-        runs
-    }
-
-    fn sample_table(&self, position: u32) -> Vec<u8> {
-        let durations = self.durations();
-        let count_of_durations = be32(durations.len() as u32);
-        let durations: Vec<u8> = durations.into_iter().flatten().flat_map(be32).collect();
-        let count = be32(self.coded.sizes.len() as u32);
-        let sizes: Vec<u8> = self
-            .coded
-            .sizes
-            .iter()
-            .flat_map(|size| be32(*size))
-            .collect();
-        let keyframes: Vec<u8> = self
-            .coded
-            .keyframes
-            .iter()
-            .flat_map(|number| be32(*number))
-            .collect();
-        boxed(
-            *b"stbl",
-            &[
-                &full_box(*b"stsd", 0, &[&be32(1), &self.sample_entry()]),
-                &full_box(*b"stts", 0, &[&count_of_durations, &durations]),
-                &full_box(
-                    *b"stss",
-                    0,
-                    &[&be32(self.coded.keyframes.len() as u32), &keyframes],
-                ),
-                // One chunk holds all frames.
-                &full_box(*b"stsc", 0, &[&be32(1), &be32(1), &count, &be32(1)]),
-                &full_box(*b"stsz", 0, &[&be32(0), &count, &sizes]),
-                &full_box(*b"stco", 0, &[&be32(1), &be32(position)]),
-            ],
-        )
+        let frames = 0..self.coded.sizes.len() as u64;
+        let lasting = frames.map(|frame| self.times.lasting(frame, units));
+        runs_of(lasting.map(|lasts| u32::try_from(lasts).unwrap_or(u32::MAX)))
     }
 
     fn sample_entry(&self) -> Vec<u8> {
@@ -268,6 +221,82 @@ impl Boxes<'_> {
             ],
         )
     }
+}
+
+/// Counts of equal values that follow each other, with the value.
+pub(super) fn runs_of(values: impl Iterator<Item = u32>) -> Vec<[u32; 2]> {
+    let mut runs: Vec<[u32; 2]> = Vec::new();
+    for value in values {
+        match runs.last_mut().filter(|[_, last]| *last == value) {
+            Some([count, _]) => *count += 1,
+            None => runs.push([1, value]),
+        }
+    }
+    runs
+}
+
+/// Content of the `mdia` box of a track.
+pub(super) struct TrackMedia<'a> {
+    pub handler: [u8; 4],
+    /// Ends with a zero.
+    pub name: &'a [u8],
+    /// The box of the handler's own header.
+    pub header: &'a [u8],
+    pub timescale: u32,
+    pub lasts: u32,
+    /// The box that describes all samples.
+    pub description: &'a [u8],
+    /// As of [`runs_of`].
+    pub durations: &'a [[u32; 2]],
+    /// Numbers from 1; all samples where absent.
+    pub keyframes: Option<&'a [u32]>,
+    pub sizes: &'a [u32],
+    /// Start in the file of the samples, which lie one after the other.
+    pub position: u32,
+}
+
+pub(super) fn media(track: &TrackMedia<'_>) -> Vec<u8> {
+    let numbers = |numbers: &[u32]| numbers.iter().copied().flat_map(be32).collect::<Vec<u8>>();
+    let list = |name: [u8; 4], count: usize, values: &[u32]| {
+        full_box(name, 0, &[&be32(count as u32), &numbers(values)])
+    };
+    let count = be32(track.sizes.len() as u32);
+    let durations = list(
+        *b"stts",
+        track.durations.len(),
+        track.durations.as_flattened(),
+    );
+    let keyframes = track.keyframes.map(|it| list(*b"stss", it.len(), it));
+    let table = boxed(
+        *b"stbl",
+        &[
+            &full_box(*b"stsd", 0, &[&be32(1), track.description]),
+            &durations,
+            &keyframes.unwrap_or_default(),
+            // One chunk holds all samples.
+            &full_box(*b"stsc", 0, &[&be32(1), &be32(1), &count, &be32(1)]),
+            &full_box(*b"stsz", 0, &[&be32(0), &count, &numbers(track.sizes)]),
+            &full_box(*b"stco", 0, &[&be32(1), &be32(track.position)]),
+        ],
+    );
+    let (timescale, lasts) = (be32(track.timescale), be32(track.lasts));
+    // 0x55c4 is "und", no language, in its packed form.
+    let language = be16(0x55c4);
+    let here = full_box(*b"url ", 1, &[]);
+    let data_information = boxed(*b"dinf", &[&full_box(*b"dref", 0, &[&be32(1), &here])]);
+    let handler = [&[0; 4], &track.handler[..], &[0; 12], track.name].concat();
+    boxed(
+        *b"mdia",
+        &[
+            &full_box(
+                *b"mdhd",
+                0,
+                &[&[0; 8], &timescale, &lasts, &language, &[0; 2]],
+            ),
+            &full_box(*b"hdlr", 0, &[&handler]),
+            &boxed(*b"minf", &[track.header, &data_information, &table]),
+        ],
+    )
 }
 
 /// The smallest size that H.264 can hold a side in: even, and at least one macroblock.

@@ -1,6 +1,6 @@
 //! The boxes of an MP4's track of sound, whose packets are another file's.
 
-use super::mp4::{MATRIX, be16, be32, boxed, full_box};
+use super::mp4::{MATRIX, TrackMedia, be16, be32, boxed, full_box, media, runs_of};
 use crate::media::sound::Sound;
 
 /// The second track of a movie.
@@ -29,29 +29,19 @@ pub(super) fn track(sound: &Sound, position: u32, movie_timescale: u32) -> Vec<u
         ],
     );
     let lasts = u32::try_from(sound.num_units()).unwrap_or(u32::MAX);
-    let media_header = full_box(
-        *b"mdhd",
-        0,
-        &[
-            &[0; 8],
-            &be32(sound.timescale),
-            &be32(lasts),
-            &be16(0x55c4),
-            &[0; 2],
-        ],
-    );
-    let handler = full_box(*b"hdlr", 0, &[&[0; 4], b"soun", &[0; 12], b"Sound\0"]);
-    let here = full_box(*b"url ", 1, &[]);
-    let data_information = boxed(*b"dinf", &[&full_box(*b"dref", 0, &[&be32(1), &here])]);
-    let media_information = boxed(
-        *b"minf",
-        &[
-            &full_box(*b"smhd", 0, &[&[0; 4]]),
-            &data_information,
-            &sample_table(sound, position),
-        ],
-    );
-    let media = boxed(*b"mdia", &[&media_header, &handler, &media_information]);
+    let sizes: Vec<u32> = sound.packets.iter().map(|it| it.size).collect();
+    let media = media(&TrackMedia {
+        handler: *b"soun",
+        name: b"Sound\0",
+        header: &full_box(*b"smhd", 0, &[&[0; 4]]),
+        timescale: sound.timescale,
+        lasts,
+        description: &sound.description,
+        durations: &runs_of(sound.packets.iter().map(|it| it.lasts)),
+        keyframes: None,
+        sizes: &sizes,
+        position,
+    });
     let edits = edits(sound, delay, heard);
     boxed(*b"trak", &[&header, &edits, &media])
 }
@@ -88,31 +78,4 @@ fn edits(sound: &Sound, delay: u32, heard: u32) -> Vec<u8> {
         &[&count, &silent, &be32(heard), &be32(skipped), &normal_speed],
     );
     boxed(*b"edts", &[&list])
-}
-
-fn sample_table(sound: &Sound, position: u32) -> Vec<u8> {
-    let count = be32(sound.packets.len() as u32);
-    let sizes: Vec<u8> = sound
-        .packets
-        .iter()
-        .flat_map(|packet| be32(packet.size))
-        .collect();
-    // Packets of one length after each other count together.
-    let runs = sound.packets.chunk_by(|one, next| one.lasts == next.lasts);
-    let times: Vec<u8> = runs
-        .clone()
-        .flat_map(|run| [be32(run.len() as u32), be32(run[0].lasts)])
-        .flatten()
-        .collect();
-    boxed(
-        *b"stbl",
-        &[
-            &full_box(*b"stsd", 0, &[&be32(1), &sound.description]),
-            &full_box(*b"stts", 0, &[&be32(runs.count() as u32), &times]),
-            // One chunk holds all packets.
-            &full_box(*b"stsc", 0, &[&be32(1), &be32(1), &count, &be32(1)]),
-            &full_box(*b"stsz", 0, &[&be32(0), &count, &sizes]),
-            &full_box(*b"stco", 0, &[&be32(1), &be32(position)]),
-        ],
-    )
 }

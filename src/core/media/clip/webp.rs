@@ -154,17 +154,8 @@ fn chunk(name: [u8; 4], parts: &[&[u8]]) -> Vec<u8> {
 
 /// The settings as an XMP packet, under a name of our own.
 fn packet_from_settings(settings: &str) -> String {
-    let mut escaped = String::with_capacity(settings.len() + settings.len() / 8);
-    for c in settings.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            // XML readers turn a bare carriage return into a line feed.
-            '\r' => escaped.push_str("&#13;"),
-            c => escaped.push(c),
-        }
-    }
+    // XML readers turn a bare carriage return into a line feed.
+    let escaped = htmlize::escape_text(settings).replace('\r', "&#13;");
     format!(
         "<?xpacket begin=\"\u{feff}\" id=\"W5M0MpCehiHzreSzNTczkc9d\"?>\
          <x:xmpmeta xmlns:x=\"adobe:ns:meta/\">\

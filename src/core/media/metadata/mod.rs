@@ -230,38 +230,8 @@ fn xmp(packet: &[u8], texts: &mut Texts) {
                 .map_or("", |(text, _)| text),
             None => inside,
         };
-        texts.push(name, unescaped(text));
+        texts.push(name, htmlize::unescape(text).into_owned());
     }
-}
-
-/// XML text with its entities put back; an unknown one stays as it is.
-fn unescaped(text: &str) -> String {
-    let mut parts = text.split('&');
-    let mut out = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let known = part.split_once(';').and_then(|(name, rest)| {
-            let c = match name {
-                "amp" => '&',
-                "lt" => '<',
-                "gt" => '>',
-                "quot" => '"',
-                "apos" => '\'',
-                name => char::from_u32(match name.strip_prefix("#x") {
-                    Some(digits) => u32::from_str_radix(digits, 16).ok()?,
-                    None => name.strip_prefix('#')?.parse().ok()?,
-                })?,
-            };
-            Some((c, rest))
-        });
-        if let Some((c, rest)) = known {
-            out.push(c);
-            out.push_str(rest);
-        } else {
-            out.push('&');
-            out.push_str(part);
-        }
-    }
-    out
 }
 
 #[cfg(test)]

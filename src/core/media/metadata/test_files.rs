@@ -86,9 +86,6 @@ pub fn mp4_with_comment(words: &str) -> Vec<u8> {
     mp4(&box_of(*b"udta", &meta))
 }
 
-/// A WebM that version 0.1.0 wrote, when it still did: nine frames of 40 × 26 at 24 a second, with settings.
-pub const OUR_WEBM: &[u8] = include_bytes!("../source/tests/clips/ours.webm");
-
 /// A WebM of nothing but one tag.
 pub fn webm(name: &str, words: &str) -> Vec<u8> {
     let element = |id: &[u8], content: &[u8]| {

@@ -40,7 +40,7 @@ fn written() -> Vec<(&'static str, Vec<u8>)> {
             (extension, fs::read(path).unwrap())
         })
         .collect();
-    written.push(("webm", test_files::OUR_WEBM.to_vec()));
+    written.push(("webm", test_files::webm("comment", TEXT)));
     written
 }
 

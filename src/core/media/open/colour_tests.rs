@@ -247,6 +247,43 @@ fn png_says_its_colours_in_an_order_of_precedence() {
 }
 
 #[test]
+fn an_invalid_cicp_chunk_of_a_png_is_ignored_and_said() {
+    let plain = png_file(None, &P3);
+    for points in [&[99, 99, 99, 99][..], &[9, 16, 9, 1], &[9, 16, 0, 7], &[9]] {
+        let file = with_chunk(&plain, *b"cICP", points);
+        let notice = assert_is(&file, P3, 0).notice.unwrap();
+        assert!(
+            notice.starts_with("The colours are taken as sRGB"),
+            "{notice}"
+        );
+        let (_folder, path) = write(&file);
+        let info = crate::media::media_info(&path).unwrap();
+        assert_eq!((info.width, info.height), (WIDTH, HEIGHT));
+    }
+}
+
+#[test]
+fn pq_in_a_png_is_tone_mapped_from_its_declared_peak() {
+    let plain = png_file(None, &[192; 3]);
+    let pq = |png: &[u8]| with_chunk(png, *b"cICP", &[9, 16, 0, 1]);
+    let told = |png: &[u8]| open(png).colours.unwrap();
+    assert_eq!(
+        told(&pq(&plain)),
+        "HDR (PQ, peak not declared: 1000 cd/m² assumed), tone mapped"
+    );
+    let light = [4000_u32, 400].map(|light| (light * 10_000).to_be_bytes());
+    let declared = with_chunk(&plain, *b"cLLI", &light.concat());
+    let mut volume = [0; 24];
+    volume[16..20].copy_from_slice(&light[0]);
+    for png in [declared, with_chunk(&plain, *b"mDCV", &volume)] {
+        let found = told(&pq(&png));
+        assert_eq!(found, "HDR (PQ with a peak of 4000 cd/m²), tone mapped");
+        let [assumed, declared] = [&plain, &png].map(|png| open(&pq(png)).picture.pixel(5, 5)[0]);
+        assert!(declared < assumed, "{declared} {assumed}");
+    }
+}
+
+#[test]
 fn primaries_and_gamma_of_png_are_converted() {
     let adobe =
         SourceChromaticities::new((0.3127, 0.329), (0.64, 0.33), (0.21, 0.71), (0.15, 0.06));

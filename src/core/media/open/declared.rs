@@ -4,7 +4,7 @@ use exif::{In, Reader, Tag, Value};
 use image::DynamicImage;
 use moxcms::{ColorProfile, ProfileText};
 
-use super::super::colour::{Chromaticities, ColourConversion};
+use super::super::colour::{Chromaticities, ColourConversion, hdr_words};
 use super::{Failure, other};
 use crate::media::Picture;
 use crate::shown::one_line;
@@ -25,14 +25,14 @@ pub(in crate::media) enum DeclaredColours {
     #[default]
     Untagged,
     Icc(Vec<u8>),
-    /// Colour primaries and transfer characteristics of H.273.
-    Cicp(u8, u8),
+    /// Colour primaries and transfer characteristics of H.273, and the peak of PQ in cd/m².
+    Cicp(u8, u8, Option<f64>),
     /// PNG's cHRM and gAMA.
     Gamma(Option<Chromaticities>, Option<f64>),
     AdobeRgb,
     /// An ICC profile that the decoder has converted with.
     Converted(Vec<u8>),
-    /// A profile that cannot be read, and why.
+    /// Colours that cannot be read, and why.
     Unreadable(String),
 }
 
@@ -61,7 +61,9 @@ impl DeclaredColours {
         match self {
             Self::Untagged | Self::Converted(_) => Ok(None),
             Self::Icc(profile) => ColourConversion::from_icc(profile),
-            Self::Cicp(primaries, transfer) => ColourConversion::from_cicp(*primaries, *transfer),
+            Self::Cicp(primaries, transfer, peak) => {
+                ColourConversion::from_cicp(*primaries, *transfer, *peak)
+            }
             Self::Gamma(primaries, gamma) => ColourConversion::from_gamma(*primaries, *gamma),
             Self::AdobeRgb => ColourConversion::from_adobe_rgb(),
             Self::Unreadable(why) => Err(why.clone()),
@@ -82,13 +84,15 @@ impl DeclaredColours {
                 || "an ICC profile".to_owned(),
                 |name| format!("the ICC profile “{name}”"),
             ),
-            Self::Cicp(_, 16) => "PQ (HDR), tone mapped".to_owned(),
-            Self::Cicp(_, 18) => "HLG (HDR), tone mapped".to_owned(),
-            Self::Cicp(9, _) => "BT.2020".to_owned(),
-            Self::Cicp(11 | 12, _) => "P3".to_owned(),
-            Self::Cicp(primaries, transfer) => {
-                format!("colour primaries {primaries} and transfer characteristics {transfer}")
-            }
+            Self::Cicp(primaries, transfer, peak) => match (hdr_words(*transfer, *peak), primaries)
+            {
+                (Some(words), _) => format!("HDR {words}, tone mapped"),
+                (None, 9) => "BT.2020".to_owned(),
+                (None, 11 | 12) => "P3".to_owned(),
+                (None, _) => {
+                    format!("colour primaries {primaries} and transfer characteristics {transfer}")
+                }
+            },
             Self::Gamma(..) => "PNG's gamma and primaries".to_owned(),
             Self::AdobeRgb => "Adobe RGB".to_owned(),
             Self::Unreadable(_) => "an ICC profile".to_owned(),

@@ -4,16 +4,18 @@
 //! decoder for AV1 or HEVC will do. Gain maps, overlays and image sequences are not read.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read as _, Seek as _, Write as _};
-use std::process::{Command, Stdio};
+use std::io::{self, BufReader, Read as _, Seek as _, Write as _};
+use std::process::Stdio;
 
 use image::metadata::Orientation;
-use image::{DynamicImage, GenericImage as _, ImageBuffer, RgbImage};
+use image::{DynamicImage, GenericImage as _};
 
 use super::{DeclaredColours, Decoded, Failure, Input, MAX_PIXELS, check_size};
 use crate::formats::ByteSource;
 use crate::formats::heif::{HeifContainer, HeifItem, HeifTurn, number, parameter_sets, wide};
 use crate::formats::mp4::{Bytes, file_boxes};
+use crate::media::colour::declared_peak;
+use crate::media::ffmpeg_images::{FfmpegImages, FfmpegPixels};
 
 const MAX_META_BYTES: u64 = 16 << 20;
 /// Of all coded images together.
@@ -101,7 +103,8 @@ pub(super) fn decode(mut file: Input, len: u64) -> Result<Decoded, Failure> {
     let colours = match (item.profile.or(tile.profile), item.nclx.or(tile.nclx)) {
         (None, Some((primaries, transfer, ..))) => {
             let code = |code: u16| u8::try_from(code).unwrap_or(0);
-            DeclaredColours::Cicp(code(primaries), code(transfer))
+            let peak = declared_peak(item.light.0, item.light.1);
+            DeclaredColours::Cicp(code(primaries), code(transfer), peak)
         }
         (profile, _) => DeclaredColours::of(profile.map(<[u8]>::to_vec), None),
     };
@@ -209,26 +212,39 @@ impl<'a> HeifContainer<'a> {
         }
         let nclx = item.nclx.or(first.nclx);
         let is_hdr = nclx.is_some_and(|(_, transfer, ..)| matches!(transfer, 16 | 18));
-        let job = FfmpegDecoding {
-            format: if &first.kind == b"av01" {
-                "obu"
-            } else {
-                "hevc"
-            },
-            pixels: match (is_grey, first.is_deep || is_hdr) {
-                (true, _) => "gray",
-                (false, true) => "rgb48be",
-                (false, false) => "rgb24",
-            },
-            filter: nclx.and_then(|(_, _, matrix, is_full)| {
-                let (_, matrix) = MATRICES.iter().find(|(code, _)| *code == matrix)?;
-                let range = if is_full { "full" } else { "limited" };
-                Some(format!("scale=in_color_matrix={matrix}:in_range={range}"))
-            }),
-            num_images: tiles.len(),
-            most_pixels: (first.size, size),
+        let format = if &first.kind == b"av01" {
+            "obu"
+        } else {
+            "hevc"
         };
-        let images = job.run(&stream)?;
+        let pixels = match (is_grey, first.is_deep || is_hdr) {
+            (true, _) => FfmpegPixels::Grey8,
+            (false, true) => FfmpegPixels::Rgb16,
+            (false, false) => FfmpegPixels::Rgb8,
+        };
+        let filter = nclx.and_then(|(_, _, matrix, is_full)| {
+            let (_, matrix) = MATRICES.iter().find(|(code, _)| *code == matrix)?;
+            let range = if is_full { "full" } else { "limited" };
+            Some(format!("scale=in_color_matrix={matrix}:in_range={range}"))
+        });
+        let num_images = tiles.len();
+        let check = |width: u32, height: u32| {
+            // Coded images are padded to whole blocks, and the padding of all tiles is less than the image.
+            let fits = |side: u32, a: u32, b: u32| side <= a.max(b).saturating_add(256);
+            let pixels = u64::from(width) * u64::from(height) * num_images as u64;
+            let is_sound = fits(width, first.size.0, size.0)
+                && fits(height, first.size.1, size.1)
+                && pixels <= 2 * MAX_PIXELS;
+            is_sound.then_some(()).ok_or(Failure::Undecodable)
+        };
+        let mut frames = run_ffmpeg(&stream, (format, filter.as_deref()), num_images, pixels)?;
+        let mut images = Vec::with_capacity(num_images);
+        for _ in 0..num_images {
+            images.push(match frames.next(check) {
+                Ok(None) | Err(Failure::Truncated) => return Err(Failure::Undecodable),
+                image => image?.ok_or(Failure::Undecodable)?,
+            });
+        }
         if let [image] = &images[..] {
             // Coded images may be padded to whole blocks.
             return Ok(image.crop_imm(0, 0, size.0, size.1));
@@ -285,123 +301,26 @@ fn grid(content: &[u8]) -> Option<(usize, usize, (u32, u32))> {
     Some((usize::from(rows) + 1, usize::from(columns) + 1, size))
 }
 
-/// One run of ffmpeg.
-struct FfmpegDecoding {
-    format: &'static str,
-    pixels: &'static str,
-    filter: Option<String>,
+/// Decodes a stream of coded images. `format`: its name in ffmpeg, and a filter.
+fn run_ffmpeg(
+    stream: &[u8],
+    (format, filter): (&str, Option<&str>),
     num_images: usize,
-    /// Sizes of a tile and of all of them, of which no image may be larger.
-    most_pixels: ((u32, u32), (u32, u32)),
-}
-
-impl FfmpegDecoding {
-    fn run(&self, stream: &[u8]) -> Result<Vec<DynamicImage>, Failure> {
-        let mut input = tempfile::tempfile().map_err(Failure::Io)?;
-        input
-            .write_all(stream)
-            .and_then(|()| input.rewind())
-            .map_err(Failure::Io)?;
-        let mut command = Command::new("ffmpeg");
-        command
-            .args(["-v", "error", "-nostdin", "-timelimit", MAX_DECODING])
-            .args([
-                "-protocol_whitelist",
-                "pipe",
-                "-f",
-                self.format,
-                "-i",
-                "pipe:0",
-            ])
-            .args([
-                "-fps_mode",
-                "passthrough",
-                "-frames:v",
-                &self.num_images.to_string(),
-            ]);
-        if let Some(filter) = &self.filter {
-            command.args(["-vf", filter]);
+    pixels: FfmpegPixels,
+) -> Result<FfmpegImages, Failure> {
+    let mut file = tempfile::tempfile().map_err(Failure::Io)?;
+    file.write_all(stream)
+        .and_then(|()| file.rewind())
+        .map_err(Failure::Io)?;
+    let count = num_images.to_string();
+    let mut input = vec!["-timelimit", MAX_DECODING, "-protocol_whitelist", "pipe"];
+    input.extend(["-f", format, "-i", "pipe:0"]);
+    let mut options = vec!["-frames:v", &count];
+    options.extend(filter.iter().flat_map(|filter| ["-vf", filter]));
+    FfmpegImages::start(input, Stdio::from(file), &options, pixels).map_err(|err| {
+        match err.kind() {
+            io::ErrorKind::NotFound => Failure::NoFfmpeg,
+            _ => Failure::Io(err),
         }
-        let codec = if self.pixels == "gray" { "pgm" } else { "ppm" };
-        let mut child = command
-            .args(["-sws_flags", "accurate_rnd+full_chroma_int"])
-            .args([
-                "-f",
-                "image2pipe",
-                "-c:v",
-                codec,
-                "-pix_fmt",
-                self.pixels,
-                "-",
-            ])
-            .stdin(Stdio::from(input))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|err| match err.kind() {
-                io::ErrorKind::NotFound => Failure::NoFfmpeg,
-                _ => Failure::Io(err),
-            })?;
-        let images = child.stdout.take().map(|out| {
-            let mut out = BufReader::new(out);
-            (0..self.num_images)
-                .map(|_| self.next_image(&mut out))
-                .collect::<Result<_, _>>()
-        });
-        // Fails only when it has ended by itself.
-        child.kill().ok();
-        child.wait().ok();
-        images.unwrap_or(Err(Failure::Undecodable))
-    }
-
-    /// The next image, in the form of a PPM or PGM file.
-    fn next_image(&self, out: &mut impl BufRead) -> Result<DynamicImage, Failure> {
-        let mut words = Vec::new();
-        for _ in 0..4 {
-            let mut word = Vec::new();
-            while let Some(byte) = out
-                .by_ref()
-                .bytes()
-                .next()
-                .transpose()
-                .map_err(Failure::Io)?
-            {
-                if byte.is_ascii_whitespace() || word.len() > 8 {
-                    break;
-                }
-                word.push(byte);
-            }
-            words.push(String::from_utf8_lossy(&word).parse().unwrap_or(0));
-        }
-        let [_, width, height, most] = words[..] else {
-            return Err(Failure::Undecodable);
-        };
-        let (tile, all) = self.most_pixels;
-        // Coded images are padded to whole blocks.
-        let fits = |side: u32, a: u32, b: u32| side > 0 && side <= a.max(b).saturating_add(256);
-        if !fits(width, tile.0, all.0) || !fits(height, tile.1, all.1) {
-            return Err(Failure::Undecodable);
-        }
-        check_size(width, height)?;
-        // Padding of the tiles is less than the image.
-        if u64::from(width) * u64::from(height) * self.num_images as u64 > 2 * MAX_PIXELS {
-            return Err(Failure::Undecodable);
-        }
-        let channels = if self.pixels == "gray" { 1 } else { 3 };
-        let is_deep = most > 255;
-        let mut raw =
-            vec![0; width as usize * height as usize * channels * (1 + usize::from(is_deep))];
-        if out.read_exact(&mut raw).is_err() {
-            return Err(Failure::Undecodable);
-        }
-        let image = match (channels, is_deep) {
-            (1, _) => ImageBuffer::from_raw(width, height, raw).map(DynamicImage::ImageLuma8),
-            (_, false) => RgbImage::from_raw(width, height, raw).map(DynamicImage::from),
-            (_, true) => {
-                let words = raw.as_chunks().0.iter().map(|two| u16::from_be_bytes(*two));
-                ImageBuffer::from_raw(width, height, words.collect()).map(DynamicImage::ImageRgb16)
-            }
-        };
-        image.ok_or(Failure::Undecodable)
-    }
+    })
 }

@@ -219,11 +219,6 @@ impl Decoded {
             notice,
         })
     }
-
-    /// The pixels alone, as they were decoded.
-    pub fn into_picture(self) -> Result<Picture, Failure> {
-        other::rgb_picture(self.image)
-    }
 }
 
 /// Opacity of each pixel, where one is not opaque.
@@ -295,7 +290,7 @@ impl Failure {
         }
     }
 
-    fn too_much_memory() -> Self {
+    pub(super) fn too_much_memory() -> Self {
         Self::Unsupported("it needs too much memory".to_owned())
     }
 

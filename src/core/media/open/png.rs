@@ -2,7 +2,8 @@
 //!
 //! Text is skipped unread, and a colour profile is read with a limit, so that a huge or broken one does no harm.
 
-use std::io::{Read as _, Seek as _};
+use std::fs::File;
+use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom, copy};
 
 use flate2::read::ZlibDecoder;
 use image::metadata::Orientation;
@@ -14,7 +15,8 @@ use png::{
 
 use super::declared::MAX_PROFILE_BYTES;
 use super::{DeclaredColours, Decoded, Failure, Input, MAX_DECODED_BYTES, check_size};
-use crate::formats::{ByteSource, png as chunks_of};
+use crate::formats::{ByteSource, Part, png as chunks_of};
+use crate::media::colour::declared_peak;
 
 /// Deflate makes no byte into more than this, by the way it counts.
 const MAX_RATIO: u64 = 1032;
@@ -22,6 +24,7 @@ const MAX_RATIO: u64 = 1032;
 /// A PNG at its first image.
 pub(in crate::media) struct PngReader {
     reader: Reader<Input>,
+    /// An ICC profile, or why the declared colours cannot be read.
     profile: Option<Result<Vec<u8>, String>>,
     num_left: u32,
 }
@@ -45,7 +48,11 @@ pub(super) fn decode(file: Input, file_bytes: u64) -> Result<Decoded, Failure> {
 
 impl PngReader {
     pub fn open(mut file: Input, file_bytes: u64) -> Result<Self, Failure> {
-        let profile = profile(&mut file, file_bytes);
+        let mut profile = profile(&mut file, file_bytes);
+        if let Some((chunk, points)) = invalid_cicp(&mut file, file_bytes) {
+            file = without(file, &chunk).map_err(Failure::Io)?;
+            profile = Some(Err(format!("its cICP chunk {points:?} is invalid")));
+        }
         file.rewind().map_err(Failure::Io)?;
         let limits = Limits {
             bytes: MAX_DECODED_BYTES as usize,
@@ -145,7 +152,15 @@ fn from_words(kind: ColorType, width: u32, height: u32, raw: Vec<u16>) -> Option
 /// The colours that count, by the precedence of the PNG specification: cICP, iCCP, sRGB, gAMA with cHRM; EXIF last.
 fn declared(profile: Option<Result<Vec<u8>, String>>, info: &Info<'_>) -> DeclaredColours {
     if let Some(points) = info.coding_independent_code_points {
-        return DeclaredColours::Cicp(points.color_primaries, points.transfer_function);
+        let light = |value: Option<u32>| f64::from(value.unwrap_or(0)) / 10_000.0;
+        let max_cll = info
+            .content_light_level
+            .map(|it| it.max_content_light_level);
+        let mastering = info
+            .mastering_display_color_volume
+            .map(|it| it.max_luminance);
+        let peak = declared_peak(light(max_cll), light(mastering));
+        return DeclaredColours::Cicp(points.color_primaries, points.transfer_function, peak);
     }
     match profile {
         Some(Ok(profile)) => return DeclaredColours::of(Some(profile), None),
@@ -163,33 +178,61 @@ fn declared(profile: Option<Result<Vec<u8>, String>>, info: &Info<'_>) -> Declar
     }
 }
 
-/// The profile of the `iCCP` chunk; the decoder would unpack one of any size.
-fn profile(file: &mut Input, file_bytes: u64) -> Option<Result<Vec<u8>, String>> {
+/// The first chunk of this name before the pixels, and at most `most` bytes of its content.
+fn chunk_named(
+    file: &mut Input,
+    file_bytes: u64,
+    name: [u8; 4],
+    most: u64,
+) -> Option<(Part<[u8; 4]>, Vec<u8>)> {
+    file.rewind().ok()?;
     let mut source = ByteSource::new(file, file_bytes);
     let mut chunks = chunks_of::chunks(&mut source);
-    while let Ok(Some(chunk)) = chunks.next_part() {
-        match &chunk.name {
-            b"IDAT" => return None,
-            b"iCCP" if chunk.len() > MAX_PROFILE_BYTES => {
-                return Some(Err("its ICC profile is too large".to_owned()));
-            }
-            b"iCCP" => {
-                let content = chunks.content(&chunk).ok()?;
-                // Behind the name: a zero, and the method of compression.
-                let name = content.iter().take_while(|byte| **byte != 0).count();
-                let mut profile = Vec::new();
-                let packed = content.get(name + 2..).unwrap_or_default();
-                // What was unpacked before an error may be all that counts.
-                ZlibDecoder::new(packed)
-                    .take(MAX_PROFILE_BYTES + 1)
-                    .read_to_end(&mut profile)
-                    .ok();
-                return Some(Ok(profile));
-            }
-            _ => {}
+    while let Some(chunk) = chunks.next_part().ok()? {
+        if chunk.name == name {
+            let content = chunks.beginning(&chunk, most).ok()?;
+            return Some((chunk, content));
+        }
+        if &chunk.name == b"IDAT" {
+            return None;
         }
     }
     None
+}
+
+/// A `cICP` chunk for other pixels than RGB, which the decoder would take for damage, and its content.
+fn invalid_cicp(file: &mut Input, file_bytes: u64) -> Option<(Part<[u8; 4]>, Vec<u8>)> {
+    let found = chunk_named(file, file_bytes, *b"cICP", 4);
+    found.filter(|(_, points)| !matches!(points[..], [_, _, 0, 0 | 1]))
+}
+
+/// A copy of the file without one of its chunks.
+fn without(mut file: Input, chunk: &Part<[u8; 4]>) -> io::Result<Input> {
+    let mut rest = tempfile::tempfile()?;
+    file.rewind()?;
+    copy(&mut file.by_ref().take(chunk.start - 8), &mut rest)?;
+    // A checksum follows the content.
+    file.seek(SeekFrom::Start(chunk.end + 4))?;
+    copy(&mut file, &mut rest)?;
+    Ok(BufReader::<File>::new(rest))
+}
+
+/// The profile of the `iCCP` chunk; the decoder would unpack one of any size.
+fn profile(file: &mut Input, file_bytes: u64) -> Option<Result<Vec<u8>, String>> {
+    let (chunk, content) = chunk_named(file, file_bytes, *b"iCCP", MAX_PROFILE_BYTES)?;
+    if chunk.len() > MAX_PROFILE_BYTES {
+        return Some(Err("its ICC profile is too large".to_owned()));
+    }
+    // Behind the name: a zero, and the method of compression.
+    let name = content.iter().take_while(|byte| **byte != 0).count();
+    let mut profile = Vec::new();
+    let packed = content.get(name + 2..).unwrap_or_default();
+    // What was unpacked before an error may be all that counts.
+    ZlibDecoder::new(packed)
+        .take(MAX_PROFILE_BYTES + 1)
+        .read_to_end(&mut profile)
+        .ok();
+    Some(Ok(profile))
 }
 
 impl From<DecodingError> for Failure {

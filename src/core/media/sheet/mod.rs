@@ -4,6 +4,9 @@
 
 mod lettering;
 
+use image::imageops::replace;
+use image::{Rgb, RgbImage};
+
 use super::{MediaError, Picture};
 use lettering::Lettering;
 
@@ -125,7 +128,7 @@ pub fn draw_sheet(
             SheetCell::Picture(picture) => {
                 let x = place.x + width.saturating_sub(picture.width) / 2;
                 let y = place.y + row.saturating_sub(picture.height) / 2;
-                sheet.paste(&picture, (x, y));
+                sheet.paste(picture, (x, y));
             }
             SheetCell::Words(words) => {
                 sheet.fill(place, EMPTY);
@@ -142,45 +145,26 @@ pub fn draw_sheet(
 }
 
 /// Pixels that are drawn on. What lies outside is not drawn.
-struct Canvas {
-    width: u32,
-    height: u32,
-    rgb: Vec<u8>,
-}
+struct Canvas(RgbImage);
 
 impl Canvas {
     fn new(width: u32, height: u32) -> Self {
-        let rgb = PAPER.repeat(width as usize * height as usize);
-        Self { width, height, rgb }
+        Self(RgbImage::from_pixel(width, height, Rgb(PAPER)))
     }
 
     fn picture(self) -> Result<Picture, MediaError> {
-        Picture::new(self.width, self.height, self.rgb)
-    }
-
-    fn pixel(&mut self, x: u32, y: u32) -> Option<&mut [u8]> {
-        let is_inside = x < self.width && y < self.height;
-        let at = (y as usize * self.width as usize + x as usize) * 3;
-        is_inside.then(|| &mut self.rgb[at..at + 3])
+        let (width, height) = self.0.dimensions();
+        Picture::new(width, height, self.0.into_raw())
     }
 
     fn fill(&mut self, place: SheetPlace, colour: [u8; 3]) {
-        for y in place.y..place.y + place.height {
-            for x in place.x..place.x + place.width {
-                if let Some(pixel) = self.pixel(x, y) {
-                    pixel.copy_from_slice(&colour);
-                }
-            }
-        }
+        let filled = RgbImage::from_pixel(place.width, place.height, Rgb(colour));
+        replace(&mut self.0, &filled, place.x.into(), place.y.into());
     }
 
-    fn paste(&mut self, picture: &Picture, (left, top): (u32, u32)) {
-        for y in 0..picture.height {
-            for x in 0..picture.width {
-                if let Some(pixel) = self.pixel(left + x, top + y) {
-                    pixel.copy_from_slice(&picture.pixel(x, y));
-                }
-            }
+    fn paste(&mut self, picture: Picture, (left, top): (u32, u32)) {
+        if let Some(pasted) = RgbImage::from_raw(picture.width, picture.height, picture.rgb) {
+            replace(&mut self.0, &pasted, left.into(), top.into());
         }
     }
 
@@ -195,7 +179,7 @@ impl Canvas {
         for line in lines {
             let x = middle.saturating_sub(letters.width(line) / 2);
             letters.draw(line, (x, y), &mut |x, y, share| {
-                if let Some(pixel) = self.pixel(x, y) {
+                if let Some(Rgb(pixel)) = self.0.get_pixel_mut_checked(x, y) {
                     for (below, ink) in pixel.iter_mut().zip(colour) {
                         let mixed = f32::from(*below) * (1.0 - share) + f32::from(ink) * share;
                         *below = mixed.round() as u8;

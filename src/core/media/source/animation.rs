@@ -220,6 +220,7 @@ impl Times {
             height,
             fps,
             num_frames,
+            is_uneven: starts.is_some(),
         };
         Ok((info, starts))
     }

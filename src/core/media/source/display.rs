@@ -1,7 +1,6 @@
 //! Decoded frames as a screen shows them: square pixels, sRGB colours.
 
-use crate::media::colour::ColourConversion;
-use crate::media::open::Failure;
+use crate::media::colour::{ColourConversion, hdr_words};
 use crate::media::resize::resize_lanczos;
 use crate::media::{MediaError, Picture};
 
@@ -48,28 +47,20 @@ pub(super) fn make_square(frame: Picture, aspect: PixelAspect) -> Result<Picture
 }
 
 /// The conversion that colours of these codes of ITU-T H.273 need, and a notice if light is tone mapped or the codes are
-/// unknown.
+/// unknown. `peak`: that of PQ as declared, in cd/m².
 pub(super) fn colour_conversion(
     primaries: u8,
     transfer: u8,
+    peak: Option<f64>,
 ) -> (Option<ColourConversion>, Option<String>) {
-    let hdr = match transfer {
-        16 => Some("HDR (PQ) is tone mapped to SDR"),
-        18 => Some("HDR (HLG) is tone mapped to SDR"),
-        _ => None,
-    };
-    match ColourConversion::from_cicp(primaries, transfer) {
-        Ok(conversion) => (conversion, hdr.map(str::to_owned)),
+    let hdr = hdr_words(transfer, peak).map(|words| format!("HDR {words} is tone mapped to SDR"));
+    match ColourConversion::from_cicp(primaries, transfer, peak) {
+        Ok(conversion) => (conversion, hdr),
         Err(why) => (
             None,
             Some(format!("Its colours cannot be converted: {why}")),
         ),
     }
-}
-
-/// The failure of a conversion.
-pub(super) fn unconverted(why: String) -> Failure {
-    Failure::Unsupported(why)
 }
 
 #[cfg(test)]
@@ -94,7 +85,7 @@ mod tests {
 
     #[test]
     fn hdr_and_unknown_colours_are_named() {
-        let notice = |primaries, transfer| colour_conversion(primaries, transfer).1;
+        let notice = |primaries, transfer| colour_conversion(primaries, transfer, None).1;
         assert_eq!(notice(1, 1), None);
         assert_eq!(notice(UNSPECIFIED, UNSPECIFIED), None);
         assert!(notice(9, 18).is_some_and(|text| text.contains("HLG")));

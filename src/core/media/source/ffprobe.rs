@@ -1,86 +1,64 @@
 //! Properties of a video and the times of its frames, as the user's ffprobe reports them.
 
-use std::io::{BufRead, BufReader, Read as _};
+use std::collections::HashMap;
+use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
-
-use serde::Deserialize;
 
 use super::display::{UNSPECIFIED, colour_conversion, has_square_pixels};
 use super::ffmpeg::input;
 use super::mp4::MAX_SAMPLES;
 use crate::media::MediaError;
-use crate::media::colour::ColourConversion;
+use crate::media::colour::{ColourConversion, declared_peak};
 
 /// Microseconds per second.
 pub(super) const MICROS: f64 = 1e6;
-/// Bytes of text with the times of as many packets as are read.
-const MAX_TIMES_BYTES: u64 = 100 * MAX_SAMPLES as u64;
 
-#[derive(Deserialize)]
+/// Streams of a video, and the packets of the first that are asked for.
+#[derive(Default)]
 pub(super) struct Probe {
     pub streams: Vec<ProbedStream>,
-    #[serde(default)]
-    pub format: ProbedFormat,
-}
-
-#[derive(Default, Deserialize)]
-pub(super) struct ProbedFormat {
-    #[serde(default)]
-    pub nb_streams: u32,
+    pub num_packets: u32,
+    /// Start and duration of each shown packet in microseconds; `None` where one has no time or there are too many.
+    packets: Option<Vec<(i64, i64)>>,
+    /// Number of all streams of the file.
+    pub num_streams: u32,
 }
 
 /// A stream in the words of ffprobe, which may leave out any of them.
-#[derive(Default, Deserialize)]
-#[serde(default)]
+#[derive(Default)]
 pub(super) struct ProbedStream {
-    avg_frame_rate: String,
-    r_frame_rate: String,
-    pub nb_read_packets: String,
-    pix_fmt: String,
-    field_order: String,
-    sample_aspect_ratio: String,
-    color_primaries: String,
-    color_transfer: String,
-    color_space: String,
-    tags: ProbedTags,
-    side_data_list: Vec<ProbedSideData>,
+    fields: HashMap<String, String>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ProbedTags {
-    alpha_mode: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ProbedSideData {
-    dv_profile: u8,
-}
-
-/// Entries of a video stream to ask for.
-pub(super) const VIDEO_ENTRIES: &str = "stream=avg_frame_rate,r_frame_rate,nb_read_packets,pix_fmt,field_order,sample_aspect_ratio,color_primaries,color_transfer,color_space:stream_tags=alpha_mode:stream_side_data=dv_profile:format=nb_streams";
+/// Entries of a video stream and its packets to ask for.
+pub(super) const VIDEO_ENTRIES: &str = "packet=pts_time,duration_time,flags:stream=avg_frame_rate,r_frame_rate,pix_fmt,field_order,sample_aspect_ratio,color_primaries,color_transfer,color_space:stream_tags=alpha_mode:stream_side_data=dv_profile,max_content,max_luminance:format=nb_streams";
 
 impl ProbedStream {
+    /// An entry, or a tag or entry of side data by its last name; empty where it is absent.
+    pub fn get(&self, name: &str) -> &str {
+        self.fields.get(name).map_or("", String::as_str)
+    }
+
     /// Average rate in frames per second, else the base rate.
     pub fn rate(&self) -> Option<f64> {
-        rate(&self.avg_frame_rate).or_else(|| rate(&self.r_frame_rate))
+        rate(self.get("avg_frame_rate")).or_else(|| rate(self.get("r_frame_rate")))
     }
 
     fn is_interlaced(&self) -> bool {
-        matches!(self.field_order.as_str(), "tt" | "bb" | "tb" | "bt")
+        matches!(self.get("field_order"), "tt" | "bb" | "tb" | "bt")
     }
 
     /// Video filters that deinterlace frames and make their pixels square.
     pub fn filters(&self) -> String {
         let mut filters = Vec::new();
         // Some containers leave the order of fields to each frame. Frames that are not interlaced pass unchanged.
-        let is_unknown = self.field_order == "unknown" && self.pix_fmt.starts_with("yuv");
+        let is_unknown =
+            self.get("field_order") == "unknown" && self.get("pix_fmt").starts_with("yuv");
         if self.is_interlaced() || is_unknown {
             filters.push("bwdif=mode=send_frame:deint=interlaced");
         }
-        let aspect = self.sample_aspect_ratio.split_once(':');
+        let aspect = self.get("sample_aspect_ratio").split_once(':');
         let aspect =
             aspect.and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)));
         if !has_square_pixels(aspect) {
@@ -96,9 +74,11 @@ impl ProbedStream {
     }
 
     pub fn conversion(&self) -> (Option<ColourConversion>, Option<String>) {
-        let primaries = code_of(&PRIMARIES, &self.color_primaries);
-        let transfer = code_of(&TRANSFERS, &self.color_transfer);
-        colour_conversion(primaries, transfer)
+        let primaries = code_of(&PRIMARIES, self.get("color_primaries"));
+        let transfer = code_of(&TRANSFERS, self.get("color_transfer"));
+        let max_cll = self.get("max_content").parse().unwrap_or(0.0);
+        let mastering = rate(self.get("max_luminance")).unwrap_or(0.0);
+        colour_conversion(primaries, transfer, declared_peak(max_cll, mastering))
     }
 
     /// Properties of the file that its frames do not keep, in sentences.
@@ -110,17 +90,19 @@ impl ProbedStream {
         let alpha_formats = [
             "yuva", "rgba", "bgra", "argb", "abgr", "gbrap", "ya8", "ya16", "ayuv", "vuya",
         ];
-        let has_alpha = alpha_formats.iter().any(|it| self.pix_fmt.starts_with(it));
-        if has_alpha || self.tags.alpha_mode == "1" {
+        let has_alpha = alpha_formats
+            .iter()
+            .any(|it| self.get("pix_fmt").starts_with(it));
+        if has_alpha || self.get("alpha_mode") == "1" {
             notices.push(super::ALPHA_DROPPED.to_owned());
         }
-        if UNDONE_MATRICES.contains(&self.color_space.as_str()) {
-            let matrix = &self.color_space;
+        let matrix = self.get("color_space");
+        if UNDONE_MATRICES.contains(&matrix) {
             notices.push(format!(
                 "Its colour matrix {matrix} cannot be converted: colours may be wrong"
             ));
         }
-        if self.side_data_list.iter().any(|data| data.dv_profile == 5) {
+        if self.get("dv_profile") == "5" {
             notices.push(
                 "Its Dolby Vision profile 5 cannot be converted: colours are wrong".to_owned(),
             );
@@ -178,85 +160,112 @@ fn code_of(table: &[(&str, u8)], name: &str) -> u8 {
     found.map_or(UNSPECIFIED, |(_, code)| *code)
 }
 
-/// True if the file at `path` has a track of sound that ffmpeg knows.
-pub(in crate::media) fn has_sound(path: &Path, container: &str) -> bool {
-    let probed = probe(path, container, "a", &[], "stream=codec_name");
-    matches!(probed, Ok(Some(Probe { streams, .. })) if !streams.is_empty())
-}
-
 /// The first video stream that is no cover image.
 pub(super) const VIDEO_STREAM: &str = "V:0";
 
-/// Runs ffprobe; `None` if it does not understand the file.
+/// Runs ffprobe on some streams of the file; what it does not understand has none.
 pub(super) fn probe(
     path: &Path,
     container: &str,
     streams: &str,
-    options: &[&str],
     entries: &str,
-) -> Result<Option<Probe>, MediaError> {
-    let output = Command::new("ffprobe")
-        .args(["-v", "error", "-select_streams", streams])
-        .args(options)
-        .args(["-show_entries", entries, "-of", "json"])
-        .args(input(container, path))
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output()
-        .map_err(|err| MediaError::from_io("start ffprobe", err, path))?;
-    Ok(serde_json::from_slice(&output.stdout).ok())
-}
-
-/// Starts of the frames in microseconds and the end of the last; `None` where a packet has no time or there are too many.
-pub(super) fn packet_times(container: &str, path: &Path) -> Option<Vec<i64>> {
+) -> Result<Probe, MediaError> {
+    let failed = |err| MediaError::from_io("start ffprobe", err, path);
     let mut child = Command::new("ffprobe")
-        .args(["-v", "error", "-select_streams", VIDEO_STREAM])
-        .args(["-show_entries", "packet=pts_time,duration_time,flags"])
-        .args(["-of", "compact=print_section=0"])
+        .args(["-v", "error", "-select_streams", streams])
+        .args(["-show_entries", entries, "-of", "compact"])
         .args(input(container, path))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
-        .ok()?;
-    let times = child
+        .map_err(failed)?;
+    let found = child
         .stdout
         .take()
-        .and_then(|packets| read_times(BufReader::new(packets.take(MAX_TIMES_BYTES))));
+        .map(|out| Probe::read(BufReader::new(out)));
     // Fails only when it has ended by itself.
     child.kill().ok();
     child.wait().ok();
-    times
+    found
+        .unwrap_or_else(|| Ok(Probe::default()))
+        .map_err(failed)
 }
 
-/// Reads lines such as `pts_time=0.040000|duration_time=0.040000|flags=K_`, in any order.
-fn read_times(packets: impl BufRead) -> Option<Vec<i64>> {
-    let mut frames = Vec::new();
-    for line in packets.lines() {
-        let line = line.ok()?;
-        let field = |name: &str| {
-            let mut fields = line.split('|').filter_map(|field| field.split_once('='));
-            fields.find(|(key, _)| *key == name).map(|(_, value)| value)
+impl Probe {
+    /// Reads lines such as `packet|pts_time=0.040000|duration_time=0.040000|flags=K_`, entries in any order.
+    fn read(lines: impl BufRead) -> io::Result<Self> {
+        let mut probe = Self {
+            packets: Some(Vec::new()),
+            ..Self::default()
         };
-        let micros = |name: &str| {
-            let secs = field(name)?.parse::<f64>().ok()?;
-            // What is further away than a century is damage.
-            (secs.abs() < 3e9).then(|| (secs * MICROS).round() as i64)
-        };
-        if line.trim().is_empty() || field("flags").is_some_and(|flags| flags.contains('D')) {
-            continue;
+        for line in lines.split(b'\n') {
+            let line = line?;
+            let line = String::from_utf8_lossy(&line);
+            let mut parts = line.trim_end().split('|');
+            let section = parts.next();
+            // Tags and side data have prefixes, such as `tag:`.
+            let fields = parts.filter_map(|part| part.split_once('='));
+            let mut fields = fields.map(|(name, value)| (name.rsplit(':').next(), value));
+            match section {
+                Some("packet") => probe.add_packet(fields),
+                Some("stream") => {
+                    let named = fields
+                        .filter_map(|(name, value)| Some((name?.to_owned(), value.to_owned())));
+                    let fields = named.collect();
+                    probe.streams.push(ProbedStream { fields });
+                }
+                Some("format") => {
+                    let found = fields.find(|(name, _)| *name == Some("nb_streams"));
+                    let count = found.and_then(|(_, value)| value.parse().ok());
+                    probe.num_streams = count.unwrap_or(0);
+                }
+                _ => {}
+            }
         }
-        frames.push((micros("pts_time")?, micros("duration_time").unwrap_or(0)));
-        if frames.len() > MAX_SAMPLES {
-            return None;
-        }
+        Ok(probe)
     }
-    frames.sort_unstable();
-    // Frames of VP8 that are not shown have the time of the next one.
-    frames.dedup_by_key(|(start, _)| *start);
-    let (start, lasts) = *frames.last()?;
-    let starts = frames.iter().map(|(start, _)| *start);
-    Some(starts.chain([start + lasts]).collect())
+
+    fn add_packet<'a>(&mut self, fields: impl Iterator<Item = (Option<&'a str>, &'a str)>) {
+        self.num_packets += 1;
+        let (mut start, mut lasts) = (None, 0);
+        for (name, value) in fields {
+            let micros = || {
+                let secs = value.parse::<f64>().ok()?;
+                // What is further away than a century is damage.
+                (secs.abs() < 3e9).then(|| (secs * MICROS).round() as i64)
+            };
+            match name {
+                Some("pts_time") => start = micros(),
+                Some("duration_time") => lasts = micros().unwrap_or(0),
+                // Decoded and not shown.
+                Some("flags") if value.contains('D') => return,
+                _ => {}
+            }
+        }
+        let is_room = self.num_packets as usize <= MAX_SAMPLES;
+        self.packets =
+            self.packets
+                .take()
+                .zip(start)
+                .filter(|_| is_room)
+                .map(|(mut packets, start)| {
+                    packets.push((start, lasts));
+                    packets
+                });
+    }
+
+    /// Starts of the frames in microseconds and the end of the last; `None` where a packet has no time or there are too
+    /// many.
+    pub fn times(&self) -> Option<Vec<i64>> {
+        let mut frames = self.packets.clone()?;
+        frames.sort_unstable();
+        // Frames of VP8 that are not shown have the time of the next one.
+        frames.dedup_by_key(|(start, _)| *start);
+        let (start, lasts) = *frames.last()?;
+        let starts = frames.iter().map(|(start, _)| *start);
+        Some(starts.chain([start + lasts]).collect())
+    }
 }
 
 fn rate(fraction: &str) -> Option<f64> {
@@ -269,16 +278,23 @@ fn rate(fraction: &str) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn stream(json: &str) -> ProbedStream {
-        serde_json::from_str(json).unwrap()
+    fn stream(fields: &str) -> ProbedStream {
+        let probe = Probe::read(format!("stream|{fields}\nformat|nb_streams=2\n").as_bytes());
+        let Probe {
+            mut streams,
+            num_streams,
+            ..
+        } = probe.unwrap();
+        assert_eq!((streams.len(), num_streams), (1, 2));
+        streams.remove(0)
     }
 
     #[test]
     fn frames_are_deinterlaced_and_made_square_where_the_stream_says_so() {
-        let plain = stream(r#"{"field_order": "progressive", "sample_aspect_ratio": "1:1"}"#);
+        let plain = stream("field_order=progressive|sample_aspect_ratio=1:1");
         assert_eq!(plain.filters(), "null");
-        assert_eq!(stream("{}").filters(), "null");
-        let dvd = stream(r#"{"field_order": "tt", "sample_aspect_ratio": "64:45"}"#);
+        assert_eq!(stream("").filters(), "null");
+        let dvd = stream("field_order=tt|sample_aspect_ratio=64:45");
         let filters = dvd.filters();
         assert!(filters.starts_with("bwdif=mode=send_frame:deint=interlaced,scale="));
         assert_eq!(dvd.notices(), ["Interlaced frames are deinterlaced"]);
@@ -286,37 +302,56 @@ mod tests {
 
     #[test]
     fn transparency_hdr_and_odd_matrices_are_named() {
-        let notices = |json: &str| {
-            let stream = stream(json);
+        let notices = |fields: &str| {
+            let stream = stream(fields);
             let (_, notice) = stream.conversion();
             let notices: Vec<String> = stream.notices().into_iter().chain(notice).collect();
             notices.join("; ")
         };
-        let plain = r#"{"pix_fmt": "yuv420p", "color_transfer": "bt709", "color_space": "bt709"}"#;
-        assert_eq!(notices(plain), "");
-        for (json, expected) in [
-            (r#"{"pix_fmt": "yuva444p12le"}"#, "Transparency"),
-            (r#"{"tags": {"alpha_mode": "1"}}"#, "Transparency"),
-            (r#"{"color_transfer": "smpte2084"}"#, "PQ"),
-            (r#"{"color_space": "ycgco"}"#, "ycgco"),
-            (r#"{"side_data_list": [{"dv_profile": 5}]}"#, "Dolby Vision"),
+        assert_eq!(
+            notices("pix_fmt=yuv420p|color_transfer=bt709|color_space=bt709"),
+            ""
+        );
+        for (fields, expected) in [
+            ("pix_fmt=yuva444p12le", "Transparency"),
+            ("pix_fmt=yuv420p|tag:alpha_mode=1", "Transparency"),
+            ("color_transfer=smpte2084", "1000 cd/m² assumed"),
+            (
+                "color_transfer=smpte2084|side_datum/mastering_display_metadata:max_luminance=40000000/10000",
+                "a peak of 4000 cd/m²",
+            ),
+            (
+                "color_transfer=smpte2084|side_data|max_luminance=40000000/10000|side_data|max_content=1200",
+                "a peak of 1200 cd/m²",
+            ),
+            ("color_space=ycgco", "ycgco"),
+            ("side_data|dv_profile=5", "Dolby Vision"),
         ] {
-            let found = notices(json);
-            assert!(found.contains(expected), "{json}: {found}");
+            let found = notices(fields);
+            assert!(found.contains(expected), "{fields}: {found}");
         }
     }
 
     #[test]
     fn times_of_packets_are_sorted_and_hidden_frames_left_out() {
-        let text = "pts_time=-0.100000|duration_time=0.040000|flags=KD_\n\
-            pts_time=0.000000|duration_time=0.040000|flags=K_\n\
-            pts_time=0.120000|duration_time=0.040000|flags=__\n\n\
-            pts_time=0.040000|duration_time=0.040000|flags=__\n\
-            pts_time=0.120000|duration_time=0.200000|flags=__\n";
-        let found = read_times(text.as_bytes());
-        assert_eq!(found, Some(vec![0, 40_000, 120_000, 160_000]));
-        for text in ["", "pts_time=N/A|flags=K_\n", "pts_time=1e40|flags=K_\n"] {
-            assert_eq!(read_times(text.as_bytes()), None, "{text}");
+        let text = "packet|pts_time=-0.100000|duration_time=0.040000|flags=KD_\n\
+            packet|pts_time=0.000000|duration_time=0.040000|flags=K_|side_data|\n\n\
+            packet|pts_time=0.120000|duration_time=0.040000|flags=__\n\n\
+            packet|pts_time=0.040000|duration_time=0.040000|flags=__\n\
+            packet|pts_time=0.120000|duration_time=0.200000|flags=__\n";
+        let probe = Probe::read(text.as_bytes()).unwrap();
+        assert_eq!(probe.times(), Some(vec![0, 40_000, 120_000, 160_000]));
+        assert_eq!(probe.num_packets, 5);
+        for text in [
+            "",
+            "packet|pts_time=N/A|flags=K_\n",
+            "packet|pts_time=1e40|flags=K_\n",
+        ] {
+            assert_eq!(
+                Probe::read(text.as_bytes()).unwrap().times(),
+                None,
+                "{text}"
+            );
         }
     }
 }

@@ -1,6 +1,5 @@
-//! Reading clips back: MP4 and MOV with H.264 (in builds that have it), WebM of VP8 keyframes (our results of earlier versions), animated GIF and WebP, and numbered
-//! PNG pictures; what else is in an MP4, MOV, WebM or Matroska file, AVI, MPEG, FLV, WMV, Ogg and MXF through the
-//! user's ffmpeg.
+//! Reading videos: MP4 and MOV with H.264 (in builds that have it), animated GIF, WebP and PNG, and numbered PNG images;
+//! other codecs and containers through the user's ffmpeg.
 //!
 //! Frames come upright, with square pixels, in the order in which they are shown, as sRGB. Sound is found and not
 //! decoded. Frames whose times are uneven have their starts beside the average rate ([`FrameStarts`]).
@@ -10,6 +9,7 @@ mod apng;
 mod display;
 mod ffmpeg;
 mod ffprobe;
+mod foreign_sound;
 #[cfg_attr(
     not(feature = "h264"),
     expect(dead_code, reason = "what is found is not decoded")
@@ -17,8 +17,6 @@ mod ffprobe;
 mod mp4;
 mod numbered;
 mod reader;
-mod webm;
-mod webm_sound;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,13 +24,11 @@ use std::sync::Arc;
 use animation::Animation;
 pub(super) use apng::is_animated as is_animated_png;
 use ffmpeg::Ffmpeg;
-pub(super) use ffprobe::has_sound;
+pub(super) use foreign_sound::sound as foreign_sound;
 use mp4::Movie;
 pub(super) use mp4::sound as mp4_sound;
 use numbered::Numbered;
 pub use reader::{ClipReader, TakeFrame};
-use webm::WebM;
-pub(super) use webm_sound::sound as webm_sound;
 
 use super::kind::{self, Kind};
 use super::{FrameStarts, MediaError, Picture};
@@ -51,9 +47,30 @@ pub struct ClipInfo {
     /// Frames a second, on average.
     pub fps: f64,
     pub num_frames: u32,
+    /// Frames are shown for different times.
+    #[serde(default)]
+    pub is_uneven: bool,
 }
 
 impl ClipInfo {
+    /// Rate and length of the video as a model of `fps` frames per second gets it: uneven frames are resampled, even ones
+    /// keep their own rate.
+    #[must_use]
+    pub fn for_model(self, fps: f64) -> Self {
+        if !self.is_uneven || self.fps <= 0.0 {
+            return self;
+        }
+        let num_frames = (f64::from(self.num_frames) / self.fps * fps)
+            .round()
+            .max(1.0);
+        Self {
+            fps,
+            num_frames: num_frames as u32,
+            is_uneven: false,
+            ..self
+        }
+    }
+
     /// What is said of a single picture.
     pub(super) fn picture(width: u32, height: u32) -> Self {
         Self {
@@ -61,18 +78,28 @@ impl ClipInfo {
             height,
             fps: 0.0,
             num_frames: 1,
+            is_uneven: false,
         }
     }
 }
 
-/// All frames of the clip at `path`, whatever its extension says, at an even rate: uneven frame times are resampled as
-/// by [`ClipReader::read_even`].
+/// All frames of the clip at `path`, whatever its extension says; uneven ones are resampled to their average rate.
 pub fn open_clip(path: &Path) -> Result<Clip, MediaError> {
-    let mut source = Source::open(path)?;
-    let info = source.info();
+    let source = Source::open(path)?;
+    let fps = source.info().fps;
+    read_clip(source, fps, path)
+}
+
+/// Like [`open_clip`], for a model of `fps` frames per second: see [`ClipReader::read_even`].
+pub fn open_clip_for_model(path: &Path, fps: f64) -> Result<Clip, MediaError> {
+    read_clip(Source::open(path)?, fps, path)
+}
+
+fn read_clip(mut source: Source, fps: f64, path: &Path) -> Result<Clip, MediaError> {
+    let info = source.info().for_model(fps);
     check_amount(info.num_frames, info.width, info.height, path)?;
     let mut frames = Vec::new();
-    source.read_even(&mut |_, frame| {
+    source.read_even(fps, &mut |_, frame| {
         // Headers may promise less than there is.
         check_amount(frames.len() as u32 + 1, frame.width, frame.height, path)?;
         frames.push(Arc::new(frame));
@@ -146,7 +173,6 @@ enum Unread {
 enum Source {
     Animation(Animation),
     Movie(Box<Movie>),
-    WebM(Box<WebM>),
     Numbered(Numbered),
     Ffmpeg(Ffmpeg),
 }
@@ -162,7 +188,7 @@ impl Source {
             return Err(not_a_clip("an empty file"));
         }
         let kind = opened.kind;
-        let (read, container) = match kind {
+        let found = match kind {
             Kind::Gif | Kind::WebP => return Animation::open(path, opened).map(Self::Animation),
             Kind::Png if apng::is_animated(path) => {
                 return Animation::open(path, opened).map(Self::Animation);
@@ -171,34 +197,24 @@ impl Source {
                 let numbered = Numbered::open(path)?.map(Self::Numbered);
                 return numbered.ok_or_else(|| not_a_clip("a PNG picture without a number"));
             }
-            Kind::Mp4 => {
-                let movie = Movie::open(path, opened.file, opened.len);
-                (movie.map(|movie| Self::Movie(Box::new(movie))), "mov")
-            }
-            Kind::WebM => {
-                let webm = WebM::open(path, opened.file, opened.len);
-                (webm.map(|webm| Self::WebM(Box::new(webm))), "matroska")
-            }
-            Kind::Foreign(video) => {
-                let found = Unread::Codec(video.described.to_owned());
-                (Err(found), video.demuxer)
-            }
-            other => return Err(not_a_clip(other.described())),
+            Kind::Mp4 => match Movie::open(path, opened.file, opened.len) {
+                Ok(movie) => return Ok(Self::Movie(Box::new(movie))),
+                Err(Unread::Failed(err)) => return Err(err),
+                Err(Unread::Codec(found)) => found,
+            },
+            other => other.described().to_owned(),
         };
-        match read {
-            Ok(source) => Ok(source),
-            Err(Unread::Failed(err)) => Err(err),
-            Err(Unread::Codec(found)) => {
-                Ffmpeg::open(path, kind.name(), container, found).map(Self::Ffmpeg)
-            }
-        }
+        let Some(demuxer) = kind.demuxer() else {
+            return Err(not_a_clip(&found));
+        };
+        Ffmpeg::open(path, kind.name(), demuxer, found).map(Self::Ffmpeg)
     }
 
     fn notices(&self) -> Vec<String> {
         match self {
             Self::Animation(animation) => animation.notices(),
             Self::Movie(movie) => movie.notices.clone(),
-            Self::WebM(_) | Self::Numbered(_) => Vec::new(),
+            Self::Numbered(_) => Vec::new(),
             Self::Ffmpeg(ffmpeg) => ffmpeg.notices.clone(),
         }
     }
@@ -207,7 +223,6 @@ impl Source {
         match self {
             Self::Animation(animation) => animation.info,
             Self::Movie(movie) => movie.info,
-            Self::WebM(webm) => webm.info,
             Self::Numbered(numbered) => numbered.info,
             Self::Ffmpeg(ffmpeg) => ffmpeg.info,
         }
@@ -217,20 +232,19 @@ impl Source {
         match self {
             Self::Animation(animation) => animation.starts.as_ref(),
             Self::Movie(movie) => movie.starts.as_ref(),
-            Self::WebM(webm) => webm.starts.as_ref(),
             Self::Numbered(_) => None,
             Self::Ffmpeg(ffmpeg) => ffmpeg.starts.as_ref(),
         }
     }
 
-    /// Gives all frames; where their times are uneven as many at the average rate, some left out and others repeated.
-    fn read_even(&mut self, sink: &mut NumberedSink<'_>) -> Result<(), MediaError> {
+    /// Gives all frames; where their times are uneven those at an even rate, some left out and others repeated.
+    fn read_even(&mut self, fps: f64, sink: &mut NumberedSink<'_>) -> Result<(), MediaError> {
         let Some(starts) = self.starts().cloned() else {
             return self.read_from(0, sink);
         };
         let mut index = 0;
         self.read_from(0, &mut |number, picture| {
-            while index < starts.num_frames() && starts.resampled(index) <= number as usize {
+            while index < starts.num_at(fps) && starts.resampled(index, fps) <= number as usize {
                 sink(index as u32, picture.clone())?;
                 index += 1;
             }
@@ -241,7 +255,7 @@ impl Source {
     /// How many frames there are for certain: those that have an index. Headers may promise more than there are.
     fn certain_frames(&self) -> u32 {
         match self {
-            Self::Movie(_) | Self::WebM(_) | Self::Numbered(_) => self.info().num_frames,
+            Self::Movie(_) | Self::Numbered(_) => self.info().num_frames,
             Self::Animation(_) | Self::Ffmpeg(_) => 0,
         }
     }
@@ -252,7 +266,7 @@ impl Source {
         }
         // What has an index begins there; the others decode what comes before.
         let mut number = match self {
-            Self::WebM(_) | Self::Numbered(_) => first,
+            Self::Numbered(_) => first,
             _ => 0,
         };
         let mut count_up = |picture| {
@@ -266,7 +280,6 @@ impl Source {
         match self {
             Self::Animation(animation) => animation.read(&mut count_up),
             Self::Ffmpeg(ffmpeg) => ffmpeg.read(&mut count_up),
-            Self::WebM(webm) => webm.read(first as usize, &mut count_up),
             Self::Numbered(numbered) => numbered.read(first as usize, &mut count_up),
             Self::Movie(_) => Ok(()),
         }

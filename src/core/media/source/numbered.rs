@@ -59,6 +59,7 @@ impl Numbered {
             height: picture.height,
             fps: fps.unwrap_or(DEFAULT_FPS),
             num_frames: files.len() as u32,
+            is_uneven: false,
         };
         Ok(Some(Self { files, info }))
     }

@@ -87,13 +87,16 @@ impl ControlClip {
         self.mask.get(frame as i64).copy_(&values);
     }
 
-    /// Shows the frames of a clip, or a picture in all of them, each brought to size by `fitted`.
+    /// Shows the frames of a clip, or a picture in all of them, each brought to size by `fitted`. Uneven frame times are
+    /// resampled to `fps`.
     pub fn show_file(
         &mut self,
         file: &ShownFile,
+        fps: f64,
         fitted: &dyn Fn(Picture) -> Result<Picture, MediaError>,
     ) -> Result<(), EngineError> {
-        let is_picture = each_frame(file, self.num_frames(), fitted, &mut |frame, picture| {
+        let most = self.num_frames();
+        let is_picture = each_frame(file, (fps, most), fitted, &mut |frame, picture| {
             self.show(frame, picture);
         })?;
         if is_picture {
@@ -107,9 +110,11 @@ impl ControlClip {
     pub fn mask_file(
         &mut self,
         file: &ShownFile,
+        fps: f64,
         fitted: &dyn Fn(Picture) -> Result<Picture, MediaError>,
     ) -> Result<(), EngineError> {
-        let is_picture = each_frame(file, self.num_frames(), fitted, &mut |frame, picture| {
+        let most = self.num_frames();
+        let is_picture = each_frame(file, (fps, most), fitted, &mut |frame, picture| {
             self.mask(frame, picture);
         })?;
         if is_picture {
@@ -235,10 +240,10 @@ pub fn control_of_job(
     let fitted = |picture: Picture| fitted(picture, request);
     if let Some(control) = request.controls.first() {
         let file = ShownFile::of(&folder.control_clip(0), &control.file, folder.control(0));
-        clip.show_file(&file, &fitted)?;
+        clip.show_file(&file, request.fps, &fitted)?;
         if let Some(mask) = &control.mask {
             let file = ShownFile::of(&folder.control_mask_clip(0), mask, folder.control_mask(0));
-            clip.mask_file(&file, &fitted)?;
+            clip.mask_file(&file, request.fps, &fitted)?;
         }
     }
     let seen = seen(folder, request);
@@ -294,10 +299,11 @@ fn unit(bytes: &Tensor) -> Tensor {
     ((pixels + 1.0) / 2.0).clamp(0.0, 1.0)
 }
 
-/// Reads at most so many frames of a picture, or of a clip at an even rate, one at a time -> whether it is a picture
+/// Reads at most `most` frames of a picture, or of a clip for a model of `fps` frames per second, one at a time; returns
+/// whether it is a picture.
 fn each_frame(
     file: &ShownFile,
-    most: usize,
+    (fps, most): (f64, usize),
     fitted: &dyn Fn(Picture) -> Result<Picture, MediaError>,
     take: &mut dyn FnMut(usize, &Picture),
 ) -> Result<bool, EngineError> {
@@ -309,7 +315,7 @@ fn each_frame(
         ShownFile::Clip(path) => path,
     };
     let mut problem = None;
-    ClipReader::open(path)?.read_even(&mut |number, picture| {
+    ClipReader::open(path)?.read_even(fps, &mut |number, picture| {
         if number as usize >= most {
             return ControlFlow::Break(());
         }

@@ -26,11 +26,11 @@ pub fn source_of_job(
     };
     let mut clip = ControlClip::new(request.width, request.height, request.num_frames);
     let file = ShownFile::of(&folder.source_clip(), source, folder.source_picture());
-    clip.show_file(&file, &|picture| fitted(picture, request))?;
+    clip.show_file(&file, request.fps, &|picture| fitted(picture, request))?;
     clip.repeat_last();
     if let Some(mask) = &request.mask {
         let file = ShownFile::of(&folder.mask_clip(), mask, folder.mask());
-        clip.mask_file(&file, &|picture| fitted(picture, request))?;
+        clip.mask_file(&file, request.fps, &|picture| fitted(picture, request))?;
     }
     Ok(Some(clip))
 }

@@ -39,6 +39,26 @@ fn a_changed_clip_gives_its_shape_its_rate_and_its_length() {
 }
 
 #[test]
+fn a_clip_of_uneven_times_takes_the_models_rate_for_as_long_as_it_is() {
+    let spec = free_spec();
+    let (fps, secs) = (spec.defaults.fps, 9.0 / 12.5);
+    let made = |change: fn(&mut GenerateForm)| {
+        let checked = changing(|form| {
+            form.source_clip.as_mut().unwrap().info.is_uneven = true;
+            change(form);
+        });
+        let request = checked.unwrap().request;
+        (request.fps, f64::from(request.num_frames) / request.fps)
+    };
+    let (rate, lasts) = made(|_| ());
+    assert_eq!(rate, fps);
+    assert!(lasts <= secs && secs - lasts < 4.0 / fps, "{lasts}");
+    let (rate, lasts) = made(|form| form.fps = Some(24.0));
+    assert_eq!(rate, 24.0);
+    assert!(lasts <= secs && secs - lasts < 4.0 / 24.0, "{lasts}");
+}
+
+#[test]
 fn a_clip_is_made_anew_from_its_first_frame_and_no_further_than_it_goes() {
     let made = |given: u32, wish: Option<u32>| {
         let checked = changing(|form| {

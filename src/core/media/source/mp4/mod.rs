@@ -24,9 +24,9 @@ use fragments::Fragments;
 pub(in crate::media) use sound::sound;
 use sps::Sps;
 pub(super) use track::MAX_SAMPLES;
-use track::{NoTrack, Sample, Track};
+use track::{Sample, Track};
 
-use super::display::{PixelAspect, colour_conversion, make_square, square_size, unconverted};
+use super::display::{PixelAspect, colour_conversion, make_square, square_size};
 use super::{ClipInfo, Sink, Unread};
 use crate::formats::ByteSource;
 use crate::formats::mp4::file_boxes;
@@ -73,7 +73,8 @@ impl Movie {
         check_size(sps.width, sps.height).map_err(failed)?;
         let of_stream = sps.colour.unwrap_or(Colour::UNKNOWN);
         let colour = of_stream.or(track.colour.unwrap_or(Colour::UNKNOWN));
-        let (conversion, colour_notice) = colour_conversion(colour.primaries, colour.transfer);
+        let (conversion, colour_notice) =
+            colour_conversion(colour.primaries, colour.transfer, track.peak);
         let notices = colour.matrix_notice().into_iter().chain(colour_notice);
         let pixel_aspect = track.pixel_aspect.or(sps.pixel_aspect);
         let (width, height) = square_size((sps.width, sps.height), pixel_aspect);
@@ -91,6 +92,7 @@ impl Movie {
             height: if is_turned { width } else { height },
             fps,
             num_frames: shown as u32,
+            is_uneven: starts.is_some(),
         };
         Ok(Self {
             path: path.to_path_buf(),
@@ -145,16 +147,16 @@ impl Movie {
     fn as_shown(&self, mut picture: Picture) -> Result<Picture, MediaError> {
         if let Some(conversion) = &self.conversion {
             let converted = conversion.convert_rgb(&mut picture.rgb);
-            converted.map_err(|why| unconverted(why).into_error("MP4", &self.path))?;
+            converted.map_err(|why| Failure::Unsupported(why).into_error("MP4", &self.path))?;
         }
         make_square(picture, self.pixel_aspect)
     }
 }
 
 fn read_track(source: &mut ByteSource<File>) -> Result<Track, Failure> {
-    let id = |movie: &[u8]| first_video(movie).map(|track| track.id);
+    let id = |movie: &[u8]| Track::first_video(movie).map(|track| track.id);
     let (movie, more) = movie_and_samples(source, &id)?;
-    let mut track = first_video(&movie)?;
+    let mut track = Track::first_video(&movie)?;
     track.samples.extend(more);
     Ok(track)
 }
@@ -196,13 +198,6 @@ fn movie_and_samples(
     Ok((movie, more))
 }
 
-fn first_video(movie: &[u8]) -> Result<Track, Failure> {
-    Track::first_video(movie).map_err(|why| match why {
-        NoTrack::NoVideo => Failure::NoVideo,
-        NoTrack::Broken(text) => Failure::Damaged(text.to_owned()),
-    })
-}
-
 fn sample_bytes(source: &mut ByteSource<File>, sample: Sample) -> Result<Vec<u8>, Failure> {
     Ok(source.read_at(sample.offset, sample.size.into())?)
 }
@@ -229,6 +224,10 @@ fn sequence(
         .ok_or_else(|| Failure::Damaged("its H.264 has no parameters".to_owned()))
 }
 
+/// The profiles that the decoder knows: Baseline, Main, Extended, High and the two scalable ones. Lossless frames are of
+/// another one, whatever their sampling.
+const PROFILES: [u8; 6] = [66, 77, 83, 86, 88, 100];
+
 /// The decoder knows progressive 4:2:0 of 8 bits up to level 5.2.
 fn check_decodable(sps: &Sps) -> Result<(), Unread> {
     let sampling = match sps.chroma_format {
@@ -242,6 +241,8 @@ fn check_decodable(sps: &Sps) -> Result<(), Unread> {
         format!("H.264 of {} bits", sps.bit_depth)
     } else if sps.chroma_format != 1 {
         format!("H.264 with {sampling} sampling")
+    } else if !PROFILES.contains(&sps.profile) {
+        format!("H.264 of profile {}", sps.profile)
     } else if sps.is_interlaced {
         "interlaced H.264".to_owned()
     } else if pixels > MAX_FRAME_PIXELS {
@@ -307,4 +308,26 @@ fn average(starts: &[i64], timescale: f64) -> Option<f64> {
     let (first, last) = (starts.first()?, starts.last()?);
     let units = last.saturating_sub(*first) as f64;
     (units > 0.0).then(|| (starts.len() - 1) as f64 * timescale / units)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_that_the_decoder_does_not_know_is_left_to_ffmpeg_whatever_its_sampling() {
+        let of_profile = |profile| Sps {
+            profile,
+            width: 64,
+            height: 48,
+            chroma_format: 1,
+            bit_depth: 8,
+            is_interlaced: false,
+            pixel_aspect: None,
+            colour: None,
+        };
+        assert!(check_decodable(&of_profile(100)).is_ok());
+        let found = check_decodable(&of_profile(244));
+        assert!(matches!(found, Err(Unread::Codec(found)) if found == "H.264 of profile 244"));
+    }
 }

@@ -1,17 +1,8 @@
-//! Reading a movie from one of its frames on: from the nearest entrance before it.
-//!
-//! Decodes nothing itself.
+//! Reading a movie from one of its frames on: from the nearest sync sample before it.
 
 use super::Movie;
 use crate::media::source::NumberedSink;
 use crate::media::{MediaError, Picture};
-
-/// A sample from which decoding can begin, and how many shown frames come before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entrance {
-    sample: usize,
-    shown_before: u32,
-}
 
 impl Movie {
     /// Gives the shown frames from number `first` on.
@@ -20,42 +11,33 @@ impl Movie {
         first: u32,
         sink: &mut NumberedSink<'_>,
     ) -> Result<(), MediaError> {
-        let begin = Entrance {
-            sample: 0,
-            shown_before: 0,
-        };
-        let entrance = self.entrance_before(first).unwrap_or(begin);
         let mut has_given = false;
-        let read = self.read_numbered(entrance, first, &mut |number, picture| {
-            has_given = true;
-            sink(number, picture)
-        });
-        // Some files call frames entrances that are none.
-        if read.is_err() && !has_given && entrance != begin {
-            return self.read_numbered(begin, first, sink);
-        }
-        read
-    }
-
-    fn read_numbered(
-        &mut self,
-        entrance: Entrance,
-        first: u32,
-        sink: &mut NumberedSink<'_>,
-    ) -> Result<(), MediaError> {
-        let mut number = entrance.shown_before;
-        self.read_from(entrance.sample, &mut |picture: Picture| {
-            let current = number;
-            number += 1;
-            if current < first {
-                return Ok(());
+        // Some files call samples sync samples that are none.
+        for (sample, shown_before) in [self.entrance_before(first), (0, 0)] {
+            let mut number = shown_before;
+            let read = self.read_from(sample, &mut |picture: Picture| {
+                let current = number;
+                number += 1;
+                if current < first {
+                    return Ok(());
+                }
+                has_given = true;
+                sink(current, picture)
+            });
+            if read.is_ok() || has_given || sample == 0 {
+                return read;
             }
-            sink(current, picture)
-        })
+        }
+        Ok(())
     }
 
-    /// The last entrance from which the frame can be decoded, with everything behind it and nothing before it.
-    fn entrance_before(&self, frame: u32) -> Option<Entrance> {
+    /// The last sample from which the frame can be decoded, with everything after it and nothing before it, and the
+    /// number of shown frames before.
+    fn entrance_before(&self, frame: u32) -> (usize, u32) {
+        self.find_entrance(frame).unwrap_or_default()
+    }
+
+    fn find_entrance(&self, frame: u32) -> Option<(usize, u32)> {
         let samples = &self.track.samples;
         let shown = self.times.iter().filter(|time| self.track.is_shown(**time));
         let last = || shown.clone().next_back();
@@ -77,9 +59,6 @@ impl Movie {
         }
         let (sample, begin) = found?;
         let before = shown.take_while(|time| **time < begin).count();
-        Some(Entrance {
-            sample,
-            shown_before: before as u32,
-        })
+        Some((sample, before as u32))
     }
 }

@@ -2,12 +2,14 @@
 
 use std::fs::File;
 
-use super::track::{Sample, edit_list, of_kind, samples, timescale_of};
+use super::track::{
+    Sample, edit_list, movie_timescale, of_kind, samples, timescale_of, track_header,
+};
 use super::{movie_and_samples, read_track};
 use crate::formats::ByteSource;
-use crate::formats::mp4::{Bytes, boxes, child, descend};
+use crate::formats::mp4::{boxes, child, descend};
 use crate::media::open::Failure;
-use crate::media::sound::{FoundSound, Packet, Sound};
+use crate::media::sound::{FoundSound, Packet, SEVERAL, Sound};
 
 /// A description of sound before its own boxes: what all descriptions begin with, and 20 bytes.
 const DESCRIPTION_BYTES: usize = 28;
@@ -23,15 +25,18 @@ const COPIED: [([u8; 4], [u8; 4]); 6] = [
     (*b"ec-3", *b"dec3"),
 ];
 
-/// What of a file's sound can be copied.
-pub(in crate::media) fn sound(source: &mut ByteSource<File>) -> Result<FoundSound, Failure> {
+/// Sound of a file that can be copied.
+pub(in crate::media) fn sound(file: File) -> Result<FoundSound, Failure> {
+    let len = file.metadata().map_err(Failure::Io)?.len();
+    let mut source = ByteSource::new(file, len);
     let id = |movie: &[u8]| {
         let mut tracks = of_kind(movie, *b"soun");
-        Ok(tracks.next().and_then(track_id).unwrap_or(u32::MAX))
+        let header = tracks.next().and_then(track_header);
+        Ok(header.map_or(u32::MAX, |(id, _)| id))
     };
-    let (movie, more) = movie_and_samples(source, &id)?;
+    let (movie, more) = movie_and_samples(&mut source, &id)?;
     // The result begins with the first frame.
-    let video_secs = read_track(source).map_or(0.0, |track| {
+    let video_secs = read_track(&mut source).map_or(0.0, |track| {
         let first = track.presentation().first().copied().unwrap_or(0);
         first as f64 / f64::from(track.timescale)
     });
@@ -40,28 +45,28 @@ pub(in crate::media) fn sound(source: &mut ByteSource<File>) -> Result<FoundSoun
         return Ok(FoundSound::default());
     };
     let num_others = tracks.count();
-    let mut found = read(&movie, track, more, video_secs).unwrap_or_else(FoundSound::without);
-    if num_others > 0 && found.left_out.is_none() {
-        found.left_out =
-            Some("the result has the first of the clip's tracks of sound alone".to_owned());
+    let sound = match read(&movie, track, more, video_secs, source.into_inner()) {
+        Ok(sound) => sound,
+        Err(why) => return Ok(FoundSound::without(why)),
+    };
+    if sound.as_ref().is_some_and(|it| it.num_bytes() > len) {
+        return Ok(FoundSound::without("its packets are longer than its file"));
     }
-    Ok(found)
+    Ok(FoundSound {
+        sound,
+        left_out: (num_others > 0).then(|| SEVERAL.to_owned()),
+    })
 }
 
-fn track_id(track: &[u8]) -> Option<u32> {
-    let mut bytes = Bytes(child(track, *b"tkhd")?);
-    let (version, _) = bytes.version()?;
-    bytes.skip(if version == 1 { 16 } else { 8 })?;
-    bytes.u32()
-}
-
-/// `video_secs`: time of the first frame. The error is why there is none, in words that fit behind a colon.
+/// `video_secs`: time of the first frame. `None` without packets; the error says why there is no sound, in words that
+/// follow a colon.
 fn read(
     movie: &[u8],
     track: &[u8],
     more: Vec<Sample>,
     video_secs: f64,
-) -> Result<FoundSound, String> {
+    file: File,
+) -> Result<Option<Sound>, String> {
     const CUT: &str = "its description is cut";
     let timescale = descend(track, &[*b"mdia", *b"mdhd"])
         .and_then(timescale_of)
@@ -79,7 +84,7 @@ fn read(
     let mut all = samples(table)?;
     all.extend(more);
     let Some(first) = all.first() else {
-        return Ok(FoundSound::default());
+        return Ok(None);
     };
     let movie_timescale = movie_timescale(movie);
     let (silent, begin, heard) = edits(track)?;
@@ -98,23 +103,15 @@ fn read(
         size: sample.size,
         lasts: sample.lasts,
     };
-    Ok(FoundSound {
-        sound: Some(Sound {
-            path: Default::default(),
-            description: description(codec, content)?,
-            timescale,
-            packets: all.iter().map(packet).collect(),
-            delay_secs: delay_secs.max(0.0),
-            skipped: late.min(0).unsigned_abs().saturating_add(early),
-            heard,
-        }),
-        left_out: None,
-    })
-}
-
-fn movie_timescale(movie: &[u8]) -> u32 {
-    let header = child(movie, *b"mvhd").and_then(timescale_of);
-    header.unwrap_or(1000).max(1)
+    Ok(Some(Sound {
+        file,
+        description: description(codec, content)?,
+        timescale,
+        packets: all.iter().map(packet).collect(),
+        delay_secs: delay_secs.max(0.0),
+        skipped: late.min(0).unsigned_abs().saturating_add(early),
+        heard,
+    }))
 }
 
 /// Duration of the silence before the sound, in the movie's units; its begin in the track's; and its duration, in the

@@ -7,6 +7,8 @@ use super::colour::Colour;
 /// The part of a sequence parameter set that matters before decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sps {
+    /// Number of the profile, from annex A of the standard.
+    pub profile: u8,
     /// Pixels, without the padding.
     pub width: u32,
     pub height: u32,
@@ -98,6 +100,7 @@ impl Sps {
             read_display(&mut bits, &mut pixel_aspect, &mut colour);
         }
         Some(Self {
+            profile,
             width,
             height,
             chroma_format,

@@ -6,7 +6,9 @@ use image::metadata::Orientation;
 
 use super::colour::Colour;
 use super::edits::{Edit, Shown};
-use crate::formats::mp4::{Bytes, boxes, child, descend};
+use crate::formats::mp4::{Bytes, boxes, child, descend, mastering_peak};
+use crate::media::colour::declared_peak;
+use crate::media::open::Failure;
 
 /// More samples than this are nobody's clip: nine hours at 30 frames a second.
 pub(in crate::media) const MAX_SAMPLES: usize = 1 << 20;
@@ -34,6 +36,8 @@ pub(super) struct Track {
     /// The content of `avcC`.
     pub avc_config: Vec<u8>,
     pub colour: Option<Colour>,
+    /// Peak of PQ as declared, in cd/m².
+    pub peak: Option<f64>,
     /// Width and height of a pixel on a screen, in any unit.
     pub pixel_aspect: Option<(u32, u32)>,
     pub orientation: Orientation,
@@ -43,33 +47,24 @@ pub(super) struct Track {
     shown: Shown,
 }
 
-/// Why a movie box gives no track.
-pub(super) enum NoTrack {
-    NoVideo,
-    Broken(&'static str),
-}
-
 impl Track {
     /// The first video track in the content of a `moov` box.
-    pub fn first_video(movie: &[u8]) -> Result<Self, NoTrack> {
-        let movie_timescale = child(movie, *b"mvhd").and_then(timescale_of);
-        let track = of_kind(movie, *b"vide").next().ok_or(NoTrack::NoVideo)?;
-        Self::read(track, movie_timescale.unwrap_or(1000).max(1))
+    pub fn first_video(movie: &[u8]) -> Result<Self, Failure> {
+        let track = of_kind(movie, *b"vide").next().ok_or(Failure::NoVideo)?;
+        Self::read(track, movie_timescale(movie)).map_err(|text| Failure::Damaged(text.to_owned()))
     }
 
-    fn read(track: &[u8], movie_timescale: u32) -> Result<Self, NoTrack> {
-        let header = child(track, *b"tkhd").ok_or(NoTrack::Broken("its track has no header"))?;
-        let (id, orientation) =
-            track_header(header).ok_or(NoTrack::Broken("its track's header is cut"))?;
+    fn read(track: &[u8], movie_timescale: u32) -> Result<Self, &'static str> {
+        let (id, orientation) = track_header(track).ok_or("its track has no whole header")?;
         let timescale = descend(track, &[*b"mdia", *b"mdhd"])
             .and_then(timescale_of)
             .filter(|timescale| *timescale > 0)
-            .ok_or(NoTrack::Broken("its track has no clock"))?;
+            .ok_or("its track has no clock")?;
         let table = descend(track, &[*b"mdia", *b"minf", *b"stbl"])
-            .ok_or(NoTrack::Broken("its track has no sample table"))?;
+            .ok_or("its track has no sample table")?;
         let entry = child(table, *b"stsd")
             .and_then(|list| boxes(list.get(8..)?).next())
-            .ok_or(NoTrack::Broken("its track names no codec"))?;
+            .ok_or("its track names no codec")?;
         let (codec, entry) = entry;
         // A picture's description is 78 bytes long before its own boxes begin.
         let inner = entry.get(78..).unwrap_or_default();
@@ -81,13 +76,21 @@ impl Track {
             colour: boxes(inner)
                 .filter(|(name, _)| name == b"colr")
                 .find_map(|(_, content)| Colour::from_box(content)),
+            peak: declared_peak(
+                child(inner, *b"clli")
+                    .and_then(|content| Bytes(content).u16())
+                    .map_or(0.0, f64::from),
+                child(inner, *b"mdcv")
+                    .and_then(mastering_peak)
+                    .unwrap_or(0.0),
+            ),
             pixel_aspect: child(inner, *b"pasp").and_then(|content| {
                 let mut bytes = Bytes(content);
                 Some((bytes.u32()?, bytes.u32()?))
             }),
             orientation,
             timescale,
-            samples: samples(table).map_err(NoTrack::Broken)?,
+            samples: samples(table)?,
             shown: Shown::by(edits(track, timescale, movie_timescale)),
         })
     }
@@ -139,8 +142,9 @@ pub(super) fn of_kind(movie: &[u8], kind: [u8; 4]) -> impl Iterator<Item = &[u8]
     })
 }
 
-fn track_header(header: &[u8]) -> Option<(u32, Orientation)> {
-    let mut bytes = Bytes(header);
+/// Number and orientation of a track, from its content.
+pub(super) fn track_header(track: &[u8]) -> Option<(u32, Orientation)> {
+    let mut bytes = Bytes(child(track, *b"tkhd")?);
     let (version, _) = bytes.version()?;
     bytes.skip(if version == 1 { 16 } else { 8 })?;
     let id = bytes.u32()?;
@@ -163,6 +167,12 @@ fn track_header(header: &[u8]) -> Option<(u32, Orientation)> {
         _ => Orientation::NoTransforms,
     };
     Some((id, orientation))
+}
+
+/// Units per second of a movie's clock, from the content of its `moov` box.
+pub(super) fn movie_timescale(movie: &[u8]) -> u32 {
+    let header = child(movie, *b"mvhd").and_then(timescale_of);
+    header.unwrap_or(1000).max(1)
 }
 
 /// The units a second in the header of a movie or a track's media.

@@ -93,12 +93,29 @@ fn models_get_the_frames_of_even_moments() {
         ..ClipOptions::default()
     };
     write_clip(&path, &frames, options).unwrap();
-    let clip = open_clip(&path).unwrap();
-    assert!((clip.fps - 5.0 / 0.7).abs() < 1e-9);
-    let shown = clip.frames.iter().map(|frame| {
-        let distance = |index: &usize| mean_distance(frame, &frames[*index]) as u64;
-        (0..5).min_by_key(distance).unwrap()
-    });
-    assert_eq!(shown.collect::<Vec<_>>(), [0, 3, 3, 3, 4]);
-    assert_eq!(&last_frame(&path).unwrap(), clip.frames[4].as_ref());
+    let shown = |clip: &Clip| -> Vec<usize> {
+        let nearest = |frame: &Arc<Picture>| {
+            let distance = |index: &usize| mean_distance(frame, &frames[*index]) as u64;
+            (0..5).min_by_key(distance).unwrap()
+        };
+        clip.frames.iter().map(nearest).collect()
+    };
+    let average = open_clip(&path).unwrap();
+    assert!((average.fps - 5.0 / 0.7).abs() < 1e-9);
+    assert_eq!(shown(&average), [0, 3, 3, 3, 4]);
+    assert_eq!(&last_frame(&path).unwrap(), average.frames[4].as_ref());
+    // A model of 20 frames per second gets those of its own moments, for as long as the clip is.
+    let for_model = open_clip_for_model(&path, 20.0).unwrap();
+    let expected = [0, 0, 2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 4];
+    assert_eq!(
+        (shown(&for_model), for_model.fps),
+        (expected.to_vec(), 20.0)
+    );
+    let info = clip_info(&path).unwrap().for_model(20.0);
+    assert_eq!((info.num_frames, info.fps), (14, 20.0));
+    // One at an even rate keeps it.
+    let even = folder.path().join("even.webp");
+    write_clip(&even, &frames, ClipOptions::default()).unwrap();
+    let clip = open_clip_for_model(&even, 16.0).unwrap();
+    assert_eq!((clip.frames.len(), clip.fps), (5, 24.0));
 }

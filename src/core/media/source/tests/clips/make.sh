@@ -1,8 +1,6 @@
 #!/bin/sh
 # Makes the clips beside this script with ffmpeg (5.1 was used) and its libx264, libx265 and libvpx.
 #
-# ours.webm is a result of version 0.1.0, the last that wrote WebM.
-#
 # Every frame has red 3 x, green 4 y and blue 20 + 15 n at column x and row y of frame n, so that a test
 # knows what it must see.
 set -eu
@@ -25,7 +23,6 @@ run $x264 untagged.mp4
 # Cut without encoding again: the edit list hides the first frames.
 ffmpeg -v error -y -ss 0.12 -i b-frames.mp4 -c copy -fflags +bitexact cut.mp4
 run -c:v libx265 -x265-params log-level=error:info=0 -pix_fmt yuv420p -tag:v hvc1 -fflags +bitexact hevc.mp4
-run -c:v libvpx-vp9 -crf 40 -b:v 0 -pix_fmt yuv420p -fflags +bitexact vp9.webm
 run -c:v libx264 -crf 30 -pix_fmt yuv444p -x264-params no-info=1 -fflags +bitexact -flags:v +bitexact 444.mp4
 # Pixels of 3:2, turned by a quarter: 66 x 50 are shown as 50 x 99.
 run -vf "$bt709,setsar=3/2" $x264 $tags stretched-plain.mov
