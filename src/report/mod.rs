@@ -1,6 +1,6 @@
 //! Report on this machine: what it is, how fast and how exact it computes, as JSON and as an HTML page.
 //!
-//! [`make`] measures with engine processes of its own under time limits; [`redact`] takes names out of every string
+//! [`make`] measures with engine processes of its own under time limits; `redact` takes names out of every string
 //! before anything is written. Nothing is sent anywhere.
 
 pub mod compare;

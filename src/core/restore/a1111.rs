@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::fields::{self, Fields, size};
-use super::{Restored, RestoredControl, RestoredLora, file_name, short};
+use super::{Restored, RestoredControl, RestoredLora, file_name, names, short};
 use crate::job::SecondPass;
 
 const NEGATIVE: &str = "Negative prompt:";
@@ -263,7 +263,7 @@ fn take(restored: &mut Restored, name: &str, value: &str) -> bool {
             }
         }
         "ti hashes" => restored.note(format!("Textual inversions are not used: {}", short(value))),
-        _ if name.starts_with("controlnet") => take_control(restored, value),
+        _ if name.starts_with("controlnet") => return take_control(restored, value),
         "adetailer model" => restored.note(format!(
             "ADetailer ({}) changed the finished image, which is not repeated",
             short(value)
@@ -298,44 +298,65 @@ fn note_other_lora(restored: &mut Restored, name: &str) {
 fn take_civitai(restored: &mut Restored, value: &str) {
     let resources = fields::parse(value);
     let resources = resources.as_ref().and_then(Value::as_array);
-    let has_tags = !restored.loras.is_empty();
+    let mut tags = restored.loras.clone();
+    let mut loras = Vec::new();
     for resource in resources.into_iter().flatten().filter_map(Fields::of) {
         let words = [
             resource.name("modelName"),
             resource.name("modelVersionName"),
         ];
         let mut name = words.into_iter().flatten().collect::<Vec<_>>().join(" ");
-        if name.is_empty() {
+        let is_named = !name.is_empty();
+        if !is_named {
             let id = resource.get("modelVersionId, air").map(Value::to_string);
             name = format!("Civitai {}", id.unwrap_or_default().trim_matches('"'));
         }
-        match resource
-            .text("type")
-            .unwrap_or_default()
-            .to_lowercase()
-            .as_str()
-        {
-            "checkpoint" | "model" => restored.model = Some(name),
-            // The prompt's tags name the same ones by their files.
-            "lora" | "locon" | "lycoris" | "dora" if has_tags => {}
+        // `urn:air:flux1:lora:civitai:1@2`
+        let air = resource.text("air").unwrap_or_default();
+        let kind = resource.name("type");
+        let kind = kind.as_deref().or_else(|| air.split(':').nth(3));
+        match kind.unwrap_or_default().to_lowercase().as_str() {
+            "checkpoint" | "model" if is_named || restored.model.is_none() => {
+                restored.model = Some(name);
+            }
+            "checkpoint" | "model" => {}
             "lora" | "locon" | "lycoris" | "dora" => {
                 let strength = resource.number("weight, strength").unwrap_or(1.0);
                 let mut lora = RestoredLora::new("", strength);
                 lora.name = short(&name);
                 lora.path.clone_from(&lora.name);
-                restored.add_lora(lora);
+                loras.push(lora);
             }
+            "" => restored.note(format!("Not used: {}", short(&name))),
             kind => restored.note(format!("Not used: {} ({})", short(&name), short(kind))),
         }
     }
+    // The prompt's tags name the same ones by their files: those are of the same name, or of the same strength.
+    let is_named = |tag: &RestoredLora, lora: &RestoredLora| {
+        let tag = names::plain(&tag.name);
+        !tag.is_empty() && names::plain(&lora.name).starts_with(&tag)
+    };
+    let is_as_strong = |tag: &RestoredLora, lora: &RestoredLora| tag.strength == lora.strength;
+    let mut leave_out = |is_same: &dyn Fn(&RestoredLora, &RestoredLora) -> bool| {
+        loras.retain(|lora| {
+            let tag = tags.iter().position(|tag| is_same(tag, lora));
+            tag.map(|tag| tags.remove(tag)).is_none()
+        });
+    };
+    leave_out(&is_named);
+    leave_out(&is_as_strong);
+    for lora in loras {
+        restored.add_lora(lora);
+    }
 }
 
-/// `Module: canny, Model: name [hash], Weight: 0.8, Guidance Start: 0, Guidance End: 1`
-fn take_control(restored: &mut Restored, text: &str) {
+/// Reads `Module: canny, Model: name [hash], Weight: 0.8, Guidance Start: 0, Guidance End: 1`; returns whether it is
+/// that.
+fn take_control(restored: &mut Restored, text: &str) -> bool {
     let settings = settings(text);
     let value = |wanted: &str| value_of(&settings, wanted);
     let Some(network) = value("Model") else {
-        return;
+        return false;
     };
     let network = network.split_once(" [").map_or(network, |(name, _)| name);
     let part = |wanted: &str| value(wanted).and_then(number);
@@ -357,25 +378,52 @@ fn take_control(restored: &mut Restored, text: &str) {
             .or_else(|| range.map(|range| range.1))
             .unwrap_or(1.0),
     });
+    true
 }
 
-/// Takes a hires fix, whose strength A1111 writes as that of image to image.
+/// Takes a hires fix. A1111 writes its strength as that of image to image, SD.Next apart.
 fn take_second_pass(restored: &mut Restored, settings: &[(String, String)]) {
-    let value = |wanted: &str| value_of(settings, wanted);
-    let scale = value("Hires upscale")
-        .and_then(number)
-        .filter(|scale| *scale > 0.0);
-    let size = value("Hires resize").and_then(size);
-    let scale = scale.or_else(|| Some(f64::from(size?.0) / f64::from(restored.width?)));
-    if scale.is_none() && size.is_none() {
+    let hires: Settings = settings
+        .iter()
+        .filter_map(|(name, value)| {
+            let (start, name) = name.split_at_checked("Hires ".len())?;
+            let is_hires = start.eq_ignore_ascii_case("Hires ");
+            is_hires.then(|| (name.to_lowercase(), value.clone()))
+        })
+        .collect();
+    if hires.is_empty() {
         return;
     }
-    let strength = restored.strength.take().unwrap_or(SecondPass::STRENGTH);
-    let own = settings.iter().filter_map(|(name, value)| {
-        let name = name.strip_prefix("Hires ")?;
-        let is_own = !matches!(name, "upscale" | "resize") && !value.starts_with("Use same");
+    let value = |wanted: &str| value_of(&hires, wanted);
+    let scale = value("upscale").or_else(|| value("scale"));
+    let scale = scale.and_then(number).filter(|scale| *scale > 0.0);
+    let scale = scale.or_else(|| take_resize(restored, value("resize")?));
+    let strength = match value("strength").and_then(number) {
+        Some(strength) => strength,
+        None => restored.strength.take().unwrap_or(SecondPass::STRENGTH),
+    };
+    let own = hires.iter().filter_map(|(name, value)| {
+        let is_own = !matches!(&**name, "upscale" | "resize" | "scale" | "strength")
+            && !value.starts_with("Use same");
         is_own.then(|| format!("{name} {}", short(value)))
     });
     let own: Vec<String> = own.collect();
     restored.add_second_pass(scale, strength, "Hires fix", &own.join(", "));
+}
+
+/// Returns the scale of a size in pixels, where 0 stands for the edge that keeps the shape. Another shape is cropped
+/// from the larger scale.
+fn take_resize(restored: &mut Restored, size: &str) -> Option<f64> {
+    let (width, height) = size.split_once('x')?;
+    let (width, height) = (number(width.trim())?, number(height.trim())?);
+    let by_width = width / f64::from(restored.width?);
+    let by_height = height / f64::from(restored.height?);
+    let scale = by_width.max(by_height);
+    let is_cropped = by_width.min(by_height) > 0.0 && (by_width - by_height).abs() > 0.02 * scale;
+    if is_cropped {
+        restored.note(format!(
+            "The second pass was cropped to {width} × {height}: Safelight's keeps the shape of the first"
+        ));
+    }
+    Some(scale).filter(|scale| *scale > 0.0)
 }

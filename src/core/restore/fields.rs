@@ -1,5 +1,8 @@
 //! Reading JSON of others: leniently in what it holds, strictly in how much of it there may be.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use crate::media::MAX_SETTINGS_BYTES;
@@ -46,19 +49,53 @@ fn without_nan(text: &str) -> String {
     out
 }
 
-/// An object whose members are looked up by any of several names, such as `"steps, num_steps"`.
+/// An object whose members are looked up by any of several names, such as `"steps, num_steps"`, and where the names of
+/// those that were found are collected.
 #[derive(Clone, Copy)]
-pub(super) struct Fields<'a>(pub &'a Map<String, Value>);
+pub(super) struct Fields<'a>(pub &'a Map<String, Value>, Option<&'a Names>);
+
+/// Names of members that were read.
+pub(super) type Names = RefCell<BTreeSet<String>>;
 
 impl<'a> Fields<'a> {
+    pub fn new(members: &'a Map<String, Value>) -> Self {
+        Self(members, None)
+    }
+
     pub fn of(value: &'a Value) -> Option<Self> {
-        value.as_object().map(Self)
+        value.as_object().map(Self::new)
+    }
+
+    /// Collects the names of its own members that are read from now on.
+    pub fn noting(self, names: &'a Names) -> Self {
+        Self(self.0, Some(names))
+    }
+
+    /// The members that say something and were not read.
+    pub fn unread(self) -> Vec<&'a str> {
+        let says = |value: &Value| match value {
+            Value::Null => false,
+            Value::Bool(is_on) => *is_on,
+            Value::Number(number) => number.as_f64() != Some(0.0),
+            Value::String(text) => !matches!(text.trim(), "" | "None" | "0" | "false"),
+            Value::Array(list) => !list.is_empty(),
+            Value::Object(object) => !object.is_empty(),
+        };
+        let is_read = |name: &str| self.1.is_some_and(|read| read.borrow().contains(name));
+        let members = self.0.iter();
+        let unread = members.filter(|(name, value)| says(value) && !is_read(name));
+        unread.map(|(name, _)| name.as_str()).collect()
     }
 
     /// The first that is there and not null.
     pub fn get(self, names: &str) -> Option<&'a Value> {
-        let mut values = names.split(", ").filter_map(|name| self.0.get(name));
-        values.find(|value| !value.is_null())
+        names.split(", ").find_map(|name| {
+            let value = self.0.get(name).filter(|value| !value.is_null())?;
+            if let Some(read) = self.1 {
+                read.borrow_mut().insert(name.to_owned());
+            }
+            Some(value)
+        })
     }
 
     pub fn has(self, name: &str) -> bool {
@@ -93,7 +130,7 @@ impl<'a> Fields<'a> {
     }
 
     pub fn is_on(self, name: &str) -> bool {
-        match self.0.get(name) {
+        match self.get(name) {
             Some(Value::Bool(is_on)) => *is_on,
             Some(value) => number(value).is_some_and(|number| number != 0.0),
             None => false,
@@ -147,9 +184,10 @@ pub(super) fn too_large_seed(value: &Value) -> Option<String> {
     .filter(|_| seed(value).is_none())
 }
 
-/// `832x480`, `1024 × 1024`, `1280*720`.
+/// `832x480`, `1024 × 1024`, `1280*720`, `(896, 1152)`.
 pub(super) fn size(text: &str) -> Option<(u32, u32)> {
-    let (width, height) = text.split_once(['x', 'X', '×', '*'])?;
+    let text = text.trim().trim_start_matches('(').trim_end_matches(')');
+    let (width, height) = text.split_once(['x', 'X', '×', '*', ','])?;
     let edge = |text: &str| text.trim().parse::<u32>().ok().filter(|edge| *edge > 0);
     Some((edge(width)?, edge(height)?))
 }

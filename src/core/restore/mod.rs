@@ -22,6 +22,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::families::Family;
+use crate::formats::weights::git_lfs_pointer;
 use crate::job::{
     JobError, JobErrorKind, Sampler, SecondPass, SectionOrder, SigmaSchedule, StepCache,
 };
@@ -305,12 +306,19 @@ pub fn read(path: &Path) -> Result<Option<Found>, MediaError> {
 
 pub fn says_nothing(path: &Path) -> JobError {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if let Some((found, advice)) = git_lfs_pointer(path) {
+        let summary = format!("the file {name} is {found}");
+        return JobError::new(JobErrorKind::InvalidRequest, summary).advise(advice);
+    }
     let summary = format!("the file {name} does not say how it was made");
     JobError::new(JobErrorKind::InvalidRequest, summary).advise("Files from Safelight, ComfyUI, A1111, Forge, SwarmUI, Wan2GP, FramePack Studio, InvokeAI and Draw Things do, unless another program or a web site has saved them again")
 }
 
 /// Reads the texts of a file: the one with most settings, and over its gaps the others.
 fn of_texts(texts: &[Text]) -> Option<Restored> {
+    if let Some(found) = others::of_separate_texts(texts) {
+        return Some(found);
+    }
     let parsed = |text: &Text| fields::parse(&text.text).map_or_else(Vec::new, graph::unwrap);
     let values: Vec<Vec<Value>> = texts.iter().map(parsed).collect();
     let graphs: Vec<&Value> = values

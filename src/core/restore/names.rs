@@ -8,7 +8,7 @@ use crate::job::{Sampler, SigmaSchedule};
 use crate::library::names::{Side, possible_side};
 
 /// Letters and digits alone, so that `DPM++ 2M`, `dpmpp_2m` and `dpm++2m` are one.
-fn plain(name: &str) -> String {
+pub(super) fn plain(name: &str) -> String {
     name.to_lowercase()
         .replace("++", "pp")
         .chars()

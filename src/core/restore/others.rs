@@ -1,13 +1,17 @@
 //! Settings that other programs write as plain JSON: SwarmUI, Wan2GP, FramePack and its Studio, InvokeAI, Draw Things,
-//! and whatever uses the same words as most.
+//! Fooocus, NovelAI, and whatever uses the same words as most.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::fields::{self, Fields, size};
+use super::fields::{self, Fields, Names, size};
 use super::matching::stem;
 use super::{Restored, RestoredControl, RestoredLora, file_name, names, short};
 use crate::families::Family;
 use crate::job::{SectionOrder, StepCache, StepCacheKind};
+use crate::media::Text;
+
+/// Members that say nothing of how a result was computed, or say again what others do.
+const UNMENTIONED: &str = "version, app_version, swarm_version, settings_version, metadata_version, metadata_scheme, software, type, mode, state, id, uuid, date, time, timestamp, created_at, created_by, creation_date, creation_timestamp, generation_time, generation_mode, request_type, signed_hash, user, filename, path, url, model_type, base_model_type, model_filename, full_prompt, full_negative_prompt, aspectratio, rand_device, latent_window_size, v2, profile";
 
 /// What the JSON says, or nothing where it is of none that is known.
 pub(super) fn read(value: &Value) -> Option<Restored> {
@@ -17,25 +21,63 @@ pub(super) fn read(value: &Value) -> Option<Restored> {
         value => value,
     };
     let all = Fields::of(value)?;
+    let names = Names::default();
     if let Some(params) = all.object("sui_image_params") {
-        return Some(swarm(params, all));
+        let params = params.noting(&names);
+        return Some(with_unread(swarm(params, all), params));
     }
-    let fields = all.object("params").unwrap_or(all);
+    let fields = all.object("params").unwrap_or(all).noting(&names);
     let kind = fields.text("type").unwrap_or_default();
     let is_wan2gp = kind.starts_with("WanGP")
         || (fields.has("num_inference_steps") && fields.has("resolution"))
         || fields.has("activated_loras");
-    if is_wan2gp {
-        Some(wan2gp(fields))
+    let restored = if is_wan2gp {
+        wan2gp(fields)
     } else if fields.has("total_second_length") || fields.has("latent_window_size") {
-        Some(framepack(fields))
+        framepack(fields)
     } else if fields.has("c") && (fields.has("uc") || fields.has("sampler")) {
-        Some(draw_things(fields))
+        draw_things(fields)
     } else if fields.has("positive_prompt") || fields.has("app_version") {
-        Some(invoke(fields))
+        invoke(fields)
     } else {
-        plain(fields)
+        plain(fields)?
+    };
+    Some(with_unread(restored, fields))
+}
+
+/// Reads Easy Diffusion's settings, each of which is a text of its own.
+pub(super) fn of_separate_texts(texts: &[Text]) -> Option<Restored> {
+    let mut texts_by_name = Map::new();
+    for text in texts {
+        texts_by_name.insert(text.name.clone(), text.text.clone().into());
     }
+    let is_it = texts_by_name.contains_key("use_stable_diffusion_model");
+    let mut restored = is_it.then(|| read(&texts_by_name.into()))??;
+    restored.tool = "Easy Diffusion".to_owned();
+    Some(restored)
+}
+
+/// Names the members that were not read.
+fn with_unread(mut restored: Restored, fields: Fields<'_>) -> Restored {
+    const MOST: usize = 24;
+    let mut unread = fields.unread();
+    unread.retain(|name| {
+        let mut unmentioned = UNMENTIONED.split(", ");
+        !unmentioned.any(|known| known.eq_ignore_ascii_case(name))
+            // Fooocus writes its list of LoRAs twice.
+            && !name.starts_with("lora_combined_")
+    });
+    let more = unread.len().saturating_sub(MOST);
+    let names: Vec<String> = unread.into_iter().take(MOST).map(short).collect();
+    if !names.is_empty() {
+        let more = if more > 0 {
+            format!(" and {more} more")
+        } else {
+            String::new()
+        };
+        restored.note(format!("Not used: {}{more}", names.join(", ")));
+    }
+    restored
 }
 
 /// The words that nearly all use.
@@ -130,7 +172,7 @@ fn swarm(params: Fields<'_>, all: Fields<'_>) -> Restored {
             until: params.number("controlnetend").unwrap_or(1.0),
         });
     }
-    if params.has("initimage") {
+    if params.get("initimage").is_some() {
         restored.note_picture("Its start picture is not in the file: add it separately");
     }
     restored
@@ -280,6 +322,9 @@ fn take_names(restored: &mut Restored, fields: Fields<'_>, samplers: &str, sched
 fn take_lora(lora: &Value, restored: &mut Restored) {
     if let Some(name) = lora.as_str() {
         restored.add_listed_lora(name, None);
+    } else if let Some([Value::String(name), strength, ..]) = lora.as_array().map(Vec::as_slice) {
+        // Fooocus: name, strength, hash.
+        restored.add_listed_lora(name, Some(strength));
     } else if let Some(lora) = Fields::of(lora) {
         let model = lora.object("model, lora");
         let name = lora
@@ -307,11 +352,28 @@ fn draw_things(fields: Fields<'_>) -> Restored {
 
 fn invoke(fields: Fields<'_>) -> Restored {
     let mut restored = common(fields, "InvokeAI");
+    let mut notes = Vec::new();
     let model = fields.object("model");
     restored.model = model
         .and_then(|model| model.name("name, model_name, key"))
         .or_else(|| fields.name("model"));
     restored.model_hash = model.and_then(|model| model.name("hash"));
+    for (prompt, style) in [
+        (&mut restored.prompt, "positive_style_prompt"),
+        (&mut restored.negative_prompt, "negative_style_prompt"),
+    ] {
+        let style = fields.name(style);
+        if let Some(style) = style.filter(|style| prompt.as_ref() != Some(style)) {
+            let note = format!(
+                "Its style prompt, {}, is added to the prompt",
+                short(&style)
+            );
+            notes.push(note);
+            let own = prompt.take().filter(|own| !own.is_empty());
+            *prompt = Some(own.map_or_else(|| style.clone(), |own| format!("{own}, {style}")));
+        }
+    }
+    restored.add_notes(notes);
     restored.strength = restored.strength.filter(|it| *it < 1.0);
     take_names(&mut restored, fields, "scheduler", "");
     restored
@@ -325,13 +387,30 @@ fn plain(fields: Fields<'_>) -> Option<Restored> {
         return None;
     }
     restored.model = fields
-        .name("model, model_name, checkpoint, model_id")
+        .name("model, model_name, checkpoint, model_id, base_model, use_stable_diffusion_model")
         .map(|model| file_name(&model).to_owned());
+    restored.model_hash = fields.name("model_hash, base_model_hash");
+    restored.take_size(fields.text("resolution").as_deref().and_then(size));
     take_names(
         &mut restored,
         fields,
         "sampler, sampler_name, sample_method",
-        "scheduler, schedule",
+        "scheduler, schedule, noise_schedule",
     );
+    // Easy Diffusion.
+    let lora = fields.name("use_lora_model").filter(|name| name != "None");
+    if let Some(name) = lora {
+        restored.add_listed_lora(&name, fields.get("lora_alpha"));
+    }
+    if fields
+        .text("version")
+        .is_some_and(|version| version.starts_with("Fooocus"))
+    {
+        restored.tool = "Fooocus".to_owned();
+    } else if fields.has("uc") && fields.has("scale") {
+        restored.tool = "NovelAI".to_owned();
+        restored.negative_prompt = fields.text("uc");
+        restored.cfg_scale = fields.number("scale");
+    }
     Some(restored)
 }

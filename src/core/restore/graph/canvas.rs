@@ -79,7 +79,7 @@ pub(super) fn definitions(object: &Map<String, Value>) -> Vec<&Map<String, Value
 /// Flattens a canvas: the nodes of a subgraph get ids such as `20:3`, as in the other writing.
 pub(super) fn read(object: &Map<String, Value>) -> Graph {
     let inner = definitions(object).into_iter().filter_map(|inner| {
-        let inner = Fields(inner);
+        let inner = Fields::new(inner);
         Some((inner.text("id")?, Drawing::of(inner)))
     });
     let mut flattening = Flattening {
@@ -87,7 +87,7 @@ pub(super) fn read(object: &Map<String, Value>) -> Graph {
         left: MAX_NODES,
         subgraphs: inner.collect(),
     };
-    flattening.add(&Drawing::of(Fields(object)), "", &[], 0);
+    flattening.add(&Drawing::of(Fields::new(object)), "", &[], 0);
     flattening.graph
 }
 

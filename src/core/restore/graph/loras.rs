@@ -111,7 +111,7 @@ impl<'a> Walk<'a> {
                 is_name
             }
             Value::Object(object) if is_name_key(&key) && object.contains_key("content") => {
-                let name = Fields(object).name("content").unwrap_or_default();
+                let name = Fields::new(object).name("content").unwrap_or_default();
                 self.add_named(node, &key, &name, loras);
                 true
             }

@@ -392,13 +392,11 @@ pub(super) fn read_rate<'a>(walk: &Walk<'a>, last: &'a Node, restored: &mut Rest
         if !std::ptr::eq(sampler, last) {
             continue;
         }
-        match found {
-            Some(found) => interpolator = Some((found, rate)),
-            None => {
-                restored.fps = Some(rate);
-                return;
-            }
-        }
+        let Some(found) = found else {
+            restored.fps = Some(rate);
+            return;
+        };
+        interpolator = Some((found, rate));
     }
     if let Some((node, rate)) = interpolator.filter(|_| restored.fps.is_none()) {
         restored.note(format!(

@@ -156,7 +156,7 @@ fn read_sampler<'a>(walk: &Walk<'a>, sampler: &'a Node, restored: &mut Restored)
         restored.note(format!("The {what} could not be read: {why}. {instead}"));
     }
     let mut changes = parts[1..].to_vec();
-    changes.retain(|it| it.link("sampler").or(it.link("sigmas")).is_some());
+    changes.retain(|it| it.link("sampler").is_some() || it.link("sigmas").is_some());
     changes.retain(|it| !it.is_called(SPLITTER));
     if !changes.is_empty() {
         let nodes: Vec<_> = changes.iter().map(ToString::to_string).collect();

@@ -4,6 +4,7 @@ mod graphs;
 mod hostile;
 mod loras;
 mod models;
+mod others;
 mod packs;
 mod passes;
 mod texts;
