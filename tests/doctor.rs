@@ -2,13 +2,6 @@
 //!
 //! Machines are false trees of files; the engine is the real one, or a script that tells what it was given.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
-
-#[expect(dead_code, reason = "other tests use all of it")]
-mod common;
-#[path = "common/scripts.rs"]
-mod scripts;
-#[path = "doctor/wheels.rs"]
 mod wheels;
 
 use std::fs;
@@ -18,8 +11,8 @@ use std::process::Output;
 
 use serde_json::Value;
 
-use common::{Home, end};
-use scripts::write_script;
+use crate::common::scripts::write_script;
+use crate::common::{Home, end};
 
 /// A Strix Halo as the kernel shows it, with a small carve-out and half of the memory for the GPU.
 fn lay_strix_halo(root: &Path) {

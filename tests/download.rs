@@ -1,10 +1,5 @@
 //! `safelight download` as a user runs it, against a server on this machine.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
-
-#[path = "common/server.rs"]
-mod server;
-#[path = "download/trust.rs"]
 mod trust;
 
 use std::collections::BTreeMap;
@@ -18,7 +13,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use server::{Answer, Request, Server, good};
+
+use crate::common::Home;
+use crate::common::server::{Answer, Request, Server, good};
 
 const TRANSFORMER: &str =
     "/tiny/wan/resolve/main/split_files/diffusion_models/tiny_wan.safetensors";
@@ -88,7 +85,7 @@ fn transformer() -> Vec<u8> {
 
 /// A user, and a hub that has the files.
 struct Case {
-    home: tempfile::TempDir,
+    home: Home,
     server: Server,
 }
 
@@ -111,7 +108,7 @@ impl Case {
             None => Answer::of(404),
         });
         let case = Self {
-            home: tempfile::tempdir().unwrap(),
+            home: Home::new(),
             server,
         };
         let config = case.home.path().join("config/safelight");
@@ -130,20 +127,10 @@ impl Case {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let home = self.home.path();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_safelight"));
+        let mut command = self.home.bare();
         command
-            .env("HOME", home)
-            .env("XDG_CONFIG_HOME", home.join("config"))
-            .env("XDG_DATA_HOME", home.join("data"))
-            .env("XDG_CACHE_HOME", home.join("cache"))
-            .env("SAFELIGHT_ASSETS", home.join("assets"))
             .env("HF_ENDPOINT", &self.server.url)
             .env("HF_TOKEN", "hf_test")
-            .env_remove("HF_HOME")
-            .env_remove("HF_HUB_CACHE")
-            .env_remove("HUGGINGFACE_HUB_CACHE")
-            .current_dir(home)
             .stdin(Stdio::null())
             .args(args);
         command

@@ -1,52 +1,29 @@
 //! `safelight generate` as a whole program, with the real engine on the tiny model.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-#[path = "generate/changing.rs"]
 mod changing;
-mod common;
-#[path = "generate/disk.rs"]
 mod disk;
-#[path = "generate/faults.rs"]
 mod faults;
-#[path = "generate/grids.rs"]
 mod grids;
-#[path = "generate/inputs.rs"]
 mod inputs;
-#[path = "generate/interpolate.rs"]
 mod interpolate;
-#[path = "generate/ladder.rs"]
 mod ladder;
-#[path = "generate/loras.rs"]
 mod loras;
-#[path = "common/modes.rs"]
-mod modes;
-#[path = "generate/neighbour.rs"]
 mod neighbour;
-#[path = "common/networks.rs"]
-mod networks;
-#[path = "generate/outpaint.rs"]
 mod outpaint;
-#[path = "generate/private.rs"]
+mod prelude;
 mod private;
-#[path = "common/scripts.rs"]
-mod scripts;
-#[path = "generate/several.rs"]
 mod several;
-#[path = "toy_family/journey.rs"]
-mod toy_family;
-#[path = "generate/upscale.rs"]
 mod upscale;
-#[path = "generate/upscale_formats.rs"]
 mod upscale_formats;
 
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{Home, end, events, tiny_model};
 use safelight_core::media;
 use serde_json::Value;
+
+use crate::common::{Home, end, events, tiny_model};
 
 fn run(command: &mut Command) -> Output {
     command.output().unwrap()

@@ -2,56 +2,24 @@
 //!
 //! What each check says is tested beside it; here it is what comes out of the program, and its codes.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
-
-#[path = "common/networks.rs"]
-mod networks;
-
 use std::fs;
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
-/// The tiny random model that the reference tool made; see the README beside it.
-fn tiny_model() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/wan/pipeline")
-}
+use crate::common::{Home, networks, tiny_model};
 
-/// A user who has nothing, not even the shipped model.
-struct Home(tempfile::TempDir);
-
-impl Home {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    fn safelight(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_safelight"));
-        command
-            .env("HOME", self.path())
-            .env("XDG_CONFIG_HOME", self.path().join("config"))
-            .env("XDG_DATA_HOME", self.path().join("data"))
-            .env("XDG_CACHE_HOME", self.path().join("cache"))
-            .env("SAFELIGHT_ASSETS", self.path().join("assets"))
-            .env_remove("SAFELIGHT_LIBTORCH")
-            .env_remove("SAFELIGHT_CACHE")
-            .env_remove("HF_HOME")
-            .env_remove("HF_HUB_CACHE")
-            .env_remove("HUGGINGFACE_HUB_CACHE")
-            .env_remove("XDG_VIDEOS_DIR")
-            .current_dir(self.path());
-        command
-    }
+/// Without a prepared libtorch too.
+fn safelight(home: &Home) -> Command {
+    let mut command = home.bare();
+    command.env_remove("SAFELIGHT_CACHE");
+    command
 }
 
 fn run(home: &Home, args: &[&str]) -> Output {
-    home.safelight().args(args).output().unwrap()
+    safelight(home).args(args).output().unwrap()
 }
 
 #[test]
@@ -238,8 +206,7 @@ fn inspect_of_nothing_or_of_a_pickle_says_so_and_what_to_do() {
 #[test]
 fn doctor_fails_with_a_sentence_where_libtorch_is_not_and_still_tells_the_rest() {
     let home = Home::new();
-    let output = home
-        .safelight()
+    let output = safelight(&home)
         .env("SAFELIGHT_LIBTORCH", home.path().join("nowhere"))
         .args(["doctor", "--json"])
         .output()
@@ -268,8 +235,7 @@ fn doctor_fails_with_a_sentence_where_libtorch_is_not_and_still_tells_the_rest()
 #[test]
 fn a_reader_that_goes_away_early_is_no_failure() {
     let home = Home::new();
-    let mut child = home
-        .safelight()
+    let mut child = safelight(&home)
         .arg("models")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -295,7 +261,7 @@ fn jobs_that_can_go_on_are_listed_and_others_refused() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.starts_with("There is no job to resume"), "{text}");
 
-    let sections = json!({"count": 2, "window": 9, "order": "original"});
+    let sections = json!({"count": 2, "window": 9, "order": "original", "lead": 1});
     let request = json!({
         "model": "framepack-i2v", "family": "framepack", "prompt": "a dancer turns", "negative_prompt": "",
         "image": "dancer.png", "width": 640, "height": 608, "num_frames": 73, "sections": sections,
@@ -363,8 +329,7 @@ fn a_file_without_a_readable_prompt_needs_one() {
     );
     let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets");
     let args = ["generate", "--from", "clip.json", "--model", "little-world"];
-    let output = home
-        .safelight()
+    let output = safelight(&home)
         .env("SAFELIGHT_ASSETS", assets)
         .args(args)
         .output()

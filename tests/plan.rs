@@ -2,15 +2,11 @@
 //!
 //! The arithmetic is tested where it is; here it is that the arguments reach it.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
-
-#[expect(dead_code, reason = "other tests use all of it")]
-mod common;
-
 use std::process::Output;
 
-use common::{Home, tiny_model};
 use serde_json::Value;
+
+use crate::common::{Home, tiny_model};
 
 /// Plans a small clip of the tiny model.
 fn plan(home: &Home, more: &[&str]) -> Output {

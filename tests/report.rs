@@ -1,28 +1,20 @@
 //! `safelight report` as a user starts it: what it writes where nothing can be measured, and what it keeps when it is
 //! stopped.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
-
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-fn safelight(home: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_safelight"));
+use crate::common::Home;
+
+fn report(home: &Home) -> Command {
+    let mut command = home.safelight();
     command
-        .env("HOME", home)
         .env("USER", "planted-user")
         .env("HOSTNAME", "planted-computer")
-        .env("XDG_CONFIG_HOME", home.join("config"))
-        .env("XDG_DATA_HOME", home.join("data"))
-        .env("OMP_NUM_THREADS", "1")
-        .env_remove("SAFELIGHT_LIBTORCH")
-        .env_remove("XDG_VIDEOS_DIR")
-        .current_dir(home)
         .arg("report");
     command
 }
@@ -38,9 +30,9 @@ fn written(output: &Output) -> (Value, String) {
 
 #[test]
 fn without_libtorch_the_report_says_what_the_machine_is_and_names_nobody() {
-    let home = tempfile::tempdir().unwrap();
+    let home = Home::new();
     let nowhere = home.path().join("planted-user/nowhere");
-    let mut command = safelight(home.path());
+    let mut command = report(&home);
     command.env("SAFELIGHT_LIBTORCH", nowhere).arg("--json");
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -67,8 +59,8 @@ fn without_libtorch_the_report_says_what_the_machine_is_and_names_nobody() {
 
 #[test]
 fn a_report_that_is_interrupted_is_written_with_what_was_measured_and_says_so() {
-    let home = tempfile::tempdir().unwrap();
-    let mut command = safelight(home.path());
+    let home = Home::new();
+    let mut command = report(&home);
     command
         .args(["--json", "--device", "cpu"])
         .stdout(Stdio::piped())
@@ -100,9 +92,9 @@ fn a_report_that_is_interrupted_is_written_with_what_was_measured_and_says_so() 
 
 #[test]
 fn files_that_are_no_reports_are_refused_in_one_sentence() {
-    let home = tempfile::tempdir().unwrap();
+    let home = Home::new();
     fs::write(home.path().join("a.json"), "{}").unwrap();
-    let mut command = safelight(home.path());
+    let mut command = report(&home);
     let output = command
         .args(["--compare", "a.json", "b.json"])
         .output()

@@ -11,7 +11,7 @@ cargo xtask run [--release]        prepare, build and open the app
 cargo xtask run [--release] -- …   prepare, build and run the command line, e.g. -- generate --prompt \"a red kite\"
                                     with --second-engine before --, the engine for libtorch 2.13.0 is built, too
 cargo xtask test [--only PART]     prepare and pass everything: format, build with clippy, tests, docs;
-                                    --only tests/plan runs one executable, --only second-engine the engine's tests
+                                    --only tests/all runs one executable, --only second-engine the engine's tests
                                     on libtorch 2.13.0
 cargo xtask bench …                prepare, build a release of the benchmarks and run it, e.g. bench flux --json
 cargo xtask package [--developer]  pack a release with libtorch into target/package: an archive with its installer,
@@ -167,7 +167,7 @@ mod tests {
         for (text, part, executable) in [
             ("docs", Part::Docs, None),
             ("tests", Part::Tests, None),
-            ("tests/plan", Part::Tests, Some("tests/plan")),
+            ("tests/all", Part::Tests, Some("tests/all")),
         ] {
             let executable = executable.map(str::to_owned);
             let only = Some(Only { part, executable });

@@ -75,7 +75,7 @@ impl Part {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Only {
     pub part: Part,
-    /// One test executable of it, such as `tests/plan`.
+    /// One test executable of it, such as `tests/all`.
     pub executable: Option<String>,
 }
 

@@ -1,13 +1,8 @@
 //! A clip that is made anew instead of continued: with models that go by text alone, and with those that can do both.
 
-use egui::accesskit::Role;
-use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use safelight::app::inputs::Slot;
-use safelight_core::model::{InputUse, ModelSpec};
-
-use crate::controls::drop_onto;
-use crate::harness::{Bench, spec};
-use crate::mask::{CANVAS, drag, place};
+use crate::app_window::controls::drop_onto;
+use crate::app_window::mask::{CANVAS, paint};
+use crate::app_window::prelude::*;
 
 /// A model of clips that starts from no picture.
 fn text_spec() -> ModelSpec {
@@ -22,13 +17,11 @@ fn text_spec() -> ModelSpec {
 fn a_model_that_goes_by_text_changes_a_clip_that_is_dropped() {
     let mut bench = Bench::of(text_spec());
     bench.assert_shows("Clip to change");
-    let path = bench.clip_file("boat.mp4", 64, 32, 5);
-    bench.drop_file(&path);
-    bench.until("it is there", |bench| bench.has("Last frame of boat.mp4"));
+    let path = bench.drop_clip("boat.mp4", 64, 32, 5, "Last frame of boat.mp4");
     bench.assert_shows("Change this clip");
     bench.assert_shows("0.5 s at 10 frames a second");
     bench.assert_shows("9 of 12 steps are run");
-    bench.app().cx.form.sampling.strength = Some(0.5);
+    bench.form().sampling.strength = Some(0.5);
     bench.settle();
     bench.assert_shows("6 of 12 steps are run");
     bench.press("Generate");
@@ -46,16 +39,10 @@ fn a_model_that_can_do_both_is_told_what_to_do_with_a_clip() {
     let mut spec = spec();
     spec.defaults.sampling.strength = Some(0.8);
     let mut bench = Bench::of(spec);
-    let path = bench.clip_file("boat.mp4", 64, 32, 5);
-    bench.drop_file(&path);
-    bench.until("it is there", |bench| bench.has("Last frame of boat.mp4"));
+    let path = bench.drop_clip("boat.mp4", 64, 32, 5, "Last frame of boat.mp4");
     bench.assert_shows("Continue this clip");
     assert!(!bench.has("steps are run"));
-    bench
-        .harness
-        .get_by_role_and_label(Role::ComboBox, "Clip")
-        .click();
-    bench.settle();
+    bench.click(Role::ComboBox, "Clip");
     bench.press("Change it");
     bench.assert_shows("Change this clip");
     bench.assert_shows("9 of 12 steps are run");
@@ -68,10 +55,10 @@ fn a_model_that_can_do_both_is_told_what_to_do_with_a_clip() {
     // Its settings bring the clip back, and what becomes of it.
     bench.finish_job(&sent, 5);
     bench.press("Remove clip");
-    bench.app().cx.form.remakes_clip = false;
+    bench.form().remakes_clip = false;
     bench.press("More");
     bench.press("Use settings");
-    bench.until("it is there again", |bench| bench.has("Change this clip"));
+    bench.wait_for("Change this clip");
     let start = bench.app().inputs.get(Slot::Start).unwrap();
     assert_eq!(start.source.path(), path);
 }
@@ -79,18 +66,12 @@ fn a_model_that_can_do_both_is_told_what_to_do_with_a_clip() {
 #[test]
 fn a_mask_goes_with_a_clip_that_is_changed_and_waits_without_one() {
     let mut bench = Bench::of(text_spec());
-    let path = bench.clip_file("boat.mp4", 64, 32, 5);
-    bench.drop_file(&path);
-    bench.until("it is there", |bench| bench.has("Last frame of boat.mp4"));
+    let path = bench.drop_clip("boat.mp4", 64, 32, 5, "Last frame of boat.mp4");
     let mask = bench.picture_file("mask.png", 64, 32);
-    let place = bench
-        .harness
-        .get_by_role_and_label(Role::Button, "Choose a mask")
-        .rect();
+    let place = bench.node(Role::Button, "Choose a mask").rect();
     bench.harness.hover_at(place.center());
     bench.settle();
-    bench.drop_file(&mask);
-    bench.until("it is there", |bench| bench.has("Mask mask.png"));
+    bench.drop_until(&mask, "Mask mask.png");
     let request = bench.start_job().request;
     assert_eq!(
         (request.source_clip, request.mask),
@@ -103,14 +84,11 @@ fn a_mask_goes_with_a_clip_that_is_changed_and_waits_without_one() {
 #[test]
 fn what_is_painted_over_the_first_frame_of_a_changed_clip_is_its_mask() {
     let mut bench = Bench::of(text_spec());
-    let path = bench.clip_file("boat.mp4", 64, 32, 5);
-    bench.drop_file(&path);
-    bench.until("it is there", |bench| bench.has("Last frame of boat.mp4"));
+    let path = bench.drop_clip("boat.mp4", 64, 32, 5, "Last frame of boat.mp4");
     bench.press("Paint a mask");
-    bench.until("it can be painted on", |bench| bench.has(CANVAS));
+    bench.wait_for(CANVAS);
     assert!(!bench.has("Extend left"), "it keeps its shape");
-    let at = place(&bench, egui::vec2(64.0, 32.0), 8.0, 16.0);
-    drag(&mut bench, egui::PointerButton::Primary, &[at]);
+    paint(&mut bench, egui::vec2(64.0, 32.0), 8.0, 16.0);
     let request = bench.start_job().request;
     assert_eq!(request.source_clip, Some(path));
     let mask = request.mask.expect("it was painted");
@@ -122,14 +100,10 @@ fn what_is_painted_over_the_first_frame_of_a_changed_clip_is_its_mask() {
 #[test]
 fn the_mask_of_a_changed_clip_may_be_a_clip() {
     let mut bench = Bench::of(text_spec());
-    let path = bench.clip_file("boat.mp4", 64, 32, 5);
-    bench.drop_file(&path);
-    bench.until("it is there", |bench| bench.has("Last frame of boat.mp4"));
+    let path = bench.drop_clip("boat.mp4", 64, 32, 5, "Last frame of boat.mp4");
     let mask = bench.clip_file("mask.mp4", 64, 32, 5);
     drop_onto(&mut bench, "Choose a mask", &mask, "Last frame of mask.mp4");
-    let edit = bench
-        .harness
-        .get_by_role_and_label(Role::Button, "Edit mask");
+    let edit = bench.node(Role::Button, "Edit mask");
     assert!(edit.accesskit_node().is_disabled());
     let sent = bench.start_job();
     let request = &sent.request;
@@ -144,7 +118,5 @@ fn the_mask_of_a_changed_clip_may_be_a_clip() {
     }
     bench.press("More");
     bench.press("Use settings");
-    bench.until("it is there again", |bench| {
-        bench.has("Last frame of mask.mp4")
-    });
+    bench.wait_for("Last frame of mask.mp4");
 }

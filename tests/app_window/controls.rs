@@ -1,21 +1,11 @@
 //! Control pictures: how they come into the form, what is said of each, and what is sent of them.
 
-use std::path::Path;
-use std::sync::Arc;
-
-use egui::accesskit::Role;
-use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use safelight::app::commands::{InputsCommand, LibraryCommand, PlayerCommand, QueueCommand};
-use safelight::app::inputs::Slot;
-use safelight::app::models::FoundModels;
-use safelight::app::player::Viewing;
 use safelight_core::job::{ControlBy, ControlKind, ControlSettings, ControlUse, Edges};
 use safelight_core::library::{ControlNetwork, FoundControl};
-use safelight_core::model::{InputUse, ModelSpec};
 
-use crate::harness::{Bench, flux_spec, spec};
-use crate::mask::{CANVAS, drag, place};
-use crate::pictures::request_of;
+use crate::app_window::mask::{CANVAS, paint};
+use crate::app_window::pictures::request_of;
+use crate::app_window::prelude::*;
 
 /// As FLUX.1 Canny: it makes nothing without a picture of edges.
 fn canny_spec() -> ModelSpec {
@@ -64,13 +54,13 @@ fn found(name: &str) -> FoundControl {
 pub(crate) fn add_control(bench: &mut Bench, file: &Path) {
     let placing = safelight::app::inputs::Placing::onto(Some(Slot::Control));
     let open = InputsCommand::OpenHere(vec![file.to_path_buf()], placing);
-    bench.app().cx.push(open);
+    bench.push(open);
     let name = file
         .file_name()
         .expect("it has a name")
         .to_string_lossy()
         .into_owned();
-    bench.until("it is there", |bench| bench.has(&name));
+    bench.wait_for(&name);
 }
 
 /// Has the search for ControlNets end as if it had found these.
@@ -96,10 +86,7 @@ fn a_model_that_needs_a_control_picture_takes_the_first_one_and_draws_its_edges_
     let room = bench.picture_file("room.png", 96, 48);
     let boat = "tests/fixtures/edges/boat.png";
     std::fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join(boat), &room).unwrap();
-    bench.drop_file(&room);
-    bench.until("it is there", |bench| {
-        bench.has("Control picture 1: room.png")
-    });
+    bench.drop_until(&room, "Control picture 1: room.png");
     assert!(!bench.has("Canny needs a picture of edges"));
     let request = request_of(&mut bench);
     assert_eq!((request.controls.len(), &request.image), (1, &None));
@@ -108,9 +95,7 @@ fn a_model_that_needs_a_control_picture_takes_the_first_one_and_draws_its_edges_
     assert!(request.width > request.height, "as the picture is shaped");
 
     let edges = "Draw its edges of control picture 1";
-    let switch = bench.harness.get_by_role_and_label(Role::CheckBox, edges);
-    switch.click();
-    bench.settle();
+    bench.click(Role::CheckBox, edges);
     bench.until("edges are drawn", |bench| !bench.app().cx.thumbs.is_busy());
     bench.harness.snapshot("control_edges");
     let request = request_of(&mut bench);
@@ -146,7 +131,7 @@ fn each_control_of_a_network_has_its_own_strength_and_steps_and_settings_bring_t
     };
     for (index, strength) in [(0, 0.6), (1, 1.2)] {
         let set = InputsCommand::SetControl(index, settings(strength));
-        bench.app().cx.push(set);
+        bench.push(set);
     }
     bench.settle();
     let sliders = bench
@@ -157,29 +142,22 @@ fn each_control_of_a_network_has_its_own_strength_and_steps_and_settings_bring_t
     let sent: Vec<_> = request.controls.iter().map(|it| &it.settings).collect();
     assert_eq!(sent, [&settings(0.6), &settings(1.2)]);
 
-    bench.app().cx.push(InputsCommand::Remove(Slot::Control));
+    bench.push(InputsCommand::Remove(Slot::Control));
     bench.settle();
     assert!(request_of(&mut bench).controls.is_empty());
     let take = InputsCommand::TakeOver(Box::new(request.clone()));
-    bench.app().cx.push(take);
-    bench.until("they are there again", |bench| bench.has("2 of 4"));
+    bench.push(take);
+    bench.wait_for("2 of 4");
     assert_eq!(request_of(&mut bench).controls, request.controls);
 }
 
 #[test]
 fn a_model_without_controls_keeps_them_and_sends_none() {
-    let mut bench = Bench::with(|startup| {
-        let models = startup.models.as_mut().expect("they are given");
-        models.specs = vec![canny_spec(), spec()];
-    });
-    bench.app().cx.form.model = Some("canny".into());
+    let mut bench = Bench::of_models(vec![canny_spec(), spec()]);
+    bench.form().model = Some("canny".into());
     bench.settle();
-    let room = bench.picture_file("room.png", 64, 48);
-    bench.drop_file(&room);
-    bench.until("it is there", |bench| {
-        bench.has("Control picture 1: room.png")
-    });
-    bench.app().cx.form.model = Some(spec().id);
+    bench.drop_picture("room.png", 64, 48, "Control picture 1: room.png");
+    bench.form().model = Some(spec().id);
     bench.settle();
     bench.assert_shows("This model does not use control pictures. They are kept.");
     assert!(request_of(&mut bench).controls.is_empty());
@@ -212,7 +190,7 @@ fn the_only_network_for_a_model_is_chosen_and_its_long_name_stays_in_the_form() 
     bench.settle();
     assert!(!bench.has("Choose the ControlNet for this picture"));
     let right = |bench: &Bench, role, name: &str| {
-        let node = bench.harness.get_by_role_and_label(role, name);
+        let node = bench.node(role, name);
         node.rect().right()
     };
     let edge = right(&bench, Role::Button, "Generate") + 1.0;
@@ -237,11 +215,11 @@ fn of_several_networks_one_is_asked_for_where_it_is_chosen() {
         ..ControlSettings::default()
     };
     let set = InputsCommand::SetControl(0, settings);
-    bench.app().cx.push(set);
+    bench.push(set);
     bench.settle();
     assert!(!bench.has("Choose the ControlNet for this picture"));
     let list = "ControlNet of control picture 1";
-    let list = bench.harness.get_by_role_and_label(Role::ComboBox, list);
+    let list = bench.node(Role::ComboBox, list);
     assert_eq!(list.value().as_deref(), Some("union"));
 }
 
@@ -257,7 +235,7 @@ fn a_model_that_is_shown_clips_says_so_and_draws_no_edges_of_them() {
         ..ControlSettings::default()
     };
     let set = InputsCommand::SetControl(0, settings);
-    bench.app().cx.push(set);
+    bench.push(set);
     bench.settle();
     bench.assert_shows("5 frames");
     assert!(bench.has("Strength of control picture 1"));
@@ -268,15 +246,12 @@ fn a_model_that_is_shown_clips_says_so_and_draws_no_edges_of_them() {
 
 #[test]
 fn a_clip_becomes_the_control_clip_of_a_model_that_is_shown_clips() {
-    let mut bench = Bench::with(|startup| {
-        let models = startup.models.as_mut().expect("they are given");
-        models.specs = vec![clips_spec(), networks_spec()];
-    });
-    bench.app().cx.form.model = Some(clips_spec().id);
+    let mut bench = Bench::of_models(vec![clips_spec(), networks_spec()]);
+    bench.form().model = Some(clips_spec().id);
     let clip = bench.clip_file("dance.mp4", 64, 48, 5);
     let show = |bench: &mut Bench| {
         let play = PlayerCommand::PlayFile(clip.clone());
-        bench.app().cx.push(play);
+        bench.push(play);
         bench.until("it is shown", |bench| {
             let watch = &bench.app().watch;
             watch.viewing == Viewing::File && watch.screen.texture().is_some()
@@ -284,11 +259,9 @@ fn a_clip_becomes_the_control_clip_of_a_model_that_is_shown_clips() {
     };
     show(&mut bench);
     bench.press_more("Use as control clip");
-    bench.until("it is there", |bench| {
-        bench.has("Control picture 1: dance.mp4")
-    });
+    bench.wait_for("Control picture 1: dance.mp4");
     assert_eq!(request_of(&mut bench).controls[0].file, clip);
-    bench.app().cx.form.model = Some(networks_spec().id);
+    bench.form().model = Some(networks_spec().id);
     bench.settle();
     show(&mut bench);
     bench.press("More");
@@ -299,12 +272,11 @@ fn a_clip_becomes_the_control_clip_of_a_model_that_is_shown_clips() {
 /// Has the pointer over a button, lets go a file there, and waits for it.
 pub(crate) fn drop_onto(bench: &mut Bench, place: &str, file: &Path, expected: &str) {
     bench.scroll_to(place);
-    let place = bench.harness.get_by_role_and_label(Role::Button, place);
+    let place = bench.node(Role::Button, place);
     let place = place.rect().center();
     bench.harness.hover_at(place);
     bench.settle();
-    bench.drop_file(file);
-    bench.until("it is there", |bench| bench.has(expected));
+    bench.drop_until(file, expected);
 }
 
 #[test]
@@ -324,10 +296,9 @@ fn a_mask_that_a_network_needs_is_painted_or_dropped_and_comes_back() {
 
     bench.scroll_to("Paint a mask for control picture 1");
     bench.press("Paint a mask for control picture 1");
-    bench.until("it can be painted on", |bench| bench.has(CANVAS));
+    bench.wait_for(CANVAS);
     assert!(!bench.has("Extend left"), "only a control clip gets room");
-    let at = place(&bench, egui::vec2(64.0, 48.0), 32.0, 24.0);
-    drag(&mut bench, egui::PointerButton::Primary, &[at]);
+    paint(&mut bench, egui::vec2(64.0, 48.0), 32.0, 24.0);
     bench.assert_shows("What you painted is used");
     let request = request_of(&mut bench);
     let painted = request.controls[0].mask.clone().expect("it was painted");
@@ -342,11 +313,11 @@ fn a_mask_that_a_network_needs_is_painted_or_dropped_and_comes_back() {
     drop_onto(&mut bench, place, &mask, "hole.png");
     let request = request_of(&mut bench);
     assert_eq!(request.controls[0].mask.as_ref(), Some(&mask));
-    bench.app().cx.push(InputsCommand::Remove(Slot::Control));
+    bench.push(InputsCommand::Remove(Slot::Control));
     bench.settle();
     let take = InputsCommand::TakeOver(Box::new(request.clone()));
-    bench.app().cx.push(take);
-    bench.until("both are there again", |bench| bench.has("hole.png"));
+    bench.push(take);
+    bench.wait_for("hole.png");
     assert_eq!(request_of(&mut bench).controls, request.controls);
 }
 
@@ -359,7 +330,7 @@ fn a_mask_that_is_a_clip_goes_with_a_control_clip_and_is_not_painted_on() {
     let place = "Choose a mask for control picture 1";
     drop_onto(&mut bench, place, &mask, "mask.mp4");
     let edit = "Edit the mask of control picture 1";
-    let edit = bench.harness.get_by_role_and_label(Role::Button, edit);
+    let edit = bench.node(Role::Button, edit);
     assert!(edit.accesskit_node().is_disabled());
     let request = request_of(&mut bench);
     assert_eq!(
@@ -383,10 +354,8 @@ fn a_search_for_models_looks_for_control_networks_again() {
     add_control(&mut bench, &file);
     put_networks(&mut bench, &[found("gone"), found("gone-too")]);
     bench.assert_shows("Choose the ControlNet for this picture");
-    bench.app().cx.push(LibraryCommand::Reload);
-    bench.until("those on the disk are listed", |bench| {
-        bench.has("No ControlNet for Flux was found")
-    });
+    bench.push(LibraryCommand::Reload);
+    bench.wait_for("No ControlNet for Flux was found");
 }
 
 #[test]
@@ -401,9 +370,7 @@ fn while_control_networks_are_looked_for_none_is_called_missing() {
     bench.assert_shows("Looking for ControlNets");
     assert!(!bench.has("No ControlNet for Flux was found"));
     drop(go_on);
-    bench.until("the search is done", |bench| {
-        bench.has("No ControlNet for Flux was found")
-    });
+    bench.wait_for("No ControlNet for Flux was found");
 }
 
 /// A window with a control picture of a model with ControlNets that take masks; the two that are found, of which the
@@ -428,7 +395,7 @@ fn use_network(bench: &mut Bench, network: &FoundControl) {
         ..ControlSettings::default()
     };
     let set = InputsCommand::SetControl(0, settings);
-    bench.app().cx.push(set);
+    bench.push(set);
     bench.settle();
 }
 
@@ -439,18 +406,15 @@ fn nothing_is_made_while_a_network_lacks_the_mask_that_it_needs() {
     let needed = "The ControlNet of control picture 1 regenerates a part of it and needs a mask";
     assert_eq!(bench.harness.query_all_by_label_contains(needed).count(), 1);
     let generate = |bench: &Bench| {
-        let button = bench
-            .harness
-            .get_by_role_and_label(Role::Button, "Generate");
+        let button = bench.node(Role::Button, "Generate");
         button.accesskit_node().is_disabled()
     };
     assert!(generate(&bench));
-    bench.app().cx.push(QueueCommand::Submit);
+    bench.push(QueueCommand::Submit);
     bench.assert_no_job();
     bench.press("Paint…");
-    bench.until("it can be painted on", |bench| bench.has(CANVAS));
-    let at = place(&bench, egui::vec2(64.0, 48.0), 32.0, 24.0);
-    drag(&mut bench, egui::PointerButton::Primary, &[at]);
+    bench.wait_for(CANVAS);
+    paint(&mut bench, egui::vec2(64.0, 48.0), 32.0, 24.0);
     assert!(!bench.has(needed) && !generate(&bench));
     assert!(request_of(&mut bench).controls[0].mask.is_some());
 }
@@ -482,10 +446,8 @@ fn what_stands_above_generate_is_read_to_its_end() {
     let file = bench.picture_file("depth.png", 64, 48);
     add_control(&mut bench, &file);
     let text = "A control picture of Qwen-Image-2512 needs a ControlNet: choose its file";
-    let line = bench.harness.get_by_label(text).rect();
-    let button = bench
-        .harness
-        .get_by_role_and_label(Role::Button, "Generate");
+    let line = bench.labelled(text).rect();
+    let button = bench.node(Role::Button, "Generate");
     let button = button.rect();
     assert!(line.height() > 20.0, "more than one line: {line:?}");
     assert!(line.bottom() <= button.top() && line.right() <= button.right() + 1.0);

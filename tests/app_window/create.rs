@@ -1,19 +1,9 @@
 //! The form as a whole: what a model does not take is kept, the line above Generate, its width, its one right edge, the
 //! crop of a picture, and the names of sizes.
 
-use std::path::Path;
+use safelight_core::job::{ChosenLora, SectionOrder};
 
-use egui::accesskit::Role;
-use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use safelight::app::commands::QueueCommand;
-use safelight::app::inputs::Slot;
-use safelight::app::models::FoundModels;
-use safelight::app::player::Viewing;
-use safelight_core::job::{ChosenLora, SectionOrder, SizeChoice};
-use safelight_core::model::{InputUse, ModelSpec};
-use safelight_core::settings::Paths;
-
-use crate::harness::{Bench, flux_spec, framepack_spec, pair_spec, spec};
+use crate::app_window::prelude::*;
 
 /// A window with these models, of which the first is chosen.
 fn bench_of(specs: Vec<ModelSpec>) -> Bench {
@@ -36,7 +26,7 @@ fn text_spec() -> ModelSpec {
 }
 
 fn drop_onto(bench: &mut Bench, place: &str, path: &Path, shown_as: &str) {
-    let rect = bench.harness.get_by_role_and_label(Role::Button, place);
+    let rect = bench.node(Role::Button, place);
     let at = rect.rect().center();
     bench.harness.hover_at(at);
     bench.harness.step();
@@ -46,7 +36,7 @@ fn drop_onto(bench: &mut Bench, place: &str, path: &Path, shown_as: &str) {
         .expect("a file has a name")
         .to_string_lossy();
     let label = format!("{shown_as} {name}");
-    bench.until("the picture is there", |bench| bench.has(&label));
+    bench.wait_for(&label);
 }
 
 #[test]
@@ -72,7 +62,7 @@ fn a_mask_waits_while_a_model_without_masks_is_chosen() {
     bench.use_model("Flux");
     assert!(!bench.has("The mask is kept"));
     bench.press_generate();
-    bench.app().cx.push(QueueCommand::Cancel);
+    bench.push(QueueCommand::Cancel);
     let waiting = bench.app().queue.waiting[0].request.generate().cloned();
     assert_eq!(waiting.unwrap().mask, Some(mask));
     bench.use_model("Little World");
@@ -121,14 +111,12 @@ fn a_lora_of_another_model_is_kept_and_not_sent() {
         .models()
         .join("ink.safetensors");
     write_lora(&path);
-    bench.app().cx.form.loras = vec![ChosenLora::new(path)];
-    bench.until("it is looked at", |bench| {
-        bench.has("The LoRA ink is not for this model. It is kept.")
-    });
+    bench.form().loras = vec![ChosenLora::new(path)];
+    bench.wait_for("The LoRA ink is not for this model. It is kept.");
     assert!(bench.start_job().request.loras.is_empty());
-    assert_eq!(bench.app().cx.form.loras.len(), 1);
+    assert_eq!(bench.form().loras.len(), 1);
     bench.press("Remove");
-    assert!(bench.app().cx.form.loras.is_empty());
+    assert!(bench.form().loras.is_empty());
 }
 
 /// A LoRA whose layers no model here has.
@@ -150,21 +138,15 @@ fn write_lora(path: &Path) {
 #[test]
 fn what_a_model_needs_is_said_above_generate_with_a_button() {
     let mut bench = Bench::of(pair_spec());
-    let button = bench
-        .harness
-        .get_by_role_and_label(Role::Button, "Generate");
+    let button = bench.node(Role::Button, "Generate");
     let generate = button.rect();
-    let choose = bench.harness.get_by_role_and_label(Role::Button, "Choose…");
+    let choose = bench.node(Role::Button, "Choose…");
     let help = choose.rect();
     assert!(help.bottom() <= generate.top() && generate.top() - help.bottom() < 20.0);
-    let path = bench.picture_file("boat.png", 64, 64);
-    bench.drop_file(&path);
-    bench.until("it is there", |bench| bench.has("Start picture boat.png"));
+    bench.drop_picture("boat.png", 64, 64, "Start picture boat.png");
     assert!(!bench.has("Choose…"));
     // Its line is kept, so that nothing jumps.
-    let button = bench
-        .harness
-        .get_by_role_and_label(Role::Button, "Generate");
+    let button = bench.node(Role::Button, "Generate");
     assert_eq!(button.rect(), generate);
 }
 
@@ -175,9 +157,7 @@ fn a_model_that_cannot_continue_a_clip_offers_the_one_that_can() {
     f1.section_order = Some(SectionOrder::F1);
     f1.end_image = InputUse::No;
     let mut bench = bench_of(vec![framepack_spec(), f1]);
-    let clip = bench.clip_file("boat.mp4", 64, 32, 5);
-    bench.drop_file(&clip);
-    bench.until("it is there", |bench| bench.has("Last frame of boat.mp4"));
+    let clip = bench.drop_clip("boat.mp4", 64, 32, 5, "Last frame of boat.mp4");
     bench.assert_shows("FramePack cannot continue a clip. Use FramePack F1.");
     assert!(bench.is_disabled("Generate"));
     bench.press("Switch");
@@ -189,17 +169,15 @@ fn a_model_that_cannot_continue_a_clip_offers_the_one_that_can() {
 #[test]
 fn an_emptied_form_has_the_models_defaults_and_nothing_else() {
     let mut bench = Bench::of(pair_spec());
-    let path = bench.picture_file("boat.png", 64, 64);
-    bench.drop_file(&path);
-    bench.until("it is there", |bench| bench.has("Start picture boat.png"));
-    let form = &mut bench.app().cx.form;
+    bench.drop_picture("boat.png", 64, 64, "Start picture boat.png");
+    let form = bench.form();
     form.prompt = "a red boat".into();
     form.sampling.num_steps = Some(3);
     form.loras = vec![ChosenLora::new("ink.safetensors".into())];
     bench.settle();
     bench.scroll_to("Clear form");
     bench.press("Clear form");
-    let form = bench.app().cx.form.clone();
+    let form = bench.form().clone();
     assert_eq!(form.model.as_deref(), Some("pair"));
     assert!(form.prompt.is_empty() && form.loras.is_empty());
     assert_eq!(form.sampling_for(&pair_spec()).num_steps, 12);
@@ -210,13 +188,9 @@ fn an_emptied_form_has_the_models_defaults_and_nothing_else() {
 #[test]
 fn a_dropped_picture_is_seen_with_the_crop_that_is_used() {
     let mut bench = Bench::of(pair_spec());
-    let path = bench.picture_file("long.png", 800, 100);
-    bench.drop_file(&path);
-    bench.until("it is on the stage", |bench| {
-        bench.has("Used for 512 × 128")
-    });
+    let path = bench.drop_picture("long.png", 800, 100, "Used for 512 × 128");
     bench.assert_shows("Only the middle 50 % of the picture is used");
-    bench.app().cx.form.fit = Some(safelight_core::job::Fit::Stretch);
+    bench.form().fit = Some(safelight_core::job::Fit::Stretch);
     bench.settle();
     assert!(!bench.has("Used for"));
     bench.assert_shows("The picture is stretched to 512 × 128");
@@ -239,12 +213,9 @@ fn transparent_parts_of_a_picture_are_told() {
     image::RgbaImage::from_pixel(64, 64, image::Rgba([9, 9, 9, 0]))
         .save(&path)
         .expect("a picture is written");
-    bench.drop_file(&path);
-    bench.until("it is there", |bench| bench.has("Start picture logo.png"));
+    bench.drop_until(&path, "Start picture logo.png");
     bench.assert_shows(note);
-    let plain = bench.picture_file("plain.png", 64, 64);
-    bench.drop_file(&plain);
-    bench.until("it is there", |bench| bench.has("Start picture plain.png"));
+    bench.drop_picture("plain.png", 64, 64, "Start picture plain.png");
     assert!(!bench.has(note));
 }
 
@@ -252,9 +223,7 @@ fn transparent_parts_of_a_picture_are_told() {
 fn the_form_is_widened_by_its_edge_and_stays_so() {
     let mut bench = Bench::new();
     let right = |bench: &Bench| {
-        let generate = bench
-            .harness
-            .get_by_role_and_label(Role::Button, "Generate");
+        let generate = bench.node(Role::Button, "Generate");
         generate.rect().right()
     };
     let before = right(&bench);
@@ -287,19 +256,13 @@ fn all_controls_of_the_form_end_at_one_edge() {
     for spec in [pair_spec(), flux_spec(), framepack_spec()] {
         let name = spec.name.clone();
         let mut bench = Bench::of(spec);
-        bench.harness.set_size(egui::vec2(1100.0, 1800.0));
-        bench.settle();
-        bench.harness.get_by_label("Advanced").click();
-        bench.settle();
-        let form = &mut bench.app().cx.form;
+        bench.resize(egui::vec2(1100.0, 1800.0));
+        bench.click_label("Advanced");
+        let form = bench.form();
         form.sampling.shift = Some(2.0);
         form.size = SizeChoice::Custom;
         bench.settle();
-        let edge = bench
-            .harness
-            .get_by_role_and_label(Role::ComboBox, "Sampler")
-            .rect()
-            .right();
+        let edge = bench.node(Role::ComboBox, "Sampler").rect().right();
         for role in [Role::ComboBox, Role::SpinButton] {
             for control in bench.harness.get_all_by_role(role) {
                 let rect = control.rect();
@@ -320,11 +283,7 @@ fn all_controls_of_the_form_end_at_one_edge() {
 #[test]
 fn a_size_is_called_what_it_is() {
     let mut bench = Bench::of(framepack_spec());
-    bench
-        .harness
-        .get_by_role_and_label(Role::ComboBox, "Size")
-        .click();
-    bench.settle();
+    bench.click(Role::ComboBox, "Size");
     assert!(!bench.has("Square 1:1"), "this model makes no square");
     bench.assert_shows("Near 1:1   608 × 640");
     bench.assert_shows("Photo 3:2   768 × 512");
@@ -339,14 +298,14 @@ fn a_job_that_is_edited_has_its_size_by_name() {
         (SizeChoice::Aspect(16, 9), None),
         (SizeChoice::Custom, Some((640, 320))),
     ] {
-        let form = &mut bench.app().cx.form;
+        let form = bench.form();
         form.size = size;
         (form.width, form.height) = edges.unzip();
         bench.press_generate();
         let id = bench.app().queue.waiting.back().unwrap().id;
-        bench.app().cx.push(QueueCommand::Edit(id));
+        bench.push(QueueCommand::Edit(id));
         bench.settle();
-        assert_eq!(bench.app().cx.form.size, size);
+        assert_eq!(bench.form().size, size);
         bench.press("Cancel edit");
     }
 }

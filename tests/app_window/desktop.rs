@@ -1,20 +1,14 @@
 //! The window among others: title, notifications, keys, the command palette, little room.
 
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Mutex;
 
-use egui::accesskit::Role;
-use egui::{Key, Modifiers, ViewportCommand, ViewportId};
-use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use safelight::app::desktop::appearance;
+use egui::{ViewportCommand, ViewportId};
 use safelight::app::desktop::instance::{self, Start};
-use safelight::app::desktop::{DesktopLinks, Message};
+use safelight::app::desktop::{DesktopLinks, Message, appearance};
 use safelight::app::shortcuts::{SHORTCUTS, keys_text};
-use safelight::app::state::Page;
-use safelight_core::job::{JobError, JobErrorKind, JobOutcome, JobUpdate, Stage};
-use safelight_core::settings::{Paths, ProgramPaths, Theme};
+use safelight_core::settings::{ProgramPaths, Theme};
 
-use crate::harness::Bench;
+use crate::app_window::prelude::*;
 
 type Clicked = Box<dyn FnOnce() + Send>;
 type Messages = Arc<Mutex<Vec<(Message, Clicked)>>>;
@@ -51,11 +45,6 @@ fn wishes(bench: &Bench) -> Vec<ViewportCommand> {
     bench.harness.output().viewport_output[&ViewportId::ROOT]
         .commands
         .clone()
-}
-
-fn press_keys(bench: &mut Bench, modifiers: Modifiers, key: Key) {
-    bench.harness.key_press_modifiers(modifiers, key);
-    bench.settle();
 }
 
 #[test]
@@ -109,7 +98,7 @@ fn the_title_says_how_far_the_job_is_and_is_the_programs_name_again_afterwards()
         titles.len() <= 7,
         "no more often than somebody can read: {titles:?}"
     );
-    let output = crate::harness::output(&sent, 4);
+    let output = crate::app_window::harness::output(&sent, 4);
     let update = JobUpdate::Ended(JobOutcome::Finished(output));
     bench
         .far
@@ -126,7 +115,7 @@ fn the_title_says_how_far_the_job_is_and_is_the_programs_name_again_afterwards()
 #[test]
 fn a_long_job_is_told_of_only_while_nobody_looks_and_a_click_brings_the_window() {
     let (mut bench, messages) = with_desktop(Duration::ZERO);
-    bench.app().cx.form.prompt = "a <red> boat".into();
+    bench.form().prompt = "a <red> boat".into();
     let sent = bench.start_job();
     set_focus(&mut bench, true);
     bench.finish_job(&sent, 4);
@@ -145,8 +134,7 @@ fn a_long_job_is_told_of_only_while_nobody_looks_and_a_click_brings_the_window()
     }
     assert!(is_raised);
     let sent = bench.start_job();
-    let failure = JobError::new(JobErrorKind::OutOfMemory, "memory ran out");
-    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
+    bench.fail_job(&sent, JobErrorKind::OutOfMemory, "memory ran out");
     let (message, _) = messages.lock().unwrap().pop().unwrap();
     assert_eq!(
         (message.summary.as_str(), message.body.as_str()),
@@ -166,8 +154,7 @@ fn a_short_job_is_told_of_only_when_it_fails() {
     bench.finish_job(&sent, 4);
     assert!(messages.lock().unwrap().is_empty());
     let sent = bench.start_job();
-    let failure = JobError::new(JobErrorKind::OutOfMemory, "memory ran out");
-    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
+    bench.fail_job(&sent, JobErrorKind::OutOfMemory, "memory ran out");
     let (message, _) = messages.lock().unwrap().pop().unwrap();
     assert_eq!(message.summary, "A job failed");
 }
@@ -195,8 +182,7 @@ fn a_queue_that_nobody_looks_at_is_told_of_once_and_its_first_failure_at_once() 
         assert_eq!(summaries().len(), usize::from(number > 1));
         let sent = bench.next_job();
         if (1..3).contains(&number) {
-            let failure = JobError::new(JobErrorKind::Internal, "it broke");
-            bench.say(sent.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
+            bench.fail_job(&sent, JobErrorKind::Internal, "it broke");
         } else {
             bench.finish_job(&sent, 4);
         }
@@ -209,64 +195,56 @@ fn a_queue_that_nobody_looks_at_is_told_of_once_and_its_first_failure_at_once() 
 #[test]
 fn the_keys_for_the_scale_change_the_setting_and_stop_at_its_ends() {
     let mut bench = Bench::new();
-    press_keys(&mut bench, Modifiers::COMMAND, Key::Plus);
+    bench.press_keys(Modifiers::COMMAND, Key::Plus);
     assert_eq!(bench.app().cx.settings.interface.scale, 1.1);
     for _ in 0..30 {
-        press_keys(&mut bench, Modifiers::COMMAND, Key::Equals);
+        bench.press_keys(Modifiers::COMMAND, Key::Equals);
     }
     assert_eq!(bench.app().cx.settings.interface.scale, 3.0);
     assert_eq!(bench.harness.ctx.zoom_factor(), 3.0);
-    press_keys(&mut bench, Modifiers::COMMAND, Key::Num0);
+    bench.press_keys(Modifiers::COMMAND, Key::Num0);
     assert_eq!(bench.app().cx.settings.interface.scale, 1.0);
-    press_keys(&mut bench, Modifiers::COMMAND, Key::Minus);
+    bench.press_keys(Modifiers::COMMAND, Key::Minus);
     assert_eq!(bench.app().cx.settings.interface.scale, 0.9);
 }
 
 #[test]
 fn the_palette_finds_a_command_by_a_few_letters_and_enter_runs_it() {
     let mut bench = Bench::new();
-    press_keys(&mut bench, Modifiers::COMMAND, Key::K);
-    bench
-        .harness
-        .get_by_label("Search commands")
-        .type_text("dctr");
-    bench.settle();
-    bench.harness.get_by_label("Pages: Doctor (Ctrl+Shift+D)");
-    press_keys(&mut bench, Modifiers::NONE, Key::Enter);
+    bench.press_keys(Modifiers::COMMAND, Key::K);
+    bench.type_into("Search commands", "dctr");
+    bench.labelled("Pages: Doctor (Ctrl+Shift+D)");
+    bench.press_key(Key::Enter);
     assert_eq!(bench.app().cx.page, Page::Doctor);
     assert!(bench.app().palette.entries.is_none());
     // What was used last stands first, and a setting is shown on its page.
-    press_keys(&mut bench, Modifiers::COMMAND | Modifiers::SHIFT, Key::P);
+    bench.press_keys(Modifiers::COMMAND | Modifiers::SHIFT, Key::P);
     assert_eq!(bench.app().palette.found("")[0].name, "Doctor");
-    bench
-        .harness
-        .get_by_label("Search commands")
-        .type_text("setting hang limit");
-    bench.settle();
+    bench.type_into("Search commands", "setting hang limit");
     bench.press("Setting: Hang limit");
     assert_eq!(bench.app().cx.page, Page::Settings);
-    press_keys(&mut bench, Modifiers::COMMAND, Key::K);
-    press_keys(&mut bench, Modifiers::NONE, Key::ArrowDown);
+    bench.press_keys(Modifiers::COMMAND, Key::K);
+    bench.press_key(Key::ArrowDown);
     assert_eq!(bench.panels().palette.chosen, 1);
-    press_keys(&mut bench, Modifiers::NONE, Key::Escape);
+    bench.press_key(Key::Escape);
     assert!(bench.app().palette.entries.is_none());
     assert_eq!(
         bench.app().cx.page,
         Page::Settings,
         "one Escape closes one thing"
     );
-    press_keys(&mut bench, Modifiers::NONE, Key::Escape);
+    bench.press_key(Key::Escape);
     assert_eq!(bench.app().cx.page, Page::Watch);
 }
 
 #[test]
 fn the_list_of_shortcuts_shows_every_key_of_the_table() {
     let mut bench = Bench::new();
-    press_keys(&mut bench, Modifiers::NONE, Key::F1);
+    bench.press_key(Key::F1);
     for keys in SHORTCUTS.iter().flat_map(|shortcut| shortcut.keys) {
         bench.assert_shows(&keys_text(*keys));
     }
-    press_keys(&mut bench, Modifiers::NONE, Key::Escape);
+    bench.press_key(Key::Escape);
     assert!(!bench.app().palette.are_shortcuts_shown);
 }
 
@@ -275,12 +253,10 @@ fn typing_is_no_command_and_commands_with_ctrl_work_while_typing() {
     let mut bench = Bench::new();
     bench.write_prompt("why?");
     assert!(!bench.app().palette.are_shortcuts_shown);
-    press_keys(&mut bench, Modifiers::COMMAND, Key::Comma);
+    bench.press_keys(Modifiers::COMMAND, Key::Comma);
     assert_eq!(bench.app().cx.page, Page::Settings);
-    press_keys(&mut bench, Modifiers::COMMAND, Key::L);
-    let prompt = bench
-        .harness
-        .get_by_role_and_label(Role::MultilineTextInput, "Prompt");
+    bench.press_keys(Modifiers::COMMAND, Key::L);
+    let prompt = bench.node(Role::MultilineTextInput, "Prompt");
     assert!(prompt.accesskit_node().is_focused());
 }
 
@@ -303,14 +279,10 @@ fn the_window_follows_the_desktops_look_where_it_is_asked_to() {
 fn at_three_times_the_size_form_and_pages_take_turns_and_nothing_is_cut_off() {
     let mut bench = Bench::new();
     let size = egui::vec2(640.0, 360.0);
-    bench.harness.set_size(size);
-    bench.settle();
+    bench.resize(size);
     let window = egui::Rect::from_min_size(egui::Pos2::ZERO, size);
     let fits = |bench: &Bench, name: &str| {
-        let rect = bench
-            .harness
-            .get_by_role_and_label(Role::Button, name)
-            .rect();
+        let rect = bench.node(Role::Button, name).rect();
         assert!(window.contains_rect(rect), "{name}: {rect:?}");
     };
     for name in [
@@ -356,9 +328,7 @@ fn files_of_this_start_and_of_a_second_one_are_opened_in_the_same_window() {
         startup.files = vec![first];
         startup.instance = Some(instance);
     });
-    bench.until("the first is there", |bench| {
-        bench.has("Start picture first.png")
-    });
+    bench.wait_for("Start picture first.png");
     let handed = instance::start_in(folder.path(), display, &[second]);
     assert!(matches!(handed, Start::HandedOver), "{handed:?}");
     let mut is_raised = false;
@@ -367,7 +337,7 @@ fn files_of_this_start_and_of_a_second_one_are_opened_in_the_same_window() {
         bench.has("Start picture second.png")
     });
     assert!(is_raised);
-    bench.until("it is looked at", |bench| bench.has("The file second.png"));
+    bench.wait_for("The file second.png");
 }
 
 #[test]
@@ -383,13 +353,9 @@ fn the_palette_puts_the_program_among_the_desktops_applications() {
     let mut paths = Paths::under(home.path());
     paths.programs = Some(programs);
     let mut bench = Bench::with(|startup| startup.paths = Some(paths));
-    press_keys(&mut bench, Modifiers::COMMAND, Key::K);
-    bench
-        .harness
-        .get_by_label("Search commands")
-        .type_text("applications menu");
-    bench.settle();
-    press_keys(&mut bench, Modifiers::NONE, Key::Enter);
+    bench.press_keys(Modifiers::COMMAND, Key::K);
+    bench.type_into("Search commands", "applications menu");
+    bench.press_key(Key::Enter);
     let entry = data.join("applications/org.safelight.Safelight.desktop");
     bench.until("it is there", |bench| {
         bench
@@ -408,7 +374,7 @@ fn the_palette_puts_the_program_among_the_desktops_applications() {
 fn what_is_typed_at_once_behind_the_key_for_the_prompt_is_in_it() {
     let mut bench = Bench::new();
     bench.press("Settings");
-    bench.app().cx.form.prompt.clear();
+    bench.form().prompt.clear();
     let input = bench.harness.input_mut();
     input.events.push(egui::Event::Key {
         key: Key::L,
@@ -419,16 +385,12 @@ fn what_is_typed_at_once_behind_the_key_for_the_prompt_is_in_it() {
     });
     input.events.push(egui::Event::Text("a boat".to_owned()));
     bench.settle();
-    assert_eq!(bench.app().cx.form.prompt, "a boat");
+    assert_eq!(bench.form().prompt, "a boat");
 }
 
 fn search(bench: &mut Bench, text: &str) {
-    press_keys(bench, Modifiers::COMMAND, Key::K);
-    bench
-        .harness
-        .get_by_label("Search commands")
-        .type_text(text);
-    bench.settle();
+    bench.press_keys(Modifiers::COMMAND, Key::K);
+    bench.type_into("Search commands", text);
 }
 
 #[test]
@@ -438,7 +400,7 @@ fn the_palette_offers_what_can_be_done_now_and_nothing_else() {
         search(bench, text);
         let found = bench.app().palette.found(text);
         let names: Vec<String> = found.iter().map(|entry| entry.name.clone()).collect();
-        press_keys(bench, Modifiers::NONE, Key::Escape);
+        bench.press_key(Key::Escape);
         names
     };
     let first = names(&mut bench, "");
@@ -470,11 +432,7 @@ fn the_palette_offers_what_can_be_done_now_and_nothing_else() {
     );
     search(&mut bench, "copy path");
     bench.harness.key_press(Key::Enter);
-    let mut copied = None;
-    for _ in 0..5 {
-        bench.harness.step();
-        copied = copied.or_else(|| bench.copied());
-    }
+    let copied = bench.until_copied();
     let path = sent.request.out.display().to_string();
     assert_eq!(copied, Some(path));
 }
@@ -483,14 +441,10 @@ fn the_palette_offers_what_can_be_done_now_and_nothing_else() {
 fn the_palette_stands_still_while_somebody_types() {
     let mut bench = Bench::new();
     search(&mut bench, "");
-    let place = |bench: &Bench| bench.harness.get_by_label("Search commands").rect();
+    let place = |bench: &Bench| bench.labelled("Search commands").rect();
     let before = place(&bench);
     for text in ["d", "octor", " of nothing at all"] {
-        bench
-            .harness
-            .get_by_label("Search commands")
-            .type_text(text);
-        bench.settle();
+        bench.type_into("Search commands", text);
         assert_eq!(place(&bench), before, "{text}");
     }
     bench.assert_shows("No matches");

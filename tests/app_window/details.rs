@@ -1,13 +1,8 @@
 //! The gallery's details: everything that a result was made of.
 
-use std::fs;
+use safelight_core::media::numbered_path;
 
-use egui::accesskit::Role;
-use egui_kittest::kittest::Queryable as _;
-use safelight_core::media::{ClipOptions, Picture, numbered_path, write_clip};
-use safelight_core::settings::Paths;
-
-use crate::harness::Bench;
+use crate::app_window::prelude::*;
 
 /// The gallery with a result that has these settings, and its details.
 fn details_of(name: &str, num_frames: u8, request: &serde_json::Value) -> Bench {
@@ -29,9 +24,8 @@ fn details_of(name: &str, num_frames: u8, request: &serde_json::Value) -> Bench 
     let root = home.path().to_owned();
     let mut bench = Bench::in_home(home, |startup| startup.paths = Some(Paths::under(&root)));
     bench.press("Gallery");
-    bench.until("it is read", |bench| bench.has("a red boat,"));
-    bench.harness.key_press(egui::Key::ArrowRight);
-    bench.settle();
+    bench.wait_for("a red boat,");
+    bench.press_key(Key::ArrowRight);
     bench
 }
 
@@ -114,14 +108,14 @@ fn a_finished_result_says_what_was_done_with_what_and_opens_its_source() {
     let root = home.path().to_owned();
     let mut bench = Bench::in_home(home, |startup| startup.paths = Some(Paths::under(&root)));
     bench.press("Gallery");
-    bench.until("it is read", |bench| bench.has("a red boat,"));
+    bench.wait_for("a red boat,");
     bench.harness.get_by_label_contains("a red boat,").click();
     bench.settle();
     bench.assert_shows("rife-4.26: 8 to 16 frames a second, 17 to 33 frames");
     bench.assert_shows("4x-UltraSharp: 64 × 64 to 128 × 128");
     assert!(!bench.has("other.mp4"));
     // Where the source is no whole path, it is beside the result.
-    let link = bench.harness.get_by_role_and_label(Role::Link, name);
+    let link = bench.node(Role::Link, name);
     let window = bench.harness.ctx.content_rect();
     assert!(link.rect().right() <= window.right(), "{:?}", link.rect());
     link.click();

@@ -1,18 +1,13 @@
 //! The doctor's page and the graph's figures of the machine, as a person sees and uses them.
 
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicU32;
 
-use egui::accesskit::Role;
-use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use safelight::app::reporting::Made;
 use safelight::doctor::{Check, Group, Status};
 use safelight::report::{ReportPath, ReportProgress};
-use safelight_core::job::{JobUpdate, MachineSample, MemorySample, Reclaim, Stage};
+use safelight_core::job::{MachineSample, MemorySample, Reclaim};
 
-use crate::harness::Bench;
+use crate::app_window::prelude::*;
 
 fn check(group: Group, name: &'static str, status: Status, message: &str) -> Check {
     Check {
@@ -56,7 +51,7 @@ fn sick() -> (Bench, Arc<AtomicU32>) {
 fn the_doctors_page_shows_every_verdict_and_examines_again_when_asked() {
     let (mut bench, examined) = sick();
     bench.press("Doctor");
-    bench.until("all is told", |bench| bench.has("1 problem"));
+    bench.wait_for("1 problem");
     for text in [
         "1 note",
         "1 fine",
@@ -67,7 +62,7 @@ fn the_doctors_page_shows_every_verdict_and_examines_again_when_asked() {
     }
     bench.assert_shows("Add yourself to the groups, then log in again");
     bench.harness.check_accessibility();
-    bench.until("it has ended", |bench| !bench.has("Examining…"));
+    bench.wait_until_gone("Examining…");
     bench.press("Examine again");
     bench.until("it is told again", |bench| {
         bench.has("1 problem") && !bench.has("Examining…")
@@ -95,7 +90,7 @@ fn only_what_could_have_gone_wrong_has_a_tick() {
         });
     });
     bench.press("Doctor");
-    bench.until("all is told", |bench| bench.has("No supported GPU"));
+    bench.wait_for("No supported GPU");
     bench.assert_shows("1 fine");
     bench.assert_shows("1 note");
     bench.assert_shows("6.12");
@@ -112,11 +107,7 @@ fn what_is_fine_can_be_hidden_and_commands_and_the_report_copied() {
     bench.until("it has ended", |bench| {
         bench.has("1 problem") && !bench.has("Examining…")
     });
-    bench
-        .harness
-        .get_by_role_and_label(Role::CheckBox, "Show only what needs attention")
-        .click();
-    bench.settle();
+    bench.click(Role::CheckBox, "Show only what needs attention");
     assert!(!bench.has("Computes on the CPU"));
     bench.assert_shows("It cannot be opened");
     for (button, expected) in [
@@ -126,13 +117,7 @@ fn what_is_fine_can_be_hidden_and_commands_and_the_report_copied() {
         ),
         ("Copy as text", "FAIL  disk: no room for jobs"),
     ] {
-        let found = bench.harness.get_by_role_and_label(Role::Button, button);
-        found.click();
-        let mut copied = None;
-        for _ in 0..4 {
-            bench.harness.step();
-            copied = copied.or_else(|| bench.copied());
-        }
+        let copied = bench.copied_by(button);
         assert!(copied.unwrap().contains(expected), "{button}");
     }
 }
@@ -142,14 +127,7 @@ fn the_graph_tells_of_the_machine_and_its_record_is_offered_when_the_job_has_end
     let mut bench = Bench::new();
     bench.press("Show memory");
     let sent = bench.start_job();
-    bench.say(
-        sent.id,
-        JobUpdate::Stage {
-            stage: Stage::Denoise,
-            section: 0,
-            resumed: false,
-        },
-    );
+    bench.say_stage(sent.id, Stage::Denoise);
     for second in 0..3 {
         let sample = MemorySample {
             at_secs: f64::from(second),
@@ -187,7 +165,7 @@ fn the_graph_tells_of_the_machine_and_its_record_is_offered_when_the_job_has_end
     assert!(!bench.has("Export telemetry"));
     bench.harness.check_accessibility();
     bench.finish_job(&sent, 3);
-    bench.harness.get_by_label("Export telemetry");
+    bench.labelled("Export telemetry");
 }
 
 /// A machine whose report stops at a half until somebody cancels or `goes_on` is sent, and how it was asked.
@@ -221,13 +199,11 @@ fn a_report_is_made_with_its_progress_and_then_lies_there_to_be_opened() {
     let (mut bench, goes_on) = measured();
     bench.press("Doctor");
     bench.press("Make a report");
-    bench.until("it is on its way", |bench| {
-        bench.has("Making a report: Loading weights")
-    });
+    bench.wait_for("Making a report: Loading weights");
     bench.assert_shows("Cancel");
     bench.harness.check_accessibility();
     goes_on.send(()).unwrap();
-    bench.until("it is there", |bench| bench.has("The report is there"));
+    bench.wait_for("The report is there");
     bench.assert_shows("Open");
     bench.assert_shows("Show folder");
     assert!(!bench.has("Cancel"));
@@ -239,16 +215,14 @@ fn a_report_that_is_cancelled_keeps_what_was_measured() {
     let (mut bench, _goes_on) = measured();
     bench.press("Doctor");
     bench.press("Make a report");
-    bench.until("it is on its way", |bench| bench.has("Loading weights"));
+    bench.wait_for("Loading weights");
     bench.harness.snapshot("report_running");
     bench.press("Cancel");
-    bench.until("it is there", |bench| {
-        bench.has("what was measured until then is there")
-    });
+    bench.wait_for("what was measured until then is there");
     bench.assert_shows("Open");
     // A job that runs is not measured beside.
     bench.start_job();
     bench.press("Doctor");
-    let button = bench.harness.get_by_label("Make a report");
+    let button = bench.labelled("Make a report");
     assert!(button.accesskit_node().is_disabled());
 }

@@ -1,21 +1,12 @@
 //! Files that say how they were made, held over the window and dropped: two zones, and what happens elsewhere.
 
-use std::path::{Path, PathBuf};
+use egui::{Pos2, pos2};
 
-use egui::{HoveredFile, Pos2, pos2};
-use egui_kittest::kittest::Queryable as _;
-use safelight::app::inputs::Slot;
-use safelight::app::player::Viewing;
-use safelight_core::media::{ClipOptions, Picture, write_clip};
-
-use crate::harness::{Bench, flux_spec, spec};
+use crate::app_window::prelude::*;
 
 /// A bench and a file of ours in it, made by its model with 5 steps.
 fn with_file(name: &str, num_frames: u8) -> (Bench, PathBuf) {
-    let mut bench = Bench::with(|startup| {
-        let models = startup.models.as_mut().expect("they are given");
-        models.specs = vec![spec(), flux_spec()];
-    });
+    let mut bench = Bench::of_models(vec![spec(), flux_spec()]);
     bench.write_prompt("a lighthouse");
     let sent = bench.start_job();
     let mut request = serde_json::to_value(&sent.request).expect("a clip of a scratch home");
@@ -23,7 +14,7 @@ fn with_file(name: &str, num_frames: u8) -> (Bench, PathBuf) {
     request["seed"] = 77.into();
     bench.finish_job(&sent, 2);
     bench.press("Pause");
-    bench.app().cx.form.prompt = "something else".into();
+    bench.form().prompt = "something else".into();
     let path = bench.home.path().join(name);
     let settings = serde_json::json!({"app": "Safelight", "request": request});
     let options = ClipOptions {
@@ -38,15 +29,6 @@ fn with_file(name: &str, num_frames: u8) -> (Bench, PathBuf) {
         .collect();
     write_clip(&path, &frames, options).expect("a clip of a scratch home");
     (bench, path)
-}
-
-fn hold(bench: &mut Bench, path: &Path) {
-    let file = HoveredFile {
-        path: Some(path.to_owned()),
-        ..Default::default()
-    };
-    bench.harness.input_mut().hovered_files = vec![file];
-    bench.harness.step();
 }
 
 /// Until this is read, while a file is held: egui paints without end then, so the window never settles.
@@ -72,41 +54,39 @@ fn drop_at(bench: &mut Bench, path: &Path, pos: Pos2) {
 #[test]
 fn a_clip_of_ours_is_dropped_for_its_settings_or_to_be_extended() {
     let (mut bench, path) = with_file("boat.mp4", 5);
-    hold(&mut bench, &path);
+    bench.hold_files(&[&path]);
     until_asked(&mut bench, "Extend clip");
-    let zone = bench.harness.get_by_label("Use settings").rect();
+    let zone = bench.labelled("Use settings").rect();
     drop_at(&mut bench, &path, zone.center());
     bench.until("its settings are in the form", |bench| {
-        bench.app().cx.form.prompt == "a lighthouse"
+        bench.form().prompt == "a lighthouse"
     });
-    assert_eq!(bench.app().cx.form.seed, 77);
+    assert_eq!(bench.form().seed, 77);
     assert!(bench.app().inputs.is_empty());
     assert!(matches!(bench.app().watch.viewing, Viewing::Result(_)));
 
-    bench.app().cx.form.prompt = "something else".into();
-    hold(&mut bench, &path);
+    bench.form().prompt = "something else".into();
+    bench.hold_files(&[&path]);
     until_asked(&mut bench, "Extend clip");
-    let zone = bench.harness.get_by_label("Extend clip").rect();
+    let zone = bench.labelled("Extend clip").rect();
     drop_at(&mut bench, &path, zone.center());
     bench.until("it is extended", |bench| {
         bench.app().inputs.clip().is_some()
     });
-    assert_eq!(bench.app().cx.form.prompt, "something else");
+    assert_eq!(bench.form().prompt, "something else");
 }
 
 #[test]
 fn a_clip_of_ours_that_is_dropped_elsewhere_plays_and_changes_nothing() {
     let (mut bench, path) = with_file("boat.mp4", 5);
-    hold(&mut bench, &path);
+    bench.hold_files(&[&path]);
     until_asked(&mut bench, "Extend clip");
     drop_at(&mut bench, &path, pos2(720.0, 8.0));
-    bench.until("it plays", |bench| bench.has("The file boat.mp4"));
-    bench.until("it is told", |bench| {
-        bench.has("Boat.mp4 was made with Safelight")
-    });
+    bench.wait_for("The file boat.mp4");
+    bench.wait_for("Boat.mp4 was made with Safelight");
     bench.assert_shows("It also contains its prompt and settings");
     assert!(bench.app().inputs.is_empty());
-    assert_eq!(bench.app().cx.form.prompt, "something else");
+    assert_eq!(bench.form().prompt, "something else");
     bench.press("Extend clip");
     bench.until("it is extended", |bench| {
         bench.app().inputs.clip().is_some()
@@ -116,15 +96,13 @@ fn a_clip_of_ours_that_is_dropped_elsewhere_plays_and_changes_nothing() {
 #[test]
 fn a_picture_of_ours_is_dropped_for_its_settings_or_as_the_start_picture() {
     let (mut bench, path) = with_file("boat.png", 1);
-    hold(&mut bench, &path);
+    bench.hold_files(&[&path]);
     until_asked(&mut bench, "Use as start image");
     assert!(!bench.has("Extend clip"));
-    let zone = bench.harness.get_by_label("Use as start image").rect();
+    let zone = bench.labelled("Use as start image").rect();
     drop_at(&mut bench, &path, zone.center());
-    bench.until("it is the start picture", |bench| {
-        bench.has("Start picture boat.png")
-    });
-    assert_eq!(bench.app().cx.form.prompt, "something else");
+    bench.wait_for("Start picture boat.png");
+    assert_eq!(bench.form().prompt, "something else");
     assert!(bench.app().cx.notices.all().is_empty());
 }
 
@@ -132,21 +110,13 @@ fn a_picture_of_ours_is_dropped_for_its_settings_or_as_the_start_picture() {
 fn a_file_that_says_nothing_of_itself_and_several_files_have_no_zones() {
     let mut bench = Bench::new();
     let plain = bench.clip_file("plain.mp4", 48, 32, 5);
-    hold(&mut bench, &plain);
+    bench.hold_files(&[&plain]);
     until_asked(&mut bench, "Drop it to extend this clip");
-    for _ in 0..20 {
-        bench.harness.step();
-    }
+    bench.harness.run_steps(20);
     assert!(!bench.has("Use settings"));
     let (mut bench, path) = with_file("boat.mp4", 5);
-    let files = [&path, &plain].map(|path| HoveredFile {
-        path: Some(path.clone()),
-        ..Default::default()
-    });
-    bench.harness.input_mut().hovered_files = files.to_vec();
-    for _ in 0..20 {
-        bench.harness.step();
-    }
+    bench.hold_files(&[&path, &plain]);
+    bench.harness.run_steps(20);
     assert!(!bench.has("Use settings"));
 }
 
@@ -154,7 +124,7 @@ fn a_file_that_says_nothing_of_itself_and_several_files_have_no_zones() {
 fn a_model_that_cannot_extend_a_clip_offers_its_settings_alone() {
     let (mut bench, path) = with_file("boat.mp4", 5);
     bench.use_model("Flux");
-    hold(&mut bench, &path);
+    bench.hold_files(&[&path]);
     until_asked(&mut bench, "Use settings");
     assert!(!bench.has("Extend clip"));
     assert!(bench.app().inputs.get(Slot::Start).is_none());

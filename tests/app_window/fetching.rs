@@ -1,22 +1,16 @@
 //! Fetching a known model: looked at, agreed to, paused, gone on with, and chosen once it is here.
 
-use std::fs;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
 
-use egui_kittest::kittest::Queryable as _;
 use safelight::app::commands::FetchCommand;
 use safelight::app::fetching::FetchState;
-use safelight::app::models::FoundModels;
 use safelight::app::queue::choices::AfterQueue;
 use safelight::download::Hub;
 use safelight_core::catalog::Catalog;
-use safelight_core::model::ModelSpec;
 use safelight_core::settings::Settings;
 
-use crate::harness::{Bench, spec};
-use crate::server::{Answer, Server, good};
+use crate::app_window::prelude::*;
+use crate::common::server::{Answer, Server, good};
 
 const MODELS: &str = r#"
 [[model]]
@@ -131,9 +125,7 @@ fn a_known_model_is_fetched_after_a_yes_paused_gone_on_with_and_chosen() {
     );
 
     bench.press("Download now");
-    bench.until("the second file has begun", |bench| {
-        bench.has("Downloading tiny_vae.safetensors: 4 MiB of 6 MiB")
-    });
+    bench.wait_for("Downloading tiny_vae.safetensors: 4 MiB of 6 MiB");
     bench.press("Pause");
     bench.until("it has stopped", |bench| {
         state(bench) == Some(FetchState::Stopped(None))
@@ -142,7 +134,7 @@ fn a_known_model_is_fetched_after_a_yes_paused_gone_on_with_and_chosen() {
     is_stalling.store(false, Ordering::Relaxed);
     bench.press("Continue");
     bench.until("the model is chosen", |bench| {
-        bench.app().cx.form.model.as_deref() == Some("tiny")
+        bench.form().model.as_deref() == Some("tiny")
     });
     assert_eq!(state(&mut bench), None);
     let models = bench.home.path().join("data/models");
@@ -187,9 +179,8 @@ fn what_stands_in_the_way_of_fetching_is_said_in_its_place() {
 fn a_failed_download_stays_on_its_page_and_moves_nothing_in_the_form() {
     let server = Server::start(|_| Answer::of(403).with("content-length", 0));
     let mut bench = bench_of(&server.url);
-    let places = |bench: &Bench| {
-        ["Prompt", "Seed", "Length"].map(|name| bench.harness.get_by_label(name).rect())
-    };
+    let places =
+        |bench: &Bench| ["Prompt", "Seed", "Length"].map(|name| bench.labelled(name).rect());
     let before = places(&bench);
     look_at_it(&mut bench);
     bench.press("Download…");
@@ -240,16 +231,16 @@ fn a_model_that_arrives_while_another_is_worked_with_is_offered() {
     bench.until("the sizes are there", |bench| {
         matches!(state(bench), Some(FetchState::Asked(_)))
     });
-    bench.app().cx.push(FetchCommand::Begin);
+    bench.push(FetchCommand::Begin);
     bench.harness.step();
-    bench.app().cx.form.sampling.num_steps = Some(7);
-    bench.until("it is offered", |bench| bench.has("Switch to it"));
-    let form = &bench.app().cx.form;
+    bench.form().sampling.num_steps = Some(7);
+    bench.wait_for("Switch to it");
+    let form = bench.form();
     assert_eq!(
         (form.model.clone(), form.sampling.num_steps),
         (Some(spec().id), Some(7))
     );
     bench.press("Switch to it");
-    assert_eq!(bench.app().cx.form.model.as_deref(), Some("tiny"));
+    assert_eq!(bench.form().model.as_deref(), Some("tiny"));
     assert!(bench.app().cx.notices.all().is_empty());
 }

@@ -1,23 +1,12 @@
 //! Finishing from the window, larger and with more frames: the entries of a result's menu, the job that comes of them, its
 //! result, and the networks to choose from.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-use egui::accesskit::Role;
-use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use safelight::app::player::Viewing;
 use safelight::worker::WorkerCommand;
 use safelight_core::finish::{FinishRequest, FinishWork};
-use safelight_core::job::{
-    CancelToken, Clip, JobFolder, JobId, JobOutcome, JobOutput, JobUpdate, QueueFile, Stage,
-};
-use safelight_core::media::{ClipOptions, Picture, write_clip};
-use safelight_core::settings::Paths;
+use safelight_core::job::{CancelToken, Clip, JobOutput, QueueFile};
 
-use crate::harness::{Bench, spec};
-use crate::networks::{write_interpolator, write_upscaler};
+use crate::app_window::prelude::*;
+use crate::common::networks::{write_interpolator, write_upscaler};
 
 /// A job to finish something that the window hands to the worker.
 struct SentFinish {
@@ -162,7 +151,7 @@ fn end_finish(bench: &mut Bench, sent: &SentFinish, side: u32, num_frames: u8) {
         plan: None,
         rungs: Vec::new(),
     };
-    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Finished(output)));
+    bench.say_end(sent.id, JobOutcome::Finished(output));
     until_shown(bench, out);
     bench.until_pictured();
 }
@@ -214,7 +203,7 @@ fn a_rate_is_chosen_among_those_that_are_more_than_the_clip_has() {
     bench.press("More");
     bench.press("Interpolate to frame rate");
     let rate = |bench: &Bench, name: &str| {
-        let button = bench.harness.get_by_role_and_label(Role::Button, name);
+        let button = bench.node(Role::Button, name);
         !button.accesskit_node().is_disabled()
     };
     // The file was written with 24, whatever its job says.
@@ -264,7 +253,7 @@ fn of_several_networks_one_is_chosen_and_then_used() {
     let used = |bench: &mut Bench| {
         bench.press_more("Upscale ×4");
         let sent = next_finish(bench);
-        bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
+        bench.say_end(sent.id, JobOutcome::Cancelled);
         let FinishWork::Upscale { network, passes } = sent.request.work else {
             panic!("not a job that enlarges: {:?}", sent.request.work);
         };
@@ -312,7 +301,7 @@ fn an_upscaling_that_was_interrupted_is_offered_by_the_next_window() {
     });
     let mut bench = Bench::in_home(bench.close(), same_model);
     assert!(sent.cancel.is_paused());
-    bench.until("it is there", |bench| bench.has("Interrupted"));
+    bench.wait_for("Interrupted");
     let name = clip.file_name().unwrap().to_string_lossy().into_owned();
     bench.press(&format!("Resume: Upscale ×2: {name}"));
     let again = next_finish(&mut bench);

@@ -1,44 +1,24 @@
 //! The form: the start picture, sizes, lengths and seeds, and what is said when they are wrong.
 
-use std::time::Duration;
-
-use egui::accesskit::Role;
-use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use safelight::app::inputs::Slot;
-use safelight::app::models::FoundModels;
-use safelight_core::job::{JobOutcome, JobUpdate, SizeChoice};
-use safelight_core::model::InputUse;
-
-use crate::harness::{Bench, spec};
+use crate::app_window::prelude::*;
 
 #[test]
 fn a_dropped_picture_becomes_the_start_picture_with_its_thumbnail() {
     let mut bench = Bench::new();
-    let path = bench.picture_file("boat.png", 640, 320);
-    bench.drop_file(&path);
-    bench.until("the thumbnail is there", |bench| {
-        bench.has("Start picture boat.png")
-    });
+    let path = bench.drop_picture("boat.png", 640, 320, "Start picture boat.png");
     bench.assert_shows("640 × 320 pixels");
     bench.press("Generate");
     assert_eq!(bench.next_job().request.image, Some(path));
     bench.press("Remove start picture");
     assert!(!bench.has("boat.png"));
-    bench
-        .harness
-        .get_by_role_and_label(Role::Button, "Choose a start picture");
+    bench.node(Role::Button, "Choose a start picture");
 }
 
 #[test]
 fn files_held_over_the_window_are_announced() {
     let mut bench = Bench::new();
-    let file = egui::HoveredFile {
-        path: Some("a.png".into()),
-        ..Default::default()
-    };
-    bench.harness.input_mut().hovered_files.push(file);
     // egui repaints all the time while files are held.
-    bench.harness.run_steps(3);
+    bench.hold_files(&["a.png"]);
     bench.assert_shows("Drop it to start the clip from this picture");
     bench.harness.input_mut().hovered_files.clear();
     bench.settle();
@@ -50,8 +30,7 @@ fn a_file_that_is_no_picture_is_refused_with_a_sentence() {
     let mut bench = Bench::new();
     let path = bench.home.path().join("notes.png");
     std::fs::write(&path, "just text").unwrap();
-    bench.drop_file(&path);
-    bench.until("it is refused", |bench| bench.has("is a text file"));
+    bench.drop_until(&path, "is a text file");
     bench.assert_shows("Choose another picture, or a clip to continue");
     let times = bench.harness.query_all_by_label_contains("PNG, JPEG");
     assert_eq!(times.count(), 1, "the kinds of pictures stand there once");
@@ -68,7 +47,7 @@ fn a_pasted_picture_becomes_the_start_picture() {
         .harness
         .event(egui::Event::PasteImage(std::sync::Arc::new(image)));
     bench.harness.step();
-    bench.until("it is there", |bench| bench.has("40 × 30 pixels"));
+    bench.wait_for("40 × 30 pixels");
     let start = bench.app().inputs.get(Slot::Start).unwrap();
     let path = start.source.path().to_path_buf();
     assert!(path.starts_with(bench.home.path()) && path.is_file());
@@ -87,11 +66,7 @@ fn a_model_without_pictures_says_so() {
             ..FoundModels::default()
         });
     });
-    let path = bench.picture_file("boat.png", 64, 64);
-    bench.drop_file(&path);
-    bench.until("it is said", |bench| {
-        bench.has("makes clips from text only")
-    });
+    bench.drop_picture("boat.png", 64, 64, "makes clips from text only");
     bench.press("Remove start picture");
     bench.press("Generate");
     assert_eq!(bench.next_job().request.image, None);
@@ -100,17 +75,13 @@ fn a_model_without_pictures_says_so() {
 #[test]
 fn a_size_that_the_model_cannot_make_is_explained_beside_it_and_not_sent() {
     let mut bench = Bench::new();
-    let form = &mut bench.app().cx.form;
+    let form = bench.form();
     (form.size, form.width, form.height) = (SizeChoice::Custom, Some(0), Some(256));
     bench.settle();
     bench.assert_shows("The width must be a multiple of 32 for Little World, not 0");
-    let button = bench
-        .harness
-        .get_by_role_and_label(Role::Button, "Generate");
-    assert!(button.accesskit_node().is_disabled());
-    button.click();
+    bench.press_in_vain("Generate");
     bench.assert_no_job();
-    bench.app().cx.form.width = Some(288);
+    bench.form().width = Some(288);
     bench.settle();
     assert!(!bench.has("The width must"));
     bench.press("Generate");
@@ -121,7 +92,7 @@ fn a_size_that_the_model_cannot_make_is_explained_beside_it_and_not_sent() {
 #[test]
 fn a_size_between_two_that_the_model_makes_snaps_with_a_notice() {
     let mut bench = Bench::new();
-    let form = &mut bench.app().cx.form;
+    let form = bench.form();
     (form.size, form.width, form.height) = (SizeChoice::Custom, Some(250), Some(256));
     bench.settle();
     let notice = "The width was changed from 250 to 256";
@@ -130,7 +101,7 @@ fn a_size_between_two_that_the_model_makes_snaps_with_a_notice() {
     let request = bench.next_job().request;
     assert_eq!((request.width, request.height), (256, 256));
     // The field has the new value now, and a card says why.
-    assert_eq!(bench.app().cx.form.width, Some(256));
+    assert_eq!(bench.form().width, Some(256));
     assert!(bench.app().cx.field_notices.is_empty());
     bench.assert_shows(notice);
     bench.press("Dismiss");
@@ -141,20 +112,20 @@ fn a_size_between_two_that_the_model_makes_snaps_with_a_notice() {
 fn a_length_snaps_to_what_the_model_makes_and_is_shown_in_seconds() {
     let mut bench = Bench::new();
     bench.assert_shows("2.1 s at 8 frames a second");
-    bench.app().cx.form.num_frames = Some(16);
+    bench.form().num_frames = Some(16);
     bench.settle();
     bench.assert_shows("2.0 s at 8 frames a second");
     bench.assert_shows("The number of frames was changed from 16 to 17");
     bench.press("Generate");
     assert_eq!(bench.next_job().request.num_frames, 17);
-    assert_eq!(bench.app().cx.form.num_frames, Some(17));
+    assert_eq!(bench.form().num_frames, Some(17));
     bench.assert_shows("2.1 s at 8 frames a second");
 }
 
 #[test]
 fn a_length_far_beyond_the_model_is_refused() {
     let mut bench = Bench::new();
-    bench.app().cx.form.num_frames = Some(500);
+    bench.form().num_frames = Some(500);
     bench.settle();
     bench.assert_shows("The number of frames must be 4n+1 and at most 81");
     bench.press_in_vain("Generate");
@@ -164,7 +135,7 @@ fn a_length_far_beyond_the_model_is_refused() {
 #[test]
 fn one_frame_is_a_picture_file() {
     let mut bench = Bench::new();
-    bench.app().cx.form.num_frames = Some(1);
+    bench.form().num_frames = Some(1);
     bench.settle();
     bench.assert_shows("A single picture");
     bench.press("Generate");
@@ -175,19 +146,14 @@ fn one_frame_is_a_picture_file() {
 fn seed_of_next_job(bench: &mut Bench) -> u64 {
     bench.press_generate();
     let sent = bench.next_job();
-    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
+    bench.say_end(sent.id, JobOutcome::Cancelled);
     sent.request.seed
 }
 
 fn choose_seed_mode(bench: &mut Bench, name: &str) {
     bench.scroll_to("Seed mode");
-    bench.harness.get_by_label("Seed mode").click();
-    bench.settle();
-    bench
-        .harness
-        .get_by_role_and_label(Role::Button, name)
-        .click();
-    bench.settle();
+    bench.click_label("Seed mode");
+    bench.click(Role::Button, name);
 }
 
 #[test]
@@ -196,24 +162,24 @@ fn a_seed_is_new_for_every_clip_or_stays_or_counts_on() {
     let first = seed_of_next_job(&mut bench);
     let second = seed_of_next_job(&mut bench);
     assert_ne!(first, second);
-    assert_eq!(bench.app().cx.form.seed, second);
+    assert_eq!(bench.form().seed, second);
     choose_seed_mode(&mut bench, "Fixed");
     assert_eq!(seed_of_next_job(&mut bench), second);
     assert_eq!(seed_of_next_job(&mut bench), second);
     choose_seed_mode(&mut bench, "Increment");
     assert_eq!(seed_of_next_job(&mut bench), second.wrapping_add(1));
-    bench.app().cx.form.batch_size = Some(3);
+    bench.form().batch_size = Some(3);
     assert_eq!(seed_of_next_job(&mut bench), second.wrapping_add(2));
     for _ in 0..2 {
         let rest = bench.next_job();
-        bench.say(rest.id, JobUpdate::Ended(JobOutcome::Cancelled));
+        bench.say_end(rest.id, JobOutcome::Cancelled);
     }
     assert_eq!(seed_of_next_job(&mut bench), second.wrapping_add(5));
     for _ in 0..2 {
         let rest = bench.next_job();
-        bench.say(rest.id, JobUpdate::Ended(JobOutcome::Cancelled));
+        bench.say_end(rest.id, JobOutcome::Cancelled);
     }
-    bench.app().cx.form.batch_size = Some(1);
+    bench.form().batch_size = Some(1);
     choose_seed_mode(&mut bench, "Random");
     let last = seed_of_next_job(&mut bench);
     assert!(last.wrapping_sub(second) > 16);
@@ -225,7 +191,7 @@ fn the_dice_rolls_the_seed_of_the_next_clip() {
     let first = seed_of_next_job(&mut bench);
     bench.scroll_to("Roll a new seed");
     bench.press("Roll a new seed");
-    let rolled = bench.app().cx.form.seed;
+    let rolled = bench.form().seed;
     assert_ne!(rolled, first);
     assert_eq!(seed_of_next_job(&mut bench), rolled);
 }
@@ -234,13 +200,12 @@ fn the_dice_rolls_the_seed_of_the_next_clip() {
 fn a_typed_seed_is_used_even_when_seeds_are_not_locked() {
     let mut bench = Bench::new();
     seed_of_next_job(&mut bench);
-    bench.app().cx.form.type_seed(String::new());
-    let field = bench.harness.get_by_role_and_label(Role::TextInput, "Seed");
+    bench.form().type_seed(String::new());
+    let field = bench.node(Role::TextInput, "Seed");
     field.focus();
     bench.settle();
     bench
-        .harness
-        .get_by_role_and_label(Role::TextInput, "Seed")
+        .node(Role::TextInput, "Seed")
         .type_text("18446744073709551615");
     bench.settle();
     assert_eq!(seed_of_next_job(&mut bench), u64::MAX);
@@ -249,7 +214,7 @@ fn a_typed_seed_is_used_even_when_seeds_are_not_locked() {
 #[test]
 fn a_seed_that_is_no_number_is_explained() {
     let mut bench = Bench::new();
-    bench.app().cx.form.type_seed("lucky".into());
+    bench.form().type_seed("lucky".into());
     bench.settle();
     bench.assert_shows("The seed must be a whole number from 0 to 18446744073709551615");
 }
@@ -287,9 +252,8 @@ fn another_model_brings_its_own_values_and_keeps_the_prompt() {
 fn advanced_values_reach_the_job_and_can_be_reset() {
     let mut bench = Bench::new();
     bench.scroll_to("Advanced");
-    bench.harness.get_by_label("Advanced").click();
-    bench.settle();
-    let form = &mut bench.app().cx.form;
+    bench.click_label("Advanced");
+    let form = bench.form();
     (
         form.sampling.num_steps,
         form.sampling.guidance_scale,
@@ -307,11 +271,11 @@ fn advanced_values_reach_the_job_and_can_be_reset() {
         ),
         (20, 1.0, 12.0)
     );
-    let reset = bench.harness.get_by_label("Reset to the model's defaults");
+    let reset = bench.labelled("Reset to the model's defaults");
     reset.scroll_to_me();
     bench.settle();
     bench.press("Reset to the model's defaults");
-    let form = &bench.app().cx.form;
+    let form = bench.form();
     assert_eq!(form.sampling_for(&spec()).num_steps, 12);
 }
 

@@ -2,21 +2,10 @@
 
 mod trash;
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-use egui::accesskit::Role;
-use egui::{Key, Modifiers};
-use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use safelight::app::commands::{GalleryCommand, LibraryCommand};
-use safelight::app::inputs::Slot;
-use safelight::app::state::Page;
+use safelight::app::commands::GalleryCommand;
 use safelight::app::thumbs::{Pictured, Thumbs};
-use safelight_core::media::{ClipOptions, Picture, write_clip};
-use safelight_core::settings::Paths;
 
-use crate::harness::{Bench, flux_spec, pair_spec};
+use crate::app_window::prelude::*;
 
 /// A window whose home is this folder.
 fn window(home: &Path) -> Bench {
@@ -53,15 +42,25 @@ fn result(home: &Path, name: &str, prompt: &str, seed: u64) -> PathBuf {
     path
 }
 
-/// The gallery with the pictures a, b and c.
-fn three_results(home: &Path) -> Bench {
-    for name in ["a", "b", "c"] {
-        result(home, &format!("{name}.png"), name, 7);
+/// The gallery with results of these names and prompts.
+fn with_results(home: &Path, results: &[(&str, &str)]) -> Bench {
+    for (name, prompt) in results {
+        result(home, name, prompt, 7);
     }
+    opened(home, results.len())
+}
+
+/// The gallery with so many results that are there.
+fn opened(home: &Path, count: usize) -> Bench {
     let mut bench = window(home);
     bench.open_gallery();
-    bench.until_shown(3);
+    bench.until_shown(count);
     bench
+}
+
+/// The gallery with the pictures a, b and c.
+fn three_results(home: &Path) -> Bench {
+    with_results(home, &[("a.png", "a"), ("b.png", "b"), ("c.png", "c")])
 }
 
 impl Bench {
@@ -90,10 +89,7 @@ impl Bench {
     }
 
     fn choose(&mut self, name: &str) {
-        self.harness
-            .get_by_role_and_label(Role::ListBoxOption, name)
-            .click();
-        self.settle();
+        self.click(Role::ListBoxOption, name);
     }
 
     fn chosen(&mut self) -> Vec<String> {
@@ -102,16 +98,10 @@ impl Bench {
     }
 
     fn search(&mut self, words: &str) {
-        let field = self.harness.get_by_label("Search results");
+        let field = self.labelled("Search results");
         field.focus();
         self.settle();
-        self.harness.get_by_label("Search results").type_text(words);
-        self.settle();
-    }
-
-    fn key(&mut self, modifiers: Modifiers, key: Key) {
-        self.harness.key_press_modifiers(modifiers, key);
-        self.settle();
+        self.type_into("Search results", words);
     }
 }
 
@@ -120,31 +110,33 @@ fn an_empty_gallery_says_what_will_appear_and_shows_the_first_result_by_itself()
     let home = tempfile::tempdir().unwrap();
     let mut bench = window(home.path());
     bench.open_gallery();
-    bench.until("nothing is found", |bench| bench.has("Nothing here yet"));
+    bench.wait_for("Nothing here yet");
     bench.assert_shows("appears here, newest first");
     result(home.path(), "boat.png", "a red boat", 7);
     bench.until_shown(1);
     assert_eq!(bench.shown(), ["a red boat, picture"]);
     fs::remove_file(results(home.path()).join("boat.png")).unwrap();
-    bench.until("it has gone", |bench| bench.has("Nothing here yet"));
+    bench.wait_for("Nothing here yet");
 }
 
 #[test]
 fn search_and_filters_find_results_and_can_be_taken_back() {
     let home = tempfile::tempdir().unwrap();
-    result(home.path(), "a.png", "a red boat", 7);
-    result(home.path(), "b.mp4", "Ein GRÜNES Boot", 8);
-    result(home.path(), "c.png", "a hill", 9);
-    let mut bench = window(home.path());
-    bench.open_gallery();
-    bench.until_shown(3);
+    let mut bench = with_results(
+        home.path(),
+        &[
+            ("a.png", "a red boat"),
+            ("b.mp4", "Ein GRÜNES Boot"),
+            ("c.png", "a hill"),
+        ],
+    );
     bench.search("grünes");
     bench.until("it is found", |bench| {
         bench.shown() == ["Ein GRÜNES Boot, clip"]
     });
     bench.assert_shows("1 result found");
     bench.press("Pictures");
-    bench.until("nothing matches", |bench| bench.has("No matches"));
+    bench.wait_for("No matches");
     bench.press("Show all results");
     bench.until_shown(3);
     bench.press("Clips");
@@ -154,11 +146,7 @@ fn search_and_filters_find_results_and_can_be_taken_back() {
 #[test]
 fn a_favourite_is_one_after_a_restart_and_can_be_shown_alone() {
     let home = tempfile::tempdir().unwrap();
-    result(home.path(), "a.png", "a red boat", 7);
-    result(home.path(), "b.png", "a hill", 8);
-    let mut bench = window(home.path());
-    bench.open_gallery();
-    bench.until_shown(2);
+    let mut bench = with_results(home.path(), &[("a.png", "a red boat"), ("b.png", "a hill")]);
     bench.choose("a hill, picture");
     bench.press("Favourite");
     bench.until("it is one", |bench| {
@@ -167,15 +155,13 @@ fn a_favourite_is_one_after_a_restart_and_can_be_shown_alone() {
             .contains(&"a hill, picture, favourite".to_owned())
     });
     drop(bench);
-    let mut bench = window(home.path());
-    bench.open_gallery();
-    bench.until_shown(2);
+    let mut bench = opened(home.path(), 2);
     bench.press("Only favourites");
     bench.until_shown(1);
     assert_eq!(bench.shown(), ["a hill, picture, favourite"]);
     bench.choose("a hill, picture, favourite");
     bench.press("Not a favourite");
-    bench.until("none is left", |bench| bench.has("No matches"));
+    bench.wait_for("No matches");
 }
 
 #[test]
@@ -191,9 +177,7 @@ fn a_clip_of_numbered_pictures_is_gone_on_from_as_one() {
         ..ClipOptions::default()
     };
     write_clip(&results(home.path()).join("boat.png"), &frames, options).unwrap();
-    let mut bench = window(home.path());
-    bench.open_gallery();
-    bench.until_shown(1);
+    let mut bench = opened(home.path(), 1);
     bench.choose("a boat, clip");
     bench.press("Extend clip");
     bench.until("it is opened", |bench| {
@@ -217,18 +201,18 @@ fn five_thousand_results_draw_only_the_rows_on_the_screen() {
     }
     let mut bench = window(home.path());
     bench.open_gallery();
-    bench.until("all are found", |bench| bench.has("5,000 results"));
+    bench.wait_for("5,000 results");
     let count = bench.shown().len();
     assert!((4..60).contains(&count), "{count}");
-    bench.until("all are read", |bench| !bench.has("still to read"));
+    bench.wait_until_gone("still to read");
     let mut query = bench.app().gallery.query.clone();
     query.sort = safelight_core::gallery::Sort::Name;
-    bench.app().cx.push(GalleryCommand::Ask(query));
+    bench.push(GalleryCommand::Ask(query));
     bench.until("they are in order", |bench| {
         bench.app().gallery.items()[0].file_name() == "0000.png"
     });
-    bench.key(Modifiers::NONE, Key::ArrowDown);
-    bench.key(Modifiers::NONE, Key::End);
+    bench.press_key(Key::ArrowDown);
+    bench.press_key(Key::End);
     assert_eq!(bench.chosen(), ["4999.png"]);
     assert!(bench.shown().len() < 60);
     bench.until("it is scrolled to and drawn", |bench| {
@@ -246,23 +230,23 @@ fn five_thousand_results_draw_only_the_rows_on_the_screen() {
 fn keys_choose_and_a_field_keeps_what_is_typed_into_it() {
     let home = tempfile::tempdir().unwrap();
     let mut bench = three_results(home.path());
-    bench.key(Modifiers::NONE, Key::ArrowRight);
+    bench.press_key(Key::ArrowRight);
     let first = bench.chosen();
     assert_eq!(first.len(), 1);
-    bench.key(Modifiers::SHIFT, Key::ArrowRight);
+    bench.press_keys(Modifiers::SHIFT, Key::ArrowRight);
     assert_eq!(bench.chosen().len(), 2);
     bench.assert_shows("2 results selected");
     assert!(bench.harness.query_by_label("Compare").is_some());
-    bench.key(Modifiers::COMMAND, Key::A);
+    bench.press_keys(Modifiers::COMMAND, Key::A);
     assert_eq!(bench.chosen().len(), 3);
-    bench.key(Modifiers::COMMAND, Key::F);
-    bench.key(Modifiers::NONE, Key::F);
-    bench.key(Modifiers::NONE, Key::Delete);
-    bench.key(Modifiers::NONE, Key::ArrowLeft);
+    bench.press_keys(Modifiers::COMMAND, Key::F);
+    bench.press_key(Key::F);
+    bench.press_key(Key::Delete);
+    bench.press_key(Key::ArrowLeft);
     assert_eq!(bench.chosen().len(), 3, "the field has the keyboard");
     assert!(!bench.has("favourite, ") && results(home.path()).join("a.png").exists());
-    bench.key(Modifiers::NONE, Key::Escape);
-    bench.key(Modifiers::NONE, Key::F);
+    bench.press_key(Key::Escape);
+    bench.press_key(Key::F);
     bench.until("all are favourites", |bench| {
         bench.shown().iter().all(|name| name.ends_with("favourite"))
     });
@@ -271,15 +255,10 @@ fn keys_choose_and_a_field_keeps_what_is_typed_into_it() {
 #[test]
 fn what_stands_below_the_picture_of_a_result_does_not_move_when_it_comes() {
     let home = tempfile::tempdir().unwrap();
-    result(home.path(), "a.png", "a red boat", 7);
-    let mut bench = window(home.path());
-    bench.open_gallery();
-    bench.until_shown(1);
+    let mut bench = with_results(home.path(), &[("a.png", "a red boat")]);
     bench.choose("a red boat, picture");
     let place = |bench: &Bench| {
-        let button = bench
-            .harness
-            .get_by_role_and_label(Role::Button, "Favourite");
+        let button = bench.node(Role::Button, "Favourite");
         button.rect()
     };
     bench.until_pictured();
@@ -318,7 +297,7 @@ fn details_tell_what_made_a_result_and_put_it_into_the_form() {
     bench.until("it is opened", |bench| {
         bench.app().inputs.get(Slot::End).is_some()
     });
-    bench.app().cx.push(LibraryCommand::Choose("flux".into()));
+    bench.push(LibraryCommand::Choose("flux".into()));
     bench.settle();
     bench.settle();
     bench.press("Use as mask");
@@ -338,9 +317,7 @@ fn a_broken_file_is_a_quiet_place_with_its_reason() {
     )
     .unwrap();
     fs::write(results(home.path()).join("empty.png"), b"").unwrap();
-    let mut bench = window(home.path());
-    bench.open_gallery();
-    bench.until_shown(3);
+    let mut bench = opened(home.path(), 3);
     bench.choose("empty.png, unreadable");
     bench.assert_shows("This file is empty");
     assert!(bench.app().cx.notices.all().is_empty());
@@ -358,9 +335,7 @@ fn a_picture_without_settings_offers_none_and_tells_its_folder() {
     fs::create_dir(&folder).unwrap();
     let plain = Picture::from_fn(96, 64, |_, _| [9; 3]).unwrap();
     write_clip(&folder.join("a.png"), &[plain], ClipOptions::default()).unwrap();
-    let mut bench = window(home.path());
-    bench.open_gallery();
-    bench.until_shown(1);
+    let mut bench = opened(home.path(), 1);
     bench.choose("a.png, picture");
     assert!(bench.is_disabled("Use settings") && !bench.is_disabled("Show"));
     bench.assert_shows("old/a.png, ");
@@ -369,13 +344,9 @@ fn a_picture_without_settings_offers_none_and_tells_its_folder() {
 #[test]
 fn the_right_button_opens_a_menu_of_what_can_be_done() {
     let home = tempfile::tempdir().unwrap();
-    result(home.path(), "a.png", "a red boat", 7);
-    result(home.path(), "b.png", "a hill", 8);
-    let mut bench = window(home.path());
-    bench.open_gallery();
-    bench.until_shown(2);
+    let mut bench = with_results(home.path(), &[("a.png", "a red boat"), ("b.png", "a hill")]);
     bench.choose("a hill, picture");
-    let other = bench.harness.get_by_label("a red boat, picture");
+    let other = bench.labelled("a red boat, picture");
     other.click_secondary();
     bench.settle();
     assert_eq!(
@@ -392,19 +363,14 @@ fn the_right_button_opens_a_menu_of_what_can_be_done() {
 #[test]
 fn what_leaves_results_out_is_named_and_filters_stay_where_they_are() {
     let home = tempfile::tempdir().unwrap();
-    result(home.path(), "a.png", "a red boat", 7);
-    let mut bench = window(home.path());
-    bench.open_gallery();
-    bench.until_shown(1);
-    let place = |bench: &Bench| bench.harness.get_by_label("Clips").rect();
+    let mut bench = with_results(home.path(), &[("a.png", "a red boat")]);
+    let place = |bench: &Bench| bench.labelled("Clips").rect();
     let before = place(&bench);
     bench.press("Clips");
     bench.press("Only favourites");
-    bench.until("nothing matches", |bench| {
-        bench.has("Only clips that are favourites are shown")
-    });
+    bench.wait_for("Only clips that are favourites are shown");
     assert!(!bench.has("Other words"));
     bench.search("zzz");
-    bench.until("nothing matches", |bench| bench.has("shown. Other words"));
+    bench.wait_for("shown. Other words");
     assert_eq!(place(&bench), before);
 }

@@ -1,12 +1,6 @@
 //! What the window is given and what it has: folders of pictures, files to open, and results of earlier days.
 
-use std::fs;
-
-use safelight::app::player::Viewing;
-use safelight::app::state::Page;
-use safelight_core::settings::Paths;
-
-use crate::harness::{Bench, pair_spec};
+use crate::app_window::prelude::*;
 
 #[test]
 fn a_dropped_folder_is_asked_about_as_its_pictures_are() {
@@ -17,8 +11,7 @@ fn a_dropped_folder_is_asked_about_as_its_pictures_are() {
     for name in ["b.png", "a.png", "c.png"] {
         bench.picture_file(&format!("shots/{name}"), 64, 64);
     }
-    bench.drop_file(&folder);
-    bench.until("it is asked", |bench| bench.has("3 files at once"));
+    bench.drop_until(&folder, "3 files at once");
     bench.press("Make 3 jobs, one for each");
     for name in ["a.png", "b.png", "c.png"] {
         let sent = bench.next_job();
@@ -32,13 +25,9 @@ fn a_folder_with_one_picture_is_that_picture_and_one_without_is_refused() {
     let mut bench = Bench::new();
     let folder = bench.home.path().join("shots");
     fs::create_dir(&folder).unwrap();
-    bench.drop_file(&folder);
-    bench.until("it is refused", |bench| {
-        bench.has("There are no pictures in this folder")
-    });
+    bench.drop_until(&folder, "There are no pictures in this folder");
     bench.picture_file("shots/only.png", 64, 64);
-    bench.drop_file(&folder);
-    bench.until("it is there", |bench| bench.has("Start picture only.png"));
+    bench.drop_until(&folder, "Start picture only.png");
 }
 
 #[test]
@@ -49,7 +38,7 @@ fn a_clip_that_the_program_is_given_plays_and_stands_in_the_form() {
     let path = home.path().join("given.mp4");
     fs::copy(clip, &path).unwrap();
     let mut bench = Bench::with(|startup| startup.files = vec![path]);
-    bench.until("it is shown", |bench| bench.has("The file given.mp4"));
+    bench.wait_for("The file given.mp4");
     bench.until("it is in the form", |bench| {
         bench.app().inputs.clip().is_some()
     });
@@ -78,15 +67,13 @@ fn results_of_earlier_days_are_offered_where_nothing_is_watched() {
         fs::copy(clip, folder.join(name)).unwrap();
     }
     let mut bench = Bench::with(|startup| startup.paths = Some(Paths::under(home.path())));
-    bench.until("they are found", |bench| {
-        bench.has("Show all 2 results in the gallery") && bench.has("Show new.mp4, clip")
-    });
+    bench.wait_for_all(&["Show all 2 results in the gallery", "Show new.mp4, clip"]);
     bench.harness.check_accessibility();
     bench.press("Show new.mp4, clip");
-    bench.until("it plays", |bench| bench.has("The file new.mp4"));
+    bench.wait_for("The file new.mp4");
     bench.app().cx.page = Page::Watch;
     let mut bench = Bench::with(|startup| startup.paths = Some(Paths::under(home.path())));
-    bench.until("they are found", |bench| bench.has("Show all 2 results"));
+    bench.wait_for("Show all 2 results");
     bench.press("Show all 2 results in the gallery");
     assert_eq!(bench.app().cx.page, Page::Gallery);
 }
@@ -94,7 +81,7 @@ fn results_of_earlier_days_are_offered_where_nothing_is_watched() {
 #[test]
 fn the_main_button_says_how_many_results_it_makes() {
     let mut bench = Bench::new();
-    let form = &mut bench.app().cx.form;
+    let form = bench.form();
     form.prompt = "a boat\n# not this\n\na hill\na moon".into();
     form.is_one_a_line = true;
     bench.settle();
@@ -104,11 +91,11 @@ fn the_main_button_says_how_many_results_it_makes() {
         assert_eq!(sent.request.prompt, prompt);
         bench.finish_job(&sent, 2);
     }
-    let form = &mut bench.app().cx.form;
+    let form = bench.form();
     (form.is_one_a_line, form.batch_size) = (false, Some(4));
     bench.settle();
     bench.assert_shows("Generate 4 clips");
-    bench.app().cx.form.batch_size = Some(1);
+    bench.form().batch_size = Some(1);
     bench.settle();
     bench.press("Generate");
 }

@@ -1,21 +1,15 @@
 //! Grids: how they are asked for, how they stand in the queue, and the contact sheet in the end.
 
-use std::path::PathBuf;
-
-use egui::accesskit::Role;
-use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use safelight::app::models::FoundModels;
-use safelight::app::player::Viewing;
-use safelight_core::job::{GenerateForm, JobError, JobErrorKind, JobOutcome, JobUpdate, cell_of};
-use safelight_core::media::{self, Picture};
+use safelight_core::job::{GenerateForm, cell_of};
+use safelight_core::media;
 use safelight_core::restore::{self, Found};
 
-use crate::harness::{Bench, Sent, flux_spec, output};
+use crate::app_window::prelude::*;
 
 /// A window whose form varies this, with a model of pictures.
 fn with_grid(sides: &[&str]) -> Bench {
     let mut bench = Bench::of(flux_spec());
-    let form = &mut bench.app().cx.form;
+    let form = bench.form();
     form.prompt = "a red boat".to_owned();
     form.seed = 1234;
     form.grid = sides
@@ -61,33 +55,21 @@ fn sheets(bench: &Bench) -> Vec<PathBuf> {
 fn a_grid_is_put_together_in_its_fold_and_tells_its_number_of_jobs() {
     let mut bench = with_grid(&[]);
     bench.scroll_to("Grid");
-    bench.harness.get_by_label("Grid").click();
-    bench.settle();
+    bench.click_label("Grid");
     let choose = |bench: &mut Bench, side: &str, setting: &str| {
         bench.scroll_to(side);
-        bench
-            .harness
-            .get_by_role_and_label(Role::ComboBox, side)
-            .click();
-        bench.settle();
-        bench
-            .harness
-            .get_by_role_and_label(Role::Button, setting)
-            .click();
-        bench.settle();
+        bench.click(Role::ComboBox, side);
+        bench.click(Role::Button, setting);
     };
     let write = |bench: &mut Bench, side: &str, values: &str| {
         bench.scroll_to(side);
         let field = |bench: &Bench| {
-            let field = bench.harness.get_by_role_and_label(Role::TextInput, side);
+            let field = bench.node(Role::TextInput, side);
             field.focus();
         };
         field(bench);
         bench.settle();
-        bench
-            .harness
-            .get_by_role_and_label(Role::TextInput, side)
-            .type_text(values);
+        bench.node(Role::TextInput, side).type_text(values);
         bench.settle();
     };
     choose(&mut bench, "Across", "Steps");
@@ -100,7 +82,7 @@ fn a_grid_is_put_together_in_its_fold_and_tells_its_number_of_jobs() {
         bench.press("Add a value down");
         bench.press(sampler);
     }
-    assert_eq!(bench.app().cx.form.grid[1].values, "euler, unipc");
+    assert_eq!(bench.form().grid[1].values, "euler, unipc");
     bench.assert_shows("6 jobs, one picture each, and a contact sheet");
     bench.harness.snapshot("grid_fold");
     bench.press("Generate 6 pictures");
@@ -117,7 +99,7 @@ fn a_grid_is_one_row_of_the_queue_that_folds_open_and_is_cancelled_whole() {
     bench.app().queue.panel.is_open = true;
     bench.settle();
     let row = "3 × 3 grid of Steps and Seed: a red boat";
-    bench.harness.get_by_role_and_label(Role::Button, row);
+    bench.node(Role::Button, row);
     bench.assert_shows("Running: a red boat");
     assert!(!bench.has("1. a red boat"), "its jobs are folded away");
     bench.harness.snapshot("grid_queue");
@@ -127,7 +109,7 @@ fn a_grid_is_one_row_of_the_queue_that_folds_open_and_is_cancelled_whole() {
     bench.press("Cancel the grid: a red boat");
     assert!(first.cancel.is_cancelled());
     assert!(bench.app().queue.waiting.is_empty());
-    bench.say(first.id, JobUpdate::Ended(JobOutcome::Cancelled));
+    bench.say_end(first.id, JobOutcome::Cancelled);
     bench.assert_no_job();
     assert!(sheets(&bench).is_empty(), "there is nothing to show");
 }
@@ -142,8 +124,7 @@ fn the_sheet_of_a_grid_is_made_in_the_end_and_opens_what_it_shows() {
         assert_eq!(cell_of(&sent.request).map(|it| it.1), Some(index.into()));
         outs.push(sent.request.out.clone());
         if index == 2 {
-            let err = JobError::new(JobErrorKind::Internal, "it broke");
-            bench.say(sent.id, JobUpdate::Ended(JobOutcome::Failed(err)));
+            bench.fail_job(&sent, JobErrorKind::Internal, "it broke");
         } else {
             assert!(sheets(&bench).is_empty());
             finish(&mut bench, &sent, [40 * index, 90, 160 - 50 * index]);
@@ -183,10 +164,7 @@ fn the_sheet_of_a_grid_is_made_in_the_end_and_opens_what_it_shows() {
     assert_eq!(middle_of(&outs[2]), None, "the failed one has no file");
     let (x, y) = middle_of(&outs[3]).expect("the last cell");
     let name = format!("The file {}", file.name_of(0));
-    let area = bench
-        .harness
-        .get_by_role_and_label(Role::Image, &name)
-        .rect();
+    let area = bench.node(Role::Image, &name).rect();
     // The whole picture is shown, in the middle of its place.
     let margin = 0.06 * area.size().min_elem();
     let size = egui::vec2(file.width as f32, file.height as f32);
@@ -195,12 +173,7 @@ fn the_sheet_of_a_grid_is_made_in_the_end_and_opens_what_it_shows() {
     bench.harness.event(egui::Event::PointerMoved(place));
     bench.harness.step();
     for pressed in [true, false] {
-        bench.harness.event(egui::Event::PointerButton {
-            pos: place,
-            button: egui::PointerButton::Primary,
-            pressed,
-            modifiers: egui::Modifiers::NONE,
-        });
+        bench.harness.event(primary_button(place, pressed));
         bench.harness.step();
     }
     bench.settle();
@@ -222,12 +195,9 @@ fn a_grid_goes_on_after_a_restart_and_its_sheet_shows_all_of_it() {
         bench.app().queue.waiting.iter().all(|job| job.has_output)
     });
     let mut bench = Bench::in_home(bench.close(), |startup| {
-        startup.models = Some(FoundModels {
-            specs: vec![flux_spec()],
-            ..FoundModels::default()
-        });
+        startup.models = Some(found(vec![flux_spec()]));
     });
-    bench.until("they are there", |bench| bench.has("left from last time"));
+    bench.wait_for("left from last time");
     assert!(sheets(&bench).is_empty());
     bench.press("Resume");
     for colour in [[160, 9, 9], [9, 160, 9]] {
@@ -255,27 +225,19 @@ fn open_side(bench: &mut Bench, side: &str) {
     };
     if !is_open(bench) {
         bench.scroll_to("Grid");
-        bench.harness.get_by_label("Grid").click();
-        bench.settle();
+        bench.click_label("Grid");
     }
     bench.scroll_to(side);
-    let list = bench.harness.get_by_role_and_label(Role::ComboBox, side);
-    list.click();
-    bench.settle();
+    bench.click(Role::ComboBox, side);
 }
 
 #[test]
 fn a_side_that_is_chosen_shows_the_field_of_its_values() {
     let mut bench = with_grid(&["steps=4,8"]);
     open_side(&mut bench, "Down");
-    let seed = bench.harness.get_by_role_and_label(Role::Button, "Seed");
-    seed.click();
-    bench.settle();
+    bench.click(Role::Button, "Seed");
     let values = "Values down";
-    let values = bench
-        .harness
-        .get_by_role_and_label(Role::TextInput, values)
-        .rect();
+    let values = bench.node(Role::TextInput, values).rect();
     let told = "The grid has no values for Seed";
     assert_eq!(
         bench.harness.query_all_by_label_contains(told).count(),
@@ -302,10 +264,8 @@ fn only_what_the_model_can_vary_is_offered() {
     let mut bench = with_grid(&[]);
     open_side(&mut bench, "Across");
     assert!(offers(&bench, "CFG scale") && !offers(&bench, "Strength"));
-    bench.harness.key_press(egui::Key::Escape);
-    let picture = bench.picture_file("photo.png", 64, 64);
-    bench.drop_file(&picture);
-    bench.until("the picture is there", |bench| bench.has("photo.png"));
+    bench.harness.key_press(Key::Escape);
+    bench.drop_picture("photo.png", 64, 64, "photo.png");
     open_side(&mut bench, "Across");
     assert!(offers(&bench, "Strength"));
 }
@@ -315,9 +275,9 @@ fn a_wrong_cell_behind_the_first_is_told_before_generate_is_pressed() {
     let mut bench = with_grid(&["steps=4,8,0"]);
     bench.assert_shows("Steps 0: ");
     let name = "Generate 3 pictures";
-    let generate = bench.harness.get_by_role_and_label(Role::Button, name);
+    let generate = bench.node(Role::Button, name);
     assert!(generate.accesskit_node().is_disabled());
-    bench.app().cx.form.grid = vec!["steps=4,8".parse().unwrap()];
+    bench.form().grid = vec!["steps=4,8".parse().unwrap()];
     bench.settle();
     assert!(!bench.has("Steps 0: "));
     bench.press("Generate 2 pictures");

@@ -5,14 +5,14 @@ mod made_files;
 #[path = "specs.rs"]
 mod specs;
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use egui::accesskit::Role;
-use egui_kittest::Harness;
 use egui_kittest::kittest::{AccessKitNode, NodeT as _, Queryable as _};
+use egui_kittest::{Harness, Node};
+use safelight::app::commands::AppCommand;
 use safelight::app::desktop::DesktopLinks;
 use safelight::app::models::FoundModels;
 use safelight::app::{App, StartupOptions};
@@ -20,8 +20,8 @@ use safelight::runtimes::Overview;
 use safelight::window::Window;
 use safelight::worker::{WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerHandle};
 use safelight_core::job::{
-    CancelToken, Clip, GenerateRequest, JobId, JobOutcome, JobOutput, JobUpdate, MemorySample,
-    Recipe, StageTime,
+    CancelToken, Clip, GenerateForm, GenerateRequest, JobError, JobErrorKind, JobId, JobOutcome,
+    JobOutput, JobUpdate, MemorySample, Recipe, Stage, StageTime,
 };
 use safelight_core::media::Picture;
 use safelight_core::model::ModelSpec;
@@ -51,12 +51,11 @@ impl Bench {
 
     /// With one other model.
     pub fn of(spec: ModelSpec) -> Self {
-        Self::with(|startup| {
-            startup.models = Some(FoundModels {
-                specs: vec![spec],
-                ..FoundModels::default()
-            });
-        })
+        Self::of_models(vec![spec])
+    }
+
+    pub fn of_models(specs: Vec<ModelSpec>) -> Self {
+        Self::with(|startup| startup.models = Some(found(specs)))
     }
 
     /// With something changed before the window opens.
@@ -68,10 +67,7 @@ impl Bench {
     pub fn in_home(home: TempDir, change: impl FnOnce(&mut StartupOptions)) -> Self {
         let (worker, far) = WorkerHandle::detached();
         let mut startup = StartupOptions::new(LoadedSettings::default(), Paths::under(home.path()));
-        startup.models = Some(FoundModels {
-            specs: vec![spec()],
-            ..FoundModels::default()
-        });
+        startup.models = Some(found(vec![spec()]));
         startup.library.check_engine = Arc::new(|_| Ok(()));
         startup.desktop = DesktopLinks::none();
         startup.examine = Arc::new(|_, _| {});
@@ -106,6 +102,15 @@ impl Bench {
 
     pub fn app(&mut self) -> &mut App {
         &mut self.harness.state_mut().app
+    }
+
+    pub fn form(&mut self) -> &mut GenerateForm {
+        &mut self.app().cx.form
+    }
+
+    /// Gives the app a command, as a panel does.
+    pub fn push(&mut self, command: impl Into<AppCommand>) {
+        self.app().cx.push(command);
     }
 
     pub fn panels(&mut self) -> &mut safelight::ui::Panels {
@@ -150,8 +155,9 @@ impl Bench {
     }
 
     pub fn is_disabled(&self, button: &str) -> bool {
-        let button = self.harness.get_by_role_and_label(Role::Button, button);
-        button.accesskit_node().is_disabled()
+        self.node(Role::Button, button)
+            .accesskit_node()
+            .is_disabled()
     }
 
     /// Presses a button; one that waits for a background thread, once it can be pressed.
@@ -160,25 +166,55 @@ impl Bench {
             let can_be_pressed = |bench: &mut Self| !bench.is_disabled(name);
             self.until(&format!("{name} can be pressed"), can_be_pressed);
         }
-        self.click(name);
+        self.click(Role::Button, name);
     }
 
     /// Presses a button that must do nothing.
     pub fn press_in_vain(&mut self, name: &str) {
         assert!(self.is_disabled(name), "{name} can be pressed");
-        self.click(name);
+        self.click(Role::Button, name);
     }
 
-    fn click(&mut self, name: &str) {
-        self.harness
-            .get_by_role_and_label(Role::Button, name)
-            .click();
+    pub fn click(&mut self, role: Role, name: &str) {
+        self.node(role, name).click();
         self.settle();
+    }
+
+    pub fn click_label(&mut self, name: &str) {
+        self.labelled(name).click();
+        self.settle();
+    }
+
+    pub fn type_into(&mut self, name: &str, text: &str) {
+        self.labelled(name).type_text(text);
+        self.settle();
+    }
+
+    pub fn press_key(&mut self, key: egui::Key) {
+        self.press_keys(egui::Modifiers::NONE, key);
+    }
+
+    pub fn press_keys(&mut self, modifiers: egui::Modifiers, key: egui::Key) {
+        self.harness.key_press_modifiers(modifiers, key);
+        self.settle();
+    }
+
+    pub fn resize(&mut self, size: egui::Vec2) {
+        self.harness.set_size(size);
+        self.settle();
+    }
+
+    pub fn node<'a>(&'a self, role: Role, name: &'a str) -> Node<'a> {
+        self.harness.get_by_role_and_label(role, name)
+    }
+
+    pub fn labelled<'a>(&'a self, name: &'a str) -> Node<'a> {
+        self.harness.get_by_label(name)
     }
 
     /// Scrolls until the control of this name can be clicked.
     pub fn scroll_to(&mut self, name: &str) {
-        self.harness.get_by_label(name).scroll_to_me();
+        self.labelled(name).scroll_to_me();
         self.settle();
     }
 
@@ -197,6 +233,22 @@ impl Bench {
         );
     }
 
+    /// Runs until the text is shown.
+    pub fn wait_for(&mut self, text: &str) {
+        self.until(text, |bench| bench.has(text));
+    }
+
+    /// Runs until all of these are shown at once.
+    pub fn wait_for_all(&mut self, texts: &[&str]) {
+        self.until(&texts.join(", "), |bench| {
+            texts.iter().all(|text| bench.has(text))
+        });
+    }
+
+    pub fn wait_until_gone(&mut self, text: &str) {
+        self.until(&format!("no {text}"), |bench| !bench.has(text));
+    }
+
     /// Opens the list of models and works with the one of this name.
     pub fn use_model(&mut self, name: &str) {
         self.look_at_model(name);
@@ -205,26 +257,18 @@ impl Bench {
 
     /// Opens the list of models and looks at the one of this name.
     pub fn look_at_model(&mut self, name: &str) {
-        let list = self.harness.get_by_role_and_label(Role::ComboBox, "Model");
-        list.click();
-        self.settle();
+        self.click(Role::ComboBox, "Model");
         // It may be far down.
-        self.harness
-            .get_by_role_and_label(Role::TextInput, "Search models")
-            .type_text(name);
+        self.node(Role::TextInput, "Search models").type_text(name);
         self.settle();
-        self.harness
-            .get_by_role_and_label(Role::ListBoxOption, name)
-            .click();
-        self.settle();
+        self.click(Role::ListBoxOption, name);
     }
 
     pub fn write_prompt(&mut self, text: &str) {
         let role = Role::MultilineTextInput;
-        self.harness.get_by_role_and_label(role, "Prompt").focus();
+        self.node(role, "Prompt").focus();
         self.settle();
-        let field = self.harness.get_by_role_and_label(role, "Prompt");
-        field.type_text(text);
+        self.node(role, "Prompt").type_text(text);
         self.settle();
     }
 
@@ -268,6 +312,27 @@ impl Bench {
         self.settle();
     }
 
+    /// The job enters this stage.
+    pub fn say_stage(&mut self, id: JobId, stage: Stage) {
+        let (section, resumed) = (0, false);
+        self.say(
+            id,
+            JobUpdate::Stage {
+                stage,
+                section,
+                resumed,
+            },
+        );
+    }
+
+    pub fn say_end(&mut self, id: JobId, outcome: JobOutcome) {
+        self.say(id, JobUpdate::Ended(outcome));
+    }
+
+    pub fn fail_job(&mut self, sent: &Sent, kind: JobErrorKind, summary: &str) {
+        self.say_end(sent.id, JobOutcome::Failed(JobError::new(kind, summary)));
+    }
+
     /// Presses Generate, however many results it says that it makes.
     pub fn press_generate(&mut self) {
         self.settle();
@@ -300,7 +365,7 @@ impl Bench {
 
     /// The job has made this, and its small pictures are there.
     pub fn end_job(&mut self, sent: &Sent, output: JobOutput) {
-        self.say(sent.id, JobUpdate::Ended(JobOutcome::Finished(output)));
+        self.say_end(sent.id, JobOutcome::Finished(output));
         self.until_pictured();
     }
 
@@ -337,8 +402,17 @@ impl Bench {
 
     /// Presses a button, and gives what it put on the clipboard.
     pub fn copied_by(&mut self, name: &str) -> Option<String> {
-        let button = self.harness.get_by_role_and_label(Role::Button, name);
-        button.click();
+        self.node(Role::Button, name).click();
+        self.until_copied()
+    }
+
+    pub fn copied_by_label(&mut self, name: &str) -> Option<String> {
+        self.labelled(name).click();
+        self.until_copied()
+    }
+
+    /// What is put on the clipboard in the next frames.
+    pub fn until_copied(&mut self) -> Option<String> {
         let mut copied = None;
         for _ in 0..4 {
             self.harness.step();
@@ -346,32 +420,23 @@ impl Bench {
         }
         copied
     }
+}
 
-    /// Drops a file onto the window.
-    pub fn drop_file(&mut self, path: &Path) {
-        self.drop_files(&[path]);
-    }
-
-    /// Drops files onto the window, all at once.
-    pub fn drop_files(&mut self, paths: &[&Path]) {
-        for path in paths {
-            let file = Arc::new(Dropped(path.to_path_buf()));
-            self.harness.input_mut().dropped_files.push(file);
-        }
-        self.harness.step();
+/// A search that found these models alone.
+pub fn found(specs: Vec<ModelSpec>) -> FoundModels {
+    FoundModels {
+        specs,
+        ..FoundModels::default()
     }
 }
 
-#[derive(Debug)]
-struct Dropped(PathBuf);
-
-impl egui::DroppedFile for Dropped {
-    fn path(&self) -> &Path {
-        &self.0
-    }
-
-    fn bytes(&self) -> Result<Vec<u8>, String> {
-        Err("the window must not read files".to_owned())
+/// The event of the mouse's first button.
+pub fn primary_button(pos: egui::Pos2, pressed: bool) -> egui::Event {
+    egui::Event::PointerButton {
+        pos,
+        button: egui::PointerButton::Primary,
+        pressed,
+        modifiers: egui::Modifiers::NONE,
     }
 }
 
@@ -392,7 +457,7 @@ pub fn output(sent: &Sent, num_frames: u8) -> JobOutput {
         seed: Some(sent.request.seed),
         secs: 9.0,
         stages: vec![StageTime {
-            stage: safelight_core::job::Stage::Denoise,
+            stage: Stage::Denoise,
             section: 0,
             secs: 9.0,
         }],

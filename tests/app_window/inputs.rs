@@ -1,15 +1,6 @@
 //! Start and end pictures and clips to go on from: where they go, and what is said of them.
 
-use std::sync::Arc;
-
-use egui::accesskit::Role;
-use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use safelight::app::commands::LibraryCommand;
-use safelight::app::models::FoundModels;
-use safelight_core::job::{JobOutcome, SizeChoice};
-use safelight_core::model::{InputUse, ModelSpec};
-
-use crate::harness::{Bench, output, pair_spec, spec};
+use crate::app_window::prelude::*;
 
 fn pair() -> Bench {
     Bench::of(pair_spec())
@@ -20,7 +11,7 @@ fn drop_picture(bench: &mut Bench, name: &str, shown_as: &str) -> std::path::Pat
     let path = bench.picture_file(name, 640, 320);
     bench.drop_file(&path);
     let label = format!("{shown_as} {name}");
-    bench.until("the picture is there", |bench| bench.has(&label));
+    bench.wait_for(&label);
     path
 }
 
@@ -34,12 +25,9 @@ fn a_model_with_one_place_shows_no_end_picture() {
 #[test]
 fn a_needed_picture_is_marked_and_explained_and_nothing_is_sent_without_it() {
     let mut bench = pair();
-    bench.harness.get_by_label("needed");
+    bench.labelled("needed");
     bench.assert_shows("Pair needs a start picture");
-    let button = bench
-        .harness
-        .get_by_role_and_label(Role::Button, "Generate");
-    assert!(button.accesskit_node().is_disabled());
+    assert!(bench.is_disabled("Generate"));
     let path = drop_picture(&mut bench, "boat.png", "Start picture");
     assert!(!bench.has("needed"));
     bench.press("Generate");
@@ -66,7 +54,7 @@ fn a_second_picture_becomes_the_end_and_both_can_be_swapped_and_removed() {
     bench.press("Remove start picture");
     assert!(!bench.has("last.png"));
     for name in ["Choose a start picture", "Choose an end picture"] {
-        bench.harness.get_by_role_and_label(Role::Button, name);
+        bench.node(Role::Button, name);
     }
 }
 
@@ -77,10 +65,7 @@ fn a_file_dropped_onto_a_place_goes_there() {
         ("Choose an end picture", "last.png", "End picture"),
         ("Choose a start picture", "first.png", "Start picture"),
     ] {
-        let rect = bench
-            .harness
-            .get_by_role_and_label(Role::Button, place)
-            .rect();
+        let rect = bench.node(Role::Button, place).rect();
         bench.harness.hover_at(rect.center());
         bench.settle();
         drop_picture(&mut bench, name, shown_as);
@@ -97,9 +82,7 @@ fn two_files_dropped_together_become_start_and_end() {
     let first = bench.picture_file("first.png", 64, 64);
     let last = bench.picture_file("last.png", 64, 64);
     bench.drop_files(&[&first, &last]);
-    bench.until("both are there", |bench| {
-        bench.has("Start picture first.png") && bench.has("End picture last.png")
-    });
+    bench.wait_for_all(&["Start picture first.png", "End picture last.png"]);
     assert!(bench.app().cx.notices.all().is_empty());
 }
 
@@ -108,17 +91,15 @@ fn of_more_files_than_places_the_first_can_go_into_the_form() {
     let mut bench = Bench::new();
     let paths = ["a.png", "b.png", "c.png"].map(|name| bench.picture_file(name, 64, 64));
     bench.drop_files(&[&paths[0], &paths[1], &paths[2]]);
-    bench.until("it is asked", |bench| bench.has("files at once"));
+    bench.wait_for("files at once");
     bench.press("Put only the first into the form");
-    bench.until("the first is there", |bench| {
-        bench.has("Start picture a.png")
-    });
+    bench.wait_for("Start picture a.png");
     bench.assert_shows("Only one of 3 files is used: a.png");
     let mut bench = pair();
     bench.drop_files(&[&paths[0], &paths[1], &paths[2]]);
-    bench.until("it is asked", |bench| bench.has("files at once"));
+    bench.wait_for("files at once");
     bench.press("Put the first two into the form");
-    bench.until("two are there", |bench| bench.has("End picture b.png"));
+    bench.wait_for("End picture b.png");
     bench.assert_shows("Not all of 3 files are used, only these: a.png, b.png");
 }
 
@@ -130,47 +111,37 @@ fn a_file_that_is_no_picture_does_not_take_a_place_from_those_behind_it() {
     let first = bench.picture_file("first.png", 64, 64);
     let last = bench.picture_file("last.png", 64, 64);
     bench.drop_files(&[&text, &first, &last]);
-    bench.until("it is asked", |bench| bench.has("files at once"));
+    bench.wait_for("files at once");
     bench.press("Put the first two into the form");
-    bench.until("both are there", |bench| {
-        bench.has("Start picture first.png") && bench.has("End picture last.png")
-    });
+    bench.wait_for_all(&["Start picture first.png", "End picture last.png"]);
     bench.assert_shows("is a text file");
 }
 
 #[test]
 fn the_words_over_the_window_say_where_held_files_will_go() {
     let mut bench = pair();
-    let held = |bench: &mut Bench, names: &[&str]| {
-        let files = names.iter().map(|name| egui::HoveredFile {
-            path: Some(name.into()),
-            ..Default::default()
-        });
-        bench.harness.input_mut().hovered_files = files.collect();
-        bench.harness.run_steps(3);
-    };
     // Window systems tell of a file again whenever it moves.
-    held(&mut bench, &["a.png", "a.png"]);
+    bench.hold_files(&["a.png", "a.png"]);
     bench.assert_shows("Drop it to start the clip from this picture");
-    held(&mut bench, &["a.mp4"]);
+    bench.hold_files(&["a.mp4"]);
     bench.assert_shows("Drop it to extend this clip");
-    held(&mut bench, &["a.png", "b.png"]);
+    bench.hold_files(&["a.png", "b.png"]);
     bench.assert_shows("starts from the first and ends on the second");
-    held(&mut bench, &["a.png", "b.png", "c.png"]);
+    bench.hold_files(&["a.png", "b.png", "c.png"]);
     bench.assert_shows("Drop to queue one job per file");
-    held(&mut bench, &[]);
+    bench.hold_files(&[""; 0]);
     drop_picture(&mut bench, "a.png", "Start picture");
-    held(&mut bench, &["b.png"]);
+    bench.hold_files(&["b.png"]);
     bench.assert_shows("Drop it to end the clip on this picture");
 }
 
 #[test]
 fn a_dropped_picture_picks_the_size_of_its_aspect() {
     let mut bench = pair();
-    let form = &mut bench.app().cx.form;
+    let form = bench.form();
     form.size = SizeChoice::Aspect(9, 16);
     drop_picture(&mut bench, "wide.png", "Start picture");
-    let field = bench.harness.get_by_role_and_label(Role::ComboBox, "Size");
+    let field = bench.node(Role::ComboBox, "Size");
     assert_eq!(
         field.value().as_deref(),
         Some("Like the picture  352 × 192")
@@ -183,11 +154,7 @@ fn a_dropped_picture_picks_the_size_of_its_aspect() {
 #[test]
 fn a_dropped_clip_is_gone_on_from_with_its_last_frame_shown() {
     let mut bench = pair();
-    let path = bench.clip_file("boat.mp4", 64, 32, 5);
-    bench.drop_file(&path);
-    bench.until("its last frame is there", |bench| {
-        bench.has("Last frame of boat.mp4")
-    });
+    let path = bench.drop_clip("boat.mp4", 64, 32, 5, "Last frame of boat.mp4");
     bench.assert_shows("Continue this clip");
     bench.assert_shows("5 frames, 0.5 s at 10 fps");
     // 16 new frames behind the 5 that there are.
@@ -204,21 +171,12 @@ fn a_dropped_clip_is_gone_on_from_with_its_last_frame_shown() {
 #[test]
 fn a_clip_cannot_be_an_end_and_stands_at_the_start_instead() {
     let mut bench = pair();
-    let rect = bench
-        .harness
-        .get_by_role_and_label(Role::Button, "Choose an end picture")
-        .rect();
+    let rect = bench.node(Role::Button, "Choose an end picture").rect();
     bench.harness.hover_at(rect.center());
     bench.settle();
-    let path = bench.clip_file("boat.mp4", 64, 32, 5);
-    bench.drop_file(&path);
-    bench.until("its last frame is there", |bench| {
-        bench.has("Last frame of boat.mp4")
-    });
+    bench.drop_clip("boat.mp4", 64, 32, 5, "Last frame of boat.mp4");
     bench.assert_shows("Boat.mp4 is a clip: it is extended");
-    let swap = bench
-        .harness
-        .get_by_role_and_label(Role::Button, "Swap pictures");
+    let swap = bench.node(Role::Button, "Swap pictures");
     assert!(swap.accesskit_node().is_disabled());
 }
 
@@ -234,9 +192,7 @@ fn a_finished_clip_is_continued_from_its_file() {
         safelight_core::job::JobUpdate::Ended(JobOutcome::Finished(made)),
     );
     bench.press_more("Extend clip");
-    bench.until("it is taken over", |bench| {
-        bench.has("Last frame of made.mp4")
-    });
+    bench.wait_for("Last frame of made.mp4");
     bench.press("Generate");
     assert_eq!(bench.next_job().request.extend, Some(path));
 }
@@ -247,9 +203,7 @@ fn a_finished_clip_whose_file_is_gone_is_continued_from_its_last_frame() {
     let sent = bench.start_job();
     bench.finish_job(&sent, 5);
     bench.press_more("Extend clip");
-    bench.until("its frame is kept", |bench| {
-        bench.has("Start picture last-frame")
-    });
+    bench.wait_for("Start picture last-frame");
     bench.press("Generate");
     let request = bench.next_job().request;
     assert!(request.image.unwrap().is_file() && request.extend.is_none());
@@ -266,10 +220,7 @@ fn a_model_for_text_alone_cannot_continue_a_clip() {
     let sent = bench.start_job();
     bench.finish_job(&sent, 5);
     bench.press("More");
-    let button = bench
-        .harness
-        .get_by_role_and_label(Role::Button, "Extend clip");
-    assert!(button.accesskit_node().is_disabled());
+    assert!(bench.is_disabled("Extend clip"));
 }
 
 #[test]
@@ -277,16 +228,14 @@ fn an_earlier_clips_pictures_and_size_come_back_with_its_settings() {
     let mut bench = pair();
     let first = drop_picture(&mut bench, "first.png", "Start picture");
     let last = drop_picture(&mut bench, "last.png", "End picture");
-    let form = &mut bench.app().cx.form;
+    let form = bench.form();
     (form.size, form.width, form.height) = (SizeChoice::Custom, Some(128), Some(96));
     let sent = bench.start_job();
     bench.finish_job(&sent, 5);
     bench.press("Remove end picture");
     bench.press("Remove start picture");
     bench.press_more("Use settings");
-    bench.until("both are there again", |bench| {
-        bench.has("Start picture first.png") && bench.has("End picture last.png")
-    });
+    bench.wait_for_all(&["Start picture first.png", "End picture last.png"]);
     bench.press("Generate");
     let request = bench.next_job().request;
     assert_eq!(
@@ -307,10 +256,8 @@ fn files_that_come_before_the_models_are_known_wait_for_them() {
     bench.app().cx.models.are_loading = true;
     let paths = ["first.png", "last.png"].map(|name| bench.picture_file(name, 64, 64));
     bench.drop_files(&[&paths[0], &paths[1]]);
-    bench.app().cx.push(LibraryCommand::Reload);
-    bench.until("both are there", |bench| {
-        bench.has("Start picture first.png") && bench.has("End picture last.png")
-    });
+    bench.push(LibraryCommand::Reload);
+    bench.wait_for_all(&["Start picture first.png", "End picture last.png"]);
 }
 
 #[test]

@@ -1,11 +1,8 @@
 //! From the form to the worker and back: one job, its progress, its end, and those that wait.
 
-use egui::accesskit::Role;
-use egui_kittest::kittest::Queryable as _;
-use safelight_core::job::SeedMode;
-use safelight_core::job::{Frame, JobId, JobOutcome, JobUpdate, Stage, StageTime};
+use safelight_core::job::{Frame, StageTime};
 
-use crate::harness::{Bench, picture, sample};
+use crate::app_window::prelude::*;
 
 #[test]
 fn pressing_generate_sends_exactly_one_job_with_what_the_form_says() {
@@ -45,17 +42,17 @@ fn an_empty_prompt_is_sent_as_it_is() {
     let mut bench = Bench::new();
     bench.press("Generate");
     assert_eq!(bench.next_job().request.prompt, "");
-    assert_eq!(bench.app().cx.form.prompt, "");
+    assert_eq!(bench.form().prompt, "");
 }
 
 #[test]
 fn an_example_is_taken_over_with_a_click() {
     let mut bench = Bench::new();
     bench.press("Example: a yellow balloon rises at dawn");
-    assert_eq!(bench.app().cx.form.prompt, "a yellow balloon rises at dawn");
+    assert_eq!(bench.form().prompt, "a yellow balloon rises at dawn");
     bench.press("Random example");
     assert_eq!(
-        bench.app().cx.form.prompt,
+        bench.form().prompt,
         "a red boat sails to the right at sunset"
     );
 }
@@ -68,7 +65,7 @@ fn cancel_sets_the_flag_of_the_running_job_and_the_end_clears_the_window() {
     bench.press("Cancel");
     assert!(sent.cancel.is_cancelled());
     bench.assert_shows("Cancelling…");
-    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
+    bench.say_end(sent.id, JobOutcome::Cancelled);
     bench.assert_shows("Cancelled");
     assert!(
         bench
@@ -131,14 +128,7 @@ fn the_status_line_says_the_stage_the_step_and_the_time_left() {
 fn previews_and_then_frames_are_on_the_screen() {
     let mut bench = Bench::new();
     let sent = bench.start_job();
-    bench.say(
-        sent.id,
-        JobUpdate::Stage {
-            stage: Stage::Denoise,
-            section: 0,
-            resumed: false,
-        },
-    );
+    bench.say_stage(sent.id, Stage::Denoise);
     let preview = Frame {
         index: 0,
         count: 5,
@@ -146,15 +136,8 @@ fn previews_and_then_frames_are_on_the_screen() {
     };
     bench.say(sent.id, JobUpdate::Preview(preview));
     assert_eq!(bench.app().watch.screen.texture().unwrap().1, [16, 16]);
-    bench.harness.get_by_label("Live preview");
-    bench.say(
-        sent.id,
-        JobUpdate::Stage {
-            stage: Stage::Decode,
-            section: 0,
-            resumed: false,
-        },
-    );
+    bench.labelled("Live preview");
+    bench.say_stage(sent.id, Stage::Decode);
     let frame = Frame {
         index: 3,
         count: 17,
@@ -176,7 +159,7 @@ fn events_of_another_job_change_nothing() {
         picture: picture(16, [90, 20, 10]),
     };
     bench.say(stranger, JobUpdate::Preview(frame));
-    bench.say(stranger, JobUpdate::Ended(JobOutcome::Cancelled));
+    bench.say_end(stranger, JobOutcome::Cancelled);
     assert!(bench.app().watch.screen.texture().is_none());
     assert_eq!(bench.app().queue.running.as_ref().unwrap().id, sent.id);
 }
@@ -185,14 +168,7 @@ fn events_of_another_job_change_nothing() {
 fn the_memory_graph_names_what_is_known_and_leaves_out_the_rest() {
     let mut bench = Bench::new();
     let sent = bench.start_job();
-    bench.say(
-        sent.id,
-        JobUpdate::Stage {
-            stage: Stage::Denoise,
-            section: 0,
-            resumed: false,
-        },
-    );
+    bench.say_stage(sent.id, Stage::Denoise);
     bench.say(sent.id, sample(4.0, 512, 300, 0, 2048));
     bench.say(sent.id, sample(4.5, 640, 310, 0, 2048));
     bench.press("Show memory");
@@ -215,7 +191,7 @@ fn the_memory_graph_names_what_is_known_and_leaves_out_the_rest() {
 fn a_second_job_waits_for_the_first_to_end() {
     let mut bench = Bench::new();
     let first = bench.start_job();
-    bench.app().cx.form.prompt = "a second wish".into();
+    bench.form().prompt = "a second wish".into();
     bench.press("Generate");
     bench.assert_no_job();
     bench.assert_shows("Waiting (1)");
@@ -230,23 +206,23 @@ fn a_waiting_job_can_be_taken_out_of_the_queue() {
     let mut bench = Bench::new();
     let first = bench.start_job();
     for prompt in ["keep me", "drop me"] {
-        bench.app().cx.form.prompt = prompt.into();
+        bench.form().prompt = prompt.into();
         bench.press("Generate");
     }
     bench.assert_shows("Waiting (2)");
     bench.press("Remove from queue: drop me");
     bench.assert_shows("Waiting (1)");
-    bench.say(first.id, JobUpdate::Ended(JobOutcome::Cancelled));
+    bench.say_end(first.id, JobOutcome::Cancelled);
     let second = bench.next_job();
     assert_eq!(second.request.prompt, "keep me");
-    bench.say(second.id, JobUpdate::Ended(JobOutcome::Cancelled));
+    bench.say_end(second.id, JobOutcome::Cancelled);
     bench.assert_no_job();
 }
 
 #[test]
 fn two_jobs_of_one_second_and_one_seed_get_two_files() {
     let mut bench = Bench::new();
-    bench.app().cx.form.seed_mode = SeedMode::Fixed;
+    bench.form().seed_mode = SeedMode::Fixed;
     let first = bench.start_job();
     bench.press("Generate");
     bench.finish_job(&first, 1);
@@ -261,10 +237,7 @@ fn the_keyboard_starts_a_job_from_inside_the_prompt() {
     bench.write_prompt("typed");
     // A slow frame brings the last letters and the shortcut together.
     bench.harness.event(egui::Event::Text(" late".into()));
-    bench
-        .harness
-        .key_press_modifiers(egui::Modifiers::COMMAND, egui::Key::Enter);
-    bench.settle();
+    bench.press_keys(Modifiers::COMMAND, Key::Enter);
     assert_eq!(bench.next_job().request.prompt, "typed late");
 }
 
@@ -275,11 +248,11 @@ fn every_press_within_one_slow_frame_makes_a_job_and_a_key_that_is_held_makes_on
     // Held for a while, then pressed twice more.
     for pressed in [true, true, true, false, true, false, true, false] {
         bench.harness.input_mut().events.push(egui::Event::Key {
-            key: egui::Key::Enter,
+            key: Key::Enter,
             physical_key: None,
             pressed,
             repeat: false,
-            modifiers: egui::Modifiers::COMMAND,
+            modifiers: Modifiers::COMMAND,
         });
     }
     bench.settle();
@@ -309,7 +282,7 @@ fn choices_and_wildcards_in_a_prompt_are_settled_before_the_job_begins() {
     let folder = safelight_core::settings::Paths::under(bench.home.path()).wildcards();
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("colour.txt"), "red\n").unwrap();
-    bench.app().cx.form.prompt = "a {small|small} __colour__ (boat:1.2)".into();
+    bench.form().prompt = "a {small|small} __colour__ (boat:1.2)".into();
     bench.press("Generate");
     let sent = bench.next_job();
     assert_eq!(sent.request.prompt, "a small red boat");
@@ -319,12 +292,10 @@ fn choices_and_wildcards_in_a_prompt_are_settled_before_the_job_begins() {
     );
     bench.assert_shows("This model does not use prompt weights such as (boat:1.2)");
     // What was written stays in the field.
-    assert!(bench.app().cx.form.prompt.contains("__colour__"));
-    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
-    bench.app().cx.form.prompt = "a __missing__ boat".into();
+    assert!(bench.form().prompt.contains("__colour__"));
+    bench.say_end(sent.id, JobOutcome::Cancelled);
+    bench.form().prompt = "a __missing__ boat".into();
     bench.press("Generate");
-    bench.until("it is refused", |bench| {
-        bench.has("There is no wildcard file missing.txt")
-    });
+    bench.wait_for("There is no wildcard file missing.txt");
     bench.assert_no_job();
 }

@@ -2,21 +2,14 @@
 //!
 //! Commands of one round are run before any answer to them is taken in, so nothing here waits for a slow disk.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
-use safelight::app::commands::{
-    AppCommand, InputsCommand, LibraryCommand, PlayerCommand, QueueCommand, RestoreCommand,
-};
-use safelight::app::inputs::{Placing, Slot};
-use safelight::app::models::FoundModels;
+use safelight::app::commands::RestoreCommand;
+use safelight::app::inputs::Placing;
 use safelight::app::state::State;
 use safelight::worker::WorkerEvent;
-use safelight_core::job::{JobError, JobErrorKind, JobFolder, JobId, JobOutcome, JobUpdate};
-use safelight_core::model::{InputUse, ModelSpec};
-use safelight_core::settings::Paths;
 
-use crate::harness::{Bench, Sent, pair_spec, spec};
+use crate::app_window::prelude::*;
 
 /// A window whose model takes a start and an end picture, and needs none.
 fn bench() -> Bench {
@@ -29,7 +22,7 @@ fn bench() -> Bench {
 /// Runs commands in one round.
 fn run(bench: &mut Bench, commands: impl IntoIterator<Item = AppCommand>) {
     for command in commands {
-        bench.app().cx.push(command);
+        bench.push(command);
     }
     bench.harness.step();
 }
@@ -151,7 +144,7 @@ fn settings_that_were_read_for_the_own_form_do_not_come_into_a_job_that_is_chang
         [AppCommand::Restore(RestoreCommand::Use(path)), edit(id)],
     );
     bench.assert_no_job();
-    assert_ne!(bench.app().cx.form.prompt, "waves");
+    assert_ne!(bench.form().prompt, "waves");
 }
 
 #[test]
@@ -207,7 +200,7 @@ fn with_a_model_that_goes() -> (Bench, Arc<AtomicBool>) {
         &mut bench,
         [AppCommand::Library(LibraryCommand::Choose("pair".into()))],
     );
-    bench.app().cx.form.sampling.num_steps = Some(7);
+    bench.form().sampling.num_steps = Some(7);
     (bench, is_here)
 }
 
@@ -220,9 +213,9 @@ fn look_anew(bench: &mut Bench, is_here: &AtomicBool, value: bool) {
 #[test]
 fn a_form_whose_model_is_not_found_for_a_while_comes_back_with_it() {
     let (mut bench, is_here) = with_a_model_that_goes();
-    let form = bench.app().cx.form.clone();
+    let form = bench.form().clone();
     look_anew(&mut bench, &is_here, false);
-    assert_eq!(bench.app().cx.form.model, Some(spec().id));
+    assert_eq!(bench.form().model, Some(spec().id));
     let path = bench.home.path().join("data/state.json");
     bench.until("it is kept for the next window, too", |_| {
         let bytes = std::fs::read(&path).unwrap_or_default();
@@ -236,9 +229,9 @@ fn a_form_whose_model_is_not_found_for_a_while_comes_back_with_it() {
 fn a_form_that_was_changed_since_its_model_went_stays() {
     let (mut bench, is_here) = with_a_model_that_goes();
     look_anew(&mut bench, &is_here, false);
-    bench.app().cx.form.sampling.num_steps = Some(9);
+    bench.form().sampling.num_steps = Some(9);
     look_anew(&mut bench, &is_here, true);
-    let form = &bench.app().cx.form;
+    let form = bench.form();
     assert_eq!(
         (form.model.clone(), form.sampling.num_steps),
         (Some(spec().id), Some(9))
@@ -250,18 +243,18 @@ fn a_job_that_is_changed_keeps_its_model_while_that_is_not_found() {
     let (mut bench, is_here) = with_a_model_that_goes();
     bench.start_job();
     bench.press("Generate");
-    let own = bench.app().cx.form.clone();
+    let own = bench.form().clone();
     let id = bench.app().queue.waiting[0].id;
     run(&mut bench, [edit(id)]);
     look_anew(&mut bench, &is_here, false);
-    let form = bench.app().cx.form.clone();
+    let form = bench.form().clone();
     assert_eq!(
         (form.model.as_deref(), form.sampling.num_steps),
         (Some("pair"), Some(7))
     );
-    bench.app().cx.push(QueueCommand::CancelEdit);
+    bench.push(QueueCommand::CancelEdit);
     bench.settle();
-    assert_eq!(bench.app().cx.form.model, Some(spec().id));
+    assert_eq!(bench.form().model, Some(spec().id));
     look_anew(&mut bench, &is_here, true);
     assert_eq!(bench.app().cx.form, own);
 }

@@ -1,19 +1,10 @@
 //! Choosing a model: searched by words, by keys, with its card, and with what another one lacks.
 
-use std::path::PathBuf;
-use std::sync::Arc;
-
-use egui::Key;
-use egui::accesskit::Role;
-use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use safelight::app::commands::SettingsCommand;
 use safelight::app::library::survey::{Fit, FitWord, SurveyNews};
-use safelight::app::models::FoundModels;
-use safelight::app::state::Page;
 use safelight_core::catalog::{Ailment, NeededFile, UnusableModel, known_models};
-use safelight_core::model::ModelSpec;
 
-use crate::harness::{Bench, flux_spec, pair_spec, spec};
+use crate::app_window::prelude::*;
 
 /// A window with three models, one that lacks its autoencoder, and all that are known.
 fn bench() -> Bench {
@@ -56,18 +47,11 @@ fn bench() -> Bench {
 }
 
 fn open(bench: &mut Bench) {
-    bench
-        .harness
-        .get_by_role_and_label(Role::ComboBox, "Model")
-        .click();
-    bench.settle();
+    bench.click(Role::ComboBox, "Model");
 }
 
 fn search(bench: &mut Bench, text: &str) {
-    bench
-        .harness
-        .get_by_role_and_label(Role::TextInput, "Search models")
-        .type_text(text);
+    bench.node(Role::TextInput, "Search models").type_text(text);
     bench.settle();
 }
 
@@ -105,21 +89,18 @@ fn words_and_keys_find_and_use_a_model_without_the_mouse() {
             .iter()
             .all(|name| name.to_lowercase().contains("flux"))
     );
-    bench.harness.key_press(Key::Enter);
-    bench.settle();
-    assert_eq!(bench.app().cx.form.model.as_deref(), Some("flux"));
+    bench.press_key(Key::Enter);
+    assert_eq!(bench.form().model.as_deref(), Some("flux"));
     assert_eq!(bench.app().cx.page, Page::Watch);
     // The one used last stands above the others.
     open(&mut bench);
     bench.assert_shows("Used recently");
     assert_eq!(names(&bench)[0], "Flux");
-    bench.harness.key_press(Key::ArrowDown);
-    bench.settle();
+    bench.press_key(Key::ArrowDown);
     assert_eq!(bench.app().library.chosen.as_deref(), Some("little-world"));
-    bench.harness.key_press(Key::Escape);
-    bench.settle();
+    bench.press_key(Key::Escape);
     assert_eq!(bench.app().cx.page, Page::Watch);
-    assert_eq!(bench.app().cx.form.model.as_deref(), Some("flux"));
+    assert_eq!(bench.form().model.as_deref(), Some("flux"));
 }
 
 #[test]
@@ -134,7 +115,7 @@ fn keys_in_a_field_of_the_form_choose_no_model() {
         bench.settle();
     }
     assert_eq!(bench.app().library.chosen, chosen);
-    assert_eq!(bench.app().cx.form.model.as_deref(), Some("little-world"));
+    assert_eq!(bench.form().model.as_deref(), Some("little-world"));
 }
 
 #[test]
@@ -165,18 +146,11 @@ fn another_cap_tells_anew_what_fits() {
         });
     });
     bench.look_at_model("Little World");
-    bench.until("it is known whether it fits", |bench| {
-        bench.has("Of a cap of None")
-    });
+    bench.wait_for("Of a cap of None");
     let mut settings = bench.app().cx.settings.clone();
     settings.memory.cap_gib = Some(8.0);
-    bench
-        .app()
-        .cx
-        .push(SettingsCommand::Change(Box::new(settings)));
-    bench.until("it is asked anew", |bench| {
-        bench.has("Of a cap of Some(8.0)")
-    });
+    bench.push(SettingsCommand::Change(Box::new(settings)));
+    bench.wait_for("Of a cap of Some(8.0)");
 }
 
 #[test]
@@ -192,40 +166,30 @@ fn the_card_says_what_a_model_is_where_it_lies_and_whether_it_fits() {
     ] {
         bench.assert_shows(text);
     }
-    bench.until("it is known whether it fits", |bench| {
-        bench.has("Pair of 24 GiB")
-    });
+    bench.wait_for("Pair of 24 GiB");
     bench.assert_shows("What makes it fit:");
     bench.assert_shows("Make it 640 × 352");
     // Files that are known a moment later do not move it.
-    let last = bench
-        .harness
-        .get_by_role_and_label(Role::Button, "Copy path")
-        .rect();
-    let used = bench
-        .harness
-        .get_by_role_and_label(Role::Button, "Use this model");
+    let last = bench.node(Role::Button, "Copy path").rect();
+    let used = bench.node(Role::Button, "Use this model");
     assert!(used.rect().top() - last.bottom() < 60.0, "{last:?}");
     let copied = bench.copied_by("Copy path");
     assert_eq!(copied.as_deref(), Some("models/little-world"));
     bench.press("Favourite");
     assert_eq!(bench.app().library.remembered.favourites, ["pair"]);
     bench.app().library.query.clear();
-    bench.harness.key_press(Key::Escape);
-    bench.settle();
+    bench.press_key(Key::Escape);
     open(&mut bench);
     assert_eq!(names(&bench)[0], "Pair");
     // Looking changes nothing.
-    assert_eq!(bench.app().cx.form.model.as_deref(), Some("little-world"));
+    assert_eq!(bench.form().model.as_deref(), Some("little-world"));
 }
 
 #[test]
 fn a_model_that_fits_says_how_long_a_clip_takes() {
     let mut bench = bench();
     bench.look_at_model("Little World");
-    bench.until("it is known whether it fits", |bench| {
-        bench.has("A clip takes about 14 h")
-    });
+    bench.wait_for("A clip takes about 14 h");
     assert!(!bench.has("What makes it fit:"));
 }
 
@@ -257,10 +221,8 @@ fn hundreds_of_models_are_all_there_and_few_are_drawn() {
     assert!(names(&bench).len() < 30, "{}", names(&bench).len());
     search(&mut bench, "number 699");
     assert_eq!(names(&bench), ["Model number 699"]);
-    bench.harness.key_press(Key::Enter);
-    bench.settle();
-    assert_eq!(bench.app().cx.form.model.as_deref(), Some("model-699"));
+    bench.press_key(Key::Enter);
+    assert_eq!(bench.form().model.as_deref(), Some("model-699"));
     open(&mut bench);
-    bench.harness.key_press(Key::ArrowUp);
-    bench.settle();
+    bench.press_key(Key::ArrowUp);
 }

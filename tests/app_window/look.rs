@@ -2,14 +2,14 @@
 //!
 //! The pictures are made by a software rasteriser; `UPDATE_SNAPSHOTS=1` makes them anew.
 
-use safelight_core::job::{Frame, JobError, JobErrorKind, JobOutcome, JobUpdate, Stage, StageTime};
+use safelight_core::job::{Frame, StageTime};
 
-use crate::harness::{Bench, sample};
+use crate::app_window::prelude::*;
 
 /// A job in the middle of decoding, with a graph of three stages.
-fn running() -> (Bench, crate::harness::Sent) {
+fn running() -> (Bench, crate::app_window::harness::Sent) {
     let mut bench = Bench::new();
-    let form = &mut bench.app().cx.form;
+    let form = bench.form();
     form.seed = 1234;
     let sent = bench.start_job();
     bench.say(sent.id, JobUpdate::Device("Computing on the CPU".into()));
@@ -56,7 +56,7 @@ fn running() -> (Bench, crate::harness::Sent) {
 #[test]
 fn the_fresh_window_looks_as_it_did() {
     let mut bench = Bench::new();
-    bench.app().cx.form.seed = 1234;
+    bench.form().seed = 1234;
     bench.settle();
     bench.harness.snapshot("fresh");
 }
@@ -71,19 +71,15 @@ fn a_running_job_looks_as_it_did() {
 fn every_input_has_a_name_in_every_state() {
     let (mut bench, sent) = running();
     bench.harness.check_accessibility();
-    bench.app().cx.form.size = safelight_core::job::SizeChoice::Custom;
+    bench.form().size = safelight_core::job::SizeChoice::Custom;
     bench.app().cx.folds.is_advanced_open = true;
-    bench.app().cx.form.sampling.shift = None;
-    let path = bench.picture_file("boat.png", 64, 32);
-    bench.drop_file(&path);
-    bench.until("the picture is there", |bench| {
-        bench.has("Start picture boat.png")
-    });
+    bench.form().sampling.shift = None;
+    bench.drop_picture("boat.png", 64, 32, "Start picture boat.png");
     bench.press("Generate");
-    bench.until("it waits", |bench| bench.has("Waiting (1)"));
+    bench.wait_for("Waiting (1)");
     bench.harness.check_accessibility();
     let failure = JobError::new(JobErrorKind::Internal, "it failed").detail("because");
-    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
+    bench.say_end(sent.id, JobOutcome::Failed(failure));
     bench.harness.check_accessibility();
     let second = bench.next_job();
     bench.finish_job(&second, 4);
@@ -101,21 +97,19 @@ fn every_input_has_a_name_in_every_state() {
     bench.press("Doctor");
     bench.harness.check_accessibility();
     let ctx = bench.harness.ctx.clone();
-    for key in [egui::Key::F1, egui::Key::K] {
-        let modifiers = if key == egui::Key::K {
-            egui::Modifiers::COMMAND
+    for key in [Key::F1, Key::K] {
+        let modifiers = if key == Key::K {
+            Modifiers::COMMAND
         } else {
-            egui::Modifiers::NONE
+            Modifiers::NONE
         };
-        bench.harness.key_press_modifiers(modifiers, key);
-        bench.settle();
+        bench.press_keys(modifiers, key);
         bench.harness.check_accessibility();
     }
     // The same at 300 % of a usual screen, where everything has little room.
-    bench.harness.key_press(egui::Key::Escape);
+    bench.harness.key_press(Key::Escape);
     ctx.set_zoom_factor(1.0);
-    bench.harness.set_size(egui::vec2(640.0, 360.0));
-    bench.settle();
+    bench.resize(egui::vec2(640.0, 360.0));
     bench.harness.check_accessibility();
     bench.press("Form");
     bench.harness.check_accessibility();
@@ -123,37 +117,32 @@ fn every_input_has_a_name_in_every_state() {
 
 #[test]
 fn every_input_of_a_model_with_two_places_has_a_name() {
-    let mut bench = Bench::of(crate::harness::pair_spec());
+    let mut bench = Bench::of(crate::app_window::harness::pair_spec());
     bench.app().cx.models.found.problems = vec![JobError::new(JobErrorKind::BadModel, "it lacks")];
     bench.app().cx.folds.is_advanced_open = true;
-    bench.app().cx.form.vae_tile = Some(256);
-    bench.harness.set_size(egui::vec2(1100.0, 1400.0));
-    bench.settle();
+    bench.form().vae_tile = Some(256);
+    bench.resize(egui::vec2(1100.0, 1400.0));
     bench.harness.check_accessibility();
     let start = bench.clip_file("boat.mp4", 64, 32, 5);
     let end = bench.picture_file("end.png", 64, 32);
     bench.drop_files(&[&start, &end]);
-    bench.until("both are there", |bench| {
-        bench.has("Last frame of boat.mp4") && bench.has("End picture end.png")
-    });
+    bench.wait_for_all(&["Last frame of boat.mp4", "End picture end.png"]);
     bench.press("Fast 4 steps");
     bench.harness.check_accessibility();
 }
 
 #[test]
 fn the_smallest_window_shows_every_button_of_a_finished_clip() {
-    use egui_kittest::kittest::Queryable as _;
     let mut bench = Bench::new();
     let sent = bench.start_job();
     bench.finish_job(&sent, 4);
     bench.start_job();
     bench.press("Result 1: a red boat sails to the right at sunset");
     let size = egui::vec2(800.0, 500.0);
-    bench.harness.set_size(size);
-    bench.settle();
+    bench.resize(size);
     let window = egui::Rect::from_min_size(egui::Pos2::ZERO, size);
     let assert_within = |bench: &Bench, name: &str| {
-        let button = bench.harness.get_by_label(name).rect();
+        let button = bench.labelled(name).rect();
         assert!(window.contains_rect(button), "{name}: {button:?}");
     };
     for name in ["Pause", "Full screen", "More", "Back to the live preview"] {
@@ -174,15 +163,8 @@ fn the_smallest_window_shows_every_button_of_a_finished_clip() {
 #[test]
 fn the_smallest_window_shows_generate() {
     let mut bench = Bench::new();
-    bench.harness.set_size(egui::vec2(800.0, 500.0));
-    bench.settle();
-    let button = {
-        use egui_kittest::kittest::Queryable as _;
-        bench
-            .harness
-            .get_by_role_and_label(egui::accesskit::Role::Button, "Generate")
-            .rect()
-    };
+    bench.resize(egui::vec2(800.0, 500.0));
+    let button = bench.node(egui::accesskit::Role::Button, "Generate").rect();
     assert!(
         egui::Rect::from_min_size(egui::Pos2::ZERO, egui::vec2(800.0, 500.0)).contains_rect(button)
     );

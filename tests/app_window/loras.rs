@@ -1,23 +1,13 @@
 //! LoRAs of the form: found, fitted, weighed, dropped, and what a job says of them.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use egui::Key;
-use egui::accesskit::Role;
-use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use safelight::app::commands::{AppCommand, LibraryCommand, LorasCommand, QueueCommand};
-use safelight::app::models::FoundModels;
-use safelight::app::state::Page;
+use safelight::app::commands::LorasCommand;
 use safelight_core::formats::weights::WeightSet;
-use safelight_core::job::{ChosenLora, JobOutcome, JobUpdate, Lora};
+use safelight_core::job::{ChosenLora, Lora};
 use safelight_core::lora::{CheckedLora, Coverage};
-use safelight_core::model::ModelSpec;
-use safelight_core::settings::Paths;
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 
-use crate::harness::{Bench, flux_spec, pair_spec, spec};
+use crate::app_window::prelude::*;
 
 fn model() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/little-world/transformer")
@@ -87,30 +77,28 @@ fn add(bench: &mut Bench) {
         bench.has("sea") && !bench.app().loras.is_looking()
     });
     bench.press("sea");
-    bench.until("it is chosen", |bench| bench.has("Remove sea"));
+    bench.wait_for("Remove sea");
     bench.press("Done");
 }
 
 fn sent_loras(bench: &mut Bench) -> Vec<Lora> {
     bench.press("Generate");
     let sent = bench.next_job();
-    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
+    bench.say_end(sent.id, JobOutcome::Cancelled);
     sent.request.loras
 }
 
 #[test]
 fn escape_puts_the_list_away_and_nothing_behind_it() {
     let mut bench = bench();
-    bench.app().cx.push(AppCommand::Show(Page::Gallery));
+    bench.push(AppCommand::Show(Page::Gallery));
     bench.settle();
     bench.press("Add LoRA");
-    bench.until("it is listed", |bench| bench.has("sea"));
-    bench.harness.key_press(Key::Escape);
-    bench.settle();
+    bench.wait_for("sea");
+    bench.press_key(Key::Escape);
     assert!(!bench.app().loras.is_open);
     assert_eq!(bench.app().cx.page, Page::Gallery);
-    bench.harness.key_press(Key::Escape);
-    bench.settle();
+    bench.press_key(Key::Escape);
     assert_eq!(bench.app().cx.page, Page::Watch);
 }
 
@@ -122,7 +110,7 @@ fn loras_on_this_machine_are_listed_and_those_for_other_models_say_so() {
         bench.has("flux hair") && !bench.app().loras.is_looking()
     });
     let entry = |bench: &Bench, name: &str| {
-        let entry = bench.harness.get_by_role_and_label(Role::Button, name);
+        let entry = bench.node(Role::Button, name);
         !entry.accesskit_node().is_disabled()
     };
     assert!(entry(&bench, "sea") && !entry(&bench, "flux hair"));
@@ -130,20 +118,12 @@ fn loras_on_this_machine_are_listed_and_those_for_other_models_say_so() {
     assert!(
         matches!(&other.fit, safelight_core::lora::Fit::No(why) if why.contains("this LoRA is for Flux"))
     );
-    bench
-        .harness
-        .get_by_role_and_label(Role::CheckBox, "Only those for Little World")
-        .click();
-    bench.settle();
+    bench.click(Role::CheckBox, "Only those for Little World");
     assert!(!bench.has("flux hair"));
-    let search = bench.harness.get_by_label("Search LoRAs");
+    let search = bench.labelled("Search LoRAs");
     search.focus();
     bench.settle();
-    bench
-        .harness
-        .get_by_label("Search LoRAs")
-        .type_text("mountain");
-    bench.settle();
+    bench.type_into("Search LoRAs", "mountain");
     bench.assert_shows("No matches");
 }
 
@@ -151,20 +131,19 @@ fn loras_on_this_machine_are_listed_and_those_for_other_models_say_so() {
 fn a_chosen_lora_goes_with_the_job_unless_it_is_switched_off() {
     let mut bench = bench();
     add(&mut bench);
-    bench.app().cx.form.loras[0].strength = 0.8;
+    bench.form().loras[0].strength = 0.8;
     bench.settle();
-    bench.harness.get_by_label("Strength of sea");
+    bench.labelled("Strength of sea");
     let expected = Lora {
         path: lora_path(&bench, "sea"),
         strength: 0.8,
         strength_2: None,
     };
     assert_eq!(sent_loras(&mut bench), [expected]);
-    bench.harness.get_by_label("Use sea").click();
-    bench.settle();
+    bench.click_label("Use sea");
     assert!(sent_loras(&mut bench).is_empty());
     bench.press("Remove sea");
-    assert!(bench.app().cx.form.loras.is_empty());
+    assert!(bench.form().loras.is_empty());
 }
 
 #[test]
@@ -174,9 +153,9 @@ fn a_model_of_two_experts_has_a_strength_for_each() {
         ..pair_spec()
     });
     add(&mut bench);
-    bench.harness.get_by_label("Strength of sea, high noise");
-    bench.harness.get_by_label("Strength of sea, low noise");
-    let lora = &mut bench.app().cx.form.loras[0];
+    bench.labelled("Strength of sea, high noise");
+    bench.labelled("Strength of sea, low noise");
+    let lora = &mut bench.form().loras[0];
     (lora.strength, lora.strength_2) = (0.5, Some(1.5));
     bench.settle();
     let [sent] = &sent_loras(&mut bench)[..] else {
@@ -188,25 +167,21 @@ fn a_model_of_two_experts_has_a_strength_for_each() {
 #[test]
 fn a_word_that_it_was_trained_on_is_written_into_the_prompt() {
     let mut bench = bench();
-    bench.app().cx.form.prompt = "a picture of".into();
+    bench.form().prompt = "a picture of".into();
     bench.settle();
     add(&mut bench);
     bench.press("Insert word: b0at");
-    assert_eq!(bench.app().cx.form.prompt, "a picture of b0at");
+    assert_eq!(bench.form().prompt, "a picture of b0at");
 }
 
 #[test]
 fn a_dropped_lora_is_added_and_one_for_another_model_is_refused_in_a_sentence() {
     let mut bench = bench();
     let path = lora_path(&bench, "sea");
-    bench.drop_file(&path);
-    bench.until("it is added", |bench| bench.has("Remove sea"));
+    bench.drop_until(&path, "Remove sea");
     let path = lora_path(&bench, "flux hair");
-    bench.drop_file(&path);
-    bench.until("it is refused", |bench| {
-        bench.has("This LoRA is for Flux, not for Wan")
-    });
-    assert_eq!(bench.app().cx.form.loras.len(), 1);
+    bench.drop_until(&path, "This LoRA is for Flux, not for Wan");
+    assert_eq!(bench.form().loras.len(), 1);
 }
 
 #[test]
@@ -231,18 +206,14 @@ fn how_much_of_a_lora_a_job_used_is_said_beside_it() {
 fn a_lora_whose_file_is_gone_is_named_and_nothing_is_sent_with_it() {
     let mut bench = bench();
     let gone = bench.home.path().join("gone.safetensors");
-    bench.app().cx.form.loras = vec![ChosenLora::new(gone)];
-    bench.until("it is named", |bench| bench.has("Its file is gone"));
+    bench.form().loras = vec![ChosenLora::new(gone)];
+    bench.wait_for("Its file is gone");
     bench.assert_shows("The file of the LoRA gone is gone");
-    let button = bench
-        .harness
-        .get_by_role_and_label(Role::Button, "Generate");
-    assert!(button.accesskit_node().is_disabled());
+    assert!(bench.is_disabled("Generate"));
     // As keys and the palette do it.
-    bench.app().cx.push(QueueCommand::Submit);
+    bench.push(QueueCommand::Submit);
     bench.assert_no_job();
-    bench.harness.get_by_label("Use gone").click();
-    bench.settle();
+    bench.click_label("Use gone");
     assert!(sent_loras(&mut bench).is_empty());
 }
 
@@ -250,33 +221,28 @@ fn a_lora_whose_file_is_gone_is_named_and_nothing_is_sent_with_it() {
 fn the_settings_of_a_result_bring_its_loras_back() {
     let mut bench = bench();
     add(&mut bench);
-    bench.app().cx.form.loras[0].strength = -0.5;
+    bench.form().loras[0].strength = -0.5;
     let sent = bench.start_job();
     bench.finish_job(&sent, 5);
-    bench.app().cx.form.loras.clear();
+    bench.form().loras.clear();
     bench.settle();
     bench.press_more("Use settings");
-    let loras = &bench.app().cx.form.loras;
+    let loras = &bench.form().loras;
     assert_eq!((loras.len(), loras[0].strength), (1, -0.5));
 }
 
 #[test]
 fn a_lora_that_was_looked_at_for_another_model_is_looked_at_again() {
-    let mut bench = Bench::with(|startup| {
-        startup.models = Some(FoundModels {
-            specs: vec![with_weights(spec()), flux_spec()],
-            ..FoundModels::default()
-        });
-    });
+    let mut bench = Bench::of_models(vec![with_weights(spec()), flux_spec()]);
     let path = lora_path(&bench, "sea");
     write_fitting(&path);
     let add = LorasCommand::Add(vec![path]);
-    bench.app().cx.push(add);
-    bench.app().cx.push(LibraryCommand::Choose("flux".into()));
+    bench.push(add);
+    bench.push(LibraryCommand::Choose("flux".into()));
     bench.until("it is refused", |bench| {
         !bench.app().cx.notices.all().is_empty()
     });
-    assert!(bench.app().cx.form.loras.is_empty());
+    assert!(bench.form().loras.is_empty());
 }
 
 #[test]
@@ -297,5 +263,5 @@ fn a_lora_of_few_steps_offers_its_preset_which_one_click_sets() {
     assert_eq!((sampling.num_steps, sampling.guidance_scale), (4, 1.0));
     assert_eq!(sampling.shift, Some(5.0));
     assert_eq!(sent.request.loras[0].strength, 0.5);
-    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
+    bench.say_end(sent.id, JobOutcome::Cancelled);
 }

@@ -1,6 +1,7 @@
-//! Pictures and clips that a test finds on the disk of its user.
+//! Pictures and clips that a test finds on the disk of its user, and files that are held over the window and dropped.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use safelight_core::media::{ClipOptions, Picture, write_clip};
 
@@ -28,5 +29,69 @@ impl Bench {
             .save(&path)
             .expect("a picture is written");
         path
+    }
+
+    /// Drops a new clip file onto the window and waits for a text.
+    pub fn drop_clip(
+        &mut self,
+        name: &str,
+        width: u32,
+        height: u32,
+        num_frames: u8,
+        text: &str,
+    ) -> PathBuf {
+        let path = self.clip_file(name, width, height, num_frames);
+        self.drop_until(&path, text);
+        path
+    }
+
+    /// Drops a new picture file onto the window and waits for a text.
+    pub fn drop_picture(&mut self, name: &str, width: u32, height: u32, text: &str) -> PathBuf {
+        let path = self.picture_file(name, width, height);
+        self.drop_until(&path, text);
+        path
+    }
+
+    /// Holds files over the window.
+    pub fn hold_files(&mut self, paths: &[impl AsRef<Path>]) {
+        let files = paths.iter().map(|path| egui::HoveredFile {
+            path: Some(path.as_ref().to_owned()),
+            ..Default::default()
+        });
+        self.harness.input_mut().hovered_files = files.collect();
+        self.harness.run_steps(3);
+    }
+
+    /// Drops a file onto the window.
+    pub fn drop_file(&mut self, path: &Path) {
+        self.drop_files(&[path]);
+    }
+
+    /// Drops a file onto the window and waits for a text.
+    pub fn drop_until(&mut self, path: &Path, text: &str) {
+        self.drop_file(path);
+        self.wait_for(text);
+    }
+
+    /// Drops files onto the window, all at once.
+    pub fn drop_files(&mut self, paths: &[&Path]) {
+        for path in paths {
+            let file = Arc::new(Dropped(path.to_path_buf()));
+            self.harness.input_mut().dropped_files.push(file);
+        }
+        self.harness.step();
+    }
+}
+
+#[derive(Debug)]
+struct Dropped(PathBuf);
+
+impl egui::DroppedFile for Dropped {
+    fn path(&self) -> &Path {
+        &self.0
+    }
+
+    fn bytes(&self) -> Result<Vec<u8>, String> {
+        Err("the window must not read files".to_owned())
     }
 }

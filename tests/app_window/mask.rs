@@ -1,16 +1,10 @@
 //! Painting a mask over the start picture: strokes, steps back, whole-picture tools, and the file that comes of it.
 
-use std::path::PathBuf;
+use egui::{Event, PointerButton, Pos2, Rect, Vec2};
+use safelight_core::media::open_picture;
+use safelight_core::model::ImageRole;
 
-use egui::{Event, Key, Modifiers, PointerButton, Pos2, Rect, Vec2};
-use egui_kittest::kittest::Queryable as _;
-use safelight::app::inputs::Slot;
-use safelight::app::state::Page;
-use safelight_core::job::{JobOutcome, JobUpdate};
-use safelight_core::media::{Picture, open_picture};
-use safelight_core::model::{ImageRole, InputUse, ModelSpec};
-
-use crate::harness::{Bench, flux_spec, spec};
+use crate::app_window::prelude::*;
 
 pub(crate) const CANVAS: &str = "Mask over the picture";
 
@@ -21,18 +15,14 @@ fn bench_at(width: u32, height: u32) -> Bench {
 
 pub(crate) fn bench_of(spec: ModelSpec, width: u32, height: u32) -> Bench {
     let mut bench = Bench::of(spec);
-    let picture = bench.picture_file("photo.png", width, height);
-    bench.drop_file(&picture);
-    bench.until("the picture is there", |bench| {
-        bench.has("Start picture photo.png")
-    });
+    bench.drop_picture("photo.png", width, height, "Start picture photo.png");
     bench.press("Paint a mask");
-    bench.until("it can be painted on", |bench| bench.has(CANVAS));
+    bench.wait_for(CANVAS);
     bench
 }
 
 pub(crate) fn canvas(bench: &Bench) -> Rect {
-    bench.harness.get_by_label(CANVAS).rect()
+    bench.labelled(CANVAS).rect()
 }
 
 /// Where a place of the picture is on the screen, while the whole picture is seen.
@@ -62,6 +52,12 @@ pub(crate) fn drag(bench: &mut Bench, button: PointerButton, points: &[Pos2]) {
     bench.settle();
 }
 
+/// Paints one place of a picture of this size.
+pub(crate) fn paint(bench: &mut Bench, size: Vec2, x: f32, y: f32) {
+    let at = place(bench, size, x, y);
+    drag(bench, PointerButton::Primary, &[at]);
+}
+
 /// Uses the mask and goes on painting it; what is in its file.
 fn used(bench: &mut Bench) -> Picture {
     fn file(bench: &mut Bench) -> Option<PathBuf> {
@@ -74,7 +70,7 @@ fn used(bench: &mut Bench) -> Picture {
         bench.app().cx.page == Page::Watch && file(bench) != before
     });
     bench.press("Edit mask");
-    bench.until("it can be painted on", |bench| bench.has(CANVAS));
+    bench.wait_for(CANVAS);
     let path = file(bench).expect("it was waited for");
     open_picture(&path).expect("it is a picture")
 }
@@ -154,8 +150,7 @@ fn generate_uses_the_mask_that_is_being_painted() {
     for spec in [flux_spec(), fill_spec(), clip_spec()] {
         let mut bench = bench_of(spec, 400, 300);
         set_brush(&mut bench, 20.0);
-        let at = place(&bench, Vec2::new(400.0, 300.0), 100.0, 100.0);
-        drag(&mut bench, PointerButton::Primary, &[at]);
+        paint(&mut bench, Vec2::new(400.0, 300.0), 100.0, 100.0);
         bench.press("Generate");
         let path = bench.next_job().request.mask.expect("it is in its place");
         let mask = open_picture(&path).expect("it is a picture");
@@ -175,16 +170,16 @@ fn a_closed_mask_page_counts_and_an_empty_or_discarded_mask_does_not() {
     bench.press("Generate");
     let sent = bench.next_job();
     assert_eq!(sent.request.mask, None);
-    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
+    bench.say_end(sent.id, JobOutcome::Cancelled);
     bench.press("Paint a mask");
     drag(&mut bench, PointerButton::Primary, &[at]);
     bench.press("Discard");
     bench.press("Generate");
     let sent = bench.next_job();
     assert_eq!(sent.request.mask, None);
-    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
+    bench.say_end(sent.id, JobOutcome::Cancelled);
     bench.press("Paint a mask");
-    bench.until("it can be painted on", |bench| bench.has(CANVAS));
+    bench.wait_for(CANVAS);
     drag(&mut bench, PointerButton::Primary, &[at]);
     bench.press("Close the mask");
     bench.press("Generate");
@@ -232,17 +227,11 @@ fn the_right_button_erases_and_steps_are_taken_back_by_keys() {
     bench.press("Invert");
     assert_eq!(values(&mut bench, places), [255, 0]);
     for _ in 0..2 {
-        bench
-            .harness
-            .key_press_modifiers(Modifiers::COMMAND, Key::Z);
-        bench.settle();
+        bench.press_keys(Modifiers::COMMAND, Key::Z);
     }
     // Only Fill is left.
     assert_eq!(values(&mut bench, places), [255, 255]);
-    bench
-        .harness
-        .key_press_modifiers(Modifiers::COMMAND | Modifiers::SHIFT, Key::Z);
-    bench.settle();
+    bench.press_keys(Modifiers::COMMAND | Modifiers::SHIFT, Key::Z);
     assert_eq!(values(&mut bench, places), [0, 255]);
     bench.press("Clear");
     assert!(used(&mut bench).rgb.iter().all(|value| *value == 0));
@@ -281,22 +270,16 @@ fn a_stroke_that_begins_and_ends_within_slow_frames_is_whole() {
     let size = Vec2::new(400.0, 300.0);
     set_brush(&mut bench, 20.0);
     let corners = [(100, 100), (300, 100), (300, 200), (100, 200)];
-    let button = |at, pressed| Event::PointerButton {
-        pos: at,
-        button: PointerButton::Primary,
-        pressed,
-        modifiers: Modifiers::NONE,
-    };
     let at = corners.map(|(x, y)| place(&bench, size, x as f32, y as f32));
     let middles = [(200, 100), (300, 150), (200, 200)];
     // All of it in one frame; begun and gone on with in one, ended in the next; and the other way round.
     for frames in [vec![6], vec![4, 2], vec![2, 4]] {
         bench.harness.event(Event::PointerMoved(at[0]));
         bench.harness.step();
-        let mut events = vec![button(at[0], true)];
+        let mut events = vec![primary_button(at[0], true)];
         events.extend(at[1..].iter().map(|at| Event::PointerMoved(*at)));
         events.push(Event::PointerMoved(at[3]));
-        events.push(button(at[3], false));
+        events.push(primary_button(at[3], false));
         let mut events = events.into_iter();
         for count in frames {
             let of_frame = events.by_ref().take(count);
@@ -315,12 +298,10 @@ fn brackets_and_the_wheel_change_the_brush_and_ctrl_zooms_at_the_pointer() {
     let mut bench = bench_at(400, 300);
     set_brush(&mut bench, 40.0);
     let diameter = |bench: &mut Bench| bench.panels().mask.diameter;
-    bench.harness.key_press(Key::CloseBracket);
-    bench.settle();
+    bench.press_key(Key::CloseBracket);
     let larger = diameter(&mut bench);
     assert!(larger > 40.0);
-    bench.harness.key_press(Key::OpenBracket);
-    bench.settle();
+    bench.press_key(Key::OpenBracket);
     assert!(diameter(&mut bench) < larger);
     let before = diameter(&mut bench);
     let at = canvas(&bench).center();
@@ -351,26 +332,20 @@ fn brackets_and_the_wheel_change_the_brush_and_ctrl_zooms_at_the_pointer() {
 #[test]
 fn a_mask_file_is_gone_on_with_and_a_closed_page_loses_nothing() {
     let mut bench = Bench::of(flux_spec());
-    let picture = bench.picture_file("photo.png", 200, 100);
-    bench.drop_file(&picture);
-    bench.until("the picture is there", |bench| {
-        bench.has("Start picture photo.png")
-    });
+    bench.drop_picture("photo.png", 200, 100, "Start picture photo.png");
     let mask = bench.home.path().join("mine.png");
     // Of half the size: it is brought to that of the picture.
     image::GrayImage::from_fn(100, 50, |x, _| image::Luma([if x < 50 { 255 } else { 0 }]))
         .save(&mask)
         .expect("a mask is written");
-    let pos = bench.harness.get_by_label("Choose a mask").rect().center();
+    let pos = bench.labelled("Choose a mask").rect().center();
     bench.harness.hover_at(pos);
     bench.harness.step();
-    bench.drop_file(&mask);
-    bench.until("the mask is there", |bench| bench.has("Mask mine.png"));
+    bench.drop_until(&mask, "Mask mine.png");
     bench.press("Edit mask");
-    bench.until("it can be painted on", |bench| bench.has(CANVAS));
+    bench.wait_for(CANVAS);
     set_brush(&mut bench, 20.0);
-    let at = place(&bench, Vec2::new(200.0, 100.0), 180.0, 50.0);
-    drag(&mut bench, PointerButton::Primary, &[at]);
+    paint(&mut bench, Vec2::new(200.0, 100.0), 180.0, 50.0);
     bench.press("Close the mask");
     assert!(!bench.has(CANVAS));
     bench.press("Edit mask");
@@ -386,12 +361,11 @@ fn a_mask_file_is_gone_on_with_and_a_closed_page_loses_nothing() {
 fn edges_are_softened_in_the_background() {
     let mut bench = bench_at(300, 200);
     set_brush(&mut bench, 60.0);
-    let at = place(&bench, Vec2::new(300.0, 200.0), 150.0, 100.0);
-    drag(&mut bench, PointerButton::Primary, &[at]);
+    paint(&mut bench, Vec2::new(300.0, 200.0), 150.0, 100.0);
     assert_eq!(values(&mut bench, [(185, 100)]), [0]);
     bench.panels().mask.soften_by = 20;
     bench.press("Feather");
-    bench.until("it is soft", |bench| !bench.has("Softening…"));
+    bench.wait_until_gone("Softening…");
     let [edge] = values(&mut bench, [(185, 100)]);
     assert!((1..255).contains(&edge), "{edge}");
     bench.press("Undo");
@@ -402,8 +376,7 @@ fn edges_are_softened_in_the_background() {
 fn a_large_picture_is_painted_in_its_own_pixels() {
     let mut bench = bench_at(4000, 3000);
     set_brush(&mut bench, 300.0);
-    let at = place(&bench, Vec2::new(4000.0, 3000.0), 3000.0, 1000.0);
-    drag(&mut bench, PointerButton::Primary, &[at]);
+    paint(&mut bench, Vec2::new(4000.0, 3000.0), 3000.0, 1000.0);
     let places = [(3000, 1000), (3140, 1000), (3200, 1000)];
     assert_eq!(values(&mut bench, places), [255, 255, 0]);
 }
@@ -411,12 +384,11 @@ fn a_large_picture_is_painted_in_its_own_pixels() {
 #[test]
 fn the_tools_stay_within_a_small_window() {
     let mut bench = bench_at(300, 200);
-    bench.harness.set_size(Vec2::new(900.0, 600.0));
-    bench.settle();
+    bench.resize(Vec2::new(900.0, 600.0));
     let area = canvas(&bench);
     assert!(area.right() <= 900.0 && area.height() > 150.0, "{area:?}");
     for name in ["Use this mask", "Discard", "Feather", "100 %"] {
-        let rect = bench.harness.get_by_label(name).rect();
+        let rect = bench.labelled(name).rect();
         assert!(rect.right() <= 900.0, "{name} at {rect:?}");
     }
 }
@@ -424,10 +396,6 @@ fn the_tools_stay_within_a_small_window() {
 #[test]
 fn a_model_without_masks_offers_none() {
     let mut bench = Bench::new();
-    let picture = bench.picture_file("photo.png", 64, 64);
-    bench.drop_file(&picture);
-    bench.until("the picture is there", |bench| {
-        bench.has("Start picture photo.png")
-    });
+    bench.drop_picture("photo.png", 64, 64, "Start picture photo.png");
     assert!(!bench.has("Paint a mask"));
 }

@@ -1,11 +1,6 @@
 //! The model picker: what each model needs and weighs, and those that cannot be used.
 
-use egui_kittest::kittest::Queryable as _;
-use safelight::app::models::FoundModels;
-use safelight_core::job::{JobError, JobErrorKind};
-use safelight_core::model::{InputUse, ModelSpec};
-
-use crate::harness::{Bench, pair_spec, spec};
+use crate::app_window::prelude::*;
 
 #[test]
 fn the_chosen_model_says_what_it_needs_and_weighs() {
@@ -36,7 +31,7 @@ fn the_picker_lists_every_model_by_name() {
         });
     });
     bench.use_model("Pair");
-    assert_eq!(bench.app().cx.form.model.as_deref(), Some("pair"));
+    assert_eq!(bench.form().model.as_deref(), Some("pair"));
     bench.assert_shows("picture, or first and last");
 }
 
@@ -60,7 +55,6 @@ fn models_that_cannot_be_used_are_listed_with_what_is_missing() {
     bench.assert_shows("Put it beside the transformer");
     // It is said in its place, not over the picture.
     assert!(bench.app().cx.notices.all().is_empty());
-    bench.harness.get_by_label("1 model cannot be used").click();
-    bench.settle();
+    bench.click_label("1 model cannot be used");
     assert!(!bench.has("get wan_2.1_vae.safetensors"));
 }

@@ -1,9 +1,8 @@
 //! A job that waits for other programs says so, and can be told to go on.
 
-use egui_kittest::kittest::Queryable as _;
-use safelight_core::job::{Crowded, JobUpdate, Stage};
+use safelight_core::job::Crowded;
 
-use crate::harness::Bench;
+use crate::app_window::prelude::*;
 
 const SENTENCE: &str =
     "Waiting for memory: other programs use 14.0 GiB of 16.0 GiB. The job continues by itself.";

@@ -1,19 +1,13 @@
 //! Cards: which leave by themselves and which stay, what they offer, and what they never cover.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
 
-use egui::accesskit::Role;
 use egui::{Rect, vec2};
-use egui_kittest::kittest::Queryable as _;
 use safelight::app::commands::SettingsCommand;
 use safelight::app::notices::Severity;
 use safelight::app::queue::choices::AfterQueue;
-use safelight::app::state::Page;
-use safelight_core::job::{JobError, JobErrorKind, JobFolder, JobOutcome, JobUpdate, Stage};
 
-use crate::harness::Bench;
+use crate::app_window::prelude::*;
 
 fn tell(bench: &mut Bench, severity: Severity, text: &str) {
     let err = JobError::new(JobErrorKind::Internal, text);
@@ -27,7 +21,7 @@ fn wait(bench: &mut Bench) {
 }
 
 fn rect(bench: &Bench, role: Role, name: &str) -> Rect {
-    bench.harness.get_by_role_and_label(role, name).rect()
+    bench.node(role, name).rect()
 }
 
 #[test]
@@ -49,16 +43,16 @@ fn a_hint_leaves_by_itself_with_one_planned_frame_and_a_warning_stays() {
 fn a_hint_stays_while_the_pointer_is_on_it_or_it_has_the_keyboard() {
     let mut bench = Bench::new();
     tell(&mut bench, Severity::Info, "a hint");
-    let card = bench.harness.get_by_label("A hint").rect();
+    let card = bench.labelled("A hint").rect();
     bench.harness.hover_at(card.center());
     wait(&mut bench);
     bench.assert_shows("A hint");
     bench.harness.remove_cursor();
-    let close = bench.harness.get_by_role_and_label(Role::Button, "Dismiss");
+    let close = bench.node(Role::Button, "Dismiss");
     close.focus();
     wait(&mut bench);
     bench.assert_shows("A hint");
-    bench.harness.get_by_label("Generate").focus();
+    bench.labelled("Generate").focus();
     wait(&mut bench);
     assert!(!bench.has("A hint"));
 }
@@ -68,8 +62,7 @@ fn a_file_that_can_be_used_takes_what_was_said_of_one_that_cannot_with_it() {
     let mut bench = Bench::new();
     let broken = bench.home.path().join("notes.png");
     std::fs::write(&broken, "just text").expect("a file");
-    bench.drop_file(&broken);
-    bench.until("it is refused", |bench| bench.has("is a text file"));
+    bench.drop_until(&broken, "is a text file");
     let good = bench.picture_file("good.png", 64, 64);
     bench.drop_file(&good);
     bench.until("it is taken", |bench| !bench.app().inputs.is_empty());
@@ -145,7 +138,7 @@ fn cards_and_questions_fit_into_a_window_at_the_largest_scale() {
     bench.settle();
     let sent = bench.start_job();
     bench.finish_job(&sent, 1);
-    bench.until("it is asked", |bench| bench.has("Safelight quits in"));
+    bench.wait_for("Safelight quits in");
     let button = rect(&bench, Role::Button, "Stay open");
     assert!(window.shrink(8.0).contains_rect(button), "{button:?}");
 }
@@ -160,7 +153,7 @@ fn a_failed_job_goes_on_from_its_card_without_a_word_of_the_command_line() {
     std::fs::write(result, "").expect("a file");
     let failure =
         || JobError::new(JobErrorKind::EngineLost, "the engine ended").keeping(folder.path());
-    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Failed(failure())));
+    bench.say_end(sent.id, JobOutcome::Failed(failure()));
     bench.assert_shows("The engine ended");
     assert!(!bench.has("safelight resume"));
     bench.press("Resume");
@@ -172,7 +165,7 @@ fn a_failed_job_goes_on_from_its_card_without_a_word_of_the_command_line() {
         again.id,
         JobUpdate::Started(safelight_core::job::Recipe::of(&again.request)),
     );
-    bench.say(again.id, JobUpdate::Ended(JobOutcome::Failed(failure())));
+    bench.say_end(again.id, JobOutcome::Failed(failure()));
     bench.press("Open the queue");
     assert!(bench.app().queue.panel.is_open);
     bench.assert_shows("Failed: the engine ended");
@@ -183,8 +176,7 @@ fn the_card_of_a_failed_job_goes_when_the_job_is_taken_from_the_queue() {
     let mut bench = Bench::new();
     let sent = bench.start_job();
     bench.press("Queue");
-    let failure = JobError::new(JobErrorKind::Internal, "it broke");
-    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
+    bench.fail_job(&sent, JobErrorKind::Internal, "it broke");
     bench.assert_shows("It broke");
     let prompt = &sent.request.prompt;
     bench.press(&format!("Remove from queue: {prompt}"));
@@ -200,8 +192,7 @@ fn the_same_warning_of_two_jobs_stays_for_both_until_one_runs_again() {
     bench.finish_job(&first, 1);
     let second = bench.start_job();
     bench.say(second.id, warning());
-    let failure = JobError::new(JobErrorKind::Internal, "it broke");
-    bench.say(second.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
+    bench.fail_job(&second, JobErrorKind::Internal, "it broke");
     bench.assert_shows("3 notices");
     bench.press("Try again");
     assert_eq!(bench.told(), ["memory ran out, and tiles were used"]);
@@ -213,19 +204,11 @@ fn the_card_of_a_folder_that_cannot_be_made_goes_when_another_is_chosen() {
     let file = bench.picture_file("file.png", 8, 8);
     let mut settings = bench.app().cx.settings.clone();
     settings.output.folder = Some(file.join("below"));
-    bench
-        .app()
-        .cx
-        .push(SettingsCommand::Change(Box::new(settings.clone())));
+    bench.push(SettingsCommand::Change(Box::new(settings.clone())));
     bench.press_generate();
-    bench.until("it is told", |bench| {
-        bench.has("The folder for results cannot be made")
-    });
+    bench.wait_for("The folder for results cannot be made");
     settings.output.folder = Some(bench.home.path().join("results"));
-    bench
-        .app()
-        .cx
-        .push(SettingsCommand::Change(Box::new(settings)));
+    bench.push(SettingsCommand::Change(Box::new(settings)));
     bench.settle();
     assert!(bench.app().cx.notices.all().is_empty());
 }
@@ -243,14 +226,11 @@ fn the_card_of_a_missing_engine_goes_when_it_is_found() {
                 .ok_or_else(missing)
         });
     });
-    bench.until("it is told", |bench| bench.has("Libtorch is missing"));
+    bench.wait_for("Libtorch is missing");
     is_there.store(true, Ordering::Relaxed);
     let mut settings = bench.app().cx.settings.clone();
     settings.runtime.libtorch = Some(bench.home.path().to_path_buf());
-    bench
-        .app()
-        .cx
-        .push(SettingsCommand::Change(Box::new(settings)));
+    bench.push(SettingsCommand::Change(Box::new(settings)));
     bench.until("it goes", |bench| bench.app().cx.notices.all().is_empty());
 }
 
@@ -258,7 +238,7 @@ fn the_card_of_a_missing_engine_goes_when_it_is_found() {
 fn cards_of_two_jobs_with_the_same_words_say_which_job_they_are_of() {
     let mut bench = Bench::new();
     for prompt in ["a red boat", "a blue boat"] {
-        bench.app().cx.form.prompt = prompt.to_owned();
+        bench.form().prompt = prompt.to_owned();
         let sent = bench.start_job();
         let warning = JobUpdate::Warning("memory ran out, and tiles were used".to_owned());
         bench.say(sent.id, warning);
@@ -268,7 +248,7 @@ fn cards_of_two_jobs_with_the_same_words_say_which_job_they_are_of() {
     bench.assert_shows("The job: a blue boat");
     let failure = JobError::new(JobErrorKind::Internal, "it broke");
     let sent = bench.start_job();
-    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
+    bench.say_end(sent.id, JobOutcome::Failed(failure));
     let last = bench
         .app()
         .cx

@@ -1,20 +1,13 @@
 //! Extending a picture where its mask is painted: edges, numbers, and the files that a job gets.
 
-use std::path::PathBuf;
-
-use egui::accesskit::Role;
 use egui::{PointerButton, Vec2};
-use egui_kittest::kittest::Queryable as _;
-use safelight::app::commands::{InputsCommand, MaskCommand};
-use safelight::app::inputs::Slot;
-use safelight::app::state::Page;
-use safelight_core::job::GenerateRequest;
-use safelight_core::media::{Margins, Outpaint, Picture, open_clip, open_picture};
+use safelight::app::commands::MaskCommand;
+use safelight_core::media::{Margins, Outpaint, open_clip, open_picture};
 
-use crate::controls::{add_control, clips_spec};
-use crate::harness::{Bench, flux_spec};
-use crate::mask::{CANVAS, bench_of, drag, fill_spec, place, set_brush};
-use crate::pictures::request_of;
+use crate::app_window::controls::{add_control, clips_spec};
+use crate::app_window::mask::{CANVAS, bench_of, drag, fill_spec, paint, place, set_brush};
+use crate::app_window::pictures::request_of;
+use crate::app_window::prelude::*;
 
 const SIZE: Vec2 = Vec2::new(400.0, 304.0);
 
@@ -25,7 +18,7 @@ fn opened(path: Option<&PathBuf>) -> Picture {
 /// Has the picture extended, and waits for it.
 fn extend(bench: &mut Bench, margins: Margins, overlap: u32) {
     let outpaint = Outpaint { margins, overlap };
-    bench.app().cx.push(MaskCommand::Extend(outpaint));
+    bench.push(MaskCommand::Extend(outpaint));
     bench.settle();
     until_idle(bench);
 }
@@ -92,8 +85,7 @@ fn an_edge_that_is_dragged_makes_room_that_the_job_fills() {
 fn room_that_is_taken_away_leaves_what_was_painted_on_the_picture() {
     let mut bench = bench_of(flux_spec(), SIZE.x as u32, SIZE.y as u32);
     set_brush(&mut bench, 20.0);
-    let at = place(&bench, SIZE, 100.0, 100.0);
-    drag(&mut bench, PointerButton::Primary, &[at]);
+    paint(&mut bench, SIZE, 100.0, 100.0);
     let margins = Margins {
         top: 64,
         ..Margins::default()
@@ -101,8 +93,7 @@ fn room_that_is_taken_away_leaves_what_was_painted_on_the_picture() {
     extend(&mut bench, margins, 0);
     assert_eq!(size(&mut bench), SIZE + Vec2::new(0.0, 64.0));
     let extended = size(&mut bench);
-    let at = place(&bench, extended, 300.0, 264.0);
-    drag(&mut bench, PointerButton::Primary, &[at]);
+    paint(&mut bench, extended, 300.0, 264.0);
     extend(&mut bench, Margins::default(), 0);
     assert_eq!(size(&mut bench), SIZE);
     bench.press_generate();
@@ -132,16 +123,14 @@ fn step(bench: &mut Bench, name: &str, expected: Vec2, can: (bool, bool)) {
 fn undo_takes_an_extension_back_and_the_strokes_before_it() {
     let mut bench = bench_of(flux_spec(), SIZE.x as u32, SIZE.y as u32);
     set_brush(&mut bench, 20.0);
-    let at = place(&bench, SIZE, 100.0, 100.0);
-    drag(&mut bench, PointerButton::Primary, &[at]);
+    paint(&mut bench, SIZE, 100.0, 100.0);
     let margins = Margins {
         top: 64,
         ..Margins::default()
     };
     extend(&mut bench, margins, 0);
     let extended = SIZE + Vec2::new(0.0, 64.0);
-    let at = place(&bench, extended, 300.0, 264.0);
-    drag(&mut bench, PointerButton::Primary, &[at]);
+    paint(&mut bench, extended, 300.0, 264.0);
     step(&mut bench, "Undo", extended, (true, true));
     step(&mut bench, "Undo", SIZE, (true, true));
     step(&mut bench, "Undo", SIZE, (false, true));
@@ -168,8 +157,7 @@ fn what_is_painted_after_an_extension_was_undone_replaces_it() {
     extend(&mut bench, margins, 0);
     step(&mut bench, "Undo", SIZE, (false, true));
     set_brush(&mut bench, 20.0);
-    let at = place(&bench, SIZE, 100.0, 100.0);
-    drag(&mut bench, PointerButton::Primary, &[at]);
+    paint(&mut bench, SIZE, 100.0, 100.0);
     step(&mut bench, "Undo", SIZE, (false, true));
     step(&mut bench, "Redo", SIZE, (true, false));
     bench.press_generate();
@@ -184,15 +172,9 @@ fn an_edge_is_dragged_however_long_the_frame_of_the_press_lasts() {
         let mut bench = bench_of(flux_spec(), SIZE.x as u32, SIZE.y as u32);
         let from = place(&bench, SIZE, -4.0, 150.0);
         let to = place(&bench, SIZE, -94.0, 150.0);
-        let button = |pos, pressed| egui::Event::PointerButton {
-            pos,
-            button: PointerButton::Primary,
-            pressed,
-            modifiers: egui::Modifiers::NONE,
-        };
         for event in [
             egui::Event::PointerMoved(from),
-            button(from, true),
+            primary_button(from, true),
             egui::Event::PointerMoved(to),
         ] {
             bench.harness.event(event);
@@ -201,7 +183,7 @@ fn an_edge_is_dragged_however_long_the_frame_of_the_press_lasts() {
             bench.harness.step();
             bench.harness.step();
         }
-        bench.harness.event(button(to, false));
+        bench.harness.event(primary_button(to, false));
         bench.harness.step();
         bench.until("it is extended", |bench| size(bench).x > SIZE.x);
         until_idle(&mut bench);
@@ -215,17 +197,13 @@ fn numbers_extend_too_and_the_extended_picture_is_painted_on_from_then_on() {
     let mut bench = bench_of(flux_spec(), SIZE.x as u32, SIZE.y as u32);
     let field = |bench: &Bench| {
         let role = Role::SpinButton;
-        bench
-            .harness
-            .get_by_role_and_label(role, "Extend right")
-            .click();
+        bench.node(role, "Extend right").click();
     };
     field(&bench);
     bench.settle();
     bench.harness.event(egui::Event::Text("112".to_owned()));
     bench.settle();
-    bench.harness.key_press(egui::Key::Enter);
-    bench.settle();
+    bench.press_key(Key::Enter);
     bench.press("Extend the picture");
     until_idle(&mut bench);
     assert_eq!(size(&mut bench), SIZE + Vec2::new(112.0, 0.0));
@@ -237,7 +215,7 @@ fn numbers_extend_too_and_the_extended_picture_is_painted_on_from_then_on() {
         is_extended && app.inputs.get(Slot::Mask).is_some() && app.cx.page == Page::Watch
     });
     bench.press("Edit mask");
-    bench.until("it can be painted on", |bench| bench.has(CANVAS));
+    bench.wait_for(CANVAS);
     assert_eq!(size(&mut bench), SIZE + Vec2::new(112.0, 0.0));
     let margins = Margins {
         left: 16,
@@ -276,7 +254,7 @@ fn an_edge_of_a_control_clip_gives_gray_room_to_all_its_frames() {
     add_control(&mut bench, &clip);
     bench.scroll_to("Paint a mask for control picture 1");
     bench.press("Paint a mask for control picture 1");
-    bench.until("it can be painted on", |bench| bench.has(CANVAS));
+    bench.wait_for(CANVAS);
     let own = Vec2::new(64.0, 48.0);
     let from = place(&bench, own, -0.5, 24.0);
     let to = place(&bench, own, -12.5, 24.0);
@@ -299,13 +277,11 @@ fn an_edge_of_a_control_clip_gives_gray_room_to_all_its_frames() {
     let mask = opened(control.mask.as_ref());
     assert_eq!((mask.pixel(15, 7)[0], mask.pixel(79, 7)[0]), (255, 0));
 
-    bench.app().cx.push(InputsCommand::Remove(Slot::Control));
+    bench.push(InputsCommand::Remove(Slot::Control));
     bench.settle();
     let take = InputsCommand::TakeOver(Box::new(request.clone()));
-    bench.app().cx.push(take);
-    bench.until("it is there again, a clip", |bench| {
-        bench.has("5 frames") && bench.has("Remove the mask of control picture 1")
-    });
+    bench.push(take);
+    bench.wait_for_all(&["5 frames", "Remove the mask of control picture 1"]);
     let again = request_of(&mut bench);
     assert_eq!(again.controls, request.controls);
     assert_eq!((again.width, again.num_frames), (80, 5));

@@ -1,16 +1,10 @@
 //! Models of pictures: what their form has and has not, masks, strength, batches, and what is done with results.
 
-use std::path::PathBuf;
-
-use egui::accesskit::Role;
-use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use safelight_core::job::{
-    GenerateRequest, JobOutcome, JobUpdate, SigmaSchedule, SizeChoice, Stage, StepCacheKind,
-};
+use safelight_core::job::{SigmaSchedule, StepCacheKind};
 use safelight_core::media;
-use safelight_core::model::{Guidance, ImageRole, InputUse, ModelSpec};
+use safelight_core::model::{Guidance, ImageRole};
 
-use crate::harness::{Bench, flux_spec, output, spec};
+use crate::app_window::prelude::*;
 
 fn fill_spec() -> ModelSpec {
     let mut spec = flux_spec();
@@ -22,21 +16,20 @@ fn fill_spec() -> ModelSpec {
 
 fn open_advanced(bench: &mut Bench) {
     bench.scroll_to("Advanced");
-    bench.harness.get_by_label("Advanced").click();
-    bench.settle();
+    bench.click_label("Advanced");
 }
 
 fn drop_as(bench: &mut Bench, name: &str, shown_as: &str) -> PathBuf {
     let path = bench.picture_file(name, 640, 480);
     bench.drop_file(&path);
     let label = format!("{shown_as} {name}");
-    bench.until("the picture is there", |bench| bench.has(&label));
+    bench.wait_for(&label);
     path
 }
 
 /// Holds the pointer over a place, so that the next file is dropped there.
 fn drop_onto(bench: &mut Bench, place: &str) {
-    let place = bench.harness.get_by_role_and_label(Role::Button, place);
+    let place = bench.node(Role::Button, place);
     let rect = place.rect();
     bench.harness.hover_at(rect.center());
     bench.settle();
@@ -47,7 +40,7 @@ fn drop_onto(bench: &mut Bench, place: &str) {
 pub fn request_of(bench: &mut Bench) -> GenerateRequest {
     bench.press_generate();
     let sent = bench.next_job();
-    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
+    bench.say_end(sent.id, JobOutcome::Cancelled);
     sent.request
 }
 
@@ -64,9 +57,7 @@ fn a_model_of_pictures_has_no_frames_and_says_picture() {
     for name in ["Length", "Frames", "Frame rate"] {
         assert!(bench.harness.query_by_label(name).is_none(), "{name}");
     }
-    bench
-        .harness
-        .get_by_role_and_label(Role::ComboBox, "Tiled VAE");
+    bench.node(Role::ComboBox, "Tiled VAE");
     let request = request_of(&mut bench);
     assert_eq!((request.width, request.height), (1024, 1024));
     assert_eq!((request.num_frames, request.batch_size), (1, 1));
@@ -90,17 +81,13 @@ fn aspects_are_of_the_models_area_lying_and_standing() {
         ((21, 9), (1568, 672)),
         ((9, 16), (768, 1360)),
     ] {
-        bench.app().cx.form.size = SizeChoice::Aspect(aspect.0, aspect.1);
+        bench.form().size = SizeChoice::Aspect(aspect.0, aspect.1);
         bench.settle();
-        let field = bench.harness.get_by_role_and_label(Role::ComboBox, "Size");
+        let field = bench.node(Role::ComboBox, "Size");
         let text = format!("{} × {}", expected.0, expected.1);
         assert!(field.value().unwrap().ends_with(&text), "{text}");
     }
-    bench
-        .harness
-        .get_by_role_and_label(Role::ComboBox, "Size")
-        .click();
-    bench.settle();
+    bench.click(Role::ComboBox, "Size");
     bench.assert_shows("Cinema 21:9   1568 × 672");
     bench.assert_shows("Portrait 3:4   880 × 1184");
 }
@@ -111,14 +98,12 @@ fn the_strength_is_there_with_a_start_picture_where_it_acts() {
     assert!(!bench.has("Strength"));
     drop_as(&mut bench, "boat.png", "Start picture");
     bench.assert_shows("17 of 28 steps are run");
-    let slider = bench
-        .harness
-        .get_by_role_and_label(Role::SpinButton, "Strength");
+    let slider = bench.node(Role::SpinButton, "Strength");
     assert_eq!(slider.value().as_deref(), Some("0.60"));
-    bench.app().cx.form.sampling.strength = Some(0.25);
+    bench.form().sampling.strength = Some(0.25);
     let request = request_of(&mut bench);
     assert_eq!(request.sampling.strength, Some(0.25));
-    bench.app().cx.form.sampling.strength = Some(0.0);
+    bench.form().sampling.strength = Some(0.0);
     bench.settle();
     bench.assert_shows("leaves none of the 28 steps to run");
     let mut filled = Bench::of(fill_spec());
@@ -146,10 +131,7 @@ fn a_model_that_fills_needs_both_and_takes_the_second_file_as_the_mask() {
     let mut bench = Bench::of(fill_spec());
     bench.assert_shows("Picture to fill");
     assert_eq!(bench.harness.get_all_by_label("needed").count(), 2);
-    let button = bench
-        .harness
-        .get_by_role_and_label(Role::Button, "Generate");
-    assert!(button.accesskit_node().is_disabled());
+    assert!(bench.is_disabled("Generate"));
     drop_as(&mut bench, "boat.png", "Start picture");
     bench.assert_shows("needs a mask");
     let mask = drop_as(&mut bench, "mask.png", "Mask");
@@ -158,9 +140,7 @@ fn a_model_that_fills_needs_both_and_takes_the_second_file_as_the_mask() {
     let mut bench = Bench::of(fill_spec());
     let paths = ["a.png", "b.png"].map(|name| bench.picture_file(name, 64, 64));
     bench.drop_files(&[&paths[0], &paths[1]]);
-    bench.until("both are there", |bench| {
-        bench.has("Start picture a.png") && bench.has("Mask b.png")
-    });
+    bench.wait_for_all(&["Start picture a.png", "Mask b.png"]);
 }
 
 #[test]
@@ -175,33 +155,23 @@ fn the_size_of_the_picture_comes_back_by_its_name_with_a_mask() {
     bench.press("Remove mask");
     bench.press("Remove start picture");
     bench.press_more("Use settings");
-    bench.until("both are there again", |bench| {
-        bench.has("Start picture lake.png") && bench.has("Mask mask.png")
-    });
-    assert_eq!(bench.app().cx.form.size, SizeChoice::Auto);
+    bench.wait_for_all(&["Start picture lake.png", "Mask mask.png"]);
+    assert_eq!(bench.form().size, SizeChoice::Auto);
 }
 
 #[test]
 fn the_words_over_the_window_are_those_of_pictures() {
-    let held = |bench: &mut Bench, names: &[&str]| {
-        let files = names.iter().map(|name| egui::HoveredFile {
-            path: Some(name.into()),
-            ..Default::default()
-        });
-        bench.harness.input_mut().hovered_files = files.collect();
-        bench.harness.run_steps(3);
-    };
     let mut bench = Bench::of(flux_spec());
-    held(&mut bench, &["a.png"]);
+    bench.hold_files(&["a.png"]);
     bench.assert_shows("Drop it to start from this picture");
-    held(&mut bench, &["a.mp4"]);
+    bench.hold_files(&["a.mp4"]);
     bench.assert_shows("starts from a picture, not from a clip");
     let mut bench = Bench::of(fill_spec());
-    held(&mut bench, &["a.png", "b.png"]);
+    bench.hold_files(&["a.png", "b.png"]);
     bench.assert_shows("the first is the picture, the second its mask");
-    held(&mut bench, &[]);
+    bench.hold_files(&[""; 0]);
     drop_as(&mut bench, "a.png", "Start picture");
-    held(&mut bench, &["b.png"]);
+    bench.hold_files(&["b.png"]);
     bench.assert_shows("Drop it as the mask");
 }
 
@@ -211,20 +181,20 @@ fn real_guidance_brings_the_negative_prompt_and_needs_it() {
     open_advanced(&mut bench);
     assert!(!bench.has("Negative prompt"));
     for name in ["Guidance", "CFG scale"] {
-        bench.harness.get_by_role_and_label(Role::SpinButton, name);
+        bench.node(Role::SpinButton, name);
     }
-    bench.app().cx.form.sampling.true_cfg_scale = Some(2.5);
+    bench.form().sampling.true_cfg_scale = Some(2.5);
     bench.settle();
     bench.assert_shows("Negative prompt");
     bench.assert_shows("CFG is off: it needs a negative prompt");
-    bench.app().cx.form.negative_prompt = Some("blurry".into());
+    bench.form().negative_prompt = Some("blurry".into());
     bench.settle();
     assert!(!bench.has("CFG is off"));
     let request = request_of(&mut bench);
     assert_eq!(request.sampling.true_cfg_scale, Some(2.5));
     assert_eq!(request.negative_prompt, "blurry");
     // Turned off again, the text that is not seen any more is not spoken of either.
-    bench.app().cx.form.sampling.true_cfg_scale = Some(1.0);
+    bench.form().sampling.true_cfg_scale = Some(1.0);
     let request = request_of(&mut bench);
     assert_eq!(request.sampling.true_cfg_scale, None);
     assert_only_cancelled(&mut bench);
@@ -237,9 +207,7 @@ fn a_model_without_a_guidance_shows_the_real_one_alone() {
     let mut bench = Bench::of(spec);
     open_advanced(&mut bench);
     assert!(bench.harness.query_by_label("Guidance").is_none());
-    bench
-        .harness
-        .get_by_role_and_label(Role::SpinButton, "CFG scale");
+    bench.node(Role::SpinButton, "CFG scale");
     assert_eq!(request_of(&mut bench).sampling.guidance_scale, 0.0);
     let mut clips = Bench::new();
     open_advanced(&mut clips);
@@ -252,11 +220,7 @@ fn every_schedule_can_be_chosen() {
     open_advanced(&mut bench);
     bench.scroll_to("Tiled VAE");
     for schedule in SigmaSchedule::ALL {
-        bench
-            .harness
-            .get_by_role_and_label(Role::ComboBox, "Scheduler")
-            .click();
-        bench.settle();
+        bench.click(Role::ComboBox, "Scheduler");
         let entries = bench
             .harness
             .get_all_by_role_and_label(Role::Button, schedule.label());
@@ -276,20 +240,15 @@ fn a_step_cache_of_those_that_the_model_has_is_chosen_with_its_number() {
     ] {
         bench.scroll_to("Step cache");
         let list = Role::ComboBox;
-        bench
-            .harness
-            .get_by_role_and_label(list, "Step cache")
-            .click();
+        bench.node(list, "Step cache").click();
         bench.settle();
         bench.press(kind.label());
-        bench
-            .harness
-            .get_by_role_and_label(Role::SpinButton, number);
+        bench.node(Role::SpinButton, number);
         assert_eq!(request_of(&mut bench).step_cache, Some(kind.into()));
     }
     // Another program's may be one that was not measured for the model.
     let mut clips = Bench::new();
-    clips.app().cx.form.step_cache = Some(StepCacheKind::TeaCache.into());
+    clips.form().step_cache = Some(StepCacheKind::TeaCache.into());
     open_advanced(&mut clips);
     clips.assert_shows("Step cache");
     assert_eq!(request_of(&mut clips).step_cache, None);
@@ -298,7 +257,7 @@ fn a_step_cache_of_those_that_the_model_has_is_chosen_with_its_number() {
 /// A finished batch of three, whose files are there.
 fn batch() -> (Bench, Vec<PathBuf>) {
     let mut bench = Bench::of(flux_spec());
-    let form = &mut bench.app().cx.form;
+    let form = bench.form();
     (form.batch_size, form.seed) = (Some(3), 40);
     let sent = bench.start_job();
     assert_eq!((sent.request.batch_size, sent.request.seed), (3, 40));
@@ -309,7 +268,7 @@ fn batch() -> (Bench, Vec<PathBuf>) {
         media::write_png(path, frame).expect("a picture is written");
     }
     let paths = made.paths.clone();
-    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Finished(made)));
+    bench.say_end(sent.id, JobOutcome::Finished(made));
     bench.until_pictured();
     bench.assert_shows("Picture 3 of 3");
     (bench, paths)
@@ -318,22 +277,16 @@ fn batch() -> (Bench, Vec<PathBuf>) {
 #[test]
 fn each_picture_of_a_batch_is_looked_at_with_a_click_and_none_plays() {
     let (mut bench, paths) = batch();
-    bench.harness.get_by_label("Finished picture");
+    bench.labelled("Finished picture");
     assert!(bench.harness.query_by_label("Play").is_none());
     bench.until("it rests", |bench| bench.next_repaint().is_none());
     bench.assert_shows("picture 1 of 3  ·  seed 40");
     bench.press("Picture 2 of 3");
     bench.assert_shows("picture 2 of 3  ·  seed 41");
-    bench.harness.key_press(egui::Key::ArrowRight);
-    bench.settle();
+    bench.press_key(Key::ArrowRight);
     bench.assert_shows("picture 3 of 3  ·  seed 42");
     bench.press("More");
-    bench.harness.get_by_label("Copy path").click();
-    let mut copied = None;
-    for _ in 0..4 {
-        bench.harness.step();
-        copied = copied.or_else(|| bench.copied());
-    }
+    let copied = bench.copied_by_label("Copy path");
     assert_eq!(copied, Some(paths[2].display().to_string()));
 }
 
@@ -342,13 +295,11 @@ fn the_picture_that_is_looked_at_becomes_the_start_picture_and_gives_its_seed() 
     let (mut bench, paths) = batch();
     bench.press("Picture 2 of 3");
     bench.press_more("Use settings");
-    let form = &bench.app().cx.form;
+    let form = bench.form();
     assert_eq!((form.seed, form.batch_size), (41, Some(1)));
     bench.press_more("Use as start image");
     let name = paths[1].file_name().unwrap().to_str().unwrap().to_owned();
-    bench.until("it is taken over", |bench| {
-        bench.has(&format!("Start picture {name}"))
-    });
+    bench.wait_for(&format!("Start picture {name}"));
     let request = request_of(&mut bench);
     assert_eq!(
         (request.image, request.extend),
@@ -361,14 +312,14 @@ fn a_picture_whose_file_is_gone_is_used_all_the_same() {
     let (mut bench, paths) = batch();
     std::fs::remove_file(&paths[0]).unwrap();
     bench.press_more("Use as start image");
-    bench.until("it is kept", |bench| bench.has("Start picture picture-"));
+    bench.wait_for("Start picture picture-");
     assert!(request_of(&mut bench).image.unwrap().is_file());
 }
 
 #[test]
 fn a_batch_is_counted_while_it_is_decoded() {
     let mut bench = Bench::of(flux_spec());
-    bench.app().cx.form.batch_size = Some(4);
+    bench.form().batch_size = Some(4);
     let sent = bench.start_job();
     let stage = Stage::Decode;
     let resumed = false;
@@ -381,7 +332,7 @@ fn a_batch_is_counted_while_it_is_decoded() {
         },
     );
     for index in 0..2 {
-        let picture = crate::harness::picture(64, [index as u8, 2, 3]);
+        let picture = crate::app_window::harness::picture(64, [index as u8, 2, 3]);
         let count = 4;
         let frame = safelight_core::job::Frame {
             index,
@@ -396,7 +347,7 @@ fn a_batch_is_counted_while_it_is_decoded() {
 #[test]
 fn several_clips_are_several_jobs_with_seeds_that_count_on() {
     let mut bench = Bench::of(spec());
-    let form = &mut bench.app().cx.form;
+    let form = bench.form();
     (form.batch_size, form.seed) = (Some(3), 7);
     bench.press("Generate");
     let mut files = Vec::new();
@@ -404,7 +355,7 @@ fn several_clips_are_several_jobs_with_seeds_that_count_on() {
         let sent = bench.next_job();
         assert_eq!((sent.request.seed, sent.request.batch_size), (seed, 1));
         files.push(sent.request.out.clone());
-        bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
+        bench.say_end(sent.id, JobOutcome::Cancelled);
     }
     bench.assert_no_job();
     files.dedup();
@@ -430,7 +381,7 @@ fn lake(width: u32, height: u32, hour: u32) -> media::Picture {
 #[test]
 fn a_batch_looks_as_it_did() {
     let mut bench = Bench::of(flux_spec());
-    let form = &mut bench.app().cx.form;
+    let form = bench.form();
     form.prompt = "a lake between mountains, evening light".into();
     (form.batch_size, form.seed) = (Some(4), 1234);
     let paths = ["lake.png", "mask.png"].map(|name| bench.home.path().join(name));
@@ -439,13 +390,9 @@ fn a_batch_looks_as_it_did() {
     let mask = |x, y| [if is_white(x, y) { 255 } else { 0 }; 3];
     let mask = media::Picture::from_fn(300, 200, mask).expect("it has pixels");
     media::write_png(&paths[1], &mask).expect("a mask is written");
-    bench.drop_file(&paths[0]);
-    bench.until("the picture is there", |bench| {
-        bench.has("Start picture lake.png")
-    });
+    bench.drop_until(&paths[0], "Start picture lake.png");
     drop_onto(&mut bench, "Choose a mask");
-    bench.drop_file(&paths[1]);
-    bench.until("the mask is there", |bench| bench.has("Mask mask.png"));
+    bench.drop_until(&paths[1], "Mask mask.png");
     let sent = bench.start_job();
     let mut made = output(&sent, 1);
     made.paths = (1..=4).map(|n| format!("lake_000{n}.png").into()).collect();
@@ -454,7 +401,7 @@ fn a_batch_looks_as_it_did() {
         frames: frames.collect(),
         fps: 1.0,
     });
-    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Finished(made)));
+    bench.say_end(sent.id, JobOutcome::Finished(made));
     bench.until_pictured();
     bench.assert_shows("Picture 4 of 4");
     bench.press("Picture 3 of 4");
@@ -467,7 +414,7 @@ fn a_batch_looks_as_it_did() {
 fn every_input_of_a_model_of_pictures_has_a_name() {
     let (mut bench, _) = batch();
     bench.app().cx.folds.is_advanced_open = true;
-    bench.app().cx.form.sampling.true_cfg_scale = Some(2.0);
+    bench.form().sampling.true_cfg_scale = Some(2.0);
     bench.harness.set_size(egui::vec2(1100.0, 1500.0));
     drop_as(&mut bench, "boat.png", "Start picture");
     bench.assert_shows("Choose a mask");

@@ -1,25 +1,21 @@
 //! What the window says of memory: the verdict, changes that help, the preserved memory and the cap.
 
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
-use egui::accesskit::Role;
 use egui::vec2;
-use egui_kittest::kittest::Queryable as _;
-use safelight::app::commands::{LibraryCommand, SettingsCommand};
+use safelight::app::commands::SettingsCommand;
 use safelight::app::memory::planning::PlanBasis;
 use safelight::telemetry::Device;
 use safelight::worker::Estimates;
 use safelight_core::families::wan;
-use safelight_core::job::{Climb, JobOutcome, JobUpdate, Sampler, Stage};
+use safelight_core::job::{Climb, Sampler};
 use safelight_core::memory::{
     Corrections, DeviceClass, DeviceFacts, ModelWeights, PlanOutcome, Rung, StageOutcome,
 };
 use safelight_core::model::ModelFiles;
 use safelight_core::settings::Settings;
 
-use crate::harness::{Bench, output, pair_spec, sample};
+use crate::app_window::prelude::*;
 
 const GIB: u64 = 1 << 30;
 
@@ -79,7 +75,7 @@ fn fresh_with(mib: impl Fn(&Settings) -> u64 + Send + Sync + 'static, times: Est
 #[test]
 fn the_verdict_stands_there_before_anything_is_made() {
     let mut bench = on_card(24 << 10);
-    bench.until("the plan is made", |bench| bench.has("Fits: needs "));
+    bench.wait_for("Fits: needs ");
     bench.assert_shows("21.8 GiB are free");
     bench.assert_shows("Auto (");
 }
@@ -116,11 +112,11 @@ fn the_time_counts_all_jobs_that_one_press_makes() {
     bench.until("the time is known", |bench| {
         says(bench, "Fits  ·  about 5 s")
     });
-    bench.app().cx.form.grid = vec!["seed=1..9".parse().unwrap()];
+    bench.form().grid = vec!["seed=1..9".parse().unwrap()];
     bench.until("all cells count", |bench| {
         says(bench, "Fits  ·  about 45 s for 9 jobs")
     });
-    let form = &mut bench.app().cx.form;
+    let form = bench.form();
     form.grid.clear();
     (form.prompt, form.is_one_a_line) = ("a boat\na hill\na fox".to_owned(), true);
     form.batch_size = Some(2);
@@ -134,7 +130,7 @@ fn the_time_counts_all_jobs_that_one_press_makes() {
 #[test]
 fn the_graph_opens_by_itself_when_memory_ran_short() {
     let mut bench = fresh_on(|_| 24 << 10);
-    bench.until("the plan is made", |bench| bench.has("Fits"));
+    bench.wait_for("Fits");
     let sent = bench.start_job();
     bench.finish_job(&sent, 3);
     assert!(!bench.app().cx.folds.is_graph_open, "nothing to say");
@@ -147,36 +143,30 @@ fn the_graph_opens_by_itself_when_memory_ran_short() {
         rung: Rung::Tiles512,
         helped: true,
     }];
-    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Finished(made)));
+    bench.say_end(sent.id, JobOutcome::Finished(made));
     bench.assert_shows("Decoding continued in tiles of 512 pixels");
 }
 
 #[test]
 fn the_smallest_window_shows_the_memory_when_it_is_asked_for() {
     let mut bench = fresh_on(|_| 24 << 10);
-    bench.until("the plan is made", |bench| bench.has("Fits"));
+    bench.wait_for("Fits");
     let sent = bench.start_job();
     bench.finish_job(&sent, 3);
     for size in [vec2(800.0, 500.0), vec2(900.0, 600.0)] {
-        bench.harness.set_size(size);
-        bench.settle();
+        bench.resize(size);
         bench.press("Show memory");
         let role = Role::SpinButton;
-        let value = bench
-            .harness
-            .get_by_role_and_label(role, "Reserved for activations");
+        let value = bench.node(role, "Reserved for activations");
         let text = value.rect();
         assert!(text.max.x <= size.x && text.max.y <= size.y, "{text:?}");
         bench.press("Hide memory");
         assert!(!bench.has("Reserved for activations"), "{size}");
-        bench
-            .harness
-            .get_by_role_and_label(Role::Image, "Finished clip");
+        bench.node(Role::Image, "Finished clip");
     }
     bench.harness.set_size(vec2(800.0, 500.0));
     bench.press("Show memory");
-    bench.harness.key_press(egui::Key::Escape);
-    bench.settle();
+    bench.press_key(Key::Escape);
     assert!(!bench.has("Reserved for activations"));
 }
 
@@ -186,13 +176,10 @@ fn another_libtorch_is_planned_for_at_once() {
         Some(_) => 12 << 10,
         None => 24 << 10,
     });
-    bench.until("the plan is made", |bench| bench.has("21.8 GiB are free"));
+    bench.wait_for("21.8 GiB are free");
     let mut settings = bench.app().cx.settings.clone();
     settings.runtime.libtorch = Some("/opt/libtorch-cuda".into());
-    bench
-        .app()
-        .cx
-        .push(SettingsCommand::Change(Box::new(settings)));
+    bench.push(SettingsCommand::Change(Box::new(settings)));
     bench.until("it is planned anew", |bench| {
         bench.has("Fits: needs ") && !bench.has("21.8 GiB are free")
     });
@@ -209,9 +196,9 @@ fn a_search_for_models_has_plans_made_anew() {
             24 << 10
         }
     });
-    bench.until("the plan is made", |bench| bench.has("21.8 GiB are free"));
+    bench.wait_for("21.8 GiB are free");
     is_replaced.store(true, Ordering::Relaxed);
-    bench.app().cx.push(LibraryCommand::Reload);
+    bench.push(LibraryCommand::Reload);
     bench.until("it is planned anew", |bench| {
         bench.has("Fits: needs ") && !bench.has("21.8 GiB are free")
     });
@@ -220,27 +207,25 @@ fn a_search_for_models_has_plans_made_anew() {
 #[test]
 fn a_suggestion_is_a_button_that_makes_the_job_fit() {
     let mut bench = on_card(3 << 10);
-    bench.app().cx.form.num_frames = Some(81);
-    bench.app().cx.form.size = safelight_core::job::SizeChoice::Custom;
-    (bench.app().cx.form.width, bench.app().cx.form.height) = (Some(4096), Some(4096));
-    bench.until("the plan is made", |bench| bench.has("Does not fit: "));
+    bench.form().num_frames = Some(81);
+    bench.form().size = safelight_core::job::SizeChoice::Custom;
+    (bench.form().width, bench.form().height) = (Some(4096), Some(4096));
+    bench.wait_for("Does not fit: ");
     let suggestion = bench.app().memory.planned().unwrap().suggestions[0].clone();
     bench.press(&suggestion.text);
-    bench.until("the plan fits", |bench| bench.has("Fits: needs "));
+    bench.wait_for("Fits: needs ");
     assert!(!bench.has("Does not fit"));
 }
 
 #[test]
 fn a_job_that_does_not_fit_says_so_above_generate_while_the_memory_is_folded() {
     let mut bench = on_card(3 << 10);
-    bench.app().cx.form.num_frames = Some(81);
-    bench.app().cx.form.size = safelight_core::job::SizeChoice::Custom;
-    (bench.app().cx.form.width, bench.app().cx.form.height) = (Some(4096), Some(4096));
+    bench.form().num_frames = Some(81);
+    bench.form().size = safelight_core::job::SizeChoice::Custom;
+    (bench.form().width, bench.form().height) = (Some(4096), Some(4096));
     bench.press("Hide memory");
-    bench.until("the plan is made", |bench| bench.has("Does not fit: "));
-    let generate = bench
-        .harness
-        .get_by_role_and_label(Role::Button, "Generate");
+    bench.wait_for("Does not fit: ");
+    let generate = bench.node(Role::Button, "Generate");
     let warning = bench.harness.get_by_label_contains("Does not fit: ");
     assert!(warning.rect().bottom() <= generate.rect().top());
     warning.click();
@@ -254,11 +239,9 @@ fn a_job_that_does_not_fit_says_so_above_generate_while_the_memory_is_folded() {
 fn the_picture_keeps_most_of_the_height_and_its_place_when_a_job_ends() {
     let mut bench = on_card(24 << 10);
     bench.harness.set_size(egui::vec2(1240.0, 820.0));
-    bench.until("the plan is made", |bench| bench.has("Fits: needs "));
+    bench.wait_for("Fits: needs ");
     let top = |bench: &Bench| {
-        let slider = bench
-            .harness
-            .get_by_role_and_label(Role::SpinButton, "Reserved for activations");
+        let slider = bench.node(Role::SpinButton, "Reserved for activations");
         slider.rect().top()
     };
     let before = top(&bench);
@@ -273,10 +256,10 @@ fn the_picture_keeps_most_of_the_height_and_its_place_when_a_job_ends() {
         predicted_bytes: 5 << 29,
         measured_bytes: 3 << 30,
     }]);
-    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Finished(made)));
+    bench.say_end(sent.id, JobOutcome::Finished(made));
     bench.assert_shows("Next job");
     assert_eq!(top(&bench), before);
-    let status = bench.harness.get_by_label("Hide memory").rect().top();
+    let status = bench.labelled("Hide memory").rect().top();
     let graph = bench
         .harness
         .get_by_label_contains("Memory graph over")
@@ -292,7 +275,7 @@ fn the_picture_keeps_most_of_the_height_and_its_place_when_a_job_ends() {
 fn the_queue_has_the_height_that_the_memory_leaves_it() {
     let mut bench = on_card(24 << 10);
     bench.harness.set_size(egui::vec2(1240.0, 820.0));
-    bench.until("the plan is made", |bench| bench.has("Fits: needs "));
+    bench.wait_for("Fits: needs ");
     bench.start_job();
     for _ in 0..9 {
         bench.press("Generate");
@@ -310,17 +293,13 @@ fn the_queue_has_the_height_that_the_memory_leaves_it() {
 #[test]
 fn preserved_memory_and_cap_are_settings_that_the_next_job_carries() {
     let mut bench = on_card(24 << 10);
-    bench.until("the plan is made", |bench| {
-        bench.has("Reserved for activations")
-    });
+    bench.wait_for("Reserved for activations");
     let mut settings = bench.app().cx.settings.clone();
     settings.memory.preserved_gib = Some(6.5);
     settings.memory.cap_gib = Some(20.0);
     bench.app().cx.settings = settings;
     bench.settle();
-    let slider = bench
-        .harness
-        .get_by_role_and_label(Role::SpinButton, "Reserved for activations");
+    let slider = bench.node(Role::SpinButton, "Reserved for activations");
     assert!(slider.value().is_some_and(|value| value.starts_with("6.5")));
     let sent = bench.start_job();
     assert_eq!(sent.request.memory.preserved_bytes, Some(13 * GIB / 2));
@@ -335,9 +314,7 @@ fn preserved_memory_and_cap_are_settings_that_the_next_job_carries() {
 #[test]
 fn what_a_plan_suggests_is_shown_and_not_made_a_setting() {
     let mut bench = on_card(24 << 10);
-    bench.until("the plan is made", |bench| {
-        bench.has("Reserved for activations")
-    });
+    bench.wait_for("Reserved for activations");
     bench.settle();
     assert_eq!(bench.app().cx.settings.memory, Default::default());
 }
@@ -345,9 +322,7 @@ fn what_a_plan_suggests_is_shown_and_not_made_a_setting() {
 #[test]
 fn what_is_expected_is_drawn_before_anything_is_made_and_told_in_words() {
     let mut bench = on_card(24 << 10);
-    bench.until("the plan is made", |bench| {
-        bench.has("Expected memory: at most")
-    });
+    bench.wait_for("Expected memory: at most");
     bench.assert_shows("The time is known after the first job of this kind");
     bench.assert_shows("Predicted peak");
     let sent = bench.start_job();
@@ -382,7 +357,7 @@ fn what_happened_in_the_last_job_stands_in_a_line() {
         rung: Rung::Tiles512,
         helped: true,
     }];
-    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Finished(made)));
+    bench.say_end(sent.id, JobOutcome::Finished(made));
     bench.assert_shows("Last job: peak allocated predicted 2.5, measured 3.0 GiB");
     bench.assert_shows("Decoding continued in tiles of 512 pixels");
 }
@@ -390,12 +365,12 @@ fn what_happened_in_the_last_job_stands_in_a_line() {
 #[test]
 fn the_plan_of_another_model_does_not_stay() {
     let mut bench = on_card(24 << 10);
-    bench.until("the plan is made", |bench| bench.has("Fits: needs "));
+    bench.wait_for("Fits: needs ");
     let mut other = pair_spec();
     other.id = "other".into();
     other.files.transformer = "elsewhere".into();
     bench.app().cx.models.found.specs = vec![pair_spec(), other.clone()];
-    bench.app().cx.form.reset_to(&other);
+    bench.form().reset_to(&other);
     bench.harness.step();
     // It cannot start yet: the model wants a picture.
     assert!(!bench.has("Fits: needs "));
@@ -404,27 +379,17 @@ fn the_plan_of_another_model_does_not_stay() {
 #[test]
 fn a_slider_is_kept_when_the_mouse_lets_go_and_seen_before() {
     let mut bench = on_card(24 << 10);
-    bench.until("the plan is made", |bench| {
-        bench.has("Reserved for activations")
-    });
+    bench.wait_for("Reserved for activations");
     assert_eq!(
         bench.app().cx.settings.memory.preserved_gib,
         None,
         "nobody asked"
     );
-    let slider = bench
-        .harness
-        .get_by_role_and_label(Role::Slider, "Reserved for activations");
+    let slider = bench.node(Role::Slider, "Reserved for activations");
     let rect = slider.rect();
     let at = |share: f32| egui::pos2(rect.left() + rect.width() * share, rect.center().y);
-    let button = |pos, pressed| egui::Event::PointerButton {
-        pos,
-        button: egui::PointerButton::Primary,
-        pressed,
-        modifiers: egui::Modifiers::NONE,
-    };
     bench.harness.event(egui::Event::PointerMoved(at(0.3)));
-    bench.harness.event(button(at(0.3), true));
+    bench.harness.event(primary_button(at(0.3), true));
     bench.harness.step();
     for share in [0.4, 0.5, 0.6] {
         bench.harness.event(egui::Event::PointerMoved(at(share)));
@@ -432,7 +397,7 @@ fn a_slider_is_kept_when_the_mouse_lets_go_and_seen_before() {
         assert_eq!(bench.app().cx.settings.memory.preserved_gib, None);
     }
     assert!(bench.app().memory.preserved_draft.is_some());
-    bench.harness.event(button(at(0.6), false));
+    bench.harness.event(primary_button(at(0.6), false));
     bench.settle();
     assert!(bench.app().cx.settings.memory.preserved_gib.is_some());
     assert!(bench.app().memory.preserved_draft.is_none());

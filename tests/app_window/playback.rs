@@ -1,13 +1,8 @@
 //! Finished clips: playing, pausing, stepping, and when the window is painted.
 
-use std::time::Duration;
+use safelight_core::job::Frame;
 
-use egui_kittest::kittest::Queryable as _;
-use safelight::app::commands::PlayerCommand;
-use safelight::app::player::Viewing;
-use safelight_core::job::{Frame, JobUpdate, Stage};
-
-use crate::harness::{Bench, picture};
+use crate::app_window::prelude::*;
 
 /// A bench with a finished clip.
 fn finished(num_frames: u8) -> Bench {
@@ -30,7 +25,7 @@ fn index(bench: &mut Bench) -> usize {
 #[test]
 fn a_finished_clip_plays_in_a_loop_at_its_own_rate() {
     let mut bench = finished(5);
-    bench.harness.get_by_label("Finished clip");
+    bench.labelled("Finished clip");
     bench.assert_shows("Done in 9 s");
     let mut seen = Vec::new();
     for _ in 0..40 {
@@ -80,10 +75,10 @@ fn the_slider_covers_no_button_and_is_equally_wide_for_each_frame() {
         bench.harness.set_size(egui::vec2(width, 760.0));
         bench.app().queue.panel.is_open = is_queue_open;
         bench.settle();
-        let slider = |bench: &Bench| bench.harness.get_by_label("Position").rect();
+        let slider = |bench: &Bench| bench.labelled("Position").rect();
         let mut widths = Vec::new();
         for index in [0, 8, 9, 16] {
-            bench.app().cx.push(PlayerCommand::ShowFrame(index));
+            bench.push(PlayerCommand::ShowFrame(index));
             bench.settle();
             widths.push(slider(&bench).width());
         }
@@ -99,7 +94,7 @@ fn the_slider_covers_no_button_and_is_equally_wide_for_each_frame() {
             "Full screen",
             "More",
         ] {
-            let button = bench.harness.get_by_label(name).rect();
+            let button = bench.labelled(name).rect();
             assert!(
                 !button.intersects(slider),
                 "{width} {name}: {button:?} {slider:?}"
@@ -111,10 +106,9 @@ fn the_slider_covers_no_button_and_is_equally_wide_for_each_frame() {
         } else {
             bench.press("More");
             for name in ["At the end: Loop", "0.25×", "100 %", "Fit"] {
-                bench.harness.get_by_label(name);
+                bench.labelled(name);
             }
-            bench.harness.key_press(egui::Key::Escape);
-            bench.settle();
+            bench.press_key(Key::Escape);
         }
     }
 }
@@ -151,14 +145,7 @@ fn a_single_picture_needs_no_repaint_and_no_player() {
 fn an_animated_preview_moves_slowly() {
     let mut bench = Bench::new();
     let sent = bench.start_job();
-    bench.say(
-        sent.id,
-        JobUpdate::Stage {
-            stage: Stage::Denoise,
-            section: 0,
-            resumed: false,
-        },
-    );
+    bench.say_stage(sent.id, Stage::Denoise);
     for index in 0..5 {
         let picture = picture(16, [index as u8 * 20, 2, 3]);
         bench.say(
@@ -184,10 +171,7 @@ fn frames_are_stepped_and_scrubbed_while_paused() {
     bench.press("Previous frame");
     bench.press("Previous frame");
     assert_eq!(index(&mut bench), (here + 4) % 5);
-    bench
-        .harness
-        .get_by_label("Position")
-        .set_value_accesskit(2.0);
+    bench.labelled("Position").set_value_accesskit(2.0);
     bench.settle();
     assert_eq!(index(&mut bench), 2);
     bench.assert_shows("3 / 5");
@@ -198,16 +182,13 @@ fn frames_are_stepped_and_scrubbed_while_paused() {
 #[test]
 fn keys_play_and_step_unless_something_is_typed() {
     let mut bench = finished(5);
-    bench.harness.key_press(egui::Key::Space);
-    bench.settle();
+    bench.press_key(Key::Space);
     assert!(!bench.app().watch.player.as_ref().unwrap().is_playing());
     let here = index(&mut bench);
-    bench.harness.key_press(egui::Key::ArrowRight);
-    bench.settle();
+    bench.press_key(Key::ArrowRight);
     assert_eq!(index(&mut bench), (here + 1) % 5);
     bench.write_prompt(" ");
-    bench.harness.key_press(egui::Key::Space);
-    bench.settle();
+    bench.press_key(Key::Space);
     assert!(!bench.app().watch.player.as_ref().unwrap().is_playing());
 }
 
@@ -215,7 +196,7 @@ fn keys_play_and_step_unless_something_is_typed() {
 fn earlier_results_are_played_again_with_a_click() {
     let mut bench = finished(3);
     let first = bench.app().queue.results[0].id;
-    bench.app().cx.form.prompt = "the second".into();
+    bench.form().prompt = "the second".into();
     let sent = bench.start_job();
     bench.finish_job(&sent, 6);
     assert_eq!(bench.app().watch.player.as_ref().unwrap().len(), 6);
@@ -231,14 +212,7 @@ fn a_clip_looked_at_stays_while_the_next_one_is_made() {
     assert_eq!(bench.app().watch.viewing, Viewing::Live);
     let first = bench.app().queue.results[0].id;
     bench.press("Result 1: a red boat sails to the right at sunset");
-    bench.say(
-        sent.id,
-        JobUpdate::Stage {
-            stage: Stage::Decode,
-            section: 0,
-            resumed: false,
-        },
-    );
+    bench.say_stage(sent.id, Stage::Decode);
     let frame = Frame {
         index: 0,
         count: 17,
@@ -257,7 +231,7 @@ fn a_clip_looked_at_stays_while_the_next_one_is_made() {
 fn the_settings_of_a_clip_come_back_into_the_form() {
     let mut bench = finished(3);
     let request = bench.app().queue.results[0].generated(0).unwrap();
-    let form = &mut bench.app().cx.form;
+    let form = bench.form();
     form.prompt = "something else".into();
     form.sampling.num_steps = Some(50);
     bench.press_more("Use settings");
@@ -278,11 +252,6 @@ fn the_path_of_a_clip_is_copied() {
         .display()
         .to_string();
     bench.press("More");
-    bench.harness.get_by_label("Copy path").click();
-    let mut copied = None;
-    for _ in 0..4 {
-        bench.harness.step();
-        copied = copied.or_else(|| bench.copied());
-    }
+    let copied = bench.copied_by_label("Copy path");
     assert_eq!(copied, Some(path));
 }

@@ -1,14 +1,8 @@
 //! Presets of every model and of the user, and fields that are put back one by one.
 
-use std::fs;
-
-use egui::accesskit::Role;
-use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use safelight_core::job::SizeChoice;
 use safelight_core::job::{Sampler, StepCacheKind};
-use safelight_core::settings::Paths;
 
-use crate::harness::{Bench, flux_spec, framepack_spec, pair_spec};
+use crate::app_window::prelude::*;
 
 fn file_of(bench: &Bench) -> std::path::PathBuf {
     Paths::under(bench.home.path()).presets_file()
@@ -21,28 +15,20 @@ fn press(bench: &mut Bench, name: &str) {
 
 fn open_advanced(bench: &mut Bench) {
     bench.scroll_to("Advanced");
-    bench.harness.get_by_label("Advanced").click();
-    bench.settle();
+    bench.click_label("Advanced");
 }
 
 /// Puts the open menu away.
 fn close_menu(bench: &mut Bench) {
-    bench.harness.key_press(egui::Key::Escape);
-    bench.settle();
+    bench.press_key(Key::Escape);
 }
 
 fn type_into(bench: &mut Bench, name: &str, text: &str) {
     for _ in 0..2 {
-        bench
-            .harness
-            .get_by_role_and_label(Role::TextInput, name)
-            .focus();
+        bench.node(Role::TextInput, name).focus();
         bench.settle();
     }
-    bench
-        .harness
-        .get_by_role_and_label(Role::TextInput, name)
-        .type_text(text);
+    bench.node(Role::TextInput, name).type_text(text);
     bench.settle();
 }
 
@@ -50,52 +36,52 @@ fn type_into(bench: &mut Bench, name: &str, text: &str) {
 fn every_model_has_a_draft_its_own_way_and_a_final() {
     let mut bench = Bench::of(flux_spec());
     press(&mut bench, "Draft");
-    let form = bench.app().cx.form.clone();
+    let form = bench.form().clone();
     assert_eq!(
         (form.sampling.num_steps, form.size),
         (Some(14), SizeChoice::Custom)
     );
     assert_eq!((form.width, form.height), (Some(688), Some(688)));
     press(&mut bench, "Final");
-    let form = bench.app().cx.form.clone();
+    let form = bench.form().clone();
     assert_eq!(
         (form.sampling.num_steps, form.size),
         (Some(42), SizeChoice::Auto)
     );
     press(&mut bench, "Balanced");
-    assert_eq!(bench.app().cx.form.sampling.num_steps, Some(28));
+    assert_eq!(bench.form().sampling.num_steps, Some(28));
     // A second click gives back what stood before the first.
-    bench.app().cx.form.sampling.num_steps = Some(20);
+    bench.form().sampling.num_steps = Some(20);
     bench.settle();
     press(&mut bench, "Draft");
     press(&mut bench, "Draft");
-    assert_eq!(bench.app().cx.form.sampling.num_steps, Some(28));
+    assert_eq!(bench.form().sampling.num_steps, Some(28));
 }
 
 #[test]
 fn a_draft_keeps_the_aspect_and_a_final_gives_it_its_full_size() {
     let mut bench = Bench::of(flux_spec());
-    bench.app().cx.form.size = SizeChoice::Aspect(16, 9);
+    bench.form().size = SizeChoice::Aspect(16, 9);
     bench.settle();
     press(&mut bench, "Draft");
-    let form = &bench.app().cx.form;
+    let form = bench.form();
     assert!(
         form.width > form.height && form.width < Some(1000),
         "{form:?}"
     );
     press(&mut bench, "Balanced");
-    assert_eq!(bench.app().cx.form.size, SizeChoice::Aspect(16, 9));
+    assert_eq!(bench.form().size, SizeChoice::Aspect(16, 9));
 }
 
 #[test]
 fn a_draft_of_a_size_of_ones_own_grows_to_full_size_and_a_smaller_one_stays() {
     let mut bench = Bench::of(flux_spec());
     let edges = |bench: &mut Bench| {
-        let form = &bench.app().cx.form;
+        let form = bench.form();
         assert_eq!(form.size, SizeChoice::Custom);
         form.width.zip(form.height).unwrap()
     };
-    let form = &mut bench.app().cx.form;
+    let form = bench.form();
     (form.size, form.width, form.height) = (SizeChoice::Custom, Some(1248), Some(592));
     bench.settle();
     press(&mut bench, "Draft");
@@ -105,7 +91,7 @@ fn a_draft_of_a_size_of_ones_own_grows_to_full_size_and_a_smaller_one_stays() {
     let (width, height) = edges(&mut bench);
     assert!(width > 1300 && height > 600, "{width} × {height}");
 
-    let form = &mut bench.app().cx.form;
+    let form = bench.form();
     (form.width, form.height) = (Some(512), Some(384));
     bench.settle();
     press(&mut bench, "Draft");
@@ -116,17 +102,17 @@ fn a_draft_of_a_size_of_ones_own_grows_to_full_size_and_a_smaller_one_stays() {
 fn a_draft_in_sections_skips_steps_and_a_final_does_not() {
     let mut bench = Bench::of(framepack_spec());
     press(&mut bench, "Draft");
-    let cache = bench.app().cx.form.step_cache;
+    let cache = bench.form().step_cache;
     assert_eq!(cache.map(|cache| cache.kind), Some(StepCacheKind::TeaCache));
     press(&mut bench, "Final");
-    assert_eq!(bench.app().cx.form.step_cache, None);
+    assert_eq!(bench.form().step_cache, None);
 }
 
 #[test]
 fn a_preset_of_ones_own_is_saved_applied_updated_renamed_and_deleted() {
     let mut bench = Bench::of(flux_spec());
-    bench.app().cx.form.sampling.num_steps = Some(33);
-    bench.app().cx.form.sampling.sampler = Some(Sampler::Heun);
+    bench.form().sampling.num_steps = Some(33);
+    bench.form().sampling.sampler = Some(Sampler::Heun);
     bench.settle();
     press(&mut bench, "Preset menu");
     type_into(&mut bench, "Preset name", "Ink & paper");
@@ -141,15 +127,15 @@ fn a_preset_of_ones_own_is_saved_applied_updated_renamed_and_deleted() {
 
     close_menu(&mut bench);
     press(&mut bench, "Balanced");
-    assert_eq!(bench.app().cx.form.sampling.num_steps, Some(28));
+    assert_eq!(bench.form().sampling.num_steps, Some(28));
     press(&mut bench, "Ink & paper");
-    let form = &bench.app().cx.form;
+    let form = bench.form();
     assert_eq!(
         (form.sampling.num_steps, form.sampling.sampler),
         (Some(33), Some(Sampler::Heun))
     );
 
-    bench.app().cx.form.sampling.num_steps = Some(35);
+    bench.form().sampling.num_steps = Some(35);
     bench.settle();
     press(&mut bench, "Preset menu");
     bench.press("Update preset Ink & paper");
@@ -179,14 +165,12 @@ fn a_broken_file_of_presets_is_named_and_kept() {
     let mut bench = Bench::with(|startup| {
         startup.paths = Some(paths);
     });
-    bench.until("it is told", |bench| {
-        bench.has("Line 2, column 8 of the presets")
-    });
+    bench.wait_for("Line 2, column 8 of the presets");
     bench.press("Dismiss");
     press(&mut bench, "Preset menu");
     type_into(&mut bench, "Preset name", "New");
     bench.press("Save preset");
-    bench.until("it is told", |bench| bench.has("The old one is kept"));
+    bench.wait_for("The old one is kept");
     assert!(fs::read_to_string(&file).unwrap().contains("New"));
     let aside = file.with_file_name("presets.broken-1.toml");
     assert_eq!(fs::read_to_string(aside).unwrap(), broken);
@@ -195,12 +179,12 @@ fn a_broken_file_of_presets_is_named_and_kept() {
 #[test]
 fn a_field_is_put_back_by_the_button_beside_it() {
     let mut bench = Bench::of(pair_spec());
-    let before = bench.app().cx.form.clone();
+    let before = bench.form().clone();
     open_advanced(&mut bench);
     let none = |bench: &Bench| bench.harness.query_all_by_label_contains("Reset ").count();
     // The button for all of them is always there.
     assert_eq!(none(&bench), 1);
-    let form = &mut bench.app().cx.form;
+    let form = bench.form();
     form.size = SizeChoice::Aspect(1, 1);
     form.num_frames = Some(33);
     form.batch_size = Some(3);
@@ -236,7 +220,7 @@ fn a_field_is_put_back_by_the_button_beside_it() {
 fn fields_of_other_models_are_put_back_too() {
     let mut bench = Bench::of(framepack_spec());
     open_advanced(&mut bench);
-    let form = &mut bench.app().cx.form;
+    let form = bench.form();
     form.secs = Some(9.0);
     form.section_order = Some(safelight_core::job::SectionOrder::F1);
     form.step_cache = Some(StepCacheKind::MagCache.into());

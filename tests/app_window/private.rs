@@ -1,12 +1,9 @@
 //! What the window keeps on disk holds prompts and pictures: nobody but its owner may read it.
 
-use std::path::PathBuf;
-
 use safelight_core::presets::{self, OwnPreset, PresetEdit, PresetValues};
-use safelight_core::settings::Paths;
 
-use crate::harness::Bench;
-use crate::modes::{everything, mode};
+use crate::app_window::prelude::*;
+use crate::common::modes::{everything, mode};
 
 #[test]
 fn what_the_window_keeps_is_its_owners_alone() {
@@ -18,7 +15,7 @@ fn what_the_window_keeps_is_its_owners_alone() {
         .harness
         .event(egui::Event::PasteImage(std::sync::Arc::new(image)));
     bench.harness.step();
-    bench.until("the picture is there", |bench| bench.has("40 × 30 pixels"));
+    bench.wait_for("40 × 30 pixels");
     bench.press("Light theme");
     bench.until("the settings are saved", |_| {
         paths.settings_file().is_file()

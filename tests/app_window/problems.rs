@@ -1,15 +1,9 @@
 //! What the window says when something is wrong, and that it goes on.
 
-use std::sync::Arc;
-
-use egui::accesskit::Role;
-use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use safelight::app::models::FoundModels;
-use safelight_core::job::{JobError, JobErrorKind, JobOutcome, JobUpdate};
 use safelight_core::library::{SearchedPlace, Watch};
 use safelight_core::settings::Theme;
 
-use crate::harness::{Bench, output};
+use crate::app_window::prelude::*;
 
 fn failure() -> JobError {
     JobError::new(
@@ -24,20 +18,11 @@ fn failure() -> JobError {
 fn a_failure_is_a_sentence_with_advice_and_details_to_copy() {
     let mut bench = Bench::new();
     let sent = bench.start_job();
-    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Failed(failure())));
+    bench.say_end(sent.id, JobOutcome::Failed(failure()));
     bench.assert_shows("The memory did not suffice for decoding");
     bench.assert_shows("Try a smaller size");
     bench.assert_shows("The last job failed");
-    bench
-        .harness
-        .get_by_role_and_label(Role::Button, "Copy details")
-        .click();
-    let mut copied = None;
-    for _ in 0..4 {
-        bench.harness.step();
-        copied = copied.or_else(|| bench.copied());
-    }
-    let copied = copied.unwrap();
+    let copied = bench.copied_by("Copy details").unwrap();
     assert!(
         copied.contains("needed 9 GiB") && copied.contains("did not suffice"),
         "{copied}"
@@ -58,10 +43,10 @@ fn warnings_of_a_good_clip_are_shown_beside_it() {
         sent.id,
         JobUpdate::Warning("the picture was cropped".into()),
     );
-    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Finished(made)));
+    bench.say_end(sent.id, JobOutcome::Finished(made));
     bench.assert_shows("The picture was cropped");
     bench.assert_shows("Two keys of the model were not used");
-    bench.harness.get_by_label("Finished clip");
+    bench.labelled("Finished clip");
 }
 
 #[test]
@@ -72,7 +57,7 @@ fn without_libtorch_the_window_opens_and_says_what_to_do() {
                 .advise("Run `cargo xtask setup`"))
         });
     });
-    bench.until("it is said", |bench| bench.has("Libtorch is missing"));
+    bench.wait_for("Libtorch is missing");
     bench.assert_shows("Run `cargo xtask setup`");
 }
 
@@ -104,10 +89,7 @@ fn without_a_model_the_window_says_how_to_get_one() {
     bench.assert_shows("No model was found");
     bench.assert_shows("/some/ComfyUI/models (not there)");
     bench.assert_shows("No model to generate with");
-    let button = bench
-        .harness
-        .get_by_role_and_label(Role::Button, "Generate");
-    assert!(button.accesskit_node().is_disabled());
+    assert!(bench.is_disabled("Generate"));
     bench.press("Open settings…");
     bench.assert_shows("Model folders");
 }
@@ -117,7 +99,7 @@ fn models_are_looked_for_in_the_background_and_broken_ones_are_named() {
     let mut bench = Bench::with(|startup| {
         startup.models = None;
         startup.library.load = Arc::new(|_| FoundModels {
-            specs: vec![crate::harness::spec()],
+            specs: vec![crate::app_window::harness::spec()],
             problems: vec![JobError::new(
                 JobErrorKind::BadModel,
                 "a tensor is missing in it",
@@ -125,7 +107,7 @@ fn models_are_looked_for_in_the_background_and_broken_ones_are_named() {
             ..FoundModels::default()
         });
     });
-    bench.until("they are there", |bench| bench.has("38 MiB"));
+    bench.wait_for("38 MiB");
     bench.assert_shows("A tensor is missing in it");
     bench.start_job();
 }
@@ -141,16 +123,16 @@ fn a_model_that_is_put_where_it_is_looked_for_is_there_soon() {
         startup.library.load = Arc::new(move |_| FoundModels {
             specs: place
                 .exists()
-                .then(crate::harness::spec)
+                .then(crate::app_window::harness::spec)
                 .into_iter()
                 .collect(),
             watched: watched.clone(),
             ..FoundModels::default()
         });
     });
-    bench.until("it was looked for", |bench| bench.has("No model was found"));
+    bench.wait_for("No model was found");
     std::fs::write(&file, "").unwrap();
-    bench.until("it is there", |bench| bench.has("38 MiB"));
+    bench.wait_for("38 MiB");
 }
 
 #[test]
@@ -160,9 +142,7 @@ fn a_results_folder_that_cannot_be_made_fails_before_anything_is_computed() {
     std::fs::write(&file, "").unwrap();
     bench.app().cx.settings.output.folder = Some(file.join("below"));
     bench.press("Generate");
-    bench.until("it is said", |bench| {
-        bench.has("The folder for results cannot be made")
-    });
+    bench.wait_for("The folder for results cannot be made");
     bench.assert_no_job();
     bench.app().cx.settings.output.folder = None;
     bench.start_job();
@@ -174,9 +154,7 @@ fn a_worker_that_is_gone_is_a_sentence_and_not_a_frozen_window() {
     let (_, other) = safelight::worker::WorkerHandle::detached();
     drop(std::mem::replace(&mut bench.far, other));
     bench.press("Generate");
-    bench.until("it is said", |bench| {
-        bench.has("The worker of this window has ended")
-    });
+    bench.wait_for("The worker of this window has ended");
     assert!(bench.app().queue.running.is_none());
 }
 

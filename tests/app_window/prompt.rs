@@ -1,18 +1,9 @@
 //! What helps with writing a prompt: tokens, earlier prompts, wildcards, one job a line, and seeds that follow.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use egui::accesskit::Role;
-use egui::{Key, Modifiers};
-use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use safelight::app::StartupOptions;
-use safelight_core::job::SeedMode;
-use safelight_core::job::{JobOutcome, JobUpdate};
-use safelight_core::settings::Paths;
 use safelight_core::tokens::TextTokenizer;
 
-use crate::harness::{Bench, flux_spec, spec};
+use crate::app_window::prelude::*;
 
 fn tokenizer() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/little-world/tokenizer")
@@ -31,15 +22,15 @@ fn tokens_of(text: &str) -> usize {
 }
 
 fn prompt(bench: &mut Bench) -> String {
-    bench.app().cx.form.prompt.clone()
+    bench.form().prompt.clone()
 }
 
 /// Writes a prompt in the place of what is there, and generates.
 fn generate(bench: &mut Bench, text: &str) {
-    text.clone_into(&mut bench.app().cx.form.prompt);
+    text.clone_into(&mut bench.form().prompt);
     bench.press("Generate");
     let sent = bench.next_job();
-    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
+    bench.say_end(sent.id, JobOutcome::Cancelled);
 }
 
 fn wildcard(bench: &Bench, name: &str, lines: &str) {
@@ -55,22 +46,22 @@ fn the_tokens_of_a_prompt_are_counted_while_it_is_written() {
     bench.write_prompt("a red boat & a blue one");
     let text = format!("{} of 512 tokens", tokens_of("a red boat & a blue one"));
     // The line begins with a capital letter, and a digit is one.
-    bench.until("they are counted", |bench| bench.has(&text));
+    bench.wait_for(&text);
     bench.write_prompt(", at sea");
     let text = format!(
         "{} of 512 tokens",
         tokens_of("a red boat & a blue one, at sea")
     );
-    bench.until("they are counted again", |bench| bench.has(&text));
+    bench.wait_for(&text);
     bench.until("it rests", |bench| bench.next_repaint().is_none());
 }
 
 #[test]
 fn a_prompt_that_nobody_typed_here_is_counted_too() {
     let mut bench = bench();
-    "a red boat".clone_into(&mut bench.app().cx.form.prompt);
+    "a red boat".clone_into(&mut bench.form().prompt);
     let text = format!("{} of 512 tokens", tokens_of("a red boat"));
-    bench.until("it is counted", |bench| bench.has(&text));
+    bench.wait_for(&text);
 }
 
 #[test]
@@ -78,10 +69,10 @@ fn a_prompt_that_is_too_long_says_how_much_is_not_read() {
     let mut bench = bench();
     bench.write_prompt("x");
     let long = "boat ".repeat(600);
-    bench.app().cx.form.prompt.clone_from(&long);
+    bench.form().prompt.clone_from(&long);
     let cut = tokens_of(long.trim()) - 512;
     let text = format!("the last {cut} are truncated");
-    bench.until("it is said", |bench| bench.has(&text));
+    bench.wait_for(&text);
 }
 
 #[test]
@@ -91,12 +82,10 @@ fn what_only_the_second_encoder_of_flux_reads_is_said() {
     spec.files.tokenizer_2 = Some(tokenizer());
     let mut bench = Bench::of(spec);
     bench.write_prompt("a red boat");
-    bench.until("it is counted", |bench| bench.has("of 512 tokens"));
+    bench.wait_for("of 512 tokens");
     assert!(!bench.has("CLIP reads only"));
-    bench.app().cx.form.prompt = "boat ".repeat(90);
-    bench.until("it is said", |bench| {
-        bench.has("CLIP reads only the first 77")
-    });
+    bench.form().prompt = "boat ".repeat(90);
+    bench.wait_for("CLIP reads only the first 77");
     bench.assert_shows("T5 reads all of it");
 }
 
@@ -104,9 +93,7 @@ fn what_only_the_second_encoder_of_flux_reads_is_said() {
 fn a_wildcard_that_is_not_there_is_named_before_anything_is_generated() {
     let mut bench = bench();
     bench.write_prompt("a __boat__ at sea");
-    bench.until("it is named", |bench| {
-        bench.has("There is no wildcard file boat.txt")
-    });
+    bench.wait_for("There is no wildcard file boat.txt");
     wildcard(
         &bench,
         "boat.txt",
@@ -115,7 +102,7 @@ fn a_wildcard_that_is_not_there_is_named_before_anything_is_generated() {
     bench.press("Wildcards");
     let longest = "a very large blue sailing boat at sea";
     let text = format!("Up to {} of 512 tokens", tokens_of(longest));
-    bench.until("it is found", |bench| bench.has(&text));
+    bench.wait_for(&text);
 }
 
 #[test]
@@ -125,16 +112,12 @@ fn earlier_prompts_are_listed_searched_used_and_forgotten() {
         generate(&mut bench, text);
     }
     bench.press("Earlier prompts");
-    bench.until("they are listed", |bench| bench.has("Use: two lines"));
+    bench.wait_for("Use: two lines");
     assert!(bench.has("Use: a green hill") && bench.has("Use: a red boat"));
-    let search = bench.harness.get_by_label("Search earlier prompts");
+    let search = bench.labelled("Search earlier prompts");
     search.focus();
     bench.settle();
-    bench
-        .harness
-        .get_by_label("Search earlier prompts")
-        .type_text("RED");
-    bench.settle();
+    bench.type_into("Search earlier prompts", "RED");
     assert!(bench.has("Use: a red boat") && !bench.has("Use: a green hill"));
     bench.press("Use: a red boat");
     assert_eq!(prompt(&mut bench), "a red boat");
@@ -155,14 +138,13 @@ fn the_keyboard_steps_through_earlier_prompts_and_back_to_the_draft() {
     let mut bench = bench();
     generate(&mut bench, "first");
     generate(&mut bench, "second");
-    bench.app().cx.form.prompt.clear();
+    bench.form().prompt.clear();
     bench.write_prompt("half a thou");
     bench.until("they are known", |bench| {
         bench.app().prompt.history.entries().len() == 2
     });
     let step = |bench: &mut Bench, key| {
-        bench.harness.key_press_modifiers(Modifiers::ALT, key);
-        bench.settle();
+        bench.press_keys(Modifiers::ALT, key);
         prompt(bench)
     };
     assert_eq!(step(&mut bench, Key::ArrowUp), "second");
@@ -182,7 +164,7 @@ fn a_wildcard_is_inserted_where_the_cursor_stands() {
     );
     bench.write_prompt("a boat");
     bench.press("Wildcards");
-    bench.until("it is listed", |bench| bench.has("Insert places/sea"));
+    bench.wait_for("Insert places/sea");
     bench.press("Insert places/sea");
     assert_eq!(prompt(&mut bench), "a boat __places/sea__");
     bench.write_prompt(" at noon");
@@ -201,10 +183,8 @@ fn a_wildcard_that_is_begun_is_completed() {
     });
     bench.write_prompt("__co");
     assert!(bench.has("Complete colour") && bench.has("Complete country"));
-    bench.harness.key_press(Key::ArrowDown);
-    bench.settle();
-    bench.harness.key_press(Key::Enter);
-    bench.settle();
+    bench.press_key(Key::ArrowDown);
+    bench.press_key(Key::Enter);
     assert_eq!(prompt(&mut bench), "a __country__");
     assert!(!bench.has("Complete"));
     bench.write_prompt(" __col");
@@ -215,7 +195,7 @@ fn a_wildcard_that_is_begun_is_completed() {
 #[test]
 fn each_line_becomes_a_job_where_that_is_wanted() {
     let mut bench = bench();
-    let form = &mut bench.app().cx.form;
+    let form = bench.form();
     form.prompt = "a red boat\n\n# not this\n  a green hill  \n".into();
     form.seed = 7;
     form.seed_mode = SeedMode::Increment;
@@ -225,7 +205,7 @@ fn each_line_becomes_a_job_where_that_is_wanted() {
     for _ in 0..2 {
         let job = bench.next_job();
         sent.push((job.request.prompt.clone(), job.request.seed));
-        bench.say(job.id, JobUpdate::Ended(JobOutcome::Cancelled));
+        bench.say_end(job.id, JobOutcome::Cancelled);
     }
     let expected = [("a red boat".to_owned(), 7), ("a green hill".to_owned(), 8)];
     assert_eq!(sent, expected);
@@ -246,11 +226,11 @@ fn where_a_negative_prompt_does_not_act_it_says_what_brings_it() {
             .is_some()
     };
     assert!(field(&bench) && !bench.has("No negative prompt"));
-    bench.app().cx.form.sampling.guidance_scale = Some(1.0);
+    bench.form().sampling.guidance_scale = Some(1.0);
     bench.settle();
     assert!(!field(&bench));
     bench.assert_shows("No negative prompt: it needs a guidance above 1");
-    bench.app().cx.form.negative_prompt = Some("fog".into());
+    bench.form().negative_prompt = Some("fog".into());
     bench.settle();
     bench.assert_shows("The negative prompt is kept but not used");
     let flux = Bench::of(flux_spec());
@@ -266,9 +246,7 @@ fn another_window_has_the_same_earlier_prompts() {
     let paths = data.clone();
     let mut second = Bench::with(|startup: &mut StartupOptions| startup.paths = Some(paths));
     second.press("Earlier prompts");
-    second.until("it is there", |bench| {
-        bench.has("Use: from the first window")
-    });
+    second.wait_for("Use: from the first window");
 }
 
 #[test]
@@ -282,11 +260,9 @@ fn a_wildcard_that_was_made_since_is_completed() {
     let folder = Paths::under(bench.home.path()).wildcards();
     fs::write(folder.join("cold.txt"), b"caf\xe9\n").expect("it is written");
     // Those that were looked at just now are not looked at again.
-    for _ in 0..10 {
-        bench.harness.step();
-    }
+    bench.harness.run_steps(10);
     bench.write_prompt("__co");
-    bench.until("it is offered", |bench| bench.has("Complete colour"));
+    bench.wait_for("Complete colour");
     assert!(!bench.has("Complete cold"), "it is no text");
 }
 
@@ -295,17 +271,15 @@ fn tab_behind_an_unfinished_name_stays_in_the_field() {
     let mut bench = bench();
     let has_focus = |bench: &Bench| {
         let role = Role::MultilineTextInput;
-        let field = bench.harness.get_by_role_and_label(role, "Prompt");
+        let field = bench.node(role, "Prompt");
         field.accesskit_node().is_focused()
     };
     bench.write_prompt("a __nobody");
-    bench.harness.key_press(Key::Tab);
-    bench.settle();
+    bench.press_key(Key::Tab);
     assert!(has_focus(&bench));
     assert_eq!(prompt(&mut bench), "a __nobody");
     bench.write_prompt("__");
-    bench.harness.key_press(Key::Tab);
-    bench.settle();
+    bench.press_key(Key::Tab);
     assert!(!has_focus(&bench));
 }
 
@@ -319,7 +293,7 @@ fn examples_are_offered_for_an_empty_field_and_replace_nothing_unseen() {
     assert_ne!(prompt(&mut bench), "my own boat");
     bench.press("Random example");
     bench.press("Earlier prompts");
-    bench.until("it is kept", |bench| bench.has("Use: my own boat"));
+    bench.wait_for("Use: my own boat");
     assert_eq!(bench.app().prompt.history.entries().len(), 1);
 }
 
@@ -342,12 +316,12 @@ fn text_from_right_to_left_is_stored_as_written_and_its_display_explained() {
 #[test]
 fn a_long_prompt_scrolls_in_its_field_and_moves_nothing_far_down() {
     let mut bench = bench();
-    let top = |bench: &Bench| bench.harness.get_by_label("LoRAs").rect().top();
+    let top = |bench: &Bench| bench.labelled("LoRAs").rect().top();
     let empty = top(&bench);
     bench.write_prompt("a red boat");
-    bench.until("it is counted", |bench| bench.has("tokens"));
+    bench.wait_for("tokens");
     assert_eq!(top(&bench), empty, "the first letters move nothing");
-    bench.app().cx.form.prompt = "a line of words\n".repeat(80);
+    bench.form().prompt = "a line of words\n".repeat(80);
     bench.settle();
     assert!(top(&bench) - empty < 180.0, "{} after {empty}", top(&bench));
 }
@@ -359,6 +333,6 @@ fn a_list_that_comes_late_gets_its_full_height() {
         wildcard(&bench, &format!("{name}.txt"), "x\n");
     }
     bench.press("Wildcards");
-    bench.until("they are listed", |bench| bench.has("Insert a"));
+    bench.wait_for("Insert a");
     assert!(bench.has("Insert f"), "all rows are in sight");
 }

@@ -1,25 +1,18 @@
 //! The queue's panel: what runs next, changing and doubling jobs, pausing, several pictures at once, and the end.
 
-use egui::accesskit::Role;
-use egui_kittest::kittest::Queryable as _;
-use safelight::app::commands::{InputsCommand, QueueCommand};
-use safelight::app::inputs::Slot;
 use safelight::app::queue::WaitingJob;
 use safelight::app::queue::choices::AfterQueue;
 use safelight::worker::WorkerCommand;
-use safelight_core::job::SeedMode;
-use safelight_core::job::{
-    JobError, JobErrorKind, JobFolder, JobOutcome, JobUpdate, Recipe, Stage,
-};
+use safelight_core::job::Recipe;
 
-use crate::harness::{Bench, Sent, pair_spec, spec};
+use crate::app_window::prelude::*;
 
 /// A window with a running job and these behind it.
 fn waiting(prompts: &[&str]) -> (Bench, Sent) {
     let mut bench = Bench::new();
     let first = bench.start_job();
     for prompt in prompts {
-        bench.app().cx.form.prompt = (*prompt).to_owned();
+        bench.form().prompt = (*prompt).to_owned();
         bench.press("Generate");
     }
     (bench, first)
@@ -40,7 +33,7 @@ fn order(bench: &mut Bench) -> Vec<String> {
 }
 
 fn cancelled(bench: &mut Bench, sent: &Sent) {
-    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
+    bench.say_end(sent.id, JobOutcome::Cancelled);
 }
 
 #[test]
@@ -72,20 +65,16 @@ fn a_job_that_is_moved_to_the_top_runs_next() {
 #[test]
 fn keys_move_double_and_remove_the_job_that_has_the_focus() {
     let (mut bench, _first) = waiting(&["one", "two"]);
-    bench
-        .harness
-        .get_by_role_and_label(Role::Button, "2. two")
-        .focus();
+    bench.node(Role::Button, "2. two").focus();
     bench.settle();
     let press = |bench: &mut Bench, modifiers, key| {
-        bench.harness.key_press_modifiers(modifiers, key);
-        bench.settle();
+        bench.press_keys(modifiers, key);
     };
-    press(&mut bench, egui::Modifiers::ALT, egui::Key::ArrowUp);
+    press(&mut bench, Modifiers::ALT, Key::ArrowUp);
     assert_eq!(order(&mut bench), ["two", "one"]);
-    press(&mut bench, egui::Modifiers::COMMAND, egui::Key::D);
+    press(&mut bench, Modifiers::COMMAND, Key::D);
     assert_eq!(order(&mut bench), ["two", "two", "one"]);
-    press(&mut bench, egui::Modifiers::NONE, egui::Key::Delete);
+    press(&mut bench, Modifiers::NONE, Key::Delete);
     assert_eq!(order(&mut bench), ["two", "one"]);
     bench.press("Undo");
     assert_eq!(order(&mut bench), ["two", "two", "one"]);
@@ -95,7 +84,7 @@ fn keys_move_double_and_remove_the_job_that_has_the_focus() {
 fn a_job_that_is_dragged_goes_where_it_is_let_go() {
     let (mut bench, _first) = waiting(&["one", "two", "three"]);
     let at = |bench: &Bench, name: &str| {
-        let row = bench.harness.get_by_role_and_label(Role::Button, name);
+        let row = bench.node(Role::Button, name);
         row.rect().left_center() + egui::vec2(90.0, 0.0)
     };
     let (from, to) = (at(&bench, "3. three"), at(&bench, "1. one"));
@@ -113,9 +102,9 @@ fn a_job_that_is_dragged_goes_where_it_is_let_go() {
 #[test]
 fn a_job_that_is_changed_keeps_its_place_and_the_form_gets_its_own_back() {
     let (mut bench, first) = waiting(&["one", "two"]);
-    bench.app().cx.form.prompt = "in the form".into();
+    bench.form().prompt = "in the form".into();
     choose(&mut bench, "one", "Edit");
-    assert_eq!(bench.app().cx.form.prompt, "one");
+    assert_eq!(bench.form().prompt, "one");
     bench.assert_shows("You are editing a job of the queue");
     cancelled(&mut bench, &first);
     let second = bench.next_job();
@@ -123,10 +112,10 @@ fn a_job_that_is_changed_keeps_its_place_and_the_form_gets_its_own_back() {
         second.request.prompt, "two",
         "what is changed does not start"
     );
-    bench.app().cx.form.prompt = "one, but better".into();
-    bench.app().cx.form.sampling.num_steps = Some(7);
+    bench.form().prompt = "one, but better".into();
+    bench.form().sampling.num_steps = Some(7);
     bench.press("Save as this job");
-    assert_eq!(bench.app().cx.form.prompt, "in the form");
+    assert_eq!(bench.form().prompt, "in the form");
     assert_eq!(order(&mut bench), ["one, but better"]);
     cancelled(&mut bench, &second);
     let request = bench.next_job().request;
@@ -146,25 +135,23 @@ fn a_job_that_is_changed_keeps_its_place_and_the_form_gets_its_own_back() {
 #[test]
 fn an_edit_that_is_cancelled_changes_nothing() {
     let (mut bench, _first) = waiting(&["one"]);
-    bench.app().cx.form.prompt = "in the form".into();
+    bench.form().prompt = "in the form".into();
     choose(&mut bench, "one", "Edit");
-    bench.app().cx.form.prompt = "something else".into();
+    bench.form().prompt = "something else".into();
     bench.press("Cancel edit");
-    assert_eq!(bench.app().cx.form.prompt, "in the form");
+    assert_eq!(bench.form().prompt, "in the form");
     assert_eq!(order(&mut bench), ["one"]);
 }
 
 #[test]
 fn pictures_of_an_edit_that_is_cancelled_at_once_do_not_come_into_the_form() {
     let (mut bench, _first) = waiting(&[]);
-    let picture = bench.picture_file("a.png", 64, 64);
-    bench.drop_file(&picture);
-    bench.until("it is there", |bench| bench.has("Start picture a.png"));
+    bench.drop_picture("a.png", 64, 64, "Start picture a.png");
     bench.press("Generate");
     let id = bench.app().queue.waiting[0].id;
-    bench.app().cx.push(InputsCommand::Remove(Slot::Start));
+    bench.push(InputsCommand::Remove(Slot::Start));
     for command in [QueueCommand::Edit(id), QueueCommand::CancelEdit] {
-        bench.app().cx.push(command);
+        bench.push(command);
     }
     bench.harness.step();
     bench.until("it was opened", |bench| !bench.app().inputs.is_opening());
@@ -175,29 +162,28 @@ fn pictures_of_an_edit_that_is_cancelled_at_once_do_not_come_into_the_form() {
 fn a_job_that_is_tried_again_while_it_is_changed_is_not_changed_any_more() {
     let mut bench = Bench::new();
     let first = bench.start_job();
-    let failure = JobError::new(JobErrorKind::Internal, "it broke");
-    bench.say(first.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
-    bench.app().cx.form.prompt = "in the form".into();
+    bench.fail_job(&first, JobErrorKind::Internal, "it broke");
+    bench.form().prompt = "in the form".into();
     for command in [
         QueueCommand::Edit(first.id),
         QueueCommand::Restart(first.id),
     ] {
-        bench.app().cx.push(command);
+        bench.push(command);
     }
     bench.settle();
     assert!(bench.app().queue.editing.is_none());
-    assert_eq!(bench.app().cx.form.prompt, "in the form");
+    assert_eq!(bench.form().prompt, "in the form");
     assert_eq!(bench.next_job().request, first.request);
 }
 
 #[test]
 fn whoever_closes_the_window_while_a_job_is_changed_finds_the_own_form_again() {
     let (mut bench, _first) = waiting(&["one"]);
-    bench.app().cx.form.prompt = "in the form".into();
+    bench.form().prompt = "in the form".into();
     choose(&mut bench, "one", "Edit");
-    assert_eq!(bench.app().cx.form.prompt, "one");
+    assert_eq!(bench.form().prompt, "one");
     let mut bench = Bench::in_home(bench.close(), |_| {});
-    assert_eq!(bench.app().cx.form.prompt, "in the form");
+    assert_eq!(bench.form().prompt, "in the form");
 }
 
 #[test]
@@ -211,7 +197,7 @@ fn a_double_gets_a_new_seed_unless_the_seed_is_fixed() {
     let double = bench.app().queue.waiting[1].request.generate_mut();
     double.unwrap().prompt = "its double".into();
     bench.settle();
-    bench.app().cx.form.seed_mode = SeedMode::Fixed;
+    bench.form().seed_mode = SeedMode::Fixed;
     choose(&mut bench, "its double", "Duplicate");
     let seeds: Vec<u64> = {
         let waiting = &bench.app().queue.waiting;
@@ -228,8 +214,7 @@ fn a_double_gets_a_new_seed_unless_the_seed_is_fixed() {
 #[test]
 fn a_paused_queue_starts_nothing_until_it_goes_on() {
     let (mut bench, first) = waiting(&["next"]);
-    bench.harness.get_by_label("Pause after this job").click();
-    bench.settle();
+    bench.click_label("Pause after this job");
     bench.finish_job(&first, 2);
     bench.assert_no_job();
     bench.assert_shows("The queue is paused");
@@ -243,7 +228,7 @@ fn pausing_the_queue_stops_the_running_job_and_lets_it_go_on_first() {
     bench.press("Pause the queue");
     assert!(first.cancel.is_paused());
     bench.assert_shows("Pausing…");
-    bench.say(first.id, JobUpdate::Ended(JobOutcome::Paused));
+    bench.say_end(first.id, JobOutcome::Paused);
     bench.assert_no_job();
     bench.press("Start the queue");
     let mut command = None;
@@ -262,7 +247,7 @@ fn pausing_the_queue_stops_the_running_job_and_lets_it_go_on_first() {
 fn a_job_that_alone_is_paused_waits_beside_the_queue() {
     let (mut bench, first) = waiting(&["next"]);
     bench.press("Pause this job");
-    bench.say(first.id, JobUpdate::Ended(JobOutcome::Paused));
+    bench.say_end(first.id, JobOutcome::Paused);
     assert_eq!(bench.next_job().request.prompt, "next");
     bench.assert_shows("Stopped (1)");
     bench.press(&format!("Resume: {}", first.request.prompt));
@@ -272,8 +257,7 @@ fn a_job_that_alone_is_paused_waits_beside_the_queue() {
 #[test]
 fn a_failed_job_stops_no_other_and_can_be_tried_again() {
     let (mut bench, first) = waiting(&["next"]);
-    let failure = JobError::new(JobErrorKind::Internal, "it broke");
-    bench.say(first.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
+    bench.fail_job(&first, JobErrorKind::Internal, "it broke");
     let second = bench.next_job();
     bench.assert_shows("Failed: it broke");
     bench.press(&format!("Try again: {}", first.request.prompt));
@@ -291,10 +275,9 @@ fn a_failed_job_of_which_something_is_finished_goes_on_from_there() {
     let folder = JobFolder::create(&jobs, sent.id, &sent.request).unwrap();
     std::fs::write(folder.result(Stage::EncodeText).unwrap(), "").unwrap();
     bench.press("Queue");
-    let failure = JobError::new(JobErrorKind::Internal, "it broke");
-    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
+    bench.fail_job(&sent, JobErrorKind::Internal, "it broke");
     let again = format!("Resume: {}", sent.request.prompt);
-    bench.until("its folder is found", |bench| bench.has(&again));
+    bench.wait_for(&again);
     bench.press(&again);
     assert_eq!(bench.next_job().id, sent.id);
 }
@@ -302,7 +285,7 @@ fn a_failed_job_of_which_something_is_finished_goes_on_from_there() {
 #[test]
 fn ten_dropped_pictures_become_ten_jobs_of_their_own_shapes() {
     let mut bench = Bench::of(pair_spec());
-    bench.app().cx.form.prompt = "it moves".into();
+    bench.form().prompt = "it moves".into();
     let mut paths: Vec<_> = (0..10)
         .map(|index| bench.picture_file(&format!("{index}.png"), 320 + 320 * (index % 2), 320))
         .collect();
@@ -311,11 +294,9 @@ fn ten_dropped_pictures_become_ten_jobs_of_their_own_shapes() {
     paths.insert(3, broken);
     let paths: Vec<_> = paths.iter().map(|path| path.as_path()).collect();
     bench.drop_files(&paths);
-    bench.until("it is asked", |bench| bench.has("11 files at once"));
+    bench.wait_for("11 files at once");
     bench.press("Make 11 jobs, one for each");
-    bench.until("the broken one is named", |bench| {
-        bench.has("One of 11 files could not be used")
-    });
+    bench.wait_for("One of 11 files could not be used");
     let mut sizes = Vec::new();
     let mut seeds = std::collections::BTreeSet::new();
     for index in 0..10 {
@@ -339,7 +320,7 @@ fn two_pictures_for_one_place_are_asked_about_and_nothing_may_be_done_with_them(
     let mut bench = Bench::new();
     let paths = ["a.png", "b.png"].map(|name| bench.picture_file(name, 64, 64));
     bench.drop_files(&[&paths[0], &paths[1]]);
-    bench.until("it is asked", |bench| bench.has("2 files at once"));
+    bench.wait_for("2 files at once");
     bench.press("Cancel");
     assert!(!bench.has("2 files at once"));
     bench.assert_no_job();
@@ -392,8 +373,7 @@ fn the_computer_is_suspended_once_and_a_refusal_is_told() {
     let sent = bench.start_job();
     bench.press("Queue");
     bench.app().queue.after = AfterQueue::Suspend;
-    let failure = JobError::new(JobErrorKind::Internal, "it broke");
-    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
+    bench.fail_job(&sent, JobErrorKind::Internal, "it broke");
     bench.assert_shows("The computer goes to sleep in ");
     bench.until_later("it is told", |bench| bench.has("Somebody forbids it"));
     assert_eq!(bench.app().queue.after, AfterQueue::Nothing);
@@ -402,8 +382,7 @@ fn the_computer_is_suspended_once_and_a_refusal_is_told() {
 #[test]
 fn every_control_of_a_full_panel_has_a_name() {
     let (mut bench, first) = waiting(&["one", "two"]);
-    let failure = JobError::new(JobErrorKind::Internal, "it broke");
-    bench.say(first.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
+    bench.fail_job(&first, JobErrorKind::Internal, "it broke");
     bench.next_job();
     bench.press("Remove from queue: two");
     bench.harness.check_accessibility();
@@ -423,19 +402,18 @@ fn a_job_of_a_model_that_is_gone_is_not_put_into_the_form() {
     first.unwrap().model = "elsewhere".into();
     choose(&mut bench, "one", "Edit");
     bench.assert_shows("The model of this job is not here: elsewhere");
-    assert_eq!(bench.app().cx.form.model, Some(spec().id));
+    assert_eq!(bench.form().model, Some(spec().id));
 }
 
 #[test]
 fn in_a_window_with_little_room_the_queue_lies_over_the_picture_when_it_is_asked_for() {
     let (mut bench, _first) = waiting(&["one", "two"]);
-    bench.harness.set_size(egui::vec2(413.0, 300.0));
-    bench.settle();
+    bench.resize(egui::vec2(413.0, 300.0));
     bench.press("View");
     assert!(!bench.has("Close the queue"));
     bench.press("Form");
     bench.press("Queue");
-    bench.harness.get_by_label("Close the queue");
+    bench.labelled("Close the queue");
     bench.scroll_to("More for: one");
     choose(&mut bench, "one", "Move down");
     assert_eq!(order(&mut bench), ["two", "one"]);

@@ -1,21 +1,18 @@
 //! Jobs that come back: one that failed is saved elsewhere, a cancelled one is put back, and an end with jobs left over.
 
-use egui::{Key, Modifiers};
-use egui_kittest::kittest::Queryable as _;
 use safelight::app::queue::choices::AfterQueue;
-use safelight_core::job::{GenerateRequest, JobError, JobErrorKind, JobOutcome, JobUpdate};
 
-use crate::harness::{Bench, Sent};
+use crate::app_window::prelude::*;
 
 fn fail(bench: &mut Bench, sent: &Sent, kind: JobErrorKind) {
     let failure = JobError::new(kind, "it broke");
-    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Failed(failure)));
+    bench.say_end(sent.id, JobOutcome::Failed(failure));
 }
 
 #[test]
 fn a_job_whose_disk_was_full_is_saved_in_the_folder_of_now_and_stays_the_same_otherwise() {
     let mut bench = Bench::new();
-    bench.app().cx.form.prompt = "a {red|blue} boat".into();
+    bench.form().prompt = "a {red|blue} boat".into();
     let first = bench.start_job();
     assert!(first.request.prompt_template.is_some());
     bench.press("Queue");
@@ -34,7 +31,7 @@ fn a_cancelled_job_can_be_put_back_and_is_made_from_its_beginning() {
     let mut bench = Bench::new();
     let first = bench.start_job();
     bench.press("Generate");
-    bench.say(first.id, JobUpdate::Ended(JobOutcome::Cancelled));
+    bench.say_end(first.id, JobOutcome::Cancelled);
     let second = bench.next_job();
     bench.assert_shows(&format!("Cancelled: {}", first.request.prompt));
     bench.press("Undo");
@@ -50,8 +47,8 @@ fn a_cancelled_job_of_which_something_is_kept_gets_another_file_when_it_is_put_b
     let first = bench.start_job();
     bench.press("Queue");
     std::fs::write(&first.request.out, "the clip so far").expect("a file");
-    let output = crate::harness::output(&first, 2);
-    bench.say(first.id, JobUpdate::Ended(JobOutcome::Kept(output)));
+    let output = crate::app_window::harness::output(&first, 2);
+    bench.say_end(first.id, JobOutcome::Kept(output));
     bench.press("Undo");
     let again = bench.next_job().request;
     assert_ne!(again.out, first.request.out);
@@ -62,7 +59,7 @@ fn a_cancelled_job_of_which_something_is_kept_gets_another_file_when_it_is_put_b
 fn a_job_that_keys_move_out_of_sight_stays_under_them() {
     let mut bench = Bench::new();
     bench.start_job();
-    bench.app().cx.form.prompt = "moved".into();
+    bench.form().prompt = "moved".into();
     bench.press("Generate");
     let job = bench.app().queue.waiting[0].clone();
     for number in 0..40 {
@@ -72,7 +69,7 @@ fn a_job_that_keys_move_out_of_sight_stays_under_them() {
     }
     bench.app().cx.folds.is_graph_open = true;
     bench.settle();
-    let row = bench.harness.get_by_label("1. moved");
+    let row = bench.labelled("1. moved");
     row.focus();
     bench.settle();
     let place = |bench: &mut Bench| {
@@ -85,8 +82,7 @@ fn a_job_that_keys_move_out_of_sight_stays_under_them() {
         (Key::Home, 1, 0),
     ] {
         for _ in 0..times {
-            bench.harness.key_press_modifiers(Modifiers::ALT, key);
-            bench.settle();
+            bench.press_keys(Modifiers::ALT, key);
         }
         assert_eq!(place(&mut bench), Some(at), "{key:?}");
     }
@@ -113,11 +109,11 @@ fn a_paused_queue_that_is_cleared_takes_the_next_job_at_once() {
     let mut bench = Bench::new();
     let first = bench.start_job();
     for prompt in ["one", "two"] {
-        bench.app().cx.form.prompt = prompt.into();
+        bench.form().prompt = prompt.into();
         bench.press("Generate");
     }
     bench.press("Pause the queue");
-    bench.say(first.id, JobUpdate::Ended(JobOutcome::Paused));
+    bench.say_end(first.id, JobOutcome::Paused);
     bench.assert_shows("The queue is paused");
     bench.press("Clear all");
     assert!(!bench.has("The queue is paused"));
@@ -126,7 +122,7 @@ fn a_paused_queue_that_is_cleared_takes_the_next_job_at_once() {
     bench.assert_shows("The queue is paused");
     assert_eq!(bench.app().queue.waiting.len(), 3);
     bench.press("Clear all");
-    bench.app().cx.form.prompt = "three".into();
+    bench.form().prompt = "three".into();
     bench.press("Generate");
     assert_eq!(bench.next_job().request.prompt, "three");
 }

@@ -1,13 +1,8 @@
 //! The queue on disk: it outlives the window, a crash and a broken file, and belongs to one window at a time.
 
-use std::fs;
+use safelight_core::job::QueueFile;
 
-use egui::accesskit::Role;
-use egui_kittest::kittest::Queryable as _;
-use safelight_core::job::{JobFolder, JobOutcome, JobUpdate, QueueFile};
-use safelight_core::settings::Paths;
-
-use crate::harness::{Bench, spec};
+use crate::app_window::prelude::*;
 
 /// Waits until this many jobs stand in the file.
 fn until_kept(bench: &mut Bench, count: usize) {
@@ -29,7 +24,7 @@ fn waiting_jobs_are_there_again_after_a_crash_and_wait_for_a_word() {
     let mut bench = Bench::new();
     let interrupted = bench.start_job().request.prompt;
     for prompt in ["one", "two", "three"] {
-        bench.app().cx.form.prompt = prompt.into();
+        bench.form().prompt = prompt.into();
         bench.press("Generate");
     }
     bench.until("all have names", |bench| {
@@ -37,25 +32,23 @@ fn waiting_jobs_are_there_again_after_a_crash_and_wait_for_a_word() {
     });
     until_kept(&mut bench, 4);
     let mut bench = Bench::in_home(bench.die(), same_model);
-    bench.until("they are there", |bench| {
-        bench.has("4 jobs are left from last time")
-    });
+    bench.wait_for("4 jobs are left from last time");
     bench.assert_shows("Interrupted");
     bench.assert_no_job();
-    bench.app().cx.form.prompt = "a new one".into();
+    bench.form().prompt = "a new one".into();
     bench.press("Generate");
     let new = bench.next_job();
     assert_eq!(
         new.request.prompt, "a new one",
         "new ones need not wait for old ones"
     );
-    bench.say(new.id, JobUpdate::Ended(JobOutcome::Cancelled));
+    bench.say_end(new.id, JobOutcome::Cancelled);
     bench.assert_no_job();
     bench.press("Resume");
     for prompt in [interrupted.as_str(), "one", "two", "three"] {
         let sent = bench.next_job();
         assert_eq!(sent.request.prompt, prompt);
-        bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
+        bench.say_end(sent.id, JobOutcome::Cancelled);
     }
     bench.assert_no_job();
 }
@@ -75,7 +68,7 @@ fn a_job_that_runs_when_the_window_closes_can_go_on_in_the_next_one() {
     fs::write(&half, "half").unwrap();
     let mut bench = Bench::in_home(bench.close(), same_model);
     assert!(token.is_paused());
-    bench.until("it is there", |bench| bench.has("Interrupted"));
+    bench.wait_for("Interrupted");
     assert!(!half.exists());
     bench.press(&format!("Resume: {}", sent.request.prompt));
     assert_eq!(bench.next_job().id, sent.id);
@@ -88,9 +81,7 @@ fn jobs_of_last_time_can_be_cleared_and_that_can_be_undone() {
     bench.press("Generate");
     until_kept(&mut bench, 2);
     let mut bench = Bench::in_home(bench.close(), same_model);
-    bench.until("it is there", |bench| {
-        bench.has("2 jobs are left from last time")
-    });
+    bench.wait_for("2 jobs are left from last time");
     bench.press("Clear");
     assert!(!bench.has("from last time"));
     bench.press("Undo");
@@ -101,14 +92,12 @@ fn jobs_of_last_time_can_be_cleared_and_that_can_be_undone() {
 fn a_picture_that_is_gone_is_named_on_its_row() {
     let mut bench = Bench::new();
     bench.start_job();
-    let path = bench.picture_file("boat.png", 64, 64);
-    bench.drop_file(&path);
-    bench.until("it is there", |bench| bench.has("Start picture boat.png"));
+    let path = bench.drop_picture("boat.png", 64, 64, "Start picture boat.png");
     bench.press("Generate");
     until_kept(&mut bench, 2);
     fs::remove_file(&path).unwrap();
     let mut bench = Bench::in_home(bench.close(), same_model);
-    bench.until("it is named", |bench| bench.has("boat.png is missing"));
+    bench.wait_for("boat.png is missing");
 }
 
 #[test]
@@ -118,9 +107,7 @@ fn a_broken_file_is_kept_aside_and_told() {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, "{\"version\": 1, \"jobs\": [").unwrap();
     let mut bench = Bench::in_home(home, same_model);
-    bench.until("it is told", |bench| {
-        bench.has("This is not a queue of Safelight")
-    });
+    bench.wait_for("This is not a queue of Safelight");
     bench.start_job();
     until_kept(&mut bench, 1);
     let copy = path.with_extension("broken-1.json");
@@ -142,9 +129,7 @@ fn a_second_window_leaves_the_queue_to_the_first() {
         same_model(startup);
         startup.paths = Some(data);
     });
-    other.until("it is told", |other| {
-        other.has("Another Safelight window already keeps the queue")
-    });
+    other.wait_for("Another Safelight window already keeps the queue");
     other.assert_no_job();
     assert!(other.app().queue.waiting.is_empty());
     other.start_job();
@@ -160,16 +145,12 @@ fn what_could_not_be_written_is_written_as_soon_as_that_is_possible() {
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     bench.start_job();
-    bench.until("it is told", |bench| {
-        bench.has("The queue could not be saved")
-    });
+    bench.wait_for("The queue could not be saved");
     // No later change is left that would be written by itself.
     bench.assert_no_job();
     fs::remove_dir(&path).unwrap();
     until_kept(&mut bench, 1);
-    bench.until("the warning is over", |bench| {
-        !bench.has("The queue could not be saved")
-    });
+    bench.wait_until_gone("The queue could not be saved");
     bench.until("it rests", |bench| bench.next_repaint().is_none());
 }
 
@@ -179,14 +160,14 @@ fn the_job_that_was_interrupted_stands_before_those_that_wait() {
     let sent = bench.start_job();
     let jobs = Paths::under(bench.home.path()).jobs();
     JobFolder::create(&jobs, sent.id, &sent.request).unwrap();
-    bench.app().cx.form.prompt = "behind it".into();
+    bench.form().prompt = "behind it".into();
     bench.press("Generate");
     until_kept(&mut bench, 2);
     let mut bench = Bench::in_home(bench.die(), same_model);
     let interrupted = format!("Interrupted. {}", sent.request.prompt);
-    bench.until("it is there", |bench| bench.has(&interrupted));
+    bench.wait_for(&interrupted);
     let top = |name: &str| {
-        let row = bench.harness.get_by_role_and_label(Role::Button, name);
+        let row = bench.node(Role::Button, name);
         row.rect().top()
     };
     assert!(top(&interrupted) < top("1. behind it"));

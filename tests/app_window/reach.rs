@@ -1,15 +1,11 @@
 //! Small windows, the keyboard, and what a screen reader is told.
 
-use egui::accesskit::Role;
-use egui::{Key, Modifiers, Vec2, vec2};
-use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use safelight::app::state::Page;
+use egui::{Vec2, vec2};
 use safelight::app::state::PanelPlace;
-use safelight_core::job::{JobUpdate, Recipe};
-
 use safelight::ui::theme;
+use safelight_core::job::Recipe;
 
-use crate::harness::{Bench, sample};
+use crate::app_window::prelude::*;
 
 const SMALLEST: Vec2 = vec2(800.0, 500.0);
 /// The smallest window, a usual screen at 200 and at 300 %, and the smallest window at 150 %.
@@ -20,11 +16,6 @@ const SMALL: [Vec2; 5] = [
     vec2(640.0, 360.0),
     vec2(600.0, 400.0),
 ];
-
-fn press_keys(bench: &mut Bench, modifiers: Modifiers, key: Key) {
-    bench.harness.key_press_modifiers(modifiers, key);
-    bench.settle();
-}
 
 /// A finished clip that is looked at, a second one that runs with a graph, and a third that waits.
 fn busy() -> Bench {
@@ -49,14 +40,13 @@ fn busy() -> Bench {
 fn what_tab_goes_to_is_scrolled_into_sight() {
     let mut bench = Bench::new();
     bench.app().cx.folds.is_advanced_open = true;
-    bench.harness.set_size(SMALLEST);
-    bench.settle();
-    press_keys(&mut bench, Modifiers::COMMAND, Key::L);
+    bench.resize(SMALLEST);
+    bench.press_keys(Modifiers::COMMAND, Key::L);
     let ctx = bench.harness.ctx.clone();
     let mut seen = std::collections::HashSet::new();
     for modifiers in [Modifiers::NONE, Modifiers::SHIFT] {
         for _ in 0..30 {
-            press_keys(&mut bench, modifiers, Key::Tab);
+            bench.press_keys(modifiers, Key::Tab);
             // Between two frames egui tells of the one before the last.
             bench.harness.step();
             let Some(id) = ctx.memory(egui::Memory::focused) else {
@@ -79,38 +69,36 @@ fn what_tab_goes_to_is_scrolled_into_sight() {
 fn nothing_scrolls_away_under_a_pointer_that_presses_it() {
     let mut bench = Bench::new();
     bench.app().cx.folds.is_advanced_open = true;
-    bench.harness.set_size(SMALLEST);
-    bench.settle();
-    press_keys(&mut bench, Modifiers::COMMAND, Key::L);
-    let before = bench.harness.get_by_label("Size").rect();
-    let field = bench.harness.get_by_role_and_label(Role::TextInput, "Seed");
+    bench.resize(SMALLEST);
+    bench.press_keys(Modifiers::COMMAND, Key::L);
+    let before = bench.labelled("Size").rect();
+    let field = bench.node(Role::TextInput, "Seed");
     let at = field.rect().center();
     bench.harness.drag_at(at);
     bench.harness.drop_at(at);
     bench.settle();
-    assert_eq!(bench.harness.get_by_label("Size").rect(), before);
+    assert_eq!(bench.labelled("Size").rect(), before);
 }
 
 #[test]
 fn the_keys_of_the_queue_show_it_over_any_page_of_a_small_window_and_hide_it() {
     let mut bench = busy();
     bench.press("Settings");
-    bench.harness.set_size(SMALLEST);
-    bench.settle();
+    bench.resize(SMALLEST);
     assert_eq!(bench.app().cx.drawn.queue, PanelPlace::Nowhere);
     bench.assert_shows("Open settings file");
     let keys = Modifiers::COMMAND | Modifiers::SHIFT;
-    press_keys(&mut bench, keys, Key::Q);
+    bench.press_keys(keys, Key::Q);
     bench.assert_shows("Pause after this job");
     assert!(!bench.has("Open settings file"));
-    press_keys(&mut bench, keys, Key::Q);
+    bench.press_keys(keys, Key::Q);
     bench.assert_shows("Open settings file");
     assert!(!bench.has("Pause after this job"));
-    press_keys(&mut bench, keys, Key::Q);
+    bench.press_keys(keys, Key::Q);
     bench.press("Gallery");
     assert!(!bench.has("Pause after this job"), "a page was asked for");
-    press_keys(&mut bench, keys, Key::Q);
-    press_keys(&mut bench, Modifiers::NONE, Key::Escape);
+    bench.press_keys(keys, Key::Q);
+    bench.press_key(Key::Escape);
     assert!(!bench.has("Pause after this job"));
     assert_eq!(
         bench.app().cx.page,
@@ -122,34 +110,24 @@ fn the_keys_of_the_queue_show_it_over_any_page_of_a_small_window_and_hide_it() {
 #[test]
 fn a_small_window_keeps_its_picture_where_a_large_one_has_the_queue_beside_it() {
     let mut bench = busy();
-    bench.harness.set_size(vec2(1500.0, 900.0));
-    bench.settle();
+    bench.resize(vec2(1500.0, 900.0));
     assert_eq!(bench.app().cx.drawn.queue, PanelPlace::Beside);
-    bench.harness.set_size(SMALLEST);
-    bench.settle();
+    bench.resize(SMALLEST);
     assert_eq!(bench.app().cx.drawn.queue, PanelPlace::Nowhere);
-    bench
-        .harness
-        .get_by_role_and_label(Role::Image, "Finished clip");
+    bench.node(Role::Image, "Finished clip");
 }
 
 #[test]
 fn the_picture_has_its_part_of_every_small_window_and_lies_over_nothing() {
     let mut bench = busy();
     for size in SMALL {
-        bench.harness.set_size(size);
-        bench.settle();
-        let picture = bench
-            .harness
-            .get_by_role_and_label(Role::Image, "Finished clip");
+        bench.resize(size);
+        let picture = bench.node(Role::Image, "Finished clip");
         let picture = picture.rect();
         let least = (size.y * 0.28).min(200.0);
         assert!(picture.height() >= least, "{picture:?} of {size}");
         for name in ["Pause", "Full screen", "More"] {
-            let button = bench
-                .harness
-                .get_by_role_and_label(Role::Button, name)
-                .rect();
+            let button = bench.node(Role::Button, name).rect();
             assert!(
                 !picture.intersects(button),
                 "{name} {button:?}, {picture:?} of {size}"
@@ -182,17 +160,11 @@ fn pages_have_their_buttons_within_every_small_window() {
                 &["First steps", "Add a models folder", "Close the models"],
             ),
         ] {
-            bench
-                .app()
-                .cx
-                .push(safelight::app::commands::AppCommand::Show(page));
+            bench.push(safelight::app::commands::AppCommand::Show(page));
             bench.settle();
             let mut left = 0.0;
             for name in names {
-                let button = bench
-                    .harness
-                    .get_by_role_and_label(Role::Button, name)
-                    .rect();
+                let button = bench.node(Role::Button, name).rect();
                 assert!(button.right() <= size.x, "{name} {button:?} of {size}");
                 if page == Page::Doctor {
                     assert!(button.left() >= left, "{name} {button:?} of {size}");
@@ -200,20 +172,14 @@ fn pages_have_their_buttons_within_every_small_window() {
                 }
             }
         }
-        let search = bench
-            .harness
-            .get_by_role_and_label(Role::TextInput, "Search models")
-            .rect();
+        let search = bench.node(Role::TextInput, "Search models").rect();
         assert!(search.width() > 200.0, "{search:?} of {size}");
-        press_keys(&mut bench, Modifiers::NONE, Key::F1);
-        let title = bench
-            .harness
-            .get_by_role_and_label(Role::Button, "Close the shortcuts")
-            .rect();
+        bench.press_key(Key::F1);
+        let title = bench.node(Role::Button, "Close the shortcuts").rect();
         assert!(title.right() <= size.x, "{title:?} of {size}");
-        let title = bench.harness.get_by_label("Create").rect();
+        let title = bench.labelled("Create").rect();
         assert!(title.left() >= 0.0, "{title:?} of {size}");
-        press_keys(&mut bench, Modifiers::NONE, Key::Escape);
+        bench.press_key(Key::Escape);
     }
 }
 
@@ -226,10 +192,7 @@ fn every_button_of_the_header_is_seen_in_every_small_window() {
         bench.settle();
         let mut left = 0.0;
         for name in ["Queue", "Gallery", "Downloads", "Doctor", "Settings"] {
-            let button = bench
-                .harness
-                .get_by_role_and_label(Role::Button, name)
-                .rect();
+            let button = bench.node(Role::Button, name).rect();
             assert!(button.left() >= left, "{name} {button:?} of {size}");
             assert!(button.right() <= size.x, "{name} {button:?} of {size}");
             left = button.right();
@@ -240,14 +203,11 @@ fn every_button_of_the_header_is_seen_in_every_small_window() {
 #[test]
 fn tab_walks_the_header_as_it_is_read() {
     let mut bench = Bench::new();
-    bench
-        .harness
-        .get_by_role_and_label(Role::Button, "Queue")
-        .focus();
+    bench.node(Role::Button, "Queue").focus();
     bench.settle();
     for name in ["Gallery", "Downloads", "Doctor", "Settings", "Light theme"] {
-        press_keys(&mut bench, Modifiers::NONE, Key::Tab);
-        let button = bench.harness.get_by_role_and_label(Role::Button, name);
+        bench.press_key(Key::Tab);
+        let button = bench.node(Role::Button, name);
         assert!(button.is_focused(), "{name}");
     }
 }
@@ -255,13 +215,11 @@ fn tab_walks_the_header_as_it_is_read() {
 #[test]
 fn a_screen_reader_hears_no_icons_and_real_figures() {
     let mut bench = busy();
-    let bar = bench
-        .harness
-        .get_by_role_and_label(Role::ProgressIndicator, "Progress");
+    let bar = bench.node(Role::ProgressIndicator, "Progress");
     let node = bar.accesskit_node();
     let range = (node.min_numeric_value(), node.max_numeric_value());
     assert_eq!(range, (Some(0.0), Some(100.0)));
-    let length = bench.harness.get_by_role_and_label(Role::Slider, "Length");
+    let length = bench.node(Role::Slider, "Length");
     assert_eq!(length.accesskit_node().numeric_value(), Some(17.0));
     assert_eq!(
         bench.harness.root().accesskit_node().label().as_deref(),
@@ -274,10 +232,7 @@ fn a_screen_reader_hears_no_icons_and_real_figures() {
         Page::Models,
         Page::Gallery,
     ] {
-        bench
-            .app()
-            .cx
-            .push(safelight::app::commands::AppCommand::Show(page));
+        bench.push(safelight::app::commands::AppCommand::Show(page));
         bench.settle();
         for node in bench.harness.root().children_recursive() {
             let node = node.accesskit_node();
@@ -292,14 +247,10 @@ fn a_screen_reader_hears_no_icons_and_real_figures() {
 
 #[test]
 fn a_question_closes_the_menu_that_was_open() {
-    let mut bench = Bench::of(crate::harness::pair_spec());
-    bench
-        .harness
-        .get_by_role_and_label(Role::ComboBox, "Size")
-        .click();
-    bench.settle();
+    let mut bench = Bench::of(crate::app_window::harness::pair_spec());
+    bench.click(Role::ComboBox, "Size");
     bench.assert_shows("Cinema 21:9");
-    press_keys(&mut bench, Modifiers::COMMAND, Key::K);
+    bench.press_keys(Modifiers::COMMAND, Key::K);
     bench.assert_shows("Search commands");
     assert!(!bench.has("Cinema 21:9"));
 }
@@ -320,12 +271,9 @@ fn the_next_run_is_told_the_page() {
 #[test]
 fn a_seed_of_nine_digits_is_seen_whole() {
     let mut bench = Bench::new();
-    bench.app().cx.form.seed = 888888888;
+    bench.form().seed = 888888888;
     bench.settle();
-    let field = bench
-        .harness
-        .get_by_role_and_label(Role::TextInput, "Seed")
-        .rect();
+    let field = bench.node(Role::TextInput, "Seed").rect();
     let font = egui::FontId::proportional(13.5);
     let ctx = bench.harness.ctx.clone();
     let text = ctx.fonts_mut(|fonts| {
@@ -334,11 +282,8 @@ fn a_seed_of_nine_digits_is_seen_whole() {
             .size()
     });
     assert!(field.width() >= text.x + 8.0, "{field:?} for {text}");
-    let mode = bench
-        .harness
-        .get_by_role_and_label(Role::ComboBox, "Seed mode")
-        .rect();
-    let dice = bench.harness.get_by_label("Roll a new seed").rect();
+    let mode = bench.node(Role::ComboBox, "Seed mode").rect();
+    let dice = bench.labelled("Roll a new seed").rect();
     assert!(
         mode.left() >= field.right()
             && dice.right() <= theme::FORM_WIDTH - f32::from(theme::FORM_MARGIN),

@@ -1,16 +1,10 @@
 //! Reference pictures: how they come into the form, their order, and what is sent of them.
 
-use std::path::{Path, PathBuf};
+use safelight::app::inputs::Placing;
+use safelight_core::model::PicturePrompts;
 
-use egui::accesskit::Role;
-use egui_kittest::kittest::Queryable as _;
-use safelight::app::commands::InputsCommand;
-use safelight::app::inputs::{Placing, Slot};
-use safelight_core::job::{GenerateRequest, JobOutcome, JobUpdate, Stage};
-use safelight_core::model::{InputUse, ModelSpec, PicturePrompts};
-
-use crate::harness::{Bench, flux_spec, spec};
-use crate::pictures::request_of;
+use crate::app_window::pictures::request_of;
+use crate::app_window::prelude::*;
 
 /// A model that edits: it sees up to three pictures and begins from none.
 fn edit_spec() -> ModelSpec {
@@ -37,13 +31,11 @@ fn dropped_pictures_stand_in_their_order_and_can_be_moved_and_removed() {
     bench.assert_shows("0 of 3");
     let paths = files(&bench, &["man.png", "coat.png", "park.png"]);
     drop_all(&mut bench, &paths[..2]);
-    bench.until("both are there", |bench| {
-        bench.has("Reference picture 1: man.png") && bench.has("Reference picture 2: coat.png")
-    });
-    bench.drop_file(&paths[2]);
-    bench.until("the third is there", |bench| {
-        bench.has("Reference picture 3: park.png")
-    });
+    bench.wait_for_all(&[
+        "Reference picture 1: man.png",
+        "Reference picture 2: coat.png",
+    ]);
+    bench.drop_until(&paths[2], "Reference picture 3: park.png");
     bench.assert_shows("3 of 3");
     assert!(!bench.has("Add reference pictures"), "there is no room");
     assert_eq!(request_of(&mut bench).references, paths);
@@ -62,21 +54,21 @@ fn of_more_pictures_than_places_some_are_taken_or_each_becomes_a_job() {
     let mut bench = Bench::of(edit_spec());
     let paths = files(&bench, &["a.png", "b.png", "c.png", "d.png"]);
     drop_all(&mut bench, &paths);
-    bench.until("it is asked", |bench| bench.has("4 files at once"));
+    bench.wait_for("4 files at once");
     bench.press("Put the first 3 into the form");
-    bench.until("three are there", |bench| bench.has("3 of 3"));
+    bench.wait_for("3 of 3");
     bench.assert_shows("Not all of 4 files are used");
     bench.press("Remove reference picture 3");
     bench.press("Remove reference picture 1");
     drop_all(&mut bench, &paths);
-    bench.until("it is asked", |bench| bench.has("4 files at once"));
+    bench.wait_for("4 files at once");
     bench.press("Make 4 jobs, one for each");
     // Each beside what stands in the form.
     let mut seen = Vec::new();
     for _ in 0..4 {
         let sent = bench.next_job();
         seen.push(sent.request.references.clone());
-        bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
+        bench.say_end(sent.id, JobOutcome::Cancelled);
     }
     let beside = |path: &PathBuf| vec![path.clone(), paths[1].clone()];
     assert_eq!(seen, paths.iter().map(beside).collect::<Vec<_>>());
@@ -87,7 +79,7 @@ fn a_result_becomes_a_reference_and_its_settings_bring_its_references_back() {
     let mut bench = Bench::of(edit_spec());
     let paths = files(&bench, &["a.png", "b.png"]);
     drop_all(&mut bench, &paths);
-    bench.until("both are there", |bench| bench.has("2 of 3"));
+    bench.wait_for("2 of 3");
     let sent = bench.start_job();
     assert_eq!(sent.request.references, paths);
     let stage = JobUpdate::Stage {
@@ -103,33 +95,28 @@ fn a_result_becomes_a_reference_and_its_settings_bring_its_references_back() {
     std::fs::copy(&paths[0], out).unwrap();
     bench.finish_job(&sent, 1);
     bench.press_more("Use as reference");
-    bench.until("the result is there", |bench| bench.has("3 of 3"));
+    bench.wait_for("3 of 3");
     for _ in 0..3 {
         bench.press("Remove reference picture 1");
     }
     bench.press_more("Use settings");
-    bench.until("they are there again", |bench| {
-        bench.has("Reference picture 1: a.png") && bench.has("Reference picture 2: b.png")
-    });
+    bench.wait_for_all(&["Reference picture 1: a.png", "Reference picture 2: b.png"]);
     assert_eq!(request_of(&mut bench).references, paths);
 }
 
 #[test]
 fn a_model_without_references_keeps_them_and_sends_none() {
-    let mut bench = Bench::with(|startup| {
-        let models = startup.models.as_mut().expect("they are given");
-        models.specs = vec![edit_spec(), spec()];
-    });
-    bench.app().cx.form.model = Some("edit".into());
+    let mut bench = Bench::of_models(vec![edit_spec(), spec()]);
+    bench.form().model = Some("edit".into());
     bench.settle();
     let paths = files(&bench, &["a.png", "b.png"]);
     drop_all(&mut bench, &paths);
-    bench.until("both are there", |bench| bench.has("2 of 3"));
-    bench.app().cx.form.model = Some(spec().id);
+    bench.wait_for("2 of 3");
+    bench.form().model = Some(spec().id);
     bench.settle();
     bench.assert_shows("This model does not use reference pictures. They are kept.");
     assert!(request_of(&mut bench).references.is_empty());
-    bench.app().cx.form.model = Some("edit".into());
+    bench.form().model = Some("edit".into());
     bench.settle();
     assert_eq!(request_of(&mut bench).references, paths);
 }
@@ -137,19 +124,11 @@ fn a_model_without_references_keeps_them_and_sends_none() {
 #[test]
 fn the_words_over_the_window_say_what_becomes_of_held_pictures() {
     let mut bench = Bench::of(edit_spec());
-    let held = |bench: &mut Bench, names: &[&str]| {
-        let files = names.iter().map(|name| egui::HoveredFile {
-            path: Some(name.into()),
-            ..Default::default()
-        });
-        bench.harness.input_mut().hovered_files = files.collect();
-        bench.harness.run_steps(3);
-    };
-    held(&mut bench, &["a.png"]);
+    bench.hold_files(&["a.png"]);
     bench.assert_shows("Drop it as a reference picture");
-    held(&mut bench, &["a.png", "b.png"]);
+    bench.hold_files(&["a.png", "b.png"]);
     bench.assert_shows("Drop them as reference pictures");
-    held(&mut bench, &["a.png", "b.png", "c.png", "d.png"]);
+    bench.hold_files(&["a.png", "b.png", "c.png", "d.png"]);
     bench.assert_shows("Drop to queue one job per file");
     let place = bench
         .harness
@@ -167,7 +146,7 @@ fn a_model_that_edits_one_picture_takes_it_in_whatever_place_it_was_named() {
     for (path, name) in paths.iter().zip(["a.png", "b.png"]) {
         bench.drop_file(path);
         let shown = format!("Reference picture 1: {name}");
-        bench.until("it is there", |bench| bench.has(&shown));
+        bench.wait_for(&shown);
     }
     bench.assert_shows("1 of 1");
     let asked = request_of(&mut bench);
@@ -194,11 +173,9 @@ fn pictures_as_prompts_have_strengths_and_come_back_with_the_settings() {
     bench.assert_shows("0 of 8");
     let paths = files(&bench, &["a.png", "b.png", "c.png"]);
     let open = InputsCommand::Open(paths.clone(), Placing::onto(Some(Slot::Prompt)));
-    bench.app().cx.push(open);
-    bench.until("all are there", |bench| {
-        bench.has("Prompt picture 3: c.png")
-    });
-    bench.app().cx.push(InputsCommand::SetStrength(1, 0.5));
+    bench.push(open);
+    bench.wait_for("Prompt picture 3: c.png");
+    bench.push(InputsCommand::SetStrength(1, 0.5));
     bench.settle();
     assert!(bench.has("Strength of prompt picture 2"));
     bench.press("Remove prompt picture 3");
@@ -216,10 +193,8 @@ fn pictures_as_prompts_have_strengths_and_come_back_with_the_settings() {
     }
     assert!(request_of(&mut bench).prompt_pictures.is_empty());
     let take_over = InputsCommand::TakeOver(Box::new(asked));
-    bench.app().cx.push(take_over);
-    bench.until("they are there again", |bench| {
-        bench.has("Prompt picture 2: a.png")
-    });
+    bench.push(take_over);
+    bench.wait_for("Prompt picture 2: a.png");
     assert_eq!(said(&request_of(&mut bench)), expected);
 }
 

@@ -1,24 +1,20 @@
 //! What the window remembers: it outlives a close and a crash.
 
-use std::fs;
-
-use safelight_core::settings::Paths;
-
-use crate::harness::Bench;
+use crate::app_window::prelude::*;
 
 #[test]
 fn what_was_written_is_there_again_after_a_close_and_after_a_crash() {
     let mut bench = Bench::new();
     bench.write_prompt("a red boat");
     let mut bench = Bench::in_home(bench.close(), |_| {});
-    assert_eq!(bench.app().cx.form.prompt, "a red boat");
+    assert_eq!(bench.form().prompt, "a red boat");
     bench.write_prompt(" at sea");
     // It is on the disk a moment later, whatever happens then.
     let path = Paths::under(bench.home.path()).state_file();
     bench.until("it is written", |_| {
         fs::read_to_string(&path).is_ok_and(|text| text.contains("at sea"))
     });
-    let written = bench.app().cx.form.prompt.clone();
+    let written = bench.form().prompt.clone();
     let mut bench = Bench::in_home(bench.die(), |_| {});
-    assert_eq!(bench.app().cx.form.prompt, written);
+    assert_eq!(bench.form().prompt, written);
 }

@@ -1,29 +1,14 @@
 //! Settings from files: dropped, offered on a card, and told where they cannot be taken over.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use egui::accesskit::Role;
-use egui_kittest::kittest::Queryable as _;
-use safelight::app::commands::{QueueCommand, RestoreCommand};
-use safelight::app::inputs::Slot;
-use safelight::app::models::FoundModels;
+use safelight::app::commands::RestoreCommand;
 use safelight_core::job::{Sampler, SigmaSchedule};
-use safelight_core::job::{SeedMode, SizeChoice};
-use safelight_core::media::{ClipOptions, Picture, write_clip};
-use safelight_core::settings::Paths;
 
-use crate::harness::{Bench, flux_spec, framepack_spec, pair_spec, spec};
+use crate::app_window::prelude::*;
 
 const FORGE: &str = "a fox <lora:ink:0.5>\nNegative prompt: fog\nSteps: 9, Sampler: Heun, Schedule type: Beta, CFG scale: 1, Distilled CFG Scale: 2.5, Seed: 77, Size: 640x832, Model: flux1-dev-fp8, Version: f2";
 
 fn bench() -> Bench {
-    Bench::with(|startup| {
-        startup.models = Some(FoundModels {
-            specs: vec![spec(), flux_spec(), framepack_spec(), pair_spec()],
-            ..FoundModels::default()
-        });
-    })
+    Bench::of_models(vec![spec(), flux_spec(), framepack_spec(), pair_spec()])
 }
 
 /// A picture with a text called `parameters` in it.
@@ -50,8 +35,19 @@ fn write(bench: &Bench, name: &str, text: &str) -> PathBuf {
 
 fn use_file(bench: &mut Bench, path: &Path) {
     let ctx = bench.harness.ctx.clone();
-    bench.app().cx.push(RestoreCommand::Use(path.to_path_buf()));
+    bench.push(RestoreCommand::Use(path.to_path_buf()));
     ctx.request_repaint();
+}
+
+/// Waits for the form with so many steps.
+fn taken_over(bench: &mut Bench, steps: u32) {
+    bench.until("it is taken over", |bench| {
+        bench.form().sampling.num_steps == Some(steps)
+    });
+}
+
+fn until_prompt(bench: &mut Bench, prompt: &str) {
+    bench.until("it is taken over", |bench| bench.form().prompt == prompt);
 }
 
 #[test]
@@ -59,15 +55,11 @@ fn a_picture_that_says_how_it_was_made_is_a_start_picture_and_offers_its_setting
     let mut bench = bench();
     let path = picture_with(&bench, "fox.png", FORGE);
     bench.drop_file(&path);
-    bench.until("it is offered", |bench| {
-        bench.has("Start picture fox.png") && bench.has("Fox.png was made with Forge")
-    });
-    assert_eq!(bench.app().cx.form.prompt, "");
+    bench.wait_for_all(&["Start picture fox.png", "Fox.png was made with Forge"]);
+    assert_eq!(bench.form().prompt, "");
     bench.press("Use settings");
-    bench.until("it is taken over", |bench| {
-        bench.app().cx.form.sampling.num_steps == Some(9)
-    });
-    let form = bench.app().cx.form.clone();
+    taken_over(&mut bench, 9);
+    let form = bench.form().clone();
     assert_eq!(form.model.as_deref(), Some("flux"));
     assert_eq!(form.prompt, "a fox");
     assert_eq!(form.negative_prompt.as_deref(), Some("fog"));
@@ -93,15 +85,13 @@ fn a_picture_that_says_how_it_was_made_is_a_start_picture_and_offers_its_setting
 #[test]
 fn a_seed_that_is_too_large_is_told_and_the_forms_own_stays() {
     let mut bench = bench();
-    bench.app().cx.form.set_seed(5);
+    bench.form().set_seed(5);
     let text = FORGE.replace("Seed: 77", "Seed: 99999999999999999999");
     let path = write(&bench, "fox.txt", &text);
     use_file(&mut bench, &path);
-    bench.until("it is taken over", |bench| {
-        bench.app().cx.form.sampling.num_steps == Some(9)
-    });
+    taken_over(&mut bench, 9);
     bench.assert_shows("Its seed, 99999999999999999999, is too large");
-    assert_eq!(bench.app().cx.form.seed, 5);
+    assert_eq!(bench.form().seed, 5);
 }
 
 #[test]
@@ -109,27 +99,21 @@ fn a_size_that_has_a_name_is_restored_by_its_name() {
     let mut bench = bench();
     let path = write(&bench, "fox.txt", &FORGE.replace("640x832", "1024x1024"));
     use_file(&mut bench, &path);
-    bench.until("it is taken over", |bench| {
-        bench.app().cx.form.sampling.num_steps == Some(9)
-    });
-    assert_eq!(bench.app().cx.form.size, SizeChoice::Auto);
+    taken_over(&mut bench, 9);
+    assert_eq!(bench.form().size, SizeChoice::Auto);
 }
 
 #[test]
 fn the_models_own_size_is_restored_by_its_name_beside_a_picture_of_another_shape() {
     let mut bench = bench();
-    bench.app().cx.form.model = Some("flux".into());
-    let start = bench.picture_file("boat.png", 96, 32);
-    bench.drop_file(&start);
-    bench.until("it is there", |bench| bench.has("Start picture boat.png"));
+    bench.form().model = Some("flux".into());
+    bench.drop_picture("boat.png", 96, 32, "Start picture boat.png");
     let path = write(&bench, "fox.txt", &FORGE.replace("640x832", "1024x1024"));
     use_file(&mut bench, &path);
-    bench.until("it is taken over", |bench| {
-        bench.app().cx.form.sampling.num_steps == Some(9)
-    });
+    taken_over(&mut bench, 9);
     assert!(bench.has("Start picture boat.png"));
-    assert_eq!(bench.app().cx.form.size, SizeChoice::Own);
-    let size = bench.harness.get_by_role_and_label(Role::ComboBox, "Size");
+    assert_eq!(bench.form().size, SizeChoice::Own);
+    let size = bench.node(Role::ComboBox, "Size");
     assert_eq!(
         size.value().as_deref(),
         Some("The model's own  1024 × 1024")
@@ -142,9 +126,7 @@ fn the_models_own_size_is_restored_by_its_name_beside_a_picture_of_another_shape
 #[test]
 fn a_plain_picture_offers_nothing() {
     let mut bench = bench();
-    let path = bench.picture_file("boat.png", 64, 64);
-    bench.drop_file(&path);
-    bench.until("it is there", |bench| bench.has("Start picture boat.png"));
+    bench.drop_picture("boat.png", 64, 64, "Start picture boat.png");
     bench.assert_no_job();
     assert!(!bench.has("Use settings"));
 }
@@ -155,10 +137,8 @@ fn a_json_file_that_is_dropped_restores_at_once() {
     let text = r#"{"type": "WanGP v9 by DeepBeepMeep - Pair", "prompt": "waves", "resolution": "256x320", "video_length": 33, "seed": 5, "num_inference_steps": 7, "guidance_scale": 2, "guidance2_scale": 1, "guidance_phases": 2, "flow_shift": 4, "sample_solver": "dpm++"}"#;
     let path = write(&bench, "clip.json", text);
     bench.drop_file(&path);
-    bench.until("it is taken over", |bench| {
-        bench.app().cx.form.prompt == "waves"
-    });
-    let form = bench.app().cx.form.clone();
+    until_prompt(&mut bench, "waves");
+    let form = bench.form().clone();
     assert_eq!(form.model.as_deref(), Some("pair"));
     assert_eq!(
         (form.num_frames, form.sampling.num_steps),
@@ -178,8 +158,8 @@ fn a_json_file_that_is_dropped_restores_at_once() {
     bench.assert_shows("The settings of clip.json (Wan2GP) are in the form");
     assert!(!bench.has("Not all settings of"));
     bench.press("Undo");
-    assert_eq!(bench.app().cx.form.prompt, "");
-    assert_eq!(bench.app().cx.form.model.as_deref(), Some("little-world"));
+    assert_eq!(bench.form().prompt, "");
+    assert_eq!(bench.form().model.as_deref(), Some("little-world"));
     assert!(!bench.has("The settings of clip.json"));
 }
 
@@ -202,21 +182,17 @@ fn our_own_file_brings_everything_back_and_names_a_model_that_is_gone() {
         path
     };
     let path = written(&bench, "ours.png", &request);
-    bench.app().cx.form.prompt = "something else".into();
+    bench.form().prompt = "something else".into();
     use_file(&mut bench, &path);
-    bench.until("it is taken over", |bench| {
-        bench.app().cx.form.sampling.num_steps == Some(5)
-    });
-    assert_eq!(bench.app().cx.form.prompt, "a lighthouse");
+    taken_over(&mut bench, 5);
+    assert_eq!(bench.form().prompt, "a lighthouse");
     assert!(!bench.has("Not all settings of"));
 
     request["model"] = "wan9-gone".into();
     request["num_steps"] = 6.into();
     let path = written(&bench, "gone.png", &request);
     use_file(&mut bench, &path);
-    bench.until("it is taken over", |bench| {
-        bench.app().cx.form.sampling.num_steps == Some(6)
-    });
+    taken_over(&mut bench, 6);
     bench.assert_shows("wan9-gone, which is not here");
 }
 
@@ -224,15 +200,10 @@ fn our_own_file_brings_everything_back_and_names_a_model_that_is_gone() {
 fn a_file_that_says_nothing_and_one_that_is_not_there_are_told() {
     let mut bench = bench();
     let path = write(&bench, "other.json", "{\"a\": 1}");
-    bench.drop_file(&path);
-    bench.until("it is told", |bench| {
-        bench.has("The file other.json does not say how it was made")
-    });
+    bench.drop_until(&path, "The file other.json does not say how it was made");
     use_file(&mut bench, Path::new("/nowhere/a.png"));
-    bench.until("it is told", |bench| {
-        bench.has("does not exist: /nowhere/a.png")
-    });
-    assert_eq!(bench.app().cx.form.prompt, "");
+    bench.wait_for("does not exist: /nowhere/a.png");
+    assert_eq!(bench.form().prompt, "");
 }
 
 #[test]
@@ -241,10 +212,8 @@ fn a_model_of_another_family_leaves_the_chosen_one() {
     let text = "a fox\nSteps: 20, Sampler: Euler a, CFG scale: 7, Seed: 3, Size: 512x512, Model: sd_xl_base_1.0";
     let path = write(&bench, "fox.txt", text);
     bench.drop_file(&path);
-    bench.until("it is taken over", |bench| {
-        bench.app().cx.form.prompt == "a fox"
-    });
-    let form = bench.app().cx.form.clone();
+    until_prompt(&mut bench, "a fox");
+    let form = bench.form().clone();
     assert_eq!(form.model.as_deref(), Some("little-world"));
     // Numbers that mean something to that family alone.
     let own = spec().defaults;
@@ -267,10 +236,8 @@ fn the_order_of_sections_is_not_taken_over_to_a_model_of_another_one() {
     let text = r#"{"prompt": "a dancer", "negative_prompt": "", "seed": 9, "steps": 21, "total_second_length": 4.0, "cfg": 1.0, "gs": 10.0, "rs": 0.0, "model_type": "F1", "resolutionW": 640, "resolutionH": 608}"#;
     let path = write(&bench, "dance.json", text);
     bench.drop_file(&path);
-    bench.until("it is taken over", |bench| {
-        bench.app().cx.form.sampling.num_steps == Some(21)
-    });
-    let form = bench.app().cx.form.clone();
+    taken_over(&mut bench, 21);
+    let form = bench.form().clone();
     assert_eq!(form.model.as_deref(), Some("framepack"));
     assert_eq!(form.section_order, None);
 }
@@ -280,9 +247,7 @@ fn the_menu_of_presets_offers_a_file() {
     let mut bench = bench();
     bench.scroll_to("Preset menu");
     bench.press("Preset menu");
-    bench
-        .harness
-        .get_by_role_and_label(Role::Button, "From a file…");
+    bench.node(Role::Button, "From a file…");
 }
 
 #[test]
@@ -291,13 +256,9 @@ fn a_picture_that_was_made_from_one_stays_beside_its_settings() {
     let text = FORGE.replace("Version", "Denoising strength: 0.5, Version");
     let path = picture_with(&bench, "fox.png", &text);
     bench.drop_file(&path);
-    bench.until("it is offered", |bench| {
-        bench.has("Start picture fox.png") && bench.has("was made with Forge")
-    });
+    bench.wait_for_all(&["Start picture fox.png", "was made with Forge"]);
     bench.press("Use settings");
-    bench.until("it is taken over", |bench| {
-        bench.app().cx.form.sampling.num_steps == Some(9)
-    });
+    taken_over(&mut bench, 9);
     assert!(bench.app().inputs.get(Slot::Start).is_some());
 }
 
@@ -309,10 +270,8 @@ fn loras_of_another_family_are_left_out_and_told() {
     fs::write(folder.join("ink.safetensors"), b"").expect("it is written");
     let path = write(&bench, "fox.txt", FORGE);
     bench.drop_file(&path);
-    bench.until("it is taken over", |bench| {
-        bench.app().cx.form.prompt == "a fox"
-    });
-    assert!(bench.app().cx.form.loras.is_empty());
+    until_prompt(&mut bench, "a fox");
+    assert!(bench.form().loras.is_empty());
     bench.assert_shows("Its LoRAs, which are for that family, are left out: ink (0.5)");
 }
 
@@ -320,23 +279,14 @@ fn loras_of_another_family_are_left_out_and_told() {
 fn cards_that_are_not_true_any_more_go() {
     let mut bench = bench();
     let path = picture_with(&bench, "one.png", FORGE);
-    bench.drop_file(&path);
-    bench.until("it is offered", |bench| {
-        bench.has("One.png was made with Forge")
-    });
-    let other = bench.picture_file("other.png", 64, 64);
-    bench.drop_file(&other);
-    bench.until("another has its place", |bench| {
-        bench.has("Start picture other.png")
-    });
+    bench.drop_until(&path, "One.png was made with Forge");
+    bench.drop_picture("other.png", 64, 64, "Start picture other.png");
     assert!(!bench.has("One.png was made"));
     for name in ["a", "b"] {
         let text = FORGE.replace("a fox", name);
         let path = write(&bench, &format!("{name}.txt"), &text);
         bench.drop_file(&path);
-        bench.until("it is taken over", |bench| {
-            bench.app().cx.form.prompt == name
-        });
+        until_prompt(&mut bench, name);
     }
     bench.assert_shows("Not all settings of b.txt (Forge) could be used");
     assert!(!bench.has("settings of a.txt"));
@@ -354,10 +304,8 @@ fn a_restored_prompt_is_literal_until_it_is_edited_or_used_as_a_template() {
         &text.replace("prompt: fog", "prompt: {fog|fog}"),
     );
     use_file(&mut bench, &path);
-    bench.until("it is taken over", |bench| {
-        bench.app().cx.form.sampling.num_steps == Some(9)
-    });
-    bench.app().cx.form.sampling.true_cfg_scale = Some(4.0);
+    taken_over(&mut bench, 9);
+    bench.form().sampling.true_cfg_scale = Some(4.0);
     bench.assert_shows(LITERAL);
     bench.press("Generate");
     let request = bench.next_job().request;
@@ -369,7 +317,7 @@ fn a_restored_prompt_is_literal_until_it_is_edited_or_used_as_a_template() {
     assert!(!bench.has(LITERAL));
     // The history keeps the text that was submitted, and that it is literal.
     bench.press("Earlier prompts");
-    bench.until("it is listed", |bench| bench.has("Use: a {red|red} fox"));
+    bench.wait_for("Use: a {red|red} fox");
     bench.press("Use: a {red|red} fox, __place__");
     bench.assert_shows(LITERAL);
     bench.press("Use as template");
@@ -383,20 +331,20 @@ fn a_waiting_job_is_edited_as_the_template_or_the_literal_text_that_it_was_made_
     for is_literal in [false, true] {
         let text = "a {red|red} boat".to_owned();
         if is_literal {
-            bench.app().cx.form.set_literal_prompt(text);
+            bench.form().set_literal_prompt(text);
         } else {
-            bench.app().cx.form.prompt = text;
+            bench.form().prompt = text;
         }
         bench.press("Generate");
         let id = bench.app().queue.waiting.back().expect("it waits").id;
-        bench.app().cx.form.prompt = "another".into();
+        bench.form().prompt = "another".into();
         let ctx = bench.harness.ctx.clone();
-        bench.app().cx.push(QueueCommand::Edit(id));
+        bench.push(QueueCommand::Edit(id));
         ctx.request_repaint();
         bench.settle();
-        assert_eq!(bench.app().cx.form.prompt, "a {red|red} boat");
+        assert_eq!(bench.form().prompt, "a {red|red} boat");
         assert_eq!(bench.has(LITERAL), is_literal);
-        bench.app().cx.push(QueueCommand::CancelEdit);
+        bench.push(QueueCommand::CancelEdit);
         ctx.request_repaint();
         bench.settle();
     }
@@ -406,14 +354,14 @@ fn a_waiting_job_is_edited_as_the_template_or_the_literal_text_that_it_was_made_
 fn a_result_of_a_literal_prompt_is_restored_literal_and_repeated_to_the_letter() {
     let mut bench = bench();
     let text = "a {red|blue} boat /* at sea */";
-    bench.app().cx.form.set_literal_prompt(text.into());
+    bench.form().set_literal_prompt(text.into());
     let sent = bench.start_job();
     assert_eq!(sent.request.prompt, text);
     bench.finish_job(&sent, 5);
-    bench.app().cx.form.prompt = "another".into();
+    bench.form().prompt = "another".into();
     bench.press("More");
     bench.press("Use settings");
-    bench.until("it is there again", |bench| bench.has(LITERAL));
+    bench.wait_for(LITERAL);
     bench.press("Generate");
     assert_eq!(bench.next_job().request.prompt, text);
 }
@@ -421,7 +369,7 @@ fn a_result_of_a_literal_prompt_is_restored_literal_and_repeated_to_the_letter()
 #[test]
 fn a_file_that_names_no_prompt_asks_for_one_below_the_empty_field() {
     let mut bench = bench();
-    bench.app().cx.form.set_literal_prompt(String::new());
+    bench.form().set_literal_prompt(String::new());
     bench.settle();
     bench.assert_shows("The file names no prompt: write one");
     bench.write_prompt("a fox");
@@ -440,10 +388,8 @@ fn a_prompt_that_cannot_be_read_empties_the_field_and_says_so() {
     }"#;
     let path = write(&bench, "barn.json", graph);
     bench.drop_file(&path);
-    bench.until("it is taken over", |bench| {
-        bench.app().cx.form.sampling.num_steps == Some(11)
-    });
-    assert_eq!(bench.app().cx.form.prompt, "");
+    taken_over(&mut bench, 11);
+    assert_eq!(bench.form().prompt, "");
     bench.assert_shows("The prompt could not be read: node OllamaGenerate (id 2) makes it");
 }
 
@@ -456,10 +402,8 @@ fn a_hires_fix_is_restored_as_the_second_pass() {
     );
     let path = write(&bench, "fox.txt", &text);
     bench.drop_file(&path);
-    bench.until("it is taken over", |bench| {
-        bench.app().cx.form.sampling.num_steps == Some(9)
-    });
-    let pass = bench.app().cx.form.second_pass.expect("a second pass");
+    taken_over(&mut bench, 9);
+    let pass = bench.form().second_pass.expect("a second pass");
     assert_eq!((pass.scale, pass.strength), (1.5, 0.35));
-    assert_eq!(bench.app().cx.form.sampling.strength, None);
+    assert_eq!(bench.form().sampling.strength, None);
 }

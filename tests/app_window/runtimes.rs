@@ -1,20 +1,15 @@
 //! The card that brings jobs onto the GPU, and the section of the settings with all runtimes: what they say on each machine,
 //! and what their buttons do.
 
-use std::sync::Arc;
-
 use crossbeam_channel::{Receiver, Sender, bounded};
-use egui::accesskit::Role;
-use egui_kittest::kittest::Queryable as _;
 use safelight::app::commands::SettingsCommand;
 use safelight::app::runtimes::{Errand, RuntimeState};
 use safelight::runtimes::{
     Advice, Before, Build, Found, Gpu, Kind, Overview, Progress, Refusal, RuntimeRow,
 };
-use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::settings::{Runtime, Theme};
 
-use crate::harness::Bench;
+use crate::app_window::prelude::*;
 
 fn gpu() -> Gpu {
     Gpu::plain("AMD gfx1151", "0000:c4:00.0", Kind::Rocm)
@@ -46,6 +41,39 @@ fn get() -> Advice {
 /// What a thread that fetches says next: how far it is, or how it ended.
 type Said = Result<Progress, Result<bool, JobError>>;
 
+/// One GiB of so many is there.
+fn fetching(total_gib: u64) -> Progress {
+    Progress::Fetching {
+        done_bytes: 1 << 30,
+        total_bytes: total_gib << 30,
+    }
+}
+
+/// The next errand, once it was asked for.
+fn next(bench: &mut Bench, errands: &Receiver<Errand>) -> Errand {
+    bench.until("it was asked for", |_| !errands.is_empty());
+    errands.recv().unwrap()
+}
+
+/// The build that is got next, and whether there is a GPU for it.
+fn next_build(bench: &mut Bench, errands: &Receiver<Errand>) -> (String, bool) {
+    let Errand::Get { build, has_gpu } = next(bench, errands) else {
+        panic!("another errand")
+    };
+    (build.id, has_gpu)
+}
+
+/// A libtorch that does not work.
+fn hangs() -> JobError {
+    JobError::new(JobErrorKind::Device, "this libtorch hangs at a convolution")
+}
+
+fn until_stopped(bench: &mut Bench) {
+    bench.until("it has stopped", |bench| {
+        bench.app().runtimes.state == RuntimeState::Idle
+    });
+}
+
 /// The window on a machine that looks so. Who does what is asked for says what is sent, and sends what it was asked for.
 fn window(overview: Overview) -> (Bench, Sender<Said>, Receiver<Errand>) {
     let (say, said) = bounded::<Said>(8);
@@ -76,13 +104,9 @@ fn bench(advice: Advice) -> (Bench, Sender<Said>, Receiver<Errand>) {
     });
     bench.settle();
     let has_card = bench.has("AMD gfx1151 is not used");
-    let model = bench.harness.get_by_role_and_label(Role::ComboBox, "Model");
-    model.click();
-    bench.settle();
+    bench.click(Role::ComboBox, "Model");
     bench.press("First steps");
-    bench.until("the page is there", |bench| {
-        bench.has("Welcome to Safelight")
-    });
+    bench.wait_for("Welcome to Safelight");
     assert_eq!(
         has_card,
         bench.has("Safelight runs on the CPU"),
@@ -98,45 +122,31 @@ fn one_button_gets_the_libtorch_for_the_gpu_and_tells_how_far_it_is() {
     bench.assert_shows("ROCm 7.14 of AMD, for gfx1151 serves it: about 1.3 GiB to download");
     bench.assert_shows("has not yet run on any AMD GPU");
     bench.press("Get it");
-    bench.until("it was asked for", |_| !errands.is_empty());
-    let Errand::Get { build, has_gpu } = errands.recv().unwrap() else {
-        panic!("another errand")
-    };
-    assert_eq!((build.id.as_str(), has_gpu), ("rocm7.14-gfx1151", true));
-    let progress = Progress::Fetching {
-        done_bytes: 1 << 30,
-        total_bytes: 2 << 30,
-    };
-    say.send(Ok(progress)).unwrap();
-    bench.until("it is seen how far it is", |bench| {
-        bench.has("1.0 GiB of 2.0 GiB")
-    });
+    assert_eq!(
+        next_build(&mut bench, &errands),
+        ("rocm7.14-gfx1151".to_owned(), true)
+    );
+    say.send(Ok(fetching(2))).unwrap();
+    bench.wait_for("1.0 GiB of 2.0 GiB");
     say.send(Ok(Progress::Trying)).unwrap();
-    bench.until("it is tried", |bench| {
-        bench.has("Trying whether it computes right")
-    });
+    bench.wait_for("Trying whether it computes right");
     say.send(Err(Ok(true))).unwrap();
-    bench.until("it is there", |bench| bench.has("The next job uses it"));
+    bench.wait_for("The next job uses it");
 }
 
 #[test]
 fn a_failure_says_what_to_do_and_the_button_is_there_again() {
     let (mut bench, say, _errands) = bench(get());
     bench.press("Get it");
-    let err = JobError::new(JobErrorKind::Device, "this libtorch hangs at a convolution");
-    say.send(Err(Err(err.advise("Choose another libtorch"))))
+    say.send(Err(Err(hangs().advise("Choose another libtorch"))))
         .unwrap();
-    bench.until("it failed", |bench| {
-        bench.has("This libtorch hangs at a convolution")
-    });
+    bench.wait_for("This libtorch hangs at a convolution");
     bench.assert_shows("Choose another libtorch");
     bench.press("Get it");
-    bench.until("it runs", |bench| bench.has("Cancel"));
+    bench.wait_for("Cancel");
     bench.press("Cancel");
     say.send(Err(Ok(true))).unwrap();
-    bench.until("it has stopped", |bench| {
-        bench.app().runtimes.state == RuntimeState::Idle
-    });
+    until_stopped(&mut bench);
 }
 
 #[test]
@@ -148,9 +158,8 @@ fn one_that_is_here_is_used_and_what_has_to_be_mended_is_said_with_its_command()
     let (mut bench, say, errands) = bench(advice);
     bench.assert_shows("The libtorch “environment” on this disk serves it");
     bench.press("Use it");
-    bench.until("it was asked for", |_| !errands.is_empty());
     assert_eq!(
-        errands.recv().unwrap(),
+        next(&mut bench, &errands),
         Errand::Use("environment".to_owned())
     );
     drop(say);
@@ -251,31 +260,22 @@ fn the_settings_list_what_is_here_what_fits_and_which_one_jobs_use() {
         bench.assert_shows(text);
     }
     bench.press("Go back to cpu");
-    bench.until("it was asked for", |_| !errands.is_empty());
-    assert_eq!(errands.recv().unwrap(), Errand::Use("cpu".to_owned()));
+    assert_eq!(next(&mut bench, &errands), Errand::Use("cpu".to_owned()));
 }
 
 #[test]
 fn one_is_checked_and_the_section_says_what_came_of_it() {
     let (mut bench, say, errands) = section(strix_halo());
     bench.press("Check rocm7.14-gfx1151");
-    bench.until("it was asked for", |_| !errands.is_empty());
     let expected = Errand::Check("rocm7.14-gfx1151".to_owned());
-    assert_eq!(errands.recv().unwrap(), expected);
+    assert_eq!(next(&mut bench, &errands), expected);
     say.send(Ok(Progress::Trying)).unwrap();
-    bench.until("it is tried", |bench| {
-        bench.has("Trying whether it computes right")
-    });
+    bench.wait_for("Trying whether it computes right");
     say.send(Err(Ok(true))).unwrap();
-    bench.until("it is done", |bench| {
-        bench.has("rocm7.14-gfx1151 computes right.")
-    });
+    bench.wait_for("rocm7.14-gfx1151 computes right.");
     bench.press("Use old");
-    let err = JobError::new(JobErrorKind::Device, "this libtorch hangs at a convolution");
-    say.send(Err(Err(err))).unwrap();
-    bench.until("it failed", |bench| {
-        bench.has("This libtorch hangs at a convolution")
-    });
+    say.send(Err(Err(hangs()))).unwrap();
+    bench.wait_for("This libtorch hangs at a convolution");
 }
 
 #[test]
@@ -294,9 +294,7 @@ fn a_broken_one_is_repaired() {
     bench.press("Check rocm7.14-gfx1103");
     let err = JobError::new(JobErrorKind::Device, "a file is missing or damaged: a.so");
     say.send(Err(Err(err))).unwrap();
-    bench.until("it failed", |bench| {
-        bench.has("A file is missing or damaged: a.so")
-    });
+    bench.wait_for("A file is missing or damaged: a.so");
     assert!(!bench.has("Repair rocm7.14-gfx1151"), "that one is whole");
     bench.press("Repair rocm7.14-gfx1103");
     bench.until("it was asked for", |_| errands.len() == 2);
@@ -319,7 +317,7 @@ fn a_broken_one_is_repaired() {
 fn one_is_deleted_after_a_question_and_the_way_back_is_not() {
     let (mut bench, say, errands) = section(strix_halo());
     let is_enabled = |bench: &Bench, name: &str| {
-        let node = bench.harness.get_by_role_and_label(Role::Button, name);
+        let node = bench.node(Role::Button, name);
         !egui_kittest::kittest::NodeT::accesskit_node(&node).is_disabled()
     };
     assert!(
@@ -333,49 +331,34 @@ fn one_is_deleted_after_a_question_and_the_way_back_is_not() {
     assert!(!bench.has("and free 3.0 GiB?"));
     bench.press("Delete old");
     bench.press("Delete it");
-    bench.until("it was asked for", |_| !errands.is_empty());
-    assert_eq!(errands.recv().unwrap(), Errand::Remove("old".to_owned()));
+    assert_eq!(next(&mut bench, &errands), Errand::Remove("old".to_owned()));
     say.send(Err(Ok(true))).unwrap();
-    bench.until("it is gone", |bench| bench.has("Deleted: old."));
+    bench.wait_for("Deleted: old.");
 }
 
 #[test]
 fn a_build_is_installed_from_the_settings_and_can_be_cancelled() {
     let (mut bench, say, errands) = section(strix_halo());
     bench.press("Install ROCm 7.2 of PyTorch");
-    bench.until("it was asked for", |_| !errands.is_empty());
-    let Errand::Get { build, has_gpu } = errands.recv().unwrap() else {
-        panic!("another errand")
-    };
-    assert_eq!((build.id.as_str(), has_gpu), ("rocm7.2", true));
-    let progress = Progress::Fetching {
-        done_bytes: 1 << 30,
-        total_bytes: 4 << 30,
-    };
-    say.send(Ok(progress)).unwrap();
-    bench.until("it is seen how far it is", |bench| {
-        bench.has("1.0 GiB of 4.0 GiB")
-    });
+    assert_eq!(
+        next_build(&mut bench, &errands),
+        ("rocm7.2".to_owned(), true)
+    );
+    say.send(Ok(fetching(4))).unwrap();
+    bench.wait_for("1.0 GiB of 4.0 GiB");
     bench.press("Cancel");
     say.send(Err(Ok(true))).unwrap();
-    bench.until("it has stopped", |bench| {
-        bench.app().runtimes.state == RuntimeState::Idle
-    });
+    until_stopped(&mut bench);
 }
 
 /// Clicks twice on a button as a mouse does, which does not look what stands there the second time; the errand goes on.
 fn assert_survives_a_double_click(bench: &mut Bench, name: &str, errands: &Receiver<Errand>) {
-    let button = bench.harness.get_by_role_and_label(Role::Button, name);
+    let button = bench.node(Role::Button, name);
     let place = button.rect().center();
     for _ in 0..2 {
         bench.harness.hover_at(place);
         for pressed in [true, false] {
-            bench.harness.event(egui::Event::PointerButton {
-                pos: place,
-                button: egui::PointerButton::Primary,
-                pressed,
-                modifiers: egui::Modifiers::NONE,
-            });
+            bench.harness.event(primary_button(place, pressed));
             bench.harness.step();
         }
         bench.until("it was begun", |bench| bench.app().runtimes.is_busy());
@@ -424,13 +407,8 @@ fn where_nothing_fits_the_settings_say_why_with_the_command_that_helps() {
 #[test]
 fn the_card_leads_to_the_section() {
     let (mut bench, _say, _errands) = bench(get());
-    bench
-        .harness
-        .get_by_role_and_label(Role::Link, "All runtimes")
-        .click();
-    bench.until("the section is there", |bench| {
-        bench.has("A runtime is a folder with libtorch")
-    });
+    bench.node(Role::Link, "All runtimes").click();
+    bench.wait_for("A runtime is a folder with libtorch");
 }
 
 /// The section while a build comes, in this look.
@@ -439,16 +417,10 @@ fn assert_looks(theme: Theme, name: &str) {
     let mut settings = bench.app().cx.settings.clone();
     settings.interface.theme = theme;
     let changed = SettingsCommand::Change(Box::new(settings));
-    bench.app().cx.push(changed);
+    bench.push(changed);
     bench.press("Install ROCm 7.2 of PyTorch");
-    let progress = Progress::Fetching {
-        done_bytes: 1 << 30,
-        total_bytes: 4 << 30,
-    };
-    say.send(Ok(progress)).expect("somebody listens");
-    bench.until("it is seen how far it is", |bench| {
-        bench.has("1.0 GiB of 4.0 GiB")
-    });
+    say.send(Ok(fetching(4))).unwrap();
+    bench.wait_for("1.0 GiB of 4.0 GiB");
     // The same path on every machine.
     bench.app().settings.path = "settings.toml".to_owned();
     bench.settle();

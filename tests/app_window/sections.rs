@@ -1,25 +1,13 @@
 //! Clips that are made section by section: their length and order in the form, and the clip that grows on the screen.
 
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
-
-use safelight::app::player::Viewing;
 use safelight::worker::WorkerCommand;
-use safelight_core::job::{
-    Clip, JobFolder, JobId, JobOutcome, JobUpdate, SectionMade, SectionOrder, Sections, Stage,
-    WINDOW,
-};
+use safelight_core::job::{Clip, SectionMade, SectionOrder, Sections, WINDOW};
 
-use crate::harness::{Bench, Sent, framepack_spec, output, picture};
+use crate::app_window::prelude::*;
 
 fn bench() -> (Bench, Sent) {
     let mut bench = Bench::of(framepack_spec());
-    let path = bench.picture_file("dancer.png", 320, 240);
-    bench.drop_file(&path);
-    bench.until("the picture is there", |bench| {
-        bench.has("Start picture dancer.png")
-    });
+    bench.drop_picture("dancer.png", 320, 240, "Start picture dancer.png");
     let sent = bench.start_job();
     (bench, sent)
 }
@@ -48,9 +36,9 @@ fn a_clip_has_seconds_and_an_order_that_its_sections_are_made_in() {
     };
     assert_eq!(sent.request.sections, Some(expected));
     bench.assert_shows("4 sections, 4.8 s at 30 frames a second");
-    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Cancelled));
-    bench.app().cx.form.secs = Some(12.0);
-    bench.app().cx.form.section_order = Some(SectionOrder::F1);
+    bench.say_end(sent.id, JobOutcome::Cancelled);
+    bench.form().secs = Some(12.0);
+    bench.form().section_order = Some(SectionOrder::F1);
     bench.settle();
     bench.assert_shows("10 sections, 12.0 s at 30 frames a second");
     let sections = bench.start_job().request.sections.unwrap();
@@ -90,7 +78,7 @@ fn what_was_made_until_a_job_was_cancelled_is_a_result_of_its_own() {
     let (mut bench, sent) = bench();
     bench.say(sent.id, made(0, 33));
     let kept = output(&sent, 5);
-    bench.say(sent.id, JobUpdate::Ended(JobOutcome::Kept(kept)));
+    bench.say_end(sent.id, JobOutcome::Kept(kept));
     bench.assert_shows("Cancelled; what was made is kept");
     assert_eq!(bench.app().watch.viewing, Viewing::Result(sent.id));
     assert_eq!(bench.app().queue.results.len(), 1);
@@ -107,9 +95,7 @@ fn a_job_that_another_program_left_is_offered_and_goes_on_in_its_folder() {
         std::fs::write(job.section_result(Stage::Denoise, 1).unwrap(), "").unwrap();
         folder = job.path().to_owned();
     });
-    bench.until("it is offered", |bench| {
-        bench.has("Interrupted, 2 of 4 sections")
-    });
+    bench.wait_for("Interrupted, 2 of 4 sections");
     bench.assert_shows(&request.prompt);
     bench.press(&format!("Resume: {}", request.prompt));
     let mut command = None;

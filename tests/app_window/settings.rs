@@ -1,10 +1,8 @@
 //! The settings page and its file: each key has a control, changes of either act at once, and nothing is lost.
 
-use egui::accesskit::Role;
-use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use safelight_core::settings::{Settings, Theme, default_file, table};
 
-use crate::harness::Bench;
+use crate::app_window::prelude::*;
 
 /// With a settings file and the page open.
 fn with_file(text: &str) -> (Bench, std::path::PathBuf) {
@@ -63,11 +61,7 @@ fn every_key_of_the_settings_file_has_a_row_with_a_control_of_its_name() {
 #[test]
 fn a_change_acts_at_once_and_is_in_the_file_a_moment_later_with_the_comments() {
     let (mut bench, file) = with_file("# mine\n[output]\nsidecar = false # never\n");
-    bench
-        .harness
-        .get_by_role_and_label(Role::CheckBox, "Settings beside results")
-        .click();
-    bench.settle();
+    bench.click(Role::CheckBox, "Settings beside results");
     assert!(bench.app().cx.settings.output.sidecar);
     bench.until("it is saved", |_| read(&file).contains("true"));
     assert_eq!(read(&file), "# mine\n[output]\nsidecar = true # never\n");
@@ -128,12 +122,9 @@ fn a_broken_edit_keeps_the_settings_and_what_is_changed_meanwhile_until_it_is_me
     bench.assert_shows("Line 3, column 9 of the settings");
     assert_eq!(bench.app().cx.settings.interface.scale, 1.5);
     bench
-        .harness
-        .get_by_role_and_label(Role::CheckBox, "Settings beside results")
+        .node(Role::CheckBox, "Settings beside results")
         .click_accesskit();
-    for _ in 0..20 {
-        bench.harness.step();
-    }
+    bench.harness.run_steps(20);
     assert!(bench.app().cx.settings.output.sidecar, "it counts");
     assert_eq!(
         read(&file),
@@ -158,8 +149,7 @@ fn a_broken_file_that_is_deleted_stands_in_the_way_no_more() {
         !bench.app().cx.notices.all().is_empty()
     });
     bench
-        .harness
-        .get_by_role_and_label(Role::CheckBox, "Settings beside results")
+        .node(Role::CheckBox, "Settings beside results")
         .click_accesskit();
     bench.harness.step();
     std::fs::remove_file(&file).unwrap();
@@ -173,18 +163,14 @@ fn a_broken_file_that_is_deleted_stands_in_the_way_no_more() {
 
 #[test]
 fn a_folder_counts_when_its_field_is_left_and_pictures_go_to_their_own() {
-    let mut bench = Bench::of(crate::harness::flux_spec());
+    let mut bench = Bench::of(crate::app_window::harness::flux_spec());
     bench.press("Settings");
     let folder = bench.home.path().join("art");
-    bench
-        .harness
-        .get_by_role_and_label(Role::TextInput, "Folder for pictures")
-        .focus();
+    bench.node(Role::TextInput, "Folder for pictures").focus();
     bench.settle();
     let text = folder.display().to_string();
     bench
-        .harness
-        .get_by_role_and_label(Role::TextInput, "Folder for pictures")
+        .node(Role::TextInput, "Folder for pictures")
         .type_text(&text);
     bench.settle();
     assert_eq!(
@@ -192,13 +178,12 @@ fn a_folder_counts_when_its_field_is_left_and_pictures_go_to_their_own() {
         None,
         "it is being typed"
     );
-    bench.harness.key_press(egui::Key::Enter);
-    bench.settle();
+    bench.press_key(Key::Enter);
     assert_eq!(
         bench.app().cx.settings.output.pictures_folder,
         Some(folder.clone())
     );
-    bench.app().cx.form.prompt = "a boat".into();
+    bench.form().prompt = "a boat".into();
     bench.press("Generate");
     let out = bench.next_job().request.out;
     assert_eq!(out.parent(), Some(folder.as_path()));
@@ -225,17 +210,12 @@ fn a_variable_of_the_engine_is_added_and_taken_away() {
     let mut bench = Bench::new();
     bench.press("Settings");
     bench.scroll_to("Engine's variables: new");
-    bench
-        .harness
-        .get_by_label("Engine's variables: new")
-        .focus();
+    bench.labelled("Engine's variables: new").focus();
     bench.settle();
     bench
-        .harness
-        .get_by_label("Engine's variables: new")
+        .labelled("Engine's variables: new")
         .type_text("MIOPEN_FIND_MODE=1");
-    bench.harness.key_press(egui::Key::Enter);
-    bench.settle();
+    bench.press_key(Key::Enter);
     assert_eq!(
         bench.app().cx.settings.runtime.environment["MIOPEN_FIND_MODE"],
         "1"
@@ -269,14 +249,13 @@ fn an_address_counts_when_it_is_one_and_is_told_to_be_wrong_otherwise() {
     bench.settle();
     let name = "Mirror for libtorch";
     let write = |bench: &mut Bench, text: &str| {
-        let field = bench.harness.get_by_role_and_label(Role::TextInput, name);
+        let field = bench.node(Role::TextInput, name);
         field.focus();
         bench.settle();
-        let field = bench.harness.get_by_role_and_label(Role::TextInput, name);
+        let field = bench.node(Role::TextInput, name);
         field.type_text(text);
         bench.settle();
-        bench.harness.key_press(egui::Key::Tab);
-        bench.settle();
+        bench.press_key(Key::Tab);
     };
     write(&mut bench, "http://mirror.example");
     bench.assert_shows("An address begins with https://");

@@ -1,15 +1,9 @@
 //! The results of this session: the strip with many of them, and large ones that come a moment later.
 
-use egui::accesskit::Role;
-use egui::{Key, Modifiers};
-use egui_kittest::kittest::Queryable as _;
-use safelight::app::commands::PlayerCommand;
-use safelight::app::player::Viewing;
 use safelight::app::player::compare::CompareMode;
 use safelight::worker::WorkerEvent;
-use safelight_core::job::{JobId, JobOutcome, JobUpdate};
 
-use crate::harness::{Bench, output, picture};
+use crate::app_window::prelude::*;
 
 /// A bench with so many results; gives how many were forgotten meanwhile.
 fn results(count: u64) -> (Bench, usize) {
@@ -39,28 +33,21 @@ fn of_many_results_those_on_the_screen_are_drawn_and_keys_reach_the_others() {
     assert!((5..25).contains(&count), "{count}");
     let oldest = bench.app().queue.results[0].id;
     let newest = "Result 40: a red boat sails to the right at sunset";
-    bench.harness.get_by_label(newest).focus();
+    bench.labelled(newest).focus();
     bench.settle();
     for _ in 1..40 {
-        bench.harness.key_press(Key::Tab);
-        bench.settle();
+        bench.press_key(Key::Tab);
     }
     assert!(num_drawn(&bench) < 25);
-    let focused = bench
-        .harness
-        .get_by_label("Result 1: a red boat sails to the right at sunset");
+    let focused = bench.labelled("Result 1: a red boat sails to the right at sunset");
     assert!(focused.is_focused());
     // It was scrolled to.
     let place = focused.rect();
     assert!(place.left() > 0.0 && place.right() < 1100.0, "{place}");
-    bench.harness.key_press(Key::Enter);
-    bench.settle();
+    bench.press_key(Key::Enter);
     assert_eq!(bench.app().watch.viewing, Viewing::Result(oldest));
-    bench
-        .harness
-        .key_press_modifiers(Modifiers::SHIFT, Key::Tab);
-    bench.settle();
-    let before = bench.harness.get_by_role_and_label(
+    bench.press_keys(Modifiers::SHIFT, Key::Tab);
+    let before = bench.node(
         Role::Button,
         "Result 2: a red boat sails to the right at sunset",
     );
@@ -109,11 +96,11 @@ fn where_the_difference_is_looked_at_neither_side_is_made_ready() {
     let ids: Vec<JobId> = bench.app().queue.results.iter().map(|it| it.id).collect();
     let compare = |bench: &mut Bench, id| {
         let command = PlayerCommand::CompareWith(id);
-        bench.app().cx.push(command);
+        bench.push(command);
         bench.harness.step();
         bench.settle();
     };
-    bench.app().cx.push(PlayerCommand::ShowResult(ids[0]));
+    bench.push(PlayerCommand::ShowResult(ids[0]));
     bench.settle();
     compare(&mut bench, ids[1]);
     bench.press("Difference");

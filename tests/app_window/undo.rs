@@ -1,23 +1,16 @@
 //! One history for the whole window: Ctrl+Z takes back what was done last, wherever it was done.
 
-use egui::accesskit::Role;
-use egui::{Key, Modifiers};
-use egui_kittest::kittest::Queryable as _;
-use safelight::app::commands::{AppCommand, LibraryCommand, QueueCommand};
 use safelight_core::job::GenerateForm;
 
-use crate::harness::{Bench, flux_spec};
+use crate::app_window::prelude::*;
 
 fn undo(bench: &mut Bench) {
-    bench
-        .harness
-        .key_press_modifiers(Modifiers::COMMAND, Key::Z);
-    bench.settle();
+    bench.press_keys(Modifiers::COMMAND, Key::Z);
 }
 
 fn reset_form(bench: &mut Bench) {
     let reset = AppCommand::Library(LibraryCommand::ResetForm);
-    bench.app().cx.push(reset);
+    bench.push(reset);
     bench.settle();
 }
 
@@ -33,15 +26,15 @@ fn what_was_done_last_comes_back_first_wherever_it_was_done() {
     let mut bench = Bench::of(flux_spec());
     bench.start_job();
     for prompt in ["one", "two"] {
-        bench.app().cx.form.prompt = prompt.to_owned();
+        bench.form().prompt = prompt.to_owned();
         bench.press("Generate");
     }
     bench.press("Remove from queue: one");
     bench.assert_shows("Removed from the queue: one");
     bench.scroll_to("Draft");
     bench.press("Draft");
-    let draft = bench.app().cx.form.clone();
-    bench.app().cx.form.prompt = "written since".to_owned();
+    let draft = bench.form().clone();
+    bench.form().prompt = "written since".to_owned();
     reset_form(&mut bench);
     assert_eq!(bench.app().cx.undo.last(), Some("reset the form"));
 
@@ -53,7 +46,7 @@ fn what_was_done_last_comes_back_first_wherever_it_was_done() {
     assert_eq!(bench.app().cx.form, is_draft);
     assert_eq!(bench.app().cx.last_word, "Undone: reset the form");
     undo(&mut bench);
-    let form = &bench.app().cx.form;
+    let form = bench.form();
     assert_eq!((form.sampling.num_steps, form.width), (None, None));
     assert_eq!(form.prompt, "written since");
     undo(&mut bench);
@@ -69,18 +62,14 @@ fn whoever_writes_a_text_takes_back_letters_and_not_jobs() {
     bench.start_job();
     bench.press("Generate");
     let id = bench.app().queue.waiting[0].id;
-    bench.app().cx.push(QueueCommand::Remove(id));
+    bench.push(QueueCommand::Remove(id));
     bench.settle();
     bench.write_prompt("a boat");
     undo(&mut bench);
     assert!(prompts(&mut bench).is_empty());
-    bench.harness.key_press(Key::Escape);
-    bench.settle();
+    bench.press_key(Key::Escape);
     // With Shift it would be done again.
-    bench
-        .harness
-        .key_press_modifiers(Modifiers::COMMAND | Modifiers::SHIFT, Key::Z);
-    bench.settle();
+    bench.press_keys(Modifiers::COMMAND | Modifiers::SHIFT, Key::Z);
     assert!(prompts(&mut bench).is_empty());
     undo(&mut bench);
     assert_eq!(prompts(&mut bench).len(), 1);
@@ -90,33 +79,26 @@ fn whoever_writes_a_text_takes_back_letters_and_not_jobs() {
 fn the_palette_names_what_would_be_taken_back() {
     let mut bench = Bench::new();
     let open = |bench: &mut Bench| {
-        bench
-            .harness
-            .key_press_modifiers(Modifiers::COMMAND, Key::K);
-        bench.settle();
-        let field = bench
-            .harness
-            .get_by_role_and_label(Role::TextInput, "Search commands");
+        bench.press_keys(Modifiers::COMMAND, Key::K);
+        let field = bench.node(Role::TextInput, "Search commands");
         field.type_text("undo");
         bench.settle();
     };
     open(&mut bench);
     assert!(!bench.has("Undo"), "there is nothing to take back");
-    bench.harness.key_press(Key::Escape);
-    bench.settle();
+    bench.press_key(Key::Escape);
     bench.start_job();
     for _ in 0..2 {
         bench.press("Generate");
     }
     let waiting = bench.app().queue.waiting.clone();
     for job in &waiting {
-        bench.app().cx.push(QueueCommand::Remove(job.id));
+        bench.push(QueueCommand::Remove(job.id));
     }
     bench.settle();
     open(&mut bench);
     bench.assert_shows("Undo: remove a job");
-    bench.harness.key_press(Key::Enter);
-    bench.settle();
+    bench.press_key(Key::Enter);
     assert_eq!(prompts(&mut bench).len(), 1);
 }
 
@@ -125,12 +107,12 @@ fn a_form_that_is_another_jobs_by_now_stays_and_that_is_said() {
     let mut bench = Bench::of(flux_spec());
     bench.start_job();
     bench.press("Generate");
-    bench.app().cx.form.sampling.num_steps = Some(9);
+    bench.form().sampling.num_steps = Some(9);
     reset_form(&mut bench);
     let id = bench.app().queue.waiting[0].id;
-    bench.app().cx.push(QueueCommand::Edit(id));
+    bench.push(QueueCommand::Edit(id));
     bench.settle();
-    let form = bench.app().cx.form.clone();
+    let form = bench.form().clone();
     undo(&mut bench);
     assert_eq!(bench.app().cx.form, form);
     bench.assert_shows("The form now holds the settings of another job");

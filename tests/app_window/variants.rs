@@ -1,11 +1,8 @@
 //! What models of other kinds can be told: presets, two guidances, samplers, parts and tiles.
 
-use egui::accesskit::Role;
-use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use safelight_core::job::{GuidanceRange, Guider, JobUpdate, Sampler, Stage, StageTime};
-use safelight_core::model::{InputUse, ModelSpec};
+use safelight_core::job::{GuidanceRange, Guider, Sampler, StageTime};
 
-use crate::harness::{Bench, flux_spec, pair_spec, sample, spec};
+use crate::app_window::prelude::*;
 
 /// A model of two experts that needs no picture.
 fn experts() -> ModelSpec {
@@ -17,23 +14,20 @@ fn experts() -> ModelSpec {
 
 fn open_advanced(bench: &mut Bench) {
     bench.scroll_to("Advanced");
-    bench.harness.get_by_label("Advanced").click();
-    bench.settle();
+    bench.click_label("Advanced");
 }
 
 /// Chooses from a list of the form.
 fn choose(bench: &mut Bench, list: &str, entry: &str) {
     bench.scroll_to(list);
-    let list = bench.harness.get_by_role_and_label(Role::ComboBox, list);
-    list.click();
-    bench.settle();
+    bench.click(Role::ComboBox, list);
     bench.press(entry);
 }
 
 #[test]
 fn a_preset_sets_several_fields_and_reset_gives_them_back() {
     let mut bench = Bench::of(experts());
-    bench.app().cx.form.sampling.num_steps = Some(30);
+    bench.form().sampling.num_steps = Some(30);
     bench.settle();
     assert!(!bench.has("Needs the lightx2v LoRAs"));
     bench.scroll_to("Fast 4 steps");
@@ -57,15 +51,15 @@ fn a_preset_sets_several_fields_and_reset_gives_them_back() {
         (1.0, 1.0)
     );
     // A change of one's own does not take the way back.
-    bench.app().cx.form.sampling.num_steps = Some(6);
+    bench.form().sampling.num_steps = Some(6);
     bench.settle();
     bench.press("Reset");
-    let form = &bench.app().cx.form;
+    let form = bench.form();
     assert_eq!(
         (form.sampling.num_steps, form.sampling.guidance_scale),
         (Some(30), Some(4.0))
     );
-    let reset = bench.harness.get_by_role_and_label(Role::Button, "Reset");
+    let reset = bench.node(Role::Button, "Reset");
     assert!(reset.accesskit_node().is_disabled());
     assert!(!bench.has("Needs the lightx2v LoRAs"));
 }
@@ -74,7 +68,7 @@ fn a_preset_sets_several_fields_and_reset_gives_them_back() {
 fn a_model_without_presets_has_those_of_every_model() {
     let bench = Bench::new();
     for name in ["Draft", "Balanced", "Final"] {
-        bench.harness.get_by_role_and_label(Role::Button, name);
+        bench.node(Role::Button, name);
     }
     assert!(!bench.has("Fast 4 steps"));
 }
@@ -92,7 +86,7 @@ fn two_experts_have_two_guidances() {
         .get_all_by_label("Guidance, low noise")
         .count();
     assert!(high > 0 && low > 0);
-    let form = &mut bench.app().cx.form;
+    let form = bench.form();
     let own = form.sampling_for(&experts());
     assert_eq!((own.guidance_scale, own.low_guidance_scale()), (4.0, 3.0));
     (form.sampling.guidance_scale, form.sampling.guidance_scale_2) = (Some(2.5), Some(1.5));
@@ -112,7 +106,7 @@ fn one_transformer_has_one_guidance() {
     let mut bench = Bench::new();
     open_advanced(&mut bench);
     assert!(!bench.has("low noise"));
-    bench.app().cx.form.sampling.guidance_scale_2 = Some(9.0);
+    bench.form().sampling.guidance_scale_2 = Some(9.0);
     bench.press("Generate");
     assert_eq!(bench.next_job().request.sampling.guidance_scale_2, None);
 }
@@ -131,14 +125,14 @@ fn a_guider_with_its_numbers_and_the_guided_part_are_chosen_where_there_is_guida
     ] {
         choose(&mut bench, "Guider", guider);
         for name in numbers {
-            bench.harness.get_by_role_and_label(Role::SpinButton, name);
+            bench.node(Role::SpinButton, name);
         }
     }
     let part = GuidanceRange {
         start: 0.2,
         end: 0.9,
     };
-    bench.app().cx.form.sampling.guidance_range = Some(part);
+    bench.form().sampling.guidance_range = Some(part);
     bench.press("Generate");
     let sampling = bench.next_job().request.sampling;
     assert_eq!(sampling.guider, Guider::CfgZero { zero_steps: 1 });
@@ -146,11 +140,11 @@ fn a_guider_with_its_numbers_and_the_guided_part_are_chosen_where_there_is_guida
     for name in ["guider", "the guidance range"] {
         bench.press(&format!("Reset {name}"));
     }
-    let sampling = bench.app().cx.form.sampling;
+    let sampling = bench.form().sampling;
     assert_eq!((sampling.guider, sampling.guidance_range), (None, None));
     // What cannot act is not shown.
-    bench.app().cx.form.sampling.guidance_scale = Some(1.0);
-    bench.app().cx.form.sampling.guidance_range = Some(part);
+    bench.form().sampling.guidance_scale = Some(1.0);
+    bench.form().sampling.guidance_range = Some(part);
     bench.settle();
     assert!(!bench.has("Guidance range"));
 }
@@ -159,37 +153,26 @@ fn a_guider_with_its_numbers_and_the_guided_part_are_chosen_where_there_is_guida
 fn layers_are_skipped_without_guidance_too_and_blocks_are_typed() {
     let mut bench = Bench::new();
     open_advanced(&mut bench);
-    bench.app().cx.form.sampling.guidance_scale = Some(1.0);
+    bench.form().sampling.guidance_scale = Some(1.0);
     bench.settle();
     choose(&mut bench, "Guider", "Skip layers");
     let field = |bench: &Bench| {
-        let field = bench
-            .harness
-            .get_by_role_and_label(Role::TextInput, "Blocks");
+        let field = bench.node(Role::TextInput, "Blocks");
         field.value().expect("it has a text")
     };
     assert_eq!(field(&bench), "9");
     let blocks = |bench: &mut Bench| {
-        let guider = bench.app().cx.form.sampling.guider;
+        let guider = bench.form().sampling.guider;
         guider.map_or_else(String::new, |guider| guider.to_string())
     };
-    bench
-        .harness
-        .get_by_role_and_label(Role::TextInput, "Blocks")
-        .focus();
+    bench.node(Role::TextInput, "Blocks").focus();
     bench.settle();
-    bench
-        .harness
-        .get_by_role_and_label(Role::TextInput, "Blocks")
-        .type_text(",");
+    bench.node(Role::TextInput, "Blocks").type_text(",");
     bench.settle();
     // Half a list is none yet, and stays to be typed on.
     assert_eq!(field(&bench), "9,");
     assert_eq!(blocks(&mut bench), "slg:9:2.8:0.01-0.2");
-    bench
-        .harness
-        .get_by_role_and_label(Role::TextInput, "Blocks")
-        .type_text("12");
+    bench.node(Role::TextInput, "Blocks").type_text("12");
     bench.settle();
     assert_eq!(blocks(&mut bench), "slg:9,12:2.8:0.01-0.2");
     bench.press("Generate");
@@ -201,11 +184,11 @@ fn layers_are_skipped_without_guidance_too_and_blocks_are_typed() {
 fn the_negative_prompt_is_shown_where_it_acts() {
     let mut bench = Bench::of(experts());
     bench.assert_shows("Negative prompt");
-    let form = &mut bench.app().cx.form;
+    let form = bench.form();
     (form.sampling.guidance_scale, form.sampling.guidance_scale_2) = (Some(1.0), Some(1.0));
     bench.settle();
     assert!(!bench.has("Negative prompt"));
-    bench.app().cx.form.sampling.guidance_scale_2 = Some(2.0);
+    bench.form().sampling.guidance_scale_2 = Some(2.0);
     bench.settle();
     bench.assert_shows("Negative prompt");
 }
@@ -216,18 +199,14 @@ fn every_sampler_can_be_chosen() {
     open_advanced(&mut bench);
     bench.scroll_to("Tiled VAE");
     for sampler in Sampler::ALL {
-        bench
-            .harness
-            .get_by_role_and_label(Role::ComboBox, "Sampler")
-            .click();
-        bench.settle();
+        bench.click(Role::ComboBox, "Sampler");
         let entries: Vec<_> = bench
             .harness
             .get_all_by_role_and_label(Role::Button, sampler.label())
             .collect();
         entries[0].click();
         bench.settle();
-        let form = &bench.app().cx.form;
+        let form = bench.form();
         assert_eq!(form.sampling_for(&spec()).sampler, sampler);
     }
 }
@@ -237,10 +216,10 @@ fn a_part_of_the_steps_and_the_vaes_tiles_reach_the_job() {
     let mut bench = Bench::new();
     open_advanced(&mut bench);
     for name in ["Start step", "End step"] {
-        bench.harness.get_by_role_and_label(Role::SpinButton, name);
+        bench.node(Role::SpinButton, name);
     }
     choose(&mut bench, "Tiled VAE", "512 px");
-    let form = &mut bench.app().cx.form;
+    let form = bench.form();
     (form.sampling.start_step, form.sampling.end_step) = (Some(3), Some(9));
     bench.press("Generate");
     let request = bench.next_job().request;
@@ -255,7 +234,7 @@ fn a_part_of_the_steps_and_the_vaes_tiles_reach_the_job() {
 fn a_part_that_is_none_is_explained() {
     let mut bench = Bench::new();
     open_advanced(&mut bench);
-    let form = &mut bench.app().cx.form;
+    let form = bench.form();
     (form.sampling.start_step, form.sampling.end_step) = (Some(9), Some(9));
     bench.settle();
     bench.assert_shows("The start step must be below the end step 9");
@@ -340,7 +319,7 @@ fn a_second_pass_is_chosen_by_its_scale_and_reset_turns_it_off() {
     choose(&mut bench, "Second pass", "4×");
     bench.assert_shows("choose a smaller size or scale");
     bench.press("Reset second pass");
-    assert_eq!(bench.app().cx.form.second_pass, None);
+    assert_eq!(bench.form().second_pass, None);
     let mut clips = Bench::of(experts());
     open_advanced(&mut clips);
     assert!(clips.has("Second pass"));

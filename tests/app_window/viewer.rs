@@ -1,20 +1,11 @@
 //! The viewer and the strip: one row and a menu, full screen, deleting, what a new clip does, and dragging results.
 
-use egui::accesskit::Role;
-use egui::{Event, Key, Modifiers, MouseWheelUnit, ViewportCommand, ViewportId, vec2};
-use egui_kittest::kittest::Queryable as _;
-use safelight::app::commands::{PlayerCommand, QueueCommand};
-use safelight::app::inputs::Slot;
-use safelight::app::player::Viewing;
+use egui::{Event, MouseWheelUnit, ViewportCommand, ViewportId, vec2};
 use safelight::app::player::compare::CompareMode;
 use safelight::app::player::zoom::Zoom;
-use safelight::app::state::Page;
 use safelight::worker::WorkerEvent;
-use safelight_core::job::JobOutcome;
-use safelight_core::job::JobUpdate;
-use safelight_core::settings::Paths;
 
-use crate::harness::{Bench, Sent, output};
+use crate::app_window::prelude::*;
 
 impl Bench {
     /// Opens the menu of what is shown, and presses this entry.
@@ -31,7 +22,7 @@ fn finished(count: u8) -> (Bench, Vec<Sent>) {
     let mut bench = Bench::in_home(home, |startup| startup.paths = Some(Paths::under(&root)));
     let sent = (0..count)
         .map(|index| {
-            bench.app().cx.form.prompt = format!("clip {index}");
+            bench.form().prompt = format!("clip {index}");
             let job = bench.start_job();
             write_result(&bench, &job, 3 + index);
             bench.finish_job(&job, 3 + index);
@@ -94,17 +85,16 @@ fn below_a_clip_stand_one_row_of_buttons_and_one_line() {
     let (mut bench, _) = finished(1);
     bench.press("Pause");
     for size in [vec2(1240.0, 820.0), vec2(900.0, 600.0)] {
-        bench.harness.set_size(size);
-        bench.settle();
-        let picture = bench.harness.get_by_label("Finished clip").rect();
-        let row = bench.harness.get_by_label("More").rect();
+        bench.resize(size);
+        let picture = bench.labelled("Finished clip").rect();
+        let row = bench.labelled("More").rect();
         let others = ["Play", "Next frame", "Position", "Full screen"];
         for name in others {
-            let button = bench.harness.get_by_label(name).rect();
+            let button = bench.labelled(name).rect();
             let is_beside = (button.center().y - row.center().y).abs() < 4.0;
             assert!(is_beside, "{name} at {size}: {button:?}, {row:?}");
         }
-        let strip = bench.harness.get_by_label("Result 1: clip 0").rect();
+        let strip = bench.labelled("Result 1: clip 0").rect();
         assert!(row.top() >= picture.bottom());
         let below = strip.top() - row.bottom();
         assert!(below < 64.0, "{below} at {size}");
@@ -117,20 +107,18 @@ fn full_screen_shows_the_picture_alone_and_its_bar_fades() {
     bench.press("Pause");
     assert_eq!(key(&mut bench, Key::F11), [true]);
     assert!(bench.harness.query_by_label("Generate").is_none());
-    let picture = bench.harness.get_by_label("Finished clip").rect();
+    let picture = bench.labelled("Finished clip").rect();
     let window = bench.harness.ctx.content_rect();
     assert!(picture.contains_rect(window.shrink(1.0)), "{picture:?}");
-    bench.harness.get_by_role_and_label(Role::Button, "Play");
-    bench.until("the bar has faded", |bench| !bench.has("Leave full screen"));
+    bench.node(Role::Button, "Play");
+    bench.wait_until_gone("Leave full screen");
     bench.until("all is still", |bench| bench.next_repaint().is_none());
     bench.harness.hover_at(window.center());
-    bench.until("it is there again", |bench| bench.has("Leave full screen"));
+    bench.wait_for("Leave full screen");
     // It stays for whoever rests on it.
-    let button = bench.harness.get_by_label("Leave full screen").rect();
+    let button = bench.labelled("Leave full screen").rect();
     bench.harness.hover_at(button.center());
-    for _ in 0..30 {
-        bench.harness.step();
-    }
+    bench.harness.run_steps(30);
     bench.assert_shows("Leave full screen");
     assert_eq!(key(&mut bench, Key::Escape), [false]);
     bench.assert_shows("Generate");
@@ -146,11 +134,8 @@ fn full_screen_from_another_page_shows_the_picture_and_a_page_ends_it() {
     let (mut bench, _) = finished(1);
     bench.press("Gallery");
     assert_eq!(key(&mut bench, Key::F11), [true]);
-    bench.harness.get_by_label("Finished clip");
-    bench
-        .harness
-        .key_press_modifiers(Modifiers::COMMAND, Key::Num2);
-    bench.settle();
+    bench.labelled("Finished clip");
+    bench.press_keys(Modifiers::COMMAND, Key::Num2);
     assert_eq!(bench.app().cx.page, Page::Gallery);
     assert!(!bench.app().watch.is_full);
     // Without a picture there is none to show.
@@ -162,17 +147,17 @@ fn full_screen_from_another_page_shows_the_picture_and_a_page_ends_it() {
 #[test]
 fn full_screen_shows_a_comparison_with_both_its_rows_of_buttons() {
     let (mut bench, sent) = finished(2);
-    bench.app().cx.push(PlayerCommand::CompareWith(sent[0].id));
+    bench.push(PlayerCommand::CompareWith(sent[0].id));
     bench.settle();
     assert_eq!(key(&mut bench, Key::F11), [true]);
     assert!(bench.harness.query_by_label("Generate").is_none());
     let window = bench.harness.ctx.content_rect();
     bench.harness.hover_at(window.center());
-    bench.until("the bar is there", |bench| bench.has("Leave full screen"));
+    bench.wait_for("Leave full screen");
     bench.settle();
     let place = |bench: &Bench, name: &str| {
         let is_here = |rect: &egui::Rect| window.contains_rect(*rect);
-        let rect = bench.harness.get_by_label(name).rect();
+        let rect = bench.labelled(name).rect();
         assert!(is_here(&rect), "{name} at {rect:?}");
         rect
     };
@@ -204,23 +189,19 @@ fn viewer_and_strip_have_the_menu_of_the_gallery() {
         "Delete",
     ];
     for place in ["Finished clip", "Result 1: clip 0"] {
-        bench.harness.get_by_label(place).click_secondary();
+        bench.labelled(place).click_secondary();
         bench.settle();
         for name in names {
-            bench.harness.get_by_role_and_label(Role::Button, name);
+            bench.node(Role::Button, name);
         }
         if place == "Finished clip" {
-            bench.harness.key_press(Key::Escape);
-            bench.settle();
+            bench.press_key(Key::Escape);
         }
     }
     bench.press("Use settings");
-    assert_eq!(bench.app().cx.form.prompt, "clip 0");
+    assert_eq!(bench.form().prompt, "clip 0");
     assert_eq!(bench.app().watch.viewing, Viewing::Result(sent[1].id));
-    bench
-        .harness
-        .get_by_label("Result 1: clip 0")
-        .click_secondary();
+    bench.labelled("Result 1: clip 0").click_secondary();
     bench.settle();
     bench.press("Compare with what is shown");
     assert_eq!(bench.app().watch.viewing, Viewing::Compare);
@@ -232,32 +213,29 @@ fn delete_throws_away_what_is_shown_and_undo_brings_it_back_into_the_strip() {
     let path = |index: usize| sent[index].request.out.clone();
     assert_eq!(bench.app().watch.viewing, Viewing::Result(sent[2].id));
     bench.harness.key_press(Key::Delete);
-    bench.until("it has gone", |bench| !bench.has("Result 3"));
+    bench.wait_until_gone("Result 3");
     assert!(!path(2).exists() && path(1).exists());
     // The one beside it is looked at.
     assert_eq!(bench.app().watch.viewing, Viewing::Result(sent[1].id));
     bench.press("Undo");
-    bench.until("it is back", |bench| bench.has("Result 3: clip 2"));
+    bench.wait_for("Result 3: clip 2");
     assert!(path(2).exists());
     assert_eq!(bench.app().watch.viewing, Viewing::Result(sent[2].id));
     // One of the strip, while another one is looked at.
-    bench
-        .harness
-        .get_by_label("Result 1: clip 0")
-        .click_secondary();
+    bench.labelled("Result 1: clip 0").click_secondary();
     bench.settle();
     bench.press("Delete");
-    bench.until("it has gone", |bench| bench.has("Result 1: clip 1"));
+    bench.wait_for("Result 1: clip 1");
     assert!(!path(0).exists());
     assert_eq!(bench.app().watch.viewing, Viewing::Result(sent[2].id));
     for _ in 0..2 {
-        bench.app().cx.push(PlayerCommand::Delete);
+        bench.push(PlayerCommand::Delete);
         bench.until("it is done", |bench| {
             let is_done = bench.app().watch.viewing != Viewing::Result(sent[2].id);
             is_done && !path(2).exists()
         });
     }
-    bench.until("none is left", |bench| !bench.has("Result 1"));
+    bench.wait_until_gone("Result 1");
     assert!(!bench.has("More") && bench.app().queue.results.is_empty());
 }
 
@@ -268,8 +246,8 @@ fn a_file_that_plays_is_deleted_and_plays_again_after_undo() {
     let path = bench.home.path().join("clips/walk.mp4");
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::rename(clip, &path).unwrap();
-    bench.app().cx.push(PlayerCommand::PlayFile(path.clone()));
-    bench.until("it plays", |bench| bench.has("The file walk.mp4"));
+    bench.push(PlayerCommand::PlayFile(path.clone()));
+    bench.wait_for("The file walk.mp4");
     bench.harness.key_press(Key::Delete);
     bench.until("it has gone", |bench| {
         !path.exists() && bench.app().watch.viewing != Viewing::File
@@ -279,7 +257,7 @@ fn a_file_that_plays_is_deleted_and_plays_again_after_undo() {
         bench.app().watch.viewing == Viewing::File && bench.has("The file walk.mp4")
     });
     assert!(path.exists());
-    bench.until("its frames are there", |bench| bench.has("12 frames"));
+    bench.wait_for("12 frames");
 }
 
 #[test]
@@ -297,7 +275,7 @@ fn a_held_delete_key_throws_one_result_away() {
         bench.harness.event(event(true));
         bench.harness.step();
     }
-    bench.until("it has gone", |bench| !bench.has("Result 2"));
+    bench.wait_until_gone("Result 2");
     for _ in 0..20 {
         bench.harness.event(event(true));
         bench.harness.step();
@@ -338,13 +316,10 @@ fn a_new_clip_plays_once_while_the_next_job_runs() {
     bench.press_generate();
     bench.finish_job(&second, 5);
     assert_eq!(bench.app().watch.viewing, Viewing::Result(second.id));
-    bench.harness.key_press(Key::ArrowRight);
-    bench.settle();
+    bench.press_key(Key::ArrowRight);
     drop(go_on);
     let third = bench.next_job();
-    for _ in 0..40 {
-        bench.harness.step();
-    }
+    bench.harness.run_steps(40);
     assert_eq!(bench.app().watch.viewing, Viewing::Result(second.id));
     bench.finish_job(&third, 4);
     assert_eq!(bench.app().watch.viewing, Viewing::Result(second.id));
@@ -353,14 +328,14 @@ fn a_new_clip_plays_once_while_the_next_job_runs() {
 #[test]
 fn a_picture_of_the_form_that_is_still_being_opened_makes_room_for_the_job_that_begins() {
     let (mut bench, _) = finished(1);
-    bench.app().cx.push(QueueCommand::PauseAll);
+    bench.push(QueueCommand::PauseAll);
     bench.press_generate();
     bench.until("its file has a name", |bench| {
         bench.app().queue.waiting.iter().any(|job| job.has_output)
     });
     let picture = bench.picture_file("start.png", 64, 48);
-    bench.app().cx.push(PlayerCommand::ShowInput(picture));
-    bench.app().cx.push(QueueCommand::GoOn);
+    bench.push(PlayerCommand::ShowInput(picture));
+    bench.push(QueueCommand::GoOn);
     bench.harness.step();
     let app = bench.app();
     assert!(app.queue.running.is_some());
@@ -371,10 +346,9 @@ fn a_picture_of_the_form_that_is_still_being_opened_makes_room_for_the_job_that_
 #[test]
 fn both_halves_of_a_comparison_zoom_in_the_same_frame() {
     let (mut bench, sent) = finished(2);
-    bench.app().cx.push(PlayerCommand::CompareWith(sent[0].id));
+    bench.push(PlayerCommand::CompareWith(sent[0].id));
     bench.settle();
-    bench.harness.key_press(Key::Space);
-    bench.settle();
+    bench.press_key(Key::Space);
     let widths = |bench: &mut Bench| {
         let compare = bench.app().watch.compare.as_ref().unwrap();
         let ids = compare
@@ -412,11 +386,8 @@ fn both_halves_of_a_comparison_zoom_in_the_same_frame() {
 fn a_result_is_dragged_from_the_strip_onto_the_start_picture() {
     let (mut bench, sent) = finished(1);
     bench.press("Pause");
-    let thumb = bench.harness.get_by_label("Result 1: clip 0").rect();
-    let place = bench
-        .harness
-        .get_by_role_and_label(Role::Button, "Choose a start picture")
-        .rect();
+    let thumb = bench.labelled("Result 1: clip 0").rect();
+    let place = bench.node(Role::Button, "Choose a start picture").rect();
     bench.harness.drag_at(thumb.center());
     bench.harness.step();
     bench.harness.hover_at(thumb.center() - vec2(20.0, 20.0));

@@ -1,17 +1,12 @@
 //! Watching: files from disk, two results beside each other, saved frames, zoom, and what stays while a job runs.
 
-use egui::accesskit::Role;
-use egui_kittest::kittest::Queryable as _;
-use safelight::app::commands::{AppCommand, PlayerCommand};
-use safelight::app::player::Viewing;
 use safelight::app::player::compare::CompareMode;
 use safelight::app::player::zoom::Zoom;
 use safelight::app::player::{Playback, Repeat};
-use safelight_core::job::SeedMode;
-use safelight_core::job::{Frame, JobUpdate, Stage};
-use safelight_core::media::{ClipOptions, Picture, open_picture, read_settings, write_clip};
+use safelight_core::job::Frame;
+use safelight_core::media::{open_picture, read_settings};
 
-use crate::harness::{Bench, Sent, pair_spec, picture};
+use crate::app_window::prelude::*;
 
 /// A bench with so many finished clips of three frames.
 fn finished(count: usize) -> (Bench, Vec<Sent>) {
@@ -20,9 +15,9 @@ fn finished(count: usize) -> (Bench, Vec<Sent>) {
     let mut bench = Bench::of(spec);
     let mut sent = Vec::new();
     for index in 0..count {
-        bench.app().cx.form.prompt = format!("clip {index}");
-        bench.app().cx.form.seed = 100 + index as u64;
-        bench.app().cx.form.seed_mode = SeedMode::Fixed;
+        bench.form().prompt = format!("clip {index}");
+        bench.form().seed = 100 + index as u64;
+        bench.form().seed_mode = SeedMode::Fixed;
         let job = bench.start_job();
         bench.finish_job(&job, 3 + index as u8);
         sent.push(job);
@@ -32,7 +27,7 @@ fn finished(count: usize) -> (Bench, Vec<Sent>) {
 
 /// Runs a command as a panel would push it.
 fn run(bench: &mut Bench, command: AppCommand) {
-    bench.app().cx.push(command);
+    bench.push(command);
     bench.harness.step();
 }
 
@@ -52,28 +47,20 @@ fn play(bench: &mut Bench, name: &str, num_frames: u8) -> std::path::PathBuf {
 fn a_file_from_disk_plays_with_the_same_buttons_as_a_result() {
     let mut bench = Bench::new();
     let path = play(&mut bench, "walk.mp4", 12);
-    bench.harness.get_by_label("The file walk.mp4");
+    bench.labelled("The file walk.mp4");
     bench.assert_shows("48 × 32  ·  12 frames  ·  walk.mp4");
     bench.press("More");
     for name in ["Open folder", "Use settings", "Save this frame"] {
         bench.assert_shows(name);
     }
-    bench.harness.key_press(egui::Key::Escape);
-    bench.settle();
+    bench.press_key(Key::Escape);
     bench.press("Pause");
-    bench.harness.key_press(egui::Key::End);
-    bench.settle();
+    bench.press_key(Key::End);
     bench.assert_shows("12 / 12");
-    bench.harness.key_press(egui::Key::Home);
-    bench.settle();
+    bench.press_key(Key::Home);
     bench.assert_shows("1 / 12");
     bench.press("More");
-    bench.harness.get_by_label("Copy path").click();
-    let mut copied = None;
-    for _ in 0..4 {
-        bench.harness.step();
-        copied = copied.or_else(|| bench.copied());
-    }
+    let copied = bench.copied_by_label("Copy path");
     assert_eq!(copied, Some(path.display().to_string()));
     // Paused, nothing wakes the window, and the thread reads nothing any more.
     bench.until("all is read", |bench| bench.next_repaint().is_none());
@@ -88,13 +75,13 @@ fn a_file_that_is_no_picture_and_no_clip_is_a_card_and_takes_no_place() {
         &mut bench,
         AppCommand::Player(PlayerCommand::PlayFile(path)),
     );
-    bench.until("it is told", |bench| bench.has("is a text file"));
+    bench.wait_for("is a text file");
     assert_eq!(bench.app().watch.viewing, Viewing::Result(sent[0].id));
     run(
         &mut bench,
         AppCommand::Player(PlayerCommand::PlayFile("/nowhere/at/all.mp4".into())),
     );
-    bench.until("it is told", |bench| bench.has("does not exist"));
+    bench.wait_for("does not exist");
 }
 
 #[test]
@@ -110,10 +97,8 @@ fn of_two_files_that_are_asked_for_the_last_one_is_shown() {
         &mut bench,
         AppCommand::Player(PlayerCommand::PlayFile(last)),
     );
-    bench.until("the last is shown", |bench| bench.has("The file last.mp4"));
-    for _ in 0..20 {
-        bench.harness.step();
-    }
+    bench.wait_for("The file last.mp4");
+    bench.harness.run_steps(20);
     bench.assert_shows("The file last.mp4");
 }
 
@@ -138,8 +123,7 @@ fn two_results_are_compared_in_step_and_told_apart_in_words() {
     );
     bench.press("Wipe");
     bench
-        .harness
-        .get_by_role_and_label(Role::Slider, "Divider")
+        .node(Role::Slider, "Divider")
         .set_value_accesskit(0.25);
     bench.settle();
     let compare = bench.app().watch.compare.as_ref().unwrap();
@@ -149,8 +133,7 @@ fn two_results_are_compared_in_step_and_told_apart_in_words() {
     bench.press("Swap A and B");
     let compare = bench.app().watch.compare.as_ref().unwrap();
     assert!(compare.differences.a.contains(&"seed 100".to_owned()));
-    bench.harness.key_press(egui::Key::Escape);
-    bench.settle();
+    bench.press_key(Key::Escape);
     assert_eq!(bench.app().watch.viewing, Viewing::Result(sent[1].id));
 }
 
@@ -168,9 +151,8 @@ fn the_menu_offers_the_other_results_to_be_compared() {
 fn ctrl_click_in_the_strip_compares_and_a_click_shows() {
     let (mut bench, sent) = finished(2);
     bench
-        .harness
-        .get_by_label("Result 1: clip 0")
-        .click_modifiers(egui::Modifiers::COMMAND);
+        .labelled("Result 1: clip 0")
+        .click_modifiers(Modifiers::COMMAND);
     bench.settle();
     assert_eq!(bench.app().watch.viewing, Viewing::Compare);
     bench.press("Result 1: clip 0");
@@ -199,12 +181,11 @@ fn the_pictures_of_a_batch_from_disk_are_looked_at_one_by_one() {
         &mut bench,
         AppCommand::Player(PlayerCommand::PlayFile(paths[1].clone())),
     );
-    bench.until("it is shown", |bench| bench.has("picture 2 of 3"));
+    bench.wait_for("picture 2 of 3");
     bench.press("Next picture");
     bench.assert_shows("picture 3 of 3");
     bench.assert_shows("cat_0003.png");
-    bench.harness.key_press(egui::Key::ArrowRight);
-    bench.settle();
+    bench.press_key(Key::ArrowRight);
     bench.assert_shows("picture 1 of 3");
 }
 
@@ -235,7 +216,7 @@ fn two_files_of_other_lengths_and_sizes_are_compared() {
         &mut bench,
         AppCommand::Player(PlayerCommand::CompareFiles(missing.clone(), missing)),
     );
-    bench.until("it is told", |bench| bench.has("does not exist"));
+    bench.wait_for("does not exist");
 }
 
 #[test]
@@ -248,9 +229,7 @@ fn a_frame_is_saved_beside_its_clip_and_it_says_where() {
         bench.has("4 / 6") && bench.app().watch.player.as_ref().unwrap().exact().is_some()
     });
     bench.press_more("Save this frame");
-    bench.until("it is said", |bench| {
-        bench.has("Frame 4 is saved as walk_frame_0004.png")
-    });
+    bench.wait_for("Frame 4 is saved as walk_frame_0004.png");
     let saved = path.with_file_name("walk_frame_0004.png");
     let shown: Picture = (*bench.app().watch.player.as_ref().unwrap().exact().unwrap()).clone();
     assert_eq!(open_picture(&saved).unwrap(), shown);
@@ -264,13 +243,9 @@ fn the_frame_that_is_shown_starts_the_next_one_or_ends_it() {
     run(&mut bench, AppCommand::Player(PlayerCommand::ShowFrame(1)));
     bench.settle();
     bench.press_more("Use frame as start image");
-    bench.until("it is the start picture", |bench| {
-        bench.has("Start picture frame-")
-    });
+    bench.wait_for("Start picture frame-");
     bench.press_more("Use frame as end image");
-    bench.until("it is the end picture", |bench| {
-        bench.has("End picture frame-")
-    });
+    bench.wait_for("End picture frame-");
     let sent = bench.start_job();
     let start = open_picture(&sent.request.image.unwrap()).unwrap();
     assert_eq!(start, *picture(64, [10, 40, 30]));
@@ -281,12 +256,10 @@ fn the_frame_that_is_shown_starts_the_next_one_or_ends_it() {
 fn the_end_of_a_clip_and_its_speed_are_chosen_once_for_all() {
     let (mut bench, _) = finished(1);
     // As wide as at the first start: the bar has room for all of it.
-    bench.harness.set_size(egui::vec2(1240.0, 820.0));
-    bench.settle();
+    bench.resize(egui::vec2(1240.0, 820.0));
     bench.press("At the end: Loop");
     bench.assert_shows("At the end: Back and forth");
-    bench.harness.key_press(egui::Key::L);
-    bench.settle();
+    bench.press_key(Key::L);
     bench.assert_shows("At the end: Play once");
     bench.until("it has come to its end", |bench| {
         !bench.app().watch.player.as_ref().unwrap().is_playing()
@@ -311,19 +284,15 @@ fn the_end_of_a_clip_and_its_speed_are_chosen_once_for_all() {
 fn a_picture_is_zoomed_and_given_the_whole_window_and_back() {
     let (mut bench, _) = finished(1);
     // As wide as at the first start: the bar has room for all of it.
-    bench.harness.set_size(egui::vec2(1240.0, 820.0));
-    bench.settle();
+    bench.resize(egui::vec2(1240.0, 820.0));
     bench.press("100 %");
     assert_ne!(bench.app().watch.zoom, Zoom::Fit);
-    bench.harness.key_press(egui::Key::Num0);
-    bench.settle();
+    bench.press_key(Key::Num0);
     assert_eq!(bench.app().watch.zoom, Zoom::Fit);
-    bench.harness.key_press(egui::Key::F);
-    bench.settle();
+    bench.press_key(Key::F);
     assert!(bench.harness.query_by_label("Generate").is_none());
-    bench.harness.get_by_label("Finished clip");
-    bench.harness.key_press(egui::Key::Escape);
-    bench.settle();
+    bench.labelled("Finished clip");
+    bench.press_key(Key::Escape);
     bench.assert_shows("Generate");
 }
 
@@ -348,14 +317,7 @@ fn a_line_below_the_live_preview_says_what_happens() {
     let mut bench = Bench::new();
     let sent = bench.start_job();
     bench.assert_shows("The job is starting…");
-    bench.say(
-        sent.id,
-        JobUpdate::Stage {
-            stage: Stage::Denoise,
-            section: 0,
-            resumed: false,
-        },
-    );
+    bench.say_stage(sent.id, Stage::Denoise);
     bench.say(
         sent.id,
         JobUpdate::Step {

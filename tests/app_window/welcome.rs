@@ -1,19 +1,11 @@
 //! The first page: what was found, what this machine can run, and a way on from every state.
 
-use std::path::PathBuf;
-use std::sync::Arc;
-
-use egui_kittest::kittest::Queryable as _;
 use safelight::app::library::survey::{Fit, FitWord, Machine, SurveyNews};
-use safelight::app::models::FoundModels;
-use safelight::app::state::Page;
 use safelight::telemetry::Device;
 use safelight_core::catalog::known_models;
-use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::memory::{DeviceClass, DeviceFacts};
-use safelight_core::model::{InputUse, ModelSpec};
 
-use crate::harness::{Bench, spec};
+use crate::app_window::prelude::*;
 
 const GIB: u64 = 1 << 30;
 
@@ -70,13 +62,10 @@ fn bench(specs: Vec<ModelSpec>, engine: Result<(), JobError>, is_writable: bool)
 }
 
 fn open(bench: &mut Bench) {
-    bench
-        .harness
-        .get_by_role_and_label(egui::accesskit::Role::ComboBox, "Model")
-        .click();
+    bench.node(egui::accesskit::Role::ComboBox, "Model").click();
     bench.settle();
     bench.press("First steps");
-    bench.until("the machine is known", |bench| bench.has("AMD gfx1151"));
+    bench.wait_for("AMD gfx1151");
 }
 
 #[test]
@@ -108,13 +97,8 @@ fn without_a_gpu_the_page_says_that_the_cpu_is_slow() {
             tell(SurveyNews::Machine(Box::new(machine)));
         });
     });
-    bench
-        .app()
-        .cx
-        .push(safelight::app::commands::AppCommand::Show(Page::Welcome));
-    bench.until("the machine is known", |bench| {
-        bench.has("No supported GPU found. Running on the CPU, which is slow")
-    });
+    bench.push(safelight::app::commands::AppCommand::Show(Page::Welcome));
+    bench.wait_for("No supported GPU found. Running on the CPU, which is slow");
 }
 
 #[test]

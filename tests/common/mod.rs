@@ -1,5 +1,12 @@
 //! What the tests of whole programs share: the executables, a scratch home, the tiny model.
 
+pub mod modes;
+pub mod networks;
+pub mod scripts;
+pub mod server;
+pub mod stubs;
+pub mod wheels;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -37,32 +44,25 @@ impl Home {
         command
     }
 
+    /// `safelight` of a user who has nothing, not even the shipped model.
+    pub fn bare(&self) -> Command {
+        let mut command = self.safelight();
+        command
+            .env("XDG_CACHE_HOME", self.path().join("cache"))
+            .env("SAFELIGHT_ASSETS", self.path().join("assets"))
+            .env_remove("HF_HOME")
+            .env_remove("HF_HUB_CACHE")
+            .env_remove("HUGGINGFACE_HUB_CACHE");
+        command
+    }
+
     /// `safelight generate` on the tiny model: 64×32, 5 frames, 2 steps.
     pub fn generate(&self) -> Command {
         let mut command = self.safelight();
         command
-            .args([
-                "generate",
-                "--json",
-                "--device",
-                "cpu",
-                "--prompt",
-                "a small red fox",
-                "--seed",
-                "3",
-            ])
-            .args([
-                "--width",
-                "64",
-                "--height",
-                "32",
-                "--frames",
-                "5",
-                "--steps",
-                "2",
-                "--guidance",
-                "2",
-            ])
+            .args("generate --json --device cpu --seed 3".split(' '))
+            .args(["--prompt", "a small red fox"])
+            .args("--width 64 --height 32 --frames 5 --steps 2 --guidance 2".split(' '))
             .arg("--model")
             .arg(tiny_model());
         command

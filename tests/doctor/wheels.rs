@@ -1,17 +1,14 @@
 //! The real engine on libtorch laid as AMD's wheels lay it: the CPU's part is the prepared one, the GPU's part and what
 //! it needs are libraries with nothing in them. Nothing of it says anything of AMD's own libraries.
 
-#[path = "../common/stubs.rs"]
-mod stubs;
-
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{checks, lay_strix_halo};
-use crate::common::{Home, end, events, tiny_model};
-use crate::scripts::write_script;
+use crate::common::scripts::write_script;
+use crate::common::{Home, end, events, stubs, tiny_model};
 
 /// `site-packages`, with every library of libtorch a link into a store, as some package managers lay it. What its CPU
 /// part needs lies in AMD's folders.

@@ -1,9 +1,6 @@
 //! Clip to clip: a clip that is made anew in part, at its own rate, in its own shape and length.
 
-use safelight_core::media::{self, Picture};
-
-use crate::common::{Home, end, events};
-use crate::{assert_finished, run, test_picture};
+use crate::generate::prelude::*;
 
 fn frames_of(home: &Home, name: &str) -> Vec<Vec<u8>> {
     let clip = media::open_clip(&home.path().join(name)).expect("a clip");
@@ -75,14 +72,9 @@ fn a_longer_wish_than_the_clip_and_a_picture_are_told_and_made() {
         told.contains("changed from 5 to 1: the clip has 1"),
         "{told}"
     );
-    let (last, code) = end(&run(home.generate().args([
-        "--source-clip",
-        "photo.png",
-        "--image",
-        "photo.png",
-        "--out",
-        "other.png",
-    ])));
+    let (last, code) = end(&run(home
+        .generate()
+        .args("--source-clip photo.png --image photo.png --out other.png".split(' '))));
     assert_eq!(code, 2);
     let text = last["message"].as_str().expect("a sentence");
     assert!(

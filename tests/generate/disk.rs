@@ -2,15 +2,10 @@
 //! and the job goes on when the disk is well again. `cargo run --bin stress -- --only disk` tries random ones.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use serde_json::Value;
-
-use crate::common::{Home, end, events};
-use crate::run;
+use crate::generate::prelude::*;
 
 const NONE: [&Path; 0] = [];
 

@@ -1,15 +1,13 @@
 //! Engines that die, hang and run out of memory, and people who interrupt.
 
-use std::fs;
 use std::io::{BufRead as _, BufReader, Lines};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
 
-use crate::common::{Home, end, events, tiny_model};
-use crate::{copy_folder, run, test_picture};
+use crate::common::tiny_model;
+use crate::generate::prelude::*;
 
 const ENGINE_STAGES: [&str; 5] = ["encode_text", "encode_image", "denoise", "unload", "decode"];
 

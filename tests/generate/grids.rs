@@ -1,9 +1,6 @@
 //! Grids on the command line: a job for each cell, the contact sheet, and what is refused.
 
-use safelight_core::media;
-
-use crate::common::{Home, end, events};
-use crate::run;
+use crate::generate::prelude::*;
 
 #[test]
 fn a_grid_makes_every_cell_and_a_sheet_that_makes_it_again() {
@@ -53,16 +50,9 @@ fn a_grid_makes_every_cell_and_a_sheet_that_makes_it_again() {
     let read = |name: &str| media::open_picture(&home.path().join(name)).unwrap();
     assert_eq!(read("alone.png"), read("fox_0003.png"));
     // The sheet makes its grid again.
-    let again = run(home.safelight().args([
-        "generate",
-        "--json",
-        "--device",
-        "cpu",
-        "--from",
-        "fox_grid.png",
-        "--out",
-        "again.png",
-    ]));
+    let again = run(home
+        .safelight()
+        .args("generate --json --device cpu --from fox_grid.png --out again.png".split(' ')));
     assert_eq!(end(&again).1, 0, "{}", end(&again).0);
     assert_eq!(read("again_0003.png"), read("fox_0003.png"));
     assert_eq!(read("again_grid.png"), read("fox_grid.png"));

@@ -1,14 +1,10 @@
 //! Sizes that snap, pictures and clips that a job starts from, and what a file remembers of them.
 
-use std::fs;
-use std::process::Output;
+use safelight_core::media::MAX_CLIP_PIXELS;
 
-use safelight_core::media::{self, MAX_CLIP_PIXELS};
-use serde_json::Value;
-
-use crate::common::{Home, end, events, tiny_model};
-use crate::scripts::write_script;
-use crate::{assert_finished, copy_folder, run, test_picture};
+use crate::common::scripts::write_script;
+use crate::common::tiny_model;
+use crate::generate::prelude::*;
 
 fn of_kind(output: &Output, kind: &str) -> Vec<Value> {
     let all = events(output).into_iter();
@@ -123,12 +119,9 @@ fn a_repeated_job_tells_when_its_picture_is_another_one() {
     let home = Home::new();
     let start = home.path().join("start.png");
     test_picture(&start, 64, 32);
-    assert_finished(&run(home.generate().args([
-        "--image",
-        "start.png",
-        "--out",
-        "clip.mp4",
-    ])));
+    assert_finished(&run(home
+        .generate()
+        .args("--image start.png --out clip.mp4".split(' '))));
     let again = |out: &str| {
         let output = run(home
             .safelight()

@@ -2,14 +2,12 @@
 //!
 //! RIFE without weights moves nothing and blends both frames by halves: every result is known.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use safelight_core::media::{self, ClipOptions, FrameStarts, Picture};
+use safelight_core::media::{ClipOptions, FrameStarts};
 
-use crate::common::{Home, end, events};
-use crate::networks::write_interpolator;
-use crate::run;
+use crate::common::networks::write_interpolator;
+use crate::generate::prelude::*;
 
 fn network(home: &Home, name: &str) -> PathBuf {
     let path = home.path().join(name);

@@ -1,13 +1,8 @@
 //! Memory that runs out in the real engine, at every place where it allocates and on every rung of the ladder.
 
-use std::process::Output;
-
-use safelight_core::media::{self, Picture};
 use safelight_core::memory::Rung;
-use serde_json::Value;
 
-use crate::common::{Home, end, events};
-use crate::{run, test_picture};
+use crate::generate::prelude::*;
 
 /// A clip that is wide enough for tiles of both sizes, as numbered pictures.
 const WIDE: [&str; 4] = ["--width", "576", "--out", "clip.png"];

@@ -1,16 +1,13 @@
 //! LoRAs of one command: they change the result, travel with it, and are refused when they are for another model.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use safelight_core::formats::weights::WeightSet;
-use safelight_core::media;
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
-use serde_json::Value;
 
-use crate::common::{Home, end, events, tiny_model};
-use crate::run;
+use crate::common::tiny_model;
+use crate::generate::prelude::*;
 
 /// Writes tensors of plain waves.
 fn write(path: &Path, tensors: &[(String, Vec<usize>)]) -> PathBuf {
@@ -108,14 +105,7 @@ fn loras_change_the_result_say_how_much_of_them_is_used_and_travel_with_it() {
 
     let again = |name: &str| {
         let mut command = home.safelight();
-        command.args([
-            "generate",
-            "--json",
-            "--device",
-            "cpu",
-            "--from",
-            "changed.png",
-        ]);
+        command.args("generate --json --device cpu --from changed.png".split(' '));
         let output = run(command.args(["--out", name]));
         assert_eq!(end(&output).1, 0, "{}", end(&output).0);
         let picture = media::open_picture(&home.path().join(name)).unwrap();
@@ -133,14 +123,7 @@ fn loras_change_the_result_say_how_much_of_them_is_used_and_travel_with_it() {
     assert!(says_changed(&told));
     fs::remove_file(path).unwrap();
     let mut command = home.safelight();
-    let output = run(command.args([
-        "generate",
-        "--json",
-        "--from",
-        "changed.png",
-        "--out",
-        "x.png",
-    ]));
+    let output = run(command.args("generate --json --from changed.png --out x.png".split(' ')));
     let (last, code) = end(&output);
     assert_eq!(code, 3, "{last}");
     assert!(

@@ -1,14 +1,8 @@
 //! Other programs that need memory while a job runs: it stops at its step, and goes on to the same bytes.
 
-use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
-use std::process::{Command, Stdio};
 
-use serde_json::Value;
-
-use crate::common::{Home, end};
-use crate::run;
+use crate::generate::prelude::*;
 
 /// 10,000 MiB, of which programs have so much; as a whole, because it is read at any moment.
 fn taken_mib(proc: &Path, taken: u64) {

@@ -1,7 +1,6 @@
 //! Extending a picture on the command line: what is refused, before anything is made or kept.
 
-use crate::common::Home;
-use crate::run;
+use crate::generate::prelude::*;
 
 #[test]
 fn what_cannot_be_extended_is_refused_and_leaves_no_file() {

@@ -1,13 +1,10 @@
 //! Who may read what a job leaves: its owner alone, but for the results, which are as the user's own files.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::Command;
 
-use crate::common::{Home, end};
-use crate::modes::{everything, mode};
-use crate::{run, test_picture};
+use crate::common::modes::{everything, mode};
+use crate::generate::prelude::*;
 
 /// The same command as most users' shells start it: others may read what is made without a word.
 fn with_usual_umask(command: &Command) -> Command {
@@ -66,11 +63,9 @@ fn what_a_job_leaves_is_its_owners_alone_and_its_result_is_the_users() {
         .collect();
     assert!(open.is_empty(), "others may look into {}", open.join("\n"));
 
-    let output = run(&mut with_usual_umask(home.generate().args([
-        "--out",
-        "good.mp4",
-        "--sidecar",
-    ])));
+    let output = run(&mut with_usual_umask(
+        home.generate().args("--out good.mp4 --sidecar".split(' ')),
+    ));
     assert_eq!(end(&output).1, 0);
     for result in ["good.mp4", "good.json"] {
         assert_eq!(mode(&home.path().join(result)), 0o644, "{result}");

@@ -1,14 +1,8 @@
 //! One command, several jobs: a file of prompts, and batches of a model that makes one clip at a time.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
-use std::process::Stdio;
 
-use safelight_core::media;
-
-use crate::common::{Home, end, events};
-use crate::run;
+use crate::generate::prelude::*;
 
 fn settings(home: &Home, name: &str) -> serde_json::Value {
     let text = media::read_settings(&home.path().join(name)).unwrap();

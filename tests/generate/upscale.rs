@@ -2,17 +2,13 @@
 //!
 //! A compact network without weights gives its picture's nearest pixels, four times as large: every result is known.
 
-use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
-use safelight_core::media::{self, ClipOptions, Picture};
+use safelight_core::media::ClipOptions;
 
-use crate::common::{Home, end, events};
-use crate::networks::{write_upscaler, write_zeros};
-use crate::{assert_finished, run};
+use crate::common::networks::{write_upscaler, write_zeros};
+use crate::generate::prelude::*;
 
 pub(super) fn network(home: &Home, name: &str) {
     write_upscaler(&home.path().join(name));
@@ -27,14 +23,7 @@ pub(super) fn frame(index: u32, width: u32, height: u32) -> Picture {
 
 pub(super) fn upscale(home: &Home) -> Command {
     let mut command = home.safelight();
-    command.args([
-        "upscale",
-        "--json",
-        "--device",
-        "cpu",
-        "--model",
-        "net.safetensors",
-    ]);
+    command.args("upscale --json --device cpu --model net.safetensors".split(' '));
     command
 }
 

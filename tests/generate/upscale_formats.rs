@@ -1,10 +1,9 @@
 //! Transparency and frame times that upscaling keeps, or names where the result cannot.
 
-use safelight_core::media::{self, AlphaChannel, ClipOptions, ClipWriter, FrameStarts, Picture};
+use safelight_core::media::{AlphaChannel, ClipOptions, ClipWriter, FrameStarts};
 
-use crate::common::{Home, end, events};
-use crate::upscale::{frame, network, upscale};
-use crate::{assert_finished, run};
+use crate::generate::prelude::*;
+use crate::generate::upscale::{frame, network, upscale};
 
 #[test]
 fn transparency_is_enlarged_and_hidden_colours_stay_hidden() {

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::display::wait;
+use crate::real_window::display::wait;
 
 /// Software draws; no screen, mouse or keyboard is looked for; windows have the whole screen.
 const DRAWING: [(&str, &str); 3] = [

@@ -1,14 +1,9 @@
 //! Jobs with control pictures and clips, and the networks that bring them in.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use safelight_core::job::{Control, ControlSettings};
 
-use safelight_core::job::{Control, ControlSettings, JobFolder, JobOutcome, Stage};
-use safelight_core::media;
-
-use crate::Rig;
-use crate::fake_engine::Act;
-use crate::inputs::{finished, old_clip, picture, settings};
+use crate::worker_promises::inputs::{old_clip, picture, settings};
+use crate::worker_promises::prelude::*;
 
 #[test]
 fn control_pictures_and_clips_are_copied_with_their_masks_and_remembered() {
@@ -74,9 +69,7 @@ fn a_control_network_that_is_none_fails_the_job_before_any_engine_starts() {
             settings,
         }];
     });
-    let JobOutcome::Failed(err) = outcome else {
-        panic!("expected a failure")
-    };
+    let err = failed(outcome);
     assert!(err.summary.ends_with("a.png"), "{err}");
     assert!(rig.stages.lock().unwrap().is_empty());
 }

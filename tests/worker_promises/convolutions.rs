@@ -1,21 +1,16 @@
 //! Which convolutions an autoencoder gets on a GPU whose library of them hangs, crashes or is wrong: those that a probe
 //! found, in every family, in an engine that works as the probe did.
 
-use std::fs;
-use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use safelight_core::families::{Family, framepack};
-use safelight_core::job::{
-    DeviceChoice, GenerateRequest, JobOutcome, JobUpdate, SectionOrder, Stage,
-};
+use safelight_core::job::SectionOrder;
 use safelight_core::memory::conv_backends::{ConvBackend, MiopenMode};
 
-use crate::Rig;
-use crate::fake_engine::Act;
-use crate::scripts::write_script;
-use crate::sections::in_sections;
-use crate::told::warnings;
+use crate::common::scripts::write_script;
+use crate::worker_promises::prelude::*;
+use crate::worker_promises::sections::in_sections;
+use crate::worker_promises::told::warnings;
 
 const GPU: DeviceChoice = DeviceChoice::Cuda(0);
 const TESTING: &str =
@@ -72,9 +67,7 @@ fn a_library_that_crashes_or_is_wrong_is_left_out_of_every_familys_autoencoder()
             for job in ["the first", "the next"] {
                 rig.submit_with(GPU, of_family(family));
                 let (updates, outcome) = rig.hear();
-                let JobOutcome::Finished(output) = outcome else {
-                    panic!("{family:?}, {direct}: {outcome:?}");
-                };
+                let output = finished(outcome);
                 fs::remove_file(output.path()).unwrap();
                 let is_first = job == "the first";
                 let said = warnings(&updates).contains(&TESTING);
@@ -137,9 +130,7 @@ fn a_gpu_that_is_lost_for_good_leaves_the_job_to_the_cpu_which_says_so() {
     });
     next_launch.set(Arc::clone(&rig.gpu_problem)).unwrap();
     let (updates, outcome) = rig.run();
-    let JobOutcome::Finished(output) = outcome else {
-        panic!("{outcome:?}");
-    };
+    let output = finished(outcome);
     let slow = format!("The CPU computes, which is slow: {problem}");
     assert!(output.warnings.contains(&slow), "{:?}", output.warnings);
     let resumed = updates.iter().filter_map(|update| match update {
@@ -158,9 +149,7 @@ fn a_failed_job_says_on_what_it_ran() {
     *rig.libtorch.lock().unwrap() = "2.11.0+rocm7.14.1".to_owned();
     rig.submit(GPU);
     let (_, outcome) = rig.hear();
-    let JobOutcome::Failed(err) = outcome else {
-        panic!("{outcome:?}");
-    };
+    let err = failed(outcome);
     let said = "It ran on fake with libtorch 2.11.0+rocm7.14.1 for ROCm 7.14; `safelight doctor` says whether they go together";
     assert!(err.advice.ends_with(said), "{}", err.advice);
     assert!(err.details.ends_with("a fake device"), "{}", err.details);

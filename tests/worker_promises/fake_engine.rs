@@ -2,6 +2,7 @@
 //!
 //! They speak as the real one does, and compute nothing.
 
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -44,9 +45,25 @@ pub enum Act {
 
 pub type Script = Arc<dyn Fn(u32, Stage) -> Act + Send + Sync>;
 
-/// Launches engines that follow a script; counts them and the stages they were given.
+/// Launches engines that follow a script.
 pub struct FakeLauncher {
     pub script: Script,
+    pub state: FakeState,
+    /// How MIOpen works in the next engine.
+    pub mode: MiopenMode,
+}
+
+impl Deref for FakeLauncher {
+    type Target = FakeState;
+
+    fn deref(&self) -> &FakeState {
+        &self.state
+    }
+}
+
+/// What the launched engines were given, and what a test has them say; shared by its clones.
+#[derive(Clone, Default)]
+pub struct FakeState {
     pub launches: Arc<AtomicU32>,
     pub stages: Arc<Mutex<Vec<Stage>>>,
     /// The same with the section of each.
@@ -62,8 +79,7 @@ pub struct FakeLauncher {
     pub libtorch: Arc<Mutex<String>>,
     /// What answers to probes of convolutions, where they are needed.
     pub probe: Arc<Mutex<Option<PathBuf>>>,
-    /// How MIOpen works in the next engine, and how it did in each that was launched.
-    pub mode: MiopenMode,
+    /// How MIOpen worked in each engine.
     pub launched_modes: Arc<Mutex<Vec<MiopenMode>>>,
 }
 

@@ -1,25 +1,13 @@
 //! Jobs with pictures, clips and two experts, and the folders that old jobs left.
 
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::fs::File;
 use std::time::{Duration, SystemTime};
 
 use safelight_core::families::{flux, framepack};
-use safelight_core::job::{
-    DeviceChoice, GenerateRequest, JobErrorKind, JobFolder, JobId, JobOutcome, JobOutput,
-    QueueFile, QueuedJob, QueuedState, SectionOrder, Sections, Stage,
-};
-use safelight_core::media::{self, ClipOptions, Picture};
+use safelight_core::job::{JobId, QueueFile, QueuedJob, QueuedState, SectionOrder, Sections};
+use safelight_core::media::{ClipOptions, Picture};
 
-use crate::Rig;
-use crate::fake_engine::Act;
-
-pub(crate) fn finished(outcome: JobOutcome) -> JobOutput {
-    match outcome {
-        JobOutcome::Finished(output) => output,
-        other => panic!("{other:?}"),
-    }
-}
+use crate::worker_promises::prelude::*;
 
 pub(crate) fn picture(path: &Path, blue: u8) {
     let picture = Picture::from_fn(40, 30, |x, y| [x as u8 * 6, y as u8 * 8, blue]).unwrap();
@@ -70,9 +58,7 @@ fn a_picture_that_cannot_be_read_fails_the_job_before_any_engine_starts() {
     let rig = Rig::new(|_, _| Act::Work);
     let missing = rig.folder.path().join("missing.png");
     let (_, outcome) = rig.run_with(|request| request.last_image = Some(missing));
-    let JobOutcome::Failed(err) = outcome else {
-        panic!("expected a failure")
-    };
+    let err = failed(outcome);
     assert_eq!(err.kind, JobErrorKind::InvalidRequest);
     assert_eq!(rig.job_folders(), 0);
     assert!(rig.stages.lock().unwrap().is_empty());
@@ -193,9 +179,7 @@ fn a_clip_that_is_damaged_anywhere_is_told_before_any_engine_starts() {
     )
     .unwrap();
     let (_, outcome) = rig.run_with(|request| request.extend = Some(old));
-    let JobOutcome::Failed(err) = outcome else {
-        panic!("expected a failure")
-    };
+    let err = failed(outcome);
     assert!(err.summary.contains("old_0002.png"), "{err}");
     assert_eq!(rig.job_folders(), 0);
 }
@@ -206,9 +190,7 @@ fn a_folder_in_the_place_of_any_numbered_picture_is_told_before_any_engine_start
     fs::create_dir(rig.folder.path().join("new_0005.png")).unwrap();
     let out = rig.folder.path().join("new.png");
     let (_, outcome) = rig.run_with(|request| request.out = out);
-    let JobOutcome::Failed(err) = outcome else {
-        panic!("expected a failure")
-    };
+    let err = failed(outcome);
     assert!(err.summary.contains("new_0005.png"), "{err}");
     assert!(rig.stages.lock().unwrap().is_empty());
 }
@@ -437,9 +419,7 @@ fn a_place_of_a_batch_that_cannot_be_written_is_told_before_any_engine_starts() 
             as_picture(request);
             (request.batch_size, request.sidecar) = (3, true);
         });
-        let JobOutcome::Failed(err) = outcome else {
-            panic!("expected a failure")
-        };
+        let err = failed(outcome);
         assert_eq!(err.kind, JobErrorKind::InvalidRequest);
         assert!(err.summary.ends_with(taken), "{err}");
         assert!(rig.stages.lock().unwrap().is_empty());

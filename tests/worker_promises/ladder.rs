@@ -1,13 +1,9 @@
 //! What happens when memory runs out: each stage climbs its ladder, tells of it, and ends once.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-
-use safelight_core::job::{DeviceChoice, JobErrorKind, JobOutcome, JobOutput, JobUpdate, Stage};
 use safelight_core::memory::counters::Counters;
 use safelight_core::memory::{Fault, Rung};
 
-use crate::Rig;
-use crate::fake_engine::Act;
+use crate::worker_promises::prelude::*;
 
 const GPU: DeviceChoice = DeviceChoice::Cuda(0);
 
@@ -26,13 +22,6 @@ fn rig(stage: Stage, fault: Fault, below: Rung) -> Rig {
 fn run(rig: &Rig) -> (Vec<JobUpdate>, JobOutcome) {
     rig.submit_with(GPU, |request| request.width = 640);
     rig.hear()
-}
-
-fn finished(outcome: JobOutcome) -> JobOutput {
-    match outcome {
-        JobOutcome::Finished(output) => output,
-        outcome => panic!("{outcome:?}"),
-    }
 }
 
 /// The rungs that a stage was sent on, in order.
@@ -146,9 +135,7 @@ fn an_engine_whose_runtime_or_device_failed_is_replaced_and_decoding_goes_on_in_
 fn a_device_that_fails_while_denoising_gets_one_new_engine_and_no_rung() {
     let rig = rig(Stage::Denoise, Fault::Device, Rung::OnCpu);
     let (_, outcome) = run(&rig);
-    let JobOutcome::Failed(err) = outcome else {
-        panic!("{outcome:?}")
-    };
+    let err = failed(outcome);
     assert_eq!(err.kind, JobErrorKind::EngineLost);
     assert_eq!(sent(&rig, Stage::Denoise), [Rung::Ground, Rung::Ground]);
     assert_eq!(rig.launches.load(Ordering::Relaxed), 2);
@@ -159,9 +146,7 @@ fn behind_the_last_rung_is_one_error_that_says_what_was_tried_and_what_is_kept()
     // Nothing helps while denoising, whose last rung is streaming.
     let rig = rig(Stage::Denoise, Fault::DeviceMemory, Rung::OnCpu);
     let (updates, outcome) = run(&rig);
-    let JobOutcome::Failed(err) = outcome else {
-        panic!("{outcome:?}")
-    };
+    let err = failed(outcome);
     assert_eq!(err.kind.exit_code(), 4);
     assert!(
         err.details.contains("tried: free_and_retry, stream_more"),
@@ -225,9 +210,7 @@ fn an_engine_that_the_system_ended_for_memory_is_out_of_memory_where_nothing_sma
         }
     });
     rig.is_out_of_memory.store(true, Ordering::Relaxed);
-    let JobOutcome::Failed(err) = rig.run().1 else {
-        panic!("expected a failure")
-    };
+    let err = failed(rig.run().1);
     assert_eq!(err.kind, JobErrorKind::OutOfMemory);
     assert!(err.kept.is_some(), "what was finished is kept");
     assert_eq!(rig.launches.load(Ordering::Relaxed), 1);
@@ -242,9 +225,7 @@ fn a_clip_without_all_its_frames_is_never_called_finished() {
             Act::Work
         }
     });
-    let JobOutcome::Failed(err) = rig.run().1 else {
-        panic!("expected a failure")
-    };
+    let err = failed(rig.run().1);
     assert!(err.summary.contains("5 decoded frames, found 3"), "{err}");
 }
 
@@ -257,9 +238,7 @@ fn a_failure_that_the_engine_reports_ends_the_job_without_a_second_try() {
             Act::Work
         }
     });
-    let JobOutcome::Failed(err) = rig.run().1 else {
-        panic!("expected a failure")
-    };
+    let err = failed(rig.run().1);
     assert_eq!(err.kind, JobErrorKind::BadModel);
     assert_eq!(rig.launches.load(Ordering::Relaxed), 1);
 }

@@ -1,13 +1,10 @@
 //! A job gives its memory to other programs, waits, and goes on by itself; a false `/proc` says how much there is.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
-use safelight_core::job::{CancelToken, DeviceChoice, JobOutcome, JobUpdate, Stage};
+use safelight_core::job::CancelToken;
 
-use super::Rig;
-use super::fake_engine::Act;
+use crate::worker_promises::prelude::*;
 
 /// 10 GiB, of which programs have so much and nothing else needs any.
 fn taken_gib(proc: &Path, taken: u64) {
@@ -72,9 +69,7 @@ fn a_job_waits_while_others_need_memory_and_goes_on_in_a_new_engine() {
     );
     taken_gib(&proc, 2);
     let (updates, outcome) = rig.hear();
-    let JobOutcome::Finished(output) = outcome else {
-        panic!("{outcome:?}");
-    };
+    let output = finished(outcome);
     assert_eq!(output.clip.frames.len(), 5);
     assert_eq!(output.warnings.len(), 0, "{:?}", output.warnings);
     let again = updates.iter().find_map(|update| match update {
@@ -99,9 +94,7 @@ fn a_job_that_waited_does_not_go_on_with_other_weights() {
     std::fs::write(&weights, "other weights").unwrap();
     taken_gib(&proc, 2);
     let (_, outcome) = rig.hear();
-    let JobOutcome::Failed(err) = outcome else {
-        panic!("{outcome:?}");
-    };
+    let err = failed(outcome);
     let said = "the model's transformer has changed since the job began";
     assert_eq!(err.summary, said);
     assert!(err.kept.is_some_and(|kept| kept.is_dir()));
@@ -170,9 +163,7 @@ fn an_engine_that_others_left_no_memory_goes_on_with_all_that_it_was_promised() 
     until_it_waits(&rig);
     taken_gib(&proc, 2);
     let outcome = rig.hear().1;
-    let JobOutcome::Finished(output) = outcome else {
-        panic!("{outcome:?}");
-    };
+    let output = finished(outcome);
     assert_eq!(
         output.rungs.len(),
         0,

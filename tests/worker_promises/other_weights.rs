@@ -1,24 +1,18 @@
 //! Weights that change while a job is paused or its engine is replaced: nothing goes on with others than it began with.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::sync::Once;
 
 use safelight_core::families::flux;
-use safelight_core::job::{
-    Control, ControlSettings, DeviceChoice, GenerateRequest, JobErrorKind, JobFolder, JobOutcome,
-    Lora, Stage,
-};
+use safelight_core::job::{Control, ControlSettings, Lora};
 use safelight_core::library::ControlNetwork;
 use safelight_core::memory::{Fault, Rung};
 use safetensors::tensor::{Dtype, TensorView};
 use serde_json::Value;
 
-use crate::Rig;
-use crate::fake_engine::Act;
-use crate::inputs::{finished, picture};
-use crate::pausing::rig;
+use crate::worker_promises::inputs::picture;
+use crate::worker_promises::pausing::rig;
+use crate::worker_promises::prelude::*;
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
@@ -47,22 +41,14 @@ fn change(file: &Path) -> Vec<u8> {
 /// Has a job paused; its folder.
 fn paused(rig: &Rig, ask: impl FnOnce(&mut GenerateRequest)) -> PathBuf {
     let token = rig.submit_with(DeviceChoice::Auto, ask);
-    rig.wait_for(Stage::Denoise);
-    token.pause();
-    let (_, outcome) = rig.hear();
-    assert!(matches!(outcome, JobOutcome::Paused), "{outcome:?}");
-    let jobs = rig.folder.path().join("jobs");
-    let folder = fs::read_dir(jobs).unwrap().next().unwrap().unwrap();
-    folder.path()
+    super::paused(rig, &token)
 }
 
 /// Whether a paused job is refused after a file of it changed, and goes on when the file is as it was.
 fn assert_refused_until_it_is_back(rig: &Rig, job: &Path, file: &Path, said: &str) {
     let old = change(file);
     let (_, outcome) = rig.resume(job);
-    let JobOutcome::Failed(err) = outcome else {
-        panic!("{outcome:?}");
-    };
+    let err = failed(outcome);
     assert_eq!(
         (err.kind, err.summary.as_str()),
         (JobErrorKind::BadModel, said)
@@ -181,9 +167,7 @@ fn neither_a_new_engine_nor_a_rung_goes_on_with_another_lora() {
     let out_of_memory = Act::FailBelow(Fault::DeviceMemory, Rung::FreeAndRetry);
     for act in [Act::Die, out_of_memory] {
         let outcome = changed_before(act);
-        let JobOutcome::Failed(err) = outcome else {
-            panic!("{act:?}: {outcome:?}");
-        };
+        let err = failed(outcome);
         let said = "the LoRA style.safetensors has changed since the job began";
         assert_eq!(err.summary, said, "{act:?}");
     }

@@ -1,12 +1,8 @@
 //! A job that is paused ends so, leaves its folder and no engine, and goes on from its last finished stage.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-
-use safelight_core::job::{DeviceChoice, JobFolder, JobOutcome, Stage};
 use safelight_core::memory::compute_options::{AttentionChoice, ComputeOptions};
 
-use super::Rig;
-use super::fake_engine::Act;
+use crate::worker_promises::prelude::*;
 
 /// A worker whose first engine to denoise works on until it is stopped.
 pub(crate) fn rig() -> Rig {
@@ -24,20 +20,13 @@ pub(crate) fn rig() -> Rig {
 fn a_paused_job_goes_on_from_its_last_finished_stage_in_another_engine() {
     let rig = rig();
     let token = rig.submit(DeviceChoice::Auto);
-    rig.wait_for(Stage::Denoise);
-    token.pause();
-    let (_, outcome) = rig.hear();
-    assert!(matches!(outcome, JobOutcome::Paused), "{outcome:?}");
-    let jobs = rig.folder.path().join("jobs");
-    let folder = std::fs::read_dir(jobs).unwrap().next().unwrap().unwrap();
+    let folder = paused(&rig, &token);
     rig.stages.lock().unwrap().clear();
     let elsewhere = rig.folder.path().join("elsewhere.mp4");
-    let (_, outcome) = rig.resume_to(&folder.path(), |request| {
+    let (_, outcome) = rig.resume_to(&folder, |request| {
         request.out.clone_from(&elsewhere);
     });
-    let JobOutcome::Finished(output) = outcome else {
-        panic!("{outcome:?}");
-    };
+    let output = finished(outcome);
     assert_eq!(output.path(), elsewhere);
     assert!(elsewhere.is_file(), "it may be saved elsewhere");
     let stages = rig.stages.lock().unwrap().clone();
@@ -54,13 +43,8 @@ fn a_paused_job_goes_on_from_its_last_finished_stage_in_another_engine() {
 fn a_resumed_job_uses_the_compute_options_that_it_started_with() {
     let rig = rig();
     let token = rig.submit(DeviceChoice::Auto);
-    rig.wait_for(Stage::Denoise);
-    token.pause();
-    let (_, outcome) = rig.hear();
-    assert!(matches!(outcome, JobOutcome::Paused), "{outcome:?}");
-    let jobs = rig.folder.path().join("jobs");
-    let folder = std::fs::read_dir(jobs).unwrap().next().unwrap().unwrap();
-    let kept = JobFolder::at(folder.path());
+    let folder = paused(&rig, &token);
+    let kept = JobFolder::at(&folder);
     assert_eq!(kept.compute_options(), Some(ComputeOptions::default()));
     let begun_with = ComputeOptions {
         attention: AttentionChoice::Sliced,
@@ -68,7 +52,7 @@ fn a_resumed_job_uses_the_compute_options_that_it_started_with() {
     };
     kept.keep_compute_options(begun_with).unwrap();
     rig.told.lock().unwrap().clear();
-    let (_, outcome) = rig.resume_to(&folder.path(), |_| {});
+    let (_, outcome) = rig.resume_to(&folder, |_| {});
     assert!(matches!(outcome, JobOutcome::Finished(_)), "{outcome:?}");
     let told = rig.told.lock().unwrap().clone();
     assert!(!told.is_empty());
@@ -101,21 +85,14 @@ fn a_job_does_not_go_on_with_other_weights_than_it_began_with() {
     std::fs::create_dir(weights.parent().unwrap()).unwrap();
     std::fs::write(&weights, "the first weights").unwrap();
     let token = rig.submit(DeviceChoice::Auto);
-    rig.wait_for(Stage::Denoise);
-    token.pause();
-    let (_, outcome) = rig.hear();
-    assert!(matches!(outcome, JobOutcome::Paused), "{outcome:?}");
-    let jobs = rig.folder.path().join("jobs");
-    let folder = std::fs::read_dir(jobs).unwrap().next().unwrap().unwrap();
+    let folder = paused(&rig, &token);
     std::fs::write(&weights, "other weights").unwrap();
-    let (_, outcome) = rig.resume_to(&folder.path(), |_| {});
-    let JobOutcome::Failed(err) = outcome else {
-        panic!("{outcome:?}");
-    };
+    let (_, outcome) = rig.resume_to(&folder, |_| {});
+    let err = failed(outcome);
     let said = "the model's transformer has changed since the job began";
     assert_eq!(err.summary, said);
     assert_eq!(rig.job_folders(), 1, "the old weights may come back");
     std::fs::write(&weights, "the first weights").unwrap();
-    let (_, outcome) = rig.resume_to(&folder.path(), |_| {});
+    let (_, outcome) = rig.resume_to(&folder, |_| {});
     assert!(matches!(outcome, JobOutcome::Finished(_)), "{outcome:?}");
 }

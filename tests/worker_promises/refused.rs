@@ -1,13 +1,9 @@
 //! What is refused before any engine starts, because its result would not fit the disk or the memory.
 
-use std::fs;
-use std::sync::atomic::Ordering;
+use safelight_core::job::JobError;
 
-use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, JobOutcome};
-
-use crate::Rig;
-use crate::fake_engine::Act;
-use crate::inputs::old_clip;
+use crate::worker_promises::inputs::old_clip;
+use crate::worker_promises::prelude::*;
 
 /// Pixels along an edge of a WebP, about as many as there may be.
 const LARGE: u32 = 16_000;
@@ -15,9 +11,7 @@ const LARGE: u32 = 16_000;
 /// Why the job that was asked for is refused.
 fn refusal(rig: &Rig) -> JobError {
     let (_, outcome) = rig.hear();
-    let JobOutcome::Failed(err) = outcome else {
-        panic!("{outcome:?}");
-    };
+    let err = failed(outcome);
     assert_eq!(rig.launches.load(Ordering::Relaxed), 0, "{err}");
     assert_eq!(rig.job_folders(), 0, "{err}");
     err

@@ -1,15 +1,14 @@
 //! Requests that say nothing but what every one must.
 
-use std::fs;
-use std::path::Path;
-
 use safelight_core::families::wan;
 use safelight_core::finish::{FinishRequest, FinishWork};
-use safelight_core::job::{DtypeChoice, Fit, GenerateRequest, PreviewChoice, Sampling};
+use safelight_core::job::{DtypeChoice, Fit, PreviewChoice, Sampling};
 use safelight_core::library::Companions;
-use safelight_core::media::{self, ClipInfo, Picture};
+use safelight_core::media::{ClipInfo, Picture};
 use safelight_core::memory::MemoryChoice;
 use safelight_core::model::{ImageRole, ModelFiles};
+
+use crate::worker_promises::prelude::*;
 
 /// `folder`: of the model, and of the result.
 pub fn plain(folder: &Path) -> GenerateRequest {

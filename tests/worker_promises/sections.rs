@@ -1,21 +1,14 @@
 //! Clips that are made section by section: they grow on the disk and on the screen, stay when the job is cancelled,
 //! and go on after an engine or the whole program died.
 
-use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use safelight::worker::WorkerCommand;
 use safelight_core::families::framepack;
-use safelight_core::job::{
-    CancelToken, Clip, DeviceChoice, GenerateRequest, JobFolder, JobId, JobOutcome, JobUpdate,
-    SectionMade, SectionOrder, Sections, Stage,
-};
-use safelight_core::media;
+use safelight_core::job::{CancelToken, Clip, JobId, SectionMade, SectionOrder, Sections};
 
-use super::Rig;
-use super::fake_engine::Act;
+use crate::worker_promises::prelude::*;
 
 impl Rig {
     /// Lets the job go on that an earlier worker left in its folder.
@@ -91,9 +84,7 @@ fn rig_with(stage: Stage, time: u32, act: Act) -> Rig {
 fn a_clip_grows_back_to_front_and_stands_on_the_disk_after_every_section() {
     let rig = Rig::new(|_, _| Act::Work);
     let (updates, outcome) = rig.run_with(in_sections(3, SectionOrder::Original));
-    let JobOutcome::Finished(output) = outcome else {
-        panic!("{outcome:?}")
-    };
+    let output = finished(outcome);
     let made = sections_of(&updates);
     let counts: Vec<_> = made
         .iter()
@@ -114,9 +105,7 @@ fn a_clip_grows_back_to_front_and_stands_on_the_disk_after_every_section() {
 fn a_clip_grows_front_to_back_for_f1() {
     let rig = Rig::new(|_, _| Act::Work);
     let (updates, outcome) = rig.run_with(in_sections(2, SectionOrder::F1));
-    let JobOutcome::Finished(output) = outcome else {
-        panic!("{outcome:?}")
-    };
+    let output = finished(outcome);
     assert_eq!(greys(&sections_of(&updates)[0].clip), range(0, 0..9));
     let both = [range(0, 0..4), range(1, 0..13)].concat();
     assert_eq!(greys(&output.clip), both);
@@ -174,9 +163,7 @@ fn an_engine_that_dies_costs_the_running_section_alone() {
     ] {
         let rig = rig_with(dying, time, Act::Die);
         let (_, outcome) = rig.run_with(in_sections(3, SectionOrder::Original));
-        let JobOutcome::Finished(output) = outcome else {
-            panic!("{dying:?}: {outcome:?}")
-        };
+        let output = finished(outcome);
         let third = [range(2, 0..17), range(1, 5..13)].concat();
         assert_eq!(greys(&output.clip), third, "{dying:?}");
         let orders = rig.sections.lock().unwrap();
@@ -201,9 +188,7 @@ fn a_long_job_may_lose_an_engine_in_one_section_and_another_in_a_later_one_but_n
     let (_, outcome) = dies_at(&[1, 3]).run_with(in_sections(3, SectionOrder::F1));
     assert!(matches!(outcome, JobOutcome::Finished(_)), "{outcome:?}");
     let (_, outcome) = dies_at(&[1, 2]).run_with(in_sections(3, SectionOrder::F1));
-    let JobOutcome::Failed(err) = outcome else {
-        panic!("{outcome:?}")
-    };
+    let err = failed(outcome);
     assert!(err.kept.is_some(), "what was finished is kept");
 }
 
@@ -218,9 +203,7 @@ fn a_job_goes_on_from_its_last_section_when_the_whole_program_had_died() {
 
     let next = Rig::in_folder(rig.folder, |_, _| Act::Work);
     let (updates, outcome) = next.resume(&folder);
-    let JobOutcome::Finished(output) = outcome else {
-        panic!("{outcome:?}")
-    };
+    let output = finished(outcome);
     // What was denoised is only decoded again.
     let (denoise, unload, decode) = (Stage::Denoise, Stage::Unload, Stage::Decode);
     let expected = [
@@ -244,9 +227,7 @@ fn a_job_goes_on_from_its_last_section_when_the_whole_program_had_died() {
 fn a_section_without_all_its_frames_is_never_called_finished() {
     let rig = rig_with(Stage::Decode, 1, Act::LoseFrames);
     let (_, outcome) = rig.run_with(in_sections(3, SectionOrder::Original));
-    let JobOutcome::Failed(err) = outcome else {
-        panic!("{outcome:?}")
-    };
+    let err = failed(outcome);
     let text = "expected 13 decoded frames of section 2 and 5 before, found 3 and 5";
     assert_eq!(err.summary, text);
 }

@@ -19,9 +19,7 @@ fn every_job_that_the_cpu_computes_in_the_place_of_a_gpu_says_so_once() {
         let (updates, outcome) = rig.run();
         let expected = format!("The CPU computes, which is slow: {problem}");
         assert_eq!(warnings(&updates), [expected.as_str()]);
-        let JobOutcome::Finished(output) = outcome else {
-            panic!("{outcome:?}")
-        };
+        let output = finished(outcome);
         assert_eq!(output.warnings, [expected]);
     }
     let launches = rig.launches.load(Ordering::Relaxed);

@@ -259,28 +259,16 @@ mod tests {
 
     #[test]
     fn two_experts_are_paired_in_every_usual_spelling() {
-        for (high, low) in [
-            (
-                "wan2.2_t2v_high_noise_14B_fp16",
-                "wan2.2_t2v_low_noise_14B_fp16",
-            ),
-            (
-                "Wan2.2-I2V-A14B-HighNoise-Q8_0",
-                "Wan2.2-I2V-A14B-LowNoise-Q8_0",
-            ),
-            (
-                "Wan2_2-T2V-A14B-HIGH_fp8_scaled",
-                "Wan2_2-T2V-A14B-LOW_fp8_scaled",
-            ),
-            ("wan22-high-noise", "wan22-low-noise"),
-            ("my_wan_h_v2", "my_wan_l_v2"),
-            ("wan22Enhanced_fp8H", "wan22Enhanced_fp8L"),
-            (
-                "Remix_i2v_14b_high_lighting_v2.1",
-                "Remix_i2v_14b_low_lighting_v2.1",
-            ),
-            ("highnoise", "LOWNOISE"),
-        ] {
+        for (high, low) in crate::testing::table(
+            "wan2.2_t2v_high_noise_14B_fp16 -> wan2.2_t2v_low_noise_14B_fp16
+             Wan2.2-I2V-A14B-HighNoise-Q8_0 -> Wan2.2-I2V-A14B-LowNoise-Q8_0
+             Wan2_2-T2V-A14B-HIGH_fp8_scaled -> Wan2_2-T2V-A14B-LOW_fp8_scaled
+             wan22-high-noise -> wan22-low-noise
+             my_wan_h_v2 -> my_wan_l_v2
+             wan22Enhanced_fp8H -> wan22Enhanced_fp8L
+             Remix_i2v_14b_high_lighting_v2.1 -> Remix_i2v_14b_low_lighting_v2.1
+             highnoise -> LOWNOISE",
+        ) {
             assert_eq!(side_beside(high, low), Some(Side::High), "{high}");
             assert_eq!(side_beside(low, high), Some(Side::Low), "{low}");
             let other = counterpart(high).unwrap();

@@ -334,33 +334,15 @@ mod tests {
     #[test]
     fn what_stands_before_a_name_is_cut_in_every_way() {
         let has = |layer: &str, name: &str| candidates(layer).iter().any(|found| found == name);
-        for (layer, name) in [
-            (
-                "lora_unet_double_blocks_0_img_attn_qkv",
-                "double_blocks_0_img_attn_qkv",
-            ),
-            ("lora_unet__blocks_0_ffn_0", "blocks_0_ffn_0"),
-            (
-                "base_model.model.transformer.blocks.0.ffn.0",
-                "blocks_0_ffn_0",
-            ),
-            (
-                "transformer.transformer_blocks.0.attn.to_q",
-                "transformer_blocks_0_attn_to_q",
-            ),
-            (
-                "lycoris_transformer_blocks_0_attn_to_q",
-                "transformer_blocks_0_attn_to_q",
-            ),
-            (
-                "lora_te1_text_model_encoder_layers_0_mlp_fc1",
-                "text_model_encoder_layers_0_mlp_fc1",
-            ),
-            (
-                "transformer_blocks.0.attn.processor.to_q",
-                "transformer_blocks_0_attn_to_q",
-            ),
-        ] {
+        for (layer, name) in crate::testing::table(
+            "lora_unet_double_blocks_0_img_attn_qkv -> double_blocks_0_img_attn_qkv
+             lora_unet__blocks_0_ffn_0 -> blocks_0_ffn_0
+             base_model.model.transformer.blocks.0.ffn.0 -> blocks_0_ffn_0
+             transformer.transformer_blocks.0.attn.to_q -> transformer_blocks_0_attn_to_q
+             lycoris_transformer_blocks_0_attn_to_q -> transformer_blocks_0_attn_to_q
+             lora_te1_text_model_encoder_layers_0_mlp_fc1 -> text_model_encoder_layers_0_mlp_fc1
+             transformer_blocks.0.attn.processor.to_q -> transformer_blocks_0_attn_to_q",
+        ) {
             assert!(has(layer, name), "{layer}");
         }
         // diffusers' Wan is no model with `transformer_blocks`.

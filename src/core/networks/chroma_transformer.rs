@@ -286,26 +286,14 @@ mod tests {
             prefix: "transformer.",
             is_diffusers: true,
         };
-        for (original, expected) in [
-            ("txt_in.weight", "context_embedder.weight"),
-            ("final_layer.linear.bias", "proj_out.bias"),
-            (
-                "distilled_guidance_layer.in_proj.bias",
-                "distilled_guidance_layer.in_proj.bias",
-            ),
-            (
-                "distilled_guidance_layer.layers.4.out_layer.weight",
-                "distilled_guidance_layer.layers.4.linear_2.weight",
-            ),
-            (
-                "distilled_guidance_layer.norms.0.scale",
-                "distilled_guidance_layer.norms.0.weight",
-            ),
-            (
-                "single_blocks.37.linear1.mlp.weight",
-                "single_transformer_blocks.37.proj_mlp.weight",
-            ),
-        ] {
+        for (original, expected) in crate::testing::table(
+            "txt_in.weight -> context_embedder.weight
+             final_layer.linear.bias -> proj_out.bias
+             distilled_guidance_layer.in_proj.bias -> distilled_guidance_layer.in_proj.bias
+             distilled_guidance_layer.layers.4.out_layer.weight -> distilled_guidance_layer.layers.4.linear_2.weight
+             distilled_guidance_layer.norms.0.scale -> distilled_guidance_layer.norms.0.weight
+             single_blocks.37.linear1.mlp.weight -> single_transformer_blocks.37.proj_mlp.weight",
+        ) {
             assert_eq!(
                 diffusers.file_key(original),
                 format!("transformer.{expected}")

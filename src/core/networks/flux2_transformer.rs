@@ -339,43 +339,19 @@ mod tests {
             prefix: "",
             is_diffusers: true,
         };
-        for (original, expected) in [
-            ("img_in.weight", "x_embedder.weight"),
-            ("txt_in.weight", "context_embedder.weight"),
-            (
-                "time_in.out_layer.weight",
-                "time_guidance_embed.timestep_embedder.linear_2.weight",
-            ),
-            (
-                "double_stream_modulation_txt.lin.weight",
-                "double_stream_modulation_txt.linear.weight",
-            ),
-            (
-                "double_blocks.4.txt_attn.qkv.v.weight",
-                "transformer_blocks.4.attn.add_v_proj.weight",
-            ),
-            (
-                "double_blocks.1.img_attn.norm.key_norm.scale",
-                "transformer_blocks.1.attn.norm_k.weight",
-            ),
-            (
-                "double_blocks.0.txt_mlp.0.weight",
-                "transformer_blocks.0.ff_context.linear_in.weight",
-            ),
-            (
-                "double_blocks.0.img_mlp.2.weight",
-                "transformer_blocks.0.ff.linear_out.weight",
-            ),
-            (
-                "single_blocks.19.linear1.weight",
-                "single_transformer_blocks.19.attn.to_qkv_mlp_proj.weight",
-            ),
-            (
-                "single_blocks.3.linear2.weight",
-                "single_transformer_blocks.3.attn.to_out.weight",
-            ),
-            ("final_layer.linear.weight", "proj_out.weight"),
-        ] {
+        for (original, expected) in crate::testing::table(
+            "img_in.weight -> x_embedder.weight
+             txt_in.weight -> context_embedder.weight
+             time_in.out_layer.weight -> time_guidance_embed.timestep_embedder.linear_2.weight
+             double_stream_modulation_txt.lin.weight -> double_stream_modulation_txt.linear.weight
+             double_blocks.4.txt_attn.qkv.v.weight -> transformer_blocks.4.attn.add_v_proj.weight
+             double_blocks.1.img_attn.norm.key_norm.scale -> transformer_blocks.1.attn.norm_k.weight
+             double_blocks.0.txt_mlp.0.weight -> transformer_blocks.0.ff_context.linear_in.weight
+             double_blocks.0.img_mlp.2.weight -> transformer_blocks.0.ff.linear_out.weight
+             single_blocks.19.linear1.weight -> single_transformer_blocks.19.attn.to_qkv_mlp_proj.weight
+             single_blocks.3.linear2.weight -> single_transformer_blocks.3.attn.to_out.weight
+             final_layer.linear.weight -> proj_out.weight",
+        ) {
             assert_eq!(diffusers.file_key(original), expected);
         }
     }

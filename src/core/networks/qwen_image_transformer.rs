@@ -249,43 +249,19 @@ mod tests {
 
     #[test]
     fn names_are_those_of_the_file() {
-        for (original, expected) in [
-            ("img_in.weight", "img_in.weight"),
-            ("txt_norm.weight", "txt_norm.weight"),
-            (
-                "time_in.out_layer.bias",
-                "time_text_embed.timestep_embedder.linear_2.bias",
-            ),
-            (
-                "double_blocks.59.txt_attn.qkv.v.bias",
-                "transformer_blocks.59.attn.add_v_proj.bias",
-            ),
-            (
-                "double_blocks.0.img_attn.norm.key_norm.scale",
-                "transformer_blocks.0.attn.norm_k.weight",
-            ),
-            (
-                "double_blocks.1.img_mod.lin.weight",
-                "transformer_blocks.1.img_mod.1.weight",
-            ),
-            (
-                "double_blocks.1.txt_mod.lin.bias",
-                "transformer_blocks.1.txt_mod.1.bias",
-            ),
-            (
-                "double_blocks.0.img_mlp.0.weight",
-                "transformer_blocks.0.img_mlp.net.0.proj.weight",
-            ),
-            (
-                "double_blocks.0.txt_mlp.2.weight",
-                "transformer_blocks.0.txt_mlp.net.2.weight",
-            ),
-            ("final_layer.linear.bias", "proj_out.bias"),
-            (
-                "final_layer.adaLN_modulation.1.weight",
-                "norm_out.linear.weight",
-            ),
-        ] {
+        for (original, expected) in crate::testing::table(
+            "img_in.weight -> img_in.weight
+             txt_norm.weight -> txt_norm.weight
+             time_in.out_layer.bias -> time_text_embed.timestep_embedder.linear_2.bias
+             double_blocks.59.txt_attn.qkv.v.bias -> transformer_blocks.59.attn.add_v_proj.bias
+             double_blocks.0.img_attn.norm.key_norm.scale -> transformer_blocks.0.attn.norm_k.weight
+             double_blocks.1.img_mod.lin.weight -> transformer_blocks.1.img_mod.1.weight
+             double_blocks.1.txt_mod.lin.bias -> transformer_blocks.1.txt_mod.1.bias
+             double_blocks.0.img_mlp.0.weight -> transformer_blocks.0.img_mlp.net.0.proj.weight
+             double_blocks.0.txt_mlp.2.weight -> transformer_blocks.0.txt_mlp.net.2.weight
+             final_layer.linear.bias -> proj_out.bias
+             final_layer.adaLN_modulation.1.weight -> norm_out.linear.weight",
+        ) {
             assert_eq!(QwenImageTransformerKeys::BARE.file_key(original), expected);
         }
     }

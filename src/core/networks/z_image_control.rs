@@ -270,21 +270,12 @@ mod tests {
 
     #[test]
     fn names_are_those_of_the_file() {
-        for (original, expected) in [
-            ("control_x_embedder.bias", "control_all_x_embedder.2-1.bias"),
-            (
-                "control_layers.14.attention.qkv.v.weight",
-                "control_layers.14.attention.to_v.weight",
-            ),
-            (
-                "control_noise_refiner.1.attention.out.weight",
-                "control_noise_refiner.1.attention.to_out.0.weight",
-            ),
-            (
-                "control_layers.0.before_proj.weight",
-                "control_layers.0.before_proj.weight",
-            ),
-        ] {
+        for (original, expected) in crate::testing::table(
+            "control_x_embedder.bias -> control_all_x_embedder.2-1.bias
+             control_layers.14.attention.qkv.v.weight -> control_layers.14.attention.to_v.weight
+             control_noise_refiner.1.attention.out.weight -> control_noise_refiner.1.attention.to_out.0.weight
+             control_layers.0.before_proj.weight -> control_layers.0.before_proj.weight",
+        ) {
             assert_eq!(ZImageControlKeys::file_key(original), expected);
         }
     }

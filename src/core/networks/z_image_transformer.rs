@@ -393,31 +393,16 @@ mod tests {
             prefix: "",
             is_diffusers: true,
         };
-        for (original, expected) in [
-            ("x_embedder.bias", "all_x_embedder.2-1.bias"),
-            (
-                "final_layer.adaLN_modulation.1.weight",
-                "all_final_layer.2-1.adaLN_modulation.1.weight",
-            ),
-            (
-                "layers.29.attention.qkv.v.weight",
-                "layers.29.attention.to_v.weight",
-            ),
-            (
-                "noise_refiner.1.attention.q_norm.weight",
-                "noise_refiner.1.attention.norm_q.weight",
-            ),
-            (
-                "context_refiner.0.attention.out.weight",
-                "context_refiner.0.attention.to_out.0.weight",
-            ),
-            (
-                "layers.3.feed_forward.w2.weight",
-                "layers.3.feed_forward.w2.weight",
-            ),
-            ("cap_embedder.1.bias", "cap_embedder.1.bias"),
-            ("x_pad_token", "x_pad_token"),
-        ] {
+        for (original, expected) in crate::testing::table(
+            "x_embedder.bias -> all_x_embedder.2-1.bias
+             final_layer.adaLN_modulation.1.weight -> all_final_layer.2-1.adaLN_modulation.1.weight
+             layers.29.attention.qkv.v.weight -> layers.29.attention.to_v.weight
+             noise_refiner.1.attention.q_norm.weight -> noise_refiner.1.attention.norm_q.weight
+             context_refiner.0.attention.out.weight -> context_refiner.0.attention.to_out.0.weight
+             layers.3.feed_forward.w2.weight -> layers.3.feed_forward.w2.weight
+             cap_embedder.1.bias -> cap_embedder.1.bias
+             x_pad_token -> x_pad_token",
+        ) {
             assert_eq!(diffusers.file_key(original), expected);
         }
     }

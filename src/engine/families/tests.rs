@@ -72,6 +72,12 @@ pub(crate) struct Facts {
     pub fp8: f64,
 }
 
+/// Pairs of names, a row each: `one -> other`.
+pub(crate) fn table(rows: &str) -> impl Iterator<Item = (&str, &str)> {
+    rows.lines()
+        .map(|row| row.trim().split_once(" -> ").unwrap())
+}
+
 fn fixture(family: &dyn MadeUp, name: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures");
     root.join(family.id()).join(name)
@@ -104,8 +110,7 @@ pub(crate) fn originals(family: &dyn MadeUp) -> Tensors {
 }
 
 /// The same weights behind a prefix with another component beside them, in the original names, and in diffusers'.
-fn dialects(family: &dyn MadeUp) -> [(&'static str, Tensors); 3] {
-    let original = originals(family);
+pub(crate) fn in_dialects(original: Tensors, diffusers: Tensors) -> [(&'static str, Tensors); 3] {
     let behind = |(name, tensor): (&String, &Tensor)| {
         let name = format!("model.diffusion_model.{name}");
         (name, tensor.shallow_clone())
@@ -116,8 +121,12 @@ fn dialects(family: &dyn MadeUp) -> [(&'static str, Tensors); 3] {
     [
         ("prefixed", prefixed),
         ("original", original),
-        ("diffusers", diffusers(family)),
+        ("diffusers", diffusers),
     ]
+}
+
+fn dialects(family: &dyn MadeUp) -> [(&'static str, Tensors); 3] {
+    in_dialects(originals(family), diffusers(family))
 }
 
 /// A file of `tensors`, which is gone with the folder.

@@ -1,15 +1,10 @@
 //! Results go to the trash without a question, and come back from it.
 
-use std::fs;
-use std::path::Path;
-
-use egui::{Key, Modifiers};
-use safelight::app::commands::{AppCommand, GalleryCommand};
+use safelight::app::commands::GalleryCommand;
 use safelight::app::gallery::wishes::TrashWish;
-use safelight_core::settings::Paths;
 
-use super::{result, results, three_results, window};
-use crate::harness::Bench;
+use super::{opened, result, results, three_results, window};
+use crate::app_window::prelude::*;
 
 /// The gallery of a home whose only result is deleted in it.
 fn one_deleted(home: &Path) -> Bench {
@@ -17,7 +12,7 @@ fn one_deleted(home: &Path) -> Bench {
     bench.open_gallery();
     bench.until_shown(1);
     bench.choose("a red boat, picture");
-    bench.key(Modifiers::NONE, Key::Delete);
+    bench.press_key(Key::Delete);
     bench.until("it has gone", |bench| {
         bench.has("1 result is in the trash") && bench.shown().is_empty()
     });
@@ -31,11 +26,9 @@ fn delete_goes_to_the_trash_without_a_question_and_undo_brings_it_back() {
     let sidecar = path.with_extension("json");
     fs::write(&sidecar, r#"{"app": "Safelight", "request": {}}"#).unwrap();
     result(home.path(), "b.png", "a hill", 8);
-    let mut bench = window(home.path());
-    bench.open_gallery();
-    bench.until_shown(2);
+    let mut bench = opened(home.path(), 2);
     bench.choose("a red boat, picture");
-    bench.key(Modifiers::NONE, Key::Delete);
+    bench.press_key(Key::Delete);
     bench.until("it has gone", |bench| bench.shown() == ["a hill, picture"]);
     let trash = home.path().join("Trash");
     assert!(!path.exists() && !sidecar.exists());
@@ -47,7 +40,7 @@ fn delete_goes_to_the_trash_without_a_question_and_undo_brings_it_back() {
     bench.until("it is back", |bench| bench.shown().len() == 2);
     assert!(path.exists() && sidecar.exists() && !trash.join("files/a.png").exists());
     assert!(!bench.has("in the trash"));
-    bench.key(Modifiers::COMMAND, Key::Z);
+    bench.press_keys(Modifiers::COMMAND, Key::Z);
     bench.assert_shows("There is nothing to undo");
 }
 
@@ -63,16 +56,16 @@ fn each_undo_brings_back_one_deletion_and_chooses_what_came_back() {
     };
     // The second while the first is under way, and the first once more.
     for name in ["a.png", "b.png", "a.png"] {
-        bench.app().cx.push(wishes(name));
+        bench.push(wishes(name));
     }
     bench.until("both have gone", |bench| bench.shown() == ["c, picture"]);
     assert_eq!(bench.told(), ["1 result is in the trash"]);
-    bench.key(Modifiers::COMMAND, Key::Z);
+    bench.press_keys(Modifiers::COMMAND, Key::Z);
     bench.until("one is back", |bench| {
         bench.shown().len() == 2 && bench.chosen() == ["b.png"]
     });
     assert_eq!(bench.app().cx.undo.last(), Some("delete a result"));
-    bench.key(Modifiers::COMMAND, Key::Z);
+    bench.press_keys(Modifiers::COMMAND, Key::Z);
     bench.until("the other is back", |bench| {
         bench.shown().len() == 3 && bench.chosen() == ["a.png"]
     });
@@ -91,7 +84,7 @@ fn what_was_wished_a_moment_before_the_window_closes_is_done() {
     let favour = GalleryCommand::Favour(vec![at("c.png")], true);
     // The second deletion waits for the first.
     for command in [delete("a.png"), delete("b.png"), favour] {
-        bench.app().cx.push(AppCommand::Gallery(command));
+        bench.push(AppCommand::Gallery(command));
     }
     bench.app().step();
     drop(bench.close());
@@ -110,7 +103,7 @@ fn what_could_not_come_back_can_be_tried_again() {
     let mut bench = one_deleted(home.path());
     fs::create_dir(&path).unwrap();
     bench.press("Undo");
-    bench.until("it is told", |bench| bench.has("another file has its name"));
+    bench.wait_for("another file has its name");
     fs::remove_dir(&path).unwrap();
     bench.press("Try again");
     bench.until("it is back", |bench| bench.shown().len() == 1);
@@ -123,10 +116,8 @@ fn what_the_trash_does_not_have_any_more_is_told_once() {
     result(home.path(), "a.png", "a red boat", 7);
     let mut bench = one_deleted(home.path());
     fs::remove_dir_all(home.path().join("Trash")).unwrap();
-    bench.key(Modifiers::COMMAND, Key::Z);
-    bench.until("it is told", |bench| {
-        bench.has("this file is not in the trash any more")
-    });
+    bench.press_keys(Modifiers::COMMAND, Key::Z);
+    bench.wait_for("this file is not in the trash any more");
     bench.assert_shows("The trash was emptied");
     assert!(!bench.has("Try again"));
     assert_eq!(bench.app().cx.undo.last(), None);
@@ -150,9 +141,7 @@ fn what_a_job_writes_or_begins_with_is_not_deleted() {
     bench.until_shown(1);
     bench.choose("growing, clip");
     bench.press("Delete");
-    bench.until("it is told", |bench| {
-        bench.has("the running job writes this file")
-    });
+    bench.wait_for("the running job writes this file");
     assert!(sent.request.out.exists());
     assert!(!bench.has("in the trash"));
 }

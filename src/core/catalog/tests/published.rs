@@ -63,52 +63,19 @@ fn every_published_model_is_offered_from_a_comfyui_folder_with_its_official_defa
     assert!(catalog.problems.is_empty(), "{:?}", catalog.problems);
     assert!(catalog.unsupported.is_empty(), "{:?}", catalog.unsupported);
     assert_eq!(catalog.available.len(), 11);
-    for (id, expected) in [
-        (
-            "wan2.1-t2v-1.3b",
-            "T2V No No No 832x480 81 at 16, 50 steps 5 None 5 []",
-        ),
-        (
-            "wan2.1-t2v-14b",
-            "T2V No No No 1280x720 81 at 16, 50 steps 5 None 5 [fast-4, causvid-8, accvid-10]",
-        ),
-        (
-            "wan2.1-i2v-14b-480p",
-            "I2V Required No Optional 832x480 81 at 16, 40 steps 5 None 3 [fast-4, causvid-8, accvid-10]",
-        ),
-        (
-            "wan2.1-i2v-14b-720p",
-            "I2V Required No Optional 1280x720 81 at 16, 40 steps 5 None 5 [fast-4, causvid-8, accvid-10]",
-        ),
-        (
-            "wan2.1-flf2v-14b-720p",
-            "FLF2V Required Required No 1280x720 81 at 16, 50 steps 5 None 16 [fast-4, causvid-8, accvid-10]",
-        ),
-        (
-            "wan2.1-vace-1.3b",
-            "VACE Optional Optional No 832x480 81 at 16, 50 steps 5 None 3 []",
-        ),
-        (
-            "wan2.1-vace-14b",
-            "VACE Optional Optional No 1280x720 81 at 16, 50 steps 5 None 3 [fast-4, causvid-8, accvid-10]",
-        ),
-        (
-            "wan2.2-vace-fun-a14b",
-            "VACE-A14B Optional Optional No 832x480 81 at 16, 50 steps 5 Some(5.0) 12 [fast-4, causvid-8, accvid-10]",
-        ),
-        (
-            "wan2.2-t2v-a14b",
-            "T2V-A14B No No No 1280x720 81 at 16, 40 steps 4 Some(3.0) 12 [fast-4, causvid-8, accvid-10]",
-        ),
-        (
-            "wan2.2-i2v-a14b",
-            "I2V-A14B Required Optional Optional 1280x720 81 at 16, 40 steps 3.5 Some(3.5) 5 [fast-4, causvid-8, accvid-10]",
-        ),
-        (
-            "wan2.2-ti2v-5b",
-            "TI2V Optional No Optional 1280x704 121 at 24, 50 steps 5 None 5 [fast-3]",
-        ),
-    ] {
+    for (id, expected) in crate::testing::table(
+        "wan2.1-t2v-1.3b -> T2V No No No 832x480 81 at 16, 50 steps 5 None 5 []
+         wan2.1-t2v-14b -> T2V No No No 1280x720 81 at 16, 50 steps 5 None 5 [fast-4, causvid-8, accvid-10]
+         wan2.1-i2v-14b-480p -> I2V Required No Optional 832x480 81 at 16, 40 steps 5 None 3 [fast-4, causvid-8, accvid-10]
+         wan2.1-i2v-14b-720p -> I2V Required No Optional 1280x720 81 at 16, 40 steps 5 None 5 [fast-4, causvid-8, accvid-10]
+         wan2.1-flf2v-14b-720p -> FLF2V Required Required No 1280x720 81 at 16, 50 steps 5 None 16 [fast-4, causvid-8, accvid-10]
+         wan2.1-vace-1.3b -> VACE Optional Optional No 832x480 81 at 16, 50 steps 5 None 3 []
+         wan2.1-vace-14b -> VACE Optional Optional No 1280x720 81 at 16, 50 steps 5 None 3 [fast-4, causvid-8, accvid-10]
+         wan2.2-vace-fun-a14b -> VACE-A14B Optional Optional No 832x480 81 at 16, 50 steps 5 Some(5.0) 12 [fast-4, causvid-8, accvid-10]
+         wan2.2-t2v-a14b -> T2V-A14B No No No 1280x720 81 at 16, 40 steps 4 Some(3.0) 12 [fast-4, causvid-8, accvid-10]
+         wan2.2-i2v-a14b -> I2V-A14B Required Optional Optional 1280x720 81 at 16, 40 steps 3.5 Some(3.5) 5 [fast-4, causvid-8, accvid-10]
+         wan2.2-ti2v-5b -> TI2V Optional No Optional 1280x704 121 at 24, 50 steps 5 None 5 [fast-3]",
+    ) {
         assert_eq!(summary(&catalog.find(id).unwrap()), expected, "{id}");
     }
     let fast = &catalog.find("wan2.2-t2v-a14b").unwrap().presets[0];

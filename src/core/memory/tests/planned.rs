@@ -2,17 +2,13 @@
 //!
 //! Here, because here such headers are made; the arithmetic is `crate::memory`'s.
 
-mod chroma;
 mod controls;
 mod fitting;
-mod flux2;
 mod framepack;
-mod krea2;
+mod image_families;
 mod measured;
-mod qwen_image;
 mod search;
 mod shared;
-mod z_image;
 
 use std::path::Path;
 

@@ -2,6 +2,7 @@
 //! say.
 
 mod counting;
+mod layouts;
 mod published;
 mod qwen;
 

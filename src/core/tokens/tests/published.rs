@@ -1,28 +1,17 @@
 //! CLIP's and T5's tokenizers in the layouts in which they are published, against `tests/fixtures/text/flux`.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::layouts::{fixtures, json_of, write, write_spiece, write_t5_json};
 use super::{ids, used_ids};
 use crate::tokens::TextTokenizer;
 
-fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/text/flux")
-}
-
-fn json_of(path: &Path) -> Value {
-    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
-}
-
 fn tokens() -> Value {
     json_of(&fixtures().join("tokens.json"))
-}
-
-fn write(path: &Path, value: &Value) {
-    fs::write(path, value.to_string()).unwrap();
 }
 
 /// A folder of CLIP's tokenizer with these files beside it.
@@ -47,80 +36,6 @@ fn clip_json(folder: &Path) {
     write(&folder.join("tokenizer.json"), &value);
     fs::remove_file(folder.join("vocab.json")).unwrap();
     fs::remove_file(folder.join("merges.txt")).unwrap();
-}
-
-/// The map of characters that both T5s of the fixtures have, in base64.
-fn charsmap() -> String {
-    let wan = fixtures().join("../../wan/pipeline/tokenizer/tokenizer.json");
-    let steps = json_of(&wan)["normalizer"]["normalizers"].clone();
-    let mut steps = steps.as_array().unwrap().iter();
-    let map = steps.find(|step| step["type"] == "Precompiled").unwrap();
-    map["precompiled_charsmap"].as_str().unwrap().to_owned()
-}
-
-fn from_base64(text: &str) -> Vec<u8> {
-    let digit = |byte: u8| match byte {
-        b'A'..=b'Z' => byte - b'A',
-        b'a'..=b'z' => byte - b'a' + 26,
-        b'0'..=b'9' => byte - b'0' + 52,
-        b'+' => 62,
-        _ => 63,
-    };
-    let text = text.trim_end_matches('=').as_bytes();
-    let groups = text.chunks(4).flat_map(|group| {
-        let bits = group
-            .iter()
-            .fold(0_u32, |bits, &byte| bits << 6 | u32::from(digit(byte)));
-        let bits = bits << (6 * (4 - group.len()));
-        bits.to_be_bytes()[1..group.len()].to_vec()
-    });
-    groups.collect()
-}
-
-/// One field of a protocol buffer that has a length.
-fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
-    let mut out = vec![number << 3 | 2];
-    let mut len = bytes.len();
-    while len >= 0x80 {
-        out.push((len & 0x7f | 0x80) as u8);
-        len >>= 7;
-    }
-    out.push(len as u8);
-    out.extend_from_slice(bytes);
-    out
-}
-
-fn write_spiece(path: &Path, pieces: &[Value]) {
-    let mut model = Vec::new();
-    for piece in pieces {
-        let mut message = field(1, piece[0].as_str().unwrap().as_bytes());
-        message.push(2 << 3 | 5);
-        message.extend_from_slice(&(piece[1].as_f64().unwrap() as f32).to_le_bytes());
-        message.extend_from_slice(&[3 << 3, piece[2].as_u64().unwrap() as u8]);
-        model.extend_from_slice(&field(1, &message));
-    }
-    model.extend_from_slice(&field(3, &field(2, &from_base64(&charsmap()))));
-    fs::write(path, model).unwrap();
-}
-
-fn write_t5_json(path: &Path, pieces: &[Value]) {
-    let pieces = pieces.iter().map(|p| json!([p[0], p[1]]));
-    let extra = (0..100)
-        .rev()
-        .map(|i| json!([format!("<extra_id_{i}>"), 0.0]));
-    let vocab: Vec<Value> = pieces.chain(extra).collect();
-    let special = ["<pad>", "</s>", "<unk>"].into_iter().enumerate();
-    let added = special.map(|(id, content)| {
-        json!({"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
-            "normalized": false, "special": true})
-    });
-    let value = json!({
-        "version": "1.0",
-        "added_tokens": added.collect::<Vec<_>>(),
-        "normalizer": {"type": "Precompiled", "precompiled_charsmap": charsmap()},
-        "model": {"type": "Unigram", "unk_id": 2, "vocab": vocab},
-    });
-    write(path, &value);
 }
 
 fn check(tokenizer: &TextTokenizer, text: &str, expected: &[i64], length: usize, pad: i64) {

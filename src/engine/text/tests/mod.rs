@@ -3,6 +3,7 @@
 mod flux;
 mod gguf;
 mod llama;
+#[path = "../../../core/tokens/tests/layouts.rs"]
 pub(crate) mod published;
 mod qwen;
 

@@ -1,6 +1,6 @@
 //! ControlNets in the plan: their weights and what they make on their way, beside the transformer.
 
-use super::z_image::case;
+use super::image_families::z_image;
 use super::{Case, card};
 use crate::families::flux::tests::files::shapes;
 use crate::families::z_image::tests::own;
@@ -11,7 +11,7 @@ const EXACT: u64 = (256 + 768 + 256) * 3072 + 3 * 3072 + 3 * (3072 * 3072 + 3072
 
 #[test]
 fn a_controlnet_is_in_the_plan_once_for_all_its_controls_and_streams_with_the_transformer() {
-    let z_image = case("transformer", "BF16");
+    let z_image = z_image("transformer", "BF16");
     let flux = Case::flux("transformer dev", "BF16");
     for (name, mut case, network, bytes, [small, large]) in [
         (

@@ -1,116 +1,42 @@
 //! The three ways that files name and join the same weights.
 
 use super::*;
-use crate::hooks::NoHooks;
+use crate::families::tests::table;
 
 /// Original names, and diffusers' names of what is joined there, the first with its place.
-const JOINED: [(&str, &str); 23] = [
-    ("img_in", "x_embedder"),
-    ("txt_in", "context_embedder"),
-    (
-        "time_in.in_layer",
-        "time_text_embed.timestep_embedder.linear_1",
-    ),
-    (
-        "time_in.out_layer",
-        "time_text_embed.timestep_embedder.linear_2",
-    ),
-    (
-        "vector_in.in_layer",
-        "time_text_embed.text_embedder.linear_1",
-    ),
-    (
-        "vector_in.out_layer",
-        "time_text_embed.text_embedder.linear_2",
-    ),
-    (
-        "guidance_in.in_layer",
-        "time_text_embed.guidance_embedder.linear_1",
-    ),
-    (
-        "guidance_in.out_layer",
-        "time_text_embed.guidance_embedder.linear_2",
-    ),
-    (
-        "double_blocks.N.img_mod.lin",
-        "transformer_blocks.N.norm1.linear",
-    ),
-    (
-        "double_blocks.N.txt_mod.lin",
-        "transformer_blocks.N.norm1_context.linear",
-    ),
-    (
-        "double_blocks.N.img_attn.qkv",
-        "transformer_blocks.N.attn.to_q to_k to_v",
-    ),
-    (
-        "double_blocks.N.txt_attn.qkv",
-        "transformer_blocks.N.attn.add_q_proj add_k_proj add_v_proj",
-    ),
-    (
-        "double_blocks.N.img_attn.proj",
-        "transformer_blocks.N.attn.to_out.0",
-    ),
-    (
-        "double_blocks.N.txt_attn.proj",
-        "transformer_blocks.N.attn.to_add_out",
-    ),
-    (
-        "double_blocks.N.img_mlp.0",
-        "transformer_blocks.N.ff.net.0.proj",
-    ),
-    ("double_blocks.N.img_mlp.2", "transformer_blocks.N.ff.net.2"),
-    (
-        "double_blocks.N.txt_mlp.0",
-        "transformer_blocks.N.ff_context.net.0.proj",
-    ),
-    (
-        "double_blocks.N.txt_mlp.2",
-        "transformer_blocks.N.ff_context.net.2",
-    ),
-    (
-        "single_blocks.N.modulation.lin",
-        "single_transformer_blocks.N.norm.linear",
-    ),
-    (
-        "single_blocks.N.linear1",
-        "single_transformer_blocks.N.attn.to_q to_k to_v ../proj_mlp",
-    ),
-    (
-        "single_blocks.N.linear2",
-        "single_transformer_blocks.N.proj_out",
-    ),
-    ("final_layer.linear", "proj_out"),
-    ("final_layer.adaLN_modulation.1", "norm_out.linear"),
-];
+const JOINED: &str = "\
+img_in -> x_embedder
+txt_in -> context_embedder
+time_in.in_layer -> time_text_embed.timestep_embedder.linear_1
+time_in.out_layer -> time_text_embed.timestep_embedder.linear_2
+vector_in.in_layer -> time_text_embed.text_embedder.linear_1
+vector_in.out_layer -> time_text_embed.text_embedder.linear_2
+guidance_in.in_layer -> time_text_embed.guidance_embedder.linear_1
+guidance_in.out_layer -> time_text_embed.guidance_embedder.linear_2
+double_blocks.N.img_mod.lin -> transformer_blocks.N.norm1.linear
+double_blocks.N.txt_mod.lin -> transformer_blocks.N.norm1_context.linear
+double_blocks.N.img_attn.qkv -> transformer_blocks.N.attn.to_q to_k to_v
+double_blocks.N.txt_attn.qkv -> transformer_blocks.N.attn.add_q_proj add_k_proj add_v_proj
+double_blocks.N.img_attn.proj -> transformer_blocks.N.attn.to_out.0
+double_blocks.N.txt_attn.proj -> transformer_blocks.N.attn.to_add_out
+double_blocks.N.img_mlp.0 -> transformer_blocks.N.ff.net.0.proj
+double_blocks.N.img_mlp.2 -> transformer_blocks.N.ff.net.2
+double_blocks.N.txt_mlp.0 -> transformer_blocks.N.ff_context.net.0.proj
+double_blocks.N.txt_mlp.2 -> transformer_blocks.N.ff_context.net.2
+single_blocks.N.modulation.lin -> single_transformer_blocks.N.norm.linear
+single_blocks.N.linear1 -> single_transformer_blocks.N.attn.to_q to_k to_v ../proj_mlp
+single_blocks.N.linear2 -> single_transformer_blocks.N.proj_out
+final_layer.linear -> proj_out
+final_layer.adaLN_modulation.1 -> norm_out.linear";
 
 /// The same for the norms of heads, which are `scale` here and `weight` there.
-const SCALES: [(&str, &str); 6] = [
-    (
-        "double_blocks.N.img_attn.norm.query_norm",
-        "transformer_blocks.N.attn.norm_q",
-    ),
-    (
-        "double_blocks.N.img_attn.norm.key_norm",
-        "transformer_blocks.N.attn.norm_k",
-    ),
-    (
-        "double_blocks.N.txt_attn.norm.query_norm",
-        "transformer_blocks.N.attn.norm_added_q",
-    ),
-    (
-        "double_blocks.N.txt_attn.norm.key_norm",
-        "transformer_blocks.N.attn.norm_added_k",
-    ),
-    (
-        "single_blocks.N.norm.query_norm",
-        "single_transformer_blocks.N.attn.norm_q",
-    ),
-    (
-        "single_blocks.N.norm.key_norm",
-        "single_transformer_blocks.N.attn.norm_k",
-    ),
-];
+const SCALES: &str = "\
+double_blocks.N.img_attn.norm.query_norm -> transformer_blocks.N.attn.norm_q
+double_blocks.N.img_attn.norm.key_norm -> transformer_blocks.N.attn.norm_k
+double_blocks.N.txt_attn.norm.query_norm -> transformer_blocks.N.attn.norm_added_q
+double_blocks.N.txt_attn.norm.key_norm -> transformer_blocks.N.attn.norm_added_k
+single_blocks.N.norm.query_norm -> single_transformer_blocks.N.attn.norm_q
+single_blocks.N.norm.key_norm -> single_transformer_blocks.N.attn.norm_k";
 
 /// Names and joins as the authors of Flux have them.
 pub(super) fn originals(diffusers: &Tensors) -> Tensors {
@@ -120,7 +46,7 @@ pub(super) fn originals(diffusers: &Tensors) -> Tensors {
         .collect();
     let mut made = Tensors::new();
     let mut take = |name: &str| left.remove(name).unwrap_or_else(|| panic!("{name}"));
-    for (ours, names) in JOINED {
+    for (ours, names) in table(JOINED) {
         for number in ["0", "1"] {
             let place = |name: &str| name.replace(".N.", &format!(".{number}."));
             for end in ["weight", "bias"] {
@@ -148,7 +74,7 @@ pub(super) fn originals(diffusers: &Tensors) -> Tensors {
         }
     }
     for number in 0..2 {
-        for (ours, theirs) in SCALES {
+        for (ours, theirs) in table(SCALES) {
             let place = |name: &str| name.replace(".N.", &format!(".{number}."));
             made.insert(
                 format!("{}.scale", place(ours)),
@@ -160,51 +86,19 @@ pub(super) fn originals(diffusers: &Tensors) -> Tensors {
     made
 }
 
-fn prefixed(tensors: &Tensors) -> Tensors {
-    let with_prefix = |(name, tensor): (&String, &Tensor)| {
-        (
-            format!("model.diffusion_model.{name}"),
-            tensor.shallow_clone(),
-        )
-    };
-    let mut all: Tensors = tensors.iter().map(with_prefix).collect();
-    // Another component of the same file.
-    all.insert(
-        "vae.decoder.conv_in.bias".to_owned(),
-        Tensor::from_slice(&[0_f32]),
-    );
-    all
-}
-
 /// The same weights in the original names, behind a prefix, and in diffusers' names.
 pub(super) fn dialects() -> [(&'static str, Tensors); 3] {
     let diffusers = weights_of("dev");
-    let original = originals(&diffusers);
-    [
-        ("prefixed", prefixed(&original)),
-        ("original", original),
-        ("diffusers", diffusers),
-    ]
+    in_dialects(originals(&diffusers), diffusers)
 }
 
 #[test]
 fn every_dialect_gives_the_same_answer_and_leaves_nothing_unread() {
     let run = Run::open("dev");
-    let given = |part: &str| run.get(&format!("transformer.in.cond.{part}"));
-    let mut answers = Vec::new();
-    for (name, tensors) in dialects() {
+    let answers = dialects().map(|(_, tensors)| {
         let (_folder, path) = written(&tensors);
-        let w = opened(&path);
-        let transformer = FluxTransformer::new(run.transformer.config(), &w).unwrap();
-        assert!(FluxTransformer::unexpected_keys(&w).is_empty(), "{name}");
-        let (text, pooled) = (given("encoder_hidden_states"), given("pooled_projections"));
-        let context = transformer.context(text, pooled, 3.5);
-        let rope = transformer.rope(given("txt_ids"), given("img_ids"), 1);
-        let noise = run.get("latents.initial");
-        let told = &transformer.modulations(&[1000.0], &context)[0];
-        let answer = transformer.forward(noise, told, &context, &rope, &NoHooks);
-        answers.push(answer.unwrap());
-    }
+        run.answer_by(&opened(&path))
+    });
     assert_eq!(answers[0], answers[1]);
     assert_eq!(answers[2], answers[1]);
     let key = "step.00.transformer.cond";

@@ -6,8 +6,7 @@ use safelight_core::job::Lora;
 
 use super::dialects::{dialects, originals};
 use super::*;
-use crate::hooks::NoHooks;
-use crate::weights::tests::made_up::{lora_fixtures, made_up, write, write_lora, write_lora_of};
+use crate::weights::tests::made_up::{lora_fixtures, write, write_lora, write_lora_of};
 use crate::weights::tests::made_up_gguf::both_forms;
 
 /// The strength of the recorded LoRAs.
@@ -38,24 +37,7 @@ fn lora(path: PathBuf, strength: f64) -> Lora {
 
 /// The answer to made-up inputs.
 fn answer(config: &FluxTransformerConfig, w: &Weights) -> Tensor {
-    let transformer = FluxTransformer::new(config, w).unwrap();
-    assert!(FluxTransformer::unexpected_keys(w).is_empty());
-    let context = transformer.context(
-        &made_up("in.prompt_embeds", &[1, 5, config.joint_attention_dim]),
-        &made_up("in.pooled", &[1, config.pooled_projection_dim]),
-        3.5,
-    );
-    let ids: Vec<f32> = (0..4)
-        .flat_map(|y| (0..3).flat_map(move |x| [0, y, x]))
-        .map(|n| n as f32)
-        .collect();
-    let text = Tensor::zeros([5, 3], (Kind::Float, Device::Cpu));
-    let rope = transformer.rope(&text, &Tensor::from_slice(&ids).view([12, 3]), 1);
-    let img = made_up("in.hidden_states", &[1, 12, config.in_channels]);
-    let told = &transformer.modulations(&[750.0], &context)[0];
-    transformer
-        .forward(&img, told, &context, &rope, &NoHooks)
-        .unwrap()
+    answers(config, w, &[750.0]).remove(0)
 }
 
 #[test]

@@ -10,7 +10,6 @@ use safelight_core::job::{Sampler, first_step};
 use safelight_core::networks::{FluxTransformerConfig, NetworkConfig as _};
 use serde_json::Value;
 use tch::{Device, Kind, Tensor};
-use tempfile::TempDir;
 
 use super::*;
 use crate::capture::Capture;
@@ -18,8 +17,9 @@ use crate::closeness::{assert_close, distance, limit, with_both_frequencies};
 use crate::controls::acting::Controls;
 use crate::denoise::DenoiseState;
 use crate::error::EngineError;
+use crate::families::tests::{Tensors, in_dialects, opened, written};
 use crate::guidance::GuidanceScales;
-use crate::hooks::Hooks;
+use crate::hooks::{Hooks, NoHooks};
 use crate::sampling::{Algorithm, FlowSchedule, Solver, UniPcOptions};
 use crate::stages::stills::{self, Draws, LatentShape, noised};
 use crate::store;
@@ -78,9 +78,6 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/flux/denoise")
 }
 
-/// A model's tensors by diffusers' names.
-type Tensors = BTreeMap<String, Tensor>;
-
 /// The weights of `dev` or `schnell`.
 fn weights_of(variant: &str) -> Tensors {
     let shapes = fs::read(fixtures().join("shapes.json")).unwrap();
@@ -92,17 +89,27 @@ fn weights_of(variant: &str) -> Tensors {
         .collect()
 }
 
-/// A file of `tensors`, which is gone with the folder.
-fn written(tensors: &Tensors) -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("transformer.safetensors");
-    let named: Vec<(&str, &Tensor)> = tensors.iter().map(|(k, v)| (&k[..], v)).collect();
-    Tensor::write_safetensors(&named, &path).unwrap();
-    (folder, path)
-}
-
-fn opened(path: &Path) -> Weights {
-    Weights::open(path, Kind::Float, Device::Cpu).unwrap()
+/// Answers to made-up inputs at these timesteps.
+fn answers(config: &FluxTransformerConfig, w: &Weights, timesteps: &[f32]) -> Vec<Tensor> {
+    let transformer = FluxTransformer::new(config, w).unwrap();
+    assert!(FluxTransformer::unexpected_keys(w).is_empty());
+    let context = transformer.context(
+        &made_up("in.prompt_embeds", &[1, 5, config.joint_attention_dim]),
+        &made_up("in.pooled", &[1, config.pooled_projection_dim]),
+        3.5,
+    );
+    let places: Vec<f32> = (0..12)
+        .flat_map(|i| [0.0, (i / 3) as f32, (i % 3) as f32])
+        .collect();
+    let text = Tensor::zeros([5, 3], (Kind::Float, Device::Cpu));
+    let rope = transformer.rope(&text, &Tensor::from_slice(&places).view([12, 3]), 1);
+    let img = made_up("in.hidden_states", &[1, 12, config.in_channels]);
+    let told = transformer.modulations(timesteps, &context);
+    let answers = told.iter().map(|told| {
+        let answer = transformer.forward(&img, told, &context, &rope, &NoHooks);
+        answer.unwrap()
+    });
+    answers.collect()
 }
 
 /// A recorded run of diffusers, and the model that it was made with.
@@ -143,6 +150,24 @@ impl Run {
 
     fn limit(&self, tensor: &str, base: f64) -> f64 {
         limit(&format!("flux/denoise/{}", self.name), tensor, base)
+    }
+
+    /// The first answer of another model to this run.
+    fn first_answer(&self, transformer: &FluxTransformer, distilled: f64) -> Tensor {
+        let text = self.conditions().prompt;
+        let context = transformer.context(&text.prompt, text.pooled().unwrap(), distilled);
+        let rope = transformer.rope(self.get("text_ids"), self.get("latent_image_ids"), 1);
+        let noise = self.get("latents.initial");
+        let told = &transformer.modulations(&[1000.0], &context)[0];
+        let answer = transformer.forward(noise, told, &context, &rope, &NoHooks);
+        answer.unwrap()
+    }
+
+    /// The first answer of these weights to this run; all their keys must be read.
+    fn answer_by(&self, w: &Weights) -> Tensor {
+        let transformer = FluxTransformer::new(self.transformer.config(), w).unwrap();
+        assert!(FluxTransformer::unexpected_keys(w).is_empty());
+        self.first_answer(&transformer, 3.5)
     }
 
     fn number(&self, name: &str) -> f64 {

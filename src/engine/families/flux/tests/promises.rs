@@ -57,17 +57,6 @@ impl Run {
         self.facts["steps"] = num_steps.into();
         self.start()
     }
-
-    /// The first answer of another model to this run.
-    fn first_answer(&self, transformer: &FluxTransformer, distilled: f64) -> Tensor {
-        let text = self.conditions().prompt;
-        let context = transformer.context(&text.prompt, text.pooled().unwrap(), distilled);
-        let rope = transformer.rope(self.get("text_ids"), self.get("latent_image_ids"), 1);
-        let noise = self.get("latents.initial");
-        let told = &transformer.modulations(&[1000.0], &context)[0];
-        let answer = transformer.forward(noise, told, &context, &rope, &NoHooks);
-        answer.unwrap()
-    }
 }
 
 /// A configuration of `dev` with some of its values replaced.

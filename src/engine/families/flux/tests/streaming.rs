@@ -16,7 +16,7 @@ use crate::weights::tests::made_up_gguf::both_forms;
 const DORA: &str = r#"{"peft_type":"LORA","r":3,"lora_alpha":4}"#;
 
 /// What some steps give, and what the weights took.
-fn answers(
+fn streamed(
     config: &FluxTransformerConfig,
     file: &Path,
     kind: Kind,
@@ -30,35 +30,18 @@ fn answers(
         keeps: false,
     };
     let w = with_loras(&place.open(file).unwrap(), loras).unwrap();
-    let transformer = FluxTransformer::new(config, &w).unwrap();
-    assert!(FluxTransformer::unexpected_keys(&w).is_empty());
-    let context = transformer.context(
-        &made_up("in.prompt_embeds", &[1, 5, config.joint_attention_dim]),
-        &made_up("in.pooled", &[1, config.pooled_projection_dim]),
-        3.5,
-    );
-    let places: Vec<f32> = (0..12)
-        .flat_map(|i| [0.0, (i / 3) as f32, (i % 3) as f32])
-        .collect();
-    let text = Tensor::zeros([5, 3], (Kind::Float, Device::Cpu));
-    let rope = transformer.rope(&text, &Tensor::from_slice(&places).view([12, 3]), 1);
-    let img = made_up("in.hidden_states", &[1, 12, config.in_channels]);
-    let told = transformer.modulations(&[900.0, 500.0, 100.0], &context);
-    let answers = told.iter().map(|told| {
-        let answer = transformer.forward(&img, told, &context, &rope, &NoHooks);
-        answer.unwrap()
-    });
-    (answers.collect(), w.stream_bytes())
+    let found = answers(config, &w, &[900.0, 500.0, 100.0]);
+    (found, w.stream_bytes())
 }
 
 fn assert_same(config: &FluxTransformerConfig, file: &Path, kind: Kind, loras: &[Lora]) {
-    let (expected, taken) = answers(config, file, kind, loras, None);
+    let (expected, taken) = streamed(config, file, kind, loras, None);
     assert_eq!(taken, None);
-    let (found, all) = answers(config, file, kind, loras, Some(u64::MAX));
+    let (found, all) = streamed(config, file, kind, loras, Some(u64::MAX));
     let all = all.unwrap();
     assert!(found == expected && all.window == 0);
     for budget in [0, all.resident / 2, all.resident - 1] {
-        let (found, taken) = answers(config, file, kind, loras, Some(budget));
+        let (found, taken) = streamed(config, file, kind, loras, Some(budget));
         let taken = taken.unwrap();
         assert_eq!(found, expected, "{budget} bytes of {all:?}");
         assert!(taken.resident <= budget.max(all.resident / 4), "{taken:?}");

@@ -1,6 +1,7 @@
 //! What the transformer's files may look like: names of keys, prefixes, and configurations.
 
 use super::*;
+use crate::families::tests::table;
 
 /// Those of `diffusers` from `names` on, as one tensor.
 fn fused(tensors: &mut BTreeMap<String, Tensor>, target: &str, names: &[String]) {
@@ -53,60 +54,30 @@ pub(super) fn authors(config: &str) -> Vec<(String, Tensor)> {
 
 fn authors_name(key: &str) -> String {
     let mut name = key.to_owned();
-    for (theirs, ours) in [
-        (
-            "context_embedder.time_text_embed.timestep_embedder.linear_1",
-            "txt_in.t_embedder.mlp.0",
-        ),
-        (
-            "context_embedder.time_text_embed.timestep_embedder.linear_2",
-            "txt_in.t_embedder.mlp.2",
-        ),
-        (
-            "context_embedder.time_text_embed.text_embedder",
-            "txt_in.c_embedder",
-        ),
-        ("context_embedder.proj_in", "txt_in.input_embedder"),
-        (
-            "context_embedder.token_refiner.refiner_blocks",
-            "txt_in.individual_token_refiner.blocks",
-        ),
-        (
-            "time_text_embed.timestep_embedder.linear_1",
-            "time_in.mlp.0",
-        ),
-        (
-            "time_text_embed.timestep_embedder.linear_2",
-            "time_in.mlp.2",
-        ),
-        (
-            "time_text_embed.guidance_embedder.linear_1",
-            "guidance_in.mlp.0",
-        ),
-        (
-            "time_text_embed.guidance_embedder.linear_2",
-            "guidance_in.mlp.2",
-        ),
-        (
-            "time_text_embed.text_embedder.linear_1",
-            "vector_in.in_layer",
-        ),
-        (
-            "time_text_embed.text_embedder.linear_2",
-            "vector_in.out_layer",
-        ),
-        ("single_transformer_blocks.", "single_blocks."),
-        ("transformer_blocks.", "double_blocks."),
-        ("x_embedder.proj.", "img_in.proj."),
-        ("clean_img_in.", "clean_x_embedder."),
-        ("norm1_context.linear", "txt_mod.linear"),
-        ("ff_context.net.0.proj", "txt_mlp.fc1"),
-        ("ff_context.net.2", "txt_mlp.fc2"),
-        ("attn.norm_added_q", "txt_attn_q_norm"),
-        ("attn.norm_added_k", "txt_attn_k_norm"),
-        ("attn.to_add_out", "txt_attn_proj"),
-        ("norm_out.linear", "final_layer.adaLN_modulation.1"),
-    ] {
+    for (theirs, ours) in table(
+        "context_embedder.time_text_embed.timestep_embedder.linear_1 -> txt_in.t_embedder.mlp.0
+         context_embedder.time_text_embed.timestep_embedder.linear_2 -> txt_in.t_embedder.mlp.2
+         context_embedder.time_text_embed.text_embedder -> txt_in.c_embedder
+         context_embedder.proj_in -> txt_in.input_embedder
+         context_embedder.token_refiner.refiner_blocks -> txt_in.individual_token_refiner.blocks
+         time_text_embed.timestep_embedder.linear_1 -> time_in.mlp.0
+         time_text_embed.timestep_embedder.linear_2 -> time_in.mlp.2
+         time_text_embed.guidance_embedder.linear_1 -> guidance_in.mlp.0
+         time_text_embed.guidance_embedder.linear_2 -> guidance_in.mlp.2
+         time_text_embed.text_embedder.linear_1 -> vector_in.in_layer
+         time_text_embed.text_embedder.linear_2 -> vector_in.out_layer
+         single_transformer_blocks. -> single_blocks.
+         transformer_blocks. -> double_blocks.
+         x_embedder.proj. -> img_in.proj.
+         clean_img_in. -> clean_x_embedder.
+         norm1_context.linear -> txt_mod.linear
+         ff_context.net.0.proj -> txt_mlp.fc1
+         ff_context.net.2 -> txt_mlp.fc2
+         attn.norm_added_q -> txt_attn_q_norm
+         attn.norm_added_k -> txt_attn_k_norm
+         attn.to_add_out -> txt_attn_proj
+         norm_out.linear -> final_layer.adaLN_modulation.1",
+    ) {
         name = name.replace(theirs, ours);
     }
     if name.starts_with("double_blocks") {

@@ -22,16 +22,13 @@ mod look;
 mod loras;
 mod mask;
 mod models;
-#[path = "../common/modes.rs"]
-mod modes;
 mod neighbour;
-#[path = "../common/networks.rs"]
-mod networks;
 mod notices;
 mod outpaint;
 mod pictures;
 mod planning;
 mod playback;
+mod prelude;
 mod presets;
 mod private;
 mod problems;
@@ -45,9 +42,6 @@ mod remembering;
 mod restoring;
 mod runtimes;
 mod sections;
-#[path = "../common/server.rs"]
-#[expect(dead_code, reason = "other tests use all of it")]
-mod server;
 mod settings;
 mod strip;
 mod undo;

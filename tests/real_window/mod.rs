@@ -4,8 +4,6 @@
 //! Leaves its pictures in `target/tmp/real-window` for whoever changed the window. Panels one by one are in
 //! `app_window`.
 
-#![cfg(test)]
-
 mod display;
 mod wayland;
 

@@ -1,19 +1,19 @@
-//! T5's tokenizer in the layouts in which it is published, for tests of what reads it.
+//! T5's tokenizer in the layouts in which it is published, for tests of what reads it, here and in the engine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-pub(super) fn fixtures() -> PathBuf {
+pub(crate) fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/text/flux")
 }
 
-pub(super) fn json_of(path: &Path) -> Value {
+pub(crate) fn json_of(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
-fn write(path: &Path, value: &Value) {
+pub(crate) fn write(path: &Path, value: &Value) {
     fs::write(path, value.to_string()).unwrap();
 }
 
@@ -58,7 +58,7 @@ fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-pub(super) fn write_spiece(path: &Path, pieces: &[Value]) {
+pub(crate) fn write_spiece(path: &Path, pieces: &[Value]) {
     let mut model = Vec::new();
     for piece in pieces {
         let mut message = field(1, piece[0].as_str().unwrap().as_bytes());

@@ -1,7 +1,5 @@
 //! The worker's promises, against engines that are threads of the test: every job ends once, whatever dies or hangs.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 mod controls;
 mod convolutions;
 mod fake_engine;
@@ -10,46 +8,68 @@ mod ladder;
 mod neighbour;
 mod other_weights;
 mod pausing;
+mod prelude;
 mod refused;
 mod request;
-#[path = "../common/scripts.rs"]
-mod scripts;
 mod sections;
 mod told;
 
+use std::ops::Deref;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use fake_engine::{Act, FakeLauncher};
+use fake_engine::{Act, FakeLauncher, FakeState};
 use safelight::telemetry::Roots;
 use safelight::worker::{WorkerCommand, WorkerHandle, WorkerLimits, WorkerOptions, spawn};
 use safelight_core::finish::FinishRequest;
 use safelight_core::job::{
-    CancelToken, DeviceChoice, GenerateRequest, JobErrorKind, JobId, JobOutcome, JobUpdate, Stage,
+    CancelToken, DeviceChoice, GenerateRequest, JobError, JobErrorKind, JobId, JobOutcome,
+    JobOutput, JobUpdate, Stage,
 };
-use safelight_core::memory::StageMemory;
 use safelight_core::memory::compute_options::ComputeOptions;
 use safelight_core::memory::conv_backends::{ConvBackendChoice, MiopenMode};
+
+fn finished(outcome: JobOutcome) -> JobOutput {
+    match outcome {
+        JobOutcome::Finished(output) => output,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn failed(outcome: JobOutcome) -> JobError {
+    match outcome {
+        JobOutcome::Failed(err) => err,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Pauses the job once it is denoised; returns its folder.
+fn paused(rig: &Rig, token: &CancelToken) -> PathBuf {
+    rig.wait_for(Stage::Denoise);
+    token.pause();
+    let (_, outcome) = rig.hear();
+    assert!(matches!(outcome, JobOutcome::Paused), "{outcome:?}");
+    let mut jobs = std::fs::read_dir(rig.folder.path().join("jobs")).unwrap();
+    jobs.next().unwrap().unwrap().path()
+}
 
 /// A worker with fake engines and a folder of its own.
 struct Rig {
     handle: WorkerHandle,
     thread: JoinHandle<()>,
     folder: tempfile::TempDir,
-    launches: Arc<AtomicU32>,
-    stages: Arc<Mutex<Vec<Stage>>>,
-    sections: Arc<Mutex<Vec<(Stage, u32)>>>,
-    worked: Arc<AtomicU32>,
-    told: Arc<Mutex<Vec<(Stage, StageMemory)>>>,
-    is_out_of_memory: Arc<AtomicBool>,
-    runtime: Arc<Mutex<PathBuf>>,
-    gpu_problem: Arc<Mutex<Option<String>>>,
-    libtorch: Arc<Mutex<String>>,
-    probe: Arc<Mutex<Option<PathBuf>>>,
-    launched_modes: Arc<Mutex<Vec<MiopenMode>>>,
+    state: FakeState,
+}
+
+impl Deref for Rig {
+    type Target = FakeState;
+
+    fn deref(&self) -> &FakeState {
+        &self.state
+    }
 }
 
 impl Rig {
@@ -77,29 +97,12 @@ impl Rig {
         folder: tempfile::TempDir,
         script: impl Fn(u32, Stage) -> Act + Send + Sync + 'static,
     ) -> Self {
-        let launches = Arc::<AtomicU32>::default();
-        let stages = Arc::<Mutex<Vec<Stage>>>::default();
-        let sections = Arc::<Mutex<Vec<(Stage, u32)>>>::default();
-        let worked = Arc::<AtomicU32>::default();
-        let is_out_of_memory = Arc::<AtomicBool>::default();
-        let runtime = Arc::<Mutex<PathBuf>>::default();
-        let (told, gpu_problem) = (Arc::default(), Arc::default());
-        let libtorch = Arc::new(Mutex::new("2.11.0".to_owned()));
-        let (probe, launched_modes) = (Arc::default(), Arc::default());
+        let state = FakeState::default();
+        "2.11.0".clone_into(&mut state.libtorch.lock().unwrap());
         let launcher = FakeLauncher {
             script: Arc::new(script),
-            launches: Arc::clone(&launches),
-            stages: Arc::clone(&stages),
-            sections: Arc::clone(&sections),
-            worked: Arc::clone(&worked),
-            told: Arc::clone(&told),
-            is_out_of_memory: Arc::clone(&is_out_of_memory),
-            runtime: Arc::clone(&runtime),
-            gpu_problem: Arc::clone(&gpu_problem),
-            libtorch: Arc::clone(&libtorch),
-            probe: Arc::clone(&probe),
+            state: state.clone(),
             mode: MiopenMode::default(),
-            launched_modes: Arc::clone(&launched_modes),
         };
         let options = WorkerOptions {
             jobs: folder.path().join("jobs"),
@@ -123,17 +126,7 @@ impl Rig {
             handle,
             thread,
             folder,
-            launches,
-            stages,
-            sections,
-            worked,
-            told,
-            is_out_of_memory,
-            runtime,
-            gpu_problem,
-            libtorch,
-            probe,
-            launched_modes,
+            state,
         }
     }
 
@@ -211,9 +204,7 @@ impl Rig {
 fn a_job_walks_its_recipe_and_ends_once() {
     let rig = Rig::new(|_, _| Act::Work);
     let (updates, outcome) = rig.run();
-    let JobOutcome::Finished(output) = outcome else {
-        panic!("{outcome:?}")
-    };
+    let output = finished(outcome);
     assert!(output.path().exists());
     assert_eq!(output.clip.frames.len(), 5);
     assert_eq!(output.peak_bytes, 2);
@@ -255,9 +246,7 @@ fn an_engine_that_dies_in_any_stage_is_replaced_and_the_job_goes_on_where_it_was
             }
         });
         let (updates, outcome) = rig.run();
-        let JobOutcome::Finished(output) = outcome else {
-            panic!("{dying:?}: {outcome:?}")
-        };
+        let output = finished(outcome);
         assert_eq!(output.clip.frames.len(), 5, "{dying:?}");
         assert_eq!(output.warnings.len(), 1, "{dying:?}");
         assert!(
@@ -312,9 +301,7 @@ fn an_engine_that_dies_twice_fails_the_job_with_a_reason_and_the_next_job_works(
         }
     });
     let (_, outcome) = rig.run();
-    let JobOutcome::Failed(err) = outcome else {
-        panic!("{outcome:?}")
-    };
+    let err = failed(outcome);
     assert_eq!(err.kind, JobErrorKind::EngineLost);
     assert!(
         err.summary.contains("Denoising") && err.summary.contains("signal 9"),
@@ -337,9 +324,7 @@ fn an_engine_that_hangs_is_ended_and_the_job_goes_on() {
         }
     });
     let (_, outcome) = rig.run();
-    let JobOutcome::Finished(output) = outcome else {
-        panic!("{outcome:?}")
-    };
+    let output = finished(outcome);
     assert!(
         output.warnings[0].contains("no progress"),
         "{:?}",
@@ -389,9 +374,7 @@ fn an_engine_that_ignores_cancel_is_ended_after_its_grace_time_and_the_next_job_
 fn a_panic_fails_that_job_only() {
     let rig = Rig::new(|_, _| Act::Work);
     rig.submit(DeviceChoice::Cuda(99));
-    let JobOutcome::Failed(err) = rig.hear().1 else {
-        panic!("expected a failure")
-    };
+    let err = failed(rig.hear().1);
     assert_eq!(err.kind, JobErrorKind::Internal);
     assert!(matches!(rig.run().1, JobOutcome::Finished(_)));
 }
@@ -485,9 +468,7 @@ fn only_the_stage_in_which_the_engine_died_is_called_resumed() {
 fn an_output_that_cannot_be_written_is_refused_before_any_engine_starts() {
     let rig = Rig::new(|_, _| Act::Work);
     std::fs::create_dir(rig.folder.path().join("clip.mp4")).unwrap();
-    let JobOutcome::Failed(err) = rig.run().1 else {
-        panic!("expected a failure")
-    };
+    let err = failed(rig.run().1);
     assert_eq!(err.kind, JobErrorKind::InvalidRequest);
     assert_eq!(rig.launches.load(Ordering::Relaxed), 0);
 }

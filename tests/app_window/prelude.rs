@@ -1,0 +1,30 @@
+//! What most tests of the window use.
+
+pub use std::fs;
+pub use std::path::{Path, PathBuf};
+pub use std::sync::Arc;
+pub use std::sync::atomic::Ordering;
+pub use std::time::Duration;
+
+pub use egui::accesskit::Role;
+pub use egui::{Key, Modifiers};
+pub use egui_kittest::kittest::{NodeT as _, Queryable as _};
+pub use safelight::app::commands::{
+    AppCommand, InputsCommand, LibraryCommand, PlayerCommand, QueueCommand,
+};
+pub use safelight::app::inputs::Slot;
+pub use safelight::app::models::FoundModels;
+pub use safelight::app::player::Viewing;
+pub use safelight::app::state::Page;
+pub use safelight_core::job::{
+    GenerateRequest, JobError, JobErrorKind, JobFolder, JobId, JobOutcome, JobUpdate, SeedMode,
+    SizeChoice, Stage,
+};
+pub use safelight_core::media::{ClipOptions, Picture, write_clip};
+pub use safelight_core::model::{InputUse, ModelSpec};
+pub use safelight_core::settings::Paths;
+
+pub use crate::app_window::harness::{
+    Bench, Sent, flux_spec, found, framepack_spec, output, pair_spec, picture, primary_button,
+    sample, spec,
+};

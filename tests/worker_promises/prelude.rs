@@ -1,0 +1,13 @@
+//! What most tests of the worker use.
+
+pub use std::fs;
+pub use std::path::{Path, PathBuf};
+pub use std::sync::atomic::{AtomicU32, Ordering};
+
+pub use safelight_core::job::{
+    DeviceChoice, GenerateRequest, JobErrorKind, JobFolder, JobOutcome, JobUpdate, Stage,
+};
+pub use safelight_core::media;
+
+pub(super) use super::fake_engine::Act;
+pub(super) use super::{Rig, failed, finished, paused};
