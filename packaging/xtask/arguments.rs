@@ -1,6 +1,6 @@
 //! The command line of `cargo xtask`. A parser would be compiled before everything else.
 
-use crate::checks::{Only, Part};
+use crate::checks::{CheckPart, Only};
 use crate::failure::{Failure, Result};
 use crate::package::PackageOptions;
 
@@ -92,7 +92,7 @@ fn only(options: &[String]) -> Result<Option<Only>> {
         [flag, name] if flag == "--only" => Only::parse(name),
         _ => None,
     };
-    let parts = Part::ALL.map(Part::name).join(", ");
+    let parts = CheckPart::ALL.map(CheckPart::name).join(", ");
     let sentence = format!(
         "cargo xtask test takes --only PART and no {}; the parts are {parts}",
         options.join(" ")
@@ -165,9 +165,9 @@ mod tests {
     #[test]
     fn a_test_of_one_part_or_one_executable_can_be_requested() {
         for (text, part, executable) in [
-            ("docs", Part::Docs, None),
-            ("tests", Part::Tests, None),
-            ("tests/all", Part::Tests, Some("tests/all")),
+            ("docs", CheckPart::Docs, None),
+            ("tests", CheckPart::Tests, None),
+            ("tests/all", CheckPart::Tests, Some("tests/all")),
         ] {
             let executable = executable.map(str::to_owned);
             let only = Some(Only { part, executable });

@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use crate::cargo;
-use crate::executables::{Executable, record, run_all};
+use crate::executables::{TestExecutable, record, run_all};
 use crate::failure::{Doing as _, Failure, Result};
 use crate::packages;
 use crate::second::SecondEngine;
@@ -38,7 +38,7 @@ const SCRATCH: [(&str, &str); 7] = [
 const BUILD: [&str; 3] = ["build", "--workspace", "--all-targets"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum CheckPart {
     Format,
     Build,
     Tests,
@@ -47,7 +47,7 @@ pub enum Part {
     Docs,
 }
 
-impl Part {
+impl CheckPart {
     pub const ALL: [Self; 5] = [
         Self::Format,
         Self::Build,
@@ -74,7 +74,7 @@ impl Part {
 /// The one part that is requested.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Only {
-    pub part: Part,
+    pub part: CheckPart,
     /// One test executable of it, such as `tests/all`.
     pub executable: Option<String>,
 }
@@ -82,7 +82,9 @@ pub struct Only {
 impl Only {
     pub fn parse(text: &str) -> Option<Self> {
         let name = text.split('/').next().unwrap_or_default();
-        let part = Part::ALL.into_iter().find(|part| part.name() == name)?;
+        let part = CheckPart::ALL
+            .into_iter()
+            .find(|part| part.name() == name)?;
         let executable = (name != text).then(|| text.to_owned());
         (part.runs_tests() || executable.is_none()).then_some(Self { part, executable })
     }
@@ -114,8 +116,13 @@ pub fn run(workspace: &Workspace, libtorch: &Path, only: Option<&Only>) -> Resul
         failed: Vec::new(),
     };
     let parts = match only.map(|only| only.part) {
-        None => vec![Part::Format, Part::Build, Part::Tests, Part::Docs],
-        Some(part @ (Part::Tests | Part::Docs)) => vec![Part::Build, part],
+        None => vec![
+            CheckPart::Format,
+            CheckPart::Build,
+            CheckPart::Tests,
+            CheckPart::Docs,
+        ],
+        Some(part @ (CheckPart::Tests | CheckPart::Docs)) => vec![CheckPart::Build, part],
         Some(part) => vec![part],
     };
     let (mut report, mut is_passed) = (Vec::new(), true);
@@ -154,34 +161,36 @@ pub fn run(workspace: &Workspace, libtorch: &Path, only: Option<&Only>) -> Resul
 }
 
 impl Checks<'_> {
-    fn run_part(&mut self, part: Part) -> Result<bool> {
+    fn run_part(&mut self, part: CheckPart) -> Result<bool> {
         let workspace = self.workspace;
         match part {
-            Part::Format => succeeds(cargo::cargo(workspace).args(["fmt", "--all", "--check"])),
-            Part::Build => {
+            CheckPart::Format => {
+                succeeds(cargo::cargo(workspace).args(["fmt", "--all", "--check"]))
+            }
+            CheckPart::Build => {
                 let is_built = succeeds(cargo::linting_cargo(workspace).args(BUILD))?;
                 Ok(is_built && has_no_warnings(workspace)?)
             }
-            Part::Tests => {
+            CheckPart::Tests => {
                 let mut command = cargo::linting_cargo(workspace);
                 // Not `--bins`, which would link each executable as a test.
                 command.args(["test", "--workspace", "--tests"]);
                 self.run_tests(record(workspace, "tests", command)?)
             }
-            Part::SecondEngine => self.run_tests(SecondEngine::prepare(workspace)?.tests()?),
-            Part::Docs => {
+            CheckPart::SecondEngine => self.run_tests(SecondEngine::prepare(workspace)?.tests()?),
+            CheckPart::Docs => {
                 let mut command = cargo::linting_cargo(workspace);
                 command
                     .args(["test", "--workspace", "--no-fail-fast", "--doc"])
                     .env("RUSTDOC", workspace.tool().join("rustdoc"))
                     .env("SAFELIGHT_DOCS", workspace.target().join("doc"));
                 let name = part.name().to_owned();
-                self.run_tests(vec![Executable { name, command }])
+                self.run_tests(vec![TestExecutable { name, command }])
             }
         }
     }
 
-    fn run_tests(&mut self, mut tests: Vec<Executable>) -> Result<bool> {
+    fn run_tests(&mut self, mut tests: Vec<TestExecutable>) -> Result<bool> {
         if let Some(name) = self.only.and_then(|only| only.executable.as_deref()) {
             let known: Vec<_> = tests.iter().map(|test| test.name.clone()).collect();
             tests.retain(|test| test.name == name);
@@ -219,7 +228,7 @@ impl Checks<'_> {
     }
 
     /// No display, always the same driver, and nothing that a test could read or write of the user's or of other tests.
-    fn isolate(&self, test: &mut Executable) -> Result<()> {
+    fn isolate(&self, test: &mut TestExecutable) -> Result<()> {
         let scratch = self.workspace.target().join("test-home").join(&test.name);
         crate::executables::empty(&scratch)?;
         for (variable, folder) in SCRATCH {

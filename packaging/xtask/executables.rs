@@ -28,7 +28,7 @@ const LONG: [&str; 6] = [
     "tests/hostile",
 ];
 
-pub struct Executable {
+pub struct TestExecutable {
     /// Part and target, such as `tests/all`.
     pub name: String,
     pub command: Command,
@@ -39,7 +39,7 @@ pub fn record(
     workspace: &Workspace,
     part: &str,
     mut cargo_test: Command,
-) -> Result<Vec<Executable>> {
+) -> Result<Vec<TestExecutable>> {
     let records = workspace.target().join("test-records").join(part);
     empty(&records)?;
     let recorder = workspace.tool().join("record-test");
@@ -67,7 +67,7 @@ pub fn record(
 }
 
 /// The executable of a record: its folder, the number of words, the words and the variables, each with a zero after it.
-fn recorded(part: &str, record: &[u8], runner: &Path) -> Option<Executable> {
+fn recorded(part: &str, record: &[u8], runner: &Path) -> Option<TestExecutable> {
     let texts = record.strip_suffix(b"\0")?.split(|byte| *byte == 0);
     let mut texts = texts.map(OsStr::from_bytes);
     let folder = texts.next()?;
@@ -86,17 +86,17 @@ fn recorded(part: &str, record: &[u8], runner: &Path) -> Option<Executable> {
     }
     command.env_remove(RUNNER).env_remove(RECORDS);
     let name = format!("{part}/{target}");
-    Some(Executable { name, command })
+    Some(TestExecutable { name, command })
 }
 
 /// Runs all, some at a time; Ctrl-C reaches them as it does this program. `tell` gets name, seconds, success and output of
 /// each that ends.
 pub fn run_all(
     folder: &Path,
-    mut tests: Vec<Executable>,
+    mut tests: Vec<TestExecutable>,
     mut tell: impl FnMut(&str, f64, bool, &[u8]) -> Result<()>,
 ) -> Result<()> {
-    let place = |test: &Executable| LONG.iter().position(|name| *name == test.name);
+    let place = |test: &TestExecutable| LONG.iter().position(|name| *name == test.name);
     // The last one is the next.
     tests.sort_by_key(|test| std::cmp::Reverse(place(test).unwrap_or(LONG.len())));
     // Each has threads enough for all processors but does not use them all the time, least at its end.
@@ -127,7 +127,7 @@ pub fn run_all(
 }
 
 /// Success and output, which also stays in a file below `folder`.
-fn run(folder: &Path, test: &mut Executable) -> Result<(bool, Vec<u8>)> {
+fn run(folder: &Path, test: &mut TestExecutable) -> Result<(bool, Vec<u8>)> {
     let path = folder.join(&test.name).with_extension("txt");
     let mut ran = || -> std::io::Result<_> {
         fs::create_dir_all(path.parent().unwrap_or(folder))?;
@@ -154,11 +154,11 @@ pub fn empty(folder: &Path) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn shell(name: &str, script: &str) -> Executable {
+    fn shell(name: &str, script: &str) -> TestExecutable {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         let name = name.to_owned();
-        Executable { name, command }
+        TestExecutable { name, command }
     }
 
     #[test]

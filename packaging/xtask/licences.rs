@@ -10,7 +10,7 @@ use crate::failure::{Doing as _, Failure, Result};
 use crate::second::SecondEngine;
 use crate::workspace::Workspace;
 
-/// Our own packages, whose licence stands beside.
+/// Prefix of our own packages, which share the repository's licence.
 const OURS: &str = "safelight";
 const TREE: [&str; 8] = [
     "tree",

@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::cargo::{self, packages};
-use crate::executables::{Executable, record};
+use crate::executables::{TestExecutable, record};
 use crate::failure::{Doing as _, Failure, Result};
 use crate::libtorch::{self, SECOND};
 use crate::workspace::Workspace;
 
-/// Its name beside the first engine.
+/// File name of the second engine.
 pub const EXECUTABLE: &str = "safelight-engine-2.13";
 /// The first engine, and the second in its own workspace.
 const ENGINE: &str = "safelight-engine";
@@ -50,7 +50,7 @@ impl<'a> SecondEngine<'a> {
         self.root.join("Cargo.toml")
     }
 
-    /// Builds it and puts it beside the first engine, which is built already: paths that the compiler writes into what
+    /// Builds it into the folder of the first engine, which is built already: paths that the compiler writes into what
     /// both share are then the repository's. `features` are more arguments for cargo.
     pub fn build(&self, release: bool, features: &[&str]) -> Result<()> {
         let mut command = self.cargo("build", release);
@@ -69,7 +69,7 @@ impl<'a> SecondEngine<'a> {
     }
 
     /// Builds the engine's tests, for both libtorchs.
-    pub fn tests(&self) -> Result<Vec<Executable>> {
+    pub fn tests(&self) -> Result<Vec<TestExecutable>> {
         let mut first = cargo::linting_cargo(self.workspace);
         let mut second = self.cargo("test", false);
         for command in [first.arg("test"), &mut second] {

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use safelight_core::job::{GenerateForm, JobId};
 
-use crate::app::inputs::Placed;
+use crate::app::inputs::SlotContents;
 use crate::app::queue::jobs::Removed;
 
 /// Older ones cannot be taken back any more.
@@ -84,7 +84,7 @@ impl UndoHistory {
 pub struct FormBefore {
     pub form: GenerateForm,
     /// Its pictures, where those were replaced too.
-    pub inputs: Option<Placed>,
+    pub inputs: Option<SlotContents>,
     /// What was put in place of its negative prompt.
     pub negative_after: Option<String>,
     /// The job whose settings it held.

@@ -36,7 +36,7 @@ pub(super) fn read(path: &Path) -> Option<Result<Option<Found>, JobError>> {
         Ok(None) => match media_info(path) {
             Ok(_) => Ok(None),
             Err(MediaError::NotAPicture { .. }) => Err(restore::says_nothing(path)),
-            // What is damaged or empty says why.
+            // Damaged and empty files.
             Err(err) => Err(unreadable(&err)),
         },
         Ok(found) => Ok(found),

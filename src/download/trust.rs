@@ -1,4 +1,4 @@
-//! Whom downloads trust: the certificates of Mozilla, which are built in, and those of this system.
+//! Certificates trusted by downloads: those built in from Mozilla, and this system's.
 
 use std::sync::OnceLock;
 
@@ -6,7 +6,7 @@ use rustls::CertificateError::UnknownIssuer;
 use rustls::Error::InvalidCertificate;
 use ureq::tls::TlsConfig;
 
-/// TLS that knows both. The system's are read once.
+/// TLS configuration with both; the system's are read once.
 pub(super) fn tls() -> TlsConfig {
     static TLS: OnceLock<TlsConfig> = OnceLock::new();
     TLS.get_or_init(|| {
@@ -19,7 +19,7 @@ pub(super) fn tls() -> TlsConfig {
     .clone()
 }
 
-/// Whether a server was refused because none of them has signed its certificate.
+/// Returns true if a server was refused because none of them signed its certificate.
 pub(super) fn is_stranger(err: &ureq::Error) -> bool {
     let cause = match err {
         ureq::Error::Rustls(cause) => Some(cause),

@@ -65,7 +65,7 @@ const LOADING: &str =
     "From files of 512 MiB in the cache folder, compared byte for byte. The CPU maps them.";
 const PARITY: &str = "Small networks of every family with random weights: the CPU against shipped values, the device against the CPU. Distances are relative (L2).";
 const NETWORKS: &str = "Random weights, each network in a process of its own. Streaming is under a cap of 4 GiB, half of it kept free.";
-/// Of interest on GPUs only.
+/// Id of the section that is measured on GPUs only.
 const ALTERNATIVES: &str = "alternatives";
 
 /// A report that is being made.

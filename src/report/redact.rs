@@ -27,7 +27,7 @@ const PUBLIC_PATHS: [&str; 9] = [
     "/opt/rocm",
     "/lib/",
 ];
-/// Names of users and computers that identify nobody.
+/// Common user and host names, which are not redacted.
 const COMMON: [&str; 6] = ["root", "user", "localhost", "linux", "home", "amd"];
 
 /// Private names of one user and machine with their replacements, the longest first.

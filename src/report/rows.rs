@@ -98,7 +98,7 @@ pub(super) fn from_line(line: &Value) -> Option<ReportRow> {
     Some(row)
 }
 
-/// Whether the line precedes a case that may hang.
+/// Returns true for the line before a case that may hang.
 pub(super) fn is_announcement(line: &Value) -> bool {
     line["state"] == "begin" || line["line"] == "begin"
 }
@@ -143,7 +143,7 @@ fn name_and_unit(key: &str) -> Option<(String, &'static str)> {
     }
 }
 
-/// Beginning of the ids of small networks, which stand for large ones on a CPU.
+/// Prefix of small networks, measured instead of large ones on a CPU.
 pub(super) const SMALL: &str = "small_";
 /// GiB of a Flux checkpoint in 16 bits.
 const CHECKPOINT_GIB: f64 = 22.2;

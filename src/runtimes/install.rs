@@ -12,8 +12,8 @@ use safelight_core::job::{CancelToken, JobError, JobErrorKind};
 use safelight_core::locks::Lock;
 use safelight_core::settings::{Paths, Runtime};
 use safelight_wheels::{
-    At, Directory, Listed, Record, Requirement, directory_of, of_folder, of_page, record_letters,
-    record_sum, tail_bytes,
+    Directory, Listed, Record, Requirement, WheelLocation, directory_of, of_folder, of_page,
+    record_letters, record_sum, tail_bytes,
 };
 use serde_json::{Value, json};
 
@@ -271,7 +271,7 @@ impl Installing<'_> {
         let listed = listed
             .ok_or_else(|| JobError::new(JobErrorKind::Network, requirement.missing(&place)))?;
         let opened = match &listed.at {
-            At::File(path) => {
+            WheelLocation::File(path) => {
                 let file = File::open(path).and_then(|file| {
                     let bytes = file.metadata()?.len();
                     Ok(Opened::File(file, bytes))
@@ -281,7 +281,7 @@ impl Installing<'_> {
                     JobError::new(JobErrorKind::Disk, what)
                 })?
             }
-            At::Url(url) => {
+            WheelLocation::Url(url) => {
                 let order = Order {
                     url: url.clone(),
                     to: self.staging.join("wheels").join(&listed.name),
@@ -474,8 +474,8 @@ impl Installing<'_> {
             sums.remove(BUILD_VERSION);
         }
         let url = match &wheel.listed.at {
-            At::Url(url) => url.clone(),
-            At::File(path) => path.display().to_string(),
+            WheelLocation::Url(url) => url.clone(),
+            WheelLocation::File(path) => path.display().to_string(),
         };
         Ok(Some(json!({
             "file": wheel.listed.name,

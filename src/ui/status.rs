@@ -134,7 +134,7 @@ pub(super) fn stage_text(job: &RunningJob, stage: Stage) -> &'static str {
     }
 }
 
-/// A list of facts on the running job, each of which stands by itself.
+/// Facts on the running job, for the status line.
 fn running_text(job: &RunningJob, num_waiting: usize) -> String {
     if job.cancel.is_paused() {
         return "Pausing…".to_owned();

@@ -15,13 +15,13 @@ pub const PYPI: &str = "https://pypi.org/simple/";
 pub struct Listed {
     /// Its file name.
     pub name: String,
-    pub at: At,
+    pub at: WheelLocation,
     /// Lower-case hexadecimal, where the page states it.
     pub sha256: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum At {
+pub enum WheelLocation {
     Url(String),
     File(PathBuf),
 }
@@ -151,8 +151,10 @@ impl<'a> Name<'a> {
 pub fn of_page(page: &str, html: &str, hosts: &[&str]) -> Vec<Listed> {
     let mut listed = links(page, html);
     listed.retain(|it| match &it.at {
-        At::Url(url) => host(url) == host(page) || hosts.iter().any(|it| host(url) == Some(it)),
-        At::File(_) => false,
+        WheelLocation::Url(url) => {
+            host(url) == host(page) || hosts.iter().any(|it| host(url) == Some(it))
+        }
+        WheelLocation::File(_) => false,
     });
     listed
 }
@@ -173,7 +175,7 @@ pub fn links(page: &str, html: &str) -> Vec<Listed> {
             let name = percent_decode_str(path.rsplit('/').next()?).decode_utf8_lossy();
             Some(Listed {
                 name: name.into_owned(),
-                at: At::Url(joined(page, address)?),
+                at: WheelLocation::Url(joined(page, address)?),
                 sha256: sum.strip_prefix("sha256=").map(str::to_lowercase),
             })
         })
@@ -193,7 +195,7 @@ pub fn of_folder(folder: &Path) -> Vec<Listed> {
     let listed = files.filter_map(|entry| {
         Some(Listed {
             name: entry.file_name().into_string().ok()?,
-            at: At::File(entry.path()),
+            at: WheelLocation::File(entry.path()),
             sha256: None,
         })
     });
@@ -253,7 +255,7 @@ mod tests {
             <a href="https://evil.example/torch-2.11.0-cp312-cp312-linux_x86_64.whl">v</a>
             <a href="torch-2.11.0.tar.gz">u</a> <a name="x">t</a> <a href=unquoted.whl>s</a></body>"#;
         let listed = of_page(PAGE, html, &["files.example"]);
-        let urls: Vec<&At> = listed.iter().map(|it| &it.at).collect();
+        let urls: Vec<&WheelLocation> = listed.iter().map(|it| &it.at).collect();
         let expected = [
             "https://index.example/whl/torch/torch-2.11.0%2Brocm7.2-cp312-cp312-manylinux_2_28_x86_64.whl",
             "https://index.example/files/torch-2.10.0-cp312-cp312-linux_x86_64.whl?a=1&b=2",
@@ -263,7 +265,7 @@ mod tests {
         assert_eq!(
             urls,
             expected
-                .map(|url| At::Url(url.to_owned()))
+                .map(|url| WheelLocation::Url(url.to_owned()))
                 .iter()
                 .collect::<Vec<_>>()
         );
@@ -289,7 +291,7 @@ mod tests {
         let listed = |names: &[&str]| -> Vec<Listed> {
             let listed = names.iter().map(|name| Listed {
                 name: (*name).to_owned(),
-                at: At::File(PathBuf::new()),
+                at: WheelLocation::File(PathBuf::new()),
                 sha256: None,
             });
             listed.collect()

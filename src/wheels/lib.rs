@@ -12,7 +12,7 @@ mod tests;
 mod trust;
 
 pub use directory::{Directory, Member, directory_of, tail_bytes};
-pub use index::{At, Listed, PYPI, Requirement, is_wheel, links, of_folder, of_page};
-pub use lock::{FIRST, Lock, LockedWheel, SECOND, record_sum};
+pub use index::{Listed, PYPI, Requirement, WheelLocation, is_wheel, links, of_folder, of_page};
+pub use lock::{FIRST, LibtorchLock, LockedWheel, SECOND, record_sum};
 pub use record::{Record, WheelError, hex, record_letters, sha256, sum_of};
 pub use trust::tls;

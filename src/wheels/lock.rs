@@ -9,7 +9,7 @@ pub const FIRST: &str = include_str!("libtorch.lock");
 pub const SECOND: &str = include_str!("libtorch-2.13.lock");
 
 #[derive(Debug, Default)]
-pub struct Lock<'a> {
+pub struct LibtorchLock<'a> {
     pub wheels: Vec<LockedWheel<'a>>,
     /// Paths with the line that each file holds.
     pub texts: Vec<(&'a str, &'a str)>,
@@ -27,7 +27,7 @@ pub struct LockedWheel<'a> {
     pub trees: Vec<(&'a str, &'a str)>,
 }
 
-impl<'a> Lock<'a> {
+impl<'a> LibtorchLock<'a> {
     pub fn parse(text: &'a str) -> Self {
         let mut lock = Self::default();
         for line in text.lines() {
@@ -77,7 +77,7 @@ impl LockedWheel<'_> {
 
 /// The SHA-256 of a wheel's list of files, where a lock names that wheel: the one of CPython 3.11, or of any Python.
 pub fn record_sum(file: &str) -> Option<&'static str> {
-    let locks = [FIRST, SECOND].into_iter().map(Lock::parse);
+    let locks = [FIRST, SECOND].into_iter().map(LibtorchLock::parse);
     locks.flat_map(|lock| lock.wheels).find_map(|wheel| {
         let start = format!("{}-{}-", wheel.name.replace('-', "_"), wheel.version);
         let rest = file.strip_prefix(&start)?;
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn members_go_where_the_lock_says_and_others_stay() {
-        let lock = Lock::parse(
+        let lock = LibtorchLock::parse(
             "# why\ncrate tch 0.26.0 aa\nwheel torch===2.13.0 cc\nfile torch/lib/a.so lib/a.so\n\
              tree torch/include/ include/\ntext lib/b.so INPUT(a b.so)\n",
         );

@@ -11,7 +11,7 @@ use safelight_core::media::Runs;
 
 /// A job that can be resumed.
 #[derive(Clone, Debug)]
-pub struct Left {
+pub struct UnfinishedJob {
     pub id: JobId,
     pub folder: PathBuf,
     pub request: JobRequest,
@@ -21,7 +21,7 @@ pub struct Left {
     pub num_all: usize,
 }
 
-impl Left {
+impl UnfinishedJob {
     fn at(path: &Path) -> Option<Self> {
         let id = number_of(path)?;
         let folder = JobFolder::at(path);
@@ -79,10 +79,10 @@ impl Left {
 }
 
 /// The jobs below the folder of all jobs that no program runs, newest first.
-pub fn left_in(jobs: &Path) -> Vec<Left> {
+pub fn left_in(jobs: &Path) -> Vec<UnfinishedJob> {
     let entries = fs::read_dir(jobs).into_iter().flatten().flatten();
-    let left = entries.filter_map(|entry| Left::at(&entry.path()));
-    let mut left: Vec<Left> = left.collect();
+    let left = entries.filter_map(|entry| UnfinishedJob::at(&entry.path()));
+    let mut left: Vec<UnfinishedJob> = left.collect();
     left.sort_by_key(|job| std::cmp::Reverse(job.id));
     left
 }

@@ -48,7 +48,7 @@ use safelight_core::settings::{Settings, rocm_of};
 
 pub use events::Wake;
 pub use handle::{WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerHandle};
-pub use left::{Left, left_in, number_of};
+pub use left::{UnfinishedJob, left_in, number_of};
 pub use process::{
     FindRuntime, ProcessLauncher, engine_executable, engine_for, not_started, served_versions,
 };

@@ -411,7 +411,7 @@ impl Bench {
         self.until_copied()
     }
 
-    /// What is put on the clipboard in the next frames.
+    /// Returns the text that the next frames copy to the clipboard.
     pub fn until_copied(&mut self) -> Option<String> {
         let mut copied = None;
         for _ in 0..4 {

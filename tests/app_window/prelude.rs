@@ -1,4 +1,4 @@
-//! What most tests of the window use.
+//! Common imports for tests of the window.
 
 pub use std::fs;
 pub use std::path::{Path, PathBuf};

@@ -49,7 +49,7 @@ fn fetching(total_gib: u64) -> Progress {
     }
 }
 
-/// The next errand, once it was asked for.
+/// Waits for the next errand.
 fn next(bench: &mut Bench, errands: &Receiver<Errand>) -> Errand {
     bench.until("it was asked for", |_| !errands.is_empty());
     errands.recv().unwrap()

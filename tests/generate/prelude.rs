@@ -1,4 +1,4 @@
-//! What most tests of whole jobs use.
+//! Common imports for tests of whole jobs.
 
 pub use std::fs;
 pub use std::path::Path;

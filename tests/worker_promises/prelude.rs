@@ -1,4 +1,4 @@
-//! What most tests of the worker use.
+//! Common imports for tests of the worker.
 
 pub use std::fs;
 pub use std::path::{Path, PathBuf};

@@ -26,7 +26,7 @@ pub(crate) struct Home {
     server: String,
 }
 
-/// A started program; its output goes to files beside the home.
+/// Child process whose output is redirected to files next to the home folder.
 pub(crate) struct Running {
     pub(crate) child: Child,
     output: PathBuf,

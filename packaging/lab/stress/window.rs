@@ -60,7 +60,7 @@ pub(crate) struct WindowSession {
     pub(crate) num_changes: usize,
 }
 
-/// What was seen on disk while the window was open.
+/// Observations of the disk while the window was open.
 struct Seen {
     /// Every job that was ever in the queue.
     jobs: BTreeMap<u64, Value>,

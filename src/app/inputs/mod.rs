@@ -85,9 +85,9 @@ impl<'a> Sources<'a> {
 
 /// The inputs in the places of [`Slot::ALL`], of a list in the order in which a prompt counts them.
 #[derive(Clone, Debug, Default)]
-pub struct Placed([Vec<Input>; Slot::ALL.len()]);
+pub struct SlotContents([Vec<Input>; Slot::ALL.len()]);
 
-impl Placed {
+impl SlotContents {
     fn of(&self, slot: Slot) -> &Vec<Input> {
         &self.0[slot as usize]
     }
@@ -164,7 +164,7 @@ impl Places {
 /// The chosen inputs.
 #[derive(Default)]
 pub struct Inputs {
-    placed: Placed,
+    placed: SlotContents,
     /// Files that are opened for these places.
     opening: Pending<OpenedInputs>,
     /// Files to open, whose folders are looked into.
@@ -188,7 +188,7 @@ impl Inputs {
         self.placed.of(slot)
     }
 
-    pub fn placed(&self) -> &Placed {
+    pub fn placed(&self) -> &SlotContents {
         &self.placed
     }
 
@@ -202,7 +202,7 @@ impl Inputs {
 
     /// Empties all places.
     pub fn clear(&mut self) {
-        self.placed = Placed::default();
+        self.placed = SlotContents::default();
     }
 
     /// Takes one of several pictures out, counted from 0.
@@ -239,7 +239,7 @@ impl Inputs {
     }
 
     /// Makes the places what they were.
-    pub fn put_back(&mut self, placed: Placed) {
+    pub fn put_back(&mut self, placed: SlotContents) {
         self.placed = placed;
     }
 
@@ -261,7 +261,7 @@ impl Inputs {
         self.sources_where(|_| true)
     }
 
-    /// Of the places of which this is so.
+    /// Inputs of the slots for which `is_taken` is true.
     fn sources_where(&self, is_taken: impl Fn(Slot) -> bool) -> Sources<'_> {
         let of = |slot| {
             if is_taken(slot) { self.of(slot) } else { &[] }

@@ -60,7 +60,7 @@ impl Inputs {
         (!is_taken).then_some(why)
     }
 
-    /// What the model is given of all that stands here.
+    /// Inputs that the model uses, without the parked ones.
     pub fn sources_for(&self, form: &GenerateForm, spec: &ModelSpec) -> Sources<'_> {
         let mut sources = self.sources_where(|slot| self.parked(slot, form, spec).is_none());
         for (index, control) in sources.controls.iter_mut().enumerate() {

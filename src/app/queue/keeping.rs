@@ -18,7 +18,7 @@ use crate::app::cx::Cx;
 use crate::app::notices::{Cause, Severity};
 use crate::app::pending::Pending;
 use crate::app::queue::jobs::{Stopped, StoppedJob, WaitingJob};
-use crate::worker::{Left, left_in};
+use crate::worker::{UnfinishedJob, left_in};
 
 /// What is known of the file.
 #[derive(Default)]
@@ -90,7 +90,7 @@ pub(super) struct Restored {
     pub(super) file: QueueFile,
     pub(super) waiting: Vec<WaitingJob>,
     pub(super) stopped: Vec<StoppedJob>,
-    pub(super) left: Vec<Left>,
+    pub(super) left: Vec<UnfinishedJob>,
     pub(super) problems: Vec<JobError>,
 }
 

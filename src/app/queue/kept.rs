@@ -14,7 +14,7 @@ use crate::app::notices::Severity;
 use crate::app::queue::JobQueue;
 use crate::app::queue::jobs::{Stopped, StoppedJob, WaitingJob};
 use crate::app::queue::keeping::{Restored, queue_not_written_text, restore};
-use crate::worker::{Left, left_in};
+use crate::worker::{UnfinishedJob, left_in};
 
 impl JobQueue {
     /// Reads what the last run left: its queue, and the jobs that can go on.
@@ -59,7 +59,7 @@ impl JobQueue {
     }
 
     /// Jobs whose folders are there: those of the queue go on there, the others are offered.
-    pub(super) fn take_left(&mut self, left: Vec<Left>, cx: &Cx) {
+    pub(super) fn take_left(&mut self, left: Vec<UnfinishedJob>, cx: &Cx) {
         for job in left {
             let id = job.id;
             let is_running = self.running.as_ref().is_some_and(|it| it.id == id);

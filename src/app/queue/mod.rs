@@ -34,7 +34,7 @@ use crate::app::notices::Cause;
 use crate::app::pending::Pending;
 use crate::app::state::PanelPlace;
 use crate::app::undo::Undo;
-use crate::worker::Left;
+use crate::worker::UnfinishedJob;
 use choices::{AfterQueue, Countdown, QueuePanel, Several, Suspend};
 use editing::Editing;
 use grids::Grids;
@@ -91,7 +91,7 @@ pub struct JobQueue {
     /// What the last run left.
     restoring: Pending<Restored>,
     /// Jobs whose folders are there.
-    leftovers: Pending<Vec<Left>>,
+    leftovers: Pending<Vec<UnfinishedJob>>,
     /// The job whose file name is looked for.
     naming: Pending<Named>,
     /// The engine's last line about its device.

@@ -17,7 +17,7 @@ use super::report::{ended, print_event, say};
 use super::telemetry::Telemetry;
 use super::{Order, Orders, work};
 use crate::cli::{Surroundings, out};
-use crate::worker::{Left, left_in, not_held, number_of};
+use crate::worker::{UnfinishedJob, left_in, not_held, number_of};
 
 /// Resume a job that failed or was interrupted, or list those jobs
 #[derive(Args, Debug)]
@@ -148,7 +148,7 @@ fn discard(folder: &JobFolder, is_json: bool) -> Result<u8, JobError> {
     Ok(0)
 }
 
-fn as_json(left: &Left) -> Value {
+fn as_json(left: &UnfinishedJob) -> Value {
     let mut fields = json!({
         "job": left.id.to_string(),
         "folder": left.folder,
@@ -170,7 +170,7 @@ fn as_json(left: &Left) -> Value {
     fields
 }
 
-fn as_text(left: &[Left]) -> String {
+fn as_text(left: &[UnfinishedJob]) -> String {
     if left.is_empty() {
         return "There is no job to resume\n".to_owned();
     }

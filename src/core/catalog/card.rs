@@ -40,7 +40,7 @@ pub struct IdentityCard {
     pub variant: String,
     /// Whether this version makes clips with it.
     pub is_runnable: bool,
-    /// Usable by this version, by itself or beside a model.
+    /// True if this version runs the file, alone or as a component of a model.
     pub is_supported: bool,
     pub components: Vec<ComponentCard>,
     pub parameters: u64,

@@ -49,7 +49,7 @@ pub enum NewRate {
     Fps(f64),
 }
 
-/// Work that is asked for.
+/// Requested work and its own settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FinishWish {
     Upscale {

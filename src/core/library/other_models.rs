@@ -34,7 +34,7 @@ pub(super) fn models() -> impl Iterator<Item = &'static KindRule> {
     TABLE.models.iter()
 }
 
-/// Tried behind the transformers of the families and before encoders and autoencoders, whose tensors these have too.
+/// Rules tried after those of the families' transformers, and before encoders and VAEs, whose tensors these also contain.
 pub(super) fn relatives() -> impl Iterator<Item = &'static KindRule> {
     TABLE.relatives.iter()
 }

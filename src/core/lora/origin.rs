@@ -77,7 +77,7 @@ fn outputs(file: &LoraFile, parts: &BTreeMap<Leaf, String>) -> Option<u64> {
     file.shape(up).first().copied()
 }
 
-/// Returns the rest of a name behind `start`, and the number in the place of its last `#`.
+/// Returns the rest of a name after `start`, and the number at its last `#`.
 fn behind<'a>(name: &'a str, start: &str) -> Option<(Option<usize>, &'a str)> {
     let mut parts = start.split('#');
     let mut rest = name.strip_prefix(parts.next()?)?;

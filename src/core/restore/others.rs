@@ -124,7 +124,7 @@ fn common(fields: Fields<'_>, tool: &str) -> Restored {
 
 fn swarm(params: Fields<'_>, all: Fields<'_>) -> Restored {
     let mut restored = common(params, "SwarmUI");
-    // They are read below, with the weights that stand apart.
+    // Read below, together with their separate weights.
     restored.loras.clear();
     if let Some(prompt) = restored.prompt.take() {
         restored.prompt = Some(restored.take_tags(&prompt, false));

@@ -21,10 +21,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use safelight_wheels::{At, Directory, Lock, LockedWheel, Record, WheelError, directory_of};
+use safelight_wheels::{
+    Directory, LibtorchLock, LockedWheel, Record, WheelError, WheelLocation, directory_of,
+};
 
-use network::{ATTEMPTS, Network};
-use pip::Pip;
+use network::{ATTEMPTS, WheelClient};
+use pip::PipConfig;
 
 /// In the folder: the lock file, then size, SHA-256 and path of each file. Written last; `packaging/xtask/libtorch.rs`
 /// reads it.
@@ -50,7 +52,7 @@ fn main() -> ExitCode {
 
 fn run(lock: &Path, cache: &Path, name: &Path) -> Result<()> {
     let lock = at(lock, fs::read_to_string(lock))?;
-    let net = Network::new(Pip::of_this_user(), PAUSE);
+    let net = WheelClient::new(PipConfig::of_this_user(), PAUSE);
     let net = net.map_err(|err| format!("pip's proxy cannot be used: {err}"))?;
     let folder = cache.join(name);
     make(&lock, &folder, &beside(&folder, "downloads"), &net)
@@ -62,8 +64,8 @@ fn at<T>(path: &Path, result: io::Result<T>) -> Result<T> {
 }
 
 /// Makes `folder` of the wheels that a lock file names. `downloads` keeps the bytes of an attempt that failed.
-fn make(lock_text: &str, folder: &Path, downloads: &Path, net: &Network) -> Result<()> {
-    let lock = Lock::parse(lock_text);
+fn make(lock_text: &str, folder: &Path, downloads: &Path, net: &WheelClient) -> Result<()> {
+    let lock = LibtorchLock::parse(lock_text);
     let partial = beside(folder, "partial");
     remove(&partial)?;
     for folder in [downloads, &partial] {
@@ -71,12 +73,12 @@ fn make(lock_text: &str, folder: &Path, downloads: &Path, net: &Network) -> Resu
     }
     let mut parts = Vec::new();
     for wheel in &lock.wheels {
-        let mut part = Part::new(wheel);
+        let mut part = WheelDownload::new(wheel);
         part.open(net, downloads)
             .map_err(|err| part.failure(&err))?;
         parts.push(part);
     }
-    let missing: u64 = parts.iter().map(Part::missing).sum();
+    let missing: u64 = parts.iter().map(WheelDownload::missing).sum();
     let mut progress = Progress::new(missing);
     for part in &parts {
         let downloaded = part.download(net, &mut progress);
@@ -128,7 +130,7 @@ fn remove(folder: &Path) -> Result<()> {
 }
 
 /// A wheel with its wanted members.
-struct Part<'a> {
+struct WheelDownload<'a> {
     wheel: &'a LockedWheel<'a>,
     /// Empty for a wheel on this machine.
     url: String,
@@ -140,7 +142,7 @@ struct Part<'a> {
     directory: Directory,
 }
 
-impl<'a> Part<'a> {
+impl<'a> WheelDownload<'a> {
     fn new(wheel: &'a LockedWheel<'a>) -> Self {
         Self {
             wheel,
@@ -152,11 +154,11 @@ impl<'a> Part<'a> {
     }
 
     /// Finds the wheel and reads its table of contents.
-    fn open(&mut self, net: &Network, downloads: &Path) -> std::result::Result<(), WheelError> {
+    fn open(&mut self, net: &WheelClient, downloads: &Path) -> std::result::Result<(), WheelError> {
         let listed = net.find(self.wheel)?;
         match listed.at {
-            At::File(path) => self.path = path,
-            At::Url(url) => {
+            WheelLocation::File(path) => self.path = path,
+            WheelLocation::Url(url) => {
                 let (bytes, has_ranges) = net.retried(|| net.size(&url))?;
                 self.path = downloads.join(format!("{}.{bytes}.part", listed.name));
                 self.url = url;
@@ -223,7 +225,7 @@ impl<'a> Part<'a> {
     /// Downloads the rest of the spans.
     fn download(
         &self,
-        net: &Network,
+        net: &WheelClient,
         progress: &mut Progress,
     ) -> std::result::Result<(), WheelError> {
         let mut failures = 0;

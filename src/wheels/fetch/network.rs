@@ -10,7 +10,7 @@ use safelight_wheels::{Listed, LockedWheel, Requirement, links, of_folder, recor
 use ureq::http::{Response, StatusCode, header};
 use ureq::{Agent, Body, Proxy};
 
-use crate::pip::Pip;
+use crate::pip::PipConfig;
 
 pub const ATTEMPTS: u32 = 5;
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -18,15 +18,15 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// The longest list of wheels has less than 2 MB.
 const MAX_PAGE_BYTES: u64 = 32 << 20;
 
-pub struct Network {
-    pip: Pip,
+pub struct WheelClient {
+    pip: PipConfig,
     agent: Agent,
     /// Before a second attempt; doubled for each further one.
     pause: Duration,
 }
 
-impl Network {
-    pub fn new(pip: Pip, pause: Duration) -> io::Result<Self> {
+impl WheelClient {
+    pub fn new(pip: PipConfig, pause: Duration) -> io::Result<Self> {
         let (tls, _unreadable) = tls(pip.certificates.as_deref());
         let mut config = Agent::config_builder()
             .http_status_as_error(false)

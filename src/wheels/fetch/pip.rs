@@ -9,7 +9,7 @@ use safelight_wheels::PYPI;
 
 /// Settings of pip that decide where wheels come from.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Pip {
+pub struct PipConfig {
     /// Addresses of indexes, the first one first.
     pub indexes: Vec<String>,
     /// Folders with wheels, and addresses of pages that list wheels.
@@ -18,7 +18,7 @@ pub struct Pip {
     pub proxy: Option<String>,
 }
 
-impl Pip {
+impl PipConfig {
     pub fn of_this_user() -> Self {
         Self::new(
             |name| std::env::var(name).ok(),
@@ -119,12 +119,12 @@ fn values_of(text: &str) -> BTreeMap<String, String> {
 mod tests {
     use super::*;
 
-    fn pip(variables: &[(&str, &str)], files: &[(&str, &str)]) -> Pip {
+    fn pip(variables: &[(&str, &str)], files: &[(&str, &str)]) -> PipConfig {
         let of = |pairs: &[(&str, &str)], name: &str| {
             let found = pairs.iter().find(|(key, _)| *key == name);
             found.map(|(_, text)| (*text).to_owned())
         };
-        Pip::new(
+        PipConfig::new(
             |name| of(variables, name),
             |path| of(files, &path.to_string_lossy()),
         )

@@ -11,8 +11,8 @@ use std::time::Duration;
 use safelight_wheels::{Directory, Record, WheelError, directory_of, sha256};
 use tempfile::TempDir;
 
-use super::network::Network;
-use super::pip::Pip;
+use super::network::WheelClient;
+use super::pip::PipConfig;
 use super::{Result, STAMP, make};
 
 const NAME: &str = "torch-2.11.0-py3-none-any.whl";
@@ -56,7 +56,7 @@ impl Trial {
 
     fn make(&self, lock: &str, index: Option<&Index>) -> Result<()> {
         let wheels = self.0.path().join("wheels").display().to_string();
-        let pip = Pip {
+        let pip = PipConfig {
             indexes: index.iter().map(|index| index.address.clone()).collect(),
             links: if index.is_some() {
                 vec![]
@@ -66,7 +66,7 @@ impl Trial {
             certificates: None,
             proxy: None,
         };
-        let net = Network::new(pip, Duration::ZERO).expect("no proxy");
+        let net = WheelClient::new(pip, Duration::ZERO).expect("no proxy");
         make(lock, &self.made(), &self.downloads(), &net)
     }
 

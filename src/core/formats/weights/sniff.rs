@@ -137,7 +137,7 @@ pub(crate) fn other_than_weights(path: &Path) -> Option<OtherFile> {
     }
     match media::sniff(&head) {
         Kind::Other("a file of another kind") if is_gguf_by_name => Some(NOT_GGUF),
-        // A header of safetensors begins behind its length.
+        // In safetensors the JSON header follows 8 bytes of length.
         Kind::Other("a file of another kind") => (head.get(8) != Some(&b'{')).then_some(UNKNOWN),
         kind @ (Kind::Json | Kind::Other("a text file")) => Some((
             kind.described(),

@@ -232,7 +232,7 @@ impl Probe {
         for (name, value) in fields {
             let micros = || {
                 let secs = value.parse::<f64>().ok()?;
-                // What is further away than a century is damage.
+                // Times beyond a century are damage.
                 (secs.abs() < 3e9).then(|| (secs * MICROS).round() as i64)
             };
             match name {

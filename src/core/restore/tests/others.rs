@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::media::test_files::pngs;
 
-/// What A1111 wrote behind a prompt.
+/// Reads a prompt followed by a settings line of A1111.
 fn read_settings(prompt: &str, more: &str) -> Restored {
     let text = format!("{prompt}\nSteps: 20, CFG scale: 7, Seed: 3, Size: 512x768, {more}");
     read_png("parameters", &text)

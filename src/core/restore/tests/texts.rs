@@ -54,7 +54,7 @@ fn a_graph_that_was_not_run_says_that_its_choices_are_open() {
             .any(|it| it.contains("ComfyUI would choose"));
         assert_eq!(is_told, is_noted, "{:?}", found.notes);
     }
-    // What was run is settled.
+    // The executed graph has the chosen text.
     let found = read_with(&json!({"3.text": "a {day|night} barn"}));
     assert_eq!(found.notes, [] as [&str; 0]);
 }

@@ -226,7 +226,7 @@ fn network_ui(ui: &mut Ui, view: &View<'_>, count: usize, settings: &mut Control
     }
 }
 
-/// A setting of one of them, for those who do not see where it stands.
+/// Accessible name of a setting of one control image.
 fn control_name(setting: &str, number: usize) -> String {
     format!("{setting} of control picture {number}")
 }
