@@ -170,12 +170,21 @@ pub(crate) type FindControlNetwork =
 pub(crate) type CheckFolder =
     fn(&Path, &ModelIndex, &Companions, &Library) -> Result<(ModelFiles, Facts), CatalogError>;
 
-/// Which tiny decoders for previews read the family's latents.
+/// Tiny decoders for previews that read the family's latents.
+#[derive(Clone, Copy)]
 pub(crate) struct TinyDecoderRules {
     /// Words in the names of its files and folders.
     pub words: &'static [&'static str],
     /// Whether the published file is in f16, for those without such a name.
     pub is_f16: bool,
+}
+
+impl TinyDecoderRules {
+    /// Those of FLUX.1's latents.
+    pub const FLUX: Self = Self {
+        words: &["taef1", "flux"],
+        is_f16: false,
+    };
 }
 
 pub(crate) struct LoraRules {

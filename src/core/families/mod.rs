@@ -5,13 +5,14 @@
 
 pub mod chroma;
 mod def;
-mod files;
 pub mod flux;
 pub mod flux2;
 pub mod framepack;
 pub mod krea2;
 mod parts;
 pub mod qwen_image;
+mod single;
+mod table;
 // A family that lives in one folder of the tests. Releases are built without.
 #[cfg(debug_assertions)]
 #[path = "../../../tests/toy_family/core.rs"]

@@ -1,6 +1,6 @@
-//! The parts beside a transformer that several families need, and how a part is told to be as wide as it must be.
+//! Parts next to a transformer that several families need, and the check of their widths.
 //!
-//! Which parts a family's transformer needs is in its own folder.
+//! A family's table says which parts its transformer needs.
 
 use std::path::Path;
 
@@ -19,6 +19,7 @@ use crate::networks::{
 const CLIP_L: &str = "clip_l.safetensors from comfyanonymous/flux_text_encoders";
 const T5: &str = "t5xxl_fp16.safetensors from comfyanonymous/flux_text_encoders";
 const FLUX_VAE: &str = "ae.safetensors from black-forest-labs/FLUX.1-schnell";
+pub(super) const FLUX2_VAE: &str = "flux2-vae.safetensors from Comfy-Org/flux2-dev";
 const PICTURE_VAE: &str = "qwen_image_vae.safetensors from Comfy-Org/Qwen-Image_ComfyUI";
 const QWEN3_4B: &str = "qwen_3_4b.safetensors from Comfy-Org/z_image_turbo";
 const QWEN3_8B: &str = "qwen_3_8b_fp8mixed.safetensors from Comfy-Org/flux2-klein-9B";
@@ -33,7 +34,7 @@ const MAX_BATCH: u32 = 8;
 /// Latents along an edge of one token.
 const PATCH: i64 = 2;
 
-/// What models of pictures can make whose tokens are two by two latents; `factor`: pixels along an edge of a latent.
+/// Limits of image models whose tokens are two by two latents; `factor`: pixels along an edge of a latent.
 pub(super) fn picture_limits(factor: i64) -> Limits {
     Limits {
         size_multiple: u32::try_from(factor * PATCH).unwrap_or(u32::MAX),
@@ -48,28 +49,60 @@ pub(super) fn picture_limits(factor: i64) -> Limits {
     }
 }
 
-/// Whether the autoencoder at a place has the layers of FLUX.1's published one.
-pub(super) fn is_published_flux_vae(place: &Path) -> bool {
-    let published = KlVaeConfig::of_sixteen_channels().block_out_channels;
-    KlVaeConfig::read(place).is_ok_and(|config| config.block_out_channels == published)
-}
-
 /// FLUX.1's autoencoder, for latents of `expected` channels.
 pub(super) fn flux_vae(expected: i64) -> Wanted<'static> {
-    let what = format!("a Flux VAE ({expected} latent channels)");
+    kl_vae(
+        expected,
+        "a Flux VAE",
+        FLUX_VAE,
+        (&["ae", "flux_vae", "flux_ae", "vae"], "ae"),
+        |_| true,
+    )
+}
+
+/// FLUX.2's autoencoder with normed latents, of `expected` channels.
+pub(super) fn flux2_vae(expected: i64) -> Wanted<'static> {
+    kl_vae(
+        expected,
+        "a FLUX.2 VAE",
+        FLUX2_VAE,
+        (
+            &[
+                "flux2-vae",
+                "flux2_vae",
+                "full_encoder_small_decoder",
+                "vae",
+            ],
+            "flux2",
+        ),
+        KlVaeConfig::is_normed,
+    )
+}
+
+/// An autoencoder of images. `names`: its usual ones, and a word in those of pickles; `is_kind`: what must hold besides the
+/// latents' channels.
+fn kl_vae(
+    expected: i64,
+    kind: &'static str,
+    example: &'static str,
+    (usual, word): (&'static [&'static str], &'static str),
+    is_kind: fn(&KlVaeConfig) -> bool,
+) -> Wanted<'static> {
+    let what = format!("{kind} ({expected} latent channels)");
     Wanted {
         component: Component::Vae,
         part: PartKind::KlVae,
         what: what.clone(),
-        kind: "a Flux VAE",
-        example: FLUX_VAE,
-        usual: &["ae", "flux_vae", "flux_ae", "vae"],
-        word: "ae",
+        kind,
+        example,
+        usual,
+        word,
         is_in: KlVaeConfig::is_in,
         fits: Box::new(move |weights, place| {
             let config = KlVaeConfig::read(place)?;
             let found = config.latent_channels;
-            fits_transformer(expected == found, &what, FLUX_VAE, place, || {
+            let fits = expected == found && is_kind(&config);
+            fits_transformer(fits, &what, example, place, || {
                 format!("one with {found} latent channels")
             })?;
             config.check_weights(weights)
@@ -78,8 +111,8 @@ pub(super) fn flux_vae(expected: i64) -> Wanted<'static> {
     }
 }
 
-/// Wan 2.1's autoencoder as it was trained on for pictures, for latents of `expected` channels. That of the clips does
-/// too: their latents are the same.
+/// Wan 2.1's autoencoder as it was further trained for images, for latents of `expected` channels. That of videos will
+/// do too: their latents are the same.
 pub(super) fn picture_wan_vae(expected: i64) -> Wanted<'static> {
     let what = format!("a Qwen-Image VAE (z_dim {expected})");
     Wanted {
@@ -110,13 +143,7 @@ pub(super) fn picture_wan_vae(expected: i64) -> Wanted<'static> {
     }
 }
 
-/// Whether the autoencoder at a place has the layers of the published one of [`picture_wan_vae`].
-pub(super) fn is_published_wan_vae(place: &Path) -> bool {
-    let published = WanVaeConfig::default();
-    WanVaeConfig::read(place).is_ok_and(|config| config.is_as_wide_as(&published))
-}
-
-/// A Qwen as text encoder: which, and what tells it from the others.
+/// A Qwen as text encoder, and its difference from the others.
 #[derive(Clone, Copy)]
 pub(super) struct WantedQwen {
     pub usage: LanguageUse,
@@ -143,7 +170,7 @@ pub(super) fn qwen3_4b(usage: LanguageUse, width: i64, by: &'static str) -> Want
     })
 }
 
-/// The same of 8 billion.
+/// Qwen 3 of 8 billion; arguments as of [`qwen3_4b`].
 pub(super) fn qwen3_8b(usage: LanguageUse, width: i64, by: &'static str) -> Wanted<'static> {
     qwen(WantedQwen {
         usage,
@@ -155,7 +182,7 @@ pub(super) fn qwen3_8b(usage: LanguageUse, width: i64, by: &'static str) -> Want
     })
 }
 
-/// The same of the text half of Qwen 3 VL of 4 billion.
+/// The text half of Qwen 3 VL of 4 billion; arguments as of [`qwen3_4b`].
 pub(super) fn qwen3_vl_4b(usage: LanguageUse, width: i64, by: &'static str) -> Wanted<'static> {
     qwen(WantedQwen {
         usage,

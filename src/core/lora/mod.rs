@@ -26,7 +26,7 @@ pub use file::LoraFile;
 pub(crate) use keys::{normal, unsupported_adapter};
 pub use named::{LoraIndex, fitting_test};
 pub(crate) use named::{ambiguity, comparable, files_named};
-pub(crate) use names::{DOUBLE, Dialect, List, Names, SINGLE, Share, of_schema};
+pub(crate) use names::{Names, Share, of_transformer, with_extra};
 pub use origin::Origin;
 pub use plan::{Delta, Factor, Plan, Update};
 pub(crate) use shelf::fit_with;

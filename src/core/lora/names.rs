@@ -1,10 +1,11 @@
-//! How it is said what a network's layers are called: by the engine, by diffusers and by single LoRA tools.
+//! Names of a network's layers: the engine's, those of other dialects and of single LoRA tools.
 //!
-//! The layers of a transformer are those of its schema; its family asks for them with [`of_schema`]. Has no shapes and no numbers of blocks; `table` asks the
-//! model's file for those.
+//! The layers of a transformer are those of its schema: [`of_transformer`]. Has no shapes and no numbers of blocks; `table`
+//! reads them from the model's file.
 
 use super::table::Rows;
-use crate::networks::TensorSpec;
+use crate::networks::dialects::{NamedTensors, TensorKeys};
+use crate::networks::{TensorSpec, TransformerConfig};
 
 /// One layer's names within a block.
 #[derive(Clone, Debug)]
@@ -58,10 +59,10 @@ impl Share {
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
     /// `double_blocks.{}.`
-    own: &'static str,
-    /// The same in the names of others.
-    others: &'static [&'static str],
-    /// A tensor that every such block has.
+    own: String,
+    /// The same in other dialects.
+    others: Vec<String>,
+    /// A tensor of every such block.
     mark: &'static str,
     pub(crate) layers: Vec<Name>,
 }
@@ -100,8 +101,8 @@ impl Names {
 /// The layers of CLIP's text encoder.
 pub(super) fn clip() -> Vec<Names> {
     vec![Names {
-        own: "encoder.layers.{}.",
-        others: &["text_model.encoder.layers.{}."],
+        own: "encoder.layers.{}.".to_owned(),
+        others: vec!["text_model.encoder.layers.{}.".to_owned()],
         mark: "mlp.fc1.weight",
         layers: plain(&CLIP_LAYER),
     }]
@@ -110,8 +111,8 @@ pub(super) fn clip() -> Vec<Names> {
 /// The layers of T5 and of UMT5, which have the same names.
 pub(super) fn t5() -> Vec<Names> {
     vec![Names {
-        own: "encoder.block.{}.",
-        others: &[],
+        own: "encoder.block.{}.".to_owned(),
+        others: Vec::new(),
         mark: "layer.0.SelfAttention.q.weight",
         layers: plain(&T5_BLOCK),
     }]
@@ -153,21 +154,6 @@ const T5_BLOCK: [Plain; 9] = [
     ("layer.1.layer_norm", false),
 ];
 
-/// A list of blocks: its start in the engine's names, the same in others', and a tensor that every such block has.
-pub(crate) type List = (&'static str, &'static [&'static str], &'static str);
-
-/// FLUX.1's double and single blocks, which other families have, too.
-pub(crate) const DOUBLE: List = (
-    "double_blocks.{}.",
-    &["transformer_blocks.{}."],
-    "img_attn.proj.weight",
-);
-pub(crate) const SINGLE: List = (
-    "single_blocks.{}.",
-    &["single_transformer_blocks.{}."],
-    "linear2.weight",
-);
-
 /// Whose halves, shift and scale, diffusers has the other way round.
 const SWAPPED: &str = "final_layer.adaLN_modulation.1";
 
@@ -207,63 +193,90 @@ fn parts_of(own: &str, tensor: &TensorSpec) -> (&'static [&'static str], &'stati
     }
 }
 
-/// Another dialect of a transformer's names.
-pub(crate) struct Dialect<'a> {
-    pub(crate) file_key: &'a dyn Fn(&str) -> String,
-    /// Whether it has the parts of a fused layer each alone.
-    pub(crate) is_split: bool,
+/// What a dialect calls a layer, after the number of its block. `start`: of the layer's list, with a number; `end`:
+/// `.weight`, or nothing.
+fn name_in<C: NamedTensors>(keys: TensorKeys<C>, start: &str, own: &str, end: &str) -> String {
+    let key = keys.file_key(&format!("{start}{own}{end}"));
+    let inner = key.split_once(".0.").filter(|_| !start.is_empty());
+    let name = inner.map_or(key.as_str(), |(_, name)| name);
+    name.strip_suffix(".weight").unwrap_or(name).to_owned()
 }
 
-impl Dialect<'_> {
-    /// What it calls a layer, behind the number of its block. `start`: of the layer's list, with a number; `end`:
-    /// `.weight`, or nothing.
-    fn name(&self, start: &str, own: &str, end: &str) -> String {
-        let key = (self.file_key)(&format!("{start}{own}{end}"));
-        let behind = key.split_once(".0.").filter(|_| !start.is_empty());
-        let name = behind.map_or(key.as_str(), |(_, name)| name);
-        name.strip_suffix(".weight").unwrap_or(name).to_owned()
-    }
-}
-
-/// The layers of a schema in the engine's names, of one block of each list; the first list is what is in no block.
-/// `dialects`: the others', diffusers' last; `is_diffusers`: whether the model's file has its names.
-pub(crate) fn of_schema(
-    schema: &[TensorSpec],
-    lists: &[List],
-    dialects: &[Dialect<'_>],
+/// The layers of a transformer in readers' names: an entry for what is in no block, and one for each list of blocks.
+/// `mark`: a tensor in no block; `is_diffusers`: whether the model's file has diffusers' names.
+pub(crate) fn of_transformer<C: TransformerConfig>(
+    config: &C,
+    mark: &'static str,
     is_diffusers: bool,
 ) -> Vec<Names> {
-    let mut all: Vec<Names> = lists
-        .iter()
-        .map(|&(own, others, mark)| Names {
-            own,
-            others,
-            mark,
-            layers: Vec::new(),
-        })
+    let mut dialects: Vec<TensorKeys<C>> = TensorKeys::all()
+        .filter(|keys| keys.dialect.renames())
         .collect();
-    for tensor in schema
-        .iter()
-        .filter(|tensor| tensor.name.rsplit('.').next() != Some("bias"))
-    {
-        for names in all.iter_mut().rev() {
-            let start = names.own.replace("{}", "0");
-            if let Some(own) = tensor.name.strip_prefix(&start) {
-                names
-                    .layers
-                    .push(layer(tensor, &start, own, dialects, is_diffusers));
-                break;
-            }
+    dialects.sort_by_key(|keys| keys.is_diffusers);
+    let mut all = vec![Names {
+        own: String::new(),
+        others: Vec::new(),
+        mark,
+        layers: Vec::new(),
+    }];
+    all.extend(
+        C::DIALECTS[0]
+            .lists
+            .iter()
+            .enumerate()
+            .map(|(number, list)| {
+                let others = C::DIALECTS
+                    .iter()
+                    .map(|dialect| dialect.lists[number].other);
+                let others = others.filter(|other| *other != list.own);
+                Names {
+                    own: format!("{}.{{}}.", list.own),
+                    others: others.map(|other| format!("{other}.{{}}.")).collect(),
+                    mark: list.mark,
+                    layers: Vec::new(),
+                }
+            }),
+    );
+    for tensor in config.schema(None).into_tensors() {
+        let is_of = |names: &&mut Names| {
+            let list = names.own.trim_end_matches("{}.");
+            tensor.name.starts_with(list)
+        };
+        let Some(names) = all.iter_mut().rev().find(is_of) else {
+            continue;
+        };
+        let start = names.own.replace("{}", "0");
+        if let Some(own) = tensor.name.strip_prefix(&start)
+            && own.rsplit('.').next() != Some("bias")
+        {
+            let layer = layer(&tensor, &start, own, &dialects, is_diffusers);
+            names.layers.push(layer);
         }
     }
     all
 }
 
-fn layer(
+/// Adds names that only some LoRA tools have. `has_bare_norms`: norms are also called without `.scale`.
+pub(crate) fn with_extra(
+    mut all: Vec<Names>,
+    extra: &[(&str, &str, Share)],
+    has_bare_norms: bool,
+) -> Vec<Names> {
+    for layer in all.iter_mut().flat_map(|names| &mut names.layers) {
+        let extra = extra.iter().filter(|(own, ..)| *own == layer.own);
+        let extra = extra.map(|(_, name, share)| ((*name).to_owned(), *share));
+        let bare = layer.own.strip_suffix(".scale").filter(|_| has_bare_norms);
+        let bare = bare.map(|name| (name.to_owned(), Share::All));
+        layer.others.extend(extra.chain(bare));
+    }
+    all
+}
+
+fn layer<C: NamedTensors>(
     tensor: &TensorSpec,
     start: &str,
     own: &str,
-    dialects: &[Dialect<'_>],
+    dialects: &[TensorKeys<C>],
     is_diffusers: bool,
 ) -> Name {
     let bare = own.strip_suffix(".weight");
@@ -271,18 +284,19 @@ fn layer(
     let own = bare.unwrap_or(own);
     let (parts, shares) = parts_of(own, tensor);
     let mut others = Vec::new();
-    for dialect in dialects {
-        if dialect.is_split && !parts.is_empty() {
+    for keys in dialects {
+        if keys.dialect.is_split && !parts.is_empty() {
             for (part, share) in parts.iter().zip(shares) {
-                others.push((dialect.name(start, &format!("{own}.{part}"), end), *share));
+                let part = format!("{own}.{part}");
+                others.push((name_in(*keys, start, &part, end), *share));
             }
         } else {
-            others.push((dialect.name(start, own, end), Share::All));
+            others.push((name_in(*keys, start, own, end), Share::All));
         }
     }
     if own == SWAPPED && has_two_vectors(tensor) {
         // The later entry of a name counts.
-        let theirs = dialects.last().map(|dialect| dialect.name(start, own, end));
+        let theirs = dialects.last().map(|keys| name_in(*keys, start, own, end));
         let swapped = theirs.filter(|_| !is_diffusers);
         others.push((swapped.unwrap_or_else(|| own.to_owned()), Share::Swapped));
     }

@@ -1,112 +1,72 @@
-//! Chroma's transformer: its numbers, what the authors and diffusers call its tensors, and all of them with their shapes.
+//! Chroma's transformer: config, tensor names of the authors and of diffusers, and schema.
 //!
-//! FLUX.1's blocks and names, but for one network, the approximator, in the place of all that makes modulations there.
-//! Either dialect may stand behind a prefix. Readers ask with the authors' names. The blocks are `stream_blocks`'.
+//! FLUX.1's blocks and names, but one network, the approximator, makes all modulations. Readers ask with the authors'
+//! names. The blocks are those of `stream_blocks`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::flux_transformer::FluxTransformerKeys;
-use super::header::{heads, not_a, sizes};
-use super::stream_blocks::{self, AXES, DIFFUSERS, HEAD_DIM, List, StreamShape, StreamStyle};
-use super::{NetworkConfig, Schema, TensorSpec, check_layers, check_sizes, class_name};
-use crate::formats::weights::WeightSet;
-use crate::model::CatalogError;
-use crate::named::with_defaults;
+use super::Schema;
+use super::declared::{Header, network_config};
+use super::dialects::{BlockList, Dialect, NamedTensors, TensorKeys};
+use super::flux_transformer::{DIFFUSERS_MARKS, DIFFUSERS_TEXT, MARKS};
+use super::stream_blocks::{
+    self, AXES, DIFFUSERS_DOUBLE, DIFFUSERS_OUTER, DIFFUSERS_SINGLE, DOUBLE, HEAD_DIM, SINGLE,
+    StreamShape, StreamStyle,
+};
+use super::transformer::TransformerConfig;
 
 /// How much wider the feed-forward layers are.
 const MLP_RATIO: i64 = 4;
-/// What the approximator reads: a quarter of it timestep, a quarter guidance, and half of it which vector it makes.
+/// Shares of the approximator's input: a quarter timestep, a quarter guidance, and half the index of the vector.
 const INPUT_PARTS: i64 = 4;
 
 /// The approximator's first matrix, by which a Chroma is told from FLUX.1.
 pub(crate) const APPROXIMATOR: &str = "distilled_guidance_layer.in_proj.weight";
 
-/// The approximator's lists, whose names before the number are everybody's.
-const APPROXIMATOR_LISTS: [List; 2] = [
-    (
-        LAYERS,
-        LAYERS,
-        &[
-            ["in_layer", "in_layer", "linear_1"],
-            ["out_layer", "out_layer", "linear_2"],
-        ],
-    ),
-    (NORMS, NORMS, &[["scale", "scale", "weight"]]),
-];
-const LAYERS: &str = "distilled_guidance_layer.layers";
-const NORMS: &str = "distilled_guidance_layer.norms";
+/// The approximator's lists of layers and norms.
+const LAYERS: BlockList = BlockList::shared("distilled_guidance_layer.layers", "in_layer.weight");
+const NORMS: BlockList = BlockList::shared("distilled_guidance_layer.norms", "scale");
 
-with_defaults! {
+network_config! {
     /// `transformer/config.json`, with diffusers' defaults where a key is left out.
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(default)]
     pub struct ChromaTransformerConfig {
         pub patch_size: i64 = 1,
-        /// Of a token.
-        pub in_channels: i64 = 64,
+        /// Numbers of a token.
+        pub in_channels: i64 = 64 => dim("img_in.weight", 1),
         pub out_channels: Option<i64> = None,
         /// Double blocks.
-        pub num_layers: i64 = 19,
-        pub num_single_layers: i64 = 38,
-        pub attention_head_dim: i64 = HEAD_DIM,
-        pub num_attention_heads: i64 = 24,
+        pub num_layers: i64 = 19 => blocks(DOUBLE.own),
+        pub num_single_layers: i64 = 38 => blocks(SINGLE.own),
+        pub attention_head_dim: i64 = HEAD_DIM => size(),
+        pub num_attention_heads: i64 = 24 => heads("img_in.weight", HEAD_DIM),
         /// Width of the text's embeddings.
-        pub joint_attention_dim: i64 = 4096,
-        /// How many numbers of a head turn with each of a token's ids.
+        pub joint_attention_dim: i64 = 4096 => dim("txt_in.weight", 1),
+        /// Rotary dimensions of a head for each of a token's ids.
         pub axes_dims_rope: [i64; 3] = AXES,
-        /// What the approximator reads.
-        pub approximator_num_channels: i64 = 64,
-        pub approximator_hidden_dim: i64 = 5120,
-        pub approximator_layers: i64 = 5,
-        pub quantization_config: Option<Value> = None,
+        /// Width of the approximator's input.
+        pub approximator_num_channels: i64 = 64 => dim(APPROXIMATOR, 1),
+        pub approximator_hidden_dim: i64 = 5120 => dim(APPROXIMATOR, 0),
+        pub approximator_layers: i64 = 5 => blocks(LAYERS.own),
+        pub quantization_config: Option<Value> = None => quantization(),
     }
 }
 
-impl NetworkConfig for ChromaTransformerConfig {
-    fn is_described_by(config: &Value) -> bool {
-        class_name(config) == Some("ChromaTransformer2DModel")
-    }
+impl TransformerConfig for ChromaTransformerConfig {
+    const LABEL: &'static str = "Chroma transformer";
+    const CLASSES: &'static [&'static str] = &["ChromaTransformer2DModel"];
 
-    /// What shapes cannot say, the width of a head and the axes of positions, is as published.
-    fn of_header(weights: &WeightSet, _authors: Option<&Value>) -> Result<Self, String> {
-        let keys = ChromaTransformerKeys::detect(|key| weights.has(key))
-            .ok_or_else(|| not_a("Chroma transformer", weights))?;
-        let size = |name: &str| sizes(weights, &keys.file_key(name));
-        let [dim, in_channels] = size("img_in.weight")?;
-        let [out_channels, _] = size("final_layer.linear.weight")?;
-        let [_, joint_attention_dim] = size("txt_in.weight")?;
-        let [approximator_hidden_dim, approximator_num_channels] = size(APPROXIMATOR)?;
-        let [double, single] = keys.flux().block_names();
-        let layers = format!("{}{LAYERS}", keys.prefix);
+    fn completed(self, header: &Header<'_>, _authors: Option<&Value>) -> Result<Self, String> {
+        let out_channels = header.dim("final_layer.linear.weight", 0)?;
         Ok(Self {
-            in_channels,
-            out_channels: Some(out_channels).filter(|out| *out != in_channels),
-            num_layers: stream_blocks::count_blocks(weights, &double),
-            num_single_layers: stream_blocks::count_blocks(weights, &single),
-            num_attention_heads: heads(dim, HEAD_DIM)?,
-            joint_attention_dim,
-            approximator_num_channels,
-            approximator_hidden_dim,
-            approximator_layers: stream_blocks::count_blocks(weights, &layers),
-            ..Self::default()
+            out_channels: Some(out_channels).filter(|out| *out != self.in_channels),
+            ..self
         })
     }
 
-    fn check(&self) -> Result<(), String> {
-        check_sizes(&[
-            ("in_channels", self.in_channels),
-            ("attention_head_dim", self.attention_head_dim),
-            ("num_attention_heads", self.num_attention_heads),
-            ("joint_attention_dim", self.joint_attention_dim),
-            ("approximator_num_channels", self.approximator_num_channels),
-            ("approximator_hidden_dim", self.approximator_hidden_dim),
-        ])?;
-        check_layers(&[
-            ("num_layers", self.num_layers),
-            ("num_single_layers", self.num_single_layers),
-            ("approximator_layers", self.approximator_layers),
-        ])?;
+    fn check_numbers(&self) -> Result<(), String> {
         if self.patch_size != 1 {
             return Err(format!(
                 "expected a patch_size of 1, found {}",
@@ -134,21 +94,28 @@ impl NetworkConfig for ChromaTransformerConfig {
         )
     }
 
-    fn tensors(&self, weights: &WeightSet) -> Vec<TensorSpec> {
-        schema(self, ChromaTransformerKeys::of(|key| weights.has(key)))
+    fn block_counts(&self) -> Vec<i64> {
+        let layers = self.approximator_layers;
+        vec![self.num_layers, self.num_single_layers, layers, layers]
     }
 
-    fn check_spare(&self, weights: &WeightSet) -> Result<(), CatalogError> {
-        let keys = ChromaTransformerKeys::of(|key| weights.has(key));
-        let [double, single] = keys.flux().block_names();
-        let [layers, norms] = [LAYERS, NORMS].map(|list| format!("{}{list}", keys.prefix));
-        let counts = [
-            self.num_layers,
-            self.num_single_layers,
-            self.approximator_layers,
-            self.approximator_layers,
-        ];
-        stream_blocks::check_blocks(weights, &[double, single, layers, norms], &counts)
+    fn schema(&self, dialect: Option<&Dialect>) -> Schema {
+        let (dim, inner) = (self.dim(), self.approximator_hidden_dim);
+        let mut schema = Schema::default();
+        schema.linear("img_in", dim, self.in_channels);
+        schema.linear("txt_in", dim, self.joint_attention_dim);
+        let inputs = self.approximator_num_channels;
+        schema.in_f32(|schema| schema.linear("distilled_guidance_layer.in_proj", inner, inputs));
+        for layer in 0..self.approximator_layers {
+            schema.modulation(&format!("{}.{layer}.in_layer", LAYERS.own), inner, inner);
+            schema.modulation(&format!("{}.{layer}.out_layer", LAYERS.own), inner, inner);
+            schema.in_f32(|schema| schema.vector(&format!("{}.{layer}.scale", NORMS.own), inner));
+        }
+        schema.modulation("distilled_guidance_layer.out_proj", dim, inner);
+        let is_split = dialect.is_some_and(|dialect| dialect.is_split);
+        stream_blocks::add_blocks(&mut schema, self.streams(), is_split);
+        schema.linear("final_layer.linear", self.in_channels, dim);
+        schema
     }
 }
 
@@ -186,94 +153,34 @@ impl ChromaTransformerConfig {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChromaTransformerKeys {
-    pub prefix: &'static str,
-    /// diffusers' names; the authors' own otherwise.
-    pub is_diffusers: bool,
-}
+pub type ChromaTransformerKeys = TensorKeys<ChromaTransformerConfig>;
 
-impl ChromaTransformerKeys {
-    /// The authors' names, bare.
-    pub const ORIGINAL: Self = Self {
-        prefix: "",
-        is_diffusers: false,
-    };
-
-    /// The dialect of a file, by whether it has a key; `None` for what is no Chroma transformer.
-    pub fn detect(has: impl Fn(&str) -> bool) -> Option<Self> {
-        let FluxTransformerKeys {
-            prefix,
-            is_diffusers,
-        } = FluxTransformerKeys::detect(&has)?;
-        has(&format!("{prefix}{APPROXIMATOR}")).then_some(Self {
-            prefix,
-            is_diffusers,
-        })
-    }
-
-    /// The same, where what is no Chroma transformer counts as one in the authors' names: the first key that is asked for
-    /// says what is wrong.
-    pub fn of(has: impl Fn(&str) -> bool) -> Self {
-        Self::detect(has).unwrap_or(Self::ORIGINAL)
-    }
-
-    /// What the file calls the tensor that is `original` in the authors' code.
-    pub fn file_key(self, original: &str) -> String {
-        if self.is_diffusers && original.starts_with("distilled_guidance_layer.") {
-            let name = stream_blocks::renamed(original, &APPROXIMATOR_LISTS, &[], DIFFUSERS);
-            return format!("{}{name}", self.prefix);
-        }
-        self.flux().file_key(original)
-    }
-
-    /// The names before the first dot, of which a transformer has no others.
-    pub(crate) fn tops(self) -> &'static [&'static str] {
-        if self.is_diffusers {
-            &[
-                "x_embedder",
-                "context_embedder",
-                "distilled_guidance_layer",
-                "transformer_blocks",
-                "single_transformer_blocks",
-                "proj_out",
-            ]
-        } else {
-            &[
-                "img_in",
-                "txt_in",
-                "distilled_guidance_layer",
-                "double_blocks",
-                "single_blocks",
-                "final_layer",
-            ]
-        }
-    }
-
-    fn flux(self) -> FluxTransformerKeys {
-        FluxTransformerKeys {
-            prefix: self.prefix,
-            is_diffusers: self.is_diffusers,
-        }
-    }
-}
-
-pub fn schema(config: &ChromaTransformerConfig, keys: ChromaTransformerKeys) -> Vec<TensorSpec> {
-    let (dim, inner) = (config.dim(), config.approximator_hidden_dim);
-    let mut schema = Schema::default();
-    schema.linear("img_in", dim, config.in_channels);
-    schema.linear("txt_in", dim, config.joint_attention_dim);
-    let inputs = config.approximator_num_channels;
-    schema.in_f32(|schema| schema.linear("distilled_guidance_layer.in_proj", inner, inputs));
-    for layer in 0..config.approximator_layers {
-        schema.modulation(&format!("{LAYERS}.{layer}.in_layer"), inner, inner);
-        schema.modulation(&format!("{LAYERS}.{layer}.out_layer"), inner, inner);
-        schema.in_f32(|schema| schema.vector(&format!("{NORMS}.{layer}.scale"), inner));
-    }
-    schema.modulation("distilled_guidance_layer.out_proj", dim, inner);
-    stream_blocks::add_blocks(&mut schema, config.streams(), keys.is_diffusers);
-    schema.linear("final_layer.linear", config.in_channels, dim);
-    schema.renamed(|name| keys.file_key(name))
+impl NamedTensors for ChromaTransformerConfig {
+    const MORE_TOPS: Option<&'static [&'static str]> = Some(&[]);
+    const DIALECTS: &'static [Dialect] = &[
+        Dialect {
+            is_diffusers: false,
+            is_split: false,
+            marks: &[MARKS, (1, &[APPROXIMATOR])],
+            lists: &[DOUBLE, SINGLE, LAYERS, NORMS],
+            outer: &[],
+        },
+        Dialect {
+            is_diffusers: true,
+            is_split: true,
+            marks: &[DIFFUSERS_MARKS, (1, &[APPROXIMATOR])],
+            lists: &[
+                DIFFUSERS_DOUBLE,
+                DIFFUSERS_SINGLE,
+                LAYERS.named(
+                    LAYERS.own,
+                    &[&[("in_layer", "linear_1"), ("out_layer", "linear_2")]],
+                ),
+                NORMS.named(NORMS.own, &[&[("scale", "weight")]]),
+            ],
+            outer: &[DIFFUSERS_TEXT, DIFFUSERS_OUTER],
+        },
+    ];
 }
 
 #[cfg(test)]
@@ -282,10 +189,7 @@ mod tests {
 
     #[test]
     fn names_are_those_of_the_file() {
-        let diffusers = ChromaTransformerKeys {
-            prefix: "transformer.",
-            is_diffusers: true,
-        };
+        let diffusers = ChromaTransformerKeys::behind("transformer.", true);
         for (original, expected) in crate::testing::table(
             "txt_in.weight -> context_embedder.weight
              final_layer.linear.bias -> proj_out.bias
@@ -298,7 +202,7 @@ mod tests {
                 diffusers.file_key(original),
                 format!("transformer.{expected}")
             );
-            assert_eq!(ChromaTransformerKeys::ORIGINAL.file_key(original), original);
+            assert_eq!(ChromaTransformerKeys::bare(false).file_key(original), original);
         }
     }
 }

@@ -5,15 +5,13 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::clip_layers::{
-    ClipActivation, ClipLayers, check_model_type, is_of_type, sizes_of_layers,
-};
-use super::header::{heads, not_a, prefix_before, sizes};
+use super::clip_layers::{ClipActivation, ClipLayers, check_model_type, is_of_type};
+use super::declared::{DeclaredConfig as _, Header, network_config};
+use super::header::{heads, not_a, prefix_before};
 use super::known::{KindRule, PartKind};
-use super::{NetworkConfig, Role, Schema, TensorSpec, check_sizes};
+use super::{NetworkConfig, Role, Schema, TensorSpec};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
-use crate::named::with_defaults;
 
 const TOKENS: &str = "embeddings.token_embedding.weight";
 const POSITIONS: &str = "embeddings.position_embedding.weight";
@@ -26,24 +24,24 @@ pub(super) const KINDS: &[KindRule] = &[KindRule::new(
     &[TOKENS, FIRST_LAYER],
 )
 .of(PartKind::Clip)];
-/// What stands before the names where nothing says otherwise.
+/// Prefix of the names in published files.
 pub const USUAL_PREFIX: &str = "text_model.";
 /// Width of one head in every published CLIP.
 const HEAD_DIM: i64 = 64;
 const MODEL_TYPE: &str = "clip_text_model";
 
-with_defaults! {
+network_config! {
     /// `text_encoder/config.json`, with the defaults of `transformers`.
     #[derive(Clone, Debug, Serialize, Deserialize)]
     #[serde(default)]
     pub struct ClipTextConfig {
         pub model_type: String = String::new(),
-        pub vocab_size: i64 = 49408,
-        pub hidden_size: i64 = 512,
-        pub intermediate_size: i64 = 2048,
-        pub num_hidden_layers: i64 = 12,
-        pub num_attention_heads: i64 = 8,
-        pub max_position_embeddings: i64 = 77,
+        pub vocab_size: i64 = 49408 => dim(TOKENS, 0),
+        pub hidden_size: i64 = 512 => dim(TOKENS, 1),
+        pub intermediate_size: i64 = 2048 => dim(FIRST_LAYER, 0),
+        pub num_hidden_layers: i64 = 12 => count("encoder.layers.{}.mlp.fc1.weight"),
+        pub num_attention_heads: i64 = 8 => size(),
+        pub max_position_embeddings: i64 = 77 => dim(POSITIONS, 0),
         pub layer_norm_eps: f64 = 1e-5,
         pub hidden_act: ClipActivation = ClipActivation::QuickGelu,
         pub eos_token_id: i64 = 49407,
@@ -60,27 +58,18 @@ impl NetworkConfig for ClipTextConfig {
     /// What shapes do not show is as in CLIP-L.
     fn of_header(weights: &WeightSet, _authors: Option<&Value>) -> Result<Self, String> {
         let prefix = prefix(&weights.names()).ok_or_else(|| not_a("CLIP text encoder", weights))?;
-        let [vocab_size, hidden_size] = sizes(weights, &format!("{prefix}{TOKENS}"))?;
-        let [max_position_embeddings, _] = sizes(weights, &format!("{prefix}{POSITIONS}"))?;
-        let [intermediate_size, num_hidden_layers] = sizes_of_layers(weights, prefix)?;
+        let file_key = |name: &str| format!("{prefix}{name}");
+        let found = Self::of_declared(&Header::new(weights, &file_key))?;
         Ok(Self {
-            vocab_size,
-            hidden_size,
-            intermediate_size,
-            num_hidden_layers,
-            num_attention_heads: heads(hidden_size, HEAD_DIM)?,
-            max_position_embeddings,
+            num_attention_heads: heads(found.hidden_size, HEAD_DIM)?,
             eos_token_id: Self::WRONG_EOS,
-            ..Self::default()
+            ..found
         })
     }
 
     fn check(&self) -> Result<(), String> {
         check_model_type(MODEL_TYPE, &self.model_type)?;
-        check_sizes(&[
-            ("vocab_size", self.vocab_size),
-            ("max_position_embeddings", self.max_position_embeddings),
-        ])?;
+        self.check_declared()?;
         self.layers().check()
     }
 
@@ -120,7 +109,7 @@ impl ClipTextConfig {
     }
 }
 
-/// What stands before the names of a file's text transformer, `text_model.` too; `None` where there is none.
+/// Prefix of the names of a file's text transformer, `text_model.` included; `None` where there is none.
 pub fn prefix<'a>(keys: &(impl Iterator<Item = &'a str> + Clone)) -> Option<&'a str> {
     let prefix = prefix_before(keys.clone(), &[TOKENS])?;
     let first_layer = format!("{prefix}{FIRST_LAYER}");

@@ -120,6 +120,12 @@ pub(crate) fn check_sizes(sizes: &[(&str, i64)]) -> Result<(), String> {
     check_range(sizes, LARGEST_SIZE)
 }
 
+/// Checks one size, which a config may leave out.
+pub(super) fn check_size(name: &str, size: impl Into<Option<i64>>) -> Result<(), String> {
+    size.into()
+        .map_or(Ok(()), |size| check_sizes(&[(name, size)]))
+}
+
 pub(crate) fn check_layers(counts: &[(&str, i64)]) -> Result<(), String> {
     check_range(counts, MOST_LAYERS)
 }

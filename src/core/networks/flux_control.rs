@@ -1,22 +1,21 @@
-//! ControlNets of FLUX.1: some blocks of the transformer's kinds that see a control picture beside the noise, and a layer
-//! behind each whose result is added in the transformer.
+//! ControlNets of FLUX.1: some blocks of the transformer's kinds that see a control image next to the noise, and a layer
+//! after each whose result is added in the transformer.
 //!
 //! InstantX's, Shakker-Labs' and jasperai's files have diffusers' names, bare, in ComfyUI's folders as in diffusers'.
 //! Readers ask with the names of Flux's authors, as of the transformer.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use super::flux_transformer::before_last;
-use super::header::{not_a, sizes};
+use super::declared::{DeclaredConfig, Header};
+use super::dialects::{BlockList, Dialect, NamedTensors, TensorKeys};
+use super::flux_transformer::DIFFUSERS_TEXT;
 use super::stream_blocks::{
-    CONTROL_EMBEDDER, CONTROL_LISTS, GUIDANCE, add_control, check_blocks, check_guidance,
+    CONTROL_LISTS, DIFFUSERS_DOUBLE, DIFFUSERS_OUTER, DIFFUSERS_SINGLE, GUIDANCE, add_control,
 };
-use super::{FluxTransformerConfig, FluxTransformerKeys, NetworkConfig, TensorSpec, class_name};
-use crate::formats::weights::WeightSet;
-use crate::model::CatalogError;
+use super::transformer::TransformerConfig;
+use super::{FluxTransformerConfig, NetworkConfig as _, Schema};
 
-/// Kinds of control pictures, of which one is told by a row of this table.
+/// A table with one row for each kind of control image.
 pub const MODES: &str = "controlnet_mode_embedder";
 
 /// `config.json`, with diffusers' defaults where a key is left out.
@@ -26,41 +25,40 @@ pub struct FluxControlConfig {
     /// The blocks, of which there are fewer than in a transformer.
     #[serde(flatten)]
     pub blocks: FluxTransformerConfig,
-    /// How many kinds of control pictures it is told apart, where it is.
+    /// Kinds of control images, where the network distinguishes them.
     pub num_mode: Option<i64>,
-    /// What only networks have that read pixels, as XLabs' do.
+    /// Of networks alone that read pixels, as XLabs' do.
     pub conditioning_embedding_channels: Option<i64>,
 }
 
-impl NetworkConfig for FluxControlConfig {
-    fn is_described_by(config: &Value) -> bool {
-        class_name(config) == Some("FluxControlNetModel")
-    }
-
-    /// What shapes cannot say, the width of a head and the axes of positions, is as published.
-    fn of_header(weights: &WeightSet, _authors: Option<&Value>) -> Result<Self, String> {
-        if !FluxControlKeys::are_in(|key| weights.has(key)) {
-            return Err(not_a("FLUX.1 ControlNet", weights));
-        }
+impl DeclaredConfig for FluxControlConfig {
+    fn of_declared(header: &Header<'_>) -> Result<Self, String> {
         let table = format!("{MODES}.weight");
-        let num_mode = weights
-            .has(&table)
-            .then(|| sizes::<2>(weights, &table).map(|[modes, _]| modes));
+        let num_mode = header.has(&table).then(|| header.dim(&table, 0));
         Ok(Self {
-            blocks: FluxTransformerConfig::of_blocks(weights, FluxTransformerKeys::DIFFUSERS)?,
+            blocks: FluxTransformerConfig::of_declared(header)?,
             num_mode: num_mode.transpose()?,
             conditioning_embedding_channels: None,
         })
     }
 
-    fn check(&self) -> Result<(), String> {
+    fn check_declared(&self) -> Result<(), String> {
         let single = self.blocks.num_single_layers;
         let blocks = FluxTransformerConfig {
-            // Other than a transformer it may do without.
+            // Unlike a transformer it may do without.
             num_single_layers: if single == 0 { 1 } else { single },
             ..self.blocks.clone()
         };
-        blocks.check()?;
+        blocks.check()
+    }
+}
+
+impl TransformerConfig for FluxControlConfig {
+    const LABEL: &'static str = "FLUX.1 ControlNet";
+    const CLASSES: &'static [&'static str] = &["FluxControlNetModel"];
+    const GUIDANCE: Option<&'static str> = Some(GUIDANCE);
+
+    fn check_numbers(&self) -> Result<(), String> {
         match (self.num_mode, self.conditioning_embedding_channels) {
             (_, Some(_)) => Err(
                 "expected a ControlNet that reads the latents of pictures, found conditioning_embedding_channels"
@@ -73,41 +71,41 @@ impl NetworkConfig for FluxControlConfig {
         }
     }
 
-    fn tensors(&self, _weights: &WeightSet) -> Vec<TensorSpec> {
-        let mut schema = before_last(&self.blocks, true);
+    fn block_counts(&self) -> Vec<i64> {
+        [self.blocks.streams().blocks; 2].concat()
+    }
+
+    fn schema(&self, dialect: Option<&Dialect>) -> Schema {
+        let mut schema = self.blocks.before_last(dialect);
         add_control(&mut schema, self.blocks.streams(), self.blocks.in_channels);
         if let Some(modes) = self.num_mode {
             schema.table(MODES, modes, self.blocks.dim());
         }
-        schema.renamed(FluxControlKeys::file_key)
+        schema
     }
 
-    fn check_spare(&self, weights: &WeightSet) -> Result<(), CatalogError> {
-        let counts = self.blocks.streams().blocks;
-        let names = FluxTransformerKeys::DIFFUSERS.block_names();
-        check_blocks(weights, &names, &counts)?;
-        check_blocks(weights, &CONTROL_LISTS.map(str::to_owned), &counts)?;
-        let guidance = FluxControlKeys::file_key(GUIDANCE);
-        check_guidance(weights, self.blocks.guidance_embeds, &guidance)
+    fn has_guidance(&self) -> bool {
+        self.blocks.guidance_embeds
     }
 }
 
-/// What files call the tensors.
-#[derive(Clone, Copy, Debug)]
-pub enum FluxControlKeys {}
+pub type FluxControlKeys = TensorKeys<FluxControlConfig>;
 
-impl FluxControlKeys {
-    /// Whether a file has such a network, by whether it has a key.
-    pub fn are_in(has: impl Fn(&str) -> bool) -> bool {
-        has(&format!("{CONTROL_EMBEDDER}.weight")) && has("context_embedder.weight")
-    }
-
-    /// What the file calls the tensor that Flux's authors would call `original`.
-    #[must_use]
-    pub fn file_key(original: &str) -> String {
-        if original.starts_with("controlnet_") {
-            return original.to_owned();
-        }
-        FluxTransformerKeys::DIFFUSERS.file_key(original)
-    }
+impl NamedTensors for FluxControlConfig {
+    const PREFIXES: &'static [&'static str] = &[""];
+    const DIALECTS: &'static [Dialect] = &[Dialect {
+        is_diffusers: true,
+        is_split: true,
+        marks: &[(
+            2,
+            &["controlnet_x_embedder.weight", "context_embedder.weight"],
+        )],
+        lists: &[
+            DIFFUSERS_DOUBLE,
+            DIFFUSERS_SINGLE,
+            BlockList::shared(CONTROL_LISTS[0], "weight"),
+            BlockList::shared(CONTROL_LISTS[1], "weight"),
+        ],
+        outer: &[DIFFUSERS_TEXT, DIFFUSERS_OUTER],
+    }];
 }

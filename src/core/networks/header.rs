@@ -1,4 +1,4 @@
-//! What names and shapes in a header say of a network's config, and how names are translated.
+//! Readings of names and shapes in a header, from which a network's config follows.
 
 use crate::formats::weights::WeightSet;
 use crate::library::kind;
@@ -64,37 +64,4 @@ pub(super) fn join(head: &[&str], tail: &[&str]) -> String {
 pub(super) fn not_a(what: &str, weights: &WeightSet) -> String {
     let found = kind::of_tensors(weights).text;
     format!("expected a {what}, found {found}")
-}
-
-/// What another program calls the tensors: the beginnings of names, ours and theirs, the first that fits counts.
-pub(super) struct Renaming {
-    pub outside: &'static [(&'static str, &'static str)],
-    /// The list of layers: what stands before a layer's number.
-    pub list: (&'static str, &'static str),
-    /// Within a layer.
-    pub inside: &'static [(&'static str, &'static str)],
-}
-
-impl Renaming {
-    /// Their name of a tensor; ours where no beginning fits.
-    pub fn apply(&self, name: &str) -> String {
-        let (ours, theirs) = self.list;
-        let inside = || {
-            let (number, rest) = name
-                .strip_prefix(ours)?
-                .strip_prefix('.')?
-                .split_once('.')?;
-            let rest = with_start_replaced(rest, self.inside)?;
-            Some(format!("{theirs}.{number}.{rest}"))
-        };
-        with_start_replaced(name, self.outside)
-            .or_else(inside)
-            .unwrap_or_else(|| name.to_owned())
-    }
-}
-
-fn with_start_replaced(name: &str, starts: &[(&str, &str)]) -> Option<String> {
-    starts
-        .iter()
-        .find_map(|(ours, theirs)| Some(format!("{theirs}{}", name.strip_prefix(ours)?)))
 }

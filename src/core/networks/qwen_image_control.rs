@@ -1,22 +1,19 @@
-//! ControlNets of Qwen-Image: some blocks of the transformer's kind that see a control picture beside the noise, and a
-//! layer behind each whose result is added in the transformer.
+//! ControlNets of Qwen-Image: some blocks of the transformer's kind that see a control image next to the noise, and a layer
+//! after each whose result is added in the transformer.
 //!
 //! InstantX's files, union and inpainting alike, have diffusers' names, bare. Readers ask with those of Flux's double
 //! blocks, as of the transformer.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use super::header::{heads, not_a, sizes};
-use super::qwen_image_transformer::before_last;
-use super::stream_blocks::{self, CONTROL_EMBEDDER, CONTROL_LISTS, HEAD_DIM};
-use super::{
-    NetworkConfig, QwenImageTransformerConfig, QwenImageTransformerKeys, TensorSpec, class_name,
-};
-use crate::formats::weights::WeightSet;
-use crate::model::CatalogError;
+use super::declared::{DeclaredConfig, Header};
+use super::dialects::{BlockList, Dialect, NamedTensors, TensorKeys};
+use super::qwen_image_transformer::{BLOCKS, OWN_OUTER};
+use super::stream_blocks::{self, CONTROL_EMBEDDER, CONTROL_LISTS, DIFFUSERS_OUTER};
+use super::transformer::TransformerConfig;
+use super::{NetworkConfig as _, QwenImageTransformerConfig, Schema};
 
-/// Numbers of a mask that a token has: two by two of one channel.
+/// Numbers of a mask in a token: two by two of one channel.
 const MASK_NUMBERS: i64 = 4;
 
 /// `config.json`, with diffusers' defaults where a key is left out.
@@ -44,35 +41,30 @@ impl QwenImageControlConfig {
     }
 }
 
-impl NetworkConfig for QwenImageControlConfig {
-    fn is_described_by(config: &Value) -> bool {
-        class_name(config) == Some("QwenImageControlNetModel")
-    }
-
-    /// What shapes cannot say, the width of a head and the axes of positions, is as published.
-    fn of_header(weights: &WeightSet, _authors: Option<&Value>) -> Result<Self, String> {
-        if !QwenImageControlKeys::are_in(|key| weights.has(key)) {
-            return Err(not_a("Qwen-Image ControlNet", weights));
-        }
-        let [dim, in_channels] = sizes(weights, "img_in.weight")?;
-        let [_, joint_attention_dim] = sizes(weights, "txt_in.weight")?;
-        let [_, control] = sizes(weights, &format!("{CONTROL_EMBEDDER}.weight"))?;
-        let bare = QwenImageTransformerKeys::BARE;
+impl DeclaredConfig for QwenImageControlConfig {
+    fn of_declared(header: &Header<'_>) -> Result<Self, String> {
+        let blocks = QwenImageTransformerConfig::of_declared(header)?;
+        let control = header.dim(&format!("{CONTROL_EMBEDDER}.weight"), 1)?;
         Ok(Self {
+            extra_condition_channels: control.saturating_sub(blocks.in_channels),
             blocks: QwenImageTransformerConfig {
-                in_channels,
-                out_channels: Some(in_channels / 4),
-                num_layers: stream_blocks::count_blocks(weights, &bare.block_name()),
-                num_attention_heads: heads(dim, HEAD_DIM)?,
-                joint_attention_dim,
-                ..QwenImageTransformerConfig::default()
+                out_channels: Some(blocks.in_channels / 4),
+                zero_cond_t: false,
+                ..blocks
             },
-            extra_condition_channels: control.saturating_sub(in_channels),
         })
     }
 
-    fn check(&self) -> Result<(), String> {
-        self.blocks.check()?;
+    fn check_declared(&self) -> Result<(), String> {
+        self.blocks.check()
+    }
+}
+
+impl TransformerConfig for QwenImageControlConfig {
+    const LABEL: &'static str = "Qwen-Image ControlNet";
+    const CLASSES: &'static [&'static str] = &["QwenImageControlNetModel"];
+
+    fn check_numbers(&self) -> Result<(), String> {
         let extra = self.extra_condition_channels;
         if [0, MASK_NUMBERS].contains(&extra) {
             return Ok(());
@@ -82,39 +74,27 @@ impl NetworkConfig for QwenImageControlConfig {
         ))
     }
 
-    fn tensors(&self, _weights: &WeightSet) -> Vec<TensorSpec> {
-        let mut schema = before_last(&self.blocks, true);
-        let channels = self.control_channels();
-        stream_blocks::add_control(&mut schema, self.blocks.streams(), channels);
-        schema.renamed(QwenImageControlKeys::file_key)
+    fn block_counts(&self) -> Vec<i64> {
+        vec![self.blocks.num_layers; 2]
     }
 
-    fn check_spare(&self, weights: &WeightSet) -> Result<(), CatalogError> {
-        let lists = [
-            QwenImageTransformerKeys::BARE.block_name(),
-            CONTROL_LISTS[0].to_owned(),
-        ];
-        let count = self.blocks.num_layers;
-        stream_blocks::check_blocks(weights, &lists, &[count, count])
+    fn schema(&self, _dialect: Option<&Dialect>) -> Schema {
+        let mut schema = self.blocks.before_last(true);
+        let channels = self.control_channels();
+        stream_blocks::add_control(&mut schema, self.blocks.streams(), channels);
+        schema
     }
 }
 
-/// What files call the tensors.
-#[derive(Clone, Copy, Debug)]
-pub enum QwenImageControlKeys {}
+pub type QwenImageControlKeys = TensorKeys<QwenImageControlConfig>;
 
-impl QwenImageControlKeys {
-    /// Whether a file has such a network, by whether it has a key.
-    pub fn are_in(has: impl Fn(&str) -> bool) -> bool {
-        has(&format!("{CONTROL_EMBEDDER}.weight")) && has("txt_norm.weight")
-    }
-
-    /// What the file calls the tensor that Flux's authors would call `original`.
-    #[must_use]
-    pub fn file_key(original: &str) -> String {
-        if original.starts_with("controlnet_") {
-            return original.to_owned();
-        }
-        QwenImageTransformerKeys::BARE.file_key(original)
-    }
+impl NamedTensors for QwenImageControlConfig {
+    const PREFIXES: &'static [&'static str] = &[""];
+    const DIALECTS: &'static [Dialect] = &[Dialect {
+        is_diffusers: true,
+        is_split: true,
+        marks: &[(2, &["controlnet_x_embedder.weight", "txt_norm.weight"])],
+        lists: &[BLOCKS, BlockList::shared(CONTROL_LISTS[0], "weight")],
+        outer: &[OWN_OUTER, DIFFUSERS_OUTER],
+    }];
 }

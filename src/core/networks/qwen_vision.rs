@@ -5,11 +5,11 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::header::{count, not_a, prefix_before, sizes, sizes_of};
-use super::{NetworkConfig, Role, Schema, TensorSpec, check_layers, check_sizes, model_type};
+use super::declared::{DeclaredConfig as _, Header, network_config};
+use super::header::{heads, not_a, prefix_before};
+use super::{NetworkConfig, Role, Schema, TensorSpec, model_type};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
-use crate::named::with_defaults;
 
 /// A tensor that no other network has.
 const MARK: &str = "merger.ln_q.weight";
@@ -17,26 +17,26 @@ const USUAL_PREFIX: &str = "visual.";
 /// Width of one head of the published one; no header says it.
 const HEAD_DIM: i64 = 80;
 
-with_defaults! {
+network_config! {
     /// `vision_config` of `text_encoder/config.json`; what it leaves out is as published.
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(default)]
     pub struct QwenVisionConfig {
         pub model_type: String = "qwen2_5_vl".to_owned(),
         /// Blocks.
-        pub depth: i64 = 32,
-        pub hidden_size: i64 = 1280,
-        pub intermediate_size: i64 = 3420,
-        pub num_heads: i64 = 16,
+        pub depth: i64 = 32 => count("blocks.{}.norm1.weight"),
+        pub hidden_size: i64 = 1280 => dim("blocks.0.mlp.gate_proj.weight", 1),
+        pub intermediate_size: i64 = 3420 => dim("blocks.0.mlp.gate_proj.weight", 0),
+        pub num_heads: i64 = 16 => size(),
         /// Width of the language network that reads what it gives.
-        pub out_hidden_size: i64 = 3584,
+        pub out_hidden_size: i64 = 3584 => dim("merger.mlp.2.weight", 0),
         /// Pixels along an edge of a patch, and frames of one.
-        pub patch_size: i64 = 14,
-        pub temporal_patch_size: i64 = 2,
+        pub patch_size: i64 = 14 => size(),
+        pub temporal_patch_size: i64 = 2 => size(),
         /// Patches along an edge of what becomes one token.
-        pub spatial_merge_size: i64 = 2,
+        pub spatial_merge_size: i64 = 2 => size(),
         /// Pixels along an edge of a window, beyond which most blocks do not look.
-        pub window_size: i64 = 112,
+        pub window_size: i64 = 112 => size(),
         /// The blocks that look at the whole picture.
         pub fullatt_block_indexes: Vec<i64> = vec![7, 15, 23, 31],
     }
@@ -53,35 +53,20 @@ impl NetworkConfig for QwenVisionConfig {
     fn of_header(weights: &WeightSet, _authors: Option<&Value>) -> Result<Self, String> {
         let prefix = prefix(weights)
             .ok_or_else(|| not_a("Qwen 2.5 VL with the part that looks at pictures", weights))?;
-        let key = |name: &str| format!("{prefix}{name}");
-        let patch = sizes_of(weights, &key("patch_embed.proj.weight"), 5)?;
-        let [intermediate_size, hidden_size] =
-            sizes(weights, &key("blocks.0.mlp.gate_proj.weight"))?;
-        let [out_hidden_size, _] = sizes(weights, &key("merger.mlp.2.weight"))?;
+        let file_key = |name: &str| format!("{prefix}{name}");
+        let header = Header::new(weights, &file_key);
+        let patch = header.sizes::<5>("patch_embed.proj.weight")?;
+        let found = Self::of_declared(&header)?;
         Ok(Self {
-            depth: count(weights, |n| key(&format!("blocks.{n}.norm1.weight"))),
-            hidden_size,
-            intermediate_size,
-            num_heads: super::header::heads(hidden_size, HEAD_DIM)?,
-            out_hidden_size,
+            num_heads: heads(found.hidden_size, HEAD_DIM)?,
             patch_size: patch[3],
             temporal_patch_size: patch[2],
-            ..Self::default()
+            ..found
         })
     }
 
     fn check(&self) -> Result<(), String> {
-        check_sizes(&[
-            ("hidden_size", self.hidden_size),
-            ("intermediate_size", self.intermediate_size),
-            ("num_heads", self.num_heads),
-            ("out_hidden_size", self.out_hidden_size),
-            ("patch_size", self.patch_size),
-            ("temporal_patch_size", self.temporal_patch_size),
-            ("spatial_merge_size", self.spatial_merge_size),
-            ("window_size", self.window_size),
-        ])?;
-        check_layers(&[("depth", self.depth)])?;
+        self.check_declared()?;
         let (width, heads, token) = (self.hidden_size, self.num_heads, self.token_pixels());
         Err(if width % (4 * heads) != 0 {
             format!(

@@ -5,23 +5,22 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::header::sizes;
-use super::{NetworkConfig, Schema, TensorSpec, check_sizes, class_name};
+use super::declared::{DeclaredConfig as _, Header, network_config};
+use super::{NetworkConfig, Schema, TensorSpec, class_name};
 use crate::formats::weights::WeightSet;
-use crate::named::with_defaults;
 
 /// The layer between is so many times as wide as the text.
 const WIDER: i64 = 3;
 
-with_defaults! {
+network_config! {
     /// `image_embedder/config.json`; what it leaves out is as published.
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(default)]
     pub struct ReduxConfig {
         /// Width of what the image encoder gives.
-        pub redux_dim: i64 = 1152,
+        pub redux_dim: i64 = 1152 => dim("redux_up.weight", 1),
         /// Width of a text's tokens.
-        pub txt_in_features: i64 = 4096,
+        pub txt_in_features: i64 = 4096 => dim("redux_down.weight", 0),
     }
 }
 
@@ -38,19 +37,11 @@ impl NetworkConfig for ReduxConfig {
     }
 
     fn of_header(weights: &WeightSet, _authors: Option<&Value>) -> Result<Self, String> {
-        let [_, redux_dim] = sizes(weights, "redux_up.weight")?;
-        let [txt_in_features, _] = sizes(weights, "redux_down.weight")?;
-        Ok(Self {
-            redux_dim,
-            txt_in_features,
-        })
+        Self::of_declared(&Header::new(weights, &str::to_owned))
     }
 
     fn check(&self) -> Result<(), String> {
-        check_sizes(&[
-            ("redux_dim", self.redux_dim),
-            ("txt_in_features", self.txt_in_features),
-        ])
+        self.check_declared()
     }
 
     fn tensors(&self, _weights: &WeightSet) -> Vec<TensorSpec> {

@@ -1,4 +1,4 @@
-//! What the transformers of Flux, Chroma and HunyuanVideo have in common: double and single blocks, embedders, the last layer.
+//! Double and single blocks, embedders and the last layer of Flux, Chroma, FLUX.2, Qwen-Image and HunyuanVideo.
 //!
 //! Double blocks have weights of their own for picture and text, single blocks have the same for both. Readers ask with
 //! the names of Flux's authors, which ComfyUI gives HunyuanVideo's too. diffusers has several matrices in the place of
@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use super::dialects::{BlockList, NamePair};
 use super::{Role, Schema};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
@@ -92,154 +93,117 @@ impl StreamShape {
     }
 }
 
-/// What a layer is called: by Flux's authors, HunyuanVideo's authors, and diffusers. Empty where a file has no such
-/// layer.
-pub(super) type Names = [&'static str; 3];
-/// Where diffusers' name is among them.
-pub(super) const DIFFUSERS: usize = 2;
+/// Lists of blocks in the names of Flux's authors.
+pub(super) const DOUBLE: BlockList = BlockList::shared("double_blocks", "img_attn.proj.weight");
+pub(super) const SINGLE: BlockList = BlockList::shared("single_blocks", "linear2.weight");
+/// The same lists in diffusers' names.
+pub(super) const DIFFUSERS_DOUBLE: BlockList =
+    DOUBLE.named("transformer_blocks", &[DIFFUSERS_DOUBLE_LAYERS]);
+pub(super) const DIFFUSERS_SINGLE: BlockList =
+    SINGLE.named("single_transformer_blocks", &[DIFFUSERS_SINGLE_LAYERS]);
+/// The same lists in the names of HunyuanVideo's authors.
+pub(super) const HUNYUAN_DOUBLE: BlockList =
+    DOUBLE.named("double_blocks", &[HUNYUAN_DOUBLE_LAYERS]);
+pub(super) const HUNYUAN_SINGLE: BlockList =
+    SINGLE.named("single_blocks", &[HUNYUAN_SINGLE_LAYERS]);
 
-/// A list of blocks: Flux's name of it, diffusers', and the layers in one block.
-pub(super) type List = (&'static str, &'static str, &'static [Names]);
-
-pub(super) const DOUBLE: List = ("double_blocks", "transformer_blocks", &DOUBLE_LAYERS);
-pub(super) const SINGLE: List = ("single_blocks", "single_transformer_blocks", &SINGLE_LAYERS);
-
-/// Outside the blocks. What all call the same is not listed.
-pub(super) const OUTER: [Names; 9] = [
-    ["img_in", "img_in", "x_embedder"],
-    [
+/// diffusers' names outside the blocks.
+pub(super) const DIFFUSERS_OUTER: &[NamePair] = &[
+    ("img_in", "x_embedder"),
+    (
         "time_in.in_layer",
-        "time_in.mlp.0",
         "time_text_embed.timestep_embedder.linear_1",
-    ],
-    [
+    ),
+    (
         "time_in.out_layer",
-        "time_in.mlp.2",
         "time_text_embed.timestep_embedder.linear_2",
-    ],
-    [
+    ),
+    (
         "guidance_in.in_layer",
-        "guidance_in.mlp.0",
         "time_text_embed.guidance_embedder.linear_1",
-    ],
-    [
+    ),
+    (
         "guidance_in.out_layer",
-        "guidance_in.mlp.2",
         "time_text_embed.guidance_embedder.linear_2",
-    ],
-    [
-        "vector_in.in_layer",
+    ),
+    (
         "vector_in.in_layer",
         "time_text_embed.text_embedder.linear_1",
-    ],
-    [
-        "vector_in.out_layer",
+    ),
+    (
         "vector_in.out_layer",
         "time_text_embed.text_embedder.linear_2",
-    ],
-    ["final_layer.linear", "final_layer.linear", "proj_out"],
-    [
-        "final_layer.adaLN_modulation.1",
-        "final_layer.adaLN_modulation.1",
-        "norm_out.linear",
-    ],
+    ),
+    ("final_layer.linear", "proj_out"),
+    ("final_layer.adaLN_modulation.1", "norm_out.linear"),
 ];
 
-const DOUBLE_LAYERS: [Names; 20] = [
-    ["img_mod.lin", "img_mod.linear", "norm1.linear"],
-    ["txt_mod.lin", "txt_mod.linear", "norm1_context.linear"],
-    ["img_attn.qkv.q", "", "attn.to_q"],
-    ["img_attn.qkv.k", "", "attn.to_k"],
-    ["img_attn.qkv.v", "", "attn.to_v"],
-    ["img_attn.qkv", "img_attn_qkv", ""],
-    ["txt_attn.qkv.q", "", "attn.add_q_proj"],
-    ["txt_attn.qkv.k", "", "attn.add_k_proj"],
-    ["txt_attn.qkv.v", "", "attn.add_v_proj"],
-    ["txt_attn.qkv", "txt_attn_qkv", ""],
-    [
-        "img_attn.norm.query_norm.scale",
-        "img_attn_q_norm.weight",
-        "attn.norm_q.weight",
-    ],
-    [
-        "img_attn.norm.key_norm.scale",
-        "img_attn_k_norm.weight",
-        "attn.norm_k.weight",
-    ],
-    [
-        "txt_attn.norm.query_norm.scale",
-        "txt_attn_q_norm.weight",
-        "attn.norm_added_q.weight",
-    ],
-    [
-        "txt_attn.norm.key_norm.scale",
-        "txt_attn_k_norm.weight",
-        "attn.norm_added_k.weight",
-    ],
-    ["img_attn.proj", "img_attn_proj", "attn.to_out.0"],
-    ["txt_attn.proj", "txt_attn_proj", "attn.to_add_out"],
-    ["img_mlp.0", "img_mlp.fc1", "ff.net.0.proj"],
-    ["img_mlp.2", "img_mlp.fc2", "ff.net.2"],
-    ["txt_mlp.0", "txt_mlp.fc1", "ff_context.net.0.proj"],
-    ["txt_mlp.2", "txt_mlp.fc2", "ff_context.net.2"],
+/// Names of HunyuanVideo's authors outside the blocks.
+pub(super) const HUNYUAN_OUTER: &[NamePair] = &[
+    ("time_in.in_layer", "time_in.mlp.0"),
+    ("time_in.out_layer", "time_in.mlp.2"),
+    ("guidance_in.in_layer", "guidance_in.mlp.0"),
+    ("guidance_in.out_layer", "guidance_in.mlp.2"),
 ];
 
-const SINGLE_LAYERS: [Names; 9] = [
-    ["modulation.lin", "modulation.linear", "norm.linear"],
-    ["linear1.q", "", "attn.to_q"],
-    ["linear1.k", "", "attn.to_k"],
-    ["linear1.v", "", "attn.to_v"],
-    ["linear1.mlp", "", "proj_mlp"],
-    ["linear1", "linear1", ""],
-    ["linear2", "linear2", "proj_out"],
-    [
-        "norm.query_norm.scale",
-        "q_norm.weight",
-        "attn.norm_q.weight",
-    ],
-    ["norm.key_norm.scale", "k_norm.weight", "attn.norm_k.weight"],
+/// diffusers' names within a double block.
+pub(super) const DIFFUSERS_DOUBLE_LAYERS: &[NamePair] = &[
+    ("img_mod.lin", "norm1.linear"),
+    ("txt_mod.lin", "norm1_context.linear"),
+    ("img_attn.qkv.q", "attn.to_q"),
+    ("img_attn.qkv.k", "attn.to_k"),
+    ("img_attn.qkv.v", "attn.to_v"),
+    ("txt_attn.qkv.q", "attn.add_q_proj"),
+    ("txt_attn.qkv.k", "attn.add_k_proj"),
+    ("txt_attn.qkv.v", "attn.add_v_proj"),
+    ("img_attn.norm.query_norm.scale", "attn.norm_q.weight"),
+    ("img_attn.norm.key_norm.scale", "attn.norm_k.weight"),
+    ("txt_attn.norm.query_norm.scale", "attn.norm_added_q.weight"),
+    ("txt_attn.norm.key_norm.scale", "attn.norm_added_k.weight"),
+    ("img_attn.proj", "attn.to_out.0"),
+    ("txt_attn.proj", "attn.to_add_out"),
+    ("img_mlp.0", "ff.net.0.proj"),
+    ("img_mlp.2", "ff.net.2"),
+    ("txt_mlp.0", "ff_context.net.0.proj"),
+    ("txt_mlp.2", "ff_context.net.2"),
 ];
 
-/// A name in the dialect of a column of [`Names`]: in one of `lists`, or else among those outside of all.
-pub(super) fn renamed(name: &str, lists: &[List], outer: &[&[Names]], column: usize) -> String {
-    for (list, diffusers, layers) in lists {
-        let inner = name
-            .strip_prefix(list)
-            .and_then(|rest| rest.strip_prefix('.'))
-            .and_then(|rest| rest.split_once('.'));
-        if let Some((number, rest)) = inner {
-            let list = if column == DIFFUSERS { diffusers } else { list };
-            return format!("{list}.{number}.{}", layer_name(rest, *layers, column));
-        }
-    }
-    layer_name(name, outer.iter().copied().flatten(), column)
-}
+/// diffusers' names within a single block.
+pub(super) const DIFFUSERS_SINGLE_LAYERS: &[NamePair] = &[
+    ("modulation.lin", "norm.linear"),
+    ("linear1.q", "attn.to_q"),
+    ("linear1.k", "attn.to_k"),
+    ("linear1.v", "attn.to_v"),
+    ("linear1.mlp", "proj_mlp"),
+    ("linear2", "proj_out"),
+    ("norm.query_norm.scale", "attn.norm_q.weight"),
+    ("norm.key_norm.scale", "attn.norm_k.weight"),
+];
 
-fn layer_name<'a>(
-    name: &str,
-    layers: impl IntoIterator<Item = &'a Names>,
-    column: usize,
-) -> String {
-    let found = layers.into_iter().find_map(|names| {
-        let rest = name.strip_prefix(names[0])?;
-        let is_whole = rest.is_empty() || rest.starts_with('.');
-        (is_whole && !names[column].is_empty()).then(|| format!("{}{rest}", names[column]))
-    });
-    found.unwrap_or_else(|| name.to_owned())
-}
+/// Names of HunyuanVideo's authors within a double block.
+const HUNYUAN_DOUBLE_LAYERS: &[NamePair] = &[
+    ("img_mod.lin", "img_mod.linear"),
+    ("txt_mod.lin", "txt_mod.linear"),
+    ("img_attn.qkv", "img_attn_qkv"),
+    ("txt_attn.qkv", "txt_attn_qkv"),
+    ("img_attn.norm.query_norm.scale", "img_attn_q_norm.weight"),
+    ("img_attn.norm.key_norm.scale", "img_attn_k_norm.weight"),
+    ("txt_attn.norm.query_norm.scale", "txt_attn_q_norm.weight"),
+    ("txt_attn.norm.key_norm.scale", "txt_attn_k_norm.weight"),
+    ("img_attn.proj", "img_attn_proj"),
+    ("txt_attn.proj", "txt_attn_proj"),
+    ("img_mlp.0", "img_mlp.fc1"),
+    ("img_mlp.2", "img_mlp.fc2"),
+    ("txt_mlp.0", "txt_mlp.fc1"),
+    ("txt_mlp.2", "txt_mlp.fc2"),
+];
 
-/// Which vectors of the final modulation are the shift and the scale: diffusers has them the other way round.
-pub(super) fn final_shift_and_scale(is_diffusers: bool) -> (i64, i64) {
-    if is_diffusers { (1, 0) } else { (0, 1) }
-}
-
-/// What a file calls the two lists of blocks.
-pub(super) fn block_names(prefix: &str, is_diffusers: bool) -> [String; 2] {
-    [DOUBLE, SINGLE].map(|(list, diffusers, _)| {
-        let name = if is_diffusers { diffusers } else { list };
-        format!("{prefix}{name}")
-    })
-}
+/// Names of HunyuanVideo's authors within a single block.
+const HUNYUAN_SINGLE_LAYERS: &[NamePair] = &[
+    ("modulation.lin", "modulation.linear"),
+    ("norm.query_norm.scale", "q_norm.weight"),
+    ("norm.key_norm.scale", "k_norm.weight"),
+];
 
 /// How many blocks of a list there are; `list`: what the file calls it.
 pub(super) fn count_blocks(weights: &WeightSet, list: &str) -> i64 {

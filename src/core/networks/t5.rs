@@ -7,7 +7,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::header::{Renaming, count, not_a, prefix_before, sizes};
+use super::dialects::{BlockList, NamePair, renamed};
+use super::header::{count, not_a, prefix_before, sizes};
 use super::known::{KindRule, PartKind};
 use super::{
     NetworkConfig, Role, Schema, TensorSpec, check_epsilon, check_layers, check_sizes, config_path,
@@ -308,8 +309,8 @@ impl T5Keys {
     pub fn file_key(&self, name: &str) -> String {
         let key = match self.names {
             T5Names::Transformers => name.to_owned(),
-            T5Names::WanAuthors => WAN_AUTHORS.apply(name),
-            T5Names::LlamaCpp => LLAMA_CPP.apply(name),
+            T5Names::WanAuthors => renamed(name, &[WAN_AUTHORS], &[WAN_AUTHORS_OUTER]),
+            T5Names::LlamaCpp => renamed(name, &[LLAMA_CPP], &[LLAMA_CPP_OUTER]),
         };
         format!("{}{key}", self.prefix)
     }
@@ -331,48 +332,53 @@ pub(crate) fn prefix<'a>(keys: impl Iterator<Item = &'a str>) -> Option<&'a str>
 }
 
 /// `encoder.block.3.layer.1.DenseReluDense.wo.weight` -> `blocks.3.ffn.fc2.weight`
-const WAN_AUTHORS: Renaming = Renaming {
-    outside: &[
-        ("shared.", "token_embedding."),
-        ("encoder.embed_tokens.", "token_embedding."),
-        ("encoder.final_layer_norm.", "norm."),
-    ],
-    list: ("encoder.block", "blocks"),
-    inside: &[
-        ("layer.0.layer_norm.", "norm1."),
-        ("layer.1.layer_norm.", "norm2."),
+const WAN_AUTHORS: BlockList = BLOCKS.named(
+    "blocks",
+    &[&[
+        ("layer.0.layer_norm", "norm1"),
+        ("layer.1.layer_norm", "norm2"),
         (
-            "layer.0.SelfAttention.relative_attention_bias.",
-            "pos_embedding.embedding.",
+            "layer.0.SelfAttention.relative_attention_bias",
+            "pos_embedding.embedding",
         ),
-        ("layer.0.SelfAttention.", "attn."),
-        ("layer.1.DenseReluDense.wi_0.", "ffn.gate.0."),
-        ("layer.1.DenseReluDense.wi_1.", "ffn.fc1."),
-        ("layer.1.DenseReluDense.wo.", "ffn.fc2."),
-    ],
-};
+        ("layer.0.SelfAttention", "attn"),
+        ("layer.1.DenseReluDense.wi_0", "ffn.gate.0"),
+        ("layer.1.DenseReluDense.wi_1", "ffn.fc1"),
+        ("layer.1.DenseReluDense.wo", "ffn.fc2"),
+    ]],
+);
+const WAN_AUTHORS_OUTER: &[NamePair] = &[
+    ("shared", "token_embedding"),
+    ("encoder.embed_tokens", "token_embedding"),
+    ("encoder.final_layer_norm", "norm"),
+];
 
 /// `encoder.block.3.layer.1.DenseReluDense.wo.weight` -> `enc.blk.3.ffn_down.weight`
-const LLAMA_CPP: Renaming = Renaming {
-    outside: &[
-        ("shared.", "token_embd."),
-        ("encoder.embed_tokens.", "token_embd."),
-        ("encoder.final_layer_norm.", "enc.output_norm."),
-    ],
-    list: ("encoder.block", "enc.blk"),
-    inside: &[
-        ("layer.0.layer_norm.", "attn_norm."),
-        ("layer.1.layer_norm.", "ffn_norm."),
+const LLAMA_CPP: BlockList = BLOCKS.named(
+    "enc.blk",
+    &[&[
+        ("layer.0.layer_norm", "attn_norm"),
+        ("layer.1.layer_norm", "ffn_norm"),
         (
-            "layer.0.SelfAttention.relative_attention_bias.",
-            "attn_rel_b.",
+            "layer.0.SelfAttention.relative_attention_bias",
+            "attn_rel_b",
         ),
-        ("layer.0.SelfAttention.", "attn_"),
-        ("layer.1.DenseReluDense.wi_0.", "ffn_gate."),
-        ("layer.1.DenseReluDense.wi_1.", "ffn_up."),
-        ("layer.1.DenseReluDense.wo.", "ffn_down."),
-    ],
-};
+        ("layer.0.SelfAttention.q", "attn_q"),
+        ("layer.0.SelfAttention.k", "attn_k"),
+        ("layer.0.SelfAttention.v", "attn_v"),
+        ("layer.0.SelfAttention.o", "attn_o"),
+        ("layer.1.DenseReluDense.wi_0", "ffn_gate"),
+        ("layer.1.DenseReluDense.wi_1", "ffn_up"),
+        ("layer.1.DenseReluDense.wo", "ffn_down"),
+    ]],
+);
+const LLAMA_CPP_OUTER: &[NamePair] = &[
+    ("shared", "token_embd"),
+    ("encoder.embed_tokens", "token_embd"),
+    ("encoder.final_layer_norm", "enc.output_norm"),
+];
+
+const BLOCKS: BlockList = BlockList::shared("encoder.block", "layer.0.SelfAttention.q.weight");
 
 #[cfg(test)]
 mod tests {

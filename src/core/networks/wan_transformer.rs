@@ -1,130 +1,99 @@
-//! Wan's transformer: its numbers, what the authors and diffusers call its tensors, and all of them with their shapes.
+//! Wan's transformer: config, tensor names of the authors and of diffusers, and schema.
 //!
 //! All published variants of Wan 2.1 and 2.2 are configs of it, VACE with its control blocks too; Animate and others
-//! with parts of their own are not. Readers ask with the authors' names.
+//! with further parts are not. Readers ask with the authors' names.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::header::{Renaming, count, heads, not_a, sizes};
-use super::{NetworkConfig, Role, Schema, TensorSpec, check_layers, check_sizes, class_name};
-use crate::formats::weights::WeightSet;
-use crate::model::CatalogError;
-use crate::named::with_defaults;
+use super::declared::{Header, network_config};
+use super::dialects::{BlockList, Dialect, NamePair, NamedTensors, TensorKeys};
+use super::header::heads;
+use super::transformer::TransformerConfig;
+use super::{Role, Schema};
 
 /// Width of one head in every published file.
 const HEAD_DIM: i64 = 128;
 /// How queries and keys are normalised in all of them.
 const QK_NORM: &str = "rms_norm_across_heads";
 
-with_defaults! {
+network_config! {
     /// `transformer/config.json`, with diffusers' defaults where a key is left out.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default)]
     pub struct WanTransformerConfig {
         /// Latents that make one token: over time, height and width.
         pub patch_size: [i64; 3] = [1, 2, 2],
-        pub num_attention_heads: i64 = 40,
-        pub attention_head_dim: i64 = HEAD_DIM,
-        pub in_channels: i64 = 16,
-        pub out_channels: i64 = 16,
+        pub num_attention_heads: i64 = 40 => size(),
+        pub attention_head_dim: i64 = HEAD_DIM => size(),
+        pub in_channels: i64 = 16 => size(),
+        pub out_channels: i64 = 16 => size(),
         /// Width of the text's embeddings.
-        pub text_dim: i64 = 4096,
+        pub text_dim: i64 = 4096 => dim("text_embedding.0.weight", 1),
         /// Width of the sinusoids of timesteps.
-        pub freq_dim: i64 = 256,
+        pub freq_dim: i64 = 256 => dim("time_embedding.0.weight", 1),
         /// Width inside the feed-forward layers.
-        pub ffn_dim: i64 = 13824,
-        pub num_layers: i64 = 40,
-        pub cross_attn_norm: bool = true,
+        pub ffn_dim: i64 = 13824 => dim("blocks.0.ffn.0.weight", 0),
+        pub num_layers: i64 = 40 => count("blocks.{}.ffn.0.weight"),
+        pub cross_attn_norm: bool = true => has("blocks.0.norm3.weight"),
         pub qk_norm: Option<String> = Some(QK_NORM.to_owned()),
         pub eps: f64 = 1e-6,
         /// Places along each axis.
-        pub rope_max_seq_len: i64 = 1024,
+        pub rope_max_seq_len: i64 = 1024 => size(),
         /// Width of the image encoder's embeddings, in models that read them.
-        pub image_dim: Option<i64> = None,
-        pub added_kv_proj_dim: Option<i64> = None,
+        pub image_dim: Option<i64> = None => size(),
+        pub added_kv_proj_dim: Option<i64> = None => size(),
         /// Places of the embeddings of two pictures together.
-        pub pos_embed_seq_len: Option<i64> = None,
+        pub pos_embed_seq_len: Option<i64> = None => size(),
         /// The blocks behind which what the control blocks say is added, one of these each, in models that take a
         /// control clip (VACE).
         pub vace_layers: Vec<i64> = Vec::new(),
         /// Channels of the control clip's latents and its mask together.
-        pub vace_in_channels: i64 = 96,
-        pub quantization_config: Option<Value> = None,
+        pub vace_in_channels: i64 = 96 => size(),
+        pub quantization_config: Option<Value> = None => quantization(),
     }
 }
 
-impl NetworkConfig for WanTransformerConfig {
-    fn is_described_by(config: &Value) -> bool {
-        matches!(
-            class_name(config),
-            Some("WanTransformer3DModel" | "WanVACETransformer3DModel")
-        )
-    }
+impl TransformerConfig for WanTransformerConfig {
+    const LABEL: &'static str = "Wan transformer";
+    const CLASSES: &'static [&'static str] =
+        &["WanTransformer3DModel", "WanVACETransformer3DModel"];
 
     /// The authors' own config says how many heads there are.
-    fn of_header(weights: &WeightSet, authors: Option<&Value>) -> Result<Self, String> {
-        let keys = TransformerKeys::detect(|key| weights.has(key))
-            .ok_or_else(|| not_a("Wan transformer", weights))?;
-        let key = |name: &str| keys.file_key(name);
-        let size = |name: &str| sizes::<2>(weights, &key(name));
-        let [dim, in_channels, pt, ph, pw] = sizes(weights, &key("patch_embedding.weight"))?;
+    fn completed(self, header: &Header<'_>, authors: Option<&Value>) -> Result<Self, String> {
+        let [dim, in_channels, pt, ph, pw] = header.sizes("patch_embedding.weight")?;
         let num_heads = authors.and_then(|config| config.get("num_heads")?.as_i64());
         let heads = heads_of(dim, num_heads)?;
-        let [image_dim] =
-            sizes(weights, &key("img_emb.proj.0.weight")).map_or([None], |s: [i64; 1]| s.map(Some));
-        let [head, _] = size("head.head.weight")?;
-        let num_layers = count(weights, |n| key(&format!("blocks.{n}.ffn.0.weight")));
-        let num_control = count(weights, |n| key(&format!("vace_blocks.{n}.ffn.0.weight")));
-        let vace_in_channels = if num_control > 0 {
-            sizes::<5>(weights, &key("vace_patch_embedding.weight"))?[1]
-        } else {
-            Self::default().vace_in_channels
-        };
+        let head = header.dim("head.head.weight", 0)?;
         let patch = pt.saturating_mul(ph).saturating_mul(pw);
         if head % patch != 0 {
             return Err(format!(
                 "expected head.head.weight with a multiple of {patch} rows, found {head}"
             ));
         }
+        let num_control = header.count("vace_blocks.{}.ffn.0.weight");
+        let vace_in_channels = if num_control > 0 {
+            header.sizes::<5>("vace_patch_embedding.weight")?[1]
+        } else {
+            self.vace_in_channels
+        };
+        let places = header.sizes::<3>("img_emb.emb_pos").ok();
         Ok(Self {
             patch_size: [pt, ph, pw],
             num_attention_heads: heads,
             attention_head_dim: dim / heads,
             in_channels,
             out_channels: head / patch,
-            text_dim: size("text_embedding.0.weight")?[1],
-            freq_dim: size("time_embedding.0.weight")?[1],
-            ffn_dim: size("blocks.0.ffn.0.weight")?[0],
-            num_layers,
-            cross_attn_norm: weights.has(&key("blocks.0.norm3.weight")),
-            image_dim,
-            added_kv_proj_dim: size("blocks.0.cross_attn.k_img.weight").ok().map(|s| s[1]),
-            pos_embed_seq_len: sizes::<3>(weights, &key("img_emb.emb_pos"))
-                .ok()
-                .map(|s| s[1]),
-            vace_layers: control_layers(num_layers, num_control, authors),
+            image_dim: header.width("img_emb.proj.0.weight").ok(),
+            added_kv_proj_dim: header.dim("blocks.0.cross_attn.k_img.weight", 1).ok(),
+            pos_embed_seq_len: places.map(|sizes| sizes[1]),
+            vace_layers: control_layers(self.num_layers, num_control, authors),
             vace_in_channels,
-            ..Self::default()
+            ..self
         })
     }
 
-    fn check(&self) -> Result<(), String> {
-        check_sizes(&[
-            ("num_attention_heads", self.num_attention_heads),
-            ("attention_head_dim", self.attention_head_dim),
-            ("in_channels", self.in_channels),
-            ("out_channels", self.out_channels),
-            ("text_dim", self.text_dim),
-            ("freq_dim", self.freq_dim),
-            ("ffn_dim", self.ffn_dim),
-            ("rope_max_seq_len", self.rope_max_seq_len),
-            ("image_dim", self.image_dim.unwrap_or(1)),
-            ("added_kv_proj_dim", self.added_kv_proj_dim.unwrap_or(1)),
-            ("pos_embed_seq_len", self.pos_embed_seq_len.unwrap_or(1)),
-            ("vace_in_channels", self.vace_in_channels),
-        ])?;
-        check_layers(&[("num_layers", self.num_layers)])?;
+    fn check_numbers(&self) -> Result<(), String> {
         self.check_control()?;
         Err(if self.patch_size.iter().any(|n| !(1..=64).contains(n)) {
             format!(
@@ -146,20 +115,49 @@ impl NetworkConfig for WanTransformerConfig {
         })
     }
 
-    fn tensors(&self, weights: &WeightSet) -> Vec<TensorSpec> {
-        schema(self, TransformerKeys::of(|key| weights.has(key)))
+    fn block_counts(&self) -> Vec<i64> {
+        vec![self.num_layers, self.vace_layers.len() as i64]
     }
 
-    fn check_spare(&self, weights: &WeightSet) -> Result<(), CatalogError> {
-        let keys = TransformerKeys::of(|key| weights.has(key));
-        for (list, expected) in [
-            ("blocks", self.num_layers),
-            ("vace_blocks", self.vace_layers.len() as i64),
-        ] {
-            let next = keys.file_key(&format!("{list}.{expected}."));
-            weights.no_more_layers(&next, expected)?;
+    fn schema(&self, _dialect: Option<&Dialect>) -> Schema {
+        let dim = self.dim();
+        let [pt, ph, pw] = self.patch_size;
+        let mut schema = Schema::default();
+        schema.conv("patch_embedding", &[dim, self.in_channels, pt, ph, pw]);
+        schema.in_f32(|schema| {
+            schema.linear("time_embedding.0", dim, self.freq_dim);
+            schema.linear("time_embedding.2", dim, dim);
+        });
+        schema.linear("time_projection.1", 6 * dim, dim);
+        schema.linear("text_embedding.0", dim, self.text_dim);
+        schema.linear("text_embedding.2", dim, dim);
+        if let Some(image_dim) = self.image_dim {
+            schema.in_f32(|schema| {
+                schema.norm("img_emb.proj.0", image_dim);
+                schema.norm("img_emb.proj.4", dim);
+            });
+            schema.linear("img_emb.proj.1", image_dim, image_dim);
+            schema.linear("img_emb.proj.3", dim, image_dim);
+            if let Some(places) = self.pos_embed_seq_len {
+                schema.add("img_emb.emb_pos", &[1, places, image_dim], Role::Fixed);
+            }
         }
-        Ok(())
+        for block in 0..self.num_layers {
+            add_block(&mut schema, &format!("blocks.{block}"), self);
+        }
+        if self.has_control() {
+            let shape = [dim, self.vace_in_channels, pt, ph, pw];
+            schema.conv("vace_patch_embedding", &shape);
+            schema.linear("vace_blocks.0.before_proj", dim, dim);
+        }
+        for number in 0..self.vace_layers.len() {
+            let block = format!("vace_blocks.{number}");
+            add_block(&mut schema, &block, self);
+            schema.linear(&format!("{block}.after_proj"), dim, dim);
+        }
+        schema.in_f32(|schema| schema.add("head.modulation", &[1, 2, dim], Role::Fixed));
+        schema.linear("head.head", self.token_numbers(), dim);
+        schema
     }
 }
 
@@ -271,98 +269,6 @@ impl WanTransformerConfig {
     }
 }
 
-/// What single files put before a transformer's names.
-const TRANSFORMER_PREFIXES: [&str; 5] = [
-    "",
-    "model.diffusion_model.",
-    "diffusion_model.",
-    "model.",
-    "transformer.",
-];
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TransformerKeys {
-    pub prefix: &'static str,
-    /// diffusers' names; the authors' own otherwise.
-    pub is_diffusers: bool,
-}
-
-impl TransformerKeys {
-    /// The dialect of a file, by whether it has a key; `None` for what is no Wan transformer.
-    pub fn detect(has: impl Fn(&str) -> bool) -> Option<Self> {
-        TRANSFORMER_PREFIXES.into_iter().find_map(|prefix| {
-            let has = |key: &str| has(&format!("{prefix}{key}"));
-            if !has("patch_embedding.weight") {
-                return None;
-            }
-            let is_diffusers = has("condition_embedder.time_proj.weight");
-            (is_diffusers || has("time_projection.1.weight")).then_some(Self {
-                prefix,
-                is_diffusers,
-            })
-        })
-    }
-
-    /// The same, where what is no Wan transformer counts as one in diffusers' names: the first key that is asked for
-    /// says what is wrong.
-    pub fn of(has: impl Fn(&str) -> bool) -> Self {
-        Self::detect(has).unwrap_or(Self {
-            prefix: "",
-            is_diffusers: true,
-        })
-    }
-
-    /// The file's name of the tensor that the authors call `original`.
-    pub fn file_key(self, original: &str) -> String {
-        let key = match self.is_diffusers {
-            true if original.starts_with(CONTROL.list.0) => CONTROL.apply(original),
-            true => DIFFUSERS.apply(original),
-            false => original.to_owned(),
-        };
-        format!("{}{key}", self.prefix)
-    }
-}
-
-pub fn schema(config: &WanTransformerConfig, keys: TransformerKeys) -> Vec<TensorSpec> {
-    let dim = config.dim();
-    let [pt, ph, pw] = config.patch_size;
-    let mut schema = Schema::default();
-    schema.conv("patch_embedding", &[dim, config.in_channels, pt, ph, pw]);
-    schema.in_f32(|schema| {
-        schema.linear("time_embedding.0", dim, config.freq_dim);
-        schema.linear("time_embedding.2", dim, dim);
-    });
-    schema.linear("time_projection.1", 6 * dim, dim);
-    schema.linear("text_embedding.0", dim, config.text_dim);
-    schema.linear("text_embedding.2", dim, dim);
-    if let Some(image_dim) = config.image_dim {
-        schema.in_f32(|schema| {
-            schema.norm("img_emb.proj.0", image_dim);
-            schema.norm("img_emb.proj.4", dim);
-        });
-        schema.linear("img_emb.proj.1", image_dim, image_dim);
-        schema.linear("img_emb.proj.3", dim, image_dim);
-        if let Some(places) = config.pos_embed_seq_len {
-            schema.add("img_emb.emb_pos", &[1, places, image_dim], Role::Fixed);
-        }
-    }
-    for block in 0..config.num_layers {
-        add_block(&mut schema, &format!("blocks.{block}"), config);
-    }
-    if config.has_control() {
-        let shape = [dim, config.vace_in_channels, pt, ph, pw];
-        schema.conv("vace_patch_embedding", &shape);
-        schema.linear("vace_blocks.0.before_proj", dim, dim);
-    }
-    for number in 0..config.vace_layers.len() {
-        let block = format!("vace_blocks.{number}");
-        add_block(&mut schema, &block, config);
-        schema.linear(&format!("{block}.after_proj"), dim, dim);
-    }
-    schema.in_f32(|schema| schema.add("head.modulation", &[1, 2, dim], Role::Fixed));
-    schema.linear("head.head", config.token_numbers(), dim);
-    schema.renamed(|name| keys.file_key(name))
-}
-
 fn add_block(schema: &mut Schema, block: &str, config: &WanTransformerConfig) {
     let dim = config.dim();
     for attention in ["self_attn", "cross_attn"] {
@@ -390,82 +296,110 @@ fn add_block(schema: &mut Schema, block: &str, config: &WanTransformerConfig) {
     });
 }
 
-/// `blocks.0.self_attn.q.weight` -> `blocks.0.attn1.to_q.weight`
-const DIFFUSERS: Renaming = Renaming {
-    outside: &[
-        (
-            "text_embedding.0.",
-            "condition_embedder.text_embedder.linear_1.",
-        ),
-        (
-            "text_embedding.2.",
-            "condition_embedder.text_embedder.linear_2.",
-        ),
-        (
-            "time_embedding.0.",
-            "condition_embedder.time_embedder.linear_1.",
-        ),
-        (
-            "time_embedding.2.",
-            "condition_embedder.time_embedder.linear_2.",
-        ),
-        ("time_projection.1.", "condition_embedder.time_proj."),
-        (
-            "img_emb.proj.0.",
-            "condition_embedder.image_embedder.norm1.",
-        ),
-        (
-            "img_emb.proj.1.",
-            "condition_embedder.image_embedder.ff.net.0.proj.",
-        ),
-        (
-            "img_emb.proj.3.",
-            "condition_embedder.image_embedder.ff.net.2.",
-        ),
-        (
-            "img_emb.proj.4.",
-            "condition_embedder.image_embedder.norm2.",
-        ),
-        (
-            "img_emb.emb_pos",
-            "condition_embedder.image_embedder.pos_embed",
-        ),
-        ("head.head.", "proj_out."),
-        ("head.modulation", "scale_shift_table"),
-    ],
-    list: ("blocks", "blocks"),
-    inside: INSIDE,
-};
+pub type TransformerKeys = TensorKeys<WanTransformerConfig>;
 
-/// `vace_blocks.0.before_proj.weight` -> `vace_blocks.0.proj_in.weight`
-const CONTROL: Renaming = Renaming {
-    outside: &[],
-    list: ("vace_blocks", "vace_blocks"),
-    inside: INSIDE,
-};
+const BLOCKS: BlockList = BlockList::shared("blocks", "ffn.0.weight");
+const CONTROL_BLOCKS: BlockList = BlockList::shared("vace_blocks", "ffn.0.weight");
 
-/// Within a block of either kind.
-const INSIDE: &[(&str, &str)] = &[
-    ("before_proj.", "proj_in."),
-    ("after_proj.", "proj_out."),
+/// diffusers' names within a block of either kind.
+const DIFFUSERS_LAYERS: &[&[NamePair]] = &[&[
+    ("before_proj", "proj_in"),
+    ("after_proj", "proj_out"),
     ("modulation", "scale_shift_table"),
-    ("norm3.", "norm2."),
-    ("ffn.0.", "ffn.net.0.proj."),
-    ("ffn.2.", "ffn.net.2."),
-    ("self_attn.q.", "attn1.to_q."),
-    ("self_attn.k.", "attn1.to_k."),
-    ("self_attn.v.", "attn1.to_v."),
-    ("self_attn.o.", "attn1.to_out.0."),
-    ("self_attn.", "attn1."),
-    ("cross_attn.q.", "attn2.to_q."),
-    ("cross_attn.k.", "attn2.to_k."),
-    ("cross_attn.v.", "attn2.to_v."),
-    ("cross_attn.o.", "attn2.to_out.0."),
-    ("cross_attn.k_img.", "attn2.add_k_proj."),
-    ("cross_attn.v_img.", "attn2.add_v_proj."),
-    ("cross_attn.norm_k_img.", "attn2.norm_added_k."),
-    ("cross_attn.", "attn2."),
+    ("norm3", "norm2"),
+    ("ffn.0", "ffn.net.0.proj"),
+    ("ffn.2", "ffn.net.2"),
+    ("self_attn.q", "attn1.to_q"),
+    ("self_attn.k", "attn1.to_k"),
+    ("self_attn.v", "attn1.to_v"),
+    ("self_attn.o", "attn1.to_out.0"),
+    ("self_attn", "attn1"),
+    ("cross_attn.q", "attn2.to_q"),
+    ("cross_attn.k", "attn2.to_k"),
+    ("cross_attn.v", "attn2.to_v"),
+    ("cross_attn.o", "attn2.to_out.0"),
+    ("cross_attn.k_img", "attn2.add_k_proj"),
+    ("cross_attn.v_img", "attn2.add_v_proj"),
+    ("cross_attn.norm_k_img", "attn2.norm_added_k"),
+    ("cross_attn", "attn2"),
+]];
+const DIFFUSERS_OUTER: &[NamePair] = &[
+    (
+        "text_embedding.0",
+        "condition_embedder.text_embedder.linear_1",
+    ),
+    (
+        "text_embedding.2",
+        "condition_embedder.text_embedder.linear_2",
+    ),
+    (
+        "time_embedding.0",
+        "condition_embedder.time_embedder.linear_1",
+    ),
+    (
+        "time_embedding.2",
+        "condition_embedder.time_embedder.linear_2",
+    ),
+    ("time_projection.1", "condition_embedder.time_proj"),
+    ("img_emb.proj.0", "condition_embedder.image_embedder.norm1"),
+    (
+        "img_emb.proj.1",
+        "condition_embedder.image_embedder.ff.net.0.proj",
+    ),
+    (
+        "img_emb.proj.3",
+        "condition_embedder.image_embedder.ff.net.2",
+    ),
+    ("img_emb.proj.4", "condition_embedder.image_embedder.norm2"),
+    (
+        "img_emb.emb_pos",
+        "condition_embedder.image_embedder.pos_embed",
+    ),
+    ("head.head", "proj_out"),
+    ("head.modulation", "scale_shift_table"),
 ];
+
+impl NamedTensors for WanTransformerConfig {
+    const PREFIXES: &'static [&'static str] = &[
+        "",
+        "model.diffusion_model.",
+        "diffusion_model.",
+        "model.",
+        "transformer.",
+    ];
+    const MORE_TOPS: Option<&'static [&'static str]> = Some(&[
+        "rope",
+        "freqs",
+        "img_emb",
+        "vace_patch_embedding",
+        "vace_blocks",
+    ]);
+    const DIALECTS: &'static [Dialect] = &[
+        Dialect {
+            is_diffusers: true,
+            is_split: true,
+            marks: &[(
+                2,
+                &[
+                    "patch_embedding.weight",
+                    "condition_embedder.time_proj.weight",
+                ],
+            )],
+            lists: &[
+                BLOCKS.named("blocks", DIFFUSERS_LAYERS),
+                CONTROL_BLOCKS.named("vace_blocks", DIFFUSERS_LAYERS),
+            ],
+            outer: &[DIFFUSERS_OUTER],
+        },
+        Dialect {
+            is_diffusers: false,
+            is_split: false,
+            marks: &[(2, &["patch_embedding.weight", "time_projection.1.weight"])],
+            lists: &[BLOCKS, CONTROL_BLOCKS],
+            outer: &[],
+        },
+    ];
+}
 
 #[cfg(test)]
 mod tests;

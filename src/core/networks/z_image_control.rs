@@ -9,12 +9,13 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::header::{count, heads, not_a, sizes};
-use super::stream_blocks;
-use super::z_image_transformer::{PATCH, add_block};
+use super::declared::Header;
+use super::dialects::{BlockList, Dialect, NamedTensors, TensorKeys};
+use super::header::{heads, not_a};
+use super::z_image_transformer::{BLOCK_MARK, DIFFUSERS_LAYERS, PATCH, add_block};
 use super::{
-    NetworkConfig, Schema, TensorSpec, ZImageTransformerConfig, ZImageTransformerKeys,
-    check_layers, check_sizes, class_name,
+    NetworkConfig, Schema, TensorSpec, ZImageTransformerConfig, check_layers, check_sizes,
+    class_name, stream_blocks,
 };
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
@@ -107,19 +108,14 @@ impl NetworkConfig for ZImageControlConfig {
 
     /// What no shape says, behind which blocks something is added, is as published. Version 2.0 has the shapes of 2.1.
     fn of_header(weights: &WeightSet, _authors: Option<&Value>) -> Result<Self, String> {
-        if !ZImageControlKeys::are_in(|key| weights.has(key)) {
-            return Err(not_a("Z-Image ControlNet", weights));
-        }
-        let key = ZImageControlKeys::file_key;
-        let [dim, numbers] = sizes(weights, &key("control_x_embedder.weight"))?;
-        let [head_dim] = sizes(weights, &key("control_layers.0.attention.q_norm.weight"))?;
-        let blocks = |list: &str| {
-            count(weights, |n| {
-                key(&format!("{list}.{n}.attention_norm1.weight"))
-            })
-        };
-        let layers = blocks("control_layers");
-        let refiners = blocks("control_noise_refiner");
+        let keys = ZImageControlKeys::detect(|key| weights.has(key));
+        let keys = keys.ok_or_else(|| not_a("Z-Image ControlNet", weights))?;
+        let file_key = |name: &str| keys.file_key(name);
+        let header = Header::new(weights, &file_key);
+        let [dim, numbers] = header.sizes("control_x_embedder.weight")?;
+        let head_dim = header.width("control_layers.0.attention.q_norm.weight")?;
+        let layers = header.count("control_layers.{}.attention_norm1.weight");
+        let refiners = header.count("control_noise_refiner.{}.attention_norm1.weight");
         let step = (PUBLISHED_BLOCKS / layers.max(1)).max(1);
         let refiner = if weights.has("control_noise_refiner.0.after_proj.weight") {
             Some(ControlRefiner::ControlNoiseRefiner)
@@ -176,11 +172,14 @@ impl NetworkConfig for ZImageControlConfig {
     }
 
     fn tensors(&self, weights: &WeightSet) -> Vec<TensorSpec> {
-        schema(self, |key| weights.has(key))
+        let is_left_out = self.add_control_noise_refiner == Some(ControlRefiner::ControlLayers)
+            && !weights.has("control_noise_refiner.0.after_proj.weight");
+        let keys = ZImageControlKeys::bare(true);
+        self.schema(is_left_out).renamed(|name| keys.file_key(name))
     }
 
     fn check_spare(&self, weights: &WeightSet) -> Result<(), CatalogError> {
-        let lists = LISTS.map(str::to_owned);
+        let lists = ZImageControlKeys::bare(true).lists();
         let counts = [
             self.control_layers_places.len() as i64,
             self.n_refiner_layers,
@@ -200,69 +199,59 @@ impl ZImageControlConfig {
             None => 0,
         }
     }
+
+    /// `is_left_out`: diffusers leaves out refiner blocks of version 2.0 that are nothing but zeros.
+    fn schema(&self, is_left_out: bool) -> Schema {
+        let (dim, blocks) = (self.dim, self.blocks());
+        let mut schema = Schema::default();
+        schema.linear("control_x_embedder", dim, self.token_numbers());
+        let refiners = if is_left_out {
+            0
+        } else {
+            self.n_refiner_layers
+        };
+        for (list, count) in [(LAYERS, blocks.n_layers), (REFINERS, refiners)] {
+            for number in 0..count {
+                let block = format!("{list}.{number}");
+                add_block(&mut schema, &block, &blocks, true, true);
+                if list == REFINERS && self.add_control_noise_refiner.is_none() {
+                    continue;
+                }
+                if number == 0 {
+                    schema.linear(&format!("{block}.before_proj"), dim, dim);
+                }
+                schema.linear(&format!("{block}.after_proj"), dim, dim);
+            }
+        }
+        schema
+    }
+}
+
+pub type ZImageControlKeys = TensorKeys<ZImageControlConfig>;
+
+impl NamedTensors for ZImageControlConfig {
+    const PREFIXES: &'static [&'static str] = &[""];
+    const DIALECTS: &'static [Dialect] = &[Dialect {
+        is_diffusers: true,
+        is_split: true,
+        marks: &[(
+            1,
+            &[
+                "control_all_x_embedder.2-1.weight",
+                "control_layers.0.attention_norm1.weight",
+            ],
+        )],
+        lists: &[
+            BlockList::shared(LAYERS, BLOCK_MARK).named(LAYERS, DIFFUSERS_LAYERS),
+            BlockList::shared(REFINERS, BLOCK_MARK).named(REFINERS, DIFFUSERS_LAYERS),
+        ],
+        outer: &[&[("control_x_embedder", "control_all_x_embedder.2-1")]],
+    }];
 }
 
 /// The lists of blocks.
-const LISTS: [&str; 2] = ["control_layers", "control_noise_refiner"];
-
-/// What files call the tensors.
-#[derive(Clone, Copy, Debug)]
-pub enum ZImageControlKeys {}
-
-impl ZImageControlKeys {
-    /// Whether a file has such a network, by whether it has a key.
-    pub fn are_in(has: impl Fn(&str) -> bool) -> bool {
-        has("control_all_x_embedder.2-1.weight") || has("control_layers.0.attention_norm1.weight")
-    }
-
-    /// What the file calls the tensor that is `original` in the names of the transformer's authors, behind `control_`.
-    #[must_use]
-    pub fn file_key(original: &str) -> String {
-        let diffusers = ZImageTransformerKeys {
-            prefix: "",
-            is_diffusers: true,
-        };
-        match original.strip_prefix("control_") {
-            Some(own) => format!("control_{}", diffusers.file_key(own)),
-            None => original.to_owned(),
-        }
-    }
-}
-
-/// `has`: whether the file has a key: of version 2.0 diffusers leaves out what is nothing but zeros.
-fn schema(config: &ZImageControlConfig, has: impl Fn(&str) -> bool) -> Vec<TensorSpec> {
-    let blocks = config.blocks();
-    let keys = ZImageTransformerKeys {
-        prefix: "",
-        is_diffusers: true,
-    };
-    let dim = config.dim;
-    let mut schema = Schema::default();
-    schema.linear("control_x_embedder", dim, config.token_numbers());
-    let refiner = config.add_control_noise_refiner;
-    let is_left_out = refiner == Some(ControlRefiner::ControlLayers)
-        && !has("control_noise_refiner.0.after_proj.weight");
-    let refiners = if is_left_out {
-        0
-    } else {
-        config.n_refiner_layers
-    };
-    let counts = [blocks.n_layers, refiners];
-    for (list, count) in LISTS.into_iter().zip(counts) {
-        for number in 0..count {
-            let block = format!("{list}.{number}");
-            add_block(&mut schema, &block, &blocks, keys, true);
-            if list == "control_noise_refiner" && refiner.is_none() {
-                continue;
-            }
-            if number == 0 {
-                schema.linear(&format!("{block}.before_proj"), dim, dim);
-            }
-            schema.linear(&format!("{block}.after_proj"), dim, dim);
-        }
-    }
-    schema.renamed(ZImageControlKeys::file_key)
-}
+const LAYERS: &str = "control_layers";
+const REFINERS: &str = "control_noise_refiner";
 
 #[cfg(test)]
 mod tests {
@@ -276,7 +265,7 @@ mod tests {
              control_noise_refiner.1.attention.out.weight -> control_noise_refiner.1.attention.to_out.0.weight
              control_layers.0.before_proj.weight -> control_layers.0.before_proj.weight",
         ) {
-            assert_eq!(ZImageControlKeys::file_key(original), expected);
+            assert_eq!(ZImageControlKeys::bare(true).file_key(original), expected);
         }
     }
 }

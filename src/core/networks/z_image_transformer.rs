@@ -1,36 +1,31 @@
-//! Z-Image's transformer: its numbers, what the authors and diffusers call its tensors, and all of them with their
-//! shapes.
+//! Z-Image's transformer: config, tensor names of the authors and of diffusers, and schema.
 //!
-//! Turbo and Base are configs of it. Either dialect may stand behind a prefix, as in checkpoints that hold a whole
-//! pipeline. Readers ask with the authors' names, which ComfyUI's and GGUF's files have; diffusers has queries, keys and
-//! values apart, for which readers ask as parts of one: `attention.qkv.q`.
+//! Turbo and Base are configs of it. Either dialect may have a prefix, as in checkpoints that hold a whole pipeline. Readers
+//! ask with the authors' names, which ComfyUI's and GGUF's files have; diffusers has queries, keys and values apart, for
+//! which readers ask as parts of one: `attention.qkv.q`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::flux_transformer::PREFIXES;
-use super::header::{count, heads, not_a, sizes};
-use super::stream_blocks::{self, DIFFUSERS, List, Names};
-use super::{
-    NetworkConfig, Role, Schema, TensorSpec, check_epsilon, check_layers, check_sizes, class_name,
-};
-use crate::formats::weights::WeightSet;
-use crate::model::CatalogError;
-use crate::named::with_defaults;
+use super::declared::{Header, network_config};
+use super::dialects::{BlockList, Dialect, NamePair, NamedTensors, TensorKeys};
+use super::header::heads;
+use super::transformer::TransformerConfig;
+use super::{Role, Schema, check_epsilon, check_sizes, stream_blocks};
 
-/// How many numbers of a head turn with each of a token's places, in every published file.
+/// Rotary dimensions of a head for each axis, in every published file.
 const AXES: [i64; 3] = [32, 48, 48];
 /// Latents along an edge of one token.
 pub(super) const PATCH: i64 = 2;
 /// Width of the sinusoids of timesteps, and inside the layers that read them.
 pub const SINUSOIDS: i64 = 256;
 pub const TIME_WIDTH: i64 = 1024;
-/// Width of what the blocks are told of a timestep, in networks that are at least as wide.
+/// Width of the timestep's embedding that modulates blocks, in networks that are at least as wide.
 const TOLD_WIDTH: i64 = 256;
 /// Tokens of a picture and of a text are padded to multiples of this.
 pub const TOKENS_MULTIPLE: i64 = 32;
 
-with_defaults! {
+network_config! {
     /// `transformer/config.json`, with diffusers' defaults where a key is left out.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default)]
@@ -38,79 +33,51 @@ with_defaults! {
         pub all_patch_size: Vec<i64> = vec![PATCH],
         pub all_f_patch_size: Vec<i64> = vec![1],
         /// Channels of latents.
-        pub in_channels: i64 = 16,
+        pub in_channels: i64 = 16 => size(),
         /// Width of the hidden states.
-        pub dim: i64 = 3840,
+        pub dim: i64 = 3840 => dim("x_embedder.weight", 0),
         /// Blocks that text and picture go through together.
-        pub n_layers: i64 = 30,
+        pub n_layers: i64 = 30 => count("layers.{}.attention_norm1.weight"),
         /// Blocks of each of the two refiners before.
-        pub n_refiner_layers: i64 = 2,
-        pub n_heads: i64 = 30,
+        pub n_refiner_layers: i64 = 2 => count("noise_refiner.{}.attention_norm1.weight"),
+        pub n_heads: i64 = 30 => size(),
         pub n_kv_heads: i64 = 30,
         pub norm_eps: f64 = 1e-5,
         pub qk_norm: bool = true,
         /// Width of the text's embeddings.
-        pub cap_feat_dim: i64 = 2560,
+        pub cap_feat_dim: i64 = 2560 => width("cap_embedder.0.weight"),
         /// Width of an image encoder's embeddings, which only Omni reads.
         pub siglip_feat_dim: Option<i64> = None,
         pub rope_theta: f64 = 256.0,
-        /// What the model multiplies timesteps with, which come between 0 and 1.
+        /// Factor of timesteps, which come between 0 and 1.
         pub t_scale: f64 = 1000.0,
-        /// How many numbers of a head turn with each of a token's places: order, row and column.
+        /// Rotary dimensions of a head for order, row and column.
         pub axes_dims: [i64; 3] = AXES,
         /// Places along each axis.
         pub axes_lens: [i64; 3] = [1536, 512, 512],
-        pub quantization_config: Option<Value> = None,
+        pub quantization_config: Option<Value> = None => quantization(),
     }
 }
 
-impl NetworkConfig for ZImageTransformerConfig {
-    fn is_described_by(config: &Value) -> bool {
-        class_name(config) == Some("ZImageTransformer2DModel")
-    }
+impl TransformerConfig for ZImageTransformerConfig {
+    const LABEL: &'static str = "Z-Image transformer";
+    const CLASSES: &'static [&'static str] = &["ZImageTransformer2DModel"];
 
-    /// What shapes cannot say, the axes of positions, is as published.
-    fn of_header(weights: &WeightSet, _authors: Option<&Value>) -> Result<Self, String> {
-        let keys = ZImageTransformerKeys::detect(|key| weights.has(key))
-            .ok_or_else(|| not_a("Z-Image transformer", weights))?;
-        let key = |name: &str| keys.file_key(name);
-        let [dim, patch] = sizes(weights, &key("x_embedder.weight"))?;
-        let [head_dim] = sizes(weights, &key("layers.0.attention.q_norm.weight"))?;
-        let [cap_feat_dim] = sizes(weights, &key("cap_embedder.0.weight"))?;
-        let siglip: Result<[i64; 1], _> = sizes(weights, &key("siglip_embedder.0.weight"));
-        let blocks = |list: &str| {
-            count(weights, |n| {
-                key(&format!("{list}.{n}.attention_norm1.weight"))
-            })
-        };
-        let n_heads = heads(dim, head_dim)?;
+    fn completed(self, header: &Header<'_>, _authors: Option<&Value>) -> Result<Self, String> {
+        let patch = header.dim("x_embedder.weight", 1)?;
+        let head_dim = header.width("layers.0.attention.q_norm.weight")?;
+        let n_heads = heads(self.dim, head_dim)?;
         Ok(Self {
             in_channels: patch / (PATCH * PATCH),
-            dim,
-            n_layers: blocks("layers"),
-            n_refiner_layers: blocks("noise_refiner"),
             n_heads,
             n_kv_heads: n_heads,
-            cap_feat_dim,
-            siglip_feat_dim: siglip.ok().map(|[width]| width),
-            ..Self::default()
+            siglip_feat_dim: header.width("siglip_embedder.0.weight").ok(),
+            ..self
         })
     }
 
-    fn check(&self) -> Result<(), String> {
-        check_sizes(&[
-            ("in_channels", self.in_channels),
-            ("dim", self.dim),
-            ("n_heads", self.n_heads),
-            ("cap_feat_dim", self.cap_feat_dim),
-            ("axes_lens", self.axes_lens[0]),
-            ("axes_lens", self.axes_lens[1]),
-            ("axes_lens", self.axes_lens[2]),
-        ])?;
-        check_layers(&[
-            ("n_layers", self.n_layers),
-            ("n_refiner_layers", self.n_refiner_layers),
-        ])?;
+    fn check_numbers(&self) -> Result<(), String> {
+        check_sizes(&self.axes_lens.map(|length| ("axes_lens", length)))?;
         check_epsilon("norm_eps", self.norm_eps)?;
         let (dim, heads) = (self.dim, self.n_heads);
         Err(
@@ -139,32 +106,36 @@ impl NetworkConfig for ZImageTransformerConfig {
         )
     }
 
-    fn tensors(&self, weights: &WeightSet) -> Vec<TensorSpec> {
-        let keys = ZImageTransformerKeys::of(|key| weights.has(key));
-        let mut tensors = schema(self, keys);
-        // Some converters to GGUF leave out axes of 1.
-        for tensor in &mut tensors {
-            let found = weights.shape(&tensor.name);
-            if found
-                .as_deref()
-                .is_some_and(|found| is_squeezed(&tensor.shape, found))
-            {
-                tensor.shape.remove(0);
+    fn block_counts(&self) -> Vec<i64> {
+        vec![self.n_layers, self.n_refiner_layers, self.n_refiner_layers]
+    }
+
+    fn schema(&self, dialect: Option<&Dialect>) -> Schema {
+        let (dim, told) = (self.dim, self.told_dim());
+        let mut schema = Schema::default();
+        schema.linear("x_embedder", dim, self.token_numbers());
+        schema.vector("cap_embedder.0.weight", self.cap_feat_dim);
+        // Used once for each text, like the context refiner.
+        schema.modulation("cap_embedder.1", dim, self.cap_feat_dim);
+        for pad in PADS {
+            schema.add(pad, &[1, dim], Role::Fixed);
+        }
+        schema.in_f32(|schema| {
+            schema.linear("t_embedder.mlp.0", TIME_WIDTH, SINUSOIDS);
+            schema.linear("t_embedder.mlp.2", told, TIME_WIDTH);
+        });
+        let is_split = dialect.is_some_and(|dialect| dialect.is_split);
+        for (list, count) in LISTS.iter().zip(self.block_counts()) {
+            let is_modulated = list.own != "context_refiner";
+            for number in 0..count {
+                let block = format!("{}.{number}", list.own);
+                add_block(&mut schema, &block, self, is_split, is_modulated);
             }
         }
-        tensors
+        schema.modulation("final_layer.adaLN_modulation.1", dim, told);
+        schema.linear("final_layer.linear", self.token_numbers(), dim);
+        schema
     }
-
-    fn check_spare(&self, weights: &WeightSet) -> Result<(), CatalogError> {
-        let keys = ZImageTransformerKeys::of(|key| weights.has(key));
-        let lists = LISTS.map(|list| format!("{}{list}", keys.prefix));
-        let counts = [self.n_layers, self.n_refiner_layers, self.n_refiner_layers];
-        stream_blocks::check_blocks(weights, &lists, &counts)
-    }
-}
-
-fn is_squeezed(wanted: &[u64], found: &[u64]) -> bool {
-    matches!((wanted, found), ([1, width], [own]) if width == own)
 }
 
 impl ZImageTransformerConfig {
@@ -183,169 +154,89 @@ impl ZImageTransformerConfig {
         PATCH * PATCH * self.in_channels
     }
 
-    /// Width of what the blocks are told of a timestep.
+    /// Width of the timestep's embedding that modulates blocks.
     pub fn told_dim(&self) -> i64 {
         self.dim.min(TOLD_WIDTH)
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ZImageTransformerKeys {
-    pub prefix: &'static str,
-    /// diffusers' names; the authors' own otherwise.
-    pub is_diffusers: bool,
-}
+pub type ZImageTransformerKeys = TensorKeys<ZImageTransformerConfig>;
 
-/// Lumina 2, of which this network came, has all but these.
+/// Lumina 2, from which this network was built, has all but these.
 const PADS: [&str; 2] = ["x_pad_token", "cap_pad_token"];
-/// By which the authors' names are known, and diffusers'; one is enough for a file that lacks others.
-const MARKS: [[&str; 3]; 2] = [
-    [
-        "x_embedder.weight",
-        "final_layer.linear.weight",
-        "layers.0.attention.qkv.weight",
-    ],
-    [
-        "all_x_embedder.2-1.weight",
-        "all_final_layer.2-1.linear.weight",
-        "layers.0.attention.to_q.weight",
-    ],
+/// By which the authors' names are known; one is enough for a file that lacks others.
+const MARKS: [&str; 3] = [
+    "x_embedder.weight",
+    "final_layer.linear.weight",
+    "layers.0.attention.qkv.weight",
 ];
 
-/// The lists of blocks, which all call so.
-const LISTS: [&str; 3] = ["layers", "noise_refiner", "context_refiner"];
-
-const BLOCK: [Names; 7] = [
-    ["attention.qkv.q", "", "attention.to_q"],
-    ["attention.qkv.k", "", "attention.to_k"],
-    ["attention.qkv.v", "", "attention.to_v"],
-    ["attention.qkv", "", ""],
-    ["attention.q_norm", "", "attention.norm_q"],
-    ["attention.k_norm", "", "attention.norm_k"],
-    ["attention.out", "", "attention.to_out.0"],
+/// The lists of blocks, which all files name alike.
+const LISTS: [BlockList; 3] = [
+    BlockList::shared("layers", BLOCK_MARK),
+    BlockList::shared("noise_refiner", BLOCK_MARK),
+    BlockList::shared("context_refiner", BLOCK_MARK),
 ];
-const OUTER: [Names; 2] = [
-    ["x_embedder", "", "all_x_embedder.2-1"],
-    ["final_layer", "", "all_final_layer.2-1"],
-];
+pub(super) const BLOCK_MARK: &str = "attention_norm1.weight";
 
-impl ZImageTransformerKeys {
-    /// The authors' names, bare.
-    pub const ORIGINAL: Self = Self {
-        prefix: "",
-        is_diffusers: false,
-    };
+pub(super) const DIFFUSERS_LAYERS: &[&[NamePair]] = &[&[
+    ("attention.qkv.q", "attention.to_q"),
+    ("attention.qkv.k", "attention.to_k"),
+    ("attention.qkv.v", "attention.to_v"),
+    ("attention.q_norm", "attention.norm_q"),
+    ("attention.k_norm", "attention.norm_k"),
+    ("attention.out", "attention.to_out.0"),
+]];
 
-    /// The dialect of a file, by whether it has a key; `None` for what is no Z-Image transformer.
-    pub fn detect(has: impl Fn(&str) -> bool) -> Option<Self> {
-        for prefix in PREFIXES {
-            let is_there = |mark: &&str| has(&format!("{prefix}{mark}"));
-            if !PADS.iter().any(is_there) {
-                continue;
-            }
-            for (marks, is_diffusers) in MARKS.iter().zip([false, true]) {
-                if marks.iter().any(is_there) {
-                    return Some(Self {
-                        prefix,
-                        is_diffusers,
-                    });
-                }
-            }
-        }
-        None
-    }
-
-    /// The same, where what is no Z-Image transformer counts as one in the authors' names: the first key that is asked
-    /// for says what is wrong.
-    pub fn of(has: impl Fn(&str) -> bool) -> Self {
-        Self::detect(has).unwrap_or(Self::ORIGINAL)
-    }
-
-    /// What the file calls the tensor that is `original` in the authors' code.
-    pub fn file_key(self, original: &str) -> String {
-        let own = if self.is_diffusers {
-            let lists: [List; 3] = LISTS.map(|list| (list, list, &BLOCK[..]));
-            stream_blocks::renamed(original, &lists, &[&OUTER], DIFFUSERS)
-        } else {
-            original.to_owned()
-        };
-        format!("{}{own}", self.prefix)
-    }
-
-    /// The names before the first dot, of which a transformer has no others.
-    pub(crate) fn tops(self) -> &'static [&'static str] {
-        if self.is_diffusers {
-            &[
-                "all_x_embedder",
-                "all_final_layer",
-                "cap_embedder",
-                "cap_pad_token",
-                "context_refiner",
-                "layers",
-                "noise_refiner",
-                "t_embedder",
-                "x_pad_token",
-            ]
-        } else {
-            &[
-                "cap_embedder",
-                "cap_pad_token",
-                "context_refiner",
-                "final_layer",
-                "layers",
-                "noise_refiner",
-                // Of Lumina 2, and read by nobody.
-                "norm_final",
-                "t_embedder",
-                "x_embedder",
-                "x_pad_token",
-            ]
-        }
-    }
-}
-
-pub fn schema(config: &ZImageTransformerConfig, keys: ZImageTransformerKeys) -> Vec<TensorSpec> {
-    let (dim, told) = (config.dim, config.told_dim());
-    let mut schema = Schema::default();
-    schema.linear("x_embedder", dim, config.token_numbers());
-    schema.vector("cap_embedder.0.weight", config.cap_feat_dim);
-    // As the context refiner, it is used once for each text.
-    schema.modulation("cap_embedder.1", dim, config.cap_feat_dim);
-    for pad in PADS {
-        schema.add(pad, &[1, dim], Role::Fixed);
-    }
-    schema.in_f32(|schema| {
-        schema.linear("t_embedder.mlp.0", TIME_WIDTH, SINUSOIDS);
-        schema.linear("t_embedder.mlp.2", told, TIME_WIDTH);
-    });
-    let counts = [
-        config.n_layers,
-        config.n_refiner_layers,
-        config.n_refiner_layers,
+impl NamedTensors for ZImageTransformerConfig {
+    // A tensor of Lumina 2 that no reader asks for.
+    const MORE_TOPS: Option<&'static [&'static str]> = Some(&["norm_final"]);
+    const DIALECTS: &'static [Dialect] = &[
+        Dialect {
+            is_diffusers: false,
+            is_split: false,
+            marks: &[(1, &PADS), (1, &MARKS)],
+            lists: &LISTS,
+            outer: &[],
+        },
+        Dialect {
+            is_diffusers: true,
+            is_split: true,
+            marks: &[
+                (1, &PADS),
+                (
+                    1,
+                    &[
+                        "all_x_embedder.2-1.weight",
+                        "all_final_layer.2-1.linear.weight",
+                        "layers.0.attention.to_q.weight",
+                    ],
+                ),
+            ],
+            lists: &[
+                LISTS[0].named("layers", DIFFUSERS_LAYERS),
+                LISTS[1].named("noise_refiner", DIFFUSERS_LAYERS),
+                LISTS[2].named("context_refiner", DIFFUSERS_LAYERS),
+            ],
+            outer: &[&[
+                ("x_embedder", "all_x_embedder.2-1"),
+                ("final_layer", "all_final_layer.2-1"),
+            ]],
+        },
     ];
-    for (list, count) in LISTS.into_iter().zip(counts) {
-        for number in 0..count {
-            let is_told = list != "context_refiner";
-            let block = format!("{list}.{number}");
-            add_block(&mut schema, &block, config, keys, is_told);
-        }
-    }
-    schema.modulation("final_layer.adaLN_modulation.1", dim, told);
-    schema.linear("final_layer.linear", config.token_numbers(), dim);
-    schema.renamed(|name| keys.file_key(name))
 }
 
-/// `is_told`: whether it is told the timestep; where not, it is used once for each text.
+/// Adds a block. One that no timestep modulates is used once for each text.
 pub(super) fn add_block(
     schema: &mut Schema,
     block: &str,
     config: &ZImageTransformerConfig,
-    keys: ZImageTransformerKeys,
-    is_told: bool,
+    is_split: bool,
+    is_modulated: bool,
 ) {
     let (dim, wide) = (config.dim, config.ffn_dim());
     let name = |part: &str| format!("{block}.{part}");
-    let role = if is_told {
+    let role = if is_modulated {
         Role::Matrix
     } else {
         Role::Modulation
@@ -353,7 +244,7 @@ pub(super) fn add_block(
     let mut matrix = |part: &str, output: i64, input: i64| {
         schema.add(format!("{block}.{part}.weight"), &[output, input], role);
     };
-    if keys.is_diffusers {
+    if is_split {
         for part in ["q", "k", "v"] {
             matrix(&format!("attention.qkv.{part}"), dim, dim);
         }
@@ -378,7 +269,7 @@ pub(super) fn add_block(
     ] {
         schema.vector(&name(&format!("{norm}.weight")), dim);
     }
-    if is_told {
+    if is_modulated {
         schema.modulation(&name("adaLN_modulation.0"), 4 * dim, config.told_dim());
     }
 }
@@ -386,13 +277,11 @@ pub(super) fn add_block(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::networks::dialects::PREFIXES;
 
     #[test]
     fn names_are_those_of_the_file() {
-        let diffusers = ZImageTransformerKeys {
-            prefix: "",
-            is_diffusers: true,
-        };
+        let diffusers = ZImageTransformerKeys::bare(true);
         for (original, expected) in crate::testing::table(
             "x_embedder.bias -> all_x_embedder.2-1.bias
              final_layer.adaLN_modulation.1.weight -> all_final_layer.2-1.adaLN_modulation.1.weight
@@ -417,11 +306,11 @@ mod tests {
                 let names = ["cap_pad_token", mark].map(|name| format!("{prefix}{name}"));
                 let keys = ZImageTransformerKeys::detect(|key| names.contains(&key.to_owned()));
                 let keys = keys.unwrap();
-                assert_eq!((keys.prefix, keys.is_diffusers), (prefix, is_diffusers));
+                assert_eq!((keys.prefix, keys.is_diffusers), (*prefix, is_diffusers));
                 assert_eq!(keys.file_key("x_embedder.weight"), names[1]);
             }
         }
-        let lumina = |key: &str| MARKS[0].contains(&key);
+        let lumina = |key: &str| MARKS.contains(&key);
         assert_eq!(ZImageTransformerKeys::detect(lumina), None);
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::networks::{TransformerKeys, WanTransformerConfig, wan_transformer};
+use crate::networks::{TransformerConfig as _, TransformerKeys, WanTransformerConfig};
 
 /// Name → shape.
 pub(crate) type Shapes = BTreeMap<String, Vec<u64>>;
@@ -103,11 +103,7 @@ pub(crate) fn transformer(dims: Dims) -> Shapes {
         vace_layers: (0..size(dims.control)).collect(),
         ..WanTransformerConfig::default()
     };
-    let keys = TransformerKeys {
-        prefix: "",
-        is_diffusers: false,
-    };
-    let schema = wan_transformer::schema(&config, keys).into_iter();
+    let schema = config.tensors_in(TransformerKeys::bare(false)).into_iter();
     schema.map(|tensor| (tensor.name, tensor.shape)).collect()
 }
 

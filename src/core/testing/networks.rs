@@ -9,10 +9,9 @@ use crate::families::{Family, framepack};
 use crate::formats::weights::WeightSet;
 use crate::model::{CatalogError, Component};
 use crate::networks::{
-    ClipTextConfig, ClipVisionConfig, FluxTransformerConfig, FluxTransformerKeys,
-    FramePackTransformerConfig, FramePackTransformerKeys, HunyuanVaeConfig, KlVaeConfig, KlVaeKeys,
-    LanguageKeys, NetworkConfig, SiglipConfig, T5Config, T5Keys, T5Kind, TensorSpec, VaeHalf,
-    WanTransformerConfig, WanVaeConfig, clip_text, flux_transformer, framepack_transformer, siglip,
+    ClipTextConfig, ClipVisionConfig, FluxTransformerConfig, FramePackTransformerConfig,
+    HunyuanVaeConfig, KlVaeConfig, KlVaeKeys, LanguageKeys, NetworkConfig, SiglipConfig, T5Config,
+    T5Keys, T5Kind, TensorSpec, VaeHalf, WanTransformerConfig, WanVaeConfig, clip_text, siglip,
 };
 
 fn json<T: NetworkConfig + Serialize>(place: &Path) -> Result<Value, CatalogError> {
@@ -52,13 +51,9 @@ pub(crate) fn tensors_of(
     weights: &WeightSet,
 ) -> Vec<(String, Vec<u64>)> {
     use Component::{ImageEncoder, TextEncoder, TextEncoder2, Transformer, Vae};
-    let has = |key: &str| weights.has(key);
     let both = |half: &dyn Fn(VaeHalf) -> Vec<TensorSpec>| VaeHalf::BOTH.map(half).concat();
     let schema = match (family.id, component) {
-        ("flux", Transformer) => flux_transformer::schema(
-            &FluxTransformerConfig::read(place).unwrap(),
-            FluxTransformerKeys::of(has),
-        ),
+        ("flux", Transformer) => FluxTransformerConfig::read(place).unwrap().tensors(weights),
         ("flux", Vae) => {
             let config = KlVaeConfig::read(place).unwrap();
             let keys = KlVaeKeys::of(weights).unwrap();
@@ -73,10 +68,9 @@ pub(crate) fn tensors_of(
             let config = T5Config::read_as(T5Kind::T5, place).unwrap();
             config.schema(&keys)
         }
-        ("framepack", Transformer) => framepack_transformer::schema(
-            &FramePackTransformerConfig::read(place).unwrap(),
-            FramePackTransformerKeys::of(has),
-        ),
+        ("framepack", Transformer) => FramePackTransformerConfig::read(place)
+            .unwrap()
+            .tensors(weights),
         ("framepack", Vae) => {
             let config = HunyuanVaeConfig::read(place).unwrap();
             let keys = KlVaeKeys::of_video(weights).unwrap();

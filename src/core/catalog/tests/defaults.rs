@@ -90,10 +90,7 @@ fn the_scheduler_of_a_folder_that_no_entry_knows_says_the_sampler_and_the_shift(
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("my-distilled-14b");
     let weights = "diffusion_pytorch_model.safetensors";
-    let keys = TransformerKeys {
-        prefix: "",
-        is_diffusers: true,
-    };
+    let keys = TransformerKeys::bare(true);
     let shapes = in_dialect(&transformer(T2V_14B), keys);
     write(&folder.join("transformer").join(weights), &shapes, "BF16");
     write(&folder.join("vae").join(weights), &vae(16), "F32");

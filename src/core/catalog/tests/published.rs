@@ -165,10 +165,7 @@ fn a_transformer_is_the_same_in_every_dialect_and_behind_every_prefix() {
         ("", true),
         ("transformer.", true),
     ] {
-        let keys = TransformerKeys {
-            prefix,
-            is_diffusers,
-        };
+        let keys = TransformerKeys::behind(prefix, is_diffusers);
         write(&place, &in_dialect(&plain, keys), "BF16");
         let spec = ModelSpec::open(&place).unwrap();
         assert_eq!(

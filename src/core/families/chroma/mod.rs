@@ -1,60 +1,66 @@
-//! Chroma 1 HD, Base and Flash: pictures from text, from a picture, and inside a mask.
+//! Chroma 1 HD, Base and Flash: images from text, from an image, and inside a mask.
 
-mod files;
-pub mod lora;
-mod memory;
-mod parts;
 #[cfg(test)]
 pub(crate) mod tests;
-mod variant;
 
-use super::def::recipe_of_pictures;
-use super::files::rules;
-use super::{Family, FamilyDef, FileRules, TimeConvolutions, TinyDecoderRules};
-use crate::formats::weights::WeightSet;
-use crate::job::StepCacheKind;
-use crate::networks::KindRule;
+use super::def::{LoraSign, TinyDecoderRules};
+use super::parts::t5_xxl;
+use super::single::definition;
+use super::table::{
+    FamilyTable, FamilyVae, LoraTable, ModelVariant, SingleTransformerFamily, TextEncoder,
+    VariantHints, stream_shape,
+};
+use super::{Family, FamilyDef};
+use crate::memory::streams::{Sequence, streams};
+use crate::memory::{Job, Need, PartName};
+use crate::model::Component;
 use crate::networks::chroma_transformer::APPROXIMATOR;
-use crate::tokens::{TextReader, TextRule};
-use files::Chroma;
-pub use memory::CALLS_AT_ONCE;
+use crate::networks::{ChromaTransformerConfig, KindRule};
 
 pub const FAMILY: Family = Family::new(&DEF);
 
 /// Tokens of a prompt that T5 reads, padding included.
 pub const TEXT_TOKENS: u32 = 512;
+/// Modulations that the approximator computes in one batch, in calls of the transformer.
+pub const CALLS_AT_ONCE: usize = 8;
+/// Pixels of one token.
+const PIXELS: f64 = 256.0;
+const RADIANCE: &str = "a Chroma Radiance model";
 
-pub(super) static DEF: FamilyDef = FamilyDef {
-    id: "chroma",
-    label: "Chroma",
-    models: "Chroma1 HD, Base or Flash",
-    makes_pictures: true,
-    clip_strength: |_| None,
-    has_second_pass: true,
-    has_dynamic_shift: false,
-    guidance_is_cfg: true,
-    step_caches: |_| StepCacheKind::OF_ANY_MODEL,
-    token_limit: |_| Some(TEXT_TOKENS),
-    time_convolutions: TimeConvolutions::None,
-    vae_in_f16: false,
-    trained_sizes: &[],
-    recipe: recipe_of_pictures,
-    text_readers: |spec| vec![TextReader::first(spec, "T5", TEXT_TOKENS, TextRule::Plain)],
-    networks: memory::networks,
-    needs: memory::needs,
-    published: memory::published,
-    // The encoder half of T5.
-    text_encoder_weights: [4_800_000_000, 0],
-    // FLUX.1's blocks without what makes their modulations, and one network that makes all of them.
-    matrices_a_block: |_| 16.5,
-    // Chroma 2 is built upon other models, and Radiance has no autoencoder.
-    is_named: |name| {
-        let others = ["radiance", "chroma2", "zetachroma"];
-        name.contains("chroma") && !others.iter().any(|other| name.contains(other))
-    },
-    wan2gp_types: &[],
-    files: FileRules {
-        owns_pipeline: |class| class.starts_with("Chroma") || class.starts_with("ZetaChroma"),
+pub(super) static DEF: FamilyDef = definition::<Chroma>();
+
+enum Chroma {}
+
+impl SingleTransformerFamily for Chroma {
+    type Config = ChromaTransformerConfig;
+    const FAMILY: Family = FAMILY;
+    const TABLE: FamilyTable<ChromaTransformerConfig> = FamilyTable {
+        id: "chroma",
+        label: "Chroma",
+        models: "Chroma1 HD, Base or Flash",
+        names: &["chroma"],
+        // Chroma 2 is built upon other models, and Radiance has no autoencoder.
+        other_names: &["radiance", "chroma2", "zetachroma"],
+        token_limit: |_| Some(TEXT_TOKENS),
+        // FLUX.1's blocks without layers for modulations, and one network that makes all modulations.
+        matrices_a_block: 16.5,
+        pipeline_prefixes: &["Chroma", "ZetaChroma"],
+        pipelines: &[
+            "ChromaPipeline",
+            "ChromaImg2ImgPipeline",
+            "ChromaInpaintPipeline",
+        ],
+        refused_pipelines: &[
+            ("ChromaRadiance", RADIANCE),
+            ("Chroma2", "a Chroma 2 model"),
+            ("ZetaChroma", "a Chroma 2 model"),
+        ],
+        foreign_parts: &[
+            ("nerf_", RADIANCE),
+            ("img_in_patch", RADIANCE),
+            ("controlnet_", "a Chroma ControlNet"),
+            ("ip_adapter", "a Chroma IP-Adapter"),
+        ],
         kinds: &[
             KindRule::transformer(
                 "chroma",
@@ -63,23 +69,103 @@ pub(super) static DEF: FamilyDef = FamilyDef {
             ),
             KindRule::transformer("chroma", "a Chroma transformer", &[APPROXIMATOR]),
         ],
-        published_name,
-        instead: |kind| {
-            let is_own = kind.role == "transformer" && kind.family == "chroma";
-            is_own.then_some("Chroma1-HD.safetensors from lodestones/Chroma1-HD")
+        published_name: |weights| {
+            let shape = weights.shape_by_end(&[APPROXIMATOR])?;
+            (shape.first()? == &5120).then_some("Chroma 8.9B")
         },
-        // FLUX.1's, whose latents these are.
-        tiny_decoder: TinyDecoderRules {
-            words: &["taef1", "flux"],
-            is_f16: false,
+        instead: &[(
+            "transformer",
+            "Chroma1-HD.safetensors from lodestones/Chroma1-HD",
+        )],
+        tiny_decoder: TinyDecoderRules::FLUX,
+        variant: |_, hints| Ok(ModelVariant::new(variant_by_names(hints))),
+        shape: |config| stream_shape(&config.streams(), config.in_channels),
+        latent_channels: ChromaTransformerConfig::latent_channels,
+        vae: FamilyVae::FLUX,
+        vae_class: Some("AutoencoderKL"),
+        text_encoders: &[TextEncoder::t5_xxl(
+            |config| t5_xxl(Component::TextEncoder, config.joint_attention_dim),
+            |_| TEXT_TOKENS,
+            text_length,
+        )],
+        shift: |scheduler| {
+            let is_fixed = !scheduler.use_dynamic_shifting;
+            scheduler.stated_shift().filter(|_| is_fixed)
         },
-        ..rules::<Chroma>()
-    },
-    lora: lora::RULES,
-};
+        transformer_need,
+        lora: LoraTable {
+            network: |_| lora::NETWORK,
+            has_text_encoders: true,
+            signs: &[LoraSign::of("chroma", "Chroma", "distilled_guidance_layer")],
+            // LoRAs that change the blocks alone do not show which of the two they were made for.
+            origins: &["chroma", "flux"],
+            has_musubi: false,
+        },
+        ..FamilyTable::DEFAULT
+    };
+}
 
-/// The published transformers of full size; they are told apart by name alone.
-fn published_name(weights: &WeightSet) -> Option<&'static str> {
-    let shape = weights.shape_by_end(&[APPROXIMATOR])?;
-    (shape.first()? == &5120).then_some("Chroma 8.9B")
+/// LoRAs for Chroma.
+pub mod lora {
+    use crate::families::flux::lora::with_extra_names;
+    use crate::lora::{Network, of_transformer};
+    use crate::networks::ChromaTransformerConfig;
+
+    /// The transformer, in the authors' names.
+    pub const NETWORK: Network = Network::transformer("chroma", || {
+        let config = ChromaTransformerConfig::default();
+        with_extra_names(of_transformer(&config, "img_in.weight", true))
+    });
+}
+
+/// The first name that shows a variant: `Chroma1-HD-Flash`, `chroma-unlocked-v48`. HD where none does, as checkpoints of
+/// its training are.
+fn variant_by_names(hints: &VariantHints<'_>) -> &'static str {
+    let said_by = |name: &str| {
+        let name = name.to_lowercase();
+        let has_word = |word: &str| {
+            name.split(|c: char| !c.is_alphanumeric())
+                .any(|it| it == word)
+        };
+        // v48 was published as Base later; versions calibrated for details are a branch of it.
+        let is_v48 = has_word("v48") && !name.contains("detail") && !name.contains("calib");
+        if name.contains("flash") {
+            Some("Flash")
+        } else if name.contains("base") || is_v48 {
+            Some("Base")
+        } else if has_word("hd") || name.contains("unlocked") {
+            Some("HD")
+        } else {
+            None
+        }
+    };
+    hints.first(said_by).unwrap_or("HD")
+}
+
+fn text_length(job: &Job<'_>) -> f64 {
+    f64::from(job.request.max_sequence_length.unwrap_or(TEXT_TOKENS))
+}
+
+/// FLUX.1's blocks, with a bias of the scores of each pair of tokens (once more where a kernel pads its rows), or the
+/// approximator before them: its rows in f32, and in the computing type on the way through a layer.
+fn transformer_need(job: &Job<'_>) -> Option<Need> {
+    let (network, config) = job.configured::<ChromaTransformerConfig>(PartName::Transformer)?;
+    let size = job.number_bytes() as f64;
+    let sequence = Sequence {
+        text: text_length(job),
+        picture: f64::from(job.request.width) * f64::from(job.request.height) / PIXELS,
+        pictures: f64::from(job.request.batch_size.max(1)),
+        channels: config.in_channels as f64,
+        shape: config.streams(),
+    };
+    let one = sequence.text + sequence.picture;
+    let passes = if job.request.is_guided() { 2.0 } else { 1.0 };
+    let bias = (passes + 1.0) * one * one * size;
+    let rows = CALLS_AT_ONCE as f64 * config.num_vectors() as f64;
+    let approximator = rows * config.approximator_hidden_dim as f64 * (3.0 * 4.0 + 2.0 * size);
+    let need = streams(job, network, &sequence);
+    Some(Need {
+        activation_bytes: (need.activation_bytes + bias).max(approximator),
+        ..need
+    })
 }

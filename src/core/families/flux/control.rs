@@ -1,15 +1,14 @@
-//! ControlNets of FLUX.1: those in diffusers' names, plain and union, told by header alone, and others, which are named and
-//! refused.
+//! ControlNets of FLUX.1: those in diffusers' names, plain and union, recognised by header alone, and others, which are
+//! named and refused.
 
 use std::path::Path;
 
 use crate::formats::weights::WeightSet;
 use crate::library::ControlNetwork;
-use crate::memory::Network;
 use crate::model::{CatalogError, ControlKind};
 use crate::networks::{FluxControlConfig, FluxControlKeys, NetworkConfig as _};
 
-/// What the unions with a table of kinds were trained with, in the order of its rows: the cards of InstantX's
+/// Kinds of control images of the unions with a table of kinds, in the order of its rows: the cards of InstantX's
 /// FLUX.1-dev-Controlnet-Union and of Shakker-Labs' FLUX.1-dev-ControlNet-Union-Pro, whose tables have ten rows.
 const KINDS: [ControlKind; 7] = [
     ControlKind::Edges,
@@ -21,16 +20,16 @@ const KINDS: [ControlKind; 7] = [
     ControlKind::LowQuality,
 ];
 
-/// The row for a kind of control picture.
+/// The row for a kind of control image.
 #[must_use]
 pub fn mode(kind: ControlKind) -> Option<i64> {
     let found = KINDS.iter().position(|known| *known == kind);
     found.map(|number| number as i64)
 }
 
-/// What only networks have that read pixels: XLabs' and TheMisto's.
+/// A tensor of networks alone that read pixels: XLabs' and TheMisto's.
 const PIXELS: &str = "input_hint_block.0.weight";
-/// What such a network has beside it, in either dialect.
+/// Another tensor of such a network, in either dialect.
 const READS_PIXELS: [&str; 2] = ["controlnet_blocks.0.weight", "controlnet_x_embedder.weight"];
 
 pub(super) fn network(
@@ -44,9 +43,7 @@ pub(super) fn network(
             "this is a ControlNet of FLUX.1 that reads pixels, as XLabs' do, which does not run here; {union}"
         ));
     }
-    if !FluxControlKeys::are_in(|key| weights.has(key)) {
-        return None;
-    }
+    FluxControlKeys::detect(|key| weights.has(key))?;
     let width = |key: &str| weights.tensors.get(key)?.shape.get(1).copied();
     let [noise, control] =
         ["x_embedder.weight", "controlnet_x_embedder.weight"].map(|key| width(key).unwrap_or(0));
@@ -72,8 +69,4 @@ pub(super) fn network(
         })
     };
     Some(read())
-}
-
-pub(super) fn weights(place: &Path) -> Result<Network, CatalogError> {
-    Network::read::<FluxControlConfig>(place)
 }

@@ -1,26 +1,39 @@
-//! FLUX.1: pictures from text, from a picture, inside a mask, along a depth map or edges, and as a prompt says beside a
-//! given one.
+//! FLUX.1: images from text, from an image, inside a mask, along a depth map or edges, and as a prompt says next to a
+//! reference image.
 
 pub mod control;
-mod files;
 pub mod lora;
-mod memory;
-mod parts;
+mod redux;
 #[cfg(test)]
 pub(crate) mod tests;
 mod variant;
 
-use super::def::recipe_of_pictures;
-use super::files::rules;
-use super::{Family, FamilyDef, FileRules, TimeConvolutions, TinyDecoderRules};
+use std::sync::Arc;
+
+use super::def::{LoraSign, TinyDecoderRules};
+use super::parts::{clip_l, t5_xxl};
+use super::single::definition;
+use super::table::{
+    FamilyTable, FamilyVae, LoraTable, SingleTransformerFamily, TextEncoder, stream_shape,
+};
+use super::{Family, FamilyDef, FileRules, LoraRules};
 use crate::formats::weights::WeightSet;
-use crate::job::StepCacheKind;
-use crate::model::Guidance;
-use crate::networks::{KindRule, PartKind};
-use crate::tokens::{CLIP_TOKENS, TextReader, TextRule};
-use files::Flux;
+use crate::job::{Stage, StepCacheKind};
+use crate::memory::streams::{Sequence, add_controls, streams};
+use crate::memory::text::{redux, seen_tokens, siglip};
+use crate::memory::{Job, Need, Network, PartName};
+use crate::model::{Component, Guidance};
+use crate::networks::{
+    ClipTextConfig, FluxControlConfig, FluxTransformerConfig, KindRule, PartKind, ReduxConfig,
+    SiglipConfig,
+};
 
 pub const FAMILY: Family = Family::new(&DEF);
+
+/// Pixels of a reference image, about.
+const REFERENCE_PIXELS: f64 = 1048576.0;
+/// Pixels of one token.
+const PIXELS: f64 = 256.0;
 
 /// Tokens of a prompt that T5 reads: 512 in guidance-distilled models, 256 in schnell, which was distilled to few
 /// steps and to short prompts.
@@ -32,105 +45,205 @@ pub fn text_tokens(guidance: Guidance) -> u32 {
 }
 
 pub(super) static DEF: FamilyDef = FamilyDef {
-    id: "flux",
-    label: "Flux",
-    models: "FLUX.1 dev, schnell, Fill, Kontext, Depth or Canny",
-    makes_pictures: true,
-    clip_strength: |_| None,
-    has_second_pass: true,
-    has_dynamic_shift: true,
-    guidance_is_cfg: false,
-    step_caches: |_| &StepCacheKind::ALL,
-    token_limit: |guidance| Some(text_tokens(guidance)),
-    time_convolutions: TimeConvolutions::None,
-    vae_in_f16: false,
-    trained_sizes: &[],
-    recipe: recipe_of_pictures,
-    text_readers: |spec| {
-        let clip = TextReader::first(spec, "CLIP", CLIP_TOKENS, TextRule::Plain);
-        let t5 = TextReader::second(spec, "T5", text_tokens(spec.guidance));
-        t5.into_iter().chain([clip]).collect()
-    },
-    networks: memory::networks,
-    needs: memory::needs,
-    published: memory::published,
-    // CLIP, and the encoder half of T5.
-    text_encoder_weights: [123_000_000, 4_800_000_000],
-    // Nineteen blocks of two streams and thirty-eight of one.
-    matrices_a_block: |_| 22.3,
-    // FLUX.2 and Chroma Radiance are other networks, of which nothing can be restored.
-    is_named: |name| {
-        let others = ["flux2", "chroma"];
-        name.contains("flux") && !others.iter().any(|other| name.contains(other))
-    },
-    wan2gp_types: &[],
     files: FileRules {
-        owns_pipeline: |class| class.starts_with("Flux") && !class.starts_with("Flux2"),
-        kinds: &[
-            KindRule::new(
-                "flux",
-                "controlnet",
-                "a Flux ControlNet",
-                &["controlnet_x_embedder.weight", "context_embedder.weight"],
-            ),
-            KindRule::new(
-                "flux",
-                "adapter",
-                "a Flux Redux adapter",
-                &["redux_up.weight", "redux_down.weight"],
-            )
-            .of(PartKind::Redux),
-            KindRule::transformer(
-                "flux",
-                "a Flux transformer in the original layout",
-                &["double_blocks.0.img_attn.qkv.weight"],
-            ),
-            KindRule::transformer(
-                "flux",
-                "a Flux transformer",
-                &[
-                    "single_transformer_blocks.0.proj_mlp.weight",
-                    "x_embedder.weight",
-                ],
-            ),
-            KindRule::transformer(
-                "flux",
-                "a Flux transformer",
-                &[
-                    "single_transformer_blocks.0.mlp_fc1.weight",
-                    "x_embedder.weight",
-                ],
-            ),
-            KindRule::new(
-                "flux",
-                "vae",
-                "an image VAE in the original layout",
-                &["decoder.mid.block_1.conv1.weight"],
-            )
-            .of(PartKind::KlVae),
-        ],
-        published_name,
-        instead: |kind| {
-            Some(match kind.role {
-                "transformer" if kind.family == "flux" => {
-                    "flux1-dev-fp8.safetensors from Comfy-Org/flux1-dev, or flux1-schnell-fp8.safetensors from Comfy-Org/flux1-schnell"
-                }
-                "vae" => "ae.safetensors from black-forest-labs/FLUX.1-schnell",
-                _ => return None,
-            })
-        },
-        picture_prompts: Some(files::picture_prompts),
-        tiny_decoder: TinyDecoderRules {
-            words: &["taef1", "flux"],
-            is_f16: false,
-        },
+        picture_prompts: Some(redux::picture_prompts),
         control_network: control::network,
-        control_weights: Some(control::weights),
+        control_weights: Some(|place| Network::read::<FluxControlConfig>(place)),
         control_lora: Some(lora::with_control),
-        ..rules::<Flux>()
+        ..definition::<Flux>().files
     },
-    lora: lora::RULES,
+    lora: LoraRules {
+        objection: lora::objection,
+        ..definition::<Flux>().lora
+    },
+    ..definition::<Flux>()
 };
+
+enum Flux {}
+
+impl SingleTransformerFamily for Flux {
+    type Config = FluxTransformerConfig;
+    const FAMILY: Family = FAMILY;
+    const TABLE: FamilyTable<FluxTransformerConfig> = FamilyTable {
+        id: "flux",
+        label: "Flux",
+        models: "FLUX.1 dev, schnell, Fill, Kontext, Depth or Canny",
+        names: &["flux"],
+        // FLUX.2 and Chroma Radiance are other networks, of which nothing can be restored.
+        other_names: &["flux2", "chroma"],
+        has_dynamic_shift: true,
+        guidance_is_cfg: false,
+        step_caches: &StepCacheKind::ALL,
+        token_limit: |guidance| Some(text_tokens(guidance)),
+        // Nineteen double blocks and thirty-eight single ones.
+        matrices_a_block: 22.3,
+        // FLUX.2's are tried before.
+        pipeline_prefixes: &["Flux"],
+        pipelines: &[
+            "FluxPipeline",
+            "FluxImg2ImgPipeline",
+            "FluxInpaintPipeline",
+            "FluxFillPipeline",
+            "FluxControlPipeline",
+            "FluxControlImg2ImgPipeline",
+            "FluxKontextPipeline",
+            "FluxKontextInpaintPipeline",
+        ],
+        refused_pipelines: &[
+            ("FluxPriorReduxPipeline", "a Flux Redux model"),
+            ("FluxControlNet", "a Flux ControlNet model"),
+        ],
+        foreign_parts: &[
+            ("distilled_guidance_layer", "a Chroma model"),
+            ("individual_token_refiner", "a HunyuanVideo model"),
+            ("controlnet_", "a Flux ControlNet"),
+            ("pulid_ca", "a Flux model with PuLID in it"),
+        ],
+        kinds: KINDS,
+        published_name,
+        instead: &[
+            (
+                "transformer",
+                "flux1-dev-fp8.safetensors from Comfy-Org/flux1-dev, or flux1-schnell-fp8.safetensors from Comfy-Org/flux1-schnell",
+            ),
+            (
+                "vae",
+                "ae.safetensors from black-forest-labs/FLUX.1-schnell",
+            ),
+        ],
+        tiny_decoder: TinyDecoderRules::FLUX,
+        variant: variant::variant,
+        shape: |config| stream_shape(&config.streams(), config.in_channels),
+        latent_channels: FluxTransformerConfig::latent_channels,
+        vae: FamilyVae::FLUX,
+        vae_class: Some("AutoencoderKL"),
+        text_encoders: &[
+            TextEncoder::clip_l(
+                |config| clip_l(Component::TextEncoder, config.pooled_projection_dim),
+                |config| {
+                    Some(Arc::new(ClipTextConfig {
+                        hidden_size: config.pooled_projection_dim,
+                        intermediate_size: 4 * config.pooled_projection_dim,
+                        num_attention_heads: 12,
+                        ..ClipTextConfig::default()
+                    }))
+                },
+            ),
+            TextEncoder::t5_xxl(
+                |config| t5_xxl(Component::TextEncoder2, config.joint_attention_dim),
+                text_tokens,
+                text_length,
+            ),
+        ],
+        // All have the same blocks; those that fill have wider tokens.
+        published: |shape| FluxTransformerConfig {
+            in_channels: shape.channels,
+            out_channels: Some(variant::NOISE),
+            guidance_embeds: true,
+            ..FluxTransformerConfig::default()
+        },
+        more_networks: |files, reader| {
+            if let Some(prompts) = &files.picture_prompts {
+                reader.read::<SiglipConfig>(PartName::ImageEncoder, &prompts.image_encoder)?;
+                reader.read::<ReduxConfig>(PartName::ImageEmbedder, &prompts.embedder)?;
+            }
+            Ok(())
+        },
+        transformer_need,
+        other_needs: |job, stage| {
+            // SigLIP is unloaded before Redux.
+            let needs = || [siglip(job), redux(job)].into_iter().flatten().collect();
+            (stage == Stage::EncodeVision).then(needs)
+        },
+        lora: LoraTable {
+            network: lora::network,
+            has_text_encoders: true,
+            signs: SIGNS,
+            origins: &["flux"],
+            has_musubi: false,
+        },
+        ..FamilyTable::DEFAULT
+    };
+}
+
+const KINDS: &[KindRule] = &[
+    KindRule::new(
+        "flux",
+        "controlnet",
+        "a Flux ControlNet",
+        &["controlnet_x_embedder.weight", "context_embedder.weight"],
+    ),
+    KindRule::new(
+        "flux",
+        "adapter",
+        "a Flux Redux adapter",
+        &["redux_up.weight", "redux_down.weight"],
+    )
+    .of(PartKind::Redux),
+    KindRule::transformer(
+        "flux",
+        "a Flux transformer in the original layout",
+        &["double_blocks.0.img_attn.qkv.weight"],
+    ),
+    KindRule::transformer(
+        "flux",
+        "a Flux transformer",
+        &[
+            "single_transformer_blocks.0.proj_mlp.weight",
+            "x_embedder.weight",
+        ],
+    ),
+    KindRule::transformer(
+        "flux",
+        "a Flux transformer",
+        &[
+            "single_transformer_blocks.0.mlp_fc1.weight",
+            "x_embedder.weight",
+        ],
+    ),
+    KindRule::new(
+        "flux",
+        "vae",
+        "an image VAE in the original layout",
+        &["decoder.mid.block_1.conv1.weight"],
+    )
+    .of(PartKind::KlVae),
+];
+
+const SIGNS: &[LoraSign] = &[
+    LoraSign::ending(
+        "hunyuan",
+        "HunyuanVideo",
+        "double_blocks_#_",
+        &["_mlp_fc1", "_mlp_fc2", "_mod_linear"],
+    ),
+    LoraSign::ending(
+        "hunyuan",
+        "HunyuanVideo",
+        "single_blocks_#_",
+        &["modulation_linear"],
+    ),
+    deeper("double_blocks_#_", 19),
+    deeper("transformer_blocks_#_", 19),
+    deeper("single_blocks_#_", 38),
+    deeper("single_transformer_blocks_#_", 38),
+    LoraSign::of("flux", "Flux", "double_blocks_#_"),
+    LoraSign::of("flux", "Flux", "single_blocks_#_"),
+    LoraSign::of("flux", "Flux", "single_transformer_blocks_#_"),
+    LoraSign::of("flux", "Flux", "transformer_blocks_#_"),
+];
+
+/// Names that Flux has as well, in a block that it does not have.
+const fn deeper(start: &'static str, first_block: usize) -> LoraSign {
+    LoraSign {
+        first_block,
+        ..LoraSign::of(
+            "hunyuan",
+            "HunyuanVideo or another model with more blocks than Flux",
+            start,
+        )
+    }
+}
 
 /// The published transformers of full size; dev and Kontext are told apart by name alone.
 fn published_name(weights: &WeightSet) -> Option<&'static str> {
@@ -149,4 +262,35 @@ fn published_name(weights: &WeightSet) -> Option<&'static str> {
         (3072, 196) => "Flex.2",
         _ => return None,
     })
+}
+
+fn text_length(job: &Job<'_>) -> f64 {
+    if let Some(wanted) = job.request.max_sequence_length {
+        return f64::from(wanted);
+    }
+    let transformer = job.configured::<FluxTransformerConfig>(PartName::Transformer);
+    let is_distilled = transformer.is_some_and(|(_, config)| config.guidance_embeds);
+    f64::from(text_tokens(if is_distilled {
+        Guidance::Distilled
+    } else {
+        Guidance::None
+    }))
+}
+
+fn transformer_need(job: &Job<'_>) -> Option<Need> {
+    let (network, config) = job.configured::<FluxTransformerConfig>(PartName::Transformer)?;
+    let pixels = f64::from(job.request.width) * f64::from(job.request.height);
+    let references = job.request.references.len() as f64 * REFERENCE_PIXELS;
+    let sequence = Sequence {
+        text: text_length(job) + seen_tokens(job),
+        picture: pixels / PIXELS + references / PIXELS,
+        pictures: f64::from(job.request.batch_size.max(1)),
+        channels: config.in_channels as f64,
+        shape: config.streams(),
+    };
+    let mut need = streams(job, network, &sequence);
+    let controls = job.weights.controls::<FluxControlConfig>();
+    let controls = controls.map(|(_, control)| control.blocks.streams());
+    add_controls(job, &sequence, controls, &mut need);
+    Some(need)
 }

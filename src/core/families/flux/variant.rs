@@ -1,24 +1,25 @@
-//! The variants of Flux: what tells them apart, and what they take in.
+//! The variants of Flux: recognition, and the inputs of each.
 
+use crate::families::table::{ModelVariant, VariantHints};
 use crate::model::{ControlBy, ControlKind, ControlUse, Guidance, ImageRole, InputUse};
 use crate::networks::FluxTransformerConfig;
 
 /// Channels of a token that are noise.
-const NOISE: i64 = 64;
-/// Beside them, in models that fill: the picture, and the mask of all its pixels.
+pub(super) const NOISE: i64 = 64;
+/// Further channels of models that fill: the image, and the mask of all its pixels.
 const CANVAS: i64 = 64 + 256;
-/// Beside them, in models that are controlled: a control picture.
+/// Further channels of models that are controlled: a control image.
 const CONTROL: i64 = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Variant {
-    /// From a prompt, told a guidance.
+    /// From a prompt, with distilled guidance.
     Dev,
-    /// From a prompt in a few steps, told none.
+    /// From a prompt in a few steps, without guidance.
     Schnell,
-    /// Fills what a mask hides of a picture.
+    /// Fills the masked part of an image.
     Fill,
-    /// Makes a picture anew as a prompt says. Its tensors are dev's.
+    /// Edits an image as a prompt says. Its tensors are dev's.
     Kontext,
     /// Follows a depth map.
     Depth,
@@ -28,33 +29,34 @@ pub(super) enum Variant {
     Control,
 }
 
-impl Variant {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Dev => "dev",
-            Self::Schnell => "schnell",
-            Self::Fill => "Fill",
-            Self::Kontext => "Kontext",
-            Self::Depth => "Depth",
-            Self::Canny => "Canny",
-            Self::Control => "Control",
-        }
-    }
+/// The variant of a transformer, or a noun phrase for one of another kind. Kontext differs from dev in its name alone.
+pub(super) fn variant(
+    config: &FluxTransformerConfig,
+    hints: &VariantHints<'_>,
+) -> Result<ModelVariant, String> {
+    let is_kontext = match hints.class {
+        Some(class) => class.starts_with("FluxKontext"),
+        None => hints
+            .names
+            .iter()
+            .any(|name| name.to_lowercase().contains("kontext")),
+    };
+    Ok(Variant::of(config, is_kontext, hints.names)?.inputs())
+}
 
-    /// The variant of a transformer, or the sentence part for one of another kind. `is_kontext` is what a name or a
-    /// pipeline's class says, as no header does; `names`: those of the model and of its folder, the model's first.
-    pub fn of(
-        cfg: &FluxTransformerConfig,
+impl Variant {
+    fn of(
+        config: &FluxTransformerConfig,
         is_kontext: bool,
         names: &[&str],
     ) -> Result<Self, String> {
-        if cfg.out_channels() != NOISE {
-            let found = cfg.out_channels();
+        if config.out_channels() != NOISE {
+            let found = config.out_channels();
             return Err(format!("a Flux transformer with {found} output channels"));
         }
-        match cfg.in_channels {
+        match config.in_channels {
             NOISE if is_kontext => Ok(Self::Kontext),
-            NOISE if cfg.guidance_embeds => Ok(Self::Dev),
+            NOISE if config.guidance_embeds => Ok(Self::Dev),
             NOISE => Ok(Self::Schnell),
             channels if channels == NOISE + CANVAS => Ok(Self::Fill),
             channels if channels == NOISE + CONTROL => Ok(Self::of_control(names)),
@@ -63,7 +65,8 @@ impl Variant {
         }
     }
 
-    /// Of a model that follows a picture, or a LoRA that makes one, by the names of the file and of its folder.
+    /// The variant of a model that follows a control image, or of a LoRA that makes one, by the names of the file and of
+    /// its folder.
     pub fn of_control(names: &[&str]) -> Self {
         let known = [("depth", Self::Depth), ("canny", Self::Canny)];
         let mut named = names.iter().filter_map(|name| {
@@ -73,48 +76,48 @@ impl Variant {
         named.next().map_or(Self::Control, |(_, variant)| *variant)
     }
 
-    /// Which control pictures it takes.
-    pub fn controls(self) -> ControlUse {
-        let kind = match self {
-            // By networks, which were trained with dev.
-            Self::Dev | Self::Schnell => return ControlUse::NETWORKS,
-            Self::Fill | Self::Kontext => return ControlUse::NONE,
-            Self::Depth => Some(ControlKind::Depth),
-            Self::Canny => Some(ControlKind::Edges),
-            Self::Control => None,
+    pub fn inputs(self) -> ModelVariant {
+        use InputUse::{No, Required};
+        let of = |name, guidance| ModelVariant {
+            guidance,
+            ..ModelVariant::new(name)
         };
-        ControlUse {
-            by: ControlBy::Channels,
-            most: 1,
-            is_required: true,
-            kind,
-            ..ControlUse::NONE
-        }
-    }
-
-    /// Whether it takes a start picture, what becomes of that, and whether it takes a mask.
-    pub fn inputs(self) -> (InputUse, ImageRole, InputUse) {
-        use InputUse::{No, Optional, Required};
+        let distilled = |name| of(name, Guidance::Distilled);
+        // By networks, which were trained with dev.
+        let by_networks = |variant| ModelVariant {
+            controls: ControlUse::NETWORKS,
+            ..variant
+        };
+        let by_channels = |name, kind| ModelVariant {
+            mask: No,
+            controls: ControlUse {
+                by: ControlBy::Channels,
+                most: 1,
+                is_required: true,
+                kind,
+                ..ControlUse::NONE
+            },
+            ..distilled(name)
+        };
         match self {
-            Self::Dev | Self::Schnell => (Optional, ImageRole::Base, Optional),
-            Self::Fill => (Required, ImageRole::Canvas, Required),
-            // What it edits it sees, and begins from nothing.
-            Self::Kontext => (No, ImageRole::Base, No),
-            Self::Depth | Self::Canny | Self::Control => (Optional, ImageRole::Base, No),
-        }
-    }
-
-    /// How many pictures it sees beside the one that it makes.
-    pub fn max_references(self) -> u32 {
-        u32::from(self == Self::Kontext)
-    }
-
-    pub fn guidance(self) -> Guidance {
-        match self {
-            Self::Schnell => Guidance::None,
-            Self::Dev | Self::Fill | Self::Kontext | Self::Depth | Self::Canny | Self::Control => {
-                Guidance::Distilled
-            }
+            Self::Dev => by_networks(distilled("dev")),
+            Self::Schnell => by_networks(of("schnell", Guidance::None)),
+            Self::Fill => ModelVariant {
+                start_image: Required,
+                image_role: ImageRole::Canvas,
+                mask: Required,
+                ..distilled("Fill")
+            },
+            // It sees the image that it edits, and begins from noise alone.
+            Self::Kontext => ModelVariant {
+                start_image: No,
+                mask: No,
+                max_references: 1,
+                ..distilled("Kontext")
+            },
+            Self::Depth => by_channels("Depth", Some(ControlKind::Depth)),
+            Self::Canny => by_channels("Canny", Some(ControlKind::Edges)),
+            Self::Control => by_channels("Control", None),
         }
     }
 }

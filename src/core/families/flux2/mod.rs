@@ -1,31 +1,37 @@
-//! FLUX.2 klein of 4 and of 9 billion numbers, distilled and base: pictures from text, from a picture, and inside a mask.
+//! FLUX.2 klein of 4 and of 9 billion numbers, distilled and base: images from text, from an image, inside a mask, and
+//! with reference images.
 
-mod files;
-pub mod lora;
-mod memory;
-mod parts;
 #[cfg(test)]
 pub(crate) mod tests;
-mod variant;
 
-use super::def::recipe_of_pictures;
-use super::files::rules;
-use super::{Family, FamilyDef, FileRules, TimeConvolutions};
-use crate::formats::weights::WeightSet;
-use crate::job::StepCacheKind;
-use crate::networks::{KindRule, LanguageKind, LanguageTap, LanguageUse, PartKind};
-use crate::tokens::{PromptTemplate, QWEN_CHAT, TextReader, TextRule};
-use files::Flux2;
+use std::sync::Arc;
+
+use super::def::LoraSign;
+use super::parts::{FLUX2_VAE, qwen3_4b, qwen3_8b};
+use super::single::definition;
+use super::table::{
+    FamilyTable, FamilyVae, LoraTable, ModelVariant, SingleTransformerFamily, TextEncoder,
+    TextNetwork, VariantHints, stream_shape,
+};
+use super::{Family, FamilyDef};
+use crate::library::names::model_words;
+use crate::memory::streams::{Sequence, streams};
+use crate::memory::{Job, Need, PartName};
+use crate::networks::{
+    Flux2TransformerConfig, KindRule, LanguageConfig, LanguageKind, LanguageTap, LanguageUse,
+    PartKind,
+};
+use crate::tokens::{PromptTemplate, QWEN_CHAT, TextRule};
 
 pub const FAMILY: Family = Family::new(&DEF);
 
-/// The text encoder: Qwen 3, of which three states are read side by side.
+/// The text encoder: Qwen 3, of which three hidden states are read side by side.
 pub const LANGUAGE: LanguageUse = LanguageUse {
     kind: LanguageKind::Qwen3,
     tap: LanguageTap::States(&[9, 18, 27]),
 };
 
-/// What stands around a prompt: an answer that begins without a thought. The model was trained with the padding behind.
+/// The template around a prompt: an answer that begins without a thought. The model was trained with the padding after it.
 pub const PROMPT: PromptTemplate = PromptTemplate {
     behind: "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n",
     ids_behind: 9,
@@ -33,37 +39,44 @@ pub const PROMPT: PromptTemplate = PromptTemplate {
     ..QWEN_CHAT
 };
 
-pub(super) static DEF: FamilyDef = FamilyDef {
-    id: "flux2",
-    label: "FLUX.2",
-    models: "FLUX.2 klein 4B or 9B",
-    makes_pictures: true,
-    clip_strength: |_| None,
-    has_second_pass: true,
-    has_dynamic_shift: true,
-    guidance_is_cfg: true,
-    step_caches: |_| StepCacheKind::OF_ANY_MODEL,
-    token_limit: |_| None,
-    time_convolutions: TimeConvolutions::None,
-    vae_in_f16: false,
-    trained_sizes: &[],
-    recipe: recipe_of_pictures,
-    text_readers: |spec| {
-        let (tokens, rule) = (PROMPT.room as u32, TextRule::Within(&PROMPT));
-        vec![TextReader::first(spec, "Qwen 3", tokens, rule)]
-    },
-    networks: memory::networks,
-    needs: memory::needs,
-    published: memory::published,
-    // Qwen 3 of 4 billion; the larger models have one of 8.
-    text_encoder_weights: [4_000_000_000, 0],
-    // 26 in a block of two streams, 13 in one of one; what all share is shared out among them.
-    matrices_a_block: |_| 16.5,
-    is_named: |name| name.contains("klein"),
-    wan2gp_types: &["flux2_klein"],
-    files: FileRules {
-        owns_pipeline: |class| class.starts_with("Flux2"),
-        is_published_part: parts::is_published,
+/// Hidden states of the text encoder in one token.
+const STATES: i64 = 3;
+/// Width of the larger text encoder, and of the hidden states of the larger transformer.
+const LARGE_FROM: i64 = 4096;
+/// Reference images at most, as the authors say.
+const MAX_REFERENCES: u32 = 4;
+/// Pixels of one token.
+const PIXELS: f64 = 256.0;
+/// Pixels of a reference at most.
+const SEEN_PIXELS: f64 = 1048576.0;
+const DEV: &str = "a FLUX.2 dev model (get FLUX.2 klein 4B or 9B)";
+const KV: &str =
+    "a FLUX.2 klein KV model, which keeps what it made of reference pictures (get FLUX.2 klein 9B)";
+
+pub(super) static DEF: FamilyDef = definition::<Flux2>();
+
+enum Flux2 {}
+
+impl SingleTransformerFamily for Flux2 {
+    type Config = Flux2TransformerConfig;
+    const FAMILY: Family = FAMILY;
+    const TABLE: FamilyTable<Flux2TransformerConfig> = FamilyTable {
+        id: "flux2",
+        label: "FLUX.2",
+        models: "FLUX.2 klein 4B or 9B",
+        names: &["klein"],
+        wan2gp_types: &["flux2_klein"],
+        has_dynamic_shift: true,
+        // 26 in a double block, 13 in a single one; what all share is spread over them.
+        matrices_a_block: 16.5,
+        pipeline_prefixes: &["Flux2"],
+        pipelines: &["Flux2KleinPipeline", "Flux2KleinInpaintPipeline"],
+        refused_pipelines: &[("Flux2KleinKVPipeline", KV), ("Flux2Pipeline", DEV)],
+        foreign_parts: &[
+            ("guidance_in", DEV),
+            ("guidance_embedder", DEV),
+            ("control", "a FLUX.2 ControlNet"),
+        ],
         kinds: &[
             KindRule::transformer(
                 "flux2",
@@ -83,27 +96,156 @@ pub(super) static DEF: FamilyDef = FamilyDef {
             )
             .of(PartKind::KlVae),
         ],
-        published_name,
-        instead: |kind| {
-            (kind.family == "flux2").then_some(match kind.role {
-                "vae" => parts::FLUX2_VAE,
-                _ => {
-                    "flux-2-klein-4b.safetensors from black-forest-labs/FLUX.2-klein-4B, or flux-2-klein-9b.safetensors from black-forest-labs/FLUX.2-klein-9B"
-                }
+        // Distilled and base are told apart by name alone.
+        published_name: |weights| {
+            let shape = weights.shape_by_end(&["txt_in.weight", "context_embedder.weight"])?;
+            Some(match (shape.first()?, shape.get(1)?) {
+                (3072, 7680) => "FLUX.2 klein 4B",
+                (4096, 12_288) => "FLUX.2 klein 9B",
+                (6144, 15_360) => "FLUX.2 dev",
+                _ => return None,
             })
         },
-        ..rules::<Flux2>()
-    },
-    lora: lora::RULES,
-};
+        instead: &[
+            ("vae", FLUX2_VAE),
+            (
+                "transformer",
+                "flux-2-klein-4b.safetensors from black-forest-labs/FLUX.2-klein-4B, or flux-2-klein-9b.safetensors from black-forest-labs/FLUX.2-klein-9B",
+            ),
+        ],
+        variant,
+        shape: |config| stream_shape(&config.streams(), config.in_channels),
+        latent_channels: Flux2TransformerConfig::latent_channels,
+        vae: FamilyVae::FLUX2,
+        vae_class: Some("AutoencoderKLFlux2"),
+        text_encoders: &[TextEncoder {
+            network: TextNetwork::Language(LANGUAGE),
+            name: "Qwen 3",
+            limit: |_| PROMPT.room as u32,
+            rule: TextRule::Within(&PROMPT),
+            wanted: |config| {
+                let width = config.joint_attention_dim / STATES;
+                let is_large = width >= LARGE_FROM;
+                let qwen = if is_large { qwen3_8b } else { qwen3_4b };
+                qwen(LANGUAGE, width, "joint_attention_dim / 3")
+            },
+            published: |config| {
+                let small = LanguageConfig::qwen3_4b(LANGUAGE.tap);
+                if config.joint_attention_dim == STATES * small.hidden_size {
+                    return Some(Arc::new(small));
+                }
+                Some(Arc::new(LanguageConfig::qwen3_8b(LANGUAGE.tap)))
+            },
+            tokens: |_| PROMPT.room as f64,
+            // Of the smaller one; the larger models have one of 8 billion.
+            weights: 4_000_000_000,
+        }],
+        published: |shape| {
+            let small = Flux2TransformerConfig::klein_4b();
+            if shape.heads <= small.num_attention_heads {
+                return small;
+            }
+            Flux2TransformerConfig::klein_9b()
+        },
+        transformer_need,
+        lora: LoraTable {
+            network: lora::network,
+            signs: &[
+                sign("double_stream_modulation", &[]),
+                sign("single_stream_modulation", &[]),
+                sign("single_transformer_blocks_#_", &["to_qkv_mlp_proj"]),
+                sign("transformer_blocks_#_", &["linear_in", "linear_out"]),
+            ],
+            // Under the trainers' names its layers are called as FLUX.1's; shapes tell those apart.
+            origins: &["flux2", "flux"],
+            has_musubi: false,
+            has_text_encoders: false,
+        },
+        ..FamilyTable::DEFAULT
+    };
+}
 
-/// The published transformers of full size; distilled and base are told apart by name alone.
-fn published_name(weights: &WeightSet) -> Option<&'static str> {
-    let shape = weights.shape_by_end(&["txt_in.weight", "context_embedder.weight"])?;
-    Some(match (shape.first()?, shape.get(1)?) {
-        (3072, 7680) => "FLUX.2 klein 4B",
-        (4096, 12_288) => "FLUX.2 klein 9B",
-        (6144, 15_360) => "FLUX.2 dev",
-        _ => return None,
+const fn sign(start: &'static str, ends: &'static [&'static str]) -> LoraSign {
+    LoraSign::ending("flux2", "FLUX.2", start, ends)
+}
+
+/// LoRAs for FLUX.2.
+pub mod lora {
+    use crate::lora::{Network, Share, of_transformer, with_extra};
+    use crate::networks::Flux2TransformerConfig;
+
+    /// Names that only some LoRA tools have.
+    const EXTRA: [(&str, &str, Share); 3] = [
+        ("img_attn.qkv", "attn.to_qkv", Share::All),
+        ("txt_attn.qkv", "attn.to_added_qkv", Share::All),
+        ("img_attn.proj", "attn.to_out", Share::All),
+    ];
+
+    /// The transformer, whose file has diffusers' names or the authors'.
+    pub fn network(is_diffusers: bool) -> Network {
+        if is_diffusers {
+            Network::transformer("flux2 in diffusers' names", || {
+                let config = Flux2TransformerConfig::klein_4b();
+                with_extra(of_transformer(&config, "img_in.weight", true), &EXTRA, true)
+            })
+        } else {
+            Network::transformer("flux2", || {
+                let config = Flux2TransformerConfig::klein_4b();
+                with_extra(
+                    of_transformer(&config, "img_in.weight", false),
+                    &EXTRA,
+                    true,
+                )
+            })
+        }
+    }
+}
+
+/// The variant: its size by the width, and distilled or base by the pipeline, else by the word `base` in a name. Distilled
+/// where none shows it, as most finetunes are.
+fn variant(
+    config: &Flux2TransformerConfig,
+    hints: &VariantHints<'_>,
+) -> Result<ModelVariant, String> {
+    if config.guidance_embeds {
+        return Err(DEV.to_owned());
+    }
+    let has_word = |word: &str| {
+        let mut all = hints.names.iter().flat_map(|name| model_words(name));
+        all.any(|own| own == word)
+    };
+    if has_word("kv") {
+        return Err(KV.to_owned());
+    }
+    let is_base = match hints.is_distilled {
+        Some(is_distilled) => !is_distilled,
+        None => has_word("base"),
+    };
+    let name = match (config.dim() >= LARGE_FROM, is_base) {
+        (false, false) => "klein 4B",
+        (false, true) => "klein 4B base",
+        (true, false) => "klein 9B",
+        (true, true) => "klein 9B base",
+    };
+    Ok(ModelVariant {
+        max_references: MAX_REFERENCES,
+        ..ModelVariant::new(name)
     })
+}
+
+fn transformer_need(job: &Job<'_>) -> Option<Need> {
+    let (network, config) = job.configured::<Flux2TransformerConfig>(PartName::Transformer)?;
+    let request = job.request;
+    let pixels = f64::from(request.width) * f64::from(request.height);
+    // A start image is in the sequence, as references are.
+    let given = f64::from(u8::from(request.image.is_some())) * pixels;
+    let references = request.references.len() as f64 * SEEN_PIXELS;
+    let sequence = Sequence {
+        text: PROMPT.room as f64,
+        picture: (pixels + given + references) / PIXELS,
+        pictures: f64::from(job.request.batch_size.max(1)),
+        channels: config.in_channels as f64,
+        shape: config.streams(),
+    };
+    Some(streams(job, network, &sequence))
 }

@@ -1,20 +1,33 @@
-//! FramePack and FramePack F1: clips of up to two minutes from a picture, section by section.
+//! FramePack and FramePack F1: videos of up to two minutes from an image, section by section.
 
-mod files;
-pub mod lora;
-mod memory;
 mod parts;
 #[cfg(test)]
 pub(crate) mod tests;
-mod variant;
 
-use super::files::rules;
-use super::{Family, FamilyDef, FileRules, TimeConvolutions, TinyDecoderRules};
-use crate::job::{GenerateRequest, Stage, StepCacheKind};
-use crate::networks::{KindRule, LanguageKind, LanguageTap, LanguageUse, PartKind};
-use crate::tokens::{CLIP_TOKENS, HUNYUAN_PROMPT, TextReader, TextRule};
+use std::sync::Arc;
 
-use files::FramePack;
+use super::def::{LoraSign, TinyDecoderRules};
+use super::parts::clip_l;
+use super::single::definition;
+use super::table::{
+    FamilyTable, FamilyVae, LoraTable, ModelVariant, SingleTransformerFamily, TextEncoder,
+    TextNetwork, stream_shape,
+};
+use super::{Family, FamilyDef, LoraRules, TimeConvolutions};
+use crate::job::{GenerateRequest, SEEN_FRAMES, Stage, StepCacheKind};
+use crate::lora::Table;
+use crate::memory::autoencoder::{Clip, video_decode, video_encode};
+use crate::memory::streams::{Sequence, streams};
+use crate::memory::text::siglip;
+use crate::memory::{Job, Need, PartName};
+use crate::model::choices::SectionOrder;
+use crate::model::facts::Facts;
+use crate::model::{Component, ControlUse, Guidance, ImageRole, InputUse, Limits};
+use crate::networks::{
+    FramePackTransformerConfig, HunyuanVaeConfig, KindRule, LanguageConfig, LanguageKind,
+    LanguageTap, LanguageUse, NetworkConfig as _, PartKind, SiglipConfig,
+};
+use crate::tokens::{HUNYUAN_PROMPT, TextRule};
 
 pub const FAMILY: Family = Family::new(&DEF);
 
@@ -24,7 +37,7 @@ pub const LANGUAGE: LanguageUse = LanguageUse {
     tap: LanguageTap::BeforeLast(2),
 };
 
-/// The sizes, width and height, that the models were trained at: about 640 × 640 in all shapes.
+/// Trained sizes, width and height: about 640 × 640 in all shapes.
 const TRAINED_SIZES: [(u32, u32); 14] = [
     (960, 416),
     (864, 448),
@@ -42,40 +55,61 @@ const TRAINED_SIZES: [(u32, u32); 14] = [
     (416, 960),
 ];
 
+/// The pipeline in diffusers.
+const PIPELINE: &str = "HunyuanVideoFramepackPipeline";
+/// About twice each edge that the models were trained at.
+const MAX_PIXELS: u64 = 1 << 21;
+/// Positions are computed, so that any edge runs.
+const MAX_EDGE: u32 = 4096;
+/// Two minutes of 30 frames a second.
+const MAX_FRAMES: u32 = 3601;
+/// Pixels along an edge of one latent, and frames of one latent frame.
+const VAE_FACTORS: (u32, u32) = (8, 4);
+/// Latents along an edge of one token.
+const PATCH: u32 = 2;
+
+/// Tokens of a text, as many as are read.
+const TEXT_LENGTH: f64 = HUNYUAN_PROMPT.room as f64;
+/// Tokens that Llama reads, with the template around the text.
+const READ_LENGTH: f64 = HUNYUAN_PROMPT.length() as f64;
+/// Tokens of the start image.
+const PICTURE_LENGTH: f64 = 729.0;
+/// Length of the packed history in latent frames: two frames as they are, two packed by 8 and 16 by 64.
+const HISTORY: f64 = 2.0 + 2.0 / 8.0 + 16.0 / 64.0;
+/// Latent frames of a section where the request does not say.
+const WINDOW: f64 = 9.0;
+
 pub(super) static DEF: FamilyDef = FamilyDef {
-    id: "framepack",
-    label: "FramePack",
-    models: "FramePack or FramePack F1",
     makes_pictures: false,
-    clip_strength: |_| None,
     has_second_pass: false,
-    has_dynamic_shift: true,
-    guidance_is_cfg: false,
-    step_caches: |_| &StepCacheKind::ALL,
-    token_limit: |_| None,
-    time_convolutions: TimeConvolutions::FrameByFrame,
-    // bf16 would lose two bits of every pixel, and nothing in it is too large for f16.
+    // bf16 would lose two bits of every pixel, and no value in it exceeds f16.
     vae_in_f16: true,
     trained_sizes: &TRAINED_SIZES,
     recipe,
-    text_readers: |spec| {
-        let tokens = HUNYUAN_PROMPT.room as u32;
-        let rule = TextRule::Within(&HUNYUAN_PROMPT);
-        let llama = TextReader::first(spec, "Llama", tokens, rule);
-        let clip = TextReader::second(spec, "CLIP", CLIP_TOKENS);
-        [llama].into_iter().chain(clip).collect()
+    lora: LoraRules {
+        accepts: accepts_lora,
+        ..definition::<FramePack>().lora
     },
-    networks: memory::networks,
-    needs: memory::needs,
-    published: memory::published,
-    // Llama 3, and CLIP.
-    text_encoder_weights: [8_000_000_000, 123_000_000],
-    // Twenty blocks of two streams and forty of one.
-    matrices_a_block: |_| 22.3,
-    is_named: |name| name.contains("framepack"),
-    wan2gp_types: &[],
-    files: FileRules {
-        owns_pipeline: |class| class == files::PIPELINE,
+    ..definition::<FramePack>()
+};
+
+enum FramePack {}
+
+impl SingleTransformerFamily for FramePack {
+    type Config = FramePackTransformerConfig;
+    const FAMILY: Family = FAMILY;
+    const TABLE: FamilyTable<FramePackTransformerConfig> = FamilyTable {
+        id: "framepack",
+        label: "FramePack",
+        models: "FramePack or FramePack F1",
+        names: &["framepack"],
+        has_dynamic_shift: true,
+        guidance_is_cfg: false,
+        step_caches: &StepCacheKind::ALL,
+        // Twenty double blocks and forty single ones.
+        matrices_a_block: 22.3,
+        pipeline_prefixes: &[PIPELINE],
+        pipelines: &[PIPELINE],
         kinds: &[
             KindRule::transformer(
                 "framepack",
@@ -112,18 +146,172 @@ pub(super) static DEF: FamilyDef = FamilyDef {
             )
             .of(PartKind::VideoVae),
         ],
-        instead: |kind| {
-            (kind.role == "transformer")
-                .then_some("FramePackI2V_HY_fp8_e4m3fn.safetensors from Kijai/HunyuanVideo_comfy")
-        },
+        instead: &[(
+            "transformer",
+            "FramePackI2V_HY_fp8_e4m3fn.safetensors from Kijai/HunyuanVideo_comfy",
+        )],
         tiny_decoder: TinyDecoderRules {
             words: &["taehv", "taehy", "hunyuan", "framepack"],
             is_f16: true,
         },
-        ..rules::<FramePack>()
-    },
-    lora: lora::RULES,
-};
+        variant: |config, hints| {
+            let guidance = if config.guidance_embeds {
+                Guidance::Distilled
+            } else {
+                Guidance::None
+            };
+            Ok(ModelVariant {
+                guidance,
+                start_image: InputUse::Required,
+                image_role: ImageRole::FirstFrame,
+                mask: InputUse::No,
+                ..ModelVariant::new(name(order_by_names(hints.names)))
+            })
+        },
+        shape: |config| stream_shape(&config.streams(), config.in_channels),
+        latent_channels: |config| config.in_channels,
+        vae: FamilyVae {
+            time_convolutions: TimeConvolutions::FrameByFrame,
+            wanted: parts::vae,
+            published: || Arc::new(HunyuanVaeConfig::default()),
+            is_published: |place| {
+                let published = HunyuanVaeConfig::default().block_out_channels;
+                let found = HunyuanVaeConfig::read(place);
+                found.is_ok_and(|config| config.block_out_channels == published)
+            },
+            read: |place, reader| reader.autoencoder::<HunyuanVaeConfig>(place),
+            sizes: |place| {
+                let config = HunyuanVaeConfig::read(place)?;
+                Ok((config.latent_channels, config.spatial_factor()))
+            },
+        },
+        vae_class: Some("AutoencoderKLHunyuanVideo"),
+        text_encoders: &[
+            TextEncoder {
+                network: TextNetwork::Language(LANGUAGE),
+                name: "Llama",
+                limit: |_| HUNYUAN_PROMPT.room as u32,
+                rule: TextRule::Within(&HUNYUAN_PROMPT),
+                wanted: |config| parts::llava_llama3(config.text_embed_dim),
+                published: |_| Some(Arc::new(LanguageConfig::llama3(LANGUAGE.tap))),
+                tokens: |_| READ_LENGTH,
+                weights: 8_000_000_000,
+            },
+            TextEncoder::clip_l(
+                |config| clip_l(Component::TextEncoder2, config.pooled_projection_dim),
+                |_| None,
+            ),
+        ],
+        more_components: &[
+            ("feature_extractor", None),
+            ("image_encoder", Some("SiglipVisionModel")),
+        ],
+        more_parts: |config| Some(parts::siglip_384(config.image_proj_dim)),
+        // Where it depends on the number of tokens, it is no default.
+        shift: |scheduler| scheduler.shift.filter(|_| !scheduler.use_dynamic_shifting),
+        complete: |_, _, facts| {
+            complete(facts);
+            Ok(())
+        },
+        more_networks: |files, reader| match &files.image_encoder {
+            Some(place) => reader.read::<SiglipConfig>(PartName::ImageEncoder, place),
+            None => Ok(()),
+        },
+        transformer_need,
+        other_needs: |job, stage| match stage {
+            Stage::EncodeImage => Some(encode_image(job).into_iter().collect()),
+            Stage::EncodeVision => Some(siglip(job).into_iter().collect()),
+            Stage::Decode => Some(decode(job).into_iter().collect()),
+            _ => None,
+        },
+        lora: LoraTable {
+            network: lora::network,
+            signs: &[
+                LoraSign::of("framepack", "FramePack", "clean_x_embedder"),
+                LoraSign::of("framepack", "FramePack", "image_projection"),
+                LoraSign::of("hunyuan", "HunyuanVideo", "txt_in_individual_token_refiner"),
+                LoraSign::of("hunyuan", "HunyuanVideo", "context_embedder_token_refiner"),
+            ],
+            origins: &[],
+            has_musubi: true,
+            has_text_encoders: false,
+        },
+        ..FamilyTable::DEFAULT
+    };
+}
+
+/// LoRAs for FramePack, and for HunyuanVideo from which it was made.
+pub mod lora {
+    use crate::lora::{Network, of_transformer};
+    use crate::networks::FramePackTransformerConfig;
+
+    /// The transformer, whose file has diffusers' names or ComfyUI's.
+    pub fn network(is_diffusers: bool) -> Network {
+        if is_diffusers {
+            Network::transformer("framepack in diffusers' names", || {
+                let config = FramePackTransformerConfig::default();
+                of_transformer(&config, "img_in.proj.weight", true)
+            })
+        } else {
+            Network::transformer("framepack", || {
+                let config = FramePackTransformerConfig::default();
+                of_transformer(&config, "img_in.proj.weight", false)
+            })
+        }
+    }
+}
+
+/// LoRAs for HunyuanVideo act here, too. Names that Flux has as well tell the two apart only where there are more blocks
+/// than in Flux.
+fn accepts_lora(origin: &str, tables: &[Table]) -> bool {
+    let layers = tables.iter().flat_map(Table::layers);
+    let mut beyond = layers.filter(|layer| layer.name.starts_with("double_blocks.19."));
+    let is_small = beyond.next().is_none();
+    matches!(origin, "framepack" | "hunyuan") || (origin == "flux" && is_small)
+}
+
+fn name(order: SectionOrder) -> &'static str {
+    match order {
+        SectionOrder::Original => "I2V",
+        SectionOrder::F1 => "F1",
+    }
+}
+
+/// The order of sections that names show: that of the first FramePack where they show none.
+fn order_by_names(names: &[&str]) -> SectionOrder {
+    let is_f1 = |name: &&str| {
+        let name = name.to_lowercase();
+        let mut words = name.split(|letter: char| !letter.is_ascii_alphanumeric());
+        words.any(|word| word == "f1" || word.starts_with("framepackf1"))
+    };
+    if names.iter().any(is_f1) {
+        SectionOrder::F1
+    } else {
+        SectionOrder::Original
+    }
+}
+
+/// Adds the order of sections, whose name is the variant's, and a video's limits.
+fn complete(facts: &mut Facts) {
+    let orders = [SectionOrder::F1, SectionOrder::Original];
+    let order = orders
+        .into_iter()
+        .find(|order| name(*order) == facts.variant);
+    facts.section_order = order;
+    facts.end_image = order.map_or(InputUse::No, SectionOrder::end_image);
+    let (spatial, temporal) = VAE_FACTORS;
+    facts.limits = Limits {
+        size_multiple: spatial * PATCH,
+        max_edge: MAX_EDGE,
+        max_pixels: MAX_PIXELS,
+        frame_stride: temporal,
+        max_frames: MAX_FRAMES,
+        fixed_size: false,
+        max_batch: 1,
+        max_references: 0,
+        controls: ControlUse::NONE,
+    };
+}
 
 fn recipe(request: &GenerateRequest) -> Vec<Stage> {
     let mut stages = vec![Stage::EncodeText, Stage::EncodeImage, Stage::EncodeVision];
@@ -133,4 +321,49 @@ fn recipe(request: &GenerateRequest) -> Vec<Stage> {
     }
     stages.push(Stage::Save);
     stages
+}
+
+fn encode_image(job: &Job<'_>) -> Option<Need> {
+    let bytes = |widths: &[i64]| video_encode(widths, &Clip::of(job, 1), seen(job), job);
+    vae_need(job, PartName::VaeEncoder, &bytes)
+}
+
+fn decode(job: &Job<'_>) -> Option<Need> {
+    let latents = 2.0 * window(job);
+    let bytes = |widths: &[i64]| video_decode(widths, &Clip::of(job, 1), latents, job);
+    vae_need(job, PartName::VaeDecoder, &bytes)
+}
+
+fn vae_need(job: &Job<'_>, part: PartName, bytes: &dyn Fn(&[i64]) -> f64) -> Option<Need> {
+    let (_, config) = job.configured::<HunyuanVaeConfig>(part)?;
+    Some(job.vae_need(part, bytes(&config.block_out_channels)))
+}
+
+fn window(job: &Job<'_>) -> f64 {
+    let sections = job.request.sections;
+    sections.map_or(WINDOW, |sections| f64::from(sections.window))
+}
+
+/// Latent frames that are encoded at once: of an image, or of the video that is continued.
+fn seen(job: &Job<'_>) -> f64 {
+    let lead = job.request.sections.map_or(1, |sections| sections.lead);
+    match lead {
+        0 | 1 => 1.0,
+        _ => f64::from(SEEN_FRAMES / 4 + 1),
+    }
+}
+
+fn transformer_need(job: &Job<'_>) -> Option<Need> {
+    let (network, config) = job.configured::<FramePackTransformerConfig>(PartName::Transformer)?;
+    let pixels = f64::from(job.request.width) * f64::from(job.request.height);
+    let a_frame = pixels / 256.0;
+    let made = window(job) * a_frame;
+    let sequence = Sequence {
+        text: TEXT_LENGTH + PICTURE_LENGTH,
+        picture: made + HISTORY * a_frame,
+        pictures: 1.0,
+        channels: 4.0 * config.in_channels as f64,
+        shape: config.streams(),
+    };
+    Some(streams(job, network, &sequence))
 }

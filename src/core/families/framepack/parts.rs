@@ -1,37 +1,25 @@
-//! The parts that a FramePack transformer needs beside it: which autoencoder, text encoders and image encoder, and how
-//! to tell the right ones.
+//! Parts next to a FramePack transformer that no other family needs, and the recognition of the right ones.
 
 use super::LANGUAGE;
-use crate::families::parts::{check_width, clip_l};
+use crate::families::parts::check_width;
 use crate::library::companions::wanted::{
     TokenizerForm, Wanted, WantedTokenizer, fits_transformer,
 };
 use crate::model::Component;
 use crate::networks::PartKind;
-use crate::networks::{
-    FramePackTransformerConfig, HunyuanVaeConfig, LanguageKeys, NetworkConfig as _, SiglipConfig,
-    siglip,
-};
+use crate::networks::{HunyuanVaeConfig, LanguageKeys, NetworkConfig as _, SiglipConfig, siglip};
 
-/// What to get where a companion is missing or wrong.
+/// Files to get where a companion is missing or wrong.
 const VAE: &str = "hunyuan_video_vae_bf16.safetensors from Comfy-Org/HunyuanVideo_repackaged";
 const LLAMA: &str = "llava_llama3_fp8_scaled.safetensors from Comfy-Org/HunyuanVideo_repackaged";
 const SIGLIP: &str = "sigclip_vision_patch14_384.safetensors from Comfy-Org/sigclip_vision_384";
 
-/// What the published text encoder's table has for Llama 3's own words and LLaVA's marks.
+/// Rows of the published text encoder's table: Llama 3's words and LLaVA's marks.
 const LLAMA3_WORDS: std::ops::RangeInclusive<i64> = 128_256..=128_512;
 const LLAMA3_WIDTH: i64 = 4096;
 
-pub(super) fn parts(transformer: &FramePackTransformerConfig) -> Vec<Wanted<'_>> {
-    vec![
-        vae(transformer),
-        llava_llama3(transformer),
-        clip_l(Component::TextEncoder2, transformer.pooled_projection_dim),
-        siglip_384(transformer),
-    ]
-}
-
-fn vae(transformer: &FramePackTransformerConfig) -> Wanted<'_> {
+/// HunyuanVideo's autoencoder, for latents of `expected` channels.
+pub(super) fn vae(expected: i64) -> Wanted<'static> {
     Wanted {
         component: Component::Vae,
         part: PartKind::VideoVae,
@@ -46,9 +34,9 @@ fn vae(transformer: &FramePackTransformerConfig) -> Wanted<'_> {
         ],
         word: "vae",
         is_in: HunyuanVaeConfig::is_in,
-        fits: Box::new(|weights, place| {
+        fits: Box::new(move |weights, place| {
             let config = HunyuanVaeConfig::read(place)?;
-            let (expected, found) = (transformer.in_channels, config.latent_channels);
+            let found = config.latent_channels;
             let what = format!("a HunyuanVideo VAE of {expected} latent channels");
             fits_transformer(expected == found, &what, VAE, place, || {
                 format!("one of {found}")
@@ -59,7 +47,8 @@ fn vae(transformer: &FramePackTransformerConfig) -> Wanted<'_> {
     }
 }
 
-fn llava_llama3(transformer: &FramePackTransformerConfig) -> Wanted<'_> {
+/// LLaVA's Llama 3, with hidden states of `expected` numbers.
+pub(super) fn llava_llama3(expected: i64) -> Wanted<'static> {
     Wanted {
         component: Component::TextEncoder,
         part: PartKind::Llama,
@@ -78,10 +67,9 @@ fn llava_llama3(transformer: &FramePackTransformerConfig) -> Wanted<'_> {
             let found = LanguageKeys::of(&weights.names());
             found.is_some_and(|keys| keys.kind == LANGUAGE.kind)
         },
-        fits: Box::new(|weights, place| {
+        fits: Box::new(move |weights, place| {
             let config = LANGUAGE.read(place)?;
             let what = ["a Llama text encoder", "hidden_size"];
-            let expected = transformer.text_embed_dim;
             let widths = [expected, config.hidden_size];
             check_width(what, "text_embed_dim", widths, LLAMA, place)?;
             // Other language models are as wide, and have other words.
@@ -110,7 +98,8 @@ fn llava_llama3(transformer: &FramePackTransformerConfig) -> Wanted<'_> {
     }
 }
 
-fn siglip_384(transformer: &FramePackTransformerConfig) -> Wanted<'_> {
+/// SigLIP, with embeddings of `expected` numbers.
+pub(super) fn siglip_384(expected: i64) -> Wanted<'static> {
     Wanted {
         component: Component::ImageEncoder,
         part: PartKind::Siglip,
@@ -120,10 +109,10 @@ fn siglip_384(transformer: &FramePackTransformerConfig) -> Wanted<'_> {
         usual: &["sigclip_vision_patch14_384", "image_encoder"],
         word: "sig",
         is_in: |weights| siglip::prefix(&weights.names()).is_some(),
-        fits: Box::new(|weights, place| {
+        fits: Box::new(move |weights, place| {
             let config = SiglipConfig::read(place)?;
             let what = ["a SigLIP image encoder", "hidden_size"];
-            let widths = [transformer.image_proj_dim, config.hidden_size];
+            let widths = [expected, config.hidden_size];
             check_width(what, "image_proj_dim", widths, SIGLIP, place)?;
             config.check_weights(weights)
         }),

@@ -1,32 +1,37 @@
-//! Krea 2 Turbo and Raw: pictures from text, from a picture, and inside a mask.
+//! Krea 2 Turbo and Raw: images from text, from an image, and inside a mask.
 
-mod files;
-pub mod lora;
-mod memory;
-mod parts;
 #[cfg(test)]
 pub(crate) mod tests;
-mod variant;
 
-use super::def::recipe_of_pictures;
-use super::files::rules;
-use super::{Family, FamilyDef, FileRules, TimeConvolutions, TinyDecoderRules};
-use crate::formats::weights::WeightSet;
-use crate::job::StepCacheKind;
-use crate::networks::{KindRule, LanguageKind, LanguageTap, LanguageUse};
-use crate::tokens::{PromptTemplate, TextReader, TextRule};
-use files::Krea2;
+use std::sync::Arc;
+
+use super::def::{LoraSign, TinyDecoderRules};
+use super::parts::qwen3_vl_4b;
+use super::single::definition;
+use super::table::{
+    FamilyTable, FamilyVae, LoraTable, ModelVariant, SingleTransformerFamily, TextEncoder,
+    TextNetwork, VariantHints,
+};
+use super::{Family, FamilyDef};
+use crate::library::names::model_words;
+use crate::memory::{Job, Need, PartName};
+use crate::model::choices::Sampler;
+use crate::model::facts::{Schedule, TransformerShape};
+use crate::networks::{
+    KindRule, Krea2TransformerConfig, LanguageConfig, LanguageKind, LanguageTap, LanguageUse,
+};
+use crate::tokens::{PromptTemplate, TextRule};
 
 pub const FAMILY: Family = Family::new(&DEF);
 
-/// The text encoder: twelve states of Qwen 3 VL, of whose last layer and last norm nothing is read.
+/// The text encoder: twelve hidden states of Qwen 3 VL; the last layer and the last norm are not read.
 pub const LANGUAGE: LanguageUse = LanguageUse {
     kind: LanguageKind::Qwen3,
     tap: LanguageTap::States(&[2, 5, 8, 11, 14, 17, 20, 23, 26, 29, 32, 35]),
 };
 
-/// What stands around a prompt. diffusers pads between the prompt and the words behind it, and hides the padding from
-/// everything; here there is none.
+/// The template around a prompt. diffusers pads between the prompt and the words after it, and masks the padding
+/// everywhere; here there is none.
 pub const PROMPT: PromptTemplate = PromptTemplate {
     before: "<|im_start|>system\nDescribe the image by detailing the color, shape, size, texture, quantity, text, \
         spatial relationships of the objects and background:<|im_end|>\n<|im_start|>user\n",
@@ -38,36 +43,30 @@ pub const PROMPT: PromptTemplate = PromptTemplate {
     keeps_end: true,
 };
 
-pub(super) static DEF: FamilyDef = FamilyDef {
-    id: "krea2",
-    label: "Krea 2",
-    models: "Krea 2 Turbo or Raw",
-    makes_pictures: true,
-    clip_strength: |_| None,
-    has_second_pass: true,
-    has_dynamic_shift: true,
-    guidance_is_cfg: true,
-    step_caches: |_| StepCacheKind::OF_ANY_MODEL,
-    token_limit: |_| None,
-    time_convolutions: TimeConvolutions::Fastest,
-    vae_in_f16: false,
-    trained_sizes: &[],
-    recipe: recipe_of_pictures,
-    text_readers: |spec| {
-        let (tokens, rule) = (PROMPT.room as u32, TextRule::Within(&PROMPT));
-        vec![TextReader::first(spec, "Qwen 3 VL", tokens, rule)]
-    },
-    networks: memory::networks,
-    needs: memory::needs,
-    published: memory::published,
-    // Qwen 3 VL of 4 billion.
-    text_encoder_weights: [4_000_000_000, 0],
-    // Those that read text and timestep are shared out among the twenty-eight.
-    matrices_a_block: |_| 12.1,
-    is_named: |name| name.contains("krea2"),
-    wan2gp_types: &[],
-    files: FileRules {
-        owns_pipeline: |class| class.starts_with("Krea2"),
+/// Calls whose modulations are made at once.
+const CALLS_AT_ONCE: f64 = 32.0;
+/// Pixels of one token.
+const PIXELS: f64 = 256.0;
+/// The shift of Turbo's schedule for every image size: `exp(1.15)`, as in diffusers' pipeline.
+const TURBO_SHIFT: f64 = 3.158_192_909_689_767;
+
+pub(super) static DEF: FamilyDef = definition::<Krea2>();
+
+enum Krea2 {}
+
+impl SingleTransformerFamily for Krea2 {
+    type Config = Krea2TransformerConfig;
+    const FAMILY: Family = FAMILY;
+    const TABLE: FamilyTable<Krea2TransformerConfig> = FamilyTable {
+        id: "krea2",
+        label: "Krea 2",
+        models: "Krea 2 Turbo or Raw",
+        names: &["krea2"],
+        has_dynamic_shift: true,
+        // Blocks that read text and timestep are spread over the twenty-eight.
+        matrices_a_block: 12.1,
+        pipeline_prefixes: &["Krea2"],
+        pipelines: &["Krea2Pipeline"],
         kinds: &[
             KindRule::transformer(
                 "krea2",
@@ -80,27 +79,153 @@ pub(super) static DEF: FamilyDef = FamilyDef {
                 &["txtfusion.projector.weight"],
             ),
         ],
-        published_name,
-        instead: |kind| {
-            Some(match kind.role {
-                "transformer" if kind.family == "krea2" => {
-                    "krea2_turbo_fp8_scaled.safetensors or krea2_turbo_bf16.safetensors from Comfy-Org/Krea-2"
-                }
-                _ => return None,
-            })
+        published_name: |weights| {
+            let shape = weights.shape_by_end(&["tproj.1.weight", "time_mod_proj.weight"])?;
+            (shape.get(1)? == &6144).then_some("Krea 2 12B")
         },
-        // Those of Wan 2.1, whose latents these are.
+        instead: &[(
+            "transformer",
+            "krea2_turbo_fp8_scaled.safetensors or krea2_turbo_bf16.safetensors from Comfy-Org/Krea-2",
+        )],
+        // Those of Wan 2.1, which has the same latents.
         tiny_decoder: TinyDecoderRules {
             words: &["taew2_1", "taew", "wan"],
             is_f16: false,
         },
-        ..rules::<Krea2>()
-    },
-    lora: lora::RULES,
-};
+        variant: |_, hints| Ok(ModelVariant::new(variant_by(hints))),
+        shape: |config| TransformerShape {
+            heads: config.num_attention_heads,
+            head_dim: config.attention_head_dim,
+            layers: config.num_layers,
+            channels: config.in_channels,
+        },
+        latent_channels: Krea2TransformerConfig::latent_channels,
+        vae: FamilyVae::QWEN_IMAGE,
+        text_encoders: &[TextEncoder {
+            network: TextNetwork::Language(LANGUAGE),
+            name: "Qwen 3 VL",
+            limit: |_| PROMPT.room as u32,
+            rule: TextRule::Within(&PROMPT),
+            wanted: |config| qwen3_vl_4b(LANGUAGE, config.text_hidden_dim, "text_hidden_dim"),
+            published: |_| Some(Arc::new(LanguageConfig::qwen3_4b(LANGUAGE.tap))),
+            tokens: |_| PROMPT.length() as f64,
+            weights: 4_000_000_000,
+        }],
+        complete: |_, _, facts| {
+            if facts.variant == "Turbo" {
+                facts.schedule = Some(Schedule {
+                    sampler: Sampler::Euler,
+                    shift: Some(TURBO_SHIFT),
+                });
+            }
+            Ok(())
+        },
+        transformer_need,
+        lora: LoraTable {
+            network: |_| lora::NETWORK,
+            signs: &[
+                sign("blocks_#_attn_w"),
+                sign("blocks_#_attn_gate"),
+                sign("blocks_#_mlp_gate"),
+                sign("blocks_#_mlp_up"),
+                sign("blocks_#_mlp_down"),
+                sign("txtfusion_"),
+                sign("text_fusion_"),
+                sign("transformer_blocks_#_attn_to_gate"),
+                sign("transformer_blocks_#_ff_gate"),
+                sign("transformer_blocks_#_ff_up"),
+                sign("transformer_blocks_#_ff_down"),
+            ],
+            origins: &["krea2"],
+            has_musubi: true,
+            has_text_encoders: false,
+        },
+        ..FamilyTable::DEFAULT
+    };
+}
 
-/// The published transformers of full size; Turbo and Raw are told apart by name alone.
-fn published_name(weights: &WeightSet) -> Option<&'static str> {
-    let shape = weights.shape_by_end(&["tproj.1.weight", "time_mod_proj.weight"])?;
-    (shape.get(1)? == &6144).then_some("Krea 2 12B")
+const fn sign(start: &'static str) -> LoraSign {
+    LoraSign::of("krea2", "Krea 2", start)
+}
+
+/// LoRAs for Krea 2.
+pub mod lora {
+    use crate::lora::{Network, of_transformer};
+    use crate::networks::Krea2TransformerConfig;
+
+    /// The transformer, in the names that readers ask with.
+    pub const NETWORK: Network = Network::transformer("krea2", || {
+        of_transformer(&Krea2TransformerConfig::default(), "first.weight", true)
+    });
+}
+
+/// The variant that the pipeline of a folder states, else the first name that shows one: `krea2_raw_bf16`, `Krea-2-Base`.
+/// Turbo where none does, as most finetunes are.
+fn variant_by(hints: &VariantHints<'_>) -> &'static str {
+    let said_by = |name: &str| {
+        let words = model_words(name);
+        let has = |word: &str| words.iter().any(|own| own == word);
+        if name.to_lowercase().contains("turbo") {
+            Some("Turbo")
+        } else {
+            (has("raw") || has("base")).then_some("Raw")
+        }
+    };
+    match hints.is_distilled {
+        Some(true) => "Turbo",
+        Some(false) => "Raw",
+        None => hints.first(said_by).unwrap_or("Turbo"),
+    }
+}
+
+/// The engine's `Block::forward`: the worst moment is in the feed-forward part (hidden states, what goes in, and both wide layers), in the attention
+/// (hidden states, what goes in, the four products of that, keys and values for each head, and what comes of them), or
+/// where a text's states become one.
+fn transformer_need(job: &Job<'_>) -> Option<Need> {
+    let (network, config) = job.configured::<Krea2TransformerConfig>(PartName::Transformer)?;
+    let size = job.number_bytes() as f64;
+    let block = config.block();
+    let [dim, wide] = [block.dim, block.wide].map(|it| it as f64);
+    let [heads, shared] = block.heads.map(|it| it as f64);
+    let pictures = f64::from(job.request.batch_size.max(1));
+    let tokens = f64::from(job.request.width) * f64::from(job.request.height) / PIXELS;
+    let room = PROMPT.room as f64;
+    let one = tokens + room;
+    // On the CPU one goes after the other.
+    let at_once = if job.is_on_gpu() { pictures } else { 1.0 };
+    let hidden = at_once * one * dim * size;
+    let expanded = network.expansion_bytes(job.number_bytes()) as f64;
+    // Hidden states, what goes in, queries, gates, what comes of them, and keys and values before and behind their
+    // being made as many as the queries.
+    let attention =
+        (7.0 + 2.0 * shared / heads) * hidden + (at_once * one * heads * 4.0).max(expanded);
+    let feed_forward = 2.0 * hidden + 2.0 * at_once * one * wide * size + expanded;
+    let fusion = fusion(config) * size + expanded;
+    let passes = if job.request.is_guided() { 2 } else { 1 };
+    let texts = f64::from(passes);
+    let calls = f64::from(job.calls(1)).min(CALLS_AT_ONCE);
+    // In f32: of each block, and of the last layer.
+    let modulations = calls * (6.0 * config.num_layers as f64 + 2.0) * dim * 4.0;
+    let angles = texts * one * (block.head_dim as f64 / 2.0) * 8.0;
+    let states = config.num_text_layers as f64 * config.text_hidden_dim as f64;
+    let text = texts * room * (dim + states) * size;
+    let latents = pictures * tokens * config.in_channels as f64 * 4.0 * 8.0;
+    let moment = attention.max(feed_forward).max(fusion);
+    let kept = job.step_cache_bytes(pictures * one * dim * size, texts);
+    let bytes = moment + modulations + angles + text + latents + kept;
+    let shape = (dim, config.num_layers as f64);
+    Some(Need {
+        calls: job.calls(passes),
+        operations: pictures * job.operations(PartName::Transformer, one, shape),
+        ..job.need(PartName::Transformer, bytes)
+    })
+}
+
+/// Numbers of the worst moment among all states of a text: states, what goes in, and both wide layers, or the four
+/// products of an attention with what comes of them.
+fn fusion(config: &Krea2TransformerConfig) -> f64 {
+    let shape = config.text_block();
+    let rows = PROMPT.room as f64 * config.num_text_layers as f64;
+    let [dim, wide] = [shape.dim, shape.wide].map(|it| it as f64);
+    rows * (2.0 * dim + 2.0 * wide).max(8.0 * dim)
 }

@@ -1,14 +1,13 @@
-//! ControlNets of Qwen-Image: InstantX's, told by header alone, and others, which are named and refused.
+//! ControlNets of Qwen-Image: InstantX's, recognised by header alone, and others, which are named and refused.
 
 use std::path::Path;
 
 use crate::formats::weights::WeightSet;
 use crate::library::ControlNetwork;
-use crate::memory::Network;
 use crate::model::CatalogError;
 use crate::networks::{NetworkConfig as _, QwenImageControlConfig, QwenImageControlKeys};
 
-/// What DiffSynth's have behind each block, and no others.
+/// A layer after each block of DiffSynth's alone.
 const BLOCKWISE: &str = "controlnet_blocks.0.x_rms.weight";
 
 pub(super) fn network(
@@ -34,9 +33,6 @@ pub(super) fn network(
             takes_masks: config.takes_mask(),
         })
     };
-    QwenImageControlKeys::are_in(|key| weights.has(key)).then(read)
-}
-
-pub(super) fn weights(place: &Path) -> Result<Network, CatalogError> {
-    Network::read::<QwenImageControlConfig>(place)
+    let keys = QwenImageControlKeys::detect(|key| weights.has(key));
+    keys.is_some().then(read)
 }

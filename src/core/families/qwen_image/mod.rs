@@ -1,32 +1,44 @@
-//! Qwen-Image: pictures from text, from a picture, and inside a mask; Qwen-Image-Edit: as a text says of some pictures.
+//! Qwen-Image: images from text, from an image, and inside a mask; Qwen-Image-Edit: as a text says of some images.
 
 mod control;
-mod files;
-pub mod lora;
-mod memory;
-mod parts;
 #[cfg(test)]
 pub(crate) mod tests;
 mod variant;
 
-use super::def::recipe_of_pictures;
-use super::files::rules;
-use super::{Family, FamilyDef, FileRules, TimeConvolutions, TinyDecoderRules};
+use std::path::Path;
+use std::sync::Arc;
+
+use super::def::{LoraSign, TinyDecoderRules};
+use super::parts::{WantedQwen, qwen};
+use super::single::definition;
+use super::table::{
+    FamilyTable, FamilyVae, LoraTable, SingleTransformerFamily, TextEncoder, TextNetwork,
+    stream_shape,
+};
+use super::{Family, FamilyDef, FileRules};
 use crate::formats::weights::WeightSet;
-use crate::job::StepCacheKind;
-use crate::networks::{KindRule, LanguageKind, LanguageTap, LanguageUse};
-use crate::tokens::{PromptTemplate, TextReader, TextRule};
-use files::QwenImage;
+use crate::job::{Stage, StepCacheKind};
+use crate::library::companions::wanted::fits_transformer;
+use crate::memory::autoencoder::{Clip, wan_encode};
+use crate::memory::streams::{Sequence, add_controls, streams};
+use crate::memory::text::language;
+use crate::memory::{Job, Need, Network, NetworkReader, PartName};
+use crate::model::{CatalogError, ModelFiles};
+use crate::networks::{
+    KindRule, LanguageConfig, LanguageKind, LanguageTap, LanguageUse, NetworkConfig as _,
+    QwenImageControlConfig, QwenImageTransformerConfig, QwenVisionConfig, WanVaeConfig,
+};
+use crate::tokens::{PromptTemplate, TextRule};
 
 pub const FAMILY: Family = Family::new(&DEF);
 
-/// The text encoder: Qwen 2.5 VL, whose last state is read behind its norm.
+/// The text encoder: Qwen 2.5 VL, whose last hidden state is read after its norm.
 pub const LANGUAGE: LanguageUse = LanguageUse {
     kind: LanguageKind::Qwen2,
     tap: LanguageTap::Last,
 };
 
-/// What stands around a prompt.
+/// The template around a prompt.
 /// After <https://github.com/huggingface/diffusers/blob/v0.36.0/src/diffusers/pipelines/qwenimage/pipeline_qwenimage.py>.
 pub const PROMPT: PromptTemplate = PromptTemplate {
     before: "<|im_start|>system\nDescribe the image by detailing the color, shape, size, texture, quantity, text, \
@@ -39,7 +51,7 @@ pub const PROMPT: PromptTemplate = PromptTemplate {
     keeps_end: false,
 };
 
-/// The same around a prompt that speaks of pictures, which stand before it as [`picture_words`] has them.
+/// The template around a prompt about reference images, whose [`picture_words`] come before it.
 /// After <https://github.com/huggingface/diffusers/blob/v0.36.0/src/diffusers/pipelines/qwenimage/pipeline_qwenimage_edit_plus.py>.
 pub const EDIT_PROMPT: PromptTemplate = PromptTemplate {
     before: "<|im_start|>system\nDescribe the key features of the input image (color, shape, size, texture, objects, \
@@ -50,50 +62,66 @@ pub const EDIT_PROMPT: PromptTemplate = PromptTemplate {
     ..PROMPT
 };
 
-/// In whose place a picture's tokens stand.
+/// Placeholder of an image's tokens.
 pub const PICTURE_MARK: &str = "<|image_pad|>";
 
-/// What stands before a prompt that speaks of so many pictures.
+/// Words before a prompt about so many reference images.
 pub fn picture_words(pictures: usize) -> String {
     let words = |number| format!("Picture {number}: <|vision_start|>{PICTURE_MARK}<|vision_end|>");
     let all: Vec<String> = (1..=pictures).map(words).collect();
     all.concat()
 }
 
+/// Pixels of one token.
+const PIXELS: f64 = 256.0;
+/// Pixels of a reference image, about, and tokens that the text encoder sees of it.
+const REFERENCE_PIXELS: f64 = 1048576.0;
+const SEEN_TOKENS: f64 = 210.0;
+const TEXT_ENCODER: &str =
+    "qwen_2.5_vl_7b_fp8_scaled.safetensors from Comfy-Org/Qwen-Image_ComfyUI";
+
 pub(super) static DEF: FamilyDef = FamilyDef {
-    id: "qwen_image",
-    label: "Qwen-Image",
-    models: "Qwen-Image or Qwen-Image-Edit",
-    makes_pictures: true,
-    clip_strength: |_| None,
-    has_second_pass: true,
-    has_dynamic_shift: true,
-    guidance_is_cfg: true,
-    step_caches: |_| StepCacheKind::WITH_MAGNITUDES,
-    token_limit: |_| None,
-    time_convolutions: TimeConvolutions::Fastest,
-    vae_in_f16: false,
-    trained_sizes: &[],
-    recipe: recipe_of_pictures,
-    text_readers: |spec| {
-        let (tokens, rule) = (PROMPT.room as u32, TextRule::Within(&PROMPT));
-        vec![TextReader::first(spec, "Qwen 2.5 VL", tokens, rule)]
-    },
-    networks: memory::networks,
-    needs: memory::needs,
-    published: memory::published,
-    // Qwen 2.5 VL of 7 billion, without its head and what sees.
-    text_encoder_weights: [7_070_000_000, 0],
-    matrices_a_block: |_| 36.1,
-    is_named: |name| {
-        let is_other = ["qwenimage21", "layered"]
-            .iter()
-            .any(|word| name.contains(word));
-        (name.contains("qwenimage") || name.contains("qwenedit")) && !is_other
-    },
-    wan2gp_types: &["qwen_image"],
     files: FileRules {
-        owns_pipeline: |class| class.starts_with("QwenImage"),
+        control_network: control::network,
+        control_weights: Some(|place| Network::read::<QwenImageControlConfig>(place)),
+        ..definition::<QwenImage>().files
+    },
+    ..definition::<QwenImage>()
+};
+
+enum QwenImage {}
+
+impl SingleTransformerFamily for QwenImage {
+    type Config = QwenImageTransformerConfig;
+    const FAMILY: Family = FAMILY;
+    const TABLE: FamilyTable<QwenImageTransformerConfig> = FamilyTable {
+        id: "qwen_image",
+        label: "Qwen-Image",
+        models: "Qwen-Image or Qwen-Image-Edit",
+        names: &["qwenimage", "qwenedit"],
+        other_names: &["qwenimage21", "layered"],
+        wan2gp_types: &["qwen_image"],
+        has_dynamic_shift: true,
+        step_caches: StepCacheKind::WITH_MAGNITUDES,
+        matrices_a_block: 36.1,
+        pipeline_prefixes: &["QwenImage"],
+        pipelines: &[
+            "QwenImagePipeline",
+            "QwenImageImg2ImgPipeline",
+            "QwenImageInpaintPipeline",
+            "QwenImageEditPlusPipeline",
+        ],
+        refused_pipelines: &[
+            ("QwenImage21Pipeline", "a Qwen-Image 2.1 model"),
+            ("QwenImageLayeredPipeline", variant::LAYERED),
+            ("QwenImageEditPipeline", variant::FIRST_EDIT),
+            ("QwenImageEditInpaintPipeline", variant::FIRST_EDIT),
+            ("QwenImageControlNet", "a Qwen-Image ControlNet"),
+        ],
+        foreign_parts: &[
+            ("controlnet_", "a Qwen-Image ControlNet"),
+            ("addition_t_embedding", variant::LAYERED),
+        ],
         kinds: &[
             KindRule::new(
                 "qwen_image",
@@ -113,29 +141,189 @@ pub(super) static DEF: FamilyDef = FamilyDef {
                 &["txt_norm.weight", "transformer_blocks.0.img_mod.1.weight"],
             ),
         ],
-        published_name,
-        instead: |kind| {
-            Some(match kind.role {
-                "transformer" if kind.family == "qwen_image" => {
-                    "qwen_image_2512_fp8_e4m3fn.safetensors from Comfy-Org/Qwen-Image_ComfyUI"
-                }
-                _ => return None,
-            })
+        // The published transformers of full size are told apart by name alone.
+        published_name: |weights| {
+            let shape = weights.shape_by_end(&["img_in.weight"])?;
+            (shape.first()? == &3072).then_some("Qwen-Image 20B")
         },
-        // Wan 2.1's, whose latents these are.
+        instead: &[(
+            "transformer",
+            "qwen_image_2512_fp8_e4m3fn.safetensors from Comfy-Org/Qwen-Image_ComfyUI",
+        )],
+        // Those of Wan 2.1, which has the same latents.
         tiny_decoder: TinyDecoderRules {
             words: &["taew", "wan"],
             is_f16: false,
         },
-        control_network: control::network,
-        control_weights: Some(control::weights),
-        ..rules::<QwenImage>()
-    },
-    lora: lora::RULES,
-};
+        variant: variant::variant,
+        shape: |config| stream_shape(&config.streams(), config.in_channels),
+        latent_channels: QwenImageTransformerConfig::latent_channels,
+        vae: FamilyVae::QWEN_IMAGE,
+        vae_class: Some("AutoencoderKLQwenImage"),
+        text_encoders: &[TextEncoder {
+            network: TextNetwork::Language(LANGUAGE),
+            name: "Qwen 2.5 VL",
+            limit: |_| PROMPT.room as u32,
+            rule: TextRule::Within(&PROMPT),
+            wanted: |config| {
+                qwen(WantedQwen {
+                    usage: LANGUAGE,
+                    names: [
+                        "a Qwen 2.5 VL 7B text encoder",
+                        "a Qwen 2.5 VL text encoder",
+                    ],
+                    example: TEXT_ENCODER,
+                    usual: &[
+                        "qwen_2.5_vl_7b",
+                        "qwen2.5_vl_7b",
+                        "Qwen2.5-VL-7B-Instruct",
+                        "text_encoder",
+                    ],
+                    width: (config.joint_attention_dim, "joint_attention_dim"),
+                    objection: |_| None,
+                })
+            },
+            published: |_| Some(Arc::new(LanguageConfig::qwen25_vl_7b(LANGUAGE.tap))),
+            tokens: text_length,
+            // Without its head and its vision transformer.
+            weights: 7_070_000_000,
+        }],
+        complete: |config, files, facts| {
+            if facts.variant == variant::EDIT {
+                return check_sees(&files.text_encoder, config);
+            }
+            Ok(())
+        },
+        more_networks,
+        transformer_need,
+        other_needs: |job, stage| match stage {
+            Stage::EncodeText => Some(encode_text(job)),
+            Stage::EncodeImage if references(job) > 0.0 => {
+                Some(encode_references(job).into_iter().collect())
+            }
+            _ => None,
+        },
+        lora: LoraTable {
+            network: |_| lora::NETWORK,
+            signs: &[
+                sign("transformer_blocks_#_img_m"),
+                sign("transformer_blocks_#_txt_m"),
+                // Names of attentions alone could be Flux's, which has fewer blocks, as every other model has.
+                LoraSign {
+                    first_block: 40,
+                    ..sign("transformer_blocks_#_attn_")
+                },
+            ],
+            origins: &["qwen_image"],
+            has_musubi: true,
+            has_text_encoders: false,
+        },
+        ..FamilyTable::DEFAULT
+    };
+}
 
-/// The published transformers of full size, which are told apart by name alone.
-fn published_name(weights: &WeightSet) -> Option<&'static str> {
-    let shape = weights.shape_by_end(&["img_in.weight"])?;
-    (shape.first()? == &3072).then_some("Qwen-Image 20B")
+const fn sign(start: &'static str) -> LoraSign {
+    LoraSign::of("qwen_image", "Qwen-Image", start)
+}
+
+/// LoRAs for Qwen-Image.
+pub mod lora {
+    use crate::lora::{Network, Share, of_transformer, with_extra};
+    use crate::networks::QwenImageTransformerConfig;
+
+    /// The transformer, in the names with which the engine asks.
+    pub const NETWORK: Network = Network::transformer("qwen_image", || {
+        let config = QwenImageTransformerConfig::default();
+        let names = of_transformer(&config, "img_in.weight", true);
+        // Some tools leave out the number of diffusers' name.
+        let extra = [("img_attn.proj", "attn.to_out", Share::All)];
+        with_extra(names, &extra, false)
+    });
+}
+
+/// Checks that a text encoder has a vision transformer, as wide as the transformer reads.
+fn check_sees(place: &Path, config: &QwenImageTransformerConfig) -> Result<(), CatalogError> {
+    let weights = WeightSet::at(place)?;
+    let what = "a Qwen 2.5 VL 7B text encoder with the part that looks at pictures";
+    let fits = |fits: bool, found: &str| {
+        fits_transformer(fits, what, TEXT_ENCODER, place, || found.to_owned())
+    };
+    fits(QwenVisionConfig::is_in(&weights), "one without it")?;
+    let sees = QwenVisionConfig::read(place)?;
+    let is_wide = sees.out_hidden_size == config.joint_attention_dim;
+    fits(is_wide, "one of another width")?;
+    sees.check_weights(&weights)
+}
+
+/// Reads the text encoder's vision transformer. Without one, models that make images of text alone still run.
+fn more_networks(files: &ModelFiles, reader: &mut NetworkReader) -> Result<(), CatalogError> {
+    let place = &files.text_encoder;
+    let weights = WeightSet::at(place)?;
+    if QwenVisionConfig::is_in(&weights)
+        && let Ok(config) = QwenVisionConfig::read(place)
+        && config.check_weights(&weights).is_ok()
+    {
+        reader.with_config(PartName::ImageEncoder, place, config)?;
+    }
+    Ok(())
+}
+
+/// Reference images.
+fn references(job: &Job<'_>) -> f64 {
+    job.request.references.len() as f64
+}
+
+fn text_length(job: &Job<'_>) -> f64 {
+    EDIT_PROMPT.length() as f64 + references(job) * SEEN_TOKENS
+}
+
+/// Reads reference images first, where there are any, and the texts after them.
+fn encode_text(job: &Job<'_>) -> Vec<Need> {
+    let seen = references(job) * SEEN_TOKENS;
+    let texts = language(job, PartName::TextEncoder, text_length(job));
+    let looks = job
+        .configured::<QwenVisionConfig>(PartName::ImageEncoder)
+        .filter(|_| seen > 0.0)
+        .map(|(_, config)| {
+            let size = job.number_bytes() as f64;
+            let [width, wide] = [config.hidden_size, config.intermediate_size].map(|it| it as f64);
+            let patches = seen * config.merged() as f64;
+            // Turned in f32.
+            let numbers = patches * (8.0 * width + 3.0 * wide);
+            job.need(
+                PartName::ImageEncoder,
+                numbers * size + patches * width * 16.0,
+            )
+        });
+    looks.into_iter().chain(texts).collect()
+}
+
+/// Encodes each reference image alone, at its size.
+fn encode_references(job: &Job<'_>) -> Option<Need> {
+    let (_, config) = job.configured::<WanVaeConfig>(PartName::VaeEncoder)?;
+    let edge = REFERENCE_PIXELS.sqrt();
+    let clip = Clip {
+        width: edge,
+        height: edge,
+        ..Clip::of(job, 1)
+    };
+    let bytes = wan_encode(config, &clip, job.number_bytes() as f64);
+    Some(job.vae_need(PartName::VaeEncoder, bytes))
+}
+
+fn transformer_need(job: &Job<'_>) -> Option<Need> {
+    let (network, config) = job.configured::<QwenImageTransformerConfig>(PartName::Transformer)?;
+    let pixels = f64::from(job.request.width) * f64::from(job.request.height);
+    let sequence = Sequence {
+        text: PROMPT.room as f64 + references(job) * SEEN_TOKENS,
+        picture: (pixels + references(job) * REFERENCE_PIXELS) / PIXELS,
+        pictures: f64::from(job.request.batch_size.max(1)),
+        channels: config.in_channels as f64,
+        shape: config.streams(),
+    };
+    let mut need = streams(job, network, &sequence);
+    let controls = job.weights.controls::<QwenImageControlConfig>();
+    let controls = controls.map(|(_, control)| control.blocks.streams());
+    add_controls(job, &sequence, controls, &mut need);
+    Some(need)
 }

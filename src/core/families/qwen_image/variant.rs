@@ -1,70 +1,55 @@
-//! Qwen-Image and Qwen-Image-Edit, whose tensors are nearly the same: what tells them apart.
+//! Qwen-Image and Qwen-Image-Edit, whose tensors are nearly the same, and how they are told apart.
 
+use crate::families::table::{ModelVariant, VariantHints};
+use crate::model::{ControlUse, InputUse};
 use crate::networks::QwenImageTransformerConfig;
 
 pub(super) const LAYERED: &str = "a Qwen-Image-Layered model";
-
+pub(super) const FIRST_EDIT: &str = "the first Qwen-Image-Edit model (2509 and 2511 run)";
 /// Its tensors are 2509's, so a file that is 2509 in truth may be called so.
 const FIRST_EDIT_FILE: &str = "the first Qwen-Image-Edit model (2509 and 2511 run; if it is one of them, put that number in its name)";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Variant {
-    /// From a prompt, with real guidance: the first one and 2512.
-    Image,
-    /// Sees pictures beside the one that it makes: 2509 and 2511.
-    Edit,
-}
+/// Sees reference images: 2509 and 2511.
+pub(super) const EDIT: &str = "Edit";
+/// Reference images that a model that edits was trained to see.
+const MAX_REFERENCES: u32 = 3;
 
-impl Variant {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Image => "Image",
-            Self::Edit => "Edit",
-        }
+/// The variant of a transformer, or a noun phrase for one of another kind. Names of the file and its folder alone show 2509,
+/// and tell the first Qwen-Image-Edit from it.
+pub(super) fn variant(
+    config: &QwenImageTransformerConfig,
+    hints: &VariantHints<'_>,
+) -> Result<ModelVariant, String> {
+    if config.use_layer3d_rope || config.use_additional_t_cond {
+        return Err(LAYERED.to_owned());
     }
-
-    /// The variant of a transformer, or a noun phrase for one of another kind. `names`: of the file and its folder,
-    /// which alone tell 2509, and the first Qwen-Image-Edit from it; `class`: of the pipeline.
-    pub fn of(
-        config: &QwenImageTransformerConfig,
-        class: Option<&str>,
-        names: &[&str],
-    ) -> Result<Self, String> {
-        if config.use_layer3d_rope || config.use_additional_t_cond {
-            return Err(LAYERED.to_owned());
-        }
-        let edits = match class {
-            Some(class) => class.starts_with("QwenImageEdit"),
-            None => names
-                .iter()
-                .any(|name| name.to_lowercase().contains("edit")),
-        };
-        if class.is_none() && !config.zero_cond_t && is_first_edit(names) {
-            return Err(FIRST_EDIT_FILE.to_owned());
-        }
-        Ok(if config.zero_cond_t || edits {
-            Self::Edit
-        } else {
-            Self::Image
-        })
+    let edits = match hints.class {
+        Some(class) => class.starts_with("QwenImageEdit"),
+        None => hints
+            .names
+            .iter()
+            .any(|name| name.to_lowercase().contains("edit")),
+    };
+    if hints.class.is_none() && !config.zero_cond_t && is_first_edit(hints.names) {
+        return Err(FIRST_EDIT_FILE.to_owned());
     }
-
-    /// Whether a pipeline's class is one of these models', or a noun phrase for another.
-    pub fn check_class(class: &str) -> Result<(), String> {
-        Err(match class {
-            "QwenImagePipeline"
-            | "QwenImageImg2ImgPipeline"
-            | "QwenImageInpaintPipeline"
-            | "QwenImageEditPlusPipeline" => return Ok(()),
-            "QwenImage21Pipeline" => "a Qwen-Image 2.1 model".to_owned(),
-            "QwenImageLayeredPipeline" => LAYERED.to_owned(),
-            "QwenImageEditPipeline" | "QwenImageEditInpaintPipeline" => {
-                "the first Qwen-Image-Edit model (2509 and 2511 run)".to_owned()
-            }
-            _ if class.starts_with("QwenImageControlNet") => "a Qwen-Image ControlNet".to_owned(),
-            other => format!("a Qwen-Image model for {other}"),
-        })
-    }
+    // Those that edit have not been trained with the published ControlNets.
+    Ok(if config.zero_cond_t || edits {
+        ModelVariant {
+            start_image: InputUse::No,
+            mask: InputUse::No,
+            max_references: MAX_REFERENCES,
+            ..ModelVariant::new(EDIT)
+        }
+    } else {
+        ModelVariant {
+            controls: ControlUse {
+                takes_masks: true,
+                ..ControlUse::NETWORKS
+            },
+            ..ModelVariant::new("Image")
+        }
+    })
 }
 
 /// Whether names are those of the first Qwen-Image-Edit as it is published: nothing but the type of its numbers stands

@@ -9,7 +9,7 @@ use super::names::implied_side;
 use super::parts::parts;
 use super::transformer::{Transformer, TransformerKind};
 use super::variant::Variant;
-use crate::families::files::model_name;
+use crate::families::single::model_name;
 use crate::library::companions;
 use crate::library::companions::Companions;
 use crate::library::names::{

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::parts::{self, parts};
 use super::variant::{Variant, of_index};
-use crate::families::files::{is_one_of, refuse_quantised};
+use crate::families::single::{is_one_of, refuse_quantised};
 use crate::library::Library;
 use crate::library::companions;
 use crate::library::companions::Companions;

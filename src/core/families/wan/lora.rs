@@ -1,9 +1,9 @@
-//! LoRAs for Wan: what the layers of its transformer are called in them, and which of them are for a model.
+//! LoRAs for Wan: names of its transformer's layers, and the models that a LoRA is for.
 
+use crate::families::single::transformer_table;
 use crate::families::{LoraRules, LoraSign};
-use crate::formats::weights::WeightSet;
-use crate::lora::{Dialect, List, Names, Network, Table, of_schema};
-use crate::networks::{TransformerKeys, WanTransformerConfig, wan_transformer};
+use crate::lora::{Network, Table, of_transformer};
+use crate::networks::WanTransformerConfig;
 
 /// The transformer, in the authors' names.
 pub const NETWORK: Network = Network {
@@ -22,7 +22,15 @@ pub const NETWORK: Network = Network {
             || starts.iter().any(|start| name.starts_with(start))
     },
     input: None,
-    names,
+    names: || {
+        let config = WanTransformerConfig {
+            // Models with an image encoder have all layers of the others.
+            image_dim: Some(1),
+            added_kv_proj_dim: Some(1),
+            ..WanTransformerConfig::default()
+        };
+        of_transformer(&config, "patch_embedding.weight", true)
+    },
 };
 
 pub(super) const RULES: LoraRules = LoraRules {
@@ -38,10 +46,11 @@ pub(super) const RULES: LoraRules = LoraRules {
     label_of_width: |width| Some(label(width)),
     objection: |_| None,
     tables: |files| {
-        let weights = WeightSet::at(&files.transformer)?;
-        let keys = TransformerKeys::of(|key| weights.has(key));
-        let shape = |name: &str| weights.shape(&keys.file_key(name));
-        Ok(vec![Table::new(NETWORK, "", &shape)])
+        let place = &files.transformer;
+        Ok(vec![transformer_table::<WanTransformerConfig>(
+            place,
+            |_| NETWORK,
+        )?])
     },
     has_musubi: true,
 };
@@ -50,7 +59,7 @@ const fn sign(start: &'static str) -> LoraSign {
     LoraSign::of("wan", "Wan", start)
 }
 
-/// What a model of a width is called.
+/// Name of a model of a width.
 fn label(width: u64) -> String {
     match width {
         1536 => "Wan 1.3B".to_owned(),
@@ -64,29 +73,4 @@ fn width(tables: &[Table]) -> Option<u64> {
     let layers = tables.first()?.layers().iter();
     let mut attention = layers.filter(|layer| layer.name.ends_with("self_attn.q"));
     attention.next().map(|layer| layer.sides().0)
-}
-
-/// The layers, one entry for each kind of block. The names are the authors' and diffusers'.
-fn names() -> Vec<Names> {
-    let config = WanTransformerConfig {
-        num_layers: 1,
-        // Models that look at pictures have all layers of the others.
-        image_dim: Some(1),
-        added_kv_proj_dim: Some(1),
-        ..WanTransformerConfig::default()
-    };
-    let [authors, diffusers] = [false, true].map(|is_diffusers| TransformerKeys {
-        prefix: "",
-        is_diffusers,
-    });
-    let lists: [List; 2] = [
-        ("", &[], "patch_embedding.weight"),
-        ("blocks.{}.", &[], "ffn.0.weight"),
-    ];
-    let diffusers = Dialect {
-        file_key: &|name| diffusers.file_key(name),
-        is_split: false,
-    };
-    let schema = wan_transformer::schema(&config, authors);
-    of_schema(&schema, &lists, &[diffusers], true)
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::variant::Variant;
-use crate::families::files;
+use crate::families::single::foreign_part;
 use crate::formats::weights::WeightSet;
 use crate::library::single::{before_comma, not_a_model};
 use crate::library::{kind, storage};
@@ -84,7 +84,8 @@ impl Transformer {
         let unsupported = |what: String| CatalogError::unsupported(what, place);
         let kind_of = kind::of_tensors(&weights);
         let keys = TransformerKeys::detect(|key| weights.has(key));
-        if let Some(what) = keys.and_then(|keys| foreign_part(&weights, keys)) {
+        let foreign = foreign_part::<WanTransformerConfig>(&weights, super::FAMILY, FOREIGN_PARTS);
+        if let Some(what) = foreign {
             return Err(unsupported(what));
         }
         // Some storages have other names.
@@ -103,37 +104,6 @@ impl Transformer {
             kind,
         })
     }
-}
-
-fn foreign_part(weights: &WeightSet, keys: TransformerKeys) -> Option<String> {
-    let known: &[&str] = if keys.is_diffusers {
-        &[
-            "condition_embedder",
-            "patch_embedding",
-            "blocks",
-            "scale_shift_table",
-            "proj_out",
-            "rope",
-            "img_emb",
-            "freqs",
-            "vace_patch_embedding",
-            "vace_blocks",
-        ]
-    } else {
-        &[
-            "text_embedding",
-            "time_embedding",
-            "time_projection",
-            "patch_embedding",
-            "blocks",
-            "head",
-            "img_emb",
-            "freqs",
-            "vace_patch_embedding",
-            "vace_blocks",
-        ]
-    };
-    files::foreign_part(weights, super::FAMILY, keys.prefix, FOREIGN_PARTS, known)
 }
 
 fn kind_by_channels(cfg: &WanTransformerConfig) -> Result<TransformerKind, String> {

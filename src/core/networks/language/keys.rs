@@ -1,7 +1,8 @@
 //! What files call the tensors of a language model: the names of `transformers` behind some prefix, or llama.cpp's.
 
 use super::LanguageKind;
-use crate::networks::header::{Renaming, prefix_before};
+use crate::networks::dialects::{BlockList, NamePair, renamed};
+use crate::networks::header::prefix_before;
 
 pub(super) const TOKENS: &str = "embed_tokens.weight";
 /// By which a file is known: the table alone could be any model's.
@@ -56,7 +57,7 @@ impl LanguageKeys {
     /// The file's name of the tensor that `transformers` calls `name`.
     pub fn file_key(&self, name: &str) -> String {
         if self.is_llama_cpp {
-            LLAMA_CPP.apply(name)
+            renamed(name, &[LLAMA_CPP], &[LLAMA_CPP_OUTER])
         } else {
             format!("{}{name}", self.prefix)
         }
@@ -64,24 +65,24 @@ impl LanguageKeys {
 }
 
 /// `layers.3.mlp.down_proj.weight` -> `blk.3.ffn_down.weight`
-const LLAMA_CPP: Renaming = Renaming {
-    outside: &[
-        ("embed_tokens.", "token_embd."),
-        ("norm.", "output_norm."),
-        ("lm_head.", "output."),
-    ],
-    list: ("layers", "blk"),
-    inside: &[
-        ("input_layernorm.", "attn_norm."),
-        ("self_attn.q_proj.", "attn_q."),
-        ("self_attn.k_proj.", "attn_k."),
-        ("self_attn.v_proj.", "attn_v."),
-        ("self_attn.o_proj.", "attn_output."),
-        ("self_attn.q_norm.", "attn_q_norm."),
-        ("self_attn.k_norm.", "attn_k_norm."),
-        ("post_attention_layernorm.", "ffn_norm."),
-        ("mlp.gate_proj.", "ffn_gate."),
-        ("mlp.up_proj.", "ffn_up."),
-        ("mlp.down_proj.", "ffn_down."),
-    ],
-};
+const LLAMA_CPP: BlockList = BlockList::shared("layers", "input_layernorm.weight").named(
+    "blk",
+    &[&[
+        ("input_layernorm", "attn_norm"),
+        ("self_attn.q_proj", "attn_q"),
+        ("self_attn.k_proj", "attn_k"),
+        ("self_attn.v_proj", "attn_v"),
+        ("self_attn.o_proj", "attn_output"),
+        ("self_attn.q_norm", "attn_q_norm"),
+        ("self_attn.k_norm", "attn_k_norm"),
+        ("post_attention_layernorm", "ffn_norm"),
+        ("mlp.gate_proj", "ffn_gate"),
+        ("mlp.up_proj", "ffn_up"),
+        ("mlp.down_proj", "ffn_down"),
+    ]],
+);
+const LLAMA_CPP_OUTER: &[NamePair] = &[
+    ("embed_tokens", "token_embd"),
+    ("norm", "output_norm"),
+    ("lm_head", "output"),
+];

@@ -37,25 +37,19 @@ fn weights_of(schema: Vec<TensorSpec>) -> WeightSet {
 }
 
 fn wan_keys() -> [TransformerKeys; 2] {
-    [false, true].map(|is_diffusers| TransformerKeys {
-        prefix: "",
-        is_diffusers,
-    })
+    [false, true].map(TransformerKeys::bare)
 }
 
 fn flux_keys() -> [FluxTransformerKeys; 2] {
-    [false, true].map(|is_diffusers| FluxTransformerKeys {
-        prefix: "model.diffusion_model.",
-        is_diffusers,
-    })
+    [false, true]
+        .map(|is_diffusers| FluxTransformerKeys::behind("model.diffusion_model.", is_diffusers))
 }
 
+/// ComfyUI's, HunyuanVideo's and diffusers'.
 fn framepack_keys() -> [FramePackTransformerKeys; 3] {
-    use FramePackDialect::{Comfy, Diffusers, Hunyuan};
-    [Comfy, Hunyuan, Diffusers].map(|dialect| FramePackTransformerKeys {
-        prefix: "",
-        dialect,
-    })
+    let mut keys: Vec<_> = FramePackTransformerKeys::all().collect();
+    keys.reverse();
+    keys.try_into().unwrap()
 }
 
 #[test]
@@ -74,9 +68,9 @@ fn the_schema_of_every_wan_names_exactly_the_tensors_that_diffusers_wrote() {
         let config = WanTransformerConfig::read(&home.join(variant).join("transformer")).unwrap();
         let [authors, diffusers] = wan_keys();
         let written = &manifest.sets[parts["transformer"]];
-        let known = shapes_of(wan_transformer::schema(&config, diffusers));
+        let known = shapes_of(config.tensors_in(diffusers));
         assert_eq!(&known, written, "{variant}");
-        let translated = shapes_of(wan_transformer::schema(&config, authors));
+        let translated = shapes_of(config.tensors_in(authors));
         let translated = translated.into_iter();
         let translated: Shapes = translated
             .map(|(name, shape)| (diffusers.file_key(&name), shape))
@@ -96,7 +90,7 @@ fn a_header_says_the_config_that_its_tensors_come_from_in_every_dialect() {
         ..WanTransformerConfig::default()
     };
     for keys in wan_keys() {
-        let weights = weights_of(wan_transformer::schema(&wan, keys));
+        let weights = weights_of(wan.tensors_in(keys));
         assert_eq!(
             WanTransformerConfig::of_header(&weights, None),
             Ok(wan.clone())
@@ -106,7 +100,7 @@ fn a_header_says_the_config_that_its_tensors_come_from_in_every_dialect() {
             vace_layers: vec![0, 5],
             ..WanTransformerConfig::default()
         };
-        let weights_of_control = weights_of(wan_transformer::schema(&control, keys));
+        let weights_of_control = weights_of(control.tensors_in(keys));
         let found = WanTransformerConfig::of_header(&weights_of_control, None);
         assert_eq!(found, Ok(control));
         let authors = json!({"vace_layers": [0, 7]});
@@ -127,7 +121,7 @@ fn a_header_says_the_config_that_its_tensors_come_from_in_every_dialect() {
             ..FluxTransformerConfig::default()
         };
         for keys in flux_keys() {
-            let weights = weights_of(flux_transformer::schema(&flux, keys));
+            let weights = weights_of(flux.tensors_in(keys));
             assert_eq!(
                 FluxTransformerConfig::of_header(&weights, None),
                 Ok(flux.clone())
@@ -139,7 +133,7 @@ fn a_header_says_the_config_that_its_tensors_come_from_in_every_dialect() {
             ..FramePackTransformerConfig::default()
         };
         for keys in framepack_keys() {
-            let weights = weights_of(framepack_transformer::schema(&framepack, keys));
+            let weights = weights_of(framepack.tensors_in(keys));
             let found = FramePackTransformerConfig::of_header(&weights, None);
             assert_eq!(found, Ok(framepack.clone()));
         }
@@ -150,14 +144,13 @@ fn a_header_says_the_config_that_its_tensors_come_from_in_every_dialect() {
 fn what_becomes_of_a_tensor_is_the_same_in_every_dialect() {
     let flux = flux_keys().map(|keys| {
         let config = FluxTransformerConfig::default();
-        flux_transformer::schema(&config, keys)
+        config.tensors_in(keys)
     });
     let framepack = framepack_keys().map(|keys| {
         let config = FramePackTransformerConfig::default();
-        framepack_transformer::schema(&config, keys)
+        config.tensors_in(keys)
     });
-    let wan =
-        wan_keys().map(|keys| wan_transformer::schema(&WanTransformerConfig::default(), keys));
+    let wan = wan_keys().map(|keys| WanTransformerConfig::default().tensors_in(keys));
     for dialects in [&flux[..], &framepack, &wan] {
         let tally = |schema: &[TensorSpec]| {
             let mut numbers = BTreeMap::new();

@@ -16,7 +16,7 @@ fn every_name_of_a_block_is_translated() {
         ("ffn.2.bias", "ffn.net.2.bias"),
         ("modulation", "scale_shift_table"),
     ] {
-        let found = DIFFUSERS.apply(&format!("blocks.11.{ours}"));
+        let found = TransformerKeys::bare(true).file_key(&format!("blocks.11.{ours}"));
         assert_eq!(found, format!("blocks.11.{theirs}"));
     }
 }
@@ -45,20 +45,20 @@ fn names_outside_of_blocks_are_translated() {
             format!("{embedder}.image_embedder.pos_embed"),
         ),
     ] {
-        assert_eq!(DIFFUSERS.apply(ours), theirs);
+        assert_eq!(TransformerKeys::bare(true).file_key(ours), theirs);
     }
 }
 
 #[test]
 fn a_dialect_is_found_behind_every_prefix_and_in_nothing_else() {
-    for prefix in TRANSFORMER_PREFIXES {
+    for prefix in WanTransformerConfig::PREFIXES {
         for (second, is_diffusers) in [
             ("time_projection.1.weight", false),
             ("condition_embedder.time_proj.weight", true),
         ] {
             let names = ["patch_embedding.weight", second].map(|n| format!("{prefix}{n}"));
             let keys = TransformerKeys::detect(|key| names.contains(&key.to_owned())).unwrap();
-            assert_eq!((keys.prefix, keys.is_diffusers), (prefix, is_diffusers));
+            assert_eq!((keys.prefix, keys.is_diffusers), (*prefix, is_diffusers));
             assert_eq!(keys.file_key("time_projection.1.weight"), names[1]);
         }
     }

@@ -46,7 +46,8 @@ pub struct ControlText {
 impl FluxControl {
     /// `w`: the file's own names.
     pub fn new(config: &FluxControlConfig, w: &Weights) -> Result<Self, WeightsError> {
-        let w = &w.translated(FluxControlKeys::file_key);
+        let keys = FluxControlKeys::bare(true);
+        let w = &w.translated(move |name| keys.file_key(name));
         let (own, shape) = (&config.blocks, config.blocks.streams());
         let table = |modes| (w / MODES).table("weight", [modes, own.dim()]);
         Ok(Self {

@@ -48,7 +48,7 @@ use crate::weights::{Weights, WeightsError};
 /// A transformer's weights in the file's own names, with what LoRAs do to them, for [`FramePackTransformer::new`].
 pub fn with_loras(weights: &Weights, loras: &[Lora]) -> Result<Weights, WeightsError> {
     let keys = FramePackTransformerKeys::of(|key| weights.has(key));
-    let network = lora::network(keys.is_diffusers());
+    let network = lora::network(keys.is_diffusers);
     let named = weights.translated(move |name| keys.file_key(name));
     weights.with_loras(loras, Expert::Only, network, &named)
 }

@@ -32,7 +32,8 @@ pub struct ControlText {
 impl QwenImageControl {
     /// `w`: the file's own names.
     pub fn new(config: &QwenImageControlConfig, w: &Weights) -> Result<Self, WeightsError> {
-        let w = &w.translated(QwenImageControlKeys::file_key);
+        let keys = QwenImageControlKeys::bare(true);
+        let w = &w.translated(move |name| keys.file_key(name));
         let shape = config.blocks.streams();
         Ok(Self {
             trunk: Trunk::new(&config.blocks, w)?,

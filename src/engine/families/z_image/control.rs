@@ -125,7 +125,8 @@ impl ZImageControl {
             let stored = w.as_stored(TRAINED_IN_21);
             stored.is_ok_and(|stored| is_nothing(&stored))
         };
-        let w = &w.translated(ZImageControlKeys::file_key);
+        let keys = ZImageControlKeys::bare(true);
+        let w = &w.translated(move |name| keys.file_key(name));
         let along = |list: &str, count: i64| {
             let blocks = (0..count).map(|i| ControlBlock::new(config, i, &(w / list / i)));
             blocks.collect::<Result<Vec<_>, _>>()

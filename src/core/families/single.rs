@@ -1,0 +1,481 @@
+//! Families whose models have one transformer: recognition, files, networks, memory needs and LoRAs, from a
+//! [`FamilyTable`](super::table::FamilyTable).
+//!
+//! Looks at configs and headers only. A family whose models have two transformers puts them together itself.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::def::recipe_of_pictures;
+use super::parts::picture_limits;
+use super::table::{ModelVariant, SingleTransformerFamily, VariantHints};
+use super::{Family, FamilyDef, FileRules, LoraRules, PublishedNetwork};
+use crate::formats::weights::WeightSet;
+use crate::job::Stage;
+use crate::library::Library;
+use crate::library::companions;
+use crate::library::companions::Companions;
+use crate::library::companions::wanted;
+use crate::library::companions::wanted::Wanted;
+use crate::library::identify::check_components;
+use crate::library::single::{Assembled, before_comma, file_stem, not_a_model};
+use crate::library::{kind, scan, storage};
+use crate::lora::{self, Network, Table};
+use crate::memory::autoencoder::picture;
+use crate::memory::{Job, Need, NetworkReader, PartName};
+use crate::model::choices::Sampler;
+use crate::model::configs::ModelIndex;
+use crate::model::facts::{Facts, Schedule, TransformerShape};
+use crate::model::{CatalogError, Component, InputUse, Limits, ModelFiles, ModelSpec};
+use crate::networks::dialects::TensorKeys;
+use crate::networks::{
+    DeclaredConfig as _, NetworkConfig as _, SchedulerConfig, TransformerConfig,
+};
+use crate::tokens::TextReader;
+
+/// The definition of a family of image models; others change what differs.
+pub(super) const fn definition<F: SingleTransformerFamily>() -> FamilyDef {
+    let table = F::TABLE;
+    FamilyDef {
+        id: table.id,
+        label: table.label,
+        models: table.models,
+        makes_pictures: true,
+        clip_strength: |_| None,
+        has_second_pass: true,
+        has_dynamic_shift: table.has_dynamic_shift,
+        guidance_is_cfg: table.guidance_is_cfg,
+        step_caches: |_| F::TABLE.step_caches,
+        token_limit: table.token_limit,
+        time_convolutions: table.vae.time_convolutions,
+        vae_in_f16: false,
+        trained_sizes: &[],
+        recipe: recipe_of_pictures,
+        text_readers: text_readers::<F>,
+        networks: networks::<F>,
+        needs: needs::<F>,
+        published: published::<F>,
+        text_encoder_weights: match table.text_encoders {
+            [] => [0, 0],
+            [one] => [one.weights, 0],
+            [first, second, ..] => [first.weights, second.weights],
+        },
+        matrices_a_block: |_| F::TABLE.matrices_a_block,
+        is_named: |name| {
+            let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
+            has(F::TABLE.names) && !has(F::TABLE.other_names)
+        },
+        wan2gp_types: table.wan2gp_types,
+        files: FileRules {
+            owns_pipeline: |class| {
+                let mut prefixes = F::TABLE.pipeline_prefixes.iter();
+                prefixes.any(|prefix| class.starts_with(prefix))
+            },
+            check_folder: check_folder::<F>,
+            has_transformer: has_transformer::<F>,
+            assemble: assemble::<F>,
+            variant_at: variant_at::<F>,
+            are_experts: |_, _| false,
+            is_published_part: |component, shape, place| {
+                let is_wide = component != Component::Vae || (F::TABLE.vae.is_published)(place);
+                let config = (F::TABLE.published)(&shape);
+                is_wide && is_one_of(&parts::<F>(&config), component, place)
+            },
+            kinds: table.kinds,
+            published_name: table.published_name,
+            instead: |kind| {
+                let mut files = F::TABLE.instead.iter();
+                let found = files.find(|(role, _)| *role == kind.role);
+                found.map(|(_, file)| *file)
+            },
+            ships_tokenizers: true,
+            picture_prompts: None,
+            tiny_decoder: table.tiny_decoder,
+            control_network: |_, _| None,
+            control_weights: None,
+            control_lora: None,
+        },
+        lora: LoraRules {
+            signs: table.lora.signs,
+            accepts: |origin, _| F::TABLE.lora.origins.contains(&origin),
+            model_label: |_| F::TABLE.label.to_owned(),
+            label_of_width: |_| None,
+            objection: |_| None,
+            tables: lora_tables::<F>,
+            has_musubi: table.lora.has_musubi,
+        },
+    }
+}
+
+/// The components of a text encoder, and its part in memory: of the first and of the second.
+const ENCODERS: [(Component, PartName); 2] = [
+    (Component::TextEncoder, PartName::TextEncoder),
+    (Component::TextEncoder2, PartName::TextEncoder2),
+];
+
+fn has_transformer<F: SingleTransformerFamily>(weights: &WeightSet) -> bool {
+    TensorKeys::<F::Config>::detect(|key| weights.has(key)).is_some()
+}
+
+/// The parts next to a transformer.
+fn parts<F: SingleTransformerFamily>(config: &F::Config) -> Vec<Wanted<'static>> {
+    let table = F::TABLE;
+    let vae = (table.vae.wanted)((table.latent_channels)(config));
+    let encoders = table.text_encoders.iter();
+    let encoders = encoders.map(|encoder| (encoder.wanted)(config));
+    [vae]
+        .into_iter()
+        .chain(encoders)
+        .chain((table.more_parts)(config))
+        .collect()
+}
+
+/// Checks a diffusers folder whole. Parts that the user named replace the folder's own.
+fn check_folder<F: SingleTransformerFamily>(
+    folder: &Path,
+    index: &ModelIndex,
+    companions: &Companions,
+    library: &Library,
+) -> Result<(ModelFiles, Facts), CatalogError> {
+    let unsupported = |what: String| CatalogError::unsupported(what, folder);
+    check_pipeline::<F>(&index.class).map_err(unsupported)?;
+    check_components(folder, index, &components::<F>(), companions)?;
+    let mut files = ModelFiles::from_index(folder, index);
+    let processor = "feature_extractor";
+    if F::TABLE
+        .more_components
+        .iter()
+        .any(|(name, _)| *name == processor)
+    {
+        files.image_processor = Some(folder.join(processor));
+    }
+    let config = read_config::<F>(&files.transformer)?;
+    let hints = VariantHints {
+        class: Some(&index.class),
+        is_distilled: index.is_distilled,
+        names: &[&scan::model_name(folder)],
+    };
+    let variant = (F::TABLE.variant)(&config, &hints).map_err(unsupported)?;
+    if let Some(what) = foreign_part::<F::Config>(
+        &WeightSet::at(&files.transformer)?,
+        F::FAMILY,
+        F::TABLE.foreign_parts,
+    ) {
+        return Err(unsupported(what));
+    }
+    if !companions.is_empty() {
+        companions::replace(&mut files, &parts::<F>(&config), companions, library)?;
+    }
+    let facts = check::<F>(&files, &config, variant)?;
+    Ok((files, facts))
+}
+
+/// Refuses a pipeline for another kind of the family's models, with a noun phrase for it.
+fn check_pipeline<F: SingleTransformerFamily>(class: &str) -> Result<(), String> {
+    if F::TABLE.pipelines.contains(&class) {
+        return Ok(());
+    }
+    let mut refused = F::TABLE.refused_pipelines.iter();
+    let known = refused.find(|(start, _)| class.starts_with(start));
+    Err(known.map_or_else(
+        || format!("a {} model for {class}", F::TABLE.label),
+        |(_, what)| (*what).to_owned(),
+    ))
+}
+
+/// The folders of a diffusers folder, and the class of each where only one will do.
+fn components<F: SingleTransformerFamily>() -> Vec<(&'static str, Option<&'static str>)> {
+    let table = F::TABLE;
+    let mut components = table.more_components.to_vec();
+    components.push(("scheduler", None));
+    let encoders = table
+        .text_encoders
+        .iter()
+        .zip(["text_encoder", "text_encoder_2"]);
+    components.extend(encoders.map(|(encoder, name)| (name, encoder.network.class())));
+    let tokenizers = table.text_encoders.iter().zip(["tokenizer", "tokenizer_2"]);
+    components.extend(tokenizers.map(|(_, name)| (name, None)));
+    components.push(("transformer", F::Config::CLASSES.first().copied()));
+    components.push(("vae", table.vae_class));
+    components
+}
+
+/// The model of the transformer at a place, whose header is `weights`.
+fn assemble<F: SingleTransformerFamily>(
+    place: &Path,
+    weights: &WeightSet,
+    companions: &Companions,
+    library: &Library,
+) -> Result<Assembled, CatalogError> {
+    let unsupported = |what: String| CatalogError::unsupported(what, place);
+    if let Some(what) = foreign_part::<F::Config>(weights, F::FAMILY, F::TABLE.foreign_parts) {
+        return Err(unsupported(what));
+    }
+    // Some storages have other names.
+    let kind_of = kind::of_tensors(weights);
+    storage::check(weights, before_comma(&kind_of.text))?;
+    if !has_transformer::<F>(weights) {
+        return Err(not_a_model(&kind_of, place));
+    }
+    let config = read_config::<F>(place)?;
+    let (name, folder) = names_at(place);
+    let hints = VariantHints {
+        class: None,
+        is_distilled: None,
+        names: &[&name, &folder],
+    };
+    let variant = (F::TABLE.variant)(&config, &hints).map_err(unsupported)?;
+    config.check_weights(weights)?;
+    let mut files = ModelFiles {
+        transformer: place.to_owned(),
+        ..ModelFiles::default()
+    };
+    companions::complete(&mut files, &parts::<F>(&config), companions, library)?;
+    let facts = check::<F>(&files, &config, variant)?;
+    Ok(Assembled {
+        place: place.to_owned(),
+        name,
+        files,
+        facts,
+    })
+}
+
+/// The variant of the transformer at a place, where its header and its name say it.
+fn variant_at<F: SingleTransformerFamily>(place: &Path) -> Option<&'static str> {
+    let config = read_config::<F>(place).ok()?;
+    let (name, folder) = names_at(place);
+    let hints = VariantHints {
+        class: None,
+        is_distilled: None,
+        names: &[&name, &folder],
+    };
+    Some((F::TABLE.variant)(&config, &hints).ok()?.name)
+}
+
+pub(super) fn is_one_of(parts: &[Wanted<'_>], component: Component, place: &Path) -> bool {
+    let mut parts = parts.iter().filter(|wanted| wanted.component == component);
+    parts.any(|wanted| wanted.check(place).is_ok())
+}
+
+/// Names of the model at a place, and of the folder around it.
+fn names_at(place: &Path) -> (String, String) {
+    let folder = place.parent().map(scan::model_name).unwrap_or_default();
+    (model_name(place), folder)
+}
+
+/// Name of the model at a place.
+pub(super) fn model_name(place: &Path) -> String {
+    if place.is_dir() {
+        scan::model_name(place)
+    } else {
+        file_stem(place)
+    }
+}
+
+pub(super) fn refuse_quantised(
+    is_quantised: bool,
+    family: Family,
+    transformer: &Path,
+) -> Result<(), CatalogError> {
+    if !is_quantised {
+        return Ok(());
+    }
+    Err(CatalogError::unsupported(
+        format!("a quantised {} model", family.label),
+        transformer,
+    ))
+}
+
+/// The model of a transformer that has tensors of others, as a noun phrase. `foreign`: beginnings of name components that
+/// tell another model.
+pub(super) fn foreign_part<C: TransformerConfig + Default>(
+    weights: &WeightSet,
+    family: Family,
+    foreign: &[(&str, &str)],
+) -> Option<String> {
+    let keys = TensorKeys::<C>::detect(|key| weights.has(key))?;
+    let own = || {
+        weights
+            .names()
+            .filter_map(|key| key.strip_prefix(keys.prefix))
+    };
+    let named = foreign
+        .iter()
+        .find(|(part, _)| own().any(|key| key.split('.').any(|name| name.starts_with(part))));
+    if let Some((_, what)) = named {
+        return Some((*what).to_owned());
+    }
+    // A file with a prefix holds other models' tensors too.
+    let more = C::MORE_TOPS.filter(|_| keys.prefix.is_empty())?;
+    let read = C::default().tensors_in(keys);
+    let mut known: BTreeSet<&str> = read
+        .iter()
+        .filter_map(|it| it.name.split('.').next())
+        .collect();
+    known.extend(more);
+    own()
+        .filter(|key| !WeightSet::is_aside(key))
+        .filter_map(|key| key.split('.').next())
+        .find(|top| !known.contains(top))
+        .map(|top| format!("a {} transformer with the part '{top}'", family.label))
+}
+
+fn read_config<F: SingleTransformerFamily>(place: &Path) -> Result<F::Config, CatalogError> {
+    let config = F::Config::read(place)?;
+    refuse_quantised(config.is_quantized(), F::FAMILY, place)?;
+    Ok(config)
+}
+
+/// Checks a model whose parts are known whole: each against its config, and with the transformer.
+fn check<F: SingleTransformerFamily>(
+    files: &ModelFiles,
+    config: &F::Config,
+    variant: ModelVariant,
+) -> Result<Facts, CatalogError> {
+    let table = F::TABLE;
+    let scheduler = files.scheduler.as_deref();
+    let scheduler = scheduler
+        .map(SchedulerConfig::read_flow_match_euler)
+        .transpose()?;
+    let bytes = wanted::check_model(
+        files,
+        &[&files.transformer],
+        &format!("a {} transformer", table.label),
+        &|weights| config.check_weights(weights),
+        &parts::<F>(config),
+    )?;
+    let (latent_channels, factor) = (table.vae.sizes)(&files.vae)?;
+    let mut facts = Facts {
+        family: F::FAMILY,
+        variant: variant.name,
+        shape: (table.shape)(config),
+        start_image: variant.start_image,
+        image_role: variant.image_role,
+        mask: variant.mask,
+        end_image: InputUse::No,
+        guidance: variant.guidance,
+        section_order: None,
+        latent_channels: latent_channels.unsigned_abs(),
+        limits: Limits {
+            controls: variant.controls,
+            max_references: variant.max_references,
+            ..picture_limits(factor)
+        },
+        schedule: scheduler.map(|scheduler| Schedule {
+            sampler: Sampler::Euler,
+            shift: (table.shift)(&scheduler),
+        }),
+        bytes,
+    };
+    (table.complete)(config, files, &mut facts)?;
+    Ok(facts)
+}
+
+/// The text encoders of a model, first the one that reads the most tokens.
+fn text_readers<F: SingleTransformerFamily>(spec: &ModelSpec) -> Vec<TextReader> {
+    let encoders = F::TABLE.text_encoders.iter().enumerate();
+    let readers = encoders.filter_map(|(number, encoder)| {
+        let (name, limit) = (encoder.name, (encoder.limit)(spec.guidance));
+        if number == 0 {
+            Some(TextReader::first(spec, name, limit, encoder.rule))
+        } else {
+            TextReader::second(spec, name, limit)
+        }
+    });
+    let mut readers: Vec<TextReader> = readers.collect();
+    readers.sort_by_key(|reader| Reverse(reader.limit));
+    readers
+}
+
+fn networks<F: SingleTransformerFamily>(
+    files: &ModelFiles,
+    reader: &mut NetworkReader,
+) -> Result<(), CatalogError> {
+    let table = F::TABLE;
+    reader.read::<F::Config>(PartName::Transformer, &files.transformer)?;
+    (table.vae.read)(&files.vae, reader)?;
+    for (encoder, (component, part)) in table.text_encoders.iter().zip(ENCODERS) {
+        if let Some(place) = files.of(component) {
+            encoder.network.read(part, place, reader)?;
+        }
+    }
+    (table.more_networks)(files, reader)
+}
+
+/// The networks of a published model with a transformer of such a shape.
+fn published<F: SingleTransformerFamily>(shape: &TransformerShape) -> Vec<PublishedNetwork> {
+    let table = F::TABLE;
+    let config = (table.published)(shape);
+    let encoders = table.text_encoders.iter().zip(ENCODERS);
+    let encoders =
+        encoders.filter_map(|(encoder, (_, part))| Some((part, (encoder.published)(&config)?)));
+    let mut networks: Vec<PublishedNetwork> = encoders.collect();
+    networks.push((PartName::VaeDecoder, (table.vae.published)()));
+    networks.push((PartName::Transformer, Arc::new(config)));
+    networks
+}
+
+fn needs<F: SingleTransformerFamily>(job: &Job<'_>, stage: Stage) -> Vec<Need> {
+    let table = F::TABLE;
+    if let Some(needs) = (table.other_needs)(job, stage) {
+        return needs;
+    }
+    match stage {
+        // One encoder is unloaded before the next.
+        Stage::EncodeText => encode_text::<F>(job),
+        Stage::EncodeImage => picture(job, PartName::VaeEncoder).into_iter().collect(),
+        Stage::Denoise => (table.transformer_need)(job).into_iter().collect(),
+        Stage::Decode => picture(job, PartName::VaeDecoder).into_iter().collect(),
+        Stage::EncodeVision
+        | Stage::DenoiseHigh
+        | Stage::DenoiseLow
+        | Stage::Unload
+        | Stage::Upscale
+        | Stage::Interpolate
+        | Stage::Save => Vec::new(),
+    }
+}
+
+/// Needs of the text encoders.
+fn encode_text<F: SingleTransformerFamily>(job: &Job<'_>) -> Vec<Need> {
+    let encoders = F::TABLE.text_encoders.iter().zip(ENCODERS);
+    let needs = encoders.filter_map(|(encoder, (_, part))| {
+        let tokens = (encoder.tokens)(job);
+        encoder.network.need(job, part, tokens)
+    });
+    needs.collect()
+}
+
+/// The networks of a model that LoRAs change.
+fn lora_tables<F: SingleTransformerFamily>(files: &ModelFiles) -> Result<Vec<Table>, CatalogError> {
+    let table = F::TABLE;
+    let transformer = transformer_table::<F::Config>(&files.transformer, table.lora.network)?;
+    let mut tables = vec![transformer];
+    for (encoder, (component, _)) in table.text_encoders.iter().zip(ENCODERS) {
+        let network = encoder
+            .network
+            .lora()
+            .filter(|_| table.lora.has_text_encoders);
+        // One that cannot be read is an error where it is loaded.
+        let weights = files.of(component).map(WeightSet::at);
+        if let (Some(network), Some(Ok(weights))) = (network, weights) {
+            let keys = weights.tensors.keys().map(String::as_str);
+            let prefix = lora::text_encoder_prefix(network, keys);
+            tables.push(Table::new(network, prefix, &|name| weights.shape(name)));
+        }
+    }
+    Ok(tables)
+}
+
+/// The layers of the transformer at a place.
+pub(super) fn transformer_table<C: TransformerConfig>(
+    place: &Path,
+    network: fn(bool) -> Network,
+) -> Result<Table, CatalogError> {
+    let weights = WeightSet::at(place)?;
+    let keys = TensorKeys::<C>::of(|key| weights.has(key));
+    let shape = |name: &str| weights.shape(&keys.file_key(name));
+    Ok(Table::new(network(keys.is_diffusers), "", &shape))
+}

@@ -1,0 +1,375 @@
+//! A family whose models have one transformer, as a table. What follows from it is in [`single`](super::single).
+
+use std::any::Any;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::def::{LoraSign, TinyDecoderRules};
+use super::parts;
+use super::{Family, TimeConvolutions};
+use crate::formats::weights::WeightSet;
+use crate::job::{Stage, StepCacheKind};
+use crate::library::companions::wanted::Wanted;
+use crate::lora::{self, Network};
+use crate::memory::text::{clip_text, language, t5};
+use crate::memory::{Job, Need, NetworkReader, PartName};
+use crate::model::facts::{Facts, TransformerShape};
+use crate::model::{CatalogError, ControlUse, Guidance, ImageRole, InputUse, ModelFiles};
+use crate::networks::stream_blocks::StreamShape;
+use crate::networks::{
+    ClipTextConfig, KindRule, KlVaeConfig, LanguageUse, NetworkConfig as _, SchedulerConfig,
+    T5Config, T5Kind, TransformerConfig, WanVaeConfig,
+};
+use crate::tokens::{CLIP_TOKENS, TextRule};
+
+/// A network's config as the memory plan looks it up.
+pub(super) type AnyConfig = Arc<dyn Any + Send + Sync>;
+
+/// A family whose models have one transformer.
+pub(super) trait SingleTransformerFamily: 'static {
+    type Config: TransformerConfig + Default + Any + Send + Sync;
+    const FAMILY: Family;
+    const TABLE: FamilyTable<Self::Config>;
+}
+
+pub(super) struct FamilyTable<C: 'static> {
+    /// As in [`FamilyDef`](super::FamilyDef), as are the next two.
+    pub id: &'static str,
+    pub label: &'static str,
+    pub models: &'static str,
+    /// Words in the names that other programs give its models, in lower-case letters and digits, and words in the names
+    /// of other models that have one of these too.
+    pub names: &'static [&'static str],
+    pub other_names: &'static [&'static str],
+    pub wan2gp_types: &'static [&'static str],
+    pub guidance_is_cfg: bool,
+    pub has_dynamic_shift: bool,
+    pub step_caches: &'static [StepCacheKind],
+    pub token_limit: fn(Guidance) -> Option<u32>,
+    /// Matrices of width × width in a block, on average.
+    pub matrices_a_block: f64,
+
+    /// Beginnings of the classes of its pipelines.
+    pub pipeline_prefixes: &'static [&'static str],
+    /// Pipelines that run here.
+    pub pipelines: &'static [&'static str],
+    /// Beginnings of the classes of others, with a noun phrase for their models.
+    pub refused_pipelines: &'static [(&'static str, &'static str)],
+    /// Beginnings of name components of tensors that only other models have, with a noun phrase for those.
+    pub foreign_parts: &'static [(&'static str, &'static str)],
+    pub kinds: &'static [KindRule],
+    /// The published name of a transformer of full size, where its shapes show it.
+    pub published_name: fn(&WeightSet) -> Option<&'static str>,
+    /// Roles of files, with a file of the same weights in a storage that is read.
+    pub instead: &'static [(&'static str, &'static str)],
+    pub tiny_decoder: TinyDecoderRules,
+
+    /// The variant of a transformer, or a noun phrase for one of another model.
+    pub variant: fn(&C, &VariantHints<'_>) -> Result<ModelVariant, String>,
+    pub shape: fn(&C) -> TransformerShape,
+    /// Channels of the latents that the autoencoder must have.
+    pub latent_channels: fn(&C) -> i64,
+    pub vae: FamilyVae,
+    /// diffusers' class of the autoencoder, where only one will do.
+    pub vae_class: Option<&'static str>,
+    /// One or two, as a model's files name them.
+    pub text_encoders: &'static [TextEncoder<C>],
+    /// Folders that a diffusers folder has beyond the usual ones, and their classes.
+    pub more_components: &'static [(&'static str, Option<&'static str>)],
+    pub more_parts: fn(&C) -> Option<Wanted<'static>>,
+    /// The shift that is a model's default, by its scheduler's config; none where it depends on the image size.
+    pub shift: fn(&SchedulerConfig) -> Option<f64>,
+    /// The published transformer of a shape.
+    pub published: fn(&TransformerShape) -> C,
+    /// Checks and changes what a table cannot say of a model.
+    pub complete: fn(&C, &ModelFiles, &mut Facts) -> Result<(), CatalogError>,
+
+    /// Reads networks beyond transformer, autoencoder and text encoders.
+    pub more_networks: fn(&ModelFiles, &mut NetworkReader) -> Result<(), CatalogError>,
+    /// Memory and time of the denoising loop.
+    pub transformer_need: fn(&Job<'_>) -> Option<Need>,
+    /// Needs of a stage that differ from those of the networks one by one.
+    pub other_needs: fn(&Job<'_>, Stage) -> Option<Vec<Need>>,
+
+    pub lora: LoraTable,
+}
+
+/// LoRAs of a family.
+pub(super) struct LoraTable {
+    /// The transformer of a file with diffusers' names, and of one with others.
+    pub network: fn(bool) -> Network,
+    /// Whether LoRAs change the text encoders too.
+    pub has_text_encoders: bool,
+    /// Names that only layers of its LoRAs, or of relatives', have.
+    pub signs: &'static [LoraSign],
+    /// Origins of LoRAs that may act on its models.
+    pub origins: &'static [&'static str],
+    /// Whether musubi-tuner trains them, whose names are otherwise kohya's.
+    pub has_musubi: bool,
+}
+
+/// Evidence for a variant that tensors do not show.
+pub(super) struct VariantHints<'a> {
+    /// Class of the pipeline, in a diffusers folder.
+    pub class: Option<&'a str>,
+    /// Whether the pipeline says that the model was distilled to few steps.
+    pub is_distilled: Option<bool>,
+    /// Names of the model and of the folder around it.
+    pub names: &'a [&'a str],
+}
+
+impl VariantHints<'_> {
+    /// The first answer that a name gives.
+    pub fn first<T>(&self, says: impl Fn(&str) -> Option<T>) -> Option<T> {
+        self.names.iter().find_map(|name| says(name))
+    }
+}
+
+/// A published variant, and the inputs that it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ModelVariant {
+    pub name: &'static str,
+    pub guidance: Guidance,
+    pub start_image: InputUse,
+    pub image_role: ImageRole,
+    pub mask: InputUse,
+    /// Reference images.
+    pub max_references: u32,
+    pub controls: ControlUse,
+}
+
+impl ModelVariant {
+    /// With classifier-free guidance, an optional start image and a mask of it.
+    pub const fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            guidance: Guidance::Cfg,
+            start_image: InputUse::Optional,
+            image_role: ImageRole::Base,
+            mask: InputUse::Optional,
+            max_references: 0,
+            controls: ControlUse::NONE,
+        }
+    }
+}
+
+impl<C: TransformerConfig + Default> FamilyTable<C> {
+    /// An image family without what each of them states.
+    pub const DEFAULT: Self = Self {
+        id: "",
+        label: "",
+        models: "",
+        names: &[],
+        other_names: &[],
+        wan2gp_types: &[],
+        guidance_is_cfg: true,
+        has_dynamic_shift: false,
+        step_caches: StepCacheKind::OF_ANY_MODEL,
+        token_limit: |_| None,
+        matrices_a_block: 0.0,
+        pipeline_prefixes: &[],
+        pipelines: &[],
+        refused_pipelines: &[],
+        foreign_parts: &[],
+        kinds: &[],
+        published_name: |_| None,
+        instead: &[],
+        tiny_decoder: TinyDecoderRules {
+            words: &[],
+            is_f16: false,
+        },
+        variant: |_, _| Ok(ModelVariant::new("")),
+        shape: |_| TransformerShape {
+            heads: 0,
+            head_dim: 0,
+            layers: 0,
+            channels: 0,
+        },
+        latent_channels: |_| 0,
+        vae: FamilyVae::FLUX,
+        vae_class: None,
+        text_encoders: &[],
+        more_components: &[],
+        more_parts: |_| None,
+        shift: |_| None,
+        published: |_| C::default(),
+        complete: |_, _, _| Ok(()),
+        more_networks: |_, _| Ok(()),
+        transformer_need: |_| None,
+        other_needs: |_, _| None,
+        lora: LoraTable {
+            network: |_| lora::T5,
+            has_text_encoders: false,
+            signs: &[],
+            origins: &[],
+            has_musubi: false,
+        },
+    };
+}
+
+/// The shape of a transformer of double and single blocks.
+pub(super) fn stream_shape(streams: &StreamShape, channels: i64) -> TransformerShape {
+    TransformerShape {
+        heads: streams.dim / streams.head_dim,
+        head_dim: streams.head_dim,
+        layers: streams.blocks.iter().sum(),
+        channels,
+    }
+}
+
+/// An autoencoder that families share.
+pub(super) struct FamilyVae {
+    pub time_convolutions: TimeConvolutions,
+    /// The part for latents of so many channels.
+    pub wanted: fn(i64) -> Wanted<'static>,
+    pub published: fn() -> AnyConfig,
+    /// Whether the autoencoder at a place has the layers of the published one: the transformer tells its channels alone.
+    pub is_published: fn(&Path) -> bool,
+    pub read: fn(&Path, &mut NetworkReader) -> Result<(), CatalogError>,
+    /// Channels of latents, and pixels along an edge of one.
+    pub sizes: fn(&Path) -> Result<(i64, i64), CatalogError>,
+}
+
+impl FamilyVae {
+    /// FLUX.1's.
+    pub const FLUX: Self = Self {
+        time_convolutions: TimeConvolutions::None,
+        wanted: parts::flux_vae,
+        published: || Arc::new(KlVaeConfig::of_sixteen_channels()),
+        is_published: |place| has_widths_of(&KlVaeConfig::of_sixteen_channels(), place),
+        read: |place, reader| reader.autoencoder::<KlVaeConfig>(place),
+        sizes: |place| {
+            let config = KlVaeConfig::read(place)?;
+            Ok((config.latent_channels, config.spatial_factor()))
+        },
+    };
+    /// FLUX.2's, with normed latents.
+    pub const FLUX2: Self = Self {
+        wanted: parts::flux2_vae,
+        published: || Arc::new(KlVaeConfig::of_thirty_two_channels()),
+        is_published: |place| has_widths_of(&KlVaeConfig::of_thirty_two_channels(), place),
+        ..Self::FLUX
+    };
+    /// Wan 2.1's as Qwen-Image was trained with it.
+    pub const QWEN_IMAGE: Self = Self {
+        time_convolutions: TimeConvolutions::Fastest,
+        wanted: parts::picture_wan_vae,
+        published: || Arc::new(WanVaeConfig::default()),
+        is_published: |place| {
+            let published = WanVaeConfig::default();
+            WanVaeConfig::read(place).is_ok_and(|config| config.is_as_wide_as(&published))
+        },
+        read: |place, reader| reader.autoencoder::<WanVaeConfig>(place),
+        sizes: |place| {
+            let config = WanVaeConfig::read(place)?;
+            Ok((config.z_dim, config.spatial_factor()))
+        },
+    };
+}
+
+fn has_widths_of(published: &KlVaeConfig, place: &Path) -> bool {
+    let widths = &published.block_out_channels;
+    KlVaeConfig::read(place).is_ok_and(|config| config.block_out_channels == *widths)
+}
+
+/// The kinds of text encoders.
+#[derive(Clone, Copy)]
+pub(super) enum TextNetwork {
+    ClipL,
+    T5Xxl,
+    Language(LanguageUse),
+}
+
+/// A text encoder of a family, next to a transformer of config `C`.
+pub(super) struct TextEncoder<C: 'static> {
+    pub network: TextNetwork,
+    /// Name in the token counter.
+    pub name: &'static str,
+    /// Tokens of a prompt at most.
+    pub limit: fn(Guidance) -> u32,
+    pub rule: TextRule,
+    pub wanted: fn(&C) -> Wanted<'static>,
+    /// The config in plans before a model is here; none where such plans leave it out.
+    pub published: fn(&C) -> Option<AnyConfig>,
+    /// Tokens that are encoded at once.
+    pub tokens: fn(&Job<'_>) -> f64,
+    /// Numbers in all, about.
+    pub weights: u64,
+}
+
+impl<C> TextEncoder<C> {
+    pub const fn clip_l(
+        wanted: fn(&C) -> Wanted<'static>,
+        published: fn(&C) -> Option<AnyConfig>,
+    ) -> Self {
+        Self {
+            network: TextNetwork::ClipL,
+            name: "CLIP",
+            limit: |_| CLIP_TOKENS,
+            rule: TextRule::Plain,
+            wanted,
+            published,
+            tokens: |_| CLIP_TOKENS as f64,
+            weights: 123_000_000,
+        }
+    }
+
+    /// The encoder half of T5-XXL.
+    pub const fn t5_xxl(
+        wanted: fn(&C) -> Wanted<'static>,
+        limit: fn(Guidance) -> u32,
+        tokens: fn(&Job<'_>) -> f64,
+    ) -> Self {
+        Self {
+            network: TextNetwork::T5Xxl,
+            name: "T5",
+            limit,
+            rule: TextRule::Plain,
+            wanted,
+            published: |_| Some(Arc::new(T5Config::xxl(T5Kind::T5))),
+            tokens,
+            weights: 4_800_000_000,
+        }
+    }
+}
+
+impl TextNetwork {
+    /// diffusers' class, where only one will do.
+    pub const fn class(self) -> Option<&'static str> {
+        match self {
+            Self::ClipL => Some("CLIPTextModel"),
+            Self::T5Xxl => Some("T5EncoderModel"),
+            Self::Language(_) => None,
+        }
+    }
+
+    pub fn read(
+        self,
+        part: PartName,
+        place: &Path,
+        reader: &mut NetworkReader,
+    ) -> Result<(), CatalogError> {
+        match self {
+            Self::ClipL => reader.read::<ClipTextConfig>(part, place),
+            Self::T5Xxl => reader.with_config(part, place, T5Config::read_as(T5Kind::T5, place)?),
+            Self::Language(usage) => reader.with_config(part, place, usage.read(place)?),
+        }
+    }
+
+    pub fn need(self, job: &Job<'_>, part: PartName, tokens: f64) -> Option<Need> {
+        match self {
+            Self::ClipL => clip_text(job, part),
+            Self::T5Xxl => t5(job, part, tokens),
+            Self::Language(_) => language(job, part, tokens),
+        }
+    }
+
+    /// Its layers in LoRAs, where there are LoRAs for it.
+    pub fn lora(self) -> Option<Network> {
+        match self {
+            Self::ClipL => Some(lora::CLIP),
+            Self::T5Xxl => Some(lora::T5),
+            Self::Language(_) => None,
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Configs by declaration: one line a field says its type, its default, the tensor of a header that shows it, and its check.
+//!
+//! `in_channels: i64 = 64 => dim("img_in.weight", 1)` is 64 where a `config.json` leaves it out, the number of columns of
+//! that matrix where there is no `config.json`, and refused where it is not a size. The other forms are methods of
+//! [`Header`], and `size()` and `layers()`, which are checked and not read.
+
+use super::header::{count, heads, sizes};
+use super::stream_blocks;
+use crate::formats::weights::WeightSet;
+
+/// The shapes in a file, under the names that readers ask with.
+pub struct Header<'a> {
+    pub(super) weights: &'a WeightSet,
+    file_key: &'a dyn Fn(&str) -> String,
+}
+
+impl<'a> Header<'a> {
+    pub(super) fn new(weights: &'a WeightSet, file_key: &'a dyn Fn(&str) -> String) -> Self {
+        Self { weights, file_key }
+    }
+
+    pub(super) fn key(&self, name: &str) -> String {
+        (self.file_key)(name)
+    }
+
+    pub(super) fn sizes<const RANK: usize>(&self, name: &str) -> Result<[i64; RANK], String> {
+        sizes(self.weights, &self.key(name))
+    }
+
+    /// Rows (axis 0) or columns (axis 1) of a matrix.
+    pub(super) fn dim(&self, name: &str, axis: usize) -> Result<i64, String> {
+        Ok(self.sizes::<2>(name)?[axis])
+    }
+
+    /// Length of a vector.
+    pub(super) fn width(&self, name: &str) -> Result<i64, String> {
+        let [width] = self.sizes(name)?;
+        Ok(width)
+    }
+
+    /// Attention heads of `head_dim` that fill the rows of a matrix.
+    pub(super) fn heads(&self, name: &str, head_dim: i64) -> Result<i64, String> {
+        heads(self.dim(name, 0)?, head_dim)
+    }
+
+    /// Blocks of a list, whatever their numbers are.
+    pub(super) fn blocks(&self, list: &str) -> i64 {
+        let first = self.key(&format!("{list}.0."));
+        let list = first.strip_suffix(".0.").unwrap_or(&first);
+        stream_blocks::count_blocks(self.weights, list)
+    }
+
+    /// Tensors that are numbered from 0 without a gap; `{}` in `pattern` stands for the number.
+    pub(super) fn count(&self, pattern: &str) -> i64 {
+        count(self.weights, |number| {
+            self.key(&pattern.replace("{}", &number.to_string()))
+        })
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.weights.has(&self.key(name))
+    }
+}
+
+/// A config that `network_config!` declared.
+pub trait DeclaredConfig: Sized {
+    /// Fields that single tensors show, and the defaults of the others.
+    fn of_declared(header: &Header<'_>) -> Result<Self, String>;
+
+    /// Checks the ranges of the declared sizes and counts.
+    fn check_declared(&self) -> Result<(), String>;
+
+    /// Whether diffusers quantized the weights, which no reader here expands.
+    fn is_quantized(&self) -> bool {
+        false
+    }
+}
+
+macro_rules! network_config {
+    ($(#[$of_all:meta])* pub struct $type:ident {
+        $(
+            $(#[$of_one:meta])*
+            $vis:vis $field:ident: $of:ty = $default:expr $(=> $how:ident($($arg:expr),*))?,
+        )+
+    }) => {
+        $crate::named::with_defaults! {
+            $(#[$of_all])*
+            pub struct $type {
+                $($(#[$of_one])* $vis $field: $of = $default,)+
+            }
+        }
+
+        impl $crate::networks::declared::DeclaredConfig for $type {
+            fn of_declared(
+                header: &$crate::networks::declared::Header<'_>,
+            ) -> Result<Self, String> {
+                let mut config = Self::default();
+                $($($crate::networks::declared::network_config!(
+                    @read config header $field $how($($arg),*)
+                );)?)+
+                Ok(config)
+            }
+
+            fn check_declared(&self) -> Result<(), String> {
+                $($($crate::networks::declared::network_config!(@check self $field $how);)?)+
+                Ok(())
+            }
+
+            fn is_quantized(&self) -> bool {
+                [$($($crate::networks::declared::network_config!(
+                    @quantized self $field $how
+                ),)?)+]
+                .contains(&true)
+            }
+        }
+    };
+    (@read $config:ident $header:ident $field:ident size()) => {};
+    (@read $config:ident $header:ident $field:ident layers()) => {};
+    (@read $config:ident $header:ident $field:ident quantization()) => {};
+    (@read $config:ident $header:ident $field:ident has($name:expr)) => {
+        $config.$field = $header.has($name);
+    };
+    (@read $config:ident $header:ident $field:ident blocks($list:expr)) => {
+        $config.$field = $header.blocks($list);
+    };
+    (@read $config:ident $header:ident $field:ident count($pattern:expr)) => {
+        $config.$field = $header.count($pattern);
+    };
+    (@read $config:ident $header:ident $field:ident $how:ident($($arg:expr),*)) => {
+        $config.$field = $header.$how($($arg),*)?.into();
+    };
+    (@check $self:ident $field:ident has) => {};
+    (@check $self:ident $field:ident quantization) => {};
+    (@check $self:ident $field:ident layers) => {
+        $crate::networks::check_layers(&[(stringify!($field), $self.$field)])?;
+    };
+    (@check $self:ident $field:ident blocks) => {
+        $crate::networks::check_layers(&[(stringify!($field), $self.$field)])?;
+    };
+    (@check $self:ident $field:ident count) => {
+        $crate::networks::check_layers(&[(stringify!($field), $self.$field)])?;
+    };
+    (@check $self:ident $field:ident $how:ident) => {
+        $crate::networks::config::check_size(stringify!($field), $self.$field)?;
+    };
+    (@quantized $self:ident $field:ident quantization) => {
+        $self.$field.is_some()
+    };
+    (@quantized $self:ident $field:ident $how:ident) => {
+        false
+    };
+}
+
+pub(super) use network_config;

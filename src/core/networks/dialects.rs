@@ -1,0 +1,212 @@
+//! Tensor names of one network in the files of different programs ("dialects"), as data: detection and renaming.
+//!
+//! Readers ask with one set of names. A network lists the dialects of its files in an [`impl NamedTensors`](NamedTensors);
+//! [`TensorKeys`] does the rest for all of them. Knows no shapes.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+/// Readers' name and the file's. Whole components count: `attn` is no beginning of `attn_norm.weight`.
+pub type NamePair = (&'static str, &'static str);
+
+/// Prefixes of files that hold other networks beside a transformer, in the order in which they are tried.
+pub(super) const PREFIXES: &[&str] = &[
+    "",
+    "model.diffusion_model.",
+    "diffusion_model.",
+    "transformer.",
+];
+
+/// A list of numbered blocks.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockList {
+    /// Readers' name of the list, such as `double_blocks`.
+    pub own: &'static str,
+    /// The file's.
+    pub other: &'static str,
+    /// A tensor that every block has in every dialect, in readers' names within a block.
+    pub mark: &'static str,
+    /// Names within a block; the first table that has a name counts.
+    pub layers: &'static [&'static [NamePair]],
+}
+
+impl BlockList {
+    /// A list whose names are the same for all.
+    pub(super) const fn shared(own: &'static str, mark: &'static str) -> Self {
+        Self {
+            own,
+            other: own,
+            mark,
+            layers: &[],
+        }
+    }
+
+    /// The same list in another dialect.
+    pub(super) const fn named(
+        self,
+        other: &'static str,
+        layers: &'static [&'static [NamePair]],
+    ) -> Self {
+        Self {
+            other,
+            layers,
+            ..self
+        }
+    }
+}
+
+/// Names of one program. Names that the tables leave out are readers' own.
+#[derive(Debug)]
+pub struct Dialect {
+    pub is_diffusers: bool,
+    /// Whether layers that readers ask for as one, such as `qkv`, are several tensors.
+    pub is_split: bool,
+    /// Detection: a file has at least so many of the names of each group.
+    pub marks: &'static [(usize, &'static [&'static str])],
+    pub lists: &'static [BlockList],
+    /// Names outside of all blocks; the first table that has a name counts.
+    pub outer: &'static [&'static [NamePair]],
+}
+
+impl Dialect {
+    /// Whether any name differs from readers' own.
+    pub(crate) fn renames(&self) -> bool {
+        let has_layers = |list: &BlockList| list.own != list.other || !list.layers.is_empty();
+        !self.outer.is_empty() || self.lists.iter().any(has_layers)
+    }
+
+    fn rename(&self, name: &str) -> String {
+        renamed(name, self.lists, self.outer)
+    }
+}
+
+/// A network whose tensors have dialects.
+pub trait NamedTensors: Sized + 'static {
+    const PREFIXES: &'static [&'static str] = PREFIXES;
+    /// First name components of tensors that a file may have besides those that are read, where a file with others is
+    /// refused.
+    const MORE_TOPS: Option<&'static [&'static str]> = None;
+    /// In the order in which they are tried. A file of no dialect counts as one of the first, so that the first name that
+    /// it is asked for says what is wrong.
+    const DIALECTS: &'static [Dialect];
+}
+
+/// Names of the tensors of the network `T` in one file.
+pub struct TensorKeys<T> {
+    pub prefix: &'static str,
+    /// diffusers' names; the authors' own otherwise.
+    pub is_diffusers: bool,
+    pub(crate) dialect: &'static Dialect,
+    network: PhantomData<fn() -> T>,
+}
+
+impl<T: NamedTensors> TensorKeys<T> {
+    fn new(prefix: &'static str, dialect: &'static Dialect) -> Self {
+        Self {
+            prefix,
+            is_diffusers: dialect.is_diffusers,
+            dialect,
+            network: PhantomData,
+        }
+    }
+
+    /// Names without a prefix: diffusers', or readers' own.
+    pub fn bare(is_diffusers: bool) -> Self {
+        Self::behind("", is_diffusers)
+    }
+
+    /// Names after a prefix: diffusers', or readers' own.
+    pub fn behind(prefix: &'static str, is_diffusers: bool) -> Self {
+        let mut dialects = T::DIALECTS.iter().rev();
+        let found = dialects.find(|dialect| dialect.is_diffusers == is_diffusers);
+        Self::new(prefix, found.unwrap_or(&T::DIALECTS[0]))
+    }
+
+    /// Every dialect, without a prefix.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let dialects = T::DIALECTS.iter();
+        dialects.map(|dialect| Self::new("", dialect))
+    }
+
+    /// The dialect of a file, from whether it has a key; `None` where it has no such network.
+    pub fn detect(has: impl Fn(&str) -> bool) -> Option<Self> {
+        let fits = |prefix: &str, dialect: &Dialect| {
+            let is_there = |mark: &&&str| has(&format!("{prefix}{mark}"));
+            let mut groups = dialect.marks.iter();
+            groups.all(|(least, marks)| marks.iter().filter(is_there).count() >= *least)
+        };
+        T::PREFIXES.iter().find_map(|prefix| {
+            let mut dialects = T::DIALECTS.iter();
+            let found = dialects.find(|dialect| fits(prefix, dialect))?;
+            Some(Self::new(prefix, found))
+        })
+    }
+
+    /// Like [`detect`](Self::detect), with the first dialect where there is none.
+    pub fn of(has: impl Fn(&str) -> bool) -> Self {
+        Self::detect(has).unwrap_or_else(|| Self::new("", &T::DIALECTS[0]))
+    }
+
+    /// The file's name of the tensor that readers call `own`.
+    pub fn file_key(self, own: &str) -> String {
+        format!("{}{}", self.prefix, self.dialect.rename(own))
+    }
+
+    /// The file's names of the lists of blocks.
+    pub fn lists(self) -> Vec<String> {
+        let lists = self.dialect.lists.iter();
+        lists
+            .map(|list| format!("{}{}", self.prefix, list.other))
+            .collect()
+    }
+
+    /// Indices of shift and scale in the final modulation, which diffusers has the other way round.
+    pub fn final_shift_and_scale(self) -> (i64, i64) {
+        if self.is_diffusers { (1, 0) } else { (0, 1) }
+    }
+}
+
+impl<T> Clone for TensorKeys<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for TensorKeys<T> {}
+
+impl<T> PartialEq for TensorKeys<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.prefix == other.prefix && self.dialect.marks == other.dialect.marks
+    }
+}
+
+impl<T> Eq for TensorKeys<T> {}
+
+impl<T> fmt::Debug for TensorKeys<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TensorKeys({:?}, {:?})", self.prefix, self.dialect)
+    }
+}
+
+/// The name of a tensor in another dialect: within one of `lists`, else by the tables of `outer`.
+pub(super) fn renamed(name: &str, lists: &[BlockList], outer: &[&[NamePair]]) -> String {
+    for list in lists {
+        let inner = name
+            .strip_prefix(list.own)
+            .and_then(|rest| rest.strip_prefix('.'))
+            .and_then(|rest| rest.split_once('.'));
+        if let Some((number, rest)) = inner {
+            return format!("{}.{number}.{}", list.other, by_tables(rest, list.layers));
+        }
+    }
+    by_tables(name, outer)
+}
+
+fn by_tables(name: &str, tables: &[&[NamePair]]) -> String {
+    let found = tables.iter().copied().flatten().find_map(|(own, other)| {
+        let rest = name.strip_prefix(own)?;
+        let is_whole = rest.is_empty() || rest.starts_with('.');
+        is_whole.then(|| format!("{other}{rest}"))
+    });
+    found.unwrap_or_else(|| name.to_owned())
+}

@@ -1,0 +1,432 @@
+//! FramePack's transformer: config, tensor names in three dialects, and schema.
+//!
+//! It is HunyuanVideo's with a packed history; the original and F1 are the same network. Files have the names of diffusers,
+//! in which it is published, of HunyuanVideo's authors, or of ComfyUI, which are Flux's where the two have the same parts
+//! and with which readers ask. Where diffusers has several matrices in the place of one, readers ask for parts of that one:
+//! `img_attn.qkv.q`, `linear1.mlp`.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::Schema;
+use super::declared::{Header, network_config};
+use super::dialects::{BlockList, Dialect, NamePair, NamedTensors, TensorKeys};
+use super::stream_blocks::{
+    self, AXES, DIFFUSERS_DOUBLE, DIFFUSERS_OUTER, DIFFUSERS_SINGLE, DOUBLE, GUIDANCE, HEAD_DIM,
+    HUNYUAN_DOUBLE, HUNYUAN_OUTER, HUNYUAN_SINGLE, SINGLE, SINUSOIDS, StreamShape, StreamStyle,
+    ToldShape,
+};
+use super::transformer::TransformerConfig;
+
+/// Latents along an edge of a token; in time it is one.
+pub const PATCH: i64 = 2;
+
+network_config! {
+    /// `transformer/config.json`, with diffusers' defaults where a key is left out.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default)]
+    pub struct FramePackTransformerConfig {
+        pub in_channels: i64 = 16 => size(),
+        pub out_channels: Option<i64> = Some(16) => size(),
+        pub num_attention_heads: i64 = 24 => size(),
+        pub attention_head_dim: i64 = HEAD_DIM => size(),
+        /// Double blocks.
+        pub num_layers: i64 = 20 => blocks(DOUBLE.own),
+        pub num_single_layers: i64 = 40 => blocks(SINGLE.own),
+        pub num_refiner_layers: i64 = 2 => blocks(REFINER.own),
+        pub mlp_ratio: f64 = 4.0,
+        pub patch_size: i64 = 2,
+        pub patch_size_t: i64 = 1,
+        pub qk_norm: Option<String> = Some(QK_NORM.to_owned()),
+        /// Whether guidance is an input of the model.
+        pub guidance_embeds: bool = true => has(GUIDANCE),
+        /// Width of the text's embeddings.
+        pub text_embed_dim: i64 = 4096 => dim("txt_in.input_embedder.weight", 1),
+        /// Width of the pooled text.
+        pub pooled_projection_dim: i64 = 768 => dim("vector_in.in_layer.weight", 1),
+        pub rope_theta: f64 = 256.0,
+        /// Rotary dimensions of a head for frame, row and column.
+        pub rope_axes_dim: [i64; 3] = AXES,
+        pub image_condition_type: Option<String> = None,
+        // diffusers says no, and every published file has both. Whether they are there the schema says.
+        pub has_image_proj: bool = true,
+        /// Width of the picture's embeddings.
+        pub image_proj_dim: i64 = 1152 => dim("image_projection.up.weight", 1),
+        pub has_clean_x_embedder: bool = true,
+        pub quantization_config: Option<Value> = None => quantization(),
+    }
+}
+
+/// How queries and keys are normalised in all published files.
+const QK_NORM: &str = "rms_norm";
+
+impl TransformerConfig for FramePackTransformerConfig {
+    const LABEL: &'static str = "FramePack transformer";
+    const CLASSES: &'static [&'static str] = &[
+        "HunyuanVideoFramepackTransformer3DModel",
+        "HunyuanVideoTransformer3DModelPacked",
+    ];
+    const GUIDANCE: Option<&'static str> = Some(GUIDANCE);
+
+    fn completed(self, header: &Header<'_>, _authors: Option<&Value>) -> Result<Self, String> {
+        let [dim, in_channels, patch_size_t, rows, patch_size] =
+            header.sizes("img_in.proj.weight")?;
+        let head_dim = header.width("double_blocks.0.img_attn.norm.query_norm.scale")?;
+        if head_dim != HEAD_DIM || dim % HEAD_DIM != 0 {
+            return Err(format!(
+                "expected heads of {HEAD_DIM}, as no config.json says how the places of others turn, found {head_dim} of a width of {dim}"
+            ));
+        }
+        let outputs = header.dim("final_layer.linear.weight", 0)?;
+        let mlp = header.dim("double_blocks.0.img_mlp.0.weight", 0)?;
+        let patch = patch_size_t.saturating_mul(rows).saturating_mul(patch_size);
+        Ok(Self {
+            in_channels,
+            out_channels: Some(outputs / patch),
+            num_attention_heads: dim / HEAD_DIM,
+            mlp_ratio: mlp as f64 / dim as f64,
+            patch_size,
+            patch_size_t,
+            ..self
+        })
+    }
+
+    fn check_numbers(&self) -> Result<(), String> {
+        self.check_kind()?;
+        if !(1.0..=16.0).contains(&self.mlp_ratio) {
+            return Err(format!(
+                "expected a mlp_ratio between 1 and 16, found {}",
+                self.mlp_ratio
+            ));
+        }
+        if !(self.rope_theta > 0.0 && self.rope_theta.is_finite()) {
+            return Err(format!(
+                "expected a rope_theta above 0, found {}",
+                self.rope_theta
+            ));
+        }
+        stream_blocks::check_axes("rope_axes_dim", self.rope_axes_dim, self.attention_head_dim)
+    }
+
+    fn block_counts(&self) -> Vec<i64> {
+        vec![
+            self.num_refiner_layers,
+            self.num_layers,
+            self.num_single_layers,
+        ]
+    }
+
+    fn schema(&self, dialect: Option<&Dialect>) -> Schema {
+        let mut schema = Schema::default();
+        let is_split = dialect.is_some_and(|dialect| dialect.is_split);
+        self.add_outer(&mut schema);
+        self.add_text(&mut schema, is_split);
+        stream_blocks::add_blocks(&mut schema, self.streams(), is_split);
+        schema
+    }
+
+    fn has_guidance(&self) -> bool {
+        self.guidance_embeds
+    }
+}
+
+impl FramePackTransformerConfig {
+    fn check_kind(&self) -> Result<(), String> {
+        Err(if (self.patch_size, self.patch_size_t) != (PATCH, 1) {
+            format!(
+                "expected a patch_size of {PATCH} and a patch_size_t of 1, found {} and {}",
+                self.patch_size, self.patch_size_t
+            )
+        } else if self.in_channels != self.out_channels() {
+            format!(
+                "expected as many in_channels as out_channels, found {} and {}",
+                self.in_channels,
+                self.out_channels()
+            )
+        } else if !(self.has_image_proj && self.has_clean_x_embedder) {
+            "expected an image_proj and a clean_x_embedder, found a config without".to_owned()
+        } else if let Some(kind) = &self.image_condition_type {
+            format!("expected no image_condition_type, found {kind}")
+        } else if self.qk_norm.as_deref() != Some(QK_NORM) {
+            let found = self.qk_norm.as_deref().unwrap_or("none");
+            format!("expected the qk_norm {QK_NORM}, found {found}")
+        } else {
+            return Ok(());
+        })
+    }
+
+    /// Width of the hidden states.
+    pub fn dim(&self) -> i64 {
+        self.num_attention_heads * self.attention_head_dim
+    }
+
+    pub fn streams(&self) -> StreamShape {
+        StreamShape {
+            dim: self.dim(),
+            head_dim: self.attention_head_dim,
+            mlp_dim: (self.dim() as f64 * self.mlp_ratio) as i64,
+            blocks: [self.num_layers, self.num_single_layers],
+            told: Some(self.told()),
+            style: StreamStyle::Own,
+        }
+    }
+
+    pub fn told(&self) -> ToldShape {
+        ToldShape {
+            pooled: self.pooled_projection_dim,
+            guidance_embeds: self.guidance_embeds,
+        }
+    }
+
+    /// Channels of the latents that the model gives back.
+    pub fn out_channels(&self) -> i64 {
+        self.out_channels.unwrap_or(self.in_channels)
+    }
+
+    /// Width inside the feed-forward layers of the text's refiner.
+    pub fn refiner_mlp_dim(&self) -> i64 {
+        4 * self.dim()
+    }
+
+    /// Width inside the projection of the picture's embeddings.
+    pub fn image_mlp_dim(&self) -> i64 {
+        3 * self.dim()
+    }
+
+    fn add_outer(&self, schema: &mut Schema) {
+        let (dim, channels) = (self.dim(), self.in_channels);
+        for (name, factor) in [
+            ("img_in.proj", 1),
+            ("clean_x_embedder.proj", 1),
+            ("clean_x_embedder.proj_2x", 2),
+            ("clean_x_embedder.proj_4x", 4),
+        ] {
+            let edge = factor * PATCH;
+            schema.conv(name, &[dim, channels, factor, edge, edge]);
+        }
+        let middle = self.image_mlp_dim();
+        schema.linear("image_projection.up", middle, self.image_proj_dim);
+        schema.linear("image_projection.down", dim, middle);
+        schema.in_f32(|schema| {
+            stream_blocks::add_embedders(schema, dim, self.told());
+            schema.modulation("final_layer.adaLN_modulation.1", 2 * dim, dim);
+            let outputs = PATCH * PATCH * self.out_channels();
+            schema.linear("final_layer.linear", outputs, dim);
+        });
+    }
+
+    fn add_text(&self, schema: &mut Schema, is_split: bool) {
+        let (dim, text) = (self.dim(), self.text_embed_dim);
+        schema.linear("txt_in.input_embedder", dim, text);
+        schema.in_f32(|schema| {
+            stream_blocks::embedder(schema, "txt_in.t_embedder", dim, SINUSOIDS);
+            stream_blocks::embedder(schema, "txt_in.c_embedder", dim, text);
+        });
+        let mlp_dim = self.refiner_mlp_dim();
+        for block in 0..self.num_refiner_layers {
+            let name =
+                |part: &str| format!("txt_in.individual_token_refiner.blocks.{block}.{part}");
+            schema.in_f32(|schema| {
+                schema.norm(&name("norm1"), dim);
+                schema.norm(&name("norm2"), dim);
+            });
+            let parts = [("q", dim), ("k", dim), ("v", dim)];
+            stream_blocks::fused(schema, &name("self_attn.qkv"), &parts, dim, is_split);
+            schema.linear(&name("self_attn.proj"), dim, dim);
+            schema.linear(&name("mlp.0"), mlp_dim, dim);
+            schema.linear(&name("mlp.2"), dim, mlp_dim);
+            schema.modulation(&name("adaLN_modulation.1"), 2 * dim, dim);
+        }
+    }
+}
+
+pub type FramePackTransformerKeys = TensorKeys<FramePackTransformerConfig>;
+
+const REFINER: BlockList = BlockList::shared(
+    "txt_in.individual_token_refiner.blocks",
+    "self_attn.proj.weight",
+);
+
+/// A tensor that no other network derived from HunyuanVideo has.
+const MARK: &str = "clean_x_embedder.proj.weight";
+/// Two of three are enough for a file that lacks one.
+const ORIGINAL_MARKS: (usize, &[&str]) = (
+    2,
+    &[
+        "img_in.proj.weight",
+        "txt_in.input_embedder.weight",
+        "final_layer.linear.weight",
+    ],
+);
+
+const DIFFUSERS_TEXT: &[NamePair] = &[
+    ("txt_in.input_embedder", "context_embedder.proj_in"),
+    (
+        "txt_in.t_embedder.in_layer",
+        "context_embedder.time_text_embed.timestep_embedder.linear_1",
+    ),
+    (
+        "txt_in.t_embedder.out_layer",
+        "context_embedder.time_text_embed.timestep_embedder.linear_2",
+    ),
+    (
+        "txt_in.c_embedder.in_layer",
+        "context_embedder.time_text_embed.text_embedder.linear_1",
+    ),
+    (
+        "txt_in.c_embedder.out_layer",
+        "context_embedder.time_text_embed.text_embedder.linear_2",
+    ),
+];
+const DIFFUSERS_REFINER_LAYERS: &[NamePair] = &[
+    ("self_attn.qkv.q", "attn.to_q"),
+    ("self_attn.qkv.k", "attn.to_k"),
+    ("self_attn.qkv.v", "attn.to_v"),
+    ("self_attn.proj", "attn.to_out.0"),
+    ("mlp.0", "ff.net.0.proj"),
+    ("mlp.2", "ff.net.2"),
+    ("adaLN_modulation.1", "norm_out.linear"),
+];
+const HUNYUAN_TEXT: &[NamePair] = &[
+    ("txt_in.t_embedder.in_layer", "txt_in.t_embedder.mlp.0"),
+    ("txt_in.t_embedder.out_layer", "txt_in.t_embedder.mlp.2"),
+    ("txt_in.c_embedder.in_layer", "txt_in.c_embedder.linear_1"),
+    ("txt_in.c_embedder.out_layer", "txt_in.c_embedder.linear_2"),
+];
+const HUNYUAN_REFINER_LAYERS: &[NamePair] = &[
+    ("self_attn.qkv", "self_attn_qkv"),
+    ("self_attn.proj", "self_attn_proj"),
+    ("mlp.0", "mlp.fc1"),
+    ("mlp.2", "mlp.fc2"),
+];
+
+impl NamedTensors for FramePackTransformerConfig {
+    const PREFIXES: &'static [&'static str] = &[
+        "",
+        "model.diffusion_model.",
+        "diffusion_model.",
+        "transformer.",
+        "model.model.",
+    ];
+    const DIALECTS: &'static [Dialect] = &[
+        Dialect {
+            is_diffusers: true,
+            is_split: true,
+            marks: &[
+                (1, &[MARK]),
+                (
+                    2,
+                    &[
+                        "x_embedder.proj.weight",
+                        "context_embedder.proj_in.weight",
+                        "proj_out.weight",
+                    ],
+                ),
+            ],
+            lists: &[
+                REFINER.named(
+                    "context_embedder.token_refiner.refiner_blocks",
+                    &[DIFFUSERS_REFINER_LAYERS],
+                ),
+                DIFFUSERS_DOUBLE,
+                DIFFUSERS_SINGLE,
+            ],
+            outer: &[DIFFUSERS_TEXT, DIFFUSERS_OUTER],
+        },
+        // Of HunyuanVideo's authors.
+        Dialect {
+            is_diffusers: false,
+            is_split: false,
+            marks: &[
+                (1, &[MARK]),
+                ORIGINAL_MARKS,
+                (
+                    1,
+                    &[
+                        "time_in.mlp.0.weight",
+                        "double_blocks.0.img_attn_qkv.weight",
+                    ],
+                ),
+            ],
+            lists: &[
+                REFINER.named(REFINER.own, &[HUNYUAN_REFINER_LAYERS]),
+                HUNYUAN_DOUBLE,
+                HUNYUAN_SINGLE,
+            ],
+            outer: &[HUNYUAN_TEXT, HUNYUAN_OUTER],
+        },
+        // Of ComfyUI: readers' own.
+        Dialect {
+            is_diffusers: false,
+            is_split: false,
+            marks: &[(1, &[MARK]), ORIGINAL_MARKS],
+            lists: &[REFINER, DOUBLE, SINGLE],
+            outer: &[],
+        },
+    ];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_all_dialects_are_those_of_the_file() {
+        for (comfy, hunyuan, diffusers) in [
+            (
+                "double_blocks.3.img_attn.qkv.q.weight",
+                None,
+                "transformer_blocks.3.attn.to_q.weight",
+            ),
+            (
+                "double_blocks.3.txt_attn.qkv.bias",
+                Some("double_blocks.3.txt_attn_qkv.bias"),
+                "transformer_blocks.3.txt_attn.qkv.bias",
+            ),
+            (
+                "single_blocks.12.norm.key_norm.scale",
+                Some("single_blocks.12.k_norm.weight"),
+                "single_transformer_blocks.12.attn.norm_k.weight",
+            ),
+            (
+                "single_blocks.12.linear1.mlp.bias",
+                None,
+                "single_transformer_blocks.12.proj_mlp.bias",
+            ),
+            (
+                "txt_in.individual_token_refiner.blocks.1.norm2.weight",
+                Some("txt_in.individual_token_refiner.blocks.1.norm2.weight"),
+                "context_embedder.token_refiner.refiner_blocks.1.norm2.weight",
+            ),
+            (
+                "txt_in.individual_token_refiner.blocks.1.adaLN_modulation.1.bias",
+                Some("txt_in.individual_token_refiner.blocks.1.adaLN_modulation.1.bias"),
+                "context_embedder.token_refiner.refiner_blocks.1.norm_out.linear.bias",
+            ),
+            (
+                "txt_in.c_embedder.out_layer.weight",
+                Some("txt_in.c_embedder.linear_2.weight"),
+                "context_embedder.time_text_embed.text_embedder.linear_2.weight",
+            ),
+            (
+                "img_in.proj.weight",
+                Some("img_in.proj.weight"),
+                "x_embedder.proj.weight",
+            ),
+            (
+                "clean_x_embedder.proj_4x.weight",
+                Some("clean_x_embedder.proj_4x.weight"),
+                "clean_x_embedder.proj_4x.weight",
+            ),
+        ] {
+            let mut keys = FramePackTransformerKeys::all();
+            let [own, theirs] = [false, true].map(FramePackTransformerKeys::bare);
+            assert_eq!(own.file_key(comfy), comfy);
+            assert_eq!(theirs.file_key(comfy), diffusers);
+            if let Some(hunyuan) = hunyuan {
+                let authors = keys.nth(1).unwrap();
+                assert_eq!(authors.file_key(comfy), hunyuan);
+            }
+        }
+    }
+}

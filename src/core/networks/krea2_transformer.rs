@@ -1,0 +1,410 @@
+//! Krea 2's transformer: config, tensor names of the authors and of diffusers, and schema.
+//!
+//! Turbo and Raw are alike. Either dialect may have a prefix, as in checkpoints that hold a whole pipeline. Readers ask with
+//! the authors' names, which ComfyUI's and GGUF's files have, but for the four matrices before an attention, which every
+//! file has apart: readers ask for them as parts of one, `attn.heads.q`.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::declared::{Header, network_config};
+use super::dialects::{BlockList, Dialect, NamePair, NamedTensors, TensorKeys};
+use super::transformer::TransformerConfig;
+use super::{Role, Schema, check_epsilon, stream_blocks};
+
+/// Latents along an edge of one token.
+const PATCH: i64 = 2;
+
+network_config! {
+    /// `transformer/config.json`, with diffusers' defaults where a key is left out.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default)]
+    pub struct Krea2TransformerConfig {
+        /// Numbers of a token.
+        pub in_channels: i64 = 64 => dim("first.weight", 1),
+        pub num_layers: i64 = 28 => count("blocks.{}.prenorm.scale"),
+        pub attention_head_dim: i64 = 128 => width("blocks.0.attn.qknorm.qnorm.scale"),
+        pub num_attention_heads: i64 = 48 => size(),
+        /// Heads of keys and values, which several heads of queries share.
+        pub num_key_value_heads: i64 = 12 => size(),
+        /// Width inside the feed-forward layers.
+        pub intermediate_size: i64 = 16_384 => dim("blocks.0.mlp.gate.weight", 0),
+        /// Width of the sinusoids of timesteps.
+        pub timestep_embed_dim: i64 = 256 => dim("tmlp.0.weight", 1),
+        /// Width of the text encoder's hidden states.
+        pub text_hidden_dim: i64 = 2560 => width("txtmlp.0.scale"),
+        /// Hidden states that are read of each token.
+        pub num_text_layers: i64 = 12 => size(),
+        pub text_num_attention_heads: i64 = 20 => size(),
+        pub text_num_key_value_heads: i64 = 20 => size(),
+        pub text_intermediate_size: i64 = 6912 => dim("txtfusion.layerwise_blocks.0.mlp.gate.weight", 0),
+        /// Blocks that go over the states of one token, and those that go over the tokens of a text.
+        pub num_layerwise_text_blocks: i64 = 2 => count("txtfusion.layerwise_blocks.{}.prenorm.scale"),
+        pub num_refiner_text_blocks: i64 = 2 => count("txtfusion.refiner_blocks.{}.prenorm.scale"),
+        /// Rotary dimensions of a head for order, row and column.
+        pub axes_dims_rope: [i64; 3] = [32, 48, 48],
+        pub rope_theta: f64 = 1000.0,
+        pub norm_eps: f64 = 1e-5,
+        pub quantization_config: Option<Value> = None => quantization(),
+    }
+}
+
+/// The numbers of one kind of block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockShape {
+    pub dim: i64,
+    pub head_dim: i64,
+    /// Heads of queries, and of keys and values.
+    pub heads: [i64; 2],
+    /// Width inside the feed-forward layers.
+    pub wide: i64,
+}
+
+impl BlockShape {
+    /// Rows of the products that make queries, keys, values and the gate of what comes of them.
+    pub fn parts(self) -> [(&'static str, i64); 4] {
+        let [queries, keys] = self.heads.map(|heads| heads * self.head_dim);
+        [("q", queries), ("k", keys), ("v", keys), ("gate", self.dim)]
+    }
+
+    fn check(self, name: &str) -> Result<(), String> {
+        let [heads, shared] = self.heads;
+        if heads % shared == 0 && heads * self.head_dim == self.dim {
+            return Ok(());
+        }
+        Err(format!(
+            "expected {name} that fill a width of {} and that as many heads of keys divide, found {heads} and {shared}",
+            self.dim
+        ))
+    }
+}
+
+impl TransformerConfig for Krea2TransformerConfig {
+    const LABEL: &'static str = "Krea 2 transformer";
+    const CLASSES: &'static [&'static str] = &["Krea2Transformer2DModel"];
+
+    fn completed(self, header: &Header<'_>, _authors: Option<&Value>) -> Result<Self, String> {
+        // Heads of queries and of keys, each as wide as the norm of a block.
+        let heads = |block: &str| {
+            let width = header.width(&format!("{block}.attn.qknorm.qnorm.scale"))?;
+            let rows = |part| header.dim(&format!("{block}.attn.heads.{part}.weight"), 0);
+            Ok::<_, String>([rows("q")? / width, rows("k")? / width])
+        };
+        let [num_attention_heads, num_key_value_heads] = heads("blocks.0")?;
+        let text = heads("txtfusion.layerwise_blocks.0")?;
+        let [text_num_attention_heads, text_num_key_value_heads] = text;
+        // Some converters to GGUF leave out axes of 1.
+        let states = header.dim(PROJECTOR, 1);
+        Ok(Self {
+            num_attention_heads,
+            num_key_value_heads,
+            num_text_layers: states.or_else(|_| header.width(PROJECTOR))?,
+            text_num_attention_heads,
+            text_num_key_value_heads,
+            ..self
+        })
+    }
+
+    fn check_numbers(&self) -> Result<(), String> {
+        check_epsilon("norm_eps", self.norm_eps)?;
+        let (channels, theta) = (self.in_channels, self.rope_theta);
+        if channels % (PATCH * PATCH) != 0 {
+            return Err(format!(
+                "expected in_channels that are a multiple of {}, found {channels}",
+                PATCH * PATCH
+            ));
+        }
+        if !(theta.is_finite() && theta >= 1.0) {
+            return Err(format!(
+                "expected a rope_theta of at least 1, found {theta}"
+            ));
+        }
+        self.block().check("num_attention_heads")?;
+        self.text_block().check("text_num_attention_heads")?;
+        stream_blocks::check_axes(
+            "axes_dims_rope",
+            self.axes_dims_rope,
+            self.attention_head_dim,
+        )
+    }
+
+    fn block_counts(&self) -> Vec<i64> {
+        vec![
+            self.num_layers,
+            self.num_layerwise_text_blocks,
+            self.num_refiner_text_blocks,
+        ]
+    }
+
+    fn schema(&self, dialect: Option<&Dialect>) -> Schema {
+        // A block's six vectors.
+        let vectors: &[i64] = if dialect.is_some_and(|dialect| dialect.is_diffusers) {
+            &[6, self.dim()]
+        } else {
+            &[6 * self.dim()]
+        };
+        let is_split = dialect.is_some_and(|dialect| dialect.is_split);
+        let (dim, text) = (self.dim(), self.text_hidden_dim);
+        let mut schema = Schema::default();
+        schema.linear("first", dim, self.in_channels);
+        // What is made of a text once, or of all timesteps at once.
+        schema.modulation("tmlp.0", dim, self.timestep_embed_dim);
+        schema.modulation("tmlp.2", dim, dim);
+        schema.modulation("tproj.1", 6 * dim, dim);
+        let name = PROJECTOR.to_owned();
+        schema.add(name, &[1, self.num_text_layers], Role::Modulation);
+        schema.in_f32(|schema| schema.vector("txtmlp.0.scale", text));
+        schema.modulation("txtmlp.1", dim, text);
+        schema.modulation("txtmlp.3", dim, dim);
+        let of_text = self.text_block();
+        for (list, (count, shape)) in LISTS.iter().zip([
+            (self.num_layers, self.block()),
+            (self.num_layerwise_text_blocks, of_text),
+            (self.num_refiner_text_blocks, of_text),
+        ]) {
+            let is_modulated = list.own == LISTS[0].own;
+            for number in 0..count {
+                let block = format!("{}.{number}", list.own);
+                // A block that no timestep modulates is used once for each text.
+                let role = if is_modulated {
+                    Role::Matrix
+                } else {
+                    Role::Modulation
+                };
+                add_block(&mut schema, &block, shape, role, is_split);
+                if is_modulated {
+                    let name = format!("{block}.mod.lin");
+                    schema.in_f32(|schema| schema.add(name, vectors, Role::Fixed));
+                }
+            }
+        }
+        schema.in_f32(|schema| {
+            schema.vector("last.norm.scale", dim);
+            schema.add("last.modulation.lin", &[2, dim], Role::Fixed);
+        });
+        schema.linear("last.linear", self.in_channels, dim);
+        schema
+    }
+}
+
+impl Krea2TransformerConfig {
+    /// Width of the hidden states.
+    pub fn dim(&self) -> i64 {
+        self.attention_head_dim * self.num_attention_heads
+    }
+
+    pub fn latent_channels(&self) -> i64 {
+        self.in_channels / (PATCH * PATCH)
+    }
+
+    /// Of the blocks that text and picture go through together.
+    pub fn block(&self) -> BlockShape {
+        BlockShape {
+            dim: self.dim(),
+            head_dim: self.attention_head_dim,
+            heads: [self.num_attention_heads, self.num_key_value_heads],
+            wide: self.intermediate_size,
+        }
+    }
+
+    /// Of those that make one state of the several of each token.
+    pub fn text_block(&self) -> BlockShape {
+        BlockShape {
+            dim: self.text_hidden_dim,
+            head_dim: self.text_hidden_dim / self.text_num_attention_heads,
+            heads: [self.text_num_attention_heads, self.text_num_key_value_heads],
+            wide: self.text_intermediate_size,
+        }
+    }
+}
+
+/// Adds a block whose matrices have a role.
+fn add_block(schema: &mut Schema, block: &str, shape: BlockShape, role: Role, is_split: bool) {
+    let BlockShape {
+        dim,
+        head_dim,
+        wide,
+        ..
+    } = shape;
+    let mut matrix = |part: &str, output: i64, input: i64| {
+        schema.add(format!("{block}.{part}.weight"), &[output, input], role);
+    };
+    if is_split {
+        for (part, rows) in shape.parts() {
+            matrix(&format!("attn.heads.{part}"), rows, dim);
+        }
+    } else {
+        let rows = shape.parts().iter().map(|(_, rows)| rows).sum();
+        matrix("attn.heads", rows, dim);
+    }
+    matrix("attn.wo", dim, dim);
+    matrix("mlp.gate", wide, dim);
+    matrix("mlp.up", wide, dim);
+    matrix("mlp.down", dim, wide);
+    schema.in_f32(|schema| {
+        for norm in ["qnorm", "knorm"] {
+            schema.vector(&format!("{block}.attn.qknorm.{norm}.scale"), head_dim);
+        }
+        for norm in ["prenorm", "postnorm"] {
+            schema.vector(&format!("{block}.{norm}.scale"), dim);
+        }
+    });
+}
+
+pub type Krea2TransformerKeys = TensorKeys<Krea2TransformerConfig>;
+
+impl Krea2TransformerKeys {
+    /// Tensors of the authors' files that no reader asks for.
+    pub const UNREAD: [&'static str; 2] = ["last.down.weight", "last.up.weight"];
+}
+
+/// Mixes the hidden states of the text encoder's layers into one.
+const PROJECTOR: &str = "txtfusion.projector.weight";
+
+/// The lists of blocks in the authors' names.
+const LISTS: [BlockList; 3] = [
+    BlockList::shared("blocks", BLOCK_MARK),
+    BlockList::shared("txtfusion.layerwise_blocks", BLOCK_MARK),
+    BlockList::shared("txtfusion.refiner_blocks", BLOCK_MARK),
+];
+const BLOCK_MARK: &str = "prenorm.scale";
+
+const AUTHORS_LAYERS: &[&[NamePair]] = &[&[
+    ("attn.heads.q", "attn.wq"),
+    ("attn.heads.k", "attn.wk"),
+    ("attn.heads.v", "attn.wv"),
+    ("attn.heads.gate", "attn.gate"),
+]];
+const DIFFUSERS_LAYERS: &[&[NamePair]] = &[&[
+    ("attn.heads.q", "attn.to_q"),
+    ("attn.heads.k", "attn.to_k"),
+    ("attn.heads.v", "attn.to_v"),
+    ("attn.heads.gate", "attn.to_gate"),
+    ("attn.wo", "attn.to_out.0"),
+    ("attn.qknorm.qnorm.scale", "attn.norm_q.weight"),
+    ("attn.qknorm.knorm.scale", "attn.norm_k.weight"),
+    ("mlp", "ff"),
+    ("prenorm.scale", "norm1.weight"),
+    ("postnorm.scale", "norm2.weight"),
+    ("mod.lin", "scale_shift_table"),
+]];
+
+impl NamedTensors for Krea2TransformerConfig {
+    const MORE_TOPS: Option<&'static [&'static str]> = Some(&[]);
+    const DIALECTS: &'static [Dialect] = &[
+        Dialect {
+            is_diffusers: false,
+            is_split: true,
+            // One is enough for a file that lacks others.
+            marks: &[(
+                1,
+                &[
+                    PROJECTOR,
+                    "txtfusion.layerwise_blocks.0.prenorm.scale",
+                    "blocks.0.attn.qknorm.qnorm.scale",
+                ],
+            )],
+            lists: &[
+                LISTS[0].named(LISTS[0].own, AUTHORS_LAYERS),
+                LISTS[1].named(LISTS[1].own, AUTHORS_LAYERS),
+                LISTS[2].named(LISTS[2].own, AUTHORS_LAYERS),
+            ],
+            outer: &[],
+        },
+        Dialect {
+            is_diffusers: true,
+            is_split: true,
+            marks: &[(
+                1,
+                &[
+                    "text_fusion.projector.weight",
+                    "text_fusion.layerwise_blocks.0.norm1.weight",
+                    "transformer_blocks.0.attn.to_gate.weight",
+                ],
+            )],
+            lists: &[
+                LISTS[0].named("transformer_blocks", DIFFUSERS_LAYERS),
+                LISTS[1].named("text_fusion.layerwise_blocks", DIFFUSERS_LAYERS),
+                LISTS[2].named("text_fusion.refiner_blocks", DIFFUSERS_LAYERS),
+            ],
+            outer: &[&[
+                ("first", "img_in"),
+                ("tmlp.0", "time_embed.linear_1"),
+                ("tmlp.2", "time_embed.linear_2"),
+                ("tproj.1", "time_mod_proj"),
+                ("txtmlp.0.scale", "txt_in.norm.weight"),
+                ("txtmlp.1", "txt_in.linear_1"),
+                ("txtmlp.3", "txt_in.linear_2"),
+                ("txtfusion.projector", "text_fusion.projector"),
+                ("last.linear", "final_layer.linear"),
+                ("last.norm.scale", "final_layer.norm.weight"),
+                ("last.modulation.lin", "final_layer.scale_shift_table"),
+            ]],
+        },
+    ];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::networks::dialects::PREFIXES;
+
+    #[test]
+    fn names_are_those_of_the_file() {
+        let diffusers = Krea2TransformerKeys::bare(true);
+        for (own, authors, theirs) in [
+            ("first.bias", "first.bias", "img_in.bias"),
+            (
+                "tmlp.2.weight",
+                "tmlp.2.weight",
+                "time_embed.linear_2.weight",
+            ),
+            ("txtmlp.0.scale", "txtmlp.0.scale", "txt_in.norm.weight"),
+            ("txtmlp.3.bias", "txtmlp.3.bias", "txt_in.linear_2.bias"),
+            (
+                "blocks.27.attn.heads.v.weight",
+                "blocks.27.attn.wv.weight",
+                "transformer_blocks.27.attn.to_v.weight",
+            ),
+            (
+                "txtfusion.refiner_blocks.1.attn.heads.gate.weight",
+                "txtfusion.refiner_blocks.1.attn.gate.weight",
+                "text_fusion.refiner_blocks.1.attn.to_gate.weight",
+            ),
+            (
+                "txtfusion.layerwise_blocks.0.postnorm.scale",
+                "txtfusion.layerwise_blocks.0.postnorm.scale",
+                "text_fusion.layerwise_blocks.0.norm2.weight",
+            ),
+            (
+                "blocks.3.mlp.down.weight",
+                "blocks.3.mlp.down.weight",
+                "transformer_blocks.3.ff.down.weight",
+            ),
+            (
+                "last.modulation.lin",
+                "last.modulation.lin",
+                "final_layer.scale_shift_table",
+            ),
+        ] {
+            assert_eq!(Krea2TransformerKeys::bare(false).file_key(own), authors);
+            assert_eq!(diffusers.file_key(own), theirs);
+        }
+    }
+
+    #[test]
+    fn a_dialect_is_found_behind_every_prefix() {
+        for prefix in PREFIXES {
+            for (mark, is_diffusers) in [
+                ("txtfusion.projector.weight", false),
+                ("text_fusion.projector.weight", true),
+            ] {
+                let name = format!("{prefix}{mark}");
+                let keys = Krea2TransformerKeys::detect(|key| key == name).unwrap();
+                assert_eq!((keys.prefix, keys.is_diffusers), (*prefix, is_diffusers));
+                assert_eq!(keys.file_key(PROJECTOR), name);
+            }
+        }
+        assert_eq!(Krea2TransformerKeys::detect(|_| false), None);
+    }
+}
