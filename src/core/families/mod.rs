@@ -125,39 +125,4 @@ impl<'de> Deserialize<'de> for Family {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_family_is_stored_under_its_id_and_found_by_it() {
-        for family in Family::all() {
-            let stored = serde_json::to_value(family).unwrap();
-            assert_eq!(stored, family.id);
-            assert_eq!(serde_json::from_value::<Family>(stored).unwrap(), family);
-        }
-    }
-
-    #[test]
-    fn an_unknown_family_is_refused_by_name() {
-        let err = serde_json::from_value::<Family>("sora".into()).unwrap_err();
-        let text = err.to_string();
-        let start = "'sora' is not a family of models that Safelight runs (";
-        assert!(text.starts_with(start), "{text}");
-        for family in Family::all() {
-            let is_named = text.contains(family.id);
-            assert_eq!(is_named, !family.models.is_empty(), "{text}");
-        }
-    }
-
-    #[test]
-    fn no_two_families_share_an_id_or_a_name() {
-        for (number, family) in Family::all().enumerate() {
-            let mut others = Family::all().skip(number + 1);
-            assert!(
-                others.all(|other| other.id != family.id && other.label != family.label),
-                "{}",
-                family.id
-            );
-        }
-    }
-}
+pub(crate) mod tests;

@@ -1,7 +1,6 @@
 //! What tests of several parts share: weight files of the published shapes without weights, and tiny whole pipelines.
 
 pub(crate) mod made_up;
-pub(crate) mod networks;
 pub(crate) mod pipelines;
 pub(crate) mod published;
 pub(crate) mod random;

@@ -6,18 +6,20 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use crate::catalog::{Catalog, IdentityCard};
-use crate::families::wan;
 use crate::job::Sampler;
-use crate::model::{Component, ModelSpec};
-use crate::networks::{NetworkConfig as _, TransformerKeys, WanTransformerConfig};
+use crate::model::ModelSpec;
+use crate::networks::{
+    ClipVisionConfig, NetworkConfig as _, T5Config, TransformerKeys, WanTransformerConfig,
+    WanVaeConfig,
+};
 use crate::settings::Settings;
 use crate::testing::made_up;
 use crate::testing::made_up::{
     Dims, FLF2V_14B, I2V_14B, I2V_EXPERT, T2V_1_3B, T2V_14B, TI2V_5B, VACE_1_3B, VACE_14B,
     comfy_tree, in_dialect, transformer, write,
 };
-use crate::testing::networks::config_of;
 use crate::testing::pipelines::{user, write_json};
+use crate::testing::published::json_of;
 
 /// The models of a user whose only folder is `models`.
 pub(super) fn catalog_of(models: &Path) -> Catalog {
@@ -188,10 +190,8 @@ fn a_transformer_is_the_same_in_every_dialect_and_behind_every_prefix() {
 fn the_configs_of_companions_are_the_published_ones() {
     let root = tempfile::tempdir().unwrap();
     let models = comfy_tree(root.path());
-    let read =
-        |component, name: &str| config_of(wan::FAMILY, component, &models.join(name)).unwrap();
-    let old = read(Component::Vae, "vae/wan_2.1_vae.safetensors");
-    let new = read(Component::Vae, "vae/wan2.2_vae.safetensors");
+    let old = json_of::<WanVaeConfig>(&models.join("vae/wan_2.1_vae.safetensors"));
+    let new = json_of::<WanVaeConfig>(&models.join("vae/wan2.2_vae.safetensors"));
     for (config, expected) in [
         (
             &old,
@@ -224,10 +224,7 @@ fn the_configs_of_companions_are_the_published_ones() {
         (&new["latents_mean"][47], &new["latents_std"][39]),
         (&json!(-0.0667), &json!(1.6887))
     );
-    let text = read(
-        Component::TextEncoder,
-        "text_encoders/umt5_xxl_fp16.safetensors",
-    );
+    let text = json_of::<T5Config>(&models.join("text_encoders/umt5_xxl_fp16.safetensors"));
     for (key, value) in [
         ("d_model", 4096),
         ("d_kv", 64),
@@ -239,10 +236,8 @@ fn the_configs_of_companions_are_the_published_ones() {
     ] {
         assert_eq!(text[key], value, "{key}");
     }
-    let vision = read(
-        Component::ImageEncoder,
-        "clip_vision/clip_vision_h.safetensors",
-    );
+    let vision = models.join("clip_vision/clip_vision_h.safetensors");
+    let vision = json_of::<ClipVisionConfig>(&vision);
     for (key, value) in [
         ("hidden_size", 1280),
         ("num_attention_heads", 16),

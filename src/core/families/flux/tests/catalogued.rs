@@ -5,16 +5,20 @@ use serde_json::json;
 use crate::catalog::IdentityCard;
 use crate::families::flux;
 use crate::families::flux::tests::files::{all_in_one, flux_tree, shapes, write_folder};
-use crate::formats::weights::WeightSet;
 use crate::job::Sampler;
-use crate::model::{Component, ControlBy, ControlKind, ModelSpec};
+use crate::model::{ControlBy, ControlKind, ModelSpec};
+use crate::networks::{
+    ClipTextConfig, FluxTransformerConfig, KlVaeConfig, NetworkConfig as _, T5Config,
+};
 use crate::testing::made_up::{Shapes, write};
-use crate::testing::networks::{check_part, tensors_of};
 use crate::testing::pipelines::{edit_json, write_json};
-use crate::testing::published::{behind, catalog_of, edited, shipped};
+use crate::testing::published::{
+    assert_is_read, assert_is_read_but, assert_is_whole_behind_prefixes, assert_needs_all, behind,
+    catalog_of, edited, shipped,
+};
 
-/// What a file of each part may have beside the tensors that are read.
-pub(crate) const SPARE: [&str; 5] = [
+/// Tensors of text encoders that are not read.
+const SPARE: [&str; 5] = [
     "text_projection.weight",
     "position_ids",
     "logit_scale",
@@ -24,99 +28,54 @@ pub(crate) const SPARE: [&str; 5] = [
 
 #[test]
 fn no_tensor_of_a_published_file_is_missing_or_unexpected_in_any_dialect() {
-    use Component::{TextEncoder, TextEncoder2, Transformer, Vae};
-    let root = tempfile::tempdir().unwrap();
-    let place = root.path().join("x.safetensors");
     let clip = shapes("clip_l");
     let bare_clip: Shapes = clip
         .iter()
         .map(|(key, shape)| (key.replace("text_model.", ""), shape.clone()))
         .collect();
-    let mut t5_twice = shapes("t5xxl");
-    t5_twice.insert("encoder.embed_tokens.weight".into(), vec![32128, 4096]);
-    let mut t5_other = t5_twice.clone();
-    t5_other.remove("shared.weight").unwrap();
     let with_projection = edited(clip.clone(), "text_projection.weight", &[768, 768]);
     let with_positions = edited(clip.clone(), "text_model.embeddings.position_ids", &[1, 77]);
-    let mut files = vec![
-        (Vae, shapes("ae")),
-        (Vae, shapes("ae diffusers")),
-        (Vae, behind("vae.", &shapes("ae"))),
-        (TextEncoder, clip),
-        (TextEncoder, bare_clip),
-        (TextEncoder, with_projection),
-        (TextEncoder, with_positions),
-        (TextEncoder2, shapes("t5xxl")),
-        (TextEncoder2, t5_twice),
-        (TextEncoder2, t5_other),
-    ];
-    for variant in ["dev", "schnell", "fill"] {
-        let original = shapes(&format!("transformer {variant}"));
-        for prefix in ["model.diffusion_model.", "diffusion_model.", "transformer."] {
-            files.push((Transformer, behind(prefix, &original)));
-        }
-        files.push((Transformer, original));
-        files.push((
-            Transformer,
-            shapes(&format!("transformer {variant} diffusers")),
-        ));
+    for (number, shapes) in [clip, bare_clip, with_projection, with_positions]
+        .iter()
+        .enumerate()
+    {
+        let what = format!("CLIP {number}");
+        assert_is_read_but(ClipTextConfig::read, shapes, &SPARE, &what);
     }
-    for (component, shapes) in files {
-        write(&place, &shapes, "F16");
-        let weights = WeightSet::at(&place).unwrap();
-        check_part(flux::FAMILY, component, &place, &weights).unwrap();
-        let known: Shapes = tensors_of(flux::FAMILY, component, &place, &weights)
-            .into_iter()
-            .collect();
-        for (key, shape) in &known {
-            // diffusers keeps the attention's convolutions of one pixel as matrices.
-            let is_matrix = key.contains("mid_block.attentions.0.to_") && shape.len() == 4;
-            let shape = if is_matrix { &shape[..2] } else { shape };
-            let found = shapes.get(key).map(Vec::as_slice);
-            assert_eq!(found, Some(shape), "{component:?} {key}");
-        }
-        for key in shapes.keys().filter(|key| !known.contains_key(*key)) {
-            assert!(
-                SPARE.iter().any(|spare| key.ends_with(spare)),
-                "{component:?} {key}"
-            );
+    let t5_twice = edited(
+        shapes("t5xxl"),
+        "encoder.embed_tokens.weight",
+        &[32128, 4096],
+    );
+    let mut t5_other = t5_twice.clone();
+    t5_other.remove("shared.weight").unwrap();
+    for shapes in [shapes("t5xxl"), t5_twice, t5_other] {
+        assert_is_read_but(T5Config::read, &shapes, &SPARE, "T5");
+    }
+    for shapes in [
+        shapes("ae"),
+        shapes("ae diffusers"),
+        behind("vae.", &shapes("ae")),
+    ] {
+        assert_is_read::<KlVaeConfig>(&shapes, "VAE");
+    }
+    for variant in ["dev", "schnell", "fill"] {
+        for end in ["", " diffusers"] {
+            let shapes = shapes(&format!("transformer {variant}{end}"));
+            let config = assert_is_read::<FluxTransformerConfig>(&shapes, variant);
+            assert_is_whole_behind_prefixes(&shapes, &config);
         }
     }
 }
 
 #[test]
 fn a_part_without_any_one_of_its_tensors_or_of_another_shape_is_refused_by_its_name() {
-    use Component::{TextEncoder, TextEncoder2, Transformer, Vae};
-    let root = tempfile::tempdir().unwrap();
-    let place = root.path().join("x.safetensors");
-    for (component, name) in [
-        (Transformer, "transformer dev"),
-        (Vae, "ae"),
-        (Vae, "ae diffusers"),
-        (TextEncoder, "clip_l"),
-        (TextEncoder2, "t5xxl"),
-    ] {
-        let shapes = shapes(name);
-        write(&place, &shapes, "F16");
-        let mut weights = WeightSet::at(&place).unwrap();
-        let last = |key: &&String| component != Transformer || !key.contains("blocks.1");
-        for key in shapes.keys().filter(last) {
-            let entry = weights.tensors.remove(key).unwrap();
-            let text = check_part(flux::FAMILY, component, &place, &weights)
-                .unwrap_err()
-                .to_string();
-            assert!(text.contains(key.as_str()), "{key}: {text}");
-            let mut wrong = entry.clone();
-            wrong.shape[0] += 1;
-            weights.tensors.insert(key.clone(), wrong);
-            let text = check_part(flux::FAMILY, component, &place, &weights)
-                .unwrap_err()
-                .to_string();
-            assert!(text.contains(key.as_str()), "{key}: {text}");
-            weights.tensors.insert(key.clone(), entry);
-        }
-        check_part(flux::FAMILY, component, &place, &weights).unwrap();
-    }
+    let is_first = |key: &str| !key.contains("blocks.1");
+    assert_needs_all::<FluxTransformerConfig>(&shapes("transformer dev"), is_first);
+    assert_needs_all::<KlVaeConfig>(&shapes("ae"), |_| true);
+    assert_needs_all::<KlVaeConfig>(&shapes("ae diffusers"), |_| true);
+    assert_needs_all::<ClipTextConfig>(&shapes("clip_l"), |_| true);
+    assert_needs_all::<T5Config>(&shapes("t5xxl"), |_| true);
 }
 
 /// Inputs, size, steps, guidance, strength and presets.

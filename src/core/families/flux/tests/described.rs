@@ -1,18 +1,16 @@
 //! What is said of a Flux file: its numbers from the header alone, its identity card, and what it is where it is another.
 
-use std::path::Path;
-
 use serde_json::json;
 
 use crate::catalog::IdentityCard;
-use crate::families::flux;
 use crate::families::flux::tests::files::{all_in_one, flux_tree, shapes};
 use crate::job::Sampler;
-use crate::model::{CatalogError, Component, Guidance, ImageRole, InputUse, ModelSpec};
+use crate::model::{Guidance, ImageRole, InputUse, ModelSpec};
+use crate::networks::{ClipTextConfig, FluxTransformerConfig, KlVaeConfig, T5Config};
 use crate::testing::made_up::{Shapes, write};
-use crate::testing::networks::config_of;
-use crate::testing::pipelines::write_json;
-use crate::testing::published::edited;
+use crate::testing::published::{
+    assert_file_unsupported, assert_pipelines_unsupported, edited, json_of,
+};
 
 #[test]
 fn models_like_flux_are_named_and_refused() {
@@ -40,13 +38,7 @@ fn models_like_flux_are_named_and_refused() {
             "nf4",
         ),
     ] {
-        write(&place, &shapes, "F16");
-        let err = ModelSpec::open(&place).unwrap_err();
-        assert!(
-            matches!(err, CatalogError::Unsupported { .. }),
-            "{part}: {err}"
-        );
-        assert!(err.to_string().contains(part), "{part}: {err}");
+        assert_file_unsupported(&models, "x", &shapes, part);
     }
     let mut redux = Shapes::new();
     redux.insert("redux_up.weight".into(), vec![12288, 1152]);
@@ -54,21 +46,12 @@ fn models_like_flux_are_named_and_refused() {
     write(&place, &redux, "F16");
     let text = ModelSpec::open(&place).unwrap_err().to_string();
     assert!(text.contains("Flux Redux"), "{text}");
-    for (class, part) in [
+    assert_pipelines_unsupported(&[
         ("FluxControlInpaintPipeline", "FluxControlInpaintPipeline"),
         ("FluxControlNetPipeline", "ControlNet"),
         ("FluxPriorReduxPipeline", "Redux"),
         ("FluxSomethingPipeline", "FluxSomethingPipeline"),
-    ] {
-        let folder = root.path().join(class);
-        write_json(
-            &folder.join("model_index.json"),
-            &json!({"_class_name": class}),
-        );
-        let err = ModelSpec::open(&folder).unwrap_err();
-        assert!(matches!(err, CatalogError::Unsupported { .. }), "{err}");
-        assert!(err.to_string().contains(part), "{err}");
-    }
+    ]);
 }
 
 #[test]
@@ -80,39 +63,33 @@ fn a_header_alone_says_the_numbers_of_every_part() {
         &shapes("transformer fill"),
         "BF16",
     );
-    let config = |component, place: &Path| config_of(flux::FAMILY, component, place).unwrap();
-    for (component, place, expected) in [
+    for (found, expected) in [
         (
-            Component::Transformer,
-            place,
+            json_of::<FluxTransformerConfig>(&place),
             json!({"in_channels": 384, "out_channels": 64, "num_layers": 19, "num_single_layers": 38,
                 "attention_head_dim": 128, "num_attention_heads": 24, "joint_attention_dim": 4096,
                 "pooled_projection_dim": 768, "guidance_embeds": true, "axes_dims_rope": [16, 56, 56]}),
         ),
         (
-            Component::Vae,
-            models.join("vae/ae.safetensors"),
+            json_of::<KlVaeConfig>(&models.join("vae/ae.safetensors")),
             json!({"block_out_channels": [128, 256, 512, 512], "layers_per_block": 2,
                 "latent_channels": 16, "norm_num_groups": 32, "scaling_factor": 0.3611,
                 "shift_factor": 0.1159, "use_quant_conv": false, "mid_block_add_attention": true}),
         ),
         (
-            Component::TextEncoder,
-            models.join("text_encoders/clip_l.safetensors"),
+            json_of::<ClipTextConfig>(&models.join("text_encoders/clip_l.safetensors")),
             json!({"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12,
                 "num_attention_heads": 12, "max_position_embeddings": 77, "vocab_size": 49408,
                 "hidden_act": "quick_gelu", "eos_token_id": 2}),
         ),
         (
-            Component::TextEncoder2,
-            models.join("text_encoders/t5xxl_fp16.safetensors"),
+            json_of::<T5Config>(&models.join("text_encoders/t5xxl_fp16.safetensors")),
             json!({"model_type": "t5", "d_model": 4096, "d_kv": 64, "d_ff": 10240, "num_layers": 24,
                 "num_heads": 64, "vocab_size": 32128, "relative_attention_num_buckets": 32}),
         ),
     ] {
-        let found = config(component, &place);
         for (key, value) in expected.as_object().unwrap() {
-            assert_eq!(found[key], *value, "{component:?} {key}");
+            assert_eq!(found[key], *value, "{key}");
         }
     }
 }

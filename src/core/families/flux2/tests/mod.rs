@@ -1,23 +1,21 @@
 //! The four kleins in every layout, from names and shapes alone: recognised, completed, described; every tensor of them;
 //! and relatives, which are named and refused.
 
-use std::path::{Path, PathBuf};
-
 use serde_json::json;
 
 use crate::families::flux::tests::files::shapes;
 use crate::families::flux2;
+use crate::families::table::VariantHints;
+use crate::families::tests::FamilyCase;
 use crate::formats::weights::WeightSet;
 use crate::job::Sampler;
 use crate::model::ModelSpec;
 use crate::networks::{Flux2TransformerConfig, KlVaeConfig, NetworkConfig as _};
 use crate::testing::made_up::{Shapes, write};
 use crate::testing::published::{
-    Folder, Offered, assert_all_in_one, assert_configs_refused, assert_described,
-    assert_file_unsupported, assert_is_whole_behind_prefixes, assert_lacks, assert_needs_all,
-    assert_pipelines_unsupported, assert_refused_with, behind, count_numbers, edited,
-    faultless_catalog, origin_of_lora, qwen3_config, shapes_of, shipped, transformer_in,
-    with_text_encoder, with_vae,
+    Folder, Offered, assert_is_read_but, assert_is_whole_behind_prefixes, assert_needs_all,
+    assert_refused_with, behind, count_numbers, edited, qwen3_config, shapes_of, shipped,
+    transformer_in, with_text_encoder,
 };
 use crate::tokens::TextTokenizer;
 
@@ -27,18 +25,6 @@ pub(crate) fn own(name: &str) -> Shapes {
         return shapes_of("z_image", name);
     }
     shapes_of("flux2", name)
-}
-
-/// ComfyUI's `models` folder with every companion, those of other models too, and no transformer.
-fn tree(models: &Path) -> PathBuf {
-    let vae = models.join("vae");
-    write(&vae.join("ae.safetensors"), &shapes("ae"), "F32");
-    write(&vae.join("flux2-vae.safetensors"), &own("vae"), "F32");
-    for name in ["qwen_3_4b", "qwen_3_8b"] {
-        let text = models.join(format!("text_encoders/{name}.safetensors"));
-        write(&text, &own(name), "BF16");
-    }
-    models.to_owned()
 }
 
 /// A diffusers folder of the smaller published size.
@@ -69,6 +55,174 @@ fn folder(is_distilled: bool) -> Folder {
     }
 }
 
+/// The row of FLUX.2 in the suite of all image families.
+pub(crate) fn case() -> FamilyCase {
+    let small = Offered {
+        family: flux2::FAMILY,
+        variant: "klein 4B",
+        licence: "Apache-2.0",
+        num_steps: 4,
+        guidance_scale: 1.0,
+        shift: None,
+        sampler: Sampler::Euler,
+        edge: 1024,
+        latent_channels: 32,
+        tokenizer: "qwen",
+        reader: ("Qwen 3", 512),
+        is_guided: false,
+    };
+    let large = Offered {
+        variant: "klein 9B",
+        licence: "FLUX Non-Commercial License",
+        ..small
+    };
+    let [small_base, large_base] =
+        [(small, "klein 4B base"), (large, "klein 9B base")].map(|(distilled, variant)| Offered {
+            variant,
+            num_steps: 50,
+            guidance_scale: 4.0,
+            is_guided: true,
+            ..distilled
+        });
+    let [small_shapes, large_shapes] = ["4b", "9b"].map(|size| own(&format!("transformer {size}")));
+    let with = |key: &str| edited(own("transformer 4b"), key, &[3072, 256]);
+    let (axes, guidance) = ("axes_dims_rope", "timestep_guidance_channels");
+    let single = "transformer.single_transformer_blocks.0.attn.to_qkv_mlp_proj";
+    FamilyCase {
+        family: flux2::FAMILY,
+        companions: vec![
+            ("vae/ae.safetensors", shapes("ae")),
+            ("vae/flux2-vae.safetensors", own("vae")),
+            ("text_encoders/qwen_3_4b.safetensors", own("qwen_3_4b")),
+            ("text_encoders/qwen_3_8b.safetensors", own("qwen_3_8b")),
+        ],
+        offered: vec![
+            (
+                "flux-2-klein-9b",
+                large_shapes.clone(),
+                "flux2-klein-9b",
+                large,
+            ),
+            (
+                "flux-2-klein-base-9b",
+                large_shapes.clone(),
+                "flux2-klein-9b-base",
+                large_base,
+            ),
+            (
+                "flux-2-klein-4b-fp8",
+                small_shapes.clone(),
+                "flux2-klein-4b",
+                small,
+            ),
+            (
+                "flux-2-klein-base-4b",
+                small_shapes.clone(),
+                "flux2-klein-4b-base",
+                small_base,
+            ),
+        ],
+        card: "FLUX.2 klein 9B",
+        folders: vec![
+            ("FLUX.2-klein-base-4B", folder(true), "klein 4B", 4, None),
+            ("my-finetune", folder(false), "klein 4B base", 50, None),
+        ],
+        all_in_one: Some([
+            ("model.diffusion_model.", small_shapes),
+            ("vae.", own("vae")),
+            ("text_encoders.qwen3_4b.transformer.", own("qwen_3_4b")),
+        ]),
+        missing: (
+            &[
+                "vae/flux2-vae.safetensors",
+                "vae/ae.safetensors",
+                "text_encoders/qwen_3_4b.safetensors",
+                "text_encoders/qwen_3_8b.safetensors",
+            ],
+            &["flux2-vae.safetensors", "qwen_3_8b_fp8mixed.safetensors"],
+        ),
+        other_encoders: vec![("small", own("qwen_3_4b"), ["qwen_3_8b", "one of 2560"])],
+        other_vaes: vec![(
+            "ae",
+            shapes("ae"),
+            ["flux2-vae.safetensors", "16 latent channels"],
+        )],
+        relatives: vec![
+            ("x", with("guidance_in.in_layer.weight"), "FLUX.2 dev"),
+            ("x", with("control_img_in.weight"), "FLUX.2 ControlNet"),
+            ("x", with("something_new.weight"), "something_new"),
+            ("flux-2-klein-9b-kv", large_shapes, "FLUX.2 klein KV"),
+        ],
+        pipelines: &[
+            (
+                "Flux2Pipeline",
+                "FLUX.2 dev model (get FLUX.2 klein 4B or 9B)",
+            ),
+            ("Flux2KleinKVPipeline", "FLUX.2 klein KV"),
+            ("Flux2SomethingPipeline", "Flux2SomethingPipeline"),
+        ],
+        configs: vec![
+            ("patch_size", json!(2), "patch_size"),
+            ("num_attention_heads", json!(0), "num_attention_heads"),
+            ("in_channels", json!(126), "in_channels"),
+            (
+                axes,
+                json!([32, 32, 32, 33]),
+                "axes_dims_rope of 4 even numbers",
+            ),
+            ("mlp_ratio", json!(0.0), "mlp_ratio"),
+            ("rope_theta", json!(0), "rope_theta"),
+            ("eps", json!(1e-5), "eps"),
+            (guidance, json!(128), guidance),
+            ("num_layers", json!(4), "4 layers"),
+            ("guidance_embeds", json!(true), "FLUX.2 dev"),
+            ("quantization_config", json!({}), "quantised"),
+        ],
+        // Where only shapes could tell, its LoRAs count as FLUX.1's.
+        loras: [
+            ("lora_unet_double_stream_modulation_img_lin", "flux2"),
+            (single, "flux2"),
+            ("transformer.transformer_blocks.3.ff.linear_in", "flux2"),
+            ("lora_unet_double_blocks_0_img_attn_qkv", "flux"),
+        ]
+        .map(|(layer, family)| (layer, [3072, 9216], family))
+        .to_vec(),
+        variants: vec![
+            (None, ["flux-2-klein-4b", ""], Ok("klein 4B")),
+            (None, ["flux-2-klein-base-4b-fp8", ""], Ok("klein 4B base")),
+            (None, ["myFinetune_v2", ""], Ok("klein 4B")),
+            (Some(false), ["myFinetune_v2", ""], Ok("klein 4B base")),
+            (Some(true), ["base", ""], Ok("klein 4B")),
+            (None, ["flux-2-klein-9b-kv", ""], Err(super::KV)),
+        ],
+        variant: |hints| variant_of(&Flux2TransformerConfig::klein_4b(), hints),
+    }
+}
+
+fn variant_of(
+    config: &Flux2TransformerConfig,
+    hints: &VariantHints<'_>,
+) -> Result<&'static str, String> {
+    super::variant(config, hints).map(|variant| variant.name)
+}
+
+#[test]
+fn the_size_is_the_width_and_a_model_with_guidance_is_dev() {
+    let of = |config: &Flux2TransformerConfig, name| {
+        let hints = VariantHints {
+            class: None,
+            is_distilled: None,
+            names: &[name],
+        };
+        variant_of(config, &hints)
+    };
+    let large = Flux2TransformerConfig::klein_9b();
+    assert_eq!(of(&large, "flux-2-klein-9b-Q4_K_M"), Ok("klein 9B"));
+    assert_eq!(of(&large, "flux-2-klein-base-9b"), Ok("klein 9B base"));
+    let dev = of(&Flux2TransformerConfig::default(), "");
+    assert_eq!(dev, Err(super::DEV.to_owned()));
+}
+
 #[test]
 fn no_tensor_of_a_published_transformer_is_missing_or_unexpected_in_any_dialect() {
     for (size, published, count) in [
@@ -97,26 +251,13 @@ fn no_tensor_of_a_published_autoencoder_is_missing_or_unexpected_in_any_dialect(
         ("vae diffusers", ""),
         ("vae small decoder", ""),
     ] {
-        let mut shapes = behind(prefix, &own(name));
-        write(&place, &shapes, "F32");
-        let weights = WeightSet::at(&place).unwrap();
-        let config = KlVaeConfig::read(&place).unwrap();
+        // A count that is not read.
+        let spare = ["bn.num_batches_tracked"];
+        let shapes = behind(prefix, &own(name));
+        let config = assert_is_read_but(KlVaeConfig::read, &shapes, &spare, name);
         assert!(config.is_normed() && config.latent_channels == 32, "{name}");
         let small = config.decoder_block_out_channels.is_some();
         assert_eq!(small, name == "vae small decoder");
-        config.check_weights(&weights).unwrap();
-        // How often the statistics were counted, which nobody reads.
-        shapes.remove(&format!("{prefix}bn.num_batches_tracked"));
-        let known = config.tensors(&weights).into_iter();
-        let known: Shapes = known
-            .map(|tensor| {
-                // Matrices in diffusers' file.
-                let is_matrix = tensor.name.contains(".attentions.0.to_") && tensor.shape.len() > 2;
-                let axes = if is_matrix { 2 } else { tensor.shape.len() };
-                (tensor.name, tensor.shape[..axes].to_vec())
-            })
-            .collect();
-        assert_eq!(known, shapes, "{name}");
         for key in ["bn.running_var", "encoder.conv_in.weight"] {
             let mut less = behind(prefix, &own(name));
             less.remove(&format!("{prefix}{key}"));
@@ -135,108 +276,9 @@ fn a_transformer_without_any_one_of_its_tensors_or_of_another_shape_is_refused_b
 }
 
 #[test]
-fn all_published_models_are_offered_from_a_comfyui_folder_with_their_defaults() {
+fn a_model_of_one_size_refuses_the_text_encoder_of_the_other() {
     let root = tempfile::tempdir().unwrap();
-    let models = tree(&root.path().join("models"));
-    for (name, size) in [
-        ("flux-2-klein-4b-fp8", "4b"),
-        ("flux-2-klein-base-4b", "4b"),
-        ("flux-2-klein-9b", "9b"),
-        ("flux-2-klein-base-9b", "9b"),
-    ] {
-        transformer_in(&models, name, &own(&format!("transformer {size}")));
-    }
-    let catalog = faultless_catalog(&models, 4);
-    let small = Offered {
-        family: flux2::FAMILY,
-        variant: "klein 4B",
-        licence: "Apache-2.0",
-        num_steps: 4,
-        guidance_scale: 1.0,
-        shift: None,
-        sampler: Sampler::Euler,
-        edge: 1024,
-        latent_channels: 32,
-        tokenizer: "qwen",
-        reader: ("Qwen 3", 512),
-        is_guided: false,
-    };
-    let large = Offered {
-        variant: "klein 9B",
-        licence: "FLUX Non-Commercial License",
-        ..small
-    };
-    let [small_base, large_base] =
-        [(small, "klein 4B base"), (large, "klein 9B base")].map(|(distilled, variant)| Offered {
-            variant,
-            num_steps: 50,
-            guidance_scale: 4.0,
-            is_guided: true,
-            ..distilled
-        });
-    for (id, offered, text) in [
-        ("flux2-klein-4b", small, "qwen_3_4b"),
-        ("flux2-klein-4b-base", small_base, "qwen_3_4b"),
-        ("flux2-klein-9b", large, "qwen_3_8b"),
-        ("flux2-klein-9b-base", large_base, "qwen_3_8b"),
-    ] {
-        let spec = catalog.find(id).unwrap();
-        offered.assert(&spec);
-        let text = models.join(format!("text_encoders/{text}.safetensors"));
-        assert_eq!(spec.files.text_encoder, text);
-        assert_eq!(spec.files.vae, models.join("vae/flux2-vae.safetensors"));
-    }
-}
-
-#[test]
-fn a_diffusers_folder_says_its_variant_whatever_it_is_called() {
-    let root = tempfile::tempdir().unwrap();
-    for (name, is_distilled, variant, steps) in [
-        ("FLUX.2-klein-base-4B", true, "klein 4B", 4),
-        ("my-finetune", false, "klein 4B base", 50),
-    ] {
-        let place = root.path().join(name);
-        folder(is_distilled).write(&place);
-        let spec = ModelSpec::open(&place).unwrap();
-        assert_eq!(spec.variant, variant);
-        assert_eq!(spec.defaults.sampling.num_steps, steps);
-        assert_eq!(spec.defaults.sampling.shift, None);
-        assert_eq!(spec.files.tokenizer, place.join("tokenizer"));
-    }
-}
-
-#[test]
-fn a_checkpoint_with_all_parts_needs_nothing_around_it() {
-    let parts = [
-        ("model.diffusion_model.", own("transformer 4b")),
-        ("vae.", own("vae")),
-        ("text_encoders.qwen3_4b.transformer.", own("qwen_3_4b")),
-    ];
-    assert_all_in_one("klein_all-in-one", &parts);
-}
-
-#[test]
-fn a_card_says_what_a_file_is_and_what_it_lacks() {
-    let root = tempfile::tempdir().unwrap();
-    let models = tree(root.path());
-    let place = transformer_in(&models, "flux-2-klein-9b", &own("transformer 9b"));
-    assert_described(&place, "flux2", "klein 9B", "FLUX.2 klein 9B");
-    // What is left is of other models.
-    let (vae, text) = ("flux2-vae.safetensors", "qwen_3_8b_fp8mixed.safetensors");
-    let gone = ["vae/flux2-vae.safetensors"];
-    assert_lacks(&place, &models, &gone, &[vae, "16 latent channels"]);
-    let gone = [
-        "vae/ae.safetensors",
-        "text_encoders/qwen_3_4b.safetensors",
-        "text_encoders/qwen_3_8b.safetensors",
-    ];
-    assert_lacks(&place, &models, &gone, &[vae, text]);
-}
-
-#[test]
-fn a_part_of_another_model_is_refused_with_the_right_one() {
-    let root = tempfile::tempdir().unwrap();
-    let models = tree(root.path());
+    let models = case().tree(root.path());
     let [small, large] = ["4b", "9b"].map(|size| {
         let shapes = own(&format!("transformer {size}"));
         transformer_in(&models, &format!("flux-2-klein-{size}"), &shapes)
@@ -245,7 +287,6 @@ fn a_part_of_another_model_is_refused_with_the_right_one() {
         let place = models.join(format!("text_encoders/{name}.safetensors"));
         with_text_encoder(place)
     };
-    let vae = with_vae(models.join("vae/ae.safetensors"));
     for (place, companions, parts) in [
         (
             &small,
@@ -253,71 +294,14 @@ fn a_part_of_another_model_is_refused_with_the_right_one() {
             ["qwen_3_4b.safetensors", "one of 4096"],
         ),
         (&large, text("qwen_3_4b"), ["qwen_3_8b", "one of 2560"]),
-        (&small, vae, ["flux2-vae.safetensors", "16 latent channels"]),
     ] {
         assert_refused_with(&models, place, &companions, parts);
     }
-}
-
-#[test]
-fn models_like_klein_are_named_and_refused() {
-    let root = tempfile::tempdir().unwrap();
-    let models = tree(root.path());
-    let with = |key: &str| edited(own("transformer 4b"), key, &[3072, 256]);
-    let kv = "flux-2-klein-9b-kv";
-    for (name, shapes, part) in [
-        ("x", with("guidance_in.in_layer.weight"), "FLUX.2 dev"),
-        ("x", with("control_img_in.weight"), "FLUX.2 ControlNet"),
-        ("x", with("something_new.weight"), "something_new"),
-        (kv, own("transformer 9b"), "FLUX.2 klein KV"),
-    ] {
-        assert_file_unsupported(&models, name, &shapes, part);
-    }
-    assert_pipelines_unsupported(&[
-        (
-            "Flux2Pipeline",
-            "FLUX.2 dev model (get FLUX.2 klein 4B or 9B)",
-        ),
-        ("Flux2KleinKVPipeline", "FLUX.2 klein KV"),
-        ("Flux2SomethingPipeline", "Flux2SomethingPipeline"),
-    ]);
-}
-
-#[test]
-fn a_config_that_nobody_can_run_is_refused_with_what_was_expected() {
-    let (axes, guidance) = ("axes_dims_rope", "timestep_guidance_channels");
-    let refused = [
-        ("patch_size", json!(2), "patch_size"),
-        ("num_attention_heads", json!(0), "num_attention_heads"),
-        ("in_channels", json!(126), "in_channels"),
-        (
-            axes,
-            json!([32, 32, 32, 33]),
-            "axes_dims_rope of 4 even numbers",
-        ),
-        ("mlp_ratio", json!(0.0), "mlp_ratio"),
-        ("rope_theta", json!(0), "rope_theta"),
-        ("eps", json!(1e-5), "eps"),
-        (guidance, json!(128), guidance),
-        ("num_layers", json!(4), "4 layers"),
-        ("guidance_embeds", json!(true), "FLUX.2 dev"),
-        ("quantization_config", json!({}), "quantised"),
-    ];
-    assert_configs_refused(folder(true), &refused);
-}
-
-#[test]
-fn a_lora_is_known_by_its_layers_and_counts_where_only_shapes_could_tell() {
-    let single = "transformer.single_transformer_blocks.0.attn.to_qkv_mlp_proj";
-    for (layer, family) in [
-        ("lora_unet_double_stream_modulation_img_lin", "flux2"),
-        (single, "flux2"),
-        ("transformer.transformer_blocks.3.ff.linear_in", "flux2"),
-        ("lora_unet_double_blocks_0_img_attn_qkv", "flux"),
-    ] {
-        let origin = origin_of_lora(layer, [3072, 9216]);
-        assert_eq!(origin.family, family, "{layer}");
-        assert!((flux2::FAMILY.lora.accepts)(origin.family, &[]), "{layer}");
+    for (place, text) in [(&small, "qwen_3_4b"), (&large, "qwen_3_8b")] {
+        let files = ModelSpec::open(place).unwrap().files;
+        let text = models.join(format!("text_encoders/{text}.safetensors"));
+        assert_eq!(files.text_encoder, text);
+        assert_eq!(files.vae, models.join("vae/flux2-vae.safetensors"));
     }
 }
 

@@ -6,100 +6,63 @@ use serde_json::json;
 
 use crate::catalog::IdentityCard;
 use crate::families::flux::tests::files::{framepack_shapes, shapes};
-use crate::families::framepack;
 use crate::families::framepack::tests::files::{framepack_tree, transformer_in, write_folder};
-use crate::formats::weights::WeightSet;
+use crate::families::framepack::{self, LANGUAGE};
 use crate::job::{Sampler, SectionOrder};
-use crate::model::{Component, Guidance, InputUse, ModelSpec};
-use crate::testing::made_up::{Shapes, write};
-use crate::testing::networks::{check_part, config_of, tensors_of};
+use crate::model::{Guidance, InputUse, ModelSpec};
+use crate::networks::{
+    ClipTextConfig, FramePackTransformerConfig, HunyuanVaeConfig, LanguageConfig,
+    NetworkConfig as _, SiglipConfig,
+};
+use crate::testing::made_up::write;
 use crate::testing::pipelines::edit_json;
-use crate::testing::published::{behind, catalog_of, shipped};
+use crate::testing::published::{
+    assert_is_read, assert_is_read_but, assert_needs_all, assert_needs_all_read, behind,
+    catalog_of, json_of, shipped,
+};
 
 #[test]
 fn no_tensor_of_a_published_file_is_missing_or_unexpected_in_any_dialect() {
-    use Component::{ImageEncoder, TextEncoder, TextEncoder2, Transformer, Vae};
-    let root = tempfile::tempdir().unwrap();
-    let place = root.path().join("x.safetensors");
-    let llama = framepack_shapes("llama");
-    let mut files = vec![
-        (Vae, framepack_shapes("vae diffusers")),
-        (Vae, framepack_shapes("vae comfy")),
-        (Vae, behind("vae.", &framepack_shapes("vae comfy"))),
-        (TextEncoder, behind("language_model.", &llama)),
-        (TextEncoder, llama),
-        (TextEncoder2, shapes("clip_l")),
-        (ImageEncoder, framepack_shapes("siglip")),
-    ];
+    for (prefix, name) in [
+        ("", "vae diffusers"),
+        ("", "vae comfy"),
+        ("vae.", "vae comfy"),
+    ] {
+        assert_is_read::<HunyuanVaeConfig>(&behind(prefix, &framepack_shapes(name)), name);
+    }
+    // The last two layers, the last norm and the pooling head are not read.
+    let spare = ["layers.30.", "layers.31.", "model.norm."];
+    for prefix in ["", "language_model."] {
+        let llama = behind(prefix, &framepack_shapes("llama"));
+        assert_is_read_but(|place| LANGUAGE.read(place), &llama, &spare, prefix);
+    }
+    assert_is_read::<ClipTextConfig>(&shapes("clip_l"), "CLIP");
+    let siglip = framepack_shapes("siglip");
+    assert_is_read_but(SiglipConfig::read, &siglip, &[".head."], "SigLIP");
     for dialect in ["diffusers", "hunyuan", "comfy"] {
         let bare = framepack_shapes(&format!("transformer {dialect}"));
-        for prefix in ["model.model.", "model.diffusion_model.", "transformer."] {
-            files.push((Transformer, behind(prefix, &bare)));
-        }
-        files.push((Transformer, bare));
-    }
-    for (component, shapes) in files {
-        write(&place, &shapes, "F16");
-        let weights = WeightSet::at(&place).unwrap();
-        check_part(framepack::FAMILY, component, &place, &weights).unwrap();
-        let known: Shapes = tensors_of(framepack::FAMILY, component, &place, &weights)
-            .into_iter()
-            .collect();
-        for (key, shape) in &known {
-            // diffusers keeps the attention's convolutions of one pixel as matrices.
-            let is_matrix = key.contains("mid_block.attentions.0.to_") && shape.len() == 5;
-            let shape = if is_matrix { &shape[..2] } else { shape };
-            let found = shapes.get(key).map(Vec::as_slice);
-            assert_eq!(found, Some(shape), "{component:?} {key}");
-        }
-        for key in shapes.keys().filter(|key| !known.contains_key(*key)) {
-            // The last two layers, the last norm and the pooling head are not read.
-            let spare = ["layers.30.", "layers.31.", "model.norm.", ".head."];
-            let is_spare = spare.iter().any(|spare| key.contains(spare));
-            assert!(is_spare && component != Transformer, "{component:?} {key}");
+        for prefix in ["", "model.model.", "model.diffusion_model.", "transformer."] {
+            assert_is_read::<FramePackTransformerConfig>(&behind(prefix, &bare), dialect);
         }
     }
 }
 
 #[test]
 fn a_part_without_any_one_of_its_tensors_or_of_another_shape_is_refused_by_its_name() {
-    let root = tempfile::tempdir().unwrap();
-    let place = root.path().join("x.safetensors");
-    for (component, name) in [
-        (Component::Transformer, "transformer comfy"),
-        (Component::Vae, "vae diffusers"),
-        (Component::TextEncoder, "llama"),
-        (Component::ImageEncoder, "siglip"),
-    ] {
-        let shapes = framepack_shapes(name);
-        write(&place, &shapes, "F16");
-        let mut weights = WeightSet::at(&place).unwrap();
-        let known = tensors_of(framepack::FAMILY, component, &place, &weights);
-        // What comes in lists is looked at once. Without its mark it is another network.
-        let first = |key: &&String| {
-            let is_later = key.contains("blocks.1") || key.contains("layers.1");
-            let marks = [
-                "clean_x_embedder.proj.weight",
-                "model.layers.0.input_layernorm.weight",
-            ];
-            !is_later && !marks.contains(&key.as_str())
-        };
-        for key in known.iter().map(|(key, _)| key).filter(first) {
-            let entry = weights.tensors.remove(key).unwrap();
-            let refusal = |weights: &WeightSet| {
-                let err = check_part(framepack::FAMILY, component, &place, weights).unwrap_err();
-                err.to_string()
-            };
-            assert!(refusal(&weights).contains(key.as_str()), "{key}");
-            let mut wrong = entry.clone();
-            wrong.shape[0] += 1;
-            weights.tensors.insert(key.clone(), wrong);
-            let text = refusal(&weights);
-            assert!(text.contains(key.as_str()), "{key}: {text}");
-            weights.tensors.insert(key.clone(), entry);
-        }
-        check_part(framepack::FAMILY, component, &place, &weights).unwrap();
-    }
+    // Without its mark it is another network.
+    let is_looked_at = |key: &str| {
+        let is_later = key.contains("blocks.1") || key.contains("layers.1");
+        let marks = [
+            "clean_x_embedder.proj.weight",
+            "model.layers.0.input_layernorm.weight",
+        ];
+        !is_later && !marks.contains(&key)
+    };
+    let own = framepack_shapes;
+    assert_needs_all::<FramePackTransformerConfig>(&own("transformer comfy"), is_looked_at);
+    assert_needs_all::<HunyuanVaeConfig>(&own("vae diffusers"), is_looked_at);
+    assert_needs_all_read(|place| LANGUAGE.read(place), &own("llama"), is_looked_at);
+    assert_needs_all::<SiglipConfig>(&own("siglip"), is_looked_at);
 }
 
 #[test]
@@ -173,63 +136,30 @@ fn a_transformer_is_the_same_in_every_dialect_and_its_config_is_the_published_on
             ("any name", "I2V")
         );
         assert_eq!(spec.defaults.sampling.num_steps, 25);
-        let config = config_of(framepack::FAMILY, Component::Transformer, &place).unwrap();
-        for (key, value) in [
-            ("in_channels", json!(16)),
-            ("out_channels", json!(16)),
-            ("num_attention_heads", json!(24)),
-            ("attention_head_dim", json!(128)),
-            ("num_layers", json!(20)),
-            ("num_single_layers", json!(40)),
-            ("num_refiner_layers", json!(2)),
-            ("mlp_ratio", json!(4.0)),
-            ("patch_size", json!(2)),
-            ("patch_size_t", json!(1)),
-            ("guidance_embeds", json!(true)),
-            ("text_embed_dim", json!(4096)),
-            ("pooled_projection_dim", json!(768)),
-            ("rope_theta", json!(256.0)),
-            ("rope_axes_dim", json!([16, 56, 56])),
-            ("image_proj_dim", json!(1152)),
-        ] {
-            assert_eq!(config[key], value, "{name} {key}");
-        }
+        let config = FramePackTransformerConfig::read(&place).unwrap();
+        assert_eq!(config, FramePackTransformerConfig::default(), "{name}");
     }
-    let read = |component, place: &str| {
-        config_of(framepack::FAMILY, component, &models.join(place)).unwrap()
-    };
-    let vae = read(Component::Vae, "vae/hunyuan_video_vae_bf16.safetensors");
-    assert_eq!(vae["block_out_channels"], json!([128, 256, 512, 512]));
+    let vae = models.join("vae/hunyuan_video_vae_bf16.safetensors");
+    let vae = HunyuanVaeConfig::read(&vae).unwrap();
+    assert_eq!(vae, HunyuanVaeConfig::default());
+    let llama = models.join("text_encoders/llava_llama3_fp16.safetensors");
+    let read = serde_json::to_value(LANGUAGE.read(&llama).unwrap()).unwrap();
+    let llama = serde_json::to_value(LanguageConfig::llama3(LANGUAGE.tap)).unwrap();
+    for key in [
+        "vocab_size",
+        "hidden_size",
+        "intermediate_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "num_key_value_heads",
+    ] {
+        assert_eq!(read[key], llama[key], "{key}");
+    }
+    let siglip = models.join("clip_vision/sigclip_vision_patch14_384.safetensors");
     assert_eq!(
-        (&vae["layers_per_block"], &vae["scaling_factor"]),
-        (&json!(2), &json!(0.476_986))
+        json_of::<SiglipConfig>(&siglip),
+        serde_json::to_value(SiglipConfig::default()).unwrap()
     );
-    let llama = read(
-        Component::TextEncoder,
-        "text_encoders/llava_llama3_fp16.safetensors",
-    );
-    for (key, value) in [
-        ("vocab_size", 128_320),
-        ("hidden_size", 4096),
-        ("intermediate_size", 14336),
-        ("num_hidden_layers", 32),
-        ("num_attention_heads", 32),
-        ("num_key_value_heads", 8),
-    ] {
-        assert_eq!(llama[key], value, "{key}");
-    }
-    let siglip = "clip_vision/sigclip_vision_patch14_384.safetensors";
-    let siglip = read(Component::ImageEncoder, siglip);
-    for (key, value) in [
-        ("hidden_size", 1152),
-        ("intermediate_size", 4304),
-        ("num_hidden_layers", 27),
-        ("num_attention_heads", 16),
-        ("image_size", 384),
-        ("patch_size", 14),
-    ] {
-        assert_eq!(siglip[key], value, "{key}");
-    }
 }
 
 #[test]

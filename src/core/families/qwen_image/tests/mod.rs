@@ -1,13 +1,11 @@
 //! Qwen-Image in every layout, from names and shapes alone: recognised, completed, described; every tensor of it; and
 //! relatives, which are named and refused.
 
-use std::path::{Path, PathBuf};
-
 use serde_json::json;
 
 use crate::families::flux::tests::files::shapes;
 use crate::families::qwen_image;
-use crate::formats::weights::WeightSet;
+use crate::families::tests::FamilyCase;
 use crate::job::Sampler;
 use crate::library::ControlNetwork;
 use crate::model::{InputUse, ModelSpec};
@@ -17,25 +15,14 @@ use crate::networks::{
 };
 use crate::testing::made_up::{Shapes, vae, write};
 use crate::testing::published::{
-    Folder, Offered, assert_configs_refused, assert_described, assert_file_unsupported,
-    assert_is_read, assert_is_whole_behind_prefixes, assert_lacks, assert_needs_all,
-    assert_pipelines_unsupported, assert_refused_with, catalog_of, count_numbers, edited,
-    faultless_catalog, origin_of_lora, other_in, resized, shapes_of, transformer_in,
-    with_text_encoder,
+    Folder, Offered, assert_file_unsupported, assert_is_read, assert_is_read_but,
+    assert_is_whole_behind_prefixes, assert_needs_all, catalog_of, count_numbers, edited, resized,
+    shapes_of, transformer_in,
 };
 
 /// One of the files in `tests/fixtures/headers/qwen_image.json`.
 pub(crate) fn own(name: &str) -> Shapes {
     shapes_of("qwen_image", name)
-}
-
-/// ComfyUI's `models` folder with every companion, and no transformer.
-fn tree(models: &Path) -> PathBuf {
-    let autoencoder = models.join("vae/qwen_image_vae.safetensors");
-    write(&autoencoder, &vae(16), "BF16");
-    let text = models.join("text_encoders/qwen_2.5_vl_7b.safetensors");
-    write(&text, &own("qwen_2.5_vl_7b"), "BF16");
-    models.to_owned()
 }
 
 fn folder(class: &'static str) -> Folder {
@@ -69,6 +56,117 @@ fn folder(class: &'static str) -> Folder {
     }
 }
 
+/// The row of Qwen-Image in the suite of all image families.
+pub(crate) fn case() -> FamilyCase {
+    let offered = Offered {
+        family: qwen_image::FAMILY,
+        variant: "Image",
+        licence: "Apache-2.0",
+        num_steps: 50,
+        guidance_scale: 4.0,
+        shift: None,
+        sampler: Sampler::Euler,
+        edge: 1328,
+        latent_channels: 16,
+        tokenizer: "qwen",
+        reader: ("Qwen 2.5 VL", 512),
+        is_guided: true,
+    };
+    let narrow = resized(own("qwen_2.5_vl_7b"), 3584, 2048);
+    let narrow = edited(narrow, "model.layers.0.self_attn.q_norm.weight", &[128]);
+    let right = "qwen_2.5_vl_7b_fp8_scaled.safetensors";
+    let with = |key: &str, shape: &[u64]| edited(own("transformer"), key, shape);
+    let mut newest = Shapes::new();
+    newest.insert("txt_in.text_norm.weight".to_owned(), vec![4096]);
+    newest.insert("img_in.weight".to_owned(), vec![4096, 64]);
+    let added = "time_text_embed.addition_t_embedding.weight";
+    let control = "controlnet_x_embedder.weight";
+    FamilyCase {
+        family: qwen_image::FAMILY,
+        companions: vec![
+            ("vae/qwen_image_vae.safetensors", vae(16)),
+            (
+                "text_encoders/qwen_2.5_vl_7b.safetensors",
+                own("qwen_2.5_vl_7b"),
+            ),
+        ],
+        offered: vec![
+            (
+                "qwen_image_2512_bf16",
+                own("transformer"),
+                "qwen-image-2512",
+                offered,
+            ),
+            (
+                "qwen_image_fp8_e4m3fn",
+                own("transformer"),
+                "qwen-image",
+                offered,
+            ),
+        ],
+        card: "Qwen-Image 20B",
+        folders: vec![(
+            "Qwen-Image-2512",
+            folder("QwenImagePipeline"),
+            "Image",
+            50,
+            None,
+        )],
+        all_in_one: None,
+        missing: (
+            &[
+                "vae/qwen_image_vae.safetensors",
+                "text_encoders/qwen_2.5_vl_7b.safetensors",
+            ],
+            &["qwen_image_vae.safetensors", right],
+        ),
+        other_encoders: vec![
+            ("clip", shapes("clip_l"), [right, "a CLIP text encoder"]),
+            ("qwen_3", narrow, [right, "a Qwen 3 text encoder"]),
+        ],
+        other_vaes: Vec::new(),
+        relatives: vec![
+            ("x", with(added, &[2, 3072]), "Qwen-Image-Layered"),
+            ("x", with(control, &[3072, 64]), "Qwen-Image ControlNet"),
+            ("x", with("something_new.weight", &[3072]), "something_new"),
+            ("x", newest, "Qwen-Image 2.1"),
+        ],
+        pipelines: &[
+            ("QwenImageLayeredPipeline", "Qwen-Image-Layered"),
+            ("QwenImageControlNetPipeline", "Qwen-Image ControlNet"),
+            ("QwenImageEditPipeline", "the first Qwen-Image-Edit"),
+            ("QwenImage21Pipeline", "Qwen-Image 2.1"),
+            ("QwenImageNewPipeline", "QwenImageNewPipeline"),
+        ],
+        configs: vec![
+            ("num_attention_heads", json!(0), "num_attention_heads"),
+            ("in_channels", json!(60), "in_channels"),
+            ("patch_size", json!(4), "patch_size"),
+            ("axes_dims_rope", json!([16, 56, 58]), "axes_dims_rope"),
+            ("guidance_embeds", json!(true), "guidance_embeds"),
+            ("num_layers", json!(59), "59 layers"),
+            ("use_layer3d_rope", json!(true), "Layered"),
+            ("quantization_config", json!({}), "quantised"),
+        ],
+        loras: [
+            "lora_unet_transformer_blocks_0_img_mlp_net_0_proj",
+            "diffusion_model.transformer_blocks.3.txt_mod.1",
+            "transformer_blocks.59.attn.to_q",
+            "transformer.transformer_blocks.0.txt_mlp.net.2",
+        ]
+        .map(|layer| (layer, [3072; 2], "qwen_image"))
+        .to_vec(),
+        variants: vec![
+            (None, ["qwen_image_2512_bf16", ""], Ok("Image")),
+            (None, ["qwen_image_edit_2509", ""], Ok("Edit")),
+        ],
+        variant: |hints| {
+            let config = QwenImageTransformerConfig::default();
+            super::variant::variant(&config, hints).map(|variant| variant.name)
+        },
+    }
+}
+
 #[test]
 fn no_tensor_of_a_published_transformer_is_missing_or_unexpected_behind_any_prefix() {
     let all = own("transformer");
@@ -90,36 +188,9 @@ fn a_transformer_without_any_one_of_its_tensors_or_of_another_shape_is_refused_b
 }
 
 #[test]
-fn both_published_models_are_offered_from_a_comfyui_folder_with_their_defaults() {
-    let root = tempfile::tempdir().unwrap();
-    let models = tree(&root.path().join("models"));
-    for name in ["qwen_image_2512_bf16", "qwen_image_fp8_e4m3fn"] {
-        transformer_in(&models, name, &own("transformer"));
-    }
-    let catalog = faultless_catalog(&models, 2);
-    let offered = Offered {
-        family: qwen_image::FAMILY,
-        variant: "Image",
-        licence: "Apache-2.0",
-        num_steps: 50,
-        guidance_scale: 4.0,
-        shift: None,
-        sampler: Sampler::Euler,
-        edge: 1328,
-        latent_channels: 16,
-        tokenizer: "qwen",
-        reader: ("Qwen 2.5 VL", 512),
-        is_guided: true,
-    };
-    for id in ["qwen-image-2512", "qwen-image"] {
-        offered.assert(&catalog.find(id).unwrap());
-    }
-}
-
-#[test]
 fn what_edits_is_known_by_its_name_its_mark_or_its_pipeline_and_needs_an_encoder_that_sees() {
     let root = tempfile::tempdir().unwrap();
-    let models = tree(&root.path().join("models"));
+    let models = case().tree(&root.path().join("models"));
     transformer_in(
         &models,
         "qwen_image_edit_2509_fp8_e4m3fn",
@@ -161,7 +232,7 @@ fn what_edits_is_known_by_its_name_its_mark_or_its_pipeline_and_needs_an_encoder
 #[test]
 fn the_first_model_that_edits_is_told_from_2509_by_its_name_alone_and_refused() {
     let root = tempfile::tempdir().unwrap();
-    let models = tree(&root.path().join("models"));
+    let models = case().tree(&root.path().join("models"));
     let sentence = "the first Qwen-Image-Edit model (2509 and 2511 run; if it is one of them, put that number in its name)";
     for name in [
         "qwen_image_edit_fp8_e4m3fn",
@@ -192,32 +263,10 @@ fn the_first_model_that_edits_is_told_from_2509_by_its_name_alone_and_refused() 
 
 #[test]
 fn no_tensor_of_the_published_part_that_looks_at_pictures_is_missing_or_unexpected() {
-    let root = tempfile::tempdir().unwrap();
-    let place = root.path().join("x.safetensors");
-    let mut shapes = own("qwen_2.5_vl_7b");
-    write(&place, &shapes, "BF16");
-    let weights = WeightSet::at(&place).unwrap();
-    let config = QwenVisionConfig::read(&place).unwrap();
+    let shapes = own("qwen_2.5_vl_7b");
+    let spare = ["model.", "lm_head."];
+    let config = assert_is_read_but(QwenVisionConfig::read, &shapes, &spare, "vision");
     assert_eq!(config, QwenVisionConfig::default());
-    config.check_weights(&weights).unwrap();
-    shapes.retain(|key, _| key.starts_with("visual."));
-    let known = config.tensors(&weights).into_iter();
-    let known: Shapes = known.map(|tensor| (tensor.name, tensor.shape)).collect();
-    assert_eq!(known, shapes);
-}
-
-#[test]
-fn a_diffusers_folder_is_whole_by_itself() {
-    let root = tempfile::tempdir().unwrap();
-    let place = root.path().join("Qwen-Image-2512");
-    folder("QwenImagePipeline").write(&place);
-    let spec = ModelSpec::open(&place).unwrap();
-    assert_eq!(
-        (spec.family, &spec.variant[..]),
-        (qwen_image::FAMILY, "Image")
-    );
-    assert_eq!(spec.defaults.sampling.shift, None);
-    assert_eq!(spec.files.tokenizer, place.join("tokenizer"));
 }
 
 #[test]
@@ -230,7 +279,7 @@ fn a_kind_says_no_word_twice() {
 #[test]
 fn wan_s_autoencoder_will_do_where_qwen_image_s_is_missing() {
     let root = tempfile::tempdir().unwrap();
-    let models = tree(root.path());
+    let models = case().tree(root.path());
     let place = transformer_in(&models, "qwen_image_2512_bf16", &own("transformer"));
     let own = models.join("vae/qwen_image_vae.safetensors");
     let wan = models.join("vae/wan_2.1_vae.safetensors");
@@ -238,43 +287,6 @@ fn wan_s_autoencoder_will_do_where_qwen_image_s_is_missing() {
     assert_eq!(ModelSpec::open(&place).unwrap().files.vae, own);
     std::fs::remove_file(&own).unwrap();
     assert_eq!(ModelSpec::open(&place).unwrap().files.vae, wan);
-}
-
-#[test]
-fn a_card_says_what_a_file_is_and_what_it_lacks() {
-    let root = tempfile::tempdir().unwrap();
-    let models = tree(root.path());
-    let place = transformer_in(&models, "qwen_image_2512_bf16", &own("transformer"));
-    assert_described(&place, "qwen_image", "Image", "Qwen-Image 20B");
-    assert_lacks(
-        &place,
-        &models,
-        &[
-            "vae/qwen_image_vae.safetensors",
-            "text_encoders/qwen_2.5_vl_7b.safetensors",
-        ],
-        &[
-            "qwen_image_vae.safetensors",
-            "qwen_2.5_vl_7b_fp8_scaled.safetensors",
-        ],
-    );
-}
-
-#[test]
-fn a_part_of_another_model_is_refused_with_the_right_one() {
-    let root = tempfile::tempdir().unwrap();
-    let models = tree(root.path());
-    let place = transformer_in(&models, "qwen_image_2512_bf16", &own("transformer"));
-    let narrow = resized(own("qwen_2.5_vl_7b"), 3584, 2048);
-    let narrow = edited(narrow, "model.layers.0.self_attn.q_norm.weight", &[128]);
-    let right = "qwen_2.5_vl_7b_fp8_scaled.safetensors";
-    for (name, shapes, found) in [
-        ("clip", shapes("clip_l"), "a CLIP text encoder"),
-        ("qwen_3", narrow, "a Qwen 3 text encoder"),
-    ] {
-        let other = with_text_encoder(other_in(&models, name, &shapes));
-        assert_refused_with(&models, &place, &other, [right, found]);
-    }
 }
 
 #[test]
@@ -306,64 +318,5 @@ fn the_published_controlnets_are_told_by_their_headers_alone_and_others_are_refu
         let place = write(&root.path().join("other.safetensors"), &shapes, "BF16");
         let text = ControlNetwork::read(&place).unwrap_err().to_string();
         assert!(text.contains(part), "{text}");
-    }
-}
-
-#[test]
-fn models_like_qwen_image_are_named_and_refused() {
-    let root = tempfile::tempdir().unwrap();
-    let models = tree(root.path());
-    let with = |key: &str, shape: &[u64]| edited(own("transformer"), key, shape);
-    let mut newest = Shapes::new();
-    newest.insert("txt_in.text_norm.weight".to_owned(), vec![4096]);
-    newest.insert("img_in.weight".to_owned(), vec![4096, 64]);
-    let added = "time_text_embed.addition_t_embedding.weight";
-    let control = "controlnet_x_embedder.weight";
-    for (shapes, part) in [
-        (with(added, &[2, 3072]), "Qwen-Image-Layered"),
-        (with(control, &[3072, 64]), "Qwen-Image ControlNet"),
-        (with("something_new.weight", &[3072]), "something_new"),
-        (newest, "Qwen-Image 2.1"),
-    ] {
-        assert_file_unsupported(&models, "x", &shapes, part);
-    }
-    assert_pipelines_unsupported(&[
-        ("QwenImageLayeredPipeline", "Qwen-Image-Layered"),
-        ("QwenImageControlNetPipeline", "Qwen-Image ControlNet"),
-        ("QwenImageEditPipeline", "the first Qwen-Image-Edit"),
-        ("QwenImage21Pipeline", "Qwen-Image 2.1"),
-        ("QwenImageNewPipeline", "QwenImageNewPipeline"),
-    ]);
-}
-
-#[test]
-fn a_config_that_nobody_can_run_is_refused_with_what_was_expected() {
-    let refused = [
-        ("num_attention_heads", json!(0), "num_attention_heads"),
-        ("in_channels", json!(60), "in_channels"),
-        ("patch_size", json!(4), "patch_size"),
-        ("axes_dims_rope", json!([16, 56, 58]), "axes_dims_rope"),
-        ("guidance_embeds", json!(true), "guidance_embeds"),
-        ("num_layers", json!(59), "59 layers"),
-        ("use_layer3d_rope", json!(true), "Layered"),
-        ("quantization_config", json!({}), "quantised"),
-    ];
-    assert_configs_refused(folder("QwenImagePipeline"), &refused);
-}
-
-#[test]
-fn a_lora_for_qwen_image_is_known_by_its_layers() {
-    for layer in [
-        "lora_unet_transformer_blocks_0_img_mlp_net_0_proj",
-        "diffusion_model.transformer_blocks.3.txt_mod.1",
-        "transformer_blocks.59.attn.to_q",
-        "transformer.transformer_blocks.0.txt_mlp.net.2",
-    ] {
-        let origin = origin_of_lora(layer, [3072; 2]);
-        assert_eq!(
-            (origin.family, &origin.label[..]),
-            ("qwen_image", "Qwen-Image"),
-            "{layer}"
-        );
     }
 }

@@ -1,0 +1,247 @@
+//! The registry of families, and the promises that all image families share, over a table of their published files.
+//!
+//! A family's own tests state its table and its quirks.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::table::VariantHints;
+use super::{Family, chroma, flux2, krea2, qwen_image, z_image};
+use crate::job::GenerateForm;
+use crate::model::ModelSpec;
+use crate::testing::made_up::{Shapes, write};
+use crate::testing::published::{
+    Folder, Offered, assert_all_in_one, assert_configs_refused, assert_described,
+    assert_file_unsupported, assert_lacks, assert_pipelines_unsupported, assert_refused_with,
+    faultless_catalog, origin_of_lora, other_in, transformer_in, with_text_encoder, with_vae,
+};
+
+/// One family's published files, and others that are like them.
+pub(crate) struct FamilyCase {
+    pub family: Family,
+    /// Companions in ComfyUI's `models` folder, with their tensors.
+    pub companions: Vec<(&'static str, Shapes)>,
+    /// Published transformers: name and tensors of the file, id in the catalogue, and the defaults.
+    pub offered: Vec<(&'static str, Shapes, &'static str, Offered)>,
+    /// The published name of the first, which its card states.
+    pub card: &'static str,
+    /// diffusers folders, and the variant, the steps and the shift of each.
+    pub folders: Vec<(&'static str, Folder, &'static str, u32, Option<f64>)>,
+    /// Prefixes and tensors of transformer, autoencoder and text encoder in one file.
+    pub all_in_one: Option<[(&'static str, Shapes); 3]>,
+    /// Companions without which the first lacks the files named second.
+    pub missing: (&'static [&'static str], &'static [&'static str]),
+    /// Parts of other models for the first, and words of the refusal: the right file, and what was found.
+    pub other_encoders: Vec<(&'static str, Shapes, [&'static str; 2])>,
+    pub other_vaes: Vec<(&'static str, Shapes, [&'static str; 2])>,
+    /// Transformers of other models, and pipelines, with words of the refusal.
+    pub relatives: Vec<(&'static str, Shapes, &'static str)>,
+    pub pipelines: &'static [(&'static str, &'static str)],
+    /// Values in the config of the first folder with which it cannot run, with words of the refusal.
+    pub configs: Vec<(&'static str, Value, &'static str)>,
+    /// Layers of LoRAs with their inputs and outputs, and the family that they are for.
+    pub loras: Vec<(&'static str, [u64; 2], &'static str)>,
+    /// The variant by whether the pipeline says that it is distilled, and by the names of file and folder.
+    pub variants: Vec<(
+        Option<bool>,
+        [&'static str; 2],
+        Result<&'static str, &'static str>,
+    )>,
+    pub variant: fn(&VariantHints<'_>) -> Result<&'static str, String>,
+}
+
+impl FamilyCase {
+    /// ComfyUI's `models` folder with every companion.
+    pub(crate) fn tree(&self, models: &Path) -> PathBuf {
+        for (name, shapes) in &self.companions {
+            write(&models.join(name), shapes, "BF16");
+        }
+        models.to_owned()
+    }
+
+    /// That folder with the first published transformer, which is returned.
+    fn first_in(&self, models: &Path) -> PathBuf {
+        let (name, shapes, ..) = &self.offered[0];
+        transformer_in(&self.tree(models), name, shapes)
+    }
+}
+
+fn cases() -> [FamilyCase; 5] {
+    [
+        chroma::tests::case(),
+        flux2::tests::case(),
+        krea2::tests::case(),
+        qwen_image::tests::case(),
+        z_image::tests::case(),
+    ]
+}
+
+#[test]
+fn published_models_are_offered_from_a_comfyui_folder_with_their_defaults() {
+    for case in cases() {
+        let root = tempfile::tempdir().unwrap();
+        let models = case.tree(&root.path().join("models"));
+        for (name, shapes, ..) in &case.offered {
+            transformer_in(&models, name, shapes);
+        }
+        let catalog = faultless_catalog(&models, case.offered.len());
+        for (_, _, id, offered) in &case.offered {
+            let spec = catalog.find(id).unwrap();
+            offered.assert(&spec);
+            let form = GenerateForm {
+                prompt: "a fox".to_owned(),
+                out: PathBuf::from("a.png"),
+                ..GenerateForm::default()
+            };
+            let request = form.validate(&spec).unwrap().request;
+            let is_guided = offered.is_guided;
+            assert!(is_guided || request.negative_prompt.is_empty(), "{id}");
+        }
+    }
+}
+
+#[test]
+fn a_diffusers_folder_is_whole_by_itself_and_says_its_variant() {
+    for case in cases() {
+        let root = tempfile::tempdir().unwrap();
+        for (name, folder, variant, steps, shift) in case.folders {
+            let place = root.path().join(name);
+            folder.write(&place);
+            let spec = ModelSpec::open(&place).unwrap();
+            assert_eq!((spec.family, &spec.variant[..]), (case.family, variant));
+            let sampling = &spec.defaults.sampling;
+            assert_eq!(
+                (sampling.num_steps, sampling.shift),
+                (steps, shift),
+                "{name}"
+            );
+            assert_eq!(spec.files.tokenizer, place.join("tokenizer"));
+            assert_eq!(spec.files.text_encoder, place.join("text_encoder"));
+        }
+    }
+}
+
+#[test]
+fn a_checkpoint_with_all_parts_needs_nothing_around_it() {
+    for parts in cases().into_iter().filter_map(|case| case.all_in_one) {
+        assert_all_in_one("all-in-one-turbo", &parts);
+    }
+}
+
+#[test]
+fn a_card_says_what_a_file_is_and_what_it_lacks() {
+    for case in cases() {
+        let root = tempfile::tempdir().unwrap();
+        let place = case.first_in(root.path());
+        let (_, _, _, offered) = &case.offered[0];
+        assert_described(&place, case.family.id, offered.variant, case.card);
+        let (gone, missing) = case.missing;
+        assert_lacks(&place, root.path(), gone, missing);
+    }
+}
+
+#[test]
+fn a_part_of_another_model_is_refused_with_the_right_one() {
+    for case in cases() {
+        let root = tempfile::tempdir().unwrap();
+        let place = case.first_in(root.path());
+        for (name, shapes, words) in &case.other_encoders {
+            let other = with_text_encoder(other_in(root.path(), name, shapes));
+            assert_refused_with(root.path(), &place, &other, *words);
+        }
+        for (name, shapes, words) in &case.other_vaes {
+            let other = with_vae(other_in(root.path(), name, shapes));
+            assert_refused_with(root.path(), &place, &other, *words);
+        }
+    }
+}
+
+#[test]
+fn relatives_are_named_and_refused() {
+    for case in cases() {
+        let root = tempfile::tempdir().unwrap();
+        let models = case.tree(root.path());
+        for (name, shapes, part) in &case.relatives {
+            assert_file_unsupported(&models, name, shapes, part);
+        }
+        assert_pipelines_unsupported(case.pipelines);
+    }
+}
+
+#[test]
+fn a_config_that_nobody_can_run_is_refused_with_what_was_expected() {
+    for case in cases() {
+        let mut folders = case.folders.into_iter();
+        let (_, folder, ..) = folders.next().unwrap();
+        assert_configs_refused(folder, &case.configs);
+    }
+}
+
+#[test]
+fn a_lora_is_known_by_its_layers_and_fits_its_family() {
+    for case in cases() {
+        for (layer, sizes, family) in case.loras {
+            let origin = origin_of_lora(layer, sizes);
+            assert_eq!(origin.family, family, "{layer}");
+            assert_eq!(
+                origin.label,
+                Family::of_id(family).unwrap().label,
+                "{layer}"
+            );
+            assert!((case.family.lora.accepts)(family, &[]), "{layer}");
+        }
+    }
+}
+
+#[test]
+fn a_pipeline_says_the_variant_and_names_where_it_does_not() {
+    for case in cases() {
+        for (is_distilled, names, expected) in case.variants {
+            let hints = VariantHints {
+                class: None,
+                is_distilled,
+                names: &names,
+            };
+            let found = (case.variant)(&hints);
+            assert_eq!(
+                found.as_deref().map_err(String::as_str),
+                expected,
+                "{names:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_family_is_stored_under_its_id_and_found_by_it() {
+    for family in Family::all() {
+        let stored = serde_json::to_value(family).unwrap();
+        assert_eq!(stored, family.id);
+        assert_eq!(serde_json::from_value::<Family>(stored).unwrap(), family);
+    }
+}
+
+#[test]
+fn an_unknown_family_is_refused_by_name() {
+    let err = serde_json::from_value::<Family>("sora".into()).unwrap_err();
+    let text = err.to_string();
+    let start = "'sora' is not a family of models that Safelight runs (";
+    assert!(text.starts_with(start), "{text}");
+    for family in Family::all() {
+        let is_named = text.contains(family.id);
+        assert_eq!(is_named, !family.models.is_empty(), "{text}");
+    }
+}
+
+#[test]
+fn no_two_families_share_an_id_or_a_name() {
+    for (number, family) in Family::all().enumerate() {
+        let mut others = Family::all().skip(number + 1);
+        assert!(
+            others.all(|other| other.id != family.id && other.label != family.label),
+            "{}",
+            family.id
+        );
+    }
+}
