@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use safelight_core::families::{Family, TimeConvolutions};
+use safelight_core::families::{Family, TemporalConvPolicy};
 use safelight_core::job::{DeviceChoice, GenerateRequest, Stage};
 use safelight_core::memory::conv_backends::{
     ConvBackend, ConvBackendChoice, ConvBackendFile, ConvBackendKey, ConvBackendRecord,
@@ -69,7 +69,7 @@ impl ConvBackends {
         }
         let by_frames = verdict
             .mode_of(ConvBackend::Frames)
-            .filter(|_| family.time_convolutions == TimeConvolutions::FrameByFrame);
+            .filter(|_| family.time_convolutions == TemporalConvPolicy::FrameByFrame);
         Some(match by_frames {
             Some(mode) => (ConvBackend::Frames, mode),
             None => (verdict.backend, verdict.mode),

@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Family, FamilyDef, FileRules, LoraRules, TimeConvolutions, TinyDecoderRules};
+use super::{Family, FamilyDef, FileRules, LoraRules, TemporalConvPolicy, TinyDecoderRules};
 use crate::formats::weights::WeightSet;
 use crate::job::Stage;
 use crate::library::Library;
@@ -20,7 +20,7 @@ use crate::model::facts::{Facts, Schedule, TransformerShape};
 use crate::model::{
     CatalogError, Component, ControlUse, Guidance, ImageRole, InputUse, Limits, ModelFiles,
 };
-use crate::networks::{KindRule, NetworkConfig, Role, Schema, TensorSpec, check_sizes};
+use crate::networks::{DetectionRule, NetworkConfig, Role, Schema, TensorSpec, check_sizes};
 
 pub const FAMILY: Family = Family::new(&DEF);
 
@@ -38,7 +38,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     guidance_is_cfg: false,
     step_caches: |_| &[],
     token_limit: |_| None,
-    time_convolutions: TimeConvolutions::None,
+    time_convolutions: TemporalConvPolicy::None,
     vae_in_f16: false,
     trained_sizes: &[],
     recipe: |_| {
@@ -70,7 +70,11 @@ pub(super) static DEF: FamilyDef = FamilyDef {
         variant_at: |_| Some("squares"),
         are_experts: |_, _| false,
         is_published_part: |_: Component, _, _| false,
-        kinds: &[KindRule::transformer("toy", "a Toy transformer", &[MIX])],
+        kinds: &[DetectionRule::transformer(
+            "toy",
+            "a Toy transformer",
+            &[MIX],
+        )],
         published_name: |_| None,
         instead: |_| None,
         ships_tokenizers: true,

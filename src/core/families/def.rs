@@ -1,7 +1,7 @@
-//! What a family declares of itself.
+//! The declaration of a family.
 //!
-//! Data where data says it, a function where it depends on the model, the request or a file. What a network's tensors
-//! are called and how large they are stands in `networks`.
+//! Data where data says it, a function where it depends on the model, the request or a file. Names and shapes
+//! of tensors are in `networks`.
 
 use std::any::Any;
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::memory::{Job, Need, Network, NetworkReader, PartName};
 use crate::model::configs::ModelIndex;
 use crate::model::facts::{Facts, TransformerShape};
 use crate::model::{CatalogError, Component, Guidance, ModelFiles, ModelSpec, PicturePrompts};
-use crate::networks::KindRule;
+use crate::networks::DetectionRule;
 use crate::tokens::TextReader;
 
 pub struct FamilyDef {
@@ -30,19 +30,19 @@ pub struct FamilyDef {
     /// Its models, in words that fit into a list; empty for a family of tests.
     pub models: &'static str,
     pub makes_pictures: bool,
-    /// How much of a given clip a variant makes anew where nobody says; none where it makes no clip of another.
+    /// Default denoising strength of a variant's video-to-video; `None` for variants without it.
     pub clip_strength: fn(&str) -> Option<f64>,
-    /// Whether what is made can be enlarged and run again in the same job.
+    /// A job may upscale its result and denoise it again (hires fix).
     pub has_second_pass: bool,
     pub has_dynamic_shift: bool,
-    /// Whether `guidance_scale` is true CFG; where not, `true_cfg_scale` is.
+    /// `guidance_scale` is true CFG; otherwise `true_cfg_scale` is.
     pub guidance_is_cfg: bool,
-    /// What steps may take over of earlier ones, in the order in which it is offered.
+    /// Step caches that it supports, in the order in which they are offered.
     pub step_caches: fn(&ModelSpec) -> &'static [StepCacheKind],
     /// The most tokens of a prompt that a request may ask for; `None` where the number is fixed.
     pub token_limit: fn(Guidance) -> Option<u32>,
-    pub time_convolutions: TimeConvolutions,
-    /// Whether the autoencoder computes in f16 on a GPU where the rest does in bf16.
+    pub time_convolutions: TemporalConvPolicy,
+    /// The autoencoder computes in f16 on a GPU where the rest computes in bf16.
     pub vae_in_f16: bool,
     /// The sizes, width and height, that its models were trained at; none where any will do.
     pub trained_sizes: &'static [(u32, u32)],
@@ -61,15 +61,14 @@ pub struct FamilyDef {
     pub(crate) matrices_a_block: fn(f64) -> f64,
     /// Whether what another program calls a model, in lower-case letters and digits, is one of this family.
     pub(crate) is_named: fn(&str) -> bool,
-    /// How Wan2GP's `model_type` begins for models of this family, where that is no name of it.
+    /// Beginnings of Wan2GP's `model_type` for models of this family, where [`is_named`](Self::is_named) does not hold.
     pub(crate) wan2gp_types: &'static [&'static str],
     pub(crate) files: FileRules,
     pub(crate) lora: LoraRules,
 }
 
 impl FamilyDef {
-    /// What people call a model of this kind, such as "Z-Image Turbo". A word that the family's name ends with is not
-    /// said twice.
+    /// Display name of a variant, such as "Z-Image Turbo". A word that the family's name ends with is not repeated.
     pub fn kind_text(&self, variant: &str) -> String {
         let said = self.label.rsplit([' ', '-']).next();
         if said == Some(variant) {
@@ -89,7 +88,7 @@ impl FamilyDef {
         num_steps - made.min(num_steps)
     }
 
-    /// What an autoencoder computes in on a GPU, where the job asks for `dtype`.
+    /// Type in which an autoencoder computes on a GPU, in a job of type `dtype`.
     pub fn vae_dtype(&self, dtype: DtypeChoice) -> DtypeChoice {
         match dtype {
             DtypeChoice::Auto | DtypeChoice::Bf16 if self.vae_in_f16 => DtypeChoice::F16,
@@ -102,9 +101,9 @@ impl FamilyDef {
 /// A network of a published model, and its config.
 pub(crate) type PublishedNetwork = (PartName, Arc<dyn Any + Send + Sync>);
 
-/// Which convolutions over time the autoencoder has.
+/// How the autoencoder's convolutions over time are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TimeConvolutions {
+pub enum TemporalConvPolicy {
     /// None: it knows pictures alone.
     None,
     /// The fastest that the device computes right.
@@ -113,8 +112,8 @@ pub enum TimeConvolutions {
     FrameByFrame,
 }
 
-impl TimeConvolutions {
-    /// What the autoencoder's convolutions are of.
+impl TemporalConvPolicy {
+    /// Dimensions of the autoencoder's convolutions.
     pub fn convolutions(self) -> Convolutions {
         match self {
             Self::None => Convolutions::Pictures,
@@ -123,37 +122,36 @@ impl TimeConvolutions {
     }
 }
 
-/// How the files of a model are recognised, put together and checked.
+/// Rules to recognise, assemble and check the files of a model.
 pub(crate) struct FileRules {
     pub owns_pipeline: fn(&str) -> bool,
-    /// Checks a diffusers folder whole. Parts that the user named stand in for the folder's own.
+    /// Checks a diffusers folder whole. Parts that the user named replace the folder's own.
     pub check_folder: CheckFolder,
-    /// Whether a transformer of the family is in a file, whole or not.
+    /// Returns true if a transformer of the family is in a file, whole or not.
     pub has_transformer: fn(&WeightSet) -> bool,
     /// The model of the transformer at a place, whose header the weights are.
     pub assemble: fn(&Path, &WeightSet, &Companions, &Library) -> Result<Assembled, CatalogError>,
     /// The variant of the transformer at a place as far as its header and its name say it.
     pub variant_at: fn(&Path) -> Option<&'static str>,
     pub are_experts: fn(&Path, &Path) -> bool,
-    /// Whether a place holds this part of the published models with such a transformer.
+    /// Returns true if a place holds this part of the published models with such a transformer.
     pub is_published_part: fn(Component, TransformerShape, &Path) -> bool,
     /// By which its files and those of relatives are known, in the order in which rules are tried.
-    pub kinds: &'static [KindRule],
+    pub kinds: &'static [DetectionRule],
     /// The published name of a transformer of full size, where its shapes show it.
     pub published_name: fn(&WeightSet) -> Option<&'static str>,
     /// A file with the same weights in a form that is read, and where it is.
     pub instead: fn(&TensorKind) -> Option<&'static str>,
     pub ships_tokenizers: bool,
-    /// What makes prompts of pictures for a model, among parts that were found; absent where no file does.
+    /// Finds the networks of image prompts for a model among installed parts; `None` for families without them.
     pub picture_prompts: Option<FindPicturePrompts>,
     pub tiny_decoder: TinyDecoderRules,
-    /// What the ControlNet with these weights at a place is, or what is wrong with it; nothing where it is none of the
-    /// family's.
+    /// The ControlNet with these weights at a place, or its error; `None` where it is not one of the family.
     pub control_network: FindControlNetwork,
-    /// What the engine holds of the family's ControlNet at a place; absent where it has none.
+    /// Reads the memory needs of a ControlNet at a place; `None` for families without ControlNets.
     pub control_weights: Option<ReadNetwork>,
-    /// What a model becomes with a LoRA that lets it see a control picture beside the noise, and why one does not; absent
-    /// where there are no such LoRAs.
+    /// The model that a control LoRA makes of one, which then takes a control image; `None` for families without such
+    /// LoRAs.
     pub control_lora: Option<WithControlLora>,
 }
 
@@ -175,7 +173,7 @@ pub(crate) type CheckFolder =
 pub(crate) struct TinyDecoderRules {
     /// Words in the names of its files and folders.
     pub words: &'static [&'static str],
-    /// Whether the published file is in f16, for those without such a name.
+    /// The published file is in f16; for files without such a name.
     pub is_f16: bool,
 }
 
@@ -188,25 +186,25 @@ impl TinyDecoderRules {
 }
 
 pub(crate) struct LoraRules {
-    /// What only layers of its LoRAs, and of relatives', are called, in the order in which signs are tried.
-    pub signs: &'static [LoraSign],
-    /// Whether a LoRA of an origin may act on a model with these layers.
+    /// Names that only layers of its LoRAs, or of relatives', have, in the order in which they are tried.
+    pub signs: &'static [LoraSignature],
+    /// Returns true if a LoRA of an origin may act on a model with these layers.
     pub accepts: fn(&str, &[Table]) -> bool,
-    /// What a model with these layers is called.
+    /// Name of a model with these layers.
     pub model_label: fn(&[Table]) -> String,
-    /// What a LoRA of this family is called whose attention's outputs are so many.
+    /// Name of a LoRA's model by the number of its attention's outputs.
     pub label_of_width: fn(u64) -> Option<String>,
-    /// Why a LoRA that fits so is none for this model, whatever else it has.
+    /// Reason against a LoRA with such a coverage, whatever else it has.
     pub objection: fn(&Coverage) -> Option<&'static str>,
     /// The networks of a model that LoRAs change. Both experts of a model have the same layers.
     pub tables: fn(&ModelFiles) -> Result<Vec<Table>, CatalogError>,
-    /// Whether musubi-tuner trains them, whose names are otherwise kohya's.
+    /// musubi-tuner trains them, whose names are otherwise kohya's.
     pub has_musubi: bool,
 }
 
-/// What the layers of one origin's LoRAs are called.
+/// Layer names by which LoRAs of one origin are recognised.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LoraSign {
+pub(crate) struct LoraSignature {
     /// A family's id, the short name of a relative, or the label of another model.
     pub family: &'static str,
     pub label: &'static str,
@@ -220,7 +218,7 @@ pub(crate) struct LoraSign {
     pub outputs: Option<u64>,
 }
 
-impl LoraSign {
+impl LoraSignature {
     pub const fn of(family: &'static str, label: &'static str, start: &'static str) -> Self {
         Self::ending(family, label, start, &[])
     }
@@ -242,7 +240,7 @@ impl LoraSign {
     }
 }
 
-/// What makes pictures of a text, and of given pictures where there are any.
+/// Stages that make images from a text, and from input images where there are any.
 pub(super) fn recipe_of_pictures(request: &GenerateRequest) -> Vec<Stage> {
     let mut stages = vec![Stage::EncodeText];
     if !request.prompt_pictures.is_empty() {

@@ -26,8 +26,8 @@ use std::ops::Deref;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub use def::{FamilyDef, TimeConvolutions};
-pub(crate) use def::{FileRules, LoraRules, LoraSign, PublishedNetwork, TinyDecoderRules};
+pub use def::{FamilyDef, TemporalConvPolicy};
+pub(crate) use def::{FileRules, LoraRules, LoraSignature, PublishedNetwork, TinyDecoderRules};
 
 /// In the order in which a file is tried: the names of FLUX.1's tensors occur in other families, too.
 static FAMILIES: &[&FamilyDef] = &[
@@ -125,4 +125,4 @@ impl<'de> Deserialize<'de> for Family {
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

@@ -4,9 +4,9 @@ use std::any::Any;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::def::{LoraSign, TinyDecoderRules};
+use super::def::{LoraSignature, TinyDecoderRules};
 use super::parts;
-use super::{Family, TimeConvolutions};
+use super::{Family, TemporalConvPolicy};
 use crate::formats::weights::WeightSet;
 use crate::job::{Stage, StepCacheKind};
 use crate::library::companions::wanted::Wanted;
@@ -17,7 +17,7 @@ use crate::model::facts::{Facts, TransformerShape};
 use crate::model::{CatalogError, ControlUse, Guidance, ImageRole, InputUse, ModelFiles};
 use crate::networks::stream_blocks::StreamShape;
 use crate::networks::{
-    ClipTextConfig, KindRule, KlVaeConfig, LanguageUse, NetworkConfig as _, SchedulerConfig,
+    ClipTextConfig, DetectionRule, KlVaeConfig, LanguageUse, NetworkConfig as _, SchedulerConfig,
     T5Config, T5Kind, TransformerConfig, WanVaeConfig,
 };
 use crate::tokens::{CLIP_TOKENS, TextRule};
@@ -57,7 +57,7 @@ pub(super) struct FamilyTable<C: 'static> {
     pub refused_pipelines: &'static [(&'static str, &'static str)],
     /// Beginnings of name components of tensors that only other models have, with a noun phrase for those.
     pub foreign_parts: &'static [(&'static str, &'static str)],
-    pub kinds: &'static [KindRule],
+    pub kinds: &'static [DetectionRule],
     /// The published name of a transformer of full size, where its shapes show it.
     pub published_name: fn(&WeightSet) -> Option<&'static str>,
     /// Roles of files, with a file of the same weights in a storage that is read.
@@ -98,13 +98,13 @@ pub(super) struct FamilyTable<C: 'static> {
 pub(super) struct LoraTable {
     /// The transformer of a file with diffusers' names, and of one with others.
     pub network: fn(bool) -> Network,
-    /// Whether LoRAs change the text encoders too.
+    /// LoRAs change the text encoders too.
     pub has_text_encoders: bool,
     /// Names that only layers of its LoRAs, or of relatives', have.
-    pub signs: &'static [LoraSign],
+    pub signs: &'static [LoraSignature],
     /// Origins of LoRAs that may act on its models.
     pub origins: &'static [&'static str],
-    /// Whether musubi-tuner trains them, whose names are otherwise kohya's.
+    /// musubi-tuner trains them, whose names are otherwise kohya's.
     pub has_musubi: bool,
 }
 
@@ -112,7 +112,7 @@ pub(super) struct LoraTable {
 pub(super) struct VariantHints<'a> {
     /// Class of the pipeline, in a diffusers folder.
     pub class: Option<&'a str>,
-    /// Whether the pipeline says that the model was distilled to few steps.
+    /// Distillation to few steps, as the pipeline states it.
     pub is_distilled: Option<bool>,
     /// Names of the model and of the folder around it.
     pub names: &'a [&'a str],
@@ -219,8 +219,8 @@ pub(super) fn stream_shape(streams: &StreamShape, channels: i64) -> TransformerS
 
 /// An autoencoder that families share.
 pub(super) struct FamilyVae {
-    pub time_convolutions: TimeConvolutions,
-    /// The part for latents of so many channels.
+    pub time_convolutions: TemporalConvPolicy,
+    /// The part for latents of a number of channels.
     pub wanted: fn(i64) -> Wanted<'static>,
     pub published: fn() -> AnyConfig,
     /// Whether the autoencoder at a place has the layers of the published one: the transformer tells its channels alone.
@@ -233,7 +233,7 @@ pub(super) struct FamilyVae {
 impl FamilyVae {
     /// FLUX.1's.
     pub const FLUX: Self = Self {
-        time_convolutions: TimeConvolutions::None,
+        time_convolutions: TemporalConvPolicy::None,
         wanted: parts::flux_vae,
         published: || Arc::new(KlVaeConfig::of_sixteen_channels()),
         is_published: |place| has_widths_of(&KlVaeConfig::of_sixteen_channels(), place),
@@ -252,7 +252,7 @@ impl FamilyVae {
     };
     /// Wan 2.1's as Qwen-Image was trained with it.
     pub const QWEN_IMAGE: Self = Self {
-        time_convolutions: TimeConvolutions::Fastest,
+        time_convolutions: TemporalConvPolicy::Fastest,
         wanted: parts::picture_wan_vae,
         published: || Arc::new(WanVaeConfig::default()),
         is_published: |place| {

@@ -18,7 +18,7 @@ use crate::testing::published::{
 };
 
 /// One family's published files, and others that are like them.
-pub(crate) struct FamilyCase {
+pub(super) struct FamilyCase {
     pub family: Family,
     /// Companions in ComfyUI's `models` folder, with their tensors.
     pub companions: Vec<(&'static str, Shapes)>,
@@ -53,7 +53,7 @@ pub(crate) struct FamilyCase {
 
 impl FamilyCase {
     /// ComfyUI's `models` folder with every companion.
-    pub(crate) fn tree(&self, models: &Path) -> PathBuf {
+    pub(super) fn tree(&self, models: &Path) -> PathBuf {
         for (name, shapes) in &self.companions {
             write(&models.join(name), shapes, "BF16");
         }

@@ -12,7 +12,7 @@ use super::{Role, other_models, storage};
 use crate::families::Family;
 use crate::formats::weights::{TensorEntry, WeightSet, keys};
 use crate::lora;
-use crate::networks::{self, KindRule};
+use crate::networks::{self, DetectionRule};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TensorKind {
@@ -27,7 +27,7 @@ pub struct TensorKind {
 }
 
 /// All rules in the order in which they are tried: a file that has a transformer may have the other parts, too.
-fn rules() -> impl Iterator<Item = &'static KindRule> {
+fn rules() -> impl Iterator<Item = &'static DetectionRule> {
     let of_families = |is_vae: bool| {
         let kinds = Family::all().flat_map(|family| family.files.kinds);
         kinds.filter(move |rule| (rule.role == "vae") == is_vae)
@@ -95,7 +95,7 @@ pub fn of_tensors(weights: &WeightSet) -> TensorKind {
         return lora_kind("a LoRA");
     }
     let shape_of = |end: &str| weights.shape_by_end(&[end]);
-    let is_it = |rule: &&KindRule| rule.fits(has) && rule.has_size(shape_of);
+    let is_it = |rule: &&DetectionRule| rule.fits(has) && rule.has_size(shape_of);
     let language = language_model(weights);
     let found = rules().find(is_it).filter(|_| language.is_none());
     let Some(rule) = found else {

@@ -2,14 +2,14 @@
 
 use std::sync::LazyLock;
 
-use crate::families::LoraSign;
-use crate::networks::KindRule;
+use crate::families::LoraSignature;
+use crate::networks::DetectionRule;
 
 struct OtherModels {
-    models: Vec<KindRule>,
-    relatives: Vec<KindRule>,
-    parts: Vec<KindRule>,
-    loras: Vec<LoraSign>,
+    models: Vec<DetectionRule>,
+    relatives: Vec<DetectionRule>,
+    parts: Vec<DetectionRule>,
+    loras: Vec<LoraSignature>,
     /// Beginning of a pipeline's class name, and the model.
     pipelines: Vec<(&'static str, &'static str)>,
 }
@@ -30,22 +30,22 @@ static TABLE: LazyLock<OtherModels> = LazyLock::new(|| {
 });
 
 /// Tried before the rules of the families, whose tensors some of these have too.
-pub(super) fn models() -> impl Iterator<Item = &'static KindRule> {
+pub(super) fn models() -> impl Iterator<Item = &'static DetectionRule> {
     TABLE.models.iter()
 }
 
 /// Rules tried after those of the families' transformers, and before encoders and VAEs, whose tensors these also contain.
-pub(super) fn relatives() -> impl Iterator<Item = &'static KindRule> {
+pub(super) fn relatives() -> impl Iterator<Item = &'static DetectionRule> {
     TABLE.relatives.iter()
 }
 
 /// Tried when nothing else fits.
-pub(super) fn parts() -> impl Iterator<Item = &'static KindRule> {
+pub(super) fn parts() -> impl Iterator<Item = &'static DetectionRule> {
     TABLE.parts.iter()
 }
 
 /// Tried before the signs of the families, some of which fit these too.
-pub(crate) fn lora_signs() -> impl Iterator<Item = &'static LoraSign> {
+pub(crate) fn lora_signs() -> impl Iterator<Item = &'static LoraSignature> {
     TABLE.loras.iter()
 }
 
@@ -63,25 +63,25 @@ fn mark(text: &'static str) -> (&'static str, Option<(usize, u64)>) {
     (name, parsed)
 }
 
-fn rule([role, text, marks]: [&'static str; 3]) -> KindRule {
+fn rule([role, text, marks]: [&'static str; 3]) -> DetectionRule {
     let marks: Vec<_> = marks.split(' ').map(mark).collect();
     let ends: Vec<&str> = marks.iter().map(|(end, _)| *end).collect();
     let sized = |(end, size): (&'static str, Option<(usize, u64)>)| {
         size.map(|(axis, size)| (end, axis, size))
     };
-    KindRule {
+    DetectionRule {
         size: marks.into_iter().find_map(sized),
-        ..KindRule::new("", role.trim_start_matches('-'), text, ends.leak())
+        ..DetectionRule::new("", role.trim_start_matches('-'), text, ends.leak())
     }
 }
 
-fn signs([_, label, marks]: [&'static str; 3]) -> impl Iterator<Item = LoraSign> {
+fn signs([_, label, marks]: [&'static str; 3]) -> impl Iterator<Item = LoraSignature> {
     marks
         .split(' ')
         .map(mark)
-        .map(move |(start, size)| LoraSign {
+        .map(move |(start, size)| LoraSignature {
             outputs: size.map(|(_, size)| size),
-            ..LoraSign::of(label, label, start)
+            ..LoraSignature::of(label, label, start)
         })
 }
 

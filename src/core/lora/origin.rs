@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::file::LoraFile;
 use super::keys::{self, Leaf, Scope};
-use crate::families::{Family, LoraSign};
+use crate::families::{Family, LoraSignature};
 use crate::library::other_models;
 
 /// A family of models, as far as a LoRA shows it.
@@ -26,7 +26,7 @@ impl Origin {
             .filter(|(layer, _)| keys::scope(layer) == Scope::Transformer)
             .map(|(layer, parts)| (keys::candidates(layer), outputs(file, parts)))
             .collect();
-        let fits = |sign: &&LoraSign| {
+        let fits = |sign: &&LoraSignature| {
             let is_name = |name: &String| {
                 behind(name, sign.start).is_some_and(|(block, rest)| {
                     block.is_none_or(|block| block >= sign.first_block)

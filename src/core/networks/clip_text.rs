@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::clip_layers::{ClipActivation, ClipLayers, check_model_type, is_of_type};
 use super::declared::{DeclaredConfig as _, Header, network_config};
 use super::header::{heads, not_a, prefix_before};
-use super::known::{KindRule, PartKind};
+use super::known::{DetectionRule, PartKind};
 use super::{NetworkConfig, Role, Schema, TensorSpec};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
@@ -17,7 +17,7 @@ const TOKENS: &str = "embeddings.token_embedding.weight";
 const POSITIONS: &str = "embeddings.position_embedding.weight";
 const FIRST_LAYER: &str = "encoder.layers.0.mlp.fc1.weight";
 /// By which its files are known.
-pub(super) const KINDS: &[KindRule] = &[KindRule::new(
+pub(super) const KINDS: &[DetectionRule] = &[DetectionRule::new(
     "clip",
     "text_encoder",
     "a CLIP text encoder",

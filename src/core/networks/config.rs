@@ -1,6 +1,6 @@
-//! How a network's config is read: from a `config.json`, or from the header of a file that has none.
+//! Reading of a network's config: from a `config.json`, or from the header of a file that has none.
 //!
-//! What the numbers mean and which of them fit together is each network's business.
+//! The meaning of the numbers is in each network's file.
 
 use std::path::{Path, PathBuf};
 
@@ -14,22 +14,22 @@ use crate::model::configs::read_json;
 
 /// Larger than any published width, small enough that no product of three of these overflows.
 const LARGEST_SIZE: i64 = 1 << 20;
-/// More layers than any published network has, few enough that a schema of so many stays small.
+/// More layers than any published network has, and few enough for a small schema.
 const MOST_LAYERS: i64 = 1000;
 
 /// The numbers of one network, in the terms of diffusers and transformers.
 ///
 /// Sizes are `i64`, as libtorch has them; those that [`NetworkConfig::check`] passed are above 0.
 pub trait NetworkConfig: DeserializeOwned {
-    /// Where the numbers stand in the config of a larger model, such as `text_config` in that of a LLaVA.
+    /// Key of the numbers in the config of a larger model, such as `text_config` in that of a LLaVA.
     const PART: Option<&'static str> = None;
 
-    /// Whether a `config.json` beside a loose weight file speaks of this network; one that does not say what it is may.
+    /// Returns true if a `config.json` next to a loose weight file is of this network.
     fn is_described_by(config: &Value) -> bool;
 
-    /// What names and shapes show, and for the rest what all published files have.
+    /// The numbers that names and shapes show, and for the rest those of all published files.
     ///
-    /// `authors`: the config beside the file in the authors' own terms, where there is one.
+    /// `authors`: the config next to the file in the authors' own terms, where there is one.
     fn of_header(weights: &WeightSet, authors: Option<&Value>) -> Result<Self, String>;
 
     /// The first thing that is wrong with the numbers, as "expected X, found Y".
@@ -51,9 +51,9 @@ pub trait NetworkConfig: DeserializeOwned {
         self.check_spare(weights)
     }
 
-    /// The config of what lies at a place: a folder, a weight file or a weight index.
+    /// The config of the network at a place: a folder, a weight file or a weight index.
     ///
-    /// The `config.json` beside a file counts where the file is the folder's own.
+    /// The `config.json` next to a file counts where the file is the folder's own.
     fn read(place: &Path) -> Result<Self, CatalogError> {
         let config = read_unchecked::<Self>(place)?;
         match config.check() {
@@ -86,7 +86,7 @@ fn read_unchecked<T: NetworkConfig>(place: &Path) -> Result<T, CatalogError> {
     let mut authors = None;
     if is_own && file.exists() {
         let config: Value = read_json(&file)?;
-        // Wan's authors publish theirs in a layout of their own.
+        // Wan's authors publish theirs in another layout.
         if matches!(class_name(&config), Some("WanModel" | "VaceWanModel")) {
             authors = Some(config);
         } else if is_folder || T::is_described_by(&config) {
@@ -147,12 +147,12 @@ pub(crate) fn check_epsilon(name: &str, found: f64) -> Result<(), String> {
     Err(format!("expected a {name} of at least 0, found {found}"))
 }
 
-/// What a `config.json` of diffusers says that it is the config of.
+/// The class that a `config.json` of diffusers states.
 pub(super) fn class_name(config: &Value) -> Option<&str> {
     config.get("_class_name")?.as_str()
 }
 
-/// The same of `transformers`.
+/// The model type that a `config.json` of `transformers` states.
 pub(super) fn model_type(config: &Value) -> Option<&str> {
     config.get("model_type")?.as_str()
 }

@@ -70,7 +70,7 @@ pub trait DeclaredConfig: Sized {
     /// Checks the ranges of the declared sizes and counts.
     fn check_declared(&self) -> Result<(), String>;
 
-    /// Whether diffusers quantized the weights, which no reader here expands.
+    /// Returns true if diffusers quantized the weights, which no reader here expands.
     fn is_quantized(&self) -> bool {
         false
     }

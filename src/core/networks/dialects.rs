@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 /// Readers' name and the file's. Whole components count: `attn` is no beginning of `attn_norm.weight`.
 pub type NamePair = (&'static str, &'static str);
 
-/// Prefixes of files that hold other networks beside a transformer, in the order in which they are tried.
+/// Prefixes in files that hold other networks next to a transformer, in the order in which they are tried.
 pub(super) const PREFIXES: &[&str] = &[
     "",
     "model.diffusion_model.",
@@ -41,7 +41,7 @@ impl BlockList {
         }
     }
 
-    /// The same list in another dialect.
+    /// This list in another dialect.
     pub(super) const fn named(
         self,
         other: &'static str,
@@ -59,9 +59,9 @@ impl BlockList {
 #[derive(Debug)]
 pub struct Dialect {
     pub is_diffusers: bool,
-    /// Whether layers that readers ask for as one, such as `qkv`, are several tensors.
+    /// Layers that readers ask for as one, such as `qkv`, are several tensors.
     pub is_split: bool,
-    /// Detection: a file has at least so many of the names of each group.
+    /// Groups of names for detection, with the number of names that a file has at least of each.
     pub marks: &'static [(usize, &'static [&'static str])],
     pub lists: &'static [BlockList],
     /// Names outside of all blocks; the first table that has a name counts.
@@ -69,7 +69,7 @@ pub struct Dialect {
 }
 
 impl Dialect {
-    /// Whether any name differs from readers' own.
+    /// Returns true if any name differs from readers' own.
     pub(crate) fn renames(&self) -> bool {
         let has_layers = |list: &BlockList| list.own != list.other || !list.layers.is_empty();
         !self.outer.is_empty() || self.lists.iter().any(has_layers)

@@ -3,7 +3,7 @@
 use crate::formats::weights::WeightSet;
 use crate::library::kind;
 
-/// The sizes of a tensor of so many axes, none of them 0.
+/// The sizes of a tensor with `RANK` axes, none of them 0.
 pub(super) fn sizes<const RANK: usize>(
     weights: &WeightSet,
     key: &str,
@@ -12,7 +12,7 @@ pub(super) fn sizes<const RANK: usize>(
     Ok(std::array::from_fn(|axis| sizes[axis]))
 }
 
-/// The same where only the file says how many axes there are. A size that is too large for any config becomes the
+/// The sizes of a tensor with `rank` axes, none of them 0. A size that is too large for any config becomes the
 /// largest number, so it is refused later.
 pub(super) fn sizes_of(weights: &WeightSet, key: &str, rank: usize) -> Result<Vec<i64>, String> {
     let Some(entry) = weights.tensors.get(key) else {
@@ -28,14 +28,14 @@ pub(super) fn sizes_of(weights: &WeightSet, key: &str, rank: usize) -> Result<Ve
     Ok(shape.iter().map(size).collect())
 }
 
-/// How many layers are numbered from 0 without a gap.
+/// Counts layers that are numbered from 0 without a gap.
 pub(super) fn count(weights: &WeightSet, key: impl Fn(usize) -> String) -> i64 {
     let numbers = 0..weights.tensors.len();
     let layers = numbers.take_while(|&number| weights.has(&key(number)));
     layers.count() as i64
 }
 
-/// What stands before the shortest key that ends in one of `ends`, whole names only.
+/// The prefix of the shortest key that ends in one of `ends`, whole names only.
 pub(super) fn prefix_before<'a>(
     keys: impl Iterator<Item = &'a str>,
     ends: &[&str],
@@ -45,7 +45,7 @@ pub(super) fn prefix_before<'a>(
         .min_by_key(|prefix| prefix.len())
 }
 
-/// How many heads there are in a network of this width that no config describes.
+/// Heads in a network of this width that no config describes.
 pub(super) fn heads(dim: i64, head_dim: i64) -> Result<i64, String> {
     if dim % head_dim != 0 {
         return Err(format!(
@@ -55,12 +55,12 @@ pub(super) fn heads(dim: i64, head_dim: i64) -> Result<i64, String> {
     Ok(dim / head_dim)
 }
 
-/// A name of parts that dots stand between.
+/// Joins the parts of a name with dots.
 pub(super) fn join(head: &[&str], tail: &[&str]) -> String {
     [head, tail].concat().join(".")
 }
 
-/// What is said of a file without the network.
+/// The refusal of a file without the network.
 pub(super) fn not_a(what: &str, weights: &WeightSet) -> String {
     let found = kind::of_tensors(weights).text;
     format!("expected a {what}, found {found}")

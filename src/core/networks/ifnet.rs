@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::check_sizes;
 use super::header::{not_a, prefix_before, sizes};
-use super::known::KindRule;
+use super::known::DetectionRule;
 use super::schema::{Role, Schema, TensorSpec};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
@@ -40,14 +40,14 @@ const OLD: [&str; 2] = ["block0.conv0.0.0.weight", "block0.convblock.0.0.weight"
 const OLD_TEXT: &str = "RIFE of a version before 4.5";
 
 /// By which its files are known.
-pub(super) const KINDS: &[KindRule] = &[
+pub(super) const KINDS: &[DetectionRule] = &[
     interpolator("RIFE, which makes frames between frames", &OWN),
     interpolator("RIFE, which makes frames between frames", &COMFY),
     interpolator(OLD_TEXT, &OLD),
 ];
 
-const fn interpolator(text: &'static str, ends: &'static [&'static str]) -> KindRule {
-    KindRule::new("", "interpolator", text, ends)
+const fn interpolator(text: &'static str, ends: &'static [&'static str]) -> DetectionRule {
+    DetectionRule::new("", "interpolator", text, ends)
 }
 
 /// What a file's tensors say of its network.

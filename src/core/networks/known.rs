@@ -1,11 +1,11 @@
-//! What a file is by the names of a few of its tensors: one list of rules, for a search of the disk as for what people
-//! are told.
+//! Recognition of a file by the names of a few of its tensors: one list of rules, for a search of the disk and for
+//! messages.
 //!
 //! Each network and each family has its own rules; their order is that of `library::kind`. Reads nothing.
 
 use crate::model::Component;
 
-/// A network beside the transformer, which one family or several have.
+/// A network next to the transformer, of one family or several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum PartKind {
     WanVae,
@@ -19,7 +19,7 @@ pub(crate) enum PartKind {
     Clip,
     ClipVision,
     Siglip,
-    /// What makes tokens of a text of what SigLIP sees.
+    /// Projects SigLIP's embeddings to tokens of a text.
     Redux,
     Llama,
     /// Qwen 2.5 and 3.
@@ -29,7 +29,7 @@ pub(crate) enum PartKind {
 }
 
 impl PartKind {
-    /// Whether models have it in this place.
+    /// Returns true if models have it in this place.
     pub fn can_be(self, component: Component) -> bool {
         match component {
             Component::Transformer => false,
@@ -46,9 +46,9 @@ impl PartKind {
     }
 }
 
-/// What a file is that has certain tensors.
+/// A rule that recognises a file by certain tensors.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct KindRule {
+pub(crate) struct DetectionRule {
     /// A family's id, the short name of a relative that this version does not run or of an encoder, or empty.
     pub family: &'static str,
     pub role: &'static str,
@@ -62,7 +62,7 @@ pub(crate) struct KindRule {
     pub part: Option<PartKind>,
 }
 
-impl KindRule {
+impl DetectionRule {
     pub const fn new(
         family: &'static str,
         role: &'static str,
@@ -87,7 +87,7 @@ impl KindRule {
         Self::new(family, "transformer", text, ends)
     }
 
-    /// The same, which is this part of a model.
+    /// This rule for files that are a part of a model.
     pub const fn of(self, part: PartKind) -> Self {
         Self {
             part: Some(part),
@@ -95,7 +95,7 @@ impl KindRule {
         }
     }
 
-    /// The same for files with these ends of keys.
+    /// This rule for files with other ends of keys.
     pub const fn with(self, ends: &'static [&'static str]) -> Self {
         Self { ends, ..self }
     }
@@ -107,7 +107,7 @@ impl KindRule {
         })
     }
 
-    /// Whether something has all its tensors, when asked for the end of a key.
+    /// Returns true if something has all its tensors, when asked for the end of a key.
     pub fn fits(&self, has: impl Fn(&str) -> bool) -> bool {
         self.ends.iter().all(|end| has(end))
     }

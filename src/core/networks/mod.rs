@@ -58,7 +58,7 @@ pub use framepack_transformer::{FramePackTransformerConfig, FramePackTransformer
 pub use hunyuan_vae::HunyuanVaeConfig;
 pub use ifnet::{IFNET_CONVS, IfnetConfig, IfnetHead};
 pub use kl_vae::{KlVaeConfig, KlVaeKeys, NORM_MEAN, NORM_VARIANCE, NORMED_EDGE};
-pub(crate) use known::{KindRule, PartKind};
+pub(crate) use known::{DetectionRule, PartKind};
 pub use krea2_transformer::{Krea2TransformerConfig, Krea2TransformerKeys};
 pub use language::{LanguageConfig, LanguageKeys, LanguageKind, LanguageTap, LanguageUse};
 pub use qwen_image_control::{QwenImageControlConfig, QwenImageControlKeys};
@@ -80,9 +80,9 @@ pub use z_image_control::{ControlRefiner, ZImageControlConfig, ZImageControlKeys
 pub use z_image_transformer::{ZImageTransformerConfig, ZImageTransformerKeys};
 
 /// Encoders, whichever models they are for. The first that fits wins, so the more special come first.
-pub(crate) const ENCODERS: [&[KindRule]; 4] =
+pub(crate) const ENCODERS: [&[DetectionRule]; 4] =
     [vision::KINDS, t5::KINDS, clip_text::KINDS, language::RULES];
 /// What decodes latents of several families.
-pub(crate) const DECODERS: [&[KindRule]; 2] = [tiny_decoder::KINDS, kl_vae::KINDS];
+pub(crate) const DECODERS: [&[DetectionRule]; 2] = [tiny_decoder::KINDS, kl_vae::KINDS];
 /// What changes finished pictures and clips.
-pub(crate) const FINISHERS: [&[KindRule]; 2] = [upscaler::KINDS, ifnet::KINDS];
+pub(crate) const FINISHERS: [&[DetectionRule]; 2] = [upscaler::KINDS, ifnet::KINDS];

@@ -28,7 +28,7 @@ pub struct QwenImageControlConfig {
 }
 
 impl QwenImageControlConfig {
-    /// Whether it is shown what a mask leaves of a picture, and the mask.
+    /// Returns true if it is shown what a mask leaves of a picture, and the mask.
     #[must_use]
     pub fn takes_mask(&self) -> bool {
         self.extra_condition_channels > 0

@@ -124,7 +124,7 @@ impl QwenVisionConfig {
         self.spatial_merge_size * self.spatial_merge_size
     }
 
-    /// Whether a file has it.
+    /// Returns true if a file has it.
     pub(crate) fn is_in(weights: &WeightSet) -> bool {
         prefix(weights).is_some()
     }

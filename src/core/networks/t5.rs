@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::dialects::{BlockList, NamePair, renamed};
 use super::header::{count, not_a, prefix_before, sizes};
-use super::known::{KindRule, PartKind};
+use super::known::{DetectionRule, PartKind};
 use super::{
     NetworkConfig, Role, Schema, TensorSpec, check_epsilon, check_layers, check_sizes, config_path,
     model_type,
@@ -22,7 +22,7 @@ const POSITIONS: &str = "encoder.block.0.layer.0.SelfAttention.relative_attentio
 /// Both names of the table of tokens: files have either or both.
 const TOKENS: [&str; 2] = ["shared.weight", "encoder.embed_tokens.weight"];
 /// By which its files are known: only UMT5 has positions in every layer.
-pub(super) const KINDS: &[KindRule] = &[
+pub(super) const KINDS: &[DetectionRule] = &[
     umt5(
         "a UMT5 text encoder",
         &["encoder.block.1.layer.0.SelfAttention.relative_attention_bias.weight"],
@@ -38,12 +38,12 @@ pub(super) const KINDS: &[KindRule] = &[
     t5(&["encoder.block.0.layer.0.SelfAttention.q.weight"]),
 ];
 
-const fn t5(ends: &'static [&'static str]) -> KindRule {
-    KindRule::new("t5", "text_encoder", "a T5 text encoder", ends).of(PartKind::T5)
+const fn t5(ends: &'static [&'static str]) -> DetectionRule {
+    DetectionRule::new("t5", "text_encoder", "a T5 text encoder", ends).of(PartKind::T5)
 }
 
-const fn umt5(text: &'static str, ends: &'static [&'static str]) -> KindRule {
-    KindRule::new("umt5", "text_encoder", text, ends).of(PartKind::Umt5)
+const fn umt5(text: &'static str, ends: &'static [&'static str]) -> DetectionRule {
+    DetectionRule::new("umt5", "text_encoder", text, ends).of(PartKind::Umt5)
 }
 
 /// Which of the two networks, as `model_type` names it.
@@ -218,7 +218,7 @@ impl T5Config {
         }
     }
 
-    /// Whether a block has a table of relative positions; one without uses that of the block before.
+    /// Returns true if a block has a table of relative positions; one without uses that of the block before.
     pub fn has_positions(&self, block: i64) -> bool {
         block == 0 || self.model_type == Some(T5Kind::Umt5)
     }

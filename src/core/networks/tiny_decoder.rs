@@ -7,7 +7,7 @@ use super::header::{not_a, sizes_of};
 use std::path::Path;
 
 use super::check_sizes;
-use super::known::{KindRule, PartKind};
+use super::known::{DetectionRule, PartKind};
 use super::schema::{Role, Schema, TensorSpec};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
@@ -17,7 +17,7 @@ const BLOCKS_PER_LEVEL: usize = 3;
 /// Patches of more pixels than any has.
 const MAX_PATCH: i64 = 4;
 /// By which its files are known.
-pub(super) const KINDS: &[KindRule] = &[
+pub(super) const KINDS: &[DetectionRule] = &[
     tiny_decoder("a tiny decoder of clips, for previews", &OF_CLIPS),
     tiny_decoder("a tiny decoder of pictures, for previews", &OF_DIFFUSERS),
     tiny_decoder("a tiny decoder of pictures, for previews", &OF_AUTHORS),
@@ -26,8 +26,8 @@ const OF_CLIPS: [&str; 2] = ["decoder.22.weight", "decoder.7.conv.weight"];
 const OF_DIFFUSERS: [&str; 2] = ["decoder.layers.0.weight", "decoder.layers.18.weight"];
 const OF_AUTHORS: [&str; 3] = ["3.conv.0.weight", "18.conv.4.weight", "19.weight"];
 
-const fn tiny_decoder(text: &'static str, ends: &'static [&'static str]) -> KindRule {
-    KindRule::new("", "tiny_decoder", text, ends).of(PartKind::TinyDecoder)
+const fn tiny_decoder(text: &'static str, ends: &'static [&'static str]) -> DetectionRule {
+    DetectionRule::new("", "tiny_decoder", text, ends).of(PartKind::TinyDecoder)
 }
 
 /// The names of a tiny decoder's layers: a prefix and numbers that count from the first convolution.

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::check_sizes;
 use super::header::{count, not_a, prefix_before, sizes};
-use super::known::KindRule;
+use super::known::DetectionRule;
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
 
@@ -29,7 +29,7 @@ const SPAN: [&str; 3] = [
 const COMPACT: [&str; 3] = ["body.0.weight", "body.1.weight", "body.2.weight"];
 
 /// By which their files are known.
-pub(super) const KINDS: &[KindRule] = &[
+pub(super) const KINDS: &[DetectionRule] = &[
     upscaler("an upscaler (ESRGAN)", &OLD),
     upscaler("an upscaler (ESRGAN)", &BSRGAN),
     upscaler("an upscaler (Real-ESRGAN)", &REAL),
@@ -37,8 +37,8 @@ pub(super) const KINDS: &[KindRule] = &[
     upscaler("an upscaler (compact)", &COMPACT),
 ];
 
-const fn upscaler(text: &'static str, ends: &'static [&'static str]) -> KindRule {
-    KindRule::new("", "upscaler", text, ends)
+const fn upscaler(text: &'static str, ends: &'static [&'static str]) -> DetectionRule {
+    DetectionRule::new("", "upscaler", text, ends)
 }
 
 /// What a file's tensors say of its upscaler.

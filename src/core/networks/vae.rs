@@ -26,7 +26,7 @@ impl VaeHalf {
         }
     }
 
-    /// Whether a tensor belongs to this half. `own`: its name without a prefix.
+    /// Returns true if a tensor belongs to this half. `own`: its name without a prefix.
     pub fn has(self, own: &str) -> bool {
         // The convolution between a half and the latents; Wan's authors call it conv1 and conv2.
         let starts = match self {

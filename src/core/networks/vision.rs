@@ -13,7 +13,7 @@ use super::clip_layers::{
     ClipActivation, ClipLayers, check_model_type, is_of_type, sizes_of_layers,
 };
 use super::header::{heads, not_a, sizes};
-use super::known::{KindRule, PartKind};
+use super::known::{DetectionRule, PartKind};
 use super::{NetworkConfig, Role, Schema, TensorSpec, check_sizes};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
@@ -22,7 +22,7 @@ use crate::model::CatalogError;
 pub(super) const PATCHES: &str = "embeddings.patch_embedding.weight";
 const POSITIONS: &str = "embeddings.position_embedding.weight";
 /// By which their files are known: CLIP's patches have no bias.
-pub(super) const KINDS: &[KindRule] = &[
+pub(super) const KINDS: &[DetectionRule] = &[
     encoder(
         "an image encoder",
         &[PATCHES, "embeddings.patch_embedding.bias"],
@@ -35,8 +35,8 @@ pub(super) const KINDS: &[KindRule] = &[
     ),
 ];
 
-const fn encoder(text: &'static str, ends: &'static [&'static str]) -> KindRule {
-    KindRule::new("vision", "image_encoder", text, ends)
+const fn encoder(text: &'static str, ends: &'static [&'static str]) -> DetectionRule {
+    DetectionRule::new("vision", "image_encoder", text, ends)
 }
 /// What stands before the names where nothing says otherwise.
 pub const USUAL_PREFIX: &str = "vision_model.";

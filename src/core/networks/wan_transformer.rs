@@ -205,7 +205,7 @@ impl WanTransformerConfig {
         Ok(())
     }
 
-    /// Whether it takes a control clip.
+    /// Returns true if it takes a control clip.
     pub fn has_control(&self) -> bool {
         !self.vace_layers.is_empty()
     }
@@ -251,7 +251,7 @@ impl WanTransformerConfig {
         [self.attention_head_dim - 2 * plane, plane, plane]
     }
 
-    /// Whether the tensors of two transformers have the same names and shapes.
+    /// Returns true if the tensors of two transformers have the same names and shapes.
     pub fn is_same_shape(&self, other: &Self) -> bool {
         let sizes = |config: &Self| {
             [

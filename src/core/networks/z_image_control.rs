@@ -82,7 +82,7 @@ impl ZImageControlConfig {
         }
     }
 
-    /// Whether it is shown a mask, and what that leaves of a picture.
+    /// Returns true if it is shown a mask, and what that leaves of a picture.
     #[must_use]
     pub fn takes_mask(&self) -> bool {
         self.control_in_dim > LATENTS

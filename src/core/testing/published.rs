@@ -202,7 +202,8 @@ pub(crate) fn assert_is_read_but<T: NetworkConfig>(
     let known: Shapes = known
         .map(|tensor| {
             // diffusers keeps the attention's convolutions of one pixel as matrices.
-            let is_matrix = tensor.name.contains(".attentions.0.to_") && tensor.shape.len() > 2;
+            let found = shapes.get(&tensor.name).map_or(0, Vec::len);
+            let is_matrix = tensor.name.contains(".attentions.0.to_") && found == 2;
             let axes = if is_matrix { 2 } else { tensor.shape.len() };
             (tensor.name, tensor.shape[..axes].to_vec())
         })

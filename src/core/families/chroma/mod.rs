@@ -3,7 +3,7 @@
 #[cfg(test)]
 pub(crate) mod tests;
 
-use super::def::{LoraSign, TinyDecoderRules};
+use super::def::{LoraSignature, TinyDecoderRules};
 use super::parts::t5_xxl;
 use super::single::definition;
 use super::table::{
@@ -15,7 +15,7 @@ use crate::memory::streams::{Sequence, streams};
 use crate::memory::{Job, Need, PartName};
 use crate::model::Component;
 use crate::networks::chroma_transformer::APPROXIMATOR;
-use crate::networks::{ChromaTransformerConfig, KindRule};
+use crate::networks::{ChromaTransformerConfig, DetectionRule};
 
 pub const FAMILY: Family = Family::new(&DEF);
 
@@ -62,12 +62,12 @@ impl SingleTransformerFamily for Chroma {
             ("ip_adapter", "a Chroma IP-Adapter"),
         ],
         kinds: &[
-            KindRule::transformer(
+            DetectionRule::transformer(
                 "chroma",
                 "a Chroma transformer in the original layout",
                 &[APPROXIMATOR, "double_blocks.0.img_attn.qkv.weight"],
             ),
-            KindRule::transformer("chroma", "a Chroma transformer", &[APPROXIMATOR]),
+            DetectionRule::transformer("chroma", "a Chroma transformer", &[APPROXIMATOR]),
         ],
         published_name: |weights| {
             let shape = weights.shape_by_end(&[APPROXIMATOR])?;
@@ -96,7 +96,11 @@ impl SingleTransformerFamily for Chroma {
         lora: LoraTable {
             network: |_| lora::NETWORK,
             has_text_encoders: true,
-            signs: &[LoraSign::of("chroma", "Chroma", "distilled_guidance_layer")],
+            signs: &[LoraSignature::of(
+                "chroma",
+                "Chroma",
+                "distilled_guidance_layer",
+            )],
             // LoRAs that change the blocks alone do not show which of the two they were made for.
             origins: &["chroma", "flux"],
             has_musubi: false,

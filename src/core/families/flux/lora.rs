@@ -25,8 +25,8 @@ pub fn network(is_diffusers: bool) -> Network {
     }
 }
 
-/// What the transformer at a place is with the LoRAs of a job: the authors' for depth and edges let it see a control
-/// picture beside the noise.
+/// The config of the transformer at a place with the LoRAs of a job: the authors' for depth and edges add channels of a
+/// control image to its input.
 pub fn config_with(
     transformer: &Path,
     loras: &[Lora],
@@ -50,7 +50,7 @@ pub fn config_with(
     })
 }
 
-/// What a model becomes with a control LoRA: one that needs a control picture, of the kind that the LoRA's name says.
+/// The model that a control LoRA makes of one: it needs a control image, of the kind that the LoRA's name says.
 pub(super) fn with_control(spec: &ModelSpec, lora: &Path) -> Result<ModelSpec, String> {
     let mut variants = [Variant::Dev, Variant::Schnell].into_iter();
     if !variants.any(|variant| variant.inputs().name == spec.variant) {
@@ -78,7 +78,7 @@ pub(super) fn objection(coverage: &Coverage) -> Option<&'static str> {
         .then_some("this LoRA is for a model that sees more beside the noise, as FLUX.1 Fill does")
 }
 
-/// Whether a layer takes in more than the model can be made to take.
+/// Returns true if a layer takes in more than the model can be made to take.
 fn sees_more(misfit: &Misfit) -> bool {
     let name = lora::normal(&misfit.layer);
     let is_input = name.ends_with("img_in") || name.ends_with("x_embedder");

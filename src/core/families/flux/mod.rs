@@ -10,7 +10,7 @@ mod variant;
 
 use std::sync::Arc;
 
-use super::def::{LoraSign, TinyDecoderRules};
+use super::def::{LoraSignature, TinyDecoderRules};
 use super::parts::{clip_l, t5_xxl};
 use super::single::definition;
 use super::table::{
@@ -24,7 +24,7 @@ use crate::memory::text::{redux, seen_tokens, siglip};
 use crate::memory::{Job, Need, Network, PartName};
 use crate::model::{Component, Guidance};
 use crate::networks::{
-    ClipTextConfig, FluxControlConfig, FluxTransformerConfig, KindRule, PartKind, ReduxConfig,
+    ClipTextConfig, DetectionRule, FluxControlConfig, FluxTransformerConfig, PartKind, ReduxConfig,
     SiglipConfig,
 };
 
@@ -166,26 +166,26 @@ impl SingleTransformerFamily for Flux {
     };
 }
 
-const KINDS: &[KindRule] = &[
-    KindRule::new(
+const KINDS: &[DetectionRule] = &[
+    DetectionRule::new(
         "flux",
         "controlnet",
         "a Flux ControlNet",
         &["controlnet_x_embedder.weight", "context_embedder.weight"],
     ),
-    KindRule::new(
+    DetectionRule::new(
         "flux",
         "adapter",
         "a Flux Redux adapter",
         &["redux_up.weight", "redux_down.weight"],
     )
     .of(PartKind::Redux),
-    KindRule::transformer(
+    DetectionRule::transformer(
         "flux",
         "a Flux transformer in the original layout",
         &["double_blocks.0.img_attn.qkv.weight"],
     ),
-    KindRule::transformer(
+    DetectionRule::transformer(
         "flux",
         "a Flux transformer",
         &[
@@ -193,7 +193,7 @@ const KINDS: &[KindRule] = &[
             "x_embedder.weight",
         ],
     ),
-    KindRule::transformer(
+    DetectionRule::transformer(
         "flux",
         "a Flux transformer",
         &[
@@ -201,7 +201,7 @@ const KINDS: &[KindRule] = &[
             "x_embedder.weight",
         ],
     ),
-    KindRule::new(
+    DetectionRule::new(
         "flux",
         "vae",
         "an image VAE in the original layout",
@@ -210,14 +210,14 @@ const KINDS: &[KindRule] = &[
     .of(PartKind::KlVae),
 ];
 
-const SIGNS: &[LoraSign] = &[
-    LoraSign::ending(
+const SIGNS: &[LoraSignature] = &[
+    LoraSignature::ending(
         "hunyuan",
         "HunyuanVideo",
         "double_blocks_#_",
         &["_mlp_fc1", "_mlp_fc2", "_mod_linear"],
     ),
-    LoraSign::ending(
+    LoraSignature::ending(
         "hunyuan",
         "HunyuanVideo",
         "single_blocks_#_",
@@ -227,17 +227,17 @@ const SIGNS: &[LoraSign] = &[
     deeper("transformer_blocks_#_", 19),
     deeper("single_blocks_#_", 38),
     deeper("single_transformer_blocks_#_", 38),
-    LoraSign::of("flux", "Flux", "double_blocks_#_"),
-    LoraSign::of("flux", "Flux", "single_blocks_#_"),
-    LoraSign::of("flux", "Flux", "single_transformer_blocks_#_"),
-    LoraSign::of("flux", "Flux", "transformer_blocks_#_"),
+    LoraSignature::of("flux", "Flux", "double_blocks_#_"),
+    LoraSignature::of("flux", "Flux", "single_blocks_#_"),
+    LoraSignature::of("flux", "Flux", "single_transformer_blocks_#_"),
+    LoraSignature::of("flux", "Flux", "transformer_blocks_#_"),
 ];
 
 /// Names that Flux has as well, in a block that it does not have.
-const fn deeper(start: &'static str, first_block: usize) -> LoraSign {
-    LoraSign {
+const fn deeper(start: &'static str, first_block: usize) -> LoraSignature {
+    LoraSignature {
         first_block,
-        ..LoraSign::of(
+        ..LoraSignature::of(
             "hunyuan",
             "HunyuanVideo or another model with more blocks than Flux",
             start,

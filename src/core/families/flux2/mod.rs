@@ -6,7 +6,7 @@ pub(crate) mod tests;
 
 use std::sync::Arc;
 
-use super::def::LoraSign;
+use super::def::LoraSignature;
 use super::parts::{FLUX2_VAE, qwen3_4b, qwen3_8b};
 use super::single::definition;
 use super::table::{
@@ -18,7 +18,7 @@ use crate::library::names::model_words;
 use crate::memory::streams::{Sequence, streams};
 use crate::memory::{Job, Need, PartName};
 use crate::networks::{
-    Flux2TransformerConfig, KindRule, LanguageConfig, LanguageKind, LanguageTap, LanguageUse,
+    DetectionRule, Flux2TransformerConfig, LanguageConfig, LanguageKind, LanguageTap, LanguageUse,
     PartKind,
 };
 use crate::tokens::{PromptTemplate, QWEN_CHAT, TextRule};
@@ -78,17 +78,17 @@ impl SingleTransformerFamily for Flux2 {
             ("control", "a FLUX.2 ControlNet"),
         ],
         kinds: &[
-            KindRule::transformer(
+            DetectionRule::transformer(
                 "flux2",
                 "a FLUX.2 transformer in the original layout",
                 &["double_stream_modulation_img.lin.weight"],
             ),
-            KindRule::transformer(
+            DetectionRule::transformer(
                 "flux2",
                 "a FLUX.2 transformer",
                 &["double_stream_modulation_img.linear.weight"],
             ),
-            KindRule::new(
+            DetectionRule::new(
                 "flux2",
                 "vae",
                 "a FLUX.2 VAE",
@@ -165,8 +165,8 @@ impl SingleTransformerFamily for Flux2 {
     };
 }
 
-const fn sign(start: &'static str, ends: &'static [&'static str]) -> LoraSign {
-    LoraSign::ending("flux2", "FLUX.2", start, ends)
+const fn sign(start: &'static str, ends: &'static [&'static str]) -> LoraSignature {
+    LoraSignature::ending("flux2", "FLUX.2", start, ends)
 }
 
 /// LoRAs for FLUX.2.

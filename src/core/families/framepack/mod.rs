@@ -6,14 +6,14 @@ pub(crate) mod tests;
 
 use std::sync::Arc;
 
-use super::def::{LoraSign, TinyDecoderRules};
+use super::def::{LoraSignature, TinyDecoderRules};
 use super::parts::clip_l;
 use super::single::definition;
 use super::table::{
     FamilyTable, FamilyVae, LoraTable, ModelVariant, SingleTransformerFamily, TextEncoder,
     TextNetwork, stream_shape,
 };
-use super::{Family, FamilyDef, LoraRules, TimeConvolutions};
+use super::{Family, FamilyDef, LoraRules, TemporalConvPolicy};
 use crate::job::{GenerateRequest, SEEN_FRAMES, Stage, StepCacheKind};
 use crate::lora::Table;
 use crate::memory::autoencoder::{Clip, video_decode, video_encode};
@@ -24,7 +24,7 @@ use crate::model::choices::SectionOrder;
 use crate::model::facts::Facts;
 use crate::model::{Component, ControlUse, Guidance, ImageRole, InputUse, Limits};
 use crate::networks::{
-    FramePackTransformerConfig, HunyuanVaeConfig, KindRule, LanguageConfig, LanguageKind,
+    DetectionRule, FramePackTransformerConfig, HunyuanVaeConfig, LanguageConfig, LanguageKind,
     LanguageTap, LanguageUse, NetworkConfig as _, PartKind, SiglipConfig,
 };
 use crate::tokens::{HUNYUAN_PROMPT, TextRule};
@@ -111,34 +111,34 @@ impl SingleTransformerFamily for FramePack {
         pipeline_prefixes: &[PIPELINE],
         pipelines: &[PIPELINE],
         kinds: &[
-            KindRule::transformer(
+            DetectionRule::transformer(
                 "framepack",
                 "a FramePack transformer",
                 &["clean_x_embedder.proj.weight"],
             ),
-            KindRule::transformer(
+            DetectionRule::transformer(
                 "hunyuan",
                 "a HunyuanVideo transformer",
                 &["context_embedder.time_text_embed.timestep_embedder.linear_1.weight"],
             ),
-            KindRule::transformer(
+            DetectionRule::transformer(
                 "hunyuan",
                 "a HunyuanVideo transformer in the original layout",
                 &["txt_in.individual_token_refiner.blocks.0.self_attn_qkv.weight"],
             ),
-            KindRule::transformer(
+            DetectionRule::transformer(
                 "hunyuan",
                 "a HunyuanVideo transformer in the layout of ComfyUI",
                 &["txt_in.individual_token_refiner.blocks.0.self_attn.qkv.weight"],
             ),
-            KindRule::new(
+            DetectionRule::new(
                 "hunyuan",
                 "vae",
                 "a HunyuanVideo VAE",
                 &["decoder.conv_in.conv.weight"],
             )
             .of(PartKind::VideoVae),
-            KindRule::new(
+            DetectionRule::new(
                 "hunyuan",
                 "vae",
                 "a HunyuanVideo VAE",
@@ -171,7 +171,7 @@ impl SingleTransformerFamily for FramePack {
         shape: |config| stream_shape(&config.streams(), config.in_channels),
         latent_channels: |config| config.in_channels,
         vae: FamilyVae {
-            time_convolutions: TimeConvolutions::FrameByFrame,
+            time_convolutions: TemporalConvPolicy::FrameByFrame,
             wanted: parts::vae,
             published: || Arc::new(HunyuanVaeConfig::default()),
             is_published: |place| {
@@ -227,10 +227,10 @@ impl SingleTransformerFamily for FramePack {
         lora: LoraTable {
             network: lora::network,
             signs: &[
-                LoraSign::of("framepack", "FramePack", "clean_x_embedder"),
-                LoraSign::of("framepack", "FramePack", "image_projection"),
-                LoraSign::of("hunyuan", "HunyuanVideo", "txt_in_individual_token_refiner"),
-                LoraSign::of("hunyuan", "HunyuanVideo", "context_embedder_token_refiner"),
+                LoraSignature::of("framepack", "FramePack", "clean_x_embedder"),
+                LoraSignature::of("framepack", "FramePack", "image_projection"),
+                LoraSignature::of("hunyuan", "HunyuanVideo", "txt_in_individual_token_refiner"),
+                LoraSignature::of("hunyuan", "HunyuanVideo", "context_embedder_token_refiner"),
             ],
             origins: &[],
             has_musubi: true,

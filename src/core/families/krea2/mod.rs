@@ -5,7 +5,7 @@ pub(crate) mod tests;
 
 use std::sync::Arc;
 
-use super::def::{LoraSign, TinyDecoderRules};
+use super::def::{LoraSignature, TinyDecoderRules};
 use super::parts::qwen3_vl_4b;
 use super::single::definition;
 use super::table::{
@@ -18,7 +18,7 @@ use crate::memory::{Job, Need, PartName};
 use crate::model::choices::Sampler;
 use crate::model::facts::{Schedule, TransformerShape};
 use crate::networks::{
-    KindRule, Krea2TransformerConfig, LanguageConfig, LanguageKind, LanguageTap, LanguageUse,
+    DetectionRule, Krea2TransformerConfig, LanguageConfig, LanguageKind, LanguageTap, LanguageUse,
 };
 use crate::tokens::{PromptTemplate, TextRule};
 
@@ -68,12 +68,12 @@ impl SingleTransformerFamily for Krea2 {
         pipeline_prefixes: &["Krea2"],
         pipelines: &["Krea2Pipeline"],
         kinds: &[
-            KindRule::transformer(
+            DetectionRule::transformer(
                 "krea2",
                 "a Krea 2 transformer",
                 &["text_fusion.projector.weight"],
             ),
-            KindRule::transformer(
+            DetectionRule::transformer(
                 "krea2",
                 "a Krea 2 transformer in the original layout",
                 &["txtfusion.projector.weight"],
@@ -144,8 +144,8 @@ impl SingleTransformerFamily for Krea2 {
     };
 }
 
-const fn sign(start: &'static str) -> LoraSign {
-    LoraSign::of("krea2", "Krea 2", start)
+const fn sign(start: &'static str) -> LoraSignature {
+    LoraSignature::of("krea2", "Krea 2", start)
 }
 
 /// LoRAs for Krea 2.
@@ -195,7 +195,7 @@ fn transformer_need(job: &Job<'_>) -> Option<Need> {
     let at_once = if job.is_on_gpu() { pictures } else { 1.0 };
     let hidden = at_once * one * dim * size;
     let expanded = network.expansion_bytes(job.number_bytes()) as f64;
-    // Hidden states, what goes in, queries, gates, what comes of them, and keys and values before and behind their
+    // Hidden states, what goes in, queries, gates, what comes of them, and keys and values before and after their
     // being made as many as the queries.
     let attention =
         (7.0 + 2.0 * shared / heads) * hidden + (at_once * one * heads * 4.0).max(expanded);

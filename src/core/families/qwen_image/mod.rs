@@ -8,7 +8,7 @@ mod variant;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::def::{LoraSign, TinyDecoderRules};
+use super::def::{LoraSignature, TinyDecoderRules};
 use super::parts::{WantedQwen, qwen};
 use super::single::definition;
 use super::table::{
@@ -25,7 +25,7 @@ use crate::memory::text::language;
 use crate::memory::{Job, Need, Network, NetworkReader, PartName};
 use crate::model::{CatalogError, ModelFiles};
 use crate::networks::{
-    KindRule, LanguageConfig, LanguageKind, LanguageTap, LanguageUse, NetworkConfig as _,
+    DetectionRule, LanguageConfig, LanguageKind, LanguageTap, LanguageUse, NetworkConfig as _,
     QwenImageControlConfig, QwenImageTransformerConfig, QwenVisionConfig, WanVaeConfig,
 };
 use crate::tokens::{PromptTemplate, TextRule};
@@ -65,7 +65,7 @@ pub const EDIT_PROMPT: PromptTemplate = PromptTemplate {
 /// Placeholder of an image's tokens.
 pub const PICTURE_MARK: &str = "<|image_pad|>";
 
-/// Words before a prompt about so many reference images.
+/// Words before a prompt about a number of reference images.
 pub fn picture_words(pictures: usize) -> String {
     let words = |number| format!("Picture {number}: <|vision_start|>{PICTURE_MARK}<|vision_end|>");
     let all: Vec<String> = (1..=pictures).map(words).collect();
@@ -123,19 +123,19 @@ impl SingleTransformerFamily for QwenImage {
             ("addition_t_embedding", variant::LAYERED),
         ],
         kinds: &[
-            KindRule::new(
+            DetectionRule::new(
                 "qwen_image",
                 "controlnet",
                 "a Qwen-Image ControlNet",
                 &["controlnet_x_embedder.weight", "txt_norm.weight"],
             ),
-            KindRule::new(
+            DetectionRule::new(
                 "qwen_image",
                 "controlnet",
                 "a Qwen-Image ControlNet",
                 &["controlnet_blocks.0.x_rms.weight"],
             ),
-            KindRule::transformer(
+            DetectionRule::transformer(
                 "qwen_image",
                 "a Qwen-Image transformer",
                 &["txt_norm.weight", "transformer_blocks.0.img_mod.1.weight"],
@@ -209,7 +209,7 @@ impl SingleTransformerFamily for QwenImage {
                 sign("transformer_blocks_#_img_m"),
                 sign("transformer_blocks_#_txt_m"),
                 // Names of attentions alone could be Flux's, which has fewer blocks, as every other model has.
-                LoraSign {
+                LoraSignature {
                     first_block: 40,
                     ..sign("transformer_blocks_#_attn_")
                 },
@@ -222,8 +222,8 @@ impl SingleTransformerFamily for QwenImage {
     };
 }
 
-const fn sign(start: &'static str) -> LoraSign {
-    LoraSign::of("qwen_image", "Qwen-Image", start)
+const fn sign(start: &'static str) -> LoraSignature {
+    LoraSignature::of("qwen_image", "Qwen-Image", start)
 }
 
 /// LoRAs for Qwen-Image.

@@ -1,4 +1,4 @@
-//! Qwen-Image and Qwen-Image-Edit, whose tensors are nearly the same, and how they are told apart.
+//! The variants of Qwen-Image, whose tensors are nearly the same.
 
 use crate::families::table::{ModelVariant, VariantHints};
 use crate::model::{ControlUse, InputUse};
@@ -52,8 +52,8 @@ pub(super) fn variant(
     })
 }
 
-/// Whether names are those of the first Qwen-Image-Edit as it is published: nothing but the type of its numbers stands
-/// behind `edit`. What others made of it or of 2509 is called otherwise.
+/// Whether names are those of the first Qwen-Image-Edit as it is published: only a storage type follows
+/// `edit`. Finetunes of it or of 2509 have other names.
 fn is_first_edit(names: &[&str]) -> bool {
     const STORAGES: [&str; 11] = [
         "fp8", "fp16", "bf16", "f16", "fp32", "int8", "int4", "nvfp4", "q", "gguf", "comfyui",

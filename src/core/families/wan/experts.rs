@@ -1,4 +1,4 @@
-//! From the place of one transformer to a whole Wan model: its other expert, and the parts beside it.
+//! Assembly of a whole Wan model from one transformer: its other expert, and the parts next to it.
 //!
 //! Headers say what a file is; only which of two experts it is comes from its name.
 
@@ -66,10 +66,10 @@ pub(super) fn are_experts(one: &Path, two: &Path) -> bool {
     side_beside(&file_stem(one), &file_stem(two)).is_some()
 }
 
-/// What a model is called by: the file of its transformer, or the folder that holds all of it.
+/// The place that names a model: the file of its transformer, or the folder that holds all of it.
 fn place_and_name(first: &Path, second: Option<&Path>) -> (PathBuf, String) {
     let place = match first.parent() {
-        // Two experts' folders lie in that of their model.
+        // Two experts' folders are in that of their model.
         Some(folder) if second.is_some() && first.is_dir() => folder,
         _ => first,
     };

@@ -24,7 +24,7 @@ use crate::networks::{
 const MAX_PIXELS: u64 = 1 << 24;
 const MAX_FRAMES: i64 = 1025;
 
-/// Checks a diffusers folder whole. Parts that the user named stand in for the folder's own.
+/// Checks a diffusers folder whole. Parts that the user named replace the folder's own.
 pub(super) fn check_folder(
     folder: &Path,
     index: &ModelIndex,
@@ -140,7 +140,7 @@ fn check_quantisation(
     refuse_quantised(is_quantised, super::FAMILY, &files.transformer)
 }
 
-/// Whether a place holds this part of the published models with such a transformer.
+/// Returns true if a place holds this part of the published models with such a transformer.
 pub(super) fn is_published_part(
     component: Component,
     shape: TransformerShape,
@@ -160,7 +160,7 @@ pub(super) fn is_published_part(
     is_wide && is_one_of(&parts(&transformer), component, place)
 }
 
-/// Whether there is an image encoder where the transformer looks at pictures through one, and none elsewhere.
+/// Checks that there is an image encoder where the transformer needs one, and none elsewhere.
 fn check_image_encoder(
     files: &ModelFiles,
     transformer: &WanTransformerConfig,

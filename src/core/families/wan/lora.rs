@@ -1,7 +1,7 @@
 //! LoRAs for Wan: names of its transformer's layers, and the models that a LoRA is for.
 
 use crate::families::single::transformer_table;
-use crate::families::{LoraRules, LoraSign};
+use crate::families::{LoraRules, LoraSignature};
 use crate::lora::{Network, Table, of_transformer};
 use crate::networks::WanTransformerConfig;
 
@@ -55,8 +55,8 @@ pub(super) const RULES: LoraRules = LoraRules {
     has_musubi: true,
 };
 
-const fn sign(start: &'static str) -> LoraSign {
-    LoraSign::of("wan", "Wan", start)
+const fn sign(start: &'static str) -> LoraSignature {
+    LoraSignature::of("wan", "Wan", start)
 }
 
 /// Name of a model of a width.

@@ -1,4 +1,4 @@
-//! What a Wan model takes: its networks, and what their stages make on their way.
+//! Memory needs of a Wan model: its networks, and the activations of their stages.
 //!
 //! The transformer's moments are those of `Block::forward` in the engine.
 
@@ -134,7 +134,7 @@ fn sizes<'a>(job: &Job<'a>, config: &'a WanTransformerConfig) -> Option<Sizes<'a
         .floor()
         .max(0.0)
         + 1.0;
-    // Each reference picture stands before the clip as a frame of its latents.
+    // Each reference image precedes the video as a frame of its latents.
     let latent_frames = clip_frames + request.references.len() as f64;
     let latents =
         latent_frames * (f64::from(request.width) / space) * (f64::from(request.height) / space);
@@ -149,7 +149,7 @@ fn sizes<'a>(job: &Job<'a>, config: &'a WanTransformerConfig) -> Option<Sizes<'a
 /// The worst moment is in the self-attention (hidden states, queries, keys, values and what comes of them) or in the
 /// feed-forward part (hidden states, what goes in or comes out, and the wide layer, changed in place).
 ///
-/// Control blocks run between the others with hidden states of their own, which stay, as does what they begin with.
+/// Control blocks run between the others with separate hidden states, which stay, as do the inputs of the first.
 fn transformer(job: &Job<'_>, part: PartName) -> Option<Need> {
     let (network, config) = job.configured(part)?;
     let sizes = sizes(job, config)?;
@@ -192,7 +192,7 @@ fn transformer(job: &Job<'_>, part: PartName) -> Option<Need> {
     })
 }
 
-/// What lies there in every call: the rotary angles of the tokens, texts, pictures, the sampler's latents and answers.
+/// Bytes of every call: rotary angles of the tokens, texts, images, the sampler's latents and predictions.
 fn beside(job: &Job<'_>, sizes: &Sizes<'_>, texts: f64) -> f64 {
     let Sizes {
         config,
@@ -214,11 +214,11 @@ fn beside(job: &Job<'_>, sizes: &Sizes<'_>, texts: f64) -> f64 {
     } else {
         0.0
     };
-    // The latents themselves, with what stands beside them, two answers, what the sampler remembers and a guess at
-    // the clip, all in f32.
+    // The latents themselves, with their conditions, two predictions, the sampler's history and an estimate of the
+    // video, all in f32.
     let mut channels = 2 * config.in_channels + 8 * config.out_channels;
     if job.request.mask.is_some() {
-        // What it keeps, and the noise of that.
+        // The unmasked latents, and their noise.
         channels += 3 * config.out_channels;
     }
     if config.has_control() {

@@ -11,11 +11,11 @@ mod tests;
 mod transformer;
 mod variant;
 
-use super::{Family, FamilyDef, FileRules, TimeConvolutions, TinyDecoderRules};
+use super::{Family, FamilyDef, FileRules, TemporalConvPolicy, TinyDecoderRules};
 use crate::formats::weights::WeightSet;
 use crate::job::{GenerateRequest, Stage, StepCacheKind};
 use crate::networks::TransformerKeys;
-use crate::networks::{KindRule, PartKind};
+use crate::networks::{DetectionRule, PartKind};
 use crate::tokens::{TextReader, TextRule};
 use variant::Variant;
 
@@ -37,7 +37,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
         Variant::named(&spec.variant).map_or(StepCacheKind::OF_ANY_MODEL, Variant::step_caches)
     },
     token_limit: |_| None,
-    time_convolutions: TimeConvolutions::Fastest,
+    time_convolutions: TemporalConvPolicy::Fastest,
     vae_in_f16: false,
     trained_sizes: &[],
     recipe,
@@ -78,7 +78,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
         are_experts: experts::are_experts,
         is_published_part: files::is_published_part,
         kinds: &[
-            KindRule::transformer(
+            DetectionRule::transformer(
                 "wan",
                 "a Wan transformer",
                 &[
@@ -86,19 +86,19 @@ pub(super) static DEF: FamilyDef = FamilyDef {
                     "patch_embedding.weight",
                 ],
             ),
-            KindRule::transformer(
+            DetectionRule::transformer(
                 "wan",
                 "a Wan transformer in the original layout",
                 &["time_projection.1.weight", "patch_embedding.weight"],
             ),
-            KindRule::transformer(
+            DetectionRule::transformer(
                 "wan",
                 "a Wan transformer in the original layout",
                 &["blocks.0.self_attn.q.weight", "patch_embedding.weight"],
             ),
-            KindRule::new("wan", "vae", "a Wan VAE", &["decoder.norm_out.gamma"])
+            DetectionRule::new("wan", "vae", "a Wan VAE", &["decoder.norm_out.gamma"])
                 .of(PartKind::WanVae),
-            KindRule::new(
+            DetectionRule::new(
                 "wan",
                 "vae",
                 "a Wan VAE in the original layout",
@@ -166,7 +166,7 @@ fn recipe(request: &GenerateRequest) -> Vec<Stage> {
     };
     stages.extend([last, Stage::Unload]);
     if request.second_pass.is_some() {
-        // What is added are details, which are the low-noise expert's.
+        // The second pass adds details, which are the low-noise expert's.
         stages.extend([Stage::EncodeImage, last, Stage::Unload]);
     }
     stages.extend([Stage::Decode, Stage::Save]);

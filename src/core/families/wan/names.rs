@@ -1,4 +1,4 @@
-//! What the names of Wan's files tell that no header can: the generation, and which of two experts a file is.
+//! Evidence in the names of Wan's files that no header has: the generation, and the expert that a file is.
 
 use crate::library::names::{Side, possible_side, side_at_end};
 

@@ -1,4 +1,4 @@
-//! The parts that a Wan transformer needs beside it.
+//! The parts next to a Wan transformer.
 
 use crate::families::parts::check_width;
 use crate::library::companions::wanted::{
@@ -11,14 +11,14 @@ use crate::networks::{
     WanVaeConfig, clip_vision,
 };
 
-/// What to get where a companion is missing or wrong.
+/// Files to get where a companion is missing or wrong.
 const TEXT_ENCODER: &str = "umt5_xxl_fp16.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged";
 pub(super) const IMAGE_ENCODER: &str =
     "clip_vision_h.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged";
 const VAE_16: &str = "wan_2.1_vae.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged";
 const VAE_48: &str = "wan2.2_vae.safetensors from Comfy-Org/Wan_2.2_ComfyUI_Repackaged";
 
-/// The autoencoder for latents of so many channels: a noun phrase, and the file to get.
+/// The autoencoder for latents of a number of channels: a noun phrase, and the file to get.
 fn vae_example(channels: i64) -> (String, &'static str) {
     match channels {
         16 => ("a Wan 2.1 VAE (z_dim 16)".to_owned(), VAE_16),

@@ -1,4 +1,4 @@
-//! What a transformer's file is by its header: which variant, or which other model it belongs to.
+//! Recognition of a transformer's file by its header: its variant, or the other model that it belongs to.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::library::{kind, storage};
 use crate::model::CatalogError;
 use crate::networks::{NetworkConfig as _, TransformerKeys, WanTransformerConfig};
 
-/// What the header of one transformer leaves open.
+/// The variants that the header of one transformer leaves open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TransformerKind {
     /// The whole of a model of this variant.
@@ -34,7 +34,7 @@ impl TransformerKind {
         }
     }
 
-    /// Whether only a name says if it is one of two experts.
+    /// Returns true if only a name says that it is one of two experts.
     pub fn is_open(self) -> bool {
         matches!(self, Self::TextToVideo | Self::Control)
     }
@@ -77,7 +77,7 @@ pub(super) fn variant_at(place: &Path) -> Option<&'static str> {
 }
 
 impl Transformer {
-    /// Reads what lies at a place: a file, an index or a component's folder. Foreign models and
+    /// Reads the transformer at a place: a file, an index or a component's folder. Foreign models and
     /// storages are named and refused.
     pub fn read(place: &Path) -> Result<Self, CatalogError> {
         let weights = WeightSet::at(place)?;

@@ -21,7 +21,7 @@ pub(super) enum Variant {
     Ti2v,
     /// Wan 2.1, a control clip with a mask, and reference pictures.
     Vace,
-    /// The same on Wan 2.2, with two experts.
+    /// VACE on Wan 2.2, with two experts.
     VaceA14b,
 }
 
@@ -39,7 +39,7 @@ impl Variant {
         }
     }
 
-    /// What diffusers calls the transformer.
+    /// diffusers' class of the transformer.
     pub fn transformer_class(self) -> &'static str {
         if self.takes_control() {
             "WanVACETransformer3DModel"
@@ -48,7 +48,7 @@ impl Variant {
         }
     }
 
-    /// Whether it takes a control clip, with a mask of it, and reference pictures.
+    /// Returns true if it takes a control video, with a mask of it, and reference pictures.
     pub fn takes_control(self) -> bool {
         matches!(self, Self::Vace | Self::VaceA14b)
     }
@@ -86,7 +86,7 @@ impl Variant {
         all.into_iter().find(|variant| variant.name() == name)
     }
 
-    /// What numbers are published for.
+    /// Step caches with published numbers.
     pub fn step_caches(self) -> &'static [StepCacheKind] {
         match self {
             Self::T2v | Self::I2v => &StepCacheKind::ALL,
@@ -95,8 +95,7 @@ impl Variant {
         }
     }
 
-    /// How much of a given clip it makes anew where nobody says, as in diffusers' pipeline from clip to clip: that is for
-    /// models that go by text alone.
+    /// Default denoising strength, as in diffusers' video-to-video pipeline, which is for models of text alone.
     pub fn clip_strength(self) -> Option<f64> {
         match self {
             Self::T2v | Self::T2vA14b | Self::Ti2v => Some(0.8),
@@ -112,7 +111,7 @@ impl Variant {
         }
     }
 
-    /// Where a mask keeps the rest of the start picture, in every frame; one that goes to another picture keeps none.
+    /// Use of a mask, which keeps the rest of the start image in every frame; variants with an end image keep none.
     pub fn mask(self) -> InputUse {
         match self {
             Self::T2v | Self::T2vA14b | Self::Flf2v | Self::Vace | Self::VaceA14b => InputUse::No,
@@ -134,12 +133,12 @@ impl Variant {
         matches!(self, Self::T2vA14b | Self::I2vA14b | Self::VaceA14b)
     }
 
-    /// Whether pictures stand beside the noise in the transformer's input.
+    /// Returns true if images are next to the noise in the transformer's input.
     pub fn is_image_to_video(self) -> bool {
         matches!(self, Self::I2v | Self::Flf2v | Self::I2vA14b)
     }
 
-    /// Where the published low-noise expert takes over, in parts of the timesteps.
+    /// Share of the timesteps at which the published low-noise expert takes over.
     pub fn boundary_ratio(self) -> Option<f64> {
         match self {
             Self::T2vA14b | Self::VaceA14b => Some(0.875),
@@ -148,7 +147,7 @@ impl Variant {
         }
     }
 
-    /// Two experts need to be told when to change.
+    /// Checks that two experts have a timestep at which they change.
     pub(super) fn check_boundary(self, files: &ModelFiles) -> Result<(), CatalogError> {
         let is_sound = match files.boundary_ratio {
             Some(ratio) => ratio > 0.0 && ratio < 1.0,

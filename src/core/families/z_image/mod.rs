@@ -6,7 +6,7 @@ pub(crate) mod tests;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::def::{LoraSign, TinyDecoderRules};
+use super::def::{LoraSignature, TinyDecoderRules};
 use super::parts::qwen3_4b;
 use super::single::definition;
 use super::table::{
@@ -21,7 +21,7 @@ use crate::memory::{Job, Need, Network, PartName};
 use crate::model::facts::{Facts, TransformerShape};
 use crate::model::{CatalogError, ControlUse};
 use crate::networks::{
-    KindRule, LanguageConfig, LanguageKind, LanguageTap, LanguageUse, NetworkConfig as _,
+    DetectionRule, LanguageConfig, LanguageKind, LanguageTap, LanguageUse, NetworkConfig as _,
     SchedulerConfig, ZImageControlConfig, ZImageControlKeys, ZImageTransformerConfig,
 };
 use crate::tokens::{PromptTemplate, QWEN_CHAT, TextRule};
@@ -76,17 +76,17 @@ impl SingleTransformerFamily for ZImage {
         refused_pipelines: &[("ZImageOmniPipeline", OMNI), ("ZImageControlNet", CONTROL)],
         foreign_parts: &[("siglip_", OMNI), ("control_", CONTROL)],
         kinds: &[
-            KindRule::transformer(
+            DetectionRule::transformer(
                 "z_image",
                 "a Z-Image transformer",
                 &["cap_pad_token", "all_x_embedder.2-1.weight"],
             ),
-            KindRule::transformer(
+            DetectionRule::transformer(
                 "z_image",
                 "a Z-Image transformer in the original layout",
                 &["cap_pad_token", "x_embedder.weight"],
             ),
-            KindRule::new(
+            DetectionRule::new(
                 "z_image",
                 "controlnet",
                 CONTROL,
@@ -155,8 +155,8 @@ impl SingleTransformerFamily for ZImage {
     };
 }
 
-const fn sign(start: &'static str) -> LoraSign {
-    LoraSign::of("z_image", "Z-Image", start)
+const fn sign(start: &'static str) -> LoraSignature {
+    LoraSignature::of("z_image", "Z-Image", start)
 }
 
 /// LoRAs for Z-Image.
@@ -270,7 +270,7 @@ fn transformer_need(job: &Job<'_>) -> Option<Need> {
             }
         })
         .collect();
-    // What a control block gives before it is added, and the hidden states before the refiner of noise.
+    // The output of a control block before it is added, and the hidden states before the noise refiner.
     let joined = if controls.is_empty() { 0.0 } else { hidden };
     let control = joined + controls.iter().map(|it| it.bytes).sum::<f64>();
     let bytes = moment + modulations + angles + text + latents + kept + control;

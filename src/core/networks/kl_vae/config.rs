@@ -296,7 +296,7 @@ impl<K: KlKind> KlConfig<K> {
         }
     }
 
-    /// Whether latents are normed by statistics in the file, and not scaled.
+    /// Returns true if latents are normed by statistics in the file, and not scaled.
     pub fn is_normed(&self) -> bool {
         K::NORMED_CLASS == Some(&self.class)
     }

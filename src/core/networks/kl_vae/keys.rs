@@ -98,7 +98,7 @@ impl KlVaeKeys {
         Self::detect_video(weights.tensors.keys().map(String::as_str))
     }
 
-    /// Whether a file has a norm within a block of either half: autoencoders of other kinds have other norms.
+    /// Returns true if a file has a norm within a block of either half: autoencoders of other kinds have other norms.
     pub(in crate::networks) fn has_norms(&self, weights: &WeightSet) -> bool {
         VaeHalf::BOTH.iter().any(|half| {
             let norm = format!("{}.mid.block_1.norm1.weight", half.name());

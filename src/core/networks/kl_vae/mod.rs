@@ -10,10 +10,10 @@ mod levels;
 
 use super::vae::check_shift;
 use crate::formats::weights::WeightSet;
-use crate::networks::known::{KindRule, PartKind};
+use crate::networks::known::{DetectionRule, PartKind};
 
 /// By which its files are known where no family knows them better.
-pub(super) const KINDS: &[KindRule] = &[KindRule::new(
+pub(super) const KINDS: &[DetectionRule] = &[DetectionRule::new(
     "",
     "vae",
     "an image VAE",

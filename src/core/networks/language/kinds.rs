@@ -1,6 +1,6 @@
 //! The language models that pictures and clips are made with: by what they differ, and how their files are known.
 
-use crate::networks::known::{KindRule, PartKind};
+use crate::networks::known::{DetectionRule, PartKind};
 
 /// Which decoder, as tensors and `model_type` tell it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub enum LanguageKind {
 }
 
 /// By which its files are known, those of llama.cpp too. Gemma has the norms of Qwen 3, and Llama none of its own.
-pub(in crate::networks) const RULES: &[KindRule] = &[
+pub(in crate::networks) const RULES: &[DetectionRule] = &[
     gemma(&["layers.0.pre_feedforward_layernorm.weight"]),
     gemma(&["token_embd.weight", "blk.0.post_ffw_norm.weight"]),
     QWEN3.with(&["embed_tokens.weight", "layers.0.self_attn.q_norm.weight"]),
@@ -25,15 +25,15 @@ pub(in crate::networks) const RULES: &[KindRule] = &[
     LLAMA.with(&["token_embd.weight", "blk.0.attn_norm.weight"]),
 ];
 
-const QWEN3: KindRule =
-    KindRule::new("qwen", "text_encoder", "a Qwen 3 text encoder", &[]).of(PartKind::Qwen);
-const QWEN2: KindRule =
-    KindRule::new("qwen", "text_encoder", "a Qwen 2.5 text encoder", &[]).of(PartKind::Qwen);
-const LLAMA: KindRule =
-    KindRule::new("llama", "text_encoder", "a Llama text encoder", &[]).of(PartKind::Llama);
+const QWEN3: DetectionRule =
+    DetectionRule::new("qwen", "text_encoder", "a Qwen 3 text encoder", &[]).of(PartKind::Qwen);
+const QWEN2: DetectionRule =
+    DetectionRule::new("qwen", "text_encoder", "a Qwen 2.5 text encoder", &[]).of(PartKind::Qwen);
+const LLAMA: DetectionRule =
+    DetectionRule::new("llama", "text_encoder", "a Llama text encoder", &[]).of(PartKind::Llama);
 
-const fn gemma(ends: &'static [&'static str]) -> KindRule {
-    KindRule::new("gemma", "text_encoder", "a Gemma text encoder", ends)
+const fn gemma(ends: &'static [&'static str]) -> DetectionRule {
+    DetectionRule::new("gemma", "text_encoder", "a Gemma text encoder", ends)
 }
 
 impl LanguageKind {
@@ -68,12 +68,12 @@ impl LanguageKind {
         }
     }
 
-    /// Whether queries and keys are normed, head by head, before they are turned.
+    /// Returns true if queries and keys are normed, head by head, before they are turned.
     pub fn has_head_norms(self) -> bool {
         self == Self::Qwen3
     }
 
-    /// Whether queries, keys and values have biases.
+    /// Returns true if queries, keys and values have biases.
     pub fn has_biases(self) -> bool {
         self == Self::Qwen2
     }

@@ -362,7 +362,7 @@ fn note<T: std::str::FromStr>(weights: &WeightSet, name: &str) -> Option<T> {
     notes.get(&format!("{model}.{name}"))?.parse().ok()
 }
 
-/// Whether a GGUF file says that its model looks at pictures.
+/// Returns true if a GGUF file says that its model looks at pictures.
 fn is_noted_to_see(weights: &WeightSet) -> bool {
     let name = weights.notes.get("general.architecture");
     weights.is_gguf && name.is_some_and(|name| name.contains("vl"))

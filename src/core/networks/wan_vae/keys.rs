@@ -60,7 +60,7 @@ impl WanVaeKeys {
         format!("{}{own}", self.prefix)
     }
 
-    /// Whether these are names of Wan's own: every video autoencoder has some of the others.
+    /// Returns true if these are names of Wan's own: every video autoencoder has some of the others.
     pub(super) fn has_marks(&self, weights: &WeightSet) -> bool {
         [
             "conv2.weight",

@@ -118,7 +118,7 @@ impl WanVaeConfig {
         }
     }
 
-    /// Whether its layers are as wide as another's.
+    /// Returns true if its layers are as wide as another's.
     pub(crate) fn is_as_wide_as(&self, other: &Self) -> bool {
         (self.base_dim, self.decoder_dim(), &self.dim_mult)
             == (other.base_dim, other.decoder_dim(), &other.dim_mult)
@@ -160,7 +160,7 @@ impl WanVaeConfig {
         3 * self.patch() * self.patch()
     }
 
-    /// Whether a file has such an autoencoder.
+    /// Returns true if a file has such an autoencoder.
     pub fn is_in(weights: &WeightSet) -> bool {
         WanVaeKeys::of(weights).has_marks(weights)
     }

@@ -42,7 +42,7 @@ fn folder() -> Folder {
 }
 
 /// The row of Chroma in the suite of all image families.
-pub(crate) fn case() -> FamilyCase {
+pub(in crate::families) fn case() -> FamilyCase {
     let hd = Offered {
         family: chroma::FAMILY,
         variant: "HD",

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::catalog::IdentityCard;
 use crate::families::flux::tests::files::{all_in_one, flux_tree, shapes};
 use crate::job::Sampler;
-use crate::model::{Guidance, ImageRole, InputUse, ModelSpec};
+use crate::model::{CatalogError, Guidance, ImageRole, InputUse, ModelSpec};
 use crate::networks::{ClipTextConfig, FluxTransformerConfig, KlVaeConfig, T5Config};
 use crate::testing::made_up::{Shapes, write};
 use crate::testing::published::{

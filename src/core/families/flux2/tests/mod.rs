@@ -56,7 +56,7 @@ fn folder(is_distilled: bool) -> Folder {
 }
 
 /// The row of FLUX.2 in the suite of all image families.
-pub(crate) fn case() -> FamilyCase {
+pub(in crate::families) fn case() -> FamilyCase {
     let small = Offered {
         family: flux2::FAMILY,
         variant: "klein 4B",

@@ -47,7 +47,7 @@ fn folder(is_distilled: &Value) -> Folder {
 }
 
 /// The row of Krea 2 in the suite of all image families.
-pub(crate) fn case() -> FamilyCase {
+pub(in crate::families) fn case() -> FamilyCase {
     let turbo_shift = Some(1.15_f64.exp());
     let turbo = Offered {
         family: krea2::FAMILY,

@@ -57,7 +57,7 @@ fn folder(class: &'static str) -> Folder {
 }
 
 /// The row of Qwen-Image in the suite of all image families.
-pub(crate) fn case() -> FamilyCase {
+pub(in crate::families) fn case() -> FamilyCase {
     let offered = Offered {
         family: qwen_image::FAMILY,
         variant: "Image",
@@ -74,7 +74,7 @@ pub(crate) fn case() -> FamilyCase {
     };
     let narrow = resized(own("qwen_2.5_vl_7b"), 3584, 2048);
     let narrow = edited(narrow, "model.layers.0.self_attn.q_norm.weight", &[128]);
-    let right = "qwen_2.5_vl_7b_fp8_scaled.safetensors";
+    const RIGHT: &str = "qwen_2.5_vl_7b_fp8_scaled.safetensors";
     let with = |key: &str, shape: &[u64]| edited(own("transformer"), key, shape);
     let mut newest = Shapes::new();
     newest.insert("txt_in.text_norm.weight".to_owned(), vec![4096]);
@@ -118,11 +118,11 @@ pub(crate) fn case() -> FamilyCase {
                 "vae/qwen_image_vae.safetensors",
                 "text_encoders/qwen_2.5_vl_7b.safetensors",
             ],
-            &["qwen_image_vae.safetensors", right],
+            &["qwen_image_vae.safetensors", RIGHT],
         ),
         other_encoders: vec![
-            ("clip", shapes("clip_l"), [right, "a CLIP text encoder"]),
-            ("qwen_3", narrow, [right, "a Qwen 3 text encoder"]),
+            ("clip", shapes("clip_l"), [RIGHT, "a CLIP text encoder"]),
+            ("qwen_3", narrow, [RIGHT, "a Qwen 3 text encoder"]),
         ],
         other_vaes: Vec::new(),
         relatives: vec![

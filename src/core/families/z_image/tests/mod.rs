@@ -46,7 +46,7 @@ fn folder(shift: f64) -> Folder {
 }
 
 /// The row of Z-Image in the suite of all image families.
-pub(crate) fn case() -> FamilyCase {
+pub(in crate::families) fn case() -> FamilyCase {
     let turbo = Offered {
         family: z_image::FAMILY,
         variant: "Turbo",
