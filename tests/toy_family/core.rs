@@ -16,7 +16,7 @@ use crate::library::companions::Companions;
 use crate::library::single::Assembled;
 use crate::memory::{Job, Need, PartName};
 use crate::model::choices::Sampler;
-use crate::model::facts::{Facts, Schedule, TransformerShape};
+use crate::model::facts::{ModelFacts, Schedule, TransformerShape};
 use crate::model::{
     CatalogError, Component, ControlUse, Guidance, ImageRole, InputUse, Limits, ModelFiles,
 };
@@ -176,7 +176,7 @@ fn assemble(
             text_encoder: place.to_owned(),
             ..ModelFiles::default()
         },
-        facts: Facts {
+        facts: ModelFacts {
             family: FAMILY,
             variant: "squares",
             shape: TransformerShape {

@@ -10,7 +10,7 @@ use crate::job::{GenerateForm, SizeChoice, Source, StartPicture, form};
 use crate::library::single::Assembled;
 use crate::library::{Item, tiny};
 use crate::model::choices::Sampler;
-use crate::model::facts::{Facts, Schedule};
+use crate::model::facts::{ModelFacts, Schedule};
 use crate::model::{
     CatalogError, Defaults, InputUse, LatentRgb, Limits, ModelFiles, ModelSpec, PartialSampling,
     Sampling, configs,
@@ -115,7 +115,7 @@ pub(super) fn build(
 /// What is known of a variant, for a model of another shape that makes pictures, or clips in sections: the steps and
 /// the guidance that it was trained for do not go with its size, nor do those of LoRAs. Those of other clips go with much
 /// else.
-fn of_variant(entries: &[Entry], facts: &Facts) -> Details {
+fn of_variant(entries: &[Entry], facts: &ModelFacts) -> Details {
     let is_same = |entry: &&Entry| {
         (facts.family.makes_pictures || facts.section_order.is_some())
             && entry.family == Some(facts.family)
@@ -179,7 +179,7 @@ fn plain_defaults(limits: &Limits, schedule: Option<Schedule>) -> Defaults {
 }
 
 /// A description that asks for what the model cannot make, or previews another number of channels.
-fn check_spec(spec: &ModelSpec, facts: &Facts, path: &Path) -> Result<(), CatalogError> {
+fn check_spec(spec: &ModelSpec, facts: &ModelFacts, path: &Path) -> Result<(), CatalogError> {
     let wrong = |reason: String| CatalogError::Config {
         reason,
         // Wrong words about a model without a file of its own are the catalogue's.

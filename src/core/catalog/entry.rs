@@ -16,7 +16,7 @@ use crate::families::Family;
 use crate::files::FileError;
 use crate::library::names::model_words;
 use crate::model::configs::read_capped;
-use crate::model::facts::{Facts, TransformerShape};
+use crate::model::facts::{ModelFacts, TransformerShape};
 use crate::model::{CatalogError, Component, LatentRgb, Preset};
 
 /// What is written by hand is shorter; whoever parses it takes many times as much.
@@ -276,7 +276,7 @@ impl Entry {
             .any(|known| model_words(known) == wanted)
     }
 
-    pub(super) fn may_be(&self, facts: &Facts) -> bool {
+    pub(super) fn may_be(&self, facts: &ModelFacts) -> bool {
         self.family.is_none_or(|family| family == facts.family)
             && self
                 .variant
@@ -324,7 +324,11 @@ impl Entry {
 }
 
 /// The entry whose models have this variant and shape; among several, that with most words of a name.
-pub(super) fn most_like<'a>(entries: &'a [Entry], facts: &Facts, name: &str) -> Option<&'a Entry> {
+pub(super) fn most_like<'a>(
+    entries: &'a [Entry],
+    facts: &ModelFacts,
+    name: &str,
+) -> Option<&'a Entry> {
     let words = model_words(name);
     let is_like = |entry: &&Entry| {
         entry.family == Some(facts.family)

@@ -17,7 +17,7 @@ use crate::lora::{Coverage, Table};
 use crate::memory::conv_backends::Convolutions;
 use crate::memory::{Job, Need, Network, NetworkReader, PartName};
 use crate::model::configs::ModelIndex;
-use crate::model::facts::{Facts, TransformerShape};
+use crate::model::facts::{ModelFacts, TransformerShape};
 use crate::model::{CatalogError, Component, Guidance, ModelFiles, ModelSpec, PicturePrompts};
 use crate::networks::DetectionRule;
 use crate::tokens::TextReader;
@@ -166,7 +166,7 @@ pub(crate) type FindControlNetwork =
 
 /// Checks a diffusers folder whole -> where its parts are, and what is known of the model.
 pub(crate) type CheckFolder =
-    fn(&Path, &ModelIndex, &Companions, &Library) -> Result<(ModelFiles, Facts), CatalogError>;
+    fn(&Path, &ModelIndex, &Companions, &Library) -> Result<(ModelFiles, ModelFacts), CatalogError>;
 
 /// Tiny decoders for previews that read the family's latents.
 #[derive(Clone, Copy)]

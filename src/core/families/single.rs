@@ -27,7 +27,7 @@ use crate::memory::autoencoder::picture;
 use crate::memory::{Job, Need, NetworkReader, PartName};
 use crate::model::choices::Sampler;
 use crate::model::configs::ModelIndex;
-use crate::model::facts::{Facts, Schedule, TransformerShape};
+use crate::model::facts::{ModelFacts, Schedule, TransformerShape};
 use crate::model::{CatalogError, Component, InputUse, Limits, ModelFiles, ModelSpec};
 use crate::networks::dialects::TensorKeys;
 use crate::networks::{
@@ -138,7 +138,7 @@ fn check_folder<F: SingleTransformerFamily>(
     index: &ModelIndex,
     companions: &Companions,
     library: &Library,
-) -> Result<(ModelFiles, Facts), CatalogError> {
+) -> Result<(ModelFiles, ModelFacts), CatalogError> {
     let unsupported = |what: String| CatalogError::unsupported(what, folder);
     check_pipeline::<F>(&index.class).map_err(unsupported)?;
     check_components(folder, index, &components::<F>(), companions)?;
@@ -333,7 +333,7 @@ fn check<F: SingleTransformerFamily>(
     files: &ModelFiles,
     config: &F::Config,
     variant: ModelVariant,
-) -> Result<Facts, CatalogError> {
+) -> Result<ModelFacts, CatalogError> {
     let table = F::TABLE;
     let scheduler = files.scheduler.as_deref();
     let scheduler = scheduler
@@ -347,7 +347,7 @@ fn check<F: SingleTransformerFamily>(
         &parts::<F>(config),
     )?;
     let (latent_channels, factor) = (table.vae.sizes)(&files.vae)?;
-    let mut facts = Facts {
+    let mut facts = ModelFacts {
         family: F::FAMILY,
         variant: variant.name,
         shape: (table.shape)(config),

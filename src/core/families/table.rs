@@ -13,7 +13,7 @@ use crate::library::companions::wanted::Wanted;
 use crate::lora::{self, Network};
 use crate::memory::text::{clip_text, language, t5};
 use crate::memory::{Job, Need, NetworkReader, PartName};
-use crate::model::facts::{Facts, TransformerShape};
+use crate::model::facts::{ModelFacts, TransformerShape};
 use crate::model::{CatalogError, ControlUse, Guidance, ImageRole, InputUse, ModelFiles};
 use crate::networks::stream_blocks::StreamShape;
 use crate::networks::{
@@ -82,7 +82,7 @@ pub(super) struct FamilyTable<C: 'static> {
     /// The published transformer of a shape.
     pub published: fn(&TransformerShape) -> C,
     /// Checks and changes what a table cannot say of a model.
-    pub complete: fn(&C, &ModelFiles, &mut Facts) -> Result<(), CatalogError>,
+    pub complete: fn(&C, &ModelFiles, &mut ModelFacts) -> Result<(), CatalogError>,
 
     /// Reads networks beyond transformer, autoencoder and text encoders.
     pub more_networks: fn(&ModelFiles, &mut NetworkReader) -> Result<(), CatalogError>,

@@ -13,7 +13,7 @@ use crate::library::other_models::pipeline_name;
 use crate::library::single::not_a_model;
 use crate::library::{Library, kind, place_of};
 use crate::model::configs::{ModelIndex, read_json, sorted_entries};
-use crate::model::facts::Facts;
+use crate::model::facts::ModelFacts;
 use crate::model::{CatalogError, ModelFiles};
 
 #[derive(Debug)]
@@ -91,7 +91,7 @@ pub(crate) fn check_folder(
     folder: &Path,
     companions: &Companions,
     library: &Library,
-) -> Result<(ModelFiles, Facts), CatalogError> {
+) -> Result<(ModelFiles, ModelFacts), CatalogError> {
     if !folder.join("model_index.json").exists() {
         return Err(without_index(folder));
     }

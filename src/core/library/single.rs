@@ -10,7 +10,7 @@ use crate::formats::weights::WeightSet;
 use crate::library::companions::Companions;
 use crate::library::kind::TensorKind;
 use crate::library::{Library, Role, kind, place_of};
-use crate::model::facts::Facts;
+use crate::model::facts::ModelFacts;
 use crate::model::{CatalogError, ModelFiles};
 
 pub(crate) struct Assembled {
@@ -18,7 +18,7 @@ pub(crate) struct Assembled {
     pub place: PathBuf,
     pub name: String,
     pub files: ModelFiles,
-    pub facts: Facts,
+    pub facts: ModelFacts,
 }
 
 pub(crate) fn assemble(

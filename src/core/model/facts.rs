@@ -10,7 +10,7 @@ use crate::model::{Guidance, ImageRole, InputUse, Limits};
 
 /// What is known of a whole model once it has been checked.
 #[derive(Clone, Debug)]
-pub(crate) struct Facts {
+pub(crate) struct ModelFacts {
     pub family: Family,
     /// The published variant's name, such as `TI2V`.
     pub variant: &'static str,

@@ -16,12 +16,12 @@ use super::stream_blocks::{
 };
 use super::transformer::TransformerConfig;
 
-/// How much wider the feed-forward layers are.
+/// Width of the feed-forward layers, in widths of the network.
 const MLP_RATIO: i64 = 4;
 /// Shares of the approximator's input: a quarter timestep, a quarter guidance, and half the index of the vector.
 const INPUT_PARTS: i64 = 4;
 
-/// The approximator's first matrix, by which a Chroma is told from FLUX.1.
+/// The approximator's first matrix, which FLUX.1 does not have.
 pub(crate) const APPROXIMATOR: &str = "distilled_guidance_layer.in_proj.weight";
 
 /// The approximator's lists of layers and norms.

@@ -1,6 +1,6 @@
 //! The layers that CLIP's text and vision transformers and SigLIP's are made of, in the names of `transformers`.
 //!
-//! What stands before and behind the layers is each network's own.
+//! Each network adds its layers before and after these.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,7 +10,7 @@ use super::{Schema, check_epsilon, check_layers, check_sizes, model_type};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
 
-/// What stands between a layer's two products, as `hidden_act` names it.
+/// Activation between a layer's two products, as `hidden_act` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ClipActivation {
     #[serde(rename = "gelu")]

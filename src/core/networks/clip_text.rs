@@ -1,6 +1,6 @@
 //! CLIP's text transformer (CLIP-L): the first text encoder of Flux, and the second of FramePack.
 //!
-//! Speaks in the names of `transformers` behind whatever stands before them. Has no projection.
+//! Names are those of `transformers` after any prefix. Has no projection.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -55,7 +55,7 @@ impl NetworkConfig for ClipTextConfig {
         is_of_type(config, MODEL_TYPE)
     }
 
-    /// What shapes do not show is as in CLIP-L.
+    /// Numbers that shapes do not show are those of CLIP-L.
     fn of_header(weights: &WeightSet, _authors: Option<&Value>) -> Result<Self, String> {
         let prefix = prefix(&weights.names()).ok_or_else(|| not_a("CLIP text encoder", weights))?;
         let file_key = |name: &str| format!("{prefix}{name}");

@@ -44,7 +44,7 @@ impl VisionKind for ClipVision {
     }
 }
 
-/// What stands before the names of a file's vision transformer, `vision_model.` too; `None` where there is none.
+/// Prefix of the names of a file's vision transformer, `vision_model.` included; `None` where there is none.
 pub fn prefix<'a>(keys: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     prefix_before(keys, &[PATCHES])
 }

@@ -45,12 +45,12 @@ network_config! {
         pub joint_attention_dim: i64 = 15_360 => dim("txt_in.weight", 1),
         /// Width of the sinusoids of timesteps.
         pub timestep_guidance_channels: i64 = stream_blocks::SINUSOIDS,
-        /// How much wider the feed-forward layers are after their gates.
+        /// Width of the feed-forward layers after their gates, in widths of the network.
         pub mlp_ratio: f64 = 3.0,
         pub axes_dims_rope: [i64; 4] = AXES,
         pub rope_theta: f64 = 2000.0,
         pub eps: f64 = EPS,
-        /// Whether guidance is an input of the model: dev has it, klein does not.
+        /// Guidance is an input of the model: dev has it, klein does not.
         pub guidance_embeds: bool = true => has(GUIDANCE),
         pub quantization_config: Option<Value> = None => quantization(),
     }

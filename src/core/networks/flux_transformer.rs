@@ -15,7 +15,7 @@ use super::stream_blocks::{
 };
 use super::transformer::TransformerConfig;
 
-/// How much wider the feed-forward layers are.
+/// Width of the feed-forward layers, in widths of the network.
 const MLP_RATIO: i64 = 4;
 
 network_config! {
@@ -36,7 +36,7 @@ network_config! {
         pub joint_attention_dim: i64 = 4096 => dim("txt_in.weight", 1),
         /// Width of the pooled text.
         pub pooled_projection_dim: i64 = 768 => dim("vector_in.in_layer.weight", 1),
-        /// Whether guidance is an input of the model: dev has it, schnell does not.
+        /// Guidance is an input of the model: dev has it, schnell does not.
         pub guidance_embeds: bool = false => has(GUIDANCE),
         /// Rotary dimensions of a head for each of a token's ids.
         pub axes_dims_rope: [i64; 3] = AXES,
@@ -150,7 +150,7 @@ impl FluxTransformerConfig {
         self.out_channels() / 4
     }
 
-    /// Numbers of a token beside the noise, in models that fill: picture and mask.
+    /// Numbers of a token besides the noise, in models that fill: image and mask.
     pub fn condition_channels(&self) -> i64 {
         self.in_channels - self.out_channels()
     }

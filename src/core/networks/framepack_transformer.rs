@@ -38,7 +38,7 @@ network_config! {
         pub patch_size: i64 = 2,
         pub patch_size_t: i64 = 1,
         pub qk_norm: Option<String> = Some(QK_NORM.to_owned()),
-        /// Whether guidance is an input of the model.
+        /// Guidance is an input of the model.
         pub guidance_embeds: bool = true => has(GUIDANCE),
         /// Width of the text's embeddings.
         pub text_embed_dim: i64 = 4096 => dim("txt_in.input_embedder.weight", 1),
@@ -57,7 +57,7 @@ network_config! {
     }
 }
 
-/// How queries and keys are normalised in all published files.
+/// Norm of queries and keys in all published files.
 const QK_NORM: &str = "rms_norm";
 
 impl TransformerConfig for FramePackTransformerConfig {

@@ -50,22 +50,22 @@ const fn interpolator(text: &'static str, ends: &'static [&'static str]) -> Dete
     DetectionRule::new("", "interpolator", text, ends)
 }
 
-/// What a file's tensors say of its network.
+/// A network's numbers by the tensors of its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IfnetConfig {
-    /// What stands before all names.
+    /// Prefix of all names.
     pub prefix: String,
-    /// What stands before a block's number.
+    /// Prefix of a block's number.
     blocks: &'static str,
     /// Of each block: 4 or 5 of them.
     pub widths: Vec<i64>,
     /// In how many parts the residual convolutions are made.
     pub groups: i64,
-    /// Channels of what a block gives: flows, a mask, and what the next block is told.
+    /// Channels of a block's output: flows, a mask, and features for the next block.
     pub outputs: i64,
-    /// How many of them the next block is told.
+    /// Number of features for the next block.
     pub told: i64,
-    /// What is seen of a frame beside its colours; nothing before 4.7.
+    /// Features of a frame besides its colours; none before 4.7.
     pub head: Option<IfnetHead>,
 }
 

@@ -147,7 +147,7 @@ impl TransformerConfig for Krea2TransformerConfig {
         let (dim, text) = (self.dim(), self.text_hidden_dim);
         let mut schema = Schema::default();
         schema.linear("first", dim, self.in_channels);
-        // What is made of a text once, or of all timesteps at once.
+        // Used once for a text, or for all timesteps at once.
         schema.modulation("tmlp.0", dim, self.timestep_embed_dim);
         schema.modulation("tmlp.2", dim, dim);
         schema.modulation("tproj.1", 6 * dim, dim);

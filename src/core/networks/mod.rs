@@ -82,7 +82,7 @@ pub use z_image_transformer::{ZImageTransformerConfig, ZImageTransformerKeys};
 /// Encoders, whichever models they are for. The first that fits wins, so the more special come first.
 pub(crate) const ENCODERS: [&[DetectionRule]; 4] =
     [vision::KINDS, t5::KINDS, clip_text::KINDS, language::RULES];
-/// What decodes latents of several families.
+/// Decoders of the latents of several families.
 pub(crate) const DECODERS: [&[DetectionRule]; 2] = [tiny_decoder::KINDS, kl_vae::KINDS];
-/// What changes finished pictures and clips.
+/// Networks that change finished images and videos.
 pub(crate) const FINISHERS: [&[DetectionRule]; 2] = [upscaler::KINDS, ifnet::KINDS];

@@ -23,7 +23,7 @@ pub struct QwenImageControlConfig {
     /// The blocks, of which there are fewer than in a transformer.
     #[serde(flatten)]
     pub blocks: QwenImageTransformerConfig,
-    /// Numbers of a token beside those of the control picture: of a mask, in models that fill.
+    /// Numbers of a token besides those of the control image: of a mask, in models that fill.
     pub extra_condition_channels: i64,
 }
 

@@ -17,7 +17,7 @@ use super::transformer::TransformerConfig;
 
 /// Latents along an edge of one token.
 const PATCH: i64 = 2;
-/// How much wider the feed-forward layers are.
+/// Width of the feed-forward layers, in widths of the network.
 const MLP_RATIO: i64 = 4;
 /// An empty tensor of files without a config in which tokens of reference images have the timestep 0.
 pub const ZERO_TIME: &str = "__index_timestep_zero__";
@@ -41,7 +41,7 @@ network_config! {
         pub guidance_embeds: bool = false,
         /// Rotary dimensions of a head for image, row and column.
         pub axes_dims_rope: [i64; 3] = AXES,
-        /// Whether tokens of reference images have the timestep 0.
+        /// Tokens of reference images have the timestep 0.
         pub zero_cond_t: bool = false => has(ZERO_TIME),
         /// Of models of layered images alone, as is the next.
         pub use_additional_t_cond: bool = false,

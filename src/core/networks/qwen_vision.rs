@@ -1,6 +1,6 @@
 //! The part of Qwen 2.5 VL that looks at pictures: its numbers, and all of its tensors with their shapes.
 //!
-//! It stands in the file of the language network, behind a prefix of its own. Names are those of `transformers`.
+//! It is in the file of the language network, with a separate prefix. Names are those of `transformers`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -49,7 +49,7 @@ impl NetworkConfig for QwenVisionConfig {
         model_type(config).is_some_and(|name| name.starts_with("qwen2_5_vl"))
     }
 
-    /// What shapes cannot say, heads and windows, is as published.
+    /// Heads and windows, which shapes do not show, are as published.
     fn of_header(weights: &WeightSet, _authors: Option<&Value>) -> Result<Self, String> {
         let prefix = prefix(weights)
             .ok_or_else(|| not_a("Qwen 2.5 VL with the part that looks at pictures", weights))?;
@@ -94,12 +94,12 @@ impl NetworkConfig for QwenVisionConfig {
     }
 }
 
-/// What stands before its names; `None` in files without it, as language networks alone are.
+/// Prefix of its names; `None` in files without it, as language networks alone are.
 fn prefix(weights: &WeightSet) -> Option<&str> {
     prefix_of(weights.names())
 }
 
-/// The same of a file with these keys.
+/// Prefix of its names in a file with these keys.
 pub fn prefix_of<'a>(keys: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     prefix_before(keys, &[MARK])
 }

@@ -9,7 +9,7 @@ use super::declared::{DeclaredConfig as _, Header, network_config};
 use super::{NetworkConfig, Schema, TensorSpec, class_name};
 use crate::formats::weights::WeightSet;
 
-/// The layer between is so many times as wide as the text.
+/// Width of the layer between, in widths of the text.
 const WIDER: i64 = 3;
 
 network_config! {

@@ -58,7 +58,7 @@ impl SchedulerConfig {
         }
     }
 
-    /// The same with a shift that goes with the size, between these two numbers of tokens.
+    /// Flow-match Euler with a shift that depends on the size, between these two numbers of tokens.
     pub fn of_tokens([base, most]: [i64; 2]) -> Self {
         Self {
             use_dynamic_shifting: true,
@@ -79,7 +79,7 @@ impl SchedulerConfig {
         }
     }
 
-    /// The same for Flux's: dev's, which has a guidance, or schnell's.
+    /// Flux's, for files that come without one: dev's, which has a guidance, or schnell's.
     pub fn of_flux(guidance_embeds: bool) -> Self {
         Self {
             class_name: FLOW_MATCH_EULER.to_owned(),
@@ -89,7 +89,7 @@ impl SchedulerConfig {
         }
     }
 
-    /// The same for Qwen-Image's, whose shift goes with the size as well.
+    /// Qwen-Image's, for files that come without one; its shift depends on the size.
     pub fn of_qwen_image() -> Self {
         Self {
             class_name: FLOW_MATCH_EULER.to_owned(),

@@ -2,7 +2,7 @@
 //!
 //! Holds no weights and knows no file: the names are those that the network's own file gave it.
 
-/// What becomes of a tensor once it is read.
+/// Use of a tensor once it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The matrix of a product that every call uses: it keeps its storage, can stream, and takes LoRAs.
@@ -23,7 +23,7 @@ pub struct TensorSpec {
     pub name: String,
     pub shape: Vec<u64>,
     pub role: Role,
-    /// Whether it is f32 whatever is computed with.
+    /// It is f32 in every computing type.
     pub keeps_f32: bool,
 }
 
@@ -83,13 +83,13 @@ impl Schema {
         self.vector(&format!("{name}.bias"), shape[0]);
     }
 
-    /// As [`Schema::conv`], behind a doubling of edges.
+    /// Like [`Schema::conv`], after a doubling of edges.
     pub fn doubling(&mut self, name: &str, shape: &[i64]) {
         self.add(format!("{name}.weight"), shape, Role::Doubling);
         self.vector(&format!("{name}.bias"), shape[0]);
     }
 
-    /// What `fill` adds is f32 whatever is computed with.
+    /// Adds the tensors of `fill` as f32 in every computing type.
     pub fn in_f32(&mut self, fill: impl FnOnce(&mut Self)) {
         let before = std::mem::replace(&mut self.keeps_f32, true);
         fill(self);
@@ -100,7 +100,7 @@ impl Schema {
         self.tensors
     }
 
-    /// The same as a file calls them: `file_key` translates the names that they were added with.
+    /// The tensors with the names of a file: `file_key` translates the names that they were added with.
     pub fn renamed(mut self, file_key: impl Fn(&str) -> String) -> Vec<TensorSpec> {
         for tensor in &mut self.tensors {
             tensor.name = file_key(&tensor.name);

@@ -17,10 +17,10 @@ pub const SINUSOIDS: i64 = 256;
 pub(super) const HEAD_DIM: i64 = 128;
 /// In models with a guidance.
 pub(super) const GUIDANCE: &str = "guidance_in.in_layer.weight";
-/// How many numbers of such a head turn with each of a token's places.
+/// Rotary dimensions of such a head for each axis of positions.
 pub(super) const AXES: [i64; 3] = [16, 56, 56];
 
-/// What the families share of such a transformer: its blocks, and what all of them are told.
+/// The part of such a transformer that families share: its blocks, and their modulation.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamShape {
     /// Width of the hidden states.
@@ -28,23 +28,23 @@ pub struct StreamShape {
     pub head_dim: i64,
     /// Width inside the feed-forward layers.
     pub mlp_dim: i64,
-    /// How many double and single blocks there are.
+    /// Numbers of double and single blocks.
     pub blocks: [i64; 2],
     /// `None` where a network of the family's own makes all modulations.
     pub told: Option<ToldShape>,
     pub style: StreamStyle,
 }
 
-/// What layers of the blocks' own make modulations of, beside the timestep.
+/// Inputs of the blocks' modulation layers besides the timestep.
 #[derive(Clone, Copy, Debug)]
 pub struct ToldShape {
     /// Width of the pooled text.
     pub pooled: i64,
-    /// Whether guidance is an input of the model.
+    /// Guidance is an input of the model.
     pub guidance_embeds: bool,
 }
 
-/// How the blocks of such a transformer are built.
+/// Construction of the blocks of such a transformer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamStyle {
     /// Layers have biases, and the feed-forward part is of two layers with GELU.
@@ -54,7 +54,7 @@ pub enum StreamStyle {
     Shared,
 }
 
-/// What the blocks of [`StreamStyle::Shared`] are told: the pictures' stream, the texts', and both as one.
+/// Modulations of the blocks of [`StreamStyle::Shared`]: of the image stream, the text stream, and both as one.
 pub const SHARED_MODULATIONS: [&str; 3] = [
     "double_stream_modulation_img",
     "double_stream_modulation_txt",
@@ -66,7 +66,7 @@ impl StreamShape {
         self.style == StreamStyle::Shared
     }
 
-    /// What the first layer of the feed-forward part gives.
+    /// Outputs of the first layer of the feed-forward part.
     pub fn mlp_in(&self) -> i64 {
         match self.style {
             StreamStyle::Own => self.mlp_dim,
@@ -96,12 +96,12 @@ impl StreamShape {
 /// Lists of blocks in the names of Flux's authors.
 pub(super) const DOUBLE: BlockList = BlockList::shared("double_blocks", "img_attn.proj.weight");
 pub(super) const SINGLE: BlockList = BlockList::shared("single_blocks", "linear2.weight");
-/// The same lists in diffusers' names.
+/// These lists in diffusers' names.
 pub(super) const DIFFUSERS_DOUBLE: BlockList =
     DOUBLE.named("transformer_blocks", &[DIFFUSERS_DOUBLE_LAYERS]);
 pub(super) const DIFFUSERS_SINGLE: BlockList =
     SINGLE.named("single_transformer_blocks", &[DIFFUSERS_SINGLE_LAYERS]);
-/// The same lists in the names of HunyuanVideo's authors.
+/// These lists in the names of HunyuanVideo's authors.
 pub(super) const HUNYUAN_DOUBLE: BlockList =
     DOUBLE.named("double_blocks", &[HUNYUAN_DOUBLE_LAYERS]);
 pub(super) const HUNYUAN_SINGLE: BlockList =
@@ -205,7 +205,7 @@ const HUNYUAN_SINGLE_LAYERS: &[NamePair] = &[
     ("norm.key_norm.scale", "k_norm.weight"),
 ];
 
-/// How many blocks of a list there are; `list`: what the file calls it.
+/// Counts the blocks of a list; `list`: its name in the file.
 pub(super) fn count_blocks(weights: &WeightSet, list: &str) -> i64 {
     let numbers = weights.tensors.keys().filter_map(|key| {
         let rest = key.strip_prefix(list)?.strip_prefix('.')?;
@@ -266,7 +266,7 @@ fn head_norms(schema: &mut Schema, name: &str, head_dim: i64) {
     schema.vector(&format!("{name}.key_norm.scale"), head_dim);
 }
 
-/// What the blocks are told: timestep, pooled text and guidance.
+/// Adds the embedders of timestep, pooled text and guidance.
 pub(super) fn add_embedders(schema: &mut Schema, dim: i64, told: ToldShape) {
     embedder(schema, "time_in", dim, SINUSOIDS);
     embedder(schema, "vector_in", dim, told.pooled);
@@ -275,7 +275,7 @@ pub(super) fn add_embedders(schema: &mut Schema, dim: i64, told: ToldShape) {
     }
 }
 
-/// All double and single blocks. `is_split`: whether each part of a matrix stands alone, as in diffusers' names.
+/// Adds all double and single blocks. `is_split`: parts of a matrix are several tensors, as in diffusers' names.
 pub(super) fn add_blocks(schema: &mut Schema, shape: StreamShape, is_split: bool) {
     let StreamShape {
         dim,
@@ -313,7 +313,7 @@ pub(super) fn add_blocks(schema: &mut Schema, shape: StreamShape, is_split: bool
             schema.modulation(&name("modulation.lin"), 3 * dim, dim);
         }
         let parts = [("q", dim), ("k", dim), ("v", dim), ("mlp", mlp_in)];
-        // Where modulations are shared, all dialects have one matrix.
+        // With shared modulations, all dialects have one matrix.
         let is_split = is_split && !shape.is_shared();
         fused_of(&parts, &name("linear1"), is_split, |name, output| {
             shape.layer(schema, name, output, dim);
@@ -323,12 +323,12 @@ pub(super) fn add_blocks(schema: &mut Schema, shape: StreamShape, is_split: bool
     }
 }
 
-/// What takes the control picture in, by which a ControlNet is known beside what its transformer has.
+/// Embedder of the control image, which transformers do not have.
 pub(super) const CONTROL_EMBEDDER: &str = "controlnet_x_embedder";
-/// The layers behind the blocks of each list.
+/// The layers after the blocks of each list.
 pub(super) const CONTROL_LISTS: [&str; 2] = ["controlnet_blocks", "controlnet_single_blocks"];
 
-/// What a ControlNet has beside the blocks; `channels`: numbers of a control picture's token.
+/// Adds the layers of a ControlNet besides the blocks; `channels`: numbers of a control image's token.
 pub(super) fn add_control(schema: &mut Schema, shape: StreamShape, channels: i64) {
     schema.linear(CONTROL_EMBEDDER, shape.dim, channels);
     for (list, blocks) in CONTROL_LISTS.into_iter().zip(shape.blocks) {

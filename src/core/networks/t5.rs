@@ -46,7 +46,7 @@ const fn umt5(text: &'static str, ends: &'static [&'static str]) -> DetectionRul
     DetectionRule::new("umt5", "text_encoder", text, ends).of(PartKind::Umt5)
 }
 
-/// Which of the two networks, as `model_type` names it.
+/// The two networks, as `model_type` names them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum T5Kind {
@@ -251,7 +251,7 @@ impl T5Config {
     }
 }
 
-/// Who named the tensors of a T5 or UMT5.
+/// Dialects of the tensors of a T5 or UMT5.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum T5Names {
     #[default]
@@ -268,7 +268,7 @@ pub struct T5Keys {
     pub names: T5Names,
     /// By the tables of positions. A UMT5 of one block is taken for a T5; the published ones have 24.
     pub kind: T5Kind,
-    /// Whether the table of tokens has its second name alone.
+    /// The table of tokens has its second name alone.
     has_second_name: bool,
 }
 
@@ -300,7 +300,7 @@ impl T5Keys {
         }
     }
 
-    /// Which of the two networks a file holds, if any.
+    /// The network of a file, if it holds one of the two.
     pub(crate) fn kind_in(weights: &WeightSet) -> Option<T5Kind> {
         Self::of(&weights.names()).map(|keys| keys.kind)
     }
@@ -315,7 +315,7 @@ impl T5Keys {
         format!("{}{key}", self.prefix)
     }
 
-    /// What `transformers` calls the table of tokens in this file, and the other name, which may be there too.
+    /// Names in `transformers` of the table of tokens: this file's, and the other, which may be there too.
     pub fn tokens(&self) -> [&'static str; 2] {
         let [first, second] = TOKENS;
         if self.has_second_name {
@@ -326,7 +326,7 @@ impl T5Keys {
     }
 }
 
-/// What stands before the names of `transformers` in a file.
+/// Prefix of the names of `transformers` in a file.
 pub(crate) fn prefix<'a>(keys: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     prefix_before(keys, &[POSITIONS])
 }

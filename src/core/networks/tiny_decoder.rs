@@ -123,7 +123,7 @@ pub struct TinyDecoderConfig {
     pub latent_channels: i64,
     /// Of each level and behind the last one, from latents to pixels.
     pub widths: Vec<i64>,
-    /// How many frames each level of a clip's decoder can make of one; 1 in a picture's.
+    /// Frames that each level of a video decoder can make of one; 1 for images.
     pub frames: Vec<i64>,
     /// Pixels along each edge that one place of the last convolution makes.
     pub patch_size: i64,

@@ -11,11 +11,11 @@ use super::known::DetectionRule;
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
 
-/// Pixels have so many colours, before and behind.
+/// Colour channels of pixels, before and after.
 const COLOURS: i64 = 3;
 /// No network enlarges by more at once.
 const MAX_SCALE: i64 = 8;
-/// SPAN has so many blocks, whatever its width.
+/// Blocks of SPAN of every width.
 pub const SPAN_BLOCKS: usize = 6;
 
 const OLD: [&str; 2] = ["model.0.weight", "model.1.sub.0.RDB1.conv1.0.weight"];
@@ -41,10 +41,10 @@ const fn upscaler(text: &'static str, ends: &'static [&'static str]) -> Detectio
     DetectionRule::new("", "upscaler", text, ends)
 }
 
-/// What a file's tensors say of its upscaler.
+/// An upscaler's numbers by the tensors of its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpscalerConfig {
-    /// What stands before all names.
+    /// Prefix of all names.
     pub prefix: String,
     /// Channels between the first layer and the last.
     pub width: i64,
@@ -61,12 +61,12 @@ pub enum UpscalerLayers {
     },
     Span {
         scale: i64,
-        /// Whether pixels are normed first.
+        /// Pixels are normed first.
         is_normed: bool,
     },
 }
 
-/// Residual blocks in residual blocks, and nearest pixels doubled behind them.
+/// Residual blocks in residual blocks, and nearest-neighbour doubling after them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RrdbConfig {
     pub names: RrdbNames,
@@ -119,7 +119,7 @@ impl RrdbConfig {
         format!("conv{}{end}", number + 1)
     }
 
-    /// The convolution behind all blocks.
+    /// The convolution after all blocks.
     pub fn trunk(&self) -> String {
         match self.names {
             RrdbNames::Old => format!("model.1.sub.{}", self.num_blocks),
@@ -128,7 +128,7 @@ impl RrdbConfig {
         }
     }
 
-    /// The convolution behind a doubling, counted from 0.
+    /// The convolution after a doubling, counted from 0.
     pub fn up(&self, number: i64) -> String {
         let number = number + 1;
         match self.names {
@@ -185,7 +185,7 @@ impl UpscalerConfig {
         })
     }
 
-    /// How many times as long the edges are behind it.
+    /// Factor by which it enlarges edges.
     pub fn scale(&self) -> u32 {
         self.inner_scale() / self.unit()
     }
@@ -208,7 +208,7 @@ impl UpscalerConfig {
         }
     }
 
-    /// What people call networks that are built so.
+    /// Name of this architecture.
     pub fn kind(&self) -> &'static str {
         match &self.layers {
             UpscalerLayers::Rrdb(rrdb) if rrdb.names == RrdbNames::Body => "Real-ESRGAN",
@@ -224,7 +224,7 @@ impl UpscalerConfig {
             // Three dense blocks of five convolutions each, the first and the last.
             UpscalerLayers::Rrdb(rrdb) => 15 * rrdb.num_blocks + 2,
             UpscalerLayers::Compact { num_convs, .. } => num_convs + 2,
-            // Three convolutions a block, one before and one behind.
+            // Three convolutions a block, one before and one after.
             UpscalerLayers::Span { .. } => 3 * SPAN_BLOCKS as i64 + 2,
         };
         layers as u32
@@ -279,7 +279,7 @@ impl UpscalerConfig {
     }
 }
 
-/// The names of a file behind their prefix.
+/// The names of a file without their prefix.
 struct Of<'a> {
     weights: &'a WeightSet,
     prefix: &'a str,
@@ -338,7 +338,7 @@ impl Of<'_> {
         let [width, inputs, ..] = self.kernel("body.0")?;
         let last = self.count(|number| format!("body.{number}")) - 1;
         let outputs = self.kernel(&format!("body.{last}"))?[0];
-        // Each convolution has an activation behind it, but the last.
+        // Each convolution but the last has an activation after it.
         if last % 2 != 0 {
             return Err(format!(
                 "expected an activation behind each layer but the last, found {last} layers before it"
@@ -362,7 +362,7 @@ impl Of<'_> {
     }
 }
 
-/// How much larger a picture is whose pixels come from so many channels.
+/// Factor of the edges of an image whose pixels come from a number of channels.
 fn shuffled(inputs: i64, outputs: i64) -> Result<i64, String> {
     (1..=MAX_SCALE)
         .find(|scale| outputs == COLOURS * scale * scale)

@@ -1,6 +1,6 @@
-//! What autoencoders have in common: two halves, latents that are scaled, and sizes that a header shows.
+//! Common parts of autoencoders: two halves, latents that are scaled, and sizes that a header shows.
 //!
-//! What the halves consist of is each network's business.
+//! The tensors of the halves are in each network's file.
 
 /// The scales of published latents are between 0.1 and 10; beyond this range latents overflow or vanish.
 const SCALES: std::ops::RangeInclusive<f64> = 1e-6..=1e6;
@@ -18,7 +18,7 @@ pub enum VaeHalf {
 impl VaeHalf {
     pub const BOTH: [Self; 2] = [Self::Encoder, Self::Decoder];
 
-    /// What the names of nearly all its tensors begin with.
+    /// Beginning of nearly all its tensors' names.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Encoder => "encoder",

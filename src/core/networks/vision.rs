@@ -38,10 +38,10 @@ pub(super) const KINDS: &[DetectionRule] = &[
 const fn encoder(text: &'static str, ends: &'static [&'static str]) -> DetectionRule {
     DetectionRule::new("vision", "image_encoder", text, ends)
 }
-/// What stands before the names where nothing says otherwise.
+/// Prefix of the names in published files.
 pub const USUAL_PREFIX: &str = "vision_model.";
 
-/// What tells one kind of vision transformer from another.
+/// Differences between the kinds of vision transformers.
 pub trait VisionKind: Clone + fmt::Debug {
     /// The network in sentences.
     const NAME: &'static str;
@@ -51,13 +51,13 @@ pub trait VisionKind: Clone + fmt::Debug {
     /// Whether there is a class token before the patches. Patches have no bias then, and a norm stands before the
     /// layers.
     const HAS_CLASS_TOKEN: bool;
-    /// Whether the states behind the last layer are read; those before it otherwise.
+    /// The hidden states after the last layer are read; those before it otherwise.
     const READS_LAST_LAYER: bool;
 
     /// The numbers of the published network, with an empty `model_type`.
     fn published() -> VisionConfig<Self>;
 
-    /// What stands before the names of a file's network of this kind, `vision_model.` too; `None` where there is none.
+    /// Prefix of the names of a file's network of this kind, `vision_model.` included; `None` where there is none.
     fn prefix(weights: &WeightSet) -> Option<&str>;
 }
 
@@ -154,7 +154,7 @@ impl<K: VisionKind> NetworkConfig for VisionConfig<K> {
     }
 }
 
-/// How many patches there are along an edge of a picture that has so many positions.
+/// Patches along an edge of an image with a number of positions.
 fn edge_in_patches<K: VisionKind>(positions: i64) -> Result<i64, String> {
     let patches = positions - i64::from(K::HAS_CLASS_TOKEN);
     let edge = patches.isqrt();

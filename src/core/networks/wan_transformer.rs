@@ -14,7 +14,7 @@ use super::{Role, Schema};
 
 /// Width of one head in every published file.
 const HEAD_DIM: i64 = 128;
-/// How queries and keys are normalised in all of them.
+/// Norm of queries and keys in all of them.
 const QK_NORM: &str = "rms_norm_across_heads";
 
 network_config! {
@@ -161,7 +161,7 @@ impl TransformerConfig for WanTransformerConfig {
     }
 }
 
-/// How many heads there are, by the authors' config or by their published width.
+/// Number of heads, by the authors' config or by their published width.
 fn heads_of(dim: i64, num_heads: Option<i64>) -> Result<i64, String> {
     match num_heads {
         Some(heads) if heads > 0 && dim % heads == 0 => Ok(heads),
@@ -235,7 +235,7 @@ impl WanTransformerConfig {
         self.num_attention_heads * self.attention_head_dim
     }
 
-    /// Channels of the given pictures' latents and their mask, which stand beside the noise.
+    /// Channels of the input images' latents and their mask, next to the noise.
     pub fn condition_channels(&self) -> i64 {
         self.in_channels - self.out_channels
     }
@@ -245,7 +245,7 @@ impl WanTransformerConfig {
         self.out_channels * self.patch_size.iter().product::<i64>()
     }
 
-    /// How many numbers of a head turn with time, height and width.
+    /// Rotary dimensions of a head for time, height and width.
     pub fn rope_dims(&self) -> [i64; 3] {
         let plane = 2 * (self.attention_head_dim / 6);
         [self.attention_head_dim - 2 * plane, plane, plane]

@@ -23,13 +23,13 @@ use crate::named::with_defaults;
 
 /// Blocks of the published transformers, among which those of a file without a config are spread evenly.
 const PUBLISHED_BLOCKS: i64 = 30;
-/// Channels of latents, and of a mask beside them.
+/// Channels of latents, and of a mask next to them.
 const LATENTS: i64 = 16;
 const MASK: i64 = 1;
-/// More blocks than that in a list are later versions', which have blocks beside the refiner of noise.
+/// Numbers of blocks of later versions, which have blocks next to the noise refiner.
 const WITH_REFINER: [i64; 2] = [3, 15];
 
-/// Which blocks go along with the transformer's refiner of noise.
+/// Blocks that run with the transformer's noise refiner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ControlRefiner {
@@ -46,9 +46,9 @@ with_defaults! {
     pub struct ZImageControlConfig {
         /// Behind which of the transformer's common blocks something is added, from 0 on and upwards.
         pub control_layers_places: Vec<i64> = vec![0, 5, 10, 15, 20, 25],
-        /// The same of its refiner of noise.
+        /// Blocks of its noise refiner after which something is added.
         pub control_refiner_layers_places: Option<Vec<i64>> = None,
-        /// Channels of the control picture, with those of mask and picture behind it where it has them.
+        /// Channels of the control image, followed by those of mask and image where it has them.
         pub control_in_dim: i64 = LATENTS,
         pub add_control_noise_refiner: Option<ControlRefiner> = None,
         pub all_patch_size: Vec<i64> = vec![PATCH],
@@ -189,7 +189,7 @@ impl NetworkConfig for ZImageControlConfig {
 }
 
 impl ZImageControlConfig {
-    /// How many blocks go along with the refiner of noise.
+    /// Number of blocks that run with the noise refiner.
     fn most_refined(&self) -> usize {
         match self.add_control_noise_refiner {
             Some(ControlRefiner::ControlLayers) => self.control_layers_places.len(),

@@ -21,7 +21,7 @@ use crate::memory::streams::{Sequence, streams};
 use crate::memory::text::siglip;
 use crate::memory::{Job, Need, PartName};
 use crate::model::choices::SectionOrder;
-use crate::model::facts::Facts;
+use crate::model::facts::ModelFacts;
 use crate::model::{Component, ControlUse, Guidance, ImageRole, InputUse, Limits};
 use crate::networks::{
     DetectionRule, FramePackTransformerConfig, HunyuanVaeConfig, LanguageConfig, LanguageKind,
@@ -292,7 +292,7 @@ fn order_by_names(names: &[&str]) -> SectionOrder {
 }
 
 /// Adds the order of sections, whose name is the variant's, and a video's limits.
-fn complete(facts: &mut Facts) {
+fn complete(facts: &mut ModelFacts) {
     let orders = [SectionOrder::F1, SectionOrder::Original];
     let order = orders
         .into_iter()

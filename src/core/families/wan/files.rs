@@ -14,7 +14,7 @@ use crate::library::companions::wanted;
 use crate::library::identify::check_components;
 use crate::model::choices::Sampler;
 use crate::model::configs::ModelIndex;
-use crate::model::facts::{Facts, Schedule, TransformerShape};
+use crate::model::facts::{ModelFacts, Schedule, TransformerShape};
 use crate::model::{CatalogError, Component, Guidance, ImageRole, Limits, ModelFiles};
 use crate::networks::{
     ClipVisionConfig, NetworkConfig as _, SchedulerConfig, T5Config, T5Kind, WanTransformerConfig,
@@ -30,7 +30,7 @@ pub(super) fn check_folder(
     index: &ModelIndex,
     companions: &Companions,
     library: &Library,
-) -> Result<(ModelFiles, Facts), CatalogError> {
+) -> Result<(ModelFiles, ModelFacts), CatalogError> {
     // Before anything is said about its parts: another variant has other parts.
     let transformer = WanTransformerConfig::read(&folder.join("transformer")).ok();
     let variant = match of_index(index, transformer.as_ref()) {
@@ -69,7 +69,7 @@ pub(super) fn check_folder(
 }
 
 /// Checks a model whose parts are known whole: each against its config, and the configs with each other.
-pub(super) fn check(files: &ModelFiles, variant: Variant) -> Result<Facts, CatalogError> {
+pub(super) fn check(files: &ModelFiles, variant: Variant) -> Result<ModelFacts, CatalogError> {
     let scheduler = files.scheduler.as_deref();
     let scheduler = scheduler.map(SchedulerConfig::read_with_fixed_shift);
     let schedule = scheduler.transpose()?.map(|scheduler| Schedule {
@@ -106,7 +106,7 @@ pub(super) fn check(files: &ModelFiles, variant: Variant) -> Result<Facts, Catal
         &|weights| config.check_weights(weights),
         &parts(&config),
     )?;
-    Ok(Facts {
+    Ok(ModelFacts {
         family: super::FAMILY,
         variant: variant.name(),
         shape: TransformerShape {

@@ -18,7 +18,7 @@ use crate::formats::weights::WeightSet;
 use crate::library::ControlNetwork;
 use crate::library::names::model_words;
 use crate::memory::{Job, Need, Network, PartName};
-use crate::model::facts::{Facts, TransformerShape};
+use crate::model::facts::{ModelFacts, TransformerShape};
 use crate::model::{CatalogError, ControlUse};
 use crate::networks::{
     DetectionRule, LanguageConfig, LanguageKind, LanguageTap, LanguageUse, NetworkConfig as _,
@@ -191,7 +191,7 @@ fn variant_by_names(hints: &VariantHints<'_>) -> &'static str {
 }
 
 /// A folder's own scheduler decides the variant before names do, and the transformer's tables of positions limit edges.
-fn complete(config: &ZImageTransformerConfig, facts: &mut Facts) {
+fn complete(config: &ZImageTransformerConfig, facts: &mut ModelFacts) {
     if let Some(shift) = facts.schedule.and_then(|schedule| schedule.shift) {
         let is_base = shift >= SHIFT_OF_BASE_FROM;
         facts.variant = if is_base { "Base" } else { "Turbo" };

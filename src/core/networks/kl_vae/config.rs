@@ -1,6 +1,6 @@
 //! The numbers of the autoencoders of pictures and of HunyuanVideo, from diffusers' config or from a header.
 //!
-//! What tells the two kinds apart is in `kl_vae` and `hunyuan_vae`.
+//! The differences of the two kinds are in `kl_vae` and `hunyuan_vae`.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -21,7 +21,7 @@ use crate::networks::{NetworkConfig, check_epsilon, check_layers, check_sizes};
 /// Latent channels of FLUX.1 and of HunyuanVideo. How others are scaled no shape says.
 const PUBLISHED_LATENTS: i64 = 16;
 
-/// Normed latents along an edge that have statistics of their own.
+/// Normed latents along an edge with separate statistics.
 pub const NORMED_EDGE: i64 = 2;
 /// diffusers' default.
 const BATCH_NORM_EPS: f64 = 1e-4;
@@ -29,14 +29,14 @@ const BATCH_NORM_EPS: f64 = 1e-4;
 pub const NORM_MEAN: &str = "bn.running_mean";
 pub const NORM_VARIANCE: &str = "bn.running_var";
 
-/// What tells one kind of autoencoder from the other.
+/// Differences between the kinds of autoencoders.
 pub trait KlKind: Clone + fmt::Debug + PartialEq {
     const CLASS: &'static str;
     /// The class of those whose latents are normed by statistics in the file, two by two of them at once.
     const NORMED_CLASS: Option<&'static str> = None;
     /// The network in sentences.
     const NAME: &'static str;
-    /// Whether it takes clips: convolutions see time then, and each has a `conv` within its name.
+    /// It takes videos: convolutions run over time, and each has a `conv` within its name.
     const IS_VIDEO: bool;
     /// The only type of the encoder's levels, and of the decoder's.
     const BLOCK_TYPES: [&'static str; 2];
@@ -46,10 +46,10 @@ pub trait KlKind: Clone + fmt::Debug + PartialEq {
     /// diffusers' defaults.
     fn defaults() -> KlConfig<Self>;
 
-    /// How a file names such an autoencoder; `None` where it has none.
+    /// Names of such an autoencoder in a file; `None` where it has none.
     fn keys(weights: &WeightSet) -> Option<KlVaeKeys>;
 
-    /// What must hold of this kind beside what holds of both.
+    /// Checks specific to this kind.
     fn check(config: &KlConfig<Self>) -> Result<(), String>;
 }
 
@@ -65,7 +65,7 @@ pub struct KlConfig<K: KlKind> {
     pub up_block_types: Option<Vec<String>>,
     /// Width of each level, from pixels to latents.
     pub block_out_channels: Vec<i64>,
-    /// The same of the decoder, where it has others.
+    /// Widths of the decoder, where it has others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decoder_block_out_channels: Option<Vec<i64>>,
     /// Residual blocks of a level of the encoder; the decoder has one more.
@@ -88,7 +88,7 @@ pub struct KlConfig<K: KlKind> {
     /// Of normed latents: what keeps their deviations from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch_norm_eps: Option<f64>,
-    /// Of normed latents: how many stand together along each edge.
+    /// Of normed latents: latents of one patch along each edge.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patch_size: Option<[i64; 2]>,
     #[serde(skip)]
@@ -107,7 +107,7 @@ impl<K: KlKind> NetworkConfig for KlConfig<K> {
         class == Some(K::CLASS) || class.is_some() && class == K::NORMED_CLASS
     }
 
-    /// What the published autoencoder, or one with other widths, shows. Either half is enough.
+    /// Numbers that the published autoencoder, or one with other widths, shows. Either half is enough.
     fn of_header(weights: &WeightSet, _authors: Option<&Value>) -> Result<Self, String> {
         let keys = K::keys(weights).ok_or_else(|| not_a(K::NAME, weights))?;
         let (inner, rank) = if K::IS_VIDEO { (".conv", 5) } else { ("", 4) };
@@ -282,7 +282,7 @@ impl<K: KlKind> KlConfig<K> {
         }
     }
 
-    /// The same with one half's own widths.
+    /// The config with the widths of one half.
     #[must_use]
     pub fn of_half(&self, half: VaeHalf) -> Self {
         let own = match half {
@@ -301,7 +301,7 @@ impl<K: KlKind> KlConfig<K> {
         K::NORMED_CLASS == Some(&self.class)
     }
 
-    /// How many mean values and variances there are of normed latents: for each channel those of two by two.
+    /// Number of means and variances of normed latents: for each channel those of two by two.
     pub fn num_statistics(&self) -> i64 {
         NORMED_EDGE * NORMED_EDGE * self.latent_channels
     }
@@ -310,7 +310,7 @@ impl<K: KlKind> KlConfig<K> {
         self.batch_norm_eps.unwrap_or(BATCH_NORM_EPS)
     }
 
-    /// What is subtracted from latents before they are scaled.
+    /// Offset subtracted from latents before they are scaled.
     pub fn shift(&self) -> f64 {
         self.shift_factor.unwrap_or(0.0)
     }

@@ -1,4 +1,4 @@
-//! What files call the tensors of a picture's autoencoder: the authors' names, and diffusers', old and new.
+//! Tensor names of an image autoencoder: the authors', and diffusers', old and new.
 //!
 //! Either may stand behind a prefix, in a file that holds other networks too. HunyuanVideo's are the same but for a
 //! `conv` within each causal convolution. Knows no shapes.
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use crate::formats::weights::WeightSet;
 use crate::networks::vae::VaeHalf;
 
-/// How a file names an autoencoder's tensors.
+/// Dialects of an autoencoder's tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dialect {
     Authors,
@@ -20,12 +20,12 @@ enum Dialect {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KlVaeKeys {
-    /// What comes before every name: `vae.`, or nothing.
+    /// Prefix of every name: `vae.`, or nothing.
     pub prefix: String,
     dialect: Dialect,
-    /// Whether the convolutions beside the latents count as parts of the halves: `encoder.quant_conv`.
+    /// The convolutions next to the latents are named as parts of the halves: `encoder.quant_conv`.
     has_inner_convs: bool,
-    /// How many levels there are, since the authors count the decoder's from the other end.
+    /// Number of levels, since the authors count the decoder's from the other end.
     pub(super) levels: usize,
 }
 
@@ -64,7 +64,7 @@ impl KlVaeKeys {
         })
     }
 
-    /// The same for a config of so many levels, whatever the file has.
+    /// The names for a config of a number of levels, whatever the file has.
     #[must_use]
     pub fn of_levels(&self, levels: usize) -> Self {
         Self {
@@ -107,7 +107,7 @@ impl KlVaeKeys {
     }
 }
 
-/// How many levels there are.
+/// Number of levels.
 fn levels<'a>(keys: impl Iterator<Item = &'a str>) -> usize {
     let index = |key: &str| -> Option<usize> {
         let mut parts = key.split('.');

@@ -11,7 +11,7 @@ use crate::networks::vae::VaeHalf;
 
 /// More than any autoencoder has.
 pub(super) const MAX_LEVELS: usize = 8;
-/// How some files have attention, whose convolutions of one pixel are matrices in others.
+/// Names of attention, whose convolutions of one pixel are matrices in some files.
 const ATTENTION: [&str; 2] = [".attn_1.", ".attentions.0."];
 
 impl<K: KlKind> KlConfig<K> {
@@ -109,7 +109,7 @@ impl Table {
         }
     }
 
-    /// The convolution behind a doubling of edges. In pictures the two are one step.
+    /// The convolution after a doubling of edges. For images the two are one step.
     fn upsample(&mut self, name: &str, width: i64) {
         if self.is_video {
             self.conv(name, [width; 2], 3);
@@ -140,7 +140,7 @@ impl Table {
     }
 }
 
-/// Checks that the tensors are there, and that no level is there that a config of so many does not have.
+/// Checks that the tensors are there, and that there are no more than `levels` levels.
 pub(super) fn check_tensors(
     weights: &WeightSet,
     keys: &KlVaeKeys,

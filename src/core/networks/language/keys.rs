@@ -1,4 +1,4 @@
-//! What files call the tensors of a language model: the names of `transformers` behind some prefix, or llama.cpp's.
+//! Tensor names of a language model: those of `transformers` after some prefix, or llama.cpp's.
 
 use super::LanguageKind;
 use crate::networks::dialects::{BlockList, NamePair, renamed};
@@ -10,13 +10,13 @@ const FIRST_NORM: &str = "layers.0.input_layernorm.weight";
 pub(super) const QUERY_NORM: &str = "layers.0.self_attn.q_norm.weight";
 const QUERY_BIAS: &str = "layers.0.self_attn.q_proj.bias";
 
-/// How one file names the tensors of a language model.
+/// Names of a language model's tensors in one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LanguageKeys {
     pub prefix: String,
     /// The names of GGUF files; those of `transformers` otherwise.
     pub is_llama_cpp: bool,
-    /// What the tensors show.
+    /// The kind that the tensors show.
     pub kind: LanguageKind,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::networks::known::{DetectionRule, PartKind};
 
-/// Which decoder, as tensors and `model_type` tell it.
+/// The decoders, as tensors and `model_type` show them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LanguageKind {
     #[default]
@@ -49,7 +49,7 @@ impl LanguageKind {
         })
     }
 
-    /// What a `config.json` says; `sees` for one with a part that looks at pictures.
+    /// `model_type` of a `config.json`; `sees`: of a model with a vision transformer.
     pub(super) fn model_type(self, sees: bool) -> &'static str {
         match (self, sees) {
             (Self::Llama, _) => "llama",
@@ -92,7 +92,7 @@ impl LanguageKind {
         }
     }
 
-    /// The same of the norms' number that keeps them from dividing by 0.
+    /// Published epsilon of the norms.
     pub(super) fn epsilon(self) -> f64 {
         match self {
             Self::Llama => 1e-5,

@@ -60,10 +60,10 @@ pub struct LanguageConfig {
     /// Where new configs have the base, and how positions are scaled.
     #[serde(default)]
     pub rope_parameters: Option<RopeParameters>,
-    /// The same in old configs.
+    /// Base and scaling of positions in old configs.
     #[serde(default)]
     pub rope_scaling: Option<RopeParameters>,
-    /// Which hidden states the model reads; no file says it.
+    /// Hidden states that the model reads; no file says it.
     #[serde(skip)]
     pub tap: LanguageTap,
 }
@@ -73,7 +73,7 @@ pub struct LanguageConfig {
 pub struct RopeParameters {
     pub rope_theta: Option<f64>,
     pub rope_type: Option<String>,
-    /// What old configs call it, some beside the new name.
+    /// Its name in old configs, of which some have the new name too.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub old_type: Option<String>,
     /// How many pairs of a head's numbers turn with each of a token's places: order, row and column.
@@ -100,7 +100,7 @@ impl NetworkConfig for LanguageConfig {
         })
     }
 
-    /// What shapes do not show is as in the published models of the kind.
+    /// Numbers that shapes do not show are those of the published models of the kind.
     fn of_header(weights: &WeightSet, _authors: Option<&Value>) -> Result<Self, String> {
         let keys = LanguageKeys::of(&weights.names())
             .ok_or_else(|| not_a("Llama or Qwen text encoder", weights))?;
@@ -196,7 +196,7 @@ impl NetworkConfig for LanguageConfig {
 }
 
 impl LanguageConfig {
-    /// What all published models of a kind have, without sizes. `sees`: with a part that looks at pictures
+    /// Numbers of all published models of a kind, without sizes. `sees`: with a vision transformer.
     fn plain(kind: LanguageKind, sees: bool) -> Self {
         Self {
             model_type: kind.model_type(sees).to_owned(),
@@ -355,7 +355,7 @@ impl LanguageConfig {
     }
 }
 
-/// What a GGUF file says of its model under a name.
+/// A note of a GGUF file about its model.
 fn note<T: std::str::FromStr>(weights: &WeightSet, name: &str) -> Option<T> {
     let notes = weights.is_gguf.then_some(&weights.notes)?;
     let model = notes.get("general.architecture")?;

@@ -1,4 +1,4 @@
-//! What a picture or video model takes of its language model: which one, and which hidden states.
+//! Use of a language model by an image or video model: the kind, and the hidden states.
 
 use std::path::Path;
 
@@ -6,20 +6,20 @@ use super::{LanguageConfig, LanguageKind};
 use crate::model::CatalogError;
 use crate::networks::{NetworkConfig as _, config_path};
 
-/// Which hidden states are read. State 0 is what the table gives, state `n` what layer `n` does.
+/// Hidden states that are read. State 0 is the table's output, state `n` that of layer `n`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LanguageTap {
-    /// The last, behind the final norm.
+    /// The last, after the final norm.
     #[default]
     Last,
-    /// The one before so many of the last layers: 1 is `hidden_states[-2]` of `transformers`.
+    /// The one before a number of the last layers: 1 is `hidden_states[-2]` of `transformers`.
     BeforeLast(i64),
     /// Those of these numbers, in rising order, side by side in each token: `(B, L, C)` of each -> `(B, L, n C)`
     States(&'static [i64]),
 }
 
 impl LanguageTap {
-    /// Layers up to the last state that is read, of so many.
+    /// Layers up to the last state that is read, of `all`.
     pub(super) fn num_layers(self, all: i64) -> i64 {
         match self {
             Self::Last => all,

@@ -38,7 +38,7 @@ const MAX_BLOCKS: i64 = 16;
 struct Level {
     width: i64,
     num_blocks: i64,
-    /// Whether the step to the next level halves time too; the last level has no step.
+    /// The step to the next level, and true if it halves time too; the last level has no step.
     step: Option<bool>,
 }
 
@@ -92,7 +92,7 @@ pub(super) fn config(weights: &WeightSet) -> Result<WanVaeConfig, String> {
     Ok(config)
 }
 
-/// What normalises latents of so many channels.
+/// Means and deviations of latents with a number of channels.
 fn statistics(z_dim: i64) -> Result<(&'static [f64], &'static [f64]), String> {
     match z_dim {
         16 => Ok((&MEAN_16, &STD_16)),

@@ -1,4 +1,4 @@
-//! What files call the tensors of Wan's autoencoders: the authors' own names, and diffusers'.
+//! Tensor names of Wan's autoencoders: the authors', and diffusers'.
 //!
 //! Wan 2.2 names a level's parts within it, Wan 2.1 has one flat list of the parts of all levels. Either may stand behind
 //! a prefix, in a file that holds other networks too. Knows no shapes.
@@ -17,7 +17,7 @@ const MARKS: [&str; 4] = [
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WanVaeKeys {
-    /// What comes before every name: `vae.`, or nothing.
+    /// Prefix of every name: `vae.`, or nothing.
     pub prefix: String,
     is_original: bool,
     /// Of a level of the decoder, in the flat list of Wan 2.1: its residual blocks and the step to the next.
@@ -25,7 +25,7 @@ pub struct WanVaeKeys {
 }
 
 impl WanVaeKeys {
-    /// The dialect of a file with these keys, behind the shortest prefix; `None` where no such autoencoder can be.
+    /// The dialect of a file with these keys, after the shortest prefix; `None` where no such autoencoder can be.
     pub fn detect<'a>(keys: impl Iterator<Item = &'a str> + Clone) -> Option<Self> {
         let prefix = prefix_before(keys.clone(), &MARKS)?;
         let mut own = keys.filter_map(|key| key.strip_prefix(prefix));
@@ -41,7 +41,7 @@ impl WanVaeKeys {
         Self::detect(weights.tensors.keys().map(String::as_str)).unwrap_or_else(Self::diffusers)
     }
 
-    /// The same for an autoencoder of other numbers than the published ones.
+    /// The names for an autoencoder of other numbers than the published ones.
     #[must_use]
     pub fn of_levels(&self, cfg: &WanVaeConfig) -> Self {
         Self {
@@ -85,7 +85,7 @@ impl WanVaeKeys {
 fn diffusers_from_original(original: &str, parts_per_level: i64) -> String {
     let parts: Vec<&str> = original.split('.').collect();
     match parts.as_slice() {
-        // One convolution right behind the encoder and one right before the decoder.
+        // One convolution right after the encoder and one right before the decoder.
         ["conv1", rest @ ..] => join(&["quant_conv"], rest),
         ["conv2", rest @ ..] => join(&["post_quant_conv"], rest),
         [half, "conv1", rest @ ..] => join(&[half, "conv_in"], rest),

@@ -17,14 +17,14 @@ pub struct WanVaeLevel {
     pub num_blocks: i64,
     pub input: i64,
     pub output: i64,
-    /// The width behind the step to the next level.
+    /// Width after the step to the next level.
     pub next: i64,
     /// Frames of a chunk, after the first chunk, when they come in.
     pub frames: i64,
     /// The step to the next level, which halves or doubles the edges: whether time too. The last level has none.
     pub step: Option<bool>,
     pub has_attention: bool,
-    /// Whether a shortcut without parameters leads around all of it.
+    /// A shortcut without parameters leads around all of it.
     pub has_shortcut: bool,
 }
 
@@ -34,12 +34,12 @@ impl WanVaeLevel {
         self.part(number * self.parts_per_block())
     }
 
-    /// The attention behind a residual block.
+    /// The attention after a residual block.
     pub fn attention(&self, number: i64) -> String {
         self.part(number * self.parts_per_block() + 1)
     }
 
-    /// What leads to the next level.
+    /// The step to the next level.
     pub fn step_name(&self) -> String {
         self.part(self.num_blocks * self.parts_per_block())
     }
@@ -199,7 +199,7 @@ impl Table {
         self.0.conv(name, &[output, input, edge, edge, edge]);
     }
 
-    /// A norm's scale with so many empty axes behind it.
+    /// A norm's scale with a number of empty axes after it.
     fn gamma(&mut self, norm: &str, width: i64, trailing: usize) {
         let shape = [width, 1, 1, 1];
         self.0

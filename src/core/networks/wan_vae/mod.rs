@@ -42,9 +42,9 @@ with_defaults! {
         pub dim_mult: Vec<i64> = vec![1, 2, 4, 4],
         /// Residual blocks of a level of the encoder; the decoder has one more.
         pub num_res_blocks: i64 = 2,
-        /// The scales, 1 for whole frames, at which the encoder of a Wan 2.1 has attention behind its residual blocks.
+        /// The scales, 1 for whole frames, at which the encoder of a Wan 2.1 has attention after its residual blocks.
         pub attn_scales: Vec<f64> = Vec::new(),
-        /// Which of the encoder's steps between levels also halve time; the decoder's go the other way round.
+        /// Steps between the encoder's levels that also halve time; the decoder has them in reverse order.
         pub temperal_downsample: Vec<bool> = vec![false, true, true],
         pub latents_mean: Option<Vec<f64>> = None,
         pub latents_std: Option<Vec<f64>> = None,
@@ -101,7 +101,7 @@ impl AutoencoderConfig for WanVaeConfig {
 }
 
 impl WanVaeConfig {
-    /// The published autoencoder for latents of so many channels: that of Wan 2.2 for 48, else that of Wan 2.1.
+    /// The published autoencoder for latents of a number of channels: that of Wan 2.2 for 48, else that of Wan 2.1.
     pub fn published(channels: i64) -> Self {
         if channels != 48 {
             return Self::default();
@@ -124,7 +124,7 @@ impl WanVaeConfig {
             == (other.base_dim, other.decoder_dim(), &other.dim_mult)
     }
 
-    /// The encoder takes so many frames at a time behind the first one, whatever the temporal factor is.
+    /// Frames that the encoder takes at a time after the first one, whatever the temporal factor is.
     pub const ENCODER_FRAMES: i64 = 4;
 
     pub fn patch(&self) -> i64 {
@@ -165,7 +165,7 @@ impl WanVaeConfig {
         WanVaeKeys::of(weights).has_marks(weights)
     }
 
-    /// How many steps between levels halve time.
+    /// Number of steps between levels that halve time.
     fn time_steps(&self) -> usize {
         self.temperal_downsample
             .iter()

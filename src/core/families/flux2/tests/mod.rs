@@ -55,8 +55,8 @@ fn folder(is_distilled: bool) -> Folder {
     }
 }
 
-/// The row of FLUX.2 in the suite of all image families.
-pub(in crate::families) fn case() -> FamilyCase {
+/// Published transformers, with their ids and defaults.
+fn offered() -> Vec<(&'static str, Shapes, &'static str, Offered)> {
     let small = Offered {
         family: flux2::FAMILY,
         variant: "klein 4B",
@@ -85,6 +85,37 @@ pub(in crate::families) fn case() -> FamilyCase {
             ..distilled
         });
     let [small_shapes, large_shapes] = ["4b", "9b"].map(|size| own(&format!("transformer {size}")));
+    vec![
+        (
+            "flux-2-klein-9b",
+            large_shapes.clone(),
+            "flux2-klein-9b",
+            large,
+        ),
+        (
+            "flux-2-klein-base-9b",
+            large_shapes.clone(),
+            "flux2-klein-9b-base",
+            large_base,
+        ),
+        (
+            "flux-2-klein-4b-fp8",
+            small_shapes.clone(),
+            "flux2-klein-4b",
+            small,
+        ),
+        (
+            "flux-2-klein-base-4b",
+            small_shapes.clone(),
+            "flux2-klein-4b-base",
+            small_base,
+        ),
+    ]
+}
+
+/// The row of FLUX.2 in the suite of all image families.
+pub(in crate::families) fn case() -> FamilyCase {
+    let [small_shapes, large_shapes] = ["4b", "9b"].map(|size| own(&format!("transformer {size}")));
     let with = |key: &str| edited(own("transformer 4b"), key, &[3072, 256]);
     let (axes, guidance) = ("axes_dims_rope", "timestep_guidance_channels");
     let single = "transformer.single_transformer_blocks.0.attn.to_qkv_mlp_proj";
@@ -96,32 +127,7 @@ pub(in crate::families) fn case() -> FamilyCase {
             ("text_encoders/qwen_3_4b.safetensors", own("qwen_3_4b")),
             ("text_encoders/qwen_3_8b.safetensors", own("qwen_3_8b")),
         ],
-        offered: vec![
-            (
-                "flux-2-klein-9b",
-                large_shapes.clone(),
-                "flux2-klein-9b",
-                large,
-            ),
-            (
-                "flux-2-klein-base-9b",
-                large_shapes.clone(),
-                "flux2-klein-9b-base",
-                large_base,
-            ),
-            (
-                "flux-2-klein-4b-fp8",
-                small_shapes.clone(),
-                "flux2-klein-4b",
-                small,
-            ),
-            (
-                "flux-2-klein-base-4b",
-                small_shapes.clone(),
-                "flux2-klein-4b-base",
-                small_base,
-            ),
-        ],
+        offered: offered(),
         card: "FLUX.2 klein 9B",
         folders: vec![
             ("FLUX.2-klein-base-4B", folder(true), "klein 4B", 4, None),
