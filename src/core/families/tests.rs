@@ -17,6 +17,9 @@ use crate::testing::published::{
     faultless_catalog, origin_of_lora, other_in, transformer_in, with_text_encoder, with_vae,
 };
 
+/// A variant's name, or a noun phrase for another model.
+type VariantName = Result<&'static str, &'static str>;
+
 /// One family's published files, and others that are like them.
 pub(super) struct FamilyCase {
     pub family: Family,
@@ -43,11 +46,7 @@ pub(super) struct FamilyCase {
     /// Layers of LoRAs with their inputs and outputs, and the family that they are for.
     pub loras: Vec<(&'static str, [u64; 2], &'static str)>,
     /// The variant by whether the pipeline says that it is distilled, and by the names of file and folder.
-    pub variants: Vec<(
-        Option<bool>,
-        [&'static str; 2],
-        Result<&'static str, &'static str>,
-    )>,
+    pub variants: Vec<(Option<bool>, [&'static str; 2], VariantName)>,
     pub variant: fn(&VariantHints<'_>) -> Result<&'static str, String>,
 }
 

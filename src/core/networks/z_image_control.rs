@@ -14,7 +14,7 @@ use super::dialects::{BlockList, Dialect, NamedTensors, TensorKeys};
 use super::header::{heads, not_a};
 use super::z_image_transformer::{BLOCK_MARK, DIFFUSERS_LAYERS, PATCH, add_block};
 use super::{
-    NetworkConfig, Schema, TensorSpec, ZImageTransformerConfig, check_layers, check_sizes,
+    NetworkConfig, Role, Schema, TensorSpec, ZImageTransformerConfig, check_layers, check_sizes,
     class_name, stream_blocks,
 };
 use crate::formats::weights::WeightSet;
@@ -213,7 +213,7 @@ impl ZImageControlConfig {
         for (list, count) in [(LAYERS, blocks.n_layers), (REFINERS, refiners)] {
             for number in 0..count {
                 let block = format!("{list}.{number}");
-                add_block(&mut schema, &block, &blocks, true, true);
+                add_block(&mut schema, &block, &blocks, true, Role::Matrix);
                 if list == REFINERS && self.add_control_noise_refiner.is_none() {
                     continue;
                 }

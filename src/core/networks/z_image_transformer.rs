@@ -126,10 +126,15 @@ impl TransformerConfig for ZImageTransformerConfig {
         });
         let is_split = dialect.is_some_and(|dialect| dialect.is_split);
         for (list, count) in LISTS.iter().zip(self.block_counts()) {
-            let is_modulated = list.own != "context_refiner";
+            // A block that no timestep modulates is used once for each text.
+            let role = if list.own == "context_refiner" {
+                Role::Modulation
+            } else {
+                Role::Matrix
+            };
             for number in 0..count {
                 let block = format!("{}.{number}", list.own);
-                add_block(&mut schema, &block, self, is_split, is_modulated);
+                add_block(&mut schema, &block, self, is_split, role);
             }
         }
         schema.modulation("final_layer.adaLN_modulation.1", dim, told);
@@ -226,21 +231,16 @@ impl NamedTensors for ZImageTransformerConfig {
     ];
 }
 
-/// Adds a block. One that no timestep modulates is used once for each text.
+/// Adds a block whose matrices have a role; [`Role::Matrix`] is that of blocks that a timestep modulates.
 pub(super) fn add_block(
     schema: &mut Schema,
     block: &str,
     config: &ZImageTransformerConfig,
     is_split: bool,
-    is_modulated: bool,
+    role: Role,
 ) {
     let (dim, wide) = (config.dim, config.ffn_dim());
     let name = |part: &str| format!("{block}.{part}");
-    let role = if is_modulated {
-        Role::Matrix
-    } else {
-        Role::Modulation
-    };
     let mut matrix = |part: &str, output: i64, input: i64| {
         schema.add(format!("{block}.{part}.weight"), &[output, input], role);
     };
@@ -269,7 +269,7 @@ pub(super) fn add_block(
     ] {
         schema.vector(&name(&format!("{norm}.weight")), dim);
     }
-    if is_modulated {
+    if role == Role::Matrix {
         schema.modulation(&name("adaLN_modulation.0"), 4 * dim, config.told_dim());
     }
 }

@@ -48,7 +48,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     files: FileRules {
         picture_prompts: Some(redux::picture_prompts),
         control_network: control::network,
-        control_weights: Some(|place| Network::read::<FluxControlConfig>(place)),
+        control_weights: Some(Network::read::<FluxControlConfig>),
         control_lora: Some(lora::with_control),
         ..definition::<Flux>().files
     },

@@ -83,7 +83,7 @@ const TEXT_ENCODER: &str =
 pub(super) static DEF: FamilyDef = FamilyDef {
     files: FileRules {
         control_network: control::network,
-        control_weights: Some(|place| Network::read::<QwenImageControlConfig>(place)),
+        control_weights: Some(Network::read::<QwenImageControlConfig>),
         ..definition::<QwenImage>().files
     },
     ..definition::<QwenImage>()

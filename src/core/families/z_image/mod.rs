@@ -49,7 +49,7 @@ const CONTROL: &str = "a Z-Image ControlNet";
 pub(super) static DEF: FamilyDef = FamilyDef {
     files: FileRules {
         control_network,
-        control_weights: Some(|place| Network::read::<ZImageControlConfig>(place)),
+        control_weights: Some(Network::read::<ZImageControlConfig>),
         ..definition::<ZImage>().files
     },
     ..definition::<ZImage>()
