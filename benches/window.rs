@@ -1,4 +1,4 @@
-//! How long the window's thread takes for a frame while a job runs, with 5,000 results in the gallery and 500 jobs in
+//! Time of the window's thread for a frame while a job runs, with 5,000 results in the gallery and 500 jobs in
 //! the queue: `cargo bench --bench window`.
 //!
 //! A frame is what the program itself does for it: events and commands, panels, the accessibility tree and the
@@ -39,10 +39,10 @@ const NUM_WAITING: u64 = 500;
 const NUM_FRAMES: u64 = 400;
 /// Results of this session.
 const NUM_IN_STRIP: u64 = 200;
-/// Frames in which what a job made appears.
+/// Frames in which a job's result appears.
 const NUM_ENDING: u64 = 60;
 
-/// What a running job shows.
+/// Images of a running job.
 #[derive(Clone, Copy)]
 enum Shows {
     /// Rough pictures of this size, and as many as a clip has latent frames.
@@ -142,7 +142,7 @@ fn main() {
     tell("a job with a picture of 2048x2048 ends", frames);
 }
 
-/// Prints how long the frames of a scene took, and how long they were busy.
+/// Prints durations and processor times of a scene's frames.
 fn tell(scene: &str, frames: impl Iterator<Item = (Duration, Duration)>) {
     let (mut times, mut busy): (Vec<Duration>, Vec<Duration>) = frames.unzip();
     times.sort_unstable();
@@ -221,14 +221,14 @@ fn begin_stroke(bench: &mut Bench) {
     assert!(editor.unwrap().is_painting());
 }
 
-/// The thread's own time, which stands still while others have its processor.
+/// Processor time of this thread.
 fn busy_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
 }
 
-/// How long, and how long busy, is one frame with what a worker says between two of them, and with a
-/// wheel that turns over the page or a brush that paints.
+/// Duration and processor time of one frame with a worker's messages, and with a wheel that turns over the page or a
+/// brush that paints.
 fn frame(bench: &mut Bench, sent: &Sent, turn: u64, shows: Shows) -> (Duration, Duration) {
     let say = |update| {
         let event = WorkerEvent {
@@ -288,7 +288,7 @@ fn frame(bench: &mut Bench, sent: &Sent, turn: u64, shows: Shows) -> (Duration, 
     timed(bench)
 }
 
-/// How long, and how long busy, is the next frame.
+/// Duration and processor time of the next frame.
 fn timed(bench: &mut Bench) -> (Duration, Duration) {
     let (begin, begin_busy) = (Instant::now(), busy_time());
     bench.harness.step();

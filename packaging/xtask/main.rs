@@ -86,6 +86,7 @@ fn obey(request: Request) -> Result<ExitCode> {
         }
         Request::Bench(args) => {
             set_up(workspace, Goal::CommandLine)?;
+            cargo::build(workspace, true, &[])?;
             cargo::build_bench(workspace, &[])?;
             let bench = workspace.target().join("release/safelight-bench");
             return Err(cargo::become_program(workspace, &bench, &args));

@@ -48,7 +48,7 @@ pub fn make(workspace: &Workspace, libtorch: &Path, options: PackageOptions) -> 
     second.build(true, features)?;
     if developer {
         cargo::build_bench(workspace, features)?;
-        executables.extend(["safelight-bench", "safelight-bench-engine"]);
+        executables.push("safelight-bench");
     }
     let out = workspace.target().join(folder);
     empty(&out)?;

@@ -1,6 +1,6 @@
 //! `safelight report`: a page and a file on this machine, or two of them side by side.
 //!
-//! What is measured is in [`crate::report`].
+//! [`crate::report`] measures.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
@@ -17,7 +17,7 @@ use serde_json::json;
 use super::generate::{CANCELLED, stop_on_signal};
 use super::{Surroundings, out};
 use crate::report::compare::{self, CompareVerdict, FigurePair, ReportFigures, num_worse};
-use crate::report::page::{self, with_unit};
+use crate::report::page;
 use crate::report::{LIMIT, Report, ReportOptions, ReportPath, ReportProgress, make};
 
 /// Measure this machine, for ten minutes at most, and write a page and a file about it; nothing is sent anywhere
@@ -110,7 +110,7 @@ fn bar() -> ProgressBar {
     bar
 }
 
-/// What people read at once; the rest is on the page.
+/// Text for people; the page has the rest.
 fn summary(report: &Report, path: &ReportPath) -> String {
     let mut text = format!("{}\n", report.device);
     if let Some(why) = &report.incomplete {
@@ -122,14 +122,11 @@ fn summary(report: &Report, path: &ReportPath) -> String {
             writeln!(text, "  ! {problem}").ok();
         }
         let rows = section.rows.iter().map(|row| {
-            let figures = row.figures.iter();
-            let figures =
-                figures.map(|it| format!("{} {}", it.name, with_unit(it.value, &it.unit)));
             let mark = if row.is_bad { "!" } else { "" };
             vec![
                 mark.to_owned(),
                 row.label.clone(),
-                figures.collect::<Vec<_>>().join(", "),
+                row.figures_text(),
                 row.note.clone(),
             ]
         });

@@ -1,11 +1,8 @@
-//! The lines of `safelight-engine bench` that a report reads as they are: which cases there are, and how close small
-//! networks come to what is known of them.
-//!
-//! Plain data: the engine measures, the report shows.
+//! Lines of `safelight-engine bench` that a report reads: the cases, and distances of small networks from known values.
 
 use serde::{Deserialize, Serialize};
 
-/// What a case of a family is.
+/// Kind of a family's case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CaseKind {
@@ -27,37 +24,32 @@ pub struct CaseLine {
     pub case: String,
     pub label: String,
     pub kind: CaseKind,
-    /// What comes first where time is short is small.
-    pub rank: u32,
-    /// Memory of the device that it needs, with some room.
+    /// Memory of the device that it needs, with some margin.
     pub gib: f64,
-    /// What one call computes, roughly.
+    /// Estimated work of one call.
     pub tflop: f64,
-    /// More arguments.
-    pub options: Vec<String>,
 }
 
-/// How close one small network came, as `bench parity` tells it; distances are relative (L2).
+/// Relative L2 distances of one small network, as `bench parity` prints them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ParityLine {
-    pub family: String,
     pub case: String,
     pub label: String,
-    /// The CPU in f32 from the values that ship with Safelight; absent where there are none.
+    /// Of the CPU in f32 from the values that ship with Safelight, where there are any.
     pub from_shipped: Option<f64>,
-    /// The device in f32 from the CPU in f32; absent on the CPU.
+    /// Of the device in f32 from the CPU in f32; absent on the CPU.
     pub in_f32: Option<f64>,
-    /// The device in the numbers of a job from the CPU in f32; absent on the CPU.
+    /// Of the device in a job's dtype from the CPU in f32; absent on the CPU.
     pub in_half: Option<f64>,
-    /// What these may be at most: from what ships, in f32, in the numbers of a job.
+    /// Their largest values, in this order.
     pub limits: [f64; 3],
-    /// Why there is no distance.
+    /// Reason for missing distances.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 impl ParityLine {
-    /// Whether everything that was compared is as close as it should be.
+    /// Returns true if no distance is above its limit.
     pub fn is_well(&self) -> bool {
         let distances = [self.from_shipped, self.in_f32, self.in_half];
         let mut pairs = distances.iter().zip(self.limits);

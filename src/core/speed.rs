@@ -1,4 +1,4 @@
-//! The lines of `safelight-engine probe-speed`: how fast a device multiplies, attends, convolves and copies.
+//! Lines of `safelight-engine probe-speed`: speed of matrix products, attention, convolutions and copies.
 //!
 //! Plain data: the engine measures, the doctor judges.
 
@@ -26,7 +26,7 @@ labelled! {
         MatrixF32 = "matrices in f32",
         MatrixBf16 = "matrices in bf16",
         MatrixF16 = "matrices in f16",
-        /// As layers multiply: the second matrix lies in rows that are read as columns.
+        /// As in a linear layer: the rows of the second matrix are read as columns.
         MatrixF32Transposed = "matrices in f32, the second transposed",
         MatrixBf16Transposed = "matrices in bf16, the second transposed",
         MatrixF16Transposed = "matrices in f16, the second transposed",

@@ -1,13 +1,9 @@
 //! Safelight's inference engine: everything with tensors.
 
-pub mod bench;
+mod bench;
 pub mod capture;
-#[cfg(test)]
-mod closeness;
 pub mod controls;
 pub mod denoise;
-#[cfg(test)]
-mod drawn;
 mod encoder_home;
 pub mod error;
 pub mod families;
@@ -31,9 +27,14 @@ pub mod stages;
 pub mod step_cache;
 pub mod store;
 pub mod streams;
+#[cfg(test)]
+mod testing;
 pub mod text;
 pub mod trial;
 pub mod vae;
 pub mod vision;
 pub mod weights;
 pub mod work;
+
+#[cfg(test)]
+use testing::{closeness, drawn};

@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
+use clap::Parser;
 use safelight_core::job::DeviceChoice;
 use safelight_core::memory::compute_options::ComputeOptions;
 use safelight_core::memory::conv_backends::{
@@ -26,91 +27,60 @@ const RUNS: usize = 3;
 
 const KINDS: [Kind; 3] = [Kind::BFloat16, Kind::Half, Kind::Float];
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Correctness and speed of convolution backends, as JSON lines
+#[derive(Clone, Debug, Parser)]
+#[command(name = "probe", no_binary_name = true)]
 pub struct ProbeArguments {
-    pub device: DeviceChoice,
-    pub backends: Vec<ConvBackend>,
-    pub shapes: Vec<ShapeClass>,
-    pub convolutions: Vec<Convolutions>,
-    /// `None`: bf16 on a GPU, f32 on the CPU.
-    pub kind: Option<Kind>,
-}
-
-impl ProbeArguments {
-    /// `[--device DEVICE] [--backend BACKEND] [--shape small|large] [--convolutions pictures|clips] [--dtype bf16|f16|f32]
-    /// [--json]`
-    pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self, ProcessError> {
-        let mut parsed = Self {
-            device: DeviceChoice::Auto,
-            backends: ConvBackend::ON_DEVICE.to_vec(),
-            shapes: ShapeClass::ALL.to_vec(),
-            convolutions: Convolutions::ALL.to_vec(),
-            kind: None,
-        };
-        let mut arguments = arguments.into_iter();
-        while let Some(argument) = arguments.next() {
-            let mut value = || {
-                let value = arguments.next();
-                value.ok_or_else(|| format!("expected a value after {argument}, found none"))
-            };
-            let read = match argument.as_str() {
-                "--device" => value()
-                    .and_then(|text| text.parse())
-                    .map(|device| parsed.device = device),
-                "--backend" => value()
-                    .and_then(|text| {
-                        let all = ConvBackend::ON_DEVICE;
-                        one_of("backend", all, ConvBackend::name, &text)
-                    })
-                    .map(|backend| parsed.backends = vec![backend]),
-                "--shape" => value()
-                    .and_then(|text| one_of("shape", ShapeClass::ALL, ShapeClass::name, &text))
-                    .map(|shape| parsed.shapes = vec![shape]),
-                "--convolutions" => value()
-                    .and_then(|text| one_of("kind", Convolutions::ALL, Convolutions::name, &text))
-                    .map(|convolutions| parsed.convolutions = vec![convolutions]),
-                "--dtype" => value()
-                    .and_then(|text| one_of("dtype", KINDS, dtype_name, &text))
-                    .map(|kind| parsed.kind = Some(kind)),
-                // The only format.
-                "--json" => Ok(()),
-                other => Err(format!(
-                    "expected --device, --backend, --shape, --convolutions, --dtype or --json, found {other:?}"
-                )),
-            };
-            read.map_err(ProcessError::Arguments)?;
-        }
-        Ok(parsed)
-    }
+    /// auto, cpu or cuda:N
+    #[arg(long, default_value = "auto")]
+    device: DeviceChoice,
+    /// [default: all]
+    #[arg(long, value_parser = |text: &str| one_of(ConvBackend::ON_DEVICE, ConvBackend::name, text))]
+    backend: Option<ConvBackend>,
+    /// small or large [default: both]
+    #[arg(long, value_parser = |text: &str| one_of(ShapeClass::ALL, ShapeClass::name, text))]
+    shape: Option<ShapeClass>,
+    /// pictures or clips [default: both]
+    #[arg(long, value_parser = |text: &str| one_of(Convolutions::ALL, Convolutions::name, text))]
+    convolutions: Option<Convolutions>,
+    /// bf16, f16 or f32 [default: bf16 on a GPU, f32 on the CPU]
+    #[arg(long, value_parser = |text: &str| one_of(KINDS, dtype_name, text))]
+    dtype: Option<Kind>,
 }
 
 fn one_of<T: Copy, const N: usize>(
-    what: &str,
     all: [T; N],
     name: fn(T) -> &'static str,
     text: &str,
 ) -> Result<T, String> {
     let found = all.into_iter().find(|one| name(*one) == text);
-    let names = || all.map(name).join(", ");
-    found.ok_or_else(|| format!("expected a {what} ({}), found {text:?}", names()))
+    found.ok_or_else(|| format!("expected {}, found {text:?}", all.map(name).join(", ")))
 }
 
 /// Probes the requested backends. Returns `false` if one failed; its line gives the reason.
 pub fn run(arguments: &ProbeArguments, out: &mut dyn Write) -> Result<bool, ProcessError> {
     runtime::count_cpu_tensors();
     let device = Runtime::open(arguments.device)?.device;
-    let kind = arguments.kind.unwrap_or(match device {
+    let kind = arguments.dtype.unwrap_or(match device {
         Device::Cuda(_) => Kind::BFloat16,
         _ => Kind::Float,
     });
     let _no_grad = tch::no_grad_guard();
     let mut all_well = true;
-    for &convolutions in &arguments.convolutions {
-        let backends = arguments.backends.iter();
-        let backends = backends.filter(|backend| convolutions.backends().contains(backend));
-        for (&backend, &shape) in
-            backends.flat_map(|backend| arguments.shapes.iter().map(move |it| (backend, it)))
-        {
+    for convolutions in Convolutions::ALL {
+        if arguments.convolutions.is_some_and(|it| it != convolutions) {
+            continue;
+        }
+        let backends = ConvBackend::ON_DEVICE.into_iter();
+        let backends = backends.filter(|backend| {
+            convolutions.backends().contains(backend)
+                && arguments.backend.is_none_or(|it| it == *backend)
+        });
+        let shapes = || {
+            let shapes = ShapeClass::ALL.into_iter();
+            shapes.filter(|shape| arguments.shape.is_none_or(|it| it == *shape))
+        };
+        for (backend, shape) in backends.flat_map(|backend| shapes().map(move |it| (backend, it))) {
             let layers = TrialLayer::of_class(convolutions, shape);
             let probed = caught(|| probe(backend, layers, (kind, device), out));
             runtime::empty_cache(device);
@@ -212,14 +182,15 @@ fn tolerance(kind: Kind) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::read;
 
     fn parse(line: &str) -> Result<ProbeArguments, ProcessError> {
-        ProbeArguments::parse(line.split_whitespace().map(str::to_owned))
+        read(line.split_whitespace().map(str::to_owned))
     }
 
     #[test]
     fn every_backend_and_size_has_a_line_with_its_result() {
-        let arguments = parse("--device cpu --json").unwrap();
+        let arguments = parse("--device cpu").unwrap();
         let mut out = Vec::new();
         assert!(run(&arguments, &mut out).unwrap());
         let text = String::from_utf8(out).unwrap();
@@ -261,12 +232,12 @@ mod tests {
         );
         assert_eq!(line.dtype, "bf16");
         for (line, part) in [
-            ("--backend cpu", "expected a backend"),
-            ("--shape huge", "expected a shape"),
-            ("--convolutions all", "expected a kind"),
-            ("--dtype q4", "expected a dtype"),
-            ("--device", "expected a value after --device"),
-            ("all", "found \"all\""),
+            ("--backend cpu", "expected direct, "),
+            ("--shape huge", "expected small, large"),
+            ("--convolutions all", "expected pictures, clips"),
+            ("--dtype q4", "expected bf16, f16, f32"),
+            ("--device", "a value is required for '--device"),
+            ("all", "unexpected argument 'all'"),
         ] {
             let err = parse(line).unwrap_err();
             assert!(

@@ -1,6 +1,6 @@
 //! The engine's process: frames in over standard input, frames out over standard output. With `probe` as its first
 //! argument it tries what may hang, with `probe-speed` it measures the device, with `try` it tries whether that computes
-//! right, with `bench` it measures networks, loading and single layers, and with `compile-kernels` it compiles where
+//! right, with `bench` it measures networks, loading and kernels, and with `compile-kernels` it compiles where
 //! AMD's compiler may end it.
 //!
 //! Only plumbing: what is done with a message is in `serve.rs`. The end of standard input ends the process, so it never
@@ -24,7 +24,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::bench;
 use crate::kernels::{self, apart};
-use crate::probe::{self, ProbeArguments};
+use crate::probe;
 use crate::runtime::RuntimeError;
 use crate::serve::{Outgoing, serve};
 use crate::speed;
@@ -64,7 +64,7 @@ pub fn main() -> ExitCode {
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
     let mut arguments = std::env::args().skip(1).peekable();
     match arguments.peek().map(String::as_str) {
-        Some("probe") => answer(|out| probe::run(&ProbeArguments::parse(arguments.skip(1))?, out)),
+        Some("probe") => answer(|out| probe::run(&bench::read(arguments.skip(1))?, out)),
         Some("probe-speed") => {
             answer(|out| speed::run(device_of(arguments.skip(1))?, out).map(|()| true))
         }

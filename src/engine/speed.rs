@@ -1,7 +1,7 @@
-//! How fast the device multiplies, attends, convolves and copies: a few seconds for the doctor.
+//! Speed of matrix products, attention, convolutions and copies on the device, in a few seconds, for the doctor.
 //!
 //! Sizes grow until one run takes long enough to be timed, so a slow device (or a naive kernel) is not kept busy for
-//! minutes. Judges nothing; what is printed before a driver hangs is all that is known then.
+//! minutes. Judges nothing; the lines before a driver hangs are all that is known then.
 
 use std::cell::RefCell;
 use std::io::Write;
@@ -19,7 +19,7 @@ use crate::runtime::{
 
 /// A run of this length is long enough to be timed.
 const LONG_ENOUGH: Duration = Duration::from_millis(20);
-/// What one probe may take once its size is found.
+/// Time for one probe once its size is found.
 const BUDGET: Duration = Duration::from_millis(300);
 const MAX_RUNS: usize = 20;
 
@@ -70,7 +70,7 @@ fn say(out: &mut impl Write, probe: SpeedProbe, state: SpeedState) -> Result<(),
     Ok(())
 }
 
-/// There is nothing to copy to, and no clip is made of halves there.
+/// A CPU has no device to copy to, and computes no job in f16.
 fn is_of_cpu(probe: SpeedProbe) -> bool {
     !matches!(
         probe,
@@ -82,8 +82,8 @@ fn is_of_cpu(probe: SpeedProbe) -> bool {
     )
 }
 
-/// One size of a probe: what it does, how much that is, and how it is called.
-struct Case {
+/// One size of a probe.
+struct SpeedCase {
     call: Box<dyn Fn() -> Result<(), TchError>>,
     /// Operations or bytes.
     amount: f64,
@@ -128,7 +128,7 @@ fn measure(
     }
 }
 
-fn once(case: &Case, device: Device) -> Result<Duration, TchError> {
+fn once(case: &SpeedCase, device: Device) -> Result<Duration, TchError> {
     let began = Instant::now();
     (case.call)()?;
     if synchronize(device) {
@@ -138,8 +138,8 @@ fn once(case: &Case, device: Device) -> Result<Duration, TchError> {
     }
 }
 
-/// Whether a run of attention needs room for every pair of tokens of every head.
-fn keeps_scores(case: &Case, device: Device, tokens: i64) -> Result<bool, TchError> {
+/// Returns true if a run of attention allocates a score for every pair of tokens of every head.
+fn keeps_scores(case: &SpeedCase, device: Device, tokens: i64) -> Result<bool, TchError> {
     reset_peaks(device);
     let before = memory_counts(device).allocated;
     once(case, device)?;
@@ -153,7 +153,7 @@ const HEAD_WIDTH: i64 = 128;
 const CHANNELS: i64 = 128;
 const FRAMES: i64 = 4;
 
-fn case(probe: SpeedProbe, device: Device, size: i64) -> Result<Case, TchError> {
+fn case(probe: SpeedProbe, device: Device, size: i64) -> Result<SpeedCase, TchError> {
     match probe {
         SpeedProbe::MatrixF32 => matrix(device, Kind::Float, size, false),
         SpeedProbe::MatrixBf16 => matrix(device, Kind::BFloat16, size, false),
@@ -168,7 +168,7 @@ fn case(probe: SpeedProbe, device: Device, size: i64) -> Result<Case, TchError> 
     }
 }
 
-/// What models are computed in on this device.
+/// Dtype of models on this device.
 fn working_kind(device: Device) -> Kind {
     match device {
         Device::Cpu => Kind::Float,
@@ -180,22 +180,27 @@ fn random(size: &[i64], kind: Kind, device: Device) -> Result<Tensor, TchError> 
     Tensor::f_rand(size, (Kind::Float, device))?.f_to_kind(kind)
 }
 
-fn matrix(device: Device, kind: Kind, side: i64, is_transposed: bool) -> Result<Case, TchError> {
+fn matrix(
+    device: Device,
+    kind: Kind,
+    side: i64,
+    is_transposed: bool,
+) -> Result<SpeedCase, TchError> {
     let one = || random(&[side, side], kind, device);
     let [a, b] = [one()?, one()?];
     let b = if is_transposed { b.f_tr()? } else { b };
-    Ok(Case {
+    Ok(SpeedCase {
         call: Box::new(move || a.f_matmul(&b).map(drop)),
         amount: 2.0 * (side as f64).powi(3),
         size: format!("{side} × {side}"),
     })
 }
 
-fn attention(device: Device, tokens: i64) -> Result<Case, TchError> {
+fn attention(device: Device, tokens: i64) -> Result<SpeedCase, TchError> {
     let kind = working_kind(device);
     let one = || random(&[1, HEADS, tokens, HEAD_WIDTH], kind, device);
     let [q, k, v] = [one()?, one()?, one()?];
-    Ok(Case {
+    Ok(SpeedCase {
         call: Box::new(move || {
             let none = None::<&Tensor>;
             Tensor::f_scaled_dot_product_attention(&q, &k, &v, none, 0.0, false, None, false)
@@ -206,11 +211,11 @@ fn attention(device: Device, tokens: i64) -> Result<Case, TchError> {
     })
 }
 
-fn convolution(device: Device, side: i64) -> Result<Case, TchError> {
+fn convolution(device: Device, side: i64) -> Result<SpeedCase, TchError> {
     let kind = working_kind(device);
     let xs = random(&[1, CHANNELS, side, side], kind, device)?;
     let weight = random(&[CHANNELS, CHANNELS, 3, 3], kind, device)?;
-    Ok(Case {
+    Ok(SpeedCase {
         call: Box::new(move || {
             let none = None::<&Tensor>;
             xs.f_conv2d(&weight, none, [1, 1], [1, 1], [1, 1], 1)
@@ -221,11 +226,11 @@ fn convolution(device: Device, side: i64) -> Result<Case, TchError> {
     })
 }
 
-fn convolution_over_time(device: Device, side: i64) -> Result<Case, TchError> {
+fn convolution_over_time(device: Device, side: i64) -> Result<SpeedCase, TchError> {
     let kind = working_kind(device);
     let xs = random(&[1, CHANNELS, FRAMES + 2, side, side], kind, device)?;
     let weight = random(&[CHANNELS, CHANNELS, 3, 3, 3], kind, device)?;
-    Ok(Case {
+    Ok(SpeedCase {
         call: Box::new(move || {
             let none = None::<&Tensor>;
             xs.f_conv3d(&weight, none, [1, 1, 1], [0, 1, 1], [1, 1, 1], 1)
@@ -236,7 +241,7 @@ fn convolution_over_time(device: Device, side: i64) -> Result<Case, TchError> {
     })
 }
 
-fn copy(probe: SpeedProbe, device: Device, mib: i64) -> Result<Case, TchError> {
+fn copy(probe: SpeedProbe, device: Device, mib: i64) -> Result<SpeedCase, TchError> {
     let count = mib << 20;
     let empty = |device| Tensor::f_zeros([count], (Kind::Uint8, device));
     let (from, to) = match probe {
@@ -246,14 +251,14 @@ fn copy(probe: SpeedProbe, device: Device, mib: i64) -> Result<Case, TchError> {
         _ => (empty(device)?, empty(device)?),
     };
     let to = RefCell::new(to);
-    Ok(Case {
+    Ok(SpeedCase {
         call: Box::new(move || to.borrow_mut().f_copy_(&from)),
         amount: count as f64,
         size: format!("{mib} MiB"),
     })
 }
 
-/// Four digits are more than two runs agree in.
+/// Four digits: more than two runs have in common.
 fn rounded(rate: f64) -> f64 {
     if rate <= 0.0 || !rate.is_finite() {
         return 0.0;

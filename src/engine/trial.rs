@@ -1,7 +1,7 @@
-//! `safelight-engine try`: whether a device computes right what jobs are made of, each compared with the CPU.
+//! `safelight-engine try`: correctness of a device for the operations of jobs, each compared with the CPU.
 //!
-//! A second or two, for a libtorch that is new on this machine. A driver may hang or crash in it, so each trial is told
-//! before it begins. Measures no speed and remembers nothing.
+//! A second or two, for a libtorch that is new on this machine. A driver may hang or crash in it, so each trial is
+//! announced before it begins. Measures no speed and remembers nothing.
 
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,12 +14,12 @@ use crate::error::EngineError;
 use crate::process::ProcessError;
 use crate::runtime::{Runtime, count_cpu_tensors};
 
-/// How far the largest difference may be, relative to the largest number: sums of some hundred products, rounded to
-/// eight bits, and in f32.
+/// Largest difference allowed, relative to the largest number: sums of some hundred products, rounded to eight bits, and
+/// in f32.
 const LIMIT_HALF: f64 = 2e-2;
 const LIMIT_F32: f64 = 1e-4;
 
-/// Tries everything; `false` where something is wrong.
+/// Runs every trial; `false` where a result is wrong.
 pub fn run(device: DeviceChoice, out: &mut dyn Write) -> Result<bool, ProcessError> {
     count_cpu_tensors();
     let runtime = Runtime::open(device)?;
@@ -60,7 +60,7 @@ fn tried(trial: Trial, device: Device) -> TrialLine {
     match catch_unwind(AssertUnwindSafe(compared)) {
         Ok(error) => TrialLine::Done {
             trial,
-            // What is no number is as wrong as can be, and JSON has no word for it.
+            // JSON has no NaN and no infinity.
             error: if error.is_finite() { error } else { f64::MAX },
             limit,
         },

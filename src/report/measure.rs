@@ -24,8 +24,6 @@ use crate::telemetry::limit::within;
 use crate::telemetry::{Roots, host};
 use crate::worker::{ProcessLauncher, probe_engine};
 
-/// Problem of a section that the user stopped.
-const STOPPED: &str = "It was stopped.";
 /// Kept for writing the report.
 const MARGIN: Duration = Duration::from_secs(5);
 /// The doctor and an engine's start take this long where a driver hangs.
@@ -33,43 +31,34 @@ const MACHINE_LIMIT: Duration = Duration::from_secs(90);
 const SECTION_LIMIT: Duration = Duration::from_mins(2);
 const BATCH: usize = 25;
 
-/// Progress at its beginning; id, title, explanation, commands of the engine whose lines are its rows.
-pub(super) const STEPS: [(f32, [&str; 4]); 6] = [
-    (0.05, ["speed", "Single operations", "", "probe-speed"]),
-    (
-        0.12,
-        [
-            "loading",
-            "Loading weights",
-            LOADING,
-            "bench load --runs 3 --mib 512",
-        ],
-    ),
-    (0.18, ["parity", "Correctness", PARITY, "try; bench parity"]),
-    (
-        0.28,
-        ["jobs", "Fifty small jobs", "Of the bundled model.", ""],
-    ),
-    (0.4, ["networks", "Networks of full size", NETWORKS, ""]),
-    (
-        0.92,
-        [
-            ALTERNATIVES,
-            "Attention and convolution",
-            "",
-            "bench attention --runs 2; bench conv --runs 2",
-        ],
-    ),
+/// Sections: id, title, explanation, commands of the engine whose lines are the rows.
+pub(super) const STEPS: [[&str; 4]; 5] = [
+    ["speed", "Single operations", "", "probe-speed"],
+    [
+        "loading",
+        "Loading weights",
+        "From files of 512 MiB in the cache folder, compared byte for byte. The CPU maps them.",
+        "bench load --runs 3 --mib 512",
+    ],
+    [
+        "parity",
+        "Correctness",
+        "Small networks of every family with random weights: the CPU against shipped values, the device against the CPU. Distances are relative (L2).",
+        "try; bench parity",
+    ],
+    ["jobs", "Fifty small jobs", "Of the bundled model.", ""],
+    [
+        "networks",
+        "Networks of full size",
+        "Random weights, each network in a separate process. Streaming is under a cap of 4 GiB, half of it kept free.",
+        "",
+    ],
 ];
-const LOADING: &str =
-    "From files of 512 MiB in the cache folder, compared byte for byte. The CPU maps them.";
-const PARITY: &str = "Small networks of every family with random weights: the CPU against shipped values, the device against the CPU. Distances are relative (L2).";
-const NETWORKS: &str = "Random weights, each network in a process of its own. Streaming is under a cap of 4 GiB, half of it kept free.";
-/// Id of the section that is measured on GPUs only.
-const ALTERNATIVES: &str = "alternatives";
+/// Share of the progress of each section but the last and longest.
+const SHARE: f32 = 0.1;
 
 /// A report that is being made.
-pub(super) struct Run<'a> {
+pub(super) struct ReportRun<'a> {
     pub(super) report: Report,
     options: &'a ReportOptions,
     cancel: &'a CancelToken,
@@ -81,23 +70,21 @@ pub(super) struct Run<'a> {
     deadline: Instant,
 }
 
-impl Drop for Run<'_> {
+impl Drop for ReportRun<'_> {
     fn drop(&mut self) {
         // Anything left is in the cache, which may be deleted at any time.
         std::fs::remove_dir_all(&self.scratch).ok();
     }
 }
 
-impl<'a> Run<'a> {
+impl<'a> ReportRun<'a> {
     pub(super) fn begin(
         options: &'a ReportOptions,
         cancel: &'a CancelToken,
         on_progress: &'a dyn Fn(ReportProgress),
     ) -> Self {
-        let scratch = options
-            .paths
-            .cache
-            .join(format!("report-{}", std::process::id()));
+        let name = format!("report-{}", std::process::id());
+        let scratch = options.paths.cache.join(name);
         make_private_folder(&scratch).ok(); // A section that needs it reports its absence.
         Self {
             report: Report::default(),
@@ -121,9 +108,8 @@ impl<'a> Run<'a> {
     }
 
     fn gpu(&self) -> Option<&EngineReport> {
-        self.engine
-            .as_ref()
-            .filter(|engine| engine.device != DeviceChoice::Cpu)
+        let engine = self.engine.as_ref();
+        engine.filter(|engine| engine.device != DeviceChoice::Cpu)
     }
 
     /// Adds the facts of the machine and the doctor's checks, and starts an engine once.
@@ -137,30 +123,29 @@ impl<'a> Run<'a> {
             doctor::examine_this_machine(paths, launcher, false, &mut |check| {
                 checks.push(rows::check(&check));
             });
-            (engine, checks)
+            (engine.ok(), checks)
         };
         let facts = machine::facts(&Roots::of_this_machine());
         let facts = ReportSection::new("machine", "This machine", facts);
         let mut doctor = ReportSection::new("doctor", "Doctor", Vec::new());
-        match within(MACHINE_LIMIT.min(self.left()), "report-machine", look) {
-            None => doctor
-                .problems
-                .push("The drivers did not answer in time.".to_owned()),
-            Some((engine, found)) => {
-                doctor.rows = found;
-                self.report.device = engine
-                    .as_ref()
-                    .map_or_else(|_| String::new(), |engine| engine.line.clone());
-                self.engine = engine.ok();
-            }
+        if let Some((engine, checks)) =
+            within(MACHINE_LIMIT.min(self.left()), "report-machine", look)
+        {
+            doctor.rows = checks;
+            let line = engine.as_ref().map(|engine| engine.line.clone());
+            self.report.device = line.unwrap_or_default();
+            self.engine = engine;
+        } else {
+            let problem = "The drivers did not answer in time.";
+            doctor.problems.push(problem.to_owned());
         }
         self.report.sections.extend([facts, doctor]);
     }
 
     /// Adds one section, empty but for a problem where there is no time or no engine for it.
-    pub(super) fn step(&mut self, (part, texts): &(f32, [&str; 4])) {
-        let [id, title, about, commands] = *texts;
-        self.progress(*part, title);
+    pub(super) fn step(&mut self, index: usize) {
+        let [id, title, about, commands] = STEPS[index];
+        self.progress(SHARE * (index + 1) as f32, title);
         let began = Instant::now();
         let mut section = ReportSection::new(id, title, Vec::new());
         section.about = about.to_owned();
@@ -170,13 +155,13 @@ impl<'a> Run<'a> {
             Err("There was no time left for it.".to_owned())
         } else {
             match id {
-                "jobs" => self.jobs(&mut section),
-                "networks" => self.networks(&mut section),
-                ALTERNATIVES if self.gpu().is_none() => {
-                    section.left_out.push("It needs a GPU.".to_owned());
+                "jobs" => self.jobs(&mut section.rows),
+                "networks" if self.gpu().is_none() => {
+                    section.left_out.push("They need a GPU.".to_owned());
                     Ok(())
                 }
-                _ => self.lines(commands, &mut section),
+                "networks" => self.networks(&mut section),
+                _ => self.lines(commands, &mut section.rows),
             }
         };
         section.problems.extend(measured.err());
@@ -204,33 +189,31 @@ impl<'a> Run<'a> {
         on_line: &mut dyn FnMut(&Value),
     ) -> Result<(), String> {
         let (mut has_lines, mut running) = (false, None);
+        let mut on_text = |line: &str| {
+            let Ok(line) = serde_json::from_str::<Value>(line) else {
+                return;
+            };
+            has_lines = true;
+            let name = line["probe"].as_str().or_else(|| line["trial"].as_str());
+            running = name
+                .filter(|_| rows::is_announcement(&line))
+                .map(|name| name.replace('_', " "));
+            on_line(&line);
+        };
+        let is_cancelled = || self.cancel.is_cancelled();
         let limit = limit.min(self.left());
-        let ended = child::run(
-            command,
-            limit,
-            &|| self.cancel.is_cancelled(),
-            &mut |line| {
-                if let Ok(line) = serde_json::from_str::<Value>(line) {
-                    has_lines = true;
-                    let name = line["probe"].as_str().or_else(|| line["trial"].as_str());
-                    running = name
-                        .filter(|_| rows::is_announcement(&line))
-                        .map(str::to_owned);
-                    on_line(&line);
-                }
-            },
-        );
+        let ended = child::run(command, limit, &is_cancelled, &mut on_text);
         outcome(ended, has_lines).map_err(|problem| match running {
-            Some(name) => format!("{}: {problem}", name.replace('_', " ")),
+            Some(name) => format!("{name}: {problem}"),
             None => problem,
         })
     }
 
-    fn lines(&mut self, commands: &str, section: &mut ReportSection) -> Result<(), String> {
+    fn lines(&mut self, commands: &str, rows: &mut Vec<ReportRow>) -> Result<(), String> {
+        let device = self.options.device.to_string();
+        let is_gpu = self.gpu().is_some();
         for command in commands.split("; ") {
-            let command = format!("{command} --device {}", self.options.device);
-            let arguments: Vec<&str> = command.split(' ').collect();
-            let (rows, is_gpu) = (&mut section.rows, self.gpu().is_some());
+            let arguments: Vec<&str> = command.split(' ').chain(["--device", &device]).collect();
             self.engine(&arguments, SECTION_LIMIT, &mut |line| {
                 rows.extend(rows::from_line(line).map(|mut row| {
                     row.label = sentence(&row.label.replace('_', " "));
@@ -245,9 +228,9 @@ impl<'a> Run<'a> {
     }
 
     /// Two batches through `safelight generate`. Its data folder is a temporary one: statistics are about users' jobs.
-    fn jobs(&self, section: &mut ReportSection) -> Result<(), String> {
+    fn jobs(&self, rows: &mut Vec<ReportRow>) -> Result<(), String> {
         let program = std::env::current_exe().map_err(|err| format!("{err}."))?;
-        let device = self.options.device.to_string();
+        let device = self.options.device;
         for (label, frames, out) in [
             ("An image", "1", "job.png"),
             ("A video of 5 frames", "5", "job.webp"),
@@ -275,15 +258,12 @@ impl<'a> Run<'a> {
             secs.sort_by(f64::total_cmp);
             let median = secs.get(secs.len() / 2).copied().unwrap_or_default();
             let num_missing = BATCH - secs.len().min(BATCH);
-            let figures = [
-                ("median", median, "s"),
-                ("first", first, "s"),
-                ("not finished", num_missing as f64, "jobs"),
-            ];
-            section.rows.push(ReportRow {
-                figures: figures
-                    .map(|(name, value, unit)| ReportFigure::new(name, value, unit))
-                    .into(),
+            rows.push(ReportRow {
+                figures: vec![
+                    ReportFigure::new("median", median, "s"),
+                    ReportFigure::new("first", first, "s"),
+                    ReportFigure::new("not finished", num_missing as f64, "jobs"),
+                ],
                 is_bad: !faults.is_empty() || num_missing > 0,
                 ..fact(label, faults.join(", "))
             });
@@ -292,70 +272,56 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Without a GPU only a small network streams.
     fn networks(&mut self, section: &mut ReportSection) -> Result<(), String> {
         let mut cases: Vec<CaseLine> = Vec::new();
         self.engine(&["bench", "list"], SECTION_LIMIT, &mut |line| {
             cases.extend(CaseLine::deserialize(line));
         })?;
-        cases.sort_by_key(|case| (case.kind == CaseKind::Streaming, case.rank));
-        let num_cases = cases.len();
-        if self.gpu().is_none() {
-            cases.retain(|case| case.kind == CaseKind::Streaming);
-            let num_large = num_cases - cases.len();
-            section.left_out.push(format!(
-                "{num_large} networks of full size, which need a GPU."
-            ));
-        }
+        // Quick ones first.
+        cases.sort_by(|a, b| a.tflop.total_cmp(&b.tflop));
         let device = self.options.device.to_string();
         for (index, case) in cases.iter().enumerate() {
-            self.progress(0.4 + 0.5 * index as f32 / cases.len() as f32, &case.label);
-            let mut options: Vec<&str> = case.options.iter().map(String::as_str).collect();
-            let planned = if let Some(engine) = self.gpu() {
-                self.plan(case, engine)
-            } else {
-                options = vec!["--small", "--preserved", "1024"];
-                Ok((2, SECTION_LIMIT))
-            };
-            let (runs, limit) = match planned {
-                Ok((runs, limit)) => (runs.to_string(), limit),
+            let before = SHARE * STEPS.len() as f32;
+            let part = before + (1.0 - before) * index as f32 / cases.len() as f32;
+            self.progress(part, &case.label);
+            let (runs, limit) = match self.plan(case) {
+                Ok(planned) => planned,
                 Err(why) => {
                     section.left_out.push(format!("{}: {why}", case.label));
                     continue;
                 }
             };
-            let fixed = ["bench", &case.family, "--device", &device, "--runs", &runs];
-            let arguments = [&fixed[..], &options, &["--", &case.case]].concat();
-            let (size, of) = match self.gpu() {
-                Some(_) => ("", ""),
-                None => (rows::SMALL, "Small network of "),
-            };
+            let runs = runs.to_string();
+            let mut arguments = vec!["bench", &case.family, &case.case];
+            arguments.extend(["--device", &device, "--runs", &runs]);
+            if case.kind == CaseKind::Streaming {
+                arguments.extend(["--preserved", "2", "--cap", "4"]);
+            }
+            let rows = &mut section.rows;
             let measured = self.engine(&arguments, limit, &mut |line| {
-                section
-                    .rows
-                    .extend(rows::from_line(line).map(|row| ReportRow {
-                        id: format!("{size}{}", row.id),
-                        label: format!("{of}{}", row.label.replacen(&case.case, &case.label, 1)),
-                        ..row
-                    }));
+                rows.extend(rows::from_line(line).map(|row| ReportRow {
+                    label: row.label.replacen(&case.case, &case.label, 1),
+                    ..row
+                }));
             });
             if self.cancel.is_cancelled() {
                 return measured;
             }
-            section.problems.extend(
-                measured
-                    .err()
-                    .map(|problem| format!("{}: {problem}", case.label)),
-            );
+            let problem = measured.err();
+            let problem = problem.map(|problem| format!("{}: {problem}", case.label));
+            section.problems.extend(problem);
         }
         Ok(())
     }
 
-    fn plan(&self, case: &CaseLine, engine: &EngineReport) -> Result<(u32, Duration), String> {
-        let free = in_gib(engine.total_bytes.saturating_sub(engine.used_bytes));
+    fn plan(&self, case: &CaseLine) -> Result<(u32, Duration), String> {
+        let free = self.gpu().map_or(0, |engine| {
+            engine.total_bytes.saturating_sub(engine.used_bytes)
+        });
+        let cap = self.options.settings.memory.cap_gib;
         plan(
             case,
-            free.min(self.options.settings.memory.cap_gib.unwrap_or(f64::MAX)),
+            in_gib(free).min(cap.unwrap_or(f64::MAX)),
             in_gib(host::free_bytes(&self.scratch).unwrap_or(0)),
             self.report.figure("speed", "matrix_bf16", "rate"),
             self.left(),
@@ -363,7 +329,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Timed runs and time limit of a network of full size, or why it cannot be measured. `free_gib`: of the device;
+/// Timed runs and time limit of a network of full size, or the reason to leave it out. `free_gib`: of the device;
 /// `tflops`: of matrix products in bf16.
 fn plan(
     case: &CaseLine,
@@ -378,18 +344,15 @@ fn plan(
             "It needs {needed:.1} GiB of the device, and {free_gib:.1} GiB are free."
         ));
     }
-    // A streaming case reads its weights from a file, and is measured with resident weights as well.
-    let (file_gib, rounds) = if case.kind == CaseKind::Streaming {
-        (case.gib, 2.0)
-    } else {
-        (0.0, 1.0)
-    };
-    if file_gib * 1.2 > disk_gib {
+    // A streaming case reads a file, and is measured with resident weights as well.
+    let is_streaming = case.kind == CaseKind::Streaming;
+    if is_streaming && case.gib * 1.2 > disk_gib {
         return Err(format!(
-            "It needs a temporary file of {file_gib:.1} GiB, and the disk has {disk_gib:.1} GiB free."
+            "It needs a temporary file of {:.1} GiB, and the disk has {disk_gib:.1} GiB free.",
+            case.gib
         ));
     }
-    // Convolutions are farther from the speed of plain matrix products.
+    // Share of the speed of matrix products: convolutions are slower.
     let share = if case.kind == CaseKind::Decode {
         0.15
     } else {
@@ -397,8 +360,13 @@ fn plan(
     };
     let call = case.tflop / (tflops.unwrap_or(10.0) * share);
     let runs = (8.0 / call).clamp(1.0, 5.0) as u32;
-    // Start, random weights, their file, two cold calls.
-    let secs = 6.0 + case.gib / 10.0 + file_gib * 2.0 + rounds * call * f64::from(runs + 2);
+    // Start, random weights, two warm-up calls; twice where weights stream, and their file.
+    let once = 6.0 + case.gib / 10.0 + call * f64::from(runs + 2);
+    let secs = if is_streaming {
+        2.0 * (once + case.gib)
+    } else {
+        once
+    };
     if secs > left.as_secs_f64() {
         let [needed, left] = [secs.ceil() as u64, left.as_secs()].map(rough_text);
         return Err(format!(
@@ -409,11 +377,11 @@ fn plan(
     Ok((runs, limit.clamp(Duration::from_secs(45).min(left), left)))
 }
 
-/// `has_lines`: lines came, which name what failed in them.
+/// Success, or one sentence. `has_lines`: lines came, which name what failed in them.
 fn outcome(ended: Ended, has_lines: bool) -> Result<(), String> {
     let (how, complaint) = match ended {
         Ended::Well => return Ok(()),
-        Ended::Cancelled => return Err(STOPPED.to_owned()),
+        Ended::Cancelled => return Err("It was stopped.".to_owned()),
         Ended::TooLate { secs } => {
             return Err(format!(
                 "It was ended after {secs} s: the driver may hang, or this machine is too slow for it."
@@ -421,17 +389,15 @@ fn outcome(ended: Ended, has_lines: bool) -> Result<(), String> {
         }
         Ended::Badly { how, complaint } => (how, complaint),
     };
-    let refusal = complaint
-        .lines()
-        .rev()
-        .find_map(|line| line.strip_prefix("error: "));
-    match (refusal, complaint.lines().last()) {
-        (Some(refusal), _) => Err(format!("The engine refused: {refusal}.")),
-        (None, _) if has_lines && how == "exit code 1" => Ok(()),
-        (None, Some(last)) => Err(format!(
-            "The engine ended while it measured ({how}): {last}."
-        )),
-        (None, None) => Err(format!("The engine ended while it measured ({how}).")),
+    let mut last_first = complaint.lines().rev();
+    let last = last_first.clone().next();
+    if let Some(refusal) = last_first.find_map(|line| line.strip_prefix("error: ")) {
+        Err(format!("The engine refused: {refusal}."))
+    } else if has_lines && how == "exit code 1" {
+        Ok(())
+    } else {
+        let last = last.map_or_else(String::new, |last| format!(": {last}"));
+        Err(format!("The engine ended while it measured ({how}){last}."))
     }
 }
 
@@ -465,10 +431,8 @@ mod tests {
             case: "b".to_owned(),
             label: "A step".to_owned(),
             kind,
-            rank: 1,
             gib: 24.0,
             tflop,
-            options: Vec::new(),
         };
         const LEFT: Duration = Duration::from_mins(8);
         let step = case(CaseKind::Step, 74.0);

@@ -1,6 +1,6 @@
 //! Report on this machine: what it is, how fast and how exact it computes, as JSON and as an HTML page.
 //!
-//! [`make`] measures with engine processes of its own under time limits; `redact` takes names out of every string
+//! [`make`] measures with separate engine processes under time limits; `redact` takes names out of every string
 //! before anything is written. Nothing is sent anywhere.
 
 pub mod compare;
@@ -18,6 +18,8 @@ use safelight_core::job::{CancelToken, DeviceChoice, JobError, JobErrorKind};
 use safelight_core::naming::{now_secs, utc_timestamp};
 use safelight_core::settings::{Paths, Settings};
 use serde::{Deserialize, Serialize};
+
+pub use rows::line_text;
 
 use redact::Redactor;
 
@@ -48,12 +50,12 @@ pub struct ReportSection {
     pub id: String,
     pub title: String,
     pub secs: f64,
-    /// How it was measured, one sentence; may be empty.
+    /// Explanation, one sentence; may be empty.
     pub about: String,
     /// Why rows are missing, one sentence each.
     pub problems: Vec<String>,
     pub rows: Vec<ReportRow>,
-    /// What this machine cannot measure and why, one sentence each.
+    /// Omissions with their reason, one sentence each.
     pub left_out: Vec<String>,
 }
 
@@ -66,6 +68,16 @@ pub struct ReportRow {
     pub figures: Vec<ReportFigure>,
     pub note: String,
     pub is_bad: bool,
+}
+
+impl ReportRow {
+    /// Names and values of the figures.
+    pub fn figures_text(&self) -> String {
+        let figures = self.figures.iter();
+        let figures =
+            figures.map(|it| format!("{} {}", it.name, page::with_unit(it.value, &it.unit)));
+        figures.collect::<Vec<_>>().join(", ")
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -203,8 +215,8 @@ pub fn make(
 ) -> Report {
     let redactor = Redactor::of_this_user(&options.paths);
     let began = Instant::now();
-    let mut run = measure::Run::begin(options, cancel, progress);
-    let finished = |run: &measure::Run<'_>, incomplete: Option<&str>| {
+    let mut run = measure::ReportRun::begin(options, cancel, progress);
+    let finished = |run: &measure::ReportRun<'_>, incomplete: Option<&str>| {
         let mut report = run.report.clone();
         report.format = FORMAT;
         report.safelight = env!("CARGO_PKG_VERSION").to_owned();
@@ -217,7 +229,8 @@ pub fn make(
         }
         redactor.clean(&report)
     };
-    for step in std::iter::once(None).chain(measure::STEPS.iter().map(Some)) {
+    let steps = (0..measure::STEPS.len()).map(Some);
+    for step in std::iter::once(None).chain(steps) {
         if cancel.is_cancelled() {
             break;
         }
@@ -225,10 +238,8 @@ pub fn make(
             None => run.machine(),
             Some(step) => run.step(step),
         }
-        keep(&finished(
-            &run,
-            Some("It ended before everything was measured."),
-        ));
+        let so_far = "It ended before everything was measured.";
+        keep(&finished(&run, Some(so_far)));
     }
     let stopped = "It was stopped before everything was measured.";
     finished(&run, cancel.is_cancelled().then_some(stopped))

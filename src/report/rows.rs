@@ -38,8 +38,8 @@ pub(super) fn check(check: &Check) -> ReportRow {
 /// Turns a line into a row. `None` for lines without a case, and for those that only announce one.
 pub(super) fn from_line(line: &Value) -> Option<ReportRow> {
     let text = |key: &str| line[key].as_str().filter(|text| !text.is_empty());
-    let names = ["case", "cache", "way", "probe", "trial"].map(text);
-    let names: Vec<&str> = names.into_iter().flatten().collect();
+    let names = ["case", "cache", "probe", "trial"];
+    let names: Vec<&str> = names.into_iter().filter_map(text).collect();
     if names.is_empty() || is_announcement(line) {
         return None;
     }
@@ -49,53 +49,59 @@ pub(super) fn from_line(line: &Value) -> Option<ReportRow> {
     let label = probe
         .map(SpeedProbe::label)
         .or_else(|| trial.map(Trial::label));
-    let mut row = fact(
-        &label.map_or_else(|| names.join(" "), sentence),
-        String::new(),
-    );
+    let label = match &parity {
+        Some(parity) => parity.label.clone(),
+        None => label.map_or_else(|| names.join(" "), sentence),
+    };
+    let mut row = fact(&label, String::new());
     row.id = names.join("_");
     row.figures = match (probe, line["rate"].as_f64()) {
-        (Some(probe), rate) => rate
-            .map(|rate| ReportFigure::new("rate", rate, probe.unit()))
-            .into_iter()
-            .collect(),
+        (Some(probe), Some(rate)) => vec![ReportFigure::new("rate", rate, probe.unit())],
+        (Some(_), None) => Vec::new(),
         (None, _) => figures("", line),
     };
-    let mut faults: Vec<String> = ["error", "failure", "reason"]
-        .map(text)
-        .into_iter()
-        .flatten()
-        .map(|why| format!("failed: {why}"))
-        .collect();
-    if line["limit"].is_number() && line["error"].as_f64() > line["limit"].as_f64() {
-        faults.push(format!("above {}", line["limit"]));
-    }
-    if line["is_whole"] == false {
-        faults.push("the bytes on the device differ from the file".to_owned());
-    }
-    if line["is_same"] == false {
-        faults.push("differs from the result with all weights on the device".to_owned());
-    }
-    if let Some(parity) = parity {
-        if parity.error.is_none() && !parity.is_well() {
-            faults.push(format!("above {}", line["limits"]));
-        }
-        row.label = parity.label;
+    let is_above = line["limit"].is_number() && line["error"].as_f64() > line["limit"].as_f64();
+    let is_far = parity.is_some_and(|parity| parity.error.is_none() && !parity.is_well());
+    let faults = [
+        text("error")
+            .or_else(|| text("reason"))
+            .map(|why| format!("failed: {why}")),
+        is_above.then(|| format!("above {}", line["limit"])),
+        is_far.then(|| format!("above {}", line["limits"])),
+        (line["is_whole"] == false)
+            .then(|| "the bytes on the device differ from the file".to_owned()),
+        (line["is_same"] == false)
+            .then(|| "differs from the result with all weights on the device".to_owned()),
+    ];
+    if let Some(threshold) = line["threshold"].as_f64() {
+        row.label = format!("{} {threshold}", row.label);
     }
     if let Some(preserved) = line["preserved_gib"].as_f64() {
         row.id.push_str("_streamed");
         row.label = format!("{}, {preserved} GiB kept free", row.label);
     }
-    row.is_bad = !faults.is_empty();
+    row.is_bad = faults.iter().any(Option::is_some);
     let notes = [
         text("size"),
-        text("kernel"),
         (line["keeps_scores"] == true).then_some("all scores kept in memory"),
         (line["is_same"] == true).then_some("equal to the last bit"),
     ];
-    let notes = notes.into_iter().flatten().map(str::to_owned).chain(faults);
+    let notes = notes.map(|note| note.map(str::to_owned));
+    let computed = line["computed"].as_u64();
+    let computed = computed.map(|it| format!("{it} of {} steps computed", line["steps"]));
+    let notes = notes.into_iter().chain([computed]).chain(faults).flatten();
     row.note = notes.collect::<Vec<_>>().join(", ");
     Some(row)
+}
+
+/// A JSON line of the engine as one line for people; other lines as they are.
+pub fn line_text(line: &str) -> String {
+    let row = serde_json::from_str(line).ok();
+    let Some(row) = row.as_ref().and_then(from_line) else {
+        return line.to_owned();
+    };
+    let text = format!("{:24} {}  {}", row.label, row.figures_text(), row.note);
+    text.trim_end().to_owned()
 }
 
 /// Returns true for the line before a case that may hang.
@@ -119,7 +125,12 @@ fn figures(prefix: &str, line: &Value) -> Vec<ReportFigure> {
 
 /// `None` for fields that are not results.
 fn name_and_unit(key: &str) -> Option<(String, &'static str)> {
-    const ENDINGS: [(&str, &str); 3] = [("gib_per_s", "GiB/s"), ("_gib", "GiB"), ("_s", "s")];
+    const ENDINGS: [(&str, &str); 4] = [
+        ("gib_per_s", "GiB/s"),
+        ("_gib", "GiB"),
+        ("_ms", "ms"),
+        ("_s", "s"),
+    ];
     match key {
         "min_s" | "total_s" | "preserved_gib" | "cap_gib" => None,
         "secs" => Some(("time".to_owned(), "s")),
@@ -143,22 +154,19 @@ fn name_and_unit(key: &str) -> Option<(String, &'static str)> {
     }
 }
 
-/// Prefix of small networks, measured instead of large ones on a CPU.
-pub(super) const SMALL: &str = "small_";
 /// GiB of a Flux checkpoint in 16 bits.
 const CHECKPOINT_GIB: f64 = 22.2;
 /// Model calls of the target video: 20 steps with CFG.
 const VIDEO_CALLS: f64 = 40.0;
 const GB_PER_GIB: f64 = 1.073_741_824;
 
-/// The targets of this project on Strix Halo beside values computed from what was measured here.
+/// The targets of this project on Strix Halo, and values computed from this report.
 pub(super) fn targets(report: &Report) -> ReportSection {
     let rate = |name| report.figure("loading", "load_large", name);
     let network = |row, name| report.figure("networks", row, name);
     let peaks = (report.sections.iter())
         .filter(|section| section.id == "networks")
         .flat_map(|section| &section.rows)
-        .filter(|row| !row.id.starts_with(SMALL))
         .flat_map(|row| &row.figures)
         .filter(|figure| figure.name == "peak");
     let peak = peaks.map(|figure| figure.value).max_by(f64::total_cmp);
@@ -262,11 +270,17 @@ mod tests {
             parity.is_bad && parity.label == "Wan: a block",
             "{parity:?}"
         );
-        let failed = row(r#"{"case":"b","way":"miopen","failure":"no kernel"}"#).unwrap();
+        let failed = row(r#"{"case":"b","error":"no kernel"}"#).unwrap();
         assert_eq!(
             (failed.label.as_str(), failed.note.as_str()),
-            ("b miopen", "failed: no kernel")
+            ("b", "failed: no kernel")
         );
+        let text = line_text(r#"{"case":"flux_1024","median_s":0.121,"peak_gib":22.6,"runs":5}"#);
+        assert_eq!(
+            text,
+            "flux_1024                median 0.121 s, peak 22.6 GiB"
+        );
+        assert_eq!(line_text("no JSON"), "no JSON");
     }
 
     #[test]

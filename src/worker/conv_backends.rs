@@ -220,7 +220,7 @@ fn run(
     is_cancelled: &dyn Fn() -> bool,
 ) -> Option<ProbeResult> {
     command
-        .args(["probe", "--json", "--device", &device.to_string()])
+        .args(["probe", "--device", &device.to_string()])
         .args(["--backend", backend.name()])
         .args(["--shape", key.shape.name()])
         .args(["--convolutions", key.convolutions.name()])

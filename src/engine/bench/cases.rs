@@ -1,172 +1,195 @@
-//! What is measured of networks: each family names its own cases, at the sizes of the comparison program, which gives
-//! them the same names.
-//!
-//! A small case is the same network with fewer and narrower layers, for machines without a GPU.
+//! Network calls that are measured: each family has a table of them, at the sizes and with the names of the comparison
+//! program. Here are their rows, and the random inputs and measurements that all of them share.
 
 use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub use safelight_core::measured::CaseKind;
+use safelight_core::networks::{LanguageConfig, T5Config};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
-use tch::{Device, Kind, Tensor};
+use serde_json::{Value, json};
+use tch::{Kind, Tensor};
 
-use crate::bench::arguments::{BenchArguments, Sizes};
-use crate::bench::measure::{Measured, timed};
-use crate::bench::walks::{WalkLine, Walks};
+use super::arguments::SizeArguments;
+use super::merged;
+use super::timing::timed;
+use super::walks::{CacheWalks, StepCall};
 use crate::error::EngineError;
 use crate::families;
+use crate::hooks::NoHooks;
 use crate::sampling::Generator;
+use crate::stages::stills::{LatentShape, StillModel};
+use crate::text::{LanguageEncoder, T5Encoder, TextEmbeds};
+use crate::vae::Tiling;
 use crate::weights::Weights;
+
+/// Tokens of a padded prompt of T5 and of its variants.
+pub(crate) const T5_LENGTH: i64 = 512;
+/// Tokens of a long prompt of models that read no padding.
+pub(crate) const TEXT_LENGTH: i64 = 256;
+/// Steps whose modulations are computed together.
+const STEPS: usize = 28;
+const WARM_UPS: usize = 2;
+
+/// Fields of output lines.
+pub(crate) type BenchLines = Result<Vec<Value>, EngineError>;
+/// Builds a network and measures it.
+type CaseCall = fn(&Bench) -> BenchLines;
+
+#[derive(Debug)]
+pub struct Case {
+    pub name: &'static str,
+    pub kind: CaseKind,
+    /// Width and height in pixels, and frames.
+    size: [i64; 3],
+    /// Edge of tiles in pixels; `None`: no tiles.
+    tile: Option<i64>,
+    call: CaseCall,
+    /// `None`: not in reports
+    pub reported: Option<ReportedCase>,
+}
+
+/// Facts of a case for reports.
+#[derive(Debug)]
+pub struct ReportedCase {
+    pub label: &'static str,
+    /// Memory of the device that it needs, with some margin.
+    pub gib: f64,
+    /// Estimated work of one call.
+    pub tflop: f64,
+}
 
 /// Every case, with the id of its family.
 pub(super) fn all() -> impl Iterator<Item = (&'static str, &'static Case)> {
     families::measured().flat_map(|(family, cases)| cases.iter().map(move |case| (family, case)))
 }
 
-#[derive(Debug)]
-pub struct Case {
-    pub name: &'static str,
-    pub(crate) runs: usize,
-    pub(crate) warm_ups: usize,
-    /// Builds the network and calls it.
-    pub(crate) call: fn(&Bench) -> Result<Measured, EngineError>,
-    /// How a report has it; `None`: it has not.
-    pub told: Option<Told>,
-}
-
-/// What a report has of a case.
-#[derive(Debug)]
-pub struct Told {
-    /// What comes first where time is short is small.
-    pub rank: u32,
-    pub label: &'static str,
-    pub kind: CaseKind,
-    /// Memory of the device that it needs, with some room.
-    pub gib: f64,
-    /// What one call computes, roughly: so much longer than another case it takes.
-    pub tflop: f64,
-    /// More arguments.
-    pub options: &'static [&'static str],
-}
-
 impl Case {
-    /// Builds the network on the device, measures it and drops it.
-    pub(super) fn measure(
-        &self,
-        arguments: &BenchArguments,
-        device: Device,
-        kind: Kind,
-    ) -> Result<Measured, EngineError> {
-        let weights = Weights::random(kind, device);
-        tch::no_grad(|| (self.call)(&self.bench(arguments, weights)))
+    const fn new(name: &'static str, kind: CaseKind, call: CaseCall) -> Self {
+        Self {
+            name,
+            kind,
+            size: [0; 3],
+            tile: None,
+            call,
+            reported: None,
+        }
     }
 
-    /// Walks with the network on the device, and drops it; none where it is no transformer that can be walked with.
-    pub(super) fn walk(
-        &self,
-        walks: Walks,
-        (small, sizes): (bool, Sizes),
-        device: Device,
-        kind: Kind,
-    ) -> Result<Vec<WalkLine>, EngineError> {
+    /// One call of a transformer. `size`: width and height in pixels, frames
+    pub(crate) const fn step(name: &'static str, size: [i64; 3], call: CaseCall) -> Self {
+        Self {
+            size,
+            ..Self::new(name, CaseKind::Step, call)
+        }
+    }
+
+    /// Latents to pixels. `tile`: edge in pixels
+    pub(crate) const fn decode(
+        name: &'static str,
+        size: [i64; 3],
+        tile: Option<i64>,
+        call: CaseCall,
+    ) -> Self {
+        Self {
+            size,
+            tile,
+            ..Self::new(name, CaseKind::Decode, call)
+        }
+    }
+
+    /// A prompt to embeddings.
+    pub(crate) const fn text(name: &'static str, call: CaseCall) -> Self {
+        Self::new(name, CaseKind::Text, call)
+    }
+
+    /// Weights that do not all stay on the device.
+    pub(crate) const fn streaming(self) -> Self {
+        Self {
+            kind: CaseKind::Streaming,
+            ..self
+        }
+    }
+
+    pub(crate) const fn reported(self, label: &'static str, gib: f64, tflop: f64) -> Self {
+        Self {
+            reported: Some(ReportedCase { label, gib, tflop }),
+            ..self
+        }
+    }
+
+    /// Builds the network of `weights` and measures it: fields of output lines, and the network's last output.
+    pub(super) fn run(
+        &'static self,
+        weights: Weights,
+        (small, sizes): (bool, SizeArguments),
+        purpose: BenchPurpose,
+    ) -> Result<(Vec<Value>, Option<Tensor>), EngineError> {
+        // The inputs are equal each time.
         tch::manual_seed(0);
         let bench = Bench {
-            weights: Weights::random(kind, device),
-            warm_ups: 0,
-            runs: 1,
+            case: self,
+            weights,
             small,
             sizes,
-            answer: RefCell::default(),
-            draws: None,
-            walks: Some(walks),
-            walked: RefCell::default(),
+            purpose,
+            output: RefCell::default(),
         };
-        tch::no_grad(|| (self.call)(&bench))?;
-        Ok(bench.walked.into_inner())
-    }
-
-    /// The same with the weights of a file, of which only some may stay on the device, and with what the last run gave.
-    pub(super) fn measure_streamed(
-        &self,
-        arguments: &BenchArguments,
-        weights: Weights,
-    ) -> Result<(Measured, Option<Tensor>), EngineError> {
-        // The inputs are the same each time.
-        tch::manual_seed(0);
-        let bench = Bench {
-            // The first run learns in which order the matrices are used.
-            warm_ups: self.warm_ups.max(2),
-            ..self.bench(arguments, weights)
-        };
-        let measured = tch::no_grad(|| (self.call)(&bench))?;
-        Ok((measured, bench.answer.take()))
-    }
-
-    /// What a small network of the same structure gives, on the CPU in f32: the same numbers on every device, up to
-    /// rounding.
-    pub(super) fn answer(&self, device: Device, kind: Kind) -> Result<Tensor, EngineError> {
-        let bench = Bench {
-            weights: Weights::random_alike(kind, device),
-            warm_ups: 0,
-            runs: 1,
-            small: true,
-            sizes: Sizes::default(),
-            answer: RefCell::default(),
-            draws: Some(RefCell::new(Generator::new(0))),
-            walks: None,
-            walked: RefCell::default(),
-        };
-        tch::no_grad(|| (self.call)(&bench))?;
-        let answer = bench.answer.take();
-        let answer = answer.ok_or_else(|| EngineError::internal("this case has no answer"))?;
-        Ok(answer.to_device(Device::Cpu).to_kind(Kind::Float))
+        let done = catch_unwind(AssertUnwindSafe(|| tch::no_grad(|| (self.call)(&bench))));
+        let lines = done.unwrap_or_else(|panic| Err(EngineError::from_panic(panic.as_ref())))?;
+        Ok((lines, bench.output.take()))
     }
 
     /// Names and shapes of the network's tensors.
     pub(super) fn outline(
-        &self,
-        arguments: &BenchArguments,
+        &'static self,
+        at: (bool, SizeArguments),
         kind: Kind,
     ) -> Vec<(String, Vec<i64>)> {
-        let bench = self.bench(arguments, Weights::outline(kind));
-        // It ends as soon as the network is there.
-        drop((self.call)(&bench));
-        bench.weights.outlined()
-    }
-
-    fn bench(&self, arguments: &BenchArguments, weights: Weights) -> Bench {
-        Bench {
-            weights,
-            warm_ups: self.warm_ups,
-            runs: arguments.runs.unwrap_or(self.runs),
-            small: arguments.small,
-            sizes: arguments.sizes,
-            answer: RefCell::default(),
-            draws: None,
-            walks: None,
-            walked: RefCell::default(),
-        }
+        let weights = Weights::outline(kind);
+        // It stops as soon as the network is built.
+        drop(self.run(weights.clone(), at, BenchPurpose::Timing(1)));
+        weights.outlined()
     }
 }
 
-/// What a case is built from.
+/// Measurement that a case is built for.
+pub(super) enum BenchPurpose {
+    /// Time and memory of this number of runs.
+    Timing(usize),
+    /// Whole denoising loops, of transformers only.
+    Walking(CacheWalks),
+    /// One output, of inputs that are equal on every device.
+    Comparison(RefCell<Generator>),
+}
+
+/// Parts that a case is built from.
 pub(crate) struct Bench {
+    case: &'static Case,
     pub(crate) weights: Weights,
-    warm_ups: usize,
-    runs: usize,
     pub(crate) small: bool,
-    /// What was asked for in place of a case's own.
-    pub(crate) sizes: Sizes,
-    /// What the last run gave.
-    answer: RefCell<Option<Tensor>>,
-    /// Inputs that are alike on every device, where devices are compared.
-    draws: Option<RefCell<Generator>>,
-    /// Where whole walks are wanted, and what they gave.
-    pub(super) walks: Option<Walks>,
-    pub(super) walked: RefCell<Vec<WalkLine>>,
+    sizes: SizeArguments,
+    purpose: BenchPurpose,
+    /// Of the last run.
+    output: RefCell<Option<Tensor>>,
 }
 
 impl Bench {
+    /// Reads a config with the `small` values where a small network is measured.
+    pub(crate) fn config<T: DeserializeOwned>(
+        &self,
+        published: impl Serialize,
+        small: Value,
+    ) -> Result<T, EngineError> {
+        let config = serde_json::to_value(published).map(|published| {
+            let small = if self.small { small } else { Value::Null };
+            merged(published, small)
+        });
+        let config = config.and_then(serde_json::from_value);
+        config.map_err(|err| EngineError::internal(err.to_string()))
+    }
+
     /// The network, unless only its outline is wanted.
     pub(crate) fn built<T, E: Into<EngineError>>(
         &self,
@@ -176,62 +199,59 @@ impl Bench {
         if self.weights.outlined().is_empty() {
             Ok(network)
         } else {
-            Err(EngineError::Internal {
-                reason: "this network is an outline".to_owned(),
-            })
+            Err(EngineError::internal("this network is an outline"))
         }
     }
 
-    /// [`Self::timed`] of what gives a tensor.
-    pub(crate) fn timed_answer(
-        &self,
-        call: &mut dyn FnMut() -> Option<Tensor>,
-    ) -> Result<Measured, EngineError> {
-        self.timed(&mut || {
-            // Never two at a time.
-            drop(self.answer.take());
-            self.answer.replace(call());
-            self.answer.borrow().as_ref().map(drop)
-        })
+    /// Width and height in pixels, and frames: as the arguments say, else of the case, of a small one `small`.
+    pub(crate) fn size(&self, small: [i64; 3]) -> [i64; 3] {
+        let [width, height, frames] = if self.small { small } else { self.case.size };
+        let own = &self.sizes;
+        [
+            own.width.unwrap_or(width),
+            own.height.unwrap_or(height),
+            own.frames.unwrap_or(frames),
+        ]
     }
 
-    pub(crate) fn timed(
-        &self,
-        call: &mut dyn FnMut() -> Option<()>,
-    ) -> Result<Measured, EngineError> {
-        timed(
-            self.weights.device(),
-            self.warm_ups,
-            self.runs,
-            self.weights.random_bytes(),
-            call,
-        )
+    /// Shape of an image's latents.
+    pub(crate) fn image_shape(&self, channels: i64) -> Result<LatentShape, EngineError> {
+        let [width, height, _] = self.size([128, 128, 1]);
+        LatentShape::new(channels, width as u32, height as u32)
     }
 
-    /// Whether devices are compared, for which a few frames are enough.
-    pub(crate) fn is_compared(&self) -> bool {
-        self.draws.is_some()
+    /// Tiles of an autoencoder, with the edge `small` in pixels for a small one. `patch`: pixels of a decoder's pixel
+    pub(crate) fn tiling(&self, small: i64, patch: i64) -> Option<Tiling> {
+        let tile = self.sizes.tile.or(self.case.tile)?;
+        let tile = if self.small { small } else { tile };
+        Some(Tiling::of_size(tile / patch))
     }
 
-    /// Pixels of an autoencoder: dropped, unless somebody compares. The last ones of a run stand for it.
-    pub(crate) fn keep(&self, pixels: Tensor) {
-        if self.is_compared() {
-            self.answer.replace(Some(pixels));
+    pub(crate) fn batch(&self) -> i64 {
+        self.sizes.batch.unwrap_or(1)
+    }
+
+    /// Random embeddings of a prompt.
+    pub(crate) fn text(&self, length: i64, width: i64) -> TextEmbeds {
+        TextEmbeds {
+            prompt: self.random(&[1, length, width], self.weights.kind()),
+            mask: None,
+            pooled: None,
         }
     }
 
+    /// Normal numbers.
     pub(crate) fn random(&self, size: &[i64], kind: Kind) -> Tensor {
-        if let Some(draws) = &self.draws {
+        let device = self.weights.device();
+        if let BenchPurpose::Comparison(draws) = &self.purpose {
             let drawn = draws.borrow_mut().normal(size);
-            return drawn
-                .unwrap_or_else(|err| panic!("{err}"))
-                .to_device(self.weights.device())
-                .to_kind(kind);
+            let drawn = drawn.unwrap_or_else(|err| panic!("{err}"));
+            return drawn.to_device(device).to_kind(kind);
         }
-        Tensor::randn(size, (kind, self.weights.device()))
+        Tensor::randn(size, (kind, device))
     }
 
-    /// Numbers of tokens, below `vocab_size`.
+    /// Random token ids below `vocab_size`, `(1, length)`
     pub(crate) fn random_ids(&self, vocab_size: i64, length: i64) -> Tensor {
         if self.is_compared() {
             let drawn = self.random(&[1, length], Kind::Float).abs() * 1e3;
@@ -240,10 +260,103 @@ impl Bench {
         let options = (Kind::Int64, self.weights.device());
         Tensor::randint(vocab_size, [1, length], options)
     }
-}
 
-pub(crate) fn from_json<T: DeserializeOwned>(config: Value) -> Result<T, EngineError> {
-    serde_json::from_value(config).map_err(|err| EngineError::Internal {
-        reason: err.to_string(),
-    })
+    /// Timesteps of a transformer's calls, from 1000 for pure noise.
+    pub(crate) fn timesteps(&self) -> Vec<f32> {
+        match &self.purpose {
+            BenchPurpose::Walking(walks) => walks.timesteps(),
+            _ => vec![500.0; STEPS],
+        }
+    }
+
+    /// Returns true if devices are compared.
+    pub(crate) fn is_compared(&self) -> bool {
+        matches!(self.purpose, BenchPurpose::Comparison(_))
+    }
+
+    /// Measures a call whose tensors are dropped or [kept](Self::keep).
+    pub(crate) fn timed(&self, call: &mut dyn FnMut() -> Option<()>) -> BenchLines {
+        let runs = match self.purpose {
+            BenchPurpose::Timing(runs) => [WARM_UPS, runs],
+            BenchPurpose::Comparison(_) => [0, 1],
+            BenchPurpose::Walking(_) => {
+                let what = format!("{} is no step of a transformer", self.case.name);
+                return Err(EngineError::request(what));
+            }
+        };
+        let line = timed(self.weights.device(), runs, call)?;
+        let bytes = json!({"weights_bytes": self.weights.random_bytes()});
+        Ok(vec![merged(line, bytes)])
+    }
+
+    /// [`Self::timed`] with the tensor that the call returns as output.
+    pub(crate) fn timed_output(&self, call: &mut dyn FnMut() -> Option<Tensor>) -> BenchLines {
+        self.timed(&mut || {
+            // Never two at a time.
+            drop(self.output.take());
+            self.output.replace(call());
+            self.output.borrow().as_ref().map(drop)
+        })
+    }
+
+    /// Keeps an autoencoder's pixels for a comparison, else drops them. The last ones of a run are its output.
+    pub(crate) fn keep(&self, pixels: Tensor) {
+        if self.is_compared() {
+            self.output.replace(Some(pixels));
+        }
+    }
+
+    /// Measures one call of a transformer, or whole denoising loops.
+    pub(crate) fn step(&self, call: &StepCall<'_>) -> BenchLines {
+        match &self.purpose {
+            BenchPurpose::Walking(walks) => walks.lines(call),
+            _ => self.timed_output(&mut || (call.output)(&call.input, 0, Default::default())),
+        }
+    }
+
+    /// [`Self::step`] of an image model, as a job calls it.
+    pub(crate) fn image_step<M: StillModel>(&self, model: &M, text: &TextEmbeds) -> BenchLines {
+        let context = model.context(text, self.batch(), &NoHooks)?;
+        let modulations = model.told(&self.timesteps(), &context);
+        let size = model.size().into_iter();
+        let size: Vec<i64> = size
+            .map(|edge| if edge < 0 { self.batch() } else { edge })
+            .collect();
+        self.step(&StepCall {
+            input: self.random(&size, Kind::Float),
+            measured: &|num_calls| model.measured(num_calls),
+            output: &|latents, call, shortcut| {
+                let input = model.input(latents);
+                model.answer(&input, &modulations[call], &context, shortcut, &NoHooks)
+            },
+            velocity: &|output| model.velocity(output),
+        })
+    }
+
+    /// Measures a T5 that reads a prompt; `has_mask`: with its padding masked.
+    pub(crate) fn t5(&self, published: Value, small: Value, has_mask: bool) -> BenchLines {
+        let config: T5Config = self.config(published, small)?;
+        let encoder = self.built(T5Encoder::new(&config, &self.weights))?;
+        let ids = self.random_ids(config.vocab_size.min(32_000), T5_LENGTH);
+        let mask = has_mask.then(|| ids.ones_like());
+        self.timed_output(&mut || encoder.forward(&ids, mask.as_ref(), &NoHooks))
+    }
+
+    /// Measures a language model that reads a prompt of `length` tokens, up to its tap.
+    pub(crate) fn language(
+        &self,
+        published: &LanguageConfig,
+        small: Value,
+        length: usize,
+    ) -> BenchLines {
+        let config = LanguageConfig {
+            // No file has it.
+            tap: published.tap,
+            ..self.config(published, small)?
+        };
+        let encoder = self.built(LanguageEncoder::new(&config, &self.weights))?;
+        let ids = self.random_ids(config.vocab_size, length as i64);
+        let mask = ids.ones_like();
+        self.timed_output(&mut || encoder.forward(&ids, &mask, &NoHooks))
+    }
 }

@@ -1,73 +1,116 @@
-//! What measures this machine: networks of full size with random weights, loading, single layers, and how close small
-//! networks come to what is known of them. One JSON object a line.
+//! `safelight-engine bench`: time and memory of networks with random weights, speed of loading, distance of small
+//! networks from known values, and gain of the own kernels. Writes one JSON object per line.
 //!
-//! It comes with every installation, so that a report has figures of the machine that it is made on. Decides nothing
-//! about what is good enough.
+//! Ships with every installation, for reports about the machine. Judges no figure but wrong results.
 
-pub mod arguments;
-pub mod caches;
+mod arguments;
 pub mod cases;
-pub mod error;
-pub mod load;
-pub mod measure;
-pub mod networks;
-pub mod parity;
-mod streamed;
-pub mod walks;
-pub mod ways;
+mod kernels;
+mod load;
+mod networks;
+mod parity;
+mod timing;
+pub(crate) mod walks;
 
-use std::io::Write;
+use std::fmt::Display;
+use std::io::{self, Write};
 
+use clap::Parser;
+use safelight_core::job::DeviceChoice;
 use safelight_core::measured::CaseLine;
+use serde::Serialize;
+use serde_json::Value;
+use tch::{Device, Kind};
 
-use arguments::BenchArguments;
-use error::BenchError;
+pub(crate) use arguments::read;
+
+use crate::process::ProcessError;
+use crate::runtime::{self, Runtime};
+use arguments::FamilyArguments;
 use load::LoadArguments;
 use parity::ParityArguments;
-use ways::{Ways, WaysArguments};
 
-/// What is measured, by name, and then that subject's own arguments. `false` when something failed; its line says why.
+/// Measures with random weights, or: framepack, flux, wan, … [CASE…] for the networks of a family
+#[derive(Debug, Parser)]
+#[command(name = "bench", no_binary_name = true)]
+enum BenchSubject {
+    /// The cases of a report
+    List,
+    /// Loading of weights to the device, from page cache and from disk
+    Load(LoadArguments),
+    /// Distance of small networks from the values that ship, and of the device from the CPU
+    Parity(ParityArguments),
+    /// Gain of Safelight's own kernels
+    Kernels(kernels::KernelArguments),
+    #[command(external_subcommand)]
+    Family(Vec<String>),
+}
+
+/// Measures the subject that the arguments name. `false` when something failed; its line gives the reason.
 pub fn run(
     arguments: impl Iterator<Item = String>,
     out: &mut dyn Write,
-) -> Result<bool, BenchError> {
-    let mut arguments = arguments.peekable();
-    let subject = arguments.peek().cloned().unwrap_or_default();
-    if arguments::is_family(&subject) {
-        return networks::run(&BenchArguments::parse(arguments)?, out);
-    }
-    let arguments = arguments.skip(1);
-    if let Some(ways) = Ways::from_name(&subject) {
-        return ways::run(ways, &WaysArguments::parse(ways, arguments)?, out);
-    }
-    match subject.as_str() {
-        "caches" => caches::run(arguments, out),
-        "load" => load::run(&arguments::read::<LoadArguments>(arguments)?, out),
-        "parity" => parity::run(&arguments::read::<ParityArguments>(arguments)?, out),
-        "list" => list(out),
-        // A family is what it most likely should have been: that says which there are.
-        _ => Err(arguments::no_family(&subject)),
+) -> Result<bool, ProcessError> {
+    match read(arguments)? {
+        BenchSubject::List => list(out),
+        BenchSubject::Load(arguments) => load::run(&arguments, out),
+        BenchSubject::Parity(arguments) => parity::run(&arguments, out),
+        BenchSubject::Kernels(arguments) => kernels::run(&arguments, out),
+        BenchSubject::Family(arguments) => networks::run(&FamilyArguments::parse(arguments)?, out),
     }
 }
 
-/// The cases that a report has.
-fn list(out: &mut dyn Write) -> Result<bool, BenchError> {
+fn list(out: &mut dyn Write) -> Result<bool, ProcessError> {
     for (family, case) in cases::all() {
-        if let Some(told) = &case.told {
-            let line = CaseLine {
-                family: arguments::name_of(family),
-                case: case.name.to_owned(),
-                label: told.label.to_owned(),
-                kind: told.kind,
-                rank: told.rank,
-                gib: told.gib,
-                tflop: told.tflop,
-                options: told.options.iter().map(|&it| it.to_owned()).collect(),
-            };
-            measure::write_line(out, &line)?;
-        }
+        let Some(reported) = &case.reported else {
+            continue;
+        };
+        let line = CaseLine {
+            family: arguments::name_of(family),
+            case: case.name.to_owned(),
+            label: reported.label.to_owned(),
+            kind: case.kind,
+            gib: reported.gib,
+            tflop: reported.tflop,
+        };
+        write_line(out, &line)?;
     }
     Ok(true)
+}
+
+/// Opens the device, which must be a GPU unless the networks are small.
+fn open(device: DeviceChoice, is_small: bool) -> Result<(Runtime, Kind), ProcessError> {
+    runtime::count_cpu_tensors();
+    let runtime = Runtime::open(device)?;
+    if runtime.device == Device::Cpu && !is_small {
+        let found = &runtime.line;
+        return Err(ProcessError::Arguments(format!(
+            "expected a GPU for networks of full size, found {found}; --small measures small ones of the same structure"
+        )));
+    }
+    let kind = match runtime.device {
+        Device::Cuda(_) => Kind::BFloat16,
+        _ => Kind::Float,
+    };
+    Ok((runtime, kind))
+}
+
+fn failed(err: impl Display) -> ProcessError {
+    ProcessError::Failed(err.to_string())
+}
+
+fn write_line(out: &mut dyn Write, line: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, line)?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
+/// `base` with the fields of `others` added or replaced.
+fn merged(mut base: Value, others: Value) -> Value {
+    if let (Value::Object(base), Value::Object(others)) = (&mut base, others) {
+        base.extend(others);
+    }
+    base
 }
 
 #[cfg(test)]
@@ -75,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cases_of_a_report_are_listed_and_each_can_be_asked_for() {
+    fn the_cases_of_a_report_are_listed_and_each_can_be_measured() {
         let mut out = Vec::new();
         assert!(run(["list".to_owned()].into_iter(), &mut out).unwrap());
         let text = String::from_utf8(out).unwrap();
@@ -85,8 +128,7 @@ mod tests {
             .collect();
         assert!(lines.len() > 10, "{text}");
         for line in lines {
-            let arguments = [vec![line.family, line.case], line.options].concat();
-            assert!(BenchArguments::parse(arguments).is_ok());
+            assert!(FamilyArguments::parse([line.family, line.case]).is_ok());
             assert!(line.gib > 0.0 && line.tflop > 0.0);
         }
         assert!(run(["nonsense".to_owned()].into_iter(), &mut Vec::new()).is_err());

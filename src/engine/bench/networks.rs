@@ -1,98 +1,223 @@
-//! How long networks of full size take, and how much memory, without their files.
-//!
-//! The weights are random: time and memory do not depend on their values. One case at a time, one JSON object a line,
-//! with the field names of the comparison program. With `--preserved` the numbers come from a file that is made for it,
-//! and not all of them stay on the device (`streamed.rs`). Decides nothing about what is good enough.
+//! Time and memory of networks without their files, and of weights that stream from a temporary file, as they do in a job
+//! where not all of them stay on the device.
 
 use std::io::Write;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
 
+use serde_json::{Value, json};
+use tch::{Device, Kind, Tensor};
+
+use super::arguments::FamilyArguments;
+use super::cases::{BenchPurpose, Case};
+use super::load::TemporaryWeights;
+use super::timing::gib;
+use super::walks::CacheWalks;
+use super::{failed, merged, open, write_line};
 use crate::error::EngineError;
-use crate::runtime::{self, LIBTORCH_VERSION, Runtime};
-use safelight_core::job::DeviceChoice;
-use serde::Serialize;
-use tch::{Device, Kind};
+use crate::place::dtype_name;
+use crate::process::ProcessError;
+use crate::runtime::{self, LIBTORCH_VERSION};
+use crate::weights::Weights;
 
-use crate::bench::arguments::{BenchArguments, Sizes};
-use crate::bench::error::BenchError;
-use crate::bench::measure::{self, Measured, write_line};
-use crate::bench::streamed;
+/// Period at which the driver is asked for the memory in use.
+const WATCH: Duration = Duration::from_millis(5);
 
-/// One line of output.
-#[derive(Debug, Serialize)]
-struct Line<'a> {
-    case: &'a str,
-    #[serde(flatten)]
-    measured: Option<Measured>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
-    total_s: f64,
-    device: &'a str,
-    dtype: &'a str,
-    libtorch: &'a str,
-    small: bool,
-    #[serde(flatten)]
-    sizes: Sizes,
-}
-
-/// Measures what `arguments` ask for. `false` when a case failed; its line says why.
-pub fn run(arguments: &BenchArguments, out: &mut dyn Write) -> Result<bool, BenchError> {
-    let runtime = open(arguments)?;
-    let kind = match runtime.device {
-        Device::Cuda(_) => Kind::BFloat16,
-        _ => Kind::Float,
-    };
+/// Measures the cases of the arguments. `false` when one failed or streamed weights changed an output; its line says it.
+pub(super) fn run(arguments: &FamilyArguments, out: &mut dyn Write) -> Result<bool, ProcessError> {
+    let (runtime, kind) = open(arguments.device, arguments.small)?;
+    let device = runtime.device;
     let mut all_well = true;
-    for case in &arguments.cases {
-        if !arguments.preserved.is_empty() {
-            all_well &= streamed::run(case, arguments, &runtime, kind, out)?;
-            continue;
-        }
-        let started = Instant::now();
-        let result = catch_unwind(AssertUnwindSafe(|| {
-            case.measure(arguments, runtime.device, kind)
-        }))
-        .unwrap_or_else(|panic| Err(EngineError::from_panic(panic.as_ref())));
-        runtime::empty_cache(runtime.device);
-        all_well &= result.is_ok();
-        let error = result.as_ref().err().map(ToString::to_string);
-        let line = Line {
-            case: case.name,
-            measured: result.ok(),
-            error,
-            total_s: measure::rounded(started.elapsed().as_secs_f64()),
-            device: &runtime.device_name,
-            dtype: if kind == Kind::BFloat16 {
-                "bf16"
-            } else {
-                "f32"
-            },
-            libtorch: LIBTORCH_VERSION,
-            small: arguments.small,
-            sizes: arguments.sizes,
+    for &case in &arguments.cases {
+        let mut write = |lines: Result<Vec<Value>, EngineError>, more: Value| {
+            runtime::empty_cache(device);
+            all_well &= lines.is_ok() && more["is_same"] != false;
+            let lines = lines.unwrap_or_else(|err| vec![json!({"error": err.to_string()})]);
+            for line in lines {
+                let common = json!({
+                    "case": case.name, "device": runtime.device_name, "dtype": dtype_name(kind),
+                    "libtorch": LIBTORCH_VERSION, "small": arguments.small,
+                });
+                let line = merged(merged(common, json!(arguments.sizes)), line);
+                write_line(out, &merged(line, more.clone()))?;
+            }
+            Ok(())
         };
-        write_line(out, &line)?;
+        if arguments.preserved.is_empty() {
+            let purpose = match arguments.steps {
+                Some(steps) => BenchPurpose::Walking(CacheWalks::new(steps, &arguments.caches)),
+                None => BenchPurpose::Timing(arguments.runs),
+            };
+            let weights = Weights::random(kind, device);
+            let at = (arguments.small, arguments.sizes);
+            let done = case.run(weights, at, purpose);
+            write(done.map(|(lines, _)| lines), json!({}))?;
+        } else {
+            streamed(case, arguments, (device, kind), &mut write)?;
+        }
     }
     Ok(all_well)
 }
 
-fn open(arguments: &BenchArguments) -> Result<Runtime, BenchError> {
-    open_for(arguments.device, arguments.small)
+/// Measures a case with all weights on the device, then with each number of bytes kept free of them.
+fn streamed(
+    case: &'static Case,
+    arguments: &FamilyArguments,
+    (device, kind): (Device, Kind),
+    write: &mut dyn FnMut(Result<Vec<Value>, EngineError>, Value) -> Result<(), ProcessError>,
+) -> Result<(), ProcessError> {
+    let at = (arguments.small, arguments.sizes);
+    let file = TemporaryWeights::of_network(&case.outline(at, kind)).map_err(failed)?;
+    let mut whole: Option<Tensor> = None;
+    let preserved = arguments.preserved.iter().copied().map(Some);
+    for preserved in std::iter::once(None).chain(preserved) {
+        let cap = preserved.and(arguments.cap);
+        let allowance = runtime::allowance(device, cap);
+        let resident = preserved.map(|preserved| allowance.saturating_sub(preserved));
+        runtime::limit(device, cap.map(|_| allowance));
+        let mut bytes = None;
+        let (done, most_used) = watched(device, || {
+            let weights = Weights::open(file.path(), kind, device)?.with_residency(resident);
+            let done = case.run(weights.clone(), at, BenchPurpose::Timing(arguments.runs));
+            bytes = weights.stream_bytes();
+            done
+        });
+        runtime::limit(device, None);
+        let mut more = json!({"device_gib": gib(most_used), "weights_bytes": file.bytes()});
+        for (name, bytes) in [
+            ("preserved_gib", preserved),
+            ("cap_gib", cap),
+            ("resident_gib", bytes.map(|bytes| bytes.resident)),
+            ("window_gib", bytes.map(|bytes| bytes.window)),
+        ] {
+            if let Some(bytes) = bytes {
+                more[name] = gib(bytes).into();
+            }
+        }
+        let (lines, output) = match done {
+            Ok((lines, output)) => (Ok(lines), output),
+            Err(err) => (Err(err), None),
+        };
+        let output = output.map(|output| output.to_device(Device::Cpu));
+        if preserved.is_none() {
+            whole = output;
+        } else if let Some((whole, output)) = whole.as_ref().zip(output) {
+            more["is_same"] = whole.equal(&output).into();
+        }
+        write(lines, more)?;
+    }
+    Ok(())
 }
 
-/// The device, which must be a GPU unless what is measured is small.
-pub fn open_for(device: DeviceChoice, is_small: bool) -> Result<Runtime, BenchError> {
-    runtime::count_cpu_tensors();
-    let refuse = |found: &str| BenchError::NeedsGpu {
-        found: found.to_owned(),
+/// Does `work` while a thread watches the memory of the device that all programs use; also returns its maximum in bytes.
+fn watched<T>(device: Device, work: impl FnOnce() -> T) -> (T, u64) {
+    let (ends, most) = (AtomicBool::new(false), AtomicU64::new(0));
+    let watch = || {
+        while !ends.load(Ordering::Relaxed) {
+            most.fetch_max(runtime::memory_counts(device).used, Ordering::Relaxed);
+            thread::sleep(WATCH);
+        }
     };
-    if device == DeviceChoice::Cpu && !is_small {
-        return Err(refuse("the CPU as asked"));
+    let done = thread::scope(|scope| {
+        scope.spawn(watch);
+        let done = work();
+        ends.store(true, Ordering::Relaxed);
+        done
+    });
+    (done, most.into_inner())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::arguments::name_of;
+
+    fn lines(line: &str) -> Result<Vec<Value>, ProcessError> {
+        let mut out = Vec::new();
+        let arguments = line.split_whitespace().map(str::to_owned);
+        run(&FamilyArguments::parse(arguments)?, &mut out)?;
+        let text = String::from_utf8(out).unwrap();
+        let lines = text.lines();
+        Ok(lines
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect())
     }
-    let runtime = Runtime::open(device)?;
-    if runtime.device == Device::Cpu && !is_small {
-        return Err(refuse(&runtime.line));
+
+    #[test]
+    fn every_family_has_small_cases_with_sound_figures() {
+        for (family, cases) in crate::families::measured() {
+            let ends = [cases.first(), cases.last()].map(|case| case.unwrap().name);
+            let family = name_of(family);
+            let line = format!("{family} {} --device cpu --small --runs 1", ends.join(" "));
+            for (line, case) in lines(&line).unwrap().iter().zip(ends) {
+                assert!(line["case"] == case && line["error"].is_null(), "{line}");
+                assert_eq!((&line["dtype"], &line["runs"]), (&"f32".into(), &1.into()));
+                assert_eq!(
+                    (&line["device"], &line["small"]),
+                    (&"CPU".into(), &true.into())
+                );
+                let number = |name: &str| line[name].as_f64().unwrap();
+                assert!(
+                    number("min_s") > 0.0 && number("min_s") == number("median_s"),
+                    "{line}"
+                );
+                let weights = gib(line["weights_bytes"].as_u64().unwrap());
+                assert!(
+                    weights > 0.0 && number("weights_gib") >= weights - 1e-6,
+                    "{line}"
+                );
+                assert!(number("peak_gib") >= number("weights_gib"), "{line}");
+                assert!(number("peak_reserved_gib") >= number("peak_gib"), "{line}");
+            }
+        }
     }
-    Ok(runtime)
+
+    #[test]
+    fn networks_that_stream_from_their_files_give_equal_outputs() {
+        let line = "wan wan14b_320_17f umt5xxl --small --runs 1 --device cpu --preserved 0,1024";
+        let lines = lines(line).unwrap();
+        assert_eq!(lines.len(), 6);
+        for lines in lines.chunks(3) {
+            assert!(lines[0]["preserved_gib"].is_null() && lines[0]["is_same"].is_null());
+            for line in &lines[1..] {
+                assert_eq!(line["is_same"], true, "{line}");
+            }
+            // With all memory preserved no matrix stays.
+            let number = |index: usize, name: &str| lines[index][name].as_f64().unwrap();
+            assert!(number(1, "resident_gib") > number(2, "resident_gib"));
+            assert!(number(2, "window_gib") > 0.0);
+        }
+    }
+
+    #[test]
+    fn caches_are_compared_with_no_cache_and_those_without_figures_are_named() {
+        let walked = |line: &str| lines(&format!("{line} --device cpu --small --steps 6")).unwrap();
+        let found = walked("flux flux_1024");
+        assert_eq!(found.len(), 7);
+        assert_eq!(found[0]["cache"], "none");
+        assert_eq!(
+            (&found[0]["computed"], &found[0]["relative_l2"]),
+            (&6.into(), &0.0.into())
+        );
+        assert!(found.iter().all(|line| line["error"].is_null()));
+        let interval = &found[5];
+        assert_eq!(
+            (&interval["cache"], &interval["computed"]),
+            (&"taylorseer".into(), &5.into())
+        );
+        assert!(interval["relative_l2"].as_f64().unwrap() > 0.0);
+        for (case, is_known) in [
+            ("wan wan14b_320_17f --cache teacache", true),
+            ("framepack framepack --cache magcache", true),
+            ("qwen-image qwen_image_1024 --cache teacache", false),
+            ("z-image z_image_1024 --cache magcache", false),
+        ] {
+            let line = &walked(case)[1];
+            assert_eq!(line["error"].is_null(), is_known, "{line}");
+            assert_eq!(line["computed"] != 0, is_known, "{line}");
+        }
+        let refused = &walked("wan umt5xxl")[0]["error"];
+        assert!(refused.as_str().unwrap().contains("umt5xxl is no step"));
+    }
 }

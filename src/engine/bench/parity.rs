@@ -1,12 +1,13 @@
-//! How close small networks of every family come to what is known of them: on the CPU to values that ship with
-//! Safelight, on a GPU to the CPU in the same run, in f32 and in the numbers of a job.
+//! Distance of small networks of every family from known values: on the CPU from values that ship with Safelight, on a
+//! GPU from the CPU in the same run, in f32 and in the dtype of a job. Weights and inputs are random and equal on every
+//! device.
 //!
-//! The weights and inputs are random and alike on every device. With `--record` the values that ship are printed anew:
-//! `safelight-engine bench parity --record > src/engine/bench/parity.json`, whenever a small network changes.
+//! `safelight-engine bench parity --record > src/engine/bench/parity.json` writes the values that ship, whenever a small
+//! network changes.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use clap::Parser;
 use safelight_core::job::DeviceChoice;
@@ -14,163 +15,153 @@ use safelight_core::measured::{CaseKind, ParityLine};
 use serde::{Deserialize, Serialize};
 use tch::{Device, Kind, Tensor};
 
-use super::arguments::name_of;
-use super::cases::{self, Case, Told};
-use super::error::BenchError;
-use super::measure::{rounded, write_line};
+use super::arguments::SizeArguments;
+use super::cases::{self, BenchPurpose, Case};
+use super::timing::rounded;
+use super::{failed, write_line};
 use crate::error::EngineError;
+use crate::process::ProcessError;
 use crate::runtime::{self, Runtime};
+use crate::sampling::Generator;
+use crate::weights::Weights;
 
-/// Made by `--record`.
+/// Written by `--record`.
 const SHIPPED: &str = include_str!("parity.json");
-/// Numbers of an answer that are kept.
-const KEPT: i64 = 32;
-/// From the shipped values, in f32, in the numbers of a job. Processors differ in f32 by up to 1e-4, as diffusers does
-/// from itself; libraries of GPUs may round f32 to ten bits before they convolve; bf16 has eight bits, and a few layers
-/// lie in between.
+/// Numbers kept of an output.
+const SAMPLES: i64 = 32;
+/// Largest distances: from the shipped values, in f32, in the dtype of a job. Processors differ in f32 by up to 1e-4, as
+/// diffusers does from itself; libraries of GPUs may round f32 to ten bits before they convolve; bf16 has eight bits,
+/// and errors add up over a few layers.
 const LIMITS: [f64; 3] = [1e-3, 1e-2, 6e-2];
 
 #[derive(Debug, Parser)]
-#[command(no_binary_name = true, disable_help_flag = true)]
-pub struct ParityArguments {
+pub(super) struct ParityArguments {
+    /// auto, cpu or cuda:N
     #[arg(long, default_value = "auto")]
-    pub device: DeviceChoice,
-    /// Print what the CPU gives, for the file that ships.
+    device: DeviceChoice,
+    /// Print the values of the CPU, for the file that ships
     #[arg(long)]
-    pub record: bool,
+    record: bool,
 }
 
-/// What is kept of an answer.
+/// Part of an output that ships.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Kept {
+struct OutputSample {
     shape: Vec<i64>,
-    /// Root of the mean square of all numbers.
+    /// Root mean square of all numbers.
     rms: f64,
-    /// Numbers at equal distances through the answer.
+    /// Numbers at equal distances.
     values: Vec<f64>,
 }
 
-impl Kept {
-    fn of(answer: &Tensor) -> Self {
-        let flat = answer.flatten(0, -1).to_kind(Kind::Double);
+impl OutputSample {
+    fn of(output: &Tensor) -> Self {
+        let flat = output.flatten(0, -1).to_kind(Kind::Double);
         let count = flat.size()[0];
-        let kept = KEPT.min(count);
-        let places: Vec<i64> = (0..kept).map(|number| number * count / kept).collect();
+        let samples = SAMPLES.min(count);
+        let places: Vec<i64> = (0..samples).map(|index| index * count / samples).collect();
         let values = flat.index_select(0, &Tensor::from_slice(&places));
+        let values = Vec::<f64>::try_from(values).unwrap_or_default();
         let rms = (&flat * &flat).mean(Kind::Double).sqrt();
         Self {
-            shape: answer.size(),
+            shape: output.size(),
             rms: rounded(rms.double_value(&[])),
-            values: Vec::<f64>::try_from(values)
-                .unwrap_or_default()
-                .into_iter()
-                .map(rounded)
-                .collect(),
+            values: values.into_iter().map(rounded).collect(),
         }
     }
 
-    /// Relative (L2), of the kept numbers; infinite where the shape is another.
+    /// Relative L2 distance of the numbers kept; the largest number for another shape.
     fn distance(&self, other: &Self) -> f64 {
         if self.shape != other.shape {
             return f64::MAX;
         }
-        let pairs = || self.values.iter().zip(&other.values);
-        let off: f64 = pairs().map(|(a, b)| (a - b).powi(2)).sum();
-        let all: f64 = pairs().map(|(_, b)| b * b).sum();
-        let values = (off / all.max(f64::MIN_POSITIVE)).sqrt();
-        finite(values.max((self.rms / other.rms - 1.0).abs()))
+        let [found, expected] = [self, other].map(|it| Tensor::from_slice(&it.values));
+        distance(&found, &expected).max(finite((self.rms / other.rms - 1.0).abs()))
     }
 }
 
-/// Compares every case of a report. `false` where one is farther away than it should be, or failed.
-pub fn run(arguments: &ParityArguments, out: &mut dyn Write) -> Result<bool, BenchError> {
+/// Compares the networks of a report. `false` where one is too far away, or failed.
+pub(super) fn run(arguments: &ParityArguments, out: &mut dyn Write) -> Result<bool, ProcessError> {
     runtime::count_cpu_tensors();
-    let told = networks();
     if arguments.record {
-        let mut kept = BTreeMap::new();
-        for (_, case, _) in told {
-            let answer = case.answer(Device::Cpu, Kind::Float);
-            let answer = answer.map_err(|err| BenchError::Failed(err.to_string()))?;
-            kept.insert(case.name, Kept::of(&answer));
+        let mut samples = BTreeMap::new();
+        for (case, _) in networks() {
+            let output = output(case, Device::Cpu, Kind::Float).map_err(failed)?;
+            samples.insert(case.name, OutputSample::of(&output));
         }
-        serde_json::to_writer_pretty(&mut *out, &kept).map_err(io::Error::from)?;
+        serde_json::to_writer_pretty(&mut *out, &samples).map_err(io::Error::from)?;
         out.write_all(b"\n")?;
         return Ok(true);
     }
-    let shipped: BTreeMap<String, Kept> =
-        serde_json::from_str(SHIPPED).map_err(|err| BenchError::Failed(err.to_string()))?;
-    let runtime = Runtime::open(arguments.device)?;
+    let shipped: BTreeMap<String, OutputSample> = serde_json::from_str(SHIPPED).map_err(failed)?;
+    let device = Runtime::open(arguments.device)?.device;
     let mut all_well = true;
-    for (family, case, told) in told {
-        let line = compared(family, case, told, runtime.device, &shipped);
+    for (case, label) in networks() {
+        let mut line = ParityLine {
+            case: case.name.to_owned(),
+            label: label.to_owned(),
+            limits: LIMITS,
+            ..ParityLine::default()
+        };
+        let compared = compare(case, device, shipped.get(case.name), &mut line);
+        line.error = compared.err().map(|err| err.to_string());
+        runtime::empty_cache(device);
         all_well &= line.is_well();
         write_line(out, &line)?;
     }
     Ok(all_well)
 }
 
-/// The cases that are compared, each network once.
-fn networks() -> Vec<(&'static str, &'static Case, &'static Told)> {
-    let mut found: Vec<(&str, &Case, &Told)> = Vec::new();
-    for (family, case) in cases::all() {
-        let Some(told) = case
-            .told
-            .as_ref()
-            .filter(|told| told.kind != CaseKind::Streaming)
-        else {
+/// The cases of a report with their labels, each network once.
+fn networks() -> Vec<(&'static Case, &'static str)> {
+    let mut found: Vec<(&Case, &str)> = Vec::new();
+    for (_, case) in cases::all() {
+        let reported = case.reported.as_ref();
+        let Some(reported) = reported.filter(|_| case.kind != CaseKind::Streaming) else {
             continue;
         };
-        if !found.iter().any(|other| name(other.2) == name(told)) {
-            found.push((family, case, told));
+        // Without its size.
+        let label = reported.label.split(',').next().unwrap_or_default();
+        let label = label.trim_end_matches(" reads a prompt");
+        if !found.iter().any(|other| other.1 == label) {
+            found.push((case, label));
         }
     }
     found
 }
 
-/// Of the network, without the size that it has elsewhere.
-fn name(told: &Told) -> &str {
-    let label = told.label.split(',').next().unwrap_or_default();
-    label.trim_end_matches(" reads a prompt")
+/// Output of a small network in f32 on the CPU.
+fn output(case: &'static Case, device: Device, kind: Kind) -> Result<Tensor, EngineError> {
+    let weights = Weights::random_alike(kind, device);
+    let purpose = BenchPurpose::Comparison(RefCell::new(Generator::new(0)));
+    let (_, output) = case.run(weights, (true, SizeArguments::default()), purpose)?;
+    let output = output.ok_or_else(|| EngineError::internal("this case has no output"))?;
+    Ok(output.to_device(Device::Cpu).to_kind(Kind::Float))
 }
 
-fn compared(
-    family: &str,
-    case: &Case,
-    told: &Told,
+fn compare(
+    case: &'static Case,
     device: Device,
-    shipped: &BTreeMap<String, Kept>,
-) -> ParityLine {
-    let mut line = ParityLine {
-        family: name_of(family),
-        case: case.name.to_owned(),
-        label: name(told).to_owned(),
-        limits: LIMITS,
-        ..ParityLine::default()
-    };
-    let computed = catch_unwind(AssertUnwindSafe(|| {
-        let expected = case.answer(Device::Cpu, Kind::Float)?;
-        let found = Kept::of(&expected);
-        line.from_shipped = shipped.get(case.name).map(|kept| found.distance(kept));
-        if device != Device::Cpu {
-            let off = |kind| Ok::<_, EngineError>(distance(&case.answer(device, kind)?, &expected));
-            line.in_f32 = Some(off(Kind::Float)?);
-            line.in_half = Some(off(Kind::BFloat16)?);
-        }
-        Ok(())
-    }));
-    let computed = computed.unwrap_or_else(|panic| Err(EngineError::from_panic(panic.as_ref())));
-    runtime::empty_cache(device);
-    line.error = computed.err().map(|err: EngineError| err.to_string());
-    line
+    shipped: Option<&OutputSample>,
+    line: &mut ParityLine,
+) -> Result<(), EngineError> {
+    let expected = output(case, Device::Cpu, Kind::Float)?;
+    let found = OutputSample::of(&expected);
+    line.from_shipped = shipped.map(|shipped| found.distance(shipped));
+    if device != Device::Cpu {
+        line.in_f32 = Some(distance(&output(case, device, Kind::Float)?, &expected));
+        line.in_half = Some(distance(&output(case, device, Kind::BFloat16)?, &expected));
+    }
+    Ok(())
 }
 
-/// Relative (L2).
+/// Relative L2 distance.
 fn distance(found: &Tensor, expected: &Tensor) -> f64 {
     let [found, expected] = [found, expected].map(|xs| xs.to_kind(Kind::Double));
     finite(((found - &expected).norm() / expected.norm()).double_value(&[]))
 }
 
-/// JSON has neither infinity nor what is no number.
+/// The largest number for NaN and infinity, which JSON does not have.
 fn finite(distance: f64) -> f64 {
     if distance.is_finite() {
         distance
@@ -184,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_case_of_a_report_is_as_close_to_what_ships_as_it_should_be() {
+    fn every_network_of_a_report_is_close_to_the_values_that_ship() {
         let mut out = Vec::new();
         let arguments = ParityArguments {
             device: DeviceChoice::Cpu,
@@ -208,11 +199,11 @@ mod tests {
 
     #[test]
     fn other_numbers_and_other_shapes_are_far_away() {
-        let kept = Kept::of(&Tensor::from_slice(&[1.0, 2.0, 3.0]));
-        let other = Kept::of(&Tensor::from_slice(&[1.0, 2.0, 3.3]));
-        assert_eq!(kept.distance(&kept), 0.0);
-        assert!(other.distance(&kept) > 0.05);
-        let longer = Kept::of(&Tensor::from_slice(&[1.0, 2.0, 3.0, 4.0]));
-        assert!(longer.distance(&kept) > 1.0);
+        let sample = OutputSample::of(&Tensor::from_slice(&[1.0, 2.0, 3.0]));
+        let other = OutputSample::of(&Tensor::from_slice(&[1.0, 2.0, 3.3]));
+        assert_eq!(sample.distance(&sample), 0.0);
+        assert!(other.distance(&sample) > 0.05);
+        let longer = OutputSample::of(&Tensor::from_slice(&[1.0, 2.0, 3.0, 4.0]));
+        assert!(longer.distance(&sample) > 1.0);
     }
 }

@@ -18,8 +18,7 @@ pub use crate::kernels::{
     times_sigmoid,
 };
 pub use attention::{
-    Backend, attention, attention_is_sliced, join_heads, libtorch_backend, lowest, pixel_attention,
-    shared_attention, split_heads, wide_attention,
+    attention, join_heads, lowest, pixel_attention, shared_attention, split_heads, wide_attention,
 };
 pub use clip::ClipTower;
 pub use linear::Linear;

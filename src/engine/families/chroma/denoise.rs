@@ -24,9 +24,9 @@ use crate::work::Work;
 /// The shift of files that come without a scheduler: none.
 const SHIFT: f64 = 1.0;
 
-struct Asked<'a> {
-    transformer: &'a ChromaTransformer,
-    shape: LatentShape,
+pub(super) struct Asked<'a> {
+    pub(super) transformer: &'a ChromaTransformer,
+    pub(super) shape: LatentShape,
 }
 
 impl StillModel for Asked<'_> {

@@ -25,16 +25,16 @@ use crate::work::Work;
 /// What is made anew of a given picture where the request does not say: as in diffusers' pipeline.
 const STRENGTH: f64 = 0.8;
 
-struct Asked<'a> {
-    transformer: &'a Flux2Transformer,
-    shape: LatentShape,
+pub(super) struct Asked<'a> {
+    pub(super) transformer: &'a Flux2Transformer,
+    pub(super) shape: LatentShape,
     /// Pictures that are seen beside the one that is made, in their order.
-    seen: Vec<Seen>,
+    pub(super) seen: Vec<Seen>,
     /// The tokens of all of them where the model is, `(1, R, 4 C)`
-    seen_tokens: Option<Tensor>,
+    pub(super) seen_tokens: Option<Tensor>,
 }
 
-struct Seen {
+pub(super) struct Seen {
     /// `(1, R, 4 C)`
     tokens: Tensor,
     shape: LatentShape,

@@ -29,7 +29,7 @@ mod transformer;
 pub(crate) use cases::CASES;
 pub use condition::{GivenPixels, encode_image, encode_vision};
 pub use decode::{Latents, decode};
-pub use denoise::{Given, denoise, solver as section_solver};
+pub use denoise::{Given, denoise};
 pub use layout::{History, Layout};
 pub use prepare::{Draws, LatentShape, decoded_latents, history, layout, sections};
 pub use sample::{Conditions, sample};

@@ -23,9 +23,9 @@ const TOKENS: [i64; 2] = [256, 6400];
 /// What timesteps are counted in.
 const TIMESTEPS: f32 = 1000.0;
 
-struct Asked<'a> {
-    transformer: &'a Krea2Transformer,
-    shape: LatentShape,
+pub(super) struct Asked<'a> {
+    pub(super) transformer: &'a Krea2Transformer,
+    pub(super) shape: LatentShape,
 }
 
 impl StillModel for Asked<'_> {

@@ -23,12 +23,12 @@ use crate::streams::MakeResiduals;
 use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::work::Work;
 
-struct Asked<'a> {
-    transformer: &'a QwenImageTransformer,
-    shape: LatentShape,
+pub(super) struct Asked<'a> {
+    pub(super) transformer: &'a QwenImageTransformer,
+    pub(super) shape: LatentShape,
     /// Pictures that are seen beside the one that is made.
-    references: Vec<Reference>,
-    controls: Controls<'a, QwenImageControl>,
+    pub(super) references: Vec<Reference>,
+    pub(super) controls: Controls<'a, QwenImageControl>,
 }
 
 impl StillModel for Asked<'_> {

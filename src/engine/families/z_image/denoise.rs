@@ -27,15 +27,15 @@ use crate::work::Work;
 const SHIFT: f64 = 3.0;
 
 /// Its latents are not packed: `(B, C, h, w)`.
-struct Asked<'a> {
-    transformer: &'a ZImageTransformer,
-    shape: LatentShape,
-    controls: Vec<Controlled<'a>>,
+pub(super) struct Asked<'a> {
+    pub(super) transformer: &'a ZImageTransformer,
+    pub(super) shape: LatentShape,
+    pub(super) controls: Vec<Controlled<'a>>,
     /// Which of them act in the call that is made.
-    acting: RefCell<Vec<bool>>,
+    pub(super) acting: RefCell<Vec<bool>>,
 }
 
-struct Controlled<'a> {
+pub(super) struct Controlled<'a> {
     network: &'a ZImageControl,
     /// Of [`ZImageControl::embedded`].
     picture: Tensor,

@@ -15,8 +15,6 @@ use crate::error::EngineError;
 use crate::kernels;
 use crate::runtime::{attention_choice, is_rocm};
 
-pub use choice::Backend;
-
 /// libtorch's fastest kernels for GPUs take heads up to this width.
 const MAX_FAST_WIDTH: i64 = 256;
 
@@ -117,24 +115,7 @@ fn is_sliced(call: &Call<'_>) -> bool {
     attention_choice() == AttentionChoice::Sliced || !choice::is_whole(call)
 }
 
-/// Whether [`attention`] would compute this in slices.
-pub fn attention_is_sliced(
-    q: &Tensor,
-    k: &Tensor,
-    v: &Tensor,
-    bias: Option<&Tensor>,
-    scale: Option<f64>,
-) -> bool {
-    is_sliced(&Call {
-        q,
-        k,
-        v,
-        bias,
-        scale,
-    })
-}
-
-/// The same among the pixels of a picture, without bias: on AMD always in slices, where fused kernels crash on large
+/// [`attention`] among the pixels of an image, without bias: on AMD always in slices, where fused kernels crash on large
 /// pictures (seen by ComfyUI's users; not measured here).
 pub fn pixel_attention(q: &Tensor, k: &Tensor, v: &Tensor) -> Tensor {
     if pixels_are_sliced(q.device(), is_rocm()) {
@@ -153,24 +134,6 @@ pub fn pixel_attention(q: &Tensor, k: &Tensor, v: &Tensor) -> Tensor {
 
 fn pixels_are_sliced(device: Device, is_rocm: bool) -> bool {
     device != Device::Cpu && is_rocm
-}
-
-/// What libtorch would compute it with; `None` where it refuses. See [`attention`] for the arguments.
-pub fn libtorch_backend(
-    q: &Tensor,
-    k: &Tensor,
-    v: &Tensor,
-    bias: Option<&Tensor>,
-    scale: Option<f64>,
-) -> Option<Backend> {
-    let call = Call {
-        q,
-        k,
-        v,
-        bias,
-        scale,
-    };
-    choice::libtorchs_own(&call)
 }
 
 /// One head in half precision that is too wide for libtorch's fast kernels: the scores lie in memory then, `rows` of

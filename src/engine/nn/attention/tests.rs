@@ -4,11 +4,9 @@ use safelight_core::memory::compute_options::{AttentionChoice, ComputeOptions};
 use safelight_core::memory::conv_backends::ConvBackend;
 use tch::{Device, Kind, Tensor};
 
-use super::choice::{Backend, FORCED, forget, is_whole, never_whole};
+use super::choice::{Backend, FORCED, forget, is_whole, libtorchs_own, never_whole};
 use super::sliced::{BUDGET, Products, Slab, sliced, sliced_by};
-use super::{
-    Call, attention, libtorch_backend, pixel_attention, pixels_are_sliced, shared_attention,
-};
+use super::{Call, attention, pixel_attention, pixels_are_sliced, shared_attention};
 use crate::closeness::distance;
 use crate::drawn::drawn;
 use crate::runtime::{memory_counts, memory_peaks, reset_peaks, use_compute_options};
@@ -336,16 +334,19 @@ fn a_kernel_that_failed_is_not_asked_again() {
 
 #[test]
 fn libtorch_says_which_kernel_it_would_take() {
+    let backend = |xs: &Tensor| {
+        libtorchs_own(&Call {
+            q: xs,
+            k: xs,
+            v: xs,
+            bias: None,
+            scale: None,
+        })
+    };
     let xs = heads([1, 2, 6, 32], Kind::Float);
-    assert_eq!(
-        libtorch_backend(&xs, &xs, &xs, None, None),
-        Some(Backend::Flash)
-    );
+    assert_eq!(backend(&xs), Some(Backend::Flash));
     let odd = xs.transpose(2, 3).contiguous().transpose(2, 3);
-    assert_eq!(
-        libtorch_backend(&odd, &odd, &odd, None, None),
-        Some(Backend::Math)
-    );
+    assert_eq!(backend(&odd), Some(Backend::Math));
 }
 
 #[test]

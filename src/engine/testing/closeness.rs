@@ -1,4 +1,4 @@
-//! How far what tests find is from what they expect, and how far the reference is from itself. For tests only.
+//! Distances of tests' results from their expectation, and of the reference from itself.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 use tch::{Device, Kind, Tensor};
 
-/// `tests/fixtures/spread.json`, which `spread.py` beside it writes and explains.
+/// Limits in `tests/fixtures/spread.json`, written and explained by `spread.py` there.
 #[derive(Deserialize)]
 struct Reference {
     recorded_with: Frequencies,
@@ -16,19 +16,19 @@ struct Reference {
     spread: BTreeMap<String, BTreeMap<String, Spread>>,
 }
 
-/// Which of the 128 frequencies of a timestep are not the nearest numbers, and how many bits they are off.
+/// Frequencies of a timestep, of 128, that are not the nearest number, and their distance in bits.
 #[derive(Deserialize)]
 struct Frequencies {
     changes: BTreeMap<usize, i32>,
 }
 
-/// How far the reference is from what was recorded of it.
+/// Distance of the reference from its recording.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Spread {
-    /// Where its sums are in another order or its functions end in another bit.
+    /// With sums in another order, or functions that end in another bit.
     roundings: f64,
-    /// Where its frequencies are those of another processor.
+    /// With the frequencies of another processor.
     frequencies: f64,
 }
 
