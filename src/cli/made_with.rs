@@ -6,7 +6,7 @@ use std::path::Path;
 use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::lora;
 use safelight_core::media::{MediaError, has_clip_name, has_picture_name, media_info};
-use safelight_core::restore::{self, Found, Restored};
+use safelight_core::restore::{self, FileSettings, ForeignSettings};
 use safelight_core::shown;
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ const TEXTS: [&str; 2] = ["json", "txt"];
 const MAX_TEXT: usize = 20_000;
 
 /// Settings of a file, which images and videos need not have; `None` where it is no such file, and may be a model.
-pub(super) fn read(path: &Path) -> Option<Result<Option<Found>, JobError>> {
+pub(super) fn read(path: &Path) -> Option<Result<Option<FileSettings>, JobError>> {
     let end = path.extension().unwrap_or_default();
     let is_text = TEXTS.iter().any(|known| end.eq_ignore_ascii_case(known));
     let is_known = is_text || has_picture_name(path) || has_clip_name(path);
@@ -49,11 +49,11 @@ fn unreadable(err: &MediaError) -> JobError {
         .advise("Choose a picture, a clip, a JSON file, or a model's file or folder")
 }
 
-pub(super) fn as_json(path: &Path, found: Option<&Found>, facts: &[String]) -> Value {
-    let mut json = json!({"path": path, "facts": facts, "tool": found.map(Found::tool)});
+pub(super) fn as_json(path: &Path, found: Option<&FileSettings>, facts: &[String]) -> Value {
+    let mut json = json!({"path": path, "facts": facts, "tool": found.map(FileSettings::tool)});
     match found {
-        Some(Found::Own(carried)) => json["request"] = json!(carried.request),
-        Some(Found::Other(restored)) => json["settings"] = json!(restored),
+        Some(FileSettings::Own(carried)) => json["request"] = json!(carried.request),
+        Some(FileSettings::Other(restored)) => json["settings"] = json!(restored),
         None => {}
     }
     json
@@ -62,7 +62,7 @@ pub(super) fn as_json(path: &Path, found: Option<&Found>, facts: &[String]) -> V
 /// Settings of a file, a line each, and for another program's those that are not used here.
 pub(super) fn as_text(
     path: &Path,
-    found: Option<&Found>,
+    found: Option<&FileSettings>,
     facts: &[String],
     surroundings: &Surroundings,
 ) -> String {
@@ -72,33 +72,38 @@ pub(super) fn as_text(
         writeln!(text, "  {}", one_line(fact)).ok();
     }
     let Some(found) = found else {
-        text.push_str("  holds no settings\n");
+        let what = if restore::holds_graph(path) {
+            restore::UNREAD_GRAPH
+        } else {
+            "no settings"
+        };
+        writeln!(text, "  holds {what}").ok();
         return text;
     };
     let mut moved = Vec::new();
     let restored = match found {
-        Found::Own(carried) => {
+        FileSettings::Own(carried) => {
             let mut carried = carried.clone();
             let files = || lora::find(&surroundings.paths, surroundings.settings());
             moved = carried.find_moved_loras(files);
             let request = &carried.request;
-            Restored {
+            ForeignSettings {
                 num_steps: Some(request.sampling.num_steps),
                 sampler: Some(request.sampling.sampler),
                 sigma_schedule: Some(request.sampling.sigma_schedule),
                 cfg_scale: Some(request.sampling.guidance_scale),
                 shift: request.sampling.shift,
-                ..Restored::from(request)
+                ..ForeignSettings::from(request)
             }
         }
-        Found::Other(restored) => (**restored).clone(),
+        FileSettings::Other(restored) => (**restored).clone(),
     };
     writeln!(text, "  made with {}", found.tool()).ok();
     for (name, value) in lines(&restored) {
         writeln!(text, "  {name}: {}", one_line(&value)).ok();
     }
     let mut notes = [moved, restored.notes.clone()].concat();
-    if matches!(found, Found::Other(_)) {
+    if matches!(found, FileSettings::Other(_)) {
         match fit(&restored, true, None, surroundings) {
             Ok(fitted) => {
                 writeln!(text, "  model here: {}", one_line(&fitted.spec.name)).ok();
@@ -114,7 +119,7 @@ pub(super) fn as_text(
     text
 }
 
-fn lines(restored: &Restored) -> Vec<(&'static str, String)> {
+fn lines(restored: &ForeignSettings) -> Vec<(&'static str, String)> {
     let size = restored.width.zip(restored.height);
     // Folders tell files of one name apart; those of this computer go without saying.
     let loras = restored.loras.iter().map(|lora| match &lora.path {

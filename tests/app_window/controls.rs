@@ -1,5 +1,6 @@
 //! Control pictures: how they come into the form, what is said of each, and what is sent of them.
 
+use safelight::app::commands::RestoreCommand;
 use safelight_core::job::{ControlBy, ControlKind, ControlSettings, ControlUse, Edges};
 use safelight_core::library::{ControlNetwork, FoundControl};
 
@@ -451,4 +452,20 @@ fn what_stands_above_generate_is_read_to_its_end() {
     let button = button.rect();
     assert!(line.height() > 20.0, "more than one line: {line:?}");
     assert!(line.bottom() <= button.top() && line.right() <= button.right() + 1.0);
+}
+
+#[test]
+fn the_next_control_image_gets_the_settings_that_a_file_names() {
+    let mut bench = Bench::of(networks_spec());
+    let text = "a fox\nSteps: 9, CFG scale: 1, Seed: 77, Model: flux1-dev, ControlNet 0: \"Module: depth, Model: union [abc], Weight: 0.6, Guidance Start: 0, Guidance End: 0.8\"";
+    let path = bench.home.path().join("fox.txt");
+    fs::write(&path, text).expect("it is written");
+    bench.push(RestoreCommand::Use(path));
+    bench.until("it is taken over", |bench| {
+        bench.form().sampling.num_steps == Some(9)
+    });
+    let pose = bench.picture_file("pose.png", 64, 48);
+    add_control(&mut bench, &pose);
+    let control = bench.app().inputs.of(Slot::Control)[0].control.clone();
+    assert_eq!((control.strength, control.until), (0.6, 0.8));
 }

@@ -2,7 +2,7 @@
 
 use safelight_core::job::{GenerateForm, cell_of};
 use safelight_core::media;
-use safelight_core::restore::{self, Found};
+use safelight_core::restore::{self, FileSettings};
 
 use crate::app_window::prelude::*;
 
@@ -144,7 +144,7 @@ fn the_sheet_of_a_grid_is_made_in_the_end_and_opens_what_it_shows() {
             .iter()
             .any(|told| told.contains("the contact sheet of the 2 × 2 grid"))
     );
-    let Some(Found::Own(carried)) = restore::read(sheet).expect("it is read") else {
+    let Some(FileSettings::Own(carried)) = restore::read(sheet).expect("it is read") else {
         panic!("it carries its settings");
     };
     let form = GenerateForm::from(&carried.request);

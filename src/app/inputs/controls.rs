@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use safelight_core::job::{Control, ControlBy, FieldError};
+use safelight_core::job::{Control, ControlBy, ControlSettings, FieldError};
 use safelight_core::library::{FoundControl, find_controls};
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::{Paths, Settings};
@@ -151,7 +151,10 @@ impl Inputs {
     pub(super) fn settle_control(&mut self, mut input: Input) -> (Input, Option<PathBuf>) {
         self.control_networks.refresh();
         let file = input.source.path();
-        let said = self.awaited.iter().position(|control| control.file == file);
+        let mut awaited = self.awaited.iter();
+        let said = awaited.position(|control| control.file == file);
+        let mut awaited = self.awaited.iter();
+        let said = said.or_else(|| awaited.position(|it| it.file.as_os_str().is_empty()));
         if let Some(at) = said {
             let Control { mask, settings, .. } = self.awaited.remove(at);
             input.control = settings;
@@ -161,6 +164,21 @@ impl Inputs {
             input.control.network.clone_from(&before.control.network);
         }
         (input, None)
+    }
+
+    /// Gives the control images these settings, and the further ones to those that are added next.
+    pub(in crate::app) fn set_controls(&mut self, settings: Vec<ControlSettings>) {
+        let mut settings = settings.into_iter();
+        let placed = self.placed.of_mut(Slot::Control).iter_mut();
+        for (input, settings) in placed.zip(settings.by_ref()) {
+            input.control = settings;
+        }
+        let unplaced = settings.map(|settings| Control {
+            file: PathBuf::new(),
+            mask: None,
+            settings,
+        });
+        self.awaited = unplaced.collect();
     }
 
     /// Has each control picture brought in by the network that there is for the model, where it is the only one, and by

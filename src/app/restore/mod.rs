@@ -1,16 +1,18 @@
-//! Filling the form with what a file says of how it was made, and offering that for files that are dropped as pictures.
+//! Filling the form with the settings in a file, and offering that for files that are dropped as images.
 //!
-//! Files are read on threads of their own by [`safelight_core::restore`]; what fits a model is said there, too.
+//! Files are read on background threads by [`safelight_core::restore`], which also fits them to a model.
 
 use std::path::{Path, PathBuf};
 
 use safelight_core::job::{
     ChosenLora, GenerateForm, GenerateRequest, JobError, JobErrorKind, JobId, SeedMode,
 };
+use safelight_core::library::{FoundControl, find_controls};
 use safelight_core::lora;
 use safelight_core::media::{CLIP_ENDINGS, PICTURE_ENDINGS, media_info};
 use safelight_core::model::{InputUse, ModelSpec};
-use safelight_core::restore::{self, Found, Restored, match_model};
+use safelight_core::restore::{self, FileSettings, ForeignSettings, match_model};
+use safelight_core::settings::{Paths, Settings};
 
 use crate::app::commands::{InputsCommand, RestoreCommand};
 use crate::app::cx::Cx;
@@ -19,27 +21,64 @@ use crate::app::notices::{Cause, Notice, NoticeAction, Severity};
 use crate::app::pending::Pending;
 use crate::app::undo::{FormBefore, Undo};
 
-/// Of more files that are dropped together nobody wants the settings.
+/// Files dropped together whose settings are offered; of more none.
 const MAX_LOOKED_AT: usize = 2;
 /// Sentences on a card; the others are among its details.
 const MAX_SAID: usize = 4;
 
-/// What can be had of a dropped file beside its pictures.
+/// Settings in a dropped file.
 struct Offer {
     path: PathBuf,
     /// The program that made it.
     tool: String,
     is_clip: bool,
-    /// It was given for a place of the form, and stands there.
+    /// It was dropped onto a slot of the form, and is in it.
     is_placed: bool,
 }
 
-/// What a file says, and the LoRAs that are here for what it says of those.
+/// Settings in a file, and the files on this computer for the LoRAs and ControlNets that it names.
 struct FoundSettings {
-    found: Found,
+    found: FileSettings,
     lora_files: Vec<PathBuf>,
+    /// ControlNets of this computer, where the file names some.
+    networks: Vec<FoundControl>,
     /// Sentences on LoRAs that are not where they were.
     moved: Vec<String>,
+}
+
+impl FoundSettings {
+    fn read(path: &Path, places: Option<&(Paths, Settings)>) -> Result<Self, (Severity, JobError)> {
+        let found = restore::read(path).map_err(|err| {
+            let err = JobError::from_error(JobErrorKind::InvalidRequest, &err)
+                .advise("Choose an image, a video or a JSON file that contains settings");
+            (Severity::Error, err)
+        })?;
+        let found = found.ok_or_else(|| (Severity::Info, restore::says_nothing(path)))?;
+        let lora_files = || {
+            let files = places.map(|(paths, settings)| lora::find(paths, settings));
+            files.unwrap_or_default()
+        };
+        let mut this = Self {
+            found,
+            lora_files: Vec::new(),
+            networks: Vec::new(),
+            moved: Vec::new(),
+        };
+        match &mut this.found {
+            FileSettings::Own(carried) => this.moved = carried.find_moved_loras(lora_files),
+            FileSettings::Other(restored) => {
+                if !restored.loras.is_empty() {
+                    this.lora_files = lora_files();
+                }
+                if let Some((paths, settings)) = places
+                    && !restored.controls.is_empty()
+                {
+                    this.networks = find_controls(paths, settings);
+                }
+            }
+        }
+        Ok(this)
+    }
 }
 
 /// Settings of files on their way into the form.
@@ -47,11 +86,11 @@ struct FoundSettings {
 pub struct Restoring {
     /// The form for which a file is read.
     form_number: u64,
-    reading: Pending<(PathBuf, Result<Option<FoundSettings>, JobError>)>,
+    reading: Pending<(PathBuf, Result<FoundSettings, (Severity, JobError)>)>,
     /// Read, but the models are still looked for.
     waiting: Option<(PathBuf, FoundSettings)>,
     picking: Pending<Option<PathBuf>>,
-    /// Whether files that were dropped as pictures or clips carry settings.
+    /// Settings in files that were dropped as images or videos.
     looking: Pending<Option<Offer>>,
 }
 
@@ -88,9 +127,9 @@ impl Restoring {
             }
         }
         match self.reading.take() {
-            Some((path, Ok(Some(found)))) => self.waiting = Some((path, found)),
-            Some((path, Ok(None))) => cx.tell(Severity::Info, restore::says_nothing(&path)),
-            Some((_, Err(err))) => cx.notices.show(Notice::of_input(err)),
+            Some((path, Ok(found))) => self.waiting = Some((path, found)),
+            Some((_, Err((Severity::Error, err)))) => cx.notices.show(Notice::of_input(err)),
+            Some((_, Err((severity, err)))) => cx.tell(severity, err),
             None => {}
         }
         if !cx.models.are_loading
@@ -106,34 +145,12 @@ impl Restoring {
         self.form_number = cx.form_number;
         let places = cx.paths.clone().map(|paths| (paths, cx.settings.clone()));
         self.reading = cx.background.run("read-settings", move || {
-            let found = restore::read(&path).map_err(|err| {
-                JobError::from_error(JobErrorKind::InvalidRequest, &err)
-                    .advise("Choose a picture, a clip or a JSON file that contains settings")
-            });
-            let files = || {
-                let places = places.map(|(paths, settings)| lora::find(&paths, &settings));
-                places.unwrap_or_default()
-            };
-            let found = found.map(|found| {
-                found.map(|mut found| {
-                    let (mut lora_files, mut moved) = (Vec::new(), Vec::new());
-                    match &mut found {
-                        Found::Own(carried) => moved = carried.find_moved_loras(files),
-                        Found::Other(it) if !it.loras.is_empty() => lora_files = files(),
-                        Found::Other(_) => {}
-                    }
-                    FoundSettings {
-                        found,
-                        lora_files,
-                        moved,
-                    }
-                })
-            });
+            let found = FoundSettings::read(&path, places.as_ref());
             (path, found)
         });
     }
 
-    /// Looks whether files that are taken as pictures carry settings, to offer them.
+    /// Looks for settings in files that are taken as images, to offer them.
     fn look_at(&mut self, paths: Vec<PathBuf>, are_placed: bool, cx: &Cx) {
         if paths.len() > MAX_LOOKED_AT {
             return;
@@ -141,7 +158,7 @@ impl Restoring {
         let are_several = paths.len() > 1;
         let looking = cx.background.run("look-for-settings", move || {
             paths.into_iter().find_map(|path| {
-                // What is wrong with the file, who opens it says.
+                // Errors are shown when the file is opened.
                 let found = restore::read(&path).ok().flatten()?;
                 let is_clip = media_info(&path).is_ok_and(|info| info.num_frames > 1);
                 Some(Offer {
@@ -167,6 +184,7 @@ fn fill(
     let FoundSettings {
         found,
         lora_files,
+        networks,
         mut moved,
     } = found;
     let tool = found.tool().to_owned();
@@ -177,15 +195,17 @@ fn fill(
         edited,
     };
     let notes = match found {
-        Found::Own(carried) => use_own(carried.request, path, inputs, cx),
-        Found::Other(restored) => use_restored(&restored, &lora_files, path, inputs, cx),
+        FileSettings::Own(carried) => use_own(carried.request, path, inputs, cx),
+        FileSettings::Other(restored) => {
+            use_restored(&restored, &lora_files, &networks, path, inputs, cx)
+        }
     };
     moved.extend(notes);
     let notes = moved;
     cx.is_seed_used = false;
     let name = name_of(path);
     cx.say(format!("Settings of {name} used"));
-    // What an earlier file says is not in the form any more.
+    // The settings of an earlier file are not in the form any more.
     cx.notices.end(&Cause::Restored);
     cx.notices.end(&Cause::SettingsOf(path.to_owned()));
     inputs.settle_offers(cx);
@@ -220,7 +240,7 @@ fn use_own(request: GenerateRequest, path: &Path, inputs: &mut Inputs, cx: &mut 
         inputs.take_over(&request, cx);
         return Vec::new();
     }
-    let restored = Restored::from(&request);
+    let restored = ForeignSettings::from(&request);
     let near = match_model(&restored, specs).map(|found| {
         let is_same = found.is_same;
         (found.spec.id.clone(), found.spec.name.clone(), is_same)
@@ -241,7 +261,7 @@ fn use_own(request: GenerateRequest, path: &Path, inputs: &mut Inputs, cx: &mut 
                 vec![model_replaced_text(&wanted, &name)]
             }
         }
-        None => use_restored(&restored, &[], path, inputs, cx),
+        None => use_restored(&restored, &[], &[], path, inputs, cx),
     }
 }
 
@@ -249,10 +269,11 @@ fn model_replaced_text(wanted: &str, used: &str) -> String {
     format!("It was made with {wanted}, which is not here. {used} is used instead")
 }
 
-/// Another program's settings: what the nearest model can be told.
+/// Another program's settings, fitted to the nearest model.
 fn use_restored(
-    restored: &Restored,
+    restored: &ForeignSettings,
     lora_files: &[PathBuf],
+    networks: &[FoundControl],
     path: &Path,
     inputs: &mut Inputs,
     cx: &mut Cx,
@@ -289,7 +310,7 @@ fn use_restored(
         return vec!["There is no model yet: only the prompt is used".to_owned()];
     };
     // It is the result, and not what that was made from.
-    if !restored.from_picture && spec.start_image != InputUse::Required {
+    if !restored.from_image && spec.start_image != InputUse::Required {
         inputs.remove_file(path);
     }
     let (form, notes) = fitting.form_for(&spec);
@@ -301,6 +322,9 @@ fn use_restored(
     let source = inputs.sources_for(&cx.form, &spec).size();
     cx.form.name_size(&spec, source);
     cx.form.loras = found.iter().map(ChosenLora::from).collect();
+    let (controls, missing_controls) = fitting.find_controls(&spec, networks);
+    inputs.set_controls(controls);
+    notes.extend(missing_controls);
     if !missing.is_empty() {
         notes.push(format!(
             "These LoRAs were not found: {}",
@@ -312,7 +336,12 @@ fn use_restored(
 
 /// Sets the model's own values, and over them the file's. Only the seed stays where the file has none: a prompt that
 /// could not be read leaves no other in the form.
-fn fill_form(form: &mut GenerateForm, restored: &Restored, said: GenerateForm, spec: &ModelSpec) {
+fn fill_form(
+    form: &mut GenerateForm,
+    restored: &ForeignSettings,
+    said: GenerateForm,
+    spec: &ModelSpec,
+) {
     form.reset_to(spec);
     form.prompt = said.prompt;
     form.is_one_a_line = false;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use safelight_core::job::{GenerateForm, GenerateRequest, JobError, Lora};
 use safelight_core::lora;
 use safelight_core::media;
-use safelight_core::restore::{self, Carried, Found};
+use safelight_core::restore::{self, EmbeddedSettings, FileSettings};
 
 use super::args::{GenerateArgs, unusable};
 use crate::cli::Surroundings;
@@ -23,7 +23,7 @@ impl GenerateArgs {
             return Ok((self, Vec::new()));
         };
         match restore::read(file).map_err(|err| unusable(&err))? {
-            Some(Found::Own(mut carried)) => {
+            Some(FileSettings::Own(mut carried)) => {
                 let files = || lora::find(&surroundings.paths, surroundings.settings());
                 let mut warnings = Vec::new();
                 if self.loras.is_empty() {
@@ -33,12 +33,12 @@ impl GenerateArgs {
                 warnings.extend(more);
                 Ok((args, warnings))
             }
-            Some(Found::Other(restored)) => self.with_restored(&restored, surroundings),
+            Some(FileSettings::Other(restored)) => self.with_restored(&restored, surroundings),
             None => Err(restore::says_nothing(file)),
         }
     }
 
-    fn with_own(mut self, carried: Carried) -> (Self, Vec<String>) {
+    fn with_own(mut self, carried: EmbeddedSettings) -> (Self, Vec<String>) {
         let mut warnings = self.take_inputs(&carried);
         warnings.extend(self.take_companions(&carried));
         warnings.extend(self.take_loras(&carried));
@@ -60,7 +60,10 @@ impl GenerateArgs {
     }
 
     /// Takes over the carried pictures and clip, and tells which are not what they were.
-    fn take_inputs(&mut self, Carried { request, inputs }: &Carried) -> Vec<String> {
+    fn take_inputs(
+        &mut self,
+        EmbeddedSettings { request, inputs }: &EmbeddedSettings,
+    ) -> Vec<String> {
         let mut warnings = Vec::new();
         let mut take = |own: &mut Option<PathBuf>, field: &str, carried: &Option<PathBuf>| {
             let (None, Some(path)) = (&own, carried) else {
@@ -125,7 +128,10 @@ impl GenerateArgs {
     }
 
     /// Takes over the carried parts of the model, and tells which are gone or not what they were.
-    fn take_companions(&mut self, Carried { request, inputs }: &Carried) -> Vec<String> {
+    fn take_companions(
+        &mut self,
+        EmbeddedSettings { request, inputs }: &EmbeddedSettings,
+    ) -> Vec<String> {
         let carried = &request.companions;
         if self.model.as_ref().is_some_and(|own| *own != request.model) {
             // They were named for a model that is not used.
@@ -178,7 +184,7 @@ impl GenerateArgs {
 
     /// Tells which of the carried LoRAs are not what they were. One that is gone is told where it is
     /// opened: without it the result would be another.
-    fn take_loras(&self, Carried { request, inputs }: &Carried) -> Vec<String> {
+    fn take_loras(&self, EmbeddedSettings { request, inputs }: &EmbeddedSettings) -> Vec<String> {
         if !self.loras.is_empty() {
             return Vec::new();
         }

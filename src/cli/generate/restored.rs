@@ -3,10 +3,11 @@
 //! Arguments that are given stay. The model is the installed one that comes nearest, unless one is named.
 
 use safelight_core::catalog::Catalog;
-use safelight_core::job::{ChosenLora, GenerateForm, JobError, JobErrorKind};
+use safelight_core::job::{ChosenLora, ControlSettings, GenerateForm, JobError, JobErrorKind};
+use safelight_core::library::find_controls;
 use safelight_core::lora::{find, fitting_test};
 use safelight_core::model::ModelSpec;
-use safelight_core::restore::{Restored, match_model};
+use safelight_core::restore::{ForeignSettings, match_model};
 
 use super::args::GenerateArgs;
 use crate::cli::Surroundings;
@@ -15,7 +16,7 @@ impl GenerateArgs {
     /// Takes over settings that these arguments leave open; returns a sentence for each that is not used.
     pub(super) fn with_restored(
         mut self,
-        restored: &Restored,
+        restored: &ForeignSettings,
         surroundings: &Surroundings,
     ) -> Result<(Self, Vec<String>), JobError> {
         let with_loras = self.loras.is_empty();
@@ -29,6 +30,14 @@ impl GenerateArgs {
         if self.width.is_some() || self.height.is_some() {
             (form.width, form.height) = (None, None);
         }
+        let plain = ControlSettings::default();
+        let given = self
+            .controls
+            .iter_mut()
+            .filter(|control| control.settings == plain);
+        for (control, settings) in given.zip(fitted.controls) {
+            control.settings = settings;
+        }
         let has_own_prompt = self.prompt.is_some() || self.prompts_file.is_some();
         self.needs_prompt = restored.prompt.is_none() && !has_own_prompt;
         self.base = form;
@@ -40,13 +49,15 @@ impl GenerateArgs {
 pub(in crate::cli) struct FittedSettings {
     pub spec: ModelSpec,
     pub form: GenerateForm,
+    /// Settings of its controls, whose images are not in the file.
+    pub controls: Vec<ControlSettings>,
     /// A sentence for each setting that is not used.
     pub warnings: Vec<String>,
 }
 
 /// Fits settings to a model, else to the installed one that comes nearest. Without LoRAs where others are used.
 pub(in crate::cli) fn fit(
-    restored: &Restored,
+    restored: &ForeignSettings,
     with_loras: bool,
     model: Option<&str>,
     surroundings: &Surroundings,
@@ -75,16 +86,24 @@ pub(in crate::cli) fn fit(
             ));
         }
     }
+    let mut controls = Vec::new();
+    if !restored.controls.is_empty() {
+        let networks = find_controls(&surroundings.paths, surroundings.settings());
+        let (settings, missing) = restored.find_controls(&spec, &networks);
+        controls = settings;
+        warnings.extend(missing);
+    }
     Ok(FittedSettings {
         spec,
         form,
+        controls,
         warnings,
     })
 }
 
 /// The installed model that comes nearest to the file's.
 fn nearest(
-    restored: &Restored,
+    restored: &ForeignSettings,
     catalog: &Catalog,
     warnings: &mut Vec<String>,
 ) -> Result<ModelSpec, JobError> {
@@ -101,7 +120,12 @@ fn nearest(
         }
         None => Err(JobError::new(
             JobErrorKind::BadModel,
-            format!("the file was made with {name}, and this computer has no model of that family"),
+            match &restored.model {
+                Some(name) => format!(
+                    "the file was made with {name}, and this computer has no model of that family"
+                ),
+                None => "the file does not say with which model it was made".to_owned(),
+            },
         )
         .advise("Choose a model with --model; `safelight models` lists them")),
     }

@@ -13,7 +13,7 @@ use crate::job::Sampler;
 use crate::media::{
     ClipFormat, ClipInfo, MediaError, clip_files, clip_info, media_info, read_settings,
 };
-use crate::restore::{self, Restored, RestoredLora};
+use crate::restore::{self, ForeignSettings, RestoredLora};
 
 /// Longer prompts are cut in the index, not in the file.
 const MAX_PROMPT_CHARS: usize = 20_000;
@@ -117,7 +117,7 @@ pub fn read_facts(path: &Path) -> Result<Facts, MediaError> {
         facts.take_settings(&settings, path);
     }
     if !facts.has_settings
-        && let Ok(Some(restore::Found::Other(restored))) = restore::read(path)
+        && let Ok(Some(restore::FileSettings::Other(restored))) = restore::read(path)
     {
         facts.take_restored(*restored);
     }
@@ -128,7 +128,7 @@ pub fn read_facts(path: &Path) -> Result<Facts, MediaError> {
 }
 
 impl Facts {
-    fn take_restored(&mut self, restored: Restored) {
+    fn take_restored(&mut self, restored: ForeignSettings) {
         let text = |text: Option<String>, max: usize| -> String {
             text.unwrap_or_default().chars().take(max).collect()
         };

@@ -201,6 +201,10 @@ pub(crate) fn sniff(head: &[u8]) -> Kind {
         // The head may end within a character.
         Err(err) => err.valid_up_to() + 4 > beginning.len() && err.error_len().is_none(),
     };
+    if matches!(head, [0xff, 0xfe, _, 0, ..] | [0xfe, 0xff, 0, ..]) {
+        // UTF-16.
+        return Kind::Other(TEXT);
+    }
     if is_text && !beginning.contains(&0) {
         let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
         let is_json = head.trim_ascii_start().starts_with(b"{");

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::fields::{self, Fields, size};
-use super::{Restored, RestoredControl, RestoredLora, file_name, names, short};
+use super::{ForeignSettings, RestoredControl, RestoredLora, file_name, names, short};
 use crate::job::SecondPass;
 
 const NEGATIVE: &str = "Negative prompt:";
@@ -26,7 +26,7 @@ const KEYWORDS: [(&str, &str); 2] = [
 type Settings = Vec<(String, String)>;
 
 /// Reads a text; `None` where it has no settings.
-pub(super) fn read(text: &str) -> Option<Restored> {
+pub(super) fn read(text: &str) -> Option<ForeignSettings> {
     let text = text.trim();
     let (words, settings) = split(text)?;
     // The prompt may have the same words in it.
@@ -36,10 +36,10 @@ pub(super) fn read(text: &str) -> Option<Restored> {
         Some((at, _)) => (&words[..at], Some(&words[at + NEGATIVE.len()..])),
         None => (words, None),
     };
-    let mut restored = Restored::of(tool(&settings));
+    let mut restored = ForeignSettings::of(tool(&settings));
     restored.prompt = Some(restored.take_tags(prompt.trim(), true));
     let negative = negative.unwrap_or_default().trim();
-    let mut ignored = Restored::default();
+    let mut ignored = ForeignSettings::default();
     restored.negative_prompt = Some(ignored.take_tags(negative, true));
     restored.add_notes(ignored.notes);
     if !ignored.loras.is_empty() {
@@ -82,7 +82,7 @@ pub(super) fn read(text: &str) -> Option<Restored> {
     if !unused.is_empty() {
         restored.note(format!("Not used: {}", unused.join(", ")));
     }
-    restored.from_picture |= restored.strength.is_some();
+    restored.from_image |= restored.strength.is_some();
     Some(restored)
 }
 
@@ -111,14 +111,18 @@ fn value_of<'s>(settings: &'s [(String, String)], wanted: &str) -> Option<&'s st
     found.map(|(_, value)| value.as_str())
 }
 
-/// Reads `Name: value, Name: "a value, quoted", Name: {"json": 1}, …`. What is no pair is passed over.
+/// Reads `Name: value, Name: "a value, quoted", Name: {"json": 1}, …`, or with `|` as SD.Next may write it. Passes over
+/// what is no pair.
 fn settings(line: &str) -> Settings {
     const MOST: usize = 500;
+    let first = line.find([',', '|']);
+    let has_bars = first.is_some_and(|at| line[at..].starts_with("| "));
+    let separator = if has_bars { '|' } else { ',' };
     let mut found = Vec::new();
     let mut rest = line;
     while found.len() < MOST {
-        rest = rest.trim_start_matches([',', ' ', '\n', '\r', '\t']);
-        let Some(end) = rest.find([',', ':', '\n']) else {
+        rest = rest.trim_start_matches([separator, ' ', '\n', '\r', '\t']);
+        let Some(end) = rest.find([separator, ':', '\n']) else {
             break;
         };
         let (name, after) = rest.split_at(end);
@@ -130,7 +134,7 @@ fn settings(line: &str) -> Settings {
         let (value, after) = if let Some(quoted) = after.strip_prefix('"') {
             unquoted(quoted)
         } else {
-            let end = json_len(after).unwrap_or_else(|| plain_len(after));
+            let end = json_len(after).unwrap_or_else(|| plain_len(after, separator));
             (after[..end].trim().to_owned(), &after[end..])
         };
         found.push((name.trim().to_owned(), value));
@@ -149,9 +153,9 @@ fn json_len(text: &str) -> Option<usize> {
     Some(values.byte_offset())
 }
 
-/// Bytes up to the comma or line end; a comma between digits, as in `3,5`, is a decimal one.
-fn plain_len(text: &str) -> usize {
-    let end = |text: &str| text.find([',', '\n']).unwrap_or(text.len());
+/// Bytes up to the separator or line end; a comma between digits, as in `3,5`, is a decimal one.
+fn plain_len(text: &str, separator: char) -> usize {
+    let end = |text: &str| text.find([separator, '\n']).unwrap_or(text.len());
     let first = end(text);
     let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
     let decimals = text[first..]
@@ -214,8 +218,8 @@ fn number(value: &str) -> Option<f64> {
     number.filter(|number| number.is_finite())
 }
 
-/// Takes one setting; returns whether it is used, or named in a note of its own.
-fn take(restored: &mut Restored, name: &str, value: &str) -> bool {
+/// Takes one setting; returns whether it is used, or named in a note.
+fn take(restored: &mut ForeignSettings, name: &str, value: &str) -> bool {
     match name {
         "steps" => return set(&mut restored.num_steps, fields::count(&value.into())),
         "sampler" => restored.take_sampler(value),
@@ -230,6 +234,8 @@ fn take(restored: &mut Restored, name: &str, value: &str) -> bool {
             restored.take_size(size(value));
             return restored.width.is_some();
         }
+        "size-1" => return set(&mut restored.width, fields::count(&value.into())),
+        "size-2" => return set(&mut restored.height, fields::count(&value.into())),
         // sd.cpp names the transformer apart, and that is the model then.
         "unet" | "diffusion model" => restored.model = Some(file_name(value).to_owned()),
         "model" if restored.model.is_none() => {
@@ -243,9 +249,21 @@ fn take(restored: &mut Restored, name: &str, value: &str) -> bool {
         }
         "fps" => return set(&mut restored.fps, number(value)),
         "mask blur" | "inpaint area" => {
-            restored.note_picture("It was made with a mask, which the file does not carry");
+            restored.note_input("It was made with a mask, which the file does not carry");
         }
         "civitai resources" => take_civitai(restored, value),
+        // `ink:0.8 grain:0.3`, of which the prompt may have tags, too.
+        "lora networks" => {
+            let mut listed = ForeignSettings::default();
+            for word in value.split([',', ' ']).filter(|word| !word.is_empty()) {
+                let (name, strength) = word.split_once(':').unwrap_or((word, "1"));
+                listed.add_listed_lora(name, Some(&strength.into()));
+            }
+            restored.add_notes(listed.notes);
+            for lora in restored.unknown_loras(listed.loras) {
+                restored.add_lora(lora);
+            }
+        }
         "lora hashes" => {
             let pairs = value.split(", ").filter_map(|pair| pair.rsplit_once(':'));
             for (name, _) in pairs.filter(|(_, hash)| is_hash(hash.trim())) {
@@ -284,7 +302,7 @@ fn is_hash(text: &str) -> bool {
 }
 
 /// Names a LoRA that was used, where the prompt does not say how strongly.
-fn note_other_lora(restored: &mut Restored, name: &str) {
+fn note_other_lora(restored: &mut ForeignSettings, name: &str) {
     let lora = RestoredLora::new(name.trim(), 1.0);
     for lora in restored.unknown_loras(vec![lora]) {
         restored.note(format!(
@@ -295,7 +313,7 @@ fn note_other_lora(restored: &mut Restored, name: &str) {
 }
 
 /// `[{"type": "lora", "weight": 0.8, "modelName": "Ink", "modelVersionName": "v1"}, …]`
-fn take_civitai(restored: &mut Restored, value: &str) {
+fn take_civitai(restored: &mut ForeignSettings, value: &str) {
     let resources = fields::parse(value);
     let resources = resources.as_ref().and_then(Value::as_array);
     let mut tags = restored.loras.clone();
@@ -352,7 +370,7 @@ fn take_civitai(restored: &mut Restored, value: &str) {
 
 /// Reads `Module: canny, Model: name [hash], Weight: 0.8, Guidance Start: 0, Guidance End: 1`; returns whether it is
 /// that.
-fn take_control(restored: &mut Restored, text: &str) -> bool {
+fn take_control(restored: &mut ForeignSettings, text: &str) -> bool {
     let settings = settings(text);
     let value = |wanted: &str| value_of(&settings, wanted);
     let Some(network) = value("Model") else {
@@ -382,7 +400,7 @@ fn take_control(restored: &mut Restored, text: &str) -> bool {
 }
 
 /// Takes a hires fix. A1111 writes its strength as that of image to image, SD.Next apart.
-fn take_second_pass(restored: &mut Restored, settings: &[(String, String)]) {
+fn take_second_pass(restored: &mut ForeignSettings, settings: &[(String, String)]) {
     let hires: Settings = settings
         .iter()
         .filter_map(|(name, value)| {
@@ -411,9 +429,9 @@ fn take_second_pass(restored: &mut Restored, settings: &[(String, String)]) {
     restored.add_second_pass(scale, strength, "Hires fix", &own.join(", "));
 }
 
-/// Returns the scale of a size in pixels, where 0 stands for the edge that keeps the shape. Another shape is cropped
+/// Returns the scale of a size in pixels, where 0 is the edge that keeps the shape. Another shape is cropped
 /// from the larger scale.
-fn take_resize(restored: &mut Restored, size: &str) -> Option<f64> {
+fn take_resize(restored: &mut ForeignSettings, size: &str) -> Option<f64> {
     let (width, height) = size.split_once('x')?;
     let (width, height) = (number(width.trim())?, number(height.trim())?);
     let by_width = width / f64::from(restored.width?);

@@ -18,7 +18,7 @@ pub(super) fn parse(text: &str) -> Option<Value> {
         .ok()
 }
 
-/// Python writes numbers that JSON does not know; they stand for nothing here.
+/// Replaces numbers that Python writes and JSON does not know by `null`.
 fn without_nan(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -66,7 +66,7 @@ impl<'a> Fields<'a> {
         value.as_object().map(Self::new)
     }
 
-    /// Collects the names of its own members that are read from now on.
+    /// Collects the names of its members that are read from now on.
     pub fn noting(self, names: &'a Names) -> Self {
         Self(self.0, Some(names))
     }
@@ -154,12 +154,12 @@ pub(super) fn count(value: &Value) -> Option<u32> {
     (number >= 1.0 && number <= f64::from(u32::MAX)).then_some(number as u32)
 }
 
-/// A seed; negative ones stand for a new one each time.
+/// A seed; `None` for negative ones, which mean a new one each time.
 pub(super) fn seed(value: &Value) -> Option<u64> {
     match value {
         Value::Number(number) => number.as_u64().or_else(|| {
             let number = number.as_f64()?;
-            // Beyond 2^53 a float is no seed that anybody had.
+            // Beyond 2^53 a float is not exact.
             (number >= 0.0 && number < 9.0e15 && number.fract() == 0.0).then_some(number as u64)
         }),
         Value::String(text) => text.trim().parse().ok(),

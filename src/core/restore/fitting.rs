@@ -1,17 +1,17 @@
-//! What of another program's settings a chosen model can be told, as a form: the numbers that mean something to it,
-//! and a sentence for what does not.
+//! Form for a chosen model from another program's settings: the numbers that it uses, and a sentence for each that it
+//! does not.
 
 use std::ops::RangeInclusive;
 
-use super::{Restored, RestoredLora};
+use super::{ForeignSettings, RestoredLora};
 use crate::job::{GenerateForm, PartialSampling, SeedMode};
 use crate::model::{ControlBy, Guidance, ModelSpec};
 
-/// Seconds of a clip that is made in sections.
+/// Seconds of a video that is made in sections.
 const SECS: (f64, f64) = (1.0, 120.0);
 
-impl Restored {
-    /// Forgets what means something to models of its own family alone: numbers, and LoRAs, which is said.
+impl ForeignSettings {
+    /// Forgets what only models of one family use: numbers, and LoRAs, which are named.
     pub fn forget_family(&mut self) {
         (self.num_steps, self.shift) = (None, None);
         (self.cfg_scale, self.cfg_scale_2) = (None, None);
@@ -76,7 +76,7 @@ impl Restored {
             }
             Guidance::None => sampling.true_cfg_scale = cfg,
         }
-        // An empty one is the wish for none where it acts, and says nothing elsewhere.
+        // An empty one means none where it acts, and nothing elsewhere.
         let acts = spec.guidance == Guidance::Cfg || cfg.is_some_and(|cfg| cfg > 1.0);
         let negative = self.negative_prompt.clone();
         if let Some(negative) = negative.filter(|text| acts || !text.trim().is_empty()) {
@@ -156,7 +156,7 @@ impl Restored {
     fn time(&self, form: &mut GenerateForm, spec: &ModelSpec, notes: &mut Vec<String>) {
         if spec.family.makes_pictures {
             if self.num_frames.is_some_and(|frames| frames > 1) || self.secs.is_some() {
-                notes.push(format!("It is a clip, and {} makes pictures", spec.name));
+                notes.push(format!("It is a video, and {} makes images", spec.name));
             }
             return;
         }
@@ -186,8 +186,8 @@ impl Restored {
     }
 }
 
-/// Of our own request for a model that is not here: what any model can be told.
-impl From<&crate::job::GenerateRequest> for Restored {
+/// Of our own request for a model that is not here: the settings that every model has.
+impl From<&crate::job::GenerateRequest> for ForeignSettings {
     fn from(request: &crate::job::GenerateRequest) -> Self {
         let sections = request.sections;
         Self {
@@ -204,7 +204,7 @@ impl From<&crate::job::GenerateRequest> for Restored {
             strength: request.sampling.strength,
             second_pass: request.second_pass.map(|it| it.pass),
             loras: request.loras.iter().map(RestoredLora::from).collect(),
-            from_picture: request.has_start() || request.source_clip.is_some(),
+            from_image: request.has_start() || request.source_clip.is_some(),
             ..Self::of("Safelight")
         }
     }

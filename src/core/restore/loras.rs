@@ -6,12 +6,12 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::matching::stem;
-use super::{Restored, fields, file_name, short};
+use super::{ForeignSettings, fields, file_name, short};
 use crate::job::Lora;
 use crate::job::prompt::{LoraTag, TaggedPrompt};
 use crate::lora;
 
-/// As many LoRAs as anybody uses at once, and more.
+/// More LoRAs than are used at once.
 pub(super) const MAX_LORAS: usize = 64;
 
 #[derive(Clone, Debug, Serialize)]
@@ -98,7 +98,7 @@ impl From<&Lora> for RestoredLora {
     }
 }
 
-impl Restored {
+impl ForeignSettings {
     /// Adds a LoRA that acts on the model: the strengths of one that acts twice add up.
     pub(super) fn add_lora(&mut self, lora: RestoredLora) {
         let is_full = self.loras.len() >= MAX_LORAS;

@@ -1,23 +1,23 @@
-//! Which of the installed models a file of another program was made with, or which comes nearest.
+//! Choice of the installed model that a file of another program was made with, or that comes nearest.
 //!
 //! By the names of files first, then by what the names say of family and variant. No weights are read: a hash of a
-//! file of many gigabytes is not worth the minutes, so it is only told.
+//! file of many gigabytes is not worth the minutes, so it is only shown.
 
 use std::path::Path;
 
-use super::{Restored, file_name, names};
+use super::{ForeignSettings, file_name, names};
 use crate::library::names::model_words;
 use crate::model::ModelSpec;
 
-/// The model to use, and whether it is the very one.
+/// Model to use.
 #[derive(Clone, Copy, Debug)]
 pub struct Match<'a> {
     pub spec: &'a ModelSpec,
-    /// The same model, perhaps stored otherwise (fp8, GGUF); else another of its family.
+    /// It is the model itself, perhaps stored otherwise (fp8, GGUF); else another of its family.
     pub is_same: bool,
 }
 
-/// Words that tell a family's models apart; words of one group exclude each other.
+/// Words that distinguish a family's models; words of one group exclude each other.
 const MARKS: [&[&str]; 5] = [
     &["ti2v", "flf2v", "i2v", "t2v"],
     &["schnell", "kontext", "fill", "dev"],
@@ -26,7 +26,7 @@ const MARKS: [&[&str]; 5] = [
     &["2.1", "2.2"],
 ];
 
-pub fn match_model<'a>(restored: &Restored, specs: &'a [ModelSpec]) -> Option<Match<'a>> {
+pub fn match_model<'a>(restored: &ForeignSettings, specs: &'a [ModelSpec]) -> Option<Match<'a>> {
     let names = [&restored.model, &restored.model_2];
     let names: Vec<&str> = names.into_iter().flatten().map(String::as_str).collect();
     let is_named = |spec: &&ModelSpec| names.iter().any(|name| has_name(spec, name));

@@ -1,10 +1,11 @@
 //! Restoring settings from files: our own exactly, those of other programs as far as they can be had here.
 //!
-//! [`read`] finds what a picture, a clip, a JSON file or a plain text says of how it was made; `matching` chooses the
-//! installed model that comes nearest. Nothing here fills a form or an argument, and no pixel is looked at. Files of
-//! others are never trusted: texts are bounded, nesting is bounded, and what cannot be understood is said or left out.
+//! [`read`] finds the settings in an image, a video, a JSON file or a plain text; `matching` chooses the installed model
+//! that comes nearest. Nothing here fills a form or an argument, and no pixel is read. Files of others are never
+//! trusted: texts and nesting are bounded, and what cannot be understood is named or left out.
 
 mod a1111;
+mod controls;
 mod fields;
 mod fitting;
 mod graph;
@@ -28,23 +29,27 @@ use crate::job::{
 };
 use crate::media::{self, MediaError, Text};
 
+pub use controls::RestoredControl;
 pub use loras::RestoredLora;
 pub use matching::{Match, match_model};
-pub use own::Carried;
+pub use own::EmbeddedSettings;
 
 use loras::MAX_LORAS;
 use notes::short;
 
-/// What a file says of how it was made.
+/// Words for what a file holds whose graph gives no settings.
+pub const UNREAD_GRAPH: &str = "a ComfyUI graph without a sampler that Safelight reads";
+
+/// Settings in a file.
 #[derive(Clone, Debug)]
-pub enum Found {
-    /// Made here: everything.
-    Own(Box<Carried>),
-    /// Made by another program: what could be read.
-    Other(Box<Restored>),
+pub enum FileSettings {
+    /// Of Safelight: all settings.
+    Own(Box<EmbeddedSettings>),
+    /// Of another program, as far as they can be read.
+    Other(Box<ForeignSettings>),
 }
 
-impl Found {
+impl FileSettings {
     /// The program that made the file, in words.
     pub fn tool(&self) -> &str {
         match self {
@@ -54,9 +59,9 @@ impl Found {
     }
 }
 
-/// The settings of another program's file: what is absent was not said, or means nothing here.
+/// Settings of another program's file; `None` where it does not say them, or where they mean nothing here.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Restored {
+pub struct ForeignSettings {
     pub tool: String,
     /// `None` where the file has none, or one that could not be read.
     pub prompt: Option<String>,
@@ -70,7 +75,7 @@ pub struct Restored {
     pub model_2: Option<String>,
     /// As the program wrote it, mostly the beginning of a SHA-256.
     pub model_hash: Option<String>,
-    /// Where the file says it otherwise than by a name.
+    /// `None` where the file says it by a name alone.
     pub family: Option<Family>,
     pub seed: Option<u64>,
     /// Its seed is -1: a new one each time.
@@ -83,7 +88,7 @@ pub struct Restored {
     pub cfg_scale: Option<f64>,
     /// That of the low-noise expert.
     pub cfg_scale_2: Option<f64>,
-    /// The number that distilled models are told.
+    /// Guidance that distilled models embed.
     pub distilled_guidance: Option<f64>,
     pub shift: Option<f64>,
     pub width: Option<u32>,
@@ -91,50 +96,20 @@ pub struct Restored {
     pub num_frames: Option<u32>,
     pub fps: Option<f64>,
     pub secs: Option<f64>,
-    /// How much of a start picture was made anew.
+    /// Denoising strength.
     pub strength: Option<f64>,
     pub section_order: Option<SectionOrder>,
     pub step_cache: Option<StepCache>,
     pub loras: Vec<RestoredLora>,
     pub second_pass: Option<SecondPass>,
     pub controls: Vec<RestoredControl>,
-    /// It was made from a picture or clip, which is not in the file.
-    pub from_picture: bool,
-    /// What was there and cannot be taken over, a sentence each.
+    /// It was made from an image or video, which is not in the file.
+    pub from_image: bool,
+    /// A sentence for each setting that cannot be used.
     pub notes: Vec<String>,
 }
 
-/// ControlNet of a file. Its control image is not in the file.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct RestoredControl {
-    pub network: Option<String>,
-    /// File name of the control image.
-    pub image: Option<String>,
-    pub strength: f64,
-    /// Part of the steps in which it acts, from 0 to 1.
-    pub from: f64,
-    pub until: f64,
-}
-
-impl RestoredControl {
-    fn described(&self) -> String {
-        let name = |name: &Option<String>| name.clone().unwrap_or_default();
-        let network = format!(" {}", name(&self.network));
-        let image = match &self.image {
-            Some(image) => format!(", {image},"),
-            None => String::new(),
-        };
-        format!(
-            "It was made with the ControlNet{} at strength {} in the steps {} to {}: its control picture{image} is not in the file, add it separately",
-            network.trim_end(),
-            self.strength,
-            self.from,
-            self.until
-        )
-    }
-}
-
-impl Restored {
+impl ForeignSettings {
     fn of(tool: &str) -> Self {
         Self {
             tool: tool.to_owned(),
@@ -142,10 +117,10 @@ impl Restored {
         }
     }
 
-    /// Whether there is anything that makes a difference.
+    /// Returns whether no setting was found.
     fn is_empty(&self) -> bool {
         let nothing = Self {
-            from_picture: self.from_picture,
+            from_image: self.from_image,
             notes: self.notes.clone(),
             unread_prompt: self.unread_prompt.clone(),
             ..Self::of(&self.tool)
@@ -168,20 +143,9 @@ impl Restored {
         is_known
     }
 
-    /// Whether it holds more than words and a seed.
+    /// Returns whether more than words and a seed were found.
     fn says_how(&self) -> bool {
         self.num_steps.is_some() || self.cfg_scale.is_some() || self.distilled_guidance.is_some()
-    }
-
-    fn add_control(&mut self, control: RestoredControl) {
-        const MAX_CONTROLS: usize = 16;
-        if self.controls.len() < MAX_CONTROLS {
-            self.controls.push(control);
-        } else {
-            self.note(format!(
-                "It was made with more than {MAX_CONTROLS} ControlNets: the others are not used"
-            ));
-        }
     }
 
     /// Takes over a second pass, or names it. `described` is what made it, `differences` its settings that differ from
@@ -237,6 +201,10 @@ impl Restored {
         self.sampler = self.sampler.or(sampler);
         self.sigma_schedule = self.sigma_schedule.or(schedule);
         self.note_foreign("sampler", name, sampler.is_some());
+        if names::plain(name).starts_with("heunpp") {
+            let name = short(name);
+            self.note(format!("Safelight has no sampler {name}: Heun is used"));
+        }
     }
 
     fn take_schedule(&mut self, name: &str) {
@@ -253,7 +221,7 @@ impl Restored {
         }
     }
 
-    /// What this leaves open, taken from another reading of the same file.
+    /// Fills what is `None` from another reading of the same file.
     fn filled_from(mut self, other: Self) -> Self {
         if self.width.is_none() || self.height.is_none() {
             (self.width, self.height) = (other.width, other.height);
@@ -272,7 +240,7 @@ impl Restored {
                 ));
             }
         }
-        self.from_picture |= other.from_picture;
+        self.from_image |= other.from_image;
         self.has_random_seed |= other.has_random_seed && self.seed.is_none();
         macro_rules! fill {
             ($($field:ident)*) => { $(self.$field = self.$field.or(other.$field);)* };
@@ -287,25 +255,38 @@ impl Restored {
     }
 }
 
-/// What the file at `path`, or a file that another program put beside it, says of how it was made.
-pub fn read(path: &Path) -> Result<Option<Found>, MediaError> {
+/// Reads the settings in the file at `path`, or in one that another program wrote next to it.
+pub fn read(path: &Path) -> Result<Option<FileSettings>, MediaError> {
     if let Some(carried) = own::read(path)? {
-        return Ok(Some(Found::Own(Box::new(carried))));
+        return Ok(Some(FileSettings::Own(Box::new(carried))));
     }
     let within = of_texts(&media::read_texts(path)?);
     let found = match within {
         Some(found) if found.says_how() => Some(found),
-        // A picture may carry the prompt alone, and its neighbour the rest.
+        // An image may carry the prompt alone, and its neighbour the rest.
         some => match (some, sidecar::read(path)) {
-            (Some(within), Some(beside)) => Some(beside.filled_from(within)),
-            (within, beside) => within.or(beside),
+            (Some(within), Some(sidecar)) => Some(sidecar.filled_from(within)),
+            (within, sidecar) => within.or(sidecar),
         },
     };
-    Ok(found.map(|found| Found::Other(Box::new(found.with_last_notes()))))
+    Ok(found.map(|found| FileSettings::Other(Box::new(found.with_last_notes()))))
 }
 
+/// Returns whether a file has a graph of `ComfyUI`, whatever is in it.
+pub fn holds_graph(path: &Path) -> bool {
+    let texts = media::read_texts(path).unwrap_or_default();
+    let mut values = texts.iter().filter_map(|text| fields::parse(&text.text));
+    values.any(|value| graph::unwrap(value).iter().any(graph::is_graph))
+}
+
+/// Error for a file in which [`read`] finds nothing.
 pub fn says_nothing(path: &Path) -> JobError {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if holds_graph(path) {
+        let summary = format!("the file {name} holds {UNREAD_GRAPH}");
+        return JobError::new(JobErrorKind::InvalidRequest, summary)
+            .advise("Use a file of a graph with a KSampler, a SamplerCustomAdvanced or the like");
+    }
     if let Some((found, advice)) = git_lfs_pointer(path) {
         let summary = format!("the file {name} is {found}");
         return JobError::new(JobErrorKind::InvalidRequest, summary).advise(advice);
@@ -315,7 +296,7 @@ pub fn says_nothing(path: &Path) -> JobError {
 }
 
 /// Reads the texts of a file: the one with most settings, and over its gaps the others.
-fn of_texts(texts: &[Text]) -> Option<Restored> {
+fn of_texts(texts: &[Text]) -> Option<ForeignSettings> {
     if let Some(found) = others::of_separate_texts(texts) {
         return Some(found);
     }
@@ -327,7 +308,7 @@ fn of_texts(texts: &[Text]) -> Option<Restored> {
         .filter(|it| graph::is_graph(it))
         .collect();
     let mut of_graph = graph::read(&graphs);
-    let mut best: Option<Restored> = None;
+    let mut best: Option<ForeignSettings> = None;
     for (text, values) in texts.iter().zip(&values) {
         let found = match values.as_slice() {
             [] => of_text(text),
@@ -344,16 +325,16 @@ fn of_texts(texts: &[Text]) -> Option<Restored> {
         };
     }
     best.map(|mut found| {
-        found.from_picture |= found.strength.is_some();
+        found.from_image |= found.strength.is_some();
         found
     })
 }
 
 /// Reads a text that is not JSON.
-fn of_text(text: &Text) -> Option<Restored> {
-    // FramePack Studio's own texts in a PNG, beside those of graphs with the same names.
+fn of_text(text: &Text) -> Option<ForeignSettings> {
+    // FramePack Studio's own texts in a PNG, next to those of graphs with the same names.
     let plain = |text: &str| (!text.trim_start().starts_with(['{', '['])).then(|| text.to_owned());
-    let mut studio = Restored::of("FramePack Studio");
+    let mut studio = ForeignSettings::of("FramePack Studio");
     match text.name.as_str() {
         "prompt" => studio.prompt = plain(&text.text),
         "seed" => _ = studio.take_seed(&text.text.as_str().into()),

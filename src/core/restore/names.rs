@@ -1,4 +1,4 @@
-//! What other programs call samplers, schedules and families of models.
+//! Other programs' names of samplers, schedules and families of models.
 
 use std::path::Path;
 
@@ -23,9 +23,13 @@ pub(super) fn is_automatic(name: &str) -> bool {
     )
 }
 
-/// Our sampler for a name, and the schedule that may stand behind it (`DPM++ 2M Karras`).
+/// Our sampler for a name, and the schedule that may follow it (`DPM++ 2M Karras`).
 pub(super) fn sampler(name: &str) -> (Option<Sampler>, Option<SigmaSchedule>) {
-    let name = plain(name);
+    // NovelAI's `k_euler`, and InvokeAI's `euler_k` with Karras' schedule.
+    let name = name.strip_prefix("k_").unwrap_or(name);
+    let name = name
+        .strip_suffix("_k")
+        .map_or_else(|| plain(name), |it| plain(it) + "karras");
     let (name, schedule) = [
         ("karras", SigmaSchedule::Karras),
         ("exponential", SigmaSchedule::Exponential),
@@ -38,14 +42,17 @@ pub(super) fn sampler(name: &str) -> (Option<Sampler>, Option<SigmaSchedule>) {
         Some((start, Some(schedule)))
     })
     .unwrap_or((&name, None));
-    // Behind sd.cpp's names stands the schedule of its day.
+    // sd.cpp's names end in the default schedule of its day.
     let name = name.strip_suffix("discrete").unwrap_or(name);
     let sampler = match name {
         "unipc" | "unipcbh2" | "unipcmultistep" | "flowunipc" => Some(Sampler::UniPc),
         "unipcbh1" => Some(Sampler::UniPcBh1),
-        "euler" | "eulersampler" | "flowmatcheuler" | "flowmatcheulerdiscrete" | "ddimflow" => {
-            Some(Sampler::Euler)
-        }
+        "euler"
+        | "eulersampler"
+        | "flowmatcheuler"
+        | "eulerflowmatch"
+        | "flowmatcheulerdiscrete"
+        | "ddimflow" => Some(Sampler::Euler),
         "heun" | "heunpp2" => Some(Sampler::Heun),
         "dpmpp2m" | "dpmpp" | "dpm" | "flowdpmpp" => Some(Sampler::DpmPp2m),
         "lcm" => Some(Sampler::Lcm),

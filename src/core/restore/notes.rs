@@ -1,6 +1,6 @@
 //! Sentences on what a file says and Safelight does not use.
 
-use super::{Restored, names};
+use super::{ForeignSettings, names};
 use crate::job::prompt;
 
 /// Sentences of one file.
@@ -10,7 +10,10 @@ const MAX_COLLECTED: usize = 300;
 /// Alike sentences that are written; of more only the first two.
 const MAX_ALIKE: usize = 5;
 
-impl Restored {
+/// Tags of SwarmUI after which a prompt is for one of several stages.
+const SWARM_PARTS: &[&str] = &["<base>", "<refiner>", "<video>", "<videoswap>", "<edit>"];
+
+impl ForeignSettings {
     pub(super) fn note(&mut self, sentence: impl Into<String>) {
         let sentence = sentence.into();
         if self.notes.len() < MAX_COLLECTED && !self.notes.contains(&sentence) {
@@ -34,13 +37,15 @@ impl Restored {
     }
 
     /// Notes an image or video that the file was made from.
-    pub(super) fn note_picture(&mut self, sentence: impl Into<String>) {
-        self.from_picture = true;
+    pub(super) fn note_input(&mut self, sentence: impl Into<String>) {
+        self.from_image = true;
         self.note(sentence);
     }
 
     /// Adds the notes that depend on all readings of a file. A prompt that is missing comes first.
     pub(super) fn with_last_notes(mut self) -> Self {
+        // `None`, or another word for no name.
+        self.model.take_if(|name| names::is_automatic(name));
         self.note_weights();
         self.note_tags();
         self.unescape_brackets();
@@ -87,7 +92,18 @@ impl Restored {
     /// Names tags that are still in the prompts: most programs encode them as words.
     fn note_tags(&mut self) {
         let texts = [&self.prompt, &self.negative_prompt].into_iter().flatten();
-        let tags = texts.flat_map(|text| prompt::tags(text)).take(MAX_ALIKE);
+        let parts = if self.tool == "SwarmUI" {
+            SWARM_PARTS
+        } else {
+            &[]
+        };
+        let tags = texts.flat_map(|text| {
+            let embeddings = text.split([' ', ',', '\n', '(', ')']);
+            let embeddings = embeddings.filter(|word| word.starts_with("embedding:"));
+            let parts = parts.iter().copied().filter(|part| text.contains(part));
+            prompt::tags(text).chain(embeddings).chain(parts)
+        });
+        let tags = tags.take(MAX_ALIKE);
         let tags: Vec<String> = tags.map(short).collect();
         if !tags.is_empty() {
             let tags = tags.join(", ");

@@ -5,17 +5,17 @@ use serde_json::{Map, Value};
 
 use super::fields::{self, Fields, Names, size};
 use super::matching::stem;
-use super::{Restored, RestoredControl, RestoredLora, file_name, names, short};
+use super::{ForeignSettings, RestoredControl, RestoredLora, file_name, names, short};
 use crate::families::Family;
-use crate::job::{SectionOrder, StepCache, StepCacheKind};
+use crate::job::{SecondPass, SectionOrder, StepCache, StepCacheKind};
 use crate::media::Text;
 
-/// Members that say nothing of how a result was computed, or say again what others do.
+/// Members without an effect on the result, and repetitions of others.
 const UNMENTIONED: &str = "version, app_version, swarm_version, settings_version, metadata_version, metadata_scheme, software, type, mode, state, id, uuid, date, time, timestamp, created_at, created_by, creation_date, creation_timestamp, generation_time, generation_mode, request_type, signed_hash, user, filename, path, url, model_type, base_model_type, model_filename, full_prompt, full_negative_prompt, aspectratio, rand_device, latent_window_size, v2, profile";
 
-/// What the JSON says, or nothing where it is of none that is known.
-pub(super) fn read(value: &Value) -> Option<Restored> {
-    // Queues: the first job stands for all.
+/// Reads JSON; `None` where it is of no known program.
+pub(super) fn read(value: &Value) -> Option<ForeignSettings> {
+    // Of queues the first job.
     let value = match value {
         Value::Array(jobs) => jobs.first()?,
         value => value,
@@ -45,8 +45,8 @@ pub(super) fn read(value: &Value) -> Option<Restored> {
     Some(with_unread(restored, fields))
 }
 
-/// Reads Easy Diffusion's settings, each of which is a text of its own.
-pub(super) fn of_separate_texts(texts: &[Text]) -> Option<Restored> {
+/// Reads Easy Diffusion's settings, each of which is a separate text.
+pub(super) fn of_separate_texts(texts: &[Text]) -> Option<ForeignSettings> {
     let mut texts_by_name = Map::new();
     for text in texts {
         texts_by_name.insert(text.name.clone(), text.text.clone().into());
@@ -58,7 +58,7 @@ pub(super) fn of_separate_texts(texts: &[Text]) -> Option<Restored> {
 }
 
 /// Names the members that were not read.
-fn with_unread(mut restored: Restored, fields: Fields<'_>) -> Restored {
+fn with_unread(mut restored: ForeignSettings, fields: Fields<'_>) -> ForeignSettings {
     const MOST: usize = 24;
     let mut unread = fields.unread();
     unread.retain(|name| {
@@ -81,8 +81,8 @@ fn with_unread(mut restored: Restored, fields: Fields<'_>) -> Restored {
 }
 
 /// The words that nearly all use.
-fn common(fields: Fields<'_>, tool: &str) -> Restored {
-    let mut restored = Restored::of(tool);
+fn common(fields: Fields<'_>, tool: &str) -> ForeignSettings {
+    let mut restored = ForeignSettings::of(tool);
     restored.prompt = fields.text("prompt, positive_prompt, positivePrompt");
     restored.negative_prompt =
         fields.text("negative_prompt, negativeprompt, negativePrompt, n_prompt");
@@ -122,7 +122,7 @@ fn common(fields: Fields<'_>, tool: &str) -> Restored {
     restored
 }
 
-fn swarm(params: Fields<'_>, all: Fields<'_>) -> Restored {
+fn swarm(params: Fields<'_>, all: Fields<'_>) -> ForeignSettings {
     let mut restored = common(params, "SwarmUI");
     // Read below, together with their separate weights.
     restored.loras.clear();
@@ -140,7 +140,7 @@ fn swarm(params: Fields<'_>, all: Fields<'_>) -> Restored {
         restored.take_schedule(&name);
     }
     let mut weights = words_of(params.get("loraweights")).into_iter();
-    let mut listed = Restored::default();
+    let mut listed = ForeignSettings::default();
     for name in words_of(params.get("loras")) {
         listed.add_listed_lora(&name, weights.next().map(Value::from).as_ref());
     }
@@ -163,17 +163,42 @@ fn swarm(params: Fields<'_>, all: Fields<'_>) -> Restored {
         let steps = steps.map(|steps| format!("{steps} steps"));
         restored.add_second_pass(Some(scale), strength, "refiner", &steps.unwrap_or_default());
     }
-    if let Some(network) = params.name("controlnetmodel") {
-        restored.add_control(RestoredControl {
-            network: Some(file_name(&network).to_owned()),
-            image: None,
-            strength: params.number("controlnetstrength").unwrap_or(1.0),
-            from: params.number("controlnetstart").unwrap_or(0.0),
-            until: params.number("controlnetend").unwrap_or(1.0),
-        });
+    for start in ["controlnet", "controlnettwo", "controlnetthree"] {
+        let number = |name: &str| params.number(&format!("{start}{name}"));
+        if let Some(network) = params.name(&format!("{start}model")) {
+            restored.add_control(RestoredControl {
+                network: Some(file_name(&network).to_owned()),
+                image: None,
+                strength: number("strength").unwrap_or(1.0),
+                from: number("start").unwrap_or(0.0),
+                until: number("end").unwrap_or(1.0),
+            });
+        }
+    }
+    // The expert for low noise takes over as a refiner (StepSwap) or as the swap model of videos.
+    let high = restored.model.clone().unwrap_or_default();
+    for (model, cfg) in [
+        ("refinermodel", "refinercfgscale"),
+        ("videoswapmodel", "videoswapcfg"),
+    ] {
+        let low = params
+            .0
+            .get(model)
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        if !low.is_empty() && names::are_experts(&high, file_name(low)) {
+            restored.model_2 = params.name(model).map(|low| file_name(&low).to_owned());
+            restored.cfg_scale_2 = params.number(cfg);
+        }
+    }
+    if let Some(video) = params.name("videomodel") {
+        restored.note(format!(
+            "The image was made into a video by {} in a second stage, which is not repeated",
+            short(&video)
+        ));
     }
     if params.get("initimage").is_some() {
-        restored.note_picture("Its start picture is not in the file: add it separately");
+        restored.note_input("Its start image is not in the file: add it separately");
     }
     restored
 }
@@ -198,7 +223,7 @@ fn words_of(value: Option<&Value>) -> Vec<String> {
     }
 }
 
-fn wan2gp(fields: Fields<'_>) -> Restored {
+fn wan2gp(fields: Fields<'_>) -> ForeignSettings {
     let mut restored = common(fields, "Wan2GP");
     if let Some(text) = fields.text("resolution") {
         restored.take_size(size(&text));
@@ -220,7 +245,7 @@ fn wan2gp(fields: Fields<'_>) -> Restored {
     wan2gp_loras(fields, &mut restored);
     for name in ["image_start", "image_end", "video_source", "video_guide"] {
         if fields.name(name).is_some() || !fields.list(name).is_empty() {
-            restored.note_picture("Its pictures or clips are not in the file: add them separately");
+            restored.note_input("Its images or videos are not in the file: add them separately");
         }
     }
     if fields.number("repeat_generation").unwrap_or(1.0) > 1.0 {
@@ -242,7 +267,7 @@ fn wan2gp_family(fields: Fields<'_>, model: Option<&str>) -> Option<Family> {
 }
 
 /// `"1.0 0.8;0.5"`: a strength for each, where `;` parts the phases and `,` the steps.
-fn wan2gp_loras(fields: Fields<'_>, restored: &mut Restored) {
+fn wan2gp_loras(fields: Fields<'_>, restored: &mut ForeignSettings) {
     let strengths = match fields.get("loras_multipliers") {
         Some(Value::String(text)) => text.clone(),
         list => words_of(list).join(" "),
@@ -269,7 +294,7 @@ fn wan2gp_loras(fields: Fields<'_>, restored: &mut Restored) {
     }
 }
 
-fn framepack(fields: Fields<'_>) -> Restored {
+fn framepack(fields: Fields<'_>) -> ForeignSettings {
     let mut restored = common(fields, "FramePack");
     restored.family = names::family("framepack");
     if fields.has("model_type") {
@@ -302,15 +327,15 @@ fn framepack(fields: Fields<'_>) -> Restored {
         restored.step_cache = Some(StepCacheKind::MagCache.into());
     }
     if fields.is_on("has_input_image") || fields.name("input_image_path").is_some() {
-        restored.note_picture("Its start picture is not in the file: add it separately");
+        restored.note_input("Its start image is not in the file: add it separately");
     }
     if fields.is_on("end_frame_used") {
-        restored.note_picture("Its end picture is not in the file: add it separately");
+        restored.note_input("Its end image is not in the file: add it separately");
     }
     restored
 }
 
-fn take_names(restored: &mut Restored, fields: Fields<'_>, samplers: &str, schedules: &str) {
+fn take_names(restored: &mut ForeignSettings, fields: Fields<'_>, samplers: &str, schedules: &str) {
     if let Some(name) = fields.name(samplers) {
         restored.take_sampler(&name);
     }
@@ -319,7 +344,7 @@ fn take_names(restored: &mut Restored, fields: Fields<'_>, samplers: &str, sched
     }
 }
 
-fn take_lora(lora: &Value, restored: &mut Restored) {
+fn take_lora(lora: &Value, restored: &mut ForeignSettings) {
     if let Some(name) = lora.as_str() {
         restored.add_listed_lora(name, None);
     } else if let Some([Value::String(name), strength, ..]) = lora.as_array().map(Vec::as_slice) {
@@ -336,7 +361,7 @@ fn take_lora(lora: &Value, restored: &mut Restored) {
     }
 }
 
-fn draw_things(fields: Fields<'_>) -> Restored {
+fn draw_things(fields: Fields<'_>) -> ForeignSettings {
     let mut restored = common(fields, "Draw Things");
     restored.prompt = fields.text("c");
     restored.negative_prompt = fields.text("uc");
@@ -350,7 +375,7 @@ fn draw_things(fields: Fields<'_>) -> Restored {
     restored
 }
 
-fn invoke(fields: Fields<'_>) -> Restored {
+fn invoke(fields: Fields<'_>) -> ForeignSettings {
     let mut restored = common(fields, "InvokeAI");
     let mut notes = Vec::new();
     let model = fields.object("model");
@@ -358,6 +383,24 @@ fn invoke(fields: Fields<'_>) -> Restored {
         .and_then(|model| model.name("name, model_name, key"))
         .or_else(|| fields.name("model"));
     restored.model_hash = model.and_then(|model| model.name("hash"));
+    for control in fields.list("controlnets").iter().filter_map(Fields::of) {
+        let named = |object: &str, name: &str| control.object(object)?.name(name);
+        restored.add_control(RestoredControl {
+            network: named("control_model", "name, model_name, key"),
+            image: named("image", "image_name"),
+            strength: control.number("control_weight").unwrap_or(1.0),
+            from: control.number("begin_step_percent").unwrap_or(0.0),
+            until: control.number("end_step_percent").unwrap_or(1.0),
+        });
+    }
+    if fields.is_on("hrf_enabled") {
+        let strength = fields
+            .number("hrf_strength")
+            .unwrap_or(SecondPass::STRENGTH);
+        let method = fields.name("hrf_method").unwrap_or_default();
+        let described = format!("high resolution fix {}", short(&method));
+        restored.add_second_pass(None, strength, described.trim(), "");
+    }
     for (prompt, style) in [
         (&mut restored.prompt, "positive_style_prompt"),
         (&mut restored.negative_prompt, "negative_style_prompt"),
@@ -379,8 +422,8 @@ fn invoke(fields: Fields<'_>) -> Restored {
     restored
 }
 
-/// JSON that nobody signed: taken where it has a prompt, and a seed or steps.
-fn plain(fields: Fields<'_>) -> Option<Restored> {
+/// JSON of an unknown program: taken where it has a prompt, and a seed or steps.
+fn plain(fields: Fields<'_>) -> Option<ForeignSettings> {
     let mut restored = common(fields, "another program");
     let says = restored.seed.is_some() || restored.num_steps.is_some();
     if restored.prompt.is_none() || !says {

@@ -1,4 +1,4 @@
-//! What our own files carry: the request that repeats them, and the fingerprints of what it names.
+//! Settings in our own files: the request that repeats them, and the fingerprints of its inputs.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,14 @@ use crate::lora;
 use crate::media::{self, MAX_SETTINGS_BYTES, MediaError};
 
 #[derive(Clone, Debug, Deserialize)]
-pub struct Carried {
+pub struct EmbeddedSettings {
     pub request: GenerateRequest,
-    /// The fingerprints of its pictures, its clip and the parts of the model that were named.
+    /// Fingerprints of its images, its video and the parts of the model that were named.
     #[serde(default)]
     pub inputs: BTreeMap<String, String>,
 }
 
-impl Carried {
+impl EmbeddedSettings {
     /// Replaces LoRA files that are gone by those of their names among `files`: the same file first, then one in a
     /// folder of the same name. Returns a sentence for each that was moved, or that several are called like.
     pub fn find_moved_loras(&mut self, files: impl FnOnce() -> Vec<PathBuf>) -> Vec<String> {
@@ -47,11 +47,11 @@ impl Carried {
     }
 }
 
-/// Our settings in the file; nothing where it has none, or another program's.
-pub(super) fn read(path: &Path) -> Result<Option<Carried>, MediaError> {
+/// Reads our settings in a file; `None` where it has none, or another program's.
+pub(super) fn read(path: &Path) -> Result<Option<EmbeddedSettings>, MediaError> {
     let text = match media::read_settings(path) {
         Ok(text) => text,
-        // What cannot carry ours, or is damaged, may still carry another program's, or have them beside it.
+        // A file that cannot carry ours, or is damaged, may still carry another program's, or have them next to it.
         Err(MediaError::NoCarrier { .. } | MediaError::Truncated { .. }) => None,
         // Nor is every JSON that ours cannot be in.
         Err(MediaError::Settings { .. }) if is_short(path) => None,
@@ -74,7 +74,7 @@ fn is_short(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|meta| meta.len() <= MAX_SETTINGS_BYTES)
 }
 
-/// Whether it says of itself that it is ours, whatever is wrong with it.
+/// Returns whether a text calls itself ours, whatever is wrong with it.
 fn is_ours(text: &str) -> bool {
     #[derive(Deserialize)]
     struct Head {

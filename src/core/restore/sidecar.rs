@@ -1,13 +1,13 @@
-//! Files that other programs put beside a picture or clip: `clip.json`, `clip.mp4.json`, `clip.txt`, and FramePack
-//! Studio's, which is named without the number behind the clip's.
+//! Files that other programs write next to an image or video: `clip.json`, `clip.mp4.json`, `clip.txt`, and FramePack
+//! Studio's, which is named without the number after the video's.
 
 use std::path::{Path, PathBuf};
 
-use super::{Restored, of_texts};
+use super::{ForeignSettings, of_texts};
 use crate::media;
 
-/// What the first of them says that says anything.
-pub(super) fn read(path: &Path) -> Option<Restored> {
+/// Settings of the first of them that has any.
+pub(super) fn read(path: &Path) -> Option<ForeignSettings> {
     places(path)
         .iter()
         .filter(|place| place.as_path() != path && place.is_file())

@@ -9,7 +9,7 @@ use crate::job::{
 };
 use crate::media::{Picture, open_picture, write_png};
 use crate::model::{ModelSpec, test_spec};
-use crate::restore::{self, Found};
+use crate::restore::{self, FileSettings};
 
 fn form(sides: &[&str]) -> GenerateForm {
     GenerateForm {
@@ -283,7 +283,7 @@ fn a_sheet_shows_each_cell_opens_its_file_and_restores_the_grid() {
         .map(|path| (path.clone(), 96 * 64))
         .collect();
     assert_eq!(found, expected);
-    let Some(Found::Own(carried)) = restore::read(&sheet).unwrap() else {
+    let Some(FileSettings::Own(carried)) = restore::read(&sheet).unwrap() else {
         panic!("it carries settings")
     };
     let restored = GenerateForm::from(&carried.request);

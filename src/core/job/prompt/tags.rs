@@ -36,9 +36,10 @@ pub struct TaggedPrompt {
 }
 
 impl TaggedPrompt {
-    /// Takes the tags out of a prompt. Other text in angle brackets stays, and a prompt without tags is not changed.
+    /// Takes the tags out of a prompt. Other text in angle brackets stays, and a prompt without tags is not changed. Of
+    /// two strengths the text encoder's is the first, as in A1111.
     pub fn parse(prompt: &str) -> Result<Self, PromptError> {
-        let (all, errors) = Self::read(prompt, false);
+        let (all, errors) = Self::read(prompt, true);
         errors.into_iter().next().map_or(Ok(all), Err)
     }
 
@@ -109,7 +110,7 @@ impl TaggedPrompt {
         rest
     }
 
-    /// `name`, `name:0.8`, `name:0.8:0.6` with a text encoder's strength, `name:te=0.6:unet=0.8`, and sd.cpp's
+    /// `name`, `name:0.8`, `name:0.6:0.8` with a text encoder's strength, `name:te=0.6:unet=0.8`, and sd.cpp's
     /// `|high_noise|name:1`.
     fn lora(&mut self, written: &str, is_encoder_first: bool) -> Result<LoraTag, PromptError> {
         let wrong = || PromptError::WrongTag {
@@ -273,10 +274,10 @@ mod tests {
     #[test]
     fn what_a_tag_asks_for_and_is_not_done_is_named() {
         let found = parsed("fox <lora:a:0.8:0.6:lbw=OUTALL> <hypernet:x:1> <embedding:bad>");
-        assert_eq!((found.text.as_str(), found.loras[0].strength), ("fox", 0.8));
+        assert_eq!((found.text.as_str(), found.loras[0].strength), ("fox", 0.6));
         let notices = found.notices.join("\n");
         for part in [
-            "strength 0.6",
+            "The text encoder's strength 0.8",
             "The part lbw=OUTALL of <lora:a:0.8:0.6:lbw=OUTALL>",
             "<hypernet:x:1>",
             "<embedding:bad>",

@@ -87,7 +87,7 @@ fn is_little_endian(text: &[u8], is_block_little: bool) -> bool {
     }
 }
 
-fn utf16(bytes: &[u8], is_little: bool) -> String {
+pub(super) fn utf16(bytes: &[u8], is_little: bool) -> String {
     let units = bytes.chunks_exact(2).map(|pair| {
         let pair = [pair[0], pair[1]];
         if is_little {

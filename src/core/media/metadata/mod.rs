@@ -191,8 +191,11 @@ pub(super) fn is_json_object(text: &str) -> bool {
     text.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
-/// UTF-8 where it is that, else Latin-1: careless programs write both into the same places.
+/// UTF-16 after its mark, UTF-8 where it is that, else Latin-1: careless programs write all of them in the same places.
 fn text_of(bytes: &[u8]) -> String {
+    if let [0xff, 0xfe, ..] | [0xfe, 0xff, ..] = bytes {
+        return exif::utf16(bytes, bytes[0] == 0xff);
+    }
     let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
     let mut text = match str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),

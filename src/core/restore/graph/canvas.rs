@@ -9,7 +9,7 @@ use crate::restore::fields::Fields;
 
 /// Subgraphs within each other.
 const MAX_DEPTH: usize = 16;
-/// Id of the node within a subgraph that stands for the inputs of the subgraph.
+/// Id of the node within a subgraph for the inputs of the subgraph.
 const INPUTS_ID: &str = "-10";
 /// As `INPUTS_ID`, for the outputs.
 const OUTPUTS_ID: &str = "-20";

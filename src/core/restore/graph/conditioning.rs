@@ -6,7 +6,7 @@ use super::text::{Unread, is_schedule};
 use super::walk::{LinkKind, Source, Walk, is_sampler};
 use super::{Input, Node, has_word};
 use crate::job::prompt::TaggedPrompt;
-use crate::restore::Restored;
+use crate::restore::ForeignSettings;
 
 /// Nodes on the way of one prompt.
 const MAX_VISITED: usize = 500;
@@ -25,7 +25,7 @@ pub(super) struct EncodedPrompt<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Text behind a conditioning; `side` is `positive` or `negative`.
+    /// Text of a conditioning; `side` is `positive` or `negative`.
     pub fn encoded(
         &self,
         source: Option<Source<'a>>,
@@ -45,6 +45,7 @@ impl<'a> Walk<'a> {
             return Err(Some(node));
         }
         if node.is_called("setarea setmask timesteprange") {
+            self.use_node(node);
             found.notes.push(format!(
                 "acted on a part of the image or of the steps ({node}), and acts on all of it here"
             ));
@@ -56,6 +57,7 @@ impl<'a> Walk<'a> {
         let conditionings = self.links_of(node, LinkKind::Conditioning);
         let mut names: Vec<&str> = conditionings.iter().map(|(name, _)| *name).collect();
         if side == "positive" && names.iter().any(|name| named_side(name) == Some("nag")) {
+            self.use_node(node);
             found.notes.push(format!(
                 "had NAG with a text of its own ({node}), which is not used"
             ));
@@ -63,6 +65,9 @@ impl<'a> Walk<'a> {
         let follow = |name: &str| self.follow(node.inputs.get(name)?, name);
         if let Some(input) = node.inputs.get(side) {
             let before = found.visited.len();
+            if matches!(input, Input::Value(_)) {
+                self.use_input(input);
+            }
             return self
                 .encoded(self.follow(input, side), side, found)
                 .or_else(|unread| {
@@ -77,10 +82,15 @@ impl<'a> Walk<'a> {
         });
         // What is added to is written before what is added.
         names.sort_by_key(|name| name.ends_with("_from"));
-        match self.number(node, "conditioning_to_strength") {
-            Some(1.0) => names.retain(|name| !name.ends_with("_from")),
-            Some(0.0) => names.retain(|name| name.ends_with("_from")),
-            _ => {}
+        let share = self.number(node, "conditioning_to_strength");
+        if let Some(share @ (0.0 | 1.0)) = share {
+            names.retain(|name| {
+                let acts = name.ends_with("_from") == (share == 0.0);
+                if !acts && let Some(Source::Node(idle, _)) = follow(name) {
+                    self.use_node(idle);
+                }
+                acts
+            });
         }
         if names.len() > 1 {
             let is_last = is_sampler(node) || node.is_called("guider");
@@ -91,7 +101,10 @@ impl<'a> Walk<'a> {
                     "is several prompts in one: {node} combined what the model made of each, which gives another result"
                 )
             };
-            found.notes.extend((!is_last).then_some(note));
+            if !is_last {
+                self.use_node(node);
+                found.notes.push(note);
+            }
             let mut texts = Vec::new();
             for name in names {
                 let text = self.encoded(follow(name), side, found)?;
@@ -157,7 +170,7 @@ impl<'a> Walk<'a> {
         &self,
         source: Option<Source<'a>>,
         side: &str,
-        restored: &mut Restored,
+        restored: &mut ForeignSettings,
     ) -> EncodedPrompt<'a> {
         let mut found = EncodedPrompt::default();
         let prompt = self.encoded(source, side, &mut found);
@@ -178,6 +191,9 @@ impl<'a> Walk<'a> {
             Ok(text) if is_positive => restored.prompt = Some(text),
             Ok(text) => restored.negative_prompt = Some(text),
             Err(node) => {
+                if let Some(node) = node {
+                    self.use_node(node);
+                }
                 let by = node.map_or_else(String::new, |node| format!(": {node} makes it"));
                 if is_positive {
                     restored.unread_prompt = Some(format!(
@@ -194,7 +210,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Side that the name of an input speaks of: `positive`, `negative`, or `nag`, a guidance of its own.
+/// Side that the name of an input speaks of: `positive`, `negative`, or `nag`, another guidance.
 pub(super) fn named_side(name: &str) -> Option<&'static str> {
     let name = name.to_lowercase();
     let starts = |start: &str| {
@@ -210,7 +226,7 @@ pub(super) fn named_side(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Side that a node gives at a slot: by the slot's name, else as it is asked for. Without names, a node of two
+/// Side that a node gives at a slot: by the slot's name, else as wanted. Without names, a node of two
 /// conditionings gives the positive one first.
 fn side_at<'s>(node: &Node, slot: u64, side: &'s str) -> &'s str {
     let is_loader = node.has("model") || node.is_called("loader");

@@ -6,7 +6,7 @@ use super::walk::{LinkKind, Source, Walk};
 use super::{Input, Node, has_word};
 use crate::job::prompt::TaggedPrompt;
 use crate::restore::fields::{self, Fields};
-use crate::restore::{MAX_LORAS, RestoredLora};
+use crate::restore::{MAX_LORAS, RestoredLora, file_name, short};
 
 /// Input names that give a strength; the text encoder's is not among them.
 const STRENGTHS: &str = "strength weight _wt _str multiplier";
@@ -22,9 +22,21 @@ pub(super) struct NodeLoras {
 }
 
 impl NodeLoras {
-    fn note_unread(&mut self, node: &Node) {
-        self.notes.push(format!(
-            "The {node} sets a LoRA in a way that Safelight does not read as a whole: check its name and strength"));
+    /// Adds a LoRA of a node, at 1 where its strength cannot be read. `clip` is that of the text encoder.
+    fn add(&mut self, node: &Node, name: &str, strength: Option<f64>, clip: Option<f64>) {
+        let file = short(file_name(name));
+        if strength.is_none() {
+            self.notes.push(format!(
+                "The strength of the LoRA {file} could not be read ({node}): 1 is used"
+            ));
+        }
+        let strength = strength.unwrap_or(1.0);
+        if let Some(clip) = clip.filter(|clip| *clip != strength) {
+            self.notes.push(format!(
+                "The text encoder's strength {clip} of the LoRA {file} is not used: a LoRA has one strength for all, here {strength}"
+            ));
+        }
+        self.found.push(RestoredLora::new(name, strength));
     }
 }
 
@@ -40,11 +52,15 @@ impl<'a> Walk<'a> {
         let mut stacks = self.links_of(node, LinkKind::Lora);
         stacks.retain(|(name, stack)| {
             let source = self.follow(stack, name).and_then(Source::node);
-            source.is_some_and(|stack| {
+            source.is_some_and(|source| {
                 let before = loras.found.len();
-                self.read_loras(stack, loras);
+                self.read_loras(source, loras);
                 // Else it may give a name alone.
-                stack.is_called("lora") || loras.found.len() > before
+                let is_read = source.is_called("lora") || loras.found.len() > before;
+                if is_read {
+                    self.use_input(stack);
+                }
+                is_read
             })
         });
         let before = loras.found.len();
@@ -53,13 +69,19 @@ impl<'a> Walk<'a> {
             if loras.found.len() > MAX_LORAS {
                 return;
             }
-            if !stacks.iter().any(|(stack, _)| *stack == name) {
-                is_read |= self.read_entry(node, name, input, loras);
+            if !stacks.iter().any(|(stack, _)| *stack == name)
+                && self.read_entry(node, name, input, loras)
+            {
+                is_read = true;
+                self.use_input(input);
             }
         }
-        if loras.found.len() == before && node.is_called("lora") {
-            let texts = node.inputs.values().filter_map(|input| match input {
-                Input::Value(Value::String(text)) => Some(text),
+        if loras.found.len() == before {
+            let is_loader = node.is_called("lora");
+            let texts = node.inputs.iter().filter_map(|(name, input)| match input {
+                Input::Value(Value::String(text)) if is_loader || name.contains("lora") => {
+                    Some(text)
+                }
                 _ => None,
             });
             for tagged in texts.map(|text| TaggedPrompt::of_foreign(text, false)) {
@@ -67,10 +89,19 @@ impl<'a> Walk<'a> {
                 loras.found.extend(found);
                 loras.notes.extend(tagged.notices);
             }
-            is_read |= loras.found.len() > before;
-        }
-        if !is_read && stacks.is_empty() && node.is_called("lora") {
-            loras.note_unread(node);
+            let has_other = node.inputs.iter().any(is_other_name);
+            let is_tagged = loras.found.len() > before;
+            let is_unread = !(is_tagged || (is_read && !has_other))
+                && stacks.is_empty()
+                && (is_loader || has_other);
+            if is_tagged || is_unread {
+                self.use_node(node);
+            }
+            if is_unread {
+                loras.notes.push(format!(
+                    "The {node} sets a LoRA in a way that Safelight does not read as a whole: check its name and strength"
+                ));
+            }
         }
         if loras.found.len() > before && node.inputs.iter().any(is_block_weights) {
             loras.notes.push(format!(
@@ -148,20 +179,22 @@ impl<'a> Walk<'a> {
             return;
         }
         let mut strengths = names;
-        strengths.retain(|it| {
-            let lower = it.to_lowercase();
-            let is_strength = has_word(&lower, STRENGTHS);
-            is_strength && !lower.contains("clip") && digits(it) == number
-        });
+        strengths.retain(|it| has_word(&it.to_lowercase(), STRENGTHS) && digits(it) == number);
+        let is_clip = |it: &&str| it.to_lowercase().contains("clip");
+        let (clips, mut strengths): (Vec<_>, Vec<_>) = strengths.into_iter().partition(is_clip);
         let mode = self.name(node, "mode, input_mode");
         let is_simple = mode.is_some_and(|mode| mode == "simple");
         strengths.sort_by_key(|it| it.contains("model") == is_simple);
         let strength = self.number(node, &strengths.join(", "));
-        if strength.is_none() && !strengths.is_empty() {
-            loras.note_unread(node);
+        let strength = strength.or_else(|| strengths.is_empty().then_some(1.0));
+        if strength.is_none() {
+            for maker in strengths.iter().filter_map(|name| self.linked(node, name)) {
+                self.use_node(maker);
+            }
         }
-        let lora = RestoredLora::new(name, strength.unwrap_or(1.0));
-        loras.found.push(lora);
+        // In the simple mode the one strength is for both.
+        let clip = self.number(node, &clips.join(", ")).filter(|_| !is_simple);
+        loras.add(node, name, strength, clip);
     }
 }
 
@@ -170,6 +203,16 @@ fn is_name_key(key: &str) -> bool {
     let letters = letters(key);
     let ends = ["lora", "name", "file", "path"];
     letters.starts_with("lora") && ends.iter().any(|end| letters.ends_with(end))
+}
+
+/// Returns whether an input names a LoRA in another way than by its file, such as by its number on a web site.
+fn is_other_name((name, input): (&String, &Input)) -> bool {
+    let name = name.to_lowercase();
+    let is_text =
+        |text: &str| !matches!(text.trim(), "" | "None" | "none") && text.parse::<f64>().is_err();
+    name.starts_with("lora")
+        && !is_name_key(&name)
+        && matches!(input, Input::Value(Value::String(text)) if is_text(text))
 }
 
 /// Lowercase letters of a name.
@@ -224,13 +267,12 @@ fn add_object(node: &Node, value: &Value, loras: &mut NodeLoras) -> bool {
         return lora.has("lora") || lora.has("name");
     };
     if !is_off && name != "None" && loras.found.len() <= MAX_LORAS {
-        let keys = "strength, strength_model, strengthModel, model_strength, model_weight, weight";
-        let strength = lora.get(keys).map(fields::number);
-        if strength == Some(None) {
-            loras.note_unread(node);
-        }
-        let strength = strength.flatten().unwrap_or(1.0);
-        loras.found.push(RestoredLora::new(&name, strength));
+        let strengths =
+            "strength, strength_model, strengthModel, model_strength, model_weight, weight";
+        let clips =
+            "strengthTwo, clipStrength, strength_clip, strengthClip, clip_strength, clip_weight";
+        let strength = lora.get(strengths).map_or(Some(1.0), fields::number);
+        loras.add(node, &name, strength, lora.number(clips));
     }
     true
 }

@@ -13,6 +13,7 @@ mod loras;
 mod passes;
 mod reading;
 mod text;
+mod unused;
 mod walk;
 mod widgets;
 
@@ -22,12 +23,15 @@ use std::fmt;
 use serde_json::{Map, Value};
 
 use super::fields::{self, Fields};
-use super::{Restored, short};
+use super::{ForeignSettings, short};
 
 /// Nodes of one graph, those of its subgraphs included.
 const MAX_NODES: usize = 20_000;
 
-/// Subgraphs outside the canvas, each of which is read with a budget of its own.
+/// Nodes of one chain, such as LoRAs after each other.
+const MAX_CHAIN: usize = 200;
+
+/// Subgraphs outside the canvas, each of which is read with another budget.
 const MAX_LONE_SUBGRAPHS: usize = 16;
 
 /// Number or name of a node; within a subgraph that of the outer node comes first, as in `20:3`.
@@ -130,6 +134,11 @@ impl Node {
         self.is_called("switch ifelse conditionalbranch")
     }
 
+    /// Returns whether the node only bundles or unbundles links, as contexts and pipes do.
+    fn is_bundle(&self) -> bool {
+        self.is_called("pipe context") && !self.is_called("options")
+    }
+
     /// Returns whether the class contains one of these lowercase words, which spaces separate.
     fn is_called(&self, words: &str) -> bool {
         has_word(&self.plain_class(), words)
@@ -198,7 +207,7 @@ pub(super) fn is_graph(value: &Value) -> bool {
 }
 
 /// Reads the graph among the JSON texts of one file; `None` without a sampler.
-pub(super) fn read(values: &[&Value]) -> Option<Restored> {
+pub(super) fn read(values: &[&Value]) -> Option<ForeignSettings> {
     let mut writings = Writings::default();
     for value in values {
         writings.add(value);
@@ -223,7 +232,7 @@ pub(super) fn read(values: &[&Value]) -> Option<Restored> {
 }
 
 /// Notes what the window of `ComfyUI` would still change in a prompt before it runs the graph.
-fn with_dynamic_prompts_noted(mut restored: Restored) -> Restored {
+fn with_dynamic_prompts_noted(mut restored: ForeignSettings) -> ForeignSettings {
     let texts = [&restored.prompt, &restored.negative_prompt];
     let is_dynamic = texts.map(|text| has_word(text.as_deref().unwrap_or(""), "{ /* //"));
     if is_dynamic.contains(&true) {

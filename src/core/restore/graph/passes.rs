@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::walk::{LinkKind, Source, Walk, is_sampler};
 use super::{Input, Node};
-use crate::restore::Restored;
+use crate::restore::ForeignSettings;
 
 /// Inputs with the latents from which a sampler starts.
 const LATENTS: &str = "latent_image, samples, latent, image_embeds";
@@ -185,7 +185,7 @@ pub(super) fn restores_image<'a>(walk: &Walk<'a>, sampler: &'a Node) -> bool {
         })
 }
 
-/// Returns whether a sampler goes on within the steps of the one before.
+/// Returns whether a sampler continues within the steps of the one before.
 pub(super) fn starts_within<'a>(walk: &Walk<'a>, sampler: &'a Node) -> bool {
     adds_no_noise(walk, sampler) || step_range(walk, sampler).is_some_and(|it| it.start > 0.0)
 }
@@ -236,7 +236,7 @@ fn step_range<'a>(walk: &Walk<'a>, sampler: &'a Node) -> Option<StepRange> {
 pub(super) fn note_missing_steps<'a>(
     walk: &Walk<'a>,
     chain: &PassChain<'a>,
-    restored: &mut Restored,
+    restored: &mut ForeignSettings,
 ) {
     for (index, pass) in chain.passes.iter().enumerate() {
         let Some(StepRange { start, end, total }) = step_range(walk, pass.sampler) else {
@@ -275,8 +275,8 @@ pub(super) fn denoise<'a>(walk: &Walk<'a>, sampler: &'a Node) -> Option<f64> {
 pub(super) fn read_refinement<'a>(
     walk: &Walk<'a>,
     pass: &Pass<'a>,
-    own: &Restored,
-    restored: &mut Restored,
+    own: &ForeignSettings,
+    restored: &mut ForeignSettings,
 ) {
     let strength = denoise(walk, pass.sampler).unwrap_or(1.0);
     let size = restored.width.zip(restored.height);
@@ -297,7 +297,7 @@ pub(super) fn read_refinement<'a>(
     );
 }
 
-fn described_values(own: &Restored, strength: f64) -> String {
+fn described_values(own: &ForeignSettings, strength: f64) -> String {
     let seed = own.seed.map(|seed| format!("seed {seed}"));
     let steps = own.num_steps.map(|steps| format!("{steps} steps"));
     let values = [seed, steps, Some(format!("denoising strength {strength}"))];
@@ -305,12 +305,16 @@ fn described_values(own: &Restored, strength: f64) -> String {
 }
 
 /// Settings of a later pass that differ from the first's, but for those of these names.
-pub(super) fn differences(own: &Restored, first: &Restored, ignored: &[&str]) -> String {
+pub(super) fn differences(
+    own: &ForeignSettings,
+    first: &ForeignSettings,
+    ignored: &[&str],
+) -> String {
     fn other<T: PartialEq + Copy>(own: Option<T>, first: Option<T>) -> bool {
         own.is_some() && own != first
     }
-    let guidances = |it: &Restored| (it.cfg_scale, it.distilled_guidance);
-    let samplers = |it: &Restored| (it.sampler, it.sigma_schedule);
+    let guidances = |it: &ForeignSettings| (it.cfg_scale, it.distilled_guidance);
+    let samplers = |it: &ForeignSettings| (it.sampler, it.sigma_schedule);
     let all = [
         ("steps", other(own.num_steps, first.num_steps)),
         ("seed", other(own.seed, first.seed)),
@@ -340,6 +344,7 @@ fn scale<'a>(walk: &Walk<'a>, between: &[&'a Node], size: Option<(u32, u32)>) ->
     let mut scale = 1.0;
     for node in between.iter().filter(|node| node.is_called("scale resize")) {
         let names = "scale_by, upscale_by, scale_factor, rescale_factor, upscale_factor, upscale, factor, multiplier";
+        walk.use_node(node);
         let by_network = walk.linked(node, "upscale_model");
         scale = if let Some(network) = by_network {
             scale * network_scale(&walk.name(network, "model_name")?)?
@@ -368,7 +373,7 @@ fn network_scale(name: &str) -> Option<f64> {
 }
 
 /// Reads the rate at which the frames of the last sampler are written, as far as none were put between them.
-pub(super) fn read_rate<'a>(walk: &Walk<'a>, last: &'a Node, restored: &mut Restored) {
+pub(super) fn read_rate<'a>(walk: &Walk<'a>, last: &'a Node, restored: &mut ForeignSettings) {
     let names = "fps, frame_rate";
     let mut interpolator = None;
     let nodes = walk.graph.nodes.values();
@@ -380,7 +385,7 @@ pub(super) fn read_rate<'a>(walk: &Walk<'a>, last: &'a Node, restored: &mut Rest
             continue;
         };
         let Some((sampler, between)) = nearest_sampler(walk, node) else {
-            // The rate that the model was told.
+            // The rate of the model.
             if node.is_called("conditioning") {
                 restored.fps = restored.fps.or(Some(rate));
             }

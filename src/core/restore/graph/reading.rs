@@ -1,32 +1,26 @@
 //! Settings of a graph: from the sampler that made the result back to noise, prompts, model and size.
 
-use std::path::Path;
-
 use serde_json::Value;
 
 use super::conditioning::named_side;
-use super::controls::{loaded_file, note_control_videos, read_controls};
+use super::controls::read_controls;
 use super::loras::NodeLoras;
 use super::passes::{
-    self, DENOISE, Pass, SPLITTER, adds_no_noise, denoise, differences, parts, read_refinement,
+    self, DENOISE, Pass, adds_no_noise, denoise, differences, parts, read_refinement,
     restores_image, starts_within, takes_image,
 };
+use super::unused::note_unused;
 use super::walk::{LinkKind, Source, Walk, is_sampler};
-use super::{Graph, Input, Node, has_word};
-use crate::media::has_clip_name;
-use crate::restore::{Restored, fields, file_name, names, short};
+use super::{Graph, Input, MAX_CHAIN, Node, has_word};
+use crate::restore::{ForeignSettings, fields, file_name, names, short};
 
-/// Nodes of one chain, such as LoRAs after each other.
-const MAX_CHAIN: usize = 200;
 const SAMPLERS: &str = "sampler_name, sampler";
 const MODEL_NAMES: &str = "unet_name, ckpt_name, model_name, gguf_name, model_path, model";
-/// Nodes on the way of a model that change its result by nothing but rounding, or whose settings are read.
-const IDLE_MODEL_NODES: &str = "lora load modelsampling sage compile blockswap torch accumulation reroute controlnet wildcard prompt";
 
-pub(super) fn read(graph: &Graph) -> Option<Restored> {
+pub(super) fn read(graph: &Graph) -> Option<ForeignSettings> {
     let walk = Walk::of(graph);
     let chain = passes::chain(&walk)?;
-    let mut restored = Restored::of("ComfyUI");
+    let mut restored = ForeignSettings::of("ComfyUI");
     let (first, later) = chain.passes.split_first()?;
     read_first(&walk, first.sampler, &mut restored);
     for pass in later {
@@ -34,7 +28,7 @@ pub(super) fn read(graph: &Graph) -> Option<Restored> {
     }
     passes::note_missing_steps(&walk, &chain, &mut restored);
     if let Some(source) = chain.source {
-        restored.note_picture(format!(
+        restored.note_input(format!(
             "It was made from a result of the same graph ({source}), which is not in the file: add it separately"
         ));
     }
@@ -44,8 +38,9 @@ pub(super) fn read(graph: &Graph) -> Option<Restored> {
             "The graph saves several results: the settings are those of {node}"
         ));
     }
-    for node in chain.after {
+    for node in &chain.after {
         if node.is_called("upscale interpol vfi facerestore") {
+            walk.use_node(node);
             restored.note(format!(
                 "The finished result was changed by {node}, which is not repeated: upscale it or interpolate its frames afterwards"
             ));
@@ -54,16 +49,16 @@ pub(super) fn read(graph: &Graph) -> Option<Restored> {
     let last = later.last().unwrap_or(first).sampler;
     passes::read_rate(&walk, last, &mut restored);
     read_controls(&walk, &mut restored);
-    note_control_videos(&walk, &mut restored);
+    note_unused(&walk, &chain, &mut restored);
     if walk.is_exhausted() {
         restored.note("The graph is too large or its links go in circles: not all of it was read");
     }
     Some(restored)
 }
 
-/// Reads the first pass. An upscaler or detailer of a loaded image tells nothing of how that image was made but words
+/// Reads the first pass. An upscaler or detailer of a loaded image says nothing of how that image was made but words
 /// and model.
-fn read_first<'a>(walk: &Walk<'a>, sampler: &'a Node, restored: &mut Restored) {
+fn read_first<'a>(walk: &Walk<'a>, sampler: &'a Node, restored: &mut ForeignSettings) {
     let is_detailer = restores_image(walk, sampler)
         || (takes_image(walk, sampler) && sampler.is_called("upscale detail"));
     if !is_detailer {
@@ -73,37 +68,39 @@ fn read_first<'a>(walk: &Walk<'a>, sampler: &'a Node, restored: &mut Restored) {
         }
         return;
     }
-    let mut own = Restored::default();
+    let mut own = ForeignSettings::default();
     read_sampler(walk, sampler, &mut own);
+    walk.use_node(sampler);
     restored.model = own.model;
     restored.loras = own.loras;
     restored.prompt = own.prompt;
     restored.negative_prompt = own.negative_prompt;
     restored.unread_prompt = own.unread_prompt;
     restored.notes = own.notes;
-    restored.note_picture(format!(
+    restored.note_input(format!(
         "A finished image was upscaled or detailed by {sampler}, whose seed, steps and strength are not used: the image is not in the file"
     ));
 }
 
 /// Reads a node with which a sampler of a loader pack runs again.
-fn read_script<'a>(walk: &Walk<'a>, script: &'a Node, restored: &mut Restored) {
+fn read_script<'a>(walk: &Walk<'a>, script: &'a Node, restored: &mut ForeignSettings) {
     let scale = walk.number(script, "upscale_by");
-    match (scale, walk.number(script, "denoise")) {
-        (Some(_), Some(strength)) => {
-            let steps = walk.count(script, "hires_steps");
-            let steps = steps.map_or_else(String::new, |steps| format!("{steps} steps"));
-            restored.add_second_pass(scale, strength, &script.to_string(), &steps);
-        }
-        _ => restored.note(format!("A script of the sampler is not used: {script}")),
+    if let (Some(_), Some(strength)) = (scale, walk.number(script, "denoise")) {
+        walk.use_node(script);
+        let steps = walk.count(script, "hires_steps");
+        let steps = steps.map_or_else(String::new, |steps| format!("{steps} steps"));
+        restored.add_second_pass(scale, strength, &script.to_string(), &steps);
     }
 }
 
-fn read_sampler<'a>(walk: &Walk<'a>, sampler: &'a Node, restored: &mut Restored) {
+fn read_sampler<'a>(walk: &Walk<'a>, sampler: &'a Node, restored: &mut ForeignSettings) {
+    for (name, _) in sampler.links() {
+        walk.use_input(&sampler.inputs[name]);
+    }
     let parts = parts(walk, sampler);
     let number = |names| parts.iter().find_map(|part| walk.number(part, names));
 
-    let seeds = "seed, noise_seed";
+    let seeds = "seed, noise_seed, main_seed";
     let mut seeds = parts.iter().filter_map(|part| walk.value(part, seeds));
     let first_seed = seeds.next();
     let mut all = first_seed.iter().cloned().chain(seeds);
@@ -120,7 +117,7 @@ fn read_sampler<'a>(walk: &Walk<'a>, sampler: &'a Node, restored: &mut Restored)
     let mut own = parts.iter();
     let is_own_schedule = own.any(|part| part.is_called("flux2scheduler ltxvscheduler"));
     for (what, is_read, names) in [
-        ("seed", is_seed_known, "seed, noise_seed"),
+        ("seed", is_seed_known, "seed, noise_seed, main_seed"),
         ("number of steps", restored.num_steps.is_some(), "steps"),
         ("guidance", restored.cfg_scale.is_some(), "cfg"),
         (
@@ -142,7 +139,10 @@ fn read_sampler<'a>(walk: &Walk<'a>, sampler: &'a Node, restored: &mut Restored)
         let value = || parts.iter().find_map(|part| walk.value(part, names));
         let why = match node {
             _ if is_read => continue,
-            Some(node) => format!("{node} makes it"),
+            Some(node) => {
+                walk.use_node(node);
+                format!("{node} makes it")
+            }
             None => match value() {
                 Some(value) => format!("it is {}", short(&value.to_string())),
                 None => continue,
@@ -155,17 +155,6 @@ fn read_sampler<'a>(walk: &Walk<'a>, sampler: &'a Node, restored: &mut Restored)
         };
         restored.note(format!("The {what} could not be read: {why}. {instead}"));
     }
-    let mut changes = parts[1..].to_vec();
-    changes.retain(|it| it.link("sampler").is_some() || it.link("sigmas").is_some());
-    changes.retain(|it| !it.is_called(SPLITTER));
-    if !changes.is_empty() {
-        let nodes: Vec<_> = changes.iter().map(ToString::to_string).collect();
-        restored.note(format!(
-            "Changes of the sampler or its schedule that are not used: {}",
-            nodes.join(", ")
-        ));
-    }
-
     let guider = walk.linked(sampler, "guider");
     let guided = guider.filter(|guider| guider.has("model") || guider.has("conditioning"));
     let guided = guided.unwrap_or(sampler);
@@ -175,6 +164,7 @@ fn read_sampler<'a>(walk: &Walk<'a>, sampler: &'a Node, restored: &mut Restored)
     read_models(walk, guided, restored);
     if let Some(node) = latents.filter(|node| restored.width.is_none() && !takes_image(walk, node))
     {
+        walk.use_node(node);
         restored.note(format!(
             "The size could not be read: {node} makes it. The model's own is used"
         ));
@@ -182,7 +172,12 @@ fn read_sampler<'a>(walk: &Walk<'a>, sampler: &'a Node, restored: &mut Restored)
     restored.strength = denoise(walk, sampler).filter(|strength| *strength < 1.0);
 }
 
-fn read_names<'a>(walk: &Walk<'a>, parts: &[&'a Node], sampler: &'a Node, restored: &mut Restored) {
+fn read_names<'a>(
+    walk: &Walk<'a>,
+    parts: &[&'a Node],
+    sampler: &'a Node,
+    restored: &mut ForeignSettings,
+) {
     let name = |wanted| parts.iter().find_map(|part| walk.name(part, wanted));
     if sampler.class.starts_with("WanVideo") {
         // Its one name is of both.
@@ -200,7 +195,7 @@ fn read_names<'a>(walk: &Walk<'a>, parts: &[&'a Node], sampler: &'a Node, restor
 }
 
 /// Reads the model; of samplers with two experts both, with a guidance for each.
-fn read_models<'a>(walk: &Walk<'a>, sampler: &'a Node, restored: &mut Restored) {
+fn read_models<'a>(walk: &Walk<'a>, sampler: &'a Node, restored: &mut ForeignSettings) {
     let of_expert = |what: &str, expert: &str| {
         let mut names = sampler.inputs.keys().map(String::as_str);
         names.find(|name| name.contains(what) && name.contains(expert))
@@ -222,9 +217,9 @@ fn read_models<'a>(walk: &Walk<'a>, sampler: &'a Node, restored: &mut Restored) 
     let cfg = |expert| of_expert("cfg", expert).and_then(|name| walk.number(sampler, name));
     restored.cfg_scale = cfg("high").or(restored.cfg_scale);
     read_model(walk, sampler, Some(high), restored);
-    let mut second = Restored {
+    let mut second = ForeignSettings {
         cfg_scale: cfg("low").or(restored.cfg_scale),
-        ..Restored::default()
+        ..ForeignSettings::default()
     };
     read_model(walk, sampler, Some(low), &mut second);
     restored.take_second_expert(second);
@@ -248,7 +243,7 @@ fn read_model<'a>(
     walk: &Walk<'a>,
     sampler: &'a Node,
     next: Option<&'a Node>,
-    restored: &mut Restored,
+    restored: &mut ForeignSettings,
 ) {
     let mut next = next;
     let mut chain = vec![sampler];
@@ -257,7 +252,6 @@ fn read_model<'a>(
         // It is not known which model such a switch chooses.
         next = model_of(walk, node).filter(|_| !node.is_switch());
     }
-    let mut unread = Vec::new();
     // Nearest the loader first, as they are applied.
     let mut loras = NodeLoras::default();
     for node in chain.iter().rev() {
@@ -272,43 +266,38 @@ fn read_model<'a>(
         if restored.shift.is_none() {
             restored.shift = number_or_note(walk, node, "shift", "shift", restored);
         }
-        let is_idle =
-            std::ptr::eq(*node, loader) || node.is_called(IDLE_MODEL_NODES) || is_sampler(node);
-        if !is_idle {
-            unread.push(node.to_string());
-        }
     }
     match walk
         .name(loader, MODEL_NAMES)
-        .or_else(|| weight_file(loader))
+        .or_else(|| weight_file(walk, loader))
     {
         Some(name) if !name.trim().is_empty() => {
             restored.model = Some(file_name(&name).to_owned());
         }
         _ if chain.len() > 1 => {
+            walk.use_node(loader);
             restored.note(format!("The model could not be read: {loader} loads it"));
         }
         _ => {}
     }
-    if !unread.is_empty() {
-        let nodes = unread.join(", ");
-        restored.note(format!("Changes of the model that are not used: {nodes}"));
-    }
 }
 
 /// Name of a transformer's file in a loader whose inputs have other names.
-fn weight_file(loader: &Node) -> Option<String> {
+fn weight_file(walk: &Walk<'_>, loader: &Node) -> Option<String> {
     loader.inputs.iter().find_map(|(name, input)| match input {
         Input::Value(Value::String(file)) => {
             let is_other = has_word(name, "vae clip lora encoder control");
             let is_file = has_word(file, ".safetensors .gguf .sft .ckpt");
-            (is_file && !is_other).then(|| file.clone())
+            (is_file && !is_other).then(|| {
+                walk.use_input(input);
+                file.clone()
+            })
         }
         _ => None,
     })
 }
 
-fn read_prompts<'a>(walk: &Walk<'a>, guided: &'a Node, restored: &mut Restored) {
+fn read_prompts<'a>(walk: &Walk<'a>, guided: &'a Node, restored: &mut ForeignSettings) {
     // No slot of the sampler itself is meant.
     let source = Some(Source::Node(guided, u64::MAX));
     let mut positive = walk.read_prompt(source, "positive", restored);
@@ -318,9 +307,6 @@ fn read_prompts<'a>(walk: &Walk<'a>, guided: &'a Node, restored: &mut Restored) 
                 number_or_note(walk, node, "guidance", "guidance", restored);
         }
         read_size(walk, node, restored);
-    }
-    if restored.prompt.is_some() {
-        note_pictures(walk, &positive.visited, restored);
     }
     let has_negative = guided.inputs.iter().any(|(name, input)| {
         let is_text = matches!(input, Input::Link(_) | Input::Value(Value::String(_)));
@@ -344,51 +330,21 @@ fn read_prompts<'a>(walk: &Walk<'a>, guided: &'a Node, restored: &mut Restored) 
     }
 }
 
-/// Names the images that nodes on the way of the prompt show the model, in order.
-fn note_pictures<'a>(walk: &Walk<'a>, nodes: &[&'a Node], restored: &mut Restored) {
-    let (mut references, mut prompts) = (Vec::new(), Vec::new());
-    // The first of a chain is the farthest from the sampler.
-    for node in nodes.iter().rev() {
-        let file = |name: &&str| loaded_file(walk, node, name);
-        if node.class.contains("ReferenceLatent") {
-            references.extend(file(&"latent"));
-        } else if node.class.contains("TextEncodeQwenImageEdit") {
-            let names = ["image", "image1", "image2", "image3"];
-            references.extend(names.iter().filter_map(file));
-        } else if node.class.contains("StyleModelApply") {
-            let strength = walk.number(node, "strength").unwrap_or(1.0);
-            prompts.extend(file(&"clip_vision_output").map(|it| format!("{it} ({strength})")));
-        }
-    }
-    match references.as_slice() {
-        [] => {}
-        [file] => restored.note_picture(format!(
-            "Its reference picture, {file}, is not in the file: add it separately"
-        )),
-        files => restored.note_picture(format!(
-            "Its reference pictures, {}, are not in the file: add them separately",
-            files.join(", ")
-        )),
-    }
-    if !prompts.is_empty() {
-        restored.note_picture(format!(
-            "Its pictures as prompts, with their strengths, are not in the file: add them separately: {}",
-            prompts.join(", ")
-        ));
-    }
-}
-
 /// Reads a number, and names it where other nodes make it in a way that is not followed.
 fn number_or_note<'a>(
     walk: &Walk<'a>,
     node: &'a Node,
     names: &str,
     what: &str,
-    restored: &mut Restored,
+    restored: &mut ForeignSettings,
 ) -> Option<f64> {
     let found = walk.number(node, names);
-    let mut makers = names.split(", ").filter_map(|name| walk.linked(node, name));
-    if let Some(maker) = makers.next().filter(|_| found.is_none()) {
+    let mut makers = names
+        .split(", ")
+        .filter_map(|name| Some((name, walk.linked(node, name)?)));
+    if let Some((name, maker)) = makers.next().filter(|_| found.is_none()) {
+        walk.use_node(maker);
+        walk.use_input(&node.inputs[name]);
         restored.note(format!(
             "The {what} could not be read: {maker} makes it. The model's own is used"
         ));
@@ -396,32 +352,17 @@ fn number_or_note<'a>(
     found
 }
 
-/// Reads the size and length of a node, and names the image that it starts from.
-fn read_size<'a>(walk: &Walk<'a>, node: &'a Node, restored: &mut Restored) {
-    restored.take_size(walk.size(node));
-    // A part of a batch is not a clip.
+/// Reads the size and length of a node.
+fn read_size<'a>(walk: &Walk<'a>, node: &'a Node, restored: &mut ForeignSettings) {
+    // A box within the image has a position.
+    if restored.width.is_none() && !node.has("x, y") {
+        restored.take_size(walk.size(node));
+    }
+    // A part of a batch is not a video.
     if restored.num_frames.is_none() && !node.is_called("frombatch") {
         let names = "length, num_frames";
         let found = number_or_note(walk, node, names, "number of frames", restored);
         restored.num_frames = found.and_then(|it| fields::count(&it.into()));
-    }
-    let is_control = node.is_called("controlnet");
-    let pictures = ["start_image", "image", "pixels", "end_image", "reference"];
-    for name in pictures.into_iter().filter(|_| !is_control) {
-        let Some(source) = walk.linked(node, name) else {
-            continue;
-        };
-        if let Some(image) = walk.name(source, "image") {
-            let image = short(file_name(&image));
-            let which = match name {
-                "end_image" => "end picture",
-                _ if has_clip_name(Path::new(&image)) => "clip",
-                _ => "start picture",
-            };
-            restored.note_picture(format!(
-                "Its {which}, {image}, is not in the file: add it separately"
-            ));
-        }
     }
 }
 
@@ -429,7 +370,7 @@ fn read_size<'a>(walk: &Walk<'a>, node: &'a Node, restored: &mut Restored) {
 fn read_latents<'a>(
     walk: &Walk<'a>,
     sampler: &'a Node,
-    restored: &mut Restored,
+    restored: &mut ForeignSettings,
 ) -> Option<&'a Node> {
     let mut last = None;
     let mut node = sampler;
@@ -449,6 +390,10 @@ fn read_latents<'a>(
         }
         node = next;
         let is_sized = restored.width.is_some();
+        if is_sized {
+            // Replaced, and so not named as unused.
+            _ = walk.size(node);
+        }
         read_size(walk, node, restored);
         let size = restored.width.zip(restored.height);
         if let Some((width, height)) = size.filter(|_| !is_sized && scale != 1.0) {
@@ -462,10 +407,15 @@ fn read_latents<'a>(
     last
 }
 
-/// Reads a pass after the first: the other of two experts, a part of the same steps with settings of its own, or a
+/// Reads a pass after the first: the other of two experts, a part of the same steps with other settings, or a
 /// refinement of the result.
-fn read_later<'a>(walk: &Walk<'a>, first: &'a Node, pass: &Pass<'a>, restored: &mut Restored) {
-    let mut own = Restored::default();
+fn read_later<'a>(
+    walk: &Walk<'a>,
+    first: &'a Node,
+    pass: &Pass<'a>,
+    restored: &mut ForeignSettings,
+) {
+    let mut own = ForeignSettings::default();
     read_sampler(walk, pass.sampler, &mut own);
     let is_scaled = pass.before.iter().any(|node| node.is_called("scale"));
     let is_split =

@@ -33,10 +33,13 @@ impl<'a> Walk<'a> {
             Source::Value(_) => return Err(None),
             Source::Node(node, slot) => self.computed_text(node, slot)?,
         };
+        self.use_input(input);
         self.spend(text.len() / 256).then_some(text).ok_or(None)
     }
 
     fn computed_text(&self, node: &'a Node, slot: u64) -> Result<String, Unread<'a>> {
+        // Else its name is in the sentence on the prompt.
+        self.use_node(node);
         let own = |name: &str| {
             let input = node.inputs.get(name);
             input.map(|input| self.text(input, name))
@@ -188,7 +191,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Delimiter that a text or a word stands for; `None` for an unknown word.
+/// Delimiter that a text or a word means; `None` for an unknown word.
 fn delimiter_of(text: &str) -> Option<String> {
     Some(match text {
         "none" => String::new(),

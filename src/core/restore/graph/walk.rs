@@ -1,16 +1,17 @@
 //! Following links to the node or value at their other end: through reroutes, bypassed nodes, subgraphs, switches,
 //! contexts and pipes.
 //!
-//! All walks in a graph share a budget of steps and a greatest depth, so circles end.
+//! All traversals of a graph share a budget of steps and a greatest depth, so circles end.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 
 use super::{Graph, Input, Link, Node, NodeMode, has_word};
 use crate::restore::fields;
 
-/// Steps of all walks in one graph.
+/// Steps of all traversals of one graph.
 const BUDGET: u32 = 100_000;
 /// Links in a row, and calls within each other.
 const MAX_DEPTH: u32 = 100;
@@ -37,6 +38,7 @@ pub(super) enum LinkKind {
     /// Bundle of several links: contexts and pipes.
     Pipe,
     Lora,
+    Number,
     Other,
     Unknown,
 }
@@ -51,7 +53,9 @@ impl LinkKind {
             "STRING" => Self::Text,
             "RGTHREE_CONTEXT" => Self::Pipe,
             kind if kind.contains("PIPE") => Self::Pipe,
+            "HOOKS" => Self::Lora,
             kind if kind.contains("LORA") => Self::Lora,
+            "INT" | "FLOAT" | "BOOLEAN" | "COMBO" => Self::Number,
             // `*`, and what is no type.
             kind if kind.len() < 3 => Self::Unknown,
             _ => Self::Other,
@@ -67,7 +71,7 @@ impl LinkKind {
             ),
             (LinkKind::Other, "mask sigmas guider segs bbox detector"),
             (LinkKind::Pipe, "pipe ctx"),
-            (LinkKind::Lora, "lora"),
+            (LinkKind::Lora, "lora hooks"),
             (LinkKind::Conditioning, "cond positive negative text_embeds"),
             (LinkKind::Model, "model unet"),
             (LinkKind::Latent, "latent samples image_embeds"),
@@ -89,7 +93,7 @@ impl LinkKind {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Source<'a> {
     Value(&'a Value),
-    /// Output slot of a node that does something of its own.
+    /// Output slot of a node that has an effect.
     Node(&'a Node, u64),
 }
 
@@ -106,6 +110,8 @@ pub(super) struct Walk<'a> {
     pub graph: &'a Graph,
     /// Node whose stored text was taken for a prompt.
     pub stored_text: Cell<Option<&'a Node>>,
+    /// Inputs whose values are used, or named as not used.
+    read: RefCell<BTreeSet<*const Input>>,
     left: Cell<u32>,
     depth: Cell<u32>,
     size_depth: Cell<u32>,
@@ -135,6 +141,7 @@ impl<'a> Walk<'a> {
         Self {
             graph,
             stored_text: Cell::new(None),
+            read: RefCell::default(),
             left: Cell::new(BUDGET),
             depth: Cell::new(0),
             size_depth: Cell::new(0),
@@ -157,6 +164,27 @@ impl<'a> Walk<'a> {
         let steps = u32::try_from(steps).unwrap_or(u32::MAX);
         self.left.set(left.saturating_sub(steps));
         left > steps
+    }
+
+    /// Counts an input as read.
+    pub fn use_input(&self, input: &Input) {
+        self.read.borrow_mut().insert(input);
+    }
+
+    /// Counts all inputs of a node as read: it is used, or named, as a whole.
+    pub fn use_node(&self, node: &Node) {
+        for input in node.inputs.values() {
+            self.use_input(input);
+        }
+    }
+
+    pub fn is_read(&self, input: &Input) -> bool {
+        self.read.borrow().contains(&std::ptr::from_ref(input))
+    }
+
+    /// Returns whether any input of a node was read.
+    pub fn is_used(&self, node: &Node) -> bool {
+        node.inputs.values().any(|input| self.is_read(input))
     }
 
     pub fn kind(&self, name: &str, link: &Link) -> LinkKind {
@@ -222,7 +250,7 @@ impl<'a> Walk<'a> {
         None
     }
 
-    /// Input that leaves the node unchanged at the link's slot; `None` where the node does something of its own.
+    /// Input that leaves the node unchanged at the link's slot; `None` where the node has an effect.
     fn handed_on(&self, node: &'a Node, link: &Link, wanted: &mut String) -> Option<&'a Input> {
         if let Some(route) = node.routes.get(&link.slot) {
             return Some(route);
@@ -241,8 +269,7 @@ impl<'a> Walk<'a> {
         }
         let pipe = self.links_of(node, LinkKind::Pipe);
         let pipe = pipe.first().map(|(_, input)| *input);
-        let is_pipe = pipe.is_some() || class.contains("pipe") || class.contains("context");
-        if !is_pipe || is_sampler(node) {
+        if !(pipe.is_some() || node.is_bundle()) || is_sampler(node) {
             return None;
         }
         if let Some(slot) = node
@@ -311,13 +338,18 @@ impl<'a> Walk<'a> {
 
     fn value_of(&self, input: &'a Input, name: &str) -> Option<Value> {
         let _guard = self.enter()?;
-        match self.follow(input, name)? {
+        let found = match self.follow(input, name)? {
             Source::Value(value) => scalar(value),
             Source::Node(node, slot) => self.held(node, slot, name),
+        }?;
+        // What changes a sampler or its sigmas on the way is not used with them.
+        if !matches!((input, name), (Input::Link(_), "sampler" | "sigmas")) {
+            self.use_input(input);
         }
+        Some(found)
     }
 
-    /// Value that a node without an effect of its own gives at a slot, such as a primitive's.
+    /// Value that a node without an effect gives at a slot, such as a primitive's.
     fn held(&self, node: &'a Node, slot: u64, name: &str) -> Option<Value> {
         if matches!(name, "width" | "height") && (size_preset(node).is_some() || node.has("height"))
         {
@@ -341,7 +373,14 @@ impl<'a> Walk<'a> {
         let named = node.inputs.keys().map(String::as_str).find(is_named);
         let only = |is_plain: fn(&Input) -> bool| {
             let inputs = node.inputs.iter();
-            let inputs = inputs.filter(|(key, _)| !key.starts_with("control_"));
+            let is_pixels = |key: &str, input: &Input| match input {
+                Input::Link(link) => {
+                    matches!(self.kind(key, link), LinkKind::Image | LinkKind::Latent)
+                }
+                Input::Value(_) => false,
+            };
+            let inputs =
+                inputs.filter(|(key, it)| !(key.starts_with("control_") || is_pixels(key, it)));
             let mut plain = inputs.filter(|(_, input)| is_plain(input));
             let (key, _) = plain.next().filter(|_| plain.next().is_none())?;
             Some(key.as_str())
@@ -391,6 +430,7 @@ impl<'a> Walk<'a> {
             Some(_) => self.count(node, name),
         };
         let width = edge("width_override", found.map(|it| it.0))?;
+        self.use_node(node);
         Some((width, edge("height_override", found.map(|it| it.1))?))
     }
 
@@ -411,7 +451,7 @@ impl<'a> Walk<'a> {
 pub(super) fn is_sampler(node: &Node) -> bool {
     let hands_on = node.is_called("context pipe") && !node.is_called("sampl detail upscale");
     node.runs()
-        && node.has("seed, noise_seed, noise")
+        && node.has("seed, noise_seed, noise, main_seed")
         && node.has("steps, sigmas")
         && !(hands_on || node.has("base_ctx"))
 }

@@ -1,4 +1,4 @@
-//! The names of widgets' values in the writing that is edited, where they stand in a row without names.
+//! Names of widgets' values on a canvas, which writes the values in a row.
 
 use std::collections::BTreeMap;
 
@@ -19,6 +19,7 @@ KSamplerSelect: sampler_name
 CFGGuider: cfg
 FluxGuidance: guidance
 ModelSamplingSD3 / ModelSamplingAuraFlow: shift
+ModelSamplingFlux: max_shift base_shift width height
 CLIPTextEncode: text
 CLIPTextEncodeFlux: clip_l t5xxl guidance
 EmptyLatentImage / EmptySD3LatentImage / EmptyFlux2LatentImage: width height batch_size
@@ -88,18 +89,18 @@ pub(super) fn values(class: &str, node: Fields<'_>) -> BTreeMap<String, Input> {
     };
     let mut names = names.into_iter();
     let mut found = BTreeMap::new();
-    let mut is_behind_seed = false;
+    let mut is_after_seed = false;
     for it in row {
         // A display's text may be a list of one.
         let it = match it.as_array().map(Vec::as_slice) {
             Some([only @ Value::String(_)]) => only,
             _ => it,
         };
-        // Behind a seed stands what becomes of it.
+        // After a seed: its change after each run.
         let controls = ["fixed", "increment", "decrement", "randomize"];
         let is_control =
-            is_behind_seed && (it.is_null() || controls.iter().any(|control| it == control));
-        is_behind_seed = false;
+            is_after_seed && (it.is_null() || controls.iter().any(|control| it == control));
+        is_after_seed = false;
         if is_control {
             continue;
         }
@@ -110,7 +111,7 @@ pub(super) fn values(class: &str, node: Fields<'_>) -> BTreeMap<String, Input> {
             }
             break;
         };
-        is_behind_seed = matches!(name, "seed" | "noise_seed" | "value");
+        is_after_seed = matches!(name, "seed" | "noise_seed" | "value");
         found.extend([value((name, it))]);
     }
     // Loaders of many LoRAs keep an object for each.

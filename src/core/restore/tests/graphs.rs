@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 
 /// What a PNG with this graph says.
-fn run(graph: &Value) -> Restored {
+fn run(graph: &Value) -> ForeignSettings {
     read_png("prompt", &graph.to_string())
 }
 
@@ -100,8 +100,8 @@ fn a_graph_of_vace_gives_its_size_and_length_and_names_what_the_model_was_shown(
     assert_eq!((found.width, found.height), (Some(480), Some(832)));
     assert_eq!(found.num_frames, Some(49));
     for note in [
-        "Its control clip at strength 0.8, dance.mp4, is not in the file: add it separately",
-        "Its reference picture, boat.png, is not in the file: add it separately",
+        "Its control video at strength 0.8, dance.mp4, is not in the file: add it separately",
+        "Its reference image, boat.png, is not in the file: add it separately",
     ] {
         assert!(found.notes.contains(&note.to_owned()), "{:?}", found.notes);
     }
@@ -274,7 +274,7 @@ fn two_samplers_of_wan_are_two_experts() {
     assert_eq!(found.loras, expected);
     assert_eq!(
         found.notes,
-        ["Its start picture, boat.png, is not in the file: add it separately"]
+        ["Its start image, boat.png, is not in the file: add it separately"]
     );
 }
 
@@ -412,9 +412,9 @@ fn the_reference_pictures_of_editing_models_are_named_in_their_order() {
     for found in [of_latents, of_text] {
         assert_eq!(found.prompt.as_deref(), Some("put it on him"));
         let note =
-            "Its reference pictures, man.png, coat.png, are not in the file: add them separately";
+            "Its reference images, man.png, coat.png, are not in the file: add them separately";
         assert!(
-            found.from_picture && found.notes.contains(&note.to_owned()),
+            found.from_image && found.notes.contains(&note.to_owned()),
             "{:?}",
             found.notes
         );
@@ -439,7 +439,8 @@ fn pictures_that_are_parts_of_the_prompt_are_named_with_their_strengths() {
         "11": {"class_type": "SaveImage", "inputs": {"images": ["10", 0]}},
     }));
     assert_eq!(found.prompt.as_deref(), Some("a boat"));
-    let note = "Its pictures as prompts, with their strengths, are not in the file: add them separately: look.png (0.5)";
+    let note =
+        "Its image as a prompt at strength 0.5, look.png, is not in the file: add it separately";
     assert!(found.notes.contains(&note.to_owned()), "{:?}", found.notes);
 }
 
@@ -487,7 +488,8 @@ fn a_control_picture_is_named_with_its_network() {
     assert_eq!(
         found.notes,
         [
-            "It was made with the ControlNet union.safetensors at strength 0.6 in the steps 0 to 0.8: its control picture, room.png, is not in the file, add it separately"
+            "Not used: node SetUnionControlNetType (id 5); node Canny (id 3) with high_threshold 0.4, low_threshold 0.1",
+            "It was made with the ControlNet union.safetensors at strength 0.6 in the steps 0 to 0.8: its control image, room.png, is not in the file, add it separately"
         ]
     );
 }

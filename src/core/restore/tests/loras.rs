@@ -14,7 +14,7 @@ fn loader(name: &str, strength: f64, model: &str) -> Value {
         {"lora_name": name, "strength_model": strength, "model": [model, 0]}})
 }
 
-fn read_prompt(prompt: &str) -> Restored {
+fn read_prompt(prompt: &str) -> ForeignSettings {
     let text = format!("{prompt}\nSteps: 20, CFG scale: 7, Seed: 3");
     read_png("parameters", &text)
 }
@@ -208,7 +208,7 @@ fn the_loras_of_an_own_file_are_found_where_they_were_moved_to() {
         .map(|it| lora(it.into()))
         .into();
     request.loras.push(lora(at("ink")));
-    let mut carried = Carried {
+    let mut carried = EmbeddedSettings {
         request,
         inputs: [("loras.0".to_owned(), ours)].into(),
     };

@@ -9,6 +9,7 @@ mod packs;
 mod passes;
 mod texts;
 mod tools;
+mod unused;
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,23 +18,23 @@ use super::*;
 use crate::media::test_files::png;
 
 /// What a file of this name and content says.
-fn read_file(name: &str, bytes: &[u8]) -> Option<Restored> {
+fn read_file(name: &str, bytes: &[u8]) -> Option<ForeignSettings> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
     fs::write(&path, bytes).unwrap();
     other(read(&path).unwrap())
 }
 
-fn other(found: Option<Found>) -> Option<Restored> {
+fn other(found: Option<FileSettings>) -> Option<ForeignSettings> {
     match found {
-        Some(Found::Other(restored)) => Some(*restored),
-        Some(Found::Own(_)) => panic!("expected another program's settings, found ours"),
+        Some(FileSettings::Other(restored)) => Some(*restored),
+        Some(FileSettings::Own(_)) => panic!("expected another program's settings, found ours"),
         None => None,
     }
 }
 
 /// What a PNG says whose text of this name is this.
-fn read_png(name: &str, text: &str) -> Restored {
+fn read_png(name: &str, text: &str) -> ForeignSettings {
     let chunk = [name.as_bytes(), b"\0\0\0\0\0", text.as_bytes()].concat();
     read_file("a.png", &png(*b"iTXt", &chunk)).expect("it says something")
 }

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::families::{chroma, flux, flux2, framepack, krea2, qwen_image, wan, z_image};
-use crate::model::{ModelSpec, test_spec};
+use crate::library::{ControlNetwork, FoundControl};
+use crate::model::{ControlUse, ModelSpec, test_spec};
 
 fn specs() -> Vec<ModelSpec> {
     let spec = |id: &str, family: Family, variant: &str, file: &str| {
@@ -69,9 +70,9 @@ fn specs() -> Vec<ModelSpec> {
 }
 
 fn chosen(name: &str) -> Option<(String, bool)> {
-    let restored = Restored {
+    let restored = ForeignSettings {
         model: Some(name.to_owned()),
-        ..Restored::default()
+        ..ForeignSettings::default()
     };
     let specs = specs();
     match_model(&restored, &specs).map(|found| (found.spec.id.clone(), found.is_same))
@@ -118,13 +119,13 @@ fn a_model_is_found_by_its_file_by_its_words_and_by_its_family() {
 
 #[test]
 fn loras_are_found_by_their_names() {
-    let restored = Restored {
+    let restored = ForeignSettings {
         loras: vec![
             lora("Ink.safetensors", 0.5, None),
             lora("paper", 1.0, Some(0.0)),
             lora("gone", 0.25, None),
         ],
-        ..Restored::default()
+        ..ForeignSettings::default()
     };
     let files = ["/l/Paper.safetensors", "/l/a/ink.safetensors"].map(PathBuf::from);
     let (found, missing) = restored.find_loras(&files);
@@ -136,7 +137,7 @@ fn loras_are_found_by_their_names() {
 
 #[test]
 fn a_form_has_what_the_model_can_be_told_and_says_the_rest() {
-    let mut restored = Restored {
+    let mut restored = ForeignSettings {
         prompt: Some("a fox".to_owned()),
         negative_prompt: Some(String::new()),
         cfg_scale: Some(1.0),
@@ -148,7 +149,7 @@ fn a_form_has_what_the_model_can_be_told_and_says_the_rest() {
         strength: Some(0.5),
         shift: Some(-3.0),
         num_steps: Some(5000),
-        ..Restored::default()
+        ..ForeignSettings::default()
     };
     let mut spec = test_spec();
     spec.limits.fixed_size = false;
@@ -185,19 +186,19 @@ fn a_form_has_what_the_model_can_be_told_and_says_the_rest() {
     spec.family = flux::FAMILY;
     let (form, notes) = restored.form_for(&spec);
     assert_eq!((form.num_frames, form.fps), (None, None));
-    assert!(notes[1].contains("It is a clip"), "{notes:?}");
+    assert!(notes[1].contains("It is a video"), "{notes:?}");
 }
 
 #[test]
 fn loras_of_one_name_are_chosen_by_folder_then_by_the_model_and_else_left_to_the_user() {
-    let mut restored = Restored {
+    let mut restored = ForeignSettings {
         loras: vec![
             RestoredLora::new("wan\\style", 0.5),
             RestoredLora::new("ink", 1.0),
             RestoredLora::new("paper", 1.0),
             lora("gone", 0.25, None),
         ],
-        ..Restored::default()
+        ..ForeignSettings::default()
     };
     let files = [
         "/l/flux/style.safetensors",
@@ -228,13 +229,13 @@ fn a_second_pass_and_controls_go_by_what_the_model_has() {
         from: 0.0,
         until: 1.0,
     };
-    let restored = Restored {
+    let restored = ForeignSettings {
         second_pass: Some(crate::job::SecondPass {
             scale: 2.0,
             strength: 0.4,
         }),
         controls: vec![control],
-        ..Restored::default()
+        ..ForeignSettings::default()
     };
     let mut spec = test_spec();
     spec.limits.fixed_size = false;
@@ -259,4 +260,59 @@ fn a_second_pass_and_controls_go_by_what_the_model_has() {
     spec.limits.fixed_size = true;
     let (_, notes) = restored.form_for(&spec);
     assert!(notes[0].ends_with("Test model has none"), "{notes:?}");
+}
+
+#[test]
+fn controls_get_the_installed_networks_of_their_names_and_missing_ones_are_named() {
+    let control = |network: &str, until: f64| RestoredControl {
+        network: Some(network.to_owned()),
+        image: None,
+        strength: 0.8,
+        from: 0.0,
+        until,
+    };
+    let restored = ForeignSettings {
+        controls: vec![
+            control("flux/Union-Pro.safetensors", 0.6),
+            control("canny", 7.0),
+            control("depth", 1.0),
+        ],
+        ..ForeignSettings::default()
+    };
+    let installed = |name: &str, family: Family| FoundControl {
+        path: PathBuf::from("/n").join(name),
+        name: name.to_owned(),
+        config: ControlNetwork {
+            family,
+            label: "ControlNet",
+            kinds: &[],
+            takes_masks: false,
+        },
+    };
+    let networks = [
+        installed("union_pro", qwen_image::FAMILY),
+        installed("union_pro", flux::FAMILY),
+    ];
+    let mut spec = test_spec();
+    spec.family = flux::FAMILY;
+    spec.limits.controls = ControlUse {
+        most: 2,
+        ..ControlUse::NETWORKS
+    };
+    let (settings, missing) = restored.find_controls(&spec, &networks);
+    let [first, second] = &settings[..] else {
+        panic!("as many are expected as the model takes: {settings:?}")
+    };
+    assert_eq!(first.network, Some("/n/union_pro".into()));
+    assert_eq!((first.strength, first.from, first.until), (0.8, 0.0, 0.6));
+    assert_eq!((&second.network, second.until), (&None, 1.0));
+    assert!(
+        matches!(&missing[..], [only] if only.contains("The ControlNet canny for")),
+        "{missing:?}"
+    );
+    spec.limits.controls = ControlUse::NONE;
+    assert_eq!(
+        restored.find_controls(&spec, &networks),
+        (Vec::new(), Vec::new())
+    );
 }

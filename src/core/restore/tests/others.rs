@@ -6,7 +6,7 @@ use super::*;
 use crate::media::test_files::pngs;
 
 /// Reads a prompt followed by a settings line of A1111.
-fn read_settings(prompt: &str, more: &str) -> Restored {
+fn read_settings(prompt: &str, more: &str) -> ForeignSettings {
     let text = format!("{prompt}\nSteps: 20, CFG scale: 7, Seed: 3, Size: 512x768, {more}");
     read_png("parameters", &text)
 }
@@ -57,7 +57,7 @@ fn a_hires_fix_is_read_with_its_size_and_in_the_words_of_sd_next() {
         let found = read_settings("a fox", more);
         let pass = found.second_pass.expect(more);
         assert_eq!((pass.scale, pass.strength), (scale, strength), "{more}");
-        assert_eq!((found.strength, found.from_picture), (None, false));
+        assert_eq!((found.strength, found.from_image), (None, false));
         assert_eq!(found.notes.first().map(String::as_str), note, "{more}");
     }
     let found = read_settings("a fox", "Denoising strength: 0.4, Hires steps: 8");
@@ -72,6 +72,122 @@ fn settings_of_a_controlnet_that_stand_alone_are_named() {
         found.notes,
         ["Not used: controlnet enabled True, controlnet weight 0.8"]
     );
+}
+
+#[test]
+fn a_settings_line_of_sd_next_may_have_bars_and_names_its_loras() {
+    let text = "a fox <lora:ink:0.8>\nSteps: 20| Size: 640x832| Sampler: Euler FlowMatch| Seed: 42| CFG scale: 6| App: SD.Next| Model: a, b| LoRA networks: ink:0.8 grain:0.3";
+    let found = read_png("parameters", text);
+    assert_eq!(found.tool, "SD.Next");
+    assert_eq!((found.num_steps, found.seed), (Some(20), Some(42)));
+    assert_eq!((found.width, found.height), (Some(640), Some(832)));
+    assert_eq!(found.model.as_deref(), Some("a, b"));
+    assert_eq!(found.sampler, Some(Sampler::Euler));
+    let expected = [lora("ink", 0.8, None), lora("grain", 0.3, None)];
+    assert_eq!(found.loras, expected);
+    assert_eq!(found.notes, [] as [&str; 0]);
+}
+
+#[test]
+fn a_size_in_two_settings_a_model_of_no_name_and_texts_in_utf_16_are_read() {
+    let text = "ein Fuchs \u{201e}im Schnee\u{201c}\nSteps: 20, Sampler: heunpp2, Seed: 4, Size-1: 832, Size-2: 1216, Model: None";
+    let expected = read_png("parameters", text);
+    assert_eq!((expected.width, expected.height), (Some(832), Some(1216)));
+    assert_eq!(
+        (expected.model.as_deref(), expected.sampler),
+        (None, Some(Sampler::Heun))
+    );
+    assert_eq!(
+        expected.notes,
+        ["Safelight has no sampler heunpp2: Heun is used"]
+    );
+    let marked = format!("\u{feff}{text}");
+    let little = marked.encode_utf16().flat_map(u16::to_le_bytes);
+    let big = marked.encode_utf16().flat_map(u16::to_be_bytes);
+    for bytes in [little.collect::<Vec<u8>>(), big.collect()] {
+        assert_eq!(read_file("a.txt", &bytes), Some(expected.clone()));
+    }
+}
+
+#[test]
+fn embeddings_in_a_prompt_are_named() {
+    let found = read_settings("a fox, (embedding:easyneg:1.2)", "Model: flux1-dev");
+    assert!(
+        found
+            .notes
+            .iter()
+            .any(|note| note.ends_with("stay in it as text: embedding:easyneg:1.2")),
+        "{:?}",
+        found.notes
+    );
+}
+
+#[test]
+fn experts_videos_and_further_controls_of_swarmui_are_read_or_named() {
+    let params = json!({"sui_image_params": {
+        "prompt": "a fox <video>runs", "model": "wan2.2_t2v_high_noise_14B", "seed": 7, "steps": 9, "cfgscale": 3.5,
+        "refinermodel": "wan2.2_t2v_low_noise_14B", "refinermethod": "StepSwap", "refinercfgscale": 2.5,
+        "refinercontrolpercentage": 0.5, "refinerupscale": 1, "videomodel": "other_video",
+        "controlnetmodel": "canny", "controlnettwomodel": "depth", "controlnettwostrength": 0.5,
+    }});
+    let found = read_png("parameters", &params.to_string());
+    assert_eq!(found.model_2.as_deref(), Some("wan2.2_t2v_low_noise_14B"));
+    assert_eq!((found.cfg_scale, found.cfg_scale_2), (Some(3.5), Some(2.5)));
+    let networks: Vec<_> = found
+        .controls
+        .iter()
+        .map(|it| (it.network.as_deref(), it.strength))
+        .collect();
+    assert_eq!(networks, [(Some("canny"), 1.0), (Some("depth"), 0.5)]);
+    assert_eq!(
+        found.notes[..3],
+        [
+            "The image was made into a video by other_video in a second stage, which is not repeated",
+            "Not used: refinercontrolpercentage, refinermethod",
+            "Tags in the prompt are not used and stay in it as text: <video>",
+        ]
+    );
+}
+
+#[test]
+fn controls_and_the_second_pass_of_invokeai_and_samplers_of_novelai_are_read() {
+    let text = json!({
+        "positive_prompt": "a fox", "negative_prompt": "", "seed": 1, "steps": 9, "app_version": "5.4",
+        "scheduler": "dpmpp_2m_k", "hrf_enabled": true, "hrf_strength": 0.45, "hrf_method": "ESRGAN",
+        "controlnets": [{"control_model": {"name": "canny"}, "control_weight": 0.6, "end_step_percent": 0.5,
+            "image": {"image_name": "c.png"}}],
+    });
+    let found = read_png("invokeai_metadata", &text.to_string());
+    let control = RestoredControl {
+        network: Some("canny".to_owned()),
+        image: Some("c.png".to_owned()),
+        strength: 0.6,
+        from: 0.0,
+        until: 0.5,
+    };
+    assert_eq!(found.controls, [control]);
+    assert_eq!(
+        (found.sampler, found.sigma_schedule),
+        (Some(Sampler::DpmPp2m), Some(SigmaSchedule::Karras))
+    );
+    assert!(
+        found.notes[0].starts_with(
+            "Another pass at an unknown scale is not used (high resolution fix ESRGAN)"
+        ),
+        "{:?}",
+        found.notes
+    );
+
+    for (name, sampler) in [
+        ("k_euler", Some(Sampler::Euler)),
+        ("k_dpmpp_2m", Some(Sampler::DpmPp2m)),
+        ("k_euler_ancestral", None),
+    ] {
+        let text = json!({"prompt": "a fox", "steps": 28, "scale": 5.0, "seed": 1, "uc": "ugly", "sampler": name});
+        let found = read_png("Comment", &text.to_string());
+        assert_eq!(found.sampler, sampler, "{name}");
+        assert_eq!(found.notes.is_empty(), sampler.is_some(), "{name}");
+    }
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub(super) fn graph_with(parts: &Value) -> Value {
     graph
 }
 
-pub(super) fn read_with(parts: &Value) -> Restored {
+pub(super) fn read_with(parts: &Value) -> ForeignSettings {
     read_png("prompt", &graph_with(parts).to_string())
 }
 
@@ -40,12 +40,12 @@ pub(super) fn encoder(text: &str) -> Value {
     json!({"class_type": "CLIPTextEncode", "inputs": {"text": text, "clip": ["2", 0]}})
 }
 
-fn has_note(found: &Restored, part: &str) -> bool {
+fn has_note(found: &ForeignSettings, part: &str) -> bool {
     found.notes.iter().any(|note| note.contains(part))
 }
 
 #[track_caller]
-pub(super) fn assert_note(found: &Restored, part: &str) {
+pub(super) fn assert_note(found: &ForeignSettings, part: &str) {
     assert!(has_note(found, part), "{part:?} in {:?}", found.notes);
 }
 
@@ -358,7 +358,7 @@ fn the_loras_of_stacks_and_managers_are_read_and_others_are_named() {
         (
             "CR LoRA Stack",
             json!({"switch_1": "On", "lora_name_1": "a/ink.safetensors", "model_weight_1": 0.6,
-            "clip_weight_1": 1, "switch_2": "Off", "lora_name_2": "off.safetensors", "model_weight_2": 1,
+            "clip_weight_1": 0.6, "switch_2": "Off", "lora_name_2": "off.safetensors", "model_weight_2": 1,
             "switch_3": "On", "lora_name_3": "grain.safetensors", "model_weight_3": -0.2}),
         ),
         (
@@ -370,7 +370,7 @@ fn the_loras_of_stacks_and_managers_are_read_and_others_are_named() {
         (
             "LoRA Stacker",
             json!({"input_mode": "advanced", "lora_count": 2, "lora_name_1": "ink.safetensors", "lora_wt_1": 1.0,
-            "model_str_1": 0.6, "clip_str_1": 0.1, "lora_name_2": "grain.safetensors", "model_str_2": -0.2, "lora_wt_2": 1.0}),
+            "model_str_1": 0.6, "clip_str_1": 0.6, "lora_name_2": "grain.safetensors", "model_str_2": -0.2, "lora_wt_2": 1.0}),
         ),
         (
             "easy loraStack",
@@ -424,7 +424,7 @@ fn the_loras_of_stacks_and_managers_are_read_and_others_are_named() {
     let found = read_with(&json!({"11": patch, "7.model": ["11", 0]}));
     assert_note(
         &found,
-        "Changes of the model that are not used: node PerturbedAttentionGuidance (id 11)",
+        "Not used: node PerturbedAttentionGuidance (id 11) with scale 3",
     );
 }
 

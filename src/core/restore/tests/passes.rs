@@ -81,7 +81,7 @@ fn upscalers_and_detailers_are_later_passes() {
                 "is not used: node {class} (id 20) with its own seed 5, 8 steps, denoising strength 0.2"
             ),
         );
-        assert!(!found.from_picture);
+        assert!(!found.from_image);
     }
     // Of an image that is not in the file.
     let load = json!({"class_type": "LoadImage", "inputs": {"image": "barn.png"}});
@@ -93,7 +93,7 @@ fn upscalers_and_detailers_are_later_passes() {
         (None, None, None)
     );
     assert_eq!(
-        (found.prompt.as_deref(), found.from_picture),
+        (found.prompt.as_deref(), found.from_image),
         (Some("a barn"), true)
     );
     assert_note(
@@ -141,7 +141,7 @@ fn part(start: u32, end: u32, changes: &Value) -> Value {
     json!({"class_type": "KSamplerAdvanced", "inputs": inputs})
 }
 
-fn read_parts(first: &Value, second: &Value) -> Restored {
+fn read_parts(first: &Value, second: &Value) -> ForeignSettings {
     read_with(
         &json!({"7": first, "11": encoder("at night"), "12": second, "8.samples": ["12", 0],
         "13": {"class_type": "UNETLoader", "inputs": {"unet_name": "flux1-schnell.safetensors"}}}),
@@ -243,7 +243,7 @@ fn a_video_from_an_image_of_the_same_graph_is_not_its_second_pass() {
         (found.seed, found.num_frames, found.width),
         (Some(5), Some(81), Some(832))
     );
-    assert!(found.from_picture);
+    assert!(found.from_image);
     assert_note(
         &found,
         "from a result of the same graph (node KSampler (id 7))",
@@ -288,7 +288,7 @@ fn plain_nodes() -> (Vec<Value>, Vec<Value>) {
     (nodes, links.iter().map(link).collect())
 }
 
-fn assert_barn(found: &Restored) {
+fn assert_barn(found: &ForeignSettings) {
     assert_eq!(found.prompt.as_deref(), Some("a red barn"));
     assert_eq!(found.negative_prompt.as_deref(), Some("ugly"));
     assert_eq!(
@@ -388,7 +388,7 @@ fn an_upscaler_of_an_encoded_image_is_a_later_pass() {
     let found = read_with(&parts);
     assert_eq!(found.prompt.as_deref(), Some("a red barn"));
     assert_eq!((found.seed, found.num_steps), (Some(9), Some(24)));
-    assert!(!found.from_picture);
+    assert!(!found.from_image);
     assert_note(
         &found,
         "is not used: node SUPIR_sample (id 20) with its own seed 42, 45 steps",
@@ -396,7 +396,7 @@ fn an_upscaler_of_an_encoded_image_is_a_later_pass() {
     let mut loaded = parts;
     loaded["8"] = json!({"class_type": "LoadImage", "inputs": {"image": "barn.png"}});
     let found = read_with(&loaded);
-    assert_eq!((found.seed, found.from_picture), (None, true));
+    assert_eq!((found.seed, found.from_image), (None, true));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::packs::{assert_note, encoder, read_with};
 use super::*;
 
-fn read_prompt(prompt: &str) -> Restored {
+fn read_prompt(prompt: &str) -> ForeignSettings {
     read_png(
         "parameters",
         &format!("{prompt}\nSteps: 20, CFG scale: 7, Seed: 3"),
@@ -119,10 +119,10 @@ fn settings_that_make_no_sense_are_named_and_the_others_read() {
     assert_note(&found, "The seed could not be read: it is \"new\"");
     let found = read_file("a.json", br#"{"prompt": "a fox", "seed": 1, "steps": 0}"#).unwrap();
     assert_note(&found, "Its number of steps, 0, cannot be used");
-    let found = Restored {
+    let found = ForeignSettings {
         num_steps: Some(5000),
         shift: Some(-3.0),
-        ..Restored::default()
+        ..ForeignSettings::default()
     };
     let (form, notes) = found.form_for(&crate::model::test_spec());
     assert_eq!((form.sampling.num_steps, form.sampling.shift), (None, None));
@@ -299,6 +299,6 @@ fn values_that_other_nodes_compute_are_named() {
     );
     assert_note(
         &found,
-        "that are not used: node DetailDaemonSamplerNode (id 20)",
+        "Not used: node DetailDaemonSamplerNode (id 20) with detail_amount 0.1",
     );
 }

@@ -270,7 +270,7 @@ fn a_file_tells_whether_it_was_made_from_a_picture() {
     ] {
         let text = format!("a fox\nSteps: 9, Seed: 7, CFG scale: 1{more}");
         let found = read_png("parameters", &text);
-        assert_eq!(found.from_picture, expected, "{more}");
+        assert_eq!(found.from_image, expected, "{more}");
     }
 }
 
@@ -290,8 +290,8 @@ fn a_clip_that_was_changed_is_named_with_its_strength() {
         "9": {"class_type": "SaveVideo", "inputs": {"images": ["8", 0]}},
     });
     let found = read_png("prompt", &graph.to_string());
-    assert_eq!((found.strength, found.from_picture), (Some(0.6), true));
-    let said = "Its clip, dog.mp4, is not in the file: add it separately";
+    assert_eq!((found.strength, found.from_image), (Some(0.6), true));
+    let said = "Its video, dog.mp4, is not in the file: add it separately";
     assert!(
         found.notes.iter().any(|note| note == said),
         "{:?}",
@@ -341,7 +341,7 @@ fn brackets_that_a1111_reads_as_weights_are_named_and_ratios_are_not() {
     }
 }
 
-fn read_text(text: &str) -> Restored {
+fn read_text(text: &str) -> ForeignSettings {
     read_png("parameters", text)
 }
 
@@ -355,7 +355,7 @@ fn a_hires_fix_is_a_second_pass_and_not_image_to_image() {
         (pass.scale, pass.strength, found.strength),
         (2.0, 0.4, None)
     );
-    assert!(!found.from_picture);
+    assert!(!found.from_image);
     let note = "The second pass had settings of its own: steps 10, upscaler 4x-UltraSharp, prompt a fox, \"lit\": late. Safelight's has those of the first";
     assert_eq!(found.notes, [note]);
     let found = read_text(
@@ -381,7 +381,7 @@ fn a_controlnet_is_named_with_its_settings() {
     assert_eq!(
         found.notes,
         [
-            "It was made with the ControlNet control_canny at strength 0.8 in the steps 0.1 to 0.9: its control picture is not in the file, add it separately"
+            "It was made with the ControlNet control_canny at strength 0.8 in the steps 0.1 to 0.9: its control image is not in the file, add it separately"
         ]
     );
 }

@@ -1,0 +1,258 @@
+//! Nodes, numbers and files that feed or follow the samplers without being used, as notes.
+//!
+//! All links are followed, whatever the nodes are called: [`Walk`] knows which inputs were read, and what else is met is
+//! named, unless it has no effect on the result.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::passes::{PassChain, takes_image};
+use super::walk::{LinkKind, Walk, is_sampler};
+use super::{Input, Node, has_word};
+use crate::media::has_clip_name;
+use crate::restore::{ForeignSettings, fields, file_name, short};
+
+/// Words in the classes of nodes that have no effect on the result, or one that follows from the rest.
+const IDLE: &str = "load decode preview display show debug note reroute primitive save pipe vram memory sage compile \
+    blockswap torch accumulation getimagesize videocomponents createvideo trimvideolatent zeroout basicguider \
+    disablenoise tokenizeroptions";
+/// Classes of nodes that hand an image on as it is, with other ends that have an effect.
+const ENCODERS: &str = "vaeencode vaeencodetiled clipvisionencode wanvideoencode";
+/// Words in the classes of nodes that hold or compute numbers.
+const NUMBER_NODES: &str = "primitive int float number constant slider math seed boolean";
+/// Words in the names of numbers that have no effect, or one that follows from the rest.
+const IDLE_NUMBERS: &str = "seed width height crop tile min_ device index";
+/// Words in the names of a LoRA's numbers, which are read together with the LoRA.
+const LORA_NUMBERS: &str = "lora strength weight _wt _str";
+const FILES: &str =
+    "image, video, file, audio, mask, latent, video_path, image_path, path, directory";
+/// Nodes and values that one note names.
+const MAX_NAMED: usize = 16;
+/// Values that are named of one node.
+const MAX_VALUES: usize = 4;
+
+/// Input of a node to which a file was given.
+type FileRole<'a> = Option<(&'a Node, &'a str)>;
+
+struct NodeVisit<'a> {
+    node: &'a Node,
+    /// Kind of the link by which the node was met.
+    by: LinkKind,
+    role: FileRole<'a>,
+}
+
+/// Notes what feeds or follows the passes of `chain` and was not read. Must run after everything that reads.
+pub(super) fn note_unused<'a>(
+    walk: &Walk<'a>,
+    chain: &PassChain<'a>,
+    restored: &mut ForeignSettings,
+) {
+    // These are named as a whole.
+    let unused = chain.passes[1..].iter().map(|pass| pass.sampler);
+    let unused = unused.filter(|sampler| takes_image(walk, sampler));
+    let mut seen: BTreeSet<&str> = chain.source.into_iter().chain(unused).map(id).collect();
+    let passes = chain.passes.iter();
+    let passes = passes.flat_map(|pass| pass.before.iter().chain([&pass.sampler]));
+    let roots = chain.after.iter().rev().chain(passes);
+    let (by, role) = (LinkKind::Unknown, None);
+    let mut stack: Vec<_> = roots.map(|&node| NodeVisit { node, by, role }).collect();
+    let (mut met, mut files) = (Vec::new(), Vec::new());
+    while let Some(NodeVisit { node, by, role }) = stack.pop() {
+        if !seen.insert(&node.id) || !walk.spend(1 + node.inputs.len()) {
+            continue;
+        }
+        met.push(node);
+        if let Some(name) = file_input(node) {
+            if !walk.is_read(&node.inputs[name])
+                && let Some(file) = walk.name(node, name)
+            {
+                files.push((short(file_name(&file)), role));
+            }
+            continue;
+        }
+        let (is_used, is_idle) = (walk.is_used(node), is_idle(node));
+        if is_sampler(node) && !is_used {
+            continue;
+        }
+        let is_pixels = |kind| matches!(kind, LinkKind::Image | LinkKind::Other);
+        let mut links: Vec<_> = node.links().collect();
+        // The first way to a file says what it was: as a reference rather than as the latents of its size.
+        links.sort_by_key(|(name, link)| match walk.kind(name, link) {
+            _ if has_word(name, "vision mask") => 2,
+            LinkKind::Latent => 3,
+            LinkKind::Conditioning => 0,
+            _ => 1,
+        });
+        for (name, link) in links.into_iter().rev() {
+            let kind = walk.kind(name, link);
+            let is_value = matches!(kind, LinkKind::Text | LinkKind::Number)
+                || (kind == LinkKind::Unknown && has_word(name, IDLE_NUMBERS));
+            if let Some(source) = source(walk, node, name).filter(|_| is_used || !is_value) {
+                let is_handed_on = is_idle || (is_pixels(by) && is_pixels(kind));
+                let role = role.filter(|_| is_handed_on).or(Some((node, name)));
+                let by = kind;
+                stack.push(NodeVisit {
+                    node: source,
+                    by,
+                    role,
+                });
+            }
+        }
+    }
+    let mut named = note_files(walk, files, restored);
+    named.extend(met.into_iter().filter_map(|node| described(walk, node)));
+    if !named.is_empty() {
+        let more = named.len().saturating_sub(MAX_NAMED);
+        named.truncate(MAX_NAMED);
+        let more = if more > 0 {
+            format!(" and {more} more")
+        } else {
+            String::new()
+        };
+        restored.note(format!("Not used: {}{more}", named.join("; ")));
+    }
+}
+
+fn id(node: &Node) -> &str {
+    &node.id
+}
+
+/// Node that an input is linked to; for a bundle of links itself, so that all of its members are met.
+fn source<'a>(walk: &Walk<'a>, node: &'a Node, name: &str) -> Option<&'a Node> {
+    let link = node.link(name)?;
+    let direct = walk.graph.nodes.get(&link.from)?;
+    if direct.runs() && direct.is_bundle() && walk.kind(name, link) == LinkKind::Pipe {
+        return Some(direct);
+    }
+    walk.linked(node, name)
+}
+
+fn is_idle(node: &Node) -> bool {
+    let class = node.plain_class();
+    let is_number =
+        |input: &Input| matches!(input, Input::Value(it) if it.is_number() || it.is_boolean());
+    // LoRAs and texts have an effect.
+    (has_word(&class, IDLE) && !has_word(&class, "lora primitivestring"))
+        || ENCODERS.split(' ').any(|known| known == class)
+        || node.is_bundle()
+        || (has_word(&class, NUMBER_NODES) && node.inputs.values().all(is_number))
+}
+
+/// Input with the file of a node that loads an image, a video or the like.
+fn file_input(node: &Node) -> Option<&'static str> {
+    let mut names = FILES.split(", ").filter(|_| node.is_called("load"));
+    names.find(|name| node.has(name))
+}
+
+/// Notes files that have to be added again; returns descriptions of the others.
+fn note_files<'a>(
+    walk: &Walk<'a>,
+    files: Vec<(String, FileRole<'a>)>,
+    restored: &mut ForeignSettings,
+) -> Vec<String> {
+    let mut inputs: Vec<(String, Vec<String>)> = Vec::new();
+    let mut others = Vec::new();
+    for (file, role) in files {
+        let Some((node, input)) = role else {
+            others.push(file);
+            continue;
+        };
+        let Some(what) = input_named(walk, node, input, &file) else {
+            others.push(format!("{file} ({} of {node})", short(input)));
+            continue;
+        };
+        match inputs.iter_mut().find(|(known, _)| *known == what) {
+            Some((_, files)) if !files.contains(&file) => files.push(file),
+            Some(_) => {}
+            None => inputs.push((what, vec![file])),
+        }
+    }
+    for (what, files) in inputs {
+        let names = files.join(", ");
+        restored.note_input(if files.len() == 1 {
+            format!("Its {what}, {names}, is not in the file: add it separately")
+        } else {
+            let what = what.replacen("image", "images", 1);
+            format!("Its {what}, {names}, are not in the file: add them separately")
+        });
+    }
+    others
+}
+
+/// Name of the input of a job that an input of a node is; `None` where there is no such one.
+fn input_named<'a>(walk: &Walk<'a>, node: &'a Node, name: &str, file: &str) -> Option<String> {
+    let lower = name.to_lowercase();
+    let at_strength = || match walk.number(node, "strength") {
+        Some(strength) => format!(" at strength {strength}"),
+        None => String::new(),
+    };
+    if node.is_called("referencelatent qwenimageedit") || lower.contains("reference") {
+        walk.use_input(&node.inputs[name]);
+        return Some("reference image".to_owned());
+    }
+    if node.is_called("stylemodel") {
+        return Some(format!("image as a prompt{}", at_strength()));
+    }
+    if !walk.is_used(node) && !has_word(&lower, "pixels start_ end_ control") {
+        return None;
+    }
+    if lower.contains("control") {
+        return Some(if lower.contains("mask") {
+            "mask of the control video".to_owned()
+        } else {
+            format!("control video{}", at_strength())
+        });
+    }
+    let what = match &*lower {
+        name if name.starts_with("end_") => "end image",
+        name if has_word(name, "mask face pose bg_ background character motion") => return None,
+        name if !has_word(name, "start image pixels latent samples vision") => return None,
+        _ if has_clip_name(Path::new(file)) => "video",
+        _ => "start image",
+    };
+    Some(what.to_owned())
+}
+
+/// Description of a node and its values as far as they are not used; `None` where all is.
+fn described<'a>(walk: &Walk<'a>, node: &'a Node) -> Option<String> {
+    let is_used = walk.is_used(node);
+    let has_loras = node.inputs.keys().any(|name| name.contains("lora"));
+    let inputs = node.sorted_inputs().into_iter();
+    let values = inputs.filter_map(|(name, input)| match input {
+        Input::Value(value) if !walk.is_read(input) => {
+            let is_of_lora = is_used && has_loras && has_word(name, LORA_NUMBERS);
+            let is_idle = is_of_lora || has_word(name, IDLE_NUMBERS);
+            match (fields::number(value), value) {
+                // Such values change nothing.
+                (Some(number), _) => {
+                    let acts = !is_idle && !matches!(number.abs(), 0.0 | 1.0);
+                    acts.then(|| format!("{} {number}", short(name)))
+                }
+                (None, Value::String(text)) if !is_used && says_what(name, text) => {
+                    Some(format!("{} {}", short(name), short(text)))
+                }
+                _ => None,
+            }
+        }
+        _ => None,
+    });
+    let values = values.take(MAX_VALUES).collect::<Vec<_>>().join(", ");
+    match (is_used, values.is_empty()) {
+        (true, true) => None,
+        (true, false) => Some(format!("{values} of {node}")),
+        (false, _) if is_idle(node) => None,
+        // Its text is empty, or named itself.
+        (false, true) if node.is_called("textencode") => None,
+        (false, true) => Some(node.to_string()),
+        (false, false) => Some(format!("{node} with {values}")),
+    }
+}
+
+/// Returns whether a text is one that was encoded, or the name of a file.
+fn says_what(name: &str, text: &str) -> bool {
+    let endings = ".safetensors .gguf .sft .ckpt .pt .onnx .png .jpg .jpeg .webp .mp4";
+    let is_text = has_word(name, "text prompt string value");
+    !text.trim().is_empty() && (is_text || has_word(&text.to_lowercase(), endings))
+}
