@@ -1,10 +1,4 @@
-//! The networks that bring a job's control pictures in: each file is loaded once beside the transformer, and both share
-//! what may stay on the device.
-//!
-//! What such a network computes, and where that joins the transformer, is the family's; what those of transformers of two
-//! streams have alike on a job's way is in [`acting`].
-
-pub mod acting;
+//! ControlNets of a job: each file is loaded once besides the transformer, and both share the resident weight budget.
 
 use std::fs;
 use std::path::Path;
@@ -16,9 +10,9 @@ use crate::error::EngineError;
 use crate::memory::Lent;
 use crate::place::{Placement, made};
 use crate::weights::{Weights, WeightsError};
-use crate::work::Work;
+use crate::work::StageWork;
 
-/// As many as a job may have.
+/// Cache names of a job's ControlNets, at most this many.
 const NAMES: [&str; 4] = [
     "ControlNet",
     "second ControlNet",
@@ -26,14 +20,13 @@ const NAMES: [&str; 4] = [
     "fourth ControlNet",
 ];
 
-/// Those of a job's controls, of which several may share one.
+/// Networks of a job's controls, several of which may share one.
 pub struct ControlNetworks<T: 'static> {
     networks: Vec<Lent<T>>,
-    /// Of each control.
+    /// Index of each control's network.
     numbers: Vec<usize>,
 }
 
-/// Of a model that takes control pictures itself.
 impl<T: 'static> Default for ControlNetworks<T> {
     fn default() -> Self {
         Self {
@@ -44,27 +37,30 @@ impl<T: 'static> Default for ControlNetworks<T> {
 }
 
 impl<T: 'static> ControlNetworks<T> {
-    /// In the order of the request's controls.
+    /// Networks in the order of the request's controls.
     pub fn each(&self) -> impl Iterator<Item = &T> {
         self.numbers.iter().map(|number| &*self.networks[*number])
     }
+
+    pub fn is_empty(&self) -> bool {
+        self.numbers.is_empty()
+    }
 }
 
-/// That a control's network does not go with the job's model; `problem`: why, a sentence without its path.
+/// Error for a ControlNet that does not fit the job's model; `problem`: a sentence without its path.
 pub fn unfit(problem: &str, control: &Control) -> EngineError {
     let path = control.settings.network.as_deref().unwrap_or(&control.file);
     let path = path.display();
     EngineError::request(format!("{problem}; choose another ControlNet: {path}"))
 }
 
-impl Work<'_> {
-    /// Loads the networks of the request's controls. From then on the transformer at `home` has what they leave of the
-    /// device; it is to be loaded behind them.
+impl StageWork<'_> {
+    /// Loads the networks of the request's controls. The transformer at `home`, to be loaded after them, gets the rest of
+    /// the resident weight budget.
     pub fn control_networks<C: NetworkConfig, T: 'static>(
         &mut self,
         home: &Path,
         new: fn(&C, &Weights) -> Result<T, WeightsError>,
-        unexpected: fn(&Weights) -> Vec<String>,
     ) -> Result<ControlNetworks<T>, EngineError> {
         let mut places: Vec<&Path> = Vec::new();
         let mut numbers = Vec::new();
@@ -90,7 +86,7 @@ impl Work<'_> {
             place.network(name, path, &[], || {
                 let weights = place.open(path)?;
                 let new = |w: &Weights| new(&config, w);
-                let network = made(&weights, "ControlNet", self.hooks, new, unexpected)?;
+                let network = made(&weights, "ControlNet", self.hooks, new, Weights::finish)?;
                 weights.settle()?;
                 Ok(network)
             })
@@ -101,7 +97,7 @@ impl Work<'_> {
     }
 }
 
-/// Of the files at a place.
+/// Size of the files at a place.
 fn bytes(place: &Path) -> u64 {
     let files = Weights::files_of(place).into_iter();
     files
@@ -109,7 +105,7 @@ fn bytes(place: &Path) -> u64 {
         .sum()
 }
 
-/// A part of what may stay on the device.
+/// Placement with the share of the resident budget for `own` of `all` bytes.
 fn share(whole: Placement, own: u64, all: u64) -> Placement {
     let of = |bytes: u64| u128::from(bytes) * u128::from(own) / u128::from(all.max(1));
     Placement {

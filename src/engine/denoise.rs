@@ -1,6 +1,6 @@
-//! The loop from noise to latents that the models of every family go through, and the point from which it goes on.
+//! The denoising loop of every family, its checkpoints and its captures.
 //!
-//! The arithmetic of a step is the sampler's, that of the network and of its guidance the family's.
+//! Samplers compute steps; families predict with guidance.
 
 use std::cell::{Ref, RefCell};
 use std::path::Path;
@@ -19,60 +19,62 @@ use crate::store::{self, Named};
 /// A checkpoint costs a copy of the latents and their history: rarely more than a few MB.
 const STEPS_PER_CHECKPOINT: usize = 4;
 
-/// Calls of which it is made at once what a model is told: 2 MB each for a published model in halves.
+/// Calls whose modulation is computed together: 2 MB each for a published model in half precision.
 const CALLS_AT_ONCE: usize = 32;
 
-/// A model with all that it is given beside the latents. These are `(1, C, f, h, w)` or any form that the family has.
+/// A model with its conditioning. Latents are `(1, C, f, h, w)` or in any form of the family.
 pub trait Denoiser {
-    /// The model's guided answer, as large as the latents and in f32; `None` when cancelled.
-    fn velocity(&self, latents: &Tensor, call: &Call, capture: &mut Capture) -> Option<Tensor>;
+    /// Guided velocity, as large as the latents and in f32; `None` when cancelled.
+    fn velocity(&self, latents: &Tensor, call: &ModelCall, capture: &mut Capture)
+    -> Option<Tensor>;
 
-    /// What the latents that a step gave are to the next one; `sigma`: the noise that is in them.
-    fn settled(&self, latents: Tensor, _sigma: f32) -> Tensor {
+    /// Changes the latents between two steps; `sigma`: their noise level.
+    fn after_step(&self, latents: Tensor, _sigma: f32) -> Tensor {
         latents
     }
 
-    /// The call whose record is called the first, of those from `first` on that are made.
-    fn first_recorded(&self, _first: usize) -> usize {
+    /// Offset of call numbers in captures; `first`: index of the first call.
+    fn first_captured_call(&self, _first: usize) -> usize {
         0
     }
 
-    /// What [`Hooks::preview`] gets: `(1, C, f, h, w)`
-    fn shown(&self, x0: &Tensor) -> Tensor;
+    /// Latents for [`Hooks::preview`]: `(1, C, f, h, w)`
+    fn preview_latents(&self, x0: &Tensor) -> Tensor;
 }
 
-pub struct Call {
+/// One call of the model.
+pub struct ModelCall {
     /// Counted from 0 in the whole schedule.
     pub index: usize,
-    /// As the reference counts them.
+    /// Number in captures.
     pub number: usize,
-    /// Of those that are made, counted from 0; a step may have several calls.
+    /// Step of those to run, counted from 0; a step may have several calls.
     pub step: usize,
     pub num_steps: usize,
     pub timestep: f32,
-    /// The timestep of the type that diffusers gives it: `()`
+    /// Timestep with diffusers' dtype: `()`
     pub told: Tensor,
 }
 
-impl Call {
+impl ModelCall {
     /// The name of a part of its record.
     pub fn name(&self, part: &str) -> String {
         format!("step.{:02}.{part}", self.number)
     }
 }
 
-/// What a model is told in the calls from one on, made of their timesteps in one go.
-pub struct Told<M>(RefCell<(usize, Vec<M>)>);
+/// Modulation for a range of calls, computed together.
+pub struct ModulationCache<M>(RefCell<(usize, Vec<M>)>);
 
-impl<M> Default for Told<M> {
+impl<M> Default for ModulationCache<M> {
     fn default() -> Self {
         Self(RefCell::new((0, Vec::new())))
     }
 }
 
-impl<M> Told<M> {
-    /// What `make` gives for the timestep of `call`; `timesteps`: of every call of the whole schedule. `make` gets fixed
-    /// parts of the schedule, not what follows the run's first call, so that a resumed run gets the same numbers.
+impl<M> ModulationCache<M> {
+    /// Modulation for the timestep of `call`; `timesteps`: of every call of the whole schedule. `make` gets fixed parts of
+    /// the schedule, not the calls from the run's first one, so that a resumed run computes equal values.
     pub fn at(
         &self,
         call: usize,
@@ -92,11 +94,11 @@ impl<M> Told<M> {
     }
 }
 
-/// The loop between two calls of the model: enough to go on bit for bit, but for the rounding of a GPU that now has
-/// room for both passes of the guidance together where it had not, or the other way round.
+/// State of the loop between two calls, enough to resume bit for bit, except for the rounding of a GPU that has room for
+/// both passes of the guidance in one batch only before or only after.
 #[derive(Debug)]
 pub struct DenoiseState {
-    /// Which call comes next, counted from 0 in the whole schedule: steps, but for Heun, whose steps have two.
+    /// Next call, counted from 0 in the whole schedule: a step, except for Heun, whose steps have two.
     pub step: usize,
     /// In f32, in the family's form.
     pub latents: Tensor,
@@ -113,7 +115,7 @@ impl DenoiseState {
         }
     }
 
-    /// Where an earlier run got to, where that is of this walk; else its beginning with `latents`, in f32.
+    /// State of an earlier run if it belongs to this loop, else the first one with `latents`, in f32.
     pub fn of(
         resume: Option<Self>,
         latents: Tensor,
@@ -126,7 +128,7 @@ impl DenoiseState {
         resumed.unwrap_or_else(|| Self::first(solver, latents))
     }
 
-    /// Behind the last call: on the CPU, and without what only a next one would need.
+    /// State after the last call: on the CPU, without history.
     pub fn last(self) -> Self {
         Self {
             step: self.step,
@@ -166,7 +168,7 @@ impl DenoiseState {
         })
     }
 
-    /// This state, and the solver at its place, where it is one of latents of `size`; `None` with a warning elsewhere.
+    /// This state with the solver restored to it, if its latents have `size`; else `None` with a warning.
     fn resumed(
         self,
         size: &[i64],
@@ -191,7 +193,7 @@ pub fn record_start(latents: &Tensor, solver: &Solver, capture: &mut Capture) {
     capture.put("sigmas", &Tensor::from_slice(solver.sigmas()));
 }
 
-/// Brings the solver to where `state` is, and records it where that is the beginning.
+/// Restores the solver to `state`, and records it if it is the first.
 pub fn begin(
     state: &DenoiseState,
     solver: &mut Solver,
@@ -210,14 +212,14 @@ pub fn begin(
     Ok(())
 }
 
-/// Whether `xs` has such a size, of which any negative number is any number, and is not empty.
+/// Returns whether `xs` has this size, where a negative number is any number, and is not empty.
 pub fn fits(xs: &Tensor, size: &[i64]) -> bool {
     let found = xs.size();
     let same = |(found, wanted): (&i64, &i64)| *wanted < 0 || found == wanted;
     found.len() == size.len() && found.iter().zip(size).all(same) && xs.numel() > 0
 }
 
-/// Makes the solver's calls from `state` on to the one before `end` -> the state behind them, on the device.
+/// Runs the solver's calls from `state` to `end` -> the state after them, on the device.
 pub fn walk(
     model: &dyn Denoiser,
     state: &DenoiseState,
@@ -229,7 +231,7 @@ pub fn walk(
 ) -> Result<DenoiseState, EngineError> {
     let (wanted, calls) = (solver.steps(), solver.all_calls());
     let mut latents = state.latents.to_device(place.device);
-    // Behind the last whole step, where that is not on the disk: it may have taken minutes.
+    // After the last whole step, if not on the disk: it may have taken minutes.
     let mut unsaved: Option<DenoiseState> = None;
     let stopped = |unsaved: Option<DenoiseState>, capture: &Capture| {
         if let Some(state) = unsaved {
@@ -241,9 +243,9 @@ pub fn walk(
         if hooks.cancelled() {
             return Err(stopped(unsaved, capture));
         }
-        let call = Call {
+        let call = ModelCall {
             index,
-            number: index - model.first_recorded(calls.start),
+            number: index - model.first_captured_call(calls.start),
             step: solver.step_of(index).saturating_sub(wanted.start),
             num_steps: wanted.len(),
             timestep: solver.timestep(index),
@@ -275,11 +277,11 @@ pub fn walk(
         if !solver.is_step_end(index) {
             continue;
         }
-        latents = model.settled(latents, solver.sigmas()[index + 1]);
+        latents = model.after_step(latents, solver.sigmas()[index + 1]);
         check_numbers(&latents, place)?;
         let done = solver.step_of(index + 1) - wanted.start;
         hooks.step(done, wanted.len());
-        hooks.preview(&model.shown(&next.x0));
+        hooks.preview(&model.preview_latents(&next.x0));
         if index + 1 < end {
             unsaved = Some(DenoiseState {
                 step: index + 1,
@@ -300,7 +302,7 @@ pub fn walk(
     })
 }
 
-/// Writes a checkpoint. A run that goes on from here records only the steps behind it.
+/// Writes a checkpoint. A run that resumes here records only later steps.
 fn keep(state: DenoiseState, capture: &Capture, hooks: &dyn Hooks) {
     if let Err(err) = capture.finish() {
         hooks.warn(format!("the capture could not be written: {err}"));
@@ -312,7 +314,7 @@ fn is_finite(xs: &Tensor) -> bool {
     xs.isfinite().all().int64_value(&[]) == 1
 }
 
-/// Latents that are no numbers would become a black picture at the end of the job.
+/// Latents of NaN would become a black image at the end of the job.
 fn check_numbers(latents: &Tensor, place: Placement) -> Result<(), EngineError> {
     if is_finite(latents) {
         return Ok(());
@@ -343,13 +345,13 @@ mod tests {
     }
 
     impl Denoiser for Broken {
-        fn velocity(&self, latents: &Tensor, _: &Call, _: &mut Capture) -> Option<Tensor> {
+        fn velocity(&self, latents: &Tensor, _: &ModelCall, _: &mut Capture) -> Option<Tensor> {
             self.calls.set(self.calls.get() + 1);
             let is_well = attention_choice() == AttentionChoice::Sliced && !self.is_hopeless;
             Some(latents * if is_well { 0.5 } else { f64::NAN })
         }
 
-        fn shown(&self, x0: &Tensor) -> Tensor {
+        fn preview_latents(&self, x0: &Tensor) -> Tensor {
             x0.shallow_clone()
         }
     }

@@ -1,7 +1,6 @@
-//! Guidance: what a model answers to the prompt, pushed away from its answer to the negative prompt, plainly or by a
-//! refinement of that, and from what it answers without some of its blocks.
+//! Guidance: classifier-free guidance with a negative prompt and its refinements, and skip-layer guidance.
 //!
-//! What a model reads of a text is the family's. The arithmetic is that of diffusers 0.42.1 (`guiders`).
+//! The arithmetic is that of diffusers 0.42.1 (`guiders`).
 
 use std::cell::RefCell;
 
@@ -9,21 +8,21 @@ use safelight_core::job::{BlockSet, GenerateRequest, GuidanceRange, Guider};
 use tch::{Kind, Tensor};
 
 use crate::capture::Capture;
-use crate::denoise::Call;
+use crate::denoise::ModelCall;
 use crate::error::EngineError;
 use crate::text::TextEmbeds;
 
-/// How answers are pushed.
+/// Scale, guider and step range of guidance.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Guiding {
-    /// How far, from those to the negative prompt. Up to 1 there is only one answer.
+pub struct GuidanceParams {
+    /// CFG scale. Up to 1 only the prompt is used.
     pub scale: f64,
     pub guider: Guider,
     pub range: GuidanceRange,
 }
 
-impl Guiding {
-    /// What a request asks for.
+impl GuidanceParams {
+    /// Guidance of a request.
     pub fn of(request: &GenerateRequest) -> Self {
         let sampling = &request.sampling;
         let scale = if request.family.guidance_is_cfg {
@@ -38,7 +37,7 @@ impl Guiding {
         }
     }
 
-    /// Whether a transformer with so many blocks has those that are to be skipped.
+    /// Checks that a transformer with `num_blocks` has the blocks to skip.
     pub fn check_blocks(&self, num_blocks: usize) -> Result<(), EngineError> {
         let Guider::SkipLayers { blocks, .. } = self.guider else {
             return Ok(());
@@ -52,8 +51,8 @@ impl Guiding {
     }
 }
 
-/// Plainly, in all steps.
-impl From<f64> for Guiding {
+/// Plain CFG in all steps.
+impl From<f64> for GuidanceParams {
     fn from(scale: f64) -> Self {
         Self {
             scale,
@@ -63,53 +62,53 @@ impl From<f64> for Guiding {
     }
 }
 
-/// Two controls that have nothing to do with each other, of models that may be trained with the first.
+/// Distilled guidance, an input of some models, and CFG.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GuidanceScales {
-    /// What the model is told, where it was trained to be.
+    /// Input of models that were trained with it.
     pub distilled: f64,
-    pub real: Guiding,
+    pub real: GuidanceParams,
 }
 
 impl GuidanceScales {
-    /// What a request for such a model asks for.
+    /// Both scales of a request.
     pub fn of(request: &GenerateRequest) -> Self {
         Self {
             distilled: request.sampling.guidance_scale,
-            real: Guiding::of(request),
+            real: GuidanceParams::of(request),
         }
     }
 }
 
-/// The texts of the calls of one step, as the model reads them.
-pub struct Guidance<C> {
-    passes: Passes<C>,
-    guiding: Guiding,
-    /// Whether a guided answer is as long as that to the prompt, token by token.
-    keeps_length: bool,
+/// Contexts of the passes of one step.
+pub struct GuidedPasses<C> {
+    passes: CfgPasses<C>,
+    guiding: GuidanceParams,
+    /// Set if guided predictions keep the norm of the conditional ones, token by token.
+    rescales: bool,
     momentum: Momentum,
 }
 
-enum Passes<C> {
+enum CfgPasses<C> {
     Single(C),
     Joined { both: C, prompt: C },
     Separate { prompt: C, negative: C },
 }
 
-/// The sum of the differences of all guided calls, each less than the one behind it.
+/// Sum of the differences of all guided calls, earlier ones decayed.
 #[derive(Default)]
 struct Momentum(RefCell<Option<Sum>>);
 
 struct Sum {
-    /// The last call that was added.
+    /// Last call added.
     call: usize,
     before: Option<Tensor>,
     with: Tensor,
 }
 
 impl Momentum {
-    /// The sum with a call's `difference`. A call that is made again takes its own place.
-    fn with(&self, call: usize, difference: &Tensor, factor: f64) -> Tensor {
+    /// Adds a call's `difference`; a repeated call replaces its own.
+    fn accumulate(&self, call: usize, difference: &Tensor, factor: f64) -> Tensor {
         let before = self.0.take().and_then(|sum| {
             if sum.call == call {
                 sum.before
@@ -130,17 +129,17 @@ impl Momentum {
     }
 }
 
-impl<C> Guidance<C> {
+impl<C> GuidedPasses<C> {
     /// Both texts one after the other, each as `read` gives it. A scale of 1 or less is no guidance.
     pub fn new(
         prompt: &TextEmbeds,
         negative: Option<&TextEmbeds>,
-        guiding: Guiding,
+        guiding: GuidanceParams,
         read: impl Fn(&TextEmbeds) -> Result<C, EngineError>,
     ) -> Result<Self, EngineError> {
         let passes = match negative.filter(|_| guiding.scale > 1.0) {
-            None => Passes::Single(read(prompt)?),
-            Some(negative) => Passes::Separate {
+            None => CfgPasses::Single(read(prompt)?),
+            Some(negative) => CfgPasses::Separate {
                 prompt: read(prompt)?,
                 negative: read(negative)?,
             },
@@ -148,62 +147,60 @@ impl<C> Guidance<C> {
         Ok(Self::of(passes, guiding))
     }
 
-    fn of(passes: Passes<C>, guiding: Guiding) -> Self {
+    fn of(passes: CfgPasses<C>, guiding: GuidanceParams) -> Self {
         Self {
             passes,
             guiding,
-            keeps_length: false,
+            rescales: false,
             momentum: Momentum::default(),
         }
     }
 
-    /// The same whose guided answers are as long as those to the prompt alone, token by token, so that no scale makes
-    /// glaring pictures.
-    pub fn keeping_length(self) -> Self {
+    /// Keeps the norm of conditional predictions, token by token, so that high scales do not oversaturate.
+    pub fn rescaled_to_cond(self) -> Self {
         Self {
-            keeps_length: true,
+            rescales: true,
             ..self
         }
     }
 
     /// Both texts in one batch, the prompt first; `prompt`: the prompt alone.
-    pub fn joined(both: C, prompt: C, guiding: Guiding) -> Self {
-        Self::of(Passes::Joined { both, prompt }, guiding)
+    pub fn joined(both: C, prompt: C, guiding: GuidanceParams) -> Self {
+        Self::of(CfgPasses::Joined { both, prompt }, guiding)
     }
 
     pub fn is_guided(&self) -> bool {
-        !matches!(self.passes, Passes::Single(_))
+        !matches!(self.passes, CfgPasses::Single(_))
     }
 
     /// The prompt's, or that of both texts.
     pub fn first(&self) -> &C {
         match &self.passes {
-            Passes::Single(first) | Passes::Joined { both: first, .. } => first,
-            Passes::Separate { prompt, .. } => prompt,
+            CfgPasses::Single(first) | CfgPasses::Joined { both: first, .. } => first,
+            CfgPasses::Separate { prompt, .. } => prompt,
         }
     }
 
     /// The prompt's alone.
     fn prompt(&self) -> &C {
         match &self.passes {
-            Passes::Single(prompt)
-            | Passes::Joined { prompt, .. }
-            | Passes::Separate { prompt, .. } => prompt,
+            CfgPasses::Single(prompt)
+            | CfgPasses::Joined { prompt, .. }
+            | CfgPasses::Separate { prompt, .. } => prompt,
         }
     }
 
-    /// The guided answer of `model`, which gives one for each text when it leaves out some blocks, or none, and is asked
-    /// with each, in f32 and as large as `latents`; `None` when cancelled. `own`: the part of an answer that is of the
-    /// latents. Records the answers.
+    /// Guided velocity from predictions of `model` with each context and a set of blocks to skip, in f32 and as large as
+    /// `latents`; `None` when cancelled. `own`: velocity of a prediction. Records the predictions.
     pub fn velocity(
         &self,
-        call: &Call,
+        call: &ModelCall,
         latents: &Tensor,
         capture: &mut Capture,
         own: impl Fn(&Tensor) -> Tensor,
         model: impl Fn(&C, BlockSet) -> Option<Tensor>,
     ) -> Option<Tensor> {
-        let Guiding { guider, range, .. } = self.guiding;
+        let GuidanceParams { guider, range, .. } = self.guiding;
         if let Guider::CfgZero { zero_steps } = guider
             && self.is_guided()
             && call.step < zero_steps as usize
@@ -213,15 +210,15 @@ impl<C> Guidance<C> {
         let is_guided = range.holds(call.step, call.num_steps);
         let whole = |text| model(text, BlockSet::default());
         let (cond, uncond) = match &self.passes {
-            Passes::Single(prompt) => (whole(prompt)?, None),
-            Passes::Joined { prompt, .. } | Passes::Separate { prompt, .. } if !is_guided => {
+            CfgPasses::Single(prompt) => (whole(prompt)?, None),
+            CfgPasses::Joined { prompt, .. } | CfgPasses::Separate { prompt, .. } if !is_guided => {
                 (whole(prompt)?, None)
             }
-            Passes::Joined { both, .. } => {
+            CfgPasses::Joined { both, .. } => {
                 let both = whole(both)?;
                 (both.narrow(0, 0, 1), Some(both.narrow(0, 1, 1)))
             }
-            Passes::Separate { prompt, negative } => (whole(prompt)?, Some(whole(negative)?)),
+            CfgPasses::Separate { prompt, negative } => (whole(prompt)?, Some(whole(negative)?)),
         };
         capture.put(call.name("transformer.cond"), &cond);
         let mut recorded = |name: &str, answer: Tensor| {
@@ -238,20 +235,20 @@ impl<C> Guidance<C> {
         let guided = match (&uncond, &skipped) {
             (None, None) => return Some(cond),
             (Some(uncond), None) => self.guided(call.index, &cond, uncond),
-            (None, Some(skipped)) => skipped + self.beyond_skipped(&cond, skipped),
+            (None, Some(skipped)) => skipped + self.skip_layer_guidance(&cond, skipped),
             (Some(uncond), Some(skipped)) => {
-                self.guided(call.index, &cond, uncond) + self.beyond_skipped(&cond, skipped)
+                self.guided(call.index, &cond, uncond) + self.skip_layer_guidance(&cond, skipped)
             }
         };
-        if !self.keeps_length {
+        if !self.rescales {
             return Some(guided);
         }
         let length = |xs: &Tensor| xs.norm_scalaropt_dim(2, [-1], true);
         Some(&guided * (length(&cond) / length(&guided)))
     }
 
-    /// What is added to an answer, of that without some blocks.
-    fn beyond_skipped(&self, cond: &Tensor, skipped: &Tensor) -> Tensor {
+    /// Term of skip-layer guidance.
+    fn skip_layer_guidance(&self, cond: &Tensor, skipped: &Tensor) -> Tensor {
         let scale = match self.guiding.guider {
             Guider::SkipLayers { scale, .. } => scale,
             _ => 0.0,
@@ -259,7 +256,7 @@ impl<C> Guidance<C> {
         (cond - skipped) * scale
     }
 
-    /// `(B, …)`, each picture or clip by itself
+    /// CFG of each image or clip: `(B, …)`
     fn guided(&self, call: usize, cond: &Tensor, uncond: &Tensor) -> Tensor {
         let scale = self.guiding.scale;
         match self.guiding.guider {
@@ -275,7 +272,7 @@ impl<C> Guidance<C> {
             } => {
                 let mut difference = cond - uncond;
                 if momentum != 0.0 {
-                    difference = self.momentum.with(call, &difference, momentum);
+                    difference = self.momentum.accumulate(call, &difference, momentum);
                 }
                 let difference = at_most(difference, longest);
                 uncond + projected(&difference, cond, eta) * scale
@@ -289,7 +286,7 @@ fn own_axes(xs: &Tensor) -> Vec<i64> {
     (1..xs.dim() as i64).map(|axis| -axis).collect()
 }
 
-/// What brings `uncond` nearest to `cond`: `(B, 1, …)`. After CFG-Zero*, <https://arxiv.org/abs/2503.18886>.
+/// Scale that brings `uncond` nearest to `cond`: `(B, 1, …)`. After CFG-Zero*, <https://arxiv.org/abs/2503.18886>.
 fn fitting(cond: &Tensor, uncond: &Tensor) -> Tensor {
     let [cond_row, uncond_row] = [cond, uncond].map(|xs| xs.flatten(1, -1));
     let sum = |xs: Tensor| xs.sum_dim_intlist([1].as_slice(), true, Kind::Float);

@@ -19,6 +19,7 @@ use safelight_core::protocol::{
 use tch::Device;
 
 use crate::error::EngineError;
+use crate::families;
 use crate::fault;
 use crate::finish::{self, FinishContext};
 use crate::memory::{Boundary, forget_all, reclaim};
@@ -215,14 +216,17 @@ impl Shared {
     fn compute(&self, order: Order, cancel: CancelToken) -> Result<(), EngineError> {
         let (ticks, messages) = (Arc::clone(&self.ticks), self.messages.clone());
         match order {
-            Order::Stage(order) => stages::run(&StageContext {
-                order: &stages::on_its_rung(*order),
-                device: self.device,
-                baseline: self.baseline,
-                cancel,
-                ticks,
-                messages,
-            }),
+            Order::Stage(order) => {
+                let context = StageContext {
+                    order: &stages::on_its_rung(*order),
+                    device: self.device,
+                    baseline: self.baseline,
+                    cancel,
+                    ticks,
+                    messages,
+                };
+                stages::run(&context, families::run)
+            }
             Order::Finish(order) => finish::run(&FinishContext {
                 order: &order,
                 device: self.device,

@@ -1,6 +1,4 @@
-//! What a family's stage works with: its request, where it computes, what it records, and who runs it.
-//!
-//! What a stage makes of these is the family's business.
+//! Request, placement, capture and hooks of a stage, and the networks that it loads.
 
 use std::path::Path;
 
@@ -16,18 +14,18 @@ use crate::place::{Placement, dtype_name, made};
 use crate::vae::Tiling;
 use crate::weights::{Weights, WeightsError};
 
-pub struct Work<'a> {
+pub struct StageWork<'a> {
     pub request: &'a GenerateRequest,
     pub place: Placement,
     pub capture: &'a mut Capture,
     pub hooks: &'a dyn Hooks,
 }
 
-impl<'a> Work<'a> {
-    /// Asked before each part at `site`.
+impl<'a> StageWork<'a> {
+    /// Cancellation check before each part at `site`.
     pub fn cancelled(&self, site: Site) -> impl Fn() -> bool + use<'a> {
         let hooks = self.hooks;
-        move || hooks.go_on(site).is_none()
+        move || hooks.check_cancelled(site).is_none()
     }
 
     /// The tiles that the request wants the autoencoder to work in.
@@ -48,7 +46,7 @@ impl<'a> Work<'a> {
         made(&weights, component, self.hooks, new, unexpected)
     }
 
-    /// What `decode` makes. Where that is no numbers in halves, it decodes once more, with weights in f32.
+    /// Decodes, and once more with weights in f32 if half precision gives NaN.
     pub fn decoded<T>(
         &mut self,
         decode: impl Fn(&mut Self) -> Result<T, EngineError>,
@@ -62,7 +60,7 @@ impl<'a> Work<'a> {
             "the VAE gave invalid pixels (NaN) in {}, so it decodes once more in f32, which takes longer and needs more memory",
             dtype_name(place.kind)
         ));
-        self.hooks.frames_begin_again();
+        self.hooks.restart_frames();
         self.place = Placement {
             kind: Kind::Float,
             ..place
@@ -70,7 +68,7 @@ impl<'a> Work<'a> {
         decode(self)
     }
 
-    /// The same for the decoder of an autoencoder, which may stay loaded when its stage ends.
+    /// Loads the decoder of an autoencoder, which may stay loaded when its stage ends.
     pub fn decoder<T: 'static>(
         &self,
         home: &Path,
@@ -82,8 +80,8 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// The same for a transformer, of which no more than the plan says stays on the device. `weights`: its own, with
-    /// what the request's LoRAs do to them.
+    /// Loads a transformer, of which no more than the planned bytes stay on the device. `weights`: its weights with the
+    /// request's LoRAs.
     pub fn transformer<T: 'static>(
         &self,
         component: &'static str,
@@ -96,7 +94,7 @@ impl<'a> Work<'a> {
         self.place.network(component, home, loras, || {
             let weights = weights()?;
             let transformer = made(&weights, "transformer", self.hooks, new, unexpected)?;
-            // What is free from here on is free of weights.
+            // Memory free from here on is free of weights.
             weights.settle()?;
             Ok(transformer)
         })

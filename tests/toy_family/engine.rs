@@ -5,9 +5,9 @@ use safelight_core::job::{Sampler, Stage};
 use safelight_core::networks::NetworkConfig as _;
 use tch::{Kind, Tensor};
 
-use super::{Done, EngineFamily};
+use super::EngineFamily;
 use crate::capture::Capture;
-use crate::denoise::{Call, DenoiseState, Denoiser, walk};
+use crate::denoise::{DenoiseState, Denoiser, ModelCall, walk};
 use crate::error::EngineError;
 use crate::pixels::rgb8_from_pixels;
 use crate::sampling::{Algorithm, Solver, noise};
@@ -42,11 +42,11 @@ struct Model {
 }
 
 impl Denoiser for Model {
-    fn velocity(&self, latents: &Tensor, _: &Call, _: &mut Capture) -> Option<Tensor> {
+    fn velocity(&self, latents: &Tensor, _: &ModelCall, _: &mut Capture) -> Option<Tensor> {
         Some(mixed(&self.mix, latents) - &self.prompt)
     }
 
-    fn shown(&self, x0: &Tensor) -> Tensor {
+    fn preview_latents(&self, x0: &Tensor) -> Tensor {
         x0.shallow_clone()
     }
 }
@@ -56,7 +56,7 @@ impl EngineFamily for Toy {
         toy::FAMILY.id
     }
 
-    fn encode_text(&self, context: &StageContext<'_>) -> Done {
+    fn encode_text(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
         let letters = tensor(context, "toy.letters.weight")?;
         let prompt = context.request().prompt.as_bytes();
         let ids: Vec<i64> = prompt.iter().map(|&letter| i64::from(letter)).collect();
@@ -68,7 +68,7 @@ impl EngineFamily for Toy {
         store::write_one(&context.own_result(), "prompt", &prompt)
     }
 
-    fn denoise(&self, context: &StageContext<'_>, _: Stage) -> Done {
+    fn denoise(&self, context: &StageContext<'_>, _: Stage) -> Result<(), EngineError> {
         let (request, place) = (context.request(), context.placement());
         let mix = tensor(context, "toy.mix.weight")?;
         let prompt = store::read_one(&context.result(Stage::EncodeText), "prompt")?;
@@ -110,7 +110,7 @@ impl EngineFamily for Toy {
         store::write_one(&context.own_result(), "latents", &state.latents)
     }
 
-    fn decode(&self, context: &StageContext<'_>) -> Done {
+    fn decode(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
         let paint = tensor(context, "toy.paint.weight")?;
         let latents = store::read_one(&context.result(Stage::Denoise), "latents")?;
         let colours = mixed(&paint, &latents.to_device(context.device)).tanh();

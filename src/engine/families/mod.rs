@@ -1,15 +1,16 @@
-//! What the engine does for each family of models: one folder a family, and the registry of them.
+//! Model families: one folder each, and their registry.
 //!
-//! A stage is a function of its own, because each may run in a process of its own: it loads what it needs and has dropped
-//! it when it returns. What comes between stages (files, unloading, messages) is the caller's.
+//! A stage is one function, as each may run in a process of its own: it loads what it needs and has dropped it when it
+//! returns. The caller handles files, unloading and messages between stages.
 //!
-//! A family implements `EngineFamily` over shared networks, samplers and stores. Nothing outside of this folder names
-//! a family; how its files are recognised and planned stands in `safelight_core::families`.
+//! A family implements `EngineFamily` over shared networks, samplers and stores; image families are an `ImageFamily` over an
+//! `ImageModel`. Nothing outside of this folder names a family; `safelight_core::families` recognises and plans them.
 
 pub mod chroma;
 pub mod flux;
 pub mod flux2;
 pub mod framepack;
+mod image_family;
 pub mod krea2;
 pub mod qwen_image;
 // See safelight_core::families.
@@ -23,42 +24,35 @@ use safelight_core::job::Stage;
 
 use crate::bench::cases::Case;
 use crate::error::EngineError;
-use crate::stages::{StageContext, stills};
+use crate::stages::StageContext;
+pub(crate) use image_family::ImageFamily;
 
-pub(crate) type Done = Result<(), EngineError>;
-
-/// The stages of one family's recipes. Each reads what earlier ones left in the job's folder and leaves its own result
-/// there.
+/// The stages of one family's recipes. Each reads results of earlier stages from the job's folder and writes its own there.
 pub(crate) trait EngineFamily: Sync {
-    /// The id of the family in `safelight_core::families`.
+    /// Id of the family in `safelight_core::families`.
     fn id(&self) -> &'static str;
 
-    fn encode_text(&self, context: &StageContext<'_>) -> Done;
+    fn encode_text(&self, context: &StageContext<'_>) -> Result<(), EngineError>;
 
-    fn encode_image(&self, context: &StageContext<'_>) -> Done {
+    fn encode_image(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
         Err(context.no_such_stage())
     }
 
-    fn encode_vision(&self, context: &StageContext<'_>) -> Done {
+    fn encode_vision(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
         Err(context.no_such_stage())
     }
 
-    /// Whether the latents of control pictures are drawn around their means, as most pipelines of diffusers do.
-    fn draws_controls(&self) -> bool {
-        true
+    /// Upscales the first pass's image for the second pass.
+    fn enlarge(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
+        Err(context.no_such_stage())
     }
 
-    /// What the first pass made to what the second one begins from.
-    fn enlarge(&self, context: &StageContext<'_>) -> Done {
-        stills::enlarge_stage(context, self.draws_controls())
-    }
+    /// Noise to latents; `stage` names the transformer.
+    fn denoise(&self, context: &StageContext<'_>, stage: Stage) -> Result<(), EngineError>;
 
-    /// Noise to latents; `stage` says through which transformer.
-    fn denoise(&self, context: &StageContext<'_>, stage: Stage) -> Done;
+    fn decode(&self, context: &StageContext<'_>) -> Result<(), EngineError>;
 
-    fn decode(&self, context: &StageContext<'_>) -> Done;
-
-    /// What is measured of it with random weights, in the order in which it is measured.
+    /// Benchmark cases with random weights, in order.
     fn cases(&self) -> &'static [Case] {
         &[]
     }
@@ -69,22 +63,22 @@ static FAMILIES: &[&dyn EngineFamily] = &[
     &toy::Toy,
     &framepack::FramePack,
     &wan::Wan,
-    &z_image::ZImage,
-    &flux2::Flux2,
-    &krea2::Krea2,
-    &chroma::Chroma,
-    &qwen_image::QwenImage,
-    &flux::Flux,
+    &z_image::FAMILY,
+    &flux2::FAMILY,
+    &krea2::FAMILY,
+    &chroma::FAMILY,
+    &qwen_image::FAMILY,
+    &flux::FAMILY,
 ];
 
-/// The id of each family of which something is measured, with what that is.
+/// Ids of families with benchmark cases, and the cases.
 pub(crate) fn measured() -> impl Iterator<Item = (&'static str, &'static [Case])> {
     let all = FAMILIES.iter().map(|family| (family.id(), family.cases()));
     all.filter(|(_, cases)| !cases.is_empty())
 }
 
 /// Runs a stage that has work for a family.
-pub(crate) fn run(context: &StageContext<'_>, stage: Stage) -> Done {
+pub(crate) fn run(context: &StageContext<'_>, stage: Stage) -> Result<(), EngineError> {
     let id = context.request().family.id;
     let Some(family) = FAMILIES.iter().find(|family| family.id() == id) else {
         return Err(context.no_such_stage());

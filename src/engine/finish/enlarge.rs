@@ -84,7 +84,7 @@ fn pass(
         upscaler,
         &pixels,
         tiles,
-        &|| context.go_on(),
+        &|| context.check_cancelled(),
         &mut |piece, corner| is_sound &= canvas.put(piece, corner),
     );
     if done.is_none() {

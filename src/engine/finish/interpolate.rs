@@ -97,7 +97,7 @@ impl Interpolation<'_> {
     /// What lies at the last frame of the source.
     fn rest(&mut self, last: &Source) -> Result<(), EngineError> {
         while self.place().is_some_and(|place| place.frame <= last.number) {
-            if !self.context.go_on() {
+            if !self.context.check_cancelled() {
                 return Err(EngineError::Cancelled);
             }
             self.send(last.picture.clone());
@@ -149,7 +149,7 @@ impl Interpolation<'_> {
     ) -> Result<Picture, EngineError> {
         let (width, height) = (first.picture.width, first.picture.height);
         let [first, second] = [self.seen(first)?, self.seen(second)?];
-        let is_cancelled = || !self.context.go_on();
+        let is_cancelled = || !self.context.check_cancelled();
         let made = self.network.between(first, second, time, &is_cancelled);
         let made: Tensor = made.ok_or(EngineError::Cancelled)?;
         // 0..1 to -1..1, as a clip of one frame

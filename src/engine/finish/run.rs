@@ -70,7 +70,7 @@ impl FinishContext<'_> {
     }
 
     /// Whether the stage is still wanted: asked between blocks, tiles and frames.
-    pub fn go_on(&self) -> bool {
+    pub fn check_cancelled(&self) -> bool {
         self.ticks.fetch_add(1, Ordering::Relaxed);
         fault::at(Site::Look);
         !self.cancel.is_cancelled()
@@ -129,7 +129,7 @@ impl FinishContext<'_> {
             let reading = reading.map_err(|err| EngineError::internal(err.to_string()))?;
             // Dropped on every way out, so that the reader ends.
             let taken = frames.into_iter().try_for_each(|(number, picture)| {
-                if !self.go_on() {
+                if !self.check_cancelled() {
                     return Err(EngineError::Cancelled);
                 }
                 take(number, picture)

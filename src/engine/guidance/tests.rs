@@ -29,8 +29,8 @@ fn text() -> TextEmbeds {
     }
 }
 
-fn call(index: usize, step: usize) -> Call {
-    Call {
+fn call(index: usize, step: usize) -> ModelCall {
+    ModelCall {
         index,
         number: index,
         step,
@@ -40,17 +40,17 @@ fn call(index: usize, step: usize) -> Call {
     }
 }
 
-/// Guidance whose texts are named in the order in which they are read.
-fn guidance(guiding: Guiding) -> Guidance<&'static str> {
+/// Guided passes whose texts are named in the order in which they are read.
+fn guidance(guiding: GuidanceParams) -> GuidedPasses<&'static str> {
     let texts = Cell::new(0);
     let read = |_: &TextEmbeds| Ok(["cond", "uncond"][texts.replace(texts.get() + 1)]);
-    let guidance = Guidance::new(&text(), Some(&text()), guiding, read);
+    let guidance = GuidedPasses::new(&text(), Some(&text()), guiding, read);
     guidance.expect("both texts can be read")
 }
 
 fn velocity(
-    guidance: &Guidance<&'static str>,
-    call: &Call,
+    guidance: &GuidedPasses<&'static str>,
+    call: &ModelCall,
     model: impl Fn(&str) -> Tensor,
 ) -> Tensor {
     let ask = |context: &&'static str, without: BlockSet| {
@@ -74,7 +74,7 @@ fn every_guider_gives_what_that_of_diffusers_gives_step_by_step() {
     assert_eq!(runs.len(), 22);
     for (size, name) in runs {
         let (guider, range) = name.split_once('/').unwrap();
-        let guidance = guidance(Guiding {
+        let guidance = guidance(GuidanceParams {
             scale: SCALE,
             guider: guider.parse().unwrap(),
             range: range.parse().unwrap(),
@@ -95,12 +95,12 @@ fn every_guider_gives_what_that_of_diffusers_gives_step_by_step() {
 #[test]
 fn without_a_negative_prompt_only_skipped_blocks_guide() {
     let recorded = recorded();
-    let guiding = Guiding {
+    let guiding = GuidanceParams {
         scale: 1.0,
         guider: "slg:9:2.8:0-0.9".parse().unwrap(),
         range: GuidanceRange::default(),
     };
-    let guidance = Guidance::new(&text(), None, guiding, |_| Ok("cond")).unwrap();
+    let guidance = GuidedPasses::new(&text(), None, guiding, |_| Ok("cond")).unwrap();
     for step in 0..STEPS {
         let model = |text: &str| recorded[&format!("clip.{step}.{text}")].copy();
         let found = velocity(&guidance, &call(step, step), model);
@@ -111,7 +111,7 @@ fn without_a_negative_prompt_only_skipped_blocks_guide() {
 
 #[test]
 fn a_block_that_a_model_does_not_have_is_refused_by_its_number() {
-    let guiding = |text: &str| Guiding {
+    let guiding = |text: &str| GuidanceParams {
         guider: text.parse().unwrap(),
         ..SCALE.into()
     };
@@ -133,7 +133,7 @@ fn outside_the_guided_part_only_the_prompt_is_asked_for_and_nothing_where_steps_
         asked.set(asked.get() + 1);
         recorded[&format!("tokens.0.{text}")].copy()
     };
-    let guidance = guidance(Guiding {
+    let guidance = guidance(GuidanceParams {
         scale: SCALE,
         guider: Guider::CfgZero { zero_steps: 1 },
         range: "0.4-0.8".parse().unwrap(),
@@ -151,7 +151,7 @@ fn outside_the_guided_part_only_the_prompt_is_asked_for_and_nothing_where_steps_
 fn a_call_that_is_made_again_counts_once_in_the_momentum() {
     let recorded = recorded();
     let run = |calls: &[(usize, usize)]| {
-        let guidance = guidance(Guiding {
+        let guidance = guidance(GuidanceParams {
             guider: Guider::Apg {
                 eta: 0.0,
                 longest: 0.0,

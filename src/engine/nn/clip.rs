@@ -33,7 +33,7 @@ impl ClipTower {
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
         for layer in &self.0[..self.0.len().saturating_sub(left)] {
-            hooks.go_on(site)?;
+            hooks.check_cancelled(site)?;
             xs = layer.forward(&xs, mask);
         }
         Some(xs)

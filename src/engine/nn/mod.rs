@@ -10,6 +10,7 @@ mod clip;
 mod linear;
 mod norm;
 mod rope;
+mod swiglu;
 mod timestep;
 
 pub use crate::kernels::{
@@ -24,7 +25,10 @@ pub use clip::ClipTower;
 pub use linear::Linear;
 pub use norm::{LayerNorm, QkNorm, RmsNorm, T5Norm};
 pub use rope::{Rope, angles_at, axis_angles};
-pub use timestep::{scaled_timestep_embedding, timestep_embedding};
+pub use swiglu::SwiGlu;
+pub use timestep::{
+    NUM_TIMESTEPS, rounded_timesteps, scaled_timestep_embedding, timestep_embedding,
+};
 
 #[cfg(test)]
 mod tests;

@@ -2,12 +2,24 @@
 
 use tch::{Device, Kind, Tensor};
 
+/// The timestep of pure noise.
+pub const NUM_TIMESTEPS: f32 = 1000.0;
+
 /// `timesteps`: `(N)` -> `(N, dim)` in f32
 pub fn timestep_embedding(timesteps: &Tensor, dim: i64) -> Tensor {
     scaled_timestep_embedding(timesteps, 1.0, dim)
 }
 
-/// The same of timesteps that the network itself multiplies by `scale`, behind the frequencies.
+/// Timesteps of the scheduler (1000 is pure noise) divided by 1000 and multiplied again, with the rounding to f32 that
+/// diffusers' pipelines and models have between them.
+pub fn rounded_timesteps(timesteps: &[f32]) -> Vec<f32> {
+    let timesteps = timesteps.iter();
+    timesteps
+        .map(|t| t / NUM_TIMESTEPS * NUM_TIMESTEPS)
+        .collect()
+}
+
+/// Like [`timestep_embedding`] for a network that multiplies the angles by `scale`.
 pub fn scaled_timestep_embedding(timesteps: &Tensor, scale: f64, dim: i64) -> Tensor {
     let frequencies = frequencies(dim / 2, timesteps.device());
     let angles = timesteps.to_kind(Kind::Float).unsqueeze(1) * frequencies.unsqueeze(0) * scale;

@@ -1,4 +1,4 @@
-//! What a running stage tells the app: steps, previews, frames, checkpoints, warnings.
+//! Messages of a running stage to the app: steps, previews, frames, checkpoints, warnings.
 //!
 //! Turns tensors into pixels; decides nothing.
 
@@ -33,7 +33,7 @@ impl<'a> StageHooks<'a> {
         }
     }
 
-    /// How many frames the job makes, or the section that this stage is of.
+    /// Number of frames of the job, or of the section that this stage belongs to.
     fn total_frames(&self) -> u32 {
         let request = &self.context.order.request;
         if let Some(sections) = request.sections {
@@ -109,7 +109,7 @@ impl Hooks for StageHooks<'_> {
         self.step(self.num_frames.get() as usize, total as usize);
     }
 
-    fn frames_begin_again(&self) {
+    fn restart_frames(&self) {
         self.num_frames.set(0);
     }
 

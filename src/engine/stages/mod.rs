@@ -1,14 +1,13 @@
-//! One stage of one job: reads what earlier stages left in the job's folder, runs its family's part,
-//! and leaves its own result there.
+//! One stage of one job: reads results of earlier stages from the job's folder, runs its family's part, and writes its
+//! own result there.
 //!
-//! What every family's stages share is here: the proof that nothing is left on the device, captures, checkpoints, the
-//! resume point. What makes which result is the families'. Knows the order of nothing: the worker walks
-//! the recipe. Networks and samplers are the family's.
+//! Code that stages of every family share: the proof that nothing is left on the device, captures, checkpoints, the
+//! resume point. Families compute results; the worker follows the recipe.
 
 mod hooks;
-pub(crate) mod looking;
+pub mod images;
 pub(crate) mod pictures;
-pub mod stills;
+pub(crate) mod siglip;
 #[cfg(test)]
 mod tests;
 
@@ -29,7 +28,6 @@ use tch::{Device, Kind, Tensor};
 use crate::capture::{self, Capture};
 use crate::denoise::DenoiseState;
 use crate::error::EngineError;
-use crate::families::{self, Done};
 use crate::fault::{self, Site};
 use crate::hooks::Hooks as _;
 use crate::memory::{Boundary, assert_unloaded, forget_all, line_before, reclaim};
@@ -39,7 +37,7 @@ use crate::runtime::{self, use_compute_options};
 use crate::serve::Outgoing;
 use crate::store;
 use crate::text::PromptEmbeds;
-use crate::work::Work;
+use crate::work::StageWork;
 use hooks::StageHooks;
 
 pub struct StageContext<'a> {
@@ -64,7 +62,11 @@ pub fn on_its_rung(mut order: StageOrder) -> StageOrder {
     order
 }
 
-pub fn run(context: &StageContext<'_>) -> Result<(), EngineError> {
+/// Runs a stage, whose work `family` does.
+pub fn run(
+    context: &StageContext<'_>,
+    family: fn(&StageContext<'_>, Stage) -> Result<(), EngineError>,
+) -> Result<(), EngineError> {
     let stage = context.order.stage;
     let _armed = fault::arm(stage, context.order.memory.rung);
     fault::at(Site::Start);
@@ -88,7 +90,7 @@ pub fn run(context: &StageContext<'_>) -> Result<(), EngineError> {
         tracing::info!("{line}");
     }
     if stage != Stage::Unload {
-        families::run(context, stage)?;
+        family(context, stage)?;
     }
     match stage {
         // Of no use any more, and gone with the folder anyway.
@@ -258,7 +260,7 @@ impl StageContext<'_> {
     /// The family's part of this stage, with what it records.
     pub(crate) fn part<T>(
         &self,
-        part: impl FnOnce(&mut Work<'_>) -> Result<T, EngineError>,
+        part: impl FnOnce(&mut StageWork<'_>) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {
         let mut capture = if self.order.capture {
             Capture::stage(&self.order.folder, self.order.stage.name())?
@@ -266,7 +268,7 @@ impl StageContext<'_> {
             Capture::off()
         };
         let hooks = StageHooks::new(self);
-        let done = part(&mut Work {
+        let done = part(&mut StageWork {
             request: self.request(),
             place: self.placement(),
             capture: &mut capture,
@@ -279,8 +281,8 @@ impl StageContext<'_> {
     /// The family's stage of texts: leaves what it read, and gives memory back.
     pub(crate) fn texts(
         &self,
-        part: impl FnOnce(&mut Work<'_>) -> Result<PromptEmbeds, EngineError>,
-    ) -> Done {
+        part: impl FnOnce(&mut StageWork<'_>) -> Result<PromptEmbeds, EngineError>,
+    ) -> Result<(), EngineError> {
         let embeds = self.part(part);
         if matches!(embeds, Ok(_) | Err(EngineError::Cancelled)) {
             self.reclaim(Boundary::PostUnloadTextEncoder);
@@ -292,8 +294,8 @@ impl StageContext<'_> {
     pub(crate) fn tensor(
         &self,
         name: &str,
-        part: impl FnOnce(&mut Work<'_>) -> Result<Tensor, EngineError>,
-    ) -> Done {
+        part: impl FnOnce(&mut StageWork<'_>) -> Result<Tensor, EngineError>,
+    ) -> Result<(), EngineError> {
         store::write_one(&self.own_result(), name, &self.part(part)?)
     }
 

@@ -1,6 +1,4 @@
-//! The job's own copies of its start and end pictures and of its mask, as stages read them.
-//!
-//! What is made of the pixels is the family's.
+//! The job's copies of its input images and masks: opened, cropped and resized.
 
 use std::path::Path;
 
@@ -11,27 +9,27 @@ use tch::{Kind, Tensor};
 use crate::capture::Capture;
 use crate::error::EngineError;
 use crate::pixels::pixels_from_rgb8;
-use crate::stages::stills::{binary_mask, soft_mask};
+use crate::stages::images::{binary_mask, soft_mask};
 
-/// A picture as it was opened, and as the request wants it to fit.
-pub(crate) struct GivenPicture {
+/// An input image as opened, and cropped as requested.
+pub(crate) struct FittedImage {
     source: Picture,
-    /// Cropped where the request asks for it.
+    /// Cropped if requested.
     pub(crate) fitted: Picture,
 }
 
-/// The job's start picture and, where the request has one, its end picture.
+/// The job's start image and, if any, its end image.
 pub(crate) fn of_job(
     folder: &JobFolder,
     request: &GenerateRequest,
-) -> Result<(GivenPicture, Option<GivenPicture>), EngineError> {
+) -> Result<(FittedImage, Option<FittedImage>), EngineError> {
     let start = open(&folder.start_picture(), request)?;
     let end = request.last_image.as_ref();
     let end = end.map(|_| open(&folder.end_picture(), request));
     Ok((start, end.transpose()?))
 }
 
-/// The same as large as the clip, and recorded as they were opened.
+/// Start and end image at the size of the clip; records them as opened.
 pub(crate) fn frames_of_job(
     folder: &JobFolder,
     request: &GenerateRequest,
@@ -46,17 +44,16 @@ pub(crate) fn frames_of_job(
     Ok((start.resized(request)?, end))
 }
 
-/// What says which part of the start picture is made anew, where the request has it. Cropped as that picture is.
+/// The start image's mask, if any, cropped as that image.
 pub(crate) fn mask_of_job(
     folder: &JobFolder,
     request: &GenerateRequest,
-) -> Result<Option<GivenPicture>, EngineError> {
+) -> Result<Option<FittedImage>, EngineError> {
     let mask = request.mask.as_ref();
     mask.map(|_| open(&folder.mask(), request)).transpose()
 }
 
-/// The pictures that the model sees beside what it makes, as they were opened, and recorded so; `name`: what the
-/// reference calls the one that is counted from 0.
+/// Reference images as opened; records them under `name`, counted from 0.
 pub(crate) fn references_of_job(
     folder: &JobFolder,
     request: &GenerateRequest,
@@ -68,12 +65,12 @@ pub(crate) fn references_of_job(
     all.collect()
 }
 
-/// What most pipelines' records call the picture that is counted from 0.
+/// Name of a reference image in captures, counted from 0.
 pub(crate) fn reference(index: usize) -> String {
     format!("reference.{index}")
 }
 
-/// The pictures that are parts of the prompt, in the same way.
+/// Image prompts as opened; records them.
 pub(crate) fn prompt_pictures_of_job(
     folder: &JobFolder,
     request: &GenerateRequest,
@@ -89,7 +86,7 @@ pub(crate) fn prompt_pictures_of_job(
     all.collect()
 }
 
-/// What records call the one that is counted from 0.
+/// Name of an image prompt in captures, counted from 0.
 pub(crate) fn prompt_picture(index: usize) -> String {
     format!("prompt_picture.{index}")
 }
@@ -100,8 +97,7 @@ fn recorded(path: &Path, name: &str, capture: &mut Capture) -> Result<Picture, E
     Ok(picture)
 }
 
-/// The pictures that say where things are to be, each as large as what is made, and recorded as they were opened; of
-/// those whose edges are asked for the edges.
+/// Control images at the size of the result, or their Canny edges if requested; records them as opened.
 pub(crate) fn controls_of_job(
     folder: &JobFolder,
     request: &GenerateRequest,
@@ -124,7 +120,7 @@ pub(crate) fn controls_of_job(
     all.collect()
 }
 
-/// Makes black what a mask, as large as the picture, says to be made anew.
+/// Blackens the pixels that a mask of the image's size denoises.
 fn hide(picture: &mut Picture, mask: &Picture) -> Result<(), EngineError> {
     let hidden = binary_mask(mask, picture.width, picture.height)?;
     let hidden = Vec::<f32>::try_from(hidden.flatten(0, -1))?;
@@ -136,7 +132,7 @@ fn hide(picture: &mut Picture, mask: &Picture) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Of each control what says which part of it is made anew, where it has a mask: as large as what is made.
+/// Mask of each control, if any, at the size of the result.
 pub(crate) fn control_masks_of_job(
     folder: &JobFolder,
     request: &GenerateRequest,
@@ -149,7 +145,7 @@ pub(crate) fn control_masks_of_job(
     all.collect()
 }
 
-/// The last frames of the clip that the job goes on from, where its model is shown them: `(1, 3, F, H, W)` in -1..1.
+/// Last frames of the clip that the job extends, for models that see them: `(1, 3, F, H, W)` in -1..1.
 pub(crate) fn seen_of_job(
     folder: &JobFolder,
     request: &GenerateRequest,
@@ -168,24 +164,24 @@ pub(crate) fn seen_of_job(
     Ok((!frames.is_empty()).then(|| Tensor::stack(&frames, 2)))
 }
 
-/// What a mask keeps of the start picture or of a clip, to the byte: the autoencoder gives it back only nearly. Between
-/// the middle gray and white, as at a soft edge, both are blended.
-pub(crate) struct KeptPixels {
+/// Pixels of the start image or of a clip outside a mask, which the autoencoder reproduces only approximately. Between
+/// middle grey and white, as at a soft edge, both are blended.
+pub(crate) struct PixelRestore {
     /// `(F, H, W, 3)` bytes, or one frame for all
     frames: Tensor,
-    /// How much of a pixel is what was made, from 0 to 1: `(F, H, W, 1)` in f32, or one frame for all
+    /// Share of the result in each pixel, from 0 to 1: `(F, H, W, 1)` in f32, or one frame for all
     made: Tensor,
 }
 
-impl KeptPixels {
-    /// `picture`: as large as what is made; `mask`: 1 for what is made anew, `(1, 1, H, W)`
+impl PixelRestore {
+    /// `picture`: at the size of the result; `mask`: 1 for denoised pixels, `(1, 1, H, W)`
     pub(crate) fn of(picture: &Picture, mask: &Tensor) -> Result<Self, EngineError> {
         let [height, width] = [picture.height, picture.width].map(i64::from);
         let bytes = Tensor::from_slice(&picture.rgb);
         Self::of_clip(&bytes.view([1, height, width, 3]), &mask.unsqueeze(2))
     }
 
-    /// Of the job's start picture, where the mask beside it is.
+    /// From the job's start image and its mask.
     pub(crate) fn of_job(
         folder: &JobFolder,
         request: &GenerateRequest,
@@ -197,7 +193,7 @@ impl KeptPixels {
         Self::of(&picture.resized(request)?, &mask)
     }
 
-    /// `frames`: `(F, H, W, 3)` bytes; `mask`: 1 for what is made anew, `(1, 1, F, H, W)` or one frame for all
+    /// `frames`: `(F, H, W, 3)` bytes; `mask`: 1 for denoised pixels, `(1, 1, F, H, W)` or one frame for all
     pub(crate) fn of_clip(frames: &Tensor, mask: &Tensor) -> Result<Self, EngineError> {
         let made = mask.squeeze_dim(0).squeeze_dim(0).to_kind(Kind::Float);
         let (frame, masked) = (frames.size(), made.size());
@@ -210,12 +206,12 @@ impl KeptPixels {
         })
     }
 
-    /// `made`: `(F, H, W, 3)` bytes on the CPU -> the same with the picture's own where it is kept
+    /// `made`: `(F, H, W, 3)` bytes on the CPU -> with the original's pixels outside the mask
     pub(crate) fn over(&self, made: &Tensor) -> Tensor {
         self.over_from(0, made)
     }
 
-    /// The same of frames of a clip, counted from 0, of which `first` is the first.
+    /// Restores pixels in frames of a clip from frame `first` on.
     pub(crate) fn over_from(&self, first: i64, made: &Tensor) -> Tensor {
         let some = |xs: &Tensor| match xs.size()[0] {
             1 => xs.shallow_clone(),
@@ -228,13 +224,13 @@ impl KeptPixels {
     }
 }
 
-fn open(path: &Path, request: &GenerateRequest) -> Result<GivenPicture, EngineError> {
+fn open(path: &Path, request: &GenerateRequest) -> Result<FittedImage, EngineError> {
     let source = media::open_picture(path)?;
     let fitted = fitted(&source, request)?;
-    Ok(GivenPicture { source, fitted })
+    Ok(FittedImage { source, fitted })
 }
 
-/// The picture, cropped to the request's aspect where that asks for it.
+/// Crops an image to the request's aspect ratio, if requested.
 pub(crate) fn fitted(source: &Picture, request: &GenerateRequest) -> Result<Picture, EngineError> {
     Ok(match request.fit {
         Fit::Stretch => source.clone(),
@@ -252,13 +248,13 @@ fn record(source: &Picture, name: &str, capture: &mut Capture) {
     }
 }
 
-impl GivenPicture {
-    /// Records the picture as it was opened, under the reference's name for it.
+impl FittedImage {
+    /// Records the image as opened.
     pub(crate) fn record(&self, name: &str, capture: &mut Capture) {
         record(&self.source, name, capture);
     }
 
-    /// As large as the clip.
+    /// Resizes it to the size of the result.
     pub(crate) fn resized(&self, request: &GenerateRequest) -> Result<Picture, EngineError> {
         let fitted = &self.fitted;
         Ok(media::resize_lanczos(

@@ -23,8 +23,8 @@ use taylor::Taylor;
 use tea::Tea;
 
 pub use magnitude::{Magnitudes, stretched};
-pub use shortcut::{Caches, Shortcut};
-pub use skip::Skip;
+pub use shortcut::{ContextCaches, SkipOptions};
+pub use skip::BlockSkipper;
 pub use tea::Polynomial;
 
 /// What a call can be told by, each made only where an algorithm looks at it.

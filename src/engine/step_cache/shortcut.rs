@@ -7,7 +7,7 @@ use super::{CallCache, StepCache};
 
 /// What one call may leave out.
 #[derive(Clone, Copy, Default)]
-pub struct Shortcut<'a> {
+pub struct SkipOptions<'a> {
     pub cache: CallCache<'a>,
     /// Blocks that change nothing, for guidance by a worse answer.
     pub without: BlockSet,
@@ -15,12 +15,12 @@ pub struct Shortcut<'a> {
 
 /// The caches of one text: answers without some blocks are not those of the whole network.
 #[derive(Default)]
-pub struct Caches {
+pub struct ContextCaches {
     whole: Option<StepCache>,
     without: Option<StepCache>,
 }
 
-impl Caches {
+impl ContextCaches {
     /// `make`: a new cache, where the walk has one.
     pub fn new(make: impl Fn() -> Option<StepCache>) -> Self {
         Self {
@@ -35,7 +35,7 @@ impl Caches {
         &self,
         call: usize,
         without: BlockSet,
-        make: impl FnOnce(Shortcut<'_>) -> Option<Tensor>,
+        make: impl FnOnce(SkipOptions<'_>) -> Option<Tensor>,
     ) -> Option<Tensor> {
         let cache = if without.is_empty() {
             &self.whole
@@ -45,9 +45,9 @@ impl Caches {
         match cache {
             Some(cache) => cache.answer(call, || {
                 let cache = Some((cache, call));
-                make(Shortcut { cache, without })
+                make(SkipOptions { cache, without })
             }),
-            None => make(Shortcut {
+            None => make(SkipOptions {
                 cache: None,
                 without,
             }),

@@ -3,19 +3,19 @@
 use safelight_core::job::BlockSet;
 use tch::Tensor;
 
-use super::{CallCache, Shortcut, Signals, StepCache};
+use super::{CallCache, Signals, SkipOptions, StepCache};
 
 /// One call of a network. Without a cache that leaves out blocks it does nothing, and copies nothing.
-pub struct Skip<'a> {
+pub struct BlockSkipper<'a> {
     cache: CallCache<'a>,
     without: BlockSet,
     /// What the blocks that may be left out read.
     before: Option<Tensor>,
 }
 
-impl<'a> Skip<'a> {
-    pub fn of(shortcut: Shortcut<'a>) -> Self {
-        let Shortcut { cache, without } = shortcut;
+impl<'a> BlockSkipper<'a> {
+    pub fn of(shortcut: SkipOptions<'a>) -> Self {
+        let SkipOptions { cache, without } = shortcut;
         Self {
             cache: cache.filter(|(cache, _)| cache.skips_blocks()),
             without,
@@ -24,7 +24,7 @@ impl<'a> Skip<'a> {
     }
 
     /// Whether a block, counted through all lists, changes nothing.
-    pub fn leaves_out(&self, block: usize) -> bool {
+    pub fn skips_block(&self, block: usize) -> bool {
         self.without.holds(block)
     }
 

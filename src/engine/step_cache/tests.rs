@@ -170,9 +170,9 @@ impl Network {
 
     fn answer(&self, call: usize, cache: CallCache<'_>) -> Tensor {
         let mut xs = self.recorded[&format!("input.{call}")].copy();
-        let mut skip = Skip::of(Shortcut {
+        let mut skip = BlockSkipper::of(SkipOptions {
             cache,
-            ..Shortcut::default()
+            ..SkipOptions::default()
         });
         let mut known = skip.start(&xs, &xs);
         for index in 0..3 {

@@ -1,4 +1,4 @@
-//! The blocks of transformers of two streams, and where the tokens of each stream lie.
+//! Double-stream and single-stream blocks, and the token ranges of the streams.
 
 use safelight_core::networks::stream_blocks::StreamShape;
 use tch::{Kind, Tensor};
@@ -10,20 +10,20 @@ use crate::nn::{
 };
 use crate::weights::{Weights, WeightsError};
 
-/// The largest number in f16, which the model's sums leave.
+/// Largest number in f16, which activations exceed.
 const LARGEST_HALF: f64 = 65504.0;
 
-/// Where the tokens of all texts and of all pictures lie: start and number.
-pub struct Tokens {
+/// Start and length of the tokens of all texts and of all images.
+pub struct TokenRanges {
     pub txt: (i64, i64),
     pub img: (i64, i64),
     pub pictures: i64,
-    /// Added to the scores of one picture and its text, `(1, 1, l, l)`, in models that tell text from padding.
+    /// Added to the attention scores of one image and its text, `(1, 1, l, l)`, in models that distinguish padding.
     pub bias: Option<Tensor>,
 }
 
-impl Tokens {
-    /// Of texts and then of pictures that see nothing else: `img`: `(B, I, ..)`, `txt`: `(1, T, ..)`
+impl TokenRanges {
+    /// Ranges of texts followed by images: `img`: `(B, I, ..)`, `txt`: `(1, T, ..)`
     pub fn of(img: &Tensor, txt: &Tensor) -> Self {
         let (pictures, own) = (img.size()[0], img.size()[1]);
         let txt_len = pictures * txt.size()[1];
@@ -43,7 +43,7 @@ impl Tokens {
         [self.txt, self.img]
     }
 
-    /// The same of one picture and its text.
+    /// Ranges of one image and its text.
     fn of_picture(&self, index: i64) -> [(i64, i64); 2] {
         self.streams().map(|(start, len)| {
             let own = len / self.pictures;
@@ -61,7 +61,7 @@ impl Tokens {
         xs.narrow(1, self.img.0, self.img.1)
     }
 
-    /// Each half through a layer of its own: `(1, L, ..)` -> the same with the layers' width
+    /// Separate layers for text and images: `(1, L, ..)` -> with the layers' output width
     fn forward(&self, txt: &Linear, img: &Linear, xs: &Tensor) -> Tensor {
         let size = [1, self.count(), img.out_features()];
         let out = Tensor::empty(size, (xs.kind(), xs.device()));
@@ -71,8 +71,8 @@ impl Tokens {
     }
 }
 
-/// `xs += ys * gate` in place, the gate being vector `gate` of `rows` -> `xs` behind the norm `next`
-pub fn add_norm(
+/// `xs += ys * gate` in place, with vector `gate` of `rows` -> `next` norm of `xs`
+pub(super) fn add_norm(
     xs: &mut Tensor,
     ys: &Tensor,
     rows: TokenRows<'_>,
@@ -89,7 +89,7 @@ pub fn add_norm(
     layer_norm(xs, next, EPS)
 }
 
-/// A layer, with a bias where the blocks of such a shape have them.
+/// A layer, with a bias if blocks of this shape have them.
 pub(super) fn layer(
     shape: &StreamShape,
     input: i64,
@@ -103,7 +103,7 @@ pub(super) fn layer(
     }
 }
 
-/// Several products of the same input likewise.
+/// Several layers of one input as one matrix, with biases likewise.
 fn fused(shape: &StreamShape, parts: &[(&str, i64)], w: &Weights) -> Result<Linear, WeightsError> {
     if shape.is_shared() {
         Linear::fused_without_bias(shape.dim, parts, w)
@@ -112,8 +112,7 @@ fn fused(shape: &StreamShape, parts: &[(&str, i64)], w: &Weights) -> Result<Line
     }
 }
 
-/// What the second layer of a feed-forward part reads of what the first gave, which is changed in place: GELU of it, or
-/// the values that its gates let through.
+/// Activation between feed-forward layers, in place: GELU, or values gated by SiLU.
 fn activated(ys: Tensor, is_gated: bool) -> Tensor {
     if !is_gated {
         return gelu_tanh(ys);
@@ -122,8 +121,8 @@ fn activated(ys: Tensor, is_gated: bool) -> Tensor {
     silu_times(ys.narrow(-1, 0, wide), &ys.narrow(-1, wide, wide))
 }
 
-/// A block in which text and picture have weights of their own, but for the attention, which is common.
-pub struct DoubleBlock {
+/// Block with separate weights for text and images and joint attention.
+pub(super) struct DoubleBlock {
     img_attn: SelfAttention,
     img_mlp: (Linear, Linear),
     txt_attn: SelfAttention,
@@ -150,7 +149,7 @@ impl SelfAttention {
 }
 
 impl DoubleBlock {
-    pub fn new(shape: &StreamShape, w: &Weights) -> Result<Self, WeightsError> {
+    pub(super) fn new(shape: &StreamShape, w: &Weights) -> Result<Self, WeightsError> {
         let (dim, mlp_dim) = (shape.dim, shape.mlp_dim);
         let mlp = |name: &str| {
             let first = layer(shape, dim, shape.mlp_in(), &(w / name / 0))?;
@@ -165,15 +164,15 @@ impl DoubleBlock {
         })
     }
 
-    /// `xs`: `(1, L, C)`, changed in place; `normed`: `xs` behind this block's first norm; `rows`: shift, scale and
-    /// gate of both halves, `next`: the first norm of the next block -> `xs` behind that norm
-    pub fn forward(
+    /// `xs`: `(1, L, C)`, changed in place; `normed`: this block's first norm of `xs`; `rows`: modulation of both streams,
+    /// `next`: the next block's first norm -> that norm of `xs`
+    pub(super) fn forward(
         &self,
         xs: &mut Tensor,
         normed: Tensor,
         rows: TokenRows<'_>,
         next: &Norm<'_>,
-        tokens: &Tokens,
+        tokens: &TokenRanges,
         rope: &Rope,
     ) -> Tensor {
         let (txt, img) = (&self.txt_attn, &self.img_attn);
@@ -197,9 +196,9 @@ impl DoubleBlock {
 }
 
 pub(super) struct SingleBlock {
-    /// Queries, keys and values, and the first layer of the feed-forward part.
+    /// Queries, keys and values, and the first feed-forward layer.
     linear1: Linear,
-    /// Of attention and feed-forward part together.
+    /// Of attention and feed-forward layers together.
     pub(super) linear2: Linear,
     norm: QkNorm,
     dim: i64,
@@ -222,13 +221,13 @@ impl SingleBlock {
     }
 
     /// `normed`: `(1, L, C)` -> what `linear2` reads, a view of `(1, L, C + M)`
-    pub(super) fn attend(&self, normed: Tensor, tokens: &Tokens, rope: &Rope) -> Tensor {
+    pub(super) fn attend(&self, normed: Tensor, tokens: &TokenRanges, rope: &Rope) -> Tensor {
         let dim = self.dim;
         let products = self.linear1.forward(&normed); // (1, L, 3 C + M), or 2 M with gates
         drop(normed);
         let heads = Heads::of(&products.narrow(-1, 0, 3 * dim), dim, self.norm.head_dim());
         self.norm.forward_rope(&mut heads.queries_and_keys(), rope);
-        // The values have been read: what the attention gives takes their place, beside the rest.
+        // The values have been read: the attention output overwrites them, adjacent to the rest.
         products
             .narrow(-1, 2 * dim, dim)
             .copy_(&heads.attend(tokens));
@@ -262,8 +261,8 @@ impl Heads {
         self.qkv.narrow(2, 0, 2 * self.num_heads)
     }
 
-    /// Each picture with its text alone: `(1, L, C)`
-    fn attend(&self, tokens: &Tokens) -> Tensor {
+    /// Attention within each image and its text: `(1, L, C)`
+    fn attend(&self, tokens: &TokenRanges) -> Tensor {
         if tokens.pictures == 1 {
             return self.attend_to(&self.qkv, tokens.bias.as_ref());
         }

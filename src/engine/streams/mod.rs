@@ -1,23 +1,25 @@
-//! Transformers of two streams: text and picture in one sequence, first with weights of their own (double blocks), then
-//! with common ones (single blocks). Flux's blocks, which are Chroma's and HunyuanVideo's too; and those that have gates
-//! in the feed-forward part and no biases.
+//! Dual-stream transformers (MMDiT): text and image in one sequence, first with separate weights (double blocks), then
+//! with common ones (single blocks). The blocks of FLUX.1, Chroma and HunyuanVideo, and FLUX.2's, which have gated
+//! feed-forward layers and no biases.
 //!
 //! After <https://github.com/black-forest-labs/flux/blob/main/src/flux/model.py> in the arithmetic of diffusers
-//! 0.42.1 (`models/transformers/transformer_flux.py`). Fields have the original names. How text and picture get into the
-//! sequence, and what becomes of the last hidden states, is the family's.
+//! 0.42.1 (`models/transformers/transformer_flux.py`). Fields have the original names. Each family embeds text and image
+//! and uses the last hidden states.
 //!
-//! The hidden states of pictures and of their text lie in one tensor all the way, the texts first, so that every pass
-//! over memory serves both and, for one picture, nothing is joined or cut for the attention. Queries, keys and values
-//! are views of one product, changed in place.
+//! The hidden states of images and of their text share one tensor throughout, texts first, so that every pass over memory
+//! serves both and, for one image, nothing is joined or cut for the attention. Queries, keys and values are views of one
+//! product, changed in place.
 //!
-//! Shapes: `B` pictures of one text; `L` tokens, `B` × `T` of text and then `B` × `I` of pictures; `C` width, `H` heads
-//! of `D`, `M` width inside the feed-forward part.
+//! Shapes: `B` images of one text; `L` tokens, `B` × `T` of text and then `B` × `I` of images; `C` width, `H` heads
+//! of `D`, `M` width of the feed-forward layers.
 
 mod blocks;
-mod pictures;
-mod residuals;
-mod shared;
-mod told;
+mod controlnet;
+mod flux_backbone;
+mod modulation;
+mod shared_modulation;
+
+use std::rc::Rc;
 
 use safelight_core::job::BlockSet;
 use safelight_core::networks::stream_blocks::StreamShape;
@@ -26,27 +28,30 @@ use tch::{Device, Kind, Tensor};
 use crate::fault::Site;
 use crate::hooks::Hooks;
 use crate::nn::{Linear, Norm, Rope, TokenRows, layer_norm};
+use crate::step_cache::BlockSkipper;
 use crate::weights::{Weights, WeightsError};
 
-pub use blocks::{DoubleBlock, Tokens, add_norm};
-use blocks::{SingleBlock, layer};
-pub use pictures::{Entry, PictureStreams, Sizes};
-pub use residuals::{ControlBlocks, MakeResiduals, Residuals, Samples};
-pub use shared::SharedModulations;
-pub use told::{BlockModulations, DoubleModulation, MlpEmbedder, OwnModulations, of_timestep};
+pub use blocks::TokenRanges;
+use blocks::{DoubleBlock, SingleBlock, add_norm, layer};
+pub use controlnet::{ControlBlocks, ControlNetOutput, ControlNetResiduals};
+pub use flux_backbone::{FluxBackbone, FluxSequence, SequenceEmbedder, TokenDims, image_ids};
+pub use modulation::{
+    BlockModulationLayers, DoubleModulation, MlpEmbedder, PerBlockModulation, of_timestep,
+};
+pub use shared_modulation::SharedModulation;
 
 pub const EPS: f64 = 1e-6;
 
-/// The blocks of both lists.
-pub struct Blocks {
+/// Double and single blocks.
+pub struct StreamBlocks {
     double: Vec<DoubleBlock>,
     single: Vec<SingleBlock>,
     kind: Kind,
     device: Device,
 }
 
-impl Blocks {
-    /// `w`: by the authors' names.
+impl StreamBlocks {
+    /// `w`: by the authors' names
     pub fn new(shape: &StreamShape, w: &Weights) -> Result<Self, WeightsError> {
         let [num_double, num_single] = shape.blocks;
         Ok(Self {
@@ -61,25 +66,21 @@ impl Blocks {
         })
     }
 
-    pub fn double(&self) -> &[DoubleBlock] {
-        &self.double
-    }
-
-    /// Of both lists.
+    /// Number of blocks of both kinds.
     pub fn count(&self) -> usize {
         self.double.len() + self.single.len()
     }
 }
 
-/// All of a transformer but the way into the sequence, and what makes modulations.
-pub struct Streams {
-    blocks: Blocks,
+/// Blocks and output layer, without embedders and modulation layers.
+pub struct MmditBackbone {
+    blocks: StreamBlocks,
     final_layer: FinalLayer,
 }
 
-/// Shifts, scales and gates of one timestep.
-pub struct Modulations {
-    /// Of each block in their order: the double blocks' `(2, 6, C)`, text first, and the single blocks' `(1, 3, C)`
+/// Shift, scale and gate vectors (adaLN) for one timestep.
+pub struct StreamModulations {
+    /// One tensor per block in order: `(2, 6, C)` for double blocks, text first, `(1, 3, C)` for single blocks
     pub blocks: Vec<Tensor>,
     /// `(1, 2, C)` in the kind of the last layer
     pub final_layer: Tensor,
@@ -90,9 +91,9 @@ struct FinalLayer {
     shift_and_scale: (i64, i64),
 }
 
-impl Streams {
-    /// `last`: where the final layer is, in the kind that it computes in; `outputs`: numbers of a token behind it;
-    /// `shift_and_scale`: which vectors of its modulation they are.
+impl MmditBackbone {
+    /// `last`: weights of the final layer in the dtype that it computes in; `outputs`: its output channels per token;
+    /// `shift_and_scale`: indices of these vectors in its modulation
     pub fn new(
         shape: &StreamShape,
         outputs: i64,
@@ -101,7 +102,7 @@ impl Streams {
         last: &Weights,
     ) -> Result<Self, WeightsError> {
         Ok(Self {
-            blocks: Blocks::new(shape, w)?,
+            blocks: StreamBlocks::new(shape, w)?,
             final_layer: FinalLayer {
                 linear: layer(shape, shape.dim, outputs, &(last / "linear"))?,
                 shift_and_scale,
@@ -117,7 +118,7 @@ impl Streams {
         self.blocks.device
     }
 
-    pub fn blocks(&self) -> &Blocks {
+    pub fn blocks(&self) -> &StreamBlocks {
         &self.blocks
     }
 
@@ -125,12 +126,12 @@ impl Streams {
         self.blocks.count()
     }
 
-    /// The final layer of `tokens` hidden states, `(1, N, C)`, to which `norm` applies the norm that it is given
+    /// Applies the final layer to `tokens` hidden states, `(1, N, C)`, which `norm` brings through the given norm
     /// -> `(1, N, outputs)` in f32
     pub fn finish(
         &self,
         tokens: i64,
-        modulations: &Modulations,
+        modulations: &StreamModulations,
         norm: impl FnOnce(&Norm<'_>) -> Tensor,
     ) -> Tensor {
         let ranges = [(0, tokens)];
@@ -148,62 +149,86 @@ impl Streams {
     }
 }
 
-/// One way of hidden states, `(1, L, C)`, through the blocks.
-pub struct Pass<'a> {
-    blocks: &'a Blocks,
-    /// Of each block, see [`Modulations::blocks`].
-    told: &'a [Tensor],
-    tokens: &'a Tokens,
+/// One forward pass of hidden states, `(1, L, C)`, through the blocks.
+pub struct BlocksForward<'a> {
+    blocks: &'a StreamBlocks,
+    /// Per block, see [`StreamModulations::blocks`].
+    modulations: &'a [Tensor],
+    tokens: &'a TokenRanges,
     rope: &'a Rope,
     hooks: &'a dyn Hooks,
-    /// Blocks that change nothing.
+    /// Blocks to skip.
     without: BlockSet,
-    /// Where the tokens of the two streams lie.
-    halves: [(i64, i64); 2],
-    /// Where all tokens lie.
+    /// Token ranges that each vector of a double block's modulation applies to.
+    ranges: Vec<(i64, i64)>,
+    /// Range of all tokens.
     whole: [(i64, i64); 1],
+    /// Norm after the last block; nothing reads it in networks that end with single blocks.
+    last: Option<Norm<'a>>,
 }
 
-impl<'a> Pass<'a> {
-    /// `told`: of each block, see [`Modulations::blocks`].
+/// State after the double blocks.
+pub enum DoubleOutput {
+    /// Image hidden states after all blocks, as the step cache extrapolates them.
+    Skipped(Tensor),
+    /// Next norm of the hidden states, and ControlNet residuals for the single blocks.
+    Computed(Tensor, Rc<ControlNetResiduals>),
+}
+
+impl<'a> BlocksForward<'a> {
+    /// `modulations`: per block, see [`StreamModulations::blocks`]
     pub fn new(
-        blocks: &'a Blocks,
-        told: &'a [Tensor],
-        tokens: &'a Tokens,
+        blocks: &'a StreamBlocks,
+        modulations: &'a [Tensor],
+        tokens: &'a TokenRanges,
         rope: &'a Rope,
         without: BlockSet,
         hooks: &'a dyn Hooks,
     ) -> Self {
         Self {
             blocks,
-            told,
+            modulations,
             tokens,
             rope,
             without,
             hooks,
-            halves: tokens.streams(),
+            ranges: tokens.streams().to_vec(),
             whole: [(0, tokens.count())],
+            last: None,
         }
     }
 
-    /// What block `i` is told, counted through both lists.
+    /// A pass that ends with double blocks and the norm `last`; `ranges`: tokens of each vector of their modulation.
+    #[must_use]
+    pub fn ending_with(self, last: Norm<'a>, ranges: Vec<(i64, i64)>) -> Self {
+        Self {
+            ranges,
+            last: Some(last),
+            ..self
+        }
+    }
+
+    /// Modulation of block `i`, counted through both lists.
     fn rows(&self, i: usize) -> TokenRows<'_> {
         TokenRows {
-            values: &self.told[i],
+            values: &self.modulations[i],
             ranges: if i < self.num_double() {
-                &self.halves
+                &self.ranges
             } else {
                 &self.whole
             },
         }
     }
 
-    /// The first norm of the block behind block `i`. Nothing reads what stands behind the last one's.
+    /// First norm of the block after block `i`, or the norm after the last one.
     fn next(&self, i: usize) -> Norm<'_> {
-        Norm::modulated(self.rows((i + 1).min(self.blocks.count() - 1)), 0)
+        match self.last {
+            Some(last) if i + 1 == self.blocks.count() => last,
+            _ => Norm::modulated(self.rows((i + 1).min(self.blocks.count() - 1)), 0),
+        }
     }
 
-    /// `xs` behind the first norm.
+    /// First norm of `xs`.
     pub fn start(&self, xs: &Tensor) -> Tensor {
         layer_norm(xs, &Norm::modulated(self.rows(0), 0), EPS)
     }
@@ -212,10 +237,10 @@ impl<'a> Pass<'a> {
         self.blocks.double.len()
     }
 
-    /// Block `i` of the double ones, and then of the single ones: `xs` is changed in place, `normed` is `xs` behind the
-    /// block's first norm -> `xs` behind the first norm of the next block; `None` when cancelled
+    /// Runs block `i`, double ones first: `xs` is changed in place, `normed` is the block's first norm of `xs`
+    /// -> the next block's first norm of `xs`; `None` when cancelled
     pub fn block(&self, i: usize, xs: &mut Tensor, normed: Tensor) -> Option<Tensor> {
-        self.hooks.go_on(Site::Block)?;
+        self.hooks.check_cancelled(Site::Block)?;
         // The last pass of a block is also the first of the next one.
         let next = self.next(i);
         if self.without.holds(i) {
@@ -233,37 +258,51 @@ impl<'a> Pass<'a> {
         Some(add_norm(xs, &ys, rows, 2, &next))
     }
 
-    /// Adds what ControlNets gave for double block `i` to the pictures of `xs`, and gives `xs` behind the first norm of the
-    /// next block again where there is anything; `normed`: what the block gave.
-    pub fn add_behind_double(
+    /// Runs the first norm and all double blocks with a step cache of the tokens that `own` takes, and `residuals` of
+    /// ControlNets, which are computed only if blocks run; `None` when cancelled.
+    pub fn double(
         &self,
-        i: usize,
-        residuals: &Residuals,
-        xs: &Tensor,
-        normed: Tensor,
-    ) -> Tensor {
-        let mut img = self.tokens.of_img(xs);
-        if residuals.add_double(i, self.num_double(), &mut img) {
-            layer_norm(xs, &self.next(i), EPS)
-        } else {
-            normed
+        xs: &mut Tensor,
+        skip: &mut BlockSkipper<'_>,
+        own: impl Fn(&Tensor) -> Tensor,
+        residuals: impl FnOnce() -> Option<Rc<ControlNetResiduals>>,
+    ) -> Option<DoubleOutput> {
+        let mut normed = self.start(xs);
+        if let Some(hidden) = skip.start(&own(xs), &self.tokens.of_img(&normed)) {
+            return Some(DoubleOutput::Skipped(hidden));
         }
+        let residuals = residuals()?;
+        for i in 0..self.num_double() {
+            normed = self.block(i, xs, normed)?;
+            if i == 0
+                && let Some(hidden) = skip.first(&own(xs))
+            {
+                return Some(DoubleOutput::Skipped(hidden));
+            }
+            let num_double = self.num_double();
+            if !residuals.is_empty()
+                && residuals.add_double(i, num_double, &mut self.tokens.of_img(xs))
+            {
+                normed = layer_norm(xs, &self.next(i), EPS);
+            }
+        }
+        Some(DoubleOutput::Computed(normed, residuals))
     }
 
-    /// All single blocks likewise, with what ControlNets gave -> what the last one adds to the tokens that `own` takes. The
-    /// others are not read behind its attention, and get nothing.
+    /// Runs all single blocks with `residuals` of ControlNets -> the last block's contribution to the tokens that `own`
+    /// takes; the others are not read after its attention and stay. `None` when cancelled.
     pub fn single(
         &self,
         xs: &mut Tensor,
         mut normed: Tensor,
-        residuals: Option<&Residuals>,
+        residuals: &ControlNetResiduals,
         own: impl FnOnce(&Tensor) -> Tensor,
     ) -> Option<Tensor> {
         let (last, others) = self.blocks.single.split_last()?;
         let first = self.num_double();
+        // A single block adds to its hidden states once, at its end: residuals after it may come before that.
         let add = |number: usize, xs: &Tensor| {
-            // A single block adds to its hidden states once, at its end: what belongs behind it may come before that.
-            if let Some(residuals) = residuals {
+            if !residuals.is_empty() {
                 let mut img = self.tokens.of_img(xs);
                 residuals.add_single(number, others.len() + 1, &mut img);
             }
@@ -280,10 +319,10 @@ impl<'a> Pass<'a> {
         Some(last.linear2.forward(&own(&attended)))
     }
 
-    /// The vectors of the last block, for `tokens` of one range.
+    /// Modulation of the last block, for tokens in one range.
     pub fn last_gate<'b>(&'b self, ranges: &'b [(i64, i64)]) -> TokenRows<'b> {
         TokenRows {
-            values: &self.told[self.told.len() - 1],
+            values: &self.modulations[self.modulations.len() - 1],
             ranges,
         }
     }

@@ -27,6 +27,15 @@ pub struct TextEmbeds {
 }
 
 impl TextEmbeds {
+    /// Hidden states of tokens, `(1, T, C)`, all of which are text.
+    pub fn of_states(states: Tensor) -> Self {
+        Self {
+            prompt: states,
+            mask: None,
+            pooled: None,
+        }
+    }
+
     /// Tokens that count as text.
     pub fn len(&self) -> i64 {
         match &self.mask {
@@ -45,6 +54,12 @@ impl TextEmbeds {
         self.pooled.as_ref().ok_or_else(|| {
             EngineError::internal("the embeddings of the texts have no pooled vector")
         })
+    }
+
+    /// Mask for models that distinguish text from padding.
+    pub fn mask(&self) -> Result<&Tensor, EngineError> {
+        let mask = self.mask.as_ref();
+        mask.ok_or_else(|| EngineError::internal("the embeddings of a text have no mask"))
     }
 
     /// One text between several: token by token, as much of each as its share says. Where one has ended, the others
@@ -145,6 +160,13 @@ impl PromptEmbeds {
             }
         }
         all.ok_or_else(|| EngineError::internal("there is no text to read"))
+    }
+
+    /// Appends tokens of image prompts, `(1, L, C)`, to the prompt; the negative prompt stays without.
+    pub fn append_image_tokens(&mut self, tokens: &Tensor) {
+        let prompt = &mut self.prompt.prompt;
+        let tokens = tokens.to_device(prompt.device()).to_kind(prompt.kind());
+        *prompt = Tensor::cat(&[&*prompt, &tokens], 1);
     }
 
     pub fn save(&self, path: &Path) -> Result<(), EngineError> {

@@ -15,7 +15,7 @@ use crate::encoder_home;
 use crate::fault::Site;
 use crate::hooks::Hooks;
 use crate::nn::{
-    Linear, Pairs, Rope, T5Norm, angles_at, join_heads, lowest, shared_attention, silu_times,
+    Linear, Pairs, Rope, SwiGlu, T5Norm, angles_at, join_heads, lowest, shared_attention,
 };
 use crate::weights::{StoredMatrix, Weights, WeightsError};
 
@@ -153,7 +153,7 @@ impl LanguageEncoder {
         };
         for (number, layer) in self.layers.iter().enumerate() {
             take(number, &xs);
-            hooks.go_on(Site::Text)?;
+            hooks.check_cancelled(Site::Text)?;
             xs = layer.forward(&xs, &hidden, &rope);
         }
         if let Some(norm) = &self.norm {
@@ -211,18 +211,20 @@ struct Layer {
     input_layernorm: T5Norm,
     self_attn: SelfAttention,
     post_attention_layernorm: T5Norm,
-    mlp: GatedFeedForward,
+    mlp: SwiGlu,
 }
 
 impl Layer {
     fn new(config: &LanguageConfig, pairs: Pairs, w: &Weights) -> Result<Self, WeightsError> {
         // It computes the same as T5's.
-        let norm = |name| T5Norm::new(config.hidden_size, config.rms_norm_eps, &(w / name));
+        let (dim, inner) = (config.hidden_size, config.intermediate_size);
+        let norm = |name| T5Norm::new(dim, config.rms_norm_eps, &(w / name));
+        let names = ["gate_proj", "up_proj", "down_proj"];
         Ok(Self {
             input_layernorm: norm("input_layernorm")?,
             self_attn: SelfAttention::new(config, pairs, &(w / "self_attn"))?,
             post_attention_layernorm: norm("post_attention_layernorm")?,
-            mlp: GatedFeedForward::new(config, &(w / "mlp"))?,
+            mlp: SwiGlu::new(names, dim, inner, &(w / "mlp"))?,
         })
     }
 
@@ -293,27 +295,5 @@ impl SelfAttention {
         let v = heads(&self.v_proj).transpose(1, 2);
         let attended = shared_attention(&q, &k, &v, Some(hidden));
         self.o_proj.forward(&join_heads(&attended))
-    }
-}
-
-struct GatedFeedForward {
-    gate_proj: Linear,
-    up_proj: Linear,
-    down_proj: Linear,
-}
-
-impl GatedFeedForward {
-    fn new(config: &LanguageConfig, w: &Weights) -> Result<Self, WeightsError> {
-        let (dim, inner) = (config.hidden_size, config.intermediate_size);
-        Ok(Self {
-            gate_proj: Linear::without_bias(dim, inner, &(w / "gate_proj"))?,
-            up_proj: Linear::without_bias(dim, inner, &(w / "up_proj"))?,
-            down_proj: Linear::without_bias(inner, dim, &(w / "down_proj"))?,
-        })
-    }
-
-    fn forward(&self, xs: &Tensor) -> Tensor {
-        let gated = silu_times(self.gate_proj.forward(xs), &self.up_proj.forward(xs));
-        self.down_proj.forward(&gated)
     }
 }

@@ -21,7 +21,7 @@ use crate::error::EngineError;
 use crate::memory::Lent;
 use crate::place::made;
 use crate::weights::{Weights, WeightsError};
-use crate::work::Work;
+use crate::work::StageWork;
 
 /// Ids of a text that CLIP reads.
 const CLIP_LENGTH: i64 = 77;
@@ -128,7 +128,7 @@ impl<'a> EncoderFiles<'a> {
     pub fn encoder<T: 'static>(
         &self,
         network: Network,
-        work: &Work<'_>,
+        work: &StageWork<'_>,
         new: impl FnOnce(&Weights) -> Result<T, WeightsError>,
         unexpected: fn(&Weights) -> Vec<String>,
     ) -> Result<Lent<T>, EngineError> {
@@ -144,7 +144,7 @@ impl<'a> EncoderFiles<'a> {
 pub fn read_clip(
     files: &EncoderFiles<'_>,
     texts: &[Text],
-    work: &mut Work<'_>,
+    work: &mut StageWork<'_>,
 ) -> Result<Vec<Tensor>, EngineError> {
     let config = ClipTextConfig::read(files.home)?;
     let length = CLIP_LENGTH.min(config.max_position_embeddings) as usize;
@@ -186,7 +186,7 @@ pub fn read_t5(
     texts: &[Text],
     length: usize,
     padding: Padding,
-    work: &mut Work<'_>,
+    work: &mut StageWork<'_>,
 ) -> Result<Vec<ReadText>, EngineError> {
     let config = T5Config::read_as(T5Kind::T5, files.home)?;
     let tokenizer = files.tokenizer(length, config.vocab_size)?;
@@ -213,17 +213,14 @@ pub fn read_t5(
 /// What families read whose only encoder is a language model: all texts of the job, each with as many tokens as it has.
 pub fn language_embeds(
     read_as: (LanguageUse, &PromptTemplate),
-    work: &mut Work<'_>,
+    work: &mut StageWork<'_>,
 ) -> Result<PromptEmbeds, EngineError> {
     let texts = Text::all_of(work.request)?;
     tch::no_grad(|| {
         let files = EncoderFiles::first(&work.request.files);
         let read = read_language(&files, &texts, read_as, work)?;
-        let embeds = read.into_iter().map(|read| TextEmbeds {
-            prompt: read.states,
-            mask: None,
-            pooled: None,
-        });
+        let embeds = read.into_iter();
+        let embeds = embeds.map(|read| TextEmbeds::of_states(read.states));
         PromptEmbeds::of(&texts, embeds.collect(), work.capture)
     })
 }
@@ -290,7 +287,7 @@ pub fn read_language(
     files: &EncoderFiles<'_>,
     texts: &[Text],
     how: (LanguageUse, &PromptTemplate),
-    work: &mut Work<'_>,
+    work: &mut StageWork<'_>,
 ) -> Result<Vec<ReadText>, EngineError> {
     read_with_pictures(files, texts, how, None, work)
 }
@@ -301,7 +298,7 @@ pub fn read_with_pictures(
     texts: &[Text],
     (usage, template): (LanguageUse, &PromptTemplate),
     pictures: Option<&Pictures>,
-    work: &mut Work<'_>,
+    work: &mut StageWork<'_>,
 ) -> Result<Vec<ReadText>, EngineError> {
     let config = usage.read(files.home)?;
     let room = pictures.map_or(0, |pictures| pictures.spelled.len());

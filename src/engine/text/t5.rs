@@ -86,7 +86,7 @@ impl T5Encoder {
         let buckets = position_buckets(ids.size()[1], &self.config).to_device(device);
         let mut bias = None;
         for block in &self.block {
-            hooks.go_on(Site::Text)?;
+            hooks.check_cancelled(Site::Text)?;
             let own = block.attention.bias(&buckets, mask.as_ref());
             bias = own.or(bias);
             xs = block.forward(&xs, bias.as_ref());

@@ -82,7 +82,7 @@ impl QwenVisionTower {
         let angles = ordered(&self.angles(grids).to_device(device));
         let rope = Rope::new(&angles, device);
         for (number, block) in (0..).zip(&self.blocks) {
-            hooks.go_on(Site::Vision)?;
+            hooks.check_cancelled(Site::Vision)?;
             let is_whole = self.config.fullatt_block_indexes.contains(&number);
             let parts = if is_whole {
                 &windows.pictures

@@ -1,28 +1,28 @@
-//! What makes all modulations of Chroma: one network that is asked for each shift, scale and gate by its number.
+//! Chroma's approximator: one network for all modulation vectors, with the index of a vector as an input.
 //!
-//! In the arithmetic of diffusers 0.42.1 (`ChromaApproximator` of `models/transformers/transformer_chroma.py`), but that
-//! what goes from layer to layer stays in f32: there are few layers, and each adds to what was before.
+//! In the arithmetic of diffusers 0.42.1 (`ChromaApproximator` of `models/transformers/transformer_chroma.py`), except that
+//! hidden states stay in f32 between layers: there are few layers, each with a residual connection.
 //!
-//! Shapes: `N` timesteps, `V` vectors of `C` numbers for each; `A` width inside.
+//! Shapes: `N` timesteps, `V` vectors of `C` channels for each; `A` width inside.
 
 use safelight_core::families::chroma::CALLS_AT_ONCE;
 use safelight_core::networks::ChromaTransformerConfig;
 use tch::{Device, Kind, Tensor};
 
 use crate::nn::{Linear, silu, timestep_embedding};
-use crate::streams::Modulations;
+use crate::streams::StreamModulations;
 use crate::weights::{Weights, WeightsError};
 
-/// Of the norms, whose config does not say it.
+/// Epsilon of the norms, which the config lacks.
 const EPS: f64 = f32::EPSILON as f64;
-/// What the number of a vector is multiplied with before its sinusoids are taken.
+/// Factor of a vector's index before its sinusoidal embedding.
 const NUMBER_FACTOR: f64 = 1000.0;
 
 pub struct Approximator {
     in_proj: Linear,
     layers: Vec<Layer>,
     out_proj: Linear,
-    /// What says which vector is wanted, `(V, inputs)` in f32.
+    /// Embedded index of each vector, `(V, inputs)` in f32.
     numbers: Tensor,
     config: ChromaTransformerConfig,
     kind: Kind,
@@ -51,7 +51,7 @@ impl Approximator {
         };
         let inputs = config.approximator_num_channels;
         let [.., numbers] = config.approximator_inputs();
-        // As diffusers makes them: once, on the CPU. Those of the last are some hundred thousand radians.
+        // Computed on the CPU as in diffusers: angles of the last are some hundred thousand radians.
         let cpu = (Kind::Float, Device::Cpu);
         let places = Tensor::arange(config.num_vectors(), cpu) * NUMBER_FACTOR;
         Ok(Self {
@@ -66,8 +66,8 @@ impl Approximator {
         })
     }
 
-    /// What the blocks are told of each of `timesteps`, as the model counts them: 1000 for noise alone.
-    pub fn modulations(&self, timesteps: &[f32]) -> Vec<Modulations> {
+    /// Modulation for each timestep; 1000 is pure noise.
+    pub fn modulations(&self, timesteps: &[f32]) -> Vec<StreamModulations> {
         let parts = timesteps.chunks(CALLS_AT_ONCE);
         let vectors: Vec<Tensor> = parts.map(|part| self.vectors(part)).collect();
         let each = vectors.iter().flat_map(|all| all.unbind(0));
@@ -80,16 +80,16 @@ impl Approximator {
         let device = self.numbers.device();
         let count = timesteps.len() as i64;
         let timesteps = Tensor::from_slice(timesteps).to_device(device);
-        // The guidance is always none.
-        let told = [
+        // Guidance is always 0.
+        let inputs = [
             timestep_embedding(&timesteps, times),
             timestep_embedding(&timesteps.zeros_like(), guidance),
         ];
-        let told = Tensor::cat(&told, -1).unsqueeze(1);
+        let inputs = Tensor::cat(&inputs, -1).unsqueeze(1);
         let num_vectors = self.config.num_vectors();
-        let told = told.expand([count, num_vectors, -1], false);
+        let inputs = inputs.expand([count, num_vectors, -1], false);
         let numbers = self.numbers.expand([count, -1, -1], false);
-        let mut xs = self.in_proj.forward(&Tensor::cat(&[told, numbers], -1));
+        let mut xs = self.in_proj.forward(&Tensor::cat(&[inputs, numbers], -1));
         for layer in &self.layers {
             let normed = xs.rms_norm(layer.norm.size(), Some(&layer.norm), EPS);
             let wide = layer.in_layer.forward(&normed.to_kind(self.kind));
@@ -98,9 +98,9 @@ impl Approximator {
         self.out_proj.forward(&xs.to_kind(self.kind))
     }
 
-    /// `vectors`: `(V, C)`: first the single blocks', then the pictures' of the double blocks, then their texts', then shift
-    /// and scale of the last layer.
-    fn modulations_of(&self, vectors: &Tensor) -> Modulations {
+    /// `vectors`: `(V, C)`: for single blocks, images of double blocks, texts of double blocks, then shift and scale of the
+    /// last layer.
+    fn modulations_of(&self, vectors: &Tensor) -> StreamModulations {
         let (double, single) = (self.config.num_layers, self.config.num_single_layers);
         let of_img = 3 * single;
         let of_txt = of_img + 6 * double;
@@ -109,7 +109,7 @@ impl Approximator {
             Tensor::stack(&[txt, img], 0)
         };
         let one = |i: i64| vectors.narrow(0, 3 * i, 3).unsqueeze(0);
-        Modulations {
+        StreamModulations {
             blocks: (0..double).map(both).chain((0..single).map(one)).collect(),
             final_layer: vectors.narrow(0, of_txt + 6 * double, 2).unsqueeze(0),
         }

@@ -1,42 +1,22 @@
 //! Chroma: text to image, image to image, inside a mask.
 //!
-//! The stages of a job:
+//! The reference is `ChromaPipeline`, `ChromaImg2ImgPipeline` and `ChromaInpaintPipeline` of diffusers 0.42.1, except that
+//! pixels outside a mask are the image's own. Blocks, tokens and their position ids are FLUX.1's.
 //!
-//! 1. [`encode_text`]: prompt and negative prompt to [`PromptEmbeds`](crate::text::PromptEmbeds),
-//! 2. a given picture and a mask of it, and at the end latents to pictures, as [every picture](crate::stages::stills),
-//! 3. [`denoise()`]: noise to latents, by [the steps of every picture](crate::stages::stills::walk_still).
-//!
-//! The reference is `ChromaPipeline`, `ChromaImg2ImgPipeline` and `ChromaInpaintPipeline` of diffusers 0.42.1, but that
-//! what a mask keeps is the picture's own. Blocks, tokens and their places are FLUX.1's.
-//!
-//! Shapes: `B` pictures of one prompt; `h`, `w` latents, an eighth of the pixels; tokens are two by two of them.
+//! Shapes: `B` images of one prompt; `h`, `w` latents, an eighth of the pixels; tokens are two by two of them.
 
 mod approximator;
 mod cases;
-mod denoise;
-mod stages;
-mod text;
 mod transformer;
 
-pub(crate) use cases::CASES;
-pub use denoise::denoise;
-pub(crate) use stages::Chroma;
-pub use text::encode_text;
-pub use transformer::{ChromaTransformer, Context};
+pub use transformer::ChromaTransformer;
 
-use safelight_core::families::chroma::lora;
-use safelight_core::job::Lora;
-use safelight_core::lora::Expert;
-use safelight_core::networks::ChromaTransformerKeys;
+use safelight_core::families;
 
-use crate::weights::{Weights, WeightsError};
+use super::ImageFamily;
 
-/// A transformer's weights in the file's own names, with what LoRAs do to them, for [`ChromaTransformer::new`].
-pub fn with_loras(weights: &Weights, loras: &[Lora]) -> Result<Weights, WeightsError> {
-    let keys = ChromaTransformerKeys::of(|key| weights.has(key));
-    let named = weights.translated(move |name| keys.file_key(name));
-    weights.with_loras(loras, Expert::Only, lora::NETWORK, &named)
-}
+pub(crate) static FAMILY: ImageFamily<ChromaTransformer> =
+    ImageFamily::new(families::chroma::FAMILY, cases::CASES);
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -1,54 +1,67 @@
-//! Chroma's transformer: FLUX.1's, with one network that makes all modulations, and with text that is told from padding.
+//! Chroma's transformer: FLUX.1's, with one network that makes all modulation vectors, and attention that distinguishes text
+//! from padding.
 //!
 //! In the arithmetic of diffusers 0.42.1 (`models/transformers/transformer_chroma.py`). Fields have the authors' names; the
-//! blocks and the way through them are in [`streams`](crate::streams).
+//! blocks and the forward pass through them are in [`streams`](crate::streams).
 //!
-//! **Padding.** Of the tokens behind a text one counts as text. diffusers adds 1 to the score of each pair of tokens that
-//! count and 0 to the others, so that what is padding is seen, with less weight. (The authors hide it.) T5 gives the same
-//! numbers for padding that is far enough behind the text; such tokens stay alike in all blocks, as a text's have no
-//! places, so that one of them stands for all: the logarithm of their number is added to its scores.
+//! **Padding.** Of the tokens after a text one counts as text. diffusers adds 1 to the score of each pair of tokens that
+//! count and 0 to the others, so that padding is attended to with less weight. (The authors hide it.) T5 gives equal hidden
+//! states for padding far enough after the text; such tokens stay equal in all blocks, as text has no positions, so that
+//! one of them represents all: the logarithm of their number is added to its scores.
 //!
-//! Shapes: `B` pictures of one text; `T` tokens of text, `I` of a picture; `C` width.
+//! Shapes: `B` images of one text; `T` tokens of text, `I` of an image; `C` width.
 
-use safelight_core::networks::{ChromaTransformerConfig, ChromaTransformerKeys};
+use std::rc::Rc;
+
+use safelight_core::families::chroma::{TEXT_TOKENS, lora};
+use safelight_core::job::JobFolder;
+use safelight_core::networks::{ChromaTransformerConfig, ChromaTransformerKeys, SchedulerConfig};
 use tch::{Device, Kind, Tensor};
 
 use super::approximator::Approximator;
-use crate::families::flux::{ROPE_THETA, image_ids, text_ids, told_times};
+use crate::capture::Capture;
+use crate::denoise::fits;
+use crate::error::EngineError;
+use crate::families::flux::{ROPE_THETA, text_ids};
 use crate::hooks::Hooks;
-use crate::nn::Rope;
-use crate::stages::stills::LatentShape;
-use crate::step_cache::Shortcut;
-use crate::streams::{Modulations, PictureStreams, Sizes};
+use crate::nn::rounded_timesteps;
+use crate::sampling::FlowSchedule;
+use crate::stages::images::{
+    ForwardPass, ImageConditioning, ImageModel, LatentShape, NoControlNet, WeightsDialect,
+    record_ids,
+};
+use crate::streams::{FluxBackbone, FluxSequence, StreamModulations, TokenDims, image_ids};
+use crate::text::{EncoderFiles, Padding, PromptEmbeds, Text, TextEmbeds, read_t5};
 use crate::weights::{Weights, WeightsError};
+use crate::work::StageWork;
 
-/// Which vectors of the last layer are its shift and its scale, in every dialect.
+/// Indices of shift and scale of the last layer, in every dialect.
 const SHIFT_AND_SCALE: (i64, i64) = (0, 1);
-
-/// Numbers between the beginnings of rows that libtorch's fused attention reads as they are.
+/// Row stride that libtorch's fused attention reads without a copy.
 const ALIGNMENT: i64 = 8;
+/// Shift of files without a scheduler: none.
+const SHIFT: f64 = 1.0;
 
 pub struct ChromaTransformer {
-    streams: PictureStreams,
+    backbone: FluxBackbone,
     approximator: Approximator,
     config: ChromaTransformerConfig,
 }
 
-/// A text as the blocks read it beside pictures of one size; it is the same in every step.
-pub struct Context {
-    /// `(1, T, C)`
-    txt: Tensor,
-    /// Added to the scores: `(1, 1, T + I, T + I)`
-    bias: Tensor,
-    rope: Rope,
+/// Position ids of image tokens.
+fn img_ids(shape: LatentShape) -> Tensor {
+    image_ids(shape.grid(), 0, Kind::Float)
 }
 
-impl ChromaTransformer {
-    /// `w`: the file's own names, in any dialect of [`ChromaTransformerKeys`].
-    pub fn new(config: &ChromaTransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
-        let keys = ChromaTransformerKeys::of(|key| w.has(key));
-        let w = &w.translated(move |name| keys.file_key(name));
-        let sizes = Sizes {
+impl ImageModel for ChromaTransformer {
+    type Config = ChromaTransformerConfig;
+    type Control = NoControlNet<Self>;
+    type Context = FluxSequence;
+    type Modulation = StreamModulations;
+
+    fn new(config: &ChromaTransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
+        let w = &Self::dialect(w).weights;
+        let dims = TokenDims {
             input: config.in_channels,
             text: config.joint_attention_dim,
             output: config.in_channels,
@@ -56,96 +69,135 @@ impl ChromaTransformer {
             theta: ROPE_THETA,
         };
         Ok(Self {
-            streams: PictureStreams::new(&config.streams(), sizes, SHIFT_AND_SCALE, w)?,
+            backbone: FluxBackbone::new(&config.streams(), dims, SHIFT_AND_SCALE, w)?,
             approximator: Approximator::new(config, &(w / "distilled_guidance_layer"))?,
             config: config.clone(),
         })
     }
 
-    /// The transformer's tensors that nobody has asked for; those of other components are not meant.
-    pub fn unexpected_keys(w: &Weights) -> Vec<String> {
-        w.finish_behind(ChromaTransformerKeys::of(|key| w.has(key)).prefix)
-    }
-
-    /// Blocks of all lists.
-    pub fn num_blocks(&self) -> usize {
-        self.streams.num_blocks()
-    }
-
-    pub fn config(&self) -> &ChromaTransformerConfig {
-        &self.config
-    }
-
-    pub fn kind(&self) -> Kind {
-        self.streams.kind()
-    }
-
-    pub fn device(&self) -> Device {
-        self.streams.device()
-    }
-
-    /// `prompt_embeds`: `(1, T, joint_attention_dim)`, `mask`: `(1, T)`, 1 for tokens that count as text, all of them
-    /// before the others; `pictures`: how many of `shape` are asked for at once.
-    pub fn context(
+    /// The text's mask is 1 for tokens that count as text, all of them before the others.
+    fn context(
         &self,
-        prompt_embeds: &Tensor,
-        mask: &Tensor,
-        shape: LatentShape,
-        pictures: i64,
-    ) -> Context {
+        text: &TextEmbeds,
+        conditioning: &ImageConditioning<'_, Self>,
+        num_images: i64,
+        _: &dyn Hooks,
+    ) -> Result<FluxSequence, EngineError> {
+        let (prompt, mask, shape) = (&text.prompt, text.mask()?, conditioning.shape);
         let mask = mask.to_device(Device::Cpu).to_kind(Kind::Float);
-        let length = prompt_embeds.size()[1];
-        let alike = alike_at_end(prompt_embeds, &mask);
-        let kept = length - alike + 1;
+        let alike = alike_at_end(prompt, &mask);
+        let kept = prompt.size()[1] - alike + 1;
         let bias = bias(&mask.view([-1]).narrow(0, 0, kept), alike, shape.tokens());
-        Context {
-            txt: self.streams.text(&prompt_embeds.narrow(1, 0, kept)),
-            bias: aligned(&bias, self.device(), self.kind()),
-            rope: self
-                .streams
-                .rope(&text_ids(kept), &image_ids(shape), pictures),
+        let (device, kind) = self.place();
+        let (txt_ids, img_ids) = (text_ids(kept), img_ids(shape));
+        let prompt = &prompt.narrow(1, 0, kept);
+        let sequence = self
+            .backbone
+            .context(prompt, &txt_ids, &img_ids, num_images);
+        Ok(FluxSequence {
+            bias: Some(aligned(&bias, device, kind)),
+            ..sequence
+        })
+    }
+
+    fn modulations(&self, timesteps: &[f32], _: &FluxSequence) -> Vec<StreamModulations> {
+        self.approximator.modulations(&rounded_timesteps(timesteps))
+    }
+
+    /// `img`: `(B, I, in_channels)` -> velocity, as large
+    fn predict(
+        &self,
+        img: &Tensor,
+        modulation: &StreamModulations,
+        context: &FluxSequence,
+        pass: &ForwardPass<'_, Self::Control>,
+    ) -> Option<Tensor> {
+        let none = || Some(Rc::default());
+        self.backbone
+            .forward(img, modulation, context, pass.skip, none, pass.hooks)
+    }
+
+    fn encode_text(_: &JobFolder, work: &mut StageWork<'_>) -> Result<PromptEmbeds, EngineError> {
+        let request = work.request;
+        let texts = Text::all_of(request)?;
+        let length = request.max_sequence_length.unwrap_or(TEXT_TOKENS);
+        tch::no_grad(|| {
+            let files = EncoderFiles::first(&request.files);
+            let read = read_t5(&files, &texts, length as usize, Padding::Hidden, work)?;
+            let embeds = read.into_iter().map(|read| TextEmbeds {
+                mask: Some(with_one_more(&read.mask)),
+                ..TextEmbeds::of_states(read.states)
+            });
+            PromptEmbeds::of(&texts, embeds.collect(), work.capture)
+        })
+    }
+
+    fn latent_channels(config: &Self::Config) -> i64 {
+        config.latent_channels()
+    }
+
+    fn schedule(scheduler: Option<SchedulerConfig>, _: &Self::Config) -> FlowSchedule {
+        FlowSchedule::of(scheduler.unwrap_or_else(|| SchedulerConfig::of_shift(SHIFT)))
+    }
+
+    fn dialect(w: &Weights) -> WeightsDialect {
+        let keys = ChromaTransformerKeys::of(|key| w.has(key));
+        WeightsDialect {
+            prefix: keys.prefix,
+            lora: lora::NETWORK,
+            weights: w.translated(move |name| keys.file_key(name)),
         }
     }
 
-    /// What the blocks are told of each of `timesteps`, as the scheduler has them: 1000 for noise alone.
-    pub fn modulations(&self, timesteps: &[f32]) -> Vec<Modulations> {
-        self.approximator.modulations(&told_times(timesteps))
+    fn config(&self) -> &ChromaTransformerConfig {
+        &self.config
     }
 
-    /// `img`: `(B, I, in_channels)`, as many as `context` was made for, `modulations`: the timestep's -> velocity, as large
-    /// and in f32; `None` when cancelled
-    pub fn forward(
-        &self,
-        img: &Tensor,
-        modulations: &Modulations,
-        context: &Context,
-        hooks: &dyn Hooks,
-    ) -> Option<Tensor> {
-        self.forward_cached(img, modulations, context, Shortcut::default(), hooks)
+    fn place(&self) -> (Device, Kind) {
+        self.backbone.place()
     }
 
-    /// The same as one call of a walk with a step cache, of one picture.
-    pub fn forward_cached(
+    fn num_blocks(&self) -> usize {
+        self.backbone.num_blocks()
+    }
+
+    fn accepts(&self, text: &TextEmbeds) -> bool {
+        let length = text.prompt.size().get(1).copied().unwrap_or(0);
+        let has_mask = text.mask.as_ref().is_some_and(|it| fits(it, &[1, length]));
+        has_mask && fits(&text.prompt, &[1, length, self.config.joint_attention_dim])
+    }
+
+    fn record(&self, conditioning: &ImageConditioning<'_, Self>, capture: &mut Capture) {
+        conditioning.record_mask(capture);
+        capture.put("latent_image_ids", &img_ids(conditioning.shape));
+    }
+
+    fn record_text(
         &self,
-        img: &Tensor,
-        modulations: &Modulations,
-        context: &Context,
-        shortcut: Shortcut<'_>,
-        hooks: &dyn Hooks,
-    ) -> Option<Tensor> {
-        let Context { txt, bias, rope } = context;
-        self.streams.forward(
-            img,
-            modulations,
-            (txt, Some(bias)),
-            rope,
-            (shortcut, None),
-            hooks,
-        )
+        text: &TextEmbeds,
+        conditioning: &ImageConditioning<'_, Self>,
+        branch: &str,
+        capture: &mut Capture,
+    ) {
+        let (shape, txt_ids) = (conditioning.shape, text_ids(text.prompt.size()[1]));
+        record_ids(branch, &txt_ids, &img_ids(shape), capture);
+        let name = |part: &str| format!("transformer.in.{branch}.{part}");
+        capture.put(name("encoder_hidden_states"), &text.prompt);
+        if let Some(mask) = &text.mask {
+            let image = Tensor::ones([1, shape.tokens()], (mask.kind(), mask.device()));
+            capture.put(name("attention_mask"), &Tensor::cat(&[mask, &image], 1));
+        }
     }
 }
 
-/// How many tokens at the end of a text are padding with the same numbers: at least 1, the last.
+/// A mask with the first padding token counted as text: `(1, T)` in f32
+fn with_one_more(mask: &Tensor) -> Tensor {
+    let count = mask.to_kind(Kind::Int64).sum(Kind::Int64);
+    let places = Tensor::arange(mask.size()[1], (Kind::Int64, mask.device()));
+    places.le_tensor(&count).unsqueeze(0).to_kind(Kind::Float)
+}
+
+/// Number of padding tokens with equal embeddings at the end of a text: at least 1, the last.
 fn alike_at_end(prompt_embeds: &Tensor, mask: &Tensor) -> i64 {
     let rows = prompt_embeds.to_device(Device::Cpu).select(0, 0);
     let length = rows.size()[0];
@@ -153,7 +205,7 @@ fn alike_at_end(prompt_embeds: &Tensor, mask: &Tensor) -> i64 {
     let is_alike = rows.eq_tensor(&last).all_dim(1, false);
     let is_padding = mask.view([-1]).eq(0.0);
     let other = is_alike.logical_and(&is_padding).logical_not();
-    // Behind the last that is not.
+    // After the last that is not.
     let others = other.nonzero();
     let alike = match others.size()[0] {
         0 => length,
@@ -162,11 +214,11 @@ fn alike_at_end(prompt_embeds: &Tensor, mask: &Tensor) -> i64 {
     alike.max(1)
 }
 
-/// What is added to the scores of a text's tokens and of `picture` behind them, on the CPU in f32: `mask`: `(T)`, the
-/// last of which stands for `alike` tokens -> `(1, 1, T + I, T + I)`, query first
-fn bias(mask: &Tensor, alike: i64, picture: i64) -> Tensor {
+/// Bias of attention scores for text tokens and `image` tokens after them, on the CPU in f32: `mask`: `(T)`, whose last
+/// token represents `alike` ones -> `(1, 1, T + I, T + I)`, query first
+fn bias(mask: &Tensor, alike: i64, image: i64) -> Tensor {
     let whole = Tensor::cat(
-        &[mask, &Tensor::ones([picture], (Kind::Float, Device::Cpu))],
+        &[mask, &Tensor::ones([image], (Kind::Float, Device::Cpu))],
         0,
     );
     let bias = whole.unsqueeze(1) * whole.unsqueeze(0);
@@ -177,7 +229,7 @@ fn bias(mask: &Tensor, alike: i64, picture: i64) -> Tensor {
     bias.unsqueeze(0).unsqueeze(0)
 }
 
-/// The same on a device, its rows at distances that kernels can read without making them longer in every call.
+/// The bias on a device, with row strides that kernels read without a copy in every call.
 fn aligned(bias: &Tensor, device: Device, kind: Kind) -> Tensor {
     let length = bias.size()[3];
     let longer = bias.constant_pad_nd([0, (ALIGNMENT - length % ALIGNMENT) % ALIGNMENT]);

@@ -1,45 +1,48 @@
-//! ControlNets of FLUX.1: blocks of the transformer's kinds that see a control picture beside the noise, before the
-//! transformer's own; a layer behind each gives what is added there. Unions of the first kind are told what the picture
-//! shows by a token of their own before the text.
+//! ControlNets of FLUX.1: blocks of the transformer's kinds with a control image besides the noise, which run before the
+//! transformer's blocks; the output of a layer after each is added there. Unions of the first kind have a token for the
+//! kind of control image before the text.
 //!
-//! In the arithmetic of diffusers 0.42.1 (`models/controlnets/controlnet_flux.py`), but that of several networks each is
-//! spread over the transformer's blocks by its own number of blocks, as in ComfyUI: diffusers cuts the lists of all off
-//! at the shortest.
+//! In the arithmetic of diffusers 0.42.1 (`models/controlnets/controlnet_flux.py`), except that each of several networks
+//! is spread over the transformer's blocks by its own number of blocks, as in ComfyUI: diffusers cuts all lists off at the
+//! shortest.
 //!
 //! Shapes: as in [`transformer`](super::transformer).
 
 use safelight_core::families::flux::control::mode;
+use safelight_core::job::Control;
 use safelight_core::model::ControlKind;
 use safelight_core::networks::flux_control::MODES;
 use safelight_core::networks::{FluxControlConfig, FluxControlKeys};
 use tch::Tensor;
 
-use super::transformer::told_times;
-use crate::controls::acting::ControlNet;
+use super::transformer::FluxTransformer;
 use crate::error::EngineError;
 use crate::hooks::Hooks;
-use crate::nn::Rope;
-use crate::streams::{BlockModulations, Blocks, ControlBlocks, Entry, Samples, Tokens};
+use crate::nn::{Rope, rounded_timesteps};
+use crate::stages::images::{ControlNet, ImageModel as _, LatentShape, StreamControlNet};
+use crate::streams::{
+    BlockModulationLayers, ControlBlocks, ControlNetOutput, SequenceEmbedder, StreamBlocks,
+    TokenRanges,
+};
 use crate::text::TextEmbeds;
 use crate::weights::{StoredMatrix, Weights, WeightsError};
 
 pub struct FluxControl {
-    entry: Entry,
-    told: BlockModulations,
-    blocks: Blocks,
+    entry: SequenceEmbedder,
+    modulation: BlockModulationLayers,
+    blocks: StreamBlocks,
     control: ControlBlocks,
-    /// Tokens that say what a control picture shows.
+    /// Embeddings of the kinds of control images.
     modes: Option<StoredMatrix>,
     config: FluxControlConfig,
 }
 
-/// A prompt as its blocks read it, and a guidance.
-pub struct ControlText {
+/// Prompt and guidance, embedded once for all steps.
+pub struct FluxControlPrompt {
     /// `(1, T, C)`
     txt: Tensor,
-    /// What pooled text and guidance add to the timestep's embedding: `(1, C)` in f32
+    /// Pooled text and guidance, added to the timestep embedding: `(1, C)` in f32
     vec: Tensor,
-    /// Of so many pictures with such texts.
     rope: Rope,
 }
 
@@ -51,42 +54,37 @@ impl FluxControl {
         let (own, shape) = (&config.blocks, config.blocks.streams());
         let table = |modes| (w / MODES).table("weight", [modes, own.dim()]);
         Ok(Self {
-            entry: Entry::new(&shape, own.in_channels, own.joint_attention_dim, w)?,
-            told: BlockModulations::new(&shape, own.told(), w)?,
-            blocks: Blocks::new(&shape, w)?,
+            entry: SequenceEmbedder::new(&shape, own.in_channels, own.joint_attention_dim, w)?,
+            modulation: BlockModulationLayers::new(&shape, own.told(), w)?,
+            blocks: StreamBlocks::new(&shape, w)?,
             control: ControlBlocks::new(&shape, own.in_channels, w)?,
             modes: config.num_mode.map(table).transpose()?,
             config: config.clone(),
         })
     }
 
-    /// The file's tensors that nobody has asked for.
-    pub fn unexpected_keys(w: &Weights) -> Vec<String> {
-        w.finish()
-    }
-
-    /// `kind`: what the control picture shows, which unions must be told; `distilled_guidance`: as the user sets it;
-    /// networks that are told none leave it alone; `rope`: of a text of so many tokens
-    pub fn text(
+    /// `kind`: kind of control image, which unions need; `guidance`: distilled guidance, for networks with that input;
+    /// `rope`: for this number of text tokens
+    pub fn prompt(
         &self,
         text: &TextEmbeds,
         kind: Option<ControlKind>,
-        distilled_guidance: f64,
+        guidance: f64,
         rope: impl FnOnce(i64) -> Rope,
-    ) -> Result<ControlText, EngineError> {
+    ) -> Result<FluxControlPrompt, EngineError> {
         let own = self.entry.text(&text.prompt);
         let txt = match &self.modes {
             Some(modes) => Tensor::cat(&[self.mode(modes, kind)?, own], 1),
             None => own,
         };
-        Ok(ControlText {
-            vec: self.told.vec(text.pooled()?, distilled_guidance),
+        Ok(FluxControlPrompt {
+            vec: self.modulation.vec(text.pooled()?, guidance),
             rope: rope(txt.size()[1]),
             txt,
         })
     }
 
-    /// The token that says what a control picture shows: `(1, 1, C)`
+    /// Token for the kind of control image: `(1, 1, C)`
     fn mode(&self, modes: &StoredMatrix, kind: Option<ControlKind>) -> Result<Tensor, EngineError> {
         let count = self.config.num_mode.unwrap_or(0);
         let number = kind.and_then(mode).filter(|number| *number < count);
@@ -102,8 +100,32 @@ impl FluxControl {
 }
 
 impl ControlNet for FluxControl {
-    type Text = ControlText;
+    type Model = FluxTransformer;
+    type Prompt = FluxControlPrompt;
+    type Modulation = Vec<Tensor>;
 
+    fn embed(
+        &self,
+        model: &FluxTransformer,
+        shape: LatentShape,
+        latents: &Tensor,
+        control: &Control,
+    ) -> Result<Tensor, EngineError> {
+        self.embed_for(model.config().dim(), shape, latents, control)
+    }
+
+    fn modulations(
+        &self,
+        _: &FluxTransformer,
+        timesteps: &[f32],
+        prompt: &FluxControlPrompt,
+    ) -> Vec<Vec<Tensor>> {
+        let sinusoids = self.modulation.sinusoids(&rounded_timesteps(timesteps));
+        self.modulation.each(&sinusoids, &prompt.vec)
+    }
+}
+
+impl StreamControlNet for FluxControl {
     fn dim(&self) -> i64 {
         self.config.blocks.dim()
     }
@@ -112,29 +134,24 @@ impl ControlNet for FluxControl {
         self.config.blocks.in_channels
     }
 
-    fn embedded(&self, control: &Tensor) -> Tensor {
+    fn embed_tokens(&self, control: &Tensor) -> Tensor {
         let (kind, device) = (self.entry.kind(), self.entry.device());
         self.control
             .embedded(&control.to_device(device).to_kind(kind))
     }
 
-    fn told(&self, timesteps: &[f32], text: &ControlText) -> Vec<Vec<Tensor>> {
-        let sinusoids = self.told.sinusoids(&told_times(timesteps));
-        self.told.each(&sinusoids, &text.vec)
-    }
-
-    fn samples(
+    fn output(
         &self,
         img: &Tensor,
         control: (&Tensor, f64),
-        told: &[Tensor],
-        text: &ControlText,
+        modulation: &[Tensor],
+        prompt: &FluxControlPrompt,
         hooks: &dyn Hooks,
-    ) -> Option<Samples> {
-        let tokens = Tokens::of(img, &text.txt);
-        let xs = self.entry.embed(img, &text.txt, &tokens);
-        let places = (&tokens, &text.rope);
+    ) -> Option<ControlNetOutput> {
+        let tokens = TokenRanges::of(img, &prompt.txt);
+        let xs = self.entry.embed(img, &prompt.txt, &tokens);
+        let places = (&tokens, &prompt.rope);
         self.control
-            .samples(&self.blocks, xs, control, told, places, hooks)
+            .output(&self.blocks, xs, control, modulation, places, hooks)
     }
 }

@@ -1,47 +1,94 @@
-//! FLUX.1's transformer: text and picture in one sequence, first with weights of their own (double blocks), then with
-//! common ones (single blocks). dev, schnell and Fill are configurations of it.
+//! FLUX.1's transformer: text and image in one sequence, first with separate weights (double blocks), then with common ones
+//! (single blocks). dev, schnell, Fill and Kontext are configurations of it.
 //!
 //! After <https://github.com/black-forest-labs/flux/blob/main/src/flux/model.py> in the arithmetic of diffusers
-//! 0.42.1 (`models/transformers/transformer_flux.py`). Fields have the original names; the blocks and the way through
-//! them are in [`streams`](crate::streams).
+//! 0.42.1 (`models/transformers/transformer_flux.py`). Fields have the original names; the blocks and the forward pass
+//! through them are in [`streams`](crate::streams).
 //!
-//! Shapes: `B` pictures of one text; `T` tokens of text, `I` of a picture; `C` width.
+//! Shapes: `B` images of one text; `T` tokens of text, `I` of an image with its reference; `C` width.
 
-use safelight_core::networks::{FluxTransformerConfig, FluxTransformerKeys};
+use std::path::Path;
+
+use safelight_core::families::flux::lora;
+use safelight_core::job::{JobFolder, Lora};
+use safelight_core::networks::{FluxTransformerConfig, FluxTransformerKeys, SchedulerConfig};
 use tch::{Device, Kind, Tensor};
 
+use super::control::FluxControl;
+use super::measured::measured;
+use super::{redux, references, text};
+use crate::capture::Capture;
+use crate::controls::ControlNetworks;
+use crate::denoise::fits;
+use crate::error::EngineError;
 use crate::hooks::Hooks;
-use crate::nn::Rope;
-use crate::step_cache::Shortcut;
-use crate::streams::{MakeResiduals, Modulations, OwnModulations, PictureStreams, Sizes};
+use crate::nn::rounded_timesteps;
+use crate::sampling::FlowSchedule;
+use crate::stages::images::{
+    EncodedImages, ForwardPass, ImageConditioning, ImageModel, LatentShape, ReferenceEncoding,
+    StartImageMode, WeightsDialect, folded_mask, record_ids,
+};
+use crate::step_cache::Measured;
+use crate::streams::{
+    FluxBackbone, FluxSequence, PerBlockModulation, StreamModulations, TokenDims, image_ids,
+};
+use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::weights::{Weights, WeightsError};
+use crate::work::StageWork;
 
-/// The base of the positions' frequencies.
+/// Base of the RoPE frequencies.
 pub const ROPE_THETA: f64 = 10000.0;
-/// What the model multiplies timesteps with, which come divided by it.
-const TIME_FACTOR: f32 = 1000.0;
+/// Distilled guidance of ControlNets for models without that input: dev's own, with which they were trained.
+const CONTROL_GUIDANCE: f64 = 3.5;
 
 pub struct FluxTransformer {
-    streams: PictureStreams,
-    told: OwnModulations,
+    backbone: FluxBackbone,
+    modulation: PerBlockModulation,
     config: FluxTransformerConfig,
 }
 
-/// A text as the blocks read it, and a guidance: they are the same in every step.
-pub struct Context {
-    /// `(1, T, C)`
-    txt: Tensor,
-    /// What pooled text and guidance add to the timestep's embedding: `(1, C)` in f32
+/// Text and guidance embedded once for all steps.
+pub struct FluxContext {
+    sequence: FluxSequence,
+    /// Pooled text and guidance, added to the timestep embedding: `(1, C)` in f32
     vec: Tensor,
 }
 
-impl FluxTransformer {
-    /// `w`: the file's own names, in any dialect of [`FluxTransformerKeys`].
-    pub fn new(config: &FluxTransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
+/// Position ids of text tokens, all alike: `(tokens, 3)`
+pub fn text_ids(tokens: i64) -> Tensor {
+    Tensor::zeros([tokens, 3], (Kind::Float, Device::Cpu))
+}
+
+/// Position ids of the image tokens and of reference tokens after them.
+fn img_ids(conditioning: &ImageConditioning<'_, FluxTransformer>) -> Tensor {
+    let references = conditioning.references.shapes.iter();
+    let references = references.map(|shape| image_ids(shape.grid(), 1, Kind::Float));
+    let own = image_ids(conditioning.shape.grid(), 0, Kind::Float);
+    Tensor::cat(
+        &std::iter::once(own).chain(references).collect::<Vec<_>>(),
+        0,
+    )
+}
+
+/// Returns whether the model itself reads a control image with the noise (FLUX.1 Depth and Canny).
+fn reads_control(config: &FluxTransformerConfig) -> bool {
+    config.condition_channels() == config.out_channels()
+}
+
+impl ImageModel for FluxTransformer {
+    type Config = FluxTransformerConfig;
+    type Control = FluxControl;
+    type Context = FluxContext;
+    type Modulation = StreamModulations;
+
+    const REFERENCES: Option<ReferenceEncoding> = Some(references::ENCODING);
+    const MODULATES_BY_TEXT: bool = true;
+
+    fn new(config: &FluxTransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
         let keys = FluxTransformerKeys::of(|key| w.has(key));
-        let w = &w.translated(move |name| keys.file_key(name));
+        let w = &Self::dialect(w).weights;
         let shape = config.streams();
-        let sizes = Sizes {
+        let dims = TokenDims {
             input: config.in_channels,
             text: config.joint_attention_dim,
             output: config.out_channels(),
@@ -49,105 +96,201 @@ impl FluxTransformer {
             theta: ROPE_THETA,
         };
         Ok(Self {
-            streams: PictureStreams::new(&shape, sizes, keys.final_shift_and_scale(), w)?,
-            told: OwnModulations::new(&shape, config.told(), w, &(w / "final_layer"))?,
+            backbone: FluxBackbone::new(&shape, dims, keys.final_shift_and_scale(), w)?,
+            modulation: PerBlockModulation::new(&shape, config.told(), w, &(w / "final_layer"))?,
             config: config.clone(),
         })
     }
 
-    /// The transformer's tensors that nobody has asked for; those of other components are not meant.
-    pub fn unexpected_keys(w: &Weights) -> Vec<String> {
-        w.finish_behind(FluxTransformerKeys::of(|key| w.has(key)).prefix)
-    }
-
-    /// Blocks of all lists.
-    pub fn num_blocks(&self) -> usize {
-        self.streams.num_blocks()
-    }
-
-    pub fn config(&self) -> &FluxTransformerConfig {
-        &self.config
-    }
-
-    pub fn kind(&self) -> Kind {
-        self.streams.kind()
-    }
-
-    pub fn device(&self) -> Device {
-        self.streams.device()
-    }
-
-    /// `prompt_embeds`: `(1, T, joint_attention_dim)`, `pooled`: `(1, pooled_projection_dim)`, `distilled_guidance`:
-    /// as the user sets it; models that are told none leave it alone
-    pub fn context(
+    fn context(
         &self,
-        prompt_embeds: &Tensor,
-        pooled: &Tensor,
-        distilled_guidance: f64,
-    ) -> Context {
-        Context {
-            txt: self.streams.text(prompt_embeds),
-            vec: self.told.vec(pooled, distilled_guidance),
+        text: &TextEmbeds,
+        conditioning: &ImageConditioning<'_, Self>,
+        num_images: i64,
+        _: &dyn Hooks,
+    ) -> Result<FluxContext, EngineError> {
+        let (guidance, img_ids) = (conditioning.guidance.distilled, img_ids(conditioning));
+        let of_controls = if self.config.guidance_embeds {
+            guidance
+        } else {
+            CONTROL_GUIDANCE
+        };
+        conditioning.controls.read_prompt(|network, settings| {
+            network.prompt(text, settings.kind, of_controls, |tokens| {
+                let txt_ids = text_ids(tokens);
+                self.backbone.rope(&txt_ids, &img_ids, num_images)
+            })
+        })?;
+        let (prompt, txt_ids) = (&text.prompt, text_ids(text.prompt.size()[1]));
+        Ok(FluxContext {
+            sequence: self
+                .backbone
+                .context(prompt, &txt_ids, &img_ids, num_images),
+            vec: self.modulation.vec(text.pooled()?, guidance),
+        })
+    }
+
+    fn modulations(&self, timesteps: &[f32], context: &FluxContext) -> Vec<StreamModulations> {
+        let sinusoids = self.modulation.sinusoids(&rounded_timesteps(timesteps));
+        self.modulation.modulations(&sinusoids, &context.vec)
+    }
+
+    /// `img`: `(B, I, in_channels)` -> velocity, `(B, I, out_channels)`
+    fn predict(
+        &self,
+        img: &Tensor,
+        modulation: &StreamModulations,
+        context: &FluxContext,
+        pass: &ForwardPass<'_, FluxControl>,
+    ) -> Option<Tensor> {
+        let residuals = || pass.residuals(img);
+        let (context, hooks) = (&context.sequence, pass.hooks);
+        self.backbone
+            .forward(img, modulation, context, pass.skip, residuals, hooks)
+    }
+
+    fn encode_text(_: &JobFolder, work: &mut StageWork<'_>) -> Result<PromptEmbeds, EngineError> {
+        text::encode_text(work)
+    }
+
+    fn encode_image_prompts(
+        folder: &JobFolder,
+        work: &mut StageWork<'_>,
+    ) -> Result<Tensor, EngineError> {
+        redux::encode_image_prompts(folder, work)
+    }
+
+    fn read_config(home: &Path, loras: &[Lora]) -> Result<Self::Config, EngineError> {
+        Ok(lora::config_with(home, loras)?)
+    }
+
+    fn latent_channels(config: &Self::Config) -> i64 {
+        config.latent_channels()
+    }
+
+    fn load_controls(
+        config: &Self::Config,
+        home: &Path,
+        work: &mut StageWork<'_>,
+    ) -> Result<ControlNetworks<FluxControl>, EngineError> {
+        if reads_control(config) {
+            return Ok(ControlNetworks::default());
+        }
+        work.control_networks(home, FluxControl::new)
+    }
+
+    fn schedule(scheduler: Option<SchedulerConfig>, config: &Self::Config) -> FlowSchedule {
+        let published = || SchedulerConfig::of_flux(config.guidance_embeds);
+        FlowSchedule::of(scheduler.unwrap_or_else(published))
+    }
+
+    /// The control image, or the image outside the mask and the mask.
+    fn condition(
+        config: &Self::Config,
+        images: &EncodedImages,
+        mode: StartImageMode,
+        shape: LatentShape,
+    ) -> Result<Option<Tensor>, EngineError> {
+        let follows = reads_control(config);
+        let fills = config.condition_channels() > 0 && !follows;
+        let reason = match &images.image {
+            _ if follows && images.controls.len() != 1 => "this model follows one control picture",
+            _ if fills && !images.controls.is_empty() => "this model takes no control picture",
+            None if fills => "this model needs a picture and a mask",
+            Some(_) if fills != (mode == StartImageMode::Canvas) => {
+                "this model does something else with a picture"
+            }
+            _ if follows => return Ok(images.controls.first().map(|it| shape.pack(it))),
+            image => {
+                let parts = image
+                    .as_ref()
+                    .and_then(|it| it.mask.as_ref().zip(it.masked.as_ref()));
+                return Ok(parts.map(|(mask, masked)| {
+                    let (masked, mask) = (shape.pack(masked), folded_mask(mask, shape));
+                    let mask = mask.expand([masked.size()[0], -1, -1], false);
+                    Tensor::cat(&[masked, mask], 2)
+                }));
+            }
+        };
+        Err(EngineError::request(reason))
+    }
+
+    fn dialect(w: &Weights) -> WeightsDialect {
+        let keys = FluxTransformerKeys::of(|key| w.has(key));
+        WeightsDialect {
+            prefix: keys.prefix,
+            lora: lora::network(keys.is_diffusers),
+            weights: w.translated(move |name| keys.file_key(name)),
         }
     }
 
-    /// The turns of all tokens of `pictures`, in their order: `txt_ids`: `(T, 3)`, `img_ids`: `(I, 3)`, those of one
-    /// picture, whole numbers from 0.
-    pub fn rope(&self, txt_ids: &Tensor, img_ids: &Tensor, pictures: i64) -> Rope {
-        self.streams.rope(txt_ids, img_ids, pictures)
+    fn config(&self) -> &FluxTransformerConfig {
+        &self.config
     }
 
-    /// What the blocks are told of each of `timesteps`, as the scheduler has them: 1000 for noise alone.
-    pub fn modulations(&self, timesteps: &[f32], context: &Context) -> Vec<Modulations> {
-        let sinusoids = self.told.sinusoids(&told_times(timesteps));
-        self.told.modulations(&sinusoids, &context.vec)
+    fn place(&self) -> (Device, Kind) {
+        self.backbone.place()
     }
 
-    /// `img`: `(B, I, in_channels)`, `modulations`: the timestep's, made with the same context, `rope`: what
-    /// [`rope`](Self::rope) gave for as many -> velocity, `(B, I, out_channels)` in f32; `None` when cancelled
-    pub fn forward(
+    fn num_blocks(&self) -> usize {
+        self.backbone.num_blocks()
+    }
+
+    fn accepts(&self, text: &TextEmbeds) -> bool {
+        let pooled = text.pooled.as_ref();
+        fits(&text.prompt, &[1, -1, self.config.joint_attention_dim])
+            && pooled.is_some_and(|pooled| fits(pooled, &[1, self.config.pooled_projection_dim]))
+    }
+
+    fn input_error(
         &self,
-        img: &Tensor,
-        modulations: &Modulations,
-        context: &Context,
-        rope: &Rope,
-        hooks: &dyn Hooks,
-    ) -> Option<Tensor> {
-        self.forward_cached(img, modulations, context, rope, Shortcut::default(), hooks)
+        conditioning: &ImageConditioning<'_, Self>,
+        num_images: i64,
+    ) -> Option<String> {
+        let channels = self.config.condition_channels();
+        let condition = conditioning.condition.as_ref();
+        let size = [num_images, conditioning.shape.tokens(), channels];
+        let is_fit = (channels > 0) == condition.is_some()
+            && condition.is_none_or(|condition| fits(condition, &size));
+        (!is_fit)
+            .then(|| format!("this model reads {channels} numbers of a picture with each token"))
     }
 
-    /// The same as one call of a walk with a step cache, of one picture.
-    pub fn forward_cached(
+    fn calibration(&self, _: &ImageConditioning<'_, Self>, num_calls: usize) -> Measured {
+        measured(num_calls)
+    }
+
+    fn record(&self, conditioning: &ImageConditioning<'_, Self>, capture: &mut Capture) {
+        conditioning.record_mask(capture);
+        capture.put("latent_image_ids", &img_ids(conditioning));
+        if let Some(condition) = &conditioning.condition {
+            let split = conditioning.shape.folded().channels;
+            let rest = condition.size()[2] - split;
+            // A control image has no mask, and is recorded where it was encoded.
+            if rest > 0 {
+                capture.put("masked_image_latents", &condition.narrow(2, 0, split));
+                capture.put("mask", &condition.narrow(2, split, rest));
+            }
+        }
+    }
+
+    fn record_text(
         &self,
-        img: &Tensor,
-        modulations: &Modulations,
-        context: &Context,
-        rope: &Rope,
-        shortcut: Shortcut<'_>,
-        hooks: &dyn Hooks,
-    ) -> Option<Tensor> {
-        let beside = (shortcut, None);
-        self.forward_controlled(img, modulations, context, rope, beside, hooks)
+        text: &TextEmbeds,
+        conditioning: &ImageConditioning<'_, Self>,
+        branch: &str,
+        capture: &mut Capture,
+    ) {
+        let txt_ids = text_ids(text.prompt.size()[1]);
+        record_ids(branch, &txt_ids, &img_ids(conditioning), capture);
+        let name = |part: &str| format!("transformer.in.{branch}.{part}");
+        capture.put(name("encoder_hidden_states"), &text.prompt);
+        if let Some(pooled) = &text.pooled {
+            capture.put(name("pooled_projections"), pooled);
+        }
+        if self.config.guidance_embeds {
+            let guidance = conditioning.guidance.distilled as f32;
+            capture.put(name("guidance"), &Tensor::from_slice(&[guidance]));
+        }
     }
-
-    /// The same with what ControlNets add behind the blocks.
-    pub fn forward_controlled(
-        &self,
-        img: &Tensor,
-        modulations: &Modulations,
-        context: &Context,
-        rope: &Rope,
-        beside: (Shortcut<'_>, MakeResiduals<'_>),
-        hooks: &dyn Hooks,
-    ) -> Option<Tensor> {
-        let text = (&context.txt, None);
-        self.streams
-            .forward(img, modulations, text, rope, beside, hooks)
-    }
-}
-
-/// Timesteps divided and multiplied again, as diffusers' pipelines and models of this kind do.
-pub fn told_times(timesteps: &[f32]) -> Vec<f32> {
-    let times = timesteps.iter();
-    times.map(|t| t / TIME_FACTOR * TIME_FACTOR).collect()
 }

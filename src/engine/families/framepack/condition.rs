@@ -5,14 +5,14 @@
 use safelight_core::networks::{HunyuanVaeConfig, NetworkConfig as _};
 use tch::{Device, Kind, Tensor};
 
-use super::prepare::{Draws, LatentShape};
+use super::prepare::{FramePackNoise, LatentShape};
 use super::state::GivenImages;
 use crate::error::EngineError;
 use crate::fault::Site;
 use crate::pixels::pixels_from_rgb8;
-use crate::stages::looking::Looking;
+use crate::stages::siglip::SiglipStage;
 use crate::vae::{HunyuanVaeEncoder, hunyuan};
-use crate::work::Work;
+use crate::work::StageWork;
 
 /// Pictures and frames that a clip starts from, already as large as it.
 pub struct GivenPixels<'a> {
@@ -26,7 +26,7 @@ pub struct GivenPixels<'a> {
 
 pub fn encode_image(
     pixels: &GivenPixels<'_>,
-    work: &mut Work<'_>,
+    work: &mut StageWork<'_>,
 ) -> Result<GivenImages, EngineError> {
     let request = work.request;
     let home = &request.files.vae;
@@ -34,7 +34,7 @@ pub fn encode_image(
     let shape = LatentShape::new(config.latent_channels, request)?;
     let new = |w: &_| HunyuanVaeEncoder::new(&config, w);
     let encoder = work.load("autoencoder", home, new, HunyuanVaeEncoder::unexpected_keys)?;
-    let mut draws = Draws::new(request.seed, shape);
+    let mut draws = FramePackNoise::new(request.seed, shape);
     let tiling = work.tiling();
     let cancelled = work.cancelled(Site::VaeEncode);
     let encode = |clip: &Tensor| {
@@ -75,12 +75,12 @@ pub fn encode_image(
 pub fn encode_vision(
     start: &[u8],
     end: Option<&[u8]>,
-    work: &mut Work<'_>,
+    work: &mut StageWork<'_>,
 ) -> Result<Tensor, EngineError> {
     let (request, files) = (work.request, &work.request.files);
     let home = files.image_encoder.as_deref();
     let home = home.ok_or_else(|| EngineError::request("this model has no image encoder"))?;
-    let looking = Looking::open(home, files.image_processor.as_deref(), work)?;
+    let looking = SiglipStage::open(home, files.image_processor.as_deref(), work)?;
     let is_recorded = work.capture.is_on();
     let mut look = |name: &str, rgb: &[u8]| {
         let picture = pixels_from_rgb8(rgb, request.width, request.height)?;

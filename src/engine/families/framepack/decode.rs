@@ -16,7 +16,7 @@ use crate::hooks::Hooks;
 use crate::memory::Lent;
 use crate::pixels::{checked_rgb8, rgb8_from_pixels};
 use crate::vae::{HunyuanVaeDecoder, Tiling, hunyuan};
-use crate::work::Work;
+use crate::work::StageWork;
 
 pub struct Latents<'a> {
     /// What stands in front of the first section, as [`super::GivenImages::lead`]: `(1, C, f, h, w)`
@@ -35,7 +35,7 @@ pub struct Latents<'a> {
 pub fn decode(
     section: u32,
     latents: &Latents<'_>,
-    work: &mut Work<'_>,
+    work: &mut StageWork<'_>,
 ) -> Result<Tensor, EngineError> {
     let request = work.request;
     let sections = sections(request)?;
@@ -145,7 +145,8 @@ impl Job<'_> {
         let latents = decoded_latents(&self.sections, section, self.lead, &newest[0], before);
         let latents = hunyuan::denormalize(&self.config, &latents.to_kind(Kind::Float));
         capture.put(format!("vae.decode.{section}.input"), &latents);
-        let cancelled = || !self.is_sound.get() || self.hooks.go_on(Site::VaeDecode).is_none();
+        let cancelled =
+            || !self.is_sound.get() || self.hooks.check_cancelled(Site::VaeDecode).is_none();
         let done = self
             .decoder
             .decode(&latents, self.tiling, &cancelled, frames);

@@ -6,8 +6,8 @@ use safelight_core::job::{GenerateRequest, Sampler};
 use safelight_core::networks::{FramePackTransformerConfig, NetworkConfig as _};
 use tch::{Kind, Tensor};
 
-use super::prepare::{Draws, LatentShape, history, layout, sections};
-use super::sample::{Conditions, sample};
+use super::prepare::{FramePackNoise, LatentShape, history, layout, sections};
+use super::sample::{FramePackConditioning, sample};
 use super::state::GivenImages;
 use super::transformer::FramePackTransformer;
 use crate::denoise::DenoiseState;
@@ -15,7 +15,7 @@ use crate::error::EngineError;
 use crate::guidance::GuidanceScales;
 use crate::sampling::{Algorithm, FlowSchedule, Schedule, Solver, UniPcOptions, wanted_steps};
 use crate::text::{PromptEmbeds, TextEmbeds};
-use crate::work::Work;
+use crate::work::StageWork;
 
 /// `exp(mu)` is never larger: the schedule of no section is shifted more.
 const LARGEST_SHIFT: f64 = 7.0;
@@ -34,7 +34,7 @@ pub struct Given<'a> {
 pub fn denoise(
     given: &Given<'_>,
     resume: Option<DenoiseState>,
-    work: &mut Work<'_>,
+    work: &mut StageWork<'_>,
 ) -> Result<Tensor, EngineError> {
     let (request, place, hooks) = (work.request, work.place, work.hooks);
     let (sections, section) = (sections(request)?, given.earlier.len() as u32);
@@ -101,7 +101,7 @@ fn noise(
     given: &Given<'_>,
     shape: LatentShape,
 ) -> Result<Tensor, EngineError> {
-    let mut draws = Draws::new(request.seed, shape);
+    let mut draws = FramePackNoise::new(request.seed, shape);
     for _ in 0..num_pictures(given) {
         drop(draws.picture()?);
     }
@@ -116,7 +116,7 @@ fn conditions(
     given: &Given<'_>,
     section: u32,
     shape: LatentShape,
-) -> Result<Conditions, EngineError> {
+) -> Result<FramePackConditioning, EngineError> {
     let sections = sections(request)?;
     let prompts = request.section_prompts().map_err(EngineError::request)?;
     let shares = prompts
@@ -125,7 +125,7 @@ fn conditions(
     let shares = shares
         .ok_or_else(|| EngineError::internal(format!("the clip has no section {section}")))?;
     let negative = given.embeds.negative.as_ref();
-    Ok(Conditions {
+    Ok(FramePackConditioning {
         prompt: given.embeds.of_section(shares)?,
         negative: negative.map(TextEmbeds::shallow_clone),
         image_embeds: given.image_embeds.to_kind(Kind::Float),

@@ -30,12 +30,12 @@ pub struct History {
 }
 
 /// Cosines and sines of tokens, each `(tokens, D / 2)` in f32.
-pub(super) struct Turns {
+pub(super) struct RotaryTables {
     pub(super) cos: Tensor,
     pub(super) sin: Tensor,
 }
 
-impl Turns {
+impl RotaryTables {
     /// Of tokens that stand at `frames` times all places of `rows` and `columns`. `packed`: tokens along each axis that
     /// became one, whose turns are the mean of theirs.
     pub(super) fn of_frames(

@@ -65,12 +65,12 @@ pub fn sections(request: &GenerateRequest) -> Result<Sections, EngineError> {
 
 /// What a job's seed draws, in the order of diffusers: around the latents of each given picture, then the noise of each
 /// section.
-pub struct Draws {
+pub struct FramePackNoise {
     generator: Generator,
     shape: LatentShape,
 }
 
-impl Draws {
+impl FramePackNoise {
     pub fn new(seed: u64, shape: LatentShape) -> Self {
         Self {
             generator: Generator::new(seed),

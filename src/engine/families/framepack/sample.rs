@@ -10,18 +10,18 @@ use super::layout::{History, Layout};
 use super::measured::measured;
 use super::transformer::{Context, FramePackTransformer, Modulations, Section};
 use crate::capture::Capture;
-use crate::denoise::{Call, DenoiseState, Denoiser, Told, begin, fits, walk};
+use crate::denoise::{DenoiseState, Denoiser, ModelCall, ModulationCache, begin, fits, walk};
 use crate::error::EngineError;
-use crate::guidance::{Guidance, GuidanceScales};
+use crate::guidance::{GuidanceScales, GuidedPasses};
 use crate::hooks::Hooks;
 use crate::nn::Rope;
 use crate::place::Placement;
 use crate::sampling::Solver;
-use crate::step_cache::{Caches, Shortcut, StepCache};
+use crate::step_cache::{ContextCaches, SkipOptions, StepCache};
 use crate::text::TextEmbeds;
 
 /// What the model is given beside the noise.
-pub struct Conditions {
+pub struct FramePackConditioning {
     pub prompt: TextEmbeds,
     /// Only where the job has real guidance.
     pub negative: Option<TextEmbeds>,
@@ -37,7 +37,7 @@ pub struct Conditions {
 /// `(1, C, f, h, w)` in f32, and no history; otherwise a checkpoint's -> the state behind the last step, on the CPU.
 pub fn sample(
     transformer: &FramePackTransformer,
-    conditions: &Conditions,
+    conditions: &FramePackConditioning,
     scales: GuidanceScales,
     solver: &mut Solver,
     state: &DenoiseState,
@@ -51,13 +51,13 @@ pub fn sample(
         begin(state, solver, place.device, capture)?;
         let timesteps = solver.all_timesteps();
         let num_calls = timesteps.len();
-        let run = Loop::new(transformer, conditions, scales, timesteps, state, hooks)?;
+        let run = SectionDenoiser::new(transformer, conditions, scales, timesteps, state, hooks)?;
         run.record(conditions, scales, capture);
         let end = solver.all_calls().end;
         let behind = walk(&run, state, end, solver, place, capture, hooks);
         if let Some(num_skipped) = run.guidance.first().caches.num_skipped() {
             tracing::info!("{num_skipped} of {num_calls} steps were skipped");
-            hooks.skipped(num_skipped, num_calls);
+            hooks.report_skipped_calls(num_skipped, num_calls);
         }
         behind.map(DenoiseState::last)
     })
@@ -66,7 +66,7 @@ pub fn sample(
 /// Whether what earlier stages gave is this model's.
 fn check(
     transformer: &FramePackTransformer,
-    conditions: &Conditions,
+    conditions: &FramePackConditioning,
     state: &DenoiseState,
 ) -> Result<(), EngineError> {
     let config = transformer.config();
@@ -108,27 +108,27 @@ fn check(
 }
 
 /// A text with all that does not change from step to step.
-struct Asked {
+struct SectionContext {
     context: Context,
     rope: Rope,
     /// Its own: answers to other texts are not this one's.
-    caches: Caches,
-    told: Told<Modulations>,
+    caches: ContextCaches,
+    told: ModulationCache<Modulations>,
 }
 
-struct Loop<'a> {
+struct SectionDenoiser<'a> {
     transformer: &'a FramePackTransformer,
     section: Section,
-    guidance: Guidance<Asked>,
+    guidance: GuidedPasses<SectionContext>,
     /// Of every call of the whole schedule.
     timesteps: Vec<f32>,
     hooks: &'a dyn Hooks,
 }
 
-impl<'a> Loop<'a> {
+impl<'a> SectionDenoiser<'a> {
     fn new(
         transformer: &'a FramePackTransformer,
-        conditions: &Conditions,
+        conditions: &FramePackConditioning,
         scales: GuidanceScales,
         timesteps: Vec<f32>,
         state: &DenoiseState,
@@ -153,16 +153,16 @@ impl<'a> Loop<'a> {
                 let num_calls = timesteps.len();
                 StepCache::new(choice, num_calls, measured(order, side, num_calls))
             };
-            Ok(Asked {
+            Ok(SectionContext {
                 rope: transformer.rope(&context, &section),
-                caches: Caches::new(cache),
+                caches: ContextCaches::new(cache),
                 context,
-                told: Told::default(),
+                told: ModulationCache::default(),
             })
         };
         let (prompt, negative) = (&conditions.prompt, conditions.negative.as_ref());
         Ok(Self {
-            guidance: Guidance::new(prompt, negative, scales.real, read)?,
+            guidance: GuidedPasses::new(prompt, negative, scales.real, read)?,
             transformer,
             section,
             timesteps,
@@ -172,14 +172,14 @@ impl<'a> Loop<'a> {
 
     fn ask(
         &self,
-        asked: &Asked,
+        asked: &SectionContext,
         latents: &Tensor,
         call: usize,
         without: BlockSet,
     ) -> Option<Tensor> {
         let make = |timesteps: &[f32]| self.transformer.modulations(timesteps, &asked.context);
         let told = asked.told.at(call, &self.timesteps, make);
-        let make = |shortcut: Shortcut<'_>| {
+        let make = |shortcut: SkipOptions<'_>| {
             self.transformer.forward(
                 latents,
                 &told,
@@ -193,7 +193,12 @@ impl<'a> Loop<'a> {
         asked.caches.answer(call, without, make)
     }
 
-    fn record(&self, conditions: &Conditions, scales: GuidanceScales, capture: &mut Capture) {
+    fn record(
+        &self,
+        conditions: &FramePackConditioning,
+        scales: GuidanceScales,
+        capture: &mut Capture,
+    ) {
         if !capture.is_on() {
             return;
         }
@@ -232,23 +237,28 @@ impl<'a> Loop<'a> {
     }
 }
 
-impl Denoiser for Loop<'_> {
-    fn velocity(&self, latents: &Tensor, call: &Call, capture: &mut Capture) -> Option<Tensor> {
+impl Denoiser for SectionDenoiser<'_> {
+    fn velocity(
+        &self,
+        latents: &Tensor,
+        call: &ModelCall,
+        capture: &mut Capture,
+    ) -> Option<Tensor> {
         let mut put = |part: &str, xs: &Tensor| {
             capture.put(call.name(&format!("transformer.{part}")), xs);
         };
         put("in.hidden_states", latents);
         put("in.timestep", &call.told.view([1]).to_kind(Kind::Float));
-        let ask = |asked: &Asked, without| self.ask(asked, latents, call.index, without);
+        let ask = |asked: &SectionContext, without| self.ask(asked, latents, call.index, without);
         self.guidance
             .velocity(call, latents, capture, Tensor::shallow_clone, ask)
     }
 
-    fn first_recorded(&self, first: usize) -> usize {
+    fn first_captured_call(&self, first: usize) -> usize {
         first
     }
 
-    fn shown(&self, x0: &Tensor) -> Tensor {
+    fn preview_latents(&self, x0: &Tensor) -> Tensor {
         x0.shallow_clone()
     }
 }

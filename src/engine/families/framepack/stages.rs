@@ -9,12 +9,12 @@ use tch::Tensor;
 use crate::bench::cases::Case;
 use crate::capture::Capture;
 use crate::error::EngineError;
+use crate::families::EngineFamily;
 use crate::families::framepack::{self, Given, GivenImages, GivenPixels, Latents};
-use crate::families::{Done, EngineFamily};
 use crate::stages::{StageContext, pictures};
 use crate::store;
 use crate::text::PromptEmbeds;
-use crate::work::Work;
+use crate::work::StageWork;
 
 pub(crate) struct FramePack;
 
@@ -23,11 +23,11 @@ impl EngineFamily for FramePack {
         families::framepack::FAMILY.id
     }
 
-    fn encode_text(&self, context: &StageContext<'_>) -> Done {
+    fn encode_text(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
         context.texts(framepack::encode_text)
     }
 
-    fn encode_image(&self, context: &StageContext<'_>) -> Done {
+    fn encode_image(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
         let images = context.part(|work| {
             let folder = &context.folder();
             let (start, end) = pictures::frames_of_job(folder, work.request, work.capture)?;
@@ -42,7 +42,7 @@ impl EngineFamily for FramePack {
         images.save(&context.own_result())
     }
 
-    fn encode_vision(&self, context: &StageContext<'_>) -> Done {
+    fn encode_vision(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
         context.tensor("image_embeds", |work| {
             // Recorded with the latents.
             let off = &mut Capture::off();
@@ -52,7 +52,7 @@ impl EngineFamily for FramePack {
         })
     }
 
-    fn denoise(&self, context: &StageContext<'_>, _: Stage) -> Done {
+    fn denoise(&self, context: &StageContext<'_>, _: Stage) -> Result<(), EngineError> {
         let embeds = PromptEmbeds::load(&context.result(Stage::EncodeText))?;
         let images = GivenImages::load(&context.result(Stage::EncodeImage))?;
         let image_embeds = store::read_one(&context.result(Stage::EncodeVision), "image_embeds")?;
@@ -69,7 +69,7 @@ impl EngineFamily for FramePack {
         context.tensor("latents", |work| framepack::denoise(&given, resume, work))
     }
 
-    fn decode(&self, context: &StageContext<'_>) -> Done {
+    fn decode(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
         let section = context.order.section;
         let images = GivenImages::load(&context.result(Stage::EncodeImage))?;
         let newest = (section.saturating_sub(2)..=section)
@@ -94,7 +94,7 @@ impl EngineFamily for FramePack {
             overlap: before,
             given,
         };
-        let decode = |work: &mut Work<'_>| framepack::decode(section, &latents, work);
+        let decode = |work: &mut StageWork<'_>| framepack::decode(section, &latents, work);
         let kept = context.part(|work| work.decoded(decode))?;
         if let Err(err) = store::write_one(&overlap(section), "frames", &kept) {
             tracing::warn!("the frames for the next section could not be kept: {err}");

@@ -7,9 +7,9 @@ use safelight_core::tokens::HUNYUAN_PROMPT;
 
 use crate::error::EngineError;
 use crate::text::{EncoderFiles, PromptEmbeds, Text, TextEmbeds, read_clip, read_language};
-use crate::work::Work;
+use crate::work::StageWork;
 
-pub fn encode_text(work: &mut Work<'_>) -> Result<PromptEmbeds, EngineError> {
+pub fn encode_text(work: &mut StageWork<'_>) -> Result<PromptEmbeds, EngineError> {
     let texts = Text::all_of(work.request)?;
     tch::no_grad(|| {
         let llama = EncoderFiles::first(&work.request.files);

@@ -11,16 +11,20 @@
 //!
 //! Shapes: `T` tokens of picture and text, `K` of history, `N` of the section's latents; `L` = `T` + `K` + `N`; `C` width.
 
+use std::rc::Rc;
+
 use safelight_core::networks::framepack_transformer::PATCH;
 use safelight_core::networks::{FramePackTransformerConfig, FramePackTransformerKeys};
 use tch::{Device, Kind, Tensor};
 
-use super::layout::{History, Layout, PACKED_2X, PACKED_4X, Turns, patches, unpatched};
+use super::layout::{History, Layout, PACKED_2X, PACKED_4X, RotaryTables, patches, unpatched};
 use super::refiner::{Embedded, TokenRefiner};
 use crate::hooks::Hooks;
 use crate::nn::{Gate, Linear, Rope, gated_add, layer_norm};
-use crate::step_cache::{Shortcut, Skip};
-use crate::streams::{self, EPS, OwnModulations, Pass, Streams, Tokens};
+use crate::step_cache::{BlockSkipper, SkipOptions};
+use crate::streams::{
+    self, BlocksForward, DoubleOutput, EPS, MmditBackbone, PerBlockModulation, TokenRanges,
+};
 use crate::weights::{Weights, WeightsError};
 
 const TOKEN: [i64; 3] = [1, PATCH, PATCH];
@@ -31,8 +35,8 @@ pub struct FramePackTransformer {
     clean: [Linear; 3],
     txt_in: TokenRefiner,
     image_projection: (Linear, Linear),
-    streams: Streams,
-    told: OwnModulations,
+    streams: MmditBackbone,
+    told: PerBlockModulation,
     config: FramePackTransformerConfig,
 }
 
@@ -50,7 +54,7 @@ pub struct Section {
     /// `(1, K, C)`
     history: Tensor,
     /// Of history and latents.
-    turns: Turns,
+    turns: RotaryTables,
     /// Frames, height and width of the latents.
     size: [i64; 3],
 }
@@ -59,7 +63,7 @@ pub struct Section {
 pub struct Modulations {
     /// Of each block of the text's refiner, `(2, C)`
     refiner: Vec<Tensor>,
-    streams: streams::Modulations,
+    streams: streams::StreamModulations,
 }
 
 impl FramePackTransformer {
@@ -86,14 +90,14 @@ impl FramePackTransformer {
                 Linear::new(image, config.image_mlp_dim(), &(&projection / "up"))?,
                 Linear::new(config.image_mlp_dim(), dim, &(&projection / "down"))?,
             ),
-            streams: Streams::new(
+            streams: MmditBackbone::new(
                 &shape,
                 config.out_channels() * PATCH * PATCH,
                 keys.final_shift_and_scale(),
                 w,
                 last,
             )?,
-            told: OwnModulations::new(&shape, config.told(), w, last)?,
+            told: PerBlockModulation::new(&shape, config.told(), w, last)?,
             config: config.clone(),
         })
     }
@@ -169,18 +173,18 @@ impl FramePackTransformer {
             (&layout.clean, 1),
             (&layout.latents, 1),
         ];
-        let turns =
-            turns.map(|(frames, packed)| Turns::of_frames(frames, places, packed, &self.config));
+        let turns = turns
+            .map(|(frames, packed)| RotaryTables::of_frames(frames, places, packed, &self.config));
         Section {
             history: Tensor::cat(&tokens, 1),
-            turns: Turns::joined(&turns.each_ref()),
+            turns: RotaryTables::joined(&turns.each_ref()),
             size: [layout.latents.len() as i64, height, width],
         }
     }
 
     pub fn rope(&self, context: &Context, section: &Section) -> Rope {
-        let without = Turns::none(context.len(), &section.turns);
-        let turns = Turns::joined(&[&without, &section.turns]);
+        let without = RotaryTables::none(context.len(), &section.turns);
+        let turns = RotaryTables::joined(&[&without, &section.turns]);
         Rope::of_turns(&turns.cos, &turns.sin, self.device())
     }
 
@@ -214,13 +218,13 @@ impl FramePackTransformer {
         context: &Context,
         section: &Section,
         rope: &Rope,
-        shortcut: Shortcut<'_>,
+        shortcut: SkipOptions<'_>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
         let latents = latents.to_device(self.device()).to_kind(self.kind());
         let tokens = Self::tokens(context, section);
         let mut xs = self.embed(&latents, modulations, context, section, &tokens);
-        let pass = Pass::new(
+        let pass = BlocksForward::new(
             self.streams.blocks(),
             &modulations.streams.blocks,
             &tokens,
@@ -233,23 +237,15 @@ impl FramePackTransformer {
             let count = section.latent_tokens();
             xs.narrow(1, tokens.count() - count, count)
         };
-        let mut normed = pass.start(&xs);
-        let mut skip = Skip::of(shortcut);
-        let (img_start, img_len) = tokens.img;
-        let mut known = skip.start(&own(&xs), &normed.narrow(1, img_start, img_len));
-        for i in 0..pass.num_double() {
-            if known.is_some() {
-                break;
+        let mut skip = BlockSkipper::of(shortcut);
+        let no_residuals = || Some(Rc::default());
+        let (normed, residuals) = match pass.double(&mut xs, &mut skip, own, no_residuals)? {
+            DoubleOutput::Skipped(hidden) => {
+                return Some(unpatched(&self.finish(&hidden, modulations), section.size));
             }
-            normed = pass.block(i, &mut xs, normed)?;
-            if i == 0 {
-                known = skip.first(&own(&xs));
-            }
-        }
-        if let Some(hidden) = known {
-            return Some(unpatched(&self.finish(&hidden, modulations), section.size));
-        }
-        let ys = pass.single(&mut xs, normed, None, own)?;
+            DoubleOutput::Computed(normed, residuals) => (normed, residuals),
+        };
+        let ys = pass.single(&mut xs, normed, &residuals, own)?;
         let mut hidden = own(&xs);
         let own_tokens = [(0, section.latent_tokens())];
         let rows = pass.last_gate(&own_tokens);
@@ -260,9 +256,9 @@ impl FramePackTransformer {
     }
 
     /// Picture and text as one half, history and latents as the other.
-    fn tokens(context: &Context, section: &Section) -> Tokens {
+    fn tokens(context: &Context, section: &Section) -> TokenRanges {
         let img_len = section.history.size()[1] + section.latent_tokens();
-        Tokens {
+        TokenRanges {
             txt: (0, context.len()),
             img: (context.len(), img_len),
             pictures: 1,
@@ -277,7 +273,7 @@ impl FramePackTransformer {
         modulations: &Modulations,
         context: &Context,
         section: &Section,
-        tokens: &Tokens,
+        tokens: &TokenRanges,
     ) -> Tensor {
         let size = [1, tokens.count(), self.config.dim()];
         let xs = Tensor::empty(size, (self.kind(), self.device()));

@@ -1,39 +1,49 @@
-//! Krea 2's transformer: the several states of each token of a text become one, and then text and picture go through
-//! common blocks in one sequence.
+//! Krea 2's transformer: the hidden states of each text token are fused to one, then text and image go through common
+//! blocks in one sequence.
 //!
 //! In the arithmetic of diffusers 0.42.1 (`models/transformers/transformer_krea2.py`). Fields have the authors' names,
 //! which ComfyUI's files have too.
 //!
-//! A timestep is told to all blocks as the same six vectors, to which each block adds its own. Norms are root mean
-//! squares with weights that are stored as offsets from 1; norm and scale are one factor for each channel, made once for
-//! each timestep. A text is read once, as nothing that reads it is told the timestep. diffusers pads texts and hides the
-//! padding; here there is none, so nothing is hidden.
+//! All blocks get the same six vectors of a timestep, to which each block adds its own. Norms are root mean squares with
+//! weights stored as offsets from 1; norm and scale are one factor per channel, computed once per timestep. A text is fused
+//! once, as its blocks do not depend on the timestep. diffusers pads texts and masks the padding; here is none.
 //!
-//! Shapes: `B` pictures of one text; `L` tokens, `T` of the text and then `I` of a picture; `C` width, `H` heads of `D`,
-//! `G` heads of keys and values; `S` states of each token of a text.
+//! Shapes: `B` images of one text; `L` tokens, `T` of text and then `I` of an image; `C` width, `H` heads of `D`, `G` heads
+//! of keys and values; `S` hidden states of each text token.
 
+use safelight_core::families::krea2::{LANGUAGE, PROMPT, lora};
+use safelight_core::job::JobFolder;
 use safelight_core::networks::krea2_transformer::BlockShape;
-use safelight_core::networks::{Krea2TransformerConfig, Krea2TransformerKeys};
+use safelight_core::networks::{Krea2TransformerConfig, Krea2TransformerKeys, SchedulerConfig};
 use tch::{Device, Kind, Tensor};
 
+use crate::denoise::fits;
+use crate::error::EngineError;
 use crate::fault::Site;
 use crate::hooks::Hooks;
 use crate::nn::{
-    Gate, Linear, QkNorm, Rope, TokenRows, axis_angles, gated_add, gelu_tanh, join_heads, rms_norm,
-    rms_norm_shifted, shared_attention, silu_times, times_sigmoid, timestep_embedding,
+    Gate, Linear, QkNorm, Rope, SwiGlu, TokenRows, axis_angles, gated_add, gelu_tanh, join_heads,
+    rms_norm, rms_norm_shifted, rounded_timesteps, shared_attention, times_sigmoid,
+    timestep_embedding,
 };
-use crate::step_cache::{Shortcut, Skip};
+use crate::sampling::FlowSchedule;
+use crate::stages::images::{
+    ForwardPass, ImageConditioning, ImageModel, NoControlNet, WeightsDialect,
+};
+use crate::step_cache::BlockSkipper;
+use crate::text::{PromptEmbeds, TextEmbeds, language_embeds};
 use crate::weights::{Weights, WeightsError};
+use crate::work::StageWork;
 
-/// What the model multiplies timesteps with, which come between 0 and 1.
-const TIME_SCALE: f32 = 1000.0;
+/// Numbers of tokens between which the published shift is interpolated.
+const SHIFT_TOKENS: [i64; 2] = [256, 6400];
 
 pub struct Krea2Transformer {
     first: Linear,
     tmlp: (Linear, Linear),
     tproj: Linear,
     fusion: TextFusion,
-    blocks: Vec<ToldBlock>,
+    blocks: Vec<ModulatedBlock>,
     /// The last norm's factor: `(C)` in f32
     norm: Tensor,
     /// Scale and shift, to which the timestep's vector is added: `(2, C)` in f32
@@ -44,35 +54,57 @@ pub struct Krea2Transformer {
     device: Device,
 }
 
-/// A text as the blocks read it beside pictures of one size; it is the same in every step.
-pub struct Context {
+/// Text embedded once for all steps, for one image size.
+pub struct Krea2Context {
     /// `(1, T, C)`
     text: Tensor,
-    /// Of all tokens.
     rope: Rope,
 }
 
-/// What the blocks are told of one timestep.
-pub struct Modulations {
-    /// Of each block: see [`ToldBlock::forward`].
+/// Modulation vectors for one timestep.
+pub struct Krea2Modulation {
+    /// Per block, see [`ModulatedBlock::forward`].
     blocks: Vec<Tensor>,
-    /// Factor and shift behind the last norm: `(2, C)` in f32
+    /// Factor and shift of the last norm: `(2, C)` in f32
     last: Tensor,
 }
 
 impl Krea2Transformer {
-    /// `w`: the file's own names, in any dialect of [`Krea2TransformerKeys`].
-    pub fn new(config: &Krea2TransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
-        let keys = Krea2TransformerKeys::of(|key| w.has(key));
-        let w = &w.translated(move |name| keys.file_key(name));
+    /// RoPE of text tokens, which are not rotated, and of image tokens by row and column.
+    fn rope(&self, text: i64, [rows, columns]: [i64; 2]) -> Rope {
+        let [order, row, column] = self.config.axes_dims_rope;
+        let angles = |count, dim| axis_angles(count, dim, self.config.rope_theta);
+        let zeros =
+            |count: i64, dim: i64| Tensor::zeros([count, dim / 2], (Kind::Double, Device::Cpu));
+        let own = |xs: Tensor| xs.expand([rows, columns, -1], false);
+        let image = [
+            own(zeros(1, order).unsqueeze(1)),
+            own(angles(rows, row).unsqueeze(1)),
+            own(angles(columns, column).unsqueeze(0)),
+        ];
+        let image = Tensor::cat(&image, 2).flatten(0, 1);
+        let text = zeros(text, order + row + column);
+        Rope::new(&Tensor::cat(&[text, image], 0), self.device)
+    }
+}
+
+impl ImageModel for Krea2Transformer {
+    type Config = Krea2TransformerConfig;
+    type Control = NoControlNet<Self>;
+    type Context = Krea2Context;
+    type Modulation = Krea2Modulation;
+
+    fn new(config: &Krea2TransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
+        let w = &Self::dialect(w).weights;
         for name in Krea2TransformerKeys::UNREAD {
             w.ignore(name);
         }
         let dim = config.dim();
-        // What is made once for each text, or for all steps at once, need not stay.
+        // Run once for each text, or once for all steps.
         let seldom = &w.seldom();
         let time = seldom / "tmlp";
-        let blocks = (0..config.num_layers).map(|i| ToldBlock::new(config, &(w / "blocks" / i)));
+        let blocks =
+            (0..config.num_layers).map(|i| ModulatedBlock::new(config, &(w / "blocks" / i)));
         let last = &w.with_kind(Kind::Float) / "last";
         Ok(Self {
             first: Linear::new(config.in_channels, dim, &(w / "first"))?,
@@ -92,66 +124,32 @@ impl Krea2Transformer {
         })
     }
 
-    /// The transformer's tensors that nobody has asked for; those of other components are not meant.
-    pub fn unexpected_keys(w: &Weights) -> Vec<String> {
-        w.finish_behind(Krea2TransformerKeys::of(|key| w.has(key)).prefix)
+    fn context(
+        &self,
+        text: &TextEmbeds,
+        conditioning: &ImageConditioning<'_, Self>,
+        _: i64,
+        hooks: &dyn Hooks,
+    ) -> Result<Krea2Context, EngineError> {
+        let states = text.prompt.to_device(self.device).to_kind(self.kind);
+        let text = self.fusion.forward(&states, hooks);
+        let text = text.ok_or(EngineError::Cancelled)?;
+        Ok(Krea2Context {
+            rope: self.rope(text.size()[1], conditioning.shape.grid()),
+            text,
+        })
     }
 
-    /// Blocks of all lists.
-    pub fn num_blocks(&self) -> usize {
-        self.blocks.len()
-    }
-
-    pub fn config(&self) -> &Krea2TransformerConfig {
-        &self.config
-    }
-
-    pub fn kind(&self) -> Kind {
-        self.kind
-    }
-
-    pub fn device(&self) -> Device {
-        self.device
-    }
-
-    /// `states`: `(1, T, S text_hidden_dim)`, without padding; `grid`: rows and columns of a picture's tokens; `None` when
-    /// cancelled
-    pub fn context(&self, states: &Tensor, grid: [i64; 2], hooks: &dyn Hooks) -> Option<Context> {
-        let states = states.to_device(self.device).to_kind(self.kind);
-        let text = self.fusion.forward(&states, hooks)?;
-        let rope = self.rope(text.size()[1], grid);
-        Some(Context { text, rope })
-    }
-
-    /// A text's tokens turn nowhere; a picture's have rows and columns.
-    fn rope(&self, text: i64, [rows, columns]: [i64; 2]) -> Rope {
-        let [order, row, column] = self.config.axes_dims_rope;
-        let angles = |count, dim| axis_angles(count, dim, self.config.rope_theta);
-        let zeros =
-            |count: i64, dim: i64| Tensor::zeros([count, dim / 2], (Kind::Double, Device::Cpu));
-        let own = |xs: Tensor| xs.expand([rows, columns, -1], false);
-        let picture = [
-            own(zeros(1, order).unsqueeze(1)),
-            own(angles(rows, row).unsqueeze(1)),
-            own(angles(columns, column).unsqueeze(0)),
-        ];
-        let picture = Tensor::cat(&picture, 2).flatten(0, 1);
-        let text = zeros(text, order + row + column);
-        Rope::new(&Tensor::cat(&[text, picture], 0), self.device)
-    }
-
-    /// What the blocks are told of each of `timesteps`, between 0 and 1, which is noise alone.
-    pub fn modulations(&self, timesteps: &[f32]) -> Vec<Modulations> {
-        let times: Vec<f32> = timesteps.iter().map(|t| t * TIME_SCALE).collect();
-        let times = Tensor::from_slice(&times).to_device(self.device);
+    fn modulations(&self, timesteps: &[f32], _: &Krea2Context) -> Vec<Krea2Modulation> {
+        let times = Tensor::from_slice(&rounded_timesteps(timesteps)).to_device(self.device);
         let sinusoids = timestep_embedding(&times, self.config.timestep_embed_dim);
         let hidden = self.tmlp.0.forward(&sinusoids.to_kind(self.kind));
-        let told = self.tmlp.1.forward(&gelu_tanh(hidden));
-        let for_blocks = self.tproj.forward(&gelu_tanh(told.copy()));
+        let time = self.tmlp.1.forward(&gelu_tanh(hidden));
+        let for_blocks = self.tproj.forward(&gelu_tanh(time.copy()));
         // n (k c) -> n k c
         let count = timesteps.len() as i64;
         let for_blocks = for_blocks.to_kind(Kind::Float).view([count, 6, -1]);
-        let of_last = told.to_kind(Kind::Float).unsqueeze(1) + &self.table;
+        let of_last = time.to_kind(Kind::Float).unsqueeze(1) + &self.table;
         let last = Tensor::stack(
             &[
                 (of_last.select(1, 0) + 1.0) * &self.norm,
@@ -161,9 +159,9 @@ impl Krea2Transformer {
         );
         (0..count)
             .map(|i| {
-                let told = for_blocks.get(i);
-                let blocks = self.blocks.iter().map(|block| block.told(&told));
-                Modulations {
+                let vectors = for_blocks.get(i);
+                let blocks = self.blocks.iter().map(|block| block.modulation(&vectors));
+                Krea2Modulation {
                     blocks: blocks.collect(),
                     last: last.get(i),
                 }
@@ -171,40 +169,27 @@ impl Krea2Transformer {
             .collect()
     }
 
-    /// `tokens`: `(B, I, in_channels)`, `modulations`: the timestep's, `context`: made for such a size -> the velocity from
-    /// picture to noise, as large and in f32; `None` when cancelled
-    pub fn forward(
+    /// `tokens`: `(B, I, in_channels)` -> velocity, as large
+    fn predict(
         &self,
         tokens: &Tensor,
-        modulations: &Modulations,
-        context: &Context,
-        hooks: &dyn Hooks,
-    ) -> Option<Tensor> {
-        self.forward_cached(tokens, modulations, context, Shortcut::default(), hooks)
-    }
-
-    /// The same as one call of a walk with a step cache, of one picture.
-    pub fn forward_cached(
-        &self,
-        tokens: &Tensor,
-        modulations: &Modulations,
-        context: &Context,
-        shortcut: Shortcut<'_>,
-        hooks: &dyn Hooks,
+        modulation: &Krea2Modulation,
+        context: &Krea2Context,
+        pass: &ForwardPass<'_, Self::Control>,
     ) -> Option<Tensor> {
         let tokens = tokens.to_device(self.device).to_kind(self.kind);
-        let (pictures, count, _) = tokens.size3().expect("tokens have three dimensions");
-        let text = context.text.expand([pictures, -1, -1], false);
+        let (num_images, count, _) = tokens.size3().expect("tokens have three dimensions");
+        let text = context.text.expand([num_images, -1, -1], false);
         let mut xs = Tensor::cat(&[&text, &self.first.forward(&tokens)], 1);
-        let mut skip = Skip::of(shortcut);
+        let mut skip = BlockSkipper::of(pass.skip);
         let mut known = skip.start(&xs, &xs);
-        for (i, (block, told)) in self.blocks.iter().zip(&modulations.blocks).enumerate() {
+        for (i, (block, vectors)) in self.blocks.iter().zip(&modulation.blocks).enumerate() {
             if known.is_some() {
                 break;
             }
-            hooks.go_on(Site::Block)?;
-            if !skip.leaves_out(i) {
-                block.forward(&mut xs, told, &context.rope);
+            pass.hooks.check_cancelled(Site::Block)?;
+            if !skip.skips_block(i) {
+                block.forward(&mut xs, vectors, &context.rope);
             }
             if i == 0 {
                 known = skip.first(&xs);
@@ -215,18 +200,60 @@ impl Krea2Transformer {
             xs
         });
         let own = xs.narrow(1, context.text.size()[1], count).contiguous();
-        let (factor, shift) = (modulations.last.get(0), modulations.last.get(1));
+        let (factor, shift) = (modulation.last.get(0), modulation.last.get(1));
         let own = rms_norm_shifted(&own, &factor, &shift, self.config.norm_eps);
         Some(self.last.forward(&own).to_kind(Kind::Float))
     }
+
+    fn encode_text(_: &JobFolder, work: &mut StageWork<'_>) -> Result<PromptEmbeds, EngineError> {
+        language_embeds((LANGUAGE, &PROMPT), work)
+    }
+
+    fn latent_channels(config: &Self::Config) -> i64 {
+        config.latent_channels()
+    }
+
+    /// The shift depends on the size; requests for Turbo have their own.
+    fn schedule(scheduler: Option<SchedulerConfig>, _: &Self::Config) -> FlowSchedule {
+        let published = || SchedulerConfig::of_tokens(SHIFT_TOKENS);
+        let mut schedule = FlowSchedule::of(scheduler.unwrap_or_else(published));
+        schedule.is_exponential = true;
+        schedule
+    }
+
+    fn dialect(w: &Weights) -> WeightsDialect {
+        let keys = Krea2TransformerKeys::of(|key| w.has(key));
+        WeightsDialect {
+            prefix: keys.prefix,
+            lora: lora::NETWORK,
+            weights: w.translated(move |name| keys.file_key(name)),
+        }
+    }
+
+    fn config(&self) -> &Krea2TransformerConfig {
+        &self.config
+    }
+
+    fn place(&self) -> (Device, Kind) {
+        (self.device, self.kind)
+    }
+
+    fn num_blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
+    fn accepts(&self, text: &TextEmbeds) -> bool {
+        let width = self.config.num_text_layers * self.config.text_hidden_dim;
+        fits(&text.prompt, &[1, -1, width])
+    }
 }
 
-/// Of a norm whose weight is stored as its offset from 1; `w` in f32.
+/// Factor of a norm whose weight is stored as an offset from 1; `w` in f32.
 fn factor(name: &str, dim: i64, w: &Weights) -> Result<Tensor, WeightsError> {
     Ok(w.tensor(name, &[dim])? + 1.0)
 }
 
-/// Makes one state of the several of each token, and brings it to the width of the blocks.
+/// Fuses the hidden states of each text token to one with the width of the blocks.
 struct TextFusion {
     layerwise_blocks: Vec<Block>,
     projector: Linear,
@@ -234,7 +261,7 @@ struct TextFusion {
     /// `txtmlp`: the norm's factor, `(text_hidden_dim)` in f32, and two layers.
     norm: Tensor,
     txtmlp: (Linear, Linear),
-    /// States of each token.
+    /// Hidden states per token.
     num_states: i64,
     eps: f64,
     device: Device,
@@ -269,44 +296,44 @@ impl TextFusion {
         let tokens = states.size()[1];
         // 1 t (s c) -> t s c
         let mut xs = states.reshape([tokens, self.num_states, -1]).copy();
-        let still = self.still(&self.layerwise_blocks, self.num_states);
+        let rope = self.identity_rope(&self.layerwise_blocks, self.num_states);
         for block in &self.layerwise_blocks {
-            hooks.go_on(Site::Block)?;
-            block.forward(&mut xs, &still);
+            hooks.check_cancelled(Site::Block)?;
+            block.forward(&mut xs, &rope);
         }
         // t s c -> 1 t c
         let projected = self.projector.forward(&xs.transpose(1, 2).contiguous());
         let mut xs = projected.squeeze_dim(2).unsqueeze(0);
-        let still = self.still(&self.refiner_blocks, tokens);
+        let rope = self.identity_rope(&self.refiner_blocks, tokens);
         for block in &self.refiner_blocks {
-            hooks.go_on(Site::Block)?;
-            block.forward(&mut xs, &still);
+            hooks.check_cancelled(Site::Block)?;
+            block.forward(&mut xs, &rope);
         }
         let xs = rms_norm(&xs, &self.norm, self.eps);
         let hidden = gelu_tanh(self.txtmlp.0.forward(&xs));
         Some(self.txtmlp.1.forward(&hidden))
     }
 
-    /// Turns that leave everything where it is.
-    fn still(&self, blocks: &[Block], tokens: i64) -> Rope {
+    /// RoPE that rotates nothing.
+    fn identity_rope(&self, blocks: &[Block], tokens: i64) -> Rope {
         let dim = blocks.first().map_or(2, |block| block.shape.head_dim);
         let angles = Tensor::zeros([tokens, dim / 2], (Kind::Double, Device::Cpu));
         Rope::new(&angles, self.device)
     }
 }
 
-/// A block that is told the timestep.
-struct ToldBlock {
+/// Block with adaLN modulation.
+struct ModulatedBlock {
     block: Block,
-    /// `mod.lin`: what is added to the timestep's own, `(6, C)` in f32
+    /// `mod.lin`: added to the vectors of the timestep, `(6, C)` in f32
     table: Tensor,
 }
 
-impl ToldBlock {
+impl ModulatedBlock {
     fn new(config: &Krea2TransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
         let shape = config.block();
         let exact = w.with_kind(Kind::Float);
-        // diffusers has rows, the authors have them one behind the other.
+        // Rows in diffusers, flat in the authors' files.
         let flat = [6 * shape.dim];
         let rows = [6, shape.dim];
         let is_flat = w.shape_of("mod.lin").is_none_or(|found| found.len() == 1);
@@ -317,10 +344,10 @@ impl ToldBlock {
         })
     }
 
-    /// `told`: the timestep's six vectors, `(6, C)` in f32 -> before the attention and before the feed-forward part each
-    /// the factor of the norm, a shift, and the gate behind it: `(6, C)` in f32
-    fn told(&self, told: &Tensor) -> Tensor {
-        let values = told + &self.table;
+    /// `vectors`: of the timestep, `(6, C)` in f32 -> norm factor, shift and gate of attention and of feed-forward layers:
+    /// `(6, C)` in f32
+    fn modulation(&self, vectors: &Tensor) -> Tensor {
+        let values = vectors + &self.table;
         let [attn, feed] = &self.block.norms;
         let parts = [
             (values.get(0) + 1.0) * attn,
@@ -333,10 +360,10 @@ impl ToldBlock {
         Tensor::stack(&parts, 0)
     }
 
-    /// `xs`: `(B, L, C)`, changed in place; `told`: what [`Self::told`] gives; `rope`: of `L` tokens
-    fn forward(&self, xs: &mut Tensor, told: &Tensor, rope: &Rope) {
+    /// `xs`: `(B, L, C)`, changed in place; `modulation`: see [`Self::modulation`]; `rope`: of `L` tokens
+    fn forward(&self, xs: &mut Tensor, modulation: &Tensor, rope: &Rope) {
         let ranges = [(0, xs.size()[1])];
-        let values = told.unsqueeze(0);
+        let values = modulation.unsqueeze(0);
         let gate = |index| {
             let rows = TokenRows {
                 values: &values,
@@ -345,7 +372,8 @@ impl ToldBlock {
             Some(Gate { rows, index })
         };
         let normed = |xs: &Tensor, first: i64| {
-            rms_norm_shifted(xs, &told.get(first), &told.get(first + 1), self.block.eps)
+            let [factor, shift] = [first, first + 1].map(|i| modulation.get(i));
+            rms_norm_shifted(xs, &factor, &shift, self.block.eps)
         };
         let ys = self.block.attn.forward(&normed(xs, 0), rope);
         gated_add(xs, &ys, gate(2));
@@ -355,10 +383,10 @@ impl ToldBlock {
 }
 
 struct Block {
-    /// The factors of the norms before the attention and before the feed-forward part: `(C)` in f32
+    /// Factors of the norms before attention and feed-forward layers: `(C)` in f32
     norms: [Tensor; 2],
     attn: Attention,
-    mlp: FeedForward,
+    mlp: SwiGlu,
     shape: BlockShape,
     eps: f64,
 }
@@ -372,7 +400,7 @@ impl Block {
                 factor("postnorm.scale", shape.dim, &exact)?,
             ],
             attn: Attention::new(shape, eps, &(w / "attn"))?,
-            mlp: FeedForward::new(shape, &(w / "mlp"))?,
+            mlp: SwiGlu::new(["gate", "up", "down"], shape.dim, shape.wide, &(w / "mlp"))?,
             shape,
             eps,
         })
@@ -388,7 +416,7 @@ impl Block {
     }
 }
 
-/// Of what comes of the attention a gate lets through some, for each number.
+/// Attention with a gate for each channel of its output.
 struct Attention {
     /// Queries, keys, values and gates.
     heads: Linear,
@@ -402,7 +430,7 @@ impl Attention {
         let exact = &w.with_kind(Kind::Float) / "qknorm";
         let norm = |name| factor(name, shape.head_dim, &exact);
         let (query, key) = (norm("qnorm.scale")?, norm("knorm.scale")?);
-        // As many times that of the queries as they have the heads of the keys.
+        // The query norm once for each query head of a key head.
         let [heads, shared] = shape.heads;
         let mut norms = vec![&query; (heads / shared) as usize];
         norms.push(&key);
@@ -416,12 +444,12 @@ impl Attention {
 
     /// `(B, l, C)` -> the same
     fn forward(&self, normed: &Tensor, rope: &Rope) -> Tensor {
-        let (pictures, tokens, _) = normed.size3().expect("tokens have three dimensions");
+        let (num_images, tokens, _) = normed.size3().expect("tokens have three dimensions");
         let (head_dim, [heads, shared]) = (self.shape.head_dim, self.shape.heads);
         let all = self.heads.forward(normed);
         let of = |first: i64, count: i64| {
             let part = all.narrow(2, first * head_dim, count * head_dim);
-            part.view([pictures, tokens, count, head_dim])
+            part.view([num_images, tokens, count, head_dim])
         };
         self.norm.forward_rope(&mut of(0, heads + shared), rope);
         // b l h d -> b h l d
@@ -430,29 +458,5 @@ impl Attention {
         let ys = join_heads(&shared_attention(&q, &k, &v, None));
         let gate = of(heads + 2 * shared, heads).flatten(2, 3);
         self.wo.forward(&times_sigmoid(ys, &gate))
-    }
-}
-
-struct FeedForward {
-    gate: Linear,
-    up: Linear,
-    down: Linear,
-}
-
-impl FeedForward {
-    fn new(shape: BlockShape, w: &Weights) -> Result<Self, WeightsError> {
-        let BlockShape { dim, wide, .. } = shape;
-        Ok(Self {
-            gate: Linear::without_bias(dim, wide, &(w / "gate"))?,
-            up: Linear::without_bias(dim, wide, &(w / "up"))?,
-            down: Linear::without_bias(wide, dim, &(w / "down"))?,
-        })
-    }
-
-    /// `(B, l, C)` -> the same
-    fn forward(&self, normed: &Tensor) -> Tensor {
-        let gates = self.gate.forward(normed);
-        let hidden = silu_times(gates, &self.up.forward(normed));
-        self.down.forward(&hidden)
     }
 }

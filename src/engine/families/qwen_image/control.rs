@@ -1,64 +1,86 @@
-//! ControlNets of Qwen-Image: blocks of the transformer's kind that see a control picture beside the noise, before the
-//! transformer's own; a layer behind each gives what is added there.
+//! ControlNets of Qwen-Image: blocks of the transformer's kind with a control image besides the noise, which run before the
+//! transformer's blocks; the output of a layer after each is added there.
 //!
 //! In the arithmetic of diffusers 0.42.1 (`models/controlnets/controlnet_qwenimage.py`).
 //!
 //! Shapes: as in [`transformer`](super::transformer).
 
+use safelight_core::job::Control;
 use safelight_core::networks::{QwenImageControlConfig, QwenImageControlKeys};
 use tch::Tensor;
 
-use super::trunk::Trunk;
-use crate::controls::acting::ControlNet;
+use super::backbone::QwenImageBackbone;
+use super::transformer::QwenImageTransformer;
+use crate::error::EngineError;
 use crate::hooks::Hooks;
 use crate::nn::Rope;
-use crate::streams::{ControlBlocks, Samples, Tokens, of_timestep};
+use crate::stages::images::{ControlNet, ImageModel as _, LatentShape, StreamControlNet};
+use crate::streams::{ControlBlocks, ControlNetOutput, TokenRanges, of_timestep};
 use crate::weights::{Weights, WeightsError};
 
 pub struct QwenImageControl {
-    trunk: Trunk,
+    backbone: QwenImageBackbone,
     control: ControlBlocks,
     config: QwenImageControlConfig,
 }
 
-/// A prompt as its blocks read it.
-pub struct ControlText {
+/// Prompt embedded once for all steps.
+pub struct QwenImageControlPrompt {
     /// `(1, T, C)`
     txt: Tensor,
-    /// The transformer's, of so many pictures with such texts.
     rope: Rope,
 }
 
 impl QwenImageControl {
-    /// `w`: the file's own names.
+    /// `w`: the file's own names
     pub fn new(config: &QwenImageControlConfig, w: &Weights) -> Result<Self, WeightsError> {
         let keys = QwenImageControlKeys::bare(true);
         let w = &w.translated(move |name| keys.file_key(name));
         let shape = config.blocks.streams();
         Ok(Self {
-            trunk: Trunk::new(&config.blocks, w)?,
+            backbone: QwenImageBackbone::new(&config.blocks, w)?,
             control: ControlBlocks::new(&shape, config.control_channels(), w)?,
             config: config.clone(),
         })
     }
 
-    /// The file's tensors that nobody has asked for.
-    pub fn unexpected_keys(w: &Weights) -> Vec<String> {
-        w.finish()
-    }
-
-    /// `prompt_embeds`: `(1, T, joint_attention_dim)`; `rope`: the transformer's of such tokens
-    pub fn text(&self, prompt_embeds: &Tensor, rope: Rope) -> ControlText {
-        ControlText {
-            txt: self.trunk.text(prompt_embeds),
+    /// `prompt_embeds`: `(1, T, joint_attention_dim)`; `rope`: the transformer's
+    pub fn prompt(&self, prompt_embeds: &Tensor, rope: Rope) -> QwenImageControlPrompt {
+        QwenImageControlPrompt {
+            txt: self.backbone.text(prompt_embeds),
             rope,
         }
     }
 }
 
 impl ControlNet for QwenImageControl {
-    type Text = ControlText;
+    type Model = QwenImageTransformer;
+    type Prompt = QwenImageControlPrompt;
+    type Modulation = Vec<Tensor>;
 
+    fn embed(
+        &self,
+        model: &QwenImageTransformer,
+        shape: LatentShape,
+        latents: &Tensor,
+        control: &Control,
+    ) -> Result<Tensor, EngineError> {
+        self.embed_for(model.config().dim(), shape, latents, control)
+    }
+
+    fn modulations(
+        &self,
+        _: &QwenImageTransformer,
+        timesteps: &[f32],
+        _: &QwenImageControlPrompt,
+    ) -> Vec<Vec<Tensor>> {
+        let blocks = self.backbone.modulations(&self.backbone.time(timesteps));
+        let each = 0..timesteps.len() as i64;
+        each.map(|i| of_timestep(&blocks, i, self.dim())).collect()
+    }
+}
+
+impl StreamControlNet for QwenImageControl {
     fn dim(&self) -> i64 {
         self.config.blocks.dim()
     }
@@ -71,33 +93,25 @@ impl ControlNet for QwenImageControl {
         self.config.takes_mask()
     }
 
-    fn embedded(&self, control: &Tensor) -> Tensor {
-        let (kind, device) = (self.trunk.kind(), self.trunk.device());
+    fn embed_tokens(&self, control: &Tensor) -> Tensor {
+        let (device, kind) = self.backbone.place();
         self.control
             .embedded(&control.to_device(device).to_kind(kind))
     }
 
-    fn told(&self, timesteps: &[f32], _text: &ControlText) -> Vec<Vec<Tensor>> {
-        let blocks = self.trunk.modulations(&self.trunk.told(timesteps));
-        let each = 0..timesteps.len() as i64;
-        each.map(|i| of_timestep(&blocks, i, self.dim())).collect()
-    }
-
-    fn samples(
+    fn output(
         &self,
         img: &Tensor,
         control: (&Tensor, f64),
-        told: &[Tensor],
-        text: &ControlText,
+        modulation: &[Tensor],
+        prompt: &QwenImageControlPrompt,
         hooks: &dyn Hooks,
-    ) -> Option<Samples> {
-        let tokens = Tokens::of(img, &text.txt);
-        let img = img
-            .to_device(self.trunk.device())
-            .to_kind(self.trunk.kind());
-        let xs = self.trunk.embed(&img, &text.txt, &tokens);
-        let places = (&tokens, &text.rope);
+    ) -> Option<ControlNetOutput> {
+        let tokens = TokenRanges::of(img, &prompt.txt);
+        let xs = self.backbone.entry.embed(img, &prompt.txt, &tokens);
+        let places = (&tokens, &prompt.rope);
+        let blocks = &self.backbone.blocks;
         self.control
-            .samples(&self.trunk.blocks, xs, control, told, places, hooks)
+            .output(blocks, xs, control, modulation, places, hooks)
     }
 }

@@ -1,60 +1,67 @@
-//! Stage 1: prompts to what Qwen 2.5 VL makes of them. Texts are read as they are written, as a picture that it is to
-//! describe, or as what is to become of pictures that it sees.
+//! Qwen-Image's text encoder: Qwen 2.5 VL with a prompt to describe an image, or to edit the reference images that it sees.
 
 use safelight_core::families::qwen_image::{
     EDIT_PROMPT, LANGUAGE, PICTURE_MARK, PROMPT, picture_words,
 };
+use safelight_core::job::JobFolder;
 use safelight_core::media::Picture;
 use safelight_core::networks::{NetworkConfig as _, QwenVisionConfig};
 use tch::{Kind, Tensor};
 
+use crate::capture::Capture;
 use crate::error::EngineError;
+use crate::stages::images::ReferenceEncoding;
+use crate::stages::pictures::references_of_job;
 use crate::text::{EncoderFiles, Pictures, PromptEmbeds, Text, TextEmbeds, read_with_pictures};
 use crate::vision::{QwenVisionTower, patches_of, resized_to_area};
-use crate::work::Work;
+use crate::work::StageWork;
 
-/// About how many pixels the text encoder sees of a picture.
-const SEEN_PIXELS: f64 = 147456.0;
+/// Approximate number of pixels of a reference image for the text encoder.
+const TEXT_PIXELS: f64 = 147456.0;
+/// Approximate number of pixels of a reference image for the autoencoder.
+const LATENT_PIXELS: f64 = 1048576.0;
 
-/// `references`: as they were opened
-pub fn encode_text(
-    references: &[Picture],
-    work: &mut Work<'_>,
+pub(super) const ENCODING: ReferenceEncoding =
+    ReferenceEncoding::of(|image, _| resized_to_area(image, LATENT_PIXELS));
+
+pub(super) fn encode_text(
+    folder: &JobFolder,
+    work: &mut StageWork<'_>,
 ) -> Result<PromptEmbeds, EngineError> {
     let texts = Text::all_of(work.request)?;
+    // Recorded where the autoencoder encodes them.
+    let capture = &mut Capture::off();
+    let references = references_of_job(folder, work.request, ENCODING.picture, capture)?;
     tch::no_grad(|| {
         let files = EncoderFiles::first(&work.request.files);
-        let pictures = match references {
+        let pictures = match &references[..] {
             [] => None,
             seen => Some(look_at(seen, &files, &texts, work)?),
         };
         let template = pictures.as_ref().map_or(&PROMPT, |_| &EDIT_PROMPT);
         let how = (LANGUAGE, template);
         let prompts = read_with_pictures(&files, &texts, how, pictures.as_ref(), work)?;
-        // As many tokens as the text has, none of them padding.
-        let embeds = prompts.into_iter().map(|read| TextEmbeds {
-            prompt: read.states,
-            mask: None,
-            pooled: None,
-        });
+        // Without padding.
+        let embeds = prompts.into_iter();
+        let embeds = embeds.map(|read| TextEmbeds::of_states(read.states));
         PromptEmbeds::of(&texts, embeds.collect(), work.capture)
     })
 }
 
-/// What the text encoder sees of pictures.
+/// Reference images as the text encoder sees them.
 fn look_at(
     references: &[Picture],
     files: &EncoderFiles<'_>,
     texts: &[Text],
-    work: &mut Work<'_>,
+    work: &mut StageWork<'_>,
 ) -> Result<Pictures, EngineError> {
     let config = QwenVisionConfig::read(files.home)?;
     let new = |w: &_| QwenVisionTower::new(&config, w);
-    // What reads texts is asked for its own names.
+    // Keys of the language model are reported when it is loaded.
     let tower = work.load(files.component, files.home, new, |_| Vec::new())?;
     let (mut patches, mut grids) = (Vec::new(), Vec::new());
     for (number, picture) in references.iter().enumerate() {
-        let picture = resized_to_area(picture, SEEN_PIXELS)?;
+        let picture = resized_to_area(picture, TEXT_PIXELS)?;
         if work.capture.is_on() {
             let size = [i64::from(picture.height), i64::from(picture.width), 3];
             let bytes = Tensor::from_slice(&picture.rgb).view(size);

@@ -5,7 +5,7 @@ use safelight_core::networks::WanTransformerConfig;
 use tch::Tensor;
 
 use super::config::WanConfig;
-use super::denoise::Conditions;
+use super::denoise::WanConditioning;
 use super::prepare::LatentShape;
 use crate::denoise::fits;
 use crate::error::EngineError;
@@ -15,7 +15,7 @@ use crate::text::TextEmbeds;
 pub(super) fn check_inputs(
     config: &WanConfig,
     request: &GenerateRequest,
-    conditions: &Conditions<'_>,
+    conditions: &WanConditioning<'_>,
     shape: LatentShape,
 ) -> Result<(), EngineError> {
     let embeds = conditions.embeds;

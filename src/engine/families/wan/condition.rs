@@ -11,11 +11,11 @@ use super::tiling;
 use crate::error::EngineError;
 use crate::fault::Site;
 use crate::pixels::pixels_from_rgb8;
-use crate::stages::stills::binary_mask;
+use crate::stages::images::binary_mask;
 use crate::vae::WanVaeEncoder;
 use crate::vae::wan::normalize;
 use crate::vision::{ClipImageProcessor, ClipVisionEncoder, pixel_values};
-use crate::work::Work;
+use crate::work::StageWork;
 
 /// What a mask keeps of the start picture, in every frame, or of the clip that the new one is made of.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub fn encode_image(
     config: &WanConfig,
     start: &[u8],
     end: Option<&[u8]>,
-    work: &mut Work<'_>,
+    work: &mut StageWork<'_>,
 ) -> Result<Tensor, EngineError> {
     let request = work.request;
     let shape = LatentShape::new(config, request.width, request.height, request.num_frames)?;
@@ -65,7 +65,7 @@ pub fn encode_kept(
     config: &WanConfig,
     start: &[u8],
     mask: &Picture,
-    work: &mut Work<'_>,
+    work: &mut StageWork<'_>,
 ) -> Result<KeptClip, EngineError> {
     let request = work.request;
     let pixels = pixels_from_rgb8(start, request.width, request.height)?;
@@ -95,7 +95,7 @@ pub(super) fn encode(
     config: &WanConfig,
     clip: &Tensor,
     number: usize,
-    work: &mut Work<'_>,
+    work: &mut StageWork<'_>,
 ) -> Result<Tensor, EngineError> {
     encoder(config, work)?.encode(clip, number, work)
 }
@@ -108,7 +108,7 @@ pub(super) struct Encoder<'a> {
 
 pub(super) fn encoder<'a>(
     config: &'a WanConfig,
-    work: &Work<'_>,
+    work: &StageWork<'_>,
 ) -> Result<Encoder<'a>, EngineError> {
     let new = |w: &_| WanVaeEncoder::new(&config.vae, w);
     let (home, unexpected) = (&config.files.vae, WanVaeEncoder::unexpected_keys);
@@ -123,7 +123,7 @@ impl Encoder<'_> {
         &self,
         clip: &Tensor,
         number: usize,
-        work: &mut Work<'_>,
+        work: &mut StageWork<'_>,
     ) -> Result<Tensor, EngineError> {
         work.capture.put(format!("vae.encode.{number}.input"), clip);
         let cancelled = work.cancelled(Site::VaeEncode);
@@ -142,7 +142,7 @@ impl Encoder<'_> {
 pub fn encode_vision(
     config: &WanConfig,
     pictures: &[Picture],
-    work: &mut Work<'_>,
+    work: &mut StageWork<'_>,
 ) -> Result<Tensor, EngineError> {
     let files = &config.files;
     let Some((network, folder)) = config

@@ -16,9 +16,9 @@ use super::config::WanConfig;
 use super::prepare::LatentShape;
 use crate::error::EngineError;
 use crate::pixels::pixels_from_rgb8;
+use crate::stages::images::grey;
 use crate::stages::pictures;
-use crate::stages::stills::grey;
-use crate::work::Work;
+use crate::work::StageWork;
 
 /// What a mask says of a pixel that is made anew.
 const MADE: u8 = 255;
@@ -219,7 +219,7 @@ impl ControlClip {
         self.mask.ge(i64::from(MADE / 2 + 1))
     }
 
-    fn record(&self, work: &mut Work<'_>) {
+    fn record(&self, work: &mut StageWork<'_>) {
         let capture = &mut *work.capture;
         if capture.is_on() {
             let whole = self.part(true) + self.part(false);
@@ -337,7 +337,7 @@ pub fn encode_control(
     config: &WanConfig,
     clip: &ControlClip,
     references: &[Picture],
-    work: &mut Work<'_>,
+    work: &mut StageWork<'_>,
 ) -> Result<Tensor, EngineError> {
     let request = work.request;
     let shape = LatentShape::new(config, request.width, request.height, request.num_frames)?;
@@ -373,7 +373,7 @@ fn reference(
     encoder: &Encoder<'_>,
     pixels: &Tensor,
     number: usize,
-    work: &mut Work<'_>,
+    work: &mut StageWork<'_>,
 ) -> Result<Tensor, EngineError> {
     let latents = encoder.encode(&pixels.unsqueeze(2), number, work)?;
     Ok(Tensor::cat(&[&latents, &latents.zeros_like()], 1))

@@ -15,31 +15,31 @@ use super::checks::check_inputs;
 use super::condition::KeptClip;
 use super::config::WanConfig;
 use super::control_blocks::Control;
-use super::guidance::{Passes, guidance};
+use super::guidance::{CfgBatching, guidance};
 use super::measured::{Walk, measured};
 use super::prepare::{
     LatentShape, TokenTimesteps, first_frame_mask, latent_mask, with_first_frame,
 };
 use super::solver::new_solver;
 use super::source::first_latents;
-use super::transformer::{Beside, Context, WanTransformer};
+use super::transformer::{Beside, WanContext, WanTransformer};
 use crate::capture::Capture;
-use crate::denoise::{Call, DenoiseState, Denoiser, record_start as record_walk, walk};
+use crate::denoise::{DenoiseState, Denoiser, ModelCall, record_start as record_walk, walk};
 use crate::error::EngineError;
-use crate::guidance::{Guidance, Guiding};
+use crate::guidance::{GuidanceParams, GuidedPasses};
 use crate::hooks::Hooks;
 use crate::memory::Lent;
 use crate::nn::Rope;
 use crate::place::Placement;
 use crate::sampling::{Solver, noise};
-use crate::stages::stills::Kept;
-use crate::step_cache::{Caches, Shortcut};
+use crate::stages::images::InpaintBlend;
+use crate::step_cache::{ContextCaches, SkipOptions};
 use crate::text::PromptEmbeds;
 use crate::weights::{ReadAhead, Weights};
-use crate::work::Work;
+use crate::work::StageWork;
 
 /// What earlier stages made of texts and pictures.
-pub struct Conditions<'a> {
+pub struct WanConditioning<'a> {
     pub embeds: &'a PromptEmbeds,
     /// What [`encode_image`](super::encode_image) gave.
     pub image_latents: Option<&'a Tensor>,
@@ -61,16 +61,16 @@ pub struct ControlLatents<'a> {
     pub how: &'a ControlSettings,
 }
 
-struct Loop<'a> {
+struct WanDenoiser<'a> {
     transformer: Lent<WanTransformer>,
-    guidance: Guidance<Asked>,
+    guidance: GuidedPasses<WanCachedContext>,
     rope: Rope,
     /// The latents of a given first frame that stand in the place of noise, `(1, C, 1, h, w)`.
     first_frame: Option<Tensor>,
     /// Mask and latents of given frames that stand beside the noise, `(1, 4 + C, f, h, w)`.
     condition: Option<Tensor>,
     /// What stays as it is, where a mask says so.
-    kept: Option<Kept>,
+    kept: Option<InpaintBlend>,
     /// What the control blocks begin with, and in which steps they are heard.
     control: Option<(Control, ControlSettings)>,
     /// Latent frames before the clip.
@@ -83,9 +83,9 @@ struct Loop<'a> {
 }
 
 /// Texts with what is kept of answers to them.
-pub(super) struct Asked {
-    pub context: Context,
-    pub caches: Caches,
+pub(super) struct WanCachedContext {
+    pub context: WanContext,
+    pub caches: ContextCaches,
 }
 
 /// The denoising stage of one expert: Wan 2.2 A14B has two transformers, of which only one is loaded at a time, the
@@ -94,9 +94,9 @@ pub(super) struct Asked {
 pub fn denoise(
     config: &WanConfig,
     expert: Expert,
-    conditions: &Conditions<'_>,
+    conditions: &WanConditioning<'_>,
     resume: Option<DenoiseState>,
-    work: &mut Work<'_>,
+    work: &mut StageWork<'_>,
 ) -> Result<DenoiseState, EngineError> {
     let (request, place, hooks) = (work.request, work.place, work.hooks);
     tch::no_grad(|| {
@@ -126,12 +126,12 @@ pub fn denoise(
             record_start(work, config, conditions, shape, &solver)?;
         }
         let behind = if state.step < calls.end {
-            let run = Loop::load(config, expert, conditions, shape, &solver, work)?;
+            let run = WanDenoiser::load(config, expert, conditions, shape, &solver, work)?;
             let _read_ahead = read_ahead(config, expert, &solver, place);
             let (end, capture) = (calls.end, &mut *work.capture);
             let behind = walk(&run, &state, end, &mut solver, place, capture, hooks)?;
             if let Some(num_skipped) = run.guidance.first().caches.num_skipped() {
-                hooks.skipped(num_skipped, calls.len());
+                hooks.report_skipped_calls(num_skipped, calls.len());
             }
             behind
         } else {
@@ -187,14 +187,14 @@ fn calls_of(config: &WanConfig, expert: Expert, solver: &Solver) -> Range<usize>
     }
 }
 
-impl<'a> Loop<'a> {
+impl<'a> WanDenoiser<'a> {
     fn load(
         config: &WanConfig,
         expert: Expert,
-        conditions: &Conditions<'_>,
+        conditions: &WanConditioning<'_>,
         shape: LatentShape,
         solver: &Solver,
-        work: &Work<'a>,
+        work: &StageWork<'a>,
     ) -> Result<Self, EngineError> {
         let (request, place, hooks) = (work.request, work.place, work.hooks);
         let (network, folder, guidance_scale) = expert_of(config, request, expert)?;
@@ -209,9 +209,9 @@ impl<'a> Loop<'a> {
         let num_calls = solver.all_timesteps().len();
         let low_noise = || calls_of(config, Expert::LowNoise, solver).start;
         let switch = config.boundary().map(|_| low_noise());
-        let guiding = Guiding {
+        let guiding = GuidanceParams {
             scale: guidance_scale,
-            ..Guiding::of(request)
+            ..GuidanceParams::of(request)
         };
         guiding.check_blocks(transformer.num_blocks())?;
         let numbers = Walk {
@@ -225,7 +225,7 @@ impl<'a> Loop<'a> {
             &transformer,
             conditions,
             guiding,
-            &Passes {
+            &CfgBatching {
                 cache: request.step_cache,
                 num_calls,
                 measured: measured(network, numbers),
@@ -265,8 +265,13 @@ impl<'a> Loop<'a> {
     }
 }
 
-impl Denoiser for Loop<'_> {
-    fn velocity(&self, latents: &Tensor, call: &Call, capture: &mut Capture) -> Option<Tensor> {
+impl Denoiser for WanDenoiser<'_> {
+    fn velocity(
+        &self,
+        latents: &Tensor,
+        call: &ModelCall,
+        capture: &mut Capture,
+    ) -> Option<Tensor> {
         let timestep = call.timestep;
         let (per_frame, frames) = self.shape.tokens(self.patch_size);
         let timesteps = if self.first_frame.is_some() {
@@ -289,13 +294,13 @@ impl Denoiser for Loop<'_> {
         }
         let is_heard = |how: &ControlSettings| how.acts_in(call.step, call.num_steps);
         let heard = self.control.as_ref().filter(|(_, how)| is_heard(how));
-        let ask = |asked: &Asked, without| {
+        let ask = |asked: &WanCachedContext, without| {
             let beside = Beside {
                 context: &asked.context,
                 rope: &self.rope,
                 control: heard.map(|(control, _)| control),
             };
-            let make = |shortcut: Shortcut<'_>| {
+            let make = |shortcut: SkipOptions<'_>| {
                 self.transformer
                     .forward_beside(&input, &timesteps, beside, shortcut, self.hooks)
             };
@@ -305,14 +310,14 @@ impl Denoiser for Loop<'_> {
             .velocity(call, latents, capture, Tensor::shallow_clone, ask)
     }
 
-    fn settled(&self, latents: Tensor, sigma: f32) -> Tensor {
+    fn after_step(&self, latents: Tensor, sigma: f32) -> Tensor {
         match &self.kept {
-            Some(kept) => kept.settled(&latents, sigma),
+            Some(kept) => kept.blend(&latents, sigma),
             None => latents,
         }
     }
 
-    fn shown(&self, x0: &Tensor) -> Tensor {
+    fn preview_latents(&self, x0: &Tensor) -> Tensor {
         behind_references(&self.with_given_frame(x0), self.before)
     }
 }
@@ -376,7 +381,7 @@ fn behind_references(latents: &Tensor, before: i64) -> Tensor {
 }
 
 /// Latents that replace the noise of the first frame, in models where each token has a timestep of its own.
-fn first_frame<'a>(config: &WanConfig, conditions: &Conditions<'a>) -> Option<&'a Tensor> {
+fn first_frame<'a>(config: &WanConfig, conditions: &WanConditioning<'a>) -> Option<&'a Tensor> {
     conditions
         .image_latents
         .filter(|_| config.files.expand_timesteps)
@@ -386,12 +391,12 @@ fn first_frame<'a>(config: &WanConfig, conditions: &Conditions<'a>) -> Option<&'
 fn kept(
     config: &WanConfig,
     request: &GenerateRequest,
-    conditions: &Conditions<'_>,
+    conditions: &WanConditioning<'_>,
     shape: LatentShape,
-) -> Result<Option<Kept>, EngineError> {
+) -> Result<Option<InpaintBlend>, EngineError> {
     let (space, time) = (config.vae.spatial_factor(), config.vae.temporal_factor());
     let kept = conditions.kept.map(|kept| {
-        Ok(Kept {
+        Ok(InpaintBlend {
             image: kept.latents.shallow_clone(),
             noise: noise(&shape.size(), request.seed)?,
             mask: latent_mask(&kept.mask, space, time),
@@ -401,9 +406,9 @@ fn kept(
 }
 
 fn record_start(
-    work: &mut Work<'_>,
+    work: &mut StageWork<'_>,
     config: &WanConfig,
-    conditions: &Conditions<'_>,
+    conditions: &WanConditioning<'_>,
     shape: LatentShape,
     solver: &Solver,
 ) -> Result<(), EngineError> {

@@ -4,18 +4,18 @@
 use safelight_core::job::StepCache as Choice;
 use tch::{Device, Tensor};
 
-use super::denoise::{Asked, Conditions};
+use super::denoise::{WanCachedContext, WanConditioning};
 use super::transformer::WanTransformer;
 use crate::error::EngineError;
-use crate::guidance::{Guidance, Guiding};
+use crate::guidance::{GuidanceParams, GuidedPasses};
 use crate::runtime::free_bytes;
-use crate::step_cache::{Caches, Measured, StepCache};
+use crate::step_cache::{ContextCaches, Measured, StepCache};
 
 /// What one pass may need at most to be worth joining with the other: beyond, it fills a GPU by itself.
 const LARGEST_JOINED_PASS: u64 = 1 << 30;
 
 /// How the model is asked.
-pub(super) struct Passes {
+pub(super) struct CfgBatching {
     pub cache: Option<Choice>,
     /// Of the whole schedule.
     pub num_calls: usize,
@@ -29,13 +29,13 @@ pub(super) struct Passes {
 /// What the texts of `conditions` are to the model.
 pub(super) fn guidance(
     transformer: &WanTransformer,
-    conditions: &Conditions<'_>,
-    guiding: Guiding,
-    passes: &Passes,
-) -> Result<Guidance<Asked>, EngineError> {
-    let asked = |embeds: &Tensor| Asked {
+    conditions: &WanConditioning<'_>,
+    guiding: GuidanceParams,
+    passes: &CfgBatching,
+) -> Result<GuidedPasses<WanCachedContext>, EngineError> {
+    let asked = |embeds: &Tensor| WanCachedContext {
         context: transformer.context(embeds, conditions.image_embeds),
-        caches: Caches::new(|| {
+        caches: ContextCaches::new(|| {
             StepCache::new(passes.cache?, passes.num_calls, passes.measured.clone())
         }),
     };
@@ -47,15 +47,15 @@ pub(super) fn guidance(
         Some(negative) if guiding.scale > 1.0 && passes.join() => {
             let both = Tensor::cat(&[&prompt.prompt, &negative.prompt], 0);
             let alone = asked(&prompt.prompt);
-            Ok(Guidance::joined(asked(&both), alone, guiding))
+            Ok(GuidedPasses::joined(asked(&both), alone, guiding))
         }
-        _ => Guidance::new(prompt, negative.as_ref(), guiding, |text| {
+        _ => GuidedPasses::new(prompt, negative.as_ref(), guiding, |text| {
             Ok(asked(&text.prompt))
         }),
     }
 }
 
-impl Passes {
+impl CfgBatching {
     /// A CPU gains nothing by larger products, and a GPU nothing where one pass fills it already. What is kept from step
     /// to step is of one text.
     fn join(&self) -> bool {

@@ -39,17 +39,17 @@ use tch::{Device, Kind, Tensor};
 use crate::error::EngineError;
 use crate::fault::Site;
 use crate::pixels::{checked_rgb8, rgb8_from_pixels};
-use crate::stages::pictures::KeptPixels;
+use crate::stages::pictures::PixelRestore;
 use crate::vae::wan::denormalize;
 use crate::vae::{Tiling, WanVaeDecoder};
-use crate::work::Work;
+use crate::work::StageWork;
 
 pub(crate) use cases::CASES;
 pub use condition::{KeptClip, encode_image, encode_kept, encode_vision};
 pub use config::WanConfig;
 pub use control::{ControlClip, control_of_job, encode_control};
 pub use control_blocks::Control;
-pub use denoise::{Conditions, ControlLatents, denoise, open_transformer};
+pub use denoise::{ControlLatents, WanConditioning, denoise, open_transformer};
 pub use prepare::{
     LatentShape, TokenTimesteps, clip_of_given, first_frame_mask, given_frames_mask, latent_mask,
     still_clip, with_first_frame,
@@ -59,7 +59,7 @@ pub use solver::new_solver;
 pub use source::{encode_source, enlarged, source_of_job};
 pub(crate) use stages::Wan;
 pub use text::encode_text;
-pub use transformer::{Beside, Context, WanTransformer};
+pub use transformer::{Beside, WanContext, WanTransformer};
 
 /// Ids of one text, padding included: Wan was trained so.
 pub const TEXT_LENGTH: usize = 512;
@@ -69,8 +69,8 @@ pub const TEXT_LENGTH: usize = 512;
 pub(crate) fn decode(
     config: &WanConfig,
     latents: &Tensor,
-    kept: Option<&KeptPixels>,
-    work: &mut Work<'_>,
+    kept: Option<&PixelRestore>,
+    work: &mut StageWork<'_>,
 ) -> Result<(), EngineError> {
     let (hooks, recording) = (work.hooks, work.capture.is_on());
     let mut recorded = Vec::new();
@@ -100,7 +100,7 @@ pub(crate) fn decode(
 fn run_decoder(
     config: &WanConfig,
     latents: &Tensor,
-    work: &mut Work<'_>,
+    work: &mut StageWork<'_>,
     take: &mut dyn FnMut(&Tensor, Tensor),
 ) -> Result<(), EngineError> {
     if latents.dim() != 5 || latents.size()[..2] != [1, config.vae.z_dim] {

@@ -12,8 +12,8 @@ use super::control::{ControlClip, ShownFile, fitted};
 use super::run_decoder;
 use crate::error::EngineError;
 use crate::sampling::Solver;
-use crate::stages::stills::noised;
-use crate::work::Work;
+use crate::stages::images::noised;
+use crate::work::StageWork;
 
 /// The job's copy of the clip that the new one is made of, as large and as long as that, with what a mask says to be made
 /// anew; `None` where it has none. Behind the end of a mask all is.
@@ -39,7 +39,7 @@ pub fn source_of_job(
 pub fn encode_source(
     config: &WanConfig,
     clip: &ControlClip,
-    work: &mut Work<'_>,
+    work: &mut StageWork<'_>,
 ) -> Result<Tensor, EngineError> {
     let pixels = clip.pixels();
     work.capture.put("video.preprocessed", &pixels);
@@ -51,7 +51,7 @@ pub fn encode_source(
 pub fn enlarged(
     config: &WanConfig,
     latents: &Tensor,
-    work: &mut Work<'_>,
+    work: &mut StageWork<'_>,
 ) -> Result<ControlClip, EngineError> {
     let (width, height) = (work.request.width, work.request.height);
     let mut clip = ControlClip::new(width, height, work.request.num_frames);

@@ -7,15 +7,15 @@ use tch::Tensor;
 use crate::bench::cases::Case;
 use crate::denoise::DenoiseState;
 use crate::error::EngineError;
+use crate::families::EngineFamily;
 use crate::families::wan::{
-    self, Conditions, ControlClip, ControlLatents, Expert, KeptClip, WanConfig,
+    self, ControlClip, ControlLatents, Expert, KeptClip, WanConditioning, WanConfig,
 };
-use crate::families::{Done, EngineFamily};
-use crate::stages::pictures::KeptPixels;
+use crate::stages::pictures::PixelRestore;
 use crate::stages::{StageContext, pictures};
 use crate::store::{self, Named};
 use crate::text::PromptEmbeds;
-use crate::work::Work;
+use crate::work::StageWork;
 
 /// What the result of the given pictures has.
 const LATENTS: &str = "image_latents";
@@ -31,12 +31,12 @@ impl EngineFamily for Wan {
         families::wan::FAMILY.id
     }
 
-    fn encode_text(&self, context: &StageContext<'_>) -> Done {
+    fn encode_text(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
         let config = config(context)?;
         context.texts(|work| wan::encode_text(&config, work))
     }
 
-    fn encode_image(&self, context: &StageContext<'_>) -> Done {
+    fn encode_image(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
         let config = config(context)?;
         if context.request().source_clip.is_some() {
             return encode_source(context, &config);
@@ -48,7 +48,7 @@ impl EngineFamily for Wan {
         )
     }
 
-    fn enlarge(&self, context: &StageContext<'_>) -> Done {
+    fn enlarge(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
         let config = config(context)?;
         let (folder, latents) = (context.folder(), made(context)?);
         let all = context.part(|work| {
@@ -61,7 +61,7 @@ impl EngineFamily for Wan {
         write(context, &all)
     }
 
-    fn encode_vision(&self, context: &StageContext<'_>) -> Done {
+    fn encode_vision(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
         let config = config(context)?;
         let (start, end) = pictures::of_job(&context.folder(), context.request())?;
         let pictures: Vec<_> = [Some(start), end]
@@ -74,7 +74,7 @@ impl EngineFamily for Wan {
         })
     }
 
-    fn denoise(&self, context: &StageContext<'_>, stage: Stage) -> Done {
+    fn denoise(&self, context: &StageContext<'_>, stage: Stage) -> Result<(), EngineError> {
         let expert = match stage {
             Stage::DenoiseHigh => Expert::HighNoise,
             Stage::DenoiseLow => Expert::LowNoise,
@@ -92,7 +92,7 @@ impl EngineFamily for Wan {
         let image_embeds = context.earlier(Stage::EncodeVision, |path| {
             store::read_one(path, "image_embeds")
         })?;
-        let conditions = Conditions {
+        let conditions = WanConditioning {
             embeds: &embeds,
             image_latents: image_latents.as_ref(),
             image_embeds: image_embeds.as_ref(),
@@ -113,14 +113,14 @@ impl EngineFamily for Wan {
         }
     }
 
-    fn decode(&self, context: &StageContext<'_>) -> Done {
+    fn decode(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
         let config = config(context)?;
         let latents = made(context)?;
         let kept = kept(context)?.map(|kept| {
             if context.request().source_clip.is_some() {
-                return KeptPixels::of_clip(source(context)?.frames(), &kept.mask);
+                return PixelRestore::of_clip(source(context)?.frames(), &kept.mask);
             }
-            KeptPixels::of_job(&context.folder(), context.request())
+            PixelRestore::of_job(&context.folder(), context.request())
         });
         let kept = kept.transpose()?;
         context
@@ -136,7 +136,7 @@ impl EngineFamily for Wan {
 fn shown(
     config: &WanConfig,
     folder: &JobFolder,
-    work: &mut Work<'_>,
+    work: &mut StageWork<'_>,
 ) -> Result<Vec<(&'static str, Tensor)>, EngineError> {
     let request = work.request;
     if config.transformer.has_control() {
@@ -162,7 +162,7 @@ fn shown(
 }
 
 /// The clip that the new one is made of, and what a mask says of it.
-fn encode_source(context: &StageContext<'_>, config: &WanConfig) -> Done {
+fn encode_source(context: &StageContext<'_>, config: &WanConfig) -> Result<(), EngineError> {
     let clip = source(context)?;
     let base = context.part(|work| wan::encode_source(config, &clip, work))?;
     let made = context.request().mask.is_some().then(|| clip.made());
@@ -171,7 +171,7 @@ fn encode_source(context: &StageContext<'_>, config: &WanConfig) -> Done {
     write(context, &all)
 }
 
-fn write(context: &StageContext<'_>, all: &[(&'static str, Tensor)]) -> Done {
+fn write(context: &StageContext<'_>, all: &[(&'static str, Tensor)]) -> Result<(), EngineError> {
     let named = all.iter().map(|(name, tensor)| (name, tensor));
     store::write(&context.own_result(), named)
 }

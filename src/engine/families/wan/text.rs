@@ -8,9 +8,12 @@ use crate::error::EngineError;
 use crate::hooks::Hooks;
 use crate::text::{EncoderFiles, PromptEmbeds, T5Encoder, Text, TextEmbeds, Tokens};
 use crate::weights::Weights;
-use crate::work::Work;
+use crate::work::StageWork;
 
-pub fn encode_text(config: &WanConfig, work: &mut Work<'_>) -> Result<PromptEmbeds, EngineError> {
+pub fn encode_text(
+    config: &WanConfig,
+    work: &mut StageWork<'_>,
+) -> Result<PromptEmbeds, EngineError> {
     let hooks = work.hooks;
     let files = EncoderFiles::first(&config.files);
     let tokenizer = files.tokenizer(TEXT_LENGTH, config.text_encoder.vocab_size)?;

@@ -19,7 +19,7 @@ use crate::nn::{
     Gate, LayerNorm, Linear, Norm, RmsNorm, Rope, TokenRows, attention, axis_angles, gated_add,
     gated_add_norm, gelu_tanh, join_heads, layer_norm, split_heads, timestep_embedding,
 };
-use crate::step_cache::{Shortcut, Skip};
+use crate::step_cache::{BlockSkipper, SkipOptions};
 use crate::weights::{Weights, WeightsError};
 
 const ROPE_THETA: f64 = 10000.0;
@@ -39,7 +39,7 @@ pub struct WanTransformer {
 }
 
 /// Texts and pictures as the blocks read them: they are the same in every step.
-pub struct Context {
+pub struct WanContext {
     /// `(B, S, C)`
     text: Tensor,
     /// `(1, S, C)`
@@ -53,7 +53,7 @@ pub struct Context {
 /// What a call has beside latents and timesteps.
 #[derive(Clone, Copy)]
 pub struct Beside<'a> {
-    pub context: &'a Context,
+    pub context: &'a WanContext,
     pub rope: &'a Rope,
     /// In a transformer with control blocks, which are left alone where it is absent.
     pub control: Option<&'a Control>,
@@ -123,7 +123,7 @@ impl WanTransformer {
 
     /// `prompt_embeds`: `(B, S, text_dim)`, zero behind the end of the text; `image_embeds`: what the image encoder
     /// gave, `(N, 257, image_dim)` for `N` pictures, in models that read it
-    pub fn context(&self, prompt_embeds: &Tensor, image_embeds: Option<&Tensor>) -> Context {
+    pub fn context(&self, prompt_embeds: &Tensor, image_embeds: Option<&Tensor>) -> WanContext {
         let here = |xs: &Tensor| xs.to_device(self.device).to_kind(self.kind);
         let text = self.text_embedding.0.forward(&here(prompt_embeds));
         let text = self.text_embedding.1.forward(&text.gelu("tanh"));
@@ -132,7 +132,7 @@ impl WanTransformer {
         let of_block = |block: &Block| block.cross_attn.context(&text, images.as_ref());
         let is_kept = self.device == Device::Cpu;
         let kept = is_kept.then(|| self.all_blocks().map(of_block).collect());
-        Context {
+        WanContext {
             text,
             image: images,
             kept,
@@ -171,7 +171,7 @@ impl WanTransformer {
         &self,
         latents: &Tensor,
         timesteps: &TokenTimesteps,
-        context: &Context,
+        context: &WanContext,
         rope: &Rope,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
@@ -180,7 +180,7 @@ impl WanTransformer {
             rope,
             control: None,
         };
-        self.forward_beside(latents, timesteps, beside, Shortcut::default(), hooks)
+        self.forward_beside(latents, timesteps, beside, SkipOptions::default(), hooks)
     }
 
     /// The same with a control clip, or as one call of a walk with a step cache, of one text.
@@ -189,7 +189,7 @@ impl WanTransformer {
         latents: &Tensor,
         timesteps: &TokenTimesteps,
         beside: Beside<'_>,
-        shortcut: Shortcut<'_>,
+        shortcut: SkipOptions<'_>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
         let Beside { context, rope, .. } = beside;
@@ -216,7 +216,7 @@ impl WanTransformer {
             ranges: &ranges,
         };
         let mut normed = layer_norm(&xs, &Norm::modulated(rows(0), 0), self.config.eps);
-        let mut skip = Skip::of(shortcut);
+        let mut skip = BlockSkipper::of(shortcut);
         // What movements were measured of.
         let signal = if is_told(&self.config) {
             &modulation
@@ -231,11 +231,11 @@ impl WanTransformer {
             if known.is_some() {
                 break;
             }
-            hooks.go_on(Site::Block)?;
+            hooks.check_cancelled(Site::Block)?;
             // The last pass of a block is also the first of the next one, or of the head.
             let next = Norm::modulated(rows(i + 1), 0);
             // Of a block that is left out nothing is added; what is said behind it is.
-            let made = if skip.leaves_out(i) {
+            let made = if skip.skips_block(i) {
                 None
             } else {
                 let looked_at = context.of_block(i, block);
@@ -251,7 +251,7 @@ impl WanTransformer {
                     if let Some(ys) = made {
                         gated_add(&mut xs, &ys, gate);
                     }
-                    hooks.go_on(Site::Block)?;
+                    hooks.check_cancelled(Site::Block)?;
                     let index = self.blocks.len() + number;
                     let looked_at = context.of_block(index, blocks.block(number));
                     let said = blocks.say(number, walk, rows(index + 1), &looked_at, rope);
@@ -306,7 +306,7 @@ impl WanTransformer {
     }
 }
 
-impl Context {
+impl WanContext {
     /// What the cross-attention of a block, counted as [`WanTransformer::all_blocks`] has them, looks at.
     fn of_block(&self, index: usize, block: &Block) -> BlockContext {
         match &self.kept {

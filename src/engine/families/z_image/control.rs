@@ -1,24 +1,29 @@
-//! ControlNets of Z-Image: blocks of the transformer's kind that begin with a control picture and go along with its
-//! own, from their hidden states on; behind some of its blocks they add what a layer makes of theirs.
+//! ControlNets of Z-Image: blocks of the transformer's kind that start from a control image and the transformer's hidden
+//! states; the output of a layer is added after some of the transformer's blocks.
 //!
-//! In the arithmetic of diffusers 0.42.1 (`models/controlnets/controlnet_z_image.py`), where what is added in the refiner
-//! of noise is seen by the ControlNet alone, and not by the transformer. Fields have the authors' names. A block of theirs
-//! runs right before what it gives is added, so that nothing waits in memory.
+//! In the arithmetic of diffusers 0.42.1 (`models/controlnets/controlnet_z_image.py`), where additions in the noise refiner
+//! affect the ControlNet alone, not the transformer. Fields have the authors' names. Each block runs right before its
+//! output is added, so that nothing waits in memory.
 //!
 //! Shapes: as in [`transformer`](super::transformer).
 
+use safelight_core::job::Control;
 use safelight_core::networks::{
     ControlRefiner, ZImageControlConfig, ZImageControlKeys, ZImageTransformerConfig,
 };
 use tch::Tensor;
 
-use super::transformer::{Block, ZImageTransformer, padded};
+use super::block::Block;
+use super::transformer::{ZImageTransformer, padded};
+use crate::controls::unfit;
+use crate::error::EngineError;
 use crate::fault::Site;
 use crate::hooks::Hooks;
 use crate::nn::{Linear, Rope, gated_add};
+use crate::stages::images::{ActiveControlNet, ControlNet, ImageModel as _, LatentShape};
 use crate::weights::{Weights, WeightsError};
 
-/// What version 2.0 has as zeros, and all that came behind it do not.
+/// Zeros in version 2.0, trained in later ones.
 const TRAINED_IN_21: &str = "control_noise_refiner.0.before_proj.weight";
 
 pub struct ZImageControl {
@@ -28,16 +33,17 @@ pub struct ZImageControl {
     config: ZImageControlConfig,
 }
 
-/// What goes along with the transformer's refiner of noise.
+/// Blocks that run before the common layers.
 enum Refiner {
-    /// Blocks that see the control picture alone.
+    /// Blocks that read the control image alone.
     Alone(Vec<Block>),
+    /// Blocks that read the noise refiner's hidden states, too.
     Along(Vec<ControlBlock>),
-    /// The same blocks as behind it.
+    /// The common layers' blocks.
     Layers,
 }
 
-/// Whether all numbers are zeros; what cannot be asked is something.
+/// Returns whether all values are known to be zeros.
 fn is_nothing(stored: &Tensor) -> bool {
     let any = stored.f_any().and_then(bool::try_from);
     any.is_ok_and(|any| !any)
@@ -45,9 +51,9 @@ fn is_nothing(stored: &Tensor) -> bool {
 
 struct ControlBlock {
     block: Block,
-    /// Of the first of a list: what comes in.
+    /// Input layer of the first block.
     before: Option<Linear>,
-    /// What is added in the transformer.
+    /// Output layer.
     after: Linear,
 }
 
@@ -62,7 +68,7 @@ impl ControlBlock {
         })
     }
 
-    /// The hidden states of a list's beginning: of the control picture and of the transformer, `(B, l, C)` both.
+    /// Hidden states of a list's start from those of control image and transformer, `(B, l, C)` both.
     fn begun(&self, control: &Tensor, xs: &Tensor) -> Tensor {
         let Some(before) = &self.before else {
             return control.shallow_clone();
@@ -72,7 +78,7 @@ impl ControlBlock {
         cs
     }
 
-    /// What is added for hidden states, `strength` times.
+    /// Residual for hidden states, times `strength`.
     fn added(&self, cs: &Tensor, strength: f64) -> Tensor {
         let added = self.after.forward(cs);
         if strength == 1.0 {
@@ -83,36 +89,29 @@ impl ControlBlock {
     }
 }
 
-/// What the blocks are told of one timestep, `(4, C)` each.
-pub struct ControlModulations {
+/// Modulation of the blocks for one timestep, `(4, C)` each.
+pub struct ZImageControlModulation {
     refiner: Vec<Tensor>,
     layers: Vec<Tensor>,
 }
 
-/// A ControlNet with what a call gives it.
-pub struct Acting<'a> {
-    pub network: &'a ZImageControl,
-    /// Of [`ZImageControl::embedded`].
-    pub picture: &'a Tensor,
-    pub told: &'a ControlModulations,
-    pub strength: f64,
-}
-
-/// What its blocks see of the transformer before the common blocks.
-pub(super) struct Seen<'a> {
+/// Hidden states of the transformer before the common layers.
+pub(super) struct ControlInput<'a> {
     pub transformer: &'a ZImageTransformer,
     pub cap: &'a Tensor,
-    /// The picture's tokens before the refiner of noise, where [`ZImageControl::is_along`].
-    pub first: Option<&'a Tensor>,
-    /// What the refiner of noise is told.
+    /// Image tokens before the noise refiner, if [`ZImageControl::is_along`].
+    pub unrefined: Option<&'a Tensor>,
+    /// Modulation of the noise refiner.
     pub factors: &'a [Tensor],
-    /// All tokens before the common blocks.
+    /// All tokens after the noise refiner.
     pub xs: &'a Tensor,
 }
 
-/// A ControlNet on its way along the common blocks.
-pub(super) struct Walk<'a> {
-    acting: &'a Acting<'a>,
+/// A ControlNet that runs along the common layers.
+pub(super) struct ControlRun<'a> {
+    network: &'a ZImageControl,
+    modulation: &'a ZImageControlModulation,
+    strength: f64,
     rope: &'a Rope,
     cs: Tensor,
     next: usize,
@@ -161,57 +160,62 @@ impl ZImageControl {
         })
     }
 
-    /// The file's tensors that nobody has asked for.
-    pub fn unexpected_keys(w: &Weights) -> Vec<String> {
-        w.finish()
-    }
-
-    pub fn config(&self) -> &ZImageControlConfig {
-        &self.config
-    }
-
-    /// Why it cannot act on a transformer, a sentence without its path.
-    pub(super) fn problem(&self, transformer: &ZImageTransformerConfig) -> Option<String> {
+    /// Returns the reason why it cannot steer a transformer, a sentence without its path.
+    fn problem(&self, transformer: &ZImageTransformerConfig) -> Option<String> {
         let (own, theirs) = (self.config.dim, transformer.dim);
         let layers = transformer.n_layers;
-        let behind = self.config.control_layers_places.last();
+        let last = self.config.control_layers_places.last();
         if own != theirs {
             return Some(format!(
                 "this ControlNet is for transformers of width {own}, and the model's has {theirs}"
             ));
         }
-        let is_short = behind.is_some_and(|place| *place >= layers);
-        is_short.then(|| {
+        last.is_some_and(|place| *place >= layers).then(|| {
             format!("this ControlNet is for transformers of more blocks than the model's {layers}")
         })
     }
 
-    /// Whether its blocks see the picture before the refiner of noise, too.
+    /// Returns whether its blocks read image tokens before the noise refiner, too.
     pub(super) fn is_along(&self) -> bool {
         !matches!(self.refiner, Refiner::Alone(_))
     }
+}
 
-    /// Control pictures' latents, `(B, 16, h, w)`, as tokens: `(B, I, C)`. What a mask would say beside them is nothing.
-    pub fn embedded(&self, transformer: &ZImageTransformer, latents: &Tensor) -> Tensor {
-        let latents = latents
-            .to_device(transformer.device())
-            .to_kind(transformer.kind());
-        let (pictures, channels, height, width) =
-            latents.size4().expect("latents have four dimensions");
+impl ControlNet for ZImageControl {
+    type Model = ZImageTransformer;
+    type Prompt = ();
+    type Modulation = ZImageControlModulation;
+
+    /// Channels for an inpainting mask are zeros.
+    fn embed(
+        &self,
+        model: &ZImageTransformer,
+        _: LatentShape,
+        latents: &Tensor,
+        control: &Control,
+    ) -> Result<Tensor, EngineError> {
+        if let Some(problem) = self.problem(model.config()) {
+            return Err(unfit(&problem, control));
+        }
+        let (device, kind) = model.place();
+        let latents = latents.to_device(device).to_kind(kind);
+        let (num_images, channels, height, width) = latents.size4()?;
         let missing = self.config.control_in_dim - channels;
-        let nothing = [pictures, missing.max(0), height, width];
-        let nothing = Tensor::zeros(nothing, (latents.kind(), latents.device()));
-        let whole = Tensor::cat(&[latents, nothing], 1);
-        let tokens = ZImageTransformer::patches(&whole);
-        padded(
-            &self.x_embedder.forward(&tokens.contiguous()),
-            transformer.picture_pad(),
-        )
+        let zeros = [num_images, missing.max(0), height, width];
+        let zeros = Tensor::zeros(zeros, (kind, device));
+        let tokens = ZImageTransformer::patches(&Tensor::cat(&[latents, zeros], 1));
+        let embedded = self.x_embedder.forward(&tokens.contiguous());
+        Ok(padded(&embedded, model.image_pad()))
     }
 
-    /// `told`: what the transformer made of some timesteps, see [`ZImageTransformer::told`].
-    pub fn modulations(&self, told: &Tensor) -> Vec<ControlModulations> {
-        let of = |block: &Block| block.factors(told);
+    fn modulations(
+        &self,
+        model: &ZImageTransformer,
+        timesteps: &[f32],
+        (): &(),
+    ) -> Vec<ZImageControlModulation> {
+        let time = &model.time(timesteps);
+        let of = |block: &Block| block.factors(time);
         let refiner: Vec<Tensor> = match &self.refiner {
             Refiner::Alone(blocks) => blocks.iter().map(of).collect(),
             Refiner::Along(blocks) => blocks.iter().map(|it| of(&it.block)).collect(),
@@ -219,8 +223,8 @@ impl ZImageControl {
         };
         let layers: Vec<Tensor> = self.layers.iter().map(|it| of(&it.block)).collect();
         let each = |all: &[Tensor], i: i64| all.iter().map(|all| all.get(i)).collect();
-        (0..told.size()[0])
-            .map(|i| ControlModulations {
+        (0..time.size()[0])
+            .map(|i| ZImageControlModulation {
                 refiner: each(&refiner, i),
                 layers: each(&layers, i),
             })
@@ -228,71 +232,75 @@ impl ZImageControl {
     }
 }
 
-impl<'a> Acting<'a> {
-    /// Up to the common blocks, `rope`: of all tokens; `None` when cancelled.
-    pub(super) fn begin(
-        &'a self,
-        seen: &Seen<'_>,
-        rope: &'a Rope,
+impl ActiveControlNet<'_, ZImageControl> {
+    /// Runs up to the common layers; `rope`: of all tokens; `None` when cancelled.
+    pub(super) fn start<'b>(
+        &'b self,
+        modulation: &'b ZImageControlModulation,
+        input: &ControlInput<'_>,
+        rope: &'b Rope,
         hooks: &dyn Hooks,
-    ) -> Option<Walk<'a>> {
-        let pictures = seen.xs.size()[0];
-        let cs = self.picture.expand([pictures, -1, -1], false).contiguous();
+    ) -> Option<ControlRun<'b>> {
+        let num_images = input.xs.size()[0];
+        let cs = self.image.expand([num_images, -1, -1], false).contiguous();
         let own = rope.narrow(0, cs.size()[1]);
-        let (cs, refined) = self.refined(cs, seen, &own, hooks)?;
-        let cap = seen.cap.expand([pictures, -1, -1], false);
+        let (cs, refined) = self.refine(cs, modulation, input, &own, hooks)?;
+        let cap = input.cap.expand([num_images, -1, -1], false);
         let whole = Tensor::cat(&[&cs, &cap], 1);
         let first = self.network.layers.first()?;
         let cs = match refined {
             Some(refined) => first.begun(&whole, &Tensor::cat(&[&refined, &cap], 1)),
-            None => first.begun(&whole, seen.xs),
+            None => first.begun(&whole, input.xs),
         };
-        Some(Walk {
-            acting: self,
+        Some(ControlRun {
+            network: self.network,
+            modulation,
+            strength: self.settings.strength,
             rope,
             cs,
             next: 0,
         })
     }
 
-    /// `cs`: `(B, I, C)` -> the same behind what goes along with the refiner of noise, and the transformer's as its blocks
-    /// see them, where they are others.
-    fn refined(
+    /// Refines the control image's `cs`, `(B, I, C)` -> the same, and the transformer's hidden states as the blocks read
+    /// them, if they differ.
+    fn refine(
         &self,
         mut cs: Tensor,
-        seen: &Seen<'_>,
+        modulation: &ZImageControlModulation,
+        input: &ControlInput<'_>,
         rope: &Rope,
         hooks: &dyn Hooks,
     ) -> Option<(Tensor, Option<Tensor>)> {
         let (blocks, factors) = match &self.network.refiner {
             Refiner::Alone(blocks) => {
-                // The picture's own tokens serve the next call, too.
+                // The embedded image serves the next call, too.
                 cs = cs.copy();
-                for (block, factors) in blocks.iter().zip(&self.told.refiner) {
-                    hooks.go_on(Site::Block)?;
+                for (block, factors) in blocks.iter().zip(&modulation.refiner) {
+                    hooks.check_cancelled(Site::Block)?;
                     block.forward(&mut cs, factors, rope);
                 }
                 return Some((cs, None));
             }
-            Refiner::Along(blocks) => (blocks, &self.told.refiner),
-            Refiner::Layers => (&self.network.layers, &self.told.layers),
+            Refiner::Along(blocks) => (blocks, &modulation.refiner),
+            Refiner::Layers => (&self.network.layers, &modulation.layers),
         };
-        let mut xs = seen.first?.copy();
+        let mut xs = input.unrefined?.copy();
         let places = self.network.config.refiner_places();
         let mut added = Vec::with_capacity(places.len());
         for (number, (block, factors)) in blocks.iter().zip(factors).enumerate() {
-            hooks.go_on(Site::Block)?;
+            hooks.check_cancelled(Site::Block)?;
             if number == 0 {
                 cs = block.begun(&cs, &xs);
             }
             block.block.forward(&mut cs, factors, rope);
             if number < places.len() {
-                added.push(block.added(&cs, self.strength));
+                added.push(block.added(&cs, self.settings.strength));
             }
         }
-        let own = seen.transformer.noise_refiner().iter();
-        for (i, (block, factors)) in own.zip(seen.factors).enumerate() {
-            hooks.go_on(Site::Block)?;
+        let own = input.transformer.noise_refiner().iter();
+        for (i, (block, factors)) in own.zip(input.factors).enumerate() {
+            hooks.check_cancelled(Site::Block)?;
             block.forward(&mut xs, factors, rope);
             let here = places.iter().zip(&added);
             for (_, ys) in here.filter(|(place, _)| **place == i as i64) {
@@ -303,25 +311,28 @@ impl<'a> Acting<'a> {
     }
 }
 
-impl Walk<'_> {
-    /// Adds to `xs`, all tokens behind common block `index`, what belongs there; `None` when cancelled.
-    pub(super) fn behind(
+impl ControlRun<'_> {
+    /// Adds to `xs`, all tokens after common layer `index`, the residual for it, if any; `None` when cancelled.
+    pub(super) fn add_after(
         &mut self,
         index: usize,
         xs: &mut Tensor,
         hooks: &dyn Hooks,
     ) -> Option<()> {
-        let Acting { network, told, .. } = self.acting;
+        let Self {
+            network,
+            modulation,
+            ..
+        } = self;
         let places = &network.config.control_layers_places;
         if places.get(self.next) != Some(&(index as i64)) {
             return Some(());
         }
-        hooks.go_on(Site::Block)?;
+        hooks.check_cancelled(Site::Block)?;
         let block = &network.layers[self.next];
-        block
-            .block
-            .forward(&mut self.cs, &told.layers[self.next], self.rope);
-        gated_add(xs, &block.added(&self.cs, self.acting.strength), None);
+        let factors = &modulation.layers[self.next];
+        block.block.forward(&mut self.cs, factors, self.rope);
+        gated_add(xs, &block.added(&self.cs, self.strength), None);
         self.next += 1;
         Some(())
     }

@@ -3,13 +3,14 @@
 
 use serde_json::{Value, json};
 
+use super::images::{Shapes, TinyJobs, check, promises_of, with_kl_vae};
 use super::jobs::json_of;
-use super::stills::{Shapes, Still, check, promises_of, with_kl_vae};
 use super::*;
-use crate::families::chroma::Chroma;
+use crate::families::ImageFamily;
+use crate::families::chroma::{ChromaTransformer, FAMILY};
 use crate::text::tests::published::write_t5_json;
 
-impl Still for Chroma {
+impl TinyJobs for ImageFamily<ChromaTransformer> {
     fn classes(&self) -> [&'static str; 5] {
         [
             "ChromaPipeline",
@@ -54,24 +55,24 @@ impl Still for Chroma {
     }
 }
 
-promises_of!(Chroma);
+promises_of!(FAMILY);
 
 #[test]
 fn text_becomes_a_picture_as_in_the_reference() {
-    check(&Chroma, &["text_a", "text_b", "plain"]);
+    check(&FAMILY, &["text_a", "text_b", "plain"]);
 }
 
 #[test]
 fn a_negative_prompt_guides_as_in_the_reference() {
-    check(&Chroma, &["text_cfg", "text_empty"]);
+    check(&FAMILY, &["text_cfg", "text_empty"]);
 }
 
 #[test]
 fn a_picture_becomes_another_as_in_the_reference() {
-    check(&Chroma, &["image_a", "image_b"]);
+    check(&FAMILY, &["image_a", "image_b"]);
 }
 
 #[test]
 fn what_a_mask_hides_is_made_anew_as_in_the_reference() {
-    check(&Chroma, &["inpaint_a", "inpaint_b"]);
+    check(&FAMILY, &["inpaint_a", "inpaint_b"]);
 }

@@ -13,6 +13,7 @@ use tch::{Device, Tensor};
 
 use super::super::{StageContext, run};
 use crate::closeness::distance;
+use crate::families;
 use crate::runtime::attention_choice;
 use crate::store;
 
@@ -51,7 +52,7 @@ fn latents(attention: AttentionChoice) -> Tensor {
             ticks: Arc::default(),
             messages,
         };
-        run(&context).unwrap();
+        run(&context, families::run).unwrap();
         assert_eq!(attention_choice(), AttentionChoice::Auto);
         if stage == Stage::Denoise {
             return store::read_one(&context.own_result(), "latents").unwrap();

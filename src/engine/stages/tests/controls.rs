@@ -6,14 +6,11 @@ use serde_json::{Value, json};
 use tch::Tensor;
 
 use super::flux::parity;
+use super::images::{TinyJobs, job, mask, one_picture, pixels, recorded};
 use super::jobs::{self, Job, assert_goes_on, assert_stops, picture, try_stage};
-use super::stills::{Still, job, mask, one_picture, pixels, recorded};
 use super::*;
 use crate::families::EngineFamily;
-use crate::families::flux::Flux;
-use crate::families::qwen_image::QwenImage;
 use crate::families::tests::ControlFixture;
-use crate::families::z_image::ZImage;
 
 /// Puts the networks, which the request names by their kinds, beside the model, and gives it its control pictures.
 fn with_networks<'a>(
@@ -45,15 +42,15 @@ struct Family {
 }
 
 const Z_IMAGE: Family = Family {
-    engine: &ZImage,
-    job: |variant, facts, given| job(&ZImage, variant, facts, given),
+    engine: &families::z_image::FAMILY,
+    job: |variant, facts, given| job(&families::z_image::FAMILY, variant, facts, given),
 };
 const QWEN_IMAGE: Family = Family {
-    engine: &QwenImage,
-    job: |variant, facts, given| job(&QwenImage, variant, facts, given),
+    engine: &families::qwen_image::FAMILY,
+    job: |variant, facts, given| job(&families::qwen_image::FAMILY, variant, facts, given),
 };
 const FLUX: Family = Family {
-    engine: &Flux,
+    engine: &families::flux::FAMILY,
     job: |variant, facts, [image, mask]| {
         let mut facts = facts.clone();
         facts["image_role"] = json!("base");
@@ -85,7 +82,7 @@ impl Family {
     }
 }
 
-fn check(family: &dyn Still, runs: &[&str]) {
+fn check(family: &dyn TinyJobs, runs: &[&str]) {
     for run in runs {
         jobs::check(&format!("control/{run}"), |run| {
             let given = (0..).map_while(|index| run.given(&format!("control.{index}")));
@@ -96,12 +93,18 @@ fn check(family: &dyn Still, runs: &[&str]) {
 
 #[test]
 fn every_version_for_z_image_steers_jobs_as_in_the_reference() {
-    check(&ZImage, &["z_image_10", "z_image_20", "z_image_21"]);
+    check(
+        &families::z_image::FAMILY,
+        &["z_image_10", "z_image_20", "z_image_21"],
+    );
 }
 
 #[test]
 fn one_and_two_pictures_steer_jobs_of_qwen_image_as_in_the_reference() {
-    check(&QwenImage, &["qwen_image_one", "qwen_image_two"]);
+    check(
+        &families::qwen_image::FAMILY,
+        &["qwen_image_one", "qwen_image_two"],
+    );
 }
 
 const FLUX_RUNS: [&str; 6] = ["union", "plain", "schnell", "two", "image", "inpaint"];
@@ -114,7 +117,7 @@ fn plain_and_union_networks_for_flux_steer_jobs_as_in_the_reference() {
             let mut job = parity::job(run);
             job.request.controls = serde_json::from_value(controls).unwrap();
             let given = (0..).map_while(|index| run.given(&format!("control.{index}")));
-            with_networks(&Flux, job, given)
+            with_networks(&families::flux::FAMILY, job, given)
         });
     }
 }
@@ -129,7 +132,7 @@ const GUIDED: [(Family, &str, &str); 3] = [
 #[test]
 fn a_control_that_acts_in_no_step_makes_the_picture_that_no_control_makes() {
     let facts = json!({"num_steps": 2, "guidance_scale": 3.0, "negative_prompt": "grey"});
-    let expected = one_picture(&job(&ZImage, "base", &facts, [None; 2]));
+    let expected = one_picture(&job(&families::z_image::FAMILY, "base", &facts, [None; 2]));
     let made = |strength: f64, until: f64| {
         let mut job = Z_IMAGE.controlled("base", &facts, &[("2.1", strength)], [None; 2]);
         job.request.controls[0].settings.until = until;

@@ -4,10 +4,11 @@
 use serde_json::{Value, json};
 use tch::Tensor;
 
-use super::stills::{Still, check, promises_of};
-use crate::families::flux2::Flux2;
+use super::images::{TinyJobs, check, promises_of};
+use crate::families::ImageFamily;
+use crate::families::flux2::{FAMILY, Flux2Transformer};
 
-impl Still for Flux2 {
+impl TinyJobs for ImageFamily<Flux2Transformer> {
     fn classes(&self) -> [&'static str; 5] {
         [
             "Flux2KleinPipeline",
@@ -30,7 +31,7 @@ impl Still for Flux2 {
         json!({"shift": 3.0, "use_dynamic_shifting": true})
     }
 
-    fn mend(&self, component: &str, tensors: &mut Vec<(String, Tensor)>) {
+    fn adjust(&self, component: &str, tensors: &mut Vec<(String, Tensor)>) {
         for (name, tensor) in tensors.iter_mut() {
             // A variance is above 0.
             if name == "bn.running_var" {
@@ -51,29 +52,29 @@ impl Still for Flux2 {
     }
 }
 
-promises_of!(Flux2);
+promises_of!(FAMILY);
 
 #[test]
 fn text_becomes_a_picture_as_in_the_reference() {
-    check(&Flux2, &["distilled_a", "distilled_b", "base_plain"]);
+    check(&FAMILY, &["distilled_a", "distilled_b", "base_plain"]);
 }
 
 #[test]
 fn a_negative_prompt_guides_as_in_the_reference() {
-    check(&Flux2, &["base_a", "base_b"]);
+    check(&FAMILY, &["base_a", "base_b"]);
 }
 
 #[test]
 fn pictures_are_seen_beside_the_one_that_is_made_as_in_the_reference() {
-    check(&Flux2, &["reference_a", "reference_b"]);
+    check(&FAMILY, &["reference_a", "reference_b"]);
 }
 
 #[test]
 fn a_picture_becomes_another_as_in_the_reference() {
-    check(&Flux2, &["image_a"]);
+    check(&FAMILY, &["image_a"]);
 }
 
 #[test]
 fn what_a_mask_hides_is_made_anew_as_in_the_reference() {
-    check(&Flux2, &["inpaint_a", "inpaint_b"]);
+    check(&FAMILY, &["inpaint_a", "inpaint_b"]);
 }

@@ -172,7 +172,7 @@ impl Job {
             ticks: Arc::default(),
             messages,
         };
-        let done = run(&context);
+        let done = run(&context, families::run);
         let mut sent = Sent::default();
         for (message, payload) in received.try_iter() {
             match message {
@@ -411,7 +411,7 @@ impl Earlier {
             earlier: &[],
         };
         let hooks = Stops::default();
-        let work = &mut crate::work::Work {
+        let work = &mut crate::work::StageWork {
             request: &job.request,
             place,
             capture: &mut Capture::off(),

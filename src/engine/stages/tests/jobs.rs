@@ -14,8 +14,8 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::closeness::{assert_close, limit, with_both_frequencies};
+use crate::stages::images::soft_mask;
 use crate::stages::pictures;
-use crate::stages::stills::soft_mask;
 
 pub(super) fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures")
@@ -190,7 +190,7 @@ pub(super) fn try_stage(
             }
             told
         });
-        let done = run(&context);
+        let done = run(&context, families::run);
         drop(context);
         (done, told.join().unwrap())
     })
@@ -263,7 +263,7 @@ pub(super) fn assert_stops(job: &Job) {
             ticks: Arc::default(),
             messages,
         };
-        let done = run(&context);
+        let done = run(&context, families::run);
         assert!(matches!(done, Err(EngineError::Cancelled)), "{stage:?}");
         assert!(context.ticks.load(std::sync::atomic::Ordering::Relaxed) > 0);
         let left = JobFolder::at(job.folder.path()).result(stage);

@@ -3,10 +3,11 @@
 
 use serde_json::{Value, json};
 
-use super::stills::{Still, check, promises_of};
-use crate::families::krea2::Krea2;
+use super::images::{TinyJobs, check, promises_of};
+use crate::families::ImageFamily;
+use crate::families::krea2::{FAMILY, Krea2Transformer};
 
-impl Still for Krea2 {
+impl TinyJobs for ImageFamily<Krea2Transformer> {
     fn classes(&self) -> [&'static str; 5] {
         [
             "Krea2Pipeline",
@@ -34,24 +35,24 @@ impl Still for Krea2 {
     }
 }
 
-promises_of!(Krea2);
+promises_of!(FAMILY);
 
 #[test]
 fn text_becomes_a_picture_as_in_the_reference() {
-    check(&Krea2, &["turbo_a", "turbo_long", "raw_plain"]);
+    check(&FAMILY, &["turbo_a", "turbo_long", "raw_plain"]);
 }
 
 #[test]
 fn a_negative_prompt_guides_as_in_the_reference() {
-    check(&Krea2, &["turbo_cfg", "raw_a", "raw_b"]);
+    check(&FAMILY, &["turbo_cfg", "raw_a", "raw_b"]);
 }
 
 #[test]
 fn a_picture_becomes_another_as_in_the_reference() {
-    check(&Krea2, &["image_a", "image_b"]);
+    check(&FAMILY, &["image_a", "image_b"]);
 }
 
 #[test]
 fn what_a_mask_hides_is_made_anew_as_in_the_reference() {
-    check(&Krea2, &["inpaint_a", "inpaint_b"]);
+    check(&FAMILY, &["inpaint_a", "inpaint_b"]);
 }

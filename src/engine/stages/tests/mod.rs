@@ -7,11 +7,11 @@ mod controls;
 mod flux;
 mod flux2;
 mod framepack;
+mod images;
 mod jobs;
 mod krea2;
 mod qwen_image;
 mod step_caches;
-mod stills;
 mod wan;
 mod z_image;
 
@@ -24,6 +24,7 @@ use safelight_core::protocol::EngineMessage;
 use tch::Tensor;
 
 use super::*;
+use crate::families;
 use crate::families::wan::WanConfig;
 use crate::store;
 
@@ -145,7 +146,7 @@ fn decode(job: &Path, asked: &serde_json::Value, latents: [f64; 2]) -> Decoded {
     store::write_one(&context.result(Stage::Denoise), "latents", &latents)
         .expect("latents can be written");
 
-    let end = run(&context);
+    let end = run(&context, families::run);
     let mut frames = Vec::new();
     let mut warnings = Vec::new();
     for (message, _) in received.try_iter() {

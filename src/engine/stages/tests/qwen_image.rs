@@ -3,12 +3,13 @@
 
 use serde_json::{Value, json};
 
+use super::images::{TinyJobs, check, job, one_picture, pixels, promises_of};
 use super::jobs::{assert_stops, json_of};
-use super::stills::{Still, check, job, one_picture, pixels, promises_of};
 use super::*;
-use crate::families::qwen_image::QwenImage;
+use crate::families::ImageFamily;
+use crate::families::qwen_image::{FAMILY, QwenImageTransformer};
 
-impl Still for QwenImage {
+impl TinyJobs for ImageFamily<QwenImageTransformer> {
     fn classes(&self) -> [&'static str; 5] {
         [
             "QwenImagePipeline",
@@ -41,26 +42,26 @@ impl Still for QwenImage {
     }
 }
 
-promises_of!(QwenImage);
+promises_of!(FAMILY);
 
 #[test]
 fn text_becomes_a_picture_as_in_the_reference() {
-    check(&QwenImage, &["text_a", "text_b", "text_c", "text_d"]);
+    check(&FAMILY, &["text_a", "text_b", "text_c", "text_d"]);
 }
 
 #[test]
 fn pictures_are_edited_as_in_the_reference() {
-    check(&QwenImage, &["edit_a", "edit_b"]);
+    check(&FAMILY, &["edit_a", "edit_b"]);
 }
 
 #[test]
 fn a_picture_becomes_another_as_in_the_reference() {
-    check(&QwenImage, &["image_a", "image_b"]);
+    check(&FAMILY, &["image_a", "image_b"]);
 }
 
 #[test]
 fn what_a_mask_hides_is_made_anew_as_in_the_reference() {
-    check(&QwenImage, &["inpaint_a", "inpaint_b"]);
+    check(&FAMILY, &["inpaint_a", "inpaint_b"]);
 }
 
 #[test]
@@ -68,7 +69,7 @@ fn every_picture_of_a_batch_that_is_edited_is_the_one_that_its_seed_alone_makes(
     let seen = pixels("seen", 24, 16);
     let made = |seed: u64, batch_size: u32| {
         let facts = json!({"seed": seed, "batch_size": batch_size, "num_steps": 1});
-        let job = job(&QwenImage, "edit2511", &facts, [None; 2]);
+        let job = job(&FAMILY, "edit2511", &facts, [None; 2]);
         let job = job.with_references([&seen].into_iter());
         assert_eq!(job.run(false).frames.len(), batch_size as usize);
         job.latents()
@@ -80,7 +81,7 @@ fn every_picture_of_a_batch_that_is_edited_is_the_one_that_its_seed_alone_makes(
 #[test]
 fn what_edits_stops_when_it_is_asked_to() {
     let seen = pixels("seen", 24, 16);
-    let job = job(&QwenImage, "edit2511", &json!({"num_steps": 1}), [None; 2]);
+    let job = job(&FAMILY, "edit2511", &json!({"num_steps": 1}), [None; 2]);
     assert_stops(&job.with_references([&seen].into_iter()));
 }
 
@@ -88,7 +89,7 @@ fn what_edits_stops_when_it_is_asked_to() {
 fn one_step_and_every_sampler_make_a_picture() {
     for (sampler, num_steps) in [("euler", 1), ("unipc", 4), ("heun", 2), ("lcm", 2)] {
         let facts = json!({"num_steps": num_steps, "sampler": sampler, "guidance_scale": 4.0});
-        let job = job(&QwenImage, "base", &facts, [None; 2]);
+        let job = job(&FAMILY, "base", &facts, [None; 2]);
         assert_eq!(job.run(false).frames.len(), 1, "{sampler}");
         let sum = job.latents().sum(Kind::Float).double_value(&[]);
         assert!(sum.is_finite(), "{sampler}");
@@ -98,7 +99,7 @@ fn one_step_and_every_sampler_make_a_picture() {
 #[test]
 fn a_scheduler_that_is_missing_is_the_published_one() {
     let facts = json!({"width": 48, "num_steps": 3});
-    let [with, mut without] = [(); 2].map(|()| job(&QwenImage, "base", &facts, [None; 2]));
+    let [with, mut without] = [(); 2].map(|()| job(&FAMILY, "base", &facts, [None; 2]));
     without.request.files.scheduler = None;
     assert!(one_picture(&with) == one_picture(&without));
     // One shift for all sizes is neither stretched nor the same.

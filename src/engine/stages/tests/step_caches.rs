@@ -5,22 +5,27 @@ use safelight_core::job::{StepCache, StepCacheKind};
 use super::jobs::{Job, Run};
 use super::*;
 use crate::closeness::distance;
-use crate::families::chroma::Chroma;
-use crate::families::flux2::Flux2;
-use crate::families::krea2::Krea2;
-use crate::families::qwen_image::QwenImage;
-use crate::families::z_image::ZImage;
 
 /// A run whose answers are not all the same, and what makes a job of it.
 type Recorded = (&'static str, fn(&Run) -> Job);
 
 const RECORDED: [Recorded; 6] = [
-    ("chroma/text_a", |run| stills::recorded(&Chroma, run)),
+    ("chroma/text_a", |run| {
+        images::recorded(&families::chroma::FAMILY, run)
+    }),
     ("flux/stages/dev_a", flux::parity::job),
-    ("flux2/base_a", |run| stills::recorded(&Flux2, run)),
-    ("krea2/turbo_a", |run| stills::recorded(&Krea2, run)),
-    ("qwen_image/text_a", |run| stills::recorded(&QwenImage, run)),
-    ("z_image/base_a", |run| stills::recorded(&ZImage, run)),
+    ("flux2/base_a", |run| {
+        images::recorded(&families::flux2::FAMILY, run)
+    }),
+    ("krea2/turbo_a", |run| {
+        images::recorded(&families::krea2::FAMILY, run)
+    }),
+    ("qwen_image/text_a", |run| {
+        images::recorded(&families::qwen_image::FAMILY, run)
+    }),
+    ("z_image/base_a", |run| {
+        images::recorded(&families::z_image::FAMILY, run)
+    }),
 ];
 
 /// The latents of a job whose text has been read.

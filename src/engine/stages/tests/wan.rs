@@ -5,8 +5,8 @@ use std::os::unix::fs::symlink;
 use serde_json::json;
 use tch::Tensor;
 
+use super::images::{mask, pixels};
 use super::jobs::{Job, assert_stops, fixtures};
-use super::stills::{mask, pixels};
 use super::*;
 
 /// Nine frames from a picture of which a mask keeps the left half.

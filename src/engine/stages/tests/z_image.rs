@@ -3,11 +3,12 @@
 
 use serde_json::{Value, json};
 
+use super::images::{Shapes, TinyJobs, check, promises_of, with_kl_vae};
 use super::jobs::json_of;
-use super::stills::{Shapes, Still, check, promises_of, with_kl_vae};
-use crate::families::z_image::ZImage;
+use crate::families::ImageFamily;
+use crate::families::z_image::{FAMILY, ZImageTransformer};
 
-impl Still for ZImage {
+impl TinyJobs for ImageFamily<ZImageTransformer> {
     fn classes(&self) -> [&'static str; 5] {
         [
             "ZImagePipeline",
@@ -43,24 +44,24 @@ impl Still for ZImage {
     }
 }
 
-promises_of!(ZImage);
+promises_of!(FAMILY);
 
 #[test]
 fn text_becomes_a_picture_as_in_the_reference() {
-    check(&ZImage, &["turbo_a", "turbo_b", "base_plain"]);
+    check(&FAMILY, &["turbo_a", "turbo_b", "base_plain"]);
 }
 
 #[test]
 fn a_negative_prompt_guides_as_in_the_reference() {
-    check(&ZImage, &["turbo_cfg", "base_a", "base_b"]);
+    check(&FAMILY, &["turbo_cfg", "base_a", "base_b"]);
 }
 
 #[test]
 fn a_picture_becomes_another_as_in_the_reference() {
-    check(&ZImage, &["image_a", "image_b"]);
+    check(&FAMILY, &["image_a", "image_b"]);
 }
 
 #[test]
 fn what_a_mask_hides_is_made_anew_as_in_the_reference() {
-    check(&ZImage, &["inpaint_a", "inpaint_b"]);
+    check(&FAMILY, &["inpaint_a", "inpaint_b"]);
 }

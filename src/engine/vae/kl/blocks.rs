@@ -195,7 +195,9 @@ impl Middle {
         if let Some(attention) = &self.attn_1 {
             // At the level of the latents all of a picture is at hand.
             let moments = canvas.moments(pass);
-            let ys = attention.forward(&canvas.whole(pass), moments.as_ref(), &|| pass.go_on());
+            let ys = attention.forward(&canvas.whole(pass), moments.as_ref(), &|| {
+                pass.check_cancelled()
+            });
             canvas = Canvas::new(ys?);
         }
         self.block_2.forward(&canvas, pass)

@@ -89,7 +89,7 @@ impl<'a> Pass<'a> {
     }
 
     /// `None` once the job is cancelled, so that `?` leaves the network between any two layers or bands.
-    pub(super) fn go_on(&self) -> Option<()> {
+    pub(super) fn check_cancelled(&self) -> Option<()> {
         (!(self.cancelled)()).then_some(())
     }
 
@@ -106,7 +106,7 @@ impl<'a> Pass<'a> {
         channels: i64,
         layer: &Layer<'_>,
     ) -> Option<Canvas> {
-        self.go_on()?;
+        self.check_cancelled()?;
         let size = reach.size(canvas.size(), channels);
         let Some((most, waiting)) = self.split(canvas.size(), size) else {
             return Some(self.at_once(canvas, reach, size, layer));
@@ -115,7 +115,7 @@ impl<'a> Pass<'a> {
         let height = canvas.size()[0];
         let mut moments = Vec::new();
         for rows in bands(size[0], most) {
-            self.go_on()?;
+            self.check_cancelled()?;
             let band = Band::new(reach, rows, height);
             let ys = layer(&canvas.rows(band.input.clone(), self), &band);
             moments.push(band.put(&ys, &out));
@@ -128,7 +128,7 @@ impl<'a> Pass<'a> {
     pub(super) fn over_in_place(&self, canvas: &Canvas, layer: &Layer<'_>) -> Option<Canvas> {
         let size = canvas.size();
         let Some((most, _)) = self.split(size, size) else {
-            self.go_on()?;
+            self.check_cancelled()?;
             return Some(self.at_once(canvas, Reach::Neighbours, size, layer));
         };
         let Content::There(out) = &canvas.content else {
@@ -138,7 +138,7 @@ impl<'a> Pass<'a> {
         // The last row of the band before, as it was.
         let mut above: Option<Tensor> = None;
         for rows in bands(size[0], most) {
-            self.go_on()?;
+            self.check_cancelled()?;
             let band = Band::new(Reach::Neighbours, rows, size[0]);
             let mut xs = canvas.rows(band.input.clone(), self);
             if let Some(row) = above.take() {
@@ -182,7 +182,7 @@ impl<'a> Pass<'a> {
         };
         let mut moments = Vec::new();
         for rows in bands(size[0], most) {
-            self.go_on()?;
+            self.check_cancelled()?;
             moments.push(Moments::of(&made.rows(rows, self)));
         }
         Some(Canvas {

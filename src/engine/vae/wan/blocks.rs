@@ -31,7 +31,7 @@ impl<'a> Pass<'a> {
     }
 
     /// `None` once the job is cancelled, so that `?` leaves the network between any two blocks.
-    pub(super) fn go_on(&self) -> Option<()> {
+    pub(super) fn check_cancelled(&self) -> Option<()> {
         (!(self.cancelled)()).then_some(())
     }
 }
@@ -168,7 +168,7 @@ impl ResidualBlock {
 
     /// `xs`: `(T, H, W, C)` → `(T, H, W, O)`
     pub(super) fn forward(&self, xs: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
-        pass.go_on()?;
+        pass.check_cancelled()?;
         let shortcut = match &self.shortcut {
             Some(shortcut) => shortcut.convolve(xs, 1),
             None => xs.shallow_clone(),
@@ -222,7 +222,7 @@ impl AttentionBlock {
 
     /// `xs`: `(T, H, W, C)` → the same shape
     pub(super) fn forward(&self, xs: &Tensor, pass: &Pass<'_>) -> Option<Tensor> {
-        pass.go_on()?;
+        pass.check_cancelled()?;
         let (frames, height, width, dim) = four(xs);
         let qkv = self
             .norm
@@ -278,7 +278,7 @@ impl Head {
 
     /// `xs`: `(T, H, W, C)` → `(T, H, W, O)`
     pub(super) fn forward(&self, xs: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
-        pass.go_on()?;
+        pass.check_cancelled()?;
         Some(self.0.forward(xs, pass))
     }
 }

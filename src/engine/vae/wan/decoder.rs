@@ -208,7 +208,7 @@ impl WanVaeDecoder {
 
     /// The network up to those levels. `latents`: `(1, C, f, h, w)` → `(t, 2h, 2w, C)`
     fn whole_part(&self, latents: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
-        pass.go_on()?;
+        pass.check_cancelled()?;
         let xs = latents.to_device(self.entrance.device()).to_kind(self.kind);
         // 1 c f h w -> f h w c
         let xs = xs.squeeze_dim(0).permute([1, 2, 3, 0]).contiguous();

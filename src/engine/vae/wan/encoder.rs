@@ -136,7 +136,7 @@ impl WanVaeEncoder {
 
     /// `pixels`: `(1, 3, T, H, W)` → the pixels that the level of the latents sees, `(t, h, w, C)`
     fn tiled_part(&self, pixels: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
-        pass.go_on()?;
+        pass.check_cancelled()?;
         let pixels = pixels
             .to_device(self.statistics.device())
             .to_kind(self.kind);
@@ -150,7 +150,7 @@ impl WanVaeEncoder {
 
     /// The rest, which seamless tiling does not cut. `xs`: `(t, h, w, C)` → `(t, h, w, 2 · C)`
     fn whole_part(&self, xs: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
-        pass.go_on()?;
+        pass.check_cancelled()?;
         let mut xs = xs.shallow_clone();
         for level in &self.downsamples[self.tiled_levels()..] {
             xs = level.forward(&xs, pass)?;

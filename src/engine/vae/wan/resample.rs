@@ -52,7 +52,7 @@ impl Downsample {
 
     /// `xs`: `(T, H, W, C)` → `(T or T/2, H/2, W/2, C)`
     pub(super) fn forward(&self, xs: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
-        pass.go_on()?;
+        pass.check_cancelled()?;
         // A border of zeros below and to the right only.
         let xs = xs.constant_pad_nd([0, 0, 0, 1, 0, 1]);
         let xs = self.resample.forward(&xs, 2, 0);
@@ -117,7 +117,7 @@ impl Upsample {
         before: &Tensor,
         pass: &mut Pass<'_>,
     ) -> Option<Tensor> {
-        pass.go_on()?;
+        pass.check_cancelled()?;
         let first_chunk = pass.cache.is_first_chunk();
         let xs = match &self.time_conv {
             Some(time_conv) => double_time(time_conv, xs, pass),

@@ -1,24 +1,33 @@
-//! The transformer by itself: its names in every dialect, LoRAs, fp8, GGUF, streaming. Whole jobs are in
-//! `stages/tests/chroma`, where its weights are from in `tests/fixtures/image_families.py`.
+//! Fixtures of the tiny transformer, and its quirks. Tests of every transformer are in `families/tests`, whole jobs in
+//! `stages/tests`.
 
-use safelight_core::networks::ChromaTransformerConfig;
 use tch::{Device, Kind, Tensor};
 
 use super::*;
 use crate::closeness::assert_close;
 use crate::families::tests::{
-    Facts, MadeUp, Tensors, assert_each_its_own, config_of, diffusers, opened, originals, tests_of,
-    written,
+    Facts, Fixtures, Tensors, TinyModel, diffusers, model_of, predictions_of,
 };
 use crate::hooks::NoHooks;
-use crate::stages::stills::LatentShape;
-use crate::step_cache::Shortcut;
+use crate::stages::images::{ImageConditioning, ImageModel as _, LatentShape};
+use crate::step_cache::SkipOptions;
+use crate::text::TextEmbeds;
 use crate::weights::tests::made_up::made_up;
 
-impl MadeUp for Chroma {
-    fn facts(&self) -> Facts {
+impl TinyModel for ChromaTransformer {
+    const FAMILY: &'static ImageFamily<Self> = &FAMILY;
+
+    fn facts() -> Facts {
         Facts {
-            recorded_at: 250.0,
+            fixtures: Fixtures::of(
+                "chroma/transformer.json",
+                "chroma/shapes.json",
+                ("chroma/lora.json", "chroma."),
+                "chroma/lora",
+            ),
+            timestep: 250.0,
+            size: (48, 32),
+            input: "in.latents",
             // Adding the change to the weights first is 3e-6 off.
             limits: [2e-5, 5e-6],
             loras: &["kohya", "comfy", "peft", "peft_alpha"],
@@ -26,10 +35,11 @@ impl MadeUp for Chroma {
             streamed_loras: ["kohya", "peft"],
             named: ["blocks.1.", "img_in.weight"],
             fp8: 0.4,
+            has_skips: true,
         }
     }
 
-    fn originals(&self, diffusers: &Tensors) -> Tensors {
+    fn originals(diffusers: &Tensors) -> Tensors {
         // What diffusers calls a layer of both kinds of block and of none.
         const NAMES: [(&str, &str); 19] = [
             ("single_transformer_blocks.", "single_blocks."),
@@ -95,59 +105,21 @@ impl MadeUp for Chroma {
         made
     }
 
-    fn with_loras(&self, w: &Weights, loras: &[Lora]) -> Result<Weights, WeightsError> {
-        with_loras(w, loras)
+    /// Two tokens are padding.
+    fn text(config: &Self::Config, tokens: i64) -> TextEmbeds {
+        let size = [1, tokens, config.joint_attention_dim];
+        let mask = Tensor::ones([1, tokens], (Kind::Float, Device::Cpu));
+        drop(mask.narrow(1, tokens - 2, 2).fill_(0.0));
+        TextEmbeds {
+            mask: Some(mask),
+            ..TextEmbeds::of_states(made_up("in.prompt_embeds", &size))
+        }
     }
-
-    fn answers(
-        &self,
-        w: &Weights,
-        timesteps: &[f32],
-        shortcut: Shortcut<'_>,
-    ) -> Result<(Vec<Tensor>, Vec<String>), WeightsError> {
-        let config = config_of::<ChromaTransformerConfig>(self);
-        let transformer = ChromaTransformer::new(&config, w)?;
-        let unread = ChromaTransformer::unexpected_keys(w);
-        let latents = made_up("in.latents", &[1, 6, config.in_channels]);
-        let context = made_up_context(&transformer, 1);
-        let told = transformer.modulations(timesteps);
-        let ask = |told| transformer.forward_cached(&latents, told, &context, shortcut, &NoHooks);
-        Ok((told.iter().filter_map(ask).collect(), unread))
-    }
-}
-
-/// Three tokens of text and two of padding.
-fn made_up_context(transformer: &ChromaTransformer, pictures: i64) -> Context {
-    let width = transformer.config().joint_attention_dim;
-    let text = made_up("in.prompt_embeds", &[1, 5, width]);
-    let mask = Tensor::from_slice(&[1.0_f32, 1.0, 1.0, 0.0, 0.0]).unsqueeze(0);
-    let channels = transformer.config().latent_channels();
-    let shape = LatentShape::new(channels, 48, 32).unwrap();
-    transformer.context(&text, &mask, shape, pictures)
-}
-
-/// Of a file of `tensors`.
-fn transformer_of(tensors: &Tensors) -> ChromaTransformer {
-    let (_folder, path) = written(tensors);
-    ChromaTransformer::new(&config_of(&Chroma), &opened(&path)).unwrap()
-}
-
-tests_of!(Chroma, 3);
-
-#[test]
-fn a_batch_on_any_device_is_asked_at_once_and_gives_each_picture_its_own() {
-    let transformer = transformer_of(&originals(&Chroma));
-    let latents = made_up("in.two", &[2, 6, transformer.config().in_channels]);
-    let told = &transformer.modulations(&[300.0])[0];
-    assert_each_its_own(&latents, |xs| {
-        let context = made_up_context(&transformer, xs.size()[0]);
-        transformer.forward(xs, told, &context, &NoHooks).unwrap()
-    });
 }
 
 #[test]
 fn padding_that_is_alike_gives_the_answer_of_each_token_by_itself() {
-    let transformer = transformer_of(&diffusers(&Chroma));
+    let transformer = model_of::<ChromaTransformer>(&diffusers::<ChromaTransformer>());
     let config = transformer.config();
     let text = made_up("in.prompt_embeds", &[1, 30, config.joint_attention_dim]);
     let last = text.narrow(1, 29, 1).copy();
@@ -157,12 +129,14 @@ fn padding_that_is_alike_gives_the_answer_of_each_token_by_itself() {
     drop(mask.narrow(1, 0, 4).fill_(1.0));
     let shape = LatentShape::new(config.latent_channels(), 48, 32).unwrap();
     let latents = made_up("in.latents", &[1, 6, config.in_channels]);
-    let told = &transformer.modulations(&[300.0])[0];
     let ask = |text: &Tensor| {
-        let context = transformer.context(text, &mask, shape, 1);
-        transformer
-            .forward(&latents, told, &context, &NoHooks)
-            .unwrap()
+        let text = TextEmbeds {
+            mask: Some(mask.shallow_clone()),
+            ..TextEmbeds::of_states(text.shallow_clone())
+        };
+        let conditioning = ImageConditioning::of_prompt(shape, &text);
+        let skip = SkipOptions::default();
+        predictions_of(&transformer, &latents, &conditioning, &[300.0], skip).remove(0)
     };
     let joined = ask(&text);
     // One that differs by less than a rounding of the answer keeps each of them apart.
@@ -172,12 +146,18 @@ fn padding_that_is_alike_gives_the_answer_of_each_token_by_itself() {
 
 #[test]
 fn many_timesteps_are_told_what_each_is_told_alone() {
-    let transformer = transformer_of(&diffusers(&Chroma));
+    let transformer = model_of::<ChromaTransformer>(&diffusers::<ChromaTransformer>());
     let timesteps: Vec<f32> = (1..=19).map(|i| i as f32 * 50.0).collect();
-    let all = transformer.modulations(&timesteps);
+    let text = ChromaTransformer::text(transformer.config(), 5);
+    let shape = LatentShape::new(transformer.config().latent_channels(), 48, 32).unwrap();
+    let conditioning = ImageConditioning::of_prompt(shape, &text);
+    let context = transformer
+        .context(&text, &conditioning, 1, &NoHooks)
+        .unwrap();
+    let all = transformer.modulations(&timesteps, &context);
     assert_eq!(all.len(), 19);
     for i in [0, 7, 8, 18] {
-        let alone = &transformer.modulations(&timesteps[i..=i])[0];
+        let alone = &transformer.modulations(&timesteps[i..=i], &context)[0];
         assert_eq!(all[i].blocks.len(), alone.blocks.len());
         for (found, expected) in all[i].blocks.iter().zip(&alone.blocks) {
             assert_close("blocks", found, expected, 1e-6);

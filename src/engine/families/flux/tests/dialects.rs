@@ -1,7 +1,8 @@
-//! The three ways that files name and join the same weights.
+//! The authors' names and joined matrices for diffusers' tensors.
 
-use super::*;
-use crate::families::tests::table;
+use tch::Tensor;
+
+use crate::families::tests::{Tensors, table};
 
 /// Original names, and diffusers' names of what is joined there, the first with its place.
 const JOINED: &str = "\
@@ -29,7 +30,7 @@ single_blocks.N.linear2 -> single_transformer_blocks.N.proj_out
 final_layer.linear -> proj_out
 final_layer.adaLN_modulation.1 -> norm_out.linear";
 
-/// The same for the norms of heads, which are `scale` here and `weight` there.
+/// Norms of heads, which are `scale` here and `weight` there.
 const SCALES: &str = "\
 double_blocks.N.img_attn.norm.query_norm -> transformer_blocks.N.attn.norm_q
 double_blocks.N.img_attn.norm.key_norm -> transformer_blocks.N.attn.norm_k
@@ -39,7 +40,7 @@ single_blocks.N.norm.query_norm -> single_transformer_blocks.N.attn.norm_q
 single_blocks.N.norm.key_norm -> single_transformer_blocks.N.attn.norm_k";
 
 /// Names and joins as the authors of Flux have them.
-pub(super) fn originals(diffusers: &Tensors) -> Tensors {
+pub(crate) fn originals(diffusers: &Tensors) -> Tensors {
     let mut left: Tensors = diffusers
         .iter()
         .map(|(name, tensor)| (name.clone(), tensor.shallow_clone()))
@@ -84,49 +85,4 @@ pub(super) fn originals(diffusers: &Tensors) -> Tensors {
     }
     assert!(left.is_empty(), "{:?}", left.keys());
     made
-}
-
-/// The same weights in the original names, behind a prefix, and in diffusers' names.
-pub(super) fn dialects() -> [(&'static str, Tensors); 3] {
-    let diffusers = weights_of("dev");
-    in_dialects(originals(&diffusers), diffusers)
-}
-
-#[test]
-fn every_dialect_gives_the_same_answer_and_leaves_nothing_unread() {
-    let run = Run::open("dev");
-    let answers = dialects().map(|(_, tensors)| {
-        let (_folder, path) = written(&tensors);
-        run.answer_by(&opened(&path))
-    });
-    assert_eq!(answers[0], answers[1]);
-    assert_eq!(answers[2], answers[1]);
-    let key = "step.00.transformer.cond";
-    let limit = run.limit(key, 2e-6);
-    assert_close("original", &answers[1], run.get(key), limit);
-}
-
-#[test]
-fn a_file_that_lacks_a_tensor_or_has_no_flux_in_it_is_named() {
-    let config = Run::open("dev").transformer.config().clone();
-    for (name, mut tensors) in dialects() {
-        let key = tensors
-            .keys()
-            .find(|key| key.contains("blocks.1."))
-            .unwrap()
-            .clone();
-        tensors.remove(&key);
-        let (_folder, path) = written(&tensors);
-        let err = FluxTransformer::new(&config, &opened(&path)).err().unwrap();
-        assert!(err.to_string().contains("blocks.1."), "{name}: {err}");
-    }
-    let other = Tensors::from([("conv.weight".to_owned(), Tensor::from_slice(&[0_f32]))]);
-    let (_folder, path) = written(&other);
-    let err = FluxTransformer::new(&config, &opened(&path)).err().unwrap();
-    assert!(err.to_string().contains("img_in.weight"), "{err}");
-    let err = FluxTransformerConfig::read(&path).unwrap_err();
-    assert!(
-        err.to_string().contains("expected a Flux transformer"),
-        "{err}"
-    );
 }

@@ -1,11 +1,10 @@
-//! LoRAs of every form on every dialect of the same model, against what diffusers and PEFT recorded
-//! (`tests/fixtures/lora`).
+//! LoRAs of special forms on every dialect, against records of diffusers and PEFT (`tests/fixtures/lora`).
 
 use safelight_core::families::flux::lora::config_with;
 use safelight_core::job::Lora;
 
-use super::dialects::{dialects, originals};
 use super::*;
+use crate::families::tests::{dialects, limit_of, originals, prediction_of_config, recorded};
 use crate::weights::tests::made_up::{lora_fixtures, write, write_lora, write_lora_of};
 use crate::weights::tests::made_up_gguf::both_forms;
 
@@ -15,18 +14,6 @@ const STRENGTH: f64 = 0.65;
 const LIMIT: f64 = 5e-6;
 const PEFT: &str = r#"{"peft_type":"LORA","r":3,"lora_alpha":4}"#;
 
-fn expected(name: &str) -> Tensor {
-    let all = store::read(&lora_fixtures().join("expected.safetensors")).unwrap();
-    let found = all.into_iter().find(|(key, _)| key == name);
-    found.unwrap_or_else(|| panic!("no {name}")).1
-}
-
-#[track_caller]
-fn assert_expected(what: &str, found: &Tensor, name: &str) {
-    let limit = limit("lora/expected", name, LIMIT);
-    assert_close(what, found, &expected(name), limit);
-}
-
 fn lora(path: PathBuf, strength: f64) -> Lora {
     Lora {
         path,
@@ -35,28 +22,36 @@ fn lora(path: PathBuf, strength: f64) -> Lora {
     }
 }
 
-/// The answer to made-up inputs.
+/// The prediction for made-up inputs.
 fn answer(config: &FluxTransformerConfig, w: &Weights) -> Tensor {
-    answers(config, w, &[750.0]).remove(0)
+    prediction_of_config::<FluxTransformer>(config, w)
+}
+
+fn with_loras(w: &Weights, loras: &[Lora]) -> Weights {
+    FluxTransformer::dialect(w).with_loras(w, loras).unwrap()
+}
+
+#[track_caller]
+fn assert_recorded(what: &str, found: &Tensor, form: &str) {
+    let (expected, limit) = (
+        recorded::<FluxTransformer>(form),
+        limit_of::<FluxTransformer>(form),
+    );
+    assert_close(what, found, &expected, limit);
 }
 
 #[test]
-fn every_form_on_every_dialect_is_that_of_the_reference() {
-    with_both_frequencies(assert_every_form_on_every_dialect);
+fn special_forms_on_every_dialect_are_those_of_the_reference() {
+    with_both_frequencies(assert_special_forms);
 }
 
-fn assert_every_form_on_every_dialect() {
-    let config = Run::open("dev").transformer.config().clone();
+fn assert_special_forms() {
+    let config = config_of::<FluxTransformer>();
     let folder = tempfile::tempdir().unwrap();
     let rs = PEFT.replace('}', r#","use_rslora":true}"#);
     let both = r#"{"peft_type":"LOKR","r":2,"alpha":4}"#;
     let loha = r#"{"peft_type":"LOHA","r":3,"alpha":4}"#;
     let forms = [
-        ("kohya", None),
-        ("comfy", None),
-        ("peft", None),
-        ("peft_alpha", None),
-        ("outer", None),
         ("loha", Some(loha)),
         ("lokr", Some(loha)),
         ("lokr_both", Some(both)),
@@ -64,23 +59,21 @@ fn assert_every_form_on_every_dialect() {
         ("rslora", Some(&rs)),
         ("lora_bias", Some(PEFT)),
     ];
-    for (dialect, tensors) in dialects() {
+    for (dialect, tensors) in dialects::<FluxTransformer>() {
         let (_model, path) = written(&tensors);
         let w = opened(&path);
-        let none = answer(&config, &with_loras(&w, &[]).unwrap());
-        assert_expected(dialect, &none, "flux.none");
         for (form, peft) in forms {
-            let strength = if peft.is_some() { 1.0 } else { STRENGTH };
-            let name = format!("flux.{form}");
-            let one = lora(write_lora(folder.path(), &name, peft), strength);
-            let changed = with_loras(&w, &[one]).unwrap();
-            let found = answer(&config, &changed);
-            assert_expected(&format!("{form} on {dialect}"), &found, &name);
+            let one = lora(
+                write_lora(folder.path(), &format!("flux.{form}"), peft),
+                1.0,
+            );
+            let found = answer(&config, &with_loras(&w, &[one]));
+            assert_recorded(&format!("{form} on {dialect}"), &found, form);
         }
         let two = [("flux.kohya", STRENGTH), ("flux.peft", -0.4)]
             .map(|(form, strength)| lora(write_lora(folder.path(), form, None), strength));
-        let found = answer(&config, &with_loras(&w, &two).unwrap());
-        assert_expected(dialect, &found, "flux.kohya+peft");
+        let found = answer(&config, &with_loras(&w, &two));
+        assert_recorded(dialect, &found, "kohya+peft");
     }
 }
 
@@ -98,7 +91,7 @@ fn assert_control_lora() {
     let folder = tempfile::tempdir().unwrap();
     let recorded = store::read(&control_list().with_extension("safetensors")).unwrap();
     let recorded: Tensors = recorded.into_iter().collect();
-    for (dialect, tensors) in dialects() {
+    for (dialect, tensors) in dialects::<FluxTransformer>() {
         let (model, path) = written(&tensors);
         let config = fixtures().join("dev/transformer/config.json");
         fs::copy(config, model.path().join("config.json")).unwrap();
@@ -115,7 +108,7 @@ fn assert_control_lora() {
             let loras = [one];
             let config = config_with(model.path(), &loras).unwrap();
             assert_eq!((config.in_channels, config.out_channels()), (128, 64));
-            let found = answer(&config, &with_loras(&w, &loras).unwrap());
+            let found = answer(&config, &with_loras(&w, &loras));
             let limit = limit("control/flux_lora", name, LIMIT);
             assert_close(
                 &format!("{name} on {dialect}"),
@@ -126,7 +119,7 @@ fn assert_control_lora() {
             // Others may be beside it.
             let other = lora(write_lora(folder.path(), "flux.outer", None), 0.0);
             let both = [&loras[..], &[other]].concat();
-            let beside = answer(&config, &with_loras(&w, &both).unwrap());
+            let beside = answer(&config, &with_loras(&w, &both));
             assert_eq!(beside, found, "{name} on {dialect}");
         }
     }
@@ -134,41 +127,38 @@ fn assert_control_lora() {
 
 #[test]
 fn a_lora_of_the_noise_alone_acts_beside_one_that_sees_a_control_picture() {
-    let config = Run::open("dev").transformer.config().clone().widened(128);
+    let config = config_of::<FluxTransformer>().widened(128);
     let folder = tempfile::tempdir().unwrap();
     let control = lora(
         write_lora_of(&control_list(), folder.path(), "authors", None),
         1.0,
     );
     let outer = lora(write_lora(folder.path(), "flux.outer", None), 0.5);
-    for (dialect, tensors) in dialects() {
+    for (dialect, tensors) in dialects::<FluxTransformer>() {
         let (_model, path) = written(&tensors);
         let w = opened(&path);
-        let one = answer(
-            &config,
-            &with_loras(&w, std::slice::from_ref(&control)).unwrap(),
-        );
+        let one = answer(&config, &with_loras(&w, std::slice::from_ref(&control)));
         let both = [control.clone(), outer.clone()];
-        let both = answer(&config, &with_loras(&w, &both).unwrap());
+        let both = answer(&config, &with_loras(&w, &both));
         assert!(distance(&both, &one) > 1e-3, "{dialect}");
         let order = [outer.clone(), control.clone()];
-        let order = answer(&config, &with_loras(&w, &order).unwrap());
+        let order = answer(&config, &with_loras(&w, &order));
         assert_close(dialect, &order, &both, LIMIT);
     }
 }
 
 #[test]
 fn a_model_in_blocks_sees_a_control_picture_as_its_expanded_twin_does() {
-    let config = Run::open("dev").transformer.config().clone().widened(128);
+    let config = config_of::<FluxTransformer>().widened(128);
     let folder = tempfile::tempdir().unwrap();
     let control = lora(
         write_lora_of(&control_list(), folder.path(), "authors", None),
         1.0,
     );
-    let all: Vec<(String, Tensor)> = originals(&weights_of("dev")).into_iter().collect();
+    let all: Vec<(String, Tensor)> = originals::<FluxTransformer>().into_iter().collect();
     let places = both_forms(folder.path(), &all, str::to_owned);
     let [found, expected] = places.map(|place| {
-        let w = with_loras(&opened(&place), std::slice::from_ref(&control)).unwrap();
+        let w = with_loras(&opened(&place), std::slice::from_ref(&control));
         answer(&config, &w)
     });
     assert_close("GGUF", &found, &expected, 1e-6);
@@ -176,11 +166,11 @@ fn a_model_in_blocks_sees_a_control_picture_as_its_expanded_twin_does() {
 
 #[test]
 fn a_model_in_fp8_takes_a_lora_as_its_expanded_twin_does_and_stays_in_fp8() {
-    let config = Run::open("dev").transformer.config().clone();
+    let config = config_of::<FluxTransformer>();
     let folder = tempfile::tempdir().unwrap();
     let loras = [("flux.dora", Some(PEFT)), ("flux.kohya", None)]
         .map(|(form, peft)| lora(write_lora(folder.path(), form, peft), 0.7));
-    let (_, original) = dialects().into_iter().nth(1).unwrap();
+    let (_, original) = dialects::<FluxTransformer>().into_iter().nth(1).unwrap();
     let narrow: Tensors = original
         .iter()
         .map(|(name, tensor)| {
@@ -201,7 +191,7 @@ fn a_model_in_fp8_takes_a_lora_as_its_expanded_twin_does_and_stays_in_fp8() {
         let path = folder.path().join("model.safetensors");
         let named: Vec<(&str, &Tensor)> = tensors.iter().map(|(k, v)| (&k[..], v)).collect();
         write(&path, &named, &[]);
-        answer(&config, &with_loras(&opened(&path), &loras).unwrap())
+        answer(&config, &with_loras(&opened(&path), &loras))
     });
     assert_close("fp8", &answers[0], &answers[1], 1e-6);
 }

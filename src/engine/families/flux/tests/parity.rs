@@ -11,7 +11,7 @@ fn noise_is_drawn_in_the_order_of_the_reference() {
         let run = Run::open(name);
         let has_picture = run.facts["has_picture"] == true;
         let seeds = std::iter::once(run.number("seed") as u64);
-        let draws = Draws::new(run.shape, 1 + usize::from(has_picture), seeds).unwrap();
+        let draws = NoiseDraws::new(run.shape, 1 + usize::from(has_picture), seeds).unwrap();
         let drawn: Vec<&Tensor> = draws.posterior.iter().chain([&draws.noise]).collect();
         assert_eq!(drawn.len(), 1 + usize::from(has_picture));
         for (i, noise) in drawn.into_iter().enumerate() {
@@ -45,24 +45,12 @@ fn one_call_of_the_transformer_is_that_of_the_reference() {
 
 fn assert_one_call(name: &'static str) {
     let run = Run::open(name);
-    let given = |part: &str| run.get(&format!("transformer.in.cond.{part}"));
-    let context = run.transformer.context(
-        given("encoder_hidden_states"),
-        given("pooled_projections"),
-        run.number("guidance"),
-    );
-    let rope = run.transformer.rope(given("txt_ids"), given("img_ids"), 1);
     let timestep = run.get("step.00.timestep").double_value(&[]) as f32;
-    let found = run.transformer.forward(
-        run.get("step.00.transformer.in.hidden_states"),
-        &run.transformer.modulations(&[timestep], &context)[0],
-        &context,
-        &rope,
-        &NoHooks,
-    );
+    let input = run.get("step.00.transformer.in.hidden_states");
+    let found = run.prediction(&run.transformer, input, timestep, run.number("guidance"));
     let key = "step.00.transformer.cond";
     // An eps of 1e-5 in place of 1e-6 is 3e-6 off.
-    assert_close(name, &found.unwrap(), run.get(key), run.limit(key, 2e-6));
+    assert_close(name, &found, run.get(key), run.limit(key, 2e-6));
 }
 
 #[test]
@@ -78,10 +66,9 @@ fn assert_whole_loop(name: &'static str) {
     let found = sample(
         &run.transformer,
         run.shape,
-        run.conditions(),
+        run.inputs(),
         run.guidance(),
-        &mut solver,
-        &state,
+        (&mut solver, &state),
         &mut record,
         &NoHooks,
     );

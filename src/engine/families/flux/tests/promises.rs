@@ -43,10 +43,9 @@ impl Run {
         sample(
             &self.transformer,
             self.shape,
-            self.conditions(),
+            self.inputs(),
             self.guidance(),
-            &mut solver,
-            &state,
+            (&mut solver, &state),
             &mut Capture::off(),
             hooks,
         )
@@ -96,16 +95,12 @@ fn a_run_tells_its_steps_and_goes_on_from_a_checkpoint_bit_for_bit() {
 fn every_step_of_a_long_run_is_told_its_own_timestep() {
     let mut run = Run::open("dev");
     let (mut solver, state) = run.start_with_steps(35);
-    let text = run.conditions().prompt;
     let distilled = run.guidance().distilled;
-    let transformer = &run.transformer;
-    let context = transformer.context(&text.prompt, text.pooled().unwrap(), distilled);
-    let rope = transformer.rope(run.get("text_ids"), run.get("latent_image_ids"), 1);
     let mut latents = state.latents;
     for call in solver.all_calls() {
-        let told = &transformer.modulations(&[solver.timestep(call)], &context)[0];
-        let velocity = transformer.forward(&latents, told, &context, &rope, &NoHooks);
-        latents = solver.step(call, &velocity.unwrap(), &latents).latents;
+        let timestep = solver.timestep(call);
+        let velocity = run.prediction(&run.transformer, &latents, timestep, distilled);
+        latents = solver.step(call, &velocity, &latents).latents;
     }
     let found = run.denoise(run.start(), &NoHooks).unwrap();
     assert_close("latents", &found.latents, &latents, 1e-5);
@@ -146,7 +141,7 @@ fn real_guidance_wants_a_scale_above_one_and_a_negative_prompt() {
 fn only_a_model_that_was_trained_so_is_told_a_guidance() {
     for (name, is_told) in [("dev", true), ("schnell", false)] {
         let run = Run::open(name);
-        let [low, high] = [1.0, 8.0].map(|scale| run.first_answer(&run.transformer, scale));
+        let [low, high] = [1.0, 8.0].map(|scale| run.first_prediction(&run.transformer, scale));
         assert_eq!(distance(&low, &high) > 1e-3, is_told, "{name}");
     }
 }
@@ -155,11 +150,11 @@ fn only_a_model_that_was_trained_so_is_told_a_guidance() {
 fn half_precision_gives_nearly_the_same() {
     let run = Run::open("dev");
     let (_folder, path) = written(&weights_of("dev"));
-    let exact = run.first_answer(&run.transformer, 3.5);
+    let exact = run.first_prediction(&run.transformer, 3.5);
     for (kind, limit) in [(Kind::BFloat16, 3e-2), (Kind::Half, 4e-3)] {
         let w = Weights::open(&path, kind, Device::Cpu).unwrap();
         let transformer = FluxTransformer::new(run.transformer.config(), &w).unwrap();
-        let found = run.first_answer(&transformer, 3.5);
+        let found = run.first_prediction(&transformer, 3.5);
         assert_eq!(found.kind(), Kind::Float);
         assert_close(&format!("{kind:?}"), &found, &exact, limit);
     }
@@ -179,7 +174,7 @@ fn sums_that_leave_the_range_of_f16_are_held_at_its_end() {
     let run = Run::open("dev");
     let w = Weights::open(&path, Kind::Half, Device::Cpu).unwrap();
     let transformer = FluxTransformer::new(run.transformer.config(), &w).unwrap();
-    let found = run.first_answer(&transformer, 3.5);
+    let found = run.first_prediction(&transformer, 3.5);
     assert_eq!(found.isfinite().all().int64_value(&[]), 1);
 }
 
@@ -198,18 +193,17 @@ fn a_model_that_fills_reads_picture_and_mask_beside_the_noise() {
     run.transformer = FluxTransformer::new(&config, &opened(&path)).unwrap();
     let image = made_up("image", &[1, run.shape.tokens(), 320]);
     let fill = |image: Option<&Tensor>| {
-        let conditions = Conditions {
-            image: image.map(Tensor::shallow_clone),
-            ..run.conditions()
+        let inputs = Inputs {
+            condition: image.map(Tensor::shallow_clone),
+            ..run.inputs()
         };
         let (mut solver, state) = run.start();
         sample(
             &run.transformer,
             run.shape,
-            conditions,
+            inputs,
             run.guidance(),
-            &mut solver,
-            &state,
+            (&mut solver, &state),
             &mut Capture::off(),
             &NoHooks,
         )
@@ -224,14 +218,14 @@ fn a_model_that_fills_reads_picture_and_mask_beside_the_noise() {
 #[test]
 fn a_picture_that_is_seen_is_seen_by_each_of_a_batch() {
     let run = Run::open("dev");
-    let seen = |seed: &str| Reference {
-        tokens: made_up(seed, &[1, 6, 64]),
-        shape: LatentShape::new(16, 48, 32).unwrap(),
+    let seen = |seed: &str| ReferenceTokens {
+        tokens: Some(made_up(seed, &[1, 6, 64])),
+        shapes: vec![LatentShape::new(16, 48, 32).unwrap()],
     };
-    let make = |noise: &Tensor, reference: Option<Reference>| {
-        let conditions = Conditions {
-            reference,
-            ..run.conditions()
+    let make = |noise: &Tensor, references: ReferenceTokens| {
+        let inputs = Inputs {
+            references,
+            ..run.inputs()
         };
         let (mut solver, state) = run.start();
         let state = DenoiseState {
@@ -241,22 +235,21 @@ fn a_picture_that_is_seen_is_seen_by_each_of_a_batch() {
         let found = sample(
             &run.transformer,
             run.shape,
-            conditions,
+            inputs,
             run.guidance(),
-            &mut solver,
-            &state,
+            (&mut solver, &state),
             &mut Capture::off(),
             &NoHooks,
         );
         found.unwrap().latents
     };
     let noise = ["one", "two"].map(|seed| made_up(seed, &[1, run.shape.tokens(), 64]) * 8.0);
-    let batch = make(&Tensor::cat(&noise, 0), Some(seen("picture")));
+    let batch = make(&Tensor::cat(&noise, 0), seen("picture"));
     for (index, noise) in (0..).zip(&noise) {
-        let alone = make(noise, Some(seen("picture")));
+        let alone = make(noise, seen("picture"));
         assert_close("batch", &batch.narrow(0, index, 1), &alone, 1e-6);
-        assert!(distance(&make(noise, Some(seen("other"))), &alone) > 1e-3);
-        assert!(distance(&make(noise, None), &alone) > 1e-3);
+        assert!(distance(&make(noise, seen("other")), &alone) > 1e-3);
+        assert!(distance(&make(noise, ReferenceTokens::default()), &alone) > 1e-3);
     }
 }
 
@@ -286,72 +279,6 @@ fn latents_that_are_no_numbers_end_the_job_with_what_to_try() {
     run.tensors.insert("prompt_embeds".to_owned(), poison);
     let err = run.denoise(run.start(), &NoHooks).unwrap_err();
     assert!(err.to_string().contains("another dtype"), "{err}");
-}
-
-/// The tensors that say what a model is, at the published size of heads, in the original names.
-fn telling_shapes(has_guidance: bool) -> Vec<(&'static str, &'static str, Vec<i64>)> {
-    let mut shapes = vec![
-        ("img_in.weight", "x_embedder.weight", vec![256, 384]),
-        ("txt_in.weight", "context_embedder.weight", vec![256, 40]),
-        (
-            "vector_in.in_layer.weight",
-            "time_text_embed.text_embedder.linear_1.weight",
-            vec![256, 32],
-        ),
-        (
-            "final_layer.linear.weight",
-            "proj_out.weight",
-            vec![64, 256],
-        ),
-        (
-            "double_blocks.0.img_attn.norm.key_norm.scale",
-            "transformer_blocks.0.attn.norm_k.weight",
-            vec![128],
-        ),
-        (
-            "double_blocks.1.img_attn.norm.key_norm.scale",
-            "transformer_blocks.1.attn.norm_k.weight",
-            vec![128],
-        ),
-        (
-            "single_blocks.0.norm.key_norm.scale",
-            "single_transformer_blocks.0.attn.norm_k.weight",
-            vec![128],
-        ),
-    ];
-    if has_guidance {
-        shapes.push((
-            "guidance_in.in_layer.weight",
-            "time_text_embed.guidance_embedder.linear_1.weight",
-            vec![256, 256],
-        ));
-    }
-    shapes
-}
-
-#[test]
-fn a_file_says_by_its_shapes_what_a_configuration_would() {
-    for guidance_embeds in [true, false] {
-        let expected = config_with(&json!({
-            "in_channels": 384, "out_channels": 64, "num_layers": 2, "num_single_layers": 1,
-            "num_attention_heads": 2, "attention_head_dim": 128, "axes_dims_rope": [16, 56, 56],
-            "guidance_embeds": guidance_embeds,
-        }))
-        .unwrap();
-        for prefix in ["", "model.diffusion_model."] {
-            for is_diffusers in [false, true] {
-                let named = |(ours, theirs, shape): (&str, &str, Vec<i64>)| {
-                    let name = if is_diffusers { theirs } else { ours };
-                    let zeros = Tensor::zeros(&shape, (Kind::Float, Device::Cpu));
-                    (format!("{prefix}{name}"), zeros)
-                };
-                let tensors = telling_shapes(guidance_embeds).into_iter().map(named);
-                let (_folder, path) = written(&tensors.collect());
-                let found = FluxTransformerConfig::read(&path).unwrap();
-                assert_eq!(found, expected);
-            }
-        }
-    }
 }
 
 #[test]

@@ -1,19 +1,14 @@
-//! The transformer by itself: its names in every dialect, LoRAs, fp8, GGUF, streaming. Whole jobs are in
-//! `stages/tests/flux2`, where its weights are from in `tests/fixtures/image_families.py`.
+//! Fixtures of the tiny transformer, and its quirks. Tests of every transformer are in `families/tests`, whole jobs in
+//! `stages/tests`.
 
-use safelight_core::networks::Flux2TransformerConfig;
 use tch::Tensor;
 
 use super::*;
-use crate::families::tests::{
-    Facts, MadeUp, Tensors, assert_each_its_own, config_of, opened, originals, tests_of, written,
-};
-use crate::hooks::NoHooks;
-use crate::stages::stills::LatentShape;
-use crate::step_cache::Shortcut;
+use crate::families::tests::{Facts, Fixtures, Tensors, TinyModel};
+use crate::text::TextEmbeds;
 use crate::weights::tests::made_up::made_up;
 
-/// What the authors call the layers of a block.
+/// diffusers' and the authors' names of a block's layers.
 const RENAMED: [(&str, &str); 16] = [
     ("attn.norm_q.weight", "img_attn.norm.query_norm.scale"),
     ("attn.norm_k.weight", "img_attn.norm.key_norm.scale"),
@@ -39,10 +34,20 @@ const RENAMED: [(&str, &str); 16] = [
     ("_modulation_txt.linear.", "_modulation_txt.lin."),
 ];
 
-impl MadeUp for Flux2 {
-    fn facts(&self) -> Facts {
+impl TinyModel for Flux2Transformer {
+    const FAMILY: &'static ImageFamily<Self> = &FAMILY;
+
+    fn facts() -> Facts {
         Facts {
-            recorded_at: 750.0,
+            fixtures: Fixtures::of(
+                "flux2/transformer.json",
+                "flux2/shapes.json",
+                ("flux2/lora.json", "flux2."),
+                "flux2/lora",
+            ),
+            timestep: 750.0,
+            size: (48, 32),
+            input: "in.latents",
             // Another order of sums, and the frequencies of timesteps: the reference's limit for LoRAs.
             limits: [1e-5, 3e-5],
             loras: &["kohya", "aitoolkit", "base_model", "peft"],
@@ -50,10 +55,11 @@ impl MadeUp for Flux2 {
             streamed_loras: ["kohya", "comfy_alpha"],
             named: ["blocks.1.", "img_in.weight"],
             fp8: 0.4,
+            has_skips: true,
         }
     }
 
-    fn originals(&self, diffusers: &Tensors) -> Tensors {
+    fn originals(diffusers: &Tensors) -> Tensors {
         let mut made = Tensors::new();
         for (name, tensor) in diffusers {
             let mut name = name.clone();
@@ -102,46 +108,8 @@ impl MadeUp for Flux2 {
         made
     }
 
-    fn with_loras(&self, w: &Weights, loras: &[Lora]) -> Result<Weights, WeightsError> {
-        with_loras(w, loras)
+    fn text(config: &Self::Config, tokens: i64) -> TextEmbeds {
+        let size = [1, tokens, config.joint_attention_dim];
+        TextEmbeds::of_states(made_up("in.prompt_embeds", &size))
     }
-
-    fn answers(
-        &self,
-        w: &Weights,
-        timesteps: &[f32],
-        shortcut: Shortcut<'_>,
-    ) -> Result<(Vec<Tensor>, Vec<String>), WeightsError> {
-        let config = config_of::<Flux2TransformerConfig>(self);
-        let transformer = Flux2Transformer::new(&config, w)?;
-        let unread = Flux2Transformer::unexpected_keys(w);
-        let text = made_up("in.prompt_embeds", &[1, 5, config.joint_attention_dim]);
-        let tokens = made_up("in.latents", &[1, 6, config.in_channels]);
-        let context = transformer.context(&text);
-        let shape = LatentShape::new(config.latent_channels(), 48, 32).unwrap();
-        let rope = transformer.rope(&text_ids(5), &image_ids(shape), 1);
-        let told = transformer.modulations(timesteps);
-        let ask =
-            |told| transformer.forward_cached(&tokens, told, &context, &rope, shortcut, &NoHooks);
-        Ok((told.iter().filter_map(ask).collect(), unread))
-    }
-}
-
-tests_of!(Flux2, 3);
-
-#[test]
-fn a_batch_on_any_device_is_asked_at_once_and_gives_each_picture_its_own() {
-    let (_folder, path) = written(&originals(&Flux2));
-    let config = config_of::<Flux2TransformerConfig>(&Flux2);
-    let transformer = Flux2Transformer::new(&config, &opened(&path)).unwrap();
-    let text = made_up("in.prompt_embeds", &[1, 40, config.joint_attention_dim]);
-    let latents = made_up("in.two", &[2, 35, config.in_channels]);
-    let context = transformer.context(&text);
-    let shape = LatentShape::new(config.latent_channels(), 112, 80).unwrap();
-    let told = &transformer.modulations(&[300.0])[0];
-    assert_each_its_own(&latents, |xs| {
-        let rope = transformer.rope(&text_ids(40), &image_ids(shape), xs.size()[0]);
-        let answer = transformer.forward(xs, told, &context, &rope, &NoHooks);
-        answer.unwrap()
-    });
 }

@@ -24,7 +24,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::closeness::{assert_close, distance, limit, with_both_frequencies};
 use crate::hooks::NoHooks;
-use crate::step_cache::{Shortcut, StepCache};
+use crate::step_cache::{SkipOptions, StepCache};
 use crate::weights::Weights;
 use crate::weights::tests::made_up::made_up;
 
@@ -146,9 +146,9 @@ impl Case {
         let timesteps = [1.0, self.timestep];
         let told = &transformer.modulations(&timesteps, &context)[1];
         let latents = frames("latents", &layout.latents);
-        let shortcut = Shortcut {
+        let shortcut = SkipOptions {
             cache,
-            ..Shortcut::default()
+            ..SkipOptions::default()
         };
         transformer
             .forward(

@@ -63,7 +63,7 @@ fn a_cancelled_call_gives_nothing() {
         &context,
         &section,
         &rope,
-        Shortcut::default(),
+        SkipOptions::default(),
         &Cancelled,
     );
     assert!(given.is_none());

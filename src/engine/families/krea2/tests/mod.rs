@@ -1,34 +1,40 @@
-//! The transformer by itself: its names in every dialect, LoRAs, fp8, GGUF, streaming. Whole jobs are in
-//! `stages/tests/krea2`, where its weights are from in `tests/fixtures/image_families.py`.
+//! Fixtures of the tiny transformer, and its quirks. Tests of every transformer are in `families/tests`, whole jobs in
+//! `stages/tests`.
 
-use safelight_core::networks::Krea2TransformerConfig;
-use tch::Tensor;
+use safelight_core::networks::Krea2TransformerKeys;
 
 use super::*;
-use crate::families::tests::{
-    Facts, MadeUp, Tensors, answer_of, assert_each_its_own, config_of, opened, originals, tests_of,
-    written,
-};
-use crate::hooks::NoHooks;
-use crate::step_cache::Shortcut;
+use crate::families::tests::{Facts, Fixtures, Tensors, TinyModel, originals, prediction_of};
+use crate::text::TextEmbeds;
 use crate::weights::tests::made_up::made_up;
 
-impl MadeUp for Krea2 {
-    fn facts(&self) -> Facts {
+impl TinyModel for Krea2Transformer {
+    const FAMILY: &'static ImageFamily<Self> = &FAMILY;
+
+    fn facts() -> Facts {
         Facts {
-            recorded_at: 0.25,
+            fixtures: Fixtures::of(
+                "krea2/transformer.json",
+                "krea2/shapes.json",
+                ("krea2/lora.json", "krea2."),
+                "krea2/lora",
+            ),
+            timestep: 250.0,
+            size: (48, 32),
+            input: "in.tokens",
             // Adding the change to the weights first is 3e-6 off.
             limits: [2e-5, 5e-6],
             loras: &["comfy", "aitoolkit", "peft"],
             other_loras: &["comfy_alpha", "kohya"],
             streamed_loras: ["kohya", "comfy"],
             named: ["blocks.1.", "first.weight"],
-            // The made-up norms double what they give, in every block.
+            // The made-up norms double their output in every block.
             fp8: 0.8,
+            has_skips: true,
         }
     }
 
-    fn originals(&self, diffusers: &Tensors) -> Tensors {
+    fn originals(diffusers: &Tensors) -> Tensors {
         let named = diffusers.iter().map(|(name, tensor)| {
             let mut own = name
                 .replace("text_fusion.", "txtfusion.")
@@ -68,56 +74,21 @@ impl MadeUp for Krea2 {
         named.collect()
     }
 
-    fn with_loras(&self, w: &Weights, loras: &[Lora]) -> Result<Weights, WeightsError> {
-        with_loras(w, loras)
-    }
-
-    fn answers(
-        &self,
-        w: &Weights,
-        timesteps: &[f32],
-        shortcut: Shortcut<'_>,
-    ) -> Result<(Vec<Tensor>, Vec<String>), WeightsError> {
-        let config = config_of::<Krea2TransformerConfig>(self);
-        let transformer = Krea2Transformer::new(&config, w)?;
-        let unread = Krea2Transformer::unexpected_keys(w);
-        let states = [config.num_text_layers, config.text_hidden_dim];
-        let text = made_up("in.states", &[1, 5, states[0], states[1]]);
-        let tokens = made_up("in.tokens", &[1, 6, config.in_channels]);
-        let context = transformer.context(&text.flatten(2, 3), [2, 3], &NoHooks);
-        let context = context.unwrap();
-        let told = transformer.modulations(timesteps);
-        let ask = |told| transformer.forward_cached(&tokens, told, &context, shortcut, &NoHooks);
-        Ok((told.iter().filter_map(ask).collect(), unread))
+    fn text(config: &Self::Config, tokens: i64) -> TextEmbeds {
+        let size = [1, tokens, config.num_text_layers, config.text_hidden_dim];
+        TextEmbeds::of_states(made_up("in.states", &size).flatten(2, 3))
     }
 }
 
-tests_of!(Krea2, 1);
-
 #[test]
 fn what_authors_leave_behind_and_converters_squeeze_changes_nothing() {
-    let mut tensors = originals(&Krea2);
-    let plain = answer_of(&Krea2, &tensors);
+    let mut tensors = originals::<Krea2Transformer>();
+    let plain = prediction_of::<Krea2Transformer>(&tensors);
     for name in Krea2TransformerKeys::UNREAD {
         tensors.insert(name.to_owned(), made_up("x", &[4, 4]));
     }
     let projector = "txtfusion.projector.weight";
     let squeezed = tensors[projector].view([-1]);
     tensors.insert(projector.to_owned(), squeezed);
-    assert_eq!(answer_of(&Krea2, &tensors), plain);
-}
-
-#[test]
-fn a_batch_on_any_device_is_asked_at_once_and_gives_each_picture_its_own() {
-    let (_folder, path) = written(&originals(&Krea2));
-    let config = config_of::<Krea2TransformerConfig>(&Krea2);
-    let transformer = Krea2Transformer::new(&config, &opened(&path)).unwrap();
-    let states = config.num_text_layers * config.text_hidden_dim;
-    let text = made_up("in.prompt_embeds", &[1, 40, states]);
-    let tokens = made_up("in.two", &[2, 35, config.in_channels]);
-    let context = transformer.context(&text, [5, 7], &NoHooks).unwrap();
-    let told = &transformer.modulations(&[0.3])[0];
-    assert_each_its_own(&tokens, |xs| {
-        transformer.forward(xs, told, &context, &NoHooks).unwrap()
-    });
+    assert_eq!(prediction_of::<Krea2Transformer>(&tensors), plain);
 }

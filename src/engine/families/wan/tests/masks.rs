@@ -180,7 +180,7 @@ fn a_clip_is_changed_inside_of_a_mask_as_the_composed_pipeline_does() {
 fn pixels_outside_of_a_moving_mask_are_the_clips_own_in_whatever_runs_they_come() {
     let (_opened, clip) = masked("moving_mask");
     let (frames, made) = (clip.frames(), clip.made());
-    let kept = KeptPixels::of_clip(frames, &made).unwrap();
+    let kept = PixelRestore::of_clip(frames, &made).unwrap();
     let new = Tensor::full_like(frames, 7);
     let runs = [(0, 1), (1, 4), (5, 4)];
     let over: Vec<Tensor> = runs
@@ -198,7 +198,7 @@ fn a_soft_edge_of_a_mask_blends_what_is_made_with_what_is_kept() {
     let own = Picture::from_fn(4, 1, |_, _| [100, 200, 50]).unwrap();
     let mask = Tensor::from_slice(&[0_f32, 0.25, 0.5, 1.0]).view([1, 1, 1, 4]);
     let made = Tensor::full([1, 1, 4, 3], 20, (Kind::Uint8, Device::Cpu));
-    let over = KeptPixels::of(&own, &mask).unwrap().over(&made);
+    let over = PixelRestore::of(&own, &mask).unwrap().over(&made);
     let over = Vec::<u8>::try_from(over.flatten(0, -1)).unwrap();
     let expected = [[100, 200, 50], [80, 155, 42], [60, 110, 35], [20; 3]];
     assert!(

@@ -200,8 +200,8 @@ impl Run {
         })
     }
 
-    fn work<'a>(&'a self, capture: &'a mut Capture, hooks: &'a dyn Hooks) -> Work<'a> {
-        Work {
+    fn work<'a>(&'a self, capture: &'a mut Capture, hooks: &'a dyn Hooks) -> StageWork<'a> {
+        StageWork {
             request: &self.request,
             place: CPU,
             capture,
@@ -224,9 +224,9 @@ impl Run {
         &self,
         expert: Expert,
         resume: Option<DenoiseState>,
-        work: &mut Work<'_>,
+        work: &mut StageWork<'_>,
     ) -> Result<Option<DenoiseState>, EngineError> {
-        let conditions = Conditions {
+        let conditions = WanConditioning {
             embeds: &self.embeds(),
             image_latents: self.tensors.get("condition"),
             image_embeds: self.tensors.get("image_embeds"),

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::families::tests::skipped;
-use crate::step_cache::Shortcut;
+use crate::step_cache::SkipOptions;
 
 #[test]
 fn texts_become_the_embeddings_of_the_reference() {
@@ -85,7 +85,7 @@ fn a_call_without_some_blocks_is_that_of_the_reference() {
     let context = transformer.context(&run.embeds().prompt.prompt, None);
     let rope = transformer.rope(run.shape().size());
     for (name, blocks) in [("0", "0"), ("1", "1"), ("0,last", "0,2")] {
-        let shortcut = Shortcut {
+        let shortcut = SkipOptions {
             cache: None,
             without: blocks.parse().unwrap(),
         };
@@ -115,7 +115,7 @@ fn one_call_of_the_transformer_is_that_of_the_reference() {
             let per_token = run.step(step, "transformer.in.timestep").unwrap();
             assert!(timesteps.per_token().equal(per_token));
             let input = run.step(step, "transformer.in.hidden_states").unwrap();
-            let call = |text: &Context| {
+            let call = |text: &WanContext| {
                 transformer
                     .forward(input, &timesteps, text, &rope, &NoHooks)
                     .unwrap()

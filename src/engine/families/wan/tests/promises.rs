@@ -254,7 +254,7 @@ fn a_mis_shaped_weight_is_named() {
     let run = Run::open("euler");
     let mut config = run.config.clone();
     config.transformer.ffn_dim += 1;
-    let conditions = Conditions {
+    let conditions = WanConditioning {
         embeds: &run.embeds(),
         image_latents: None,
         image_embeds: None,

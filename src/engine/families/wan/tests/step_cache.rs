@@ -9,7 +9,7 @@ use super::*;
 struct Counter(Cell<(usize, usize)>);
 
 impl Hooks for Counter {
-    fn skipped(&self, num_skipped: usize, num_calls: usize) {
+    fn report_skipped_calls(&self, num_skipped: usize, num_calls: usize) {
         self.0.set((num_skipped, num_calls));
     }
 }

@@ -133,7 +133,7 @@ fn a_whole_stage_that_streams_is_the_same_and_stops_when_it_is_asked_to() {
         ..CPU
     };
     let denoise = |hooks: &dyn Hooks| {
-        let conditions = Conditions {
+        let conditions = WanConditioning {
             embeds: &run.embeds(),
             image_latents: None,
             image_embeds: None,
@@ -142,7 +142,7 @@ fn a_whole_stage_that_streams_is_the_same_and_stops_when_it_is_asked_to() {
             control: None,
         };
         let off = &mut Capture::off();
-        let work = &mut Work {
+        let work = &mut StageWork {
             place,
             ..run.work(off, hooks)
         };

@@ -132,7 +132,7 @@ fn a_loop_with_references_goes_on_and_streams_bit_for_bit_and_stops_when_it_is_a
     let previews = keeper.previews.take();
     assert_eq!(previews.last().unwrap().size(), whole.size());
     let embeds = run.embeds();
-    let conditions = || Conditions {
+    let conditions = || WanConditioning {
         embeds: &embeds,
         image_latents: None,
         image_embeds: None,
@@ -141,7 +141,7 @@ fn a_loop_with_references_goes_on_and_streams_bit_for_bit_and_stops_when_it_is_a
         control: run.control(),
     };
     let off = &mut Capture::off();
-    let work = &mut Work {
+    let work = &mut StageWork {
         place: Placement {
             resident_bytes: Some(0),
             ..CPU

@@ -3,7 +3,7 @@
 use safelight_core::job::Edges;
 use safelight_core::media;
 
-use super::super::stills;
+use super::super::images;
 use super::*;
 
 /// Pixels of a picture that nobody else has.
@@ -111,7 +111,7 @@ fn a_second_pass_follows_the_control_picture_at_its_own_size() {
 #[test]
 fn a_filled_picture_keeps_what_the_mask_does_not_cover_where_asked() {
     let image = pixels(32, 48);
-    let mask = stills::mask(32, 48);
+    let mask = images::mask(32, 48);
     let left_of = |keeps: bool| {
         let facts = json!({
             "width": 48, "image_role": "canvas", "num_steps": 2, "keeps_unmasked": keeps,
@@ -276,7 +276,7 @@ fn a_picture_whose_numbers_are_too_large_for_halves_is_decoded_once_more_in_f32(
 
 #[test]
 fn a_second_pass_goes_on_from_the_picture_that_the_first_one_made() {
-    super::super::stills::assert_second_pass(
+    super::super::images::assert_second_pass(
         &|facts, [image, mask]| Job::new("dev", facts, image, mask),
         false,
     );

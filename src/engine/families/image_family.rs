@@ -1,0 +1,78 @@
+//! Stages of image families: which results of a job each one reads and writes.
+
+use std::marker::PhantomData;
+use std::path::Path;
+
+use safelight_core::families::Family;
+use safelight_core::job::Stage;
+
+use super::EngineFamily;
+use crate::bench::cases::Case;
+use crate::error::EngineError;
+use crate::stages::StageContext;
+use crate::stages::images::{self, EncodedImages, ImageModel};
+use crate::store;
+use crate::text::PromptEmbeds;
+
+/// An image family with the transformer `M`.
+pub(crate) struct ImageFamily<M> {
+    family: Family,
+    cases: &'static [Case],
+    model: PhantomData<fn() -> M>,
+}
+
+impl<M> ImageFamily<M> {
+    pub(crate) const fn new(family: Family, cases: &'static [Case]) -> Self {
+        Self {
+            family,
+            cases,
+            model: PhantomData,
+        }
+    }
+}
+
+impl<M: ImageModel> EngineFamily for ImageFamily<M> {
+    fn id(&self) -> &'static str {
+        self.family.id
+    }
+
+    fn encode_text(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
+        context.texts(|work| M::encode_text(&context.folder(), work))
+    }
+
+    fn encode_image(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
+        images::encode_stage::<M>(context)
+    }
+
+    fn encode_vision(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
+        context.tensor("image_embeds", |work| {
+            M::encode_image_prompts(&context.folder(), work)
+        })
+    }
+
+    fn enlarge(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
+        images::enlarge_stage::<M>(context)
+    }
+
+    fn denoise(&self, context: &StageContext<'_>, _: Stage) -> Result<(), EngineError> {
+        let mut embeds = PromptEmbeds::load(&context.result(Stage::EncodeText))?;
+        let image_embeds = |path: &Path| store::read_one(path, "image_embeds");
+        if let Some(tokens) = context.earlier(Stage::EncodeVision, image_embeds)? {
+            embeds.append_image_tokens(&tokens);
+        }
+        let images = context.earlier(Stage::EncodeImage, EncodedImages::load)?;
+        let images = images.unwrap_or_default();
+        let resume = context.checkpoint();
+        context.tensor("latents", |work| {
+            images::denoise::<M>(&embeds, &images, resume, work)
+        })
+    }
+
+    fn decode(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
+        images::decode_stage(context)
+    }
+
+    fn cases(&self) -> &'static [Case] {
+        self.cases
+    }
+}

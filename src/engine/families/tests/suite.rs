@@ -1,0 +1,217 @@
+//! Tests of every image transformer.
+
+use tch::{Device, Kind, Tensor};
+
+use super::*;
+use crate::closeness::{assert_close, distance, with_both_frequencies};
+use crate::place::Placement;
+use crate::stages::images::{ImageConditioning, LatentShape};
+use crate::weights::tests::as_fp8::{FORMS, write_fp8};
+use crate::weights::tests::made_up_gguf::both_forms;
+
+fn assert_dialects<M: TinyModel>() {
+    with_both_frequencies(|| {
+        let predictions = dialects::<M>().map(|(name, tensors)| {
+            let found = prediction_of::<M>(&tensors);
+            assert_close(name, &found, &recorded::<M>("none"), limit_of::<M>("none"));
+            found
+        });
+        assert_eq!(predictions[0], predictions[1]);
+        assert!(distance(&predictions[2], &predictions[1]) < 1e-6);
+    });
+}
+
+fn assert_lacking_is_named<M: TinyModel>() {
+    let [lost, first] = M::facts().named;
+    let config = config_of::<M>();
+    let refusal = |tensors: &Tensors| {
+        let (_folder, path) = written(tensors);
+        M::new(&config, &opened(&path)).err().unwrap().to_string()
+    };
+    for (name, mut tensors) in dialects::<M>() {
+        let key = tensors.keys().find(|key| key.contains(lost)).unwrap();
+        tensors.remove(&key.clone());
+        let err = refusal(&tensors);
+        assert!(err.contains(lost), "{name}: {err}");
+    }
+    let other = Tensors::from([("conv.weight".to_owned(), Tensor::from_slice(&[0_f32]))]);
+    let err = refusal(&other);
+    assert!(err.contains(first), "{err}");
+}
+
+fn assert_loras<M: TinyModel>() {
+    with_both_frequencies(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let facts = M::facts();
+        for (dialect, tensors) in dialects::<M>() {
+            let (_model, path) = written(&tensors);
+            let w = opened(&path);
+            for form in facts.loras.iter().chain(facts.other_loras) {
+                let one = lora::<M>(folder.path(), form, STRENGTH);
+                let found = prediction::<M>(&M::dialect(&w).with_loras(&w, &[one]).unwrap());
+                let what = format!("{form} on {dialect}");
+                let far = distance(&found, &recorded::<M>("none"));
+                assert!(far > 0.01, "{what}: {far}");
+                if facts.loras.contains(form) {
+                    let limit = limit_of::<M>(form);
+                    assert_close(&what, &found, &recorded::<M>(form), limit);
+                }
+            }
+        }
+    });
+}
+
+fn assert_blocks<M: TinyModel>() {
+    let folder = tempfile::tempdir().unwrap();
+    let all: Vec<(String, Tensor)> = originals::<M>().into_iter().collect();
+    let places = both_forms(folder.path(), &all, str::to_owned);
+    let [found, exact] = places.map(|place| prediction::<M>(&opened(&place)));
+    assert_eq!(found, exact);
+    // Eight bits are near the truth, but not equal.
+    let far = distance(&found, &recorded::<M>("none"));
+    assert!((1e-4..0.05).contains(&far), "{far}");
+}
+
+fn assert_fp8<M: TinyModel>() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.safetensors");
+    let originals = originals::<M>();
+    for (kind, scales, name) in FORMS {
+        write_fp8(&path, &originals, kind, scales);
+        let w = opened(&path);
+        let found = prediction::<M>(&w);
+        let exact = originals.iter().map(|(key, tensor)| {
+            let exact = w.tensor(key, &tensor.size()).unwrap();
+            (key.clone(), exact)
+        });
+        let exact = prediction_of::<M>(&exact.collect());
+        assert_close(name, &found, &exact, 1e-6);
+        let far = distance(&found, &recorded::<M>("none"));
+        assert!((1e-3..M::facts().fp8).contains(&far), "{name}: {far}");
+    }
+}
+
+fn assert_skips<M: TinyModel>() {
+    let (_folder, path) = written(&originals::<M>());
+    let (config, w) = (config_of::<M>(), opened(&path));
+    let last = M::new(&config, &w).unwrap().num_blocks() - 1;
+    with_both_frequencies(|| {
+        let whole = prediction::<M>(&w);
+        for (name, blocks) in [
+            ("0", "0".to_owned()),
+            ("1", "1".to_owned()),
+            ("0,last", format!("0,{last}")),
+        ] {
+            let found = prediction_without::<M>(&config, &w, blocks.parse().unwrap());
+            assert!(distance(&found, &whole) > 0.01, "{name}");
+            if M::facts().has_skips {
+                let key = format!("{}.{name}", M::FAMILY.id());
+                assert_close(&key, &found, &skipped(&key), limit_of::<M>("none"));
+            }
+        }
+    });
+}
+
+fn assert_streams<M: TinyModel>() {
+    let folder = tempfile::tempdir().unwrap();
+    let (facts, config) = (M::facts(), config_of::<M>());
+    let loras = facts
+        .streamed_loras
+        .map(|form| lora::<M>(folder.path(), form, 0.7));
+    let all: Vec<(String, Tensor)> = originals::<M>().into_iter().collect();
+    let [blocks, _] = both_forms(folder.path(), &all, str::to_owned);
+    let files = dialects::<M>().map(|(_, tensors)| written(&tensors));
+    let places = files.iter().map(|(_, path)| (path, &loras[..]));
+    let timesteps = [1.2, 0.7, 0.1].map(|part: f32| part * facts.timestep);
+    for (path, loras) in places.chain([(&blocks, &[][..])]) {
+        let run = |resident_bytes| {
+            let place = Placement {
+                resident_bytes,
+                ..Placement::new(Device::Cpu, Kind::Float)
+            };
+            let w = place.open(path).unwrap();
+            let w = M::dialect(&w).with_loras(&w, loras).unwrap();
+            let skip = SkipOptions::default();
+            let (all, _) = predictions::<M>(&config, &w, &timesteps, skip).unwrap();
+            (all, w.stream_bytes())
+        };
+        let (whole, none) = run(None);
+        assert_eq!(none, None);
+        let all = run(Some(u64::MAX)).1.unwrap();
+        for budget in [0, all.resident / 2, all.resident - 1] {
+            let (found, taken) = run(Some(budget));
+            assert_eq!(found, whole, "{budget} bytes of {all:?}");
+            let taken = taken.unwrap();
+            assert!(taken.resident <= budget.max(all.resident / 4), "{taken:?}");
+            assert!(taken.window > 0, "{taken:?}");
+        }
+    }
+}
+
+fn assert_batches<M: TinyModel>() {
+    let model = model_of::<M>(&originals::<M>());
+    let config = model.config();
+    let shape = LatentShape::new(M::latent_channels(config), 112, 80).unwrap();
+    let text = M::text(config, 40);
+    let conditioning = ImageConditioning::of_prompt(shape, &text);
+    let both = M::input(config, shape, "in.two", 2);
+    assert_each_its_own(&both, |input| {
+        let skip = SkipOptions::default();
+        predictions_of(&model, input, &conditioning, &[300.0], skip).remove(0)
+    });
+}
+
+macro_rules! suite {
+    ($($name:ident: $model:ty,)*) => {$(
+        mod $name {
+            #[test]
+            fn every_dialect_gives_the_answer_of_the_reference_and_leaves_nothing_unread() {
+                super::assert_dialects::<$model>();
+            }
+
+            #[test]
+            fn a_file_that_lacks_a_tensor_or_has_no_such_network_in_it_is_named() {
+                super::assert_lacking_is_named::<$model>();
+            }
+
+            #[test]
+            fn loras_of_every_form_on_every_dialect_are_those_of_the_reference() {
+                super::assert_loras::<$model>();
+            }
+
+            #[test]
+            fn a_transformer_in_blocks_gives_what_its_numbers_give() {
+                super::assert_blocks::<$model>();
+            }
+
+            #[test]
+            fn a_transformer_of_fp8_gives_what_its_numbers_give_in_every_form() {
+                super::assert_fp8::<$model>();
+            }
+
+            #[test]
+            fn a_transformer_without_some_blocks_gives_what_the_reference_gives() {
+                super::assert_skips::<$model>();
+            }
+
+            #[test]
+            fn a_transformer_that_streams_gives_what_one_that_stays_gives_to_the_last_bit() {
+                super::assert_streams::<$model>();
+            }
+
+            #[test]
+            fn a_batch_gives_each_image_its_own() {
+                super::assert_batches::<$model>();
+            }
+        }
+    )*};
+}
+
+suite! {
+    chroma: crate::families::chroma::ChromaTransformer,
+    flux: crate::families::flux::FluxTransformer,
+    flux2: crate::families::flux2::Flux2Transformer,
+    krea2: crate::families::krea2::Krea2Transformer,
+    qwen_image: crate::families::qwen_image::QwenImageTransformer,
+    z_image: crate::families::z_image::ZImageTransformer,
+}

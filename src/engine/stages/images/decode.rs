@@ -1,0 +1,75 @@
+//! The last stage: latents to pictures, one after the other.
+
+use safelight_core::media::Picture;
+use tch::{Device, Kind, Tensor};
+
+use super::autoencoder::Autoencoder;
+use crate::error::EngineError;
+use crate::pixels::{checked_rgb8, rgb8_from_pixels};
+use crate::stages::pictures::PixelRestore;
+use crate::work::StageWork;
+
+/// `latents`: `(1, C, h, w)`, what denoising gave -> the picture, in the bytes that a file would have.
+pub(crate) fn decoded_picture(
+    latents: &Tensor,
+    work: &StageWork<'_>,
+) -> Result<Picture, EngineError> {
+    let autoencoder = Autoencoder::read(&work.request.files.vae)?;
+    check(latents, &autoencoder)?;
+    let decoder = autoencoder.decoder(work)?;
+    let own = autoencoder.own_shape(&latents.to_kind(Kind::Float));
+    let own = autoencoder.denormalize(&own);
+    let own = decoder.decode(&own, autoencoder.spatial_factor(), work)?;
+    let bytes = checked_rgb8(&autoencoder.pictures(&own).unsqueeze(2))?.squeeze_dim(0);
+    let (height, width, _) = bytes.size3()?;
+    let rgb = Vec::<u8>::try_from(bytes.flatten(0, -1))?;
+    Ok(Picture::new(width as u32, height as u32, rgb)?)
+}
+
+/// `latents`: `(B, C, h, w)`, what denoising gave; `kept`: what stays of a given picture. Each
+/// picture goes to `Hooks::frames` as it is made.
+pub(crate) fn decode(
+    latents: &Tensor,
+    kept: Option<&PixelRestore>,
+    work: &mut StageWork<'_>,
+) -> Result<(), EngineError> {
+    let autoencoder = Autoencoder::read(&work.request.files.vae)?;
+    check(latents, &autoencoder)?;
+    let decoder = autoencoder.decoder(work)?;
+    let latents = autoencoder.own_shape(&latents.to_kind(Kind::Float));
+    let latents = autoencoder.denormalize(&latents);
+    work.capture.put("vae.decode.0.input", &latents);
+    let mut recorded = Vec::new();
+    for one in latents.split(1, 0) {
+        let own = decoder.decode(&one, autoencoder.spatial_factor(), work)?;
+        let pixels = autoencoder.pictures(&own);
+        let made = checked_rgb8(&pixels.unsqueeze(2))?;
+        match kept {
+            Some(kept) => work.hooks.frames(&kept.over(&made)),
+            None => work.hooks.frames(&made),
+        }
+        if work.capture.is_on() {
+            recorded.push(pixels.to_device(Device::Cpu).to_kind(Kind::Float));
+        }
+    }
+    if work.capture.is_on() {
+        let capture = &mut *work.capture;
+        let pixels = Tensor::cat(&recorded, 0);
+        capture.put("vae.decode.0.output", &autoencoder.own_shape(&pixels));
+        capture.put("pixels", &pixels);
+        // b c h w -> b h w c
+        let bytes = rgb8_from_pixels(&pixels.transpose(0, 1).unsqueeze(0));
+        capture.put("output_u8", &bytes);
+    }
+    Ok(())
+}
+
+fn check(latents: &Tensor, autoencoder: &Autoencoder) -> Result<(), EngineError> {
+    let size = latents.size();
+    if size.len() == 4 && size[1] == autoencoder.latent_channels() && latents.numel() > 0 {
+        return Ok(());
+    }
+    Err(EngineError::internal(format!(
+        "these are no latents of this model: {size:?}"
+    )))
+}

@@ -1,0 +1,340 @@
+//! The denoising loop of single images: from the files of a job to latents.
+//!
+//! Samplers compute steps, transformers predict velocities, `crate::denoise` runs the loop.
+
+use safelight_core::job::BlockSet;
+use safelight_core::networks::SchedulerConfig;
+use tch::{Device, Kind, Tensor};
+
+use super::controlnet::{ActiveControlNets, ControlNet};
+use super::encode::StartImageMode;
+use super::inpaint::InpaintBlend;
+use super::latents::{LatentShape, NoiseDraws, noised, seeds};
+use super::model::{
+    ForwardPass, ImageConditioning, ImageModel, ReferenceTokens, packed, packed_size, unpacked,
+};
+use super::state::EncodedImages;
+use crate::capture::Capture;
+use crate::denoise::{DenoiseState, Denoiser, ModelCall, ModulationCache, begin, fits, walk};
+use crate::error::EngineError;
+use crate::guidance::{GuidanceScales, GuidedPasses};
+use crate::hooks::Hooks;
+use crate::place::Placement;
+use crate::sampling::{Solver, steps_from_picture, wanted_steps};
+use crate::step_cache::{ContextCaches, StepCache};
+use crate::text::{PromptEmbeds, TextEmbeds};
+use crate::weights::Weights;
+use crate::work::StageWork;
+
+/// Denoising strength of models that fill an image, if the request has none.
+const CANVAS_STRENGTH: f64 = 1.0;
+
+/// Runs the denoising loop of a job, or the rest of it from where an earlier run stopped -> latents, `(B, C, h, w)` on the
+/// CPU
+pub fn denoise<M: ImageModel>(
+    embeds: &PromptEmbeds,
+    images: &EncodedImages,
+    resume: Option<DenoiseState>,
+    work: &mut StageWork<'_>,
+) -> Result<Tensor, EngineError> {
+    let (request, mode) = (work.request, StartImageMode::of(work.request));
+    let home = &request.files.transformer;
+    let config = M::read_config(home, &request.loras)?;
+    let networks = M::load_controls(&config, home, work)?;
+    let weights = work.place.open(home)?;
+    let weights = M::dialect(&weights).with_loras(&weights, &request.loras)?;
+    let shape = LatentShape::new(M::latent_channels(&config), request.width, request.height)?;
+    let condition = M::condition(&config, images, mode, shape)?;
+
+    let image = images.image.as_ref();
+    let steps = match (image, mode) {
+        (None, _) => wanted_steps(request),
+        (Some(_), mode) => {
+            let default = match mode {
+                StartImageMode::Canvas => CANVAS_STRENGTH,
+                StartImageMode::Base => M::STRENGTH,
+            };
+            let strength = request.sampling.strength.unwrap_or(default);
+            steps_from_picture(request, strength)?
+        }
+    };
+    let scheduler = request.files.scheduler.as_deref();
+    let scheduler = scheduler.map(SchedulerConfig::read_flow_match_euler);
+    let schedule = M::schedule(scheduler.transpose()?, &config);
+    let mut solver = schedule.solver(request, shape.tokens(), steps)?;
+
+    let draws = if M::SEES_START_IMAGE {
+        let draws = NoiseDraws::new(shape.folded(), 1, seeds(request))?;
+        NoiseDraws {
+            noise: shape.unfolded(&draws.noise),
+            ..draws
+        }
+    } else {
+        let num_controls = images.num_drawn_controls(M::SAMPLES_CONTROLS);
+        let of_image = image.map_or(0, |image| 1 + usize::from(image.mask.is_some()));
+        solver.set_draws_before(num_controls + 1 + of_image);
+        NoiseDraws::after_controls(num_controls, shape, 1 + of_image, seeds(request))?
+    };
+    let noise = draws.noise.shallow_clone();
+    let latents = match image {
+        Some(image) => {
+            let image = image.latents.to_device(Device::Cpu);
+            let first = solver.all_calls().start;
+            noised(&image, &noise, solver.sigmas()[first])
+        }
+        None => solver.initial(noise),
+    };
+    let inpaint = image.filter(|_| mode == StartImageMode::Base);
+    let inpaint = inpaint.and_then(|image| {
+        let inpaint = InpaintBlend {
+            image: image.latents.to_kind(Kind::Float).expand_as(&draws.noise),
+            noise: draws.noise.shallow_clone(),
+            mask: M::latent_mask(image.mask.as_ref()?, shape),
+        };
+        Some(inpaint.map(|xs| packed::<M>(xs, shape)))
+    });
+
+    let new = |w: &_| M::new(&config, w);
+    let unexpected = |w: &Weights| M::dialect(w).unexpected_keys(w);
+    let model = work.transformer("transformer", home, || Ok(weights), new, unexpected)?;
+    let controls = if networks.is_empty() && images.controls.len() == request.controls.len() {
+        ActiveControlNets::default()
+    } else {
+        let (controls, networks) = (&request.controls, networks.each());
+        ActiveControlNets::new(controls, networks, &images.controls, &model, shape)?
+    };
+    let conditioning = ImageConditioning {
+        shape,
+        prompt: &embeds.prompt,
+        negative: embeds.negative.as_ref(),
+        guidance: GuidanceScales::of(request),
+        step_cache: request.step_cache,
+        inpaint,
+        condition: condition.map(|xs| xs.to_device(model.device()).to_kind(Kind::Float)),
+        references: ReferenceTokens::new(images.seen(M::SEES_START_IMAGE), model.device())?,
+        controls,
+    };
+
+    let latents = packed::<M>(&latents, shape);
+    let state = DenoiseState::of(resume, latents, &mut solver, work.place.device, work.hooks);
+    let number = draws.controls.len() + usize::from(draws.posterior.is_some());
+    let noise = M::noise_for_capture(&draws.noise);
+    work.capture.put(format!("noise.{number}"), &noise);
+    let capture = &mut *work.capture;
+    let end = denoise_latents(
+        &*model,
+        conditioning,
+        &mut solver,
+        &state,
+        capture,
+        work.hooks,
+    )?;
+    Ok(unpacked::<M>(&end.latents, shape))
+}
+
+/// Runs the solver's steps from `state` on, whose latents are in f32 in the model's form -> state after the last step, on
+/// the CPU
+pub fn denoise_latents<M: ImageModel>(
+    model: &M,
+    conditioning: ImageConditioning<'_, M>,
+    solver: &mut Solver,
+    state: &DenoiseState,
+    capture: &mut Capture,
+    hooks: &dyn Hooks,
+) -> Result<DenoiseState, EngineError> {
+    tch::no_grad(|| {
+        let size = state.latents.size();
+        if !fits(&state.latents, &packed_size::<M>(conditioning.shape)) {
+            let reason = format!("these are no latents of this model: {size:?}");
+            return Err(EngineError::internal(reason));
+        }
+        if let Some(reason) = conditioning.error(model, &size) {
+            return Err(EngineError::internal(reason));
+        }
+        conditioning
+            .guidance
+            .real
+            .check_blocks(model.num_blocks())?;
+        begin(state, solver, model.device(), capture)?;
+        let run = ImageDenoiser::new(model, conditioning, solver, size[0], hooks)?;
+        run.record(capture);
+        let end = solver.all_calls().end;
+        let (device, kind) = model.place();
+        let place = Placement::new(device, kind);
+        let last = walk(&run, state, end, solver, place, capture, hooks)?;
+        let caches = run.passes.first().caches.first();
+        if let Some(num_skipped) = caches.and_then(ContextCaches::num_skipped) {
+            hooks.report_skipped_calls(num_skipped, solver.all_calls().len());
+        }
+        Ok(last.last())
+    })
+}
+
+/// Modulation of the transformer and of its ControlNets for one timestep.
+type AllModulations<M> = (
+    <M as ImageModel>::Modulation,
+    Vec<<<M as ImageModel>::Control as ControlNet>::Modulation>,
+);
+
+/// Context of one text with its step caches.
+struct CachedContext<M: ImageModel> {
+    context: M::Context,
+    /// Per batch of images.
+    caches: Vec<ContextCaches>,
+    /// See [`ImageModel::MODULATES_BY_TEXT`].
+    modulations: ModulationCache<AllModulations<M>>,
+}
+
+struct ImageDenoiser<'a, M: ImageModel> {
+    model: &'a M,
+    conditioning: ImageConditioning<'a, M>,
+    passes: GuidedPasses<CachedContext<M>>,
+    modulations: ModulationCache<AllModulations<M>>,
+    /// On the model's device.
+    inpaint: Option<InpaintBlend>,
+    /// Images per call.
+    batch: i64,
+    /// Timestep of every call of the whole schedule.
+    timesteps: Vec<f32>,
+    hooks: &'a dyn Hooks,
+}
+
+impl<'a, M: ImageModel> ImageDenoiser<'a, M> {
+    fn new(
+        model: &'a M,
+        conditioning: ImageConditioning<'a, M>,
+        solver: &Solver,
+        num_images: i64,
+        hooks: &'a dyn Hooks,
+    ) -> Result<Self, EngineError> {
+        // A step cache decides for each image alone, so that each is the one that its seed makes.
+        let batch = match conditioning.step_cache {
+            Some(_) => 1,
+            None => model.max_batch(num_images, &conditioning),
+        };
+        let timesteps = solver.all_timesteps();
+        let num_calls = timesteps.len();
+        let read = |text: &TextEmbeds| {
+            let cache = || {
+                let choice = conditioning.step_cache?;
+                StepCache::new(
+                    choice,
+                    num_calls,
+                    model.calibration(&conditioning, num_calls),
+                )
+            };
+            Ok(CachedContext {
+                context: model.context(text, &conditioning, batch, hooks)?,
+                caches: (0..num_images).map(|_| ContextCaches::new(cache)).collect(),
+                modulations: ModulationCache::default(),
+            })
+        };
+        let (prompt, negative) = (conditioning.prompt, conditioning.negative);
+        let mut passes = GuidedPasses::new(prompt, negative, conditioning.guidance.real, read)?;
+        if M::RESCALES_TO_COND {
+            passes = passes.rescaled_to_cond();
+        }
+        let inpaint = conditioning.inpaint.as_ref();
+        Ok(Self {
+            passes,
+            modulations: ModulationCache::default(),
+            inpaint: inpaint.map(|inpaint| inpaint.to_device(model.device())),
+            batch,
+            timesteps,
+            model,
+            conditioning,
+            hooks,
+        })
+    }
+
+    /// Predictions for all images, batch by batch; `without`: blocks to skip.
+    fn predict(
+        &self,
+        cached: &CachedContext<M>,
+        input: &Tensor,
+        call: &ModelCall,
+        without: BlockSet,
+    ) -> Option<Tensor> {
+        let (model, controls) = (self.model, &self.conditioning.controls);
+        let context = &cached.context;
+        let modulations = if M::MODULATES_BY_TEXT {
+            &cached.modulations
+        } else {
+            &self.modulations
+        };
+        let make = |timesteps: &[f32]| {
+            let own = model.modulations(timesteps, context).into_iter();
+            own.zip(controls.modulations(model, timesteps)).collect()
+        };
+        let modulation = modulations.at(call.index, &self.timesteps, make);
+        let (own, of_controls) = &*modulation;
+        let batches = input.split(self.batch, 0).into_iter().zip(&cached.caches);
+        let predictions = batches.enumerate().map(|(index, (images, caches))| {
+            caches.answer(call.index, without, |skip| {
+                controls.on_call(call, index as i64 * self.batch);
+                let pass = ForwardPass {
+                    skip,
+                    controls: Some((controls, of_controls)),
+                    hooks: self.hooks,
+                };
+                model.predict(&images, own, context, &pass)
+            })
+        });
+        let predictions = predictions.collect::<Option<Vec<_>>>()?;
+        Some(Tensor::cat(&predictions, 0))
+    }
+
+    fn record(&self, capture: &mut Capture) {
+        if !capture.is_on() {
+            return;
+        }
+        let conditioning = &self.conditioning;
+        self.model.record(conditioning, capture);
+        let negative = conditioning.negative.filter(|_| self.passes.is_guided());
+        for (branch, text) in [("cond", Some(conditioning.prompt)), ("uncond", negative)] {
+            if let Some(text) = text {
+                self.model.record_text(text, conditioning, branch, capture);
+            }
+        }
+    }
+}
+
+impl<M: ImageModel> Denoiser for ImageDenoiser<'_, M> {
+    fn velocity(
+        &self,
+        latents: &Tensor,
+        call: &ModelCall,
+        capture: &mut Capture,
+    ) -> Option<Tensor> {
+        let input = self.model.model_input(latents, &self.conditioning);
+        let timestep = M::timestep_for_capture(call.timestep);
+        for (part, xs) in [
+            ("hidden_states", &input),
+            ("timestep", &Tensor::from_slice(&[timestep])),
+        ] {
+            capture.put(call.name(&format!("transformer.in.{part}")), xs);
+        }
+        let own = |prediction: &Tensor| self.model.velocity(prediction, &self.conditioning);
+        let predict =
+            |cached: &CachedContext<M>, without| self.predict(cached, &input, call, without);
+        self.passes.velocity(call, latents, capture, own, predict)
+    }
+
+    fn after_step(&self, latents: Tensor, sigma: f32) -> Tensor {
+        match &self.inpaint {
+            Some(inpaint) => inpaint.blend(&latents, sigma),
+            None => latents,
+        }
+    }
+
+    fn first_captured_call(&self, first: usize) -> usize {
+        first
+    }
+
+    fn preview_latents(&self, x0: &Tensor) -> Tensor {
+        // b c h w -> 1 c b h w
+        unpacked::<M>(x0, self.conditioning.shape)
+            .transpose(0, 1)
+            .unsqueeze(0)
+    }
+}

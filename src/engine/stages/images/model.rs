@@ -1,0 +1,373 @@
+//! A transformer for images as the generic loop calls it, and everything that conditions it besides the noise.
+
+use std::path::Path;
+use std::rc::Rc;
+
+use safelight_core::job::{JobFolder, Lora, StepCache as StepCacheChoice};
+use safelight_core::lora::{Expert, Network};
+use safelight_core::networks::{NetworkConfig, SchedulerConfig};
+use tch::{Device, Kind, Tensor};
+
+use super::controlnet::{ActiveControlNets, ControlNet, StreamControlNet};
+use super::encode::{ReferenceEncoding, StartImageMode};
+use super::inpaint::InpaintBlend;
+use super::latents::{LatentShape, corner_mask};
+use super::state::EncodedImages;
+use crate::capture::Capture;
+use crate::controls::ControlNetworks;
+use crate::error::EngineError;
+use crate::guidance::GuidanceScales;
+use crate::hooks::Hooks;
+use crate::sampling::FlowSchedule;
+use crate::step_cache::{Measured, SkipOptions};
+use crate::streams::ControlNetResiduals;
+use crate::text::{PromptEmbeds, TextEmbeds};
+use crate::weights::{Weights, WeightsError};
+use crate::work::StageWork;
+
+/// Denoising strength of image to image, as in most pipelines of diffusers.
+const BASE_STRENGTH: f64 = 0.6;
+
+/// A file's weights by the names that a network asks for, in any dialect that its family reads.
+pub struct WeightsDialect {
+    pub weights: Weights,
+    /// Prefix of the network's tensors in the file.
+    pub prefix: &'static str,
+    /// Layers that LoRAs can change.
+    pub lora: Network,
+}
+
+impl WeightsDialect {
+    /// The file's `weights` with LoRAs applied, for [`ImageModel::new`].
+    pub fn with_loras(&self, weights: &Weights, loras: &[Lora]) -> Result<Weights, WeightsError> {
+        weights.with_loras(loras, Expert::Only, self.lora, &self.weights)
+    }
+
+    /// Tensors of the transformer that nothing read; other components in the file do not count.
+    pub fn unexpected_keys(&self, weights: &Weights) -> Vec<String> {
+        weights.finish_behind(self.prefix)
+    }
+}
+
+/// A transformer for images: its file, the start of its jobs, and its forward pass.
+pub trait ImageModel: Sized + 'static {
+    type Config: NetworkConfig;
+    type Control: ControlNet<Model = Self>;
+    /// A text embedded once for all steps, for one image size and batch.
+    type Context;
+    /// Modulation of all blocks for one timestep.
+    type Modulation;
+
+    /// Denoising strength if the request has none.
+    const STRENGTH: f64 = BASE_STRENGTH;
+    /// Encoding of reference images, in models that see some.
+    const REFERENCES: Option<ReferenceEncoding> = None;
+    /// Set if the start image is a reference, too: both are posterior means, and noise is drawn with two by two latents as
+    /// channels.
+    const SEES_START_IMAGE: bool = false;
+    /// Set if latents of control images are sampled, as in most pipelines of diffusers; else they are posterior means.
+    const SAMPLES_CONTROLS: bool = true;
+    /// Set if latents are packed two by two into tokens, `(B, tokens, 4 C)`; else they are `(B, C, h, w)`.
+    const PACKS: bool = true;
+    /// Set if [`modulations`](Self::modulations) depend on the text.
+    const MODULATES_BY_TEXT: bool = false;
+    /// Set if guided predictions keep the norm of the conditional ones, token by token.
+    const RESCALES_TO_COND: bool = false;
+
+    fn encode_text(
+        folder: &JobFolder,
+        work: &mut StageWork<'_>,
+    ) -> Result<PromptEmbeds, EngineError>;
+
+    /// Encodes image prompts to tokens that follow the prompt's: `(1, L, C)` in f32 on the CPU
+    fn encode_image_prompts(_: &JobFolder, _: &mut StageWork<'_>) -> Result<Tensor, EngineError> {
+        Err(EngineError::internal("this model reads no image prompts"))
+    }
+
+    fn read_config(home: &Path, _loras: &[Lora]) -> Result<Self::Config, EngineError> {
+        Ok(Self::Config::read(home)?)
+    }
+
+    fn latent_channels(config: &Self::Config) -> i64;
+
+    /// Loads the job's ControlNets before the transformer at `home`.
+    fn load_controls(
+        _config: &Self::Config,
+        _home: &Path,
+        _work: &mut StageWork<'_>,
+    ) -> Result<ControlNetworks<Self::Control>, EngineError> {
+        Ok(ControlNetworks::default())
+    }
+
+    /// Flow-match Euler schedule; `scheduler`: the model's own config, if it has one.
+    fn schedule(scheduler: Option<SchedulerConfig>, config: &Self::Config) -> FlowSchedule;
+
+    /// A mask of pixels, `(1, 1, H, W)`, at latent resolution: `(1, 1, h, w)`
+    fn latent_mask(mask: &Tensor, _shape: LatentShape) -> Tensor {
+        corner_mask(mask)
+    }
+
+    /// Checks results of earlier stages before anything is loaded -> channels that the model reads besides the noise in each
+    /// token: `(B, tokens, c)`
+    fn condition(
+        _config: &Self::Config,
+        _images: &EncodedImages,
+        _mode: StartImageMode,
+        _shape: LatentShape,
+    ) -> Result<Option<Tensor>, EngineError> {
+        Ok(None)
+    }
+
+    fn dialect(w: &Weights) -> WeightsDialect;
+
+    /// `w`: the file's own names, in any dialect.
+    fn new(config: &Self::Config, w: &Weights) -> Result<Self, WeightsError>;
+
+    fn config(&self) -> &Self::Config;
+
+    fn place(&self) -> (Device, Kind);
+
+    fn device(&self) -> Device {
+        self.place().0
+    }
+
+    fn num_blocks(&self) -> usize;
+
+    /// Returns whether these are embeddings that it reads.
+    fn accepts(&self, text: &TextEmbeds) -> bool;
+
+    /// Returns the reason why `conditioning` does not fit a batch of `num_images`.
+    fn input_error(&self, _: &ImageConditioning<'_, Self>, _num_images: i64) -> Option<String> {
+        None
+    }
+
+    /// Returns the largest batch for one call, at most `num_images`. It is 1 on the CPU, where matrix products of other
+    /// row counts round differently and batching gains nothing.
+    fn max_batch(&self, num_images: i64, _: &ImageConditioning<'_, Self>) -> i64 {
+        match self.device() {
+            Device::Cpu => 1,
+            _ => num_images,
+        }
+    }
+
+    /// `text`: [accepted](Self::accepts) embeddings, `num_images`: batch of a call; fails when cancelled.
+    fn context(
+        &self,
+        text: &TextEmbeds,
+        conditioning: &ImageConditioning<'_, Self>,
+        num_images: i64,
+        hooks: &dyn Hooks,
+    ) -> Result<Self::Context, EngineError>;
+
+    /// Modulation for each timestep of the scheduler; 1000 is pure noise.
+    fn modulations(&self, timesteps: &[f32], context: &Self::Context) -> Vec<Self::Modulation>;
+
+    /// Latents with what the model reads besides them.
+    fn model_input(&self, latents: &Tensor, conditioning: &ImageConditioning<'_, Self>) -> Tensor {
+        conditioning.joined_with(latents)
+    }
+
+    /// `input`: see [`model_input`](Self::model_input), of one batch -> prediction in f32; `None` when cancelled
+    fn predict(
+        &self,
+        input: &Tensor,
+        modulation: &Self::Modulation,
+        context: &Self::Context,
+        pass: &ForwardPass<'_, Self::Control>,
+    ) -> Option<Tensor>;
+
+    /// Velocity from image to noise in a prediction, as large as the latents.
+    fn velocity(&self, prediction: &Tensor, conditioning: &ImageConditioning<'_, Self>) -> Tensor {
+        prediction.narrow(1, 0, conditioning.shape.tokens())
+    }
+
+    /// Calibration for step caches, for `num_calls` calls.
+    fn calibration(&self, _: &ImageConditioning<'_, Self>, _num_calls: usize) -> Measured {
+        Measured::default()
+    }
+
+    /// Timestep as the reference records it.
+    fn timestep_for_capture(timestep: f32) -> f32 {
+        timestep / 1000.0
+    }
+
+    /// Noise, `(B, C, h, w)`, as the reference draws it.
+    fn noise_for_capture(noise: &Tensor) -> Tensor {
+        noise.shallow_clone()
+    }
+
+    /// Records inputs under the reference's names.
+    fn record(&self, conditioning: &ImageConditioning<'_, Self>, capture: &mut Capture) {
+        conditioning.record_mask(capture);
+    }
+
+    /// Records a text; `branch`: `cond` for the prompt, `uncond` for the negative prompt.
+    fn record_text(
+        &self,
+        text: &TextEmbeds,
+        _: &ImageConditioning<'_, Self>,
+        branch: &str,
+        capture: &mut Capture,
+    ) {
+        let name = format!("transformer.in.{branch}.encoder_hidden_states");
+        capture.put(name, &text.prompt);
+    }
+}
+
+/// Size of latents in the model's form; -1 is any number of images.
+pub fn packed_size<M: ImageModel>(shape: LatentShape) -> Vec<i64> {
+    if M::PACKS {
+        return vec![-1, shape.tokens(), shape.folded().channels];
+    }
+    vec![-1, shape.channels, shape.height, shape.width]
+}
+
+/// `(B, C, h, w)`, where `C` may be 1 for all -> latents in the model's form
+pub(super) fn packed<M: ImageModel>(latents: &Tensor, shape: LatentShape) -> Tensor {
+    if M::PACKS {
+        return shape.pack(&latents.expand([-1, shape.channels, -1, -1], false));
+    }
+    latents.shallow_clone()
+}
+
+/// Latents in the model's form -> `(B, C, h, w)`
+pub(super) fn unpacked<M: ImageModel>(latents: &Tensor, shape: LatentShape) -> Tensor {
+    if M::PACKS {
+        return shape.unpack(latents);
+    }
+    latents.shallow_clone()
+}
+
+/// Everything that conditions the prediction besides the noise.
+pub struct ImageConditioning<'a, M: ImageModel> {
+    pub shape: LatentShape,
+    pub prompt: &'a TextEmbeds,
+    /// Only in jobs with guidance.
+    pub negative: Option<&'a TextEmbeds>,
+    pub guidance: GuidanceScales,
+    pub step_cache: Option<StepCacheChoice>,
+    /// In the form of the latents.
+    pub inpaint: Option<InpaintBlend>,
+    /// See [`ImageModel::condition`].
+    pub condition: Option<Tensor>,
+    pub references: ReferenceTokens,
+    pub controls: ActiveControlNets<'a, M::Control>,
+}
+
+/// Latents of reference images as tokens, one image after the other.
+#[derive(Debug, Default)]
+pub struct ReferenceTokens {
+    pub shapes: Vec<LatentShape>,
+    /// `(1, R, 4 C)` in f32, on the transformer's device
+    pub tokens: Option<Tensor>,
+}
+
+impl ReferenceTokens {
+    /// `latents`: of each image, `(1, C, h', w')`
+    pub fn new<'a>(
+        latents: impl Iterator<Item = &'a Tensor>,
+        device: Device,
+    ) -> Result<Self, EngineError> {
+        let (mut shapes, mut tokens) = (Vec::new(), Vec::new());
+        for latents in latents {
+            let shape = LatentShape::of(latents)?;
+            tokens.push(shape.pack(&latents.to_kind(Kind::Float)).to_device(device));
+            shapes.push(shape);
+        }
+        Ok(Self {
+            tokens: (!tokens.is_empty()).then(|| Tensor::cat(&tokens, 1)),
+            shapes,
+        })
+    }
+}
+
+impl<'a, M: ImageModel> ImageConditioning<'a, M> {
+    /// A prompt alone, without CFG.
+    pub fn of_prompt(shape: LatentShape, prompt: &'a TextEmbeds) -> Self {
+        Self {
+            shape,
+            prompt,
+            negative: None,
+            guidance: GuidanceScales {
+                distilled: 3.5,
+                real: 1.0.into(),
+            },
+            step_cache: None,
+            inpaint: None,
+            condition: None,
+            references: ReferenceTokens::default(),
+            controls: ActiveControlNets::default(),
+        }
+    }
+
+    /// Latent tokens with channels or tokens besides them.
+    pub fn joined_with(&self, latents: &Tensor) -> Tensor {
+        match (&self.condition, &self.references.tokens) {
+            (Some(channels), _) => Tensor::cat(&[latents, channels], 2),
+            (None, Some(tokens)) => {
+                let tokens = tokens.expand([latents.size()[0], -1, -1], false);
+                Tensor::cat(&[latents, &tokens], 1)
+            }
+            (None, None) => latents.shallow_clone(),
+        }
+    }
+
+    pub fn record_mask(&self, capture: &mut Capture) {
+        if let Some(inpaint) = &self.inpaint {
+            capture.put("mask", &inpaint.mask);
+        }
+    }
+
+    /// Returns the reason why a batch of `num_images` of `model` cannot have this.
+    pub(super) fn error(&self, model: &M, size: &[i64]) -> Option<String> {
+        let mut texts = std::iter::once(self.prompt).chain(self.negative);
+        let channels = self.shape.folded().channels;
+        let tokens = self.references.tokens.as_ref();
+        if !texts.all(|text| model.accepts(text)) {
+            Some("the embeddings of the texts are not what this model reads".to_owned())
+        } else if self.inpaint.as_ref().is_some_and(|it| !it.fits(size)) {
+            Some("the picture's latents are not of this job".to_owned())
+        } else if tokens.is_some_and(|tokens| tokens.size()[2] != channels) {
+            Some("the latents of the reference pictures are not this model's".to_owned())
+        } else {
+            model.input_error(self, size[0])
+        }
+    }
+}
+
+/// Records position ids of text and image tokens, in models that use some.
+pub fn record_ids(branch: &str, txt_ids: &Tensor, img_ids: &Tensor, capture: &mut Capture) {
+    let prefix = if branch == "uncond" { "negative_" } else { "" };
+    capture.put(format!("{prefix}text_ids"), txt_ids);
+    capture.put(format!("transformer.in.{branch}.txt_ids"), txt_ids);
+    capture.put(format!("transformer.in.{branch}.img_ids"), img_ids);
+}
+
+/// One forward pass besides its tensors.
+pub struct ForwardPass<'a, C: ControlNet> {
+    pub skip: SkipOptions<'a>,
+    /// ControlNets, and the modulation of each.
+    pub controls: Option<(&'a ActiveControlNets<'a, C>, &'a [C::Modulation])>,
+    pub hooks: &'a dyn Hooks,
+}
+
+impl<'a, C: ControlNet> ForwardPass<'a, C> {
+    /// A pass without ControlNets.
+    pub fn new(skip: SkipOptions<'a>, hooks: &'a dyn Hooks) -> Self {
+        Self {
+            skip,
+            controls: None,
+            hooks,
+        }
+    }
+}
+
+impl<C: StreamControlNet> ForwardPass<'_, C> {
+    /// Residuals of the ControlNets that act; `None` when cancelled.
+    pub fn residuals(&self, input: &Tensor) -> Option<Rc<ControlNetResiduals>> {
+        match self.controls {
+            Some((controls, modulations)) => controls.residuals(input, modulations, self.hooks),
+            None => Some(Rc::default()),
+        }
+    }
+}

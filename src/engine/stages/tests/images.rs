@@ -1,0 +1,463 @@
+//! What the tests of whole jobs of every model of pictures share: tiny models of files that are made up, recorded runs,
+//! every layout of files, and what jobs promise beside the right numbers.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use tch::Tensor;
+
+use super::jobs::{self, Job, Run, assert_goes_on, assert_stops, fixtures, json_of, try_stage};
+use super::*;
+use crate::closeness::distance;
+use crate::families::tests::TinyFamily;
+use crate::weights::tests::as_fp8::{FORMS, write_fp8};
+use crate::weights::tests::made_up::made_up;
+use crate::weights::tests::made_up_gguf::both_forms;
+
+/// Names and shapes of the tensors of each component.
+pub(super) type Shapes = BTreeMap<String, BTreeMap<String, Vec<i64>>>;
+
+/// The components with weights, and what their weights are called in a diffusers folder.
+const COMPONENTS: [(&str, &str); 3] = [
+    ("transformer", "diffusion_pytorch_model.safetensors"),
+    ("vae", "diffusion_pytorch_model.safetensors"),
+    ("text_encoder", "model.safetensors"),
+];
+
+/// A family of pictures with a tiny model, whose fixtures lie in the folder of `tests/fixtures` that has its name.
+pub(super) trait TinyJobs: TinyFamily {
+    /// What diffusers and transformers call the pipeline, its transformer, autoencoder, text encoder and tokenizer.
+    fn classes(&self) -> [&'static str; 5];
+
+    /// The models whose jobs are tried: one that makes pictures as it comes, and one that is guided.
+    fn variants(&self) -> [&'static str; 2];
+
+    /// What `model_index.json` says of a variant beside its classes.
+    fn marks(&self, _variant: &str) -> Value {
+        json!({})
+    }
+
+    /// The scheduler of a variant, without its class.
+    fn scheduler(&self, variant: &str) -> Value;
+
+    /// A component's `config.json`.
+    fn config(&self, component: &str, _variant: &str) -> Value {
+        json_of(format!("{}/{component}.json", self.id()))
+    }
+
+    /// `size`: `tiny`, or `wide` with heads as large as the published ones, of which files without configs can be read.
+    fn shapes(&self, size: &str) -> Shapes {
+        let mut all = json_of(format!("{}/shapes.json", self.id()));
+        serde_json::from_value(all[size].take()).unwrap()
+    }
+
+    /// Changes what a formula alone would make of a component's tensors.
+    fn adjust(&self, _component: &str, _tensors: &mut Vec<(String, Tensor)>) {}
+
+    /// The tokenizer with which the runs were made.
+    fn write_tokenizer(&self, place: &Path) {
+        fs::copy(fixtures().join("text/qwen/tokenizer.json"), place).unwrap();
+    }
+
+    /// What requests for the tiny model ask for beside what all do.
+    fn asked(&self) -> Value {
+        json!({})
+    }
+
+    /// Whether latents of given pictures are means, not draws.
+    fn takes_means(&self) -> bool {
+        false
+    }
+
+    /// What stands before the text encoder's names in a file with everything.
+    fn text_prefix(&self) -> &'static str;
+}
+
+/// The shapes of a family's own components, and of FLUX.1's autoencoder.
+pub(super) fn with_kl_vae(mut own: Value, size: &str) -> Shapes {
+    own[size]["vae"] = match size {
+        "wide" => json_of("flux/stages/wide.json")["vae"].take(),
+        _ => json_of("vae/kl/flux/shapes.json"),
+    };
+    serde_json::from_value(own[size].take()).unwrap()
+}
+
+fn tensors_of(family: &dyn TinyJobs, component: &str, shapes: &Shapes) -> Vec<(String, Tensor)> {
+    let named = shapes[component].iter();
+    let mut tensors = named
+        .map(|(name, shape)| (name.clone(), made_up(&format!("{component}.{name}"), shape)))
+        .collect();
+    family.adjust(component, &mut tensors);
+    tensors
+}
+
+/// A whole diffusers folder.
+fn write_model(family: &dyn TinyJobs, variant: &str, folder: &Path) {
+    let [pipeline, transformer, vae, text, tokenizer] = family.classes();
+    let mut index = json!({
+        "_class_name": pipeline,
+        "transformer": ["diffusers", transformer],
+        "vae": ["diffusers", vae],
+        "text_encoder": ["transformers", text],
+        "tokenizer": ["transformers", tokenizer],
+        "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"],
+    });
+    merge(&mut index, family.marks(variant));
+    let mut scheduler = family.scheduler(variant);
+    scheduler["_class_name"] = json!("FlowMatchEulerDiscreteScheduler");
+    let configs = COMPONENTS.map(|(component, _)| {
+        let config = family.config(component, variant);
+        (format!("{component}/config.json"), config)
+    });
+    let others = [
+        ("model_index.json".to_owned(), index),
+        ("scheduler/scheduler_config.json".to_owned(), scheduler),
+    ];
+    for (name, value) in configs.into_iter().chain(others) {
+        let path = folder.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, value.to_string()).unwrap();
+    }
+    fs::create_dir_all(folder.join("tokenizer")).unwrap();
+    family.write_tokenizer(&folder.join("tokenizer/tokenizer.json"));
+    let shapes = family.shapes("tiny");
+    for (component, stem) in COMPONENTS {
+        let tensors = tensors_of(family, component, &shapes);
+        Tensor::write_safetensors(&tensors, folder.join(component).join(stem)).unwrap();
+    }
+}
+
+fn merge(into: &mut Value, others: Value) {
+    let Value::Object(others) = others else {
+        panic!("not an object: {others}");
+    };
+    for (name, value) in others {
+        into[name] = value;
+    }
+}
+
+/// `facts`: what the request has beside the model; pictures by their pixels, `(H, W, 3)`.
+pub(super) fn job(
+    family: &dyn TinyJobs,
+    variant: &str,
+    facts: &Value,
+    [image, mask]: [Option<&Tensor>; 2],
+) -> Job {
+    let mut request = json!({
+        "model": "tiny", "family": family.id(), "out": "a.png", "fps": 1.0, "num_frames": 1, "image_role": "base",
+        "sampler": "euler", "prompt": "a red boat", "negative_prompt": "", "width": 32, "height": 32,
+        "num_steps": 2, "guidance_scale": 1.0, "seed": 5,
+    });
+    merge(&mut request, family.asked());
+    merge(&mut request, facts.clone());
+    let write = |folder: &Path| write_model(family, variant, folder);
+    Job::of(write, request, image, mask)
+}
+
+/// Makes a job of what its request has beside the model, a picture and a mask.
+pub(super) type Make<'a> = &'a dyn Fn(&Value, [Option<&Tensor>; 2]) -> Job;
+
+/// The same job as a recorded run of the reference.
+pub(super) fn recorded(family: &dyn TinyJobs, run: &Run) -> Job {
+    let mut facts = run.facts.clone();
+    for ours in ["same", "unchecked", "variant"] {
+        facts.as_object_mut().unwrap().remove(ours);
+    }
+    let variant = run.facts["variant"].as_str();
+    let variant = variant.unwrap_or_else(|| family.variants()[0]);
+    let given = ["image", "mask"].map(|name| run.given(name));
+    let references = (0..).map_while(|index| run.given(&format!("reference.{index}")));
+    job(family, variant, &facts, given).with_references(references)
+}
+
+/// Compares recorded runs of the reference with the same jobs here.
+pub(super) fn check(family: &dyn TinyJobs, runs: &[&str]) {
+    for run in runs {
+        jobs::check(&format!("{}/{run}", family.id()), |run| {
+            recorded(family, run)
+        });
+    }
+}
+
+/// A component's tensors as single files have them. The sizes that shapes alone cannot say are the published ones.
+fn single(family: &dyn TinyJobs, component: &str) -> Vec<(String, Tensor)> {
+    let all = tensors_of(family, component, &family.shapes("wide"));
+    match component {
+        "transformer" => {
+            let originals = family.originals(&all.into_iter().collect());
+            originals.into_iter().collect()
+        }
+        _ => all,
+    }
+}
+
+/// That the same weights make the same picture wherever they lie: in files of their own, in one file with everything,
+/// in GGUF; and nearly the same in fp8.
+pub(super) fn assert_layouts(family: &dyn TinyJobs) {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name);
+    let with_files = |[transformer, vae, text_encoder]: [PathBuf; 3]| {
+        let facts = json!({"width": 48, "num_steps": 2});
+        let mut job = job(family, family.variants()[0], &facts, [None; 2]);
+        let files = &mut job.request.files;
+        (files.transformer, files.vae, files.text_encoder) = (transformer, vae, text_encoder);
+        files.scheduler = None;
+        job
+    };
+    let prefixes = ["model.diffusion_model.", "vae.", family.text_prefix()];
+    let mut everything = Vec::new();
+    let parts = COMPONENTS.map(|(component, _)| component);
+    let places = parts.map(|component| place(&format!("{component}.safetensors")));
+    for ((component, place), prefix) in parts.iter().zip(&places).zip(prefixes) {
+        let own = single(family, component);
+        Tensor::write_safetensors(&own, place).unwrap();
+        let behind = own.into_iter();
+        everything.extend(behind.map(|(name, tensor)| (format!("{prefix}{name}"), tensor)));
+    }
+    let own = with_files(places.clone());
+    let expected = one_picture(&own);
+    let all = place("everything.safetensors");
+    Tensor::write_safetensors(&everything, &all).unwrap();
+    let one = with_files([all.clone(), all.clone(), all]);
+    assert!(
+        one_picture(&one) == expected,
+        "one file makes another picture"
+    );
+
+    let [_, vae, text] = places;
+    let with = |transformer: &Path| with_files([transformer.to_owned(), vae.clone(), text.clone()]);
+    let weights = single(family, "transformer");
+    let blocks = both_forms(folder.path(), &weights, str::to_owned);
+    let [blocks, exact] = blocks.map(|place| with(&place));
+    assert!(
+        one_picture(&blocks) == one_picture(&exact),
+        "GGUF makes another picture"
+    );
+    assert!(distance(&blocks.latents(), &own.latents()) < 0.1);
+
+    let fp8 = place("fp8.safetensors");
+    let weights = weights.into_iter().collect();
+    for (kind, scales, name) in [FORMS[0], FORMS[2], FORMS[3]] {
+        write_fp8(&fp8, &weights, kind, scales);
+        let job = with(&fp8);
+        one_picture(&job);
+        let far = distance(&job.latents(), &own.latents());
+        assert!((1e-4..0.4).contains(&far), "{name}: {far}");
+    }
+}
+
+/// The bytes of the one picture that a job makes.
+pub(super) fn one_picture(job: &Job) -> Vec<u8> {
+    let mut frames = job.run(false).frames;
+    assert_eq!(frames.len(), 1);
+    frames.remove(0).2
+}
+
+/// Pixels of a picture that nobody else has.
+pub(super) fn pixels(name: &str, height: i64, width: i64) -> Tensor {
+    let unit = made_up(name, &[height, width, 3]).clamp(-1.0, 1.0);
+    ((unit + 1.0) * 127.5).to_kind(Kind::Uint8)
+}
+
+/// White in its right half.
+pub(super) fn mask(height: i64, width: i64) -> Tensor {
+    let mask = Tensor::zeros([height, width, 3], (Kind::Uint8, Device::Cpu));
+    drop(mask.narrow(1, width / 2, width / 2).fill_(255));
+    mask
+}
+
+/// That every picture of a batch is the one that its seed alone makes.
+pub(super) fn assert_batches(family: &dyn TinyJobs) {
+    let image = pixels("pixels", 20, 30);
+    for (sampler, guidance) in [("euler", 3.0), ("lcm", 1.0)] {
+        let mask = mask(32, 32);
+        let mask = Some(&mask).filter(|_| sampler == "lcm");
+        let made = |seed: u64, batch_size: u32| {
+            let facts = json!({
+                "seed": seed, "batch_size": batch_size, "num_steps": 3, "strength": 0.7, "sampler": sampler,
+                "guidance_scale": guidance, "negative_prompt": "grey",
+            });
+            let job = job(family, family.variants()[1], &facts, [Some(&image), mask]);
+            let told = job.run(false);
+            (job.latents(), told)
+        };
+        let (batch, told) = made(u64::MAX - 1, 3);
+        assert_eq!(told.frames.len(), 3);
+        for index in 0..3 {
+            // Seeds go round.
+            let (alone, _) = made((u64::MAX - 1).wrapping_add(index), 1);
+            assert_eq!(batch.narrow(0, index as i64, 1), alone, "{sampler} {index}");
+        }
+        let others = distance(&batch.narrow(0, 0, 1), &batch.narrow(0, 1, 1));
+        assert!(others > 0.1, "{sampler}: all pictures are the same");
+    }
+}
+
+/// That what a mask keeps is the given picture to the byte, and the rest is made anew.
+pub(super) fn assert_mask_keeps(family: &dyn TinyJobs) {
+    let (image, mask) = (pixels("pixels", 32, 48), mask(32, 48));
+    let facts = json!({"width": 48, "num_steps": 3, "strength": 1.0, "batch_size": 2});
+    let given = [Some(&image), Some(&mask)];
+    let job = job(family, family.variants()[0], &facts, given);
+    let told = job.run(false);
+    assert_eq!(told.frames.len(), 2);
+    for (_, _, bytes) in &told.frames {
+        let made = Tensor::from_slice(bytes).view([32, 48, 3]);
+        let half = |xs: &Tensor, from: i64| xs.narrow(1, from, 24).copy();
+        assert_eq!(half(&made, 0), half(&image, 0));
+        let changed = half(&made, 24).ne_tensor(&half(&image, 24));
+        assert!(
+            changed
+                .to_kind(Kind::Float)
+                .mean(Kind::Float)
+                .double_value(&[])
+                > 0.5
+        );
+    }
+    assert_ne!(told.frames[0].2, told.frames[1].2);
+}
+
+/// That every stage of a guided job with a picture and a mask stops when it is asked to.
+pub(super) fn assert_guided_stops(family: &dyn TinyJobs) {
+    let (image, mask) = (pixels("pixels", 32, 32), mask(32, 32));
+    let facts = json!({"guidance_scale": 2.0});
+    let given = [Some(&image), Some(&mask)];
+    assert_stops(&job(family, family.variants()[1], &facts, given));
+}
+
+/// That a streamed job makes the latents of one that stays, bit for bit.
+pub(super) fn assert_streams(family: &dyn TinyJobs) {
+    let facts = json!({"num_steps": 2, "guidance_scale": 3.0, "negative_prompt": "grey"});
+    let job = job(family, family.variants()[1], &facts, [None; 2]);
+    job.stage(Stage::EncodeText, false);
+    job.stage(Stage::Denoise, false);
+    let whole = job.latents();
+    for resident_bytes in [0, 100_000] {
+        let mut order = job.order(Stage::Denoise, false);
+        order.memory.resident_bytes = Some(resident_bytes);
+        let (done, _) = try_stage(&order, &|_, _| {});
+        done.unwrap();
+        assert_eq!(job.latents(), whole, "{resident_bytes}");
+    }
+}
+
+/// That a second pass goes on from the picture that the first one made, and makes the same when it is run again.
+///
+/// `is_exact`: whether the family takes means of given pictures, so that it is to the last bit another job from that
+/// picture.
+pub(super) fn assert_second_pass(make: Make<'_>, is_exact: bool) {
+    let first_size = json!({"width": 32, "height": 48, "num_steps": 4});
+    let alone = make(&first_size, [None; 2]);
+    let told = alone.run(false);
+    let both = json!({
+        "width": 48, "height": 80, "num_steps": 4,
+        "second_pass": {"scale": 1.6, "strength": 0.5, "first_width": 32, "first_height": 48},
+    });
+    let job = make(&both, [None; 2]);
+    let made = job.run(false);
+    assert_eq!(job.latents(), alone.latents());
+    assert_eq!(made.frames.len(), 1);
+    assert_eq!(made.frames[0].2.len(), 48 * 80 * 3);
+    let folder = JobFolder::at(job.folder.path());
+    let behind = folder.section_result(Stage::Denoise, 1).unwrap();
+    let latents = |path: &Path| store::read_one(path, "latents").unwrap();
+    let second = latents(&behind);
+    fs::remove_file(&behind).unwrap();
+    let (done, told_again) = try_stage(&job.order_of((Stage::Denoise, 1), false), &|_, _| {});
+    done.unwrap();
+    assert_eq!(latents(&behind), second);
+    let num_made = told_again.steps.len();
+    assert!((1..4).contains(&num_made), "{num_made} of 4 steps");
+    let picture = Tensor::from_slice(&told.frames[0].2).view([48, 32, 3]);
+    let other = json!({"width": 48, "height": 80, "num_steps": 4, "strength": 0.5});
+    let other = make(&other, [Some(&picture), None]);
+    other.run(false);
+    let distance = distance(&second, &other.latents());
+    if is_exact {
+        assert_eq!(second, other.latents(), "{distance}");
+    } else {
+        // Another draw of the noise alone.
+        assert!(distance < 1.0, "{distance}");
+    }
+}
+
+/// The same of a family's first variant.
+pub(super) fn assert_passes(family: &dyn TinyJobs) {
+    let make = |facts: &Value, given: [Option<&Tensor>; 2]| {
+        job(family, family.variants()[0], facts, given)
+    };
+    assert_second_pass(&make, family.takes_means());
+}
+
+/// That a strength that leaves no step is refused.
+pub(super) fn assert_strength_leaves_steps(family: &dyn TinyJobs) {
+    let facts = json!({"strength": 0.0, "num_steps": 4});
+    let image = pixels("pixels", 32, 32);
+    let job = job(family, family.variants()[0], &facts, [Some(&image), None]);
+    for stage in [Stage::EncodeText, Stage::EncodeImage] {
+        job.stage(stage, false);
+    }
+    let (done, _) = try_stage(&job.order(Stage::Denoise, false), &|_, _| {});
+    let text = done.unwrap_err().to_string();
+    assert!(text.contains("leaves none of 4 steps"), "{text}");
+}
+
+/// That jobs go on bit for bit: as the model comes, and guided with a sampler that remembers steps.
+pub(super) fn assert_both_go_on(family: &dyn TinyJobs) {
+    for (variant, (guidance, sampler)) in family
+        .variants()
+        .into_iter()
+        .zip([(1.0, "euler"), (4.0, "dpmpp_2m")])
+    {
+        let facts = json!({"num_steps": 7, "batch_size": 2, "sampler": sampler, "guidance_scale": guidance});
+        assert_goes_on(&job(family, variant, &facts, [None; 2]), sampler);
+    }
+}
+
+/// The tests of what whole jobs promise.
+macro_rules! promises_of {
+    ($family:expr) => {
+        #[test]
+        fn every_layout_makes_the_picture_of_its_numbers() {
+            super::images::assert_layouts(&$family);
+        }
+
+        #[test]
+        fn every_picture_of_a_batch_is_the_one_that_its_seed_alone_makes() {
+            super::images::assert_batches(&$family);
+        }
+
+        #[test]
+        fn what_a_mask_keeps_is_the_given_picture_to_the_byte_and_the_rest_is_made_anew() {
+            super::images::assert_mask_keeps(&$family);
+        }
+
+        #[test]
+        fn a_job_goes_on_bit_for_bit_behind_its_last_step_when_cancelled_and_from_its_checkpoint_when_dead()
+         {
+            super::images::assert_both_go_on(&$family);
+        }
+
+        #[test]
+        fn every_stage_stops_when_it_is_asked_to() {
+            super::images::assert_guided_stops(&$family);
+        }
+
+        #[test]
+        fn a_streamed_job_makes_the_latents_of_one_that_stays_bit_for_bit() {
+            super::images::assert_streams(&$family);
+        }
+
+        #[test]
+        fn a_strength_that_leaves_no_step_is_refused() {
+            super::images::assert_strength_leaves_steps(&$family);
+        }
+
+        #[test]
+        fn a_second_pass_goes_on_from_the_picture_that_the_first_one_made() {
+            super::images::assert_passes(&$family);
+        }
+    };
+}
+pub(super) use promises_of;

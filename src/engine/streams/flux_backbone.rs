@@ -1,0 +1,215 @@
+//! The transformer of FLUX.1 and its descendants without modulation layers: embedders, RoPE, blocks and output layer.
+//!
+//! Fields have the original names. Shapes: as in [`streams`](super).
+
+use std::rc::Rc;
+
+use safelight_core::networks::stream_blocks::StreamShape;
+use tch::{Device, Kind, Tensor};
+
+use super::blocks::layer;
+use super::{
+    BlocksForward, ControlNetResiduals, DoubleOutput, EPS, MmditBackbone, StreamModulations,
+    TokenRanges, add_norm,
+};
+use crate::hooks::Hooks;
+use crate::nn::{Linear, Norm, Rope, layer_norm};
+use crate::step_cache::{BlockSkipper, SkipOptions};
+use crate::weights::{Weights, WeightsError};
+
+pub struct FluxBackbone {
+    entry: SequenceEmbedder,
+    streams: MmditBackbone,
+    sizes: TokenDims,
+}
+
+/// Embeds texts and images into one sequence.
+pub struct SequenceEmbedder {
+    img_in: Linear,
+    txt_in: Linear,
+    dim: i64,
+    kind: Kind,
+    device: Device,
+}
+
+impl SequenceEmbedder {
+    /// `input` and `text`: channels of an image token and of a text token; `w`: by the authors' names
+    pub fn new(
+        shape: &StreamShape,
+        input: i64,
+        text: i64,
+        w: &Weights,
+    ) -> Result<Self, WeightsError> {
+        Ok(Self {
+            img_in: layer(shape, input, shape.dim, &(w / "img_in"))?,
+            txt_in: layer(shape, text, shape.dim, &(w / "txt_in"))?,
+            dim: shape.dim,
+            kind: w.kind(),
+            device: w.device(),
+        })
+    }
+
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Text embedded for the blocks: `(1, T, text)` -> `(1, T, C)`
+    pub fn text(&self, prompt_embeds: &Tensor) -> Tensor {
+        let prompt = prompt_embeds.to_device(self.device).to_kind(self.kind);
+        self.txt_in.forward(&prompt.contiguous())
+    }
+
+    /// Texts followed by images: `img`: `(B, I, input)`, `txt`: `(1, T, C)` -> `(1, L, C)`
+    pub fn embed(&self, img: &Tensor, txt: &Tensor, tokens: &TokenRanges) -> Tensor {
+        let img = img.to_device(self.device).to_kind(self.kind);
+        let xs = Tensor::empty([1, tokens.count(), self.dim], (self.kind, self.device));
+        let mut texts = tokens.of_txt(&xs).view([tokens.pictures, -1, self.dim]);
+        texts.copy_(&txt.expand_as(&texts));
+        self.img_in
+            .forward_into(&img.contiguous(), &tokens.of_img(&xs));
+        xs
+    }
+}
+
+/// Widths of tokens and RoPE axes.
+#[derive(Clone, Debug)]
+pub struct TokenDims {
+    /// Channels of an image token.
+    pub input: i64,
+    /// Channels of a text token.
+    pub text: i64,
+    /// Output channels of an image token.
+    pub output: i64,
+    /// Channels of a head that each of a token's position ids rotates.
+    pub axes: Vec<i64>,
+    /// Base of the RoPE frequencies.
+    pub theta: f64,
+}
+
+/// Text embedded once for all steps.
+pub struct FluxSequence {
+    /// `(1, T, C)`
+    pub txt: Tensor,
+    /// Added to the attention scores of one image and its text: `(1, 1, T + I, T + I)`
+    pub bias: Option<Tensor>,
+    /// Of all tokens of a batch.
+    pub rope: Rope,
+}
+
+impl FluxBackbone {
+    /// `shift_and_scale`: indices of these vectors in the final modulation; `w`: by the authors' names
+    pub fn new(
+        shape: &StreamShape,
+        sizes: TokenDims,
+        shift_and_scale: (i64, i64),
+        w: &Weights,
+    ) -> Result<Self, WeightsError> {
+        let last = &(w / "final_layer");
+        Ok(Self {
+            entry: SequenceEmbedder::new(shape, sizes.input, sizes.text, w)?,
+            streams: MmditBackbone::new(shape, sizes.output, shift_and_scale, w, last)?,
+            sizes,
+        })
+    }
+
+    pub fn place(&self) -> (Device, Kind) {
+        (self.streams.device(), self.streams.kind())
+    }
+
+    pub fn num_blocks(&self) -> usize {
+        self.streams.num_blocks()
+    }
+
+    /// Embeds a text, `(1, T, text)`, for a batch of images; `txt_ids`: `(T, axes)`, `img_ids`: `(I, axes)`: position ids
+    /// of one image, integers from 0.
+    pub fn context(
+        &self,
+        prompt_embeds: &Tensor,
+        txt_ids: &Tensor,
+        img_ids: &Tensor,
+        num_images: i64,
+    ) -> FluxSequence {
+        FluxSequence {
+            txt: self.entry.text(prompt_embeds),
+            bias: None,
+            rope: self.rope(txt_ids, img_ids, num_images),
+        }
+    }
+
+    /// RoPE of all tokens of a batch, see [`context`](Self::context).
+    pub fn rope(&self, txt_ids: &Tensor, img_ids: &Tensor, num_images: i64) -> Rope {
+        let ids = [txt_ids, img_ids].map(|ids| ids.repeat([num_images, 1]));
+        let TokenDims { axes, theta, .. } = &self.sizes;
+        Rope::of_ids(&Tensor::cat(&ids, 0), axes, *theta, self.streams.device())
+    }
+
+    /// `img`: `(B, I, input)`, `residuals`: computes ControlNet residuals -> `(B, I, output)` in f32; `None` when cancelled
+    pub fn forward(
+        &self,
+        img: &Tensor,
+        modulations: &StreamModulations,
+        context: &FluxSequence,
+        skip: SkipOptions<'_>,
+        residuals: impl FnOnce() -> Option<Rc<ControlNetResiduals>>,
+        hooks: &dyn Hooks,
+    ) -> Option<Tensor> {
+        let tokens = TokenRanges {
+            bias: context.bias.as_ref().map(Tensor::shallow_clone),
+            ..TokenRanges::of(img, &context.txt)
+        };
+        let mut xs = self.entry.embed(img, &context.txt, &tokens);
+        let pass = BlocksForward::new(
+            self.streams.blocks(),
+            &modulations.blocks,
+            &tokens,
+            &context.rope,
+            skip.without,
+            hooks,
+        );
+        let mut skip = BlockSkipper::of(skip);
+        let own = |xs: &Tensor| tokens.of_img(xs);
+        let count = tokens.img.1;
+        let velocity = match pass.double(&mut xs, &mut skip, own, residuals)? {
+            DoubleOutput::Skipped(hidden) => {
+                let norm = |norm: &Norm<'_>| layer_norm(&hidden, norm, EPS);
+                self.streams.finish(count, modulations, norm)
+            }
+            DoubleOutput::Computed(normed, residuals) => {
+                let ys = pass.single(&mut xs, normed, &residuals, own)?;
+                let mut img = tokens.of_img(&xs);
+                let range = [(0, count)];
+                self.streams.finish(count, modulations, |norm| {
+                    let normed = add_norm(&mut img, &ys, pass.last_gate(&range), 2, norm);
+                    skip.end(&img);
+                    normed
+                })
+            }
+        };
+        Some(velocity.view([tokens.pictures, -1, self.sizes.output]))
+    }
+}
+
+/// Position ids of the tokens of an image: `time`, row and column, `(I, 3)`
+pub fn image_ids([rows, columns]: [i64; 2], time: i64, kind: Kind) -> Tensor {
+    let options = (kind, Device::Cpu);
+    let row = Tensor::arange(rows, options).view([rows, 1]);
+    let column = Tensor::arange(columns, options).view([1, columns]);
+    let [row, column] = [row, column].map(|ids| ids.expand([rows, columns], false));
+    Tensor::stack(&[row.full_like(time), row, column], -1).flatten(0, 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_has_the_ids_of_its_row_and_column() {
+        let ids = image_ids([2, 3], 7, Kind::Float);
+        let ids: Vec<f32> = ids.get(5).try_into().unwrap();
+        assert_eq!(ids, [7.0, 1.0, 2.0]);
+    }
+}
