@@ -13,7 +13,7 @@ use safelight_core::finish::NewRate;
 use safelight_core::gallery::Query;
 use safelight_core::job::{ControlSettings, GenerateRequest, GridId, JobId};
 use safelight_core::media::Picture;
-use safelight_core::memory::Change;
+use safelight_core::memory::PlanChange;
 use safelight_core::prompts::PromptEntry;
 use safelight_core::settings::Settings;
 
@@ -318,7 +318,7 @@ pub enum RestoreCommand {
 #[derive(Clone, Debug)]
 pub enum MemoryCommand {
     /// Make a change that the memory plan suggests.
-    Apply(Change),
+    Apply(PlanChange),
     /// The preserved memory in GiB while it is dragged: what it would do is seen before it is kept.
     DraftPreserved(Option<f64>),
     /// The same of the cap.

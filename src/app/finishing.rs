@@ -6,8 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use safelight_core::finish::{
-    FinishForm, FinishRequest, FinishWish, Found, FoundInterpolator, FoundUpscaler, TargetSize,
-    ending_of, find_interpolators, find_upscalers, look_at,
+    Found, FoundInterpolator, FoundUpscaler, PostprocessForm, PostprocessOptions,
+    PostprocessRequest, TargetSize, ending_of, find_interpolators, find_upscalers, look_at,
 };
 use safelight_core::job::{DtypeChoice, JobError, JobErrorKind};
 use safelight_core::networks::{IfnetConfig, UpscalerConfig};
@@ -52,7 +52,7 @@ pub struct Finishing {
     has_looked: bool,
     looking: Pending<(Vec<FoundUpscaler>, Vec<FoundInterpolator>)>,
     /// Wishes on their way to become jobs.
-    checking: Pending<Result<FinishRequest, JobError>>,
+    checking: Pending<Result<PostprocessRequest, JobError>>,
 }
 
 impl Finishing {
@@ -124,7 +124,7 @@ struct Wish {
 }
 
 impl Wish {
-    fn request(self, finish: Finish) -> Result<FinishRequest, JobError> {
+    fn request(self, finish: Finish) -> Result<PostprocessRequest, JobError> {
         let out = self.out()?;
         let Self {
             source,
@@ -133,13 +133,13 @@ impl Wish {
             ..
         } = self;
         let wish = match finish {
-            Finish::Upscale(factor) => FinishWish::Upscale {
+            Finish::Upscale(factor) => PostprocessOptions::Upscale {
                 size: TargetSize::Factor(f64::from(factor)),
                 tile: None,
             },
-            Finish::Frames(rate) => FinishWish::Interpolate(rate),
+            Finish::Frames(rate) => PostprocessOptions::Interpolate(rate),
         };
-        let form = FinishForm {
+        let form = PostprocessForm {
             source,
             network,
             wish,

@@ -61,7 +61,7 @@ use inputs::{Inputs, SHOWN};
 use library::{Library, LibraryLinks};
 use loras::LoraShelf;
 use mask::Masking;
-use memory::planning::{Planning, ReadPlan};
+use memory::planning::{MemoryPlanning, ReadPlan};
 use models::{FoundModels, load_catalog};
 use palette::Palette;
 use player::Watch;
@@ -170,7 +170,7 @@ pub struct App {
     pub queue: JobQueue,
     pub library: Library,
     pub fetching: Fetching,
-    pub memory: Planning,
+    pub memory: MemoryPlanning,
     form_jobs: FormJobs,
     pub doctor: Doctor,
     pub runtimes: RuntimeFetching,
@@ -202,7 +202,7 @@ impl App {
         let mut app = Self {
             library: Library::new(startup.library, state.library, &cx),
             fetching: Fetching::new(startup.hub),
-            memory: Planning::new(startup.read_plan),
+            memory: MemoryPlanning::new(startup.read_plan),
             form_jobs: FormJobs::default(),
             doctor: Doctor::new(startup.examine, startup.measure),
             runtimes: RuntimeFetching::new(startup.runtimes),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use safelight_core::finish::{FinishWish, NewRate, find_interpolators, interpolator_named};
+use safelight_core::finish::{NewRate, PostprocessOptions, find_interpolators, interpolator_named};
 use safelight_core::job::JobError;
 
 use super::Surroundings;
@@ -35,7 +35,7 @@ pub fn run(args: &InterpolateArgs, surroundings: &Surroundings) -> ExitCode {
         Some(fps) => NewRate::Fps(fps),
         None => NewRate::Times(args.times.unwrap_or(2)),
     };
-    let wish = (FinishWish::Interpolate(rate), "interpolated");
+    let wish = (PostprocessOptions::Interpolate(rate), "interpolated");
     let network = || network(args, surroundings);
     args.job.run(&args.source, network, wish, surroundings)
 }

@@ -7,11 +7,12 @@ use std::process::ExitCode;
 
 use clap::Args;
 use safelight_core::catalog::{Catalog, Sketch};
-use safelight_core::finish::FinishRequest;
+use safelight_core::finish::PostprocessRequest;
 use safelight_core::job::{DeviceChoice, GenerateRequest, JobError, JobErrorKind, PartialSampling};
 use safelight_core::memory::{
-    Alternative, Corrections, DeviceClass, DeviceFacts, FinishPlanner, Largest, ModelWeights, Plan,
-    Planner, PreservedRow, Suggestion, largest, preserved_table, suggestions,
+    DeviceClass, DeviceFacts, LargestFit, MemoryPlan, MemoryPlanner, ModelAlternative,
+    ModelFootprint, PeakCorrections, PlanSuggestion, PreservedRow, largest, preserved_table,
+    suggestions,
 };
 use safelight_core::model::{ControlUse, Limits};
 use safelight_core::units::{from_gib, gib_text};
@@ -92,10 +93,10 @@ pub fn run(args: PlanArgs, surroundings: &Surroundings) -> ExitCode {
 struct Planned {
     request: GenerateRequest,
     device: String,
-    plan: Plan,
-    suggestions: Vec<Suggestion>,
+    plan: MemoryPlan,
+    suggestions: Vec<PlanSuggestion>,
     table: Vec<PreservedRow>,
-    largest: Option<Largest>,
+    largest: Option<LargestFit>,
     /// The model is not downloaded.
     is_estimate: bool,
 }
@@ -119,12 +120,10 @@ pub(super) fn request_of(
 /// The job that the arguments describe, with the weights that their headers tell.
 fn job_of(args: GenerateArgs, surroundings: &Surroundings) -> Result<Sketch, JobError> {
     let request = request_of(args, surroundings)?;
-    let weights = ModelWeights::read(request.family, &request.files, &request.loras);
-    let weights = weights.map_err(|err| JobError::from(&err))?;
-    Ok(Sketch {
-        weights: weights.with_controls(request.family, &request.controls),
-        request,
-    })
+    let (files, loras) = (&request.files, &request.loras);
+    let weights = ModelFootprint::read(request.family, files, loras, &request.controls)
+        .map_err(|err| JobError::from(&err))?;
+    Ok(Sketch { weights, request })
 }
 
 /// A job of a model that is not downloaded, from the sizes of its published files; `None` for every other model.
@@ -179,8 +178,8 @@ fn planned(args: PlanArgs, surroundings: &Surroundings) -> Result<Planned, JobEr
         Some(sketch) => sketch,
         None => job_of(args.generate, surroundings)?,
     };
-    let corrections = Corrections::load(&surroundings.corrections_file());
-    let planner = Planner {
+    let corrections = PeakCorrections::load(&surroundings.corrections_file());
+    let planner = MemoryPlanner {
         weights: &weights,
         facts,
         device: &name,
@@ -211,14 +210,21 @@ fn planned(args: PlanArgs, surroundings: &Surroundings) -> Result<Planned, JobEr
 
 /// Prints what a job that finishes something needs; the exit code as [`run`] has it.
 pub(super) fn finish_plan(
-    request: &FinishRequest,
+    request: &PostprocessRequest,
     device: Option<DeviceChoice>,
     is_json: bool,
     surroundings: &Surroundings,
 ) -> Result<ExitCode, JobError> {
     let device = device.unwrap_or_else(|| surroundings.settings().runtime.device);
     let Device { name, facts, .. } = device_of(surroundings, device);
-    let plan = FinishPlanner::read(request)?.plan(request, facts);
+    let weights = ModelFootprint::of_postprocess(request).map_err(|err| JobError::from(&err))?;
+    let planner = MemoryPlanner {
+        weights: &weights,
+        facts,
+        device: &name,
+        corrections: &PeakCorrections::default(),
+    };
+    let plan = planner.plan_postprocess(request);
     let code = if plan.fits() { 0 } else { DOES_NOT_FIT };
     if is_json {
         let json = json!({"device": name, "fits": plan.fits(), "exit_code": code, "plan": plan});
@@ -236,7 +242,7 @@ pub(super) fn finish_plan(
 }
 
 /// The device, what it has, and what is free of it.
-fn budget_line(plan: &Plan, device: &str) -> String {
+fn budget_line(plan: &MemoryPlan, device: &str) -> String {
     let budget = &plan.budget;
     let class = CLASSES.iter().find(|(_, it)| *it == plan.device.class);
     let device = format!("{} {device}", class.map_or("", |(name, _)| name));
@@ -286,30 +292,11 @@ fn limits_of(request: &GenerateRequest, surroundings: &Surroundings) -> Limits {
     opened.map_or(ANY_LIMITS, |spec| spec.limits)
 }
 
-/// Models of the same family and variant that are stored in fewer bytes.
-fn alternatives(request: &GenerateRequest, surroundings: &Surroundings) -> Vec<Alternative> {
+fn alternatives(request: &GenerateRequest, surroundings: &Surroundings) -> Vec<ModelAlternative> {
     let catalog = Catalog::load(&surroundings.paths, surroundings.settings());
-    let specs = &catalog.available;
-    let Some(own) = specs.iter().find(|spec| spec.id == request.model) else {
-        return Vec::new();
-    };
-    let is_other = |spec: &&safelight_core::model::ModelSpec| {
-        (spec.family, &spec.variant) == (own.family, &own.variant)
-            && spec.id != own.id
-            && spec.bytes < own.bytes
-    };
-    let others = specs.iter().filter(is_other).take(MAX_ALTERNATIVES);
-    others
-        .filter_map(|spec| {
-            let weights = ModelWeights::read(spec.family, &spec.files, &request.loras).ok()?;
-            let weights = weights.with_controls(spec.family, &request.controls);
-            Some(Alternative {
-                id: spec.id.clone(),
-                name: spec.name.clone(),
-                files: spec.files.clone(),
-                weights,
-            })
-        })
+    let specs = ModelAlternative::specs(&catalog.available, &request.model).take(MAX_ALTERNATIVES);
+    specs
+        .filter_map(|spec| ModelAlternative::read(spec, &request.loras, &request.controls))
         .collect()
 }
 
@@ -366,7 +353,7 @@ impl Planned {
     }
 
     fn largest_lines(&self) -> String {
-        let Some(Largest { size, num_frames }) = self.largest else {
+        let Some(LargestFit { size, num_frames }) = self.largest else {
             return String::new();
         };
         let request = &self.request;
@@ -409,7 +396,7 @@ impl Planned {
     }
 }
 
-fn stage_rows(plan: &Plan) -> Vec<Vec<String>> {
+fn stage_rows(plan: &MemoryPlan) -> Vec<Vec<String>> {
     let head = "stage,network,weights,activations,peak,resident,streamed/step,";
     let mut rows = vec![head.split(',').map(str::to_owned).collect::<Vec<_>>()];
     let with_networks = plan.stages.iter().filter(|stage| stage.part.is_some());

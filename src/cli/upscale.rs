@@ -6,10 +6,11 @@ use std::process::ExitCode;
 
 use clap::Args;
 use safelight_core::finish::{
-    FinishForm, FinishWish, TargetSize, ending_of, find_upscalers, look_at, upscaler_named,
+    PostprocessForm, PostprocessOptions, TargetSize, ending_of, find_upscalers, look_at,
+    upscaler_named,
 };
 use safelight_core::job::{DeviceChoice, DtypeChoice, JobError, JobErrorKind};
-use safelight_core::memory::MemoryChoice;
+use safelight_core::memory::MemoryOptions;
 use safelight_core::model::CatalogError;
 use safelight_core::naming;
 use safelight_core::units::from_gib;
@@ -69,23 +70,23 @@ impl FinishArgs {
         &self,
         source: &Path,
         network: impl FnOnce() -> Result<PathBuf, JobError>,
-        (wish, suffix): (FinishWish, &str),
+        (wish, suffix): (PostprocessOptions, &str),
         surroundings: &Surroundings,
     ) -> ExitCode {
         let request = || {
             let settings = surroundings.settings();
             let source = absolute(source)?;
             let (is_picture, _) = look_at(&source)?;
-            let form = FinishForm {
+            let form = PostprocessForm {
                 network: absolute(&network()?)?,
                 wish,
                 is_out_automatic: self.out.is_none(),
                 out: result_of(self.out.as_deref(), &source, suffix, is_picture)?,
                 source,
                 dtype: self.dtype.unwrap_or_default(),
-                memory: MemoryChoice {
+                memory: MemoryOptions {
                     cap_bytes: self.vram_cap.or(settings.memory.cap_gib).map(from_gib),
-                    ..MemoryChoice::default()
+                    ..MemoryOptions::default()
                 },
                 crf: settings.output.crf,
             };
@@ -105,7 +106,7 @@ impl FinishArgs {
 /// Runs the command.
 pub fn run(args: &UpscaleArgs, surroundings: &Surroundings) -> ExitCode {
     let size = args.size;
-    let wish = FinishWish::Upscale {
+    let wish = PostprocessOptions::Upscale {
         size: size.unwrap_or_else(|| TargetSize::Factor(args.scale.unwrap_or(2.0))),
         tile: args.tile,
     };

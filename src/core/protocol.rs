@@ -9,12 +9,11 @@ use std::path::PathBuf;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::finish::FinishRequest;
-use crate::job::{DeviceChoice, GenerateRequest, JobError, JobId, MemorySample, Reclaim, Stage};
+use crate::job::{DeviceChoice, JobError, JobId, JobRequest, MemorySample, Reclaim, Stage};
 use crate::memory::{DeviceClass, StageMemory};
 
 /// Counted up when the messages change; both ends must agree.
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 3;
 
 /// No message is longer, so a stray write to the stream cannot ask for gigabytes.
 const MAX_MESSAGE_BYTES: usize = 16 << 20;
@@ -26,20 +25,19 @@ const MAX_PAYLOAD_BYTES: usize = 3 << 28;
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum EngineCommand {
     RunStage(Box<StageOrder>),
-    /// Runs the stage of a job that finishes something.
-    Finish(Box<FinishOrder>),
     /// Sets the cancel flag of the running stage; read by a thread of its own.
     Cancel,
 }
 
+/// One stage of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StageOrder {
     pub job: JobId,
     pub stage: Stage,
     /// The job's folder.
     pub folder: PathBuf,
-    pub request: GenerateRequest,
-    /// Which time this is that the recipe has this stage, counted from 0.
+    pub request: JobRequest,
+    /// Occurrence of the stage in the recipe, counted from 0.
     ///
     /// Of a request with [`Sections`](crate::job::Sections) this is the section, in the order in which they are made.
     /// `Denoise` leaves its latents in
@@ -54,24 +52,15 @@ pub struct StageOrder {
     /// at `at`, in the place of `replaces` frames. A `Decode` may be asked for again, in any order.
     #[serde(default)]
     pub section: u32,
-    /// What the stage may do with memory.
+    /// First frame of the result that `Upscale` and `Interpolate` compute, counted from 0. They send it and all later
+    /// frames, each with its number and the number of all.
+    #[serde(default)]
+    pub first_frame: u32,
+    /// Memory limits of the stage.
     #[serde(default)]
     pub memory: StageMemory,
     /// Write `capture.<stage>.safetensors` parts into the job's folder.
     pub capture: bool,
-}
-
-/// Reads the source from its frame `first` on, counted from 0 among those of the *result*, and sends each frame of the
-/// result from there on, with its number and the number of all.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct FinishOrder {
-    pub job: JobId,
-    pub request: FinishRequest,
-    /// The frames of the result before this one are done.
-    pub first: u32,
-    /// What the stage may do with memory.
-    #[serde(default)]
-    pub memory: StageMemory,
 }
 
 /// From the engine to the app.

@@ -4,11 +4,11 @@
 
 use std::path::Path;
 
-use safelight_core::memory::Rung;
+use safelight_core::memory::FallbackLevel;
 use safelight_core::memory::conv_backends::{
     ConvBackend, ConvBackendFile, ConvBackendVerdict, MiopenMode,
 };
-use safelight_core::memory::counters::{Counters, DeviceCounters};
+use safelight_core::memory::counters::{DeviceCounters, FallbackCounters};
 use safelight_core::settings::Paths;
 
 use super::Check;
@@ -23,7 +23,7 @@ pub(super) fn all(paths: &Paths) -> Vec<Check> {
 }
 
 fn ladder(file: &Path) -> Vec<Check> {
-    let counters = Counters::load(file);
+    let counters = FallbackCounters::load(file);
     let devices = counters.devices();
     devices
         .flat_map(|(device, counters)| {
@@ -39,13 +39,13 @@ fn worked(what: &str, successes: u64, attempts: u64) -> String {
     format!("{what} {successes} of {attempts}")
 }
 
-fn done_on(rung: Rung) -> &'static str {
+fn done_on(rung: FallbackLevel) -> &'static str {
     match rung {
-        Rung::Ground | Rung::FreeAndRetry => "with all memory freed",
-        Rung::StreamMore => "with streamed weights",
-        Rung::Tiles512 => "in tiles of 512 pixels",
-        Rung::Tiles256 => "in tiles of 256 pixels",
-        Rung::OnCpu => "on the CPU",
+        FallbackLevel::Ground | FallbackLevel::FreeAndRetry => "with all memory freed",
+        FallbackLevel::StreamMore => "with streamed weights",
+        FallbackLevel::Tiles512 => "in tiles of 512 pixels",
+        FallbackLevel::Tiles256 => "in tiles of 256 pixels",
+        FallbackLevel::OnCpu => "on the CPU",
     }
 }
 
@@ -111,7 +111,7 @@ fn chosen(verdict: &ConvBackendVerdict) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use safelight_core::memory::counters::Tally;
+    use safelight_core::memory::counters::FallbackCount;
 
     use super::super::Status;
     use super::*;
@@ -130,11 +130,11 @@ mod tests {
             ("restarts", said)
         );
 
-        let tally = Tally {
+        let tally = FallbackCount {
             attempts: 3,
             successes: 1,
         };
-        counters.rungs.insert(Rung::Tiles512, tally);
+        counters.rungs.insert(FallbackLevel::Tiles512, tally);
         counters.given_up = 2;
         let retries = helped("a GPU", &counters).unwrap();
         assert_eq!(retries.status, Status::Warn);

@@ -1,6 +1,6 @@
 //! What can go wrong in a stage.
 //!
-//! Which words mean that memory ran out, and whose, is `core`'s to know: [`Fault`].
+//! Which words mean that memory ran out, and whose, is `core`'s to know: [`ResourceFault`].
 
 use std::any::Any;
 use std::io;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use safelight_core::job::{JobError, JobErrorKind, disk_advice};
 use safelight_core::media::MediaError;
-use safelight_core::memory::{Fault, HostMemory, explain_shortage};
+use safelight_core::memory::{HostMemory, ResourceFault, explain_shortage};
 use safelight_core::model::CatalogError;
 use safelight_core::tokens::TokensError;
 use thiserror::Error;
@@ -26,7 +26,7 @@ pub enum EngineError {
     OutOfMemory {
         message: String,
         /// Whose memory it was.
-        fault: Fault,
+        fault: ResourceFault,
     },
     /// The device can not be used any more by this process. The message is libtorch's own.
     #[error("the device failed: {message}")]
@@ -80,10 +80,10 @@ impl EngineError {
     }
 
     /// What another try may mend, if any.
-    pub fn fault(&self) -> Option<Fault> {
+    pub fn fault(&self) -> Option<ResourceFault> {
         match self {
             Self::OutOfMemory { fault, .. } => Some(*fault),
-            Self::DeviceFailed { .. } => Some(Fault::Device),
+            Self::DeviceFailed { .. } => Some(ResourceFault::Device),
             _ => None,
         }
     }
@@ -158,8 +158,8 @@ impl EngineError {
             .unwrap_or(message)
             .trim_end()
             .to_owned();
-        match Fault::of(message) {
-            Some(Fault::Device) => Self::DeviceFailed { message: short },
+        match ResourceFault::of(message) {
+            Some(ResourceFault::Device) => Self::DeviceFailed { message: short },
             Some(fault) => Self::OutOfMemory {
                 message: short,
                 fault,
@@ -192,7 +192,9 @@ impl From<tch::TchError> for EngineError {
 impl From<WeightsError> for EngineError {
     fn from(err: WeightsError) -> Self {
         match err {
-            WeightsError::Tensor { source, .. } if Fault::of(&source.to_string()).is_some() => {
+            WeightsError::Tensor { source, .. }
+                if ResourceFault::of(&source.to_string()).is_some() =>
+            {
                 source.into()
             }
             WeightsError::File(CatalogError::Io { source, path }) if is_of_system(&source) => {
@@ -214,7 +216,7 @@ impl From<CatalogError> for EngineError {
             CatalogError::Io { source, path } if source.kind() == io::ErrorKind::OutOfMemory => {
                 Self::OutOfMemory {
                     message: format!("{source}: {}", path.display()),
-                    fault: Fault::HostMemory,
+                    fault: ResourceFault::HostMemory,
                 }
             }
             CatalogError::Io { source, path } => Self::Io { source, path },
@@ -241,11 +243,11 @@ mod tests {
         let text = "HIP out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 24.00 GiB of which \
             10.00 MiB is free.\nException raised from malloc at x.cpp:1\nframe #0: ...";
         let err = EngineError::from_panic(&text.to_owned());
-        assert_eq!(err.fault(), Some(Fault::DeviceMemory));
+        assert_eq!(err.fault(), Some(ResourceFault::DeviceMemory));
         let error = err.to_job_error();
         assert_eq!(
             (error.kind, error.fault),
-            (JobErrorKind::OutOfMemory, Some(Fault::DeviceMemory))
+            (JobErrorKind::OutOfMemory, Some(ResourceFault::DeviceMemory))
         );
         assert_eq!(
             error.summary,
@@ -259,7 +261,7 @@ mod tests {
         let error = err.to_job_error();
         assert_eq!(
             (error.kind, error.fault),
-            (JobErrorKind::EngineLost, Some(Fault::Device))
+            (JobErrorKind::EngineLost, Some(ResourceFault::Device))
         );
         assert!(!error.summary.contains('\n'), "{error}");
     }
@@ -283,7 +285,7 @@ mod tests {
         let full = job_error(io::Error::from_raw_os_error(libc::ENOMEM));
         assert_eq!(
             (full.kind, full.fault),
-            (JobErrorKind::OutOfMemory, Some(Fault::HostMemory))
+            (JobErrorKind::OutOfMemory, Some(ResourceFault::HostMemory))
         );
         assert!(
             full.summary.contains("the computer ran out of memory"),
@@ -305,6 +307,6 @@ mod tests {
     fn an_allocation_beyond_any_machine_is_out_of_memory() {
         let huge = tch::Tensor::f_zeros([1 << 50], (tch::Kind::Float, tch::Device::Cpu));
         let err = EngineError::from(huge.unwrap_err());
-        assert_eq!(err.fault(), Some(Fault::HostMemory), "{err}");
+        assert_eq!(err.fault(), Some(ResourceFault::HostMemory), "{err}");
     }
 }

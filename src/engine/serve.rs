@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use safelight_core::job::{
-    CancelToken, DeviceChoice, JobError, JobErrorKind, JobId, MemorySample, Stage,
+    CancelToken, DeviceChoice, JobError, JobErrorKind, JobRequest, MemorySample,
 };
 use safelight_core::protocol::{
-    EngineCommand, EngineMessage, EngineReport, FinishOrder, PROTOCOL_VERSION, StageEnd, StageOrder,
+    EngineCommand, EngineMessage, EngineReport, PROTOCOL_VERSION, StageEnd, StageOrder,
 };
 use tch::Device;
 
@@ -64,7 +64,7 @@ pub fn serve(
         ticks: Arc::default(),
         messages,
     });
-    let (orders, order_receiver) = bounded::<(Order, CancelToken)>(1);
+    let (orders, order_receiver) = bounded::<(Box<StageOrder>, CancelToken)>(1);
     let worker = Arc::clone(&engine);
     let pulse = Arc::clone(&engine);
     // A thread that cannot be started is the end of this process; the app says so.
@@ -76,16 +76,7 @@ pub fn serve(
         match command {
             EngineCommand::RunStage(order) => {
                 running = CancelToken::default();
-                if orders.send((Order::Stage(order), running.clone())).is_err() {
-                    break;
-                }
-            }
-            EngineCommand::Finish(order) => {
-                running = CancelToken::default();
-                if orders
-                    .send((Order::Finish(order), running.clone()))
-                    .is_err()
-                {
+                if orders.send((order, running.clone())).is_err() {
                     break;
                 }
             }
@@ -130,28 +121,6 @@ fn report(runtime: &Runtime) -> EngineReport {
     }
 }
 
-/// What the worker thread is given.
-enum Order {
-    Stage(Box<StageOrder>),
-    Finish(Box<FinishOrder>),
-}
-
-impl Order {
-    fn job(&self) -> JobId {
-        match self {
-            Self::Stage(order) => order.job,
-            Self::Finish(order) => order.job,
-        }
-    }
-
-    fn stage(&self) -> Stage {
-        match self {
-            Self::Stage(order) => order.stage,
-            Self::Finish(order) => order.request.stage(),
-        }
-    }
-}
-
 struct Shared {
     device: Device,
     /// Live bytes before anything was loaded.
@@ -163,12 +132,12 @@ struct Shared {
 }
 
 impl Shared {
-    fn work(&self, orders: &Receiver<(Order, CancelToken)>) {
+    fn work(&self, orders: &Receiver<(Box<StageOrder>, CancelToken)>) {
         let mut last = None;
         for (order, cancel) in orders {
             self.is_busy.store(true, Ordering::Relaxed);
-            let is_first = last.replace(order.job()) != Some(order.job());
-            let end = self.run(order, is_first, cancel);
+            let is_first = last.replace(order.job) != Some(order.job);
+            let end = self.run(*order, is_first, cancel);
             self.is_busy.store(false, Ordering::Relaxed);
             self.send_pulse();
             if !tell(&self.messages, EngineMessage::StageEnded(end)) {
@@ -178,9 +147,9 @@ impl Shared {
     }
 
     /// One stage, with the one panic boundary: a panic fails this stage alone.
-    fn run(&self, order: Order, is_first: bool, cancel: CancelToken) -> StageEnd {
+    fn run(&self, order: StageOrder, is_first: bool, cancel: CancelToken) -> StageEnd {
         let started = Instant::now();
-        let stage = order.stage();
+        let stage = order.stage;
         if is_first {
             self.reclaim(Boundary::WorkerStart);
         }
@@ -213,12 +182,14 @@ impl Shared {
         }
     }
 
-    fn compute(&self, order: Order, cancel: CancelToken) -> Result<(), EngineError> {
+    fn compute(&self, order: StageOrder, cancel: CancelToken) -> Result<(), EngineError> {
         let (ticks, messages) = (Arc::clone(&self.ticks), self.messages.clone());
-        match order {
-            Order::Stage(order) => {
+        let order = &stages::on_its_rung(order);
+        match &order.request {
+            JobRequest::Generate(request) => {
                 let context = StageContext {
-                    order: &stages::on_its_rung(*order),
+                    order,
+                    request,
                     device: self.device,
                     baseline: self.baseline,
                     cancel,
@@ -227,8 +198,9 @@ impl Shared {
                 };
                 stages::run(&context, families::run)
             }
-            Order::Finish(order) => finish::run(&FinishContext {
-                order: &order,
+            JobRequest::Finish(request) => finish::run(&FinishContext {
+                order,
+                request,
                 device: self.device,
                 cancel,
                 ticks,

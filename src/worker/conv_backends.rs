@@ -13,7 +13,7 @@ use safelight_core::memory::conv_backends::{
     ConvBackend, ConvBackendChoice, ConvBackendFile, ConvBackendKey, ConvBackendRecord,
     ConvBackendVerdict, MiopenMode, ProbeLine, ProbeResult, ShapeClass, WARM_LINE, best,
 };
-use safelight_core::memory::{Fault, Rung};
+use safelight_core::memory::{FallbackLevel, ResourceFault};
 use safelight_core::naming::now_secs;
 use safelight_core::protocol::EngineReport;
 
@@ -22,7 +22,7 @@ use crate::child::{self, Ended};
 
 /// Time limits of probing one backend.
 #[derive(Clone, Copy)]
-struct Limits {
+struct ProbeLimits {
     /// Until its first run has ended: loading libtorch from a cold disk, compiling kernels, and searching for algorithms,
     /// all of which happen once.
     warm: Duration,
@@ -32,7 +32,7 @@ struct Limits {
     timed: Duration,
 }
 
-const LIMITS: Limits = Limits {
+const LIMITS: ProbeLimits = ProbeLimits {
     warm: Duration::from_mins(5),
     other: Duration::from_mins(2),
     timed: Duration::from_mins(1),
@@ -41,7 +41,7 @@ const LIMITS: Limits = Limits {
 pub(super) struct ConvBackends {
     file: Option<PathBuf>,
     known: ConvBackendFile,
-    limits: Limits,
+    limits: ProbeLimits,
 }
 
 impl ConvBackends {
@@ -112,7 +112,7 @@ impl ConvBackends {
         let of_miopen = best(records.iter().filter(is_of_miopen))
             .or_else(|| records.iter().rfind(is_of_miopen))
             .map(|record| record.backend);
-        let limits = Limits {
+        let limits = ProbeLimits {
             warm: limits.other,
             ..limits
         };
@@ -143,8 +143,9 @@ impl ConvBackends {
             return;
         };
         verdict.count(backend, mode, has_worked);
-        // Lack of memory is handled by `Ladder`.
-        let is_memory = |reason| Fault::of_last_words(reason).is_some_and(Fault::is_memory);
+        // Lack of memory is handled by `OomFallbacks`.
+        let is_memory =
+            |reason| ResourceFault::of_last_words(reason).is_some_and(ResourceFault::is_memory);
         if let Some(reason) = lost.filter(|reason| !is_memory(reason)) {
             let reason = reason.lines().next().unwrap_or_default();
             verdict.give_up(backend, mode, reason, now_secs());
@@ -190,7 +191,7 @@ pub(super) fn key(
     report: &EngineReport,
     order: &ProbeOrder,
     request: &GenerateRequest,
-    rung: Rung,
+    rung: FallbackLevel,
 ) -> ConvBackendKey {
     let tiles = [request.vae_tile, rung.tile()];
     let edge = |pixels: u32| tiles.iter().flatten().copied().fold(pixels, u32::min);
@@ -216,7 +217,7 @@ fn run(
     key: &ConvBackendKey,
     device: DeviceChoice,
     backend: ConvBackend,
-    limits: Limits,
+    limits: ProbeLimits,
     is_cancelled: &dyn Fn() -> bool,
 ) -> Option<ProbeResult> {
     command

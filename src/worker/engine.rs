@@ -1,22 +1,18 @@
 //! The engine of the worker: started when needed, kept for the next job, watched while a stage runs.
 //!
-//! Turns a dead or hung engine into a [`StageResult::Lost`]; whether the job goes on is decided by
-//! the walk.
+//! A dead or hung engine gives a [`StageResult::Lost`]; [`JobRun`](super::job_run::JobRun) decides what follows.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
-use safelight_core::finish::FinishRequest;
 use safelight_core::job::{
-    DeviceChoice, Frame, GenerateRequest, JobError, JobErrorKind, JobFolder, JobId, JobUpdate,
+    DeviceChoice, Frame, JobError, JobErrorKind, JobFolder, JobId, JobRequest, JobUpdate,
     MemorySample, Recipe, Stage,
 };
-use safelight_core::media::Picture;
 use safelight_core::memory::compute_options::{ComputeOptions, DecodeChunk};
 use safelight_core::memory::conv_backends::{ConvBackend, ConvBackendKey, MiopenMode};
-use safelight_core::memory::{Rung, StageMemory};
+use safelight_core::memory::{FallbackLevel, StageMemory};
 use safelight_core::protocol::{EngineMessage, EngineReport, PROTOCOL_VERSION};
 
 use super::WorkerLimits;
@@ -24,62 +20,47 @@ use super::conv_backends::{self, ConvBackends};
 use super::estimate::Estimates;
 use super::events::JobEvents;
 use super::link::{EngineLauncher, EngineLink};
-use super::neighbour::{Neighbour, Scarce};
-use super::plan::{Planned, chunk_within};
+use super::memory_pressure::{MemoryPressure, MemoryPressureMonitor};
+use super::plan::{PlannedStage, chunk_within};
 use super::starting::explain_start;
-use super::watching::{WATCH, Watch};
+use super::watching::{StageWatch, WATCH};
 
-/// How long an engine may take to say what it is: loading a GPU runtime from a cold disk is slow.
+/// Time limit of an engine's start: loading a GPU runtime from a cold disk is slow.
 pub(super) const START_LIMIT: Duration = Duration::from_mins(3);
 
-/// What a stage is told by what its engine said of itself, and of its memory when it was last heard.
+/// Plans a stage from the engine's report and its last memory sample.
 pub(super) type PlanStage<'a> =
-    dyn Fn(&EngineReport, Option<&MemorySample>) -> Result<Planned, JobError> + 'a;
+    dyn Fn(&EngineReport, Option<&MemorySample>) -> Result<PlannedStage, JobError> + 'a;
 
 pub(super) struct StageRun<'a> {
     pub(super) id: JobId,
+    pub(super) request: &'a JobRequest,
+    pub(super) recipe: &'a Recipe,
     pub(super) stage: Stage,
+    /// Occurrence of the stage in the recipe, counted from 0.
+    pub(super) section: u32,
+    /// First frame to compute.
+    pub(super) first_frame: u32,
     pub(super) folder: &'a Path,
-    pub(super) task: Task<'a>,
+    pub(super) estimates: &'a Estimates,
     pub(super) events: &'a JobEvents<'a>,
     pub(super) limits: &'a WorkerLimits,
-    /// Of which the rung is known before the engine is.
+    /// Memory limits as far as they are known before the engine is.
     pub(super) memory: StageMemory,
-    /// What the stage is told, once the engine is known that it runs on; and when that was last heard, of its memory.
     pub(super) planned: &'a PlanStage<'a>,
-    pub(super) neighbour: &'a mut Neighbour,
-}
-
-/// What the stage works on.
-pub(super) enum Task<'a> {
-    Generate(Generating<'a>),
-    Finish(Finishing<'a>),
-}
-
-pub(super) struct Generating<'a> {
-    pub(super) request: &'a GenerateRequest,
-    /// Which time of the stage, counted from 0.
-    pub(super) section: u32,
-    pub(super) recipe: &'a Recipe,
-    pub(super) estimates: &'a Estimates,
-}
-
-pub(super) struct Finishing<'a> {
-    pub(super) request: &'a FinishRequest,
-    /// The frames before this one are done.
-    pub(super) first: u32,
-    /// Takes each frame as it comes; its error ends the stage.
+    pub(super) pressure: &'a mut MemoryPressureMonitor,
+    /// Takes each frame of the result. Its error ends the stage.
     pub(super) take: &'a mut dyn FnMut(Frame) -> Result<(), JobError>,
 }
 
-/// How it ended. A failure that the engine itself reported is the `Err` of [`EngineSlot::run`].
+/// End of a stage. A failure that the engine reported is the `Err` of [`EngineManager::run`].
 pub(super) enum StageResult {
     Finished {
         secs: f64,
     },
     Cancelled,
     /// Other programs need its memory.
-    Yielded(Scarce),
+    Yielded(MemoryPressure),
     /// The engine died or hung.
     Lost {
         reason: String,
@@ -88,16 +69,15 @@ pub(super) enum StageResult {
 
 pub(super) struct StageReport {
     pub(super) result: StageResult,
-    pub(super) frames: Vec<Arc<Picture>>,
     pub(super) warnings: Vec<String>,
     pub(super) peak_bytes: u64,
     /// The most that the allocator counted.
     pub(super) allocated_bytes: u64,
 }
 
-pub(super) struct EngineSlot {
+pub(super) struct EngineManager {
     launcher: Box<dyn EngineLauncher>,
-    running: Option<Running>,
+    running: Option<RunningEngine>,
     wanted: DeviceChoice,
     last_report: Option<EngineReport>,
     /// Of the running engine.
@@ -105,19 +85,19 @@ pub(super) struct EngineSlot {
     conv_backends: ConvBackends,
     /// Of the last stage.
     last_options: ComputeOptions,
-    /// The job that was told last what is wrong with its engine, and what it was told.
+    /// Last job with warnings about its engine, and these warnings.
     warned: Option<(JobId, Vec<String>)>,
 }
 
-struct Running {
+struct RunningEngine {
     link: EngineLink,
     device: DeviceChoice,
     runtime: Option<PathBuf>,
-    /// What the settings said of its environment.
+    /// Environment of the settings at its start.
     environment: String,
 }
 
-impl EngineSlot {
+impl EngineManager {
     pub(super) fn new(launcher: Box<dyn EngineLauncher>, conv_backends: ConvBackends) -> Self {
         Self {
             launcher,
@@ -146,7 +126,7 @@ impl EngineSlot {
             .map_or("unknown", |report| &report.device_name)
     }
 
-    /// Whether the device in use is the CPU, or none is known yet.
+    /// Whether the device is the CPU or not known yet.
     pub(super) fn is_on_cpu(&self) -> bool {
         let device = self.last_report.as_ref().map(|report| report.device);
         device.is_none_or(|device| device == DeviceChoice::Cpu)
@@ -159,7 +139,7 @@ impl EngineSlot {
         report.gpu_problem.is_none().then_some(libtorch)
     }
 
-    /// Whether an engine is there that can take a stage.
+    /// Whether an engine can take a stage.
     pub(super) fn is_running(&self) -> bool {
         self.running.is_some()
     }
@@ -185,7 +165,6 @@ impl EngineSlot {
     pub(super) fn run(&mut self, run: StageRun<'_>) -> Result<StageReport, JobError> {
         let mut report = StageReport {
             result: StageResult::Cancelled,
-            frames: Vec::new(),
             warnings: Vec::new(),
             peak_bytes: 0,
             allocated_bytes: 0,
@@ -211,7 +190,7 @@ impl EngineSlot {
         }
         let mut planned = match &self.last_report {
             Some(engine) => (run.planned)(engine, self.last_memory.as_ref())?,
-            None => Planned::default(),
+            None => PlannedStage::default(),
         };
         let Some(running) = self.running.as_mut() else {
             return Ok(report);
@@ -223,14 +202,14 @@ impl EngineSlot {
         planned.memory.conv_backend = chosen.backend;
         // After memory ran out, the planned chunk is known to be too large.
         let room = match planned.memory.rung {
-            Rung::Ground => planned.chunk,
+            FallbackLevel::Ground => planned.chunk,
             _ => DecodeChunk::Auto,
         };
         // MIOpen may hang in sizes that no probe has tried: it tries one latent frame at a time.
         let chunk = chunk_within(room, options.chunk, is_gpu && !chosen.is_amd);
         self.last_options = ComputeOptions { chunk, ..options };
         planned.memory.compute_options = self.last_options;
-        let mut watch = Watch {
+        let mut watch = StageWatch {
             run,
             device_name,
             report,
@@ -263,8 +242,7 @@ impl EngineSlot {
         Ok(watch.report)
     }
 
-    /// What is wrong with the engine that a job got, each once: a job that a GPU should have computed is never computed
-    /// by the CPU unsaid, nor the rest of one whose GPU is lost.
+    /// Warnings about the job's engine, each once: a job, or the rest of one, never moves from a GPU to the CPU silently.
     fn warnings(&mut self, job: JobId) -> Vec<String> {
         let report = self.last_report.as_ref();
         let problem = report.and_then(|report| report.gpu_problem.as_ref());
@@ -291,8 +269,8 @@ impl EngineSlot {
         if self.running.is_none() {
             self.last_memory = None;
             match self.start(run)? {
-                Some(Started::Ready(running)) => self.running = Some(running),
-                Some(Started::Died(reason)) => report.result = StageResult::Lost { reason },
+                Some(EngineStart::Ready(running)) => self.running = Some(running),
+                Some(EngineStart::Died(reason)) => report.result = StageResult::Lost { reason },
                 None => {}
             }
         }
@@ -323,9 +301,7 @@ impl EngineSlot {
             });
         }
         let (report, order) = probed?;
-        let Task::Generate(Generating { request, .. }) = &run.task else {
-            return None;
-        };
+        let request = run.request.generate()?;
         let key = conv_backends::key(&report, &order, request, run.memory.rung);
         if self.conv_backends.backend(&key, request.family).is_none() {
             let text =
@@ -376,7 +352,7 @@ impl EngineSlot {
     }
 
     /// Starts an engine and hears what it is; `None` when the job was cancelled meanwhile.
-    fn start(&mut self, run: &StageRun<'_>) -> Result<Option<Started>, JobError> {
+    fn start(&mut self, run: &StageRun<'_>) -> Result<Option<EngineStart>, JobError> {
         let mut link = self.launcher.launch(self.wanted)?;
         let began = Instant::now();
         loop {
@@ -387,7 +363,7 @@ impl EngineSlot {
                 Ok((EngineMessage::Ready(report), _)) if report.protocol == PROTOCOL_VERSION => {
                     run.events.certain(JobUpdate::Device(report.line.clone()));
                     self.last_report = Some(report);
-                    return Ok(Some(Started::Ready(Running {
+                    return Ok(Some(EngineStart::Ready(RunningEngine {
                         link,
                         device: self.wanted,
                         runtime: self.launcher.runtime(),
@@ -408,13 +384,15 @@ impl EngineSlot {
                 Err(RecvTimeoutError::Timeout) if began.elapsed() < START_LIMIT => {}
                 Err(RecvTimeoutError::Timeout) => {
                     link.control.kill();
-                    return Ok(Some(Started::Died("it did not start in time".to_owned())));
+                    return Ok(Some(EngineStart::Died(
+                        "it did not start in time".to_owned(),
+                    )));
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     let words = link.control.last_words().text;
                     return match explain_start(&words, &self.launcher.concerns()) {
                         Some(err) => Err(err),
-                        None => Ok(Some(Started::Died(words))),
+                        None => Ok(Some(EngineStart::Died(words))),
                     };
                 }
             }
@@ -431,7 +409,7 @@ struct StageBackend {
     found: Option<(ConvBackendKey, MiopenMode)>,
 }
 
-enum Started {
-    Ready(Running),
+enum EngineStart {
+    Ready(RunningEngine),
     Died(String),
 }

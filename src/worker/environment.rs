@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::telemetry::device::rocm_order;
 use crate::telemetry::{DeviceQuery, Roots, amdgpu, device_class};
 
-/// What the engine is started for.
+/// Device and runtime that the engine is started for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineTarget {
     /// `cpu`, `cuda` or `rocm`.
@@ -26,7 +26,7 @@ pub struct EngineTarget {
     pub gfx: Vec<String>,
     /// The numbers of the GPUs that ROCm should show, where its own order would be wrong for a job.
     pub rocm_order: Option<String>,
-    /// What a probe of the device found to be the fastest.
+    /// Fastest mode in a probe of the device.
     pub miopen: MiopenMode,
 }
 
@@ -40,7 +40,7 @@ impl EngineTarget {
         };
         let is_rocm = query.kind == "rocm";
         let class = match query.kind {
-            // The driver need not be asked for what no row of the table depends on.
+            // No row of the table depends on the driver's answer.
             "cuda" if query.is_gpu() => DeviceClass::Discrete,
             _ => device_class(roots, &query),
         };
@@ -76,9 +76,9 @@ pub enum Origin {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Variable {
     pub name: String,
-    /// What the engine gets; `None`: not this variable.
+    /// Value for the engine; `None`: removed.
     pub value: Option<String>,
-    /// What it would have inherited.
+    /// Inherited value.
     pub inherited: Option<String>,
     pub origin: Origin,
     pub why: &'static str,
@@ -86,18 +86,18 @@ pub struct Variable {
 
 /// When a row counts.
 #[derive(Clone, Copy)]
-enum When {
+enum RowCondition {
     Always,
     Rocm,
     /// On ROCm, for this target.
     RocmOn(&'static str),
     /// On a GPU of any make.
     Gpu,
-    /// Where a card of this target is, whatever computes.
+    /// With a card of this target, whichever device computes.
     Has(&'static str),
 }
 
-impl When {
+impl RowCondition {
     fn holds(self, target: &EngineTarget) -> bool {
         match self {
             Self::Always => true,
@@ -109,10 +109,10 @@ impl When {
     }
 }
 
-struct Set {
+struct SetVariable {
     name: &'static str,
     value: &'static str,
-    when: When,
+    when: RowCondition,
     /// A value that the user's shell had is as good.
     yields: bool,
     why: &'static str,
@@ -121,51 +121,51 @@ struct Set {
 pub(super) const MIOPEN_FIND_MODE: &str = "MIOPEN_FIND_MODE";
 pub(super) const MIOPEN_LAYOUT: &str = "PYTORCH_MIOPEN_SUGGEST_NHWC";
 
-/// What is set, by class. The allocator's variables are not: libtorch's own ways are the default.
-const SET: &[Set] = &[
-    Set {
+/// Variables that are set, by class. The allocator keeps libtorch's defaults.
+const SET: &[SetVariable] = &[
+    SetVariable {
         // 24 s became 11 s for a job beside four busy loops on two cores; not to spin at all costs a
         // tenth on a quiet machine.
         name: "GOMP_SPINCOUNT",
         value: "3000",
-        when: When::Always,
+        when: RowCondition::Always,
         yields: true,
         why: "waiting threads sleep soon, which leaves the cores to other programs",
     },
-    Set {
+    SetVariable {
         name: "TORCH_ROCM_AOTRITON_ENABLE_EXPERIMENTAL",
         value: "1",
-        when: When::Rocm,
+        when: RowCondition::Rocm,
         yields: false,
         why: "turns on flash attention on RDNA 3 and 3.5, which saves tens of GiB",
     },
-    Set {
+    SetVariable {
         name: MIOPEN_FIND_MODE,
         value: "2",
-        when: When::Rocm,
+        when: RowCondition::Rocm,
         yields: false,
         why: "skips the search for convolutions, which takes minutes or hangs the driver",
     },
-    Set {
+    SetVariable {
         name: MIOPEN_LAYOUT,
         value: "0",
-        when: When::Rocm,
+        when: RowCondition::Rocm,
         yields: true,
         why: "keeps MIOpen from its kernels for channels innermost, which are many times as slow on RDNA 3",
     },
-    Set {
+    SetVariable {
         name: "TORCH_BLAS_PREFER_HIPBLASLT",
         value: "1",
-        when: When::RocmOn("gfx1151"),
+        when: RowCondition::RocmOn("gfx1151"),
         yields: true,
         why: "makes 16-bit matrices several times as fast on gfx1151",
     },
 ];
 
-struct Known {
+struct KnownVariable {
     /// Beginnings of names where they end in `*`.
     names: &'static [&'static str],
-    when: When,
+    when: RowCondition,
     /// Not passed on.
     is_removed: bool,
     why: &'static str,
@@ -185,10 +185,10 @@ const CHOSEN_GPUS: [&str; 3] = [
 ];
 
 /// Inherited variables that hurt, the particular before the general.
-const KNOWN: &[Known] = &[
-    Known {
+const KNOWN: &[KnownVariable] = &[
+    KnownVariable {
         names: &["HSA_OVERRIDE_GFX_VERSION"],
-        when: When::Has("gfx1151"),
+        when: RowCondition::Has("gfx1151"),
         is_removed: true,
         why: "makes ROCm treat the GPU as another model, which crashes gfx1151",
     },
@@ -196,25 +196,25 @@ const KNOWN: &[Known] = &[
         &["HSA_OVERRIDE_GFX_VERSION"],
         "makes ROCm treat the GPU as another model",
     ),
-    Known {
+    KnownVariable {
         names: ALLOCATORS,
-        when: When::Gpu,
+        when: RowCondition::Gpu,
         is_removed: true,
         why: ALLOCATOR,
     },
     passed_on(ALLOCATORS, ALLOCATOR),
-    Known {
+    KnownVariable {
         names: &[
             "PYTORCH_NO_CUDA_MEMORY_CACHING",
             "PYTORCH_NO_HIP_MEMORY_CACHING",
         ],
-        when: When::Always,
+        when: RowCondition::Always,
         is_removed: true,
         why: "makes every allocation on the GPU slow",
     },
-    Known {
+    KnownVariable {
         names: &["MIOPEN_FIND_ENFORCE"],
-        when: When::Always,
+        when: RowCondition::Always,
         is_removed: true,
         why: "searches for convolutions again and again, for minutes each",
     },
@@ -254,16 +254,16 @@ const KNOWN: &[Known] = &[
     ),
 ];
 
-const fn passed_on(names: &'static [&'static str], why: &'static str) -> Known {
-    Known {
+const fn passed_on(names: &'static [&'static str], why: &'static str) -> KnownVariable {
+    KnownVariable {
         names,
-        when: When::Always,
+        when: RowCondition::Always,
         is_removed: false,
         why,
     }
 }
 
-impl Known {
+impl KnownVariable {
     fn fits(&self, name: &str) -> bool {
         self.names
             .iter()
@@ -274,7 +274,7 @@ impl Known {
     }
 }
 
-/// How libtorch keeps GPU memory, as its own variable says it; `None`: as it does by itself.
+/// Value of libtorch's variable for the allocator; `None`: its default.
 fn allocator(choice: AllocatorChoice) -> Option<&'static str> {
     match choice {
         AllocatorChoice::Default => None,

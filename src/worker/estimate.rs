@@ -1,4 +1,4 @@
-//! How long a job will still take: from its own steps, and from how long the later stages took last time.
+//! Remaining time of a job: from its own steps, and from the times of the later stages in earlier jobs.
 //!
 //! The times of each kind of job are kept in a small file, and how long a megapixel took, for sizes and batches that
 //! were not made yet; losing it costs nothing but a first guess.
@@ -58,7 +58,7 @@ impl Estimates {
         device: &str,
         recipe: &Recipe,
         (stage, section): (Stage, u32),
-        progress: Progress,
+        progress: StepProgress,
     ) -> f64 {
         let seen = |stage: Stage| self.secs_of(request, device, stage);
         let learned = || seen(stage).map(|secs| (secs - progress.now.secs).max(0.0));
@@ -87,22 +87,21 @@ impl Estimates {
 
 /// A step that was made, and the seconds since its stage began.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mark {
+pub(super) struct StepTime {
     pub(super) step: u32,
     pub(super) secs: f64,
 }
 
-/// How far a stage is. The count need not begin in this stage: it goes on from the other expert's steps,
-/// and from those before an engine was lost.
+/// Progress of a stage. The count may continue from the other expert's steps, or from those before an engine was lost.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Progress {
-    /// The first step that the stage told of.
-    pub(super) first: Mark,
-    pub(super) now: Mark,
+pub(super) struct StepProgress {
+    /// First step that the stage reported.
+    pub(super) first: StepTime,
+    pub(super) now: StepTime,
     pub(super) total: u32,
 }
 
-impl Progress {
+impl StepProgress {
     fn num_left(self) -> f64 {
         f64::from(self.total.saturating_sub(self.now.step))
     }
@@ -150,7 +149,7 @@ fn pace_of_job(request: &GenerateRequest, device: &str) -> String {
     format!("{model} {sampler}{tiled}{guided}{skips} on {device}")
 }
 
-/// What a stage's time grows with: megapixels of all frames, those of each step while denoising.
+/// Work that a stage's time is proportional to: megapixels of all frames, and of each step while denoising.
 fn work(request: &GenerateRequest, stage: Stage) -> f64 {
     let pixels = f64::from(request.width) * f64::from(request.height);
     // A section takes as long in a short clip as in a long one.
@@ -208,9 +207,9 @@ mod tests {
         let request = request();
         let recipe = Recipe::of(&request);
         assert!(recipe.stages.contains(&Stage::DenoiseHigh));
-        let mark = |(step, secs)| Mark { step, secs };
+        let mark = |(step, secs)| StepTime { step, secs };
         let (first, now) = (mark(first), mark(now));
-        let progress = Progress {
+        let progress = StepProgress {
             first,
             now,
             total: 40,
@@ -265,11 +264,11 @@ mod tests {
             ..request()
         };
         let stage = Stage::DenoiseLow;
-        let mark = Mark {
+        let mark = StepTime {
             step: 40,
             secs: 1.0,
         };
-        let progress = Progress {
+        let progress = StepProgress {
             first: mark,
             now: mark,
             total: 40,

@@ -1,6 +1,6 @@
 //! The worker's side of the event channel: certain and lossy updates, and the wake-up.
 //!
-//! What passes through here is also what the telemetry of the job is told: its stages, what was given back, its end.
+//! They also feed the job's telemetry: stages, freed memory, end.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::telemetry::monitor::{Monitor, Order};
 /// Called after each event, on the worker thread; the window's asks for a repaint.
 pub type Wake = Box<dyn Fn() + Send>;
 
-pub(super) struct Events {
+pub(super) struct WorkerEvents {
     sender: Sender<WorkerEvent>,
     wake: Wake,
     gone: CancelToken,
@@ -26,7 +26,7 @@ pub(super) struct Events {
     monitor: Option<Monitor>,
 }
 
-impl Events {
+impl WorkerEvents {
     pub(super) fn new(
         sender: Sender<WorkerEvent>,
         wake: Wake,
@@ -56,7 +56,7 @@ impl Events {
 
 /// Sends the updates of one job, and knows whether anybody still wants it.
 pub(super) struct JobEvents<'a> {
-    events: &'a Events,
+    events: &'a WorkerEvents,
     id: JobId,
     cancel: CancelToken,
 }
@@ -75,7 +75,7 @@ impl JobEvents<'_> {
         }
     }
 
-    /// Dropped where anything else waits to be heard: for large updates, of which few may lie in memory.
+    /// Dropped if any event waits: for large updates, of which few may be in memory.
     pub(super) fn idle(&self, update: JobUpdate) {
         if self.events.sender.is_empty() {
             self.lossy(update);
@@ -95,12 +95,12 @@ impl JobEvents<'_> {
         }
     }
 
-    /// Cancelled, or wanted by nobody because the other end of the worker is gone.
+    /// Cancelled, or the other end of the worker is gone.
     pub(super) fn is_cancelled(&self) -> bool {
         self.cancel.is_cancelled() || self.events.gone.is_cancelled()
     }
 
-    /// Stopped so that it can go on later.
+    /// Stopped to be resumed later.
     pub(super) fn is_paused(&self) -> bool {
         self.cancel.is_paused()
     }
@@ -110,7 +110,7 @@ impl JobEvents<'_> {
         self.cancel.waits_no_more()
     }
 
-    /// What all programs use of the watched GPU, where its driver says so.
+    /// Memory that all programs use of the GPU, if its driver reports it.
     pub(super) fn device_used_bytes(&self) -> Option<u64> {
         self.events.monitor.as_ref()?.device_used_bytes()
     }
@@ -134,7 +134,7 @@ impl JobEvents<'_> {
             JobUpdate::Reclaimed(reclaim) => {
                 monitor.tell(Order::Reclaimed(reclaim.clone()));
             }
-            // Written before the end is told, so that whoever hears of it finds it.
+            // Written before the event, so that its receiver finds it.
             JobUpdate::Ended(_) => monitor.end(),
             _ => {}
         }

@@ -3,61 +3,20 @@
 use std::path::PathBuf;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
-use safelight_core::finish::FinishRequest;
-use safelight_core::job::{
-    CancelToken, DeviceChoice, GenerateRequest, JobId, JobRequest, JobUpdate,
-};
+use safelight_core::job::{CancelToken, DeviceChoice, JobId, JobRequest, JobUpdate};
 
-/// How many events may wait. Lossy ones are dropped beyond that, the others wait for room.
+/// Events that may wait. Lossy ones are dropped beyond that, the others wait for room.
 const EVENT_ROOM: usize = 256;
 
-/// What the worker is told. Quitting is dropping the handle.
+/// A job for the worker. It quits when the handle is dropped.
 #[derive(Clone, Debug)]
-pub enum WorkerCommand {
-    Generate {
-        id: JobId,
-        request: Box<GenerateRequest>,
-        device: DeviceChoice,
-        cancel: CancelToken,
-        /// The folder of the same job, left behind by a program that ended before it.
-        resume: Option<PathBuf>,
-    },
-    /// Makes something of a picture or clip that is there; the rest as for `Generate`.
-    Finish {
-        id: JobId,
-        request: Box<FinishRequest>,
-        device: DeviceChoice,
-        cancel: CancelToken,
-        resume: Option<PathBuf>,
-    },
-}
-
-impl WorkerCommand {
-    /// Begins a job of either kind.
-    pub fn of(
-        request: JobRequest,
-        id: JobId,
-        device: DeviceChoice,
-        cancel: CancelToken,
-        resume: Option<PathBuf>,
-    ) -> Self {
-        match request {
-            JobRequest::Generate(request) => Self::Generate {
-                id,
-                request,
-                device,
-                cancel,
-                resume,
-            },
-            JobRequest::Finish(request) => Self::Finish {
-                id,
-                request,
-                device,
-                cancel,
-                resume,
-            },
-        }
-    }
+pub struct WorkerCommand {
+    pub id: JobId,
+    pub request: JobRequest,
+    pub device: DeviceChoice,
+    pub cancel: CancelToken,
+    /// Folder of the job, if an earlier program left it unfinished.
+    pub resume: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug)]
@@ -75,23 +34,23 @@ pub struct WorkerHandle {
 }
 
 impl Drop for WorkerHandle {
-    /// Nobody will hear of the running job any more.
+    /// Cancels the running job, whose events would be lost.
     fn drop(&mut self) {
         self.gone.cancel();
     }
 }
 
-/// The other end of both channels, for the worker thread or a test.
+/// Other end of both channels, for the worker thread or a test.
 #[derive(Debug)]
 pub struct WorkerFarEnd {
     pub commands: Receiver<WorkerCommand>,
     pub events: Sender<WorkerEvent>,
-    /// Set when the handle is dropped: a closed channel shows only to who sends.
+    /// Set when the handle is dropped: only senders notice a closed channel.
     pub gone: CancelToken,
 }
 
 impl WorkerHandle {
-    /// A handle without a thread behind it; a test plays the worker on the far end.
+    /// A handle without a thread: a test is the worker at the far end.
     pub fn detached() -> (Self, WorkerFarEnd) {
         let (command_sender, command_receiver) = bounded(1);
         let (event_sender, event_receiver) = bounded(EVENT_ROOM);
@@ -110,7 +69,7 @@ impl WorkerHandle {
         )
     }
 
-    /// Hands over a job; gives it back when the worker is still busy with another or gone.
+    /// Sends a job; returns it when the worker is busy or gone.
     pub fn try_send(&self, command: WorkerCommand) -> Result<(), WorkerCommand> {
         self.commands
             .try_send(command)
@@ -121,8 +80,7 @@ impl WorkerHandle {
         self.events.try_iter()
     }
 
-    /// Waits for the next event; `None` when the worker is gone. For the command line, never for
-    /// the window.
+    /// Waits for the next event; `None` when the worker is gone. Never called by the window.
     pub fn wait(&self) -> Option<WorkerEvent> {
         self.events.recv().ok()
     }

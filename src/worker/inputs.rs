@@ -24,10 +24,10 @@ use super::fingerprints;
 use super::save;
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Inputs {
+pub(super) struct JobInputs {
     /// Fingerprints of the files by the names of their fields in the request.
     pub(super) fingerprints: BTreeMap<String, String>,
-    /// How much of each LoRA the model takes.
+    /// Coverage of each LoRA.
     pub(super) loras: Vec<CheckedLora>,
     /// The copy of the clip that is extended.
     extended: Option<PathBuf>,
@@ -36,7 +36,7 @@ pub(super) struct Inputs {
     pub(super) notices: Vec<String>,
 }
 
-impl Inputs {
+impl JobInputs {
     /// Copies the pictures and the clip that the request names into the job's folder, and looks into its LoRAs.
     pub(super) fn copy(request: &GenerateRequest, folder: &JobFolder) -> Result<Self, JobError> {
         let mut inputs = Self::default();
@@ -81,7 +81,7 @@ impl Inputs {
             inputs.remember("extend", media::clip_fingerprint(clip))?;
         }
         for (field, place) in request.companions.each() {
-            // One that cannot be read is told where it is loaded.
+            // One that cannot be read is an error of loading.
             let found = place.map(|place| media::component_fingerprint(place));
             if let Some(Ok(fingerprint)) = found {
                 inputs.fingerprints.insert(field.to_owned(), fingerprint);
@@ -93,9 +93,8 @@ impl Inputs {
         Ok(inputs)
     }
 
-    /// The inputs of a job that goes on in its folder: those that were copied there.
+    /// Opens the copied inputs of a resumed job.
     pub(super) fn reopen(request: &GenerateRequest, folder: &JobFolder) -> Result<Self, JobError> {
-        fingerprints::check_same(request, folder)?;
         let mut inputs = Self {
             // Without them the clip only says less of what it was made of.
             fingerprints: read_json_or_default(&folder.inputs_file()),
@@ -113,11 +112,9 @@ impl Inputs {
         Ok(inputs)
     }
 
-    /// Notes what is known of them, for a job that goes on when this program has ended.
-    pub(super) fn keep(&self, request: &GenerateRequest, folder: &JobFolder) {
-        let noted = write_json(&folder.inputs_file(), &self.fingerprints)
-            .and_then(|()| write_json(&folder.model_file(), &fingerprints::of_model(request)));
-        if let Err(err) = noted {
+    /// Stores the fingerprints for a resumed job.
+    pub(super) fn keep(&self, folder: &JobFolder) {
+        if let Err(err) = write_json(&folder.inputs_file(), &self.fingerprints) {
             tracing::warn!("a job's files could not be recorded: {err}");
         }
     }

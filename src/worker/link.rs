@@ -1,6 +1,6 @@
 //! A running engine as the worker sees it: two channels and a way to end it.
 //!
-//! Whether a process, a thread or a test stands behind it is not known here.
+//! It may be a process, or a thread of a test.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -21,7 +21,7 @@ pub struct EngineLink {
     pub control: Box<dyn EngineControl>,
 }
 
-/// What can be done to an engine from outside.
+/// Control of an engine's process.
 pub trait EngineControl: Send {
     /// Ends it at once, whatever it does. Safe to call twice.
     fn kill(&mut self);
@@ -30,11 +30,11 @@ pub trait EngineControl: Send {
         None
     }
     /// Why it ended, as far as can be known.
-    fn last_words(&mut self) -> LastWords;
+    fn last_words(&mut self) -> ExitReport;
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LastWords {
+pub struct ExitReport {
     /// Its exit status in the first line, then its last lines.
     pub text: String,
     /// The system ended it because memory ran out.
@@ -47,12 +47,12 @@ pub trait EngineLauncher: Send {
     /// The libtorch that the next launch would take: an engine on another one is of the past.
     fn runtime(&mut self) -> Option<PathBuf>;
 
-    /// What the settings say of the next launch's environment: an engine with another one is of the past too.
+    /// Environment of the settings; an engine with another one is replaced.
     fn environment(&mut self) -> String {
         String::new()
     }
 
-    /// What is known to be wrong with the libtorch of the next launch.
+    /// Known problems of the next launch's libtorch.
     fn concerns(&mut self) -> Vec<Concern> {
         Vec::new()
     }

@@ -1,30 +1,29 @@
-//! The worker thread: takes one job at a time, walks its recipe, and owns the engine process.
+//! The worker thread: runs one job at a time, stage by stage, and owns the engine process.
 //!
-//! It knows no widgets and no tensors. The queue of waiting jobs is not here: it belongs to whoever
-//! submits.
+//! The queue of waiting jobs belongs to the sender.
 
 mod amd;
-mod climbing;
 mod conv_backends;
 mod engine;
 pub mod environment;
 mod estimate;
 mod events;
 mod fingerprints;
-mod finish;
+mod generated;
 mod handle;
 mod inputs;
-mod ladder;
-mod left;
+mod job_run;
 pub mod link;
-mod neighbour;
+mod memory_pressure;
+mod oom_fallback;
 mod plan;
+mod postprocess;
 mod process;
 mod save;
-mod sections;
+mod stage_failure;
 mod starting;
 mod sweep;
-mod walk;
+mod unfinished_jobs;
 mod watching;
 
 #[cfg(test)]
@@ -48,64 +47,62 @@ use safelight_core::settings::{Settings, rocm_of};
 
 pub use events::Wake;
 pub use handle::{WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerHandle};
-pub use left::{UnfinishedJob, left_in, number_of};
 pub use process::{
     FindRuntime, ProcessLauncher, engine_executable, engine_for, not_started, served_versions,
 };
 pub(crate) use starting::explain_start;
-pub use walk::not_held;
+pub use unfinished_jobs::{UnfinishedJob, left_in, number_of};
 
 use conv_backends::ConvBackends;
-use engine::EngineSlot;
+use engine::EngineManager;
 pub use estimate::Estimates;
-use events::Events;
-use finish::FinishWalk;
-use ladder::Ladder;
+use events::WorkerEvents;
+pub use job_run::not_held;
+use job_run::{JobRun, RunProgress};
 use link::EngineLauncher;
-use neighbour::Neighbour;
+use memory_pressure::MemoryPressureMonitor;
+use oom_fallback::OomFallbacks;
 use plan::JobPlan;
-use walk::Walk;
 
 use crate::telemetry::Roots;
 use crate::telemetry::monitor::Monitor;
 
-/// What a worker needs to know of its surroundings.
+/// Paths and callbacks of a worker.
 pub struct WorkerOptions {
-    /// Where jobs have their folders while they run.
+    /// Parent of the jobs' folders.
     pub jobs: PathBuf,
-    /// Where the times of earlier jobs are kept, if anywhere.
+    /// File with the times of earlier jobs; `None`: not stored.
     pub estimates: Option<PathBuf>,
-    /// Where the telemetry of the last jobs is kept, if anywhere.
+    /// Folder with the telemetry of the last jobs; `None`: not stored.
     pub telemetry: Option<PathBuf>,
     /// File with the results of probing convolutions; `None`: not stored.
     pub conv_backends: Option<PathBuf>,
-    /// Where it is counted how often memory ran out and what helped, if anywhere.
+    /// File that counts out-of-memory errors and what helped; `None`: not counted.
     pub counters: Option<PathBuf>,
-    /// Told of each job that finished: the folder with the libtorch that it ran on.
+    /// Called after each finished job with the folder of its libtorch.
     pub finished_on: Box<dyn Fn(&Path) + Send>,
-    /// Where the kernel tells of memory and devices.
+    /// Roots of `/proc` and `/sys`.
     pub roots: Roots,
-    /// Asked before each job, so that a changed setting counts for the next one.
+    /// Called before each job, so that changed settings apply to the next one.
     pub limits: Box<dyn Fn() -> WorkerLimits + Send>,
 }
 
-/// What the settings say of running an engine: how long it may be silent, how it computes, and how well results are kept.
+/// Settings of running jobs: time limits, compute options, quality of results.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerLimits {
-    /// Without any progress, before it counts as hung.
+    /// Time without progress after which an engine counts as hung.
     pub stall: Duration,
-    /// After a cancel, before it is ended.
+    /// Time after a cancel before the engine is killed.
     pub cancel_grace: Duration,
     pub conv_backend: ConvBackendChoice,
     pub compute_options: ComputeOptions,
-    /// Whether jobs give their memory to other programs; heeded while one waits, too.
+    /// Jobs release their memory for other programs; read again while one waits.
     pub yields: bool,
     /// Quality of lossy files, as [`ClipOptions::crf`](safelight_core::media::ClipOptions::crf).
     pub crf: u8,
 }
 
 impl WorkerLimits {
-    /// As the settings say.
     pub fn of(settings: &Settings) -> Self {
         let Settings {
             runtime,
@@ -145,91 +142,56 @@ fn work(
 ) {
     sweep::sweep(&options.jobs);
     let conv_backends = ConvBackends::load(options.conv_backends.clone());
-    let mut engine = EngineSlot::new(launcher, conv_backends);
+    let mut engine = EngineManager::new(launcher, conv_backends);
     let mut estimates = Estimates::load(options.estimates.clone());
     let monitor = Monitor::start(options.roots.clone(), options.telemetry.clone())
         .inspect_err(|err| tracing::warn!("nothing watches the machine: {err}"));
-    let events = Events::new(
+    let events = WorkerEvents::new(
         far_end.events.clone(),
         wake,
         far_end.gone.clone(),
         monitor.ok(),
     );
     while let Ok(command) = far_end.commands.recv() {
+        let WorkerCommand {
+            id,
+            request,
+            device,
+            cancel,
+            resume,
+        } = command;
         let limits = (options.limits)();
-        let ladder = Ladder::new(options.counters.clone());
-        let mut neighbour = Neighbour::new(&options.roots, limits.yields);
-        // What others take while the engine starts is theirs too.
-        neighbour.look(None);
-        let (id, job_events, walked) = match command {
-            WorkerCommand::Generate {
+        let mut pressure = MemoryPressureMonitor::new(&options.roots, limits.yields);
+        // Memory that others take while the engine starts counts as theirs.
+        pressure.look(None);
+        let ((width, height), num_frames) = (request.size(), request.num_frames());
+        let model = request.model();
+        tracing::info!("job {id} starts: {model}, {width}x{height}, {num_frames} frames");
+        let job_events = events.of(id, &model, cancel);
+        engine.want(device);
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            JobRun {
                 id,
-                request,
-                device,
-                cancel,
-                resume,
-            } => {
-                tracing::info!(
-                    "job {id} starts: {}, {}x{}, {} frames",
-                    request.model,
-                    request.width,
-                    request.height,
-                    request.num_frames
-                );
-                let job_events = events.of(id, &request.model, cancel);
-                engine.want(device);
-                let walked = catch_unwind(AssertUnwindSafe(|| {
-                    Walk {
-                        id,
-                        request: &request,
-                        resume: resume.as_deref(),
-                        events: &job_events,
-                        options,
-                        limits: &limits,
-                        engine: &mut engine,
-                        estimates: &mut estimates,
-                        ladder,
-                        neighbour,
-                        plan: JobPlan::new(&request, options.estimates.as_deref()),
-                    }
-                    .run()
-                }));
-                (id, job_events, walked)
+                request: &request,
+                resume: resume.as_deref(),
+                events: &job_events,
+                options,
+                limits: &limits,
+                engine: &mut engine,
+                estimates: &mut estimates,
+                fallbacks: OomFallbacks::new(options.counters.clone()),
+                pressure,
+                plan: JobPlan::new(&request, options.estimates.as_deref()),
+                progress: RunProgress::begin(),
             }
-            WorkerCommand::Finish {
-                id,
-                request,
-                device,
-                cancel,
-                resume,
-            } => {
-                tracing::info!("job {id} starts: {}", request.network_name());
-                let job_events = events.of(id, &request.network_name(), cancel);
-                engine.want(device);
-                let walked = catch_unwind(AssertUnwindSafe(|| {
-                    FinishWalk {
-                        id,
-                        request: &request,
-                        resume: resume.as_deref(),
-                        events: &job_events,
-                        options,
-                        limits: &limits,
-                        engine: &mut engine,
-                        ladder,
-                        neighbour,
-                        plan: std::cell::OnceCell::new(),
-                    }
-                    .run()
-                }));
-                (id, job_events, walked)
-            }
-        };
-        let outcome = walked.unwrap_or_else(|panic| {
+            .run()
+        }));
+        let outcome = ended.unwrap_or_else(|panic| {
             engine.drop_engine();
             JobOutcome::Failed(panic_error(panic.as_ref()))
         });
         if matches!(outcome, JobOutcome::Paused) {
-            // Whoever pauses wants the memory for something else.
+            // The memory is wanted for something else.
             engine.drop_engine();
         }
         if let (JobOutcome::Finished(_), Some(libtorch)) = (&outcome, engine.libtorch()) {
@@ -247,7 +209,7 @@ fn work(
     }
 }
 
-/// Of a failure that may be the device's or its libraries': which they are.
+/// Adds the device and its libraries to a failure that they may have caused.
 fn with_versions(err: JobError, engine: Option<&EngineReport>) -> JobError {
     let may_be_theirs = matches!(
         err.kind,
@@ -286,7 +248,7 @@ fn panic_error(panic: &(dyn std::any::Any + Send)) -> JobError {
     .detail(text)
 }
 
-/// Starts an engine, hears what it is, and ends it: for the doctor.
+/// Starts an engine, takes its report, and ends it: for the doctor.
 pub fn probe_engine(
     launcher: &mut dyn EngineLauncher,
     device: DeviceChoice,

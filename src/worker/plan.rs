@@ -1,19 +1,17 @@
-//! The memory plan of one job: made once the engine has said what it is, obeyed stage by stage, and compared with what
-//! was measured.
+//! The memory plan of one job: made once the engine's device is known, applied stage by stage, and compared with
+//! measured peaks.
 //!
-//! A model whose headers cannot be read has no plan: the engine says what is wrong with it. Decides nothing else, and
-//! asks the engine nothing.
+//! A model whose headers cannot be read has no plan: the engine reports what is wrong with it.
 
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
-use safelight_core::job::{
-    DeviceChoice, GenerateRequest, JobError, JobErrorKind, MemorySample, Stage,
-};
+use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, JobRequest, MemorySample, Stage};
 use safelight_core::memory::compute_options::DecodeChunk;
 use safelight_core::memory::{
-    CONTEXT_BYTES, Corrections, DeviceClass, DeviceFacts, FIRST_CONTEXT_BYTES, Measured,
-    ModelWeights, Plan, PlanOutcome, Planner, StageMemory, StageOutcome, suggestions,
+    CONTEXT_BYTES, DeviceClass, DeviceFacts, FIRST_CONTEXT_BYTES, MeasuredPeak, MemoryPlan,
+    MemoryPlanner, ModelFootprint, PeakCorrections, PlanOutcome, StageMemory, StageOutcome,
+    StagePlan, suggestions,
 };
 use safelight_core::protocol::EngineReport;
 use safelight_core::units::size_text;
@@ -21,40 +19,45 @@ use safelight_core::units::size_text;
 use crate::telemetry::device::{DeviceQuery, device_facts};
 use crate::telemetry::{Roots, host};
 
-/// Where corrections are kept: beside the times of earlier jobs.
+/// File of corrections, next to the times of earlier jobs.
 const CORRECTIONS_FILE: &str = "memory.json";
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Planned {
+pub(super) struct PlannedStage {
     pub(super) memory: StageMemory,
-    /// Tiles that nobody asked for, without which the stage would not fit.
+    /// Tiles of the VAE without which the stage would not fit.
     pub(super) tile: Option<u32>,
     /// Largest chunk that fits into memory; [`DecodeChunk::Auto`] for a stage without chunks.
     pub(super) chunk: DecodeChunk,
 }
 
 pub(super) struct JobPlan {
-    weights: Option<ModelWeights>,
+    weights: Option<ModelFootprint>,
     decodes_in_chunks: bool,
-    corrections: Corrections,
+    corrections: PeakCorrections,
     file: Option<PathBuf>,
-    settled: OnceCell<Settled>,
+    settled: OnceCell<SettledPlan>,
     measured: Vec<(Stage, u64)>,
 }
 
-struct Settled {
-    plan: Plan,
+struct SettledPlan {
+    plan: MemoryPlan,
     device: String,
-    facts: DeviceFacts,
-    /// Why the device may have more memory than its driver says.
+    /// Changes that would make the job fit, one phrase each; none if it does.
+    advice: Vec<String>,
+    /// Warning that the device may have more memory than its driver reports.
     doubt: Option<String>,
 }
 
 impl JobPlan {
     /// Reads the headers. `times`: the file with the times of earlier jobs.
-    pub(super) fn new(request: &GenerateRequest, times: Option<&Path>) -> Self {
-        let weights = ModelWeights::read(request.family, &request.files, &request.loras)
-            .map(|weights| weights.with_controls(request.family, &request.controls));
+    pub(super) fn new(request: &JobRequest, times: Option<&Path>) -> Self {
+        let weights = match request {
+            JobRequest::Generate(it) => {
+                ModelFootprint::read(it.family, &it.files, &it.loras, &it.controls)
+            }
+            JobRequest::Finish(request) => ModelFootprint::of_postprocess(request),
+        };
         if let Err(err) = &weights {
             tracing::debug!("no plan: {err}");
         }
@@ -62,61 +65,71 @@ impl JobPlan {
         let weights = weights.ok();
         let decodes_in_chunks = weights
             .as_ref()
-            .is_some_and(ModelWeights::decodes_in_chunks);
+            .is_some_and(ModelFootprint::decodes_in_chunks);
         Self {
-            decodes_in_chunks: decodes_in_chunks && request.num_frames > 1,
+            decodes_in_chunks: decodes_in_chunks && request.num_frames() > 1,
             weights,
-            corrections: file.as_deref().map(Corrections::load).unwrap_or_default(),
+            corrections: file
+                .as_deref()
+                .map(PeakCorrections::load)
+                .unwrap_or_default(),
             file,
             settled: OnceCell::new(),
             measured: Vec::new(),
         }
     }
 
-    /// Makes the plan, the first time that the engine is known. `last`: the engine's memory when it was last heard.
-    /// The error is for a job of which not even half fits.
+    /// Makes the plan on the first call. `last`: the engine's last memory sample. Fails if not even half of a generating job
+    /// fits.
     pub(super) fn settle(
         &self,
-        request: &GenerateRequest,
+        request: &JobRequest,
         report: &EngineReport,
         last: Option<&MemorySample>,
-    ) -> Result<Option<&Plan>, JobError> {
+    ) -> Result<Option<&MemoryPlan>, JobError> {
         let Some(weights) = &self.weights else {
             return Ok(None);
         };
         if self.settled.get().is_some() {
             return Ok(None);
         }
-        let planner = Planner {
+        let planner = MemoryPlanner {
             weights,
             facts: facts(report, last),
             device: &report.device_name,
             corrections: &self.corrections,
         };
-        let plan = planner.plan(request);
+        let plan = match request {
+            JobRequest::Generate(request) => planner.plan(request),
+            JobRequest::Finish(request) => planner.plan_postprocess(request),
+        };
         tracing::info!("plan: {}", plan.verdict.text);
-        if plan.is_hopeless() {
-            let advice = suggestions(&planner, request, &plan, &[]);
-            let advice: Vec<String> = advice.into_iter().map(|it| it.text).collect();
+        let generate = request.generate().into_iter();
+        let found = generate.flat_map(|request| suggestions(&planner, request, &plan, &[]));
+        let advice: Vec<String> = found.map(|it| it.text).collect();
+        if request.generate().is_some() && plan.is_hopeless() {
             let err = JobError::new(JobErrorKind::OutOfMemory, plan.verdict.text.clone());
             return Err(err.advise(advice.join(", or ")));
         }
-        let settled = self.settled.get_or_init(|| Settled {
+        let settled = self.settled.get_or_init(|| SettledPlan {
             plan,
             device: report.device_name.clone(),
-            facts: planner.facts,
+            advice,
             doubt: doubt(report, &Roots::of_this_machine()),
         });
         Ok(Some(&settled.plan))
     }
 
-    pub(super) fn of_stage(&self, stage: Stage) -> Planned {
-        let Some(Settled { plan, .. }) = self.settled.get() else {
-            return Planned::default();
+    pub(super) fn of_stage(&self, stage: Stage) -> PlannedStage {
+        let Some(SettledPlan { plan, .. }) = self.settled.get() else {
+            return PlannedStage::default();
         };
-        Planned {
+        PlannedStage {
             memory: plan.stage_memory(stage),
-            tile: plan.of_stage(stage).and_then(|stage| stage.tile),
+            // An upscaler chooses its own, by what is free then.
+            tile: plan
+                .of_stage(stage)
+                .and_then(|plan| plan.tile.filter(|_| !stage.is_postprocess())),
             chunk: match stage {
                 Stage::Decode if self.decodes_in_chunks => largest_chunk(plan, stage),
                 _ => DecodeChunk::Auto,
@@ -124,13 +137,14 @@ impl JobPlan {
         }
     }
 
-    /// What the plan does that changes the result a little, that it does not see how the job can fit, or that the
-    /// driver tells of less memory than there is.
+    /// Warnings: tiles of the VAE, which change the result a little, a job that does not fit, and a driver that reports less
+    /// memory than there is.
     pub(super) fn warnings(&self) -> Vec<String> {
-        let Some(Settled { plan, doubt, .. }) = self.settled.get() else {
+        let Some(SettledPlan { plan, doubt, .. }) = self.settled.get() else {
             return Vec::new();
         };
-        let has_tiles = plan.stages.iter().any(|stage| stage.tile.is_some());
+        let is_tiled = |it: &StagePlan| it.tile.is_some() && !it.stage.is_postprocess();
+        let has_tiles = plan.stages.iter().any(is_tiled);
         let of_plan = if plan.fits() {
             has_tiles.then(|| plan.verdict.text.clone())
         } else {
@@ -139,22 +153,14 @@ impl JobPlan {
         doubt.clone().into_iter().chain(of_plan).collect()
     }
 
-    /// What would make the job fit, one phrase each; nothing where the plan believed that it does.
-    pub(super) fn suggestions(&self, request: &GenerateRequest) -> Vec<String> {
-        let (Some(weights), Some(settled)) = (&self.weights, self.settled.get()) else {
-            return Vec::new();
-        };
-        let planner = Planner {
-            weights,
-            facts: settled.facts,
-            device: &settled.device,
-            corrections: &self.corrections,
-        };
-        let found = suggestions(&planner, request, &settled.plan, &[]);
-        found.into_iter().map(|it| it.text).collect()
+    /// Changes that would make the job fit, one phrase each; none if the plan says that it does.
+    pub(super) fn advice(&self) -> &[String] {
+        self.settled
+            .get()
+            .map_or(&[], |settled| settled.advice.as_slice())
     }
 
-    /// The most that the allocator counted in a stage that ran as planned.
+    /// Records the allocator's peak of a stage that ran as planned.
     pub(super) fn measured(&mut self, stage: Stage, peak_bytes: u64) {
         match self.measured.iter_mut().find(|(other, _)| *other == stage) {
             Some((_, peak)) => *peak = (*peak).max(peak_bytes),
@@ -162,24 +168,24 @@ impl JobPlan {
         }
     }
 
-    /// Compares, learns for the next plan, and says how far off this one was.
-    pub(super) fn finish(&mut self, request: &GenerateRequest) -> Option<PlanOutcome> {
-        let Settled { plan, device, .. } = self.settled.get()?;
+    /// Compares predicted and measured peaks, and stores corrections for the next plan.
+    pub(super) fn finish(&mut self, request: &JobRequest) -> Option<PlanOutcome> {
+        let SettledPlan { plan, device, .. } = self.settled.get()?;
         let mut stages = Vec::new();
         for &(stage, measured_bytes) in &self.measured {
             let Some(planned) = plan.of_stage(stage).filter(|it| it.part.is_some()) else {
                 continue;
             };
             let beside = planned.peak_bytes - planned.activation_bytes.min(planned.peak_bytes);
-            let of = Measured {
-                device,
-                class: plan.device.class,
-                family: request.family,
-                stage,
-            };
             let made = measured_bytes as f64 - beside as f64;
-            // Beside networks that stay, what a stage made cannot be told.
-            if !plan.keeps_loaded {
+            // Next to networks that stay loaded, a stage's own peak is not known.
+            if let Some(request) = request.generate().filter(|_| !plan.keeps_loaded) {
+                let of = MeasuredPeak {
+                    device,
+                    class: plan.device.class,
+                    family: request.family,
+                    stage,
+                };
                 self.corrections
                     .learn(&of, planned.formula_bytes as f64, made);
             }
@@ -205,7 +211,7 @@ impl JobPlan {
 }
 
 /// Returns the largest chunk for which a stage of the plan has room; [`DecodeChunk::Auto`] if only one frame fits.
-fn largest_chunk(plan: &Plan, stage: Stage) -> DecodeChunk {
+fn largest_chunk(plan: &MemoryPlan, stage: Stage) -> DecodeChunk {
     let Some(planned) = plan.of_stage(stage) else {
         return DecodeChunk::default();
     };
@@ -241,8 +247,8 @@ pub(super) fn chunk_within(
     }
 }
 
-/// The engine's device. What it uses itself is not what others use.
-pub(super) fn facts(report: &EngineReport, last: Option<&MemorySample>) -> DeviceFacts {
+/// Facts of the engine's device. Its own memory does not count as used by others.
+fn facts(report: &EngineReport, last: Option<&MemorySample>) -> DeviceFacts {
     let roots = &Roots::of_this_machine();
     let host = host::memory(&roots.proc);
     let host_available_bytes = host.map_or(u64::MAX, |host| host.available_bytes);
@@ -273,8 +279,7 @@ pub(super) fn facts(report: &EngineReport, last: Option<&MemorySample>) -> Devic
     of_one_pool(own, device_facts(roots, &query), held)
 }
 
-/// The engine's device as it can be found in the tables of this machine. Of two makes only AMD's pools have a part that
-/// the host does not see.
+/// Query of the engine's device in the kernel's tables. Only AMD's pools have a part that the host does not see.
 fn query(report: &EngineReport, driver_total_bytes: u64) -> DeviceQuery {
     DeviceQuery {
         kind: "rocm",
@@ -284,8 +289,7 @@ fn query(report: &EngineReport, driver_total_bytes: u64) -> DeviceQuery {
     }
 }
 
-/// AMD's runtime may tell of a small part of a shared pool: 15.5 GiB of 128. The job gets no more than that, since
-/// nothing beyond could be had, and says why.
+/// Warns of an AMD runtime that reports a small part of a shared pool, such as 15.5 GiB of 128. The job cannot get more.
 fn doubt(report: &EngineReport, roots: &Roots) -> Option<String> {
     if report.class != Some(DeviceClass::Unified) {
         return None;
@@ -294,13 +298,13 @@ fn doubt(report: &EngineReport, roots: &Roots) -> Option<String> {
     (report.total_bytes < seen / 4 * 3).then(|| {
         let [told, seen] = [report.total_bytes, seen].map(size_text);
         format!(
-            "the GPU's driver gives {told} of the {seen} that the kernel's tables say it may use: a newer kernel or ROCm may mend that, see `safelight doctor`"
+            "the GPU's driver gives {told} of the {seen} that the kernel's tables say it may use: a newer kernel or ROCm may fix that, see `safelight doctor`"
         )
     })
 }
 
-/// One pool: the part that only the GPU sees, and what the engine holds itself, are free for the job though the host
-/// does not call them available.
+/// Facts of one pool: the part that only the GPU sees, and the engine's own memory, are free for the job though the host
+/// does not count them as available.
 fn of_one_pool(own: DeviceFacts, seen: DeviceFacts, held: u64) -> DeviceFacts {
     let available = own.host_available_bytes.max(seen.host_available_bytes);
     DeviceFacts {
@@ -315,7 +319,7 @@ fn of_one_pool(own: DeviceFacts, seen: DeviceFacts, held: u64) -> DeviceFacts {
 
 #[cfg(test)]
 mod tests {
-    use safelight_core::memory::MemoryChoice;
+    use safelight_core::memory::MemoryOptions;
 
     use super::*;
     use crate::telemetry::fake_tree::{lay_card, lay_meminfo, lay_node};
@@ -335,7 +339,7 @@ mod tests {
         };
         let facts = of_one_pool(own, seen, 2 * GIB);
         assert_eq!(facts.host_available_bytes, 96 * GIB);
-        let choice = &MemoryChoice::default();
+        let choice = &MemoryOptions::default();
         assert_eq!(facts.budget(choice).used_by_others_bytes, 0);
         // Without a carve-out what the engine keeps is free for its next job.
         let facts = of_one_pool(own, own, 30 * GIB);
@@ -423,7 +427,7 @@ mod tests {
         assert_eq!(
             doubt(&little, &roots).as_deref(),
             Some(
-                "the GPU's driver gives 15.5 GiB of the 110.5 GiB that the kernel's tables say it may use: a newer kernel or ROCm may mend that, see `safelight doctor`"
+                "the GPU's driver gives 15.5 GiB of the 110.5 GiB that the kernel's tables say it may use: a newer kernel or ROCm may fix that, see `safelight doctor`"
             )
         );
         // What cannot be had is not planned with.

@@ -23,15 +23,15 @@ use tracing::Level;
 
 use super::amd::{driver_versions, other_modes};
 use super::environment::{self, EngineTarget};
-use super::link::{EngineControl, EngineLauncher, EngineLink, Incoming, LastWords, ProbeOrder};
+use super::link::{EngineControl, EngineLauncher, EngineLink, ExitReport, Incoming, ProbeOrder};
 use crate::child::{Lines, keep_lines, kept_text};
 use crate::telemetry::{Roots, amdgpu};
 
-/// How many of the engine's last lines are kept for a report.
+/// Last lines of the engine that are kept for a report.
 const KEPT_LINES: usize = 40;
-/// How long an engine whose streams are closed may take to be gone.
+/// Time limit for the exit of an engine whose streams are closed.
 const EXIT_GRACE: Duration = Duration::from_secs(2);
-/// How long an engine that is no longer needed may take to go by itself.
+/// Time limit for the exit of an engine that is no longer needed.
 const GOODBYE: Duration = Duration::from_millis(300);
 const SIGKILL: i32 = 9;
 
@@ -44,14 +44,14 @@ pub struct ProcessLauncher {
     /// In place of the one for the runtime's version.
     executable: Option<PathBuf>,
     find_runtime: FindRuntime,
-    /// What the engine's environment has beside this process's.
+    /// Additional environment variables.
     variables: Vec<(&'static str, String)>,
-    /// What a probe found to be the fastest.
+    /// Fastest mode in a probe.
     miopen: MiopenMode,
 }
 
 impl ProcessLauncher {
-    /// With the engines beside this executable, or the one that `SAFELIGHT_ENGINE` names.
+    /// Launches the engines next to this executable, or the one that `SAFELIGHT_ENGINE` names.
     pub fn new(find_runtime: FindRuntime) -> Self {
         Self {
             executable: None,
@@ -165,7 +165,7 @@ fn named_engine() -> Option<PathBuf> {
     std::env::var_os("SAFELIGHT_ENGINE").map(PathBuf::from)
 }
 
-/// Where the executable of an engine should be.
+/// Expected path of an engine's executable.
 pub fn engine_executable(engine: &EngineBuild) -> PathBuf {
     if let Some(named) = named_engine() {
         return named;
@@ -173,7 +173,7 @@ pub fn engine_executable(engine: &EngineBuild) -> PathBuf {
     let beside = std::env::current_exe()
         .unwrap_or_default()
         .with_file_name(engine.executable);
-    // A test's executable lies one folder deeper than those of the program.
+    // A test's executable is one folder deeper.
     let above = beside
         .parent()
         .and_then(Path::parent)
@@ -346,7 +346,7 @@ struct ProcessControl {
     lines: Arc<Lines>,
     /// Ends when the engine's standard error does.
     keeper: Option<JoinHandle<()>>,
-    /// How often the system had ended a process for memory when this one started.
+    /// Out-of-memory kills of the system before this process started.
     oom_kills: u64,
 }
 
@@ -378,7 +378,7 @@ impl EngineControl for ProcessControl {
         self.child.as_ref().map(Child::id)
     }
 
-    fn last_words(&mut self) -> LastWords {
+    fn last_words(&mut self) -> ExitReport {
         let status = self.wait(EXIT_GRACE);
         if status.is_none() {
             self.kill();
@@ -393,7 +393,7 @@ impl EngineControl for ProcessControl {
             (None, None) => "it closed its connection but kept running".to_owned(),
         };
         let said = kept_text(&self.lines);
-        LastWords {
+        ExitReport {
             text: format!("the engine process ended: {how}\n{said}"),
             is_out_of_memory: signal == Some(SIGKILL) && oom_kills() > self.oom_kills,
         }
@@ -401,7 +401,7 @@ impl EngineControl for ProcessControl {
 }
 
 impl Drop for ProcessControl {
-    /// The end of its standard input ends a healthy engine by itself; a sick one is killed.
+    /// A healthy engine exits at the end of its standard input; others are killed.
     fn drop(&mut self) {
         if self.wait(GOODBYE).is_none() {
             self.kill();
@@ -409,7 +409,7 @@ impl Drop for ProcessControl {
     }
 }
 
-/// How many processes the system has ended because memory ran out, since it started.
+/// Out-of-memory kills of the system since it started.
 fn oom_kills() -> u64 {
     let vmstat = std::fs::read_to_string("/proc/vmstat").unwrap_or_default();
     vmstat

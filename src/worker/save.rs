@@ -1,6 +1,6 @@
 //! The last stage: frames to a file that carries its own settings.
 //!
-//! Formats are `media`'s; here is only what is written with them.
+//! Formats: [`media`].
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use safelight_core::protocol::EngineReport;
 use safelight_core::settings::rocm_of;
 use serde_json::{Value, json};
 
-use super::inputs::Inputs;
+use super::inputs::JobInputs;
 
 /// Refuses, before anything is computed, what could not be written in the end.
 pub(super) fn check(request: &GenerateRequest) -> Result<(), JobError> {
@@ -61,13 +61,13 @@ pub(super) fn check_frames(request: &GenerateRequest, num_frames: usize) -> Resu
     media::check_frames_writable(&request.out, num_frames).map_err(|err| error_of(&err))
 }
 
-/// Whether a JSON file holds the settings of one of our results.
+/// Whether a JSON file has the settings of one of our results.
 fn is_ours(path: &Path) -> bool {
     read_json_or_default::<Value>(path)["app"] == CARRIED_APP
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Made<'a> {
+pub(super) struct ResultMeta<'a> {
     pub(super) engine: Option<&'a EngineReport>,
     pub(super) compute_options: ComputeOptions,
     pub(super) rungs: &'a [Climb],
@@ -75,8 +75,8 @@ pub(super) struct Made<'a> {
     pub(super) crf: u8,
 }
 
-/// What was written, and what of the settings beside it could not be, one sentence each.
-pub(super) struct Written {
+/// Files of a result, and one sentence for each settings file that could not be written.
+pub(super) struct WrittenFiles {
     pub paths: Vec<PathBuf>,
     pub warnings: Vec<String>,
 }
@@ -86,10 +86,10 @@ pub(super) struct Written {
 pub(super) fn write(
     request: &GenerateRequest,
     clip: &Clip,
-    inputs: &Inputs,
-    made: Made<'_>,
-) -> Result<Written, JobError> {
-    let mut written = Written {
+    inputs: &JobInputs,
+    made: ResultMeta<'_>,
+) -> Result<WrittenFiles, JobError> {
+    let mut written = WrittenFiles {
         paths: Vec::new(),
         warnings: Vec::new(),
     };
@@ -142,7 +142,7 @@ fn write_sidecar(request: &GenerateRequest, result: &Path, settings: &Value) -> 
     let path = if result == first { out } else { result }.with_extension("json");
     let pretty = serde_json::to_vec_pretty(settings).unwrap_or_default();
     let written = if request.is_out_automatic {
-        // Who makes the file owns the name.
+        // Creating the file reserves the name.
         File::create_new(&path).and_then(|_| {
             write_atomically(&path, &pretty).inspect_err(|_| {
                 // Empty, and ours. The first error is the one that matters.
@@ -160,8 +160,8 @@ fn write_sidecar(request: &GenerateRequest, result: &Path, settings: &Value) -> 
     })
 }
 
-/// What is needed to make the same clip again, and what made it.
-fn settings_of(request: &GenerateRequest, inputs: &Inputs, made: Made<'_>) -> Value {
+/// Settings that reproduce the result, with the engine that computed it.
+fn settings_of(request: &GenerateRequest, inputs: &JobInputs, made: ResultMeta<'_>) -> Value {
     let engine = made.engine;
     let mut settings = request.carried();
     settings["libtorch"] = json!(engine.map(|engine| engine.libtorch.as_str()));

@@ -11,12 +11,12 @@ use std::time::{Duration, SystemTime};
 use safelight_core::files::write_private;
 use safelight_core::job::{JobFolder, JobId, QueueFile};
 
-use super::left::number_of;
+use super::unfinished_jobs::number_of;
 
 /// An old folder gets this file first, and goes when that is a day old: a clock that is wrong for once costs no work.
 const MARK: &str = "old";
 const MARKED_FOR: Duration = Duration::from_hours(24);
-/// How long a failed job's folder is kept.
+/// Retention of a failed job's folder.
 const KEEP: Duration = Duration::from_hours(7 * 24);
 
 /// Removes what is older than [`KEEP`] from the folder of all jobs.
@@ -45,7 +45,7 @@ pub(super) fn sweep(jobs: &Path) {
     }
 }
 
-/// The jobs that stand in the queue beside the folder of all jobs; `None` where that cannot be told.
+/// Jobs in the queue; `None` if it cannot be read.
 fn queued(jobs: &Path) -> Option<BTreeSet<JobId>> {
     match QueueFile::load(&jobs.with_file_name("queue.json")) {
         Ok(file) => Some(file.jobs.iter().map(|job| job.id).collect()),
@@ -64,12 +64,11 @@ fn is_ours(path: &Path) -> bool {
             .is_ok_and(|number| number.to_string() == name)
     });
     let is_folder = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir());
-    let has_request =
-        path.join("request.json").is_file() || JobFolder::at(path).finish_file().is_file();
+    let has_request = JobFolder::at(path).request_file().is_file();
     is_number && is_folder && has_request
 }
 
-/// Whether it was old a day ago, too; marks it where it was not.
+/// Returns whether it was old a day ago; otherwise marks it.
 fn is_marked(path: &Path) -> bool {
     let mark = path.join(MARK);
     let written = fs::metadata(&mark).and_then(|meta| meta.modified());
@@ -83,7 +82,7 @@ fn is_marked(path: &Path) -> bool {
     }
 }
 
-/// Whether nothing in the folder was written lately. What cannot be told counts as new.
+/// Returns whether no file in the folder is recent. Unknown times count as recent.
 fn is_old(path: &Path) -> bool {
     let Ok(entries) = fs::read_dir(path) else {
         return false;

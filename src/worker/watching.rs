@@ -1,43 +1,41 @@
-//! One stage that runs: what its engine says is passed on, and it is stopped when its user or another program wants that,
-//! or ended when it hangs.
+//! A running stage: forwards the engine's messages, stops it for its user or other programs, and ends it when it hangs.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
 use safelight_core::job::{JobError, JobErrorKind, JobUpdate, MemorySample};
-use safelight_core::memory::Fault;
-use safelight_core::protocol::{EngineCommand, EngineMessage, FinishOrder, StageEnd, StageOrder};
+use safelight_core::memory::ResourceFault;
+use safelight_core::protocol::{EngineCommand, EngineMessage, StageEnd, StageOrder};
 
-use super::engine::{StageReport, StageResult, StageRun, Task};
-use super::estimate::{Mark, Progress};
+use super::engine::{StageReport, StageResult, StageRun};
+use super::estimate::{StepProgress, StepTime};
 use super::events::frame;
 use super::link::EngineLink;
-use super::neighbour::Scarce;
-use super::plan::Planned;
+use super::memory_pressure::MemoryPressure;
+use super::plan::PlannedStage;
 
-/// How often the cancel flag and the clocks are looked at while the engine is silent.
+/// Polling interval of the cancel flag and the clocks while the engine is silent.
 pub(super) const WATCH: Duration = Duration::from_millis(25);
 
-pub(super) struct Watch<'a> {
+pub(super) struct StageWatch<'a> {
     pub(super) run: StageRun<'a>,
     pub(super) device_name: String,
     pub(super) report: StageReport,
     pub(super) began: Instant,
-    pub(super) first_step: Option<Mark>,
-    /// Whether the engine can take another stage.
+    pub(super) first_step: Option<StepTime>,
+    /// The engine can take another stage.
     pub(super) engine_lives: bool,
-    pub(super) planned: Planned,
+    pub(super) planned: PlannedStage,
     pub(super) is_gpu: bool,
-    /// Since when the stage stops for other programs.
-    pub(super) yielding: Option<(Scarce, Instant)>,
+    /// Pressure that the stage stops for, and since when.
+    pub(super) yielding: Option<(MemoryPressure, Instant)>,
     pub(super) last_memory: Option<MemorySample>,
-    /// Why what came cannot be used: the stage is being stopped.
+    /// Error of a frame: the stage is being stopped.
     pub(super) failed: Option<JobError>,
 }
 
-impl Watch<'_> {
-    /// An engine that is gone by itself: fatal to the stage, unless it should have ended anyway.
+impl StageWatch<'_> {
+    /// An engine that has exited: fatal to the stage, unless it should stop anyway.
     fn lost(&mut self, link: &mut EngineLink) -> Result<StageResult, JobError> {
         self.engine_lives = false;
         let words = link.control.last_words();
@@ -54,37 +52,29 @@ impl Watch<'_> {
             )
             .advise("Try a smaller size or fewer frames, or close other programs")
             .detail(words.text)
-            .with_fault(Some(Fault::HostMemory)));
+            .with_fault(Some(ResourceFault::HostMemory)));
         }
         Ok(StageResult::Lost { reason: words.text })
     }
 
     fn order(&self) -> EngineCommand {
-        let (job, memory) = (self.run.id, self.planned.memory);
-        match &self.run.task {
-            Task::Generate(task) => {
-                let mut request = task.request.clone();
-                if let Some(tile) = self.planned.tile {
-                    let asked = request.vae_tile.unwrap_or(tile);
-                    request.vae_tile = Some(tile.min(asked));
-                }
-                EngineCommand::RunStage(Box::new(StageOrder {
-                    job,
-                    stage: self.run.stage,
-                    folder: self.run.folder.to_owned(),
-                    capture: request.capture.is_some(),
-                    request,
-                    section: task.section,
-                    memory,
-                }))
-            }
-            Task::Finish(task) => EngineCommand::Finish(Box::new(FinishOrder {
-                job,
-                request: task.request.clone(),
-                first: task.first,
-                memory,
-            })),
+        let run = &self.run;
+        let mut request = run.request.clone();
+        if let (Some(tile), Some(request)) = (self.planned.tile, request.generate_mut()) {
+            let requested = request.vae_tile.unwrap_or(tile);
+            request.vae_tile = Some(tile.min(requested));
         }
+        let generate = request.generate();
+        EngineCommand::RunStage(Box::new(StageOrder {
+            job: run.id,
+            stage: run.stage,
+            folder: run.folder.to_owned(),
+            capture: generate.is_some_and(|request| request.capture.is_some()),
+            request,
+            section: run.section,
+            first_frame: run.first_frame,
+            memory: self.planned.memory,
+        }))
     }
 
     pub(super) fn follow(&mut self, link: &mut EngineLink) -> Result<StageResult, JobError> {
@@ -107,7 +97,7 @@ impl Watch<'_> {
                     return self.failed.take().map_or(Ok(StageResult::Cancelled), Err);
                 }
             }
-            let scarce = self.run.neighbour.look(link.control.process());
+            let scarce = self.run.pressure.look(link.control.process());
             if self.must_end_for_others(link, scarce) {
                 break;
             }
@@ -136,7 +126,7 @@ impl Watch<'_> {
                     self.report.allocated_bytes = allocated;
                     self.last_memory = Some(memory);
                     self.run.events.lossy(JobUpdate::Memory(memory));
-                    let heard = self.is_gpu.then(|| self.run.neighbour.hear(&memory));
+                    let heard = self.is_gpu.then(|| self.run.pressure.hear(&memory));
                     if self.must_end_for_others(link, heard.flatten()) {
                         break;
                     }
@@ -157,14 +147,14 @@ impl Watch<'_> {
                 });
             }
         }
-        // For others: it was asked to stop and does not, or nothing is left to wait with.
+        // For other programs: it did not stop in time, or there is no memory left to wait.
         link.control.kill();
         self.engine_lives = false;
         Ok(self.stopped())
     }
 
     /// Asks the engine to stop where other programs need memory; whether it has to be ended.
-    fn must_end_for_others(&mut self, link: &EngineLink, scarce: Option<Scarce>) -> bool {
+    fn must_end_for_others(&mut self, link: &EngineLink, scarce: Option<MemoryPressure>) -> bool {
         if self.yielding.is_none() && scarce.is_some() {
             // Full or closed: the grace time ends the engine all the same.
             link.commands.try_send(EngineCommand::Cancel).ok();
@@ -192,21 +182,22 @@ impl Watch<'_> {
             EngineMessage::Step { step, num_steps } => {
                 let stage = self.run.stage;
                 let secs = self.began.elapsed().as_secs_f64();
-                let now = Mark { step, secs };
-                let progress = Progress {
+                let now = StepTime { step, secs };
+                let progress = StepProgress {
                     first: *self.first_step.get_or_insert(now),
                     now,
                     total: num_steps,
                 };
-                let secs_left = match &self.run.task {
-                    Task::Generate(task) => task.estimates.secs_left(
-                        task.request,
+                let run = &self.run;
+                let secs_left = match run.request.generate() {
+                    Some(request) => run.estimates.secs_left(
+                        request,
                         &self.device_name,
-                        task.recipe,
-                        (stage, task.section),
+                        run.recipe,
+                        (stage, run.section),
                         progress,
                     ),
-                    Task::Finish(_) => progress.secs_left(),
+                    None => progress.secs_left(),
                 };
                 events.lossy(JobUpdate::Step {
                     stage,
@@ -224,17 +215,11 @@ impl Watch<'_> {
                 let Some(frame) = frame(header, payload) else {
                     return;
                 };
-                if let Task::Finish(task) = &mut self.run.task {
-                    if self.failed.is_none() {
-                        self.failed = (task.take)(frame.clone()).err();
-                    }
-                } else {
-                    // A decode that begins again begins with the first frame.
-                    self.report.frames.truncate(frame.index as usize);
-                    self.report.frames.push(Arc::clone(&frame.picture));
+                if self.failed.is_none() {
+                    self.failed = (self.run.take)(frame.clone()).err();
                 }
-                if matches!(self.run.task, Task::Finish(_)) {
-                    // These may be large, and one is as good to look at as the next.
+                if self.run.stage.is_postprocess() {
+                    // They may be large, and each shows as much as the next.
                     events.idle(JobUpdate::Frame(frame));
                 } else {
                     events.lossy(JobUpdate::Frame(frame));

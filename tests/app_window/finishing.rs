@@ -2,8 +2,8 @@
 //! result, and the networks to choose from.
 
 use safelight::worker::WorkerCommand;
-use safelight_core::finish::{FinishRequest, FinishWork};
-use safelight_core::job::{CancelToken, Clip, JobOutput, QueueFile};
+use safelight_core::finish::{PostprocessKind, PostprocessRequest};
+use safelight_core::job::{CancelToken, Clip, JobOutput, JobRequest, QueueFile};
 
 use crate::app_window::prelude::*;
 use crate::common::networks::{write_interpolator, write_upscaler};
@@ -11,7 +11,7 @@ use crate::common::networks::{write_interpolator, write_upscaler};
 /// A job to finish something that the window hands to the worker.
 struct SentFinish {
     id: JobId,
-    request: FinishRequest,
+    request: PostprocessRequest,
     cancel: CancelToken,
     resume: Option<PathBuf>,
 }
@@ -22,9 +22,9 @@ fn next_finish(bench: &mut Bench) -> SentFinish {
         sent = bench.far.commands.try_recv().ok();
         sent.is_some()
     });
-    let Some(WorkerCommand::Finish {
+    let Some(WorkerCommand {
         id,
-        request,
+        request: JobRequest::Finish(request),
         cancel,
         resume,
         ..
@@ -254,7 +254,7 @@ fn of_several_networks_one_is_chosen_and_then_used() {
         bench.press_more("Upscale ×4");
         let sent = next_finish(bench);
         bench.say_end(sent.id, JobOutcome::Cancelled);
-        let FinishWork::Upscale { network, passes } = sent.request.work else {
+        let PostprocessKind::Upscale { network, passes } = sent.request.work else {
             panic!("not a job that enlarges: {:?}", sent.request.work);
         };
         assert_eq!(passes, 1);
@@ -294,7 +294,7 @@ fn an_upscaling_that_was_interrupted_is_offered_by_the_next_window() {
     bench.press_more("Upscale ×2");
     let sent = next_finish(&mut bench);
     let paths = Paths::under(bench.home.path());
-    JobFolder::create_finishing(&paths.jobs(), sent.id, &sent.request).unwrap();
+    JobFolder::create(&paths.jobs(), sent.id, &sent.request.clone().into()).unwrap();
     let queue = paths.queue_file();
     bench.until("the queue is written", |_| {
         QueueFile::load(&queue).is_ok_and(|file| file.jobs.len() == 1)

@@ -21,7 +21,7 @@ use safelight::window::Window;
 use safelight::worker::{WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerHandle};
 use safelight_core::job::{
     CancelToken, Clip, GenerateForm, GenerateRequest, JobError, JobErrorKind, JobId, JobOutcome,
-    JobOutput, JobUpdate, MemorySample, Recipe, Stage, StageTime,
+    JobOutput, JobRequest, JobUpdate, MemorySample, Recipe, Stage, StageTime,
 };
 use safelight_core::media::Picture;
 use safelight_core::model::ModelSpec;
@@ -279,9 +279,9 @@ impl Bench {
             sent = bench.far.commands.try_recv().ok();
             sent.is_some()
         });
-        let Some(WorkerCommand::Generate {
+        let Some(WorkerCommand {
             id,
-            request,
+            request: JobRequest::Generate(request),
             cancel,
             ..
         }) = sent

@@ -153,7 +153,7 @@ fn a_failed_job_that_is_removed_or_restarted_before_its_folder_was_looked_at_doe
         let mut bench = bench();
         let sent = bench.start_job();
         let jobs = Paths::under(bench.home.path()).jobs();
-        JobFolder::create(&jobs, sent.id, &sent.request).expect("a folder is made");
+        JobFolder::create(&jobs, sent.id, &sent.request.clone().into()).expect("a folder is made");
         let failure = JobError::new(JobErrorKind::Internal, "it broke");
         let update = JobUpdate::Ended(JobOutcome::Failed(failure));
         let event = WorkerEvent {

@@ -148,7 +148,7 @@ fn a_failed_job_goes_on_from_its_card_without_a_word_of_the_command_line() {
     let mut bench = Bench::new();
     let sent = bench.start_job();
     let jobs = safelight_core::settings::Paths::under(bench.home.path()).jobs();
-    let folder = JobFolder::create(&jobs, sent.id, &sent.request).expect("a folder");
+    let folder = JobFolder::create(&jobs, sent.id, &sent.request.clone().into()).expect("a folder");
     let result = folder.result(Stage::EncodeText).expect("a place");
     std::fs::write(result, "").expect("a file");
     let failure =

@@ -10,7 +10,8 @@ use safelight::worker::Estimates;
 use safelight_core::families::wan;
 use safelight_core::job::{Climb, Sampler};
 use safelight_core::memory::{
-    Corrections, DeviceClass, DeviceFacts, ModelWeights, PlanOutcome, Rung, StageOutcome,
+    DeviceClass, DeviceFacts, FallbackLevel, ModelFootprint, PeakCorrections, PlanOutcome,
+    StageOutcome,
 };
 use safelight_core::model::ModelFiles;
 use safelight_core::settings::Settings;
@@ -40,7 +41,8 @@ fn fresh_on(mib: impl Fn(&Settings) -> u64 + Send + Sync + 'static) -> Bench {
 fn fresh_with(mib: impl Fn(&Settings) -> u64 + Send + Sync + 'static, times: Estimates) -> Bench {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/wan/pipeline");
     let files = ModelFiles::of_folder(&folder).expect("the fixture is a pipeline");
-    let weights = ModelWeights::read(wan::FAMILY, &files, &[]).expect("its headers can be read");
+    let weights =
+        ModelFootprint::read(wan::FAMILY, &files, &[], &[]).expect("its headers can be read");
     Bench::with(move |startup| {
         let mut spec = pair_spec();
         spec.files = ModelFiles::default();
@@ -64,7 +66,7 @@ fn fresh_with(mib: impl Fn(&Settings) -> u64 + Send + Sync + 'static, times: Est
                         host_available_bytes: 64 * GIB,
                     },
                 },
-                corrections: Corrections::default(),
+                corrections: PeakCorrections::default(),
                 times: times.clone(),
                 alternatives: Vec::new(),
             })
@@ -140,7 +142,7 @@ fn the_graph_opens_by_itself_when_memory_ran_short() {
     made.rungs = vec![Climb {
         stage: Stage::Decode,
         section: 0,
-        rung: Rung::Tiles512,
+        rung: FallbackLevel::Tiles512,
         helped: true,
     }];
     bench.say_end(sent.id, JobOutcome::Finished(made));
@@ -354,7 +356,7 @@ fn what_happened_in_the_last_job_stands_in_a_line() {
     made.rungs = vec![Climb {
         stage: Stage::Decode,
         section: 0,
-        rung: Rung::Tiles512,
+        rung: FallbackLevel::Tiles512,
         helped: true,
     }];
     bench.say_end(sent.id, JobOutcome::Finished(made));

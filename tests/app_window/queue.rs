@@ -236,7 +236,7 @@ fn pausing_the_queue_stops_the_running_job_and_lets_it_go_on_first() {
         command = bench.far.commands.try_recv().ok();
         command.is_some()
     });
-    let Some(WorkerCommand::Generate { id, resume, .. }) = command else {
+    let Some(WorkerCommand { id, resume, .. }) = command else {
         panic!("it was waited for");
     };
     assert_eq!(id, first.id);
@@ -272,7 +272,7 @@ fn a_failed_job_of_which_something_is_finished_goes_on_from_there() {
     let mut bench = Bench::new();
     let sent = bench.start_job();
     let jobs = safelight_core::settings::Paths::under(bench.home.path()).jobs();
-    let folder = JobFolder::create(&jobs, sent.id, &sent.request).unwrap();
+    let folder = JobFolder::create(&jobs, sent.id, &sent.request.clone().into()).unwrap();
     std::fs::write(folder.result(Stage::EncodeText).unwrap(), "").unwrap();
     bench.press("Queue");
     bench.fail_job(&sent, JobErrorKind::Internal, "it broke");

@@ -58,7 +58,7 @@ fn a_job_that_runs_when_the_window_closes_can_go_on_in_the_next_one() {
     let mut bench = Bench::new();
     let sent = bench.start_job();
     let jobs = Paths::under(bench.home.path()).jobs();
-    JobFolder::create(&jobs, sent.id, &sent.request).unwrap();
+    JobFolder::create(&jobs, sent.id, &sent.request.clone().into()).unwrap();
     until_kept(&mut bench, 1);
     let token = sent.cancel.clone();
     // Of a program that was killed while it saved a result; no process has this number.
@@ -159,7 +159,7 @@ fn the_job_that_was_interrupted_stands_before_those_that_wait() {
     let mut bench = Bench::new();
     let sent = bench.start_job();
     let jobs = Paths::under(bench.home.path()).jobs();
-    JobFolder::create(&jobs, sent.id, &sent.request).unwrap();
+    JobFolder::create(&jobs, sent.id, &sent.request.clone().into()).unwrap();
     bench.form().prompt = "behind it".into();
     bench.press("Generate");
     until_kept(&mut bench, 2);

@@ -91,7 +91,7 @@ fn a_job_that_another_program_left_is_offered_and_goes_on_in_its_folder() {
     let mut folder = PathBuf::new();
     let mut bench = Bench::with(|startup| {
         let jobs = startup.paths.as_ref().unwrap().jobs();
-        let job = JobFolder::create(&jobs, id, &request).unwrap();
+        let job = JobFolder::create(&jobs, id, &request.clone().into()).unwrap();
         std::fs::write(job.section_result(Stage::Denoise, 1).unwrap(), "").unwrap();
         folder = job.path().to_owned();
     });
@@ -103,7 +103,7 @@ fn a_job_that_another_program_left_is_offered_and_goes_on_in_its_folder() {
         command = bench.far.commands.try_recv().ok();
         command.is_some()
     });
-    let Some(WorkerCommand::Generate {
+    let Some(WorkerCommand {
         id: sent, resume, ..
     }) = command
     else {

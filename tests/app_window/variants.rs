@@ -298,7 +298,7 @@ fn both_experts_count_on_in_one_row_of_steps() {
         bench.say(sent.id, JobUpdate::StageEnded(time));
         begin(&mut bench, sent.id, Stage::Decode);
         progress(&mut bench);
-        let bands = bench.app().queue.memory().bands().to_vec();
+        let bands = bench.app().queue.memory().bands.clone();
         let high = bands.iter().find(|band| band.stage == Stage::DenoiseHigh);
         let low = bands.iter().find(|band| band.stage == Stage::DenoiseLow);
         assert_eq!(high.unwrap().to_secs, Some(low.unwrap().from_secs));

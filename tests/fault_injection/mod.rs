@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use safelight_core::job::Stage;
-use safelight_core::memory::Rung;
+use safelight_core::memory::FallbackLevel;
 
 use super::Site;
 
@@ -40,7 +40,7 @@ struct Fault {
     at: u64,
     visits: Cell<u64>,
     /// Strikes only on rungs below.
-    below: Option<Rung>,
+    below: Option<FallbackLevel>,
     kind: String,
     times: Option<u64>,
     marker: Option<PathBuf>,
@@ -61,7 +61,7 @@ impl Drop for Armed {
 }
 
 /// Arms what the variable says about a stage on a rung, until what is returned is dropped.
-pub fn arm(stage: Stage, rung: Rung) -> Armed {
+pub fn arm(stage: Stage, rung: FallbackLevel) -> Armed {
     let armed = Armed(());
     if let Some(text) = variable() {
         let faults = parse_all(&text, stage, rung);
@@ -96,7 +96,7 @@ fn variable() -> Option<String> {
     }
 }
 
-fn parse_all(text: &str, stage: Stage, rung: Rung) -> Vec<Fault> {
+fn parse_all(text: &str, stage: Stage, rung: FallbackLevel) -> Vec<Fault> {
     let faults = text.trim().split(';');
     let faults = faults.filter_map(|part| Fault::parse(part, stage));
     faults
@@ -112,7 +112,9 @@ impl Fault {
         let marker = parts.next().map(PathBuf::from);
         let (head, below) = match head.split_once('<') {
             Some((head, name)) => {
-                let rung = Rung::ALL.into_iter().find(|rung| rung.name() == name);
+                let rung = FallbackLevel::ALL
+                    .into_iter()
+                    .find(|rung| rung.name() == name);
                 (head, Some(rung?))
             }
             None => (head, None),
@@ -237,8 +239,11 @@ mod tests {
     fn a_fault_below_a_rung_ends_where_the_stage_has_climbed_to_it() {
         let text = "as_gpu;decode<tiles512:oom;denoise:oom";
         let num = |rung| parse_all(text, Stage::Decode, rung).len();
-        assert_eq!((num(Rung::StreamMore), num(Rung::Tiles512)), (1, 0));
-        assert_eq!(num(Rung::OnCpu), 0);
-        assert!(parse_all("decode<roof:oom", Stage::Decode, Rung::Ground).is_empty());
+        assert_eq!(
+            (num(FallbackLevel::StreamMore), num(FallbackLevel::Tiles512)),
+            (1, 0)
+        );
+        assert_eq!(num(FallbackLevel::OnCpu), 0);
+        assert!(parse_all("decode<roof:oom", Stage::Decode, FallbackLevel::Ground).is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! Memory that runs out in the real engine, at every place where it allocates and on every rung of the ladder.
 
-use safelight_core::memory::Rung;
+use safelight_core::memory::FallbackLevel;
 
 use crate::generate::prelude::*;
 
@@ -109,18 +109,18 @@ fn each_rung_of_decoding_gives_what_was_asked_for_or_what_its_tiles_would_give()
     let (tiles_512, tiles_256) = (of_tiles("512"), of_tiles("256"));
     assert!(whole.frames != tiles_512.frames && tiles_512.frames != tiles_256.frames);
     let all = [
-        Rung::FreeAndRetry,
-        Rung::Tiles512,
-        Rung::Tiles256,
-        Rung::OnCpu,
+        FallbackLevel::FreeAndRetry,
+        FallbackLevel::Tiles512,
+        FallbackLevel::Tiles256,
+        FallbackLevel::OnCpu,
     ];
     for (number, rung) in all.into_iter().enumerate() {
         let fault = format!("as_gpu;decode@vae_decode<{}:oom", rung.name());
         let found = made(&home, &fault, &[]);
         let expected = match rung {
-            Rung::Tiles512 => &tiles_512,
+            FallbackLevel::Tiles512 => &tiles_512,
             // What is on the CPU is in these tiles too, and here it was there before.
-            Rung::Tiles256 | Rung::OnCpu => &tiles_256,
+            FallbackLevel::Tiles256 | FallbackLevel::OnCpu => &tiles_256,
             _ => &whole,
         };
         assert!(found.frames == expected.frames, "{rung:?}");

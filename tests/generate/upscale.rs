@@ -209,7 +209,7 @@ fn a_clip_that_was_stopped_with_all_frames_done_says_what_computed_them() {
     clip(&home, 6);
     let number = stopped_in_its_third_frame(&home);
     // Two are done, and no more are wanted: nobody needs an engine.
-    let file = home.job_folders()[0].join("finish.json");
+    let file = home.job_folders()[0].join("request.json");
     let text = fs::read_to_string(&file).expect("the job's request");
     let mut request: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     request["after"]["num_frames"] = 2.into();

@@ -14,7 +14,7 @@ use crate::job::Stage;
 use crate::library::Library;
 use crate::library::companions::Companions;
 use crate::library::single::Assembled;
-use crate::memory::{Job, Need, PartName};
+use crate::memory::{Job, PlannedNetwork, StageFootprint};
 use crate::model::choices::Sampler;
 use crate::model::facts::{ModelFacts, Schedule, TransformerShape};
 use crate::model::{
@@ -51,7 +51,9 @@ pub(super) static DEF: FamilyDef = FamilyDef {
         ]
     },
     text_readers: |_| Vec::new(),
-    networks: |files, reader| reader.read::<ToyConfig>(PartName::Transformer, &files.transformer),
+    networks: |files, reader| {
+        reader.read::<ToyConfig>(PlannedNetwork::Transformer, &files.transformer)
+    },
     needs,
     published: |_| Vec::new(),
     text_encoder_weights: [0, 0],
@@ -139,8 +141,8 @@ impl ToyConfig {
     }
 }
 
-fn needs(job: &Job<'_>, stage: Stage) -> Vec<Need> {
-    let network = job.configured::<ToyConfig>(PartName::Transformer);
+fn needs(job: &Job<'_>, stage: Stage) -> Vec<StageFootprint> {
+    let network = job.configured::<ToyConfig>(PlannedNetwork::Transformer);
     let pixels = f64::from(job.request.width) * f64::from(job.request.height);
     let numbers = |channels: i64| match stage {
         Stage::EncodeText => Some(channels as f64),
@@ -150,9 +152,9 @@ fn needs(job: &Job<'_>, stage: Stage) -> Vec<Need> {
     };
     let need = network.and_then(|(_, config)| {
         let bytes = 4.0 * numbers(config.channels)?;
-        Some(Need {
+        Some(StageFootprint {
             calls: job.steps(),
-            ..job.need(PartName::Transformer, bytes)
+            ..job.need(PlannedNetwork::Transformer, bytes)
         })
     });
     need.into_iter().collect()

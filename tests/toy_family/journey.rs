@@ -219,9 +219,9 @@ fn run(home: &Home, request: GenerateRequest) -> Vec<(u32, u32)> {
     launcher.set_executable(beside);
     let (handle, thread) = spawn(options, Box::new(launcher), Box::new(|| {})).unwrap();
     handle
-        .try_send(WorkerCommand::Generate {
+        .try_send(WorkerCommand {
             id: JobId(1),
-            request: Box::new(request),
+            request: request.into(),
             device: DeviceChoice::Cpu,
             cancel: CancelToken::default(),
             resume: None,

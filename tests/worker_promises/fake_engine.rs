@@ -12,14 +12,17 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use safelight::worker::link::{
-    EngineControl, EngineLauncher, EngineLink, Incoming, LastWords, ProbeOrder,
+    EngineControl, EngineLauncher, EngineLink, ExitReport, Incoming, ProbeOrder,
 };
-use safelight_core::job::{DeviceChoice, JobError, JobErrorKind, JobFolder, MemorySample, Stage};
+use safelight_core::finish::PostprocessRequest;
+use safelight_core::job::{
+    DeviceChoice, GenerateRequest, JobError, JobErrorKind, JobFolder, JobRequest, MemorySample,
+    Stage,
+};
 use safelight_core::memory::conv_backends::MiopenMode;
-use safelight_core::memory::{Fault, Rung, StageMemory};
+use safelight_core::memory::{FallbackLevel, ResourceFault, StageMemory};
 use safelight_core::protocol::{
-    EngineCommand, EngineMessage, EngineReport, FinishOrder, PROTOCOL_VERSION, PixelHeader,
-    StageEnd, StageOrder,
+    EngineCommand, EngineMessage, EngineReport, PROTOCOL_VERSION, PixelHeader, StageEnd, StageOrder,
 };
 
 /// What a fake engine does with a stage.
@@ -34,7 +37,7 @@ pub enum Act {
     /// For a reason that no second try mends.
     Fail,
     /// Ends in a failure of this kind on every rung below.
-    FailBelow(Fault, Rung),
+    FailBelow(ResourceFault, FallbackLevel),
     /// Ends decoding well, with frames missing.
     LoseFrames,
     /// Works as the low-noise expert does: its count goes on from the other's steps, at a slow pace.
@@ -85,7 +88,8 @@ pub struct FakeState {
 
 /// A frame that says which of which section it is.
 fn pixels(order: &StageOrder, index: u32) -> Vec<u8> {
-    let grey = match order.request.sections {
+    let sections = order.request.generate().and_then(|it| it.sections);
+    let grey = match sections {
         Some(_) => order.section * 90 + index,
         None => index * 40,
     };
@@ -102,8 +106,8 @@ impl EngineControl for FakeControl {
         self.killed.store(true, Ordering::Relaxed);
     }
 
-    fn last_words(&mut self) -> LastWords {
-        LastWords {
+    fn last_words(&mut self) -> ExitReport {
+        ExitReport {
             text: "signal 9 (of a test)".to_owned(),
             is_out_of_memory: self.is_out_of_memory.load(Ordering::Relaxed),
         }
@@ -213,10 +217,10 @@ impl FakeEngine {
                     self.told.lock().unwrap().push(told);
                     let section = (order.stage, order.section);
                     self.sections.lock().unwrap().push(section);
-                    self.end_of(order.stage, order.memory, |act| self.generate(&order, act))
-                }
-                EngineCommand::Finish(order) => {
-                    self.end_of(order.request.stage(), order.memory, |_| self.finish(&order))
+                    self.end_of(order.stage, order.memory, |act| match &order.request {
+                        JobRequest::Generate(request) => self.generate(&order, request, act),
+                        JobRequest::Finish(request) => self.finish(order.first_frame, request),
+                    })
                 }
                 EngineCommand::Cancel => continue,
             };
@@ -268,24 +272,24 @@ impl FakeEngine {
         })
     }
 
-    fn generate(&self, order: &StageOrder, act: Act) {
+    fn generate(&self, order: &StageOrder, request: &GenerateRequest, act: Act) {
         if act == Act::GoOn {
             self.go_on();
         }
         let count = if act == Act::Flood { 2000 } else { 2 };
-        let all = match order.request.sections {
+        let all = match request.sections {
             Some(sections) => sections.decoded(order.section).num_frames,
-            None => order.request.num_decoded() as u32,
+            None => request.num_decoded() as u32,
         };
         let num_frames = if act == Act::LoseFrames { 3 } else { all };
         self.work(order, count, num_frames);
     }
 
     /// Black frames in the size of the result.
-    fn finish(&self, order: &FinishOrder) {
-        let after = order.request.after;
+    fn finish(&self, first_frame: u32, request: &PostprocessRequest) {
+        let after = request.after;
         let black = vec![0; after.width as usize * after.height as usize * 3];
-        for index in order.first..after.num_frames {
+        for index in first_frame..after.num_frames {
             let header = PixelHeader {
                 index,
                 count: after.num_frames,

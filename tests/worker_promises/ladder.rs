@@ -1,14 +1,14 @@
 //! What happens when memory runs out: each stage climbs its ladder, tells of it, and ends once.
 
-use safelight_core::memory::counters::Counters;
-use safelight_core::memory::{Fault, Rung};
+use safelight_core::memory::counters::FallbackCounters;
+use safelight_core::memory::{FallbackLevel, ResourceFault};
 
 use crate::worker_promises::prelude::*;
 
 const GPU: DeviceChoice = DeviceChoice::Cuda(0);
 
 /// A rig on a GPU whose `stage` fails so below a rung.
-fn rig(stage: Stage, fault: Fault, below: Rung) -> Rig {
+fn rig(stage: Stage, fault: ResourceFault, below: FallbackLevel) -> Rig {
     Rig::new(move |_, running| {
         if running == stage {
             Act::FailBelow(fault, below)
@@ -25,7 +25,7 @@ fn run(rig: &Rig) -> (Vec<JobUpdate>, JobOutcome) {
 }
 
 /// The rungs that a stage was sent on, in order.
-fn sent(rig: &Rig, stage: Stage) -> Vec<Rung> {
+fn sent(rig: &Rig, stage: Stage) -> Vec<FallbackLevel> {
     let orders = rig.told.lock().unwrap();
     let of_stage = orders.iter().filter(|(other, _)| *other == stage);
     of_stage.map(|(_, memory)| memory.rung).collect()
@@ -33,26 +33,30 @@ fn sent(rig: &Rig, stage: Stage) -> Vec<Rung> {
 
 #[test]
 fn a_stage_climbs_to_the_rung_that_helps_in_the_same_engine_and_the_job_says_so() {
-    let rig = rig(Stage::Decode, Fault::DeviceMemory, Rung::Tiles256);
+    let rig = rig(
+        Stage::Decode,
+        ResourceFault::DeviceMemory,
+        FallbackLevel::Tiles256,
+    );
     let (updates, outcome) = run(&rig);
     let output = finished(outcome);
     assert_eq!(output.clip.frames.len(), 5);
     let expected = [
-        Rung::Ground,
-        Rung::FreeAndRetry,
-        Rung::Tiles512,
-        Rung::Tiles256,
+        FallbackLevel::Ground,
+        FallbackLevel::FreeAndRetry,
+        FallbackLevel::Tiles512,
+        FallbackLevel::Tiles256,
     ];
     assert_eq!(sent(&rig, Stage::Decode), expected);
-    assert_eq!(sent(&rig, Stage::Denoise), [Rung::Ground]);
+    assert_eq!(sent(&rig, Stage::Denoise), [FallbackLevel::Ground]);
     assert_eq!(rig.launches.load(Ordering::Relaxed), 1);
     let climbed: Vec<_> = output.rungs.iter().map(|c| (c.rung, c.helped)).collect();
     assert_eq!(
         climbed,
         [
-            (Rung::FreeAndRetry, false),
-            (Rung::Tiles512, false),
-            (Rung::Tiles256, true)
+            (FallbackLevel::FreeAndRetry, false),
+            (FallbackLevel::Tiles512, false),
+            (FallbackLevel::Tiles256, true)
         ]
     );
     let warned: Vec<&String> = updates
@@ -73,11 +77,11 @@ fn a_stage_climbs_to_the_rung_that_helps_in_the_same_engine_and_the_job_says_so(
             .all(|update| !matches!(update, JobUpdate::Stage { resumed: true, .. }))
     );
 
-    let counters = Counters::load(&rig.folder.path().join("ladder.json"));
+    let counters = FallbackCounters::load(&rig.folder.path().join("ladder.json"));
     let device = counters.device("fake").unwrap();
-    let tally = device.rungs[&Rung::Tiles256];
+    let tally = device.rungs[&FallbackLevel::Tiles256];
     assert_eq!((tally.attempts, tally.successes), (1, 1));
-    assert_eq!(device.rungs[&Rung::Tiles512].successes, 0);
+    assert_eq!(device.rungs[&FallbackLevel::Tiles512].successes, 0);
     assert_eq!(device.engine_restarts, 0);
 }
 
@@ -88,9 +92,17 @@ fn only_rungs_that_change_the_picture_are_written_into_the_file() {
         let text = safelight_core::media::read_settings(output.path()).unwrap();
         serde_json::from_str::<serde_json::Value>(&text.unwrap()).unwrap()
     };
-    let same = rig(Stage::Denoise, Fault::DeviceMemory, Rung::StreamMore);
+    let same = rig(
+        Stage::Denoise,
+        ResourceFault::DeviceMemory,
+        FallbackLevel::StreamMore,
+    );
     assert!(settings(&same)["memory_rungs"].is_null());
-    let tiled = rig(Stage::Decode, Fault::DeviceMemory, Rung::Tiles512);
+    let tiled = rig(
+        Stage::Decode,
+        ResourceFault::DeviceMemory,
+        FallbackLevel::Tiles512,
+    );
     let settings = settings(&tiled);
     let rungs = settings["memory_rungs"].as_array().unwrap();
     assert_eq!(rungs.len(), 1, "{settings}");
@@ -101,7 +113,11 @@ fn only_rungs_that_change_the_picture_are_written_into_the_file() {
 
 #[test]
 fn weights_stream_and_nothing_is_kept_from_the_second_rung_on() {
-    let rig = rig(Stage::Denoise, Fault::HostMemory, Rung::StreamMore);
+    let rig = rig(
+        Stage::Denoise,
+        ResourceFault::HostMemory,
+        FallbackLevel::StreamMore,
+    );
     finished(run(&rig).1);
     let orders = rig.told.lock().unwrap();
     let resident: Vec<_> = orders
@@ -114,37 +130,52 @@ fn weights_stream_and_nothing_is_kept_from_the_second_rung_on() {
 
 #[test]
 fn an_engine_whose_runtime_or_device_failed_is_replaced_and_decoding_goes_on_in_smaller_tiles() {
-    for fault in [Fault::RuntimeMemory, Fault::Device] {
-        let rig = rig(Stage::Decode, fault, Rung::Tiles256);
+    for fault in [ResourceFault::RuntimeMemory, ResourceFault::Device] {
+        let rig = rig(Stage::Decode, fault, FallbackLevel::Tiles256);
         let (updates, outcome) = run(&rig);
         assert_eq!(finished(outcome).clip.frames.len(), 5, "{fault:?}");
-        let expected = [Rung::Ground, Rung::Tiles512, Rung::Tiles256];
+        let expected = [
+            FallbackLevel::Ground,
+            FallbackLevel::Tiles512,
+            FallbackLevel::Tiles256,
+        ];
         assert_eq!(sent(&rig, Stage::Decode), expected, "{fault:?}");
         assert_eq!(rig.launches.load(Ordering::Relaxed), 3, "{fault:?}");
-        assert_eq!(sent(&rig, Stage::Denoise), [Rung::Ground], "{fault:?}");
+        assert_eq!(
+            sent(&rig, Stage::Denoise),
+            [FallbackLevel::Ground],
+            "{fault:?}"
+        );
         let again = updates
             .iter()
             .filter(|update| matches!(update, JobUpdate::Stage { resumed: true, .. }));
         assert_eq!(again.count(), 2, "{fault:?}");
-        let counters = Counters::load(&rig.folder.path().join("ladder.json"));
+        let counters = FallbackCounters::load(&rig.folder.path().join("ladder.json"));
         assert_eq!(counters.device("fake").unwrap().engine_restarts, 2);
     }
 }
 
 #[test]
 fn a_device_that_fails_while_denoising_gets_one_new_engine_and_no_rung() {
-    let rig = rig(Stage::Denoise, Fault::Device, Rung::OnCpu);
+    let rig = rig(Stage::Denoise, ResourceFault::Device, FallbackLevel::OnCpu);
     let (_, outcome) = run(&rig);
     let err = failed(outcome);
     assert_eq!(err.kind, JobErrorKind::EngineLost);
-    assert_eq!(sent(&rig, Stage::Denoise), [Rung::Ground, Rung::Ground]);
+    assert_eq!(
+        sent(&rig, Stage::Denoise),
+        [FallbackLevel::Ground, FallbackLevel::Ground]
+    );
     assert_eq!(rig.launches.load(Ordering::Relaxed), 2);
 }
 
 #[test]
 fn behind_the_last_rung_is_one_error_that_says_what_was_tried_and_what_is_kept() {
     // Nothing helps while denoising, whose last rung is streaming.
-    let rig = rig(Stage::Denoise, Fault::DeviceMemory, Rung::OnCpu);
+    let rig = rig(
+        Stage::Denoise,
+        ResourceFault::DeviceMemory,
+        FallbackLevel::OnCpu,
+    );
     let (updates, outcome) = run(&rig);
     let err = failed(outcome);
     assert_eq!(err.kind.exit_code(), 4);
@@ -162,13 +193,17 @@ fn behind_the_last_rung_is_one_error_that_says_what_was_tried_and_what_is_kept()
         .filter(|update| matches!(update, JobUpdate::Warning(_)));
     assert_eq!(warnings.count(), 2);
     assert_eq!(rig.handle.drain().count(), 0, "nothing comes after the end");
-    let counters = Counters::load(&rig.folder.path().join("ladder.json"));
+    let counters = FallbackCounters::load(&rig.folder.path().join("ladder.json"));
     assert_eq!(counters.device("fake").unwrap().given_up, 1);
 }
 
 #[test]
 fn a_stage_that_leaves_the_gpu_is_announced_with_the_time_it_will_take() {
-    let rig = rig(Stage::EncodeText, Fault::DeviceMemory, Rung::OnCpu);
+    let rig = rig(
+        Stage::EncodeText,
+        ResourceFault::DeviceMemory,
+        FallbackLevel::OnCpu,
+    );
     let (_, outcome) = run(&rig);
     let output = finished(outcome);
     let last = output.warnings.last().unwrap();
@@ -181,7 +216,7 @@ fn a_cancel_on_a_rung_is_heeded_and_leaves_nothing() {
     let tries = AtomicU32::new(0);
     let rig = Rig::new(move |_, stage| match stage {
         Stage::Decode if tries.fetch_add(1, Ordering::Relaxed) == 0 => {
-            Act::FailBelow(Fault::DeviceMemory, Rung::OnCpu)
+            Act::FailBelow(ResourceFault::DeviceMemory, FallbackLevel::OnCpu)
         }
         Stage::Decode => Act::UntilCancelled,
         _ => Act::Work,

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use fake_engine::{Act, FakeLauncher, FakeState};
 use safelight::telemetry::Roots;
 use safelight::worker::{WorkerCommand, WorkerHandle, WorkerLimits, WorkerOptions, spawn};
-use safelight_core::finish::FinishRequest;
+use safelight_core::finish::PostprocessRequest;
 use safelight_core::job::{
     CancelToken, DeviceChoice, GenerateRequest, JobError, JobErrorKind, JobId, JobOutcome,
     JobOutput, JobUpdate, Stage,
@@ -142,9 +142,9 @@ impl Rig {
         let cancel = CancelToken::default();
         let mut request = request::plain(self.folder.path());
         change(&mut request);
-        let command = WorkerCommand::Generate {
+        let command = WorkerCommand {
             id: JobId::next(),
-            request: Box::new(request),
+            request: request.into(),
             device,
             cancel: cancel.clone(),
             resume: None,
@@ -154,12 +154,12 @@ impl Rig {
     }
 
     /// Has a picture made larger.
-    fn finish(&self, change: impl FnOnce(&mut FinishRequest)) {
+    fn finish(&self, change: impl FnOnce(&mut PostprocessRequest)) {
         let mut request = request::enlarging(self.folder.path());
         change(&mut request);
-        let command = WorkerCommand::Finish {
+        let command = WorkerCommand {
             id: JobId::next(),
-            request: Box::new(request),
+            request: request.into(),
             device: DeviceChoice::Auto,
             cancel: CancelToken::default(),
             resume: None,

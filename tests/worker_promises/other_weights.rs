@@ -6,7 +6,7 @@ use std::sync::Once;
 use safelight_core::families::flux;
 use safelight_core::job::{Control, ControlSettings, Lora};
 use safelight_core::library::ControlNetwork;
-use safelight_core::memory::{Fault, Rung};
+use safelight_core::memory::{FallbackLevel, ResourceFault};
 use safetensors::tensor::{Dtype, TensorView};
 use serde_json::Value;
 
@@ -164,7 +164,7 @@ fn changed_before(act: Act) -> JobOutcome {
 
 #[test]
 fn neither_a_new_engine_nor_a_rung_goes_on_with_another_lora() {
-    let out_of_memory = Act::FailBelow(Fault::DeviceMemory, Rung::FreeAndRetry);
+    let out_of_memory = Act::FailBelow(ResourceFault::DeviceMemory, FallbackLevel::FreeAndRetry);
     for act in [Act::Die, out_of_memory] {
         let outcome = changed_before(act);
         let err = failed(outcome);

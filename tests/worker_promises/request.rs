@@ -1,11 +1,11 @@
 //! Requests that say nothing but what every one must.
 
 use safelight_core::families::wan;
-use safelight_core::finish::{FinishRequest, FinishWork};
+use safelight_core::finish::{PostprocessKind, PostprocessRequest};
 use safelight_core::job::{DtypeChoice, Fit, PreviewChoice, Sampling};
 use safelight_core::library::Companions;
 use safelight_core::media::{ClipInfo, Picture};
-use safelight_core::memory::MemoryChoice;
+use safelight_core::memory::MemoryOptions;
 use safelight_core::model::{ImageRole, ModelFiles};
 
 use crate::worker_promises::prelude::*;
@@ -44,7 +44,7 @@ pub fn plain(folder: &Path) -> GenerateRequest {
         batch_size: 1,
         sampling: Sampling::plain(2, 1.0),
         vae_tile: None,
-        memory: MemoryChoice::default(),
+        memory: MemoryOptions::default(),
         seed: 0,
         max_sequence_length: None,
         loras: Vec::new(),
@@ -58,7 +58,7 @@ pub fn plain(folder: &Path) -> GenerateRequest {
 }
 
 /// To make a picture in this folder twice as large; writes the picture and a network that a fake engine does not read.
-pub fn enlarging(folder: &Path) -> FinishRequest {
+pub fn enlarging(folder: &Path) -> PostprocessRequest {
     let (source, network) = (folder.join("small.png"), folder.join("net.safetensors"));
     let picture = Picture::from_fn(16, 16, |x, y| [x as u8, y as u8, 0]).unwrap();
     media::write_png(&source, &picture).unwrap();
@@ -70,16 +70,16 @@ pub fn enlarging(folder: &Path) -> FinishRequest {
         num_frames: 1,
         is_uneven: false,
     };
-    FinishRequest {
+    PostprocessRequest {
         fingerprint: media::picture_fingerprint(&source).unwrap(),
         source,
         is_picture: true,
         before: of_size(16),
         after: of_size(32),
-        work: FinishWork::Upscale { network, passes: 1 },
+        work: PostprocessKind::Upscale { network, passes: 1 },
         dtype: DtypeChoice::Auto,
         tile: None,
-        memory: MemoryChoice::default(),
+        memory: MemoryOptions::default(),
         crf: 16,
         out: folder.join("large.png"),
         is_out_automatic: false,

@@ -23,10 +23,10 @@ impl Rig {
         change: impl FnOnce(&mut GenerateRequest),
     ) -> (Vec<JobUpdate>, JobOutcome) {
         let mut request = JobFolder::at(folder).request().unwrap();
-        change(&mut request);
-        let command = WorkerCommand::Generate {
+        change(request.generate_mut().unwrap());
+        let command = WorkerCommand {
             id: JobId::next(),
-            request: Box::new(request),
+            request,
             device: DeviceChoice::Auto,
             cancel: CancelToken::default(),
             resume: Some(folder.to_owned()),

@@ -195,9 +195,9 @@ fn play(
     device: DeviceChoice,
 ) -> Result<(JobOutcome, MemorySample)> {
     let cancel = CancelToken::default();
-    let command = WorkerCommand::Generate {
+    let command = WorkerCommand {
         id: JobId::next(),
-        request: Box::new(request),
+        request: request.into(),
         resume: None,
         device,
         cancel: cancel.clone(),

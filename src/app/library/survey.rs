@@ -12,7 +12,8 @@ use rustix::fs::{Access, access};
 use safelight_core::catalog::{CatalogEntry, Sketch};
 use safelight_core::job::{GenerateForm, GenerateRequest, Source, StartPicture};
 use safelight_core::memory::{
-    Corrections, DeviceClass, ModelWeights, Plan, Planner, Suggestion, suggestions,
+    DeviceClass, MemoryPlan, MemoryPlanner, ModelFootprint, PeakCorrections, PlanSuggestion,
+    suggestions,
 };
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::{Paths, Settings, own_runtime};
@@ -20,7 +21,7 @@ use safelight_core::units::gib_text;
 
 use crate::app::form::whole_form;
 use crate::app::inputs::Sources;
-use crate::app::memory::course::Course;
+use crate::app::memory::course::ExpectedTimeline;
 use crate::telemetry::{self, Device, DeviceQuery, Roots, host};
 use crate::worker::Estimates;
 
@@ -141,7 +142,7 @@ pub fn examine(paths: Paths) -> Examine {
         let judge = Judge {
             device: &device,
             settings,
-            corrections: Corrections::load(&paths.corrections_file()),
+            corrections: PeakCorrections::load(&paths.corrections_file()),
             times: Estimates::load(Some(paths.times_file())),
         };
         // Reading headers takes longer.
@@ -166,7 +167,7 @@ fn can_write(folder: &Path) -> bool {
 pub struct Judge<'a> {
     pub device: &'a Device,
     pub settings: &'a Settings,
-    pub corrections: Corrections,
+    pub corrections: PeakCorrections,
     /// How long earlier jobs took.
     pub times: Estimates,
 }
@@ -195,7 +196,7 @@ impl Judge<'_> {
         };
         let form = whole_form(&form, spec, sources, self.settings);
         let request = form.validate(spec).ok()?.request;
-        let weights = ModelWeights::read(spec.family, &spec.files, &[]).ok()?;
+        let weights = ModelFootprint::read(spec.family, &spec.files, &[], &[]).ok()?;
         Some(self.planned(&request, &weights))
     }
 
@@ -223,8 +224,8 @@ impl Judge<'_> {
         fit
     }
 
-    fn planned(&self, request: &GenerateRequest, weights: &ModelWeights) -> Fit {
-        let planner = Planner {
+    fn planned(&self, request: &GenerateRequest, weights: &ModelFootprint) -> Fit {
+        let planner = MemoryPlanner {
             weights,
             facts: self.device.facts,
             device: &self.device.name,
@@ -241,7 +242,7 @@ impl Judge<'_> {
         } else {
             Vec::new()
         };
-        let ways = found.into_iter().map(|Suggestion { text, .. }| text);
+        let ways = found.into_iter().map(|PlanSuggestion { text, .. }| text);
         Fit {
             word,
             text: plan.verdict.text.clone(),
@@ -251,9 +252,14 @@ impl Judge<'_> {
     }
 
     /// As such jobs did here; on the CPU also by what its cores can.
-    fn secs(&self, planner: &Planner<'_>, request: &GenerateRequest, plan: &Plan) -> Option<u64> {
+    fn secs(
+        &self,
+        planner: &MemoryPlanner<'_>,
+        request: &GenerateRequest,
+        plan: &MemoryPlan,
+    ) -> Option<u64> {
         let seen = |stage| self.times.secs_of(request, &self.device.name, stage);
-        let course = Course::of(plan, request, seen);
+        let course = ExpectedTimeline::of(plan, request, seen);
         let secs = if course.is_timed {
             course.total_secs()
         } else if self.device.facts.class == DeviceClass::Cpu {
@@ -324,7 +330,7 @@ mod tests {
         let judge = Judge {
             device,
             settings: &Settings::default(),
-            corrections: Corrections::default(),
+            corrections: PeakCorrections::default(),
             times: Estimates::default(),
         };
         judge.known(entry.expect("it ships"))

@@ -1,65 +1,43 @@
-//! The course that a job's memory is expected to take: stage by stage, how high and how long.
+//! Expected memory of a job over time, stage by stage.
 //!
-//! Heights are the plan's. Times are those of earlier jobs of this kind on this device; where there was none, stages have
-//! widths by what they usually take, and no seconds are told.
+//! Peaks are the plan's. Times are those of earlier jobs of this kind on this device; without any, stages have their usual
+//! shares instead of seconds.
 
-use safelight_core::job::{GenerateRequest, Recipe, Stage};
-use safelight_core::memory::Plan;
+use safelight_core::job::{GenerateRequest, Recipe, Stage, StageTime};
+use safelight_core::memory::MemoryPlan;
 
-use crate::app::memory::Band;
+use crate::app::memory::StageBand;
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CourseStage {
-    pub stage: Stage,
-    /// Which time of it, counted from 0.
-    pub section: u32,
-    pub secs: f64,
-    /// What tensors are expected to take at most.
-    pub peak_bytes: u64,
-}
-
-/// A whole job.
+/// Expected times of a whole job.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Course {
-    pub stages: Vec<CourseStage>,
-    /// The seconds are known from earlier jobs; else they are shares.
+pub struct ExpectedTimeline {
+    pub stages: Vec<StageTime>,
+    /// Seconds are known from earlier jobs; otherwise they are shares.
     pub is_timed: bool,
-    /// What reading weights anew in each step adds at most.
+    /// Most seconds that streaming adds.
     pub streaming_secs: f64,
 }
 
-/// A stage on the time axis.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Span {
-    pub stage: Stage,
-    pub from_secs: f64,
-    pub to_secs: f64,
-    pub peak_bytes: u64,
-}
-
-impl Course {
-    /// `secs_of` tells what a stage of such a job took here, as far as that is known.
+impl ExpectedTimeline {
+    /// `secs_of`: seconds of a stage in earlier jobs, if known.
     pub fn of(
-        plan: &Plan,
+        plan: &MemoryPlan,
         request: &GenerateRequest,
         secs_of: impl Fn(Stage) -> Option<f64>,
     ) -> Self {
         let recipe = Recipe::of(request);
-        let is_timed = recipe
-            .stages
-            .iter()
-            .all(|stage| !is_long(*stage) || secs_of(*stage).is_some());
-        let stages = recipe.stages.iter().enumerate().map(|(position, stage)| {
-            let known = if is_timed {
-                Some(secs_of(*stage).unwrap_or(0.0))
+        let is_known = |stage: &Stage| !is_long(*stage) || secs_of(*stage).is_some();
+        let is_timed = recipe.stages.iter().all(is_known);
+        let stages = recipe.stages.iter().enumerate().map(|(position, &stage)| {
+            let secs = if is_timed {
+                secs_of(stage).unwrap_or(0.0)
             } else {
-                None
+                usual_share(stage)
             };
-            CourseStage {
-                stage: *stage,
+            StageTime {
+                stage,
                 section: recipe.section(position),
-                secs: known.unwrap_or_else(|| usual_share(*stage)).max(0.0),
-                peak_bytes: plan.of_stage(*stage).map_or(0, |plan| plan.peak_bytes),
+                secs: secs.max(0.0),
             }
         });
         Self {
@@ -69,67 +47,61 @@ impl Course {
         }
     }
 
-    /// All of it, in seconds where they are known.
+    /// Seconds of the job, if they are known.
     pub fn total_secs(&self) -> f64 {
         self.stages.iter().map(|stage| stage.secs).sum()
     }
 
-    /// On a time axis that begins with the job.
-    pub fn spans(&self) -> Vec<Span> {
-        laid_out(self.stages.iter(), 0.0)
+    /// Stages on a time axis that begins with the job.
+    pub fn bands(&self) -> Vec<StageBand> {
+        laid_out(self.stages.iter().copied(), 0.0)
     }
 
-    /// What is still to come of a running job, behind the bands that it has had; nothing where no seconds are known.
-    pub fn rest(&self, bands: &[Band], now_secs: f64) -> Vec<Span> {
+    /// Remaining stages of a running job after `bands`; empty without known times.
+    pub fn rest(&self, bands: &[StageBand], now_secs: f64) -> Vec<StageBand> {
         let Some(current) = bands.last().filter(|_| self.is_timed) else {
             return Vec::new();
         };
         let is_current =
-            |stage: &&CourseStage| (stage.stage, stage.section) == (current.stage, current.section);
-        let Some(position) = self.stages.iter().position(|stage| is_current(&stage)) else {
-            return Vec::new();
-        };
-        let spent = now_secs - current.from_secs;
-        let is_over = current.to_secs.is_some();
-        let rest = self.stages.iter().skip(position).enumerate();
-        let rest: Vec<CourseStage> = rest
-            .map(|(index, stage)| CourseStage {
-                secs: match index {
-                    0 if is_over => 0.0,
-                    0 => (stage.secs - spent).max(0.0),
-                    _ => stage.secs,
-                },
-                ..*stage
-            })
-            .collect();
-        laid_out(rest.iter(), now_secs)
+            |time: &&StageTime| (time.stage, time.section) == (current.stage, current.section);
+        let mut rest = self
+            .stages
+            .iter()
+            .skip_while(|time| !is_current(time))
+            .copied();
+        let now = rest.next().map(|time| StageTime {
+            secs: match current.to_secs {
+                Some(_) => 0.0,
+                None => (time.secs - (now_secs - current.from_secs)).max(0.0),
+            },
+            ..time
+        });
+        laid_out(now.into_iter().chain(rest), now_secs)
     }
 }
 
-fn laid_out<'a>(stages: impl Iterator<Item = &'a CourseStage>, from_secs: f64) -> Vec<Span> {
+/// Stages one after the other, without those that take no time.
+fn laid_out(times: impl Iterator<Item = StageTime>, from_secs: f64) -> Vec<StageBand> {
     let mut at = from_secs;
-    let mut spans = Vec::new();
-    for stage in stages {
+    let bands = times.filter(|time| time.secs > 0.0).map(|time| {
         let from_secs = at;
-        at += stage.secs;
-        if at > from_secs {
-            spans.push(Span {
-                stage: stage.stage,
-                from_secs,
-                to_secs: at,
-                peak_bytes: stage.peak_bytes,
-            });
+        at += time.secs;
+        StageBand {
+            stage: time.stage,
+            section: time.section,
+            from_secs,
+            to_secs: Some(at),
         }
-    }
-    spans
+    });
+    bands.collect()
 }
 
-/// Without whose time nothing is known of the whole.
+/// Stages without whose times the whole is unknown.
 fn is_long(stage: Stage) -> bool {
     stage.is_denoising() || stage == Stage::Decode
 }
 
-fn streaming_secs(plan: &Plan, request: &GenerateRequest, recipe: &Recipe) -> f64 {
+fn streaming_secs(plan: &MemoryPlan, request: &GenerateRequest, recipe: &Recipe) -> f64 {
     let end = request
         .sampling
         .end_step
@@ -149,7 +121,7 @@ fn streaming_secs(plan: &Plan, request: &GenerateRequest, recipe: &Recipe) -> f6
     per_step * num_steps / experts
 }
 
-/// Parts of a job whose pace nobody knows.
+/// Usual share of a stage without known times.
 pub(in crate::app) fn usual_share(stage: Stage) -> f64 {
     match stage {
         Stage::EncodeText | Stage::EncodeImage | Stage::EncodeVision => 5.0,
@@ -166,21 +138,20 @@ pub(in crate::app) fn usual_share(stage: Stage) -> f64 {
 mod tests {
     use super::*;
 
-    fn course(secs: &[(Stage, u32, f64)], is_timed: bool) -> Course {
-        let stages = secs.iter().map(|(stage, section, secs)| CourseStage {
+    fn course(secs: &[(Stage, u32, f64)], is_timed: bool) -> ExpectedTimeline {
+        let stages = secs.iter().map(|(stage, section, secs)| StageTime {
             stage: *stage,
             section: *section,
             secs: *secs,
-            peak_bytes: 7,
         });
-        Course {
+        ExpectedTimeline {
             stages: stages.collect(),
             is_timed,
             streaming_secs: 0.0,
         }
     }
 
-    fn in_sections(is_timed: bool) -> Course {
+    fn in_sections(is_timed: bool) -> ExpectedTimeline {
         course(
             &[
                 (Stage::EncodeText, 0, 2.0),
@@ -195,18 +166,18 @@ mod tests {
 
     #[test]
     fn stages_follow_each_other_from_the_beginning() {
-        let spans = in_sections(true).spans();
-        let times: Vec<(f64, f64)> = spans
+        let spans = in_sections(true).bands();
+        let times: Vec<(f64, Option<f64>)> = spans
             .iter()
             .map(|span| (span.from_secs, span.to_secs))
             .collect();
-        assert_eq!(times[0], (0.0, 2.0));
-        assert_eq!(times[4], (26.0, 30.0));
+        assert_eq!(times[0], (0.0, Some(2.0)));
+        assert_eq!(times[4], (26.0, Some(30.0)));
     }
 
     #[test]
     fn what_is_to_come_begins_where_the_job_is() {
-        let band = |stage, section, from_secs, to_secs| Band {
+        let band = |stage, section, from_secs, to_secs| StageBand {
             stage,
             section,
             from_secs,
@@ -218,8 +189,8 @@ mod tests {
             band(Stage::Denoise, 0, 3.0, None),
         ];
         let rest = in_sections(true).rest(&bands, 9.0);
-        assert_eq!((rest[0].from_secs, rest[0].to_secs), (9.0, 13.0));
-        assert_eq!(rest.last().map(|span| span.to_secs), Some(31.0));
+        assert_eq!((rest[0].from_secs, rest[0].to_secs), (9.0, Some(13.0)));
+        assert_eq!(rest.last().and_then(|band| band.to_secs), Some(31.0));
         let later = [band(Stage::Denoise, 1, 20.0, Some(50.0))];
         let rest = in_sections(true).rest(&later, 50.0);
         assert_eq!(rest.len(), 1, "the stage that is over is not to come");
@@ -231,7 +202,7 @@ mod tests {
     #[test]
     fn without_known_times_nothing_is_promised() {
         assert!(in_sections(false).rest(&[], 1.0).is_empty());
-        let band = Band {
+        let band = StageBand {
             stage: Stage::EncodeText,
             section: 0,
             from_secs: 0.0,

@@ -1,142 +1,98 @@
-//! What the memory graph shows of one job: samples on one time axis, and the stages as bands.
+//! Data of the memory graph: samples on one time axis, stages as bands, and events.
 //!
-//! The axis is the engine's own clock, so a burst of late messages does not bend the graph; a
-//! restarted engine begins at zero again and is put behind the old one.
+//! Times are the engine's own, so that late messages do not distort the graph; those of a restarted engine, which begin at
+//! zero, follow the earlier ones.
 
 pub mod course;
 mod exporting;
 pub mod planning;
 
 use safelight_core::job::{Climb, MemorySample, Reclaim, Stage};
-use safelight_core::memory::{DeviceClass, Plan, PlanOutcome};
+use safelight_core::memory::{DeviceClass, MemoryPlan, PlanOutcome};
 
-use course::Course;
+use course::ExpectedTimeline;
 
-/// More than this and every second sample goes.
+/// Number of samples above which every second one is dropped.
 const MAX_SAMPLES: usize = 1200;
 
-/// One stage's place on the time axis.
+/// A stage on the time axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Band {
+pub struct StageBand {
     pub stage: Stage,
-    /// Which time of it, counted from 0.
+    /// Occurrence in the recipe, counted from 0.
     pub section: u32,
     pub from_secs: f64,
     /// Open while the stage runs.
     pub to_secs: Option<f64>,
 }
 
-/// Memory given back, and when.
+/// Memory that was freed, and when.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Mark {
+pub struct ReclaimMark {
     pub at_secs: f64,
     pub reclaim: Reclaim,
 }
 
-/// The samples, bands and marks of one job.
+/// Memory of one job: samples, stages and events on one time axis.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MemoryHistory {
-    samples: Vec<MemorySample>,
-    bands: Vec<Band>,
-    marks: Vec<Mark>,
-    /// The engine's clock at the first sample, less what earlier engines lived.
+    /// Samples, with times since the job's first.
+    pub samples: Vec<MemorySample>,
+    pub bands: Vec<StageBand>,
+    pub marks: Vec<ReclaimMark>,
+    /// The engine's clock at the first sample, less the lifetimes of earlier engines.
     origin_secs: f64,
     last_engine_secs: f64,
-    /// What the plan said that the allocator would count at most.
-    predicted_bytes: Option<u64>,
-    /// The same by stage.
-    predicted: Vec<(Stage, u64)>,
-    /// The budget that it was planned in: what jobs go up to.
-    cap_bytes: Option<u64>,
-    /// The CPU and the GPU share one pool.
-    is_unified: bool,
-    course: Option<Course>,
-    /// What was tried where memory ran out.
-    climbs: Vec<Climb>,
-    /// What was predicted and what was measured, of a job that has ended.
-    outcome: Option<PlanOutcome>,
+    pub plan: Option<Box<MemoryPlan>>,
+    /// Expected stages over time.
+    pub course: Option<ExpectedTimeline>,
+    /// Out-of-memory fallbacks.
+    pub climbs: Vec<Climb>,
+    /// Predicted and measured peaks of a job that has ended.
+    pub outcome: Option<PlanOutcome>,
 }
 
 impl MemoryHistory {
-    /// The samples, with times since the job's first.
-    pub fn samples(&self) -> &[MemorySample] {
-        &self.samples
-    }
-
-    pub fn bands(&self) -> &[Band] {
-        &self.bands
-    }
-
-    pub fn marks(&self) -> &[Mark] {
-        &self.marks
-    }
-
     pub fn last(&self) -> Option<&MemorySample> {
         self.samples.last()
     }
 
-    /// What the plan said of the highest peak.
-    pub fn predicted_bytes(&self) -> Option<u64> {
-        self.predicted_bytes
-    }
-
-    /// What the plan said of a stage.
+    /// Predicted peak of a stage, in bytes.
     pub fn predicted_of(&self, stage: Stage) -> Option<u64> {
-        let mut all = self.predicted.iter();
-        all.find(|(of, _)| *of == stage).map(|(_, bytes)| *bytes)
+        let plan = self.plan.as_ref()?.of_stage(stage)?;
+        Some(plan.peak_bytes)
     }
 
-    /// What jobs go up to on the device, as it was planned.
-    pub fn cap_bytes(&self) -> Option<u64> {
-        self.cap_bytes
-    }
-
-    /// Whether what the system keeps of files lies in the same memory as the job.
+    /// The system's page cache is in the same memory as the job.
     pub fn is_unified(&self) -> bool {
-        self.is_unified
+        let plan = self.plan.as_ref();
+        plan.is_some_and(|plan| plan.device.class == DeviceClass::Unified)
     }
 
-    /// What is expected of the stages to come.
-    pub fn course(&self) -> Option<&Course> {
-        self.course.as_ref()
+    /// Expected memory of a planned job: stages without samples.
+    pub fn expected(plan: &MemoryPlan, course: &ExpectedTimeline) -> Self {
+        Self {
+            bands: course.bands(),
+            plan: Some(Box::new(plan.clone())),
+            course: Some(course.clone()),
+            ..Self::default()
+        }
     }
 
-    pub fn climbs(&self) -> &[Climb] {
-        &self.climbs
-    }
-
-    pub fn outcome(&self) -> Option<&PlanOutcome> {
-        self.outcome.as_ref()
-    }
-
-    pub fn predict(&mut self, plan: &Plan) {
-        self.predicted_bytes = Some(plan.peak_bytes);
-        self.cap_bytes = Some(plan.budget.cap_bytes);
-        self.is_unified = plan.device.class == DeviceClass::Unified;
-        let stages = plan.stages.iter();
-        self.predicted = stages
-            .map(|stage| (stage.stage, stage.peak_bytes))
-            .collect();
-    }
-
-    pub fn expect(&mut self, course: Course) {
-        self.course = Some(course);
-    }
-
-    /// The job has ended so.
+    /// Ends the job.
     pub fn conclude(&mut self, outcome: Option<PlanOutcome>, climbs: Vec<Climb>) {
         self.end();
         self.outcome = outcome;
         self.climbs = climbs;
     }
 
-    /// The most that was used.
+    /// Largest memory in use, in bytes.
     pub fn peak_bytes(&self) -> u64 {
         let used = self.samples.iter().map(|sample| sample.used_bytes);
         used.max().unwrap_or(0)
     }
 
-    /// What was measured nearest to a moment.
+    /// Sample nearest to a moment.
     pub fn nearest(&self, at_secs: f64) -> Option<&MemorySample> {
         let behind = self
             .samples
@@ -152,8 +108,8 @@ impl MemoryHistory {
         })
     }
 
-    /// The stage that ran at a moment.
-    pub fn stage_at(&self, at_secs: f64) -> Option<&Band> {
+    /// Stage at a moment.
+    pub fn stage_at(&self, at_secs: f64) -> Option<&StageBand> {
         let end = self.end_secs();
         self.bands
             .iter()
@@ -161,7 +117,7 @@ impl MemoryHistory {
             .find(|band| (band.from_secs..=band.to_secs.unwrap_or(end)).contains(&at_secs))
     }
 
-    /// When each rung of the memory's ladder was taken: where its stage began once more, else where it ended.
+    /// Times of out-of-memory fallbacks: where the stage began again, otherwise where it ended.
     pub fn climb_marks(&self) -> Vec<(f64, Climb)> {
         let mut marks: Vec<(f64, Climb)> = Vec::new();
         for climb in self.climbs.iter().copied() {
@@ -182,7 +138,9 @@ impl MemoryHistory {
 
     /// The end of the time axis.
     pub fn end_secs(&self) -> f64 {
-        self.last().map_or(0.0, |sample| sample.at_secs)
+        let last = self.last().map(|sample| sample.at_secs);
+        let last = last.or_else(|| self.bands.last()?.to_secs);
+        last.unwrap_or(0.0)
     }
 
     pub fn push(&mut self, sample: MemorySample) {
@@ -208,7 +166,7 @@ impl MemoryHistory {
 
     pub fn begin(&mut self, stage: Stage, section: u32) {
         self.end();
-        self.bands.push(Band {
+        self.bands.push(StageBand {
             stage,
             section,
             from_secs: self.end_secs(),
@@ -218,7 +176,7 @@ impl MemoryHistory {
 
     pub fn reclaimed(&mut self, reclaim: Reclaim) {
         let at_secs = self.end_secs();
-        self.marks.push(Mark { at_secs, reclaim });
+        self.marks.push(ReclaimMark { at_secs, reclaim });
     }
 
     pub fn end(&mut self) {
@@ -249,7 +207,7 @@ mod tests {
             history.push(at(secs));
         }
         let times: Vec<f64> = history
-            .samples()
+            .samples
             .iter()
             .map(|sample| sample.at_secs)
             .collect();
@@ -267,15 +225,15 @@ mod tests {
         history.end();
         history.end();
         assert_eq!(
-            history.bands(),
+            history.bands,
             [
-                Band {
+                StageBand {
                     stage: Stage::EncodeText,
                     section: 0,
                     from_secs: 0.0,
                     to_secs: Some(2.0)
                 },
-                Band {
+                StageBand {
                     stage: Stage::Denoise,
                     section: 0,
                     from_secs: 2.0,
@@ -321,8 +279,8 @@ mod tests {
             helped,
         };
         let climbs = vec![
-            climb(safelight_core::memory::Rung::Tiles512, false),
-            climb(safelight_core::memory::Rung::Tiles256, true),
+            climb(safelight_core::memory::FallbackLevel::Tiles512, false),
+            climb(safelight_core::memory::FallbackLevel::Tiles256, true),
         ];
         history.conclude(None, climbs);
         let times: Vec<f64> = history.climb_marks().iter().map(|(at, _)| *at).collect();
@@ -335,8 +293,8 @@ mod tests {
         for index in 0..10_000 {
             history.push(at(f64::from(index)));
         }
-        assert!(history.samples().len() <= MAX_SAMPLES);
-        assert_eq!(history.samples()[0].at_secs, 0.0);
+        assert!(history.samples.len() <= MAX_SAMPLES);
+        assert_eq!(history.samples[0].at_secs, 0.0);
         assert!(history.end_secs() > 9_000.0);
     }
 }

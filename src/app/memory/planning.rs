@@ -1,6 +1,6 @@
-//! What the form's job would need of memory, planned anew whenever the form changes.
+//! The memory plan of the form's job, updated whenever the form changes.
 //!
-//! Headers and drivers are read in the background, once a model; the plan itself is arithmetic. Draws nothing.
+//! Headers and drivers are read in the background, once a model; the plan itself is arithmetic.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,7 +8,8 @@ use std::sync::Arc;
 use safelight_core::families::Family;
 use safelight_core::job::{Control, DeviceChoice, GenerateRequest, JobError, Lora};
 use safelight_core::memory::{
-    Alternative, Change, Corrections, ModelWeights, Plan, Planner, Suggestion, suggestions,
+    MemoryPlan, MemoryPlanner, ModelAlternative, ModelFootprint, PeakCorrections, PlanChange,
+    PlanSuggestion, suggestions,
 };
 use safelight_core::model::{ModelFiles, ModelSpec};
 use safelight_core::settings::{Paths, RuntimeSettings, Settings, own_runtime};
@@ -17,92 +18,93 @@ use safelight_core::units::{from_gib, in_gib};
 use crate::app::commands::{MemoryCommand, SettingsCommand};
 use crate::app::cx::Cx;
 use crate::app::form::FormJobs;
-use crate::app::memory::course::Course;
+use crate::app::memory::MemoryHistory;
+use crate::app::memory::course::ExpectedTimeline;
 use crate::app::memory::exporting;
 use crate::app::notices::Severity;
 use crate::app::pending::Pending;
 use crate::telemetry::{self, Device, DeviceQuery, Roots};
 use crate::worker::Estimates;
 
-/// Other models that are looked at.
+/// Largest number of other models to suggest.
 const MAX_ALTERNATIVES: usize = 8;
 
-/// Reads what plans are made from; runs on a thread of its own. `None` where a model's headers cannot be read.
-pub type ReadPlan = Arc<dyn Fn(&Settings, &PlanWish) -> Option<PlanBasis> + Send + Sync>;
+/// Reads the basis of plans, on a background thread; `None` if a model's headers cannot be read.
+pub type ReadPlan = Arc<dyn Fn(&Settings, &PlanRequest) -> Option<PlanBasis> + Send + Sync>;
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct PlanWish {
+pub struct PlanRequest {
     pub family: Family,
     pub files: ModelFiles,
     pub loras: Vec<Lora>,
-    /// Of which the networks count.
     pub controls: Vec<Control>,
     pub device: DeviceChoice,
-    /// Models that could make the same in less.
+    /// Smaller models for the same job.
     pub others: Vec<ModelSpec>,
 }
 
 #[derive(Clone, Debug)]
 pub struct PlanBasis {
-    pub weights: ModelWeights,
+    pub weights: ModelFootprint,
     pub machine: Device,
-    pub corrections: Corrections,
-    /// How long earlier jobs took.
+    pub corrections: PeakCorrections,
+    /// Times of earlier jobs.
     pub times: Estimates,
-    pub alternatives: Vec<Alternative>,
+    pub alternatives: Vec<ModelAlternative>,
 }
 
-/// The plan of the form at this moment.
+/// Current plan of the form.
 #[derive(Clone, Debug)]
-pub struct Planned {
+pub struct FormPlan {
     request: GenerateRequest,
-    pub plan: Plan,
-    /// What it is expected to look like over time.
-    pub course: Course,
-    pub suggestions: Vec<Suggestion>,
-    /// How many jobs one press makes, and how long all of them take where that is known.
+    pub plan: MemoryPlan,
+    /// Expected stages over time, and their memory.
+    pub course: ExpectedTimeline,
+    pub expected: MemoryHistory,
+    pub suggestions: Vec<PlanSuggestion>,
+    /// Number of jobs that Generate submits, and the time of all, if known.
     pub num_jobs: usize,
     pub all_secs: f64,
     /// The revision of those jobs.
     jobs_revision: u64,
 }
 
-impl Planned {
+impl FormPlan {
     fn is_of(&self, request: &GenerateRequest, jobs: &FormJobs) -> bool {
         self.request == *request && self.jobs_revision == jobs.revision
     }
 }
 
-pub struct Planning {
+pub struct MemoryPlanning {
     read: ReadPlan,
-    /// What was asked for last.
-    wish: Option<PlanWish>,
+    /// Last request to read.
+    wish: Option<PlanRequest>,
     reading: Pending<Option<PlanBasis>>,
-    /// The models and the settings that it was asked for with.
+    /// Models and settings of that request.
     asked_with: (u64, RuntimeSettings),
     exporting: Pending<Option<Result<PathBuf, JobError>>>,
-    /// What was read, and for which wish.
-    basis: Option<(PlanWish, PlanBasis)>,
-    planned: Option<Planned>,
+    /// Last result of reading.
+    basis: Option<(PlanRequest, PlanBasis)>,
+    planned: Option<FormPlan>,
     /// The preserved memory in GiB while the slider is dragged.
     pub preserved_draft: Option<f64>,
     /// The cap in GiB while it is dragged.
     pub cap_draft: Option<f64>,
-    /// The graph shows what is expected of the form's job, though there is one to look back on.
+    /// The graph shows the form's job, not the last one.
     pub is_shown: bool,
 }
 
-impl Planning {
-    pub fn planned(&self) -> Option<&Planned> {
+impl MemoryPlanning {
+    pub fn planned(&self) -> Option<&FormPlan> {
         self.planned.as_ref()
     }
 
-    /// Lets everything be read anew: another program may use memory now, and a job may have taught something.
+    /// Reads everything again: another program may use memory now, and a job may have stored times.
     pub(in crate::app) fn forget(&mut self) {
         self.wish = None;
     }
 
-    /// The request as the controls stand that are being dragged: what they would do is seen before it is kept.
+    /// The request with the values of controls that are being dragged.
     fn with_drafts(&self, request: &GenerateRequest) -> GenerateRequest {
         let mut request = request.clone();
         if let Some(gib) = self.preserved_draft {
@@ -114,18 +116,22 @@ impl Planning {
         request
     }
 
-    /// Drops what was planned and read for something else.
-    fn keep_only(&mut self, is_of: impl Fn(&PlanWish) -> bool) {
+    /// Drops a plan and basis of another request.
+    fn keep_only(&mut self, is_of: impl Fn(&PlanRequest) -> bool) {
         if self.basis.as_ref().is_some_and(|(wish, _)| !is_of(wish)) {
             self.basis = None;
             self.planned = None;
         }
     }
 
-    /// How a plan of a request is expected to look over time.
-    pub(in crate::app) fn course_of(&self, request: &GenerateRequest, plan: &Plan) -> Course {
+    /// Expected memory of a request over time.
+    pub(in crate::app) fn course_of(
+        &self,
+        request: &GenerateRequest,
+        plan: &MemoryPlan,
+    ) -> ExpectedTimeline {
         let basis = self.basis.as_ref().map(|(_, basis)| basis);
-        Course::of(plan, request, |stage| {
+        ExpectedTimeline::of(plan, request, |stage| {
             let basis = basis?;
             basis.times.secs_of(request, &basis.machine.name, stage)
         })
@@ -144,7 +150,7 @@ impl Planning {
         {
             return;
         }
-        let planner = Planner {
+        let planner = MemoryPlanner {
             weights: &basis.weights,
             facts: basis.machine.facts,
             device: &basis.machine.name,
@@ -158,19 +164,18 @@ impl Planning {
         } else {
             jobs.requests.iter().map(secs_of).sum()
         };
-        self.planned = Some(Planned {
+        self.planned = Some(FormPlan {
             suggestions: suggestions(&planner, request, &plan, &basis.alternatives),
             num_jobs: jobs.number,
             all_secs,
             jobs_revision: jobs.revision,
+            expected: MemoryHistory::expected(&plan, &course),
             course,
             request: request.clone(),
             plan,
         });
     }
-}
 
-impl Planning {
     pub fn new(read: ReadPlan) -> Self {
         Self {
             read,
@@ -212,7 +217,7 @@ impl Planning {
         }
     }
 
-    /// Plans what the form asks for, or nothing while it asks for nothing that can be.
+    /// Plans the form's request, if it is valid.
     pub(in crate::app) fn plan(
         &mut self,
         request: Option<&GenerateRequest>,
@@ -220,7 +225,7 @@ impl Planning {
         cx: &Cx,
     ) {
         let Some(request) = request else {
-            // What the form asks for may be half written, but never another model's plan.
+            // The plan of an incomplete form stays, but never that of another model.
             let planned = self.planned.as_ref();
             if planned.is_some_and(|planned| Some(&planned.request.model) != cx.form.model.as_ref())
             {
@@ -234,7 +239,7 @@ impl Planning {
             self.asked_with = (cx.models.number, runtime.clone());
             self.forget();
         }
-        let is_of = |wish: &PlanWish| {
+        let is_of = |wish: &PlanRequest| {
             wish.files == request.files
                 && wish.loras == request.loras
                 && wish.controls == request.controls
@@ -242,17 +247,20 @@ impl Planning {
         };
         self.keep_only(is_of);
         if !self.wish.as_ref().is_some_and(is_of) {
-            let wish = PlanWish {
+            let wish = PlanRequest {
                 family: request.family,
                 files: request.files.clone(),
                 loras: request.loras.clone(),
                 controls: request.controls.clone(),
                 device: runtime.device,
-                others: others(cx.models.all(), request),
+                others: ModelAlternative::specs(cx.models.all(), &request.model)
+                    .take(MAX_ALTERNATIVES)
+                    .cloned()
+                    .collect(),
             };
             let (read, settings) = (Arc::clone(&self.read), cx.settings.clone());
             let wanted = wish.clone();
-            // What was not taken is asked for again with the next frame.
+            // Tried again with the next frame if the thread is busy.
             if let Some(reading) = cx.background.search(move || read(&settings, &wanted)) {
                 (self.reading, self.wish) = (reading, Some(wish));
             }
@@ -261,56 +269,43 @@ impl Planning {
     }
 }
 
-/// Makes a suggested change.
-fn apply(change: &Change, cx: &mut Cx) {
+/// Applies a suggested change.
+fn apply(change: &PlanChange, cx: &mut Cx) {
     let form = &mut cx.form;
     let mut settings = cx.settings.clone();
     match change {
-        Change::DefaultCap => settings.memory.cap_gib = None,
-        Change::Preserved { bytes } => settings.memory.preserved_gib = Some(rounded_up(*bytes)),
-        Change::UnloadBetween => settings.memory.keep_loaded = false,
-        Change::Batch { batch_size } => form.batch_size = Some(*batch_size),
-        Change::Tile { pixels } => form.vae_tile = Some(*pixels),
-        Change::Frames { num_frames } => form.num_frames = Some(*num_frames),
-        Change::Size { width, height } => form.set_size((*width, *height)),
-        Change::Model { id, .. } => form.model = Some(id.clone()),
+        PlanChange::DefaultCap => settings.memory.cap_gib = None,
+        PlanChange::Preserved { bytes } => settings.memory.preserved_gib = Some(rounded_up(*bytes)),
+        PlanChange::UnloadBetween => settings.memory.keep_loaded = false,
+        PlanChange::Batch { batch_size } => form.batch_size = Some(*batch_size),
+        PlanChange::Tile { pixels } => form.vae_tile = Some(*pixels),
+        PlanChange::Frames { num_frames } => form.num_frames = Some(*num_frames),
+        PlanChange::Size { width, height } => form.set_size((*width, *height)),
+        PlanChange::Model { id, .. } => form.model = Some(id.clone()),
     }
     cx.push(SettingsCommand::Change(Box::new(settings)));
 }
 
-/// In GiB with one decimal, never less.
+/// GiB, rounded up to one decimal.
 fn rounded_up(bytes: u64) -> f64 {
     (in_gib(bytes) * 10.0).ceil() / 10.0
 }
 
-/// Models of the same family and variant that are stored in fewer bytes.
-fn others(models: &[ModelSpec], request: &GenerateRequest) -> Vec<ModelSpec> {
-    let Some(own) = models.iter().find(|spec| spec.id == request.model) else {
-        return Vec::new();
-    };
-    let same = models.iter().filter(|spec| {
-        (spec.family, &spec.variant) == (own.family, &own.variant)
-            && spec.id != own.id
-            && spec.bytes < own.bytes
-    });
-    same.take(MAX_ALTERNATIVES).cloned().collect()
-}
-
-/// Reads headers, asks drivers for the device that the settings mean, and takes what earlier jobs taught.
+/// Reads headers, the device of the settings, corrections and times.
 pub fn read_plan(paths: Paths) -> ReadPlan {
     Arc::new(move |settings, wish| {
-        let weights = ModelWeights::read(wish.family, &wish.files, &wish.loras).ok()?;
-        let weights = weights.with_controls(wish.family, &wish.controls);
+        let PlanRequest {
+            files,
+            loras,
+            controls,
+            ..
+        } = wish;
+        let weights = ModelFootprint::read(wish.family, files, loras, controls).ok()?;
         let runtime = own_runtime(settings, &paths.cache);
         let kind = runtime.map_or("cpu", |runtime| runtime.kind());
-        let alternatives = wish.others.iter().filter_map(|spec| {
-            Some(Alternative {
-                id: spec.id.clone(),
-                name: spec.name.clone(),
-                files: spec.files.clone(),
-                weights: ModelWeights::read(spec.family, &spec.files, &wish.loras).ok()?,
-            })
-        });
+        let alternatives = wish.others.iter();
+        let alternatives =
+            alternatives.filter_map(|spec| ModelAlternative::read(spec, loras, controls));
         Some(PlanBasis {
             machine: telemetry::device(
                 &Roots::of_this_machine(),
@@ -320,7 +315,7 @@ pub fn read_plan(paths: Paths) -> ReadPlan {
                     ..DeviceQuery::default()
                 },
             ),
-            corrections: Corrections::load(&paths.corrections_file()),
+            corrections: PeakCorrections::load(&paths.corrections_file()),
             times: Estimates::load(Some(paths.times_file())),
             alternatives: alternatives.collect(),
             weights,

@@ -8,9 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use safelight_core::files::{self, make_private_folder};
-use safelight_core::job::{
-    JobError, JobErrorKind, JobFolder, JobRequest, QueueFile, QueuedJob, QueuedState,
-};
+use safelight_core::job::{JobError, JobErrorKind, JobFolder, QueueFile, QueuedJob, QueuedState};
 use safelight_core::locks::Lock;
 use safelight_core::settings::Paths;
 
@@ -148,11 +146,8 @@ fn take(
     folder_of: &dyn Fn(safelight_core::job::JobId) -> PathBuf,
 ) {
     let folder = folder_of(job.id);
-    let here = JobFolder::at(&folder);
-    let (has_folder, has_copies) = match &job.request {
-        JobRequest::Generate(_) => (folder.join("request.json").is_file(), true),
-        JobRequest::Finish(_) => (here.finish_file().is_file(), false),
-    };
+    let has_folder = JobFolder::at(&folder).request_file().is_file();
+    let has_copies = job.request.generate().is_some();
     let resume = has_folder.then_some(folder);
     // A job to generate that goes on has copies in its folder.
     let needed = job.request.inputs().into_iter();

@@ -9,7 +9,6 @@ use safelight_core::job::{
     Stage,
 };
 use safelight_core::media::Picture;
-use safelight_core::memory::Plan;
 
 use crate::app::memory::MemoryHistory;
 use crate::app::memory::course::usual_share;
@@ -43,8 +42,6 @@ pub struct RunningJob {
     /// The clip so far, where it grows section by section: it plays while the next section is made.
     pub growing: Option<Player>,
     pub memory: MemoryHistory,
-    /// What it will need.
-    pub plan: Option<Box<Plan>>,
 }
 
 impl RunningJob {
@@ -68,7 +65,6 @@ impl RunningJob {
             frame: None,
             growing: None,
             memory: MemoryHistory::default(),
-            plan: None,
         }
     }
 
@@ -86,10 +82,7 @@ impl RunningJob {
         match update {
             JobUpdate::Started(recipe) => self.recipe = Some(recipe),
             JobUpdate::Device(line) => self.device_line = Some(line),
-            JobUpdate::Plan(plan) => {
-                self.memory.predict(&plan);
-                self.plan = Some(plan);
-            }
+            JobUpdate::Plan(plan) => self.memory.plan = Some(plan),
             JobUpdate::Stage {
                 stage,
                 section,

@@ -10,7 +10,7 @@ use safelight_core::units::duration_text;
 
 use crate::app::background::guard::survived;
 use crate::app::cx::Cx;
-use crate::app::memory::planning::Planning;
+use crate::app::memory::planning::MemoryPlanning;
 use crate::app::notices::{Cause, Notice, Severity};
 use crate::app::queue::jobs::{PauseWish, Removed, ResultItem, Stopped, StoppedJob, WaitingJob};
 use crate::app::queue::naming::{Named, find_output};
@@ -87,8 +87,13 @@ impl JobQueue {
             return;
         };
         let cancel = CancelToken::default();
-        let (id, device, resume) = (job.id, job.device, job.resume.clone());
-        let command = WorkerCommand::of(job.request.clone(), id, device, cancel.clone(), resume);
+        let command = WorkerCommand {
+            id: job.id,
+            request: job.request.clone(),
+            device: job.device,
+            cancel: cancel.clone(),
+            resume: job.resume.clone(),
+        };
         if worker.try_send(command).is_err() {
             self.lose_worker(job, cx);
             return;
@@ -124,7 +129,7 @@ impl JobQueue {
     pub(in crate::app) fn take_update(
         &mut self,
         update: JobUpdate,
-        planning: &Planning,
+        planning: &MemoryPlanning,
         cx: &mut Cx,
     ) {
         let Some(running) = &mut self.running else {
@@ -146,7 +151,7 @@ impl JobQueue {
         };
         running.apply(update);
         if let Some(course) = planned {
-            running.memory.expect(course);
+            running.memory.course = Some(course);
         }
     }
 

@@ -3,7 +3,7 @@
 //! They stand in place of the settings; what they mean is the plan's business.
 
 use clap::Args;
-use safelight_core::memory::MemoryChoice;
+use safelight_core::memory::MemoryOptions;
 use safelight_core::settings::MemorySettings;
 
 /// How much of the device a job may use.
@@ -22,7 +22,7 @@ pub struct MemoryArgs {
 
 impl MemoryArgs {
     /// With the settings where nothing is said.
-    pub fn choice(&self, settings: &MemorySettings) -> MemoryChoice {
+    pub fn choice(&self, settings: &MemorySettings) -> MemoryOptions {
         MemorySettings {
             preserved_gib: self.preserved.or(settings.preserved_gib),
             cap_gib: self.vram_cap.or(settings.cap_gib),

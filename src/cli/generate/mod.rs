@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use safelight_core::finish::FinishRequest;
+use safelight_core::finish::PostprocessRequest;
 use safelight_core::job::{
     CancelToken, DeviceChoice, GridId, GridRecord, JobError, JobErrorKind, JobId, JobOutcome,
     JobRequest, JobUpdate, Notice, Validated, write_sheet,
@@ -109,7 +109,7 @@ impl Orders {
 
 /// Runs a job that finishes something to its end; the exit code as [`generate`] has it.
 pub(in crate::cli) fn finish(
-    request: FinishRequest,
+    request: PostprocessRequest,
     device: Option<DeviceChoice>,
     is_json: bool,
     surroundings: &Surroundings,
@@ -179,7 +179,13 @@ fn work(
         let Order {
             request, resume, ..
         } = job;
-        let command = WorkerCommand::of(request, id, device, cancel.clone(), resume);
+        let command = WorkerCommand {
+            id,
+            request,
+            device,
+            cancel: cancel.clone(),
+            resume,
+        };
         let outcome = outcome_of(&handle, command, report.as_mut())?;
         if let Err(text) = telemetry.add(id) {
             report.update(&JobUpdate::Warning(text));

@@ -100,10 +100,16 @@ fn request_in(folder: &JobFolder, args: &ResumeArgs) -> Result<JobRequest, JobEr
         JobError::new(JobErrorKind::InvalidRequest, what)
             .advise("`safelight resume` lists the jobs that can be resumed")
     };
-    if folder.finish_file().exists() {
-        let mut request = folder.finish_request().map_err(unread)?;
-        if let Some(out) = &args.out {
-            // The frames that are done are encoded for a file of that kind.
+    let mut request = folder.request().map_err(unread)?;
+    match (&mut request, &args.out) {
+        (_, None) => {}
+        (JobRequest::Generate(request), Some(out)) => {
+            request.out.clone_from(out);
+            request.is_out_automatic = false;
+            settle_paths(request)?;
+        }
+        (JobRequest::Finish(request), Some(out)) => {
+            // The finished frames are encoded for a file of that kind.
             if ClipFormat::from_path(out).ok() != ClipFormat::from_path(&request.out).ok() {
                 let what = format!("this job can only be saved as .{}", ending(&request.out));
                 return Err(JobError::new(JobErrorKind::InvalidRequest, what));
@@ -111,15 +117,8 @@ fn request_in(folder: &JobFolder, args: &ResumeArgs) -> Result<JobRequest, JobEr
             request.out = absolute(out);
             request.is_out_automatic = false;
         }
-        return Ok(request.into());
     }
-    let mut request = folder.request().map_err(unread)?;
-    if let Some(out) = &args.out {
-        request.out.clone_from(out);
-        request.is_out_automatic = false;
-        settle_paths(&mut request)?;
-    }
-    Ok(request.into())
+    Ok(request)
 }
 
 fn absolute(path: &Path) -> PathBuf {

@@ -10,7 +10,7 @@ use super::entry::CatalogEntry;
 use super::source::Source;
 use crate::job::GenerateRequest;
 use crate::library::Companions;
-use crate::memory::{MemoryChoice, ModelWeights, Network, PartName};
+use crate::memory::{MemoryOptions, ModelFootprint, Network, PlannedNetwork};
 use crate::model::choices::DtypeChoice;
 use crate::model::{Component, Defaults, ImageRole, ModelFiles, Sampling};
 
@@ -18,7 +18,7 @@ use crate::model::{Component, Defaults, ImageRole, ModelFiles, Sampling};
 #[derive(Clone, Debug)]
 pub struct Sketch {
     pub request: GenerateRequest,
-    pub weights: ModelWeights,
+    pub weights: ModelFootprint,
 }
 
 impl CatalogEntry {
@@ -37,20 +37,22 @@ impl CatalogEntry {
         sources.filter(move |source| source.component == component)
     }
 
-    fn published_weights(&self, in_8_bits: bool) -> Option<ModelWeights> {
+    fn published_weights(&self, in_8_bits: bool) -> Option<ModelFootprint> {
         let shape = self.shape?;
         let configs: BTreeMap<_, _> = (self.family.published)(&shape).into_iter().collect();
         let networks = configs.into_iter().filter_map(|(part, config)| {
             let (component, number) = match part {
-                PartName::Transformer => (Component::Transformer, 0),
-                PartName::Transformer2 => (Component::Transformer, 1),
-                PartName::TextEncoder => (Component::TextEncoder, 0),
-                PartName::TextEncoder2 => (Component::TextEncoder2, 0),
+                PlannedNetwork::Transformer => (Component::Transformer, 0),
+                PlannedNetwork::Transformer2 => (Component::Transformer, 1),
+                PlannedNetwork::TextEncoder => (Component::TextEncoder, 0),
+                PlannedNetwork::TextEncoder2 => (Component::TextEncoder2, 0),
                 // The latter is no part of a model.
-                PartName::ImageEncoder | PartName::ImageEmbedder => (Component::ImageEncoder, 0),
-                PartName::VaeEncoder | PartName::VaeDecoder => (Component::Vae, 0),
+                PlannedNetwork::ImageEncoder | PlannedNetwork::ImageEmbedder => {
+                    (Component::ImageEncoder, 0)
+                }
+                PlannedNetwork::VaeEncoder | PlannedNetwork::VaeDecoder => (Component::Vae, 0),
                 // No model has one.
-                PartName::Finisher => return None,
+                PlannedNetwork::Finisher => return None,
             };
             let source = self.of(component).nth(number)?;
             let is_narrow = source.is_narrow() || (in_8_bits && component != Component::Vae);
@@ -59,11 +61,11 @@ impl CatalogEntry {
             let numbers = self.about_numbers(source) / share;
             Some((part, Network::about(numbers, is_narrow, config)))
         });
-        let networks: Vec<(PartName, Network)> = networks.collect();
+        let networks: Vec<(PlannedNetwork, Network)> = networks.collect();
         let has_transformer = networks
             .iter()
-            .any(|(part, _)| *part == PartName::Transformer);
-        has_transformer.then(|| ModelWeights::about(networks))
+            .any(|(part, _)| *part == PlannedNetwork::Transformer);
+        has_transformer.then(|| ModelFootprint::about(networks))
     }
 
     fn usual_request(&self) -> Option<GenerateRequest> {
@@ -123,7 +125,7 @@ impl CatalogEntry {
             step_cache: None,
             dtype: DtypeChoice::default(),
             vae_tile: None,
-            memory: MemoryChoice::default(),
+            memory: MemoryOptions::default(),
             capture: None,
             out: PathBuf::new(),
             is_out_automatic: true,

@@ -15,7 +15,7 @@ use crate::library::single::Assembled;
 use crate::library::{ControlNetwork, Item, Library};
 use crate::lora::{Coverage, Table};
 use crate::memory::conv_backends::Convolutions;
-use crate::memory::{Job, Need, Network, NetworkReader, PartName};
+use crate::memory::{Job, Network, NetworkReader, PlannedNetwork, StageFootprint};
 use crate::model::configs::ModelIndex;
 use crate::model::facts::{ModelFacts, TransformerShape};
 use crate::model::{CatalogError, Component, Guidance, ModelFiles, ModelSpec, PicturePrompts};
@@ -52,7 +52,7 @@ pub struct FamilyDef {
     /// Reads the networks of a model, the halves of its autoencoder apart.
     pub(crate) networks: fn(&ModelFiles, &mut NetworkReader) -> Result<(), CatalogError>,
     /// The networks that a stage needs, one after the other.
-    pub(crate) needs: fn(&Job<'_>, Stage) -> Vec<Need>,
+    pub(crate) needs: fn(&Job<'_>, Stage) -> Vec<StageFootprint>,
     /// The configs of the networks that a published model with such a transformer has, for plans before its files are here.
     pub(crate) published: fn(&TransformerShape) -> Vec<PublishedNetwork>,
     /// About how many weights the text encoders have: the first and the second.
@@ -99,7 +99,7 @@ impl FamilyDef {
 }
 
 /// A network of a published model, and its config.
-pub(crate) type PublishedNetwork = (PartName, Arc<dyn Any + Send + Sync>);
+pub(crate) type PublishedNetwork = (PlannedNetwork, Arc<dyn Any + Send + Sync>);
 
 /// How the autoencoder's convolutions over time are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

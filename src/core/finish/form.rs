@@ -1,15 +1,15 @@
-//! What a user asks to be finished, and whether it can be: the one place where that is checked.
+//! Post-processing as a user requests it, and its validation.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use super::{FinishRequest, FinishWork, Retiming};
+use super::{PostprocessKind, PostprocessRequest, Retiming};
 use crate::job::{DtypeChoice, JobError, JobErrorKind};
 use crate::media::{
     self, ClipFormat, ClipInfo, DEFAULT_CLIP_ENDING, MAX_PIXELS, MediaError, check_frame_size,
     check_frames_writable,
 };
-use crate::memory::MemoryChoice;
+use crate::memory::MemoryOptions;
 use crate::networks::{IfnetConfig, UpscalerConfig};
 
 /// A network is used so often one after the other at most.
@@ -18,7 +18,7 @@ const MAX_FACTOR: f64 = 16.0;
 /// Smaller tiles would be border for the most part.
 const MIN_TILE: u32 = 64;
 
-/// How large the result is to be.
+/// Size of the result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TargetSize {
     /// So many times as wide and as high.
@@ -51,7 +51,7 @@ pub enum NewRate {
 
 /// Requested work and its own settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum FinishWish {
+pub enum PostprocessOptions {
     Upscale {
         size: TargetSize,
         /// The longest edge of what is computed at a time, in pixels; as much as fits when absent.
@@ -60,26 +60,26 @@ pub enum FinishWish {
     Interpolate(NewRate),
 }
 
-/// What is asked for: checked as a whole by [`validate`](Self::validate).
+/// A request before [`validate`](Self::validate).
 #[derive(Clone, Debug, PartialEq)]
-pub struct FinishForm {
+pub struct PostprocessForm {
     pub source: PathBuf,
     pub network: PathBuf,
-    pub wish: FinishWish,
+    pub wish: PostprocessOptions,
     pub out: PathBuf,
     pub is_out_automatic: bool,
     pub dtype: DtypeChoice,
-    pub memory: MemoryChoice,
+    pub memory: MemoryOptions,
     pub crf: u8,
 }
 
-impl FinishForm {
+impl PostprocessForm {
     /// The request, or one sentence on why there can be none. Reads headers, and the source once.
-    pub fn validate(self) -> Result<FinishRequest, JobError> {
+    pub fn validate(self) -> Result<PostprocessRequest, JobError> {
         let (is_picture, before) = look_for(&self.source, &self.out)?;
         let network = self.network;
         let (after, work, tile) = match self.wish {
-            FinishWish::Upscale { size, tile } => {
+            PostprocessOptions::Upscale { size, tile } => {
                 let config = UpscalerConfig::read(&network).map_err(|err| JobError::from(&err))?;
                 let (width, height) = size_of(size, &before)?;
                 if let Some(tile) = tile.filter(|tile| *tile < MIN_TILE) {
@@ -93,9 +93,9 @@ impl FinishForm {
                     height,
                     ..before
                 };
-                (after, FinishWork::Upscale { network, passes }, tile)
+                (after, PostprocessKind::Upscale { network, passes }, tile)
             }
-            FinishWish::Interpolate(rate) => {
+            PostprocessOptions::Interpolate(rate) => {
                 IfnetConfig::read(&network).map_err(|err| JobError::from(&err))?;
                 let retiming = match rate {
                     NewRate::Times(times) => Retiming::times(before.num_frames, before.fps, times),
@@ -108,12 +108,12 @@ impl FinishForm {
                     is_uneven: false,
                     ..before
                 };
-                (after, FinishWork::Interpolate { network }, None)
+                (after, PostprocessKind::Interpolate { network }, None)
             }
         };
         check_out(&self.out, is_picture, &after)?;
         let fingerprint = fingerprint(&self.source, is_picture).map_err(|err| unusable(&err))?;
-        Ok(FinishRequest {
+        Ok(PostprocessRequest {
             source: self.source,
             fingerprint,
             is_picture,
@@ -153,7 +153,7 @@ fn size_of(size: TargetSize, before: &ClipInfo) -> Result<(u32, u32), JobError> 
     Ok((width, height))
 }
 
-/// What a source is: whether a single picture, and its size, length and rate.
+/// Reads a source: whether it is a single image, and its size, length and frame rate.
 pub fn look_at(source: &Path) -> Result<(bool, ClipInfo), JobError> {
     let mut info = media::media_info(source).map_err(|err| unusable(&err))?;
     let is_picture = info.num_frames == 1 && info.fps == 0.0;
@@ -183,7 +183,7 @@ pub fn fingerprint(source: &Path, is_picture: bool) -> Result<String, MediaError
     }
 }
 
-/// The ending of a result that nobody names: the source's own where that can be written.
+/// Extension of an automatic name: the source's own if it can be written.
 pub fn ending_of(source: &Path, is_picture: bool) -> String {
     let own = source
         .extension()
@@ -202,7 +202,7 @@ pub fn ending_of(source: &Path, is_picture: bool) -> String {
     }
 }
 
-/// How often pictures have to go through the network to be as large as asked for.
+/// Number of passes through the network that give the requested size.
 fn passes(
     config: &UpscalerConfig,
     before: &ClipInfo,

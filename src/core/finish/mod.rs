@@ -11,11 +11,13 @@ mod tiles;
 
 #[cfg(test)]
 pub(crate) use form::tests::network as test_network;
-pub use form::{FinishForm, FinishWish, NewRate, TargetSize, ending_of, fingerprint, look_at};
+pub use form::{
+    NewRate, PostprocessForm, PostprocessOptions, TargetSize, ending_of, fingerprint, look_at,
+};
 pub use networks::{
     Found, FoundInterpolator, FoundUpscaler, find_interpolators, find_upscalers,
     interpolator_named, upscaler_named,
 };
-pub use request::{FinishRequest, FinishWork};
+pub use request::{PostprocessKind, PostprocessRequest};
 pub use retiming::{FramePlace, MAX_FPS, Retiming, TIMES};
 pub use tiles::{CPU_TILE_BYTES, MAX_HALO, TileSize, room_for_tiles};

@@ -1,4 +1,4 @@
-//! The networks for finishing that lie on this disk: upscalers, and what makes frames between frames.
+//! Networks for post-processing on this disk: upscalers and RIFE.
 
 use std::path::PathBuf;
 
@@ -48,17 +48,17 @@ impl FoundInterpolator {
     }
 }
 
-/// All of them, in the order of their names.
+/// All upscalers, sorted by name.
 pub fn find_upscalers(paths: &Paths, settings: &Settings) -> Vec<FoundUpscaler> {
     find(UpscalerConfig::read, &UPSCALERS.files(paths, settings))
 }
 
-/// All that make frames between frames, in the order of their names.
+/// All RIFE networks, sorted by name.
 pub fn find_interpolators(paths: &Paths, settings: &Settings) -> Vec<FoundInterpolator> {
     find(IfnetConfig::read, &INTERPOLATORS.files(paths, settings))
 }
 
-/// The file of a network that a user names: a path, or the name of one that lies where networks are looked for.
+/// The file of an upscaler by its path or name.
 pub fn upscaler_named(
     wanted: &str,
     paths: &Paths,
@@ -70,7 +70,7 @@ pub fn upscaler_named(
     })
 }
 
-/// The same of one that makes frames between frames.
+/// The file of a RIFE network by its path or name.
 pub fn interpolator_named(
     wanted: &str,
     paths: &Paths,

@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::job::{DtypeChoice, Recipe, Stage};
 use crate::media::ClipInfo;
-use crate::memory::MemoryChoice;
+use crate::memory::MemoryOptions;
 
 /// A validated request. The engine need not check it again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct FinishRequest {
-    /// The picture or clip, as the user named it.
+pub struct PostprocessRequest {
+    /// Path of the image or video.
     pub source: PathBuf,
-    /// Its content when it was asked for: a job goes on with the same alone.
+    /// Fingerprint of the source: a job resumes with the same file only.
     pub fingerprint: String,
     /// It is one picture, whatever else of its name is there.
     pub is_picture: bool,
@@ -23,14 +23,14 @@ pub struct FinishRequest {
     /// And of the result. A picture has a rate of 0.
     pub after: ClipInfo,
     #[serde(flatten)]
-    pub work: FinishWork,
+    pub work: PostprocessKind,
     #[serde(default)]
     pub dtype: DtypeChoice,
-    /// The longest edge of what is computed at a time, in pixels; as much as fits when absent.
+    /// Longest edge of tiles, in pixels; `None`: as large as fits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tile: Option<u32>,
     #[serde(default)]
-    pub memory: MemoryChoice,
+    pub memory: MemoryOptions,
     /// Quality of lossy files, as [`ClipOptions::crf`](crate::media::ClipOptions::crf): the same for all parts of a clip.
     pub crf: u8,
     /// The file to write; its extension is its kind.
@@ -40,21 +40,21 @@ pub struct FinishRequest {
     pub is_out_automatic: bool,
 }
 
-/// What is done.
+/// Kind of post-processing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "work", rename_all = "snake_case")]
-pub enum FinishWork {
-    /// Through a network that enlarges, and then to the size of [`FinishRequest::after`].
+pub enum PostprocessKind {
+    /// Through a network that enlarges, and then to the size of [`PostprocessRequest::after`].
     Upscale {
         network: PathBuf,
-        /// How often pictures go through it.
+        /// Passes through the network.
         passes: u32,
     },
-    /// Frames between frames by RIFE, so that there are as many a second as [`FinishRequest::after`] says.
+    /// Frames between frames by RIFE, so that there are as many a second as [`PostprocessRequest::after`] says.
     Interpolate { network: PathBuf },
 }
 
-impl FinishWork {
+impl PostprocessKind {
     /// The network's file.
     pub fn network(&self) -> &Path {
         match self {
@@ -69,12 +69,12 @@ impl FinishWork {
     }
 }
 
-impl FinishRequest {
+impl PostprocessRequest {
     /// The stage that computes.
     pub fn stage(&self) -> Stage {
         match &self.work {
-            FinishWork::Upscale { .. } => Stage::Upscale,
-            FinishWork::Interpolate { .. } => Stage::Interpolate,
+            PostprocessKind::Upscale { .. } => Stage::Upscale,
+            PostprocessKind::Interpolate { .. } => Stage::Interpolate,
         }
     }
 
@@ -95,13 +95,13 @@ impl FinishRequest {
         self.work.network_name()
     }
 
-    /// What a result is called that nobody names, without its ending: `boat_x2`.
+    /// File stem of an automatic name: `boat_x2`.
     pub fn stem(&self) -> String {
         let stem = self.source.file_stem().unwrap_or_default();
         let stem = stem.to_string_lossy();
         match &self.work {
-            FinishWork::Upscale { .. } => format!("{stem}_x{}", self.factor()),
-            FinishWork::Interpolate { .. } => format!("{stem}_{}fps", self.frames_a_second()),
+            PostprocessKind::Upscale { .. } => format!("{stem}_x{}", self.factor()),
+            PostprocessKind::Interpolate { .. } => format!("{stem}_{}fps", self.frames_a_second()),
         }
     }
 
@@ -110,19 +110,19 @@ impl FinishRequest {
         (self.after.fps * 100.0).round() / 100.0
     }
 
-    /// How many times as wide the result is, to a hundredth.
+    /// Scale factor, to a hundredth.
     fn factor(&self) -> f64 {
         let factor = f64::from(self.after.width) / f64::from(self.before.width.max(1));
         (factor * 100.0).round() / 100.0
     }
 
-    /// What is done with what, for lists: `Upscale ×2: boat.mp4`.
+    /// Title for lists: `Upscale ×2: boat.mp4`.
     pub fn title(&self) -> String {
         let name = self.source.file_name().unwrap_or_default();
         let name = name.to_string_lossy();
         match &self.work {
-            FinishWork::Upscale { .. } => format!("Upscale ×{}: {name}", self.factor()),
-            FinishWork::Interpolate { .. } => {
+            PostprocessKind::Upscale { .. } => format!("Upscale ×{}: {name}", self.factor()),
+            PostprocessKind::Interpolate { .. } => {
                 format!("{} frames a second: {name}", self.frames_a_second())
             }
         }

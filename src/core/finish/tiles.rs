@@ -1,7 +1,7 @@
-//! How much of a picture an upscaler computes at a time.
+//! Tile sizes of upscalers.
 //!
-//! What it sees far with goes through in tiles that share a border, what enlarges in bands of rows: the numbers of both
-//! follow from the memory that a job may use.
+//! The trunk, with a large receptive field, runs in tiles with a shared border, the upsampling layers in bands of rows; both
+//! sizes follow from the available memory.
 
 use crate::networks::UpscalerConfig;
 
@@ -9,7 +9,7 @@ use crate::networks::UpscalerConfig;
 /// fifth of what they make: what is farther than this changes nothing beyond rounding, also with weights so large that
 /// the numbers grow to 10⁷ (docs/figures.md).
 pub const MAX_HALO: u32 = 64;
-/// What tiles may take on a CPU, whose memory is everybody's.
+/// Memory of tiles on the CPU.
 pub const CPU_TILE_BYTES: u64 = 1 << 30;
 /// A tile is never smaller, whatever memory there is.
 const MIN_EDGE: u32 = 32;
@@ -17,8 +17,8 @@ const MIN_EDGE: u32 = 32;
 const MAX_PLACES: u64 = 1 << 23;
 const MAX_PIXELS: u64 = 1 << 24;
 
-/// What tiles may take where a device may hold `held` bytes, of which `loaded` are taken: libraries take some for
-/// themselves, and pieces do not always fit into gaps.
+/// Memory for tiles on a device with `held` bytes, of which `loaded` are in use: leaves a quarter for libraries and
+/// fragmentation.
 #[must_use]
 pub fn room_for_tiles(held: u64, loaded: u64) -> u64 {
     held.saturating_sub(loaded) / 4 * 3
@@ -29,16 +29,16 @@ pub fn room_for_tiles(held: u64, loaded: u64) -> u64 {
 pub struct TileSize {
     pub rows: u32,
     pub columns: u32,
-    /// How many more each tile sees on all sides.
+    /// Border of each tile on all sides.
     pub halo: u32,
     /// Rows that are enlarged at a time.
     pub band: u32,
 }
 
 impl TileSize {
-    /// The largest tiles that a picture of `size`, width and height in pixels, is computed in with so many bytes.
+    /// The largest tiles of an image of `size`, width and height in pixels, that need at most `bytes`.
     ///
-    /// `number_bytes`: of one number. `most`: the longest edge that was asked for, in pixels.
+    /// `number_bytes`: bytes of an element. `most`: requested longest edge, in pixels.
     #[must_use]
     pub fn within(
         bytes: u64,
@@ -57,21 +57,21 @@ impl TileSize {
             (rows, columns, 0)
         } else {
             let edge = area.isqrt() as u32;
-            // Where there is little room, less of it is for the border.
+            // With little memory the border is smaller.
             let halo = config.reach().min(MAX_HALO).min(edge / 4);
             let edge = (edge - 2 * halo).clamp(MIN_EDGE, most);
             (rows.min(edge), columns.min(edge), halo)
         };
         let wide = [rows, columns].map(|edge| u64::from(edge + 2 * halo));
         let kept = wide[0] * wide[1] * config.channels_of_trunk() * number_bytes;
-        // What is enlarged sees little around itself.
+        // Upsampling layers have a small receptive field.
         let near = columns.saturating_add(2 * config.reach_of_end());
         let near = u64::from(near).min(wide[1]);
         let of_row = near * config.bytes_of_end(number_bytes);
         let pixels_of_row = near * u64::from(config.inner_scale()).pow(2);
         let band = bytes.saturating_sub(kept) / of_row.max(1);
         let band = band.min(MAX_PIXELS / pixels_of_row.max(1));
-        // Beside what it sees around itself.
+        // Without its border.
         let band = band.saturating_sub(2 * u64::from(config.reach_of_end()));
         Self {
             rows,
@@ -81,7 +81,7 @@ impl TileSize {
         }
     }
 
-    /// Bytes of tensors at the worst moment of a picture of `size`, width and height in pixels, beside the picture itself.
+    /// Peak bytes of an image of `size`, width and height in pixels, without the image itself.
     #[must_use]
     pub fn peak_bytes(&self, config: &UpscalerConfig, size: [u32; 2], number_bytes: u64) -> u64 {
         let unit = config.unit();

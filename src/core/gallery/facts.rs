@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::finish::FinishWork;
+use crate::finish::PostprocessKind;
 use crate::job::Sampler;
 use crate::media::{
     ClipFormat, ClipInfo, MediaError, clip_files, clip_info, media_info, read_settings,
@@ -67,7 +67,7 @@ pub struct Finished {
     /// And of what was made of it.
     pub after: ClipInfo,
     #[serde(flatten)]
-    pub work: FinishWork,
+    pub work: PostprocessKind,
 }
 
 /// What a result was made from beside its words; names of files are empty where there was none.

@@ -9,14 +9,14 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use super::{GenerateRequest, GridId, cell_of};
-use crate::finish::FinishRequest;
+use super::{GenerateRequest, GridId, Recipe, cell_of};
+use crate::finish::PostprocessRequest;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum JobRequest {
     Generate(Box<GenerateRequest>),
-    Finish(Box<FinishRequest>),
+    Finish(Box<PostprocessRequest>),
 }
 
 impl<'de> Deserialize<'de> for JobRequest {
@@ -38,8 +38,8 @@ impl From<GenerateRequest> for JobRequest {
     }
 }
 
-impl From<FinishRequest> for JobRequest {
-    fn from(request: FinishRequest) -> Self {
+impl From<PostprocessRequest> for JobRequest {
+    fn from(request: PostprocessRequest) -> Self {
         Self::Finish(Box::new(request))
     }
 }
@@ -64,6 +64,14 @@ impl JobRequest {
     /// The grid that it is a cell of, and the cell's number from 0.
     pub fn cell(&self) -> Option<(GridId, usize)> {
         self.generate().and_then(cell_of)
+    }
+
+    /// The stages of the job, in order.
+    pub fn recipe(&self) -> Recipe {
+        match self {
+            Self::Generate(request) => Recipe::of(request),
+            Self::Finish(request) => request.recipe(),
+        }
     }
 
     /// What people know the job by: its prompt, or what is done with what.

@@ -5,7 +5,7 @@ use std::{fmt, io};
 
 use serde::{Deserialize, Serialize};
 
-use crate::memory::Fault;
+use crate::memory::ResourceFault;
 use crate::model::CatalogError;
 use crate::shown::one_line;
 
@@ -59,7 +59,7 @@ pub struct JobError {
     pub details: String,
     /// Whether another try with less memory may help.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fault: Option<Fault>,
+    pub fault: Option<ResourceFault>,
     /// The folder with what was finished of the job, from where it can go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<PathBuf>,
@@ -95,7 +95,7 @@ impl JobError {
     }
 
     #[must_use]
-    pub fn with_fault(mut self, fault: Option<Fault>) -> Self {
+    pub fn with_fault(mut self, fault: Option<ResourceFault>) -> Self {
         self.fault = fault;
         self
     }

@@ -6,12 +6,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{GenerateRequest, JobId, Recipe, Stage};
+use super::{JobId, JobRequest, Recipe, Stage};
 use crate::files::{
     MAX_JSON_BYTES, is_left_half_written, make_new_private_folder, make_private_folder,
     partial_path, read_bounded, remove_partials, write_json,
 };
-use crate::finish::FinishRequest;
 use crate::locks::Lock;
 use crate::memory::compute_options::ComputeOptions;
 
@@ -20,17 +19,9 @@ use crate::memory::compute_options::ComputeOptions;
 pub struct JobFolder(PathBuf);
 
 impl JobFolder {
-    /// Makes the folder of a new job under `jobs` and writes its request there.
-    pub fn create(jobs: &Path, id: JobId, request: &GenerateRequest) -> io::Result<Self> {
+    /// Creates the folder of a new job under `jobs`, with its request.
+    pub fn create(jobs: &Path, id: JobId, request: &JobRequest) -> io::Result<Self> {
         Self::create_with(jobs, id, |folder| folder.keep_request(request))
-    }
-
-    /// The same of a job that finishes something.
-    pub fn create_finishing(jobs: &Path, id: JobId, request: &FinishRequest) -> io::Result<Self> {
-        Self::create_with(jobs, id, |folder| {
-            make_private_folder(&folder.parts())?;
-            write_json(&folder.finish_file(), request)
-        })
     }
 
     /// Makes the folder under a name for half-written files, so that a job is there with its request or not at all.
@@ -66,9 +57,9 @@ impl JobFolder {
         }
     }
 
-    /// Writes the request of a job that is here anew.
-    pub fn keep_request(&self, request: &GenerateRequest) -> io::Result<()> {
-        write_json(&self.0.join("request.json"), request)
+    /// Writes the job's request, in the place of an earlier one.
+    pub fn keep_request(&self, request: &JobRequest) -> io::Result<()> {
+        write_json(&self.request_file(), request)
     }
 
     pub fn at(path: impl Into<PathBuf>) -> Self {
@@ -178,29 +169,23 @@ impl JobFolder {
             .join(of_section("denoise.partial.safetensors", section))
     }
 
-    /// The request of a job that was here before.
-    pub fn request(&self) -> io::Result<GenerateRequest> {
-        let text = read_bounded(&self.0.join("request.json"), MAX_JSON_BYTES)?;
+    /// Reads the request of an earlier job.
+    pub fn request(&self) -> io::Result<JobRequest> {
+        let text = read_bounded(&self.request_file(), MAX_JSON_BYTES)?;
         serde_json::from_slice(&text).map_err(io::Error::other)
     }
 
-    /// The request of a job that finishes something, which was here before.
-    pub fn finish_request(&self) -> io::Result<FinishRequest> {
-        let text = read_bounded(&self.finish_file(), MAX_JSON_BYTES)?;
-        serde_json::from_slice(&text).map_err(io::Error::other)
+    /// The file that marks the folder of a job.
+    pub fn request_file(&self) -> PathBuf {
+        self.0.join("request.json")
     }
 
-    /// By which the folder of such a job is known.
-    pub fn finish_file(&self) -> PathBuf {
-        self.0.join("finish.json")
-    }
-
-    /// What such a job says of what computed its frames.
+    /// Device, libtorch and fallbacks that computed the frames of a post-processing job.
     pub fn computed_file(&self) -> PathBuf {
         self.0.join("computed.json")
     }
 
-    /// Where such a job keeps the frames that are done.
+    /// Finished frames of a post-processing job.
     pub fn parts(&self) -> PathBuf {
         self.0.join("parts")
     }

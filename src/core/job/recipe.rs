@@ -44,6 +44,11 @@ impl Stage {
         matches!(self, Self::Denoise | Self::DenoiseHigh | Self::DenoiseLow)
     }
 
+    /// Post-processing of existing frames, which are computed one by one.
+    pub fn is_postprocess(self) -> bool {
+        matches!(self, Self::Upscale | Self::Interpolate)
+    }
+
     /// The file in the job's folder that proves the stage finished and holds its result; that of its first time
     /// where a recipe has it several times.
     ///

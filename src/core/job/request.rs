@@ -12,7 +12,7 @@ use super::prompt::SectionPrompts;
 use super::{Control, EnlargedPass, OfGrid, PreviewChoice, Sampling, Sections, StepCache};
 use crate::families::Family;
 use crate::library::Companions;
-use crate::memory::MemoryChoice;
+use crate::memory::MemoryOptions;
 use crate::model::choices::{DtypeChoice, Fit, Lora};
 use crate::model::{ImageRole, LatentRgb, ModelFiles};
 
@@ -118,7 +118,7 @@ pub struct GenerateRequest {
     /// How much memory the job may use. Where that is little the autoencoder works in tiles, which changes the result a
     /// little, and both passes of real guidance go one by one, which rounds otherwise. Not carried in files.
     #[serde(default)]
-    pub memory: MemoryChoice,
+    pub memory: MemoryOptions,
     /// Where `capture.safetensors` goes, for comparisons with the reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<PathBuf>,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{JobError, Recipe, Stage};
 use crate::lora::CheckedLora;
 use crate::media::Picture;
-use crate::memory::{Plan, PlanOutcome, Rung};
+use crate::memory::{FallbackLevel, MemoryPlan, PlanOutcome};
 use crate::units::size_text;
 
 /// A job's number: unique, and later jobs have larger ones.
@@ -164,14 +164,14 @@ pub struct SectionMade {
     pub path: PathBuf,
 }
 
-/// A rung of the memory's ladder that a stage had to take.
+/// An attempt of a stage at a fallback level after memory ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Climb {
     pub stage: Stage,
     /// Which time this was that the recipe has the stage, counted from 0.
     #[serde(default)]
     pub section: u32,
-    pub rung: Rung,
+    pub rung: FallbackLevel,
     /// The stage ended well on it; else it went on to the next one.
     pub helped: bool,
 }
@@ -239,8 +239,8 @@ pub enum JobUpdate {
     /// The engine's one line on its device, once it is known.
     Device(String),
     /// What the job will need of it.
-    Plan(Box<Plan>),
-    /// A stage begins; `resumed` when an earlier engine died in it.
+    Plan(Box<MemoryPlan>),
+    /// A stage begins. `resumed`: its engine was replaced, or it continues after finished frames.
     Stage {
         stage: Stage,
         /// Which time of it, counted from 0.

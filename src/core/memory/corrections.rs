@@ -1,7 +1,6 @@
-//! What was measured against what was predicted: a factor a device, family and stage, kept in a small file.
+//! Measured over predicted activations: a factor for each device, family and stage, in a small file.
 //!
-//! Weights are known exactly, so only what is made beside them is corrected. Losing the file costs nothing but the
-//! first guess; a broken one is as none.
+//! Weights are known exactly and not corrected. A missing or broken file only costs accuracy.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,22 +13,22 @@ use crate::families::Family;
 use crate::files::{read_json_or_default, write_json};
 use crate::job::Stage;
 
-/// A formula that is further off than this is wrong, and not to be mended by a factor.
+/// Range of factors: a formula that is further off is wrong.
 const RANGE: std::ops::RangeInclusive<f64> = 0.5..=3.0;
-/// How much of the way to a new measurement a factor goes: sizes differ, and one odd run must not decide.
+/// Weight of a new measurement: sizes differ, and one odd run must not decide.
 const PACE: f64 = 0.6;
-/// Devices, families and stages that anybody has; a file with more is not ours.
+/// Most entries: a file with more is not ours.
 const MAX_ENTRIES: usize = 4096;
 
 /// Factors by device, family and stage.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Corrections {
+pub struct PeakCorrections {
     factors: BTreeMap<String, f64>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Measured<'a> {
+pub struct MeasuredPeak<'a> {
     /// The device's own name; empty where it is not known.
     pub device: &'a str,
     pub class: DeviceClass,
@@ -37,7 +36,7 @@ pub struct Measured<'a> {
     pub stage: Stage,
 }
 
-impl Measured<'_> {
+impl MeasuredPeak<'_> {
     fn keys(&self) -> [String; 2] {
         let key =
             |device: &str| format!("{device} | {} | {}", self.family.label, self.stage.name());
@@ -45,8 +44,8 @@ impl Measured<'_> {
     }
 }
 
-impl Corrections {
-    /// What a file says; nothing where there is none or it is broken.
+impl PeakCorrections {
+    /// Reads a file; empty if it is missing or broken.
     pub fn load(file: &Path) -> Self {
         let mut loaded: Self = read_json_or_default(file);
         if loaded.factors.len() > MAX_ENTRIES {
@@ -60,8 +59,8 @@ impl Corrections {
         write_json(file, self)
     }
 
-    /// What the formula's answer is to be multiplied with: the device's own factor, else that of its class.
-    pub fn factor(&self, of: &Measured<'_>) -> f64 {
+    /// Factor of the formula's result: the device's own, else that of its class.
+    pub fn factor(&self, of: &MeasuredPeak<'_>) -> f64 {
         let known = of
             .keys()
             .into_iter()
@@ -69,9 +68,8 @@ impl Corrections {
         known.unwrap_or(1.0)
     }
 
-    /// `predicted`: by the formula alone, `measured`: the peak less the weights that lay there, both in bytes.
-    /// Nothing is learnt where either is too small to tell.
-    pub fn learn(&mut self, of: &Measured<'_>, predicted: f64, measured: f64) {
+    /// `predicted`: by the formula alone, `measured`: the peak less the weights, both in bytes. Ignored if either is small.
+    pub fn learn(&mut self, of: &MeasuredPeak<'_>, predicted: f64, measured: f64) {
         const LEAST: f64 = 1048576.0;
         if !(predicted >= LEAST
             && measured >= LEAST
@@ -95,7 +93,7 @@ mod tests {
 
     use super::*;
 
-    const OF: Measured<'_> = Measured {
+    const OF: MeasuredPeak<'_> = MeasuredPeak {
         device: "a card",
         class: DeviceClass::Discrete,
         family: crate::families::wan::FAMILY,
@@ -104,7 +102,7 @@ mod tests {
 
     #[test]
     fn corrections_converge_on_what_is_measured_and_never_leave_their_range() {
-        let mut learnt = Corrections::default();
+        let mut learnt = PeakCorrections::default();
         assert_eq!(learnt.factor(&OF), 1.0);
         let predicted = 1e9;
         for _ in 0..8 {
@@ -125,19 +123,19 @@ mod tests {
 
     #[test]
     fn a_device_that_is_not_known_yet_takes_what_others_of_its_class_have_shown() {
-        let mut learnt = Corrections::default();
+        let mut learnt = PeakCorrections::default();
         learnt.learn(&OF, 1e9, 1.2e9);
-        let another = Measured {
+        let another = MeasuredPeak {
             device: "another",
             ..OF
         };
         assert_eq!(learnt.factor(&another), learnt.factor(&OF));
-        let cpu = Measured {
+        let cpu = MeasuredPeak {
             class: DeviceClass::Cpu,
             ..another
         };
         assert_eq!(learnt.factor(&cpu), 1.0);
-        let encode = Measured {
+        let encode = MeasuredPeak {
             stage: Stage::EncodeImage,
             ..OF
         };
@@ -148,17 +146,21 @@ mod tests {
     fn a_broken_file_is_as_none_and_a_sound_one_comes_back() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("memory.json");
-        assert_eq!(Corrections::load(&file), Corrections::default());
-        let mut learnt = Corrections::default();
+        assert_eq!(PeakCorrections::load(&file), PeakCorrections::default());
+        let mut learnt = PeakCorrections::default();
         learnt.learn(&OF, 1e9, 1.2e9);
         learnt.save(&file).unwrap();
-        let loaded = Corrections::load(&file);
+        let loaded = PeakCorrections::load(&file);
         assert!((loaded.factor(&OF) - learnt.factor(&OF)).abs() < 1e-9);
         for broken in ["", "[1]", "{\"a\": \"b\"}", "{\"a\": 1.2"] {
             fs::write(&file, broken).unwrap();
-            assert_eq!(Corrections::load(&file), Corrections::default(), "{broken}");
+            assert_eq!(
+                PeakCorrections::load(&file),
+                PeakCorrections::default(),
+                "{broken}"
+            );
         }
         fs::write(&file, "{\"a\": 1e9, \"b\": 0.0, \"c\": 1.5}").unwrap();
-        assert_eq!(Corrections::load(&file).factors.len(), 1);
+        assert_eq!(PeakCorrections::load(&file).factors.len(), 1);
     }
 }

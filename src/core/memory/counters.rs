@@ -1,6 +1,6 @@
-//! How often memory ran out, what helped, and how often an engine had to be replaced: one small file for all devices.
+//! Counts of out-of-memory errors, of fallbacks that helped, and of engine restarts, by device, in one small file.
 //!
-//! The worker counts; the doctor and the window show. Losing the file costs nothing but history.
+//! The worker counts; the doctor and the window show them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,34 +8,34 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::Rung;
+use super::FallbackLevel;
 use crate::files::{read_json_or_default, write_json};
 
 /// By the device's own name. Kept in [`Paths::memory_counters`](crate::settings::Paths::memory_counters).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Counters(BTreeMap<String, DeviceCounters>);
+pub struct FallbackCounters(BTreeMap<String, DeviceCounters>);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DeviceCounters {
-    /// How often each rung of the ladder was tried, and how often the stage then ended well.
-    pub rungs: BTreeMap<Rung, Tally>,
-    /// Engines that died, hung or had to be given up.
+    /// Attempts of each fallback level, and how many of them succeeded.
+    pub rungs: BTreeMap<FallbackLevel, FallbackCount>,
+    /// Engines that died, hung or were ended.
     pub engine_restarts: u64,
-    /// Stages that no rung could save.
+    /// Stages that no level could save.
     pub given_up: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Tally {
+pub struct FallbackCount {
     pub attempts: u64,
     pub successes: u64,
 }
 
-impl Counters {
-    /// Nothing where there is no file, or none that can be read.
+impl FallbackCounters {
+    /// Reads a file; empty if it is missing or broken.
     pub fn load(file: &Path) -> Self {
         read_json_or_default(file)
     }
@@ -44,7 +44,7 @@ impl Counters {
         write_json(file, self)
     }
 
-    /// Of a device that something happened on.
+    /// Counts of a device, if there are any.
     pub fn device(&self, name: &str) -> Option<&DeviceCounters> {
         self.0.get(name)
     }
@@ -68,25 +68,25 @@ mod tests {
     fn counters_come_back_from_their_file_and_a_broken_one_counts_from_zero() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("ladder.json");
-        assert_eq!(Counters::load(&file), Counters::default());
-        let mut counters = Counters::default();
+        assert_eq!(FallbackCounters::load(&file), FallbackCounters::default());
+        let mut counters = FallbackCounters::default();
         let device = counters.device_mut("a GPU");
         device.engine_restarts = 2;
         device.rungs.insert(
-            Rung::Tiles512,
-            Tally {
+            FallbackLevel::Tiles512,
+            FallbackCount {
                 attempts: 3,
                 successes: 1,
             },
         );
         counters.save(&file).unwrap();
-        assert_eq!(Counters::load(&file), counters);
+        assert_eq!(FallbackCounters::load(&file), counters);
         assert!(
             std::fs::read_to_string(&file)
                 .unwrap()
                 .contains("\"tiles512\"")
         );
         std::fs::write(&file, "{").unwrap();
-        assert_eq!(Counters::load(&file), Counters::default());
+        assert_eq!(FallbackCounters::load(&file), FallbackCounters::default());
     }
 }

@@ -1,17 +1,16 @@
-//! What a device has, and how much of it a job may use.
+//! Memory of a device, and the budget of a job.
 //!
-//! The class decides what is left to others where the user says nothing. Asks no driver: whoever does fills
-//! [`DeviceFacts`].
+//! The default budget depends on the class of the device.
 
 use serde::{Deserialize, Serialize};
 
-use super::{DeviceClass, MemoryChoice};
+use super::{DeviceClass, MemoryOptions};
 use crate::units::{GIB, MIB};
 
-/// What a driver keeps for a process that computes on a GPU, besides all that its allocator holds: code, queues,
-/// the libraries' own. 0.69 GiB on an H200 with CUDA 13, behind steps of Flux and Wan.
+/// GPU memory of a process beyond its allocator: code, queues, libraries. 0.69 GiB on an H200 with CUDA 13, after steps of
+/// Flux and Wan.
 pub const CONTEXT_BYTES: u64 = 768 * MIB;
-/// The same before it has computed anything: 0.5 GiB there.
+/// [`CONTEXT_BYTES`] before any computation: 0.5 GiB there.
 pub const FIRST_CONTEXT_BYTES: u64 = 560 * MIB;
 /// The engine without tensors, on the CPU.
 const PROCESS_BYTES: u64 = 300 * MIB;
@@ -19,29 +18,29 @@ const PROCESS_BYTES: u64 = 300 * MIB;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceFacts {
     pub class: DeviceClass,
-    /// Of a discrete card its own memory; elsewhere the one pool, counted once.
+    /// Memory of a discrete card, or the one pool of all others.
     pub total_bytes: u64,
-    /// What other programs have of it, without the engine.
+    /// Bytes in use by other programs.
     pub used_bytes: u64,
-    /// What the host could still give to programs, caches that it would give up included.
+    /// Available host memory, including caches that can be dropped.
     pub host_available_bytes: u64,
 }
 
-/// What is left for a job, and why no more.
+/// Memory that a job may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Budget {
+pub struct MemoryBudget {
     pub total_bytes: u64,
     /// The user's, else by class; never above the total.
     pub cap_bytes: u64,
     pub used_by_others_bytes: u64,
     /// The engine's own process: the driver's context, or the program itself on the CPU.
     pub overhead_bytes: u64,
-    /// What tensors may take: the cap less all of the above.
+    /// Bytes for tensors: the cap less all of the above.
     pub available_bytes: u64,
 }
 
 impl DeviceFacts {
-    /// What jobs go up to where the user sets no cap.
+    /// Cap if the user sets none.
     ///
     /// Discrete cards keep a sixteenth for the desktop and fragments, 1.5 GiB of 24. Where there is one pool, 8 to
     /// 12 GiB stay for the system, and at least half of a small one; on the CPU a sixteenth, at most 2 GiB.
@@ -55,8 +54,8 @@ impl DeviceFacts {
         total - kept.min(total / 2)
     }
 
-    /// What a job with this choice may use.
-    pub fn budget(&self, choice: &MemoryChoice) -> Budget {
+    /// Budget of a job with these options.
+    pub fn budget(&self, choice: &MemoryOptions) -> MemoryBudget {
         let total = self.total_bytes;
         let cap = choice
             .cap_bytes
@@ -65,14 +64,14 @@ impl DeviceFacts {
             DeviceClass::Cpu => PROCESS_BYTES,
             DeviceClass::Unified | DeviceClass::Discrete => CONTEXT_BYTES,
         };
-        // One pool is never counted twice: what the host cannot give is not there, whatever the device says.
+        // One pool is never counted twice: host memory in use is not available to the device.
         let used = match self.class {
             DeviceClass::Discrete => self.used_bytes,
             DeviceClass::Unified | DeviceClass::Cpu => self
                 .used_bytes
                 .max(total.saturating_sub(self.host_available_bytes)),
         };
-        Budget {
+        MemoryBudget {
             total_bytes: total,
             cap_bytes: cap,
             used_by_others_bytes: used,
@@ -81,10 +80,10 @@ impl DeviceFacts {
         }
     }
 
-    /// Bytes a second that streamed weights come with: over a bus, or from one place of the pool to another.
+    /// Bytes a second of streamed weights: over a bus, or within the pool.
     pub fn copy_rate(&self) -> f64 {
         match self.class {
-            // Half of what PCIe 4.0 with 16 lanes can at best: many boards have less.
+            // Half of PCIe 4.0 with 16 lanes: many boards have less.
             DeviceClass::Discrete => 13e9,
             DeviceClass::Unified => 40e9,
             DeviceClass::Cpu => 8e9,
@@ -122,7 +121,7 @@ mod tests {
 
     #[test]
     fn what_others_use_is_counted_once_where_there_is_one_pool() {
-        let choice = MemoryChoice::default();
+        let choice = MemoryOptions::default();
         let card = facts(DeviceClass::Discrete, 24, 2, 1).budget(&choice);
         let left = 24 * GIB - 3 * GIB / 2 - 2 * GIB - CONTEXT_BYTES;
         assert_eq!(card.available_bytes, left);
@@ -135,9 +134,9 @@ mod tests {
 
     #[test]
     fn a_cap_is_never_above_the_device_nor_the_rest_below_nothing() {
-        let cap = |gib: u64| MemoryChoice {
+        let cap = |gib: u64| MemoryOptions {
             cap_bytes: Some(gib * GIB),
-            ..MemoryChoice::default()
+            ..MemoryOptions::default()
         };
         let facts = facts(DeviceClass::Discrete, 24, 1, 64);
         assert_eq!(facts.budget(&cap(20)).cap_bytes, 20 * GIB);

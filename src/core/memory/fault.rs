@@ -1,23 +1,21 @@
-//! What the words of an allocator, a library, a driver or a dead engine mean: whose memory ran out, or that the device
-//! itself failed.
+//! Classification of error messages of allocators, libraries, drivers and dead engines: memory ran out, or the device
+//! failed.
 //!
-//! The one place that knows those words. Reads text only; what is done about it is decided by the engine and the worker.
+//! The engine and the worker decide what follows.
 
 use serde::{Deserialize, Serialize};
 
-/// A failure that another try with less may mend.
+/// Failure after which an attempt with less memory may succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Fault {
-    /// The device's memory did not suffice. The engine can go on.
+pub enum ResourceFault {
+    /// Device memory ran out. The engine can continue.
     DeviceMemory,
-    /// The machine's memory did not suffice. The engine can go on, where it still lives.
+    /// Host memory ran out. The engine can continue, if it is alive.
     HostMemory,
-    /// AMD's runtime could not allocate (`HSA … BlockAllocator::alloc failed`): what comes behind that in the same
-    /// process fails too.
+    /// AMD's runtime could not allocate (`HSA … BlockAllocator::alloc failed`): every later call in the process fails too.
     RuntimeMemory,
-    /// An illegal address, a failed launch, memory with errors, a device that is gone: nothing in this process can use
-    /// the device any more.
+    /// Illegal address, failed launch, memory errors or a lost device: the process cannot use the device any more.
     Device,
 }
 
@@ -85,7 +83,7 @@ const DEVICE_MEMORY: [&str; 14] = [
     "statusallocfailed",
     "device_allocation_failed",
     "rocblas_status_memory_error",
-    // What the libraries say when there is no room for their workspace.
+    // Of libraries that have no room for their workspace.
     "cublas_status_not_initialized",
     "hipblas_status_not_initialized",
     "cudnn_status_not_initialized",
@@ -93,8 +91,8 @@ const DEVICE_MEMORY: [&str; 14] = [
     "allocate workspace",
 ];
 
-impl Fault {
-    /// What a message says; `None` for what has nothing to do with memory or the device's health.
+impl ResourceFault {
+    /// Classifies a message; `None` if it is not about memory or the device.
     pub fn of(message: &str) -> Option<Self> {
         let text = message.to_lowercase();
         let text = text.split(FRAMES).next().unwrap_or_default();
@@ -109,20 +107,20 @@ impl Fault {
         found.map(|(_, fault)| fault)
     }
 
-    /// What the last lines of a process that ended say: the last of them that says anything.
+    /// Classifies the last lines of a dead process, by the last one that has a class.
     pub fn of_last_words(words: &str) -> Option<Self> {
         let is_log = |line: &str| line.contains(" safelight_engine");
         let lines = words.lines().rev();
-        // What the engine logged itself it outlived.
+        // The engine survived what it logged.
         lines.filter(|line| !is_log(line)).find_map(Self::of)
     }
 
-    /// Whether memory ran out, anywhere.
+    /// Any kind of memory ran out.
     pub fn is_memory(self) -> bool {
         self != Self::Device
     }
 
-    /// Whether the engine's process is of no use any more.
+    /// The engine's process must be replaced.
     pub fn ends_engine(self) -> bool {
         matches!(self, Self::RuntimeMemory | Self::Device)
     }
@@ -134,7 +132,7 @@ mod tests {
 
     #[test]
     fn memory_that_ran_out_is_told_apart_by_whose_it_is_in_everybodys_words() {
-        use Fault::{DeviceMemory, HostMemory, RuntimeMemory};
+        use ResourceFault::{DeviceMemory, HostMemory, RuntimeMemory};
         for (message, expected) in [
             (
                 "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has ...",
@@ -183,7 +181,7 @@ mod tests {
                 RuntimeMemory,
             ),
         ] {
-            assert_eq!(Fault::of(message), Some(expected), "{message}");
+            assert_eq!(ResourceFault::of(message), Some(expected), "{message}");
         }
     }
 
@@ -199,7 +197,11 @@ mod tests {
             "HW Exception by GPU node-1 reason :GPU Hang",
             "CUDA error: device-side assert triggered",
         ] {
-            assert_eq!(Fault::of(message), Some(Fault::Device), "{message}");
+            assert_eq!(
+                ResourceFault::of(message),
+                Some(ResourceFault::Device),
+                "{message}"
+            );
         }
     }
 
@@ -211,7 +213,7 @@ mod tests {
             "No space left on device (os error 28)",
             "",
         ] {
-            assert_eq!(Fault::of(message), None, "{message}");
+            assert_eq!(ResourceFault::of(message), None, "{message}");
         }
     }
 
@@ -221,9 +223,12 @@ mod tests {
             2026-01-01T00:00:00Z ERROR safelight_engine::serve: denoise: CUDA out of memory. Tried to allocate 1 GiB\n\
             terminate called after throwing an instance of 'c10::AcceleratorError'\n\
             \x20 what():  HIP error: an illegal memory access was encountered";
-        assert_eq!(Fault::of_last_words(words), Some(Fault::Device));
+        assert_eq!(
+            ResourceFault::of_last_words(words),
+            Some(ResourceFault::Device)
+        );
         let words = "the engine process ended: signal 9\n\
             2026-01-01T00:00:00Z ERROR safelight_engine::serve: denoise: CUDA out of memory. Tried to allocate 1 GiB";
-        assert_eq!(Fault::of_last_words(words), None);
+        assert_eq!(ResourceFault::of_last_words(words), None);
     }
 }

@@ -1,7 +1,6 @@
-//! Memory as plain data: what the user allows, what one stage may use, and the ladder that is climbed when it
-//! runs out.
+//! Memory plans, options of a job, limits of a stage, and fallback levels, as plain data.
 //!
-//! Knows no device: bytes come from headers, formulas and measurements; the engine and the worker act on them.
+//! Bytes come from headers, formulas and measurements; the engine and the worker apply them.
 
 mod activations;
 pub mod compute_options;
@@ -10,40 +9,40 @@ mod corrections;
 pub mod counters;
 mod device;
 mod fault;
-mod finishing;
 mod network;
 mod outcome;
 mod parts;
 mod plan;
+mod postprocess;
 mod report;
 mod suggest;
 mod verdict;
 
 use serde::{Deserialize, Serialize};
 
-pub use activations::{Job, Need};
+pub use activations::{Job, StageFootprint};
 pub(crate) use activations::{autoencoder, streams, text};
-pub use corrections::{Corrections, Measured};
-pub use device::{Budget, CONTEXT_BYTES, DeviceFacts, FIRST_CONTEXT_BYTES};
-pub use fault::Fault;
-pub use finishing::FinishPlanner;
+pub use corrections::{MeasuredPeak, PeakCorrections};
+pub use device::{CONTEXT_BYTES, DeviceFacts, FIRST_CONTEXT_BYTES, MemoryBudget};
+pub use fault::ResourceFault;
 pub(crate) use network::NetworkReader;
-pub use network::{ModelWeights, Network, Tally};
+pub use network::{ModelFootprint, Network, WeightBytes};
 pub use outcome::{PlanOutcome, StageOutcome};
-pub use parts::PartName;
-pub use plan::{Plan, Planner, StagePlan};
-pub use report::{AllocationReport, HostMemory, Shortage, explain_shortage};
+pub use parts::PlannedNetwork;
+pub use plan::{MemoryPlan, MemoryPlanner, StagePlan};
+pub use report::{HostMemory, explain_shortage};
 pub use suggest::{
-    Alternative, Change, Largest, PreservedRow, Suggestion, largest, preserved_table, suggestions,
+    LargestFit, ModelAlternative, PlanChange, PlanSuggestion, PreservedRow, largest,
+    preserved_table, suggestions,
 };
-pub use verdict::Verdict;
+pub use verdict::PlanSummary;
 
 use crate::named::named;
 use compute_options::ComputeOptions;
 use conv_backends::ConvBackend;
 
 named! {
-    /// How a device's memory relates to the host's.
+    /// Relation of a device's memory to the host's.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum DeviceClass {
@@ -54,10 +53,10 @@ named! {
     }
 }
 
-/// How much of the device a job may use. `None` is what the plan computes.
+/// Memory options of a job. `None`: computed by the plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct MemoryChoice {
+pub struct MemoryOptions {
     /// Bytes kept free for activations: resident weights get the budget less these, the other blocks stream.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preserved_bytes: Option<u64>,
@@ -68,35 +67,35 @@ pub struct MemoryChoice {
     pub keep_loaded: bool,
 }
 
-/// What the engine may do with memory in one stage. The default is everything.
+/// Memory limits of one stage. The default has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StageMemory {
-    /// Bytes of the stage's weights that may stay on the device; what is beyond streams. `None`: all stay.
+    /// Bytes of weights that stay on the device; the others stream. `None`: all stay.
     pub resident_bytes: Option<u64>,
-    /// Bytes of the device that the allocator may hold. `None`: all that there are.
+    /// Cap of the allocator, in bytes. `None`: no cap.
     pub cap_bytes: Option<u64>,
-    /// Whether the stage's network may stay behind it.
+    /// Networks may stay loaded after the stage.
     pub keep_loaded: bool,
-    pub rung: Rung,
+    pub rung: FallbackLevel,
     /// Backend of the autoencoder's convolutions.
     pub conv_backend: ConvBackend,
     pub compute_options: ComputeOptions,
 }
 
 named! {
-    /// How far a stage has climbed since its memory ran out; each rung includes those before it that the stage has.
+    /// Fallback level of a stage after out-of-memory errors. Each level includes the lower ones that apply to the stage.
     #[derive(
         Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
     )]
     #[serde(rename_all = "snake_case")]
-    pub enum Rung {
-        /// As asked.
+    pub enum FallbackLevel {
+        /// As requested.
         #[default]
         Ground = "ground",
-        /// Everything given back, and once more.
+        /// All unused memory is freed, then the stage runs again.
         FreeAndRetry = "free_and_retry",
-        /// No weights stay on the device that can stream.
+        /// All weights stream that can.
         StreamMore = "stream_more",
         /// The VAE in tiles of 512 pixels.
         Tiles512 = "tiles512",
@@ -106,8 +105,8 @@ named! {
     }
 }
 
-impl Rung {
-    /// The edge of the tiles in which the VAE works from this rung on, in pixels.
+impl FallbackLevel {
+    /// Edge of the VAE's tiles from this level on, in pixels.
     pub fn tile(self) -> Option<u32> {
         match self {
             Self::Ground | Self::FreeAndRetry | Self::StreamMore => None,
@@ -116,7 +115,7 @@ impl Rung {
         }
     }
 
-    /// Whether what is made on this rung differs from what is made on the ground.
+    /// The result differs from one without a fallback.
     pub fn changes_result(self) -> bool {
         self >= Self::Tiles512
     }
@@ -130,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_rungs_name_is_the_one_it_is_stored_under() {
-        for rung in Rung::ALL {
+        for rung in FallbackLevel::ALL {
             assert_eq!(serde_json::json!(rung), rung.name());
         }
     }

@@ -1,36 +1,36 @@
-//! What the engine holds of each network, exactly, from the headers of its files.
+//! Bytes of each network's weights in the engine, exactly, from the headers of its files.
 //!
-//! Plain numbers come to the type that is computed with, some stay in f32, and matrices of fp8 and of GGUF's blocks
-//! stay as they are stored and are expanded one at a time. A network's schema says which tensors are read of a file and
-//! what becomes of each. Reads headers and configs only; how many numbers a network makes on its way is the formulas'.
+//! Weights are converted to the compute dtype, some to f32; matrices in fp8 and GGUF blocks stay as they are stored and are
+//! dequantized one at a time. The network's schema says which tensors of a file are read, and how. Activations:
+//! [`activations`](super::activations).
 
 use std::any::Any;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::parts::PartName;
+use super::parts::PlannedNetwork;
 use crate::families::Family;
 use crate::formats::weights::{TensorEntry, TensorType, WeightSet};
 use crate::job::{Control, Lora};
 use crate::model::{CatalogError, ModelFiles};
 use crate::networks::{AutoencoderConfig, NetworkConfig, Role, TensorSpec, VaeHalf, WanVaeConfig};
 
-/// Numbers by what becomes of them.
+/// Parameters by their dtype in the engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Numbers that come to the type that is computed with.
+pub struct WeightBytes {
+    /// Parameters in the compute dtype.
     pub plain: u64,
-    /// Numbers that are f32 whatever is computed with.
+    /// Parameters that are always f32.
     pub exact: u64,
     /// Bytes that stay as they are stored.
     pub stored: u64,
 }
 
-impl Tally {
-    /// `number_bytes`: of the type that is computed with.
+impl WeightBytes {
+    /// `number_bytes`: of the compute dtype.
     pub fn bytes(&self, number_bytes: u64) -> u64 {
         let plain = self.plain.saturating_mul(number_bytes);
         let exact = self.exact.saturating_mul(4);
@@ -44,17 +44,17 @@ impl Tally {
     }
 }
 
-/// Collects the networks of one model, as its family names them. The header of each file is read once.
+/// Reads the networks of one model, the header of each file once.
 #[derive(Debug, Default)]
 pub(crate) struct NetworkReader {
     headers: BTreeMap<PathBuf, Rc<WeightSet>>,
-    networks: BTreeMap<PartName, Network>,
+    networks: BTreeMap<PlannedNetwork, Network>,
 }
 
 impl NetworkReader {
     pub(crate) fn read<C: NetworkConfig + Any + Send + Sync>(
         &mut self,
-        part: PartName,
+        part: PlannedNetwork,
         place: &Path,
     ) -> Result<(), CatalogError> {
         self.with_config(part, place, C::read(place)?)
@@ -62,7 +62,7 @@ impl NetworkReader {
 
     pub(crate) fn with_config<C: NetworkConfig + Any + Send + Sync>(
         &mut self,
-        part: PartName,
+        part: PlannedNetwork,
         place: &Path,
         config: C,
     ) -> Result<(), CatalogError> {
@@ -73,7 +73,7 @@ impl NetworkReader {
         Ok(())
     }
 
-    /// Both halves of the autoencoder at a place.
+    /// Reads both halves of an autoencoder.
     pub(crate) fn autoencoder<C: AutoencoderConfig + Any + Send + Sync>(
         &mut self,
         place: &Path,
@@ -81,8 +81,8 @@ impl NetworkReader {
         let config = Arc::new(C::read(place)?);
         let weights = self.header(place)?;
         for (part, half) in [
-            (PartName::VaeEncoder, VaeHalf::Encoder),
-            (PartName::VaeDecoder, VaeHalf::Decoder),
+            (PlannedNetwork::VaeEncoder, VaeHalf::Encoder),
+            (PlannedNetwork::VaeDecoder, VaeHalf::Decoder),
         ] {
             let tensors = config.half(half, &weights);
             let config: Arc<C> = Arc::clone(&config);
@@ -102,56 +102,60 @@ impl NetworkReader {
     }
 }
 
-/// One network as the engine holds it.
+/// Weights of a network in the engine.
 #[derive(Clone, Debug)]
 pub struct Network {
-    /// What is no matrix, and stays.
-    pub fixed: Tally,
-    /// Matrices that every call uses.
-    pub often: Tally,
-    /// Matrices that a job uses once for many calls.
-    pub seldom: Tally,
-    /// Matrices of which some rows are looked up.
-    pub tables: Tally,
+    /// Tensors that are no matrices, and stay resident.
+    pub fixed: WeightBytes,
+    /// Matrices of every call.
+    pub often: WeightBytes,
+    /// Matrices that are used once for many calls, such as those of modulations.
+    pub seldom: WeightBytes,
+    /// Embedding tables.
+    pub tables: WeightBytes,
     /// The largest matrix of a product.
-    pub largest: Tally,
-    /// The most numbers of one matrix that is expanded for its product.
+    pub largest: WeightBytes,
+    /// Most parameters of a matrix that is dequantized for its product.
     expanded: u64,
     config: Arc<dyn Any + Send + Sync>,
 }
 
 impl Network {
-    /// A published network before its file is here: about so many numbers, all of them in matrices.
+    /// A published network whose file is not here, with all its parameters in matrices.
     pub(crate) fn about(numbers: u64, is_narrow: bool, config: Arc<dyn Any + Send + Sync>) -> Self {
-        // The largest of all published ones is about this part of its network.
+        // Share of the largest matrix in published networks.
         const LARGEST_PART: u64 = 150;
-        let (often, expanded) = if is_narrow {
-            let stored = Tally {
-                stored: numbers,
-                ..Tally::default()
-            };
-            (stored, numbers / LARGEST_PART)
+        let mut often = WeightBytes::default();
+        let mut expanded = 0;
+        if is_narrow {
+            often.stored = numbers;
+            expanded = numbers / LARGEST_PART;
         } else {
-            let plain = Tally {
-                plain: numbers,
-                ..Tally::default()
-            };
-            (plain, 0)
-        };
+            often.plain = numbers;
+        }
         Self {
-            fixed: Tally::default(),
             often,
-            seldom: Tally::default(),
-            tables: Tally::default(),
-            largest: Tally::default(),
             expanded,
+            ..Self::empty(config)
+        }
+    }
+
+    fn empty(config: Arc<dyn Any + Send + Sync>) -> Self {
+        Self {
+            fixed: WeightBytes::default(),
+            often: WeightBytes::default(),
+            seldom: WeightBytes::default(),
+            tables: WeightBytes::default(),
+            largest: WeightBytes::default(),
+            expanded: 0,
             config,
         }
     }
 
-    /// About how many numbers go into the products of one call.
+    /// Approximate number of parameters in the products of one call.
     pub(crate) fn numbers(&self) -> f64 {
-        let numbers = |tally: &Tally| (tally.plain + tally.exact).saturating_add(tally.stored);
+        let numbers =
+            |tally: &WeightBytes| (tally.plain + tally.exact).saturating_add(tally.stored);
         numbers(&self.fixed).saturating_add(numbers(&self.often)) as f64
     }
 
@@ -161,17 +165,17 @@ impl Network {
         bytes.fold(0, u64::saturating_add)
     }
 
-    /// What the largest matrix of narrow numbers takes while it is used: it is expanded in one pass.
+    /// Bytes of the largest quantized matrix while it is dequantized for its product.
     pub fn expansion_bytes(&self, number_bytes: u64) -> u64 {
         self.expanded.saturating_mul(number_bytes)
     }
 
-    /// Its config, where it is of this type.
+    /// The config, if it has this type.
     pub(crate) fn config<C: 'static>(&self) -> Option<&C> {
         self.config.downcast_ref()
     }
 
-    /// A network by itself, at a place.
+    /// Reads a network's header and config.
     pub(crate) fn read<C: NetworkConfig + Any + Send + Sync>(
         place: &Path,
     ) -> Result<Self, CatalogError> {
@@ -180,7 +184,7 @@ impl Network {
         Ok(Self::of(&tensors, &weights, Arc::new(config)))
     }
 
-    /// The same with what another one has that is on the device beside it.
+    /// Adds a network that is on the device at the same time.
     fn with(mut self, other: &Self) -> Self {
         self.fixed.add(other.fixed);
         self.often.add(other.often);
@@ -193,19 +197,11 @@ impl Network {
         self
     }
 
-    /// What the header says of the tensors that are read.
+    /// Counts the tensors that the engine reads.
     fn of(tensors: &[TensorSpec], weights: &WeightSet, config: Arc<dyn Any + Send + Sync>) -> Self {
-        let mut network = Self {
-            fixed: Tally::default(),
-            often: Tally::default(),
-            seldom: Tally::default(),
-            tables: Tally::default(),
-            largest: Tally::default(),
-            expanded: 0,
-            config,
-        };
+        let mut network = Self::empty(config);
         for tensor in tensors {
-            // One that is missing is told where it is loaded.
+            // A missing one is an error of loading.
             if let Some(entry) = weights.tensors.get(&tensor.name) {
                 network.add(tensor, entry);
             }
@@ -221,7 +217,7 @@ impl Network {
             TensorType::Blocks(_) | TensorType::Foreign(_) => true,
         };
         let stays = matches!(tensor.role, Role::Fixed | Role::Doubling);
-        let mut tally = Tally::default();
+        let mut tally = WeightBytes::default();
         if is_narrow && !stays {
             tally.stored = entry.bytes;
             if tensor.role != Role::Table {
@@ -249,18 +245,23 @@ impl Network {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct ModelWeights {
-    parts: BTreeMap<PartName, Network>,
-    /// ControlNets, which are on the device beside the transformer.
+pub struct ModelFootprint {
+    parts: BTreeMap<PlannedNetwork, Network>,
+    /// ControlNets, on the device together with the transformer.
     controls: Vec<Network>,
     pub(super) lora_numbers: u64,
-    /// Numbers of the tiny decoder for previews.
+    /// Parameters of the tiny decoder for previews.
     pub(super) preview_numbers: u64,
 }
 
-impl ModelWeights {
-    /// Reads the headers of a model's files, and of the LoRAs that change them.
-    pub fn read(family: Family, files: &ModelFiles, loras: &[Lora]) -> Result<Self, CatalogError> {
+impl ModelFootprint {
+    /// Reads the headers of a model's files, of its LoRAs and ControlNets.
+    pub fn read(
+        family: Family,
+        files: &ModelFiles,
+        loras: &[Lora],
+        controls: &[Control],
+    ) -> Result<Self, CatalogError> {
         let mut reader = NetworkReader::default();
         (family.networks)(files, &mut reader)?;
         let mut weights = Self {
@@ -268,7 +269,7 @@ impl ModelWeights {
             ..Self::default()
         };
         for lora in loras {
-            // One that cannot be read is told where it is opened.
+            // One that cannot be read is an error of opening it.
             let numbers = WeightSet::at(&lora.path).map_or(0, |set| set.parameters());
             weights.lora_numbers = weights.lora_numbers.saturating_add(numbers);
         }
@@ -276,35 +277,25 @@ impl ModelWeights {
             // Without it previews are linear.
             weights.preview_numbers = WeightSet::at(place).map_or(0, |set| set.parameters());
         }
-        Ok(weights)
-    }
-
-    /// The same with the ControlNets of a job, each file once.
-    #[must_use]
-    pub fn with_controls(mut self, family: Family, controls: &[Control]) -> Self {
-        let mut known: Vec<&Path> = Vec::new();
-        for place in controls
+        // Each file once.
+        let paths = controls
             .iter()
-            .filter_map(|it| it.settings.network.as_deref())
-        {
-            if known.contains(&place) {
-                continue;
-            }
-            known.push(place);
-            // One that cannot be read is told where it is opened.
-            let read = family.files.control_weights;
-            if let Some(Ok(network)) = read.map(|read| read(place)) {
-                self.controls.push(network);
-            }
+            .filter_map(|it| it.settings.network.as_deref());
+        let paths: BTreeSet<&Path> = paths.collect();
+        if let Some(read) = family.files.control_weights {
+            weights.controls = paths
+                .into_iter()
+                .filter_map(|path| read(path).ok())
+                .collect();
         }
-        self
+        Ok(weights)
     }
 
     /// Returns whether the decoder takes several latent frames at a time; see [`DecodeChunk`].
     ///
     /// [`DecodeChunk`]: super::compute_options::DecodeChunk
     pub fn decodes_in_chunks(&self) -> bool {
-        let decoder = self.part(PartName::VaeDecoder);
+        let decoder = self.part(PlannedNetwork::VaeDecoder);
         decoder.is_some_and(|network| network.config::<WanVaeConfig>().is_some())
     }
 
@@ -314,8 +305,8 @@ impl ModelWeights {
         controls.filter_map(|network| Some((network, network.config()?)))
     }
 
-    /// All that is on the device with a part.
-    pub(super) fn with_part(&self, part: PartName) -> Option<Cow<'_, Network>> {
+    /// A network with all others that are on the device at the same time.
+    pub(super) fn with_part(&self, part: PlannedNetwork) -> Option<Cow<'_, Network>> {
         let network = self.part(part)?;
         if !part.is_transformer() || self.controls.is_empty() {
             return Some(Cow::Borrowed(network));
@@ -324,8 +315,8 @@ impl ModelWeights {
         Some(Cow::Owned(all.fold(network.clone(), Network::with)))
     }
 
-    /// The networks beside a part that stream through buffers of their own.
-    pub(super) fn beside(&self, part: PartName) -> &[Network] {
+    /// Networks that stream through their own buffers while `part` runs.
+    pub(super) fn beside(&self, part: PlannedNetwork) -> &[Network] {
         if part.is_transformer() {
             &self.controls
         } else {
@@ -333,15 +324,15 @@ impl ModelWeights {
         }
     }
 
-    /// Those of a model whose files are not here.
-    pub(crate) fn about(parts: impl IntoIterator<Item = (PartName, Network)>) -> Self {
+    /// Weights of a model whose files are not here.
+    pub(crate) fn about(parts: impl IntoIterator<Item = (PlannedNetwork, Network)>) -> Self {
         Self {
             parts: parts.into_iter().collect(),
             ..Self::default()
         }
     }
 
-    pub fn part(&self, part: PartName) -> Option<&Network> {
+    pub fn part(&self, part: PlannedNetwork) -> Option<&Network> {
         self.parts.get(&part)
     }
 }

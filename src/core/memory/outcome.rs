@@ -1,6 +1,5 @@
-//! What was predicted of a job's memory and what was measured, side by side.
+//! Predicted and measured peaks of a job.
 //!
-//! Plain data; the corrections are `corrections`'.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,14 +17,14 @@ pub struct StageOutcome {
 /// Peaks of a whole job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanOutcome {
-    /// The most of all stages.
+    /// Largest of all stages.
     pub predicted_bytes: u64,
     pub measured_bytes: u64,
     pub stages: Vec<StageOutcome>,
 }
 
 impl PlanOutcome {
-    /// `None` where nothing was measured.
+    /// Returns `None` if nothing was measured.
     pub fn of(stages: Vec<StageOutcome>) -> Option<Self> {
         let predicted = stages.iter().map(|stage| stage.predicted_bytes);
         let measured = stages.iter().map(|stage| stage.measured_bytes);

@@ -8,7 +8,7 @@ labelled! {
     /// A network of a model; the halves of an autoencoder are two.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
-    pub enum PartName {
+    pub enum PlannedNetwork {
         Transformer = "transformer",
         #[serde(rename = "transformer_2")]
         Transformer2 = "low-noise transformer",
@@ -19,12 +19,12 @@ labelled! {
         TextEncoder2 = "text encoder",
         ImageEncoder = "image encoder",
         ImageEmbedder = "image encoder",
-        /// What upscales, or makes frames between frames.
+        /// Upscaler or RIFE.
         Finisher = "network",
     }
 }
 
-impl PartName {
+impl PlannedNetwork {
     pub fn is_transformer(self) -> bool {
         matches!(self, Self::Transformer | Self::Transformer2)
     }

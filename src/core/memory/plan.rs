@@ -1,45 +1,44 @@
-//! The plan before anything loads: what each stage needs against the budget, and what is done so that it fits.
+//! The memory plan before anything loads: needs of each stage against the budget, and streaming or tiles if it does not fit.
 //!
-//! Plain arithmetic on what headers, formulas, drivers and earlier jobs said; the same answers give the same plan. Reads
-//! no file and asks no device.
+//! Pure arithmetic on headers, formulas, device facts and corrections.
 
 use serde::{Deserialize, Serialize};
 
-use super::activations::{Job, Need};
-use super::corrections::{Corrections, Measured};
-use super::device::{Budget, DeviceFacts};
-use super::network::{ModelWeights, Network};
-use super::parts::PartName;
-use super::verdict::{self, Verdict};
-use super::{DeviceClass, StageMemory};
+use super::activations::{Job, StageFootprint};
+use super::corrections::{MeasuredPeak, PeakCorrections};
+use super::device::{DeviceFacts, MemoryBudget};
+use super::network::{ModelFootprint, Network};
+use super::parts::PlannedNetwork;
+use super::verdict::{self, PlanSummary};
+use super::{DeviceClass, MemoryOptions, StageMemory};
 use crate::job::{GenerateRequest, Recipe, Stage};
 
 /// Tiles that are tried where whole frames do not fit, the largest first: fewer seams, and less that is computed twice.
 pub const TILES: [u32; 4] = [1024, 768, 512, 256];
-/// What may be on the device of weights that stream, or two matrices where those are larger: the engine's buffer.
+/// Buffer of streamed weights on the device; larger if two matrices are.
 const WINDOW_BYTES: u64 = 512 << 20;
-/// What no formula knows: pieces of memory that the allocator cannot use, sizes that it rounds up.
-pub(super) const MARGIN: Margin = Margin {
+/// Margin for fragmentation and rounding in the allocator.
+const MARGIN: MemoryMargin = MemoryMargin {
     share: 0.03,
     bytes: 64 << 20,
 };
-/// Where weights stream they fill what is left to the last byte, and there a call needs room in one piece, which can be
-/// most of what it makes. On an H200, capped so, Flux lacked 54 MB, Wan 281 MB and FramePack 258 MB beyond the margin
-/// above; with 0.35 of the activations FramePack and Flux at 2048×2048 still ran out.
-const STREAMING_MARGIN: Margin = Margin {
+/// Streamed weights fill the device, where a call still needs contiguous memory, at most all of its activations. On an H200
+/// with a cap, Flux lacked 54 MB, Wan 281 MB and FramePack 258 MB beyond [`MARGIN`]; with 0.35 of the activations FramePack
+/// and Flux at 2048×2048 still ran out.
+const STREAMING_MARGIN: MemoryMargin = MemoryMargin {
     share: 1.0,
     bytes: 128 << 20,
 };
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Margin {
+struct MemoryMargin {
     /// Of the activations.
     share: f64,
     bytes: u64,
 }
 
-impl Margin {
-    pub(super) fn of(self, activation: f64) -> f64 {
+impl MemoryMargin {
+    fn of(self, activation: f64) -> f64 {
         activation * self.share + self.bytes as f64
     }
 }
@@ -48,28 +47,28 @@ impl Margin {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StagePlan {
     pub stage: Stage,
-    /// The network that needs most; absent in stages that have none.
-    pub part: Option<PartName>,
-    /// All its weights as the engine holds them.
+    /// Network with the largest peak; `None` in stages without networks.
+    pub part: Option<PlannedNetwork>,
+    /// Weights of the network in the engine.
     pub weights_bytes: u64,
-    /// What is alive beside them at the worst moment, as corrected.
+    /// Peak of the activations, with corrections.
     pub activation_bytes: u64,
-    /// What the allocator will show at the worst moment.
+    /// Peak of the allocator.
     pub peak_bytes: u64,
-    /// Kept free beyond that for fragments.
+    /// Free memory beyond the peak, for fragmentation.
     pub margin_bytes: u64,
-    /// The peak with all weights resident and without tiles that nobody asked for.
+    /// Peak with all weights resident and without the plan's tiles.
     pub whole_bytes: u64,
-    /// Of the weights, those that stay.
+    /// Weights that stay on the device.
     pub resident_bytes: u64,
-    /// The others, in each step.
+    /// Weights that stream in each step.
     pub streamed_bytes_per_step: u64,
-    /// What copying them takes at most, where nothing is hidden behind the computation.
+    /// Time of copying them without overlap.
     pub copy_secs_per_step: f64,
     /// Tiles that the plan sets.
     pub tile: Option<u32>,
     pub fits: bool,
-    /// What the formula said before it was corrected.
+    /// Activations by the formula, without corrections.
     pub formula_bytes: u64,
 }
 
@@ -96,27 +95,27 @@ impl StagePlan {
         self.resident_bytes < self.weights_bytes
     }
 
-    /// What there must be for it.
+    /// Peak and margin.
     pub fn required_bytes(&self) -> u64 {
         self.peak_bytes.saturating_add(self.margin_bytes)
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Plan {
+pub struct MemoryPlan {
     pub device: DeviceFacts,
-    pub budget: Budget,
+    pub budget: MemoryBudget,
     pub stages: Vec<StagePlan>,
-    /// Networks stay from stage to stage.
+    /// Networks stay loaded between stages.
     pub keeps_loaded: bool,
-    /// The most of all stages.
+    /// Largest peak of all stages.
     pub peak_bytes: u64,
-    /// What the user should keep free for activations, where nothing else is said.
+    /// Default of the memory that is reserved for activations.
     pub suggested_preserved_bytes: u64,
-    pub verdict: Verdict,
+    pub verdict: PlanSummary,
 }
 
-impl Plan {
+impl MemoryPlan {
     pub fn of_stage(&self, stage: Stage) -> Option<&StagePlan> {
         self.stages.iter().find(|plan| plan.stage == stage)
     }
@@ -125,7 +124,7 @@ impl Plan {
         self.verdict.fits
     }
 
-    /// Not even half of what a stage needs at least is there.
+    /// Not even half of what some stage needs is available.
     pub fn is_hopeless(&self) -> bool {
         let half = |stage: &StagePlan| stage.required_bytes() / 2;
         self.stages
@@ -143,39 +142,49 @@ impl Plan {
         }
     }
 
-    /// What the engine is told of a stage.
+    /// Memory limits of a stage for the engine.
     pub fn stage_memory(&self, stage: Stage) -> StageMemory {
-        let budget = &self.budget;
-        let held = budget.cap_bytes.saturating_sub(budget.used_by_others_bytes);
-        let held = held.saturating_sub(budget.overhead_bytes);
         let plan = self.of_stage(stage).filter(|plan| plan.is_streamed());
         StageMemory {
             resident_bytes: plan.map(|plan| plan.resident_bytes),
             // A cap that leaves nothing is one all the same.
-            cap_bytes: (self.device.class != DeviceClass::Cpu).then_some(held.max(1)),
+            cap_bytes: (self.device.class != DeviceClass::Cpu)
+                .then_some(self.budget.available_bytes.max(1)),
             keep_loaded: self.keeps_loaded,
             ..StageMemory::default()
         }
     }
 }
 
-/// What plans are made from.
+/// Basis of plans.
 #[derive(Clone, Copy, Debug)]
-pub struct Planner<'a> {
-    pub weights: &'a ModelWeights,
+pub struct MemoryPlanner<'a> {
+    pub weights: &'a ModelFootprint,
     pub facts: DeviceFacts,
-    /// The device's own name; empty where it is not known.
+    /// Name of the device; empty if unknown.
     pub device: &'a str,
-    pub corrections: &'a Corrections,
+    pub corrections: &'a PeakCorrections,
 }
 
-impl Planner<'_> {
-    pub fn plan(&self, request: &GenerateRequest) -> Plan {
+impl MemoryPlanner<'_> {
+    pub fn plan(&self, request: &GenerateRequest) -> MemoryPlan {
         let budget = self.facts.budget(&request.memory);
         let stages: Vec<StagePlan> = stages_of(request)
             .map(|stage| self.stage(request, &budget, stage))
             .collect();
         let keeps_loaded = request.memory.keep_loaded && fit_together(&stages, &budget);
+        let suggested = self.suggested_preserved(request, &budget);
+        self.plan_of(budget, stages, keeps_loaded, suggested)
+    }
+
+    /// Assembles a plan from its stages.
+    pub(super) fn plan_of(
+        &self,
+        budget: MemoryBudget,
+        stages: Vec<StagePlan>,
+        keeps_loaded: bool,
+        suggested_preserved_bytes: u64,
+    ) -> MemoryPlan {
         let kept = if keeps_loaded { kept_bytes(&stages) } else { 0 };
         let peak = stages.iter().map(|stage| {
             if keeps_loaded {
@@ -186,19 +195,19 @@ impl Planner<'_> {
         });
         let peak_bytes = peak.max().unwrap_or(0);
         let verdict = verdict::of(&self.facts, &budget, &stages, peak_bytes);
-        Plan {
+        MemoryPlan {
             device: self.facts,
             budget,
             keeps_loaded,
             peak_bytes,
-            suggested_preserved_bytes: self.suggested_preserved(request, &budget),
+            suggested_preserved_bytes,
             stages,
             verdict,
         }
     }
 
-    /// What the largest transformer stage makes, with room for blocks that stream and a margin.
-    fn suggested_preserved(&self, request: &GenerateRequest, budget: &Budget) -> u64 {
+    /// Activations of the largest transformer stage, with the streaming buffer and margin.
+    fn suggested_preserved(&self, request: &GenerateRequest, budget: &MemoryBudget) -> u64 {
         let job = self.job(request, budget);
         let of_stage = |stage: Stage| {
             let needs = job.needs(stage);
@@ -216,7 +225,7 @@ impl Planner<'_> {
         stages_of(request).filter_map(of_stage).max().unwrap_or(0)
     }
 
-    /// About how many floating-point operations the steps of a job take; what else is in it takes little.
+    /// Approximate floating-point operations of all denoising steps; other stages need few.
     pub fn operations(&self, request: &GenerateRequest) -> f64 {
         let budget = self.facts.budget(&request.memory);
         let job = self.job(request, &budget);
@@ -238,7 +247,7 @@ impl Planner<'_> {
         all / experts
     }
 
-    fn job<'a>(&'a self, request: &'a GenerateRequest, budget: &Budget) -> Job<'a> {
+    fn job<'a>(&'a self, request: &'a GenerateRequest, budget: &MemoryBudget) -> Job<'a> {
         Job {
             request,
             weights: self.weights,
@@ -247,16 +256,15 @@ impl Planner<'_> {
         }
     }
 
-    /// The buffers that weights stream through: of the part itself, which `network` has with all that is beside it, and of
-    /// each network beside it.
-    fn windows(&self, network: &Network, need: &Need) -> u64 {
+    /// Streaming buffers of a network and of those that run with it.
+    fn windows(&self, network: &Network, need: &StageFootprint) -> u64 {
         let others = self.weights.beside(need.part).iter();
         let others = others.map(|network| window(network, need));
         others.fold(window(network, need), u64::saturating_add)
     }
 
     fn factor(&self, request: &GenerateRequest, stage: Stage) -> f64 {
-        self.corrections.factor(&Measured {
+        self.corrections.factor(&MeasuredPeak {
             device: self.device,
             class: self.facts.class,
             family: request.family,
@@ -264,8 +272,8 @@ impl Planner<'_> {
         })
     }
 
-    /// A stage as asked for, else in the largest tiles that fit.
-    fn stage(&self, request: &GenerateRequest, budget: &Budget, stage: Stage) -> StagePlan {
+    /// Plan of a stage as requested, or in the largest tiles that fit.
+    fn stage(&self, request: &GenerateRequest, budget: &MemoryBudget, stage: Stage) -> StagePlan {
         let (whole, tiles) = self.stage_as_asked(request, budget, stage);
         if whole.fits || !tiles {
             return whole;
@@ -293,11 +301,11 @@ impl Planner<'_> {
         last
     }
 
-    /// The network of the stage that needs most, and whether it can work in tiles.
+    /// Plan of the stage's largest network, and whether it supports tiles.
     fn stage_as_asked(
         &self,
         request: &GenerateRequest,
-        budget: &Budget,
+        budget: &MemoryBudget,
         stage: Stage,
     ) -> (StagePlan, bool) {
         let job = self.job(request, budget);
@@ -305,7 +313,14 @@ impl Planner<'_> {
         let planned = job.needs(stage).into_iter().filter_map(|need| {
             let network = self.weights.with_part(need.part)?;
             Some((
-                self.network(&job, budget, stage, &network, &need, factor),
+                self.network(
+                    (&request.memory, job.steps()),
+                    budget,
+                    stage,
+                    &network,
+                    &need,
+                    factor,
+                ),
                 need.tiles,
             ))
         });
@@ -313,13 +328,14 @@ impl Planner<'_> {
         worst.unwrap_or_else(|| (StagePlan::empty(stage), false))
     }
 
-    fn network(
+    /// Plan of one network of a stage; `steps`: of the denoising loop.
+    pub(super) fn network(
         &self,
-        job: &Job<'_>,
-        budget: &Budget,
+        (memory, steps): (&MemoryOptions, u32),
+        budget: &MemoryBudget,
         stage: Stage,
         network: &Network,
-        need: &Need,
+        need: &StageFootprint,
         factor: f64,
     ) -> StagePlan {
         let size = need.number_bytes;
@@ -331,10 +347,10 @@ impl Planner<'_> {
         };
         let weights = network.bytes(size).saturating_add(lora);
         let activation = (need.activation_bytes * factor) as u64;
-        let margin_of = |margin: Margin| margin.of(need.activation_bytes * factor) as u64;
+        let margin_of = |margin: MemoryMargin| margin.of(need.activation_bytes * factor) as u64;
         let whole = weights.saturating_add(activation);
         let available = budget.available_bytes;
-        // Tables are read a row at a time where not all may stay.
+        // Embedding tables are read by row if they do not fit.
         let least = network.fixed.bytes(size).saturating_add(lora);
         let often = network.often.bytes(size);
         let most = least
@@ -344,9 +360,7 @@ impl Planner<'_> {
         let beside = activation
             .saturating_add(margin_of(STREAMING_MARGIN))
             .saturating_add(window);
-        let preserved = job
-            .request
-            .memory
+        let preserved = memory
             .preserved_bytes
             .filter(|_| is_transformer && need.streams);
         let resident = match preserved {
@@ -365,13 +379,13 @@ impl Planner<'_> {
             let window = window.min(most - resident);
             resident.saturating_add(activation).saturating_add(window)
         };
-        let passes = need.calls.div_ceil(job.steps());
+        let passes = need.calls.div_ceil(steps);
         let margin = margin_of(if resident == weights {
             MARGIN
         } else {
             STREAMING_MARGIN
         });
-        // What is used once for many calls streams first.
+        // Weights of modulations, used once for many calls, stream first.
         let streamed = least.saturating_add(often).saturating_sub(resident);
         let per_step = streamed.saturating_mul(u64::from(passes));
         StagePlan {
@@ -392,7 +406,7 @@ impl Planner<'_> {
     }
 }
 
-/// The stages of the engine, each once: sections need what the first one does.
+/// Stages of the engine, each once: all sections need the same.
 fn stages_of(request: &GenerateRequest) -> impl Iterator<Item = Stage> {
     let recipe = Recipe::of(request).stages;
     Stage::ALL
@@ -400,8 +414,8 @@ fn stages_of(request: &GenerateRequest) -> impl Iterator<Item = Stage> {
         .filter(move |stage| *stage != Stage::Save && recipe.contains(stage))
 }
 
-/// Whether all networks and the worst stage's activations have room beside each other.
-fn fit_together(stages: &[StagePlan], budget: &Budget) -> bool {
+/// Whether all networks and the largest activations fit together.
+fn fit_together(stages: &[StagePlan], budget: &MemoryBudget) -> bool {
     let beside = stages
         .iter()
         .map(|stage| stage.required_bytes().saturating_sub(stage.weights_bytes));
@@ -411,9 +425,9 @@ fn fit_together(stages: &[StagePlan], budget: &Budget) -> bool {
         && kept_bytes(stages).saturating_add(beside) <= budget.available_bytes
 }
 
-/// All networks of a job beside each other, each once.
+/// Bytes of all networks of a job, each once.
 fn kept_bytes(stages: &[StagePlan]) -> u64 {
-    let mut parts: Vec<(PartName, u64)> = Vec::new();
+    let mut parts: Vec<(PlannedNetwork, u64)> = Vec::new();
     for stage in stages {
         if let Some(part) = stage.part
             && !parts.iter().any(|(known, _)| *known == part)
@@ -427,8 +441,8 @@ fn kept_bytes(stages: &[StagePlan]) -> u64 {
         .fold(0, u64::saturating_add)
 }
 
-/// The buffer that weights stream through.
-fn window(network: &Network, need: &Need) -> u64 {
+/// Streaming buffer of a network.
+fn window(network: &Network, need: &StageFootprint) -> u64 {
     let size = need.number_bytes;
     let all = network
         .often

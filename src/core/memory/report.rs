@@ -1,205 +1,167 @@
-//! What an allocator's complaint says beyond "out of memory": how much was asked for, how much was there, and so whose
-//! fault it is.
-//!
-//! Reads libtorch's sentence; measures nothing itself.
+//! One sentence on an out-of-memory error of libtorch: what was short, and the sizes that its message states.
 
-use super::Fault;
+use fancy_regex::Regex;
+
+use super::ResourceFault;
 use crate::units::{GIB, size_text};
 
-/// A request below this is small change: it fails for want of something other than the device's own memory when much
-/// more than it is free.
+/// A smaller request fails for want of something other than device memory when much more is free.
 const SMALL_REQUEST: u64 = 512 << 20;
-/// A device with this much left is not full.
+/// A device with this much free memory is not full.
 const MUCH_FREE: u64 = GIB;
 
-/// The numbers of one complaint, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AllocationReport {
-    pub asked: u64,
-    pub total: Option<u64>,
-    pub free: Option<u64>,
-    /// What the allocator may hold at most, where it is capped.
-    pub allowed: Option<u64>,
-    pub allocated: Option<u64>,
+/// A size in a message of libtorch, in lower case: its number and unit.
+const SIZE: &str = r"(\d+(?:\.\d+)?) (bytes|kib|mib|gib|tib)\b";
+
+/// Sizes of one message, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct AllocationReport {
+    requested: u64,
+    total: Option<u64>,
+    free: Option<u64>,
+    /// Cap of the allocator.
+    allowed: Option<u64>,
+    allocated: Option<u64>,
     /// Held by the allocator, and in no tensor.
-    pub unallocated: Option<u64>,
+    unallocated: Option<u64>,
 }
 
-/// Why a request failed.
+/// Cause of a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shortage {
+enum MemoryShortage {
     /// The device is full.
     Device,
-    /// The allocator has reached the most that it may hold.
+    /// The allocator has reached its cap.
     Cap,
-    /// The device says that there is room: on a unified one the machine has none left to give, or what is free is not
-    /// the device's to take.
+    /// The device reports free memory that the machine cannot give: on a unified one main memory is full.
     Machine,
-    /// What the allocator holds unused would do, but is in pieces that are too small.
+    /// Unused memory of the allocator would suffice, but is fragmented.
     Pieces,
 }
 
-/// What the machine itself has, in bytes.
+/// Main memory, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostMemory {
     pub available: Option<u64>,
-    /// Files that the system keeps in memory.
     pub page_cache: Option<u64>,
 }
 
 impl AllocationReport {
-    /// The numbers of a message of libtorch's; `None` where it names no request.
-    pub fn parse(message: &str) -> Option<Self> {
+    /// Returns `None` for a message that names no request.
+    fn parse(message: &str) -> Option<Self> {
         let text = message.to_lowercase();
-        let sizes = sizes(&text);
-        let asked = text.find("tried to allocate")?;
-        let asked = sizes.iter().find(|size| size.start >= asked)?;
-        let followed_by = |words: &[&str]| {
-            let found = sizes.iter().find(|size| {
-                let rest = &text[size.end..];
-                words.iter().any(|word| rest.starts_with(word))
-            });
-            found.map(|size| size.bytes)
-        };
-        let total = sizes.iter().find(|size| {
-            let before = &text[..size.start];
-            before.ends_with("capacity of ") || before.ends_with("total of ")
-        });
+        let size = |before: &str, after: &str| size_in(&text, before, after);
         Some(Self {
-            asked: asked.bytes,
-            total: total
-                .map(|size| size.bytes)
-                .or_else(|| followed_by(&[" total"])),
-            free: followed_by(&[" is free", " free"]),
-            allowed: followed_by(&[" allowed"]),
-            allocated: followed_by(&[
-                " is allocated by pytorch",
-                " allocated by pytorch",
-                " already allocated",
-            ]),
-            unallocated: followed_by(&[
-                " is reserved by pytorch but unallocated",
-                " reserved by pytorch but unallocated",
-                " reserved but unallocated",
-            ]),
+            requested: size("tried to allocate ", "")?,
+            total: size("(?:capacity|total) of ", "").or_else(|| size("", " total")),
+            free: size("", "(?: is)? free"),
+            allowed: size("", " allowed"),
+            allocated: size("", "(?: is)? (?:already allocated|allocated by pytorch)"),
+            unallocated: size("", "(?: is)? reserved (?:by pytorch )?but unallocated"),
         })
     }
 
-    /// What was short; the device itself unless the numbers say otherwise.
-    pub fn shortage(&self) -> Shortage {
+    /// [`MemoryShortage::Device`] unless the sizes say otherwise.
+    fn shortage(&self) -> MemoryShortage {
         let unallocated = self.unallocated.unwrap_or(0);
-        let held = self.allocated.map(|allocated| allocated + unallocated);
+        let held = self
+            .allocated
+            .map(|allocated| allocated.saturating_add(unallocated));
         match (self.allowed, held, self.free) {
-            (Some(allowed), Some(held), _) if held.saturating_add(self.asked) > allowed => {
-                Shortage::Cap
+            (Some(allowed), Some(held), _) if held.saturating_add(self.requested) > allowed => {
+                MemoryShortage::Cap
             }
-            (_, _, Some(free)) if free >= self.asked.max(MUCH_FREE) => {
-                let is_small = self.asked <= SMALL_REQUEST.max(free / 4);
+            (_, _, Some(free)) if free >= self.requested.max(MUCH_FREE) => {
+                let is_small = self.requested <= SMALL_REQUEST.max(free / 4);
                 if is_small && unallocated <= free / 4 {
-                    Shortage::Machine
+                    MemoryShortage::Machine
                 } else {
-                    Shortage::Device
+                    MemoryShortage::Device
                 }
             }
-            _ if unallocated >= self.asked.max(1) => Shortage::Pieces,
-            _ => Shortage::Device,
+            _ if unallocated >= self.requested.max(1) => MemoryShortage::Pieces,
+            _ => MemoryShortage::Device,
         }
     }
 }
 
-/// One sentence on what was short, without its full stop, for a message that [`Fault::of`] says is about memory.
-pub fn explain_shortage(fault: Fault, message: &str, host: HostMemory) -> String {
+/// The first size between two patterns, in bytes.
+fn size_in(text: &str, before: &str, after: &str) -> Option<u64> {
+    let pattern = Regex::new(&format!("{before}{SIZE}{after}")).ok()?;
+    let found = pattern.captures(text).ok().flatten()?;
+    let number: f64 = found.get(1)?.as_str().parse().ok()?;
+    let power = match found.get(2)?.as_str() {
+        "kib" => 1,
+        "mib" => 2,
+        "gib" => 3,
+        "tib" => 4,
+        _ => 0,
+    };
+    Some((number * 1024.0_f64.powi(power)) as u64)
+}
+
+/// One sentence on what was short, without its full stop, for a message that [`ResourceFault::of`] says is about memory.
+pub fn explain_shortage(fault: ResourceFault, message: &str, host: HostMemory) -> String {
     let report = AllocationReport::parse(message);
-    let asked = report.map_or_else(String::new, |report| {
-        format!(" (it needed {} more)", size_text(report.asked))
+    let more = report.map_or_else(String::new, |report| {
+        format!(" (it needed {} more)", size_text(report.requested))
     });
-    let shortage = report.map(|report| report.shortage());
-    match (fault, shortage, report) {
-        (Fault::HostMemory, ..) => format!("the computer ran out of memory{asked}{}", beside(host)),
-        (Fault::RuntimeMemory, ..) => {
-            format!("the GPU's driver ran out of memory{asked}{}", beside(host))
-        }
-        (_, Some(Shortage::Machine), Some(report)) => format!(
-            "the computer's main memory is almost full{asked}, though the GPU has {} free{}",
-            size_text(report.free.unwrap_or(0)),
-            beside(host)
+    let of_host = host_text(host);
+    let Some(report) = report.filter(|_| fault == ResourceFault::DeviceMemory) else {
+        return match fault {
+            ResourceFault::HostMemory => format!("the computer ran out of memory{more}{of_host}"),
+            ResourceFault::RuntimeMemory => {
+                format!("the GPU's driver ran out of memory{more}{of_host}")
+            }
+            ResourceFault::DeviceMemory | ResourceFault::Device => {
+                format!("the device ran out of memory{more}")
+            }
+        };
+    };
+    let free = report.free.map(size_text);
+    match report.shortage() {
+        MemoryShortage::Machine => format!(
+            "the computer's main memory is almost full{more}, though the GPU has {} free{of_host}",
+            free.unwrap_or_default()
         ),
-        (_, Some(Shortage::Cap), Some(report)) => format!(
-            "the job reached its memory limit on the device, {}{asked}",
+        MemoryShortage::Cap => format!(
+            "the job reached its memory limit on the device, {}{more}",
             size_text(report.allowed.unwrap_or(0))
         ),
-        (_, Some(Shortage::Pieces), Some(report)) => format!(
-            "the device ran out of memory{asked}: {} of it is free, but in pieces that are too small",
+        MemoryShortage::Pieces => format!(
+            "the device ran out of memory{more}: {} of it is free, but in pieces that are too small",
             size_text(report.unallocated.unwrap_or(0))
         ),
-        (_, _, Some(report)) if report.free.is_some() => {
+        MemoryShortage::Device => {
             let total = report
                 .total
                 .map(|total| format!(" of {}", size_text(total)));
+            let total = total.unwrap_or_default();
+            let free = free.map(|free| format!("; {free}{total} was free"));
             format!(
-                "the device ran out of memory{asked}; {}{} was free",
-                size_text(report.free.unwrap_or(0)),
-                total.unwrap_or_default()
+                "the device ran out of memory{more}{}",
+                free.unwrap_or_default()
             )
         }
-        _ => format!("the device ran out of memory{asked}"),
     }
 }
 
-/// The machine's own numbers, for the end of a sentence.
-fn beside(host: HostMemory) -> String {
-    let available = host
-        .available
-        .map(|bytes| format!("{} available", size_text(bytes)));
-    let cache = host
-        .page_cache
-        .map(|bytes| format!("{} in the page cache", size_text(bytes)));
-    match (available, cache) {
-        (None, None) => String::new(),
-        (available, cache) => {
-            let parts: Vec<String> = available.into_iter().chain(cache).collect();
-            format!(" (main memory: {})", parts.join(" and "))
-        }
-    }
-}
-
-/// A number with a unit, and where it stands.
-struct Size {
-    start: usize,
-    end: usize,
-    bytes: u64,
-}
-
-/// All sizes of a text in lower case, such as `20.00 mib`.
-fn sizes(text: &str) -> Vec<Size> {
-    const UNITS: [(&str, f64); 5] = [
-        (" bytes", 1.0),
-        (" kib", 1024.0),
-        (" mib", 1_048_576.0),
-        (" gib", 1_073_741_824.0),
-        (" tib", 1_099_511_627_776.0),
+/// Main memory, for the end of a sentence.
+fn host_text(host: HostMemory) -> String {
+    let sizes = [
+        (host.available, "available"),
+        (host.page_cache, "in the page cache"),
     ];
-    let mut found = Vec::new();
-    let mut at = 0;
-    while let Some(start) = text[at..].find(|c: char| c.is_ascii_digit()) {
-        let start = at + start;
-        let is_number = |c: char| c.is_ascii_digit() || c == '.';
-        let len = text[start..]
-            .find(|c| !is_number(c))
-            .unwrap_or(text.len() - start);
-        at = start + len;
-        let number: Option<f64> = text[start..at].parse().ok();
-        let unit = UNITS.iter().find(|(unit, _)| text[at..].starts_with(unit));
-        if let (Some(number), Some((unit, scale))) = (number, unit) {
-            at += unit.len();
-            found.push(Size {
-                start,
-                end: at,
-                bytes: (number * scale) as u64,
-            });
-        }
+    let known = sizes.into_iter().filter_map(|(bytes, what)| {
+        let bytes = size_text(bytes?);
+        Some(format!("{bytes} {what}"))
+    });
+    let known: Vec<String> = known.collect();
+    if known.is_empty() {
+        String::new()
+    } else {
+        format!(" (main memory: {})", known.join(" and "))
     }
-    found
 }
 
 #[cfg(test)]
@@ -215,15 +177,15 @@ mod tests {
     #[test]
     fn every_number_of_libtorchs_sentence_is_read() {
         let report = AllocationReport::parse(FULL).unwrap();
-        assert_eq!(report.asked, 2048 * MIB);
+        assert_eq!(report.requested, 2048 * MIB);
         assert_eq!(report.total, Some((23.99 * 1024.0 * MIB as f64) as u64));
         assert_eq!(report.free, Some(512 * MIB));
         assert_eq!(report.allowed, None);
         assert_eq!(report.allocated, Some(22 * 1024 * MIB));
         assert_eq!(report.unallocated, Some(100 * MIB));
-        assert_eq!(report.shortage(), Shortage::Device);
+        assert_eq!(report.shortage(), MemoryShortage::Device);
         let bytes = AllocationReport::parse("you tried to allocate 4503599627370496 bytes.");
-        assert_eq!(bytes.unwrap().asked, 1 << 52);
+        assert_eq!(bytes.unwrap().requested, 1 << 52);
         assert_eq!(AllocationReport::parse("std::bad_alloc"), None);
     }
 
@@ -240,8 +202,8 @@ mod tests {
                  reserved by PyTorch but unallocated."
             );
             let report = AllocationReport::parse(&text).unwrap();
-            assert_eq!(report.shortage(), Shortage::Machine);
-            let sentence = explain_shortage(Fault::DeviceMemory, &text, host);
+            assert_eq!(report.shortage(), MemoryShortage::Machine);
+            let sentence = explain_shortage(ResourceFault::DeviceMemory, &text, host);
             for part in [
                 "the GPU has 52.3 GiB free",
                 "the computer's main memory is almost full",
@@ -258,28 +220,26 @@ mod tests {
         let capped = "CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 139.81 GiB of \
             which 119.00 GiB is free. 20.00 GiB allowed; Of the allocated memory 19.50 GiB is allocated by PyTorch, \
             and 100.00 MiB is reserved by PyTorch but unallocated.";
-        let sentence = explain_shortage(Fault::DeviceMemory, capped, HostMemory::default());
+        let sentence = explain_shortage(ResourceFault::DeviceMemory, capped, HostMemory::default());
         assert_eq!(
             sentence,
             "the job reached its memory limit on the device, 20.0 GiB (it needed 1.0 GiB more)"
         );
         let pieces = FULL.replace("100.00 MiB is reserved", "3.00 GiB is reserved");
         let report = AllocationReport::parse(&pieces).unwrap();
-        assert_eq!(report.shortage(), Shortage::Pieces);
+        assert_eq!(report.shortage(), MemoryShortage::Pieces);
     }
 
     #[test]
-    fn sizes_of_any_text_are_found_without_a_slip() {
+    fn sizes_of_any_text_are_read_without_a_panic() {
         for text in [
-            "",
-            "1",
-            "1.2.3 gib",
-            "é9 mib",
-            "99999999999999999999 tib",
-            "7 gibberish",
+            "tried to allocate 1.2.3 gib",
+            "tried to allocate é9 mib",
+            "tried to allocate 99999999999999999999 tib is free",
+            "tried to allocate 7 gibberish",
         ] {
-            let _found = sizes(text);
+            let _report = AllocationReport::parse(text);
         }
-        assert_eq!(sizes("in 12 of 3.5 kib and 1 bytes").len(), 2);
+        assert_eq!(size_in("12 of 3.5 kib and 1 bytes", "", " and"), Some(3584));
     }
 }

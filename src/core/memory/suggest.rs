@@ -1,31 +1,57 @@
-//! What would make a job fit, or fit without help: each change is planned anew, and one that does not help is not
-//! suggested.
-//!
-//! Changes are data; the window makes buttons of them and the command line lines.
+//! Changes that make a job fit, or fit without streaming and tiles. Each is planned, and suggested only if it helps.
 
 use serde::{Deserialize, Serialize};
 
-use super::network::ModelWeights;
-use super::plan::{Plan, Planner, TILES};
-use crate::job::GenerateRequest;
-use crate::model::{Limits, nearest_multiple};
+use super::MemoryOptions;
+use super::network::ModelFootprint;
+use super::parts::PlannedNetwork;
+use super::plan::{MemoryPlan, MemoryPlanner, TILES};
+use crate::job::{Control, GenerateRequest, Lora};
+use crate::model::{Limits, ModelFiles, ModelSpec, nearest_multiple};
 use crate::units::gib_text;
 
-/// Another model that could make the same, such as the same one in fp8, with what its headers say.
+/// Another model for the same job, such as the same one in fp8.
 #[derive(Clone, Debug)]
-pub struct Alternative {
+pub struct ModelAlternative {
     pub id: String,
     pub name: String,
-    pub files: crate::model::ModelFiles,
-    pub weights: ModelWeights,
+    pub files: ModelFiles,
+    pub weights: ModelFootprint,
+}
+
+impl ModelAlternative {
+    /// Models of the family and variant of `id` whose files are smaller.
+    pub fn specs<'a>(
+        models: &'a [ModelSpec],
+        id: &str,
+    ) -> impl Iterator<Item = &'a ModelSpec> + use<'a> {
+        let own = models.iter().find(|spec| spec.id == id);
+        own.into_iter().flat_map(move |own| {
+            models.iter().filter(move |spec| {
+                (spec.family, &spec.variant) == (own.family, &own.variant)
+                    && spec.id != own.id
+                    && spec.bytes < own.bytes
+            })
+        })
+    }
+
+    /// Reads the headers of a model; `None` if they cannot be read.
+    pub fn read(spec: &ModelSpec, loras: &[Lora], controls: &[Control]) -> Option<Self> {
+        Some(Self {
+            id: spec.id.clone(),
+            name: spec.name.clone(),
+            files: spec.files.clone(),
+            weights: ModelFootprint::read(spec.family, &spec.files, loras, controls).ok()?,
+        })
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
-pub enum Change {
-    /// The cap that the class of the device has.
+pub enum PlanChange {
+    /// Remove the user's cap.
     DefaultCap,
-    /// Kept free for activations.
+    /// Memory reserved for activations.
     Preserved {
         bytes: u64,
     },
@@ -50,17 +76,17 @@ pub enum Change {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Suggestion {
+pub struct PlanSuggestion {
     #[serde(flatten)]
-    pub change: Change,
-    /// What a button says: `Decode in tiles of 256`.
+    pub change: PlanChange,
+    /// Label of a button: `Decode in tiles of 256`.
     pub text: String,
-    /// What the plan says then.
+    /// The plan's verdict after the change.
     pub verdict: String,
 }
 
-impl Change {
-    /// The request with the change; another model's files come with the model.
+impl PlanChange {
+    /// The request with the change, except for another model's files.
     pub fn applied(&self, request: &GenerateRequest) -> GenerateRequest {
         let mut changed = request.clone();
         match self {
@@ -96,29 +122,29 @@ impl Change {
     }
 }
 
-/// Sizes are multiples of this wherever nobody says otherwise.
+/// Multiple of suggested sizes.
 const SIZE_MULTIPLE: u32 = 32;
-/// Parts of the size that are tried, from the largest on.
+/// Factors of the size that are tried.
 const SCALES: [f64; 8] = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2];
 
-/// The changes that bring the job to fit, the mildest first; for one that fits with help, those that make it need none.
+/// Changes that make the job fit, mildest first; for one that streams or uses tiles, those that avoid it.
 pub fn suggestions(
-    planner: &Planner<'_>,
+    planner: &MemoryPlanner<'_>,
     request: &GenerateRequest,
-    plan: &Plan,
-    alternatives: &[Alternative],
-) -> Vec<Suggestion> {
+    plan: &MemoryPlan,
+    alternatives: &[ModelAlternative],
+) -> Vec<PlanSuggestion> {
     let rank = plan.rank();
     if rank == 0 {
         return Vec::new();
     }
-    let helps = |change: Change| {
+    let helps = |change: PlanChange| {
         let changed = change.applied(request);
         tried(planner.plan(&changed), rank, change, request)
     };
     let mut found = Vec::new();
     if request.memory.cap_bytes.is_some() {
-        found.extend(helps(Change::DefaultCap));
+        found.extend(helps(PlanChange::DefaultCap));
     }
     if rank == 2 {
         found.extend(mild(planner, request).into_iter().filter_map(helps));
@@ -126,11 +152,8 @@ pub fn suggestions(
     let others = alternatives
         .iter()
         .filter(|other| other.id != request.model);
-    found.extend(
-        others
-            .filter_map(|other| of_model(planner, request, rank, other))
-            .take(3),
-    );
+    let others = others.filter_map(|other| of_model(planner, request, rank, other));
+    found.extend(others.take(3));
     if rank == 2 {
         found.extend(fewer_frames(planner, request, rank));
         found.extend(smaller(planner, request, rank));
@@ -138,36 +161,45 @@ pub fn suggestions(
     found
 }
 
-/// What changes no picture.
-fn mild(planner: &Planner<'_>, request: &GenerateRequest) -> Vec<Change> {
+/// Changes that do not affect the result.
+fn mild(planner: &MemoryPlanner<'_>, request: &GenerateRequest) -> Vec<PlanChange> {
     let mut changes = Vec::new();
     if request.memory.preserved_bytes.is_some() {
         let free = GenerateRequest {
-            memory: crate::memory::MemoryChoice {
+            memory: MemoryOptions {
                 preserved_bytes: None,
                 ..request.memory
             },
             ..request.clone()
         };
         let bytes = planner.plan(&free).suggested_preserved_bytes;
-        changes.push(Change::Preserved { bytes });
+        changes.push(PlanChange::Preserved { bytes });
     }
     if request.memory.keep_loaded {
-        changes.push(Change::UnloadBetween);
+        changes.push(PlanChange::UnloadBetween);
     }
     if request.batch_size > 1 {
-        changes.push(Change::Batch { batch_size: 1 });
+        changes.push(PlanChange::Batch { batch_size: 1 });
     }
     let tiles = TILES.iter().chain(&[128]).copied();
     let smaller = tiles.filter(|tile| request.vae_tile.is_none_or(|asked| *tile < asked));
-    changes.extend(smaller.map(|pixels| Change::Tile { pixels }).next_back());
+    changes.extend(
+        smaller
+            .map(|pixels| PlanChange::Tile { pixels })
+            .next_back(),
+    );
     changes
 }
 
-/// The suggestion where the plan is better than `rank`.
-fn tried(plan: Plan, rank: u8, change: Change, request: &GenerateRequest) -> Option<Suggestion> {
+/// The suggestion, if its plan is better than `rank`.
+fn tried(
+    plan: MemoryPlan,
+    rank: u8,
+    change: PlanChange,
+    request: &GenerateRequest,
+) -> Option<PlanSuggestion> {
     let text = change.text(request);
-    (plan.rank() < rank).then_some(Suggestion {
+    (plan.rank() < rank).then_some(PlanSuggestion {
         change,
         text,
         verdict: plan.verdict.text,
@@ -175,26 +207,30 @@ fn tried(plan: Plan, rank: u8, change: Change, request: &GenerateRequest) -> Opt
 }
 
 fn of_model(
-    planner: &Planner<'_>,
+    planner: &MemoryPlanner<'_>,
     request: &GenerateRequest,
     rank: u8,
-    other: &Alternative,
-) -> Option<Suggestion> {
-    let change = Change::Model {
+    other: &ModelAlternative,
+) -> Option<PlanSuggestion> {
+    let change = PlanChange::Model {
         id: other.id.clone(),
         name: other.name.clone(),
     };
     let mut changed = change.applied(request);
     changed.files = other.files.clone();
-    let with = Planner {
+    let with = MemoryPlanner {
         weights: &other.weights,
         ..*planner
     };
     tried(with.plan(&changed), rank, change, request)
 }
 
-fn fewer_frames(planner: &Planner<'_>, request: &GenerateRequest, rank: u8) -> Option<Suggestion> {
-    let change = |groups: u32| Change::Frames {
+fn fewer_frames(
+    planner: &MemoryPlanner<'_>,
+    request: &GenerateRequest,
+    rank: u8,
+) -> Option<PlanSuggestion> {
+    let change = |groups: u32| PlanChange::Frames {
         num_frames: groups.saturating_mul(4).saturating_add(1),
     };
     let is_better = |groups: u32| planner.plan(&change(groups).applied(request)).rank() < rank;
@@ -206,15 +242,19 @@ fn fewer_frames(planner: &Planner<'_>, request: &GenerateRequest, rank: u8) -> O
     tried(plan, rank, change, request)
 }
 
-/// The largest size of about the same aspect that fits.
-fn smaller(planner: &Planner<'_>, request: &GenerateRequest, rank: u8) -> Option<Suggestion> {
+/// The largest size of the same aspect that fits.
+fn smaller(
+    planner: &MemoryPlanner<'_>,
+    request: &GenerateRequest,
+    rank: u8,
+) -> Option<PlanSuggestion> {
     SCALES.into_iter().find_map(|scale| {
         let edge = |edge: u32| {
             let scaled = (f64::from(edge) * scale) as u32;
             (scaled / SIZE_MULTIPLE * SIZE_MULTIPLE).max(SIZE_MULTIPLE)
         };
         let (width, height) = (edge(request.width), edge(request.height));
-        let change = Change::Size { width, height };
+        let change = PlanChange::Size { width, height };
         if width >= request.width && height >= request.height {
             return None;
         }
@@ -223,24 +263,28 @@ fn smaller(planner: &Planner<'_>, request: &GenerateRequest, rank: u8) -> Option
     })
 }
 
-/// The largest that fits of what was asked for: a size of the same aspect with as many frames, and frames of the same size.
+/// Largest size of the same aspect with as many frames, and most frames of the same size, that fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Largest {
-    /// `None` where not even the smallest fits.
+pub struct LargestFit {
+    /// `None` if not even the smallest fits.
     pub size: Option<(u32, u32)>,
-    /// `None` for pictures and clips made in sections, and where not even one frame fits.
+    /// `None` for images and videos in sections, and if not even one frame fits.
     pub num_frames: Option<u32>,
 }
 
-/// Searches within a model's limits, by what the plan says of each try.
-pub fn largest(planner: &Planner<'_>, request: &GenerateRequest, limits: &Limits) -> Largest {
-    let fits = |change: Change| planner.plan(&change.applied(request)).fits();
+/// Searches within a model's limits, by planning each candidate.
+pub fn largest(
+    planner: &MemoryPlanner<'_>,
+    request: &GenerateRequest,
+    limits: &Limits,
+) -> LargestFit {
+    let fits = |change: PlanChange| planner.plan(&change.applied(request)).fits();
     let multiple = limits.size_multiple.max(1);
     let (long, short) = (
         request.width.max(request.height),
         request.width.min(request.height),
     );
-    // By the short edge, which is a whole number of multiples.
+    // By the short edge, in multiples.
     let size = |steps: u32| {
         let short_edge = steps * multiple;
         let aspect = f64::from(long) / f64::from(short.max(1));
@@ -257,7 +301,7 @@ pub fn largest(planner: &Planner<'_>, request: &GenerateRequest, limits: &Limits
     };
     let steps = most(limits.max_edge / multiple, &|steps| {
         let (width, height) = size(steps);
-        is_allowed((width, height)) && fits(Change::Size { width, height })
+        is_allowed((width, height)) && fits(PlanChange::Size { width, height })
     });
     let stride = limits.frame_stride.max(1);
     let frames = |groups: u32| (groups - 1) * stride + 1;
@@ -265,18 +309,18 @@ pub fn largest(planner: &Planner<'_>, request: &GenerateRequest, limits: &Limits
     let groups = makes_clips.then(|| {
         let end = limits.max_frames.saturating_sub(1) / stride + 1;
         most(end, &|groups| {
-            fits(Change::Frames {
+            fits(PlanChange::Frames {
                 num_frames: frames(groups),
             })
         })
     });
-    Largest {
+    LargestFit {
         size: steps.map(size),
         num_frames: groups.flatten().map(frames),
     }
 }
 
-/// The largest number from 1 to `end` that passes, where all below it do; `None` where 1 does not.
+/// Largest number from 1 to `end` that passes, if all below it do; `None` if 1 does not.
 fn most(end: u32, passes: &dyn Fn(u32) -> bool) -> Option<u32> {
     if end == 0 || !passes(1) {
         return None;
@@ -293,7 +337,7 @@ fn most(end: u32, passes: &dyn Fn(u32) -> bool) -> Option<u32> {
     Some(best)
 }
 
-/// One line of the table of preserved values.
+/// Row of [`preserved_table`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PreservedRow {
     pub preserved_gib: u32,
@@ -304,20 +348,20 @@ pub struct PreservedRow {
     pub fits: bool,
 }
 
-/// What each whole number of GiB up to `most` would mean for the stage that streams most.
+/// Effect of reserving 0 to `most` GiB on the largest transformer.
 pub fn preserved_table(
-    planner: &Planner<'_>,
+    planner: &MemoryPlanner<'_>,
     request: &GenerateRequest,
     most: u32,
 ) -> Vec<PreservedRow> {
     let row = |preserved_gib: u32| {
-        let change = Change::Preserved {
+        let change = PlanChange::Preserved {
             bytes: u64::from(preserved_gib) << 30,
         };
         let plan = planner.plan(&change.applied(request));
-        let transformers = plan.stages.iter().filter(
-            |stage| matches!(stage.part, Some(part) if part.label().ends_with("transformer")),
-        );
+        let is_transformer = |part: PlannedNetwork| part.is_transformer();
+        let transformers = plan.stages.iter();
+        let transformers = transformers.filter(|stage| stage.part.is_some_and(is_transformer));
         let stage = transformers.max_by_key(|stage| stage.weights_bytes)?;
         Some(PreservedRow {
             preserved_gib,

@@ -1,29 +1,33 @@
 //! A plan in plain words.
 //!
-//! Sentences only; what they say was decided by the plan.
 
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
 use super::DeviceClass;
-use super::device::{Budget, DeviceFacts};
-use super::parts::PartName;
+use super::device::{DeviceFacts, MemoryBudget};
+use super::parts::PlannedNetwork;
 use super::plan::StagePlan;
 use crate::units::gib_text;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Verdict {
+pub struct PlanSummary {
     pub fits: bool,
     /// One sentence, no full stop.
     pub text: String,
-    /// What the job itself needs at its worst moment.
+    /// Peak of the job.
     pub needs_bytes: u64,
-    /// What is free for it: the cap less what others use.
+    /// Available memory: the cap less the use of others.
     pub of_bytes: u64,
 }
 
-pub(super) fn of(facts: &DeviceFacts, budget: &Budget, stages: &[StagePlan], peak: u64) -> Verdict {
+pub(super) fn of(
+    facts: &DeviceFacts,
+    budget: &MemoryBudget,
+    stages: &[StagePlan],
+    peak: u64,
+) -> PlanSummary {
     let worst = stages.iter().max_by_key(|stage| stage.required_bytes());
     let needs = worst.map_or(0, |stage| stage.required_bytes()).max(peak);
     let failing = stages
@@ -48,7 +52,7 @@ pub(super) fn of(facts: &DeviceFacts, budget: &Budget, stages: &[StagePlan], pea
             text
         }
         Some(stage) => {
-            let network = stage.part.map_or("job", PartName::label);
+            let network = stage.part.map_or("job", PlannedNetwork::label);
             let streamed = if stage.is_streamed() {
                 " even with streamed weights"
             } else {
@@ -64,7 +68,7 @@ pub(super) fn of(facts: &DeviceFacts, budget: &Budget, stages: &[StagePlan], pea
             )
         }
     };
-    Verdict {
+    PlanSummary {
         fits: failing.is_none(),
         text,
         needs_bytes: needs,
@@ -72,20 +76,20 @@ pub(super) fn of(facts: &DeviceFacts, budget: &Budget, stages: &[StagePlan], pea
     }
 }
 
-/// What other programs have, which the job does not need and cannot get.
-fn used_by_others(budget: &Budget) -> String {
+/// Memory that other programs use.
+fn used_by_others(budget: &MemoryBudget) -> String {
     match budget.used_by_others_bytes {
         0 => String::new(),
         used => format!(" (other programs use {} GiB)", gib_text(used)),
     }
 }
 
-/// What the plan does so that the stages fit, each with its reason.
-fn done_for_it(stages: &[StagePlan], budget: &Budget) -> String {
+/// Streaming and tiles of the plan, with their reasons.
+fn done_for_it(stages: &[StagePlan], budget: &MemoryBudget) -> String {
     let mut text = String::new();
     let streamed = stages.iter().filter(|stage| stage.is_streamed());
     if let Some(stage) = streamed.max_by_key(|stage| stage.streamed_bytes_per_step) {
-        let network = stage.part.map_or("weights", PartName::label);
+        let network = stage.part.map_or("weights", PlannedNetwork::label);
         let (stays, all) = (
             gib_text(stage.resident_bytes),
             gib_text(stage.weights_bytes),
@@ -109,7 +113,7 @@ fn done_for_it(stages: &[StagePlan], budget: &Budget) -> String {
         write!(
             text,
             "; the {} runs in tiles of {tile} pixels, as whole frames need {} GiB and {} GiB is free",
-            stage.part.map_or("VAE", PartName::label),
+            stage.part.map_or("VAE", PlannedNetwork::label),
             gib_text(stage.whole_bytes),
             gib_text(budget.available_bytes)
         )

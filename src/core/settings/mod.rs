@@ -35,7 +35,7 @@ use serde::{Deserialize, Serialize};
 use crate::job::prompt::WildcardFolders;
 use crate::job::{DeviceChoice, DtypeChoice, PreviewChoice};
 use crate::media::{DEFAULT_CLIP_ENDING, HAS_H264};
-use crate::memory::MemoryChoice;
+use crate::memory::MemoryOptions;
 use crate::memory::compute_options::{AttentionChoice, ComputeOptions, DecodeChunk, MatrixLibrary};
 use crate::memory::conv_backends::ConvBackendChoice;
 use crate::named::{named, with_defaults};
@@ -145,8 +145,8 @@ with_defaults! {
 
 impl MemorySettings {
     /// The same in bytes.
-    pub fn choice(self) -> MemoryChoice {
-        MemoryChoice {
+    pub fn choice(self) -> MemoryOptions {
+        MemoryOptions {
             preserved_bytes: self.preserved_gib.map(from_gib),
             cap_bytes: self.cap_gib.map(from_gib),
             keep_loaded: self.keep_loaded,

@@ -142,7 +142,7 @@ impl Paths {
         self.cache.join("conv_backends.json")
     }
 
-    /// How often memory ran out and what helped: [`Counters`](crate::memory::counters::Counters).
+    /// How often memory ran out and what helped: [`FallbackCounters`](crate::memory::counters::Counters).
     pub fn memory_counters(&self) -> PathBuf {
         self.data.join("ladder.json")
     }

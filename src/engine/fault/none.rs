@@ -1,13 +1,13 @@
 //! What stands for fault injection in a release: the same functions, and no fault.
 
 use safelight_core::job::Stage;
-use safelight_core::memory::Rung;
+use safelight_core::memory::FallbackLevel;
 
 use super::Site;
 
 pub struct Armed;
 
-pub fn arm(_stage: Stage, _rung: Rung) -> Armed {
+pub fn arm(_stage: Stage, _rung: FallbackLevel) -> Armed {
     Armed
 }
 

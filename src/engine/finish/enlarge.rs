@@ -21,7 +21,7 @@ pub(super) fn run(
     let (kind, device) = context.placement();
     let mut upscaler = Upscaler::open(network, kind, device)?;
     let after = context.request().after;
-    context.source_frames(context.order.first, &mut |number, picture| {
+    context.source_frames(context.order.first_frame, &mut |number, picture| {
         let mut picture =
             crop_to_aspect(&picture, after.width, after.height).map_err(|err| of_picture(&err))?;
         for _ in 0..passes {

@@ -38,7 +38,7 @@ struct Interpolation<'a> {
 pub(super) fn run(context: &FinishContext<'_>, home: &Path) -> Result<(), EngineError> {
     let (kind, device) = context.placement();
     let request = context.request();
-    let first = context.order.first;
+    let first = context.order.first_frame;
     let starts = frame_starts(&request.source)?;
     let retiming = Retiming::of(&request.before, &request.after).with_starts(starts);
     let begin = retiming.place(first).frame;

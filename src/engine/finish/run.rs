@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use crossbeam_channel::{Sender, bounded};
-use safelight_core::finish::{CPU_TILE_BYTES, FinishRequest, FinishWork, room_for_tiles};
+use safelight_core::finish::{CPU_TILE_BYTES, PostprocessKind, PostprocessRequest, room_for_tiles};
 use safelight_core::job::{CancelToken, DtypeChoice};
 use safelight_core::media::{ClipReader, MediaError, Picture, first_image};
-use safelight_core::memory::Rung;
+use safelight_core::memory::FallbackLevel;
 use safelight_core::memory::conv_backends::ConvBackend;
-use safelight_core::protocol::{EngineMessage, FinishOrder, PixelHeader};
+use safelight_core::protocol::{EngineMessage, PixelHeader, StageOrder};
 use tch::{Device, Kind};
 
 use super::{enlarge, interpolate};
@@ -28,7 +28,9 @@ use crate::serve::Outgoing;
 const FRAMES_AHEAD: usize = 2;
 
 pub struct FinishContext<'a> {
-    pub order: &'a FinishOrder,
+    pub order: &'a StageOrder,
+    /// Request in `order`.
+    pub request: &'a PostprocessRequest,
     pub device: Device,
     pub cancel: CancelToken,
     /// Counted up wherever the cancel flag is looked at.
@@ -38,10 +40,7 @@ pub struct FinishContext<'a> {
 
 /// Runs the stage.
 pub fn run(context: &FinishContext<'_>) -> Result<(), EngineError> {
-    let FinishOrder {
-        request, memory, ..
-    } = context.order;
-    let stage = request.stage();
+    let (stage, memory) = (context.order.stage, &context.order.memory);
     let _armed = fault::arm(stage, memory.rung);
     fault::at(Site::Start);
     let _no_grad = tch::no_grad_guard();
@@ -55,9 +54,9 @@ pub fn run(context: &FinishContext<'_>) -> Result<(), EngineError> {
     if let Some(line) = line_before(stage, &runtime::memory_counts(context.device), cap) {
         tracing::info!("{line}");
     }
-    match &request.work {
-        FinishWork::Upscale { network, passes } => enlarge::run(context, network, *passes)?,
-        FinishWork::Interpolate { network } => interpolate::run(context, network)?,
+    match &context.request.work {
+        PostprocessKind::Upscale { network, passes } => enlarge::run(context, network, *passes)?,
+        PostprocessKind::Interpolate { network } => interpolate::run(context, network)?,
     }
     let message = EngineMessage::Reclaimed(reclaim(context.device, Boundary::PostFinish));
     context.send(message, Vec::new());
@@ -65,8 +64,8 @@ pub fn run(context: &FinishContext<'_>) -> Result<(), EngineError> {
 }
 
 impl FinishContext<'_> {
-    pub fn request(&self) -> &FinishRequest {
-        &self.order.request
+    pub fn request(&self) -> &PostprocessRequest {
+        self.request
     }
 
     /// Whether the stage is still wanted: asked between blocks, tiles and frames.
@@ -79,7 +78,8 @@ impl FinishContext<'_> {
     /// Where the network computes, and in which kind of numbers.
     pub fn placement(&self) -> (Kind, Device) {
         let memory = &self.order.memory;
-        let is_for_cpu = memory.rung == Rung::OnCpu || memory.conv_backend == ConvBackend::Cpu;
+        let is_for_cpu =
+            memory.rung == FallbackLevel::OnCpu || memory.conv_backend == ConvBackend::Cpu;
         if self.device == Device::Cpu || is_for_cpu {
             return (Kind::Float, Device::Cpu);
         }
@@ -174,7 +174,7 @@ impl FinishContext<'_> {
 
 /// Reads frames until there are no more or nobody wants them.
 fn read(
-    request: &FinishRequest,
+    request: &PostprocessRequest,
     first: u32,
     frames: &Sender<(u32, Picture)>,
 ) -> Result<(), MediaError> {

@@ -35,7 +35,7 @@ impl<'a> StageHooks<'a> {
 
     /// Number of frames of the job, or of the section that this stage belongs to.
     fn total_frames(&self) -> u32 {
-        let request = &self.context.order.request;
+        let request = self.context.request;
         if let Some(sections) = request.sections {
             return sections.decoded(self.context.order.section).num_frames;
         }

@@ -21,7 +21,7 @@ use crossbeam_channel::Sender;
 use safelight_core::files::{finish_partial, partial_path};
 use safelight_core::job::{CancelToken, DtypeChoice, GenerateRequest, JobFolder, Recipe, Stage};
 use safelight_core::memory::conv_backends::ConvBackend;
-use safelight_core::memory::{Rung, StageMemory};
+use safelight_core::memory::{FallbackLevel, StageMemory};
 use safelight_core::protocol::{EngineMessage, StageOrder};
 use tch::{Device, Kind, Tensor};
 
@@ -42,6 +42,8 @@ use hooks::StageHooks;
 
 pub struct StageContext<'a> {
     pub order: &'a StageOrder,
+    /// Request in `order`.
+    pub request: &'a GenerateRequest,
     pub device: Device,
     /// Live bytes of the engine before anything was loaded.
     pub baseline: u64,
@@ -51,13 +53,14 @@ pub struct StageContext<'a> {
     pub messages: Sender<Outgoing>,
 }
 
-/// The order as its pass and its rung of the ladder change it. Where the stage computes is its placement's.
+/// The order with the request of its pass and the tiles of its fallback level. Device and dtype: `placement`.
 #[must_use]
 pub fn on_its_rung(mut order: StageOrder) -> StageOrder {
-    order.request = order.request.of_pass(order.stage, order.section);
-    let request = &mut order.request;
-    if let Some(tile) = order.memory.rung.tile() {
-        request.vae_tile = Some(request.vae_tile.map_or(tile, |asked| asked.min(tile)));
+    if let Some(request) = order.request.generate_mut() {
+        *request = request.clone().of_pass(order.stage, order.section);
+        if let Some(tile) = order.memory.rung.tile() {
+            request.vae_tile = Some(request.vae_tile.map_or(tile, |asked| asked.min(tile)));
+        }
     }
     order
 }
@@ -143,7 +146,7 @@ fn needs_all_memory(stage: Stage) -> bool {
 
 impl StageContext<'_> {
     pub(crate) fn request(&self) -> &GenerateRequest {
-        &self.order.request
+        self.request
     }
 
     pub(crate) fn folder(&self) -> JobFolder {
@@ -179,7 +182,7 @@ impl StageContext<'_> {
         let StageMemory {
             rung, conv_backend, ..
         } = self.order.memory;
-        let is_for_cpu = rung == Rung::OnCpu || conv_backend == ConvBackend::Cpu;
+        let is_for_cpu = rung == FallbackLevel::OnCpu || conv_backend == ConvBackend::Cpu;
         if is_for_cpu && self.device != Device::Cpu {
             return on_cpu(stage, kind_of(request.dtype));
         }
@@ -200,14 +203,15 @@ impl StageContext<'_> {
     /// Once memory has run out nothing but the job is made; and what computes on the CPU has no time for it.
     pub(crate) fn previewer(&self) -> Previewer {
         let memory = &self.order.memory;
-        let has_room = memory.rung == Rung::Ground && memory.conv_backend != ConvBackend::Cpu;
+        let has_room =
+            memory.rung == FallbackLevel::Ground && memory.conv_backend != ConvBackend::Cpu;
         Previewer::new(self.request(), self.device, has_room)
     }
 
     /// Once memory has run out nothing stays.
     fn keeps_loaded(&self) -> bool {
         let memory = &self.order.memory;
-        memory.keep_loaded && memory.rung == Rung::Ground
+        memory.keep_loaded && memory.rung == FallbackLevel::Ground
     }
 
     /// The VAE stays whole: it is small, and has hardly a matrix.
@@ -215,7 +219,7 @@ impl StageContext<'_> {
         let memory = &self.order.memory;
         match self.order.stage {
             Stage::EncodeImage | Stage::Decode => None,
-            _ if memory.rung >= Rung::StreamMore && self.device != Device::Cpu => Some(0),
+            _ if memory.rung >= FallbackLevel::StreamMore && self.device != Device::Cpu => Some(0),
             _ => memory.resident_bytes,
         }
     }

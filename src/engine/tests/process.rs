@@ -50,6 +50,7 @@ fn order(stage: Stage, folder: &Path, memory: StageMemory) -> EngineCommand {
         folder: folder.to_owned(),
         request: serde_json::from_value(request).unwrap(),
         section: 0,
+        first_frame: 0,
         memory,
         capture: false,
     }))

@@ -10,7 +10,7 @@ use egui::{
     Align, Label, Layout, Link, RichText, ScrollArea, Sense, TextStyle, TextWrapMode, Ui,
     UiBuilder, vec2,
 };
-use safelight_core::finish::FinishWork;
+use safelight_core::finish::PostprocessKind;
 use safelight_core::gallery::{Entry, Facts, Finished, Reading, THUMB_SIDE};
 use safelight_core::media::{ClipInfo, thumbnail_size};
 use safelight_core::units::{duration_text, seconds_text, size_text};
@@ -191,11 +191,11 @@ fn making_ui(ui: &mut Ui, facts: &Facts) {
 fn finished_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry, done: &Finished) {
     let network = done.work.network_name();
     let (name, text) = match done.work {
-        FinishWork::Upscale { .. } => (
+        PostprocessKind::Upscale { .. } => (
             "Upscaled",
             enlarged_text(&network, &done.before, &done.after),
         ),
-        FinishWork::Interpolate { .. } => (
+        PostprocessKind::Interpolate { .. } => (
             "More frames",
             retimed_text(&network, &done.before, &done.after),
         ),

@@ -1,37 +1,36 @@
-//! The graph of a job: stages as bands, what was expected of each as pale blocks behind the lines of what was measured,
-//! and marks where memory was given back or ran out.
+//! The graph of a job: stages as bands, their expected peaks as pale blocks behind the measured lines, and marks where
+//! memory was freed or ran out. Before a job runs it shows what is expected.
 //!
-//! The plot has no names for a screen reader, so it carries one text that tells it all.
+//! Its accessible name describes all of it, as a plot has no names for a screen reader.
 
 use egui::{Color32, Ui};
 use egui_plot::{
-    GridMark, HLine, HoverPosition, Line, LineStyle, Plot, PlotPoint, PlotPoints, PlotResponse,
-    PlotUi, Polygon, Span, VLine,
+    GridMark, HLine, HoverPosition, Line, LineStyle, Plot, PlotPoints, PlotUi, Polygon, Span, VLine,
 };
 use safelight_core::job::{Climb, Reclaim};
-use safelight_core::memory::Rung;
-use safelight_core::units::{duration_text, from_gib, in_gib, seconds_text, size_text};
+use safelight_core::memory::FallbackLevel;
+use safelight_core::units::{about_text, duration_text, from_gib, in_gib, seconds_text, size_text};
 
 use crate::app::memory::MemoryHistory;
-use crate::ui::memory::{PREDICTED_PEAK, Series, is_known, job_event_texts};
+use crate::ui::memory::{GraphSeries, PREDICTED_PEAK, is_known, job_event_texts, time_text};
 use crate::ui::theme::{self, Palette};
 use crate::ui::widgets::palette;
 
-/// A mark this near to the pointer is told of, as a share of the axis.
+/// Distance from the pointer within which events are described, as a share of the axis.
 const NEAR: f64 = 0.012;
 
-/// The ends of both axes.
+/// Ends of both axes.
 #[derive(Clone, Copy)]
-pub(super) struct Extent {
-    pub end_secs: f64,
-    pub top_gib: f64,
-    /// Where the line of the cap is drawn, which lies at the upper edge when it is far above.
-    pub cap_at: Option<f64>,
+struct GraphExtent {
+    end_secs: f64,
+    top_gib: f64,
+    /// Height of the line of the cap: the upper edge if the cap is far above.
+    cap_at: Option<f64>,
 }
 
-impl Extent {
-    pub fn new(end_secs: f64, most: f64, cap: f64) -> Self {
-        // A cap far above everything would press the lines flat: its line stays at the upper edge then.
+impl GraphExtent {
+    fn new(end_secs: f64, most: f64, cap: f64) -> Self {
+        // A cap far above everything would flatten the lines.
         let is_cap_near = cap < most * 4.0;
         let top = (if is_cap_near { cap.max(most) } else { most } * 1.25).max(1e-3);
         let at = if is_cap_near { cap } else { top * 0.99 };
@@ -43,61 +42,103 @@ impl Extent {
     }
 }
 
+/// The graph of a job. Without samples it shows what is expected.
 pub(super) fn plot_ui(
     ui: &mut Ui,
     history: &MemoryHistory,
-    series: &[Series],
+    series: &[GraphSeries],
     height: f32,
     is_running: bool,
 ) {
     let palette = palette(ui);
-    let cap = history
-        .last()
-        .map_or(0.0, |sample| in_gib(sample.total_bytes));
+    let plan = history.plan.as_deref();
+    let is_timed = history.last().is_some() || is_course_timed(history);
+    let planned_cap = plan.map_or(0, |plan| plan.budget.cap_bytes);
+    let cap = history.last().map_or(planned_cap, |it| it.total_bytes);
     let most = history
-        .samples()
+        .samples
         .iter()
         .flat_map(|sample| {
-            // The machine's lines may lie far above, and then only their figures are shown.
+            // The machine's lines may be far above: then only their values are shown.
             let own = series.iter().filter(|line| !line.is_thin);
             own.map(move |line| in_gib((line.bytes)(sample)))
         })
-        .chain(history.predicted_bytes().map(in_gib))
+        .chain(plan.map(|plan| in_gib(plan.peak_bytes)))
         .fold(0.0, f64::max);
     let now = history.end_secs();
-    let rest = match history.course().filter(|_| is_running) {
-        Some(course) => course.rest(history.bands(), now),
+    let rest = match history.course.as_ref().filter(|_| is_running) {
+        Some(course) => course.rest(&history.bands, now),
         None => Vec::new(),
     };
-    let end = rest.last().map_or(now, |span| span.to_secs);
-    let extent = Extent::new(end, most, cap);
-    let shown = base_plot("memory-graph", extent, height)
-        .x_axis_formatter(|mark, _| axis_secs(mark))
+    let end = rest.last().and_then(|band| band.to_secs).unwrap_or(now);
+    let extent = GraphExtent::new(end, most, in_gib(cap));
+    let top = extent.top_gib;
+    let shown = Plot::new("memory-graph")
+        .height(height)
+        .allow_drag(false)
+        .allow_zoom(false)
+        .allow_scroll(false)
+        .allow_boxed_zoom(false)
+        .allow_axis_zoom_drag(false)
+        .show_background(false)
+        .show_grid([false, true])
+        .default_x_bounds(0.0, extent.end_secs)
+        .default_y_bounds(0.0, top)
+        .y_grid_spacer(move |_| grid_marks(top))
+        .y_axis_formatter(|mark, _| axis_bytes(mark.value))
+        .y_axis_min_width(56.0)
+        .x_axis_formatter(move |mark, _| {
+            if is_timed {
+                axis_secs(mark)
+            } else {
+                String::new()
+            }
+        })
         .label_formatter(|position| {
-            let at = position_of(position);
-            Some(told_at(history, series, at.x, extent.end_secs * NEAR))
+            let (HoverPosition::NearDataPoint { position, .. }
+            | HoverPosition::Elsewhere { position }) = position;
+            Some(text_at(history, series, position.x, extent.end_secs * NEAR))
         })
         .show(ui, |plot| {
-            fix_bounds(plot, extent);
+            plot.set_plot_bounds_x(0.0..=extent.end_secs);
+            plot.set_plot_bounds_y(0.0..=top);
             bands(plot, history, palette);
-            for span in &rest {
-                block(
-                    plot,
-                    palette,
-                    span.from_secs..span.to_secs,
-                    span.peak_bytes,
-                    0.6,
-                );
+            for band in &rest {
+                let secs = band.from_secs..band.to_secs.unwrap_or(end);
+                let peak = history.predicted_of(band.stage).unwrap_or(0);
+                block(plot, palette, secs, peak, 0.6);
             }
             lines(plot, history, series);
             marks(plot, history, palette);
             limits(plot, history, extent, palette);
         });
-    name_plot(&shown, &graph_text(history));
+    let text = graph_text(history);
+    shown
+        .response
+        .widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, &text));
 }
 
-/// Accessible name of a job's memory graph.
+fn is_course_timed(history: &MemoryHistory) -> bool {
+    history
+        .course
+        .as_ref()
+        .is_some_and(|course| course.is_timed)
+}
+
+/// Accessible name of the graph.
 fn graph_text(history: &MemoryHistory) -> String {
+    if let (None, Some(plan), Some(course)) = (history.last(), &history.plan, &history.course) {
+        let stages = plan.stages.iter().filter(|stage| stage.peak_bytes > 0);
+        let stages = stages.map(|it| format!("{} {}", it.stage.label(), size_text(it.peak_bytes)));
+        let stages: Vec<String> = stages.collect();
+        return format!(
+            "Expected memory: at most {} of a budget of {}. {}. By stage: {}",
+            size_text(plan.peak_bytes),
+            size_text(plan.budget.cap_bytes),
+            time_text(course),
+            stages.join(", ")
+        );
+    }
     let mut parts = vec![format!(
         "Memory graph over {}: at most {} used",
         duration_text(history.end_secs()),
@@ -106,20 +147,22 @@ fn graph_text(history: &MemoryHistory) -> String {
     if let Some(last) = history.last() {
         parts.push(format!("{} now", size_text(last.used_bytes)));
     }
-    if let Some(bytes) = history.predicted_bytes() {
-        parts.push(format!("{} of tensors were predicted", size_text(bytes)));
+    if let Some(plan) = &history.plan {
+        let bytes = size_text(plan.peak_bytes);
+        parts.push(format!("{bytes} of tensors were predicted"));
     }
-    if let Some(band) = history.bands().last() {
+    if let Some(band) = history.bands.last() {
         parts.push(format!("last stage: {}", band.stage.label()));
     }
     parts.extend(job_event_texts(history));
     parts.join(", ")
 }
 
-/// The bands of the stages, each with what was expected of it.
+/// Stages as bands, each with its expected peak.
 fn bands(plot: &mut PlotUi<'_>, history: &MemoryHistory, palette: &Palette) {
     let now = history.end_secs();
-    for band in history.bands() {
+    let strength = if history.last().is_some() { 1.0 } else { 2.0 };
+    for band in &history.bands {
         let to = band.to_secs.unwrap_or(now);
         if to <= band.from_secs {
             continue;
@@ -128,13 +171,13 @@ fn bands(plot: &mut PlotUi<'_>, history: &MemoryHistory, palette: &Palette) {
         let span = Span::new(band.stage.label(), band.from_secs..=to).fill(tint);
         plot.span(span);
         if let Some(bytes) = history.predicted_of(band.stage) {
-            block(plot, palette, band.from_secs..to, bytes, 1.0);
+            block(plot, palette, band.from_secs..to, bytes, strength);
         }
     }
 }
 
-/// What a stage is expected to take, as a pale block.
-pub(super) fn block(
+/// Expected peak of a stage, as a pale block.
+fn block(
     plot: &mut PlotUi<'_>,
     palette: &Palette,
     secs: std::ops::Range<f64>,
@@ -158,11 +201,11 @@ pub(super) fn block(
     );
 }
 
-fn lines<'a>(plot: &mut PlotUi<'a>, history: &MemoryHistory, series: &[Series]) {
-    // The first on top: on the CPU what is allocated and what is reserved are the same.
+fn lines<'a>(plot: &mut PlotUi<'a>, history: &MemoryHistory, series: &[GraphSeries]) {
+    // The first on top: on the CPU allocated and reserved are equal.
     for line in series.iter().rev().filter(|line| is_known(history, line)) {
         let points: PlotPoints<'a> = history
-            .samples()
+            .samples
             .iter()
             .map(|sample| [sample.at_secs, in_gib((line.bytes)(sample))])
             .collect();
@@ -172,7 +215,7 @@ fn lines<'a>(plot: &mut PlotUi<'a>, history: &MemoryHistory, series: &[Series]) 
 }
 
 fn marks(plot: &mut PlotUi<'_>, history: &MemoryHistory, palette: &Palette) {
-    for mark in history.marks() {
+    for mark in &history.marks {
         plot.vline(
             VLine::new(freed_text(&mark.reclaim), mark.at_secs)
                 .color(palette.good.gamma_multiply(0.6))
@@ -201,114 +244,84 @@ fn freed_text(reclaim: &Reclaim) -> String {
 /// `Decoding continued in tiles of 512 pixels`
 pub(super) fn climb_text(climb: Climb) -> String {
     let stage = climb.stage.label();
+    let did = if climb.helped {
+        "continued"
+    } else {
+        "was tried again"
+    };
     let tile = climb.rung.tile().unwrap_or_default();
-    match (climb.rung, climb.helped) {
-        (Rung::Ground | Rung::FreeAndRetry, true) => {
-            format!("{stage} continued after unused memory was freed")
+    let how = match climb.rung {
+        FallbackLevel::Ground | FallbackLevel::FreeAndRetry => {
+            "after unused memory was freed".to_owned()
         }
-        (Rung::Ground | Rung::FreeAndRetry, false) => {
-            format!("{stage} was tried again after unused memory was freed")
-        }
-        (Rung::StreamMore, true) => format!("{stage} continued with streamed weights"),
-        (Rung::StreamMore, false) => format!("{stage} was tried with streamed weights"),
-        (Rung::Tiles512 | Rung::Tiles256, true) => {
-            format!("{stage} continued in tiles of {tile} pixels")
-        }
-        (Rung::Tiles512 | Rung::Tiles256, false) => {
-            format!("{stage} was tried in tiles of {tile} pixels")
-        }
-        (Rung::OnCpu, true) => format!("{stage} continued on the CPU"),
-        (Rung::OnCpu, false) => format!("{stage} was tried on the CPU"),
-    }
+        FallbackLevel::StreamMore => "with streamed weights".to_owned(),
+        FallbackLevel::Tiles512 | FallbackLevel::Tiles256 => format!("in tiles of {tile} pixels"),
+        FallbackLevel::OnCpu => "on the CPU".to_owned(),
+    };
+    format!("{stage} {did} {how}")
 }
 
-fn limits(plot: &mut PlotUi<'_>, history: &MemoryHistory, extent: Extent, palette: &Palette) {
-    if let Some(bytes) = history.predicted_bytes() {
-        dotted(
-            plot,
-            PREDICTED_PEAK,
-            in_gib(bytes).min(extent.top_gib * 0.99),
-            palette.allocated,
-        );
+fn limits(plot: &mut PlotUi<'_>, history: &MemoryHistory, extent: GraphExtent, palette: &Palette) {
+    let top = extent.top_gib;
+    let mut dotted = |name: &str, at: f64, colour: Color32| {
+        let line = HLine::new(name, at).color(colour);
+        plot.hline(line.style(LineStyle::dotted_dense()));
+    };
+    if let Some(plan) = &history.plan {
+        let peak = in_gib(plan.peak_bytes).min(top * 0.99);
+        dotted(PREDICTED_PEAK, peak, palette.allocated);
+        let [budget, available] = [plan.budget.cap_bytes, plan.budget.available_bytes].map(in_gib);
+        if history.last().is_some() && budget < top {
+            dotted("Budget", budget, palette.cap);
+        }
+        if history.last().is_none() && available < top {
+            dotted("Available for tensors", available, palette.available);
+        }
     }
-    let planned = history.cap_bytes().map(in_gib);
-    if let Some(cap) = planned.filter(|cap| *cap < extent.top_gib) {
-        dotted(plot, "Budget", cap, palette.cap);
-    }
-    if let Some(at) = extent.cap_at {
+    let Some(at) = extent.cap_at else { return };
+    if history.last().is_none() {
+        dotted("Budget", at, palette.cap);
+    } else {
         let line = HLine::new("Cap", at).color(palette.cap);
         plot.hline(line.style(LineStyle::dashed_dense()));
     }
 }
 
-pub(super) fn dotted(plot: &mut PlotUi<'_>, name: &str, at: f64, colour: Color32) {
-    let line = HLine::new(name, at).color(colour);
-    plot.hline(line.style(LineStyle::dotted_dense()));
-}
-
-/// A plot that stands still.
-pub(super) fn base_plot(id: &'static str, extent: Extent, height: f32) -> Plot<'static> {
-    let top = extent.top_gib;
-    Plot::new(id)
-        .height(height)
-        .allow_drag(false)
-        .allow_zoom(false)
-        .allow_scroll(false)
-        .allow_boxed_zoom(false)
-        .allow_axis_zoom_drag(false)
-        .show_background(false)
-        .show_grid([false, true])
-        .default_x_bounds(0.0, extent.end_secs)
-        .default_y_bounds(0.0, top)
-        .y_grid_spacer(move |_| grid_marks(top))
-        .y_axis_formatter(|mark, _| axis_bytes(mark.value))
-        .y_axis_min_width(56.0)
-}
-
-pub(super) fn fix_bounds(plot: &mut PlotUi<'_>, extent: Extent) {
-    plot.set_plot_bounds_x(0.0..=extent.end_secs);
-    plot.set_plot_bounds_y(0.0..=extent.top_gib);
-}
-
-pub(super) fn name_plot(shown: &PlotResponse<()>, text: &str) {
-    shown
-        .response
-        .widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, text));
-}
-
-pub(super) fn position_of(position: &HoverPosition<'_>) -> PlotPoint {
-    match position {
-        HoverPosition::NearDataPoint { position, .. } | HoverPosition::Elsewhere { position } => {
-            *position
-        }
-    }
-}
-
-/// Everything that is known of a moment.
-fn told_at(history: &MemoryHistory, series: &[Series], at_secs: f64, near_secs: f64) -> String {
-    let stage = history.stage_at(at_secs).map(|band| band.stage);
-    let mut lines = vec![match stage {
-        Some(stage) => format!("{}, after {}", stage.label(), seconds_text(at_secs)),
-        None => format!("after {}", seconds_text(at_secs)),
-    }];
+/// Description of a moment.
+fn text_at(
+    history: &MemoryHistory,
+    series: &[GraphSeries],
+    at_secs: f64,
+    near_secs: f64,
+) -> String {
+    let band = history.stage_at(at_secs);
+    let has_samples = history.last().is_some();
+    let after = has_samples.then(|| format!("after {}", seconds_text(at_secs)));
+    let stage = band.map(|band| band.stage.label().to_owned());
+    let head: Vec<String> = stage.into_iter().chain(after).collect();
+    let mut lines = vec![head.join(", ")];
     let is_past = at_secs <= history.end_secs() + near_secs;
     if let Some(sample) = history.nearest(at_secs).filter(|_| is_past) {
         for line in series.iter().filter(|line| is_known(history, line)) {
             lines.push(format!("{} {}", line.name, size_text((line.bytes)(sample))));
         }
     }
-    if let Some(bytes) = stage.and_then(|stage| history.predicted_of(stage)) {
+    if let Some(bytes) = band.and_then(|band| history.predicted_of(band.stage)) {
         lines.push(format!("Expected {}", size_text(bytes)));
     }
+    if let Some(to_secs) = band.and_then(|band| band.to_secs)
+        && !has_samples
+        && is_course_timed(history)
+    {
+        let secs = to_secs - band.map_or(0.0, |band| band.from_secs);
+        lines.push(format!("takes {}", about_text(secs)));
+    }
     let is_near = |at: f64| (at - at_secs).abs() <= near_secs;
-    let reclaims = history.marks().iter().filter(|mark| is_near(mark.at_secs));
+    let reclaims = history.marks.iter().filter(|mark| is_near(mark.at_secs));
     lines.extend(reclaims.map(|mark| freed_text(&mark.reclaim)));
     let climbs = history.climb_marks().into_iter();
-    lines.extend(
-        climbs
-            .filter(|(at, _)| is_near(*at))
-            .map(|(_, climb)| climb_text(climb)),
-    );
+    let climbs = climbs.filter(|(at, _)| is_near(*at));
+    lines.extend(climbs.map(|(_, climb)| climb_text(climb)));
     lines.join("\n")
 }
 
@@ -324,7 +337,7 @@ fn grid_marks(top: f64) -> Vec<GridMark> {
 }
 
 /// A mark of the time axis, as exact as its steps. At the beginning the other axis has its zero.
-pub(super) fn axis_secs(mark: GridMark) -> String {
+fn axis_secs(mark: GridMark) -> String {
     let GridMark { value, step_size } = mark;
     if value <= 0.0 {
         String::new()
@@ -336,7 +349,7 @@ pub(super) fn axis_secs(mark: GridMark) -> String {
 }
 
 /// A value of the axis, in GiB, as a size.
-pub(super) fn axis_bytes(gib: f64) -> String {
+fn axis_bytes(gib: f64) -> String {
     size_text(from_gib(gib))
 }
 
@@ -364,7 +377,7 @@ mod tests {
         let climb = Climb {
             stage: Stage::Decode,
             section: 0,
-            rung: Rung::Tiles512,
+            rung: FallbackLevel::Tiles512,
             helped: true,
         };
         assert_eq!(
@@ -372,11 +385,11 @@ mod tests {
             "Decoding continued in tiles of 512 pixels"
         );
         let failed = Climb {
-            rung: Rung::OnCpu,
+            rung: FallbackLevel::OnCpu,
             helped: false,
             ..climb
         };
-        assert_eq!(climb_text(failed), "Decoding was tried on the CPU");
+        assert_eq!(climb_text(failed), "Decoding was tried again on the CPU");
     }
 
     #[test]

@@ -1,6 +1,4 @@
-//! The words above the graph: what each line is and how much it is now, and which job is looked at.
-//!
-//! The graph itself is `graph`'s.
+//! The legend above the graph: names and current values of its lines, and the choice of the job.
 
 use egui::{Button, RichText, Ui};
 use safelight_core::job::{JobId, MachineSample, MemorySample};
@@ -8,12 +6,11 @@ use safelight_core::units::size_text;
 
 use crate::app::commands::MemoryCommand;
 use crate::app::memory::MemoryHistory;
-use crate::ui::memory::{Series, is_known, predicted_peak_text};
+use crate::ui::memory::{GraphSeries, is_known, predicted_peak_text};
 use crate::ui::widgets::{choice, palette, with_icon};
 use crate::ui::{View, icons, theme};
 
-/// Whether what is expected of the form's job is shown: where there is no other, where it is asked for, and while a
-/// slider changes it. Nothing takes the place of a running job.
+/// The form's job is shown if there is no other, if chosen, and while a slider changes it. A running job comes first.
 pub(super) fn shows_plan(view: &View<'_>) -> bool {
     let planning = &view.app.memory;
     if view.app.queue.running.is_some() || planning.planned().is_none() {
@@ -23,7 +20,7 @@ pub(super) fn shows_plan(view: &View<'_>) -> bool {
     view.app.queue.memory().last().is_none() || planning.is_shown || is_dragged
 }
 
-/// What is shown; a choice, where there are both the last job and the next one.
+/// Name of the graph, or the choice between the last and the next job.
 pub(super) fn heading_ui(ui: &mut Ui, view: &mut View<'_>, name: &str) {
     let planning = &view.app.memory;
     let has_last = view.app.queue.running.is_none() && view.app.queue.memory().last().is_some();
@@ -46,8 +43,30 @@ pub(super) fn heading_ui(ui: &mut Ui, view: &mut View<'_>, name: &str) {
     }
 }
 
-/// In one row; where there is less room, in two.
-pub(super) fn legend_ui(ui: &mut Ui, view: &mut View<'_>, series: &[Series]) {
+/// Values of the expected memory.
+pub(super) fn expected_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let palette = palette(ui);
+    ui.horizontal_wrapped(|ui| {
+        heading_ui(ui, view, "Expected");
+        let Some(planned) = view.app.memory.planned() else {
+            return;
+        };
+        let (peak, budget) = (planned.plan.peak_bytes, &planned.plan.budget);
+        let text = predicted_peak_text(peak);
+        ui.label(RichText::new(text).small().color(palette.allocated))
+            .on_hover_text("The most that tensors are expected to take, weights included");
+        let text = format!("Budget {}", size_text(budget.cap_bytes));
+        ui.label(RichText::new(text).small().color(palette.cap))
+            .on_hover_text(format!(
+                "The most that is used on this device. {} of it is left for tensors: other \
+                programs and the driver have the rest",
+                size_text(budget.available_bytes)
+            ));
+    });
+}
+
+/// Values of a job, in one or two rows.
+pub(super) fn legend_ui(ui: &mut Ui, view: &mut View<'_>, series: &[GraphSeries]) {
     let palette = palette(ui);
     let export = ui.horizontal_wrapped(|ui| {
         heading_ui(ui, view, "Memory");
@@ -79,8 +98,8 @@ pub(super) fn legend_ui(ui: &mut Ui, view: &mut View<'_>, series: &[Series]) {
                 "The highest value of Used in this job. It is more than Allocated, because not all \
                 of it is tensors",
             );
-        if let Some(predicted) = history.predicted_bytes() {
-            let text = predicted_peak_text(predicted);
+        if let Some(plan) = &history.plan {
+            let text = predicted_peak_text(plan.peak_bytes);
             ui.label(RichText::new(text).small().color(palette.weak))
                 .on_hover_text(
                     "What the plan expects of Allocated: the dotted line, and the pale blocks \
@@ -94,7 +113,7 @@ pub(super) fn legend_ui(ui: &mut Ui, view: &mut View<'_>, series: &[Series]) {
     }
 }
 
-/// A record is whole when its job has ended.
+/// Button for the record of the last job.
 fn export_ui(ui: &mut Ui, view: &View<'_>) -> Option<JobId> {
     let job = view
         .app
@@ -112,12 +131,12 @@ fn export_ui(ui: &mut Ui, view: &View<'_>) -> Option<JobId> {
         .then_some(job)
 }
 
-/// What the machine around the job says, in a line of its own; nothing where nothing is known.
+/// Values of the machine, if any are known.
 pub(super) fn machine_ui(
     ui: &mut Ui,
     history: &MemoryHistory,
     last: &MemorySample,
-    series: &[Series],
+    series: &[GraphSeries],
 ) {
     let machine = &last.machine;
     if *machine == MachineSample::default() {
@@ -164,7 +183,7 @@ pub(super) fn machine_ui(
     });
 }
 
-/// How much of one shared pool the files have.
+/// Share of the page cache in unified memory.
 fn cache_share(history: &MemoryHistory, last: &MemorySample) -> Option<String> {
     let cache = last.machine.page_cache_bytes?;
     if !history.is_unified() || last.total_bytes == 0 {
@@ -174,7 +193,7 @@ fn cache_share(history: &MemoryHistory, last: &MemorySample) -> Option<String> {
     Some(format!("Files have {percent:.0} % of the shared memory"))
 }
 
-fn series_ui(ui: &mut Ui, history: &MemoryHistory, last: &MemorySample, line: &Series) {
+fn series_ui(ui: &mut Ui, history: &MemoryHistory, last: &MemorySample, line: &GraphSeries) {
     if !is_known(history, line) {
         return;
     }

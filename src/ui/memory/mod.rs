@@ -1,9 +1,5 @@
-//! The memory panel: what the form's job would need, and the graph of the running job or the last one with what was
-//! expected of it.
-//!
-//! What is not known is not drawn.
+//! The memory panel: the plan of the form's job, and the graph of the running, last or next job.
 
-mod expected;
 mod graph;
 mod legend;
 mod plan;
@@ -13,7 +9,7 @@ use safelight_core::job::MemorySample;
 use safelight_core::units::{about_text, duration_text, size_text};
 
 use crate::app::memory::MemoryHistory;
-use crate::app::memory::course::Course;
+use crate::app::memory::course::ExpectedTimeline;
 use crate::app::notices::sentence;
 use crate::ui::View;
 use crate::ui::memory::graph::climb_text;
@@ -24,24 +20,27 @@ pub(super) use plan::{summary_ui, warning_ui};
 const PREDICTED_PEAK: &str = "Predicted peak allocated";
 
 /// One line of the graph.
-struct Series {
+struct GraphSeries {
     name: &'static str,
     explanation: &'static str,
     colour: Color32,
     bytes: fn(&MemorySample) -> u64,
-    /// Drawn thin: it is the machine's, and not the job's.
+    /// Drawn thin: a value of the machine, not of the job.
     is_thin: bool,
 }
 
-/// Everything about memory, in at most this height as far as that is possible.
+/// The panel, in at most this height if possible.
 pub(super) fn memory_ui(ui: &mut Ui, view: &mut View<'_>, height: f32) {
     plan::plan_ui(ui, view);
     let series = series(palette(ui));
+    let room = PanelRoom::below(ui, height);
     if legend::shows_plan(view) {
-        expected::expected_ui(ui, view, height);
+        legend::expected_ui(ui, view);
+        if let Some(planned) = view.app.memory.planned() {
+            graph::plot_ui(ui, &planned.expected, &series, room.left(ui), false);
+        }
         return;
     }
-    let room = Room::below(ui, height);
     legend::legend_ui(ui, view, &series);
     let history = view.app.queue.memory();
     let is_running = view.app.queue.running.is_some();
@@ -60,11 +59,8 @@ pub(super) fn memory_ui(ui: &mut Ui, view: &mut View<'_>, height: f32) {
 /// Shows the memory events of the last job in one line, if there are any.
 fn last_job_ui(ui: &mut Ui, history: &MemoryHistory) {
     let mut parts = Vec::new();
-    parts.extend(
-        history
-            .outcome()
-            .map(|outcome| format!("peak allocated {}", outcome.line())),
-    );
+    let outcome = history.outcome.as_ref();
+    parts.extend(outcome.map(|it| format!("peak allocated {}", it.line())));
     parts.extend(job_event_texts(history));
     if parts.is_empty() {
         return;
@@ -76,15 +72,11 @@ fn last_job_ui(ui: &mut Ui, history: &MemoryHistory) {
 }
 
 fn job_event_texts(history: &MemoryHistory) -> Vec<String> {
-    let mut parts: Vec<String> = history.climbs().iter().copied().map(climb_text).collect();
-    let given: u64 = history
-        .marks()
-        .iter()
-        .map(|mark| {
-            mark.reclaim
-                .before_bytes
-                .saturating_sub(mark.reclaim.after_bytes)
-        })
+    let climbs = history.climbs.iter().copied();
+    let mut parts: Vec<String> = climbs.map(climb_text).collect();
+    let reclaims = history.marks.iter().map(|mark| &mark.reclaim);
+    let given: u64 = reclaims
+        .map(|it| it.before_bytes.saturating_sub(it.after_bytes))
         .sum();
     if given > 0 {
         parts.push(format!("{} freed between stages", size_text(given)));
@@ -92,31 +84,30 @@ fn job_event_texts(history: &MemoryHistory) -> Vec<String> {
     parts
 }
 
-/// The place of a graph and of the lines above it, equally high before a job, while it runs and behind it: the picture
-/// above does not jump.
-struct Room {
+/// Height of the graph and the lines above it, equal before, during and after a job, so that the image above does not move.
+struct PanelRoom {
     top: f32,
     height: f32,
 }
 
-impl Room {
-    /// Below what stands already, in a panel of this height.
+impl PanelRoom {
+    /// Below what is drawn already, in a panel of this height.
     fn below(ui: &Ui, height: f32) -> Self {
         let top = ui.min_rect().height() + ui.spacing().item_spacing.y;
         let height = (height - top).clamp(theme::GRAPH_MIN_HEIGHT, theme::GRAPH_HEIGHT);
         Self { top, height }
     }
 
-    /// What the lines leave the graph.
+    /// Height that the lines leave for the graph.
     fn left(&self, ui: &Ui) -> f32 {
         let taken = ui.min_rect().height() + ui.spacing().item_spacing.y - self.top;
         (self.height - taken).max(theme::GRAPH_MIN_HEIGHT)
     }
 }
 
-fn series(palette: &Palette) -> [Series; 5] {
+fn series(palette: &Palette) -> [GraphSeries; 5] {
     [
-        Series {
+        GraphSeries {
             name: "Used",
             explanation: "What all programs use on the device; on the CPU, what the engine has in \
                          memory",
@@ -124,21 +115,21 @@ fn series(palette: &Palette) -> [Series; 5] {
             bytes: |sample| sample.used_bytes,
             is_thin: false,
         },
-        Series {
+        GraphSeries {
             name: "Allocated",
             explanation: "Tensors in use, weights included",
             colour: palette.allocated,
             bytes: |sample| sample.allocated_bytes,
             is_thin: false,
         },
-        Series {
+        GraphSeries {
             name: "Reserved",
             explanation: "What the allocator holds, in use or kept for reuse",
             colour: palette.reserved,
             bytes: |sample| sample.reserved_bytes,
             is_thin: false,
         },
-        Series {
+        GraphSeries {
             name: "Page cache",
             explanation: "Files that the system keeps in main memory; it drops them when programs \
                          need the room",
@@ -146,7 +137,7 @@ fn series(palette: &Palette) -> [Series; 5] {
             bytes: |sample| sample.machine.page_cache_bytes.unwrap_or(0),
             is_thin: true,
         },
-        Series {
+        GraphSeries {
             name: "Free",
             explanation: "Main memory that programs can still get",
             colour: palette.available,
@@ -156,12 +147,10 @@ fn series(palette: &Palette) -> [Series; 5] {
     ]
 }
 
-/// An engine that cannot tell a figure leaves it at zero.
-fn is_known(history: &MemoryHistory, line: &Series) -> bool {
-    history
-        .samples()
-        .iter()
-        .any(|sample| (line.bytes)(sample) > 0)
+/// The engine reports this value: unknown ones are zero.
+fn is_known(history: &MemoryHistory, line: &GraphSeries) -> bool {
+    let mut samples = history.samples.iter();
+    samples.any(|sample| (line.bytes)(sample) > 0)
 }
 
 fn predicted_peak_text(bytes: u64) -> String {
@@ -169,7 +158,7 @@ fn predicted_peak_text(bytes: u64) -> String {
 }
 
 /// Expected time of the form's job.
-fn time_text(course: &Course) -> String {
+fn time_text(course: &ExpectedTimeline) -> String {
     if !course.is_timed {
         return "The time is known after the first job of this kind".to_owned();
     }
@@ -188,7 +177,7 @@ mod tests {
 
     #[test]
     fn no_time_is_promised_that_nobody_knows() {
-        let mut course = Course::default();
+        let mut course = ExpectedTimeline::default();
         assert!(time_text(&course).contains("after the first job"));
         course.is_timed = true;
         assert!(time_text(&course).starts_with("Under a second"));

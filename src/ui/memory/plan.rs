@@ -1,14 +1,13 @@
-//! Whether the form's job fits, what would make it fit, and how much memory is kept free for it.
+//! The plan of the form's job: verdict, suggestions, reserved memory and cap.
 //!
-//! Shows the plan and pushes changes; plans nothing itself.
 
 use egui::{Button, Color32, CornerRadius, Label, RichText, Slider, Ui};
-use safelight_core::memory::Plan;
+use safelight_core::memory::MemoryPlan;
 use safelight_core::settings::MemorySettings;
 use safelight_core::units::{about_text, gib_text, in_gib, size_text};
 
 use crate::app::commands::{DesktopCommand, MemoryCommand, SettingsCommand};
-use crate::app::memory::planning::Planned;
+use crate::app::memory::planning::FormPlan;
 use crate::app::state::PanelPlace;
 use crate::ui::memory::time_text;
 use crate::ui::widgets::{flush, ink, palette, with_icon};
@@ -41,7 +40,7 @@ pub(super) fn plan_ui(ui: &mut Ui, view: &mut View<'_>) {
     ui.add_space(theme::SMALL_GAP);
 }
 
-fn verdict_ui(ui: &mut Ui, view: &mut View<'_>, planned: &Planned) {
+fn verdict_ui(ui: &mut Ui, view: &mut View<'_>, planned: &FormPlan) {
     let palette = palette(ui);
     let colour = verdict_colour(palette.good, palette.amber, palette.error, &planned.plan);
     ui.horizontal_wrapped(|ui| {
@@ -67,13 +66,13 @@ fn verdict_ui(ui: &mut Ui, view: &mut View<'_>, planned: &Planned) {
 }
 
 /// Expected time of all jobs that one press makes; `None` for a single job.
-fn all_jobs_text(planned: &Planned) -> Option<String> {
+fn all_jobs_text(planned: &FormPlan) -> Option<String> {
     let num_jobs = planned.num_jobs;
     let is_told = planned.course.is_timed && num_jobs > 1;
     is_told.then(|| format!("All {num_jobs} jobs take {}", about_text(planned.all_secs)))
 }
 
-/// Whether the form's job fits, in the status line; nothing while a job runs, or where the panel says it.
+/// The verdict in the status line, unless a job runs or the panel shows it.
 pub(in crate::ui) fn summary_ui(ui: &mut Ui, view: &View<'_>) {
     let is_said = view.app.cx.drawn.memory != PanelPlace::Nowhere;
     if is_said || view.app.queue.running.is_some() {
@@ -90,7 +89,7 @@ pub(in crate::ui) fn summary_ui(ui: &mut Ui, view: &View<'_>) {
 }
 
 /// The plan in a few words, with a time where one is known: `Fits · about 14 s`.
-fn summary_text(planned: &Planned) -> String {
+fn summary_text(planned: &FormPlan) -> String {
     let plan = &planned.plan;
     if !plan.fits() {
         let [needs, free] = [plan.verdict.needs_bytes, plan.verdict.of_bytes].map(gib_text);
@@ -111,7 +110,7 @@ fn summary_text(planned: &Planned) -> String {
     }
 }
 
-/// The verdict in a line above the main button, where it warns and the panel does not say it; a click opens the panel.
+/// The verdict above the main button, if it warns and the panel is closed; a click opens the panel.
 pub(in crate::ui) fn warning_ui(ui: &mut Ui, view: &mut View<'_>) {
     if view.app.cx.drawn.memory != PanelPlace::Nowhere {
         return;
@@ -136,12 +135,12 @@ pub(in crate::ui) fn warning_ui(ui: &mut Ui, view: &mut View<'_>) {
     }
 }
 
-/// As it is, with help, or not at all.
-fn verdict_colour(good: Color32, helped: Color32, bad: Color32, plan: &Plan) -> Color32 {
+/// Color by rank: fits, fits with streaming or tiles, does not fit.
+fn verdict_colour(good: Color32, helped: Color32, bad: Color32, plan: &MemoryPlan) -> Color32 {
     [good, helped, bad][usize::from(plan.rank().min(2))]
 }
 
-fn preserved_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
+fn preserved_ui(ui: &mut Ui, view: &mut View<'_>, plan: &MemoryPlan) {
     let weak = palette(ui).weak;
     let label = ui
         .label(
@@ -167,7 +166,7 @@ fn preserved_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
     if is_held(&response) {
         view.push(MemoryCommand::DraftPreserved(Some(value)));
     } else if draft.is_some() || (response.changed() && rounded(value) != rounded(shown)) {
-        // The slider's own rounding of what was computed is no wish of the user's.
+        // The slider's rounding of the computed value is no change.
         view.push(MemoryCommand::DraftPreserved(None));
         change(view, |memory| memory.preserved_gib = Some(rounded(value)));
     }
@@ -184,7 +183,7 @@ fn preserved_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
     }
 }
 
-fn cap_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
+fn cap_ui(ui: &mut Ui, view: &mut View<'_>, plan: &MemoryPlan) {
     let weak = palette(ui).weak;
     let label = ui
         .label(RichText::new("Memory cap").small().color(weak))
@@ -203,7 +202,7 @@ fn cap_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
         .update_while_editing(false)
         .suffix(" GiB");
     let response = ui.add(drag).on_hover_text(CAP_HOVER).labelled_by(label.id);
-    // Settings are kept when the mouse lets go, not with each step of it.
+    // Stored when the mouse button is released.
     if is_held(&response) {
         view.push(MemoryCommand::DraftCap(Some(value)));
     } else if response.changed() || draft.is_some() {
@@ -218,7 +217,7 @@ fn cap_ui(ui: &mut Ui, view: &mut View<'_>, plan: &Plan) {
     }
 }
 
-/// The mouse has not let go yet.
+/// The mouse button is down.
 fn is_held(response: &egui::Response) -> bool {
     response.dragged() || response.is_pointer_button_down_on()
 }

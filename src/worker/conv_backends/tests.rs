@@ -78,9 +78,9 @@ fn probe(cases: &str) -> (Option<ConvBackend>, Vec<ProbeResult>, Duration) {
 
 const QUICK: MiopenMode = MiopenMode::Quick;
 
-fn short() -> Limits {
+fn short() -> ProbeLimits {
     let moment = Duration::from_millis(1500);
-    Limits {
+    ProbeLimits {
         warm: moment,
         other: moment,
         timed: moment,
@@ -251,7 +251,12 @@ fn key_of(family: Family, request: &GenerateRequest) -> ConvBackendKey {
         family,
         ..request.clone()
     };
-    super::key(&report, &order(Path::new("engine")), &request, Rung::Ground)
+    super::key(
+        &report,
+        &order(Path::new("engine")),
+        &request,
+        FallbackLevel::Ground,
+    )
 }
 
 #[test]
@@ -273,7 +278,7 @@ fn compiling_is_not_counted_and_a_hang_behind_it_is_seen_soon() {
     );
     let engine = fake(folder.path(), &cases);
     let mut backends = ConvBackends::load(None);
-    backends.limits = Limits {
+    backends.limits = ProbeLimits {
         warm: Duration::from_mins(5),
         timed: Duration::from_secs(1),
         ..short()

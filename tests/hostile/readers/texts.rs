@@ -11,9 +11,9 @@ use safelight_core::job::prompt::{self, Timeline, WildcardFolders};
 use safelight_core::job::{GenerateForm, JobFolder, JobId, QueueFile, SheetCells};
 use safelight_core::library::folders_listed_in;
 use safelight_core::media::{read_settings, read_texts};
-use safelight_core::memory::Corrections;
+use safelight_core::memory::PeakCorrections;
 use safelight_core::memory::conv_backends::ConvBackendFile;
-use safelight_core::memory::counters::Counters;
+use safelight_core::memory::counters::FallbackCounters;
 use safelight_core::protocol::{EngineCommand, EngineMessage, read_frame};
 use safelight_core::settings::Settings;
 use safelight_core::{presets, restore};
@@ -95,7 +95,7 @@ pub fn state(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
     scratch.call(|| drop(JobFolder::at(scratch.path().join("job")).request()));
     scratch.call(|| drop(QueueFile::load(&path)));
     scratch.call(|| drop(Shelf::open(path.clone(), path.clone())));
-    scratch.call(|| drop((Counters::load(&path), Corrections::load(&path))));
+    scratch.call(|| drop((FallbackCounters::load(&path), PeakCorrections::load(&path))));
     scratch.call(|| drop(ConvBackendFile::load(&path)));
     scratch.call(|| drop(serde_json::from_slice::<GenerateForm>(bytes)));
     Ok(0)

@@ -11,7 +11,7 @@ use crate::families::flux::tests::files::{flux_tree, shapes};
 use crate::job::GenerateRequest;
 use crate::library::names::possible_side;
 use crate::library::single::file_stem;
-use crate::memory::{Corrections, DeviceClass, DeviceFacts, Planner};
+use crate::memory::{DeviceClass, DeviceFacts, MemoryPlanner, PeakCorrections};
 use crate::model::Component;
 use crate::settings::{Paths, Settings};
 use crate::testing::made_up::{Dims, T2V_1_3B, comfy_tree, transformer, umt5, vae, write};
@@ -203,14 +203,14 @@ fn a_known_model_can_be_planned_before_its_files_are_here() {
         used_bytes: 0,
         host_available_bytes: 22 << 30,
     };
-    let corrections = Corrections::default();
+    let corrections = PeakCorrections::default();
     let plan = |id: &str, change: fn(&mut GenerateRequest)| {
         let Sketch {
             mut request,
             weights,
         } = entry(&paths, id).sketch(false).expect("it ships");
         change(&mut request);
-        let planner = Planner {
+        let planner = MemoryPlanner {
             weights: &weights,
             facts,
             device: "",

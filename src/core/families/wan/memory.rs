@@ -9,7 +9,7 @@ use crate::families::PublishedNetwork;
 use crate::job::Stage;
 use crate::memory::autoencoder::{Clip, wan_decode, wan_encode};
 use crate::memory::text::{t5, vision};
-use crate::memory::{Job, Need, NetworkReader, PartName};
+use crate::memory::{Job, NetworkReader, PlannedNetwork, StageFootprint};
 use crate::model::facts::TransformerShape;
 use crate::model::{CatalogError, ModelFiles};
 use crate::networks::{ClipVisionConfig, T5Config, T5Kind, WanTransformerConfig, WanVaeConfig};
@@ -18,16 +18,16 @@ use crate::networks::{ClipVisionConfig, T5Config, T5Kind, WanTransformerConfig, 
 const LARGEST_JOINED_PASS: f64 = 1073741824.0;
 
 pub(super) fn networks(files: &ModelFiles, reader: &mut NetworkReader) -> Result<(), CatalogError> {
-    reader.read::<WanTransformerConfig>(PartName::Transformer, &files.transformer)?;
+    reader.read::<WanTransformerConfig>(PlannedNetwork::Transformer, &files.transformer)?;
     if let Some(place) = &files.transformer_2 {
-        reader.read::<WanTransformerConfig>(PartName::Transformer2, place)?;
+        reader.read::<WanTransformerConfig>(PlannedNetwork::Transformer2, place)?;
     }
     reader.autoencoder::<WanVaeConfig>(&files.vae)?;
     let place = &files.text_encoder;
     let config = T5Config::read_as(T5Kind::Umt5, place)?;
-    reader.with_config(PartName::TextEncoder, place, config)?;
+    reader.with_config(PlannedNetwork::TextEncoder, place, config)?;
     if let Some(place) = &files.image_encoder {
-        reader.read::<ClipVisionConfig>(PartName::ImageEncoder, place)?;
+        reader.read::<ClipVisionConfig>(PlannedNetwork::ImageEncoder, place)?;
     }
     Ok(())
 }
@@ -56,47 +56,50 @@ pub(super) fn published(shape: &TransformerShape) -> Vec<PublishedNetwork> {
         ..WanTransformerConfig::default()
     });
     vec![
-        (PartName::Transformer, transformer.clone()),
-        (PartName::Transformer2, transformer),
-        (PartName::TextEncoder, Arc::new(T5Config::xxl(T5Kind::Umt5))),
+        (PlannedNetwork::Transformer, transformer.clone()),
+        (PlannedNetwork::Transformer2, transformer),
         (
-            PartName::VaeDecoder,
+            PlannedNetwork::TextEncoder,
+            Arc::new(T5Config::xxl(T5Kind::Umt5)),
+        ),
+        (
+            PlannedNetwork::VaeDecoder,
             Arc::new(WanVaeConfig::published(latents)),
         ),
     ]
 }
 
-pub(super) fn needs(job: &Job<'_>, stage: Stage) -> Vec<Need> {
+pub(super) fn needs(job: &Job<'_>, stage: Stage) -> Vec<StageFootprint> {
     if stage == Stage::EncodeImage && job.request.second_pass.is_some() {
         // Frames of the first pass, and what they are enlarged to.
         return decode(job).into_iter().chain(encode_image(job)).collect();
     }
     let need = match stage {
-        Stage::EncodeText => t5(job, PartName::TextEncoder, f64::from(TEXT_TOKENS)),
+        Stage::EncodeText => t5(job, PlannedNetwork::TextEncoder, f64::from(TEXT_TOKENS)),
         Stage::EncodeImage => encode_image(job),
         Stage::EncodeVision => encode_vision(job),
-        Stage::Denoise | Stage::DenoiseHigh => transformer(job, PartName::Transformer),
-        Stage::DenoiseLow => transformer(job, PartName::Transformer2),
+        Stage::Denoise | Stage::DenoiseHigh => transformer(job, PlannedNetwork::Transformer),
+        Stage::DenoiseLow => transformer(job, PlannedNetwork::Transformer2),
         Stage::Decode => decode(job),
         Stage::Unload | Stage::Upscale | Stage::Interpolate | Stage::Save => None,
     };
     need.into_iter().collect()
 }
 
-fn encode_vision(job: &Job<'_>) -> Option<Need> {
-    let (_, config) = job.configured::<ClipVisionConfig>(PartName::ImageEncoder)?;
+fn encode_vision(job: &Job<'_>) -> Option<StageFootprint> {
+    let (_, config) = job.configured::<ClipVisionConfig>(PlannedNetwork::ImageEncoder)?;
     let pictures = 1.0 + f64::from(u8::from(job.request.last_image.is_some()));
     let sizes = (config.num_tokens() as f64, config.image_size as f64);
     // In f32 as a whole.
     let bytes = vision(&config.layers(), pictures, sizes, 4);
-    Some(Need {
+    Some(StageFootprint {
         number_bytes: 4,
-        ..job.need(PartName::ImageEncoder, bytes)
+        ..job.need(PlannedNetwork::ImageEncoder, bytes)
     })
 }
 
-fn encode_image(job: &Job<'_>) -> Option<Need> {
-    let (_, config) = job.configured(PartName::VaeEncoder)?;
+fn encode_image(job: &Job<'_>) -> Option<StageFootprint> {
+    let (_, config) = job.configured(PlannedNetwork::VaeEncoder)?;
     let request = job.request;
     let sees_first_alone = request.files.expand_timesteps
         && request.mask.is_none()
@@ -108,14 +111,14 @@ fn encode_image(job: &Job<'_>) -> Option<Need> {
         request.num_frames
     };
     let bytes = wan_encode(config, &Clip::of(job, frames), job.number_bytes() as f64);
-    Some(job.vae_need(PartName::VaeEncoder, bytes))
+    Some(job.vae_need(PlannedNetwork::VaeEncoder, bytes))
 }
 
-fn decode(job: &Job<'_>) -> Option<Need> {
-    let (_, config) = job.configured(PartName::VaeDecoder)?;
+fn decode(job: &Job<'_>) -> Option<StageFootprint> {
+    let (_, config) = job.configured(PlannedNetwork::VaeDecoder)?;
     let clip = Clip::of(job, job.request.num_frames);
     let bytes = wan_decode(config, &clip, job.number_bytes() as f64);
-    Some(job.vae_need(PartName::VaeDecoder, bytes))
+    Some(job.vae_need(PlannedNetwork::VaeDecoder, bytes))
 }
 
 /// A transformer and the clip as it sees it.
@@ -127,7 +130,7 @@ struct Sizes<'a> {
 }
 
 fn sizes<'a>(job: &Job<'a>, config: &'a WanTransformerConfig) -> Option<Sizes<'a>> {
-    let (_, vae) = job.configured::<WanVaeConfig>(PartName::VaeDecoder)?;
+    let (_, vae) = job.configured::<WanVaeConfig>(PlannedNetwork::VaeDecoder)?;
     let (space, time) = (vae.spatial_factor() as f64, vae.temporal_factor() as f64);
     let request = job.request;
     let clip_frames = ((f64::from(request.num_frames) - 1.0) / time)
@@ -150,12 +153,12 @@ fn sizes<'a>(job: &Job<'a>, config: &'a WanTransformerConfig) -> Option<Sizes<'a
 /// feed-forward part (hidden states, what goes in or comes out, and the wide layer, changed in place).
 ///
 /// Control blocks run between the others with separate hidden states, which stay, as do the inputs of the first.
-fn transformer(job: &Job<'_>, part: PartName) -> Option<Need> {
+fn transformer(job: &Job<'_>, part: PlannedNetwork) -> Option<StageFootprint> {
     let (network, config) = job.configured(part)?;
     let sizes = sizes(job, config)?;
     let [dim, ffn] = [config.dim(), config.ffn_dim].map(|it| it as f64);
     let size = job.number_bytes() as f64;
-    let guidance = if part == PartName::Transformer2 {
+    let guidance = if part == PlannedNetwork::Transformer2 {
         job.request.sampling.low_guidance_scale()
     } else {
         job.request.sampling.guidance_scale
@@ -185,7 +188,7 @@ fn transformer(job: &Job<'_>, part: PartName) -> Option<Need> {
     let passes = if is_guided && !is_joined { 2 } else { 1 };
     let layers = config.num_layers + config.vace_layers.len() as i64;
     let one_pass = job.operations(part, sizes.tokens, (dim, layers as f64));
-    Some(Need {
+    Some(StageFootprint {
         calls: job.calls(passes),
         operations: batch * one_pass,
         ..job.need(part, activation)

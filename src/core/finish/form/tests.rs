@@ -28,19 +28,19 @@ pub(crate) fn network(folder: &Path, name: &str) -> PathBuf {
     path
 }
 
-fn upscale(size: TargetSize) -> FinishWish {
-    FinishWish::Upscale { size, tile: None }
+fn upscale(size: TargetSize) -> PostprocessOptions {
+    PostprocessOptions::Upscale { size, tile: None }
 }
 
-fn form(folder: &Path, source: PathBuf) -> FinishForm {
-    FinishForm {
+fn form(folder: &Path, source: PathBuf) -> PostprocessForm {
+    PostprocessForm {
         source,
         network: network(folder, "body_x2"),
         wish: upscale(TargetSize::Factor(2.0)),
         out: folder.join("large.png"),
         is_out_automatic: false,
         dtype: DtypeChoice::Auto,
-        memory: MemoryChoice::default(),
+        memory: MemoryOptions::default(),
         crf: 16,
     }
 }
@@ -61,14 +61,14 @@ fn a_network_is_used_as_often_as_the_size_needs() {
         (TargetSize::Factor(4.0), 2, (120, 80)),
         (TargetSize::Pixels(100, 100), 3, (100, 100)),
     ] {
-        let request = FinishForm {
+        let request = PostprocessForm {
             wish: upscale(size),
             ..form.clone()
         }
         .validate()
         .unwrap();
         assert_eq!((request.after.width, request.after.height), after);
-        let FinishWork::Upscale { passes: found, .. } = request.work else {
+        let PostprocessKind::Upscale { passes: found, .. } = request.work else {
             panic!("it upscales")
         };
         assert_eq!(found, passes, "{size:?}");
@@ -80,7 +80,7 @@ fn a_network_is_used_as_often_as_the_size_needs() {
     let json = serde_json::to_value(&request).unwrap();
     assert_eq!(json["work"], "upscale");
     assert_eq!(
-        serde_json::from_value::<FinishRequest>(json).unwrap(),
+        serde_json::from_value::<PostprocessRequest>(json).unwrap(),
         request
     );
 }
@@ -89,7 +89,7 @@ fn a_network_is_used_as_often_as_the_size_needs() {
 fn what_cannot_be_made_is_refused_before_anything_is_computed() {
     let folder = tempfile::tempdir().unwrap();
     let good = form(folder.path(), picture(folder.path()));
-    let refused = |change: &dyn Fn(&mut FinishForm)| {
+    let refused = |change: &dyn Fn(&mut PostprocessForm)| {
         let mut form = good.clone();
         change(&mut form);
         form.validate().unwrap_err().summary
@@ -109,7 +109,7 @@ fn what_cannot_be_made_is_refused_before_anything_is_computed() {
         "{huge}"
     );
     let tiles = refused(&|form| {
-        form.wish = FinishWish::Upscale {
+        form.wish = PostprocessOptions::Upscale {
             size: TargetSize::Factor(2.0),
             tile: Some(8),
         };
@@ -144,7 +144,7 @@ fn a_video_of_one_frame_becomes_an_image_or_a_video_as_its_result_is_named() {
         ("large.webp", true),
         ("large.gif", false),
     ] {
-        let form = FinishForm {
+        let form = PostprocessForm {
             out: folder.path().join(name),
             ..form(folder.path(), source.clone())
         };
@@ -165,7 +165,7 @@ fn a_clip_keeps_its_length_and_rate() {
         ..ClipOptions::default()
     };
     write_clip(&source, &frames, options).unwrap();
-    let clip = FinishForm {
+    let clip = PostprocessForm {
         out: folder.path().join("large.webp"),
         ..form(folder.path(), source.clone())
     };

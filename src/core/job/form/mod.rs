@@ -29,7 +29,7 @@ use super::{
 };
 use crate::library::Companions;
 use crate::media::ClipInfo;
-use crate::memory::MemoryChoice;
+use crate::memory::MemoryOptions;
 use crate::model::{ModelSpec, Preset};
 use crate::presets::PresetValues;
 
@@ -132,7 +132,7 @@ pub struct GenerateForm {
     #[serde(skip_serializing_if = "is_default")]
     pub max_sequence_length: Option<u32>,
     #[serde(skip_serializing_if = "is_default")]
-    pub memory: MemoryChoice,
+    pub memory: MemoryOptions,
     #[serde(skip_serializing_if = "is_default")]
     pub preview: PreviewChoice,
     #[serde(skip_serializing_if = "is_default")]

@@ -1,6 +1,6 @@
-//! What a stage makes on its way besides the weights: a formula for each network that several families have.
+//! Peak activations of stages: a formula for each network that several families share.
 //!
-//! Those of transformers, and which networks a stage has, are in the families' folders.
+//! Transformers and the networks of each stage: `families`.
 //!
 //! Each formula counts the tensors that are alive at the worst moment of the engine's forward pass and says which
 //! moment that is. They are in f64, so that no size is too large to be answered. What was measured corrects them
@@ -12,42 +12,42 @@ pub(crate) mod streams;
 pub(crate) mod text;
 
 use super::DeviceClass;
-use super::network::{ModelWeights, Network};
-use super::parts::PartName;
+use super::network::{ModelFootprint, Network};
+use super::parts::PlannedNetwork;
 use crate::job::{DtypeChoice, GenerateRequest, GuiderKind, Stage, StepCacheKind};
 
-/// What the libraries keep for products of matrices, in the allocator's count: 32 MiB on an H200.
+/// Workspace of matrix products in the allocator: 32 MiB on an H200.
 pub(super) const WORKSPACE_BYTES: f64 = 34.0 * 1048576.0;
 
-/// A job as the formulas see it.
+/// Input of the formulas.
 #[derive(Clone, Copy, Debug)]
 pub struct Job<'a> {
     pub request: &'a GenerateRequest,
-    pub weights: &'a ModelWeights,
+    pub weights: &'a ModelFootprint,
     pub class: DeviceClass,
-    /// What tensors may take.
+    /// Bytes available for tensors.
     pub available_bytes: u64,
 }
 
-/// A network that a stage has on the device at one time, and what it makes.
+/// A network of a stage, and its activations.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Need {
-    pub part: PartName,
-    /// Bytes of a number that is computed with.
+pub struct StageFootprint {
+    pub part: PlannedNetwork,
+    /// Bytes of an element of the compute dtype.
     pub number_bytes: u64,
-    /// Alive at the worst moment, the libraries' own included.
+    /// Peak activations, with the libraries' workspace.
     pub activation_bytes: f64,
-    /// How often the stage goes through the network.
+    /// Calls of the network in the stage.
     pub calls: u32,
-    /// About how many floating-point operations one call of a transformer takes; 0 of others, which take little.
+    /// Approximate floating-point operations of one call of a transformer; 0 of other networks.
     pub operations: f64,
-    /// Whether matrices can stream.
+    /// Matrices can stream.
     pub streams: bool,
-    /// Whether it can work in tiles.
+    /// Supports tiles.
     pub tiles: bool,
 }
 
-impl Need {
+impl StageFootprint {
     pub fn is_transformer(&self) -> bool {
         self.part.is_transformer()
     }
@@ -55,9 +55,9 @@ impl Need {
 
 impl<'a> Job<'a> {
     /// The networks of a stage, one after the other.
-    pub fn needs(&self, stage: Stage) -> Vec<Need> {
+    pub fn needs(&self, stage: Stage) -> Vec<StageFootprint> {
         let needs = (self.request.family.needs)(self, stage);
-        let is_there = |need: &Need| self.weights.part(need.part).is_some();
+        let is_there = |need: &StageFootprint| self.weights.part(need.part).is_some();
         let needs = needs.into_iter().filter(is_there);
         needs.map(|need| preview::watched(self, need)).collect()
     }
@@ -74,8 +74,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// What a step cache keeps of hidden states of so many bytes, those of all pictures, for each of `texts`: what blocks
-    /// added and what the next call is compared with; and what goes in while a call is made.
+    /// Bytes of a step cache. `hidden`: bytes of the hidden states of all images; `texts`: passes with their own cache.
     pub(crate) fn step_cache_bytes(&self, hidden: f64, texts: f64) -> f64 {
         let guider = self.request.sampling.guider.kind();
         // The pass without some blocks has its own.
@@ -90,17 +89,20 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Whether both passes of the guidance may go together: what a step cache keeps is of one text.
+    /// Whether both CFG passes may be batched: a step cache belongs to one text.
     pub(crate) fn joins_passes(&self) -> bool {
         self.is_on_gpu() && self.request.step_cache.is_none()
     }
 
-    pub(crate) fn network(&self, part: PartName) -> Option<&'a Network> {
+    pub(crate) fn network(&self, part: PlannedNetwork) -> Option<&'a Network> {
         self.weights.part(part)
     }
 
     /// A network with its config, if the model has one with such a config.
-    pub(crate) fn configured<C: 'static>(&self, part: PartName) -> Option<(&'a Network, &'a C)> {
+    pub(crate) fn configured<C: 'static>(
+        &self,
+        part: PlannedNetwork,
+    ) -> Option<(&'a Network, &'a C)> {
         let network = self.network(part)?;
         Some((network, network.config()?))
     }
@@ -115,23 +117,26 @@ impl<'a> Job<'a> {
     }
 
     /// One need of a network with blocks or without, for which `numbers` are alive.
-    pub(crate) fn need(&self, part: PartName, activation_bytes: f64) -> Need {
-        Need {
+    pub(crate) fn need(&self, part: PlannedNetwork, activation_bytes: f64) -> StageFootprint {
+        StageFootprint {
             part,
             number_bytes: self.number_bytes(),
             activation_bytes: activation_bytes + self.workspace(),
             calls: 1,
             operations: 0.0,
-            // On the CPU weights are pages of their files, which the system drops by itself.
+            // On the CPU weights are pages of their files, which the system drops.
             streams: self.is_on_gpu()
-                && !matches!(part, PartName::VaeEncoder | PartName::VaeDecoder),
+                && !matches!(
+                    part,
+                    PlannedNetwork::VaeEncoder | PlannedNetwork::VaeDecoder
+                ),
             tiles: false,
         }
     }
 
     /// The need of one half of an autoencoder.
-    pub(crate) fn vae_need(&self, part: PartName, activation_bytes: f64) -> Need {
-        Need {
+    pub(crate) fn vae_need(&self, part: PlannedNetwork, activation_bytes: f64) -> StageFootprint {
+        StageFootprint {
             tiles: true,
             ..self.need(part, activation_bytes)
         }
@@ -144,10 +149,10 @@ impl<'a> Job<'a> {
         end.saturating_sub(sampling.start_step).max(1)
     }
 
-    /// What one call of a transformer takes: each number of its matrices meets each token, and each token all others.
+    /// Floating-point operations of one call of a transformer: matrix products and attention.
     pub(crate) fn operations(
         &self,
-        part: PartName,
+        part: PlannedNetwork,
         tokens: f64,
         (width, blocks): (f64, f64),
     ) -> f64 {

@@ -1,8 +1,8 @@
-//! What watching takes: a tiny decoder beside the transformer, and what it makes between two steps.
+//! Memory of previews: a tiny decoder next to the transformer, and its activations between two steps.
 //!
 //! Linear previews take nothing to speak of.
 
-use super::{Job, Need};
+use super::{Job, StageFootprint};
 use crate::job::PreviewChoice;
 
 /// The longest edge of a preview in pixels, as the engine bounds it.
@@ -12,7 +12,7 @@ const MAX_EDGE: f64 = 512.0;
 const NUMBERS_A_PIXEL: f64 = 64.0 * 12.25;
 
 /// A transformer's need with that of watching.
-pub(super) fn watched(job: &Job<'_>, need: Need) -> Need {
+pub(super) fn watched(job: &Job<'_>, need: StageFootprint) -> StageFootprint {
     let numbers = job.weights.preview_numbers;
     if job.request.preview != PreviewChoice::Auto || numbers == 0 || !need.is_transformer() {
         return need;
@@ -22,7 +22,7 @@ pub(super) fn watched(job: &Job<'_>, need: Need) -> Need {
     let size = need.number_bytes as f64;
     // The two are never at work at once.
     let most = need.activation_bytes.max(pixels * NUMBERS_A_PIXEL * size);
-    Need {
+    StageFootprint {
         activation_bytes: most + numbers as f64 * size,
         ..need
     }

@@ -1,7 +1,7 @@
 //! Transformers of double and single blocks, as FLUX.1 and HunyuanVideo have them: all tokens go through together.
 
-use super::{Job, Need};
-use crate::memory::{Network, PartName};
+use super::{Job, StageFootprint};
+use crate::memory::{Network, PlannedNetwork};
 use crate::networks::stream_blocks::{StreamShape, StreamStyle};
 
 /// Calls whose modulations are made at once.
@@ -9,11 +9,11 @@ const CALLS_AT_ONCE: f64 = 32.0;
 
 /// The blocks of a transformer, and the tokens that go through them.
 pub(crate) struct Sequence {
-    /// Tokens of one text, with what stands beside it.
+    /// Tokens of one text, with those that are appended.
     pub(crate) text: f64,
     /// Tokens of one picture.
     pub(crate) picture: f64,
-    /// How many of both.
+    /// Batch size.
     pub(crate) pictures: f64,
     /// Numbers of a picture's token.
     pub(crate) channels: f64,
@@ -22,7 +22,7 @@ pub(crate) struct Sequence {
 
 /// The worst moment is in a single block (hidden states, what goes into the wide product or comes out of the attention,
 /// and the product itself: 7 widths, or 9 where the feed-forward part is gated) and never below that of a double block.
-pub(crate) fn streams(job: &Job<'_>, network: &Network, sequence: &Sequence) -> Need {
+pub(crate) fn streams(job: &Job<'_>, network: &Network, sequence: &Sequence) -> StageFootprint {
     let size = job.number_bytes() as f64;
     let [dim, head_dim] = [sequence.shape.dim, sequence.shape.head_dim].map(|it| it as f64);
     let heads = dim / head_dim;
@@ -33,7 +33,7 @@ pub(crate) fn streams(job: &Job<'_>, network: &Network, sequence: &Sequence) -> 
     let hidden = tokens * dim * size;
     let expanded = network.expansion_bytes(job.number_bytes()) as f64;
     let scores = one * heads * 4.0;
-    // Of a batch each picture attends alone, from a copy of its own.
+    // Each image of a batch attends alone, from a copy.
     let copies = if pictures > 1.0 {
         4.0 * one * dim * size
     } else {
@@ -54,23 +54,23 @@ pub(crate) fn streams(job: &Job<'_>, network: &Network, sequence: &Sequence) -> 
     let latents = pictures * sequence.picture * sequence.channels * 4.0 * 8.0;
     let kept = job.step_cache_bytes(hidden, texts);
     let bytes = moment + modulations + angles + text + latents + kept;
-    let one_picture = job.operations(PartName::Transformer, one, (dim, double + single));
-    Need {
+    let one_picture = job.operations(PlannedNetwork::Transformer, one, (dim, double + single));
+    StageFootprint {
         calls: job.calls(passes),
         operations: pictures * one_picture,
-        ..job.need(PartName::Transformer, bytes)
+        ..job.need(PlannedNetwork::Transformer, bytes)
     }
 }
 
-/// What ControlNets of such blocks add to the `need` of a transformer's [`streams`]; `controls`: the shape of each.
+/// Adds ControlNets of such blocks to the `need` of a transformer's [`streams`]; `controls`: the shape of each.
 ///
-/// What they give for a step stays until its last block; the worst moment is in the blocks of one of them, beside the
-/// transformer's hidden states before and behind its first norm.
+/// Their outputs stay until the last block of a step; the peak is in one of their blocks, with the transformer's hidden
+/// states before and after its first norm.
 pub(crate) fn add_controls(
     job: &Job<'_>,
     sequence: &Sequence,
     controls: impl Iterator<Item = StreamShape>,
-    need: &mut Need,
+    need: &mut StageFootprint,
 ) {
     let (size, dim) = (job.number_bytes() as f64, sequence.shape.dim as f64);
     let of_pictures = sequence.pictures * sequence.picture * dim * size;

@@ -1,7 +1,7 @@
 //! Text and image encoders: short rows of tokens, so most of it is the table of positions and the wide layers.
 
-use super::{Job, Need};
-use crate::memory::PartName;
+use super::{Job, StageFootprint};
+use crate::memory::PlannedNetwork;
 use crate::networks::{
     ClipLayers, ClipTextConfig, LanguageConfig, ReduxConfig, SiglipConfig, T5Config,
 };
@@ -13,7 +13,7 @@ const EXACT_BYTES: u64 = 4;
 ///
 /// The bias of positions is made and masked (two of it, in UMT5 anew in each block, and one more is padded for the
 /// attention), beside the wide layer's two halves and their product.
-pub(crate) fn t5(job: &Job<'_>, part: PartName, tokens: f64) -> Option<Need> {
+pub(crate) fn t5(job: &Job<'_>, part: PlannedNetwork, tokens: f64) -> Option<StageFootprint> {
     let (network, config) = job.configured::<T5Config>(part)?;
     let size = job.number_bytes() as f64;
     let [width, wide] = [config.d_model, config.d_ff].map(|it| it as f64);
@@ -28,7 +28,7 @@ pub(crate) fn t5(job: &Job<'_>, part: PartName, tokens: f64) -> Option<Need> {
 }
 
 /// CLIP's text half: 77 tokens.
-pub(crate) fn clip_text(job: &Job<'_>, part: PartName) -> Option<Need> {
+pub(crate) fn clip_text(job: &Job<'_>, part: PlannedNetwork) -> Option<StageFootprint> {
     let (network, config) = job.configured::<ClipTextConfig>(part)?;
     let size = job.number_bytes() as f64;
     let [width, wide] = [config.hidden_size, config.intermediate_size].map(|it| it as f64);
@@ -51,27 +51,27 @@ pub(crate) fn vision(
 }
 
 /// SigLIP with one picture at a time, in f32 whatever the rest computes in.
-pub(crate) fn siglip(job: &Job<'_>) -> Option<Need> {
-    let (network, config) = job.configured::<SiglipConfig>(PartName::ImageEncoder)?;
+pub(crate) fn siglip(job: &Job<'_>) -> Option<StageFootprint> {
+    let (network, config) = job.configured::<SiglipConfig>(PlannedNetwork::ImageEncoder)?;
     let sizes = (config.num_tokens() as f64, config.image_size as f64);
     let bytes = vision(&config.layers(), 1.0, sizes, EXACT_BYTES);
     let expanded = network.expansion_bytes(EXACT_BYTES) as f64;
-    Some(Need {
+    Some(StageFootprint {
         number_bytes: EXACT_BYTES,
-        ..job.need(PartName::ImageEncoder, bytes + expanded)
+        ..job.need(PlannedNetwork::ImageEncoder, bytes + expanded)
     })
 }
 
-/// What makes tokens of a text of what SigLIP sees, in f32, too.
-pub(crate) fn redux(job: &Job<'_>) -> Option<Need> {
-    let (network, config) = job.configured::<ReduxConfig>(PartName::ImageEmbedder)?;
+/// Redux adapter, from SigLIP's hidden states to text tokens, in f32.
+pub(crate) fn redux(job: &Job<'_>) -> Option<StageFootprint> {
+    let (network, config) = job.configured::<ReduxConfig>(PlannedNetwork::ImageEmbedder)?;
     let widths = config.redux_dim + 2 * config.inner_dim() + 2 * config.txt_in_features;
     let numbers = seen_tokens(job) * widths as f64;
     let expanded = network.expansion_bytes(EXACT_BYTES) as f64;
-    Some(Need {
+    Some(StageFootprint {
         number_bytes: EXACT_BYTES,
         ..job.need(
-            PartName::ImageEmbedder,
+            PlannedNetwork::ImageEmbedder,
             numbers * EXACT_BYTES as f64 + expanded,
         )
     })
@@ -80,19 +80,19 @@ pub(crate) fn redux(job: &Job<'_>) -> Option<Need> {
 /// Tokens of all pictures that are parts of the prompt.
 pub(crate) fn seen_tokens(job: &Job<'_>) -> f64 {
     let pictures = job.request.prompt_pictures.len() as f64;
-    let encoder = job.configured::<SiglipConfig>(PartName::ImageEncoder);
+    let encoder = job.configured::<SiglipConfig>(PlannedNetwork::ImageEncoder);
     encoder.map_or(0.0, |(_, config)| pictures * config.num_tokens() as f64)
 }
 
 /// Llama and Qwen: queries, keys, values and the two halves of the wide layer, and a causal mask.
-pub(crate) fn language(job: &Job<'_>, part: PartName, tokens: f64) -> Option<Need> {
+pub(crate) fn language(job: &Job<'_>, part: PlannedNetwork, tokens: f64) -> Option<StageFootprint> {
     let (network, config) = job.configured::<LanguageConfig>(part)?;
     let size = job.number_bytes() as f64;
     let [width, wide] = [config.hidden_size, config.intermediate_size].map(|it| it as f64);
     let inner = (config.num_attention_heads * config.head_dim()) as f64;
     let mask = tokens * tokens * 2.0 * size;
     let hidden = tokens * (2.0 * width + 4.0 * inner + 3.0 * wide) * size;
-    // Several states are kept until they stand side by side.
+    // Several states are kept until they are concatenated.
     let kept = match config.tap.states(config.num_hidden_layers).len() {
         0 | 1 => 0.0,
         several => tokens * 2.0 * several as f64 * width * size,

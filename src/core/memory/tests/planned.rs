@@ -25,8 +25,8 @@ use measured::MEASURED;
 use crate::families::{Family, flux, wan};
 use crate::job::{Control, ControlSettings, GenerateRequest, Stage};
 use crate::memory::{
-    Alternative, Change, Corrections, DeviceClass, DeviceFacts, MemoryChoice, ModelWeights,
-    PartName, Plan, Planner, preserved_table, suggestions,
+    DeviceClass, DeviceFacts, MemoryOptions, MemoryPlan, MemoryPlanner, ModelAlternative,
+    ModelFootprint, PeakCorrections, PlanChange, PlannedNetwork, preserved_table, suggestions,
 };
 use crate::model::ModelFiles;
 
@@ -55,8 +55,8 @@ struct Case {
     root: TempDir,
     family: Family,
     files: ModelFiles,
-    weights: ModelWeights,
-    corrections: Corrections,
+    weights: ModelFootprint,
+    corrections: PeakCorrections,
 }
 
 impl Case {
@@ -108,18 +108,18 @@ impl Case {
                 ..ControlSettings::default()
             },
         };
-        let weights = std::mem::take(&mut self.weights);
-        self.weights = weights.with_controls(self.family, &[control.clone(), control]);
+        let controls = [control.clone(), control];
+        self.weights = ModelFootprint::read(self.family, &self.files, &[], &controls).unwrap();
     }
 
     fn of(root: TempDir, family: Family, files: ModelFiles) -> Self {
-        let weights = ModelWeights::read(family, &files, &[]).unwrap();
+        let weights = ModelFootprint::read(family, &files, &[], &[]).unwrap();
         Self {
             root,
             family,
             files,
             weights,
-            corrections: Corrections::default(),
+            corrections: PeakCorrections::default(),
         }
     }
 
@@ -132,8 +132,8 @@ impl Case {
         serde_json::from_value(request).unwrap()
     }
 
-    fn planner(&self, facts: DeviceFacts) -> Planner<'_> {
-        Planner {
+    fn planner(&self, facts: DeviceFacts) -> MemoryPlanner<'_> {
+        MemoryPlanner {
             weights: &self.weights,
             facts,
             device: "a card",
@@ -141,11 +141,11 @@ impl Case {
         }
     }
 
-    fn plan(&self, request: &GenerateRequest, facts: DeviceFacts) -> Plan {
+    fn plan(&self, request: &GenerateRequest, facts: DeviceFacts) -> MemoryPlan {
         self.planner(facts).plan(request)
     }
 
-    fn bytes(&self, part: PartName, number_bytes: u64) -> u64 {
+    fn bytes(&self, part: PlannedNetwork, number_bytes: u64) -> u64 {
         self.weights.part(part).unwrap().bytes(number_bytes)
     }
 }
@@ -170,19 +170,19 @@ fn weights_are_counted_to_the_byte_whatever_the_file_stores_them_in() {
     // Whatever the file has, the engine holds halves and what it keeps in f32.
     for dtype in ["BF16", "F16", "F32"] {
         let case = Case::flux("transformer dev", dtype);
-        assert_eq!(case.bytes(PartName::Transformer, 2), held, "{dtype}");
-        assert_eq!(case.bytes(PartName::Transformer, 4), 4 * all);
+        assert_eq!(case.bytes(PlannedNetwork::Transformer, 2), held, "{dtype}");
+        assert_eq!(case.bytes(PlannedNetwork::Transformer, 4), 4 * all);
     }
     let diffusers = Case::flux("transformer dev diffusers", "BF16");
-    assert_eq!(diffusers.bytes(PartName::Transformer, 2), held);
+    assert_eq!(diffusers.bytes(PlannedNetwork::Transformer, 2), held);
     // Matrices of fp8 stay as they are, and one of them is expanded at a time.
     let narrow = Case::flux("transformer dev", "F8_E4M3");
     let vectors = |key: &str, shape: &[u64]| shape.len() != 2 && !is_exact(key, shape);
     let exact_vectors = |key: &str, shape: &[u64]| shape.len() != 2 && is_exact(key, shape);
     let matrices = numbers(&flux, |_, shape| shape.len() == 2);
     let expected = matrices + 2 * numbers(&flux, vectors) + 4 * numbers(&flux, exact_vectors);
-    assert_eq!(narrow.bytes(PartName::Transformer, 2), expected);
-    let transformer = narrow.weights.part(PartName::Transformer).unwrap();
+    assert_eq!(narrow.bytes(PlannedNetwork::Transformer, 2), expected);
+    let transformer = narrow.weights.part(PlannedNetwork::Transformer).unwrap();
     assert_eq!(transformer.expansion_bytes(2), 2 * 3072 * 21504);
 }
 
@@ -203,11 +203,14 @@ fn parts_of_one_file_are_counted_as_those_of_files_of_their_own() {
         ..ModelFiles::default()
     };
     let together = Case::of(root, flux::FAMILY, files);
-    for part in PartName::ALL {
+    for part in PlannedNetwork::ALL {
         let of = |case: &Case| case.weights.part(part).map(|network| network.bytes(2));
         assert_eq!(of(&together), of(&apart), "{part:?}");
     }
-    assert!(together.bytes(PartName::VaeDecoder, 2) < together.bytes(PartName::TextEncoder2, 2));
+    assert!(
+        together.bytes(PlannedNetwork::VaeDecoder, 2)
+            < together.bytes(PlannedNetwork::TextEncoder2, 2)
+    );
 }
 
 #[test]
@@ -341,7 +344,7 @@ fn what_was_measured_changes_the_next_plan() {
         .plan(&request, card(48))
         .of_stage(Stage::Decode)
         .unwrap();
-    let of = crate::memory::Measured {
+    let of = crate::memory::MeasuredPeak {
         device: "a card",
         class: DeviceClass::Discrete,
         family: wan::FAMILY,
@@ -445,7 +448,7 @@ fn a_plan_is_the_same_as_json_from_version_to_version() {
         "activation_bytes copy_secs_per_step fits formula_bytes margin_bytes part peak_bytes resident_bytes stage \
          streamed_bytes_per_step tile weights_bytes whole_bytes"
     );
-    let back: Plan = serde_json::from_value(value).unwrap();
+    let back: MemoryPlan = serde_json::from_value(value).unwrap();
     assert_eq!(back, plan);
     assert!(Path::new(case.root.path()).exists());
 }

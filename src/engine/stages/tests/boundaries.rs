@@ -28,8 +28,9 @@ fn order(job: u64, stage: Stage, folder: &Path, request: &GenerateRequest) -> St
         job: JobId(job),
         stage,
         folder: folder.to_owned(),
-        request: request.clone(),
+        request: request.clone().into(),
         section: 0,
+        first_frame: 0,
         memory: StageMemory::default(),
         capture: false,
     }

@@ -33,6 +33,7 @@ fn latents(attention: AttentionChoice) -> Tensor {
             folder: job.path().to_owned(),
             request: serde_json::from_value(request.clone()).unwrap(),
             section: 0,
+            first_frame: 0,
             memory: StageMemory {
                 compute_options: ComputeOptions {
                     attention,
@@ -45,6 +46,7 @@ fn latents(attention: AttentionChoice) -> Tensor {
         let (messages, _received) = bounded(64);
         let context = StageContext {
             order: &order,
+            request: order.request.generate().unwrap(),
             device: Device::Cpu,
             // Other tests' tensors are counted too.
             baseline: u64::MAX,

@@ -157,14 +157,16 @@ impl Job {
             job: JobId(1),
             stage,
             folder: self.folder().path().to_owned(),
-            request: self.request.clone(),
+            request: self.request.clone().into(),
             section,
+            first_frame: 0,
             memory: StageMemory::default(),
             capture: self.capture,
         };
         let (messages, received) = bounded(1000);
         let context = StageContext {
             order: &order,
+            request: order.request.generate().unwrap(),
             device: Device::Cpu,
             // Other tests' tensors are counted too.
             baseline: u64::MAX,

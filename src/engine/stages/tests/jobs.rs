@@ -109,8 +109,9 @@ impl Job {
             job: safelight_core::job::JobId(1),
             stage,
             folder: self.folder.path().to_owned(),
-            request: self.request.clone(),
+            request: self.request.clone().into(),
             section,
+            first_frame: 0,
             memory: StageMemory::default(),
             capture,
         })
@@ -161,6 +162,7 @@ pub(super) fn try_stage(
     let cancel = CancelToken::default();
     let context = StageContext {
         order,
+        request: order.request.generate().unwrap(),
         device: Device::Cpu,
         // Other tests' tensors are counted too.
         baseline: u64::MAX,
@@ -257,6 +259,7 @@ pub(super) fn assert_stops(job: &Job) {
         cancel.cancel();
         let context = StageContext {
             order: &order,
+            request: order.request.generate().unwrap(),
             device: Device::Cpu,
             baseline: u64::MAX,
             cancel,

@@ -124,11 +124,13 @@ fn decode(job: &Path, asked: &serde_json::Value, latents: [f64; 2]) -> Decoded {
         capture: request.get("capture").is_some(),
         request: serde_json::from_value(request).expect("a request"),
         section: 0,
+        first_frame: 0,
         memory: StageMemory::default(),
     };
     let (messages, received) = bounded(64);
     let context = StageContext {
         order: &order,
+        request: order.request.generate().expect("a request to generate"),
         device: Device::Cpu,
         // Other tests' tensors are counted too.
         baseline: u64::MAX,

@@ -7,7 +7,7 @@ use crate::job::{
     ChosenPicture, GenerateForm, GenerateRequest, JobRequest, PromptPicture, Recipe, Stage,
     StartPicture,
 };
-use crate::memory::{ModelWeights, PartName};
+use crate::memory::{ModelFootprint, PlannedNetwork};
 use crate::model::ModelSpec;
 use crate::networks::{NetworkConfig as _, ReduxConfig};
 use crate::testing::made_up::write;
@@ -138,11 +138,11 @@ fn a_job_looks_at_its_pictures_before_it_denoises_and_its_plan_counts_them() {
         stages[..3],
         [Stage::EncodeText, Stage::EncodeVision, Stage::Denoise]
     );
-    let weights = ModelWeights::read(spec.family, &spec.files, &[]).unwrap();
+    let weights = ModelFootprint::read(spec.family, &spec.files, &[], &[]).unwrap();
     // In f32.
     let bytes = |part| weights.part(part).unwrap().bytes(4);
-    assert_eq!(bytes(PartName::ImageEmbedder), 4 * 64_503_808);
-    assert!(bytes(PartName::ImageEncoder) > 1_600_000_000);
+    assert_eq!(bytes(PlannedNetwork::ImageEmbedder), 4 * 64_503_808);
+    assert!(bytes(PlannedNetwork::ImageEncoder) > 1_600_000_000);
 
     for (strengths, expected) in [
         (vec![-0.5], "between 0 and 10"),

@@ -24,7 +24,7 @@ fn network(folder: &Path) -> PathBuf {
     path
 }
 
-fn form(folder: &Path) -> FinishForm {
+fn form(folder: &Path) -> PostprocessForm {
     let source = folder.join("clip.gif");
     let frames = [10, 200, 90].map(|grey| Picture::from_fn(30, 20, |_, _| [grey; 3]).unwrap());
     let options = ClipOptions {
@@ -32,14 +32,14 @@ fn form(folder: &Path) -> FinishForm {
         ..ClipOptions::default()
     };
     write_clip(&source, &frames, options).unwrap();
-    FinishForm {
+    PostprocessForm {
         source,
         network: network(folder),
-        wish: FinishWish::Interpolate(NewRate::Times(2)),
+        wish: PostprocessOptions::Interpolate(NewRate::Times(2)),
         out: folder.join("smooth.webp"),
         is_out_automatic: false,
         dtype: DtypeChoice::Auto,
-        memory: MemoryChoice::default(),
+        memory: MemoryOptions::default(),
         crf: 16,
     }
 }
@@ -53,8 +53,8 @@ fn a_request_says_how_many_frames_there_will_be_and_is_kept_as_it_is() {
         (NewRate::Times(4), 12, 40.0),
         (NewRate::Fps(25.0), 8, 25.0),
     ] {
-        let request = FinishForm {
-            wish: FinishWish::Interpolate(rate),
+        let request = PostprocessForm {
+            wish: PostprocessOptions::Interpolate(rate),
             ..form.clone()
         };
         let request = request.validate().unwrap();
@@ -71,7 +71,7 @@ fn a_request_says_how_many_frames_there_will_be_and_is_kept_as_it_is() {
     assert_eq!(request.title(), "20 frames a second: clip.gif");
     let json = serde_json::to_value(&request).unwrap();
     assert_eq!(json["work"], "interpolate");
-    let again: FinishRequest = serde_json::from_value(json).unwrap();
+    let again: PostprocessRequest = serde_json::from_value(json).unwrap();
     assert_eq!(again, request);
 }
 
@@ -79,12 +79,12 @@ fn a_request_says_how_many_frames_there_will_be_and_is_kept_as_it_is() {
 fn what_cannot_be_made_is_refused_before_anything_is_computed() {
     let folder = tempfile::tempdir().unwrap();
     let good = form(folder.path());
-    let refused = |change: &dyn Fn(&mut FinishForm)| {
+    let refused = |change: &dyn Fn(&mut PostprocessForm)| {
         let mut form = good.clone();
         change(&mut form);
         form.validate().unwrap_err().summary
     };
-    let slow = refused(&|form| form.wish = FinishWish::Interpolate(NewRate::Fps(10.0)));
+    let slow = refused(&|form| form.wish = PostprocessOptions::Interpolate(NewRate::Fps(10.0)));
     assert_eq!(slow, "the clip has 10 frames a second already: choose more");
     let one = folder.path().join("one.png");
     write_png(&one, &Picture::from_fn(8, 8, |_, _| [9; 3]).unwrap()).unwrap();

@@ -65,7 +65,7 @@ fn every_suggestion_makes_the_job_fit() {
     let narrow = Case::wan(T2V_14B, "F8_E4M3");
     let flux = Case::flux("transformer dev", "BF16");
     let mut kept = large.request(832, 480, 81);
-    kept.memory = MemoryChoice {
+    kept.memory = MemoryOptions {
         preserved_bytes: Some(0),
         cap_bytes: Some(12 * GIB),
         keep_loaded: true,
@@ -82,7 +82,7 @@ fn every_suggestion_makes_the_job_fit() {
     ] {
         let planner = case.planner(card(gib));
         let plan = planner.plan(&request);
-        let other = Alternative {
+        let other = ModelAlternative {
             id: "narrow".into(),
             name: "Narrow".into(),
             files: narrow.files.clone(),
@@ -95,7 +95,7 @@ fn every_suggestion_makes_the_job_fit() {
         };
         for suggestion in suggestions(&planner, &request, &plan, &others) {
             let mut changed = suggestion.change.applied(&request);
-            let after = if let Change::Model { .. } = suggestion.change {
+            let after = if let PlanChange::Model { .. } = suggestion.change {
                 changed.files = narrow.files.clone();
                 narrow.planner(card(gib)).plan(&changed)
             } else {

@@ -6,7 +6,7 @@ use super::{Case, card};
 use crate::families::flux::tests::files::{framepack_shapes, shapes};
 use crate::families::framepack;
 use crate::job::{GenerateRequest, PreviewChoice, Stage};
-use crate::memory::{ModelWeights, PartName};
+use crate::memory::{ModelFootprint, PlannedNetwork};
 use crate::model::ModelFiles;
 use crate::testing::made_up::write;
 
@@ -41,12 +41,12 @@ fn the_weights_are_the_same_in_every_dialect() {
     let first = case("transformer diffusers", "vae diffusers");
     for dialect in ["transformer hunyuan", "transformer comfy"] {
         let other = case(dialect, "vae comfy");
-        for part in PartName::ALL {
+        for part in PlannedNetwork::ALL {
             let of = |case: &Case| case.weights.part(part).map(|network| network.bytes(2));
             assert_eq!(of(&other), of(&first), "{dialect} {part:?}");
         }
     }
-    let gib = first.bytes(PartName::Transformer, 2) as f64 / f64::from(1 << 30);
+    let gib = first.bytes(PlannedNetwork::Transformer, 2) as f64 / f64::from(1 << 30);
     assert!((23.5..25.0).contains(&gib), "{gib}");
 }
 
@@ -73,7 +73,7 @@ fn a_tiny_decoder_for_previews_counts_where_it_is_used() {
     let shapes = [("decoder.1.weight".to_owned(), vec![1024, 1024, 16, 1])];
     let file = case.root.path().join("taehv.safetensors");
     case.files.preview_decoder = Some(write(&file, &shapes.into(), "F16"));
-    case.weights = ModelWeights::read(case.family, &case.files, &[]).unwrap();
+    case.weights = ModelFootprint::read(case.family, &case.files, &[], &[]).unwrap();
     let of = |case: &Case, preview: PreviewChoice| {
         let request = GenerateRequest {
             preview,

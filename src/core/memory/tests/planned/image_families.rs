@@ -6,7 +6,7 @@ use super::{Case, card};
 use crate::families::flux::tests::files::shapes;
 use crate::families::{Family, chroma, flux2, krea2, qwen_image, z_image};
 use crate::job::{GenerateRequest, Stage};
-use crate::memory::PartName;
+use crate::memory::PlannedNetwork;
 use crate::model::ModelFiles;
 use crate::testing::made_up::{Shapes, vae, write};
 
@@ -76,7 +76,7 @@ fn the_weights_are_the_same_in_every_dialect() {
         ["transformer", "transformer diffusers"].map(|dialect| krea2(dialect, "BF16")),
         ["transformer 4b", "transformer 4b diffusers"].map(|dialect| flux2(dialect, "BF16")),
     ] {
-        for part in PartName::ALL {
+        for part in PlannedNetwork::ALL {
             let of = |case: &Case| case.weights.part(part).map(|network| network.bytes(2));
             assert_eq!(of(&other), of(&one), "{} {part:?}", one.family.id);
         }
@@ -132,14 +132,14 @@ fn the_weights_are_those_that_are_read() {
         ),
     ] {
         assert_eq!(
-            case.bytes(PartName::Transformer, 2),
+            case.bytes(PlannedNetwork::Transformer, 2),
             2 * (all + exact),
             "{}",
             case.family.id
         );
         if let Some(text) = text {
             assert_eq!(
-                case.bytes(PartName::TextEncoder, 2),
+                case.bytes(PlannedNetwork::TextEncoder, 2),
                 2 * text,
                 "{}",
                 case.family.id

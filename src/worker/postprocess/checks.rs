@@ -1,13 +1,13 @@
 //! Checks before a post-processing job: the disk space it needs, and the sound, transparency, colours and frame times of
 //! its source. Refuses nothing.
 
-use safelight_core::finish::{FinishRequest, FinishWork};
+use safelight_core::finish::{PostprocessKind, PostprocessRequest};
 use safelight_core::media::{
     self, AlphaChannel, ClipFormat, ClipReader, FoundSound, FrameStarts, MediaError,
 };
 
-/// What of the source's sound goes into the result; nothing of a picture.
-pub(super) fn sound_of(request: &FinishRequest) -> FoundSound {
+/// Sound of the source for the result; none of an image.
+pub(super) fn sound_of(request: &PostprocessRequest) -> FoundSound {
     if request.is_picture {
         return FoundSound::default();
     }
@@ -21,7 +21,7 @@ pub(super) fn sound_of(request: &FinishRequest) -> FoundSound {
 }
 
 /// A guess at the bytes of all frames: half a byte a pixel in H.264 at a high quality, two without loss.
-pub(super) fn room_of(request: &FinishRequest) -> u64 {
+pub(super) fn room_of(request: &PostprocessRequest) -> u64 {
     let after = request.after;
     let pixels = u64::from(after.width) * u64::from(after.height) * u64::from(after.num_frames);
     let is_h264 = media::has_clip_name(&request.out)
@@ -33,7 +33,7 @@ pub(super) fn room_of(request: &FinishRequest) -> u64 {
 }
 
 /// Transparency of the result, where the source is an image that has it and the result's format keeps it.
-pub(super) fn alpha_of(request: &FinishRequest) -> Result<Option<AlphaChannel>, MediaError> {
+pub(super) fn alpha_of(request: &PostprocessRequest) -> Result<Option<AlphaChannel>, MediaError> {
     if !request.is_picture || !ClipFormat::from_path(&request.out)?.has_alpha() {
         return Ok(None);
     }
@@ -43,7 +43,7 @@ pub(super) fn alpha_of(request: &FinishRequest) -> Result<Option<AlphaChannel>, 
 }
 
 /// Transparency and colours of the source that the result does not have, in sentences.
-pub(super) fn unused_of(request: &FinishRequest) -> Vec<String> {
+pub(super) fn unused_of(request: &PostprocessRequest) -> Vec<String> {
     // The engine says why a file cannot be read.
     let Ok(image) = media::first_image(&request.source) else {
         return Vec::new();
@@ -67,7 +67,7 @@ pub(super) fn unused_of(request: &FinishRequest) -> Vec<String> {
 
 /// Starts of the result's frames where they are uneven, and a notice where those of the source are not kept.
 pub(super) fn times_of(
-    request: &FinishRequest,
+    request: &PostprocessRequest,
 ) -> Result<(Option<FrameStarts>, Option<String>), MediaError> {
     let starts = if request.is_picture {
         None
@@ -78,17 +78,17 @@ pub(super) fn times_of(
     let fps = (request.after.fps * 100.0).round() / 100.0;
     Ok(match &request.work {
         _ if starts.is_none() => (None, None),
-        FinishWork::Interpolate { .. } => {
+        PostprocessKind::Interpolate { .. } => {
             let note = format!("uneven frame times: the result has an even {fps} fps");
             (None, Some(note))
         }
-        FinishWork::Upscale { .. } if is_numbered => {
+        PostprocessKind::Upscale { .. } if is_numbered => {
             let note = format!(
                 "uneven frame times, {fps} fps on average: numbered images do not keep them; choose a name that ends in .mp4, .webp or .gif"
             );
             (None, Some(note))
         }
-        FinishWork::Upscale { .. } => (starts, None),
+        PostprocessKind::Upscale { .. } => (starts, None),
     })
 }
 
@@ -101,7 +101,7 @@ mod tests {
 
     use super::*;
 
-    fn request(source: &Path, out: &str, work: &str) -> FinishRequest {
+    fn request(source: &Path, out: &str, work: &str) -> PostprocessRequest {
         let info = json!({"width": 8, "height": 8, "fps": 4.0, "num_frames": 4});
         let request = json!({
             "source": source, "fingerprint": "", "is_picture": false, "before": info, "after": info,

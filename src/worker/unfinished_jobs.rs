@@ -1,9 +1,8 @@
-//! Jobs that a program left in their folders: they failed after some of them was made, or the program died.
+//! Unfinished jobs in their folders: they failed with results, or their program died.
 //!
-//! Names and counts only; a worker lets one go on, and removes those that are old.
+//! A worker resumes them, and removes old ones.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use safelight_core::job::{JobFolder, JobId, JobRequest, Recipe, Stage};
@@ -15,9 +14,9 @@ pub struct UnfinishedJob {
     pub id: JobId,
     pub folder: PathBuf,
     pub request: JobRequest,
-    /// Stages of a job that generates, frames of one that finishes; they are not made again.
+    /// Finished stages of a generating job, frames of a post-processing one; they are not computed again.
     pub num_done: usize,
-    /// As `num_done`, all of them.
+    /// Number of all stages or frames.
     pub num_all: usize,
 }
 
@@ -25,13 +24,8 @@ impl UnfinishedJob {
     fn at(path: &Path) -> Option<Self> {
         let id = number_of(path)?;
         let folder = JobFolder::at(path);
-        let request: io::Result<JobRequest> = if folder.finish_file().exists() {
-            folder.finish_request().map(Into::into)
-        } else {
-            folder.request().map(Into::into)
-        };
-        let request = request.inspect_err(|err| {
-            if err.kind() != io::ErrorKind::NotFound {
+        let request = folder.request().inspect_err(|err| {
+            if err.kind() != std::io::ErrorKind::NotFound {
                 let folder = path.display();
                 tracing::warn!(
                     "a job cannot be resumed: its settings cannot be read ({err}): {folder}"

@@ -1,7 +1,7 @@
-//! The frames of a result on their way to the disk: encoded by threads of their own while the next ones are computed.
+//! Encoding of frames to the job's folder, in threads, while the next frames are computed.
 //!
-//! What is done lies in the job's folder in runs, each encoded by itself, so that several are encoded side by side and the
-//! file is the same however many that were. Runs that are not whole yet are all that a crash costs.
+//! Frames are written in runs that are encoded independently, several at a time; the result has the same bytes however
+//! many that were. A crash costs the unfinished runs only.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,29 +14,28 @@ use safelight_core::media::{MediaError, Picture, RunWriter, Runs};
 
 use crate::worker::save::error_of;
 
-/// Frames of a run: a second of most clips.
+/// Frames of a run: a second of most videos.
 const FRAMES_A_RUN: u32 = 24;
-/// A run takes no longer, so that a crash costs no more.
+/// Longest time of a run, which a crash may cost.
 const RUN_LASTS: Duration = Duration::from_mins(1);
-/// Frames that wait for one run that is encoded alone.
+/// Waiting frames of a run that is encoded alone.
 const FRAMES_AHEAD: usize = 2;
-/// Runs that are encoded side by side at most: more are quicker than any GPU makes frames.
+/// Most runs that are encoded in parallel: more are quicker than any GPU.
 const RUNS_AT_ONCE: usize = 8;
-/// What frames that wait for runs side by side may take.
+/// Bytes of frames that wait for parallel runs.
 const BYTES_AHEAD: usize = 384 << 20;
 
-/// Writes runs.
-pub(super) struct Parts {
+pub(super) struct FrameWriter {
     runs: Runs,
-    writing: Option<Writing>,
+    writing: Option<RunThread>,
 }
 
-struct Writing {
+struct RunThread {
     frames: Sender<Arc<Picture>>,
     thread: JoinHandle<Result<(), MediaError>>,
 }
 
-impl Parts {
+impl FrameWriter {
     pub(super) fn new(runs: Runs) -> Self {
         Self {
             runs,
@@ -44,7 +43,7 @@ impl Parts {
         }
     }
 
-    /// How many frames are on the disk.
+    /// Number of frames on the disk.
     pub(super) fn num_frames(&self) -> u32 {
         self.runs.num_frames()
     }
@@ -53,17 +52,17 @@ impl Parts {
         self.runs.clone()
     }
 
-    /// Takes the next frame. The error is that of an earlier one.
+    /// Takes the next frame. Returns the error of an earlier one.
     pub(super) fn push(&mut self, picture: Arc<Picture>) -> Result<(), JobError> {
         if self.writing.is_none() {
             let (sender, frames) = bounded(FRAMES_AHEAD);
             let runs = self.runs.clone();
             let processors = thread::available_parallelism().map_or(1, usize::from);
             let thread = thread::Builder::new()
-                .name("finish-writer".to_owned())
+                .name("frame-writer".to_owned())
                 .spawn(move || write(&runs, &frames, processors))
                 .map_err(|err| JobError::from_error(JobErrorKind::Internal, &err))?;
-            self.writing = Some(Writing {
+            self.writing = Some(RunThread {
                 frames: sender,
                 thread,
             });
@@ -71,14 +70,14 @@ impl Parts {
         let sent = self.writing.as_ref().map(|it| it.frames.send(picture));
         match sent {
             Some(Ok(())) => Ok(()),
-            // The thread has ended, and says why.
+            // The thread has ended with an error.
             _ => self.settle(),
         }
     }
 
-    /// Waits until all frames that were taken are on the disk.
+    /// Waits until all frames are on the disk.
     pub(super) fn settle(&mut self) -> Result<(), JobError> {
-        let Some(Writing { frames, thread }) = self.writing.take() else {
+        let Some(RunThread { frames, thread }) = self.writing.take() else {
             return Ok(());
         };
         drop(frames);
@@ -92,7 +91,7 @@ impl Parts {
     }
 }
 
-/// Deals frames out to runs until there are no more. The error is that of the earliest run that has one.
+/// Distributes frames to runs until there are no more. Returns the error of the earliest run that has one.
 fn write(
     runs: &Runs,
     frames: &Receiver<Arc<Picture>>,
@@ -112,7 +111,7 @@ fn write(
             while at_work.len() >= room {
                 ended(at_work.pop_front())?;
             }
-            // Runs side by side hold all their frames; one alone lets whoever makes them wait.
+            // Parallel runs hold all their frames; one alone blocks the sender.
             let ahead = if room > 1 {
                 run_frames as usize
             } else {
@@ -124,7 +123,7 @@ fn write(
             let (began, mut count) = (Instant::now(), 0);
             let mut waiting = Some(first);
             while let Some(picture) = waiting {
-                // A run that takes no more has failed, and says why below.
+                // A run that takes no more has failed, with the error below.
                 is_well = sender.send(picture).is_ok();
                 count += 1;
                 let goes_on = is_well && count < run_frames && began.elapsed() < RUN_LASTS;
@@ -136,7 +135,7 @@ fn write(
     })
 }
 
-/// How many runs of frames of this size may be encoded side by side.
+/// Number of runs of frames of this size that may be encoded in parallel.
 fn runs_at_once(frame: &Picture, run_frames: usize, processors: usize) -> usize {
     let run_bytes = frame.rgb.len().saturating_mul(run_frames).max(1);
     (BYTES_AHEAD / run_bytes)
@@ -176,7 +175,7 @@ mod tests {
         Arc::new(picture.unwrap())
     }
 
-    /// Writes frames with so many processors -> the clip's bytes, and how many runs it was joined from.
+    /// Returns the bytes of the video, and the number of runs that it was joined from.
     fn clip(name: &str, count: u32, processors: usize) -> (Vec<u8>, usize) {
         let folder = tempfile::tempdir().unwrap();
         let (parts, out) = (folder.path().join("parts"), folder.path().join(name));
@@ -212,9 +211,9 @@ mod tests {
         fs::write(&no_folder, b"").unwrap();
         let out = folder.path().join("clip.mp4");
         let runs = Runs::new(&no_folder, &out, ClipOptions::default()).unwrap();
-        let mut parts = Parts::new(runs);
-        let pushed = (0..200).try_for_each(|index| parts.push(moving(index)));
-        let err = pushed.and_then(|()| parts.settle()).unwrap_err();
+        let mut writer = FrameWriter::new(runs);
+        let pushed = (0..200).try_for_each(|index| writer.push(moving(index)));
+        let err = pushed.and_then(|()| writer.settle()).unwrap_err();
         assert!(err.summary.starts_with("could not write"), "{err:?}");
     }
 

@@ -1,0 +1,500 @@
+//! Memory pressure from other processes: detection, and the wait before a paused job resumes.
+//!
+//! A job releases its memory when a pool (host RAM, cgroup or GPU) is nearly exhausted *and* other processes have grown
+//! since the job started, or its cgroup limit was lowered. The job's own growth never counts: running out of memory by
+//! itself is handled by [`oom_fallback`](super::oom_fallback).
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use safelight_core::job::{Crowded, JobError, JobUpdate, MemorySample};
+use safelight_core::memory::ResourceFault;
+
+use super::WorkerOptions;
+use super::engine::{EngineManager, StageResult};
+use super::events::JobEvents;
+use crate::telemetry::Roots;
+use crate::telemetry::room::{Pool, RoomReader};
+
+/// Interval of reading the kernel's files, which costs a thousandth of a core.
+const READ_EVERY: Duration = Duration::from_millis(100);
+/// Time with enough memory before the job resumes, doubled after each wait up to [`SETTLE_MOST`].
+const SETTLE: Duration = Duration::from_secs(1);
+const SETTLE_MOST: Duration = Duration::from_secs(64);
+/// Running time after which a job waits [`SETTLE`] again.
+const CALM: Duration = Duration::from_mins(2);
+/// Interval of progress reports while it waits.
+const REPORT_EVERY: Duration = Duration::from_secs(2);
+/// Wait of a job on a GPU whose driver does not report its memory.
+const BLIND: Duration = Duration::from_secs(30);
+/// Percent of the last ten seconds in which every process waited for memory: it is scarce.
+const STALLED: f32 = 20.0;
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// Thresholds of a pool, in bytes.
+#[derive(Clone, Copy, Debug)]
+struct PressureThresholds {
+    /// Available bytes below this are scarce.
+    low: u64,
+    /// Growth of others that makes them the reason.
+    grown: u64,
+}
+
+impl PressureThresholds {
+    fn of_main(limit: u64) -> Self {
+        Self {
+            low: (limit / 20).clamp(128 * MIB, 2 * GIB),
+            grown: (limit / 50).clamp(64 * MIB, 512 * MIB),
+        }
+    }
+
+    /// Memory of the engine outside its allocator grows by less than a GiB.
+    fn of_device(limit: u64) -> Self {
+        Self {
+            low: (limit / 50).clamp(256 * MIB, GIB),
+            grown: GIB,
+        }
+    }
+}
+
+/// A pool since the job began or last resumed.
+#[derive(Clone, Copy, Debug, Default)]
+struct PoolHistory {
+    /// Least bytes of others, and largest limit.
+    base: Option<(u64, u64)>,
+    /// Most bytes of the job.
+    own_peak: u64,
+    /// Bytes that others have taken beyond the base.
+    taken: u64,
+    last: Pool,
+}
+
+impl PoolHistory {
+    fn see(&mut self, pool: Pool) {
+        let (others, limit) = self.base.unwrap_or((u64::MAX, 0));
+        let others = others.min(pool.others_most_bytes);
+        let limit = limit.max(pool.limit_bytes);
+        self.base = Some((others, limit));
+        self.own_peak = self.own_peak.max(pool.own_bytes);
+        self.taken = pool.others_least_bytes.saturating_sub(others) + (limit - pool.limit_bytes);
+        self.last = pool;
+    }
+
+    /// Returns whether others are why memory is scarce; `Some(true)` if there is no time to wait for the engine.
+    fn is_scarce(&self, thresholds: PressureThresholds) -> Option<bool> {
+        let pool = &self.last;
+        let is_low = pool.available_bytes < thresholds.low || pool.stalled_percent >= STALLED;
+        let is_crowded = is_low && self.taken >= thresholds.grown;
+        is_crowded.then_some(pool.available_bytes < thresholds.low / 4)
+    }
+
+    /// Returns whether the job has room again: for its peak and twice what counts as scarce, or because others freed what
+    /// they took, which also lets a job resume that never had room.
+    fn has_room(&self, thresholds: PressureThresholds) -> bool {
+        let pool = &self.last;
+        let needed = self.own_peak + 2 * thresholds.low;
+        let is_free = pool.available_bytes + pool.own_bytes >= needed;
+        self.taken <= thresholds.grown / 4 || (is_free && pool.stalled_percent < STALLED / 2.0)
+    }
+}
+
+/// Pool that is scarce.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PressuredPool {
+    /// Main memory, or one of the process's cgroups.
+    Main(usize),
+    Device,
+}
+
+/// Memory that other programs need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct MemoryPressure {
+    pool: PressuredPool,
+    /// The engine must be killed at once.
+    pub(super) is_urgent: bool,
+}
+
+/// Memory of other programs during one job.
+pub(super) struct MemoryPressureMonitor {
+    reader: RoomReader,
+    is_enabled: bool,
+    main: Vec<PoolHistory>,
+    device: PoolHistory,
+    last_read: Option<Instant>,
+    settle: Duration,
+    resumed_at: Option<Instant>,
+    num_waits: u32,
+}
+
+impl MemoryPressureMonitor {
+    pub(super) fn new(roots: &Roots, is_enabled: bool) -> Self {
+        Self {
+            reader: RoomReader::new(roots),
+            is_enabled,
+            main: Vec::new(),
+            device: PoolHistory::default(),
+            last_read: None,
+            settle: SETTLE,
+            resumed_at: None,
+            num_waits: 0,
+        }
+    }
+
+    pub(super) fn has_waited(&self) -> bool {
+        self.num_waits > 0
+    }
+
+    /// Reads main memory, if it is time to. `engine`: process id of the engine.
+    pub(super) fn look(&mut self, engine: Option<u32>) -> Option<MemoryPressure> {
+        let is_due = self.last_read.is_none_or(|at| at.elapsed() >= READ_EVERY);
+        if !self.is_enabled || !is_due {
+            return None;
+        }
+        self.last_read = Some(Instant::now());
+        let pools = self.reader.read(engine);
+        self.see(&pools)
+    }
+
+    fn see(&mut self, pools: &[Option<Pool>]) -> Option<MemoryPressure> {
+        self.main.resize(pools.len(), PoolHistory::default());
+        let pools = self.main.iter_mut().zip(pools).enumerate();
+        let scarce = pools.filter_map(|(index, (history, pool))| {
+            history.see((*pool)?);
+            let is_urgent =
+                history.is_scarce(PressureThresholds::of_main(history.last.limit_bytes))?;
+            let pool = PressuredPool::Main(index);
+            Some(MemoryPressure { pool, is_urgent })
+        });
+        scarce.max_by_key(|scarce| scarce.is_urgent)
+    }
+
+    /// Takes a sample of the engine's GPU.
+    pub(super) fn hear(&mut self, sample: &MemorySample) -> Option<MemoryPressure> {
+        if !self.is_enabled || sample.total_bytes == 0 {
+            return None;
+        }
+        self.device.see(device_pool(
+            sample.total_bytes,
+            sample.used_bytes,
+            sample.reserved_bytes,
+        ));
+        let thresholds = PressureThresholds::of_device(sample.total_bytes);
+        let is_urgent = self.device.is_scarce(thresholds)?;
+        let pool = PressuredPool::Device;
+        Some(MemoryPressure { pool, is_urgent })
+    }
+
+    /// Returns the pool whose pressure ended a stage. If memory ran out because others took it, the job waits instead of
+    /// falling back.
+    pub(super) fn is_why(&self, ended: &Result<StageResult, JobError>) -> Option<MemoryPressure> {
+        match ended {
+            Ok(StageResult::Yielded(scarce)) => Some(*scarce),
+            Ok(StageResult::Lost { reason }) => self.blamed(ResourceFault::of_last_words(reason)?),
+            Ok(StageResult::Finished { .. } | StageResult::Cancelled) => None,
+            Err(err) => self.blamed(err.fault?),
+        }
+    }
+
+    fn blamed(&self, fault: ResourceFault) -> Option<MemoryPressure> {
+        let has_grown = |history: &PoolHistory, thresholds: PressureThresholds| {
+            history.base.is_some() && history.taken >= thresholds.grown
+        };
+        let pool = match fault {
+            _ if !self.is_enabled => None,
+            ResourceFault::HostMemory => {
+                let mut pools = self.main.iter();
+                pools
+                    .position(|history| {
+                        has_grown(
+                            history,
+                            PressureThresholds::of_main(history.last.limit_bytes),
+                        )
+                    })
+                    .map(PressuredPool::Main)
+            }
+            ResourceFault::DeviceMemory | ResourceFault::RuntimeMemory => {
+                let thresholds = PressureThresholds::of_device(self.device.last.limit_bytes);
+                has_grown(&self.device, thresholds).then_some(PressuredPool::Device)
+            }
+            ResourceFault::Device => None,
+        };
+        pool.map(|pool| MemoryPressure {
+            pool,
+            is_urgent: true,
+        })
+    }
+
+    /// Returns whether there is room, while no engine runs. `device_used`: bytes that all programs use of the GPU, if
+    /// known.
+    fn has_room(&mut self, pool: PressuredPool, device_used: Option<u64>, since: Instant) -> bool {
+        let pools = self.reader.read(None);
+        let is_scarce = self.see(&pools).is_some();
+        let has_main = |history: &PoolHistory| {
+            history.has_room(PressureThresholds::of_main(history.last.limit_bytes))
+        };
+        match pool {
+            PressuredPool::Main(index) => !is_scarce && self.main.get(index).is_none_or(has_main),
+            PressuredPool::Device => {
+                let limit = self.device.last.limit_bytes;
+                let Some(used) = device_used else {
+                    return since.elapsed() >= BLIND;
+                };
+                self.device.see(device_pool(limit, used, 0));
+                !is_scarce && self.device.has_room(PressureThresholds::of_device(limit))
+            }
+        }
+    }
+
+    fn crowded(&self, pool: PressuredPool) -> Crowded {
+        let last = match pool {
+            PressuredPool::Main(index) => self.main.get(index).map(|history| history.last),
+            PressuredPool::Device => Some(self.device.last),
+        };
+        let last = last.unwrap_or_default();
+        Crowded {
+            is_device: pool == PressuredPool::Device,
+            others_bytes: last.others_least_bytes,
+            limit_bytes: last.limit_bytes,
+        }
+    }
+
+    /// Returns how long room must last before the job resumes.
+    fn begin_wait(&mut self) -> Duration {
+        if self.resumed_at.is_none_or(|at| at.elapsed() >= CALM) {
+            self.settle = SETTLE;
+        }
+        let settle = self.settle;
+        self.settle = (settle * 2).min(SETTLE_MOST);
+        self.num_waits += 1;
+        settle
+    }
+
+    /// Resets the base: what others have now is no reason to yield again.
+    fn resume(&mut self) {
+        self.resumed_at = Some(Instant::now());
+        self.last_read = None;
+        for history in self.main.iter_mut().chain([&mut self.device]) {
+            history.base = None;
+            history.taken = 0;
+        }
+    }
+
+    /// Frees all memory and waits for room; `false` when the job is stopped meanwhile.
+    pub(super) fn wait_for_room(
+        &mut self,
+        scarce: MemoryPressure,
+        engine: &mut EngineManager,
+        events: &JobEvents<'_>,
+        options: &WorkerOptions,
+    ) -> bool {
+        engine.drop_engine();
+        let crowded = self.crowded(scarce.pool);
+        tracing::info!("{crowded}");
+        events.certain(JobUpdate::Waiting(crowded));
+        let settle = self.begin_wait();
+        let (began, mut reported) = (Instant::now(), Instant::now());
+        let mut room_since: Option<Instant> = None;
+        while !events.is_cancelled() {
+            let is_enabled = (options.limits)().yields && !events.waits_no_more();
+            let used = events.device_used_bytes();
+            let has_room = self.has_room(scarce.pool, used, began);
+            if has_room {
+                room_since.get_or_insert_with(Instant::now);
+            } else {
+                room_since = None;
+            }
+            if !is_enabled || room_since.is_some_and(|since| since.elapsed() >= settle) {
+                tracing::info!("the job continues after {:.0?}", began.elapsed());
+                self.is_enabled = is_enabled;
+                self.resume();
+                return true;
+            }
+            if reported.elapsed() >= REPORT_EVERY {
+                reported = Instant::now();
+                let now = self.crowded(scarce.pool);
+                events.lossy(JobUpdate::Waiting(now));
+            }
+            thread::sleep(READ_EVERY);
+        }
+        false
+    }
+}
+
+fn device_pool(limit: u64, used: u64, own: u64) -> Pool {
+    let others = used.saturating_sub(own);
+    Pool {
+        limit_bytes: limit,
+        available_bytes: limit.saturating_sub(used),
+        own_bytes: own,
+        others_least_bytes: others,
+        others_most_bytes: others,
+        stalled_percent: 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pool of 10 GiB; available, own and others' memory in MiB.
+    fn pool(available: u64, own: u64, others: u64) -> Pool {
+        Pool {
+            limit_bytes: 10 * GIB,
+            available_bytes: available * MIB,
+            own_bytes: own * MIB,
+            others_least_bytes: others * MIB,
+            others_most_bytes: others * MIB,
+            stalled_percent: 0.0,
+        }
+    }
+
+    fn monitor() -> MemoryPressureMonitor {
+        let root = tempfile::tempdir().unwrap();
+        MemoryPressureMonitor::new(&Roots::under(root.path()), true)
+    }
+
+    /// Verdict after these samples.
+    fn after(pools: &[Pool]) -> Option<MemoryPressure> {
+        let mut monitor = monitor();
+        pools
+            .iter()
+            .map(|pool| monitor.see(&[Some(*pool)]))
+            .last()
+            .unwrap()
+    }
+
+    #[test]
+    fn a_job_yields_to_another_program_and_never_to_itself() {
+        let begin = pool(6000, 1000, 2000);
+        let is_urgent = |scarce: Option<MemoryPressure>| scarce.map(|scarce| scarce.is_urgent);
+        // Alone, with all that there is.
+        assert_eq!(after(&[begin, pool(1, 7000, 2000)]), None);
+        assert_eq!(after(&[pool(1, 7000, 2000), pool(0, 7000, 2000)]), None);
+        // Others took little, or left enough.
+        assert_eq!(after(&[begin, pool(400, 6000, 2100)]), None);
+        assert_eq!(after(&[begin, pool(600, 1000, 7000)]), None);
+        assert_eq!(
+            is_urgent(after(&[begin, pool(500, 1000, 7000)])),
+            Some(false)
+        );
+        assert_eq!(
+            is_urgent(after(&[begin, pool(100, 1000, 7000)])),
+            Some(true)
+        );
+        // Room on paper, but everyone waits for memory.
+        let stalled = Pool {
+            stalled_percent: STALLED,
+            ..pool(3000, 1000, 5000)
+        };
+        assert_eq!(is_urgent(after(&[begin, stalled])), Some(false));
+        let alone = Pool {
+            stalled_percent: 90.0,
+            ..pool(300, 7000, 2000)
+        };
+        assert_eq!(after(&[begin, alone]), None);
+        // A limit that is lowered is as much a reason.
+        let lowered = Pool {
+            limit_bytes: 4 * GIB,
+            ..pool(100, 1000, 2000)
+        };
+        assert!(after(&[begin, lowered]).is_some());
+    }
+
+    #[test]
+    fn a_reading_between_two_moments_blames_nobody() {
+        let begin = pool(6000, 1000, 2000);
+        // The engine took 5000 MiB between two files that were read.
+        let between = Pool {
+            others_least_bytes: 0,
+            others_most_bytes: 7000 * MIB,
+            ..pool(200, 6000, 0)
+        };
+        let mut monitor = monitor();
+        for pool in [begin, between, pool(200, 6000, 2000)] {
+            assert_eq!(monitor.see(&[Some(pool)]), None);
+        }
+    }
+
+    #[test]
+    fn a_job_goes_on_where_it_fits_with_air_or_others_gave_back_what_they_took() {
+        let mut history = PoolHistory::default();
+        let thresholds = PressureThresholds::of_main(10 * GIB);
+        assert_eq!(thresholds.low, 512 * MIB);
+        history.see(pool(4000, 3000, 2000));
+        history.see(pool(300, 3000, 5000));
+        assert!(history.is_scarce(thresholds).is_some());
+        let room = |available, others| {
+            let mut history = history;
+            history.see(pool(available, 0, others));
+            history.has_room(thresholds)
+        };
+        assert!(!room(3300, 5000), "it would be scarce again at once");
+        assert!(!room(4000, 4000));
+        assert!(room(4100, 4000), "what it had and twice the mark");
+        assert!(room(900, 2010), "as it was when the job began");
+    }
+
+    #[test]
+    fn what_others_keep_is_no_reason_to_yield_twice() {
+        let mut monitor = monitor();
+        monitor.see(&[Some(pool(4000, 3000, 2000))]);
+        let scarce = monitor.see(&[Some(pool(300, 3000, 5000))]);
+        assert_eq!(
+            monitor.blamed(ResourceFault::HostMemory).map(|it| it.pool),
+            scarce.map(|it| it.pool)
+        );
+        assert_eq!(monitor.blamed(ResourceFault::DeviceMemory), None);
+        monitor.resume();
+        assert_eq!(monitor.see(&[Some(pool(300, 3000, 5000))]), None);
+        assert_eq!(monitor.blamed(ResourceFault::HostMemory), None);
+        assert!(monitor.see(&[Some(pool(300, 3000, 6000))]).is_some());
+        // Each wait lasts longer than the one before, so that two jobs do not take turns every second.
+        let waits: Vec<u64> = (0..8)
+            .map(|_| {
+                let settle = monitor.begin_wait();
+                monitor.resume();
+                settle.as_secs()
+            })
+            .collect();
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 64]);
+    }
+
+    #[test]
+    fn a_gpu_is_shared_in_the_same_way_and_its_context_is_not_another_program() {
+        let sample = |used: u64, reserved: u64| MemorySample {
+            used_bytes: used * MIB,
+            reserved_bytes: reserved * MIB,
+            total_bytes: 24 * GIB,
+            ..MemorySample::default()
+        };
+        let mut monitor = monitor();
+        for alone in [sample(500, 0), sample(1200, 200), sample(24_500, 23_500)] {
+            assert_eq!(monitor.hear(&alone), None);
+        }
+        assert_eq!(
+            monitor.hear(&sample(20_000, 12_000)),
+            None,
+            "there is room for both"
+        );
+        let scarce = monitor.hear(&sample(24_300, 12_000)).unwrap();
+        assert_eq!(scarce.pool, PressuredPool::Device);
+        assert!(monitor.blamed(ResourceFault::DeviceMemory).is_some());
+        let text = monitor.crowded(PressuredPool::Device).to_string();
+        assert_eq!(
+            text,
+            "Waiting for GPU memory: other programs use 12.0 GiB of 24.0 GiB. The job continues by itself."
+        );
+        let now = Instant::now();
+        assert!(!monitor.has_room(PressuredPool::Device, Some(13_000 * MIB), now));
+        assert!(monitor.has_room(PressuredPool::Device, Some(700 * MIB), now));
+        assert!(
+            !monitor.has_room(PressuredPool::Device, None, now),
+            "nothing tells"
+        );
+        monitor.is_enabled = false;
+        assert_eq!(monitor.hear(&sample(24_300, 12_000)), None);
+        assert_eq!(monitor.look(None), None);
+    }
+}
