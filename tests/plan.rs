@@ -173,6 +173,29 @@ fn a_plan_takes_over_what_another_programs_file_says_and_arguments_win() {
 }
 
 #[test]
+fn a_plan_prints_the_notices_that_the_job_would() {
+    let home = Home::new();
+    let text =
+        "a boat <lora:gone:0.5>\nSteps: 3, Sampler: Euler, Seed: 1, Size: 64x64, Clip skip: 2";
+    let file = home.path().join("boat.txt");
+    std::fs::write(&file, text).unwrap();
+    let plan = |more: &[&str]| {
+        let mut command = home.safelight();
+        command.args(["plan", "--total", "24", "--frames", "5", "--model"]);
+        command.arg(tiny_model()).arg("--from").arg(&file);
+        command.args(more).output().unwrap()
+    };
+    let told = String::from_utf8(plan(&[]).stderr).unwrap();
+    let value = object(&plan(&["--json"]));
+    let notices = value["notices"].as_array().unwrap();
+    for part in ["clip skip 2", "gone"] {
+        assert!(told.contains(part), "{part:?} in {told}");
+        let is_named = |notice: &Value| notice.as_str().unwrap().contains(part);
+        assert!(notices.iter().any(is_named), "{part:?} in {notices:?}");
+    }
+}
+
+#[test]
 fn the_largest_that_fits_is_searched_for_within_the_models_limits() {
     let home = Home::new();
     let search = |total: &str| {

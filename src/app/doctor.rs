@@ -17,7 +17,7 @@ use crate::doctor::miopen::{self, MIOPEN_CACHE};
 use crate::doctor::{Check, Status, examine_this_machine};
 use crate::worker::{ProcessLauncher, environment};
 
-/// Examines the machine, and measures its speed where nothing else is computed there; tells each check. Runs on a thread
+/// Examines the machine, and measures its speed where nothing else is computed there; tells each check. FrameSegments on a thread
 /// of its own.
 pub type Examine = Arc<dyn Fn(bool, &mut dyn FnMut(Check)) + Send + Sync>;
 

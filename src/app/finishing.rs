@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use safelight_core::finish::{
-    Found, FoundInterpolator, FoundUpscaler, PostprocessForm, PostprocessOptions,
+    FoundInterpolator, FoundUpscaler, InstalledNetwork, PostprocessForm, PostprocessOptions,
     PostprocessRequest, TargetSize, ending_of, find_interpolators, find_upscalers, look_at,
 };
 use safelight_core::job::{DtypeChoice, JobError, JobErrorKind};
@@ -22,7 +22,7 @@ use crate::app::queue::JobQueue;
 /// The networks that do one thing, and the one among them that is used.
 pub struct Networks<C> {
     /// In the order of their names.
-    pub found: Vec<Found<C>>,
+    pub found: Vec<InstalledNetwork<C>>,
     /// The one that was chosen; the first where none was, or it is gone.
     chosen: Option<PathBuf>,
 }
@@ -38,7 +38,7 @@ impl<C> Default for Networks<C> {
 
 impl<C> Networks<C> {
     /// The network that is used.
-    pub fn chosen(&self) -> Option<&Found<C>> {
+    pub fn chosen(&self) -> Option<&InstalledNetwork<C>> {
         let chosen = self.chosen.as_ref();
         let found = self.found.iter().find(|it| Some(&it.path) == chosen);
         found.or_else(|| self.found.first())

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use safelight_core::catalog::{Catalog, CatalogEntry, UnusableModel};
 use safelight_core::job::{GenerateForm, JobError};
-use safelight_core::library::{SearchedPlace, Watch};
+use safelight_core::library::{SearchPath, Watch};
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::{Paths, Settings};
 
@@ -23,7 +23,7 @@ pub struct FoundModels {
     /// Known, but not here.
     pub missing: Vec<CatalogEntry>,
     /// Where was looked.
-    pub searched: Vec<SearchedPlace>,
+    pub searched: Vec<SearchPath>,
     /// Whose change means that there may be other models.
     pub watched: Watch,
 }

@@ -14,7 +14,7 @@ use crate::app::notices::Severity;
 use crate::app::pending::Stream;
 use crate::report::{LIMIT, ReportOptions, ReportPath, ReportProgress, make};
 
-/// Makes a report of this machine, tells how far it is, and gives its place. Runs on a thread of its own.
+/// Makes a report of this machine, tells how far it is, and gives its place. FrameSegments on a thread of its own.
 pub type Measure =
     Arc<dyn Fn(&CancelToken, &dyn Fn(ReportProgress)) -> Result<Made, JobError> + Send + Sync>;
 

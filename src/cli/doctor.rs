@@ -9,7 +9,7 @@ use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::units::size_text;
 use serde_json::json;
 
-use super::{Surroundings, out};
+use super::{CliEnvironment, out};
 use crate::doctor::{Status, examine_this_machine, miopen, worst};
 use crate::worker::environment;
 
@@ -27,15 +27,15 @@ pub struct DoctorArgs {
     clear_miopen_cache: bool,
 }
 
-/// Runs the command: 0 unless something fails, which is 1.
-pub fn run(args: &DoctorArgs, surroundings: &Surroundings) -> ExitCode {
+/// FrameSegments the command: 0 unless something fails, which is 1.
+pub fn run(args: &DoctorArgs, environment: &CliEnvironment) -> ExitCode {
     if args.clear_miopen_cache {
-        return clear(args, surroundings);
+        return clear(args, environment);
     }
     let mut checks = Vec::new();
     examine_this_machine(
-        surroundings.paths.clone(),
-        surroundings.process_launcher(),
+        environment.paths.clone(),
+        environment.process_launcher(),
         !args.quick,
         &mut |check| {
             if !args.json {
@@ -54,10 +54,10 @@ pub fn run(args: &DoctorArgs, surroundings: &Surroundings) -> ExitCode {
     }
 }
 
-fn clear(args: &DoctorArgs, surroundings: &Surroundings) -> ExitCode {
-    let settings = &surroundings.loaded.settings.runtime;
+fn clear(args: &DoctorArgs, environment: &CliEnvironment) -> ExitCode {
+    let settings = &environment.loaded.settings.runtime;
     let inherited = environment::inherited();
-    match miopen::clear(&miopen::places(&surroundings.paths, settings, &inherited)) {
+    match miopen::clear(&miopen::places(&environment.paths, settings, &inherited)) {
         Ok(bytes) if args.json => out::print_json(&json!({"cleared_bytes": bytes}), 0),
         Ok(bytes) => out::print(&format!("cleared {}\n", size_text(bytes)), 0),
         Err(err) => {

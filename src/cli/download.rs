@@ -17,11 +17,11 @@ use safelight_core::units::{measured_text, size_text};
 use serde_json::json;
 
 use super::generate::{CANCELLED, ended, print_event, progress_bar, say, stop_on_signal};
-use super::{Surroundings, out};
+use super::{CliEnvironment, out};
 use crate::download::{self, Hub, Options, Order, Phase, Progress, Quote};
 use crate::telemetry::host;
 
-/// How often progress is told to programs.
+/// Interval of progress events for programs.
 const TELL_EVERY: Duration = Duration::from_millis(500);
 
 /// Download the missing files of a model: they are listed first, and nothing is downloaded before you agree
@@ -43,21 +43,21 @@ pub struct DownloadArgs {
     json: bool,
 }
 
-pub fn run(args: &DownloadArgs, surroundings: &Surroundings) -> ExitCode {
-    let result = Download::new(args, surroundings).and_then(|download| download.run());
+pub fn run(args: &DownloadArgs, environment: &CliEnvironment) -> ExitCode {
+    let result = Download::new(args, environment).and_then(|download| download.run());
     ended(result, args.json)
 }
 
 struct Download<'a> {
     args: &'a DownloadArgs,
-    surroundings: &'a Surroundings,
+    environment: &'a CliEnvironment,
     models: PathBuf,
 }
 
 impl<'a> Download<'a> {
-    fn new(args: &'a DownloadArgs, surroundings: &'a Surroundings) -> Result<Self, JobError> {
+    fn new(args: &'a DownloadArgs, environment: &'a CliEnvironment) -> Result<Self, JobError> {
         let models = match &args.to {
-            None => surroundings.paths.models(),
+            None => environment.paths.models(),
             Some(to) => std::path::absolute(to)
                 .map_err(|err| JobError::from_error(JobErrorKind::InvalidRequest, &err))?,
         };
@@ -67,7 +67,7 @@ impl<'a> Download<'a> {
         }
         Ok(Self {
             args,
-            surroundings,
+            environment,
             models,
         })
     }
@@ -116,7 +116,7 @@ impl<'a> Download<'a> {
         }
         let cancel = CancelToken::default();
         stop_on_signal(&cancel)?;
-        let mut teller = Teller::new(self.args.json);
+        let mut teller = DownloadPrinter::new(self.args.json);
         let fetched = download::download(&orders, &options, &cancel, &mut |progress| {
             teller.tell(progress);
         });
@@ -132,7 +132,7 @@ impl<'a> Download<'a> {
 
     /// The catalogue with the chosen folder among the searched ones, and whether it is one anyway.
     fn catalog(&self) -> (Catalog, bool) {
-        let (paths, settings) = (&self.surroundings.paths, self.surroundings.settings());
+        let (paths, settings) = (&self.environment.paths, self.environment.settings());
         let catalog = Catalog::load(paths, settings);
         let is_searched = catalog
             .searched
@@ -284,7 +284,7 @@ fn nothing_to_fetch(entry: &CatalogEntry, catalog: &Catalog) -> JobError {
 }
 
 /// Tells how far it is: a bar on a terminal, a line a file elsewhere, JSON lines for programs.
-struct Teller {
+struct DownloadPrinter {
     bar: ProgressBar,
     is_json: bool,
     is_terminal: bool,
@@ -292,7 +292,7 @@ struct Teller {
     told: Instant,
 }
 
-impl Teller {
+impl DownloadPrinter {
     fn new(is_json: bool) -> Self {
         let is_terminal = io::stderr().is_terminal() && !is_json;
         let template = "{prefix} {bar:30.red} {bytes}/{total_bytes}  {msg}";

@@ -8,14 +8,14 @@ use std::process::ExitCode;
 use clap::Args;
 use safelight_core::catalog::{Catalog, ComponentCard, IdentityCard};
 use safelight_core::job::JobErrorKind;
-use safelight_core::lora::LoraCard;
+use safelight_core::lora::LoraInfo;
 use safelight_core::media::describe_media;
 use safelight_core::model::{CatalogError, ModelSpec};
 use safelight_core::shown::one_line;
 use safelight_core::units::size_text;
 use serde_json::json;
 
-use super::{Surroundings, made_with, out};
+use super::{CliEnvironment, made_with, out};
 
 const CANNOT_RUN: &str = "Safelight cannot run it";
 const A_COMPONENT: &str = "a component to use with a transformer";
@@ -32,22 +32,23 @@ pub struct InspectArgs {
     json: bool,
 }
 
-/// Runs the command: 0 for what is whole, the code for wrong model files otherwise.
-pub fn run(args: &InspectArgs, surroundings: &Surroundings) -> ExitCode {
+/// FrameSegments the command: 0 for what is whole, the code for wrong model files otherwise.
+pub fn run(args: &InspectArgs, environment: &CliEnvironment) -> ExitCode {
     if let Some(said) = made_with::read(&args.path) {
         let facts = describe_media(&args.path).unwrap_or_default();
         return match said {
             Ok(found) if args.json => {
-                out::print_json(&made_with::as_json(&args.path, found.as_ref(), &facts), 0)
+                let json = made_with::as_json(&args.path, found.as_ref(), &facts, environment);
+                out::print_json(&json, 0)
             }
             Ok(found) => {
-                let text = made_with::as_text(&args.path, found.as_ref(), &facts, surroundings);
+                let text = made_with::as_text(&args.path, found.as_ref(), &facts, environment);
                 out::print(&text, 0)
             }
             Err(err) => out::print_job_error(&err, args.json),
         };
     }
-    let card = match read(args, surroundings) {
+    let card = match read(args, environment) {
         Ok(card) => card,
         Err(err) => return out::print_error(&err, args.json),
     };
@@ -63,8 +64,8 @@ pub fn run(args: &InspectArgs, surroundings: &Surroundings) -> ExitCode {
     }
 }
 
-fn read(args: &InspectArgs, surroundings: &Surroundings) -> Result<IdentityCard, CatalogError> {
-    let catalog = Catalog::load(&surroundings.paths, surroundings.settings());
+fn read(args: &InspectArgs, environment: &CliEnvironment) -> Result<IdentityCard, CatalogError> {
+    let catalog = Catalog::load(&environment.paths, environment.settings());
     if args.path.exists() {
         return catalog.card(&args.path);
     }
@@ -89,9 +90,11 @@ fn as_text(card: &IdentityCard) -> String {
     if let Some(lora) = &card.lora {
         text.push_str(&changes(lora));
     }
-    if !card.components.is_empty() {
+    // A file of an unknown model has no component with a name.
+    let named = card.components.iter().filter(|it| !it.name.is_empty());
+    let rows: Vec<Vec<String>> = named.map(component_row).collect();
+    if !rows.is_empty() {
         text.push_str("\nComponents\n");
-        let rows: Vec<Vec<String>> = card.components.iter().map(component_row).collect();
         text.push_str(&out::table(&rows));
     }
     if !card.notes.is_empty() {
@@ -109,7 +112,7 @@ fn as_text(card: &IdentityCard) -> String {
     text
 }
 
-/// What a file is for that makes nothing by itself.
+/// Use of a file that makes nothing alone.
 fn use_of(card: &IdentityCard) -> &'static str {
     let is = |role: &str| card.components.iter().any(|part| part.name == role);
     // Of a whole model that no family runs, the parts are not used either.
@@ -149,7 +152,7 @@ fn use_of(card: &IdentityCard) -> &'static str {
     }
 }
 
-fn changes(lora: &LoraCard) -> String {
+fn changes(lora: &LoraInfo) -> String {
     let parts = match (lora.changes_transformer, lora.changes_text_encoder) {
         (true, true) => "transformer and text encoders",
         (false, true) => "text encoders",

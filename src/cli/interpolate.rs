@@ -7,7 +7,7 @@ use clap::Args;
 use safelight_core::finish::{NewRate, PostprocessOptions, find_interpolators, interpolator_named};
 use safelight_core::job::JobError;
 
-use super::Surroundings;
+use super::CliEnvironment;
 use super::upscale::{FinishArgs, chosen, unknown};
 
 /// Give a clip more frames a second: RIFE makes those between, and scenes that cut are not blended
@@ -29,20 +29,20 @@ pub struct InterpolateArgs {
     job: FinishArgs,
 }
 
-/// Runs the command.
-pub fn run(args: &InterpolateArgs, surroundings: &Surroundings) -> ExitCode {
+/// FrameSegments the command.
+pub fn run(args: &InterpolateArgs, environment: &CliEnvironment) -> ExitCode {
     let rate = match args.fps {
         Some(fps) => NewRate::Fps(fps),
         None => NewRate::Times(args.times.unwrap_or(2)),
     };
     let wish = (PostprocessOptions::Interpolate(rate), "interpolated");
-    let network = || network(args, surroundings);
-    args.job.run(&args.source, network, wish, surroundings)
+    let network = || network(args, environment);
+    args.job.run(&args.source, network, wish, environment)
 }
 
 /// The network that the arguments name, or the only one that there is.
-fn network(args: &InterpolateArgs, surroundings: &Surroundings) -> Result<PathBuf, JobError> {
-    let (paths, settings) = (&surroundings.paths, surroundings.settings());
+fn network(args: &InterpolateArgs, environment: &CliEnvironment) -> Result<PathBuf, JobError> {
+    let (paths, settings) = (&environment.paths, environment.settings());
     if let Some(wanted) = &args.model {
         return interpolator_named(wanted, paths, settings).map_err(|err| unknown(&err));
     }

@@ -1,16 +1,18 @@
 //! What `safelight inspect` says of a picture, a clip or a JSON file: how it was made, here or by another program.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use safelight_core::job::{JobError, JobErrorKind};
+use safelight_core::catalog::Catalog;
+use safelight_core::job::{GenerateRequest, JobError, JobErrorKind};
 use safelight_core::lora;
 use safelight_core::media::{MediaError, has_clip_name, has_picture_name, media_info};
 use safelight_core::restore::{self, FileSettings, ForeignSettings};
 use safelight_core::shown;
 use serde_json::{Value, json};
 
-use super::Surroundings;
+use super::CliEnvironment;
+use super::generate::GenerateArgs;
 use super::generate::restored::fit;
 
 /// Endings of texts that can say how something was made.
@@ -46,11 +48,91 @@ pub(super) fn read(path: &Path) -> Option<Result<Option<FileSettings>, JobError>
 
 fn unreadable(err: &MediaError) -> JobError {
     JobError::from_error(JobErrorKind::InvalidRequest, err)
-        .advise("Choose a picture, a clip, a JSON file, or a model's file or folder")
+        .advise("Choose an image, a video, a JSON file, or a model's file or folder")
 }
 
-pub(super) fn as_json(path: &Path, found: Option<&FileSettings>, facts: &[String]) -> Value {
+/// Use of a file's settings on this computer.
+#[derive(Default)]
+struct SettingsUse {
+    /// Name of the model that they are used with.
+    model: Option<String>,
+    /// Settings that are not used or used differently, each as a sentence.
+    notes: Vec<String>,
+}
+
+impl SettingsUse {
+    fn of(found: &FileSettings, environment: &CliEnvironment) -> Self {
+        let files = || lora::find(&environment.paths, environment.settings());
+        match found {
+            FileSettings::Own(carried) => {
+                let mut carried = carried.clone();
+                let mut notes = carried.find_moved_loras(files);
+                notes.extend(missing_files(&carried.request));
+                let catalog = Catalog::load(&environment.paths, environment.settings());
+                let model = match catalog.find(&carried.request.model) {
+                    Ok(spec) => Some(spec.name),
+                    Err(err) => {
+                        notes.push(err.to_string());
+                        None
+                    }
+                };
+                notes.extend(GenerateArgs::default().with_own(*carried).1);
+                Self { model, notes }
+            }
+            FileSettings::Other(restored) => match fit(restored, true, None, environment) {
+                Ok(fitted) => Self {
+                    model: Some(fitted.spec.name),
+                    notes: fitted.warnings,
+                },
+                Err(err) => {
+                    let mut notes = restored.notes.clone();
+                    notes.push(err.summary);
+                    let (_, missing) = restored.find_loras(&files());
+                    if !missing.is_empty() {
+                        let names = missing.join(", ");
+                        notes.push(format!("LoRAs that are not on this computer: {names}"));
+                    }
+                    Self { model: None, notes }
+                }
+            },
+        }
+    }
+}
+
+/// Names the files of a job that are gone.
+fn missing_files(request: &GenerateRequest) -> impl Iterator<Item = String> {
+    let inputs = [
+        &request.image,
+        &request.last_image,
+        &request.extend,
+        &request.source_clip,
+        &request.mask,
+    ];
+    let controls = request.controls.iter().enumerate();
+    let controls = controls.flat_map(|(index, control)| control.files(index));
+    inputs
+        .into_iter()
+        .flatten()
+        .chain(&request.references)
+        .chain(request.prompt_pictures.iter().map(|image| &image.path))
+        .chain(request.loras.iter().map(|lora| &lora.path))
+        .map(PathBuf::as_path)
+        .chain(controls.map(|(_, path)| path))
+        .filter(|path| !path.exists())
+        .map(|path| format!("this file is missing: {}", path.display()))
+}
+
+pub(super) fn as_json(
+    path: &Path,
+    found: Option<&FileSettings>,
+    facts: &[String],
+    environment: &CliEnvironment,
+) -> Value {
     let mut json = json!({"path": path, "facts": facts, "tool": found.map(FileSettings::tool)});
+    if let Some(found) = found {
+        let SettingsUse { model, notes } = SettingsUse::of(found, environment);
+        (json["model_here"], json["notes"]) = (json!(model), json!(notes));
+    }
     match found {
         Some(FileSettings::Own(carried)) => json["request"] = json!(carried.request),
         Some(FileSettings::Other(restored)) => json["settings"] = json!(restored),
@@ -64,7 +146,7 @@ pub(super) fn as_text(
     path: &Path,
     found: Option<&FileSettings>,
     facts: &[String],
-    surroundings: &Surroundings,
+    environment: &CliEnvironment,
 ) -> String {
     let mut text = format!("{}\n", one_line(&path.to_string_lossy()));
     for fact in facts {
@@ -80,12 +162,8 @@ pub(super) fn as_text(
         writeln!(text, "  holds {what}").ok();
         return text;
     };
-    let mut moved = Vec::new();
     let restored = match found {
         FileSettings::Own(carried) => {
-            let mut carried = carried.clone();
-            let files = || lora::find(&surroundings.paths, surroundings.settings());
-            moved = carried.find_moved_loras(files);
             let request = &carried.request;
             ForeignSettings {
                 num_steps: Some(request.sampling.num_steps),
@@ -102,20 +180,19 @@ pub(super) fn as_text(
     for (name, value) in lines(&restored) {
         writeln!(text, "  {name}: {}", one_line(&value)).ok();
     }
-    let mut notes = [moved, restored.notes.clone()].concat();
-    if matches!(found, FileSettings::Other(_)) {
-        match fit(&restored, true, None, surroundings) {
-            Ok(fitted) => {
-                writeln!(text, "  model here: {}", one_line(&fitted.spec.name)).ok();
-                notes = fitted.warnings;
-            }
-            Err(err) => notes.push(err.summary),
-        }
+    let SettingsUse { model, notes } = SettingsUse::of(found, environment);
+    let choice = if model.is_some() { "" } else { " --model ID" };
+    if let Some(model) = model {
+        writeln!(text, "  model here: {}", one_line(&model)).ok();
     }
     for note in &notes {
         writeln!(text, "  {}", one_line(note)).ok();
     }
-    text.push_str("\nRepeat it with `safelight generate --from FILE`\n");
+    writeln!(
+        text,
+        "\nRepeat it with `safelight generate --from FILE{choice}`"
+    )
+    .ok();
     text
 }
 

@@ -3,6 +3,7 @@
 mod completions;
 mod doctor;
 mod download;
+mod environment;
 mod generate;
 mod inspect;
 mod interpolate;
@@ -13,7 +14,6 @@ pub mod out;
 mod plan;
 mod report;
 mod runtime;
-mod surroundings;
 mod upscale;
 mod window;
 
@@ -23,9 +23,9 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
+pub use environment::CliEnvironment;
 pub use generate::GenerateArgs;
 pub use report::print_comparison;
-pub use surroundings::Surroundings;
 
 /// Make images and videos on your own GPU. Without a subcommand the window opens.
 #[derive(Parser, Debug)]
@@ -71,23 +71,23 @@ pub fn main() -> ExitCode {
             err.exit()
         });
     log::start();
-    let surroundings = Surroundings::of_this_user();
-    surroundings.remove_partials();
+    let environment = CliEnvironment::of_this_user();
+    environment.remove_partials();
     match arguments.command {
-        Some(Command::Generate(args)) => generate::run(*args, &surroundings),
-        Some(Command::Resume(args)) => generate::resume::run(&args, &surroundings),
-        Some(Command::Upscale(args)) => upscale::run(&args, &surroundings),
-        Some(Command::Interpolate(args)) => interpolate::run(&args, &surroundings),
-        Some(Command::Plan(args)) => plan::run(*args, &surroundings),
-        Some(Command::Models(args)) => models::run(&args, &surroundings),
-        Some(Command::Inspect(args)) => inspect::run(&args, &surroundings),
-        Some(Command::Download(args)) => download::run(&args, &surroundings),
-        Some(Command::Runtime(args)) => runtime::run(&args, &surroundings),
-        Some(Command::Doctor(args)) => doctor::run(&args, &surroundings),
-        Some(Command::Report(args)) => report::run(&args, &surroundings),
+        Some(Command::Generate(args)) => generate::run(*args, &environment),
+        Some(Command::Resume(args)) => generate::resume::run(&args, &environment),
+        Some(Command::Upscale(args)) => upscale::run(&args, &environment),
+        Some(Command::Interpolate(args)) => interpolate::run(&args, &environment),
+        Some(Command::Plan(args)) => plan::run(*args, &environment),
+        Some(Command::Models(args)) => models::run(&args, &environment),
+        Some(Command::Inspect(args)) => inspect::run(&args, &environment),
+        Some(Command::Download(args)) => download::run(&args, &environment),
+        Some(Command::Runtime(args)) => runtime::run(&args, &environment),
+        Some(Command::Doctor(args)) => doctor::run(&args, &environment),
+        Some(Command::Report(args)) => report::run(&args, &environment),
         Some(Command::Completions(args)) => completions::run(&args, Arguments::command()),
         Some(Command::Manual(args)) => completions::write_manual(&args, Arguments::command()),
-        None => window::run(surroundings, arguments.files),
+        None => window::run(environment, arguments.files),
     }
 }
 

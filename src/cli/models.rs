@@ -9,7 +9,7 @@ use safelight_core::model::{CatalogError, ModelSpec};
 use safelight_core::units::size_text;
 use serde_json::{Value, json};
 
-use super::{Surroundings, out};
+use super::{CliEnvironment, out};
 
 /// List the models on this disk, those that can be downloaded, and the folders that are searched
 #[derive(Args, Debug)]
@@ -19,9 +19,9 @@ pub struct ModelsArgs {
     json: bool,
 }
 
-/// Runs the command. What is broken is listed and is no failure of the listing.
-pub fn run(args: &ModelsArgs, surroundings: &Surroundings) -> ExitCode {
-    let catalog = Catalog::load(&surroundings.paths, surroundings.settings());
+/// FrameSegments the command. What is broken is listed and is no failure of the listing.
+pub fn run(args: &ModelsArgs, environment: &CliEnvironment) -> ExitCode {
+    let catalog = Catalog::load(&environment.paths, environment.settings());
     if args.json {
         out::print_json(&as_json(&catalog), 0)
     } else {

@@ -72,7 +72,7 @@ pub fn misunderstood(err: &clap::Error) -> JobError {
     JobError::new(JobErrorKind::InvalidRequest, summary).detail(&text)
 }
 
-/// Asks at the terminal; the error is for where nobody can be asked. `doing`: what is asked about, as in "to download".
+/// Asks at the terminal; fails without a terminal. `doing`: what is asked about, as in "to download".
 pub fn ask(question: &str, doing: &str, is_json: bool) -> Result<bool, JobError> {
     if is_json || !io::stdin().is_terminal() {
         let text = format!("add --yes to {doing}, as nobody can be asked here");

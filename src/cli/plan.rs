@@ -6,9 +6,11 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::Args;
-use safelight_core::catalog::{Catalog, Sketch};
+use safelight_core::catalog::{Catalog, DefaultJob};
 use safelight_core::finish::PostprocessRequest;
-use safelight_core::job::{DeviceChoice, GenerateRequest, JobError, JobErrorKind, PartialSampling};
+use safelight_core::job::{
+    DeviceChoice, GenerateRequest, JobError, JobErrorKind, PartialSampling, Validated,
+};
 use safelight_core::memory::{
     DeviceClass, DeviceFacts, LargestFit, MemoryPlan, MemoryPlanner, ModelAlternative,
     ModelFootprint, PeakCorrections, PlanSuggestion, PreservedRow, largest, preserved_table,
@@ -19,7 +21,7 @@ use safelight_core::units::{from_gib, gib_text};
 use serde_json::json;
 
 use super::generate::{self, GenerateArgs};
-use super::{Surroundings, out};
+use super::{CliEnvironment, out};
 use crate::telemetry::{self, Device, DeviceQuery, Roots};
 
 /// Exit code of a job that does not fit.
@@ -74,15 +76,16 @@ fn class(text: &str) -> Result<DeviceClass, String> {
     found.map(|(_, class)| *class).ok_or_else(wrong)
 }
 
-/// Runs the command: 0 where the job fits, 4 where it does not.
-pub fn run(args: PlanArgs, surroundings: &Surroundings) -> ExitCode {
+/// FrameSegments the command: 0 where the job fits, 4 where it does not.
+pub fn run(args: PlanArgs, environment: &CliEnvironment) -> ExitCode {
     let is_json = args.generate.json;
-    match planned(args, surroundings) {
+    match planned(args, environment) {
         Ok(planned) => {
             let code = if planned.plan.fits() { 0 } else { DOES_NOT_FIT };
             if is_json {
                 out::print_json(&planned.as_json(), code)
             } else {
+                planned.notices.iter().for_each(|text| generate::say(text));
                 out::print(&planned.as_text(), code)
             }
         }
@@ -99,40 +102,50 @@ struct Planned {
     largest: Option<LargestFit>,
     /// The model is not downloaded.
     is_estimate: bool,
+    notices: Vec<String>,
 }
 
-/// The first job that the arguments of `generate` describe; it needs no prompt.
-pub(super) fn request_of(
-    args: GenerateArgs,
-    surroundings: &Surroundings,
-) -> Result<GenerateRequest, JobError> {
-    let (mut generate, _) = args.with_carried(surroundings)?;
+/// A job to plan, and what is done differently than the arguments say, in sentences.
+struct PlannedJob {
+    sketch: DefaultJob,
+    notices: Vec<String>,
+}
+
+/// The first job that the arguments of `generate` describe, with the weights in the headers of its files. It needs no
+/// prompt.
+fn job_of(args: GenerateArgs, environment: &CliEnvironment) -> Result<PlannedJob, JobError> {
+    let (mut generate, warnings) = args.with_carried(environment)?;
     // What is read changes nothing of what is needed.
     if generate.prompts_file.is_none() && generate.base.prompt.is_empty() {
         generate.prompt = generate.prompt.or_else(|| Some("a plan".to_owned()));
     }
-    let jobs = generate::jobs_of(&generate, surroundings)?;
-    let job = jobs.into_iter().next();
-    job.map(|job| job.request)
-        .ok_or_else(|| JobError::new(JobErrorKind::InvalidRequest, "there is nothing to plan"))
-}
-
-/// The job that the arguments describe, with the weights that their headers tell.
-fn job_of(args: GenerateArgs, surroundings: &Surroundings) -> Result<Sketch, JobError> {
-    let request = request_of(args, surroundings)?;
-    let (files, loras) = (&request.files, &request.loras);
-    let weights = ModelFootprint::read(request.family, files, loras, &request.controls)
-        .map_err(|err| JobError::from(&err))?;
-    Ok(Sketch { weights, request })
+    let jobs = generate::jobs_of(&generate, environment)?;
+    let none = || JobError::new(JobErrorKind::InvalidRequest, "there is nothing to plan");
+    let Validated { request, notices } = jobs.into_iter().next().ok_or_else(none)?;
+    let weights = ModelFootprint::read(
+        request.family,
+        &request.files,
+        &request.loras,
+        &request.controls,
+    );
+    let weights = weights.map_err(|err| JobError::from(&err))?;
+    let notices = notices.into_iter().map(|notice| notice.message);
+    Ok(PlannedJob {
+        sketch: DefaultJob { weights, request },
+        notices: notices.chain(warnings).collect(),
+    })
 }
 
 /// A job of a model that is not downloaded, from the sizes of its published files; `None` for every other model.
 /// LoRAs and input files are left out.
-fn sketch_of(args: &GenerateArgs, surroundings: &Surroundings) -> Result<Option<Sketch>, JobError> {
+fn sketch_of(
+    args: &GenerateArgs,
+    environment: &CliEnvironment,
+) -> Result<Option<DefaultJob>, JobError> {
     let Some(id) = &args.model else {
         return Ok(None);
     };
-    let catalog = Catalog::load(&surroundings.paths, surroundings.settings());
+    let catalog = Catalog::load(&environment.paths, environment.settings());
     let entry = catalog.missing.iter().find(|entry| entry.id == *id);
     let Some(mut sketch) = entry.and_then(|entry| entry.sketch(false)) else {
         return Ok(None);
@@ -146,9 +159,9 @@ fn sketch_of(args: &GenerateArgs, surroundings: &Surroundings) -> Result<Option<
     }
     request.dtype = args
         .dtype
-        .unwrap_or_else(|| surroundings.settings().runtime.dtype);
+        .unwrap_or_else(|| environment.settings().runtime.dtype);
     request.vae_tile = args.vae_tile;
-    request.memory = args.memory.choice(&surroundings.settings().memory);
+    request.memory = args.memory.choice(&environment.settings().memory);
     request.sampling = PartialSampling::from(args.sampling).over(request.sampling);
     let in_limits = |size: u32| (64..=ANY_LIMITS.max_edge).contains(&size);
     let has_frames = (1..=ANY_LIMITS.max_frames).contains(&request.num_frames);
@@ -160,10 +173,10 @@ fn sketch_of(args: &GenerateArgs, surroundings: &Surroundings) -> Result<Option<
     Err(JobError::new(JobErrorKind::InvalidRequest, what))
 }
 
-fn planned(args: PlanArgs, surroundings: &Surroundings) -> Result<Planned, JobError> {
+fn planned(args: PlanArgs, environment: &CliEnvironment) -> Result<Planned, JobError> {
     let device = args.generate.device;
-    let device = device.unwrap_or_else(|| surroundings.settings().runtime.device);
-    let Device { name, facts, .. } = device_of(surroundings, device);
+    let device = device.unwrap_or_else(|| environment.settings().runtime.device);
+    let Device { name, facts, .. } = device_of(environment, device);
     let facts = DeviceFacts {
         used_bytes: args.used.map_or(facts.used_bytes, from_gib),
         ..facts
@@ -172,13 +185,24 @@ fn planned(args: PlanArgs, surroundings: &Surroundings) -> Result<Planned, JobEr
         (None, None) => facts,
         (total, class) => other_device(facts, total.map(from_gib), class, args.used.map(from_gib)),
     };
-    let sketch = sketch_of(&args.generate, surroundings)?;
+    let sketch = sketch_of(&args.generate, environment)?;
     let is_estimate = sketch.is_some();
-    let Sketch { request, weights } = match sketch {
-        Some(sketch) => sketch,
-        None => job_of(args.generate, surroundings)?,
+    let PlannedJob {
+        sketch: DefaultJob { request, weights },
+        mut notices,
+    } = match sketch {
+        Some(sketch) => {
+            let has_file = args.generate.from.is_some();
+            let unused = "--from is not used: the model is not downloaded";
+            PlannedJob {
+                sketch,
+                notices: has_file.then(|| unused.to_owned()).into_iter().collect(),
+            }
+        }
+        None => job_of(args.generate, environment)?,
     };
-    let corrections = PeakCorrections::load(&surroundings.corrections_file());
+    notices.extend(environment.oddities());
+    let corrections = PeakCorrections::load(&environment.corrections_file());
     let planner = MemoryPlanner {
         weights: &weights,
         facts,
@@ -189,7 +213,7 @@ fn planned(args: PlanArgs, surroundings: &Surroundings) -> Result<Planned, JobEr
     let others = if plan.rank() == 0 {
         Vec::new()
     } else {
-        alternatives(&request, surroundings)
+        alternatives(&request, environment)
     };
     Ok(Planned {
         device: name.clone(),
@@ -201,10 +225,11 @@ fn planned(args: PlanArgs, surroundings: &Surroundings) -> Result<Planned, JobEr
         },
         largest: args
             .largest
-            .then(|| largest(&planner, &request, &limits_of(&request, surroundings))),
+            .then(|| largest(&planner, &request, &limits_of(&request, environment))),
         plan,
         request,
         is_estimate,
+        notices,
     })
 }
 
@@ -213,10 +238,10 @@ pub(super) fn finish_plan(
     request: &PostprocessRequest,
     device: Option<DeviceChoice>,
     is_json: bool,
-    surroundings: &Surroundings,
+    environment: &CliEnvironment,
 ) -> Result<ExitCode, JobError> {
-    let device = device.unwrap_or_else(|| surroundings.settings().runtime.device);
-    let Device { name, facts, .. } = device_of(surroundings, device);
+    let device = device.unwrap_or_else(|| environment.settings().runtime.device);
+    let Device { name, facts, .. } = device_of(environment, device);
     let weights = ModelFootprint::of_postprocess(request).map_err(|err| JobError::from(&err))?;
     let planner = MemoryPlanner {
         weights: &weights,
@@ -252,9 +277,9 @@ fn budget_line(plan: &MemoryPlan, device: &str) -> String {
 }
 
 /// The device that the settings and arguments mean on this machine.
-fn device_of(surroundings: &Surroundings, device: DeviceChoice) -> Device {
+fn device_of(environment: &CliEnvironment, device: DeviceChoice) -> Device {
     let query = DeviceQuery {
-        kind: surroundings.runtime_kind(),
+        kind: environment.runtime_kind(),
         device,
         ..DeviceQuery::default()
     };
@@ -285,15 +310,15 @@ fn other_device(
     }
 }
 
-/// What the job's model allows.
-fn limits_of(request: &GenerateRequest, surroundings: &Surroundings) -> Limits {
-    let catalog = Catalog::load(&surroundings.paths, surroundings.settings());
+/// Limits of the job's model.
+fn limits_of(request: &GenerateRequest, environment: &CliEnvironment) -> Limits {
+    let catalog = Catalog::load(&environment.paths, environment.settings());
     let opened = catalog.open_with(&request.model, &request.companions);
     opened.map_or(ANY_LIMITS, |spec| spec.limits)
 }
 
-fn alternatives(request: &GenerateRequest, surroundings: &Surroundings) -> Vec<ModelAlternative> {
-    let catalog = Catalog::load(&surroundings.paths, surroundings.settings());
+fn alternatives(request: &GenerateRequest, environment: &CliEnvironment) -> Vec<ModelAlternative> {
+    let catalog = Catalog::load(&environment.paths, environment.settings());
     let specs = ModelAlternative::specs(&catalog.available, &request.model).take(MAX_ALTERNATIVES);
     specs
         .filter_map(|spec| ModelAlternative::read(spec, &request.loras, &request.controls))
@@ -317,6 +342,7 @@ impl Planned {
             "preserved_table": self.table,
             "largest": self.largest,
             "is_estimate": self.is_estimate,
+            "notices": self.notices,
         })
     }
 

@@ -15,7 +15,7 @@ use safelight_core::job::{CancelToken, DeviceChoice, JobError, JobErrorKind};
 use serde_json::json;
 
 use super::generate::{CANCELLED, stop_on_signal};
-use super::{Surroundings, out};
+use super::{CliEnvironment, out};
 use crate::report::compare::{self, CompareVerdict, FigurePair, ReportFigures, num_worse};
 use crate::report::page;
 use crate::report::{LIMIT, Report, ReportOptions, ReportPath, ReportProgress, make};
@@ -43,21 +43,21 @@ pub struct ReportArgs {
     compare: Option<Vec<PathBuf>>,
 }
 
-/// Runs the command: 0, also where something that was measured is bad; 5 when it was stopped.
-pub fn run(args: &ReportArgs, surroundings: &Surroundings) -> ExitCode {
+/// FrameSegments the command: 0, also where something that was measured is bad; 5 when it was stopped.
+pub fn run(args: &ReportArgs, environment: &CliEnvironment) -> ExitCode {
     let done = match args.compare.as_deref() {
         Some([first, second]) => side_by_side(first, second, args),
-        _ => measure(args, surroundings),
+        _ => measure(args, environment),
     };
     done.unwrap_or_else(|err| out::print_job_error(&err, args.json))
 }
 
-fn measure(args: &ReportArgs, surroundings: &Surroundings) -> Result<ExitCode, JobError> {
+fn measure(args: &ReportArgs, environment: &CliEnvironment) -> Result<ExitCode, JobError> {
     let folder = args.out.clone();
-    let path = ReportPath::new_in(&folder.unwrap_or_else(|| surroundings.paths.reports()));
-    let settings = surroundings.settings().clone();
+    let path = ReportPath::new_in(&folder.unwrap_or_else(|| environment.paths.reports()));
+    let settings = environment.settings().clone();
     let options = ReportOptions {
-        paths: surroundings.paths.clone(),
+        paths: environment.paths.clone(),
         device: args.device.unwrap_or(settings.runtime.device),
         settings,
         limit: Duration::from_mins(args.minutes),

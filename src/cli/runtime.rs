@@ -12,7 +12,7 @@ use safelight_core::job::{CancelToken, JobError};
 use safelight_core::units::size_text;
 use serde_json::{Value, json};
 
-use super::{Surroundings, out};
+use super::{CliEnvironment, out};
 use crate::runtimes::{self, Advice, Found, Overview, choose, named, remove};
 
 /// List, check, choose and remove the libtorch folders that models are computed with
@@ -83,24 +83,24 @@ struct ChangeArgs {
 /// Behind what was changed.
 const GO_BACK: &str = "; `safelight runtime use --previous` goes back";
 
-pub fn run(args: &RuntimeArgs, surroundings: &Surroundings) -> ExitCode {
+pub fn run(args: &RuntimeArgs, environment: &CliEnvironment) -> ExitCode {
     let (result, is_json) = match &args.what {
-        What::List(args) => (Ok(list(args, surroundings)), args.json),
-        What::Install(args) => return install::run(args, surroundings),
-        What::Check(args) => (check(args, surroundings), args.json),
-        What::Use(args) => (use_one(args, surroundings), args.json),
-        What::Remove(args) => (remove_one(args, surroundings), args.json),
+        What::List(args) => (Ok(list(args, environment)), args.json),
+        What::Install(args) => return install::run(args, environment),
+        What::Check(args) => (check(args, environment), args.json),
+        What::Use(args) => (use_one(args, environment), args.json),
+        What::Remove(args) => (remove_one(args, environment), args.json),
     };
     result.unwrap_or_else(|err| out::print_job_error(&err, is_json))
 }
 
-fn here(surroundings: &Surroundings) -> Vec<Found> {
+fn here(environment: &CliEnvironment) -> Vec<Found> {
     let around = runtimes::Surroundings::of_this_user();
-    runtimes::all(&surroundings.paths, surroundings.settings(), &around)
+    runtimes::all(&environment.paths, environment.settings(), &around)
 }
 
-fn list(args: &ListArgs, surroundings: &Surroundings) -> ExitCode {
-    let overview = Overview::of_this_user(&surroundings.paths, surroundings.settings());
+fn list(args: &ListArgs, environment: &CliEnvironment) -> ExitCode {
+    let overview = Overview::of_this_user(&environment.paths, environment.settings());
     if args.json {
         out::print_json(&as_json(&overview), 0)
     } else {
@@ -108,8 +108,8 @@ fn list(args: &ListArgs, surroundings: &Surroundings) -> ExitCode {
     }
 }
 
-fn check(args: &CheckArgs, surroundings: &Surroundings) -> Result<ExitCode, JobError> {
-    let here = here(surroundings);
+fn check(args: &CheckArgs, environment: &CliEnvironment) -> Result<ExitCode, JobError> {
+    let here = here(environment);
     let found = match &args.id {
         Some(id) => named(id, &here)?,
         None => match here.into_iter().find(|it| it.is_used) {
@@ -117,7 +117,7 @@ fn check(args: &CheckArgs, surroundings: &Surroundings) -> Result<ExitCode, JobE
             None => named("", &[])?,
         },
     };
-    let device = tried(&found, surroundings)?;
+    let device = tried(&found, environment)?;
     Ok(if args.json {
         out::print_json(&json!({"id": found.id, "device": device}), 0)
     } else {
@@ -126,27 +126,27 @@ fn check(args: &CheckArgs, surroundings: &Surroundings) -> Result<ExitCode, JobE
 }
 
 /// The engine's words on its device.
-fn tried(found: &Found, surroundings: &Surroundings) -> Result<String, JobError> {
-    let settings = &surroundings.settings().runtime;
+fn tried(found: &Found, environment: &CliEnvironment) -> Result<String, JobError> {
+    let settings = &environment.settings().runtime;
     // An interrupt ends this program, and the process that tries with it.
     let cancel = CancelToken::default();
-    let checked = runtimes::tried(found, &surroundings.paths, settings, &cancel)?;
+    let checked = runtimes::tried(found, &environment.paths, settings, &cancel)?;
     Ok(checked.map_or_else(String::new, |checked| checked.device))
 }
 
-fn use_one(args: &UseArgs, surroundings: &Surroundings) -> Result<ExitCode, JobError> {
-    let here = here(surroundings);
+fn use_one(args: &UseArgs, environment: &CliEnvironment) -> Result<ExitCode, JobError> {
+    let here = here(environment);
     let found = match &args.id {
         Some(id) => named(id, &here)?,
         None => runtimes::previous(&here)?,
     };
-    if let Err(err) = tried(&found, surroundings)
+    if let Err(err) = tried(&found, environment)
         && !args.yes
     {
         let advice = "Add --yes to use it all the same";
         return Err(JobError::new(err.kind, err.summary).advise(advice));
     }
-    choose(&found, &surroundings.paths)?;
+    choose(&found, &environment.paths)?;
     let before = here.iter().find(|it| it.is_used && it.id != found.id);
     let before = before.map(|it| it.id.as_str());
     if args.json {
@@ -160,8 +160,8 @@ fn use_one(args: &UseArgs, surroundings: &Surroundings) -> Result<ExitCode, JobE
     Ok(out::print(&text, 0))
 }
 
-fn remove_one(args: &ChangeArgs, surroundings: &Surroundings) -> Result<ExitCode, JobError> {
-    let found = named(&args.id, &here(surroundings))?;
+fn remove_one(args: &ChangeArgs, environment: &CliEnvironment) -> Result<ExitCode, JobError> {
+    let found = named(&args.id, &here(environment))?;
     let bytes = found.bytes();
     let question = format!("Delete {} ({})?", found.id, size_text(bytes));
     // What is refused anyway need not be asked.

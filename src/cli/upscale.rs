@@ -15,7 +15,7 @@ use safelight_core::model::CatalogError;
 use safelight_core::naming;
 use safelight_core::units::from_gib;
 
-use super::Surroundings;
+use super::CliEnvironment;
 use super::generate::{self, ended, gib_value};
 use super::plan::finish_plan;
 
@@ -65,16 +65,16 @@ pub(super) struct FinishArgs {
 }
 
 impl FinishArgs {
-    /// Runs the job, or prints its plan. `suffix`: end of a result's name that is not given.
+    /// FrameSegments the job, or prints its plan. `suffix`: end of a result's name that is not given.
     pub(super) fn run(
         &self,
         source: &Path,
         network: impl FnOnce() -> Result<PathBuf, JobError>,
         (wish, suffix): (PostprocessOptions, &str),
-        surroundings: &Surroundings,
+        environment: &CliEnvironment,
     ) -> ExitCode {
         let request = || {
-            let settings = surroundings.settings();
+            let settings = environment.settings();
             let source = absolute(source)?;
             let (is_picture, _) = look_at(&source)?;
             let form = PostprocessForm {
@@ -94,30 +94,30 @@ impl FinishArgs {
         };
         let done = request().and_then(|request| {
             if self.plan {
-                return finish_plan(&request, self.device, self.json, surroundings);
+                return finish_plan(&request, self.device, self.json, environment);
             }
-            let done = generate::finish(request, self.device, self.json, surroundings);
+            let done = generate::finish(request, self.device, self.json, environment);
             done.map(ExitCode::from)
         });
         done.unwrap_or_else(|err| ended(Err(err), self.json))
     }
 }
 
-/// Runs the command.
-pub fn run(args: &UpscaleArgs, surroundings: &Surroundings) -> ExitCode {
+/// FrameSegments the command.
+pub fn run(args: &UpscaleArgs, environment: &CliEnvironment) -> ExitCode {
     let size = args.size;
     let wish = PostprocessOptions::Upscale {
         size: size.unwrap_or_else(|| TargetSize::Factor(args.scale.unwrap_or(2.0))),
         tile: args.tile,
     };
-    let network = || network(args, surroundings);
+    let network = || network(args, environment);
     let wish = (wish, "upscaled");
-    args.job.run(&args.source, network, wish, surroundings)
+    args.job.run(&args.source, network, wish, environment)
 }
 
 /// The network that the arguments name, or the only one that there is.
-fn network(args: &UpscaleArgs, surroundings: &Surroundings) -> Result<PathBuf, JobError> {
-    let (paths, settings) = (&surroundings.paths, surroundings.settings());
+fn network(args: &UpscaleArgs, environment: &CliEnvironment) -> Result<PathBuf, JobError> {
+    let (paths, settings) = (&environment.paths, environment.settings());
     if let Some(wanted) = &args.model {
         return upscaler_named(wanted, paths, settings).map_err(|err| unknown(&err));
     }
@@ -152,7 +152,7 @@ pub(super) fn chosen(
     })
 }
 
-/// Where the result goes: as the arguments say, else a free name beside the caller, the source's with `done` behind it.
+/// Path of the result: as the arguments say, else a free name in the working folder, the source's followed by `done`.
 fn result_of(
     out: Option<&Path>,
     source: &Path,

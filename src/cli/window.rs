@@ -9,14 +9,14 @@ use std::thread::JoinHandle;
 use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::settings::LiveSettings;
 
-use super::Surroundings;
+use super::CliEnvironment;
 use super::generate::ended;
 use crate::app::StartupOptions;
 use crate::app::desktop::instance::{self, Start};
 use crate::{window, worker};
 
 /// Opens the window with these files and returns when it is closed; or gives them to the window that is open.
-pub fn run(surroundings: Surroundings, files: Vec<PathBuf>) -> ExitCode {
+pub fn run(environment: CliEnvironment, files: Vec<PathBuf>) -> ExitCode {
     let files: Vec<PathBuf> = files
         .into_iter()
         .filter_map(|path| std::path::absolute(path).ok())
@@ -26,14 +26,14 @@ pub fn run(surroundings: Surroundings, files: Vec<PathBuf>) -> ExitCode {
         Start::First(instance) => Some(instance),
         Start::Alone => None,
     };
-    let live = LiveSettings::new(surroundings.loaded.settings.clone());
-    let options = surroundings.worker_options_of(&live);
-    let launcher = surroundings.launcher_of(&live);
+    let live = LiveSettings::new(environment.loaded.settings.clone());
+    let options = environment.worker_options_of(&live);
+    let launcher = environment.launcher_of(&live);
     let startup = StartupOptions {
         files,
         instance,
         live_settings: live,
-        ..StartupOptions::new(surroundings.loaded, surroundings.paths)
+        ..StartupOptions::new(environment.loaded, environment.paths)
     };
     let mut thread: Option<JoinHandle<()>> = None;
     let opened = window::run(startup, |wake| {

@@ -161,7 +161,7 @@ impl EngineManager {
         self.running = None;
     }
 
-    /// Runs one stage, on a new engine if none is there.
+    /// FrameSegments one stage, on a new engine if none is there.
     pub(super) fn run(&mut self, run: StageRun<'_>) -> Result<StageReport, JobError> {
         let mut report = StageReport {
             result: StageResult::Cancelled,

@@ -129,7 +129,7 @@ pub(super) struct SavedResult {
 }
 
 impl<'a> JobRun<'a> {
-    /// Runs the job. Its folder is removed at the end, unless it failed with results or is paused.
+    /// FrameSegments the job. Its folder is removed at the end, unless it failed with results or is paused.
     pub(super) fn run(&mut self) -> JobOutcome {
         let folder = match self.folder() {
             Ok(folder) => folder,

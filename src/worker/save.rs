@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use safelight_core::files::{read_json_or_default, write_atomically};
 use safelight_core::job::{CARRIED_APP, Climb, Clip, GenerateRequest, JobError, JobErrorKind};
-use safelight_core::media::{self, ClipOptions, ClipWriter, MediaError, Picture};
+use safelight_core::media::{self, ClipOptions, MediaError, Picture, VideoWriter};
 use safelight_core::memory::compute_options::ComputeOptions;
 use safelight_core::protocol::EngineReport;
 use safelight_core::settings::rocm_of;
@@ -126,7 +126,7 @@ fn write_frames<'a>(
     frames: impl Iterator<Item = &'a Arc<Picture>>,
     options: ClipOptions,
 ) -> Result<Vec<PathBuf>, JobError> {
-    let mut writer = ClipWriter::create(out, options).map_err(|err| error_of(&err))?;
+    let mut writer = VideoWriter::create(out, options).map_err(|err| error_of(&err))?;
     for frame in frames {
         writer.push(frame).map_err(|err| error_of(&err))?;
     }

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use safelight_core::job::{JobFolder, JobId, JobRequest, Recipe, Stage};
-use safelight_core::media::Runs;
+use safelight_core::media::FrameSegments;
 
 /// A job that can be resumed.
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ impl UnfinishedJob {
                 (folder.num_finished(&recipe), recipe.stages.len())
             }
             JobRequest::Finish(request) => {
-                let done = Runs::at(&folder.parts());
+                let done = FrameSegments::at(&folder.parts());
                 (done as usize, request.after.num_frames as usize)
             }
         };

@@ -2,7 +2,7 @@
 
 use safelight::app::commands::SettingsCommand;
 use safelight::app::library::survey::{Fit, FitWord, SurveyNews};
-use safelight_core::catalog::{Ailment, NeededFile, UnusableModel, known_models};
+use safelight_core::catalog::{ModelProblem, NeededFile, UnusableModel, known_models};
 
 use crate::app_window::prelude::*;
 
@@ -17,7 +17,7 @@ fn bench() -> Bench {
             unusable: vec![UnusableModel {
                 name: "wan2.1_t2v_14B_fp16".into(),
                 path: PathBuf::from("/models/diffusion_models/wan2.1_t2v_14B_fp16.safetensors"),
-                ailment: Ailment::Incomplete,
+                ailment: ModelProblem::Incomplete,
                 needs: vec![NeededFile {
                     what: "a Wan 2.1 VAE".into(),
                     example: "wan_2.1_vae.safetensors from Comfy-Org".into(),

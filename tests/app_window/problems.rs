@@ -1,6 +1,6 @@
 //! What the window says when something is wrong, and that it goes on.
 
-use safelight_core::library::{SearchedPlace, Watch};
+use safelight_core::library::{SearchPath, Watch};
 use safelight_core::settings::Theme;
 
 use crate::app_window::prelude::*;
@@ -78,7 +78,7 @@ fn a_user_without_an_engine_is_told_what_is_missing() {
 fn without_a_model_the_window_says_how_to_get_one() {
     let mut bench = Bench::with(|startup| {
         startup.models = Some(FoundModels {
-            searched: vec![SearchedPlace {
+            searched: vec![SearchPath {
                 path: "/some/ComfyUI/models".into(),
                 exists: false,
                 named_in: None,

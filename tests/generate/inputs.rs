@@ -266,7 +266,7 @@ fn an_avi_is_read_through_ffmpeg_by_its_first_bytes_and_its_odd_sides_are_named(
     for part in [
         "2 × 1 pixels: 2 frames, 8 a second",
         "deinterlaced",
-        "Transparency",
+        "transparent parts",
     ] {
         assert!(shown.contains(part), "{part}: {shown}");
     }

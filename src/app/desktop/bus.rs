@@ -24,7 +24,7 @@ pub(super) async fn signals(
     MessageStream::for_match_rule(rule, connection, None).await
 }
 
-/// Runs to its end on this thread.
+/// FrameSegments to its end on this thread.
 pub(super) fn wait<T>(work: impl Future<Output = T>) -> T {
     async_io::block_on(work)
 }

@@ -1,6 +1,6 @@
 //! Folders among the files that are given: each stands for the pictures that lie in it.
 //!
-//! Runs on the file thread. It asks for names; of files it opens a clip that is given alone, for what that says of itself.
+//! FrameSegments on the file thread. It asks for names; of files it opens a clip that is given alone, for what that says of itself.
 
 use std::io;
 use std::path::{Path, PathBuf};

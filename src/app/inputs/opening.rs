@@ -1,6 +1,6 @@
 //! Opening what people give to start from: pictures, clips to go on from, pictures of the clipboard.
 //!
-//! Runs on the file thread; where an opened file goes is [`crate::app::inputs`]'s.
+//! FrameSegments on the file thread; where an opened file goes is [`crate::app::inputs`]'s.
 
 use std::fs::File;
 use std::io::{self, Read as _};

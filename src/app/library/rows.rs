@@ -2,7 +2,7 @@
 //!
 //! Each is in the list once, under the first heading that fits; a search leaves out what has not all of its words.
 
-use safelight_core::catalog::{Ailment, CatalogEntry, UnusableModel};
+use safelight_core::catalog::{CatalogEntry, ModelProblem, UnusableModel};
 use safelight_core::model::{InputUse, ModelSpec};
 use safelight_core::units::{GIB, size_text};
 
@@ -41,7 +41,7 @@ pub struct Listed {
     pub facts: String,
     pub size: String,
     /// Its files may be missing, or of another program's kind.
-    pub ailment: Option<Ailment>,
+    pub ailment: Option<ModelProblem>,
     /// All that a search looks at, in small letters.
     haystack: String,
 }
@@ -92,7 +92,7 @@ impl Rows {
                 _ if favourites.contains(&model.id) => 0,
                 Place::Here(_) if is_usable && recent.contains(&&model.id) => 1,
                 Place::Here(_) => 2,
-                Place::Unusable(_) if model.ailment == Some(Ailment::Unsupported) => 5,
+                Place::Unusable(_) if model.ailment == Some(ModelProblem::Unsupported) => 5,
                 Place::Unusable(_) => 3,
                 Place::Known(_) => 4,
             }
@@ -203,9 +203,9 @@ fn facts_text(spec: &ModelSpec, needs: &str) -> String {
 
 fn of_unusable(at: usize, model: &UnusableModel) -> Listed {
     let facts = match (&model.needs[..], model.ailment) {
-        ([], Ailment::Incomplete) => "A file is missing".to_owned(),
-        ([], Ailment::Broken) => "A file is damaged or does not belong to it".to_owned(),
-        ([], Ailment::Unsupported) => "This version cannot run models of this kind".to_owned(),
+        ([], ModelProblem::Incomplete) => "A file is missing".to_owned(),
+        ([], ModelProblem::Broken) => "A file is damaged or does not belong to it".to_owned(),
+        ([], ModelProblem::Unsupported) => "This version cannot run models of this kind".to_owned(),
         ([one], _) => format!("Needs {}", one.what),
         (several, _) => format!("Needs {} more files", several.len()),
     };

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{Access, access};
-use safelight_core::catalog::{CatalogEntry, Sketch};
+use safelight_core::catalog::{CatalogEntry, DefaultJob};
 use safelight_core::job::{GenerateForm, GenerateRequest, Source, StartPicture};
 use safelight_core::memory::{
     DeviceClass, MemoryPlan, MemoryPlanner, ModelFootprint, PeakCorrections, PlanSuggestion,
@@ -203,7 +203,7 @@ impl Judge<'_> {
     /// One that is not here: by the plan of a job of it, else by the size of its largest part.
     pub fn known(&self, entry: &CatalogEntry) -> Fit {
         let sketch = |in_8_bits| {
-            let Sketch {
+            let DefaultJob {
                 mut request,
                 weights,
             } = entry.sketch(in_8_bits)?;

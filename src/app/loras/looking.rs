@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use safelight_core::lora::{Fit, Fitting, FoundLora, find};
+use safelight_core::lora::{Fit, FoundLora, LoraMatcher, find};
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::{Paths, Settings};
 
@@ -11,7 +11,7 @@ const AT_ONCE: usize = 24;
 
 /// What is known of these files, for a model.
 pub(super) fn look_at(spec: &ModelSpec, paths: &[PathBuf]) -> Vec<FoundLora> {
-    match Fitting::of(spec) {
+    match LoraMatcher::of(spec) {
         Ok(fitting) => paths.iter().map(|path| fitting.look(path)).collect(),
         Err(err) => {
             let unknown = |path: &PathBuf| unknown(path, &err.to_string());
@@ -32,7 +32,7 @@ pub(super) fn look_for(
     settings: &Settings,
     mut tell: impl FnMut(Vec<FoundLora>),
 ) -> Result<(), String> {
-    let fitting = Fitting::of(spec).map_err(|err| err.to_string())?;
+    let fitting = LoraMatcher::of(spec).map_err(|err| err.to_string())?;
     for some in find(paths, settings).chunks(AT_ONCE) {
         tell(some.iter().map(|path| fitting.look(path)).collect());
     }

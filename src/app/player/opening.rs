@@ -1,6 +1,6 @@
 //! Opening pictures, batches and clips from disk to be watched.
 //!
-//! Runs on threads of its own; nothing here waits for the window or knows what it shows.
+//! FrameSegments on threads of its own; nothing here waits for the window or knows what it shows.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

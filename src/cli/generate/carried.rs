@@ -10,21 +10,21 @@ use safelight_core::media;
 use safelight_core::restore::{self, EmbeddedSettings, FileSettings};
 
 use super::args::{GenerateArgs, unusable};
-use crate::cli::Surroundings;
+use crate::cli::CliEnvironment;
 
 impl GenerateArgs {
     /// These arguments, with what they leave open taken from the file that `--from` names, and what is
     /// not as it was when that file was made, a sentence each.
     pub fn with_carried(
         self,
-        surroundings: &Surroundings,
+        environment: &CliEnvironment,
     ) -> Result<(Self, Vec<String>), JobError> {
         let Some(file) = &self.from else {
             return Ok((self, Vec::new()));
         };
         match restore::read(file).map_err(|err| unusable(&err))? {
             Some(FileSettings::Own(mut carried)) => {
-                let files = || lora::find(&surroundings.paths, surroundings.settings());
+                let files = || lora::find(&environment.paths, environment.settings());
                 let mut warnings = Vec::new();
                 if self.loras.is_empty() {
                     warnings = carried.find_moved_loras(files);
@@ -33,12 +33,12 @@ impl GenerateArgs {
                 warnings.extend(more);
                 Ok((args, warnings))
             }
-            Some(FileSettings::Other(restored)) => self.with_restored(&restored, surroundings),
+            Some(FileSettings::Other(restored)) => self.with_restored(&restored, environment),
             None => Err(restore::says_nothing(file)),
         }
     }
 
-    fn with_own(mut self, carried: EmbeddedSettings) -> (Self, Vec<String>) {
+    pub(in crate::cli) fn with_own(mut self, carried: EmbeddedSettings) -> (Self, Vec<String>) {
         let mut warnings = self.take_inputs(&carried);
         warnings.extend(self.take_companions(&carried));
         warnings.extend(self.take_loras(&carried));
@@ -74,7 +74,7 @@ impl GenerateArgs {
                 "source_clip" | "mask" if is_clip(path) => media::clip_fingerprint(path),
                 _ => media::picture_fingerprint(path),
             };
-            // One that cannot be read is told where it is opened.
+            // One that cannot be read is reported where it is opened.
             if let (Some(then), Ok(now)) = (inputs.get(field), found)
                 && *then != now
             {
@@ -182,7 +182,7 @@ impl GenerateArgs {
         warnings
     }
 
-    /// Tells which of the carried LoRAs are not what they were. One that is gone is told where it is
+    /// Tells which of the carried LoRAs are not what they were. One that is gone is reported where it is
     /// opened: without it the result would be another.
     fn take_loras(&self, EmbeddedSettings { request, inputs }: &EmbeddedSettings) -> Vec<String> {
         if !self.loras.is_empty() {

@@ -17,9 +17,9 @@ use safelight_core::naming;
 
 use super::GenerateArgs;
 use super::outpaint;
-use crate::cli::Surroundings;
+use crate::cli::CliEnvironment;
 
-/// What the arguments ask for.
+/// Jobs that the arguments describe.
 pub(in crate::cli) struct Made {
     pub jobs: Vec<Validated>,
     /// Each with the file that its contact sheet is to be.
@@ -27,15 +27,15 @@ pub(in crate::cli) struct Made {
 }
 
 /// The jobs that these arguments ask for, or all that is wrong with the first wrong one.
-pub(super) fn of(args: &GenerateArgs, surroundings: &Surroundings) -> Result<Made, JobError> {
-    let settings = surroundings.settings();
-    let catalog = Catalog::load(&surroundings.paths, settings);
+pub(super) fn of(args: &GenerateArgs, environment: &CliEnvironment) -> Result<Made, JobError> {
+    let settings = environment.settings();
+    let catalog = Catalog::load(&environment.paths, settings);
     let wanted = args.model.as_deref().unwrap_or(EMBEDDED_MODEL);
     let spec = catalog
         .open_with(wanted, &args.companions())
         .map_err(|err| JobError::from_error(JobErrorKind::BadModel, &err).advise(err.advice()))?;
     let mut form = args.form(&spec, settings)?;
-    let lora_index = LoraIndex::new(&surroundings.paths, settings);
+    let lora_index = LoraIndex::new(&environment.paths, settings);
     for lora in &mut form.loras {
         find_named(lora, &lora_index, &spec)?;
     }
@@ -45,8 +45,8 @@ pub(super) fn of(args: &GenerateArgs, surroundings: &Surroundings) -> Result<Mad
         if let Some(network) = &mut settings.network {
             let found = control_named(
                 &network.to_string_lossy(),
-                &surroundings.paths,
-                surroundings.settings(),
+                &environment.paths,
+                environment.settings(),
             );
             *network = found.map_err(|err| {
                 JobError::from_error(JobErrorKind::InvalidRequest, &err).advise(err.advice())
@@ -55,7 +55,7 @@ pub(super) fn of(args: &GenerateArgs, surroundings: &Surroundings) -> Result<Mad
     }
     let enlarged = match args.outpaint {
         Some(wanted) => {
-            let folder = surroundings.paths.data.join("masks");
+            let folder = environment.paths.data.join("masks");
             outpaint::extend(&mut form, wanted, &spec, &folder)?
         }
         None => None,
@@ -69,7 +69,7 @@ pub(super) fn of(args: &GenerateArgs, surroundings: &Surroundings) -> Result<Mad
         opened.map_err(|err| err.to_string())
     };
     let made = jobs_of(&form, &spec, &others).map_err(|errors| invalid(&errors))?;
-    let wildcards = settings.wildcard_folders(&surroundings.paths);
+    let wildcards = settings.wildcard_folders(&environment.paths);
     let (companions, unused) = args.companions().of_model(&spec.files);
     let notices: Vec<Notice> = unused
         .into_iter()
@@ -144,7 +144,7 @@ fn sheet_path(out: Option<&Path>, record: &GridRecord) -> Result<PathBuf, JobErr
         .map_err(|err| JobError::disk("the current folder is not known".to_owned(), &err))
 }
 
-/// The job goes on when its caller's folder is gone, and its metadata names files from anywhere.
+/// The job continues when its caller's folder is gone, and its metadata names files from anywhere.
 pub(super) fn settle_paths(request: &mut GenerateRequest) -> Result<(), JobError> {
     let GenerateRequest {
         out,

@@ -29,31 +29,31 @@ use report::{HumanReport, JsonReport, Report};
 pub(super) use report::{ended, print_event, print_failed, progress_bar, say};
 use telemetry::Telemetry;
 
-use super::Surroundings;
+use super::CliEnvironment;
 use crate::worker::{self, WorkerCommand, WorkerHandle};
 
 /// Exit code of a cancelled job.
 pub(super) const CANCELLED: u8 = 5;
-/// How long after the first interrupt others belong to it.
+/// Time after the first interrupt in which others belong to it.
 const ONE_PRESS: Duration = Duration::from_millis(200);
 
 /// The jobs that these arguments ask for, checked and not begun.
 pub(super) fn jobs_of(
     args: &GenerateArgs,
-    surroundings: &Surroundings,
+    environment: &CliEnvironment,
 ) -> Result<Vec<Validated>, JobError> {
-    Ok(jobs::of(args, surroundings)?.jobs)
+    Ok(jobs::of(args, environment)?.jobs)
 }
 
-/// Runs the jobs to their end.
-pub fn run(args: GenerateArgs, surroundings: &Surroundings) -> ExitCode {
+/// FrameSegments the jobs to their end.
+pub fn run(args: GenerateArgs, environment: &CliEnvironment) -> ExitCode {
     let is_json = args.json;
-    ended(generate(args, surroundings), is_json)
+    ended(generate(args, environment), is_json)
 }
 
 /// The exit code of the jobs, once one began: that of the first that did not finish. The error when none could.
-fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobError> {
-    let (args, warnings) = args.with_carried(surroundings)?;
+fn generate(args: GenerateArgs, environment: &CliEnvironment) -> Result<u8, JobError> {
+    let (args, warnings) = args.with_carried(environment)?;
     if args.needs_prompt {
         let summary = "a prompt is needed: the file has none that could be read";
         return Err(JobError::new(JobErrorKind::InvalidRequest, summary)
@@ -61,45 +61,45 @@ fn generate(args: GenerateArgs, surroundings: &Surroundings) -> Result<u8, JobEr
     }
     let device = args
         .device
-        .unwrap_or_else(|| surroundings.settings().runtime.device);
-    let telemetry = Telemetry::to(args.telemetry.as_deref(), surroundings)?;
-    let made = jobs::of(&args, surroundings)?;
+        .unwrap_or_else(|| environment.settings().runtime.device);
+    let telemetry = Telemetry::to(args.telemetry.as_deref(), environment)?;
+    let made = jobs::of(&args, environment)?;
     let jobs = made
         .jobs
         .into_iter()
-        .map(|job| Order {
+        .map(|job| CliJob {
             id: JobId::next(),
             request: job.request.into(),
             notices: job.notices,
             resume: None,
         })
         .collect();
-    let orders = Orders {
+    let orders = CliJobs {
         jobs,
         grids: made.grids,
     };
-    work(orders, device, args.json, warnings, telemetry, surroundings)
+    work(orders, device, args.json, warnings, telemetry, environment)
 }
 
 /// A job to run.
-struct Order {
+struct CliJob {
     id: JobId,
     request: JobRequest,
-    /// What is done differently than the arguments say.
+    /// Differences from the arguments.
     notices: Vec<Notice>,
     /// The folder in which an earlier program left it.
     resume: Option<PathBuf>,
 }
 
 /// All that is to be done.
-struct Orders {
-    jobs: Vec<Order>,
+struct CliJobs {
+    jobs: Vec<CliJob>,
     /// The grids that the jobs are cells of, each with the file of its contact sheet.
     grids: Vec<(GridRecord, PathBuf)>,
 }
 
-impl Orders {
-    fn of(order: Order) -> Self {
+impl CliJobs {
+    fn of(order: CliJob) -> Self {
         Self {
             jobs: vec![order],
             grids: Vec::new(),
@@ -107,54 +107,54 @@ impl Orders {
     }
 }
 
-/// Runs a job that finishes something to its end; the exit code as [`generate`] has it.
+/// FrameSegments a job that finishes something to its end; the exit code as [`generate`] has it.
 pub(in crate::cli) fn finish(
     request: PostprocessRequest,
     device: Option<DeviceChoice>,
     is_json: bool,
-    surroundings: &Surroundings,
+    environment: &CliEnvironment,
 ) -> Result<u8, JobError> {
-    let order = Order {
+    let order = CliJob {
         id: JobId::next(),
         request: request.into(),
         notices: Vec::new(),
         resume: None,
     };
-    let device = device.unwrap_or_else(|| surroundings.settings().runtime.device);
-    let telemetry = Telemetry::to(None, surroundings)?;
+    let device = device.unwrap_or_else(|| environment.settings().runtime.device);
+    let telemetry = Telemetry::to(None, environment)?;
     work(
-        Orders::of(order),
+        CliJobs::of(order),
         device,
         is_json,
         Vec::new(),
         telemetry,
-        surroundings,
+        environment,
     )
 }
 
-/// Runs jobs one after the other; the exit code as [`generate`] has it.
+/// FrameSegments jobs one after the other; the exit code as [`generate`] has it.
 fn work(
-    orders: Orders,
+    orders: CliJobs,
     device: DeviceChoice,
     is_json: bool,
     warnings: Vec<String>,
     mut telemetry: Telemetry,
-    surroundings: &Surroundings,
+    environment: &CliEnvironment,
 ) -> Result<u8, JobError> {
     let cancel = CancelToken::default();
     stop_on_signal(&cancel)?;
 
     let (handle, thread) = worker::spawn(
-        surroundings.worker_options(),
-        surroundings.launcher(),
+        environment.worker_options(),
+        environment.launcher(),
         Box::new(|| {}),
     )
     .map_err(|err| JobError::from_error(JobErrorKind::Internal, &err))?;
-    let Orders { jobs, mut grids } = orders;
+    let CliJobs { jobs, mut grids } = orders;
     let mut failed = HashSet::new();
     let num_jobs = jobs.len();
     let mut codes = Vec::new();
-    let mut said = surroundings.oddities();
+    let mut said = environment.oddities();
     said.extend(warnings);
     let mut report: Box<dyn Report> = if is_json {
         Box::<JsonReport>::default()
@@ -175,8 +175,8 @@ fn work(
         }
         let (id, cell) = (job.id, job.request.cell());
         let folder = job.resume.clone();
-        let folder = folder.unwrap_or_else(|| surroundings.paths.jobs().join(id.to_string()));
-        let Order {
+        let folder = folder.unwrap_or_else(|| environment.paths.jobs().join(id.to_string()));
+        let CliJob {
             request, resume, ..
         } = job;
         let command = WorkerCommand {
@@ -235,7 +235,7 @@ fn write_sheets(
     codes
 }
 
-/// Runs one job to its end.
+/// FrameSegments one job to its end.
 fn outcome_of(
     handle: &WorkerHandle,
     command: WorkerCommand,

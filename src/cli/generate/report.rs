@@ -20,7 +20,7 @@ use crate::cli::out;
 pub trait Report {
     /// One of several jobs begins, counted from 1; comes before everything else.
     fn job(&mut self, number: usize, count: usize, request: &GenerateRequest);
-    /// What is done differently than the arguments say; comes before all updates.
+    /// Difference from the arguments; comes before all updates.
     fn notice(&mut self, notice: &Notice);
     fn update(&mut self, update: &JobUpdate);
     /// The folder is the job's, which may be there still.
@@ -209,7 +209,7 @@ pub struct HumanReport {
     is_waiting: bool,
 }
 
-/// On standard error where somebody looks at it; elsewhere it draws nothing.
+/// On standard error if it is a terminal; elsewhere it draws nothing.
 pub fn progress_bar(is_seen: bool, template: &str) -> ProgressBar {
     let target = if is_seen {
         ProgressDrawTarget::stderr()
@@ -375,7 +375,7 @@ impl Report for HumanReport {
 fn print_paths(output: &JobOutput) {
     let mut out = std::io::stdout().lock();
     let is_terminal = out.is_terminal();
-    // The files are there whether or not somebody reads their names.
+    // The files are there whether or not their names are read.
     for path in &output.paths {
         writeln!(out, "{}", path_line(path, is_terminal)).ok();
     }
@@ -401,7 +401,7 @@ fn explain(err: &JobError) {
     tracing::debug!("{}", err.details);
 }
 
-/// What can be done about a failure; the window has a button where this names a command.
+/// Advice about a failure; the window has a button where this names a command.
 fn advice(err: &JobError) -> String {
     let kept = err.kept.as_ref().map(|folder| {
         format!(

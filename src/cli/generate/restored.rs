@@ -10,17 +10,17 @@ use safelight_core::model::ModelSpec;
 use safelight_core::restore::{ForeignSettings, match_model};
 
 use super::args::GenerateArgs;
-use crate::cli::Surroundings;
+use crate::cli::CliEnvironment;
 
 impl GenerateArgs {
     /// Takes over settings that these arguments leave open; returns a sentence for each that is not used.
     pub(super) fn with_restored(
         mut self,
         restored: &ForeignSettings,
-        surroundings: &Surroundings,
+        environment: &CliEnvironment,
     ) -> Result<(Self, Vec<String>), JobError> {
         let with_loras = self.loras.is_empty();
-        let fitted = fit(restored, with_loras, self.model.as_deref(), surroundings)?;
+        let fitted = fit(restored, with_loras, self.model.as_deref(), environment)?;
         self.model = Some(fitted.spec.id);
         let mut form = fitted.form;
         if self.image.is_none() {
@@ -60,9 +60,9 @@ pub(in crate::cli) fn fit(
     restored: &ForeignSettings,
     with_loras: bool,
     model: Option<&str>,
-    surroundings: &Surroundings,
+    environment: &CliEnvironment,
 ) -> Result<FittedSettings, JobError> {
-    let catalog = Catalog::load(&surroundings.paths, surroundings.settings());
+    let catalog = Catalog::load(&environment.paths, environment.settings());
     let mut warnings = Vec::new();
     let spec = match model {
         Some(model) => catalog.find(model).map_err(|err| {
@@ -73,7 +73,7 @@ pub(in crate::cli) fn fit(
     let (mut form, notes) = restored.form_for(&spec);
     warnings.extend(notes);
     if with_loras && !restored.loras.is_empty() {
-        let files = find(&surroundings.paths, surroundings.settings());
+        let files = find(&environment.paths, environment.settings());
         let mut restored = restored.clone();
         let fits = fitting_test(spec.family, &spec.files);
         warnings.extend(restored.choose_loras(&files, &fits));

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use super::jobs::settle_paths;
 use super::report::{ended, print_event, say};
 use super::telemetry::Telemetry;
-use super::{Order, Orders, work};
-use crate::cli::{Surroundings, out};
+use super::{CliJob, CliJobs, work};
+use crate::cli::{CliEnvironment, out};
 use crate::worker::{UnfinishedJob, left_in, not_held, number_of};
 
 /// Resume a job that failed or was interrupted, or list those jobs
@@ -39,9 +39,9 @@ pub struct ResumeArgs {
     pub json: bool,
 }
 
-/// Runs the command.
-pub fn run(args: &ResumeArgs, surroundings: &Surroundings) -> ExitCode {
-    let jobs = surroundings.paths.jobs();
+/// FrameSegments the command.
+pub fn run(args: &ResumeArgs, environment: &CliEnvironment) -> ExitCode {
+    let jobs = environment.paths.jobs();
     let Some(job) = &args.job else {
         let left = left_in(&jobs);
         return if args.json {
@@ -51,14 +51,14 @@ pub fn run(args: &ResumeArgs, surroundings: &Surroundings) -> ExitCode {
             out::print(&as_text(&left), 0)
         };
     };
-    ended(go_on(job, args, &jobs, surroundings), args.json)
+    ended(go_on(job, args, &jobs, environment), args.json)
 }
 
 fn go_on(
     job: &str,
     args: &ResumeArgs,
     jobs: &Path,
-    surroundings: &Surroundings,
+    environment: &CliEnvironment,
 ) -> Result<u8, JobError> {
     let is_number = !job.is_empty() && job.bytes().all(|byte| byte.is_ascii_digit());
     let folder = if is_number {
@@ -72,21 +72,21 @@ fn go_on(
         return discard(&here, args.json);
     }
     let device = args.device;
-    let order = Order {
+    let order = CliJob {
         id: number_of(&folder).unwrap_or_else(JobId::next),
         request,
         notices: Vec::new(),
         resume: Some(folder),
     };
-    let device = device.unwrap_or_else(|| surroundings.settings().runtime.device);
-    let telemetry = Telemetry::to(None, surroundings)?;
+    let device = device.unwrap_or_else(|| environment.settings().runtime.device);
+    let telemetry = Telemetry::to(None, environment)?;
     work(
-        Orders::of(order),
+        CliJobs::of(order),
         device,
         args.json,
         Vec::new(),
         telemetry,
-        surroundings,
+        environment,
     )
 }
 
@@ -132,7 +132,7 @@ fn ending(path: &Path) -> String {
         .into_owned()
 }
 
-/// Removes what was kept of a job that nobody works on.
+/// Removes what was kept of a job that no process works on.
 fn discard(folder: &JobFolder, is_json: bool) -> Result<u8, JobError> {
     let path = folder.path().display();
     let _held = folder.hold().map_err(|err| not_held(folder, &err))?;

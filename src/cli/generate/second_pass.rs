@@ -17,7 +17,7 @@ pub struct SecondPassArgs {
 impl SecondPassArgs {
     /// These arguments over what `--from` gave.
     pub fn over(self, base: Option<SecondPass>) -> Option<SecondPass> {
-        // As it was asked for, to be told where it is wrong.
+        // As given, for the error where it is wrong.
         let is_off = |scale: f64| (scale - 1.0).abs() < f64::EPSILON;
         let scale = match self.second_pass {
             Some(scale) if is_off(scale) => return None,

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use safelight_core::job::{JobError, JobErrorKind, JobId};
 
-use crate::cli::Surroundings;
+use crate::cli::CliEnvironment;
 use crate::telemetry::record::{Record, write_all};
 
-/// Where it goes, if anywhere, and what is there already.
+/// The file, if there is one, and its content so far.
 pub(super) struct Telemetry {
     file: Option<PathBuf>,
     records: PathBuf,
@@ -20,7 +20,7 @@ pub(super) struct Telemetry {
 
 impl Telemetry {
     /// Tries the file before any job begins.
-    pub(super) fn to(file: Option<&Path>, surroundings: &Surroundings) -> Result<Self, JobError> {
+    pub(super) fn to(file: Option<&Path>, environment: &CliEnvironment) -> Result<Self, JobError> {
         if let Some(file) = file {
             tried(file).map_err(|err| {
                 let what = sentence(&err, file);
@@ -29,7 +29,7 @@ impl Telemetry {
         }
         Ok(Self {
             file: file.map(Path::to_owned),
-            records: surroundings.paths.telemetry(),
+            records: environment.paths.telemetry(),
             written: Vec::new(),
         })
     }
@@ -45,7 +45,7 @@ impl Telemetry {
     }
 }
 
-/// Whether a file can be written there. What is in it stays until there is something to write.
+/// Returns true if a file can be written there. What is in it stays until there is something to write.
 fn tried(file: &Path) -> io::Result<()> {
     // Opening a pipe would wait for its reader, and in the end a file would take a device's place.
     if fs::metadata(file).is_ok_and(|meta| !meta.is_file()) {
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn what_is_no_plain_file_is_refused_before_any_job() {
         let folder = tempfile::tempdir().unwrap();
-        let surroundings = Surroundings {
+        let environment = CliEnvironment {
             paths: Paths::under(folder.path()),
             loaded: LoadedSettings::default(),
         };
@@ -82,14 +82,14 @@ mod tests {
         let made = Command::new("mkfifo").arg(&pipe).status();
         assert!(made.unwrap().success());
         for path in [&pipe, Path::new("/dev/null"), folder.path()] {
-            let refused = Telemetry::to(Some(path), &surroundings).err().unwrap();
+            let refused = Telemetry::to(Some(path), &environment).err().unwrap();
             assert_eq!(refused.kind, JobErrorKind::Disk);
             let what = "the telemetry file cannot be written: this is not a file: ";
             assert!(refused.summary.starts_with(what), "{refused:?}");
         }
         let file = folder.path().join("a.csv");
         fs::write(&file, "kept").unwrap();
-        assert!(Telemetry::to(Some(&file), &surroundings).is_ok());
+        assert!(Telemetry::to(Some(&file), &environment).is_ok());
         assert_eq!(fs::read(&file).unwrap(), b"kept");
     }
 }

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::GO_BACK;
 use crate::cli::generate::{CANCELLED, ended, print_event, progress_bar, say, stop_on_signal};
-use crate::cli::{Surroundings, out};
+use crate::cli::{CliEnvironment, out};
 use crate::runtimes::{
     Advice, Build, Got, Kind, Machine, Overview, Place, Progress, Refusal, build_of, builds,
     folder, get, readable_settings, refusal,
@@ -22,7 +22,7 @@ use crate::runtimes::{
 use crate::telemetry::{Roots, nvidia};
 use crate::worker::engine_for;
 
-/// How often progress is told to programs.
+/// Interval of progress events for programs.
 const TELL_EVERY: Duration = Duration::from_millis(500);
 
 #[derive(Args, Debug)]
@@ -40,26 +40,26 @@ pub(super) struct InstallArgs {
     json: bool,
 }
 
-pub(super) fn run(args: &InstallArgs, surroundings: &Surroundings) -> ExitCode {
-    ended(fetched(args, surroundings), args.json)
+pub(super) fn run(args: &InstallArgs, environment: &CliEnvironment) -> ExitCode {
+    ended(fetched(args, environment), args.json)
 }
 
-fn fetched(args: &InstallArgs, surroundings: &Surroundings) -> Result<u8, JobError> {
+fn fetched(args: &InstallArgs, environment: &CliEnvironment) -> Result<u8, JobError> {
     let machine = Machine::find(&Roots::of_this_machine(), &nvidia::report());
-    let (paths, settings) = (&surroundings.paths, &surroundings.settings().runtime);
+    let (paths, settings) = (&environment.paths, &environment.settings().runtime);
     readable_settings(paths)?;
     let place = match &args.from {
         Some(from) => Place::parse(from)?,
         None => Place::of_settings(settings),
     };
     let build = match &place {
-        Place::Torch(runtime) => of_torch(runtime, args, &machine, surroundings)?,
-        _ => wanted(args, &machine, surroundings)?,
+        Place::Torch(runtime) => of_torch(runtime, args, &machine, environment)?,
+        _ => wanted(args, &machine, environment)?,
     };
     let has_gpu = machine.gpus.iter().any(|gpu| gpu.kind == build.kind);
     let is_copied = matches!(place, Place::Torch(_));
     if !args.json {
-        say(&announced(&build, &place, args, surroundings));
+        say(&announced(&build, &place, args, environment));
     }
     let (question, verb) = if is_copied {
         ("Copy?", "copy")
@@ -72,8 +72,8 @@ fn fetched(args: &InstallArgs, surroundings: &Surroundings) -> Result<u8, JobErr
     }
     let cancel = CancelToken::default();
     stop_on_signal(&cancel)?;
-    let mut teller = Teller::new(args.json);
-    let before = super::here(surroundings);
+    let mut teller = InstallPrinter::new(args.json);
+    let before = super::here(environment);
     let got = get(
         &build,
         &place,
@@ -135,26 +135,26 @@ fn fetched(args: &InstallArgs, surroundings: &Surroundings) -> Result<u8, JobErr
     Ok(0)
 }
 
-/// What is about to come, from where and to where.
+/// Download that begins: source and target.
 fn announced(
     build: &Build,
     place: &Place,
     args: &InstallArgs,
-    surroundings: &Surroundings,
+    environment: &CliEnvironment,
 ) -> String {
-    let to = folder(&surroundings.paths).join(&build.id);
+    let to = folder(&environment.paths).join(&build.id);
     let (name, to) = (&build.name, to.display());
     if let Place::Torch(runtime) = place {
         let from = runtime.folder.display();
         return format!("{name}: copied from {from} to {to}.");
     }
-    let mirror = surroundings.settings().runtime.mirror.as_deref();
+    let mirror = environment.settings().runtime.mirror.as_deref();
     let from = args.from.as_deref().or(mirror).or_else(|| build.address());
     let (size, from) = (
         size_text(build.download_mb * 1_000_000),
         from.unwrap_or_default(),
     );
-    if folder(&surroundings.paths).join(&build.id).exists() {
+    if folder(&environment.paths).join(&build.id).exists() {
         return format!(
             "{name} is here: only its files that are missing or damaged are downloaded again, from {from} to {to}."
         );
@@ -165,12 +165,12 @@ fn announced(
     )
 }
 
-/// What a libtorch that is here becomes: the build that is named, or one of its own.
+/// Build of a local libtorch: the named one, or a separate one.
 fn of_torch(
     runtime: &Runtime,
     args: &InstallArgs,
     machine: &Machine,
-    surroundings: &Surroundings,
+    environment: &CliEnvironment,
 ) -> Result<Build, JobError> {
     let refuse = |what: String, advice: String| {
         Err(JobError::new(JobErrorKind::InvalidRequest, what).advise(advice))
@@ -193,7 +193,7 @@ fn of_torch(
     let Some(id) = &args.id else {
         return Ok(own);
     };
-    let build = wanted(args, machine, surroundings)?;
+    let build = wanted(args, machine, environment)?;
     // The CPU's half is in each of them.
     if build.kind != Kind::Cpu && build.version != own.version {
         let what = format!(
@@ -212,9 +212,9 @@ fn of_torch(
 fn wanted(
     args: &InstallArgs,
     machine: &Machine,
-    surroundings: &Surroundings,
+    environment: &CliEnvironment,
 ) -> Result<Build, JobError> {
-    let (builds, err) = builds(&surroundings.paths.config);
+    let (builds, err) = builds(&environment.paths.config);
     if let Some(id) = &args.id {
         let mut known = builds.iter();
         let Some(build) = known.find(|build| build.id == *id) else {
@@ -231,7 +231,7 @@ fn wanted(
             None => Ok(build.clone()),
         };
     }
-    let overview = Overview::of_this_user(&surroundings.paths, surroundings.settings());
+    let overview = Overview::of_this_user(&environment.paths, environment.settings());
     let refuse = |what: String, advice: String| {
         Err(JobError::new(JobErrorKind::Device, what).advise(advice))
     };
@@ -265,13 +265,13 @@ fn refused(refusal: Refusal) -> JobError {
 }
 
 /// Tells how far it is: a bar on a terminal, a line a wheel elsewhere, JSON lines for programs.
-struct Teller {
+struct InstallPrinter {
     bar: ProgressBar,
     is_json: bool,
     told: Option<Instant>,
 }
 
-impl Teller {
+impl InstallPrinter {
     fn new(is_json: bool) -> Self {
         use std::io::IsTerminal as _;
         let is_seen = std::io::stderr().is_terminal() && !is_json;

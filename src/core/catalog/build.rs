@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::details::{Details, PartialDefaults};
+use super::details::{ModelMetadata, PartialDefaults};
 use super::entry::{self, Entry};
 use super::extra::PicturePrompts;
 use crate::job::{GenerateForm, SizeChoice, Source, StartPicture, form};
@@ -48,7 +48,7 @@ pub(super) fn build(
     let facts = &model.facts;
     let known = match (claim, entry::most_like(entries, facts, &model.name)) {
         (Some(entry), _) => entry.built_in.clone(),
-        (None, Some(entry)) => Details {
+        (None, Some(entry)) => ModelMetadata {
             name: None,
             description: None,
             licence: None,
@@ -58,10 +58,10 @@ pub(super) fn build(
         (None, None) => of_variant(entries, facts),
     };
     let own_file = model.place.join("safelight.json");
-    let own: Details = if own_file.exists() {
+    let own: ModelMetadata = if own_file.exists() {
         configs::read_json(&own_file)?
     } else {
-        Details::default()
+        ModelMetadata::default()
     };
     // A model that brings colours of its own has latents of its own.
     let preview_decoder = match own.latent_rgb {
@@ -112,17 +112,17 @@ pub(super) fn build(
     Ok(spec)
 }
 
-/// What is known of a variant, for a model of another shape that makes pictures, or clips in sections: the steps and
+/// Defaults of a variant, for a model of another shape that makes images, or videos in sections: the steps and
 /// the guidance that it was trained for do not go with its size, nor do those of LoRAs. Those of other clips go with much
 /// else.
-fn of_variant(entries: &[Entry], facts: &ModelFacts) -> Details {
+fn of_variant(entries: &[Entry], facts: &ModelFacts) -> ModelMetadata {
     let is_same = |entry: &&Entry| {
         (facts.family.makes_pictures || facts.section_order.is_some())
             && entry.family == Some(facts.family)
             && entry.variant.as_deref() == Some(facts.variant)
     };
     let Some(entry) = entries.iter().find(is_same) else {
-        return Details::default();
+        return ModelMetadata::default();
     };
     let known = &entry.built_in;
     let has_colours = |rgb: &LatentRgb| rgb.factors.len() as u64 == facts.latent_channels;
@@ -132,12 +132,12 @@ fn of_variant(entries: &[Entry], facts: &ModelFacts) -> Details {
         (defaults.width, defaults.height) = (None, None);
         presets = known.presets.clone();
     }
-    Details {
+    ModelMetadata {
         defaults,
         presets,
         example_prompts: known.example_prompts.clone(),
         latent_rgb: known.latent_rgb.clone().filter(has_colours),
-        ..Details::default()
+        ..ModelMetadata::default()
     }
 }
 
@@ -157,7 +157,7 @@ fn with_schedule(defaults: &PartialDefaults, schedule: Option<Schedule>) -> Part
     }
 }
 
-/// For a model that nobody has described: a short, small clip, so that a first try ends soon.
+/// For a model without a description: a short, small clip, so that a first try ends soon.
 fn plain_defaults(limits: &Limits, schedule: Option<Schedule>) -> Defaults {
     let edge = limits
         .size_multiple

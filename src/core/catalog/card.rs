@@ -1,6 +1,6 @@
 //! The identity card of a folder or file: what it is, how it is stored, and all that is missing or wrong.
 //!
-//! Where a check stops at the first thing that is wrong, a card goes on and names what it can.
+//! Where a check stops at the first thing that is wrong, a report continues and names what it can.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::library::identify::Target;
 use crate::library::other_models::pipeline_name;
 use crate::library::single::Parts;
 use crate::library::{ControlNetwork, Library, identify, kind, single};
-use crate::lora::{LoraCard, LoraFile};
+use crate::lora::{LoraFile, LoraInfo};
 use crate::model::configs::ModelIndex;
 use crate::model::{CatalogError, ModelSpec};
 
@@ -25,7 +25,7 @@ pub struct ComponentCard {
     pub files: Vec<String>,
     pub bytes: u64,
     pub parameters: u64,
-    /// How the weights are stored: the number of weights of each type.
+    /// Storage of the weights: the number of weights of each type.
     pub dtypes: BTreeMap<String, u64>,
 }
 
@@ -38,21 +38,21 @@ pub struct IdentityCard {
     pub what: String,
     pub family: String,
     pub variant: String,
-    /// Whether this version makes clips with it.
+    /// True if this version makes clips with it.
     pub is_runnable: bool,
     /// True if this version runs the file, alone or as a component of a model.
     pub is_supported: bool,
     pub components: Vec<ComponentCard>,
     pub parameters: u64,
     pub bytes: u64,
-    /// What the file says about itself.
+    /// Metadata of the file.
     pub notes: BTreeMap<String, String>,
-    /// What is missing or wrong, one sentence each.
+    /// Problems, one sentence each.
     pub problems: Vec<String>,
-    /// What it can make, when it is runnable.
+    /// The model, if it is runnable.
     pub model: Option<ModelSpec>,
-    /// What it changes, when it is a LoRA.
-    pub lora: Option<LoraCard>,
+    /// The LoRA, if it is one.
+    pub lora: Option<LoraInfo>,
 }
 
 impl IdentityCard {
@@ -96,7 +96,7 @@ impl IdentityCard {
         Ok(card)
     }
 
-    /// What becomes of a transformer's file with what lies around it.
+    /// Completes the report of a transformer's file with the files around it.
     fn with_model(mut self, place: &Path, model: Result<ModelSpec, CatalogError>) -> Self {
         match model {
             Ok(spec) => {
@@ -171,7 +171,7 @@ impl IdentityCard {
             if let Err(err) = file.read_alphas() {
                 self.problems.push(err.to_string());
             }
-            let card = LoraCard::of(&file);
+            let card = LoraInfo::of(&file);
             self.is_supported = card.is_supported;
             self.what = card.text();
             self.family = card.family.to_owned();
@@ -236,7 +236,7 @@ impl IdentityCard {
 }
 
 impl ModelSpec {
-    /// Where each of its parts lies, and how it is stored. Reads headers.
+    /// Place and storage of each of its parts. Reads headers.
     /// Each of the tensors that are its own where several lie in one file.
     pub fn part_cards(&self) -> Vec<(PathBuf, ComponentCard)> {
         let files = &self.files;

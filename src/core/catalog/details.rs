@@ -4,10 +4,10 @@ use serde::Deserialize;
 
 use crate::model::{Defaults, LatentRgb, Limits, PartialSampling, Preset, SmallShift};
 
-/// What can be said about a model beyond its configs. Each layer may leave anything out.
+/// Description of a model beyond its configs. Each layer may leave anything out.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub(super) struct Details {
+pub(super) struct ModelMetadata {
     pub name: Option<String>,
     pub description: Option<String>,
     #[serde(alias = "license")]
@@ -40,8 +40,8 @@ pub(super) struct PartialLimits {
     pub fixed_size: Option<bool>,
 }
 
-impl Details {
-    /// What `over` says wins over what is here.
+impl ModelMetadata {
+    /// Returns these values with those of `over` in their place where it has any.
     pub(super) fn overlaid(self, over: Self) -> Self {
         Self {
             name: over.name.or(self.name),

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-use super::details::{Details, PartialDefaults, PartialLimits};
+use super::details::{ModelMetadata, PartialDefaults, PartialLimits};
 use super::source::{Fault, RawSource, Source, Sources};
 use crate::families::Family;
 use crate::files::FileError;
@@ -19,7 +19,7 @@ use crate::model::configs::read_capped;
 use crate::model::facts::{ModelFacts, TransformerShape};
 use crate::model::{CatalogError, Component, LatentRgb, Preset};
 
-/// What is written by hand is shorter; whoever parses it takes many times as much.
+/// Size limit: handwritten files are shorter, and parsing takes many times as much memory.
 const MAX_BYTES: u64 = 512 << 10;
 
 pub(super) const BUILT_IN: &str = include_str!("../../../models.toml");
@@ -35,7 +35,7 @@ pub struct CatalogEntry {
     pub variant: String,
     /// The Hugging Face repository that holds it.
     pub repository: Option<String>,
-    /// What to get, as part of a sentence.
+    /// Description of the file, as part of a sentence.
     pub what: String,
     pub download_bytes: u64,
     /// The files that make a working model; none where it is known only as a folder.
@@ -97,7 +97,7 @@ impl CatalogEntry {
         }
     }
 
-    /// How much that is, where it is known of every file.
+    /// Sum of their bytes, if it is known of every file.
     pub fn bytes_to_fetch(&self) -> Option<u64> {
         self.to_fetch().map(|source| source.bytes).sum()
     }
@@ -106,7 +106,7 @@ impl CatalogEntry {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    /// What several models have in common, by a name.
+    /// Properties that several models share, by a name.
     #[serde(default)]
     shared: BTreeMap<String, Shared>,
     /// Files that several models need, by a name.
@@ -130,7 +130,7 @@ struct Shared {
     presets: Option<Vec<Preset>>,
 }
 
-impl From<Shared> for Details {
+impl From<Shared> for ModelMetadata {
     fn from(shared: Shared) -> Self {
         Self {
             licence: shared.licence,
@@ -200,13 +200,13 @@ pub(super) struct Entry {
     pub shape: Option<TransformerShape>,
     /// Empty in a user's entry that leaves them as they are.
     pub sources: Sources,
-    pub built_in: Details,
-    pub user: Details,
+    pub built_in: ModelMetadata,
+    pub user: ModelMetadata,
 }
 
 impl Entry {
-    fn from_raw(raw: RawEntry, shared: Details, sources: Sources, is_user: bool) -> Self {
-        let details = shared.overlaid(Details {
+    fn from_raw(raw: RawEntry, shared: ModelMetadata, sources: Sources, is_user: bool) -> Self {
+        let details = shared.overlaid(ModelMetadata {
             name: raw.name,
             description: raw.description,
             licence: raw.licence,
@@ -217,9 +217,9 @@ impl Entry {
             presets: raw.presets,
         });
         let (built_in, user) = if is_user {
-            (Details::default(), details)
+            (ModelMetadata::default(), details)
         } else {
-            (details, Details::default())
+            (details, ModelMetadata::default())
         };
         Self {
             id: raw.id.into_inner(),
@@ -256,7 +256,7 @@ impl Entry {
         self.user = user.user;
     }
 
-    /// Whether a folder of this name is this model. A repository counts with and without its owner.
+    /// Returns true if a folder of this name is this model. A repository counts with and without its owner.
     pub(super) fn has_folder_name(&self, name: &str) -> bool {
         let last = |text: &str| text.rsplit('/').next().unwrap_or(text).to_lowercase();
         let wanted = last(name);
@@ -267,7 +267,7 @@ impl Entry {
             .any(|known| last(known) == wanted)
     }
 
-    /// Whether a transformer's file of this name, without its extension, is this model.
+    /// Returns true if a transformer's file of this name, without its extension, is this model.
     pub(super) fn has_file_name(&self, name: &str) -> bool {
         let wanted = model_words(name);
         self.files
@@ -347,7 +347,7 @@ pub(super) fn most_like<'a>(
         .max_by_key(|entry| num_common(entry))
 }
 
-/// What is known without looking at any disk: the shipped models with those of a user's `models.toml` over them, and
+/// Models that are known without reading any folder: the shipped ones with those of a user's `models.toml` over them, and
 /// what is wrong with that file.
 pub fn known_models(file: &Path) -> (Vec<CatalogEntry>, Option<CatalogError>) {
     let (entries, problem) = with_users(file);
@@ -437,7 +437,7 @@ fn parse_at(text: &str, known: Option<&BTreeMap<String, Source>>) -> Result<Pars
                 format!("expected an id of its own for each model, found '{id}' again or empty");
             return Err((at, reason));
         }
-        let mut shared = Details::default();
+        let mut shared = ModelMetadata::default();
         for name in &raw.shared {
             let Some(table) = file.shared.get(name) else {
                 let reason = format!("expected a table [shared.{name}] in this file, found none");

@@ -13,7 +13,7 @@ struct File {
     picture_prompts: Vec<PicturePrompts>,
 }
 
-/// What reads pictures as prompts for the models of a family.
+/// Networks that read images as prompts for the models of a family.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PicturePrompts {
@@ -36,7 +36,7 @@ struct ExtraFile {
 }
 
 impl PicturePrompts {
-    /// What there is for a family's models.
+    /// Networks for a family's models.
     pub(super) fn of(family: Family) -> Option<&'static Self> {
         static ALL: LazyLock<Vec<PicturePrompts>> = LazyLock::new(|| {
             let file: File =
@@ -46,7 +46,7 @@ impl PicturePrompts {
         ALL.iter().find(|it| it.family == family)
     }
 
-    /// What to get where it is not on this disk.
+    /// File to download if it is not on this disk.
     pub(super) fn to_get(&self) -> String {
         let files = self.files.iter().map(|file| {
             format!(

@@ -21,26 +21,26 @@ use std::path::{Path, PathBuf};
 
 pub use card::{ComponentCard, IdentityCard};
 pub use entry::{CatalogEntry, known_models};
-pub use sketch::Sketch;
+pub use sketch::DefaultJob;
 pub use source::Source;
-pub use unusable::{Ailment, NeededFile, UnusableModel};
+pub use unusable::{ModelProblem, NeededFile, UnusableModel};
 
 use crate::library::identify::{self, Target};
-use crate::library::scan::{self, Candidate, Found};
+use crate::library::scan::{self, PipelineFolder, ScanResult};
 use crate::library::single::{self, Assembled};
 use crate::library::watch::{self, Look, Watch};
-use crate::library::{self, Companions, Item, Library, Places, Role, SearchedPlace};
+use crate::library::{self, Companions, Item, Library, Role, SearchPath, SearchPaths};
 use crate::lora;
 use crate::model::{CatalogError, ModelSpec};
 use crate::networks::PartKind;
 use crate::settings::{Paths, Settings};
 use build::{build, claiming};
 use entry::Entry;
-use source::Present;
+use source::LocalFileCheck;
 
 /// The id of the model that ships with the app.
 pub const EMBEDDED_MODEL: &str = "little-world";
-/// How many single files of one kind are offered or listed.
+/// Limit of single files of one kind that are listed.
 const MAX_SINGLE_FILES: usize = 1000;
 /// Models that a LoRA's card compares it with.
 const MAX_COMPARED: usize = 8;
@@ -52,8 +52,8 @@ pub struct Catalog {
     pub available: Vec<ModelSpec>,
     /// Known, but not on the disk.
     pub missing: Vec<CatalogEntry>,
-    /// Where models were looked for, whether or not the place exists.
-    pub searched: Vec<SearchedPlace>,
+    /// Places where models were searched, existing or not.
+    pub searched: Vec<SearchPath>,
     /// Broken models, and what is wrong with the user's own `models.toml`.
     pub problems: Vec<CatalogError>,
     /// Models of families, variants and storages that this version cannot run.
@@ -75,7 +75,7 @@ impl Catalog {
     /// from no thread that draws.
     pub fn load(paths: &Paths, settings: &Settings) -> Self {
         let (entries, problem) = entry::with_users(&paths.models_file());
-        let places = Places::gather(paths, settings);
+        let places = SearchPaths::gather(paths, settings);
         let mut catalog = Self {
             searched: places.all,
             problems: problem.into_iter().chain(places.problems).collect(),
@@ -94,7 +94,7 @@ impl Catalog {
         catalog
     }
 
-    /// What is not there yet and what is broken first, then the folders that were gone through.
+    /// Missing and broken paths first, then the folders that were searched.
     fn to_watch(&self, visited: Vec<(PathBuf, Look)>, paths: &Paths) -> Watch {
         let absent = self.searched.iter().filter(|it| !it.exists);
         let absent = absent.map(|place| (place.path.clone(), None));
@@ -114,7 +114,7 @@ impl Catalog {
 
     /// Lists what is known and not here, and what would have to be fetched.
     fn list_missing(&mut self) {
-        let mut present = Present::new(&self.parts, !self.tokenizers.is_empty());
+        let mut present = LocalFileCheck::new(&self.parts, !self.tokenizers.is_empty());
         let is_here = |entry: &&Entry| self.available.iter().any(|spec| spec.id == entry.id);
         let missing = self.entries.iter().filter(|entry| !is_here(entry));
         self.missing = missing
@@ -123,8 +123,8 @@ impl Catalog {
     }
 
     /// Looks through all places, and notes the parts that lie there.
-    fn search(&mut self, library: &mut Library) -> Found {
-        let mut found = Found::default();
+    fn search(&mut self, library: &mut Library) -> ScanResult {
+        let mut found = ScanResult::default();
         let own_places = self.entries.iter().filter_map(|entry| entry.path.as_ref());
         let searched = self.searched.iter().map(|place| &place.path);
         for path in own_places.chain(searched) {
@@ -169,7 +169,7 @@ impl Catalog {
             });
         }
         let path = Path::new(id_or_path);
-        // An id is one word; what has a slash in it or lies there is a path.
+        // An id is one word; what has a slash in it or is there is a path.
         if !id_or_path.is_empty() && (id_or_path.contains('/') || fs::metadata(path).is_ok()) {
             return self.open(path, companions);
         }
@@ -180,7 +180,7 @@ impl Catalog {
         Err(self.not_found(id_or_path))
     }
 
-    /// What a search found, to be looked through.
+    /// Library of the parts that the search found.
     fn library(&self) -> Library {
         let mut library = Library::shipped(self.shipped_tokenizers.clone());
         library.known.clone_from(&self.parts);
@@ -231,7 +231,7 @@ impl Catalog {
         }
     }
 
-    fn take(&mut self, candidate: &Candidate) {
+    fn take(&mut self, candidate: &PipelineFolder) {
         // One of parts for other models is no model.
         let is_embedder = |item: &Item| {
             item.role == Role::Part(PartKind::Redux) && item.place.starts_with(&candidate.folder)
@@ -279,7 +279,7 @@ impl Catalog {
     }
 
     /// Offers the transformers that lie around as single files, two experts as one model.
-    fn take_single_files(&mut self, found: &Found, library: &Library) {
+    fn take_single_files(&mut self, found: &ScanResult, library: &Library) {
         let of_role = |is_wanted: fn(&Role) -> bool| {
             let parts = self.parts.iter().filter(|item| is_wanted(&item.role));
             parts.map(|item| item.place.clone()).collect::<Vec<_>>()

@@ -16,7 +16,7 @@ use crate::model::{Component, Defaults, ImageRole, ModelFiles, Sampling};
 
 /// A job with the model's own defaults.
 #[derive(Clone, Debug)]
-pub struct Sketch {
+pub struct DefaultJob {
     pub request: GenerateRequest,
     pub weights: ModelFootprint,
 }
@@ -24,9 +24,9 @@ pub struct Sketch {
 impl CatalogEntry {
     /// Nothing where its shape or its usual size is not known, as of what users add. `in_8_bits`: with files that store
     /// its transformer and its text encoders so.
-    pub fn sketch(&self, in_8_bits: bool) -> Option<Sketch> {
+    pub fn sketch(&self, in_8_bits: bool) -> Option<DefaultJob> {
         let weights = self.published_weights(in_8_bits)?;
-        Some(Sketch {
+        Some(DefaultJob {
             request: self.usual_request()?,
             weights,
         })

@@ -19,10 +19,10 @@ use crate::library::{Item, Role, storage, tokenizer};
 use crate::model::Component;
 use crate::model::facts::TransformerShape;
 
-/// What a file to fetch may end in: only formats that run no code when opened.
+/// Extensions of files to download: only formats that run no code when opened.
 const ENDS: [&str; 3] = [".safetensors", ".sft", ".gguf"];
 
-/// Where in a text something is wrong, and what.
+/// Position of an error in a text, and the error.
 pub(super) type Fault = (usize, String);
 
 /// One file of a known model.
@@ -31,13 +31,13 @@ pub struct Source {
     pub component: Component,
     /// `owner/name` on the hub.
     pub repository: String,
-    /// Where the file is in the repository.
+    /// Path of the file in the repository.
     pub path: String,
     /// The folder that it goes into, below a folder for models: `vae`.
     pub folder: String,
     /// The name that it gets there.
     pub name: String,
-    /// Where it is known.
+    /// Size in bytes, if it is known.
     pub bytes: Option<u64>,
     /// The file on this disk that makes fetching this one needless.
     pub here: Option<PathBuf>,
@@ -59,7 +59,7 @@ impl Source {
         self.number_bytes() == 1
     }
 
-    /// Where the file goes below a folder for models.
+    /// Path of the file below a folder for models.
     pub fn place_below(&self, models: &Path) -> PathBuf {
         models.join(&self.folder).join(&self.name)
     }
@@ -137,7 +137,7 @@ impl RawSource {
     }
 }
 
-/// Whether one part of a path names something below, and nothing else.
+/// Returns true if one part of a path names something below, and nothing else.
 fn is_plain(part: &str) -> bool {
     !matches!(part, "" | "." | "..")
         && !part.contains(['\\', '\0'])
@@ -201,14 +201,14 @@ impl Sources {
 }
 
 /// Looks for files that make fetching needless; remembers what it looked at.
-pub(super) struct Present<'a> {
+pub(super) struct LocalFileCheck<'a> {
     parts: &'a [Item],
     /// There is a tokenizer of UMT5 apart from its text encoder.
     has_tokenizer: bool,
     seen: HashMap<(Family, Component, TransformerShape), Option<PathBuf>>,
 }
 
-impl<'a> Present<'a> {
+impl<'a> LocalFileCheck<'a> {
     pub(super) fn new(parts: &'a [Item], has_tokenizer: bool) -> Self {
         Self {
             parts,
@@ -228,7 +228,7 @@ impl<'a> Present<'a> {
         sources
     }
 
-    /// The very file, whole, wherever it lies: of its name, and with what belongs in it.
+    /// The very file, whole, wherever it is: of its name, and with what belongs in it.
     fn of_name(&self, entry: &Entry, source: &Source) -> Option<PathBuf> {
         let is_it = |item: &&Item| {
             let name = item.place.file_name().unwrap_or_default();
@@ -318,10 +318,10 @@ fn is_role_of(role: Role, component: Component) -> bool {
     }
 }
 
-/// Whether a file is what a known model needs, by what is in it; another model's may have the same name. Of a model
-/// whose shape nobody has told, the name is all that there is.
+/// Returns true if a file is what a known model needs, by what is in it; another model's may have the same name. Of a model
+/// of unknown shape, the name is all that there is.
 fn is_published(entry: &Entry, component: Component, place: &Path) -> bool {
-    /// Shapes tell about how many numbers there are, and checkpoints may hold other parts beside them.
+    /// Shapes tell about how many numbers there are, and checkpoints may hold other parts next to them.
     const LEAST_SHARE: f64 = 0.8;
     let (Some(family), Some(shape)) = (entry.family, entry.shape) else {
         return true;

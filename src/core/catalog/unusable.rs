@@ -10,8 +10,8 @@ use crate::library::names;
 use crate::model::CatalogError;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ailment {
-    /// Files are missing beside it.
+pub enum ModelProblem {
+    /// Files are missing next to it.
     Incomplete,
     /// A file is damaged, or says something that cannot be.
     Broken,
@@ -21,7 +21,7 @@ pub enum Ailment {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NeededFile {
-    /// What it is: `a Wan 2.1 VAE`.
+    /// Description: `a Wan 2.1 VAE`.
     pub what: String,
     /// Its name, and where it is published: `wan_2.1_vae.safetensors from Comfy-Org/…`.
     pub example: String,
@@ -30,19 +30,19 @@ pub struct NeededFile {
 #[derive(Clone, Debug, PartialEq)]
 pub struct UnusableModel {
     pub name: String,
-    /// What it is about on the disk.
+    /// Its file or folder.
     pub path: PathBuf,
-    pub ailment: Ailment,
+    pub ailment: ModelProblem,
     pub needs: Vec<NeededFile>,
-    /// What is wrong, in a sentence, and what to do.
+    /// Problem in a sentence, and the advice.
     pub summary: String,
     pub advice: String,
-    /// What would make it whole, where the catalogue knows sources.
+    /// Files that would complete it, where the catalogue knows sources.
     pub fetch: Option<CatalogEntry>,
 }
 
 impl Catalog {
-    /// All that lies there and cannot be used.
+    /// All files there and cannot be used.
     pub fn unusable(&self) -> Vec<UnusableModel> {
         let problems = self.problems.iter().chain(&self.unsupported);
         let models = problems.filter_map(|problem| {
@@ -53,7 +53,7 @@ impl Catalog {
                 name: name_of(path),
                 path: path.to_owned(),
                 ailment,
-                fetch: (ailment != Ailment::Unsupported)
+                fetch: (ailment != ModelProblem::Unsupported)
                     .then(|| self.remedy(path, &needs))
                     .flatten(),
                 needs,
@@ -64,7 +64,7 @@ impl Catalog {
         models.collect()
     }
 
-    /// What a fetch could bring: what the known model still lacks, else the files of the names that are needed.
+    /// Files that a download could add: those that the known model still lacks, else those of the needed names.
     fn remedy(&self, path: &Path, needs: &[NeededFile]) -> Option<CatalogEntry> {
         let known = self.broken.iter().find(|(_, place)| place == path);
         let known = known.and_then(|(id, _)| self.missing.iter().find(|entry| entry.id == *id));
@@ -111,22 +111,22 @@ impl Catalog {
 }
 
 /// `None` for what is no model's.
-fn ailment_of(problem: &CatalogError) -> Option<Ailment> {
+fn ailment_of(problem: &CatalogError) -> Option<ModelProblem> {
     match problem {
         CatalogError::Missing { .. }
         | CatalogError::MissingCompanion { .. }
         | CatalogError::MissingCompanions { .. }
         | CatalogError::WrongCompanion { .. }
-        | CatalogError::Expert { .. } => Some(Ailment::Incomplete),
+        | CatalogError::Expert { .. } => Some(ModelProblem::Incomplete),
         CatalogError::Unsupported { .. } | CatalogError::Pickle { .. } => {
-            Some(Ailment::Unsupported)
+            Some(ModelProblem::Unsupported)
         }
         CatalogError::Catalogue { .. }
         | CatalogError::Unknown { .. }
         | CatalogError::UnknownNetwork { .. }
         | CatalogError::NotHere { .. }
         | CatalogError::NoSuchPath { .. } => None,
-        _ => Some(Ailment::Broken),
+        _ => Some(ModelProblem::Broken),
     }
 }
 

@@ -15,7 +15,7 @@ pub use form::{
     NewRate, PostprocessForm, PostprocessOptions, TargetSize, ending_of, fingerprint, look_at,
 };
 pub use networks::{
-    Found, FoundInterpolator, FoundUpscaler, find_interpolators, find_upscalers,
+    FoundInterpolator, FoundUpscaler, InstalledNetwork, find_interpolators, find_upscalers,
     interpolator_named, upscaler_named,
 };
 pub use request::{PostprocessKind, PostprocessRequest};

@@ -2,29 +2,29 @@
 
 use std::path::PathBuf;
 
-pub use crate::library::networks::Found;
-use crate::library::networks::{Listed, Shelf, find};
+pub use crate::library::networks::InstalledNetwork;
+use crate::library::networks::{Listed, NetworkFolders, find};
 use crate::model::CatalogError;
 use crate::networks::{IfnetConfig, UpscalerConfig};
 use crate::settings::{Paths, Settings};
 
 /// Those of ComfyUI, and of Forge and A1111.
-const UPSCALERS: Shelf = Shelf {
+const UPSCALERS: NetworkFolders = NetworkFolders {
     folders: &["upscalemodels", "esrgan", "realesrgan", "upscalers"],
     listed: Listed::Finishers,
     home: "upscale_models",
     what: "upscalers",
 };
 /// Those of ComfyUI.
-const INTERPOLATORS: Shelf = Shelf {
+const INTERPOLATORS: NetworkFolders = NetworkFolders {
     folders: &["frameinterpolation", "rife"],
     listed: Listed::Finishers,
     home: "frame_interpolation",
     what: "RIFE networks",
 };
 
-pub type FoundUpscaler = Found<UpscalerConfig>;
-pub type FoundInterpolator = Found<IfnetConfig>;
+pub type FoundUpscaler = InstalledNetwork<UpscalerConfig>;
+pub type FoundInterpolator = InstalledNetwork<IfnetConfig>;
 
 impl FoundUpscaler {
     /// For lists: `4x-UltraSharp, ESRGAN ×4`.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::job::{DtypeChoice, Recipe, Stage};
-use crate::media::ClipInfo;
+use crate::media::{ClipFormat, ClipInfo};
 use crate::memory::MemoryOptions;
 
 /// A validated request. The engine need not check it again.
@@ -76,6 +76,12 @@ impl PostprocessRequest {
             PostprocessKind::Upscale { .. } => Stage::Upscale,
             PostprocessKind::Interpolate { .. } => Stage::Interpolate,
         }
+    }
+
+    /// Returns true if the result keeps transparency: its format has it, and no frames are made between others.
+    pub fn keeps_alpha(&self) -> bool {
+        matches!(self.work, FinishWork::Upscale { .. })
+            && ClipFormat::from_path(&self.out).is_ok_and(ClipFormat::has_alpha)
     }
 
     /// The stages of the job, in order.

@@ -41,7 +41,7 @@ pub(crate) fn blocks<R: Read + Seek>(source: &mut ByteSource<R>) -> io::Result<P
     }))
 }
 
-/// What is in a block, without the lengths of its pieces.
+/// Content of a block, without the lengths of its pieces.
 pub(crate) fn joined(block: &[u8]) -> Vec<u8> {
     let mut content = Vec::with_capacity(block.len());
     let mut rest = block;

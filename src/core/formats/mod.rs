@@ -60,7 +60,7 @@ impl<'a, R: Read + Seek, N> Parts<'a, R, N> {
         }
     }
 
-    /// Nothing behind the last part; an error where the file ends before that, or contradicts itself.
+    /// Returns `None` after the last part; an error where the file ends before that, or contradicts itself.
     pub fn next_part(&mut self) -> io::Result<Option<Part<N>>> {
         if self.num_left == 0 {
             return Ok(None);
@@ -77,12 +77,12 @@ impl<'a, R: Read + Seek, N> Parts<'a, R, N> {
         self.source.read_at(part.start, part.len())
     }
 
-    /// What is in the part, but no more than its first bytes.
+    /// The first bytes of the part's content.
     pub fn beginning(&mut self, part: &Part<N>, most: u64) -> io::Result<Vec<u8>> {
         self.source.read_at(part.start, part.len().min(most))
     }
 
-    /// Goes on with the parts inside this one instead of those behind it.
+    /// Continues with the parts inside this one instead of those after it.
     pub fn enter(&mut self, part: &Part<N>) {
         self.at = part.start;
     }

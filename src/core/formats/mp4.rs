@@ -37,7 +37,7 @@ pub(crate) fn file_boxes<R: Read + Seek>(source: &mut ByteSource<R>) -> Parts<'_
     })
 }
 
-/// The content of the movie box, wherever it stands. A file that ends before it is cut off.
+/// The content of the movie box, wherever it is. A file that ends before it is cut off.
 pub(crate) fn movie<R: Read + Seek>(source: &mut ByteSource<R>) -> io::Result<Vec<u8>> {
     let mut boxes = file_boxes(source);
     while let Some(part) = boxes.next_part()? {
@@ -79,7 +79,7 @@ pub(crate) fn mastering_peak(content: &[u8]) -> Option<f64> {
     bytes.u32().map(|light| f64::from(light) / 10_000.0)
 }
 
-/// What a box begins with: its name, and how many bytes its head and all of it have.
+/// Head of a box: its name, and the sizes of the head and of the whole box in bytes.
 struct Head {
     name: [u8; 4],
     bytes: u64,

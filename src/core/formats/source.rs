@@ -11,13 +11,13 @@ const MAX_PIECE_BYTES: u64 = 64 << 20;
 
 pub(crate) struct ByteSource<R> {
     reader: BufReader<R>,
-    /// Where the reader stands.
+    /// Position of the reader.
     at: u64,
     pub len: u64,
 }
 
 impl<R: Read + Seek> ByteSource<R> {
-    /// A reader that stands at the beginning of `len` bytes.
+    /// A reader at the beginning of `len` bytes.
     pub fn new(reader: R, len: u64) -> Self {
         Self {
             reader: BufReader::new(reader),

@@ -24,7 +24,7 @@ pub(crate) fn check_lists(source: &mut ByteSource<impl Read + Seek>) -> io::Resu
             bytes.iter().rev().fold(0, join)
         })
     };
-    // Where the place of the directory stands, how wide places and counts are, how wide the number of entries is, and they.
+    // Where the place of the directory is, how wide places and counts are, how wide the number of entries is, and they.
     let (start, wide, narrow, entry) = match number(2, 2)? {
         42 => (4, 4, 2, 12),
         43 => (8, 8, 8, 20),

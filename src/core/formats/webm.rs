@@ -33,7 +33,7 @@ pub(crate) fn elements<R: Read + Seek>(source: &mut ByteSource<R>) -> Parts<'_, 
     })
 }
 
-/// A number whose leading zero bits say how many bytes it has, with the bit behind them, and the count of its bytes.
+/// A number whose leading zero bits give its count of bytes, with the bit after them, and that count.
 fn number_at<R: Read + Seek>(
     source: &mut ByteSource<R>,
     at: u64,

@@ -10,7 +10,7 @@ const HEAD_BYTES: u64 = 12;
 const ANMF_BYTES: u64 = 16;
 const SIDE_BITS: u32 = (1 << 14) - 1;
 
-/// Where the file ends by its own header: behind its true end when it is cut off.
+/// End of the file by its own header: after its true end when it is cut off.
 pub(crate) fn end<R: Read + Seek>(source: &mut ByteSource<R>) -> io::Result<u64> {
     let size = u32::from_le_bytes(source.array_at(4)?);
     Ok(u64::from(size) + 8)
@@ -42,8 +42,8 @@ fn within<R: Read + Seek>(source: &mut ByteSource<R>, all: (u64, u64)) -> Parts<
 }
 
 /// An error where the pixels of a frame, or of a picture with a canvas, say that they are more than the file says of them, or
-/// where what is told beside the pixels says that it is longer than the file: a decoder makes room for those first. It also
-/// reads behind the end that the file's header names, so all of the file is looked through.
+/// where what next to the pixels says that it is longer than the file: a decoder makes room for those first. It also
+/// reads after the end that the file's header names, so all of the file is checked.
 pub(crate) fn check_sizes<R: Read + Seek>(source: &mut ByteSource<R>) -> io::Result<()> {
     let mut frames = Vec::new();
     let mut canvas = None;
@@ -87,7 +87,7 @@ fn size_at<R: Read + Seek>(source: &mut ByteSource<R>, at: u64) -> io::Result<[u
     Ok([side([w0, w1, w2, 0]), side([h0, h1, h2, 0])])
 }
 
-/// Whether these are pixels of at most this size.
+/// Returns true if these are pixels of at most this size.
 fn check_pixels<R: Read + Seek>(
     source: &mut ByteSource<R>,
     chunk: &Part<[u8; 4]>,

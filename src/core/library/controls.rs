@@ -6,34 +6,34 @@
 use std::path::{Path, PathBuf};
 
 use super::kind;
-use super::networks::{Found, Listed, Shelf, find};
+use super::networks::{InstalledNetwork, Listed, NetworkFolders, find};
 use crate::families::Family;
 use crate::formats::weights::WeightSet;
 use crate::model::{CatalogError, ControlKind};
 use crate::settings::{Paths, Settings};
 
 /// Those of ComfyUI, and of Forge and A1111.
-const SHELF: Shelf = Shelf {
+const SHELF: NetworkFolders = NetworkFolders {
     folders: &["controlnet", "modelpatches", "controlnets"],
     listed: Listed::Controls,
     home: "controlnet",
     what: "ControlNets",
 };
 
-/// What is known of one by its header.
+/// Properties of a ControlNet by its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControlNetwork {
     /// Whose transformers it acts on.
     pub family: Family,
     /// Such as `union ControlNet of seven kinds`.
     pub label: &'static str,
-    /// What it must be told of a control picture, in the order of its numbers; none where it needs not be told.
+    /// Kinds of control images, in the order of its numbers; empty if it needs no kind.
     pub kinds: &'static [ControlKind],
     /// It makes a part of a picture anew, and takes a mask for that.
     pub takes_masks: bool,
 }
 
-pub type FoundControl = Found<ControlNetwork>;
+pub type FoundControl = InstalledNetwork<ControlNetwork>;
 
 impl ControlNetwork {
     /// Reads the header of the network at a file or folder.
@@ -48,7 +48,7 @@ impl ControlNetwork {
         })
     }
 
-    /// Why it cannot bring in a picture of this kind beside a model of a family, with or without a mask; a sentence
+    /// Why it cannot bring in a picture of this kind next to a model of a family, with or without a mask; a sentence
     /// without its path.
     #[must_use]
     pub fn problem(
@@ -100,7 +100,7 @@ pub fn find_controls(paths: &Paths, settings: &Settings) -> Vec<FoundControl> {
     find(ControlNetwork::read, &SHELF.files(paths, settings))
 }
 
-/// The file of a network that a user names: a path, or the name of one that lies where networks are looked for.
+/// The file of a network that a user names: a path, or the name of one that is where networks are looked for.
 pub fn control_named(
     wanted: &str,
     paths: &Paths,

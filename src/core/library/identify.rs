@@ -24,7 +24,7 @@ pub(crate) enum Target {
     Parts(PathBuf),
 }
 
-/// What a path leads to. The `model_index.json` of a diffusers folder and its transformer are as good as
+/// Resolves a path. The `model_index.json` of a diffusers folder and its transformer are as good as
 /// the folder.
 pub(crate) fn target(path: &Path) -> Result<Target, CatalogError> {
     let absolute = std::path::absolute(path).map_err(|source| CatalogError::io(source, path))?;
@@ -72,7 +72,7 @@ pub(crate) fn target(path: &Path) -> Result<Target, CatalogError> {
     Ok(Target::Parts(absolute))
 }
 
-/// Whether a folder is what the diffusers folder around it loads as a transformer.
+/// Returns true if a folder is what the diffusers folder around it loads as a transformer.
 fn is_transformer_of(folder: &Path, around: &Path) -> bool {
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     matches!(&*name, "transformer" | "transformer_2")
@@ -105,7 +105,7 @@ pub(crate) fn check_folder(
     }
 }
 
-/// Whether a diffusers folder has its components, each of the class that it should have, but for those that the
+/// Returns true if a diffusers folder has its components, each of the class that it should have, but for those that the
 /// user named others for.
 pub(crate) fn check_components(
     folder: &Path,

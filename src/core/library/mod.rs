@@ -1,4 +1,4 @@
-//! What lies on this disk: the places where models are looked for, the files there, and which of them belong together.
+//! Models on this disk: the places where models are looked for, the files there, and which of them belong together.
 //!
 //! What a model is in the end, and which entry of `models.toml`, is `catalog`'s to say.
 
@@ -24,6 +24,6 @@ pub use companions::Companions;
 pub use controls::{ControlNetwork, FoundControl, control_named, find_controls};
 pub use kind::TensorKind;
 pub(crate) use parts::{Item, Library, Role, TOKENIZERS, glance, place_of, weight_files};
-pub(crate) use places::{Places, is_for_loras};
-pub use places::{SearchedPlace, folders_listed_in};
+pub use places::{SearchPath, folders_listed_in};
+pub(crate) use places::{SearchPaths, is_for_loras};
 pub use watch::Watch;

@@ -2,7 +2,7 @@
 //!
 //! Headers decide everything that they show. A name counts only for what no header can say.
 
-/// Which part of the schedule an expert works on.
+/// Part of the schedule that an expert works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     High,
@@ -52,10 +52,10 @@ const STORAGE: [&str; 14] = [
     "comfy",
 ];
 
-/// What stands behind `Q4` or `IQ4` in the name of a GGUF type: `Q4_K_M`, `Q8_0`, `IQ4_XS`.
+/// Ends after `Q4` or `IQ4` in the name of a GGUF type: `Q4_K_M`, `Q8_0`, `IQ4_XS`.
 const BLOCK_ENDS: [&str; 9] = ["0", "1", "k", "s", "m", "l", "xl", "xs", "nl"];
 
-/// Whether a word begins the name of a GGUF type.
+/// Returns true if a word begins the name of a GGUF type.
 fn begins_block_type(word: &str) -> bool {
     let digits = word.strip_prefix("iq").or_else(|| word.strip_prefix('q'));
     digits.is_some_and(|digits| digits.len() == 1 && digits.as_bytes()[0].is_ascii_digit())
@@ -140,7 +140,7 @@ pub(crate) fn side_beside(name: &str, other: &str) -> Option<Side> {
     found
 }
 
-/// Whether a word begins the name of a float type; two experts need not be stored alike.
+/// Returns true if a word begins the name of a float type; two experts need not be stored alike.
 fn is_float(word: &str) -> bool {
     ["fp", "bf", "f"]
         .iter()
@@ -205,7 +205,7 @@ pub(crate) fn without_side(name: &str) -> String {
     }
 }
 
-/// What a name says of a model apart from its storage and its side, in a steady order: the same for
+/// Words of a model's name without its storage and its expert, sorted: the same for
 /// `wan2.1_i2v_480p_14B_fp16` and `Wan2_1-I2V-14B-480P_fp8_e4m3fn`.
 pub(crate) fn model_words(name: &str) -> Vec<String> {
     let mut is_in_block_type = false;

@@ -1,4 +1,4 @@
-//! Networks beside models that lie on this disk, in our own folders and where other programs keep theirs: listing those
+//! Networks besides models on this disk, in our own folders and where other programs keep theirs: listing those
 //! of one kind, and the one that a user names.
 //!
 //! Lists folders and reads headers; both are bounded, and a folder or file that cannot be read costs itself alone.
@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 pub(crate) use super::places::Listed;
-use super::places::Places;
+use super::places::SearchPaths;
 use crate::files::has_ending;
 use crate::formats::weights::is_pickle;
 use crate::model::CatalogError;
@@ -19,21 +19,21 @@ use crate::settings::{Paths, Settings};
 const MAX_DEPTH: usize = 3;
 const MAX_FILES: usize = 2_000;
 
-/// Where networks of one kind lie.
-pub(crate) struct Shelf {
+/// Folders of networks of one kind.
+pub(crate) struct NetworkFolders {
     /// The names of folders, without case and punctuation, ours first.
     pub folders: &'static [&'static str],
     /// By which key of other programs' lists they are known.
     pub listed: Listed,
     /// Our own folder for them, which has ComfyUI's name.
     pub home: &'static str,
-    /// What to get, in words that fit behind "put".
+    /// Noun phrase for such networks that follows "put".
     pub what: &'static str,
 }
 
 /// A network that can be chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found<C> {
+pub struct InstalledNetwork<C> {
     pub path: PathBuf,
     /// The file's name without its ending.
     pub name: String,
@@ -44,30 +44,30 @@ pub struct Found<C> {
 pub(crate) fn find<C>(
     read: fn(&Path) -> Result<C, CatalogError>,
     files: &[PathBuf],
-) -> Vec<Found<C>> {
+) -> Vec<InstalledNetwork<C>> {
     let known = files.iter().filter_map(|path| {
-        Some(Found {
+        Some(InstalledNetwork {
             name: name_of(path),
             config: read(path).ok()?,
             path: path.clone(),
         })
     });
-    let mut found: Vec<Found<C>> = known.collect();
+    let mut found: Vec<InstalledNetwork<C>> = known.collect();
     found.sort_by_cached_key(|network| (network.name.to_lowercase(), network.path.clone()));
     found
 }
 
-impl Shelf {
-    /// Weight files of any kind, so that a pickle can be told from nothing.
+impl NetworkFolders {
+    /// Weight files of any kind, so that a pickle can be named.
     pub fn files(&self, paths: &Paths, settings: &Settings) -> Vec<PathBuf> {
         let mut search = Search::default();
-        for place in Places::gather(paths, settings).of_networks(self.folders, self.listed) {
+        for place in SearchPaths::gather(paths, settings).of_networks(self.folders, self.listed) {
             search.walk(&place, 0);
         }
         search.found
     }
 
-    /// The file of a network that a user names: a path, or the name of one that lies here. `known`: the names of those
+    /// The file of a network that a user names: a path, or the name of one that is found here. `known`: the names of those
     /// that can be chosen.
     pub fn named(
         &self,
@@ -110,7 +110,7 @@ fn named(wanted: &str, all: &[PathBuf]) -> Option<PathBuf> {
 #[derive(Default)]
 struct Search {
     found: Vec<PathBuf>,
-    /// What was seen, under its real name: links lead in circles, and two programs may share their files.
+    /// Real paths that were visited: links lead in circles, and two programs may share their files.
     seen: HashSet<PathBuf>,
 }
 
@@ -137,10 +137,10 @@ impl Search {
     }
 }
 
-/// What a network is called: as its file, or as the folder in which diffusers' file of one name lies.
+/// Name of a network: its file's, or that of the folder with diffusers' file of one name.
 fn name_of(path: &Path) -> String {
     let stem = path.file_stem().unwrap_or_default();
-    // A folder has no ending: what stands behind its last dot is a version.
+    // A folder has no ending: the part after its last dot is a version.
     let folder = path.parent().and_then(Path::file_name);
     let name = folder.filter(|_| stem == "diffusion_pytorch_model");
     name.unwrap_or(stem).to_string_lossy().into_owned()

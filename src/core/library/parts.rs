@@ -23,12 +23,12 @@ use crate::settings;
 
 /// More than the header of any published transformer.
 const MAX_GLANCE_BYTES: u64 = 1 << 20;
-/// How many weight files of one folder are looked at.
+/// Limit of weight files that are read in one folder.
 const MAX_FILES: usize = 10_000;
 /// The folder of tokenizers among the app's assets.
 pub(crate) const TOKENIZERS: &str = "tokenizers";
 
-/// What a weight file is at a glance.
+/// Role of a weight file by the first part of its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Role {
     /// Perhaps with the other parts of its model in the same file.
@@ -48,11 +48,11 @@ pub(crate) struct Item {
 /// Candidates for the parts of a model.
 #[derive(Debug, Default)]
 pub(crate) struct Library {
-    /// What a search of all places found, in the order in which places win.
+    /// Results of a search of all places, in order of precedence.
     pub known: Vec<Item>,
     /// Tokenizers of UMT5 that lie in those places.
     pub tokenizers: Vec<PathBuf>,
-    /// The same of Llama 3.
+    /// Tokenizers of Llama 3 in those places.
     pub llama_tokenizers: Vec<PathBuf>,
     /// The folder of those that ship with the app.
     pub shipped_tokenizers: Option<PathBuf>,
@@ -95,7 +95,7 @@ impl Library {
         items
     }
 
-    /// What a tokenizer is; each is read once.
+    /// Form and size of a tokenizer; each is read once.
     pub(crate) fn tokenizer(&self, place: &Path) -> Result<Tokenizer, CatalogError> {
         if let Some(&found) = self.read.borrow().get(place) {
             return Ok(found);
@@ -122,7 +122,7 @@ pub(crate) fn is_shard(path: &Path) -> bool {
 }
 
 /// The place by which a file is opened: the folder where it is all of the folder's weights and a
-/// `config.json` lies beside it, the index for a shard, else the file itself.
+/// `config.json` is next to it, the index for a shard, else the file itself.
 pub(crate) fn place_of(file: &Path) -> PathBuf {
     let folder = file.parent().unwrap_or_else(|| Path::new(""));
     let index = || {
@@ -146,7 +146,7 @@ fn own_file(folder: &Path) -> Option<PathBuf> {
     has_config.then(|| weight_file_in(folder).ok()).flatten()
 }
 
-/// What a file is, from the first part of its header.
+/// Role of a file by the first part of its header.
 pub(crate) fn glance(path: &Path) -> Option<Role> {
     if is_pickle(path) {
         return None;

@@ -16,24 +16,24 @@ use crate::library::{Item, Library, Role};
 use crate::model::configs::{ModelIndex, sorted_entries};
 use crate::networks::PartKind;
 
-/// How deep below a searched place a model may lie.
+/// Depth below a searched place at which a model is found.
 const MAX_DEPTH: usize = 4;
-/// How many folders one searched place may have before the search gives up on it.
+/// Limit of folders in one searched place.
 const MAX_FOLDERS: usize = 10_000;
 /// Far more than the name of a revision has.
 const MAX_REVISION_BYTES: u64 = 4 << 10;
 
 /// A folder with a `model_index.json`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Candidate {
+pub(crate) struct PipelineFolder {
     pub folder: PathBuf,
     /// The folder's name, or `owner/name` in a Hugging Face cache.
     pub name: String,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Found {
-    pub candidates: Vec<Candidate>,
+pub(crate) struct ScanResult {
+    pub candidates: Vec<PipelineFolder>,
     /// Other folders with files that may hold weights.
     pub folders: Vec<PathBuf>,
     /// Files that a user named outright.
@@ -47,8 +47,8 @@ pub(crate) struct Found {
     seen: HashSet<(u64, u64)>,
 }
 
-/// What the files that a search found are at a glance, with the parts of diffusers folders behind them.
-pub(crate) fn parts(found: &Found, library: &Library) -> Vec<Item> {
+/// Roles of the files that a search found, followed by the parts of diffusers folders.
+pub(crate) fn parts(found: &ScanResult, library: &Library) -> Vec<Item> {
     let named = found.files.iter().filter_map(|path| {
         let role = library::glance(path)?;
         let place = library::place_of(path);
@@ -70,8 +70,8 @@ pub(crate) fn parts(found: &Found, library: &Library) -> Vec<Item> {
         .collect()
 }
 
-/// Where tokenizers of UMT5 lie: in their own folders, in Wan's diffusers folders, within text encoders.
-pub(crate) fn tokenizers(found: &Found, parts: &[Item]) -> Vec<PathBuf> {
+/// Tokenizers of UMT5: in their own folders, in Wan's diffusers folders, within text encoders.
+pub(crate) fn tokenizers(found: &ScanResult, parts: &[Item]) -> Vec<PathBuf> {
     let of_pipelines = tokenizers_of(found, "Wan");
     let is_umt5 = |folder: &&PathBuf| folder.to_string_lossy().to_lowercase().contains("umt5");
     let own = found.tokenizers.iter().filter(is_umt5).cloned();
@@ -85,8 +85,8 @@ pub(crate) fn tokenizers(found: &Found, parts: &[Item]) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Where tokenizers of Llama 3 lie: in folders named after it, and in those of HunyuanVideo and FramePack.
-pub(crate) fn llama_tokenizers(found: &Found) -> Vec<PathBuf> {
+/// Tokenizers of Llama 3: in folders named after it, and in those of HunyuanVideo and FramePack.
+pub(crate) fn llama_tokenizers(found: &ScanResult) -> Vec<PathBuf> {
     let of_pipelines = tokenizers_of(found, "HunyuanVideo");
     let is_llama = |folder: &&PathBuf| {
         let path = folder.to_string_lossy().to_lowercase();
@@ -101,8 +101,8 @@ pub(crate) fn llama_tokenizers(found: &Found) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Where the pipelines whose class begins so have theirs.
-fn tokenizers_of<'a>(found: &'a Found, class: &'a str) -> impl Iterator<Item = PathBuf> + 'a {
+/// Tokenizers of the pipelines whose class begins so.
+fn tokenizers_of<'a>(found: &'a ScanResult, class: &'a str) -> impl Iterator<Item = PathBuf> + 'a {
     let is_of = move |folder: &Path| {
         ModelIndex::read(folder).is_ok_and(|index| index.class.starts_with(class))
     };
@@ -112,7 +112,7 @@ fn tokenizers_of<'a>(found: &'a Found, class: &'a str) -> impl Iterator<Item = P
 }
 
 /// Looks through one place. A folder that was seen before, under whatever name, is not looked at again.
-pub(crate) fn search(place: &Path, found: &mut Found) {
+pub(crate) fn search(place: &Path, found: &mut ScanResult) {
     let mut waiting = vec![(place.to_owned(), 0)];
     let mut num_folders = 0;
     while let Some((folder, depth)) = waiting.pop() {
@@ -136,7 +136,7 @@ pub(crate) fn search(place: &Path, found: &mut Found) {
         }
         if folder.join("model_index.json").is_file() {
             let name = model_name(&folder);
-            found.candidates.push(Candidate { folder, name });
+            found.candidates.push(PipelineFolder { folder, name });
             continue;
         }
         // A folder that may not be read holds no model that could be loaded.
@@ -153,7 +153,7 @@ pub(crate) fn search(place: &Path, found: &mut Found) {
         if folder.file_name().is_some_and(|name| name == "snapshots")
             && repository_of(&folder.join("revision")).is_some()
         {
-            // A repository counts as a place of its own: single files lie deep in some.
+            // A repository counts as a place of its own: single files are deep in some.
             waiting.extend(preferred_snapshot(&folder).map(|path| (path, 1)));
             continue;
         }

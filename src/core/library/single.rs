@@ -1,4 +1,4 @@
-//! From the place of one transformer to a whole model: which family it is, and what stands for a folder of files.
+//! From the place of one transformer to a whole model: which family it is, and the files of a folder of files.
 //!
 //! Headers say what a file is. What goes with it is the family's business.
 
@@ -41,7 +41,7 @@ pub(crate) fn assemble(
     }
 }
 
-/// The variant of the transformer at a place as far as its header alone says it, whatever lies around it.
+/// The variant of the transformer at a place as far as its header alone says it, whatever is around it.
 pub(crate) fn variant_at(place: &Path) -> Option<String> {
     let weights = WeightSet::at(place).ok()?;
     let family = Family::all().find(|family| (family.files.has_transformer)(&weights))?;
@@ -51,7 +51,7 @@ pub(crate) fn variant_at(place: &Path) -> Option<String> {
 
 /// The parts of a checkpoint with all of them, by how ComfyUI and others name its tensors.
 pub(crate) struct Parts {
-    /// What the text encoders are called, sorted: of two, CLIP-L comes before T5.
+    /// Names of the text encoders, sorted: of two, CLIP-L comes before T5.
     texts: BTreeSet<String>,
 }
 
@@ -63,7 +63,7 @@ impl Parts {
         }
     }
 
-    /// Which part a tensor belongs to; `None` for files that hold one part alone.
+    /// Part that a tensor belongs to; `None` for files that hold one part alone.
     pub(crate) fn of_key(&self, key: &str) -> Option<&'static str> {
         if let Some(text) = text_of(key) {
             let is_first = self.texts.first().is_some_and(|first| first == text);
@@ -99,7 +99,7 @@ fn is_other_model(kind: &TensorKind) -> bool {
     kind.role == "transformer" && Family::of_id(kind.family).is_none()
 }
 
-/// What is said of a file without a transformer of a known family.
+/// Error of a file without a transformer of a known family.
 pub(crate) fn not_a_model(kind: &TensorKind, place: &Path) -> CatalogError {
     let (path, what) = (place.to_owned(), before_comma(&kind.text).to_owned());
     let is_part = matches!(kind.role, "vae" | "text_encoder" | "image_encoder");
@@ -125,7 +125,7 @@ pub(crate) fn file_stem(place: &Path) -> String {
         .to_owned()
 }
 
-/// What a path that is no diffusers folder leads to.
+/// Path of the transformer at a path that is no diffusers folder.
 pub(crate) fn transformer_at(path: &Path, library: &Library) -> Result<PathBuf, CatalogError> {
     if path.is_file() {
         return Ok(place_of(path));

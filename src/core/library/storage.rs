@@ -51,7 +51,7 @@ pub(crate) fn check(weights: &WeightSet, what: &str) -> Result<(), CatalogError>
     }
 }
 
-/// How weights are stored that this version cannot read: a noun phrase for people.
+/// Storage of weights that this version cannot read: a noun phrase.
 pub(crate) fn unreadable(weights: &WeightSet) -> Option<String> {
     if let Some(name) = foreign(weights) {
         return Some(name.to_owned());
@@ -99,7 +99,7 @@ pub(crate) fn foreign(weights: &WeightSet) -> Option<&'static str> {
     Some(name)
 }
 
-/// Whether some of the matrices are ComfyUI's whole numbers of eight bits.
+/// Returns true if some of the matrices are ComfyUI's whole numbers of eight bits.
 pub(super) fn has_int8(weights: &WeightSet) -> bool {
     int8_layers(weights).next().is_some()
 }
@@ -113,14 +113,14 @@ fn int8_layers(weights: &WeightSet) -> impl Iterator<Item = (&str, &TensorEntry)
     })
 }
 
-/// What is said beside matrices of whole numbers, as far as it is none that is read. A file is opened once.
+/// Storages of integer matrices that are not supported. A file is opened once.
 fn unreadable_int8(weights: &WeightSet) -> Option<String> {
     let mut headers = BTreeMap::new();
     int8_layers(weights).find_map(|(layer, entry)| {
         let key = format!("{layer}.{QUANT}");
         let number = weights.tensors.get(&key)?.file;
         let path = weights.files.get(number)?;
-        // One that cannot be read is told where it is loaded.
+        // One that cannot be read is reported where it is loaded.
         let opened = headers
             .entry(number)
             .or_insert_with(|| Header::open(path).ok());
@@ -157,7 +157,7 @@ fn scale_of<'a>(weights: &'a WeightSet, layer: &str) -> Option<&'a TensorEntry> 
         .find_map(|end| weights.tensors.get(&format!("{layer}{end}")))
 }
 
-/// Whether a matrix is of whole numbers of eight bits that say how they are stored, with a scale for each row.
+/// Returns true if a matrix is of whole numbers of eight bits that say how they are stored, with a scale for each row.
 fn is_int8(weights: &WeightSet, layer: &str, entry: &TensorEntry, scale: &TensorEntry) -> bool {
     let rows = entry.shape.first().copied().unwrap_or_default();
     let scales = scale
@@ -236,7 +236,7 @@ fn without_scale(weights: &WeightSet) -> Option<String> {
     })
 }
 
-/// Which component of a file of several a key belongs to, by what it begins with.
+/// Component of a key by its prefix, in a file of several.
 fn part_of(key: &str) -> &str {
     let names = match key.split('.').next() {
         Some("text_encoders" | "model") => 2,

@@ -30,7 +30,7 @@ pub(crate) fn for_model(family: Family, latent_channels: u64, items: &[Item]) ->
     best.map(|(_, place)| place.clone())
 }
 
-/// How little speaks for a file, 0 where its name or shape says so; `None` where it is for another model.
+/// Doubt that a file fits, 0 where its name or shape shows it; `None` if it is for another model.
 fn doubt(place: &Path, family: Family, latent_channels: u64) -> Option<u8> {
     let weights = WeightSet::at(place).ok()?;
     let keys = TinyDecoderKeys::detect(|key| weights.has(key))?;
@@ -62,7 +62,7 @@ fn doubt(place: &Path, family: Family, latent_channels: u64) -> Option<u8> {
 /// The names of a place and of the folders around it, as far as they can speak of it.
 fn last_names(place: &Path) -> String {
     let all: Vec<_> = place.iter().collect();
-    // A repository's name stands two folders above its files.
+    // A repository's name is two folders above its files.
     let last = &all[all.len().saturating_sub(if place.is_dir() { 3 } else { 1 })..];
     let names = last
         .iter()

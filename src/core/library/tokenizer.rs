@@ -19,7 +19,7 @@ use crate::model::configs::read_capped;
 use crate::tokens::spiece::{GGUF_PIECES, SPIECE_TENSOR, bytes_inside, count_pieces};
 use crate::tokens::{GGUF_PAIRS, PACKED_MERGES, SPLITTERS, TokensError, check_merges, packed_ids};
 
-/// What a tokenizer's folder may hold, in the order in which they win.
+/// Files of a tokenizer's folder, in order of precedence.
 const FILES: [&str; 2] = ["tokenizer.json", "spiece.model"];
 /// CLIP's older form, in two files.
 const PAIRS: [&str; 2] = ["vocab.json", "merges.txt"];
@@ -101,7 +101,7 @@ impl<'de> Deserialize<'de> for Vocabulary {
     }
 }
 
-/// Whether a tokenizer lies here: a folder with `tokenizer.json`, with `spiece.model` or with `vocab.json` and
+/// Returns true if a tokenizer is here: a folder with `tokenizer.json`, with `spiece.model` or with `vocab.json` and
 /// `merges.txt`, or a weight file that carries `spiece_model` or is GGUF with a vocabulary.
 pub(crate) fn is_place(place: &Path) -> bool {
     if place.is_dir() {
@@ -116,7 +116,7 @@ pub(crate) fn is_place(place: &Path) -> bool {
     }
 }
 
-/// Whether a file of this name stands for the tokenizer in its folder.
+/// Returns true if a file of this name means the tokenizer in its folder.
 pub(crate) fn is_own_file(name: &OsStr) -> bool {
     FILES.iter().chain(&PAIRS).any(|own| name == *own)
 }
@@ -150,7 +150,7 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// What tokenizers are told apart by.
+/// Properties that distinguish tokenizers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tokenizer {
     /// One more than the largest id; never 0.
@@ -192,7 +192,7 @@ impl Tokenizer {
         }
     }
 
-    /// Whether a tokenizer that lies anywhere is likely of a vocabulary: an embedding has spare rows and such for
+    /// Returns true if a tokenizer that is anywhere is likely of a vocabulary: an embedding has spare rows and such for
     /// marks that a `spiece.model` does not count, but those are few. Llama's words are 84 in 100 of Qwen's.
     pub(crate) fn is_of_vocabulary(self, vocab_size: i64) -> bool {
         let rows = vocab_size.unsigned_abs();

@@ -1,7 +1,7 @@
 //! Notices that something changed where models are looked for, by asking for the times and sizes of the
 //! folders that a search went through.
 //!
-//! Asks instead of being told: that works on every file system, needs no handle for each folder, and a
+//! Asks instead of waiting for events: that works on every file system, needs no handle for each folder, and a
 //! folder's own time says whether something was put into it. Looks into no file; what changed, the next
 //! search finds out.
 
@@ -9,10 +9,10 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// How many paths are asked for.
+/// Limit of watched paths.
 pub(crate) const MAX_WATCHED: usize = 4096;
 
-/// What can be known of a path without opening it; `None`: nothing is there.
+/// Modification time, size and inode of a path; `None` if nothing is there.
 pub(crate) type Look = Option<(i64, i64, u64, u64)>;
 
 /// The paths that are watched, and how they were when they were last searched.
@@ -43,7 +43,7 @@ impl Watch {
         self.paths.is_empty()
     }
 
-    /// Whether something is other than it was, and has stayed so since the last call: a file that is
+    /// Returns true if something is other than it was, and has stayed so since the last call: a file that is
     /// still being copied settles first. Says so once for each change.
     pub fn has_settled_change(&mut self) -> bool {
         let now = looks(&self.paths);

@@ -12,11 +12,11 @@ use super::origin::Origin;
 use crate::families::Family;
 use crate::formats::weights::WeightSet;
 
-/// How many trained words are named.
+/// Trained words that are named.
 const MAX_WORDS: usize = 12;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct LoraCard {
+pub struct LoraInfo {
     /// `wan`, `flux`, another family's short name, or empty.
     pub family: &'static str,
     /// The family's name, with its size where that shows; empty where nothing does.
@@ -37,17 +37,17 @@ pub struct LoraCard {
     pub expert: Option<&'static str>,
     pub title: Option<String>,
     pub base_model: Option<String>,
-    /// What to write into a prompt, most frequent first.
+    /// Words for the prompt, most frequent first.
     pub trained_words: Vec<String>,
     /// The scale of its layers, where the file gives it, as a noun phrase.
     pub scale: Option<String>,
     /// Sentences about what no model will use of it, and about values that make no sense.
     pub notices: Vec<String>,
-    /// What models of its family on this computer use of it, a sentence each.
+    /// Use by each model of its family on this computer, a sentence each.
     pub fits: Vec<String>,
 }
 
-impl LoraCard {
+impl LoraInfo {
     pub fn of(file: &LoraFile) -> Self {
         let origin = Origin::of(file);
         let [changes_transformer, changes_text_encoder] = file.scopes();
@@ -65,7 +65,7 @@ impl LoraCard {
             made_for: origin.label,
             algorithms: algorithms(file),
             ranks: ranks(file),
-            layers: file.layers.len(),
+            layers: file.layers.len() - file.incomplete_layers().count(),
             keys: file.num_keys(),
             changes_transformer,
             changes_text_encoder,
@@ -105,7 +105,7 @@ impl LoraCard {
     }
 }
 
-/// By what stands before the layers' names.
+/// By the part before the layers' names.
 fn dialect(file: &LoraFile, family: &str) -> &'static str {
     let has = |start: &str| file.layers.keys().any(|layer| layer.starts_with(start));
     let has_part = |part: &str| file.layers.keys().any(|layer| layer.contains(part));
@@ -130,7 +130,7 @@ fn dialect(file: &LoraFile, family: &str) -> &'static str {
     }
 }
 
-/// Whether musubi-tuner trains LoRAs of an origin: a family, or a relative of one whose LoRAs it trains, too.
+/// Returns true if musubi-tuner trains LoRAs of an origin: a family, or a relative of one whose LoRAs it trains, too.
 fn has_musubi(origin: &str) -> bool {
     let mut families = Family::all().filter(|family| family.lora.has_musubi);
     families.any(|family| {
@@ -156,7 +156,7 @@ fn algorithms(file: &LoraFile) -> Vec<&'static str> {
         .filter(|(_, leaves)| has(leaves))
         .map(|(name, _)| *name)
         .collect();
-    // Differences beside a LoRA, and the LoRA within a DoRA, go without saying.
+    // Differences next to a LoRA, and the LoRA within a DoRA, go without saying.
     if found.len() > 1 {
         found.retain(|name| *name != "set of differences");
     }
@@ -189,8 +189,12 @@ fn scale(file: &LoraFile) -> Option<String> {
     } else {
         format!("{} to {}", short(least), short(most))
     };
-    let by = if has_alpha { "" } else { " by its metadata" };
-    Some(format!("{range}, alpha over rank{by}"))
+    let how = match (has_alpha, file.has_rslora) {
+        (true, _) => "alpha over rank",
+        (false, false) => "alpha over rank by its metadata",
+        (false, true) => "alpha over the square root of the rank by its metadata (rsLoRA)",
+    };
+    Some(format!("{range}, {how}"))
 }
 
 /// Keys that are no part of a LoRA or not supported, and values that make no sense.
@@ -244,7 +248,7 @@ fn trained_words(weights: &WeightSet) -> Vec<String> {
             _ => {}
         }
     }
-    // Each folder of pictures with how often each tag stands in it.
+    // Each folder of pictures with how often each tag is in it.
     let tags = weights.json_note("ss_tag_frequency");
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for folder in tags

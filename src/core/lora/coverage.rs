@@ -8,7 +8,7 @@ use super::file::LoraFile;
 
 /// Below this part of its keys a LoRA is not what it was made to be.
 const ENOUGH: f64 = 0.9;
-/// How many unknown keys are named.
+/// Unknown keys that are named.
 const MAX_NAMED: usize = 3;
 
 /// A layer that the model has in another size.
@@ -19,11 +19,11 @@ pub struct Misfit {
     /// Outputs and inputs.
     pub expected: (u64, u64),
     pub found: (u64, u64),
-    /// How many keys belong to it.
+    /// Number of its keys.
     pub keys: usize,
 }
 
-/// What became of the keys of a LoRA.
+/// Use of the keys of a LoRA.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coverage {
     /// Keys of the file.
@@ -56,7 +56,7 @@ impl Coverage {
         self.misfits.iter().map(|misfit| misfit.keys).sum()
     }
 
-    /// Whether so little is applied, or in another way than the file says, that the user should know.
+    /// Returns true if so little is applied, or in another way than the file says, that the user should know.
     pub fn is_poor(&self) -> bool {
         let wanted = self.total.saturating_sub(self.pictures);
         (self.applied as f64) < ENOUGH * wanted as f64 || !self.notices.is_empty()

@@ -28,6 +28,8 @@ pub struct LoraFile {
     pub notices: Vec<String>,
     /// kohya's alpha in the metadata is part of the tensors already, see `Scaling`.
     pub is_converted: bool,
+    /// Metadata divides alpha by the square root of the rank.
+    pub(super) has_rslora: bool,
     /// From the metadata, of layers without an `alpha` tensor; of the others once those are read.
     pub(super) scales: BTreeMap<String, f64>,
 }
@@ -82,9 +84,18 @@ impl LoraFile {
             strange,
             notices: Vec::new(),
             is_converted: false,
+            has_rslora: false,
             scales: BTreeMap::new(),
         };
         file.take_scales();
+        let incomplete: Vec<&str> = file.incomplete_layers().collect();
+        if let Some(first) = incomplete.first() {
+            let (count, total) = (incomplete.len(), file.layers.len());
+            let notice = format!(
+                "layers that do not act, because a half of each is missing or does not fit the other: {count} of {total}, such as {first}"
+            );
+            file.notices.push(notice);
+        }
         Ok(file)
     }
 
@@ -143,6 +154,7 @@ impl LoraFile {
             }
         }
         scaling.notices.truncate(MAX_NOTICES);
+        self.has_rslora = scaling.has_rslora();
         self.notices = scaling.notices;
         self.is_converted = scaling.is_converted;
     }

@@ -12,17 +12,17 @@ pub enum Leaf {
     Down,
     /// `(out, rank)`
     Up,
-    /// What is added behind `Up`: `(out)`
+    /// Bias of `Up`: `(out)`
     UpBias,
     /// Between the two, for convolutions.
     Mid,
     Alpha,
     /// The norms of the rows of the changed matrix: `(out)`, `(out, 1)` or of its columns `(1, in)`
     DoraScale,
-    /// What is added to the tensor itself.
+    /// Difference that is added to the tensor itself.
     Diff,
     DiffBias,
-    /// What is added to the `modulation` beside the layers.
+    /// Difference of the `modulation` next to the layers.
     DiffModulation,
     HadaW1A,
     HadaW1B,
@@ -34,9 +34,9 @@ pub enum Leaf {
     LokrW2,
     LokrW2A,
     LokrW2B,
-    /// What stands in the tensor's place.
+    /// Replacement of the tensor.
     Set,
-    /// How wide ComfyUI is to make the matrix, which the update's own shape says.
+    /// Width of the matrix for ComfyUI, which the update's own shape gives, too.
     Reshape,
     /// The cores of convolutions: not done here.
     Unsupported,
@@ -68,7 +68,7 @@ const WORDS: [(&str, Leaf); 22] = [
     ("reshape_weight", Leaf::Reshape),
 ];
 
-/// Ends with nothing behind them.
+/// Ends of keys.
 const ENDS: [(&str, Leaf); 15] = [
     (".alpha", Leaf::Alpha),
     (".diff", Leaf::Diff),
@@ -168,7 +168,7 @@ pub fn split(key: &str) -> Option<(&str, Leaf)> {
 
 fn split_at_word(key: &str) -> Option<(&str, Leaf)> {
     let mut start = key.len();
-    // At most an adapter's name and `weight` stand behind the word.
+    // At most an adapter's name and `weight` follow the word.
     for behind in 0..3 {
         let dot = key[..start].rfind('.')?;
         let word = key[dot + 1..start].split('.').next().unwrap_or_default();
@@ -189,14 +189,14 @@ fn split_at_word(key: &str) -> Option<(&str, Leaf)> {
     None
 }
 
-/// Which network a layer's name says that it belongs to.
+/// Network of a layer by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     Transformer,
     TextEncoder,
 }
 
-/// What stands before the layers of text encoders.
+/// Prefixes of layers of text encoders.
 const TEXT_PREFIXES: [&str; 10] = [
     "lora_te1_",
     "lora_te2_",
@@ -209,7 +209,7 @@ const TEXT_PREFIXES: [&str; 10] = [
     "text_encoder_3.",
     "text_encoder.",
 ];
-/// What stands before those of a transformer, one behind the other.
+/// Prefixes of layers of a transformer, which may follow each other.
 const PREFIXES: [&str; 11] = [
     "base_model.model.",
     "model.diffusion_model.",
@@ -234,7 +234,7 @@ pub fn scope(layer: &str) -> Scope {
     }
 }
 
-/// The names that a layer may have in a table: with dots as underscores and without what stands before, longest
+/// The names that a layer may have in a table: with dots as underscores and without the part before, longest
 /// first. A name before a dot is cut for certain: `transformer.blocks` is no `transformer_blocks`. Names with
 /// underscores alone cannot be cut safely, so all cuts are tried.
 pub fn candidates(layer: &str) -> Vec<String> {

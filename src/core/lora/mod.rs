@@ -20,7 +20,7 @@ pub(crate) mod tests;
 
 use std::path::Path;
 
-pub use card::LoraCard;
+pub use card::LoraInfo;
 pub use coverage::{Coverage, Misfit};
 pub use file::LoraFile;
 pub(crate) use keys::{normal, unsupported_adapter};
@@ -28,9 +28,9 @@ pub use named::{LoraIndex, fitting_test};
 pub(crate) use named::{ambiguity, comparable, files_named};
 pub(crate) use names::{Names, Share, of_transformer, with_extra};
 pub use origin::Origin;
-pub use plan::{Delta, Factor, Plan, Update};
+pub use plan::{LoraDelta, LoraFactor, LoraUpdate, Plan};
 pub(crate) use shelf::fit_with;
-pub use shelf::{Fit, Fitting, FoundLora, find};
+pub use shelf::{Fit, FoundLora, LoraMatcher, find};
 pub use table::{CLIP, Layer, Network, Rows, T5, Table};
 
 use self::keys::Leaf;
@@ -41,7 +41,7 @@ use crate::model::choices::Lora;
 use crate::model::{CatalogError, ModelFiles, ModelSpec};
 use crate::networks::{clip_text, t5};
 
-/// Whether only LoRAs have such a key.
+/// Returns true if only LoRAs have such a key.
 pub(super) fn is_of_lora(key: &str) -> bool {
     let tells = |leaf| {
         !matches!(
@@ -52,13 +52,13 @@ pub(super) fn is_of_lora(key: &str) -> bool {
     keys::split(key).is_some_and(|(_, leaf)| tells(leaf))
 }
 
-/// Whether a key holds the change of a whole tensor, as LyCORIS' full training writes it.
+/// Returns true if a key holds the change of a whole tensor, as LyCORIS' full training writes it.
 pub(super) fn is_difference(key: &str) -> bool {
     let leaf = keys::split(key).map(|(_, leaf)| leaf);
     matches!(leaf, Some(Leaf::Diff | Leaf::DiffBias))
 }
 
-/// Which of a model's transformers is meant: some have one for steps of much noise and one for the others.
+/// One of a model's transformers: some have one for steps of much noise and one for the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expert {
     /// There is one alone.
@@ -67,7 +67,7 @@ pub enum Expert {
     LowNoise,
 }
 
-/// How strongly each LoRA acts on an expert. A file whose name is that of one expert leaves the other alone.
+/// Strength of each LoRA on an expert. A file whose name is that of one expert leaves the other alone.
 pub fn strengths(loras: &[Lora], expert: Expert) -> Vec<f64> {
     let strength = |(index, lora): (usize, &Lora)| {
         let low = lora.strength_2.unwrap_or(lora.strength);
@@ -113,7 +113,7 @@ fn stem(path: &Path) -> String {
         .into_owned()
 }
 
-/// What is known of a LoRA before a job with it begins.
+/// A LoRA that was checked before a job with it begins.
 #[derive(Clone, Debug)]
 pub struct CheckedLora {
     pub lora: Lora,
@@ -171,7 +171,7 @@ pub fn fitting_plan(
 ) -> Result<Plan, CatalogError> {
     let wrong = |reason: String| CatalogError::lora(reason, file.path.clone());
     let origin = Origin::of(file);
-    if !origin.family.is_empty() && !(family.lora.accepts)(origin.family, tables) {
+    if !origin.is_accepted(|origin| (family.lora.accepts)(origin, tables)) {
         return Err(wrong(format!(
             "this LoRA is for {}, not for {}",
             origin.label, family.label
@@ -201,7 +201,7 @@ pub fn fitting_plan(
 }
 
 /// The model that these LoRAs make of one: itself, but for one of them that lets it see a control picture. Reads headers;
-/// what cannot be read is told where the LoRA is checked.
+/// what cannot be read is reported where the LoRA is checked.
 pub fn model_with(spec: &ModelSpec, loras: &[Lora]) -> Result<ModelSpec, CatalogError> {
     let acting = loras.iter().zip(strengths(loras, Expert::Only));
     let acting = acting.filter(|(_, strength)| *strength != 0.0);
@@ -233,7 +233,7 @@ fn misfit_text(origin: &Origin, family: Family, tables: &[Table], first: &Misfit
     )
 }
 
-/// What stands before the names of a text encoder's layers in a file with these keys.
+/// Prefix of a text encoder's layers in a file with these keys.
 pub fn text_encoder_prefix<'a>(
     network: Network,
     keys: impl Iterator<Item = &'a str> + Clone,

@@ -103,7 +103,7 @@ pub(crate) fn files_named(
     nearest
 }
 
-/// How many folders a name and the path of a file that is called so share, counted from the file; `None` where it is
+/// Number of folders that a name and the path of a file of this name share, counted from the file; `None` where it is
 /// called otherwise.
 fn shared_folders(file: &Path, name: &str) -> Option<usize> {
     let (path, name) = (comparable(&file.to_string_lossy()), comparable(name));

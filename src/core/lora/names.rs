@@ -12,14 +12,14 @@ use crate::networks::{TensorSpec, TransformerConfig};
 pub(crate) struct Name {
     /// The engine's.
     pub(crate) own: String,
-    /// What the engine asks for where a file has the matrix in parts, in their order.
+    /// Names that the engine asks for where a file has the matrix in parts, in their order.
     pub(super) parts: &'static [&'static str],
     pub(super) is_matrix: bool,
     /// Others, and which rows they mean.
     pub(crate) others: Vec<(String, Share)>,
 }
 
-/// Which rows a name means.
+/// Rows of the layer that a name means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
     All,
@@ -157,7 +157,7 @@ const T5_BLOCK: [Plain; 9] = [
 /// Whose halves, shift and scale, diffusers has the other way round.
 const SWAPPED: &str = "final_layer.adaLN_modulation.1";
 
-/// Whether a layer makes two vectors as wide as the one that it reads: some have a scale alone.
+/// Returns true if a layer makes two vectors as wide as the one that it reads: some have a scale alone.
 fn has_two_vectors(tensor: &TensorSpec) -> bool {
     matches!(tensor.shape[..], [output, input] if output == 2 * input)
 }
@@ -170,7 +170,7 @@ fn parts_of(own: &str, tensor: &TensorSpec) -> (&'static [&'static str], &'stati
             &["q", "k", "v"],
             &[Share::Third(0), Share::Third(1), Share::Third(2)],
         ),
-        // Where the rest is wider, nobody has its parts alone.
+        // Where the rest is wider, no tool has its parts alone.
         "linear1" if has_seven => (
             &["q", "k", "v", "mlp"],
             &[

@@ -14,9 +14,35 @@ use crate::library::other_models;
 pub struct Origin {
     /// A family's id, the short name of a relative, the label of another model, or empty.
     pub family: &'static str,
+    /// Another family whose LoRAs may have the same layers.
+    pub alternative: Option<&'static str>,
     /// Its name among people, with its size where that shows.
     pub label: String,
 }
+
+/// Short names of FLUX.1 and HunyuanVideo, whose blocks have the same sizes and nearly the same names.
+const FLUX: &str = "flux";
+const HUNYUAN: &str = "hunyuan";
+
+/// Parts of names in which HunyuanVideo has an underscore, and FLUX.1 a dot.
+const HUNYUAN_PARTS: [&str; 2] = [".img_attn_", ".txt_attn_"];
+/// Parts of names that LoRAs for HunyuanVideo do not have, and ends in underscores.
+const FLUX_PARTS: [&str; 4] = [".img_attn.", ".txt_attn.", ".processor.", "lora_te1_"];
+const FLUX_ENDS: [&str; 3] = ["_mlp_0", "_mlp_2", "_lin"];
+/// Last blocks of FLUX.1: HunyuanVideo has more, and few LoRAs change all blocks but the last.
+const FLUX_LAST_BLOCKS: [&str; 4] = [
+    "double_blocks_18_",
+    "transformer_blocks_18_",
+    "single_blocks_37_",
+    "single_transformer_blocks_37_",
+];
+/// Metadata that names the model.
+const BASE_MODELS: [&str; 4] = [
+    "ss_base_model_version",
+    "modelspec.architecture",
+    "base_model",
+    "ss_sd_model_name",
+];
 
 impl Origin {
     pub fn of(file: &LoraFile) -> Self {
@@ -43,22 +69,67 @@ impl Origin {
         let Some(sign) = signs.find(fits) else {
             return Self {
                 family: "",
+                alternative: None,
                 label: String::new(),
             };
         };
+        let names = || layers.iter().flat_map(|(names, _)| names);
+        if sign.family == FLUX {
+            return Self::of_flux_or_hunyuan(file, names, sign.label);
+        }
         let sized = Family::of_id(sign.family)
             .zip(width(file))
             .and_then(|(family, width)| (family.lora.label_of_width)(width));
         Self {
             family: sign.family,
+            alternative: None,
             label: sized.unwrap_or_else(|| sign.label.to_owned()),
         }
     }
 
+    /// From layers that are in FLUX.1. `names`: in underscores.
+    fn of_flux_or_hunyuan<'a, N: Iterator<Item = &'a String>>(
+        file: &LoraFile,
+        names: impl Fn() -> N,
+        flux_label: &str,
+    ) -> Self {
+        let has = |parts: &[&str]| {
+            let mut layers = file.layers.keys();
+            layers.any(|layer| parts.iter().any(|part| layer.contains(part)))
+        };
+        let names_model = |model: &str| {
+            let mut notes = BASE_MODELS
+                .iter()
+                .filter_map(|note| file.weights.notes.get(*note));
+            notes.any(|note| note.to_lowercase().contains(model))
+        };
+        let is_flux_name = |name: &String| {
+            FLUX_ENDS.iter().any(|end| name.ends_with(end))
+                || FLUX_LAST_BLOCKS.iter().any(|block| name.starts_with(block))
+        };
+        let (family, alternative, label) = if has(&HUNYUAN_PARTS) || names_model(HUNYUAN) {
+            (HUNYUAN, None, "HunyuanVideo")
+        } else if has(&FLUX_PARTS) || names_model(FLUX) || names().any(is_flux_name) {
+            (FLUX, None, flux_label)
+        } else {
+            (FLUX, Some(HUNYUAN), "Flux or HunyuanVideo")
+        };
+        Self {
+            family,
+            alternative,
+            label: label.to_owned(),
+        }
+    }
+
+    /// Returns true if LoRAs of this origin may be for models that `accepts` their families, or nothing shows whose they
+    /// are.
+    pub fn is_accepted(&self, accepts: impl Fn(&str) -> bool) -> bool {
+        self.family.is_empty() || accepts(self.family) || self.alternative.is_some_and(accepts)
+    }
+
     /// Returns true if a family takes such LoRAs, or nothing shows whose they are.
     pub fn is_supported(&self) -> bool {
-        let mut families = Family::all();
-        self.family.is_empty() || families.any(|it| (it.lora.accepts)(self.family, &[]))
+        Family::all().any(|family| self.is_accepted(|origin| (family.lora.accepts)(origin, &[])))
     }
 }
 

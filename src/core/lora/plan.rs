@@ -9,35 +9,35 @@ use super::file::LoraFile;
 use super::keys::{self, Leaf, Scope};
 use super::table::{Layer, Network, Rows, Table};
 
-/// How the change of a matrix is written, by the keys of its tensors.
+/// Form of the change of a matrix, with the keys of its tensors.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Delta {
+pub enum LoraDelta {
     /// `up @ down`
     LowRank { down: String, up: String },
     /// `(w1a @ w1b) * (w2a @ w2b)`
     Hadamard { w1: [String; 2], w2: [String; 2] },
     /// The Kronecker product of two matrices.
-    Kronecker { w1: Factor, w2: Factor },
+    Kronecker { w1: LoraFactor, w2: LoraFactor },
     /// The change itself, which no alpha scales.
     Whole { diff: String },
 }
 
 /// A matrix, or the product of two that make it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Factor {
+pub enum LoraFactor {
     Whole(String),
     Product(String, String),
 }
 
-/// What a LoRA does to one layer.
+/// Change of one layer by a LoRA.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Update {
+pub struct LoraUpdate {
     pub network: Network,
     pub layer: Layer,
     pub rows: Rows,
     /// Inputs of the change, which in the layer of what is noised may be more than the model has there, or fewer.
     pub columns: u64,
-    pub delta: Option<Delta>,
+    pub delta: Option<LoraDelta>,
     /// The key of the number that, divided by the rank, scales `delta`.
     pub alpha: Option<String>,
     /// By which `alpha` is divided; `None` where it scales nothing.
@@ -56,7 +56,7 @@ pub struct Update {
 /// All of a LoRA that a model can take.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    pub updates: Vec<Update>,
+    pub updates: Vec<LoraUpdate>,
     pub coverage: Coverage,
 }
 
@@ -129,29 +129,29 @@ impl Plan {
         }
     }
 
-    /// How many inputs the layer of what is noised has with it, where those are more than the model's own: noise, and a
-    /// control picture beside it.
+    /// Inputs of the first layer with this LoRA, where those are more than the model's own: noise, and a
+    /// control picture next to it.
     pub fn widened(&self) -> Option<u64> {
         let wider = self.updates.iter();
         let wider = wider.filter(|update| update.columns > update.layer.sides().1);
         wider.map(|update| update.columns).max()
     }
 
-    /// What changes one network.
-    pub fn of_network(self, network: Network) -> impl Iterator<Item = Update> {
+    /// Changes of one network.
+    pub fn of_network(self, network: Network) -> impl Iterator<Item = LoraUpdate> {
         let updates = self.updates.into_iter();
         updates.filter(move |update| update.network == network)
     }
 }
 
-/// What `parts` do to a layer, noting in `used` those that do something; `None` where none does.
+/// Change of a layer by `parts`; those that count are added to `used`. `None` if none does.
 fn update(
     file: &LoraFile,
     name: &str,
     parts: &BTreeMap<Leaf, String>,
     (network, layer, rows): (Network, &Layer, Rows),
     used: &mut BTreeSet<Leaf>,
-) -> Result<Option<Update>, Misfit> {
+) -> Result<Option<LoraUpdate>, Misfit> {
     let (all, columns) = layer.sides();
     let outputs = match rows {
         Rows::Range(_, count) => count,
@@ -163,7 +163,7 @@ fn update(
         found,
         keys: 0,
     };
-    let mut update = Update {
+    let mut update = LoraUpdate {
         network,
         layer: layer.clone(),
         rows,
@@ -213,13 +213,13 @@ fn update(
         if found != outputs.saturating_mul(columns) {
             return Err(misfit((found / columns.max(1), columns)));
         }
-        update.delta = Some(Delta::Whole { diff: diff.clone() });
+        update.delta = Some(LoraDelta::Whole { diff: diff.clone() });
         used.insert(Leaf::Diff);
     }
     Ok((!used.is_empty()).then_some(update))
 }
 
-impl Update {
+impl LoraUpdate {
     /// The change of a matrix, and what belongs to it: its scale, its norms, its bias.
     fn take_delta(
         &mut self,
@@ -244,16 +244,16 @@ impl Update {
         self.rank = read.rank;
         // Two whole factors have an alpha that means nothing.
         self.alpha = alpha.filter(|_| read.rank.is_some());
-        if self.alpha.is_none() && !matches!(read.delta, Delta::Whole { .. }) {
+        if self.alpha.is_none() && !matches!(read.delta, LoraDelta::Whole { .. }) {
             self.factor = file.factor(name);
         }
         self.delta = Some(read.delta);
     }
 }
 
-/// How a layer's change is written, if its tensors fit each other.
+/// Form of a layer's change, if its tensors fit each other.
 struct ReadDelta {
-    delta: Delta,
+    delta: LoraDelta,
     leaves: Vec<Leaf>,
     sides: (u64, u64),
     /// Two whole matrices have no rank, and no alpha scales them.
@@ -275,7 +275,7 @@ impl ReadDelta {
         let (down, up) = (parts.get(&Leaf::Down)?, parts.get(&Leaf::Up)?);
         let (sides, rank) = product(file, up, down)?;
         Some(Self {
-            delta: Delta::LowRank {
+            delta: LoraDelta::LowRank {
                 down: down.clone(),
                 up: up.clone(),
             },
@@ -292,7 +292,7 @@ impl ReadDelta {
         let (sides, rank) = product(file, &w1[0], &w1[1])?;
         let (other, _) = product(file, &w2[0], &w2[1])?;
         (sides == other).then_some(Self {
-            delta: Delta::Hadamard { w1, w2 },
+            delta: LoraDelta::Hadamard { w1, w2 },
             leaves: leaves.to_vec(),
             sides,
             rank: Some(rank),
@@ -303,18 +303,18 @@ impl ReadDelta {
         let factor = |whole: Leaf, a: Leaf, b: Leaf| {
             if let Some(key) = parts.get(&whole) {
                 let sides = sides(file.shape(key))?;
-                return Some((Factor::Whole(key.clone()), vec![whole], sides, None));
+                return Some((LoraFactor::Whole(key.clone()), vec![whole], sides, None));
             }
             let (first, second) = (parts.get(&a)?, parts.get(&b)?);
             let (sides, rank) = product(file, first, second)?;
-            let factor = Factor::Product(first.clone(), second.clone());
+            let factor = LoraFactor::Product(first.clone(), second.clone());
             Some((factor, vec![a, b], sides, Some(rank)))
         };
         let (w1, mut leaves, first, rank_1) = factor(Leaf::LokrW1, Leaf::LokrW1A, Leaf::LokrW1B)?;
         let (w2, more, second, rank_2) = factor(Leaf::LokrW2, Leaf::LokrW2A, Leaf::LokrW2B)?;
         leaves.extend(more);
         Some(Self {
-            delta: Delta::Kronecker { w1, w2 },
+            delta: LoraDelta::Kronecker { w1, w2 },
             leaves,
             sides: (
                 first.0.checked_mul(second.0)?,
@@ -327,11 +327,42 @@ impl ReadDelta {
     fn whole(file: &LoraFile, parts: &BTreeMap<Leaf, String>) -> Option<Self> {
         let diff = parts.get(&Leaf::Diff)?;
         Some(Self {
-            delta: Delta::Whole { diff: diff.clone() },
+            delta: LoraDelta::Whole { diff: diff.clone() },
             leaves: vec![Leaf::Diff],
             sides: sides(file.shape(diff))?,
             rank: None,
         })
+    }
+}
+
+/// Parts of which a layer has no use alone.
+const HALVES: [Leaf; 12] = [
+    Leaf::Down,
+    Leaf::Up,
+    Leaf::HadaW1A,
+    Leaf::HadaW1B,
+    Leaf::HadaW2A,
+    Leaf::HadaW2B,
+    Leaf::LokrW1,
+    Leaf::LokrW1A,
+    Leaf::LokrW1B,
+    Leaf::LokrW2,
+    Leaf::LokrW2A,
+    Leaf::LokrW2B,
+];
+
+impl LoraFile {
+    /// Layers of which a half of the update is missing or has another rank.
+    pub(super) fn incomplete_layers(&self) -> impl Iterator<Item = &str> {
+        let is_incomplete = |parts: &BTreeMap<Leaf, String>| {
+            let is_other = parts.contains_key(&Leaf::Mid) || parts.contains_key(&Leaf::Unsupported);
+            let has_half = HALVES.iter().any(|leaf| parts.contains_key(leaf));
+            has_half && !is_other && ReadDelta::of(self, parts).is_none()
+        };
+        let layers = self.layers.iter();
+        layers
+            .filter(move |(_, parts)| is_incomplete(parts))
+            .map(|(layer, _)| layer.as_str())
     }
 }
 

@@ -15,7 +15,7 @@ use crate::model::configs::read_capped;
 
 /// Metadata values that are a JSON object of settings.
 const JSON_NOTES: [&str; 3] = ["lora_adapter_metadata", "adapter_config", "peft_config"];
-/// PEFT's settings, beside the file.
+/// PEFT's settings, next to the file.
 const PEFT_CONFIG: &str = "adapter_config.json";
 const PEFT_FILE: &str = "adapter_model.safetensors";
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
@@ -42,7 +42,7 @@ const MAX_EXPRESSIONS: usize = 8;
 const EXPRESSION_BYTES: usize = 1 << 18;
 const MAX_BACKTRACKS: usize = 100;
 
-/// The settings of a file by network; the empty name stands for all.
+/// The settings of a file by network; the empty name means all.
 #[derive(Debug, Default)]
 pub(super) struct Scaling {
     networks: BTreeMap<String, Map<String, Value>>,
@@ -51,6 +51,13 @@ pub(super) struct Scaling {
     /// kohya's alpha is there, and the layers have names that only converters give them.
     pub(super) is_converted: bool,
     pub(super) notices: Vec<String>,
+}
+
+fn is_rslora(config: &Map<String, Value>) -> bool {
+    config.get("use_rslora").is_some_and(|value| match value {
+        Value::String(text) => text.eq_ignore_ascii_case("true"),
+        value => value.as_bool() == Some(true),
+    })
 }
 
 impl Scaling {
@@ -158,11 +165,13 @@ impl Scaling {
             return Ok(None);
         };
         let rank = value(&RANKS, RANK_PATTERN)?.unwrap_or_else(|| rank.max(1) as f64);
-        let is_root = config.get("use_rslora").is_some_and(|value| match value {
-            Value::String(text) => text.eq_ignore_ascii_case("true"),
-            value => value.as_bool() == Some(true),
-        });
-        Ok(Some(alpha / if is_root { rank.sqrt() } else { rank }))
+        let divisor = if is_rslora(config) { rank.sqrt() } else { rank };
+        Ok(Some(alpha / divisor))
+    }
+
+    /// Returns true if a network's alpha is divided by the square root of its rank.
+    pub(super) fn has_rslora(&self) -> bool {
+        self.networks.values().any(is_rslora)
     }
 
     /// The settings of the network that a layer belongs to.
@@ -204,7 +213,7 @@ impl Scaling {
     }
 }
 
-/// PEFT's settings beside its weights; an absent or unreadable file has none.
+/// PEFT's settings next to its weights; an absent or unreadable file has none.
 fn config_beside(path: &Path) -> Option<Map<String, Value>> {
     let folder = if path.is_dir() {
         path

@@ -7,9 +7,9 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Coverage, LoraCard, LoraFile, Plan, Table, fitting_plan};
+use super::{Coverage, LoraFile, LoraInfo, Plan, Table, fitting_plan};
 use crate::files::has_ending;
-use crate::library::{Places, is_for_loras};
+use crate::library::{SearchPaths, is_for_loras};
 use crate::model::configs::sorted_entries;
 use crate::model::{CatalogError, ModelSpec};
 use crate::settings::{Paths, Settings};
@@ -23,10 +23,10 @@ const MAX_FILES: usize = 20_000;
 pub struct FoundLora {
     pub path: PathBuf,
     pub bytes: u64,
-    /// What the file says of itself, where it is a LoRA.
-    pub card: Option<LoraCard>,
+    /// Info of the file, if it is a LoRA.
+    pub card: Option<LoraInfo>,
     pub fit: Fit,
-    /// With it the model sees a control picture beside the noise ([`ModelSpec::with_control_lora`]).
+    /// With it the model sees a control image next to the noise ([`ModelSpec::with_control_lora`]).
     pub is_of_control: bool,
     /// All that a search looks at, in small letters.
     haystack: String,
@@ -43,7 +43,7 @@ pub enum Fit {
 }
 
 impl FoundLora {
-    pub fn new(path: &Path, bytes: u64, card: Option<LoraCard>, fit: Fit) -> Self {
+    pub fn new(path: &Path, bytes: u64, card: Option<LoraInfo>, fit: Fit) -> Self {
         let mut haystack = path.to_string_lossy().into_owned();
         if let Some(card) = &card {
             let about = card.title.iter().chain(&card.base_model);
@@ -62,7 +62,7 @@ impl FoundLora {
         }
     }
 
-    /// Whether each of the words, in small letters, stands in its path, in what it is for, or among the words it was
+    /// Returns true if each of the words, in small letters, is in its path, in its model's name, or among the words it was
     /// trained on.
     pub fn has_words(&self, words: &str) -> bool {
         words
@@ -89,12 +89,12 @@ impl FoundLora {
 }
 
 /// A model whose layers LoRAs are compared with.
-pub struct Fitting {
+pub struct LoraMatcher {
     spec: ModelSpec,
     tables: Vec<Table>,
 }
 
-impl Fitting {
+impl LoraMatcher {
     /// Reads the headers of the model's networks.
     pub fn of(spec: &ModelSpec) -> Result<Self, CatalogError> {
         Ok(Self {
@@ -103,7 +103,7 @@ impl Fitting {
         })
     }
 
-    /// What is known of one file.
+    /// Looks at one file.
     pub fn look(&self, path: &Path) -> FoundLora {
         let bytes = fs::metadata(path).map(|stat| stat.len());
         let mut is_of_control = false;
@@ -118,7 +118,7 @@ impl Fitting {
                     }
                     Err(reason) => Fit::No(reason),
                 };
-                (Some(LoraCard::of(&file)), fit)
+                (Some(LoraInfo::of(&file)), fit)
             }
         };
         FoundLora {
@@ -137,9 +137,9 @@ impl Fitting {
     }
 }
 
-/// What a model uses of a LoRA, as a sentence that begins with the model's name.
+/// Use of a LoRA by a model, as a sentence that begins with the model's name.
 pub(crate) fn fit_with(spec: &ModelSpec, path: &Path) -> String {
-    let found = Fitting::of(spec).map(|fitting| fitting.look(path).fit);
+    let found = LoraMatcher::of(spec).map(|fitting| fitting.look(path).fit);
     let name = &spec.name;
     match found {
         Ok(Fit::Yes(coverage)) => format!("{name}: {coverage}"),
@@ -149,7 +149,7 @@ pub(crate) fn fit_with(spec: &ModelSpec, path: &Path) -> String {
     }
 }
 
-/// The sentence without the path, which stands beside it.
+/// The sentence without the path, which is shown next to it.
 fn reason(err: CatalogError) -> String {
     match err {
         CatalogError::Lora { reason, .. } => reason,
@@ -160,7 +160,7 @@ fn reason(err: CatalogError) -> String {
 /// The files on this disk that are LoRAs by their names or their folders', in the order of their names.
 pub fn find(paths: &Paths, settings: &Settings) -> Vec<PathBuf> {
     let mut search = Search::default();
-    for (place, is_for_loras) in Places::gather(paths, settings).of_loras() {
+    for (place, is_for_loras) in SearchPaths::gather(paths, settings).of_loras() {
         search.walk(place, is_for_loras);
     }
     search.found.sort_by_cached_key(|path| {
@@ -173,7 +173,7 @@ pub fn find(paths: &Paths, settings: &Settings) -> Vec<PathBuf> {
 #[derive(Default)]
 struct Search {
     found: Vec<PathBuf>,
-    /// What was seen, under its real name: links lead in circles, and two programs may share their LoRAs.
+    /// Real paths that were visited: links lead in circles, and two programs may share their LoRAs.
     seen: HashSet<PathBuf>,
     num_folders: usize,
 }

@@ -1,6 +1,6 @@
 //! The layers of one network, and every name that LoRA tools have for each.
 //!
-//! Names with underscores alone cannot be told apart by rules (`img_attn_qkv`), so the layers that the model's own
+//! Names with underscores alone cannot be distinguished by rules (`img_attn_qkv`), so the layers that the model's own
 //! file has are listed, under all their names, and looked up. Reads no LoRA.
 
 use std::collections::BTreeMap;
@@ -14,10 +14,10 @@ const MAX_BLOCKS: u64 = 10_000;
 
 #[derive(Clone, Copy)]
 pub struct Network {
-    /// What tells it apart.
+    /// Unique name.
     pub name: &'static str,
     pub is_text_encoder: bool,
-    /// Whether a layer of this name is one that only models have which look at pictures.
+    /// Returns true if a layer of this name is one that only models have which look at pictures.
     pub(crate) of_pictures: fn(&str) -> bool,
     /// The layer of what is noised, where LoRAs may have more inputs than the model or fewer: those of a control picture.
     pub(crate) input: Option<&'static str>,
@@ -67,7 +67,7 @@ impl fmt::Debug for Network {
     }
 }
 
-/// Where an update's rows belong in the layer's.
+/// Position of an update's rows in the layer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rows {
     All,
@@ -86,7 +86,7 @@ pub struct Layer {
     pub shape: Vec<u64>,
     /// Of `name.bias`, where there is one.
     pub bias: Option<Vec<u64>>,
-    /// Matrices are multiplied with: an update stays beside them. To other tensors it is added.
+    /// Matrices are multiplied with: an update stays next to them. To other tensors it is added.
     pub is_matrix: bool,
 }
 
@@ -110,7 +110,7 @@ pub struct Table {
 type ShapeOf<'a> = dyn Fn(&str) -> Option<Vec<u64>> + 'a;
 
 impl Table {
-    /// `prefix`: what stands before the names that the engine asks for, with its dot; `shape_of`: of those names.
+    /// `prefix`: the part before the names that the engine asks for, with its dot; `shape_of`: of those names.
     pub fn new(network: Network, prefix: &str, shape_of: &ShapeOf<'_>) -> Self {
         let mut table = Self {
             network,
@@ -141,7 +141,7 @@ impl Table {
                 continue;
             };
             let is_first = self.layers.len();
-            // A norm is asked for with its ending, which is not always the same.
+            // A norm is read with its ending, which is not always the same.
             let own_name = if is_matrix || shape_of(&own).is_some() {
                 own
             } else {

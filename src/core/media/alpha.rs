@@ -1,5 +1,6 @@
 //! Opacity of an image, one value a pixel, which is enlarged apart from the colours.
 
+use image::GrayImage;
 use safelight_loops::alpha::{fill_transparent, limit_to_nearest};
 
 use super::{MediaError, OpenedImage, Picture, crop_to_aspect, resize_lanczos};
@@ -14,6 +15,18 @@ pub struct AlphaChannel {
 }
 
 impl AlphaChannel {
+    /// Opacity of an image; `None` where all of it is opaque.
+    pub(super) fn new(image: GrayImage) -> Option<Self> {
+        let (width, height) = image.dimensions();
+        let values = image.into_raw();
+        let is_opaque = values.iter().all(|value| *value == u8::MAX);
+        (!is_opaque).then_some(Self {
+            width,
+            height,
+            values,
+        })
+    }
+
     /// Cropped to the shape of `width × height` as [`crop_to_aspect`] does, and resampled to it with Lanczos, without
     /// its overshoot.
     pub fn resized(&self, width: u32, height: u32) -> Result<Self, MediaError> {

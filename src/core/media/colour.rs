@@ -18,7 +18,7 @@ use moxcms::{
 use safelight_loops::srgb::{CODES, ToSrgb, ToneMap, narrow, widen};
 
 /// Transfer characteristics of H.273.
-const PQ: u8 = 16;
+pub(super) const PQ: u8 = 16;
 const HLG: u8 = 18;
 
 /// In cd/m².

@@ -1,16 +1,16 @@
-//! What the names of pictures and clips end on: for filters, and for what is said before anybody looks inside.
+//! Extensions of images and videos: for filters, and for texts before a file is read.
 //!
-//! What a file is, its contents tell.
+//! The format of a file is decided by its content.
 
 use std::path::Path;
 
 use crate::files::has_ending;
 
-/// Of pictures, some of which move.
+/// Of images, some of which are animated.
 pub const PICTURE_ENDINGS: [&str; 11] = [
     "png", "jpg", "jpeg", "webp", "gif", "bmp", "tif", "tiff", "avif", "heic", "heif",
 ];
-/// Of clips and nothing else.
+/// Of videos alone.
 pub const CLIP_ENDINGS: [&str; 19] = [
     "mp4", "m4v", "mov", "webm", "mkv", "3gp", "avi", "ts", "mts", "m2ts", "mpg", "mpeg", "m2v",
     "vob", "flv", "wmv", "asf", "ogv", "mxf",

@@ -1,6 +1,6 @@
-//! What can go wrong with pictures and clips, each as one sentence with the path last.
+//! Errors of images and videos, each as one sentence with the path last.
 //!
-//! It advises nothing and logs nothing: the job that met the error does.
+//! Advice and logging are up to the job that met the error.
 
 use std::fmt::Display;
 use std::io;
@@ -60,7 +60,7 @@ pub enum MediaError {
     Settings { found: String, path: PathBuf },
     #[error("this is {found}, which carries no settings; use a picture, a clip or a JSON file: {path}", path = path.display())]
     NoCarrier { found: String, path: PathBuf },
-    /// What nobody tells from the others.
+    /// Any other error.
     #[error("{0}")]
     Other(String),
 }
@@ -108,7 +108,7 @@ impl MediaError {
         }
     }
 
-    /// Whether the disk had no room left, which more room mends.
+    /// Returns true if the disk had no room left, which more room mends.
     pub fn is_disk_full(&self) -> bool {
         matches!(self, Self::DiskFull { .. })
     }

@@ -22,10 +22,10 @@ pub fn clip_fingerprint(path: &Path) -> Result<String, MediaError> {
     of_files(files.iter().map(AsRef::as_ref))
 }
 
-/// How much is read at each of the places of a large file.
+/// Bytes that are read at each of the places of a large file.
 const SAMPLE_BYTES: u64 = 1 << 18;
 
-/// The fingerprint of a component's file or folder: the names and sizes of its files, and what stands at the
+/// The fingerprint of a component's file or folder: the names and sizes of its files, and the bytes at the
 /// beginning, in the middle and at the end of each. Folders in the folder count, but not theirs.
 pub fn component_fingerprint(path: &Path) -> Result<String, MediaError> {
     let hash = if path.is_dir() {
@@ -96,7 +96,7 @@ mod tests {
     fn a_fingerprint_is_that_of_the_published_function_and_changes_with_the_content() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
-        // From the table of test vectors beside the function's definition.
+        // From the table of test vectors next to the function's definition.
         for (text, expected) in [("", "cbf29ce484222325"), ("foobar", "85944171f73967e8")] {
             std::fs::write(&path, text).unwrap();
             let found = picture_fingerprint(&path).unwrap();

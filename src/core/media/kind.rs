@@ -1,6 +1,6 @@
-//! Telling what a file is from its first bytes, and opening it safely.
+//! Format of a file by its first bytes, and safe opening.
 //!
-//! Extensions are never believed, and nothing is decoded here.
+//! Extensions do not count, and nothing is decoded here.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -9,9 +9,9 @@ use std::path::Path;
 use super::MediaError;
 use crate::files::open_regular;
 
-/// What the first bytes of a file say it is.
+/// Format of a file by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FileFormat {
     Png,
     Jpeg,
     WebP,
@@ -21,11 +21,10 @@ pub(crate) enum Kind {
     Avif,
     Heic,
     Mp4,
-    WebM,
     /// A video that only ffmpeg reads.
     Foreign(&'static ForeignVideo),
     Json,
-    /// Something that is not read here, in words that fit behind "found".
+    /// Any other file; a noun phrase that follows "found".
     Other(&'static str),
 }
 
@@ -33,13 +32,13 @@ pub(crate) enum Kind {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ForeignVideo {
     pub name: &'static str,
-    /// In words that fit behind "found".
+    /// Noun phrase that follows "found".
     pub described: &'static str,
     /// Name in ffmpeg.
     pub demuxer: &'static str,
 }
 
-impl Kind {
+impl FileFormat {
     /// Name of its files, and a description that follows "found".
     fn words(self) -> (&'static str, &'static str) {
         match self {
@@ -52,7 +51,6 @@ impl Kind {
             Self::Avif => ("AVIF", "an AVIF image"),
             Self::Heic => ("HEIC", "a HEIC image"),
             Self::Mp4 => ("MP4", "an MP4 video"),
-            Self::WebM => ("WebM", "a WebM or Matroska video"),
             Self::Foreign(video) => (video.name, video.described),
             Self::Json => ("JSON", "a JSON file"),
             Self::Other(words) => (words, words),
@@ -68,19 +66,18 @@ impl Kind {
     pub fn demuxer(self) -> Option<&'static str> {
         match self {
             Self::Mp4 => Some("mov"),
-            Self::WebM => Some("matroska"),
             Self::Foreign(video) => Some(video.demuxer),
             _ => None,
         }
     }
 
-    /// In words that fit behind "found".
+    /// Noun phrase that follows "found".
     pub fn described(self) -> &'static str {
         self.words().1
     }
 }
 
-/// What a file of text is called.
+/// Description of a text file.
 pub(super) const TEXT: &str = "a text file";
 
 /// As many bytes as [`sniff`] looks at.
@@ -89,28 +86,30 @@ const HEAD_BYTES: usize = 1024;
 const TEXT_BYTES: usize = 512;
 
 /// Beginnings of files, and what they mean.
-const MAGIC: [(&[u8], Kind); 21] = [
-    (b"\x89PNG\r\n\x1a\n", Kind::Png),
-    (b"\xff\xd8\xff", Kind::Jpeg),
-    (b"GIF87a", Kind::Gif),
-    (b"GIF89a", Kind::Gif),
-    (b"II\x2a\0", Kind::Tiff),
-    (b"MM\0\x2a", Kind::Tiff),
-    (b"II\x2b\0", Kind::Tiff),
-    (b"MM\0\x2b", Kind::Tiff),
-    (b"\x1a\x45\xdf\xa3", Kind::WebM),
-    (b"\0\0\0\x0cJXL ", Kind::Other("a JPEG XL picture")),
-    (b"\xff\x0a", Kind::Other("a JPEG XL picture")),
-    (b"\0\0\0\x0cjP  ", Kind::Other("a JPEG 2000 picture")),
-    (b"8BPS", Kind::Other("a Photoshop document")),
-    (b"\x76\x2f\x31\x01", Kind::Other("an OpenEXR picture")),
-    (b"%PDF", Kind::Other("a PDF document")),
-    (b"PK\x03\x04", Kind::Other("a ZIP archive")),
-    (b"\x1f\x8b", Kind::Other("a gzip archive")),
-    (b"<svg", Kind::Other("an SVG drawing")),
-    (b"GGUF", Kind::Other("a GGUF model")),
-    (b"qoif", Kind::Other("a QOI picture")),
-    (b"version https://git-lfs", Kind::Other("a Git LFS pointer")),
+const MAGIC: [(&[u8], FileFormat); 20] = [
+    (b"\x89PNG\r\n\x1a\n", FileFormat::Png),
+    (b"\xff\xd8\xff", FileFormat::Jpeg),
+    (b"GIF87a", FileFormat::Gif),
+    (b"GIF89a", FileFormat::Gif),
+    (b"II\x2a\0", FileFormat::Tiff),
+    (b"MM\0\x2a", FileFormat::Tiff),
+    (b"II\x2b\0", FileFormat::Tiff),
+    (b"MM\0\x2b", FileFormat::Tiff),
+    (b"\0\0\0\x0cJXL ", FileFormat::Other("a JPEG XL picture")),
+    (b"\xff\x0a", FileFormat::Other("a JPEG XL picture")),
+    (b"\0\0\0\x0cjP  ", FileFormat::Other("a JPEG 2000 picture")),
+    (b"8BPS", FileFormat::Other("a Photoshop document")),
+    (b"\x76\x2f\x31\x01", FileFormat::Other("an OpenEXR picture")),
+    (b"%PDF", FileFormat::Other("a PDF document")),
+    (b"PK\x03\x04", FileFormat::Other("a ZIP archive")),
+    (b"\x1f\x8b", FileFormat::Other("a gzip archive")),
+    (b"<svg", FileFormat::Other("an SVG drawing")),
+    (b"GGUF", FileFormat::Other("a GGUF model")),
+    (b"qoif", FileFormat::Other("a QOI picture")),
+    (
+        b"version https://git-lfs",
+        FileFormat::Other("a Git LFS pointer"),
+    ),
 ];
 
 const fn foreign(
@@ -133,6 +132,13 @@ static FLV: ForeignVideo = foreign("FLV", "a Flash video", "flv");
 static ASF: ForeignVideo = foreign("WMV", "a Windows Media video", "asf");
 static OGG: ForeignVideo = foreign("Ogg", "an Ogg video", "ogg");
 static MXF: ForeignVideo = foreign("MXF", "an MXF video", "mxf");
+static WEBM: ForeignVideo = foreign("WebM", "a WebM video", MATROSKA);
+static MKV: ForeignVideo = foreign("MKV", "a Matroska video", MATROSKA);
+
+/// Name of WebM and Matroska in ffmpeg.
+pub(super) const MATROSKA: &str = "matroska";
+/// Bytes of an EBML header that name the type of document.
+const DOCUMENT_BYTES: usize = 64;
 
 /// Beginnings of videos for ffmpeg.
 static FOREIGN_MAGIC: [(&[u8], &ForeignVideo); 6] = [
@@ -150,7 +156,7 @@ static FOREIGN_MAGIC: [(&[u8], &ForeignVideo); 6] = [
     ),
 ];
 
-/// True for packets of 188 bytes, alone, behind a time code of 4 bytes (Blu-ray) or before 16 bytes of parity. A
+/// Returns true for packets of 188 bytes, alone, after a time code of 4 bytes (Blu-ray) or before 16 bytes of parity. A
 /// recording may begin within a packet.
 fn is_transport_stream(head: &[u8]) -> bool {
     const SYNC: u8 = 0x47;
@@ -162,38 +168,45 @@ fn is_transport_stream(head: &[u8]) -> bool {
     })
 }
 
-pub(crate) fn sniff(head: &[u8]) -> Kind {
+pub(crate) fn sniff(head: &[u8]) -> FileFormat {
     if let Some((_, kind)) = MAGIC.iter().find(|(magic, _)| head.starts_with(magic)) {
         return *kind;
     }
     if head.starts_with(b"RIFF") {
         match head.get(8..12) {
-            Some(b"WEBP") => return Kind::WebP,
-            Some(b"AVI ") => return Kind::Foreign(&AVI),
+            Some(b"WEBP") => return FileFormat::WebP,
+            Some(b"AVI ") => return FileFormat::Foreign(&AVI),
             _ => {}
         }
     }
+    if head.starts_with(b"\x1a\x45\xdf\xa3") {
+        let header = head.get(..DOCUMENT_BYTES).unwrap_or(head);
+        let is_webm = header.windows(4).any(|word| word == b"webm");
+        return FileFormat::Foreign(if is_webm { &WEBM } else { &MKV });
+    }
     let mut foreign = FOREIGN_MAGIC.iter();
     if let Some((_, video)) = foreign.find(|(magic, _)| head.starts_with(magic)) {
-        return Kind::Foreign(video);
+        return FileFormat::Foreign(video);
     }
     // Two letters alone are no proof: the four reserved bytes of a BMP are zero in practice, and
     // the header that follows has a known length.
     if head.starts_with(b"BM") && head.get(15..18) == Some(&[0, 0, 0]) {
-        return Kind::Bmp;
+        return FileFormat::Bmp;
     }
     if head.get(4..8) == Some(b"ftyp") {
         return match head.get(8..12) {
-            Some(b"avif" | b"avis") => Kind::Avif,
-            Some(b"heic" | b"heix" | b"heim" | b"heis" | b"hevc" | b"mif1" | b"msf1") => Kind::Heic,
-            _ => Kind::Mp4,
+            Some(b"avif" | b"avis") => FileFormat::Avif,
+            Some(b"heic" | b"heix" | b"heim" | b"heis" | b"hevc" | b"mif1" | b"msf1") => {
+                FileFormat::Heic
+            }
+            _ => FileFormat::Mp4,
         };
     }
     if matches!(
         head.get(4..8),
         Some(b"moov" | b"mdat" | b"wide" | b"free" | b"skip" | b"pnot")
     ) {
-        return Kind::Mp4;
+        return FileFormat::Mp4;
     }
     let beginning = head.get(..TEXT_BYTES).unwrap_or(head);
     let is_text = match std::str::from_utf8(beginning) {
@@ -209,26 +222,26 @@ pub(crate) fn sniff(head: &[u8]) -> Kind {
         let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
         let is_json = head.trim_ascii_start().starts_with(b"{");
         if is_json {
-            Kind::Json
+            FileFormat::Json
         } else {
-            Kind::Other(TEXT)
+            FileFormat::Other(TEXT)
         }
     } else if is_transport_stream(head) {
-        Kind::Foreign(&MPEG_TS)
+        FileFormat::Foreign(&MPEG_TS)
     } else {
-        Kind::Other("a file of another kind")
+        FileFormat::Other("a file of another kind")
     }
 }
 
 /// An open file whose length and first bytes are known.
-pub(super) struct Opened {
+pub(super) struct SniffedFile {
     pub file: File,
     pub len: u64,
-    pub kind: Kind,
+    pub kind: FileFormat,
 }
 
 /// Opens a regular file and looks at its first bytes; `action` continues "could not …".
-pub(super) fn open_file(path: &Path, action: &'static str) -> Result<Opened, MediaError> {
+pub(super) fn open_file(path: &Path, action: &'static str) -> Result<SniffedFile, MediaError> {
     let failed = |err: io::Error| MediaError::from_io(action, err, path);
     let meta = fs::metadata(path).map_err(failed)?;
     if meta.is_dir() {
@@ -248,7 +261,7 @@ pub(super) fn open_file(path: &Path, action: &'static str) -> Result<Opened, Med
         .read_to_end(&mut head)
         .map_err(failed)?;
     file.seek(SeekFrom::Start(0)).map_err(failed)?;
-    Ok(Opened {
+    Ok(SniffedFile {
         file,
         len: meta.len(),
         kind: sniff(&head),
@@ -261,18 +274,22 @@ mod tests {
 
     #[test]
     fn kinds_are_told_from_content() {
-        assert_eq!(sniff(b"RIFF\x10\0\0\0WEBPVP8 "), Kind::WebP);
-        assert_eq!(sniff(b"RIFF\x10\0\0\0AVI LIST"), Kind::Foreign(&AVI));
-        assert_eq!(sniff(b"OggS\0\x02"), Kind::Foreign(&OGG));
-        assert_eq!(sniff(b"\0\0\0\x18ftypisom\0\0\0\0"), Kind::Mp4);
-        assert_eq!(sniff(b"\0\0\0\x18ftypavif\0\0\0\0"), Kind::Avif);
+        assert_eq!(sniff(b"RIFF\x10\0\0\0WEBPVP8 "), FileFormat::WebP);
+        assert_eq!(sniff(b"RIFF\x10\0\0\0AVI LIST"), FileFormat::Foreign(&AVI));
+        assert_eq!(sniff(b"OggS\0\x02"), FileFormat::Foreign(&OGG));
+        let ebml =
+            |document: &[u8]| sniff(&[b"\x1a\x45\xdf\xa3\x93\x42\x82\x88", document].concat());
+        assert_eq!(ebml(b"webm"), FileFormat::Foreign(&WEBM));
+        assert_eq!(ebml(b"matroska"), FileFormat::Foreign(&MKV));
+        assert_eq!(sniff(b"\0\0\0\x18ftypisom\0\0\0\0"), FileFormat::Mp4);
+        assert_eq!(sniff(b"\0\0\0\x18ftypavif\0\0\0\0"), FileFormat::Avif);
         assert_eq!(
             sniff("BMW, a car; ünïcode".as_bytes()),
-            Kind::Other("a text file")
+            FileFormat::Other("a text file")
         );
         assert_eq!(
             sniff(b"\0\x01\x02\xff\xfe"),
-            Kind::Other("a file of another kind")
+            FileFormat::Other("a file of another kind")
         );
     }
 
@@ -283,9 +300,13 @@ mod tests {
             for at in (first..HEAD_BYTES).step_by(packet) {
                 head[at] = 0x47;
             }
-            assert_eq!(sniff(&head), Kind::Foreign(&MPEG_TS), "{packet} {first}");
+            assert_eq!(
+                sniff(&head),
+                FileFormat::Foreign(&MPEG_TS),
+                "{packet} {first}"
+            );
             head[first + 2 * packet] = 0;
-            assert_eq!(sniff(&head), Kind::Other("a file of another kind"));
+            assert_eq!(sniff(&head), FileFormat::Other("a file of another kind"));
         }
     }
 }

@@ -1,16 +1,16 @@
-//! What a file is, from its headers alone, and its first picture: for lists of many files.
+//! Size and length of a file, from its headers alone, and its first image: for lists of many files.
 //!
-//! Pictures and clips are told apart by what is inside, as everywhere; settings are not read here.
+//! Images and videos are distinguished by their content, as everywhere; settings are not read here.
 
 use std::io::BufReader;
 use std::path::Path;
 
 use image::ImageReader;
 
-use super::kind::{self, Kind};
+use super::kind::{self, FileFormat};
 use super::open::{EMPTY, Failure, PngReader, check_size, heif, tiff};
 use super::source::{ClipInfo, clip_info, first_frame, is_animated_png};
-use super::{MediaError, OpenedImage, Picture, open_image};
+use super::{ClipReader, MediaError, OpenedImage, Picture, open_image, sound_for};
 
 /// Size and length of the picture or clip at `path`; a picture is one frame, of 0 frames a second. A numbered picture is
 /// looked at alone.
@@ -20,21 +20,23 @@ pub fn media_info(path: &Path) -> Result<ClipInfo, MediaError> {
         return Err(MediaError::said(EMPTY, path));
     }
     let size = match opened.kind {
-        Kind::Png if is_animated_png(path) => return moving_info(path),
-        Kind::Mp4 | Kind::WebM | Kind::Foreign(_) | Kind::Gif | Kind::WebP => {
+        FileFormat::Png if is_animated_png(path) => return moving_info(path),
+        FileFormat::Mp4 | FileFormat::Foreign(_) | FileFormat::Gif | FileFormat::WebP => {
             return moving_info(path);
         }
-        Kind::Tiff => tiff::size(BufReader::new(opened.file), opened.len),
-        Kind::Avif | Kind::Heic => heif::size(opened.file, opened.len),
-        Kind::Png => PngReader::open(BufReader::new(opened.file), opened.len).map(|it| it.size()),
-        Kind::Jpeg | Kind::Bmp => ImageReader::new(BufReader::new(opened.file))
+        FileFormat::Tiff => tiff::size(BufReader::new(opened.file), opened.len),
+        FileFormat::Avif | FileFormat::Heic => heif::size(opened.file, opened.len),
+        FileFormat::Png => {
+            PngReader::open(BufReader::new(opened.file), opened.len).map(|it| it.size())
+        }
+        FileFormat::Jpeg | FileFormat::Bmp => ImageReader::new(BufReader::new(opened.file))
             .with_guessed_format()
             .map_err(Failure::Io)
             .and_then(|image| {
                 let size = image.into_dimensions();
                 size.map_err(|err| Failure::Damaged(err.to_string()))
             }),
-        Kind::Json | Kind::Other(_) => {
+        FileFormat::Json | FileFormat::Other(_) => {
             return Err(MediaError::NotAPicture {
                 found: opened.kind.described().to_owned(),
                 path: path.to_path_buf(),
@@ -66,7 +68,7 @@ pub fn clip_or_picture_info(path: &Path) -> Result<ClipInfo, MediaError> {
 /// The image at `path`, or the first frame of the video there; no more of it is decoded.
 pub fn first_image(path: &Path) -> Result<OpenedImage, MediaError> {
     match kind::open_file(path, "read the file")?.kind {
-        Kind::Mp4 | Kind::WebM | Kind::Foreign(_) => first_frame(path).map(OpenedImage::from),
+        FileFormat::Mp4 | FileFormat::Foreign(_) => first_frame(path),
         _ => open_image(path),
     }
 }
@@ -74,6 +76,61 @@ pub fn first_image(path: &Path) -> Result<OpenedImage, MediaError> {
 /// As [`first_image`], without its alpha.
 pub fn first_picture(path: &Path) -> Result<Picture, MediaError> {
     first_image(path).map(|image| image.picture)
+}
+
+/// Describes the file at `path`, one fact a line.
+pub fn describe_media(path: &Path) -> Result<Vec<String>, MediaError> {
+    let info = media_info(path)?;
+    let image = first_image(path)?;
+    let reader = ClipReader::open(path).ok();
+    let is_moving = info.num_frames > 1;
+    let is_video = kind::open_file(path, "read the file")?
+        .kind
+        .demuxer()
+        .is_some();
+    let (width, height) = (image.picture.width, image.picture.height);
+    let mut lines = vec![if is_moving {
+        let (frames, fps) = (info.num_frames, (info.fps * 100.0).round() / 100.0);
+        format!(
+            "video of {width} × {height} pixels: {frames} frames, {fps} a second; where an image is needed, the first frame is used"
+        )
+    } else if is_video {
+        format!("video of {width} × {height} pixels with a single frame, which is used as an image")
+    } else {
+        format!("image of {width} × {height} pixels")
+    }];
+    let converted = image
+        .colours
+        .into_iter()
+        .map(|it| format!("colours: {it}, converted to sRGB"));
+    lines.extend(converted.chain(image.notice));
+    if let Some(reader) = reader.filter(|_| is_moving || is_video) {
+        lines.extend(reader.conversions().to_vec());
+        lines.extend(reader.format_notices().to_vec());
+        lines.extend(reader.starts().map(|starts| {
+            let fps = starts.fps();
+            format!(
+                "uneven frame times, {fps:.1} fps on average: kept where it is upscaled to MP4, WebP or GIF, resampled elsewhere"
+            )
+        }));
+    }
+    if image.alpha.is_some() {
+        let kept = if is_moving {
+            "kept where it is upscaled to WebP or numbered PNG images; opaque everywhere else"
+        } else {
+            "kept where it is upscaled to PNG or WebP; opaque where it is generated from"
+        };
+        lines.push(format!("transparent parts: {kept}"));
+    }
+    if let Ok(found) = sound_for(path, Path::new("a.mp4")) {
+        let kept = "sound: copied where it is upscaled or interpolated to MP4; not used elsewhere";
+        lines.extend(found.sound.map(|_| kept.to_owned()));
+        lines.extend(found.left_out.map(|text| {
+            let why = text.strip_prefix("the result has no sound: ");
+            why.map_or(text.clone(), |why| format!("sound: not used: {why}"))
+        }));
+    }
+    Ok(lines)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Pictures and clips in and out: opening what people have, writing what the models make, and the
+//! Images and videos: reading the files that people have, writing results, and the
 //! settings that travel inside the files.
 //!
-//! Everything works on plain [`Picture`]s and clips of them. Nothing here knows a tensor or a widget.
+//! Everything works on plain [`Picture`]s. Nothing here knows a tensor or a widget.
 
 mod alpha;
 mod clip;
@@ -9,7 +9,6 @@ mod colour;
 mod edges;
 mod endings;
 mod error;
-mod facts;
 mod ffmpeg_images;
 mod fingerprint;
 mod kind;
@@ -21,28 +20,26 @@ mod outpaint;
 mod outpaint_clip;
 mod pixels;
 mod place;
-mod preview;
 mod resize;
 mod sheet;
 mod sound;
 mod source;
 mod times;
 
-/// Whether this build reads and writes H.264, and so MP4: `docs/packages.md` says why one may be without.
+/// True if this build reads and writes H.264, and so MP4: `docs/packages.md` says why one may be without.
 pub const HAS_H264: bool = cfg!(feature = "h264");
 
 pub use alpha::AlphaChannel;
 pub use clip::{
-    ClipFormat, ClipOptions, ClipWriter, DEFAULT_CLIP_ENDING, RunWriter, Runs, check_frame_size,
-    check_frames_writable, check_writable, numbered_path, write_clip, write_png,
+    ClipFormat, ClipOptions, DEFAULT_CLIP_ENDING, FrameSegments, SegmentWriter, VideoWriter,
+    check_frame_size, check_frames_writable, check_writable, numbered_path, write_clip, write_png,
 };
 pub use edges::canny;
 pub use endings::{CLIP_ENDINGS, PICTURE_ENDINGS, has_clip_name, has_picture_name};
 pub use error::MediaError;
-pub use facts::describe_media;
 pub use fingerprint::{clip_fingerprint, component_fingerprint, picture_fingerprint};
-pub(crate) use kind::{Kind, sniff};
-pub use look::{clip_or_picture_info, first_image, first_picture, media_info};
+pub(crate) use kind::{FileFormat, sniff};
+pub use look::{clip_or_picture_info, describe_media, first_image, first_picture, media_info};
 pub use mask::{Area, Brush, Mask, mask_of_picture, open_mask, softened, write_mask};
 #[cfg(test)]
 pub(crate) use metadata::test_files;
@@ -54,9 +51,8 @@ pub use outpaint::{
 pub use outpaint_clip::{first_of, write_extended_clip};
 pub use pixels::Picture;
 pub use place::check_target;
-pub use preview::{thumbnail, thumbnail_size};
-pub use resize::{crop_centre, crop_to_aspect, resize_lanczos};
-pub use sheet::{Sheet, SheetCell, SheetLabels, SheetPlace, draw_sheet, sheet_edge};
+pub use resize::{crop_centre, crop_to_aspect, resize_lanczos, thumbnail, thumbnail_size};
+pub use sheet::{ContactSheet, SheetCell, SheetLabels, SheetPlace, draw_sheet, sheet_edge};
 pub use sound::{FoundSound, Sound, sound_for};
 pub use source::{
     ClipInfo, ClipReader, MAX_CLIP_PIXELS, TakeFrame, clip_files, clip_info, frame_starts,

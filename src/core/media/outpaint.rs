@@ -11,7 +11,7 @@ use super::{MediaError, Picture, write_png};
 use crate::files::{make_private, make_private_folder};
 use crate::naming;
 
-/// How far into the picture the mask fades where nobody says otherwise, in pixels.
+/// Default distance over which the mask fades into the image, in pixels.
 const OVERLAP: u32 = 16;
 /// Wider, it is no edge.
 pub const MAX_OVERLAP: u32 = 256;
@@ -21,7 +21,7 @@ const MAX_MARGIN: u32 = 16_384;
 /// Neither light nor dark: what a model with a control clip takes for nothing.
 const GRAY: [u8; 3] = [127; 3];
 
-/// What the room at a picture's sides shows until it is generated.
+/// Content of the margins until they are generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filling {
     /// The picture's edge, blurred, as a model that starts from the picture wants it.
@@ -81,7 +81,7 @@ impl Margins {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outpaint {
     pub margins: Margins,
-    /// How far into the picture the mask fades from where it was extended: half of that is regenerated.
+    /// Distance over which the mask fades into the image from where it was extended: half of that is regenerated.
     pub overlap: u32,
 }
 
@@ -179,7 +179,7 @@ fn within(at: u32, margin: u32, len: u32) -> Option<u32> {
     at.checked_sub(margin).filter(|at| *at < len)
 }
 
-/// How much of one of the picture's own pixels is regenerated, for its nearness to a side that is extended.
+/// Part of one of the image's own pixels that is regenerated, by its distance from an extended side.
 fn fade(x: u32, y: u32, (width, height): (u32, u32), margins: Margins, overlap: u32) -> u8 {
     let of_side = |margin: u32, away: u32| {
         if margin == 0 || away >= overlap {

@@ -19,11 +19,11 @@ use crate::naming;
 pub fn first_of(source: &Source) -> Result<Picture, MediaError> {
     match source {
         Source::Picture(picture) => open_picture(&picture.path),
-        Source::Clip(clip) => first_frame(&clip.path),
+        Source::Clip(clip) => first_frame(&clip.path).map(|frame| frame.picture),
     }
 }
 
-/// Writes the first frames of a clip, at most so many, with gray margins and beside them their mask, into a new folder
+/// Writes the first frames of a clip, at most so many, with gray margins and next to them their mask, into a new folder
 /// in this one, readable by their owner alone; gives both. A picture has one frame.
 pub fn write_extended_clip(
     folder: &Path,

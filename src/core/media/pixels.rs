@@ -1,4 +1,4 @@
-//! A plain picture in memory: 8-bit RGB, rows from the top, no padding.
+//! A plain image in memory: 8-bit RGB, rows from the top, no padding.
 //!
 //! It has no alpha, no colour profile and no format; reading and writing files is elsewhere.
 

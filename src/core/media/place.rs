@@ -1,19 +1,20 @@
-//! Where files are written: whether a place can take them, and writing there as a whole or not at all.
+//! Output paths: checks whether a file can be written there, and atomic writing.
 //!
-//! A file is written under a temporary name in the same folder and renamed when it is complete, so
-//! neither a full disk nor a crash leaves half a file under the name that people look for. One missing
-//! folder is made; more are taken for a typing error.
+//! A file is written under a temporary name in the same folder and renamed when it is complete, so neither a full disk
+//! nor a crash leaves half a file under its name. One missing folder is made; more count as a typing error.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+
+use tempfile::{Builder, TempPath};
 
 use super::MediaError;
-use crate::files::{partial_path, remove_partials};
+use crate::files::remove_partials;
 
-/// Tells whether a file could be written at `path` now, without leaving anything behind, and removes what a killed
-/// program left half-written there.
+/// Checks that a file could be written at `path` now, leaves nothing there, and removes files that a killed
+/// program left half-written.
 pub(super) fn check_place(path: &Path) -> Result<(), MediaError> {
     check_target(path)?;
     let folder = folder_of(path);
@@ -91,28 +92,37 @@ fn make_folder(folder: &Path) -> Result<bool, MediaError> {
     }
 }
 
-/// A file on its way to `path`: dropped before [`Pending::finish`], nothing of it remains.
-pub(super) struct Pending {
+/// A file that appears under its name when it is complete; dropped before, nothing of it remains.
+pub(super) struct AtomicFile {
     file: Option<File>,
-    partial: PathBuf,
+    /// Temporary path until it has its name.
+    partial: Option<TempPath>,
     path: PathBuf,
     /// The folder, when it was made for this file.
     made: Option<PathBuf>,
 }
 
-impl Pending {
-    /// Opens a temporary file beside `path`, making its folder when only that is missing.
+impl AtomicFile {
+    /// Opens a temporary file next to `path`, making its folder when only that is missing.
     pub fn new(path: &Path) -> Result<Self, MediaError> {
         check_target(path)?;
         let folder = folder_of(path);
         let made = make_folder(folder)?.then(|| folder.to_path_buf());
-        let (partial, file) = create_partial(folder).map_err(|err| {
-            remove_made(made.as_deref());
-            not_created(err, folder)
-        })?;
+        // Named as `partial_path` does it, so that what a killed program leaves is found.
+        let created = Builder::new()
+            .prefix(".safelight-")
+            .suffix(&format!(".{}.partial", std::process::id()))
+            .permissions(Permissions::from_mode(0o666))
+            .tempfile_in(folder);
+        let (file, partial) = created
+            .map_err(|err| {
+                remove_made(made.as_deref());
+                not_created(err, folder)
+            })?
+            .into_parts();
         Ok(Self {
             file: Some(file),
-            partial,
+            partial: Some(partial),
             path: path.to_path_buf(),
             made,
         })
@@ -136,44 +146,31 @@ impl Pending {
     pub fn finish_as(mut self, path: &Path) -> Result<PathBuf, MediaError> {
         self.complete()?;
         check_target(path)?;
-        fs::rename(&self.partial, path).map_err(|err| self.failed(err))?;
-        self.partial = PathBuf::new();
+        let named = self.partial.take().map_or(Ok(()), |it| it.persist(path));
+        named.map_err(|err| {
+            self.partial = Some(err.path);
+            self.failed(err.error)
+        })?;
         Ok(path.to_path_buf())
     }
 
-    /// Gives the file this name unless another file has it already; then it goes on waiting for one.
+    /// Gives the file this name unless another file has it already: then it keeps waiting for one.
     pub fn finish_new(&mut self, path: &Path) -> Result<bool, MediaError> {
         self.complete()?;
-        // A link never replaces anything; where there are none, who makes the file owns the name.
-        let placed = match fs::hard_link(&self.partial, path) {
-            Err(err) if err.kind() != io::ErrorKind::AlreadyExists => {
-                File::create_new(path).and_then(|_| {
-                    fs::rename(&self.partial, path).inspect_err(|_| {
-                        // Empty, and ours. The first error is the one that matters.
-                        fs::remove_file(path).ok();
-                    })
-                })
-            }
-            linked => linked.and_then(|()| fs::remove_file(&self.partial)),
+        let partial = self.partial.take();
+        let Err(err) = partial.map_or(Ok(()), |it| it.persist_noclobber(path)) else {
+            return Ok(true);
         };
-        match placed {
-            Ok(()) => {
-                self.partial = PathBuf::new();
-                Ok(true)
-            }
-            Err(err) if err.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-            Err(err) => Err(self.failed(err)),
+        self.partial = Some(err.path);
+        match err.error {
+            err if err.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            err => Err(self.failed(err)),
         }
     }
 
-    /// Takes the name away again that [`Pending::finish_new`] gave.
+    /// Makes the name that [`AtomicFile::finish_new`] gave a temporary one.
     pub fn unname(&mut self, path: &Path) {
-        let Ok((partial, _)) = create_partial(folder_of(path)) else {
-            return;
-        };
-        if fs::rename(path, &partial).is_ok() {
-            self.partial = partial;
-        }
+        self.partial = TempPath::try_from_path(path).ok();
     }
 
     fn failed(&self, err: io::Error) -> MediaError {
@@ -181,11 +178,9 @@ impl Pending {
     }
 }
 
-impl Drop for Pending {
+impl Drop for AtomicFile {
     fn drop(&mut self) {
-        if !self.partial.as_os_str().is_empty() {
-            // A leftover that cannot be removed changes nothing for whoever reads the error.
-            fs::remove_file(&self.partial).ok();
+        if self.partial.take().is_some() {
             remove_made(self.made.as_deref());
         }
     }
@@ -194,10 +189,10 @@ impl Drop for Pending {
 /// Several files on their way. The last goes first when they are dropped: the first one may have made
 /// the folder, and removes it when it is empty again.
 #[derive(Default)]
-pub(super) struct PendingFiles(Vec<Pending>);
+pub(super) struct AtomicFiles(Vec<AtomicFile>);
 
-impl PendingFiles {
-    pub fn push(&mut self, file: Pending) {
+impl AtomicFiles {
+    pub fn push(&mut self, file: AtomicFile) {
         self.0.push(file);
     }
 
@@ -205,11 +200,11 @@ impl PendingFiles {
         self.0.len()
     }
 
-    pub fn take(&mut self) -> impl Iterator<Item = Pending> {
+    pub fn take(&mut self) -> impl Iterator<Item = AtomicFile> {
         std::mem::take(&mut self.0).into_iter()
     }
 
-    /// Gives all of them these names, as [`Pending::finish_new`], or none.
+    /// Gives all of them these names, as [`AtomicFile::finish_new`], or none.
     pub fn finish_new(&mut self, paths: &[PathBuf]) -> Result<bool, MediaError> {
         for index in 0..paths.len() {
             let placed = self.0[index].finish_new(&paths[index]);
@@ -224,7 +219,7 @@ impl PendingFiles {
     }
 }
 
-impl Drop for PendingFiles {
+impl Drop for AtomicFiles {
     fn drop(&mut self) {
         while self.0.pop().is_some() {}
     }
@@ -237,19 +232,6 @@ fn remove_made(folder: Option<&Path>) {
     }
 }
 
-/// A new file with a name of its own, short whatever the target is called.
-fn create_partial(folder: &Path) -> io::Result<(PathBuf, File)> {
-    static COUNTER: AtomicU64 = AtomicU64::new(0);
-    loop {
-        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let partial = partial_path(&folder.join(format!("safelight-{number}")));
-        match File::create_new(&partial) {
-            Err(err) if err.kind() == io::ErrorKind::AlreadyExists => {}
-            created => return created.map(|file| (partial, file)),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -259,11 +241,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         // No process has this number.
         let left = folder.path().join(".safelight-2.4194305.partial");
-        let pending = Pending::new(&folder.path().join("b.png")).unwrap();
+        let pending = AtomicFile::new(&folder.path().join("b.png")).unwrap();
         fs::write(&left, b"half").unwrap();
         check_place(&folder.path().join("a.png")).unwrap();
         assert!(!left.exists());
-        assert!(pending.partial.exists());
+        assert!(pending.partial.as_ref().is_some_and(|it| it.exists()));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
@@ -272,7 +254,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.png");
         fs::write(&path, b"old").unwrap();
-        let mut pending = Pending::new(&path).unwrap();
+        let mut pending = AtomicFile::new(&path).unwrap();
         pending.write(b"half of the n").unwrap();
         drop(pending);
         assert_eq!(fs::read(&path).unwrap(), b"old");
@@ -288,7 +270,7 @@ mod tests {
             !folder.path().join("new").exists(),
             "a check leaves nothing behind"
         );
-        Pending::new(&path).unwrap().finish_as(&path).unwrap();
+        AtomicFile::new(&path).unwrap().finish_as(&path).unwrap();
         assert!(path.exists());
         let deep = folder.path().join("x/y/a.png");
         let err = check_place(&deep).unwrap_err().to_string();
@@ -324,8 +306,8 @@ mod tests {
     fn a_full_disk_is_told_and_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.png");
-        let mut pending = Pending::new(&path).unwrap();
-        // The device that is always full stands in for the disk.
+        let mut pending = AtomicFile::new(&path).unwrap();
+        // The device that is always full serves as the disk.
         pending.file = File::options().write(true).open("/dev/full").ok();
         assert!(matches!(
             pending.write(b"pixels"),

@@ -1,13 +1,13 @@
-//! The sound of a clip as its file has it: packets that go into another file as they are.
+//! The sound of a video as its file has it: packets that are copied into another file.
 //!
-//! Nothing is decoded. What a file holds that cannot be copied is told in a sentence.
+//! Nothing is decoded. A sentence names sound that cannot be copied.
 
 use std::fs::File;
 #[cfg(feature = "h264")]
 use std::io::Seek as _;
 use std::path::Path;
 
-use super::kind::{self, Kind};
+use super::kind::{self, FileFormat};
 use super::{ClipFormat, MediaError, source};
 #[cfg(feature = "h264")]
 use crate::formats::ByteSource;
@@ -25,18 +25,18 @@ pub struct Sound {
     /// Units a second.
     pub(super) timescale: u32,
     pub(super) packets: Vec<Packet>,
-    /// How long the clip is silent before.
+    /// Silence before, in seconds.
     pub(super) delay_secs: f64,
     /// Units at the front that are decoded and not heard.
     pub(super) skipped: u64,
-    /// Units that are heard behind those; all when absent.
+    /// Units that are heard after those; all when absent.
     pub(super) heard: Option<u64>,
 }
 
 /// One encoded piece of sound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Packet {
-    /// Where in the file.
+    /// Offset in the file.
     pub offset: u64,
     pub size: u32,
     /// In units of the track's clock.
@@ -50,12 +50,12 @@ pub(super) const SEVERAL: &str = "the result has the first of the clip's tracks 
 #[derive(Debug, Default)]
 pub struct FoundSound {
     pub sound: Option<Sound>,
-    /// What cannot, and why: a sentence.
+    /// Sound that cannot be copied, and why: a sentence.
     pub left_out: Option<String>,
 }
 
 impl FoundSound {
-    /// Of no sound, as a reason that fits behind a colon.
+    /// No sound, for a reason that follows a colon.
     pub(super) fn without(why: impl std::fmt::Display) -> Self {
         Self {
             sound: None,
@@ -97,12 +97,12 @@ impl Sound {
     }
 }
 
-/// What of the sound of the clip at `path` can be copied into a file of the kind of `out`; nothing where it has none.
+/// Returns the sound of the video at `path` that can be copied into a file of the format of `out`; none if it has none.
 pub fn sound_for(path: &Path, out: &Path) -> Result<FoundSound, MediaError> {
     let opened = kind::open_file(path, "read the sound")?;
     let kind = opened.kind;
     let found = match (kind, kind.demuxer()) {
-        (Kind::Mp4, _) => {
+        (FileFormat::Mp4, _) => {
             let found = source::mp4_sound(opened.file);
             found.map_err(|failure| failure.into_error(kind.name(), path))?
         }
@@ -125,7 +125,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::media::{ClipOptions, Picture, Runs, open_clip, write_clip};
+    use crate::media::{ClipOptions, FrameSegments, Picture, open_clip, write_clip};
 
     /// Clips of half a second with sound, made by ffmpeg: `source/tests/clips/make.sh`.
     fn clip(name: &str) -> PathBuf {
@@ -161,7 +161,7 @@ mod tests {
         } else {
             "silent.mp4"
         });
-        let runs = Runs::new(&parts, &out, ClipOptions::default()).expect("it works");
+        let runs = FrameSegments::new(&parts, &out, ClipOptions::default()).expect("it works");
         for frame in frames() {
             let mut run = runs.begin(runs.num_frames());
             run.push(&frame).expect("it works");

@@ -98,7 +98,7 @@ impl FrameStarts {
         MICROS / steps.min().unwrap_or(MIN_STEP) as f64
     }
 
-    /// Start of a frame in seconds; behind the last one frames follow at the average rate.
+    /// Start of a frame in seconds; after the last one, frames follow at the average rate.
     #[must_use]
     pub fn secs(&self, frame: usize) -> f64 {
         let last = self.0.len() - 1;
@@ -109,7 +109,7 @@ impl FrameStarts {
         within * frame as f64 / last as f64
     }
 
-    /// The frame that is shown at a time; the last one behind the end.
+    /// The frame that is shown at a time; the last one after the end.
     #[must_use]
     pub fn frame_at(&self, secs: f64) -> usize {
         // Seconds are rounded.

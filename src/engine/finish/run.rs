@@ -186,7 +186,13 @@ fn read(
         return Ok(());
     }
     let mut reader = ClipReader::open(&request.source)?;
-    reader.read(first, &mut |number, picture| {
+    let keeps_alpha = request.keeps_alpha();
+    reader.read_with_alpha(first, &mut |number, frame| {
+        let picture = if keeps_alpha {
+            frame.into_filled()
+        } else {
+            frame.picture
+        };
         // Headers may promise less than there is.
         let is_wanted = number < request.before.num_frames;
         if is_wanted && frames.send((number, picture)).is_ok() {

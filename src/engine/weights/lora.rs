@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use safelight_core::job::Lora;
 use safelight_core::lora::{
-    Delta, Expert, Factor, LoraFile, Network, Plan, Rows, Table, Update, strengths,
+    Expert, LoraDelta, LoraFactor, LoraFile, LoraUpdate, Network, Plan, Rows, Table, strengths,
     text_encoder_prefix,
 };
 use tch::{Device, Kind, Tensor};
@@ -42,7 +42,7 @@ struct OpenFile {
 struct Planned {
     file: usize,
     strength: f64,
-    update: Update,
+    update: LoraUpdate,
 }
 
 /// What a LoRA does to some rows of a layer, in f32 on the layer's device.
@@ -96,7 +96,7 @@ impl Loras {
         Ok(all)
     }
 
-    fn add(&mut self, file: usize, strength: f64, update: Update) {
+    fn add(&mut self, file: usize, strength: f64, update: LoraUpdate) {
         if update.layer.is_matrix {
             let name = update.layer.name.clone();
             if update.columns > update.layer.sides().1 {
@@ -114,7 +114,7 @@ impl Loras {
         if let Some(key) = update.instead {
             self.instead.insert(name.clone(), (file, key));
         }
-        if let Some(Delta::Whole { diff }) = update.delta {
+        if let Some(LoraDelta::Whole { diff }) = update.delta {
             let changes = self.tensors.entry(name.clone()).or_default();
             changes.push((file, strength, diff));
         }
@@ -287,7 +287,7 @@ impl OpenFile {
 
     fn load(
         &self,
-        update: &Update,
+        update: &LoraUpdate,
         strength: f64,
         device: Device,
     ) -> Result<LayerUpdate, WeightsError> {
@@ -329,7 +329,7 @@ impl OpenFile {
     }
 
     /// What the product of the parts is multiplied with.
-    fn factor(&self, update: &Update) -> Result<f64, WeightsError> {
+    fn factor(&self, update: &LoraUpdate) -> Result<f64, WeightsError> {
         let Some((key, rank)) = update.alpha.as_deref().zip(update.rank) else {
             return Ok(update.factor);
         };
@@ -342,30 +342,30 @@ impl OpenFile {
     }
 
     fn delta(
-        delta: &Delta,
+        delta: &LoraDelta,
         factor: f64,
         [rows, columns]: [i64; 2],
         here: &dyn Fn(&str) -> Result<Tensor, WeightsError>,
     ) -> Result<LayerDelta, WeightsError> {
         let flat = |key: &str| Ok::<_, WeightsError>(here(key)?.flatten(1, -1));
-        let whole = |factor: &Factor| match factor {
-            Factor::Whole(key) => flat(key),
-            Factor::Product(a, b) => Ok(flat(a)?.matmul(&flat(b)?)),
+        let whole = |factor: &LoraFactor| match factor {
+            LoraFactor::Whole(key) => flat(key),
+            LoraFactor::Product(a, b) => Ok(flat(a)?.matmul(&flat(b)?)),
         };
         Ok(match delta {
-            Delta::LowRank { down, up } => LayerDelta::LowRank {
+            LoraDelta::LowRank { down, up } => LayerDelta::LowRank {
                 up: flat(up)? * factor,
                 down: flat(down)?,
             },
-            Delta::Hadamard { w1, w2 } => LayerDelta::Hadamard {
+            LoraDelta::Hadamard { w1, w2 } => LayerDelta::Hadamard {
                 w1: [flat(&w1[0])? * factor, flat(&w1[1])?],
                 w2: [flat(&w2[0])?, flat(&w2[1])?],
             },
-            Delta::Kronecker { w1, w2 } => LayerDelta::Kronecker {
+            LoraDelta::Kronecker { w1, w2 } => LayerDelta::Kronecker {
                 w1: whole(w1)? * factor,
                 w2: whole(w2)?,
             },
-            Delta::Whole { diff } => LayerDelta::Whole(here(diff)?.view([rows, columns])),
+            LoraDelta::Whole { diff } => LayerDelta::Whole(here(diff)?.view([rows, columns])),
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use safelight_core::finish::{Found, NewRate};
+use safelight_core::finish::{InstalledNetwork, NewRate};
 use safelight_core::networks::{IfnetConfig, UpscalerConfig};
 
 use super::{Action, Subject};
@@ -88,14 +88,14 @@ pub fn network_actions(view: &View<'_>, is_clip: bool) -> Vec<Action> {
         networks: &finishing.upscalers,
         name: |name| format!("Upscaler: {name}"),
         explanation: "Upscaler used from now on",
-        label: Found::<UpscalerConfig>::label,
+        label: InstalledNetwork::<UpscalerConfig>::label,
         choose: FinishCommand::UseUpscaler,
     };
     let interpolators = Choosing {
         networks: &finishing.interpolators,
         name: |name| format!("RIFE: {name}"),
         explanation: "RIFE model used for frame interpolation",
-        label: Found::<IfnetConfig>::label,
+        label: InstalledNetwork::<IfnetConfig>::label,
         choose: FinishCommand::UseInterpolator,
     };
     let interpolators = interpolators.action().filter(|_| is_clip);
@@ -112,7 +112,7 @@ struct Choosing<'a, C> {
     /// Of the entry, from the name of the network that is used.
     name: fn(&str) -> String,
     explanation: &'static str,
-    label: fn(&Found<C>) -> String,
+    label: fn(&InstalledNetwork<C>) -> String,
     choose: fn(PathBuf) -> FinishCommand,
 }
 
@@ -123,7 +123,7 @@ impl<C> Choosing<'_, C> {
         if self.networks.found.len() < 2 {
             return None;
         }
-        let of_network = |found: &Found<C>| {
+        let of_network = |found: &InstalledNetwork<C>| {
             let is_chosen = found.path == chosen.path;
             let icon = if is_chosen {
                 icons::CHECK_CIRCLE

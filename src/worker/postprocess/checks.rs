@@ -1,10 +1,10 @@
 //! Checks before a post-processing job: the disk space it needs, and the sound, transparency, colours and frame times of
 //! its source. Refuses nothing.
 
+use std::path::Path;
+
 use safelight_core::finish::{PostprocessKind, PostprocessRequest};
-use safelight_core::media::{
-    self, AlphaChannel, ClipFormat, ClipReader, FoundSound, FrameStarts, MediaError,
-};
+use safelight_core::media::{self, ClipFormat, ClipReader, FoundSound, FrameStarts, MediaError};
 
 /// Sound of the source for the result; none of an image.
 pub(super) fn sound_of(request: &PostprocessRequest) -> FoundSound {
@@ -32,14 +32,9 @@ pub(super) fn room_of(request: &PostprocessRequest) -> u64 {
     if is_h264 { pixels / 2 } else { pixels * 2 }
 }
 
-/// Transparency of the result, where the source is an image that has it and the result's format keeps it.
-pub(super) fn alpha_of(request: &PostprocessRequest) -> Result<Option<AlphaChannel>, MediaError> {
-    if !request.is_picture || !ClipFormat::from_path(&request.out)?.has_alpha() {
-        return Ok(None);
-    }
-    let (width, height) = (request.after.width, request.after.height);
-    let alpha = media::first_image(&request.source)?.alpha;
-    alpha.map(|alpha| alpha.resized(width, height)).transpose()
+/// The source, where it has transparency that the result keeps.
+pub(super) fn alpha_source(request: &PostprocessRequest) -> Option<&Path> {
+    request.keeps_alpha().then_some(&request.source)
 }
 
 /// Transparency and colours of the source that the result does not have, in sentences.
@@ -48,20 +43,23 @@ pub(super) fn unused_of(request: &PostprocessRequest) -> Vec<String> {
     let Ok(image) = media::first_image(&request.source) else {
         return Vec::new();
     };
-    let keeps_alpha =
-        request.is_picture && ClipFormat::from_path(&request.out).is_ok_and(ClipFormat::has_alpha);
-    let lost = (image.alpha.is_some() && !keeps_alpha).then(|| {
-        let why = if request.is_picture {
-            "JPEG has none. Save the result as .png or .webp to keep it"
-        } else {
-            "videos and animations are written without it"
+    let lost = (image.alpha.is_some() && !request.keeps_alpha()).then(|| {
+        let why = match &request.work {
+            PostprocessKind::Interpolate { .. } => {
+                "frames between frames are made without it".to_owned()
+            }
+            PostprocessKind::Upscale { .. } => {
+                let format = ClipFormat::from_path(&request.out).map_or("", ClipFormat::name);
+                format!(
+                    "it is not written to {format}. Save the result as .png or .webp to keep it"
+                )
+            }
         };
         format!("the source's transparency is lost: {why}")
     });
-    let video = match lost {
-        Some(_) => Vec::new(),
-        None => ClipReader::open(&request.source).map_or_else(|_| Vec::new(), |it| it.notices()),
-    };
+    let reader = (!request.is_picture).then(|| ClipReader::open(&request.source));
+    let reader = reader.and_then(Result::ok);
+    let video = reader.map_or_else(Vec::new, |reader| reader.format_notices().to_vec());
     lost.into_iter().chain(image.notice).chain(video).collect()
 }
 
@@ -94,8 +92,6 @@ pub(super) fn times_of(
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use safelight_core::media::{ClipOptions, Picture, write_clip};
     use serde_json::json;
 

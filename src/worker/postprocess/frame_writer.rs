@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use safelight_core::job::{JobError, JobErrorKind};
-use safelight_core::media::{MediaError, Picture, RunWriter, Runs};
+use safelight_core::media::{FrameSegments, MediaError, Picture, SegmentWriter};
 
 use crate::worker::save::error_of;
 
@@ -26,7 +26,7 @@ const RUNS_AT_ONCE: usize = 8;
 const BYTES_AHEAD: usize = 384 << 20;
 
 pub(super) struct FrameWriter {
-    runs: Runs,
+    runs: FrameSegments,
     writing: Option<RunThread>,
 }
 
@@ -36,7 +36,7 @@ struct RunThread {
 }
 
 impl FrameWriter {
-    pub(super) fn new(runs: Runs) -> Self {
+    pub(super) fn new(runs: FrameSegments) -> Self {
         Self {
             runs,
             writing: None,
@@ -48,7 +48,7 @@ impl FrameWriter {
         self.runs.num_frames()
     }
 
-    pub(super) fn runs(&self) -> Runs {
+    pub(super) fn runs(&self) -> FrameSegments {
         self.runs.clone()
     }
 
@@ -93,7 +93,7 @@ impl FrameWriter {
 
 /// Distributes frames to runs until there are no more. Returns the error of the earliest run that has one.
 fn write(
-    runs: &Runs,
+    runs: &FrameSegments,
     frames: &Receiver<Arc<Picture>>,
     processors: usize,
 ) -> Result<(), MediaError> {
@@ -152,7 +152,7 @@ fn ended(run: Option<ScopedJoinHandle<'_, Result<(), MediaError>>>) -> Result<()
     }
 }
 
-fn write_run(mut run: RunWriter, frames: &Receiver<Arc<Picture>>) -> Result<(), MediaError> {
+fn write_run(mut run: SegmentWriter, frames: &Receiver<Arc<Picture>>) -> Result<(), MediaError> {
     for picture in frames {
         run.push(&picture)?;
     }
@@ -180,7 +180,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (parts, out) = (folder.path().join("parts"), folder.path().join(name));
         fs::create_dir(&parts).unwrap();
-        let runs = Runs::new(&parts, &out, ClipOptions::default()).unwrap();
+        let runs = FrameSegments::new(&parts, &out, ClipOptions::default()).unwrap();
         let (sender, frames) = bounded(FRAMES_AHEAD);
         let written = thread::scope(|scope| {
             let writer = scope.spawn(|| write(&runs, &frames, processors));
@@ -210,7 +210,7 @@ mod tests {
         let no_folder = folder.path().join("parts");
         fs::write(&no_folder, b"").unwrap();
         let out = folder.path().join("clip.mp4");
-        let runs = Runs::new(&no_folder, &out, ClipOptions::default()).unwrap();
+        let runs = FrameSegments::new(&no_folder, &out, ClipOptions::default()).unwrap();
         let mut writer = FrameWriter::new(runs);
         let pushed = (0..200).try_for_each(|index| writer.push(moving(index)));
         let err = pushed.and_then(|()| writer.settle()).unwrap_err();

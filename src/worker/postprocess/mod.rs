@@ -11,14 +11,14 @@ use safelight_core::finish::{PostprocessRequest, fingerprint};
 use safelight_core::job::{
     CARRIED_APP, Clip, Frame, JobError, JobErrorKind, JobFolder, Recipe, StageTime,
 };
-use safelight_core::media::{self, ClipOptions, MediaError, Runs};
+use safelight_core::media::{self, ClipOptions, FrameSegments, MediaError};
 use serde_json::{Map, Value, json};
 
 pub(super) use provenance::Provenance;
 
 use super::job_run::{FrameStore, JobRun, SavedResult, check_room};
 use super::save::error_of;
-use checks::{alpha_of, room_of, sound_of, times_of, unused_of};
+use checks::{alpha_source, room_of, sound_of, times_of, unused_of};
 use frame_writer::FrameWriter;
 
 /// Refuses, before anything is computed, a result that could not be written and a source that has changed.
@@ -70,7 +70,7 @@ impl<'a> PostprocessedFrames<'a> {
         };
         make_private_folder(&folder.parts())
             .map_err(|err| JobError::disk("the job's folder cannot be created", &err))?;
-        let runs = Runs::new(&folder.parts(), &request.out, options);
+        let runs = FrameSegments::new(&folder.parts(), &request.out, options);
         let notices = sound_of(request).left_out.into_iter();
         Ok(Self {
             request,
@@ -164,9 +164,9 @@ impl FrameStore for PostprocessedFrames<'_> {
         let settings = self.settings(&provenance).to_string();
         // Read now: a source whose sound went meanwhile still gives a result.
         let sound = sound_of(self.request).sound;
-        let alpha = alpha_of(self.request).map_err(|err| unusable(&err))?;
+        let alpha = alpha_source(self.request);
         let runs = self.writer.runs();
-        let paths = runs.join(Some(settings), sound.as_ref(), alpha.as_ref());
+        let paths = runs.join(Some(settings), sound.as_ref(), alpha);
         Ok(SavedResult {
             paths: paths.map_err(|err| error_of(&err))?,
             num_frames: self.writer.num_frames(),

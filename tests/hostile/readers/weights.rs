@@ -13,7 +13,7 @@ use safelight_core::families::{
 };
 use safelight_core::formats::weights::gguf::{Element, Value};
 use safelight_core::formats::weights::header::Header;
-use safelight_core::lora::{CLIP, LoraCard, LoraFile, Origin, Plan, T5, Table, fitting_plan};
+use safelight_core::lora::{CLIP, LoraFile, LoraInfo, Origin, Plan, T5, Table, fitting_plan};
 use safelight_core::model::ModelSpec;
 use safelight_core::networks::{IfnetConfig, UpscalerConfig};
 use safelight_core::tokens::{SpieceModel, TextTokenizer};
@@ -217,7 +217,7 @@ pub fn lora(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
         let factor = file.factor(layer);
         assert!(!factor.is_nan(), "the factor of '{layer}' is a number");
     }
-    scratch.call(|| drop((LoraCard::of(&file), Origin::of(&file))));
+    scratch.call(|| drop((LoraInfo::of(&file), Origin::of(&file))));
     let shape_of = |name: &str| model.get(name).cloned();
     let networks = [
         wan::lora::NETWORK,

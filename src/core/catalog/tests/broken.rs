@@ -13,7 +13,7 @@ use crate::testing::pipelines::{
     write_pipeline, write_weights,
 };
 
-/// What opening says after `change` was done to a whole pipeline.
+/// Error of opening after `change` was done to a whole pipeline.
 fn after(change: impl FnOnce(&Path)) -> CatalogError {
     let root = tempfile::tempdir().unwrap();
     let folder = write_pipeline(&root.path().join("model"));

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::catalog::entry::built_in;
-use crate::catalog::{Catalog, CatalogEntry, Sketch};
+use crate::catalog::{Catalog, CatalogEntry, DefaultJob};
 use crate::families::flux::tests::files::{flux_tree, shapes};
 use crate::job::GenerateRequest;
 use crate::library::names::possible_side;
@@ -205,7 +205,7 @@ fn a_known_model_can_be_planned_before_its_files_are_here() {
     };
     let corrections = PeakCorrections::default();
     let plan = |id: &str, change: fn(&mut GenerateRequest)| {
-        let Sketch {
+        let DefaultJob {
             mut request,
             weights,
         } = entry(&paths, id).sketch(false).expect("it ships");

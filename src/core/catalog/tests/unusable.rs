@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::catalog::{Ailment, Catalog, UnusableModel};
+use crate::catalog::{Catalog, ModelProblem, UnusableModel};
 use crate::settings::Settings;
 use crate::testing::made_up::{T2V_1_3B, comfy_tree, transformer, write};
 use crate::testing::pipelines::user;
@@ -27,7 +27,7 @@ fn one_without(parts: &[&str], name: &str) -> UnusableModel {
 #[test]
 fn a_known_model_is_completed_by_what_it_still_lacks() {
     let one = one_without(&["vae"], "wan2.1_t2v_1.3B_fp16");
-    assert_eq!(one.ailment, Ailment::Incomplete);
+    assert_eq!(one.ailment, ModelProblem::Incomplete);
     assert!(
         one.needs[0].example.starts_with("wan_2.1_vae.safetensors"),
         "{:?}",
@@ -69,7 +69,7 @@ fn a_damaged_file_is_named_and_nothing_is_offered_that_would_not_help() {
     settings.models.folders = vec![models];
     let unusable = Catalog::load(&paths, &settings).unusable();
     assert_eq!(unusable.len(), 1, "{unusable:?}");
-    assert_eq!(unusable[0].ailment, Ailment::Broken);
+    assert_eq!(unusable[0].ailment, ModelProblem::Broken);
     assert_eq!((unusable[0].needs.len(), &unusable[0].fetch), (0, &None));
     assert!(!unusable[0].summary.is_empty());
 }

@@ -1,4 +1,4 @@
-//! Every tensor of the parts beside a transformer: what lacks one is refused from the header, not after minutes.
+//! Every tensor of the parts next to a transformer: what lacks one is refused from the header, not after minutes.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The header of one weight file, safetensors or GGUF, told apart by its first bytes.
+//! The header of one weight file, safetensors or GGUF, distinguished by its first bytes.
 //!
 //! Gives the same answers for both: names, shapes, types, and where the bytes lie. What is within a header of
 //! either format is the business of [`safetensors`] and [`gguf`].
@@ -16,7 +16,7 @@ use super::gguf::{self, BlockType};
 use super::safetensors;
 use crate::files::open_regular;
 
-/// What can be wrong with a header. The caller knows the path.
+/// Error of a header. The caller knows the path.
 #[derive(Debug, Error)]
 pub enum HeaderError {
     #[error("{0}")]
@@ -34,7 +34,7 @@ pub enum HeaderError {
 /// Advice for a header beyond a limit, which a new download does not change.
 pub(super) const TOO_LARGE: &str = "Safelight's limits are far beyond every known model: get the file from another source, or another file of the model";
 
-/// How the numbers of a tensor are stored.
+/// Storage of a tensor's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TensorType {
     /// Each number by itself.
@@ -87,12 +87,12 @@ pub struct TensorInfo {
     pub bytes: u64,
 }
 
-/// The checked header of one file: every tensor lies within the file, and none overlaps another.
+/// The checked header of one file: every tensor is within the file, and none overlaps another.
 #[derive(Debug)]
 pub struct Header {
     /// By name; types that this version cannot expand are among them.
     pub(super) tensors: BTreeMap<String, TensorInfo>,
-    /// What the file says about itself in a few words.
+    /// Short texts of the file about itself.
     pub notes: BTreeMap<String, String>,
     pub file_bytes: u64,
     pub gguf: Option<gguf::Metadata>,

@@ -1,19 +1,19 @@
-//! Keys in weight files: what is a tensor's own name, and what says how the tensor beside it is stored.
+//! Keys in weight files: what is a tensor's own name, and what says how the tensor next to it is stored.
 
-/// Names that ComfyUI gave to the factor of a matrix, behind the name of its layer.
+/// Names that ComfyUI gave to the factor of a matrix, after the name of its layer.
 pub(crate) const SCALES: [&str; 2] = [".scale_weight", ".weight_scale"];
-/// What stands beside a matrix and changes none of its numbers.
+/// Tensors next to a matrix that change none of its values.
 const ASIDE: [&str; 3] = [".scale_input", ".input_scale", ".comfy_quant"];
 /// Says that a file has scales, and no more.
 pub(crate) const MARKER: &str = "scaled_fp8";
 
-/// What lies in a component beside its own tensors: scales, and what is said about them.
+/// Tensors of a component besides its own: scales, and settings of its storage.
 pub(crate) fn is_aside(key: &str) -> bool {
     SCALES.iter().chain(&ASIDE).any(|end| key.ends_with(end))
         || key.rsplit('.').next() == Some(MARKER)
 }
 
-/// What stands before a tensor's own name in a file with its storage in the name: quanto's `weight._data` and
+/// Part before a tensor's own name in a file with its storage in the name: quanto's `weight._data` and
 /// nunchaku's `qweight` are a `weight`.
 pub(crate) fn plain_name(key: &str) -> String {
     let key = key.strip_suffix("._data").unwrap_or(key);
@@ -23,7 +23,7 @@ pub(crate) fn plain_name(key: &str) -> String {
     }
 }
 
-/// Whether `key` is `end`, bare or behind a prefix of whole names.
+/// Returns true if `key` is `end`, bare or after a prefix of whole names.
 pub(crate) fn ends_with_path(key: &str, end: &str) -> bool {
     key.strip_suffix(end)
         .is_some_and(|before| before.is_empty() || before.ends_with('.'))

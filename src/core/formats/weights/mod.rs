@@ -39,7 +39,7 @@ pub struct TensorEntry {
     pub shape: Vec<u64>,
     /// In the file.
     pub bytes: u64,
-    /// Which of the files holds it.
+    /// Index of the file that holds it.
     pub file: usize,
 }
 
@@ -60,7 +60,7 @@ struct Index {
 }
 
 impl WeightSet {
-    /// Reads the headers of what lies at a place: a component's folder, an index of shards, or one file.
+    /// Reads the headers of a component's folder, an index of shards, or one file.
     pub fn at(place: &Path) -> Result<Self, CatalogError> {
         if place.is_dir() {
             Self::open(place)
@@ -196,7 +196,7 @@ impl WeightSet {
         }
     }
 
-    /// Whether a key belongs to how the weights beside it are stored, and is no weight itself.
+    /// Returns true if a key belongs to how the weights next to it are stored, and is no weight itself.
     pub fn is_aside(key: &str) -> bool {
         is_aside(key)
     }
@@ -212,7 +212,7 @@ impl WeightSet {
         self.tensors.get(key).map(|entry| entry.shape.clone())
     }
 
-    /// The shape of the first tensor whose key is one of `ends`, bare or behind a prefix of whole names.
+    /// The shape of the first tensor whose key is one of `ends`, bare or after a prefix of whole names.
     pub(crate) fn shape_by_end(&self, ends: &[&str]) -> Option<&[u64]> {
         let is_it = |key: &str| ends.iter().any(|end| ends_with_path(key, end));
         let mut tensors = self.tensors.iter();
@@ -249,7 +249,7 @@ impl WeightSet {
         dtypes
     }
 
-    /// Where a tensor that is in none of the files was looked for.
+    /// Files in which a missing tensor was searched.
     fn place(&self) -> PathBuf {
         match &self.files[..] {
             [only] => only.clone(),
@@ -287,7 +287,7 @@ pub fn tensors_of_index(index_path: &Path) -> Result<Vec<(String, PathBuf)>, Cat
     }
     let folder = index_path.parent().unwrap_or_else(|| Path::new(""));
     let placed = index.weight_map.into_iter().map(|(key, shard)| {
-        // A shard lies beside its index: a name with folders in it could lead anywhere.
+        // A shard is next to its index: a name with folders in it could lead anywhere.
         if Path::new(&shard).file_name() == Some(shard.as_ref()) {
             return Ok((key, folder.join(shard)));
         }
@@ -298,7 +298,7 @@ pub fn tensors_of_index(index_path: &Path) -> Result<Vec<(String, PathBuf)>, Cat
     placed.collect()
 }
 
-/// What is wrong with an index that names a tensor of a file that does not hold it.
+/// Error of an index that names a tensor of a file that does not hold it.
 pub fn misplaced(key: &str, shard: &Path, index_path: &Path) -> CatalogError {
     let shard = shard.file_name().unwrap_or_default().display();
     let reason = format!("the weight index places '{key}' in {shard}, which does not have it");
@@ -344,7 +344,7 @@ pub fn weight_file_in(folder: &Path) -> Result<PathBuf, CatalogError> {
     ))
 }
 
-/// Whether `file`, a weight file or an index, is what its folder is read from.
+/// Returns true if `file`, a weight file or an index, is what its folder is read from.
 pub(crate) fn is_weight_file_of(file: &Path, folder: &Path) -> bool {
     weight_file_in(folder).is_ok_and(|own| own == file)
 }

@@ -4,7 +4,7 @@
 
 use serde::Deserialize;
 
-/// What stands beside a matrix and says how it is stored.
+/// Tensor next to a matrix that gives its storage.
 pub const QUANT: &str = "comfy_quant";
 /// More than any layer says.
 pub const MAX_QUANT_BYTES: u64 = 4096;
@@ -23,7 +23,7 @@ struct Said {
     convrot_groupsize: Option<u64>,
 }
 
-/// How many columns of a matrix of eight-bit whole numbers are rotated together, a power of four that divides its
+/// Columns of an int8 matrix that are rotated together, a power of four that divides its
 /// `columns`; `None` where they are as they were. `json`: the bytes beside it. An error is a noun phrase for a storage that
 /// is not read.
 pub fn int8_group(json: &[u8], columns: u64) -> Result<Option<i64>, String> {

@@ -19,7 +19,7 @@ const MAX_HEADER_BYTES: u64 = 100_000_000;
 /// A header from which on its texts are looked at before it is read: whoever parses a text copies it, maybe twice.
 const SUSPICIOUS_BYTES: usize = 16 << 20;
 const MAX_TEXT_BYTES: usize = 8 << 20;
-/// Writers put blanks behind a header, so that the data begins at a round number.
+/// Writers put blanks after a header, so that the data begins at a round number.
 const MAX_BLANK_BYTES: usize = 1 << 20;
 /// The largest networks have some ten thousand.
 const MAX_TENSORS: usize = 1 << 17;
@@ -310,7 +310,7 @@ fn place(tensors: &mut [(String, TensorInfo)], data_start: u64) -> Result<u64, S
     Ok(end)
 }
 
-/// What a tensor takes; `None` where that is no number of bytes, in whatever order its sizes are multiplied.
+/// Bytes of a tensor; `None` where its sizes overflow in any order of multiplication.
 fn bytes_of(info: &TensorInfo) -> Option<u64> {
     let bits = info.dtype.plain()?.bitsize() as u64;
     let mut sizes = info.shape.iter().map(|&size| size.max(1));

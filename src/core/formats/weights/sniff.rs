@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::gguf;
 use crate::files::{has_ending, open_regular};
-use crate::media::{self, Kind};
+use crate::media::{self, FileFormat};
 
 /// As many bytes as distinguish kinds of files.
 const HEAD_BYTES: u64 = 512;
@@ -136,14 +136,16 @@ pub(crate) fn other_than_weights(path: &Path) -> Option<OtherFile> {
         return Some(WEB_PAGE);
     }
     match media::sniff(&head) {
-        Kind::Other("a file of another kind") if is_gguf_by_name => Some(NOT_GGUF),
+        FileFormat::Other("a file of another kind") if is_gguf_by_name => Some(NOT_GGUF),
         // In safetensors the JSON header follows 8 bytes of length.
-        Kind::Other("a file of another kind") => (head.get(8) != Some(&b'{')).then_some(UNKNOWN),
-        kind @ (Kind::Json | Kind::Other("a text file")) => Some((
+        FileFormat::Other("a file of another kind") => {
+            (head.get(8) != Some(&b'{')).then_some(UNKNOWN)
+        }
+        kind @ (FileFormat::Json | FileFormat::Other("a text file")) => Some((
             kind.described(),
             "A server may have answered with a text instead of the file: log in where it is published, accept its licence if it asks for that, and download the file again",
         )),
-        kind @ Kind::Other(_) => Some((
+        kind @ FileFormat::Other(_) => Some((
             kind.described(),
             "To use it as an image, save it as PNG or JPEG first; a model is a .safetensors or .gguf file",
         )),

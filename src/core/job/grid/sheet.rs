@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{GridRecord, MAX_GRID_JOBS, OfGrid};
 use crate::job::GenerateRequest;
 use crate::media::{
-    ClipOptions, ClipWriter, MediaError, Picture, SheetCell, SheetLabels, draw_sheet,
+    ClipOptions, MediaError, Picture, SheetCell, SheetLabels, VideoWriter, draw_sheet,
     first_picture, media_info, sheet_edge, thumbnail,
 };
 
@@ -135,7 +135,7 @@ pub fn write_sheet(
         keeps_others: true,
         ..ClipOptions::default()
     };
-    let mut writer = ClipWriter::create(out, options)?;
+    let mut writer = VideoWriter::create(out, options)?;
     writer.push(&drawn.picture)?;
     let written = writer.finish()?;
     Ok(written.into_iter().next().unwrap_or_default())

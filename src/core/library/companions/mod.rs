@@ -18,7 +18,7 @@ pub(crate) use search::around;
 
 /// Places that the user named; they win over all that could be found.
 ///
-/// Each is a file or a component's folder. A text encoder's folder brings the tokenizer beside it along.
+/// Each is a file or a component's folder. A text encoder's folder brings the tokenizer next to it along.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Companions {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -90,7 +90,7 @@ impl Companions {
         ]
     }
 
-    /// Whether the user named a component of a diffusers folder.
+    /// Returns true if the user named a component of a diffusers folder.
     pub(crate) fn names(&self, component: &str) -> bool {
         let mut each = self.each().into_iter();
         each.any(|(name, place)| name == component && place.is_some())
@@ -125,7 +125,7 @@ pub(crate) fn complete(
     Ok(())
 }
 
-/// One error for all parts that are missing beside the transformer at `path`.
+/// One error for all parts that are missing next to the transformer at `path`.
 fn all_missing(mut missing: Vec<CatalogError>, path: PathBuf) -> CatalogError {
     if missing.len() == 1 {
         return missing.remove(0);

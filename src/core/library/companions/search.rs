@@ -15,7 +15,7 @@ use crate::model::configs::sorted_entries;
 use crate::model::{CatalogError, Component, ModelFiles};
 use crate::networks::PartKind;
 
-/// How deep below a folder for transformers one may lie: `diffusion_models/wan/2.2`.
+/// Depth of a transformer below a folder for them: `diffusion_models/wan/2.2`.
 const MAX_DEPTH: usize = 4;
 /// Folders for transformers, whose neighbours hold the other parts.
 const TRANSFORMER_FOLDERS: [&str; 9] = [
@@ -29,7 +29,7 @@ const TRANSFORMER_FOLDERS: [&str; 9] = [
     "high_noise_model",
     "low_noise_model",
 ];
-/// How many folders of one kind below a models folder are looked at.
+/// Limit of folders of one kind below a models folder.
 const MAX_FOLDERS: usize = 100;
 
 /// The folders in which ComfyUI, diffusers and others keep parts of one kind.
@@ -54,7 +54,7 @@ fn folder_names(role: PartKind) -> &'static [&'static str] {
     }
 }
 
-/// What lies in the folders for these parts around a transformer, nearest first; the transformer's own folder is not
+/// Content of the folders for these parts around a transformer, nearest first; the transformer's own folder is not
 /// looked into.
 pub(crate) fn around(transformer: &Path, parts: &[PartKind]) -> Vec<Item> {
     let (companions, library) = (Companions::default(), Library::default());
@@ -164,8 +164,8 @@ impl<'a> Search<'a> {
         folders
     }
 
-    /// The folder that the transformer lies in, or is, and the one around a folder for transformers. No
-    /// others above: whatever lies in a user's own folder need not belong to the model.
+    /// The folder that the transformer is in, or is, and the one around a folder for transformers. No
+    /// others above: whatever is in a user's own folder need not belong to the model.
     fn homes(&self) -> Vec<&Path> {
         let own = usize::from(!self.around.is_dir());
         let above: Vec<&Path> = self.around.ancestors().skip(own).collect();
@@ -175,7 +175,7 @@ impl<'a> Search<'a> {
             let is_for_transformers = TRANSFORMER_FOLDERS
                 .iter()
                 .any(|known| name.eq_ignore_ascii_case(known));
-            // Two experts may each have a folder beside their companions.
+            // Two experts may each have a folder next to their companions.
             if is_for_transformers || (distance == 0 && possible_side(&name).is_some()) {
                 homes.push(pair[1]);
             }
@@ -204,7 +204,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The tokenizer of a text encoder: the named one, the one in its file or beside it, that of the app, or
+    /// The tokenizer of a text encoder: the named one, the one in its file or next to it, that of the app, or
     /// any other with its vocabulary.
     fn tokenizer(
         &self,
@@ -251,7 +251,7 @@ impl<'a> Search<'a> {
         )
     }
 
-    /// Where the tokenizer of a text encoder may lie, nearest first.
+    /// Places of the tokenizer of a text encoder, nearest first.
     fn tokenizer_places(
         &self,
         wanted: &Wanted<'_>,

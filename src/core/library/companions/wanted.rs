@@ -1,4 +1,4 @@
-//! One part that a transformer needs beside it: what to ask for, how to tell the right one, and which file to get.
+//! One part that a transformer needs next to it: what to ask for, how to tell the right one, and which file to get.
 //!
 //! The families say what their parts are; where they lie is `companions`' business.
 
@@ -9,7 +9,7 @@ use crate::library::{kind, storage, tokenizer};
 use crate::model::{CatalogError, Component, ModelFiles};
 use crate::networks::PartKind;
 
-/// What must hold of a part beside its kind: its own tensors, and that it belongs to the transformer.
+/// Check of a part besides its kind: its own tensors, and that it belongs to the transformer.
 type Fits<'a> = Box<dyn Fn(&WeightSet, &Path) -> Result<(), CatalogError> + 'a>;
 
 pub(crate) struct Wanted<'a> {
@@ -17,7 +17,7 @@ pub(crate) struct Wanted<'a> {
     pub part: PartKind,
     /// A noun phrase for people.
     pub what: String,
-    /// The same without what tells it from others of its kind.
+    /// Noun phrase without the properties that distinguish it from others of its kind.
     pub kind: &'static str,
     /// The file to get, and from where.
     pub example: &'static str,
@@ -25,10 +25,10 @@ pub(crate) struct Wanted<'a> {
     pub usual: &'static [&'static str],
     /// A word in the names of pickles that are likely this part.
     pub word: &'static str,
-    /// Whether weights have this part at all, whole or not.
+    /// Returns true if weights have this part at all, whole or not.
     pub is_in: fn(&WeightSet) -> bool,
     pub fits: Fits<'a>,
-    /// What a text encoder needs beside it.
+    /// Tokenizer of a text encoder.
     pub tokenizer: Option<WantedTokenizer>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct WantedTokenizer {
     pub what: &'static str,
     /// The file or folder to get, and from where.
     pub example: &'static str,
-    /// Names of its folder, beside the text encoder or around the transformer.
+    /// Names of its folder, next to the text encoder or around the transformer.
     pub folders: &'static [&'static str],
     /// Its folder among the tokenizers that ship with the app, where there is one.
     pub bundled: Option<&'static str>,
@@ -47,7 +47,7 @@ pub(crate) struct WantedTokenizer {
     pub vocab_size: fn(&Path) -> Result<i64, CatalogError>,
 }
 
-/// How a tokenizer cuts words.
+/// Algorithm of a tokenizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenizerForm {
     /// SentencePiece: the pieces of T5 and UMT5.
@@ -57,7 +57,7 @@ pub(crate) enum TokenizerForm {
 }
 
 impl Wanted<'_> {
-    /// Whether what lies at a place is this part, whole, and of the transformer.
+    /// Returns true if what is at a place is this part, whole, and of the transformer.
     pub(crate) fn check(&self, place: &Path) -> Result<(), CatalogError> {
         if is_pickle(place) {
             return Err(pickle_instead(place, self.example));

@@ -16,7 +16,7 @@ use crate::model::CatalogError;
 const MAX_BYTES: u64 = 1 << 20;
 /// The longest value that may be used again by its name.
 const MAX_ANCHORED: usize = 4096;
-/// How many folders one file may name.
+/// Limit of folders that one file may name.
 const MAX_PLACES: usize = 200;
 /// The keys whose folders hold models or parts of them; other keys are for things that this app has no
 /// use for.
@@ -35,7 +35,7 @@ const KEYS: &[&str] = &[
     "vae",
 ];
 
-/// What the folders of a list are for.
+/// Purpose of the folders in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Listed {
     /// Models and parts of them.
@@ -58,8 +58,8 @@ impl Listed {
     }
 }
 
-/// What `~` and `$NAME` in a file stand for.
-pub(crate) struct Surroundings<'a> {
+/// Values of `~` and `$NAME` in a file.
+pub(crate) struct ConfigEnvironment<'a> {
     pub home: Option<&'a Path>,
     pub variable: &'a dyn Fn(&str) -> Option<String>,
 }
@@ -74,7 +74,7 @@ struct Section {
 /// The folders with what is `wanted` that a file names, those of its default sections first. No file, no folders.
 pub(crate) fn read(
     file: &Path,
-    surroundings: &Surroundings<'_>,
+    environment: &ConfigEnvironment<'_>,
     wanted: Listed,
 ) -> Result<Vec<PathBuf>, CatalogError> {
     if !file.is_file() {
@@ -92,7 +92,7 @@ pub(crate) fn read(
         let folders = section.folders.iter();
         let folders = folders.filter(|(listed, _)| *listed == wanted);
         let folders: Vec<&str> = folders.map(|(_, folder)| folder.as_str()).collect();
-        places(section, &folders, beside, surroundings)
+        places(section, &folders, beside, environment)
     });
     Ok(places.take(MAX_PLACES).collect())
 }
@@ -104,19 +104,19 @@ fn text_of(file: &Path) -> Result<String, CatalogError> {
     Ok(text.trim_start_matches('\u{feff}').to_owned())
 }
 
-/// The folders of one section, under its base, which itself lies beside the file where it is relative.
+/// The folders of one section, under its base, which itself is next to the file where it is relative.
 fn places(
     section: &Section,
     folders: &[&str],
     beside: &Path,
-    surroundings: &Surroundings<'_>,
+    environment: &ConfigEnvironment<'_>,
 ) -> Vec<PathBuf> {
     let base = match &section.base {
-        Some(base) => beside.join(surroundings.expand(base)),
+        Some(base) => beside.join(environment.expand(base)),
         None => beside.to_owned(),
     };
     let named = folders.iter().map(|folder| {
-        let place = base.join(surroundings.expand(folder));
+        let place = base.join(environment.expand(folder));
         // Without `./` and slashes at the end.
         place.components().collect::<PathBuf>()
     });
@@ -129,7 +129,7 @@ fn places(
     there.into_iter().chain(gone).collect()
 }
 
-impl Surroundings<'_> {
+impl ConfigEnvironment<'_> {
     fn expand(&self, text: &str) -> PathBuf {
         let text = self.with_variables(text.trim());
         match (text.strip_prefix('~'), self.home) {
@@ -141,7 +141,7 @@ impl Surroundings<'_> {
         }
     }
 
-    /// `$NAME` and `${NAME}`; a name that nothing stands for stays as it is.
+    /// `$NAME` and `${NAME}`; a name that has no value stays as it is.
     fn with_variables(&self, text: &str) -> String {
         let mut parts = text.split('$');
         let mut expanded = parts.next().unwrap_or_default().to_owned();
@@ -167,7 +167,7 @@ type Broken = (Marker, String);
 
 struct Reader<'a> {
     events: Parser<'a, StrInput<'a>>,
-    /// What short values with an anchor say.
+    /// Short values with an anchor.
     anchored: HashMap<usize, String>,
 }
 
@@ -301,11 +301,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("extra_model_paths.yaml");
         fs::write(&file, text).unwrap();
-        let surroundings = Surroundings {
+        let environment = ConfigEnvironment {
             home: Some(Path::new("/home/me")),
             variable: &|name| (name == "DISK").then(|| "/disk".to_owned()),
         };
-        let read = read(&file, &surroundings, Listed::Models);
+        let read = read(&file, &environment, Listed::Models);
         (folder, read)
     }
 
@@ -339,11 +339,11 @@ mod tests {
         let text =
             "a: {base_path: tree/, vae: models/vae, unet: [models/unet, /abs]}\nb: {vae: here}\n";
         fs::write(&file, text).unwrap();
-        let surroundings = Surroundings {
+        let environment = ConfigEnvironment {
             home: None,
             variable: &|_| None,
         };
-        let found = read(&file, &surroundings, Listed::Models).unwrap();
+        let found = read(&file, &environment, Listed::Models).unwrap();
         let at = |path: &str| folder.path().join(path);
         assert_eq!(
             found,
@@ -404,14 +404,14 @@ mod tests {
         }
         let (folder, _) = read_text("");
         let file = folder.path().join("extra_model_paths.yaml");
-        let surroundings = Surroundings {
+        let environment = ConfigEnvironment {
             home: None,
             variable: &|_| None,
         };
         fs::write(&file, [0xff, 0xfe, 0]).unwrap();
-        assert!(read(&file, &surroundings, Listed::Models).is_err());
+        assert!(read(&file, &environment, Listed::Models).is_err());
         File::create(&file).unwrap().set_len(1 << 40).unwrap();
-        assert!(read(&file, &surroundings, Listed::Models).is_err());
+        assert!(read(&file, &environment, Listed::Models).is_err());
     }
 
     #[test]

@@ -30,7 +30,7 @@ const NAMES: &[&str] = &[
     "wangp",
     "webui",
 ];
-/// Where below the home folder people put programs.
+/// Folders below the home folder where people put programs.
 const USUAL_PLACES: &[&str] = &[
     "",
     "AI",
@@ -65,9 +65,9 @@ const KINDS: &[&str] = &[
     "unet",
     "vae",
 ];
-/// How many entries of one usual place are looked at.
+/// Limit of entries of one usual place.
 const MAX_ENTRIES: usize = 5_000;
-/// How many folders of programs are taken.
+/// Limit of folders of programs.
 const MAX_INSTALLS: usize = 64;
 /// More than any program's own settings.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
@@ -108,7 +108,7 @@ fn within(root: &Path) -> Vec<PathBuf> {
     let mut folders = vec![root.to_owned(), root.join("ComfyUI"), root.join("app")];
     // SwarmUI's own ComfyUI.
     folders.extend(["dlbackend/ComfyUI", "dlbackend/comfy/ComfyUI"].map(|name| root.join(name)));
-    // Stability Matrix keeps everything in a folder of the user's choice, or beside itself.
+    // Stability Matrix keeps everything in a folder of the user's choice, or next to itself.
     let chosen = text_in(&root.join("library.json"), "LibraryPath").map(PathBuf::from);
     for data in [Some(root.to_owned()), Some(root.join("Data")), chosen]
         .into_iter()
@@ -130,7 +130,7 @@ pub(crate) fn extra_paths_in(install: &Path) -> PathBuf {
     install.join("extra_model_paths.yaml")
 }
 
-/// Where in a program's folder its models lie; nowhere in a folder that is no program's.
+/// Folders of models in a program's folder; none in any other folder.
 pub(crate) fn model_folders(install: &Path) -> Vec<PathBuf> {
     let is_kind = |path: &PathBuf| KINDS.contains(&plain_name(path).as_str()) && path.is_dir();
     let has_kinds = |folder: &PathBuf| {
@@ -173,7 +173,7 @@ fn wan2gp_folders(install: &Path) -> Vec<PathBuf> {
     let config: Value = serde_json::from_str(&config).unwrap_or_default();
     let named = config.get("checkpoints_paths").and_then(Value::as_array);
     let named = named.into_iter().flatten().filter_map(Value::as_str);
-    // The program's own folder, which stands in that list, holds programs.
+    // The program's own folder, which is in that list, holds programs.
     let named = named
         .map(str::trim)
         .filter(|name| !matches!(*name, "" | "." | "./"));

@@ -15,17 +15,17 @@ use crate::files::has_ending;
 use crate::model::CatalogError;
 use crate::model::configs::sorted_entries;
 use crate::settings::{Paths, Settings};
+use extra_paths::ConfigEnvironment;
 pub(crate) use extra_paths::Listed;
-use extra_paths::Surroundings;
 
-/// How many programs may lie in one folder that the user named.
+/// Limit of programs in one folder that the user named.
 const MAX_PROGRAMS: usize = 200;
 
 /// A place where models were looked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct SearchedPlace {
+pub struct SearchPath {
     pub path: PathBuf,
-    /// Whether anything was there at that time.
+    /// True if anything was there at that time.
     pub exists: bool,
     /// ComfyUI's list of folders that names it.
     pub named_in: Option<PathBuf>,
@@ -33,8 +33,8 @@ pub struct SearchedPlace {
 
 /// All places, in the order in which they win.
 #[derive(Debug, Default)]
-pub(crate) struct Places {
-    pub all: Vec<SearchedPlace>,
+pub(crate) struct SearchPaths {
+    pub all: Vec<SearchPath>,
     /// Lists that could not be read, and folders of the settings that are gone.
     pub problems: Vec<CatalogError>,
     /// Folders of programs, and the lists of folders that were read.
@@ -44,7 +44,7 @@ pub(crate) struct Places {
     seen: HashSet<PathBuf>,
 }
 
-impl Places {
+impl SearchPaths {
     pub(crate) fn gather(paths: &Paths, settings: &Settings) -> Self {
         let programs = paths.programs.as_ref();
         let mut places = Self {
@@ -71,7 +71,7 @@ impl Places {
         places
     }
 
-    /// Where LoRAs may lie: beside and below models, in programs' own folders, and in the folders that lists name for
+    /// Folders of LoRAs: next to and below models, in programs' own folders, and in the folders that lists name for
     /// them; with each, whether all weights in it are LoRAs. What is there is not looked at.
     pub(crate) fn of_loras(&self) -> Vec<(PathBuf, bool)> {
         let listed = self.listed(Listed::Loras);
@@ -88,7 +88,7 @@ impl Places {
         listed.map(|place| (place, true)).chain(others).collect()
     }
 
-    /// Where networks beside models may lie: folders of these names, without case and punctuation, in the places and in
+    /// Folders of other networks: those of these names, without case and punctuation, in the places and in
     /// programs, and those that lists name for such networks.
     pub(crate) fn of_networks(&self, names: &[&str], listed: Listed) -> Vec<PathBuf> {
         let is_named = |place: &Path| names.contains(&installs::plain_name(place).as_str());
@@ -102,22 +102,22 @@ impl Places {
         own.chain(self.listed(listed)).collect()
     }
 
-    /// The folders that lists name for this; what is wrong with a list is told with the models.
+    /// The folders that lists name for this; what is wrong with a list is reported with the models.
     fn listed(&self, wanted: Listed) -> impl Iterator<Item = PathBuf> {
-        let surroundings = self.surroundings();
+        let environment = self.environment();
         let folders = self
             .lists
             .iter()
-            .flat_map(|list| extra_paths::read(list, &surroundings, wanted).unwrap_or_default());
+            .flat_map(|list| extra_paths::read(list, &environment, wanted).unwrap_or_default());
         folders.collect::<Vec<_>>().into_iter()
     }
 
     fn folders_listed_in(&self, list: &Path) -> Result<Vec<PathBuf>, CatalogError> {
-        extra_paths::read(list, &self.surroundings(), Listed::Models)
+        extra_paths::read(list, &self.environment(), Listed::Models)
     }
 
-    fn surroundings(&self) -> Surroundings<'_> {
-        Surroundings {
+    fn environment(&self) -> ConfigEnvironment<'_> {
+        ConfigEnvironment {
             home: self.home.as_deref(),
             variable: &|name| std::env::var(name).ok(),
         }
@@ -127,7 +127,7 @@ impl Places {
         let real = fs::canonicalize(path);
         let exists = real.is_ok();
         if self.seen.insert(real.unwrap_or_else(|_| path.to_owned())) {
-            self.all.push(SearchedPlace {
+            self.all.push(SearchPath {
                 path: path.to_owned(),
                 exists,
                 named_in: named_in.map(Path::to_owned),
@@ -187,7 +187,7 @@ impl Places {
 
 /// The folders with models that a list of another program names, as a search takes them. Looks into none of them.
 pub fn folders_listed_in(list: &Path) -> Result<Vec<PathBuf>, CatalogError> {
-    Places::default().folders_listed_in(list)
+    SearchPaths::default().folders_listed_in(list)
 }
 
 pub(crate) fn is_for_loras(path: &Path) -> bool {

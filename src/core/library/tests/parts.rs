@@ -1,4 +1,4 @@
-//! The parts beside a transformer: found by their headers, named by the user, missing, wrong, foreign.
+//! The parts next to a transformer: found by their headers, named by the user, missing, wrong, foreign.
 
 use std::fs;
 use std::path::Path;

@@ -29,7 +29,7 @@ fn is_scaled(key: &str) -> bool {
     in_block && key.ends_with(".weight") && layer.iter().any(|part| key.contains(part))
 }
 
-/// A file with scales of this name beside every matrix in a block, but for those that `has_scale` leaves out.
+/// A file with scales of this name next to every matrix in a block, but for those that `has_scale` leaves out.
 fn scaled(shapes: &Shapes, scale: &str, has_scale: impl Fn(&str) -> bool) -> Shapes {
     let mut all = shapes.clone();
     for key in shapes.keys().filter(|key| is_scaled(key)) {
@@ -125,7 +125,7 @@ fn companions_of_fp8_are_found_and_taken() {
     assert_eq!(spec.files.text_encoder, text);
 }
 
-/// What opening such a transformer is refused with.
+/// Error of opening such a transformer.
 #[track_caller]
 fn refused(
     place: &Path,

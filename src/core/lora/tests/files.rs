@@ -8,7 +8,7 @@ use crate::catalog::IdentityCard;
 use crate::families::{flux, wan};
 use crate::job::Lora;
 use crate::lora::tests::layers::{Files, KOHYA, RANK, comfy, flux, lora, lora_of, table_of};
-use crate::lora::{Expert, LoraCard, LoraFile, Plan, check, strengths};
+use crate::lora::{Expert, LoraFile, LoraInfo, Plan, check, strengths};
 use crate::model::ModelFiles;
 use crate::testing::made_up::{Shapes, T2V_1_3B, T2V_14B, transformer, write_as};
 use crate::testing::random::Random;
@@ -134,11 +134,72 @@ fn a_card_tells_whose_lora_it_is_and_what_it_was_trained_on() {
     );
 
     let path = files.write("wan_high_noise.safetensors", &comfy(T2V_14B));
-    let card = LoraCard::of(&LoraFile::read(&path).unwrap());
+    let card = LoraInfo::of(&LoraFile::read(&path).unwrap());
     assert_eq!(
         card.text(),
         "a LoRA for Wan 14B, rank 4, in the names of ComfyUI, for the high-noise expert"
     );
+}
+
+#[test]
+fn a_lora_of_blocks_that_flux_and_hunyuanvideo_share_is_named_for_both_until_a_key_or_note_decides()
+{
+    let files = Files::new();
+    let made_for = |layer: &str, notes: serde_json::Value| {
+        let shapes = Shapes::from([
+            (format!("{layer}.lora_A.weight"), vec![RANK, 3072]),
+            (format!("{layer}.lora_B.weight"), vec![3072, RANK]),
+        ]);
+        let path = files.0.path().join("x.safetensors");
+        write_as(&path, &shapes, &|_| "BF16", 0, &notes);
+        LoraInfo::of(&LoraFile::read(&path).unwrap()).made_for
+    };
+    for (layer, expected) in [
+        (
+            "transformer.transformer_blocks.3.attn.to_q",
+            "Flux or HunyuanVideo",
+        ),
+        (
+            "lora_unet_double_blocks_3_img_attn_proj",
+            "Flux or HunyuanVideo",
+        ),
+        (
+            "diffusion_model.double_blocks.3.img_attn_proj",
+            "HunyuanVideo",
+        ),
+        ("diffusion_model.double_blocks.3.img_attn.proj", "Flux"),
+        ("lora_unet_double_blocks_3_img_mod_lin", "Flux"),
+        ("transformer.single_transformer_blocks.37.proj_out", "Flux"),
+    ] {
+        assert_eq!(made_for(layer, json!({})), expected, "{layer}");
+    }
+    let shared = "transformer.transformer_blocks.3.attn.to_q";
+    let note = |text: &str| json!({ "modelspec.architecture": text });
+    assert_eq!(made_for(shared, note("hunyuan-video/lora")), "HunyuanVideo");
+    assert_eq!(made_for(shared, note("flux-1-dev/lora")), "Flux");
+}
+
+#[test]
+fn a_layer_that_lacks_a_half_of_its_update_is_named_and_not_counted() {
+    let files = Files::new();
+    let mut shapes = comfy(T2V_1_3B);
+    let whole = shapes.len();
+    let layer = "diffusion_model.blocks.7.ffn.0";
+    shapes.remove(&format!("{layer}.lora_B.weight"));
+    let other = "diffusion_model.blocks.8.ffn.0";
+    shapes.insert(format!("{other}.lora_B.weight"), vec![8960, RANK + 1]);
+    let file = files.read(&shapes);
+    let card = LoraInfo::of(&file);
+    assert_eq!(card.layers, whole / 2 - 2);
+    let notice = format!(
+        "layers that do not act, because a half of each is missing or does not fit the other: 2 of {}, such as {layer}",
+        whole / 2
+    );
+    assert!(card.notices.contains(&notice), "{:?}", card.notices);
+    let table = table_of(wan::lora::NETWORK, &transformer(T2V_1_3B));
+    let coverage = Plan::new(&file, &[table]).coverage;
+    assert_eq!((coverage.applied, coverage.unknown.len()), (whole - 4, 3));
+    assert!(coverage.is_poor() && coverage.to_string().contains(&notice));
 }
 
 #[test]
@@ -164,6 +225,9 @@ fn the_scaling_that_peft_notes_counts_where_a_layer_has_no_alpha() {
     let root =
         r#"{"transformer.r": 4, "transformer.lora_alpha": 2, "transformer.use_rslora": true}"#;
     assert!((factor(note(root)) - 1.0).abs() < 1e-12);
+    let file = LoraFile::read(&files.0.path().join("x.safetensors")).unwrap();
+    let scale = LoraInfo::of(&file).scale.unwrap();
+    assert!(scale.ends_with("by its metadata (rsLoRA)"), "{scale}");
     for nonsense in [
         "[]",
         "{",
@@ -246,7 +310,7 @@ fn no_names_and_shapes_make_the_matching_panic() {
             + coverage.pictures
             + coverage.text_encoder;
         assert_eq!(counted, coverage.total, "{shapes:?}");
-        assert!(!LoraCard::of(&file).text().is_empty());
+        assert!(!LoraInfo::of(&file).text().is_empty());
     }
 }
 

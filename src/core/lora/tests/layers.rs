@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::catalog::IdentityCard;
 use crate::families::{flux, wan};
 use crate::job::Lora;
-use crate::lora::{Coverage, LoraCard, LoraFile, Network, Plan, Rows, Table, fitting_plan};
+use crate::lora::{Coverage, LoraFile, LoraInfo, Network, Plan, Rows, Table, fitting_plan};
 use crate::testing::made_up::{
     Dims, I2V_14B, I2V_EXPERT, Shapes, T2V_1_3B, T2V_14B, TI2V_5B, transformer, write,
 };
@@ -337,7 +337,7 @@ fn the_origin_of_a_lora_shows_in_the_names_of_every_tool() {
             (format!("{layer}.lora_A.weight"), vec![RANK, 8]),
             (format!("{layer}.lora_B.weight"), vec![8, RANK]),
         ]);
-        assert_eq!(LoraCard::of(&files.read(&shapes)).family, family, "{layer}");
+        assert_eq!(LoraInfo::of(&files.read(&shapes)).family, family, "{layer}");
     }
 }
 

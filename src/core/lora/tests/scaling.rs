@@ -9,7 +9,7 @@ use crate::catalog::IdentityCard;
 use crate::families::wan;
 use crate::formats::weights::header::Header;
 use crate::lora::tests::layers::{Files, KOHYA, PEFT, RANK, lora_of, table_of};
-use crate::lora::{LoraCard, LoraFile, Plan, Update};
+use crate::lora::{LoraFile, LoraInfo, LoraUpdate, Plan};
 use crate::testing::made_up::{Shapes, T2V_1_3B, transformer, write_as};
 
 const LAYER: &str = "blocks.0.self_attn.q";
@@ -30,7 +30,7 @@ fn read(shapes: &Shapes, notes: &Value) -> LoraFile {
     LoraFile::read(&write_as(&path, shapes, &|_| "F32", 0, notes)).unwrap()
 }
 
-fn update(file: &LoraFile) -> Update {
+fn update(file: &LoraFile) -> LoraUpdate {
     let table = table_of(wan::lora::NETWORK, &transformer(T2V_1_3B));
     let mut updates = Plan::new(file, &[table]).updates;
     assert_eq!(updates.len(), 1);
@@ -214,7 +214,7 @@ fn values_that_make_no_sense_are_named_and_not_used() {
             coverage.is_poor() && coverage.to_string().contains(word),
             "{coverage}"
         );
-        assert!(LoraCard::of(&file).notices.concat().contains(word));
+        assert!(LoraInfo::of(&file).notices.concat().contains(word));
     }
 }
 
@@ -224,7 +224,7 @@ fn kohyas_alpha_counts_under_its_own_names_and_not_after_a_conversion() {
     let notes = json!({"ss_network_module": "networks.lora_wan", "ss_network_alpha": "1", "ss_network_dim": "4"});
     let file = read(&shapes(&kohya, KOHYA), &notes);
     assert!((update(&file).factor - 0.25).abs() < 1e-12);
-    let scale = LoraCard::of(&file).scale;
+    let scale = LoraInfo::of(&file).scale;
     assert_eq!(
         scale.as_deref(),
         Some("0.25, alpha over rank by its metadata")
@@ -232,7 +232,7 @@ fn kohyas_alpha_counts_under_its_own_names_and_not_after_a_conversion() {
     // Converters multiply it into the tensors and keep the metadata.
     let file = read(&diffusers(), &notes);
     assert!((update(&file).factor - 1.0).abs() < 1e-12);
-    assert!(LoraCard::of(&file).scale.unwrap().contains("converter"));
+    assert!(LoraInfo::of(&file).scale.unwrap().contains("converter"));
 }
 
 #[test]
@@ -292,7 +292,7 @@ fn layers_of_other_kinds_beside_a_lora_are_named() {
         vec![4, 4, 3, 3],
     );
     shapes.insert("stray".to_owned(), vec![1]);
-    let notices = LoraCard::of(&read(&shapes, &json!({}))).notices.join("; ");
+    let notices = LoraInfo::of(&read(&shapes, &json!({}))).notices.join("; ");
     for word in ["no part of a LoRA: 2", "stray", "convolutions", "OFT"] {
         assert!(notices.contains(word), "{notices}");
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::library::tests::installs::user_with_home;
 use crate::lora::tests::layers::comfy;
-use crate::lora::{Fit, Fitting, find};
+use crate::lora::{Fit, LoraMatcher, find};
 use crate::model::test_spec;
 use crate::settings::{Paths, Settings};
 use crate::testing::made_up::{T2V_1_3B, T2V_14B, transformer, write, write_as};
@@ -66,7 +66,7 @@ fn a_lora_is_fitted_to_the_model_and_what_does_not_fit_says_why() {
     let at = |name: &str| folder.path().join(name);
     let mut spec = test_spec();
     spec.files.transformer = write(&at("model.safetensors"), &transformer(T2V_1_3B), "BF16");
-    let fitting = Fitting::of(&spec).unwrap();
+    let fitting = LoraMatcher::of(&spec).unwrap();
     let notes = json!({"modelspec.trigger_phrase": "b0at", "ss_base_model_version": "wan2.1"});
     let good = write_as(
         &at("good.safetensors"),

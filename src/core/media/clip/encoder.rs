@@ -42,7 +42,7 @@ pub(super) struct Encoder {
     height: usize,
 }
 
-// SAFETY: the encoder owns all that it points to, runs on the caller's thread (it is told to use no
+// SAFETY: the encoder owns all that it points to, runs on the caller's thread (it may use no
 // others) and is only reached through `&mut self`.
 unsafe impl Send for Encoder {}
 
@@ -201,7 +201,7 @@ unsafe fn units_of(info: &SFrameBSInfo) -> Vec<Vec<u8>> {
     for layer in info.sLayerInfo.iter().take(info.iLayerNum.max(0) as usize) {
         let mut at = 0;
         for i in 0..layer.iNalCount.max(0) as usize {
-            // SAFETY: the layer lists as many lengths as it has units, which lie one behind the other
+            // SAFETY: the layer lists as many lengths as it has units, which follow each other
             // in its buffer.
             let unit = unsafe {
                 let len = (*layer.pNalLengthInByte.add(i)).max(0) as usize;

@@ -1,4 +1,4 @@
-//! An endless GIF with a palette of its own for each frame, and the settings as its comment.
+//! An endless GIF with a palette for each frame, and the settings as its comment.
 //!
 //! A GIF counts time in hundredths of a second and players refuse less than two of them: frames that
 //! come faster are left out, so that the clip keeps its length.

@@ -25,7 +25,7 @@ pub(super) struct H264 {
     pub bytes: Vec<u8>,
 }
 
-/// What a player has to know of frames beside themselves.
+/// Data that a player needs besides the frames.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Coded {
     /// Sequence and picture parameter sets.

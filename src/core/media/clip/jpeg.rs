@@ -11,7 +11,7 @@ use crate::media::Picture;
 use crate::media::metadata::JPEG_PREFIX;
 
 const QUALITY: u8 = 95;
-/// The start of image, before which nothing stands.
+/// Bytes of the start of image, which comes first.
 const START_BYTES: usize = 2;
 /// A segment's length counts its own two bytes.
 const MAX_COMMENT_BYTES: usize = u16::MAX as usize - 2;

@@ -14,7 +14,7 @@ mod jpeg;
 #[cfg(feature = "h264")]
 mod mp4;
 mod png;
-mod runs;
+mod segments;
 #[cfg(feature = "h264")]
 mod sound_track;
 mod webp;
@@ -23,17 +23,17 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use super::metadata::{MAX_SETTINGS_BYTES, is_json_object};
-use super::place::{self, Pending, PendingFiles};
+use super::place::{self, AtomicFile, AtomicFiles};
 use super::{AlphaChannel, FrameStarts, HAS_H264, MediaError, Picture};
 use crate::named::{named, with_defaults};
 use crate::naming;
 use crate::units::size_text;
 
-pub use runs::{RunWriter, Runs};
+pub use segments::{FrameSegments, SegmentWriter};
 
 use frame_times::FrameTimes;
 
-/// Who made the file, for those who look.
+/// Program name in the file's metadata.
 const MADE_BY: &str = concat!("Safelight ", env!("CARGO_PKG_VERSION"));
 
 /// The frame rates that every format can keep.
@@ -49,7 +49,7 @@ const WRITTEN: &str = if HAS_H264 {
     ".gif, .webp, .png or .jpg"
 };
 
-/// Of clips of which nobody says otherwise.
+/// Extension of videos by default.
 pub const DEFAULT_CLIP_ENDING: &str = if HAS_H264 { MP4 } else { "webp" };
 
 named! {
@@ -60,7 +60,7 @@ named! {
         WebP = "WebP",
         /// One frame, or a numbered file a frame.
         Png = "PNG",
-        /// The same, with a little loss.
+        /// Like PNG, with a little loss.
         Jpeg = "JPEG",
     }
 }
@@ -94,22 +94,22 @@ impl ClipFormat {
         }
     }
 
-    /// Whether it holds a single picture; a clip becomes numbered files.
+    /// Returns true if it holds a single picture; a clip becomes numbered files.
     pub fn is_still(self) -> bool {
         matches!(self, Self::Png | Self::Jpeg)
     }
 
-    /// Whether a single image in it keeps its transparency.
+    /// Returns true if images and videos in it keep their transparency.
     pub fn has_alpha(self) -> bool {
         matches!(self, Self::Png | Self::WebP)
     }
 
-    /// Whether a single picture in it is a picture to every program, rather than a clip of one frame.
+    /// Returns true if a single picture in it is a picture to every program, rather than a clip of one frame.
     pub fn holds_pictures(self) -> bool {
         self.is_still() || self == Self::WebP
     }
 
-    /// What the format allows for a frame's size, when `width × height` is more.
+    /// Size limit of the format, if `width × height` exceeds it.
     fn broken_limit(self, width: u32, height: u32) -> Option<&'static str> {
         let long = width.max(height);
         match self {
@@ -134,7 +134,7 @@ with_defaults! {
         /// Quality of the lossy formats on the scale of x264's constant rate factor: 0 is best, 51 worst,
         /// 16 looks like the original.
         pub crf: u8 = 16,
-        /// What made the clip, as a JSON object that goes into the file.
+        /// Settings of the job, as a JSON object that goes into the file.
         pub settings: Option<String> = None,
         /// A file that has the name already stays, and this one takes the next free name ([`naming::names_like`]).
         pub keeps_others: bool = false,
@@ -164,7 +164,7 @@ impl ClipOptions {
 }
 
 /// Tells whether a clip could be written to `path` now: whether its extension is known, its folder can
-/// be written into, and nothing stands in the way. To be asked before a long job starts.
+/// be written into, and nothing is in the way. For checks before a long job starts.
 pub fn check_writable(path: &Path) -> Result<(), MediaError> {
     ClipFormat::from_path(path)?;
     place::check_place(path)
@@ -201,7 +201,7 @@ pub fn write_clip(
     frames: &[Picture],
     options: ClipOptions,
 ) -> Result<Vec<PathBuf>, MediaError> {
-    let mut writer = ClipWriter::create(path, options)?;
+    let mut writer = VideoWriter::create(path, options)?;
     for frame in frames {
         writer.push(frame)?;
     }
@@ -210,13 +210,13 @@ pub fn write_clip(
 
 /// Writes one picture as PNG, without settings.
 pub fn write_png(path: &Path, picture: &Picture) -> Result<(), MediaError> {
-    let mut writer = ClipWriter::create(path, ClipOptions::default())?;
+    let mut writer = VideoWriter::create(path, ClipOptions::default())?;
     writer.push(picture)?;
     writer.finish().map(drop)
 }
 
-/// A clip on its way to a file. Dropped before [`ClipWriter::finish`], nothing of it remains.
-pub struct ClipWriter {
+/// A clip on its way to a file. Dropped before [`VideoWriter::finish`], nothing of it remains.
+pub struct VideoWriter {
     path: PathBuf,
     format: ClipFormat,
     options: ClipOptions,
@@ -235,10 +235,10 @@ enum Encoder {
     Gif(gif::Gif),
     WebP(webp::WebP),
     /// Files that wait for their names.
-    Stills(PendingFiles),
+    Stills(AtomicFiles),
 }
 
-impl ClipWriter {
+impl VideoWriter {
     /// Begins a clip after the checks of [`check_writable`].
     pub fn create(path: &Path, options: ClipOptions) -> Result<Self, MediaError> {
         check_writable(path)?;
@@ -256,7 +256,7 @@ impl ClipWriter {
         self.push_with_alpha(picture, None)
     }
 
-    /// As [`push`](Self::push), with alpha of the same size, which single images in PNG and WebP keep.
+    /// Like [`push`](Self::push), with alpha of the same size, which PNG and WebP keep.
     pub fn push_with_alpha(
         &mut self,
         picture: &Picture,
@@ -281,7 +281,7 @@ impl ClipWriter {
             Encoder::WebP(webp) => webp.push(picture, alpha),
             Encoder::Stills(files) => {
                 let bytes = self.encode_still(picture, alpha);
-                let mut file = Pending::new(&self.path)?;
+                let mut file = AtomicFile::new(&self.path)?;
                 file.write(&bytes.map_err(|detail| self.failed(detail))?)?;
                 file.complete()?;
                 files.push(file);
@@ -306,7 +306,7 @@ impl ClipWriter {
             Encoder::WebP(webp) => webp.finish(settings).map(|bytes| vec![bytes]),
             Encoder::Stills(files) => return self.name_files(files),
         };
-        let mut file = Pending::new(&self.path)?;
+        let mut file = AtomicFile::new(&self.path)?;
         for part in parts.map_err(|detail| self.failed(detail))? {
             file.write(&part)?;
         }
@@ -328,7 +328,7 @@ impl ClipWriter {
                 gif::Gif::new(width, height, times, settings.as_deref()).map(Encoder::Gif)
             }
             ClipFormat::WebP => Ok(Encoder::WebP(webp::WebP::new(width, height, times, crf))),
-            ClipFormat::Png | ClipFormat::Jpeg => Ok(Encoder::Stills(PendingFiles::default())),
+            ClipFormat::Png | ClipFormat::Jpeg => Ok(Encoder::Stills(AtomicFiles::default())),
         };
         Ok(Started {
             size: (width, height),
@@ -348,7 +348,7 @@ impl ClipWriter {
         }
     }
 
-    fn name_files(&self, mut files: PendingFiles) -> Result<Vec<PathBuf>, MediaError> {
+    fn name_files(&self, mut files: AtomicFiles) -> Result<Vec<PathBuf>, MediaError> {
         let count = files.len();
         let named_like = |path: &Path| -> Vec<PathBuf> {
             match count {
@@ -396,7 +396,11 @@ impl ClipWriter {
 }
 
 /// Gives a file that is complete its name, or the next free one where it keeps others.
-fn named(mut file: Pending, path: &Path, keeps_others: bool) -> Result<Vec<PathBuf>, MediaError> {
+fn named(
+    mut file: AtomicFile,
+    path: &Path,
+    keeps_others: bool,
+) -> Result<Vec<PathBuf>, MediaError> {
     if !keeps_others {
         return Ok(vec![file.finish_as(path)?]);
     }

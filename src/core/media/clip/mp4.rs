@@ -50,7 +50,7 @@ impl Mp4 {
         Ok([head.before_frames(settings)?, frames])
     }
 
-    /// What stands in the header, and the frames.
+    /// Entries of the header, and the frames.
     pub fn into_coded(self) -> (Coded, Vec<u8>) {
         (self.h264.coded, self.h264.bytes)
     }
@@ -62,7 +62,7 @@ pub(super) struct Boxes<'a> {
     /// Width and height.
     pub size: (u32, u32),
     pub times: FrameTimes,
-    /// What stands before the frames, packet by packet.
+    /// Sound before the frames, packet by packet.
     pub sound: Option<&'a Sound>,
 }
 

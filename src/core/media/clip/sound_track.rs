@@ -61,7 +61,7 @@ fn times(sound: &Sound, movie_timescale: u32) -> (u32, u32) {
     (delay, u32::try_from(units).unwrap_or(u32::MAX))
 }
 
-/// What is heard and when, where that is not all from the beginning on.
+/// The edit list, where the sound is not heard as a whole from the beginning on.
 fn edits(sound: &Sound, delay: u32, heard: u32) -> Vec<u8> {
     let is_all = delay == 0 && sound.skipped == 0 && sound.heard.is_none();
     if is_all {

@@ -11,6 +11,8 @@ use crate::media::{AlphaChannel, Picture};
 
 /// The format's own limit for a side.
 pub(super) const MAX_SIDE: u32 = 16383;
+/// Bytes of a `VP8X` chunk.
+const EXTENDED_BYTES: usize = 18;
 /// Longest frame: the format has 24 bits for it.
 const MAX_MILLIS: u64 = 0xff_ffff;
 
@@ -21,7 +23,9 @@ pub(super) struct WebP {
     crf: u8,
     /// A single picture is stored without loss, so the first waits until a second one comes.
     first: Option<(Picture, Option<AlphaChannel>)>,
-    frames: Vec<Encoded>,
+    /// Chunks of each frame.
+    frames: Vec<Vec<u8>>,
+    has_alpha: bool,
 }
 
 impl WebP {
@@ -33,34 +37,34 @@ impl WebP {
             crf,
             first: None,
             frames: Vec::new(),
+            has_alpha: false,
         }
     }
 
-    /// Only a single image keeps its alpha.
     pub fn push(&mut self, picture: &Picture, alpha: Option<&AlphaChannel>) -> Result<(), String> {
+        self.has_alpha |= alpha.is_some();
         if self.first.is_none() && self.frames.is_empty() {
             self.first = Some((picture.clone(), alpha.cloned()));
             return Ok(());
         }
-        if let Some((first, _)) = self.first.take() {
-            self.frames.push(encode_lossy(&first, self.crf)?);
+        if let Some((first, alpha)) = self.first.take() {
+            self.frames
+                .push(encode_lossy(&first, alpha.as_ref(), self.crf)?);
         }
-        self.frames.push(encode_lossy(picture, self.crf)?);
+        self.frames.push(encode_lossy(picture, alpha, self.crf)?);
         Ok(())
     }
 
     pub fn finish(self, settings: Option<&str>) -> Result<Vec<u8>, String> {
         let is_animation = self.first.is_none();
-        let has_alpha = matches!(&self.first, Some((_, Some(_))));
         // Bit 1 says animation, bit 2 XMP, bit 4 alpha.
         let flags = u8::from(is_animation) << 1
             | u8::from(settings.is_some()) << 2
-            | u8::from(has_alpha) << 4;
+            | u8::from(self.has_alpha) << 4;
         let size = [le24(self.width - 1), le24(self.height - 1)].concat();
         let mut chunks = chunk(*b"VP8X", &[&[flags, 0, 0, 0], &size]);
         if let Some((first, alpha)) = &self.first {
-            let still = encode_lossless(first, alpha.as_ref())?;
-            chunks.extend(chunk(still.name, &[&still.bytes]));
+            chunks.extend(encode_lossless(first, alpha.as_ref())?);
         } else {
             // A black background and no limit to the repetitions.
             chunks.extend(chunk(*b"ANIM", &[&[0, 0, 0, 255, 0, 0]]));
@@ -69,8 +73,7 @@ impl WebP {
             // No duration at all means a default one to players.
             let millis = self.times.lasting(i as u64, 1000.0).clamp(1, MAX_MILLIS);
             let place = [&[0; 6], size.as_slice(), &le24(millis as u32), &[0b10]].concat();
-            let frame = chunk(frame.name, &[&frame.bytes]);
-            chunks.extend(chunk(*b"ANMF", &[&place, &frame]));
+            chunks.extend(chunk(*b"ANMF", &[&place, frame]));
         }
         if let Some(settings) = settings {
             chunks.extend(chunk(
@@ -84,14 +87,12 @@ impl WebP {
     }
 }
 
-/// One encoded picture and how: the name of its chunk in a WebP file.
-struct Encoded {
-    name: [u8; 4],
-    bytes: Vec<u8>,
-}
-
-fn encode_lossy(picture: &Picture, crf: u8) -> Result<Encoded, String> {
-    encode(picture, None, |config| {
+fn encode_lossy(
+    picture: &Picture,
+    alpha: Option<&AlphaChannel>,
+    crf: u8,
+) -> Result<Vec<u8>, String> {
+    encode(picture, alpha, |config| {
         // From 0 to 100 for a rate factor from 51 to 0: 16 becomes 86.
         config.quality = 100.0 - f32::from(crf.min(51)) * 0.9;
         // The default of 4 takes two and a half times as long for files at most 5 % smaller.
@@ -99,7 +100,7 @@ fn encode_lossy(picture: &Picture, crf: u8) -> Result<Encoded, String> {
     })
 }
 
-fn encode_lossless(picture: &Picture, alpha: Option<&AlphaChannel>) -> Result<Encoded, String> {
+fn encode_lossless(picture: &Picture, alpha: Option<&AlphaChannel>) -> Result<Vec<u8>, String> {
     encode(picture, alpha, |config| {
         config.lossless = 1;
         config.exact = 1;
@@ -107,11 +108,12 @@ fn encode_lossless(picture: &Picture, alpha: Option<&AlphaChannel>) -> Result<En
     })
 }
 
+/// Encodes an image. Returns its chunks: its pixels, and before them the alpha of lossy ones.
 fn encode(
     picture: &Picture,
     alpha: Option<&AlphaChannel>,
     set: impl FnOnce(&mut WebPConfig),
-) -> Result<Encoded, String> {
+) -> Result<Vec<u8>, String> {
     let mut config = WebPConfig::new().map_err(|()| "it refused its own defaults".to_owned())?;
     set(&mut config);
     let rgba = alpha.map(|alpha| alpha.joined(picture));
@@ -122,17 +124,16 @@ fn encode(
     let file = encoder
         .encode_advanced(&config)
         .map_err(|err| format!("{err:?}"))?;
-    // RIFF, size, WEBP, and then one chunk: nothing asked for a second one.
-    let chunk = file.get(12..20).zip(file.get(20..));
-    let Some(([a, b, c, d, size @ ..], rest)) = chunk else {
-        return Err("it gave too few bytes".to_owned());
+    // RIFF, size and WEBP; with alpha, another header follows.
+    let chunks = file.get(12..).unwrap_or_default();
+    let chunks = match chunks.strip_prefix(b"VP8X") {
+        Some(_) => chunks.get(EXTENDED_BYTES..).unwrap_or_default(),
+        None => chunks,
     };
-    let size = size.try_into().map_or(0, u32::from_le_bytes) as usize;
-    let bytes = rest.get(..size).ok_or("its chunk ends early")?.to_vec();
-    Ok(Encoded {
-        name: [*a, *b, *c, *d],
-        bytes,
-    })
+    if chunks.is_empty() {
+        return Err("it gave too few bytes".to_owned());
+    }
+    Ok(chunks.to_vec())
 }
 
 fn le24(value: u32) -> [u8; 3] {

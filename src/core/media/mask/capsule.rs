@@ -17,7 +17,7 @@ impl Capsule {
         }
     }
 
-    /// How far a place is from the line, squared.
+    /// Squared distance of a point from the line.
     pub(super) fn distance_squared(&self, x: f32, y: f32) -> f32 {
         let point = [x - self.from[0], y - self.from[1]];
         let along = point[0] * self.span[0] + point[1] * self.span[1];
@@ -53,7 +53,7 @@ impl Capsule {
         Some((self.from[0] + left, self.from[0] + right))
     }
 
-    /// The same without the round ends, from the beginning of the line.
+    /// Squared distance without the round ends, from the beginning of the line.
     fn beside(&self, y: f32, distance: f32) -> Option<(f32, f32)> {
         let [across, down] = self.span;
         let wide = distance * self.length_squared.sqrt();

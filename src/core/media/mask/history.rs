@@ -8,7 +8,7 @@ use super::Area;
 
 /// The edge of a square.
 const SIDE: u32 = 256;
-/// What all steps may take; a picture of 8192 × 8192 has 64 MiB.
+/// Memory limit of all steps; an image of 8192 × 8192 has 64 MiB.
 const MAX_BYTES: usize = 256 << 20;
 
 /// One square as it was.
@@ -67,7 +67,7 @@ impl History {
         }
     }
 
-    /// Keeps what stands in an area, unless this step did so already.
+    /// Saves the content of an area, unless this step did so already.
     pub(super) fn keep(&mut self, area: Area, width: u32, height: u32, values: &[u8]) {
         if self.done.is_empty() {
             self.done.push_back(Step::default());

@@ -50,7 +50,7 @@ impl Area {
         }
     }
 
-    /// What both have.
+    /// Their intersection.
     #[must_use]
     pub fn within(self, other: Self) -> Self {
         Self {
@@ -62,7 +62,7 @@ impl Area {
     }
 }
 
-/// What a stroke is made with.
+/// Shape of a stroke.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Brush {
     /// Of the whole brush, in pixels of the picture.
@@ -84,7 +84,7 @@ impl Brush {
         self.radius - self.fade()
     }
 
-    /// How much of a pixel at this distance is covered, 0 to 1.
+    /// Covered part of a pixel at this distance, 0 to 1.
     fn coverage(&self, distance: f32) -> f32 {
         let part = ((self.radius + 0.5 - distance) / self.fade()).clamp(0.0, 1.0);
         part * part * (3.0 - 2.0 * part)
@@ -230,7 +230,7 @@ impl Mask {
 
     /// The rectangle that a stroke can touch.
     fn reach(&self, from: [f32; 2], to: [f32; 2], brush: Brush) -> Area {
-        // Farther away nobody points at, and numbers are too coarse.
+        // Strokes do not go farther, and numbers are too coarse.
         const FARTHEST: f32 = 1e6;
         let is_sound = from.iter().chain(&to).all(|value| value.abs() < FARTHEST)
             && brush.radius.is_finite()
@@ -255,7 +255,7 @@ impl Mask {
         self.change_all(|values| values.fill(value))
     }
 
-    /// What stays is made anew, and the other way round.
+    /// Inverts the mask.
     pub fn invert(&mut self) -> Area {
         self.change_all(|values| values.iter_mut().for_each(|value| *value = 255 - *value))
     }

@@ -7,12 +7,12 @@ use ::exif::{Context, In, Reader, Tag, Value};
 
 use super::{Texts, text_of};
 
-/// What the block begins with in a JPEG, and in the WebP files of careless programs.
+/// Start of the block in a JPEG, and in the WebP files of careless programs.
 pub(super) const PREFIX: &[u8] = b"Exif\0\0";
 
 /// Windows' own comment, always in UTF-16.
 const XP_COMMENT: Tag = Tag(Context::Tiff, 0x9c9c);
-/// Where programs that know no directories put the user's comment.
+/// Offset of the user's comment in files of programs without directories.
 const OUTER_COMMENT: Tag = Tag(Context::Tiff, Tag::UserComment.1);
 
 const TAGS: [(Tag, &str); 6] = [
@@ -37,7 +37,7 @@ pub(super) fn texts(mut block: Vec<u8>, texts: &mut Texts) {
         let value = exif.get_field(tag, In::PRIMARY).map(|field| &field.value);
         let value = match value {
             Some(Value::Byte(bytes) | Value::Undefined(bytes, _)) => bytes.clone(),
-            // Texts with a zero behind each.
+            // Texts with a zero after each.
             Some(Value::Ascii(parts)) => parts.join(&0),
             _ => continue,
         };
@@ -61,7 +61,7 @@ fn push(name: &str, text: String, texts: &mut Texts) {
     }
 }
 
-/// The comment behind the eight bytes that say how it is written.
+/// The comment after the eight bytes of its encoding.
 fn user_comment(value: &[u8], is_block_little: bool) -> String {
     match value.split_at_checked(8) {
         Some((b"UNICODE\0", text)) => utf16(text, is_little_endian(text, is_block_little)),
@@ -71,8 +71,8 @@ fn user_comment(value: &[u8], is_block_little: bool) -> String {
     }
 }
 
-/// Which half of each letter is the small one. The standard leaves it to the block, but the most used writer always
-/// puts the large half first; so the zeros beside the Latin letters decide.
+/// Byte order of each letter. The standard leaves it to the block, but the most used writer always
+/// puts the large half first; so the zeros next to the Latin letters decide.
 fn is_little_endian(text: &[u8], is_block_little: bool) -> bool {
     if text.starts_with(&[0xff, 0xfe]) {
         return true;

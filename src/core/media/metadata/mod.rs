@@ -19,17 +19,17 @@ use std::path::Path;
 use serde::de::IgnoredAny;
 
 use super::MediaError;
-use super::kind::{self, Kind};
+use super::kind::{self, FileFormat};
 use crate::formats::{ByteSource, Part};
 use crate::units::size_text;
 
-/// What the settings are called in pictures: the keyword of a PNG text, the name before a JPEG comment.
+/// Name of the settings in images: the keyword of a PNG text, the name before a JPEG comment.
 pub(super) const OWN_NAME: &str = "safelight";
-/// What JPEG comments with the parts of the settings begin with.
+/// Start of JPEG comments with the parts of the settings.
 pub(super) const JPEG_PREFIX: &[u8] = b"safelight:";
 /// The element of our own in the XMP of a WebP file.
 pub(super) const XMP_ELEMENT: &str = "safelight:settings";
-/// What players and other programs call the text that is in clips.
+/// Name of the text in videos, as players and other programs have it.
 const COMMENT: &str = "comment";
 
 /// Larger settings are neither written nor read.
@@ -61,7 +61,7 @@ struct Texts {
 }
 
 impl Texts {
-    /// How many bytes may still be decompressed; `None` when that is enough.
+    /// Bytes that may still be decompressed; `None` if the limit is reached.
     fn room_to_unpack(&self) -> Option<u64> {
         let room = MAX_UNPACKED_BYTES.checked_sub(self.num_unpacked)?;
         (room > 0).then_some(room as u64)
@@ -100,12 +100,14 @@ pub fn read_settings(path: &Path) -> Result<Option<String>, MediaError> {
         return no_carrier("an empty file");
     }
     let name = match opened.kind {
-        Kind::Png | Kind::Jpeg | Kind::WebP => OWN_NAME,
-        Kind::Gif | Kind::Mp4 | Kind::WebM => COMMENT,
-        // Files of others, which are never ours.
-        Kind::Bmp | Kind::Tiff | Kind::Avif | Kind::Heic | Kind::Foreign(_) => return Ok(None),
-        Kind::Json => return read_json(opened.file, opened.len, path).map(Some),
-        Kind::Other(words) => return no_carrier(words),
+        FileFormat::Png | FileFormat::Jpeg | FileFormat::WebP => OWN_NAME,
+        FileFormat::Gif | FileFormat::Mp4 | FileFormat::Foreign(_) => COMMENT,
+        // Safelight writes none of these.
+        FileFormat::Bmp | FileFormat::Tiff | FileFormat::Avif | FileFormat::Heic => {
+            return Ok(None);
+        }
+        FileFormat::Json => return read_json(opened.file, opened.len, path).map(Some),
+        FileFormat::Other(words) => return no_carrier(words),
     };
     let mut texts = Texts {
         wanted: Some(name),
@@ -135,28 +137,31 @@ pub fn read_texts(path: &Path) -> Result<Vec<Text>, MediaError> {
     }
 }
 
-fn search(kind: Kind, source: &mut ByteSource<File>, texts: &mut Texts) -> io::Result<()> {
+fn search(kind: FileFormat, source: &mut ByteSource<File>, texts: &mut Texts) -> io::Result<()> {
     match kind {
-        Kind::Png => png::texts(source, texts),
-        Kind::Jpeg => jpeg::texts(source, texts),
-        Kind::WebP => webp::texts(source, texts),
-        Kind::Gif => gif::texts(source, texts),
-        Kind::Mp4 => mp4::texts(source, texts),
-        Kind::WebM => webm::texts(source, texts),
-        Kind::Json | Kind::Other(kind::TEXT) => {
+        FileFormat::Png => png::texts(source, texts),
+        FileFormat::Jpeg => jpeg::texts(source, texts),
+        FileFormat::WebP => webp::texts(source, texts),
+        FileFormat::Gif => gif::texts(source, texts),
+        FileFormat::Mp4 => mp4::texts(source, texts),
+        FileFormat::Foreign(video) if video.demuxer == kind::MATROSKA => webm::texts(source, texts),
+        FileFormat::Json | FileFormat::Other(kind::TEXT) => {
             if source.len <= MAX_SETTINGS_BYTES {
                 let bytes = source.read_at(0, source.len)?;
                 texts.push("", text_of(&bytes));
             }
             Ok(())
         }
-        Kind::Bmp | Kind::Tiff | Kind::Avif | Kind::Heic | Kind::Foreign(_) | Kind::Other(_) => {
-            Ok(())
-        }
+        FileFormat::Bmp
+        | FileFormat::Tiff
+        | FileFormat::Avif
+        | FileFormat::Heic
+        | FileFormat::Foreign(_)
+        | FileFormat::Other(_) => Ok(()),
     }
 }
 
-/// Whether the disk is at fault, and not what the file says.
+/// Returns true if the disk is at fault, and not what the file says.
 fn is_of_disk(err: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, UnexpectedEof};
     !matches!(err.kind(), InvalidData | UnexpectedEof)
@@ -201,7 +206,7 @@ fn text_of(bytes: &[u8]) -> String {
         Ok(text) => text.to_owned(),
         Err(_) => bytes.iter().map(|byte| char::from(*byte)).collect(),
     };
-    // C programs count the byte behind a text to it.
+    // C programs count the zero byte after a text to it.
     text.truncate(text.trim_end_matches('\0').len());
     text
 }
@@ -210,7 +215,7 @@ fn is_short<N>(part: &Part<N>) -> bool {
     part.len() <= MAX_PART_BYTES
 }
 
-/// What an XMP packet keeps as text for people, and our own settings.
+/// Texts for people in an XMP packet, and our own settings.
 fn xmp(packet: &[u8], texts: &mut Texts) {
     let Ok(packet) = str::from_utf8(packet) else {
         return;

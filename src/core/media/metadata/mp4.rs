@@ -94,7 +94,7 @@ fn without_version(meta: &[u8]) -> &[u8] {
     }
 }
 
-/// What the four letters of iTunes stand for.
+/// Meanings of the four letters of iTunes.
 fn name_of(name: [u8; 4]) -> &'static str {
     match &name {
         &mp4::COMMENT => COMMENT,

@@ -46,7 +46,7 @@ fn push(kind: [u8; 4], data: &[u8], texts: &mut Texts) {
     }
 }
 
-/// The text behind the flags, the language and the translated keyword of an `iTXt`.
+/// The text after the flags, the language and the translated keyword of an `iTXt`.
 fn international(rest: &[u8], texts: &mut Texts) -> Option<Vec<u8>> {
     let (flags, rest) = rest.split_at_checked(2)?;
     let (_, rest) = split_at_zero(rest)?;

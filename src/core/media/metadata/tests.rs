@@ -184,7 +184,7 @@ fn lengths_that_lie_are_not_believed() {
 
 #[test]
 fn a_webm_of_unknown_lengths_is_read_too() {
-    // As a live stream is written: a segment and a cluster without length, and the tags behind.
+    // As a live stream is written: a segment and a cluster without length, and the tags after.
     let unknown = [0x01, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
     let name = b"\x45\xa3\x87comment";
     let text = [

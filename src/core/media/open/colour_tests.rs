@@ -100,7 +100,7 @@ fn webp_file(profile: Option<Vec<u8>>, pixel: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A 24-bit BMP with the fifth header and a profile behind the pixels.
+/// A 24-bit BMP with the fifth header and a profile after the pixels.
 fn bmp_file(profile: &[u8], [red, green, blue]: [u8; 3]) -> Vec<u8> {
     let pixels = pixels(&[blue, green, red]);
     let offset = 14 + 124_u32;
@@ -138,7 +138,7 @@ fn png_with(depth: BitDepth, pixel: &[u8], set: impl FnOnce(&mut Info<'_>)) -> V
     bytes
 }
 
-/// Inserts a chunk behind the header of a PNG.
+/// Inserts a chunk after the header of a PNG.
 fn with_chunk(png: &[u8], name: [u8; 4], content: &[u8]) -> Vec<u8> {
     let body = [&name, content].concat();
     let mut crc = flate2::Crc::new();
@@ -244,6 +244,26 @@ fn png_says_its_colours_in_an_order_of_precedence() {
     assert_is(&gamma(&icc), P3_AS_SRGB, 1);
     assert_is(&srgb(&gamma(&plain)), P3, 0);
     assert_is(&gamma(&plain), [239, 96, 96], 1);
+}
+
+#[test]
+fn the_narrow_range_of_a_pngs_cicp_chunk_is_expanded_and_said() {
+    let narrow = |png: &[u8], primaries| with_chunk(png, *b"cICP", &[primaries, 13, 0, 0]);
+    let opened = assert_is(
+        &narrow(&png_file(None, &[235, 16, 126]), 1),
+        [255, 0, 128],
+        0,
+    );
+    assert_eq!(opened.colours.as_deref(), Some("BT.709, narrow range"));
+    // Values outside the range are clipped, and alpha is none of it.
+    let opened = assert_is(
+        &narrow(&png_file(None, &[250, 3, 126, 16]), 1),
+        [255, 0, 128],
+        0,
+    );
+    assert_eq!(opened.alpha.unwrap().values[0], 16);
+    let p3 = P3.map(|value| (f64::from(value) * 219.0 / 255.0 + 16.0).round() as u8);
+    assert_is(&narrow(&png_file(None, &p3), 12), P3_AS_SRGB, 2);
 }
 
 #[test]

@@ -19,14 +19,13 @@ const MAX_NAME: usize = 80;
 const ADOBE_INTEROP: &[u8] = b"R03";
 const ADOBE_COLOR_SPACE: u32 = 2;
 
-/// What a file says of its colours.
+/// Colours that a file declares.
 #[derive(Debug, Default)]
 pub(in crate::media) enum DeclaredColours {
     #[default]
     Untagged,
     Icc(Vec<u8>),
-    /// Colour primaries and transfer characteristics of H.273, and the peak of PQ in cd/m².
-    Cicp(u8, u8, Option<f64>),
+    Cicp(CicpColours),
     /// PNG's cHRM and gAMA.
     Gamma(Option<Chromaticities>, Option<f64>),
     AdobeRgb,
@@ -36,7 +35,42 @@ pub(in crate::media) enum DeclaredColours {
     Unreadable(String),
 }
 
-/// Pixels in sRGB, and what is to be told of their colours.
+/// Colours by the code points of H.273.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::media) struct CicpColours {
+    pub primaries: u8,
+    pub transfer: u8,
+    /// Peak of PQ in cd/m².
+    pub peak: Option<f64>,
+    /// Samples were of narrow range, and are expanded already.
+    pub is_narrow: bool,
+}
+
+impl CicpColours {
+    pub fn conversion(&self) -> Result<Option<ColourConversion>, String> {
+        ColourConversion::from_cicp(self.primaries, self.transfer, self.peak)
+    }
+
+    /// In words, such as `BT.2020, narrow range`.
+    pub fn in_words(&self) -> String {
+        let words = match (hdr_words(self.transfer, self.peak), self.primaries) {
+            (Some(words), _) => format!("HDR {words}, tone mapped"),
+            (None, 5 | 6) => "BT.601".to_owned(),
+            (None, 7) => "SMPTE 240M".to_owned(),
+            (None, 9) => "BT.2020".to_owned(),
+            (None, 11 | 12) => "P3".to_owned(),
+            (None, 1) if matches!(self.transfer, 1 | 13) => "BT.709".to_owned(),
+            (None, primaries) => format!(
+                "colour primaries {primaries} and transfer characteristics {}",
+                self.transfer
+            ),
+        };
+        let range = if self.is_narrow { ", narrow range" } else { "" };
+        words + range
+    }
+}
+
+/// Pixels in sRGB, and notices about their colours.
 pub(in crate::media) struct SrgbPixels {
     pub picture: Picture,
     /// Declared colours in words, where they are not those of sRGB.
@@ -61,9 +95,7 @@ impl DeclaredColours {
         match self {
             Self::Untagged | Self::Converted(_) => Ok(None),
             Self::Icc(profile) => ColourConversion::from_icc(profile),
-            Self::Cicp(primaries, transfer, peak) => {
-                ColourConversion::from_cicp(*primaries, *transfer, *peak)
-            }
+            Self::Cicp(colours) => colours.conversion(),
             Self::Gamma(primaries, gamma) => ColourConversion::from_gamma(*primaries, *gamma),
             Self::AdobeRgb => ColourConversion::from_adobe_rgb(),
             Self::Unreadable(why) => Err(why.clone()),
@@ -84,15 +116,7 @@ impl DeclaredColours {
                 || "an ICC profile".to_owned(),
                 |name| format!("the ICC profile “{name}”"),
             ),
-            Self::Cicp(primaries, transfer, peak) => match (hdr_words(*transfer, *peak), primaries)
-            {
-                (Some(words), _) => format!("HDR {words}, tone mapped"),
-                (None, 9) => "BT.2020".to_owned(),
-                (None, 11 | 12) => "P3".to_owned(),
-                (None, _) => {
-                    format!("colour primaries {primaries} and transfer characteristics {transfer}")
-                }
-            },
+            Self::Cicp(colours) => colours.in_words(),
             Self::Gamma(..) => "PNG's gamma and primaries".to_owned(),
             Self::AdobeRgb => "Adobe RGB".to_owned(),
             Self::Unreadable(_) => "an ICC profile".to_owned(),
@@ -109,7 +133,11 @@ impl DeclaredColours {
             Some(_) => Err("its ICC profile is for another kind of pixels".to_owned()),
             None => Ok(None),
         });
-        let is_converted = matches!(self, Self::Converted(_));
+        let is_converted = match self {
+            Self::Converted(_) => true,
+            Self::Cicp(colours) => colours.is_narrow,
+            _ => false,
+        };
         let (picture, colours, notice) = match conversion {
             Ok(None) => (
                 other::rgb_picture(image)?,
@@ -174,7 +202,7 @@ fn profile_name(profile: &[u8]) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// Whether an EXIF block says that the colours are Adobe RGB.
+/// Returns true if an EXIF block says that the colours are Adobe RGB.
 fn is_adobe_rgb(block: &[u8]) -> bool {
     let block = block.strip_prefix(b"Exif\0\0").unwrap_or(block);
     let read = Reader::new()

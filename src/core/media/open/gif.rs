@@ -11,7 +11,7 @@ use image::metadata::Orientation;
 
 use super::{DeclaredColours, Decoded, Failure, Input, check_size, decoder_bytes};
 
-/// A code has three bits at least, and stands for at most as many pixels as there are codes.
+/// A code has three bits at least, and means at most as many pixels as there are codes.
 const MAX_PIXELS_A_BYTE: u64 = 3 * 4096;
 
 pub(super) fn decode(mut file: Input) -> Result<Decoded, Failure> {

@@ -10,7 +10,7 @@ use std::process::Stdio;
 use image::metadata::Orientation;
 use image::{DynamicImage, GenericImage as _};
 
-use super::{DeclaredColours, Decoded, Failure, Input, MAX_PIXELS, check_size};
+use super::{CicpColours, DeclaredColours, Decoded, Failure, Input, MAX_PIXELS, check_size};
 use crate::formats::ByteSource;
 use crate::formats::heif::{HeifContainer, HeifItem, HeifTurn, number, parameter_sets, wide};
 use crate::formats::mp4::{Bytes, file_boxes};
@@ -104,7 +104,12 @@ pub(super) fn decode(mut file: Input, len: u64) -> Result<Decoded, Failure> {
         (None, Some((primaries, transfer, ..))) => {
             let code = |code: u16| u8::try_from(code).unwrap_or(0);
             let peak = declared_peak(item.light.0, item.light.1);
-            DeclaredColours::Cicp(code(primaries), code(transfer), peak)
+            DeclaredColours::Cicp(CicpColours {
+                primaries: code(primaries),
+                transfer: code(transfer),
+                peak,
+                is_narrow: false,
+            })
         }
         (profile, _) => DeclaredColours::of(profile.map(<[u8]>::to_vec), None),
     };

@@ -111,7 +111,7 @@ fn rgb_from_ycc(luma: u8, blue: u8, red: u8) -> [u8; 3] {
     rgb.map(|it| it.round().clamp(0.0, 255.0) as u8)
 }
 
-/// Whether the picture's own end-of-image marker is there: that of a thumbnail in the EXIF does not
+/// Returns true if the picture's own end-of-image marker is there: that of a thumbnail in the EXIF does not
 /// count, because whole segments are stepped over.
 fn has_end(bytes: &[u8]) -> bool {
     let mut at = 2;

@@ -20,12 +20,13 @@ use std::path::Path;
 use image::metadata::Orientation;
 use image::{DynamicImage, GrayImage, RgbImage};
 
-use super::kind::{self, Kind};
+use super::kind::{self, FileFormat};
 use super::{AlphaChannel, MediaError, Picture, media_info};
 use crate::formats::{ByteSource, webp};
 use crate::units::size_text;
 pub(super) use png::PngReader;
 
+pub(super) use declared::CicpColours;
 use declared::{DeclaredColours, MAX_PROFILE_BYTES, SrgbPixels};
 
 /// Larger pictures are refused from their header, before anything is allocated for them.
@@ -34,16 +35,16 @@ pub const MAX_PIXELS: u64 = 200_000_000;
 /// More than the largest permitted picture needs without compression, at 8 bytes a pixel.
 const MAX_FILE_BYTES: u64 = 2_000_000_000;
 
-/// What a decoder may allocate: the largest permitted picture at 8 bytes a pixel.
+/// Memory for pixels of a decoder: the largest permitted image at 8 bytes a pixel.
 const MAX_DECODED_BYTES: u64 = MAX_PIXELS * 8;
 
-/// More than what stands beside the pixels needs: tables, profiles, frames a little larger than their canvas.
+/// More than tables, profiles and frames that are a little larger than their canvas need besides the pixels.
 const ROOM_BYTES: u64 = 64 << 20;
 
-/// What any decoder may hold at once.
+/// Memory limit of any decoder.
 const MAX_DECODER_BYTES: u64 = 2_000_000_000;
 
-/// What a decoder may hold at once of a picture that says that it has this size: its pixels twice at 8 bytes. Frames and
+/// Memory limit of a decoder for an image whose header has this size: its pixels twice at 8 bytes. Frames and
 /// strips that say that they are larger are refused before anything is allocated for them.
 pub(super) fn decoder_bytes(width: u32, height: u32) -> u64 {
     let pixels = u64::from(width) * u64::from(height);
@@ -52,7 +53,8 @@ pub(super) fn decoder_bytes(width: u32, height: u32) -> u64 {
 
 pub(super) const EMPTY: &str = "this file is empty";
 
-/// An image file as it is used here, upright.
+/// An image or frame of a video, upright.
+#[derive(Clone, Debug)]
 pub struct OpenedImage {
     /// In sRGB.
     pub picture: Picture,
@@ -68,7 +70,7 @@ const BECOMES_OPAQUE: &str =
     "Transparent parts become opaque, in the colours stored under them (often black or white)";
 
 impl OpenedImage {
-    /// What is lost where the image at `path` is used as an opaque one, each as a sentence.
+    /// Losses where the image at `path` is used as an opaque one, each as a sentence.
     pub fn notices(&self, path: &Path) -> Vec<String> {
         let opaque = self.alpha.is_some().then(|| BECOMES_OPAQUE.to_owned());
         let frames = media_info(path)
@@ -113,14 +115,14 @@ pub fn open_image(path: &Path) -> Result<OpenedImage, MediaError> {
     }
     let file = BufReader::new(opened.file);
     let decoded = match opened.kind {
-        Kind::Png => png::decode(file, opened.len),
-        Kind::Jpeg => jpeg::decode(file),
-        Kind::Gif => gif::decode(file),
-        Kind::WebP => decode_webp(file, opened.len),
-        Kind::Bmp => decode_bmp(file),
-        Kind::Tiff => tiff::decode(file),
-        Kind::Avif | Kind::Heic => heif::decode(file, opened.len),
-        Kind::Mp4 | Kind::WebM | Kind::Foreign(_) | Kind::Json | Kind::Other(_) => {
+        FileFormat::Png => png::decode(file, opened.len),
+        FileFormat::Jpeg => jpeg::decode(file),
+        FileFormat::Gif => gif::decode(file),
+        FileFormat::WebP => decode_webp(file, opened.len),
+        FileFormat::Bmp => decode_bmp(file),
+        FileFormat::Tiff => tiff::decode(file),
+        FileFormat::Avif | FileFormat::Heic => heif::decode(file, opened.len),
+        FileFormat::Mp4 | FileFormat::Foreign(_) | FileFormat::Json | FileFormat::Other(_) => {
             let found = opened.kind.described().to_owned();
             return Err(MediaError::NotAPicture {
                 found,
@@ -148,7 +150,7 @@ fn decode_webp(mut file: Input, len: u64) -> Result<Decoded, Failure> {
 fn decode_bmp(mut file: Input) -> Result<Decoded, Failure> {
     const HEADER_AT: u64 = 14;
     const V5_BYTES: u32 = 124;
-    /// Of the colour space, and of the profile's place behind the header's beginning and its length.
+    /// Offsets of the colour space, and of the profile's offset and length.
     const SPACE_AT: usize = 56;
     const PROFILE_AT: usize = 112;
     const EMBEDDED: u32 = u32::from_be_bytes(*b"MBED");
@@ -205,12 +207,7 @@ impl Decoded {
         };
         let alpha = alpha
             .and_then(|alpha| GrayImage::from_raw(width, height, alpha))
-            .map(|alpha| turned(alpha.into()).into_luma8())
-            .map(|alpha| AlphaChannel {
-                width: alpha.width(),
-                height: alpha.height(),
-                values: alpha.into_raw(),
-            });
+            .and_then(|alpha| AlphaChannel::new(turned(alpha.into()).into_luma8()));
         Ok(OpenedImage {
             picture: upright(picture, self.orientation)
                 .map_err(|err| Failure::Damaged(err.to_string()))?,
@@ -221,22 +218,21 @@ impl Decoded {
     }
 }
 
-/// Opacity of each pixel, where one is not opaque.
+/// Opacity of each pixel of an image that may have transparent ones.
 fn alpha_of(image: &DynamicImage) -> Option<Vec<u8>> {
-    let alpha: Vec<u8> = match image {
+    Some(match image {
         DynamicImage::ImageRgba8(rgba) => rgba.pixels().map(|pixel| pixel[3]).collect(),
         DynamicImage::ImageLumaA8(grey) => grey.pixels().map(|pixel| pixel[1]).collect(),
         other if other.color().has_alpha() => {
             other.to_rgba8().pixels().map(|pixel| pixel[3]).collect()
         }
         _ => return None,
-    };
-    alpha.iter().any(|alpha| *alpha < u8::MAX).then_some(alpha)
+    })
 }
 
 type Input = BufReader<File>;
 
-/// What a decoder found wrong, before the kind and the path are known.
+/// Error of a decoder, before the format and the path are known.
 pub(super) enum Failure {
     Truncated,
     TooManyPixels {

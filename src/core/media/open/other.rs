@@ -35,7 +35,7 @@ pub(in crate::media) fn decode(
     })
 }
 
-/// What a decoder found before the pixels.
+/// Colours that a decoder found before the pixels.
 pub(in crate::media) fn colours_of(decoder: &mut impl ImageDecoder) -> DeclaredColours {
     let profile = decoder.icc_profile().ok().flatten();
     let exif = decoder.exif_metadata().ok().flatten();

@@ -14,7 +14,7 @@ use png::{
 };
 
 use super::declared::MAX_PROFILE_BYTES;
-use super::{DeclaredColours, Decoded, Failure, Input, MAX_DECODED_BYTES, check_size};
+use super::{CicpColours, DeclaredColours, Decoded, Failure, Input, MAX_DECODED_BYTES, check_size};
 use crate::formats::{ByteSource, Part, png as chunks_of};
 use crate::media::colour::declared_peak;
 
@@ -34,7 +34,7 @@ pub(super) fn decode(file: Input, file_bytes: u64) -> Result<Decoded, Failure> {
     let Some((_, image)) = reader.next_frame()? else {
         return Err(Failure::Truncated);
     };
-    // The rotation may stand behind the pixels; what is wrong there harms no pixel.
+    // The rotation may follow the pixels; errors there harm no pixel.
     reader.reader.finish().ok();
     let exif = reader.reader.info().exif_metadata.as_deref();
     Ok(Decoded {
@@ -110,13 +110,29 @@ impl PngReader {
             }
         }
         pixels.truncate(frame.buffer_size());
+        let points = reader.info().coding_independent_code_points;
+        let is_narrow = points.is_some_and(|points| !points.is_video_full_range_image);
         let image = match frame.bit_depth {
             BitDepth::Sixteen => {
                 let words = pixels.as_chunks().0.iter();
-                let words = words.map(|two| u16::from_be_bytes(*two)).collect();
+                let mut words: Vec<u16> = words.map(|two| u16::from_be_bytes(*two)).collect();
+                if is_narrow {
+                    let full = |word| (f64::from(word) - 4096.0) / 56_064.0 * 65_535.0;
+                    expand_range(&mut words, frame.color_type, |word| {
+                        full(word).round() as u16
+                    });
+                }
                 from_words(frame.color_type, frame.width, frame.height, words)
             }
-            _ => from_bytes(frame.color_type, frame.width, frame.height, pixels),
+            _ => {
+                if is_narrow {
+                    let full = |byte| (f64::from(byte) - 16.0) / 219.0 * 255.0;
+                    expand_range(&mut pixels, frame.color_type, |byte| {
+                        full(byte).round() as u8
+                    });
+                }
+                from_bytes(frame.color_type, frame.width, frame.height, pixels)
+            }
         };
         let image = image.ok_or_else(Failure::too_much_memory)?;
         Ok(Some((reader.info().frame_control, image)))
@@ -124,6 +140,17 @@ impl PngReader {
 
     pub fn colours(&self) -> DeclaredColours {
         declared(self.profile.clone(), self.reader.info())
+    }
+}
+
+/// Maps the narrow range of H.273, 16 to 235 in 8 bits, to the full one; alpha stays. `expand` maps a sample.
+fn expand_range<T: Copy>(samples: &mut [T], kind: ColorType, expand: impl Fn(T) -> T) {
+    let has_alpha = matches!(kind, ColorType::GrayscaleAlpha | ColorType::Rgba);
+    let num_colours = kind.samples() - usize::from(has_alpha);
+    for pixel in samples.chunks_exact_mut(kind.samples()) {
+        for sample in &mut pixel[..num_colours] {
+            *sample = expand(*sample);
+        }
     }
 }
 
@@ -160,7 +187,12 @@ fn declared(profile: Option<Result<Vec<u8>, String>>, info: &Info<'_>) -> Declar
             .mastering_display_color_volume
             .map(|it| it.max_luminance);
         let peak = declared_peak(light(max_cll), light(mastering));
-        return DeclaredColours::Cicp(points.color_primaries, points.transfer_function, peak);
+        return DeclaredColours::Cicp(CicpColours {
+            primaries: points.color_primaries,
+            transfer: points.transfer_function,
+            peak,
+            is_narrow: !points.is_video_full_range_image,
+        });
     }
     match profile {
         Some(Ok(profile)) => return DeclaredColours::of(Some(profile), None),

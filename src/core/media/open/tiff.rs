@@ -168,7 +168,7 @@ pub(in crate::media) fn size(mut file: impl Read + Seek, len: u64) -> Result<(u3
     Ok(Decoder::new(file)?.dimensions()?)
 }
 
-/// Before any decoder: it takes a list's word for its length. The file stands at its beginning before and after.
+/// Checks lists before any decoder does, which trusts their lengths. The file is at its beginning before and after.
 pub(super) fn check_lists(file: &mut (impl Read + Seek), len: u64) -> Result<(), Failure> {
     tiff_lists(&mut ByteSource::new(&mut *file, len))?;
     file.rewind().map_err(Failure::Io)

@@ -6,13 +6,13 @@ use ab_glyph::{Font as _, FontRef, Glyph, GlyphId, PxScale, ScaleFont as _, poin
 
 use crate::media::MediaError;
 
-pub(super) struct Lettering {
+pub(super) struct TextRenderer {
     /// The first that has a letter draws it.
     fonts: Vec<FontRef<'static>>,
     px: f32,
 }
 
-impl Lettering {
+impl TextRenderer {
     /// `px` is the height of letters with their ascents and descents.
     pub fn new(px: f32) -> Result<Self, MediaError> {
         let fonts = [
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn lines_fit_and_what_is_too_long_ends_with_an_ellipsis() {
-        let letters = Lettering::new(16.0).unwrap();
+        let letters = TextRenderer::new(16.0).unwrap();
         let lines = letters.wrapped("a red boat on a very wide and stormy sea", 90, 2);
         assert_eq!(lines.len(), 2);
         assert!(lines[1].ends_with('…'), "{lines:?}");

@@ -1,4 +1,4 @@
-//! Contact sheets: pictures in rows and columns with words beside them, drawn into one picture of a bounded size.
+//! Contact sheets: pictures in rows and columns with words next to them, drawn into one picture of a bounded size.
 //!
 //! Knows neither jobs nor files.
 
@@ -8,7 +8,7 @@ use image::imageops::replace;
 use image::{Rgb, RgbImage};
 
 use super::{MediaError, Picture};
-use lettering::Lettering;
+use lettering::TextRenderer;
 
 /// The longer edge of a cell at most, in pixels.
 const MAX_EDGE: u32 = 512;
@@ -29,14 +29,14 @@ const EMPTY: [u8; 3] = [34, 36, 41];
 const INK: [u8; 3] = [226, 228, 232];
 const FAINT: [u8; 3] = [150, 153, 160];
 
-/// What stands above the columns and before the rows; a row's may be empty.
+/// Labels above the columns and before the rows; a row's may be empty.
 #[derive(Clone, Copy)]
 pub struct SheetLabels<'a> {
     pub columns: &'a [String],
     pub rows: &'a [String],
 }
 
-/// What a cell shows.
+/// Content of a cell.
 pub enum SheetCell {
     /// At most as large as the cells are.
     Picture(Picture),
@@ -44,7 +44,7 @@ pub enum SheetCell {
     Words(&'static str),
 }
 
-/// Where a cell lies, in pixels of the sheet.
+/// Position of a cell, in pixels of the sheet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SheetPlace {
     pub x: u32,
@@ -53,7 +53,7 @@ pub struct SheetPlace {
     pub height: u32,
 }
 
-pub struct Sheet {
+pub struct ContactSheet {
     pub picture: Picture,
     /// Row by row.
     pub cells: Vec<SheetPlace>,
@@ -69,14 +69,14 @@ pub fn sheet_edge(columns: usize, rows: usize) -> u32 {
     (edge as u32).clamp(8, MAX_EDGE)
 }
 
-/// Draws the sheet; `cell` is asked for each cell once, row by row, and its pictures are no larger than `size`.
+/// Draws the sheet; `cell` is called once for each cell, row by row, and its pictures are no larger than `size`.
 pub fn draw_sheet(
     labels: SheetLabels<'_>,
     size: (u32, u32),
     cell: &mut dyn FnMut(usize) -> SheetCell,
-) -> Result<Sheet, MediaError> {
+) -> Result<ContactSheet, MediaError> {
     let (width, height) = size;
-    let letters = Lettering::new((height.min(width) as f32 / 14.0).clamp(13.0, 26.0))?;
+    let letters = TextRenderer::new((height.min(width) as f32 / 14.0).clamp(13.0, 26.0))?;
     let lines_of = |text: &str, room: u32| letters.wrapped(text, room, MAX_LINES);
     let heads: Vec<Vec<String>> = labels
         .columns
@@ -107,7 +107,7 @@ pub fn draw_sheet(
     let top = |row_at: u32| above + row_at * (row + GAP);
     for (column, lines) in (0..).zip(&heads) {
         let middle = left(column) + width / 2;
-        // The last line stands close to the pictures.
+        // The last line is close to the pictures.
         let y = above - MARGIN - lines.len() as u32 * letters.line();
         sheet.write(&letters, lines, (middle, y), INK);
     }
@@ -138,13 +138,13 @@ pub fn draw_sheet(
             }
         }
     }
-    Ok(Sheet {
+    Ok(ContactSheet {
         picture: sheet.picture()?,
         cells,
     })
 }
 
-/// Pixels that are drawn on. What lies outside is not drawn.
+/// Pixels that are drawn on. Nothing outside is drawn.
 struct Canvas(RgbImage);
 
 impl Canvas {
@@ -171,7 +171,7 @@ impl Canvas {
     /// Lines below each other, each centred; `y` is the top of the first.
     fn write(
         &mut self,
-        letters: &Lettering,
+        letters: &TextRenderer,
         lines: &[String],
         (middle, mut y): (u32, u32),
         colour: [u8; 3],

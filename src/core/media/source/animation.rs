@@ -1,6 +1,4 @@
-//! Animated GIF, WebP and PNG: every frame as it stands on the canvas.
-//!
-//! Transparency is dropped, as with pictures.
+//! Animated GIF, WebP and PNG: every frame as the whole canvas shows it.
 
 use std::fs::File;
 use std::io::{BufReader, Seek as _};
@@ -9,94 +7,103 @@ use std::path::{Path, PathBuf};
 
 use image::codecs::gif::GifDecoder;
 use image::codecs::webp::WebPDecoder;
-use image::{AnimationDecoder as _, Frames, ImageDecoder, ImageResult, Limits};
+use image::{
+    AnimationDecoder as _, Frames, GrayImage, ImageDecoder, ImageResult, Limits, RgbaImage,
+};
 
-use super::{ALPHA_DROPPED, ClipInfo, Sink, apng};
+use super::{ClipInfo, Sink, VideoFacts, apng};
 use crate::formats::{ByteSource, webp};
 use crate::media::colour::ColourConversion;
-use crate::media::kind::{Kind, Opened};
-use crate::media::open::{Failure, MAX_PIXELS, check_size, drop_alpha, other, picture_from_rgb};
-use crate::media::{FrameStarts, MediaError, open_image};
+use crate::media::kind::{FileFormat, SniffedFile};
+use crate::media::open::{
+    Failure, MAX_PIXELS, PngReader, check_size, drop_alpha, other, picture_from_rgb,
+};
+use crate::media::{AlphaChannel, FrameStarts, MediaError, OpenedImage, open_image};
 
 /// Three quarters of an hour: frames that do not change take only a few bytes each, and are counted one by one.
 const MAX_FRAMES: usize = 1 << 16;
 
-/// A frame without a time of its own is shown so long, in milliseconds: what browsers do.
+/// Duration of a frame without one, in milliseconds: as in browsers.
 const DEFAULT_MILLIS: u64 = 100;
 
 pub(super) struct Animation {
     path: PathBuf,
-    kind: Kind,
-    pub info: ClipInfo,
-    pub starts: Option<FrameStarts>,
+    kind: FileFormat,
 }
 
 type Input = BufReader<File>;
 
 impl Animation {
-    pub fn open(path: &Path, opened: Opened) -> Result<Self, MediaError> {
-        let Opened { file, len, kind } = opened;
-        let info = match kind {
-            Kind::Gif => scan_gif(BufReader::new(file)),
-            Kind::Png => scan_png(file, len),
+    pub fn open(path: &Path, opened: SniffedFile) -> Result<(Self, VideoFacts), MediaError> {
+        let SniffedFile { file, len, kind } = opened;
+        let scanned = match kind {
+            FileFormat::Gif => scan_gif(BufReader::new(file)),
+            FileFormat::Png => scan_png(file, len),
             _ => scan_webp(&file, len),
         };
+        let (info, starts) = scanned.map_err(|failure| failure.into_error(kind.name(), path))?;
+        let facts = VideoFacts {
+            info,
+            starts,
+            notices: Vec::new(),
+            conversions: Vec::new(),
+        };
         let path = path.to_path_buf();
-        match info {
-            Ok((info, starts)) => Ok(Self {
-                path,
-                kind,
-                info,
-                starts,
-            }),
-            Err(failure) => Err(failure.into_error(kind.name(), &path)),
-        }
+        Ok((Self { path, kind }, facts))
     }
 
-    /// Later frames leave out what does not change, so only the first one tells whether there is transparency.
-    pub fn notices(&self) -> Vec<String> {
-        let is_dropped = self.info.num_frames > 1
-            && open_image(&self.path).is_ok_and(|image| image.alpha.is_some());
-        is_dropped
-            .then(|| ALPHA_DROPPED.to_owned())
-            .into_iter()
-            .collect()
+    /// Returns true if the first frame has transparent parts; later frames leave out what does not change.
+    pub fn has_alpha(&self) -> bool {
+        open_image(&self.path).is_ok_and(|image| image.alpha.is_some())
     }
 
     pub fn read(&self, sink: &mut Sink<'_>) -> Result<(), MediaError> {
         let failed = |failure: Failure| failure.into_error(self.kind.name(), &self.path);
+        let conversion = self.conversion();
+        let mut show = |canvas: RgbaImage| {
+            let (width, height) = canvas.dimensions();
+            let alpha = canvas.pixels().map(|pixel| pixel[3]).collect();
+            let alpha = GrayImage::from_raw(width, height, alpha).and_then(AlphaChannel::new);
+            let mut rgb = drop_alpha(canvas.into_raw(), 4);
+            if let Some(conversion) = &conversion {
+                let converted = conversion.convert_rgb(&mut rgb);
+                converted.map_err(|why| failed(Failure::Damaged(why)))?;
+            }
+            let picture = picture_from_rgb(width, height, rgb).map_err(failed)?;
+            sink(OpenedImage {
+                alpha,
+                ..picture.into()
+            })
+        };
         let file = File::open(&self.path)
             .map_err(|err| MediaError::from_io("read the clip", err, &self.path))?;
-        if self.kind == Kind::Png {
-            return apng::read(file, sink, &self.path);
+        if self.kind == FileFormat::Png {
+            return apng::read(file, &mut show, &self.path);
         }
-        let conversion = (self.kind == Kind::WebP)
-            .then(|| webp_conversion(&self.path))
-            .flatten();
         let frames = frames(BufReader::new(file), self.kind);
         for frame in frames.map_err(|err| failed(err.into()))? {
-            let buffer = frame.map_err(|err| failed(err.into()))?.into_buffer();
-            let (width, height) = buffer.dimensions();
-            let mut rgb = drop_alpha(buffer.into_raw(), 4);
-            if let Some(conversion) = &conversion {
-                conversion
-                    .convert_rgb(&mut rgb)
-                    .map_err(|why| failed(Failure::Damaged(why)))?;
-            }
-            sink(picture_from_rgb(width, height, rgb).map_err(failed)?)?;
+            show(frame.map_err(|err| failed(err.into()))?.into_buffer())?;
         }
         Ok(())
     }
+
+    /// Conversion of the declared colours to sRGB; what cannot be converted stays as it is, which the first frame as an
+    /// image reports.
+    fn conversion(&self) -> Option<ColourConversion> {
+        let file = File::open(&self.path).ok()?;
+        let len = file.metadata().ok()?.len();
+        let file = BufReader::new(file);
+        let colours = match self.kind {
+            FileFormat::Png => PngReader::open(file, len).ok()?.colours(),
+            FileFormat::WebP => other::colours_of(&mut WebPDecoder::new(file).ok()?),
+            _ => return None,
+        };
+        colours.rgb_conversion().ok()?
+    }
 }
 
-/// The conversion to sRGB by the file's ICC profile; what cannot be converted stays as it is.
-fn webp_conversion(path: &Path) -> Option<ColourConversion> {
-    let mut decoder = WebPDecoder::new(BufReader::new(File::open(path).ok()?)).ok()?;
-    other::colours_of(&mut decoder).rgb_conversion().ok()?
-}
-
-fn frames(file: Input, kind: Kind) -> ImageResult<Frames<'static>> {
-    if kind == Kind::Gif {
+fn frames(file: Input, kind: FileFormat) -> ImageResult<Frames<'static>> {
+    if kind == FileFormat::Gif {
         let mut decoder = GifDecoder::new(file)?;
         decoder.set_limits(limits_of(&decoder))?;
         return Ok(decoder.into_frames());

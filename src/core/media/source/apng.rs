@@ -1,4 +1,4 @@
-//! Animated PNG: times of its frames, and the frames as they stand on the canvas.
+//! Animated PNG: times of its frames, and the canvas that each of them shows.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek};
@@ -8,10 +8,9 @@ use ::png::{BlendOp, DisposeOp};
 use image::RgbaImage;
 use image::imageops::{overlay, replace};
 
-use super::Sink;
 use crate::formats::{ByteSource, png};
 use crate::media::MediaError;
-use crate::media::open::{Failure, PngReader, check_size, drop_alpha, picture_from_rgb};
+use crate::media::open::{Failure, PngReader, check_size};
 
 /// Size of the canvas and delay of each frame, in milliseconds. No frames where the PNG is a still image.
 pub(super) struct ApngScan {
@@ -39,7 +38,7 @@ pub(super) fn scan<R: Read + Seek>(
                 check_size(width, height)?;
             }
             b"acTL" => is_animated = true,
-            // The animation's header stands before the pixels.
+            // The animation's header comes before the pixels.
             b"IDAT" if !is_animated => break,
             b"fcTL" if delays.len() <= max_frames => {
                 let [a, b, c, d] = chunks.source.array_at(chunk.start + 20)?;
@@ -58,7 +57,7 @@ pub(super) fn scan<R: Read + Seek>(
     })
 }
 
-/// Whether the file is a PNG of several frames.
+/// Returns true if the file is a PNG of several frames.
 pub(in crate::media) fn is_animated(path: &Path) -> bool {
     let scanned = File::open(path).and_then(|file| {
         let len = file.metadata()?.len();
@@ -67,8 +66,12 @@ pub(in crate::media) fn is_animated(path: &Path) -> bool {
     matches!(scanned, Ok(Ok(ApngScan { delays, .. })) if delays.len() > 1)
 }
 
-/// Gives each frame as it is shown, in sRGB.
-pub(super) fn read(file: File, take: &mut Sink<'_>, path: &Path) -> Result<(), MediaError> {
+/// Gives the canvas as each frame shows it, in the colours of the file.
+pub(super) fn read(
+    file: File,
+    show: &mut dyn FnMut(RgbaImage) -> Result<(), MediaError>,
+    path: &Path,
+) -> Result<(), MediaError> {
     let failed = |failure: Failure| failure.into_error("PNG", path);
     let file_bytes = file
         .metadata()
@@ -76,8 +79,6 @@ pub(super) fn read(file: File, take: &mut Sink<'_>, path: &Path) -> Result<(), M
         .len();
     let mut reader = PngReader::open(BufReader::new(file), file_bytes).map_err(failed)?;
     let (width, height) = reader.size();
-    // What cannot be converted stays as it is, which the first frame as an image reports.
-    let conversion = reader.colours().rgb_conversion().ok().flatten();
     let mut canvas = RgbaImage::new(width, height);
     while let Some((control, image)) = reader.next_frame().map_err(failed)? {
         // Without a place it is the image for programs that know no animations.
@@ -89,13 +90,7 @@ pub(super) fn read(file: File, take: &mut Sink<'_>, path: &Path) -> Result<(), M
             BlendOp::Source => replace(&mut canvas, &image, left, top),
             BlendOp::Over => overlay(&mut canvas, &image, left, top),
         }
-        let mut rgb = drop_alpha(canvas.as_raw().clone(), 4);
-        if let Some(conversion) = &conversion {
-            conversion
-                .convert_rgb(&mut rgb)
-                .map_err(|why| failed(Failure::Damaged(why)))?;
-        }
-        take(picture_from_rgb(width, height, rgb).map_err(failed)?)?;
+        show(canvas.clone())?;
         if let Some(before) = before {
             canvas = before;
         } else if control.dispose_op == DisposeOp::Background {

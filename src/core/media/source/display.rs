@@ -1,6 +1,7 @@
 //! Decoded frames as a screen shows them: square pixels, sRGB colours.
 
 use crate::media::colour::{ColourConversion, hdr_words};
+use crate::media::open::CicpColours;
 use crate::media::resize::resize_lanczos;
 use crate::media::{MediaError, Picture};
 
@@ -46,20 +47,45 @@ pub(super) fn make_square(frame: Picture, aspect: PixelAspect) -> Result<Picture
     resize_lanczos(&frame, width, height)
 }
 
-/// The conversion that colours of these codes of ITU-T H.273 need, and a notice if light is tone mapped or the codes are
-/// unknown. `peak`: that of PQ as declared, in cd/m².
-pub(super) fn colour_conversion(
-    primaries: u8,
-    transfer: u8,
-    peak: Option<f64>,
-) -> (Option<ColourConversion>, Option<String>) {
-    let hdr = hdr_words(transfer, peak).map(|words| format!("HDR {words} is tone mapped to SDR"));
-    match ColourConversion::from_cicp(primaries, transfer, peak) {
-        Ok(conversion) => (conversion, hdr),
-        Err(why) => (
-            None,
-            Some(format!("Its colours cannot be converted: {why}")),
-        ),
+/// Conversions of frames with these colours, in words, and these pixels, each as a sentence.
+pub(super) fn conversions(colours: Option<String>, aspect: PixelAspect) -> Vec<String> {
+    let aspect = aspect.filter(|_| !has_square_pixels(aspect));
+    let square = aspect.map(|(width, height)| format!("pixels: {width}:{height}, made square"));
+    let colours = colours.map(|colours| format!("colours: {colours}, converted to sRGB"));
+    colours.into_iter().chain(square).collect()
+}
+
+/// Declared colours of a video and their conversion.
+#[derive(Default)]
+pub(super) struct VideoColours {
+    pub conversion: Option<ColourConversion>,
+    /// Colours that are converted, in words; `None` for HDR, which has a notice.
+    pub words: Option<String>,
+    /// A sentence where light is tone mapped or the colours are unknown.
+    pub notice: Option<String>,
+}
+
+impl VideoColours {
+    /// From the codes of H.273. `peak`: that of PQ as declared, in cd/m².
+    pub fn new(primaries: u8, transfer: u8, peak: Option<f64>) -> Self {
+        let colours = CicpColours {
+            primaries,
+            transfer,
+            peak,
+            is_narrow: false,
+        };
+        let hdr = hdr_words(transfer, peak);
+        match colours.conversion() {
+            Ok(conversion) => Self {
+                words: (conversion.is_some() && hdr.is_none()).then(|| colours.in_words()),
+                notice: hdr.map(|words| format!("HDR {words} is tone mapped to SDR")),
+                conversion,
+            },
+            Err(why) => Self {
+                notice: Some(format!("Its colours cannot be converted: {why}")),
+                ..Self::default()
+            },
+        }
     }
 }
 
@@ -85,10 +111,13 @@ mod tests {
 
     #[test]
     fn hdr_and_unknown_colours_are_named() {
-        let notice = |primaries, transfer| colour_conversion(primaries, transfer, None).1;
+        let notice = |primaries, transfer| VideoColours::new(primaries, transfer, None).notice;
         assert_eq!(notice(1, 1), None);
         assert_eq!(notice(UNSPECIFIED, UNSPECIFIED), None);
         assert!(notice(9, 18).is_some_and(|text| text.contains("HLG")));
         assert!(notice(1, 99).is_some_and(|text| text.contains("cannot be converted")));
+        let words = |primaries, transfer| VideoColours::new(primaries, transfer, None).words;
+        assert_eq!(words(9, 14).as_deref(), Some("BT.2020"));
+        assert_eq!((words(1, 1), words(9, 16)), (None, None));
     }
 }

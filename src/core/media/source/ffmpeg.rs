@@ -1,6 +1,6 @@
 //! Videos that are not decoded here, through the ffmpeg that the user has installed.
 //!
-//! It is told the container, reads this one file and nothing else, and never writes a file. Without it
+//! It gets the container's name, reads this one file and nothing else, and never writes a file. Without it
 //! there is a sentence that names it. It turns frames upright, makes their pixels square and deinterlaces them;
 //! primaries and transfer are converted here.
 
@@ -8,12 +8,13 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use super::display::conversions;
 use super::ffprobe::{self, MICROS, VIDEO_STREAM};
-use super::{ClipInfo, Sink};
+use super::{ClipInfo, Sink, VideoFacts};
 use crate::media::colour::ColourConversion;
 use crate::media::ffmpeg_images::{FfmpegImages, FfmpegPixels};
 use crate::media::open::{Failure, picture_from_rgb};
-use crate::media::{FrameStarts, HAS_H264, MediaError, Picture};
+use crate::media::{AlphaChannel, FrameStarts, HAS_H264, MediaError, OpenedImage, Picture};
 
 /// The rate of a clip that tells none.
 const DEFAULT_FPS: f64 = 24.0;
@@ -25,12 +26,12 @@ pub(super) struct Ffmpeg {
     /// Filters of each frame, in ffmpeg's words.
     filters: String,
     conversion: Option<ColourConversion>,
-    pub info: ClipInfo,
-    pub notices: Vec<String>,
-    pub starts: Option<FrameStarts>,
+    /// Decoder that gives alpha, where ffmpeg's own choice does not.
+    alpha_decoder: Option<&'static str>,
+    pub has_alpha: bool,
 }
 
-/// What a first frame may take of the processor: a list of a million edits keeps ffmpeg busy for minutes.
+/// Processor seconds for the first frame: a list of a million edits keeps ffmpeg busy for minutes.
 const FIRST_FRAME_SECS: &str = "10";
 
 impl Ffmpeg {
@@ -41,7 +42,7 @@ impl Ffmpeg {
         kind: &'static str,
         container: &'static str,
         found: String,
-    ) -> Result<Self, MediaError> {
+    ) -> Result<(Self, VideoFacts), MediaError> {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
         let (here, readable) = if HAS_H264 {
             ("", "MP4 with 8-bit H.264 (4:2:0)")
@@ -59,24 +60,38 @@ impl Ffmpeg {
                 &path,
             )
         };
-        let probed = ffprobe::probe(&path, container, VIDEO_STREAM, ffprobe::VIDEO_ENTRIES);
-        let probe = match probed {
+        let probe = |entries, options: &[&str]| {
+            ffprobe::probe(&path, container, VIDEO_STREAM, entries, options)
+        };
+        let mut probed = match probe(ffprobe::VIDEO_ENTRIES, &[]) {
             Err(MediaError::NotFound { .. }) => return Err(missing(found)),
             probed => probed?,
         };
-        let Some(stream) = probe.streams.first() else {
-            return Err(if probe.num_streams > 0 {
+        let (times, mut num_frames) = (probed.times(), probed.num_packets);
+        let Some(stream) = probed.streams.first_mut() else {
+            return Err(if probed.num_streams > 0 {
                 Failure::NoVideo.into_error(kind, &path)
             } else {
                 unreadable(&path)
             });
         };
-        let (conversion, colour_notice) = stream.conversion();
+        if stream.lacks_peak() {
+            let frames = probe(ffprobe::PEAK_ENTRIES, &ffprobe::FIRST_FRAME)?.streams;
+            frames.into_iter().for_each(|frame| stream.fill_from(frame));
+        }
+        let stream = &*stream;
+        let colours = stream.colours();
         let mut notices = stream.notices();
-        notices.extend(colour_notice);
+        notices.extend(colours.notice);
+        let has_alpha = stream.has_alpha();
+        let alpha_decoder = match stream.get("codec_name") {
+            "vp8" if has_alpha => Some("libvpx"),
+            "vp9" if has_alpha => Some("libvpx-vp9"),
+            _ => None,
+        };
         let mut fps = stream.rate().unwrap_or(DEFAULT_FPS);
-        let (mut num_frames, mut starts) = (probe.num_packets, None);
-        if let Some(ticks) = probe.times() {
+        let mut starts = None;
+        if let Some(ticks) = times {
             num_frames = ticks.len() as u32 - 1;
             let length = (ticks[ticks.len() - 2] - ticks[0]) as f64;
             let average = f64::from(num_frames - 1) * MICROS / length;
@@ -86,16 +101,9 @@ impl Ffmpeg {
             path: path.clone(),
             container,
             filters: stream.filters(),
-            conversion,
-            info: ClipInfo {
-                width: 0,
-                height: 0,
-                fps,
-                num_frames,
-                is_uneven: starts.is_some(),
-            },
-            notices,
-            starts,
+            conversion: colours.conversion,
+            alpha_decoder,
+            has_alpha: false,
         };
         // Only a decoded frame tells its size upright.
         let only_first = ["-frames:v", "1", "-timelimit", FIRST_FRAME_SECS];
@@ -105,14 +113,48 @@ impl Ffmpeg {
         };
         let first = ffmpeg.next(&mut frames)?;
         let first = first.ok_or_else(|| unreadable(&path))?;
-        (ffmpeg.info.width, ffmpeg.info.height) = (first.width, first.height);
-        Ok(ffmpeg)
+        if has_alpha {
+            let alpha = ffmpeg.start_alpha(&only_first);
+            let alpha = alpha.map(|mut frames| frames.next(|_, _| Ok(())));
+            ffmpeg.has_alpha = matches!(alpha, Ok(Ok(Some(_))));
+        }
+        if has_alpha && !ffmpeg.has_alpha {
+            notices.push(
+                "The installed ffmpeg cannot read its transparency: frames become opaque"
+                    .to_owned(),
+            );
+        }
+        let info = ClipInfo {
+            width: first.width,
+            height: first.height,
+            fps,
+            num_frames,
+            is_uneven: starts.is_some(),
+        };
+        let facts = VideoFacts {
+            info,
+            starts,
+            notices,
+            conversions: conversions(colours.words, stream.pixel_aspect()),
+        };
+        Ok((ffmpeg, facts))
     }
 
     pub fn read(&self, sink: &mut Sink<'_>) -> Result<(), MediaError> {
         let mut frames = self.start(&[])?;
-        while let Some(frame) = self.next(&mut frames)? {
-            sink(frame)?;
+        let mut alphas = None;
+        if self.has_alpha {
+            alphas = Some(self.start_alpha(&[])?);
+        }
+        while let Some(picture) = self.next(&mut frames)? {
+            let mut alpha = None;
+            if let Some(alphas) = &mut alphas {
+                alpha = self.next_alpha(alphas)?;
+            }
+            sink(OpenedImage {
+                alpha,
+                ..picture.into()
+            })?;
         }
         if frames.finish() {
             Ok(())
@@ -126,11 +168,37 @@ impl Ffmpeg {
             Some(_) => FfmpegPixels::Rgb16,
             None => FfmpegPixels::Rgb8,
         };
+        self.start_with(None, options, &self.filters, pixels)
+    }
+
+    /// Starts a second ffmpeg, which gives the alpha of each frame.
+    fn start_alpha(&self, options: &[&str]) -> Result<FfmpegImages, MediaError> {
+        let filters = format!("{},alphaextract", self.filters);
+        self.start_with(self.alpha_decoder, options, &filters, FfmpegPixels::Grey8)
+    }
+
+    fn start_with(
+        &self,
+        decoder: Option<&str>,
+        options: &[&str],
+        filters: &str,
+        pixels: FfmpegPixels,
+    ) -> Result<FfmpegImages, MediaError> {
         let stream = format!("0:{VIDEO_STREAM}");
-        let options = [&["-map", &stream], options, &["-vf", &self.filters]].concat();
-        let input = input(self.container, &self.path);
+        let options = [&["-map", &stream], options, &["-vf", filters]].concat();
+        let decoder = decoder.map(|decoder| ["-c:v", decoder]);
+        let decoder = decoder.into_iter().flatten().map(OsString::from);
+        let input = decoder.chain(input(self.container, &self.path));
         FfmpegImages::start(input, Stdio::null(), &options, pixels)
             .map_err(|err| MediaError::from_io("start ffmpeg", err, &self.path))
+    }
+
+    /// Alpha of the next frame; `None` where all of it is opaque.
+    fn next_alpha(&self, alphas: &mut FfmpegImages) -> Result<Option<AlphaChannel>, MediaError> {
+        let next = alphas.next(|_, _| Ok(()));
+        let image = next.map_err(|failure| failure.into_error("video", &self.path))?;
+        let image = image.ok_or_else(|| unreadable(&self.path))?.into_luma8();
+        Ok(AlphaChannel::new(image))
     }
 
     /// The next frame; `None` after the last one.

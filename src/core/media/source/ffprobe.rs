@@ -5,16 +5,16 @@ use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::display::{UNSPECIFIED, colour_conversion, has_square_pixels};
+use super::display::{PixelAspect, UNSPECIFIED, VideoColours, has_square_pixels};
 use super::ffmpeg::input;
 use super::mp4::MAX_SAMPLES;
 use crate::media::MediaError;
-use crate::media::colour::{ColourConversion, declared_peak};
+use crate::media::colour::{PQ, declared_peak};
 
 /// Microseconds per second.
 pub(super) const MICROS: f64 = 1e6;
 
-/// Streams of a video, and the packets of the first that are asked for.
+/// Streams of a video, or frames of one, and the packets of the first stream.
 #[derive(Default)]
 pub(super) struct Probe {
     pub streams: Vec<ProbedStream>,
@@ -25,14 +25,14 @@ pub(super) struct Probe {
     pub num_streams: u32,
 }
 
-/// A stream in the words of ffprobe, which may leave out any of them.
+/// A stream or frame in the words of ffprobe, which may leave out any of them.
 #[derive(Default)]
 pub(super) struct ProbedStream {
     fields: HashMap<String, String>,
 }
 
 /// Entries of a video stream and its packets to ask for.
-pub(super) const VIDEO_ENTRIES: &str = "packet=pts_time,duration_time,flags:stream=avg_frame_rate,r_frame_rate,pix_fmt,field_order,sample_aspect_ratio,color_primaries,color_transfer,color_space:stream_tags=alpha_mode:stream_side_data=dv_profile,max_content,max_luminance:format=nb_streams";
+pub(super) const VIDEO_ENTRIES: &str = "packet=pts_time,duration_time,flags:stream=codec_name,avg_frame_rate,r_frame_rate,pix_fmt,field_order,sample_aspect_ratio,color_primaries,color_transfer,color_space:stream_tags=alpha_mode:stream_side_data=dv_profile,max_content,max_luminance:format=nb_streams";
 
 impl ProbedStream {
     /// An entry, or a tag or entry of side data by its last name; empty where it is absent.
@@ -49,6 +49,11 @@ impl ProbedStream {
         matches!(self.get("field_order"), "tt" | "bb" | "tb" | "bt")
     }
 
+    pub fn pixel_aspect(&self) -> PixelAspect {
+        let (width, height) = self.get("sample_aspect_ratio").split_once(':')?;
+        Some((width.parse().ok()?, height.parse().ok()?))
+    }
+
     /// Video filters that deinterlace frames and make their pixels square.
     pub fn filters(&self) -> String {
         let mut filters = Vec::new();
@@ -58,10 +63,7 @@ impl ProbedStream {
         if self.is_interlaced() || is_unknown {
             filters.push("bwdif=mode=send_frame:deint=interlaced");
         }
-        let aspect = self.get("sample_aspect_ratio").split_once(':');
-        let aspect =
-            aspect.and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)));
-        if !has_square_pixels(aspect) {
+        if !has_square_pixels(self.pixel_aspect()) {
             // As `square_size`, after ffmpeg has turned the frame upright.
             filters.push(
                 r"scale=w=if(gt(sar\,1)\,round(iw*sar)\,iw):h=if(lt(sar\,1)\,round(ih/sar)\,ih):flags=lanczos+accurate_rnd+full_chroma_int",
@@ -73,12 +75,37 @@ impl ProbedStream {
         filters.join(",")
     }
 
-    pub fn conversion(&self) -> (Option<ColourConversion>, Option<String>) {
-        let primaries = code_of(&PRIMARIES, self.get("color_primaries"));
-        let transfer = code_of(&TRANSFERS, self.get("color_transfer"));
+    /// Peak of PQ as the stream declares it, in cd/m².
+    fn peak(&self) -> Option<f64> {
         let max_cll = self.get("max_content").parse().unwrap_or(0.0);
         let mastering = rate(self.get("max_luminance")).unwrap_or(0.0);
-        colour_conversion(primaries, transfer, declared_peak(max_cll, mastering))
+        declared_peak(max_cll, mastering)
+    }
+
+    /// Returns true if the peak of PQ is not declared; its frames may declare it.
+    pub fn lacks_peak(&self) -> bool {
+        code_of(&TRANSFERS, self.get("color_transfer")) == PQ && self.peak().is_none()
+    }
+
+    /// Adds the entries that this lacks.
+    pub fn fill_from(&mut self, frame: Self) {
+        for (name, value) in frame.fields {
+            self.fields.entry(name).or_insert(value);
+        }
+    }
+
+    pub fn colours(&self) -> VideoColours {
+        let primaries = code_of(&PRIMARIES, self.get("color_primaries"));
+        let transfer = code_of(&TRANSFERS, self.get("color_transfer"));
+        VideoColours::new(primaries, transfer, self.peak())
+    }
+
+    pub fn has_alpha(&self) -> bool {
+        let formats = [
+            "yuva", "rgba", "bgra", "argb", "abgr", "gbrap", "ya8", "ya16", "ayuv", "vuya",
+        ];
+        let is_format = |start: &&str| self.get("pix_fmt").starts_with(start);
+        formats.iter().any(is_format) || self.get("alpha_mode") == "1"
     }
 
     /// Properties of the file that its frames do not keep, in sentences.
@@ -86,15 +113,6 @@ impl ProbedStream {
         let mut notices = Vec::new();
         if self.is_interlaced() {
             notices.push("Interlaced frames are deinterlaced".to_owned());
-        }
-        let alpha_formats = [
-            "yuva", "rgba", "bgra", "argb", "abgr", "gbrap", "ya8", "ya16", "ayuv", "vuya",
-        ];
-        let has_alpha = alpha_formats
-            .iter()
-            .any(|it| self.get("pix_fmt").starts_with(it));
-        if has_alpha || self.get("alpha_mode") == "1" {
-            notices.push(super::ALPHA_DROPPED.to_owned());
         }
         let matrix = self.get("color_space");
         if UNDONE_MATRICES.contains(&matrix) {
@@ -160,6 +178,10 @@ fn code_of(table: &[(&str, u8)], name: &str) -> u8 {
     found.map_or(UNSPECIFIED, |(_, code)| *code)
 }
 
+/// Entries of a frame's side data, and the option that asks for the first frame alone.
+pub(super) const PEAK_ENTRIES: &str = "frame_side_data=max_content,max_luminance";
+pub(super) const FIRST_FRAME: [&str; 2] = ["-read_intervals", "%+#1"];
+
 /// The first video stream that is no cover image.
 pub(super) const VIDEO_STREAM: &str = "V:0";
 
@@ -169,11 +191,13 @@ pub(super) fn probe(
     container: &str,
     streams: &str,
     entries: &str,
+    options: &[&str],
 ) -> Result<Probe, MediaError> {
     let failed = |err| MediaError::from_io("start ffprobe", err, path);
     let mut child = Command::new("ffprobe")
         .args(["-v", "error", "-select_streams", streams])
         .args(["-show_entries", entries, "-of", "compact"])
+        .args(options)
         .args(input(container, path))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -209,11 +233,16 @@ impl Probe {
             let mut fields = fields.map(|(name, value)| (name.rsplit(':').next(), value));
             match section {
                 Some("packet") => probe.add_packet(fields),
-                Some("stream") => {
+                // More side data of a stream or frame is on separate lines.
+                Some("stream" | "frame" | "side_data") => {
+                    if section != Some("side_data") {
+                        probe.streams.push(ProbedStream::default());
+                    }
                     let named = fields
                         .filter_map(|(name, value)| Some((name?.to_owned(), value.to_owned())));
-                    let fields = named.collect();
-                    probe.streams.push(ProbedStream { fields });
+                    if let Some(last) = probe.streams.last_mut() {
+                        last.fields.extend(named);
+                    }
                 }
                 Some("format") => {
                     let found = fields.find(|(name, _)| *name == Some("nb_streams"));
@@ -301,10 +330,10 @@ mod tests {
     }
 
     #[test]
-    fn transparency_hdr_and_odd_matrices_are_named() {
+    fn hdr_and_odd_matrices_are_named_and_transparency_is_found() {
         let notices = |fields: &str| {
             let stream = stream(fields);
-            let (_, notice) = stream.conversion();
+            let notice = stream.colours().notice;
             let notices: Vec<String> = stream.notices().into_iter().chain(notice).collect();
             notices.join("; ")
         };
@@ -313,15 +342,13 @@ mod tests {
             ""
         );
         for (fields, expected) in [
-            ("pix_fmt=yuva444p12le", "Transparency"),
-            ("pix_fmt=yuv420p|tag:alpha_mode=1", "Transparency"),
             ("color_transfer=smpte2084", "1000 cd/m² assumed"),
             (
                 "color_transfer=smpte2084|side_datum/mastering_display_metadata:max_luminance=40000000/10000",
                 "a peak of 4000 cd/m²",
             ),
             (
-                "color_transfer=smpte2084|side_data|max_luminance=40000000/10000|side_data|max_content=1200",
+                "color_transfer=smpte2084|side_data|max_luminance=40000000/10000\nside_data|max_content=1200",
                 "a peak of 1200 cd/m²",
             ),
             ("color_space=ycgco", "ycgco"),
@@ -330,6 +357,20 @@ mod tests {
             let found = notices(fields);
             assert!(found.contains(expected), "{fields}: {found}");
         }
+        for fields in ["pix_fmt=yuva444p12le", "pix_fmt=yuv420p|tag:alpha_mode=1"] {
+            assert!(stream(fields).has_alpha(), "{fields}");
+        }
+    }
+
+    #[test]
+    fn a_peak_that_only_the_frames_declare_counts() {
+        let mut hdr = stream("color_transfer=smpte2084|color_primaries=bt2020");
+        assert!(hdr.lacks_peak() && !stream("color_transfer=bt709").lacks_peak());
+        hdr.fill_from(stream(
+            "color_transfer=bt709|side_data|max_luminance=40000000/10000",
+        ));
+        let notice = hdr.colours().notice.unwrap();
+        assert!(notice.contains("PQ with a peak of 4000 cd/m²"), "{notice}");
     }
 
     #[test]

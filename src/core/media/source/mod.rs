@@ -2,7 +2,7 @@
 //! other codecs and containers through the user's ffmpeg.
 //!
 //! Frames come upright, with square pixels, in the order in which they are shown, as sRGB. Sound is found and not
-//! decoded. Frames whose times are uneven have their starts beside the average rate ([`FrameStarts`]).
+//! decoded. Frames whose times are uneven have their starts next to the average rate ([`FrameStarts`]).
 
 mod animation;
 mod apng;
@@ -18,20 +18,16 @@ mod mp4;
 mod numbered;
 mod reader;
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use animation::Animation;
 pub(super) use apng::is_animated as is_animated_png;
-use ffmpeg::Ffmpeg;
 pub(super) use foreign_sound::sound as foreign_sound;
-use mp4::Movie;
 pub(super) use mp4::sound as mp4_sound;
-use numbered::Numbered;
 pub use reader::{ClipReader, TakeFrame};
 
-use super::kind::{self, Kind};
-use super::{FrameStarts, MediaError, Picture};
+use super::{FrameStarts, MediaError, OpenedImage, Picture};
 use crate::job::Clip;
 
 /// Clips with more pixels in all their frames together are refused before they fill the memory: three
@@ -71,7 +67,7 @@ impl ClipInfo {
         }
     }
 
-    /// What is said of a single picture.
+    /// Facts of a single image.
     pub(super) fn picture(width: u32, height: u32) -> Self {
         Self {
             width,
@@ -83,26 +79,28 @@ impl ClipInfo {
     }
 }
 
-/// All frames of the clip at `path`, whatever its extension says; uneven ones are resampled to their average rate.
+/// All frames of the video at `path`, whatever its extension says; uneven ones are resampled to their average rate.
 pub fn open_clip(path: &Path) -> Result<Clip, MediaError> {
-    let source = Source::open(path)?;
-    let fps = source.info().fps;
-    read_clip(source, fps, path)
+    let reader = ClipReader::open(path)?;
+    let fps = reader.info().fps;
+    read_clip(reader, fps)
 }
 
 /// Like [`open_clip`], for a model of `fps` frames per second: see [`ClipReader::read_even`].
 pub fn open_clip_for_model(path: &Path, fps: f64) -> Result<Clip, MediaError> {
-    read_clip(Source::open(path)?, fps, path)
+    read_clip(ClipReader::open(path)?, fps)
 }
 
-fn read_clip(mut source: Source, fps: f64, path: &Path) -> Result<Clip, MediaError> {
-    let info = source.info().for_model(fps);
+fn read_clip(mut reader: ClipReader, fps: f64) -> Result<Clip, MediaError> {
+    let info = reader.info().for_model(fps);
+    let path = &reader.path().to_owned();
     check_amount(info.num_frames, info.width, info.height, path)?;
     let mut frames = Vec::new();
-    source.read_even(fps, &mut |_, frame| {
+    reader.resample(fps, &mut |_, frame| {
+        let (width, height) = (frame.picture.width, frame.picture.height);
         // Headers may promise less than there is.
-        check_amount(frames.len() as u32 + 1, frame.width, frame.height, path)?;
-        frames.push(Arc::new(frame));
+        check_amount(frames.len() as u32 + 1, width, height, path)?;
+        frames.push(Arc::new(frame.picture));
         Ok(())
     })?;
     check_sizes(&frames, path)?;
@@ -112,178 +110,68 @@ fn read_clip(mut source: Source, fps: f64, path: &Path) -> Result<Clip, MediaErr
     })
 }
 
-/// Size, rate and length of the clip at `path`, from its headers.
+/// Size, rate and length of the video at `path`, from its headers.
 pub fn clip_info(path: &Path) -> Result<ClipInfo, MediaError> {
-    Source::open(path).map(|source| source.info())
+    ClipReader::open(path).map(|reader| reader.info())
 }
 
-/// Starts of the frames of the clip at `path`; `None` where they have an even rate.
+/// Starts of the frames of the video at `path`; `None` where they have an even rate.
 pub fn frame_starts(path: &Path) -> Result<Option<FrameStarts>, MediaError> {
-    Source::open(path).map(|source| source.starts().cloned())
+    ClipReader::open(path).map(|reader| reader.starts().cloned())
 }
 
-/// The last frame of the clip at `path`, exactly as [`open_clip`] gives it.
+/// The last frame of the video at `path`, exactly as [`open_clip`] gives it.
 pub fn last_frame(path: &Path) -> Result<Picture, MediaError> {
     let mut last = None;
-    let mut source = Source::open(path)?;
-    let first = source.certain_frames().saturating_sub(1);
-    source.read_from(first, &mut |number, frame| {
-        check_amount(number + 1 - first, frame.width, frame.height, path)?;
-        last = Some(frame);
+    let mut reader = ClipReader::open(path)?;
+    let first = reader.num_certain_frames().saturating_sub(1);
+    reader.read_from(first, &mut |number, frame| {
+        let (width, height) = (frame.picture.width, frame.picture.height);
+        check_amount(number + 1 - first, width, height, path)?;
+        last = Some(frame.picture);
         Ok(())
     })?;
     last.ok_or_else(|| MediaError::no_frames(path))
 }
 
-/// The first frame of the clip at `path`; the others are not decoded.
-pub(super) fn first_frame(path: &Path) -> Result<Picture, MediaError> {
-    let none = || MediaError::no_frames(path);
+/// The first frame of the video at `path`; the others are not decoded.
+pub(super) fn first_frame(path: &Path) -> Result<OpenedImage, MediaError> {
     let mut first = None;
-    // The error only ends the reading.
-    let read = Source::open(path)?.read_from(0, &mut |_, frame| {
+    let mut reader = ClipReader::open(path)?;
+    reader.read_with_alpha(0, &mut |_, frame| {
         first = Some(frame);
-        Err(none())
-    });
-    first.map_or_else(|| Err(read.err().unwrap_or_else(none)), Ok)
+        ControlFlow::Break(())
+    })?;
+    first.ok_or_else(|| MediaError::no_frames(path))
 }
 
-/// All files that the clip at `path` consists of, in order: more than one only for numbered pictures.
+/// All files that the video at `path` consists of, in order: more than one only for numbered images.
 pub fn clip_files(path: &Path) -> Result<Vec<PathBuf>, MediaError> {
-    match Source::open(path)? {
-        Source::Numbered(numbered) => Ok(numbered.files().to_vec()),
-        _ => Ok(vec![path.to_path_buf()]),
-    }
+    ClipReader::open(path).map(ClipReader::into_files)
 }
 
 /// Takes one decoded frame; its error ends the reading.
-type Sink<'a> = dyn FnMut(Picture) -> Result<(), MediaError> + 'a;
+type Sink<'a> = dyn FnMut(OpenedImage) -> Result<(), MediaError> + 'a;
 
-/// The same with the frame's number.
-type NumberedSink<'a> = dyn FnMut(u32, Picture) -> Result<(), MediaError> + 'a;
+/// Takes one decoded frame and its number.
+type NumberedSink<'a> = dyn FnMut(u32, OpenedImage) -> Result<(), MediaError> + 'a;
 
-const ALPHA_DROPPED: &str = "Transparency is dropped: frames become opaque";
+/// Properties of a video that its headers and first frame give.
+struct VideoFacts {
+    info: ClipInfo,
+    /// `None` where the frames have an even rate.
+    starts: Option<FrameStarts>,
+    /// Properties that the frames do not keep, all but transparency, each as a sentence.
+    notices: Vec<String>,
+    /// Conversions of the frames that lose nothing of note, as sentences.
+    conversions: Vec<String>,
+}
 
-/// Why a reader does not read a clip.
-enum Unread {
-    /// It may be sound, but only ffmpeg could decode it; what it is, in words that fit behind "found".
+/// A video that no decoder here reads.
+enum UnsupportedVideo {
+    /// Only ffmpeg may decode it; a noun phrase that follows "found".
     Codec(String),
     Failed(MediaError),
-}
-
-enum Source {
-    Animation(Animation),
-    Movie(Box<Movie>),
-    Numbered(Numbered),
-    Ffmpeg(Ffmpeg),
-}
-
-impl Source {
-    fn open(path: &Path) -> Result<Self, MediaError> {
-        let opened = kind::open_file(path, "read the clip")?;
-        let not_a_clip = |found: &str| MediaError::NotAClip {
-            found: found.to_owned(),
-            path: path.to_path_buf(),
-        };
-        if opened.len == 0 {
-            return Err(not_a_clip("an empty file"));
-        }
-        let kind = opened.kind;
-        let found = match kind {
-            Kind::Gif | Kind::WebP => return Animation::open(path, opened).map(Self::Animation),
-            Kind::Png if apng::is_animated(path) => {
-                return Animation::open(path, opened).map(Self::Animation);
-            }
-            Kind::Png => {
-                let numbered = Numbered::open(path)?.map(Self::Numbered);
-                return numbered.ok_or_else(|| not_a_clip("a PNG picture without a number"));
-            }
-            Kind::Mp4 => match Movie::open(path, opened.file, opened.len) {
-                Ok(movie) => return Ok(Self::Movie(Box::new(movie))),
-                Err(Unread::Failed(err)) => return Err(err),
-                Err(Unread::Codec(found)) => found,
-            },
-            other => other.described().to_owned(),
-        };
-        let Some(demuxer) = kind.demuxer() else {
-            return Err(not_a_clip(&found));
-        };
-        Ffmpeg::open(path, kind.name(), demuxer, found).map(Self::Ffmpeg)
-    }
-
-    fn notices(&self) -> Vec<String> {
-        match self {
-            Self::Animation(animation) => animation.notices(),
-            Self::Movie(movie) => movie.notices.clone(),
-            Self::Numbered(_) => Vec::new(),
-            Self::Ffmpeg(ffmpeg) => ffmpeg.notices.clone(),
-        }
-    }
-
-    fn info(&self) -> ClipInfo {
-        match self {
-            Self::Animation(animation) => animation.info,
-            Self::Movie(movie) => movie.info,
-            Self::Numbered(numbered) => numbered.info,
-            Self::Ffmpeg(ffmpeg) => ffmpeg.info,
-        }
-    }
-
-    fn starts(&self) -> Option<&FrameStarts> {
-        match self {
-            Self::Animation(animation) => animation.starts.as_ref(),
-            Self::Movie(movie) => movie.starts.as_ref(),
-            Self::Numbered(_) => None,
-            Self::Ffmpeg(ffmpeg) => ffmpeg.starts.as_ref(),
-        }
-    }
-
-    /// Gives all frames; where their times are uneven those at an even rate, some left out and others repeated.
-    fn read_even(&mut self, fps: f64, sink: &mut NumberedSink<'_>) -> Result<(), MediaError> {
-        let Some(starts) = self.starts().cloned() else {
-            return self.read_from(0, sink);
-        };
-        let mut index = 0;
-        self.read_from(0, &mut |number, picture| {
-            while index < starts.num_at(fps) && starts.resampled(index, fps) <= number as usize {
-                sink(index as u32, picture.clone())?;
-                index += 1;
-            }
-            Ok(())
-        })
-    }
-
-    /// How many frames there are for certain: those that have an index. Headers may promise more than there are.
-    fn certain_frames(&self) -> u32 {
-        match self {
-            Self::Movie(_) | Self::Numbered(_) => self.info().num_frames,
-            Self::Animation(_) | Self::Ffmpeg(_) => 0,
-        }
-    }
-
-    fn read_from(&mut self, first: u32, sink: &mut NumberedSink<'_>) -> Result<(), MediaError> {
-        if let Self::Movie(movie) = self {
-            return movie.read_from_frame(first, sink);
-        }
-        // What has an index begins there; the others decode what comes before.
-        let mut number = match self {
-            Self::Numbered(_) => first,
-            _ => 0,
-        };
-        let mut count_up = |picture| {
-            let current = number;
-            number += 1;
-            if current < first {
-                return Ok(());
-            }
-            sink(current, picture)
-        };
-        match self {
-            Self::Animation(animation) => animation.read(&mut count_up),
-            Self::Ffmpeg(ffmpeg) => ffmpeg.read(&mut count_up),
-            Self::Numbered(numbered) => numbered.read(first as usize, &mut count_up),
-            Self::Movie(_) => Ok(()),
-        }
-    }
 }
 
 fn check_amount(num_frames: u32, width: u32, height: u32, path: &Path) -> Result<(), MediaError> {

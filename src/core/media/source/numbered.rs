@@ -1,24 +1,25 @@
-//! Numbered PNG pictures as a clip: `clip_0001.png`, `clip_0002.png` and so on, as this program writes them.
+//! Numbered PNG images as a video: `video_0001.png`, `video_0002.png` and so on, as Safelight writes them.
 //!
-//! The name of any of them names them all, from the first number without a gap before it to the last.
+//! The name of any of them means all, from the first number without a gap before it to the last.
 
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::{ClipInfo, Sink};
-use crate::media::{MediaError, open_picture, read_settings};
+use super::{ClipInfo, Sink, VideoFacts};
+use crate::media::{MediaError, open_image, read_settings};
 
-/// The rate of pictures that carry none.
+/// Rate of images without settings, in frames per second.
 const DEFAULT_FPS: f64 = 24.0;
 const MAX_PICTURES: usize = 1 << 20;
 
 pub(super) struct Numbered {
-    files: Vec<PathBuf>,
-    pub info: ClipInfo,
+    pub files: Vec<PathBuf>,
+    /// Of the first image.
+    pub has_alpha: bool,
 }
 
-/// The one thing in the settings that matters here.
+/// Settings inside an image, as far as they matter here.
 #[derive(Deserialize)]
 struct Carried {
     request: CarriedRequest,
@@ -30,8 +31,8 @@ struct CarriedRequest {
 }
 
 impl Numbered {
-    /// `None` when the file has no number and so is a picture for itself.
-    pub fn open(path: &Path) -> Result<Option<Self>, MediaError> {
+    /// Returns `None` if the file's name has no number.
+    pub fn open(path: &Path) -> Result<Option<(Self, VideoFacts)>, MediaError> {
         let Some((stem, width, number)) = number_of(path) else {
             return Ok(None);
         };
@@ -48,35 +49,38 @@ impl Numbered {
         let Some(start) = files.first() else {
             return Ok(None);
         };
-        let picture = open_picture(start)?;
+        let first = open_image(start)?;
         let settings = read_settings(start).ok().flatten();
         let carried = settings.and_then(|text| serde_json::from_str::<Carried>(&text).ok());
         let fps = carried
             .map(|carried| carried.request.fps)
             .filter(|fps| fps.is_finite() && *fps > 0.0);
         let info = ClipInfo {
-            width: picture.width,
-            height: picture.height,
+            width: first.picture.width,
+            height: first.picture.height,
             fps: fps.unwrap_or(DEFAULT_FPS),
             num_frames: files.len() as u32,
             is_uneven: false,
         };
-        Ok(Some(Self { files, info }))
-    }
-
-    pub fn files(&self) -> &[PathBuf] {
-        &self.files
+        let facts = VideoFacts {
+            info,
+            starts: None,
+            notices: Vec::new(),
+            conversions: Vec::new(),
+        };
+        let has_alpha = first.alpha.is_some();
+        Ok(Some((Self { files, has_alpha }, facts)))
     }
 
     pub fn read(&self, first: usize, sink: &mut Sink<'_>) -> Result<(), MediaError> {
         for file in self.files.get(first..).unwrap_or_default() {
-            sink(open_picture(file)?)?;
+            sink(open_image(file)?)?;
         }
         Ok(())
     }
 }
 
-/// What stands before the number in a file's name, the number's digits, and the number.
+/// The part of a file's name before its number, the number of digits, and the number.
 fn number_of(path: &Path) -> Option<(&str, usize, u64)> {
     let stem = path.file_stem()?.to_str()?;
     let digits = stem.len() - stem.trim_end_matches(|c: char| c.is_ascii_digit()).len();

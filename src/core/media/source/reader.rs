@@ -1,77 +1,221 @@
-//! A clip that is read from any of its frames on, for players: nothing before a seek's entrance is decoded, and nothing
-//! is kept.
-//!
-//! How much is held in memory is its caller's.
+//! A video that is read from any of its frames on: decoding begins at the last keyframe before it, and no frame is
+//! cached.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use super::{ClipInfo, NumberedSink, Source};
-use crate::media::{FrameStarts, MediaError, Picture};
+use super::animation::Animation;
+use super::ffmpeg::Ffmpeg;
+use super::mp4::Movie;
+use super::numbered::Numbered;
+use super::{ClipInfo, NumberedSink, UnsupportedVideo, VideoFacts, apng};
+use crate::media::kind::{self, FileFormat};
+use crate::media::{FrameStarts, MediaError, OpenedImage, Picture};
 
-/// Takes one decoded frame and its number; breaks off when it wants no more.
+/// Takes one decoded frame and its number; breaks off when it needs no more.
 pub type TakeFrame<'a> = dyn FnMut(u32, Picture) -> ControlFlow<()> + 'a;
 
+/// Takes one decoded frame with its alpha, and its number; breaks off when it needs no more.
+pub type TakeAlphaFrame<'a> = dyn FnMut(u32, OpenedImage) -> ControlFlow<()> + 'a;
+
 pub struct ClipReader {
-    source: Source,
     path: PathBuf,
+    decoder: Decoder,
+    facts: VideoFacts,
+}
+
+enum Decoder {
+    Animation(Animation),
+    Movie(Box<Movie>),
+    Numbered(Numbered),
+    Ffmpeg(Ffmpeg),
 }
 
 impl ClipReader {
+    /// Opens the video at `path`, whatever its extension says; decodes at most its first frame.
+    pub fn open(path: &Path) -> Result<Self, MediaError> {
+        let opened = kind::open_file(path, "read the clip")?;
+        let not_a_clip = |found: &str| MediaError::NotAClip {
+            found: found.to_owned(),
+            path: path.to_path_buf(),
+        };
+        if opened.len == 0 {
+            return Err(not_a_clip("an empty file"));
+        }
+        let kind = opened.kind;
+        let reader = |(decoder, facts)| Self {
+            path: path.to_path_buf(),
+            decoder,
+            facts,
+        };
+        let found = match kind {
+            FileFormat::Gif | FileFormat::WebP => {
+                let (animation, facts) = Animation::open(path, opened)?;
+                return Ok(reader((Decoder::Animation(animation), facts)));
+            }
+            FileFormat::Png if apng::is_animated(path) => {
+                let (animation, facts) = Animation::open(path, opened)?;
+                return Ok(reader((Decoder::Animation(animation), facts)));
+            }
+            FileFormat::Png => {
+                let (numbered, facts) = Numbered::open(path)?
+                    .ok_or_else(|| not_a_clip("a PNG image without a number"))?;
+                return Ok(reader((Decoder::Numbered(numbered), facts)));
+            }
+            FileFormat::Mp4 => match Movie::open(path, opened.file, opened.len) {
+                Ok((movie, facts)) => return Ok(reader((Decoder::Movie(Box::new(movie)), facts))),
+                Err(UnsupportedVideo::Failed(err)) => return Err(err),
+                Err(UnsupportedVideo::Codec(found)) => found,
+            },
+            other => other.described().to_owned(),
+        };
+        let demuxer = kind.demuxer().ok_or_else(|| not_a_clip(&found))?;
+        let (ffmpeg, facts) = Ffmpeg::open(path, kind.name(), demuxer, found)?;
+        Ok(reader((Decoder::Ffmpeg(ffmpeg), facts)))
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Opens the clip at `path`, whatever its extension says; decodes at most its first frame.
-    pub fn open(path: &Path) -> Result<Self, MediaError> {
-        Ok(Self {
-            source: Source::open(path)?,
-            path: path.to_path_buf(),
-        })
-    }
-
-    /// Sentences on what the file declares and its frames do not keep, such as HDR or transparency.
-    pub fn notices(&self) -> Vec<String> {
-        self.source.notices()
-    }
-
     pub fn info(&self) -> ClipInfo {
-        self.source.info()
+        self.facts.info
     }
 
     /// Starts of the frames; `None` where they have an even rate.
     pub fn starts(&self) -> Option<&FrameStarts> {
-        self.source.starts()
+        self.facts.starts.as_ref()
+    }
+
+    /// Losses where the frames are used as opaque ones, each as a sentence.
+    pub fn notices(&self) -> Vec<String> {
+        let opaque = self
+            .has_alpha()
+            .then(|| "Transparency is dropped: frames become opaque".to_owned());
+        opaque
+            .into_iter()
+            .chain(self.facts.notices.clone())
+            .collect()
+    }
+
+    /// Properties that the frames do not keep, such as HDR and interlacing, each as a sentence; all but transparency.
+    pub fn format_notices(&self) -> &[String] {
+        &self.facts.notices
+    }
+
+    /// Returns true if frames have transparent parts, as far as the headers and the first frame show it.
+    pub fn has_alpha(&self) -> bool {
+        match &self.decoder {
+            Decoder::Animation(animation) => animation.has_alpha(),
+            Decoder::Movie(_) => false,
+            Decoder::Numbered(numbered) => numbered.has_alpha,
+            Decoder::Ffmpeg(ffmpeg) => ffmpeg.has_alpha,
+        }
+    }
+
+    /// Conversions of the frames that lose nothing of note, each as a sentence.
+    pub fn conversions(&self) -> &[String] {
+        &self.facts.conversions
+    }
+
+    pub(super) fn into_files(self) -> Vec<PathBuf> {
+        match self.decoder {
+            Decoder::Numbered(numbered) => numbered.files,
+            _ => vec![self.path],
+        }
     }
 
     /// Gives the frames from number `first` on, in order, until there are no more or `take` breaks off. Formats without
-    /// an entrance near it decode what comes before and do not give it.
+    /// a keyframe near it decode the frames before it, too.
     pub fn read(&mut self, first: u32, take: &mut TakeFrame<'_>) -> Result<(), MediaError> {
-        self.read_by(take, |source, sink| source.read_from(first, sink))
+        self.read_with_alpha(first, &mut |number, frame| take(number, frame.picture))
+    }
+
+    /// Gives the frames like [`read`](Self::read), with their alpha.
+    pub fn read_with_alpha(
+        &mut self,
+        first: u32,
+        take: &mut TakeAlphaFrame<'_>,
+    ) -> Result<(), MediaError> {
+        self.read_by(take, |reader, sink| reader.read_from(first, sink))
     }
 
     /// Gives all frames like [`read`](Self::read), for a model of `fps` frames per second: if their times are uneven, the
     /// frames that are shown in the middle of each of the model's frames.
     pub fn read_even(&mut self, fps: f64, take: &mut TakeFrame<'_>) -> Result<(), MediaError> {
-        self.read_by(take, |source, sink| source.read_even(fps, sink))
+        let mut take = |number, frame: OpenedImage| take(number, frame.picture);
+        self.read_by(&mut take, |reader, sink| reader.resample(fps, sink))
     }
 
     fn read_by(
         &mut self,
-        take: &mut TakeFrame<'_>,
-        read: impl FnOnce(&mut Source, &mut NumberedSink<'_>) -> Result<(), MediaError>,
+        take: &mut TakeAlphaFrame<'_>,
+        read: impl FnOnce(&mut Self, &mut NumberedSink<'_>) -> Result<(), MediaError>,
     ) -> Result<(), MediaError> {
         let mut has_broken_off = false;
         let path = self.path.clone();
-        let read = read(&mut self.source, &mut |number, picture| {
-            if take(number, picture).is_break() {
+        let read = read(self, &mut |number, frame| {
+            if take(number, frame).is_break() {
                 has_broken_off = true;
-                // Ends the reading, and is told to nobody.
+                // Only ends the reading.
                 return Err(MediaError::no_frames(&path));
             }
             Ok(())
         });
         if has_broken_off { Ok(()) } else { read }
+    }
+
+    /// Gives all frames; uneven ones at an even rate, some left out and others repeated.
+    pub(super) fn resample(
+        &mut self,
+        fps: f64,
+        sink: &mut NumberedSink<'_>,
+    ) -> Result<(), MediaError> {
+        let Some(starts) = self.starts().cloned() else {
+            return self.read_from(0, sink);
+        };
+        let mut index = 0;
+        self.read_from(0, &mut |number, frame| {
+            while index < starts.num_at(fps) && starts.resampled(index, fps) <= number as usize {
+                sink(index as u32, frame.clone())?;
+                index += 1;
+            }
+            Ok(())
+        })
+    }
+
+    /// Number of frames that have an index. Other headers may promise more than there are.
+    pub(super) fn num_certain_frames(&self) -> u32 {
+        match self.decoder {
+            Decoder::Movie(_) | Decoder::Numbered(_) => self.facts.info.num_frames,
+            Decoder::Animation(_) | Decoder::Ffmpeg(_) => 0,
+        }
+    }
+
+    pub(super) fn read_from(
+        &mut self,
+        first: u32,
+        sink: &mut NumberedSink<'_>,
+    ) -> Result<(), MediaError> {
+        // Decoders without an index decode the frames before, too.
+        let mut number = match self.decoder {
+            Decoder::Numbered(_) => first,
+            _ => 0,
+        };
+        let mut count_up = |frame| {
+            let current = number;
+            number += 1;
+            if current < first {
+                return Ok(());
+            }
+            sink(current, frame)
+        };
+        match &mut self.decoder {
+            Decoder::Animation(animation) => animation.read(&mut count_up),
+            Decoder::Ffmpeg(ffmpeg) => ffmpeg.read(&mut count_up),
+            Decoder::Numbered(numbered) => numbered.read(first as usize, &mut count_up),
+            Decoder::Movie(movie) => movie.read_from_frame(first, sink),
+        }
     }
 }
 

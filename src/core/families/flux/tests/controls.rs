@@ -8,7 +8,7 @@ use super::files::{flux_tree, shapes};
 use crate::families::flux::{self, control};
 use crate::job::{GenerateForm, Lora};
 use crate::library::ControlNetwork;
-use crate::lora::{Fit, Fitting, model_with};
+use crate::lora::{Fit, LoraMatcher, model_with};
 use crate::model::{CatalogError, ControlBy, ControlKind, InputUse, ModelSpec};
 use crate::networks::{FluxControlConfig, NetworkConfig as _};
 use crate::testing::made_up::{Shapes, write};
@@ -204,7 +204,7 @@ fn with_a_control_lora_dev_needs_a_control_picture_of_the_kind_its_name_says() {
         ] {
             let lora = loras.join(file).with_extension("safetensors");
             write(&lora, &shapes(LORA), "BF16");
-            let found = Fitting::of(&spec).unwrap().look(&lora);
+            let found = LoraMatcher::of(&spec).unwrap().look(&lora);
             let Fit::Yes(coverage) = &found.fit else {
                 panic!("{layout}: {:?}", found.fit);
             };
@@ -244,7 +244,7 @@ fn a_control_lora_is_refused_where_the_model_sees_another_picture_already() {
     let kontext = ModelSpec::open(&place).unwrap();
     let err = with_lora(&kontext, &lora).unwrap_err().to_string();
     assert!(err.contains("a control LoRA of FLUX.1 dev"), "{err}");
-    let fit = Fitting::of(&kontext).unwrap().look(&lora).fit;
+    let fit = LoraMatcher::of(&kontext).unwrap().look(&lora).fit;
     assert!(matches!(fit, Fit::No(_)), "{fit:?}");
     // The whole model needs no widening, and is what it was.
     let place = models.join("diffusion_models/flux1-canny-dev.safetensors");

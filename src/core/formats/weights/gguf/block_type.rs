@@ -54,7 +54,7 @@ impl BlockType {
     }
 }
 
-/// What a number for a type means: the type, and the numbers and bytes of one of its blocks. `None` for numbers
+/// Type of a number, with the values and bytes of one of its blocks. `None` for numbers
 /// that were given to no type, or to one that is gone.
 pub(super) fn type_of_id(id: u32) -> Option<(TensorType, u64, u64)> {
     let plain = |dtype: Dtype| Some((TensorType::Plain(dtype), 1, dtype.bitsize() as u64 / 8));

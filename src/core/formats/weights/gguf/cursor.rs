@@ -11,9 +11,9 @@ const WINDOW_BYTES: u64 = 64 << 10;
 
 pub(super) struct Cursor<'a> {
     file: &'a File,
-    /// Where the next byte is, from the start of the file.
+    /// Offset of the next byte in the file.
     position: u64,
-    /// Where the header must have ended.
+    /// Limit for the end of the header.
     end: u64,
     window: Vec<u8>,
     window_start: u64,
@@ -73,7 +73,7 @@ impl<'a> Cursor<'a> {
         Ok(bytes)
     }
 
-    /// A text behind its length, of at most `max` bytes.
+    /// A text after its length, of at most `max` bytes.
     pub(super) fn text(&mut self, what: &str, max: u64) -> Result<String, HeaderError> {
         let len = self.u64()?;
         self.check(len)?;

@@ -1,7 +1,7 @@
 //! The header of a GGUF file, version 2 or 3, read and checked without touching its data.
 //!
 //! Everything in it is hostile until checked here: counts, lengths, types, sizes, offsets. What is kept is never
-//! more than a part of the header; lists stay in the file until somebody asks. Knows no model and expands no block.
+//! more than a part of the header; lists stay in the file until they are needed. Knows no model and expands no block.
 //! After <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>.
 
 mod block_type;
@@ -33,7 +33,7 @@ const MAX_RANK: u32 = 8;
 const DEFAULT_ALIGNMENT: u64 = 32;
 /// GGUF has 42 types. Larger numbers than this one are taken for damage.
 const MAX_FUTURE_TYPE: u32 = 64;
-/// What a note shows of a text.
+/// Characters of a text that a note shows.
 const MAX_NOTE_CHARS: usize = 1000;
 
 /// Reads the header of an open file, whose position does not matter and does not move.
@@ -86,7 +86,7 @@ pub(super) fn read_header(file: &File) -> Result<Header, HeaderError> {
     })
 }
 
-/// What a file says besides its tensors, by key.
+/// Metadata of a file, by key.
 #[derive(Debug)]
 pub struct Metadata(BTreeMap<String, Value>);
 
@@ -143,7 +143,7 @@ impl Metadata {
         Cursor::new(file, list.start, list.start + list.bytes).bytes(list.bytes)
     }
 
-    /// What the file says about itself, without its lists.
+    /// Metadata of the file, without its lists.
     fn notes(&self) -> BTreeMap<String, String> {
         let entries = self.0.iter();
         let notes = entries.filter_map(|(key, value)| {
@@ -189,7 +189,7 @@ impl Metadata {
         Ok(())
     }
 
-    /// A shape that stands in the metadata.
+    /// A shape in the metadata.
     fn sizes(&self, file: &File, list: List) -> Result<Vec<u64>, HeaderError> {
         let width = list.element.width().unwrap_or(0) as usize;
         let is_whole = matches!(

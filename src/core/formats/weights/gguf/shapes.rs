@@ -1,4 +1,4 @@
-//! The shapes that a file's tensors had before somebody wrote them as GGUF.
+//! The shapes that a file's tensors had before they were written them as GGUF.
 //!
 //! ggml knows four sizes and forgets those of 1 in front; what was reshaped for its sake says so under
 //! `comfy.gguf.orig_shape.<name>`. Only shapes change here, never the count of numbers.
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::formats::weights::TensorInfo;
 
-/// What stands before the name of a reshaped tensor.
+/// Prefix of the name of a reshaped tensor.
 pub(super) const ORIGINAL_SHAPE: &str = "comfy.gguf.orig_shape.";
 
 /// Gives the tensors of Wan whose sizes ggml folded or forgot their own again.

@@ -40,7 +40,7 @@ impl Writer {
         with.u32(id).u64(offset)
     }
 
-    /// The data, behind the padding of the usual alignment.
+    /// The data, after the padding of the usual alignment.
     fn data(mut self, len: usize) -> Vec<u8> {
         let start = self.0.len().next_multiple_of(32);
         self.0.resize(start + len, 7);

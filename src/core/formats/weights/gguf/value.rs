@@ -8,7 +8,7 @@ use crate::formats::weights::header::HeaderError;
 /// A longer text is no answer to a question that this program asks.
 const MAX_TEXT_BYTES: u64 = 64 << 10;
 
-/// What stands behind one key.
+/// Value of one key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     Unsigned(u64),

@@ -4,10 +4,11 @@
 mod mp4;
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use super::*;
-use crate::media::{open_image, open_picture, read_settings};
+use crate::media::{ClipReader, OpenedImage, open_image, open_picture, read_settings};
 
 const EXTENSIONS: &[&str] = &[
     #[cfg(feature = "h264")]
@@ -175,13 +176,43 @@ fn a_single_image_keeps_its_transparency_in_png_and_webp() {
             settings: Some("{}".to_owned()),
             ..ClipOptions::default()
         };
-        let mut writer = ClipWriter::create(&path, options).unwrap();
+        let mut writer = VideoWriter::create(&path, options).unwrap();
         writer.push_with_alpha(&picture, Some(&alpha)).unwrap();
         writer.finish().unwrap();
         let opened = open_image(&path).unwrap();
         assert_eq!(opened.alpha.as_ref() == Some(&alpha), is_kept, "{name}");
         assert_eq!(opened.picture == picture, is_kept, "{name}");
         assert_eq!(read_settings(&path).unwrap().as_deref(), Some("{}"));
+    }
+}
+
+#[test]
+fn an_animation_keeps_the_transparency_of_each_frame_in_webp_and_numbered_pngs() {
+    let folder = folder();
+    let alphas = [Some(100), None, Some(0)].map(|value: Option<u8>| {
+        value.map(|value| AlphaChannel {
+            width: 20,
+            height: 10,
+            values: vec![value; 200],
+        })
+    });
+    for (name, first) in [("a.webp", "a.webp"), ("a.png", "a_0001.png")] {
+        let path = folder.path().join(name);
+        let mut writer = VideoWriter::create(&path, ClipOptions::default()).unwrap();
+        for alpha in &alphas {
+            let frame = flat(20, 10, [90, 140, 60]);
+            writer.push_with_alpha(&frame, alpha.as_ref()).unwrap();
+        }
+        writer.finish().unwrap();
+        let mut read = Vec::new();
+        let mut reader = ClipReader::open(&folder.path().join(first)).unwrap();
+        let take = &mut |_, frame: OpenedImage| {
+            read.push(frame.alpha);
+            ControlFlow::Continue(())
+        };
+        reader.read_with_alpha(0, take).unwrap();
+        assert_eq!(read, alphas, "{name}");
+        assert!(reader.has_alpha());
     }
 }
 
@@ -332,14 +363,14 @@ fn a_dropped_clip_leaves_nothing_and_the_old_file_stays() {
         let folder = folder();
         let path = folder.path().join("a").with_extension(extension);
         fs::write(&path, b"old").unwrap();
-        let mut writer = ClipWriter::create(&path, ClipOptions::default()).unwrap();
+        let mut writer = VideoWriter::create(&path, ClipOptions::default()).unwrap();
         writer.push(&flat(16, 16, [7; 3])).unwrap();
         writer.push(&flat(16, 16, [8; 3])).unwrap();
         drop(writer);
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(files_in(folder.path()).len(), 1, "{extension}");
         let made = folder.path().join("new").join(path.file_name().unwrap());
-        let mut writer = ClipWriter::create(&made, ClipOptions::default()).unwrap();
+        let mut writer = VideoWriter::create(&made, ClipOptions::default()).unwrap();
         writer.push(&flat(16, 16, [7; 3])).unwrap();
         writer.push(&flat(16, 16, [7; 3])).unwrap();
         drop(writer);

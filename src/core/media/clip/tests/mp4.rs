@@ -10,7 +10,7 @@ use re_mp4::Mp4;
 use super::super::*;
 use super::{flat, folder, mean_error, moving, worst};
 
-/// What an independent reader finds in an MP4: its frames as RGB, cut to the track's size.
+/// Frames of an MP4 by an independent reader, as RGB, cut to the track's size.
 fn frames_of_mp4(path: &Path) -> Vec<Picture> {
     let bytes = fs::read(path).unwrap();
     let mp4 = Mp4::read_bytes(&bytes).unwrap();
@@ -49,7 +49,7 @@ fn parameter_sets(config: &[u8]) -> Vec<u8> {
         let length = usize::from(u16::from_be_bytes([config[at], config[at + 1]]));
         out.extend([0, 0, 0, 1]);
         out.extend(&config[at + 2..at + 2 + length]);
-        // Behind the first stands the number of the second kind.
+        // Behind the first is the number of the second kind.
         at += 2 + length + 1;
     }
     out

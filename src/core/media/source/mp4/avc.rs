@@ -32,7 +32,7 @@ impl AvcConfig {
         })
     }
 
-    /// The units of a sample, each behind its length; what is cut off at the end is left out.
+    /// The units of a sample, each after its length; a unit that is cut off is left out.
     pub fn units<'a>(&self, sample: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         let length_bytes = self.length_bytes;
         let mut bytes = Bytes(sample);

@@ -1,6 +1,6 @@
 //! Samples of H.264 through OpenH264 into pictures, in the order in which they are shown.
 //!
-//! The decoder is told not to flush after each sample, which would break clips whose frames are stored
+//! The decoder does not flush after each sample, which would break clips whose frames are stored
 //! in another order than they are shown.
 
 use openh264::decoder::{DecodeOptions, DecodedYUV, Decoder, Flush};

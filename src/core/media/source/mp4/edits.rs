@@ -11,7 +11,7 @@ pub(super) struct Edit {
     pub at: i64,
 }
 
-/// What any of a track's edits shows. Their order is no matter: it is only asked whether a time is shown at all.
+/// Time ranges that any of a track's edits shows, in no order: they only decide whether a time is shown at all.
 pub(super) struct Shown {
     /// In the order of time and with gaps between them, so that a time is found in few steps: a file may have millions
     /// of edits, and a million samples to ask for cost it nothing. All times are shown where absent.

@@ -5,7 +5,7 @@
 use super::track::{MAX_SAMPLES, Sample, TOO_MANY};
 use crate::formats::mp4::{Bytes, boxes, child};
 
-/// What samples are like where a fragment does not say.
+/// Properties of samples where a fragment gives none.
 #[derive(Clone, Copy, Default)]
 struct Defaults {
     duration: u32,
@@ -23,7 +23,7 @@ pub(super) struct Fragments {
 
 /// The bit in a sample's flags that says that decoding cannot begin with it.
 const IS_NOT_SYNC: u32 = 0x1_0000;
-/// What is said of a fragment that ends before what it holds.
+/// Error of a fragment that ends before its content.
 const CUT: &str = "a fragment of it is cut";
 
 impl Fragments {
@@ -81,7 +81,7 @@ impl Fragments {
         Ok(())
     }
 
-    /// Where the part's data begin, and what its samples are like.
+    /// Start of the part's data, and defaults of its samples.
     fn part_header(&self, header: &[u8], begin: u64) -> Option<(u64, Defaults)> {
         let mut bytes = Bytes(header);
         let (_, flags) = bytes.version()?;
@@ -121,7 +121,7 @@ impl Fragments {
         self.add_samples(run, base, at, defaults).ok_or(CUT)
     }
 
-    /// The same, whatever their count.
+    /// Runs of any count.
     fn add_samples(
         &mut self,
         run: &[u8],
@@ -163,7 +163,7 @@ impl Fragments {
     }
 }
 
-/// What stands behind the version and the flags: the track's number in a part's header, the count of samples in a run.
+/// Number after the version and the flags: the track in a part's header, the count of samples in a run.
 fn first_number(content: &[u8]) -> Option<u32> {
     let mut bytes = Bytes(content);
     bytes.version()?;

@@ -26,11 +26,11 @@ use sps::Sps;
 pub(super) use track::MAX_SAMPLES;
 use track::{Sample, Track};
 
-use super::display::{PixelAspect, colour_conversion, make_square, square_size};
-use super::{ClipInfo, Sink, Unread};
+use super::display::{PixelAspect, VideoColours, conversions, make_square, square_size};
+use super::{ClipInfo, Sink, UnsupportedVideo, VideoFacts};
 use crate::formats::ByteSource;
 use crate::formats::mp4::file_boxes;
-use crate::media::colour::ColourConversion;
+use crate::media::colour::{ColourConversion, PQ, declared_peak};
 use crate::media::open::{Failure, check_size, upright};
 use crate::media::times::FrameTiming;
 use crate::media::{FrameStarts, HAS_H264, MediaError, Picture};
@@ -50,21 +50,18 @@ pub(super) struct Movie {
     pixel_aspect: PixelAspect,
     /// The times of all samples, in the order in which they are shown.
     times: Vec<i64>,
-    pub info: ClipInfo,
-    pub notices: Vec<String>,
-    pub starts: Option<FrameStarts>,
 }
 
 impl Movie {
-    pub fn open(path: &Path, file: File, len: u64) -> Result<Self, Unread> {
-        let failed = |failure: Failure| Unread::Failed(failure.into_error("MP4", path));
+    pub fn open(path: &Path, file: File, len: u64) -> Result<(Self, VideoFacts), UnsupportedVideo> {
+        let failed = |failure: Failure| UnsupportedVideo::Failed(failure.into_error("MP4", path));
         let mut source = ByteSource::new(file, len);
         let track = read_track(&mut source).map_err(failed)?;
         if !matches!(&track.codec, b"avc1" | b"avc3") {
-            return Err(Unread::Codec(codec_name(track.codec)));
+            return Err(UnsupportedVideo::Codec(codec_name(track.codec)));
         }
         if !HAS_H264 {
-            return Err(Unread::Codec("H.264".to_owned()));
+            return Err(UnsupportedVideo::Codec("H.264".to_owned()));
         }
         let config = AvcConfig::read(&track.avc_config)
             .ok_or_else(|| failed(Failure::Damaged("its H.264 has no header".to_owned())))?;
@@ -73,9 +70,13 @@ impl Movie {
         check_size(sps.width, sps.height).map_err(failed)?;
         let of_stream = sps.colour.unwrap_or(Colour::UNKNOWN);
         let colour = of_stream.or(track.colour.unwrap_or(Colour::UNKNOWN));
-        let (conversion, colour_notice) =
-            colour_conversion(colour.primaries, colour.transfer, track.peak);
-        let notices = colour.matrix_notice().into_iter().chain(colour_notice);
+        let mut peak = track.peak;
+        if colour.transfer == PQ && peak.is_none() {
+            peak = peak_in_sei(&mut source, &track, &config).map_err(failed)?;
+        }
+        let colours = VideoColours::new(colour.primaries, colour.transfer, peak);
+        let notices = colour.matrix_notice().into_iter();
+        let notices = notices.chain(colours.notice).collect();
         let pixel_aspect = track.pixel_aspect.or(sps.pixel_aspect);
         let (width, height) = square_size((sps.width, sps.height), pixel_aspect);
         check_size(width, height).map_err(failed)?;
@@ -83,7 +84,7 @@ impl Movie {
         times.sort_unstable();
         let shown = times.iter().filter(|time| track.is_shown(**time)).count();
         if shown == 0 {
-            return Err(Unread::Failed(MediaError::no_frames(path)));
+            return Err(UnsupportedVideo::Failed(MediaError::no_frames(path)));
         }
         let (fps, starts) = timing(&track, &times);
         let is_turned = swaps_sides(track.orientation);
@@ -94,19 +95,23 @@ impl Movie {
             num_frames: shown as u32,
             is_uneven: starts.is_some(),
         };
-        Ok(Self {
+        let facts = VideoFacts {
+            info,
+            starts,
+            notices,
+            conversions: conversions(colours.words, pixel_aspect),
+        };
+        let movie = Self {
             path: path.to_path_buf(),
             source,
             track,
             config,
             colour,
-            conversion,
+            conversion: colours.conversion,
             pixel_aspect,
             times,
-            info,
-            notices: notices.collect(),
-            starts,
-        })
+        };
+        Ok((movie, facts))
     }
 
     fn read_from(&mut self, from: usize, sink: &mut Sink<'_>) -> Result<(), MediaError> {
@@ -115,12 +120,12 @@ impl Movie {
         let mut frames = Frames::new(self.config.clone(), self.colour).map_err(failed)?;
         let total = self.track.samples.len();
         let mut index = from;
-        // Pictures come in the order of their times, which stand beside them in the file.
+        // Pictures come in the order of their times, which are next to them in the file.
         let mut show = |picture, index: usize, movie: &Self| {
             let time = movie.times.get(index);
             if time.is_some_and(|time| movie.track.is_shown(*time)) {
                 let picture = movie.as_shown(picture)?;
-                sink(upright(picture, movie.track.orientation)?)?;
+                sink(upright(picture, movie.track.orientation)?.into())?;
             }
             Ok::<_, MediaError>(())
         };
@@ -202,13 +207,16 @@ fn sample_bytes(source: &mut ByteSource<File>, sample: Sample) -> Result<Vec<u8>
     Ok(source.read_at(sample.offset, sample.size.into())?)
 }
 
+/// Types of units.
+const SEI: u8 = 6;
+const SEQUENCE_SET: u8 = 7;
+
 /// The sequence parameter set: in the header, or in the first sample.
 fn sequence(
     source: &mut ByteSource<File>,
     track: &Track,
     config: &AvcConfig,
 ) -> Result<Sps, Failure> {
-    const SEQUENCE_SET: u8 = 7;
     let first = match (config.sequence_sets.first(), track.samples.first()) {
         (Some(set), _) => Some(set.clone()),
         (None, Some(sample)) => {
@@ -224,12 +232,30 @@ fn sequence(
         .ok_or_else(|| Failure::Damaged("its H.264 has no parameters".to_owned()))
 }
 
+/// Peak of PQ that the header or the first frame declares in supplemental information (SEI), in cd/m².
+fn peak_in_sei(
+    source: &mut ByteSource<File>,
+    track: &Track,
+    config: &AvcConfig,
+) -> Result<Option<f64>, Failure> {
+    let Some(first) = track.samples.first() else {
+        return Ok(None);
+    };
+    let sample = sample_bytes(source, *first)?;
+    let units = config.units(&sample);
+    let (mut max_cll, mut mastering) = (0.0, 0.0);
+    for unit in units.filter(|unit| unit.first().is_some_and(|byte| byte & 0x1f == SEI)) {
+        sps::read_light(unit, &mut max_cll, &mut mastering);
+    }
+    Ok(declared_peak(max_cll, mastering))
+}
+
 /// The profiles that the decoder knows: Baseline, Main, Extended, High and the two scalable ones. Lossless frames are of
 /// another one, whatever their sampling.
 const PROFILES: [u8; 6] = [66, 77, 83, 86, 88, 100];
 
 /// The decoder knows progressive 4:2:0 of 8 bits up to level 5.2.
-fn check_decodable(sps: &Sps) -> Result<(), Unread> {
+fn check_decodable(sps: &Sps) -> Result<(), UnsupportedVideo> {
     let sampling = match sps.chroma_format {
         0 => "4:0:0",
         1 => "4:2:0",
@@ -250,7 +276,7 @@ fn check_decodable(sps: &Sps) -> Result<(), Unread> {
     } else {
         return Ok(());
     };
-    Err(Unread::Codec(what))
+    Err(UnsupportedVideo::Codec(what))
 }
 
 fn codec_name(letters: [u8; 4]) -> String {
@@ -328,6 +354,8 @@ mod tests {
         };
         assert!(check_decodable(&of_profile(100)).is_ok());
         let found = check_decodable(&of_profile(244));
-        assert!(matches!(found, Err(Unread::Codec(found)) if found == "H.264 of profile 244"));
+        assert!(
+            matches!(found, Err(UnsupportedVideo::Codec(found)) if found == "H.264 of profile 244")
+        );
     }
 }

@@ -1,8 +1,8 @@
 //! Reading a movie from one of its frames on: from the nearest sync sample before it.
 
 use super::Movie;
+use crate::media::MediaError;
 use crate::media::source::NumberedSink;
-use crate::media::{MediaError, Picture};
 
 impl Movie {
     /// Gives the shown frames from number `first` on.
@@ -13,16 +13,16 @@ impl Movie {
     ) -> Result<(), MediaError> {
         let mut has_given = false;
         // Some files call samples sync samples that are none.
-        for (sample, shown_before) in [self.entrance_before(first), (0, 0)] {
+        for (sample, shown_before) in [self.keyframe_before(first), (0, 0)] {
             let mut number = shown_before;
-            let read = self.read_from(sample, &mut |picture: Picture| {
+            let read = self.read_from(sample, &mut |frame| {
                 let current = number;
                 number += 1;
                 if current < first {
                     return Ok(());
                 }
                 has_given = true;
-                sink(current, picture)
+                sink(current, frame)
             });
             if read.is_ok() || has_given || sample == 0 {
                 return read;
@@ -33,11 +33,11 @@ impl Movie {
 
     /// The last sample from which the frame can be decoded, with everything after it and nothing before it, and the
     /// number of shown frames before.
-    fn entrance_before(&self, frame: u32) -> (usize, u32) {
-        self.find_entrance(frame).unwrap_or_default()
+    fn keyframe_before(&self, frame: u32) -> (usize, u32) {
+        self.find_keyframe(frame).unwrap_or_default()
     }
 
-    fn find_entrance(&self, frame: u32) -> Option<(usize, u32)> {
+    fn find_keyframe(&self, frame: u32) -> Option<(usize, u32)> {
         let samples = &self.track.samples;
         let shown = self.times.iter().filter(|time| self.track.is_shown(**time));
         let last = || shown.clone().next_back();

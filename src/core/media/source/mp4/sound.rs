@@ -93,7 +93,7 @@ fn read(
         + late.max(0) as f64 / f64::from(timescale)
         - video_secs;
     let early = ((-delay_secs).max(0.0) * f64::from(timescale)).round() as u64;
-    // The time of what is heard is told by the movie's clock.
+    // The time of what is heard is given by the movie's clock.
     let heard = heard
         .map(|units| u128::from(units) * u128::from(timescale) / u128::from(movie_timescale))
         .and_then(|units| u64::try_from(units).ok())

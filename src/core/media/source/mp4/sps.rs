@@ -3,6 +3,7 @@
 //! Everything else in it is stepped over; the decoder reads it again.
 
 use super::colour::Colour;
+use crate::formats::mp4::{Bytes, mastering_peak};
 
 /// The part of a sequence parameter set that matters before decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,6 +180,36 @@ fn read_display(
         }
     }
     Some(())
+}
+
+/// Reads the light levels of supplemental information (SEI), in cd/m²: MaxCLL and the peak of the mastering display.
+/// `unit` begins with its header byte.
+pub(super) fn read_light(unit: &[u8], max_cll: &mut f64, mastering: &mut f64) -> Option<()> {
+    const MASTERING_DISPLAY: usize = 137;
+    const LIGHT_LEVELS: usize = 144;
+    let payload = without_emulation(unit.get(1..)?);
+    let mut bytes = Bytes(&payload);
+    // Type and length are sums of bytes, of which all but the last are 255.
+    let sum = |bytes: &mut Bytes<'_>| {
+        let mut sum = 0;
+        loop {
+            let byte = bytes.u8()?;
+            sum += usize::from(byte);
+            if byte < u8::MAX {
+                return Some(sum);
+            }
+        }
+    };
+    loop {
+        let kind = sum(&mut bytes)?;
+        let length = sum(&mut bytes)?;
+        let message = bytes.take(length)?;
+        match kind {
+            MASTERING_DISPLAY => *mastering = mastering_peak(message)?,
+            LIGHT_LEVELS => *max_cll = Bytes(message).u16()?.into(),
+            _ => {}
+        }
+    }
 }
 
 /// The payload without the bytes that keep start codes out of it.

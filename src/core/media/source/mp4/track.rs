@@ -1,6 +1,6 @@
 //! The video track in a movie box: its codec, its orientation, and where and when each sample is.
 //!
-//! Reads bytes only; what lies in the samples is the decoder's.
+//! Reads bytes only; samples are left to the decoder.
 
 use image::metadata::Orientation;
 
@@ -10,22 +10,22 @@ use crate::formats::mp4::{Bytes, boxes, child, descend, mastering_peak};
 use crate::media::colour::declared_peak;
 use crate::media::open::Failure;
 
-/// More samples than this are nobody's clip: nine hours at 30 frames a second.
+/// Limit of samples: nine hours at 30 frames a second.
 pub(in crate::media) const MAX_SAMPLES: usize = 1 << 20;
-/// What is said of a file with more.
+/// Error of a file with more.
 pub(super) const TOO_MANY: &str = "it has more than a million frames";
 
 /// One encoded frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sample {
-    /// Where in the file.
+    /// Offset in the file.
     pub offset: u64,
     pub size: u32,
     /// When it is shown, in units of the track's clock.
     pub shown_at: i64,
-    /// How long, in the same.
+    /// Duration, in the same units.
     pub lasts: u32,
-    /// Whether decoding can begin here.
+    /// True if decoding can begin here.
     pub is_sync: bool,
 }
 
@@ -95,7 +95,7 @@ impl Track {
         })
     }
 
-    /// Whether a frame of that time is shown.
+    /// Returns true if a frame of that time is shown.
     pub fn is_shown(&self, shown_at: i64) -> bool {
         self.shown.includes(shown_at)
     }

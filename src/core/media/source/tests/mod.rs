@@ -1,12 +1,15 @@
 //! Clips of others, made by `clips/make.sh`, and our own, read back.
 
+mod declared;
 mod hostile;
 mod times;
 
 use std::path::{Path, PathBuf};
 
+use super::mp4::Movie;
 use super::*;
 use crate::media::colour::ColourConversion;
+use crate::media::kind;
 use crate::media::{ClipFormat, ClipOptions, write_clip};
 
 fn fixture(name: &str) -> PathBuf {
@@ -15,7 +18,7 @@ fn fixture(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// What frame `number` of every clip beside this file shows.
+/// What frame `number` of every clip next to this file shows.
 fn painted(number: usize) -> Picture {
     let blue = 20 + 15 * number as u8;
     Picture::from_fn(66, 50, |x, y| [x as u8 * 3, y as u8 * 4, blue]).unwrap()
@@ -127,7 +130,7 @@ fn hdr_in_h264_is_tone_mapped_and_named() {
 fn interlaced_h264_is_left_to_ffmpeg() {
     let opened = kind::open_file(&fixture("interlaced.mp4"), "read the clip").unwrap();
     match Movie::open(Path::new("interlaced.mp4"), opened.file, opened.len) {
-        Err(Unread::Codec(found)) => assert_eq!(found, "interlaced H.264"),
+        Err(UnsupportedVideo::Codec(found)) => assert_eq!(found, "interlaced H.264"),
         _ => panic!("the decoder reads whole frames only"),
     }
 }
@@ -209,7 +212,7 @@ fn a_long_clip_of_ours_ends_with_the_same_frame_read_from_its_last_keyframe() {
 fn a_build_without_h264_leaves_it_to_ffmpeg() {
     let opened = kind::open_file(&fixture("b-frames.mp4"), "read the clip").unwrap();
     match Movie::open(Path::new("b-frames.mp4"), opened.file, opened.len) {
-        Err(Unread::Codec(found)) => assert_eq!(found, "H.264"),
+        Err(UnsupportedVideo::Codec(found)) => assert_eq!(found, "H.264"),
         _ => panic!("nothing here can decode it"),
     }
 }

@@ -1,7 +1,7 @@
 //! Uneven frame times: those of other programs' files, and our own written and read back.
 
 use super::*;
-use crate::media::Runs;
+use crate::media::FrameSegments;
 
 fn assert_starts(path: &Path, expected_millis: &[u64], within_millis: f64) {
     let starts = frame_starts(path).unwrap().expect("its frames are uneven");
@@ -70,7 +70,7 @@ fn uneven_times_are_written_and_read_back() {
         let parts = folder.path().join(format!("parts-{name}"));
         std::fs::create_dir(&parts).unwrap();
         let joined = folder.path().join(format!("joined-{name}"));
-        let runs = Runs::new(&parts, &joined, options.clone()).unwrap();
+        let runs = FrameSegments::new(&parts, &joined, options.clone()).unwrap();
         for frame in &frames {
             let mut run = runs.begin(runs.num_frames());
             run.push(frame).unwrap();

@@ -32,6 +32,19 @@ rm stretched-plain.mov
 run -vf "crop=64:48,tinterlace=interleave_top" $x264 -flags:v +ildct+ilme+bitexact interlaced.mp4
 # The frames of b-frames.mp4 with another transfer in their header.
 run -vf "$bt709" $x264 $tags -color_trc arib-std-b67 hlg.mp4
+# Converted colours, and HDR whose peak only the frames declare (H.264 in MP4, HEVC in Matroska).
+run -frames:v 1 -vf "scale=out_color_matrix=bt2020:flags=accurate_rnd+full_chroma_int" $x264 \
+  -colorspace bt2020nc -color_primaries bt2020 -color_trc bt2020-10 bt2020.mp4
+display="G(13250,34500)B(7500,3000)R(34000,16000)WP(15635,16450)L(40000000,50)"
+run -frames:v 2 -vf "scale=out_color_matrix=bt2020:flags=accurate_rnd+full_chroma_int" -c:v libx264 -crf 30 \
+  -x264-params "mastering-display=$display:cll=1500,400:no-info=1" -pix_fmt yuv420p -fflags +bitexact -flags:v +bitexact \
+  -colorspace bt2020nc -color_primaries bt2020 -color_trc smpte2084 pq-frames.mp4
+run -frames:v 2 -vf "scale=out_color_matrix=bt2020:flags=accurate_rnd+full_chroma_int" -c:v libx265 -x265-params \
+  "colorprim=bt2020:transfer=smpte2084:colormatrix=bt2020nc:master-display=$display:max-cll=1500,400:log-level=error:info=0" \
+  -pix_fmt yuv420p10le -fflags +bitexact pq-frames.mkv
+# Frame n is opaque up to column 8 + 8 n.
+ffmpeg -v error -y -f lavfi -i "color=s=32x16:r=10:d=0.3,format=yuva420p,geq=lum=120:cb=90:cr=180:a='if(lt(X,8+8*N),255,0)'" \
+  -c:v libvpx-vp9 -auto-alt-ref 0 -crf 20 -b:v 0 -fflags +bitexact -flags:v +bitexact alpha.webm
 # With sound, as an MP4, a MOV and a WebM have it; it begins 0.1 s late in the second one.
 sound="sine=f=440:r=16000:d=0.5"
 aac="-c:a aac -b:a 24k -flags:a +bitexact"

@@ -1,40 +1,41 @@
-//! A clip that is made over a long time: runs of encoded frames in a folder, each whole by itself, joined in the end.
+//! A video that is made over a long time: segments of encoded frames in a folder, each complete, joined in the end.
 //!
-//! Whoever goes on finds how many frames are there; nothing is encoded twice but what the last run had not finished. An
+//! A resumed job finds the number of frames; only a segment that was not finished is encoded twice. An
 //! MP4's runs are the very bytes that its file gets; frames of other formats are kept without loss until then.
 
 #[cfg(any(feature = "h264", test))]
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 #[cfg(feature = "h264")]
 use serde::{Deserialize, Serialize};
 
-use super::{ClipFormat, ClipOptions, ClipWriter, check_writable, png};
+use super::{ClipFormat, ClipOptions, VideoWriter, check_writable, png};
 #[cfg(feature = "h264")]
 use super::{FrameTimes, h264, mp4};
 use crate::files::{sorted_entries, write_private};
 use crate::media::open::open_picture;
-use crate::media::{AlphaChannel, MediaError, Picture, Sound};
+use crate::media::{AlphaChannel, ClipReader, MediaError, Picture, Sound, first_image};
 
-/// What the files of runs are called: the number of the first frame, and how many there are.
+/// Extension of segment files, after the number of the first frame and the count.
 const ENDING: &str = "run";
 /// As many bytes of frames as are copied at a time.
 #[cfg(feature = "h264")]
 const COPIED_BYTES: usize = 1 << 20;
-/// A longer header is nobody's run.
+/// Limit of a segment's header.
 #[cfg(feature = "h264")]
 const MAX_HEAD_BYTES: u32 = 16 << 20;
 
 /// The runs of one clip.
 #[derive(Clone, Debug)]
-pub struct Runs {
+pub struct FrameSegments {
     folder: PathBuf,
     out: PathBuf,
     options: ClipOptions,
 }
 
-/// What stands before the frames of a run, behind its own length.
+/// Header of a segment, after its own length and before the frames.
 #[cfg(feature = "h264")]
 #[derive(Serialize, Deserialize)]
 struct Head {
@@ -42,13 +43,13 @@ struct Head {
     coded: h264::Coded,
 }
 
-struct Run {
+struct FrameSegment {
     first: u32,
     count: u32,
     path: PathBuf,
 }
 
-impl Runs {
+impl FrameSegments {
     /// Of the clip that will be written to `out`; `folder` is there.
     pub fn new(folder: &Path, out: &Path, options: ClipOptions) -> Result<Self, MediaError> {
         check_writable(out)?;
@@ -60,26 +61,26 @@ impl Runs {
         })
     }
 
-    /// How many frames are there from the first one on, without a gap.
+    /// Number of frames from the first one on, without a gap.
     pub fn num_frames(&self) -> u32 {
         Self::at(&self.folder)
     }
 
-    /// The same of whatever clip has its runs in a folder.
+    /// Number of frames of any video whose segments are in a folder, without a gap.
     pub fn at(folder: &Path) -> u32 {
         found_in(folder)
             .last()
             .map_or(0, |run| run.first + run.count)
     }
 
-    /// Whether a run has a single frame: in formats whose frames are kept without loss until the end.
+    /// Returns true if a run has a single frame: in formats whose frames are kept without loss until the end.
     pub fn hold_one_frame(&self) -> bool {
         !matches!(ClipFormat::from_path(&self.out), Ok(ClipFormat::Mp4))
     }
 
     /// Begins a run whose first frame has this number.
-    pub fn begin(&self, first: u32) -> RunWriter {
-        RunWriter {
+    pub fn begin(&self, first: u32) -> SegmentWriter {
+        SegmentWriter {
             runs: self.clone(),
             first,
             count: 0,
@@ -87,13 +88,14 @@ impl Runs {
         }
     }
 
-    /// Writes the clip and tells which files there are now. `settings`: as in [`ClipOptions`]. `sound`: as
-    /// [`sound_for`](crate::media::sound_for) finds it for this file. `alpha`: that of a single image.
+    /// Writes the video and returns its files. `settings`: as in [`ClipOptions`]. `sound`: as
+    /// [`sound_for`](crate::media::sound_for) finds it for this file. `alpha_source`: an image or video whose alpha the
+    /// frames of the same numbers get, in a format that has one.
     pub fn join(
         mut self,
         settings: Option<String>,
         sound: Option<&Sound>,
-        alpha: Option<&AlphaChannel>,
+        alpha_source: Option<&Path>,
     ) -> Result<Vec<PathBuf>, MediaError> {
         self.options.settings = settings;
         self.options.check(&self.out)?;
@@ -105,18 +107,48 @@ impl Runs {
         if ClipFormat::from_path(&self.out)? == ClipFormat::Mp4 {
             return self.join_mp4(&runs, sound);
         }
-        let mut writer = ClipWriter::create(&self.out, self.options)?;
-        for run in &runs {
-            writer.push_with_alpha(&open_picture(&run.path)?, alpha)?;
+        let mut writer = VideoWriter::create(&self.out, self.options)?;
+        let mut waiting = runs.iter();
+        let mut push_next = |alpha: Option<AlphaChannel>| {
+            let Some(run) = waiting.next() else {
+                return Ok(false);
+            };
+            let picture = open_picture(&run.path)?;
+            let (width, height) = (picture.width, picture.height);
+            let alpha = alpha
+                .map(|alpha| alpha.resized(width, height))
+                .transpose()?;
+            writer.push_with_alpha(&picture, alpha.as_ref())?;
+            Ok::<_, MediaError>(true)
+        };
+        match alpha_source {
+            Some(source) if runs.len() == 1 => drop(push_next(first_image(source)?.alpha)?),
+            Some(source) => {
+                let mut pushed = Ok(true);
+                ClipReader::open(source)?.read_with_alpha(0, &mut |_, frame| {
+                    pushed = push_next(frame.alpha);
+                    match pushed {
+                        Ok(true) => ControlFlow::Continue(()),
+                        _ => ControlFlow::Break(()),
+                    }
+                })?;
+                pushed?;
+            }
+            None => {}
         }
+        while push_next(None)? {}
         writer.finish()
     }
 
     #[cfg(feature = "h264")]
-    fn join_mp4(&self, runs: &[Run], sound: Option<&Sound>) -> Result<Vec<PathBuf>, MediaError> {
+    fn join_mp4(
+        &self,
+        runs: &[FrameSegment],
+        sound: Option<&Sound>,
+    ) -> Result<Vec<PathBuf>, MediaError> {
         use std::io::Read as _;
 
-        use crate::media::place::Pending;
+        use crate::media::place::AtomicFile;
 
         let out = &self.out;
         let mut coded = h264::Coded::default();
@@ -141,7 +173,7 @@ impl Runs {
         let head = head.map_err(|detail| {
             MediaError::said(format_args!("the MP4 encoder failed ({detail})"), out)
         })?;
-        let mut file = Pending::new(out)?;
+        let mut file = AtomicFile::new(out)?;
         file.write(&head)?;
         if let Some(sound) = sound {
             sound.copy(&mut |packet| file.write(packet))?;
@@ -162,16 +194,16 @@ impl Runs {
 }
 
 /// Runs that follow each other from the first frame on. One that is there is whole.
-fn found_in(folder: &Path) -> Vec<Run> {
+fn found_in(folder: &Path) -> Vec<FrameSegment> {
     let all = sorted_entries(folder).unwrap_or_default();
-    let mut found: Vec<Run> = Vec::new();
+    let mut found: Vec<FrameSegment> = Vec::new();
     for path in all {
         let Some((first, count)) = numbers_of(&path) else {
             continue;
         };
         let next = found.last().map_or(0, |run| run.first + run.count);
         if first == next && count > 0 {
-            found.push(Run { first, count, path });
+            found.push(FrameSegment { first, count, path });
         }
     }
     found
@@ -213,15 +245,15 @@ enum Frames {
     Mp4(Box<mp4::Mp4>, (u32, u32)),
 }
 
-/// One run. Dropped before [`RunWriter::finish`], nothing of it remains.
-pub struct RunWriter {
-    runs: Runs,
+/// One run. Dropped before [`SegmentWriter::finish`], nothing of it remains.
+pub struct SegmentWriter {
+    runs: FrameSegments,
     first: u32,
     count: u32,
     frames: Frames,
 }
 
-impl RunWriter {
+impl SegmentWriter {
     /// Encodes the next frame. All of a clip must have one size.
     pub fn push(&mut self, picture: &Picture) -> Result<(), MediaError> {
         let out = &self.runs.out;
@@ -287,18 +319,18 @@ mod tests {
             .collect()
     }
 
-    fn runs(folder: &Path, out: &str) -> Runs {
+    fn runs(folder: &Path, out: &str) -> FrameSegments {
         let parts = folder.join("parts");
         fs::create_dir_all(&parts).unwrap();
         let options = ClipOptions {
             fps: 12.0,
             ..ClipOptions::default()
         };
-        Runs::new(&parts, &folder.join(out), options).unwrap()
+        FrameSegments::new(&parts, &folder.join(out), options).unwrap()
     }
 
     /// Writes frames in runs of these lengths.
-    fn write(runs: &Runs, frames: &[Picture], lengths: &[usize]) {
+    fn write(runs: &FrameSegments, frames: &[Picture], lengths: &[usize]) {
         let mut rest = frames;
         for &length in lengths {
             let (these, others) = rest.split_at(length);
@@ -372,7 +404,7 @@ mod tests {
         fs::write(folder.path().join("parts/00000003-x.run"), b"").unwrap();
         assert_eq!(runs.num_frames(), 3);
         let empty = tempfile::tempdir().unwrap();
-        let none = super::Runs::new(
+        let none = super::FrameSegments::new(
             empty.path(),
             &empty.path().join("a.gif"),
             ClipOptions::default(),

@@ -13,13 +13,13 @@ use crate::worker::{ProcessLauncher, WorkerLimits, WorkerOptions};
 
 /// The user's folders and settings.
 #[derive(Debug)]
-pub struct Surroundings {
+pub struct CliEnvironment {
     pub paths: Paths,
     /// The settings, with what is odd about their file.
     pub loaded: LoadedSettings,
 }
 
-impl Surroundings {
+impl CliEnvironment {
     /// Of the user who started this program; without a home folder, everything is in the folder
     /// for temporary files of the working folder.
     pub fn of_this_user() -> Self {
@@ -29,7 +29,7 @@ impl Surroundings {
         Self { paths, loaded }
     }
 
-    /// What is odd about the settings file, one sentence each.
+    /// Problems of the settings file, one sentence each.
     pub fn oddities(&self) -> Vec<String> {
         let broken = self
             .loaded
@@ -80,7 +80,7 @@ impl Surroundings {
         }
     }
 
-    /// Where it is kept how far the memory plan was off: beside the worker's times.
+    /// File of the corrections of the memory plan, next to the worker's times.
     pub fn corrections_file(&self) -> std::path::PathBuf {
         self.paths.corrections_file()
     }
@@ -96,14 +96,14 @@ impl Surroundings {
         Box::new(self.process_launcher())
     }
 
-    /// The same by the settings of the window.
+    /// Environment by the settings of the window.
     pub fn launcher_of(&self, live: &LiveSettings) -> Box<dyn EngineLauncher> {
         let live = live.clone();
         let settings = move || live.get().as_ref().clone();
         Box::new(ProcessLauncher::by(settings, &self.paths))
     }
 
-    /// The same, for what is not a job.
+    /// Environment for commands that are no jobs.
     pub fn process_launcher(&self) -> ProcessLauncher {
         ProcessLauncher::of_user(&self.paths)
     }
