@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 
 use harness::{Bench, Sent, output, picture, sample, spec};
 use rustix::time::{ClockId, clock_gettime};
+use safelight::app::choices::{MaskOf, Slot};
 use safelight::app::commands::{AppCommand, MaskCommand};
-use safelight::app::inputs::{MaskOf, Slot};
 use safelight::app::models::FoundModels;
 use safelight::app::queue::ResultItem;
 use safelight::app::state::Page;

@@ -12,7 +12,8 @@ use crate::app::desktop::{APP_ID, place};
 use crate::app::inputs::wayland_drop;
 use crate::app::state::Page;
 use crate::app::{App, StartupOptions};
-use crate::ui::{self, Panels, theme};
+use crate::ui::view::Panels;
+use crate::ui::{self, theme};
 use crate::worker::WorkerHandle;
 
 /// Bursts of events cost one repaint.

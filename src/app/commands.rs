@@ -1,8 +1,6 @@
-//! What panels may ask for: one enum a part, and [`AppCommand`] for any of them.
+//! Commands of panels and shortcuts: one enum per part, and [`AppCommand`] for any of them.
 //!
-//! Panels and parts push these; [`super::App`] hands each to its part between two frames. Nothing is done here.
-
-mod mask;
+//! [`super::App`] hands each to its part between two frames.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,24 +10,22 @@ use safelight_core::catalog::CatalogEntry;
 use safelight_core::finish::NewRate;
 use safelight_core::gallery::Query;
 use safelight_core::job::{ControlSettings, GenerateRequest, GridId, JobId};
-use safelight_core::media::Picture;
+use safelight_core::media::{Brush, Outpaint, Picture};
 use safelight_core::memory::PlanChange;
 use safelight_core::prompts::PromptEntry;
 use safelight_core::settings::Settings;
 
-use crate::app::gallery::wishes::TrashWish;
-use crate::app::inputs::slots::{Continued, Placing, Slot};
-use crate::app::player::compare::CompareMode;
+use crate::app::choices::{
+    Choice, CompareMode, Continued, MaskOf, MoveTarget, MultiFilePrompt, PresetKey, QueueEndAction,
+    Slot, SlotTarget, TrashRequest,
+};
+use crate::app::mask::tiles::Sight;
 use crate::app::player::playhead::Playback;
 use crate::app::player::zoom::Zoom;
-use crate::app::presets::choices::PresetKey;
-use crate::app::queue::choices::{AfterQueue, Choice, Place, Several};
 use crate::app::state::Page;
 use crate::runtimes::Build;
 
-pub use mask::MaskCommand;
-
-/// Which folder a chosen path is for.
+/// Setting of a chosen folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FolderSetting {
     Output,
@@ -40,7 +36,7 @@ pub enum FolderSetting {
 }
 
 impl FolderSetting {
-    /// The one that a key of the settings names.
+    /// The folder with this key in the settings.
     pub fn of_key(key: &str) -> Option<Self> {
         Some(match key {
             "output.folder" => Self::Output,
@@ -55,15 +51,17 @@ impl FolderSetting {
 
 macro_rules! app_command {
     ($($part:ident($command:ident)),* $(,)?) => {
-        /// One wish of the user.
+        /// One command.
         #[derive(Clone, Debug)]
         pub enum AppCommand {
             /// Another page, for which several parts get ready.
             Show(Page),
             /// Take back what was done last, or the entry with this number.
             Undo(Option<u64>),
-            /// Empty the form, its pictures included.
+            /// Empty the form, its input images included.
             ClearForm,
+            DismissNotice(u64),
+            DismissNotices,
             $($part($command),)*
         }
 
@@ -93,7 +91,6 @@ app_command! {
     Settings(SettingsCommand),
     Desktop(DesktopCommand),
     Palette(PaletteCommand),
-    Notices(NoticesCommand),
     Finish(FinishCommand),
 }
 
@@ -107,12 +104,12 @@ pub enum QueueCommand {
     /// The seed was typed: it is used as it is.
     KeepSeed,
     /// What these files are for.
-    Ask(Several),
+    Ask(MultiFilePrompt),
     /// Show the panel or hide it.
     Open(bool),
     /// Show it when it is not on the screen, else hide it.
     Toggle,
-    Move(JobId, Place),
+    Move(JobId, MoveTarget),
     /// Put a job's settings into the form.
     Edit(JobId),
     CancelEdit,
@@ -143,7 +140,7 @@ pub enum QueueCommand {
     Take(Choice),
     /// Open no more of several files.
     StopOpening(u64),
-    After(AfterQueue),
+    After(QueueEndAction),
     /// Neither quit nor suspend.
     StopCountdown,
 }
@@ -199,9 +196,9 @@ pub enum InputsCommand {
     /// Ask for a picture or clip in a file dialog.
     Pick(Slot),
     /// Open files and put them where they belong.
-    Open(Vec<PathBuf>, Placing),
+    Open(Vec<PathBuf>, SlotTarget),
     /// Open files for the form that is shown, as many as it has places for.
-    OpenHere(Vec<PathBuf>, Placing),
+    OpenHere(Vec<PathBuf>, SlotTarget),
     /// Go on from a finished result.
     Continue(Continued),
     /// Put a picture there, which becomes a file in this folder.
@@ -357,8 +354,7 @@ pub enum PlayerCommand {
     UseSettingsOf(JobId),
     /// Go on from the last frame of a finished clip.
     ContinueFrom(JobId),
-    CopyPathOf(JobId),
-    /// Of what is looked at.
+    /// The path of what is shown.
     CopyPath,
     /// Play so from now on.
     SetPlayback(Playback),
@@ -403,7 +399,7 @@ pub enum GalleryCommand {
     ChooseAll,
     /// Make these favourites, or not any more.
     Favour(Vec<PathBuf>, bool),
-    Trash(Vec<TrashWish>),
+    Trash(Vec<TrashRequest>),
     OpenFolder(PathBuf),
 }
 
@@ -475,8 +471,28 @@ pub enum PaletteCommand {
     Run(String, Box<AppCommand>),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoticesCommand {
-    Dismiss(u64),
-    DismissAll,
+#[derive(Clone, Debug, PartialEq)]
+pub enum MaskCommand {
+    /// Paint over this, from the mask that there is.
+    Open(MaskOf),
+    /// The pointer went down here; pixels of the picture.
+    Begin([f32; 2], Brush),
+    /// And on to here.
+    Move([f32; 2], Brush),
+    /// And up.
+    End,
+    Fill,
+    Clear,
+    Invert,
+    /// Soften all edges by so many pixels.
+    Soften(u32),
+    /// Give the picture room at its sides; none takes it away again.
+    Extend(Outpaint),
+    See(Sight),
+    Undo,
+    Redo,
+    /// Keep it as a file and as the mask of what it lies on.
+    Use,
+    /// Go back without it.
+    Discard,
 }

@@ -226,7 +226,7 @@ impl Cx {
         self.ctx.request_repaint_after(wait);
     }
 
-    /// Whether it is so late; else the window is woken then.
+    /// Returns whether it is so late; else the window is woken then.
     pub fn is_due(&self, at_secs: f64) -> bool {
         let left = at_secs - self.now_secs;
         if left > 0.0 {

@@ -82,7 +82,7 @@ impl Fetch {
         }
     }
 
-    /// Whether a thread is at work for it.
+    /// Returns whether a thread is at work for it.
     pub fn is_busy(&self) -> bool {
         matches!(
             self.state,

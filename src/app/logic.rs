@@ -1,19 +1,17 @@
-//! What happens between two frames: each part takes in what came for it, commands go to their parts, what changed is
-//! saved.
+//! One round of the window between two frames: parts take their results, commands run, changes are saved.
 //!
 //! Nothing here draws, waits or touches a file.
 
-use safelight_core::job::{GenerateForm, JobError, JobErrorKind, JobOutcome, JobUpdate};
+use safelight_core::job::{GenerateForm, JobError, JobErrorKind, JobOutcome, JobUpdate, Source};
 
 use crate::app::App;
-use crate::app::commands::{
-    AppCommand, LibraryCommand, NoticesCommand, PresetsCommand, QueueCommand,
-};
+use crate::app::choices::MaskOf;
+use crate::app::commands::{AppCommand, LibraryCommand, PresetsCommand, QueueCommand};
 use crate::app::form::{clear_form, whole_form};
-use crate::app::inputs::{MaskOf, Source};
 use crate::app::notices::{Cause, Notice, Severity};
+use crate::app::player::ViewerMode;
 use crate::app::queue::editing::Editing;
-use crate::app::shortcuts::{SHORTCUTS, Shortcut, take_shortcuts};
+use crate::app::shortcuts::{SHORTCUTS, Scope, Shortcut, take_shortcuts};
 use crate::app::state::Page;
 use crate::app::undo::{FormBefore, Undo, UndoEntry};
 use crate::worker::WorkerEvent;
@@ -230,8 +228,8 @@ impl App {
                     .update(command, &possible, presets, settings, &mut self.cx);
             }
             AppCommand::Finish(command) => self.finishing.update(command, &mut self.cx),
-            AppCommand::Notices(NoticesCommand::Dismiss(id)) => self.cx.notices.dismiss(id),
-            AppCommand::Notices(NoticesCommand::DismissAll) => self.cx.notices.clear(),
+            AppCommand::DismissNotice(id) => self.cx.notices.dismiss(id),
+            AppCommand::DismissNotices => self.cx.notices.clear(),
         }
     }
 
@@ -303,11 +301,57 @@ impl App {
     }
 }
 
-/// Whether memory ran out in a job, though something may have helped.
+/// Returns whether memory ran out in a job, though something may have helped.
 fn ran_short(outcome: &JobOutcome) -> bool {
     match outcome {
         JobOutcome::Finished(output) => !output.rungs.is_empty(),
         JobOutcome::Failed(err) => err.kind == JobErrorKind::OutOfMemory,
         _ => false,
+    }
+}
+
+impl App {
+    /// Returns whether a mask can be painted over this now.
+    pub fn can_paint_mask(&self, of: MaskOf) -> bool {
+        self.masking.is_free() && self.masking.can_open(of, &self.inputs, &self.cx)
+    }
+
+    /// Returns whether a mask of this is painted and in no place yet: the jobs get it.
+    pub fn is_being_masked(&self, of: MaskOf) -> bool {
+        let painted = self.masking.pending(&self.inputs, &self.cx);
+        painted.is_some_and(|(painted, _)| painted == of)
+    }
+
+    /// Returns whether the command would do something now.
+    pub(super) fn can_run(&self, shortcut: &Shortcut) -> bool {
+        let (cx, queue, watch) = (&self.cx, &self.queue, &self.watch);
+        let model = cx.model();
+        let is_shown = cx.page == Page::Watch && !watch.is_empty(queue);
+        let has_frame = matches!(watch.mode, ViewerMode::Result(_) | ViewerMode::File);
+        let is_running = queue.running.is_some();
+        let has_idle = !queue.waiting.is_empty() || !queue.stopped.is_empty();
+        match shortcut.id {
+            "generate" => model.is_some() && cx.field_errors.is_empty(),
+            "cancel" | "live" => is_running,
+            "pause-queue" => !queue.is_paused && (is_running || has_idle),
+            "go-on" => queue.is_paused,
+            "clear-queue" => has_idle,
+            "loras" | "seed" | "reset-form" => model.is_some(),
+            "open" => model.is_some_and(|spec| {
+                spec.start_image.is_possible() || spec.clip_strength().is_some()
+            }),
+            "paint-mask" => self.can_paint_mask(MaskOf::Start),
+            "swap" => {
+                self.inputs.can_swap() && model.is_some_and(|spec| spec.end_image.is_possible())
+            }
+            "more-of-a" | "more-of-b" => is_shown && watch.mode == ViewerMode::Compare,
+            "save-frame" | "copy-frame" | "continue-from-frame" | "end-on-frame" | "copy-path" => {
+                is_shown && has_frame
+            }
+            "undo" => cx.undo.last().is_some(),
+            "settings-file" => cx.paths.is_some(),
+            _ if shortcut.scope == Scope::Watching => is_shown,
+            _ => true,
+        }
     }
 }

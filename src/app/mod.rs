@@ -4,6 +4,7 @@
 //! saves what changed. The window's thread never waits and never touches a file or a tensor. Nothing here draws.
 
 pub mod background;
+pub mod choices;
 pub mod commands;
 pub mod cx;
 pub mod desktop;
@@ -23,12 +24,10 @@ pub mod notices;
 pub mod palette;
 pub mod pending;
 pub mod player;
-mod possible;
 pub mod presets;
 pub mod prompt;
 pub mod queue;
 mod remembering;
-pub mod reporting;
 pub mod restore;
 pub mod runtimes;
 pub mod settings;
@@ -44,32 +43,32 @@ use egui::Context;
 use safelight_core::job::{JobError, JobErrorKind, SeedMode, random_seed};
 use safelight_core::settings::{LiveSettings, LoadedSettings, Paths, Settings};
 
+use crate::app::choices::SHOWN;
 use crate::download::Hub;
 use crate::worker::WorkerHandle;
 use commands::{AppCommand, QueueCommand};
 use cx::Cx;
 use desktop::instance::Instance;
 use desktop::{Desktop, DesktopLinks};
-use doctor::{Doctor, Examine};
+use doctor::{Doctor, Examine, Measure};
 use fetching::Fetching;
 use finishing::Finishing;
 use form::FormJobs;
 use gallery::Gallery;
+use inputs::Inputs;
 use inputs::drops::{Drops, drop_files};
 use inputs::wayland_drop::FileDrag;
-use inputs::{Inputs, SHOWN};
 use library::{Library, LibraryLinks};
 use loras::LoraShelf;
 use mask::Masking;
 use memory::planning::{MemoryPlanning, ReadPlan};
 use models::{FoundModels, load_catalog};
 use palette::Palette;
-use player::Watch;
+use player::Viewer;
 use presets::OwnPresets;
 use prompt::PromptDesk;
 use queue::JobQueue;
 use remembering::Remembering;
-use reporting::Measure;
 use restore::Restoring;
 use runtimes::{RuntimeFetching, RuntimeLinks};
 use settings::SettingsKeeping;
@@ -131,11 +130,11 @@ impl StartupOptions {
             models: None,
             library: LibraryLinks {
                 load: load_catalog(paths.clone()),
-                check_engine: library::engine::check_runtime(paths.clone()),
+                check_engine: library::searching::check_runtime(paths.clone()),
                 survey: library::survey::examine(paths.clone()),
             },
             examine: doctor::examine(paths.clone()),
-            measure: reporting::measure(paths.clone()),
+            measure: doctor::measure(paths.clone()),
             read_plan: memory::planning::read_plan(paths.clone()),
             runtimes: RuntimeLinks {
                 look: runtimes::look(paths.clone()),
@@ -159,7 +158,7 @@ pub struct App {
     pub gallery: Gallery,
     pub cx: Cx,
     pub settings: SettingsKeeping,
-    pub watch: Watch,
+    pub watch: Viewer,
     pub loras: LoraShelf,
     pub presets: OwnPresets,
     pub prompt: PromptDesk,
@@ -190,7 +189,7 @@ impl App {
         startup: StartupOptions,
         drags: Option<Receiver<FileDrag>>,
     ) -> Self {
-        desktop::appearance::choose(ctx, startup.settings.interface.theme);
+        desktop::place::choose(ctx, startup.settings.interface.theme);
         if startup.settings.interface.scale != 1.0 {
             ctx.set_zoom_factor(startup.settings.interface.scale.clamp(0.5, 3.0));
         }
@@ -209,7 +208,7 @@ impl App {
             finishing: Finishing::default(),
             gallery: Gallery::new(state.gallery),
             settings,
-            watch: Watch::new(state.playback),
+            watch: Viewer::new(state.playback),
             loras: LoraShelf::default(),
             presets: OwnPresets::open(&cx),
             prompt: PromptDesk::default(),

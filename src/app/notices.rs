@@ -14,6 +14,14 @@ use crate::app::commands::{AppCommand, QueueCommand};
 /// So long a passing card is seen.
 const SEEN_SECS: f64 = 10.0;
 
+/// `one` for a count of 1, else `more` with the count in place of `{}`.
+pub fn counted(count: usize, one: &str, more: &str) -> String {
+    match count {
+        1 => one.to_owned(),
+        count => more.replace("{}", &count.to_string()),
+    }
+}
+
 /// How serious a notice is; decides its colour and icon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {

@@ -144,7 +144,7 @@ impl RuntimeFetching {
         self.advice()?.idle_gpu()
     }
 
-    /// Whether jobs have just been given another libtorch.
+    /// Returns whether jobs have just been given another libtorch.
     pub fn has_changed(&self) -> bool {
         let gives = matches!(self.errand, Some(Errand::Get { .. } | Errand::Use(_)));
         gives && self.state == RuntimeState::Done

@@ -5,12 +5,12 @@
 
 use egui::{Event, Key, KeyboardShortcut, Modifiers};
 
+use crate::app::choices::{MaskOf, Slot};
 use crate::app::commands::{
     AppCommand, DesktopCommand, InputsCommand, LibraryCommand, LorasCommand, MaskCommand,
     PaletteCommand, PlayerCommand, PromptCommand, QueueCommand, SettingsCommand,
 };
 use crate::app::cx::Cx;
-use crate::app::inputs::{MaskOf, Slot};
 use crate::app::player::zoom::Zoom;
 use crate::app::prompt;
 use crate::app::state::Page;

@@ -7,11 +7,8 @@ use safelight_core::job::{ControlUse, GenerateForm};
 use safelight_core::media::Picture;
 use serde::{Deserialize, Serialize};
 
-use crate::app::gallery::wishes::GalleryLook;
-use crate::app::inputs::slots::Slot;
-use crate::app::library::remembered::Remembered;
+use crate::app::choices::{GalleryLook, QueuePanel, Remembered, Slot};
 use crate::app::player::playhead::Playback;
-use crate::app::queue::choices::QueuePanel;
 
 /// What may be lost without harm: the last form and what was folded open.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

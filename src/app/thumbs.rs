@@ -15,7 +15,7 @@ use safelight_core::job::{Edges, JobId};
 use safelight_core::media::{Picture, canny, first_picture, thumbnail};
 
 use crate::app::background::Background;
-use crate::app::background::guard::{NOT_SURVIVED, guarded};
+use crate::app::background::{NOT_SURVIVED, guarded};
 use crate::app::inputs::opening::open_input;
 use crate::app::pending::{Postbox, Stream};
 use crate::app::state::color_image;
@@ -168,7 +168,7 @@ impl Thumbs {
         }
     }
 
-    /// Whether there is one of this size, or a word on why there is none.
+    /// Returns whether there is one of this size, or a word on why there is none.
     pub fn has(&self, what: &Pictured, side: u32) -> bool {
         self.is_there(what.id(), side)
     }

@@ -27,7 +27,7 @@ pub struct DoctorArgs {
     clear_miopen_cache: bool,
 }
 
-/// FrameSegments the command: 0 unless something fails, which is 1.
+/// Runs the command: 0 unless something fails, which is 1.
 pub fn run(args: &DoctorArgs, environment: &CliEnvironment) -> ExitCode {
     if args.clear_miopen_cache {
         return clear(args, environment);

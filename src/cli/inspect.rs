@@ -32,7 +32,7 @@ pub struct InspectArgs {
     json: bool,
 }
 
-/// FrameSegments the command: 0 for what is whole, the code for wrong model files otherwise.
+/// Runs the command: 0 for what is whole, the code for wrong model files otherwise.
 pub fn run(args: &InspectArgs, environment: &CliEnvironment) -> ExitCode {
     if let Some(said) = made_with::read(&args.path) {
         let facts = describe_media(&args.path).unwrap_or_default();

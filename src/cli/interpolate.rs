@@ -29,7 +29,7 @@ pub struct InterpolateArgs {
     job: FinishArgs,
 }
 
-/// FrameSegments the command.
+/// Runs the command.
 pub fn run(args: &InterpolateArgs, environment: &CliEnvironment) -> ExitCode {
     let rate = match args.fps {
         Some(fps) => NewRate::Fps(fps),

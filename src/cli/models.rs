@@ -19,7 +19,7 @@ pub struct ModelsArgs {
     json: bool,
 }
 
-/// FrameSegments the command. What is broken is listed and is no failure of the listing.
+/// Runs the command. What is broken is listed and is no failure of the listing.
 pub fn run(args: &ModelsArgs, environment: &CliEnvironment) -> ExitCode {
     let catalog = Catalog::load(&environment.paths, environment.settings());
     if args.json {

@@ -76,7 +76,7 @@ fn class(text: &str) -> Result<DeviceClass, String> {
     found.map(|(_, class)| *class).ok_or_else(wrong)
 }
 
-/// FrameSegments the command: 0 where the job fits, 4 where it does not.
+/// Runs the command: 0 where the job fits, 4 where it does not.
 pub fn run(args: PlanArgs, environment: &CliEnvironment) -> ExitCode {
     let is_json = args.generate.json;
     match planned(args, environment) {

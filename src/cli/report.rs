@@ -43,7 +43,7 @@ pub struct ReportArgs {
     compare: Option<Vec<PathBuf>>,
 }
 
-/// FrameSegments the command: 0, also where something that was measured is bad; 5 when it was stopped.
+/// Runs the command: 0, also where something that was measured is bad; 5 when it was stopped.
 pub fn run(args: &ReportArgs, environment: &CliEnvironment) -> ExitCode {
     let done = match args.compare.as_deref() {
         Some([first, second]) => side_by_side(first, second, args),

@@ -65,7 +65,7 @@ pub(super) struct FinishArgs {
 }
 
 impl FinishArgs {
-    /// FrameSegments the job, or prints its plan. `suffix`: end of a result's name that is not given.
+    /// Runs the job, or prints its plan. `suffix`: end of a result's name that is not given.
     pub(super) fn run(
         &self,
         source: &Path,
@@ -103,7 +103,7 @@ impl FinishArgs {
     }
 }
 
-/// FrameSegments the command.
+/// Runs the command.
 pub fn run(args: &UpscaleArgs, environment: &CliEnvironment) -> ExitCode {
     let size = args.size;
     let wish = PostprocessOptions::Upscale {

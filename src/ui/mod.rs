@@ -4,12 +4,10 @@
 //! channel, file or thread. Colours and sizes are in [`theme`] alone.
 
 mod create;
-mod dialog;
 pub mod doctor;
 mod downloads;
 pub mod focus;
 pub mod gallery;
-mod header;
 mod icons;
 pub mod library;
 pub mod mask;
@@ -23,75 +21,20 @@ mod runtimes;
 pub mod settings;
 mod status;
 pub mod theme;
+pub mod view;
 mod watch;
 pub mod widgets;
 
 use egui::{
     CentralPanel, Context, Frame, Id, LayerId, Margin, Panel, Popup, Rect, Sense, Ui, UiBuilder,
 };
-use safelight_core::job::GenerateForm;
-use safelight_core::model::ModelSpec;
 
 use crate::app::App;
 use crate::app::commands::AppCommand;
-use crate::app::prompt::typing::Typing;
-use crate::app::state::{Drawn, Folds, Page, PanelPlace};
+use crate::app::state::{Drawn, Page, PanelPlace};
+pub use view::Panels;
+use view::View;
 use widgets::palette;
-
-/// What panels may see, and where they leave their wishes.
-pub struct View<'a> {
-    pub app: &'a App,
-    pub form: &'a mut GenerateForm,
-    /// Where somebody writes in its prompt.
-    pub typing: &'a mut Typing,
-    pub folds: &'a mut Folds,
-    pub panels: &'a mut Panels,
-    /// What this frame has shown so far.
-    pub drawn: Drawn,
-    pub commands: Vec<AppCommand>,
-}
-
-/// What panels remember for themselves: what is typed, how far they are scrolled.
-#[derive(Default)]
-pub struct Panels {
-    pub doctor: doctor::DoctorPanel,
-    pub gallery: gallery::GalleryPanel,
-    pub library: library::LibraryPanel,
-    pub settings: settings::SettingsPanel,
-    pub watch: watch::WatchPanel,
-    pub loras: create::loras::shelf::ShelfPanel,
-    pub presets: create::presets::PresetsPanel,
-    pub prompt: create::prompt::PromptPanel,
-    pub palette: palette::PalettePanel,
-    pub mask: mask::MaskPanel,
-}
-
-impl<'a> View<'a> {
-    pub(crate) fn push(&mut self, command: impl Into<AppCommand>) {
-        self.commands.push(command.into());
-    }
-
-    fn model(&self) -> Option<&'a ModelSpec> {
-        self.app.cx.models.of(self.form)
-    }
-
-    /// Whether the chosen model makes pictures, and no clips.
-    fn makes_pictures(&self) -> bool {
-        self.model().is_some_and(|spec| spec.family.makes_pictures)
-    }
-
-    /// The sentence about a field, when something is wrong with it.
-    fn error_of(&self, field: &str) -> Option<String> {
-        let mut errors = self.app.cx.field_errors.iter();
-        Some(errors.find(|err| err.field == field)?.message.clone())
-    }
-
-    /// The sentence about what will be done differently than a field says.
-    fn notice_of(&self, field: &str) -> Option<String> {
-        let mut notices = self.app.cx.field_notices.iter();
-        Some(notices.find(|it| it.field == field)?.message.clone())
-    }
-}
 
 /// Draws the whole window, of which panels change the form alone. Gives what was seen, and what controls ask for.
 pub fn draw(ui: &mut Ui, app: &mut App, panels: &mut Panels) -> (Drawn, Vec<AppCommand>) {
@@ -132,11 +75,11 @@ fn window_ui(ui: &mut Ui, view: &mut View<'_>) {
     if let Some(area) = picture {
         notices::over_ui(ui.ctx(), view, area);
     }
-    queue::questions::questions_ui(ui.ctx(), view);
+    queue::questions_ui(ui.ctx(), view);
     palette::palette_ui(ui.ctx(), view);
     palette::shortcuts_ui(ui.ctx(), view);
     create::loras::shelf::shelf_ui(ui.ctx(), view);
-    results::drag::drag_ui(ui, view);
+    results::drag_ui(ui, view);
     create::pictures::drop_overlay(ui, view);
 }
 

@@ -7,8 +7,9 @@ use egui::{CentralPanel, Frame, Panel, ScrollArea, Ui};
 
 use crate::app::commands::DesktopCommand;
 use crate::app::state::{Page, PanelPlace};
+use crate::ui::view::View;
 use crate::ui::widgets::choice;
-use crate::ui::{View, memory, theme};
+use crate::ui::{memory, theme};
 
 /// Which of the two is shown.
 pub(super) fn sides_ui(ui: &mut Ui, view: &mut View<'_>) {
@@ -83,7 +84,7 @@ fn room_for_graph(height: f32, view: &View<'_>) -> f32 {
     height - stage_height(height) - view.panels.watch.controls_height - strip
 }
 
-/// Whether there are results, and room for their strip below the picture.
+/// Returns whether there are results, and room for their strip below the picture.
 pub(super) fn has_strip(height: f32, view: &View<'_>) -> bool {
     let below = view.panels.watch.controls_height + theme::STRIP_HEIGHT;
     !view.app.queue.results.is_empty() && height - below >= stage_height(height)

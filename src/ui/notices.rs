@@ -7,12 +7,11 @@ use egui::{
     RichText, ScrollArea, Ui, vec2,
 };
 
-use crate::app::commands::{DesktopCommand, NoticesCommand};
-use crate::app::notices::Notice;
-use crate::app::notices::Severity;
-use crate::app::notices::sentence;
+use crate::app::commands::{AppCommand, DesktopCommand};
+use crate::app::notices::{Notice, Severity, sentence};
+use crate::ui::view::View;
 use crate::ui::widgets::{card, icon_button, palette, sign_button};
-use crate::ui::{View, icons, theme};
+use crate::ui::{icons, theme};
 
 /// Cards seen at once; older ones follow when these are gone.
 const MAX_SHOWN: usize = 3;
@@ -78,7 +77,7 @@ fn cards_ui(ui: &mut Ui, view: &mut View<'_>) {
             Some(secs) if secs > 0.0 => {
                 ui.ctx().request_repaint_after_secs(secs as f32);
             }
-            Some(_) => view.push(NoticesCommand::Dismiss(notice.id)),
+            Some(_) => view.push(AppCommand::DismissNotice(notice.id)),
         }
         ui.add_space(theme::SMALL_GAP);
     }
@@ -102,7 +101,7 @@ fn all_ui(ui: &mut Ui, view: &mut View<'_>, count: usize) {
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                 let button = ui.button("Close all");
                 if button.on_hover_text("Close all notices").clicked() {
-                    view.push(NoticesCommand::DismissAll);
+                    view.push(AppCommand::DismissNotices);
                 }
             });
         });
@@ -130,7 +129,7 @@ fn notice_ui(ui: &mut Ui, view: &mut View<'_>, notice: &Notice) -> Response {
             ui.label(RichText::new(icon).size(20.0).color(colour));
             ui.with_layout(Layout::right_to_left(Align::TOP), |ui| {
                 if icon_button(ui, icons::X, "Dismiss", "Close this notice").clicked() {
-                    view.push(NoticesCommand::Dismiss(notice.id));
+                    view.push(AppCommand::DismissNotice(notice.id));
                 }
                 ui.with_layout(Layout::top_down(Align::LEFT), |ui| {
                     ui.label(RichText::new(sentence(&notice.summary)).strong());
@@ -158,7 +157,7 @@ fn actions_ui(ui: &mut Ui, view: &mut View<'_>, notice: &Notice) {
         let button = ui.button(action.label).on_hover_text(action.explanation);
         if button.clicked() {
             view.push(action.command.clone());
-            view.push(NoticesCommand::Dismiss(notice.id));
+            view.push(AppCommand::DismissNotice(notice.id));
         }
     }
 }

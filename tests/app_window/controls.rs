@@ -53,7 +53,7 @@ fn found(name: &str) -> FoundControl {
 
 /// Puts a picture among the controls, and waits for it.
 pub(crate) fn add_control(bench: &mut Bench, file: &Path) {
-    let placing = safelight::app::inputs::Placing::onto(Some(Slot::Control));
+    let placing = safelight::app::choices::SlotTarget::onto(Some(Slot::Control));
     let open = InputsCommand::OpenHere(vec![file.to_path_buf()], placing);
     bench.push(open);
     let name = file
@@ -255,7 +255,7 @@ fn a_clip_becomes_the_control_clip_of_a_model_that_is_shown_clips() {
         bench.push(play);
         bench.until("it is shown", |bench| {
             let watch = &bench.app().watch;
-            watch.viewing == Viewing::File && watch.screen.texture().is_some()
+            watch.mode == ViewerMode::File && watch.texture.handle().is_some()
         });
     };
     show(&mut bench);

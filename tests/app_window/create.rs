@@ -196,13 +196,13 @@ fn a_dropped_picture_is_seen_with_the_crop_that_is_used() {
     bench.assert_shows("The picture is stretched to 512 × 128");
     // The job takes its place, and a picture that is taken out leaves the stage.
     bench.press("Remove start picture");
-    assert_eq!(bench.app().watch.viewing, Viewing::Live);
+    assert_eq!(bench.app().watch.mode, ViewerMode::Live);
     bench.drop_file(&path);
     bench.until("it is on the stage", |bench| {
-        bench.app().watch.viewing == Viewing::File
+        bench.app().watch.mode == ViewerMode::File
     });
     bench.start_job();
-    assert_eq!(bench.app().watch.viewing, Viewing::Live);
+    assert_eq!(bench.app().watch.mode, ViewerMode::Live);
 }
 
 #[test]

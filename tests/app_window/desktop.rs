@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use egui::{ViewportCommand, ViewportId};
 use safelight::app::desktop::instance::{self, Start};
-use safelight::app::desktop::{DesktopLinks, Message, appearance};
+use safelight::app::desktop::{DesktopLinks, Message, place};
 use safelight::app::shortcuts::{SHORTCUTS, keys_text};
 use safelight_core::settings::{ProgramPaths, Theme};
 
@@ -264,13 +264,13 @@ fn typing_is_no_command_and_commands_with_ctrl_work_while_typing() {
 fn the_window_follows_the_desktops_look_where_it_is_asked_to() {
     let mut bench = Bench::new();
     let ctx = bench.harness.ctx.clone();
-    appearance::adopt(&ctx, Theme::Light);
+    place::adopt(&ctx, Theme::Light);
     bench.settle();
     assert_eq!(ctx.theme(), egui::Theme::Dark, "dark was chosen");
-    appearance::choose(&ctx, Theme::System);
+    place::choose(&ctx, Theme::System);
     bench.settle();
     assert_eq!(ctx.theme(), egui::Theme::Light);
-    appearance::adopt(&ctx, Theme::Dark);
+    place::adopt(&ctx, Theme::Dark);
     bench.settle();
     assert_eq!(ctx.theme(), egui::Theme::Dark);
 }

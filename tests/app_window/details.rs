@@ -121,7 +121,7 @@ fn a_finished_result_says_what_was_done_with_what_and_opens_its_source() {
     link.click();
     bench.settle();
     bench.until("it is shown", |bench| {
-        let file = bench.app().watch.file.as_ref();
+        let file = bench.app().watch.media();
         file.is_some_and(|file| file.path_of(0) == folder.join(name))
     });
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicU32;
 
-use safelight::app::reporting::Made;
+use safelight::app::doctor::Made;
 use safelight::doctor::{Check, Group, Status};
 use safelight::report::{ReportPath, ReportProgress};
 use safelight_core::job::{MachineSample, MemorySample, Reclaim};

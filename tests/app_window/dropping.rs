@@ -63,7 +63,7 @@ fn a_clip_of_ours_is_dropped_for_its_settings_or_to_be_extended() {
     });
     assert_eq!(bench.form().seed, 77);
     assert!(bench.app().inputs.is_empty());
-    assert!(matches!(bench.app().watch.viewing, Viewing::Result(_)));
+    assert!(matches!(bench.app().watch.mode, ViewerMode::Result(_)));
 
     bench.form().prompt = "something else".into();
     bench.hold_files(&[&path]);

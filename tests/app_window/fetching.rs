@@ -2,9 +2,9 @@
 
 use std::sync::atomic::AtomicBool;
 
+use safelight::app::choices::QueueEndAction;
 use safelight::app::commands::FetchCommand;
 use safelight::app::fetching::FetchState;
-use safelight::app::queue::choices::AfterQueue;
 use safelight::download::Hub;
 use safelight_core::catalog::Catalog;
 use safelight_core::settings::Settings;
@@ -209,7 +209,7 @@ fn the_window_does_not_quit_behind_the_queue_while_a_model_is_on_its_way() {
     look_at_it(&mut bench);
     let sent = bench.start_job();
     bench.press("Queue");
-    bench.app().queue.after = AfterQueue::Quit;
+    bench.app().queue.after = QueueEndAction::Quit;
     let set = |bench: &mut Bench, state| {
         let fetch = bench.app().fetching.fetch.as_mut();
         fetch.expect("it is looked at").state = state;

@@ -158,7 +158,7 @@ fn end_finish(bench: &mut Bench, sent: &SentFinish, side: u32, num_frames: u8) {
 
 fn until_shown(bench: &mut Bench, path: &Path) {
     bench.until("it is shown", |bench| {
-        let file = bench.app().watch.file.as_ref();
+        let file = bench.app().watch.media();
         file.is_some_and(|file| file.path_of(0) == path)
     });
 }
@@ -179,7 +179,7 @@ fn a_clip_gets_more_frames_and_its_result_stands_in_the_strip_like_any_other() {
     bench.assert_shows(&label);
     // The other result and this one, by a click each.
     bench.press("Result 1: a red boat sails to the right at sunset");
-    assert!(matches!(bench.app().watch.viewing, Viewing::Result(_)));
+    assert!(matches!(bench.app().watch.mode, ViewerMode::Result(_)));
     bench.press(&label);
     until_shown(&mut bench, &sent.request.out);
     // What was finished is finished again.

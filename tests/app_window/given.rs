@@ -42,7 +42,7 @@ fn a_clip_that_the_program_is_given_plays_and_stands_in_the_form() {
     bench.until("it is in the form", |bench| {
         bench.app().inputs.clip().is_some()
     });
-    assert_eq!(bench.app().watch.viewing, Viewing::File);
+    assert_eq!(bench.app().watch.mode, ViewerMode::File);
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn a_dropped_clip_leaves_what_is_watched_alone() {
     bench.until("it is in the form", |bench| {
         bench.app().inputs.clip().is_some()
     });
-    assert_eq!(bench.app().watch.viewing, Viewing::Live);
+    assert_eq!(bench.app().watch.mode, ViewerMode::Live);
 }
 
 #[test]

@@ -131,7 +131,8 @@ fn the_sheet_of_a_grid_is_made_in_the_end_and_opens_what_it_shows() {
         }
     }
     bench.until("the sheet is made", |bench| {
-        bench.app().watch.file.is_some() && bench.app().watch.screen.size().is_some()
+        let watch = &bench.app().watch;
+        watch.mode == ViewerMode::File && watch.texture.size().is_some()
     });
     let made = sheets(&bench);
     let [sheet] = made.as_slice() else {
@@ -149,7 +150,7 @@ fn the_sheet_of_a_grid_is_made_in_the_end_and_opens_what_it_shows() {
     };
     let form = GenerateForm::from(&carried.request);
     assert_eq!((form.grid.len(), form.prompt.as_str()), (2, "a red boat"));
-    let file = bench.app().watch.file.clone().expect("it is shown");
+    let file = bench.app().watch.media().cloned().expect("it is shown");
     let middle_of = |wanted: &PathBuf| {
         let pixels = (0..file.height).flat_map(|y| (0..file.width).map(move |x| (x, y)));
         let cell: Vec<_> = pixels
@@ -178,10 +179,10 @@ fn the_sheet_of_a_grid_is_made_in_the_end_and_opens_what_it_shows() {
     }
     bench.settle();
     bench.until("the cell's result is shown", |bench| {
-        let file = bench.app().watch.file.as_ref();
+        let file = bench.app().watch.media();
         file.is_some_and(|file| file.paths == [outs[3].clone()])
     });
-    assert_eq!(bench.app().watch.viewing, Viewing::File);
+    assert_eq!(bench.app().watch.mode, ViewerMode::File);
 }
 
 #[test]

@@ -135,7 +135,7 @@ fn previews_and_then_frames_are_on_the_screen() {
         picture: picture(16, [90, 20, 10]),
     };
     bench.say(sent.id, JobUpdate::Preview(preview));
-    assert_eq!(bench.app().watch.screen.texture().unwrap().1, [16, 16]);
+    assert_eq!(bench.app().watch.texture.handle().unwrap().1, [16, 16]);
     bench.labelled("Live preview");
     bench.say_stage(sent.id, Stage::Decode);
     let frame = Frame {
@@ -144,7 +144,7 @@ fn previews_and_then_frames_are_on_the_screen() {
         picture: picture(256, [9, 20, 90]),
     };
     bench.say(sent.id, JobUpdate::Frame(frame));
-    assert_eq!(bench.app().watch.screen.texture().unwrap().1, [256, 256]);
+    assert_eq!(bench.app().watch.texture.handle().unwrap().1, [256, 256]);
     bench.assert_shows("frame 4 of 17");
 }
 
@@ -160,7 +160,7 @@ fn events_of_another_job_change_nothing() {
     };
     bench.say(stranger, JobUpdate::Preview(frame));
     bench.say_end(stranger, JobOutcome::Cancelled);
-    assert!(bench.app().watch.screen.texture().is_none());
+    assert!(bench.app().watch.texture.handle().is_none());
     assert_eq!(bench.app().queue.running.as_ref().unwrap().id, sent.id);
 }
 

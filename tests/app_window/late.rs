@@ -4,8 +4,8 @@
 
 use std::sync::atomic::AtomicBool;
 
+use safelight::app::choices::SlotTarget;
 use safelight::app::commands::RestoreCommand;
-use safelight::app::inputs::Placing;
 use safelight::app::state::State;
 use safelight::worker::WorkerEvent;
 
@@ -34,7 +34,7 @@ fn edit(id: JobId) -> AppCommand {
 fn open(path: &std::path::Path) -> AppCommand {
     AppCommand::Inputs(InputsCommand::Open(
         vec![path.to_path_buf()],
-        Placing::default(),
+        SlotTarget::default(),
     ))
 }
 

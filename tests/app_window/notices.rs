@@ -3,9 +3,9 @@
 use std::sync::atomic::AtomicBool;
 
 use egui::{Rect, vec2};
+use safelight::app::choices::QueueEndAction;
 use safelight::app::commands::SettingsCommand;
 use safelight::app::notices::Severity;
-use safelight::app::queue::choices::AfterQueue;
 
 use crate::app_window::prelude::*;
 
@@ -133,7 +133,7 @@ fn cards_and_questions_fit_into_a_window_at_the_largest_scale() {
         );
     }
     bench.app().cx.notices.clear();
-    bench.app().queue.after = AfterQueue::Quit;
+    bench.app().queue.after = QueueEndAction::Quit;
     bench.app().cx.is_view_shown = false;
     bench.settle();
     let sent = bench.start_job();

@@ -201,7 +201,7 @@ fn earlier_results_are_played_again_with_a_click() {
     bench.finish_job(&sent, 6);
     assert_eq!(bench.app().watch.player.as_ref().unwrap().len(), 6);
     bench.press("Result 1: a red boat sails to the right at sunset");
-    assert_eq!(bench.app().watch.viewing, Viewing::Result(first));
+    assert_eq!(bench.app().watch.mode, ViewerMode::Result(first));
     assert_eq!(bench.app().watch.player.as_ref().unwrap().len(), 3);
 }
 
@@ -209,7 +209,7 @@ fn earlier_results_are_played_again_with_a_click() {
 fn a_clip_looked_at_stays_while_the_next_one_is_made() {
     let mut bench = finished(3);
     let sent = bench.start_job();
-    assert_eq!(bench.app().watch.viewing, Viewing::Live);
+    assert_eq!(bench.app().watch.mode, ViewerMode::Live);
     let first = bench.app().queue.results[0].id;
     bench.press("Result 1: a red boat sails to the right at sunset");
     bench.say_stage(sent.id, Stage::Decode);
@@ -219,12 +219,12 @@ fn a_clip_looked_at_stays_while_the_next_one_is_made() {
         picture: picture(256, [9, 20, 90]),
     };
     bench.say(sent.id, JobUpdate::Frame(frame));
-    assert_eq!(bench.app().watch.screen.texture().unwrap().1, [64, 64]);
+    assert_eq!(bench.app().watch.texture.handle().unwrap().1, [64, 64]);
     bench.press("Back to the live preview");
-    assert_eq!(bench.app().watch.screen.texture().unwrap().1, [256, 256]);
+    assert_eq!(bench.app().watch.texture.handle().unwrap().1, [256, 256]);
     bench.press("Result 1: a red boat sails to the right at sunset");
     bench.finish_job(&sent, 6);
-    assert_eq!(bench.app().watch.viewing, Viewing::Result(first));
+    assert_eq!(bench.app().watch.mode, ViewerMode::Result(first));
 }
 
 #[test]

@@ -9,12 +9,12 @@ pub use std::time::Duration;
 pub use egui::accesskit::Role;
 pub use egui::{Key, Modifiers};
 pub use egui_kittest::kittest::{NodeT as _, Queryable as _};
+pub use safelight::app::choices::Slot;
 pub use safelight::app::commands::{
     AppCommand, InputsCommand, LibraryCommand, PlayerCommand, QueueCommand,
 };
-pub use safelight::app::inputs::Slot;
 pub use safelight::app::models::FoundModels;
-pub use safelight::app::player::Viewing;
+pub use safelight::app::player::ViewerMode;
 pub use safelight::app::state::Page;
 pub use safelight_core::job::{
     GenerateRequest, JobError, JobErrorKind, JobFolder, JobId, JobOutcome, JobUpdate, SeedMode,

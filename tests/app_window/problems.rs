@@ -65,7 +65,7 @@ fn without_libtorch_the_window_opens_and_says_what_to_do() {
 fn a_user_without_an_engine_is_told_what_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     let paths = safelight_core::settings::Paths::under(folder.path());
-    let check = safelight::app::library::engine::check_runtime(paths);
+    let check = safelight::app::library::searching::check_runtime(paths);
     let mut settings = safelight_core::settings::Settings::default();
     settings.runtime.libtorch = Some(folder.path().join("nowhere"));
     // Whichever is missing here, the engine or the libtorch that the settings name.

@@ -1,7 +1,7 @@
 //! The queue's panel: what runs next, changing and doubling jobs, pausing, several pictures at once, and the end.
 
+use safelight::app::choices::QueueEndAction;
 use safelight::app::queue::WaitingJob;
-use safelight::app::queue::choices::AfterQueue;
 use safelight::worker::WorkerCommand;
 use safelight_core::job::Recipe;
 
@@ -349,15 +349,15 @@ fn of_five_hundred_jobs_only_those_on_the_screen_are_drawn() {
 #[test]
 fn when_all_is_done_the_window_closes_after_half_a_minute_unless_somebody_says_no() {
     let (mut bench, first) = waiting(&["last"]);
-    bench.app().queue.after = AfterQueue::Quit;
+    bench.app().queue.after = QueueEndAction::Quit;
     bench.finish_job(&first, 2);
     let last = bench.next_job();
     assert!(!bench.has("Safelight quits"));
     bench.finish_job(&last, 2);
     bench.assert_shows("Safelight quits in ");
     bench.press("Stay open");
-    assert_eq!(bench.app().queue.after, AfterQueue::Nothing);
-    bench.app().queue.after = AfterQueue::Quit;
+    assert_eq!(bench.app().queue.after, QueueEndAction::Nothing);
+    bench.app().queue.after = QueueEndAction::Quit;
     bench.until_later("it closes", |bench| {
         let output = &bench.harness.output().viewport_output[&egui::ViewportId::ROOT];
         output.commands.contains(&egui::ViewportCommand::Close)
@@ -372,11 +372,11 @@ fn the_computer_is_suspended_once_and_a_refusal_is_told() {
     }));
     let sent = bench.start_job();
     bench.press("Queue");
-    bench.app().queue.after = AfterQueue::Suspend;
+    bench.app().queue.after = QueueEndAction::Suspend;
     bench.fail_job(&sent, JobErrorKind::Internal, "it broke");
     bench.assert_shows("The computer goes to sleep in ");
     bench.until_later("it is told", |bench| bench.has("Somebody forbids it"));
-    assert_eq!(bench.app().queue.after, AfterQueue::Nothing);
+    assert_eq!(bench.app().queue.after, QueueEndAction::Nothing);
 }
 
 #[test]

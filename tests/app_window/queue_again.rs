@@ -1,6 +1,6 @@
 //! Jobs that come back: one that failed is saved elsewhere, a cancelled one is put back, and an end with jobs left over.
 
-use safelight::app::queue::choices::AfterQueue;
+use safelight::app::choices::QueueEndAction;
 
 use crate::app_window::prelude::*;
 
@@ -92,7 +92,7 @@ fn a_job_that_keys_move_out_of_sight_stays_under_them() {
 fn the_question_at_the_end_tells_of_jobs_that_have_stopped() {
     let mut bench = Bench::new();
     let sent = bench.start_job();
-    bench.app().queue.after = AfterQueue::Quit;
+    bench.app().queue.after = QueueEndAction::Quit;
     fail(&mut bench, &sent, JobErrorKind::Internal);
     bench.assert_shows("except for 1 stopped job");
     assert!(

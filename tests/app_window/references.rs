@@ -1,6 +1,6 @@
 //! Reference pictures: how they come into the form, their order, and what is sent of them.
 
-use safelight::app::inputs::Placing;
+use safelight::app::choices::SlotTarget;
 use safelight_core::model::PicturePrompts;
 
 use crate::app_window::pictures::request_of;
@@ -172,7 +172,7 @@ fn pictures_as_prompts_have_strengths_and_come_back_with_the_settings() {
     bench.assert_shows("Pictures as prompts");
     bench.assert_shows("0 of 8");
     let paths = files(&bench, &["a.png", "b.png", "c.png"]);
-    let open = InputsCommand::Open(paths.clone(), Placing::onto(Some(Slot::Prompt)));
+    let open = InputsCommand::Open(paths.clone(), SlotTarget::onto(Some(Slot::Prompt)));
     bench.push(open);
     bench.wait_for("Prompt picture 3: c.png");
     bench.push(InputsCommand::SetStrength(1, 0.5));

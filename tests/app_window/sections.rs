@@ -60,8 +60,8 @@ fn the_clip_so_far_plays_while_the_next_section_is_made() {
     bench.say(sent.id, made(0, 33));
     bench.say(sent.id, stage(Stage::Denoise, 1));
     bench.assert_shows("Denoising  ·  section 2 of 4");
-    assert_eq!(bench.app().watch.viewing, Viewing::Live);
-    assert!(bench.app().watch.screen.texture().is_some());
+    assert_eq!(bench.app().watch.mode, ViewerMode::Live);
+    assert!(bench.app().watch.texture.handle().is_some());
     // As often as the clip has frames, not as slowly as a preview.
     assert!(bench.next_repaint().unwrap() <= Duration::from_millis(50));
     let running = bench.app().queue.running.as_ref().unwrap();
@@ -80,7 +80,7 @@ fn what_was_made_until_a_job_was_cancelled_is_a_result_of_its_own() {
     let kept = output(&sent, 5);
     bench.say_end(sent.id, JobOutcome::Kept(kept));
     bench.assert_shows("Cancelled; what was made is kept");
-    assert_eq!(bench.app().watch.viewing, Viewing::Result(sent.id));
+    assert_eq!(bench.app().watch.mode, ViewerMode::Result(sent.id));
     assert_eq!(bench.app().queue.results.len(), 1);
 }
 

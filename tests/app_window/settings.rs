@@ -260,7 +260,7 @@ fn an_address_counts_when_it_is_one_and_is_told_to_be_wrong_otherwise() {
     write(&mut bench, "http://mirror.example");
     bench.assert_shows("An address begins with https://");
     assert_eq!(bench.app().cx.settings.runtime.mirror, None);
-    bench.panels().settings = safelight::ui::settings::SettingsPanel::default();
+    bench.panels().settings = Default::default();
     bench.panels().settings.search = "mirror".to_owned();
     write(&mut bench, "https://mirror.example/simple");
     let mirror = bench.app().cx.settings.runtime.mirror.clone();

@@ -1,6 +1,6 @@
 //! The results of this session: the strip with many of them, and large ones that come a moment later.
 
-use safelight::app::player::compare::CompareMode;
+use safelight::app::choices::CompareMode;
 use safelight::worker::WorkerEvent;
 
 use crate::app_window::prelude::*;
@@ -45,7 +45,7 @@ fn of_many_results_those_on_the_screen_are_drawn_and_keys_reach_the_others() {
     let place = focused.rect();
     assert!(place.left() > 0.0 && place.right() < 1100.0, "{place}");
     bench.press_key(Key::Enter);
-    assert_eq!(bench.app().watch.viewing, Viewing::Result(oldest));
+    assert_eq!(bench.app().watch.mode, ViewerMode::Result(oldest));
     bench.press_keys(Modifiers::SHIFT, Key::Tab);
     let before = bench.node(
         Role::Button,
@@ -79,12 +79,12 @@ fn a_large_result_and_its_small_picture_come_a_moment_after_the_job_has_ended() 
     bench.far.events.send(event).unwrap();
     bench.harness.step();
     let watch = &bench.app().watch;
-    assert_eq!(watch.viewing, Viewing::Result(sent.id));
-    assert!(watch.screen.texture().is_none());
+    assert_eq!(watch.mode, ViewerMode::Result(sent.id));
+    assert!(watch.texture.handle().is_none());
     assert!(bench.app().cx.thumbs.is_busy());
     bench.until("both are there", |bench| {
-        let screen = &bench.app().watch.screen;
-        let is_shown = screen.texture().is_some_and(|(_, size)| size == [2048; 2]);
+        let texture = &bench.app().watch.texture;
+        let is_shown = texture.handle().is_some_and(|(_, size)| size == [2048; 2]);
         is_shown && !bench.app().cx.thumbs.is_busy()
     });
     bench.until("all is done", |bench| bench.next_repaint().is_none());
@@ -107,9 +107,9 @@ fn where_the_difference_is_looked_at_neither_side_is_made_ready() {
     compare(&mut bench, ids[2]);
     let compare = bench.app().watch.compare.as_ref().unwrap();
     assert_eq!(compare.mode, CompareMode::Difference);
-    assert!(compare.difference.texture().is_some());
-    assert!(compare.sides[1].screen.texture().is_none());
+    assert!(compare.difference.handle().is_some());
+    assert!(compare.sides[1].texture.handle().is_none());
     bench.press("Side by side");
     let compare = bench.app().watch.compare.as_ref().unwrap();
-    assert!(compare.sides.iter().all(|it| it.screen.texture().is_some()));
+    assert!(compare.sides.iter().all(|it| it.texture.handle().is_some()));
 }

@@ -1,7 +1,7 @@
 //! The viewer and the strip: one row and a menu, full screen, deleting, what a new clip does, and dragging results.
 
 use egui::{Event, MouseWheelUnit, ViewportCommand, ViewportId, vec2};
-use safelight::app::player::compare::CompareMode;
+use safelight::app::choices::CompareMode;
 use safelight::app::player::zoom::Zoom;
 use safelight::worker::WorkerEvent;
 
@@ -174,7 +174,7 @@ fn full_screen_shows_a_comparison_with_both_its_rows_of_buttons() {
         !bench.has("Leave full screen")
     });
     assert_eq!(key(&mut bench, Key::Escape), [false]);
-    assert_eq!(bench.app().watch.viewing, Viewing::Compare);
+    assert_eq!(bench.app().watch.mode, ViewerMode::Compare);
 }
 
 #[test]
@@ -200,38 +200,38 @@ fn viewer_and_strip_have_the_menu_of_the_gallery() {
     }
     bench.press("Use settings");
     assert_eq!(bench.form().prompt, "clip 0");
-    assert_eq!(bench.app().watch.viewing, Viewing::Result(sent[1].id));
+    assert_eq!(bench.app().watch.mode, ViewerMode::Result(sent[1].id));
     bench.labelled("Result 1: clip 0").click_secondary();
     bench.settle();
     bench.press("Compare with what is shown");
-    assert_eq!(bench.app().watch.viewing, Viewing::Compare);
+    assert_eq!(bench.app().watch.mode, ViewerMode::Compare);
 }
 
 #[test]
 fn delete_throws_away_what_is_shown_and_undo_brings_it_back_into_the_strip() {
     let (mut bench, sent) = finished(3);
     let path = |index: usize| sent[index].request.out.clone();
-    assert_eq!(bench.app().watch.viewing, Viewing::Result(sent[2].id));
+    assert_eq!(bench.app().watch.mode, ViewerMode::Result(sent[2].id));
     bench.harness.key_press(Key::Delete);
     bench.wait_until_gone("Result 3");
     assert!(!path(2).exists() && path(1).exists());
     // The one beside it is looked at.
-    assert_eq!(bench.app().watch.viewing, Viewing::Result(sent[1].id));
+    assert_eq!(bench.app().watch.mode, ViewerMode::Result(sent[1].id));
     bench.press("Undo");
     bench.wait_for("Result 3: clip 2");
     assert!(path(2).exists());
-    assert_eq!(bench.app().watch.viewing, Viewing::Result(sent[2].id));
+    assert_eq!(bench.app().watch.mode, ViewerMode::Result(sent[2].id));
     // One of the strip, while another one is looked at.
     bench.labelled("Result 1: clip 0").click_secondary();
     bench.settle();
     bench.press("Delete");
     bench.wait_for("Result 1: clip 1");
     assert!(!path(0).exists());
-    assert_eq!(bench.app().watch.viewing, Viewing::Result(sent[2].id));
+    assert_eq!(bench.app().watch.mode, ViewerMode::Result(sent[2].id));
     for _ in 0..2 {
         bench.push(PlayerCommand::Delete);
         bench.until("it is done", |bench| {
-            let is_done = bench.app().watch.viewing != Viewing::Result(sent[2].id);
+            let is_done = bench.app().watch.mode != ViewerMode::Result(sent[2].id);
             is_done && !path(2).exists()
         });
     }
@@ -250,11 +250,11 @@ fn a_file_that_plays_is_deleted_and_plays_again_after_undo() {
     bench.wait_for("The file walk.mp4");
     bench.harness.key_press(Key::Delete);
     bench.until("it has gone", |bench| {
-        !path.exists() && bench.app().watch.viewing != Viewing::File
+        !path.exists() && bench.app().watch.mode != ViewerMode::File
     });
     bench.press("Undo");
     bench.until("it plays again", |bench| {
-        bench.app().watch.viewing == Viewing::File && bench.has("The file walk.mp4")
+        bench.app().watch.mode == ViewerMode::File && bench.has("The file walk.mp4")
     });
     assert!(path.exists());
     bench.wait_for("12 frames");
@@ -288,7 +288,7 @@ fn a_new_clip_plays_once_while_the_next_job_runs() {
     let (mut bench, _) = finished(1);
     let first = bench.start_job();
     bench.press_generate();
-    assert_eq!(bench.app().watch.viewing, Viewing::Live);
+    assert_eq!(bench.app().watch.mode, ViewerMode::Live);
     let made = output(&first, 6);
     let ended = WorkerEvent {
         id: first.id,
@@ -299,12 +299,12 @@ fn a_new_clip_plays_once_while_the_next_job_runs() {
     bench.until_later("the clip is shown, and then the running job", |bench| {
         let now = bench.harness.ctx.input(|input| input.time);
         let watch = &bench.app().watch;
-        if watch.viewing == Viewing::Result(first.id) && watch.player.as_ref().unwrap().is_playing()
+        if watch.mode == ViewerMode::Result(first.id) && watch.player.as_ref().unwrap().is_playing()
         {
             shown_at.get_or_insert(now);
         }
         // Its six frames at eight a second are seen, however long the next job takes to begin.
-        let is_over = shown_at.is_some() && watch.viewing == Viewing::Live;
+        let is_over = shown_at.is_some() && watch.mode == ViewerMode::Live;
         assert!(!is_over || now >= shown_at.unwrap() + 0.75);
         is_over
     });
@@ -315,14 +315,14 @@ fn a_new_clip_plays_once_while_the_next_job_runs() {
     assert!(before.is_some());
     bench.press_generate();
     bench.finish_job(&second, 5);
-    assert_eq!(bench.app().watch.viewing, Viewing::Result(second.id));
+    assert_eq!(bench.app().watch.mode, ViewerMode::Result(second.id));
     bench.press_key(Key::ArrowRight);
     drop(go_on);
     let third = bench.next_job();
     bench.harness.run_steps(40);
-    assert_eq!(bench.app().watch.viewing, Viewing::Result(second.id));
+    assert_eq!(bench.app().watch.mode, ViewerMode::Result(second.id));
     bench.finish_job(&third, 4);
-    assert_eq!(bench.app().watch.viewing, Viewing::Result(second.id));
+    assert_eq!(bench.app().watch.mode, ViewerMode::Result(second.id));
 }
 
 #[test]
@@ -340,7 +340,7 @@ fn a_picture_of_the_form_that_is_still_being_opened_makes_room_for_the_job_that_
     let app = bench.app();
     assert!(app.queue.running.is_some());
     assert_eq!(app.watch.opening(), None);
-    assert_eq!(app.watch.viewing, Viewing::Live);
+    assert_eq!(app.watch.mode, ViewerMode::Live);
 }
 
 #[test]
@@ -354,7 +354,7 @@ fn both_halves_of_a_comparison_zoom_in_the_same_frame() {
         let ids = compare
             .sides
             .each_ref()
-            .map(|side| side.screen.texture().unwrap().0.id());
+            .map(|side| side.texture.handle().unwrap().0.id());
         let shapes = &bench.harness.output().shapes;
         ids.map(|id| {
             let of = |shape: &&egui::epaint::ClippedShape| shape.shape.texture_id() == id;

@@ -1,6 +1,6 @@
 //! Watching: files from disk, two results beside each other, saved frames, zoom, and what stays while a job runs.
 
-use safelight::app::player::compare::CompareMode;
+use safelight::app::choices::CompareMode;
 use safelight::app::player::zoom::Zoom;
 use safelight::app::player::{Playback, Repeat};
 use safelight_core::job::Frame;
@@ -38,7 +38,7 @@ fn play(bench: &mut Bench, name: &str, num_frames: u8) -> std::path::PathBuf {
         AppCommand::Player(PlayerCommand::PlayFile(path.clone())),
     );
     bench.until("the file is shown", |bench| {
-        bench.app().watch.viewing == Viewing::File && bench.app().watch.screen.texture().is_some()
+        bench.app().watch.mode == ViewerMode::File && bench.app().watch.texture.handle().is_some()
     });
     path
 }
@@ -76,7 +76,7 @@ fn a_file_that_is_no_picture_and_no_clip_is_a_card_and_takes_no_place() {
         AppCommand::Player(PlayerCommand::PlayFile(path)),
     );
     bench.wait_for("is a text file");
-    assert_eq!(bench.app().watch.viewing, Viewing::Result(sent[0].id));
+    assert_eq!(bench.app().watch.mode, ViewerMode::Result(sent[0].id));
     run(
         &mut bench,
         AppCommand::Player(PlayerCommand::PlayFile("/nowhere/at/all.mp4".into())),
@@ -110,7 +110,7 @@ fn two_results_are_compared_in_step_and_told_apart_in_words() {
         AppCommand::Player(PlayerCommand::CompareWith(sent[0].id)),
     );
     bench.settle();
-    assert_eq!(bench.app().watch.viewing, Viewing::Compare);
+    assert_eq!(bench.app().watch.mode, ViewerMode::Compare);
     bench.assert_shows("seed 101");
     bench.assert_shows("prompt “clip 0”");
     let compare = bench.app().watch.compare.as_ref().unwrap();
@@ -119,7 +119,7 @@ fn two_results_are_compared_in_step_and_told_apart_in_words() {
         compare
             .sides
             .iter()
-            .all(|side| side.screen.texture().is_some())
+            .all(|side| side.texture.handle().is_some())
     );
     bench.press("Wipe");
     bench
@@ -134,7 +134,7 @@ fn two_results_are_compared_in_step_and_told_apart_in_words() {
     let compare = bench.app().watch.compare.as_ref().unwrap();
     assert!(compare.differences.a.contains(&"seed 100".to_owned()));
     bench.press_key(Key::Escape);
-    assert_eq!(bench.app().watch.viewing, Viewing::Result(sent[1].id));
+    assert_eq!(bench.app().watch.mode, ViewerMode::Result(sent[1].id));
 }
 
 #[test]
@@ -142,9 +142,9 @@ fn the_menu_offers_the_other_results_to_be_compared() {
     let (mut bench, sent) = finished(2);
     bench.press_more("Compare with");
     bench.press("1: clip 0, seed 100");
-    assert_eq!(bench.app().watch.viewing, Viewing::Compare);
+    assert_eq!(bench.app().watch.mode, ViewerMode::Compare);
     bench.press("Close");
-    assert_eq!(bench.app().watch.viewing, Viewing::Result(sent[1].id));
+    assert_eq!(bench.app().watch.mode, ViewerMode::Result(sent[1].id));
 }
 
 #[test]
@@ -154,9 +154,9 @@ fn ctrl_click_in_the_strip_compares_and_a_click_shows() {
         .labelled("Result 1: clip 0")
         .click_modifiers(Modifiers::COMMAND);
     bench.settle();
-    assert_eq!(bench.app().watch.viewing, Viewing::Compare);
+    assert_eq!(bench.app().watch.mode, ViewerMode::Compare);
     bench.press("Result 1: clip 0");
-    assert_eq!(bench.app().watch.viewing, Viewing::Result(sent[0].id));
+    assert_eq!(bench.app().watch.mode, ViewerMode::Result(sent[0].id));
     assert!(bench.app().watch.compare.is_none());
 }
 
@@ -204,7 +204,7 @@ fn two_files_of_other_lengths_and_sizes_are_compared() {
             compare
                 .sides
                 .iter()
-                .all(|side| side.screen.texture().is_some())
+                .all(|side| side.texture.handle().is_some())
         })
     });
     for name in ["Wipe", "Difference", "Side by side"] {
@@ -305,11 +305,11 @@ fn what_was_chosen_to_look_at_stays_when_the_next_job_of_the_queue_begins() {
     bench.finish_job(&sent, 4);
     let next = bench.next_job();
     assert_ne!(next.id, sent.id);
-    assert_eq!(bench.app().watch.viewing, Viewing::File);
+    assert_eq!(bench.app().watch.mode, ViewerMode::File);
     bench.assert_shows(&path.file_name().unwrap().to_string_lossy());
     bench.press("Back to the live preview");
-    assert_eq!(bench.app().watch.viewing, Viewing::Live);
-    assert!(bench.app().watch.file.is_none());
+    assert_eq!(bench.app().watch.mode, ViewerMode::Live);
+    assert!(bench.app().watch.media().is_none());
 }
 
 #[test]

@@ -1,29 +1,30 @@
-//! The threads for everything that the window must not wait for: files, dialogs, other programs.
+//! Threads for everything that the window must not wait for: files, dialogs, other programs.
 //!
-//! One named thread does the file work in order, one searches that a slow disk holds up; what waits for people or takes
-//! long has a thread of its own. What comes of it is its owner's, over [`crate::app::pending`].
+//! One thread does file work in order and one searches; what waits for people or takes long has a separate thread.
+//! Results come over [`crate::app::pending`]. Work that panics still reports an error.
 
-mod dialogs;
-pub(in crate::app) mod guard;
-
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use egui::Context;
 use safelight_core::job::{JobError, JobErrorKind};
 
 use crate::app::pending::{Pending, Postbox, Stream};
-use guard::guarded;
 
 /// Requests that may wait for the file thread.
 const TASK_ROOM: usize = 64;
 /// How long quitting waits for what is to be kept, the last settings above all.
 pub(in crate::app) const FINISH_WITHIN: Duration = Duration::from_secs(2);
+/// A dialog that ends sooner was never shown: there is no file chooser on this machine.
+const NO_DIALOG_WITHIN: Duration = Duration::from_millis(300);
+/// Error of a file whose decoder panicked.
+pub(in crate::app) const NOT_SURVIVED: &str = "the file is damaged and cannot be opened";
 
 type Work = Box<dyn FnOnce() + Send>;
 
@@ -216,6 +217,63 @@ pub fn open_outside(path: &Path) -> Result<(), String> {
     is_done.then_some(()).ok_or_else(why)
 }
 
+impl Background {
+    /// Asks somebody in a dialog; nothing came of it where nothing was chosen.
+    pub fn ask<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce() -> Option<T> + Send + 'static,
+    ) -> Pending<Option<T>> {
+        self.ask_or(
+            "Drop a file onto the window or type its path, or install xdg-desktop-portal or zenity",
+            ask,
+        )
+    }
+
+    /// The same, with other advice where there is no file chooser.
+    pub fn ask_or<T: Send + 'static>(
+        &self,
+        instead: impl Into<String>,
+        ask: impl FnOnce() -> Option<T> + Send + 'static,
+    ) -> Pending<Option<T>> {
+        let (problems, instead) = (self.problem_box.clone(), instead.into());
+        let is_asking = Arc::clone(&self.is_asking);
+        is_asking.store(true, Ordering::Relaxed);
+        self.run("dialog", move || {
+            let begin = Instant::now();
+            let chosen = guarded(ask).flatten();
+            is_asking.store(false, Ordering::Relaxed);
+            if chosen.is_none() && begin.elapsed() < NO_DIALOG_WITHIN {
+                problems.post(no_dialog(&instead));
+            }
+            chosen
+        })
+    }
+
+    /// Returns whether a dialog is open.
+    pub fn is_asking(&self) -> bool {
+        self.is_asking.load(Ordering::Relaxed)
+    }
+}
+
+fn no_dialog(instead: &str) -> JobError {
+    JobError::new(JobErrorKind::Internal, "this desktop has no file chooser").advise(instead)
+}
+
+/// Does the work; `None` where it panics, which the panic hook has logged.
+pub(in crate::app) fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(work)).ok()
+}
+
+/// The same for work that can fail in words.
+pub(in crate::app) fn survived<T>(
+    work: impl FnOnce() -> Result<T, JobError>,
+) -> Result<T, JobError> {
+    guarded(work).unwrap_or_else(|| {
+        let err = JobError::new(JobErrorKind::Internal, NOT_SURVIVED);
+        Err(err.advise("Try another file. Nothing else is lost"))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,5 +288,14 @@ mod tests {
         assert!(told.is_ok_and(|err| err.summary == "the last action on a file was not finished"));
         drop(background);
         assert_eq!((panics.take(), behind.take()), (None, Some(3)));
+    }
+
+    #[test]
+    fn work_that_panics_brings_an_answer() {
+        assert_eq!(guarded(|| 3), Some(3));
+        assert_eq!(guarded(|| -> u8 { panic!("on purpose") }), None);
+        let failed = survived::<()>(|| panic!("on purpose"));
+        assert!(failed.is_err_and(|err| err.summary == NOT_SURVIVED));
+        assert_eq!(survived(|| Ok(3)), Ok(3));
     }
 }

@@ -3,36 +3,33 @@
 //!
 //! Everything that talks to the desktop has a thread of its own; where the desktop does not answer, nothing is said.
 
-pub mod appearance;
-mod bus;
-mod ended;
 pub mod instance;
-mod menu;
 mod notification;
 pub mod place;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use egui::{Context, UserAttentionType, ViewportCommand};
+use safelight_core::files::write_atomically;
 use safelight_core::job::{JobError, JobErrorKind, JobId};
 use safelight_core::settings::Theme;
 
+use crate::app::choices::SHOWN;
 use crate::app::commands::DesktopCommand;
 use crate::app::cx::Cx;
 use crate::app::gallery::Gallery;
-use crate::app::inputs::SHOWN;
 use crate::app::inputs::drops::{Drops, drop_files};
 use crate::app::notices::Severity;
 use crate::app::pending::{Pending, Stream};
-use crate::app::player::Watch;
+use crate::app::player::Viewer;
 use crate::app::queue::{JobQueue, RunningJob};
 use crate::app::state::{Page, PanelPlace};
-use ended::Unseen;
 use instance::Instance;
 pub use notification::Message;
+use notification::Unseen;
 
 /// The name of the desktop file, so that the desktop shows the right icon and name.
 pub const APP_ID: &str = "org.safelight.Safelight";
@@ -43,6 +40,8 @@ const LONG_WORK: Duration = Duration::from_secs(30);
 const TITLE_EVERY_SECS: f64 = 0.5;
 /// Letters of a prompt in the title and in notifications.
 const MAX_PROMPT: usize = 40;
+const ENTRY: &str = include_str!("../../../packaging/linux/org.safelight.Safelight.desktop");
+const ICON: &[u8] = include_bytes!("../../../assets/icons/safelight-256.png");
 
 /// Shows a message, and calls back when it is clicked; must not wait.
 pub type Notify = Arc<dyn Fn(Message, Box<dyn FnOnce() + Send>) + Send + Sync>;
@@ -128,7 +127,7 @@ impl Desktop {
         &mut self,
         command: DesktopCommand,
         gallery: &mut Gallery,
-        watch: &mut Watch,
+        watch: &mut Viewer,
         queue: &JobQueue,
         cx: &mut Cx,
     ) {
@@ -159,7 +158,7 @@ impl Desktop {
 
     pub fn poll(&mut self, drops: &Drops, cx: &mut Cx) {
         while let Some(looks) = self.looks.as_mut().and_then(Stream::take) {
-            appearance::adopt(&cx.ctx, looks);
+            place::adopt(&cx.ctx, looks);
         }
         while self.clicks.take().is_some() {
             raise(drops, cx);
@@ -189,7 +188,7 @@ impl Desktop {
         let data = programs.map(|programs| programs.data.clone());
         let adding = cx.background.on_files(move || {
             let data = data.ok_or_else(|| io::Error::other("there is no home folder"))?;
-            menu::add(&data, &std::env::current_exe()?)
+            add(&data, &std::env::current_exe()?)
         });
         self.adding = adding.unwrap_or_default();
     }
@@ -199,7 +198,7 @@ impl Desktop {
         let is_system = cx.settings.interface.theme == Theme::System;
         if is_system && self.links.follows_looks && self.looks.is_none() {
             self.looks = Some(cx.background.stream("appearance", |postbox| {
-                appearance::follow(|looks| {
+                place::follow(|looks| {
                     postbox.post(looks);
                 });
             }));
@@ -235,7 +234,7 @@ fn raise(drops: &Drops, cx: &Cx) {
     }
 }
 
-/// Whether the window has the keyboard and is not hidden. Where the desktop does not say, it is.
+/// Returns whether the window has the keyboard and is not hidden. Where the desktop does not say, it is.
 fn is_looked_at(ctx: &Context) -> bool {
     ctx.input(|input| {
         let viewport = input.viewport();
@@ -276,6 +275,60 @@ fn short(prompt: &str) -> String {
     words
 }
 
+/// The entry below the folder of all programs' data.
+pub fn entry_file(data: &Path) -> PathBuf {
+    data.join("applications").join(format!("{APP_ID}.desktop"))
+}
+
+fn icon_file(data: &Path) -> PathBuf {
+    data.join("icons/hicolor/256x256/apps")
+        .join(format!("{APP_ID}.png"))
+}
+
+/// Writes the entry that starts `executable`, in place of an older one, and the icon. Gives the entry's path.
+pub fn add(data: &Path, executable: &Path) -> io::Result<PathBuf> {
+    let program = executable.to_str().filter(|path| !path.contains('\n'));
+    let program = program.ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::InvalidFilename,
+            "the name of the program's folder cannot stand in a menu entry",
+        )
+    })?;
+    let entry: String = ENTRY
+        .lines()
+        .map(|line| match line.split_once('=') {
+            Some(("Exec", _)) => ["Exec=", &quoted(program), " %F\n"].concat(),
+            Some(("TryExec", _)) => format!("TryExec={}\n", program.replace('\\', r"\\")),
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    write_in_folder(&icon_file(data), ICON)?;
+    let path = entry_file(data);
+    write_in_folder(&path, entry.as_bytes())?;
+    Ok(path)
+}
+
+/// As the desktop entry specification wants an argument: quoted, and then escaped as any value.
+fn quoted(program: &str) -> String {
+    let mut argument = String::from('"');
+    for letter in program.chars() {
+        match letter {
+            '"' | '`' | '$' | '\\' => argument.extend(['\\', letter]),
+            '%' => argument.push_str("%%"),
+            _ => argument.push(letter),
+        }
+    }
+    argument.push('"');
+    argument.replace('\\', r"\\")
+}
+
+fn write_in_folder(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    write_atomically(path, bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -301,5 +354,21 @@ mod tests {
             "42 % · a red boat — Safelight"
         );
         assert_eq!(title_at(0.42, ""), "42 % — Safelight");
+    }
+
+    #[test]
+    fn the_entry_starts_this_very_program_wherever_it_lies() {
+        let data = tempfile::tempdir().unwrap();
+        let program = Path::new(r#"/opt/my $tools/100% "new"/safelight"#);
+        let path = add(data.path(), program).unwrap();
+        let entry = std::fs::read_to_string(&path).unwrap();
+        let exec = r#"Exec="/opt/my \\$tools/100%% \\"new\\"/safelight" %F"#;
+        assert!(entry.lines().any(|line| line == exec), "{entry}");
+        assert_eq!(entry.lines().count(), ENTRY.lines().count());
+        assert!(icon_file(data.path()).exists());
+        // A newer place takes over.
+        add(data.path(), Path::new("/usr/bin/safelight")).unwrap();
+        let entry = std::fs::read_to_string(path).unwrap();
+        assert!(entry.contains("Exec=\"/usr/bin/safelight\" %F\nTryExec=/usr/bin/safelight\n"));
     }
 }

@@ -1,15 +1,23 @@
-//! Notifications of the desktop, as freedesktop.org describes them, with a click that is told.
-//!
-//! A desktop without them is no error: then there is silence.
+//! Desktop notifications, and the D-Bus calls that send them.
 
 use std::collections::HashMap;
+use std::future::Future;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use futures_lite::StreamExt as _;
+use async_io::Timer;
+use futures_lite::{StreamExt as _, future};
+use safelight_core::job::{JobError, JobOutcome};
+use safelight_core::units::duration_text;
 use zbus::zvariant::Value;
+use zbus::{Connection, MatchRule, MessageStream, message};
 
-use super::{APP_ID, bus};
+use super::APP_ID;
+use crate::app::cx::Cx;
+use crate::app::desktop::{Desktop, is_looked_at, short};
+use crate::app::notices::{counted, sentence};
+use crate::app::pending::Pending;
+use crate::app::queue::RunningJob;
 
 const NAME: &str = "org.freedesktop.Notifications";
 const PATH: &str = "/org/freedesktop/Notifications";
@@ -27,13 +35,11 @@ pub struct Message {
 pub(super) fn send(message: Message, clicked: Box<dyn FnOnce() + Send>) {
     let spawned = thread::Builder::new()
         .name("notification".to_owned())
-        .spawn(
-            move || match bus::wait_at_most(CLICKED_WITHIN, show(&message)) {
-                Some(Ok(true)) => clicked(),
-                Some(Ok(false)) | None => {}
-                Some(Err(err)) => tracing::debug!("no notification could be shown: {err}"),
-            },
-        );
+        .spawn(move || match wait_at_most(CLICKED_WITHIN, show(&message)) {
+            Some(Ok(true)) => clicked(),
+            Some(Ok(false)) | None => {}
+            Some(Err(err)) => tracing::debug!("no notification could be shown: {err}"),
+        });
     if let Err(err) = spawned {
         tracing::debug!("no notification could be sent: {err}");
     }
@@ -41,9 +47,9 @@ pub(super) fn send(message: Message, clicked: Box<dyn FnOnce() + Send>) {
 
 /// Whether it was clicked, once it is gone.
 async fn show(message: &Message) -> zbus::Result<bool> {
-    let connection = bus::session().await?;
+    let connection = session().await?;
     // Before the message, so that no click is missed.
-    let mut signals = bus::signals(&connection, NAME).await?;
+    let mut signals = signals(&connection, NAME).await?;
     let hints = HashMap::from([
         ("desktop-entry", Value::from(APP_ID)),
         ("urgency", Value::from(1_u8)),
@@ -94,6 +100,146 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
+}
+
+pub(super) async fn session() -> zbus::Result<Connection> {
+    Connection::session().await
+}
+
+pub(super) async fn signals(
+    connection: &Connection,
+    interface: &'static str,
+) -> zbus::Result<MessageStream> {
+    let rule = MatchRule::builder()
+        .msg_type(message::Type::Signal)
+        .interface(interface)?
+        .build();
+    MessageStream::for_match_rule(rule, connection, None).await
+}
+
+/// Runs to its end on this thread.
+pub(super) fn wait<T>(work: impl Future<Output = T>) -> T {
+    async_io::block_on(work)
+}
+
+/// The same; `None` when it takes longer.
+pub(super) fn wait_at_most<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+    let late = async {
+        Timer::after(limit).await;
+        None
+    };
+    wait(future::or(async { Some(work.await) }, late))
+}
+
+/// What ended since the window was looked at.
+#[derive(Debug, Default)]
+pub(super) struct Unseen {
+    /// When the first of these jobs began.
+    since: Option<Instant>,
+    num_done: u32,
+    num_failed: u32,
+    num_clips: u32,
+    num_pictures: u32,
+}
+
+impl Unseen {
+    fn count(&mut self, job: &RunningJob) {
+        self.num_done += 1;
+        if job.request.makes_pictures() {
+            self.num_pictures += job.request.batch_size().max(1);
+        } else {
+            self.num_clips += 1;
+        }
+    }
+
+    /// All of it in one message; `last` is the job that has just ended.
+    fn message(&self, last: &RunningJob, outcome: &JobOutcome, after: &str) -> Message {
+        let prompt = short(&last.request.title());
+        if let (1, 0, JobOutcome::Finished(output)) = (self.num_done, self.num_failed, outcome) {
+            let name = output.path().file_name().unwrap_or_default();
+            return Message {
+                summary: format!("Done in {after}"),
+                body: format!("{prompt}\n{}", name.to_string_lossy()),
+            };
+        }
+        let done = done_text(self.num_clips, self.num_pictures);
+        let failed = counted(self.num_failed as usize, "1 job failed", "{} jobs failed");
+        let last = format!("After {after}. The last job: {prompt}");
+        let (summary, body) = match (self.num_done, self.num_failed) {
+            (_, 0) => (done, last),
+            (0, _) => (failed, last),
+            _ => (done, format!("{failed}\n{last}")),
+        };
+        Message { summary, body }
+    }
+}
+
+fn done_text(num_clips: u32, num_pictures: u32) -> String {
+    match (num_clips, num_pictures) {
+        (1, 0) => "1 clip is done".to_owned(),
+        (clips, 0) => format!("{clips} clips are done"),
+        (0, 1) => "1 picture is done".to_owned(),
+        (0, pictures) => format!("{pictures} pictures are done"),
+        (1, 1) => "1 clip and 1 picture are done".to_owned(),
+        (1, pictures) => format!("1 clip and {pictures} pictures are done"),
+        (clips, 1) => format!("{clips} clips and 1 picture are done"),
+        (clips, pictures) => format!("{clips} clips and {pictures} pictures are done"),
+    }
+}
+
+impl Desktop {
+    /// Tells of a job's end when nobody looks at the window; `goes_on`: another one follows by itself.
+    pub(in crate::app) fn notify_ended(
+        &mut self,
+        job: &RunningJob,
+        outcome: &JobOutcome,
+        goes_on: bool,
+        cx: &Cx,
+    ) {
+        if !cx.settings.interface.notifications || is_looked_at(&cx.ctx) {
+            return;
+        }
+        let Some((_, begin)) = self.running.filter(|(id, _)| *id == job.id) else {
+            return;
+        };
+        let since = *self.unseen.since.get_or_insert(begin);
+        match outcome {
+            JobOutcome::Finished(_) => self.unseen.count(job),
+            JobOutcome::Failed(err) => {
+                self.unseen.num_failed += 1;
+                if self.unseen.num_failed == 1 {
+                    self.tell(failure(job, err), cx);
+                }
+            }
+            // Whoever cancels knows it.
+            JobOutcome::Cancelled | JobOutcome::Kept(_) | JobOutcome::Paused => {}
+        }
+        let took = since.elapsed();
+        let is_told = self.unseen.num_done == 0 && self.unseen.num_failed <= 1;
+        if is_told || goes_on || took < self.links.notify_after {
+            return;
+        }
+        let unseen = std::mem::take(&mut self.unseen);
+        let after = duration_text(took.as_secs_f64());
+        self.tell(unseen.message(job, outcome, &after), cx);
+    }
+
+    fn tell(&mut self, message: Message, cx: &Cx) {
+        let (postbox, click) = Pending::new(&cx.ctx);
+        self.clicks.add(click);
+        let clicked = move || {
+            postbox.post(());
+        };
+        (self.links.notify)(message, Box::new(clicked));
+    }
+}
+
+fn failure(job: &RunningJob, err: &JobError) -> Message {
+    let prompt = short(&job.request.title());
+    Message {
+        summary: "A job failed".to_owned(),
+        body: format!("{prompt}\n{}", sentence(&err.summary)),
+    }
 }
 
 #[cfg(test)]

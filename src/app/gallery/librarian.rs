@@ -1,6 +1,4 @@
-//! The threads that know the results: one looks at the folders, one keeps what is known in order and lists it.
-//!
-//! Apart from each other, so that a slow disk never holds up a search. Files of results are opened elsewhere.
+//! Threads of the gallery: one keeps the index of results, one scans their folders, and two read result files.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -8,10 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, after, never, select};
-use safelight_core::gallery::{Entry, Facts, Found, Query, Scan, Scanner, Shelf, ThumbFolder};
+use safelight_core::gallery::{
+    Entry, Facts, Found, Query, Scan, Scanner, Shelf, ThumbFolder, read_facts,
+};
 use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::settings::Paths;
 
+use crate::app::background::{NOT_SURVIVED, guarded};
 use crate::app::pending::Postbox;
 
 /// How often the folders are looked at while the gallery is open.
@@ -24,6 +25,8 @@ const AT_ONCE: usize = 1000;
 const SAVE_AFTER: Duration = Duration::from_secs(2);
 /// And so often while much is read.
 const SAVE_EVERY: Duration = Duration::from_secs(30);
+/// Two, so that one large file does not hold up all others.
+pub(super) const NUM_READERS: usize = 2;
 
 /// What the librarian is told.
 pub(super) enum Errand {
@@ -249,4 +252,15 @@ impl Librarian {
 fn favourites_error(err: &dyn std::error::Error) -> JobError {
     JobError::from_error(JobErrorKind::Disk, err)
         .advise("Favourites are lost when Safelight closes. Make that folder writable to keep them")
+}
+
+/// Reads until nobody asks any more.
+pub(super) fn read(unread: &Receiver<Found>, librarian: &Sender<Errand>) {
+    for found in unread {
+        let facts = guarded(|| read_facts(&found.path).map_err(|err| err.to_string()));
+        let facts = facts.unwrap_or_else(|| Err(NOT_SURVIVED.to_owned()));
+        if librarian.send(Errand::Read(found, facts)).is_err() {
+            return;
+        }
+    }
 }

@@ -1,13 +1,10 @@
-//! The gallery: all results in their folders, what is chosen of them, and what is done with those.
+//! The gallery: all results in their folders, the selection, and the actions on it.
 //!
-//! Folders and files are looked at on threads; here their answers are kept for the panels.
+//! Folders and files are read on threads.
 
-mod gone;
 mod librarian;
-mod reading;
 mod selection;
 mod trashing;
-pub mod wishes;
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -20,19 +17,17 @@ use safelight_core::gallery::{Entry, Query};
 use safelight_core::settings::{OutputSettings, Paths};
 
 use crate::app::background::{Background, FINISH_WITHIN};
+use crate::app::choices::{GalleryLook, TrashRequest};
 use crate::app::commands::GalleryCommand;
 use crate::app::cx::Cx;
 use crate::app::notices::{Cause, Severity};
 use crate::app::pending::Stream;
 use crate::app::queue::JobQueue;
 use crate::app::state::Page;
-use gone::Gone;
 pub use librarian::Listing;
-use librarian::{Errand, Librarian, Order, Told};
-use reading::NUM_READERS;
+use librarian::{Errand, Librarian, NUM_READERS, Order, Told};
 pub use selection::Selection;
-use trashing::Bin;
-use wishes::{GalleryLook, TrashWish};
+use trashing::{Bin, Gone};
 
 /// Errands that may wait for the librarian: readers wait, the window keeps its own.
 const ERRAND_ROOM: usize = 256;
@@ -82,7 +77,7 @@ impl Gallery {
         self.listing.as_ref().map_or(&[], |listing| &listing.items)
     }
 
-    /// Whether the folders were looked at to their end.
+    /// Returns whether the folders were looked at to their end.
     fn is_listed(&self) -> bool {
         let listing = self.listing.as_ref();
         listing.is_some_and(|listing| !listing.is_looking)
@@ -149,7 +144,7 @@ impl Threads {
         // The others have nothing to tell anybody else.
         for _ in 0..NUM_READERS {
             let (unread, teller) = (unread.clone(), teller.clone());
-            drop(background.run("gallery-reader", move || reading::read(&unread, &teller)));
+            drop(background.run("gallery-reader", move || librarian::read(&unread, &teller)));
         }
         drop(background.run("gallery-folders", move || librarian::scan(&orders, &teller)));
         Self {
@@ -220,7 +215,7 @@ impl Gallery {
     }
 
     /// The result behind the first of these in the list, else the one before it.
-    fn next_to(&self, wishes: &[TrashWish]) -> Option<PathBuf> {
+    fn next_to(&self, wishes: &[TrashRequest]) -> Option<PathBuf> {
         let is_wished = |entry: &&Arc<Entry>| wishes.iter().any(|wish| wish.path == entry.path);
         let items = self.items();
         let at = items.iter().position(|entry| is_wished(&entry))?;
@@ -325,12 +320,12 @@ mod tests {
     use super::*;
     use crate::app::commands::AppCommand;
     use crate::app::undo::Undo;
-    use wishes::TrashWish;
+    use TrashRequest;
 
     #[test]
     fn a_deletion_can_be_taken_back_from_the_moment_it_is_wished() {
         let (mut gallery, queue, mut cx) = (Gallery::default(), JobQueue::default(), Cx::alone());
-        let wish = |name: &str| TrashWish {
+        let wish = |name: &str| TrashRequest {
             path: PathBuf::from(name),
             is_frame: false,
         };

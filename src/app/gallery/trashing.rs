@@ -1,6 +1,4 @@
-//! Throwing results away, and bringing them back: one thing at a time, in the order of the wishes.
-//!
-//! Files only go to the desktop's trash. What a job writes or begins with stays.
+//! Moves results to the trash and back, and reports to the viewer and the strip which are gone or restored.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -9,15 +7,18 @@ use safelight_core::gallery::files_of;
 use safelight_core::job::{JobError, JobErrorKind, JobRequest};
 use safelight_core::trash::{Trash, TrashError, Trashed};
 
-use crate::app::commands::AppCommand;
+use crate::app::choices::TrashRequest;
+use crate::app::commands::{AppCommand, PlayerCommand};
 use crate::app::cx::Cx;
 use crate::app::gallery::Gallery;
 use crate::app::gallery::librarian::Errand;
-use crate::app::gallery::wishes::TrashWish;
-use crate::app::notices::{Cause, Notice, NoticeAction, Severity};
+use crate::app::notices::{Cause, Notice, NoticeAction, Severity, counted};
 use crate::app::pending::Pending;
 use crate::app::queue::JobQueue;
 use crate::app::undo::Undo;
+
+/// So many deletions are followed; more cannot be taken back anyway.
+const MAX_FOLLOWED: usize = 500;
 
 /// A result in the trash, with all its files.
 #[derive(Debug)]
@@ -50,7 +51,7 @@ pub struct RestoredResults {
 
 /// What is to be done, with the number of the deletion in the history of the window.
 enum TrashErrand {
-    Put(u64, Vec<TrashWish>),
+    Put(u64, Vec<TrashRequest>),
     Undo(u64),
 }
 
@@ -76,8 +77,11 @@ impl Bin {
 }
 
 impl Gallery {
-    pub(super) fn trash(&mut self, wishes: Vec<TrashWish>, queue: &JobQueue, cx: &mut Cx) {
-        let id = cx.undo.push(delete_text(wishes.len()), Undo::Results);
+    pub(super) fn trash(&mut self, wishes: Vec<TrashRequest>, queue: &JobQueue, cx: &mut Cx) {
+        let id = cx.undo.push(
+            counted(wishes.len(), "delete a result", "delete {} results"),
+            Undo::Results,
+        );
         self.do_with_trash(TrashErrand::Put(id, wishes), queue, cx);
     }
 
@@ -114,7 +118,7 @@ impl Gallery {
         }
     }
 
-    fn begin_to_trash(&mut self, id: u64, wishes: Vec<TrashWish>, queue: &JobQueue, cx: &Cx) {
+    fn begin_to_trash(&mut self, id: u64, wishes: Vec<TrashRequest>, queue: &JobQueue, cx: &Cx) {
         let Some(paths) = &cx.paths else {
             return;
         };
@@ -176,7 +180,14 @@ impl Gallery {
         }
         if num_results > 0 {
             self.bin.batches.insert(id, trashed);
-            cx.notices.show_undo(id, in_trash_text(num_results));
+            cx.notices.show_undo(
+                id,
+                counted(
+                    num_results,
+                    "1 result is in the trash",
+                    "{} results are in the trash",
+                ),
+            );
         } else {
             // It may be on its way back already, of which nothing comes.
             drop(cx.undo.take(Some(id)));
@@ -206,9 +217,10 @@ impl Gallery {
         let mut advice = "The trash was emptied, or another program took the file";
         if !failed.is_empty() {
             // They can be tried again, and do not stand in the way of what went before them.
-            let id = cx
-                .undo
-                .push_behind(delete_text(failed.len()), Undo::Results);
+            let id = cx.undo.push_behind(
+                counted(failed.len(), "delete a result", "delete {} results"),
+                Undo::Results,
+            );
             self.bin.batches.insert(id, failed);
             again.push(NoticeAction {
                 label: "Try again",
@@ -229,21 +241,6 @@ impl Gallery {
     }
 }
 
-fn in_trash_text(count: usize) -> String {
-    match count {
-        1 => "1 result is in the trash".to_owned(),
-        more => format!("{more} results are in the trash"),
-    }
-}
-
-/// Name in the undo history.
-fn delete_text(count: usize) -> String {
-    match count {
-        1 => "delete a result".to_owned(),
-        more => format!("delete {more} results"),
-    }
-}
-
 /// One card for all files that stayed.
 fn notice_of(what: String, advice: &str, problems: &[String], num_done: usize) -> Notice {
     let severity = if num_done == 0 {
@@ -257,7 +254,7 @@ fn notice_of(what: String, advice: &str, problems: &[String], num_done: usize) -
 
 impl TrashedResults {
     /// Throws away the result itself, then what belongs to it.
-    fn put(&mut self, trash: &Trash, wish: TrashWish, needed: &HashSet<PathBuf>) {
+    fn put(&mut self, trash: &Trash, wish: TrashRequest, needed: &HashSet<PathBuf>) {
         let files = files_of(&wish.path, wish.is_frame);
         if let Some(file) = files.iter().find(|file| needed.contains(*file)) {
             self.problems.push(format!(
@@ -316,7 +313,7 @@ impl RestoredResults {
     }
 }
 
-/// Whether a job writes this file: its own, or a numbered one of it.
+/// Returns whether a job writes this file: its own, or a numbered one of it.
 fn is_written(out: &Path, path: &Path) -> bool {
     let (Some(stem), Some(name)) = (out.file_stem(), path.file_stem()) else {
         return false;
@@ -330,6 +327,49 @@ fn is_written(out: &Path, path: &Path) -> bool {
     out.parent() == path.parent()
         && out.extension() == path.extension()
         && rest.is_some_and(|rest| rest.is_empty() || is_number(rest))
+}
+
+/// The files that somebody wished to throw away.
+#[derive(Default)]
+pub(super) struct Gone {
+    wished: Vec<PathBuf>,
+    /// What is looked at when what is shown has gone.
+    next: Option<PathBuf>,
+    /// The trash has done something since files were looked for.
+    pub is_due: bool,
+    looking: Pending<Vec<PathBuf>>,
+}
+
+impl Gone {
+    /// `next`: the neighbour of these in the list.
+    pub fn follow(&mut self, wishes: &[TrashRequest], next: Option<PathBuf>) {
+        for wish in wishes {
+            if !self.wished.contains(&wish.path) {
+                self.wished.push(wish.path.clone());
+            }
+        }
+        let too_many = self.wished.len().saturating_sub(MAX_FOLLOWED);
+        self.wished.drain(..too_many);
+        self.next = next;
+    }
+
+    /// While the trash does nothing: looks for the files when it has done something.
+    pub fn poll(&mut self, cx: &mut Cx) {
+        if let Some(gone) = self.looking.take() {
+            cx.push(PlayerCommand::Gone(gone, self.next.take()));
+        }
+        if !self.is_due || self.wished.is_empty() || self.looking.is_busy() {
+            return;
+        }
+        let wished = self.wished.clone();
+        let looking = cx.background.on_files(move || {
+            let gone = wished.into_iter().filter(|path| !path.exists());
+            gone.collect()
+        });
+        if let Some(looking) = looking {
+            (self.looking, self.is_due) = (looking, false);
+        }
+    }
 }
 
 #[cfg(test)]

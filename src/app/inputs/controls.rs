@@ -1,16 +1,17 @@
-//! Controls: the ControlNets on this computer, as the form offers them, and how each control gets its settings and its
-//! mask.
+//! ControlNets on this computer, settings and masks of control inputs, and inputs that the selected model does not use.
 
 use std::path::PathBuf;
 
-use safelight_core::job::{Control, ControlBy, ControlSettings, FieldError};
+use safelight_core::job::{
+    Control, ControlBy, ControlSettings, FieldError, GenerateForm, Source,
+};
 use safelight_core::library::{FoundControl, find_controls};
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::{Paths, Settings};
 
 use crate::app::background::Background;
-use crate::app::inputs::slots::{ControlPart, MaskOf, Slot, Source};
-use crate::app::inputs::{Input, Inputs};
+use crate::app::choices::{ControlPart, MaskOf, Slot};
+use crate::app::inputs::{Input, Inputs, Sources};
 use crate::app::pending::Pending;
 
 #[derive(Default)]
@@ -27,7 +28,7 @@ impl ControlNetworks {
         self.has_looked = false;
     }
 
-    /// Whether more may be found.
+    /// Returns whether more may be found.
     pub fn is_looking(&self) -> bool {
         !self.has_looked || self.looking.is_busy()
     }
@@ -80,7 +81,7 @@ impl Inputs {
         }
     }
 
-    /// Whether a control takes a mask: the model, and of ControlNets its own one.
+    /// Returns whether a control takes a mask: the model, and of ControlNets its own one.
     pub fn takes_control_mask(&self, index: usize, spec: &ModelSpec) -> bool {
         let takes = spec.limits.controls;
         takes.takes_masks && (takes.by != ControlBy::Networks || self.needs_control_mask(index))
@@ -94,13 +95,13 @@ impl Inputs {
         found.find(|it| it.path == *network)
     }
 
-    /// Whether the network of a control makes a part of its picture anew, and so goes by a mask.
+    /// Returns whether the network of a control makes a part of its picture anew, and so goes by a mask.
     pub fn needs_control_mask(&self, index: usize) -> bool {
         let network = self.network_of(index);
         network.is_some_and(|network| network.config.takes_masks)
     }
 
-    /// Whether a mask of a control may count: of a network that was not found nothing is known.
+    /// Returns whether a mask of a control may count: of a network that was not found nothing is known.
     pub(in crate::app) fn may_mask_control(&self, index: usize, spec: &ModelSpec) -> bool {
         let takes = spec.limits.controls;
         let may = |network: &FoundControl| network.config.takes_masks;
@@ -204,5 +205,81 @@ impl Inputs {
                 *network = only.cloned();
             }
         }
+    }
+}
+
+impl Inputs {
+    /// Reason why the selected model does not use an input; `None` where the slot is empty or it does.
+    pub fn parked(
+        &self,
+        slot: Slot,
+        form: &GenerateForm,
+        spec: &ModelSpec,
+    ) -> Option<&'static str> {
+        let input = self.get(slot)?;
+        let is_picture_taken = spec.start_image.is_possible();
+        let no_mask = "This model does not use masks. The mask is kept.";
+        let start_picture = if spec.family.makes_pictures {
+            "This model makes pictures from text only. The start picture is kept."
+        } else {
+            "This model makes clips from text only. The start picture is kept."
+        };
+        let (is_taken, why) = match (slot, &input.source) {
+            (Slot::Start, Source::Clip(_)) => (
+                (is_picture_taken && !spec.family.makes_pictures) || spec.clip_strength().is_some(),
+                "This model cannot extend a clip. The clip is kept.",
+            ),
+            (Slot::Start, Source::Picture(_)) => (is_picture_taken, start_picture),
+            (Slot::End, _) => (
+                form.end_image(spec).is_possible(),
+                "This model does not use end pictures. The end picture is kept.",
+            ),
+            (Slot::Mask, _) if self.clip().is_some() && form.changes_clip(spec) => (true, no_mask),
+            (Slot::Mask, _) if !spec.mask.is_possible() => {
+                let changes = spec.clip_strength().is_some();
+                let why = if changes {
+                    "A mask needs a clip to change. The mask is kept."
+                } else {
+                    no_mask
+                };
+                (false, why)
+            }
+            (Slot::Mask, _) => {
+                let start = self.get(Slot::Start).map(|input| &input.source);
+                let is_on_picture = matches!(start, Some(Source::Picture(_)));
+                (
+                    is_on_picture,
+                    "A mask needs a start picture. The mask is kept.",
+                )
+            }
+            // Too many of them are an error: the user decides which to remove.
+            (Slot::Reference, _) => (
+                spec.limits.max_references > 0,
+                "This model does not use reference pictures. They are kept.",
+            ),
+            (Slot::Control, _) => (
+                spec.limits.controls.is_possible(),
+                "This model does not use control pictures. They are kept.",
+            ),
+            (Slot::Prompt, _) => (
+                spec.prompt_pictures.is_some(),
+                "This model does not read pictures as prompts. They are kept.",
+            ),
+        };
+        (!is_taken).then_some(why)
+    }
+
+    /// Inputs that the model uses.
+    pub fn sources_for(&self, form: &GenerateForm, spec: &ModelSpec) -> Sources<'_> {
+        let mut sources = self.sources_where(|slot| self.parked(slot, form, spec).is_none());
+        for (index, control) in sources.controls.iter_mut().enumerate() {
+            if self.is_control_mask_parked(index, spec) {
+                control.mask = None;
+            }
+        }
+        if form.changes_clip(spec) {
+            sources.source_clip = sources.extend.take();
+        }
+        sources
     }
 }

@@ -10,10 +10,10 @@ use egui::{Event, HoveredFile, Pos2, RawInput, Rect, pos2};
 use safelight_core::media::has_clip_name;
 use safelight_core::restore;
 
+use crate::app::choices::{ControlPart, Slot, SlotTarget};
 use crate::app::commands::{InputsCommand, RestoreCommand};
 use crate::app::cx::Cx;
 use crate::app::inputs::Inputs;
-use crate::app::inputs::slots::{ControlPart, Placing, Slot};
 use crate::app::inputs::wayland_drop::FileDrag;
 use crate::app::pending::Pending;
 
@@ -54,7 +54,7 @@ pub struct Drops {
     /// Drags, where the window library does not report them.
     drags: Option<Receiver<FileDrag>>,
     /// Files that came before the models were known.
-    early: Vec<(Vec<PathBuf>, Placing)>,
+    early: Vec<(Vec<PathBuf>, SlotTarget)>,
     /// The one file that is held, and whether it says how it was made, once that is known.
     held_file: Option<PathBuf>,
     has_settings: bool,
@@ -85,7 +85,7 @@ impl DropZones {
         }
     }
 
-    /// Whether a file that was let go here is for its settings, or for itself.
+    /// Returns whether a file that was let go here is for its settings, or for itself.
     fn at(&self, pos: Pos2) -> [bool; 2] {
         self.places
             .map(|place| place.is_some_and(|place| place.contains(pos)))
@@ -105,7 +105,7 @@ impl Drops {
         self.drags.is_some()
     }
 
-    /// Whether the held file is offered the zones for its settings and for itself.
+    /// Returns whether the held file is offered the zones for its settings and for itself.
     pub fn has_zones(&self) -> bool {
         // Wayland tells nothing of a file before it is dropped.
         let may_have = self.has_settings || self.is_on_wayland();
@@ -206,7 +206,7 @@ impl Drops {
         match pos.map(|pos| zones.at(pos)) {
             Some([true, _]) if is_one => cx.push(RestoreCommand::Use(paths.remove(0))),
             Some([_, true]) if is_one => {
-                let placing = Placing::onto(Some(Slot::Start));
+                let placing = SlotTarget::onto(Some(Slot::Start));
                 cx.push(InputsCommand::Open(paths, placing));
             }
             _ => {
@@ -218,7 +218,7 @@ impl Drops {
 }
 
 /// Takes files, however they came: as settings, or as pictures and clips.
-pub fn drop_files(paths: Vec<PathBuf>, placing: Placing, cx: &mut Cx) {
+pub fn drop_files(paths: Vec<PathBuf>, placing: SlotTarget, cx: &mut Cx) {
     // Those that are settings and nothing else: of several the first counts.
     let is_alone = paths.len() == 1;
     let (settings, paths): (Vec<PathBuf>, Vec<PathBuf>) = paths
@@ -247,14 +247,14 @@ fn is_settings_file(path: &std::path::Path, is_alone: bool) -> bool {
 }
 
 /// The place that was drawn here. Those of the controls' masks lie in that of the controls.
-fn place_at(pos: Pos2, cx: &Cx) -> Placing {
+fn place_at(pos: Pos2, cx: &Cx) -> SlotTarget {
     let is_here = |rect: &Option<Rect>| rect.is_some_and(|rect| rect.contains(pos));
     if let Some(index) = cx.drawn.control_masks.iter().position(is_here) {
         return ControlPart::Mask(index).into();
     }
     let mut places = Slot::ALL.into_iter().zip(cx.drawn.slots);
     let found = places.find(|(_, rect)| is_here(rect));
-    Placing::onto(found.map(|(slot, _)| slot))
+    SlotTarget::onto(found.map(|(slot, _)| slot))
 }
 
 /// While something is dragged the pointer is another program's: if it moves here, what was last said of files came too

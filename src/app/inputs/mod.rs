@@ -2,28 +2,24 @@
 //!
 //! Files are opened on the file thread, by `opening`; how they come to their places is in `placing`.
 
-mod controls;
+pub mod controls;
 pub mod drops;
-mod folders;
 pub(super) mod opening;
-pub mod parked;
 mod placing;
-pub mod slots;
 pub mod wayland_drop;
 
 use std::path::{Path, PathBuf};
 
 use safelight_core::job::{
-    ChosenPicture, Control, ControlSettings, FormControl, MAX_PROMPT_PICTURES, SourceClip,
+    ChosenPicture, Control, ControlSettings, FormControl, MAX_PROMPT_PICTURES, Source, SourceClip,
     StartPicture,
 };
 use safelight_core::model::{InputUse, ModelSpec};
 
+use crate::app::choices::{Slot, SlotTarget};
 use crate::app::pending::Pending;
 pub use controls::ControlNetworks;
-use folders::Given;
-use opening::OpenedInputs;
-pub use slots::{ControlPart, MaskOf, Placing, SHOWN, Slot, Source};
+use opening::{Given, OpenedInputs};
 
 /// A source, and what its picture is like.
 #[derive(Clone, Debug)]
@@ -169,7 +165,7 @@ pub struct Inputs {
     opening: Pending<OpenedInputs>,
     /// Files to open, whose folders are looked into.
     given: Pending<Given>,
-    picking: Pending<Option<(Placing, Vec<PathBuf>)>>,
+    picking: Pending<Option<(SlotTarget, Vec<PathBuf>)>>,
     /// What a request said of control pictures that are being opened.
     awaited: Vec<Control>,
     pub control_networks: ControlNetworks,
@@ -243,7 +239,7 @@ impl Inputs {
         self.placed = placed;
     }
 
-    /// Whether the file stands in one of the places.
+    /// Returns whether the file stands in one of the places.
     pub fn has_file(&self, path: &Path) -> bool {
         self.all().any(|input| input.source.path() == path)
     }
@@ -313,7 +309,7 @@ impl Inputs {
         1 + usize::from(places.second.is_some() && count > 1)
     }
 
-    /// Whether so many files with such a wish are more than what is free.
+    /// Returns whether so many files with such a wish are more than what is free.
     fn are_too_many(&self, count: usize, wish: Option<Slot>, places: Places) -> bool {
         if let Some(slot) = places.list_for(wish) {
             return count > self.free_in(slot, places).max(1);
@@ -356,7 +352,7 @@ impl Inputs {
         slot
     }
 
-    /// Whether start and end can change places.
+    /// Returns whether start and end can change places.
     pub fn can_swap(&self) -> bool {
         let has_either = self.get(Slot::Start).is_some() || self.get(Slot::End).is_some();
         has_either && self.clip().is_none()

@@ -1,6 +1,6 @@
-//! Opening what people give to start from: pictures, clips to go on from, pictures of the clipboard.
+//! Opens input files: images, videos to extend, images of the clipboard, and folders of images.
 //!
-//! FrameSegments on the file thread; where an opened file goes is [`crate::app::inputs`]'s.
+//! Runs on the file thread; slots are chosen by [`crate::app::inputs`].
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -9,12 +9,18 @@ use std::path::{Path, PathBuf};
 use egui::ColorImage;
 use safelight_core::files::{make_private, make_private_folder, open_regular};
 use safelight_core::gallery::THUMB_SIDE;
-use safelight_core::job::{JobError, JobErrorKind, SourceClip, StartPicture};
-use safelight_core::media::{self, ClipReader, MediaError, Picture};
+use safelight_core::job::{JobError, JobErrorKind, Source, SourceClip, StartPicture};
+use safelight_core::media::{
+    self, ClipReader, MediaError, Picture, has_clip_name, has_picture_name, media_info,
+};
 use safelight_core::naming::{names_like, timestamp};
+use safelight_core::restore;
 
-use crate::app::background::guard::{self, NOT_SURVIVED};
-use crate::app::inputs::slots::{Continued, Placing, Source};
+use crate::app::background::{NOT_SURVIVED, guarded as caught};
+use crate::app::choices::{Continued, SlotTarget};
+
+/// Pictures of one folder that are taken, and may become a job each.
+const MAX_PICTURES: usize = 500;
 
 /// A file as it will stand in the form.
 pub struct OpenedInput {
@@ -26,7 +32,7 @@ pub struct OpenedInput {
 
 /// What came of files that were dropped together, or of one that was chosen.
 pub struct OpenedInputs {
-    pub placing: Placing,
+    pub placing: SlotTarget,
     /// As many as there was room for.
     pub opened: Vec<OpenedInput>,
     pub problems: Vec<JobError>,
@@ -35,7 +41,7 @@ pub struct OpenedInputs {
 }
 
 /// Opens files in order until `room` of them are open.
-pub fn open_inputs(paths: &[PathBuf], placing: Placing, room: usize) -> OpenedInputs {
+pub fn open_inputs(paths: &[PathBuf], placing: SlotTarget, room: usize) -> OpenedInputs {
     let mut found = OpenedInputs {
         placing,
         opened: Vec::new(),
@@ -60,7 +66,7 @@ pub fn open_inputs(paths: &[PathBuf], placing: Placing, room: usize) -> OpenedIn
 }
 
 /// One picture or clip that is there already.
-pub fn opened_one(opened: Result<OpenedInput, JobError>, placing: Placing) -> OpenedInputs {
+pub fn opened_one(opened: Result<OpenedInput, JobError>, placing: SlotTarget) -> OpenedInputs {
     let (opened, problems) = match opened {
         Ok(input) => (vec![input], Vec::new()),
         Err(err) => (Vec::new(), vec![err]),
@@ -80,7 +86,7 @@ pub fn open_input(path: &Path) -> Result<OpenedInput, JobError> {
 
 /// The thread goes on where a decoder does not survive a file.
 fn guarded<T>(path: &Path, read: impl FnOnce() -> Result<T, JobError>) -> Result<T, JobError> {
-    guard::guarded(read).unwrap_or_else(|| {
+    caught(read).unwrap_or_else(|| {
         let text = format!("{NOT_SURVIVED}: {}", path.display());
         Err(JobError::new(JobErrorKind::InvalidRequest, text)
             .advise("Choose another file, or save this one again in another program"))
@@ -103,7 +109,7 @@ fn read_input(path: &Path) -> Result<OpenedInput, JobError> {
     }
 }
 
-/// Whether it is of a kind that is a picture or a clip: only a look inside tells.
+/// Returns whether it is of a kind that is a picture or a clip: only a look inside tells.
 pub(in crate::app) fn may_move(path: &Path) -> bool {
     let mut head = [0; 4];
     // Errors are reported when the file is opened.
@@ -233,8 +239,88 @@ fn clip_error(err: &MediaError) -> JobError {
         .advise("Choose another clip, or drop a picture of its last frame")
 }
 
+/// Files that were dropped, chosen or handed over together, without folders.
+pub struct Given {
+    pub paths: Vec<PathBuf>,
+    pub placing: SlotTarget,
+    /// Of folders.
+    pub problems: Vec<JobError>,
+    /// A clip that says how it was made and was given for no place: whether it is extended, its user says.
+    pub played: Option<PathBuf>,
+}
+
+/// Puts the pictures of each folder in its place.
+pub(super) fn unfold(paths: Vec<PathBuf>, placing: SlotTarget) -> Given {
+    let mut given = Given {
+        paths: Vec::new(),
+        placing,
+        problems: Vec::new(),
+        played: None,
+    };
+    for path in paths {
+        if !path.is_dir() {
+            given.paths.push(path);
+            continue;
+        }
+        match pictures_in(&path) {
+            Ok(pictures) => given.paths.extend(pictures),
+            Err(err) => given.problems.push(err),
+        }
+    }
+    if let [path] = &given.paths[..]
+        && placing.slot.is_none()
+        && is_clip_with_settings(path)
+    {
+        given.played = given.paths.pop();
+    }
+    given
+}
+
+fn is_clip_with_settings(path: &Path) -> bool {
+    let is_clip = has_clip_name(path) || may_move(path);
+    is_clip
+        && restore::read(path).is_ok_and(|found| found.is_some())
+        && media_info(path).is_ok_and(|info| info.num_frames > 1)
+}
+
+/// The pictures right in the folder, in the order of their names.
+fn pictures_in(folder: &Path) -> Result<Vec<PathBuf>, JobError> {
+    let refused = |what: String| {
+        JobError::new(
+            JobErrorKind::InvalidRequest,
+            format!("{what}: {}", folder.display()),
+        )
+    };
+    let unreadable = |err: io::Error| refused(format!("the folder cannot be read ({err})"));
+    let mut pictures = Vec::new();
+    for entry in folder.read_dir().map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        if has_picture_name(&path) && !is_hidden(&path) && path.is_file() {
+            pictures.push(path);
+        }
+        if pictures.len() > MAX_PICTURES {
+            let what = format!("there are more than {MAX_PICTURES} pictures in this folder");
+            return Err(refused(what).advise("Select some of its pictures and drop those"));
+        }
+    }
+    if pictures.is_empty() {
+        return Err(refused("there are no pictures in this folder".to_owned())
+            .advise("Pictures in folders inside it do not count"));
+    }
+    pictures.sort_unstable();
+    Ok(pictures)
+}
+
+/// Hidden ones are other programs' leftovers.
+fn is_hidden(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default();
+    name.as_encoded_bytes().starts_with(b".")
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -244,5 +330,41 @@ mod tests {
         let err = read.expect_err("it panicked");
         assert!(err.summary.contains("/pictures/odd.webp"), "{err}");
         assert!(guarded(path, || Ok(1)).is_ok());
+    }
+
+    fn given(path: &Path) -> Given {
+        unfold(vec![path.to_owned()], SlotTarget::default())
+    }
+
+    #[test]
+    fn a_folder_stands_for_its_pictures_in_order_and_a_file_for_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["b.png", "a.JPG", ".hidden.png", "notes.txt", "clip.mp4"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        fs::create_dir(folder.path().join("deeper.png")).unwrap();
+        let found = given(folder.path());
+        assert!(found.problems.is_empty());
+        assert_eq!(
+            found.paths,
+            ["a.JPG", "b.png"].map(|name| folder.path().join(name))
+        );
+        let alone = folder.path().join("notes.txt");
+        assert_eq!(given(&alone).paths, [alone]);
+    }
+
+    #[test]
+    fn a_folder_of_no_pictures_and_one_of_too_many_are_refused_with_a_sentence() {
+        let folder = tempfile::tempdir().unwrap();
+        let refused = |folder: &Path| {
+            let found = given(folder);
+            assert!(found.paths.is_empty());
+            found.problems[0].summary.clone()
+        };
+        assert!(refused(folder.path()).contains("no pictures in this folder"));
+        for number in 0..=MAX_PICTURES {
+            fs::write(folder.path().join(format!("{number}.png")), "").unwrap();
+        }
+        assert!(refused(folder.path()).contains("more than 500 pictures"));
     }
 }

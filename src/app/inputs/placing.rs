@@ -5,23 +5,21 @@ use std::sync::Arc;
 
 use egui::ColorImage;
 use safelight_core::job::{
-    ControlSettings, GenerateForm, GenerateRequest, JobError, JobErrorKind, SizeChoice,
+    ControlSettings, GenerateForm, GenerateRequest, JobError, JobErrorKind, SizeChoice, Source,
 };
 use safelight_core::media::{CLIP_ENDINGS, PICTURE_ENDINGS, Picture};
 
+use crate::app::choices::{ControlPart, MultiFilePrompt, Slot, SlotTarget};
 use crate::app::commands::{InputsCommand, LorasCommand, PlayerCommand, QueueCommand};
 use crate::app::cx::Cx;
-use crate::app::inputs::folders::unfold;
 use crate::app::inputs::opening::{
     OpenedInput, OpenedInputs, continue_file, continue_result, keep_pasted, keep_picture,
-    open_inputs, opened_one,
+    open_inputs, opened_one, unfold,
 };
-use crate::app::inputs::slots::{ControlPart, Placing, Slot, Source};
 use crate::app::inputs::{Input, Inputs, Places};
 use crate::app::models::Models;
 use crate::app::notices::{Cause, Notice, Severity};
 use crate::app::pending::{Pending, Postbox};
-use crate::app::queue::choices::Several;
 use crate::app::state::Page;
 use crate::app::thumbs::Pictured;
 
@@ -31,7 +29,7 @@ const PICTURES_AND_CLIPS: &str = "Pictures and clips";
 impl Inputs {
     pub fn update(&mut self, command: InputsCommand, cx: &mut Cx) {
         match command {
-            InputsCommand::Pick(slot) => self.pick(Placing::onto(Some(slot)), cx),
+            InputsCommand::Pick(slot) => self.pick(SlotTarget::onto(Some(slot)), cx),
             InputsCommand::PickControlMask(index) => {
                 self.pick(ControlPart::Mask(index).into(), cx);
             }
@@ -101,13 +99,13 @@ impl Inputs {
             }
             let places = places_of(form, &cx.models);
             let (count, wish) = (given.paths.len(), given.placing.slot);
-            let placing = Placing {
+            let placing = SlotTarget {
                 is_seen: may_ask,
                 ..given.placing
             };
             let is_part = placing.part.is_some();
             if may_ask && !is_part && self.are_too_many(count, wish, places) {
-                cx.push(QueueCommand::Ask(Several {
+                cx.push(QueueCommand::Ask(MultiFilePrompt {
                     takes: self.room(count, wish, places),
                     placing: given.placing,
                     paths: given.paths,
@@ -122,7 +120,7 @@ impl Inputs {
     }
 
     /// Asks for a picture, at the start for a clip as well, and for as many references as one wants.
-    fn pick(&mut self, placing: Placing, cx: &Cx) {
+    fn pick(&mut self, placing: SlotTarget, cx: &Cx) {
         let Some(slot) = placing.slot else {
             return;
         };
@@ -170,7 +168,7 @@ impl Inputs {
     }
 
     /// Takes files as an input: folders stand for the pictures in them, and LoRAs go where they belong.
-    fn open(&mut self, mut paths: Vec<PathBuf>, placing: Placing, cx: &mut Cx) {
+    fn open(&mut self, mut paths: Vec<PathBuf>, placing: SlotTarget, cx: &mut Cx) {
         let loras: Vec<PathBuf> = paths
             .extract_if(.., |path| {
                 // A file of weights is a LoRA, or is told not to be one.
@@ -189,11 +187,11 @@ impl Inputs {
     }
 
     /// Has files opened for the form that is shown: as many as there is room for.
-    pub(in crate::app) fn open_here(&mut self, paths: Vec<PathBuf>, placing: Placing, cx: &Cx) {
+    pub(in crate::app) fn open_here(&mut self, paths: Vec<PathBuf>, placing: SlotTarget, cx: &Cx) {
         self.open_for(paths, placing, places_of(&cx.form, &cx.models), cx);
     }
 
-    fn open_for(&mut self, paths: Vec<PathBuf>, mut placing: Placing, places: Places, cx: &Cx) {
+    fn open_for(&mut self, paths: Vec<PathBuf>, mut placing: SlotTarget, places: Places, cx: &Cx) {
         let room = match placing.part {
             Some(_) => 1,
             None => self.room(paths.len(), placing.slot, places),
@@ -213,7 +211,7 @@ impl Inputs {
         cx: &Cx,
         open: impl FnOnce() -> Result<OpenedInput, JobError> + Send + 'static,
     ) {
-        let placing = Placing::onto(Some(slot));
+        let placing = SlotTarget::onto(Some(slot));
         self.await_files(cx, move || opened_one(open(), placing));
     }
 
@@ -233,7 +231,7 @@ impl Inputs {
     /// A picture of the clipboard, which becomes a file.
     pub(super) fn paste(&mut self, image: Arc<ColorImage>, folder: PathBuf, cx: &Cx) {
         self.await_files(cx, move || {
-            opened_one(keep_pasted(&image, &folder), Placing::default())
+            opened_one(keep_pasted(&image, &folder), SlotTarget::default())
         });
     }
 
@@ -261,9 +259,9 @@ impl Inputs {
             // Also where the other cannot be opened.
             self.remove(slot);
             if let Some(path) = wanted {
-                let placing = Placing {
+                let placing = SlotTarget {
                     keeps_size: true,
-                    ..Placing::onto(Some(slot))
+                    ..SlotTarget::onto(Some(slot))
                 };
                 self.open_here(vec![path.clone()], placing, cx);
             }
@@ -285,9 +283,9 @@ impl Inputs {
             }
             self.remove(slot);
             if !paths.is_empty() {
-                let placing = Placing {
+                let placing = SlotTarget {
                     keeps_size: true,
-                    ..Placing::onto(Some(slot))
+                    ..SlotTarget::onto(Some(slot))
                 };
                 let count = paths.len();
                 self.await_files(cx, move || open_inputs(&paths, placing, count));
@@ -296,10 +294,10 @@ impl Inputs {
         self.remove(Slot::Control);
         self.awaited.clone_from(&request.controls);
         if !self.awaited.is_empty() {
-            let placing = Placing {
+            let placing = SlotTarget {
                 keeps_size: true,
                 joins_frames: places_of(&cx.form, &cx.models).takes_control_clips,
-                ..Placing::onto(Some(Slot::Control))
+                ..SlotTarget::onto(Some(Slot::Control))
             };
             let paths: Vec<PathBuf> = self.awaited.iter().map(|it| it.file.clone()).collect();
             self.await_files(cx, move || open_inputs(&paths, placing, paths.len()));

@@ -3,10 +3,8 @@
 //! Models are looked for and folders watched in the background; a model's card and whether it fits are found once
 //! somebody looks. Fetching is [`crate::app::fetching`]'s.
 
-pub mod engine;
-pub mod remembered;
 pub mod rows;
-mod searching;
+pub mod searching;
 pub mod survey;
 
 use std::collections::HashMap;
@@ -20,14 +18,14 @@ use safelight_core::library::Watch;
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::Settings;
 
+use crate::app::choices::Remembered;
 use crate::app::commands::{AppCommand, FetchCommand, LibraryCommand, QueueCommand};
 use crate::app::cx::Cx;
 use crate::app::models::{FoundModels, LoadModels};
 use crate::app::pending::{Pending, Stream};
 use crate::app::state::Page;
-use engine::CheckEngine;
-use remembered::Remembered;
 use rows::{Listed, Place, Rows};
+use searching::CheckEngine;
 use survey::{Examine, Survey, SurveyNews, SurveyWish};
 
 /// How the library looks at the machine.

@@ -1,16 +1,18 @@
-//! Looking for models: when the window opens, when somebody asks for it, and when something changed where they lie; and
-//! what that means for the form.
+//! The search for models on the disk, repeated after changes, and the check of the engine.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
-use safelight_core::job::{GenerateForm, JobError};
+use safelight_core::job::{GenerateForm, JobError, JobErrorKind};
 use safelight_core::library::Watch;
+use safelight_core::settings::{
+    ENGINES, Installation, Paths, Settings, libtorch_versions, own_runtime,
+};
 
+use crate::app::choices::Remembered;
 use crate::app::commands::{FinishCommand, InputsCommand};
 use crate::app::cx::Cx;
-use crate::app::library::remembered::Remembered;
 use crate::app::library::rows::Rows;
 use crate::app::library::survey::Survey;
 use crate::app::library::{Aside, Library, LibraryLinks};
@@ -18,6 +20,7 @@ use crate::app::models::FoundModels;
 use crate::app::notices::{Cause, Severity};
 use crate::app::pending::{Pending, Postbox, Stream};
 use crate::app::state::Page;
+use crate::worker::{engine_executable, engine_for};
 
 /// How often is looked whether models have come or gone; a change counts once it has lasted as long.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
@@ -156,7 +159,7 @@ impl Library {
         aside.map_or(form, |aside| &aside.form)
     }
 
-    /// Whether the engine could start; on the first page it is said in its place.
+    /// Returns whether the engine could start; on the first page it is said in its place.
     pub(super) fn take_engine(&mut self, engine: Result<(), JobError>, cx: &mut Cx) {
         cx.notices.end(&Cause::Engine);
         self.engine = Some(engine);
@@ -206,4 +209,41 @@ fn watch(watched: &Receiver<Watch>, postbox: &Postbox<()>) {
             Err(RecvTimeoutError::Disconnected) => return,
         }
     }
+}
+
+/// Looks whether the engine could start; runs on a thread of its own.
+pub type CheckEngine = Arc<dyn Fn(&Settings) -> Result<(), JobError> + Send + Sync>;
+
+/// Looks whether the engine's executable and a libtorch for it are there. Names only: what they can
+/// do, the first job tells.
+pub fn check_runtime(paths: Paths) -> CheckEngine {
+    Arc::new(move |settings| {
+        let found = own_runtime(settings, &paths.cache);
+        let engine = match &found {
+            Ok(runtime) => engine_for(runtime)?,
+            Err(_) => engine_executable(&ENGINES[0]),
+        };
+        if !engine.is_file() {
+            return Err(JobError::new(
+                JobErrorKind::Device,
+                "the program that computes (safelight-engine) is missing",
+            )
+            .advise(Installation::of_this_program().engine_advice())
+            .detail(format!("expected an executable: {}", engine.display())));
+        }
+        found.map(drop).map_err(|err| {
+            JobError::new(
+                JobErrorKind::Device,
+                "libtorch is missing, so nothing can be generated yet",
+            )
+            .advise(no_libtorch_advice())
+            .detail(format!("{err}\n{err:?}"))
+        })
+    })
+}
+
+fn no_libtorch_advice() -> String {
+    let either = libtorch_versions("or");
+    let or_get = Installation::of_this_program().or_get_libtorch();
+    format!("Choose a folder with libtorch {either} in the settings, {or_get}")
 }

@@ -157,7 +157,7 @@ pub fn examine(paths: Paths) -> Examine {
     })
 }
 
-/// Whether a folder, or the one that it would be made in, takes files.
+/// Returns whether a folder, or the one that it would be made in, takes files.
 fn can_write(folder: &Path) -> bool {
     let there = folder.ancestors().find(|folder| folder.is_dir());
     there.is_some_and(|there| access(there, Access::WRITE_OK).is_ok())

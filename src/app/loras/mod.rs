@@ -1,20 +1,21 @@
-//! The LoRAs on this machine, those that the form has chosen, and what a job said of them.
-//!
-//! Folders are listed and headers read on threads of their own. Draws nothing.
-
-mod looking;
+//! LoRAs on this computer, searched on a thread, and what jobs reported of those in the form.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use safelight_core::job::{ChosenLora, FieldError, GenerateForm, JobError, JobErrorKind};
-use safelight_core::lora::{CheckedLora, Coverage, Fit, FoundLora};
+use safelight_core::lora::{CheckedLora, Coverage, Fit, Fitting, FoundLora, find};
+use safelight_core::model::ModelSpec;
+use safelight_core::settings::{Paths, Settings};
 
 use crate::app::commands::LorasCommand;
 use crate::app::cx::Cx;
 use crate::app::notices::{Notice, Severity};
 use crate::app::pending::{Pending, Stream};
+
+/// Files whose headers are read before they are told of.
+const AT_ONCE: usize = 24;
 
 /// The LoRAs that can be chosen, and what is known of those that are.
 #[derive(Default)]
@@ -204,7 +205,7 @@ impl LoraShelf {
         };
         let asked = unknown.iter().map(|path| (path.clone(), None));
         self.chosen.extend(asked);
-        let work = move || looking::look_at(&spec, &unknown);
+        let work = move || look_at(&spec, &unknown);
         self.looking.add(cx.background.run("loras", work));
     }
 
@@ -231,7 +232,7 @@ impl LoraShelf {
             return;
         };
         self.wanted.add(cx.background.run("loras", move || {
-            let found = looking::look_at(&spec, &paths);
+            let found = look_at(&spec, &paths);
             (spec.id, found)
         }));
     }
@@ -254,7 +255,7 @@ impl LoraShelf {
         };
         let settings = cx.settings.clone();
         self.search = cx.background.stream("loras", move |postbox| {
-            let looked = looking::look_for(&spec, &paths, &settings, |found| {
+            let looked = look_for(&spec, &paths, &settings, |found| {
                 postbox.post(Ok(found));
             });
             if let Err(problem) = looked {
@@ -262,4 +263,34 @@ impl LoraShelf {
             }
         });
     }
+}
+
+/// What is known of these files, for a model.
+fn look_at(spec: &ModelSpec, paths: &[PathBuf]) -> Vec<FoundLora> {
+    match Fitting::of(spec) {
+        Ok(fitting) => paths.iter().map(|path| fitting.look(path)).collect(),
+        Err(err) => {
+            let unknown = |path: &PathBuf| unknown(path, &err.to_string());
+            paths.iter().map(unknown).collect()
+        }
+    }
+}
+
+/// A file of which nothing can be said, because the model itself cannot be read.
+fn unknown(path: &Path, reason: &str) -> FoundLora {
+    FoundLora::new(path, 0, None, Fit::No(reason.to_owned()))
+}
+
+/// Tells of all LoRAs on this machine, some at a time. Fails where the model itself cannot be read.
+fn look_for(
+    spec: &ModelSpec,
+    paths: &Paths,
+    settings: &Settings,
+    mut tell: impl FnMut(Vec<FoundLora>),
+) -> Result<(), String> {
+    let fitting = Fitting::of(spec).map_err(|err| err.to_string())?;
+    for some in find(paths, settings).chunks(AT_ONCE) {
+        tell(some.iter().map(|path| fitting.look(path)).collect());
+    }
+    Ok(())
 }

@@ -7,15 +7,16 @@ use std::path::{Path, PathBuf};
 
 use crossbeam_channel::Sender;
 use egui::{Rect, Vec2};
+use safelight_core::job::Source;
 use safelight_core::media::{Brush, Margins};
 
-use super::Said;
-use super::opening::Opened;
 use super::painter::Order;
 use super::tiles::{Shown, Sight};
+use super::{Opened, Said};
+use crate::app::choices::MaskOf;
 use crate::app::commands::MaskCommand;
 use crate::app::cx::Cx;
-use crate::app::inputs::{Inputs, MaskOf, Source};
+use crate::app::inputs::Inputs;
 use crate::app::notices::Severity;
 use crate::app::pending::Stream;
 use crate::app::state::Page;
@@ -108,7 +109,7 @@ impl Editor {
         name.to_string_lossy().into_owned()
     }
 
-    /// Whether this is what is to be painted on, with this mask.
+    /// Returns whether this is what is to be painted on, with this mask.
     pub(super) fn goes_on(&self, of: MaskOf, source: &Source, mask: Option<&Path>) -> bool {
         let is_own = self.mask_file.as_deref() == mask || (mask.is_none() && self.is_changed);
         self.of == of && self.picture == source.path() && is_own
@@ -264,7 +265,7 @@ impl Editor {
         }
     }
 
-    /// Whether it was painted over what stands in the form and is in no place yet.
+    /// Returns whether it was painted over what stands in the form and is in no place yet.
     pub(super) fn is_pending(&self, inputs: &Inputs) -> bool {
         let Some((source, mask)) = inputs.masked(self.of) else {
             return false;

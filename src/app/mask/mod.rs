@@ -1,30 +1,38 @@
-//! Painting a mask over the start picture, the clip that is changed or a control: what is open, and how it becomes the
-//! mask of that.
+//! Mask page: opening a mask over the start image, a video or a control, and saving it as their mask.
 //!
-//! Paints nothing itself: what pointer and buttons ask for goes in order to the mask's own thread, the `painter`.
+//! Painting: the `painter` thread, which gets the commands of pointer and buttons in order.
 
 mod editor;
-mod opening;
 mod painter;
-mod sizes;
 pub mod tiles;
 
-use std::path::PathBuf;
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use crossbeam_channel::bounded;
-use safelight_core::job::{GenerateForm, JobError, JobErrorKind, StartPicture, margins_for};
-use safelight_core::media::Outpaint;
+use safelight_core::files::{make_private, make_private_folder};
+use safelight_core::job::{
+    GenerateForm, JobError, JobErrorKind, JobId, Source, StartPicture, margins_for,
+};
+use safelight_core::media::{self, Extended, Margins, Mask, MediaError, Outpaint, Picture};
 use safelight_core::model::ModelSpec;
+use safelight_core::naming;
 
-use crate::app::background::guard::survived;
+use crate::app::background::survived;
+use crate::app::choices::MaskOf;
 use crate::app::commands::MaskCommand;
 use crate::app::cx::Cx;
-use crate::app::inputs::{Inputs, MaskOf, Source};
+use crate::app::inputs::Inputs;
+use crate::app::mask::tiles::Levels;
 use crate::app::notices::Severity;
 use crate::app::pending::Stream;
 use crate::app::state::Page;
 pub use editor::{Busy, Editor, Painted};
 use painter::{ORDER_ROOM, Order, Painter};
+
+/// What all sizes that can come back may take.
+const MAX_BYTES: usize = 512 << 20;
 
 /// What the mask's thread says.
 enum Said {
@@ -66,7 +74,7 @@ fn fitted(command: MaskCommand, editor: &Editor, cx: &Cx) -> Result<MaskCommand,
     Ok(MaskCommand::Extend(Outpaint { margins, ..wanted }))
 }
 
-/// Whether the model takes a mask of this.
+/// Returns whether the model takes a mask of this.
 fn takes_mask(of: MaskOf, inputs: &Inputs, form: &GenerateForm, spec: &ModelSpec) -> bool {
     match of {
         MaskOf::Start if inputs.clip().is_some() => form.changes_clip(spec),
@@ -75,7 +83,7 @@ fn takes_mask(of: MaskOf, inputs: &Inputs, form: &GenerateForm, spec: &ModelSpec
     }
 }
 
-/// Whether what the mask lies on can get room at its sides.
+/// Returns whether what the mask lies on can get room at its sides.
 fn can_extend(of: MaskOf, source: &Source, spec: &ModelSpec) -> bool {
     match of {
         MaskOf::Start => matches!(source, Source::Picture(_)),
@@ -182,7 +190,7 @@ impl Masking {
         let (number, ctx, source) = (self.num_opened, cx.ctx.clone(), source.clone());
         let can_extend = cx.model().is_some_and(|spec| can_extend(of, &source, spec));
         self.opening = cx.background.stream("mask", move |postbox| {
-            match survived(|| opening::open(of, source, mask)) {
+            match survived(|| open(of, source, mask)) {
                 Ok(opened) => {
                     let (orders, taken) = bounded(ORDER_ROOM);
                     let mut editor = Editor::new(number, &opened, orders);
@@ -231,7 +239,7 @@ impl Masking {
         true
     }
 
-    /// Whether what was painted is in its place now, and jobs wait for that.
+    /// Returns whether what was painted is in its place now, and jobs wait for that.
     pub(super) fn is_submit_due(&mut self, inputs: &Inputs) -> bool {
         self.editor.as_mut().is_some_and(|editor| {
             let is_kept = editor.busy != Some(Busy::Keeping) && !inputs.is_opening();
@@ -266,4 +274,157 @@ impl Masking {
         // Behind all that was painted.
         editor.waiting.push_back(keep);
     }
+}
+
+/// What is painted on, at one size.
+struct Canvas {
+    pub mask: Mask,
+    pub levels: Levels,
+    /// The picture as it was opened, and what was painted on it, where it has room at its sides.
+    pub own: Option<(Rc<Picture>, Mask)>,
+    pub outpaint: Outpaint,
+    /// Something was painted since it got its room.
+    pub is_painted: bool,
+}
+
+impl Canvas {
+    /// Without the picture as it was opened, which all of them share.
+    fn bytes(&self) -> usize {
+        self.mask.values().len() + self.levels.bytes()
+    }
+}
+
+/// Those that came before and after the one that is painted on.
+#[derive(Default)]
+struct Sizes {
+    done: VecDeque<Canvas>,
+    undone: Vec<Canvas>,
+}
+
+impl Sizes {
+    fn can_undo(&self) -> bool {
+        !self.done.is_empty()
+    }
+
+    fn can_redo(&self) -> bool {
+        !self.undone.is_empty()
+    }
+
+    /// Something was changed: what was taken back does not come again.
+    fn forget_undone(&mut self) {
+        self.undone.clear();
+    }
+
+    /// This was extended.
+    fn push(&mut self, before: Canvas) {
+        self.undone.clear();
+        self.done.push_back(before);
+        let mut bytes: usize = self.done.iter().map(Canvas::bytes).sum();
+        while bytes > MAX_BYTES
+            && self.done.len() > 1
+            && let Some(oldest) = self.done.pop_front()
+        {
+            bytes -= oldest.bytes();
+        }
+    }
+
+    /// The one before, after which comes what `swap` gives for it; whether there is one.
+    fn undo(&mut self, swap: impl FnOnce(Canvas) -> Canvas) -> bool {
+        let before = self.done.pop_back().map(swap);
+        let is_any = before.is_some();
+        self.undone.extend(before);
+        is_any
+    }
+
+    /// The same of the one after.
+    fn redo(&mut self, swap: impl FnOnce(Canvas) -> Canvas) -> bool {
+        let after = self.undone.pop().map(swap);
+        let is_any = after.is_some();
+        self.done.extend(after);
+        is_any
+    }
+}
+
+/// What is painted on and the mask to go on from.
+struct Opened {
+    of: MaskOf,
+    source: Source,
+    /// The mask's file, where there is one.
+    mask_file: Option<PathBuf>,
+    mask: Mask,
+    levels: Levels,
+}
+
+/// Opens a picture, or a clip's first frame, with a mask of its size.
+fn open(of: MaskOf, source: Source, mask_file: Option<PathBuf>) -> Result<Opened, JobError> {
+    let picture = media::first_of(&source).map_err(|err| opening_error(&err))?;
+    let (width, height) = (picture.width, picture.height);
+    let mask = match &mask_file {
+        Some(path) => media::open_mask(path, width, height).map_err(|err| opening_error(&err))?,
+        None => Mask::new(width, height),
+    };
+    Ok(Opened {
+        of,
+        source,
+        mask_file,
+        mask,
+        levels: Levels::of(picture).map_err(|err| opening_error(&err))?,
+    })
+}
+
+/// Writes a mask under a name of its own: jobs that wait may go by an earlier one.
+fn keep(folder: &Path, picture: &Path, mask: &Mask) -> Result<PathBuf, JobError> {
+    let stem = picture.file_stem().unwrap_or_default().to_string_lossy();
+    let name = format!("{}-mask-{}.png", naming::slug(&stem), JobId::next());
+    let path = folder.join(name);
+    let made = make_private_folder(folder);
+    made.map_err(|err| {
+        JobError::from_error(JobErrorKind::Disk, &err).advise(make_room_advice(folder))
+    })?;
+    media::write_mask(&path, mask.width(), mask.height(), mask.values()).map_err(|err| {
+        JobError::from_error(JobErrorKind::Disk, &err).advise(make_room_advice(folder))
+    })?;
+    make_private(&path).map_err(|err| {
+        JobError::from_error(JobErrorKind::Disk, &err).advise(make_room_advice(folder))
+    })?;
+    Ok(path)
+}
+
+fn make_room_advice(folder: &Path) -> String {
+    format!(
+        "What you painted is still here. Free some space or make this folder writable, then use the mask again: {}",
+        folder.display()
+    )
+}
+
+/// Writes an extended picture and its mask under names of their own; gives them in this order.
+fn keep_extended(
+    folder: &Path,
+    picture: &Path,
+    extended: &Extended,
+) -> Result<(PathBuf, PathBuf), JobError> {
+    let stem = picture.file_stem().unwrap_or_default().to_string_lossy();
+    media::write_extended(folder, &stem, extended).map_err(|err| {
+        JobError::from_error(JobErrorKind::Disk, &err).advise(make_room_advice(folder))
+    })
+}
+
+/// The same of a control, of which at most so many frames are written.
+fn keep_extended_control(
+    folder: &Path,
+    source: &Source,
+    num_frames: u32,
+    margins: Margins,
+    mask: &Mask,
+) -> Result<(Source, PathBuf), JobError> {
+    let made = media::write_extended_clip(folder, source, num_frames, margins, mask);
+    let (source, mask) = made.map_err(|err| {
+        JobError::from_error(JobErrorKind::Disk, &err).advise(make_room_advice(folder))
+    })?;
+    Ok((source, mask.path))
+}
+
+fn opening_error(err: &MediaError) -> JobError {
+    JobError::from_error(JobErrorKind::InvalidRequest, err)
+        .advise("Choose the picture or the mask again")
 }

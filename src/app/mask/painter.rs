@@ -10,18 +10,19 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
 use egui::Context;
-use safelight_core::job::{JobError, StartPicture};
+use safelight_core::job::{JobError, Source, StartPicture};
 use safelight_core::media::{
     Area, Brush, Extended, Filling, Margins, Mask, Outpaint, Picture, extend_picture, softened,
 };
 
-use super::opening::{self, Opened};
-use super::sizes::{Canvas, Sizes};
 use super::tiles::{Levels, Sight, Tiles};
-use super::{KeptMask, Painted, Said};
-use crate::app::background::guard::survived;
+use super::{
+    Canvas, KeptMask, Opened, Painted, Said, Sizes, keep, keep_extended, keep_extended_control,
+    opening_error,
+};
+use crate::app::background::survived;
+use crate::app::choices::{ControlPart, MaskOf, Slot, SlotTarget};
 use crate::app::inputs::opening::{OpenedInputs, continue_file, open_input, opened_one};
-use crate::app::inputs::slots::{ControlPart, MaskOf, Placing, Slot, Source};
 use crate::app::pending::Postbox;
 
 /// Orders that lie ready: more than the parts of strokes of one frame.
@@ -246,7 +247,7 @@ impl<'a> Painter<'a> {
         };
         let made = extend_picture(&picture, Some(&painted), outpaint, filling)
             .and_then(|made| Ok((made.mask, Levels::of(made.picture)?)));
-        let (mask, levels) = made.map_err(|err| opening::opening_error(&err))?;
+        let (mask, levels) = made.map_err(|err| opening_error(&err))?;
         // What was taken back before this does not come again.
         self.mask.begin_step();
         let before = self.swap(Canvas {
@@ -275,7 +276,7 @@ impl<'a> Painter<'a> {
                     mask: self.mask.clone(),
                 };
                 let path = self.source.path();
-                let (picture, mask) = opening::keep_extended(folder, path, &extended)?;
+                let (picture, mask) = keep_extended(folder, path, &extended)?;
                 let (width, height) = (self.mask.width(), self.mask.height());
                 let picture = StartPicture {
                     path: picture,
@@ -286,7 +287,7 @@ impl<'a> Painter<'a> {
             }
             MaskOf::Control(_) => {
                 let (margins, mask) = (self.outpaint.margins, &self.mask);
-                opening::keep_extended_control(folder, &self.source, num_frames, margins, mask)
+                keep_extended_control(folder, &self.source, num_frames, margins, mask)
             }
         });
         let kept = kept.map(|(source, mask)| {
@@ -312,7 +313,7 @@ impl<'a> Painter<'a> {
     }
 
     fn keep(&self, folder: &Path, place: &Postbox<OpenedInputs>) {
-        let kept = survived(|| opening::keep(folder, self.source.path(), &self.mask));
+        let kept = survived(|| keep(folder, self.source.path(), &self.mask));
         if let Ok(path) = &kept {
             place.post(opened_one(open_input(path), places_of(self.of).1));
         }
@@ -325,10 +326,10 @@ impl<'a> Painter<'a> {
 }
 
 /// Where what is painted on stands, and its mask.
-fn places_of(of: MaskOf) -> (Placing, Placing) {
-    let onto = |slot| Placing {
+fn places_of(of: MaskOf) -> (SlotTarget, SlotTarget) {
+    let onto = |slot| SlotTarget {
         keeps_size: true,
-        ..Placing::onto(Some(slot))
+        ..SlotTarget::onto(Some(slot))
     };
     match of {
         MaskOf::Start => (onto(Slot::Start), onto(Slot::Mask)),

@@ -176,7 +176,7 @@ impl Tiles {
             .collect()
     }
 
-    /// Whether there was something to do.
+    /// Returns whether there was something to do.
     fn renew_one(&mut self, ctx: &Context, mask: &Mask, key: Key) -> bool {
         let square = area_of(key, mask);
         let Some(tile) = self.tiles.get_mut(&key) else {

@@ -1,8 +1,4 @@
-//! The command palette: everything that can be done or opened by name, found by a few letters of it.
-//!
-//! It only finds and remembers; what is chosen is pushed as any other command.
-
-mod fuzzy;
+//! The command palette: entries for commands, presets and settings, found by a fuzzy search.
 
 use egui::{Context, Popup};
 use safelight_core::settings::table;
@@ -19,6 +15,12 @@ use crate::app::shortcuts::{Shortcut, keys_text};
 /// Of what was used, so many stand first.
 const MAX_RECENT: usize = 8;
 const PRESET: &str = "Preset";
+const AT_WORD: i32 = 8;
+const TOGETHER: i32 = 5;
+const AT_START: i32 = 6;
+/// For each letter that is passed over, up to a limit.
+const GAP: i32 = 1;
+const MAX_GAP: i32 = 6;
 
 /// The list of all commands, and that of their keys.
 #[derive(Default)]
@@ -173,10 +175,43 @@ impl Palette {
 
 /// In its name; less well in what it is.
 fn score(query: &str, entry: &Entry) -> Option<i32> {
-    let in_name = fuzzy::score(query, &entry.name);
+    let in_name = fuzzy_score(query, &entry.name);
     let in_both =
-        || fuzzy::score(query, &format!("{} {}", entry.kind, entry.name)).map(|score| score - 4);
+        || fuzzy_score(query, &format!("{} {}", entry.kind, entry.name)).map(|score| score - 4);
     in_name.or_else(in_both)
+}
+
+/// `None` when a letter of the query (in lower case) is missing. Higher is better; everything matches an empty query.
+fn fuzzy_score(query: &str, name: &str) -> Option<i32> {
+    let name: Vec<char> = name.chars().flat_map(char::to_lowercase).collect();
+    let mut total = 0;
+    let mut at = 0;
+    let mut last: Option<usize> = None;
+    for letter in query.chars().filter(|letter| !letter.is_whitespace()) {
+        let places = |is_good: &dyn Fn(usize) -> bool| {
+            (at..name.len()).find(|place| name[*place] == letter && is_good(*place))
+        };
+        let follows = |place: usize| last.is_some_and(|last| place == last + 1);
+        let begins = |place: usize| place == 0 || !name[place - 1].is_alphanumeric();
+        // What goes on with a word is better than the next word's beginning, and both than the middle of one.
+        let place = places(&follows)
+            .or_else(|| places(&begins))
+            .or_else(|| places(&|_| true))?;
+        let gap = last.map_or(0, |last| place - last - 1);
+        total += 1;
+        total += if place == 0 { AT_START } else { 0 };
+        total += if begins(place) { AT_WORD } else { 0 };
+        total += if follows(place) { TOGETHER } else { 0 };
+        total -= (gap as i32 * GAP).min(MAX_GAP);
+        last = Some(place);
+        at = place + 1;
+    }
+    if last.is_none() {
+        // Nothing is asked for yet: they stay in their order.
+        return Some(0);
+    }
+    // Of two that match as well, the shorter one is nearer.
+    Some(total * 8 - (name.len() as i32).min(64) / 8)
 }
 
 #[cfg(test)]
@@ -203,5 +238,39 @@ mod tests {
         assert!(palette.entries.is_none());
         run(&mut palette, PaletteCommand::Toggle);
         assert_eq!(palette.found("")[0].name, "Doctor");
+    }
+
+    fn best<'a>(query: &str, names: &[&'a str]) -> &'a str {
+        let scored = names
+            .iter()
+            .filter_map(|name| Some((fuzzy_score(query, name)?, *name)));
+        scored
+            .max_by_key(|(fuzzy_score, _)| *fuzzy_score)
+            .unwrap()
+            .1
+    }
+
+    #[test]
+    fn letters_match_in_order_and_not_otherwise() {
+        assert!(fuzzy_score("gnr", "Generate").is_some());
+        assert!(fuzzy_score("gz", "Generate").is_none());
+        assert!(fuzzy_score("etareneg", "Generate").is_none());
+        assert!(fuzzy_score("", "anything").is_some());
+        assert!(fuzzy_score("été", "Été à Paris").is_some());
+        assert!(fuzzy_score("a b", "A Boat").is_some());
+    }
+
+    #[test]
+    fn words_and_their_beginnings_are_better_than_scattered_letters() {
+        let names = [
+            "Show or hide the memory graph",
+            "Memory cap",
+            "Models that are many",
+        ];
+        assert_eq!(best("mem", &names), "Memory cap");
+        assert_eq!(best("mc", &names), "Memory cap");
+        assert_eq!(best("graph", &names), "Show or hide the memory graph");
+        let sizes = ["Normal size", "Snow on the roof"];
+        assert_eq!(best("ns", &sizes), "Normal size");
     }
 }

@@ -1,27 +1,29 @@
-//! What the panels of the player may ask for, and what comes back from disk.
-//!
-//! Carried out by the modules beside it.
+//! The viewer's commands, and the actions on the frame that is shown: save as a file, copy, use as input image.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use safelight_core::job::JobId;
+use safelight_core::job::{JobError, JobErrorKind, JobId};
+use safelight_core::media::{self, ClipOptions, ClipWriter, MediaError, Picture};
+use safelight_core::naming;
+use serde_json::Value;
 
-use crate::app::commands::{GalleryCommand, InputsCommand, PlayerCommand};
+use crate::app::choices::{Continued, Slot};
+use crate::app::commands::{DesktopCommand, GalleryCommand, InputsCommand, PlayerCommand};
 use crate::app::cx::Cx;
-use crate::app::gallery::wishes::TrashWish;
-use crate::app::inputs::slots::Continued;
+use crate::app::notices::Severity;
 use crate::app::player::compare::Compare;
 use crate::app::player::zoom::Zoom;
-use crate::app::player::{Playhead, Viewing, Watch, saving};
-use crate::app::queue::{JobQueue, ResultItem};
-use crate::app::state::Page;
+use crate::app::player::{Viewer, ViewerMode};
+use crate::app::queue::JobQueue;
+use crate::app::state::{Page, color_image};
 
-impl Watch {
+impl Viewer {
     pub fn update(&mut self, command: PlayerCommand, queue: &mut JobQueue, cx: &mut Cx) {
         let goes_on = self.running.is_some() || queue.will_go_on();
         if is_of_frame(&command) && goes_on && self.live_at.take().is_some() {
-            // Whoever does something with a clip while jobs run, or between two, wants to go on looking at it.
+            // Somebody who uses a video while jobs run, or between two, wants to keep it.
             self.is_chosen = true;
         }
         match command {
@@ -51,41 +53,38 @@ impl Watch {
             PlayerCommand::LeaveInput(path) => self.leave_input(&path, queue, cx),
             PlayerCommand::CompareFiles(a, b) => self.open(vec![a, b], cx),
             PlayerCommand::Toggle => {
-                if !self.is_still() {
-                    self.playhead(queue, Playhead::toggle);
+                let is_still = self.media().is_some_and(|media| !media.is_clip);
+                if !is_still && let Some(playhead) = self.playhead_mut(queue) {
+                    playhead.toggle();
                 }
             }
-            PlayerCommand::Step(by) => self.playhead(queue, |playhead| playhead.step(by)),
+            PlayerCommand::Step(by) => {
+                if let Some(playhead) = self.playhead_mut(queue) {
+                    playhead.step(by);
+                }
+            }
             PlayerCommand::ShowFrame(index) => {
-                self.playhead(queue, |playhead| playhead.show(index));
+                if let Some(playhead) = self.playhead_mut(queue) {
+                    playhead.show(index);
+                }
             }
             PlayerCommand::UseSettingsOf(id) => {
-                let request = queue.result(id).and_then(|item| {
-                    if self.viewing == Viewing::Result(id) {
-                        item.generated(self.shown_of_batch())
-                    } else {
-                        item.request.generate().cloned()
-                    }
-                });
+                let item = queue.result(id);
+                let request = match self.shown_of(id) {
+                    Some(shown) => item.and_then(|item| item.generated(shown)),
+                    None => item.and_then(|item| item.request.generate().cloned()),
+                };
                 if let Some(request) = request {
                     cx.push(InputsCommand::TakeOver(Box::new(request)));
                 }
             }
             PlayerCommand::ContinueFrom(id) => self.continue_from(id, queue, cx),
-            PlayerCommand::CopyPathOf(id) => {
-                if let Some(item) = queue.result(id) {
-                    copy_path(item.path_of(self.shown_of(id)), cx);
+            PlayerCommand::CopyPath => {
+                if let Some(path) = self.shown_path() {
+                    cx.push(DesktopCommand::CopyText(path.display().to_string()));
+                    cx.say("Path copied");
                 }
             }
-            PlayerCommand::CopyPath => match self.viewing {
-                Viewing::Result(id) => cx.push(PlayerCommand::CopyPathOf(id)),
-                Viewing::File => {
-                    if let Some(file) = &self.file {
-                        copy_path(file.path_of(self.shown_of_batch()), cx);
-                    }
-                }
-                Viewing::Live | Viewing::Compare => {}
-            },
             PlayerCommand::SetPlayback(playback) => self.playback = playback,
             PlayerCommand::NextRepeat => self.playback.repeat = self.playback.repeat.next(),
             PlayerCommand::ToggleFull => {
@@ -100,8 +99,9 @@ impl Watch {
                 let file = queue.result(id).filter(|item| !item.is_in_memory());
                 if let Some(item) = file {
                     let path = item.output.path().to_owned();
-                    let shown = self.shown_path(queue).filter(|shown| *shown != path);
-                    self.open(shown.into_iter().chain([path]).collect(), cx);
+                    let shown = self.shown_path().filter(|shown| *shown != path);
+                    let paths = shown.map(Path::to_path_buf).into_iter().chain([path]);
+                    self.open(paths.collect(), cx);
                 } else {
                     self.compare_with(id, queue, cx);
                     self.choose(cx);
@@ -118,53 +118,29 @@ impl Watch {
             PlayerCommand::CopyFrame => self.copy_frame(queue, cx),
             PlayerCommand::UseFrame(slot) => self.use_frame(slot, queue, cx),
             PlayerCommand::Delete => {
-                let wishes = self.trash_wishes(queue);
-                if !wishes.is_empty() {
-                    cx.push(GalleryCommand::Trash(wishes));
+                if let Some(media) = self.media() {
+                    cx.push(GalleryCommand::Trash(
+                        media.trash_wishes(self.batch_index()),
+                    ));
                 }
             }
             PlayerCommand::Gone(gone, next) => self.follow_files(&gone, next, queue, cx),
         }
     }
 
-    /// Which picture of this result is meant: the one that is looked at.
-    fn shown_of(&self, id: JobId) -> usize {
-        if self.viewing == Viewing::Result(id) {
-            self.shown_of_batch()
-        } else {
-            0
-        }
+    /// Index of the image that is shown of this result; `None` where something else is shown.
+    fn shown_of(&self, id: JobId) -> Option<usize> {
+        (self.mode == ViewerMode::Result(id)).then(|| self.batch_index())
     }
 
-    /// The file of what is shown, where that is one.
-    fn shown_path(&self, queue: &JobQueue) -> Option<PathBuf> {
-        let shown = self.shown_of_batch();
-        let path = match self.viewing {
-            Viewing::Result(id) => queue.result(id)?.path_of(shown),
-            Viewing::File => self.file.as_ref()?.path_of(shown),
-            Viewing::Live | Viewing::Compare => return None,
-        };
-        Some(path.to_path_buf())
+    /// The file that is shown; `None` for a running job and a comparison.
+    fn shown_path(&self) -> Option<&Path> {
+        let shown = self.batch_index();
+        self.media().map(|media| media.path_of(shown))
     }
 
-    /// What is thrown away with what is shown. Of a comparison nothing is: there are two.
-    fn trash_wishes(&self, queue: &JobQueue) -> Vec<TrashWish> {
-        match self.viewing {
-            Viewing::Result(id) => {
-                let item = queue.result(id);
-                item.map_or_else(Vec::new, ResultItem::trash_wishes)
-            }
-            Viewing::File => {
-                let file = self.file.iter();
-                let shown = self.shown_of_batch();
-                file.map(|file| file.trash_wish(shown)).collect()
-            }
-            Viewing::Live | Viewing::Compare => Vec::new(),
-        }
-    }
-
-    /// Takes results away whose files are in the trash and brings those back whose files are there again; what is shown
-    /// goes with its file, and its neighbour takes its place.
+    /// Removes results whose files are in the trash and restores those whose files are there again; what is shown
+    /// goes with its file, and the next result is shown instead.
     fn follow_files(
         &mut self,
         gone: &[PathBuf],
@@ -183,26 +159,15 @@ impl Watch {
             }
             return;
         }
-        let has_gone = match self.viewing {
-            Viewing::Result(id) => queue.result(id).is_none(),
-            Viewing::File => {
-                let shown = self.shown_of_batch();
-                let file = self.file.as_ref();
-                file.is_some_and(|file| gone.iter().any(|path| path == file.path_of(shown)))
+        match (self.mode, self.shown_path()) {
+            (ViewerMode::Result(id), _) if queue.result(id).is_none() => {}
+            (ViewerMode::File, Some(shown)) if gone.iter().any(|path| path == shown) => {
+                self.thrown = Some(shown.to_path_buf());
+                if let Some(next) = next.filter(|_| cx.page == Page::Watch) {
+                    return self.open(vec![next], cx);
+                }
             }
-            Viewing::Live | Viewing::Compare => false,
-        };
-        if !has_gone {
-            return;
-        }
-        if let Some(file) = self.file.as_ref().filter(|_| self.viewing == Viewing::File) {
-            self.thrown = Some(file.path_of(self.shown_of_batch()).to_path_buf());
-        }
-        if self.viewing == Viewing::File
-            && cx.page == Page::Watch
-            && let Some(next) = next
-        {
-            return self.open(vec![next], cx);
+            _ => return,
         }
         let at = taken.unwrap_or(usize::MAX).min(queue.results.len());
         let neighbour = queue.results.get(at).or_else(|| queue.results.last());
@@ -210,7 +175,7 @@ impl Watch {
             self.choose_result(id, queue, cx);
         } else {
             self.show_live(queue, cx);
-            self.screen.clear();
+            self.texture.clear();
             self.choose(cx);
         }
     }
@@ -218,7 +183,7 @@ impl Watch {
     pub fn poll(&mut self, cx: &mut Cx) {
         self.take_opened(cx);
         while let Some(saved) = self.saving.take() {
-            saving::tell(saved, cx);
+            tell(saved, cx);
         }
     }
 
@@ -228,7 +193,7 @@ impl Watch {
         }
     }
 
-    /// The finished clip becomes the one to go on from, the picture that is looked at the start picture.
+    /// Extends a finished video, or makes the image that is shown the start image.
     fn continue_from(&self, id: JobId, queue: &JobQueue, cx: &mut Cx) {
         let Some(item) = queue.result(id) else {
             return;
@@ -238,12 +203,12 @@ impl Watch {
         let shown = if is_clip {
             frames.len() - 1
         } else {
-            self.shown_of(id)
+            self.shown_of(id).unwrap_or(0)
         };
         if let Some(frame) = frames.get(shown) {
             let path = item.path_of(shown).to_path_buf();
             cx.push(InputsCommand::Continue(Continued {
-                folder: saving::folder_for(&path, cx),
+                folder: folder_for(&path, cx),
                 path,
                 frame: Arc::clone(frame),
                 is_clip,
@@ -251,7 +216,7 @@ impl Watch {
         }
     }
 
-    /// Leaves the full screen, or a comparison; whether there was one to leave.
+    /// Leaves the full screen, or a comparison. Returns `false` when there was neither.
     pub(in crate::app) fn leave(&mut self, queue: &JobQueue, cx: &mut Cx) -> bool {
         if cx.page != Page::Watch {
             return false;
@@ -259,7 +224,7 @@ impl Watch {
         if std::mem::take(&mut self.is_full) {
             return true;
         }
-        let is_compared = self.viewing == Viewing::Compare;
+        let is_compared = self.mode == ViewerMode::Compare;
         if is_compared {
             self.leave_compare(queue, cx);
         }
@@ -267,7 +232,7 @@ impl Watch {
     }
 }
 
-/// Whether it does something with the frame that is shown.
+/// Commands on the frame that is shown.
 fn is_of_frame(command: &PlayerCommand) -> bool {
     matches!(
         command,
@@ -282,7 +247,166 @@ fn is_of_frame(command: &PlayerCommand) -> bool {
     )
 }
 
-fn copy_path(path: &Path, cx: &mut Cx) {
-    cx.ctx.copy_text(path.display().to_string());
-    cx.say("Path copied");
+/// The frame that is shown, and its file.
+struct ShownFrame {
+    picture: Arc<Picture>,
+    /// Counted from 0.
+    index: usize,
+    path: PathBuf,
+}
+
+impl Viewer {
+    /// The frame that is shown; `None` of a comparison, which shows two.
+    fn shown_frame(&self, queue: &JobQueue) -> Option<ShownFrame> {
+        let (player, path) = match self.mode {
+            ViewerMode::Live => {
+                let job = queue.running.as_ref()?;
+                (job.growing.as_ref()?, job.request.out())
+            }
+            ViewerMode::Result(_) | ViewerMode::File => {
+                let player = self.player.as_ref()?;
+                (player, player.path())
+            }
+            ViewerMode::Compare => return None,
+        };
+        Some(ShownFrame {
+            picture: player.exact()?,
+            index: player.index(),
+            path: path.to_path_buf(),
+        })
+    }
+
+    pub(super) fn save_frame(&mut self, queue: &JobQueue, cx: &mut Cx) {
+        let Some(frame) = self.shown_frame(queue) else {
+            return;
+        };
+        self.saving
+            .add(cx.on_files("the frame was not saved", move || {
+                save(&frame).map(|path| (frame.index + 1, path))
+            }));
+    }
+
+    pub(super) fn copy_frame(&self, queue: &JobQueue, cx: &mut Cx) {
+        if let Some(frame) = self.shown_frame(queue) {
+            cx.ctx.copy_image(color_image(&frame.picture));
+            cx.say(format!("Frame {} copied", frame.index + 1));
+        }
+    }
+
+    /// Makes the frame an input image of the form.
+    pub(super) fn use_frame(&self, slot: Slot, queue: &JobQueue, cx: &mut Cx) {
+        if let Some(frame) = self.shown_frame(queue) {
+            let folder = folder_for(&frame.path, cx);
+            cx.push(InputsCommand::Take(slot, frame.picture, folder));
+        }
+    }
+}
+
+/// Folder for a frame of this file that becomes an input.
+pub(super) fn folder_for(path: &Path, cx: &Cx) -> PathBuf {
+    match &cx.paths {
+        Some(paths) => paths.data.join("pasted"),
+        None => path.with_file_name(""),
+    }
+}
+
+/// Reports a saved frame by its number, counted from 1, or the error.
+pub(super) fn tell(saved: Result<(usize, PathBuf), MediaError>, cx: &mut Cx) {
+    let (number, path) = match saved {
+        Ok(saved) => saved,
+        Err(err) => return cx.tell(Severity::Warning, save_error(&err)),
+    };
+    let folder = path.parent().unwrap_or_else(|| Path::new(""));
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let told = JobError::new(
+        JobErrorKind::Internal,
+        format!("frame {number} is saved as {name}"),
+    );
+    cx.tell(
+        Severity::Info,
+        told.advise(format!("In the folder {}", folder.display())),
+    );
+    cx.say(format!("Frame {number} saved: {}", path.display()));
+}
+
+/// Writes the frame next to its video, with the video's settings and its own number.
+fn save(frame: &ShownFrame) -> Result<PathBuf, MediaError> {
+    let folder = frame.path.parent().unwrap_or_else(|| Path::new(""));
+    let stem = frame.path.file_stem().unwrap_or_default().to_string_lossy();
+    let stem = format!("{stem}_frame_{:04}", frame.index + 1);
+    let path = naming::free_path(folder, &stem, "png", &mut HashSet::new());
+    let options = ClipOptions {
+        settings: settings_of_frame(&frame.path, frame.index + 1),
+        keeps_others: true,
+        ..ClipOptions::default()
+    };
+    let mut writer = ClipWriter::create(&path, options)?;
+    writer.push(&frame.picture)?;
+    Ok(writer.finish()?.pop().unwrap_or(path))
+}
+
+/// The video's settings with the number of the frame; `None` where it has none, or is gone.
+fn settings_of_frame(path: &Path, number: usize) -> Option<String> {
+    let text = media::read_settings(path).ok()??;
+    let mut settings: Value = serde_json::from_str(&text).ok()?;
+    settings
+        .as_object_mut()?
+        .insert("frame".to_owned(), number.into());
+    Some(settings.to_string())
+}
+
+fn save_error(err: &MediaError) -> JobError {
+    let advice = if err.is_disk_full() {
+        "Free some space, then save the frame again"
+    } else {
+        "Copy the frame instead, and paste it into another program"
+    };
+    JobError::from_error(JobErrorKind::Disk, err).advise(advice)
+}
+
+#[cfg(test)]
+mod tests {
+    use safelight_core::media::{open_picture, read_settings, write_clip};
+
+    use super::*;
+
+    #[test]
+    fn a_saved_frame_is_exact_and_carries_the_settings_and_its_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("boat.mp4");
+        let picture = Picture::from_fn(32, 16, |x, y| [x as u8 * 7, y as u8, 3]).unwrap();
+        let options = ClipOptions {
+            settings: Some(r#"{"request": {"seed": 7}}"#.to_owned()),
+            ..ClipOptions::default()
+        };
+        write_clip(&path, &vec![picture.clone(); 3], options).unwrap();
+        let frame = ShownFrame {
+            picture: Arc::new(picture.clone()),
+            index: 1,
+            path,
+        };
+        let saved = save(&frame).unwrap();
+        assert!(saved.ends_with("boat_frame_0002.png"));
+        assert_eq!(open_picture(&saved).unwrap(), picture);
+        let settings: Value =
+            serde_json::from_str(&read_settings(&saved).unwrap().unwrap()).unwrap();
+        assert_eq!(
+            (&settings["frame"], &settings["request"]["seed"]),
+            (&2.into(), &7.into())
+        );
+        // The same again takes nothing away.
+        assert!(save(&frame).unwrap().ends_with("boat_frame_0002-2.png"));
+    }
+
+    #[test]
+    fn a_frame_whose_folder_is_gone_is_an_error_and_no_panic() {
+        let folder = tempfile::tempdir().unwrap();
+        let frame = ShownFrame {
+            picture: Arc::new(Picture::from_fn(4, 4, |_, _| [0; 3]).unwrap()),
+            index: 0,
+            path: folder.path().join("gone/away/boat.mp4"),
+        };
+        let err = save(&frame).unwrap_err();
+        assert!(!save_error(&err).advice.is_empty());
+    }
 }

@@ -1,6 +1,6 @@
-//! Two results beside each other, in step in time: side by side, one over the other, or their difference.
+//! Two results in step in time: side by side, one over the other, or their difference.
 //!
-//! Lengths, rates and sizes may differ. Opening files is `opening`'s, drawing the panels'.
+//! Lengths, rates and sizes may differ.
 
 use std::sync::Arc;
 
@@ -8,42 +8,43 @@ use egui::Context;
 use safelight_core::media::{MediaError, Picture};
 use serde_json::Value;
 
+use crate::app::choices::CompareMode;
 use crate::app::player::differences::{Differences, differences};
-use crate::app::player::frames::Frames;
+use crate::app::player::media::ViewedMedia;
 use crate::app::player::playhead::{Playback, Playhead, playable_fps};
-use crate::app::player::screen::{Screen, show_together};
-use crate::app::player::sight::Sight;
+use crate::app::player::reading::Frames;
+use crate::app::player::texture::{ViewerContent, ViewerTexture, show_together};
 
-/// How much a difference is made stronger.
+/// Factors by which a difference is amplified.
 pub const GAINS: [u8; 4] = [1, 4, 8, 16];
-
-/// How two results are shown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CompareMode {
-    #[default]
-    SideBySide,
-    /// B over A, as far as the divider.
-    Wipe,
-    /// How far each pixel is from the other's.
-    Difference,
-}
 
 /// One of two.
 pub struct Side {
-    /// What it is called: its file's name.
+    /// Name of its file.
     pub title: String,
     pub request: Option<Value>,
-    pub(super) frames: Frames,
-    pub(super) fps: f64,
-    /// It plays; else it stands.
-    pub(super) is_clip: bool,
-    /// Which picture of a batch, or 0.
-    pub(super) first: usize,
-    pub screen: Screen,
+    frames: Frames,
+    fps: f64,
+    is_clip: bool,
+    /// Index of the image in its batch, or 0.
+    first: usize,
+    pub texture: ViewerTexture,
 }
 
 impl Side {
-    /// Frames and rate on the common time line; pictures stand for all of it.
+    pub(super) fn new(media: &ViewedMedia, frames: Frames, index: usize) -> Self {
+        Self {
+            title: media.name_of(index),
+            request: media.request_of(index).cloned(),
+            fps: media.fps,
+            is_clip: media.is_clip,
+            first: if media.is_clip { 0 } else { index },
+            frames,
+            texture: ViewerTexture::default(),
+        }
+    }
+
+    /// Frames and rate on the common time line; an image fills all of it.
     fn length(&self) -> (usize, f64) {
         let len = self.frames.len();
         match self.frames.starts() {
@@ -66,17 +67,12 @@ impl Side {
         }
     }
 
-    /// The picture of a moment, or the nearest one that is there.
-    fn picture(&self, secs: f64) -> Option<Arc<Picture>> {
-        self.frames.picture(self.index(secs))
-    }
-
-    /// That of the moment itself, when it is there.
+    /// The frame of a moment, when it is there.
     fn exact(&self, secs: f64) -> Option<Arc<Picture>> {
         self.frames.exact(self.index(secs))
     }
 
-    /// The picture of a moment will come. Of a file in which there is none, it never does.
+    /// The frame of a moment will come. Of a file without frames it never does.
     fn is_awaited(&self, secs: f64) -> bool {
         self.frames.len() > 0 && self.exact(secs).is_none()
     }
@@ -86,10 +82,10 @@ impl Side {
 pub struct Compare {
     pub sides: [Side; 2],
     pub mode: CompareMode,
-    /// Where A ends and B begins, from 0 to 1.
+    /// Position of the line between A and B, from 0 to 1.
     pub divider: f32,
     pub gain: u8,
-    pub difference: Screen,
+    pub difference: ViewerTexture,
     pub differences: Differences,
     pub playhead: Playhead,
 }
@@ -104,7 +100,7 @@ impl Compare {
             mode: CompareMode::SideBySide,
             divider: 0.5,
             gain: GAINS[1],
-            difference: Screen::default(),
+            difference: ViewerTexture::default(),
         }
     }
 
@@ -119,7 +115,7 @@ impl Compare {
         self.sides.swap(0, 1);
     }
 
-    /// Goes on to this moment, both sides in step; says how long that stays.
+    /// Advances to this moment, both sides in step. Returns the seconds until the next frame.
     pub fn tick(&mut self, now_secs: f64, playback: Playback) -> Option<f64> {
         self.playhead.set_playback(playback);
         let (len, _) = timeline(self.sides[0].length(), self.sides[1].length());
@@ -127,7 +123,7 @@ impl Compare {
             self.playhead.grow(len, 0);
         }
         let secs = self.playhead.secs();
-        // Before it is asked for: who reads it wakes the window only for what is looked at.
+        // Before it is needed: the thread that reads it wakes the window only for the current frame.
         self.look_at(secs);
         let is_waiting = self.sides.iter().any(|side| side.is_awaited(secs));
         let wait = if is_waiting {
@@ -147,25 +143,26 @@ impl Compare {
         }
     }
 
-    /// Puts both pictures of this moment on their screens, or their difference: what is not seen is not made ready.
+    /// Shows both frames of this moment, or their difference: what is not seen is not converted.
     pub fn show(&mut self, ctx: &Context) {
         let secs = self.playhead.secs();
         if self.mode == CompareMode::Difference {
             let [a, b] = &self.sides;
             if let (Some(a), Some(b)) = (a.exact(secs), b.exact(secs)) {
                 let gain = self.gain;
-                self.difference.show(ctx, Sight::Difference { a, b, gain });
+                self.difference
+                    .show(ctx, ViewerContent::Difference { a, b, gain });
             }
             return;
         }
         let wanted = self.sides.iter_mut().filter_map(|side| {
-            let picture = side.picture(secs)?;
-            Some((&mut side.screen, Sight::Picture(picture)))
+            let picture = side.frames.picture(side.index(secs))?;
+            Some((&mut side.texture, ViewerContent::Picture(picture)))
         });
         show_together(ctx, &mut wanted.collect::<Vec<_>>());
     }
 
-    /// What went wrong with one of the files, once.
+    /// Takes the error of one of the files, if there is one.
     pub(super) fn take_failure(&self) -> Option<MediaError> {
         self.sides
             .iter()
@@ -173,7 +170,7 @@ impl Compare {
     }
 }
 
-/// Frames and rate of a time line on which both have room: the longer one's time at the faster one's rate.
+/// Frames and rate of a time line for both: the longer duration at the faster rate.
 fn timeline(a: (usize, f64), b: (usize, f64)) -> (usize, f64) {
     let fps = a.1.max(b.1);
     let frames = [a, b].map(|(len, own)| {
@@ -186,7 +183,7 @@ fn timeline(a: (usize, f64), b: (usize, f64)) -> (usize, f64) {
     (frames[0].max(frames[1]).max(1), fps)
 }
 
-/// The frame of a clip at a moment; behind its end the last one.
+/// The frame of a video at a moment; after its end the last one.
 fn index_at(secs: f64, fps: f64, len: usize) -> usize {
     // A hundredth of a frame, because times are rounded.
     let index = (secs * fps + 0.01).floor().max(0.0) as usize;
@@ -214,7 +211,7 @@ mod tests {
             frames,
             fps,
             first: 0,
-            screen: Screen::default(),
+            texture: ViewerTexture::default(),
         }
     }
 

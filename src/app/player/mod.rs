@@ -1,42 +1,39 @@
-//! Watching: what is played, where it stands, and what is done with it.
+//! The viewer: the running job, a result, a file or a comparison, and its playback.
 //!
-//! Time is `playhead`'s, frames of files are `reading`'s; panels are in `ui::watch`.
+//! Timing: [`playhead`]; frames of files: `reading`. The panels are in `ui::watch`.
 
 mod commands;
 pub mod compare;
 pub mod differences;
-pub mod facts;
-mod frames;
-mod full;
-mod opening;
+mod media;
 pub mod playhead;
 mod reading;
-mod saving;
-pub mod screen;
 mod showing;
-mod sight;
+pub mod texture;
 mod window;
 pub mod zoom;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use egui::ViewportCommand;
 use safelight_core::job::{Clip, JobError, JobId};
 use safelight_core::media::{MediaError, Picture};
 
+use crate::app::cx::Cx;
 use crate::app::pending::Pending;
+use crate::app::state::Page;
 use compare::Compare;
-pub use facts::PlayedFile;
-use frames::Frames;
-use full::FullScreen;
-pub use opening::OpenedFile;
+use media::OpenedFile;
+pub use media::ViewedMedia;
 pub use playhead::{Playback, Playhead, Repeat, SPEEDS};
-use screen::Screen;
+use reading::Frames;
+use texture::ViewerTexture;
 use zoom::Zoom;
 
-/// What the middle of the window shows.
+/// Content of the middle of the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Viewing {
+pub enum ViewerMode {
     #[default]
     Live,
     Result(JobId),
@@ -46,50 +43,47 @@ pub enum Viewing {
 }
 
 #[derive(Default)]
-pub struct Watch {
-    pub viewing: Viewing,
-    /// Of a result or a file.
+pub struct Viewer {
+    pub mode: ViewerMode,
+    /// Of a result or a file; kept during a comparison.
     pub player: Option<Player>,
-    /// The file whose frames the player has.
-    pub file: Option<PlayedFile>,
     pub compare: Option<Compare>,
-    pub screen: Screen,
-    /// The latents in the making, while the clip so far plays.
-    pub inset: Screen,
+    pub texture: ViewerTexture,
+    /// Latents of the running job, while its video so far plays.
+    pub inset: ViewerTexture,
     pub zoom: Zoom,
-    /// The picture has the whole screen.
+    /// The image has the whole screen.
     pub is_full: bool,
     full: FullScreen,
     pub playback: Playback,
-    /// A picture of the form that is looked at because it came there.
+    /// An input image that is shown because it was put into the form.
     input: Option<PathBuf>,
-    /// A file that is looked at because a job has made it.
+    /// A file that is shown because a job has made it.
     made: Option<PathBuf>,
-    /// The user chose what is looked at; the next job does not take its place.
+    /// The user chose what is shown; the next job does not replace it.
     is_chosen: bool,
-    /// The job that ran when the queue was last looked at.
+    /// The job that ran in the last round.
     running: Option<JobId>,
-    /// A new clip plays until this time, also while the next job runs; then that job is looked at.
+    /// A new video plays until this time, also while the next job runs; then that job is shown.
     live_at: Option<f64>,
-    /// The file that was looked at when it went to the trash.
+    /// The file that was shown when it went to the trash.
     thrown: Option<PathBuf>,
-    /// What is on its way from disk.
     opening: Option<Opening>,
-    /// Where a comparison goes back to.
-    before_compare: Viewing,
-    /// The number of a frame, counted from 1, and its file.
+    /// The mode that a comparison returns to.
+    before_compare: ViewerMode,
+    /// The number of a saved frame, counted from 1, and its file.
     saving: Pending<Result<(usize, PathBuf), MediaError>>,
 }
 
-/// One file, or two to be compared.
+/// One file that is being opened, or two to be compared.
 struct Opening {
     name: String,
     files: Pending<Result<Vec<OpenedFile>, JobError>>,
-    /// A picture of the form, which nobody asked to see.
+    /// It is an input image, which the user did not choose to see.
     is_input: bool,
 }
 
-impl Watch {
+impl Viewer {
     pub fn new(playback: Playback) -> Self {
         Self {
             playback,
@@ -97,59 +91,61 @@ impl Watch {
         }
     }
 
-    /// The name of the file that is on its way from disk.
+    /// Name of the file that is being opened.
     pub fn opening(&self) -> Option<&str> {
         self.opening.as_ref().map(|opening| opening.name.as_str())
     }
 
-    /// Which picture of a batch is looked at; 0 for everything else.
-    pub fn shown_of_batch(&self) -> usize {
-        let player = self.player.as_ref().filter(|player| !player.is_clip());
+    /// The result or file that is shown; `None` for a running job and a comparison.
+    pub fn media(&self) -> Option<&ViewedMedia> {
+        let is_one = matches!(self.mode, ViewerMode::Result(_) | ViewerMode::File);
+        let player = self.player.as_ref().filter(|_| is_one)?;
+        Some(&player.media)
+    }
+
+    /// Index in the batch of the image that is shown; 0 for everything else.
+    pub fn batch_index(&self) -> usize {
+        let player = self.player.as_ref().filter(|player| !player.can_play());
         player.map_or(0, Player::index)
     }
 }
 
-/// A clip and the place in it.
+/// Frames, and the position in them.
 #[derive(Clone, Debug)]
 pub struct Player {
+    pub media: ViewedMedia,
+    pub playhead: Playhead,
     frames: Frames,
-    playhead: Playhead,
-    is_clip: bool,
 }
 
 impl Player {
-    /// Plays from the first frame; a single picture stands.
-    pub fn new(clip: Arc<Clip>) -> Self {
-        Self {
-            playhead: Playhead::new(clip.frames.len(), clip.fps),
-            frames: Frames::Memory(clip),
-            is_clip: true,
+    /// Plays from the first frame. Images do not play: the one at `first` is shown.
+    fn new(media: ViewedMedia, frames: Frames, first: usize) -> Self {
+        let mut playhead =
+            Playhead::new(frames.len(), media.fps).with_starts(frames.starts().cloned());
+        if !media.is_clip || first > 0 {
+            playhead.show(first);
         }
-    }
-
-    /// Pictures of a batch: one is looked at, and none plays.
-    pub fn of_pictures(pictures: Arc<Clip>) -> Self {
-        let player = Self::new(pictures);
         Self {
-            playhead: player.playhead.paused(),
-            is_clip: false,
-            ..player
-        }
-    }
-
-    /// What was opened from disk.
-    fn of_frames(frames: Frames, fps: f64, is_clip: bool) -> Self {
-        let playhead = Playhead::new(frames.len(), fps).with_starts(frames.starts().cloned());
-        Self {
-            playhead: if is_clip { playhead } else { playhead.paused() },
+            media,
+            playhead,
             frames,
-            is_clip,
         }
     }
 
-    /// Whether it can play.
-    pub fn is_clip(&self) -> bool {
-        self.is_clip && self.len() > 1
+    /// Plays a video of which more is to come.
+    pub fn of_clip(clip: Arc<Clip>) -> Self {
+        let media = ViewedMedia {
+            fps: clip.fps,
+            is_clip: true,
+            ..ViewedMedia::default()
+        };
+        Self::new(media, Frames::Memory(clip), 0)
+    }
+
+    /// It is a video of more than one frame.
+    pub fn can_play(&self) -> bool {
+        self.media.is_clip && self.len() > 1
     }
 
     pub fn len(&self) -> usize {
@@ -168,45 +164,22 @@ impl Player {
         self.playhead.is_playing()
     }
 
-    pub fn fps(&self) -> f64 {
-        self.playhead.fps()
+    /// The file that is shown.
+    fn path(&self) -> &Path {
+        self.media.path_of(self.index())
     }
 
-    pub fn playhead(&self) -> &Playhead {
-        &self.playhead
-    }
-
-    /// The frame to look at; of a file the nearest one, while it is on its way.
+    /// The current frame; of a file the nearest one while it is being read.
     pub fn picture(&self) -> Option<Arc<Picture>> {
         self.frames.picture(self.index())
     }
 
-    /// The frame itself.
+    /// The current frame, `None` while it is being read.
     pub fn exact(&self) -> Option<Arc<Picture>> {
         self.frames.exact(self.index())
     }
 
-    pub fn toggle(&mut self) {
-        if self.is_clip() {
-            self.playhead.toggle();
-        }
-    }
-
-    /// Stops at a frame, counted around the loop.
-    pub fn step(&mut self, by: i64) {
-        self.playhead.step(by);
-    }
-
-    /// Stops at this frame.
-    pub fn show(&mut self, index: usize) {
-        self.playhead.show(index);
-    }
-
-    pub fn set_playback(&mut self, playback: Playback) {
-        self.playhead.set_playback(playback);
-    }
-
-    /// A longer clip takes the place of this one, its new frames before or behind.
+    /// Replaces the video by a longer one, with the new frames before or after those there were.
     pub fn grow(&mut self, clip: Arc<Clip>, is_at_front: bool) {
         let more = clip.frames.len().saturating_sub(self.len());
         let at_front = if is_at_front { more } else { 0 };
@@ -214,15 +187,16 @@ impl Player {
         self.frames = Frames::Memory(clip);
     }
 
-    /// Goes on to the frame of this moment; says how many seconds it stays. `None` while paused, and while nothing is
-    /// there to show.
-    pub fn tick(&mut self, now_secs: f64) -> Option<f64> {
+    /// Advances to the frame of this moment. Returns the seconds until the next one; `None` while paused, and while no
+    /// frame is there.
+    pub fn tick(&mut self, now_secs: f64, playback: Playback) -> Option<f64> {
+        self.playhead.set_playback(playback);
         let len = self.frames.len();
         if len < self.playhead.len() {
             self.playhead.grow(len, 0);
         }
         if self.picture().is_none() {
-            // What reads them wakes the window.
+            // The thread that reads them wakes the window.
             self.playhead.hold();
             self.frames.look_at(self.index(), false);
             return None;
@@ -232,10 +206,42 @@ impl Player {
             .look_at(self.index(), self.playhead.is_backward());
         wait
     }
+}
 
-    /// What went wrong with its file, once.
-    fn take_failure(&self) -> Option<MediaError> {
-        self.frames.take_failure()
+/// State of the window while the image has the whole screen.
+#[derive(Default)]
+struct FullScreen {
+    is_on: bool,
+    /// The window had the whole screen before, and keeps it.
+    was_before: bool,
+    /// The desktop has made the window that large.
+    is_seen: bool,
+}
+
+impl FullScreen {
+    /// Changes the window as needed. Returns whether the image still has the whole screen: the desktop's keys can end
+    /// that, and so does another page.
+    fn follow(&mut self, is_wanted: bool, cx: &Cx) -> bool {
+        let is_wanted = is_wanted && cx.page == Page::Watch;
+        let has_screen = cx.ctx.input(|input| input.viewport().fullscreen);
+        if is_wanted == self.is_on {
+            let is_ended = self.is_seen && has_screen == Some(false);
+            self.is_seen |= self.is_on && has_screen == Some(true);
+            if is_ended {
+                *self = Self::default();
+            }
+            return self.is_on;
+        }
+        self.is_on = is_wanted;
+        self.is_seen = false;
+        if is_wanted {
+            self.was_before = has_screen == Some(true);
+        }
+        if !self.was_before {
+            let command = ViewportCommand::Fullscreen(is_wanted);
+            cx.ctx.send_viewport_cmd(command);
+        }
+        is_wanted
     }
 }
 
@@ -253,53 +259,55 @@ mod tests {
 
     #[test]
     fn a_clip_comes_round_after_its_length() {
-        let mut player = Player::new(clip(17, 8.0));
+        let mut player = Player::of_clip(clip(17, 8.0));
         let mut now = 0.0;
         for frame in 0..34 {
             assert_eq!(player.index(), frame % 17);
-            now += player.tick(now).unwrap();
+            now += player.tick(now, Playback::default()).unwrap();
             // The window wakes a little early.
             now -= 0.015;
-            player.tick(now);
+            player.tick(now, Playback::default());
         }
         assert!((now - 34.0 / 8.0).abs() < 0.6, "{now}");
     }
 
     #[test]
     fn a_paused_clip_asks_for_no_time() {
-        let mut player = Player::new(clip(5, 8.0));
-        player.toggle();
-        assert_eq!(player.tick(1.0), None);
-        player.step(-1);
+        let mut player = Player::of_clip(clip(5, 8.0));
+        player.playhead.toggle();
+        assert_eq!(player.tick(1.0, Playback::default()), None);
+        player.playhead.step(-1);
         assert_eq!(player.index(), 4);
-        player.step(1);
+        player.playhead.step(1);
         assert_eq!(player.index(), 0);
-        player.show(99);
+        player.playhead.show(99);
         assert_eq!(player.index(), 4);
     }
 
     #[test]
     fn a_single_picture_stands_still() {
-        let mut picture = Player::new(clip(1, 8.0));
-        assert_eq!(picture.tick(0.0), None);
-        picture.toggle();
+        let mut picture = Player::of_clip(clip(1, 8.0));
+        assert_eq!(picture.tick(0.0, Playback::default()), None);
+        picture.playhead.toggle();
         assert!(!picture.is_playing());
     }
 
     #[test]
     fn pictures_of_a_batch_are_looked_at_and_never_play() {
-        let mut batch = Player::of_pictures(clip(4, 8.0));
-        batch.toggle();
-        assert_eq!((batch.tick(1.0), batch.is_playing()), (None, false));
-        batch.step(-1);
-        assert_eq!(batch.index(), 3);
-        assert!(!batch.is_clip());
+        let media = ViewedMedia {
+            fps: 8.0,
+            ..ViewedMedia::default()
+        };
+        let mut batch = Player::new(media, Frames::Memory(clip(4, 8.0)), 0);
+        assert_eq!(batch.tick(1.0, Playback::default()), None);
+        batch.playhead.step(-1);
+        assert_eq!((batch.index(), batch.can_play()), (3, false));
     }
 
     #[test]
     fn a_section_in_front_leaves_the_frame_that_is_looked_at() {
-        let mut player = Player::new(clip(10, 8.0));
-        player.show(3);
+        let mut player = Player::of_clip(clip(10, 8.0));
+        player.playhead.show(3);
         player.grow(clip(25, 8.0), true);
         assert_eq!((player.len(), player.index()), (25, 18));
         player.grow(clip(40, 8.0), false);

@@ -1,27 +1,83 @@
-//! Frames of a file, decoded on a thread of their own around the place that is looked at.
+//! The frames that the viewer shows: in memory, or decoded from a file by a thread around the current position.
 //!
-//! The window's thread says where it is and takes what is there; it waits for nothing. What is held is [`Window`]'s.
+//! The window's thread never waits: it gives its position and takes the frames that are there. [`Window`] decides which
+//! are kept.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use parking::Parking;
+use safelight_core::job::Clip;
 use safelight_core::media::{ClipReader, FrameStarts, MediaError, Picture, thumbnail};
 
-use crate::app::background::guard::guarded;
+use crate::app::background::guarded;
 use crate::app::player::window::{BUDGET_BYTES, Window};
 
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// The near end: dropped, its thread ends.
+/// The frames of a video, or the images of a batch.
+#[derive(Clone, Debug)]
+pub enum Frames {
+    Memory(Arc<Clip>),
+    File(Arc<FileFrames>),
+}
+
+impl Frames {
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Memory(clip) => clip.frames.len(),
+            Self::File(frames) => frames.len(),
+        }
+    }
+
+    /// Starts of the frames; `None` where they have an even rate.
+    pub fn starts(&self) -> Option<&FrameStarts> {
+        match self {
+            Self::Memory(_) => None,
+            Self::File(frames) => frames.starts.as_ref(),
+        }
+    }
+
+    /// The frame, or the nearest one that is there.
+    pub fn picture(&self, index: usize) -> Option<Arc<Picture>> {
+        match self {
+            Self::Memory(clip) => clip.frames.get(index).cloned(),
+            Self::File(frames) => frames.picture(index),
+        }
+    }
+
+    /// The frame; `None` while it is being read.
+    pub fn exact(&self, index: usize) -> Option<Arc<Picture>> {
+        match self {
+            Self::Memory(clip) => clip.frames.get(index).cloned(),
+            Self::File(frames) => frames.exact(index),
+        }
+    }
+
+    /// Sets the current frame and the direction of play.
+    pub fn look_at(&self, index: usize, is_backward: bool) {
+        if let Self::File(frames) = self {
+            frames.look_at(index, is_backward);
+        }
+    }
+
+    /// Takes the error of its file, if there is one.
+    pub fn take_failure(&self) -> Option<MediaError> {
+        match self {
+            Self::Memory(_) => None,
+            Self::File(frames) => frames.take_failure(),
+        }
+    }
+}
+
+/// Frames of a file. Its thread ends when it is dropped.
 #[derive(Debug)]
 pub struct FileFrames {
     shared: Arc<Parking<Reading>>,
     starts: Option<FrameStarts>,
 }
 
-/// What both ends know.
+/// Shared by the window and the thread.
 #[derive(Debug)]
 struct Reading {
     window: Window,
@@ -32,7 +88,7 @@ struct Reading {
 }
 
 impl FileFrames {
-    /// Begins to read.
+    /// Starts the thread. Errors when it cannot start.
     pub fn start(reader: ClipReader, max_side: u32, wake: Wake) -> std::io::Result<Self> {
         let (info, starts) = (reader.info(), reader.starts().cloned());
         let frame_bytes = info.width as usize * info.height as usize * 3;
@@ -49,7 +105,7 @@ impl FileFrames {
         Ok(Self { shared, starts })
     }
 
-    /// A file of so many frames of which the first ones are read, and nothing more comes.
+    /// A file of `len` frames of which the first `num_read` are read and no more will be.
     #[cfg(test)]
     pub(super) fn unread(len: usize, num_read: usize, picture: &Arc<Picture>) -> Self {
         let mut window = Window::new(len, picture.rgb.len(), BUDGET_BYTES);
@@ -69,50 +125,39 @@ impl FileFrames {
         }
     }
 
-    /// How many frames there are, as far as is known.
-    pub fn len(&self) -> usize {
-        self.shared.with(|reading| reading.window.len())
+    /// Number of frames, as far as is known.
+    fn len(&self) -> usize {
+        self.shared.lock().window.len()
     }
 
-    /// Starts of the frames; `None` where they have an even rate.
-    pub fn starts(&self) -> Option<&FrameStarts> {
-        self.starts.as_ref()
+    /// Sets the current frame and the direction of play.
+    fn look_at(&self, index: usize, is_backward: bool) {
+        if self.shared.lock().window.look_at(index, is_backward) {
+            self.shared.changed.notify_all();
+        }
     }
 
-    /// This frame is looked at now.
-    pub fn look_at(&self, index: usize, is_backward: bool) {
-        self.shared
-            .change(|reading| reading.window.look_at(index, is_backward));
+    fn picture(&self, index: usize) -> Option<Arc<Picture>> {
+        self.shared.lock().window.nearest(index).cloned()
     }
 
-    /// The frame, or the nearest one that is there.
-    pub fn picture(&self, index: usize) -> Option<Arc<Picture>> {
-        self.shared
-            .with(|reading| reading.window.nearest(index).cloned())
+    fn exact(&self, index: usize) -> Option<Arc<Picture>> {
+        self.shared.lock().window.exact(index).cloned()
     }
 
-    /// The frame itself, when it is there.
-    pub fn exact(&self, index: usize) -> Option<Arc<Picture>> {
-        self.shared
-            .with(|reading| reading.window.exact(index).cloned())
-    }
-
-    /// What went wrong with the file, once.
-    pub fn take_failure(&self) -> Option<MediaError> {
-        self.shared.with(|reading| reading.failure.take())
+    fn take_failure(&self) -> Option<MediaError> {
+        self.shared.lock().failure.take()
     }
 }
 
 impl Drop for FileFrames {
     fn drop(&mut self) {
-        self.shared.change(|reading| {
-            reading.is_closed = true;
-            true
-        });
+        self.shared.lock().is_closed = true;
+        self.shared.changed.notify_all();
     }
 }
 
-/// The thread: reads what is missing until the near end is gone or nothing can be read.
+/// Reads missing frames until the owner is dropped or nothing can be read.
 fn read(mut reader: ClipReader, shared: &Parking<Reading>, wake: &Wake) {
     loop {
         let begin = shared.wait(|reading| {
@@ -145,11 +190,11 @@ fn read(mut reader: ClipReader, shared: &Parking<Reading>, wake: &Wake) {
         });
         if !has_broken_off {
             // It has no more frames than these, whatever its header says.
-            let unwanted = shared.with(|reading| {
-                let is_shorter = end < reading.window.len() || read.is_err();
-                reading.failure = read.err();
-                is_shorter.then(|| reading.window.end_at(end))
-            });
+            let mut reading = shared.lock();
+            let is_shorter = end < reading.window.len() || read.is_err();
+            reading.failure = read.err();
+            let unwanted = is_shorter.then(|| reading.window.end_at(end));
+            drop(reading);
             wake();
             drop(unwanted);
         }
@@ -163,23 +208,22 @@ fn take(
     number: usize,
     picture: Picture,
 ) -> ControlFlow<()> {
-    let max_side = shared.with(|reading| reading.max_side);
+    let max_side = shared.lock().max_side;
     let picture = if picture.width.max(picture.height) > max_side {
         thumbnail(&picture, max_side, max_side).unwrap_or(picture)
     } else {
         picture
     };
     let picture = Arc::new(picture);
-    let (is_awaited, unwanted) = shared.with(|reading| {
-        let window = &mut reading.window;
-        let had_none = window.nearest(window.at()).is_none();
-        let unwanted = window.insert(number, picture);
-        (had_none || number == window.at(), unwanted)
-    });
+    let mut reading = shared.lock();
+    let window = &mut reading.window;
+    let is_awaited = number == window.at() || window.nearest(window.at()).is_none();
+    let unwanted = window.insert(number, picture);
+    drop(reading);
     if is_awaited {
         wake();
     }
-    // Where nobody waits for the lock.
+    // After the lock is free.
     drop(unwanted);
     shared.wait(|reading| {
         if reading.is_closed {
@@ -195,52 +239,34 @@ fn take(
 }
 
 /// A value that one thread changes and another waits for.
-mod parking {
-    use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+#[derive(Debug)]
+struct Parking<T> {
+    value: Mutex<T>,
+    changed: Condvar,
+}
 
-    #[derive(Debug)]
-    pub struct Parking<T> {
-        value: Mutex<T>,
-        changed: Condvar,
+impl<T> Parking<T> {
+    fn new(value: T) -> Self {
+        Self {
+            value: Mutex::new(value),
+            changed: Condvar::new(),
+        }
     }
 
-    impl<T> Parking<T> {
-        pub fn new(value: T) -> Self {
-            Self {
-                value: Mutex::new(value),
-                changed: Condvar::new(),
+    /// A panic elsewhere does not make the value wrong: each change is whole.
+    fn lock(&self) -> MutexGuard<'_, T> {
+        self.value.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until `ask` returns a value.
+    fn wait<R>(&self, mut ask: impl FnMut(&mut T) -> Option<R>) -> R {
+        let mut value = self.lock();
+        loop {
+            if let Some(answer) = ask(&mut value) {
+                return answer;
             }
-        }
-
-        /// Looks at the value for a moment.
-        pub fn with<R>(&self, look: impl FnOnce(&mut T) -> R) -> R {
-            look(&mut self.lock())
-        }
-
-        /// Changes the value, and wakes who waits when it says that it did.
-        pub fn change(&self, change: impl FnOnce(&mut T) -> bool) {
-            if change(&mut self.lock()) {
-                self.changed.notify_all();
-            }
-        }
-
-        /// Waits until the value gives an answer.
-        pub fn wait<R>(&self, mut ask: impl FnMut(&mut T) -> Option<R>) -> R {
-            let mut value = self.lock();
-            loop {
-                if let Some(answer) = ask(&mut value) {
-                    return answer;
-                }
-                value = self
-                    .changed
-                    .wait(value)
-                    .unwrap_or_else(PoisonError::into_inner);
-            }
-        }
-
-        /// A panic elsewhere does not make the value wrong: each change is whole.
-        fn lock(&self) -> MutexGuard<'_, T> {
-            self.value.lock().unwrap_or_else(PoisonError::into_inner)
+            let woken = self.changed.wait(value);
+            value = woken.unwrap_or_else(PoisonError::into_inner);
         }
     }
 }

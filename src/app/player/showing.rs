@@ -1,48 +1,46 @@
-//! What the middle of the window shows: the running job, a result, a file, or two of them.
+//! Choice of what the viewer shows: the running job, a result, a file, or two of them.
 //!
-//! The running job has it by itself; what its user chose to look at stays until they go back.
+//! The running job is shown unless the user chose something else; that stays until they go back.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use safelight_core::job::{JobError, JobErrorKind, JobId};
 use safelight_core::media::Picture;
-use serde_json::json;
 
-use crate::app::background::guard::survived;
+use crate::app::background::survived;
+use crate::app::choices::CompareMode;
 use crate::app::cx::Cx;
 use crate::app::notices::Severity;
-use crate::app::player::compare::{Compare, CompareMode, Side};
-use crate::app::player::frames::Frames;
-use crate::app::player::opening::{self, OpenedFile};
-use crate::app::player::reading::Wake;
-use crate::app::player::screen::Screen;
-use crate::app::player::{Opening, PlayedFile, Player, Playhead, SPEEDS, Viewing, Watch};
+use crate::app::player::compare::{Compare, Side};
+use crate::app::player::media::{self, OpenedFile};
+use crate::app::player::reading::{Frames, Wake};
+use crate::app::player::{Opening, Player, Playhead, SPEEDS, ViewedMedia, Viewer, ViewerMode};
 use crate::app::queue::{JobQueue, ResultItem, RunningJob};
 use crate::app::state::Page;
 
-/// Pictures a second of an animated latent preview.
+/// Frames a second of an animated latent preview.
 const PREVIEW_FPS: f64 = 4.0;
-/// A new clip is shown at least and at most so long, while the next job runs.
+/// Least and most time that a new video is shown while the next job runs.
 const MIN_SHOWING_SECS: f64 = 3.0;
 const MAX_SHOWING_SECS: f64 = 20.0;
 
-/// Whether it is a clip, of more than one frame.
+/// It is a video of more than one frame.
 fn is_playable(item: &ResultItem) -> bool {
     !item.is_pictures() && item.output.num_frames > 1
 }
 
-impl Watch {
-    /// Nothing is shown in the middle of the window, and nothing is made.
+impl Viewer {
+    /// Nothing is shown, and no job runs.
     pub fn is_empty(&self, queue: &JobQueue) -> bool {
-        self.viewing == Viewing::Live
+        self.mode == ViewerMode::Live
             && queue.running.is_none()
             && self.opening.is_none()
-            && self.screen.texture().is_none()
+            && self.texture.handle().is_none()
     }
 
-    /// Goes along with the queue: looks at a job that begins, unless something else was chosen, and then at what came of
-    /// it. A new clip plays through before the next job is looked at.
+    /// Follows the queue: shows a job that begins, unless something else was chosen, and then its result. A new video
+    /// plays through before the next job is shown.
     pub(in crate::app) fn follow(&mut self, queue: &JobQueue, cx: &Cx) {
         let running = queue.running.as_ref().map(|job| job.id);
         if self.running != running {
@@ -52,9 +50,9 @@ impl Watch {
         if running.is_some() && self.live_at.is_some_and(|at| cx.is_due(at)) {
             self.live_at = None;
             self.show_live(queue, cx);
-            self.screen.clear();
+            self.texture.clear();
         }
-        // Nobody sees the way out of an empty one.
+        // An empty one has no button that leaves it.
         self.is_full &= !self.is_empty(queue);
         self.is_full = self.full.follow(self.is_full, cx);
     }
@@ -69,17 +67,17 @@ impl Watch {
     ) {
         let last = queue.results.last();
         let made = last.filter(|item| Some(item.id) == before);
-        let is_free = !self.is_chosen && self.viewing != Viewing::Live;
+        let is_free = !self.is_chosen && self.mode != ViewerMode::Live;
         if running.is_some() {
-            // It makes room for the job, as it does once it is shown.
+            // An input image makes room for the job.
             self.opening.take_if(|opening| opening.is_input);
         }
-        if running.is_none() && self.viewing == Viewing::Live {
-            // Its last preview stays until its result is ready to be shown.
+        if running.is_none() && self.mode == ViewerMode::Live {
+            // The last preview stays until the result is ready to be shown.
             if made.is_none() {
-                self.screen.clear();
+                self.texture.clear();
             }
-            // What was made may be a file that is being opened.
+            // The result may be a file that is being opened.
             if let Some(last) = last.filter(|_| self.opening.is_none()) {
                 self.show_made(last, queue, cx);
             }
@@ -88,13 +86,13 @@ impl Watch {
         } else if running.is_some() && !self.is_chosen {
             let plays_on = made.is_none() && self.live_at.is_some_and(|at| !cx.is_due(at));
             match made.filter(|item| is_playable(item)) {
-                // The last job's clip: this one began some frames behind that job's end.
+                // The last job's video: this job began some frames after that one's end.
                 _ if plays_on => {}
                 Some(clip) if clip.is_in_memory() => self.show_made(clip, queue, cx),
                 file => {
                     self.live_at = None;
                     self.show_live(queue, cx);
-                    self.screen.clear();
+                    self.texture.clear();
                     if let Some(file) = file {
                         // It plays once it is open.
                         self.show_result(file.id, queue, cx);
@@ -104,68 +102,51 @@ impl Watch {
         }
     }
 
-    /// Shows what a job has just made; the next job is looked at once its clip has played.
+    /// Shows a new result; the next job is shown once its video has played.
     fn show_made(&mut self, item: &ResultItem, queue: &JobQueue, cx: &Cx) {
         self.show_result(item.id, queue, cx);
         let plays = item.is_in_memory() && is_playable(item);
         self.live_at = plays.then(|| cx.now_secs + self.showing_secs());
     }
 
-    /// How long a new clip plays before the next job is looked at: once through.
+    /// Seconds that a new video plays before the next job is shown: once through.
     fn showing_secs(&self) -> f64 {
         let player = self.player.as_ref();
-        let secs = player.map_or(0.0, |player| player.len() as f64 / player.fps());
+        let secs = player.map_or(0.0, |player| player.len() as f64 / player.playhead.fps());
         let secs = secs / self.playback.speed.max(SPEEDS[0]);
         secs.clamp(MIN_SHOWING_SECS, MAX_SHOWING_SECS)
     }
 
-    /// The place in whatever is shown.
-    pub(super) fn playhead(&mut self, queue: &mut JobQueue, act: impl FnOnce(&mut Playhead)) {
-        let playhead = match self.viewing {
-            Viewing::Live => {
-                let job = queue.running.as_mut();
-                let growing = job.and_then(|job| job.growing.as_mut());
-                growing.map(|player| &mut player.playhead)
-            }
-            Viewing::Result(_) | Viewing::File => {
-                self.player.as_mut().map(|player| &mut player.playhead)
-            }
-            Viewing::Compare => self.compare.as_mut().map(|it| &mut it.playhead),
-        };
-        if let Some(playhead) = playhead {
-            act(playhead);
-        }
-    }
-
-    /// Pictures are shown, which do not play.
-    pub(super) fn is_still(&self) -> bool {
-        let is_played = matches!(self.viewing, Viewing::Result(_) | Viewing::File);
-        is_played && self.player.as_ref().is_some_and(|player| !player.is_clip())
+    /// Position in whatever is shown.
+    pub(super) fn playhead_mut<'a>(
+        &'a mut self,
+        queue: &'a mut JobQueue,
+    ) -> Option<&'a mut Playhead> {
+        Some(match self.mode {
+            ViewerMode::Live => &mut queue.running.as_mut()?.growing.as_mut()?.playhead,
+            ViewerMode::Result(_) | ViewerMode::File => &mut self.player.as_mut()?.playhead,
+            ViewerMode::Compare => &mut self.compare.as_mut()?.playhead,
+        })
     }
 
     /// Goes back to the running job.
     pub(super) fn show_live(&mut self, queue: &JobQueue, cx: &Cx) {
         self.let_go(cx);
-        self.viewing = Viewing::Live;
+        self.mode = ViewerMode::Live;
         if queue.running.is_none() {
-            self.screen.clear();
+            self.texture.clear();
         }
     }
 
-    /// Whether this is what the middle of the window shows.
+    /// This result is shown.
     pub fn shows(&self, item: &ResultItem) -> bool {
-        match self.viewing {
-            Viewing::Result(id) => id == item.id,
-            Viewing::File => {
-                let file = self.file.as_ref();
-                let is_it = |file: &PlayedFile| file.path_of(0) == item.output.path();
-                !item.is_in_memory() && file.is_some_and(is_it)
-            }
-            Viewing::Live | Viewing::Compare => false,
-        }
+        self.media().is_some_and(|media| {
+            let is_its_file = !item.is_in_memory() && media.path_of(0) == item.output.path();
+            media.job == Some(item.id) || is_its_file
+        })
     }
 
-    /// The user wants to look at this result.
+    /// Shows the result that the user chose.
     pub(super) fn choose_result(&mut self, id: JobId, queue: &JobQueue, cx: &mut Cx) {
         if queue.result(id).is_some_and(|item| !item.is_in_memory()) {
             self.choose(cx);
@@ -177,7 +158,7 @@ impl Watch {
         }
     }
 
-    /// What is not in memory is shown as soon as its file is open.
+    /// Shows a result; one that is not in memory as soon as its file is open.
     pub(super) fn show_result(&mut self, id: JobId, queue: &JobQueue, cx: &Cx) {
         let Some(item) = queue.result(id) else {
             return;
@@ -188,35 +169,29 @@ impl Watch {
             self.begin_opening(vec![path], cx);
             return;
         }
-        let clip = Arc::clone(&item.output.clip);
-        let player = if item.is_pictures() {
-            Player::of_pictures(clip)
-        } else {
-            Player::new(clip)
-        };
+        let frames = Frames::Memory(Arc::clone(&item.output.clip));
         self.let_go(cx);
-        self.player = Some(player);
-        self.viewing = Viewing::Result(id);
+        self.player = Some(Player::new(ViewedMedia::of_result(item), frames, 0));
+        self.mode = ViewerMode::Result(id);
     }
 
-    /// Drops what was shown; the threads of files end with it.
+    /// Drops what is shown; the threads of files end with it.
     fn let_go(&mut self, cx: &Cx) {
-        self.file = None;
         self.zoom = Default::default();
-        self.screen.stop();
+        self.texture.stop();
         cx.background
             .free((self.compare.take(), self.player.take()));
     }
 
-    /// The user looks at something else: what is still on its way from disk is not wanted any more.
+    /// Keeps what is shown, as the user chose it, and abandons the file that is being opened.
     pub(super) fn choose(&mut self, cx: &mut Cx) {
         self.opening = None;
         self.live_at = None;
         cx.is_queue_over = false;
-        self.is_chosen = self.viewing != Viewing::Live;
+        self.is_chosen = self.mode != ViewerMode::Live;
     }
 
-    /// Opens a picture, a batch or a clip and plays it; or two of them, beside each other.
+    /// Opens an image, batch or video and plays it; or two of them to be compared.
     pub(super) fn open(&mut self, paths: Vec<PathBuf>, cx: &mut Cx) {
         cx.page = Page::Watch;
         cx.is_queue_over = false;
@@ -230,7 +205,7 @@ impl Watch {
         let ctx = cx.ctx.clone();
         let wake: Wake = Arc::new(move || ctx.request_repaint());
         let files = cx.background.run("open", move || {
-            let open = |path: &PathBuf| opening::open(path, max_side, &wake);
+            let open = |path: &PathBuf| media::open(path, max_side, &wake);
             survived(|| paths.iter().map(open).collect())
         });
         self.opening = Some(Opening {
@@ -257,7 +232,8 @@ impl Watch {
         };
         match (opened.next(), opened.next()) {
             (Some(a), Some(b)) => {
-                self.begin_compare(a.into_side(), b.into_side(), self.compare_mode());
+                let [a, b] = [a, b].map(|it| Side::new(&it.media, it.frames, it.index));
+                self.begin_compare(a, b, self.compare_mode());
             }
             (Some(file), None) => self.show_file(file, cx),
             (None, _) => {}
@@ -266,43 +242,40 @@ impl Watch {
 
     fn show_file(&mut self, opened: OpenedFile, cx: &Cx) {
         let OpenedFile {
-            file,
+            media,
             frames,
             index,
         } = opened;
-        let mut player = Player::of_frames(frames, file.fps, file.is_clip);
-        if index > 0 {
-            player.show(index);
-        }
         self.let_go(cx);
-        self.player = Some(player);
-        // A picture of the form makes room for the job that starts from it, and what was made for the next job.
-        let is_it = |path: &Option<PathBuf>| path.as_deref() == Some(file.path_of(0));
+        // An input image makes room for the job that starts from it, and a result for the next job.
+        let is_it = |path: &Option<PathBuf>| path.as_deref() == Some(media.path_of(0));
         let is_made = is_it(&self.made);
         self.is_chosen = !is_it(&self.input) && !is_made;
-        self.file = Some(file);
+        self.player = Some(Player::new(media, frames, index));
         self.live_at = is_made.then(|| cx.now_secs + self.showing_secs());
-        self.viewing = Viewing::File;
+        self.mode = ViewerMode::File;
     }
 
-    /// A picture has left the form: where it is looked at for that alone, what was made last is looked at again.
+    /// Shows the last result again where an input image is shown that has left the form.
     pub(super) fn leave_input(&mut self, path: &Path, queue: &JobQueue, cx: &Cx) {
         if self.input.take_if(|input| input == path).is_none() {
             return;
         }
         self.opening = None;
-        let is_shown = self
-            .file
-            .as_ref()
-            .is_some_and(|file| file.path_of(0) == path);
-        if self.viewing != Viewing::File || !is_shown {
+        let is_shown = self.media().is_some_and(|media| media.path_of(0) == path);
+        if self.mode != ViewerMode::File || !is_shown {
             return;
         }
-        match queue.results.last().map(|item| item.id) {
-            Some(id) if queue.running.is_none() => self.show_result(id, queue, cx),
+        self.show_newest(queue, cx);
+        self.is_chosen = false;
+    }
+
+    /// Shows the running job, else the last result.
+    fn show_newest(&mut self, queue: &JobQueue, cx: &Cx) {
+        match queue.results.last() {
+            Some(item) if queue.running.is_none() => self.show_result(item.id, queue, cx),
             _ => self.show_live(queue, cx),
         }
-        self.is_chosen = false;
     }
 
     fn compare_mode(&self) -> CompareMode {
@@ -311,19 +284,23 @@ impl Watch {
             .map_or_else(CompareMode::default, |compare| compare.mode)
     }
 
-    /// Puts a result beside what is shown.
+    /// Compares a result with what is shown.
     pub(super) fn compare_with(&mut self, id: JobId, queue: &JobQueue, cx: &Cx) {
         let mode = self.compare_mode();
-        let shown = match (self.viewing, self.compare.take()) {
-            (Viewing::Compare, Some(compare)) => {
+        let shown = match (self.mode, self.compare.take()) {
+            (ViewerMode::Compare, Some(compare)) => {
                 let [a, _] = compare.sides;
                 Some(a)
             }
-            (Viewing::Result(shown), _) if shown != id => self.side_of_result(shown, queue),
-            (Viewing::File, _) => self.side_of_file(),
-            _ => None,
+            (ViewerMode::Result(shown), _) if shown == id => None,
+            _ => self.shown_side(),
         };
-        match (shown, self.side_of_result(id, queue)) {
+        let item = queue.result(id).filter(|item| item.is_in_memory());
+        let other = item.map(|item| {
+            let frames = Frames::Memory(Arc::clone(&item.output.clip));
+            Side::new(&ViewedMedia::of_result(item), frames, 0)
+        });
+        match (shown, other) {
             (Some(a), Some(b)) => self.begin_compare(a, b, mode),
             _ => self.show_result(id, queue, cx),
         }
@@ -336,63 +313,37 @@ impl Watch {
         self.zoom = Default::default();
         self.is_chosen = true;
         self.live_at = None;
-        if self.viewing != Viewing::Compare {
-            self.before_compare = self.viewing;
+        if self.mode != ViewerMode::Compare {
+            self.before_compare = self.mode;
         }
-        self.viewing = Viewing::Compare;
+        self.mode = ViewerMode::Compare;
     }
 
-    /// Goes back to what was looked at before.
+    /// Goes back to what was shown before.
     pub(super) fn leave_compare(&mut self, queue: &JobQueue, cx: &mut Cx) {
         cx.background.free(self.compare.take());
         self.zoom = Default::default();
         match self.before_compare {
-            Viewing::Result(id) if queue.result(id).is_some() => {
+            ViewerMode::Result(id) if queue.result(id).is_some() => {
                 if self.player.is_none() {
                     self.show_result(id, queue, cx);
                 }
-                self.viewing = Viewing::Result(id);
+                self.mode = ViewerMode::Result(id);
             }
-            Viewing::File if self.file.is_some() => self.viewing = Viewing::File,
-            _ => match queue.results.last().map(|item| item.id) {
-                Some(id) if queue.running.is_none() => self.show_result(id, queue, cx),
-                _ => self.show_live(queue, cx),
-            },
+            ViewerMode::File if self.player.is_some() => self.mode = ViewerMode::File,
+            _ => self.show_newest(queue, cx),
         }
         self.choose(cx);
     }
 
-    fn side_of_result(&self, id: JobId, queue: &JobQueue) -> Option<Side> {
-        let item = queue.result(id).filter(|item| item.is_in_memory())?;
-        let first = if self.viewing == Viewing::Result(id) {
-            self.shown_of_batch()
-        } else {
-            0
-        };
-        let title = item.path_of(first).file_name().unwrap_or_default();
-        Some(Side {
-            title: title.to_string_lossy().into_owned(),
-            request: item.generated(first).map(|request| json!(request)),
-            frames: Frames::Memory(Arc::clone(&item.output.clip)),
-            fps: item.output.clip.fps,
-            is_clip: !item.is_pictures(),
-            first,
-            screen: Screen::default(),
-        })
+    /// The result or file that is shown, as a side of a comparison.
+    fn shown_side(&self) -> Option<Side> {
+        let media = self.media()?;
+        let frames = self.player.as_ref()?.frames.clone();
+        Some(Side::new(media, frames, self.batch_index()))
     }
 
-    fn side_of_file(&self) -> Option<Side> {
-        let file = self.file.as_ref()?;
-        let player = self.player.as_ref()?;
-        let opened = OpenedFile {
-            file: file.clone(),
-            frames: player.frames.clone(),
-            index: if file.is_clip { 0 } else { player.index() },
-        };
-        Some(opened.into_side())
-    }
-
-    /// Puts the picture of this moment on the screen, and asks to be woken for the next one.
+    /// Shows the frame of this moment, and has the window woken for the next one.
     pub(in crate::app) fn show(&mut self, queue: &mut JobQueue, cx: &mut Cx) {
         let (now, is_visible) = cx.ctx.input(|input| {
             let viewport = input.viewport();
@@ -402,10 +353,10 @@ impl Watch {
         if !is_visible || cx.page != Page::Watch {
             return;
         }
-        let wait = match self.viewing {
-            Viewing::Live => self.show_growing(queue, now, cx),
-            Viewing::Result(_) | Viewing::File => self.show_played(now, cx),
-            Viewing::Compare => self.compare.as_mut().and_then(|compare| {
+        let wait = match self.mode {
+            ViewerMode::Live => self.show_growing(queue, now, cx),
+            ViewerMode::Result(_) | ViewerMode::File => self.show_played(now, cx),
+            ViewerMode::Compare => self.compare.as_mut().and_then(|compare| {
                 let wait = compare.tick(now, self.playback);
                 compare.show(&cx.ctx);
                 wait
@@ -419,31 +370,29 @@ impl Watch {
 
     fn show_played(&mut self, now: f64, cx: &Cx) -> Option<f64> {
         let player = self.player.as_mut()?;
-        player.set_playback(self.playback);
-        let wait = player.tick(now);
+        let wait = player.tick(now, self.playback);
         match player.picture() {
-            Some(picture) => self.screen.show_picture(&cx.ctx, &picture),
-            // The picture of something else must not stand there.
-            None => self.screen.clear(),
+            Some(picture) => self.texture.show_picture(&cx.ctx, &picture),
+            // An image of something else must not stay.
+            None => self.texture.clear(),
         }
         wait
     }
 
-    /// The clip so far, with what is in the making beside it; else that alone.
+    /// Shows the video so far with the newest preview in the inset, else the preview alone.
     fn show_growing(&mut self, queue: &mut JobQueue, now: f64, cx: &Cx) -> Option<f64> {
         let job = queue.running.as_mut()?;
         let Some(clip) = &mut job.growing else {
             let (picture, wait) = live_picture(job, now);
             if let Some(picture) = picture {
-                self.screen.show_picture(&cx.ctx, picture);
+                self.texture.show_picture(&cx.ctx, picture);
             }
             self.inset.clear();
             return wait;
         };
-        clip.set_playback(self.playback);
-        let wait = clip.tick(now);
+        let wait = clip.tick(now, self.playback);
         if let Some(picture) = clip.picture() {
-            self.screen.show_picture(&cx.ctx, &picture);
+            self.texture.show_picture(&cx.ctx, &picture);
         }
         let is_making = job.stage.is_some_and(|stage| stage.is_denoising());
         let preview = job.preview((now * PREVIEW_FPS) as usize);
@@ -456,7 +405,8 @@ impl Watch {
 
     fn tell_failure(&self, cx: &mut Cx) {
         let of_compare = self.compare.as_ref().and_then(Compare::take_failure);
-        let of_player = self.player.as_ref().and_then(Player::take_failure);
+        let player = self.player.as_ref();
+        let of_player = player.and_then(|player| player.frames.take_failure());
         if let Some(err) = of_compare.or(of_player) {
             let err = JobError::from_error(JobErrorKind::InvalidRequest, &err)
                 .advise("The part before the damage can be played");

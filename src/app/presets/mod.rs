@@ -1,19 +1,17 @@
-//! The presets that can be chosen, and keeping the user's own.
-//!
-//! Their file is read and changed on the file thread; what a preset does to the form is in [`safelight_core::presets`].
-
-pub mod choices;
+//! Presets: those of all models, of the selected model and of the user.
 
 use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::model::ModelSpec;
-use safelight_core::presets::{self, LoadedPresets, OwnPreset, PresetEdit, PresetsError};
+use safelight_core::presets::{
+    self, LoadedPresets, OwnPreset, PresetEdit, PresetValues, PresetsError, Quality,
+};
 
+use crate::app::choices::PresetKey;
 use crate::app::commands::PresetsCommand;
 use crate::app::cx::Cx;
 use crate::app::inputs::Inputs;
 use crate::app::notices::{Cause, Severity};
 use crate::app::pending::Pending;
-use choices::PresetChoice;
 
 /// The user's presets.
 #[derive(Debug, Default)]
@@ -33,7 +31,7 @@ impl OwnPresets {
 
     /// All that can be chosen for a model: those of every model, the model's, the user's.
     pub fn choices(&self, spec: &ModelSpec) -> Vec<PresetChoice> {
-        choices::all(&self.list, spec)
+        all(&self.list, spec)
     }
 
     pub fn update(&mut self, command: PresetsCommand, inputs: &Inputs, cx: &mut Cx) {
@@ -130,6 +128,41 @@ impl OwnPresets {
             cx.tell_about(Cause::PresetsFile, Severity::Warning, card);
         }
     }
+}
+
+/// A preset as it can be chosen.
+pub struct PresetChoice {
+    pub key: PresetKey,
+    pub name: String,
+    /// What it is for; empty for the user's own.
+    pub note: String,
+    pub values: PresetValues,
+}
+
+/// All that can be chosen for a model: those of every model, the model's, the user's.
+fn all(own: &[OwnPreset], spec: &ModelSpec) -> Vec<PresetChoice> {
+    let qualities = Quality::ALL.into_iter().map(|quality| PresetChoice {
+        key: PresetKey::Quality(quality),
+        name: quality.label().to_owned(),
+        note: quality.note().to_owned(),
+        values: quality.values(spec),
+    });
+    let models = spec.presets.iter().map(|preset| PresetChoice {
+        key: PresetKey::Model(preset.id.clone()),
+        name: preset.name.clone(),
+        note: preset.note.clone(),
+        values: PresetValues::of_model(preset, spec),
+    });
+    let own = own.iter().map(|preset| PresetChoice {
+        key: PresetKey::Own(preset.name.clone()),
+        name: preset.name.clone(),
+        note: match &preset.model {
+            Some(model) if *model != spec.id => format!("Saved with {model}"),
+            _ => String::new(),
+        },
+        values: preset.values.clone(),
+    });
+    qualities.chain(models).chain(own).collect()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use safelight_core::job::prompt::PromptError;
 use safelight_core::model::ModelSpec;
 use safelight_core::tokens::{CountWish, PromptCount, TextReader, TokenCounter};
 
-use crate::app::background::guard::{NOT_SURVIVED, guarded};
+use crate::app::background::{NOT_SURVIVED, guarded};
 use crate::app::cx::Cx;
 use crate::app::pending::Pending;
 

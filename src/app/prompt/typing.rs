@@ -153,7 +153,7 @@ fn beginning(prompt: &str, cursor: usize) -> Option<(usize, &str)> {
     (is_sound && !is_escaped).then(|| (prompt[..start].chars().count(), begun))
 }
 
-/// Whether a wildcard may be called so, as far as it is written.
+/// Returns whether a wildcard may be called so, as far as it is written.
 fn is_name(text: &str) -> bool {
     let is_part = |letter: char| letter.is_alphanumeric() || " -_./*+&'~".contains(letter);
     text.starts_with(|first: char| first.is_alphanumeric() || "*./~".contains(first))

@@ -1,6 +1,4 @@
-//! What is remembered of the grids among the jobs: which cells have a result, and the contact sheet on its way.
-//!
-//! What their jobs do is `sheets`'s and the queue's.
+//! Grids whose jobs wait or run, and their progress.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Jobs that wait or have stopped, and the finished ones: plain data.
+//! Waiting, stopped and finished jobs: plain data.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use safelight_core::job::{
     DeviceChoice, GenerateRequest, JobError, JobErrorKind, JobId, JobOutput, JobRequest,
 };
 
-use crate::app::gallery::wishes::TrashWish;
+use crate::app::choices::QueueEndAction;
 use crate::app::thumbs::Pictured;
 
 #[derive(Clone, Debug)]
@@ -129,7 +129,7 @@ pub struct ResultItem {
 }
 
 impl ResultItem {
-    /// Whether all its frames are here; else its file is opened to be looked at.
+    /// Returns whether all its frames are here; else its file is opened to be looked at.
     pub fn is_in_memory(&self) -> bool {
         self.request.generate().is_some()
     }
@@ -145,7 +145,7 @@ impl ResultItem {
         self.request.generate().map(|request| request.seed)
     }
 
-    /// Whether its frames are pictures of a batch, or one, rather than a clip.
+    /// Returns whether its frames are pictures of a batch, or one, rather than a clip.
     pub fn is_pictures(&self) -> bool {
         self.request.makes_pictures()
     }
@@ -167,18 +167,21 @@ impl ResultItem {
         Some(Pictured::Made(self.id, index, Arc::clone(frame)))
     }
 
-    /// What is thrown away with it: each picture of a batch, or the one clip.
-    pub fn trash_wishes(&self) -> Vec<TrashWish> {
-        if self.is_pictures() {
-            let paths = self.output.paths.iter();
-            paths.map(|path| TrashWish::picture(path)).collect()
-        } else {
-            vec![TrashWish::clip(self.output.path())]
-        }
-    }
-
     /// The one that stands for all of it.
     pub fn middle(&self) -> Option<Pictured> {
         self.pictured(self.output.clip.frames.len() / 2)
     }
 }
+
+/// The time that is left to say no.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Countdown {
+    pub action: QueueEndAction,
+    /// On the window's clock.
+    pub(super) ends_at: f64,
+    /// Whole seconds that are left.
+    pub secs_left: u32,
+}
+
+/// Sends the machine to sleep, or says why it stays awake.
+pub type Suspend = Arc<dyn Fn() -> Result<(), JobError> + Send + Sync>;

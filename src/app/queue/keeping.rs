@@ -1,6 +1,4 @@
-//! The queue's file: when it is due, and how it is read when the window opens, by one program at a time.
-//!
-//! What is written and restored is [`super::kept`]'s.
+//! State of the queue's file, and reading it at the start.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -34,6 +32,7 @@ pub(super) struct Keeping {
 
 /// Changes are written no more often than this.
 const WRITE_EVERY_SECS: f64 = 0.5;
+
 /// What could not be written is tried again.
 const RETRY_EVERY_SECS: f64 = 5.0;
 
@@ -59,7 +58,7 @@ impl Keeping {
         true
     }
 
-    /// Whether nothing of the queue is still on its way to the disk.
+    /// Returns whether nothing of the queue is still on its way to the disk.
     pub(super) fn is_kept(&self, revision: u64) -> bool {
         self.lock.is_none() || (!self.writing.is_busy() && !self.is_due(revision))
     }

@@ -1,6 +1,4 @@
-//! The queue on disk: read when the window opens, written after each change.
-//!
-//! Changes that follow each other closely are written together.
+//! The queue on disk: loaded at the start, written after changes.
 
 use std::io;
 use std::path::Path;

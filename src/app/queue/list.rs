@@ -1,12 +1,26 @@
-//! The order of the waiting jobs and the ways between waiting and stopped: plain moves in two lists.
-//!
-//! What they mean for the worker and the disk is the app's.
+//! Changes of the queue's list: move, remove, restore, results kept in memory, and the action at its end.
 
-use safelight_core::job::{JobId, JobRequest};
+use std::path::PathBuf;
+use std::process::Command;
 
+use egui::ViewportCommand;
+use safelight_core::job::{JobError, JobErrorKind, JobId, JobRequest};
+
+use crate::app::choices::{MoveTarget, QueueEndAction};
+use crate::app::cx::Cx;
 use crate::app::queue::JobQueue;
-use crate::app::queue::choices::Place;
-use crate::app::queue::jobs::{Removed, Stopped, StoppedJob, WaitingJob, may_be_of_place};
+use crate::app::queue::jobs::{
+    Countdown, Removed, ResultItem, Stopped, StoppedJob, WaitingJob, may_be_of_place,
+};
+
+/// How long there is to say no.
+const COUNTDOWN_SECS: f64 = 30.0;
+/// So many can come back into the strip; of older ones the files alone come back.
+const MAX_GONE: usize = 20;
+/// Finished clips beyond this many bytes of pixels are forgotten, oldest first. Their files stay.
+const MAX_RESULT_BYTES: usize = 512 << 20;
+/// More than anybody looks for in the strip; the gallery has them all.
+const MAX_RESULTS: usize = 200;
 
 impl JobQueue {
     /// To be said after each change of what is kept on disk.
@@ -63,17 +77,17 @@ impl JobQueue {
         self.waiting.iter().position(may_start)
     }
 
-    pub fn move_job(&mut self, id: JobId, place: Place) {
+    pub fn move_job(&mut self, id: JobId, place: MoveTarget) {
         let Some(from) = self.waiting.iter().position(|job| job.id == id) else {
             return;
         };
         let to = match place {
-            Place::Up => from.saturating_sub(1),
-            Place::Down => from + 1,
-            Place::Top => 0,
+            MoveTarget::Up => from.saturating_sub(1),
+            MoveTarget::Down => from + 1,
+            MoveTarget::Top => 0,
             // It leaves a gap behind itself.
-            Place::Before(at) if at > from => at - 1,
-            Place::Before(at) => at,
+            MoveTarget::Before(at) if at > from => at - 1,
+            MoveTarget::Before(at) => at,
         };
         let to = to.min(self.waiting.len() - 1);
         if let Some(job) = self.waiting.remove(from) {
@@ -144,5 +158,144 @@ impl JobQueue {
     pub fn stop(&mut self, stopped: StoppedJob) {
         self.stopped.push(stopped);
         self.touch();
+    }
+}
+
+impl JobQueue {
+    /// Begins to count when the last job has ended, counts, and does what was chosen. A model on its way counts as work.
+    pub(super) fn watch_end(&mut self, is_fetching: bool, cx: &Cx) {
+        if self.after == QueueEndAction::Nothing {
+            return;
+        }
+        if is_fetching || !self.is_through() {
+            self.countdown = None;
+            return;
+        }
+        let action = self.after;
+        let ends_at = match self.countdown {
+            Some(countdown) => countdown.ends_at,
+            None => cx.now_secs + COUNTDOWN_SECS,
+        };
+        let secs_left = (ends_at - cx.now_secs).max(0.0);
+        self.countdown = Some(Countdown {
+            action,
+            ends_at,
+            secs_left: secs_left.ceil() as u32,
+        });
+        if secs_left > 0.0 {
+            cx.wake_in(secs_left - (secs_left.ceil() - 1.0));
+        } else if self.keeping.is_kept(self.revision()) {
+            (self.after, self.countdown) = (QueueEndAction::Nothing, None);
+            self.do_after(action, cx);
+        }
+    }
+
+    /// Returns whether jobs have run, and no other will by itself.
+    fn is_through(&self) -> bool {
+        self.has_worked
+            && self.running.is_none()
+            && !self.is_paused
+            && self.editing.is_none()
+            && self.opening.is_empty()
+            && self.next(None).is_none()
+    }
+
+    fn do_after(&self, action: QueueEndAction, cx: &Cx) {
+        match action {
+            QueueEndAction::Nothing => {}
+            QueueEndAction::Quit => cx.ctx.send_viewport_cmd(ViewportCommand::Close),
+            QueueEndAction::Suspend => {
+                let other = self.suspend.clone();
+                let suspend = move || other.map_or_else(suspend, |suspend| suspend());
+                cx.background.attempt("suspend", suspend);
+            }
+        }
+    }
+}
+
+/// Asks the machine's service manager, which asks whoever may forbid it.
+fn suspend() -> Result<(), JobError> {
+    let mut reasons = Vec::new();
+    for program in ["systemctl", "loginctl"] {
+        match Command::new(program).arg("suspend").output() {
+            Ok(output) if output.status.success() => return Ok(()),
+            Ok(output) => {
+                let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+                reasons.push(format!("{program} suspend: {why}"));
+            }
+            Err(err) => reasons.push(format!("{program}: {err}")),
+        }
+    }
+    let err = JobError::new(JobErrorKind::Device, "the computer could not be suspended");
+    Err(err
+        .advise("All results are saved")
+        .detail(reasons.join("\n")))
+}
+
+impl JobQueue {
+    /// Of the results that were thrown away, the files of these are not there now. Gives the place of the first one that
+    /// left, and the last one that came back.
+    pub fn follow_files(&mut self, gone: &[PathBuf], cx: &Cx) -> (Option<usize>, Option<JobId>) {
+        let (back, still) = std::mem::take(&mut self.gone)
+            .into_iter()
+            .partition::<Vec<_>, _>(|(_, item)| !is_gone(item, gone));
+        self.gone = still;
+        let last_back = back.last().map(|(_, item)| item.id);
+        for (at, item) in back.into_iter().rev() {
+            self.results.insert(at.min(self.results.len()), item);
+        }
+        let mut first = None;
+        let mut at = 0;
+        while let Some(item) = self.results.get(at) {
+            if is_gone(item, gone) {
+                first = first.or(Some(at));
+                let item = self.results.remove(at);
+                self.gone.push((at, item));
+            } else {
+                at += 1;
+            }
+        }
+        let too_many = self.gone.len().saturating_sub(MAX_GONE);
+        let forgotten: Vec<_> = self.gone.drain(..too_many).collect();
+        cx.background.free(forgotten);
+        (first, last_back)
+    }
+}
+
+/// A batch is there as long as one of its pictures is.
+fn is_gone(item: &ResultItem, gone: &[PathBuf]) -> bool {
+    if item.is_batch() {
+        let paths = &item.output.paths;
+        !paths.is_empty() && paths.iter().all(|path| gone.contains(path))
+    } else {
+        gone.contains(&item.output.path().to_path_buf())
+    }
+}
+
+impl JobQueue {
+    pub fn result(&self, id: JobId) -> Option<&ResultItem> {
+        self.results.iter().find(|item| item.id == id)
+    }
+
+    /// Keeps a result. Gives the oldest ones, which are forgotten, when there are too many or too many pixels.
+    #[must_use]
+    pub fn keep(&mut self, item: ResultItem) -> Vec<ResultItem> {
+        self.results.push(item);
+        let bytes_of = |item: &ResultItem| -> usize {
+            let frames = &item.output.clip.frames;
+            frames.iter().map(|frame| frame.rgb.len()).sum()
+        };
+        let mut room = MAX_RESULT_BYTES;
+        let newest = self.results.iter().rev().take(MAX_RESULTS);
+        let kept = newest.take_while(|item| {
+            let bytes = bytes_of(item);
+            let has_room = bytes <= room;
+            room = room.saturating_sub(bytes);
+            has_room
+        });
+        // The newest one stays, whatever its size.
+        let num_kept = kept.count().max(1);
+        let num_forgotten = self.results.len() - num_kept;
+        self.results.drain(..num_forgotten).collect()
     }
 }

@@ -2,21 +2,16 @@
 //!
 //! The order is `list`'s, whose turn it is `turns`', the file `kept`'s; computing is the worker's.
 
-pub mod after;
-pub mod choices;
 pub mod editing;
-mod gone;
 pub mod grids;
 pub mod jobs;
 mod keeping;
 mod kept;
 mod list;
 mod naming;
-mod results;
 mod running;
-mod several;
-mod sheets;
-mod submit;
+pub mod sheets;
+pub mod submit;
 mod turns;
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
@@ -25,24 +20,25 @@ use std::path::PathBuf;
 use safelight_core::job::{JobId, random_seed};
 use safelight_core::settings::OutputSettings;
 
+use crate::app::choices::{MultiFilePrompt, QueueEndAction, QueuePanel};
 use crate::app::commands::{PlayerCommand, QueueCommand};
 use crate::app::cx::Cx;
 use crate::app::inputs::Inputs;
 use crate::app::loras::LoraShelf;
 use crate::app::memory::MemoryHistory;
-use crate::app::notices::Cause;
+use crate::app::notices::{Cause, counted};
 use crate::app::pending::Pending;
 use crate::app::state::PanelPlace;
 use crate::app::undo::Undo;
 use crate::worker::UnfinishedJob;
-use choices::{AfterQueue, Countdown, QueuePanel, Several, Suspend};
 use editing::Editing;
 use grids::Grids;
+use jobs::{Countdown, Suspend};
 pub use jobs::{PauseWish, Removed, ResultItem, Stopped, StoppedJob, WaitingJob};
 use keeping::{Keeping, Restored};
-use naming::Named;
+use naming::ResolvedOutput;
 pub use running::RunningJob;
-use several::Opening;
+use submit::Opening;
 
 /// All of them. The worker holds one at a time; the others wait here.
 #[derive(Default)]
@@ -74,13 +70,13 @@ pub struct JobQueue {
     /// The job whose settings are in the form.
     pub editing: Option<Editing>,
     /// Files that came together: what they are for is asked.
-    pub several: Option<Several>,
+    pub several: Option<MultiFilePrompt>,
     /// Pictures on their way to become a job each.
     pub opening: Vec<Opening>,
     /// How many there were: the last one's number.
     num_openings: u64,
     /// What happens when all is done.
-    pub after: AfterQueue,
+    pub after: QueueEndAction,
     pub countdown: Option<Countdown>,
     /// A job has ended since `after` was chosen.
     has_worked: bool,
@@ -93,7 +89,7 @@ pub struct JobQueue {
     /// Jobs whose folders are there.
     leftovers: Pending<Vec<UnfinishedJob>>,
     /// The job whose file name is looked for.
-    naming: Pending<Named>,
+    naming: Pending<ResolvedOutput>,
     /// The engine's last line about its device.
     pub device_line: String,
     /// Names that were given to jobs.
@@ -200,7 +196,7 @@ impl JobQueue {
                 (self.after, self.countdown, self.has_worked) = (after, None, false);
             }
             QueueCommand::StopCountdown => {
-                (self.after, self.countdown) = (AfterQueue::Nothing, None);
+                (self.after, self.countdown) = (QueueEndAction::Nothing, None);
             }
         }
     }
@@ -268,7 +264,7 @@ impl JobQueue {
         let was_paused = self.is_paused;
         // An empty queue has nothing to hold back: the next job is not to wait for no reason that is seen.
         self.is_paused &= self.running.is_some() || !self.waiting.is_empty();
-        let name = remove_text(jobs.len());
+        let name = counted(jobs.len(), "remove a job", "remove {} jobs");
         let done = match jobs.as_slice() {
             [one] => format!("Removed from the queue: {}", one.job().request.title()),
             several => format!("{} jobs were removed from the queue", several.len()),
@@ -283,14 +279,6 @@ impl JobQueue {
             job.pause = Some(wish);
             job.cancel.pause();
         }
-    }
-}
-
-/// Name in the undo history.
-fn remove_text(count: usize) -> String {
-    match count {
-        1 => "remove a job".to_owned(),
-        count => format!("remove {count} jobs"),
     }
 }
 

@@ -1,11 +1,8 @@
-//! The file that a job will write: its prompts are settled, and its name is free, before its turn comes.
-//!
-//! Looks at the disk; when, is for [`super::JobQueue`] to say.
+//! Free file names for the results of waiting jobs.
 
 use std::collections::HashSet;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use safelight_core::job::prompt::WildcardFolders;
 use safelight_core::job::{JobError, JobErrorKind, JobId, JobRequest, Notice};
@@ -17,7 +14,7 @@ use crate::app::cx::Cx;
 use crate::app::notices::{Cause, Severity};
 
 /// What came of looking for a name.
-pub(super) struct Named {
+pub(super) struct ResolvedOutput {
     pub(super) id: JobId,
     /// The request with settled prompts and a file of its own, and what is to be said of the prompts.
     pub(super) found: Result<(JobRequest, Vec<Notice>), JobError>,
@@ -25,7 +22,7 @@ pub(super) struct Named {
     pub(super) taken: HashSet<PathBuf>,
 }
 
-/// Whether there is a folder for what the form makes: nothing can be kept without one, which is told.
+/// Returns whether there is a folder for what the form makes: nothing can be kept without one, which is told.
 pub(super) fn has_folder(spec: &ModelSpec, cx: &mut Cx) -> bool {
     let is_there = cx.output_folder(cx.form.makes_picture(spec)).is_some();
     if !is_there {

@@ -132,7 +132,7 @@ impl RunningJob {
                     sections.is_some_and(|sections| sections.order == SectionOrder::Original);
                 match &mut self.growing {
                     Some(clip) => clip.grow(made.clip, is_at_front),
-                    None => self.growing = Some(Player::new(made.clip)),
+                    None => self.growing = Some(Player::of_clip(made.clip)),
                 }
             }
             JobUpdate::Lora(_) | JobUpdate::Warning(_) | JobUpdate::Ended(_) => {}

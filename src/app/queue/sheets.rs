@@ -1,6 +1,4 @@
-//! The grids among the jobs: shown and cancelled as one, and made into a contact sheet when no cell is left to come.
-//!
-//! Which cells are open, their jobs say; what is finished, [`super::grids`] remembers. The sheet is core's.
+//! Grids of the queue: their open cells, cancelling, and the contact sheet at the end.
 
 use std::path::Path;
 

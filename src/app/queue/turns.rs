@@ -8,12 +8,12 @@ use safelight_core::job::{
 use safelight_core::shown::one_line;
 use safelight_core::units::duration_text;
 
-use crate::app::background::guard::survived;
+use crate::app::background::survived;
 use crate::app::cx::Cx;
 use crate::app::memory::planning::MemoryPlanning;
 use crate::app::notices::{Cause, Notice, Severity};
 use crate::app::queue::jobs::{PauseWish, Removed, ResultItem, Stopped, StoppedJob, WaitingJob};
-use crate::app::queue::naming::{Named, find_output};
+use crate::app::queue::naming::{ResolvedOutput, find_output};
 use crate::app::queue::{JobQueue, RunningJob};
 use crate::app::undo::Undo;
 use crate::worker::{WorkerCommand, WorkerHandle};
@@ -37,7 +37,7 @@ impl JobQueue {
         let sources = (!job.has_prompts).then(|| (cx.wildcard_folders(), cx.lora_index()));
         let (id, request) = (job.id, job.request.clone());
         let mut taken = self.taken.clone();
-        let naming = cx.background.on_files(move || Named {
+        let naming = cx.background.on_files(move || ResolvedOutput {
             // The next job waits for its answer, whatever becomes of it.
             found: survived(|| find_output(request, &folder, sources, &mut taken)),
             id,
@@ -46,8 +46,8 @@ impl JobQueue {
         self.naming = naming.unwrap_or_default();
     }
 
-    pub(super) fn take_named(&mut self, named: Named, cx: &mut Cx) {
-        let Named { id, found, taken } = named;
+    pub(super) fn take_named(&mut self, named: ResolvedOutput, cx: &mut Cx) {
+        let ResolvedOutput { id, found, taken } = named;
         self.taken = taken;
         let Some(at) = self.waiting.iter().position(|job| job.id == id) else {
             return;
@@ -106,7 +106,7 @@ impl JobQueue {
         self.touch();
     }
 
-    /// Whether another job follows by itself.
+    /// Returns whether another job follows by itself.
     pub(in crate::app) fn will_go_on(&self) -> bool {
         let has_more = self.next(self.edited()).is_some() || !self.opening.is_empty();
         has_more && !self.is_paused && !self.pauses_after

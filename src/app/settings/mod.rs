@@ -1,23 +1,19 @@
-//! The settings while the window is open: changes from the screen, edits of the file, and how both become one.
-//!
-//! A change acts at once and is written a moment later; an edit of the file acts at once too. Of each setting the
-//! later value counts, and no file that cannot be read is written over. Files are read and written by other threads.
-
-mod watching;
+//! Settings: changed by the window, written to their file, and read again when the file changes.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use crossbeam_channel::Sender;
+use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::settings::{
-    LoadedSettings, Settings, SettingsError, SettingsFile, SettingsNews, table,
+    LoadedSettings, Settings, SettingsError, SettingsFile, SettingsNews, SettingsWatch, table,
 };
 
-use crate::app::background::open_outside;
+use crate::app::background::{Background, open_outside};
 use crate::app::commands::{FolderSetting, SettingsCommand};
 use crate::app::cx::Cx;
-use crate::app::desktop::appearance;
+use crate::app::desktop::place;
 use crate::app::notices::{Cause, Severity};
 use crate::app::pending::{Pending, Stream};
 use crate::app::state::Page;
@@ -28,6 +24,8 @@ const SAVE_AFTER_SECS: f64 = 0.6;
 const SCALE_STEP: f32 = 0.1;
 /// How many settings the command palette offers as lately changed.
 const MAX_RECENT: usize = 6;
+/// How often; an edit acts within twice this time.
+const LOOK_EVERY: Duration = Duration::from_millis(300);
 
 /// Keeps the settings and their file the same.
 #[derive(Default)]
@@ -83,7 +81,7 @@ impl SettingsKeeping {
         if let Some(paths) = &cx.paths {
             let file = SettingsFile::new(paths.settings_file());
             keeping.path = file.path().display().to_string();
-            let (watching, news) = watching::start(&cx.background, file.clone());
+            let (watching, news) = start(&cx.background, file.clone());
             (keeping.watching, keeping.news) = (Some(watching), news);
             keeping.file = Some(file);
         }
@@ -109,7 +107,7 @@ impl SettingsKeeping {
             }
             SettingsCommand::NormalSize => self.change_scale(1.0, cx),
             SettingsCommand::SwitchTheme => {
-                settings.interface.theme = appearance::other(&cx.ctx);
+                settings.interface.theme = place::other(&cx.ctx);
                 self.change(settings, cx);
             }
         }
@@ -334,11 +332,25 @@ fn scale_text(scale: f32) -> String {
 /// Makes the settings act, wherever they come from. Nothing of a running job changes; parts that go by some of them see
 /// by themselves that these are others.
 fn apply(settings: Settings, cx: &mut Cx) {
-    appearance::choose(&cx.ctx, settings.interface.theme);
+    place::choose(&cx.ctx, settings.interface.theme);
     if settings.interface.scale != cx.settings.interface.scale {
         cx.ctx
             .set_zoom_factor(settings.interface.scale.clamp(0.5, 3.0));
     }
     cx.live_settings.set(settings.clone());
     cx.settings = settings;
+}
+
+/// Watches until the first of what it gives is dropped.
+fn start(background: &Background, file: SettingsFile) -> (Sender<()>, Stream<SettingsNews>) {
+    let (stop, stopped) = bounded(0);
+    let news = background.stream("settings", move |postbox| {
+        let mut watch = SettingsWatch::new(file);
+        while stopped.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
+            if let Some(news) = watch.look() {
+                postbox.post(news);
+            }
+        }
+    });
+    (stop, news)
 }

@@ -45,7 +45,7 @@ pub(super) fn jobs_of(
     Ok(jobs::of(args, environment)?.jobs)
 }
 
-/// FrameSegments the jobs to their end.
+/// Runs the jobs to their end.
 pub fn run(args: GenerateArgs, environment: &CliEnvironment) -> ExitCode {
     let is_json = args.json;
     ended(generate(args, environment), is_json)
@@ -107,7 +107,7 @@ impl CliJobs {
     }
 }
 
-/// FrameSegments a job that finishes something to its end; the exit code as [`generate`] has it.
+/// Runs a job that finishes something to its end; the exit code as [`generate`] has it.
 pub(in crate::cli) fn finish(
     request: PostprocessRequest,
     device: Option<DeviceChoice>,
@@ -132,7 +132,7 @@ pub(in crate::cli) fn finish(
     )
 }
 
-/// FrameSegments jobs one after the other; the exit code as [`generate`] has it.
+/// Runs jobs one after the other; the exit code as [`generate`] has it.
 fn work(
     orders: CliJobs,
     device: DeviceChoice,
@@ -235,7 +235,7 @@ fn write_sheets(
     codes
 }
 
-/// FrameSegments one job to its end.
+/// Runs one job to its end.
 fn outcome_of(
     handle: &WorkerHandle,
     command: WorkerCommand,

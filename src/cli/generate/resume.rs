@@ -39,7 +39,7 @@ pub struct ResumeArgs {
     pub json: bool,
 }
 
-/// FrameSegments the command.
+/// Runs the command.
 pub fn run(args: &ResumeArgs, environment: &CliEnvironment) -> ExitCode {
     let jobs = environment.paths.jobs();
     let Some(job) = &args.job else {

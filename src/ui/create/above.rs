@@ -1,7 +1,6 @@
-//! The few lines directly above Generate: why it cannot be pressed, or what of the form the chosen model does not use, with
-//! the button that helps.
+//! The hint above Generate: why it is disabled, or what the selected model does not use, with a button that helps.
 //!
-//! Its place is there whether it says something or not, so that nothing jumps.
+//! Its height is reserved, so that nothing jumps.
 
 use egui::text::LayoutJob;
 use egui::{
@@ -9,31 +8,31 @@ use egui::{
 };
 use safelight_core::model::ModelSpec;
 
+use crate::app::choices::{MaskOf, Slot};
 use crate::app::commands::{AppCommand, InputsCommand, LibraryCommand, LorasCommand, MaskCommand};
-use crate::app::inputs::parked::Parked;
-use crate::app::inputs::{Input, MaskOf, Slot};
+use crate::app::inputs::Input;
 use crate::app::notices::sentence;
 use crate::ui::create::pictures::slot_words::slot_words;
-use crate::ui::create::pictures::{PAINT_MASK_HOVER, paint_control_mask_hover};
-use crate::ui::create::{pictures, sources};
+use crate::ui::create::pictures::{self, PAINT_MASK_HOVER, paint_control_mask_hover};
+use crate::ui::theme;
+use crate::ui::view::View;
 use crate::ui::widgets::{palette, reserved};
-use crate::ui::{View, theme};
 
-/// More are shown under the pointer.
+/// The rest is in the hover text.
 const MAX_LINES: usize = 3;
 const REMOVE: &str = "Remove";
 const REMOVE_HOVER: &str = "Take it out of the form. Files on the disk stay";
 const CHOOSE: &str = "Choose…";
 const PAINT: &str = "Paint…";
 
-/// What the line says.
-struct Said {
+/// Text of the hint, and its button.
+struct SubmitHint {
     text: String,
     colour: Color32,
     help: Option<Help>,
 }
 
-/// A button that does something about it.
+/// A button that fixes the problem.
 struct Help {
     name: &'static str,
     hover: String,
@@ -52,7 +51,7 @@ impl Help {
 
 pub(in crate::ui) fn above_ui(ui: &mut Ui, view: &mut View<'_>) {
     let said = said(ui, view);
-    let Some(Said { text, colour, help }) = said else {
+    let Some(SubmitHint { text, colour, help }) = said else {
         reserved(ui, theme::ABOVE_MAIN_HEIGHT, |_| {});
         return;
     };
@@ -74,7 +73,7 @@ pub(in crate::ui) fn above_ui(ui: &mut Ui, view: &mut View<'_>) {
     });
 }
 
-/// The text in few lines, beside the button that helps.
+/// The text in few lines, next to the button.
 fn lines(ui: &Ui, text: &str, colour: Color32, help: Option<&Help>) -> LayoutJob {
     let font = TextStyle::Small.resolve(ui.style());
     let spacing = ui.spacing();
@@ -88,7 +87,7 @@ fn lines(ui: &Ui, text: &str, colour: Color32, help: Option<&Help>) -> LayoutJob
     job
 }
 
-fn said(ui: &Ui, view: &View<'_>) -> Option<Said> {
+fn said(ui: &Ui, view: &View<'_>) -> Option<SubmitHint> {
     let spec = view.model()?;
     let palette = palette(ui);
     if let Some(err) = view.app.cx.field_errors.first() {
@@ -98,7 +97,7 @@ fn said(ui: &Ui, view: &View<'_>) -> Option<Said> {
         };
         let is_missing = (err.field != "extend" && help.is_some())
             || (err.field == "control" && pictures::controls::is_incomplete(view));
-        return Some(Said {
+        return Some(SubmitHint {
             text,
             colour: if is_missing {
                 palette.amber
@@ -122,7 +121,7 @@ fn said(ui: &Ui, view: &View<'_>) -> Option<Said> {
     // LoRAs are named by their number: the last one is taken out first.
     parked.reverse();
     let said: Vec<String> = parked.iter().map(|(text, _)| text.clone()).collect();
-    Some(Said {
+    Some(SubmitHint {
         text,
         colour: palette.weak,
         help: Some(Help {
@@ -133,7 +132,7 @@ fn said(ui: &Ui, view: &View<'_>) -> Option<Said> {
     })
 }
 
-/// What helps with a field that is wrong, and better words than the field's where there are some.
+/// The button for a field with an error, and a better text than the field's where there is one.
 fn help_with(field: &str, view: &View<'_>, spec: &ModelSpec) -> (Option<Help>, Option<String>) {
     let has = |slot| view.app.inputs.get(slot).is_some();
     let help = match field {
@@ -167,7 +166,7 @@ fn help_with(field: &str, view: &View<'_>, spec: &ModelSpec) -> (Option<Help>, O
                 MaskCommand::Open(MaskOf::Control(index)),
             )
         }
-        "extend" if sources(view).extend.is_some() => return extend_elsewhere(view, spec),
+        "extend" if view.sources().extend.is_some() => return extend_elsewhere(view, spec),
         "lora" => {
             let is_gone = |lora| view.app.loras.is_gone(lora);
             let Some(at) = view.form.loras.iter().position(is_gone) else {
@@ -180,7 +179,7 @@ fn help_with(field: &str, view: &View<'_>, spec: &ModelSpec) -> (Option<Help>, O
     (Some(help), None)
 }
 
-/// Of a model that cannot continue a clip: the one of its family that can, where it is here.
+/// For a model that cannot extend a video: the installed one of its family that can.
 fn extend_elsewhere(view: &View<'_>, spec: &ModelSpec) -> (Option<Help>, Option<String>) {
     let can_extend = |other: &&ModelSpec| {
         other.family == spec.family && other.id != spec.id && other.can_extend()
@@ -199,20 +198,23 @@ fn extend_elsewhere(view: &View<'_>, spec: &ModelSpec) -> (Option<Help>, Option<
     (Some(help), Some(text))
 }
 
-/// What is kept and not sent, each with what takes it out.
+/// Inputs that the selected model does not use, each with the command that removes it.
 fn parked(view: &View<'_>, spec: &ModelSpec) -> Vec<(String, AppCommand)> {
-    let makes_pictures = spec.family.makes_pictures;
     let mut parked = Vec::new();
     for slot in Slot::ALL {
         if let Some(why) = view.app.inputs.parked(slot, view.form, spec) {
-            let text = parked_text(why, makes_pictures).to_owned();
-            parked.push((text, InputsCommand::Remove(slot).into()));
+            parked.push((why.to_owned(), InputsCommand::Remove(slot).into()));
         }
     }
     for index in 0..view.app.inputs.of(Slot::Control).len() {
         if view.app.inputs.is_control_mask_parked(index, spec) {
-            let text = parked_control_mask_text(spec.limits.controls.takes_masks).to_owned();
-            parked.push((text, InputsCommand::RemoveControlMask(index).into()));
+            let why = if spec.limits.controls.takes_masks {
+                "This ControlNet takes no mask. The mask of the control picture is kept."
+            } else {
+                "This model takes no mask of a control picture. The mask is kept."
+            };
+            let remove = InputsCommand::RemoveControlMask(index);
+            parked.push((why.to_owned(), remove.into()));
         }
     }
     for (index, lora) in view.form.loras.iter().enumerate() {
@@ -225,30 +227,4 @@ fn parked(view: &View<'_>, spec: &ModelSpec) -> Vec<(String, AppCommand)> {
         }
     }
     parked
-}
-
-/// Reason why the selected model ignores something in the form.
-fn parked_text(why: Parked, makes_pictures: bool) -> &'static str {
-    match why {
-        Parked::StartPicture if makes_pictures => {
-            "This model makes pictures from text only. The start picture is kept."
-        }
-        Parked::StartPicture => "This model makes clips from text only. The start picture is kept.",
-        Parked::EndPicture => "This model does not use end pictures. The end picture is kept.",
-        Parked::Mask => "This model does not use masks. The mask is kept.",
-        Parked::MaskWithoutPicture => "A mask needs a start picture. The mask is kept.",
-        Parked::MaskWithoutClip => "A mask needs a clip to change. The mask is kept.",
-        Parked::Clip => "This model cannot extend a clip. The clip is kept.",
-        Parked::References => "This model does not use reference pictures. They are kept.",
-        Parked::Controls => "This model does not use control pictures. They are kept.",
-        Parked::PromptPictures => "This model does not read pictures as prompts. They are kept.",
-    }
-}
-
-fn parked_control_mask_text(is_of_network: bool) -> &'static str {
-    if is_of_network {
-        "This ControlNet takes no mask. The mask of the control picture is kept."
-    } else {
-        "This model takes no mask of a control picture. The mask is kept."
-    }
 }

@@ -1,22 +1,21 @@
-//! Under "Advanced": everything else that a model can be told.
+//! Section "Advanced": steps, guidance, sampler, scheduler and the other settings.
 
 use egui::{DragValue, Slider, SliderClamping, Ui};
-use safelight_core::job::{GenerateForm, Sampler, SigmaSchedule, StepCacheKind};
+use safelight_core::job::{GenerateForm, Sampler, SecondPass, SigmaSchedule, StepCacheKind};
 use safelight_core::model::ModelSpec;
 
 use crate::app::commands::LibraryCommand;
-use crate::ui::create::RUN_TO;
-use crate::ui::create::guidance::guidance_ui;
-use crate::ui::create::guider::guider_ui;
-use crate::ui::create::second_pass::second_pass_ui;
+use crate::ui::create::guidance::{guidance_ui, guider_ui};
+use crate::ui::theme;
+use crate::ui::view::{View, said_ui};
 use crate::ui::widgets::{
-    Own, default_row, field_error, field_note, list_box, number, own_row, wide_slider,
+    RUN_TO, ResetValue, default_row, hint_button, list_box, number, number_pair, own_row,
+    wide_slider,
 };
-use crate::ui::{View, theme};
 
-/// The tiles that are offered; a preset or a file may have others.
+/// Sizes of tiles in pixels; a preset or a file may have others.
 const TILES_PX: [u32; 2] = [256, 512];
-/// The shift that a model without one begins with.
+/// Initial value for models without a shift.
 const USUAL_SHIFT: f64 = 3.0;
 const STEPS_HOVER: &str = "How many times the result is refined. More is slower and cleaner";
 const SHIFT_HOVER: &str =
@@ -24,8 +23,9 @@ const SHIFT_HOVER: &str =
 const SHIFT_AUTO: &str = "Automatic";
 const FPS_HOVER: &str =
     "Frames per second of the saved clip. It changes how fast it plays, not what is made";
-const TILES_OFF: &str = "Off";
-const STEP_CACHE_OFF: &str = "Off";
+const OFF: &str = "Off";
+/// Factors of width and height in the form; the command line and files take any other.
+const SECOND_PASS_SCALES: [f64; 4] = [1.25, 1.5, 2.0, 4.0];
 
 pub(super) fn advanced_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     steps_ui(ui, view.form, spec);
@@ -59,24 +59,14 @@ pub(super) fn advanced_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
         step_cache_ui(ui, view.form, step_caches);
         said_ui(ui, view, &["step-cache"]);
     }
-    if ui
-        .button("Reset to the model's defaults")
-        .on_hover_text("Everything except the prompt, the LoRAs, the pictures and the seed")
-        .clicked()
+    if hint_button(
+        ui,
+        "Reset to the model's defaults",
+        "Everything except the prompt, the LoRAs, the pictures and the seed",
+    )
+    .clicked()
     {
         view.push(LibraryCommand::ResetForm);
-    }
-}
-
-/// What is wrong with fields, or will be changed.
-pub(super) fn said_ui(ui: &mut Ui, view: &View<'_>, fields: &[&str]) {
-    for field in fields {
-        if let Some(message) = view.error_of(field) {
-            field_error(ui, &message);
-        }
-        if let Some(message) = view.notice_of(field) {
-            field_note(ui, &message);
-        }
     }
 }
 
@@ -103,38 +93,26 @@ fn part_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
     let sampling = &mut form.sampling;
     let part = (sampling.start_step.unwrap_or(0), sampling.end_step);
     let (mut start, mut end) = (part.0, part.1.unwrap_or(num_steps));
-    let own = Own::of("the part of the steps", &part, &(0, None), "all of them");
+    let own = ResetValue::of("the part of the steps", &part, &(0, None), "all of them");
     let hover = "Which part of the steps runs. Stopping early leaves noise, for another model to \
                 continue; starting late begins from noise as if earlier steps had run";
     let reset = own_row(ui, "Run steps", hover, &own, |ui, _| {
-        let width = pair_width(ui, RUN_TO);
-        let response = number(ui, width, DragValue::new(&mut start).speed(0.1))
-            .on_hover_text("The first step that runs, counted from 0")
-            .accessible_name("Start step");
-        if response.changed() {
+        let hovers = [
+            "The first step that runs, counted from 0",
+            "The step to stop before. The number of steps runs all of them",
+        ];
+        let values = [&mut start, &mut end].map(|value| DragValue::new(value).speed(0.1));
+        let [first, last] = number_pair(ui, RUN_TO, ["Start step", "End step"], hovers, values);
+        if first.changed() {
             sampling.start_step = Some(start);
         }
-        ui.label(RUN_TO);
-        let width = ui.available_width();
-        let response = number(ui, width, DragValue::new(&mut end).speed(0.1))
-            .on_hover_text("The step to stop before. The number of steps runs all of them")
-            .accessible_name("End step");
-        if response.changed() {
+        if last.changed() {
             sampling.end_step = (end != num_steps).then_some(end);
         }
     });
     if reset {
         (sampling.start_step, sampling.end_step) = (None, None);
     }
-}
-
-/// The width of the first of two numbers with a word between them, which share the row.
-pub(super) fn pair_width(ui: &Ui, word: &str) -> f32 {
-    let font = egui::TextStyle::Body.resolve(ui.style());
-    let colour = ui.visuals().text_color();
-    let word = ui.painter().layout_no_wrap(word.to_owned(), font, colour);
-    let gaps = 2.0 * ui.spacing().item_spacing.x;
-    ((ui.available_width() - word.size().x - gaps) / 2.0).floor()
 }
 
 fn sampler_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
@@ -172,7 +150,15 @@ fn sampler_text(sampler: Sampler) -> &'static str {
 }
 
 fn schedule_ui(ui: &mut Ui, form: &mut GenerateForm) {
-    let text = |schedule| schedule_text(schedule).to_owned();
+    let text = |schedule| {
+        let text = match schedule {
+            SigmaSchedule::Simple => "As the model was trained",
+            SigmaSchedule::Beta => "More steps at both ends, for composition and details",
+            SigmaSchedule::Karras => "More steps at low noise, for details",
+            SigmaSchedule::Exponential => "Each step removes the same fraction of the noise",
+        };
+        text.to_owned()
+    };
     choice_ui(
         ui,
         (
@@ -185,16 +171,7 @@ fn schedule_ui(ui: &mut Ui, form: &mut GenerateForm) {
     );
 }
 
-fn schedule_text(schedule: SigmaSchedule) -> &'static str {
-    match schedule {
-        SigmaSchedule::Simple => "As the model was trained",
-        SigmaSchedule::Beta => "More steps at both ends, for composition and details",
-        SigmaSchedule::Karras => "More steps at low noise, for details",
-        SigmaSchedule::Exponential => "Each step removes the same fraction of the noise",
-    }
-}
-
-/// One of several, each with its name and what speaks for it.
+/// A list of choices, each with its name and hover text.
 pub(super) fn choice_ui<T: Copy + PartialEq>(
     ui: &mut Ui,
     names: (&str, &'static str, &str),
@@ -219,7 +196,7 @@ pub(super) fn choice_ui<T: Copy + PartialEq>(
     });
 }
 
-/// How the shift of the schedule is found.
+/// Source of the shift.
 #[derive(Clone, Copy, PartialEq)]
 enum ShiftChoice {
     Automatic,
@@ -243,7 +220,7 @@ impl ShiftChoice {
 fn shift_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
     let default = spec.defaults.sampling.shift;
     let own = default.map_or_else(|| SHIFT_AUTO.to_owned(), |shift| shift.to_string());
-    let own = Own::of("shift", &form.sampling.shift, &default, own);
+    let own = ResetValue::of("shift", &form.sampling.shift, &default, own);
     let reset = own_row(ui, "Shift", SHIFT_HOVER, &own, |ui, label| {
         let before = match form.sampling.shift {
             Some(_) => ShiftChoice::Fixed,
@@ -251,11 +228,7 @@ fn shift_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
             None => ShiftChoice::Automatic,
         };
         let mut choice = before;
-        ui.scope(|ui| {
-            if before == ShiftChoice::Fixed {
-                let gap = ui.spacing().item_spacing.x;
-                ui.set_max_width(ui.available_width() - theme::VALUE_WIDTH - gap);
-            }
+        beside_number(ui, before == ShiftChoice::Fixed, |ui| {
             list_box(ui, "shift", before.words().0)
                 .show_ui(ui, |ui| {
                     let mut entry = |choose: ShiftChoice| {
@@ -298,13 +271,13 @@ fn shift_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
 
 fn fps_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     // Uneven frames are resampled to any rate.
-    let clip = super::sources(view).clip();
+    let clip = view.sources().clip();
     let clip_fps = clip
         .filter(|clip| !clip.info.is_uneven)
         .map(|clip| clip.info.fps);
     let default = spec.defaults.fps;
     let form = &mut *view.form;
-    // The clip's rate is no choice of the user's.
+    // The video's rate is not chosen by the user.
     let mut own_rate = form.fps.filter(|_| clip_fps.is_none());
     default_row(
         ui,
@@ -335,12 +308,23 @@ fn fps_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     }
 }
 
+/// Leaves room for a number at the end of the row where there is one.
+fn beside_number(ui: &mut Ui, has_number: bool, contents: impl FnOnce(&mut Ui)) {
+    ui.scope(|ui| {
+        if has_number {
+            let gap = ui.spacing().item_spacing.x;
+            ui.set_max_width(ui.available_width() - theme::VALUE_WIDTH - gap);
+        }
+        contents(ui);
+    });
+}
+
 fn tile_ui(ui: &mut Ui, form: &mut GenerateForm) {
-    let own = Own::of("tiles", &form.vae_tile, &None, TILES_OFF);
+    let own = ResetValue::of("tiles", &form.vae_tile, &None, OFF);
     let hover = "Decodes latents tile by tile: needs much less memory, slightly slower";
     let reset = own_row(ui, "Tiled VAE", hover, &own, |ui, label| {
         let name = |tile: Option<u32>| {
-            tile.map_or_else(|| TILES_OFF.to_owned(), |pixels| format!("{pixels} px"))
+            tile.map_or_else(|| OFF.to_owned(), |pixels| format!("{pixels} px"))
         };
         list_box(ui, "tiles", &name(form.vae_tile))
             .show_ui(ui, |ui| {
@@ -365,19 +349,15 @@ fn tile_ui(ui: &mut Ui, form: &mut GenerateForm) {
 fn step_cache_ui(ui: &mut Ui, form: &mut GenerateForm, offered: &[StepCacheKind]) {
     let hover = "Reuses results of similar steps: up to 2× faster with some quality loss. For \
                 drafts. A job that was paused begins its steps again";
-    let own = Own::of("step cache", &form.step_cache, &None, STEP_CACHE_OFF);
+    let own = ResetValue::of("step cache", &form.step_cache, &None, OFF);
     let reset = own_row(ui, "Step cache", hover, &own, |ui, label| {
         let kind = form.step_cache.map(|cache| cache.kind);
         let mut chosen = kind;
-        ui.scope(|ui| {
-            if kind.is_some() {
-                let gap = ui.spacing().item_spacing.x;
-                ui.set_max_width(ui.available_width() - theme::VALUE_WIDTH - gap);
-            }
-            let name = kind.map_or(STEP_CACHE_OFF, StepCacheKind::label);
+        beside_number(ui, kind.is_some(), |ui| {
+            let name = kind.map_or(OFF, StepCacheKind::label);
             list_box(ui, "step-cache", name)
                 .show_ui(ui, |ui| {
-                    ui.selectable_value(&mut chosen, None, STEP_CACHE_OFF);
+                    ui.selectable_value(&mut chosen, None, OFF);
                     for &kind in offered {
                         ui.selectable_value(&mut chosen, Some(kind), kind.label())
                             .on_hover_text(step_cache_text(kind));
@@ -431,5 +411,47 @@ fn step_cache_text(kind: StepCacheKind) -> &'static str {
         StepCacheKind::TaylorSeer => {
             "Computes one step of several, and guesses those between from the last two"
         }
+    }
+}
+
+/// Scale and strength of the second pass.
+fn second_pass_ui(ui: &mut Ui, form: &mut GenerateForm) {
+    let hover = "Hires fix: upscales the result and denoises it again for more detail. Takes as \
+                long as a result of that size, less what the strength saves";
+    let own = ResetValue::of("second pass", &form.second_pass, &None, OFF);
+    let reset = own_row(ui, "Second pass", hover, &own, |ui, label| {
+        let before = form.second_pass;
+        let mut scale = before.map(|pass| pass.scale);
+        beside_number(ui, before.is_some(), |ui| {
+            let shown = scale.map_or_else(|| OFF.to_owned(), |scale| format!("{scale}×"));
+            list_box(ui, "second-pass", &shown)
+                .show_ui(ui, |ui| {
+                    ui.selectable_value(&mut scale, None, OFF);
+                    for choice in SECOND_PASS_SCALES {
+                        ui.selectable_value(&mut scale, Some(choice), format!("{choice}×"));
+                    }
+                })
+                .response
+                .labelled_by(label)
+                .on_hover_text(hover);
+        });
+        if scale != before.map(|pass| pass.scale) {
+            let strength = before.map_or(SecondPass::STRENGTH, |pass| pass.strength);
+            form.second_pass = scale.map(|scale| SecondPass { scale, strength });
+        } else if let Some(pass) = &mut form.second_pass {
+            let value = DragValue::new(&mut pass.strength)
+                .speed(0.01)
+                .range(0.01..=1.0);
+            let width = ui.available_width();
+            number(ui, width, value)
+                .on_hover_text(
+                    "Denoising strength of the second pass: 0.3 to 0.5 adds detail, more changes \
+                    the image",
+                )
+                .accessible_name("Second pass strength");
+        }
+    });
+    if reset {
+        form.second_pass = None;
     }
 }

@@ -1,27 +1,29 @@
-//! The form at the left: model, prompt, pictures, size and everything else that a job is made of.
+//! The form: model, prompt, input images, size and all other settings of a job.
 
 pub(super) mod above;
 pub(super) mod advanced;
 mod grid;
 mod guidance;
-mod guider;
 pub(super) mod loras;
-mod model;
 mod parameters;
 pub(super) mod pictures;
 pub(super) mod presets;
 pub(super) mod prompt;
-mod second_pass;
-mod seed;
 
-use egui::{Frame, Margin, Panel, ScrollArea, Ui};
+use egui::{Align, Button, Frame, Label, Layout, Margin, Panel, RichText, ScrollArea, Ui};
+use safelight_core::model::ModelSpec;
+use safelight_core::units::size_text;
 
-use crate::app::App;
-use crate::app::inputs::Sources;
-use crate::ui::header::header_ui;
-use crate::ui::{View, queue, theme};
-
-const RUN_TO: &str = "to";
+use crate::app::commands::{AppCommand, DesktopCommand, LibraryCommand};
+use crate::app::library::rows::needs_text;
+use crate::app::notices::counted;
+use crate::app::state::Page;
+use crate::ui::status::header_ui;
+use crate::ui::view::View;
+use crate::ui::widgets::{
+    flush, group_label, hint_button, icon_button, image_or_video, palette, wide_note,
+};
+use crate::ui::{icons, queue, theme};
 
 pub(super) fn create_ui(ui: &mut Ui, view: &mut View<'_>) {
     let margin = Margin {
@@ -41,7 +43,7 @@ pub(super) fn create_ui(ui: &mut Ui, view: &mut View<'_>) {
         .auto_shrink([false, false])
         .show(ui, |ui| {
             Frame::new().inner_margin(margin).show(ui, |ui| {
-                model::model_ui(ui, view);
+                model_ui(ui, view);
                 ui.add_space(theme::GAP);
                 prompt::prompt_ui(ui, view);
                 ui.add_space(theme::GAP);
@@ -53,21 +55,179 @@ pub(super) fn create_ui(ui: &mut Ui, view: &mut View<'_>) {
         });
 }
 
-/// What the chosen model is given of the pictures in the form.
-fn sources<'a>(view: &View<'a>) -> Sources<'a> {
-    let app: &'a App = view.app;
-    match view.model() {
-        Some(spec) => app.inputs.sources_for(view.form, spec),
-        None => app.inputs.sources(),
+fn model_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let explanation = "The model that makes the result. Folders with more models are added in the \
+                      settings";
+    let label = group_label(ui, "Model", explanation);
+    if view.app.cx.models.are_loading {
+        ui.label("Looking for models…");
+    } else if view.app.cx.models.all().is_empty() {
+        none_ui(ui, view);
+    } else {
+        let chosen = view.model();
+        let name = chosen.map_or("Choose a model", |spec| spec.name.as_str());
+        let name = name.to_owned();
+        picker_ui(ui, view, &name, label.id);
+        let chosen = view.model();
+        if let Some(spec) = chosen {
+            let weak = palette(ui).weak;
+            let mut text = facts_text(spec);
+            if !matches!(spec.licence.as_str(), "" | "not stated") {
+                text = format!("{text}  ·  {}", spec.licence);
+            }
+            ui.add(Label::new(RichText::new(text).small().color(weak)).truncate())
+                .on_hover_text(hover_text(spec));
+        }
+    }
+    problems_ui(ui, view);
+}
+
+/// Opens the page of models; pressed again, it goes back.
+fn picker_ui(ui: &mut Ui, view: &mut View<'_>, name: &str, label: egui::Id) {
+    let is_open = view.app.cx.page == Page::Models;
+    let weak = palette(ui).weak;
+    let caret = RichText::new(icons::CARET_DOWN).size(theme::CHEVRON);
+    let size = egui::vec2(ui.available_width(), ui.spacing().interact_size.y);
+    let button = Button::new(name)
+        .right_text(caret.color(weak))
+        .truncate()
+        .min_size(size);
+    let response = ui.add(button);
+    response.widget_info(|| {
+        let mut info = egui::WidgetInfo::labeled(egui::Role::ComboBox, true, "");
+        info.current_text_value = Some(name.to_owned());
+        info
+    });
+    let response = response
+        .labelled_by(label)
+        .on_hover_text("All models: what they are, whether they fit, what is missing");
+    if response.clicked() {
+        view.push(AppCommand::Show(if is_open {
+            Page::Watch
+        } else {
+            Page::Models
+        }));
     }
 }
 
-/// Frame rate, rounded to two decimals.
-fn rate(fps: f64) -> f64 {
-    (fps * 100.0).round() / 100.0
+fn facts_text(spec: &ModelSpec) -> String {
+    format!(
+        "{}  ·  {}  ·  {}",
+        spec.family.kind_text(&spec.variant),
+        needs_text(spec),
+        size_text(spec.bytes)
+    )
 }
 
-/// Chooses between the sentence for image models and that for video models.
-fn image_or_video<'a>(makes_pictures: bool, picture: &'a str, clip: &'a str) -> &'a str {
-    if makes_pictures { picture } else { clip }
+fn hover_text(spec: &ModelSpec) -> String {
+    let (about, licence, needs) = (&spec.description, &spec.licence, needs_text(spec));
+    let (bytes, folder) = (size_text(spec.bytes), spec.folder.display());
+    let makes = image_or_video(spec.family.makes_pictures, "pictures", "clips");
+    format!("{about}\nMakes {makes} from {needs}\nLicence: {licence}\n{bytes} on disk: {folder}")
+}
+
+/// Models that are on the disk and cannot be used, each with what is missing or wrong.
+fn problems_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let problems = &view.app.cx.models.found.problems;
+    if problems.is_empty() {
+        return;
+    }
+    let palette = palette(ui);
+    let title = counted(
+        problems.len(),
+        "1 model cannot be used",
+        "{} models cannot be used",
+    );
+    let is_open = view.folds.are_problems_open;
+    ui.horizontal(|ui| {
+        let icon = if is_open {
+            icons::CARET_DOWN
+        } else {
+            icons::CARET_RIGHT
+        };
+        let text = RichText::new(format!("{icon} {title}")).small();
+        let button = Button::new(text.color(palette.amber)).frame_when_inactive(false);
+        let response = flush(ui, button)
+            .on_hover_text("What is missing or wrong, and what to do")
+            .accessible_name(&title);
+        if response.clicked() {
+            view.folds.are_problems_open = !is_open;
+        }
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            let name = "Copy what is wrong with models";
+            let hover = "Copy details for a bug report";
+            if icon_button(ui, icons::COPY, name, hover).clicked() {
+                let whole = problems
+                    .iter()
+                    .map(|it| format!("{}\n{}\n{}", it.summary, it.advice, it.details));
+                let text = whole.collect::<Vec<_>>().join("\n\n");
+                view.push(DesktopCommand::CopyText(text));
+            }
+        });
+    });
+    if !is_open {
+        return;
+    }
+    ScrollArea::vertical()
+        .id_salt("model-problems")
+        .max_height(theme::PROBLEMS_HEIGHT)
+        .show(ui, |ui| {
+            ui.spacing_mut().item_spacing.y = 2.0;
+            for (index, problem) in problems.iter().enumerate() {
+                if index > 0 {
+                    ui.add_space(theme::SMALL_GAP);
+                }
+                wide_note(ui, &problem.summary, palette.text);
+                if !problem.advice.is_empty() {
+                    wide_note(ui, &problem.advice, palette.weak);
+                }
+            }
+        });
+}
+
+fn none_ui(ui: &mut Ui, view: &mut View<'_>) {
+    ui.label("No model was found");
+    let weak = palette(ui).weak;
+    let text = "Safelight comes with one, but its assets folder is missing. Install Safelight again, \
+               or add a folder with models in the settings.";
+    ui.label(RichText::new(text).small().color(weak));
+    searched_ui(ui, view);
+    ui.horizontal(|ui| {
+        if ui.button("Open settings…").clicked() {
+            view.push(AppCommand::Show(Page::Settings));
+        }
+        if icon_button(ui, icons::RESET, "Look again", "Look for models again").clicked() {
+            view.push(LibraryCommand::Reload);
+        }
+        if hint_button(ui, "Get a model…", "Models that can be downloaded").clicked() {
+            view.push(AppCommand::Show(Page::Welcome));
+        }
+    });
+}
+
+/// Where models were looked for.
+fn searched_ui(ui: &mut Ui, view: &View<'_>) {
+    if view.app.cx.models.found.searched.is_empty() {
+        return;
+    }
+    let weak = palette(ui).weak;
+    ui.label(RichText::new("These folders were searched").small());
+    ScrollArea::vertical()
+        .id_salt("searched-places")
+        .max_height(theme::PROBLEMS_HEIGHT)
+        .show(ui, |ui| {
+            ui.spacing_mut().item_spacing.y = 2.0;
+            for place in &view.app.cx.models.found.searched {
+                let folder = place.path.display().to_string();
+                wide_note(ui, &searched_text(&folder, place.exists), weak);
+            }
+        });
+}
+
+fn searched_text(folder: &str, exists: bool) -> String {
+    if exists {
+        folder.to_owned()
+    } else {
+        format!("{folder} (not there)")
+    }
 }

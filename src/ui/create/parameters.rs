@@ -1,31 +1,35 @@
-//! Size, length, presets and seed; everything else is folded away under "Advanced".
+//! Size, length, batch, presets and seed; the sections "Advanced" and "Grid".
 
-use egui::{CollapsingHeader, DragValue, Slider, Ui};
+use egui::{Align2, CollapsingHeader, DragValue, Margin, Slider, TextEdit, Ui};
 use safelight_core::job::{
-    ASPECTS, DEFAULT_SECS, GenerateForm, SectionOrder, Sections, SizeChoice, WINDOW, is_of_aspect,
+    ASPECTS, DEFAULT_SECS, GenerateForm, SectionOrder, Sections, SeedMode, SizeChoice, Source,
+    WINDOW, is_of_aspect,
 };
 use safelight_core::model::ModelSpec;
 use safelight_core::units::seconds_text;
 
-use crate::app::commands::AppCommand;
-use crate::app::inputs::{Source, Sources};
-use crate::ui::create::advanced::{advanced_ui, pair_width, said_ui};
+use crate::app::commands::{AppCommand, QueueCommand};
+use crate::app::inputs::Sources;
+use crate::app::notices::counted;
+use crate::ui::create::advanced::advanced_ui;
 use crate::ui::create::grid::grid_ui;
 use crate::ui::create::presets::presets_ui;
-use crate::ui::create::seed::seed_ui;
-use crate::ui::create::{image_or_video, rate, sources};
+use crate::ui::view::{View, said_ui};
 use crate::ui::widgets::{
-    Own, default_row, field_hint, fold_icon, list_box, number, own_row, row, wide_slider,
+    ResetValue, choice_list, default_row, field_hint, fold_icon, icon_button, image_or_video,
+    list_box, number, number_pair, own_row, rate, row, wide_slider,
 };
-use crate::ui::{View, theme};
+use crate::ui::{icons, theme};
 
-/// As many jobs come of one click, where each makes one clip.
+/// Most jobs of one click, where each makes one video.
 const MAX_REPEATS: u32 = 16;
-/// Between the two edges of a size.
-const TIMES: &str = "×";
 const LENGTH: &str = "Length";
 const ORDER_HOVER: &str =
     "Which section is made first. Models are made for one order; their files do not say which";
+/// Before the seed and behind it, in its field.
+const MARGIN: i8 = 4;
+/// As many as a new seed has; the field shows them whole.
+const SEEN_DIGITS: usize = 9;
 
 pub(super) fn parameters_ui(ui: &mut Ui, view: &mut View<'_>) {
     let Some(spec) = view.model().cloned() else {
@@ -61,15 +65,19 @@ pub(super) fn parameters_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 fn size_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
-    let explanation = size_hover(view.makes_pictures());
+    let explanation = if spec.family.makes_pictures {
+        "Width and height of the picture in pixels. Larger takes longer and needs more memory"
+    } else {
+        "Width and height of the clip in pixels. Larger takes longer and needs more memory"
+    };
     let auto = auto_text(spec, view);
     let (own_width, own_height) = (spec.defaults.width, spec.defaults.height);
     let own_text = format!("The model's own  {own_width} × {own_height}");
-    let follows = GenerateForm::default().shown_size(spec, sources(view).size());
+    let follows = GenerateForm::default().shown_size(spec, view.sources().size());
     let is_own_offered = view.form.size == SizeChoice::Own || follows != (own_width, own_height);
-    let own = Own::of("size", &view.form.size, &SizeChoice::Auto, &auto);
+    let own = ResetValue::of("size", &view.form.size, &SizeChoice::Auto, &auto);
     let reset = own_row(ui, "Size", explanation, &own, |ui, label| {
-        let before = view.form.shown_size(spec, sources(view).size());
+        let before = view.form.shown_size(spec, view.sources().size());
         let form = &mut *view.form;
         let selected = match form.size {
             SizeChoice::Auto => auto.clone(),
@@ -111,50 +119,38 @@ fn size_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     said_ui(ui, view, &["width", "height"]);
 }
 
-fn size_hover(makes_pictures: bool) -> &'static str {
-    image_or_video(
-        makes_pictures,
-        "Width and height of the picture in pixels. Larger takes longer and needs more memory",
-        "Width and height of the clip in pixels. Larger takes longer and needs more memory",
-    )
-}
-
 fn custom_size_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
     let multiple = spec.limits.size_multiple;
     let explanation = format!("In pixels, a multiple of {multiple}");
     row(ui, "", &explanation, |ui, _| {
-        let edge = |ui: &mut Ui, width, name: &str, value: &mut Option<u32>| {
-            let value = DragValue::new(value.get_or_insert_default())
+        let values = [&mut form.width, &mut form.height].map(|edge| {
+            DragValue::new(edge.get_or_insert_default())
                 .range(0..=16_384)
                 .speed(f64::from(multiple) / 8.0)
-                .suffix(" px");
-            number(ui, width, value)
-                .on_hover_text(&explanation)
-                .accessible_name(name);
-        };
-        let width = pair_width(ui, TIMES);
-        edge(ui, width, "Width", &mut form.width);
-        ui.label(TIMES);
-        let rest = ui.available_width();
-        edge(ui, rest, "Height", &mut form.height);
+                .suffix(" px")
+        });
+        number_pair(ui, "×", ["Width", "Height"], [&explanation; 2], values);
     });
 }
 
-/// What the model makes by itself: its own size, or that of its area nearest to the picture's aspect.
+/// Name of the automatic size: the model's, or that of its area nearest to the input image's aspect.
 fn auto_text(spec: &ModelSpec, view: &View<'_>) -> String {
-    let sources = sources(view);
+    let sources = view.sources();
     let auto = GenerateForm::default();
     let (width, height) = auto.shown_size(spec, sources.size());
     if sources.size().is_none() || spec.limits.fixed_size {
         format!("{width} × {height}")
-    } else if is_of_clip(&sources) {
-        format!("Like the clip  {width} × {height}")
     } else {
-        format!("Like the picture  {width} × {height}")
+        let what = if is_of_clip(&sources) {
+            "clip"
+        } else {
+            "picture"
+        };
+        format!("Like the {what}  {width} × {height}")
     }
 }
 
-/// The size that is followed is a clip's: one that is continued, or one that is a control.
+/// The automatic size follows a video: one that is extended, or a control.
 fn is_of_clip(sources: &Sources<'_>) -> bool {
     let pictures = [sources.image, sources.last_image];
     let control = sources.controls.first().map(|control| &control.source);
@@ -162,30 +158,21 @@ fn is_of_clip(sources: &Sources<'_>) -> bool {
     sources.clip().is_some() || (is_control_followed && matches!(control, Some(Source::Clip(_))))
 }
 
-/// The size of an aspect; of models that make a few sizes it may be another shape.
+/// Name and size of an aspect; models of few sizes may only come near it.
 fn aspect_text(spec: &ModelSpec, across: u32, down: u32) -> String {
     let size = spec.size_for_aspect(f64::from(across) / f64::from(down.max(1)));
     let aspect = (across, down);
     let known = ASPECTS.iter().find(|known| (known.0, known.1) == aspect);
     let name = known.map_or("", |known| known.2);
-    aspect_size_text(name, aspect, size, is_of_aspect(size, aspect))
-}
-
-/// Size with its aspect ratio, or with the nearest one.
-fn aspect_size_text(
-    name: &str,
-    (across, down): (u32, u32),
-    (width, height): (u32, u32),
-    is_exact: bool,
-) -> String {
-    if is_exact {
+    let (width, height) = size;
+    if is_of_aspect(size, aspect) {
         format!("{name} {across}:{down}   {width} × {height}")
     } else {
         format!("Near {across}:{down}   {width} × {height}")
     }
 }
 
-/// How many are made with one click.
+/// Number of results of one click.
 fn count_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     let (most, explanation) = if spec.takes_batches() {
         (
@@ -210,7 +197,7 @@ fn count_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     said_ui(ui, view, &["batch"]);
 }
 
-/// The length of a clip that is made section by section, and their order.
+/// Length of a video that is made section by section, and their order.
 fn sections_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     let explanation = "How long the clip is. It is made section by section, and each can be \
                       watched as soon as it is done";
@@ -232,7 +219,7 @@ fn sections_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     order_ui(ui, view, spec);
 }
 
-/// Which section is made first.
+/// Order of the sections.
 fn order_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     let Some(default) = spec.section_order else {
         return;
@@ -243,13 +230,8 @@ fn order_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
         &mut view.form.section_order,
         (default, default.label()),
         |ui, label, order| {
-            list_box(ui, "order", order.label())
-                .show_ui(ui, |ui| {
-                    for choice in SectionOrder::ALL {
-                        ui.selectable_value(order, choice, choice.label());
-                    }
-                })
-                .response
+            let choices = SectionOrder::ALL.map(|choice| (choice, choice.label()));
+            choice_list(ui, "order", order, choices)
                 .labelled_by(label)
                 .on_hover_text(ORDER_HOVER);
         },
@@ -257,7 +239,7 @@ fn order_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     said_ui(ui, view, &["sampling"]);
 }
 
-/// How many sections there are, and how long they are together.
+/// Number of sections and their duration.
 fn sections_text(view: &View<'_>, spec: &ModelSpec) -> String {
     let form = &view.form;
     let fps = form.fps_for(spec);
@@ -270,10 +252,8 @@ fn sections_text(view: &View<'_>, spec: &ModelSpec) -> String {
     };
     let secs = seconds_text(f64::from(sections.num_frames()) / fps);
     let fps = rate(fps);
-    match count {
-        1 => format!("1 section, {secs} at {fps} frames a second"),
-        count => format!("{count} sections, {secs} at {fps} frames a second"),
-    }
+    let count = counted(count as usize, "1 section", "{} sections");
+    format!("{count}, {secs} at {fps} frames a second")
 }
 
 fn length_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
@@ -286,7 +266,7 @@ fn length_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
         (default, format!("{default} frames")),
         |ui, label, num_frames| {
             let stride = spec.limits.frame_stride.max(1);
-            // In whole groups, and told in frames.
+            // In whole latent frames.
             let whole = |num_frames: u32| num_frames.saturating_sub(1) / stride * stride + 1;
             let mut frames = whole(*num_frames);
             let gap = ui.spacing().item_spacing.x;
@@ -316,19 +296,21 @@ fn length_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     said_ui(ui, view, &["frames"]);
 }
 
-/// The clip's length in seconds.
+/// Duration of the video.
 fn length_text(view: &View<'_>, spec: &ModelSpec) -> String {
     let form = &view.form;
     let (num_frames, fps) = (form.num_frames_for(spec), form.fps_for(spec));
-    if let Some(clip) = sources(view).extend {
+    if let Some(clip) = view.sources().extend {
         let info = clip.info.for_model(fps);
         // The new part begins with the old one's last frame.
         let num_new = num_frames.saturating_sub(1);
         let num_all = num_new.saturating_add(info.num_frames);
         let secs = |num_frames: u32| f64::from(num_frames) / info.fps;
-        return longer_text(secs(num_new), secs(num_all), info.fps);
+        let [more, all] = [num_new, num_all].map(|num_frames| seconds_text(secs(num_frames)));
+        let fps = rate(info.fps);
+        return format!("{more} more, {all} in all at {fps} frames a second");
     }
-    let source = sources(view).source_clip;
+    let source = view.sources().source_clip;
     let source = source.map(|clip| clip.info.for_model(fps));
     if let Some(info) = source.filter(|info| info.num_frames > 1) {
         // No longer than the clip, and at its rate.
@@ -346,7 +328,67 @@ fn secs_text(secs: f64, fps: f64) -> String {
     format!("{} at {} frames a second", seconds_text(secs), rate(fps))
 }
 
-fn longer_text(more: f64, all: f64, fps: f64) -> String {
-    let (more, all) = (seconds_text(more), seconds_text(all));
-    format!("{more} more, {all} in all at {} frames a second", rate(fps))
+pub(super) fn seed_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let makes_pictures = view.makes_pictures();
+    let explanation = seed_hover(makes_pictures);
+    row(ui, "Seed", explanation, |ui, label| {
+        // Close together: a seed of nine digits is seen whole.
+        ui.spacing_mut().item_spacing.x = theme::SMALL_GAP;
+        ui.spacing_mut().button_padding.x = theme::SMALL_GAP;
+        let others = theme::SEED_MODE_WIDTH + theme::SEED_DICE_WIDTH + 2.0 * theme::SMALL_GAP;
+        let width = ui.available_width() - others - 2.0 * f32::from(MARGIN);
+        let mut text = view.form.seed_text();
+        let edit = TextEdit::singleline(&mut text)
+            .id_salt("seed")
+            .margin(Margin::symmetric(MARGIN, 2))
+            .align(Align2::LEFT_CENTER)
+            .desired_width(width);
+        let response = ui.add(edit).labelled_by(label).on_hover_ui(|ui| {
+            // A longer one is cut off in its field.
+            let text = view.form.seed_text();
+            if text.len() > SEEN_DIGITS {
+                ui.label(text);
+            }
+            ui.label(explanation);
+        });
+        if response.changed() {
+            view.form.type_seed(text);
+            view.push(QueueCommand::KeepSeed);
+        }
+        let mode = &mut view.form.seed_mode;
+        list_box(ui, "seed-mode", mode.label())
+            .width(theme::SEED_MODE_WIDTH)
+            .show_ui(ui, |ui| {
+                for choice in SeedMode::ALL {
+                    ui.selectable_value(mode, choice, choice.label())
+                        .on_hover_text(seed_mode_text(choice, makes_pictures));
+                }
+            })
+            .response
+            .on_hover_text(seed_mode_text(*mode, makes_pictures))
+            .accessible_name("Seed mode");
+        if icon_button(ui, icons::DICE, "Roll a new seed", "Another random seed").clicked() {
+            view.push(QueueCommand::RollSeed);
+        }
+    });
+    said_ui(ui, view, &["seed"]);
+}
+
+fn seed_hover(makes_pictures: bool) -> &'static str {
+    image_or_video(
+        makes_pictures,
+        "Seed of the random noise. The same seed and settings make the same picture",
+        "Seed of the random noise. The same seed and settings make the same clip",
+    )
+}
+
+fn seed_mode_text(mode: SeedMode, makes_pictures: bool) -> &'static str {
+    match (mode, makes_pictures) {
+        (SeedMode::Random, true) => "Every new picture gets a new seed",
+        (SeedMode::Random, false) => "Every new clip gets a new seed",
+        (SeedMode::Fixed, true) => "Every picture uses this seed, until you change it",
+        (SeedMode::Fixed, false) => "Every clip uses this seed, until you change it",
+        (SeedMode::Increment, true) => "Every new picture gets the next higher number",
+        (SeedMode::Increment, false) => "Every new clip gets the next higher number",
+    }
 }

@@ -6,25 +6,18 @@ use egui::{Button, Key, PopupCloseBehavior, RichText, TextEdit, Ui};
 use safelight_core::model::ModelSpec;
 use safelight_core::presets::{PresetValues, Quality};
 
+use crate::app::choices::PresetKey;
 use crate::app::commands::{AppCommand, PresetsCommand, RestoreCommand};
-use crate::app::presets::choices::{PresetChoice, PresetKey};
-use crate::ui::create::sources;
-use crate::ui::widgets::{choice, field_hint, icon_button, row, with_icon};
-use crate::ui::{View, icons, theme};
+use crate::app::presets::PresetChoice;
+use crate::ui::view::View;
+use crate::ui::widgets::{choice, field_hint, icon_button, pressed, row, with_icon};
+use crate::ui::{icons, theme};
 
 const FROM_FILE: &str = "From a file…";
 
-/// What is typed in the menu.
-#[derive(Default)]
-pub struct PresetsPanel {
-    new_name: String,
-    /// Which one gets which name.
-    renaming: Option<(String, String)>,
-}
-
 pub(super) fn presets_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     let choices = view.app.presets.choices(spec);
-    let source = sources(view).size();
+    let source = view.sources().size();
     let form = &view.form;
     let chosen = choices.iter().position(|choice| {
         // One that sets nothing stands everywhere.
@@ -74,7 +67,7 @@ pub(super) fn presets_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     view.commands.extend(wish.map(AppCommand::Presets));
 }
 
-/// Whether the preset is the model's own way, from which there is nothing to go back.
+/// Returns whether the preset is the model's own way, from which there is nothing to go back.
 fn is_own_way(preset: &PresetChoice) -> bool {
     preset.key == PresetKey::Quality(Quality::Balanced)
 }
@@ -109,15 +102,12 @@ fn menu_button(ui: &mut Ui, view: &mut View<'_>) {
 
 fn menu_ui(ui: &mut Ui, view: &mut View<'_>) {
     ui.set_width(theme::MENU_WIDTH);
-    if ui
-        .button(with_icon(icons::FOLDER_OPEN, FROM_FILE))
-        .on_hover_text(
-            "Use the settings stored in a picture, a clip or a JSON file, made here or by another \
+    if pressed(
+        ui.button(with_icon(icons::FOLDER_OPEN, FROM_FILE)),
+        "Use the settings stored in a picture, a clip or a JSON file, made here or by another \
             program",
-        )
-        .accessible_name(FROM_FILE)
-        .clicked()
-    {
+        FROM_FILE,
+    ) {
         view.push(RestoreCommand::Pick);
         ui.close();
     }

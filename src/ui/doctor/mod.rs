@@ -1,36 +1,29 @@
-//! The doctor's page: what was examined, with a verdict each, and the command that mends it.
-//!
-//! Examines nothing: it shows what the thread of the examination has told so far.
-
-mod report;
+//! The doctor page: checks of this machine, and the report with measurements.
 
 use egui::{
-    Align, Button, Color32, Frame, Label, Layout, Margin, RichText, ScrollArea, Ui, UiBuilder, vec2,
+    Align, Button, Color32, Frame, Label, Layout, Margin, ProgressBar, RichText, ScrollArea, Ui,
+    UiBuilder, vec2,
 };
 
 use crate::app::commands::{AppCommand, DesktopCommand, DoctorCommand};
+use crate::app::doctor::State;
 use crate::app::notices::sentence;
 use crate::app::state::Page;
 use crate::doctor::miopen::MIOPEN_CACHE;
 use crate::doctor::{Check, Group, Status};
+use crate::ui::view::View;
 use crate::ui::widgets::{
-    at_right, group_label, icon_button, page_button, palette, sign, with_icon,
+    at_right, group_label, icon_button, page_button, palette, pressed, progress_bar, sign,
+    with_icon,
 };
-use crate::ui::{View, icons, theme};
-
-/// What the page remembers for itself.
-#[derive(Default)]
-pub struct DoctorPanel {
-    /// What is fine is not shown.
-    hides_fine: bool,
-}
+use crate::ui::{icons, theme};
 
 pub(super) fn doctor_ui(ui: &mut Ui, view: &mut View<'_>) {
     Frame::new()
         .inner_margin(theme::PAGE_MARGIN)
         .show(ui, |ui| {
             header_ui(ui, view);
-            report::progress_ui(ui, view);
+            progress_ui(ui, view);
             ui.add_space(theme::GAP);
             ScrollArea::vertical()
                 .auto_shrink([false, false])
@@ -62,7 +55,7 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
                 let text = view.app.doctor.text();
                 view.push(DesktopCommand::CopyText(text));
             }
-            report::button_ui(ui, view, is_small);
+            button_ui(ui, view, is_small);
             let hover = "Back to the picture (Escape)";
             if icon_button(ui, icons::X, "Close the doctor", hover).clicked() {
                 view.push(AppCommand::Show(Page::Watch));
@@ -243,12 +236,11 @@ fn words_ui(ui: &mut Ui, view: &mut View<'_>, check: &Check) {
     }
     if check.name == MIOPEN_CACHE {
         let clear = Button::new(with_icon(icons::BROOM, "Clear"));
-        if ui
-            .add(clear)
-            .on_hover_text("Delete it. MIOpen makes it again when it is needed")
-            .accessible_name("Clear MIOpen's cache")
-            .clicked()
-        {
+        if pressed(
+            ui.add(clear),
+            "Delete it. MIOpen makes it again when it is needed",
+            "Clear MIOpen's cache",
+        ) {
             view.push(DoctorCommand::ClearMiopen);
         }
     } else if !check.command.is_empty() {
@@ -294,4 +286,90 @@ fn command_ui(ui: &mut Ui, view: &mut View<'_>, command: &str) {
             ui.add(Label::new(RichText::new(command).monospace()).wrap());
         });
     });
+}
+
+/// The button that asks for one.
+fn button_ui(ui: &mut Ui, view: &mut View<'_>, is_small: bool) {
+    let is_idle = view.app.queue.running.is_none();
+    let is_enabled = is_idle && !view.app.doctor.report.is_busy();
+    let explanation = if is_idle {
+        "Measure this machine for up to ten minutes and write a page about it, without names and \
+        folders. Nothing is sent"
+    } else {
+        "A report measures this machine: it waits until no job runs"
+    };
+    let button = ui.add_enabled_ui(is_enabled, |ui| {
+        page_button(ui, is_small, icons::CLOCK, "Make a report", explanation)
+    });
+    if button.inner.on_disabled_hover_text(explanation).clicked() {
+        view.push(DoctorCommand::MakeReport);
+    }
+}
+
+/// How far it is, or where it lies.
+fn progress_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let state = &view.app.doctor.report.state;
+    let (text, part) = match state {
+        State::None => return,
+        State::Running(progress) if progress.what.is_empty() => (
+            measuring_text("Looking at this machine"),
+            Some(progress.part),
+        ),
+        State::Running(progress) => (measuring_text(&progress.what), Some(progress.part)),
+        State::Stopping => ("Writing down what was measured…".to_owned(), None),
+        State::Made(made) if made.is_whole => (
+            "The report is there. Nothing was sent: read it before you give it to anybody"
+                .to_owned(),
+            None,
+        ),
+        State::Made(_) => (
+            "The report was stopped: what was measured until then is there".to_owned(),
+            None,
+        ),
+    };
+    let is_made = matches!(state, State::Made(_));
+    let frame = Frame::new()
+        .fill(palette(ui).panel)
+        .corner_radius(theme::CARD_RADIUS)
+        .inner_margin(Margin::symmetric(16, 10));
+    ui.add_space(theme::SMALL_GAP);
+    frame.show(ui, |ui| {
+        ui.set_width((ui.available_width() - 12.0).min(theme::PAGE_WIDTH));
+        ui.add(Label::new(RichText::new(text)).wrap());
+        if let Some(part) = part {
+            progress_bar(ui, ProgressBar::new(part).desired_height(theme::SMALL_GAP));
+        }
+        ui.horizontal(|ui| {
+            if is_made {
+                made_ui(ui, view);
+            } else if part.is_some() {
+                let stop = ui
+                    .button("Cancel")
+                    .on_hover_text("Measure no more. What was measured until now is kept");
+                if stop.clicked() {
+                    view.push(DoctorCommand::StopReport);
+                }
+            }
+        });
+    });
+}
+
+/// Progress of a report.
+fn measuring_text(what: &str) -> String {
+    format!("Making a report: {what}")
+}
+
+fn made_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let open = ui
+        .button("Open")
+        .on_hover_text("Open the page in your browser");
+    if open.clicked() {
+        view.push(DoctorCommand::OpenReport);
+    }
+    let show = ui
+        .button("Show folder")
+        .on_hover_text("Open the folder with the page and its figures as JSON");
+    if show.clicked() {
+        view.push(DoctorCommand::ShowReportFolder);
+    }
 }

@@ -9,12 +9,14 @@ use safelight_core::units::{duration_text, size_text};
 
 use crate::app::commands::{AppCommand, FetchCommand};
 use crate::app::fetching::{Fetch, FetchState, Quoted};
+use crate::app::notices::counted;
 use crate::app::state::Page;
 use crate::download::{Phase, Progress};
+use crate::ui::view::View;
 use crate::ui::widgets::{
     at_right, card, group_label, icon_button, palette, progress_bar, wide_note,
 };
-use crate::ui::{View, icons, theme};
+use crate::ui::{icons, theme};
 
 const CLOSE: &str = "Close";
 const KEPT: &str = "What has been downloaded is kept, and is not downloaded again";
@@ -154,7 +156,7 @@ fn shown_ui(ui: &mut Ui, view: &mut View<'_>, entry: &CatalogEntry) {
         return;
     }
     let text = entry.bytes_to_fetch().map_or_else(
-        || files_to_download_text(count),
+        || counted(count, "1 file to download", "{} files to download"),
         |bytes| format!("{} to download", size_text(bytes)),
     );
     wide_note(ui, &text, palette(ui).text);
@@ -164,13 +166,6 @@ fn shown_ui(ui: &mut Ui, view: &mut View<'_>, entry: &CatalogEntry) {
         button(ui, view, "Download…", explanation, ask);
         button(ui, view, CLOSE, "", FetchCommand::Show(None));
     });
-}
-
-fn files_to_download_text(count: usize) -> String {
-    match count {
-        1 => "1 file to download".to_owned(),
-        count => format!("{count} files to download"),
-    }
 }
 
 fn asked_ui(ui: &mut Ui, view: &mut View<'_>, folder: &str, quoted: Quoted) {

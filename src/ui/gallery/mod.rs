@@ -2,11 +2,8 @@
 //!
 //! Looks at no file: the app's threads do, and what they told stands in [`crate::app::gallery`].
 
-mod actions;
-pub(in crate::ui) mod cell;
 mod details;
-mod grid;
-mod keys;
+pub mod grid;
 
 use egui::{
     Align, Align2, Button, CentralPanel, ComboBox, FontId, Frame, Layout, Margin, Panel, RichText,
@@ -17,33 +14,17 @@ use safelight_core::gallery::{Query, Show, Sort};
 use crate::app::commands::{AppCommand, GalleryCommand};
 use crate::app::notices::sentence;
 use crate::app::state::Page;
+use crate::ui::view::View;
 use crate::ui::widgets::{
-    choice, icon_button, icon_toggle, list_icon, palette, wide_note, with_icon,
+    choice, icon_button, icon_toggle, list_icon, palette, pressed, wide_note, with_icon,
 };
-use crate::ui::{View, icons, theme};
+use crate::ui::{icons, theme};
 
 const LOADING: &str = "Loading…";
 const SHOW_ALL: &str = "Show all results";
 
-/// What the page remembers for itself.
-#[derive(Default)]
-pub struct GalleryPanel {
-    /// How many stand in a row, for the keyboard.
-    num_columns: usize,
-    /// How often the choice has moved to where it may not be seen, as far as the page has followed.
-    num_moves: u64,
-    /// A result has the keyboard, and no field.
-    is_cell_focused: bool,
-    /// A field had the keyboard in the last frame.
-    is_typing: bool,
-    /// How far the page is scrolled, and how much of it is seen.
-    scrolled: (f32, f32),
-    /// The search field gets the keyboard.
-    is_search_wanted: bool,
-}
-
 pub(super) fn gallery_ui(ui: &mut Ui, view: &mut View<'_>) {
-    keys::take_keys(ui, view);
+    grid::take_keys(ui, view);
     let stage = Frame::new().fill(palette(ui).stage);
     Panel::top("gallery-bar")
         .frame(stage.inner_margin(Margin {
@@ -157,7 +138,7 @@ fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
     ui.horizontal_wrapped(|ui| {
         let hint = with_icon(icons::SEARCH, "Search");
         let field = TextEdit::singleline(&mut query.words)
-            .id_salt(keys::SEARCH_FIELD)
+            .id_salt(grid::SEARCH_FIELD)
             .hint_text(hint)
             .desired_width(theme::GALLERY_SEARCH.min(ui.available_width()));
         let field = ui
@@ -264,12 +245,7 @@ fn empty_ui(ui: &mut Ui, view: &mut View<'_>) {
         }
         if is_known && leaves_out {
             let all = Button::new(SHOW_ALL);
-            if ui
-                .add(all)
-                .on_hover_text("Clear the search and all filters")
-                .accessible_name(SHOW_ALL)
-                .clicked()
-            {
+            if pressed(ui.add(all), "Clear the search and all filters", SHOW_ALL) {
                 view.push(GalleryCommand::Ask(Query {
                     sort: page.query.sort,
                     ..Query::default()

@@ -12,8 +12,11 @@ use crate::app::library::rows::{Listed, Place, needs_text};
 use crate::app::notices::sentence;
 use crate::ui::downloads::fetch_ui;
 use crate::ui::library::{ASKS_FIRST, WAYS, fit_colour};
-use crate::ui::widgets::{card, icon_button, icon_toggle, palette, second_button, wide_note};
-use crate::ui::{View, icons, theme};
+use crate::ui::view::View;
+use crate::ui::widgets::{
+    card, hint_button, icon_button, icon_toggle, palette, second_button, wide_note,
+};
+use crate::ui::{icons, theme};
 
 const COPY_PATH_HOVER: &str = "Copy the path to the clipboard";
 
@@ -275,19 +278,11 @@ fn storage_text(part: &ComponentCard) -> String {
 fn place_ui(ui: &mut Ui, view: &mut View<'_>, place: &Path) {
     fact_ui(ui, "Folder", &place.display().to_string());
     ui.horizontal(|ui| {
-        if ui
-            .button("Show folder")
-            .on_hover_text("Open it in the file manager")
-            .clicked()
-        {
+        if hint_button(ui, "Show folder", "Open it in the file manager").clicked() {
             let command = LibraryCommand::ShowFolder(place.to_path_buf());
             view.push(command);
         }
-        if ui
-            .button("Copy path")
-            .on_hover_text(COPY_PATH_HOVER)
-            .clicked()
-        {
+        if hint_button(ui, "Copy path", COPY_PATH_HOVER).clicked() {
             view.push(DesktopCommand::CopyText(place.display().to_string()));
         }
     });

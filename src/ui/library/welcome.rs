@@ -14,7 +14,7 @@ use crate::app::commands::{
 };
 use crate::app::library::first_model;
 use crate::app::library::survey::{Fit, FitWord, Machine};
-use crate::app::notices::sentence;
+use crate::app::notices::{counted, sentence};
 use crate::app::state::Page;
 use crate::ui::downloads::fetch_ui;
 use crate::ui::library::{
@@ -22,8 +22,11 @@ use crate::ui::library::{
     LOOKING, fit_colour, fit_hover, fit_text,
 };
 use crate::ui::runtimes::card_ui;
-use crate::ui::widgets::{card, icon_button, main_button, palette, sign, wide_note, with_icon};
-use crate::ui::{View, icons, theme};
+use crate::ui::view::View;
+use crate::ui::widgets::{
+    card, hint_button, icon_button, main_button, palette, pressed, sign, wide_note, with_icon,
+};
+use crate::ui::{icons, theme};
 
 /// Models that are offered for fetching.
 const MAX_OFFERS: usize = 4;
@@ -127,31 +130,29 @@ fn libtorch_ui(ui: &mut Ui, view: &mut View<'_>) {
             let command = command_in(&err.advice);
             if let Some(command) = command {
                 let copy = Button::new(with_icon(icons::COPY, command));
-                if ui
-                    .add(copy)
-                    .on_hover_text("Copy this command, and run it in a terminal")
-                    .accessible_name("Copy the command")
-                    .clicked()
-                {
+                if pressed(
+                    ui.add(copy),
+                    "Copy this command, and run it in a terminal",
+                    "Copy the command",
+                ) {
                     view.push(DesktopCommand::CopyText(command.to_owned()));
                 }
             }
             let button = Button::new(with_icon(icons::FOLDER_OPEN, "Choose a libtorch folder…"));
-            if ui
-                .add_enabled(!view.app.cx.background.is_asking(), button)
-                .on_hover_text(
-                    "A folder with libtorch 2.11.0 or 2.13.0, or the torch folder of a Python \
+            if pressed(
+                ui.add_enabled(!view.app.cx.background.is_asking(), button),
+                "A folder with libtorch 2.11.0 or 2.13.0, or the torch folder of a Python \
                     environment",
-                )
-                .accessible_name("Choose a libtorch folder")
-                .clicked()
-            {
+                "Choose a libtorch folder",
+            ) {
                 view.push(SettingsCommand::PickFolder(FolderSetting::Libtorch));
             }
-            if ui
-                .button("Check this machine")
-                .on_hover_text("The doctor examines this machine in detail")
-                .clicked()
+            if hint_button(
+                ui,
+                "Check this machine",
+                "The doctor examines this machine in detail",
+            )
+            .clicked()
             {
                 view.push(AppCommand::Show(Page::Doctor));
             }
@@ -228,13 +229,13 @@ fn device_text(machine: &Machine, has_idle_gpu: bool) -> String {
     }
 }
 
-struct Said {
+struct ModelFit {
     name: String,
     is_here: bool,
     fit: Fit,
 }
 
-/// Whether models fit: those that are here first, then one of each kind that is known.
+/// Returns whether models fit: those that are here first, then one of each kind that is known.
 fn fits_ui(ui: &mut Ui, view: &mut View<'_>) {
     let said = said_of_models(view);
     let height = ui.text_style_height(&egui::TextStyle::Small) + 6.0;
@@ -242,7 +243,7 @@ fn fits_ui(ui: &mut Ui, view: &mut View<'_>) {
         ui.spacing_mut().interact_size.y = height;
         ui.columns(2, |columns| {
             // Equally high: a model that does not fit has a second line.
-            let num_lines = |said: &Said| 1 + said.fit.ways.len().min(1);
+            let num_lines = |said: &ModelFit| 1 + said.fit.ways.len().min(1);
             let all: usize = said.iter().map(num_lines).sum();
             let mut before = 0;
             for said in &said {
@@ -256,17 +257,19 @@ fn fits_ui(ui: &mut Ui, view: &mut View<'_>) {
         let note = "Times are for one result at default size and length; rough until the first run";
         wide_note(ui, note, palette(ui).weak);
     }
-    if ui
-        .button("See all models")
-        .on_hover_text("All models, with what they are and whether they fit")
-        .clicked()
+    if hint_button(
+        ui,
+        "See all models",
+        "All models, with what they are and whether they fit",
+    )
+    .clicked()
     {
         view.push(AppCommand::Show(Page::Models));
     }
 }
 
-fn said_ui(ui: &mut Ui, said: &Said) {
-    let Said { name, is_here, fit } = said;
+fn said_ui(ui: &mut Ui, said: &ModelFit) {
+    let ModelFit { name, is_here, fit } = said;
     let palette = palette(ui);
     ui.horizontal(|ui| {
         ui.set_max_width(theme::FIT_WIDTH.min(ui.available_width() - theme::GAP));
@@ -289,11 +292,11 @@ fn said_ui(ui: &mut Ui, said: &Said) {
     }
 }
 
-fn said_of_models(view: &View<'_>) -> Vec<Said> {
+fn said_of_models(view: &View<'_>) -> Vec<ModelFit> {
     let fits = &view.app.library.survey.fits;
     let said = |id: &String, name: &String, is_here| {
         let fit = fits.get(id).filter(|fit| fit.word != FitWord::Unknown)?;
-        Some(Said {
+        Some(ModelFit {
             name: name.clone(),
             is_here,
             fit: fit.clone(),
@@ -324,21 +327,27 @@ fn found_ui(ui: &mut Ui, view: &mut View<'_>) {
         let text = if view.app.cx.models.are_loading {
             LOOKING.to_owned()
         } else {
-            usable_text(num_here)
+            match num_here {
+                0 => "No usable model".to_owned(),
+                count => counted(count, "1 usable model", "{} usable models"),
+            }
         };
         wide_note(ui, &text, palette(ui).text);
         if num_broken > 0 {
-            wide_note(ui, &unusable_text(num_broken), palette(ui).amber);
+            let one = "1 more lacks a file or is of another kind. The list of models says what it \
+                       needs";
+            let more = "{} more lack files or are of other kinds. The list of models says what \
+                        each needs";
+            wide_note(ui, &counted(num_broken, one, more), palette(ui).amber);
         }
         searched_ui(ui, view);
         ui.horizontal(|ui| {
             let add = Button::new(with_icon(icons::FOLDER_OPEN, ADD_FOLDER));
-            if ui
-                .add_enabled(!view.app.cx.background.is_asking(), add)
-                .on_hover_text(ADD_FOLDER_HOVER)
-                .accessible_name(ADD_FOLDER_NAME)
-                .clicked()
-            {
+            if pressed(
+                ui.add_enabled(!view.app.cx.background.is_asking(), add),
+                ADD_FOLDER_HOVER,
+                ADD_FOLDER_NAME,
+            ) {
                 view.push(SettingsCommand::PickFolder(FolderSetting::Models));
             }
             if icon_button(ui, icons::RESET, LOOK_AGAIN, LOOK_AGAIN_HOVER).clicked() {
@@ -348,34 +357,11 @@ fn found_ui(ui: &mut Ui, view: &mut View<'_>) {
     });
 }
 
-fn usable_text(count: usize) -> String {
-    match count {
-        0 => "No usable model".to_owned(),
-        1 => "1 usable model".to_owned(),
-        count => format!("{count} usable models"),
-    }
-}
-
-fn unusable_text(count: usize) -> String {
-    match count {
-        1 => "1 more lacks a file or is of another kind. The list of models says what it needs"
-            .to_owned(),
-        count => format!(
-            "{count} more lack files or are of other kinds. The list of models says what each needs"
-        ),
-    }
-}
-
 /// The folders that were gone through.
 fn searched_ui(ui: &mut Ui, view: &View<'_>) {
     let weak = palette(ui).weak;
-    let there: Vec<String> = view
-        .app
-        .cx
-        .models
-        .found
-        .searched
-        .iter()
+    let searched = view.app.cx.models.found.searched.iter();
+    let there: Vec<String> = searched
         .filter(|place| place.exists)
         .map(|place| place.path.display().to_string())
         .collect();
@@ -405,12 +391,8 @@ fn offers_ui(ui: &mut Ui, view: &mut View<'_>) {
     card(ui, palette(ui).line).show(ui, |ui| {
         ui.set_width(ui.available_width());
         title(ui, "Models to download");
-        let shown = view
-            .app
-            .fetching
-            .fetch
-            .as_ref()
-            .map(|fetch| fetch.entry.id.clone());
+        let fetch = view.app.fetching.fetch.as_ref();
+        let shown = fetch.map(|fetch| fetch.entry.id.clone());
         for entry in &offers {
             if shown.as_ref() == Some(&entry.id) {
                 fetch_ui(ui, view);
@@ -428,21 +410,11 @@ fn offer_ui(ui: &mut Ui, view: &mut View<'_>, entry: &CatalogEntry) {
     let fit = view.app.library.survey.fits.get(&entry.id).cloned();
     ui.horizontal(|ui| {
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let is_free = view
-                .app
-                .fetching
-                .fetch
-                .as_ref()
-                .is_none_or(|fetch| !fetch.is_busy());
-            let button = ui.add_enabled(
-                is_free,
-                Button::new(with_icon(icons::DOWNLOAD, "Download…")),
-            );
-            if button
-                .on_hover_text(ASKS_FIRST)
-                .accessible_name(format!("Download {}", entry.name))
-                .clicked()
-            {
+            let fetch = view.app.fetching.fetch.as_ref();
+            let is_free = fetch.is_none_or(|fetch| !fetch.is_busy());
+            let button = Button::new(with_icon(icons::DOWNLOAD, "Download…"));
+            let name = format!("Download {}", entry.name);
+            if pressed(ui.add_enabled(is_free, button), ASKS_FIRST, name) {
                 view.push(FetchCommand::Show(Some(entry.id.clone())));
             }
             let colour = fit_colour(ui, fit.as_ref());

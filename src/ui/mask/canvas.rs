@@ -8,9 +8,8 @@ use egui::{
 use crate::app::commands::{AppCommand, MaskCommand};
 use crate::app::mask::Editor;
 use crate::app::state::Page;
-use crate::ui::View;
-use crate::ui::mask::MaskPanel;
 use crate::ui::mask::extend::{draw_edges, edges_ui};
+use crate::ui::view::{MaskPanel, View};
 use crate::ui::widgets::palette;
 
 /// No nearer than so many points a pixel.

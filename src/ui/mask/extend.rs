@@ -10,8 +10,8 @@ use safelight_core::media::{MAX_OVERLAP, Margins, Outpaint};
 
 use crate::app::commands::MaskCommand;
 use crate::app::mask::Editor;
-use crate::ui::View;
 use crate::ui::mask::canvas::Lie;
+use crate::ui::view::{DraggedEdge, ExtendPanel, ImageEdge, View};
 use crate::ui::widgets::palette;
 
 /// As much as is offered on one side.
@@ -22,15 +22,7 @@ const HOLD: f32 = 12.0;
 const GRIP: Vec2 = vec2(40.0, 4.0);
 const EXTEND_HOVER: &str = "Outpaint: add margins that are generated, in every frame of a video. Write pixels here, or drag an edge of the picture. Edges grow to what the model takes";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Side {
-    Left,
-    Top,
-    Right,
-    Bottom,
-}
-
-impl Side {
+impl ImageEdge {
     const ALL: [Self; 4] = [Self::Left, Self::Top, Self::Right, Self::Bottom];
 
     fn name(self) -> &'static str {
@@ -81,29 +73,7 @@ impl Side {
     }
 }
 
-/// What is wished of the picture's room.
-#[derive(Default)]
-pub(super) struct ExtendPanel {
-    wish: Outpaint,
-    /// The room that the wish was taken from.
-    known: Margins,
-    /// An edge that the pointer is on.
-    hovered: Option<Side>,
-    dragged: Option<Held>,
-}
-
-/// An edge that is dragged.
-#[derive(Clone, Copy)]
-struct Held {
-    side: Side,
-    /// Where it was taken hold of, in pixels of the picture, and the room that it had.
-    from: [f32; 2],
-    at: f32,
-    /// The room that it has now, in pixels.
-    room: f32,
-}
-
-impl Held {
+impl DraggedEdge {
     fn move_to(&mut self, to: [f32; 2]) {
         let moved = vec2(to[0] - self.from[0], to[1] - self.from[1]);
         let room = self.at + moved.dot(self.side.outwards());
@@ -134,7 +104,7 @@ pub(super) fn extend_ui(ui: &mut Ui, view: &mut View<'_>, editor: &Editor) {
             let weak = palette(ui).weak;
             ui.label(RichText::new("Extend").color(weak))
                 .on_hover_text(EXTEND_HOVER);
-            for side in Side::ALL {
+            for side in ImageEdge::ALL {
                 let value = DragValue::new(side.of(&mut wish.margins))
                     .range(0..=MAX_ROOM)
                     .prefix(side.name())
@@ -185,7 +155,7 @@ pub(super) fn edges_ui(
         return false;
     }
     let picture = on_screen(editor, lie);
-    for side in Side::ALL {
+    for side in ImageEdge::ALL {
         let strip = side.strip(picture, HOLD).intersect(area);
         if !strip.is_positive() {
             continue;
@@ -219,11 +189,11 @@ fn drag(ui: &Ui, view: &mut View<'_>, editor: &Editor, lie: Lie, area: Rect) -> 
     let picture = on_screen(editor, lie);
     let take_hold = |at: Pos2| {
         let is_seen = ui.ctx().layer_id_at(at) == Some(ui.layer_id());
-        let mut sides = Side::ALL.into_iter().filter(|_| is_seen);
+        let mut sides = ImageEdge::ALL.into_iter().filter(|_| is_seen);
         let side = sides.find(|side| side.strip(picture, HOLD).intersect(area).contains(at))?;
         let room = *side.of(&mut { editor.painted.margins }) as f32;
         let from = lie.to_picture(at);
-        Some(Held {
+        Some(DraggedEdge {
             side,
             from,
             at: room,
@@ -270,7 +240,7 @@ fn drag(ui: &Ui, view: &mut View<'_>, editor: &Editor, lie: Lie, area: Rect) -> 
         panel.dragged = take_hold(origin);
         was_held = panel.dragged.is_some();
     }
-    if let Some(Held { side, room, .. }) = let_go {
+    if let Some(DraggedEdge { side, room, .. }) = let_go {
         let mut margins = editor.painted.margins;
         let room = room.round() as u32;
         if *side.of(&mut margins) != room {
@@ -292,7 +262,7 @@ pub(super) fn draw_edges(ui: &Ui, view: &View<'_>, editor: &Editor, lie: Lie, ar
     let picture = on_screen(editor, lie);
     let panel = &view.panels.mask.extend;
     let held = panel.dragged;
-    for side in Side::ALL {
+    for side in ImageEdge::ALL {
         let out = side.outwards();
         let middle = side.strip(picture, HOLD).center();
         let is_held = held.is_some_and(|held| held.side == side);
@@ -313,7 +283,7 @@ pub(super) fn draw_edges(ui: &Ui, view: &View<'_>, editor: &Editor, lie: Lie, ar
             colour,
         );
     }
-    if let Some(Held { side, room, .. }) = held {
+    if let Some(DraggedEdge { side, room, .. }) = held {
         let mut margins = editor.painted.margins;
         let by = (room - *side.of(&mut margins) as f32) * lie.scale;
         let strip = side.strip(picture, by);

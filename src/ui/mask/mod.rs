@@ -11,8 +11,9 @@ use safelight_core::media::Brush;
 use crate::app::commands::{AppCommand, MaskCommand};
 use crate::app::mask::{Busy, Editor};
 use crate::app::state::Page;
-use crate::ui::widgets::{choice, icon_button, palette, with_icon};
-use crate::ui::{View, icons, theme};
+use crate::ui::view::{MaskPanel, View};
+use crate::ui::widgets::{choice, icon_button, palette, pressed, with_icon};
+use crate::ui::{icons, theme};
 
 /// The brush's diameter in pixels of the picture.
 const MIN_BRUSH: f32 = 1.0;
@@ -20,27 +21,6 @@ pub const MAX_BRUSH: f32 = 2000.0;
 /// How far edges may be softened, in pixels of the picture.
 const MAX_SOFTEN: u32 = 200;
 const USE: &str = "Use this mask";
-
-/// What is painted with, and how the picture is looked at.
-#[derive(Default)]
-pub struct MaskPanel {
-    /// Of the mask for which all this was chosen.
-    number: u64,
-    /// In pixels of the picture.
-    pub diameter: f32,
-    /// The part of the brush's radius over which it fades, in percent.
-    pub softness: f32,
-    is_erasing: bool,
-    /// Of the colour over the picture.
-    opacity: f32,
-    /// How far [`MaskCommand::Soften`] softens, in pixels.
-    pub soften_by: u32,
-    /// Points of the screen a pixel of the picture; `None`: the whole picture fits.
-    pub scale: Option<f32>,
-    /// From the middle of the place to that of the picture, in points.
-    offset: Vec2,
-    extend: extend::ExtendPanel,
-}
 
 impl MaskPanel {
     fn of(editor: &Editor) -> Self {
@@ -54,7 +34,7 @@ impl MaskPanel {
             soften_by: ((side / 100.0) as u32).clamp(2, MAX_SOFTEN),
             scale: None,
             offset: Vec2::ZERO,
-            extend: extend::ExtendPanel::default(),
+            extend: Default::default(),
         }
     }
 
@@ -130,14 +110,11 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>, editor: &Editor) {
             }
             let is_idle = editor.busy.is_none();
             let use_it = Button::new(with_icon(icons::CHECK_CIRCLE, USE));
-            if ui
-                .add_enabled(is_idle, use_it)
-                .on_hover_text(
-                    "Save it and regenerate the painted part. Generate does this by itself",
-                )
-                .accessible_name(USE)
-                .clicked()
-            {
+            if pressed(
+                ui.add_enabled(is_idle, use_it),
+                "Save it and regenerate the painted part. Generate does this by itself",
+                USE,
+            ) {
                 push(view, MaskCommand::Use);
             }
             if ui

@@ -7,8 +7,9 @@ use safelight_core::units::size_text;
 use crate::app::commands::MemoryCommand;
 use crate::app::memory::MemoryHistory;
 use crate::ui::memory::{GraphSeries, is_known, predicted_peak_text};
+use crate::ui::view::View;
 use crate::ui::widgets::{choice, palette, with_icon};
-use crate::ui::{View, icons, theme};
+use crate::ui::{icons, theme};
 
 /// The form's job is shown if there is no other, if chosen, and while a slider changes it. A running job comes first.
 pub(super) fn shows_plan(view: &View<'_>) -> bool {

@@ -11,12 +11,12 @@ use safelight_core::units::{about_text, duration_text, size_text};
 use crate::app::memory::MemoryHistory;
 use crate::app::memory::course::ExpectedTimeline;
 use crate::app::notices::sentence;
-use crate::ui::View;
 use crate::ui::memory::graph::climb_text;
 use crate::ui::theme::{self, Palette};
+use crate::ui::view::View;
 use crate::ui::widgets::palette;
-
 pub(super) use plan::{summary_ui, warning_ui};
+
 const PREDICTED_PEAK: &str = "Predicted peak allocated";
 
 /// One line of the graph.

@@ -10,8 +10,9 @@ use crate::app::commands::{DesktopCommand, MemoryCommand, SettingsCommand};
 use crate::app::memory::planning::FormPlan;
 use crate::app::state::PanelPlace;
 use crate::ui::memory::time_text;
+use crate::ui::view::View;
 use crate::ui::widgets::{flush, ink, palette, with_icon};
-use crate::ui::{View, icons, theme};
+use crate::ui::{icons, theme};
 
 /// Width of the sliders.
 const SLIDER_WIDTH: f32 = 170.0;

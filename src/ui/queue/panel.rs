@@ -8,16 +8,17 @@ use egui::{
     RichText, ScrollArea, Ui, vec2,
 };
 
+use crate::app::choices::QueueEndAction;
 use crate::app::commands::{AppCommand, QueueCommand};
-use crate::app::queue::choices::AfterQueue;
+use crate::app::notices::counted;
 use crate::app::shortcuts;
-use crate::app::state::Page;
-use crate::app::state::PanelPlace;
+use crate::app::state::{Page, PanelPlace};
 use crate::ui::queue::grid::{Row, grid_ui, rows};
 use crate::ui::queue::row::{running_ui, stopped_ui, waiting_ui};
 use crate::ui::queue::{RESUME, RESUME_QUEUE_EXPLAINED};
+use crate::ui::view::View;
 use crate::ui::widgets::{icon_button, icon_toggle, list_icon, palette, progress_bar, sign_button};
-use crate::ui::{View, header, icons, theme};
+use crate::ui::{icons, status, theme};
 
 const QUEUE: &str = "Queue";
 
@@ -103,10 +104,10 @@ pub(in crate::ui) fn header_button(ui: &mut Ui, view: &mut View<'_>) {
     let explanation = shortcuts::explained(&explanation, "queue");
     let is_open = view.drawn.queue != PanelPlace::Nowhere;
     let face = (icons::QUEUE, QUEUE);
-    let button = header::button(ui, is_open, face, QUEUE, &explanation);
+    let button = status::button(ui, is_open, face, QUEUE, &explanation);
     if num_waiting > 0 && !is_open {
         let text = num_waiting.min(99).to_string();
-        header::badge(ui, button.rect, &text, palette(ui).accent);
+        status::badge(ui, button.rect, &text, palette(ui).accent);
     }
     if button.clicked() {
         view.push(QueueCommand::Toggle);
@@ -171,7 +172,14 @@ fn held_ui(ui: &mut Ui, view: &mut View<'_>) {
     let palette = palette(ui);
     card(ui).show(ui, |ui| {
         ui.set_width(ui.available_width());
-        ui.label(RichText::new(held_text(count)).color(palette.amber));
+        ui.label(
+            RichText::new(counted(
+                count,
+                "1 job is left from last time",
+                "{} jobs are left from last time",
+            ))
+            .color(palette.amber),
+        );
         ui.horizontal(|ui| {
             let explanation = "Start them, one after the other";
             if sign_button(ui, icons::PLAY, RESUME, explanation).clicked() {
@@ -183,13 +191,6 @@ fn held_ui(ui: &mut Ui, view: &mut View<'_>) {
             }
         });
     });
-}
-
-fn held_text(count: usize) -> String {
-    match count {
-        1 => "1 job is left from last time".to_owned(),
-        count => format!("{count} jobs are left from last time"),
-    }
 }
 
 /// Files that become jobs.
@@ -286,7 +287,7 @@ fn after_ui(ui: &mut Ui, view: &mut View<'_>) {
             .selected_text(after.label())
             .width(ui.available_width())
             .show_ui(ui, |ui| {
-                for choice in AfterQueue::ALL {
+                for choice in QueueEndAction::ALL {
                     ui.selectable_value(&mut after, choice, choice.label());
                 }
             })

@@ -1,15 +1,19 @@
-//! What makes something of a finished result: larger, with more frames a second, and by which of the networks.
+//! Actions of post-processing: upscaling and frame interpolation, and the networks for them; and dragging of results.
 
 use std::path::PathBuf;
 
+use egui::{Align2, Area, CornerRadius, CursorIcon, DragAndDrop, Id, Order, Response, Stroke, Ui};
 use safelight_core::finish::{InstalledNetwork, NewRate};
 use safelight_core::networks::{IfnetConfig, UpscalerConfig};
 
-use super::{Action, Subject};
-use crate::app::commands::{Finish, FinishCommand};
+use super::{ResultAction, Subject};
+use crate::app::choices::{Slot, SlotTarget};
+use crate::app::commands::{AppCommand, Finish, FinishCommand, InputsCommand};
 use crate::app::finishing::Networks;
 use crate::ui::results::UNREADABLE;
-use crate::ui::{View, icons};
+use crate::ui::view::View;
+use crate::ui::widgets::palette;
+use crate::ui::{icons, theme};
 
 /// Networks that are listed in a menu.
 const MAX_NETWORKS: usize = 12;
@@ -18,7 +22,7 @@ const RATES: [u32; 7] = [24, 25, 30, 48, 50, 60, 120];
 const TO_A_RATE_MORE: &str = "RIFE interpolates frames up to this rate. Duration stays the same";
 
 /// Nothing where no upscaler is on this machine.
-pub(super) fn upscale_actions(view: &View<'_>, subject: &Subject) -> Vec<Action> {
+pub(super) fn upscale_actions(view: &View<'_>, subject: &Subject) -> Vec<ResultAction> {
     if view.app.finishing.upscalers.chosen().is_none() {
         return Vec::new();
     }
@@ -37,13 +41,13 @@ pub(super) fn upscale_actions(view: &View<'_>, subject: &Subject) -> Vec<Action>
     ];
     let action = |(factor, name, explanation)| {
         let make = FinishCommand::Make(subject.path.clone(), Finish::Upscale(factor));
-        Action::new(icons::ARROWS_OUT, name, explanation, make).unless(unreadable)
+        ResultAction::new(icons::ARROWS_OUT, name, explanation, make).unless(unreadable)
     };
     factors.into_iter().map(action).collect()
 }
 
 /// Nothing for pictures, and where no RIFE is on this machine.
-pub(super) fn frames_actions(view: &View<'_>, subject: &Subject) -> Vec<Action> {
+pub(super) fn frames_actions(view: &View<'_>, subject: &Subject) -> Vec<ResultAction> {
     if !subject.is_clip || view.app.finishing.interpolators.chosen().is_none() {
         return Vec::new();
     }
@@ -62,16 +66,16 @@ pub(super) fn frames_actions(view: &View<'_>, subject: &Subject) -> Vec<Action> 
         ),
     ];
     let times = times.map(|(times, name, explanation)| {
-        Action::new(icons::FILM, name, explanation, make(NewRate::Times(times)))
+        ResultAction::new(icons::FILM, name, explanation, make(NewRate::Times(times)))
     });
     let rates = RATES.map(|fps| {
         let (name, explanation) = (format!("{fps} frames a second"), TO_A_RATE_MORE);
         let wanted = f64::from(fps);
         let has_it = subject.fps.is_some_and(|known| wanted <= known);
-        Action::new(icons::CLOCK, name, explanation, make(NewRate::Fps(wanted)))
+        ResultAction::new(icons::CLOCK, name, explanation, make(NewRate::Fps(wanted)))
             .unless(has_it.then_some("The video already has this frame rate"))
     });
-    let to_a_rate = Action::of_several(
+    let to_a_rate = ResultAction::of_several(
         icons::CLOCK,
         "Interpolate to frame rate",
         TO_A_RATE_MORE,
@@ -82,7 +86,7 @@ pub(super) fn frames_actions(view: &View<'_>, subject: &Subject) -> Vec<Action> 
 }
 
 /// Which network upscales this, and which makes frames between its frames, where there are several.
-pub fn network_actions(view: &View<'_>, is_clip: bool) -> Vec<Action> {
+pub fn network_actions(view: &View<'_>, is_clip: bool) -> Vec<ResultAction> {
     let finishing = &view.app.finishing;
     let upscalers = Choosing {
         networks: &finishing.upscalers,
@@ -118,7 +122,7 @@ struct Choosing<'a, C> {
 
 impl<C> Choosing<'_, C> {
     /// Nothing where there is no choice.
-    fn action(&self) -> Option<Action> {
+    fn action(&self) -> Option<ResultAction> {
         let chosen = self.networks.chosen()?;
         if self.networks.found.len() < 2 {
             return None;
@@ -131,16 +135,102 @@ impl<C> Choosing<'_, C> {
                 icons::CIRCLE
             };
             let command = (self.choose)(found.path.clone());
-            Action::new(icon, (self.label)(found), self.explanation, command)
+            ResultAction::new(icon, (self.label)(found), self.explanation, command)
         };
         let first = self.networks.found.iter().take(MAX_NETWORKS);
         let name = (self.name)(&chosen.name);
         let choices = first.map(of_network).collect();
-        Some(Action::of_several(
+        Some(ResultAction::of_several(
             icons::LIST,
             name,
             self.explanation,
             choices,
         ))
+    }
+}
+
+/// What is dragged.
+#[derive(Clone, Debug)]
+struct DraggedResult {
+    name: String,
+    is_clip: bool,
+    path: std::path::PathBuf,
+}
+
+/// Lets this be dragged.
+pub fn drag_source(response: &Response, subject: impl FnOnce() -> Subject) {
+    if !response.drag_started() {
+        return;
+    }
+    let Subject { path, is_clip, .. } = subject();
+    let name = path.file_name().unwrap_or_default();
+    response.dnd_set_drag_payload(DraggedResult {
+        name: name.to_string_lossy().into_owned(),
+        is_clip,
+        path,
+    });
+}
+
+/// Shows where the dragged result can go, and puts it there.
+pub fn drag_ui(ui: &Ui, view: &mut View<'_>) {
+    let Some(dragged) = DragAndDrop::payload::<DraggedResult>(ui.ctx()) else {
+        return;
+    };
+    let Some(pointer) = ui.ctx().pointer_interact_pos() else {
+        return;
+    };
+    let palette = palette(ui);
+    let places = Slot::ALL.into_iter().zip(view.drawn.slots);
+    // A clip stands at the start alone.
+    let places = places.filter(|(slot, _)| !dragged.is_clip || *slot == Slot::Start);
+    let mut target = None;
+    Area::new(Id::unique("dragged-result"))
+        .order(Order::Tooltip)
+        .fixed_pos(pointer + egui::vec2(14.0, 10.0))
+        .interactable(false)
+        .show(ui.ctx(), |area| {
+            let painter = ui.ctx().layer_painter(area.layer_id());
+            for (slot, place) in places {
+                let Some(place) = place else {
+                    continue;
+                };
+                let is_over = place.contains(pointer);
+                let colour = if is_over {
+                    palette.accent
+                } else {
+                    palette.amber
+                };
+                painter.rect_stroke(
+                    place,
+                    CornerRadius::same(theme::RADIUS),
+                    Stroke::new(2.0, colour),
+                    egui::StrokeKind::Inside,
+                );
+                if is_over {
+                    target = Some(slot);
+                }
+            }
+            let galley = painter.layout_no_wrap(
+                format!("Drop {} on a picture in the form", dragged.name),
+                egui::TextStyle::Small.resolve(area.style()),
+                palette.text,
+            );
+            let place = Align2::LEFT_TOP.anchor_size(area.min_rect().min, galley.size());
+            painter.rect_filled(place.expand(4.0), theme::RADIUS, palette.raised);
+            painter.galley(place.min, galley, palette.text);
+        });
+    ui.ctx().set_cursor_icon(CursorIcon::Grabbing);
+    let is_let_go = ui.input(|input| input.pointer.any_released());
+    if let Some(slot) = target.filter(|_| is_let_go) {
+        view.push(command(&dragged, slot));
+    }
+}
+
+fn command(dragged: &DraggedResult, slot: Slot) -> AppCommand {
+    let path = dragged.path.clone();
+    if dragged.is_clip {
+        InputsCommand::ContinueFrom(path).into()
+    } else {
+        InputsCommand::Open(vec![path], SlotTarget::onto(Some(slot))).into()
     }
 }

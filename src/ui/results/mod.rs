@@ -3,7 +3,6 @@
 //!
 //! Does nothing by itself: entries push commands.
 
-pub mod drag;
 mod finishing;
 
 use std::path::PathBuf;
@@ -13,38 +12,38 @@ use egui::{Button, ScrollArea, Ui, vec2};
 use safelight_core::gallery::{Entry, Reading};
 use safelight_core::job::JobId;
 
+use crate::app::choices::{Slot, SlotTarget, TrashRequest};
 use crate::app::commands::{
     AppCommand, DesktopCommand, GalleryCommand, InputsCommand, PlayerCommand, RestoreCommand,
 };
-use crate::app::gallery::wishes::TrashWish;
-use crate::app::inputs::{Placing, Slot};
-use crate::app::player::{PlayedFile, Viewing};
+use crate::app::player::{ViewedMedia, ViewerMode};
 use crate::app::queue::ResultItem;
+use crate::ui::view::View;
 use crate::ui::widgets::with_icon;
-use crate::ui::{View, icons, theme};
-pub use finishing::network_actions;
+use crate::ui::{icons, theme};
+pub use finishing::{drag_source, drag_ui, network_actions};
 use finishing::{frames_actions, upscale_actions};
 
 const UNREADABLE: &str = "The file cannot be read";
 
 /// Something that can be done.
-pub struct Action {
+pub struct ResultAction {
     pub icon: char,
     pub name: String,
     pub explanation: &'static str,
     /// Why not.
     pub obstacle: Option<&'static str>,
-    does: Does,
+    does: ActionEffect,
 }
 
 /// What comes of it.
-enum Does {
+enum ActionEffect {
     Push(AppCommand),
     /// One of these is chosen first.
-    Offer(Vec<Action>),
+    Offer(Vec<ResultAction>),
 }
 
-impl Action {
+impl ResultAction {
     pub fn new(
         icon: char,
         name: impl Into<String>,
@@ -56,7 +55,7 @@ impl Action {
             name: name.into(),
             explanation,
             obstacle: None,
-            does: Does::Push(command.into()),
+            does: ActionEffect::Push(command.into()),
         }
     }
 
@@ -72,7 +71,7 @@ impl Action {
             name: name.into(),
             explanation,
             obstacle: None,
-            does: Does::Offer(choices),
+            does: ActionEffect::Offer(choices),
         }
     }
 
@@ -83,8 +82,8 @@ impl Action {
     /// What it pushes, where nothing is to be chosen.
     pub fn command(self) -> Option<AppCommand> {
         match self.does {
-            Does::Push(command) => Some(command),
-            Does::Offer(_) => None,
+            ActionEffect::Push(command) => Some(command),
+            ActionEffect::Offer(_) => None,
         }
     }
 
@@ -105,7 +104,7 @@ impl Action {
         } = self;
         let button = Button::new(with_icon(icon, &name)).min_size(vec2(min_width, 0.0));
         let (response, command) = match does {
-            Does::Offer(choices) if obstacle.is_none() => {
+            ActionEffect::Offer(choices) if obstacle.is_none() => {
                 let mut is_chosen = false;
                 let choices_ui = |ui: &mut Ui| {
                     for choice in choices {
@@ -122,8 +121,8 @@ impl Action {
                 response.on_hover_text(explanation).accessible_name(&name);
                 return is_chosen;
             }
-            Does::Offer(_) => (ui.add_enabled(false, button), None),
-            Does::Push(command) => {
+            ActionEffect::Offer(_) => (ui.add_enabled(false, button), None),
+            ActionEffect::Push(command) => {
                 let response = ui.add_enabled(obstacle.is_none(), button);
                 (response, Some(command))
             }
@@ -154,7 +153,7 @@ pub struct Subject {
     has_settings: bool,
     /// Where that is known.
     is_favourite: Option<bool>,
-    trash: Vec<TrashWish>,
+    trash: Vec<TrashRequest>,
     /// The viewer shows it.
     is_shown: bool,
 }
@@ -176,53 +175,35 @@ impl Subject {
     }
 
     pub fn of_result(view: &View<'_>, item: &ResultItem) -> Self {
-        let is_shown = view.app.watch.shows(item);
-        let shown = if view.app.watch.viewing == Viewing::Result(item.id) {
-            view.app.watch.shown_of_batch()
-        } else {
-            0
-        };
-        let path = item.path_of(shown).to_path_buf();
-        Self {
-            is_clip: !item.is_pictures() && item.output.num_frames > 1,
-            fps: Some(item.output.clip.fps),
-            job: item.is_in_memory().then_some(item.id),
-            is_unreadable: false,
-            has_settings: true,
-            is_favourite: favourite(view, &path),
-            trash: item.trash_wishes(),
-            is_shown,
-            path,
-        }
+        let shown = Self::shown(view).filter(|_| view.app.watch.shows(item));
+        shown.unwrap_or_else(|| Self::of_media(view, &ViewedMedia::of_result(item), 0))
     }
 
-    /// The file that the viewer shows.
-    pub fn of_file(view: &View<'_>, file: &PlayedFile) -> Self {
-        let shown = view.app.watch.shown_of_batch();
-        let path = file.path_of(shown).to_path_buf();
-        Self {
-            is_clip: file.is_clip,
-            fps: Some(file.fps),
-            job: None,
-            is_unreadable: false,
-            // Another program's settings are known only once they are wanted.
-            has_settings: true,
-            is_favourite: favourite(view, &path),
-            trash: vec![file.trash_wish(shown)],
-            is_shown: true,
-            path,
-        }
-    }
-
-    /// What is shown in the viewer, when it is a result.
+    /// The result or file that the viewer shows.
     pub fn shown(view: &View<'_>) -> Option<Self> {
-        match view.app.watch.viewing {
-            Viewing::Result(id) => {
-                let item = view.app.queue.result(id)?;
-                Some(Self::of_result(view, item))
-            }
-            Viewing::File => Some(Self::of_file(view, view.app.watch.file.as_ref()?)),
-            Viewing::Live | Viewing::Compare => None,
+        let media = view.app.watch.media()?;
+        let subject = Self::of_media(view, media, view.app.watch.batch_index());
+        Some(Self {
+            is_shown: true,
+            ..subject
+        })
+    }
+
+    fn of_media(view: &View<'_>, media: &ViewedMedia, shown: usize) -> Self {
+        let path = media.path_of(shown).to_path_buf();
+        let mut items = view.app.gallery.items().iter();
+        let entry = items.find(|entry| entry.path == path);
+        Self {
+            is_clip: media.is_clip && media.num_frames > 1,
+            fps: Some(media.fps),
+            job: media.job,
+            is_unreadable: false,
+            // Another program's settings are read only when they are used.
+            has_settings: true,
+            is_favourite: entry.map(|entry| entry.is_favourite),
+            trash: media.trash_wishes(shown),
+            is_shown: false,
+            path,
         }
     }
 
@@ -232,22 +213,15 @@ impl Subject {
 }
 
 /// What goes with a result of the gallery.
-pub fn wish_of(entry: &Entry) -> TrashWish {
-    TrashWish {
+pub fn wish_of(entry: &Entry) -> TrashRequest {
+    TrashRequest {
         path: entry.path.clone(),
         is_frame: entry.facts().is_some_and(|facts| facts.is_frame),
     }
 }
 
-/// Whether the gallery knows it as a favourite.
-fn favourite(view: &View<'_>, path: &PathBuf) -> Option<bool> {
-    let mut items = view.app.gallery.items().iter();
-    let entry = items.find(|entry| entry.path == *path)?;
-    Some(entry.is_favourite)
-}
-
 /// What is done with what it shows.
-pub fn main_actions(view: &View<'_>, subject: &Subject) -> Vec<Action> {
+pub fn main_actions(view: &View<'_>, subject: &Subject) -> Vec<ResultAction> {
     let path = || subject.path.clone();
     let unreadable = subject.is_unreadable.then_some(UNREADABLE);
     let silent = (!subject.has_settings).then_some("The file does not contain its settings");
@@ -262,14 +236,14 @@ pub fn main_actions(view: &View<'_>, subject: &Subject) -> Vec<Action> {
         } else {
             (icons::IMAGE, "Show")
         };
-        let play = Action::new(icon, name, "View full size", play);
+        let play = ResultAction::new(icon, name, "View full size", play);
         actions.push(play.unless(unreadable));
     }
     let take_over: AppCommand = match subject.job {
         Some(id) => PlayerCommand::UseSettingsOf(id).into(),
         None => RestoreCommand::Use(path()).into(),
     };
-    let take_over = Action::new(
+    let take_over = ResultAction::new(
         icons::RESET,
         "Use settings",
         "Put its prompt, seed and settings into the form",
@@ -278,16 +252,16 @@ pub fn main_actions(view: &View<'_>, subject: &Subject) -> Vec<Action> {
     actions.push(take_over.unless(unreadable.or(silent)));
     actions.push(start_action(view, subject));
     for (slot, icon, name, explanation) in other_places(view, subject) {
-        let place = InputsCommand::Open(vec![path()], Placing::onto(Some(slot)));
-        actions.push(Action::new(icon, name, explanation, place).unless(unreadable));
+        let place = InputsCommand::Open(vec![path()], SlotTarget::onto(Some(slot)));
+        actions.push(ResultAction::new(icon, name, explanation, place).unless(unreadable));
     }
     actions.extend(upscale_actions(view, subject));
     actions.extend(frames_actions(view, subject));
     if let Some(id) = subject.job
         && !subject.is_shown
-        && !matches!(view.app.watch.viewing, Viewing::Live)
+        && !matches!(view.app.watch.mode, ViewerMode::Live)
     {
-        actions.push(Action::new(
+        actions.push(ResultAction::new(
             icons::COLUMNS,
             "Compare with what is shown",
             "Show both beside each other (Ctrl-click)",
@@ -298,12 +272,14 @@ pub fn main_actions(view: &View<'_>, subject: &Subject) -> Vec<Action> {
 }
 
 /// A clip is extended; a picture begins a clip, or another one is made from it.
-fn start_action(view: &View<'_>, subject: &Subject) -> Action {
+fn start_action(view: &View<'_>, subject: &Subject) -> ResultAction {
     let path = || subject.path.clone();
     let command: AppCommand = match (subject.job, subject.is_clip) {
         (Some(id), _) => PlayerCommand::ContinueFrom(id).into(),
         (None, true) => InputsCommand::ContinueFrom(path()).into(),
-        (None, false) => InputsCommand::Open(vec![path()], Placing::onto(Some(Slot::Start))).into(),
+        (None, false) => {
+            InputsCommand::Open(vec![path()], SlotTarget::onto(Some(Slot::Start))).into()
+        }
     };
     let spec = view.model();
     let changes = spec.is_some_and(|spec| view.form.changes_clip(spec));
@@ -331,7 +307,7 @@ fn start_action(view: &View<'_>, subject: &Subject) -> Action {
     } else {
         None
     };
-    Action::new(icons::ARROW_RIGHT, name, explanation, command).unless(obstacle)
+    ResultAction::new(icons::ARROW_RIGHT, name, explanation, command).unless(obstacle)
 }
 
 /// Where else the selected model takes a picture, or a clip.
@@ -381,28 +357,24 @@ fn other_places(
 }
 
 /// What is done with the file.
-pub fn file_actions(subject: &Subject) -> Vec<Action> {
+pub fn file_actions(subject: &Subject) -> Vec<ResultAction> {
     let path = || subject.path.clone();
     let mut actions = Vec::new();
     if let Some(is_favourite) = subject.is_favourite {
         actions.push(favourite_action(vec![path()], is_favourite));
     }
-    let copy: AppCommand = match subject.job {
-        Some(id) => PlayerCommand::CopyPathOf(id).into(),
-        None => DesktopCommand::CopyText(path().display().to_string()).into(),
-    };
     actions.extend([
-        Action::new(
+        ResultAction::new(
             icons::FOLDER_OPEN,
             "Open folder",
             "Show the file in the file manager",
             GalleryCommand::OpenFolder(path()),
         ),
-        Action::new(
+        ResultAction::new(
             icons::COPY,
             "Copy path",
             "Put the file's path on the clipboard",
-            copy,
+            DesktopCommand::CopyText(path().display().to_string()),
         ),
         delete_action(subject.trash.clone(), subject.trash.len()),
     ]);
@@ -410,7 +382,7 @@ pub fn file_actions(subject: &Subject) -> Vec<Action> {
 }
 
 /// Makes all of these favourites, or none of them any more.
-pub fn favourite_action(paths: Vec<PathBuf>, are_favourites: bool) -> Action {
+pub fn favourite_action(paths: Vec<PathBuf>, are_favourites: bool) -> ResultAction {
     let (name, explanation) = if are_favourites {
         ("Not a favourite", "Take the star away (F in the gallery)")
     } else {
@@ -420,12 +392,12 @@ pub fn favourite_action(paths: Vec<PathBuf>, are_favourites: bool) -> Action {
         )
     };
     let command = GalleryCommand::Favour(paths, !are_favourites);
-    Action::new(icons::STAR, name, explanation, command)
+    ResultAction::new(icons::STAR, name, explanation, command)
 }
 
 /// `num_files`: how many of them the name tells of.
-pub fn delete_action(wishes: Vec<TrashWish>, num_files: usize) -> Action {
-    Action::new(
+pub fn delete_action(wishes: Vec<TrashRequest>, num_files: usize) -> ResultAction {
+    ResultAction::new(
         icons::TRASH,
         delete_text(num_files),
         "Move it to the trash. Undo brings it back (Delete)",
@@ -458,7 +430,7 @@ pub fn menu_ui(ui: &mut Ui, contents: impl FnOnce(&mut Ui)) {
 }
 
 /// Groups of entries with lines between them.
-pub fn entries_ui(ui: &mut Ui, view: &mut View<'_>, groups: Vec<Vec<Action>>) {
+pub fn entries_ui(ui: &mut Ui, view: &mut View<'_>, groups: Vec<Vec<ResultAction>>) {
     let groups = groups.into_iter().filter(|group| !group.is_empty());
     for (index, group) in groups.enumerate() {
         if index > 0 {

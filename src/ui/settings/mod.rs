@@ -3,7 +3,6 @@
 //! Changes act at once; the app writes them. The settings are [`safelight_core::settings::table`]'s, their controls in `controls` and `lists`.
 
 mod controls;
-mod lists;
 
 use std::collections::BTreeMap;
 
@@ -13,30 +12,15 @@ use safelight_core::settings::table::{self, Setting, Value};
 
 use crate::app::commands::{AppCommand, SettingsCommand};
 use crate::app::state::Page;
-use crate::ui::runtimes::{KEY as RUNTIMES_AT, SectionState, section_ui};
-use crate::ui::widgets::{field_width, icon_button, palette, with_icon};
-use crate::ui::{View, icons, theme};
+use crate::ui::runtimes::{KEY as RUNTIMES_AT, section_ui};
+use crate::ui::view::{SettingsPanel, View};
+use crate::ui::widgets::{field_width, icon_button, palette, pressed, with_icon};
+use crate::ui::{icons, theme};
 
 const SEARCH: &str = "Search settings";
 const OPEN_FILE: &str = "Open settings file";
 
-/// What the page remembers for itself.
-#[derive(Default)]
-pub struct SettingsPanel {
-    /// What was typed into the search.
-    pub search: String,
-    /// What is being typed or dragged, by its field, before it counts.
-    draft: Option<(String, String)>,
-    /// The scale while it is dragged: the window must not grow under the pointer.
-    scale_draft: Option<f64>,
-    /// How many rows were asked for, as far as the page has followed.
-    num_shown: u64,
-    /// The row to scroll to.
-    wanted: Option<&'static str>,
-    pub(in crate::ui) runtimes: SectionState,
-}
-
-/// Whether a setting has these words in its name, its explanation or its key.
+/// Returns whether a setting has these words in its name, its explanation or its key.
 fn is_found(row: &Setting, section: &str, words: &str) -> bool {
     let text = format!("{section} {} {} {}", row.name, row.key, row.explanation).to_lowercase();
     words.split_whitespace().all(|word| text.contains(word))
@@ -101,15 +85,12 @@ fn place_ui(ui: &mut Ui, view: &mut View<'_>) {
     let palette = palette(ui);
     ui.horizontal_wrapped(|ui| {
         let open = Button::new(with_icon(icons::FOLDER_OPEN, OPEN_FILE));
-        if ui
-            .add(open)
-            .on_hover_text(
-                "All settings as text with comments. Changes take effect when you save, and your \
+        if pressed(
+            ui.add(open),
+            "All settings as text with comments. Changes take effect when you save, and your \
                 comments stay",
-            )
-            .accessible_name(OPEN_FILE)
-            .clicked()
-        {
+            OPEN_FILE,
+        ) {
             view.push(SettingsCommand::OpenFile);
         }
         let path = RichText::new(&view.app.settings.path)

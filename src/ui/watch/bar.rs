@@ -1,31 +1,34 @@
-//! The player's bar, one row: play, step, scrub, what comes behind the end, speed, size, and the menu with all the rest.
-//!
-//! The same for results, files, comparisons and a clip that grows.
+//! The player's bar, one row: play, step, position, repeat, speed, zoom, and the menu; over the image in full screen.
 
-use egui::{Align, Button, ComboBox, Label, Layout, RichText, Slider, TextStyle, Ui, vec2};
-
+use egui::{
+    Align, Align2, Area, Button, ComboBox, CornerRadius, CursorIcon, Event, Frame, Id, Label,
+    Layout, Margin, Order, Popup, Rect, RichText, Slider, Stroke, TextStyle, Ui, vec2,
+};
 use safelight_core::units::clock_text;
 
 use crate::app::commands::PlayerCommand;
 use crate::app::player::zoom::Zoom;
-use crate::app::player::{Playback, Playhead, Repeat, SPEEDS, Viewing};
-use crate::ui::watch::caption::Told;
-use crate::ui::watch::more::MoreButton;
-use crate::ui::watch::{compare, more, playhead};
+use crate::app::player::{Playback, Playhead, Repeat, SPEEDS, ViewerMode};
+use crate::ui::view::{FullBar, View};
+use crate::ui::watch::{Caption, caption, more, picture_ui, playhead, stage};
 use crate::ui::widgets::{icon_button, icon_toggle, list_icon, palette};
-use crate::ui::{View, icons, theme};
+use crate::ui::{icons, theme};
 
 pub(super) const SPEED_MORE: &str = "Playback speed";
+/// The bar stays so long after the last movement.
+const STAYS_SECS: f64 = 2.5;
+/// So long it takes to fade.
+const FADE_SECS: f32 = 0.25;
 
-/// How much of the bar its row has room for.
+/// Parts of the bar that fit into its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Room {
+pub(super) enum Room {
     All,
-    /// The menu's button is its icon alone.
+    /// The menu's button is only its icon.
     Snug,
-    /// Speed, repeat and size stand in the menu.
+    /// Speed, repeat and size are in the menu.
     Narrow,
-    /// The slider has a row of its own, too.
+    /// The slider has a separate row, too.
     Tiny,
 }
 
@@ -48,8 +51,8 @@ impl Room {
     }
 }
 
-/// The bar; where there is nothing to play, the line that is told stands in its room.
-pub(super) fn bar_ui(ui: &mut Ui, view: &mut View<'_>, told: Option<&Told>) {
+/// The bar; where there is nothing to play, with the caption in it.
+pub(super) fn bar_ui(ui: &mut Ui, view: &mut View<'_>, caption: Option<&Caption>) {
     let can_play = playhead(view).is_some();
     let room = Room::of(ui, view);
     if room == Room::Tiny {
@@ -63,18 +66,13 @@ pub(super) fn bar_ui(ui: &mut Ui, view: &mut View<'_>, told: Option<&Told>) {
     ui.horizontal(|ui| {
         if can_play {
             play_ui(ui, view);
-        } else if view.app.watch.viewing == Viewing::File && num_pictures(view) > 1 {
+        } else if is_batch_file(view) {
             turn_ui(ui, view);
-        } else if view.app.watch.viewing == Viewing::Compare {
-            compare::modes_ui(ui, view);
+        } else if view.app.watch.mode == ViewerMode::Compare {
+            stage::modes_ui(ui, view);
         }
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let button = match room {
-                Room::All => MoreButton::Named,
-                Room::Snug => MoreButton::Small,
-                Room::Narrow | Room::Tiny => MoreButton::WithPace,
-            };
-            more::button_ui(ui, view, button);
+            more::button_ui(ui, view, room);
             more::full_button(ui, view);
             if is_all {
                 zoom_ui(ui, view);
@@ -86,39 +84,43 @@ pub(super) fn bar_ui(ui: &mut Ui, view: &mut View<'_>, told: Option<&Told>) {
                 if room != Room::Tiny {
                     position_ui(ui, view);
                 }
-            } else if let Some(told) = told {
+            } else if let Some(caption) = caption {
                 ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
-                    told_ui(ui, told);
+                    caption_ui(ui, caption);
                 });
             }
         });
     });
 }
 
-/// The line below the bar, where that has no room for it, and the way back to the running job.
-pub(super) fn below_ui(ui: &mut Ui, view: &mut View<'_>, told: Option<&Told>) {
-    let told = told.filter(|_| playhead(view).is_some());
-    let is_elsewhere = view.app.watch.viewing != Viewing::Live;
+/// The caption below the bar where that has no room for it, and the way back to the running job.
+pub(super) fn below_ui(ui: &mut Ui, view: &mut View<'_>, caption: Option<&Caption>) {
+    let caption = caption.filter(|_| playhead(view).is_some());
+    let is_elsewhere = view.app.watch.mode != ViewerMode::Live;
     if is_elsewhere && view.app.queue.running.is_some() {
         ui.horizontal(|ui| {
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-                more::live_button(ui, view);
+                let text = RichText::new("Back to the live preview").color(palette(ui).accent);
+                let button = ui.add(Button::new(text));
+                if button.on_hover_text("Another job is running now").clicked() {
+                    view.push(PlayerCommand::ShowLive);
+                }
                 ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
-                    if let Some(told) = told {
-                        told_ui(ui, told);
+                    if let Some(caption) = caption {
+                        caption_ui(ui, caption);
                     }
                 });
             });
         });
-    } else if let Some(told) = told {
-        told_ui(ui, told);
+    } else if let Some(caption) = caption {
+        caption_ui(ui, caption);
     }
 }
 
-fn told_ui(ui: &mut Ui, told: &Told) {
-    let text = RichText::new(&told.line).small().color(palette(ui).weak);
+fn caption_ui(ui: &mut Ui, caption: &Caption) {
+    let text = RichText::new(&caption.line).small().color(palette(ui).weak);
     ui.add(Label::new(text).truncate())
-        .on_hover_text(&told.more);
+        .on_hover_text(&caption.more);
 }
 
 fn play_ui(ui: &mut Ui, view: &mut View<'_>) {
@@ -150,12 +152,13 @@ fn play_ui(ui: &mut Ui, view: &mut View<'_>) {
     }
 }
 
-fn num_pictures(view: &View<'_>) -> usize {
+/// A batch from disk; one of this session has a row of thumbnails.
+fn is_batch_file(view: &View<'_>) -> bool {
     let player = view.app.watch.player.as_ref();
-    player.map_or(0, |player| player.len())
+    view.app.watch.mode == ViewerMode::File && player.is_some_and(|player| player.len() > 1)
 }
 
-/// Through the pictures of a batch from disk.
+/// Buttons through the images of a batch.
 fn turn_ui(ui: &mut Ui, view: &mut View<'_>) {
     let buttons = [
         (icons::CARET_LEFT, "Previous picture", -1),
@@ -174,7 +177,7 @@ fn numbers_width(ui: &Ui, playhead: &Playhead) -> f32 {
     num_letters as f32 * ui.fonts_mut(|fonts| fonts.glyph_width(&font, '0'))
 }
 
-/// The frame's number and its time, as long for each frame as for the last one.
+/// Number and time of the frame, padded to the width of the last one.
 fn numbers_text(playhead: &Playhead, number: usize, secs: f64) -> String {
     let len = playhead.len().to_string();
     let (clock, longest) = (clock_text(secs), clock_text(playhead.last_secs()));
@@ -182,7 +185,7 @@ fn numbers_text(playhead: &Playhead, number: usize, secs: f64) -> String {
     format!("{number:>of_number$} / {len}   {clock:>of_clock$}")
 }
 
-/// The slider, in what room is left, with the frame's number and time before it in reading order.
+/// Number and time of the frame, then the slider over the remaining width.
 fn position_ui(ui: &mut Ui, view: &mut View<'_>) {
     let Some(playhead) = playhead(view) else {
         return;
@@ -248,7 +251,7 @@ pub(super) fn at_the_end_hover(repeat: Repeat) -> String {
     format!("At the end: {now}. Press for “{next}” (L)")
 }
 
-/// How large the picture is.
+/// Buttons for the size of the image.
 pub(super) fn zoom_ui(ui: &mut Ui, view: &mut View<'_>) {
     let palette = palette(ui);
     let own_size = Zoom::own_size(ui.ctx().pixels_per_point());
@@ -273,6 +276,90 @@ pub(super) fn zoom_ui(ui: &mut Ui, view: &mut View<'_>) {
             view.push(PlayerCommand::Zoom(choice));
         }
     }
+}
+
+/// Gives the place of the picture.
+pub(super) fn full_ui(ui: &mut Ui, view: &mut View<'_>) -> Rect {
+    let area = ui.available_rect_before_wrap();
+    if view.app.watch.mode == ViewerMode::Compare {
+        stage::pictures_ui(ui, view, area);
+    } else {
+        picture_ui(ui, view, area);
+    }
+    let is_shown = is_bar_shown(ui, view);
+    let id = Id::unique("bar-over-the-picture");
+    let strength = ui
+        .ctx()
+        .animate_bool_with_time(id.with("fade"), is_shown, FADE_SECS);
+    if strength <= 0.0 {
+        view.panels.watch.full_bar.place = None;
+        ui.ctx().set_cursor_icon(CursorIcon::None);
+        return area;
+    }
+    let palette = palette(ui);
+    let width = theme::FULL_BAR_WIDTH.min(area.width() - 2.0 * theme::STAGE_MARGIN);
+    let shown = Area::new(id)
+        .order(Order::Middle)
+        .pivot(Align2::CENTER_BOTTOM)
+        .fixed_pos(area.center_bottom() - vec2(0.0, theme::STAGE_MARGIN))
+        .show(ui.ctx(), |ui| {
+            ui.set_opacity(strength);
+            let frame = Frame::new()
+                .fill(palette.panel.gamma_multiply(0.92))
+                .stroke(Stroke::new(1.0, palette.line))
+                .corner_radius(CornerRadius::same(theme::CARD_RADIUS))
+                .inner_margin(Margin::symmetric(12, 8));
+            let margin = frame.total_margin().sum().x;
+            frame.show(ui, |ui| {
+                ui.set_width(width - margin);
+                let caption = caption(view);
+                bar_ui(ui, view, caption.as_ref());
+                if view.app.watch.mode == ViewerMode::Compare {
+                    stage::controls_ui(ui, view);
+                }
+            });
+        });
+    view.panels.watch.full_bar.place = Some(shown.response.rect);
+    area
+}
+
+/// Forgets when the bar was shown.
+pub(super) fn leave(view: &mut View<'_>) {
+    view.panels.watch.full_bar = FullBar::default();
+}
+
+/// Returns whether somebody has done something lately, or rests on the bar. Wakes the window when that ends.
+fn is_bar_shown(ui: &Ui, view: &mut View<'_>) -> bool {
+    let bar = &mut view.panels.watch.full_bar;
+    let (now, is_active, pointer) = ui.input(|input| {
+        let is_active = input.events.iter().any(|event| {
+            matches!(
+                event,
+                Event::PointerMoved(_)
+                    | Event::MouseMoved(_)
+                    | Event::PointerButton { .. }
+                    | Event::Touch { .. }
+                    | Event::Key { pressed: true, .. }
+            )
+        });
+        (input.time, is_active, input.pointer.latest_pos())
+    });
+    let rests = bar
+        .place
+        .zip(pointer)
+        .is_some_and(|(it, at)| it.contains(at));
+    let has_keyboard = ui.memory(|memory| memory.focused().is_some());
+    let is_held = rests || has_keyboard || Popup::is_any_open(ui.ctx());
+    let fades_at = match bar.fades_at {
+        Some(fades_at) if !is_active && !is_held => fades_at,
+        _ => now + STAYS_SECS,
+    };
+    bar.fades_at = Some(fades_at);
+    let left = fades_at - now;
+    if left > 0.0 && !is_held {
+        ui.ctx().request_repaint_after_secs(left as f32);
+    }
+    left > 0.0
 }
 
 #[cfg(test)]

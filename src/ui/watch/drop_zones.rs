@@ -9,8 +9,9 @@ use egui::{
 };
 use safelight_core::model::ModelSpec;
 
+use crate::ui::view::View;
 use crate::ui::widgets::palette;
-use crate::ui::{View, icons, theme};
+use crate::ui::{icons, theme};
 
 /// Beside the place of the picture and between the zones.
 const MARGIN: f32 = 28.0;

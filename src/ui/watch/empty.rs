@@ -7,10 +7,12 @@ use egui::{
 };
 
 use crate::app::commands::{AppCommand, PlayerCommand};
+use crate::app::notices::counted;
 use crate::app::state::Page;
-use crate::ui::gallery::cell;
+use crate::ui::gallery::grid;
+use crate::ui::view::View;
 use crate::ui::widgets::{palette, text_at, with_icon};
-use crate::ui::{View, icons, theme};
+use crate::ui::{icons, theme};
 
 /// Newest results beside each other, at most.
 const MAX_NEWEST: usize = 5;
@@ -58,7 +60,11 @@ pub(super) fn empty_ui(ui: &mut Ui, area: Rect, view: &mut View<'_>) {
 fn results_ui(ui: &mut Ui, area: Rect, view: &mut View<'_>, num_results: usize) {
     let layout = Layout::top_down(Align::Center);
     ui.scope_builder(UiBuilder::new().max_rect(area).layout(layout), |ui| {
-        let text = show_all_text(num_results);
+        let text = counted(
+            num_results,
+            "Show the result in the gallery",
+            "Show all {} results in the gallery",
+        );
         let button = ui.add(Button::new(with_icon(icons::IMAGES, &text)));
         if button.accessible_name(&text).clicked() {
             view.push(AppCommand::Show(Page::Gallery));
@@ -72,13 +78,6 @@ fn results_ui(ui: &mut Ui, area: Rect, view: &mut View<'_>, num_results: usize) 
     });
 }
 
-fn show_all_text(count: usize) -> String {
-    match count {
-        1 => "Show the result in the gallery".to_owned(),
-        count => format!("Show all {count} results in the gallery"),
-    }
-}
-
 /// A row of results that play when they are clicked.
 fn newest_ui(ui: &mut Ui, view: &mut View<'_>, count: usize) {
     let newest = view.app.gallery.newest(count);
@@ -90,9 +89,9 @@ fn newest_ui(ui: &mut Ui, view: &mut View<'_>, count: usize) {
         let corner = row.min + vec2(index as f32 * step, 0.0);
         let rect = Rect::from_min_size(corner, Vec2::splat(NEWEST_SIDE));
         let response = ui.interact(rect, Id::unique(("newest", entry.thumb)), Sense::click());
-        let name = format!("Show {}", cell::name_of(entry));
+        let name = format!("Show {}", grid::name_of(entry));
         response.widget_info(|| WidgetInfo::labeled(Role::Button, true, &name));
-        let broken = cell::picture_ui(ui, view, entry, rect);
+        let broken = grid::picture_ui(ui, view, entry, rect);
         if response.hovered() || response.has_focus() {
             let stroke = Stroke::new(1.5, palette(ui).amber);
             let radius = CornerRadius::same(theme::RADIUS);
@@ -102,7 +101,7 @@ fn newest_ui(ui: &mut Ui, view: &mut View<'_>, count: usize) {
         if response.clicked() {
             view.push(PlayerCommand::PlayFile(entry.path.clone()));
         }
-        response.on_hover_ui(|ui| cell::hover_ui(ui, entry, broken.as_deref()));
+        response.on_hover_ui(|ui| grid::hover_ui(ui, entry, broken.as_deref()));
     }
 }
 

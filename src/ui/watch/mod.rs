@@ -1,56 +1,46 @@
-//! The middle of the window: the picture that develops, a finished result, a file, or two of them beside each other, with
-//! the controls below.
-//!
-//! What is shown is the app's to say; here it is drawn.
+//! The viewer: the running job, a result, a file or a comparison, with the caption and controls below.
 
 mod bar;
-mod batch;
-mod caption;
-mod compare;
 pub(super) mod drop_zones;
 mod empty;
-mod full;
-mod live;
 mod more;
 mod stage;
 pub(super) mod strip;
 
+use std::fmt::Display;
 use std::path::PathBuf;
 
 use egui::{
     Color32, CursorIcon, Frame, Margin, Panel, Rect, Response, ScrollArea, Stroke, Ui, Vec2, vec2,
 };
+use safelight_core::job::{Recipe, Stage};
+use safelight_core::units::duration_text;
 
 use crate::app::commands::PlayerCommand;
-use crate::app::player::screen::Screen;
+use crate::app::player::texture::ViewerTexture;
 use crate::app::player::zoom::Zoom;
-use crate::app::player::{Playhead, Viewing};
-use crate::app::queue::ResultItem;
+use crate::app::player::{Playhead, ViewedMedia, ViewerMode};
+use crate::app::queue::RunningJob;
 use crate::ui::create::pictures::crop;
-use crate::ui::results::{Subject, drag};
+use crate::ui::narrow;
+use crate::ui::results::{Subject, drag_source};
+use crate::ui::status::stage_text;
+use crate::ui::view::View;
 use crate::ui::widgets::palette;
-use crate::ui::{View, narrow};
-use batch::batch_ui;
 
-/// What the panels of the middle remember for themselves.
-#[derive(Default)]
-pub struct WatchPanel {
-    /// How high the controls below the picture were in the last frame.
-    pub(super) controls_height: f32,
-    full_bar: full::FullBar,
-}
+const SEPARATOR: &str = "  ·  ";
 
-/// Gives the place of the picture.
+/// Returns the area of the image.
 pub(super) fn watch_ui(ui: &mut Ui, view: &mut View<'_>) -> Rect {
     let is_empty = view.app.watch.is_empty(&view.app.queue);
     if view.app.watch.is_full && !is_empty {
-        return full::full_ui(ui, view);
+        return bar::full_ui(ui, view);
     }
-    full::leave(view);
+    bar::leave(view);
     let mut controls_height = 0.0;
     if !is_empty {
         let bar = Frame::new().inner_margin(Margin::symmetric(16, 8));
-        // Where the picture would not keep its part, they scroll.
+        // They scroll where the image would be too small.
         let room = ui.available_height() - narrow::stage_height(ui.available_height());
         let height = room - bar.total_margin().sum().y;
         let shown = Panel::bottom("player")
@@ -70,7 +60,7 @@ pub(super) fn watch_ui(ui: &mut Ui, view: &mut View<'_>) -> Rect {
     }
     let before = &mut view.panels.watch.controls_height;
     if std::mem::replace(before, controls_height) != controls_height {
-        // What stands below them makes room for it.
+        // The panels below them make room.
         ui.ctx().request_repaint();
     }
     let area = ui.available_rect_before_wrap();
@@ -79,8 +69,8 @@ pub(super) fn watch_ui(ui: &mut Ui, view: &mut View<'_>) -> Rect {
         empty::empty_ui(ui, area.shrink(16.0), view);
         return area;
     }
-    if view.app.watch.viewing == Viewing::Compare {
-        compare::pictures_ui(ui, view, area);
+    if view.app.watch.mode == ViewerMode::Compare {
+        stage::pictures_ui(ui, view, area);
     } else {
         picture_ui(ui, view, area);
     }
@@ -88,38 +78,38 @@ pub(super) fn watch_ui(ui: &mut Ui, view: &mut View<'_>) -> Rect {
 }
 
 fn controls_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let told = caption::told(view);
-    bar::bar_ui(ui, view, told.as_ref());
-    if let Viewing::Result(id) = view.app.watch.viewing
+    let caption = caption(view);
+    bar::bar_ui(ui, view, caption.as_ref());
+    if let ViewerMode::Result(id) = view.app.watch.mode
         && let Some(item) = view.app.queue.result(id)
     {
-        batch_ui(ui, view, item);
+        strip::batch_ui(ui, view, item);
     }
-    if view.app.watch.viewing == Viewing::Compare {
-        compare::controls_ui(ui, view);
+    if view.app.watch.mode == ViewerMode::Compare {
+        stage::controls_ui(ui, view);
     }
-    bar::below_ui(ui, view, told.as_ref());
+    bar::below_ui(ui, view, caption.as_ref());
 }
 
 /// The place in what is shown, where that can play.
 fn playhead<'a>(view: &'a View<'_>) -> Option<&'a Playhead> {
-    let playhead = match view.app.watch.viewing {
-        Viewing::Live => {
+    let playhead = match view.app.watch.mode {
+        ViewerMode::Live => {
             let job = view.app.queue.running.as_ref()?;
-            job.growing.as_ref()?.playhead()
+            &job.growing.as_ref()?.playhead
         }
-        Viewing::Result(_) | Viewing::File => {
+        ViewerMode::Result(_) | ViewerMode::File => {
             let player = view.app.watch.player.as_ref()?;
-            player.is_clip().then(|| player.playhead())?
+            player.can_play().then_some(&player.playhead)?
         }
-        Viewing::Compare => &view.app.watch.compare.as_ref()?.playhead,
+        ViewerMode::Compare => &view.app.watch.compare.as_ref()?.playhead,
     };
     (playhead.len() > 1).then_some(playhead)
 }
 
 fn picture_ui(ui: &mut Ui, view: &mut View<'_>, area: Rect) {
-    let is_live = view.app.watch.viewing == Viewing::Live;
-    let Some(size) = view.app.watch.screen.size() else {
+    let is_live = view.app.watch.mode == ViewerMode::Live;
+    let Some(size) = view.app.watch.texture.size() else {
         ui.allocate_rect(area, egui::Sense::hover());
         let text = match view.app.watch.opening() {
             Some(name) => format!("Opening {name}…"),
@@ -134,7 +124,7 @@ fn picture_ui(ui: &mut Ui, view: &mut View<'_>, area: Rect) {
     let requested = requested_size(view).filter(|it| is_of_shape(*it, size));
     let size = requested.unwrap_or(size);
     let (response, shown) = stage::stage_ui(ui, view, area, size);
-    stage::paint(ui, area, shown, &view.app.watch.screen, Color32::WHITE);
+    stage::paint(ui, area, shown, &view.app.watch.texture, Color32::WHITE);
     let edge = if is_live && view.app.queue.running.is_some() {
         palette(ui).accent
     } else {
@@ -162,7 +152,7 @@ fn picture_ui(ui: &mut Ui, view: &mut View<'_>, area: Rect) {
     if view.app.watch.zoom == Zoom::Fit
         && let Some(subject) = Subject::shown(view)
     {
-        drag::source(&response, || subject);
+        drag_source(&response, || subject);
     }
     if more::is_possible(view) {
         response.context_menu(|ui| more::menu_ui(ui, view, false));
@@ -171,26 +161,25 @@ fn picture_ui(ui: &mut Ui, view: &mut View<'_>, area: Rect) {
 
 /// The result that a contact sheet shows under the pointer.
 fn cell_under(response: &Response, view: &View<'_>, shown: Rect) -> Option<PathBuf> {
-    let file = view.app.watch.file.as_ref();
-    let file = file.filter(|_| view.app.watch.viewing == Viewing::File)?;
+    let media = view.app.watch.media()?;
     let pointer = response.hover_pos()?;
     let share = (pointer - shown.min) / shown.size();
-    let (x, y) = (share.x * file.width as f32, share.y * file.height as f32);
+    let (x, y) = (share.x * media.width as f32, share.y * media.height as f32);
     let is_inside = shown.contains(pointer);
-    let index = view.app.watch.shown_of_batch();
+    let index = view.app.watch.batch_index();
     is_inside
-        .then(|| file.cell_at(index, x as u32, y as u32))
+        .then(|| media.cell_at(index, x as u32, y as u32))
         .flatten()
 }
 
-/// Whether they are as wide as high, but for what rounding does.
+/// Returns whether they are as wide as high, but for what rounding does.
 fn is_of_shape(one: Vec2, other: Vec2) -> bool {
     let (a, b) = (one.x * other.y, other.x * one.y);
     (a - b).abs() <= a.max(b) * 0.02
 }
 
 /// What is in the making, in a corner of the clip so far.
-fn inset_ui(ui: &Ui, area: Rect, inset: &Screen) {
+fn inset_ui(ui: &Ui, area: Rect, inset: &ViewerTexture) {
     const SHARE: f32 = 0.24;
     let Some(size) = inset.size() else {
         return;
@@ -208,54 +197,144 @@ fn inset_ui(ui: &Ui, area: Rect, inset: &Screen) {
     );
 }
 
-/// What a screen reader says of the picture.
+/// Name of the image for screen readers.
 fn name_of(view: &View<'_>) -> String {
-    match view.app.watch.viewing {
-        Viewing::Live => "Live preview".to_owned(),
-        Viewing::Result(id)
-            if view
-                .app
-                .queue
-                .result(id)
-                .is_some_and(ResultItem::is_pictures) =>
-        {
-            "Finished picture".to_owned()
+    let name = match (view.app.watch.mode, view.app.watch.media()) {
+        (ViewerMode::Live, _) => "Live preview",
+        (ViewerMode::Compare, _) => "Comparison",
+        (ViewerMode::Result(_), Some(media)) if !media.is_clip => "Finished picture",
+        (ViewerMode::File, Some(media)) => {
+            return format!("The file {}", media.name_of(view.app.watch.batch_index()));
         }
-        Viewing::Result(_) => "Finished clip".to_owned(),
-        Viewing::File => {
-            let shown = view.app.watch.shown_of_batch();
-            let file = view.app.watch.file.as_ref();
-            file.map_or_else(String::new, |file| {
-                format!("The file {}", file.name_of(shown))
-            })
-        }
-        Viewing::Compare => "Comparison".to_owned(),
-    }
-}
-
-/// In pixels, of what is made or was.
-fn requested_size(view: &View<'_>) -> Option<Vec2> {
-    let size = match view.app.watch.viewing {
-        Viewing::Live => view
-            .app
-            .queue
-            .running
-            .as_ref()
-            .map(|job| job.request.size()),
-        Viewing::Result(id) => {
-            let item = view.app.queue.result(id);
-            item.map(|item| item.request.size())
-        }
-        Viewing::File | Viewing::Compare => None,
+        _ => "Finished clip",
     };
-    if let Some((width, height)) = size {
-        return Some(vec2(width as f32, height as f32));
-    }
-    let file = view.app.watch.file.as_ref()?;
-    Some(vec2(file.width as f32, file.height as f32))
+    name.to_owned()
 }
 
-/// Joins facts with a separator.
-fn listed_text(facts: &[String]) -> String {
-    facts.join("  ·  ")
+/// Width and height in pixels of the result or of what is being made.
+fn requested_size(view: &View<'_>) -> Option<Vec2> {
+    let running = view.app.queue.running.as_ref();
+    let (width, height) = match view.app.watch.media() {
+        Some(media) => (media.width, media.height),
+        None => running?.request.size(),
+    };
+    Some(vec2(width as f32, height as f32))
+}
+
+/// A line, and more on hover.
+struct Caption {
+    pub line: String,
+    pub more: String,
+}
+
+/// `None` of a comparison, which has lines of its own.
+fn caption(view: &View<'_>) -> Option<Caption> {
+    let watch = &view.app.watch;
+    if watch.mode == ViewerMode::Live {
+        let job = view.app.queue.running.as_ref()?;
+        return Some(Caption {
+            line: stage_line(job),
+            more: job.request.title().into_owned(),
+        });
+    }
+    let (media, shown) = (watch.media()?, watch.batch_index());
+    let num_frames = watch.player.as_ref()?.len();
+    let path = media.path_of(shown).display().to_string();
+    Some(Caption {
+        line: media_line(media, shown, num_frames),
+        more: match media.prompt(shown) {
+            Some(prompt) => format!("{prompt}\n{path}"),
+            None => path,
+        },
+    })
+}
+
+/// `832 × 480  ·  81 frames  ·  seed 12  ·  1 min 5 s  ·  boat.mp4`: what is not known is left out.
+fn media_line(media: &ViewedMedia, shown: usize, num_frames: usize) -> String {
+    let length = match (media.is_clip, media.paths.len()) {
+        (true, _) if num_frames == 1 => "1 frame".to_owned(),
+        (true, _) => format!("{num_frames} frames"),
+        (false, 0 | 1) => "picture".to_owned(),
+        (false, count) => format!("picture {} of {count}", shown + 1),
+    };
+    let mut facts = vec![format!("{} × {}", media.width, media.height), length];
+    let request = media.request_of(shown);
+    let seed = request.and_then(|request| request["seed"].as_u64());
+    facts.extend(seed.map(|seed| format!("seed {seed}")));
+    facts.extend(media.secs.map(duration_text));
+    facts.push(media.name_of(shown));
+    facts.join(SEPARATOR)
+}
+
+/// `Denoising  ·  step 7 of 25  ·  section 2 of 5  ·  about 3 min left`
+fn stage_line(job: &RunningJob) -> String {
+    if let Some(crowded) = &job.waiting {
+        return crowded.to_string();
+    }
+    let Some(stage) = job.stage else {
+        return "The job is starting…".to_owned();
+    };
+    let mut facts = vec![stage_text(job, stage).to_owned()];
+    match job.step {
+        Some((step, num_steps)) if stage.is_denoising() => {
+            facts.push(format!("step {step} of {num_steps}"));
+        }
+        Some((frame, num_frames)) if matches!(stage, Stage::Upscale | Stage::Interpolate) => {
+            facts.push(frame_of_text(frame, num_frames));
+        }
+        Some((part, num_parts)) => facts.push(format!("part {part} of {num_parts}")),
+        None if stage == Stage::Decode && job.num_frames_decoded > 0 => {
+            let all = job.num_frames_of_stage();
+            facts.push(frame_of_text(job.num_frames_decoded, all));
+        }
+        None => {}
+    }
+    let num_sections = job.recipe.as_ref().map_or(1, Recipe::num_sections);
+    if num_sections > 1 {
+        facts.push(format!("section {} of {num_sections}", job.section + 1));
+    }
+    facts.extend(
+        job.secs_left
+            .map(|secs| format!("about {} left", duration_text(secs.max(1.0)))),
+    );
+    facts.join(SEPARATOR)
+}
+
+fn frame_of_text(frame: impl Display, num_frames: impl Display) -> String {
+    format!("frame {frame} of {num_frames}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_caption_says_what_is_known_and_no_more() {
+        let settings = json!({"request": {"seed": 12}});
+        let clip = ViewedMedia {
+            paths: vec!["boat.mp4".into()],
+            width: 832,
+            height: 480,
+            is_clip: true,
+            secs: Some(65.0),
+            settings: vec![Some(settings)],
+            ..ViewedMedia::default()
+        };
+        assert_eq!(
+            media_line(&clip, 0, 81),
+            "832 × 480  ·  81 frames  ·  seed 12  ·  1 min 5 s  ·  boat.mp4"
+        );
+        let batch = ViewedMedia {
+            paths: ["a.png", "b.png"].map(Into::into).to_vec(),
+            width: 64,
+            height: 32,
+            ..ViewedMedia::default()
+        };
+        assert_eq!(
+            media_line(&batch, 1, 2),
+            "64 × 32  ·  picture 2 of 2  ·  b.png"
+        );
+    }
 }

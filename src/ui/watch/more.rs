@@ -1,53 +1,43 @@
-//! The menu of what is shown, behind More and the right mouse button: what is done with the result, with the frame, and
-//! with the file.
+//! The menu of the viewer: actions on the result, the frame and the file.
 
 use egui::{Button, RichText, Ui};
 use safelight_core::job::JobId;
 
+use crate::app::choices::Slot;
 use crate::app::commands::PlayerCommand;
-use crate::app::inputs::Slot;
-use crate::app::player::{Playback, SPEEDS, Viewing};
-use crate::ui::results::{self, Action, Subject};
-use crate::ui::watch::bar::{SPEED_MORE, at_the_end_hover, speed_text};
-use crate::ui::watch::{bar, playhead};
+use crate::app::player::{Playback, SPEEDS, ViewerMode};
+use crate::ui::icons;
+use crate::ui::results::{self, ResultAction, Subject};
+use crate::ui::view::View;
+use crate::ui::watch::bar::{self, Room, SPEED_MORE, at_the_end_hover, speed_text};
+use crate::ui::watch::playhead;
 use crate::ui::widgets::{icon_button, with_icon};
-use crate::ui::{View, icons};
 
-/// Results that are offered for a comparison.
+/// Most results that are offered for a comparison.
 const MAX_OFFERED: usize = 30;
-/// So much of a prompt tells them apart.
+/// Characters of a prompt in that list.
 const PROMPT_CHARS: usize = 40;
 const MORE: &str = "More";
 const COMPARE_WITH: &str = "Compare with";
 
-/// Whether there is anything to be done with what is shown.
+/// There are actions on what is shown.
 pub(super) fn is_possible(view: &View<'_>) -> bool {
-    match view.app.watch.viewing {
-        Viewing::Live => playhead(view).is_some(),
-        Viewing::Result(_) | Viewing::File => true,
-        Viewing::Compare => false,
+    match view.app.watch.mode {
+        ViewerMode::Live => playhead(view).is_some(),
+        ViewerMode::Result(_) | ViewerMode::File => true,
+        ViewerMode::Compare => false,
     }
 }
 
-/// How the menu's button stands in the bar.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MoreButton {
-    Named,
-    /// Its icon alone.
-    Small,
-    /// The same, and the menu has speed, repeat and size, for which the bar has no room.
-    WithPace,
-}
-
-pub(super) fn button_ui(ui: &mut Ui, view: &mut View<'_>, button: MoreButton) {
+pub(super) fn button_ui(ui: &mut Ui, view: &mut View<'_>, room: Room) {
     if !is_possible(view) {
         return;
     }
-    let label = match button {
-        MoreButton::Named => RichText::new(with_icon(icons::DOTS, MORE)),
-        MoreButton::Small | MoreButton::WithPace => RichText::new(icons::DOTS).size(17.0),
+    let label = match room {
+        Room::All => RichText::new(with_icon(icons::DOTS, MORE)),
+        _ => RichText::new(icons::DOTS).size(17.0),
     };
-    let has_pace = button == MoreButton::WithPace;
+    let has_pace = matches!(room, Room::Narrow | Room::Tiny);
     let menu = ui.menu_button(label, |ui| menu_ui(ui, view, has_pace));
     menu.response
         .on_hover_text("More actions for this result")
@@ -74,8 +64,8 @@ pub(super) fn menu_ui(ui: &mut Ui, view: &mut View<'_>, has_pace: bool) {
     });
 }
 
-/// What is done with the frame of a clip.
-fn frame_actions(view: &View<'_>) -> Vec<Action> {
+/// Actions on the frame of a video.
+fn frame_actions(view: &View<'_>) -> Vec<ResultAction> {
     if playhead(view).is_none() {
         return Vec::new();
     }
@@ -86,26 +76,26 @@ fn frame_actions(view: &View<'_>) -> Vec<Action> {
         (!is_possible).then_some("The selected model does not support this input")
     };
     let mut actions = vec![
-        Action::new(
+        ResultAction::new(
             icons::CAMERA,
             "Save this frame",
             "Write it as a PNG beside the clip, with the clip's settings inside (S)",
             PlayerCommand::SaveFrame,
         ),
-        Action::new(
+        ResultAction::new(
             icons::COPY,
             "Copy this frame",
             "Put the picture on the clipboard (C)",
             PlayerCommand::CopyFrame,
         ),
-        Action::new(
+        ResultAction::new(
             icons::ARROW_RIGHT,
             "Use frame as start image",
             "The next result starts from this frame",
             PlayerCommand::UseFrame(Slot::Start),
         )
         .unless(unless(can_start)),
-        Action::new(
+        ResultAction::new(
             icons::FLAG,
             "Use frame as end image",
             "The next clip ends on this frame",
@@ -114,7 +104,7 @@ fn frame_actions(view: &View<'_>) -> Vec<Action> {
         .unless(unless(can_end)),
     ];
     if spec.is_some_and(|spec| spec.limits.max_references > 0) {
-        actions.push(Action::new(
+        actions.push(ResultAction::new(
             icons::IMAGES,
             "Use frame as reference",
             "The model sees this frame beside the next prompt",
@@ -124,7 +114,7 @@ fn frame_actions(view: &View<'_>) -> Vec<Action> {
     actions
 }
 
-/// How it plays and how large it is, where the bar has no room for that.
+/// Speed, repeat and zoom, where the bar has no room for them.
 fn pace_ui(ui: &mut Ui, view: &mut View<'_>) {
     ui.horizontal(|ui| bar::zoom_ui(ui, view));
     ui.horizontal(|ui| {
@@ -146,10 +136,10 @@ fn pace_ui(ui: &mut Ui, view: &mut View<'_>) {
     }
 }
 
-/// Offers the other results of this session to be put beside what is shown.
+/// Submenu of the other results of this session to compare with what is shown.
 fn compare_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let shown = match view.app.watch.viewing {
-        Viewing::Result(id) => Some(id),
+    let shown = match view.app.watch.mode {
+        ViewerMode::Result(id) => Some(id),
         _ => None,
     };
     let results = view.app.queue.results.iter().enumerate().rev();
@@ -179,7 +169,7 @@ fn compare_ui(ui: &mut Ui, view: &mut View<'_>) {
     menu.response.accessible_name(COMPARE_WITH);
 }
 
-/// One of the results that can be compared; numbers count from 1.
+/// A result in that list; numbers count from 1.
 fn other_result_text(number: usize, title: &str, seed: Option<u64>) -> String {
     match seed {
         Some(seed) => format!("{number}: {title}, seed {seed}"),
@@ -187,21 +177,7 @@ fn other_result_text(number: usize, title: &str, seed: Option<u64>) -> String {
     }
 }
 
-/// Back to the running job, while something else is looked at.
-pub(super) fn live_button(ui: &mut Ui, view: &mut View<'_>) {
-    let is_elsewhere = view.app.watch.viewing != Viewing::Live;
-    if view.app.queue.running.is_none() || !is_elsewhere {
-        return;
-    }
-    let accent = crate::ui::widgets::palette(ui).accent;
-    let button = Button::new(RichText::new("Back to the live preview").color(accent));
-    let button = ui.add(button).on_hover_text("Another job is running now");
-    if button.clicked() {
-        view.push(PlayerCommand::ShowLive);
-    }
-}
-
-/// Gives the picture the whole screen, or the window back.
+/// Switches full screen on or off.
 pub(super) fn full_button(ui: &mut Ui, view: &mut View<'_>) {
     let (icon, name, explanation) = if view.app.watch.is_full {
         (

@@ -1,20 +1,43 @@
-//! A picture in its place: fitted or zoomed with the wheel, moved by dragging.
-//!
-//! Knows neither jobs nor files.
+//! An image in its area, fitted or zoomed and moved; and two of them in a comparison.
 
 use egui::emath::GuiRounding as _;
-use egui::{Color32, CornerRadius, Rect, Response, Sense, Stroke, Ui, Vec2, pos2};
+use egui::{
+    Align2, Button, Color32, CornerRadius, Label, Rect, Response, RichText, Sense, Slider, Stroke,
+    Ui, Vec2, pos2, vec2,
+};
 
+use crate::app::choices::CompareMode;
 use crate::app::commands::PlayerCommand;
-use crate::app::player::screen::Screen;
+use crate::app::player::compare::{Compare, GAINS};
+use crate::app::player::texture::ViewerTexture;
 use crate::app::player::zoom::Zoom;
-use crate::ui::{View, theme};
+use crate::ui::view::View;
+use crate::ui::watch::playhead;
+use crate::ui::widgets::{badge, choice, palette, with_icon};
+use crate::ui::{icons, theme};
 
 /// How much a line of the wheel enlarges.
 const WHEEL_SPEED: f32 = 0.004;
 
 /// Around the picture in a small place.
 const MARGIN_SHARE: f32 = 0.06;
+const MODES: [(CompareMode, &str, &str); 3] = [
+    (
+        CompareMode::SideBySide,
+        "Side by side",
+        "A on the left, B on the right",
+    ),
+    (
+        CompareMode::Wipe,
+        "Wipe",
+        "B over A: drag the line between them, or use the keys [ and ]",
+    ),
+    (
+        CompareMode::Difference,
+        "Difference",
+        "How much each pixel of B differs from A: black where they are the same",
+    ),
+];
 
 /// Takes what is done with the wheel and the pointer; gives where a picture of this size in pixels lies.
 pub(super) fn stage_ui(
@@ -91,8 +114,8 @@ fn keep(view: &mut View<'_>, zoom: Zoom) {
 }
 
 /// Draws a screen into a rectangle, as far as the area goes.
-pub(super) fn paint(ui: &Ui, area: Rect, shown: Rect, screen: &Screen, tint: Color32) {
-    let Some((texture, _)) = screen.texture() else {
+pub(super) fn paint(ui: &Ui, area: Rect, shown: Rect, screen: &ViewerTexture, tint: Color32) {
+    let Some((texture, _)) = screen.handle() else {
         return;
     };
     let whole = Rect::from_min_max(pos2(0.0, 0.0), pos2(1.0, 1.0));
@@ -110,4 +133,192 @@ pub(super) fn edge(ui: &Ui, area: Rect, shown: Rect, colour: Color32) {
             Stroke::new(1.0, colour.gamma_multiply(0.7)),
             egui::StrokeKind::Outside,
         );
+}
+
+/// What the comparison is, in a row; of two pictures, which do not play, the bar has room for it.
+pub(super) fn controls_ui(ui: &mut Ui, view: &mut View<'_>) {
+    if playhead(view).is_some() {
+        ui.horizontal_wrapped(|ui| modes_ui(ui, view));
+    }
+    if let Some(compare) = &view.app.watch.compare {
+        lines_ui(ui, compare);
+    }
+}
+
+pub(super) fn modes_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let Some(compare) = &view.app.watch.compare else {
+        return;
+    };
+    for (mode, name, explanation) in MODES {
+        if choice(ui, compare.mode == mode, name, explanation).clicked() {
+            view.push(PlayerCommand::CompareAs(mode));
+        }
+    }
+    match compare.mode {
+        CompareMode::SideBySide => {}
+        CompareMode::Wipe => divider_slider(ui, view, compare),
+        CompareMode::Difference => gain_ui(ui, view, compare),
+    }
+    for (icon, name, explanation, command) in [
+        (
+            icons::SWAP,
+            "Swap A and B",
+            "A and B change places",
+            PlayerCommand::SwapSides,
+        ),
+        (
+            icons::X,
+            "Close",
+            "Back to what was shown before (Escape)",
+            PlayerCommand::LeaveCompare,
+        ),
+    ] {
+        let button = ui.add(Button::new(with_icon(icon, name)));
+        let button = button.on_hover_text(explanation);
+        if button.accessible_name(name).clicked() {
+            view.push(command);
+        }
+    }
+}
+
+fn divider_slider(ui: &mut Ui, view: &mut View<'_>, compare: &Compare) {
+    let mut divider = compare.divider;
+    ui.spacing_mut().slider_width = theme::LABEL_WIDTH * 1.5;
+    let slider = Slider::new(&mut divider, 0.0..=1.0).show_value(false);
+    ui.add(slider)
+        .on_hover_text("Where A ends and B begins (keys [ and ])")
+        .accessible_name("Divider");
+    move_divider(view, compare, divider);
+}
+
+fn move_divider(view: &mut View<'_>, compare: &Compare, to: f32) {
+    if to != compare.divider {
+        view.push(PlayerCommand::MoveDivider(to - compare.divider));
+    }
+}
+
+fn gain_ui(ui: &mut Ui, view: &mut View<'_>, compare: &Compare) {
+    for gain in GAINS {
+        let (name, explanation) = (format!("{gain}×"), gain_hover(gain));
+        if choice(ui, compare.gain == gain, &name, &explanation).clicked() {
+            view.push(PlayerCommand::Amplify(gain));
+        }
+    }
+}
+
+fn gain_hover(gain: u8) -> String {
+    match gain {
+        1 => "Differences are shown as they are".to_owned(),
+        _ => format!("Differences are shown {gain} times as strong as they are"),
+    }
+}
+
+/// What A and B are, and what differs in how they were made.
+fn lines_ui(ui: &mut Ui, compare: &Compare) {
+    let palette = palette(ui);
+    let lines = compare.differences.lines();
+    for ((letter, side), line) in ["A", "B"].into_iter().zip(&compare.sides).zip(&lines) {
+        ui.spacing_mut().interact_size.y = 0.0;
+        ui.horizontal(|ui| {
+            ui.label(RichText::new(letter).strong().color(palette.amber));
+            let text = format!("{line}  ·  {}", side.title);
+            let label = Label::new(RichText::new(&text).small().color(palette.weak)).truncate();
+            ui.add(label).on_hover_text(&text);
+        });
+    }
+}
+
+pub(super) fn pictures_ui(ui: &mut Ui, view: &mut View<'_>, area: Rect) {
+    let Some(compare) = &view.app.watch.compare else {
+        return;
+    };
+    match compare.mode {
+        CompareMode::SideBySide => side_by_side_ui(ui, view, compare, area),
+        CompareMode::Wipe => wipe_ui(ui, view, compare, area),
+        CompareMode::Difference => {
+            let size = compare.difference.size().unwrap_or(Vec2::splat(1.0));
+            let (response, shown) = stage_ui(ui, view, area, size);
+            named(&response, "Difference of A and B");
+            paint(ui, area, shown, &compare.difference, Color32::WHITE);
+            edge(ui, area, shown, palette(ui).line);
+        }
+    }
+}
+
+fn named(response: &egui::Response, name: &str) {
+    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, name));
+}
+
+fn size_of(screen: &ViewerTexture) -> Vec2 {
+    screen.size().unwrap_or(Vec2::splat(1.0))
+}
+
+fn side_by_side_ui(ui: &mut Ui, view: &mut View<'_>, compare: &Compare, area: Rect) {
+    let (left, right) = area.split_left_right_at_fraction(0.5);
+    let [a, b] = &compare.sides;
+    let stages = [(left, size_of(&a.texture)), (right, size_of(&b.texture))];
+    let [first, second] = two_stages_ui(ui, view, stages);
+    for (place, side, letter, (response, shown)) in [(left, a, "A", first), (right, b, "B", second)]
+    {
+        named(&response, &format!("{letter}: {}", side.title));
+        paint(ui, place, shown, &side.texture, Color32::WHITE);
+        edge(ui, place, shown, palette(ui).line);
+        let corner = shown.intersect(place).left_top();
+        letter_ui(ui, corner + vec2(6.0, 6.0), Align2::LEFT_TOP, letter);
+    }
+}
+
+fn wipe_ui(ui: &mut Ui, view: &mut View<'_>, compare: &Compare, area: Rect) {
+    let size = size_of(&compare.sides[0].texture);
+    let (response, shown) = stage_ui(ui, view, area, size);
+    let names = format!(
+        "A: {}, B: {}",
+        compare.sides[0].title, compare.sides[1].title
+    );
+    named(&response, &names);
+    // B in A's place, each in its own shape.
+    let other = Zoom::Fit.rect(shown, size_of(&compare.sides[1].texture));
+    let visible = shown.intersect(area);
+    let x = visible.left() + visible.width() * compare.divider;
+    let left = Rect::from_min_max(area.min, pos2(x, area.max.y));
+    let right = Rect::from_min_max(pos2(x, area.min.y), area.max);
+    paint(ui, left, shown, &compare.sides[0].texture, Color32::WHITE);
+    paint(ui, right, other, &compare.sides[1].texture, Color32::WHITE);
+    edge(ui, area, shown, palette(ui).line);
+    let line = Rect::from_center_size(
+        pos2(x, visible.center().y),
+        vec2(theme::DIVIDER_GRIP, visible.height()),
+    );
+    // Above the picture, so that it takes the drag.
+    let grip = ui.interact(line, ui.scope_id().with("divider"), Sense::drag());
+    let grip = grip.on_hover_cursor(egui::CursorIcon::ResizeHorizontal);
+    if let Some(pointer) = grip.interact_pointer_pos() {
+        let at = (pointer.x - visible.left()) / visible.width().max(1.0);
+        move_divider(view, compare, at.clamp(0.0, 1.0));
+    }
+    let colour = if grip.hovered() || grip.dragged() {
+        palette(ui).accent
+    } else {
+        palette(ui).amber
+    };
+    ui.painter()
+        .vline(x, visible.y_range(), Stroke::new(2.0, colour));
+    let top = visible.top() + 6.0;
+    letter_ui(ui, pos2(visible.left() + 6.0, top), Align2::LEFT_TOP, "A");
+    letter_ui(ui, pos2(visible.right() - 6.0, top), Align2::RIGHT_TOP, "B");
+}
+
+/// A letter that can be read on any picture.
+fn letter_ui(ui: &Ui, at: egui::Pos2, align: Align2, letter: &str) {
+    let palette = palette(ui);
+    let size = Vec2::splat(theme::COUNT_SIZE * 1.2);
+    let rect = align.anchor_size(at, size);
+    let ground = palette.stage.gamma_multiply(0.85);
+    badge(
+        ui,
+        rect,
+        ground,
+        letter,
+        (theme::COUNT_SIZE * 0.75, palette.text),
+    );
 }

@@ -1,20 +1,21 @@
-//! The strip of this session's results: a click plays one again, the right mouse button opens its menu.
+//! The strip of this session's results, and the row of a batch's images.
 
 use egui::{
     Button, Frame, Image, Key, Margin, Modifiers, Panel, Rect, ScrollArea, Sense, Stroke, Ui,
     UiBuilder, Vec2, vec2,
 };
 
-use crate::app::commands::{AppCommand, PlayerCommand};
+use crate::app::commands::PlayerCommand;
 use crate::app::queue::ResultItem;
 use crate::app::thumbs::Pictured;
-use crate::ui::results::{Subject, drag, result_menu_ui};
+use crate::ui::results::{Subject, drag_source, result_menu_ui};
+use crate::ui::view::View;
 use crate::ui::widgets::{badge, palette};
-use crate::ui::{View, narrow, theme};
+use crate::ui::{narrow, theme};
 
-/// Around a thumbnail: the edge of its button, and what is between.
+/// Edge of a thumbnail's button and the gap to the next.
 const MARGIN: Vec2 = Vec2::splat(3.0);
-/// Sharp on a screen of double density.
+/// Pixels of a thumbnail: sharp at 200 %.
 const THUMB_PX: u32 = 160;
 
 pub(in crate::ui) fn strip_ui(ui: &mut Ui, view: &mut View<'_>) {
@@ -37,14 +38,14 @@ pub(in crate::ui) fn strip_ui(ui: &mut Ui, view: &mut View<'_>) {
         });
 }
 
-/// The newest first. Only what is on the screen is drawn, and the next ones at both sides, which keys can reach.
+/// The newest first. Only what is visible is drawn, and the next ones at both sides, which keys can reach.
 fn results_ui(ui: &mut Ui, view: &mut View<'_>) {
     let seen = ui.clip_rect().expand2(vec2(theme::THUMB_SIDE * 2.0, 0.0));
     for (index, item) in view.app.queue.results.iter().enumerate().rev() {
         let inner = thumb_size(item);
         let (_, rect) = ui.allocate_space(inner + 2.0 * MARGIN);
         if rect.intersects(seen) {
-            // Of the result alone, or the keys would lose it when others are not drawn any more.
+            // An id of the result, so that it keeps the focus when others are not drawn any more.
             let scope = ui.scope_id().with(item.id.0);
             let place = UiBuilder::new().scope_id(scope).max_rect(rect);
             ui.scope_builder(place, |ui| thumb_ui(ui, view, index, item, inner));
@@ -52,7 +53,7 @@ fn results_ui(ui: &mut Ui, view: &mut View<'_>) {
     }
 }
 
-/// As wide as its pictures are, within limits.
+/// Size by the shape of its images, within limits.
 fn thumb_size(item: &ResultItem) -> Vec2 {
     let side = theme::THUMB_SIDE;
     let picture = item.output.clip.frames.first();
@@ -84,12 +85,12 @@ fn thumb_ui(ui: &mut Ui, view: &mut View<'_>, index: usize, item: &ResultItem, i
     if response.clicked() {
         let is_compared = ui.input(|input| input.modifiers.command);
         view.push(if is_compared {
-            AppCommand::Player(PlayerCommand::CompareWith(item.id))
+            PlayerCommand::CompareWith(item.id)
         } else {
-            AppCommand::Player(PlayerCommand::ShowResult(item.id))
+            PlayerCommand::ShowResult(item.id)
         });
     }
-    drag::source(&response, || Subject::of_result(view, item));
+    drag_source(&response, || Subject::of_result(view, item));
     let is_delete = || ui.input_mut(|input| input.consume_key(Modifiers::NONE, Key::Delete));
     if response.has_focus() && is_delete() {
         let delete = Subject::of_result(view, item).trash();
@@ -110,12 +111,8 @@ fn result_hover(title: &str, seed: Option<u64>) -> String {
     }
 }
 
-/// A button that shows a picture, which may come in a moment.
-pub(super) fn thumb_button<'a>(
-    view: &View<'a>,
-    pictured: Option<Pictured>,
-    inner: Vec2,
-) -> Button<'a> {
+/// A button with a thumbnail, which may load later.
+fn thumb_button<'a>(view: &View<'a>, pictured: Option<Pictured>, inner: Vec2) -> Button<'a> {
     let thumbs = &view.app.cx.thumbs;
     match pictured.and_then(|pictured| thumbs.get(pictured, THUMB_PX)) {
         Some(Ok(thumb)) => Button::image(Image::new(thumb).fit_to_exact_size(inner)),
@@ -123,7 +120,7 @@ pub(super) fn thumb_button<'a>(
     }
 }
 
-/// How many pictures a batch has, in the corner of its thumbnail.
+/// Number of images of a batch, in the corner of its thumbnail.
 fn count_badge(ui: &Ui, thumb: Rect, count: u32) {
     let palette = palette(ui);
     let size = Vec2::splat(theme::COUNT_SIZE);
@@ -136,4 +133,43 @@ fn count_badge(ui: &Ui, thumb: Rect, count: u32) {
         count,
         (theme::COUNT_SIZE * 0.65, palette.text),
     );
+}
+
+/// The images of a batch side by side; a click shows one.
+pub(super) fn batch_ui(ui: &mut Ui, view: &mut View<'_>, item: &ResultItem) {
+    if !item.is_batch() {
+        return;
+    }
+    let palette = palette(ui);
+    let count = item.output.clip.frames.len();
+    let shown = view.app.watch.batch_index();
+    ScrollArea::horizontal()
+        .id_salt("batch")
+        .auto_shrink([false, true])
+        .show(ui, |ui| {
+            ui.horizontal(|ui| {
+                ui.spacing_mut().button_padding = vec2(2.0, 2.0);
+                for (index, frame) in item.output.clip.frames.iter().enumerate() {
+                    let size = vec2(frame.width as f32, frame.height as f32);
+                    let scale = theme::BATCH_SIDE / size.max_elem().max(1.0);
+                    let edge = if index == shown {
+                        palette.accent
+                    } else {
+                        palette.line
+                    };
+                    let button = thumb_button(view, item.pictured(index), size * scale)
+                        .stroke(Stroke::new(2.0, edge))
+                        .fill(palette.stage);
+                    let request = item.generated(index);
+                    let seed = request.map_or(0, |request| request.seed);
+                    let response = ui
+                        .add(button)
+                        .on_hover_text(format!("Seed {seed} (Left and Right go through the batch)"))
+                        .accessible_name(format!("Picture {} of {count}", index + 1));
+                    if response.clicked() {
+                        view.push(PlayerCommand::ShowFrame(index));
+                    }
+                }
+            });
+        });
 }

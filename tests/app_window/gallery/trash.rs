@@ -1,7 +1,7 @@
 //! Results go to the trash without a question, and come back from it.
 
+use safelight::app::choices::TrashRequest;
 use safelight::app::commands::GalleryCommand;
-use safelight::app::gallery::wishes::TrashWish;
 
 use super::{opened, result, results, three_results, window};
 use crate::app_window::prelude::*;
@@ -52,7 +52,7 @@ fn each_undo_brings_back_one_deletion_and_chooses_what_came_back() {
     let wishes = |name: &str| {
         let path = results(home.path()).join(name);
         let is_frame = false;
-        AppCommand::Gallery(GalleryCommand::Trash(vec![TrashWish { path, is_frame }]))
+        AppCommand::Gallery(GalleryCommand::Trash(vec![TrashRequest { path, is_frame }]))
     };
     // The second while the first is under way, and the first once more.
     for name in ["a.png", "b.png", "a.png"] {
@@ -79,7 +79,7 @@ fn what_was_wished_a_moment_before_the_window_closes_is_done() {
     let at = |name: &str| results(home.path()).join(name);
     let delete = |name: &str| {
         let (path, is_frame) = (at(name), false);
-        GalleryCommand::Trash(vec![TrashWish { path, is_frame }])
+        GalleryCommand::Trash(vec![TrashRequest { path, is_frame }])
     };
     let favour = GalleryCommand::Favour(vec![at("c.png")], true);
     // The second deletion waits for the first.

@@ -7,10 +7,9 @@ use egui::{Align, Button, CollapsingHeader, Layout, Response, RichText, TextEdit
 use safelight_core::job::{GridAxis, GridSetting};
 use safelight_core::model::{Guidance, ModelSpec};
 
-use crate::ui::create::advanced::said_ui;
-use crate::ui::create::sources;
+use crate::ui::view::{View, said_ui};
 use crate::ui::widgets::{field_hint, fold_icon, list_box, row};
-use crate::ui::{View, icons, theme};
+use crate::ui::{icons, theme};
 
 const OFF: &str = "Nothing";
 
@@ -104,9 +103,9 @@ fn choices(view: &View<'_>, spec: &ModelSpec) -> Vec<Choice> {
     choices
 }
 
-/// Whether something is changed as far as a strength says.
+/// Returns whether something is changed as far as a strength says.
 fn has_strength(view: &View<'_>, spec: &ModelSpec) -> bool {
-    let sources = sources(view);
+    let sources = view.sources();
     let of_picture = sources.image.is_some() && spec.defaults.sampling.strength.is_some();
     of_picture || sources.source_clip.is_some()
 }

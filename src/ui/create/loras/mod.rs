@@ -10,15 +10,15 @@ use safelight_core::lora::{Coverage, Fit, FoundLora};
 use safelight_core::model::ModelSpec;
 use safelight_core::presets::PresetValues;
 
+use crate::app::choices::PresetKey;
 use crate::app::commands::{AppCommand, LorasCommand, PresetsCommand, PromptCommand};
 use crate::app::loras::LoraShelf;
-use crate::app::presets::choices::PresetKey;
-use crate::ui::create::advanced::said_ui;
+use crate::ui::view::{View, said_ui};
 use crate::ui::widgets::{
     chip_of, group_label, icon_button, palette, row, typed_number, wide_note, wide_slider,
     with_icon,
 };
-use crate::ui::{View, icons, theme};
+use crate::ui::{icons, theme};
 
 /// Words of a LoRA that are offered.
 const MAX_WORDS: usize = 6;
@@ -175,7 +175,7 @@ fn strengths_ui(
     }
 }
 
-/// Whether it was changed.
+/// Returns whether it was changed.
 fn strength_ui(
     ui: &mut Ui,
     label: &str,

@@ -12,28 +12,11 @@ use safelight_core::units::size_text;
 
 use crate::app::commands::LorasCommand;
 use crate::app::notices::sentence;
-use crate::ui::dialog::modal_width;
-use crate::ui::widgets::{list_height, palette, search_field, wide_note, with_icon};
-use crate::ui::{View, icons, theme};
+use crate::ui::view::{ShelfPanel, ShownLoras, View};
+use crate::ui::widgets::{list_height, modal_width, palette, search_field, wide_note, with_icon};
+use crate::ui::{icons, theme};
 
 const GONE: &str = "The file is gone";
-
-/// What the list remembers for itself.
-#[derive(Default)]
-pub struct ShelfPanel {
-    search: String,
-    /// Only those for the chosen model.
-    hides_others: bool,
-    shown: Option<Shown>,
-}
-
-/// A part of what was found, and what it was chosen by.
-struct Shown {
-    found: Arc<Vec<Arc<FoundLora>>>,
-    search: String,
-    hides_others: bool,
-    loras: Arc<[Arc<FoundLora>]>,
-}
 
 impl ShelfPanel {
     /// What has the words of the search, and is for the model where others are hidden. While `is_held`, as when a button
@@ -49,7 +32,7 @@ impl ShelfPanel {
             let is_shown = |lora: &&Arc<FoundLora>| {
                 (!self.hides_others || lora.fits()) && lora.has_words(&wanted)
             };
-            Shown {
+            ShownLoras {
                 found: Arc::clone(found),
                 search: self.search.clone(),
                 hides_others: self.hides_others,
@@ -147,7 +130,7 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
     }
 }
 
-/// Whether "Done" was pressed.
+/// Returns whether "Done" was pressed.
 fn buttons_ui(ui: &mut Ui, view: &mut View<'_>) -> bool {
     ui.horizontal(|ui| {
         let palette = palette(ui);
@@ -175,7 +158,7 @@ fn buttons_ui(ui: &mut Ui, view: &mut View<'_>) -> bool {
     .inner
 }
 
-/// Whether it was clicked.
+/// Returns whether it was clicked.
 fn lora_ui(ui: &mut Ui, lora: &FoundLora, is_chosen: bool) -> bool {
     let fits = lora.fits();
     let name = lora.name();

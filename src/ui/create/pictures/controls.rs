@@ -1,26 +1,23 @@
-//! The pictures that say where things are to be: each with its network, its strength, its part of the steps and its edges.
-//!
-//! How files get there is [`crate::app::inputs`]'s.
+//! Control images: each with its ControlNet, strength, step range and edges.
 
 use egui::{Align, CornerRadius, DragValue, Image, Layout, Slider, Ui, Vec2, vec2};
 use safelight_core::job::{ControlBy, ControlKind, ControlSettings, ControlUse, Edges};
 use safelight_core::library::FoundControl;
 
+use crate::app::choices::Slot;
 use crate::app::commands::{InputsCommand, PlayerCommand};
-use crate::app::inputs::{Input, Slot};
+use crate::app::inputs::Input;
 use crate::app::thumbs::{EDGES_SIDE, Pictured};
-use crate::ui::create::RUN_TO;
-use crate::ui::create::advanced::{pair_width, said_ui};
-use crate::ui::create::pictures::control_mask::control_mask_ui;
 use crate::ui::create::pictures::references::add_ui;
-use crate::ui::create::pictures::slot::{facts_ui, name_ui, thumb_ui, tile};
+use crate::ui::create::pictures::slot::{control_mask_ui, facts_ui, name_ui, thumb_ui, tile};
 use crate::ui::create::pictures::slot_words::slot_words;
 use crate::ui::create::pictures::{REMOVE_PICTURE_HOVER, pixels_text};
+use crate::ui::view::{View, said_ui};
 use crate::ui::widgets::{
-    field_hint, field_note, group_label, icon_button, list_box, number, palette, row, wide_note,
-    wide_slider,
+    RUN_TO, field_hint, field_note, group_label, icon_button, list_box, number, number_pair,
+    palette, row, wide_note, wide_slider,
 };
-use crate::ui::{View, icons, theme};
+use crate::ui::{icons, theme};
 
 const CONTROL_NETWORK: &str = "ControlNet";
 const CONTROL_NETWORK_HOVER: &str = "The network that has the result follow this picture. Those for the chosen model are offered, out of ComfyUI's models/controlnet and models/model_patches, Forge's models/ControlNet and the folder controlnet of Safelight's models";
@@ -142,16 +139,13 @@ fn head_ui(ui: &mut Ui, view: &mut View<'_>, (index, input): (usize, &Input)) {
                 }
                 let words_width = vec2(ui.available_width(), place.y);
                 let to_bottom = Layout::top_down(Align::LEFT);
-                ui.allocate_ui_with_layout(words_width, to_bottom, |ui| said_of_ui(ui, input));
+                ui.allocate_ui_with_layout(words_width, to_bottom, |ui| {
+                    name_ui(ui, input);
+                    facts_ui(ui, input);
+                });
             });
         });
     });
-}
-
-/// Its name, and what it is like.
-fn said_of_ui(ui: &mut Ui, input: &Input) {
-    name_ui(ui, input);
-    facts_ui(ui, input);
 }
 
 /// Those that act on the chosen model.
@@ -274,17 +268,12 @@ fn part_ui(ui: &mut Ui, count: usize, settings: &mut ControlSettings) {
                 .range(range)
                 .max_decimals(2)
         };
-        let width = pair_width(ui, RUN_TO);
-        let begin = value(&mut settings.from, 0.0..=(until - 0.01).max(0.0));
-        number(ui, width, begin)
-            .on_hover_text(hover)
-            .accessible_name(control_name("Acting from", count));
-        ui.label(RUN_TO);
-        let end = value(&mut settings.until, (from + 0.01).min(1.0)..=1.0);
-        let width = ui.available_width();
-        number(ui, width, end)
-            .on_hover_text(hover)
-            .accessible_name(control_name("Acting to", count));
+        let values = [
+            value(&mut settings.from, 0.0..=(until - 0.01).max(0.0)),
+            value(&mut settings.until, (from + 0.01).min(1.0)..=1.0),
+        ];
+        let [from, to] = ["Acting from", "Acting to"].map(|name| control_name(name, count));
+        number_pair(ui, RUN_TO, [&from, &to], [hover; 2], values);
     });
 }
 

@@ -6,11 +6,11 @@ use egui::{Align2, CornerRadius, FontId, Rect, Stroke, StrokeKind, Ui, Vec2, vec
 use safelight_core::job::{Fit, StartPicture};
 use safelight_core::model::ModelSpec;
 
-use crate::app::inputs::Slot;
-use crate::app::player::Viewing;
-use crate::ui::create::sources;
+use crate::app::choices::Slot;
+use crate::app::player::ViewerMode;
+use crate::ui::theme;
+use crate::ui::view::View;
 use crate::ui::widgets::{palette, wide_note};
-use crate::ui::{View, theme};
 
 /// Where less of a picture is left, it is told.
 const TOLD_BELOW: f32 = 0.7;
@@ -32,7 +32,7 @@ fn used_part(picture: Vec2, size: Vec2) -> Vec2 {
 /// Width and height of what will be made.
 fn made_size(view: &View<'_>) -> Option<(u32, u32)> {
     let spec = view.model()?;
-    Some(view.form.shown_size(spec, sources(view).size()))
+    Some(view.form.shown_size(spec, view.sources().size()))
 }
 
 fn part_of(picture: &StartPicture, (width, height): (u32, u32)) -> Vec2 {
@@ -42,7 +42,7 @@ fn part_of(picture: &StartPicture, (width, height): (u32, u32)) -> Vec2 {
 
 /// The pictures that are brought to the size of what is made.
 fn fitted_pictures<'a>(view: &'a View<'_>) -> impl Iterator<Item = &'a StartPicture> {
-    let sources = sources(view);
+    let sources = view.sources();
     let edits = view.model().is_some_and(ModelSpec::edits_reference);
     let seen = sources.references.first().copied().filter(|_| edits);
     [sources.image, sources.last_image, seen]
@@ -88,13 +88,13 @@ pub(super) fn notes_ui(ui: &mut Ui, view: &View<'_>) {
 
 /// Over a picture of the form that is looked at: what will be cut off lies in the dark. `shown` is the whole picture.
 pub(in crate::ui) fn crop_ui(ui: &Ui, view: &View<'_>, area: Rect, shown: Rect) {
-    if view.app.watch.viewing != Viewing::File || !is_cropped(view) {
+    if view.app.watch.mode != ViewerMode::File || !is_cropped(view) {
         return;
     }
-    let (Some(file), Some(size)) = (&view.app.watch.file, made_size(view)) else {
+    let (Some(media), Some(size)) = (view.app.watch.media(), made_size(view)) else {
         return;
     };
-    let path = file.path_of(view.app.watch.shown_of_batch());
+    let path = media.path_of(view.app.watch.batch_index());
     let Some(picture) = fitted_pictures(view).find(|picture| picture.path == path) else {
         return;
     };

@@ -1,7 +1,6 @@
 //! The pictures that a result is made from: the places that the model has, how pictures are fitted, how much of one
 //! stays, and what is said while files are held over the window.
 
-mod control_mask;
 pub(in crate::ui::create) mod controls;
 pub(in crate::ui) mod crop;
 mod references;
@@ -14,18 +13,18 @@ use egui::{
 use safelight_core::job::Fit;
 use safelight_core::model::{ImageRole, InputUse, ModelSpec};
 
+use crate::app::choices::Slot;
 use crate::app::commands::InputsCommand;
-use crate::app::inputs::{Places, Slot};
-use crate::ui::create::advanced::said_ui;
+use crate::app::inputs::Places;
 use crate::ui::create::pictures::slot::{paint_button, slot_ui};
 use crate::ui::create::pictures::slot_words::slot_words;
-use crate::ui::create::{image_or_video, sources};
+use crate::ui::view::{View, said_ui};
 use crate::ui::watch::drop_zones::zones_ui;
 use crate::ui::widgets::{
-    default_row, field_hint, group_label, icon_button, list_box, palette, row, wide_note,
-    wide_slider, with_icon,
+    default_row, field_hint, group_label, icon_button, image_or_video, list_box, palette, row,
+    wide_note, wide_slider, with_icon,
 };
-use crate::ui::{View, icons, theme};
+use crate::ui::{icons, theme};
 
 const FIT_HOVER: &str = "How an image with another aspect ratio is fitted to the output size";
 pub(super) const PAINT_MASK_HOVER: &str = "Paint which part of the picture is regenerated";
@@ -101,7 +100,7 @@ fn input_use(view: &View<'_>, slot: Slot) -> InputUse {
         }
         Slot::Start => spec.start_image,
         Slot::End => form.end_image(spec),
-        Slot::Mask if sources(view).source_clip.is_some() => InputUse::Optional,
+        Slot::Mask if view.sources().source_clip.is_some() => InputUse::Optional,
         Slot::Mask => spec.mask,
         Slot::Reference if spec.limits.max_references > 0 => InputUse::Optional,
         Slot::Control if spec.limits.controls.is_required => InputUse::Required,
@@ -124,7 +123,7 @@ fn is_missing(view: &View<'_>, slot: Slot) -> bool {
 
 fn heading_ui(ui: &mut Ui, view: &View<'_>, slot: Slot) {
     let words = slot_words(slot, view.model());
-    let all = sources(view);
+    let all = view.sources();
     let heading = match slot {
         Slot::Start if all.extend.is_some() => "Continue this clip",
         Slot::Start if all.source_clip.is_some() => "Change this clip",
@@ -236,7 +235,7 @@ fn fit_ui(ui: &mut Ui, view: &mut View<'_>) {
 /// What becomes of a clip, with models that can do both.
 fn clip_ui(ui: &mut Ui, view: &mut View<'_>) {
     let does_both = |spec: &ModelSpec| spec.can_extend() && spec.clip_strength().is_some();
-    if sources(view).clip().is_none() || !view.model().is_some_and(does_both) {
+    if view.sources().clip().is_none() || !view.model().is_some_and(does_both) {
         return;
     }
     row(ui, "Clip", CLIP_HOVER, |ui, label| {
@@ -260,7 +259,7 @@ fn strength_ui(ui: &mut Ui, view: &mut View<'_>) {
     let Some(spec) = view.model().cloned() else {
         return;
     };
-    let all = sources(view);
+    let all = view.sources();
     let is_base = all.image.is_some() && spec.image_role != ImageRole::FirstFrame;
     let (default, explanation) = if is_base {
         (
@@ -304,7 +303,7 @@ fn keep_ui(ui: &mut Ui, view: &mut View<'_>) {
     let fills = view
         .model()
         .is_some_and(|spec| spec.image_role == ImageRole::Canvas);
-    if fills && sources(view).mask.is_some() {
+    if fills && view.sources().mask.is_some() {
         ui.checkbox(
             &mut view.form.keeps_unmasked,
             "Keep unmasked area unchanged",

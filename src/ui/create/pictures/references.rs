@@ -1,59 +1,22 @@
-//! The pictures that a model sees beside what it makes, or reads as parts of the prompt, in a row: added, taken out, and
-//! put in another order.
-//!
-//! How files get there is [`crate::app::inputs`]'s.
+//! Reference images and image prompts in a row: added, removed and reordered.
 
-use egui::{
-    Align, CornerRadius, DragValue, FontId, Layout, Rect, Response, Sense, Stroke, Ui, Vec2, vec2,
-};
-
+use egui::{Align, CornerRadius, DragValue, Layout, Rect, Response, Sense, Stroke, Ui, Vec2, vec2};
 use safelight_core::job::PROMPT_STRENGTHS;
 use safelight_core::model::ModelSpec;
 
+use crate::app::choices::Slot;
 use crate::app::commands::{InputsCommand, PlayerCommand};
-use crate::app::inputs::{Input, Places, Slot};
-use crate::ui::create::advanced::said_ui;
-use crate::ui::create::pictures::slot::{dashed_frame, thumb_ui};
+use crate::app::inputs::{Input, Places};
+use crate::app::notices::sentence;
+use crate::ui::create::pictures::slot::{drop_target, thumb_ui};
 use crate::ui::create::pictures::slot_words::slot_words;
 use crate::ui::create::pictures::{DROP_PICTURE, REMOVE_PICTURE_HOVER, field_of, pixels_text};
-use crate::ui::widgets::{badge, field_hint, group_label, icon_button, number, palette};
-use crate::ui::{View, icons, theme};
+use crate::ui::view::{View, said_ui};
+use crate::ui::widgets::{badge, field_hint, group_label, icon_button, number, palette, with_icon};
+use crate::ui::{icons, theme};
 
-/// Accessible names for one of several images in a slot, numbered from 1.
-struct OneOf(Slot);
-
-impl OneOf {
-    fn named(&self, number: usize, file: &str) -> String {
-        match self.0 {
-            Slot::Prompt => format!("Prompt picture {number}: {file}"),
-            _ => format!("Reference picture {number}: {file}"),
-        }
-    }
-
-    fn remove(&self, number: usize) -> String {
-        match self.0 {
-            Slot::Prompt => format!("Remove prompt picture {number}"),
-            _ => format!("Remove reference picture {number}"),
-        }
-    }
-
-    fn earlier(&self, number: usize) -> String {
-        match self.0 {
-            Slot::Prompt => format!("Move prompt picture {number} to the left"),
-            _ => format!("Move reference picture {number} to the left"),
-        }
-    }
-
-    fn later(&self, number: usize) -> String {
-        match self.0 {
-            Slot::Prompt => format!("Move prompt picture {number} to the right"),
-            _ => format!("Move reference picture {number} to the right"),
-        }
-    }
-}
-
-/// Which picture of which place is dragged, from 0.
-struct Dragged(Slot, usize);
+/// Slot and index of the image that is dragged.
+struct DraggedImage(Slot, usize);
 
 pub(super) fn references_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot) {
     let places = view.model().map(Places::of).unwrap_or_default();
@@ -94,7 +57,7 @@ pub(super) fn references_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot) {
     said_ui(ui, view, &[field_of(slot)]);
 }
 
-/// A picture with its number, above what can be done with it.
+/// An image with its number, above its buttons.
 fn tile_ui(
     ui: &mut Ui,
     view: &mut View<'_>,
@@ -112,8 +75,8 @@ fn tile_ui(
             let path = input.source.path().to_path_buf();
             view.push(PlayerCommand::ShowInput(path));
         }
-        picture.dnd_set_drag_payload(Dragged(slot, index));
-        if let Some(dragged) = picture.dnd_release_payload::<Dragged>()
+        picture.dnd_set_drag_payload(DraggedImage(slot, index));
+        if let Some(dragged) = picture.dnd_release_payload::<DraggedImage>()
             && dragged.0 == slot
         {
             view.push(InputsCommand::MoveOne(slot, dragged.1, index));
@@ -125,13 +88,13 @@ fn tile_ui(
     });
 }
 
-/// As high as a picture with what stands below it.
+/// Height of an image with its buttons.
 fn tile_height(ui: &Ui, slot: Slot) -> f32 {
     let rows = if slot == Slot::Prompt { 2.0 } else { 1.0 };
     theme::REFERENCE_SIDE + rows * ui.spacing().interact_size.y
 }
 
-/// How much a picture says as a part of the prompt.
+/// Weight of an image prompt.
 fn strength_ui(ui: &mut Ui, view: &mut View<'_>, index: usize, mut strength: f64) {
     let range = PROMPT_STRENGTHS;
     let drag = DragValue::new(&mut strength)
@@ -168,7 +131,7 @@ fn picture_ui(
             .layout(Layout::centered_and_justified(egui::Direction::TopDown)),
     );
     thumb_ui(&mut inside, view, slot, input, inner.size());
-    let is_over = response.dnd_hover_payload::<Dragged>().is_some();
+    let is_over = response.dnd_hover_payload::<DraggedImage>().is_some();
     if is_over || response.hovered() || response.has_focus() {
         let stroke = Stroke::new(1.5, palette.amber);
         ui.painter()
@@ -178,28 +141,29 @@ fn picture_ui(
     let ink = (theme::COUNT_SIZE * 0.7, palette.on_accent);
     badge(ui, corner, palette.accent, index + 1, ink);
     let file = input.source.file_name();
-    let name = one_of(slot).named(index + 1, &file);
+    let name = sentence(&format!("{} {}: {file}", kind_of(slot), index + 1));
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, &name));
     let (width, height) = input.source.size();
     response.on_hover_text(format!("{file}\n{}", pixels_text(width, height)))
 }
 
-fn one_of(slot: Slot) -> OneOf {
-    OneOf(slot)
+/// Name of an image of the slot, for screen readers.
+fn kind_of(slot: Slot) -> &'static str {
+    match slot {
+        Slot::Prompt => "prompt picture",
+        _ => "reference picture",
+    }
 }
 
 fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, (slot, index): (Slot, usize), count: usize) {
     ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
-    let number = index + 1;
+    let (number, kind) = (index + 1, kind_of(slot));
     let moves = [
-        (index > 0, icons::CARET_LEFT, one_of(slot).earlier(number)),
-        (
-            number < count,
-            icons::CARET_RIGHT,
-            one_of(slot).later(number),
-        ),
+        (index.wrapping_sub(1), index > 0, icons::CARET_LEFT, "left"),
+        (number, number < count, icons::CARET_RIGHT, "right"),
     ];
-    for (to, (is_possible, icon, name)) in [index.wrapping_sub(1), number].into_iter().zip(moves) {
+    for (to, is_possible, icon, side) in moves {
+        let name = format!("Move {kind} {number} to the {side}");
         ui.add_enabled_ui(is_possible, |ui| {
             let explanation = "The prompt counts the pictures from the left. They can be dragged, \
                               too";
@@ -208,15 +172,14 @@ fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, (slot, index): (Slot, usize), co
             }
         });
     }
-    let name = one_of(slot).remove(number);
+    let name = format!("Remove {kind} {number}");
     if icon_button(ui, icons::TRASH, &name, REMOVE_PICTURE_HOVER).clicked() {
         view.push(InputsCommand::RemoveOne(slot, index));
     }
 }
 
-/// The place of the next one; one that stands in no row has the whole width.
+/// The empty slot for the next one; the first has the whole width.
 pub(super) fn add_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_wide: bool) {
-    let palette = palette(ui);
     let words = slot_words(slot, view.model());
     let side = theme::REFERENCE_SIDE;
     let (place, shown) = if is_wide {
@@ -233,24 +196,21 @@ pub(super) fn add_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_wide: bool
         ui.scope_id().with(("add-picture", slot as usize)),
         Sense::click(),
     );
-    let is_busy = view.app.cx.background.is_asking();
-    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, !is_busy, words.choose));
-    let is_lit = response.hovered() || response.has_focus();
-    let radius = CornerRadius::same(theme::RADIUS);
-    ui.painter().rect_filled(rect, radius, palette.field);
-    dashed_frame(ui, rect, if is_lit { palette.amber } else { palette.line });
-    let ink = if is_lit { palette.text } else { palette.weak };
-    let (text, font) = if is_wide {
+    let (text, size) = if is_wide {
         let text = drop_text(slot, view.model());
-        let text = crate::ui::widgets::with_icon(icons::UPLOAD, text);
-        (text, theme::DROP_TEXT)
+        (with_icon(icons::UPLOAD, text), theme::DROP_TEXT)
     } else {
         (icons::PLUS.to_string(), theme::COUNT_SIZE)
     };
-    let font = FontId::proportional(font);
-    ui.painter()
-        .text(rect.center(), egui::Align2::CENTER_CENTER, text, font, ink);
-    if response.on_hover_text(words.explanation).clicked() && !is_busy {
+    if drop_target(
+        ui,
+        view,
+        response,
+        words.choose,
+        words.explanation,
+        text,
+        size,
+    ) {
         view.push(InputsCommand::Pick(slot));
     }
 }

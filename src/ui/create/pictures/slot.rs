@@ -1,24 +1,31 @@
-//! One place for a picture: where it is dropped, how it looks, and its buttons.
-//!
-//! Which places there are is [`crate::ui::create::pictures`]'s.
+//! The slot of an input image, and that of a control's mask.
 
 use egui::{
-    Align, Color32, CornerRadius, Direction, FontId, Frame, Image, Label, Layout, Margin, Rect,
-    Response, RichText, Sense, Stroke, Ui, Vec2, vec2,
+    Align, Button, Color32, CornerRadius, Direction, FontId, Frame, Image, Label, Layout, Margin,
+    Rect, Response, RichText, Sense, Stroke, Ui, Vec2, vec2,
 };
 use safelight_core::gallery::THUMB_SIDE;
+use safelight_core::job::Source;
 use safelight_core::units::seconds_text;
 
+use crate::app::choices::{MaskOf, Slot};
 use crate::app::commands::{InputsCommand, MaskCommand};
-use crate::app::inputs::{Input, MaskOf, Slot, Source};
+use crate::app::inputs::Input;
 use crate::app::thumbs::Pictured;
 use crate::ui::create::pictures::slot_words::slot_words;
 use crate::ui::create::pictures::{
-    CLIP_MASK_UNPAINTED, DROP_PICTURE, EDIT_MASK_HOVER, REMOVE_PICTURE_HOVER, pixels_text,
+    CLIP_MASK_UNPAINTED, DROP_PICTURE, EDIT_MASK_HOVER, REMOVE_PICTURE_HOVER,
+    paint_control_mask_hover, pixels_text,
 };
-use crate::ui::create::rate;
-use crate::ui::widgets::{badge, icon_button, palette, with_icon};
-use crate::ui::{View, icons, theme};
+use crate::ui::view::View;
+use crate::ui::widgets::{
+    badge, field_hint, field_note, icon_button, palette, rate, row, with_icon,
+};
+use crate::ui::{icons, theme};
+
+/// Edge of the small picture of a mask.
+const MASK_SIDE: f32 = 40.0;
+const CONTROL_MASK_HOVER: &str = "Which part of this control is regenerated: white is, black stays. A picture holds for every frame of a clip; a mask that is a clip goes with it frame by frame. Drop a file here, or choose one";
 
 /// Draws the place over the width there is; a narrow one stands beside another.
 pub(super) fn slot_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_narrow: bool) {
@@ -33,7 +40,6 @@ pub(super) fn slot_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_narrow: b
 }
 
 fn empty_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_narrow: bool) -> Rect {
-    let palette = palette(ui);
     let words = slot_words(slot, view.model());
     let is_next = slot == Slot::Start || view.app.inputs.get(Slot::Start).is_some();
     let text = if view.app.inputs.is_opening() && is_next {
@@ -55,33 +61,51 @@ fn empty_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_narrow: bool) -> Re
     };
     let size = vec2(ui.available_width(), height);
     let (rect, response) = ui.allocate_exact_size(size, Sense::click());
-    let is_busy = view.app.cx.background.is_asking();
-    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, !is_busy, words.choose));
-    let is_lit = response.hovered() || response.has_focus();
-    let colour = if is_lit { palette.amber } else { palette.line };
-    ui.painter()
-        .rect_filled(rect, CornerRadius::same(theme::RADIUS), palette.field);
-    dashed_frame(ui, rect, colour);
-    let ink = if is_lit { palette.text } else { palette.weak };
-    let galley = {
-        let mut job = egui::text::LayoutJob::simple(
-            text,
-            FontId::proportional(theme::DROP_TEXT),
-            ink,
-            rect.width(),
-        );
-        job.halign = Align::Center;
-        ui.painter().layout_job(job)
-    };
-    let top = rect.center_top() + vec2(0.0, (rect.height() - galley.size().y) / 2.0);
-    ui.painter().galley(top, galley, ink);
-    if response.on_hover_text(words.explanation).clicked() && !is_busy {
+    if drop_target(
+        ui,
+        view,
+        response,
+        words.choose,
+        words.explanation,
+        text,
+        theme::DROP_TEXT,
+    ) {
         view.push(InputsCommand::Pick(slot));
     }
     rect
 }
 
-pub(super) fn dashed_frame(ui: &Ui, rect: Rect, colour: Color32) {
+/// An area for files to be dropped on. Returns whether it was clicked, which opens a file dialog.
+pub(super) fn drop_target(
+    ui: &Ui,
+    view: &View<'_>,
+    response: Response,
+    name: &str,
+    explanation: &str,
+    text: impl Into<String>,
+    size: f32,
+) -> bool {
+    let (palette, rect) = (palette(ui), response.rect);
+    let is_busy = view.app.cx.background.is_asking();
+    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, !is_busy, name));
+    let (line, ink) = if response.hovered() || response.has_focus() {
+        (palette.amber, palette.text)
+    } else {
+        (palette.line, palette.weak)
+    };
+    ui.painter()
+        .rect_filled(rect, CornerRadius::same(theme::RADIUS), palette.field);
+    dashed_frame(ui, rect, line);
+    let font = FontId::proportional(size);
+    let mut job = egui::text::LayoutJob::simple(text.into(), font, ink, rect.width());
+    job.halign = Align::Center;
+    let galley = ui.painter().layout_job(job);
+    let top = rect.center_top() + vec2(0.0, (rect.height() - galley.size().y) / 2.0);
+    ui.painter().galley(top, galley, ink);
+    response.on_hover_text(explanation).clicked() && !is_busy
+}
+
+fn dashed_frame(ui: &Ui, rect: Rect, colour: Color32) {
     let rect = rect.shrink(1.0);
     let corners = [
         rect.left_top(),
@@ -278,11 +302,133 @@ pub(super) fn paint_button(ui: &mut Ui, view: &mut View<'_>, name: &str, explana
         ),
         _ => (explanation, "Choose the picture first"),
     };
-    let can_open = view.app.can_paint_mask(MaskOf::Start);
+    brush_button(ui, view, MaskOf::Start, name, explanation, why_not);
+}
+
+fn brush_button(
+    ui: &mut Ui,
+    view: &mut View<'_>,
+    of: MaskOf,
+    name: &str,
+    explanation: &str,
+    why_not: &str,
+) {
+    let can_open = view.app.can_paint_mask(of);
     ui.add_enabled_ui(can_open, |ui| {
         let button = icon_button(ui, icons::BRUSH, name, explanation);
         if button.on_disabled_hover_text(why_not).clicked() {
-            view.push(MaskCommand::Open(MaskOf::Start));
+            view.push(MaskCommand::Open(of));
         }
     });
+}
+
+/// Returns whether a control has a place for a mask: where one counts, or stands there.
+fn has_place(view: &View<'_>, index: usize, input: &Input) -> bool {
+    let takes = |spec| view.app.inputs.takes_control_mask(index, spec);
+    input.control_mask.is_some() || view.model().is_some_and(takes)
+}
+
+pub(super) fn control_mask_ui(ui: &mut Ui, view: &mut View<'_>, index: usize, input: &Input) {
+    if !has_place(view, index, input) {
+        return;
+    }
+    let hover = CONTROL_MASK_HOVER;
+    row(ui, "Mask", hover, |ui, _| {
+        let rect = match &input.control_mask {
+            Some(mask) => mask_ui(ui, view, index, mask),
+            None => control_mask_empty_ui(ui, view, index),
+        };
+        let visible = rect.intersect(ui.clip_rect());
+        if let Some(place) = view.drawn.control_masks.get_mut(index) {
+            *place = visible.is_positive().then_some(visible);
+        }
+    });
+    let is_painted = view.app.is_being_masked(MaskOf::Control(index));
+    if input.control_mask.is_none() && is_painted {
+        field_hint(ui, "What you painted is used");
+    } else if input.control_mask.is_none() && view.app.inputs.needs_control_mask(index) {
+        field_note(
+            ui,
+            "This ControlNet fills a part of its picture: paint which, or drop a mask",
+        );
+    }
+}
+
+/// The mask that there is, with its buttons.
+fn mask_ui(ui: &mut Ui, view: &mut View<'_>, index: usize, mask: &Source) -> Rect {
+    let drawn = tile(ui).show(ui, |ui| {
+        ui.set_width(ui.available_width());
+        ui.horizontal(|ui| {
+            control_mask_thumb_ui(ui, view, mask);
+            ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+                ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
+                let number = index + 1;
+                let name = format!("Remove the mask of control picture {number}");
+                if icon_button(ui, icons::TRASH, &name, REMOVE_PICTURE_HOVER).clicked() {
+                    view.push(InputsCommand::RemoveControlMask(index));
+                }
+                let name = format!("Edit the mask of control picture {number}");
+                let of = MaskOf::Control(index);
+                brush_button(ui, view, of, &name, EDIT_MASK_HOVER, CLIP_MASK_UNPAINTED);
+                ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                    ui.add(Label::new(mask.file_name()).truncate())
+                        .on_hover_text(mask.path().display().to_string());
+                });
+            });
+        });
+    });
+    drawn.response.rect
+}
+
+fn control_mask_thumb_ui(ui: &mut Ui, view: &View<'_>, mask: &Source) {
+    let pictured = Pictured::Input(mask.path().to_owned());
+    let size = Vec2::splat(MASK_SIDE);
+    let Some(Ok(thumb)) = view.app.cx.thumbs.get(pictured, THUMB_SIDE) else {
+        ui.allocate_response(size, Sense::hover());
+        return;
+    };
+    let image = Image::new(thumb)
+        .fit_to_exact_size(size)
+        .corner_radius(CornerRadius::same(4))
+        .alt_text(format!("Mask {}", mask.file_name()));
+    ui.add(image);
+}
+
+/// Where a mask is dropped, or a click asks for its file; beside it the brush.
+fn control_mask_empty_ui(ui: &mut Ui, view: &mut View<'_>, index: usize) -> Rect {
+    let number = index + 1;
+    let height = ui.spacing().interact_size.y;
+    let button = Button::new(with_icon(icons::BRUSH, "Paint"));
+    let paint_width = theme::PICTURE_SIDE;
+    let place = vec2(
+        ui.available_width() - paint_width - ui.spacing().item_spacing.x,
+        height,
+    );
+    let (rect, response) = ui.allocate_exact_size(place, Sense::click());
+    let name = format!("Choose a mask for control picture {number}");
+    let text = "Drop a mask…";
+    if drop_target(
+        ui,
+        view,
+        response,
+        &name,
+        CONTROL_MASK_HOVER,
+        text,
+        theme::DROP_TEXT,
+    ) {
+        view.push(InputsCommand::PickControlMask(index));
+    }
+    let of = MaskOf::Control(index);
+    let can_open = view.app.can_paint_mask(of);
+    let painted = ui
+        .add_enabled_ui(can_open, |ui| ui.add_sized([paint_width, height], button))
+        .inner;
+    let explanation = paint_control_mask_hover(view.model());
+    let painted = painted
+        .on_hover_text(explanation)
+        .accessible_name(format!("Paint a mask for control picture {number}"));
+    if painted.clicked() {
+        view.push(MaskCommand::Open(of));
+    }
+    rect
 }

@@ -2,7 +2,7 @@
 
 use safelight_core::model::{ControlKind, ImageRole, ModelSpec};
 
-use crate::app::inputs::Slot;
+use crate::app::choices::Slot;
 
 /// Labels of one slot for an input image.
 pub(in crate::ui::create) struct SlotWords {

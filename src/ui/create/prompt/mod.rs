@@ -1,35 +1,26 @@
-//! The prompt, the negative prompt, what helps with writing them, and examples that the model understands.
+//! The prompt and the negative prompt with their token counts, and example prompts.
 
-mod completion;
-mod count;
-mod history;
-mod wildcards;
+mod lists;
 
 use egui::text::{CCursor, CCursorRange};
 use egui::{Button, Id, RichText, ScrollArea, TextEdit, TextStyle, Ui};
 use safelight_core::job::{LiteralPrompt, random_seed};
 use safelight_core::model::{Guidance, ModelSpec};
+use safelight_core::tokens::PromptCount;
 
 use crate::app::commands::PromptCommand;
 use crate::app::prompt::field_id;
-use crate::ui::create::advanced::said_ui;
-use crate::ui::create::image_or_video;
+use crate::ui::view::{View, said_ui};
 use crate::ui::widgets::{
-    at_right, chip, group_label, icon_button, icon_toggle, palette, reserved, wide_note,
+    at_right, chip, group_label, icon_button, icon_toggle, image_or_video, palette, reserved,
+    wide_note,
 };
-use crate::ui::{View, icons, theme};
+use crate::ui::{icons, theme};
 
 /// Examples that are shown at once; the dice reaches them all.
 const NUM_CHIPS: usize = 2;
 const USE_AS_TEMPLATE: &str = "Use as template";
 const NO_MATCHES: &str = "No matches";
-
-/// What is typed above the lists.
-#[derive(Default)]
-pub struct PromptPanel {
-    history_search: String,
-    wildcard_search: String,
-}
 
 pub(super) fn prompt_ui(ui: &mut Ui, view: &mut View<'_>) {
     let examples: Vec<String> = view
@@ -49,7 +40,7 @@ pub(super) fn prompt_ui(ui: &mut Ui, view: &mut View<'_>) {
         if is_empty && !examples.is_empty() {
             examples_ui(ui, view, &examples);
         } else {
-            count::count_ui(ui, view);
+            count_ui(ui, view);
         }
     });
     let literal = view.form.unedited_prompt();
@@ -116,7 +107,7 @@ fn examples_ui(ui: &mut Ui, view: &mut View<'_>, examples: &[String]) {
     });
 }
 
-/// Whether a text has letters of scripts that run from right to left, which egui draws from left to right.
+/// Returns whether a text has letters of scripts that run from right to left, which egui draws from left to right.
 fn is_right_to_left(text: &str) -> bool {
     text.chars().any(|letter| {
         matches!(
@@ -136,8 +127,8 @@ fn heading_ui(ui: &mut Ui, view: &mut View<'_>, examples: &[String]) -> Id {
     ui.horizontal(|ui| {
         let label = group_label(ui, "Prompt", explanation);
         at_right(ui, "prompt", |ui| {
-            history::button_ui(ui, view);
-            wildcards::button_ui(ui, view);
+            lists::button_ui(ui, view);
+            lists::wildcards_button_ui(ui, view);
             let is_on = view.form.is_one_a_line;
             let meaning = if is_on {
                 "Each line makes a job of its own. Click to use all lines as one prompt"
@@ -185,7 +176,7 @@ fn field_ui(ui: &mut Ui, view: &mut View<'_>, label: Id, hint: &str) {
     }
     let has_focus = ui.memory(|memory| memory.has_focus(id));
     if has_focus {
-        completion::take_keys(ui, view);
+        lists::take_keys(ui, view);
     }
     let edit = |ui: &mut Ui| {
         TextEdit::multiline(&mut view.form.prompt)
@@ -212,7 +203,7 @@ fn field_ui(ui: &mut Ui, view: &mut View<'_>, label: Id, hint: &str) {
         view.push(PromptCommand::Begin);
     }
     let cursor = output.cursor_range.map(|range| range.primary.index.0);
-    completion::completion_ui(ui, view, &response, cursor.filter(|_| has_focus));
+    lists::completion_ui(ui, view, &response, cursor.filter(|_| has_focus));
     let names = view.typing.is_naming && response.changed();
     if response.gained_focus() || names {
         view.push(PromptCommand::GlanceAtWildcards);
@@ -246,7 +237,7 @@ fn negative_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
         ui.scroll_to_rect(response.inner_rect, None);
         view.push(PromptCommand::Begin);
     }
-    count::negative_count_ui(ui, view);
+    negative_count_ui(ui, view);
     let literal = view.form.unedited_negative();
     if literal_ui(ui, literal, "Use negative prompt as template") {
         view.form.use_negative_as_template();
@@ -299,8 +290,93 @@ fn another(examples: &[String], current: &str) -> String {
         .unwrap_or_default()
 }
 
+fn count_ui(ui: &mut Ui, view: &View<'_>) {
+    let palette = palette(ui);
+    match view.app.prompt.counting.prompt() {
+        None => {}
+        Some(Err(problem)) => wide_note(ui, problem, palette.error),
+        Some(Ok(count)) => {
+            let Some(main) = count.encoders.first().filter(|_| count.num_prompts > 0) else {
+                return;
+            };
+            let colour = if main.num_cut() > 0 {
+                palette.amber
+            } else {
+                palette.weak
+            };
+            wide_note(ui, &tokens_text(count), colour);
+            if let Some(text) = second_encoder_text(count) {
+                wide_note(ui, &text, palette.weak);
+            }
+        }
+    }
+}
+
+/// `84 of 512 tokens`, and what is left out.
+fn tokens_text(count: &PromptCount) -> String {
+    let Some(main) = count.encoders.first() else {
+        return String::new();
+    };
+    let (tokens, limit, is_estimate) = (main.tokens, main.limit, main.is_estimate);
+    let amount = match (is_estimate, count.varies) {
+        (true, _) => format!("about {tokens} of {limit} tokens"),
+        (false, true) => format!("up to {tokens} of {limit} tokens"),
+        (false, false) => format!("{tokens} of {limit} tokens"),
+    };
+    let amount = match (count.num_prompts, count.num_parts) {
+        (prompts @ 2.., _) => format!("{amount} in the longest of {prompts} prompts"),
+        (_, parts @ 2..) => format!("{amount} in the longest of {parts} parts"),
+        _ => amount,
+    };
+    match (main.num_cut(), is_estimate) {
+        (0, false) => amount,
+        (0, true) => format!("{amount} (estimated: the model's tokenizer cannot be read)"),
+        (cut, false) => format!("{amount}: the last {cut} are truncated"),
+        (cut, true) => format!(
+            "{amount}: the last {cut} are truncated (estimated: the model's tokenizer cannot be \
+            read)"
+        ),
+    }
+}
+
+/// Warning that the second text encoder truncates the prompt; `None` if it reads all of it.
+fn second_encoder_text(count: &PromptCount) -> Option<String> {
+    let [main, others @ ..] = &count.encoders[..] else {
+        return None;
+    };
+    let short = others.iter().find(|encoder| encoder.num_cut() > 0)?;
+    let (name, limit, all, other) = (short.name, short.limit, short.tokens, main.name);
+    Some(if main.num_cut() > 0 {
+        format!(
+            "{name} reads only the first {limit} of its {all} tokens, so put what matters most first; {other} reads more"
+        )
+    } else {
+        format!(
+            "{name} reads only the first {limit} of its {all} tokens, so put what matters most first; {other} reads all of it"
+        )
+    })
+}
+
+/// Of the negative prompt only what is wrong with it.
+fn negative_count_ui(ui: &mut Ui, view: &View<'_>) {
+    match view.app.prompt.counting.negative() {
+        Some(Err(problem)) => wide_note(ui, problem, palette(ui).error),
+        Some(Ok(count))
+            if count
+                .encoders
+                .first()
+                .is_some_and(|main| main.num_cut() > 0) =>
+        {
+            wide_note(ui, &tokens_text(count), palette(ui).amber);
+        }
+        _ => {}
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use safelight_core::tokens::TokenCount;
+
     use super::*;
 
     #[test]
@@ -317,5 +393,62 @@ mod tests {
         ] {
             assert!(!is_right_to_left(text), "{text}");
         }
+    }
+
+    fn count(tokens: &[(&'static str, usize, usize)]) -> PromptCount {
+        let encoder = |&(name, tokens, limit)| TokenCount {
+            name,
+            tokens,
+            limit,
+            is_estimate: false,
+        };
+        PromptCount {
+            encoders: tokens.iter().map(encoder).collect(),
+            varies: false,
+            num_parts: 1,
+            num_prompts: 1,
+        }
+    }
+
+    #[test]
+    fn a_count_says_what_is_read_and_what_is_not() {
+        let short = count(&[("UMT5", 84, 512)]);
+        assert_eq!(tokens_text(&short), "84 of 512 tokens");
+        let long = count(&[("UMT5", 530, 512)]);
+        assert_eq!(
+            tokens_text(&long),
+            "530 of 512 tokens: the last 18 are truncated"
+        );
+        let varied = PromptCount {
+            varies: true,
+            num_prompts: 3,
+            ..short.clone()
+        };
+        assert_eq!(
+            tokens_text(&varied),
+            "up to 84 of 512 tokens in the longest of 3 prompts"
+        );
+        let timed = PromptCount {
+            num_parts: 2,
+            ..short
+        };
+        assert_eq!(
+            tokens_text(&timed),
+            "84 of 512 tokens in the longest of 2 parts"
+        );
+    }
+
+    #[test]
+    fn what_clip_does_not_hear_is_said_once_it_is_so() {
+        assert_eq!(
+            second_encoder_text(&count(&[("T5", 60, 512), ("CLIP", 70, 77)])),
+            None
+        );
+        let text = second_encoder_text(&count(&[("T5", 90, 512), ("CLIP", 92, 77)])).unwrap();
+        assert!(
+            text.starts_with("CLIP reads only the first 77 of its 92 tokens"),
+            "{text}"
+        );
+        assert!(text.ends_with("T5 reads all of it"), "{text}");
     }
 }

@@ -1,18 +1,17 @@
-//! The small parts that panels are made of: icon buttons, chips, rows with a label, cards.
-//!
-//! Each takes the name that a screen reader says and the sentence that explains it; nothing here
-//! knows a job.
+//! Widgets: icon buttons, chips, cards, badges, modal windows, and rows of the form.
+
+mod fields;
 
 use egui::style::WidgetVisuals;
 use egui::{
-    Align, Align2, Button, Color32, ComboBox, CornerRadius, DragValue, FontId, Frame, Id, Label,
-    Layout, Margin, Pos2, ProgressBar, Rect, Response, RichText, Sense, Slider, Stroke, TextEdit,
-    TextureHandle, Ui, Vec2, pos2, vec2,
+    Align, Align2, Button, Color32, Context, CornerRadius, FontId, Frame, Id, Layout, Margin,
+    Modal, ModalResponse, Pos2, ProgressBar, Rect, Response, RichText, Sense, Stroke, TextEdit,
+    TextureHandle, Ui, Vec2, WidgetText, pos2, vec2,
 };
 
-use crate::app::notices::sentence;
 use crate::ui::icons;
 use crate::ui::theme::{self, Palette};
+pub use fields::*;
 
 /// The colours in use.
 pub fn palette(ui: &Ui) -> &'static Palette {
@@ -25,6 +24,23 @@ pub fn icon_button(ui: &mut Ui, icon: char, name: &str, explanation: &str) -> Re
     ui.add(button)
         .on_hover_text(explanation)
         .accessible_name(name)
+}
+
+/// A button with its name and an explanation.
+pub fn hint_button(ui: &mut Ui, name: &str, explanation: &str) -> Response {
+    ui.button(name).on_hover_text(explanation)
+}
+
+/// Adds explanation and accessible name to a button. Returns whether it was clicked.
+pub fn pressed(
+    button: Response,
+    explanation: impl Into<WidgetText>,
+    name: impl Into<String>,
+) -> bool {
+    button
+        .on_hover_text(explanation)
+        .accessible_name(name)
+        .clicked()
 }
 
 /// A button at the top of a page; where there is little room, its icon alone.
@@ -237,199 +253,6 @@ pub fn across(ui: &mut Ui, id: &str, contents: impl FnOnce(&mut Ui) -> Response)
         .inner
 }
 
-/// A label of fixed width and the controls behind it; gives the label's id for `labelled_by`.
-pub fn row<R>(
-    ui: &mut Ui,
-    label: &str,
-    explanation: &str,
-    contents: impl FnOnce(&mut Ui, egui::Id) -> R,
-) -> R {
-    label_row(ui, label, explanation, None, contents).1
-}
-
-/// The same with what puts the field back, where it has that; the first answer is whether it was pressed.
-fn label_row<R>(
-    ui: &mut Ui,
-    label: &str,
-    explanation: &str,
-    own: Option<&Own>,
-    contents: impl FnOnce(&mut Ui, egui::Id) -> R,
-) -> (bool, R) {
-    ui.horizontal(|ui| {
-        let size = vec2(theme::LABEL_WIDTH, ui.spacing().interact_size.y);
-        let to_right = Layout::left_to_right(Align::Center);
-        let label = ui.allocate_ui_with_layout(size, to_right, |ui| {
-            ui.set_min_width(theme::LABEL_WIDTH);
-            let Some(own) = own else {
-                return (group_label(ui, label, explanation), false);
-            };
-            ui.set_max_width(theme::LABEL_WIDTH);
-            ui.spacing_mut().item_spacing.x = 0.0;
-            let name = group_label(ui, label, explanation);
-            let to_left = Layout::right_to_left(Align::Center);
-            (
-                name,
-                ui.with_layout(to_left, |ui| reset_button(ui, own)).inner,
-            )
-        });
-        let (name, is_reset) = label.inner;
-        (is_reset, contents(ui, name.id))
-    })
-    .inner
-}
-
-/// What a field can be put back to.
-pub struct Own {
-    /// The field, as a screen reader says it behind "Reset".
-    pub name: &'static str,
-    /// Its own value, in words; nothing while the field has it.
-    pub value: Option<String>,
-}
-
-impl Own {
-    /// Of a field whose value is what the model has it at, or is not.
-    pub fn of<T: PartialEq>(
-        name: &'static str,
-        value: &T,
-        own: &T,
-        words: impl Into<String>,
-    ) -> Self {
-        Self {
-            name,
-            value: (value != own).then(|| words.into()),
-        }
-    }
-}
-
-/// As [`row`], with a small button beside the label while the field has another value than its own. The answer is
-/// whether it was pressed.
-pub fn own_row<R>(
-    ui: &mut Ui,
-    label: &str,
-    explanation: &str,
-    own: &Own,
-    contents: impl FnOnce(&mut Ui, egui::Id) -> R,
-) -> bool {
-    label_row(ui, label, explanation, Some(own), contents).0
-}
-
-/// As [`own_row`], of a value that the model has one of by itself: `contents` changes what is shown, and what is changed
-/// counts until it is put back.
-pub fn default_row<T: Clone + PartialEq>(
-    ui: &mut Ui,
-    (label, name, explanation): (&str, &'static str, &str),
-    value: &mut Option<T>,
-    (default, words): (T, impl Into<String>),
-    contents: impl FnOnce(&mut Ui, egui::Id, &mut T),
-) {
-    let mut shown = value.clone().unwrap_or_else(|| default.clone());
-    let before = shown.clone();
-    let own = Own::of(name, &shown, &default, words);
-    let reset = own_row(ui, label, explanation, &own, |ui, label| {
-        contents(ui, label, &mut shown);
-    });
-    if reset {
-        *value = None;
-    } else if shown != before {
-        *value = Some(shown);
-    }
-}
-
-/// A quiet button that puts a field back; nothing while there is nothing to put back.
-pub fn reset_button(ui: &mut Ui, own: &Own) -> bool {
-    let Some(value) = &own.value else {
-        return false;
-    };
-    let icon = RichText::new(icons::RESET)
-        .size(theme::SMALL_ICON)
-        .color(palette(ui).weak);
-    ui.scope(|ui| {
-        ui.spacing_mut().button_padding.x = 1.0;
-        ui.add(Button::new(icon).frame_when_inactive(false))
-            .on_hover_text(format!("Back to {value}"))
-            .accessible_name(format!("Reset {}", own.name))
-            .clicked()
-    })
-    .inner
-}
-
-/// The heading of a group of controls.
-pub fn group_label(ui: &mut Ui, text: &str, explanation: &str) -> Response {
-    let weak = palette(ui).weak;
-    ui.label(RichText::new(text).color(weak))
-        .on_hover_text(explanation)
-}
-
-/// What is wrong with a field, below it.
-pub fn field_error(ui: &mut Ui, message: &str) {
-    below_field(ui, message, palette(ui).error);
-}
-
-/// What will be done differently than a field says, or what it still needs.
-pub fn field_note(ui: &mut Ui, message: &str) {
-    below_field(ui, message, palette(ui).amber);
-}
-
-/// Quiet words on a field's value.
-pub fn field_hint(ui: &mut Ui, message: &str) {
-    below_field(ui, message, palette(ui).weak);
-}
-
-fn below_field(ui: &mut Ui, message: &str, colour: Color32) {
-    ui.scope(|ui| {
-        // As low as its words.
-        ui.spacing_mut().interact_size.y = 0.0;
-        ui.horizontal(|ui| {
-            ui.add_space(theme::LABEL_WIDTH + ui.spacing().item_spacing.x);
-            let text = RichText::new(sentence(message)).small().color(colour);
-            ui.add(Label::new(text).wrap());
-        });
-    });
-}
-
-/// As [`field_error`] and [`field_note`], over the whole width.
-pub fn wide_note(ui: &mut Ui, message: &str, colour: Color32) {
-    let text = RichText::new(sentence(message)).small().color(colour);
-    ui.add(Label::new(text).wrap());
-}
-
-/// So wide, or as wide as there is room for.
-pub fn field_width(ui: &Ui, wanted: f32) -> f32 {
-    wanted
-        .min(ui.available_width() - 2.0 * ui.spacing().button_padding.x)
-        .max(theme::LABEL_WIDTH)
-}
-
-/// A button of a group of which one may be chosen.
-pub fn choice(ui: &mut Ui, is_chosen: bool, text: &str, explanation: &str) -> Response {
-    ui.add(Button::selectable(is_chosen, text).frame_when_inactive(true))
-        .on_hover_text(explanation)
-        .accessible_name(text)
-}
-
-/// A slider that takes the rest of the row, with its value behind it. All of them end at one edge.
-pub fn wide_slider(ui: &mut Ui, slider: Slider<'_>, explanation: &str) -> Response {
-    let gap = ui.spacing().item_spacing.x;
-    let width = ui.available_width() - theme::VALUE_WIDTH - gap;
-    ui.spacing_mut().slider_width = width.max(theme::VALUE_WIDTH);
-    ui.spacing_mut().interact_size.x = theme::VALUE_WIDTH;
-    ui.add(slider).on_hover_text(explanation)
-}
-
-/// A number of this width.
-pub fn number(ui: &mut Ui, width: f32, value: DragValue<'_>) -> Response {
-    ui.add_sized(vec2(width, ui.spacing().interact_size.y), value)
-}
-
-/// A list to choose from, as wide as there is room: what is too long for that ends in dots.
-pub fn list_box(ui: &Ui, id: &str, selected: &str) -> ComboBox<'static> {
-    ComboBox::from_id_salt(id)
-        .selected_text(selected.to_owned())
-        .truncate()
-        .width(ui.available_width())
-        .icon(list_icon)
-}
-
 /// The sign of what opens and folds, the same everywhere.
 fn chevron(ui: &Ui, rect: Rect, colour: Color32, icon: char) {
     let font = FontId::proportional(theme::CHEVRON);
@@ -467,25 +290,22 @@ pub fn card(ui: &Ui, edge: Color32) -> Frame {
         .inner_margin(Margin::same(14))
 }
 
-/// What was typed where no range holds it: neither "nan" nor "inf" is a number that can be meant or kept.
-pub fn typed_number(text: &str) -> Option<f64> {
-    let number: f64 = text.trim().replace('\u{2212}', "-").parse().ok()?;
-    number.is_finite().then_some(number)
+/// So wide, or as wide as the window has room for a question over it.
+pub fn modal_width(ctx: &Context, wanted: f32) -> f32 {
+    wanted.min(ctx.content_rect().width() - 4.0 * theme::GAP)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_typed_is_a_number_that_can_be_meant() {
-        assert_eq!(typed_number(" \u{2212}1.5 "), Some(-1.5));
-        assert_eq!(["nan", "inf", "1e999"].map(typed_number), [None; 3]);
-    }
-
-    #[test]
-    fn a_message_begins_with_a_capital() {
-        assert_eq!(sentence("expected a width"), "Expected a width");
-        assert_eq!(sentence(""), "");
-    }
+/// Something over the window that is to be done or closed before all else, so wide where there is room.
+pub fn modal<R>(
+    ctx: &Context,
+    id: &str,
+    (width, margin): (f32, i8),
+    contents: impl FnOnce(&mut Ui) -> R,
+) -> ModalResponse<R> {
+    let frame = Frame::popup(&ctx.global_style()).inner_margin(Margin::same(margin));
+    let width = modal_width(ctx, width);
+    Modal::new(Id::unique(id)).frame(frame).show(ctx, |ui| {
+        ui.set_width(width);
+        contents(ui)
+    })
 }

@@ -1,49 +1,116 @@
-//! Opening pictures, batches and clips from disk to be watched.
+//! Results and files as the viewer shows them, and how files are opened for it.
 //!
-//! FrameSegments on threads of its own; nothing here waits for the window or knows what it shows.
+//! Opening runs on threads of its own.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use safelight_core::job::{Clip, JobError, JobErrorKind};
+use safelight_core::job::{Clip, JobError, JobErrorKind, JobId, SheetCells};
 use safelight_core::media::{self, ClipReader, MediaError, Picture};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::app::choices::TrashRequest;
 use crate::app::inputs::opening::may_move;
-use crate::app::player::compare::Side;
-use crate::app::player::facts::PlayedFile;
-use crate::app::player::frames::Frames;
-use crate::app::player::reading::{FileFrames, Wake};
-use crate::app::player::screen::Screen;
+use crate::app::player::reading::{FileFrames, Frames, Wake};
+use crate::app::queue::jobs::ResultItem;
 
-/// Pictures of one batch that are opened together.
+/// Images of one batch that are opened together.
 const MAX_BATCH: usize = 64;
 
-/// A file that can be watched.
-pub struct OpenedFile {
-    pub file: PlayedFile,
-    pub(super) frames: Frames,
-    /// The frame or picture that was asked for.
-    pub(super) index: usize,
+/// An image, batch or video.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ViewedMedia {
+    /// The job of this session that made it, where its frames are in memory.
+    pub job: Option<JobId>,
+    /// Several for the images of a batch.
+    pub paths: Vec<PathBuf>,
+    pub width: u32,
+    pub height: u32,
+    pub num_frames: usize,
+    pub fps: f64,
+    /// It plays; else it is one image, or several.
+    pub is_clip: bool,
+    /// Seconds that its job took, of this session.
+    pub secs: Option<f64>,
+    /// The settings inside each file, as far as they are Safelight's.
+    pub settings: Vec<Option<Value>>,
 }
 
-impl OpenedFile {
-    pub(super) fn into_side(self) -> Side {
-        let Self {
-            file,
-            frames,
-            index,
-        } = self;
-        Side {
-            title: file.name_of(index),
-            request: file.request_of(index).cloned(),
-            fps: file.fps,
-            is_clip: file.is_clip,
-            first: if file.is_clip { 0 } else { index },
-            frames,
-            screen: Screen::default(),
+impl ViewedMedia {
+    /// A result of this session.
+    pub fn of_result(item: &ResultItem) -> Self {
+        let (width, height) = item.request.size();
+        let output = &item.output;
+        let paths = if item.is_batch() {
+            output.paths.clone()
+        } else {
+            vec![output.path().to_path_buf()]
+        };
+        let settings = (0..paths.len()).map(|index| {
+            let request = item.generated(index)?;
+            Some(json!({ "request": request }))
+        });
+        Self {
+            job: item.is_in_memory().then_some(item.id),
+            width,
+            height,
+            num_frames: output.num_frames as usize,
+            fps: output.clip.fps,
+            is_clip: !item.is_pictures(),
+            secs: Some(output.secs),
+            settings: settings.collect(),
+            paths,
         }
     }
+
+    /// The file of one image of a batch; the only file of others.
+    pub fn path_of(&self, index: usize) -> &Path {
+        let path = self.paths.get(index).or_else(|| self.paths.first());
+        path.map_or_else(|| Path::new(""), PathBuf::as_path)
+    }
+
+    pub fn name_of(&self, index: usize) -> String {
+        let name = self.path_of(index).file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+
+    /// The request that made it, from its file.
+    pub fn request_of(&self, index: usize) -> Option<&Value> {
+        let settings = self.settings.get(index).or_else(|| self.settings.first())?;
+        settings.as_ref()?.get("request")
+    }
+
+    /// The files to delete: the video, all images of a batch of this session, or the image at `shown`.
+    pub fn trash_wishes(&self, shown: usize) -> Vec<TrashRequest> {
+        if self.is_clip {
+            vec![TrashRequest::clip(self.path_of(shown))]
+        } else if self.job.is_some() {
+            let paths = self.paths.iter();
+            paths.map(|path| TrashRequest::picture(path)).collect()
+        } else {
+            vec![TrashRequest::picture(self.path_of(shown))]
+        }
+    }
+
+    /// The result at this pixel of a contact sheet; `None` of other images.
+    pub fn cell_at(&self, shown: usize, x: u32, y: u32) -> Option<PathBuf> {
+        let settings = self.settings.get(shown).or_else(|| self.settings.first())?;
+        let cells = SheetCells::of_settings(settings.as_ref()?)?;
+        cells.file_at(self.path_of(shown), x, y)
+    }
+
+    /// The prompt, where the file has it.
+    pub fn prompt(&self, shown: usize) -> Option<&str> {
+        self.request_of(shown)?["prompt"].as_str()
+    }
+}
+
+/// A file that can be viewed.
+pub(super) struct OpenedFile {
+    pub media: ViewedMedia,
+    pub frames: Frames,
+    /// Index of the chosen image in its batch.
+    pub index: usize,
 }
 
 /// Opens whatever the file is; `max_side` is that of the largest texture.
@@ -107,7 +174,7 @@ fn open_clip(
     wake: &Wake,
 ) -> Result<OpenedFile, MediaError> {
     let info = reader.info();
-    let file = PlayedFile {
+    let media = ViewedMedia {
         paths: vec![path.to_path_buf()],
         width: info.width,
         height: info.height,
@@ -115,6 +182,7 @@ fn open_clip(
         fps: info.fps,
         is_clip: info.num_frames > 1,
         settings: vec![settings],
+        ..ViewedMedia::default()
     };
     let frames = FileFrames::start(reader, max_side, Arc::clone(wake));
     let frames = frames.map_err(|source| MediaError::Io {
@@ -123,7 +191,7 @@ fn open_clip(
         path: path.to_path_buf(),
     })?;
     Ok(OpenedFile {
-        file,
+        media,
         frames: Frames::File(Arc::new(frames)),
         index: 0,
     })
@@ -138,14 +206,12 @@ fn open_pictures(
 ) -> OpenedFile {
     let (width, height) = (picture.width, picture.height);
     let mut first = Some((picture, settings.cloned()));
-    let mut file = PlayedFile {
-        paths: Vec::new(),
+    let mut media = ViewedMedia {
         width,
         height,
         num_frames: 1,
         fps: 1.0,
-        is_clip: false,
-        settings: Vec::new(),
+        ..ViewedMedia::default()
     };
     let mut frames = Vec::new();
     let mut index = 0;
@@ -162,11 +228,11 @@ fn open_pictures(
             continue;
         };
         frames.push(Arc::new(within(picture, max_side)));
-        file.paths.push(other);
-        file.settings.push(settings);
+        media.paths.push(other);
+        media.settings.push(settings);
     }
     OpenedFile {
-        file,
+        media,
         frames: Frames::Memory(Arc::new(Clip { frames, fps: 1.0 })),
         index,
     }
@@ -219,10 +285,8 @@ fn unnumbered(path: &Path) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use safelight_core::media::{ClipOptions, write_clip};
-    use serde_json::json;
-
     use super::*;
+    use safelight_core::media::{ClipOptions, write_clip};
 
     fn picture(bright: u8) -> Picture {
         Picture::from_fn(24, 16, |_, _| [bright, 9, 9]).unwrap()
@@ -252,15 +316,15 @@ mod tests {
             std::fs::rename(&path, &misnamed).unwrap();
             let opened = open_at(&misnamed);
             assert_eq!(
-                (opened.file.num_frames, opened.file.is_clip),
+                (opened.media.num_frames, opened.media.is_clip),
                 (6, true),
                 "{name}"
             );
-            assert_eq!(opened.file.request_of(0).unwrap()["seed"], 3, "{name}");
+            assert_eq!(opened.media.request_of(0).unwrap()["seed"], 3, "{name}");
         }
         let still = folder.path().join("still.webp");
         write(&still, &frames[..1], None);
-        assert!(!open_at(&still).file.is_clip);
+        assert!(!open_at(&still).media.is_clip);
     }
 
     #[test]
@@ -273,14 +337,14 @@ mod tests {
             write(&path(number), &[picture(number as u8)], Some(request));
         }
         let opened = open_at(&path(2));
-        assert_eq!(opened.file.paths, [path(1), path(2), path(3)]);
+        assert_eq!(opened.media.paths, [path(1), path(2), path(3)]);
         assert_eq!(opened.index, 1);
-        assert_eq!(opened.file.request_of(2).unwrap()["seed"], 3);
+        assert_eq!(opened.media.request_of(2).unwrap()["seed"], 3);
         // Of another program nothing is known, so each is a picture for itself.
         let other = folder.path().join("photo_0001.png");
         write(&other, &[picture(1)], None);
         write(&folder.path().join("photo_0002.png"), &[picture(2)], None);
-        assert_eq!(open_at(&other).file.paths.len(), 1);
+        assert_eq!(open_at(&other).media.paths.len(), 1);
     }
 
     #[test]
@@ -290,7 +354,7 @@ mod tests {
         let path = folder.path().join("walk.png");
         write(&path, &frames, Some(json!({"num_frames": 5, "fps": 8.0})));
         let opened = open_at(&media::numbered_path(&path, 3));
-        assert_eq!((opened.file.num_frames, opened.file.fps), (5, 8.0));
+        assert_eq!((opened.media.num_frames, opened.media.fps), (5, 8.0));
         let saved = folder.path().join("clip_frame_0042.png");
         let settings = json!({"request": {"num_frames": 81}, "frame": 42});
         let options = ClipOptions {
@@ -298,7 +362,7 @@ mod tests {
             ..ClipOptions::default()
         };
         write_clip(&saved, &frames[..1], options).unwrap();
-        assert!(!open_at(&saved).file.is_clip);
+        assert!(!open_at(&saved).media.is_clip);
     }
 
     #[test]
@@ -321,7 +385,28 @@ mod tests {
         let wide = Picture::from_fn(600, 20, |_, _| [1; 3]).unwrap();
         write(&path, &[wide], None);
         let opened = open(&path, 256, &(Arc::new(|| {}) as Wake)).unwrap();
-        assert_eq!(opened.file.width, 600);
+        assert_eq!(opened.media.width, 600);
         assert_eq!(opened.frames.picture(0).unwrap().width, 256);
+    }
+
+    #[test]
+    fn a_file_tells_its_prompt_and_another_program_s_settings_tell_nothing() {
+        let mut file = ViewedMedia {
+            paths: vec!["/a/boat.mp4".into()],
+            width: 832,
+            height: 480,
+            num_frames: 81,
+            fps: 16.0,
+            is_clip: true,
+            settings: vec![Some(json!({"request": {"seed": 12, "prompt": "a boat"}}))],
+            ..ViewedMedia::default()
+        };
+        assert_eq!(file.prompt(0), Some("a boat"));
+        assert_eq!(file.name_of(0), "boat.mp4");
+        file.settings = vec![None];
+        assert_eq!(file.prompt(0), None);
+        // Another program's settings have other names and kinds.
+        file.settings = vec![Some(json!(["what", "is this"]))];
+        assert_eq!(file.prompt(0), None);
     }
 }

@@ -1,0 +1,273 @@
+//! Data of commands and of the remembered state: input slots, choices of the queue, the gallery, presets and models.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use safelight_core::gallery::Sort;
+use safelight_core::media::{ClipFormat, Picture};
+use safelight_core::presets::Quality;
+use serde::{Deserialize, Serialize};
+
+/// Where a picture can stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    Start,
+    End,
+    /// Which part of the start picture is made anew.
+    Mask,
+    /// Behind the reference pictures that stand there.
+    Reference,
+    /// Behind the control pictures that stand there.
+    Control,
+    /// Behind those that are read as parts of the prompt.
+    Prompt,
+}
+
+impl Slot {
+    pub const ALL: [Self; 6] = [
+        Self::Start,
+        Self::End,
+        Self::Mask,
+        Self::Reference,
+        Self::Control,
+        Self::Prompt,
+    ];
+
+    /// Returns whether several pictures stand there, in an order.
+    pub fn is_list(self) -> bool {
+        matches!(self, Self::Reference | Self::Control | Self::Prompt)
+    }
+}
+
+/// What a mask lies on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MaskOf {
+    /// The start picture, or the clip that is changed.
+    Start,
+    /// A control, counted from 0.
+    Control(usize),
+}
+
+/// What of a control, counted from 0, a file takes the place of; its settings stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ControlPart {
+    Source(usize),
+    Mask(usize),
+}
+
+/// How an opened file gets its place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlotTarget {
+    /// Where it was dropped or chosen for; else the first free place.
+    pub slot: Option<Slot>,
+    /// It takes the place of a part of a control, and is no control of its own.
+    pub part: Option<ControlPart>,
+    /// Numbered pictures are one clip.
+    pub joins_frames: bool,
+    /// The clip's size stays as the form has it, instead of following the picture.
+    pub keeps_size: bool,
+    /// It is looked at, too.
+    pub is_shown: bool,
+    /// A picture is looked at with the part of it that is used, unless a job runs.
+    pub is_seen: bool,
+}
+
+/// How files get their places that the program was given to open.
+pub const SHOWN: SlotTarget = SlotTarget {
+    slot: None,
+    part: None,
+    joins_frames: false,
+    keeps_size: false,
+    is_shown: true,
+    is_seen: false,
+};
+
+impl SlotTarget {
+    /// Where they were dropped.
+    pub fn onto(slot: Option<Slot>) -> Self {
+        Self {
+            slot,
+            ..Self::default()
+        }
+    }
+}
+
+impl From<ControlPart> for SlotTarget {
+    fn from(part: ControlPart) -> Self {
+        Self {
+            part: Some(part),
+            keeps_size: true,
+            ..Self::onto(Some(Slot::Control))
+        }
+    }
+}
+
+/// A finished clip or picture to go on from.
+#[derive(Clone, Debug)]
+pub struct Continued {
+    pub path: PathBuf,
+    /// The clip's last frame, or the picture; kept in `folder` where the file cannot be read back.
+    pub frame: Arc<Picture>,
+    pub is_clip: bool,
+    pub folder: PathBuf,
+}
+
+/// What is remembered of the panel across runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct QueuePanel {
+    pub is_open: bool,
+}
+
+/// Where a job is to stand in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MoveTarget {
+    Up,
+    Down,
+    Top,
+    /// Before the job that stands at this number now, from 0.
+    Before(usize),
+}
+
+/// Files whose purpose is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MultiFilePrompt {
+    pub paths: Vec<PathBuf>,
+    pub(in crate::app) placing: SlotTarget,
+    /// The form has places for so many of them.
+    pub takes: usize,
+}
+
+/// What several files are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    Each,
+    /// The first of them into the form, as many as it has places for.
+    Form,
+    /// Nothing.
+    None,
+}
+
+/// What happens when the last job has ended. It counts for this run of the program alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QueueEndAction {
+    #[default]
+    Nothing,
+    Quit,
+    Suspend,
+}
+
+impl QueueEndAction {
+    pub const ALL: [Self; 3] = [Self::Nothing, Self::Quit, Self::Suspend];
+
+    /// The name in the interface.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Nothing => "Do nothing",
+            Self::Quit => "Quit Safelight",
+            Self::Suspend => "Suspend the computer",
+        }
+    }
+}
+
+/// What the window remembers of the gallery.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GalleryLook {
+    /// Of a small picture, in points.
+    pub side: f32,
+    pub sort: Sort,
+}
+
+impl Default for GalleryLook {
+    fn default() -> Self {
+        Self {
+            side: 168.0,
+            sort: Sort::default(),
+        }
+    }
+}
+
+/// A result that is to go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrashRequest {
+    pub path: PathBuf,
+    /// It stands for all numbered pictures of a clip.
+    pub is_frame: bool,
+}
+
+impl TrashRequest {
+    pub fn picture(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            is_frame: false,
+        }
+    }
+
+    /// All files of a clip, also when it was written as numbered pictures.
+    pub fn clip(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            is_frame: ClipFormat::from_path(path).is_ok_and(ClipFormat::is_still),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum PresetKey {
+    /// Every model has these.
+    Quality(Quality),
+    /// One of the model's, by its id.
+    Model(String),
+    /// One of the user's, by its name.
+    Own(String),
+}
+
+impl PresetKey {
+    /// Tells it from others between runs of the program.
+    pub fn id(&self) -> String {
+        match self {
+            Self::Quality(quality) => quality.label().to_lowercase(),
+            Self::Model(id) => id.clone(),
+            Self::Own(name) => format!("own:{name}"),
+        }
+    }
+}
+
+/// How many of the models used lately are remembered.
+const MAX_RECENT: usize = 12;
+
+/// Models that somebody likes or has used.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Remembered {
+    pub favourites: Vec<String>,
+    /// The last one used first.
+    pub recent: Vec<String>,
+}
+
+impl Remembered {
+    pub fn favour(&mut self, id: String, is_favourite: bool) {
+        self.favourites.retain(|known| *known != id);
+        if is_favourite {
+            self.favourites.insert(0, id);
+        }
+    }
+
+    pub fn use_now(&mut self, id: &str) {
+        self.recent.retain(|known| known != id);
+        self.recent.insert(0, id.to_owned());
+        self.recent.truncate(MAX_RECENT);
+    }
+}
+
+/// Display of two results.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CompareMode {
+    #[default]
+    SideBySide,
+    /// B over A, as far as the divider.
+    Wipe,
+    /// Absolute difference of each pixel.
+    Difference,
+}

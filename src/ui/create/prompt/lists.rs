@@ -1,0 +1,295 @@
+//! The lists of earlier prompts and of wildcards, and the names of wildcards that are offered while one is written.
+
+use egui::{
+    Align, Button, Key, Layout, Modifiers, Popup, PopupCloseBehavior, Response, RichText,
+    ScrollArea, Ui, vec2,
+};
+use safelight_core::job::prompt::WildcardFile;
+use safelight_core::prompts::PromptEntry;
+
+use crate::app::commands::PromptCommand;
+use crate::app::notices::counted;
+use crate::ui::create::prompt::NO_MATCHES;
+use crate::ui::view::View;
+use crate::ui::widgets::{icon_button, list_height, palette, search_field, wide_note, with_icon};
+use crate::ui::{icons, theme};
+
+/// A row shows so much of a prompt.
+const MAX_SHOWN: usize = 200;
+const HISTORY: &str = "Earlier prompts";
+const WILDCARDS: &str = "Wildcards";
+const WILDCARDS_FOLDER: &str = "Open wildcard folder";
+
+pub(super) fn button_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let explanation = "Prompts that you used before (Alt+Up and Alt+Down in the prompt)";
+    let button = icon_button(ui, icons::CLOCK, HISTORY, explanation);
+    if button.clicked() {
+        view.panels.prompt.history_search.clear();
+        view.push(PromptCommand::Begin);
+    }
+    Popup::menu(&button)
+        .close_behavior(PopupCloseBehavior::CloseOnClickOutside)
+        .width(theme::LIST_WIDTH)
+        .accessible_name(HISTORY)
+        .show(|ui| list_ui(ui, view, &button));
+}
+
+fn list_ui(ui: &mut Ui, view: &mut View<'_>, button: &Response) {
+    let history = &view.app.prompt.history;
+    let all = history.entries();
+    if all.is_empty() {
+        let text = if history.is_known {
+            "Prompts that you generate with appear here"
+        } else {
+            "Reading…"
+        };
+        ui.label(RichText::new(text).color(palette(ui).weak));
+        return;
+    }
+    let name = "Search earlier prompts";
+    let field = search_field(ui, &mut view.panels.prompt.history_search, name);
+    if button.clicked() {
+        field.request_focus();
+    }
+    let wanted = view.panels.prompt.history_search.trim().to_lowercase();
+    let shown: Vec<&PromptEntry> = all.iter().filter(|entry| has(entry, &wanted)).collect();
+    if shown.is_empty() {
+        ui.label(RichText::new(NO_MATCHES).color(palette(ui).weak));
+    }
+    let mut wish = None;
+    ScrollArea::vertical()
+        .id_salt("earlier-prompts")
+        .max_height(theme::PICKER_HEIGHT)
+        .min_scrolled_height(list_height(ui, theme::PICKER_HEIGHT))
+        .show_rows(ui, ui.spacing().interact_size.y, shown.len(), |ui, rows| {
+            for entry in shown.get(rows).unwrap_or_default() {
+                wish = entry_ui(ui, entry).or_else(|| wish.take());
+            }
+        });
+    if let Some(command) = wish {
+        if matches!(command, PromptCommand::Use(_)) {
+            ui.close();
+        }
+        view.push(command);
+    }
+}
+
+fn entry_ui(ui: &mut Ui, entry: &PromptEntry) -> Option<PromptCommand> {
+    let mut wish = None;
+    let text = one_line(&entry.prompt);
+    let size = vec2(ui.available_width(), ui.spacing().interact_size.y);
+    let layout = Layout::right_to_left(egui::Align::Center);
+    ui.allocate_ui_with_layout(size, layout, |ui| {
+        let name = format!("Forget: {text}");
+        if icon_button(ui, icons::X, &name, "Remove it from this list").clicked() {
+            wish = Some(PromptCommand::Forget(entry.clone()));
+        }
+        let size = vec2(ui.available_width(), ui.spacing().interact_size.y);
+        let whole = if entry.negative.is_empty() {
+            entry.prompt.clone()
+        } else {
+            format!("{}\n\nNegative prompt: {}", entry.prompt, entry.negative)
+        };
+        let button = Button::new(&text)
+            .frame_when_inactive(false)
+            .truncate()
+            .min_size(size);
+        let response = ui
+            .add(button)
+            .on_hover_text(whole)
+            .accessible_name(format!("Use: {text}"));
+        if response.clicked() {
+            wish = Some(PromptCommand::Use(entry.clone()));
+        }
+    });
+    wish
+}
+
+/// Each of the words stands somewhere in it.
+fn has(entry: &PromptEntry, wanted: &str) -> bool {
+    if wanted.is_empty() {
+        return true;
+    }
+    let prompt = entry.prompt.to_lowercase();
+    wanted.split_whitespace().all(|word| prompt.contains(word))
+}
+
+fn one_line(prompt: &str) -> String {
+    let words = prompt.split_whitespace().collect::<Vec<_>>().join(" ");
+    words.chars().take(MAX_SHOWN).collect()
+}
+
+pub(super) fn wildcards_button_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let explanation = "Lists of words: __name__ in the prompt becomes a line of name.txt, another \
+                      one for each seed";
+    let button = icon_button(ui, icons::ASTERISK, WILDCARDS, explanation);
+    if button.clicked() {
+        view.panels.prompt.wildcard_search.clear();
+        view.push(PromptCommand::LookAtWildcards);
+    }
+    Popup::menu(&button)
+        .close_behavior(PopupCloseBehavior::CloseOnClickOutside)
+        .width(theme::LIST_WIDTH)
+        .accessible_name(WILDCARDS)
+        .show(|ui| wildcards_list_ui(ui, view));
+}
+
+fn wildcards_list_ui(ui: &mut Ui, view: &mut View<'_>) {
+    let weak = palette(ui).weak;
+    let mut wish = None;
+    match view.app.prompt.wildcards.clone() {
+        None => {
+            ui.label(RichText::new("Looking…").color(weak));
+        }
+        Some(files) if files.is_empty() => {
+            let note = "No wildcard files yet. A file colours.txt with one choice per line becomes \
+                       __colours__ in the prompt";
+            wide_note(ui, note, weak);
+        }
+        Some(files) => {
+            let search = &mut view.panels.prompt.wildcard_search;
+            search_field(ui, search, "Search wildcards");
+            let wanted = search.trim().to_lowercase();
+            let shown: Vec<&WildcardFile> = files
+                .iter()
+                .filter(|file| file.name.to_lowercase().contains(&wanted))
+                .collect();
+            if shown.is_empty() {
+                ui.label(RichText::new(NO_MATCHES).color(weak));
+            }
+            ScrollArea::vertical()
+                .id_salt("wildcards")
+                .max_height(theme::PICKER_HEIGHT)
+                .min_scrolled_height(list_height(ui, theme::PICKER_HEIGHT))
+                .show_rows(ui, ui.spacing().interact_size.y, shown.len(), |ui, rows| {
+                    for file in shown.get(rows).unwrap_or_default() {
+                        if file_ui(ui, file) {
+                            wish = Some(PromptCommand::Insert(format!("__{}__", file.name)));
+                        }
+                    }
+                });
+        }
+    }
+    ui.separator();
+    let open = ui
+        .button(with_icon(icons::FOLDER_OPEN, WILDCARDS_FOLDER))
+        .on_hover_text("Open the folder for your own lists. It is created if it does not exist")
+        .accessible_name(WILDCARDS_FOLDER);
+    if open.clicked() {
+        wish = Some(PromptCommand::OpenWildcardFolder);
+    }
+    if let Some(command) = wish {
+        ui.close();
+        view.push(command);
+    }
+}
+
+/// Returns whether it was clicked.
+fn file_ui(ui: &mut Ui, file: &WildcardFile) -> bool {
+    let size = vec2(ui.available_width(), ui.spacing().interact_size.y);
+    let count = RichText::new(counted(file.num_lines, "1 line", "{} lines"))
+        .small()
+        .color(palette(ui).weak);
+    let button = Button::new(format!("__{}__", file.name))
+        .right_text(count)
+        .frame_when_inactive(false)
+        .truncate()
+        .min_size(size);
+    ui.add(button)
+        .on_hover_text(lines_text(file))
+        .accessible_name(format!("Insert {}", file.name))
+        .clicked()
+}
+
+/// The first of its lines.
+pub(super) fn lines_text(file: &WildcardFile) -> String {
+    let mut text = file.beginning.join("\n");
+    if let more @ 1.. = file.num_lines - file.beginning.len().min(file.num_lines) {
+        text = format!("{text}\n… and {more} more");
+    }
+    if text.is_empty() {
+        "This list is empty".to_owned()
+    } else {
+        text
+    }
+}
+
+/// Up and down choose, Tab and Enter take, Escape declines.
+pub(super) fn take_keys(ui: &Ui, view: &mut View<'_>) {
+    let pressed = |key| ui.input_mut(|input| input.consume_key(Modifiers::NONE, key));
+    let typing = &mut *view.typing;
+    let Some(offer) = &mut typing.offer else {
+        // Who wants a name completed that nobody knows does not want to leave the field.
+        if typing.is_naming {
+            pressed(Key::Tab);
+        }
+        return;
+    };
+    let last = offer.names.len().saturating_sub(1);
+    if pressed(Key::ArrowDown) {
+        offer.chosen = if offer.chosen < last {
+            offer.chosen + 1
+        } else {
+            0
+        };
+    }
+    if pressed(Key::ArrowUp) {
+        offer.chosen = offer.chosen.checked_sub(1).unwrap_or(last);
+    }
+    let chosen = offer.chosen;
+    if pressed(Key::Tab) || pressed(Key::Enter) {
+        let typing = &mut *view.typing;
+        typing.accept(&mut view.form.prompt, chosen);
+    } else if pressed(Key::Escape) {
+        view.typing.decline();
+    }
+}
+
+/// `cursor`: letters before it, while the field has the focus.
+pub(super) fn completion_ui(ui: &Ui, view: &mut View<'_>, field: &Response, cursor: Option<usize>) {
+    let typing = &mut *view.typing;
+    if cursor.is_none() && !typing.is_pointer_over {
+        typing.leave();
+    }
+    if let Some(cursor) = cursor {
+        let has_moved = typing.cursor != Some(cursor) && typing.wanted_cursor.is_none();
+        let is_stale = std::mem::take(&mut typing.is_stale);
+        if has_moved || is_stale || field.changed() {
+            typing.cursor = Some(cursor);
+            let names = view.app.prompt.wildcards.iter();
+            let names = names.flat_map(|all| all.iter().map(|found| found.name.as_str()));
+            typing.look(&view.form.prompt, names);
+        }
+    }
+    typing.is_pointer_over &= typing.offer.is_some();
+    let Some(offer) = &typing.offer else {
+        return;
+    };
+    let files = view.app.prompt.wildcards.as_ref();
+    let mut accepted = None;
+    let shown = Popup::from_response(field)
+        .id(egui::Id::unique("wildcard-completion"))
+        .open(true)
+        .close_behavior(PopupCloseBehavior::IgnoreClicks)
+        .width(field.rect.width())
+        .layout(Layout::top_down_justified(Align::Min))
+        .accessible_name("Matching wildcards")
+        .show(|ui| {
+            for (index, name) in offer.names.iter().enumerate() {
+                let file = files.and_then(|all| all.iter().find(|file| file.name == *name));
+                let entry = ui
+                    .selectable_label(index == offer.chosen, format!("__{name}__"))
+                    .on_hover_text(file.map_or_else(String::new, lines_text))
+                    .accessible_name(format!("Complete {name}"));
+                if entry.clicked() {
+                    accepted = Some(index);
+                }
+            }
+        });
+    let typing = &mut *view.typing;
+    typing.is_pointer_over = shown.is_some_and(|shown| shown.response.contains_pointer());
+    if let Some(index) = accepted {
+        typing.accept(&mut view.form.prompt, index);
+        ui.ctx().request_repaint();
+    }
+}

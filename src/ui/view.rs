@@ -1,0 +1,253 @@
+//! What panels get and keep: [`View`] for one frame, [`Panels`] between frames.
+
+use std::sync::Arc;
+
+use egui::{Rect, Ui, Vec2};
+use safelight_core::job::GenerateForm;
+use safelight_core::lora::FoundLora;
+use safelight_core::media::{Margins, Outpaint};
+use safelight_core::model::ModelSpec;
+
+use crate::app::App;
+use crate::app::commands::AppCommand;
+use crate::app::inputs::Sources;
+use crate::app::prompt::typing::Typing;
+use crate::app::state::{Drawn, Folds};
+use crate::ui::widgets::{field_error, field_note};
+
+/// State that panels read and change, and the commands of their controls.
+pub struct View<'a> {
+    pub app: &'a App,
+    pub form: &'a mut GenerateForm,
+    /// State of the prompt's field.
+    pub typing: &'a mut Typing,
+    pub folds: &'a mut Folds,
+    pub panels: &'a mut Panels,
+    /// Places that this frame has drawn so far.
+    pub drawn: Drawn,
+    pub commands: Vec<AppCommand>,
+}
+
+/// State of the panels between frames: typed text, scrolling.
+#[derive(Default)]
+pub struct Panels {
+    pub doctor: DoctorPanel,
+    pub gallery: GalleryPanel,
+    pub library: LibraryPanel,
+    pub settings: SettingsPanel,
+    pub watch: WatchPanel,
+    pub loras: ShelfPanel,
+    pub presets: PresetsPanel,
+    pub prompt: PromptPanel,
+    pub palette: PalettePanel,
+    pub mask: MaskPanel,
+}
+
+impl<'a> View<'a> {
+    pub fn push(&mut self, command: impl Into<AppCommand>) {
+        self.commands.push(command.into());
+    }
+
+    pub fn model(&self) -> Option<&'a ModelSpec> {
+        self.app.cx.models.of(self.form)
+    }
+
+    /// The selected model makes images, not videos.
+    pub fn makes_pictures(&self) -> bool {
+        self.model().is_some_and(|spec| spec.family.makes_pictures)
+    }
+
+    /// The inputs that the selected model uses.
+    pub fn sources(&self) -> Sources<'a> {
+        let app: &'a App = self.app;
+        match self.model() {
+            Some(spec) => app.inputs.sources_for(self.form, spec),
+            None => app.inputs.sources(),
+        }
+    }
+
+    /// Error of a field.
+    pub fn error_of(&self, field: &str) -> Option<String> {
+        let mut errors = self.app.cx.field_errors.iter();
+        Some(errors.find(|err| err.field == field)?.message.clone())
+    }
+
+    /// Notice of what will be done differently than a field says.
+    pub fn notice_of(&self, field: &str) -> Option<String> {
+        let mut notices = self.app.cx.field_notices.iter();
+        Some(notices.find(|it| it.field == field)?.message.clone())
+    }
+}
+
+/// Errors of fields, and notices of what will be changed.
+pub fn said_ui(ui: &mut Ui, view: &View<'_>, fields: &[&str]) {
+    for field in fields {
+        if let Some(message) = view.error_of(field) {
+            field_error(ui, &message);
+        }
+        if let Some(message) = view.notice_of(field) {
+            field_note(ui, &message);
+        }
+    }
+}
+
+#[derive(Default)]
+pub struct DoctorPanel {
+    /// Only checks with problems are shown.
+    pub hides_fine: bool,
+}
+
+#[derive(Default)]
+pub struct GalleryPanel {
+    /// Results in a row, for the keyboard.
+    pub num_columns: usize,
+    /// Moves of the selection that the page has followed by scrolling.
+    pub num_moves: u64,
+    /// A result has the keyboard, and no field.
+    pub is_cell_focused: bool,
+    /// A field had the keyboard in the last frame.
+    pub is_typing: bool,
+    /// Scroll offset and visible height, in points.
+    pub scrolled: (f32, f32),
+    /// The search field gets the keyboard.
+    pub is_search_wanted: bool,
+}
+
+#[derive(Default)]
+pub struct LibraryPanel {
+    /// Openings of the page that it has followed.
+    pub num_opened: u64,
+    /// Moves of the selection that the list has followed by scrolling.
+    pub num_moves: u64,
+    /// Another field had the keyboard in the last frame.
+    pub is_typing: bool,
+    /// Scroll offset in points.
+    pub scroll_offset: f32,
+}
+
+#[derive(Default)]
+pub struct SettingsPanel {
+    pub search: String,
+    /// Field and text that is being typed, before it takes effect.
+    pub draft: Option<(String, String)>,
+    /// The scale while it is dragged: the window must not grow under the pointer.
+    pub scale_draft: Option<f64>,
+    /// Requests for a row that the page has followed.
+    pub num_shown: u64,
+    /// The row to scroll to.
+    pub wanted: Option<&'static str>,
+    pub runtimes: SectionState,
+}
+
+/// State of the viewer's panels.
+#[derive(Default)]
+pub struct WatchPanel {
+    /// Height of the controls below the image in the last frame.
+    pub controls_height: f32,
+    pub full_bar: FullBar,
+}
+
+/// The bar over the image in full screen.
+#[derive(Default)]
+pub struct FullBar {
+    /// Time at which it fades; `None` before it was shown.
+    pub fades_at: Option<f64>,
+    pub place: Option<Rect>,
+}
+
+/// The list of LoRAs on this computer.
+#[derive(Default)]
+pub struct ShelfPanel {
+    pub search: String,
+    /// Only LoRAs for the selected model.
+    pub hides_others: bool,
+    pub shown: Option<ShownLoras>,
+}
+
+/// LoRAs that match a search.
+pub struct ShownLoras {
+    pub found: Arc<Vec<Arc<FoundLora>>>,
+    pub search: String,
+    pub hides_others: bool,
+    pub loras: Arc<[Arc<FoundLora>]>,
+}
+
+#[derive(Default)]
+pub struct PresetsPanel {
+    pub new_name: String,
+    /// Old and new name of a preset.
+    pub renaming: Option<(String, String)>,
+}
+
+#[derive(Default)]
+pub struct PromptPanel {
+    pub history_search: String,
+    pub wildcard_search: String,
+}
+
+#[derive(Default)]
+pub struct PalettePanel {
+    pub query: String,
+    /// Index of the chosen entry.
+    pub chosen: usize,
+    /// The chosen entry has to be scrolled to.
+    pub is_moved: bool,
+}
+
+/// Brush and view of the mask page.
+#[derive(Default)]
+pub struct MaskPanel {
+    /// Number of the mask that these values belong to.
+    pub number: u64,
+    /// Of the brush, in pixels of the image.
+    pub diameter: f32,
+    /// The part of the brush's radius over which it fades, in percent.
+    pub softness: f32,
+    pub is_erasing: bool,
+    /// Of the overlay.
+    pub opacity: f32,
+    /// Radius of softening in pixels.
+    pub soften_by: u32,
+    /// Points per pixel of the image; `None` fits the whole image.
+    pub scale: Option<f32>,
+    /// From the centre of the area to that of the image, in points.
+    pub offset: Vec2,
+    pub extend: ExtendPanel,
+}
+
+/// Outpainting: the margins that are dragged.
+#[derive(Default)]
+pub struct ExtendPanel {
+    pub wish: Outpaint,
+    /// The margins that `wish` was taken from.
+    pub known: Margins,
+    /// The edge under the pointer.
+    pub hovered: Option<ImageEdge>,
+    pub dragged: Option<DraggedEdge>,
+}
+
+/// The section of runtimes in the settings.
+#[derive(Default)]
+pub struct SectionState {
+    /// Id of the runtime whose deletion is to be confirmed.
+    pub asked: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ImageEdge {
+    Left,
+    Top,
+    Right,
+    Bottom,
+}
+
+/// An edge that is dragged.
+#[derive(Clone, Copy)]
+pub struct DraggedEdge {
+    pub side: ImageEdge,
+    /// Where it was taken hold of, in pixels of the picture, and the room that it had.
+    pub from: [f32; 2],
+    pub at: f32,
+    /// The room that it has now, in pixels.
+    pub room: f32,
+}

@@ -1,0 +1,286 @@
+//! Rows of a form: label, control, reset button and the notes below.
+
+use egui::{
+    Align, Button, Color32, ComboBox, DragValue, Label, Layout, Response, RichText, Slider, Ui,
+    vec2,
+};
+
+use super::{list_icon, palette};
+use crate::app::notices::sentence;
+use crate::ui::{icons, theme};
+
+/// Between the ends of a range.
+pub const RUN_TO: &str = "to";
+
+/// A label of fixed width and the controls behind it; gives the label's id for `labelled_by`.
+pub fn row<R>(
+    ui: &mut Ui,
+    label: &str,
+    explanation: &str,
+    contents: impl FnOnce(&mut Ui, egui::Id) -> R,
+) -> R {
+    label_row(ui, label, explanation, None, contents).1
+}
+
+/// The same with what puts the field back, where it has that; the first answer is whether it was pressed.
+fn label_row<R>(
+    ui: &mut Ui,
+    label: &str,
+    explanation: &str,
+    own: Option<&ResetValue>,
+    contents: impl FnOnce(&mut Ui, egui::Id) -> R,
+) -> (bool, R) {
+    ui.horizontal(|ui| {
+        let size = vec2(theme::LABEL_WIDTH, ui.spacing().interact_size.y);
+        let to_right = Layout::left_to_right(Align::Center);
+        let label = ui.allocate_ui_with_layout(size, to_right, |ui| {
+            ui.set_min_width(theme::LABEL_WIDTH);
+            let Some(own) = own else {
+                return (group_label(ui, label, explanation), false);
+            };
+            ui.set_max_width(theme::LABEL_WIDTH);
+            ui.spacing_mut().item_spacing.x = 0.0;
+            let name = group_label(ui, label, explanation);
+            let to_left = Layout::right_to_left(Align::Center);
+            (
+                name,
+                ui.with_layout(to_left, |ui| reset_button(ui, own)).inner,
+            )
+        });
+        let (name, is_reset) = label.inner;
+        (is_reset, contents(ui, name.id))
+    })
+    .inner
+}
+
+/// What a field can be put back to.
+pub struct ResetValue {
+    /// The field, as a screen reader says it behind "Reset".
+    pub name: &'static str,
+    /// Its own value, in words; nothing while the field has it.
+    pub value: Option<String>,
+}
+
+impl ResetValue {
+    /// Of a field whose value is what the model has it at, or is not.
+    pub fn of<T: PartialEq>(
+        name: &'static str,
+        value: &T,
+        own: &T,
+        words: impl Into<String>,
+    ) -> Self {
+        Self {
+            name,
+            value: (value != own).then(|| words.into()),
+        }
+    }
+}
+
+/// As [`row`], with a small button beside the label while the field has another value than its own. The answer is
+/// whether it was pressed.
+pub fn own_row<R>(
+    ui: &mut Ui,
+    label: &str,
+    explanation: &str,
+    own: &ResetValue,
+    contents: impl FnOnce(&mut Ui, egui::Id) -> R,
+) -> bool {
+    label_row(ui, label, explanation, Some(own), contents).0
+}
+
+/// As [`own_row`], of a value that the model has one of by itself: `contents` changes what is shown, and what is changed
+/// counts until it is put back.
+pub fn default_row<T: Clone + PartialEq>(
+    ui: &mut Ui,
+    (label, name, explanation): (&str, &'static str, &str),
+    value: &mut Option<T>,
+    (default, words): (T, impl Into<String>),
+    contents: impl FnOnce(&mut Ui, egui::Id, &mut T),
+) {
+    let mut shown = value.clone().unwrap_or_else(|| default.clone());
+    let before = shown.clone();
+    let own = ResetValue::of(name, &shown, &default, words);
+    let reset = own_row(ui, label, explanation, &own, |ui, label| {
+        contents(ui, label, &mut shown);
+    });
+    if reset {
+        *value = None;
+    } else if shown != before {
+        *value = Some(shown);
+    }
+}
+
+/// A quiet button that puts a field back; nothing while there is nothing to put back.
+pub fn reset_button(ui: &mut Ui, own: &ResetValue) -> bool {
+    let Some(value) = &own.value else {
+        return false;
+    };
+    let icon = RichText::new(icons::RESET)
+        .size(theme::SMALL_ICON)
+        .color(palette(ui).weak);
+    ui.scope(|ui| {
+        ui.spacing_mut().button_padding.x = 1.0;
+        ui.add(Button::new(icon).frame_when_inactive(false))
+            .on_hover_text(format!("Back to {value}"))
+            .accessible_name(format!("Reset {}", own.name))
+            .clicked()
+    })
+    .inner
+}
+
+/// The heading of a group of controls.
+pub fn group_label(ui: &mut Ui, text: &str, explanation: &str) -> Response {
+    let weak = palette(ui).weak;
+    ui.label(RichText::new(text).color(weak))
+        .on_hover_text(explanation)
+}
+
+/// What is wrong with a field, below it.
+pub fn field_error(ui: &mut Ui, message: &str) {
+    below_field(ui, message, palette(ui).error);
+}
+
+/// What will be done differently than a field says, or what it still needs.
+pub fn field_note(ui: &mut Ui, message: &str) {
+    below_field(ui, message, palette(ui).amber);
+}
+
+/// Quiet words on a field's value.
+pub fn field_hint(ui: &mut Ui, message: &str) {
+    below_field(ui, message, palette(ui).weak);
+}
+
+fn below_field(ui: &mut Ui, message: &str, colour: Color32) {
+    ui.scope(|ui| {
+        // As low as its words.
+        ui.spacing_mut().interact_size.y = 0.0;
+        ui.horizontal(|ui| {
+            ui.add_space(theme::LABEL_WIDTH + ui.spacing().item_spacing.x);
+            let text = RichText::new(sentence(message)).small().color(colour);
+            ui.add(Label::new(text).wrap());
+        });
+    });
+}
+
+/// As [`field_error`] and [`field_note`], over the whole width.
+pub fn wide_note(ui: &mut Ui, message: &str, colour: Color32) {
+    let text = RichText::new(sentence(message)).small().color(colour);
+    ui.add(Label::new(text).wrap());
+}
+
+/// So wide, or as wide as there is room for.
+pub fn field_width(ui: &Ui, wanted: f32) -> f32 {
+    wanted
+        .min(ui.available_width() - 2.0 * ui.spacing().button_padding.x)
+        .max(theme::LABEL_WIDTH)
+}
+
+/// A button of a group of which one may be chosen.
+pub fn choice(ui: &mut Ui, is_chosen: bool, text: &str, explanation: &str) -> Response {
+    ui.add(Button::selectable(is_chosen, text).frame_when_inactive(true))
+        .on_hover_text(explanation)
+        .accessible_name(text)
+}
+
+/// A slider that takes the rest of the row, with its value behind it. All of them end at one edge.
+pub fn wide_slider(ui: &mut Ui, slider: Slider<'_>, explanation: &str) -> Response {
+    let gap = ui.spacing().item_spacing.x;
+    let width = ui.available_width() - theme::VALUE_WIDTH - gap;
+    ui.spacing_mut().slider_width = width.max(theme::VALUE_WIDTH);
+    ui.spacing_mut().interact_size.x = theme::VALUE_WIDTH;
+    ui.add(slider).on_hover_text(explanation)
+}
+
+/// A number of this width.
+pub fn number(ui: &mut Ui, width: f32, value: DragValue<'_>) -> Response {
+    ui.add_sized(vec2(width, ui.spacing().interact_size.y), value)
+}
+
+/// A list to choose from, as wide as there is room: what is too long for that ends in dots.
+pub fn list_box(ui: &Ui, id: &str, selected: &str) -> ComboBox<'static> {
+    ComboBox::from_id_salt(id)
+        .selected_text(selected.to_owned())
+        .truncate()
+        .width(ui.available_width())
+        .icon(list_icon)
+}
+
+/// A list of `choices` and their names.
+pub fn choice_list<T: PartialEq>(
+    ui: &mut Ui,
+    id: &str,
+    value: &mut T,
+    choices: impl IntoIterator<Item = (T, &'static str)>,
+) -> Response {
+    let choices: Vec<_> = choices.into_iter().collect();
+    let known = choices.iter().find(|(choice, _)| choice == value);
+    let list = list_box(ui, id, known.map_or("", |(_, name)| name));
+    let shown = list.show_ui(ui, |ui| {
+        for (choice, name) in choices {
+            ui.selectable_value(value, choice, name);
+        }
+    });
+    shown.response
+}
+
+/// The width of the first of two numbers that share a row with a word between them.
+pub fn pair_width(ui: &Ui, word: &str) -> f32 {
+    let font = egui::TextStyle::Body.resolve(ui.style());
+    let colour = ui.visuals().text_color();
+    let word = ui.painter().layout_no_wrap(word.to_owned(), font, colour);
+    let gaps = 2.0 * ui.spacing().item_spacing.x;
+    ((ui.available_width() - word.size().x - gaps) / 2.0).floor()
+}
+
+/// Frame rate, rounded to two decimals.
+pub fn rate(fps: f64) -> f64 {
+    (fps * 100.0).round() / 100.0
+}
+
+/// Chooses between the sentence for image models and that for video models.
+pub fn image_or_video<'a>(makes_pictures: bool, picture: &'a str, clip: &'a str) -> &'a str {
+    if makes_pictures { picture } else { clip }
+}
+
+/// Two numbers with a word between them; `names` are for screen readers.
+pub fn number_pair(
+    ui: &mut Ui,
+    word: &str,
+    names: [&str; 2],
+    hovers: [&str; 2],
+    values: [DragValue<'_>; 2],
+) -> [Response; 2] {
+    let width = pair_width(ui, word);
+    let [first, second] = values;
+    let first = number(ui, width, first).on_hover_text(hovers[0]);
+    ui.label(word);
+    let width = ui.available_width();
+    let second = number(ui, width, second).on_hover_text(hovers[1]);
+    [
+        first.accessible_name(names[0]),
+        second.accessible_name(names[1]),
+    ]
+}
+
+/// What was typed where no range holds it: neither "nan" nor "inf" is a number that can be meant or kept.
+pub fn typed_number(text: &str) -> Option<f64> {
+    let number: f64 = text.trim().replace('\u{2212}', "-").parse().ok()?;
+    number.is_finite().then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_typed_is_a_number_that_can_be_meant() {
+        assert_eq!(typed_number(" \u{2212}1.5 "), Some(-1.5));
+        assert_eq!(["nan", "inf", "1e999"].map(typed_number), [None; 3]);
+    }
+
+    #[test]
+    fn a_message_begins_with_a_capital() {
+        assert_eq!(sentence("expected a width"), "Expected a width");
+        assert_eq!(sentence(""), "");
+    }
+}
