@@ -7,7 +7,7 @@ use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
 use std::process::{ExitCode, Stdio};
 
-use safelight::cli::{Surroundings, log, out, print_comparison};
+use safelight::cli::{CliEnvironment, log, out, print_comparison};
 use safelight::report::compare::{self, ReportFigures};
 use safelight::report::line_text;
 use safelight::worker::not_started;
@@ -81,10 +81,10 @@ fn measure(arguments: &Arguments) -> Result<ExitCode, JobError> {
     // Read before minutes of work.
     let before = arguments.against.as_deref().map(ReportFigures::read);
     let before = before.transpose()?;
-    let surroundings = Surroundings::of_this_user();
+    let environment = CliEnvironment::of_this_user();
     let device = arguments.device;
-    let device = device.unwrap_or_else(|| surroundings.settings().runtime.device);
-    let mut command = surroundings.process_launcher().command(device)?;
+    let device = device.unwrap_or_else(|| environment.settings().runtime.device);
+    let mut command = environment.process_launcher().command(device)?;
     command.arg("bench");
     let subject = arguments.others.first();
     command.args(subject);

@@ -12,7 +12,7 @@ use std::process::Output;
 use serde_json::Value;
 
 use crate::common::scripts::write_script;
-use crate::common::{Home, end};
+use crate::common::{Home, assert_finished, end};
 
 /// A Strix Halo as the kernel shows it, with a small carve-out and half of the memory for the GPU.
 fn lay_strix_halo(root: &Path) {
@@ -78,13 +78,7 @@ fn the_engines_process_gets_what_its_device_needs_and_none_of_what_hurts() {
     let root = home.path();
     lay_strix_halo(root);
     let engine = lay_engine(root);
-    let settings = root.join("config/safelight/settings.toml");
-    fs::create_dir_all(settings.parent().unwrap()).unwrap();
-    fs::write(
-        settings,
-        "[runtime.environment]\nMINE = 'yes'\nGOMP_SPINCOUNT = '7'\n",
-    )
-    .unwrap();
+    home.write_settings("[runtime.environment]\nMINE = 'yes'\nGOMP_SPINCOUNT = '7'\n");
     let output = home
         .safelight()
         .args(["doctor", "--json", "--quick"])
@@ -120,20 +114,16 @@ fn the_engines_process_gets_what_its_device_needs_and_none_of_what_hurts() {
         "MIOPEN_FIND_MODE=NORMAL is set; the engine gets MIOPEN_FIND_MODE=2",
         "MINE=yes, as the settings say so",
     ] {
-        assert!(
-            environment.contains(words),
-            "{words} is not in\n{environment}"
-        );
+        let has = environment.contains(words);
+        assert!(has, "{words} is not in\n{environment}");
     }
     let memory = messages(&checks, "gpu memory");
     assert!(memory.contains("pages_limit="), "{memory}");
     assert!(messages(&checks, "kernel").contains("this is 6.17.1-1"));
     assert!(messages(&checks, "gpu").contains("gfx1151"));
     let libtorch = messages(&checks, "libtorch");
-    assert!(
-        libtorch.contains("ROCm 7.1 crashes on gfx1151"),
-        "{libtorch}"
-    );
+    let crashes = "ROCm 7.1 crashes on gfx1151";
+    assert!(libtorch.contains(crashes), "{libtorch}");
 }
 
 #[test]
@@ -162,18 +152,11 @@ fn on_a_machine_with_none_of_this_everything_is_examined_and_measured() {
 fn a_jobs_telemetry_is_written_where_it_is_asked_for() {
     let home = Home::new();
     let table = home.path().join("telemetry.csv");
-    let output = home
-        .generate()
+    let mut command = home.generate();
+    command
         .args(["--out", "clip.mp4", "--telemetry"])
-        .arg(&table)
-        .output()
-        .unwrap();
-    let (last, code) = end(&output);
-    assert_eq!(
-        (last["event"].as_str(), code),
-        (Some("finished"), 0),
-        "{last}"
-    );
+        .arg(&table);
+    assert_finished(&command.output().unwrap());
     let text = fs::read_to_string(&table).unwrap();
     let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
     assert_eq!(rows[0][..4], ["job", "seconds", "event", "stage"]);
@@ -186,13 +169,9 @@ fn a_jobs_telemetry_is_written_where_it_is_asked_for() {
     let used: u64 = samples.map(|row| row[4].parse().unwrap()).max().unwrap();
     assert!(used > 1 << 20, "{text}");
 
-    let refused = home
-        .generate()
-        .args(["--out", "clip.mp4", "--telemetry", "no/such/folder/a.csv"])
-        .output()
-        .unwrap();
-    let (last, _) = end(&refused);
-    assert_eq!(last["event"], "failed", "{last}");
+    let nowhere = "--out clip.mp4 --telemetry no/such/folder/a.csv".split(' ');
+    let refused = home.generate().args(nowhere).output().unwrap();
+    assert_eq!(end(&refused).0["event"], "failed");
 }
 
 #[test]

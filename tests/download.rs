@@ -65,10 +65,7 @@ fn transformer() -> Vec<u8> {
     let mut header: serde_json::Map<String, Value> =
         serde_json::from_slice(&bytes[8..8 + length]).unwrap();
     let mut end = 0;
-    for (_, entry) in header
-        .iter_mut()
-        .filter(|(name, _)| *name != "__metadata__")
-    {
+    for (_, entry) in header.iter_mut().filter(|it| it.0 != "__metadata__") {
         let shape = entry["shape"].as_array().unwrap().iter();
         let wide = |n: u64| if matches!(n, 64 | 384) { 2 * n } else { n };
         let shape: Vec<u64> = shape.map(|n| wide(n.as_u64().unwrap())).collect();
@@ -92,16 +89,11 @@ struct Case {
 impl Case {
     /// `change` may spoil an answer.
     fn new(change: impl Fn(&Request, Answer) -> Answer + Send + Sync + 'static) -> Self {
+        let read = |path: &str| fs::read(fixture(path)).unwrap();
         let files = BTreeMap::from([
             (TRANSFORMER, transformer()),
-            (
-                TEXT_ENCODER,
-                fs::read(fixture("text_encoder/model.safetensors")).unwrap(),
-            ),
-            (
-                VAE,
-                fs::read(fixture("vae/diffusion_pytorch_model.safetensors")).unwrap(),
-            ),
+            (TEXT_ENCODER, read("text_encoder/model.safetensors")),
+            (VAE, read("vae/diffusion_pytorch_model.safetensors")),
         ]);
         let server = Server::start(move |request| match files.get(request.path.as_str()) {
             Some(file) => change(request, good(request, file)),
@@ -142,12 +134,8 @@ impl Case {
 
     /// What was asked for and sent, by path.
     fn fetched(&self) -> Vec<String> {
-        let mut paths: Vec<String> = self
-            .server
-            .requests("GET")
-            .into_iter()
-            .map(|it| it.path)
-            .collect();
+        let requests = self.server.requests("GET").into_iter();
+        let mut paths: Vec<String> = requests.map(|it| it.path).collect();
         paths.sort();
         paths.dedup();
         paths
@@ -160,24 +148,22 @@ fn text(bytes: &[u8]) -> String {
 
 fn events(output: &Output) -> Vec<Value> {
     let lines = text(&output.stdout);
-    lines
+    let events = lines
         .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+        .map(|line| serde_json::from_str(line).unwrap());
+    events.collect()
 }
 
 #[test]
 fn a_model_is_listed_fetched_and_found_by_itself() {
     // The first connection breaks.
-    let case = Case::new(
-        |request, answer| match (request.method.as_str(), request.earlier) {
-            ("GET", 0) => Answer {
-                drops_after: Some(1000),
-                ..answer
-            },
-            _ => answer,
-        },
-    );
+    let case = Case::new(|request, answer| {
+        let is_first = request.method == "GET" && request.earlier == 0;
+        Answer {
+            drops_after: is_first.then_some(1000),
+            ..answer
+        }
+    });
     let output = case.run(&["download", "tiny", "--yes"]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
@@ -195,10 +181,8 @@ fn a_model_is_listed_fetched_and_found_by_itself() {
     }
     assert!(said.contains(&case.models().display().to_string()));
     assert_eq!(text(&output.stdout).lines().count(), 3);
-    assert_eq!(
-        fs::read(case.models().join("diffusion_models/tiny_wan.safetensors")).unwrap(),
-        transformer()
-    );
+    let written = fs::read(case.models().join("diffusion_models/tiny_wan.safetensors"));
+    assert_eq!(written.unwrap(), transformer());
     let listed = case.run(&["models", "--json"]);
     let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
     assert_eq!(listed["available"][0]["id"], "tiny", "{listed}");
@@ -207,15 +191,10 @@ fn a_model_is_listed_fetched_and_found_by_itself() {
     let output = case.run(&["download", "tiny", "--json"]);
     assert_eq!(output.status.code(), Some(0));
     let events = events(&output);
-    assert_eq!(
-        (&events[0]["event"], &events[0]["files"]),
-        (&json!("finished"), &json!([]))
-    );
-    assert_eq!(
-        case.server.requests("HEAD").len(),
-        before,
-        "nobody is asked for what is here"
-    );
+    assert_eq!(events[0]["event"], json!("finished"));
+    assert_eq!(events[0]["files"], json!([]));
+    let after = case.server.requests("HEAD").len();
+    assert_eq!(after, before, "no server is asked for what is here");
 }
 
 #[test]
@@ -238,45 +217,29 @@ fn a_part_that_lies_elsewhere_is_not_fetched_again() {
     let case = Case::new(|_, answer| answer);
     let other = case.models().join("from another program");
     fs::create_dir_all(&other).unwrap();
-    fs::copy(
-        fixture("text_encoder/model.safetensors"),
-        other.join("tiny_umt5.safetensors"),
-    )
-    .unwrap();
+    let encoder = fixture("text_encoder/model.safetensors");
+    fs::copy(encoder, other.join("tiny_umt5.safetensors")).unwrap();
     // Cut off, so it does not count.
     let vae = fs::read(fixture("vae/diffusion_pytorch_model.safetensors")).unwrap();
     fs::write(other.join("tiny_vae.safetensors"), &vae[..vae.len() - 9]).unwrap();
     let output = case.run(&["download", "tiny", "--yes"]);
     let said = text(&output.stderr);
     assert_eq!(case.fetched(), [VAE, TRANSFORMER], "{said}");
-    assert!(
-        said.contains("Already here") && said.contains("another program"),
-        "{said}"
-    );
+    assert!(said.contains("Already here"), "{said}");
+    assert!(said.contains("another program"), "{said}");
     assert_eq!(output.status.code(), Some(0), "{said}");
 }
 
 #[test]
 fn another_folder_is_said_to_be_added() {
     let case = Case::new(|_, answer| answer);
-    let output = case.run(&[
-        "download",
-        "tiny",
-        "--yes",
-        "--to",
-        "elsewhere",
-        "--connections",
-        "1",
-    ]);
+    let words = "download tiny --yes --to elsewhere --connections 1";
+    let output = case.run(&words.split(' ').collect::<Vec<_>>());
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(said.contains("models.folders"), "{said}");
-    assert!(
-        case.home
-            .path()
-            .join("elsewhere/vae/tiny_vae.safetensors")
-            .is_file()
-    );
+    let file = "elsewhere/vae/tiny_vae.safetensors";
+    assert!(case.home.path().join(file).is_file());
     let again = case.run(&["download", "tiny", "--to", "elsewhere"]);
     assert_eq!(again.status.code(), Some(0));
     assert!(text(&again.stderr).contains("already"));
@@ -295,14 +258,10 @@ fn what_cannot_be_fetched_says_why_and_its_code_is_as_elsewhere() {
         let output = case.run(&["download", "tiny", "--yes", "--json"]);
         assert_eq!(output.status.code(), Some(code));
         let last = events(&output).pop().unwrap();
-        assert_eq!(
-            (&last["event"], &last["exit_code"]),
-            (&json!("failed"), &json!(code))
-        );
-        assert!(
-            last["message"].as_str().unwrap().contains(expected),
-            "{last}"
-        );
+        assert_eq!(last["event"], json!("failed"));
+        assert_eq!(last["exit_code"], json!(code));
+        let message = last["message"].as_str().unwrap();
+        assert!(message.contains(expected), "{last}");
         assert!(case.fetched().is_empty());
     }
     let case = Case::new(|_, answer| answer);
@@ -312,11 +271,8 @@ fn what_cannot_be_fetched_says_why_and_its_code_is_as_elsewhere() {
     ] {
         let output = case.run(&["download", id]);
         assert_eq!(output.status.code(), Some(3));
-        assert!(
-            text(&output.stderr).contains(expected),
-            "{}",
-            text(&output.stderr)
-        );
+        let said = text(&output.stderr);
+        assert!(said.contains(expected), "{said}");
     }
 }
 
@@ -326,13 +282,11 @@ fn an_interrupt_ends_at_once_and_the_next_run_goes_on() {
     let stalling = Arc::clone(&is_stalling);
     let case = Case::new(move |request, answer| {
         let is_file = request.method == "GET" && request.path == TRANSFORMER;
-        if is_file && stalling.load(Ordering::Relaxed) {
-            return Answer {
-                stalls_after: Some((100_000, Duration::from_hours(1))),
-                ..answer
-            };
+        let is_stalled = is_file && stalling.load(Ordering::Relaxed);
+        Answer {
+            stalls_after: is_stalled.then_some((100_000, Duration::from_hours(1))),
+            ..answer
         }
-        answer
     });
     let mut child = case
         .command(&["download", "tiny", "--yes", "--json"])
@@ -340,9 +294,8 @@ fn an_interrupt_ends_at_once_and_the_next_run_goes_on() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let part = case
-        .models()
-        .join("diffusion_models/tiny_wan.safetensors.part");
+    let part = "diffusion_models/tiny_wan.safetensors.part";
+    let part = case.models().join(part);
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let has_begun = lines.by_ref().map_while(Result::ok).any(|line| {
         let event: Value = serde_json::from_str(&line).unwrap();
@@ -361,14 +314,9 @@ fn an_interrupt_ends_at_once_and_the_next_run_goes_on() {
     assert_eq!(output.status.code(), Some(0));
     let plan = &events(&output)[0];
     let files = plan["files"].as_array().unwrap();
-    assert!(
-        files.iter().any(|file| file["here_bytes"] == 100_000),
-        "{plan}"
-    );
-    let asked = case.server.requests("GET");
-    assert!(
-        asked
-            .iter()
-            .any(|it| it.range().is_some_and(|(start, _)| start == 100_000))
-    );
+    let mut here = files.iter().map(|file| &file["here_bytes"]);
+    assert!(here.any(|bytes| *bytes == 100_000), "{plan}");
+    let requests = case.server.requests("GET");
+    let mut starts = requests.iter().filter_map(|it| Some(it.range()?.0));
+    assert!(starts.any(|start| start == 100_000));
 }

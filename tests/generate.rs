@@ -23,33 +23,44 @@ use std::process::{Command, Output};
 use safelight_core::media;
 use serde_json::Value;
 
-use crate::common::{Home, end, events, tiny_model};
+use crate::common::{
+    Home, assert_failed, assert_finished, copy_folder, events, events_of, tiny_model,
+};
 
 fn run(command: &mut Command) -> Output {
     command.output().unwrap()
 }
 
-/// What the last event says, of a job that must have finished.
-fn assert_finished(output: &Output) -> Value {
-    let (last, code) = end(output);
-    assert_eq!(
-        (last["event"].as_str(), code),
-        (Some("finished"), 0),
-        "{last}"
-    );
-    last
+/// The settings that a result carries.
+fn settings(home: &Home, name: &str) -> Value {
+    let text = media::read_settings(&home.path().join(name)).unwrap();
+    serde_json::from_str(&text.expect("it carries some")).unwrap()
+}
+
+/// Has the engine struck once by this fault, where it is not empty.
+fn strike(command: &mut Command, home: &Home, fault: &str, name: &str) {
+    if !fault.is_empty() {
+        let marker = home.path().join(name).with_extension("struck");
+        let fault = format!("{fault}:{}", marker.display());
+        command.env("SAFELIGHT_ENGINE_FAULT", fault);
+    }
+}
+
+/// The one job that was kept.
+fn kept_job(home: &Home) -> std::path::PathBuf {
+    let mut folders = home.job_folders();
+    assert_eq!(folders.len(), 1, "{folders:?}");
+    folders.remove(0)
 }
 
 fn test_picture(path: &Path, width: u32, height: u32) {
-    image::RgbImage::from_fn(width, height, |x, y| {
-        image::Rgb([(x * 3) as u8, (y * 5) as u8, 90])
-    })
-    .save(path)
-    .unwrap();
+    let pixel = |x: u32, y: u32| image::Rgb([(x * 3) as u8, (y * 5) as u8, 90]);
+    let picture = image::RgbImage::from_fn(width, height, pixel);
+    picture.save(path).unwrap();
 }
 
 #[test]
-fn a_prompt_becomes_a_clip_that_carries_its_settings_and_repeats_exactly() {
+fn a_prompt_becomes_a_video_that_carries_its_settings_and_repeats_exactly() {
     let home = Home::new();
     let output = run(home.generate().args(["--out", "clip.mp4"]));
     assert_eq!(assert_finished(&output)["frames"], 5);
@@ -57,20 +68,12 @@ fn a_prompt_becomes_a_clip_that_carries_its_settings_and_repeats_exactly() {
     for kind in ["stage", "step", "memory", "finished"] {
         assert!(all.iter().any(|event| event["event"] == kind), "no {kind}");
     }
-    let settings = media::read_settings(&home.path().join("clip.mp4"))
-        .unwrap()
-        .unwrap();
-    assert!(settings.contains("a small red fox"));
-    assert!(
-        home.job_folders().is_empty(),
-        "a finished job leaves nothing behind"
-    );
+    let request = settings(&home, "clip.mp4")["request"].clone();
+    assert_eq!(request["prompt"], "a small red fox");
+    assert!(home.job_folders().is_empty(), "nothing is left of the job");
 
     for out in ["a.png", "b.png"] {
-        let repeated = run(home.safelight().args([
-            "generate", "--json", "--device", "cpu", "--from", "clip.mp4", "--out", out,
-        ]));
-        assert_eq!(end(&repeated).1, 0);
+        assert_finished(&run(&mut home.repeat("clip.mp4", out)));
     }
     let first = fs::read(home.path().join("a_0001.png")).unwrap();
     let picture = media::open_picture(&home.path().join("a_0005.png")).unwrap();
@@ -87,38 +90,24 @@ fn every_kind_of_file_can_be_written() {
         if name == "picture.png" {
             command.args(["--frames", "1"]);
         }
-        let output = run(command.args(["--out", name]));
-        assert_eq!(
-            end(&output).1,
-            0,
-            "{name}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        assert_finished(&run(command.args(["--out", name])));
         assert!(home.path().join(name).exists(), "{name}");
     }
 }
 
 #[test]
-fn a_start_picture_steers_the_clip() {
+fn a_start_image_steers_the_video_and_a_mask_says_which_part_of_it_moves() {
     let home = Home::new();
-    test_picture(&home.path().join("start.png"), 100, 70);
-    let output = run(home
-        .generate()
-        .args(["--image", "start.png", "--out", "clip.mp4"]));
-    let all = events(&output);
-    assert_eq!(end(&output).1, 0, "{:?}", end(&output).0);
-    assert!(all.iter().any(|event| event["stage"] == "encode_image"));
-}
-
-#[test]
-fn a_mask_says_which_part_of_the_start_picture_moves() {
-    let home = Home::new();
-    test_picture(&home.path().join("start.png"), 100, 70);
-    test_picture(&home.path().join("mask.png"), 100, 70);
-    let given = ["--image", "start.png", "--mask", "mask.png"];
-    let output = run(home.generate().args(given).args(["--out", "clip.mp4"]));
-    assert_eq!(end(&output).1, 0, "{:?}", end(&output).0);
-    assert!(home.path().join("clip.mp4").exists());
+    for name in ["start.png", "mask.png"] {
+        test_picture(&home.path().join(name), 100, 70);
+    }
+    for mask in [&[][..], &["--mask", "mask.png"]] {
+        let given = ["--image", "start.png", "--out", "clip.mp4"];
+        let output = run(home.generate().args(given).args(mask));
+        assert_finished(&output);
+        let all = events(&output);
+        assert!(all.iter().any(|event| event["stage"] == "encode_image"));
+    }
 }
 
 #[test]
@@ -128,11 +117,8 @@ fn bad_arguments_are_refused_with_what_was_expected_and_exit_code_2() {
     let whole = fs::read(home.path().join("whole.png")).unwrap();
     fs::write(home.path().join("cut.png"), &whole[..whole.len() / 2]).unwrap();
     fs::write(home.path().join("text.png"), "not a picture").unwrap();
-    fs::write(
-        home.path().join("cut.mp4"),
-        "\0\0\0\x14ftypisom\0\0\0\0isom\0\0\x10\0moov",
-    )
-    .unwrap();
+    let cut = "\0\0\0\x14ftypisom\0\0\0\0isom\0\0\x10\0moov";
+    fs::write(home.path().join("cut.mp4"), cut).unwrap();
     fs::create_dir(home.path().join("seq.json")).unwrap();
     let cases: [(&[&str], &str); 26] = [
         (&["--mask", "whole.png"], "a mask needs a start picture"),
@@ -168,20 +154,17 @@ fn bad_arguments_are_refused_with_what_was_expected_and_exit_code_2() {
             command.args(["--out", "clip.mp4"]);
         }
         let output = run(command.args(arguments));
-        let (last, code) = end(&output);
-        assert_eq!(
-            (last["event"].as_str(), code),
-            (Some("failed"), 2),
-            "{arguments:?}: {last}"
-        );
-        let message = last["message"].as_str().unwrap();
-        assert!(message.contains(expected), "{arguments:?}: {message}");
-        assert!(!home.path().join("clip.mp4").exists());
+        assert_failed(&output, 2, expected);
+        assert!(!home.path().join("clip.mp4").exists(), "{arguments:?}");
     }
-    assert!(
-        home.job_folders().is_empty(),
-        "nothing was made, so nothing is kept"
-    );
+    for arguments in [
+        &["--device", "tpu"][..],
+        &["--steps", "many"],
+        &["--no-such-thing"],
+    ] {
+        assert_failed(&run(home.generate().args(arguments)), 2, "");
+    }
+    assert!(home.job_folders().is_empty(), "nothing was made");
 }
 
 #[test]
@@ -194,104 +177,47 @@ fn a_model_that_is_missing_or_damaged_is_named_with_exit_code_3() {
         folder
     };
     let weights = "transformer/diffusion_pytorch_model.safetensors";
+    let without = |part: &'static str| {
+        damaged(part, &|folder| {
+            fs::remove_dir_all(folder.join(part)).unwrap();
+        })
+    };
+    let cut = damaged("cut", &|folder| {
+        let bytes = fs::read(folder.join(weights)).unwrap();
+        fs::write(folder.join(weights), &bytes[..bytes.len() - 100]).unwrap();
+    });
+    let misshapen = damaged("mis-shaped", &|folder| {
+        let config = folder.join("transformer/config.json");
+        let text = fs::read_to_string(&config).unwrap();
+        let text = text.replace("\"ffn_dim\": ", "\"ffn_dim\": 1");
+        fs::write(config, text).unwrap();
+    });
     let cases = [
         (home.path().join("nowhere"), "nowhere"),
-        (
-            damaged("no-vae", &|dir| {
-                fs::remove_dir_all(dir.join("vae")).unwrap();
-            }),
-            "vae",
-        ),
-        (
-            damaged("no-tokenizer", &|dir| {
-                fs::remove_dir_all(dir.join("tokenizer")).unwrap();
-            }),
-            "tokenizer",
-        ),
-        (
-            damaged("cut", &|dir| {
-                let bytes = fs::read(dir.join(weights)).unwrap();
-                fs::write(dir.join(weights), &bytes[..bytes.len() - 100]).unwrap();
-            }),
-            "diffusion_pytorch_model.safetensors",
-        ),
-        (
-            damaged("mis-shaped", &|dir| {
-                let config = fs::read_to_string(dir.join("transformer/config.json")).unwrap();
-                fs::write(
-                    dir.join("transformer/config.json"),
-                    config.replace("\"ffn_dim\": ", "\"ffn_dim\": 1"),
-                )
-                .unwrap();
-            }),
-            "diffusion_pytorch_model.safetensors",
-        ),
+        (without("vae"), "vae"),
+        (without("tokenizer"), "tokenizer"),
+        (cut, "diffusion_pytorch_model.safetensors"),
+        (misshapen, "diffusion_pytorch_model.safetensors"),
     ];
     for (folder, expected) in cases {
-        let folder_text = folder.display().to_string();
-        let output = run(home
-            .generate()
-            .args(["--model", &folder_text, "--out", "clip.mp4"]));
-        let (last, code) = end(&output);
-        assert_eq!(
-            (last["event"].as_str(), code),
-            (Some("failed"), 3),
-            "{folder_text}: {last}"
-        );
-        let message = last["message"].as_str().unwrap();
-        assert!(message.contains(expected), "{folder_text}: {message}");
+        let mut command = home.generate();
+        let output = run(command
+            .arg("--model")
+            .arg(folder)
+            .args(["--out", "clip.mp4"]));
+        assert_failed(&output, 3, expected);
         assert!(!home.path().join("clip.mp4").exists());
-    }
-}
-
-fn copy_folder(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().flatten() {
-        let target = to.join(entry.file_name());
-        if entry.path().is_dir() {
-            copy_folder(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).unwrap();
-        }
-    }
-}
-
-#[test]
-fn arguments_that_cannot_be_understood_are_a_failed_event_too() {
-    let home = Home::new();
-    for arguments in [
-        &["--device", "tpu"][..],
-        &["--steps", "many"],
-        &["--no-such-thing"],
-    ] {
-        let (last, code) = end(&run(home.generate().args(arguments)));
-        assert_eq!(
-            (last["event"].as_str(), code),
-            (Some("failed"), 2),
-            "{arguments:?}: {last}"
-        );
     }
 }
 
 #[test]
 fn a_broken_settings_file_is_told_and_left_as_it_is() {
     let home = Home::new();
-    let file = home.path().join("config/safelight/settings.toml");
-    fs::create_dir_all(file.parent().unwrap()).unwrap();
-    fs::write(&file, "[output\n").unwrap();
+    let file = home.write_settings("[output\n");
     let output = run(home.generate().args(["--out", "clip.mp4"]));
-    assert_eq!(end(&output).1, 0);
-    let warning = events(&output)
-        .into_iter()
-        .find(|event| event["event"] == "warning")
-        .unwrap();
-    assert!(
-        warning["message"]
-            .as_str()
-            .unwrap()
-            .contains("settings.toml"),
-        "{warning}"
-    );
+    assert_finished(&output);
+    let warning = &events_of(&output, "warning")[0]["message"];
+    assert!(warning.as_str().unwrap().contains("settings.toml"));
     assert_eq!(fs::read_to_string(&file).unwrap(), "[output\n");
 }
 
@@ -299,7 +225,7 @@ fn a_broken_settings_file_is_told_and_left_as_it_is() {
 fn results_without_a_name_never_replace_each_other() {
     let home = Home::new();
     for _ in 0..2 {
-        assert_eq!(end(&run(&mut home.generate())).1, 0);
+        assert_finished(&run(&mut home.generate()));
     }
     let clips = fs::read_dir(home.path()).unwrap().flatten();
     let clips = clips.filter(|entry| entry.path().extension().is_some_and(|kind| kind == "mp4"));
@@ -313,24 +239,14 @@ fn a_runtime_folder_without_libtorch_is_named() {
         .generate()
         .args(["--out", "clip.mp4"])
         .env("SAFELIGHT_LIBTORCH", home.path().join("nothing-here")));
-    let (last, code) = end(&output);
-    assert_eq!(code, 1, "{last}");
-    assert!(
-        last["message"]
-            .as_str()
-            .unwrap()
-            .contains("libtorch_cpu.so"),
-        "{last}"
-    );
+    assert_failed(&output, 1, "libtorch_cpu.so");
 }
 
 #[test]
 fn a_capture_holds_every_stage_under_the_references_names() {
     let home = Home::new();
-    let output = run(home
-        .generate()
-        .args(["--out", "clip.mp4", "--capture", "captured"]));
-    assert_eq!(end(&output).1, 0, "{:?}", end(&output).0);
+    let captured = ["--out", "clip.mp4", "--capture", "captured"];
+    assert_finished(&run(home.generate().args(captured)));
     let bytes = fs::read(home.path().join("captured/capture.safetensors")).unwrap();
     let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
     let names = tensors.names();

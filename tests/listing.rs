@@ -3,13 +3,12 @@
 //! What each check says is tested beside it; here it is what comes out of the program, and its codes.
 
 use std::fs;
-use std::io::Read as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::common::{Home, networks, tiny_model};
+use crate::common::{Home, copy_folder, networks, tiny_model};
 
 /// Without a prepared libtorch too.
 fn safelight(home: &Home) -> Command {
@@ -51,37 +50,18 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        let into = to.join(path.file_name().unwrap());
-        if path.is_dir() {
-            copy(&path, &into);
-        } else {
-            fs::copy(&path, &into).unwrap();
-        }
-    }
-}
-
 #[test]
 fn models_lists_what_is_here_what_is_known_and_where_it_looked() {
     let home = Home::new();
-    copy(
-        &tiny_model(),
-        &home.path().join("data/safelight/models/tiny"),
-    );
+    let tiny = home.path().join("data/safelight/models/tiny");
+    copy_folder(&tiny_model(), &tiny);
     let output = run(&home, &["models", "--json"]);
     assert_eq!(output.status.code(), Some(0));
     let listed = object(&output);
     assert_eq!(listed["available"][0]["name"], "tiny");
     assert_eq!(listed["available"][0]["limits"]["size_multiple"], 32);
-    let ids: Vec<&str> = listed["missing"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|entry| entry["id"].as_str().unwrap())
-        .collect();
+    let missing = listed["missing"].as_array().unwrap().iter();
+    let ids: Vec<&str> = missing.map(|entry| entry["id"].as_str().unwrap()).collect();
     assert_eq!(ids[0], "little-world");
     for id in ["wan2.2-ti2v-5b", "flux1-dev", "z-image-turbo"] {
         assert!(ids.contains(&id), "{ids:?}");
@@ -103,24 +83,20 @@ fn inspect_says_what_a_folder_or_file_is_and_the_code_says_whether_it_is_whole()
     let output = run(&home, &["inspect", "--json", &whole.to_string_lossy()]);
     assert_eq!(output.status.code(), Some(0));
     let card = object(&output);
-    assert_eq!(
-        (&card["is_runnable"], &card["variant"]),
-        (&json!(true), &json!("TI2V"))
-    );
+    assert_eq!(card["is_runnable"], json!(true));
+    assert_eq!(card["variant"], json!("TI2V"));
     assert_eq!(card["components"].as_array().unwrap().len(), 3);
 
     let broken = home.path().join("broken");
-    copy(&whole, &broken);
+    copy_folder(&whole, &broken);
     let weights = broken.join("transformer/diffusion_pytorch_model.safetensors");
     let bytes = fs::read(&weights).unwrap();
     fs::write(&weights, &bytes[..bytes.len() - 100]).unwrap();
     let output = run(&home, &["inspect", "broken"]);
     assert_eq!(output.status.code(), Some(3));
     let shown = text(&output.stdout);
-    assert!(
-        shown.contains("cut off") && shown.contains("not whole"),
-        "{shown}"
-    );
+    assert!(shown.contains("cut off"), "{shown}");
+    assert!(shown.contains("not whole"), "{shown}");
 
     let file = whole.join("vae/diffusion_pytorch_model.safetensors");
     let output = run(&home, &["inspect", &file.to_string_lossy()]);
@@ -191,11 +167,8 @@ fn inspect_of_nothing_or_of_a_pickle_says_so_and_what_to_do() {
         let output = run(&home, &["inspect", name]);
         assert_eq!(output.status.code(), Some(3), "{name}");
         assert!(output.stdout.is_empty());
-        assert!(
-            text(&output.stderr).contains(part),
-            "{}",
-            text(&output.stderr)
-        );
+        let said = text(&output.stderr);
+        assert!(said.contains(part), "{said}");
         let output = run(&home, &["inspect", name, "--json"]);
         assert_eq!(output.status.code(), Some(3));
         assert_eq!(object(&output)["exit_code"], 3);
@@ -242,15 +215,9 @@ fn a_reader_that_goes_away_early_is_no_failure() {
         .spawn()
         .unwrap();
     drop(child.stdout.take());
-    assert_eq!(child.wait().unwrap().code(), Some(0));
-    let mut complaint = String::new();
-    child
-        .stderr
-        .take()
-        .unwrap()
-        .read_to_string(&mut complaint)
-        .unwrap();
-    assert_eq!(complaint, "");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(text(&output.stderr), "");
 }
 
 #[test]
@@ -258,8 +225,8 @@ fn jobs_that_can_go_on_are_listed_and_others_refused() {
     let home = Home::new();
     let output = run(&home, &["resume"]);
     assert_eq!(output.status.code(), Some(0));
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.starts_with("There is no job to resume"), "{text}");
+    let shown = text(&output.stdout);
+    assert!(shown.starts_with("There is no job to resume"), "{shown}");
 
     let sections = json!({"count": 2, "window": 9, "order": "original", "lead": 1});
     let request = json!({
@@ -278,16 +245,14 @@ fn jobs_that_can_go_on_are_listed_and_others_refused() {
     // Text, picture, a look at it, and the first of two sections denoised.
     assert_eq!((&job["finished"], &job["stages"]), (&json!(4), &json!(10)));
     assert_eq!(job["prompt"], "a dancer turns");
-    let text = String::from_utf8(run(&home, &["resume"]).stdout).unwrap();
-    assert!(
-        text.contains("1 of 2 sections") && text.contains("/clips/dancer.mp4"),
-        "{text}"
-    );
+    let shown = text(&run(&home, &["resume"]).stdout);
+    assert!(shown.contains("1 of 2 sections"), "{shown}");
+    assert!(shown.contains("/clips/dancer.mp4"), "{shown}");
 
     let output = run(&home, &["resume", "17"]);
     assert_eq!(output.status.code(), Some(2));
-    let text = String::from_utf8(output.stderr).unwrap();
-    assert!(text.contains("this job cannot be resumed"), "{text}");
+    let shown = text(&output.stderr);
+    assert!(shown.contains("this job cannot be resumed"), "{shown}");
 }
 
 #[test]
@@ -340,17 +305,12 @@ fn a_file_without_a_readable_prompt_needs_one() {
 }
 
 #[test]
-fn inspect_of_a_picture_without_settings_says_so_and_does_not_take_it_for_a_model() {
+fn inspect_of_an_image_without_settings_says_so_and_does_not_take_it_for_a_model() {
     let home = Home::new();
     let write = |name: &str, bytes: &[u8]| fs::write(home.path().join(name), bytes).unwrap();
-    write(
-        "nothing.png",
-        include_bytes!("../assets/icons/safelight-256.png"),
-    );
-    write(
-        "nothing",
-        include_bytes!("../assets/icons/safelight-256.png"),
-    );
+    let icon = include_bytes!("../assets/icons/safelight-256.png");
+    write("nothing.png", icon);
+    write("nothing", icon);
     write("other.json", b"{\"a\": 1}");
     write("empty.png", b"");
     write("plain.mp4", b"\0\0\0\x18ftypisom");
@@ -387,14 +347,9 @@ fn a_folder_whose_name_steers_a_terminal_is_spelled_out_and_programs_get_it_whol
     let name = "a\u{1b}]0;owned\u{7}b\u{202e}c";
     let models = home.path().join("models");
     fs::create_dir(&models).unwrap();
-    let copied = Command::new("cp")
-        .arg("-r")
-        .args([tiny_model(), models.join(name)])
-        .status();
-    assert!(copied.unwrap().success());
-    fs::create_dir_all(home.path().join("config/safelight")).unwrap();
-    let settings = format!("models.folders = [{:?}]\n", models.display().to_string());
-    fs::write(home.path().join("config/safelight/settings.toml"), settings).unwrap();
+    copy_folder(&tiny_model(), &models.join(name));
+    let folder = models.display().to_string();
+    home.write_settings(&format!("models.folders = [{folder:?}]\n"));
     let shown = text(&run(&home, &["models"]).stdout);
     assert!(shown.contains(r"a\u{1b}]0;owned\u{7}b\u{202e}c"), "{shown}");
     let printed = text(&run(&home, &["models", "--json"]).stdout);

@@ -11,17 +11,20 @@ use crate::common::{Home, tiny_model};
 /// Plans a small clip of the tiny model.
 fn plan(home: &Home, more: &[&str]) -> Output {
     let mut command = home.safelight();
-    command.args(["plan", "--width", "64", "--height", "32", "--frames", "5"]);
-    command
-        .args(["--guidance", "2", "--model"])
-        .arg(tiny_model());
-    command.args(more).output().unwrap()
+    command.args("plan --width 64 --height 32 --frames 5 --guidance 2 --model".split(' '));
+    command.arg(tiny_model()).args(more).output().unwrap()
 }
 
 fn object(output: &Output) -> Value {
     let text = String::from_utf8(output.stdout.clone()).unwrap();
     assert_eq!(text.lines().count(), 1, "{text}");
     serde_json::from_str(&text).unwrap()
+}
+
+/// The JSON of a plan of the tiny model with these arguments.
+fn planned(home: &Home, more: &str) -> Value {
+    let more: Vec<&str> = more.split(' ').chain(["--json"]).collect();
+    object(&plan(home, &more))
 }
 
 #[test]
@@ -52,52 +55,31 @@ fn a_job_that_does_not_fit_ends_with_4_and_says_what_is_free() {
     assert_eq!(value["fits"], false);
     let verdict = value["plan"]["verdict"]["text"].as_str().unwrap();
     assert!(verdict.starts_with("Does not fit: the "), "{verdict}");
-    assert_eq!(
-        value["suggestions"].as_array().unwrap().len(),
-        0,
-        "nothing would help"
-    );
+    // Nothing would help.
+    assert!(value["suggestions"].as_array().unwrap().is_empty());
 }
 
 #[test]
 fn the_cap_and_what_others_use_are_taken_off_and_the_table_has_all_preserved_values() {
     let home = Home::new();
-    let more = [
-        "--total",
-        "24",
-        "--used",
-        "2",
-        "--vram-cap",
-        "20",
-        "--preserved-table",
-        "--json",
-    ];
-    let value = object(&plan(&home, &more));
+    let more = "--total 24 --used 2 --vram-cap 20 --preserved-table";
+    let value = planned(&home, more);
     let budget = &value["plan"]["budget"];
     assert_eq!(budget["cap_bytes"], 20_u64 << 30);
     assert_eq!(budget["used_by_others_bytes"], 2_u64 << 30);
     let table = value["preserved_table"].as_array().unwrap();
     assert_eq!(table.len(), 19);
     assert_eq!(table[18]["preserved_gib"], 18);
-    let asked = object(&plan(
-        &home,
-        &["--total", "24", "--preserved", "23.5", "--json"],
-    ));
-    let denoise = asked["plan"]["stages"].as_array().unwrap();
-    let denoise = denoise
-        .iter()
-        .find(|stage| stage["stage"] == "denoise")
-        .unwrap();
+    let asked = planned(&home, "--total 24 --preserved 23.5");
+    let mut stages = asked["plan"]["stages"].as_array().unwrap().iter();
+    let denoise = stages.find(|stage| stage["stage"] == "denoise").unwrap();
     assert!(denoise["resident_bytes"].as_u64() < denoise["weights_bytes"].as_u64());
 }
 
 #[test]
 fn one_pool_is_planned_with_what_the_system_keeps() {
     let home = Home::new();
-    let value = object(&plan(
-        &home,
-        &["--total", "96", "--class", "unified", "--json"],
-    ));
+    let value = planned(&home, "--total 96 --class unified");
     assert_eq!(value["plan"]["budget"]["cap_bytes"], 88_u64 << 30);
     assert_eq!(value["plan"]["device"]["class"], "unified");
 }
@@ -116,10 +98,8 @@ fn a_model_that_is_not_downloaded_is_planned_by_the_sizes_of_its_files() {
     assert!(text.contains("480×320, 17 frames"), "{text}");
     assert!(text.contains("The model is not downloaded"), "{text}");
     let value = object(&plan(&["--json", "--frames", "81"]));
-    assert_eq!(
-        (&value["is_estimate"], &value["num_frames"]),
-        (&true.into(), &81.into())
-    );
+    assert_eq!(value["is_estimate"], true);
+    assert_eq!(value["num_frames"], 81);
     let refused = plan(&["--width", "0"]);
     assert_eq!(refused.status.code(), Some(2));
 }
@@ -155,20 +135,11 @@ fn a_plan_takes_over_what_another_programs_file_says_and_arguments_win() {
     let file = home.path().join("boat.txt");
     std::fs::write(&file, text).unwrap();
     let mut command = home.safelight();
-    let output = command
-        .args([
-            "plan", "--json", "--total", "24", "--frames", "5", "--model",
-        ])
-        .arg(tiny_model())
-        .arg("--from")
-        .arg(&file)
-        .output()
-        .unwrap();
-    let value = object(&output);
-    assert_eq!(
-        (&value["width"], &value["height"]),
-        (&96.into(), &64.into())
-    );
+    command.args("plan --json --total 24 --frames 5 --model".split(' '));
+    command.arg(tiny_model()).arg("--from").arg(&file);
+    let value = object(&command.output().unwrap());
+    assert_eq!(value["width"], 96);
+    assert_eq!(value["height"], 64);
     assert_eq!(value["num_frames"], 5);
 }
 
@@ -199,31 +170,20 @@ fn a_plan_prints_the_notices_that_the_job_would() {
 fn the_largest_that_fits_is_searched_for_within_the_models_limits() {
     let home = Home::new();
     let search = |total: &str| {
-        let value = object(&plan(&home, &["--total", total, "--largest", "--json"]));
-        let largest = &value["largest"];
+        let value = planned(&home, &format!("--total {total} --largest"));
         let number = |value: &Value| value.as_u64().unwrap();
-        (
-            number(&largest["size"][0]) * number(&largest["size"][1]),
-            number(&largest["num_frames"]),
-        )
+        let largest = &value["largest"];
+        let [width, height] = [0, 1].map(|edge| number(&largest["size"][edge]));
+        (width * height, number(&largest["num_frames"]))
     };
     let (small, large) = (search("2"), search("64"));
-    assert!(
-        small.0 < large.0 && small.1 <= large.1,
-        "{small:?} {large:?}"
-    );
+    assert!(small.0 < large.0, "{small:?} {large:?}");
+    assert!(small.1 <= large.1, "{small:?} {large:?}");
     let text = plan(&home, &["--total", "2", "--largest"]);
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(text.contains("Largest size that fits with "), "{text}");
     assert!(text.contains("Most frames that fit at "), "{text}");
-    // What it names does fit, and one more does not.
-    let fits = |frames: u64| {
-        let frames = frames.to_string();
-        object(&plan(
-            &home,
-            &["--total", "2", "--frames", &frames, "--json"],
-        ))["fits"]
-            == true
-    };
-    assert!(fits(small.1));
+    // What it names does fit.
+    let most = planned(&home, &format!("--total 2 --frames {}", small.1));
+    assert_eq!(most["fits"], true);
 }

@@ -81,10 +81,8 @@ fn a_report_that_is_interrupted_is_written_with_what_was_measured_and_says_so() 
     assert!(why.contains("stopped"), "{why}");
     assert!(page.contains("Incomplete"));
     let sections = report["sections"].as_array().unwrap();
-    let speed = sections
-        .iter()
-        .find(|section| section["id"] == "speed")
-        .unwrap();
+    let mut all = sections.iter();
+    let speed = all.find(|section| section["id"] == "speed").unwrap();
     assert!(!speed["rows"].as_array().unwrap().is_empty(), "{speed}");
     let ids: Vec<&Value> = sections.iter().map(|section| &section["id"]).collect();
     assert!(!ids.contains(&&Value::from("parity")), "{ids:?}");
@@ -95,10 +93,8 @@ fn files_that_are_no_reports_are_refused_in_one_sentence() {
     let home = Home::new();
     fs::write(home.path().join("a.json"), "{}").unwrap();
     let mut command = report(&home);
-    let output = command
-        .args(["--compare", "a.json", "b.json"])
-        .output()
-        .unwrap();
+    command.args(["--compare", "a.json", "b.json"]);
+    let output = command.output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
     assert_ne!(output.status.code(), Some(0));
     assert!(error.contains("nothing to compare"), "{error}");

@@ -10,13 +10,19 @@ use serde_json::Value;
 
 use crate::common::server::Server;
 use crate::common::wheels::{self, VERSION, index};
-use crate::common::{Home, end};
+use crate::common::{Home, assert_finished};
 
 fn answer(output: &Output) -> Value {
     let text = String::from_utf8_lossy(&output.stdout);
     let last = text.lines().last().unwrap_or_default();
     serde_json::from_str(last)
         .unwrap_or_else(|err| panic!("{err}: {text}{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+/// What `safelight runtime` answers in JSON.
+fn answered(home: &Home, words: &[&str]) -> Value {
+    let words = [words, &["--json"]].concat();
+    answer(&runtime(home, &words).output().unwrap())
 }
 
 /// On a machine without GPUs.
@@ -33,21 +39,16 @@ fn runtime(home: &Home, words: &[&str]) -> Command {
 #[test]
 fn the_prepared_libtorch_is_listed_computes_right_and_can_be_chosen() {
     let home = Home::new();
-    let listed = answer(&runtime(&home, &["list", "--json"]).output().unwrap());
+    let listed = answered(&home, &["list"]);
     let used = &listed["runtimes"][0];
-    assert_eq!(
-        (&used["id"], &used["is_used"]),
-        (&"prepared".into(), &true.into()),
-        "{listed}"
-    );
-    assert_eq!(
-        (&used["kind"], &used["version"]),
-        (&"cpu".into(), &"2.11.0".into())
-    );
+    assert_eq!(used["id"], "prepared", "{listed}");
+    assert_eq!(used["is_used"], true, "{listed}");
+    assert_eq!(used["kind"], "cpu");
+    assert_eq!(used["version"], "2.11.0");
     assert!(used["bytes"].as_u64().unwrap() > 100_000_000, "{used}");
     assert_eq!(listed["advice"]["what"], "no_gpu");
 
-    let checked = answer(&runtime(&home, &["check", "--json"]).output().unwrap());
+    let checked = answered(&home, &["check"]);
     let device = checked["device"].as_str().unwrap();
     assert!(device.starts_with("CPU, "), "{checked}");
 
@@ -58,12 +59,8 @@ fn the_prepared_libtorch_is_listed_computes_right_and_can_be_chosen() {
     let refused = runtime(&home, &["use", "nonsense", "--json"])
         .output()
         .unwrap();
-    assert!(
-        answer(&refused)["error"]
-            .as_str()
-            .unwrap()
-            .contains("no libtorch is called nonsense")
-    );
+    let error = answer(&refused)["error"].to_string();
+    assert!(error.contains("no libtorch is called nonsense"), "{error}");
     assert_eq!(refused.status.code(), Some(2));
 }
 
@@ -96,13 +93,8 @@ fn a_strix_halo_without_a_runtime_is_told_which_one_to_get() {
     let device = root.join("sys/devices/card0");
     let link = root.join("sys/class/drm/card0");
     let node = root.join("sys/class/kfd/kfd/topology/nodes/1");
-    for folder in [
-        &device,
-        &link,
-        &node,
-        &root.join("proc/sys/kernel"),
-        &root.join("dev"),
-    ] {
+    let kernel = root.join("proc/sys/kernel");
+    for folder in [&device, &link, &node, &kernel, &root.join("dev")] {
         fs::create_dir_all(folder).unwrap();
     }
     std::os::unix::fs::symlink(&device, link.join("device")).unwrap();
@@ -114,7 +106,7 @@ fn a_strix_halo_without_a_runtime_is_told_which_one_to_get() {
             node.join("properties"),
             "gfx_target_version 110501\nlocation_id 50176\n",
         ),
-        (root.join("proc/sys/kernel/osrelease"), "6.18.4\n"),
+        (kernel.join("osrelease"), "6.18.4\n"),
         (root.join("dev/kfd"), ""),
     ] {
         fs::write(file, text).unwrap();
@@ -155,10 +147,8 @@ fn an_installation_that_is_killed_at_any_request_goes_on_and_never_leaves_half_a
     });
     let from = format!("{}/whl", server.url);
     let install = || {
-        let mut command = runtime(
-            &home,
-            &["install", "trial", "--yes", "--json", "--from", &from],
-        );
+        let words = ["install", "trial", "--yes", "--json", "--from", &from];
+        let mut command = runtime(&home, &words);
         command.env_remove("LD_LIBRARY_PATH");
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         command
@@ -183,11 +173,8 @@ fn an_installation_that_is_killed_at_any_request_goes_on_and_never_leaves_half_a
     assert!(message.contains("libtorch cannot be loaded"), "{message}");
     assert!(!runtimes.join("trial").exists());
     let files = || {
-        let requests = server.requests("GET");
-        requests
-            .iter()
-            .filter(|it| it.path.starts_with("/files/"))
-            .count()
+        let requests = server.requests("GET").into_iter();
+        requests.filter(|it| it.path.starts_with("/files/")).count()
     };
     let before = files();
     install().output().unwrap();
@@ -196,11 +183,9 @@ fn an_installation_that_is_killed_at_any_request_goes_on_and_never_leaves_half_a
 
 /// The prepared libtorch once more, by links.
 fn linked(home: &Home) -> std::path::PathBuf {
-    let listed = answer(&runtime(home, &["list", "--json"]).output().unwrap());
-    let lib = listed["runtimes"][0]["library_folders"][0]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let listed = answered(home, &["list"]);
+    let lib = &listed["runtimes"][0]["library_folders"][0];
+    let lib = lib.as_str().unwrap();
     let folder = home.path().join("linked");
     fs::create_dir_all(&folder).unwrap();
     for entry in fs::read_dir(lib).unwrap().flatten() {
@@ -215,79 +200,42 @@ fn linked(home: &Home) -> std::path::PathBuf {
 #[test]
 fn the_one_before_is_kept_until_a_job_has_finished_and_one_command_goes_back() {
     let home = Home::new();
-    let nothing = answer(
-        &runtime(&home, &["use", "--previous", "--json"])
-            .output()
-            .unwrap(),
-    );
+    let nothing = answered(&home, &["use", "--previous"]);
     let error = nothing["error"].as_str().unwrap();
     assert!(error.contains("no libtorch to go back to"), "{error}");
 
     // A libtorch that is here becomes one of Safelight's own, and is used.
     let from = linked(&home);
-    let words = [
-        "install",
-        "--from",
-        from.to_str().unwrap(),
-        "--yes",
-        "--json",
-    ];
-    let installed = answer(&runtime(&home, &words).output().unwrap());
+    let words = ["install", "--from", from.to_str().unwrap(), "--yes"];
+    let installed = answered(&home, &words);
     assert_eq!(installed["event"], "finished", "{installed}");
-    assert_eq!(
-        (
-            &installed["id"],
-            &installed["is_used"],
-            &installed["before"]
-        ),
-        (&"cpu-2.11.0".into(), &true.into(), &"prepared".into())
-    );
-    let lib = home
-        .path()
-        .join("data/safelight/runtimes/cpu-2.11.0/torch/lib");
+    assert_eq!(installed["id"], "cpu-2.11.0");
+    assert_eq!(installed["is_used"], true);
+    assert_eq!(installed["before"], "prepared");
+    let own = "data/safelight/runtimes/cpu-2.11.0/torch/lib";
+    let lib = home.path().join(own);
     assert!(lib.join("libtorch_cpu.so").is_file());
     assert!(!lib.join("libtorch_cpu.so").is_symlink());
     let notes = || fs::read_to_string(home.path().join("data/safelight/runtimes.json")).unwrap();
     assert!(notes().contains("\"is_proven\":false"), "{}", notes());
-    let output = home
-        .generate()
-        .args(["--out", "clip.webp"])
-        .output()
-        .unwrap();
-    let (last, code) = end(&output);
-    assert_eq!(code, 0, "{last}");
+    let mut command = home.generate();
+    assert_finished(&command.args(["--out", "clip.webp"]).output().unwrap());
     assert!(notes().contains("\"is_proven\":true"), "{}", notes());
 
-    let back = answer(
-        &runtime(&home, &["use", "--previous", "--json"])
-            .output()
-            .unwrap(),
-    );
-    assert_eq!(
-        (&back["id"], &back["before"]),
-        (&"prepared".into(), &"cpu-2.11.0".into())
-    );
-    let refused = answer(
-        &runtime(&home, &["remove", "cpu-2.11.0", "--yes", "--json"])
-            .output()
-            .unwrap(),
-    );
+    let back = answered(&home, &["use", "--previous"]);
+    assert_eq!(back["id"], "prepared");
+    assert_eq!(back["before"], "cpu-2.11.0");
+    let refused = answered(&home, &["remove", "cpu-2.11.0", "--yes"]);
     let error = refused["error"].as_str().unwrap();
-    assert!(
-        error.contains("is kept until a job has finished"),
-        "{error}"
-    );
-    let listed = answer(&runtime(&home, &["list", "--json"]).output().unwrap());
+    let kept = "is kept until a job has finished";
+    assert!(error.contains(kept), "{error}");
+    let listed = answered(&home, &["list"]);
     let rows = listed["runtimes"].as_array().unwrap();
     let own = rows.iter().find(|row| row["id"] == "cpu-2.11.0").unwrap();
-    assert_eq!(
-        (&own["is_previous"], &own["can_be_removed"]),
-        (&true.into(), &false.into())
-    );
-    assert!(
-        own["device"].as_str().unwrap().starts_with("CPU, "),
-        "{own}"
-    );
+    assert_eq!(own["is_previous"], true);
+    assert_eq!(own["can_be_removed"], false);
+    let device = own["device"].as_str().unwrap();
+    assert!(device.starts_with("CPU, "), "{own}");
 }
 
 #[test]
@@ -296,28 +244,17 @@ fn a_mirror_of_the_settings_takes_the_place_of_the_fixed_host() {
     lay_table(&home);
     let wheels = wheels::wheels();
     let server = Server::start(move |request| index(&wheels, request));
-    let settings = home.path().join("config/safelight/settings.toml");
-    fs::write(
-        &settings,
-        format!("[runtime]\nmirror = '{}/whl'\n", server.url),
-    )
-    .unwrap();
+    home.write_settings(&format!("[runtime]\nmirror = '{}/whl'\n", server.url));
     let mut command = runtime(&home, &["install", "trial", "--yes", "--json"]);
     let last = answer(&command.env_remove("LD_LIBRARY_PATH").output().unwrap());
     // Everything came, and is no library.
-    assert!(
-        last.to_string().contains("libtorch cannot be loaded"),
-        "{last}"
-    );
+    let said = last.to_string();
+    assert!(said.contains("libtorch cannot be loaded"), "{said}");
     assert!(server.requests("GET").len() > 4);
 
-    fs::write(&settings, "[runtime]\nmirror = 'http://mirror.example'\n").unwrap();
+    home.write_settings("[runtime]\nmirror = 'http://mirror.example'\n");
     let before = server.requests("GET").len();
-    let last = answer(
-        &runtime(&home, &["install", "trial", "--yes", "--json"])
-            .output()
-            .unwrap(),
-    );
+    let last = answered(&home, &["install", "trial", "--yes"]);
     assert!(last.to_string().contains("begins with https://"), "{last}");
     assert_eq!(server.requests("GET").len(), before, "nobody is asked");
 }

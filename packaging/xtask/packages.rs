@@ -21,7 +21,7 @@ pub enum Goal {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Need {
+enum StageFootprint {
     /// Nothing builds without it.
     Build,
     /// The window is drawn with it; the tests draw it without a display.
@@ -36,7 +36,7 @@ enum Need {
     Packing,
 }
 
-impl Need {
+impl StageFootprint {
     fn is_wanted(self, goal: Goal) -> bool {
         match self {
             Self::Build | Self::Speed => true,
@@ -59,36 +59,48 @@ impl Need {
 
 /// By the names of Debian and Ubuntu: a program on the path, a library of the loader, or else a Vulkan driver that draws
 /// on the CPU.
-const PACKAGES: [(Need, &str, &str); 22] = [
-    (Need::Build, "g++", "c++"),
-    (Need::Display, "xvfb", "Xvfb"),
-    (Need::Packing, "dpkg", "dpkg-deb"),
-    (Need::Packing, "rpm", "rpmbuild"),
-    (Need::Display, "sway", "sway"),
-    (Need::Display, "wtype", "wtype"),
-    (Need::Display, "wl-clipboard", "wl-copy"),
-    (Need::Speed, "nasm", "nasm"),
-    (Need::Drawing, "mesa-vulkan-drivers", ""),
-    (Need::Drawing, "libvulkan1", "libvulkan.so.1"),
-    (Need::Window, "libfontconfig1", "libfontconfig.so.1"),
-    (Need::Window, "libgl1", "libGL.so.1"),
-    (Need::Window, "libegl1", "libEGL.so.1"),
-    (Need::Window, "libx11-6", "libX11.so.6"),
-    (Need::Window, "libx11-xcb1", "libX11-xcb.so.1"),
-    (Need::Window, "libxcursor1", "libXcursor.so.1"),
-    (Need::Window, "libxi6", "libXi.so.6"),
-    (Need::Window, "libxrandr2", "libXrandr.so.2"),
-    (Need::Window, "libxkbcommon0", "libxkbcommon.so.0"),
-    (Need::Window, "libxkbcommon-x11-0", "libxkbcommon-x11.so.0"),
-    (Need::Window, "libwayland-client0", "libwayland-client.so.0"),
-    (Need::Window, "libdbus-1-3", "libdbus-1.so.3"),
+const PACKAGES: [(StageFootprint, &str, &str); 22] = [
+    (StageFootprint::Build, "g++", "c++"),
+    (StageFootprint::Display, "xvfb", "Xvfb"),
+    (StageFootprint::Packing, "dpkg", "dpkg-deb"),
+    (StageFootprint::Packing, "rpm", "rpmbuild"),
+    (StageFootprint::Display, "sway", "sway"),
+    (StageFootprint::Display, "wtype", "wtype"),
+    (StageFootprint::Display, "wl-clipboard", "wl-copy"),
+    (StageFootprint::Speed, "nasm", "nasm"),
+    (StageFootprint::Drawing, "mesa-vulkan-drivers", ""),
+    (StageFootprint::Drawing, "libvulkan1", "libvulkan.so.1"),
+    (
+        StageFootprint::Window,
+        "libfontconfig1",
+        "libfontconfig.so.1",
+    ),
+    (StageFootprint::Window, "libgl1", "libGL.so.1"),
+    (StageFootprint::Window, "libegl1", "libEGL.so.1"),
+    (StageFootprint::Window, "libx11-6", "libX11.so.6"),
+    (StageFootprint::Window, "libx11-xcb1", "libX11-xcb.so.1"),
+    (StageFootprint::Window, "libxcursor1", "libXcursor.so.1"),
+    (StageFootprint::Window, "libxi6", "libXi.so.6"),
+    (StageFootprint::Window, "libxrandr2", "libXrandr.so.2"),
+    (StageFootprint::Window, "libxkbcommon0", "libxkbcommon.so.0"),
+    (
+        StageFootprint::Window,
+        "libxkbcommon-x11-0",
+        "libxkbcommon-x11.so.0",
+    ),
+    (
+        StageFootprint::Window,
+        "libwayland-client0",
+        "libwayland-client.so.0",
+    ),
+    (StageFootprint::Window, "libdbus-1-3", "libdbus-1.so.3"),
 ];
 
 /// The packages that the window is drawn and opened with, by the names of Debian and Ubuntu.
 pub fn of_the_window() -> String {
     let wanted = PACKAGES
         .iter()
-        .filter(|(need, ..)| matches!(need, Need::Drawing | Need::Window));
+        .filter(|(need, ..)| matches!(need, StageFootprint::Drawing | StageFootprint::Window));
     let names: Vec<_> = wanted.map(|(_, name, _)| *name).collect();
     names.join(", ")
 }
@@ -118,7 +130,7 @@ pub fn prepare(goal: Goal) -> Result<()> {
     Ok(())
 }
 
-fn missing(goal: Goal) -> Vec<(Need, &'static str)> {
+fn missing(goal: Goal) -> Vec<(StageFootprint, &'static str)> {
     let libraries = loader_libraries();
     let is_there = |used: &str| match used {
         "" => software_vulkan_driver().is_some(),
@@ -218,20 +230,20 @@ mod tests {
 
     #[test]
     fn tests_need_the_software_driver_and_the_app_does_not() {
-        assert!(Need::Drawing.is_essential(Goal::Tests));
-        assert!(!Need::Drawing.is_essential(Goal::Window));
-        assert!(!Need::Window.is_essential(Goal::Window));
-        assert!(Need::Build.is_essential(Goal::CommandLine));
-        assert!(Need::Display.is_essential(Goal::Tests));
+        assert!(StageFootprint::Drawing.is_essential(Goal::Tests));
+        assert!(!StageFootprint::Drawing.is_essential(Goal::Window));
+        assert!(!StageFootprint::Window.is_essential(Goal::Window));
+        assert!(StageFootprint::Build.is_essential(Goal::CommandLine));
+        assert!(StageFootprint::Display.is_essential(Goal::Tests));
     }
 
     #[test]
     fn nothing_is_installed_that_the_goal_has_no_use_for() {
-        assert!(!Need::Window.is_wanted(Goal::CommandLine));
-        assert!(Need::Window.is_wanted(Goal::Tests));
-        assert!(Need::Display.is_wanted(Goal::Tests));
-        assert!(!Need::Display.is_wanted(Goal::Window));
-        assert!(Need::Drawing.is_wanted(Goal::Window));
+        assert!(!StageFootprint::Window.is_wanted(Goal::CommandLine));
+        assert!(StageFootprint::Window.is_wanted(Goal::Tests));
+        assert!(StageFootprint::Display.is_wanted(Goal::Tests));
+        assert!(!StageFootprint::Display.is_wanted(Goal::Window));
+        assert!(StageFootprint::Drawing.is_wanted(Goal::Window));
     }
 
     #[test]

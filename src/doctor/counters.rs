@@ -125,10 +125,8 @@ mod tests {
         assert_eq!(helped("a GPU", &counters), None);
         let restarts = restarted("a GPU", &counters).unwrap();
         let said = "a GPU: the engine ended unexpectedly and was restarted 1×";
-        assert_eq!(
-            (restarts.name, restarts.message.as_str()),
-            ("restarts", said)
-        );
+        assert_eq!(restarts.name, "restarts");
+        assert_eq!(restarts.message.as_str(), said);
 
         let tally = FallbackCount {
             attempts: 3,

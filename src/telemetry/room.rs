@@ -285,10 +285,8 @@ mod tests {
         assert_eq!(reader.read(Some(7)), [Some(expected)]);
         // An engine that has ended has nothing.
         let without = reader.read(Some(8))[0].unwrap();
-        assert_eq!(
-            (without.own_bytes / MIB, without.others_least_bytes / MIB),
-            (50, 450)
-        );
+        assert_eq!(without.own_bytes / MIB, 50);
+        assert_eq!(without.others_least_bytes / MIB, 450);
     }
 
     #[test]

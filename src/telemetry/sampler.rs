@@ -243,18 +243,11 @@ mod tests {
         let nvml = KeptNvml::new();
         let mut sampler = Sampler::open(&roots, &nvml, &query);
         let first = sampler.sample();
-        assert_eq!(
-            (first.vram_used_bytes, first.gtt_used_bytes),
-            (Some(100), Some(2000))
-        );
-        assert_eq!(
-            (
-                first.temperature_celsius,
-                first.power_watts,
-                first.busy_percent
-            ),
-            (Some(61.0), Some(54.0), Some(97.0))
-        );
+        assert_eq!(first.vram_used_bytes, Some(100));
+        assert_eq!(first.gtt_used_bytes, Some(2000));
+        assert_eq!(first.temperature_celsius, Some(61.0));
+        assert_eq!(first.power_watts, Some(54.0));
+        assert_eq!(first.busy_percent, Some(97.0));
         assert_eq!(first.host_available_bytes, Some(90 * GIB));
         assert_eq!(first.page_cache_bytes, Some(6144 << 10));
         fs::write(device_file(&roots, "mem_info_gtt_used"), "5000\n").unwrap();

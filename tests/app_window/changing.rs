@@ -1,8 +1,14 @@
 //! A clip that is made anew instead of continued: with models that go by text alone, and with those that can do both.
 
-use crate::app_window::controls::drop_onto;
 use crate::app_window::mask::{CANVAS, paint};
 use crate::app_window::prelude::*;
+
+/// A window with a clip that is dropped into the form of this model.
+fn with_clip(spec: ModelSpec) -> (Bench, PathBuf) {
+    let mut bench = Bench::of(spec);
+    let path = bench.drop_clip("boat.mp4", 64, 32, 5, "Last frame of boat.mp4");
+    (bench, path)
+}
 
 /// A model of clips that starts from no picture.
 fn text_spec() -> ModelSpec {
@@ -14,32 +20,27 @@ fn text_spec() -> ModelSpec {
 }
 
 #[test]
-fn a_model_that_goes_by_text_changes_a_clip_that_is_dropped() {
-    let mut bench = Bench::of(text_spec());
-    bench.assert_shows("Clip to change");
-    let path = bench.drop_clip("boat.mp4", 64, 32, 5, "Last frame of boat.mp4");
+fn a_model_that_goes_by_text_changes_a_video_that_is_dropped() {
+    let (mut bench, path) = with_clip(text_spec());
     bench.assert_shows("Change this clip");
     bench.assert_shows("0.5 s at 10 frames a second");
     bench.assert_shows("9 of 12 steps are run");
     bench.form().sampling.strength = Some(0.5);
     bench.settle();
     bench.assert_shows("6 of 12 steps are run");
-    bench.press("Generate");
-    let request = bench.next_job().request;
-    assert_eq!(
-        (&request.source_clip, &request.extend),
-        (&Some(path), &None)
-    );
+    let request = bench.request();
+    assert_eq!((request.source_clip, request.extend), (Some(path), None));
     assert_eq!((request.num_frames, request.fps), (5, 10.0));
     assert_eq!(request.sampling.strength, Some(0.5));
+    bench.press("Remove clip");
+    bench.assert_shows("Clip to change");
 }
 
 #[test]
-fn a_model_that_can_do_both_is_told_what_to_do_with_a_clip() {
+fn a_model_that_can_do_both_is_told_what_to_do_with_a_video() {
     let mut spec = spec();
     spec.defaults.sampling.strength = Some(0.8);
-    let mut bench = Bench::of(spec);
-    let path = bench.drop_clip("boat.mp4", 64, 32, 5, "Last frame of boat.mp4");
+    let (mut bench, path) = with_clip(spec);
     bench.assert_shows("Continue this clip");
     assert!(!bench.has("steps are run"));
     bench.click(Role::ComboBox, "Clip");
@@ -48,43 +49,33 @@ fn a_model_that_can_do_both_is_told_what_to_do_with_a_clip() {
     bench.assert_shows("9 of 12 steps are run");
     let sent = bench.start_job();
     let request = &sent.request;
-    assert_eq!(
-        (&request.source_clip, &request.extend),
-        (&Some(path.clone()), &None)
-    );
+    assert_eq!(request.source_clip.as_ref(), Some(&path));
+    assert_eq!(request.extend, None);
     // Its settings bring the clip back, and what becomes of it.
     bench.finish_job(&sent, 5);
     bench.press("Remove clip");
     bench.form().remakes_clip = false;
-    bench.press("More");
-    bench.press("Use settings");
+    bench.press_more("Use settings");
     bench.wait_for("Change this clip");
     let start = bench.app().inputs.get(Slot::Start).unwrap();
     assert_eq!(start.source.path(), path);
 }
 
 #[test]
-fn a_mask_goes_with_a_clip_that_is_changed_and_waits_without_one() {
-    let mut bench = Bench::of(text_spec());
-    let path = bench.drop_clip("boat.mp4", 64, 32, 5, "Last frame of boat.mp4");
+fn a_mask_goes_with_a_video_that_is_changed_and_waits_without_one() {
+    let (mut bench, path) = with_clip(text_spec());
     let mask = bench.picture_file("mask.png", 64, 32);
-    let place = bench.node(Role::Button, "Choose a mask").rect();
-    bench.harness.hover_at(place.center());
-    bench.settle();
-    bench.drop_until(&mask, "Mask mask.png");
+    bench.drop_onto("Choose a mask", &mask, "Mask mask.png");
     let request = bench.start_job().request;
-    assert_eq!(
-        (request.source_clip, request.mask),
-        (Some(path), Some(mask))
-    );
+    assert_eq!(request.source_clip, Some(path));
+    assert_eq!(request.mask, Some(mask));
     bench.press("Remove clip");
     bench.assert_shows("A mask needs a clip to change. The mask is kept.");
 }
 
 #[test]
-fn what_is_painted_over_the_first_frame_of_a_changed_clip_is_its_mask() {
-    let mut bench = Bench::of(text_spec());
-    let path = bench.drop_clip("boat.mp4", 64, 32, 5, "Last frame of boat.mp4");
+fn what_is_painted_over_the_first_frame_of_a_changed_video_is_its_mask() {
+    let (mut bench, path) = with_clip(text_spec());
     bench.press("Paint a mask");
     bench.wait_for(CANVAS);
     assert!(!bench.has("Extend left"), "it keeps its shape");
@@ -98,25 +89,19 @@ fn what_is_painted_over_the_first_frame_of_a_changed_clip_is_its_mask() {
 }
 
 #[test]
-fn the_mask_of_a_changed_clip_may_be_a_clip() {
-    let mut bench = Bench::of(text_spec());
-    let path = bench.drop_clip("boat.mp4", 64, 32, 5, "Last frame of boat.mp4");
+fn the_mask_of_a_changed_video_may_be_a_video() {
+    let (mut bench, path) = with_clip(text_spec());
     let mask = bench.clip_file("mask.mp4", 64, 32, 5);
-    drop_onto(&mut bench, "Choose a mask", &mask, "Last frame of mask.mp4");
-    let edit = bench.node(Role::Button, "Edit mask");
-    assert!(edit.accesskit_node().is_disabled());
+    bench.drop_onto("Choose a mask", &mask, "Last frame of mask.mp4");
+    assert!(bench.is_disabled("Edit mask"));
     let sent = bench.start_job();
     let request = &sent.request;
-    assert_eq!(
-        (&request.source_clip, &request.mask),
-        (&Some(path), &Some(mask.clone()))
-    );
+    assert_eq!(request.source_clip, Some(path));
+    assert_eq!(request.mask, Some(mask));
     // Its settings bring both back.
     bench.finish_job(&sent, 5);
-    for name in ["Remove mask", "Remove clip"] {
-        bench.press(name);
-    }
-    bench.press("More");
-    bench.press("Use settings");
+    bench.press("Remove mask");
+    bench.press("Remove clip");
+    bench.press_more("Use settings");
     bench.wait_for("Last frame of mask.mp4");
 }

@@ -5,16 +5,6 @@ use safelight_core::job::{ChosenLora, SectionOrder};
 
 use crate::app_window::prelude::*;
 
-/// A window with these models, of which the first is chosen.
-fn bench_of(specs: Vec<ModelSpec>) -> Bench {
-    Bench::with(|startup| {
-        startup.models = Some(FoundModels {
-            specs,
-            ..FoundModels::default()
-        });
-    })
-}
-
 /// A model of clips that starts from no picture.
 fn text_spec() -> ModelSpec {
     ModelSpec {
@@ -25,46 +15,20 @@ fn text_spec() -> ModelSpec {
     }
 }
 
-fn drop_onto(bench: &mut Bench, place: &str, path: &Path, shown_as: &str) {
-    let rect = bench.node(Role::Button, place);
-    let at = rect.rect().center();
-    bench.harness.hover_at(at);
-    bench.harness.step();
-    bench.drop_file(path);
-    let name = path
-        .file_name()
-        .expect("a file has a name")
-        .to_string_lossy();
-    let label = format!("{shown_as} {name}");
-    bench.wait_for(&label);
-}
-
 #[test]
 fn a_mask_waits_while_a_model_without_masks_is_chosen() {
-    let mut bench = bench_of(vec![flux_spec(), spec()]);
-    let picture = bench.picture_file("photo.png", 64, 64);
+    let mut bench = Bench::of_models(vec![flux_spec(), spec()]);
+    let picture = bench.drop_picture("photo.png", 64, 64, "Start picture photo.png");
     let mask = bench.picture_file("mine.png", 64, 64);
-    drop_onto(
-        &mut bench,
-        "Choose a start picture",
-        &picture,
-        "Start picture",
-    );
-    drop_onto(&mut bench, "Choose a mask", &mask, "Mask");
+    bench.drop_onto("Choose a mask", &mask, "Mask mine.png");
     bench.use_model("Little World");
     bench.assert_shows("A mask needs a clip to change. The mask is kept.");
     assert!(!bench.is_disabled("Generate"));
-    let sent = bench.start_job();
-    assert_eq!(
-        (sent.request.image, sent.request.mask),
-        (Some(picture), None)
-    );
+    let request = bench.request();
+    assert_eq!((request.image, request.mask), (Some(picture), None));
     bench.use_model("Flux");
     assert!(!bench.has("The mask is kept"));
-    bench.press_generate();
-    bench.push(QueueCommand::Cancel);
-    let waiting = bench.app().queue.waiting[0].request.generate().cloned();
-    assert_eq!(waiting.unwrap().mask, Some(mask));
+    assert_eq!(bench.request().mask, Some(mask));
     bench.use_model("Little World");
     bench.press("Remove");
     assert!(bench.app().inputs.get(Slot::Mask).is_none());
@@ -72,30 +36,21 @@ fn a_mask_waits_while_a_model_without_masks_is_chosen() {
 }
 
 #[test]
-fn pictures_and_clips_wait_for_a_model_that_takes_them() {
-    let mut bench = bench_of(vec![pair_spec(), text_spec(), flux_spec()]);
-    let first = bench.picture_file("first.png", 64, 64);
-    let last = bench.picture_file("last.png", 64, 64);
-    drop_onto(
-        &mut bench,
-        "Choose a start picture",
-        &first,
-        "Start picture",
-    );
-    drop_onto(&mut bench, "Choose an end picture", &last, "End picture");
+fn images_and_videos_wait_for_a_model_that_takes_them() {
+    let mut bench = Bench::of_models(vec![pair_spec(), text_spec(), flux_spec()]);
+    let first = bench.drop_picture("first.png", 64, 64, "Start picture first.png");
+    let last = bench.drop_picture("last.png", 64, 64, "End picture last.png");
     bench.use_model("Text only");
     bench.assert_shows("This model does not use 2 things in the form. They are kept.");
-    let sent = bench.start_job().request;
-    assert_eq!((sent.image, sent.last_image), (None, None));
+    let request = bench.request();
+    assert_eq!((request.image, request.last_image), (None, None));
     bench.use_model("Pair");
-    bench.press_generate();
-    let job = bench.app().queue.waiting[0].request.generate().cloned();
-    let job = job.unwrap();
-    assert_eq!((&job.image, &job.last_image), (&Some(first), &Some(last)));
+    let request = bench.request();
+    assert_eq!(request.image, Some(first));
+    assert_eq!(request.last_image, Some(last));
     bench.press("Remove end picture");
     bench.press("Remove start picture");
-    let clip = bench.clip_file("boat.mp4", 64, 32, 5);
-    drop_onto(&mut bench, "Choose a start picture", &clip, "Last frame of");
+    bench.drop_clip("boat.mp4", 64, 32, 5, "Last frame of boat.mp4");
     bench.use_model("Flux");
     bench.assert_shows("This model cannot extend a clip. The clip is kept.");
     assert!(!bench.is_disabled("Generate"));
@@ -107,9 +62,8 @@ fn a_lora_of_another_model_is_kept_and_not_sent() {
     let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/little-world");
     flux.files.transformer = assets.join("transformer");
     let mut bench = Bench::of(flux);
-    let path = Paths::under(bench.home.path())
-        .models()
-        .join("ink.safetensors");
+    let folder = Paths::under(bench.home.path()).models();
+    let path = folder.join("ink.safetensors");
     write_lora(&path);
     bench.form().loras = vec![ChosenLora::new(path)];
     bench.wait_for("The LoRA ink is not for this model. It is kept.");
@@ -131,39 +85,36 @@ fn write_lora(path: &Path) {
         (format!("{layer}.lora_A.weight"), view([2, 32])),
         (format!("{layer}.lora_B.weight"), view([32, 2])),
     ];
-    std::fs::create_dir_all(path.parent().expect("a folder")).expect("it can be made");
+    fs::create_dir_all(path.parent().expect("a folder")).expect("it can be made");
     safetensors::serialize_to_file(views, None, path).expect("it is written");
 }
 
 #[test]
 fn what_a_model_needs_is_said_above_generate_with_a_button() {
     let mut bench = Bench::of(pair_spec());
-    let button = bench.node(Role::Button, "Generate");
-    let generate = button.rect();
-    let choose = bench.node(Role::Button, "Choose…");
-    let help = choose.rect();
+    let generate = bench.rect(Role::Button, "Generate");
+    let help = bench.rect(Role::Button, "Choose…");
     assert!(help.bottom() <= generate.top() && generate.top() - help.bottom() < 20.0);
     bench.drop_picture("boat.png", 64, 64, "Start picture boat.png");
     assert!(!bench.has("Choose…"));
     // Its line is kept, so that nothing jumps.
-    let button = bench.node(Role::Button, "Generate");
-    assert_eq!(button.rect(), generate);
+    assert_eq!(bench.rect(Role::Button, "Generate"), generate);
 }
 
 #[test]
-fn a_model_that_cannot_continue_a_clip_offers_the_one_that_can() {
+fn a_model_that_cannot_continue_a_video_offers_the_one_that_can() {
     let mut f1 = framepack_spec();
     (f1.id, f1.name) = ("f1".into(), "FramePack F1".into());
     f1.section_order = Some(SectionOrder::F1);
     f1.end_image = InputUse::No;
-    let mut bench = bench_of(vec![framepack_spec(), f1]);
+    let mut bench = Bench::of_models(vec![framepack_spec(), f1]);
     let clip = bench.drop_clip("boat.mp4", 64, 32, 5, "Last frame of boat.mp4");
     bench.assert_shows("FramePack cannot continue a clip. Use FramePack F1.");
     assert!(bench.is_disabled("Generate"));
     bench.press("Switch");
-    bench.press("Generate");
-    let request = bench.next_job().request;
-    assert_eq!((request.model.as_str(), request.extend), ("f1", Some(clip)));
+    let request = bench.request();
+    assert_eq!(request.model, "f1");
+    assert_eq!(request.extend, Some(clip));
 }
 
 #[test]
@@ -175,8 +126,7 @@ fn an_emptied_form_has_the_models_defaults_and_nothing_else() {
     form.sampling.num_steps = Some(3);
     form.loras = vec![ChosenLora::new("ink.safetensors".into())];
     bench.settle();
-    bench.scroll_to("Clear form");
-    bench.press("Clear form");
+    bench.scroll_and_press("Clear form");
     let form = bench.form().clone();
     assert_eq!(form.model.as_deref(), Some("pair"));
     assert!(form.prompt.is_empty() && form.loras.is_empty());
@@ -186,7 +136,7 @@ fn an_emptied_form_has_the_models_defaults_and_nothing_else() {
 }
 
 #[test]
-fn a_dropped_picture_is_seen_with_the_crop_that_is_used() {
+fn a_dropped_image_is_seen_with_the_crop_that_is_used() {
     let mut bench = Bench::of(pair_spec());
     let path = bench.drop_picture("long.png", 800, 100, "Used for 512 × 128");
     bench.assert_shows("Only the middle 50 % of the picture is used");
@@ -206,7 +156,7 @@ fn a_dropped_picture_is_seen_with_the_crop_that_is_used() {
 }
 
 #[test]
-fn transparent_parts_of_a_picture_are_told() {
+fn transparent_parts_of_an_image_are_told() {
     let mut bench = Bench::new();
     let note = "Transparent parts become opaque";
     let path = bench.home.path().join("logo.png");
@@ -222,10 +172,7 @@ fn transparent_parts_of_a_picture_are_told() {
 #[test]
 fn the_form_is_widened_by_its_edge_and_stays_so() {
     let mut bench = Bench::new();
-    let right = |bench: &Bench| {
-        let generate = bench.node(Role::Button, "Generate");
-        generate.rect().right()
-    };
+    let right = |bench: &Bench| bench.rect(Role::Button, "Generate").right();
     let before = right(&bench);
     // Behind the button stands the margin, and then the edge.
     let edge = egui::pos2(before + 14.0, 400.0);
@@ -238,14 +185,12 @@ fn the_form_is_widened_by_its_edge_and_stays_so() {
     bench.harness.drop_at(edge + egui::vec2(80.0, 0.0));
     bench.settle();
     let after = right(&bench);
-    assert!(
-        (after - before - 80.0).abs() < 6.0,
-        "{after} after {before}"
-    );
+    let change = after - before - 80.0;
+    assert!(change.abs() < 6.0, "{after} after {before}");
     let home = bench.close();
     let bench = Bench::in_home(home, |startup| {
         let paths = startup.paths.clone().unwrap();
-        let kept = std::fs::read_to_string(paths.state_file()).unwrap();
+        let kept = fs::read_to_string(paths.state_file()).unwrap();
         startup.remembered = serde_json::from_str(&kept).ok();
     });
     assert!((right(&bench) - after).abs() < 1.0);
@@ -257,7 +202,7 @@ fn all_controls_of_the_form_end_at_one_edge() {
         let name = spec.name.clone();
         let mut bench = Bench::of(spec);
         bench.resize(egui::vec2(1100.0, 1800.0));
-        bench.click_label("Advanced");
+        bench.open_advanced();
         let form = bench.form();
         form.sampling.shift = Some(2.0);
         form.size = SizeChoice::Custom;
@@ -266,15 +211,11 @@ fn all_controls_of_the_form_end_at_one_edge() {
         for role in [Role::ComboBox, Role::SpinButton] {
             for control in bench.harness.get_all_by_role(role) {
                 let rect = control.rect();
+                let label = control.accesskit_node().label();
                 // What stands before another control in its row ends before it.
-                let is_last = rect.right() > edge - 40.0 && rect.right() < edge + 40.0;
-                if is_last {
-                    let label = control.accesskit_node().label();
-                    assert!(
-                        (rect.right() - edge).abs() < 1.5,
-                        "{name}: {label:?} at {rect:?}, not {edge}"
-                    );
-                }
+                let distance = (rect.right() - edge).abs();
+                let is_before = distance >= 40.0;
+                assert!(is_before || distance < 1.5, "{name}: {label:?} at {rect:?}");
             }
         }
     }
@@ -303,8 +244,7 @@ fn a_job_that_is_edited_has_its_size_by_name() {
         (form.width, form.height) = edges.unzip();
         bench.press_generate();
         let id = bench.app().queue.waiting.back().unwrap().id;
-        bench.push(QueueCommand::Edit(id));
-        bench.settle();
+        bench.run(QueueCommand::Edit(id));
         assert_eq!(bench.form().size, size);
         bench.press("Cancel edit");
     }

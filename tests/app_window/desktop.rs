@@ -19,9 +19,7 @@ fn with_desktop(notify_after: Duration) -> (Bench, Messages) {
     let kept = Arc::clone(&messages);
     let bench = Bench::with(|startup| {
         let notify = move |message, clicked| {
-            kept.lock()
-                .expect("nobody panicked")
-                .push((message, clicked));
+            kept.lock().unwrap().push((message, clicked));
         };
         startup.desktop = DesktopLinks {
             notify: Arc::new(notify),
@@ -40,11 +38,15 @@ fn set_focus(bench: &mut Bench, has_focus: bool) {
     bench.harness.step();
 }
 
-/// What the window asked of the window system in the last frame.
-fn wishes(bench: &Bench) -> Vec<ViewportCommand> {
-    bench.harness.output().viewport_output[&ViewportId::ROOT]
-        .commands
-        .clone()
+/// Whether the window has asked to be brought to the front in the last frame.
+fn is_raised(bench: &Bench) -> bool {
+    let commands = bench.viewport_commands();
+    commands.contains(&ViewportCommand::Focus)
+}
+
+fn pop(messages: &Messages) -> Option<Message> {
+    let message = messages.lock().unwrap().pop();
+    message.map(|(message, _)| message)
 }
 
 #[test]
@@ -53,63 +55,25 @@ fn the_title_says_how_far_the_job_is_and_is_the_programs_name_again_afterwards()
     bench.write_prompt("a red boat sails to the right at sunset, slowly");
     let sent = bench.start_job();
     let mut titles = Vec::new();
-    let stage = Stage::Denoise;
-    let update = JobUpdate::Stage {
-        stage,
-        section: 0,
-        resumed: false,
-    };
-    bench
-        .far
-        .events
-        .send(safelight::worker::WorkerEvent {
-            id: sent.id,
-            update,
-        })
-        .unwrap();
+    bench.send(sent.id, stage_update(Stage::Denoise, 0));
     for step in 1..=12 {
-        let update = JobUpdate::Step {
-            stage,
-            step,
-            num_steps: 12,
-            secs_left: 1.0,
-        };
-        bench
-            .far
-            .events
-            .send(safelight::worker::WorkerEvent {
-                id: sent.id,
-                update,
-            })
-            .unwrap();
+        bench.send(sent.id, step_update(Stage::Denoise, step, 12));
         bench.harness.step();
-        titles.extend(wishes(&bench).into_iter().filter_map(|wish| match wish {
-            ViewportCommand::Title(title) => Some(title),
+        let commands = bench.viewport_commands().iter();
+        titles.extend(commands.filter_map(|command| match command {
+            ViewportCommand::Title(title) => Some(title.clone()),
             _ => None,
         }));
     }
     let last = titles.last().unwrap();
-    assert!(
-        last.contains(" % · a red boat sails to the right at sunset…")
-            && last.ends_with(" — Safelight"),
-        "{last}"
-    );
-    assert!(
-        titles.len() <= 7,
-        "no more often than somebody can read: {titles:?}"
-    );
-    let output = crate::app_window::harness::output(&sent, 4);
-    let update = JobUpdate::Ended(JobOutcome::Finished(output));
-    bench
-        .far
-        .events
-        .send(safelight::worker::WorkerEvent {
-            id: sent.id,
-            update,
-        })
-        .unwrap();
+    assert!(last.contains(" % · a red boat sails to the right at sunset…"));
+    assert!(last.ends_with(" — Safelight"), "{last}");
+    assert!(titles.len() <= 7, "too often to be read: {titles:?}");
+    let output = output(&sent, 4);
+    bench.send(sent.id, JobUpdate::Ended(JobOutcome::Finished(output)));
     bench.harness.step();
-    assert!(wishes(&bench).contains(&ViewportCommand::Title("Safelight".into())));
+    let title = ViewportCommand::Title("Safelight".into());
+    assert!(bench.viewport_commands().contains(&title));
 }
 
 #[test]
@@ -119,7 +83,7 @@ fn a_long_job_is_told_of_only_while_nobody_looks_and_a_click_brings_the_window()
     let sent = bench.start_job();
     set_focus(&mut bench, true);
     bench.finish_job(&sent, 4);
-    assert!(messages.lock().unwrap().is_empty(), "it is looked at");
+    assert!(pop(&messages).is_none(), "it is looked at");
     let sent = bench.start_job();
     set_focus(&mut bench, false);
     bench.finish_job(&sent, 4);
@@ -127,23 +91,20 @@ fn a_long_job_is_told_of_only_while_nobody_looks_and_a_click_brings_the_window()
     assert!(message.summary.starts_with("Done in "), "{message:?}");
     assert!(message.body.starts_with("a <red> boat\n"), "{message:?}");
     clicked();
-    let mut is_raised = false;
+    let mut was_raised = false;
     for _ in 0..5 {
         bench.harness.step();
-        is_raised |= wishes(&bench).contains(&ViewportCommand::Focus);
+        was_raised |= is_raised(&bench);
     }
-    assert!(is_raised);
+    assert!(was_raised);
     let sent = bench.start_job();
     bench.fail_job(&sent, JobErrorKind::OutOfMemory, "memory ran out");
-    let (message, _) = messages.lock().unwrap().pop().unwrap();
-    assert_eq!(
-        (message.summary.as_str(), message.body.as_str()),
-        ("A job failed", "a <red> boat\nMemory ran out")
-    );
+    let message = pop(&messages).unwrap();
+    assert_eq!(message.summary, "A job failed");
+    assert_eq!(message.body, "a <red> boat\nMemory ran out");
     bench.app().cx.settings.interface.notifications = false;
-    let sent = bench.start_job();
-    bench.finish_job(&sent, 4);
-    assert!(messages.lock().unwrap().is_empty(), "they are off");
+    bench.make_clip(4);
+    assert!(pop(&messages).is_none(), "they are off");
 }
 
 #[test]
@@ -152,11 +113,10 @@ fn a_short_job_is_told_of_only_when_it_fails() {
     let sent = bench.start_job();
     set_focus(&mut bench, false);
     bench.finish_job(&sent, 4);
-    assert!(messages.lock().unwrap().is_empty());
+    assert!(pop(&messages).is_none());
     let sent = bench.start_job();
     bench.fail_job(&sent, JobErrorKind::OutOfMemory, "memory ran out");
-    let (message, _) = messages.lock().unwrap().pop().unwrap();
-    assert_eq!(message.summary, "A job failed");
+    assert_eq!(pop(&messages).unwrap().summary, "A job failed");
 }
 
 #[test]
@@ -188,31 +148,31 @@ fn a_queue_that_nobody_looks_at_is_told_of_once_and_its_first_failure_at_once() 
         }
     }
     assert_eq!(summaries(), ["A job failed", "3 clips are done"]);
-    let (message, _) = messages.lock().unwrap().pop().unwrap();
+    let message = pop(&messages).unwrap();
     assert!(message.body.starts_with("2 jobs failed\n"), "{message:?}");
 }
 
 #[test]
 fn the_keys_for_the_scale_change_the_setting_and_stop_at_its_ends() {
     let mut bench = Bench::new();
+    let scale = |bench: &mut Bench| bench.app().cx.settings.interface.scale;
     bench.press_keys(Modifiers::COMMAND, Key::Plus);
-    assert_eq!(bench.app().cx.settings.interface.scale, 1.1);
+    assert_eq!(scale(&mut bench), 1.1);
     for _ in 0..30 {
         bench.press_keys(Modifiers::COMMAND, Key::Equals);
     }
-    assert_eq!(bench.app().cx.settings.interface.scale, 3.0);
+    assert_eq!(scale(&mut bench), 3.0);
     assert_eq!(bench.harness.ctx.zoom_factor(), 3.0);
     bench.press_keys(Modifiers::COMMAND, Key::Num0);
-    assert_eq!(bench.app().cx.settings.interface.scale, 1.0);
+    assert_eq!(scale(&mut bench), 1.0);
     bench.press_keys(Modifiers::COMMAND, Key::Minus);
-    assert_eq!(bench.app().cx.settings.interface.scale, 0.9);
+    assert_eq!(scale(&mut bench), 0.9);
 }
 
 #[test]
 fn the_palette_finds_a_command_by_a_few_letters_and_enter_runs_it() {
     let mut bench = Bench::new();
-    bench.press_keys(Modifiers::COMMAND, Key::K);
-    bench.type_into("Search commands", "dctr");
+    bench.search_commands("dctr");
     bench.labelled("Pages: Doctor (Ctrl+Shift+D)");
     bench.press_key(Key::Enter);
     assert_eq!(bench.app().cx.page, Page::Doctor);
@@ -228,11 +188,7 @@ fn the_palette_finds_a_command_by_a_few_letters_and_enter_runs_it() {
     assert_eq!(bench.panels().palette.chosen, 1);
     bench.press_key(Key::Escape);
     assert!(bench.app().palette.entries.is_none());
-    assert_eq!(
-        bench.app().cx.page,
-        Page::Settings,
-        "one Escape closes one thing"
-    );
+    assert_eq!(bench.app().cx.page, Page::Settings, "one Escape, one thing");
     bench.press_key(Key::Escape);
     assert_eq!(bench.app().cx.page, Page::Watch);
 }
@@ -249,15 +205,21 @@ fn the_list_of_shortcuts_shows_every_key_of_the_table() {
 }
 
 #[test]
-fn typing_is_no_command_and_commands_with_ctrl_work_while_typing() {
+fn typing_is_no_command_commands_with_ctrl_work_and_letters_right_after_them_are_kept() {
     let mut bench = Bench::new();
     bench.write_prompt("why?");
     assert!(!bench.app().palette.are_shortcuts_shown);
     bench.press_keys(Modifiers::COMMAND, Key::Comma);
     assert_eq!(bench.app().cx.page, Page::Settings);
-    bench.press_keys(Modifiers::COMMAND, Key::L);
-    let prompt = bench.node(Role::MultilineTextInput, "Prompt");
-    assert!(prompt.accesskit_node().is_focused());
+    // Letters that come in the same frame as the key for the prompt are in it.
+    bench.form().prompt.clear();
+    let input = bench.harness.input_mut();
+    let key = key_event(Key::L, Modifiers::COMMAND, true);
+    input.events.push(key);
+    input.events.push(egui::Event::Text("a boat".to_owned()));
+    bench.settle();
+    assert_eq!(bench.form().prompt, "a boat");
+    assert!(bench.has_focus(Role::MultilineTextInput, "Prompt"));
 }
 
 #[test]
@@ -282,7 +244,7 @@ fn at_three_times_the_size_form_and_pages_take_turns_and_nothing_is_cut_off() {
     bench.resize(size);
     let window = egui::Rect::from_min_size(egui::Pos2::ZERO, size);
     let fits = |bench: &Bench, name: &str| {
-        let rect = bench.node(Role::Button, name).rect();
+        let rect = bench.rect(Role::Button, name);
         assert!(window.contains_rect(rect), "{name}: {rect:?}");
     };
     for name in [
@@ -306,8 +268,7 @@ fn at_three_times_the_size_form_and_pages_take_turns_and_nothing_is_cut_off() {
     }
     bench.press("Form");
     fits(&bench, "Generate");
-    let sent = bench.start_job();
-    bench.finish_job(&sent, 4);
+    bench.make_clip(4);
     fits(&bench, "Show memory");
 }
 
@@ -331,12 +292,12 @@ fn files_of_this_start_and_of_a_second_one_are_opened_in_the_same_window() {
     bench.wait_for("Start picture first.png");
     let handed = instance::start_in(folder.path(), display, &[second]);
     assert!(matches!(handed, Start::HandedOver), "{handed:?}");
-    let mut is_raised = false;
+    let mut was_raised = false;
     bench.until("the second is there", |bench| {
-        is_raised |= wishes(bench).contains(&ViewportCommand::Focus);
+        was_raised |= is_raised(bench);
         bench.has("Start picture second.png")
     });
-    assert!(is_raised);
+    assert!(was_raised);
     bench.wait_for("The file second.png");
 }
 
@@ -353,51 +314,24 @@ fn the_palette_puts_the_program_among_the_desktops_applications() {
     let mut paths = Paths::under(home.path());
     paths.programs = Some(programs);
     let mut bench = Bench::with(|startup| startup.paths = Some(paths));
-    bench.press_keys(Modifiers::COMMAND, Key::K);
-    bench.type_into("Search commands", "applications menu");
+    bench.search_commands("applications menu");
     bench.press_key(Key::Enter);
     let entry = data.join("applications/org.safelight.Safelight.desktop");
     bench.until("it is there", |bench| {
-        bench
-            .app()
-            .cx
-            .last_word
-            .contains("added to the applications menu")
+        let word = &bench.app().cx.last_word;
+        word.contains("added to the applications menu")
     });
-    let entry = std::fs::read_to_string(entry).expect("an entry");
+    let entry = fs::read_to_string(entry).expect("an entry");
     let program = std::env::current_exe().unwrap();
     let exec = format!("Exec=\"{}\" %F", program.display());
     assert!(entry.lines().any(|line| line == exec), "{entry}");
 }
 
 #[test]
-fn what_is_typed_at_once_behind_the_key_for_the_prompt_is_in_it() {
-    let mut bench = Bench::new();
-    bench.press("Settings");
-    bench.form().prompt.clear();
-    let input = bench.harness.input_mut();
-    input.events.push(egui::Event::Key {
-        key: Key::L,
-        physical_key: None,
-        pressed: true,
-        repeat: false,
-        modifiers: Modifiers::COMMAND,
-    });
-    input.events.push(egui::Event::Text("a boat".to_owned()));
-    bench.settle();
-    assert_eq!(bench.form().prompt, "a boat");
-}
-
-fn search(bench: &mut Bench, text: &str) {
-    bench.press_keys(Modifiers::COMMAND, Key::K);
-    bench.type_into("Search commands", text);
-}
-
-#[test]
 fn the_palette_offers_what_can_be_done_now_and_nothing_else() {
     let mut bench = Bench::new();
     let names = |bench: &mut Bench, text: &str| {
-        search(bench, text);
+        bench.search_commands(text);
         let found = bench.app().palette.found(text);
         let names: Vec<String> = found.iter().map(|entry| entry.name.clone()).collect();
         bench.press_key(Key::Escape);
@@ -419,28 +353,25 @@ fn the_palette_offers_what_can_be_done_now_and_nothing_else() {
     let theme = names(&mut bench, "theme");
     assert_eq!(theme[0], "Theme: switch between dark and light");
     let sent = bench.start_job();
-    assert_eq!(
-        names(&mut bench, "cancel running")[0],
-        "Cancel the running job"
-    );
+    let cancel = "Cancel the running job";
+    assert_eq!(names(&mut bench, "cancel running")[0], cancel);
     bench.finish_job(&sent, 3);
     assert_eq!(names(&mut bench, "copy path")[0], "Copy path");
     assert!(
         names(&mut bench, "cancel running")
             .iter()
-            .all(|it| it != "Cancel the running job")
+            .all(|it| it != cancel)
     );
-    search(&mut bench, "copy path");
+    bench.search_commands("copy path");
     bench.harness.key_press(Key::Enter);
-    let copied = bench.until_copied();
     let path = sent.request.out.display().to_string();
-    assert_eq!(copied, Some(path));
+    assert_eq!(bench.until_copied(), Some(path));
 }
 
 #[test]
 fn the_palette_stands_still_while_somebody_types() {
     let mut bench = Bench::new();
-    search(&mut bench, "");
+    bench.search_commands("");
     let place = |bench: &Bench| bench.labelled("Search commands").rect();
     let before = place(&bench);
     for text in ["d", "octor", " of nothing at all"] {

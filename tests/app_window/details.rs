@@ -6,23 +6,10 @@ use crate::app_window::prelude::*;
 
 /// The gallery with a result that has these settings, and its details.
 fn details_of(name: &str, num_frames: u8, request: &serde_json::Value) -> Bench {
-    let home = tempfile::tempdir().expect("a picture of a scratch home");
-    let folder = home.path().join("videos/Safelight");
-    fs::create_dir_all(&folder).expect("a picture of a scratch home");
-    let options = ClipOptions {
-        fps: 8.0,
-        settings: Some(serde_json::json!({"app": "Safelight", "request": request}).to_string()),
-        ..ClipOptions::default()
-    };
-    let frames: Vec<Picture> = (0..num_frames)
-        .map(|index| {
-            Picture::from_fn(64, 32, |_, _| [index * 9, 40, 90])
-                .expect("a picture of a scratch home")
-        })
-        .collect();
-    write_clip(&folder.join(name), &frames, options).expect("a picture of a scratch home");
-    let root = home.path().to_owned();
-    let mut bench = Bench::in_home(home, |startup| startup.paths = Some(Paths::under(&root)));
+    let home = tempfile::tempdir().expect("a scratch home");
+    let path = home.path().join("videos/Safelight").join(name);
+    write_made(&path, [64, 32], num_frames, 8.0, Some(made_with(request)));
+    let mut bench = Bench::in_home(home, |_| {});
     bench.press("Gallery");
     bench.wait_for("a red boat,");
     bench.press_key(Key::ArrowRight);
@@ -30,7 +17,7 @@ fn details_of(name: &str, num_frames: u8, request: &serde_json::Value) -> Bench 
 }
 
 #[test]
-fn details_show_loras_strength_pictures_mask_and_the_negative_prompt() {
+fn details_show_loras_strength_images_mask_and_the_negative_prompt() {
     let bench = details_of(
         "boat.png",
         1,
@@ -67,7 +54,7 @@ fn details_show_loras_strength_pictures_mask_and_the_negative_prompt() {
 }
 
 #[test]
-fn a_clip_of_numbered_pictures_has_as_many_frames_as_there_are() {
+fn a_video_of_numbered_images_has_as_many_frames_as_there_are() {
     // A job that was stopped after a section made fewer than it was asked for.
     let bench = details_of(
         "boat.png",
@@ -81,10 +68,8 @@ fn a_clip_of_numbered_pictures_has_as_many_frames_as_there_are() {
 
 #[test]
 fn a_finished_result_says_what_was_done_with_what_and_opens_its_source() {
-    let home = tempfile::tempdir().expect("a picture of a scratch home");
+    let home = tempfile::tempdir().expect("a scratch home");
     let folder = home.path().join("videos/Safelight");
-    fs::create_dir_all(&folder).expect("a picture of a scratch home");
-    let frame = |side| Picture::from_fn(side, side, |_, _| [90, 40, 90]).expect("it is small");
     let name = "a-boat-with-a-name-that-is-much-longer-than-the-details-of-it-are-wide.png";
     let request = serde_json::json!({"prompt": "a red boat", "num_frames": 1});
     let info = |side, fps, num_frames| serde_json::json!({"width": side, "height": side, "fps": fps, "num_frames": num_frames});
@@ -95,18 +80,10 @@ fn a_finished_result_says_what_was_done_with_what_and_opens_its_source() {
         {"work": "upscale", "passes": 1, "network": "/nets/4x-UltraSharp.safetensors",
          "source": name, "before": info(64, 0.0, 1), "after": info(128, 0.0, 1)},
     ]});
-    for (name, side, settings) in [
-        (name, 64, None),
-        ("boat_x2.png", 128, Some(settings.to_string())),
-    ] {
-        let options = ClipOptions {
-            settings,
-            ..ClipOptions::default()
-        };
-        write_clip(&folder.join(name), &[frame(side)], options).expect("a picture of a home");
-    }
-    let root = home.path().to_owned();
-    let mut bench = Bench::in_home(home, |startup| startup.paths = Some(Paths::under(&root)));
+    write_made(&folder.join(name), [64, 64], 1, 8.0, None);
+    let result = folder.join("boat_x2.png");
+    write_made(&result, [128, 128], 1, 8.0, Some(settings.to_string()));
+    let mut bench = Bench::in_home(home, |_| {});
     bench.press("Gallery");
     bench.wait_for("a red boat,");
     bench.harness.get_by_label_contains("a red boat,").click();

@@ -9,25 +9,14 @@ fn with_file(name: &str, num_frames: u8) -> (Bench, PathBuf) {
     let mut bench = Bench::of_models(vec![spec(), flux_spec()]);
     bench.write_prompt("a lighthouse");
     let sent = bench.start_job();
-    let mut request = serde_json::to_value(&sent.request).expect("a clip of a scratch home");
+    let mut request = serde_json::to_value(&sent.request).expect("it is plain");
     request["num_steps"] = 5.into();
     request["seed"] = 77.into();
     bench.finish_job(&sent, 2);
     bench.press("Pause");
     bench.form().prompt = "something else".into();
     let path = bench.home.path().join(name);
-    let settings = serde_json::json!({"app": "Safelight", "request": request});
-    let options = ClipOptions {
-        fps: 8.0,
-        settings: Some(settings.to_string()),
-        ..ClipOptions::default()
-    };
-    let frames: Vec<Picture> = (0..num_frames)
-        .map(|index| {
-            Picture::from_fn(64, 64, |_, _| [index * 9, 40, 90]).expect("a clip of a scratch home")
-        })
-        .collect();
-    write_clip(&path, &frames, options).expect("a clip of a scratch home");
+    write_made(&path, [64, 64], num_frames, 8.0, Some(made_with(&request)));
     (bench, path)
 }
 
@@ -38,7 +27,7 @@ fn until_asked(bench: &mut Bench, text: &str) {
         if bench.has(text) {
             return;
         }
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(5));
     }
     bench.assert_shows(text);
 }
@@ -52,7 +41,7 @@ fn drop_at(bench: &mut Bench, path: &Path, pos: Pos2) {
 }
 
 #[test]
-fn a_clip_of_ours_is_dropped_for_its_settings_or_to_be_extended() {
+fn a_video_of_ours_is_dropped_for_its_settings_or_to_be_extended() {
     let (mut bench, path) = with_file("boat.mp4", 5);
     bench.hold_files(&[&path]);
     until_asked(&mut bench, "Extend clip");
@@ -70,14 +59,12 @@ fn a_clip_of_ours_is_dropped_for_its_settings_or_to_be_extended() {
     until_asked(&mut bench, "Extend clip");
     let zone = bench.labelled("Extend clip").rect();
     drop_at(&mut bench, &path, zone.center());
-    bench.until("it is extended", |bench| {
-        bench.app().inputs.clip().is_some()
-    });
+    bench.until_clip();
     assert_eq!(bench.form().prompt, "something else");
 }
 
 #[test]
-fn a_clip_of_ours_that_is_dropped_elsewhere_plays_and_changes_nothing() {
+fn a_video_of_ours_that_is_dropped_elsewhere_plays_and_changes_nothing() {
     let (mut bench, path) = with_file("boat.mp4", 5);
     bench.hold_files(&[&path]);
     until_asked(&mut bench, "Extend clip");
@@ -88,13 +75,11 @@ fn a_clip_of_ours_that_is_dropped_elsewhere_plays_and_changes_nothing() {
     assert!(bench.app().inputs.is_empty());
     assert_eq!(bench.form().prompt, "something else");
     bench.press("Extend clip");
-    bench.until("it is extended", |bench| {
-        bench.app().inputs.clip().is_some()
-    });
+    bench.until_clip();
 }
 
 #[test]
-fn a_picture_of_ours_is_dropped_for_its_settings_or_as_the_start_picture() {
+fn an_image_of_ours_is_dropped_for_its_settings_or_as_the_start_image() {
     let (mut bench, path) = with_file("boat.png", 1);
     bench.hold_files(&[&path]);
     until_asked(&mut bench, "Use as start image");
@@ -103,7 +88,7 @@ fn a_picture_of_ours_is_dropped_for_its_settings_or_as_the_start_picture() {
     drop_at(&mut bench, &path, zone.center());
     bench.wait_for("Start picture boat.png");
     assert_eq!(bench.form().prompt, "something else");
-    assert!(bench.app().cx.notices.all().is_empty());
+    assert!(!bench.has_cards());
 }
 
 #[test]
@@ -121,11 +106,11 @@ fn a_file_that_says_nothing_of_itself_and_several_files_have_no_zones() {
 }
 
 #[test]
-fn a_model_that_cannot_extend_a_clip_offers_its_settings_alone() {
+fn a_model_that_cannot_extend_a_video_offers_its_settings_alone() {
     let (mut bench, path) = with_file("boat.mp4", 5);
     bench.use_model("Flux");
     bench.hold_files(&[&path]);
     until_asked(&mut bench, "Use settings");
     assert!(!bench.has("Extend clip"));
-    assert!(bench.app().inputs.get(Slot::Start).is_none());
+    assert!(bench.app().inputs.is_empty());
 }

@@ -44,13 +44,13 @@ fn bench_of(url: &str) -> Bench {
     Bench::with(|startup| {
         let paths = startup.paths.clone().expect("a test has a home");
         fs::create_dir_all(&paths.config).expect("a folder for settings");
+        let paths = startup.paths.clone().expect("a test has a home");
+        fs::create_dir_all(&paths.config).expect("a folder for settings");
         fs::write(paths.models_file(), MODELS).expect("a catalogue is written");
         let catalog = Catalog::load(&paths, &Settings::default());
         startup.models = Some(FoundModels {
-            specs: vec![spec()],
-            problems: Vec::new(),
             missing: catalog.missing,
-            ..FoundModels::default()
+            ..found(vec![spec()])
         });
         startup.hub = hub;
         // The files are of no real model, so the search is a test's own.
@@ -61,28 +61,33 @@ fn bench_of(url: &str) -> Bench {
                 name: "Tiny Fetched".into(),
                 ..spec()
             };
-            FoundModels {
-                specs: [Some(spec()), is_here.then_some(tiny)]
-                    .into_iter()
-                    .flatten()
-                    .collect(),
-                ..FoundModels::default()
-            }
+            let tiny = is_here.then_some(tiny);
+            found([Some(spec()), tiny].into_iter().flatten().collect())
         });
     })
 }
 
-fn look_at_it(bench: &mut Bench) {
+/// Looks at the tiny model and asks for it.
+fn ask_for_it(bench: &mut Bench) {
     bench.look_at_model("Tiny Fetched");
+    bench.press("Download…");
 }
 
 fn state(bench: &mut Bench) -> Option<FetchState> {
-    bench
-        .app()
-        .fetching
-        .fetch
-        .as_ref()
-        .map(|it| it.state.clone())
+    let fetch = bench.app().fetching.fetch.as_ref();
+    fetch.map(|it| it.state.clone())
+}
+
+fn until_sizes(bench: &mut Bench) {
+    bench.until("the sizes are there", |bench| {
+        matches!(state(bench), Some(FetchState::Asked(_)))
+    });
+}
+
+fn until_failed(bench: &mut Bench) {
+    bench.until("the server has refused", |bench| {
+        matches!(state(bench), Some(FetchState::Stopped(Some(_))))
+    });
 }
 
 #[test]
@@ -91,19 +96,15 @@ fn a_known_model_is_fetched_after_a_yes_paused_gone_on_with_and_chosen() {
     let stalling = Arc::clone(&is_stalling);
     let server = Server::start(move |request| {
         let answer = good(request, &content());
-        if request.method == "GET"
-            && request.path.ends_with("vae.safetensors")
-            && stalling.load(Ordering::Relaxed)
-        {
-            return Answer {
-                stalls_after: Some((1 << 20, Duration::from_secs(8))),
-                ..answer
-            };
+        let is_vae = request.method == "GET" && request.path.ends_with("vae.safetensors");
+        let is_stalled = is_vae && stalling.load(Ordering::Relaxed);
+        Answer {
+            stalls_after: is_stalled.then_some((1 << 20, Duration::from_secs(8))),
+            ..answer
         }
-        answer
     });
     let mut bench = bench_of(&server.url);
-    look_at_it(&mut bench);
+    bench.look_at_model("Tiny Fetched");
     for text in [
         "Licence: CC0-1.0",
         "Transformer: tiny_wan.safetensors, size not known yet",
@@ -114,15 +115,11 @@ fn a_known_model_is_fetched_after_a_yes_paused_gone_on_with_and_chosen() {
         bench.assert_shows(text);
     }
     bench.press("Download…");
-    bench.until("the sizes are there", |bench| {
-        matches!(state(bench), Some(FetchState::Asked(_)))
-    });
+    until_sizes(&mut bench);
     bench.assert_shows("Download 6 MiB into");
     bench.assert_shows("are free");
-    assert!(
-        server.requests("GET").is_empty(),
-        "nothing comes before a yes"
-    );
+    let num_requests = server.requests("GET").len();
+    assert_eq!(num_requests, 0, "nothing comes before a yes");
 
     bench.press("Download now");
     bench.wait_for("Downloading tiny_vae.safetensors: 4 MiB of 6 MiB");
@@ -142,51 +139,26 @@ fn a_known_model_is_fetched_after_a_yes_paused_gone_on_with_and_chosen() {
         "diffusion_models/tiny_wan.safetensors",
         "vae/tiny_vae.safetensors",
     ] {
-        assert!(
-            fs::read(models.join(file)).expect("it is there") == content(),
-            "{file}"
-        );
+        let written = fs::read(models.join(file)).expect("it is there");
+        assert!(written == content(), "{file}");
     }
-    let starts = server
-        .requests("GET")
-        .into_iter()
-        .filter_map(|it| Some(it.range()?.0));
-    assert!(
-        starts.max() == Some(1 << 20),
-        "it did not go on where it stopped"
-    );
+    let requests = server.requests("GET");
+    let starts = requests.iter().filter_map(|it| Some(it.range()?.0));
+    assert_eq!(starts.max(), Some(1 << 20), "it goes on where it stopped");
 }
 
 #[test]
-fn what_stands_in_the_way_of_fetching_is_said_in_its_place() {
-    let server = Server::start(|_| Answer::of(403).with("content-length", 0));
-    let mut bench = bench_of(&server.url);
-    look_at_it(&mut bench);
-    bench.press("Download…");
-    bench.until("the server has answered", |bench| {
-        matches!(state(bench), Some(FetchState::Stopped(Some(_))))
-    });
-    bench.assert_shows("agree on the model's page");
-    bench.press("Try again");
-    bench.until("it has failed again", |bench| {
-        matches!(state(bench), Some(FetchState::Stopped(Some(_))))
-    });
-    bench.press("Close");
-    assert_eq!(state(&mut bench), None);
-}
-
-#[test]
-fn a_failed_download_stays_on_its_page_and_moves_nothing_in_the_form() {
+fn a_failed_download_says_why_stays_on_its_page_and_moves_nothing_in_the_form() {
     let server = Server::start(|_| Answer::of(403).with("content-length", 0));
     let mut bench = bench_of(&server.url);
     let places =
         |bench: &Bench| ["Prompt", "Seed", "Length"].map(|name| bench.labelled(name).rect());
     let before = places(&bench);
-    look_at_it(&mut bench);
-    bench.press("Download…");
-    bench.until("the server has answered", |bench| {
-        matches!(state(bench), Some(FetchState::Stopped(Some(_))))
-    });
+    ask_for_it(&mut bench);
+    until_failed(&mut bench);
+    bench.assert_shows("agree on the model's page");
+    bench.press("Try again");
+    until_failed(&mut bench);
     bench.press("Close the models");
     assert_eq!(places(&bench), before);
     assert!(!bench.has("Try again"), "not in the form");
@@ -206,7 +178,7 @@ fn a_failed_download_stays_on_its_page_and_moves_nothing_in_the_form() {
 #[test]
 fn the_window_does_not_quit_behind_the_queue_while_a_model_is_on_its_way() {
     let mut bench = bench_of("http://127.0.0.1:9");
-    look_at_it(&mut bench);
+    bench.look_at_model("Tiny Fetched");
     let sent = bench.start_job();
     bench.press("Queue");
     bench.app().queue.after = QueueEndAction::Quit;
@@ -226,21 +198,15 @@ fn the_window_does_not_quit_behind_the_queue_while_a_model_is_on_its_way() {
 fn a_model_that_arrives_while_another_is_worked_with_is_offered() {
     let server = Server::start(|request| good(request, &content()));
     let mut bench = bench_of(&server.url);
-    look_at_it(&mut bench);
-    bench.press("Download…");
-    bench.until("the sizes are there", |bench| {
-        matches!(state(bench), Some(FetchState::Asked(_)))
-    });
+    ask_for_it(&mut bench);
+    until_sizes(&mut bench);
     bench.push(FetchCommand::Begin);
     bench.harness.step();
     bench.form().sampling.num_steps = Some(7);
     bench.wait_for("Switch to it");
-    let form = bench.form();
-    assert_eq!(
-        (form.model.clone(), form.sampling.num_steps),
-        (Some(spec().id), Some(7))
-    );
+    assert_eq!(bench.form().model, Some(spec().id));
+    assert_eq!(bench.form().sampling.num_steps, Some(7));
     bench.press("Switch to it");
     assert_eq!(bench.form().model.as_deref(), Some("tiny"));
-    assert!(bench.app().cx.notices.all().is_empty());
+    assert!(!bench.has_cards());
 }

@@ -17,18 +17,13 @@ struct SentFinish {
 }
 
 fn next_finish(bench: &mut Bench) -> SentFinish {
-    let mut sent = None;
-    bench.until("a job is sent", |bench| {
-        sent = bench.far.commands.try_recv().ok();
-        sent.is_some()
-    });
-    let Some(WorkerCommand {
+    let WorkerCommand {
         id,
         request: JobRequest::Finish(request),
         cancel,
         resume,
         ..
-    }) = sent
+    } = bench.next_command()
     else {
         panic!("a job to finish something was waited for");
     };
@@ -38,21 +33,6 @@ fn next_finish(bench: &mut Bench) -> SentFinish {
         cancel,
         resume,
     }
-}
-
-fn same_model(startup: &mut safelight::app::StartupOptions) {
-    startup.models = Some(safelight::app::models::FoundModels {
-        specs: vec![spec()],
-        ..Default::default()
-    });
-}
-
-fn write_clip_of(path: &Path, side: u32, num_frames: u8) {
-    let frame = |index: u8| Picture::from_fn(side, side, |_, _| [index * 40, 40, 90]);
-    let frames = (0..num_frames).map(|index| frame(index).expect("it has pixels"));
-    let frames: Vec<Picture> = frames.collect();
-    fs::create_dir_all(path.parent().expect("a folder")).expect("it can be made");
-    write_clip(path, &frames, ClipOptions::default()).expect("a clip is written");
 }
 
 /// A bench with these upscalers and a finished clip of three frames, which is shown.
@@ -70,12 +50,9 @@ fn with_networks(upscalers: &[&str], interpolators: &[&str]) -> (Bench, PathBuf)
     for name in interpolators {
         write_interpolator(&paths.models().join("frame_interpolation").join(name));
     }
-    let mut bench = Bench::in_home(home, |startup| {
-        startup.paths = Some(paths);
-        same_model(startup);
-    });
+    let mut bench = Bench::in_home(home, |startup| startup.paths = Some(paths));
     let sent = bench.start_job();
-    write_clip_of(&sent.request.out, 64, 3);
+    write_made(&sent.request.out, [64, 64], 3, 24.0, None);
     bench.finish_job(&sent, 3);
     let counts = (upscalers.len(), interpolators.len());
     bench.until("the networks are known", |bench| {
@@ -94,38 +71,14 @@ fn a_result_is_upscaled_as_a_job_of_the_queue_and_then_shown() {
     bench.press("Upscale ×2");
     let sent = next_finish(&mut bench);
     assert_eq!(sent.request.source, clip);
-    assert_eq!(
-        (sent.request.after.width, sent.request.after.num_frames),
-        (128, 3)
-    );
-    let name = sent
-        .request
-        .out
-        .file_name()
-        .unwrap()
-        .to_string_lossy()
-        .into_owned();
+    let after = sent.request.after;
+    assert_eq!((after.width, after.num_frames), (128, 3));
+    let name = sent.request.out.display().to_string();
     assert!(name.ends_with("_x2.mp4"), "{name}");
     assert!(sent.request.is_out_automatic);
     bench.say(sent.id, JobUpdate::Started(sent.request.recipe()));
-    let stage = Stage::Upscale;
-    bench.say(
-        sent.id,
-        JobUpdate::Stage {
-            stage,
-            section: 0,
-            resumed: false,
-        },
-    );
-    bench.say(
-        sent.id,
-        JobUpdate::Step {
-            stage,
-            step: 2,
-            num_steps: 3,
-            secs_left: 4.0,
-        },
-    );
+    bench.say_stage(sent.id, Stage::Upscale);
+    bench.say_step(sent.id, Stage::Upscale, 2, 3);
     bench.assert_shows("Upscaling  ·  2 of 3");
     end_finish(&mut bench, &sent, 128, 3);
     assert!(bench.told().is_empty(), "{:?}", bench.told());
@@ -134,13 +87,12 @@ fn a_result_is_upscaled_as_a_job_of_the_queue_and_then_shown() {
 /// The job has made a clip of so many frames, which is shown.
 fn end_finish(bench: &mut Bench, sent: &SentFinish, side: u32, num_frames: u8) {
     let out = &sent.request.out;
-    write_clip_of(out, side, num_frames);
-    let first = Picture::from_fn(side, side, |_, _| [9; 3]).expect("it has pixels");
+    write_made(out, [side, side], num_frames, 24.0, None);
     let output = JobOutput {
         paths: vec![out.clone()],
         num_frames: num_frames.into(),
         clip: Arc::new(Clip {
-            frames: vec![Arc::new(first)],
+            frames: vec![picture(side, [9; 3])],
             fps: sent.request.after.fps,
         }),
         seed: None,
@@ -164,7 +116,7 @@ fn until_shown(bench: &mut Bench, path: &Path) {
 }
 
 #[test]
-fn a_clip_gets_more_frames_and_its_result_stands_in_the_strip_like_any_other() {
+fn a_video_gets_more_frames_and_its_result_stands_in_the_strip_like_any_other() {
     let (mut bench, clip) = with_networks(&["4x-Zero.safetensors"], &["rife.safetensors"]);
     bench.press_more("Interpolate frames ×2");
     let sent = next_finish(&mut bench);
@@ -186,35 +138,25 @@ fn a_clip_gets_more_frames_and_its_result_stands_in_the_strip_like_any_other() {
     bench.press_more("Upscale ×2");
     let again = next_finish(&mut bench);
     assert_eq!(again.request.source, sent.request.out);
-    assert_eq!(
-        (again.request.after.width, again.request.after.num_frames),
-        (128, 6)
-    );
+    let after = again.request.after;
+    assert_eq!((after.width, after.num_frames), (128, 6));
     assert!(bench.told().is_empty(), "{:?}", bench.told());
 }
 
 #[test]
-fn a_rate_is_chosen_among_those_that_are_more_than_the_clip_has() {
+fn a_rate_is_chosen_among_those_that_are_more_than_the_video_has() {
     let (mut bench, _) = with_networks(&[], &["rife.safetensors"]);
     bench.press_more("Interpolate frames ×2");
     let doubled = next_finish(&mut bench);
     bench.say(doubled.id, JobUpdate::Started(doubled.request.recipe()));
     end_finish(&mut bench, &doubled, 64, 6);
-    bench.press("More");
-    bench.press("Interpolate to frame rate");
-    let rate = |bench: &Bench, name: &str| {
-        let button = bench.node(Role::Button, name);
-        !button.accesskit_node().is_disabled()
-    };
+    bench.press_more("Interpolate to frame rate");
     // The file was written with 24, whatever its job says.
-    assert!(!rate(&bench, "24 frames a second"));
-    assert!(rate(&bench, "25 frames a second"));
+    assert!(bench.is_disabled("24 frames a second"));
+    assert!(!bench.is_disabled("25 frames a second"));
     bench.press("60 frames a second");
-    let sent = next_finish(&mut bench);
-    assert_eq!(
-        (sent.request.after.fps, sent.request.after.num_frames),
-        (60.0, 15)
-    );
+    let after = next_finish(&mut bench).request.after;
+    assert_eq!((after.fps, after.num_frames), (60.0, 15));
     assert!(!bench.has("50 frames a second"), "the menu is closed");
 }
 
@@ -267,24 +209,18 @@ fn of_several_networks_one_is_chosen_and_then_used() {
 }
 
 #[test]
-fn without_a_network_nothing_is_offered() {
+fn without_a_network_nothing_is_offered_and_what_cannot_be_upscaled_is_told() {
     let (mut bench, _) = with_clip(&[]);
     bench.press("More");
     bench.assert_shows("Use settings");
     assert!(!bench.has("Upscale ×2"));
-}
 
-#[test]
-fn what_cannot_be_upscaled_is_told() {
     let (mut bench, clip) = with_clip(&["4x-Zero.safetensors"]);
     fs::write(&clip, b"no clip any more").unwrap();
     bench.press_more("Upscale ×2");
-    bench.until("it is told", |bench| !bench.told().is_empty());
-    assert!(
-        bench.told()[0].contains("a text file"),
-        "{:?}",
-        bench.told()
-    );
+    bench.until_card();
+    let told = bench.told();
+    assert!(told[0].contains("a text file"), "{told:?}");
     bench.assert_no_job();
 }
 
@@ -299,19 +235,13 @@ fn an_upscaling_that_was_interrupted_is_offered_by_the_next_window() {
     bench.until("the queue is written", |_| {
         QueueFile::load(&queue).is_ok_and(|file| file.jobs.len() == 1)
     });
-    let mut bench = Bench::in_home(bench.close(), same_model);
+    let mut bench = bench.reopened();
     assert!(sent.cancel.is_paused());
     bench.wait_for("Interrupted");
     let name = clip.file_name().unwrap().to_string_lossy().into_owned();
     bench.press(&format!("Resume: Upscale ×2: {name}"));
     let again = next_finish(&mut bench);
     assert_eq!((again.id, &again.request), (sent.id, &sent.request));
-    assert_eq!(
-        again.resume,
-        Some(
-            JobFolder::at(paths.jobs().join(sent.id.to_string()))
-                .path()
-                .to_owned()
-        )
-    );
+    let folder = paths.jobs().join(sent.id.to_string());
+    assert_eq!(again.resume, Some(folder));
 }

@@ -23,22 +23,10 @@ fn result(home: &Path, name: &str, prompt: &str, seed: u64) -> PathBuf {
     let path = results(home).join(name);
     let num_frames: u8 = if name.ends_with("mp4") { 9 } else { 1 };
     let settings = serde_json::json!({
-        "app": "Safelight",
-        "request": {
-            "model": "little-world", "prompt": prompt, "negative_prompt": "", "seed": seed,
-            "num_frames": num_frames, "num_steps": 12, "sampler": "unipc", "guidance_scale": 4.0,
-        },
+        "model": "little-world", "prompt": prompt, "negative_prompt": "", "seed": seed,
+        "num_frames": num_frames, "num_steps": 12, "sampler": "unipc", "guidance_scale": 4.0,
     });
-    let frame = |index: u8| Picture::from_fn(96, 64, |x, y| [x as u8 * 2, y as u8 * 3, index * 9]);
-    let frames: Vec<Picture> = (0..num_frames)
-        .map(|index| frame(index).expect("it has pixels"))
-        .collect();
-    let options = ClipOptions {
-        fps: 8.0,
-        settings: Some(settings.to_string()),
-        ..ClipOptions::default()
-    };
-    write_clip(&path, &frames, options).expect("a result is written");
+    write_made(&path, [96, 64], num_frames, 8.0, Some(made_with(&settings)));
     path
 }
 
@@ -78,17 +66,13 @@ impl Bench {
 
     fn until_shown(&mut self, count: usize) {
         self.until("the results are read", |bench| {
-            let is_read = bench
-                .app()
-                .gallery
-                .listing
-                .as_ref()
-                .is_some_and(|listing| listing.num_unread == 0 && !listing.is_looking);
+            let listing = bench.app().gallery.listing.as_ref();
+            let is_read = listing.is_some_and(|it| it.num_unread == 0 && !it.is_looking);
             is_read && bench.shown().len() == count
         });
     }
 
-    fn choose(&mut self, name: &str) {
+    fn choose_result(&mut self, name: &str) {
         self.click(Role::ListBoxOption, name);
     }
 
@@ -122,14 +106,12 @@ fn an_empty_gallery_says_what_will_appear_and_shows_the_first_result_by_itself()
 #[test]
 fn search_and_filters_find_results_and_can_be_taken_back() {
     let home = tempfile::tempdir().unwrap();
-    let mut bench = with_results(
-        home.path(),
-        &[
-            ("a.png", "a red boat"),
-            ("b.mp4", "Ein GRÜNES Boot"),
-            ("c.png", "a hill"),
-        ],
-    );
+    let names = [
+        ("a.png", "a red boat"),
+        ("b.mp4", "Ein GRÜNES Boot"),
+        ("c.png", "a hill"),
+    ];
+    let mut bench = with_results(home.path(), &names);
     bench.search("grünes");
     bench.until("it is found", |bench| {
         bench.shown() == ["Ein GRÜNES Boot, clip"]
@@ -147,44 +129,34 @@ fn search_and_filters_find_results_and_can_be_taken_back() {
 fn a_favourite_is_one_after_a_restart_and_can_be_shown_alone() {
     let home = tempfile::tempdir().unwrap();
     let mut bench = with_results(home.path(), &[("a.png", "a red boat"), ("b.png", "a hill")]);
-    bench.choose("a hill, picture");
+    bench.choose_result("a hill, picture");
     bench.press("Favourite");
     bench.until("it is one", |bench| {
-        bench
-            .shown()
-            .contains(&"a hill, picture, favourite".to_owned())
+        let favourite = "a hill, picture, favourite".to_owned();
+        bench.shown().contains(&favourite)
     });
     drop(bench);
     let mut bench = opened(home.path(), 2);
     bench.press("Only favourites");
     bench.until_shown(1);
     assert_eq!(bench.shown(), ["a hill, picture, favourite"]);
-    bench.choose("a hill, picture, favourite");
+    bench.choose_result("a hill, picture, favourite");
     bench.press("Not a favourite");
     bench.wait_for("No matches");
 }
 
 #[test]
-fn a_clip_of_numbered_pictures_is_gone_on_from_as_one() {
+fn a_video_of_numbered_images_is_gone_on_from_as_one() {
     let home = tempfile::tempdir().unwrap();
-    let frames: Vec<_> = (0..9)
-        .map(|index| Picture::from_fn(96, 64, |_, _| [index * 9; 3]).unwrap())
-        .collect();
-    let options = ClipOptions {
-        settings: Some(
-            r#"{"request": {"prompt": "a boat", "num_frames": 9, "fps": 8}}"#.to_owned(),
-        ),
-        ..ClipOptions::default()
-    };
-    write_clip(&results(home.path()).join("boat.png"), &frames, options).unwrap();
+    let path = results(home.path()).join("boat.png");
+    let settings = serde_json::json!({"prompt": "a boat", "num_frames": 9, "fps": 8});
+    write_made(&path, [96, 64], 9, 8.0, Some(made_with(&settings)));
     let mut bench = opened(home.path(), 1);
-    bench.choose("a boat, clip");
+    bench.choose_result("a boat, clip");
     bench.press("Extend clip");
-    bench.until("it is opened", |bench| {
-        bench.app().inputs.get(Slot::Start).is_some()
-    });
-    let inputs = &bench.app().inputs;
-    assert_eq!(inputs.clip().map(|clip| clip.info.num_frames), Some(9));
+    bench.until_input(Slot::Start);
+    let clip = bench.app().inputs.clip();
+    assert_eq!(clip.map(|clip| clip.info.num_frames), Some(9));
 }
 
 #[test]
@@ -193,11 +165,8 @@ fn five_thousand_results_draw_only_the_rows_on_the_screen() {
     let first = result(home.path(), "0000.png", "a red boat", 7);
     let bytes = fs::read(first).unwrap();
     for number in 1..5000 {
-        fs::write(
-            results(home.path()).join(format!("{number:04}.png")),
-            &bytes,
-        )
-        .unwrap();
+        let path = results(home.path()).join(format!("{number:04}.png"));
+        fs::write(path, &bytes).unwrap();
     }
     let mut bench = window(home.path());
     bench.open_gallery();
@@ -220,10 +189,7 @@ fn five_thousand_results_draw_only_the_rows_on_the_screen() {
         let last = Pictured::Result(Arc::clone(&app.gallery.items()[4999]));
         app.cx.thumbs.has(&last, 160) && !app.cx.thumbs.is_busy()
     });
-    assert!(
-        bench.next_repaint().is_none(),
-        "nothing is drawn again without a reason"
-    );
+    bench.until_at_rest();
 }
 
 #[test]
@@ -236,7 +202,7 @@ fn keys_choose_and_a_field_keeps_what_is_typed_into_it() {
     bench.press_keys(Modifiers::SHIFT, Key::ArrowRight);
     assert_eq!(bench.chosen().len(), 2);
     bench.assert_shows("2 results selected");
-    assert!(bench.harness.query_by_label("Compare").is_some());
+    assert!(bench.has_label("Compare"));
     bench.press_keys(Modifiers::COMMAND, Key::A);
     assert_eq!(bench.chosen().len(), 3);
     bench.press_keys(Modifiers::COMMAND, Key::F);
@@ -253,14 +219,11 @@ fn keys_choose_and_a_field_keeps_what_is_typed_into_it() {
 }
 
 #[test]
-fn what_stands_below_the_picture_of_a_result_does_not_move_when_it_comes() {
+fn what_stands_below_the_image_of_a_result_does_not_move_when_it_comes() {
     let home = tempfile::tempdir().unwrap();
     let mut bench = with_results(home.path(), &[("a.png", "a red boat")]);
-    bench.choose("a red boat, picture");
-    let place = |bench: &Bench| {
-        let button = bench.node(Role::Button, "Favourite");
-        button.rect()
-    };
+    bench.choose_result("a red boat, picture");
+    let place = |bench: &Bench| bench.rect(Role::Button, "Favourite");
     bench.until_pictured();
     let before = place(&bench);
     bench.app().cx.thumbs = Thumbs::new(None);
@@ -279,7 +242,7 @@ fn details_tell_what_made_a_result_and_put_it_into_the_form() {
     });
     bench.open_gallery();
     bench.until_shown(1);
-    bench.choose("a red boat, picture");
+    bench.choose_result("a red boat, picture");
     for text in [
         "7654321",
         "little-world",
@@ -292,51 +255,34 @@ fn details_tell_what_made_a_result_and_put_it_into_the_form() {
     bench.press("Copy prompt");
     let copied = bench.copied_by("Copy path");
     assert_eq!(copied, Some(path.display().to_string()));
-    assert!(bench.harness.query_by_label("Use as mask").is_none());
+    assert!(!bench.has_label("Use as mask"));
     bench.press("Use as end image");
-    bench.until("it is opened", |bench| {
-        bench.app().inputs.get(Slot::End).is_some()
-    });
-    bench.push(LibraryCommand::Choose("flux".into()));
-    bench.settle();
+    bench.until_input(Slot::End);
+    bench.run(LibraryCommand::Choose("flux".into()));
     bench.settle();
     bench.press("Use as mask");
-    bench.until("it is opened", |bench| {
-        bench.app().inputs.get(Slot::Mask).is_some()
-    });
+    bench.until_input(Slot::Mask);
 }
 
 #[test]
-fn a_broken_file_is_a_quiet_place_with_its_reason() {
+fn a_broken_file_is_a_quiet_place_with_its_reason_and_one_without_settings_offers_none() {
     let home = tempfile::tempdir().unwrap();
+    let folder = results(home.path());
     let whole = result(home.path(), "whole.mp4", "a red boat", 7);
     let bytes = fs::read(&whole).unwrap();
-    fs::write(
-        results(home.path()).join("half.mp4"),
-        &bytes[..bytes.len() / 3],
-    )
-    .unwrap();
-    fs::write(results(home.path()).join("empty.png"), b"").unwrap();
-    let mut bench = opened(home.path(), 3);
-    bench.choose("empty.png, unreadable");
+    fs::write(folder.join("half.mp4"), &bytes[..bytes.len() / 3]).unwrap();
+    fs::write(folder.join("empty.png"), b"").unwrap();
+    write_made(&folder.join("old/a.png"), [96, 64], 1, 8.0, None);
+    let mut bench = opened(home.path(), 4);
+    bench.choose_result("empty.png, unreadable");
     bench.assert_shows("This file is empty");
-    assert!(bench.app().cx.notices.all().is_empty());
+    assert!(!bench.has_cards());
     assert_eq!(bench.app().cx.page, Page::Gallery);
     for name in ["Show", "Use settings", "Use as start image"] {
         assert!(bench.is_disabled(name), "{name}");
     }
     assert!(!bench.is_disabled("Delete"));
-}
-
-#[test]
-fn a_picture_without_settings_offers_none_and_tells_its_folder() {
-    let home = tempfile::tempdir().unwrap();
-    let folder = results(home.path()).join("old");
-    fs::create_dir(&folder).unwrap();
-    let plain = Picture::from_fn(96, 64, |_, _| [9; 3]).unwrap();
-    write_clip(&folder.join("a.png"), &[plain], ClipOptions::default()).unwrap();
-    let mut bench = opened(home.path(), 1);
-    bench.choose("a.png, picture");
+    bench.choose_result("a.png, picture");
     assert!(bench.is_disabled("Use settings") && !bench.is_disabled("Show"));
     bench.assert_shows("old/a.png, ");
 }
@@ -345,15 +291,9 @@ fn a_picture_without_settings_offers_none_and_tells_its_folder() {
 fn the_right_button_opens_a_menu_of_what_can_be_done() {
     let home = tempfile::tempdir().unwrap();
     let mut bench = with_results(home.path(), &[("a.png", "a red boat"), ("b.png", "a hill")]);
-    bench.choose("a hill, picture");
-    let other = bench.labelled("a red boat, picture");
-    other.click_secondary();
-    bench.settle();
-    assert_eq!(
-        bench.chosen(),
-        ["a.png"],
-        "the menu is for what it lies over"
-    );
+    bench.choose_result("a hill, picture");
+    bench.click_secondary("a red boat, picture");
+    assert_eq!(bench.chosen(), ["a.png"], "the menu is for this one");
     for name in ["Show", "Use settings", "Copy path", "Delete"] {
         let found = bench.harness.query_all_by_label(name).count();
         assert_eq!(found, 2, "{name}");

@@ -3,7 +3,7 @@
 use crate::app_window::prelude::*;
 
 #[test]
-fn a_dropped_folder_is_asked_about_as_its_pictures_are() {
+fn a_dropped_folder_is_asked_about_as_its_images_are() {
     let mut bench = Bench::of(pair_spec());
     let folder = bench.home.path().join("shots");
     fs::create_dir(&folder).unwrap();
@@ -21,7 +21,7 @@ fn a_dropped_folder_is_asked_about_as_its_pictures_are() {
 }
 
 #[test]
-fn a_folder_with_one_picture_is_that_picture_and_one_without_is_refused() {
+fn a_folder_with_one_image_is_that_image_and_one_without_is_refused() {
     let mut bench = Bench::new();
     let folder = bench.home.path().join("shots");
     fs::create_dir(&folder).unwrap();
@@ -31,40 +31,24 @@ fn a_folder_with_one_picture_is_that_picture_and_one_without_is_refused() {
 }
 
 #[test]
-fn a_clip_that_the_program_is_given_plays_and_stands_in_the_form() {
-    let home = tempfile::tempdir().unwrap();
-    let bench = Bench::new();
-    let clip = bench.clip_file("given.mp4", 64, 64, 5);
-    let path = home.path().join("given.mp4");
-    fs::copy(clip, &path).unwrap();
-    let mut bench = Bench::with(|startup| startup.files = vec![path]);
-    bench.wait_for("The file given.mp4");
-    bench.until("it is in the form", |bench| {
-        bench.app().inputs.clip().is_some()
-    });
-    assert_eq!(bench.app().watch.mode, ViewerMode::File);
-}
-
-#[test]
-fn a_dropped_clip_leaves_what_is_watched_alone() {
+fn a_video_that_the_program_is_given_plays_and_one_that_is_dropped_leaves_what_is_watched_alone() {
     let mut bench = Bench::new();
-    let clip = bench.clip_file("dropped.mp4", 64, 64, 5);
-    bench.drop_file(&clip);
-    bench.until("it is in the form", |bench| {
-        bench.app().inputs.clip().is_some()
-    });
+    let path = bench.clip_file("given.mp4", 64, 64, 5);
+    bench.drop_file(&path);
+    bench.until_clip();
     assert_eq!(bench.app().watch.mode, ViewerMode::Live);
+    let mut given = Bench::with(|startup| startup.files = vec![path]);
+    given.wait_for("The file given.mp4");
+    given.until_clip();
+    assert_eq!(given.app().watch.mode, ViewerMode::File);
 }
 
 #[test]
 fn results_of_earlier_days_are_offered_where_nothing_is_watched() {
     let home = tempfile::tempdir().unwrap();
     let folder = home.path().join("videos/Safelight");
-    fs::create_dir_all(&folder).unwrap();
-    let bench = Bench::new();
     for name in ["old.mp4", "new.mp4"] {
-        let clip = bench.clip_file(name, 64, 64, 5);
-        fs::copy(clip, folder.join(name)).unwrap();
+        write_made(&folder.join(name), [64, 64], 5, 10.0, None);
     }
     let mut bench = Bench::with(|startup| startup.paths = Some(Paths::under(home.path())));
     bench.wait_for_all(&["Show all 2 results in the gallery", "Show new.mp4, clip"]);

@@ -12,10 +12,8 @@ fn with_grid(sides: &[&str]) -> Bench {
     let form = bench.form();
     form.prompt = "a red boat".to_owned();
     form.seed = 1234;
-    form.grid = sides
-        .iter()
-        .map(|side| side.parse().expect("a side"))
-        .collect();
+    let sides = sides.iter().map(|side| side.parse().expect("a side"));
+    form.grid = sides.collect();
     bench.settle();
     bench
 }
@@ -23,14 +21,13 @@ fn with_grid(sides: &[&str]) -> Bench {
 /// The job's file, as the worker leaves it, and its end.
 fn finish(bench: &mut Bench, sent: &Sent, colour: [u8; 3]) {
     let folder = sent.request.out.parent().expect("a result has a folder");
-    std::fs::create_dir_all(folder).expect("a folder for results");
+    fs::create_dir_all(folder).expect("a folder for results");
     let picture = Picture::from_fn(96, 96, |x, y| {
         let shade = (x / 2 + y / 2) as u8;
         colour.map(|part| part.saturating_add(shade))
     });
     media::write_png(&sent.request.out, &picture.expect("it has pixels")).expect("it is written");
-    let made = output(sent, 1);
-    bench.end_job(sent, made);
+    bench.end_job(sent, output(sent, 1));
 }
 
 /// The sheets in the folder of results.
@@ -56,27 +53,15 @@ fn a_grid_is_put_together_in_its_fold_and_tells_its_number_of_jobs() {
     let mut bench = with_grid(&[]);
     bench.scroll_to("Grid");
     bench.click_label("Grid");
-    let choose = |bench: &mut Bench, side: &str, setting: &str| {
-        bench.scroll_to(side);
-        bench.click(Role::ComboBox, side);
-        bench.click(Role::Button, setting);
-    };
     let write = |bench: &mut Bench, side: &str, values: &str| {
         bench.scroll_to(side);
-        let field = |bench: &Bench| {
-            let field = bench.node(Role::TextInput, side);
-            field.focus();
-        };
-        field(bench);
-        bench.settle();
-        bench.node(Role::TextInput, side).type_text(values);
-        bench.settle();
+        bench.focus_and_type(Role::TextInput, side, values);
     };
-    choose(&mut bench, "Across", "Steps");
+    bench.choose("Across", "Steps");
     bench.assert_shows("The grid has no values for Steps: write some, such as 4, 8, 12");
     write(&mut bench, "Values across", "4, 8, 12");
     bench.assert_shows("3 jobs, one picture each, and a contact sheet");
-    choose(&mut bench, "Down", "Sampler");
+    bench.choose("Down", "Sampler");
     bench.scroll_to("Values down");
     for sampler in ["Euler", "UniPC"] {
         bench.press("Add a value down");
@@ -139,12 +124,8 @@ fn the_sheet_of_a_grid_is_made_in_the_end_and_opens_what_it_shows() {
         panic!("one sheet: {made:?}");
     };
     assert_eq!(sheet.parent(), outs[0].parent());
-    assert!(
-        bench
-            .told()
-            .iter()
-            .any(|told| told.contains("the contact sheet of the 2 × 2 grid"))
-    );
+    let sheet_told = "the contact sheet of the 2 × 2 grid";
+    assert!(bench.told().iter().any(|told| told.contains(sheet_told)));
     let Some(FileSettings::Own(carried)) = restore::read(sheet).expect("it is read") else {
         panic!("it carries its settings");
     };
@@ -192,9 +173,7 @@ fn a_grid_goes_on_after_a_restart_and_its_sheet_shows_all_of_it() {
     let first = bench.next_job();
     finish(&mut bench, &first, [9, 90, 160]);
     let second = bench.next_job();
-    bench.until("all have names", |bench| {
-        bench.app().queue.waiting.iter().all(|job| job.has_output)
-    });
+    bench.until_named();
     let mut bench = Bench::in_home(bench.close(), |startup| {
         startup.models = Some(found(vec![flux_spec()]));
     });
@@ -212,19 +191,13 @@ fn a_grid_goes_on_after_a_restart_and_its_sheet_shows_all_of_it() {
         serde_json::from_str(&settings.expect("it has some")).expect("JSON");
     let cells = settings["grid"]["cells"].as_array().expect("cells").clone();
     assert_eq!(cells.len(), 3);
-    assert!(
-        cells.iter().all(|cell| cell["file"].is_string()),
-        "{cells:?}"
-    );
+    let has_file = |cell: &serde_json::Value| cell["file"].is_string();
+    assert!(cells.iter().all(has_file), "{cells:?}");
 }
 
 /// Opens the fold with a side's list of settings.
 fn open_side(bench: &mut Bench, side: &str) {
-    let is_open = |bench: &Bench| {
-        let list = bench.harness.query_by_role_and_label(Role::ComboBox, side);
-        list.is_some()
-    };
-    if !is_open(bench) {
+    if !bench.has_node(Role::ComboBox, side) {
         bench.scroll_to("Grid");
         bench.click_label("Grid");
     }
@@ -237,27 +210,16 @@ fn a_side_that_is_chosen_shows_the_field_of_its_values() {
     let mut bench = with_grid(&["steps=4,8"]);
     open_side(&mut bench, "Down");
     bench.click(Role::Button, "Seed");
-    let values = "Values down";
-    let values = bench.node(Role::TextInput, values).rect();
+    let values = bench.rect(Role::TextInput, "Values down");
     let told = "The grid has no values for Seed";
-    assert_eq!(
-        bench.harness.query_all_by_label_contains(told).count(),
-        1,
-        "said once"
-    );
+    assert_eq!(bench.count(told), 1, "said once");
     let told = bench.harness.get_by_label_contains(told).rect();
     assert!(values.bottom() < told.top(), "{values:?}, {told:?}");
 }
 
 #[test]
 fn only_what_the_model_can_vary_is_offered() {
-    let offers = |bench: &Bench, setting: &str| {
-        let role = Role::Button;
-        bench
-            .harness
-            .query_by_role_and_label(role, setting)
-            .is_some()
-    };
+    let offers = |bench: &Bench, setting: &str| bench.has_node(Role::Button, setting);
     let mut bench = Bench::new();
     open_side(&mut bench, "Across");
     assert!(offers(&bench, "Guidance") && offers(&bench, "Scheduler"));
@@ -275,9 +237,7 @@ fn only_what_the_model_can_vary_is_offered() {
 fn a_wrong_cell_behind_the_first_is_told_before_generate_is_pressed() {
     let mut bench = with_grid(&["steps=4,8,0"]);
     bench.assert_shows("Steps 0: ");
-    let name = "Generate 3 pictures";
-    let generate = bench.node(Role::Button, name);
-    assert!(generate.accesskit_node().is_disabled());
+    assert!(bench.is_disabled("Generate 3 pictures"));
     bench.form().grid = vec!["steps=4,8".parse().unwrap()];
     bench.settle();
     assert!(!bench.has("Steps 0: "));

@@ -4,13 +4,18 @@
 mod made_files;
 #[path = "specs.rs"]
 mod specs;
+#[path = "steps.rs"]
+mod steps;
+#[path = "worker_side.rs"]
+mod worker_side;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use egui::accesskit::Role;
-use egui_kittest::kittest::{AccessKitNode, NodeT as _, Queryable as _};
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use egui_kittest::{Harness, Node};
 use safelight::app::commands::AppCommand;
 use safelight::app::desktop::DesktopLinks;
@@ -18,17 +23,20 @@ use safelight::app::models::FoundModels;
 use safelight::app::{App, StartupOptions};
 use safelight::runtimes::Overview;
 use safelight::window::Window;
-use safelight::worker::{WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerHandle};
+use safelight::worker::{WorkerFarEnd, WorkerHandle};
 use safelight_core::job::{
-    CancelToken, Clip, GenerateForm, GenerateRequest, JobError, JobErrorKind, JobId, JobOutcome,
-    JobOutput, JobRequest, JobUpdate, MemorySample, Recipe, Stage, StageTime,
+    CancelToken, Clip, GenerateForm, GenerateRequest, JobId, JobOutput, JobUpdate, MemorySample,
+    Stage, StageTime,
 };
 use safelight_core::media::Picture;
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::{LoadedSettings, Paths};
 use tempfile::TempDir;
 
+pub use made_files::{made_with, write_made};
 pub use specs::{flux_spec, framepack_spec, pair_spec, spec};
+pub use steps::{key_event, primary_button};
+pub use worker_side::{stage_update, step_update};
 
 /// The window, the worker's end of its channels, and a folder that is this user's whole home.
 pub struct Bench {
@@ -42,6 +50,8 @@ pub struct Sent {
     pub id: JobId,
     pub request: GenerateRequest,
     pub cancel: CancelToken,
+    /// The folder of a job that continues.
+    pub resume: Option<PathBuf>,
 }
 
 impl Bench {
@@ -85,6 +95,16 @@ impl Bench {
         let is_known = |bench: &mut Self| bench.app().runtimes.overview.is_some();
         bench.until("the machine is known", is_known);
         bench
+    }
+
+    /// The next window in the same home, after this one was closed.
+    pub fn reopened(self) -> Self {
+        Self::in_home(self.close(), |_| {})
+    }
+
+    /// The next window in the same home, after this one died.
+    pub fn restarted(self) -> Self {
+        Self::in_home(self.die(), |_| {})
     }
 
     /// Closes the window; gives its home to the next one.
@@ -272,153 +292,10 @@ impl Bench {
         self.settle();
     }
 
-    /// The job that the window hands to the worker.
-    pub fn next_job(&mut self) -> Sent {
-        let mut sent = None;
-        self.until("a job is sent", |bench| {
-            sent = bench.far.commands.try_recv().ok();
-            sent.is_some()
-        });
-        let Some(WorkerCommand {
-            id,
-            request: JobRequest::Generate(request),
-            cancel,
-            ..
-        }) = sent
-        else {
-            panic!("a job to generate was waited for");
-        };
-        Sent {
-            id,
-            request: *request,
-            cancel,
-        }
-    }
-
-    /// Asserts that the worker is given nothing, after the file thread had its time.
-    pub fn assert_no_job(&mut self) {
-        for _ in 0..20 {
-            self.harness.step();
-            thread::sleep(Duration::from_millis(2));
-        }
-        assert!(self.far.commands.try_recv().is_err(), "a job was sent");
-    }
-
-    /// The worker says something about a job.
-    pub fn say(&mut self, id: JobId, update: JobUpdate) {
-        let event = WorkerEvent { id, update };
-        self.far.events.send(event).expect("the window listens");
-        self.harness.step();
-        self.settle();
-    }
-
-    /// The job enters this stage.
-    pub fn say_stage(&mut self, id: JobId, stage: Stage) {
-        let (section, resumed) = (0, false);
-        self.say(
-            id,
-            JobUpdate::Stage {
-                stage,
-                section,
-                resumed,
-            },
-        );
-    }
-
-    pub fn say_end(&mut self, id: JobId, outcome: JobOutcome) {
-        self.say(id, JobUpdate::Ended(outcome));
-    }
-
-    pub fn fail_job(&mut self, sent: &Sent, kind: JobErrorKind, summary: &str) {
-        self.say_end(sent.id, JobOutcome::Failed(JobError::new(kind, summary)));
-    }
-
-    /// Presses Generate, however many results it says that it makes.
-    pub fn press_generate(&mut self) {
-        self.settle();
-        let is_it = |node: &AccessKitNode<'_>| {
-            let label = node.label().unwrap_or_default();
-            node.role() == Role::Button && label.starts_with("Generate")
-        };
-        self.harness.get_by(is_it).click();
-        self.settle();
-    }
-
-    /// Writes a prompt where there is none, presses Generate and begins the job.
-    pub fn start_job(&mut self) -> Sent {
-        let app = self.app();
-        let example = app.cx.model().and_then(|spec| spec.example_prompts.first());
-        if let Some(example) = example.cloned().filter(|_| app.cx.form.prompt.is_empty()) {
-            app.cx.form.prompt = example;
-        }
-        self.press_generate();
-        let sent = self.next_job();
-        self.say(sent.id, JobUpdate::Started(Recipe::of(&sent.request)));
-        sent
-    }
-
-    /// Makes a whole clip of so many frames.
-    pub fn finish_job(&mut self, sent: &Sent, num_frames: u8) {
-        let output = output(sent, num_frames);
-        self.end_job(sent, output);
-    }
-
-    /// The job has made this, and its small pictures are there.
-    pub fn end_job(&mut self, sent: &Sent, output: JobOutput) {
-        self.say_end(sent.id, JobOutcome::Finished(output));
-        self.until_pictured();
-    }
-
-    /// Runs until all small pictures that are seen are there.
-    pub fn until_pictured(&mut self) {
-        let are_there = |bench: &mut Self| !bench.app().cx.thumbs.is_busy();
-        self.until("the small pictures are there", are_there);
-    }
-
-    /// What the cards say, the oldest first.
-    pub fn told(&mut self) -> Vec<String> {
-        let notices = self.app().cx.notices.all().iter();
-        notices.map(|notice| notice.summary.clone()).collect()
-    }
-
     /// When the window wants to be painted again; `None` when nothing is planned.
     pub fn next_repaint(&self) -> Option<Duration> {
         let root = &self.harness.output().viewport_output[&egui::ViewportId::ROOT];
         (root.repaint_delay < Duration::from_hours(1)).then_some(root.repaint_delay)
-    }
-
-    /// What was put on the clipboard in the last frame.
-    pub fn copied(&self) -> Option<String> {
-        self.harness
-            .output()
-            .platform_output
-            .commands
-            .iter()
-            .find_map(|command| match command {
-                egui::OutputCommand::CopyText(text) => Some(text.clone()),
-                _ => None,
-            })
-    }
-
-    /// Presses a button, and gives what it put on the clipboard.
-    pub fn copied_by(&mut self, name: &str) -> Option<String> {
-        self.node(Role::Button, name).click();
-        self.until_copied()
-    }
-
-    pub fn copied_by_label(&mut self, name: &str) -> Option<String> {
-        self.labelled(name).click();
-        self.until_copied()
-    }
-
-    /// Returns the text that the next frames copy to the clipboard.
-    pub fn until_copied(&mut self) -> Option<String> {
-        let mut copied = None;
-        for _ in 0..4 {
-            self.harness.step();
-            copied = copied.or_else(|| self.copied());
-        }
-        copied
     }
 }
 
@@ -427,16 +304,6 @@ pub fn found(specs: Vec<ModelSpec>) -> FoundModels {
     FoundModels {
         specs,
         ..FoundModels::default()
-    }
-}
-
-/// The event of the mouse's first button.
-pub fn primary_button(pos: egui::Pos2, pressed: bool) -> egui::Event {
-    egui::Event::PointerButton {
-        pos,
-        button: egui::PointerButton::Primary,
-        pressed,
-        modifiers: egui::Modifiers::NONE,
     }
 }
 

@@ -1,48 +1,29 @@
 //! From the form to the worker and back: one job, its progress, its end, and those that wait.
 
-use safelight_core::job::{Frame, StageTime};
+use safelight_core::job::StageTime;
 
 use crate::app_window::prelude::*;
 
 #[test]
-fn pressing_generate_sends_exactly_one_job_with_what_the_form_says() {
+fn generate_sends_exactly_one_job_with_what_the_form_says_also_an_empty_prompt() {
     let mut bench = Bench::new();
     bench.write_prompt("a blue fish swims left");
     bench.press("Generate");
-    let sent = bench.next_job();
-    assert_eq!(sent.request.prompt, "a blue fish swims left");
-    assert_eq!((sent.request.width, sent.request.height), (256, 256));
-    assert_eq!(
-        (sent.request.num_frames, sent.request.sampling.num_steps),
-        (17, 12)
-    );
-    assert_eq!(sent.request.image, None);
+    let request = bench.next_request();
+    assert_eq!(request.prompt, "a blue fish swims left");
+    assert_eq!((request.width, request.height), (256, 256));
+    assert_eq!((request.num_frames, request.sampling.num_steps), (17, 12));
+    assert_eq!(request.image, None);
     let folder = bench.home.path().join("videos/Safelight");
-    assert_eq!(sent.request.out.parent(), Some(folder.as_path()));
-    let name = sent
-        .request
-        .out
-        .file_name()
-        .unwrap()
-        .to_string_lossy()
-        .into_owned();
-    assert!(
-        name.ends_with(&format!(
-            "_a-blue-fish-swims-left_{}.mp4",
-            sent.request.seed
-        )),
-        "{name}"
-    );
+    assert_eq!(request.out.parent(), Some(folder.as_path()));
+    let name = request.out.display().to_string();
+    let end = format!("_a-blue-fish-swims-left_{}.mp4", request.seed);
+    assert!(name.ends_with(&end), "{name}");
     assert!(folder.is_dir());
     bench.assert_no_job();
-}
-
-#[test]
-fn an_empty_prompt_is_sent_as_it_is() {
-    let mut bench = Bench::new();
-    bench.press("Generate");
-    assert_eq!(bench.next_job().request.prompt, "");
-    assert_eq!(bench.form().prompt, "");
+    // An empty prompt is sent as it is.
+    bench.form().prompt.clear();
+    assert_eq!(bench.request().prompt, "");
 }
 
 #[test]
@@ -51,10 +32,8 @@ fn an_example_is_taken_over_with_a_click() {
     bench.press("Example: a yellow balloon rises at dawn");
     assert_eq!(bench.form().prompt, "a yellow balloon rises at dawn");
     bench.press("Random example");
-    assert_eq!(
-        bench.form().prompt,
-        "a red boat sails to the right at sunset"
-    );
+    let other = "a red boat sails to the right at sunset";
+    assert_eq!(bench.form().prompt, other);
 }
 
 #[test]
@@ -65,14 +44,9 @@ fn cancel_sets_the_flag_of_the_running_job_and_the_end_clears_the_window() {
     bench.press("Cancel");
     assert!(sent.cancel.is_cancelled());
     bench.assert_shows("Cancelling…");
-    bench.say_end(sent.id, JobOutcome::Cancelled);
+    bench.cancel_job(&sent);
     bench.assert_shows("Cancelled");
-    assert!(
-        bench
-            .harness
-            .query_by_role_and_label(Role::Button, "Cancel")
-            .is_none()
-    );
+    assert!(!bench.has_node(Role::Button, "Cancel"));
     bench.start_job();
 }
 
@@ -85,43 +59,28 @@ fn the_status_line_says_the_stage_the_step_and_the_time_left() {
     bench.say(sent.id, JobUpdate::Device("Computing on the CPU".into()));
     bench.assert_shows("Computing on the CPU");
     for stage in [Stage::EncodeText, Stage::Denoise] {
-        bench.say(
-            sent.id,
-            JobUpdate::Stage {
-                stage,
-                section: 0,
-                resumed: false,
-            },
-        );
+        bench.say_stage(sent.id, stage);
         bench.assert_shows(stage.label());
-        bench.say(
-            sent.id,
-            JobUpdate::StageEnded(StageTime {
-                stage,
-                section: 0,
-                secs: 1.0,
-            }),
-        );
+        let (section, secs) = (0, 1.0);
+        let time = StageTime {
+            stage,
+            section,
+            secs,
+        };
+        bench.say(sent.id, JobUpdate::StageEnded(time));
     }
-    let step = JobUpdate::Step {
-        stage: Stage::Denoise,
-        step: 5,
-        num_steps: 12,
-        secs_left: 65.0,
+    bench.say_step(sent.id, Stage::Denoise, 5, 12);
+    bench.assert_shows("Denoising  ·  5 of 12  ·  about 1 min 0 s left");
+    let progress = |bench: &mut Bench| bench.app().queue.running.as_ref().unwrap().progress();
+    let before = progress(&mut bench);
+    let resumed = JobUpdate::Stage {
+        stage: Stage::Decode,
+        section: 0,
+        resumed: true,
     };
-    bench.say(sent.id, step);
-    bench.assert_shows("Denoising  ·  5 of 12  ·  about 1 min 5 s left");
-    let before = bench.app().queue.running.as_ref().unwrap().progress();
-    bench.say(
-        sent.id,
-        JobUpdate::Stage {
-            stage: Stage::Decode,
-            section: 0,
-            resumed: true,
-        },
-    );
+    bench.say(sent.id, resumed);
     bench.assert_shows("resumed");
-    assert!(bench.app().queue.running.as_ref().unwrap().progress() > before);
+    assert!(progress(&mut bench) > before);
 }
 
 #[test]
@@ -129,21 +88,11 @@ fn previews_and_then_frames_are_on_the_screen() {
     let mut bench = Bench::new();
     let sent = bench.start_job();
     bench.say_stage(sent.id, Stage::Denoise);
-    let preview = Frame {
-        index: 0,
-        count: 5,
-        picture: picture(16, [90, 20, 10]),
-    };
-    bench.say(sent.id, JobUpdate::Preview(preview));
+    bench.say_preview(sent.id, 0, 5, picture(16, [90, 20, 10]));
     assert_eq!(bench.app().watch.texture.handle().unwrap().1, [16, 16]);
     bench.labelled("Live preview");
     bench.say_stage(sent.id, Stage::Decode);
-    let frame = Frame {
-        index: 3,
-        count: 17,
-        picture: picture(256, [9, 20, 90]),
-    };
-    bench.say(sent.id, JobUpdate::Frame(frame));
+    bench.say_frame(sent.id, 3, 17, picture(256, [9, 20, 90]));
     assert_eq!(bench.app().watch.texture.handle().unwrap().1, [256, 256]);
     bench.assert_shows("frame 4 of 17");
 }
@@ -153,12 +102,7 @@ fn events_of_another_job_change_nothing() {
     let mut bench = Bench::new();
     let sent = bench.start_job();
     let stranger = JobId(sent.id.0 - 1);
-    let frame = Frame {
-        index: 0,
-        count: 5,
-        picture: picture(16, [90, 20, 10]),
-    };
-    bench.say(stranger, JobUpdate::Preview(frame));
+    bench.say_preview(stranger, 0, 5, picture(16, [90, 20, 10]));
     bench.say_end(stranger, JobOutcome::Cancelled);
     assert!(bench.app().watch.texture.handle().is_none());
     assert_eq!(bench.app().queue.running.as_ref().unwrap().id, sent.id);
@@ -191,8 +135,7 @@ fn the_memory_graph_names_what_is_known_and_leaves_out_the_rest() {
 fn a_second_job_waits_for_the_first_to_end() {
     let mut bench = Bench::new();
     let first = bench.start_job();
-    bench.form().prompt = "a second wish".into();
-    bench.press("Generate");
+    bench.queue_prompts(&["a second wish"]);
     bench.assert_no_job();
     bench.assert_shows("Waiting (1)");
     bench.finish_job(&first, 3);
@@ -205,17 +148,12 @@ fn a_second_job_waits_for_the_first_to_end() {
 fn a_waiting_job_can_be_taken_out_of_the_queue() {
     let mut bench = Bench::new();
     let first = bench.start_job();
-    for prompt in ["keep me", "drop me"] {
-        bench.form().prompt = prompt.into();
-        bench.press("Generate");
-    }
+    bench.queue_prompts(&["keep me", "drop me"]);
     bench.assert_shows("Waiting (2)");
     bench.press("Remove from queue: drop me");
     bench.assert_shows("Waiting (1)");
-    bench.say_end(first.id, JobOutcome::Cancelled);
-    let second = bench.next_job();
-    assert_eq!(second.request.prompt, "keep me");
-    bench.say_end(second.id, JobOutcome::Cancelled);
+    bench.cancel_job(&first);
+    assert_eq!(bench.next_request().prompt, "keep me");
     bench.assert_no_job();
 }
 
@@ -247,25 +185,18 @@ fn every_press_within_one_slow_frame_makes_a_job_and_a_key_that_is_held_makes_on
     bench.write_prompt("ten foxes");
     // Held for a while, then pressed twice more.
     for pressed in [true, true, true, false, true, false, true, false] {
-        bench.harness.input_mut().events.push(egui::Event::Key {
-            key: Key::Enter,
-            physical_key: None,
-            pressed,
-            repeat: false,
-            modifiers: Modifiers::COMMAND,
-        });
+        let event = key_event(Key::Enter, Modifiers::COMMAND, pressed);
+        bench.harness.input_mut().events.push(event);
     }
     bench.settle();
-    let first = bench.next_job().request.seed;
-    let waiting = &bench.app().queue.waiting;
-    let mut seeds: Vec<_> = waiting
-        .iter()
-        .filter_map(|job| job.request.generate())
-        .map(|request| request.seed)
-        .collect();
-    assert_eq!(seeds.len(), 2);
+    let mut seeds = vec![bench.next_job().request.seed];
+    for job in &bench.app().queue.waiting {
+        seeds.extend(job.request.generate().map(|request| request.seed));
+    }
+    assert_eq!(seeds.len(), 3);
+    seeds.sort_unstable();
     seeds.dedup();
-    assert!(seeds.len() == 2 && !seeds.contains(&first));
+    assert_eq!(seeds.len(), 3, "each has another seed");
 }
 
 #[test]
@@ -279,23 +210,18 @@ fn closing_the_window_cancels_the_running_job() {
 #[test]
 fn choices_and_wildcards_in_a_prompt_are_settled_before_the_job_begins() {
     let mut bench = Bench::new();
-    let folder = safelight_core::settings::Paths::under(bench.home.path()).wildcards();
-    std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("colour.txt"), "red\n").unwrap();
+    let folder = Paths::under(bench.home.path()).wildcards();
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("colour.txt"), "red\n").unwrap();
     bench.form().prompt = "a {small|small} __colour__ (boat:1.2)".into();
-    bench.press("Generate");
-    let sent = bench.next_job();
-    assert_eq!(sent.request.prompt, "a small red boat");
-    assert_eq!(
-        sent.request.prompt_template.as_deref(),
-        Some("a {small|small} __colour__ (boat:1.2)")
-    );
+    let template = bench.form().prompt.clone();
+    let request = bench.request();
+    assert_eq!(request.prompt, "a small red boat");
+    assert_eq!(request.prompt_template, Some(template));
     bench.assert_shows("This model does not use prompt weights such as (boat:1.2)");
     // What was written stays in the field.
     assert!(bench.form().prompt.contains("__colour__"));
-    bench.say_end(sent.id, JobOutcome::Cancelled);
-    bench.form().prompt = "a __missing__ boat".into();
-    bench.press("Generate");
+    bench.queue_prompts(&["a __missing__ boat"]);
     bench.wait_for("There is no wildcard file missing.txt");
     bench.assert_no_job();
 }

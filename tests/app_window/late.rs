@@ -7,7 +7,6 @@ use std::sync::atomic::AtomicBool;
 use safelight::app::choices::SlotTarget;
 use safelight::app::commands::RestoreCommand;
 use safelight::app::state::State;
-use safelight::worker::WorkerEvent;
 
 use crate::app_window::prelude::*;
 
@@ -20,7 +19,7 @@ fn bench() -> Bench {
 }
 
 /// Runs commands in one round.
-fn run(bench: &mut Bench, commands: impl IntoIterator<Item = AppCommand>) {
+fn run<const N: usize>(bench: &mut Bench, commands: [AppCommand; N]) {
     for command in commands {
         bench.push(command);
     }
@@ -28,14 +27,11 @@ fn run(bench: &mut Bench, commands: impl IntoIterator<Item = AppCommand>) {
 }
 
 fn edit(id: JobId) -> AppCommand {
-    AppCommand::Queue(QueueCommand::Edit(id))
+    QueueCommand::Edit(id).into()
 }
 
-fn open(path: &std::path::Path) -> AppCommand {
-    AppCommand::Inputs(InputsCommand::Open(
-        vec![path.to_path_buf()],
-        SlotTarget::default(),
-    ))
+fn open(path: &Path) -> AppCommand {
+    InputsCommand::Open(vec![path.to_path_buf()], SlotTarget::default()).into()
 }
 
 /// The names of the start and the end picture.
@@ -74,18 +70,12 @@ fn a_file_goes_into_the_form_that_it_was_dropped_into_though_a_job_is_changed_wh
 }
 
 #[test]
-fn a_clip_that_is_gone_on_from_in_an_edit_that_was_cancelled_comes_nowhere() {
+fn a_video_that_is_gone_on_from_in_an_edit_that_was_cancelled_comes_nowhere() {
     let (mut bench, id) = with_a_waiting_job();
     let path = bench.picture_file("late.png", 64, 64);
-    let cancel = AppCommand::Queue(QueueCommand::CancelEdit);
-    run(
-        &mut bench,
-        [
-            edit(id),
-            AppCommand::Inputs(InputsCommand::ContinueFrom(path)),
-            cancel,
-        ],
-    );
+    let follow = InputsCommand::ContinueFrom(path).into();
+    let cancel = QueueCommand::CancelEdit.into();
+    run(&mut bench, [edit(id), follow, cancel]);
     open_behind(&mut bench, "own.png");
     assert_eq!(names(&mut bench), [Some("own.png".into()), None]);
 }
@@ -94,17 +84,9 @@ fn a_clip_that_is_gone_on_from_in_an_edit_that_was_cancelled_comes_nowhere() {
 fn of_two_results_whose_settings_are_used_the_last_one_counts() {
     let mut bench = bench();
     open_behind(&mut bench, "of the first.png");
-    let finished = |bench: &mut Bench| -> Sent {
-        let sent = bench.start_job();
-        bench.finish_job(&sent, 2);
-        sent
-    };
-    let first = finished(&mut bench);
-    run(
-        &mut bench,
-        [AppCommand::Inputs(InputsCommand::Remove(Slot::Start))],
-    );
-    let second = finished(&mut bench);
+    let first = bench.make_clip(2);
+    run(&mut bench, [InputsCommand::Remove(Slot::Start).into()]);
+    let second = bench.make_clip(2);
     let use_settings = [first.id, second.id].map(|id| PlayerCommand::UseSettingsOf(id).into());
     run(&mut bench, use_settings);
     open_behind(&mut bench, "own.png");
@@ -112,37 +94,24 @@ fn of_two_results_whose_settings_are_used_the_last_one_counts() {
 }
 
 #[test]
-fn a_picture_that_is_gone_leaves_no_other_in_its_place() {
+fn an_image_that_is_gone_leaves_no_other_in_its_place() {
     let mut bench = bench();
     open_behind(&mut bench, "gone.png");
-    let sent = bench.start_job();
-    bench.finish_job(&sent, 2);
-    run(
-        &mut bench,
-        [AppCommand::Inputs(InputsCommand::Remove(Slot::Start))],
-    );
+    let sent = bench.make_clip(2);
+    run(&mut bench, [InputsCommand::Remove(Slot::Start).into()]);
     open_behind(&mut bench, "another.png");
-    std::fs::remove_file(bench.home.path().join("gone.png")).expect("it was there");
-    run(
-        &mut bench,
-        [AppCommand::Player(PlayerCommand::UseSettingsOf(sent.id))],
-    );
-    bench.until("it is told", |bench| {
-        !bench.app().cx.notices.all().is_empty()
-    });
+    fs::remove_file(bench.home.path().join("gone.png")).expect("it was there");
+    run(&mut bench, [PlayerCommand::UseSettingsOf(sent.id).into()]);
+    bench.until_card();
     assert_eq!(names(&mut bench), [None, None]);
 }
 
 #[test]
 fn settings_that_were_read_for_the_own_form_do_not_come_into_a_job_that_is_changed() {
     let (mut bench, id) = with_a_waiting_job();
-    let path = bench.home.path().join("waves.json");
     let text = r#"{"type": "WanGP v9 by DeepBeepMeep - Pair", "prompt": "waves"}"#;
-    std::fs::write(&path, text).expect("it is written");
-    run(
-        &mut bench,
-        [AppCommand::Restore(RestoreCommand::Use(path)), edit(id)],
-    );
+    let path = bench.text_file("waves.json", text);
+    run(&mut bench, [RestoreCommand::Use(path).into(), edit(id)]);
     bench.assert_no_job();
     assert_ne!(bench.form().prompt, "waves");
 }
@@ -155,13 +124,9 @@ fn a_failed_job_that_is_removed_or_restarted_before_its_folder_was_looked_at_doe
         let jobs = Paths::under(bench.home.path()).jobs();
         JobFolder::create(&jobs, sent.id, &sent.request.clone().into()).expect("a folder is made");
         let failure = JobError::new(JobErrorKind::Internal, "it broke");
-        let update = JobUpdate::Ended(JobOutcome::Failed(failure));
-        let event = WorkerEvent {
-            id: sent.id,
-            update,
-        };
-        bench.far.events.send(event).expect("the window listens");
-        run(&mut bench, [AppCommand::Queue(what(sent.id))]);
+        let ended = JobUpdate::Ended(JobOutcome::Failed(failure));
+        bench.send(sent.id, ended);
+        run(&mut bench, [what(sent.id).into()]);
         open_behind(&mut bench, "behind.png");
         assert!(bench.app().queue.stopped.is_empty());
     }
@@ -181,32 +146,26 @@ fn a_job_that_is_there_is_not_put_back_once_more() {
 fn with_a_model_that_goes() -> (Bench, Arc<AtomicBool>) {
     let is_here = Arc::new(AtomicBool::new(true));
     let looked_at = Arc::clone(&is_here);
-    let found = move || {
+    let models = move || {
         let pair = ModelSpec {
             start_image: InputUse::Optional,
             ..pair_spec()
         };
         let pair = looked_at.load(Ordering::Relaxed).then_some(pair);
-        FoundModels {
-            specs: [Some(spec()), pair].into_iter().flatten().collect(),
-            ..FoundModels::default()
-        }
+        found(vec![Some(spec()), pair].into_iter().flatten().collect())
     };
     let mut bench = Bench::with(|startup| {
-        startup.models = Some(found());
-        startup.library.load = Arc::new(move |_| found());
+        startup.models = Some(models());
+        startup.library.load = Arc::new(move |_| models());
     });
-    run(
-        &mut bench,
-        [AppCommand::Library(LibraryCommand::Choose("pair".into()))],
-    );
+    run(&mut bench, [LibraryCommand::Choose("pair".into()).into()]);
     bench.form().sampling.num_steps = Some(7);
     (bench, is_here)
 }
 
 fn look_anew(bench: &mut Bench, is_here: &AtomicBool, value: bool) {
     is_here.store(value, Ordering::Relaxed);
-    run(bench, [AppCommand::Library(LibraryCommand::Reload)]);
+    run(bench, [LibraryCommand::Reload.into()]);
     bench.until("they are found", |bench| !bench.app().cx.models.are_loading);
 }
 
@@ -218,7 +177,7 @@ fn a_form_whose_model_is_not_found_for_a_while_comes_back_with_it() {
     assert_eq!(bench.form().model, Some(spec().id));
     let path = bench.home.path().join("data/state.json");
     bench.until("it is kept for the next window, too", |_| {
-        let bytes = std::fs::read(&path).unwrap_or_default();
+        let bytes = fs::read(&path).unwrap_or_default();
         serde_json::from_slice::<State>(&bytes).is_ok_and(|state| state.form == form)
     });
     look_anew(&mut bench, &is_here, true);
@@ -232,10 +191,8 @@ fn a_form_that_was_changed_since_its_model_went_stays() {
     bench.form().sampling.num_steps = Some(9);
     look_anew(&mut bench, &is_here, true);
     let form = bench.form();
-    assert_eq!(
-        (form.model.clone(), form.sampling.num_steps),
-        (Some(spec().id), Some(9))
-    );
+    assert_eq!(form.model, Some(spec().id));
+    assert_eq!(form.sampling.num_steps, Some(9));
 }
 
 #[test]
@@ -248,12 +205,9 @@ fn a_job_that_is_changed_keeps_its_model_while_that_is_not_found() {
     run(&mut bench, [edit(id)]);
     look_anew(&mut bench, &is_here, false);
     let form = bench.form().clone();
-    assert_eq!(
-        (form.model.as_deref(), form.sampling.num_steps),
-        (Some("pair"), Some(7))
-    );
-    bench.push(QueueCommand::CancelEdit);
-    bench.settle();
+    assert_eq!(form.model.as_deref(), Some("pair"));
+    assert_eq!(form.sampling.num_steps, Some(7));
+    bench.run(QueueCommand::CancelEdit);
     assert_eq!(bench.form().model, Some(spec().id));
     look_anew(&mut bench, &is_here, true);
     assert_eq!(bench.app().cx.form, own);

@@ -1,6 +1,5 @@
 //! Choosing a model: searched by words, by keys, with its card, and with what another one lacks.
 
-use safelight::app::commands::SettingsCommand;
 use safelight::app::library::survey::{Fit, FitWord, SurveyNews};
 use safelight_core::catalog::{ModelProblem, NeededFile, UnusableModel, known_models};
 
@@ -13,7 +12,6 @@ fn bench() -> Bench {
         let wan = known.iter().find(|entry| entry.id == "wan2.1-t2v-14b");
         let wan = wan.expect("it ships").clone();
         startup.models = Some(FoundModels {
-            specs: vec![spec(), pair_spec(), flux_spec()],
             unusable: vec![UnusableModel {
                 name: "wan2.1_t2v_14B_fp16".into(),
                 path: PathBuf::from("/models/diffusion_models/wan2.1_t2v_14B_fp16.safetensors"),
@@ -27,17 +25,15 @@ fn bench() -> Bench {
                 fetch: Some(wan),
             }],
             missing: known,
-            ..FoundModels::default()
+            ..found(vec![spec(), pair_spec(), flux_spec()])
         });
         startup.library.survey = Arc::new(|wish, tell| {
             for (spec, word) in wish.specs.iter().zip([FitWord::Fits, FitWord::TooLarge]) {
+                let way = (word == FitWord::TooLarge).then(|| "Make it 640 × 352".into());
                 let fit = Fit {
                     word,
                     text: format!("{} of 24 GiB", spec.name),
-                    ways: match word {
-                        FitWord::TooLarge => vec!["Make it 640 × 352".into()],
-                        _ => Vec::new(),
-                    },
+                    ways: way.into_iter().collect(),
                     secs: Some(50_400),
                 };
                 tell(SurveyNews::Fit(spec.id.clone(), fit));
@@ -65,10 +61,8 @@ fn names(bench: &Bench) -> Vec<String> {
 fn all_models_are_in_one_list_with_those_here_first() {
     let mut bench = bench();
     open(&mut bench);
-    assert_eq!(
-        names(&bench)[..4],
-        ["Little World", "Pair", "Flux", "wan2.1_t2v_14B_fp16"]
-    );
+    let first = ["Little World", "Pair", "Flux", "wan2.1_t2v_14B_fp16"];
+    assert_eq!(names(&bench)[..4], first);
     for heading in [
         "On this disk",
         "Something is missing or wrong",
@@ -84,11 +78,8 @@ fn words_and_keys_find_and_use_a_model_without_the_mouse() {
     open(&mut bench);
     search(&mut bench, "FLUX picture");
     assert_eq!(names(&bench)[0], "Flux");
-    assert!(
-        names(&bench)
-            .iter()
-            .all(|name| name.to_lowercase().contains("flux"))
-    );
+    let is_flux = |name: &String| name.to_lowercase().contains("flux");
+    assert!(names(&bench).iter().all(is_flux));
     bench.press_key(Key::Enter);
     assert_eq!(bench.form().model.as_deref(), Some("flux"));
     assert_eq!(bench.app().cx.page, Page::Watch);
@@ -111,8 +102,7 @@ fn keys_in_a_field_of_the_form_choose_no_model() {
     bench.write_prompt("a boat");
     let chosen = bench.app().library.chosen.clone();
     for key in [Key::ArrowDown, Key::Enter] {
-        bench.harness.key_press(key);
-        bench.settle();
+        bench.press_key(key);
     }
     assert_eq!(bench.app().library.chosen, chosen);
     assert_eq!(bench.form().model.as_deref(), Some("little-world"));
@@ -133,10 +123,9 @@ fn another_cap_tells_anew_what_fits() {
     let mut bench = Bench::with(|startup| {
         startup.library.survey = Arc::new(|wish, tell| {
             let text = format!("Of a cap of {:?}", wish.settings.memory.cap_gib);
-            let word = FitWord::TooLarge;
             for spec in &wish.specs {
                 let fit = Fit {
-                    word,
+                    word: FitWord::TooLarge,
                     text: text.clone(),
                     ways: Vec::new(),
                     secs: None,
@@ -147,9 +136,7 @@ fn another_cap_tells_anew_what_fits() {
     });
     bench.look_at_model("Little World");
     bench.wait_for("Of a cap of None");
-    let mut settings = bench.app().cx.settings.clone();
-    settings.memory.cap_gib = Some(8.0);
-    bench.push(SettingsCommand::Change(Box::new(settings)));
+    bench.change_settings(|settings| settings.memory.cap_gib = Some(8.0));
     bench.wait_for("Of a cap of Some(8.0)");
 }
 
@@ -170,9 +157,9 @@ fn the_card_says_what_a_model_is_where_it_lies_and_whether_it_fits() {
     bench.assert_shows("What makes it fit:");
     bench.assert_shows("Make it 640 × 352");
     // Files that are known a moment later do not move it.
-    let last = bench.node(Role::Button, "Copy path").rect();
-    let used = bench.node(Role::Button, "Use this model");
-    assert!(used.rect().top() - last.bottom() < 60.0, "{last:?}");
+    let last = bench.rect(Role::Button, "Copy path").bottom();
+    let used = bench.rect(Role::Button, "Use this model").top();
+    assert!(used - last < 60.0, "{last} {used}");
     let copied = bench.copied_by("Copy path");
     assert_eq!(copied.as_deref(), Some("models/little-world"));
     bench.press("Favourite");
@@ -186,16 +173,12 @@ fn the_card_says_what_a_model_is_where_it_lies_and_whether_it_fits() {
 }
 
 #[test]
-fn a_model_that_fits_says_how_long_a_clip_takes() {
+fn a_model_says_how_long_a_video_takes_or_which_file_it_lacks_and_offers_to_fetch_it() {
     let mut bench = bench();
     bench.look_at_model("Little World");
     bench.wait_for("A clip takes about 14 h");
     assert!(!bench.has("What makes it fit:"));
-}
-
-#[test]
-fn a_model_that_lacks_a_file_names_it_and_offers_to_fetch_it() {
-    let mut bench = bench();
+    let mut bench = self::bench();
     bench.look_at_model("wan2.1_t2v_14B_fp16");
     bench.assert_shows("Get wan_2.1_vae.safetensors from Comfy-Org");
     bench.assert_shows("Put it there");
@@ -206,17 +189,12 @@ fn a_model_that_lacks_a_file_names_it_and_offers_to_fetch_it() {
 
 #[test]
 fn hundreds_of_models_are_all_there_and_few_are_drawn() {
-    let mut bench = Bench::with(|startup| {
-        let specs = (0..700).map(|number| ModelSpec {
-            id: format!("model-{number}"),
-            name: format!("Model number {number}"),
-            ..spec()
-        });
-        startup.models = Some(FoundModels {
-            specs: specs.collect(),
-            ..FoundModels::default()
-        });
+    let specs = (0..700).map(|number| ModelSpec {
+        id: format!("model-{number}"),
+        name: format!("Model number {number}"),
+        ..spec()
     });
+    let mut bench = Bench::of_models(specs.collect());
     open(&mut bench);
     assert!(names(&bench).len() < 30, "{}", names(&bench).len());
     search(&mut bench, "number 699");

@@ -3,7 +3,7 @@
 use safelight::app::commands::LorasCommand;
 use safelight_core::formats::weights::WeightSet;
 use safelight_core::job::{ChosenLora, Lora};
-use safelight_core::lora::{CheckedLora, Coverage};
+use safelight_core::lora::{CheckedLora, Coverage, Fit};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 
@@ -39,9 +39,8 @@ fn write_fitting(path: &Path) {
     let layers = model.tensors.iter().filter_map(|(key, entry)| {
         let layer = key.strip_suffix(".weight")?;
         let sizes = [entry.shape[0] as usize, *entry.shape.get(1)? as usize];
-        layer
-            .contains(".to_")
-            .then(|| (format!("transformer.{layer}"), sizes))
+        let is_attention = layer.contains(".to_");
+        is_attention.then(|| (format!("transformer.{layer}"), sizes))
     });
     write(path, &layers.collect::<Vec<_>>());
 }
@@ -54,9 +53,8 @@ fn write_flux(path: &Path) {
 /// A window of the tiny model with two LoRAs on its disk, of which one is for Flux.
 fn bench_of(spec: ModelSpec) -> Bench {
     let bench = Bench::of(with_weights(spec));
-    let folder = Paths::under(bench.home.path()).models().join("loras");
-    write_fitting(&folder.join("sea.safetensors"));
-    write_flux(&folder.join("flux hair.safetensors"));
+    write_fitting(&lora_path(&bench, "sea"));
+    write_flux(&lora_path(&bench, "flux hair"));
     bench
 }
 
@@ -65,8 +63,8 @@ fn bench() -> Bench {
 }
 
 fn lora_path(bench: &Bench, name: &str) -> PathBuf {
-    let folder = Paths::under(bench.home.path()).models().join("loras");
-    folder.join(format!("{name}.safetensors"))
+    let models = Paths::under(bench.home.path()).models();
+    models.join(format!("loras/{name}.safetensors"))
 }
 
 /// Chooses the one that fits from the list.
@@ -81,18 +79,10 @@ fn add(bench: &mut Bench) {
     bench.press("Done");
 }
 
-fn sent_loras(bench: &mut Bench) -> Vec<Lora> {
-    bench.press("Generate");
-    let sent = bench.next_job();
-    bench.say_end(sent.id, JobOutcome::Cancelled);
-    sent.request.loras
-}
-
 #[test]
 fn escape_puts_the_list_away_and_nothing_behind_it() {
     let mut bench = bench();
-    bench.push(AppCommand::Show(Page::Gallery));
-    bench.settle();
+    bench.run(AppCommand::Show(Page::Gallery));
     bench.press("Add LoRA");
     bench.wait_for("sea");
     bench.press_key(Key::Escape);
@@ -109,19 +99,12 @@ fn loras_on_this_machine_are_listed_and_those_for_other_models_say_so() {
     bench.until("all are listed", |bench| {
         bench.has("flux hair") && !bench.app().loras.is_looking()
     });
-    let entry = |bench: &Bench, name: &str| {
-        let entry = bench.node(Role::Button, name);
-        !entry.accesskit_node().is_disabled()
-    };
-    assert!(entry(&bench, "sea") && !entry(&bench, "flux hair"));
+    assert!(!bench.is_disabled("sea") && bench.is_disabled("flux hair"));
     let other = &bench.app().loras.found[1];
-    assert!(
-        matches!(&other.fit, safelight_core::lora::Fit::No(why) if why.contains("this LoRA is for Flux"))
-    );
+    assert!(matches!(&other.fit, Fit::No(why) if why.contains("this LoRA is for Flux")));
     bench.click(Role::CheckBox, "Only those for Little World");
     assert!(!bench.has("flux hair"));
-    let search = bench.labelled("Search LoRAs");
-    search.focus();
+    bench.labelled("Search LoRAs").focus();
     bench.settle();
     bench.type_into("Search LoRAs", "mountain");
     bench.assert_shows("No matches");
@@ -139,9 +122,9 @@ fn a_chosen_lora_goes_with_the_job_unless_it_is_switched_off() {
         strength: 0.8,
         strength_2: None,
     };
-    assert_eq!(sent_loras(&mut bench), [expected]);
+    assert_eq!(bench.request().loras, [expected]);
     bench.click_label("Use sea");
-    assert!(sent_loras(&mut bench).is_empty());
+    assert!(bench.request().loras.is_empty());
     bench.press("Remove sea");
     assert!(bench.form().loras.is_empty());
 }
@@ -149,7 +132,7 @@ fn a_chosen_lora_goes_with_the_job_unless_it_is_switched_off() {
 #[test]
 fn a_model_of_two_experts_has_a_strength_for_each() {
     let mut bench = bench_of(ModelSpec {
-        start_image: safelight_core::model::InputUse::Optional,
+        start_image: InputUse::Optional,
         ..pair_spec()
     });
     add(&mut bench);
@@ -158,7 +141,7 @@ fn a_model_of_two_experts_has_a_strength_for_each() {
     let lora = &mut bench.form().loras[0];
     (lora.strength, lora.strength_2) = (0.5, Some(1.5));
     bench.settle();
-    let [sent] = &sent_loras(&mut bench)[..] else {
+    let [sent] = &bench.request().loras[..] else {
         panic!("one LoRA is sent")
     };
     assert_eq!((sent.strength, sent.strength_2), (0.5, Some(1.5)));
@@ -188,8 +171,7 @@ fn a_dropped_lora_is_added_and_one_for_another_model_is_refused_in_a_sentence() 
 fn how_much_of_a_lora_a_job_used_is_said_beside_it() {
     let mut bench = bench();
     add(&mut bench);
-    bench.press("Generate");
-    let sent = bench.next_job();
+    let sent = bench.start_job();
     let checked = CheckedLora {
         lora: sent.request.loras[0].clone(),
         coverage: Coverage {
@@ -214,7 +196,7 @@ fn a_lora_whose_file_is_gone_is_named_and_nothing_is_sent_with_it() {
     bench.push(QueueCommand::Submit);
     bench.assert_no_job();
     bench.click_label("Use gone");
-    assert!(sent_loras(&mut bench).is_empty());
+    assert!(bench.request().loras.is_empty());
 }
 
 #[test]
@@ -222,8 +204,7 @@ fn the_settings_of_a_result_bring_its_loras_back() {
     let mut bench = bench();
     add(&mut bench);
     bench.form().loras[0].strength = -0.5;
-    let sent = bench.start_job();
-    bench.finish_job(&sent, 5);
+    bench.make_clip(5);
     bench.form().loras.clear();
     bench.settle();
     bench.press_more("Use settings");
@@ -236,12 +217,9 @@ fn a_lora_that_was_looked_at_for_another_model_is_looked_at_again() {
     let mut bench = Bench::of_models(vec![with_weights(spec()), flux_spec()]);
     let path = lora_path(&bench, "sea");
     write_fitting(&path);
-    let add = LorasCommand::Add(vec![path]);
-    bench.push(add);
+    bench.push(LorasCommand::Add(vec![path]));
     bench.push(LibraryCommand::Choose("flux".into()));
-    bench.until("it is refused", |bench| {
-        !bench.app().cx.notices.all().is_empty()
-    });
+    bench.until_card();
     assert!(bench.form().loras.is_empty());
 }
 
@@ -257,11 +235,9 @@ fn a_lora_of_few_steps_offers_its_preset_which_one_click_sets() {
     bench.assert_shows("was made for 4 steps");
     bench.press("Use the preset Fast 4 steps");
     assert!(!bench.has("Use the preset Fast 4 steps"));
-    bench.press("Generate");
-    let sent = bench.next_job();
-    let sampling = sent.request.sampling;
+    let request = bench.request();
+    let sampling = request.sampling;
     assert_eq!((sampling.num_steps, sampling.guidance_scale), (4, 1.0));
     assert_eq!(sampling.shift, Some(5.0));
-    assert_eq!(sent.request.loras[0].strength, 0.5);
-    bench.say_end(sent.id, JobOutcome::Cancelled);
+    assert_eq!(request.loras[0].strength, 0.5);
 }

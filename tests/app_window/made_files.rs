@@ -1,24 +1,37 @@
 //! Pictures and clips that a test finds on the disk of its user, and files that are held over the window and dropped.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use safelight_core::media::{ClipOptions, Picture, write_clip};
+use serde_json::{Value, json};
 
 use super::Bench;
+
+/// Writes a picture or a clip of this size, whose frames get brighter, with these settings in it.
+pub fn write_made(path: &Path, size: [u32; 2], num_frames: u8, fps: f64, settings: Option<String>) {
+    let frame = |index: u8| Picture::from_fn(size[0], size[1], |_, _| [index * 9, 40, 90]);
+    let frames: Result<Vec<Picture>, _> = (0..num_frames).map(frame).collect();
+    let options = ClipOptions {
+        fps,
+        settings,
+        ..ClipOptions::default()
+    };
+    fs::create_dir_all(path.parent().expect("a folder")).expect("it can be made");
+    write_clip(path, &frames.expect("they have pixels"), options).expect("it is written");
+}
+
+/// What Safelight writes into a result of this request.
+pub fn made_with(request: &Value) -> String {
+    json!({"app": "Safelight", "request": request}).to_string()
+}
 
 impl Bench {
     /// A clip file of this size and length, whose frames get brighter.
     pub fn clip_file(&self, name: &str, width: u32, height: u32, num_frames: u8) -> PathBuf {
         let path = self.home.path().join(name);
-        let frame = |index: u8| Picture::from_fn(width, height, |_, _| [index * 9, 40, 90]);
-        let frames = (0..num_frames).map(|index| frame(index).expect("it has pixels"));
-        let frames: Vec<Picture> = frames.collect();
-        let options = ClipOptions {
-            fps: 10.0,
-            ..Default::default()
-        };
-        write_clip(&path, &frames, options).expect("a clip is written");
+        write_made(&path, [width, height], num_frames, 10.0, None);
         path
     }
 
@@ -49,6 +62,13 @@ impl Bench {
     pub fn drop_picture(&mut self, name: &str, width: u32, height: u32, text: &str) -> PathBuf {
         let path = self.picture_file(name, width, height);
         self.drop_until(&path, text);
+        path
+    }
+
+    /// A text file.
+    pub fn text_file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.home.path().join(name);
+        fs::write(&path, text).expect("it is written");
         path
     }
 

@@ -2,8 +2,8 @@
 
 use egui::{Event, PointerButton, Pos2, Rect, Vec2};
 use safelight_core::media::open_picture;
-use safelight_core::model::ImageRole;
 
+use crate::app_window::pictures::fill_spec;
 use crate::app_window::prelude::*;
 
 pub(crate) const CANVAS: &str = "Mask over the picture";
@@ -95,20 +95,11 @@ fn what_is_painted_becomes_the_mask_pixel_by_pixel() {
     let points = points.map(|(x, y)| place(&bench, size, x, y));
     drag(&mut bench, PointerButton::Primary, &points);
     bench.press("Use this mask");
-    bench.until("the mask stands in its place", |bench| {
-        bench.app().inputs.get(Slot::Mask).is_some()
-    });
+    bench.until_input(Slot::Mask);
     assert_eq!(bench.app().cx.page, Page::Watch);
-    let path = {
-        let inputs = &bench.app().inputs;
-        let mask = inputs.get(Slot::Mask).expect("it was waited for");
-        mask.source.path().to_path_buf()
-    };
-    assert!(
-        path.starts_with(bench.home.path().join("data/masks")),
-        "{}",
-        path.display()
-    );
+    let mask = bench.app().inputs.get(Slot::Mask).unwrap();
+    let path = mask.source.path().to_path_buf();
+    assert!(path.starts_with(bench.home.path().join("data/masks")));
     let mask = open_picture(&path).expect("it is a picture");
     assert_eq!((mask.width, mask.height), (400, 300));
     for (x, y, expected) in [
@@ -128,14 +119,6 @@ fn what_is_painted_becomes_the_mask_pixel_by_pixel() {
     });
     bench.press("Generate");
     assert_eq!(bench.next_job().request.mask, Some(path));
-}
-
-/// A model that fills what a mask shows, and does nothing without one.
-pub(crate) fn fill_spec() -> ModelSpec {
-    let mut spec = flux_spec();
-    spec.image_role = ImageRole::Canvas;
-    (spec.start_image, spec.mask) = (InputUse::Required, InputUse::Required);
-    spec
 }
 
 /// A model of clips, of whose start picture only what a mask shows moves.
@@ -168,16 +151,11 @@ fn a_closed_mask_page_counts_and_an_empty_or_discarded_mask_does_not() {
     drag(&mut bench, PointerButton::Primary, &[at]);
     bench.press("Undo");
     bench.press("Generate");
-    let sent = bench.next_job();
-    assert_eq!(sent.request.mask, None);
-    bench.say_end(sent.id, JobOutcome::Cancelled);
+    assert_eq!(bench.next_request().mask, None);
     bench.press("Paint a mask");
     drag(&mut bench, PointerButton::Primary, &[at]);
     bench.press("Discard");
-    bench.press("Generate");
-    let sent = bench.next_job();
-    assert_eq!(sent.request.mask, None);
-    bench.say_end(sent.id, JobOutcome::Cancelled);
+    assert_eq!(bench.request().mask, None);
     bench.press("Paint a mask");
     bench.wait_for(CANVAS);
     drag(&mut bench, PointerButton::Primary, &[at]);
@@ -226,9 +204,8 @@ fn the_right_button_erases_and_steps_are_taken_back_by_keys() {
     assert_eq!(values(&mut bench, places), [0, 255]);
     bench.press("Invert");
     assert_eq!(values(&mut bench, places), [255, 0]);
-    for _ in 0..2 {
-        bench.press_keys(Modifiers::COMMAND, Key::Z);
-    }
+    bench.undo();
+    bench.undo();
     // Only Fill is left.
     assert_eq!(values(&mut bench, places), [255, 255]);
     bench.press_keys(Modifiers::COMMAND | Modifiers::SHIFT, Key::Z);
@@ -242,23 +219,18 @@ fn all_of_a_scribble_and_of_clicks_at_once_is_in_the_file() {
     let mut bench = bench_at(1600, 1200);
     let size = Vec2::new(1600.0, 1200.0);
     set_brush(&mut bench, 400.0);
-    let ways = 0..120;
-    let points: Vec<Pos2> = ways
-        .map(|way| {
-            let x = 250.0 + 1100.0 * (way % 2) as f32;
-            place(&bench, size, x, 250.0 + way as f32 * 5.0)
-        })
-        .collect();
+    let points = (0..120).map(|way| {
+        let x = 250.0 + 1100.0 * (way % 2) as f32;
+        place(&bench, size, x, 250.0 + way as f32 * 5.0)
+    });
+    let points: Vec<Pos2> = points.collect();
     drag(&mut bench, PointerButton::Primary, &points);
     bench.press("Invert");
     drag(&mut bench, PointerButton::Secondary, &points[..1]);
     let places = [(250, 250), (800, 600), (1350, 840), (10, 10)];
     assert_eq!(values(&mut bench, places), [0, 0, 0, 255]);
-    for _ in 0..2 {
-        bench
-            .harness
-            .key_press_modifiers(Modifiers::COMMAND, Key::Z);
-    }
+    bench.undo();
+    bench.undo();
     assert_eq!(values(&mut bench, places), [255, 255, 255, 0]);
     bench.press("Undo");
     assert_eq!(values(&mut bench, places), [0; 4]);
@@ -338,10 +310,7 @@ fn a_mask_file_is_gone_on_with_and_a_closed_page_loses_nothing() {
     image::GrayImage::from_fn(100, 50, |x, _| image::Luma([if x < 50 { 255 } else { 0 }]))
         .save(&mask)
         .expect("a mask is written");
-    let pos = bench.labelled("Choose a mask").rect().center();
-    bench.harness.hover_at(pos);
-    bench.harness.step();
-    bench.drop_until(&mask, "Mask mine.png");
+    bench.drop_onto("Choose a mask", &mask, "Mask mine.png");
     bench.press("Edit mask");
     bench.wait_for(CANVAS);
     set_brush(&mut bench, 20.0);
@@ -373,7 +342,7 @@ fn edges_are_softened_in_the_background() {
 }
 
 #[test]
-fn a_large_picture_is_painted_in_its_own_pixels() {
+fn a_large_image_is_painted_in_its_own_pixels() {
     let mut bench = bench_at(4000, 3000);
     set_brush(&mut bench, 300.0);
     paint(&mut bench, Vec2::new(4000.0, 3000.0), 3000.0, 1000.0);

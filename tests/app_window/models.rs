@@ -22,39 +22,22 @@ fn the_chosen_model_says_what_it_needs_and_weighs() {
 }
 
 #[test]
-fn the_picker_lists_every_model_by_name() {
-    let mut bench = Bench::with(|startup| {
-        startup.models = Some(FoundModels {
-            specs: vec![spec(), pair_spec()],
-            problems: Vec::new(),
-            ..FoundModels::default()
-        });
-    });
-    bench.use_model("Pair");
-    assert_eq!(bench.form().model.as_deref(), Some("pair"));
-    bench.assert_shows("picture, or first and last");
-}
-
-#[test]
 fn models_that_cannot_be_used_are_listed_with_what_is_missing() {
-    let missing = JobError::new(
-        JobErrorKind::BadModel,
-        "Wan 2.1 lacks its VAE: get wan_2.1_vae.safetensors",
-    )
-    .advise("Put it beside the transformer")
-    .detail("looked in models/vae");
+    let missing = "Wan 2.1 lacks its VAE: get wan_2.1_vae.safetensors";
+    let missing = JobError::new(JobErrorKind::BadModel, missing)
+        .advise("Put it beside the transformer")
+        .detail("looked in models/vae");
     let mut bench = Bench::with(|startup| {
         startup.models = Some(FoundModels {
-            specs: vec![spec()],
             problems: vec![missing],
-            ..FoundModels::default()
+            ..found(vec![spec()])
         });
     });
     bench.assert_shows("1 model cannot be used");
     bench.assert_shows("get wan_2.1_vae.safetensors");
     bench.assert_shows("Put it beside the transformer");
     // It is said in its place, not over the picture.
-    assert!(bench.app().cx.notices.all().is_empty());
+    assert!(!bench.has_cards());
     bench.click_label("1 model cannot be used");
     assert!(!bench.has("get wan_2.1_vae.safetensors"));
 }

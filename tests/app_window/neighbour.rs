@@ -11,13 +11,8 @@ const SENTENCE: &str =
 fn a_job_that_waits_for_memory_says_so_in_a_sentence_and_goes_on_when_told() {
     let mut bench = Bench::new();
     let sent = bench.start_job();
-    let stage = JobUpdate::Stage {
-        stage: Stage::Denoise,
-        section: 0,
-        resumed: false,
-    };
-    bench.say(sent.id, stage.clone());
-    assert!(bench.harness.query_by_label("Continue now").is_none());
+    bench.say_stage(sent.id, Stage::Denoise);
+    assert!(!bench.has_label("Continue now"));
     let crowded = Crowded {
         is_device: false,
         others_bytes: 14 << 30,
@@ -27,7 +22,7 @@ fn a_job_that_waits_for_memory_says_so_in_a_sentence_and_goes_on_when_told() {
     bench.assert_shows(SENTENCE);
     bench.press("Continue now");
     assert!(sent.cancel.waits_no_more() && !sent.cancel.is_cancelled());
-    bench.say(sent.id, stage);
+    bench.say_stage(sent.id, Stage::Denoise);
     assert!(!bench.has(SENTENCE));
-    assert!(bench.harness.query_by_label("Continue now").is_none());
+    assert!(!bench.has_label("Continue now"));
 }

@@ -4,7 +4,6 @@ use std::sync::atomic::AtomicBool;
 
 use egui::{Rect, vec2};
 use safelight::app::choices::QueueEndAction;
-use safelight::app::commands::SettingsCommand;
 use safelight::app::notices::Severity;
 
 use crate::app_window::prelude::*;
@@ -20,15 +19,11 @@ fn wait(bench: &mut Bench) {
     bench.harness.run_steps(48);
 }
 
-fn rect(bench: &Bench, role: Role, name: &str) -> Rect {
-    bench.node(role, name).rect()
-}
-
 #[test]
 fn a_hint_leaves_by_itself_with_one_planned_frame_and_a_warning_stays() {
     let mut bench = Bench::new();
     tell(&mut bench, Severity::Warning, "a warning");
-    bench.until("it rests", |bench| bench.next_repaint().is_none());
+    bench.until_at_rest();
     tell(&mut bench, Severity::Info, "a hint");
     let planned = bench.next_repaint().expect("a frame is planned");
     assert!(planned > Duration::from_secs(5), "{planned:?}");
@@ -36,7 +31,7 @@ fn a_hint_leaves_by_itself_with_one_planned_frame_and_a_warning_stays() {
     assert!(!bench.has("A hint"));
     bench.assert_shows("A warning");
     bench.settle();
-    bench.until("it rests", |bench| bench.next_repaint().is_none());
+    bench.until_at_rest();
 }
 
 #[test]
@@ -60,8 +55,7 @@ fn a_hint_stays_while_the_pointer_is_on_it_or_it_has_the_keyboard() {
 #[test]
 fn a_file_that_can_be_used_takes_what_was_said_of_one_that_cannot_with_it() {
     let mut bench = Bench::new();
-    let broken = bench.home.path().join("notes.png");
-    std::fs::write(&broken, "just text").expect("a file");
+    let broken = bench.text_file("notes.png", "just text");
     bench.drop_until(&broken, "is a text file");
     let good = bench.picture_file("good.png", 64, 64);
     bench.drop_file(&good);
@@ -77,13 +71,11 @@ fn three_cards_are_seen_the_others_are_counted_and_all_are_closed_at_once() {
     for text in ["the second", "the third", "the fourth", "the fifth"] {
         tell(&mut bench, Severity::Warning, text);
     }
-    let closing = bench
-        .harness
-        .query_all_by_role_and_label(Role::Button, "Dismiss");
+    let closing = bench.harness.query_all_by_label("Dismiss");
     assert_eq!(closing.count(), 3);
     bench.assert_shows("5 notices, 2 more below");
     bench.press("Close all");
-    assert!(bench.app().cx.notices.all().is_empty());
+    assert!(!bench.has_cards());
 }
 
 #[test]
@@ -93,18 +85,14 @@ fn cards_cover_neither_the_queue_nor_the_settings() {
     for text in ["one", "two", "three"] {
         tell(&mut bench, Severity::Warning, text);
     }
-    let card = rect(&bench, Role::Button, "Close all");
-    let pause = rect(&bench, Role::Button, "Pause the queue");
-    let heading = rect(&bench, Role::Label, "Queue");
-    assert!(
-        card.right() < heading.left() && card.right() < pause.left(),
-        "{card:?} {heading:?}"
-    );
+    let card = bench.rect(Role::Button, "Close all").right();
+    assert!(card < bench.rect(Role::Label, "Queue").left());
+    assert!(card < bench.rect(Role::Button, "Pause the queue").left());
     bench.press("Queue");
     bench.app().cx.page = Page::Settings;
     bench.settle();
-    let top = rect(&bench, Role::Button, "Close all").top();
-    let search = rect(&bench, Role::TextInput, "Search settings");
+    let top = bench.rect(Role::Button, "Close all").top();
+    let search = bench.rect(Role::TextInput, "Search settings");
     assert!(search.bottom() < top, "{search:?} {top}");
 }
 
@@ -117,29 +105,21 @@ fn cards_and_questions_fit_into_a_window_at_the_largest_scale() {
     let window = Rect::from_min_size(egui::Pos2::ZERO, size);
     for is_view_shown in [false, true] {
         bench.app().cx.is_view_shown = is_view_shown;
-        tell(
-            &mut bench,
-            Severity::Warning,
-            "the model file is not what it should be, and these are more words than fit into one line",
-        );
-        let close = rect(&bench, Role::Button, "Dismiss");
-        let text = bench
-            .harness
-            .get_by_label_contains("The model file is not")
-            .rect();
-        assert!(
-            window.contains_rect(close) && window.x_range().contains(text.left()),
-            "{close:?} {text:?}"
-        );
+        let text = "the model file is not what it should be, and these are more words than fit into one line";
+        tell(&mut bench, Severity::Warning, text);
+        let close = bench.rect(Role::Button, "Dismiss");
+        let text = bench.harness.get_by_label_contains("The model file is not");
+        let left = text.rect().left();
+        assert!(window.contains_rect(close), "{close:?}");
+        assert!(window.x_range().contains(left), "{left}");
     }
     bench.app().cx.notices.clear();
     bench.app().queue.after = QueueEndAction::Quit;
     bench.app().cx.is_view_shown = false;
     bench.settle();
-    let sent = bench.start_job();
-    bench.finish_job(&sent, 1);
+    bench.make_clip(1);
     bench.wait_for("Safelight quits in");
-    let button = rect(&bench, Role::Button, "Stay open");
+    let button = bench.rect(Role::Button, "Stay open");
     assert!(window.shrink(8.0).contains_rect(button), "{button:?}");
 }
 
@@ -147,25 +127,22 @@ fn cards_and_questions_fit_into_a_window_at_the_largest_scale() {
 fn a_failed_job_goes_on_from_its_card_without_a_word_of_the_command_line() {
     let mut bench = Bench::new();
     let sent = bench.start_job();
-    let jobs = safelight_core::settings::Paths::under(bench.home.path()).jobs();
+    let jobs = Paths::under(bench.home.path()).jobs();
     let folder = JobFolder::create(&jobs, sent.id, &sent.request.clone().into()).expect("a folder");
-    let result = folder.result(Stage::EncodeText).expect("a place");
-    std::fs::write(result, "").expect("a file");
-    let failure =
-        || JobError::new(JobErrorKind::EngineLost, "the engine ended").keeping(folder.path());
-    bench.say_end(sent.id, JobOutcome::Failed(failure()));
+    fs::write(folder.result(Stage::EncodeText).unwrap(), "").expect("a file");
+    let failure = JobError::new(JobErrorKind::EngineLost, "the engine ended");
+    let failure = JobOutcome::Failed(failure.keeping(folder.path()));
+    bench.say_end(sent.id, failure.clone());
     bench.assert_shows("The engine ended");
     assert!(!bench.has("safelight resume"));
     bench.press("Resume");
-    assert!(bench.app().cx.notices.all().is_empty());
+    assert!(!bench.has_cards());
     let again = bench.next_job();
     assert_eq!(again.id, sent.id, "it is the same job");
 
-    bench.say(
-        again.id,
-        JobUpdate::Started(safelight_core::job::Recipe::of(&again.request)),
-    );
-    bench.say_end(again.id, JobOutcome::Failed(failure()));
+    let recipe = safelight_core::job::Recipe::of(&again.request);
+    bench.say(again.id, JobUpdate::Started(recipe));
+    bench.say_end(again.id, failure);
     bench.press("Open the queue");
     assert!(bench.app().queue.panel.is_open);
     bench.assert_shows("Failed: the engine ended");
@@ -202,15 +179,13 @@ fn the_same_warning_of_two_jobs_stays_for_both_until_one_runs_again() {
 fn the_card_of_a_folder_that_cannot_be_made_goes_when_another_is_chosen() {
     let mut bench = Bench::new();
     let file = bench.picture_file("file.png", 8, 8);
-    let mut settings = bench.app().cx.settings.clone();
-    settings.output.folder = Some(file.join("below"));
-    bench.push(SettingsCommand::Change(Box::new(settings.clone())));
+    let below = file.join("below");
+    bench.change_settings(|settings| settings.output.folder = Some(below));
     bench.press_generate();
     bench.wait_for("The folder for results cannot be made");
-    settings.output.folder = Some(bench.home.path().join("results"));
-    bench.push(SettingsCommand::Change(Box::new(settings)));
-    bench.settle();
-    assert!(bench.app().cx.notices.all().is_empty());
+    let results = bench.home.path().join("results");
+    bench.change_settings(|settings| settings.output.folder = Some(results));
+    assert!(!bench.has_cards());
 }
 
 #[test]
@@ -220,18 +195,15 @@ fn the_card_of_a_missing_engine_goes_when_it_is_found() {
     let mut bench = Bench::with(|startup| {
         startup.library.check_engine = Arc::new(move |_| {
             let missing = || JobError::new(JobErrorKind::Device, "libtorch is missing");
-            known
-                .load(Ordering::Relaxed)
-                .then_some(())
-                .ok_or_else(missing)
+            let is_there = known.load(Ordering::Relaxed);
+            is_there.then_some(()).ok_or_else(missing)
         });
     });
     bench.wait_for("Libtorch is missing");
     is_there.store(true, Ordering::Relaxed);
-    let mut settings = bench.app().cx.settings.clone();
-    settings.runtime.libtorch = Some(bench.home.path().to_path_buf());
-    bench.push(SettingsCommand::Change(Box::new(settings)));
-    bench.until("it goes", |bench| bench.app().cx.notices.all().is_empty());
+    let folder = bench.home.path().to_path_buf();
+    bench.change_settings(|settings| settings.runtime.libtorch = Some(folder));
+    bench.until_no_card();
 }
 
 #[test]
@@ -246,15 +218,8 @@ fn cards_of_two_jobs_with_the_same_words_say_which_job_they_are_of() {
     }
     bench.assert_shows("The job: a red boat");
     bench.assert_shows("The job: a blue boat");
-    let failure = JobError::new(JobErrorKind::Internal, "it broke");
     let sent = bench.start_job();
-    bench.say_end(sent.id, JobOutcome::Failed(failure));
-    let last = bench
-        .app()
-        .cx
-        .notices
-        .all()
-        .last()
-        .map(|it| it.advice.clone());
-    assert_eq!(last.as_deref(), Some("The job: a blue boat"));
+    bench.fail_job(&sent, JobErrorKind::Internal, "it broke");
+    let last = bench.app().cx.notices.all().last();
+    assert_eq!(last.unwrap().advice, "The job: a blue boat");
 }

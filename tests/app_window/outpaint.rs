@@ -5,8 +5,8 @@ use safelight::app::commands::MaskCommand;
 use safelight_core::media::{Margins, Outpaint, open_clip, open_picture};
 
 use crate::app_window::controls::{add_control, clips_spec};
-use crate::app_window::mask::{CANVAS, bench_of, drag, fill_spec, paint, place, set_brush};
-use crate::app_window::pictures::request_of;
+use crate::app_window::mask::{CANVAS, bench_of, drag, paint, place, set_brush};
+use crate::app_window::pictures::fill_spec;
 use crate::app_window::prelude::*;
 
 const SIZE: Vec2 = Vec2::new(400.0, 304.0);
@@ -18,8 +18,7 @@ fn opened(path: Option<&PathBuf>) -> Picture {
 /// Has the picture extended, and waits for it.
 fn extend(bench: &mut Bench, margins: Margins, overlap: u32) {
     let outpaint = Outpaint { margins, overlap };
-    bench.push(MaskCommand::Extend(outpaint));
-    bench.settle();
+    bench.run(MaskCommand::Extend(outpaint));
     until_idle(bench);
 }
 
@@ -44,12 +43,24 @@ fn assert_holds_photo(picture: &Picture, left: u32, top: u32) {
         }
     }
 }
+/// A window where a mask is painted over the photo.
+fn masking(spec: ModelSpec) -> Bench {
+    bench_of(spec, SIZE.x as u32, SIZE.y as u32)
+}
+
+/// Room above the photo.
+fn above() -> Margins {
+    Margins {
+        top: 64,
+        ..Margins::default()
+    }
+}
 
 #[test]
 fn an_edge_that_is_dragged_makes_room_that_the_job_fills() {
     for spec in [flux_spec(), fill_spec()] {
         let fills = spec.image_role != flux_spec().image_role;
-        let mut bench = bench_of(spec, SIZE.x as u32, SIZE.y as u32);
+        let mut bench = masking(spec);
         let from = place(&bench, SIZE, -4.0, 150.0);
         let to = place(&bench, SIZE, -94.0, 150.0);
         drag(&mut bench, PointerButton::Primary, &[from, to]);
@@ -63,7 +74,7 @@ fn an_edge_that_is_dragged_makes_room_that_the_job_fills() {
             bench.harness.snapshot("outpaint");
         }
         bench.press_generate();
-        let request: GenerateRequest = bench.next_job().request;
+        let request = bench.next_job().request;
         assert_eq!((request.width, request.height), (496, 304));
         assert!(request.keeps_unmasked);
         if !fills {
@@ -82,22 +93,17 @@ fn an_edge_that_is_dragged_makes_room_that_the_job_fills() {
 }
 
 #[test]
-fn room_that_is_taken_away_leaves_what_was_painted_on_the_picture() {
-    let mut bench = bench_of(flux_spec(), SIZE.x as u32, SIZE.y as u32);
+fn room_that_is_taken_away_leaves_what_was_painted_on_the_image() {
+    let mut bench = masking(flux_spec());
     set_brush(&mut bench, 20.0);
     paint(&mut bench, SIZE, 100.0, 100.0);
-    let margins = Margins {
-        top: 64,
-        ..Margins::default()
-    };
-    extend(&mut bench, margins, 0);
+    extend(&mut bench, above(), 0);
     assert_eq!(size(&mut bench), SIZE + Vec2::new(0.0, 64.0));
     let extended = size(&mut bench);
     paint(&mut bench, extended, 300.0, 264.0);
     extend(&mut bench, Margins::default(), 0);
     assert_eq!(size(&mut bench), SIZE);
-    bench.press_generate();
-    let request = bench.next_job().request;
+    let request = bench.request();
     let mask = opened(request.mask.as_ref());
     assert_eq!((mask.width, mask.height), (400, 304));
     for ((x, y), expected) in [((100, 100), 255), ((300, 200), 255), ((200, 3), 0)] {
@@ -121,14 +127,10 @@ fn step(bench: &mut Bench, name: &str, expected: Vec2, can: (bool, bool)) {
 
 #[test]
 fn undo_takes_an_extension_back_and_the_strokes_before_it() {
-    let mut bench = bench_of(flux_spec(), SIZE.x as u32, SIZE.y as u32);
+    let mut bench = masking(flux_spec());
     set_brush(&mut bench, 20.0);
     paint(&mut bench, SIZE, 100.0, 100.0);
-    let margins = Margins {
-        top: 64,
-        ..Margins::default()
-    };
-    extend(&mut bench, margins, 0);
+    extend(&mut bench, above(), 0);
     let extended = SIZE + Vec2::new(0.0, 64.0);
     paint(&mut bench, extended, 300.0, 264.0);
     step(&mut bench, "Undo", extended, (true, true));
@@ -137,8 +139,7 @@ fn undo_takes_an_extension_back_and_the_strokes_before_it() {
     step(&mut bench, "Redo", SIZE, (true, true));
     step(&mut bench, "Redo", extended, (true, true));
     step(&mut bench, "Redo", extended, (true, false));
-    bench.press_generate();
-    let request = bench.next_job().request;
+    let request = bench.request();
     let mask = opened(request.mask.as_ref());
     assert_eq!((mask.width, mask.height), (400, 368));
     for ((x, y), expected) in [((100, 164), 255), ((300, 264), 255), ((200, 150), 0)] {
@@ -149,27 +150,23 @@ fn undo_takes_an_extension_back_and_the_strokes_before_it() {
 
 #[test]
 fn what_is_painted_after_an_extension_was_undone_replaces_it() {
-    let mut bench = bench_of(flux_spec(), SIZE.x as u32, SIZE.y as u32);
-    let margins = Margins {
-        right: 32,
-        ..Margins::default()
-    };
-    extend(&mut bench, margins, 0);
+    let mut bench = masking(flux_spec());
+    extend(&mut bench, above(), 0);
     step(&mut bench, "Undo", SIZE, (false, true));
     set_brush(&mut bench, 20.0);
     paint(&mut bench, SIZE, 100.0, 100.0);
     step(&mut bench, "Undo", SIZE, (false, true));
     step(&mut bench, "Redo", SIZE, (true, false));
-    bench.press_generate();
-    let request = bench.next_job().request;
+    let request = bench.request();
     assert!(request.image.expect("the photo").ends_with("photo.png"));
-    assert_eq!(opened(request.mask.as_ref()).width, 400);
+    let mask = opened(request.mask.as_ref());
+    assert_eq!((mask.width, mask.height), (400, 304));
 }
 
 #[test]
 fn an_edge_is_dragged_however_long_the_frame_of_the_press_lasts() {
     for is_one_frame in [false, true] {
-        let mut bench = bench_of(flux_spec(), SIZE.x as u32, SIZE.y as u32);
+        let mut bench = masking(flux_spec());
         let from = place(&bench, SIZE, -4.0, 150.0);
         let to = place(&bench, SIZE, -94.0, 150.0);
         for event in [
@@ -193,13 +190,9 @@ fn an_edge_is_dragged_however_long_the_frame_of_the_press_lasts() {
 }
 
 #[test]
-fn numbers_extend_too_and_the_extended_picture_is_painted_on_from_then_on() {
-    let mut bench = bench_of(flux_spec(), SIZE.x as u32, SIZE.y as u32);
-    let field = |bench: &Bench| {
-        let role = Role::SpinButton;
-        bench.node(role, "Extend right").click();
-    };
-    field(&bench);
+fn numbers_extend_too_and_the_extended_image_is_painted_on_from_then_on() {
+    let mut bench = masking(flux_spec());
+    bench.node(Role::SpinButton, "Extend right").click();
     bench.settle();
     bench.harness.event(egui::Event::Text("112".to_owned()));
     bench.settle();
@@ -222,15 +215,14 @@ fn numbers_extend_too_and_the_extended_picture_is_painted_on_from_then_on() {
         ..Margins::default()
     };
     extend(&mut bench, margins, 0);
-    bench.press_generate();
-    let request = bench.next_job().request;
+    let request = bench.request();
     assert_eq!((request.width, request.height), (528, 304));
     assert_holds_photo(&opened(request.image.as_ref()), 16, 0);
 }
 
 #[test]
-fn more_room_than_the_model_makes_is_refused_and_the_picture_stays() {
-    let mut bench = bench_of(flux_spec(), SIZE.x as u32, SIZE.y as u32);
+fn more_room_than_the_model_makes_is_refused_and_the_image_stays() {
+    let mut bench = masking(flux_spec());
     let margins = Margins {
         left: 4096,
         bottom: 4096,
@@ -238,11 +230,8 @@ fn more_room_than_the_model_makes_is_refused_and_the_picture_stays() {
     };
     extend(&mut bench, margins, 16);
     assert_eq!(size(&mut bench), SIZE);
-    let told = bench.told();
-    assert!(
-        told.iter().any(|text| text.contains("extend it by less")),
-        "{told:?}"
-    );
+    let told = bench.told().join("\n");
+    assert!(told.contains("extend it by less"), "{told}");
 }
 
 #[test]
@@ -252,8 +241,7 @@ fn an_edge_of_a_control_clip_gives_gray_room_to_all_its_frames() {
     let mut bench = Bench::of(spec);
     let clip = bench.clip_file("dance.mp4", 64, 48, 6);
     add_control(&mut bench, &clip);
-    bench.scroll_to("Paint a mask for control picture 1");
-    bench.press("Paint a mask for control picture 1");
+    bench.scroll_and_press("Paint a mask for control picture 1");
     bench.wait_for(CANVAS);
     let own = Vec2::new(64.0, 48.0);
     let from = place(&bench, own, -0.5, 24.0);
@@ -262,7 +250,7 @@ fn an_edge_of_a_control_clip_gives_gray_room_to_all_its_frames() {
     bench.until("it is extended", |bench| size(bench).x > own.x);
     until_idle(&mut bench);
     assert_eq!(size(&mut bench), own + Vec2::new(16.0, 0.0));
-    let request = request_of(&mut bench);
+    let request = bench.request();
     assert_eq!((request.width, request.height), (80, 48));
     assert_eq!(request.num_frames, 5, "as many whole latents as it has");
     assert_eq!(request.fps, 10.0, "at its own rate");
@@ -277,12 +265,10 @@ fn an_edge_of_a_control_clip_gives_gray_room_to_all_its_frames() {
     let mask = opened(control.mask.as_ref());
     assert_eq!((mask.pixel(15, 7)[0], mask.pixel(79, 7)[0]), (255, 0));
 
-    bench.push(InputsCommand::Remove(Slot::Control));
-    bench.settle();
-    let take = InputsCommand::TakeOver(Box::new(request.clone()));
-    bench.push(take);
+    bench.run(InputsCommand::Remove(Slot::Control));
+    bench.push(InputsCommand::TakeOver(Box::new(request.clone())));
     bench.wait_for_all(&["5 frames", "Remove the mask of control picture 1"]);
-    let again = request_of(&mut bench);
+    let again = bench.request();
     assert_eq!(again.controls, request.controls);
     assert_eq!((again.width, again.num_frames), (80, 5));
 }

@@ -6,7 +6,8 @@ use safelight_core::model::{Guidance, ImageRole};
 
 use crate::app_window::prelude::*;
 
-fn fill_spec() -> ModelSpec {
+/// A model that fills what a mask shows, and does nothing without one.
+pub(crate) fn fill_spec() -> ModelSpec {
     let mut spec = flux_spec();
     spec.image_role = ImageRole::Canvas;
     (spec.start_image, spec.mask) = (InputUse::Required, InputUse::Required);
@@ -14,60 +15,36 @@ fn fill_spec() -> ModelSpec {
     spec
 }
 
-fn open_advanced(bench: &mut Bench) {
-    bench.scroll_to("Advanced");
-    bench.click_label("Advanced");
-}
-
 fn drop_as(bench: &mut Bench, name: &str, shown_as: &str) -> PathBuf {
-    let path = bench.picture_file(name, 640, 480);
-    bench.drop_file(&path);
-    let label = format!("{shown_as} {name}");
-    bench.wait_for(&label);
-    path
+    bench.drop_picture(name, 640, 480, &format!("{shown_as} {name}"))
 }
 
-/// Holds the pointer over a place, so that the next file is dropped there.
-fn drop_onto(bench: &mut Bench, place: &str) {
-    let place = bench.node(Role::Button, place);
-    let rect = place.rect();
-    bench.harness.hover_at(rect.center());
-    bench.settle();
+fn drop_mask(bench: &mut Bench) -> PathBuf {
+    let mask = bench.picture_file("mask.png", 640, 480);
+    bench.drop_onto("Choose a mask", &mask, "Mask mask.png");
+    mask
 }
 
-/// What the window sends; the job ends at once, so that the next one can be sent.
-/// What Generate sends, which is cancelled at once.
-pub fn request_of(bench: &mut Bench) -> GenerateRequest {
-    bench.press_generate();
-    let sent = bench.next_job();
-    bench.say_end(sent.id, JobOutcome::Cancelled);
-    sent.request
-}
-
-/// No card tells of anything but the job that [`request_of`] cancelled.
+/// No card tells of anything but jobs that were cancelled.
 fn assert_only_cancelled(bench: &mut Bench) {
     let told = bench.told();
     assert!(told.iter().all(|it| it == "Cancelled"), "{told:?}");
 }
 
 #[test]
-fn a_model_of_pictures_has_no_frames_and_says_picture() {
+fn a_model_of_images_has_no_frames_and_says_image() {
     let mut bench = Bench::of(flux_spec());
-    open_advanced(&mut bench);
+    bench.open_advanced();
     for name in ["Length", "Frames", "Frame rate"] {
-        assert!(bench.harness.query_by_label(name).is_none(), "{name}");
+        assert!(!bench.has_label(name), "{name}");
     }
     bench.node(Role::ComboBox, "Tiled VAE");
-    let request = request_of(&mut bench);
+    let request = bench.request();
     assert_eq!((request.width, request.height), (1024, 1024));
     assert_eq!((request.num_frames, request.batch_size), (1, 1));
-    assert_eq!(
-        (
-            request.sampling.guidance_scale,
-            request.sampling.true_cfg_scale
-        ),
-        (3.5, None)
-    );
+    let sampling = &request.sampling;
+    assert_eq!(sampling.guidance_scale, 3.5);
+    assert_eq!(sampling.true_cfg_scale, None);
     assert_eq!(request.out.extension().unwrap(), "png");
     assert_only_cancelled(&mut bench);
 }
@@ -93,7 +70,7 @@ fn aspects_are_of_the_models_area_lying_and_standing() {
 }
 
 #[test]
-fn the_strength_is_there_with_a_start_picture_where_it_acts() {
+fn the_strength_is_there_with_a_start_image_where_it_acts() {
     let mut bench = Bench::of(flux_spec());
     assert!(!bench.has("Strength"));
     drop_as(&mut bench, "boat.png", "Start picture");
@@ -101,8 +78,7 @@ fn the_strength_is_there_with_a_start_picture_where_it_acts() {
     let slider = bench.node(Role::SpinButton, "Strength");
     assert_eq!(slider.value().as_deref(), Some("0.60"));
     bench.form().sampling.strength = Some(0.25);
-    let request = request_of(&mut bench);
-    assert_eq!(request.sampling.strength, Some(0.25));
+    assert_eq!(bench.request().sampling.strength, Some(0.25));
     bench.form().sampling.strength = Some(0.0);
     bench.settle();
     bench.assert_shows("leaves none of the 28 steps to run");
@@ -112,18 +88,17 @@ fn the_strength_is_there_with_a_start_picture_where_it_acts() {
 }
 
 #[test]
-fn a_mask_waits_for_its_picture_and_is_dropped_onto_its_place() {
+fn a_mask_waits_for_its_image_and_is_dropped_onto_its_place() {
     let mut bench = Bench::of(flux_spec());
     assert!(!bench.has("Choose a mask"));
     drop_as(&mut bench, "boat.png", "Start picture");
     // A second picture dropped anywhere is another start picture.
     let image = drop_as(&mut bench, "other.png", "Start picture");
-    drop_onto(&mut bench, "Choose a mask");
-    let mask = drop_as(&mut bench, "mask.png", "Mask");
-    let request = request_of(&mut bench);
+    let mask = drop_mask(&mut bench);
+    let request = bench.request();
     assert_eq!((request.image, request.mask), (Some(image), Some(mask)));
     bench.press("Remove mask");
-    assert_eq!(request_of(&mut bench).mask, None);
+    assert_eq!(bench.request().mask, None);
 }
 
 #[test]
@@ -135,7 +110,7 @@ fn a_model_that_fills_needs_both_and_takes_the_second_file_as_the_mask() {
     drop_as(&mut bench, "boat.png", "Start picture");
     bench.assert_shows("needs a mask");
     let mask = drop_as(&mut bench, "mask.png", "Mask");
-    assert_eq!(request_of(&mut bench).mask, Some(mask));
+    assert_eq!(bench.request().mask, Some(mask));
 
     let mut bench = Bench::of(fill_spec());
     let paths = ["a.png", "b.png"].map(|name| bench.picture_file(name, 64, 64));
@@ -144,11 +119,10 @@ fn a_model_that_fills_needs_both_and_takes_the_second_file_as_the_mask() {
 }
 
 #[test]
-fn the_size_of_the_picture_comes_back_by_its_name_with_a_mask() {
+fn the_size_of_the_image_comes_back_by_its_name_with_a_mask() {
     let mut bench = Bench::of(flux_spec());
     drop_as(&mut bench, "lake.png", "Start picture");
-    drop_onto(&mut bench, "Choose a mask");
-    drop_as(&mut bench, "mask.png", "Mask");
+    drop_mask(&mut bench);
     let sent = bench.start_job();
     assert!(sent.request.mask.is_some());
     bench.finish_job(&sent, 1);
@@ -160,7 +134,7 @@ fn the_size_of_the_picture_comes_back_by_its_name_with_a_mask() {
 }
 
 #[test]
-fn the_words_over_the_window_are_those_of_pictures() {
+fn the_words_over_the_window_are_those_of_images() {
     let mut bench = Bench::of(flux_spec());
     bench.hold_files(&["a.png"]);
     bench.assert_shows("Drop it to start from this picture");
@@ -178,7 +152,7 @@ fn the_words_over_the_window_are_those_of_pictures() {
 #[test]
 fn real_guidance_brings_the_negative_prompt_and_needs_it() {
     let mut bench = Bench::of(flux_spec());
-    open_advanced(&mut bench);
+    bench.open_advanced();
     assert!(!bench.has("Negative prompt"));
     for name in ["Guidance", "CFG scale"] {
         bench.node(Role::SpinButton, name);
@@ -190,13 +164,12 @@ fn real_guidance_brings_the_negative_prompt_and_needs_it() {
     bench.form().negative_prompt = Some("blurry".into());
     bench.settle();
     assert!(!bench.has("CFG is off"));
-    let request = request_of(&mut bench);
+    let request = bench.request();
     assert_eq!(request.sampling.true_cfg_scale, Some(2.5));
     assert_eq!(request.negative_prompt, "blurry");
     // Turned off again, the text that is not seen any more is not spoken of either.
     bench.form().sampling.true_cfg_scale = Some(1.0);
-    let request = request_of(&mut bench);
-    assert_eq!(request.sampling.true_cfg_scale, None);
+    assert_eq!(bench.request().sampling.true_cfg_scale, None);
     assert_only_cancelled(&mut bench);
 }
 
@@ -205,53 +178,48 @@ fn a_model_without_a_guidance_shows_the_real_one_alone() {
     let mut spec = flux_spec();
     (spec.guidance, spec.defaults.sampling.guidance_scale) = (Guidance::None, 0.0);
     let mut bench = Bench::of(spec);
-    open_advanced(&mut bench);
-    assert!(bench.harness.query_by_label("Guidance").is_none());
+    bench.open_advanced();
+    assert!(!bench.has_label("Guidance"));
     bench.node(Role::SpinButton, "CFG scale");
-    assert_eq!(request_of(&mut bench).sampling.guidance_scale, 0.0);
+    assert_eq!(bench.request().sampling.guidance_scale, 0.0);
     let mut clips = Bench::new();
-    open_advanced(&mut clips);
+    clips.open_advanced();
     assert!(!clips.has("CFG scale"));
 }
 
 #[test]
-fn every_schedule_can_be_chosen() {
+fn every_sampler_and_every_schedule_can_be_chosen() {
     let mut bench = Bench::of(flux_spec());
-    open_advanced(&mut bench);
-    bench.scroll_to("Tiled VAE");
+    bench.open_advanced();
+    for sampler in Sampler::ALL {
+        bench.choose("Sampler", sampler.label());
+        let form = bench.form();
+        assert_eq!(form.sampling_for(&flux_spec()).sampler, sampler);
+    }
     for schedule in SigmaSchedule::ALL {
-        bench.click(Role::ComboBox, "Scheduler");
-        let entries = bench
-            .harness
-            .get_all_by_role_and_label(Role::Button, schedule.label());
-        entries.collect::<Vec<_>>()[0].click();
-        bench.settle();
-        assert_eq!(request_of(&mut bench).sampling.sigma_schedule, schedule);
+        bench.choose("Scheduler", schedule.label());
+        assert_eq!(bench.request().sampling.sigma_schedule, schedule);
     }
 }
 
 #[test]
 fn a_step_cache_of_those_that_the_model_has_is_chosen_with_its_number() {
     let mut bench = Bench::of(flux_spec());
-    open_advanced(&mut bench);
+    bench.open_advanced();
     for (kind, number) in [
         (StepCacheKind::FirstBlock, "Step cache threshold"),
         (StepCacheKind::TaylorSeer, "Step cache interval"),
     ] {
-        bench.scroll_to("Step cache");
-        let list = Role::ComboBox;
-        bench.node(list, "Step cache").click();
-        bench.settle();
-        bench.press(kind.label());
+        bench.choose("Step cache", kind.label());
         bench.node(Role::SpinButton, number);
-        assert_eq!(request_of(&mut bench).step_cache, Some(kind.into()));
+        assert_eq!(bench.request().step_cache, Some(kind.into()));
     }
     // Another program's may be one that was not measured for the model.
     let mut clips = Bench::new();
     clips.form().step_cache = Some(StepCacheKind::TeaCache.into());
-    open_advanced(&mut clips);
+    clips.open_advanced();
     clips.assert_shows("Step cache");
-    assert_eq!(request_of(&mut clips).step_cache, None);
+    assert_eq!(clips.request().step_cache, None);
 }
 
 /// A finished batch of three, whose files are there.
@@ -268,18 +236,17 @@ fn batch() -> (Bench, Vec<PathBuf>) {
         media::write_png(path, frame).expect("a picture is written");
     }
     let paths = made.paths.clone();
-    bench.say_end(sent.id, JobOutcome::Finished(made));
-    bench.until_pictured();
+    bench.end_job(&sent, made);
     bench.assert_shows("Picture 3 of 3");
     (bench, paths)
 }
 
 #[test]
-fn each_picture_of_a_batch_is_looked_at_with_a_click_and_none_plays() {
+fn each_image_of_a_batch_is_looked_at_with_a_click_and_none_plays() {
     let (mut bench, paths) = batch();
     bench.labelled("Finished picture");
-    assert!(bench.harness.query_by_label("Play").is_none());
-    bench.until("it rests", |bench| bench.next_repaint().is_none());
+    assert!(!bench.has_label("Play"));
+    bench.until_at_rest();
     bench.assert_shows("picture 1 of 3  ·  seed 40");
     bench.press("Picture 2 of 3");
     bench.assert_shows("picture 2 of 3  ·  seed 41");
@@ -291,29 +258,27 @@ fn each_picture_of_a_batch_is_looked_at_with_a_click_and_none_plays() {
 }
 
 #[test]
-fn the_picture_that_is_looked_at_becomes_the_start_picture_and_gives_its_seed() {
+fn the_image_that_is_looked_at_becomes_the_start_image_and_gives_its_seed() {
     let (mut bench, paths) = batch();
     bench.press("Picture 2 of 3");
     bench.press_more("Use settings");
     let form = bench.form();
     assert_eq!((form.seed, form.batch_size), (41, Some(1)));
     bench.press_more("Use as start image");
-    let name = paths[1].file_name().unwrap().to_str().unwrap().to_owned();
+    let name = paths[1].file_name().unwrap().to_string_lossy();
     bench.wait_for(&format!("Start picture {name}"));
-    let request = request_of(&mut bench);
-    assert_eq!(
-        (request.image, request.extend),
-        (Some(paths[1].clone()), None)
-    );
+    let request = bench.request();
+    assert_eq!(request.image.as_ref(), Some(&paths[1]));
+    assert_eq!(request.extend, None);
 }
 
 #[test]
-fn a_picture_whose_file_is_gone_is_used_all_the_same() {
+fn an_image_whose_file_is_gone_is_used_all_the_same() {
     let (mut bench, paths) = batch();
-    std::fs::remove_file(&paths[0]).unwrap();
+    fs::remove_file(&paths[0]).unwrap();
     bench.press_more("Use as start image");
     bench.wait_for("Start picture picture-");
-    assert!(request_of(&mut bench).image.unwrap().is_file());
+    assert!(bench.request().image.unwrap().is_file());
 }
 
 #[test]
@@ -321,41 +286,24 @@ fn a_batch_is_counted_while_it_is_decoded() {
     let mut bench = Bench::of(flux_spec());
     bench.form().batch_size = Some(4);
     let sent = bench.start_job();
-    let stage = Stage::Decode;
-    let resumed = false;
-    bench.say(
-        sent.id,
-        JobUpdate::Stage {
-            stage,
-            section: 0,
-            resumed,
-        },
-    );
+    bench.say_stage(sent.id, Stage::Decode);
     for index in 0..2 {
-        let picture = crate::app_window::harness::picture(64, [index as u8, 2, 3]);
-        let count = 4;
-        let frame = safelight_core::job::Frame {
-            index,
-            count,
-            picture,
-        };
-        bench.say(sent.id, JobUpdate::Frame(frame));
+        bench.say_frame(sent.id, index, 4, picture(64, [index as u8, 2, 3]));
     }
     bench.assert_shows("picture 2 of 4");
 }
 
 #[test]
-fn several_clips_are_several_jobs_with_seeds_that_count_on() {
+fn several_videos_are_several_jobs_with_seeds_that_count_on() {
     let mut bench = Bench::of(spec());
     let form = bench.form();
     (form.batch_size, form.seed) = (Some(3), 7);
     bench.press("Generate");
     let mut files = Vec::new();
     for seed in 7..10 {
-        let sent = bench.next_job();
-        assert_eq!((sent.request.seed, sent.request.batch_size), (seed, 1));
-        files.push(sent.request.out.clone());
-        bench.say_end(sent.id, JobOutcome::Cancelled);
+        let request = bench.next_request();
+        assert_eq!((request.seed, request.batch_size), (seed, 1));
+        files.push(request.out);
     }
     bench.assert_no_job();
     files.dedup();
@@ -363,8 +311,8 @@ fn several_clips_are_several_jobs_with_seeds_that_count_on() {
 }
 
 /// A lake at some hour: something to look at.
-fn lake(width: u32, height: u32, hour: u32) -> media::Picture {
-    let picture = media::Picture::from_fn(width, height, |x, y| {
+fn lake(width: u32, height: u32, hour: u32) -> Picture {
+    let picture = Picture::from_fn(width, height, |x, y| {
         let is_sky = y < height * 3 / 5;
         let depth = if is_sky { y } else { height - y } * 120 / height;
         let ripple = if is_sky { 0 } else { (x / 9 + y / 3) % 5 * 4 };
@@ -388,21 +336,19 @@ fn a_batch_looks_as_it_did() {
     media::write_png(&paths[0], &lake(300, 200, 0)).expect("a picture is written");
     let is_white = |x: u32, y: u32| x.abs_diff(150) < 70 && y.abs_diff(110) < 50;
     let mask = |x, y| [if is_white(x, y) { 255 } else { 0 }; 3];
-    let mask = media::Picture::from_fn(300, 200, mask).expect("it has pixels");
+    let mask = Picture::from_fn(300, 200, mask).expect("it has pixels");
     media::write_png(&paths[1], &mask).expect("a mask is written");
     bench.drop_until(&paths[0], "Start picture lake.png");
-    drop_onto(&mut bench, "Choose a mask");
-    bench.drop_until(&paths[1], "Mask mask.png");
+    bench.drop_onto("Choose a mask", &paths[1], "Mask mask.png");
     let sent = bench.start_job();
     let mut made = output(&sent, 1);
     made.paths = (1..=4).map(|n| format!("lake_000{n}.png").into()).collect();
-    let frames = (0..4).map(|hour| std::sync::Arc::new(lake(624, 416, hour)));
-    made.clip = std::sync::Arc::new(safelight_core::job::Clip {
+    let frames = (0..4).map(|hour| Arc::new(lake(624, 416, hour)));
+    made.clip = Arc::new(safelight_core::job::Clip {
         frames: frames.collect(),
         fps: 1.0,
     });
-    bench.say_end(sent.id, JobOutcome::Finished(made));
-    bench.until_pictured();
+    bench.end_job(&sent, made);
     bench.assert_shows("Picture 4 of 4");
     bench.press("Picture 3 of 4");
     bench.harness.hover_at(egui::pos2(2.0, 2.0));
@@ -411,7 +357,7 @@ fn a_batch_looks_as_it_did() {
 }
 
 #[test]
-fn every_input_of_a_model_of_pictures_has_a_name() {
+fn every_input_of_a_model_of_images_has_a_name() {
     let (mut bench, _) = batch();
     bench.app().cx.folds.is_advanced_open = true;
     bench.form().sampling.true_cfg_scale = Some(2.0);

@@ -3,12 +3,11 @@
 use std::sync::atomic::AtomicBool;
 
 use egui::vec2;
-use safelight::app::commands::SettingsCommand;
 use safelight::app::memory::planning::PlanBasis;
 use safelight::telemetry::Device;
 use safelight::worker::Estimates;
 use safelight_core::families::wan;
-use safelight_core::job::{Climb, Sampler};
+use safelight_core::job::Climb;
 use safelight_core::memory::{
     DeviceClass, DeviceFacts, FallbackLevel, ModelFootprint, PeakCorrections, PlanOutcome,
     StageOutcome,
@@ -46,13 +45,11 @@ fn fresh_with(mib: impl Fn(&Settings) -> u64 + Send + Sync + 'static, times: Est
     Bench::with(move |startup| {
         let mut spec = pair_spec();
         spec.files = ModelFiles::default();
-        spec.start_image = safelight_core::model::InputUse::No;
-        spec.end_image = safelight_core::model::InputUse::No;
-        if let Some(models) = &mut startup.models {
-            models.specs = vec![spec];
-            let found = models.clone();
-            startup.library.load = Arc::new(move |_| found.clone());
-        }
+        spec.start_image = InputUse::No;
+        spec.end_image = InputUse::No;
+        let found = found(vec![spec]);
+        startup.models = Some(found.clone());
+        startup.library.load = Arc::new(move |_| found.clone());
         startup.read_plan = Arc::new(move |settings, _| {
             Some(PlanBasis {
                 weights: weights.clone(),
@@ -85,14 +82,12 @@ fn the_verdict_stands_there_before_anything_is_made() {
 #[test]
 fn at_first_the_memory_is_a_line_that_says_whether_the_job_fits() {
     let mut bench = fresh_on(|_| 24 << 10);
-    bench.until("the plan is made", |bench| {
-        bench.harness.query_by_label("Fits").is_some()
-    });
+    bench.until("the plan is made", |bench| bench.has_label("Fits"));
     assert!(!bench.has("Reserved for activations"));
     assert!(!bench.has("Expected memory"));
     bench.press("Show memory");
     bench.assert_shows("Reserved for activations");
-    assert!(bench.harness.query_by_label("Fits").is_none(), "said twice");
+    assert!(!bench.has_label("Fits"), "said twice");
 }
 
 #[test]
@@ -110,35 +105,39 @@ fn the_time_counts_all_jobs_that_one_press_makes() {
     let kinds: Vec<String> = kinds.collect();
     std::fs::write(&file, format!("{{{}}}", kinds.join(", "))).unwrap();
     let mut bench = fresh_with(|_| 24 << 10, Estimates::load(Some(file)));
-    let says = |bench: &Bench, text: &str| bench.harness.query_by_label(text).is_some();
-    bench.until("the time is known", |bench| {
-        says(bench, "Fits  ·  about 5 s")
-    });
+    let until = |bench: &mut Bench, text: &str| bench.until(text, |bench| bench.has_label(text));
+    until(&mut bench, "Fits  ·  about 5 s");
     bench.form().grid = vec!["seed=1..9".parse().unwrap()];
-    bench.until("all cells count", |bench| {
-        says(bench, "Fits  ·  about 45 s for 9 jobs")
-    });
+    until(&mut bench, "Fits  ·  about 45 s for 9 jobs");
     let form = bench.form();
     form.grid.clear();
     (form.prompt, form.is_one_a_line) = ("a boat\na hill\na fox".to_owned(), true);
     form.batch_size = Some(2);
-    bench.until("all lines and seeds count", |bench| {
-        says(bench, "Fits  ·  about 30 s for 6 jobs")
-    });
+    until(&mut bench, "Fits  ·  about 30 s for 6 jobs");
     bench.press("Show memory");
     bench.assert_shows("All 6 jobs take about 30 s");
 }
 
 #[test]
-fn the_graph_opens_by_itself_when_memory_ran_short() {
+fn the_graph_opens_by_itself_when_memory_ran_short_and_says_what_happened() {
     let mut bench = fresh_on(|_| 24 << 10);
     bench.wait_for("Fits");
-    let sent = bench.start_job();
-    bench.finish_job(&sent, 3);
+    bench.make_clip(3);
     assert!(!bench.app().cx.folds.is_graph_open, "nothing to say");
+    decode_in_tiles(&mut bench);
+    assert!(bench.app().cx.folds.is_graph_open);
+}
+
+/// A job whose decoding needed more than was planned, and went on in tiles: what the graph says of it.
+fn decode_in_tiles(bench: &mut Bench) {
     let sent = bench.start_job();
     bench.say(sent.id, sample(1.0, 300, 50, 80, 24 << 10));
     let mut made = output(&sent, 3);
+    made.plan = PlanOutcome::of(vec![StageOutcome {
+        stage: Stage::Decode,
+        predicted_bytes: 5 << 29,
+        measured_bytes: 3 << 30,
+    }]);
     made.rungs = vec![Climb {
         stage: Stage::Decode,
         section: 0,
@@ -146,6 +145,7 @@ fn the_graph_opens_by_itself_when_memory_ran_short() {
         helped: true,
     }];
     bench.say_end(sent.id, JobOutcome::Finished(made));
+    bench.assert_shows("Last job: peak allocated predicted 2.5, measured 3.0 GiB");
     bench.assert_shows("Decoding continued in tiles of 512 pixels");
 }
 
@@ -153,14 +153,11 @@ fn the_graph_opens_by_itself_when_memory_ran_short() {
 fn the_smallest_window_shows_the_memory_when_it_is_asked_for() {
     let mut bench = fresh_on(|_| 24 << 10);
     bench.wait_for("Fits");
-    let sent = bench.start_job();
-    bench.finish_job(&sent, 3);
+    bench.make_clip(3);
     for size in [vec2(800.0, 500.0), vec2(900.0, 600.0)] {
         bench.resize(size);
         bench.press("Show memory");
-        let role = Role::SpinButton;
-        let value = bench.node(role, "Reserved for activations");
-        let text = value.rect();
+        let text = bench.rect(Role::SpinButton, "Reserved for activations");
         assert!(text.max.x <= size.x && text.max.y <= size.y, "{text:?}");
         bench.press("Hide memory");
         assert!(!bench.has("Reserved for activations"), "{size}");
@@ -173,45 +170,35 @@ fn the_smallest_window_shows_the_memory_when_it_is_asked_for() {
 }
 
 #[test]
-fn another_libtorch_is_planned_for_at_once() {
-    let mut bench = on_card_of(|settings| match settings.runtime.libtorch {
-        Some(_) => 12 << 10,
-        None => 24 << 10,
-    });
-    bench.wait_for("21.8 GiB are free");
-    let mut settings = bench.app().cx.settings.clone();
-    settings.runtime.libtorch = Some("/opt/libtorch-cuda".into());
-    bench.push(SettingsCommand::Change(Box::new(settings)));
-    bench.until("it is planned anew", |bench| {
-        bench.has("Fits: needs ") && !bench.has("21.8 GiB are free")
-    });
-}
-
-#[test]
-fn a_search_for_models_has_plans_made_anew() {
+fn another_libtorch_or_another_search_for_models_has_plans_made_anew() {
     let is_replaced = Arc::new(AtomicBool::new(false));
     let has_new_file = Arc::clone(&is_replaced);
-    let mut bench = on_card_of(move |_| {
-        if has_new_file.load(Ordering::Relaxed) {
-            12 << 10
-        } else {
-            24 << 10
-        }
+    let mut bench = on_card_of(move |settings| {
+        let is_other = settings.runtime.libtorch.is_some() || has_new_file.load(Ordering::Relaxed);
+        if is_other { 12 << 10 } else { 24 << 10 }
     });
+    bench.wait_for("21.8 GiB are free");
+    let is_planned_anew = |bench: &mut Bench| bench.has("Fits: needs ") && !bench.has("21.8 GiB");
+    bench.change_settings(|settings| settings.runtime.libtorch = Some("/opt/libtorch-cuda".into()));
+    bench.until("it is planned anew", is_planned_anew);
+    bench.change_settings(|settings| settings.runtime.libtorch = None);
     bench.wait_for("21.8 GiB are free");
     is_replaced.store(true, Ordering::Relaxed);
     bench.push(LibraryCommand::Reload);
-    bench.until("it is planned anew", |bench| {
-        bench.has("Fits: needs ") && !bench.has("21.8 GiB are free")
-    });
+    bench.until("it is planned anew", is_planned_anew);
+}
+
+/// A job that needs more than the card has.
+fn too_large() -> Bench {
+    let mut bench = on_card(3 << 10);
+    bench.form().num_frames = Some(81);
+    bench.set_size(4096, 4096);
+    bench
 }
 
 #[test]
 fn a_suggestion_is_a_button_that_makes_the_job_fit() {
-    let mut bench = on_card(3 << 10);
-    bench.form().num_frames = Some(81);
-    bench.form().size = safelight_core::job::SizeChoice::Custom;
-    (bench.form().width, bench.form().height) = (Some(4096), Some(4096));
+    let mut bench = too_large();
     bench.wait_for("Does not fit: ");
     let suggestion = bench.app().memory.planned().unwrap().suggestions[0].clone();
     bench.press(&suggestion.text);
@@ -221,15 +208,12 @@ fn a_suggestion_is_a_button_that_makes_the_job_fit() {
 
 #[test]
 fn a_job_that_does_not_fit_says_so_above_generate_while_the_memory_is_folded() {
-    let mut bench = on_card(3 << 10);
-    bench.form().num_frames = Some(81);
-    bench.form().size = safelight_core::job::SizeChoice::Custom;
-    (bench.form().width, bench.form().height) = (Some(4096), Some(4096));
+    let mut bench = too_large();
     bench.press("Hide memory");
     bench.wait_for("Does not fit: ");
-    let generate = bench.node(Role::Button, "Generate");
+    let generate = bench.rect(Role::Button, "Generate");
     let warning = bench.harness.get_by_label_contains("Does not fit: ");
-    assert!(warning.rect().bottom() <= generate.rect().top());
+    assert!(warning.rect().bottom() <= generate.top());
     warning.click();
     bench.settle();
     assert!(bench.app().cx.folds.is_graph_open);
@@ -238,38 +222,25 @@ fn a_job_that_does_not_fit_says_so_above_generate_while_the_memory_is_folded() {
 }
 
 #[test]
-fn the_picture_keeps_most_of_the_height_and_its_place_when_a_job_ends() {
+fn the_image_keeps_most_of_the_height_and_its_place_when_a_job_ends() {
     let mut bench = on_card(24 << 10);
     bench.harness.set_size(egui::vec2(1240.0, 820.0));
     bench.wait_for("Fits: needs ");
     let top = |bench: &Bench| {
-        let slider = bench.node(Role::SpinButton, "Reserved for activations");
-        slider.rect().top()
+        let slider = bench.rect(Role::SpinButton, "Reserved for activations");
+        slider.top()
     };
     let before = top(&bench);
-    let sent = bench.start_job();
-    let plan = bench.app().memory.planned().unwrap().plan.clone();
-    bench.say(sent.id, JobUpdate::Plan(Box::new(plan)));
+    let sent = start_planned(&mut bench);
     bench.say(sent.id, sample(1.0, 300, 50, 80, 24 << 10));
     assert_eq!(top(&bench), before);
-    let mut made = output(&sent, 1);
-    made.plan = PlanOutcome::of(vec![StageOutcome {
-        stage: Stage::Decode,
-        predicted_bytes: 5 << 29,
-        measured_bytes: 3 << 30,
-    }]);
-    bench.say_end(sent.id, JobOutcome::Finished(made));
+    bench.finish_job(&sent, 1);
     bench.assert_shows("Next job");
     assert_eq!(top(&bench), before);
     let status = bench.labelled("Hide memory").rect().top();
-    let graph = bench
-        .harness
-        .get_by_label_contains("Memory graph over")
-        .rect();
-    assert!(
-        graph.bottom() <= status && graph.height() >= 60.0,
-        "{graph:?} {status}"
-    );
+    let graph = bench.harness.get_by_label_contains("Memory graph over");
+    let graph = graph.rect();
+    assert!(graph.bottom() <= status && graph.height() >= 60.0);
     assert!(before > 0.6 * status, "{before} {status}");
 }
 
@@ -293,32 +264,29 @@ fn the_queue_has_the_height_that_the_memory_leaves_it() {
 }
 
 #[test]
-fn preserved_memory_and_cap_are_settings_that_the_next_job_carries() {
+fn preserved_memory_and_cap_are_settings_of_the_user_that_the_next_job_carries() {
     let mut bench = on_card(24 << 10);
     bench.wait_for("Reserved for activations");
-    let mut settings = bench.app().cx.settings.clone();
-    settings.memory.preserved_gib = Some(6.5);
-    settings.memory.cap_gib = Some(20.0);
-    bench.app().cx.settings = settings;
+    let memory = &mut bench.app().cx.settings.memory;
+    assert_eq!(*memory, Default::default(), "a plan is no setting");
+    (memory.preserved_gib, memory.cap_gib) = (Some(6.5), Some(20.0));
     bench.settle();
     let slider = bench.node(Role::SpinButton, "Reserved for activations");
     assert!(slider.value().is_some_and(|value| value.starts_with("6.5")));
-    let sent = bench.start_job();
+    let sent = start_planned(&mut bench);
     assert_eq!(sent.request.memory.preserved_bytes, Some(13 * GIB / 2));
     assert_eq!(sent.request.memory.cap_bytes, Some(20 * GIB));
     // What is computed comes back with one click.
-    let plan = bench.app().memory.planned().unwrap().plan.clone();
-    bench.say(sent.id, JobUpdate::Plan(Box::new(plan)));
     bench.press("Default cap");
     assert_eq!(bench.app().cx.settings.memory.cap_gib, None);
 }
 
-#[test]
-fn what_a_plan_suggests_is_shown_and_not_made_a_setting() {
-    let mut bench = on_card(24 << 10);
-    bench.wait_for("Reserved for activations");
-    bench.settle();
-    assert_eq!(bench.app().cx.settings.memory, Default::default());
+/// Starts a job with the plan that the window made for it.
+fn start_planned(bench: &mut Bench) -> Sent {
+    let sent = bench.start_job();
+    let plan = bench.app().memory.planned().unwrap().plan.clone();
+    bench.say(sent.id, JobUpdate::Plan(Box::new(plan)));
+    sent
 }
 
 #[test]
@@ -327,9 +295,7 @@ fn what_is_expected_is_drawn_before_anything_is_made_and_told_in_words() {
     bench.wait_for("Expected memory: at most");
     bench.assert_shows("The time is known after the first job of this kind");
     bench.assert_shows("Predicted peak");
-    let sent = bench.start_job();
-    let plan = bench.app().memory.planned().unwrap().plan.clone();
-    bench.say(sent.id, JobUpdate::Plan(Box::new(plan)));
+    let sent = start_planned(&mut bench);
     bench.say(sent.id, sample(0.0, 100, 50, 80, 24 << 10));
     bench.say(sent.id, sample(4.0, 300, 50, 80, 24 << 10));
     bench.assert_shows("Memory graph over 4 s: at most 300 MiB used");
@@ -340,28 +306,6 @@ fn what_is_expected_is_drawn_before_anything_is_made_and_told_in_words() {
     bench.assert_shows("Expected memory: at most");
     bench.press("Last job");
     bench.assert_shows("Memory graph over 4 s");
-}
-
-#[test]
-fn what_happened_in_the_last_job_stands_in_a_line() {
-    let mut bench = on_card(24 << 10);
-    let sent = bench.start_job();
-    bench.say(sent.id, sample(1.0, 300, 50, 80, 24 << 10));
-    let mut made = output(&sent, 3);
-    made.plan = PlanOutcome::of(vec![StageOutcome {
-        stage: Stage::Decode,
-        predicted_bytes: 5 << 29,
-        measured_bytes: 3 << 30,
-    }]);
-    made.rungs = vec![Climb {
-        stage: Stage::Decode,
-        section: 0,
-        rung: FallbackLevel::Tiles512,
-        helped: true,
-    }];
-    bench.say_end(sent.id, JobOutcome::Finished(made));
-    bench.assert_shows("Last job: peak allocated predicted 2.5, measured 3.0 GiB");
-    bench.assert_shows("Decoding continued in tiles of 512 pixels");
 }
 
 #[test]
@@ -382,13 +326,9 @@ fn the_plan_of_another_model_does_not_stay() {
 fn a_slider_is_kept_when_the_mouse_lets_go_and_seen_before() {
     let mut bench = on_card(24 << 10);
     bench.wait_for("Reserved for activations");
-    assert_eq!(
-        bench.app().cx.settings.memory.preserved_gib,
-        None,
-        "nobody asked"
-    );
-    let slider = bench.node(Role::Slider, "Reserved for activations");
-    let rect = slider.rect();
+    let preserved = |bench: &mut Bench| bench.app().cx.settings.memory.preserved_gib;
+    assert_eq!(preserved(&mut bench), None);
+    let rect = bench.rect(Role::Slider, "Reserved for activations");
     let at = |share: f32| egui::pos2(rect.left() + rect.width() * share, rect.center().y);
     bench.harness.event(egui::Event::PointerMoved(at(0.3)));
     bench.harness.event(primary_button(at(0.3), true));
@@ -396,11 +336,11 @@ fn a_slider_is_kept_when_the_mouse_lets_go_and_seen_before() {
     for share in [0.4, 0.5, 0.6] {
         bench.harness.event(egui::Event::PointerMoved(at(share)));
         bench.harness.step();
-        assert_eq!(bench.app().cx.settings.memory.preserved_gib, None);
+        assert_eq!(preserved(&mut bench), None);
     }
     assert!(bench.app().memory.preserved_draft.is_some());
     bench.harness.event(primary_button(at(0.6), false));
     bench.settle();
-    assert!(bench.app().cx.settings.memory.preserved_gib.is_some());
+    assert!(preserved(&mut bench).is_some());
     assert!(bench.app().memory.preserved_draft.is_none());
 }

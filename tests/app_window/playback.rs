@@ -1,29 +1,29 @@
 //! Finished clips: playing, pausing, stepping, and when the window is painted.
 
-use safelight_core::job::Frame;
+use safelight::app::player::Player;
 
 use crate::app_window::prelude::*;
 
 /// A bench with a finished clip.
 fn finished(num_frames: u8) -> Bench {
     let mut bench = Bench::new();
-    let sent = bench.start_job();
-    bench.finish_job(&sent, num_frames);
+    bench.make_clip(num_frames);
     bench
+}
+
+fn player(bench: &mut Bench) -> &Player {
+    let player = bench.app().watch.player.as_ref();
+    player.expect("a clip was finished")
 }
 
 fn index(bench: &mut Bench) -> usize {
-    bench
-        .app()
-        .watch
-        .player
-        .as_ref()
-        .expect("a clip was finished")
-        .index()
+    player(bench).index()
 }
 
+const FIRST: &str = "Result 1: a red boat sails to the right at sunset";
+
 #[test]
-fn a_finished_clip_plays_in_a_loop_at_its_own_rate() {
+fn a_finished_video_plays_in_a_loop_at_its_own_rate() {
     let mut bench = finished(5);
     bench.labelled("Finished clip");
     bench.assert_shows("Done in 9 s");
@@ -31,9 +31,7 @@ fn a_finished_clip_plays_in_a_loop_at_its_own_rate() {
     for _ in 0..40 {
         bench.harness.step();
         seen.push(index(&mut bench));
-        let wait = bench
-            .next_repaint()
-            .expect("a playing clip plans its next frame");
+        let wait = bench.next_repaint().expect("a clip plans its next frame");
         // A frame counts as due 20 ms before its time.
         assert!(wait <= Duration::from_millis(125 + 20), "{wait:?}");
     }
@@ -43,7 +41,7 @@ fn a_finished_clip_plays_in_a_loop_at_its_own_rate() {
 }
 
 #[test]
-fn a_playing_clip_is_painted_at_its_own_rate_and_not_faster() {
+fn a_playing_video_is_painted_at_its_own_rate_and_not_faster() {
     let mut bench = finished(4);
     let mut waits = Vec::new();
     // What a thread has ready is painted at once, but not again and again.
@@ -82,10 +80,8 @@ fn the_slider_covers_no_button_and_is_equally_wide_for_each_frame() {
             bench.settle();
             widths.push(slider(&bench).width());
         }
-        assert!(
-            widths.iter().all(|it| *it == widths[0] && *it >= 150.0),
-            "{width}: {widths:?}"
-        );
+        let is_wide = |it: &f32| *it == widths[0] && *it >= 150.0;
+        assert!(widths.iter().all(is_wide), "{width}: {widths:?}");
         let slider = slider(&bench);
         for name in [
             "Play",
@@ -95,10 +91,8 @@ fn the_slider_covers_no_button_and_is_equally_wide_for_each_frame() {
             "More",
         ] {
             let button = bench.labelled(name).rect();
-            assert!(
-                !button.intersects(slider),
-                "{width} {name}: {button:?} {slider:?}"
-            );
+            let is_apart = !button.intersects(slider);
+            assert!(is_apart, "{width} {name}: {button:?} {slider:?}");
         }
         // Where the row has no room for it, it stands in the menu.
         if let Some(button) = bench.harness.query_by_label("At the end: Loop") {
@@ -116,29 +110,19 @@ fn the_slider_covers_no_button_and_is_equally_wide_for_each_frame() {
 #[test]
 fn nothing_is_painted_when_nothing_happens() {
     let mut bench = Bench::new();
-    bench.until("it rests", |bench| bench.next_repaint().is_none());
+    bench.until_at_rest();
     let sent = bench.start_job();
-    let frame = Frame {
-        index: 0,
-        count: 1,
-        picture: picture(16, [1, 2, 3]),
-    };
-    bench.say(sent.id, JobUpdate::Preview(frame));
+    bench.say_preview(sent.id, 0, 1, picture(16, [1, 2, 3]));
     // What is remembered of the form may be about to be written; a running job wakes the window itself.
-    bench.until("it rests", |bench| bench.next_repaint().is_none());
+    bench.until_at_rest();
     bench.finish_job(&sent, 4);
     assert!(bench.next_repaint().is_some());
     bench.press("Pause");
-    bench.until("it rests again", |bench| bench.next_repaint().is_none());
-}
-
-#[test]
-fn a_single_picture_needs_no_repaint_and_no_player() {
+    bench.until_at_rest();
+    // A single picture needs no player.
     let mut bench = finished(1);
-    bench.until("it rests", |bench| bench.next_repaint().is_none());
-    assert!(bench.harness.query_by_label("Play").is_none());
-    bench.press("More");
-    bench.assert_shows("Copy path");
+    bench.until_at_rest();
+    assert!(!bench.has_label("Play"));
 }
 
 #[test]
@@ -147,15 +131,7 @@ fn an_animated_preview_moves_slowly() {
     let sent = bench.start_job();
     bench.say_stage(sent.id, Stage::Denoise);
     for index in 0..5 {
-        let picture = picture(16, [index as u8 * 20, 2, 3]);
-        bench.say(
-            sent.id,
-            JobUpdate::Preview(Frame {
-                index,
-                count: 5,
-                picture,
-            }),
-        );
+        bench.say_preview(sent.id, index, 5, picture(16, [index as u8 * 20, 2, 3]));
     }
     let wait = bench.next_repaint().unwrap();
     assert!(wait <= Duration::from_millis(300), "{wait:?}");
@@ -176,20 +152,20 @@ fn frames_are_stepped_and_scrubbed_while_paused() {
     assert_eq!(index(&mut bench), 2);
     bench.assert_shows("3 / 5");
     bench.press("Play");
-    assert!(bench.app().watch.player.as_ref().unwrap().is_playing());
+    assert!(player(&mut bench).is_playing());
 }
 
 #[test]
 fn keys_play_and_step_unless_something_is_typed() {
     let mut bench = finished(5);
     bench.press_key(Key::Space);
-    assert!(!bench.app().watch.player.as_ref().unwrap().is_playing());
+    assert!(!player(&mut bench).is_playing());
     let here = index(&mut bench);
     bench.press_key(Key::ArrowRight);
     assert_eq!(index(&mut bench), (here + 1) % 5);
     bench.write_prompt(" ");
     bench.press_key(Key::Space);
-    assert!(!bench.app().watch.player.as_ref().unwrap().is_playing());
+    assert!(!player(&mut bench).is_playing());
 }
 
 #[test]
@@ -197,61 +173,45 @@ fn earlier_results_are_played_again_with_a_click() {
     let mut bench = finished(3);
     let first = bench.app().queue.results[0].id;
     bench.form().prompt = "the second".into();
-    let sent = bench.start_job();
-    bench.finish_job(&sent, 6);
-    assert_eq!(bench.app().watch.player.as_ref().unwrap().len(), 6);
-    bench.press("Result 1: a red boat sails to the right at sunset");
+    bench.make_clip(6);
+    assert_eq!(player(&mut bench).len(), 6);
+    bench.press(FIRST);
     assert_eq!(bench.app().watch.mode, ViewerMode::Result(first));
-    assert_eq!(bench.app().watch.player.as_ref().unwrap().len(), 3);
+    assert_eq!(player(&mut bench).len(), 3);
 }
 
 #[test]
-fn a_clip_looked_at_stays_while_the_next_one_is_made() {
+fn a_video_looked_at_stays_while_the_next_one_is_made() {
     let mut bench = finished(3);
     let sent = bench.start_job();
     assert_eq!(bench.app().watch.mode, ViewerMode::Live);
     let first = bench.app().queue.results[0].id;
-    bench.press("Result 1: a red boat sails to the right at sunset");
+    bench.press(FIRST);
     bench.say_stage(sent.id, Stage::Decode);
-    let frame = Frame {
-        index: 0,
-        count: 17,
-        picture: picture(256, [9, 20, 90]),
-    };
-    bench.say(sent.id, JobUpdate::Frame(frame));
+    bench.say_frame(sent.id, 0, 17, picture(256, [9, 20, 90]));
     assert_eq!(bench.app().watch.texture.handle().unwrap().1, [64, 64]);
     bench.press("Back to the live preview");
     assert_eq!(bench.app().watch.texture.handle().unwrap().1, [256, 256]);
-    bench.press("Result 1: a red boat sails to the right at sunset");
+    bench.press(FIRST);
     bench.finish_job(&sent, 6);
     assert_eq!(bench.app().watch.mode, ViewerMode::Result(first));
 }
 
 #[test]
-fn the_settings_of_a_clip_come_back_into_the_form() {
+fn the_settings_and_the_path_of_a_video_are_taken_from_its_menu() {
     let mut bench = finished(3);
     let request = bench.app().queue.results[0].generated(0).unwrap();
     let form = bench.form();
     form.prompt = "something else".into();
     form.sampling.num_steps = Some(50);
     bench.press_more("Use settings");
-    bench.press("Generate");
-    let again = bench.next_job().request;
+    let again = bench.request();
     assert_eq!(again.seed, request.seed);
     assert_eq!(again.prompt, request.prompt);
     assert_eq!(again.sampling.num_steps, request.sampling.num_steps);
     assert_ne!(again.out, request.out);
-}
-
-#[test]
-fn the_path_of_a_clip_is_copied() {
-    let mut bench = finished(3);
-    let path = bench.app().queue.results[0]
-        .output
-        .path()
-        .display()
-        .to_string();
+    let path = bench.app().queue.results[0].output.path();
+    let path = path.display().to_string();
     bench.press("More");
-    let copied = bench.copied_by_label("Copy path");
-    assert_eq!(copied, Some(path));
+    assert_eq!(bench.copied_by_label("Copy path"), Some(path));
 }

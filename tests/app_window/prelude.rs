@@ -17,14 +17,14 @@ pub use safelight::app::models::FoundModels;
 pub use safelight::app::player::ViewerMode;
 pub use safelight::app::state::Page;
 pub use safelight_core::job::{
-    GenerateRequest, JobError, JobErrorKind, JobFolder, JobId, JobOutcome, JobUpdate, SeedMode,
-    SizeChoice, Stage,
+    GenerateRequest, JobError, JobErrorKind, JobFolder, JobId, JobOutcome, JobUpdate, Sampler,
+    SeedMode, SizeChoice, Stage,
 };
-pub use safelight_core::media::{ClipOptions, Picture, write_clip};
+pub use safelight_core::media::Picture;
 pub use safelight_core::model::{InputUse, ModelSpec};
 pub use safelight_core::settings::Paths;
 
 pub use crate::app_window::harness::{
-    Bench, Sent, flux_spec, found, framepack_spec, output, pair_spec, picture, primary_button,
-    sample, spec,
+    Bench, Sent, flux_spec, found, framepack_spec, key_event, made_with, output, pair_spec,
+    picture, primary_button, sample, spec, stage_update, step_update, write_made,
 };

@@ -10,12 +10,7 @@ fn what_the_window_keeps_is_its_owners_alone() {
     let mut bench = Bench::new();
     let paths = Paths::under(bench.home.path());
     bench.write_prompt("a red boat");
-    let image = egui::ColorImage::filled([40, 30], egui::Color32::RED);
-    bench
-        .harness
-        .event(egui::Event::PasteImage(std::sync::Arc::new(image)));
-    bench.harness.step();
-    bench.wait_for("40 × 30 pixels");
+    bench.paste_picture();
     bench.press("Light theme");
     bench.until("the settings are saved", |_| {
         paths.settings_file().is_file()
@@ -26,8 +21,7 @@ fn what_the_window_keeps_is_its_owners_alone() {
         values: PresetValues::default(),
     };
     presets::edit(&paths.presets_file(), &PresetEdit::Save(Box::new(preset))).unwrap();
-    let sent = bench.start_job();
-    bench.finish_job(&sent, 1);
+    bench.make_clip(1);
     bench.press_generate();
     bench.until("the queue is kept", |_| paths.queue_file().is_file());
     bench.until("the prompt is kept", |_| {

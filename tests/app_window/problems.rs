@@ -1,17 +1,15 @@
 //! What the window says when something is wrong, and that it goes on.
 
 use safelight_core::library::{SearchPath, Watch};
-use safelight_core::settings::Theme;
+use safelight_core::settings::{Settings, Theme};
 
 use crate::app_window::prelude::*;
 
 fn failure() -> JobError {
-    JobError::new(
-        JobErrorKind::OutOfMemory,
-        "the memory did not suffice for decoding",
-    )
-    .advise("Try a smaller size")
-    .detail("stage: decode\nneeded 9 GiB")
+    let summary = "the memory did not suffice for decoding";
+    JobError::new(JobErrorKind::OutOfMemory, summary)
+        .advise("Try a smaller size")
+        .detail("stage: decode\nneeded 9 GiB")
 }
 
 #[test]
@@ -23,26 +21,22 @@ fn a_failure_is_a_sentence_with_advice_and_details_to_copy() {
     bench.assert_shows("Try a smaller size");
     bench.assert_shows("The last job failed");
     let copied = bench.copied_by("Copy details").unwrap();
-    assert!(
-        copied.contains("needed 9 GiB") && copied.contains("did not suffice"),
-        "{copied}"
-    );
+    assert!(copied.contains("needed 9 GiB"), "{copied}");
+    assert!(copied.contains("did not suffice"), "{copied}");
     bench.press("Dismiss");
     assert!(!bench.has("Try a smaller size"));
     bench.start_job();
 }
 
 #[test]
-fn warnings_of_a_good_clip_are_shown_beside_it() {
+fn warnings_of_a_good_video_are_shown_beside_it() {
     let mut bench = Bench::new();
     let sent = bench.start_job();
     let mut made = output(&sent, 3);
-    made.warnings
-        .push("two keys of the model were not used".into());
-    bench.say(
-        sent.id,
-        JobUpdate::Warning("the picture was cropped".into()),
-    );
+    let unused = "two keys of the model were not used";
+    made.warnings.push(unused.into());
+    let cropped = JobUpdate::Warning("the picture was cropped".into());
+    bench.say(sent.id, cropped);
     bench.say_end(sent.id, JobOutcome::Finished(made));
     bench.assert_shows("The picture was cropped");
     bench.assert_shows("Two keys of the model were not used");
@@ -64,9 +58,9 @@ fn without_libtorch_the_window_opens_and_says_what_to_do() {
 #[test]
 fn a_user_without_an_engine_is_told_what_is_missing() {
     let folder = tempfile::tempdir().unwrap();
-    let paths = safelight_core::settings::Paths::under(folder.path());
+    let paths = Paths::under(folder.path());
     let check = safelight::app::library::searching::check_runtime(paths);
-    let mut settings = safelight_core::settings::Settings::default();
+    let mut settings = Settings::default();
     settings.runtime.libtorch = Some(folder.path().join("nowhere"));
     // Whichever is missing here, the engine or the libtorch that the settings name.
     let err = check(&settings).unwrap_err();
@@ -96,16 +90,14 @@ fn without_a_model_the_window_says_how_to_get_one() {
 
 #[test]
 fn models_are_looked_for_in_the_background_and_broken_ones_are_named() {
+    let lacks = JobError::new(JobErrorKind::BadModel, "a tensor is missing in it");
+    let models = FoundModels {
+        problems: vec![lacks],
+        ..found(vec![spec()])
+    };
     let mut bench = Bench::with(|startup| {
         startup.models = None;
-        startup.library.load = Arc::new(|_| FoundModels {
-            specs: vec![crate::app_window::harness::spec()],
-            problems: vec![JobError::new(
-                JobErrorKind::BadModel,
-                "a tensor is missing in it",
-            )],
-            ..FoundModels::default()
-        });
+        startup.library.load = Arc::new(move |_| models.clone());
     });
     bench.wait_for("38 MiB");
     bench.assert_shows("A tensor is missing in it");
@@ -121,25 +113,19 @@ fn a_model_that_is_put_where_it_is_looked_for_is_there_soon() {
     let mut bench = Bench::with(|startup| {
         startup.models = None;
         startup.library.load = Arc::new(move |_| FoundModels {
-            specs: place
-                .exists()
-                .then(crate::app_window::harness::spec)
-                .into_iter()
-                .collect(),
             watched: watched.clone(),
-            ..FoundModels::default()
+            ..found(place.exists().then(spec).into_iter().collect())
         });
     });
     bench.wait_for("No model was found");
-    std::fs::write(&file, "").unwrap();
+    fs::write(&file, "").unwrap();
     bench.wait_for("38 MiB");
 }
 
 #[test]
 fn a_results_folder_that_cannot_be_made_fails_before_anything_is_computed() {
     let mut bench = Bench::new();
-    let file = bench.home.path().join("a-file");
-    std::fs::write(&file, "").unwrap();
+    let file = bench.text_file("a-file", "");
     bench.app().cx.settings.output.folder = Some(file.join("below"));
     bench.press("Generate");
     bench.wait_for("The folder for results cannot be made");
@@ -164,11 +150,12 @@ fn the_look_is_switched_and_kept_in_the_settings_file() {
     bench.press("Light theme");
     assert_eq!(bench.app().cx.settings.interface.theme, Theme::Light);
     let file = bench.home.path().join("config/settings.toml");
-    bench.until("it is saved", |_| {
-        std::fs::read_to_string(&file).is_ok_and(|text| text.contains("\"light\""))
-    });
+    let until_in_file = |bench: &mut Bench, theme: &str| {
+        bench.until("it is saved", |_| {
+            fs::read_to_string(&file).is_ok_and(|text| text.contains(theme))
+        });
+    };
+    until_in_file(&mut bench, "\"light\"");
     bench.press("Dark theme");
-    bench.until("it is saved", |_| {
-        std::fs::read_to_string(&file).is_ok_and(|text| text.contains("\"dark\""))
-    });
+    until_in_file(&mut bench, "\"dark\"");
 }

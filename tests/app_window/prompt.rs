@@ -1,6 +1,5 @@
 //! What helps with writing a prompt: tokens, earlier prompts, wildcards, one job a line, and seeds that follow.
 
-use safelight::app::StartupOptions;
 use safelight_core::tokens::TextTokenizer;
 
 use crate::app_window::prelude::*;
@@ -25,12 +24,14 @@ fn prompt(bench: &mut Bench) -> String {
     bench.form().prompt.clone()
 }
 
+fn count_of(text: &str) -> String {
+    format!("{} of 512 tokens", tokens_of(text))
+}
+
 /// Writes a prompt in the place of what is there, and generates.
 fn generate(bench: &mut Bench, text: &str) {
     text.clone_into(&mut bench.form().prompt);
-    bench.press("Generate");
-    let sent = bench.next_job();
-    bench.say_end(sent.id, JobOutcome::Cancelled);
+    bench.request();
 }
 
 fn wildcard(bench: &Bench, name: &str, lines: &str) {
@@ -40,39 +41,20 @@ fn wildcard(bench: &Bench, name: &str, lines: &str) {
 }
 
 #[test]
-fn the_tokens_of_a_prompt_are_counted_while_it_is_written() {
+fn the_tokens_of_a_prompt_are_counted_whoever_wrote_it_and_those_that_are_not_read_too() {
     let mut bench = bench();
     assert!(!bench.has("tokens"));
     bench.write_prompt("a red boat & a blue one");
-    let text = format!("{} of 512 tokens", tokens_of("a red boat & a blue one"));
-    // The line begins with a capital letter, and a digit is one.
-    bench.wait_for(&text);
+    bench.wait_for(&count_of("a red boat & a blue one"));
     bench.write_prompt(", at sea");
-    let text = format!(
-        "{} of 512 tokens",
-        tokens_of("a red boat & a blue one, at sea")
-    );
-    bench.wait_for(&text);
-    bench.until("it rests", |bench| bench.next_repaint().is_none());
-}
-
-#[test]
-fn a_prompt_that_nobody_typed_here_is_counted_too() {
-    let mut bench = bench();
-    "a red boat".clone_into(&mut bench.form().prompt);
-    let text = format!("{} of 512 tokens", tokens_of("a red boat"));
-    bench.wait_for(&text);
-}
-
-#[test]
-fn a_prompt_that_is_too_long_says_how_much_is_not_read() {
-    let mut bench = bench();
-    bench.write_prompt("x");
+    bench.wait_for(&count_of("a red boat & a blue one, at sea"));
+    bench.until_at_rest();
+    bench.form().prompt = "a red boat".to_owned();
+    bench.wait_for(&count_of("a red boat"));
     let long = "boat ".repeat(600);
     bench.form().prompt.clone_from(&long);
     let cut = tokens_of(long.trim()) - 512;
-    let text = format!("the last {cut} are truncated");
-    bench.wait_for(&text);
+    bench.wait_for(&format!("the last {cut} are truncated"));
 }
 
 #[test]
@@ -94,15 +76,11 @@ fn a_wildcard_that_is_not_there_is_named_before_anything_is_generated() {
     let mut bench = bench();
     bench.write_prompt("a __boat__ at sea");
     bench.wait_for("There is no wildcard file boat.txt");
-    wildcard(
-        &bench,
-        "boat.txt",
-        "red boat\nvery large blue sailing boat\n",
-    );
+    let lines = "red boat\nvery large blue sailing boat\n";
+    wildcard(&bench, "boat.txt", lines);
     bench.press("Wildcards");
-    let longest = "a very large blue sailing boat at sea";
-    let text = format!("Up to {} of 512 tokens", tokens_of(longest));
-    bench.wait_for(&text);
+    let longest = count_of("a very large blue sailing boat at sea");
+    bench.wait_for(&format!("Up to {longest}"));
 }
 
 #[test]
@@ -114,8 +92,7 @@ fn earlier_prompts_are_listed_searched_used_and_forgotten() {
     bench.press("Earlier prompts");
     bench.wait_for("Use: two lines");
     assert!(bench.has("Use: a green hill") && bench.has("Use: a red boat"));
-    let search = bench.labelled("Search earlier prompts");
-    search.focus();
+    bench.labelled("Search earlier prompts").focus();
     bench.settle();
     bench.type_into("Search earlier prompts", "RED");
     assert!(bench.has("Use: a red boat") && !bench.has("Use: a green hill"));
@@ -157,11 +134,8 @@ fn the_keyboard_steps_through_earlier_prompts_and_back_to_the_draft() {
 #[test]
 fn a_wildcard_is_inserted_where_the_cursor_stands() {
     let mut bench = bench();
-    wildcard(
-        &bench,
-        "places/sea.txt",
-        "# a comment\ncalm sea\nwild sea\n",
-    );
+    let lines = "# a comment\ncalm sea\nwild sea\n";
+    wildcard(&bench, "places/sea.txt", lines);
     bench.write_prompt("a boat");
     bench.press("Wildcards");
     bench.wait_for("Insert places/sea");
@@ -203,9 +177,8 @@ fn each_line_becomes_a_job_where_that_is_wanted() {
     bench.press("Generate 2 clips");
     let mut sent = Vec::new();
     for _ in 0..2 {
-        let job = bench.next_job();
-        sent.push((job.request.prompt.clone(), job.request.seed));
-        bench.say_end(job.id, JobOutcome::Cancelled);
+        let request = bench.next_request();
+        sent.push((request.prompt, request.seed));
     }
     let expected = [("a red boat".to_owned(), 7), ("a green hill".to_owned(), 8)];
     assert_eq!(sent, expected);
@@ -218,13 +191,7 @@ fn each_line_becomes_a_job_where_that_is_wanted() {
 #[test]
 fn where_a_negative_prompt_does_not_act_it_says_what_brings_it() {
     let mut bench = bench();
-    let field = |bench: &Bench| {
-        let role = Role::MultilineTextInput;
-        bench
-            .harness
-            .query_by_role_and_label(role, "Negative prompt")
-            .is_some()
-    };
+    let field = |bench: &Bench| bench.has_node(Role::MultilineTextInput, "Negative prompt");
     assert!(field(&bench) && !bench.has("No negative prompt"));
     bench.form().sampling.guidance_scale = Some(1.0);
     bench.settle();
@@ -241,10 +208,9 @@ fn where_a_negative_prompt_does_not_act_it_says_what_brings_it() {
 fn another_window_has_the_same_earlier_prompts() {
     let mut first = bench();
     generate(&mut first, "from the first window");
-    let data = Paths::under(first.home.path());
-    first.until("it is kept", |_| data.data.join("prompts.jsonl").exists());
-    let paths = data.clone();
-    let mut second = Bench::with(|startup: &mut StartupOptions| startup.paths = Some(paths));
+    let paths = Paths::under(first.home.path());
+    first.until("it is kept", |_| paths.data.join("prompts.jsonl").exists());
+    let mut second = Bench::with(|startup| startup.paths = Some(paths));
     second.press("Earlier prompts");
     second.wait_for("Use: from the first window");
 }
@@ -269,11 +235,7 @@ fn a_wildcard_that_was_made_since_is_completed() {
 #[test]
 fn tab_behind_an_unfinished_name_stays_in_the_field() {
     let mut bench = bench();
-    let has_focus = |bench: &Bench| {
-        let role = Role::MultilineTextInput;
-        let field = bench.node(role, "Prompt");
-        field.accesskit_node().is_focused()
-    };
+    let has_focus = |bench: &Bench| bench.has_focus(Role::MultilineTextInput, "Prompt");
     bench.write_prompt("a __nobody");
     bench.press_key(Key::Tab);
     assert!(has_focus(&bench));
@@ -308,9 +270,7 @@ fn text_from_right_to_left_is_stored_as_written_and_its_display_explained() {
     assert!(!bench.has(note));
     bench.write_prompt(" שלום");
     bench.assert_shows(note);
-    bench.press("Generate");
-    let sent = bench.next_job().request.prompt;
-    assert_eq!(sent, "a boat, 한국어 ไทย हिन्दी שלום");
+    assert_eq!(bench.request().prompt, "a boat, 한국어 ไทย हिन्दी שלום");
 }
 
 #[test]

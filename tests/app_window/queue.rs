@@ -2,8 +2,6 @@
 
 use safelight::app::choices::QueueEndAction;
 use safelight::app::queue::WaitingJob;
-use safelight::worker::WorkerCommand;
-use safelight_core::job::Recipe;
 
 use crate::app_window::prelude::*;
 
@@ -11,10 +9,7 @@ use crate::app_window::prelude::*;
 fn waiting(prompts: &[&str]) -> (Bench, Sent) {
     let mut bench = Bench::new();
     let first = bench.start_job();
-    for prompt in prompts {
-        bench.form().prompt = (*prompt).to_owned();
-        bench.press("Generate");
-    }
+    bench.queue_prompts(prompts);
     (bench, first)
 }
 
@@ -22,18 +17,6 @@ fn waiting(prompts: &[&str]) -> (Bench, Sent) {
 fn choose(bench: &mut Bench, prompt: &str, what: &str) {
     bench.press(&format!("More for: {prompt}"));
     bench.press(what);
-}
-
-fn order(bench: &mut Bench) -> Vec<String> {
-    let waiting = &bench.app().queue.waiting;
-    waiting
-        .iter()
-        .map(|job| job.request.title().into_owned())
-        .collect()
-}
-
-fn cancelled(bench: &mut Bench, sent: &Sent) {
-    bench.say_end(sent.id, JobOutcome::Cancelled);
 }
 
 #[test]
@@ -44,7 +27,7 @@ fn the_panel_opens_by_itself_when_a_second_job_waits_and_stays_closed_for_whoeve
     bench.press("Generate");
     assert!(bench.app().queue.panel.is_open);
     bench.press("Close the queue");
-    cancelled(&mut bench, &first);
+    bench.cancel_job(&first);
     bench.next_job();
     bench.press("Generate");
     assert!(!bench.app().queue.panel.is_open);
@@ -57,8 +40,8 @@ fn a_job_that_is_moved_to_the_top_runs_next() {
     let (mut bench, first) = waiting(&["one", "two", "three"]);
     choose(&mut bench, "three", "Move to the top");
     choose(&mut bench, "one", "Move down");
-    assert_eq!(order(&mut bench), ["three", "two", "one"]);
-    cancelled(&mut bench, &first);
+    assert_eq!(bench.waiting(), ["three", "two", "one"]);
+    bench.cancel_job(&first);
     assert_eq!(bench.next_job().request.prompt, "three");
 }
 
@@ -67,92 +50,62 @@ fn keys_move_double_and_remove_the_job_that_has_the_focus() {
     let (mut bench, _first) = waiting(&["one", "two"]);
     bench.node(Role::Button, "2. two").focus();
     bench.settle();
-    let press = |bench: &mut Bench, modifiers, key| {
-        bench.press_keys(modifiers, key);
-    };
-    press(&mut bench, Modifiers::ALT, Key::ArrowUp);
-    assert_eq!(order(&mut bench), ["two", "one"]);
-    press(&mut bench, Modifiers::COMMAND, Key::D);
-    assert_eq!(order(&mut bench), ["two", "two", "one"]);
-    press(&mut bench, Modifiers::NONE, Key::Delete);
-    assert_eq!(order(&mut bench), ["two", "one"]);
+    bench.press_keys(Modifiers::ALT, Key::ArrowUp);
+    assert_eq!(bench.waiting(), ["two", "one"]);
+    bench.press_keys(Modifiers::COMMAND, Key::D);
+    assert_eq!(bench.waiting(), ["two", "two", "one"]);
+    bench.press_key(Key::Delete);
+    assert_eq!(bench.waiting(), ["two", "one"]);
     bench.press("Undo");
-    assert_eq!(order(&mut bench), ["two", "two", "one"]);
+    assert_eq!(bench.waiting(), ["two", "two", "one"]);
 }
 
 #[test]
 fn a_job_that_is_dragged_goes_where_it_is_let_go() {
     let (mut bench, _first) = waiting(&["one", "two", "three"]);
-    let at = |bench: &Bench, name: &str| {
-        let row = bench.node(Role::Button, name);
-        row.rect().left_center() + egui::vec2(90.0, 0.0)
-    };
-    let (from, to) = (at(&bench, "3. three"), at(&bench, "1. one"));
-    bench.harness.drag_at(from);
-    bench.harness.step();
-    bench.harness.hover_at(from - egui::vec2(0.0, 20.0));
-    bench.harness.step();
-    bench.harness.hover_at(to - egui::vec2(0.0, 10.0));
-    bench.harness.step();
-    bench.harness.drop_at(to - egui::vec2(0.0, 10.0));
-    bench.settle();
-    assert_eq!(order(&mut bench), ["three", "one", "two"]);
+    let at = |name: &str| bench.rect(Role::Button, name).left_center() + egui::vec2(90.0, 0.0);
+    let (from, to) = (at("3. three"), at("1. one") - egui::vec2(0.0, 10.0));
+    bench.drag_and_drop(from, to);
+    assert_eq!(bench.waiting(), ["three", "one", "two"]);
 }
 
 #[test]
-fn a_job_that_is_changed_keeps_its_place_and_the_form_gets_its_own_back() {
+fn an_edited_job_keeps_its_place_a_cancelled_edit_changes_nothing_and_the_form_gets_its_own_back() {
     let (mut bench, first) = waiting(&["one", "two"]);
-    bench.form().prompt = "in the form".into();
-    choose(&mut bench, "one", "Edit");
-    assert_eq!(bench.form().prompt, "one");
-    bench.assert_shows("You are editing a job of the queue");
-    cancelled(&mut bench, &first);
-    let second = bench.next_job();
-    assert_eq!(
-        second.request.prompt, "two",
-        "what is changed does not start"
-    );
-    bench.form().prompt = "one, but better".into();
-    bench.form().sampling.num_steps = Some(7);
-    bench.press("Save as this job");
-    assert_eq!(bench.form().prompt, "in the form");
-    assert_eq!(order(&mut bench), ["one, but better"]);
-    cancelled(&mut bench, &second);
-    let request = bench.next_job().request;
-    assert_eq!(
-        (request.prompt.as_str(), request.sampling.num_steps),
-        ("one, but better", 7)
-    );
-    let name = request
-        .out
-        .file_name()
-        .unwrap()
-        .to_string_lossy()
-        .into_owned();
-    assert!(name.contains("one-but-better"), "{name}");
-}
-
-#[test]
-fn an_edit_that_is_cancelled_changes_nothing() {
-    let (mut bench, _first) = waiting(&["one"]);
     bench.form().prompt = "in the form".into();
     choose(&mut bench, "one", "Edit");
     bench.form().prompt = "something else".into();
     bench.press("Cancel edit");
     assert_eq!(bench.form().prompt, "in the form");
-    assert_eq!(order(&mut bench), ["one"]);
+    assert_eq!(bench.waiting(), ["one", "two"]);
+    choose(&mut bench, "one", "Edit");
+    assert_eq!(bench.form().prompt, "one");
+    bench.assert_shows("You are editing a job of the queue");
+    bench.cancel_job(&first);
+    let second = bench.next_job();
+    assert_eq!(second.request.prompt, "two", "an edited job does not start");
+    bench.form().prompt = "one, but better".into();
+    bench.form().sampling.num_steps = Some(7);
+    bench.press("Save as this job");
+    assert_eq!(bench.form().prompt, "in the form");
+    assert_eq!(bench.waiting(), ["one, but better"]);
+    bench.cancel_job(&second);
+    let request = bench.next_job().request;
+    assert_eq!(request.prompt, "one, but better");
+    assert_eq!(request.sampling.num_steps, 7);
+    let name = request.out.display().to_string();
+    assert!(name.contains("one-but-better"), "{name}");
 }
 
 #[test]
-fn pictures_of_an_edit_that_is_cancelled_at_once_do_not_come_into_the_form() {
+fn images_of_an_edit_that_is_cancelled_at_once_do_not_come_into_the_form() {
     let (mut bench, _first) = waiting(&[]);
     bench.drop_picture("a.png", 64, 64, "Start picture a.png");
     bench.press("Generate");
     let id = bench.app().queue.waiting[0].id;
     bench.push(InputsCommand::Remove(Slot::Start));
-    for command in [QueueCommand::Edit(id), QueueCommand::CancelEdit] {
-        bench.push(command);
-    }
+    bench.push(QueueCommand::Edit(id));
+    bench.push(QueueCommand::CancelEdit);
     bench.harness.step();
     bench.until("it was opened", |bench| !bench.app().inputs.is_opening());
     assert!(bench.app().inputs.is_empty());
@@ -164,12 +117,8 @@ fn a_job_that_is_tried_again_while_it_is_changed_is_not_changed_any_more() {
     let first = bench.start_job();
     bench.fail_job(&first, JobErrorKind::Internal, "it broke");
     bench.form().prompt = "in the form".into();
-    for command in [
-        QueueCommand::Edit(first.id),
-        QueueCommand::Restart(first.id),
-    ] {
-        bench.push(command);
-    }
+    bench.push(QueueCommand::Edit(first.id));
+    bench.push(QueueCommand::Restart(first.id));
     bench.settle();
     assert!(bench.app().queue.editing.is_none());
     assert_eq!(bench.form().prompt, "in the form");
@@ -182,7 +131,7 @@ fn whoever_closes_the_window_while_a_job_is_changed_finds_the_own_form_again() {
     bench.form().prompt = "in the form".into();
     choose(&mut bench, "one", "Edit");
     assert_eq!(bench.form().prompt, "one");
-    let mut bench = Bench::in_home(bench.close(), |_| {});
+    let mut bench = bench.reopened();
     assert_eq!(bench.form().prompt, "in the form");
 }
 
@@ -191,9 +140,7 @@ fn a_double_gets_a_new_seed_unless_the_seed_is_fixed() {
     let (mut bench, _first) = waiting(&["one"]);
     choose(&mut bench, "one", "Duplicate");
     // A job that gets its name gets its prompt with it.
-    bench.until("both have names", |bench| {
-        bench.app().queue.waiting.iter().all(|job| job.has_output)
-    });
+    bench.until_named();
     let double = bench.app().queue.waiting[1].request.generate_mut();
     double.unwrap().prompt = "its double".into();
     bench.settle();
@@ -231,16 +178,9 @@ fn pausing_the_queue_stops_the_running_job_and_lets_it_go_on_first() {
     bench.say_end(first.id, JobOutcome::Paused);
     bench.assert_no_job();
     bench.press("Start the queue");
-    let mut command = None;
-    bench.until("it goes on", |bench| {
-        command = bench.far.commands.try_recv().ok();
-        command.is_some()
-    });
-    let Some(WorkerCommand { id, resume, .. }) = command else {
-        panic!("it was waited for");
-    };
-    assert_eq!(id, first.id);
-    assert!(resume.unwrap().ends_with(first.id.to_string()));
+    let again = bench.next_job();
+    assert_eq!(again.id, first.id);
+    assert!(again.resume.unwrap().ends_with(first.id.to_string()));
 }
 
 #[test]
@@ -261,7 +201,7 @@ fn a_failed_job_stops_no_other_and_can_be_tried_again() {
     let second = bench.next_job();
     bench.assert_shows("Failed: it broke");
     bench.press(&format!("Try again: {}", first.request.prompt));
-    cancelled(&mut bench, &second);
+    bench.cancel_job(&second);
     let again = bench.next_job();
     assert_eq!(again.request, first.request);
     assert_ne!(again.id, first.id, "every number has one end");
@@ -271,9 +211,9 @@ fn a_failed_job_stops_no_other_and_can_be_tried_again() {
 fn a_failed_job_of_which_something_is_finished_goes_on_from_there() {
     let mut bench = Bench::new();
     let sent = bench.start_job();
-    let jobs = safelight_core::settings::Paths::under(bench.home.path()).jobs();
+    let jobs = Paths::under(bench.home.path()).jobs();
     let folder = JobFolder::create(&jobs, sent.id, &sent.request.clone().into()).unwrap();
-    std::fs::write(folder.result(Stage::EncodeText).unwrap(), "").unwrap();
+    fs::write(folder.result(Stage::EncodeText).unwrap(), "").unwrap();
     bench.press("Queue");
     bench.fail_job(&sent, JobErrorKind::Internal, "it broke");
     let again = format!("Resume: {}", sent.request.prompt);
@@ -283,15 +223,13 @@ fn a_failed_job_of_which_something_is_finished_goes_on_from_there() {
 }
 
 #[test]
-fn ten_dropped_pictures_become_ten_jobs_of_their_own_shapes() {
+fn ten_dropped_images_become_ten_jobs_of_their_own_shapes() {
     let mut bench = Bench::of(pair_spec());
     bench.form().prompt = "it moves".into();
     let mut paths: Vec<_> = (0..10)
         .map(|index| bench.picture_file(&format!("{index}.png"), 320 + 320 * (index % 2), 320))
         .collect();
-    let broken = bench.home.path().join("notes.png");
-    std::fs::write(&broken, "just text").unwrap();
-    paths.insert(3, broken);
+    paths.insert(3, bench.text_file("notes.png", "just text"));
     let paths: Vec<_> = paths.iter().map(|path| path.as_path()).collect();
     bench.drop_files(&paths);
     bench.wait_for("11 files at once");
@@ -300,14 +238,12 @@ fn ten_dropped_pictures_become_ten_jobs_of_their_own_shapes() {
     let mut sizes = Vec::new();
     let mut seeds = std::collections::BTreeSet::new();
     for index in 0..10 {
-        let sent = bench.next_job();
-        assert_eq!(sent.request.prompt, "it moves");
+        let request = bench.next_request();
+        assert_eq!(request.prompt, "it moves");
         let name = format!("{index}.png");
-        assert!(sent.request.image.as_ref().unwrap().ends_with(name));
-        sizes.push((sent.request.width, sent.request.height));
-        seeds.insert(sent.request.seed);
-        bench.say(sent.id, JobUpdate::Started(Recipe::of(&sent.request)));
-        cancelled(&mut bench, &sent);
+        assert!(request.image.unwrap().ends_with(name));
+        sizes.push((request.width, request.height));
+        seeds.insert(request.seed);
     }
     assert_eq!(sizes[..2], [(256, 256), (352, 192)]);
     assert_eq!(seeds.len(), 10);
@@ -316,7 +252,7 @@ fn ten_dropped_pictures_become_ten_jobs_of_their_own_shapes() {
 }
 
 #[test]
-fn two_pictures_for_one_place_are_asked_about_and_nothing_may_be_done_with_them() {
+fn two_images_for_one_place_are_asked_about_and_nothing_may_be_done_with_them() {
     let mut bench = Bench::new();
     let paths = ["a.png", "b.png"].map(|name| bench.picture_file(name, 64, 64));
     bench.drop_files(&[&paths[0], &paths[1]]);
@@ -333,17 +269,16 @@ fn of_five_hundred_jobs_only_those_on_the_screen_are_drawn() {
     let job = bench.app().queue.waiting[0].clone();
     for number in 0..499 {
         let mut job = job.clone();
-        job.id = safelight_core::job::JobId(number);
+        job.id = JobId(number);
         let request = job.request.generate_mut().unwrap();
         request.prompt = format!("wish {number}");
         bench.app().queue.waiting.push_back(job);
     }
     bench.settle();
     bench.assert_shows("Waiting (500)");
-    let rows = bench.harness.query_all_by_label_contains("More for: ");
-    let count = rows.count();
+    let count = bench.count("More for: ");
     assert!((5..25).contains(&count), "{count} rows are drawn");
-    bench.until("it rests", |bench| bench.next_repaint().is_none());
+    bench.until_at_rest();
 }
 
 #[test]
@@ -359,17 +294,16 @@ fn when_all_is_done_the_window_closes_after_half_a_minute_unless_somebody_says_n
     assert_eq!(bench.app().queue.after, QueueEndAction::Nothing);
     bench.app().queue.after = QueueEndAction::Quit;
     bench.until_later("it closes", |bench| {
-        let output = &bench.harness.output().viewport_output[&egui::ViewportId::ROOT];
-        output.commands.contains(&egui::ViewportCommand::Close)
+        let close = egui::ViewportCommand::Close;
+        bench.viewport_commands().contains(&close)
     });
 }
 
 #[test]
 fn the_computer_is_suspended_once_and_a_refusal_is_told() {
     let mut bench = Bench::new();
-    bench.app().queue.suspend = Some(std::sync::Arc::new(|| {
-        Err(JobError::new(JobErrorKind::Device, "somebody forbids it"))
-    }));
+    let forbid = || Err(JobError::new(JobErrorKind::Device, "somebody forbids it"));
+    bench.app().queue.suspend = Some(Arc::new(forbid));
     let sent = bench.start_job();
     bench.press("Queue");
     bench.app().queue.after = QueueEndAction::Suspend;
@@ -395,9 +329,7 @@ fn every_control_of_a_full_panel_has_a_name() {
 #[test]
 fn a_job_of_a_model_that_is_gone_is_not_put_into_the_form() {
     let (mut bench, _first) = waiting(&["one"]);
-    bench.until("its file has a name", |bench| {
-        bench.app().queue.waiting[0].has_output
-    });
+    bench.until_named();
     let first = bench.app().queue.waiting[0].request.generate_mut();
     first.unwrap().model = "elsewhere".into();
     choose(&mut bench, "one", "Edit");
@@ -406,7 +338,7 @@ fn a_job_of_a_model_that_is_gone_is_not_put_into_the_form() {
 }
 
 #[test]
-fn in_a_window_with_little_room_the_queue_lies_over_the_picture_when_it_is_asked_for() {
+fn in_a_window_with_little_room_the_queue_lies_over_the_image_when_it_is_asked_for() {
     let (mut bench, _first) = waiting(&["one", "two"]);
     bench.resize(egui::vec2(413.0, 300.0));
     bench.press("View");
@@ -416,7 +348,7 @@ fn in_a_window_with_little_room_the_queue_lies_over_the_picture_when_it_is_asked
     bench.labelled("Close the queue");
     bench.scroll_to("More for: one");
     choose(&mut bench, "one", "Move down");
-    assert_eq!(order(&mut bench), ["two", "one"]);
+    assert_eq!(bench.waiting(), ["two", "one"]);
     bench.scroll_to("Close the queue");
     bench.press("Close the queue");
     assert!(!bench.has("More for"));

@@ -1,13 +1,7 @@
 //! Jobs that come back: one that failed is saved elsewhere, a cancelled one is put back, and an end with jobs left over.
-
 use safelight::app::choices::QueueEndAction;
 
 use crate::app_window::prelude::*;
-
-fn fail(bench: &mut Bench, sent: &Sent, kind: JobErrorKind) {
-    let failure = JobError::new(kind, "it broke");
-    bench.say_end(sent.id, JobOutcome::Failed(failure));
-}
 
 #[test]
 fn a_job_whose_disk_was_full_is_saved_in_the_folder_of_now_and_stays_the_same_otherwise() {
@@ -16,7 +10,7 @@ fn a_job_whose_disk_was_full_is_saved_in_the_folder_of_now_and_stays_the_same_ot
     let first = bench.start_job();
     assert!(first.request.prompt_template.is_some());
     bench.press("Queue");
-    fail(&mut bench, &first, JobErrorKind::Disk);
+    bench.fail_job(&first, JobErrorKind::Disk, "it broke");
     let elsewhere = bench.home.path().join("elsewhere");
     bench.app().cx.settings.output.folder = Some(elsewhere.clone());
     bench.press(&format!("Try again: {}", first.request.prompt));
@@ -31,7 +25,7 @@ fn a_cancelled_job_can_be_put_back_and_is_made_from_its_beginning() {
     let mut bench = Bench::new();
     let first = bench.start_job();
     bench.press("Generate");
-    bench.say_end(first.id, JobOutcome::Cancelled);
+    bench.cancel_job(&first);
     let second = bench.next_job();
     bench.assert_shows(&format!("Cancelled: {}", first.request.prompt));
     bench.press("Undo");
@@ -46,9 +40,8 @@ fn a_cancelled_job_of_which_something_is_kept_gets_another_file_when_it_is_put_b
     let mut bench = Bench::new();
     let first = bench.start_job();
     bench.press("Queue");
-    std::fs::write(&first.request.out, "the clip so far").expect("a file");
-    let output = crate::app_window::harness::output(&first, 2);
-    bench.say_end(first.id, JobOutcome::Kept(output));
+    fs::write(&first.request.out, "the clip so far").expect("a file");
+    bench.say_end(first.id, JobOutcome::Kept(output(&first, 2)));
     bench.press("Undo");
     let again = bench.next_job().request;
     assert_ne!(again.out, first.request.out);
@@ -59,12 +52,11 @@ fn a_cancelled_job_of_which_something_is_kept_gets_another_file_when_it_is_put_b
 fn a_job_that_keys_move_out_of_sight_stays_under_them() {
     let mut bench = Bench::new();
     bench.start_job();
-    bench.form().prompt = "moved".into();
-    bench.press("Generate");
+    bench.queue_prompts(&["moved"]);
     let job = bench.app().queue.waiting[0].clone();
     for number in 0..40 {
         let mut job = job.clone();
-        job.id = safelight_core::job::JobId(number);
+        job.id = JobId(number);
         bench.app().queue.waiting.push_back(job);
     }
     bench.app().cx.folds.is_graph_open = true;
@@ -93,14 +85,9 @@ fn the_question_at_the_end_tells_of_jobs_that_have_stopped() {
     let mut bench = Bench::new();
     let sent = bench.start_job();
     bench.app().queue.after = QueueEndAction::Quit;
-    fail(&mut bench, &sent, JobErrorKind::Internal);
+    bench.fail_job(&sent, JobErrorKind::Internal, "it broke");
     bench.assert_shows("except for 1 stopped job");
-    assert!(
-        bench
-            .harness
-            .query_by_label_contains("every result is saved")
-            .is_none()
-    );
+    assert!(!bench.has("every result is saved"));
     bench.press("Stay open");
 }
 
@@ -108,10 +95,7 @@ fn the_question_at_the_end_tells_of_jobs_that_have_stopped() {
 fn a_paused_queue_that_is_cleared_takes_the_next_job_at_once() {
     let mut bench = Bench::new();
     let first = bench.start_job();
-    for prompt in ["one", "two"] {
-        bench.form().prompt = prompt.into();
-        bench.press("Generate");
-    }
+    bench.queue_prompts(&["one", "two"]);
     bench.press("Pause the queue");
     bench.say_end(first.id, JobOutcome::Paused);
     bench.assert_shows("The queue is paused");
@@ -122,7 +106,6 @@ fn a_paused_queue_that_is_cleared_takes_the_next_job_at_once() {
     bench.assert_shows("The queue is paused");
     assert_eq!(bench.app().queue.waiting.len(), 3);
     bench.press("Clear all");
-    bench.form().prompt = "three".into();
-    bench.press("Generate");
+    bench.queue_prompts(&["three"]);
     assert_eq!(bench.next_job().request.prompt, "three");
 }

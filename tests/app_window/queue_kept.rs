@@ -12,43 +12,24 @@ fn until_kept(bench: &mut Bench, count: usize) {
     });
 }
 
-fn same_model(startup: &mut safelight::app::StartupOptions) {
-    startup.models = Some(safelight::app::models::FoundModels {
-        specs: vec![spec()],
-        ..Default::default()
-    });
-}
-
 #[test]
 fn waiting_jobs_are_there_again_after_a_crash_and_wait_for_a_word() {
     let mut bench = Bench::new();
     let interrupted = bench.start_job().request.prompt;
-    for prompt in ["one", "two", "three"] {
-        bench.form().prompt = prompt.into();
-        bench.press("Generate");
-    }
-    bench.until("all have names", |bench| {
-        bench.app().queue.waiting.iter().all(|job| job.has_output)
-    });
+    bench.queue_prompts(&["one", "two", "three"]);
+    bench.until_named();
     until_kept(&mut bench, 4);
-    let mut bench = Bench::in_home(bench.die(), same_model);
+    let mut bench = bench.restarted();
     bench.wait_for("4 jobs are left from last time");
     bench.assert_shows("Interrupted");
     bench.assert_no_job();
-    bench.form().prompt = "a new one".into();
-    bench.press("Generate");
-    let new = bench.next_job();
-    assert_eq!(
-        new.request.prompt, "a new one",
-        "new ones need not wait for old ones"
-    );
-    bench.say_end(new.id, JobOutcome::Cancelled);
+    bench.queue_prompts(&["a new one"]);
+    let new = bench.next_request().prompt;
+    assert_eq!(new, "a new one", "new ones need not wait for old ones");
     bench.assert_no_job();
     bench.press("Resume");
     for prompt in [interrupted.as_str(), "one", "two", "three"] {
-        let sent = bench.next_job();
-        assert_eq!(sent.request.prompt, prompt);
-        bench.say_end(sent.id, JobOutcome::Cancelled);
+        assert_eq!(bench.next_request().prompt, prompt);
     }
     bench.assert_no_job();
 }
@@ -66,7 +47,7 @@ fn a_job_that_runs_when_the_window_closes_can_go_on_in_the_next_one() {
     fs::create_dir_all(folder).unwrap();
     let half = folder.join(".safelight-0.4194305.partial");
     fs::write(&half, "half").unwrap();
-    let mut bench = Bench::in_home(bench.close(), same_model);
+    let mut bench = bench.reopened();
     assert!(token.is_paused());
     bench.wait_for("Interrupted");
     assert!(!half.exists());
@@ -80,7 +61,7 @@ fn jobs_of_last_time_can_be_cleared_and_that_can_be_undone() {
     bench.start_job();
     bench.press("Generate");
     until_kept(&mut bench, 2);
-    let mut bench = Bench::in_home(bench.close(), same_model);
+    let mut bench = bench.reopened();
     bench.wait_for("2 jobs are left from last time");
     bench.press("Clear");
     assert!(!bench.has("from last time"));
@@ -89,14 +70,14 @@ fn jobs_of_last_time_can_be_cleared_and_that_can_be_undone() {
 }
 
 #[test]
-fn a_picture_that_is_gone_is_named_on_its_row() {
+fn an_image_that_is_gone_is_named_on_its_row() {
     let mut bench = Bench::new();
     bench.start_job();
     let path = bench.drop_picture("boat.png", 64, 64, "Start picture boat.png");
     bench.press("Generate");
     until_kept(&mut bench, 2);
     fs::remove_file(&path).unwrap();
-    let mut bench = Bench::in_home(bench.close(), same_model);
+    let mut bench = bench.reopened();
     bench.wait_for("boat.png is missing");
 }
 
@@ -106,16 +87,13 @@ fn a_broken_file_is_kept_aside_and_told() {
     let path = Paths::under(home.path()).queue_file();
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, "{\"version\": 1, \"jobs\": [").unwrap();
-    let mut bench = Bench::in_home(home, same_model);
+    let mut bench = Bench::in_home(home, |_| {});
     bench.wait_for("This is not a queue of Safelight");
     bench.start_job();
     until_kept(&mut bench, 1);
     let copy = path.with_extension("broken-1.json");
-    assert!(
-        fs::read_to_string(copy)
-            .unwrap()
-            .starts_with("{\"version\"")
-    );
+    let kept = fs::read_to_string(copy).unwrap();
+    assert!(kept.starts_with("{\"version\""));
 }
 
 #[test]
@@ -125,10 +103,7 @@ fn a_second_window_leaves_the_queue_to_the_first() {
     bench.press("Generate");
     until_kept(&mut bench, 2);
     let data = Paths::under(bench.home.path());
-    let mut other = Bench::with(|startup| {
-        same_model(startup);
-        startup.paths = Some(data);
-    });
+    let mut other = Bench::with(|startup| startup.paths = Some(data));
     other.wait_for("Another Safelight window already keeps the queue");
     other.assert_no_job();
     assert!(other.app().queue.waiting.is_empty());
@@ -151,7 +126,7 @@ fn what_could_not_be_written_is_written_as_soon_as_that_is_possible() {
     fs::remove_dir(&path).unwrap();
     until_kept(&mut bench, 1);
     bench.wait_until_gone("The queue could not be saved");
-    bench.until("it rests", |bench| bench.next_repaint().is_none());
+    bench.until_at_rest();
 }
 
 #[test]
@@ -160,15 +135,11 @@ fn the_job_that_was_interrupted_stands_before_those_that_wait() {
     let sent = bench.start_job();
     let jobs = Paths::under(bench.home.path()).jobs();
     JobFolder::create(&jobs, sent.id, &sent.request.clone().into()).unwrap();
-    bench.form().prompt = "behind it".into();
-    bench.press("Generate");
+    bench.queue_prompts(&["behind it"]);
     until_kept(&mut bench, 2);
-    let mut bench = Bench::in_home(bench.die(), same_model);
+    let mut bench = bench.restarted();
     let interrupted = format!("Interrupted. {}", sent.request.prompt);
     bench.wait_for(&interrupted);
-    let top = |name: &str| {
-        let row = bench.node(Role::Button, name);
-        row.rect().top()
-    };
+    let top = |name: &str| bench.rect(Role::Button, name).top();
     assert!(top(&interrupted) < top("1. behind it"));
 }

@@ -3,7 +3,6 @@
 use egui::{Vec2, vec2};
 use safelight::app::state::PanelPlace;
 use safelight::ui::theme;
-use safelight_core::job::Recipe;
 
 use crate::app_window::prelude::*;
 
@@ -20,16 +19,10 @@ const SMALL: [Vec2; 5] = [
 /// A finished clip that is looked at, a second one that runs with a graph, and a third that waits.
 fn busy() -> Bench {
     let mut bench = Bench::new();
-    let first = bench.start_job();
-    bench.finish_job(&first, 4);
-    bench.press("Generate");
-    let second = bench.next_job();
-    bench.say(second.id, JobUpdate::Started(Recipe::of(&second.request)));
-    for second_of_job in 0..6 {
-        bench.say(
-            second.id,
-            sample(f64::from(second_of_job), 600, 400, 500, 1024),
-        );
+    bench.make_clip(4);
+    let second = bench.start_job();
+    for at in 0..6 {
+        bench.say(second.id, sample(f64::from(at), 600, 400, 500, 1024));
     }
     bench.press("Generate");
     bench.press("Result 1: a red boat sails to the right at sunset");
@@ -100,15 +93,11 @@ fn the_keys_of_the_queue_show_it_over_any_page_of_a_small_window_and_hide_it() {
     bench.press_keys(keys, Key::Q);
     bench.press_key(Key::Escape);
     assert!(!bench.has("Pause after this job"));
-    assert_eq!(
-        bench.app().cx.page,
-        Page::Gallery,
-        "Escape took the queue alone"
-    );
+    assert_eq!(bench.app().cx.page, Page::Gallery, "Escape took one thing");
 }
 
 #[test]
-fn a_small_window_keeps_its_picture_where_a_large_one_has_the_queue_beside_it() {
+fn a_small_window_keeps_its_image_where_a_large_one_has_the_queue_beside_it() {
     let mut bench = busy();
     bench.resize(vec2(1500.0, 900.0));
     assert_eq!(bench.app().cx.drawn.queue, PanelPlace::Beside);
@@ -118,85 +107,70 @@ fn a_small_window_keeps_its_picture_where_a_large_one_has_the_queue_beside_it() 
 }
 
 #[test]
-fn the_picture_has_its_part_of_every_small_window_and_lies_over_nothing() {
+fn the_image_has_its_part_of_every_small_window_and_lies_over_nothing() {
     let mut bench = busy();
     for size in SMALL {
         bench.resize(size);
-        let picture = bench.node(Role::Image, "Finished clip");
-        let picture = picture.rect();
+        let picture = bench.rect(Role::Image, "Finished clip");
         let least = (size.y * 0.28).min(200.0);
         assert!(picture.height() >= least, "{picture:?} of {size}");
         for name in ["Pause", "Full screen", "More"] {
-            let button = bench.node(Role::Button, name).rect();
-            assert!(
-                !picture.intersects(button),
-                "{name} {button:?}, {picture:?} of {size}"
-            );
-            assert!(
-                button.bottom() <= size.y && button.right() <= size.x,
-                "{name}: {button:?}"
-            );
+            let button = bench.rect(Role::Button, name);
+            let place = format!("{name} {button:?}, {picture:?} of {size}");
+            assert!(!picture.intersects(button), "{place}");
+            assert!(button.bottom() <= size.y, "{place}");
+            assert!(button.right() <= size.x, "{place}");
         }
     }
 }
 
+const DOCTOR: [&str; 4] = [
+    "Examine again",
+    "Copy as text",
+    "Make a report",
+    "Close the doctor",
+];
+const MODELS: [&str; 3] = ["First steps", "Add a models folder", "Close the models"];
+const HEADER: [&str; 5] = ["Queue", "Gallery", "Downloads", "Doctor", "Settings"];
+
+/// Asserts that these buttons are within the window, one after the other.
+fn assert_in_a_row(bench: &Bench, size: Vec2, names: &[&str]) {
+    let mut left = 0.0;
+    for name in names {
+        let button = bench.rect(Role::Button, name);
+        assert!(button.left() >= left, "{name} {button:?} of {size}");
+        assert!(button.right() <= size.x, "{name} {button:?} of {size}");
+        left = button.right();
+    }
+}
+
 #[test]
-fn pages_have_their_buttons_within_every_small_window() {
+fn pages_and_the_header_have_their_buttons_within_every_small_window() {
     let mut bench = Bench::new();
     for size in SMALL.into_iter().chain([vec2(450.0, 300.0)]) {
         bench.harness.set_size(size);
-        for (page, names) in [
-            (
-                Page::Doctor,
-                &[
-                    "Examine again",
-                    "Copy as text",
-                    "Make a report",
-                    "Close the doctor",
-                ][..],
-            ),
-            (
-                Page::Models,
-                &["First steps", "Add a models folder", "Close the models"],
-            ),
-        ] {
-            bench.push(safelight::app::commands::AppCommand::Show(page));
-            bench.settle();
-            let mut left = 0.0;
-            for name in names {
-                let button = bench.node(Role::Button, name).rect();
-                assert!(button.right() <= size.x, "{name} {button:?} of {size}");
-                if page == Page::Doctor {
-                    assert!(button.left() >= left, "{name} {button:?} of {size}");
-                    left = button.right();
-                }
-            }
+        bench.run(AppCommand::Show(Page::Doctor));
+        assert_in_a_row(&bench, size, &DOCTOR);
+        bench.run(AppCommand::Show(Page::Models));
+        for name in MODELS {
+            let button = bench.rect(Role::Button, name);
+            assert!(button.right() <= size.x, "{name} {button:?} of {size}");
         }
-        let search = bench.node(Role::TextInput, "Search models").rect();
+        let search = bench.rect(Role::TextInput, "Search models");
         assert!(search.width() > 200.0, "{search:?} of {size}");
         bench.press_key(Key::F1);
-        let title = bench.node(Role::Button, "Close the shortcuts").rect();
+        let title = bench.rect(Role::Button, "Close the shortcuts");
         assert!(title.right() <= size.x, "{title:?} of {size}");
         let title = bench.labelled("Create").rect();
         assert!(title.left() >= 0.0, "{title:?} of {size}");
         bench.press_key(Key::Escape);
     }
-}
-
-#[test]
-fn every_button_of_the_header_is_seen_in_every_small_window() {
     let mut bench = Bench::new();
     for size in SMALL {
         bench.harness.set_size(size);
         bench.app().cx.is_view_shown = false;
         bench.settle();
-        let mut left = 0.0;
-        for name in ["Queue", "Gallery", "Downloads", "Doctor", "Settings"] {
-            let button = bench.node(Role::Button, name).rect();
-            assert!(button.left() >= left, "{name} {button:?} of {size}");
-            assert!(button.right() <= size.x, "{name} {button:?} of {size}");
-            left = button.right();
-        }
+        assert_in_a_row(&bench, size, &HEADER);
     }
 }
 
@@ -207,8 +181,7 @@ fn tab_walks_the_header_as_it_is_read() {
     bench.settle();
     for name in ["Gallery", "Downloads", "Doctor", "Settings", "Light theme"] {
         bench.press_key(Key::Tab);
-        let button = bench.node(Role::Button, name);
-        assert!(button.is_focused(), "{name}");
+        assert!(bench.has_focus(Role::Button, name), "{name}");
     }
 }
 
@@ -221,10 +194,8 @@ fn a_screen_reader_hears_no_icons_and_real_figures() {
     assert_eq!(range, (Some(0.0), Some(100.0)));
     let length = bench.node(Role::Slider, "Length");
     assert_eq!(length.accesskit_node().numeric_value(), Some(17.0));
-    assert_eq!(
-        bench.harness.root().accesskit_node().label().as_deref(),
-        Some("Safelight")
-    );
+    let root = bench.harness.root().accesskit_node().label();
+    assert_eq!(root.as_deref(), Some("Safelight"));
     for page in [
         Page::Watch,
         Page::Settings,
@@ -232,8 +203,7 @@ fn a_screen_reader_hears_no_icons_and_real_figures() {
         Page::Models,
         Page::Gallery,
     ] {
-        bench.push(safelight::app::commands::AppCommand::Show(page));
-        bench.settle();
+        bench.run(AppCommand::Show(page));
         for node in bench.harness.root().children_recursive() {
             let node = node.accesskit_node();
             let texts = node.label().into_iter().chain(node.value());
@@ -247,7 +217,7 @@ fn a_screen_reader_hears_no_icons_and_real_figures() {
 
 #[test]
 fn a_question_closes_the_menu_that_was_open() {
-    let mut bench = Bench::of(crate::app_window::harness::pair_spec());
+    let mut bench = Bench::of(pair_spec());
     bench.click(Role::ComboBox, "Size");
     bench.assert_shows("Cinema 21:9");
     bench.press_keys(Modifiers::COMMAND, Key::K);
@@ -261,11 +231,8 @@ fn the_next_run_is_told_the_page() {
     bench.press("Settings");
     assert_eq!(bench.app().cx.page.remembered(), Page::Settings);
     bench.press("Doctor");
-    assert_eq!(
-        bench.app().cx.page.remembered(),
-        Page::Watch,
-        "no examination begins by itself"
-    );
+    // No examination begins by itself.
+    assert_eq!(bench.app().cx.page.remembered(), Page::Watch);
 }
 
 #[test]
@@ -273,20 +240,15 @@ fn a_seed_of_nine_digits_is_seen_whole() {
     let mut bench = Bench::new();
     bench.form().seed = 888888888;
     bench.settle();
-    let field = bench.node(Role::TextInput, "Seed").rect();
+    let field = bench.rect(Role::TextInput, "Seed");
     let font = egui::FontId::proportional(13.5);
     let ctx = bench.harness.ctx.clone();
-    let text = ctx.fonts_mut(|fonts| {
-        fonts
-            .layout_no_wrap("888888888".into(), font, egui::Color32::WHITE)
-            .size()
-    });
-    assert!(field.width() >= text.x + 8.0, "{field:?} for {text}");
-    let mode = bench.node(Role::ComboBox, "Seed mode").rect();
+    let text =
+        ctx.fonts_mut(|fonts| fonts.layout_no_wrap("888888888".into(), font, egui::Color32::WHITE));
+    assert!(field.width() >= text.size().x + 8.0, "{field:?}");
+    let mode = bench.rect(Role::ComboBox, "Seed mode");
     let dice = bench.labelled("Roll a new seed").rect();
-    assert!(
-        mode.left() >= field.right()
-            && dice.right() <= theme::FORM_WIDTH - f32::from(theme::FORM_MARGIN),
-        "{field:?} {mode:?} {dice:?}"
-    );
+    let edge = theme::FORM_WIDTH - f32::from(theme::FORM_MARGIN);
+    assert!(mode.left() >= field.right(), "{field:?} {mode:?}");
+    assert!(dice.right() <= edge, "{dice:?}");
 }

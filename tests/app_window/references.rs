@@ -3,7 +3,6 @@
 use safelight::app::choices::SlotTarget;
 use safelight_core::model::PicturePrompts;
 
-use crate::app_window::pictures::request_of;
 use crate::app_window::prelude::*;
 
 /// A model that edits: it sees up to three pictures and begins from none.
@@ -26,23 +25,21 @@ fn drop_all(bench: &mut Bench, paths: &[PathBuf]) {
 }
 
 #[test]
-fn dropped_pictures_stand_in_their_order_and_can_be_moved_and_removed() {
+fn dropped_images_stand_in_their_order_and_can_be_moved_and_removed() {
     let mut bench = Bench::of(edit_spec());
     bench.assert_shows("0 of 3");
     let paths = files(&bench, &["man.png", "coat.png", "park.png"]);
     drop_all(&mut bench, &paths[..2]);
-    bench.wait_for_all(&[
-        "Reference picture 1: man.png",
-        "Reference picture 2: coat.png",
-    ]);
+    bench.wait_for("Reference picture 1: man.png");
+    bench.wait_for("Reference picture 2: coat.png");
     bench.drop_until(&paths[2], "Reference picture 3: park.png");
     bench.assert_shows("3 of 3");
     assert!(!bench.has("Add reference pictures"), "there is no room");
-    assert_eq!(request_of(&mut bench).references, paths);
+    assert_eq!(bench.request().references, paths);
     bench.press("Move reference picture 3 to the left");
     bench.press("Remove reference picture 1");
     bench.assert_shows("Reference picture 1: park.png");
-    let request = request_of(&mut bench);
+    let request = bench.request();
     assert_eq!(request.references, [paths[2].clone(), paths[1].clone()]);
     assert!(request.image.is_none());
     // The size follows the first of them.
@@ -50,7 +47,7 @@ fn dropped_pictures_stand_in_their_order_and_can_be_moved_and_removed() {
 }
 
 #[test]
-fn of_more_pictures_than_places_some_are_taken_or_each_becomes_a_job() {
+fn of_more_images_than_places_some_are_taken_or_each_becomes_a_job() {
     let mut bench = Bench::of(edit_spec());
     let paths = files(&bench, &["a.png", "b.png", "c.png", "d.png"]);
     drop_all(&mut bench, &paths);
@@ -66,9 +63,7 @@ fn of_more_pictures_than_places_some_are_taken_or_each_becomes_a_job() {
     // Each beside what stands in the form.
     let mut seen = Vec::new();
     for _ in 0..4 {
-        let sent = bench.next_job();
-        seen.push(sent.request.references.clone());
-        bench.say_end(sent.id, JobOutcome::Cancelled);
+        seen.push(bench.next_request().references);
     }
     let beside = |path: &PathBuf| vec![path.clone(), paths[1].clone()];
     assert_eq!(seen, paths.iter().map(beside).collect::<Vec<_>>());
@@ -82,17 +77,12 @@ fn a_result_becomes_a_reference_and_its_settings_bring_its_references_back() {
     bench.wait_for("2 of 3");
     let sent = bench.start_job();
     assert_eq!(sent.request.references, paths);
-    let stage = JobUpdate::Stage {
-        stage: Stage::EncodeImage,
-        section: 0,
-        resumed: false,
-    };
-    bench.say(sent.id, stage);
+    bench.say_stage(sent.id, Stage::EncodeImage);
     bench.assert_shows("Reading the pictures");
     // The worker's part: the file is there when the job ends.
     let out = &sent.request.out;
-    std::fs::create_dir_all(out.parent().unwrap()).unwrap();
-    std::fs::copy(&paths[0], out).unwrap();
+    fs::create_dir_all(out.parent().unwrap()).unwrap();
+    fs::copy(&paths[0], out).unwrap();
     bench.finish_job(&sent, 1);
     bench.press_more("Use as reference");
     bench.wait_for("3 of 3");
@@ -101,28 +91,25 @@ fn a_result_becomes_a_reference_and_its_settings_bring_its_references_back() {
     }
     bench.press_more("Use settings");
     bench.wait_for_all(&["Reference picture 1: a.png", "Reference picture 2: b.png"]);
-    assert_eq!(request_of(&mut bench).references, paths);
+    assert_eq!(bench.request().references, paths);
 }
 
 #[test]
 fn a_model_without_references_keeps_them_and_sends_none() {
     let mut bench = Bench::of_models(vec![edit_spec(), spec()]);
-    bench.form().model = Some("edit".into());
-    bench.settle();
+    bench.set_model("edit");
     let paths = files(&bench, &["a.png", "b.png"]);
     drop_all(&mut bench, &paths);
     bench.wait_for("2 of 3");
-    bench.form().model = Some(spec().id);
-    bench.settle();
+    bench.set_model(&spec().id);
     bench.assert_shows("This model does not use reference pictures. They are kept.");
-    assert!(request_of(&mut bench).references.is_empty());
-    bench.form().model = Some("edit".into());
-    bench.settle();
-    assert_eq!(request_of(&mut bench).references, paths);
+    assert!(bench.request().references.is_empty());
+    bench.set_model("edit");
+    assert_eq!(bench.request().references, paths);
 }
 
 #[test]
-fn the_words_over_the_window_say_what_becomes_of_held_pictures() {
+fn the_words_over_the_window_say_what_becomes_of_held_images() {
     let mut bench = Bench::of(edit_spec());
     bench.hold_files(&["a.png"]);
     bench.assert_shows("Drop it as a reference picture");
@@ -130,14 +117,11 @@ fn the_words_over_the_window_say_what_becomes_of_held_pictures() {
     bench.assert_shows("Drop them as reference pictures");
     bench.hold_files(&["a.png", "b.png", "c.png", "d.png"]);
     bench.assert_shows("Drop to queue one job per file");
-    let place = bench
-        .harness
-        .query_by_role_and_label(Role::Button, "Add reference pictures");
-    assert!(place.is_some());
+    bench.node(Role::Button, "Add reference pictures");
 }
 
 #[test]
-fn a_model_that_edits_one_picture_takes_it_in_whatever_place_it_was_named() {
+fn a_model_that_edits_one_image_takes_it_in_whatever_place_it_was_named() {
     let mut spec = edit_spec();
     spec.limits.max_references = 1;
     let mut bench = Bench::of(spec);
@@ -149,8 +133,7 @@ fn a_model_that_edits_one_picture_takes_it_in_whatever_place_it_was_named() {
         bench.wait_for(&shown);
     }
     bench.assert_shows("1 of 1");
-    let asked = request_of(&mut bench);
-    assert_eq!(asked.references, paths[1..]);
+    assert_eq!(bench.request().references, paths[1..]);
 }
 
 /// A model that reads pictures as prompts, and has what reads them.
@@ -167,20 +150,19 @@ fn prompt_spec() -> ModelSpec {
 }
 
 #[test]
-fn pictures_as_prompts_have_strengths_and_come_back_with_the_settings() {
+fn images_as_prompts_have_strengths_and_come_back_with_the_settings() {
     let mut bench = Bench::of(prompt_spec());
     bench.assert_shows("Pictures as prompts");
     bench.assert_shows("0 of 8");
     let paths = files(&bench, &["a.png", "b.png", "c.png"]);
-    let open = InputsCommand::Open(paths.clone(), SlotTarget::onto(Some(Slot::Prompt)));
-    bench.push(open);
+    let place = SlotTarget::onto(Some(Slot::Prompt));
+    bench.push(InputsCommand::Open(paths.clone(), place));
     bench.wait_for("Prompt picture 3: c.png");
-    bench.push(InputsCommand::SetStrength(1, 0.5));
-    bench.settle();
+    bench.run(InputsCommand::SetStrength(1, 0.5));
     assert!(bench.has("Strength of prompt picture 2"));
     bench.press("Remove prompt picture 3");
     bench.press("Move prompt picture 2 to the left");
-    let asked = request_of(&mut bench);
+    let asked = bench.request();
     let said = |request: &GenerateRequest| -> Vec<(PathBuf, f64)> {
         let pictures = request.prompt_pictures.iter();
         pictures.map(|it| (it.path.clone(), it.strength)).collect()
@@ -191,11 +173,10 @@ fn pictures_as_prompts_have_strengths_and_come_back_with_the_settings() {
     for _ in 0..2 {
         bench.press("Remove prompt picture 1");
     }
-    assert!(request_of(&mut bench).prompt_pictures.is_empty());
-    let take_over = InputsCommand::TakeOver(Box::new(asked));
-    bench.push(take_over);
+    assert!(bench.request().prompt_pictures.is_empty());
+    bench.push(InputsCommand::TakeOver(Box::new(asked)));
     bench.wait_for("Prompt picture 2: a.png");
-    assert_eq!(said(&request_of(&mut bench)), expected);
+    assert_eq!(said(&bench.request()), expected);
 }
 
 #[test]
@@ -207,5 +188,5 @@ fn without_the_file_that_reads_them_one_sentence_says_what_to_get() {
     assert!(!bench.has("Add pictures as prompts"));
     let mut bench = Bench::of(flux_spec());
     assert!(!bench.has("Pictures as prompts"));
-    assert!(request_of(&mut bench).prompt_pictures.is_empty());
+    assert!(bench.request().prompt_pictures.is_empty());
 }

@@ -6,7 +6,7 @@ use crate::app_window::prelude::*;
 fn what_was_written_is_there_again_after_a_close_and_after_a_crash() {
     let mut bench = Bench::new();
     bench.write_prompt("a red boat");
-    let mut bench = Bench::in_home(bench.close(), |_| {});
+    let mut bench = bench.reopened();
     assert_eq!(bench.form().prompt, "a red boat");
     bench.write_prompt(" at sea");
     // It is on the disk a moment later, whatever happens then.
@@ -15,6 +15,6 @@ fn what_was_written_is_there_again_after_a_close_and_after_a_crash() {
         fs::read_to_string(&path).is_ok_and(|text| text.contains("at sea"))
     });
     let written = bench.form().prompt.clone();
-    let mut bench = Bench::in_home(bench.die(), |_| {});
+    let mut bench = bench.restarted();
     assert_eq!(bench.form().prompt, written);
 }

@@ -1,7 +1,7 @@
 //! Settings from files: dropped, offered on a card, and told where they cannot be taken over.
 
 use safelight::app::commands::RestoreCommand;
-use safelight_core::job::{Sampler, SigmaSchedule};
+use safelight_core::job::SigmaSchedule;
 
 use crate::app_window::prelude::*;
 
@@ -16,9 +16,7 @@ fn picture_with(bench: &Bench, name: &str, text: &str) -> PathBuf {
     let path = bench.picture_file(name, 32, 16);
     let plain = fs::read(&path).expect("it was written");
     let data = [b"parameters\0\0\0\0\0".as_slice(), text.as_bytes()].concat();
-    let len = u32::try_from(data.len())
-        .expect("it is short")
-        .to_be_bytes();
+    let len = (data.len() as u32).to_be_bytes();
     // Nobody looks at the checksum of a text.
     let chunk = [len.as_slice(), b"iTXt", &data, &[0; 4]].concat();
     // Behind the signature and the head.
@@ -27,16 +25,9 @@ fn picture_with(bench: &Bench, name: &str, text: &str) -> PathBuf {
     path
 }
 
-fn write(bench: &Bench, name: &str, text: &str) -> PathBuf {
-    let path = bench.home.path().join(name);
-    fs::write(&path, text).expect("it is written");
-    path
-}
-
 fn use_file(bench: &mut Bench, path: &Path) {
-    let ctx = bench.harness.ctx.clone();
     bench.push(RestoreCommand::Use(path.to_path_buf()));
-    ctx.request_repaint();
+    bench.harness.ctx.request_repaint();
 }
 
 /// Waits for the form with so many steps.
@@ -51,7 +42,7 @@ fn until_prompt(bench: &mut Bench, prompt: &str) {
 }
 
 #[test]
-fn a_picture_that_says_how_it_was_made_is_a_start_picture_and_offers_its_settings() {
+fn an_image_that_says_how_it_was_made_is_a_start_image_and_offers_its_settings() {
     let mut bench = bench();
     let path = picture_with(&bench, "fox.png", FORGE);
     bench.drop_file(&path);
@@ -63,18 +54,13 @@ fn a_picture_that_says_how_it_was_made_is_a_start_picture_and_offers_its_setting
     assert_eq!(form.model.as_deref(), Some("flux"));
     assert_eq!(form.prompt, "a fox");
     assert_eq!(form.negative_prompt.as_deref(), Some("fog"));
-    assert_eq!(
-        (form.sampling.sampler, form.sampling.sigma_schedule),
-        (Some(Sampler::Heun), Some(SigmaSchedule::Beta))
-    );
-    assert_eq!(
-        (form.sampling.guidance_scale, form.sampling.true_cfg_scale),
-        (Some(2.5), Some(1.0))
-    );
-    assert_eq!(
-        (form.size, form.width, form.height),
-        (SizeChoice::Custom, Some(640), Some(832))
-    );
+    let sampling = &form.sampling;
+    assert_eq!(sampling.sampler, Some(Sampler::Heun));
+    assert_eq!(sampling.sigma_schedule, Some(SigmaSchedule::Beta));
+    assert_eq!(sampling.guidance_scale, Some(2.5));
+    assert_eq!(sampling.true_cfg_scale, Some(1.0));
+    assert_eq!(form.size, SizeChoice::Custom);
+    assert_eq!((form.width, form.height), (Some(640), Some(832)));
     assert_eq!((form.seed, form.seed_mode), (77, SeedMode::Fixed));
     // It was made from words alone.
     assert!(bench.app().inputs.is_empty());
@@ -87,7 +73,7 @@ fn a_seed_that_is_too_large_is_told_and_the_forms_own_stays() {
     let mut bench = bench();
     bench.form().set_seed(5);
     let text = FORGE.replace("Seed: 77", "Seed: 99999999999999999999");
-    let path = write(&bench, "fox.txt", &text);
+    let path = bench.text_file("fox.txt", &text);
     use_file(&mut bench, &path);
     taken_over(&mut bench, 9);
     bench.assert_shows("Its seed, 99999999999999999999, is too large");
@@ -95,36 +81,28 @@ fn a_seed_that_is_too_large_is_told_and_the_forms_own_stays() {
 }
 
 #[test]
-fn a_size_that_has_a_name_is_restored_by_its_name() {
+fn a_size_that_has_a_name_is_restored_by_its_name_also_beside_an_image_of_another_shape() {
     let mut bench = bench();
-    let path = write(&bench, "fox.txt", &FORGE.replace("640x832", "1024x1024"));
+    let path = bench.text_file("fox.txt", &FORGE.replace("640x832", "1024x1024"));
     use_file(&mut bench, &path);
     taken_over(&mut bench, 9);
     assert_eq!(bench.form().size, SizeChoice::Auto);
-}
 
-#[test]
-fn the_models_own_size_is_restored_by_its_name_beside_a_picture_of_another_shape() {
-    let mut bench = bench();
+    let mut bench = self::bench();
     bench.form().model = Some("flux".into());
     bench.drop_picture("boat.png", 96, 32, "Start picture boat.png");
-    let path = write(&bench, "fox.txt", &FORGE.replace("640x832", "1024x1024"));
     use_file(&mut bench, &path);
     taken_over(&mut bench, 9);
     assert!(bench.has("Start picture boat.png"));
     assert_eq!(bench.form().size, SizeChoice::Own);
-    let size = bench.node(Role::ComboBox, "Size");
-    assert_eq!(
-        size.value().as_deref(),
-        Some("The model's own  1024 × 1024")
-    );
-    bench.press_generate();
-    let request = bench.next_job().request;
+    let size = bench.node(Role::ComboBox, "Size").value();
+    assert_eq!(size.as_deref(), Some("The model's own  1024 × 1024"));
+    let request = bench.request();
     assert_eq!((request.width, request.height), (1024, 1024));
 }
 
 #[test]
-fn a_plain_picture_offers_nothing() {
+fn a_plain_image_offers_nothing() {
     let mut bench = bench();
     bench.drop_picture("boat.png", 64, 64, "Start picture boat.png");
     bench.assert_no_job();
@@ -135,23 +113,17 @@ fn a_plain_picture_offers_nothing() {
 fn a_json_file_that_is_dropped_restores_at_once() {
     let mut bench = bench();
     let text = r#"{"type": "WanGP v9 by DeepBeepMeep - Pair", "prompt": "waves", "resolution": "256x320", "video_length": 33, "seed": 5, "num_inference_steps": 7, "guidance_scale": 2, "guidance2_scale": 1, "guidance_phases": 2, "flow_shift": 4, "sample_solver": "dpm++"}"#;
-    let path = write(&bench, "clip.json", text);
+    let path = bench.text_file("clip.json", text);
     bench.drop_file(&path);
     until_prompt(&mut bench, "waves");
     let form = bench.form().clone();
     assert_eq!(form.model.as_deref(), Some("pair"));
-    assert_eq!(
-        (form.num_frames, form.sampling.num_steps),
-        (Some(33), Some(7))
-    );
-    assert_eq!(
-        (form.sampling.guidance_scale, form.sampling.guidance_scale_2),
-        (Some(2.0), Some(1.0))
-    );
-    assert_eq!(
-        (form.sampling.shift, form.sampling.sampler),
-        (Some(4.0), Some(Sampler::DpmPp2m))
-    );
+    let sampling = &form.sampling;
+    assert_eq!((form.num_frames, sampling.num_steps), (Some(33), Some(7)));
+    assert_eq!(sampling.guidance_scale, Some(2.0));
+    assert_eq!(sampling.guidance_scale_2, Some(1.0));
+    assert_eq!(sampling.shift, Some(4.0));
+    assert_eq!(sampling.sampler, Some(Sampler::DpmPp2m));
     assert_eq!((form.width, form.height), (Some(256), Some(320)));
     assert!(bench.app().inputs.is_empty());
     // Nothing was left out.
@@ -170,15 +142,9 @@ fn our_own_file_brings_everything_back_and_names_a_model_that_is_gone() {
     let sent = bench.start_job();
     let mut request = serde_json::to_value(&sent.request).unwrap();
     request["num_steps"] = 5.into();
-    let frame = Picture::from_fn(64, 64, |_, _| [1, 2, 3]).unwrap();
     let written = |bench: &Bench, name: &str, request: &serde_json::Value| {
         let path = bench.home.path().join(name);
-        let settings = serde_json::json!({"app": "safelight", "request": request});
-        let options = ClipOptions {
-            settings: Some(settings.to_string()),
-            ..ClipOptions::default()
-        };
-        write_clip(&path, std::slice::from_ref(&frame), options).unwrap();
+        write_made(&path, [64, 64], 1, 8.0, Some(made_with(request)));
         path
     };
     let path = written(&bench, "ours.png", &request);
@@ -199,7 +165,7 @@ fn our_own_file_brings_everything_back_and_names_a_model_that_is_gone() {
 #[test]
 fn a_file_that_says_nothing_and_one_that_is_not_there_are_told() {
     let mut bench = bench();
-    let path = write(&bench, "other.json", "{\"a\": 1}");
+    let path = bench.text_file("other.json", "{\"a\": 1}");
     bench.drop_until(&path, "The file other.json does not say how it was made");
     use_file(&mut bench, Path::new("/nowhere/a.png"));
     bench.wait_for("does not exist: /nowhere/a.png");
@@ -210,21 +176,17 @@ fn a_file_that_says_nothing_and_one_that_is_not_there_are_told() {
 fn a_model_of_another_family_leaves_the_chosen_one() {
     let mut bench = bench();
     let text = "a fox\nSteps: 20, Sampler: Euler a, CFG scale: 7, Seed: 3, Size: 512x512, Model: sd_xl_base_1.0";
-    let path = write(&bench, "fox.txt", text);
+    let path = bench.text_file("fox.txt", text);
     bench.drop_file(&path);
     until_prompt(&mut bench, "a fox");
     let form = bench.form().clone();
     assert_eq!(form.model.as_deref(), Some("little-world"));
     // Numbers that mean something to that family alone.
-    let own = spec().defaults;
-    assert_eq!(
-        (
-            form.sampling_for(&spec()).num_steps,
-            form.sampling_for(&spec()).guidance_scale,
-            form.seed
-        ),
-        (own.sampling.num_steps, own.sampling.guidance_scale, 3)
-    );
+    let own = spec().defaults.sampling;
+    let sampling = form.sampling_for(&spec());
+    assert_eq!(sampling.num_steps, own.num_steps);
+    assert_eq!(sampling.guidance_scale, own.guidance_scale);
+    assert_eq!(form.seed, 3);
     bench.assert_shows("no model of that family is here. Little World stays selected");
     bench.assert_shows("Safelight has no sampler Euler a");
     bench.assert_shows("is none that Little World makes");
@@ -234,7 +196,7 @@ fn a_model_of_another_family_leaves_the_chosen_one() {
 fn the_order_of_sections_is_not_taken_over_to_a_model_of_another_one() {
     let mut bench = bench();
     let text = r#"{"prompt": "a dancer", "negative_prompt": "", "seed": 9, "steps": 21, "total_second_length": 4.0, "cfg": 1.0, "gs": 10.0, "rs": 0.0, "model_type": "F1", "resolutionW": 640, "resolutionH": 608}"#;
-    let path = write(&bench, "dance.json", text);
+    let path = bench.text_file("dance.json", text);
     bench.drop_file(&path);
     taken_over(&mut bench, 21);
     let form = bench.form().clone();
@@ -245,13 +207,12 @@ fn the_order_of_sections_is_not_taken_over_to_a_model_of_another_one() {
 #[test]
 fn the_menu_of_presets_offers_a_file() {
     let mut bench = bench();
-    bench.scroll_to("Preset menu");
-    bench.press("Preset menu");
+    bench.scroll_and_press("Preset menu");
     bench.node(Role::Button, "From a file…");
 }
 
 #[test]
-fn a_picture_that_was_made_from_one_stays_beside_its_settings() {
+fn an_image_that_was_made_from_one_stays_beside_its_settings() {
     let mut bench = bench();
     let text = FORGE.replace("Version", "Denoising strength: 0.5, Version");
     let path = picture_with(&bench, "fox.png", &text);
@@ -268,7 +229,7 @@ fn loras_of_another_family_are_left_out_and_told() {
     let folder = Paths::under(bench.home.path()).models().join("loras");
     fs::create_dir_all(&folder).expect("a folder");
     fs::write(folder.join("ink.safetensors"), b"").expect("it is written");
-    let path = write(&bench, "fox.txt", FORGE);
+    let path = bench.text_file("fox.txt", FORGE);
     bench.drop_file(&path);
     until_prompt(&mut bench, "a fox");
     assert!(bench.form().loras.is_empty());
@@ -284,7 +245,7 @@ fn cards_that_are_not_true_any_more_go() {
     assert!(!bench.has("One.png was made"));
     for name in ["a", "b"] {
         let text = FORGE.replace("a fox", name);
-        let path = write(&bench, &format!("{name}.txt"), &text);
+        let path = bench.text_file(&format!("{name}.txt"), &text);
         bench.drop_file(&path);
         until_prompt(&mut bench, name);
     }
@@ -298,17 +259,13 @@ const LITERAL: &str = "Literal text: choices and wildcards are not expanded";
 fn a_restored_prompt_is_literal_until_it_is_edited_or_used_as_a_template() {
     let mut bench = bench();
     let text = FORGE.replace("a fox <lora:ink:0.5>", "a {red|red} fox, __place__");
-    let path = write(
-        &bench,
-        "fox.txt",
-        &text.replace("prompt: fog", "prompt: {fog|fog}"),
-    );
+    let text = text.replace("prompt: fog", "prompt: {fog|fog}");
+    let path = bench.text_file("fox.txt", &text);
     use_file(&mut bench, &path);
     taken_over(&mut bench, 9);
     bench.form().sampling.true_cfg_scale = Some(4.0);
     bench.assert_shows(LITERAL);
-    bench.press("Generate");
-    let request = bench.next_job().request;
+    let request = bench.request();
     assert_eq!(request.prompt, "a {red|red} fox, __place__");
     assert_eq!(request.negative_prompt, "{fog|fog}");
     bench.press("Use negative prompt as template");
@@ -338,15 +295,10 @@ fn a_waiting_job_is_edited_as_the_template_or_the_literal_text_that_it_was_made_
         bench.press("Generate");
         let id = bench.app().queue.waiting.back().expect("it waits").id;
         bench.form().prompt = "another".into();
-        let ctx = bench.harness.ctx.clone();
-        bench.push(QueueCommand::Edit(id));
-        ctx.request_repaint();
-        bench.settle();
+        bench.run(QueueCommand::Edit(id));
         assert_eq!(bench.form().prompt, "a {red|red} boat");
         assert_eq!(bench.has(LITERAL), is_literal);
-        bench.push(QueueCommand::CancelEdit);
-        ctx.request_repaint();
-        bench.settle();
+        bench.run(QueueCommand::CancelEdit);
     }
 }
 
@@ -359,11 +311,9 @@ fn a_result_of_a_literal_prompt_is_restored_literal_and_repeated_to_the_letter()
     assert_eq!(sent.request.prompt, text);
     bench.finish_job(&sent, 5);
     bench.form().prompt = "another".into();
-    bench.press("More");
-    bench.press("Use settings");
+    bench.press_more("Use settings");
     bench.wait_for(LITERAL);
-    bench.press("Generate");
-    assert_eq!(bench.next_job().request.prompt, text);
+    assert_eq!(bench.request().prompt, text);
 }
 
 #[test]
@@ -386,7 +336,7 @@ fn a_prompt_that_cannot_be_read_empties_the_field_and_says_so() {
         "3": {"class_type": "CLIPTextEncode", "inputs": {"text": ["2", 0]}},
         "4": {"class_type": "KSampler", "inputs": {"seed": 7, "steps": 11, "model": ["1", 0], "positive": ["3", 0]}}
     }"#;
-    let path = write(&bench, "barn.json", graph);
+    let path = bench.text_file("barn.json", graph);
     bench.drop_file(&path);
     taken_over(&mut bench, 11);
     assert_eq!(bench.form().prompt, "");
@@ -396,11 +346,8 @@ fn a_prompt_that_cannot_be_read_empties_the_field_and_says_so() {
 #[test]
 fn a_hires_fix_is_restored_as_the_second_pass() {
     let mut bench = bench();
-    let text = FORGE.replace(
-        "Version",
-        "Denoising strength: 0.35, Hires upscale: 1.5, Version",
-    );
-    let path = write(&bench, "fox.txt", &text);
+    let hires = "Denoising strength: 0.35, Hires upscale: 1.5, Version";
+    let path = bench.text_file("fox.txt", &FORGE.replace("Version", hires));
     bench.drop_file(&path);
     taken_over(&mut bench, 9);
     let pass = bench.form().second_pass.expect("a second pass");

@@ -2,7 +2,6 @@
 //! and what their buttons do.
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use safelight::app::commands::SettingsCommand;
 use safelight::app::runtimes::{Errand, RuntimeState};
 use safelight::runtimes::{
     Advice, Before, Build, Found, Gpu, Kind, Overview, Progress, Refusal, RuntimeRow,
@@ -32,9 +31,18 @@ fn build() -> Build {
 }
 
 fn get() -> Advice {
-    Advice::Get {
+    let (gpu, build) = (gpu(), build());
+    Advice::Get { gpu, build }
+}
+
+fn mend(what: &str, advice: &str, command: &str) -> Advice {
+    Advice::Mend {
         gpu: gpu(),
-        build: build(),
+        refusal: Refusal {
+            what: what.to_owned(),
+            advice: advice.to_owned(),
+            command: command.to_owned(),
+        },
     }
 }
 
@@ -81,9 +89,7 @@ fn window(overview: Overview) -> (Bench, Sender<Said>, Receiver<Errand>) {
     let bench = Bench::with(|startup| {
         startup.runtimes.look = Arc::new(move |_| overview.clone());
         startup.runtimes.fulfil = Arc::new(move |errand, _, cancel, report| {
-            asked
-                .send(errand.clone())
-                .expect("a file that can be written");
+            asked.send(errand.clone()).expect("a test that listens");
             loop {
                 match said.recv() {
                     Ok(Ok(progress)) => report(&progress),
@@ -102,7 +108,6 @@ fn bench(advice: Advice) -> (Bench, Sender<Said>, Receiver<Errand>) {
         advice,
         ..Overview::default()
     });
-    bench.settle();
     let has_card = bench.has("AMD gfx1151 is not used");
     bench.click(Role::ComboBox, "Model");
     bench.press("First steps");
@@ -122,10 +127,8 @@ fn one_button_gets_the_libtorch_for_the_gpu_and_tells_how_far_it_is() {
     bench.assert_shows("ROCm 7.14 of AMD, for gfx1151 serves it: about 1.3 GiB to download");
     bench.assert_shows("has not yet run on any AMD GPU");
     bench.press("Get it");
-    assert_eq!(
-        next_build(&mut bench, &errands),
-        ("rocm7.14-gfx1151".to_owned(), true)
-    );
+    let expected = ("rocm7.14-gfx1151".to_owned(), true);
+    assert_eq!(next_build(&mut bench, &errands), expected);
     say.send(Ok(fetching(2))).unwrap();
     bench.wait_for("1.0 GiB of 2.0 GiB");
     say.send(Ok(Progress::Trying)).unwrap();
@@ -138,8 +141,8 @@ fn one_button_gets_the_libtorch_for_the_gpu_and_tells_how_far_it_is() {
 fn a_failure_says_what_to_do_and_the_button_is_there_again() {
     let (mut bench, say, _errands) = bench(get());
     bench.press("Get it");
-    say.send(Err(Err(hangs().advise("Choose another libtorch"))))
-        .unwrap();
+    let advised = hangs().advise("Choose another libtorch");
+    say.send(Err(Err(advised))).unwrap();
     bench.wait_for("This libtorch hangs at a convolution");
     bench.assert_shows("Choose another libtorch");
     bench.press("Get it");
@@ -150,37 +153,25 @@ fn a_failure_says_what_to_do_and_the_button_is_there_again() {
 }
 
 #[test]
-fn one_that_is_here_is_used_and_what_has_to_be_mended_is_said_with_its_command() {
-    let advice = Advice::Use {
-        gpu: gpu(),
-        id: "environment".to_owned(),
-    };
-    let (mut bench, say, errands) = bench(advice);
+fn the_card_uses_one_that_is_here_says_what_stops_a_gpu_and_is_absent_without_one() {
+    let (gpu, id) = (gpu(), "environment".to_owned());
+    let (mut bench, say, errands) = bench(Advice::Use { gpu, id });
     bench.assert_shows("The libtorch “environment” on this disk serves it");
     bench.press("Use it");
-    assert_eq!(
-        next(&mut bench, &errands),
-        Errand::Use("environment".to_owned())
-    );
+    let expected = Errand::Use("environment".to_owned());
+    assert_eq!(next(&mut bench, &errands), expected);
     drop(say);
 
-    let refusal = Refusal {
-        what: "the GPU cannot be opened".to_owned(),
-        advice: "Add yourself to the group render, then log in again".to_owned(),
-        command: "sudo usermod -aG render \"$USER\"".to_owned(),
-    };
-    let (bench, _say, _errands) = self::bench(Advice::Mend {
-        gpu: gpu(),
-        refusal,
-    });
+    let what = "the GPU cannot be opened";
+    let advice = "Add yourself to the group render, then log in again";
+    let command = "sudo usermod -aG render \"$USER\"";
+    let (bench, _say, _errands) = self::bench(mend(what, advice, command));
     bench.assert_shows("The GPU cannot be opened");
     bench.assert_shows("Add yourself to the group render");
     assert!(!bench.has("Get it"));
-}
 
-#[test]
-fn where_there_is_nothing_to_do_there_is_no_card() {
-    let (bench, _say, _errands) = bench(Advice::NoGpu);
+    // Where there is nothing to do there is no card.
+    let (bench, _say, _errands) = self::bench(Advice::NoGpu);
     assert!(!bench.has("Safelight runs on the CPU"));
 }
 
@@ -316,14 +307,8 @@ fn a_broken_one_is_repaired() {
 #[test]
 fn one_is_deleted_after_a_question_and_the_way_back_is_not() {
     let (mut bench, say, errands) = section(strix_halo());
-    let is_enabled = |bench: &Bench, name: &str| {
-        let node = bench.node(Role::Button, name);
-        !egui_kittest::kittest::NodeT::accesskit_node(&node).is_disabled()
-    };
-    assert!(
-        !is_enabled(&bench, "Delete cpu"),
-        "jobs may have to go back"
-    );
+    // Jobs may have to go back.
+    assert!(bench.is_disabled("Delete cpu"));
     assert!(!bench.has("Delete rocm7.14-gfx1151"), "it is in use");
     bench.press("Delete old");
     bench.assert_shows("Delete old and free 3.0 GiB?");
@@ -340,10 +325,8 @@ fn one_is_deleted_after_a_question_and_the_way_back_is_not() {
 fn a_build_is_installed_from_the_settings_and_can_be_cancelled() {
     let (mut bench, say, errands) = section(strix_halo());
     bench.press("Install ROCm 7.2 of PyTorch");
-    assert_eq!(
-        next_build(&mut bench, &errands),
-        ("rocm7.2".to_owned(), true)
-    );
+    let expected = ("rocm7.2".to_owned(), true);
+    assert_eq!(next_build(&mut bench, &errands), expected);
     say.send(Ok(fetching(4))).unwrap();
     bench.wait_for("1.0 GiB of 4.0 GiB");
     bench.press("Cancel");
@@ -353,8 +336,7 @@ fn a_build_is_installed_from_the_settings_and_can_be_cancelled() {
 
 /// Clicks twice on a button as a mouse does, which does not look what stands there the second time; the errand goes on.
 fn assert_survives_a_double_click(bench: &mut Bench, name: &str, errands: &Receiver<Errand>) {
-    let button = bench.node(Role::Button, name);
-    let place = button.rect().center();
+    let place = bench.rect(Role::Button, name).center();
     for _ in 0..2 {
         bench.harness.hover_at(place);
         for pressed in [true, false] {
@@ -365,10 +347,8 @@ fn assert_survives_a_double_click(bench: &mut Bench, name: &str, errands: &Recei
         bench.settle();
     }
     bench.assert_shows("Cancel");
-    assert!(matches!(
-        bench.app().runtimes.state,
-        RuntimeState::Running(_)
-    ));
+    let state = &bench.app().runtimes.state;
+    assert!(matches!(state, RuntimeState::Running(_)));
     bench.until("it is done", |_| !errands.is_empty());
     assert_eq!(errands.len(), 1, "it was begun once");
 }
@@ -385,16 +365,10 @@ fn a_double_click_begins_and_does_not_cancel() {
 
 #[test]
 fn where_nothing_fits_the_settings_say_why_with_the_command_that_helps() {
-    let refusal = Refusal {
-        what: "AMD gfx1151 needs Linux 6.18.4 or a backport, and this is 6.17.1".to_owned(),
-        advice: "Install a newer kernel and restart".to_owned(),
-        command: "uname -r".to_owned(),
-    };
+    let what = "AMD gfx1151 needs Linux 6.18.4 or a backport, and this is 6.17.1";
+    let advice = mend(what, "Install a newer kernel and restart", "uname -r");
     let (mut bench, _say, _errands) = section(Overview {
-        advice: Advice::Mend {
-            gpu: gpu(),
-            refusal,
-        },
+        advice,
         ..Overview::default()
     });
     bench.assert_shows("AMD gfx1151 needs Linux 6.18.4");
@@ -411,28 +385,17 @@ fn the_card_leads_to_the_section() {
     bench.wait_for("A runtime is a folder with libtorch");
 }
 
-/// The section while a build comes, in this look.
-fn assert_looks(theme: Theme, name: &str) {
+#[test]
+fn the_section_looks_as_it_did_in_the_dark_and_in_the_light_look() {
     let (mut bench, say, _errands) = section(strix_halo());
-    let mut settings = bench.app().cx.settings.clone();
-    settings.interface.theme = theme;
-    let changed = SettingsCommand::Change(Box::new(settings));
-    bench.push(changed);
     bench.press("Install ROCm 7.2 of PyTorch");
     say.send(Ok(fetching(4))).unwrap();
     bench.wait_for("1.0 GiB of 4.0 GiB");
-    // The same path on every machine.
-    bench.app().settings.path = "settings.toml".to_owned();
-    bench.settle();
-    bench.harness.snapshot(name);
-}
-
-#[test]
-fn the_section_looks_as_it_did_in_the_dark_look() {
-    assert_looks(Theme::Dark, "runtimes");
-}
-
-#[test]
-fn the_section_looks_as_it_did_in_the_light_look() {
-    assert_looks(Theme::Light, "runtimes_light");
+    for (theme, name) in [(Theme::Dark, "runtimes"), (Theme::Light, "runtimes_light")] {
+        bench.change_settings(|settings| settings.interface.theme = theme);
+        // The same path on every machine.
+        bench.app().settings.path = "settings.toml".to_owned();
+        bench.settle();
+        bench.harness.snapshot(name);
+    }
 }

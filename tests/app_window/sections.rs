@@ -1,6 +1,5 @@
 //! Clips that are made section by section: their length and order in the form, and the clip that grows on the screen.
 
-use safelight::worker::WorkerCommand;
 use safelight_core::job::{Clip, SectionMade, SectionOrder, Sections, WINDOW};
 
 use crate::app_window::prelude::*;
@@ -26,7 +25,7 @@ fn made(section: u32, num_frames: usize) -> JobUpdate {
 }
 
 #[test]
-fn a_clip_has_seconds_and_an_order_that_its_sections_are_made_in() {
+fn a_video_has_seconds_and_an_order_that_its_sections_are_made_in() {
     let (mut bench, sent) = bench();
     let expected = Sections {
         count: 4,
@@ -46,19 +45,14 @@ fn a_clip_has_seconds_and_an_order_that_its_sections_are_made_in() {
 }
 
 #[test]
-fn the_clip_so_far_plays_while_the_next_section_is_made() {
+fn the_video_so_far_plays_while_the_next_section_is_made() {
     let (mut bench, sent) = bench();
-    let stage = |stage, section| JobUpdate::Stage {
-        stage,
-        section,
-        resumed: false,
-    };
-    bench.say(sent.id, stage(Stage::Denoise, 0));
+    bench.say_stage(sent.id, Stage::Denoise);
     bench.assert_shows("Denoising  ·  section 1 of 4");
     let before = bench.app().queue.running.as_ref().unwrap().progress();
-    bench.say(sent.id, stage(Stage::Decode, 0));
+    bench.say_stage(sent.id, Stage::Decode);
     bench.say(sent.id, made(0, 33));
-    bench.say(sent.id, stage(Stage::Denoise, 1));
+    bench.say(sent.id, stage_update(Stage::Denoise, 1));
     bench.assert_shows("Denoising  ·  section 2 of 4");
     assert_eq!(bench.app().watch.mode, ViewerMode::Live);
     assert!(bench.app().watch.texture.handle().is_some());
@@ -77,8 +71,7 @@ fn the_clip_so_far_plays_while_the_next_section_is_made() {
 fn what_was_made_until_a_job_was_cancelled_is_a_result_of_its_own() {
     let (mut bench, sent) = bench();
     bench.say(sent.id, made(0, 33));
-    let kept = output(&sent, 5);
-    bench.say_end(sent.id, JobOutcome::Kept(kept));
+    bench.say_end(sent.id, JobOutcome::Kept(output(&sent, 5)));
     bench.assert_shows("Cancelled; what was made is kept");
     assert_eq!(bench.app().watch.mode, ViewerMode::Result(sent.id));
     assert_eq!(bench.app().queue.results.len(), 1);
@@ -92,23 +85,13 @@ fn a_job_that_another_program_left_is_offered_and_goes_on_in_its_folder() {
     let mut bench = Bench::with(|startup| {
         let jobs = startup.paths.as_ref().unwrap().jobs();
         let job = JobFolder::create(&jobs, id, &request.clone().into()).unwrap();
-        std::fs::write(job.section_result(Stage::Denoise, 1).unwrap(), "").unwrap();
+        fs::write(job.section_result(Stage::Denoise, 1).unwrap(), "").unwrap();
         folder = job.path().to_owned();
     });
     bench.wait_for("Interrupted, 2 of 4 sections");
     bench.assert_shows(&request.prompt);
     bench.press(&format!("Resume: {}", request.prompt));
-    let mut command = None;
-    bench.until("it is sent", |bench| {
-        command = bench.far.commands.try_recv().ok();
-        command.is_some()
-    });
-    let Some(WorkerCommand {
-        id: sent, resume, ..
-    }) = command
-    else {
-        panic!("it was waited for");
-    };
-    assert_eq!((sent, resume), (id, Some(folder)));
+    let again = bench.next_job();
+    assert_eq!((again.id, again.resume), (id, Some(folder)));
     assert!(!bench.has("Interrupted"));
 }

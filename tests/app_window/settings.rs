@@ -5,24 +5,33 @@ use safelight_core::settings::{Settings, Theme, default_file, table};
 use crate::app_window::prelude::*;
 
 /// With a settings file and the page open.
-fn with_file(text: &str) -> (Bench, std::path::PathBuf) {
+fn with_file(text: &str) -> (Bench, PathBuf) {
     let mut bench = Bench::new();
     let file = bench.home.path().join("config/settings.toml");
-    std::fs::create_dir_all(bench.home.path().join("config")).expect("a folder");
+    fs::create_dir_all(bench.home.path().join("config")).expect("a folder");
     write(&file, text);
     bench.press("Settings");
     (bench, file)
 }
 
 /// As editors do it: another file, renamed.
-fn write(file: &std::path::Path, text: &str) {
+fn write(file: &Path, text: &str) {
     let other = file.with_extension("new");
-    std::fs::write(&other, text).expect("a file");
-    std::fs::rename(other, file).expect("it is renamed");
+    fs::write(&other, text).expect("a file");
+    fs::rename(other, file).expect("it is renamed");
 }
 
-fn read(file: &std::path::Path) -> String {
-    std::fs::read_to_string(file).unwrap_or_default()
+fn read(file: &Path) -> String {
+    fs::read_to_string(file).unwrap_or_default()
+}
+
+/// The page with what is found by these words.
+fn searched(words: &str) -> Bench {
+    let mut bench = Bench::new();
+    bench.press("Settings");
+    bench.panels().settings.search = words.to_owned();
+    bench.settle();
+    bench
 }
 
 #[test]
@@ -46,11 +55,10 @@ fn every_key_of_the_settings_file_has_a_row_with_a_control_of_its_name() {
             ];
             let is_there = controls.into_iter().any(|role| {
                 let mut found = bench.harness.query_all_by_role(role);
+                let own = [row.name.to_owned(), format!("Add: {}", row.name)];
                 found.any(|node| {
                     let name = node.accesskit_node().label().unwrap_or_default();
-                    name == row.name
-                        || name.starts_with(&format!("{}:", row.name))
-                        || name == format!("Add: {}", row.name)
+                    own.contains(&name) || name.starts_with(&format!("{}:", row.name))
                 })
             });
             assert!(is_there, "{key} has no control called {}", row.name);
@@ -74,132 +82,89 @@ fn a_change_acts_at_once_and_is_in_the_file_a_moment_later_with_the_comments() {
 fn an_edit_of_the_file_acts_at_once_and_is_told_in_one_quiet_line() {
     let (mut bench, file) = with_file("[interface]\ntheme = 'dark'\n");
     write(&file, "[interface]\ntheme = 'light'\n");
-    bench.until("it acts", |bench| {
-        bench.app().cx.settings.interface.theme == Theme::Light
-    });
+    let interface = |bench: &mut Bench| bench.app().cx.settings.interface.clone();
+    bench.until("it acts", |bench| interface(bench).theme == Theme::Light);
     assert_eq!(bench.harness.ctx.theme(), egui::Theme::Light);
     bench.assert_shows("Taken from the settings file: interface.theme");
-    assert!(bench.app().cx.notices.all().is_empty());
-    write(
-        &file,
-        "[interface]\nscale = 2.0\n[models]\nfolders = ['/models']\n[future]\na = 1\n",
-    );
-    bench.until("it acts", |bench| {
-        bench.app().cx.settings.interface.scale == 2.0
-    });
+    assert!(!bench.has_cards());
+    let edit = "[interface]\nscale = 2.0\n[models]\nfolders = ['/models']\n[future]\na = 1\n";
+    write(&file, edit);
+    bench.until("it acts", |bench| interface(bench).scale == 2.0);
     assert_eq!(bench.harness.ctx.zoom_factor(), 2.0);
-    assert_eq!(
-        bench.told(),
-        ["the settings have an unknown section 'future'"]
-    );
+    let told = "the settings have an unknown section 'future'";
+    assert_eq!(bench.told(), [told]);
     assert_eq!(read(&file).lines().count(), 6, "nothing was written");
 }
 
 #[test]
 fn the_card_of_an_unknown_key_goes_when_the_key_goes() {
     let (mut bench, file) = with_file("[interface]\nbogus_key = 1\n");
-    bench.until("it is told", |bench| {
-        !bench.app().cx.notices.all().is_empty()
-    });
+    bench.until_card();
     // It would leave by itself otherwise.
     let card = bench.harness.get_by_label_contains("bogus_key").rect();
     bench.harness.hover_at(card.center());
     write(&file, "[interface]\nscale = 1.0\n");
-    bench.until("it goes", |bench| bench.app().cx.notices.all().is_empty());
+    bench.until_no_card();
 }
 
 #[test]
 fn a_broken_edit_keeps_the_settings_and_what_is_changed_meanwhile_until_it_is_mended() {
     let (mut bench, file) = with_file("[interface]\nscale = 1.5\n");
-    bench.until("it acts", |bench| {
-        bench.app().cx.settings.interface.scale == 1.5
-    });
+    let scale = |bench: &mut Bench| bench.app().cx.settings.interface.scale;
+    bench.until("it acts", |bench| scale(bench) == 1.5);
     let broken = "[interface]\nscale = 1.5\ntheme = purple\n";
     write(&file, broken);
-    bench.until("it is told", |bench| {
-        !bench.app().cx.notices.all().is_empty()
-    });
+    bench.until_card();
     bench.assert_shows("Line 3, column 9 of the settings");
-    assert_eq!(bench.app().cx.settings.interface.scale, 1.5);
-    bench
-        .node(Role::CheckBox, "Settings beside results")
-        .click_accesskit();
+    assert_eq!(scale(&mut bench), 1.5);
+    let check = bench.node(Role::CheckBox, "Settings beside results");
+    check.click_accesskit();
     bench.harness.run_steps(20);
     assert!(bench.app().cx.settings.output.sidecar, "it counts");
-    assert_eq!(
-        read(&file),
-        broken,
-        "and is not written over what somebody is at"
-    );
+    assert_eq!(read(&file), broken, "what is being edited stays");
     write(&file, "[interface]\nscale = 1.25\n# mended\n");
-    bench.until("it is mended", |bench| {
-        bench.app().cx.notices.all().is_empty()
-    });
-    bench.until("the change is saved", |_| {
-        read(&file).contains("sidecar = true")
-    });
+    bench.until_no_card();
+    let is_saved = |_: &mut Bench| read(&file).contains("sidecar = true");
+    bench.until("the change is saved", is_saved);
     assert!(read(&file).contains("# mended"));
-    assert_eq!(bench.app().cx.settings.interface.scale, 1.25);
+    assert_eq!(scale(&mut bench), 1.25);
 }
 
 #[test]
 fn a_broken_file_that_is_deleted_stands_in_the_way_no_more() {
     let (mut bench, file) = with_file("[interface]\nscale = = 1\n");
-    bench.until("it is told", |bench| {
-        !bench.app().cx.notices.all().is_empty()
-    });
-    bench
-        .node(Role::CheckBox, "Settings beside results")
-        .click_accesskit();
+    bench.until_card();
+    let check = bench.node(Role::CheckBox, "Settings beside results");
+    check.click_accesskit();
     bench.harness.step();
-    std::fs::remove_file(&file).unwrap();
-    bench.until("nothing is broken", |bench| {
-        bench.app().cx.notices.all().is_empty()
-    });
-    bench.until("the change is saved", |_| {
-        std::fs::read_to_string(&file).is_ok_and(|text| text.contains("sidecar = true"))
-    });
+    fs::remove_file(&file).unwrap();
+    bench.until_no_card();
+    let is_saved = |_: &mut Bench| read(&file).contains("sidecar = true");
+    bench.until("the change is saved", is_saved);
 }
 
 #[test]
-fn a_folder_counts_when_its_field_is_left_and_pictures_go_to_their_own() {
-    let mut bench = Bench::of(crate::app_window::harness::flux_spec());
+fn a_folder_counts_when_its_field_is_left_and_images_go_to_their_own() {
+    let mut bench = Bench::of(flux_spec());
     bench.press("Settings");
     let folder = bench.home.path().join("art");
-    bench.node(Role::TextInput, "Folder for pictures").focus();
-    bench.settle();
     let text = folder.display().to_string();
-    bench
-        .node(Role::TextInput, "Folder for pictures")
-        .type_text(&text);
-    bench.settle();
-    assert_eq!(
-        bench.app().cx.settings.output.pictures_folder,
-        None,
-        "it is being typed"
-    );
+    bench.focus_and_type(Role::TextInput, "Folder for pictures", &text);
+    let set = |bench: &mut Bench| bench.app().cx.settings.output.pictures_folder.clone();
+    assert_eq!(set(&mut bench), None, "it is being typed");
     bench.press_key(Key::Enter);
-    assert_eq!(
-        bench.app().cx.settings.output.pictures_folder,
-        Some(folder.clone())
-    );
+    assert_eq!(set(&mut bench), Some(folder.clone()));
     bench.form().prompt = "a boat".into();
-    bench.press("Generate");
-    let out = bench.next_job().request.out;
+    let out = bench.request().out;
     assert_eq!(out.parent(), Some(folder.as_path()));
 }
 
 #[test]
 fn the_search_finds_a_setting_by_any_of_its_words_and_hides_the_others() {
-    let mut bench = Bench::new();
-    bench.press("Settings");
-    bench.panels().settings.search = "miopen LOG".into();
-    bench.settle();
+    let mut bench = searched("miopen LOG");
     let shown = |bench: &Bench, name| bench.harness.query_all_by_label(name).count();
-    assert_eq!(
-        (shown(&bench, "MIOpen's log"), shown(&bench, "Look")),
-        (2, 0)
-    );
+    assert_eq!(shown(&bench, "MIOpen's log"), 2);
+    assert_eq!(shown(&bench, "Look"), 0);
     bench.panels().settings.search = "zzz".into();
     bench.settle();
     bench.assert_shows("No matches for");
@@ -212,14 +177,10 @@ fn a_variable_of_the_engine_is_added_and_taken_away() {
     bench.scroll_to("Engine's variables: new");
     bench.labelled("Engine's variables: new").focus();
     bench.settle();
-    bench
-        .labelled("Engine's variables: new")
-        .type_text("MIOPEN_FIND_MODE=1");
+    bench.type_into("Engine's variables: new", "MIOPEN_FIND_MODE=1");
     bench.press_key(Key::Enter);
-    assert_eq!(
-        bench.app().cx.settings.runtime.environment["MIOPEN_FIND_MODE"],
-        "1"
-    );
+    let environment = &bench.app().cx.settings.runtime.environment;
+    assert_eq!(environment["MIOPEN_FIND_MODE"], "1");
     bench.scroll_to("Remove: MIOPEN_FIND_MODE");
     bench.press("Remove: MIOPEN_FIND_MODE");
     assert_eq!(bench.app().cx.settings, Settings::default());
@@ -243,25 +204,15 @@ fn eframe_exit(mut harness: egui_kittest::Harness<'static, safelight::window::Wi
 
 #[test]
 fn an_address_counts_when_it_is_one_and_is_told_to_be_wrong_otherwise() {
-    let mut bench = Bench::new();
-    bench.press("Settings");
-    bench.panels().settings.search = "mirror".to_owned();
-    bench.settle();
-    let name = "Mirror for libtorch";
+    let mut bench = searched("mirror");
     let write = |bench: &mut Bench, text: &str| {
-        let field = bench.node(Role::TextInput, name);
-        field.focus();
-        bench.settle();
-        let field = bench.node(Role::TextInput, name);
-        field.type_text(text);
-        bench.settle();
+        bench.focus_and_type(Role::TextInput, "Mirror for libtorch", text);
         bench.press_key(Key::Tab);
     };
     write(&mut bench, "http://mirror.example");
     bench.assert_shows("An address begins with https://");
     assert_eq!(bench.app().cx.settings.runtime.mirror, None);
-    bench.panels().settings = Default::default();
-    bench.panels().settings.search = "mirror".to_owned();
+    let mut bench = searched("mirror");
     write(&mut bench, "https://mirror.example/simple");
     let mirror = bench.app().cx.settings.runtime.mirror.clone();
     assert_eq!(mirror.as_deref(), Some("https://mirror.example/simple"));

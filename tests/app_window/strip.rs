@@ -1,15 +1,12 @@
 //! The results of this session: the strip with many of them, and large ones that come a moment later.
 
-use safelight::app::choices::CompareMode;
-use safelight::worker::WorkerEvent;
-
 use crate::app_window::prelude::*;
+use safelight::app::choices::CompareMode;
 
 /// A bench with so many results; gives how many were forgotten meanwhile.
 fn results(count: u64) -> (Bench, usize) {
     let mut bench = Bench::new();
-    let sent = bench.start_job();
-    bench.finish_job(&sent, 1);
+    bench.make_clip(1);
     let item = bench.app().queue.results[0].clone();
     let mut num_forgotten = 0;
     for number in 1..count {
@@ -22,8 +19,7 @@ fn results(count: u64) -> (Bench, usize) {
 }
 
 fn num_drawn(bench: &Bench) -> usize {
-    let drawn = bench.harness.query_all_by_label_contains("Result ");
-    drawn.count()
+    bench.count("Result ")
 }
 
 #[test]
@@ -47,11 +43,8 @@ fn of_many_results_those_on_the_screen_are_drawn_and_keys_reach_the_others() {
     bench.press_key(Key::Enter);
     assert_eq!(bench.app().watch.mode, ViewerMode::Result(oldest));
     bench.press_keys(Modifiers::SHIFT, Key::Tab);
-    let before = bench.node(
-        Role::Button,
-        "Result 2: a red boat sails to the right at sunset",
-    );
-    assert!(before.is_focused());
+    let before = "Result 2: a red boat sails to the right at sunset";
+    assert!(bench.node(Role::Button, before).is_focused());
 }
 
 #[test]
@@ -63,20 +56,15 @@ fn the_oldest_of_very_many_results_are_forgotten() {
 }
 
 #[test]
-fn a_large_result_and_its_small_picture_come_a_moment_after_the_job_has_ended() {
+fn a_large_result_and_its_small_image_come_a_moment_after_the_job_has_ended() {
     let mut bench = Bench::new();
     let sent = bench.start_job();
     let mut made = output(&sent, 1);
-    let clip = safelight_core::job::Clip {
+    made.clip = Arc::new(safelight_core::job::Clip {
         frames: vec![picture(2048, [9, 90, 40])],
         fps: 8.0,
-    };
-    made.clip = std::sync::Arc::new(clip);
-    let event = WorkerEvent {
-        id: sent.id,
-        update: JobUpdate::Ended(JobOutcome::Finished(made)),
-    };
-    bench.far.events.send(event).unwrap();
+    });
+    bench.send(sent.id, JobUpdate::Ended(JobOutcome::Finished(made)));
     bench.harness.step();
     let watch = &bench.app().watch;
     assert_eq!(watch.mode, ViewerMode::Result(sent.id));
@@ -87,24 +75,17 @@ fn a_large_result_and_its_small_picture_come_a_moment_after_the_job_has_ended() 
         let is_shown = texture.handle().is_some_and(|(_, size)| size == [2048; 2]);
         is_shown && !bench.app().cx.thumbs.is_busy()
     });
-    bench.until("all is done", |bench| bench.next_repaint().is_none());
+    bench.until_at_rest();
 }
 
 #[test]
 fn where_the_difference_is_looked_at_neither_side_is_made_ready() {
     let (mut bench, _) = results(3);
     let ids: Vec<JobId> = bench.app().queue.results.iter().map(|it| it.id).collect();
-    let compare = |bench: &mut Bench, id| {
-        let command = PlayerCommand::CompareWith(id);
-        bench.push(command);
-        bench.harness.step();
-        bench.settle();
-    };
-    bench.push(PlayerCommand::ShowResult(ids[0]));
-    bench.settle();
-    compare(&mut bench, ids[1]);
+    bench.run(PlayerCommand::ShowResult(ids[0]));
+    bench.run(PlayerCommand::CompareWith(ids[1]));
     bench.press("Difference");
-    compare(&mut bench, ids[2]);
+    bench.run(PlayerCommand::CompareWith(ids[2]));
     let compare = bench.app().watch.compare.as_ref().unwrap();
     assert_eq!(compare.mode, CompareMode::Difference);
     assert!(compare.difference.handle().is_some());

@@ -4,55 +4,38 @@ use safelight_core::job::GenerateForm;
 
 use crate::app_window::prelude::*;
 
-fn undo(bench: &mut Bench) {
-    bench.press_keys(Modifiers::COMMAND, Key::Z);
-}
-
 fn reset_form(bench: &mut Bench) {
-    let reset = AppCommand::Library(LibraryCommand::ResetForm);
-    bench.push(reset);
-    bench.settle();
-}
-
-fn prompts(bench: &mut Bench) -> Vec<String> {
-    let waiting = bench.app().queue.waiting.iter();
-    waiting
-        .map(|job| job.request.title().into_owned())
-        .collect()
+    bench.run(LibraryCommand::ResetForm);
 }
 
 #[test]
 fn what_was_done_last_comes_back_first_wherever_it_was_done() {
     let mut bench = Bench::of(flux_spec());
     bench.start_job();
-    for prompt in ["one", "two"] {
-        bench.form().prompt = prompt.to_owned();
-        bench.press("Generate");
-    }
+    bench.queue_prompts(&["one", "two"]);
     bench.press("Remove from queue: one");
     bench.assert_shows("Removed from the queue: one");
-    bench.scroll_to("Draft");
-    bench.press("Draft");
+    bench.scroll_and_press("Draft");
     let draft = bench.form().clone();
     bench.form().prompt = "written since".to_owned();
     reset_form(&mut bench);
     assert_eq!(bench.app().cx.undo.last(), Some("reset the form"));
 
-    undo(&mut bench);
+    bench.undo();
     let is_draft = GenerateForm {
         prompt: "written since".to_owned(),
         ..draft
     };
     assert_eq!(bench.app().cx.form, is_draft);
     assert_eq!(bench.app().cx.last_word, "Undone: reset the form");
-    undo(&mut bench);
+    bench.undo();
     let form = bench.form();
     assert_eq!((form.sampling.num_steps, form.width), (None, None));
     assert_eq!(form.prompt, "written since");
-    undo(&mut bench);
-    assert_eq!(prompts(&mut bench), ["one", "two"]);
+    bench.undo();
+    assert_eq!(bench.waiting(), ["one", "two"]);
     assert!(!bench.has("Removed from the queue"));
-    undo(&mut bench);
+    bench.undo();
     assert_eq!(bench.app().cx.last_word, "There is nothing to undo");
 }
 
@@ -62,29 +45,22 @@ fn whoever_writes_a_text_takes_back_letters_and_not_jobs() {
     bench.start_job();
     bench.press("Generate");
     let id = bench.app().queue.waiting[0].id;
-    bench.push(QueueCommand::Remove(id));
-    bench.settle();
+    bench.run(QueueCommand::Remove(id));
     bench.write_prompt("a boat");
-    undo(&mut bench);
-    assert!(prompts(&mut bench).is_empty());
+    bench.undo();
+    assert!(bench.waiting().is_empty());
     bench.press_key(Key::Escape);
     // With Shift it would be done again.
     bench.press_keys(Modifiers::COMMAND | Modifiers::SHIFT, Key::Z);
-    assert!(prompts(&mut bench).is_empty());
-    undo(&mut bench);
-    assert_eq!(prompts(&mut bench).len(), 1);
+    assert!(bench.waiting().is_empty());
+    bench.undo();
+    assert_eq!(bench.waiting().len(), 1);
 }
 
 #[test]
 fn the_palette_names_what_would_be_taken_back() {
     let mut bench = Bench::new();
-    let open = |bench: &mut Bench| {
-        bench.press_keys(Modifiers::COMMAND, Key::K);
-        let field = bench.node(Role::TextInput, "Search commands");
-        field.type_text("undo");
-        bench.settle();
-    };
-    open(&mut bench);
+    bench.search_commands("undo");
     assert!(!bench.has("Undo"), "there is nothing to take back");
     bench.press_key(Key::Escape);
     bench.start_job();
@@ -96,10 +72,10 @@ fn the_palette_names_what_would_be_taken_back() {
         bench.push(QueueCommand::Remove(job.id));
     }
     bench.settle();
-    open(&mut bench);
+    bench.search_commands("undo");
     bench.assert_shows("Undo: remove a job");
     bench.press_key(Key::Enter);
-    assert_eq!(prompts(&mut bench).len(), 1);
+    assert_eq!(bench.waiting().len(), 1);
 }
 
 #[test]
@@ -110,10 +86,9 @@ fn a_form_that_is_another_jobs_by_now_stays_and_that_is_said() {
     bench.form().sampling.num_steps = Some(9);
     reset_form(&mut bench);
     let id = bench.app().queue.waiting[0].id;
-    bench.push(QueueCommand::Edit(id));
-    bench.settle();
+    bench.run(QueueCommand::Edit(id));
     let form = bench.form().clone();
-    undo(&mut bench);
+    bench.undo();
     assert_eq!(bench.app().cx.form, form);
     bench.assert_shows("The form now holds the settings of another job");
 }

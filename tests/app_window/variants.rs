@@ -1,6 +1,6 @@
 //! What models of other kinds can be told: presets, two guidances, samplers, parts and tiles.
 
-use safelight_core::job::{GuidanceRange, Guider, Sampler, StageTime};
+use safelight_core::job::{GuidanceRange, Guider, StageTime};
 
 use crate::app_window::prelude::*;
 
@@ -12,55 +12,28 @@ fn experts() -> ModelSpec {
     }
 }
 
-fn open_advanced(bench: &mut Bench) {
-    bench.scroll_to("Advanced");
-    bench.click_label("Advanced");
-}
-
-/// Chooses from a list of the form.
-fn choose(bench: &mut Bench, list: &str, entry: &str) {
-    bench.scroll_to(list);
-    bench.click(Role::ComboBox, list);
-    bench.press(entry);
-}
-
 #[test]
 fn a_preset_sets_several_fields_and_reset_gives_them_back() {
     let mut bench = Bench::of(experts());
     bench.form().sampling.num_steps = Some(30);
     bench.settle();
     assert!(!bench.has("Needs the lightx2v LoRAs"));
-    bench.scroll_to("Fast 4 steps");
-    bench.press("Fast 4 steps");
+    bench.scroll_and_press("Fast 4 steps");
     bench.assert_shows("Needs the lightx2v LoRAs");
-    bench.press("Generate");
-    let request = bench.next_job().request;
-    assert_eq!(
-        (
-            request.sampling.num_steps,
-            request.sampling.sampler,
-            request.sampling.shift
-        ),
-        (4, Sampler::Euler, Some(5.0))
-    );
-    assert_eq!(
-        (
-            request.sampling.guidance_scale,
-            request.sampling.low_guidance_scale()
-        ),
-        (1.0, 1.0)
-    );
+    let sampling = bench.request().sampling;
+    assert_eq!(sampling.num_steps, 4);
+    assert_eq!(sampling.sampler, Sampler::Euler);
+    assert_eq!(sampling.shift, Some(5.0));
+    assert_eq!(sampling.guidance_scale, 1.0);
+    assert_eq!(sampling.low_guidance_scale(), 1.0);
     // A change of one's own does not take the way back.
     bench.form().sampling.num_steps = Some(6);
     bench.settle();
     bench.press("Reset");
-    let form = bench.form();
-    assert_eq!(
-        (form.sampling.num_steps, form.sampling.guidance_scale),
-        (Some(30), Some(4.0))
-    );
-    let reset = bench.node(Role::Button, "Reset");
-    assert!(reset.accesskit_node().is_disabled());
+    let sampling = bench.form().sampling;
+    assert_eq!(sampling.num_steps, Some(30));
+    assert_eq!(sampling.guidance_scale, Some(4.0));
+    assert!(bench.is_disabled("Reset"));
     assert!(!bench.has("Needs the lightx2v LoRAs"));
 }
 
@@ -74,47 +47,29 @@ fn a_model_without_presets_has_those_of_every_model() {
 }
 
 #[test]
-fn two_experts_have_two_guidances() {
+fn two_experts_have_two_guidances_and_one_transformer_has_one() {
     let mut bench = Bench::of(experts());
-    open_advanced(&mut bench);
-    let high = bench
-        .harness
-        .get_all_by_label("Guidance, high noise")
-        .count();
-    let low = bench
-        .harness
-        .get_all_by_label("Guidance, low noise")
-        .count();
-    assert!(high > 0 && low > 0);
+    bench.open_advanced();
+    assert!(bench.has("Guidance, high noise") && bench.has("Guidance, low noise"));
     let form = bench.form();
     let own = form.sampling_for(&experts());
     assert_eq!((own.guidance_scale, own.low_guidance_scale()), (4.0, 3.0));
     (form.sampling.guidance_scale, form.sampling.guidance_scale_2) = (Some(2.5), Some(1.5));
-    bench.press("Generate");
-    let request = bench.next_job().request;
-    assert_eq!(
-        (
-            request.sampling.guidance_scale,
-            request.sampling.guidance_scale_2
-        ),
-        (2.5, Some(1.5))
-    );
-}
+    let sampling = bench.request().sampling;
+    assert_eq!(sampling.guidance_scale, 2.5);
+    assert_eq!(sampling.guidance_scale_2, Some(1.5));
 
-#[test]
-fn one_transformer_has_one_guidance() {
     let mut bench = Bench::new();
-    open_advanced(&mut bench);
+    bench.open_advanced();
     assert!(!bench.has("low noise"));
     bench.form().sampling.guidance_scale_2 = Some(9.0);
-    bench.press("Generate");
-    assert_eq!(bench.next_job().request.sampling.guidance_scale_2, None);
+    assert_eq!(bench.request().sampling.guidance_scale_2, None);
 }
 
 #[test]
 fn a_guider_with_its_numbers_and_the_guided_part_are_chosen_where_there_is_guidance() {
     let mut bench = Bench::new();
-    open_advanced(&mut bench);
+    bench.open_advanced();
     for (guider, numbers) in [
         ("APG", &["APG eta", "Norm threshold", "Momentum"][..]),
         (
@@ -123,7 +78,7 @@ fn a_guider_with_its_numbers_and_the_guided_part_are_chosen_where_there_is_guida
         ),
         ("CFG-Zero*", &["Zero-init steps"]),
     ] {
-        choose(&mut bench, "Guider", guider);
+        bench.choose("Guider", guider);
         for name in numbers {
             bench.node(Role::SpinButton, name);
         }
@@ -133,8 +88,7 @@ fn a_guider_with_its_numbers_and_the_guided_part_are_chosen_where_there_is_guida
         end: 0.9,
     };
     bench.form().sampling.guidance_range = Some(part);
-    bench.press("Generate");
-    let sampling = bench.next_job().request.sampling;
+    let sampling = bench.request().sampling;
     assert_eq!(sampling.guider, Guider::CfgZero { zero_steps: 1 });
     assert_eq!(sampling.guidance_range, part);
     for name in ["guider", "the guidance range"] {
@@ -152,32 +106,22 @@ fn a_guider_with_its_numbers_and_the_guided_part_are_chosen_where_there_is_guida
 #[test]
 fn layers_are_skipped_without_guidance_too_and_blocks_are_typed() {
     let mut bench = Bench::new();
-    open_advanced(&mut bench);
+    bench.open_advanced();
     bench.form().sampling.guidance_scale = Some(1.0);
     bench.settle();
-    choose(&mut bench, "Guider", "Skip layers");
-    let field = |bench: &Bench| {
-        let field = bench.node(Role::TextInput, "Blocks");
-        field.value().expect("it has a text")
-    };
-    assert_eq!(field(&bench), "9");
-    let blocks = |bench: &mut Bench| {
-        let guider = bench.form().sampling.guider;
-        guider.map_or_else(String::new, |guider| guider.to_string())
-    };
-    bench.node(Role::TextInput, "Blocks").focus();
-    bench.settle();
-    bench.node(Role::TextInput, "Blocks").type_text(",");
-    bench.settle();
+    bench.choose("Guider", "Skip layers");
+    let field = |bench: &Bench| bench.node(Role::TextInput, "Blocks").value();
+    assert_eq!(field(&bench).as_deref(), Some("9"));
+    let blocks = |bench: &mut Bench| bench.form().sampling.guider.map(|it| it.to_string());
+    bench.focus_and_type(Role::TextInput, "Blocks", ",");
     // Half a list is none yet, and stays to be typed on.
-    assert_eq!(field(&bench), "9,");
-    assert_eq!(blocks(&mut bench), "slg:9:2.8:0.01-0.2");
+    assert_eq!(field(&bench).as_deref(), Some("9,"));
+    assert_eq!(blocks(&mut bench).as_deref(), Some("slg:9:2.8:0.01-0.2"));
     bench.node(Role::TextInput, "Blocks").type_text("12");
     bench.settle();
-    assert_eq!(blocks(&mut bench), "slg:9,12:2.8:0.01-0.2");
-    bench.press("Generate");
-    let guider = bench.next_job().request.sampling.guider;
-    assert_eq!(guider.to_string(), "slg:9,12:2.8:0.01-0.2");
+    let all = "slg:9,12:2.8:0.01-0.2";
+    assert_eq!(blocks(&mut bench).as_deref(), Some(all));
+    assert_eq!(bench.request().sampling.guider.to_string(), all);
 }
 
 #[test]
@@ -194,72 +138,22 @@ fn the_negative_prompt_is_shown_where_it_acts() {
 }
 
 #[test]
-fn every_sampler_can_be_chosen() {
+fn a_part_of_the_steps_and_the_vaes_tiles_reach_the_job_and_a_part_of_none_is_explained() {
     let mut bench = Bench::new();
-    open_advanced(&mut bench);
-    bench.scroll_to("Tiled VAE");
-    for sampler in Sampler::ALL {
-        bench.click(Role::ComboBox, "Sampler");
-        let entries: Vec<_> = bench
-            .harness
-            .get_all_by_role_and_label(Role::Button, sampler.label())
-            .collect();
-        entries[0].click();
-        bench.settle();
-        let form = bench.form();
-        assert_eq!(form.sampling_for(&spec()).sampler, sampler);
-    }
-}
-
-#[test]
-fn a_part_of_the_steps_and_the_vaes_tiles_reach_the_job() {
-    let mut bench = Bench::new();
-    open_advanced(&mut bench);
+    bench.open_advanced();
     for name in ["Start step", "End step"] {
         bench.node(Role::SpinButton, name);
     }
-    choose(&mut bench, "Tiled VAE", "512 px");
-    let form = bench.form();
-    (form.sampling.start_step, form.sampling.end_step) = (Some(3), Some(9));
-    bench.press("Generate");
-    let request = bench.next_job().request;
-    assert_eq!(
-        (request.sampling.start_step, request.sampling.end_step),
-        (3, Some(9))
-    );
+    bench.choose("Tiled VAE", "512 px");
+    let sampling = &mut bench.form().sampling;
+    (sampling.start_step, sampling.end_step) = (Some(3), Some(9));
+    let request = bench.request();
+    let sampling = &request.sampling;
+    assert_eq!((sampling.start_step, sampling.end_step), (3, Some(9)));
     assert_eq!(request.vae_tile, Some(512));
-}
-
-#[test]
-fn a_part_that_is_none_is_explained() {
-    let mut bench = Bench::new();
-    open_advanced(&mut bench);
-    let form = bench.form();
-    (form.sampling.start_step, form.sampling.end_step) = (Some(9), Some(9));
+    bench.form().sampling.start_step = Some(9);
     bench.settle();
     bench.assert_shows("The start step must be below the end step 9");
-}
-
-/// The worker begins a stage, or tells a step of it.
-fn begin(bench: &mut Bench, id: safelight_core::job::JobId, stage: Stage) {
-    let resumed = false;
-    bench.say(
-        id,
-        JobUpdate::Stage {
-            stage,
-            section: 0,
-            resumed,
-        },
-    );
-}
-
-fn step(stage: Stage, step: u32, num_steps: u32) -> JobUpdate {
-    JobUpdate::Step {
-        stage,
-        step,
-        num_steps,
-        secs_left: 60.0,
-    }
 }
 
 #[test]
@@ -274,19 +168,19 @@ fn both_experts_count_on_in_one_row_of_steps() {
             assert!(now >= last, "{now} after {last}");
             last = now;
         };
-        begin(&mut bench, sent.id, Stage::EncodeVision);
+        bench.say_stage(sent.id, Stage::EncodeVision);
         bench.assert_shows("Encoding the image (CLIP vision)");
-        begin(&mut bench, sent.id, Stage::DenoiseHigh);
+        bench.say_stage(sent.id, Stage::DenoiseHigh);
         progress(&mut bench);
-        bench.say(sent.id, step(Stage::DenoiseHigh, high.0, high.1));
+        bench.say_step(sent.id, Stage::DenoiseHigh, high.0, high.1);
         bench.assert_shows("Denoising the composition  ·  2 of 12");
         bench.say(sent.id, sample(1.0, 500, 400, 400, 2048));
         bench.say(sent.id, sample(2.0, 600, 400, 400, 2048));
         progress(&mut bench);
-        begin(&mut bench, sent.id, Stage::DenoiseLow);
+        bench.say_stage(sent.id, Stage::DenoiseLow);
         bench.assert_shows("Denoising the details  ·  2 of 12");
         progress(&mut bench);
-        bench.say(sent.id, step(Stage::DenoiseLow, low.0, low.1));
+        bench.say_step(sent.id, Stage::DenoiseLow, low.0, low.1);
         bench.assert_shows("Denoising the details  ·  7 of 12");
         progress(&mut bench);
         bench.say(sent.id, sample(4.0, 600, 400, 400, 2048));
@@ -296,7 +190,7 @@ fn both_experts_count_on_in_one_row_of_steps() {
             secs: 2.0,
         };
         bench.say(sent.id, JobUpdate::StageEnded(time));
-        begin(&mut bench, sent.id, Stage::Decode);
+        bench.say_stage(sent.id, Stage::Decode);
         progress(&mut bench);
         let bands = bench.app().queue.memory().bands.clone();
         let high = bands.iter().find(|band| band.stage == Stage::DenoiseHigh);
@@ -309,23 +203,22 @@ fn both_experts_count_on_in_one_row_of_steps() {
 #[test]
 fn a_second_pass_is_chosen_by_its_scale_and_reset_turns_it_off() {
     let mut bench = Bench::of(flux_spec());
-    open_advanced(&mut bench);
-    choose(&mut bench, "Second pass", "1.5×");
-    bench.press("Generate");
-    let request = bench.next_job().request;
+    bench.open_advanced();
+    bench.choose("Second pass", "1.5×");
+    let request = bench.request();
     assert_eq!((request.width, request.height), (1536, 1536));
     assert_eq!(request.first_size(), (1024, 1024));
     assert_eq!(request.second_pass.unwrap().pass.strength, 0.4);
-    choose(&mut bench, "Second pass", "4×");
+    bench.choose("Second pass", "4×");
     bench.assert_shows("choose a smaller size or scale");
     bench.press("Reset second pass");
     assert_eq!(bench.form().second_pass, None);
     let mut clips = Bench::of(experts());
-    open_advanced(&mut clips);
+    clips.open_advanced();
     assert!(clips.has("Second pass"));
     let mut fixed = experts();
     fixed.limits.fixed_size = true;
     let mut fixed = Bench::of(fixed);
-    open_advanced(&mut fixed);
+    fixed.open_advanced();
     assert!(!fixed.has("Second pass"));
 }

@@ -1,19 +1,10 @@
 //! The viewer and the strip: one row and a menu, full screen, deleting, what a new clip does, and dragging results.
 
-use egui::{Event, MouseWheelUnit, ViewportCommand, ViewportId, vec2};
+use egui::{Event, MouseWheelUnit, ViewportCommand, vec2};
 use safelight::app::choices::CompareMode;
 use safelight::app::player::zoom::Zoom;
-use safelight::worker::WorkerEvent;
 
 use crate::app_window::prelude::*;
-
-impl Bench {
-    /// Opens the menu of what is shown, and presses this entry.
-    pub fn press_more(&mut self, name: &str) {
-        self.press("More");
-        self.press(name);
-    }
-}
 
 /// A bench with so many finished clips of three frames and more, whose files are there.
 fn finished(count: u8) -> (Bench, Vec<Sent>) {
@@ -24,7 +15,7 @@ fn finished(count: u8) -> (Bench, Vec<Sent>) {
         .map(|index| {
             bench.form().prompt = format!("clip {index}");
             let job = bench.start_job();
-            write_result(&bench, &job, 3 + index);
+            write_made(&job.request.out, [64, 64], 3 + index, 10.0, None);
             bench.finish_job(&job, 3 + index);
             job
         })
@@ -32,34 +23,21 @@ fn finished(count: u8) -> (Bench, Vec<Sent>) {
     (bench, sent)
 }
 
-/// The file of a job, as the worker leaves it.
-fn write_result(bench: &Bench, job: &Sent, num_frames: u8) {
-    let clip = bench.clip_file("made.mp4", 64, 64, num_frames);
-    std::fs::create_dir_all(job.request.out.parent().expect("a result has a folder"))
-        .expect("a folder for results");
-    std::fs::rename(clip, &job.request.out).expect("a result lies there");
-}
-
 fn fullscreen_commands(bench: &Bench) -> Vec<bool> {
-    let commands = &bench.harness.output().viewport_output[&ViewportId::ROOT].commands;
     let of = |command: &ViewportCommand| match command {
         ViewportCommand::Fullscreen(is_on) => Some(*is_on),
         _ => None,
     };
-    commands.iter().filter_map(of).collect()
+    bench.viewport_commands().iter().filter_map(of).collect()
 }
 
 /// Presses a key; gives what the window was told of its size in the frames after it.
 fn key(bench: &mut Bench, key: Key) -> Vec<bool> {
     let mut told = Vec::new();
     for pressed in [true, false] {
-        bench.harness.event(Event::Key {
-            key,
-            physical_key: None,
-            pressed,
-            repeat: false,
-            modifiers: Modifiers::NONE,
-        });
+        bench
+            .harness
+            .event(key_event(key, Modifiers::NONE, pressed));
         bench.harness.step();
         told.extend(fullscreen_commands(bench));
     }
@@ -81,7 +59,7 @@ fn a_caption_says_how_many_frames_there_are_and_not_how_many_were_asked_for() {
 }
 
 #[test]
-fn below_a_clip_stand_one_row_of_buttons_and_one_line() {
+fn below_a_video_stand_one_row_of_buttons_and_one_line() {
     let (mut bench, _) = finished(1);
     bench.press("Pause");
     for size in [vec2(1240.0, 820.0), vec2(900.0, 600.0)] {
@@ -102,17 +80,17 @@ fn below_a_clip_stand_one_row_of_buttons_and_one_line() {
 }
 
 #[test]
-fn full_screen_shows_the_picture_alone_and_its_bar_fades() {
+fn full_screen_shows_the_image_alone_and_its_bar_fades() {
     let (mut bench, _) = finished(1);
     bench.press("Pause");
     assert_eq!(key(&mut bench, Key::F11), [true]);
-    assert!(bench.harness.query_by_label("Generate").is_none());
+    assert!(!bench.has_label("Generate"));
     let picture = bench.labelled("Finished clip").rect();
     let window = bench.harness.ctx.content_rect();
     assert!(picture.contains_rect(window.shrink(1.0)), "{picture:?}");
     bench.node(Role::Button, "Play");
     bench.wait_until_gone("Leave full screen");
-    bench.until("all is still", |bench| bench.next_repaint().is_none());
+    bench.until_at_rest();
     bench.harness.hover_at(window.center());
     bench.wait_for("Leave full screen");
     // It stays for whoever rests on it.
@@ -130,7 +108,7 @@ fn full_screen_shows_the_picture_alone_and_its_bar_fades() {
 }
 
 #[test]
-fn full_screen_from_another_page_shows_the_picture_and_a_page_ends_it() {
+fn full_screen_from_another_page_shows_the_image_and_a_page_ends_it() {
     let (mut bench, _) = finished(1);
     bench.press("Gallery");
     assert_eq!(key(&mut bench, Key::F11), [true]);
@@ -147,18 +125,16 @@ fn full_screen_from_another_page_shows_the_picture_and_a_page_ends_it() {
 #[test]
 fn full_screen_shows_a_comparison_with_both_its_rows_of_buttons() {
     let (mut bench, sent) = finished(2);
-    bench.push(PlayerCommand::CompareWith(sent[0].id));
-    bench.settle();
+    bench.run(PlayerCommand::CompareWith(sent[0].id));
     assert_eq!(key(&mut bench, Key::F11), [true]);
-    assert!(bench.harness.query_by_label("Generate").is_none());
+    assert!(!bench.has_label("Generate"));
     let window = bench.harness.ctx.content_rect();
     bench.harness.hover_at(window.center());
     bench.wait_for("Leave full screen");
     bench.settle();
     let place = |bench: &Bench, name: &str| {
-        let is_here = |rect: &egui::Rect| window.contains_rect(*rect);
         let rect = bench.labelled(name).rect();
-        assert!(is_here(&rect), "{name} at {rect:?}");
+        assert!(window.contains_rect(rect), "{name} at {rect:?}");
         rect
     };
     // Those of every clip, and below them those of a comparison.
@@ -189,8 +165,7 @@ fn viewer_and_strip_have_the_menu_of_the_gallery() {
         "Delete",
     ];
     for place in ["Finished clip", "Result 1: clip 0"] {
-        bench.labelled(place).click_secondary();
-        bench.settle();
+        bench.click_secondary(place);
         for name in names {
             bench.node(Role::Button, name);
         }
@@ -201,8 +176,7 @@ fn viewer_and_strip_have_the_menu_of_the_gallery() {
     bench.press("Use settings");
     assert_eq!(bench.form().prompt, "clip 0");
     assert_eq!(bench.app().watch.mode, ViewerMode::Result(sent[1].id));
-    bench.labelled("Result 1: clip 0").click_secondary();
-    bench.settle();
+    bench.click_secondary("Result 1: clip 0");
     bench.press("Compare with what is shown");
     assert_eq!(bench.app().watch.mode, ViewerMode::Compare);
 }
@@ -222,8 +196,7 @@ fn delete_throws_away_what_is_shown_and_undo_brings_it_back_into_the_strip() {
     assert!(path(2).exists());
     assert_eq!(bench.app().watch.mode, ViewerMode::Result(sent[2].id));
     // One of the strip, while another one is looked at.
-    bench.labelled("Result 1: clip 0").click_secondary();
-    bench.settle();
+    bench.click_secondary("Result 1: clip 0");
     bench.press("Delete");
     bench.wait_for("Result 1: clip 1");
     assert!(!path(0).exists());
@@ -242,10 +215,8 @@ fn delete_throws_away_what_is_shown_and_undo_brings_it_back_into_the_strip() {
 #[test]
 fn a_file_that_plays_is_deleted_and_plays_again_after_undo() {
     let (mut bench, _) = finished(1);
-    let clip = bench.clip_file("walk.mp4", 48, 32, 12);
     let path = bench.home.path().join("clips/walk.mp4");
-    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-    std::fs::rename(clip, &path).unwrap();
+    write_made(&path, [48, 32], 12, 10.0, None);
     bench.push(PlayerCommand::PlayFile(path.clone()));
     bench.wait_for("The file walk.mp4");
     bench.harness.key_press(Key::Delete);
@@ -284,17 +255,13 @@ fn a_held_delete_key_throws_one_result_away() {
 }
 
 #[test]
-fn a_new_clip_plays_once_while_the_next_job_runs() {
+fn a_new_video_plays_once_while_the_next_job_runs() {
     let (mut bench, _) = finished(1);
     let first = bench.start_job();
     bench.press_generate();
     assert_eq!(bench.app().watch.mode, ViewerMode::Live);
     let made = output(&first, 6);
-    let ended = WorkerEvent {
-        id: first.id,
-        update: JobUpdate::Ended(JobOutcome::Finished(made)),
-    };
-    bench.far.events.send(ended).unwrap();
+    bench.send(first.id, JobUpdate::Ended(JobOutcome::Finished(made)));
     let mut shown_at = None;
     bench.until_later("the clip is shown, and then the running job", |bench| {
         let now = bench.harness.ctx.input(|input| input.time);
@@ -326,13 +293,11 @@ fn a_new_clip_plays_once_while_the_next_job_runs() {
 }
 
 #[test]
-fn a_picture_of_the_form_that_is_still_being_opened_makes_room_for_the_job_that_begins() {
+fn an_image_of_the_form_that_is_still_being_opened_makes_room_for_the_job_that_begins() {
     let (mut bench, _) = finished(1);
     bench.push(QueueCommand::PauseAll);
     bench.press_generate();
-    bench.until("its file has a name", |bench| {
-        bench.app().queue.waiting.iter().any(|job| job.has_output)
-    });
+    bench.until_named();
     let picture = bench.picture_file("start.png", 64, 48);
     bench.push(PlayerCommand::ShowInput(picture));
     bench.push(QueueCommand::GoOn);
@@ -346,8 +311,7 @@ fn a_picture_of_the_form_that_is_still_being_opened_makes_room_for_the_job_that_
 #[test]
 fn both_halves_of_a_comparison_zoom_in_the_same_frame() {
     let (mut bench, sent) = finished(2);
-    bench.push(PlayerCommand::CompareWith(sent[0].id));
-    bench.settle();
+    bench.run(PlayerCommand::CompareWith(sent[0].id));
     bench.press_key(Key::Space);
     let widths = |bench: &mut Bench| {
         let compare = bench.app().watch.compare.as_ref().unwrap();
@@ -383,21 +347,13 @@ fn both_halves_of_a_comparison_zoom_in_the_same_frame() {
 }
 
 #[test]
-fn a_result_is_dragged_from_the_strip_onto_the_start_picture() {
+fn a_result_is_dragged_from_the_strip_onto_the_start_image() {
     let (mut bench, sent) = finished(1);
     bench.press("Pause");
     let thumb = bench.labelled("Result 1: clip 0").rect();
     let place = bench.node(Role::Button, "Choose a start picture").rect();
-    bench.harness.drag_at(thumb.center());
-    bench.harness.step();
-    bench.harness.hover_at(thumb.center() - vec2(20.0, 20.0));
-    bench.harness.step();
-    bench.harness.hover_at(place.center());
-    bench.harness.step();
-    bench.harness.drop_at(place.center());
-    bench.until("it is extended", |bench| {
-        bench.app().inputs.clip().is_some()
-    });
+    bench.drag_and_drop(thumb.center(), place.center());
+    bench.until_clip();
     let start = bench.app().inputs.get(Slot::Start).unwrap();
     assert_eq!(start.source.path(), sent[0].request.out);
 }

@@ -3,40 +3,27 @@
 use safelight::app::choices::CompareMode;
 use safelight::app::player::zoom::Zoom;
 use safelight::app::player::{Playback, Repeat};
-use safelight_core::job::Frame;
 use safelight_core::media::{open_picture, read_settings};
 
 use crate::app_window::prelude::*;
-
 /// A bench with so many finished clips of three frames.
 fn finished(count: usize) -> (Bench, Vec<Sent>) {
     let mut spec = pair_spec();
-    spec.start_image = safelight_core::model::InputUse::Optional;
+    spec.start_image = InputUse::Optional;
     let mut bench = Bench::of(spec);
     let mut sent = Vec::new();
     for index in 0..count {
         bench.form().prompt = format!("clip {index}");
         bench.form().seed = 100 + index as u64;
         bench.form().seed_mode = SeedMode::Fixed;
-        let job = bench.start_job();
-        bench.finish_job(&job, 3 + index as u8);
-        sent.push(job);
+        sent.push(bench.make_clip(3 + index as u8));
     }
     (bench, sent)
 }
 
-/// Runs a command as a panel would push it.
-fn run(bench: &mut Bench, command: AppCommand) {
-    bench.push(command);
-    bench.harness.step();
-}
-
-fn play(bench: &mut Bench, name: &str, num_frames: u8) -> std::path::PathBuf {
+fn play(bench: &mut Bench, name: &str, num_frames: u8) -> PathBuf {
     let path = bench.clip_file(name, 48, 32, num_frames);
-    run(
-        bench,
-        AppCommand::Player(PlayerCommand::PlayFile(path.clone())),
-    );
+    bench.run(PlayerCommand::PlayFile(path.clone()));
     bench.until("the file is shown", |bench| {
         bench.app().watch.mode == ViewerMode::File && bench.app().watch.texture.handle().is_some()
     });
@@ -63,24 +50,17 @@ fn a_file_from_disk_plays_with_the_same_buttons_as_a_result() {
     let copied = bench.copied_by_label("Copy path");
     assert_eq!(copied, Some(path.display().to_string()));
     // Paused, nothing wakes the window, and the thread reads nothing any more.
-    bench.until("all is read", |bench| bench.next_repaint().is_none());
+    bench.until_at_rest();
 }
 
 #[test]
-fn a_file_that_is_no_picture_and_no_clip_is_a_card_and_takes_no_place() {
+fn a_file_that_is_no_image_and_no_video_is_a_card_and_takes_no_place() {
     let (mut bench, sent) = finished(1);
-    let path = bench.home.path().join("notes.txt");
-    std::fs::write(&path, "just words").unwrap();
-    run(
-        &mut bench,
-        AppCommand::Player(PlayerCommand::PlayFile(path)),
-    );
+    let path = bench.text_file("notes.txt", "just words");
+    bench.run(PlayerCommand::PlayFile(path));
     bench.wait_for("is a text file");
     assert_eq!(bench.app().watch.mode, ViewerMode::Result(sent[0].id));
-    run(
-        &mut bench,
-        AppCommand::Player(PlayerCommand::PlayFile("/nowhere/at/all.mp4".into())),
-    );
+    bench.run(PlayerCommand::PlayFile("/nowhere/at/all.mp4".into()));
     bench.wait_for("does not exist");
 }
 
@@ -89,14 +69,9 @@ fn of_two_files_that_are_asked_for_the_last_one_is_shown() {
     let mut bench = Bench::new();
     let first = bench.clip_file("first.mp4", 48, 32, 5);
     let last = bench.clip_file("last.mp4", 48, 32, 6);
-    run(
-        &mut bench,
-        AppCommand::Player(PlayerCommand::PlayFile(first)),
-    );
-    run(
-        &mut bench,
-        AppCommand::Player(PlayerCommand::PlayFile(last)),
-    );
+    bench.push(PlayerCommand::PlayFile(first));
+    bench.harness.step();
+    bench.run(PlayerCommand::PlayFile(last));
     bench.wait_for("The file last.mp4");
     bench.harness.run_steps(20);
     bench.assert_shows("The file last.mp4");
@@ -105,11 +80,7 @@ fn of_two_files_that_are_asked_for_the_last_one_is_shown() {
 #[test]
 fn two_results_are_compared_in_step_and_told_apart_in_words() {
     let (mut bench, sent) = finished(2);
-    run(
-        &mut bench,
-        AppCommand::Player(PlayerCommand::CompareWith(sent[0].id)),
-    );
-    bench.settle();
+    bench.run(PlayerCommand::CompareWith(sent[0].id));
     assert_eq!(bench.app().watch.mode, ViewerMode::Compare);
     bench.assert_shows("seed 101");
     bench.assert_shows("prompt “clip 0”");
@@ -122,9 +93,8 @@ fn two_results_are_compared_in_step_and_told_apart_in_words() {
             .all(|side| side.texture.handle().is_some())
     );
     bench.press("Wipe");
-    bench
-        .node(Role::Slider, "Divider")
-        .set_value_accesskit(0.25);
+    let divider = bench.node(Role::Slider, "Divider");
+    divider.set_value_accesskit(0.25);
     bench.settle();
     let compare = bench.app().watch.compare.as_ref().unwrap();
     assert_eq!((compare.mode, compare.divider), (CompareMode::Wipe, 0.25));
@@ -138,21 +108,15 @@ fn two_results_are_compared_in_step_and_told_apart_in_words() {
 }
 
 #[test]
-fn the_menu_offers_the_other_results_to_be_compared() {
+fn results_are_compared_from_the_menu_and_with_ctrl_in_the_strip_where_a_click_shows() {
     let (mut bench, sent) = finished(2);
     bench.press_more("Compare with");
     bench.press("1: clip 0, seed 100");
     assert_eq!(bench.app().watch.mode, ViewerMode::Compare);
     bench.press("Close");
     assert_eq!(bench.app().watch.mode, ViewerMode::Result(sent[1].id));
-}
-
-#[test]
-fn ctrl_click_in_the_strip_compares_and_a_click_shows() {
-    let (mut bench, sent) = finished(2);
-    bench
-        .labelled("Result 1: clip 0")
-        .click_modifiers(Modifiers::COMMAND);
+    let first = bench.labelled("Result 1: clip 0");
+    first.click_modifiers(Modifiers::COMMAND);
     bench.settle();
     assert_eq!(bench.app().watch.mode, ViewerMode::Compare);
     bench.press("Result 1: clip 0");
@@ -161,26 +125,16 @@ fn ctrl_click_in_the_strip_compares_and_a_click_shows() {
 }
 
 #[test]
-fn the_pictures_of_a_batch_from_disk_are_looked_at_one_by_one() {
+fn the_images_of_a_batch_from_disk_are_looked_at_one_by_one() {
     let mut bench = Bench::new();
-    let path = |number: u8| {
-        let name = format!("cat_000{number}.png");
-        bench.home.path().join(name)
-    };
-    let paths: Vec<_> = (1..=3).map(path).collect();
-    for (index, path) in paths.iter().enumerate() {
-        let picture = Picture::from_fn(20, 10, |_, _| [index as u8, 9, 9]).unwrap();
-        let settings = r#"{"request": {"seed": 1, "prompt": "a cat", "num_frames": 1}}"#;
-        let options = ClipOptions {
-            settings: Some(settings.to_owned()),
-            ..ClipOptions::default()
-        };
-        write_clip(path, &[picture], options).unwrap();
+    let paths: Vec<PathBuf> = (1..=3)
+        .map(|number| bench.home.path().join(format!("cat_000{number}.png")))
+        .collect();
+    let settings = serde_json::json!({"seed": 1, "prompt": "a cat", "num_frames": 1});
+    for path in &paths {
+        write_made(path, [20, 10], 1, 8.0, Some(made_with(&settings)));
     }
-    run(
-        &mut bench,
-        AppCommand::Player(PlayerCommand::PlayFile(paths[1].clone())),
-    );
+    bench.run(PlayerCommand::PlayFile(paths[1].clone()));
     bench.wait_for("picture 2 of 3");
     bench.press("Next picture");
     bench.assert_shows("picture 3 of 3");
@@ -194,37 +148,27 @@ fn two_files_of_other_lengths_and_sizes_are_compared() {
     let mut bench = Bench::new();
     let a = bench.clip_file("a.mp4", 48, 32, 5);
     let b = bench.picture_file("b.png", 20, 60);
-    run(
-        &mut bench,
-        AppCommand::Player(PlayerCommand::CompareFiles(a, b)),
-    );
+    bench.run(PlayerCommand::CompareFiles(a, b));
     bench.until("both are there", |bench| {
         let compare = bench.app().watch.compare.as_ref();
-        compare.is_some_and(|compare| {
-            compare
-                .sides
-                .iter()
-                .all(|side| side.texture.handle().is_some())
-        })
+        let sides = compare.into_iter().flat_map(|compare| &compare.sides);
+        sides.filter(|side| side.texture.handle().is_some()).count() == 2
     });
     for name in ["Wipe", "Difference", "Side by side"] {
         bench.press(name);
     }
     bench.assert_shows("settings unknown");
     let missing = bench.home.path().join("gone.png");
-    run(
-        &mut bench,
-        AppCommand::Player(PlayerCommand::CompareFiles(missing.clone(), missing)),
-    );
+    bench.run(PlayerCommand::CompareFiles(missing.clone(), missing));
     bench.wait_for("does not exist");
 }
 
 #[test]
-fn a_frame_is_saved_beside_its_clip_and_it_says_where() {
+fn a_frame_is_saved_beside_its_video_and_it_says_where() {
     let mut bench = Bench::new();
     let path = play(&mut bench, "walk.webp", 6);
     bench.press("Pause");
-    run(&mut bench, AppCommand::Player(PlayerCommand::ShowFrame(3)));
+    bench.run(PlayerCommand::ShowFrame(3));
     bench.until("the frame is there", |bench| {
         bench.has("4 / 6") && bench.app().watch.player.as_ref().unwrap().exact().is_some()
     });
@@ -240,8 +184,7 @@ fn a_frame_is_saved_beside_its_clip_and_it_says_where() {
 fn the_frame_that_is_shown_starts_the_next_one_or_ends_it() {
     let (mut bench, _) = finished(1);
     bench.press("Pause");
-    run(&mut bench, AppCommand::Player(PlayerCommand::ShowFrame(1)));
-    bench.settle();
+    bench.run(PlayerCommand::ShowFrame(1));
     bench.press_more("Use frame as start image");
     bench.wait_for("Start picture frame-");
     bench.press_more("Use frame as end image");
@@ -253,7 +196,7 @@ fn the_frame_that_is_shown_starts_the_next_one_or_ends_it() {
 }
 
 #[test]
-fn the_end_of_a_clip_and_its_speed_are_chosen_once_for_all() {
+fn the_end_of_a_video_and_its_speed_are_chosen_once_for_all() {
     let (mut bench, _) = finished(1);
     // As wide as at the first start: the bar has room for all of it.
     bench.resize(egui::vec2(1240.0, 820.0));
@@ -264,24 +207,18 @@ fn the_end_of_a_clip_and_its_speed_are_chosen_once_for_all() {
     bench.until("it has come to its end", |bench| {
         !bench.app().watch.player.as_ref().unwrap().is_playing()
     });
-    bench.until("the choice is written and all is still", |bench| {
-        bench.next_repaint().is_none()
-    });
+    bench.until_at_rest();
     let playback = Playback {
         repeat: Repeat::Off,
         speed: 0.25,
     };
-    run(
-        &mut bench,
-        AppCommand::Player(PlayerCommand::SetPlayback(playback)),
-    );
-    bench.settle();
+    bench.run(PlayerCommand::SetPlayback(playback));
     assert_eq!(bench.app().watch.playback, playback);
     bench.assert_shows("0.25×");
 }
 
 #[test]
-fn a_picture_is_zoomed_and_given_the_whole_window_and_back() {
+fn an_image_is_zoomed_and_given_the_whole_window_and_back() {
     let (mut bench, _) = finished(1);
     // As wide as at the first start: the bar has room for all of it.
     bench.resize(egui::vec2(1240.0, 820.0));
@@ -290,7 +227,7 @@ fn a_picture_is_zoomed_and_given_the_whole_window_and_back() {
     bench.press_key(Key::Num0);
     assert_eq!(bench.app().watch.zoom, Zoom::Fit);
     bench.press_key(Key::F);
-    assert!(bench.harness.query_by_label("Generate").is_none());
+    assert!(!bench.has_label("Generate"));
     bench.labelled("Finished clip");
     bench.press_key(Key::Escape);
     bench.assert_shows("Generate");
@@ -318,20 +255,7 @@ fn a_line_below_the_live_preview_says_what_happens() {
     let sent = bench.start_job();
     bench.assert_shows("The job is starting…");
     bench.say_stage(sent.id, Stage::Denoise);
-    bench.say(
-        sent.id,
-        JobUpdate::Step {
-            stage: Stage::Denoise,
-            step: 7,
-            num_steps: 25,
-            secs_left: 130.0,
-        },
-    );
-    let frame = Frame {
-        index: 0,
-        count: 1,
-        picture: picture(16, [1, 2, 3]),
-    };
-    bench.say(sent.id, JobUpdate::Preview(frame));
-    bench.assert_shows("Denoising  ·  step 7 of 25  ·  about 2 min 10 s left");
+    bench.say_step(sent.id, Stage::Denoise, 7, 25);
+    bench.say_preview(sent.id, 0, 1, picture(16, [1, 2, 3]));
+    bench.assert_shows("Denoising  ·  step 7 of 25  ·  about 1 min 0 s left");
 }

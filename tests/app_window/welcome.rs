@@ -34,9 +34,8 @@ fn bench(specs: Vec<ModelSpec>, engine: Result<(), JobError>, is_writable: bool)
     let mut bench = Bench::with(|startup| {
         let (missing, _) = known_models("/nowhere/models.toml".as_ref());
         startup.models = Some(FoundModels {
-            specs,
             missing,
-            ..FoundModels::default()
+            ..found(specs)
         });
         startup.library.check_engine = Arc::new(move |_| engine.clone());
         startup.library.survey = Arc::new(move |wish, tell| {
@@ -62,14 +61,13 @@ fn bench(specs: Vec<ModelSpec>, engine: Result<(), JobError>, is_writable: bool)
 }
 
 fn open(bench: &mut Bench) {
-    bench.node(egui::accesskit::Role::ComboBox, "Model").click();
-    bench.settle();
+    bench.click(Role::ComboBox, "Model");
     bench.press("First steps");
     bench.wait_for("AMD gfx1151");
 }
 
 #[test]
-fn one_button_makes_the_first_clip_with_the_example() {
+fn one_button_makes_the_first_video_with_the_example() {
     let mut bench = bench(vec![spec()], Ok(()), true);
     open(&mut bench);
     for text in [
@@ -82,7 +80,7 @@ fn one_button_makes_the_first_clip_with_the_example() {
         bench.assert_shows(text);
     }
     bench.press("Make your first clip");
-    let request = bench.next_job().request;
+    let request = bench.next_request();
     assert_eq!(request.model, "little-world");
     assert_eq!(request.prompt, "a red boat sails to the right at sunset");
     assert_eq!(bench.app().cx.page, Page::Watch);
@@ -97,7 +95,7 @@ fn without_a_gpu_the_page_says_that_the_cpu_is_slow() {
             tell(SurveyNews::Machine(Box::new(machine)));
         });
     });
-    bench.push(safelight::app::commands::AppCommand::Show(Page::Welcome));
+    bench.push(AppCommand::Show(Page::Welcome));
     bench.wait_for("No supported GPU found. Running on the CPU, which is slow");
 }
 
@@ -119,7 +117,7 @@ fn without_libtorch_the_page_says_what_to_do_and_the_rest_stays_of_use() {
 }
 
 #[test]
-fn with_models_that_need_a_picture_or_a_disk_that_takes_nothing_there_is_a_way_on() {
+fn with_models_that_need_an_image_or_a_disk_that_takes_nothing_there_is_a_way_on() {
     let needy = ModelSpec {
         start_image: InputUse::Required,
         id: "needy".into(),

@@ -141,33 +141,3 @@ fn file_of(path: &str, own: &Module, sources: &BTreeMap<Module, String>) -> Opti
     }
     (!module.is_empty()).then_some(module)
 }
-
-#[test]
-fn circles_of_imports_are_found_through_groups_and_relative_paths() {
-    let circles = |most| {
-        let sources = [
-            ("app/mod.rs", "use crate::app::{a::A, b};"),
-            ("app/a.rs", "use super::b::{self, c::C};"),
-            (
-                "app/b/mod.rs",
-                "mod c;\nuse c::C;\n// use crate::app::a;\npub(in crate::app) struct B;",
-            ),
-            ("app/b/c.rs", "fn f() -> crate::app::a::A {}"),
-            (
-                "app/d.rs",
-                "use std::fs;\n#[cfg(test)]\nmod tests { use super::a; }",
-            ),
-        ];
-        Imports::of(
-            sources
-                .into_iter()
-                .map(|(path, code)| (path, code.to_owned())),
-        )
-        .circles(most)
-    };
-    let found = circles(1);
-    assert_eq!(found.len(), 1, "{found:?}");
-    let names: Vec<String> = found[0].iter().map(|module| module.join("::")).collect();
-    assert_eq!(names, ["app::a", "app::b", "app::b::c"]);
-    assert!(circles(3).is_empty());
-}

@@ -34,34 +34,6 @@ fn the_readme_is_read_in_a_few_minutes() {
     assert!(num_lines <= MAX_LINES_README, "{num_lines} lines");
 }
 
-#[test]
-fn links_are_found_outside_of_code_alone() {
-    let text = "See [a](a.md#b \"title\") and ![b](b.png), not `[c](c.md)`.\n```sh\n[d](d.md)\n```\n[e](https://e.org) [f](#f)\n";
-    assert_eq!(links(text), ["a.md#b", "b.png", "#f"]);
-}
-
-#[test]
-fn headings_become_anchors_as_github_makes_them() {
-    let text = "# The *first* one\n```sh\n# no heading\n```\n## `safelight plan`: does it fit?\n## Twice\n## Twice\n";
-    let expected = [
-        "the-first-one",
-        "safelight-plan-does-it-fit",
-        "twice",
-        "twice-1",
-    ];
-    assert_eq!(anchors(text), expected);
-}
-
-#[test]
-fn a_link_to_what_does_not_exist_is_a_problem() {
-    let found = |link: &str| problem(Path::new("docs/settings.md"), link);
-    assert_eq!(found("../Cargo.toml"), None);
-    assert_eq!(found("no-such-page.md"), Some("there is no such file"));
-    assert_eq!(found("#no-heading"), Some("there is no such heading"));
-    let outside = Some("that lies outside of this repository");
-    assert_eq!(found("../../outside.md"), outside);
-}
-
 /// What is wrong with a link of a page, which is named from the root; `None` where it leads to a file or a heading.
 fn problem(page: &Path, link: &str) -> Option<&'static str> {
     let (path, anchor) = match link.split_once('#') {

@@ -68,23 +68,3 @@ pub fn names(code: &str, name: &str) -> bool {
         !before.is_some_and(is_word) && (name.ends_with('_') || !after.is_some_and(is_word))
     })
 }
-
-#[test]
-fn names_are_found_as_words_in_code_and_nowhere_else() {
-    let found = |source: &str, name: &str| names(&code_with_whole_paths(source), name);
-    assert!(found("use tch::Tensor;", "tch"));
-    assert!(found(
-        "let a = Color32::from_rgb(1, 2, 3);",
-        "Color32::from_"
-    ));
-    assert!(found("use std::{collections::HashMap, fs, io};", "std::fs"));
-    assert!(found(
-        "use std::{\n    io::{self, Read},\n    process::Command,\n};",
-        "std::process"
-    ));
-    assert!(found("use crate::{app::{State, jobs}, ui};", "crate::ui"));
-    assert!(!found("use crate::{app::{ui}, job};", "crate::ui"));
-    assert!(!found("// tch is not named here", "tch"));
-    assert!(!found("let switch = patch;", "tch"));
-    assert!(!found("let url = \"a://tchoupitoulas\";", "tch"));
-}

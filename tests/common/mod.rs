@@ -68,11 +68,40 @@ impl Home {
         command
     }
 
+    /// `safelight generate` with what a result carries.
+    pub fn repeat(&self, from: &str, out: &str) -> Command {
+        let mut command = self.safelight();
+        command.args(["generate", "--json", "--device", "cpu"]);
+        command.args(["--from", from, "--out", out]);
+        command
+    }
+
+    /// Writes the settings file.
+    pub fn write_settings(&self, text: &str) -> PathBuf {
+        let file = self.path().join("config/safelight/settings.toml");
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, text).unwrap();
+        file
+    }
+
     /// What is in the folder of running and failed jobs.
     pub fn job_folders(&self) -> Vec<PathBuf> {
         std::fs::read_dir(self.path().join("data/safelight/jobs"))
             .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
             .unwrap_or_default()
+    }
+}
+
+/// Copies a folder with all that is in it.
+pub fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().flatten() {
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_folder(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
     }
 }
 
@@ -87,6 +116,30 @@ pub fn events(output: &Output) -> Vec<Value> {
             event
         })
         .collect()
+}
+
+/// The events of one kind.
+pub fn events_of(output: &Output, kind: &str) -> Vec<Value> {
+    let all = events(output).into_iter();
+    all.filter(|event| event["event"] == kind).collect()
+}
+
+/// The last event of a job that must have finished.
+pub fn assert_finished(output: &Output) -> Value {
+    let (last, code) = end(output);
+    assert_eq!(code, 0, "{last}");
+    assert_eq!(last["event"], "finished", "{last}");
+    last
+}
+
+/// The last event of a job that must have failed with this code, and with these words in its message.
+pub fn assert_failed(output: &Output, expected: i32, words: &str) -> Value {
+    let (last, code) = end(output);
+    assert_eq!(code, expected, "{last}");
+    assert_eq!(last["event"], "failed", "{last}");
+    let message = last["message"].as_str().unwrap();
+    assert!(message.contains(words), "{words:?} in {message}");
+    last
 }
 
 /// The last event, and the exit code.

@@ -1,4 +1,4 @@
-//! A server on this machine that does what it is told, good or bad.
+//! A server on this machine that answers as a test says, well or badly.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// What a client asked.
+/// A client's request.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub method: String,
-    /// What was asked for, such as `/owner/name/resolve/main/file`.
+    /// Such as `/owner/name/resolve/main/file`.
     pub path: String,
     pub headers: BTreeMap<String, String>,
     /// How many requests of this method came before.
@@ -20,26 +20,23 @@ pub struct Request {
 }
 
 impl Request {
-    /// The first and last byte that were asked for.
+    /// First and last byte of a request for a part.
     pub fn range(&self) -> Option<(usize, usize)> {
-        let (start, end) = self
-            .headers
-            .get("range")?
-            .strip_prefix("bytes=")?
-            .split_once('-')?;
+        let range = self.headers.get("range")?;
+        let (start, end) = range.strip_prefix("bytes=")?.split_once('-')?;
         Some((start.parse().ok()?, end.parse().ok()?))
     }
 }
 
-/// What the server answers.
+/// The server's answer.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// Closes the connection after so many bytes of the body.
+    /// Bytes of the body after which the connection is closed.
     pub drops_after: Option<usize>,
-    /// Says nothing more after so many bytes, for so long.
+    /// Bytes of the body after which the server is silent for this time.
     pub stalls_after: Option<(usize, Duration)>,
 }
 
@@ -52,7 +49,9 @@ impl Answer {
         }
     }
 
+    /// Sets a header.
     pub fn with(mut self, name: &str, value: impl Display) -> Self {
+        self.headers.retain(|(known, _)| known != name);
         self.headers.push((name.to_owned(), format!("{value}")));
         self
     }
@@ -63,28 +62,24 @@ pub fn good(request: &Request, file: &[u8]) -> Answer {
     let answer = Answer::default()
         .with("accept-ranges", "bytes")
         .with("etag", "\"v1\"");
-    match (request.method.as_str(), request.range()) {
-        ("HEAD", _) => Answer {
-            status: 200,
-            ..answer
+    let (status, body) = match (request.method.as_str(), request.range()) {
+        ("HEAD", _) => (200, &[][..]),
+        (_, Some((start, end))) => (206, &file[start..=end]),
+        _ => (200, file),
+    };
+    let answer = match request.range() {
+        Some((start, end)) if status == 206 => {
+            let range = format!("bytes {start}-{end}/{}", file.len());
+            answer
+                .with("content-range", range)
+                .with("content-length", body.len())
         }
-        .with("content-length", file.len()),
-        (_, Some((start, end))) => Answer {
-            status: 206,
-            body: file[start..=end].to_vec(),
-            ..answer
-        }
-        .with(
-            "content-range",
-            format!("bytes {start}-{end}/{}", file.len()),
-        )
-        .with("content-length", end + 1 - start),
-        _ => Answer {
-            status: 200,
-            body: file.to_vec(),
-            ..answer
-        }
-        .with("content-length", file.len()),
+        _ => answer.with("content-length", file.len()),
+    };
+    Answer {
+        status,
+        body: body.to_vec(),
+        ..answer
     }
 }
 
@@ -116,10 +111,8 @@ impl Server {
 
     pub fn requests(&self, method: &str) -> Vec<Request> {
         let seen = self.seen.lock().expect("no test panics while it looks");
-        seen.iter()
-            .filter(|it| it.method == method)
-            .cloned()
-            .collect()
+        let of_method = seen.iter().filter(|it| it.method == method);
+        of_method.cloned().collect()
     }
 }
 
@@ -147,10 +140,7 @@ fn serve(
     });
     let request = {
         let mut log = log.lock().expect("no test panics while it looks");
-        let earlier = log
-            .iter()
-            .filter(|it: &&Request| it.method == method)
-            .count();
+        let earlier = log.iter().filter(|it| it.method == method).count();
         let request = Request {
             method,
             path,
@@ -161,12 +151,8 @@ fn serve(
         request
     };
     let answer = answer(&request);
-    write!(
-        stream,
-        "HTTP/1.1 {} x\r\nconnection: close\r\n",
-        answer.status
-    )
-    .ok()?;
+    let status = answer.status;
+    write!(stream, "HTTP/1.1 {status} x\r\nconnection: close\r\n").ok()?;
     for (name, value) in &answer.headers {
         write!(stream, "{name}: {value}\r\n").ok()?;
     }

@@ -6,9 +6,11 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use serde_json::Value;
+
 use super::{checks, lay_strix_halo};
 use crate::common::scripts::write_script;
-use crate::common::{Home, end, events, stubs, tiny_model};
+use crate::common::{Home, assert_finished, events_of, stubs};
 
 /// `site-packages`, with every library of libtorch a link into a store, as some package managers lay it. What its CPU
 /// part needs lies in AMD's folders.
@@ -90,10 +92,8 @@ fn the_engine_starts_on_amds_wheels_and_a_gpu_that_cannot_be_used_is_a_failure()
     fs::remove_file(site.join("_rocm_sdk_libraries_gfx1151/lib/libcupti.so.13")).unwrap();
     let (status, message) = engine(&home);
     assert_eq!(status, "fail");
-    assert_eq!(
-        message,
-        "libtorch cannot be loaded: libcupti.so.13 is missing"
-    );
+    let missing = "libtorch cannot be loaded: libcupti.so.13 is missing";
+    assert_eq!(message, missing);
 }
 
 #[test]
@@ -102,29 +102,18 @@ fn a_job_that_a_gpu_should_have_computed_says_that_the_cpu_does() {
     lay_strix_halo(home.path());
     lay_wheels(home.path());
     let warnings = |device: &str| -> Vec<String> {
-        let mut command = on_wheels(home.safelight(), home.path());
-        let output = command
-            .args(["generate", "--json", "--prompt", "a fox", "--seed", "3"])
-            .args(["--width", "64", "--height", "32", "--frames", "5"])
-            .args(["--steps", "1", "--guidance", "1", "--device", device])
-            .arg("--out")
-            .arg(format!("{device}.mp4"))
-            .arg("--model")
-            .arg(tiny_model())
-            .output()
-            .unwrap();
-        assert_eq!(end(&output).1, 0, "{:?}", end(&output));
-        let events = events(&output);
-        let told = events.iter().filter(|event| event["event"] == "warning");
+        let mut command = on_wheels(home.generate(), home.path());
+        command.args(["--device", device, "--out", &format!("{device}.mp4")]);
+        let output = command.output().unwrap();
+        assert_finished(&output);
+        let told = events_of(&output, "warning").into_iter();
         told.filter_map(|event| event["message"].as_str().map(str::to_owned))
             .collect()
     };
     let told = warnings("auto");
     let expected = "The CPU computes, which is slow: libtorch_hip.so found no GPU";
-    assert!(
-        told.iter().any(|text| text.starts_with(expected)),
-        "{told:?}"
-    );
+    let is_told = told.iter().any(|text| text.starts_with(expected));
+    assert!(is_told, "{told:?}");
     let asked = warnings("cpu");
     assert!(!asked.iter().any(|text| text.contains("CPU")), "{asked:?}");
 }
@@ -168,40 +157,31 @@ fn the_version_of_the_wheels_chooses_the_engine_and_is_refused_where_there_is_no
         let told = checks(&output);
         let sentences = |name: &str| -> Vec<String> {
             let found = told.iter().filter(|check| check["name"] == name);
-            found
-                .map(|check| {
-                    let text = |key: &str| check[key].as_str().unwrap_or_default().to_owned();
-                    format!(
-                        "{} {} -> {}",
-                        text("status"),
-                        text("message"),
-                        text("advice")
-                    )
-                })
-                .collect()
+            let sentence = |check: &Value| {
+                let [status, message, advice] = ["status", "message", "advice"]
+                    .map(|key| check[key].as_str().unwrap_or_default());
+                format!("{status} {message} -> {advice}")
+            };
+            found.map(sentence).collect()
         };
         let started = |engine: &str| fs::remove_file(folder.join(engine)).is_ok();
+        let engines = ["safelight-engine", "safelight-engine-2.13"];
+        let started = engines.map(|engine| started(&format!("{engine}.started")));
         (
-            [
-                started("safelight-engine.started"),
-                started("safelight-engine-2.13.started"),
-            ],
+            started,
             sentences("libtorch").remove(0),
             sentences("engine"),
         )
     };
-    let (started, libtorch, _) = examine("2.11.0+rocm7.14.1");
-    assert_eq!(started, [true, false]);
-    assert!(
-        libtorch.starts_with("ok 2.11.0+rocm7.14.1 for AMD's GPUs"),
-        "{libtorch}"
-    );
-    let (started, libtorch, _) = examine("2.13.0+rocm10.0.0");
-    assert_eq!(started, [false, true]);
-    assert!(
-        libtorch.starts_with("ok 2.13.0+rocm10.0.0 for AMD's GPUs"),
-        "{libtorch}"
-    );
+    for (version, expected) in [
+        ("2.11.0+rocm7.14.1", [true, false]),
+        ("2.13.0+rocm10.0.0", [false, true]),
+    ] {
+        let (started, libtorch, _) = examine(version);
+        assert_eq!(started, expected);
+        let fine = format!("ok {version} for AMD's GPUs");
+        assert!(libtorch.starts_with(&fine), "{libtorch}");
+    }
 
     let (started, libtorch, engine) = examine("2.12.0+rocm7.14.1");
     assert_eq!((started, engine.len()), ([false, false], 0), "{engine:?}");

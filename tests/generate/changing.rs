@@ -8,7 +8,7 @@ fn frames_of(home: &Home, name: &str) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_clip_is_changed_at_its_own_rate_also_when_the_engine_dies_and_when_it_is_asked_again() {
+fn a_video_is_changed_at_its_own_rate_also_when_the_engine_dies_and_when_it_is_asked_again() {
     let home = Home::new();
     let old = ["--fps", "10", "--frames", "9", "--out", "old.webp"];
     assert_finished(&run(home.generate().args(old)));
@@ -19,20 +19,10 @@ fn a_clip_is_changed_at_its_own_rate_also_when_the_engine_dies_and_when_it_is_as
         ("c.webp", "vae_encode:kill"),
     ] {
         let mut command = home.generate();
-        command.args([
-            "--source-clip",
-            "old.webp",
-            "--strength",
-            "0.5",
-            "--prompt",
-            "a blue boat",
-        ]);
-        command.args(["--frames", "9", "--steps", "4", "--out", name]);
-        if !fault.is_empty() {
-            let marker = home.path().join(name).with_extension("struck");
-            let fault = format!("{fault}:{}", marker.display());
-            command.env("SAFELIGHT_ENGINE_FAULT", fault);
-        }
+        command.args("--source-clip old.webp --strength 0.5".split(' '));
+        command.args(["--prompt", "a blue boat", "--frames", "9"]);
+        command.args(["--steps", "4", "--out", name]);
+        strike(&mut command, &home, fault, name);
         let output = run(&mut command);
         let last = assert_finished(&output);
         assert_eq!((&last["frames"], &last["fps"]), (&9.into(), &10.0.into()));
@@ -40,76 +30,46 @@ fn a_clip_is_changed_at_its_own_rate_also_when_the_engine_dies_and_when_it_is_as
     }
     assert_ne!(made[0], frames_of(&home, "old.webp"));
     assert!(made[1] == made[0] && made[2] == made[0]);
-    let again = [
-        "generate", "--json", "--device", "cpu", "--from", "a.webp", "--out", "d.webp",
-    ];
-    let output = run(home.safelight().args(again));
-    assert_finished(&output);
+    assert_finished(&run(&mut home.repeat("a.webp", "d.webp")));
     assert!(frames_of(&home, "d.webp") == made[0]);
     assert!(home.job_folders().is_empty());
 }
 
 #[test]
-fn a_longer_wish_than_the_clip_and_a_picture_are_told_and_made() {
+fn a_longer_wish_than_the_video_and_an_image_are_told_and_made() {
     let home = Home::new();
     test_picture(&home.path().join("photo.png"), 64, 32);
-    let wish = [
-        "--source-clip",
-        "photo.png",
-        "--frames",
-        "5",
-        "--out",
-        "new.png",
-    ];
+    let wish = "--source-clip photo.png --frames 5 --out new.png".split(' ');
     let output = run(home.generate().args(wish));
     assert_eq!(assert_finished(&output)["frames"], 1);
-    let told = events(&output)
-        .into_iter()
-        .find(|event| event["event"] == "notice");
-    let told = told.expect("a notice")["message"].clone();
-    let told = told.as_str().expect("a sentence");
+    let told = events_of(&output, "notice")[0]["message"].to_string();
     assert!(
         told.contains("changed from 5 to 1: the clip has 1"),
         "{told}"
     );
-    let (last, code) = end(&run(home
-        .generate()
-        .args("--source-clip photo.png --image photo.png --out other.png".split(' '))));
-    assert_eq!(code, 2);
-    let text = last["message"].as_str().expect("a sentence");
-    assert!(
-        text.contains("a clip that is changed stands alone"),
-        "{text}"
-    );
+    let both = "--source-clip photo.png --image photo.png --out other.png".split(' ');
+    let output = run(home.generate().args(both));
+    assert_failed(&output, 2, "a clip that is changed stands alone");
 }
 
 #[test]
-fn what_a_mask_keeps_of_a_clip_is_its_own_to_the_byte_in_every_frame() {
+fn what_a_mask_keeps_of_a_video_is_its_own_to_the_byte_in_every_frame() {
     let home = Home::new();
     let old = ["--frames", "9", "--seed", "3", "--out", "old.png"];
     assert_finished(&run(home.generate().args(old)));
     let white_right = |x: u32, _: u32| [if x < 32 { 0 } else { 255 }; 3];
     let mask = Picture::from_fn(64, 32, white_right).expect("a picture");
     media::write_png(&home.path().join("mask.png"), &mask).expect("a file");
-    let wish = [
-        "--source-clip",
-        "old_0001.png",
-        "--mask",
-        "mask.png",
-        "--frames",
-        "9",
-    ];
     let mut command = home.generate();
-    command
-        .args(wish)
-        .args(["--strength", "0.9", "--out", "new.png"]);
+    command.args("--source-clip old_0001.png --mask mask.png --frames 9".split(' '));
+    command.args(["--strength", "0.9", "--out", "new.png"]);
     assert_finished(&run(&mut command));
     let halves = |name: &str| {
         let frames = frames_of(&home, name);
         let half = |frame: &[u8], from: usize| -> Vec<u8> {
             let rows = frame.chunks(64 * 3);
-            rows.flat_map(|row| row[from..from + 32 * 3].to_vec())
-                .collect()
+            let halves = rows.map(|row| &row[from..from + 32 * 3]);
+            halves.collect::<Vec<_>>().concat()
         };
         let of = |from: usize| frames.iter().map(|it| half(it, from)).collect::<Vec<_>>();
         (of(0), of(32 * 3))
@@ -121,7 +81,7 @@ fn what_a_mask_keeps_of_a_clip_is_its_own_to_the_byte_in_every_frame() {
 }
 
 #[test]
-fn a_second_pass_is_the_job_from_the_enlarged_clip_also_when_the_engine_dies() {
+fn a_second_pass_is_the_job_from_the_enlarged_video_also_when_the_engine_dies() {
     let home = Home::new();
     let common = ["--frames", "5", "--steps", "4", "--seed", "9"];
     let mut first = home.generate();
@@ -133,15 +93,10 @@ fn a_second_pass_is_the_job_from_the_enlarged_clip_also_when_the_engine_dies() {
         ("c.png", "vae_encode:kill"),
     ] {
         let mut command = home.generate();
-        command
-            .args(common)
-            .args(["--second-pass", "2", "--second-strength", "0.5"]);
+        command.args(common);
+        command.args(["--second-pass", "2", "--second-strength", "0.5"]);
         command.args(["--out", name]);
-        if !fault.is_empty() {
-            let marker = home.path().join(name).with_extension("struck");
-            let fault = format!("{fault}:{}", marker.display());
-            command.env("SAFELIGHT_ENGINE_FAULT", fault);
-        }
+        strike(&mut command, &home, fault, name);
         let last = assert_finished(&run(&mut command));
         assert_eq!(last["frames"], 5);
         made.push(frames_of(&home, &name.replace('.', "_0001.")));
@@ -150,9 +105,8 @@ fn a_second_pass_is_the_job_from_the_enlarged_clip_also_when_the_engine_dies() {
     assert_eq!((info.width, info.height, info.num_frames), (128, 64, 5));
     assert!(made[1] == made[0] && made[2] == made[0]);
     let mut other = home.generate();
-    other
-        .args(common)
-        .args(["--source-clip", "first_0001.png", "--strength", "0.5"]);
+    other.args(common);
+    other.args(["--source-clip", "first_0001.png", "--strength", "0.5"]);
     other.args(["--width", "128", "--height", "64", "--out", "d.png"]);
     assert_finished(&run(&mut other));
     assert!(frames_of(&home, "d_0001.png") == made[0]);

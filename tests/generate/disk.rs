@@ -7,8 +7,6 @@ use std::sync::OnceLock;
 
 use crate::generate::prelude::*;
 
-const NONE: [&Path; 0] = [];
-
 /// The library of faults, built once; its source says what it does.
 fn library() -> &'static Path {
     static BUILT: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
@@ -32,14 +30,10 @@ fn library() -> &'static Path {
 fn failing(mut command: Command, home: &Home, kind: &str, at: u64) -> (Command, PathBuf) {
     let counter = home.path().with_extension("counter");
     fs::write(&counter, [0; 8]).unwrap();
-    let fault = format!(
-        "{kind}:{at}:{}:{}/",
-        counter.display(),
-        home.path().display()
-    );
-    command
-        .env("LD_PRELOAD", library())
-        .env("SAFELIGHT_DISK_FAULT", fault);
+    let (counter_path, home) = (counter.display(), home.path().display());
+    let fault = format!("{kind}:{at}:{counter_path}:{home}/");
+    command.env("LD_PRELOAD", library());
+    command.env("SAFELIGHT_DISK_FAULT", fault);
     (command, counter)
 }
 
@@ -53,13 +47,7 @@ fn job(home: &Home) -> Command {
 fn undisturbed(kind: &str) -> (Vec<u8>, u64) {
     let home = Home::new();
     let (mut command, counter) = failing(job(&home), &home, kind, 0);
-    let output = run(&mut command);
-    assert_eq!(
-        end(&output).1,
-        0,
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert_finished(&run(&mut command));
     let count = fs::read(&counter).unwrap().try_into().unwrap();
     fs::remove_file(counter).unwrap();
     let bytes = fs::read(home.path().join("clip.webp")).unwrap();
@@ -82,10 +70,7 @@ fn assert_is_of_disk(output: &Output) {
 
 /// The one job that was kept goes on, with these variables as before.
 fn resume(home: &Home) -> Command {
-    let folders = home.job_folders();
-    let [kept] = &folders[..] else {
-        panic!("one job is kept: {folders:?}");
-    };
+    let kept = kept_job(home);
     let mut command = home.safelight();
     command
         .args(["resume", "--json"])
@@ -112,9 +97,9 @@ fn a_disk_that_is_full_when_the_result_is_written_keeps_the_job() {
         }
         assert_is_of_disk(&output);
         assert!(!path.exists(), "{kind} {at}: half a file");
-        assert_eq!(end(&run(&mut resume(&home))).1, 0, "{kind} {at}");
+        assert_finished(&run(&mut resume(&home)));
         assert!(fs::read(path).unwrap() == bytes, "{kind} {at}");
-        assert_eq!(home.job_folders(), NONE, "{kind} {at}");
+        assert!(home.job_folders().is_empty(), "{kind} {at}");
         was_kept = true;
         break;
     }
@@ -128,12 +113,11 @@ fn a_disk_that_is_full_from_the_first_write_on_says_so_and_leaves_nothing() {
     let output = run(&mut command);
     fs::remove_file(counter).unwrap();
     assert_is_of_disk(&output);
-    assert_eq!(home.job_folders(), NONE);
+    assert!(home.job_folders().is_empty());
     let left: Vec<_> = fs::read_dir(home.path()).unwrap().flatten().collect();
-    let partial = left
-        .iter()
-        .filter(|entry| entry.file_name().to_string_lossy().contains("partial"));
-    assert_eq!(partial.count(), 0, "{left:?}");
+    let mut names = left.iter().map(|entry| entry.file_name());
+    let partial = names.any(|name| name.to_string_lossy().contains("partial"));
+    assert!(!partial, "{left:?}");
 }
 
 #[test]
@@ -152,11 +136,11 @@ fn a_rename_or_a_flush_that_fails_costs_no_result() {
                     0 => job(&home),
                     _ => resume(&home),
                 };
-                assert_eq!(end(&run(&mut again)).1, 0, "{kind} {at}");
+                assert_finished(&run(&mut again));
             }
             let made = fs::read(home.path().join("clip.webp")).unwrap();
             assert!(made == bytes, "{kind} {at}");
-            assert_eq!(home.job_folders(), NONE, "{kind} {at}");
+            assert!(home.job_folders().is_empty(), "{kind} {at}");
         }
     }
 }
@@ -168,18 +152,13 @@ fn a_share_that_gives_no_locks_keeps_jobs_and_lets_them_go_on() {
         let mut command = job(&home);
         command.env("SAFELIGHT_ENGINE_FAULT", "decode:abort");
         let (mut command, counter) = failing(command, &home, kind, 1);
-        assert_eq!(end(&run(&mut command)).1, 1, "{kind}");
+        assert_failed(&run(&mut command), 1, "");
         let (mut listing, _) = failing(home.safelight(), &home, kind, 1);
         let listed = run(listing.args(["resume", "--json"]));
-        let jobs = events_of(&listed);
-        assert_eq!(
-            jobs["jobs"].as_array().map(Vec::len),
-            Some(1),
-            "{kind}: {jobs}"
-        );
+        let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+        assert_eq!(listed["jobs"].as_array().map(Vec::len), Some(1), "{kind}");
         let (mut resumed, _) = failing(resume(&home), &home, kind, 1);
-        let (last, code) = end(&run(&mut resumed));
-        assert_eq!(code, 0, "{kind}: {last}");
+        assert_finished(&run(&mut resumed));
         fs::remove_file(counter).unwrap();
         assert!(home.path().join("clip.webp").exists());
     }
@@ -194,8 +173,7 @@ fn jobs_that_come_to_the_same_name_at_once_on_a_disk_without_links_all_keep_thei
         .collect();
     let mut results = BTreeMap::new();
     for job in jobs {
-        let (last, code) = end(&job.wait_with_output().unwrap());
-        assert_eq!(code, 0, "{last}");
+        let last = assert_finished(&job.wait_with_output().unwrap());
         let path = last["path"].as_str().unwrap().to_owned();
         let bytes = fs::read(&path).unwrap();
         assert!(results.insert(path, bytes).is_none(), "{last}");
@@ -204,11 +182,7 @@ fn jobs_that_come_to_the_same_name_at_once_on_a_disk_without_links_all_keep_thei
     fs::remove_file(counter).unwrap();
     assert_ne!(names_taken, [0; 8], "links were tried");
     assert!(results.values().all(|bytes| !bytes.is_empty()));
-    assert_eq!(home.job_folders(), NONE);
-}
-
-fn events_of(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap()
+    assert!(home.job_folders().is_empty());
 }
 
 #[test]
@@ -222,8 +196,8 @@ fn a_job_whose_folders_vanish_says_so_and_the_next_one_works() {
         fs::create_dir_all(out.join("deep")).unwrap();
         let mut child = command
             .args(["--steps", "40", "--out", "out/deep/clip.webp"])
-            .stdout(std::process::Stdio::piped())
-            .stderr(std::process::Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -246,20 +220,18 @@ fn a_job_whose_folders_vanish_says_so_and_the_next_one_works() {
         assert!(!child.wait().unwrap().success(), "{last}");
         assert_eq!(last["event"], "failed", "{last}");
         let message = last["message"].as_str().unwrap();
-        assert!(
-            message.contains('/') && !message.contains('\n'),
-            "{message}"
-        );
+        assert!(message.contains('/'), "{message}");
+        assert!(!message.contains('\n'), "{message}");
         if is_result {
             // What was made is kept, and goes where its folder is again.
             fs::create_dir_all(out.join("deep")).unwrap();
-            assert_eq!(end(&run(&mut resume(&home))).1, 0);
+            assert_finished(&run(&mut resume(&home)));
             assert!(out.join("deep/clip.webp").exists());
         } else {
             assert_eq!(last["kind"], "disk", "{last}");
-            assert_eq!(end(&run(&mut job(&home))).1, 0);
+            assert_finished(&run(&mut job(&home)));
         }
-        assert_eq!(home.job_folders(), NONE);
+        assert!(home.job_folders().is_empty());
     }
 }
 
@@ -269,8 +241,7 @@ fn a_result_may_have_a_name_of_255_bytes() {
     let name = format!("{}.webp", "n".repeat(250));
     let mut command = home.generate();
     let output = run(command.args(["--sidecar", "--out", &name]));
-    let (last, code) = end(&output);
-    assert_eq!(code, 0, "{last}");
+    let last = assert_finished(&output);
     assert_eq!(last["warnings"].as_array().map(Vec::len), Some(0), "{last}");
     let sidecar = home.path().join(&name).with_extension("json");
     assert!(home.path().join(&name).exists() && sidecar.exists());
@@ -278,12 +249,8 @@ fn a_result_may_have_a_name_of_255_bytes() {
     let longer = format!("{}.webp", "n".repeat(251));
     let output = run(command.args(["--out", &longer]));
     let (last, code) = end(&output);
-    assert!(
-        code != 0
-            && events(&output)
-                .iter()
-                .all(|event| event["event"] != "stage")
-    );
+    assert_ne!(code, 0, "{last}");
+    assert!(events_of(&output, "stage").is_empty());
     let message = last["message"].as_str().unwrap();
     assert!(!message.contains('\n'), "{message}");
 }

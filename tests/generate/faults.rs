@@ -13,20 +13,17 @@ const ENGINE_STAGES: [&str; 5] = ["encode_text", "encode_image", "denoise", "unl
 
 /// One run on a start picture in which the engine is struck once at the beginning of `stage`.
 fn struck(home: &Home, stage: &str, kind: &str) -> Value {
-    let marker = home.path().join(format!("{stage}.{kind}"));
-    let fault = format!("{stage}:{kind}:{}", marker.display());
-    let output = run(home
-        .generate()
-        .args(["--image", "start.png", "--out", "clip.mp4"])
-        .env("SAFELIGHT_ENGINE_FAULT", fault));
-    let (last, code) = end(&output);
+    let name = format!("{stage}-{kind}");
+    let mut command = home.generate();
+    command.args(["--image", "start.png", "--out", "clip.mp4"]);
+    strike(&mut command, home, &format!("{stage}:{kind}"), &name);
+    let output = run(&mut command);
+    let last = assert_finished(&output);
+    let marker = home.path().join(name).with_extension("struck");
     assert!(marker.exists(), "{stage} was not struck");
-    assert_eq!(code, 0, "{stage} {kind}: {last}");
-    let again: Vec<_> = events(&output)
-        .into_iter()
-        .filter(|event| event["resumed"] == true)
-        .map(|event| event["stage"].clone())
-        .collect();
+    let all = events(&output).into_iter();
+    let again = all.filter(|event| event["resumed"] == true);
+    let again: Vec<Value> = again.map(|event| event["stage"].clone()).collect();
     assert_eq!(again, [stage], "{kind}");
     last
 }
@@ -39,11 +36,8 @@ fn an_engine_that_dies_in_any_stage_is_replaced_and_the_job_finishes() {
         for kind in ["abort", "kill"] {
             let last = struck(&home, stage, kind);
             assert_eq!(last["frames"], 5);
-            assert_eq!(
-                last["warnings"].as_array().map(Vec::len),
-                Some(1),
-                "{stage}: {last}"
-            );
+            let num_warnings = last["warnings"].as_array().map(Vec::len);
+            assert_eq!(num_warnings, Some(1), "{stage}: {last}");
         }
     }
 }
@@ -52,51 +46,28 @@ fn an_engine_that_dies_in_any_stage_is_replaced_and_the_job_finishes() {
 fn an_engine_that_hangs_in_any_stage_is_ended_and_the_job_finishes() {
     let home = Home::new();
     test_picture(&home.path().join("start.png"), 64, 32);
-    fs::create_dir_all(home.path().join("config/safelight")).unwrap();
-    let settings = "[runtime]\nstall_limit_secs = 2\n";
-    fs::write(home.path().join("config/safelight/settings.toml"), settings).unwrap();
+    home.write_settings("[runtime]\nstall_limit_secs = 2\n");
     for stage in ENGINE_STAGES {
         let last = struck(&home, stage, "hang");
-        assert!(
-            last["warnings"][0]
-                .as_str()
-                .unwrap()
-                .contains("no progress"),
-            "{last}"
-        );
+        let warning = last["warnings"][0].as_str().unwrap();
+        assert!(warning.contains("no progress"), "{last}");
     }
 }
 
 #[test]
 fn an_engine_that_always_dies_fails_the_job_with_a_reason_and_keeps_what_was_finished() {
     let home = Home::new();
-    let output = run(home
-        .generate()
-        .args(["--out", "clip.mp4"])
-        .env("SAFELIGHT_ENGINE_FAULT", "decode:abort"));
-    let (last, code) = end(&output);
-    assert_eq!(
-        (last["event"].as_str(), code),
-        (Some("failed"), 1),
-        "{last}"
-    );
-    assert!(!home.path().join("clip.mp4").exists());
-    let [folder] = &home.job_folders()[..] else {
-        panic!("expected one job folder")
+    let faulty = |fault: &str| {
+        let mut command = home.generate();
+        command.args(["--out", "clip.mp4"]);
+        run(command.env("SAFELIGHT_ENGINE_FAULT", fault))
     };
-    assert!(folder.join("latents.safetensors").exists());
-}
-
-#[test]
-fn out_of_memory_and_panics_have_their_own_exit_codes() {
-    let home = Home::new();
-    for (fault, expected) in [("denoise:oom", 4), ("denoise:panic", 1)] {
-        let output = run(home
-            .generate()
-            .args(["--out", "clip.mp4"])
-            .env("SAFELIGHT_ENGINE_FAULT", fault));
-        assert_eq!(end(&output).1, expected, "{fault}");
-    }
+    assert_failed(&faulty("decode:abort"), 1, "");
+    assert!(!home.path().join("clip.mp4").exists());
+    assert!(kept_job(&home).join("latents.safetensors").exists());
+    // Out of memory and panics have their own exit codes.
+    assert_failed(&faulty("denoise:oom"), 4, "");
+    assert_failed(&faulty("denoise:panic"), 1, "");
 }
 
 /// A long job whose first step is made, and the lines that it goes on to say.
@@ -114,11 +85,8 @@ fn at_a_step(mut command: Command) -> (Child, Lines<BufReader<ChildStdout>>) {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    lines
-        .by_ref()
-        .map_while(Result::ok)
-        .find(|line| line.contains(r#""event":"step""#))
-        .unwrap();
+    let is_step = |line: String| line.contains(r#""event":"step""#);
+    assert!(lines.by_ref().map_while(Result::ok).any(is_step));
     (child, lines)
 }
 
@@ -137,17 +105,14 @@ fn a_polite_signal_stops_within_a_step_and_keeps_the_job_also_one_that_was_resum
         let home = Home::new();
         stopped_politely(in_its_steps(&home), signal);
         assert!(!home.path().join("clip.mp4").exists());
-        let folders = home.job_folders();
-        let [kept] = &folders[..] else {
-            panic!("{folders:?}");
-        };
+        let kept = kept_job(&home);
         let checkpoint = kept.join("denoise.partial.safetensors");
         let number = kept.file_name().unwrap().to_str().unwrap();
         assert!(checkpoint.exists(), "the first step is kept");
         let mut resumed = home.safelight();
         resumed.args(["resume", number, "--json"]);
         stopped_politely(at_a_step(resumed), signal);
-        assert_eq!(home.job_folders(), folders);
+        assert_eq!(kept_job(&home), kept);
         assert!(checkpoint.exists());
         let mut discard = home.safelight();
         discard.args(["resume", number, "--discard"]);
@@ -169,10 +134,8 @@ fn a_person_is_told_who_works_on_a_job_and_how_to_go_on_with_a_stopped_one() {
     };
     let second = run(&mut resume());
     let said = String::from_utf8(second.stderr).unwrap();
-    assert!(
-        said.contains("another window or program is working on this job"),
-        "{said}"
-    );
+    let told = "another window or program is working on this job";
+    assert!(said.contains(told), "{said}");
     assert_eq!(second.status.code(), Some(2));
     stopped_politely(running, Signal::INT);
 
@@ -191,10 +154,8 @@ fn a_person_is_told_who_works_on_a_job_and_how_to_go_on_with_a_stopped_one() {
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(
-        said.contains(&format!("To continue: safelight resume {number}\n")),
-        "{said}"
-    );
+    let told = format!("To continue: safelight resume {number}\n");
+    assert!(said.contains(&told), "{said}");
     assert_eq!(output.status.code(), Some(5));
 }
 
@@ -202,21 +163,13 @@ fn a_person_is_told_who_works_on_a_job_and_how_to_go_on_with_a_stopped_one() {
 /// and how long after the first the second one was sent at most.
 fn interrupted_twice(grace_secs: u32, pause: Duration) -> (String, Option<i32>, Duration) {
     let home = Home::new();
-    fs::create_dir_all(home.path().join("config/safelight")).unwrap();
-    let settings = format!("[runtime]\ncancel_grace_secs = {grace_secs}\n");
-    fs::write(home.path().join("config/safelight/settings.toml"), settings).unwrap();
-    let marker = home.path().join("hangs");
-    let mut child = home
-        .generate()
-        .args(["--out", "clip.mp4"])
-        .env(
-            "SAFELIGHT_ENGINE_FAULT",
-            format!("denoise:hang:{}", marker.display()),
-        )
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    home.write_settings(&format!("[runtime]\ncancel_grace_secs = {grace_secs}\n"));
+    let marker = home.path().join("hangs.struck");
+    let mut command = home.generate();
+    command.args(["--out", "clip.mp4"]);
+    strike(&mut command, &home, "denoise:hang", "hangs");
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
     while !marker.exists() {
         assert!(child.try_wait().unwrap().is_none(), "it ended early");
         std::thread::sleep(Duration::from_millis(10));
@@ -264,7 +217,7 @@ fn an_engine_never_outlives_its_app() {
 }
 
 #[test]
-fn an_autoencoder_of_no_numbers_fails_the_job_instead_of_a_black_clip() {
+fn an_autoencoder_of_no_numbers_fails_the_job_instead_of_a_black_video() {
     let home = Home::new();
     let model = home.path().join("broken");
     copy_folder(&tiny_model(), &model);
@@ -275,20 +228,10 @@ fn an_autoencoder_of_no_numbers_fails_the_job_instead_of_a_black_clip() {
         number.copy_from_slice(&f32::NAN.to_le_bytes());
     }
     fs::write(&weights, bytes).unwrap();
-    let size = ["--width", "64", "--height", "32", "--frames", "1"];
-    let output = run(home
-        .safelight()
-        .args(["generate", "--json", "--device", "cpu", "--prompt", "a fox"])
-        .args(["--steps", "1", "--out", "clip.mp4", "--model"])
-        .arg(&model)
-        .args(size));
-    let (last, code) = end(&output);
-    assert_eq!(code, 2, "{last}");
-    let said = "the VAE gave invalid pixels";
-    assert!(
-        last["message"].as_str().unwrap().starts_with(said),
-        "{last}"
-    );
+    let mut command = home.generate();
+    command.arg("--model").arg(&model).args(["--frames", "1"]);
+    let output = run(command.args(["--steps", "1", "--out", "clip.mp4"]));
+    assert_failed(&output, 2, "the VAE gave invalid pixels");
     assert!(!home.path().join("clip.mp4").exists());
 }
 

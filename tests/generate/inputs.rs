@@ -6,28 +6,18 @@ use crate::common::scripts::write_script;
 use crate::common::tiny_model;
 use crate::generate::prelude::*;
 
-fn of_kind(output: &Output, kind: &str) -> Vec<Value> {
-    let all = events(output).into_iter();
-    all.filter(|event| event["event"] == kind).collect()
-}
-
 #[test]
 fn sizes_and_frames_that_are_a_little_off_become_the_nearest_with_a_notice() {
     let home = Home::new();
     let wish = ["--width", "60", "--frames", "6", "--out", "clip.mp4"];
     let output = run(home.generate().args(wish));
     assert_eq!(assert_finished(&output)["frames"], 5);
-    let notices = of_kind(&output, "notice");
-    let fields: Vec<&str> = notices
-        .iter()
-        .filter_map(|it| it["field"].as_str())
-        .collect();
-    assert_eq!(fields, ["width", "frames"]);
+    let notices = events_of(&output, "notice");
+    assert_eq!(notices[0]["field"], "width");
+    assert_eq!(notices[1]["field"], "frames");
     let text = notices[0]["message"].as_str().unwrap();
-    assert!(
-        text.starts_with("The width was changed from 60 to 64: "),
-        "{text}"
-    );
+    let told = "The width was changed from 60 to 64";
+    assert!(text.starts_with(told), "{text}");
     let info = media::clip_info(&home.path().join("clip.mp4")).unwrap();
     assert_eq!((info.width, info.height, info.num_frames), (64, 32, 5));
 
@@ -35,15 +25,12 @@ fn sizes_and_frames_that_are_a_little_off_become_the_nearest_with_a_notice() {
         .safelight()
         .args(["generate", "--device", "cpu", "--from", "clip.mp4"])
         .args(["--width", "60", "--out", "again.mp4"]));
-    let told = String::from_utf8_lossy(&plain.stderr).into_owned();
-    assert!(
-        told.contains("The width was changed from 60 to 64"),
-        "{told}"
-    );
+    let said = String::from_utf8_lossy(&plain.stderr).into_owned();
+    assert!(said.contains(told), "{said}");
 }
 
 #[test]
-fn a_clip_goes_on_and_its_old_frames_stay_also_when_the_engine_dies() {
+fn a_video_goes_on_and_its_old_frames_stay_also_when_the_engine_dies() {
     let home = Home::new();
     let small = ["--fps", "12", "--out", "old.mp4"];
     assert_finished(&run(home.generate().args(small)));
@@ -56,21 +43,12 @@ fn a_clip_goes_on_and_its_old_frames_stay_also_when_the_engine_dies() {
     ] {
         let mut command = home.generate();
         command.args(["--extend", "old.mp4", "--out", name]);
-        if !fault.is_empty() {
-            let marker = home.path().join(name).with_extension("struck");
-            command.env(
-                "SAFELIGHT_ENGINE_FAULT",
-                format!("{fault}:{}", marker.display()),
-            );
-        }
+        strike(&mut command, &home, fault, name);
         let output = run(&mut command);
         let last = assert_finished(&output);
         assert_eq!((&last["frames"], &last["fps"]), (&9.into(), &12.0.into()));
-        assert_eq!(of_kind(&output, "notice").len(), 0);
-        let first = home
-            .path()
-            .join(name)
-            .with_file_name(name.replace('.', "_0001."));
+        assert!(events_of(&output, "notice").is_empty());
+        let first = home.path().join(name.replace('.', "_0001."));
         clips.push(media::open_clip(&first).unwrap());
     }
     for clip in &clips {
@@ -82,13 +60,13 @@ fn a_clip_goes_on_and_its_old_frames_stay_also_when_the_engine_dies() {
 }
 
 #[test]
-fn a_clip_of_another_size_is_brought_to_the_new_one_with_a_notice() {
+fn a_video_of_another_size_is_brought_to_the_new_one_with_a_notice() {
     let home = Home::new();
     assert_finished(&run(home.generate().args(["--out", "old.webp"])));
     let wish = ["--extend", "old.webp", "--width", "32", "--out", "old.webp"];
     let output = run(home.generate().args(wish));
     assert_eq!(assert_finished(&output)["frames"], 9);
-    let notices = of_kind(&output, "notice");
+    let notices = events_of(&output, "notice");
     let text = notices[0]["message"].as_str().unwrap();
     assert!(text.contains("resized from 64×32 to 32×32"), "{text}");
     let info = media::clip_info(&home.path().join("old.webp")).unwrap();
@@ -96,50 +74,32 @@ fn a_clip_of_another_size_is_brought_to_the_new_one_with_a_notice() {
 }
 
 #[test]
-fn a_picture_and_a_clip_to_start_from_exclude_each_other() {
+fn an_image_and_a_video_to_start_from_exclude_each_other() {
     let home = Home::new();
     test_picture(&home.path().join("start.png"), 64, 32);
     assert_finished(&run(home.generate().args(["--out", "old.gif"])));
-    let both = [
-        "--image",
-        "start.png",
-        "--extend",
-        "old.gif",
-        "--out",
-        "clip.mp4",
-    ];
-    let (last, code) = end(&run(home.generate().args(both)));
-    assert_eq!(code, 2);
-    let text = last["message"].as_str().unwrap();
-    assert!(text.contains("either a start picture or a clip"), "{text}");
+    let both = "--image start.png --extend old.gif --out clip.mp4".split(' ');
+    let output = run(home.generate().args(both));
+    assert_failed(&output, 2, "either a start picture or a clip");
 }
 
 #[test]
-fn a_repeated_job_tells_when_its_picture_is_another_one() {
+fn a_repeated_job_tells_when_its_image_is_another_one() {
     let home = Home::new();
     let start = home.path().join("start.png");
     test_picture(&start, 64, 32);
-    assert_finished(&run(home
-        .generate()
-        .args("--image start.png --out clip.mp4".split(' '))));
+    let first = "--image start.png --out clip.mp4".split(' ');
+    assert_finished(&run(home.generate().args(first)));
     let again = |out: &str| {
-        let output = run(home
-            .safelight()
-            .args([
-                "generate", "--json", "--device", "cpu", "--from", "clip.mp4",
-            ])
-            .args(["--out", out]));
+        let output = run(&mut home.repeat("clip.mp4", out));
         assert_finished(&output);
-        of_kind(&output, "warning")
+        events_of(&output, "warning")
     };
     assert_eq!(again("same.mp4").len(), 0);
     test_picture(&start, 65, 32);
-    let warnings = again("other.mp4");
-    let text = warnings[0]["message"].as_str().unwrap();
-    assert!(
-        text.contains("start.png") && text.contains("has changed since"),
-        "{text}"
-    );
+    let text = again("other.mp4")[0]["message"].to_string();
+    assert!(text.contains("start.png"), "{text}");
+    assert!(text.contains("has changed since"), "{text}");
 }
 
 #[test]
@@ -148,22 +108,12 @@ fn a_repeated_job_has_the_named_parts_again_and_tells_when_one_is_another_one_or
     let (model, vae) = (home.path().join("model"), home.path().join("vae"));
     copy_folder(&tiny_model(), &model);
     fs::rename(model.join("vae"), &vae).unwrap();
-    let made = ["--model", "model", "--vae", "vae", "--out", "clip.mp4"];
-    let made = run(home
-        .safelight()
-        .args(["generate", "--json", "--device", "cpu", "--prompt", "a fox"])
-        .args(["--width", "64", "--height", "32", "--frames", "5"])
-        .args(["--steps", "1", "--guidance", "1", "--seed", "1"])
-        .args(made));
-    assert_finished(&made);
+    let made = "--model model --vae vae --out clip.mp4".split(' ');
+    assert_finished(&run(home.generate().args(made)));
     let again = |out: &str, more: &[&str]| {
-        let output = run(home
-            .safelight()
-            .args(["generate", "--json", "--device", "cpu"])
-            .args(["--from", "clip.mp4", "--out", out])
-            .args(more));
+        let output = run(home.repeat("clip.mp4", out).args(more));
         assert_finished(&output);
-        let warnings = of_kind(&output, "warning");
+        let warnings = events_of(&output, "warning");
         let texts = warnings.iter().filter_map(|it| it["message"].as_str());
         texts.collect::<Vec<_>>().join("; ")
     };
@@ -172,19 +122,15 @@ fn a_repeated_job_has_the_named_parts_again_and_tells_when_one_is_another_one_or
     let config = fs::read_to_string(vae.join("config.json")).unwrap();
     fs::write(vae.join("config.json"), format!("{config} ")).unwrap();
     let told = again("other.mp4", &[]);
-    assert!(
-        told.contains("vae") && told.contains("has changed since"),
-        "{told}"
-    );
+    assert!(told.contains("vae"), "{told}");
+    assert!(told.contains("has changed since"), "{told}");
 
     fs::rename(&vae, home.path().join("moved")).unwrap();
     assert_eq!(again("named.mp4", &["--vae", "moved"]), "");
     copy_folder(&tiny_model().join("vae"), &model.join("vae"));
     let told = again("gone.mp4", &[]);
-    assert!(
-        told.contains("vae") && told.contains("is missing"),
-        "{told}"
-    );
+    assert!(told.contains("vae"), "{told}");
+    assert!(told.contains("is missing"), "{told}");
 }
 
 /// A clip that only ffmpeg can read.
@@ -194,65 +140,51 @@ const HEVC: &str = concat!(
 );
 
 #[test]
-fn a_clip_for_which_ffmpeg_is_missing_is_told_what_can_be_read() {
+fn a_video_for_which_ffmpeg_is_missing_is_told_what_can_be_read() {
     let home = Home::new();
     fs::create_dir(home.path().join("empty")).unwrap();
-    let output = run(home
-        .generate()
-        .env("PATH", home.path().join("empty"))
-        .args(["--extend", HEVC, "--out", "clip.mp4"]));
-    let (last, code) = end(&output);
-    assert_eq!(code, 2, "{last}");
+    let mut command = home.generate();
+    command.env("PATH", home.path().join("empty"));
+    let output = run(command.args(["--extend", HEVC, "--out", "clip.mp4"]));
+    let last = assert_failed(&output, 2, "");
     let text = last["message"].as_str().unwrap();
     for part in ["HEVC", "ffmpeg", "MP4", "H.264", "hevc.mp4"] {
         assert!(text.contains(part), "{part}: {text}");
     }
 }
 
-#[test]
-fn a_clip_with_more_frames_than_its_header_says_is_refused_where_they_are_too_many() {
-    let home = Home::new();
-    let bin = home.path().join("bin");
-    fs::create_dir(&bin).unwrap();
-    // One frame more than fit, each much smaller than the result.
-    let num_frames = (MAX_CLIP_PIXELS / (512 * 512) + 1) as usize;
-    let frame = [b"P6 2 2 255\n".as_slice(), &[90; 12]].concat();
-    fs::write(bin.join("frames"), frame.repeat(num_frames)).unwrap();
-    let header = "packet|flags=K_\npacket|flags=__\nstream|avg_frame_rate=8/1";
-    let probe = format!("#!/bin/sh\necho '{header}'\n");
-    write_script(&bin.join("ffprobe"), &probe);
-    let decode = "#!/bin/sh\ncat \"$(dirname \"$0\")/frames\"\n";
-    write_script(&bin.join("ffmpeg"), decode);
-    let paths = std::env::var_os("PATH").unwrap();
-    let paths = std::iter::once(bin).chain(std::env::split_paths(&paths));
-    let output = run(home
-        .generate()
-        .env("PATH", std::env::join_paths(paths).unwrap())
-        .args(["--width", "512", "--height", "512"])
-        .args(["--extend", HEVC, "--out", "clip.mp4"]));
-    let (last, _) = end(&output);
-    assert_eq!(last["event"], "failed", "{last}");
-    let said = format!("the clip has too many frames, {num_frames}, for 512×512: {HEVC}");
-    assert_eq!(last["message"], said, "{last}");
-    assert!(of_kind(&output, "stage").is_empty(), "{last}");
-}
-
-/// Puts scripts with these answers in the place of ffprobe and ffmpeg; the latter keeps its arguments in `arguments`.
-fn with_scripts(home: &Home, probed: &str, ppm: &str) -> std::process::Command {
+/// A command that finds these scripts in the place of ffprobe and ffmpeg.
+fn with_scripts(mut command: Command, home: &Home, probe: &str, decode: &str) -> Command {
     let bin = home.path().join("bin");
     fs::create_dir_all(&bin).unwrap();
     write_script(
         &bin.join("ffprobe"),
-        &format!("#!/bin/sh\necho '{probed}'\n"),
+        &format!("#!/bin/sh\necho '{probe}'\n"),
     );
-    let decode =
-        format!("#!/bin/sh\necho \"$@\" > \"$(dirname \"$0\")/arguments\"\nprintf '{ppm}'\n");
-    write_script(&bin.join("ffmpeg"), &decode);
+    write_script(&bin.join("ffmpeg"), &format!("#!/bin/sh\n{decode}\n"));
     let paths = std::env::var_os("PATH").unwrap();
     let paths = std::iter::once(bin).chain(std::env::split_paths(&paths));
-    let mut command = home.safelight();
     command.env("PATH", std::env::join_paths(paths).unwrap());
     command
+}
+
+#[test]
+fn a_video_with_more_frames_than_its_header_says_is_refused_where_they_are_too_many() {
+    let home = Home::new();
+    // One frame more than fit, each much smaller than the result.
+    let num_frames = (MAX_CLIP_PIXELS / (512 * 512) + 1) as usize;
+    let frame = [b"P6 2 2 255\n".as_slice(), &[90; 12]].concat();
+    fs::write(home.path().join("frames"), frame.repeat(num_frames)).unwrap();
+    let header = "packet|flags=K_\npacket|flags=__\nstream|avg_frame_rate=8/1";
+    let decode = "cat \"$(dirname \"$0\")/../frames\"";
+    let mut command = with_scripts(home.generate(), &home, header, decode);
+    command.args(["--width", "512", "--height", "512"]);
+    let output = run(command.args(["--extend", HEVC, "--out", "clip.mp4"]));
+    let (last, _) = end(&output);
+    assert_eq!(last["event"], "failed", "{last}");
+    let said = format!("the clip has too many frames, {num_frames}, for 512×512: {HEVC}");
+    assert_eq!(last["message"], said, "{last}");
+    assert!(events_of(&output, "stage").is_empty(), "{last}");
 }
 
 #[test]
@@ -260,8 +192,12 @@ fn an_avi_is_read_through_ffmpeg_by_its_first_bytes_and_its_odd_sides_are_named(
     let home = Home::new();
     fs::write(home.path().join("old.bin"), b"RIFF\x04\0\0\0AVI ").unwrap();
     let stream = "packet|flags=K_\npacket|flags=__\nstream|avg_frame_rate=8/1|field_order=tt|pix_fmt=yuva420p|sample_aspect_ratio=2:1";
-    let output =
-        run(with_scripts(&home, stream, "P6 2 1 255\\n123456").args(["inspect", "old.bin"]));
+    let inspect = |probed: &str, ppm: &str| {
+        let decode = format!("echo \"$@\" > \"$(dirname \"$0\")/arguments\"\nprintf '{ppm}'");
+        let mut command = with_scripts(home.safelight(), &home, probed, &decode);
+        run(command.args(["inspect", "old.bin"]))
+    };
+    let output = inspect(stream, "P6 2 1 255\\n123456");
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
     for part in [
         "2 × 1 pixels: 2 frames, 8 a second",
@@ -278,16 +214,13 @@ fn an_avi_is_read_through_ffmpeg_by_its_first_bytes_and_its_odd_sides_are_named(
     ] {
         assert!(arguments.contains(part), "{part}: {arguments}");
     }
-    let alone = "format|nb_streams=1";
-    let output = run(with_scripts(&home, alone, "").args(["inspect", "old.bin"]));
+    let output = inspect("format|nb_streams=1", "");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("this AVI file has no video"), "{said}");
-    fs::remove_dir_all(home.path().join("bin")).unwrap();
-    fs::create_dir(home.path().join("bin")).unwrap();
-    let output = run(home
-        .safelight()
-        .env("PATH", home.path().join("bin"))
-        .args(["inspect", "old.bin"]));
+    fs::create_dir(home.path().join("empty")).unwrap();
+    let mut command = home.safelight();
+    command.env("PATH", home.path().join("empty"));
+    let output = run(command.args(["inspect", "old.bin"]));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("install ffmpeg"), "{said}");
 }

@@ -20,26 +20,23 @@ fn made(home: &Home, fault: &str, args: &[&str]) -> Made {
         .args(WIDE)
         .args(args)
         .env("SAFELIGHT_ENGINE_FAULT", fault));
-    let (last, code) = end(&output);
-    assert_eq!(code, 0, "{fault}: {last}");
-    let ends = events(&output);
+    let last = assert_finished(&output);
     let is_end = |event: &&Value| {
         ["finished", "failed", "cancelled"].contains(&event["event"].as_str().unwrap())
     };
-    assert_eq!(ends.iter().filter(is_end).count(), 1, "{fault}");
+    let num_ends = events(&output).iter().filter(is_end).count();
+    assert_eq!(num_ends, 1, "{fault}");
     let frames = (1..=5).map(|number| {
         let path = home.path().join(format!("clip_{number:04}.png"));
         let frame = media::open_picture(&path).unwrap();
-        std::fs::remove_file(path).unwrap();
+        fs::remove_file(path).unwrap();
         frame
     });
     let frames = frames.collect();
-    let left: Vec<_> = std::fs::read_dir(home.path())
-        .unwrap()
-        .flatten()
-        .map(|entry| entry.file_name().into_string().unwrap())
-        .filter(|name| name.starts_with("clip") || name.contains("partial"))
-        .collect();
+    let entries = fs::read_dir(home.path()).unwrap().flatten();
+    let names = entries.map(|entry| entry.file_name().into_string().unwrap());
+    let is_left = |name: &String| name.starts_with("clip") || name.contains("partial");
+    let left: Vec<String> = names.filter(is_left).collect();
     assert!(left.is_empty(), "{fault} left {left:?}");
     assert!(home.job_folders().is_empty(), "{fault} left its folder");
     Made {
@@ -61,7 +58,7 @@ fn climbs(made: &Made) -> Vec<(String, String, bool)> {
 }
 
 #[test]
-fn an_allocation_that_fails_anywhere_is_made_again_and_the_clip_is_the_same_bit_for_bit() {
+fn an_allocation_that_fails_anywhere_is_made_again_and_the_video_is_the_same_bit_for_bit() {
     let home = Home::new();
     test_picture(&home.path().join("start.png"), 100, 70);
     let args = ["--image", "start.png"];
@@ -128,11 +125,8 @@ fn each_rung_of_decoding_gives_what_was_asked_for_or_what_its_tiles_would_give()
         let climbed = climbs(&found);
         let names: Vec<_> = climbed.iter().map(|climb| climb.1.as_str()).collect();
         assert_eq!(names, tried);
-        assert!(
-            climbed
-                .iter()
-                .all(|climb| climb.2 == (climb.1 == rung.name()))
-        );
+        let helps = |climb: &(String, String, bool)| climb.2 == (climb.1 == rung.name());
+        assert!(climbed.iter().all(helps), "{rung:?}");
         let warnings = found.last["warnings"].as_array().unwrap();
         assert_eq!(warnings.len(), number + 1, "{rung:?}");
     }
@@ -149,12 +143,12 @@ fn an_engine_that_is_of_no_use_any_more_is_replaced_and_decoding_goes_on_in_smal
         let expected = [("tiles512", false), ("tiles256", true)]
             .map(|(rung, helped)| ("decode".to_owned(), rung.to_owned(), helped));
         assert_eq!(climbs(&found), expected, "{kind}");
-        let made_again = events(&found.output)
-            .into_iter()
-            .filter(|event| event["stage"] == "denoise" && event["state"] == "started");
-        assert_eq!(made_again.count(), 1, "{kind} lost the latents");
+        let begun = events_of(&found.output, "stage");
+        let is_denoise = |it: &&Value| it["stage"] == "denoise" && it["state"] == "started";
+        let made_again = begun.iter().filter(is_denoise).count();
+        assert_eq!(made_again, 1, "{kind} lost the latents");
     }
-    let counted = std::fs::read_to_string(home.path().join("data/safelight/ladder.json")).unwrap();
+    let counted = fs::read_to_string(home.path().join("data/safelight/ladder.json")).unwrap();
     let counted: Value = serde_json::from_str(&counted).unwrap();
     assert_eq!(counted["CPU"]["engine_restarts"], 8);
     assert_eq!(counted["CPU"]["rungs"]["tiles256"]["successes"], 4);
@@ -171,38 +165,27 @@ fn denoising_that_ran_out_goes_on_from_its_last_checkpoint_bit_for_bit() {
     ] {
         let found = made(&home, fault, &args);
         assert!(found.frames == plain.frames, "{fault}");
-        let steps: Vec<u64> = events(&found.output)
-            .iter()
-            .filter(|event| event["event"] == "step" && event["stage"] == "denoise")
-            .map(|event| event["step"].as_u64().unwrap())
-            .collect();
+        let steps = events_of(&found.output, "step").into_iter();
+        let steps = steps.filter(|event| event["stage"] == "denoise");
+        let steps: Vec<u64> = steps.filter_map(|it| it["step"].as_u64()).collect();
         let again = steps.windows(2).find(|pair| pair[1] <= pair[0]);
         // A step that this process was too slow to read may be missing.
         assert!(again.is_none_or(|pair| pair[1] >= first_again), "{steps:?}");
     }
-    let lost = format!(
-        "denoise@sampler+7:illegal:{}",
-        home.path().join("marker").display()
-    );
+    let marker = home.path().join("marker");
+    let lost = format!("denoise@sampler+7:illegal:{}", marker.display());
     assert!(made(&home, &lost, &args).frames == plain.frames);
 }
 
 #[test]
 fn a_job_that_nothing_helps_ends_once_with_what_was_short_and_what_to_do() {
     let home = Home::new();
-    let output = run(home.generate().args(WIDE).env(
-        "SAFELIGHT_ENGINE_FAULT",
-        "as_gpu;decode@vae_decode:oom_pressure",
-    ));
-    let (last, code) = end(&output);
-    assert_eq!(
-        (last["event"].as_str(), code),
-        (Some("failed"), 4),
-        "{last}"
-    );
+    let fault = "as_gpu;decode@vae_decode:oom_pressure";
+    let mut command = home.generate();
+    let output = run(command.args(WIDE).env("SAFELIGHT_ENGINE_FAULT", fault));
+    let last = assert_failed(&output, 4, "nothing smaller is left");
     let text = last["message"].as_str().unwrap();
     for part in [
-        "nothing smaller is left",
         "the GPU has 52.3 GiB free",
         "the computer's main memory is almost full",
         "in the page cache",
@@ -210,16 +193,10 @@ fn a_job_that_nothing_helps_ends_once_with_what_was_short_and_what_to_do() {
         assert!(text.contains(part), "{text}");
     }
     let advice = last["advice"].as_str().unwrap();
-    assert!(
-        advice.contains("smaller size") && advice.contains("kept for a week"),
-        "{advice}"
-    );
-    assert!(
-        last["details"]
-            .as_str()
-            .unwrap()
-            .contains("tiles256, on_cpu")
-    );
+    assert!(advice.contains("smaller size"), "{advice}");
+    assert!(advice.contains("kept for a week"), "{advice}");
+    let details = last["details"].as_str().unwrap();
+    assert!(details.contains("tiles256, on_cpu"), "{details}");
     assert!(!home.path().join("clip_0001.png").exists());
     assert_eq!(home.job_folders().len(), 1);
 }

@@ -5,26 +5,18 @@ use crate::generate::prelude::*;
 #[test]
 fn what_cannot_be_extended_is_refused_and_leaves_no_file() {
     let home = Home::new();
-    for (arguments, expected) in [
-        (
-            &["--outpaint", "left=64"][..],
-            "give the picture to extend with --image",
-        ),
-        (
-            &["--outpaint", "left"],
-            "expected pixels for sides such as left=128,top=64",
-        ),
-        (
-            &["--outpaint", "overlap=4"],
-            "expected pixels for sides such as left=128,top=64",
-        ),
+    let sides = "expected pixels for sides such as left=128,top=64";
+    for (outpaint, expected) in [
+        ("left=64", "give the picture to extend with --image"),
+        ("left", sides),
+        ("overlap=4", sides),
     ] {
-        let output = run(home.generate().args(arguments));
-        assert_ne!(output.status.code(), Some(0), "{arguments:?}");
+        let output = run(home.generate().args(["--outpaint", outpaint]));
+        assert_ne!(output.status.code(), Some(0), "{outpaint}");
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(said.contains(expected), "{arguments:?}: {said}");
+        assert!(said.contains(expected), "{outpaint}: {said}");
     }
     assert!(home.job_folders().is_empty());
-    let kept = std::fs::read_dir(home.path().join("data/safelight/masks"));
+    let kept = fs::read_dir(home.path().join("data/safelight/masks"));
     assert!(kept.is_err(), "a picture was written for a refused job");
 }

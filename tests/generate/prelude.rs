@@ -4,8 +4,10 @@ pub use std::fs;
 pub use std::path::Path;
 pub use std::process::{Command, Output, Stdio};
 
-pub use safelight_core::media::{self, Picture};
+pub use safelight_core::media::{self, ClipOptions, Picture};
 pub use serde_json::Value;
 
-pub(super) use super::{assert_finished, copy_folder, run, test_picture};
-pub use crate::common::{Home, end, events};
+pub(super) use super::{kept_job, run, settings, strike, test_picture};
+pub use crate::common::{
+    Home, assert_failed, assert_finished, copy_folder, end, events, events_of,
+};

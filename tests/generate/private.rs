@@ -9,19 +9,13 @@ use crate::generate::prelude::*;
 /// The same command as most users' shells start it: others may read what is made without a word.
 fn with_usual_umask(command: &Command) -> Command {
     let mut shell = Command::new("sh");
-    shell
-        .args(["-c", "umask 022 && exec \"$@\"", "sh"])
-        .arg(command.get_program())
-        .args(command.get_args())
-        .envs(
-            command
-                .get_envs()
-                .filter_map(|(name, value)| Some((name, value?))),
-        );
+    shell.args(["-c", "umask 022 && exec \"$@\"", "sh"]);
+    shell.arg(command.get_program()).args(command.get_args());
     for (name, value) in command.get_envs() {
-        if value.is_none() {
-            shell.env_remove(name);
-        }
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
     }
     if let Some(folder) = command.get_current_dir() {
         shell.current_dir(folder);
@@ -36,10 +30,8 @@ fn what_a_job_leaves_is_its_owners_alone_and_its_result_is_the_users() {
     let inputs = ["--image", "start.png", "--out", "clip.mp4"];
     let mut failing = with_usual_umask(home.generate().args(inputs));
     let output = run(failing.env("SAFELIGHT_ENGINE_FAULT", "decode:abort"));
-    assert_eq!(end(&output).1, 1, "it fails, so that its folder is kept");
-    let [folder] = &home.job_folders()[..] else {
-        panic!("expected one job folder")
-    };
+    assert_failed(&output, 1, "");
+    let folder = kept_job(&home);
     let left = everything(&home.path().join("data"));
     for expected in [
         "request.json",
@@ -47,26 +39,21 @@ fn what_a_job_leaves_is_its_owners_alone_and_its_result_is_the_users() {
         "latents.safetensors",
         "prompt.safetensors",
     ] {
-        assert!(
-            left.contains(&folder.join(expected)),
-            "no {expected}: {left:?}"
-        );
+        assert!(left.contains(&folder.join(expected)), "no {expected}");
     }
     let mut more = vec![home.path().join("config"), home.path().join(".cache")];
     more.retain(|folder| folder.exists());
-    let left = left
-        .into_iter()
-        .chain(more.iter().flat_map(|it| everything(it)));
+    let more = more.iter().flat_map(|folder| everything(folder));
+    let left = left.into_iter().chain(more);
     let open: Vec<String> = left
         .filter(|path| mode(path) & 0o077 != 0)
         .map(|path| format!("{:o} {}", mode(&path), path.display()))
         .collect();
     assert!(open.is_empty(), "others may look into {}", open.join("\n"));
 
-    let output = run(&mut with_usual_umask(
-        home.generate().args("--out good.mp4 --sidecar".split(' ')),
-    ));
-    assert_eq!(end(&output).1, 0);
+    let mut good = home.generate();
+    good.args(["--out", "good.mp4", "--sidecar"]);
+    assert_finished(&run(&mut with_usual_umask(&good)));
     for result in ["good.mp4", "good.json"] {
         assert_eq!(mode(&home.path().join(result)), 0o644, "{result}");
     }
@@ -75,10 +62,8 @@ fn what_a_job_leaves_is_its_owners_alone_and_its_result_is_the_users() {
 #[test]
 fn a_file_that_is_opened_is_never_run() {
     let home = Home::new();
-    let script = format!(
-        "#!/bin/sh\ntouch {}\n",
-        home.path().join("was-run").display()
-    );
+    let was_run = home.path().join("was-run");
+    let script = format!("#!/bin/sh\ntouch {}\n", was_run.display());
     for name in [
         "start.png",
         "clip.mp4",
@@ -103,9 +88,8 @@ fn a_file_that_is_opened_is_never_run() {
         assert!(!output.status.success(), "{arguments:?}");
     }
     for name in ["model.safetensors", "start.png"] {
-        run(home
-            .safelight()
-            .args([OsStr::new("inspect"), OsStr::new(name)]));
+        let names = [OsStr::new("inspect"), OsStr::new(name)];
+        run(home.safelight().args(names));
     }
-    assert!(!home.path().join("was-run").exists());
+    assert!(!was_run.exists());
 }

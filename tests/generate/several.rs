@@ -4,28 +4,18 @@ use std::collections::BTreeSet;
 
 use crate::generate::prelude::*;
 
-fn settings(home: &Home, name: &str) -> serde_json::Value {
-    let text = media::read_settings(&home.path().join(name)).unwrap();
-    serde_json::from_str(&text.unwrap()).unwrap()
-}
-
 #[test]
 fn a_batch_of_clips_is_one_job_after_the_other_with_seeds_that_count_on() {
     let home = Home::new();
     let wish = ["--batch", "2", "--frames", "1", "--out", "fox.png"];
     let output = run(home.generate().args(wish));
-    assert_eq!(end(&output).1, 0, "{}", end(&output).0);
-    let all = events(&output);
-    let of_kind = |kind: &str| {
-        let wanted = all.iter().filter(|event| event["event"] == kind);
-        wanted.cloned().collect::<Vec<_>>()
-    };
-    let begun: Vec<_> = of_kind("job")
-        .iter()
-        .map(|job| (job["number"].clone(), job["seed"].clone()))
+    assert_finished(&output);
+    let begun = events_of(&output, "job").into_iter();
+    let begun: Vec<_> = begun
+        .map(|it| (it["number"].clone(), it["seed"].clone()))
         .collect();
     assert_eq!(begun, [(1.into(), 3.into()), (2.into(), 4.into())]);
-    let finished = of_kind("finished");
+    let finished = events_of(&output, "finished");
     for (event, name) in finished.iter().zip(["fox_0001.png", "fox_0002.png"]) {
         let path = home.path().join(name).display().to_string();
         assert_eq!(event["path"], path);
@@ -34,7 +24,7 @@ fn a_batch_of_clips_is_one_job_after_the_other_with_seeds_that_count_on() {
     assert_eq!(finished.len(), 2);
     assert_eq!(settings(&home, "fox_0002.png")["request"]["seed"], 4);
     let alone = ["--seed", "4", "--frames", "1", "--out", "alone.png"];
-    assert_eq!(end(&run(home.generate().args(alone))).1, 0);
+    assert_finished(&run(home.generate().args(alone)));
     let read = |name: &str| media::open_picture(&home.path().join(name)).unwrap();
     assert_eq!(read("alone.png"), read("fox_0002.png"));
 }
@@ -42,11 +32,8 @@ fn a_batch_of_clips_is_one_job_after_the_other_with_seeds_that_count_on() {
 #[test]
 fn each_line_of_a_file_is_a_job_and_all_are_checked_before_the_first() {
     let home = Home::new();
-    fs::write(
-        home.path().join("prompts.txt"),
-        "\u{feff}a red fox\r\n\n  \na blue whale\n",
-    )
-    .unwrap();
+    let prompts = "\u{feff}a red fox\r\n\n  \na blue whale\n";
+    fs::write(home.path().join("prompts.txt"), prompts).unwrap();
     let lines = |arguments: &[&str]| {
         let mut command = home.safelight();
         command
@@ -57,8 +44,7 @@ fn each_line_of_a_file_is_a_job_and_all_are_checked_before_the_first() {
             .args(arguments);
         run(&mut command)
     };
-    let output = lines(&["--prompts-file", "prompts.txt"]);
-    assert_eq!(end(&output).1, 0, "{}", end(&output).0);
+    assert_finished(&lines(&["--prompts-file", "prompts.txt"]));
     for (name, prompt) in [
         ("a-red-fox_7.png", "a red fox"),
         ("a-blue-whale_7.png", "a blue whale"),
@@ -79,10 +65,7 @@ fn each_line_of_a_file_is_a_job_and_all_are_checked_before_the_first() {
         (&["--prompts-file", "prompts.txt", "--batch", "0"], "batch"),
     ] {
         let output = lines(arguments);
-        let (last, code) = end(&output);
-        assert_eq!(code, 2, "{last}");
-        let message = last["message"].as_str().unwrap();
-        assert!(message.contains(expected), "{message}");
+        assert_failed(&output, 2, expected);
         assert_eq!(events(&output).len(), 1);
     }
 }
@@ -91,31 +74,18 @@ fn each_line_of_a_file_is_a_job_and_all_are_checked_before_the_first() {
 fn a_template_is_settled_by_the_seed_and_repeated_to_the_letter() {
     let home = Home::new();
     let template = "a {red|blue} __animal__ // of mine";
-    let make = |arguments: &[&str]| {
-        let mut command = home.safelight();
-        command
-            .args(["generate", "--json", "--device", "cpu"])
-            .args(arguments);
+    let first = |out: &str| {
+        let mut command = home.generate();
+        command.args(["--frames", "1", "--prompt", template, "--out", out]);
         run(&mut command)
     };
-    let first = |out: &str| {
-        let model = crate::common::tiny_model().display().to_string();
-        let size = ["--width", "64", "--height", "32", "--frames", "1"];
-        let wish = ["--steps", "1", "--seed", "7", "--prompt", template];
-        let place = ["--model", &model, "--out", out];
-        make(&[&size[..], &wish, &place].concat())
-    };
-    let (refused, code) = end(&first("none.png"));
-    assert_eq!(code, 2);
-    let message = refused["message"].as_str().unwrap();
-    assert!(message.contains("animal.txt"), "{message}");
+    assert_failed(&first("none.png"), 2, "animal.txt");
     let wildcards = home.path().join("config/safelight/wildcards");
     fs::create_dir_all(&wildcards).unwrap();
     fs::write(wildcards.join("animal.txt"), "fox\n").unwrap();
-    assert_eq!(end(&first("first.png")).1, 0);
+    assert_finished(&first("first.png"));
     fs::write(wildcards.join("animal.txt"), "whale\n").unwrap();
-    let repeated = make(&["--from", "first.png", "--out", "again.png"]);
-    assert_eq!(end(&repeated).1, 0, "{}", end(&repeated).0);
+    assert_finished(&run(&mut home.repeat("first.png", "again.png")));
     let (first, again) = (settings(&home, "first.png"), settings(&home, "again.png"));
     let prompt = first["request"]["prompt"].as_str().unwrap();
     assert!(["a red fox", "a blue fox"].contains(&prompt), "{prompt}");
@@ -133,8 +103,7 @@ fn jobs_that_come_to_the_same_name_at_once_all_keep_their_results() {
         .collect();
     let mut paths = BTreeSet::new();
     for job in jobs {
-        let (last, code) = end(&job.wait_with_output().unwrap());
-        assert_eq!(code, 0, "{last}");
+        let last = assert_finished(&job.wait_with_output().unwrap());
         paths.insert(last["path"].as_str().unwrap().to_owned());
     }
     assert_eq!(paths.len(), 3, "{paths:?}");
@@ -147,7 +116,7 @@ fn the_settings_beside_a_file_of_an_automatic_name_replace_no_other_file() {
     let home = Home::new();
     let make = || {
         let output = run(home.generate().args(["--frames", "1", "--sidecar"]));
-        assert_eq!(end(&output).1, 0, "{}", end(&output).0);
+        assert_finished(&output);
         output
     };
     make();
@@ -156,10 +125,12 @@ fn the_settings_beside_a_file_of_an_automatic_name_replace_no_other_file() {
     let output = make();
     assert!(home.path().join("a-small-red-fox_3-2.png").is_file());
     assert_eq!(fs::read(&other).unwrap(), b"notes of another program");
-    let warned = |event: &serde_json::Value| {
-        let message = event["message"].as_str().unwrap_or_default();
-        event["event"] == "warning" && message.contains("settings could not be written")
-    };
-    assert!(events(&output).iter().any(warned));
+    let warnings = events_of(&output, "warning");
+    let told = warnings.iter().map(Value::to_string);
+    let words = "settings could not be written";
+    assert!(
+        told.into_iter().any(|it| it.contains(words)),
+        "{warnings:?}"
+    );
     assert!(home.path().join("a-small-red-fox_3.json").is_file());
 }

@@ -4,11 +4,9 @@
 
 use std::io::{BufRead as _, BufReader};
 
-use rustix::process::{Pid, Signal, kill_process};
-use safelight_core::media::ClipOptions;
-
 use crate::common::networks::{write_upscaler, write_zeros};
 use crate::generate::prelude::*;
+use rustix::process::{Pid, Signal, kill_process};
 
 pub(super) fn network(home: &Home, name: &str) {
     write_upscaler(&home.path().join(name));
@@ -28,10 +26,8 @@ pub(super) fn upscale(home: &Home) -> Command {
 }
 
 fn assert_is_nearest(large: &Picture, small: &Picture) {
-    assert_eq!(
-        (large.width, large.height),
-        (small.width * 4, small.height * 4)
-    );
+    let size = (small.width * 4, small.height * 4);
+    assert_eq!((large.width, large.height), size);
     for (x, y) in [(0, 0), (7, 5), (large.width - 1, large.height - 1)] {
         assert_eq!(large.pixel(x, y), small.pixel(x / 4, y / 4), "{x} {y}");
     }
@@ -39,69 +35,68 @@ fn assert_is_nearest(large: &Picture, small: &Picture) {
     assert_eq!(*large, all.expect("it has pixels"));
 }
 
-/// The frames of a clip, `small.gif`, as they can be read there.
-fn clip(home: &Home, count: u32) -> Vec<Picture> {
-    let frames: Vec<Picture> = (0..count).map(|index| frame(index, 20, 14)).collect();
+/// Writes frames with the settings of a fox.
+fn write_fox(home: &Home, name: &str, frames: &[Picture]) {
     let options = ClipOptions {
         fps: 10.0,
         settings: Some(r#"{"app":"Safelight","request":{"prompt":"a red fox"}}"#.to_owned()),
         ..ClipOptions::default()
     };
-    media::write_clip(&home.path().join("small.gif"), &frames, options).expect("a clip");
-    let read = media::open_clip(&home.path().join("small.gif")).expect("the same clip");
+    media::write_clip(&home.path().join(name), frames, options).expect("it is written");
+}
+
+/// The frames of a video of a fox, as they can be read of its file.
+pub(super) fn fox_video(home: &Home, name: &str, frames: &[Picture]) -> Vec<Picture> {
+    write_fox(home, name, frames);
+    let read = media::open_clip(&home.path().join(name)).expect("the same video");
     read.frames.iter().map(|frame| (**frame).clone()).collect()
 }
 
+/// The frames of a video, `small.gif`.
+fn clip(home: &Home, count: u32) -> Vec<Picture> {
+    let frames: Vec<Picture> = (0..count).map(|index| frame(index, 20, 14)).collect();
+    fox_video(home, "small.gif", &frames)
+}
+
 /// Result frames that were written as numbered pictures.
-fn numbered(home: &Home, count: usize) -> Vec<Picture> {
-    (1..=count)
-        .map(|number| media::open_picture(&home.path().join(format!("large_{number:04}.png"))))
-        .collect::<Result<_, _>>()
-        .expect("all frames are there")
+pub(super) fn numbered(home: &Home, name: &str, count: usize) -> Vec<Picture> {
+    let paths = (1..=count).map(|number| home.path().join(format!("{name}_{number:04}.png")));
+    let frames = paths.map(|path| media::open_picture(&path));
+    frames.collect::<Result<_, _>>().expect("all are there")
+}
+
+/// Asserts that each step was told once, in order.
+pub(super) fn assert_steps_increase(output: &Output) {
+    let steps = events_of(output, "step");
+    let steps: Vec<u64> = steps.iter().filter_map(|it| it["step"].as_u64()).collect();
+    assert!(steps.windows(2).all(|pair| pair[0] < pair[1]), "{steps:?}");
 }
 
 #[test]
-fn a_picture_becomes_larger_and_carries_what_it_was_made_of() {
+fn an_image_becomes_larger_and_carries_what_it_was_made_of() {
     let home = Home::new();
     network(&home, "net.safetensors");
     let small = frame(0, 33, 21);
-    let options = ClipOptions {
-        settings: Some(r#"{"app":"Safelight","request":{"prompt":"a red fox"}}"#.to_owned()),
-        ..ClipOptions::default()
-    };
-    media::write_clip(
-        &home.path().join("fox.png"),
-        std::slice::from_ref(&small),
-        options,
-    )
-    .unwrap();
+    write_fox(&home, "fox.png", std::slice::from_ref(&small));
     let output = run(upscale(&home).args(["fox.png", "--scale", "4"]));
     let last = assert_finished(&output);
-    assert_eq!(
-        (&last["frames"], &last["seed"]),
-        (&1.into(), &serde_json::Value::Null)
-    );
+    assert_eq!((&last["frames"], &last["seed"]), (&1.into(), &Value::Null));
     let large = home.path().join("fox_upscaled.png");
     assert_is_nearest(&media::open_picture(&large).unwrap(), &small);
-    let settings = media::read_settings(&large).unwrap().unwrap();
-    let settings: serde_json::Value = serde_json::from_str(&settings).unwrap();
-    assert_eq!(settings["request"]["prompt"], "a red fox");
-    assert_eq!(settings["finished"][0]["work"], "upscale");
-    assert_eq!(settings["finished"][0]["after"]["width"], 132);
-    assert!(
-        home.job_folders().is_empty(),
-        "a finished job leaves nothing behind"
-    );
+    let carried = settings(&home, "fox_upscaled.png");
+    assert_eq!(carried["request"]["prompt"], "a red fox");
+    assert_eq!(carried["finished"][0]["work"], "upscale");
+    assert_eq!(carried["finished"][0]["after"]["width"], 132);
+    assert!(home.job_folders().is_empty(), "nothing is left of the job");
 
     // Once more in tiles, to another size, and what was done before stays known.
     let again = run(upscale(&home).args(["fox_upscaled.png", "--size", "200x100", "--tile", "64"]));
-    assert_eq!(end(&again).1, 0, "{:?}", end(&again).0);
-    let wide = home.path().join("fox_upscaled_upscaled.png");
-    let picture = media::open_picture(&wide).unwrap();
+    assert_finished(&again);
+    let wide = "fox_upscaled_upscaled.png";
+    let picture = media::open_picture(&home.path().join(wide)).unwrap();
     assert_eq!((picture.width, picture.height), (200, 100));
-    let settings = media::read_settings(&wide).unwrap().unwrap();
-    let settings: serde_json::Value = serde_json::from_str(&settings).unwrap();
-    assert_eq!(settings["finished"].as_array().unwrap().len(), 2);
+    let finished = settings(&home, wide)["finished"].clone();
+    assert_eq!(finished.as_array().unwrap().len(), 2);
 }
 
 #[test]
@@ -110,45 +105,35 @@ fn an_automatic_name_never_replaces_a_file() {
     network(&home, "net.safetensors");
     media::write_png(&home.path().join("a.png"), &frame(0, 8, 8)).unwrap();
     fs::write(home.path().join("a_upscaled.png"), b"mine").unwrap();
-    let output = run(upscale(&home).arg("a.png"));
-    assert_eq!(end(&output).1, 0);
-    assert_eq!(
-        fs::read(home.path().join("a_upscaled.png")).unwrap(),
-        b"mine"
-    );
+    assert_finished(&run(upscale(&home).arg("a.png")));
+    let old = fs::read(home.path().join("a_upscaled.png")).unwrap();
+    assert_eq!(old, b"mine");
     assert!(home.path().join("a_upscaled-2.png").exists());
 }
 
 #[test]
-fn a_clip_is_the_same_whether_or_not_its_engine_dies_on_the_way() {
+fn a_video_is_the_same_whether_or_not_its_engine_dies_on_the_way() {
     let home = Home::new();
     network(&home, "net.safetensors");
     let small = clip(&home, 7);
-    let marker = home.path().join("marker");
-    let fault = format!("upscale@frames+4:kill:{}", marker.display());
-    let output = run(upscale(&home)
-        .args(["small.gif", "--scale", "4", "--out", "large.png"])
-        .env("SAFELIGHT_ENGINE_FAULT", fault));
-    let (last, code) = end(&output);
-    assert!(marker.exists());
-    assert_eq!((code, &last["frames"]), (0, &7.into()), "{last}");
+    let mut command = upscale(&home);
+    command.args(["small.gif", "--scale", "4", "--out", "large.png"]);
+    strike(&mut command, &home, "upscale@frames+4:kill", "large.png");
+    let output = run(&mut command);
+    let last = assert_finished(&output);
+    assert!(home.path().join("large.struck").exists());
+    assert_eq!(last["frames"], 7);
     assert_eq!(last["warnings"].as_array().map(Vec::len), Some(1), "{last}");
-    for (large, small) in numbered(&home, 7).iter().zip(&small) {
+    for (large, small) in numbered(&home, "large", 7).iter().zip(&small) {
         assert_is_nearest(large, small);
     }
     // Of each frame, the engine told once that it was made, but for those that died with it.
-    let steps = events(&output)
-        .into_iter()
-        .filter(|event| event["event"] == "step");
-    let steps: Vec<u64> = steps.filter_map(|event| event["step"].as_u64()).collect();
-    assert!(steps.windows(2).all(|pair| pair[0] < pair[1]), "{steps:?}");
+    assert_steps_increase(&output);
 }
 
 /// Has its user stop the program while the engine hangs in the third frame of `small.gif`; the job's number.
 fn stopped_in_its_third_frame(home: &Home) -> String {
-    fs::create_dir_all(home.path().join("config/safelight")).expect("it can be made");
-    let settings = "[runtime]\ncancel_grace_secs = 1\n";
-    fs::write(home.path().join("config/safelight/settings.toml"), settings).expect("it is written");
+    home.write_settings("[runtime]\ncancel_grace_secs = 1\n");
     let mut child = upscale(home)
         .args(["small.gif", "--scale", "4", "--out", "large.png"])
         .env("SAFELIGHT_ENGINE_FAULT", "upscale@frames+3:hang")
@@ -164,9 +149,7 @@ fn stopped_in_its_third_frame(home: &Home) -> String {
     kill_process(pid, Signal::INT).expect("it lives");
     assert!(until("\"cancelled\""));
     assert_eq!(child.wait().expect("it ends").code(), Some(5));
-    let [folder] = &home.job_folders()[..] else {
-        panic!("expected one job folder")
-    };
+    let folder = kept_job(home);
     let number = folder.file_name().and_then(|name| name.to_str());
     number.expect("a number").to_owned()
 }
@@ -177,33 +160,28 @@ fn resume(home: &Home, number: &str) -> Output {
 }
 
 #[test]
-fn a_clip_that_was_stopped_goes_on_at_its_next_frame() {
+fn a_video_that_was_stopped_goes_on_at_its_next_frame() {
     let home = Home::new();
     network(&home, "net.safetensors");
     let small = clip(&home, 6);
     let number = stopped_in_its_third_frame(&home);
     let list = run(home.safelight().arg("resume"));
     let list = String::from_utf8_lossy(&list.stdout).into_owned();
-    assert!(
-        list.contains("2 of 6 frames") && list.contains("Upscale ×4: small.gif"),
-        "{list}"
-    );
+    assert!(list.contains("2 of 6 frames"), "{list}");
+    assert!(list.contains("Upscale ×4: small.gif"), "{list}");
 
     let output = resume(&home, &number);
-    assert_eq!(end(&output).1, 0, "{:?}", end(&output).0);
-    let steps = events(&output)
-        .into_iter()
-        .filter(|event| event["event"] == "step");
-    let first = steps.filter_map(|event| event["step"].as_u64()).min();
-    assert_eq!(first, Some(3), "what was done is not computed again");
-    for (large, small) in numbered(&home, 6).iter().zip(&small) {
+    assert_finished(&output);
+    let first = &events_of(&output, "step")[0]["step"];
+    assert_eq!(first, 3, "what was done is not computed again");
+    for (large, small) in numbered(&home, "large", 6).iter().zip(&small) {
         assert_is_nearest(large, small);
     }
     assert!(home.job_folders().is_empty());
 }
 
 #[test]
-fn a_clip_that_was_stopped_with_all_frames_done_says_what_computed_them() {
+fn a_video_that_was_stopped_with_all_frames_done_says_what_computed_them() {
     let home = Home::new();
     network(&home, "net.safetensors");
     clip(&home, 6);
@@ -211,56 +189,34 @@ fn a_clip_that_was_stopped_with_all_frames_done_says_what_computed_them() {
     // Two are done, and no more are wanted: nobody needs an engine.
     let file = home.job_folders()[0].join("request.json");
     let text = fs::read_to_string(&file).expect("the job's request");
-    let mut request: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let mut request: Value = serde_json::from_str(&text).expect("JSON");
     request["after"]["num_frames"] = 2.into();
     fs::write(&file, request.to_string()).expect("it is written");
-    let output = resume(&home, &number);
-    assert_eq!(end(&output).1, 0, "{:?}", end(&output).0);
-    let settings = media::read_settings(&home.path().join("large_0001.png"));
-    let settings = settings.expect("it can be read").expect("there are some");
-    let settings: serde_json::Value = serde_json::from_str(&settings).expect("JSON");
-    let done = &settings["finished"][0];
-    assert!(
-        done["device"].is_string() && done["libtorch"].is_string(),
-        "{done}"
-    );
+    assert_finished(&resume(&home, &number));
+    let done = &settings(&home, "large_0001.png")["finished"][0];
+    assert!(done["device"].is_string(), "{done}");
+    assert!(done["libtorch"].is_string(), "{done}");
 }
 
 #[test]
-fn a_source_that_changed_meanwhile_is_refused() {
-    let home = Home::new();
-    network(&home, "net.safetensors");
-    clip(&home, 3);
-    let number = stopped_in_its_third_frame(&home);
-    clip(&home, 4);
-    let output = run(home.safelight().args(["resume", &number, "--json"]));
-    let (last, code) = end(&output);
-    let message = last["message"].as_str().unwrap_or_default();
-    assert!(
-        code == 2 && message.starts_with("this file has changed"),
-        "{last}"
-    );
-}
-
-#[test]
-fn a_clip_does_not_go_on_with_another_network_than_it_began_with() {
+fn a_video_does_not_go_on_with_another_network_or_source_than_it_began_with() {
     let home = Home::new();
     network(&home, "net.safetensors");
     clip(&home, 6);
     let number = stopped_in_its_third_frame(&home);
-    let resume = || end(&resume(&home, &number));
     let file = home.path().join("net.safetensors");
     let old = fs::read(&file).expect("it is there");
     let mut new = old.clone();
     *new.last_mut().expect("it has numbers") ^= 1;
     fs::write(&file, new).expect("it is written");
-    let (last, code) = resume();
-    let told = "the network net.safetensors has changed since the job began";
-    assert_eq!((code, &last["message"]), (3, &told.into()), "{last}");
+    let said = "the network net.safetensors has changed since the job began";
+    assert_failed(&resume(&home, &number), 3, said);
     assert_eq!(home.job_folders().len(), 1, "the old file may come back");
     fs::write(&file, old).expect("it is written");
-    let (last, code) = resume();
-    assert_eq!((code, &last["frames"]), (0, &6.into()), "{last}");
+    clip(&home, 4);
+    assert_failed(&resume(&home, &number), 2, "this file has changed");
+    clip(&home, 6);
+    assert_eq!(assert_finished(&resume(&home, &number))["frames"], 6);
 }
 
 #[test]
@@ -272,20 +228,15 @@ fn memory_that_runs_out_is_met_with_smaller_tiles() {
     let output = run(upscale(&home)
         .args(["wide.png", "--scale", "4", "--out", "large.png"])
         .env("SAFELIGHT_ENGINE_FAULT", "upscale<tiles256:oom"));
-    let (last, code) = end(&output);
-    assert_eq!(code, 0, "{last}");
+    let last = assert_finished(&output);
     assert_eq!(last["rungs"][1]["rung"], "tiles256", "{last}");
     let large = media::open_picture(&home.path().join("large.png")).unwrap();
     assert_is_nearest(&large, &small);
     let output = run(upscale(&home)
         .args(["wide.png", "--out", "none.png"])
         .env("SAFELIGHT_ENGINE_FAULT", "upscale:oom"));
-    let (last, code) = end(&output);
-    assert_eq!(
-        (code, last["kind"].as_str()),
-        (4, Some("out_of_memory")),
-        "{last}"
-    );
+    let last = assert_failed(&output, 4, "");
+    assert_eq!(last["kind"], "out_of_memory", "{last}");
 }
 
 #[test]
@@ -295,34 +246,24 @@ fn a_network_is_found_where_other_programs_keep_theirs() {
     let models = home.path().join("ComfyUI/models");
     fs::create_dir_all(models.join("checkpoints")).unwrap();
     let named = |name: &str| {
-        let arguments = [
-            "upscale", "a.png", "--json", "--device", "cpu", "--model", name,
-        ];
-        end(&run(home.safelight().args(arguments)))
+        let mut command = home.safelight();
+        command.args("upscale a.png --json --device cpu".split(' '));
+        if !name.is_empty() {
+            command.args(["--model", name]);
+        }
+        run(&mut command)
     };
-    let (last, code) = named("4x-Zero");
-    let message = last["message"].as_str().unwrap_or_default();
-    assert!(code == 3 && message.contains("upscale_models"), "{last}");
+    assert_failed(&named("4x-Zero"), 3, "upscale_models");
     fs::create_dir_all(models.join("upscale_models")).unwrap();
     fs::write(models.join("upscale_models/4x-Zero.pth"), b"\x80\x02").unwrap();
-    let (last, code) = named("4x-Zero");
-    let message = last["message"].as_str().unwrap_or_default();
-    assert!(
-        code == 3 && message.starts_with("this is a pickle file"),
-        "{last}"
-    );
+    assert_failed(&named("4x-Zero"), 3, "this is a pickle file");
     network(&home, "ComfyUI/models/upscale_models/4x-Zero.safetensors");
-    assert_eq!(named("4x-zero").1, 0);
+    assert_finished(&named("4x-zero"));
     // The only one there is needs no name.
-    let output = run(home
-        .safelight()
-        .args(["upscale", "a.png", "--json", "--device", "cpu"]));
-    assert_eq!(end(&output).1, 0, "{:?}", end(&output).0);
-    let inspected = run(home
-        .safelight()
-        .arg("inspect")
-        .arg(models.join("upscale_models")));
-    let text = String::from_utf8_lossy(&inspected.stdout).into_owned();
+    assert_finished(&named(""));
+    let mut inspect = home.safelight();
+    let output = run(inspect.arg("inspect").arg(models.join("upscale_models")));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.contains("an upscaler (compact)"), "{text}");
 }
 
@@ -341,15 +282,9 @@ fn what_cannot_work_is_told_in_a_sentence_before_anything_runs() {
         (&["a.png", "--tile", "3"], "at least 64"),
     ];
     for (arguments, expected) in cases {
-        let (last, code) = end(&run(upscale(&home).args(arguments)));
-        let message = last["message"].as_str().unwrap_or_default();
-        assert!(
-            code == 2 && message.contains(expected),
-            "{arguments:?}: {last}"
-        );
+        assert_failed(&run(upscale(&home).args(arguments)), 2, expected);
     }
-    let nothing: [&Path; 0] = [];
-    assert_eq!(home.job_folders(), nothing);
+    assert!(home.job_folders().is_empty());
 }
 
 /// A clip with sound that ffmpeg made, 66 × 50 pixels, under a name of this home.
@@ -359,7 +294,7 @@ fn with_sound(home: &Home, name: &str) {
 }
 
 #[test]
-fn sound_goes_with_the_clip_and_what_cannot_be_copied_is_told() {
+fn sound_goes_with_the_video_and_what_cannot_be_copied_is_told() {
     let home = Home::new();
     network(&home, "net.safetensors");
     with_sound(&home, "sound.mp4");
@@ -367,15 +302,14 @@ fn sound_goes_with_the_clip_and_what_cannot_be_copied_is_told() {
     let large = home.path().join("large.mp4");
     let out = ["--scale", "1", "--out", "large.mp4"];
     let output = run(upscale(&home).arg("sound.mp4").args(out));
-    let (last, code) = end(&output);
-    assert_eq!((code, &last["frames"]), (0, &12.into()), "{last}");
+    let last = assert_finished(&output);
+    assert_eq!(last["frames"], 12);
     assert_eq!(last["warnings"], serde_json::json!([]), "{last}");
     let found = media::sound_for(&large, &large).expect("it is read");
     assert!(found.sound.is_some() && found.left_out.is_none());
     let output = run(upscale(&home).arg("pcm.mov").args(out));
-    let (last, code) = end(&output);
     let told = "the result has no sound: PCM is not copied into MP4";
-    assert_eq!((code, &last["warnings"][0]), (0, &told.into()), "{last}");
+    assert_eq!(assert_finished(&output)["warnings"][0], told);
     let found = media::sound_for(&large, &large).expect("it is read");
     assert!(found.sound.is_none());
 }
@@ -402,7 +336,7 @@ fn write_wide_upscaler(path: &Path) {
 }
 
 /// How much more the plan says than was measured, as a share.
-fn plan_error(last: &serde_json::Value) -> f64 {
+pub(super) fn plan_error(last: &Value) -> f64 {
     let plan = &last["plan"];
     let [predicted, measured] =
         ["predicted_bytes", "measured_bytes"].map(|key| plan[key].as_f64().expect("a number"));
@@ -415,18 +349,14 @@ fn the_plan_tells_what_a_job_takes_whole_and_in_tiles() {
     write_wide_upscaler(&home.path().join("net.safetensors"));
     media::write_png(&home.path().join("small.png"), &frame(0, 160, 120)).expect("a picture");
     let shown = run(upscale(&home).args(["small.png", "--plan"]));
-    let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).expect("JSON");
+    let shown: Value = serde_json::from_slice(&shown.stdout).expect("JSON");
     for tiles in [&[][..], &["--tile", "64"]] {
         let out = ["small.png", "--scale", "4", "--out", "large.png"];
         let output = run(upscale(&home).args(out).args(tiles));
-        let (last, code) = end(&output);
-        assert_eq!(code, 0, "{last}");
+        let last = assert_finished(&output);
         let off = plan_error(&last);
         assert!(off.abs() < 0.1, "{tiles:?}: {off} of {}", last["plan"]);
-        let plans = events(&output)
-            .into_iter()
-            .filter(|it| it["event"] == "plan");
-        let plans: Vec<_> = plans.collect();
+        let plans = events_of(&output, "plan");
         assert_eq!(plans.len(), 1);
         let stage = &plans[0]["plan"]["stages"][0];
         assert_eq!(stage["peak_bytes"], last["plan"]["predicted_bytes"]);

@@ -98,18 +98,3 @@ fn next_file(text: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
         None => Some((name, content, &[])),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_text_becomes_a_folder_and_strange_names_are_left_out() {
-        let scratch = Scratch::new().unwrap();
-        let text = b"=== a.json\n{}\n=== ../b\nx\n=== c/d.txt\none\ntwo";
-        let folder = scratch.tree(text, &["a.json", "c/d.txt", "e"]).unwrap();
-        assert_eq!(fs::read(folder.join("a.json")).unwrap(), b"{}");
-        assert_eq!(fs::read(folder.join("c/d.txt")).unwrap(), b"one\ntwo");
-        assert!(!scratch.path().join("b").exists());
-    }
-}

@@ -23,7 +23,7 @@ use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 use serde_json::{Value, json};
 
-use crate::common::{Home, end, events};
+use crate::common::{Home, assert_finished, events};
 
 /// A folder with a toy's config, weights, and colours for previews.
 fn toy_in(home: &Home) -> PathBuf {
@@ -62,18 +62,23 @@ fn toy_in(home: &Home) -> PathBuf {
     folder
 }
 
-fn generate(home: &Home, out: &str, fault: &str) -> Output {
+fn safelight(home: &Home, arguments: &str) -> Output {
     let mut command = home.safelight();
+    command.args(arguments.split(' ')).output().unwrap()
+}
+
+fn printed(home: &Home, arguments: &str) -> Value {
+    serde_json::from_slice(&safelight(home, arguments).stdout).unwrap()
+}
+
+fn generate(home: &Home, out: &str, fault: &str) -> Output {
+    let arguments = "generate --json --device cpu --prompt boat --seed 5 --width 64 --height 32 --steps 9 --model toy --out";
+    let mut command = home.safelight();
+    command.args(arguments.split(' ')).arg(out);
     command
-        .args([
-            "generate", "--json", "--device", "cpu", "--prompt", "a boat",
-        ])
-        .args([
-            "--seed", "5", "--width", "64", "--height", "32", "--steps", "9",
-        ])
-        .args(["--model", "toy", "--out", out])
-        .env("SAFELIGHT_ENGINE_FAULT", fault);
-    command.output().unwrap()
+        .env("SAFELIGHT_ENGINE_FAULT", fault)
+        .output()
+        .unwrap()
 }
 
 fn pixels(path: &Path) -> media::Picture {
@@ -81,7 +86,7 @@ fn pixels(path: &Path) -> media::Picture {
 }
 
 #[test]
-fn a_family_of_one_folder_is_recognised_by_its_header() {
+fn a_family_of_one_folder_is_recognised_by_its_header_and_planned_from_its_schema() {
     let home = Home::new();
     let folder = toy_in(&home);
     for place in [folder.clone(), folder.join("model.safetensors")] {
@@ -89,82 +94,42 @@ fn a_family_of_one_folder_is_recognised_by_its_header() {
         assert_eq!((spec.family.id, &*spec.variant), ("toy", "squares"));
         assert!(spec.family.makes_pictures);
     }
-    let inspected = home
-        .safelight()
-        .args(["inspect", "--json", "toy"])
-        .output()
-        .unwrap();
-    let card: Value = serde_json::from_slice(&inspected.stdout).unwrap();
-    assert_eq!(
-        (&card["family"], &card["is_runnable"]),
-        (&json!("toy"), &json!(true)),
-        "{card}"
-    );
+    let card = printed(&home, "inspect --json toy");
+    assert_eq!(card["family"], json!("toy"), "{card}");
+    assert_eq!(card["is_runnable"], json!(true), "{card}");
+    let plan = "plan --json --model toy --prompt boat --total 24 --class discrete";
+    let text = printed(&home, plan).to_string();
+    assert!(text.contains("denoise"), "{text}");
+    assert!(text.contains("transformer"), "{text}");
 }
 
 #[test]
-fn a_family_of_one_folder_is_planned_from_its_schema() {
-    let home = Home::new();
-    toy_in(&home);
-    let planned = home
-        .safelight()
-        .args([
-            "plan", "--json", "--model", "toy", "--prompt", "", "--total", "24",
-        ])
-        .args(["--class", "discrete"])
-        .output()
-        .unwrap();
-    let plan: Value = serde_json::from_slice(&planned.stdout).unwrap();
-    let text = plan.to_string();
-    assert!(
-        text.contains("denoise") && text.contains("transformer"),
-        "{text}"
-    );
-}
-
-#[test]
-fn a_family_of_one_folder_makes_a_picture_that_repeats() {
+fn a_family_of_one_folder_makes_an_image_that_repeats() {
     let home = Home::new();
     toy_in(&home);
     let output = generate(&home, "a.png", "");
-    let (last, code) = end(&output);
-    assert_eq!(
-        (last["event"].as_str(), code),
-        (Some("finished"), 0),
-        "{last}"
-    );
+    assert_finished(&output);
     let steps = events(&output);
-    let steps = steps
-        .iter()
-        .filter(|event| event["event"] == "step" && event["stage"] == "denoise");
-    assert_eq!(steps.count(), 9);
-    let settings = media::read_settings(&home.path().join("a.png"))
-        .unwrap()
-        .unwrap();
+    let steps = steps.iter().filter(|event| event["event"] == "step");
+    assert_eq!(steps.filter(|event| event["stage"] == "denoise").count(), 9);
+    let settings = media::read_settings(&home.path().join("a.png")).unwrap();
+    let settings = settings.unwrap();
     assert!(settings.contains("\"toy\""), "{settings}");
-    let again = home
-        .safelight()
-        .args([
-            "generate", "--json", "--device", "cpu", "--from", "a.png", "--out", "b.png",
-        ])
-        .output()
-        .unwrap();
-    assert_eq!(end(&again).1, 0);
-    assert_eq!(
-        pixels(&home.path().join("a.png")),
-        pixels(&home.path().join("b.png"))
-    );
+    let again = "generate --json --device cpu --from a.png --out b.png";
+    assert_finished(&safelight(&home, again));
+    let [first, second] = ["a.png", "b.png"].map(|name| pixels(&home.path().join(name)));
+    assert_eq!(first, second);
 }
 
 #[test]
 fn a_family_of_one_folder_goes_on_from_its_checkpoint_after_a_crash() {
     let home = Home::new();
     toy_in(&home);
-    assert_eq!(end(&generate(&home, "whole.png", "")).1, 0);
+    assert_finished(&generate(&home, "whole.png", ""));
     let marker = home.path().join("struck");
     let fault = format!("denoise@sampler+7:kill:{}", marker.display());
     let output = generate(&home, "resumed.png", &fault);
-    assert_eq!(end(&output).1, 0);
+    assert_finished(&output);
     assert!(marker.exists(), "the engine was not killed");
     let whole = pixels(&home.path().join("whole.png"));
     assert_eq!(whole, pixels(&home.path().join("resumed.png")));
@@ -187,11 +152,8 @@ fn a_family_of_one_folder_shows_previews_of_its_latents() {
     let request = form.validate(&spec).unwrap().request;
     let previews = run(&home, request);
     assert!(!previews.is_empty(), "no preview came");
-    assert!(
-        previews
-            .iter()
-            .all(|(width, height)| width == height && *width > 0)
-    );
+    let mut sizes = previews.iter();
+    assert!(sizes.all(|(width, height)| width == height && *width > 0));
     assert!(home.path().join("shown.png").is_file());
 }
 

@@ -6,7 +6,7 @@ use crate::worker_promises::inputs::{old_clip, picture, settings};
 use crate::worker_promises::prelude::*;
 
 #[test]
-fn control_pictures_and_clips_are_copied_with_their_masks_and_remembered() {
+fn control_images_and_videos_are_copied_with_their_masks_and_remembered() {
     let folder = tempfile::tempdir().unwrap();
     let (depth, mask) = (folder.path().join("a.png"), folder.path().join("m.png"));
     picture(&depth, 10);
@@ -15,8 +15,7 @@ fn control_pictures_and_clips_are_copied_with_their_masks_and_remembered() {
     let jobs = folder.path().join("jobs");
     let rig = Rig::in_folder(folder, move |_, stage| {
         if stage == Stage::EncodeText {
-            let job = fs::read_dir(&jobs).unwrap().next().unwrap().unwrap();
-            let job = JobFolder::at(job.path());
+            let job = only_job(&jobs);
             let blue = |path: PathBuf| media::open_picture(&path).unwrap().rgb[2];
             assert_eq!((blue(job.control(0)), blue(job.control_mask(0))), (10, 255));
             assert!(!job.control_clip(0).exists() && !job.control(1).exists());
@@ -31,31 +30,27 @@ fn control_pictures_and_clips_are_copied_with_their_masks_and_remembered() {
         settings: ControlSettings::default(),
     };
     let controls = [of(&depth), of(&clip)];
-    let output = finished(
-        rig.run_with(|request| {
-            request.controls = controls.to_vec();
-            request.controls[0].mask = Some(mask.clone());
-        })
-        .1,
-    );
+    let (_, outcome) = rig.run_with(|request| {
+        request.controls = controls.to_vec();
+        request.controls[0].mask = Some(mask.clone());
+    });
+    let output = finished(outcome);
     let inside = settings(&output.paths[0]);
     let inputs = &inside["inputs"];
-    let fingerprint = media::picture_fingerprint(&depth).unwrap();
-    assert_eq!(inputs["control_1"], fingerprint);
-    assert_eq!(
-        inputs["control_1_mask"],
-        media::picture_fingerprint(&mask).unwrap()
-    );
-    assert_eq!(inputs["control_2"], media::clip_fingerprint(&clip).unwrap());
-    assert_eq!(
-        inside["request"]["controls"][1]["file"],
-        clip.display().to_string()
-    );
+    for (name, expected) in [
+        ("control_1", media::picture_fingerprint(&depth)),
+        ("control_1_mask", media::picture_fingerprint(&mask)),
+        ("control_2", media::clip_fingerprint(&clip)),
+    ] {
+        assert_eq!(inputs[name], expected.unwrap(), "{name}");
+    }
+    let file = &inside["request"]["controls"][1]["file"];
+    assert_eq!(*file, clip.display().to_string());
 }
 
 #[test]
 fn a_control_network_that_is_none_fails_the_job_before_any_engine_starts() {
-    let rig = Rig::new(|_, _| Act::Work);
+    let rig = Rig::working();
     let path = rig.folder.path().join("a.png");
     picture(&path, 10);
     let (_, outcome) = rig.run_with(|request| {

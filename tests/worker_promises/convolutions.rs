@@ -10,7 +10,6 @@ use safelight_core::memory::conv_backends::{ConvBackend, MiopenMode};
 use crate::common::scripts::write_script;
 use crate::worker_promises::prelude::*;
 use crate::worker_promises::sections::in_sections;
-use crate::worker_promises::told::warnings;
 
 const GPU: DeviceChoice = DeviceChoice::Cuda(0);
 const TESTING: &str =
@@ -62,7 +61,7 @@ fn told(rig: &Rig) -> (Vec<ConvBackend>, Vec<ConvBackend>) {
 fn a_library_that_crashes_or_is_wrong_is_left_out_of_every_familys_autoencoder() {
     for direct in ["kill -SEGV $$;;", "wrong;;", "exit 1;;"] {
         for family in Family::all() {
-            let rig = Rig::new(|_, _| Act::Work);
+            let rig = Rig::working();
             probe_with(&rig, &format!("no_miopen) right 0.2;;\n*) {direct}"));
             for job in ["the first", "the next"] {
                 rig.submit_with(GPU, of_family(family));
@@ -80,21 +79,18 @@ fn a_library_that_crashes_or_is_wrong_is_left_out_of_every_familys_autoencoder()
             assert!(!others.iter().any(left_out), "{family:?}: {others:?}");
             let calls = calls(&rig);
             let direct_calls = calls.lines().filter(|it| *it == "direct quick").count();
-            assert_eq!(
-                direct_calls, 1,
-                "{family:?}: what crashed is not tried again"
-            );
+            // What crashed is not tried again.
+            assert_eq!(direct_calls, 1, "{family:?}");
         }
     }
 }
 
 #[test]
 fn an_engine_works_with_miopen_as_the_probe_found_it_fastest() {
-    let rig = Rig::new(|_, _| Act::Work);
-    probe_with(
-        &rig,
-        "direct) if [ $MODE = searching ]; then right 0.05; else right 0.1; fi;;\n*) right 0.3;;",
-    );
+    let rig = Rig::working();
+    let cases =
+        "direct) if [ $MODE = searching ]; then right 0.05; else right 0.1; fi;;\n*) right 0.3;;";
+    probe_with(&rig, cases);
     for _ in 0..2 {
         rig.submit(GPU);
         let (_, outcome) = rig.hear();
@@ -110,7 +106,7 @@ fn an_engine_works_with_miopen_as_the_probe_found_it_fastest() {
 
 #[test]
 fn where_no_probe_is_needed_the_vendors_library_computes() {
-    let rig = Rig::new(|_, _| Act::Work);
+    let rig = Rig::working();
     rig.submit(GPU);
     rig.hear();
     assert_eq!(told(&rig).0, [ConvBackend::Direct]);
@@ -133,19 +129,12 @@ fn a_gpu_that_is_lost_for_good_leaves_the_job_to_the_cpu_which_says_so() {
     let output = finished(outcome);
     let slow = format!("The CPU computes, which is slow: {problem}");
     assert!(output.warnings.contains(&slow), "{:?}", output.warnings);
-    let resumed = updates.iter().filter_map(|update| match update {
-        JobUpdate::Stage { stage, resumed, .. } if *resumed => Some(*stage),
-        _ => None,
-    });
-    assert_eq!(resumed.collect::<Vec<_>>(), [Stage::Denoise]);
+    assert_eq!(resumed(&updates), [Stage::Denoise]);
 }
 
 #[test]
 fn a_failed_job_says_on_what_it_ran() {
-    let rig = Rig::new(|_, stage| match stage {
-        Stage::Denoise => Act::Die,
-        _ => Act::Work,
-    });
+    let rig = Rig::new(always(Stage::Denoise, Act::Die));
     *rig.libtorch.lock().unwrap() = "2.11.0+rocm7.14.1".to_owned();
     rig.submit(GPU);
     let (_, outcome) = rig.hear();

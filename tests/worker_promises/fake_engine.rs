@@ -317,10 +317,8 @@ impl FakeEngine {
                 used_bytes: u64::from(step),
                 ..MemorySample::default()
             };
-            self.send(EngineMessage::Pulse {
-                ticks: u64::from(step),
-                memory,
-            });
+            let ticks = u64::from(step);
+            self.send(EngineMessage::Pulse { ticks, memory });
         }
         if order.stage == Stage::Decode {
             for index in 0..num_frames {
@@ -330,9 +328,8 @@ impl FakeEngine {
                     width: 32,
                     height: 32,
                 };
-                self.messages
-                    .send((EngineMessage::Frame(header), pixels(order, index)))
-                    .ok();
+                let frame = (EngineMessage::Frame(header), pixels(order, index));
+                self.messages.send(frame).ok();
             }
         }
         let folder = JobFolder::at(&order.folder);

@@ -26,7 +26,7 @@ pub(crate) fn old_clip(folder: &Path, width: u32, height: u32) -> PathBuf {
 }
 
 #[test]
-fn pictures_lie_in_the_jobs_folder_while_it_runs_and_may_vanish_meanwhile() {
+fn images_lie_in_the_jobs_folder_while_it_runs_and_may_vanish_meanwhile() {
     let folder = tempfile::tempdir().unwrap();
     let (start, end) = (folder.path().join("a.png"), folder.path().join("b.png"));
     picture(&start, 10);
@@ -35,8 +35,7 @@ fn pictures_lie_in_the_jobs_folder_while_it_runs_and_may_vanish_meanwhile() {
     let sources = [start.clone(), end.clone()];
     let rig = Rig::in_folder(folder, move |_, stage| {
         if stage == Stage::EncodeImage {
-            let job = fs::read_dir(&jobs).unwrap().next().unwrap().unwrap();
-            let job = JobFolder::at(job.path());
+            let job = only_job(&jobs);
             for (copy, blue) in [(job.start_picture(), 10), (job.end_picture(), 200)] {
                 assert_eq!(media::open_picture(&copy).unwrap().rgb[2], blue);
             }
@@ -54,8 +53,8 @@ fn pictures_lie_in_the_jobs_folder_while_it_runs_and_may_vanish_meanwhile() {
 }
 
 #[test]
-fn a_picture_that_cannot_be_read_fails_the_job_before_any_engine_starts() {
-    let rig = Rig::new(|_, _| Act::Work);
+fn an_image_that_cannot_be_read_fails_the_job_before_any_engine_starts() {
+    let rig = Rig::working();
     let missing = rig.folder.path().join("missing.png");
     let (_, outcome) = rig.run_with(|request| request.last_image = Some(missing));
     let err = failed(outcome);
@@ -65,15 +64,9 @@ fn a_picture_that_cannot_be_read_fails_the_job_before_any_engine_starts() {
 }
 
 #[test]
-fn an_extended_clip_is_the_old_frames_and_the_new_ones_without_the_doubled_one() {
-    for dies in [false, true] {
-        let rig = Rig::new(move |launch, stage| {
-            if dies && launch == 0 && stage == Stage::Decode {
-                Act::Die
-            } else {
-                Act::Work
-            }
-        });
+fn an_extended_video_is_the_old_frames_and_the_new_ones_without_the_doubled_one() {
+    for count in [0, 1] {
+        let rig = Rig::new(first(count, Stage::Decode, Act::Die));
         let old = old_clip(rig.folder.path(), 32, 32);
         let out = rig.folder.path().join("new.png");
         let target = out.clone();
@@ -87,16 +80,14 @@ fn an_extended_clip_is_the_old_frames_and_the_new_ones_without_the_doubled_one()
         let before = media::open_clip(&old).unwrap();
         assert_eq!(written.frames[..4], before.frames[..]);
         // The fake engine's frames are 0, 40, 80 and so on.
-        let levels: Vec<u8> = written.frames[4..]
-            .iter()
-            .map(|frame| frame.rgb[0])
-            .collect();
+        let levels = written.frames[4..].iter().map(|frame| frame.rgb[0]);
+        let levels: Vec<u8> = levels.collect();
         assert_eq!(levels, [40, 80, 120, 160]);
     }
 }
 
 #[test]
-fn f1_is_given_the_last_frames_of_the_clip_and_what_it_blends_takes_their_place() {
+fn f1_is_given_the_last_frames_of_the_video_and_what_it_blends_takes_their_place() {
     let folder = tempfile::tempdir().unwrap();
     let frames = |numbers: std::ops::Range<u8>| -> Vec<Picture> {
         let all = numbers.map(|n| Picture::from_fn(32, 32, |_, _| [n, n, n]).unwrap());
@@ -108,8 +99,7 @@ fn f1_is_given_the_last_frames_of_the_clip_and_what_it_blends_takes_their_place(
     let jobs = folder.path().join("jobs");
     let rig = Rig::in_folder(folder, move |_, stage| {
         if stage == Stage::EncodeImage {
-            let job = fs::read_dir(&jobs).unwrap().next().unwrap().unwrap();
-            let job = JobFolder::at(job.path());
+            let job = only_job(&jobs);
             assert_eq!(fs::read_dir(job.seen()).unwrap().count(), 73);
             let level = |index| media::open_picture(&job.seen_frame(index)).unwrap().rgb[0];
             assert_eq!((level(0), level(72)), (7, 79));
@@ -131,66 +121,44 @@ fn f1_is_given_the_last_frames_of_the_clip_and_what_it_blends_takes_their_place(
         request.extend = Some(old[0].clone());
         request.out = target;
     });
-    let levels: Vec<u8> = finished(outcome)
-        .clip
-        .frames
-        .iter()
-        .map(|frame| frame.rgb[0])
-        .collect();
+    let frames = &finished(outcome).clip.frames;
+    let levels: Vec<u8> = frames.iter().map(|frame| frame.rgb[0]).collect();
     // The fake engine's frames count from 0 in each section.
     let expected: Vec<u8> = (0..75).chain(0..13).collect();
     assert_eq!(levels, expected);
 }
 
 #[test]
-fn a_clip_is_extended_in_place_and_in_another_size() {
-    let rig = Rig::new(|_, _| Act::Work);
+fn a_video_is_extended_in_place_and_in_another_size() {
+    let rig = Rig::working();
     let old = old_clip(rig.folder.path(), 48, 24);
     let clip = rig.folder.path().join("clip.mp4");
-    let frames: Vec<Picture> = media::open_clip(&old)
-        .unwrap()
-        .frames
-        .iter()
-        .map(|frame| frame.as_ref().clone())
-        .collect();
+    let frames = media::open_clip(&old).unwrap().frames;
+    let frames: Vec<Picture> = frames.iter().map(|frame| (**frame).clone()).collect();
     media::write_clip(&clip, &frames, ClipOptions::default()).unwrap();
     let in_place = clip.clone();
     let output = finished(rig.run_with(|request| request.extend = Some(in_place)).1);
     assert_eq!(output.path(), clip);
     let written = media::open_clip(&clip).unwrap();
     assert_eq!(written.frames.len(), 8);
-    assert!(
-        written
-            .frames
-            .iter()
-            .all(|frame| (frame.width, frame.height) == (32, 32))
-    );
+    let is_small = |frame: &std::sync::Arc<Picture>| (frame.width, frame.height) == (32, 32);
+    assert!(written.frames.iter().all(is_small));
     let settings = media::read_settings(&clip).unwrap().unwrap();
     assert!(settings.contains(r#""extend":"fnv1a64:"#), "{settings}");
 }
 
 #[test]
-fn a_clip_that_is_damaged_anywhere_is_told_before_any_engine_starts() {
-    let rig = Rig::new(|_, _| Act::Work);
+fn what_is_damaged_or_taken_in_any_numbered_image_is_told_before_any_engine_starts() {
+    let rig = Rig::working();
     let old = old_clip(rig.folder.path(), 32, 32);
-    fs::write(
-        rig.folder.path().join("old_0002.png"),
-        b"\x89PNG\r\n\x1a\nnothing",
-    )
-    .unwrap();
-    let (_, outcome) = rig.run_with(|request| request.extend = Some(old));
-    let err = failed(outcome);
+    let damaged = rig.folder.path().join("old_0002.png");
+    fs::write(damaged, b"\x89PNG\r\n\x1a\nnothing").unwrap();
+    let err = failed(rig.run_with(|request| request.extend = Some(old)).1);
     assert!(err.summary.contains("old_0002.png"), "{err}");
     assert_eq!(rig.job_folders(), 0);
-}
-
-#[test]
-fn a_folder_in_the_place_of_any_numbered_picture_is_told_before_any_engine_starts() {
-    let rig = Rig::new(|_, _| Act::Work);
     fs::create_dir(rig.folder.path().join("new_0005.png")).unwrap();
     let out = rig.folder.path().join("new.png");
-    let (_, outcome) = rig.run_with(|request| request.out = out);
-    let err = failed(outcome);
+    let err = failed(rig.run_with(|request| request.out = out).1);
     assert!(err.summary.contains("new_0005.png"), "{err}");
     assert!(rig.stages.lock().unwrap().is_empty());
 }
@@ -198,13 +166,7 @@ fn a_folder_in_the_place_of_any_numbered_picture_is_told_before_any_engine_start
 #[test]
 fn a_job_with_two_experts_goes_on_in_the_one_in_which_its_engine_died() {
     for dying in [Stage::DenoiseHigh, Stage::DenoiseLow, Stage::EncodeVision] {
-        let rig = Rig::new(move |launch, stage| {
-            if launch == 0 && stage == dying {
-                Act::Die
-            } else {
-                Act::Work
-            }
-        });
+        let rig = Rig::new(first(1, dying, Act::Die));
         let start = rig.folder.path().join("start.png");
         picture(&start, 1);
         let (_, outcome) = rig.run_with(|request| {
@@ -250,7 +212,7 @@ fn folders_of_jobs_that_ended_long_ago_are_removed_and_no_others() {
     let living = left_behind(&jobs, "1700000000000002", 30);
     let paused = left_behind(&jobs, "1700000000000004", 30);
     let mut request = None;
-    Rig::new(|_, _| Act::Work).run_with(|asked| request = Some(asked.clone()));
+    Rig::working().run_with(|asked| request = Some(asked.clone()));
     let queue = QueueFile {
         jobs: vec![QueuedJob {
             id: JobId(1_700_000_000_000_004),
@@ -287,8 +249,8 @@ fn folders_of_jobs_that_ended_long_ago_are_removed_and_no_others() {
         let mark = File::create(folder.join("old")).unwrap();
         mark.set_modified(age(2)).unwrap();
         if folder == &of_tomorrow {
-            mark.set_modified(SystemTime::now() + Duration::from_hours(24))
-                .unwrap();
+            let tomorrow = SystemTime::now() + Duration::from_hours(24);
+            mark.set_modified(tomorrow).unwrap();
         }
     }
 
@@ -312,7 +274,7 @@ fn folders_of_jobs_that_ended_long_ago_are_removed_and_no_others() {
 }
 
 #[test]
-fn a_mask_lies_in_the_jobs_folder_beside_its_picture_and_is_remembered() {
+fn a_mask_lies_in_the_jobs_folder_beside_its_image_and_is_remembered() {
     let folder = tempfile::tempdir().unwrap();
     let (start, mask) = (folder.path().join("a.png"), folder.path().join("mask.png"));
     picture(&start, 10);
@@ -320,8 +282,7 @@ fn a_mask_lies_in_the_jobs_folder_beside_its_picture_and_is_remembered() {
     let jobs = folder.path().join("jobs");
     let rig = Rig::in_folder(folder, move |_, stage| {
         if stage == Stage::EncodeImage {
-            let job = fs::read_dir(&jobs).unwrap().next().unwrap().unwrap();
-            let copy = JobFolder::at(job.path()).mask();
+            let copy = only_job(&jobs).mask();
             assert_eq!(media::open_picture(&copy).unwrap().rgb[2], 200);
         }
         Act::Work
@@ -339,7 +300,7 @@ fn a_mask_lies_in_the_jobs_folder_beside_its_picture_and_is_remembered() {
 }
 
 #[test]
-fn reference_pictures_are_copied_in_their_order_and_remembered() {
+fn reference_images_are_copied_in_their_order_and_remembered() {
     let folder = tempfile::tempdir().unwrap();
     let paths = ["b.png", "a.png"].map(|name| folder.path().join(name));
     picture(&paths[0], 20);
@@ -347,8 +308,7 @@ fn reference_pictures_are_copied_in_their_order_and_remembered() {
     let jobs = folder.path().join("jobs");
     let rig = Rig::in_folder(folder, move |_, stage| {
         if stage == Stage::EncodeImage {
-            let job = fs::read_dir(&jobs).unwrap().next().unwrap().unwrap();
-            let job = JobFolder::at(job.path());
+            let job = only_job(&jobs);
             let blue = |index| media::open_picture(&job.reference(index)).unwrap().rgb[2];
             assert_eq!((blue(0), blue(1)), (20, 90));
             assert!(!job.reference(2).exists());
@@ -379,19 +339,16 @@ pub(crate) fn settings(path: &Path) -> serde_json::Value {
 }
 
 #[test]
-fn each_picture_of_a_batch_is_a_file_that_remakes_it_alone() {
-    let rig = Rig::new(|_, _| Act::Work);
+fn each_image_of_a_batch_is_a_file_that_remakes_it_alone() {
+    let rig = Rig::working();
     let (_, outcome) = rig.run_with(|request| {
         as_picture(request);
         (request.batch_size, request.seed, request.sidecar) = (3, 40, true);
     });
     let output = finished(outcome);
     assert_eq!(output.clip.frames.len(), 3);
-    let names: Vec<_> = output
-        .paths
-        .iter()
-        .map(|path| path.file_name().unwrap().to_str().unwrap())
-        .collect();
+    let name = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
+    let names: Vec<String> = output.paths.iter().map(name).collect();
     assert_eq!(names, ["clip_0001.png", "clip_0002.png", "clip_0003.png"]);
     for (index, path) in output.paths.iter().enumerate() {
         // The fake engine's frames are 0, 40, 80 and so on.
@@ -408,7 +365,7 @@ fn each_picture_of_a_batch_is_a_file_that_remakes_it_alone() {
 #[test]
 fn a_place_of_a_batch_that_cannot_be_written_is_told_before_any_engine_starts() {
     for taken in ["clip_0002.png", "clip_0003.json"] {
-        let rig = Rig::new(|_, _| Act::Work);
+        let rig = Rig::working();
         let path = rig.folder.path().join(taken);
         if taken.ends_with("json") {
             fs::write(&path, "{\"mine\": 1}").unwrap();

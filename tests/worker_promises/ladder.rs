@@ -9,13 +9,7 @@ const GPU: DeviceChoice = DeviceChoice::Cuda(0);
 
 /// A rig on a GPU whose `stage` fails so below a rung.
 fn rig(stage: Stage, fault: ResourceFault, below: FallbackLevel) -> Rig {
-    Rig::new(move |_, running| {
-        if running == stage {
-            Act::FailBelow(fault, below)
-        } else {
-            Act::Work
-        }
-    })
+    Rig::new(always(stage, Act::FailBelow(fault, below)))
 }
 
 /// A wide clip, so that there are rungs for tiles too.
@@ -49,33 +43,18 @@ fn a_stage_climbs_to_the_rung_that_helps_in_the_same_engine_and_the_job_says_so(
     ];
     assert_eq!(sent(&rig, Stage::Decode), expected);
     assert_eq!(sent(&rig, Stage::Denoise), [FallbackLevel::Ground]);
-    assert_eq!(rig.launches.load(Ordering::Relaxed), 1);
+    assert_eq!(rig.launches(), 1);
     let climbed: Vec<_> = output.rungs.iter().map(|c| (c.rung, c.helped)).collect();
-    assert_eq!(
-        climbed,
-        [
-            (FallbackLevel::FreeAndRetry, false),
-            (FallbackLevel::Tiles512, false),
-            (FallbackLevel::Tiles256, true)
-        ]
-    );
-    let warned: Vec<&String> = updates
-        .iter()
-        .filter_map(|update| match update {
-            JobUpdate::Warning(text) => Some(text),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(warned, output.warnings.iter().collect::<Vec<_>>());
-    assert_eq!(
-        warned[1],
-        "Memory ran out while decoding; trying again in tiles of 512 pixels"
-    );
-    assert!(
-        updates
-            .iter()
-            .all(|update| !matches!(update, JobUpdate::Stage { resumed: true, .. }))
-    );
+    let expected = [
+        (FallbackLevel::FreeAndRetry, false),
+        (FallbackLevel::Tiles512, false),
+        (FallbackLevel::Tiles256, true),
+    ];
+    assert_eq!(climbed, expected);
+    assert_eq!(warnings(&updates), output.warnings);
+    let said = "Memory ran out while decoding; trying again in tiles of 512 pixels";
+    assert_eq!(output.warnings[1], said);
+    assert!(resumed(&updates).is_empty());
 
     let counters = FallbackCounters::load(&rig.folder.path().join("ladder.json"));
     let device = counters.device("fake").unwrap();
@@ -86,11 +65,10 @@ fn a_stage_climbs_to_the_rung_that_helps_in_the_same_engine_and_the_job_says_so(
 }
 
 #[test]
-fn only_rungs_that_change_the_picture_are_written_into_the_file() {
+fn only_rungs_that_change_the_image_are_written_into_the_file() {
     let settings = |rig: &Rig| {
         let output = finished(run(rig).1);
-        let text = safelight_core::media::read_settings(output.path()).unwrap();
-        serde_json::from_str::<serde_json::Value>(&text.unwrap()).unwrap()
+        crate::worker_promises::inputs::settings(output.path())
     };
     let same = rig(
         Stage::Denoise,
@@ -120,11 +98,8 @@ fn weights_stream_and_nothing_is_kept_from_the_second_rung_on() {
     );
     finished(run(&rig).1);
     let orders = rig.told.lock().unwrap();
-    let resident: Vec<_> = orders
-        .iter()
-        .filter(|(stage, _)| *stage == Stage::Denoise)
-        .map(|(_, memory)| memory.resident_bytes)
-        .collect();
+    let of_stage = orders.iter().filter(|(stage, _)| *stage == Stage::Denoise);
+    let resident: Vec<_> = of_stage.map(|(_, memory)| memory.resident_bytes).collect();
     assert_eq!(resident, [None, None, Some(0)]);
 }
 
@@ -140,16 +115,13 @@ fn an_engine_whose_runtime_or_device_failed_is_replaced_and_decoding_goes_on_in_
             FallbackLevel::Tiles256,
         ];
         assert_eq!(sent(&rig, Stage::Decode), expected, "{fault:?}");
-        assert_eq!(rig.launches.load(Ordering::Relaxed), 3, "{fault:?}");
+        assert_eq!(rig.launches(), 3, "{fault:?}");
         assert_eq!(
             sent(&rig, Stage::Denoise),
             [FallbackLevel::Ground],
             "{fault:?}"
         );
-        let again = updates
-            .iter()
-            .filter(|update| matches!(update, JobUpdate::Stage { resumed: true, .. }));
-        assert_eq!(again.count(), 2, "{fault:?}");
+        assert_eq!(resumed(&updates).len(), 2, "{fault:?}");
         let counters = FallbackCounters::load(&rig.folder.path().join("ladder.json"));
         assert_eq!(counters.device("fake").unwrap().engine_restarts, 2);
     }
@@ -165,7 +137,7 @@ fn a_device_that_fails_while_denoising_gets_one_new_engine_and_no_rung() {
         sent(&rig, Stage::Denoise),
         [FallbackLevel::Ground, FallbackLevel::Ground]
     );
-    assert_eq!(rig.launches.load(Ordering::Relaxed), 2);
+    assert_eq!(rig.launches(), 2);
 }
 
 #[test]
@@ -179,19 +151,13 @@ fn behind_the_last_rung_is_one_error_that_says_what_was_tried_and_what_is_kept()
     let (updates, outcome) = run(&rig);
     let err = failed(outcome);
     assert_eq!(err.kind.exit_code(), 4);
-    assert!(
-        err.details.contains("tried: free_and_retry, stream_more"),
-        "{}",
-        err.details
-    );
+    let tried = "tried: free_and_retry, stream_more";
+    assert!(err.details.contains(tried), "{}", err.details);
     let part = "Try a smaller size or fewer frames";
     assert!(err.advice.contains(part), "{}", err.advice);
     assert!(err.kept.is_some(), "what was finished is kept");
     assert_eq!(rig.job_folders(), 1);
-    let warnings = updates
-        .iter()
-        .filter(|update| matches!(update, JobUpdate::Warning(_)));
-    assert_eq!(warnings.count(), 2);
+    assert_eq!(warnings(&updates).len(), 2);
     assert_eq!(rig.handle.drain().count(), 0, "nothing comes after the end");
     let counters = FallbackCounters::load(&rig.folder.path().join("ladder.json"));
     assert_eq!(counters.device("fake").unwrap().given_up, 1);
@@ -237,43 +203,25 @@ fn a_cancel_on_a_rung_is_heeded_and_leaves_nothing() {
 
 #[test]
 fn an_engine_that_the_system_ended_for_memory_is_out_of_memory_where_nothing_smaller_is_left() {
-    let rig = Rig::new(|_, stage| {
-        if stage == Stage::Decode {
-            Act::Die
-        } else {
-            Act::Work
-        }
-    });
+    let rig = Rig::new(always(Stage::Decode, Act::Die));
     rig.is_out_of_memory.store(true, Ordering::Relaxed);
     let err = failed(rig.run().1);
     assert_eq!(err.kind, JobErrorKind::OutOfMemory);
     assert!(err.kept.is_some(), "what was finished is kept");
-    assert_eq!(rig.launches.load(Ordering::Relaxed), 1);
+    assert_eq!(rig.launches(), 1);
 }
 
 #[test]
-fn a_clip_without_all_its_frames_is_never_called_finished() {
-    let rig = Rig::new(|_, stage| {
-        if stage == Stage::Decode {
-            Act::LoseFrames
-        } else {
-            Act::Work
-        }
-    });
+fn a_video_without_all_its_frames_is_never_called_finished() {
+    let rig = Rig::new(always(Stage::Decode, Act::LoseFrames));
     let err = failed(rig.run().1);
     assert!(err.summary.contains("5 decoded frames, found 3"), "{err}");
 }
 
 #[test]
 fn a_failure_that_the_engine_reports_ends_the_job_without_a_second_try() {
-    let rig = Rig::new(|_, stage| {
-        if stage == Stage::Denoise {
-            Act::Fail
-        } else {
-            Act::Work
-        }
-    });
+    let rig = Rig::new(always(Stage::Denoise, Act::Fail));
     let err = failed(rig.run().1);
     assert_eq!(err.kind, JobErrorKind::BadModel);
-    assert_eq!(rig.launches.load(Ordering::Relaxed), 1);
+    assert_eq!(rig.launches(), 1);
 }

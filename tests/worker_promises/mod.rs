@@ -12,10 +12,9 @@ mod prelude;
 mod refused;
 mod request;
 mod sections;
-mod told;
 
 use std::ops::Deref;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
@@ -26,8 +25,8 @@ use safelight::telemetry::Roots;
 use safelight::worker::{WorkerCommand, WorkerHandle, WorkerLimits, WorkerOptions, spawn};
 use safelight_core::finish::PostprocessRequest;
 use safelight_core::job::{
-    CancelToken, DeviceChoice, GenerateRequest, JobError, JobErrorKind, JobId, JobOutcome,
-    JobOutput, JobUpdate, Stage,
+    CancelToken, DeviceChoice, GenerateRequest, JobError, JobErrorKind, JobFolder, JobId,
+    JobOutcome, JobOutput, JobUpdate, Stage,
 };
 use safelight_core::memory::compute_options::ComputeOptions;
 use safelight_core::memory::conv_backends::{ConvBackendChoice, MiopenMode};
@@ -52,8 +51,51 @@ fn paused(rig: &Rig, token: &CancelToken) -> PathBuf {
     token.pause();
     let (_, outcome) = rig.hear();
     assert!(matches!(outcome, JobOutcome::Paused), "{outcome:?}");
-    let mut jobs = std::fs::read_dir(rig.folder.path().join("jobs")).unwrap();
-    jobs.next().unwrap().unwrap().path()
+    only_job(&rig.folder.path().join("jobs")).path().to_owned()
+}
+
+/// The one job in a folder of jobs.
+fn only_job(jobs: &Path) -> JobFolder {
+    let mut jobs = std::fs::read_dir(jobs).unwrap();
+    JobFolder::at(jobs.next().unwrap().unwrap().path())
+}
+
+/// Engines that do this in one stage, and work in all others.
+fn always(stage: Stage, act: Act) -> impl Fn(u32, Stage) -> Act + Send + Sync {
+    first(u32::MAX, stage, act)
+}
+
+/// As many engines that do this in one stage; the later ones work.
+fn first(count: u32, stage: Stage, act: Act) -> impl Fn(u32, Stage) -> Act + Send + Sync {
+    move |launch, entered| {
+        let is_met = launch < count && entered == stage;
+        if is_met { act } else { Act::Work }
+    }
+}
+
+fn warnings(updates: &[JobUpdate]) -> Vec<&str> {
+    let told = updates.iter().filter_map(|update| match update {
+        JobUpdate::Warning(text) => Some(text.as_str()),
+        _ => None,
+    });
+    told.collect()
+}
+
+/// The stages that were begun, and whether the engine before was lost.
+fn begun(updates: &[JobUpdate]) -> Vec<(Stage, bool)> {
+    let begun = updates.iter().filter_map(|update| match update {
+        JobUpdate::Stage { stage, resumed, .. } => Some((*stage, *resumed)),
+        _ => None,
+    });
+    begun.collect()
+}
+
+/// The stages that were begun again after an engine was lost.
+fn resumed(updates: &[JobUpdate]) -> Vec<Stage> {
+    let begun = begun(updates).into_iter();
+    begun
+        .filter_map(|(stage, resumed)| resumed.then_some(stage))
+        .collect()
 }
 
 /// A worker with fake engines and a folder of its own.
@@ -75,6 +117,11 @@ impl Deref for Rig {
 impl Rig {
     fn new(script: impl Fn(u32, Stage) -> Act + Send + Sync + 'static) -> Self {
         Self::in_folder(tempfile::tempdir().unwrap(), script)
+    }
+
+    /// A worker whose engines work.
+    fn working() -> Self {
+        Self::new(|_, _| Act::Work)
     }
 
     fn in_folder(
@@ -195,6 +242,10 @@ impl Rig {
         }
     }
 
+    fn launches(&self) -> u32 {
+        self.state.launches.load(Ordering::Relaxed)
+    }
+
     fn job_folders(&self) -> usize {
         std::fs::read_dir(self.folder.path().join("jobs")).map_or(0, Iterator::count)
     }
@@ -202,29 +253,21 @@ impl Rig {
 
 #[test]
 fn a_job_walks_its_recipe_and_ends_once() {
-    let rig = Rig::new(|_, _| Act::Work);
+    let rig = Rig::working();
     let (updates, outcome) = rig.run();
     let output = finished(outcome);
     assert!(output.path().exists());
     assert_eq!(output.clip.frames.len(), 5);
     assert_eq!(output.peak_bytes, 2);
-    let stages: Vec<Stage> = updates
-        .iter()
-        .filter_map(|update| match update {
-            JobUpdate::Stage { stage, .. } => Some(*stage),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(
-        stages,
-        [
-            Stage::EncodeText,
-            Stage::Denoise,
-            Stage::Unload,
-            Stage::Decode,
-            Stage::Save
-        ]
-    );
+    let stages: Vec<Stage> = begun(&updates).into_iter().map(|it| it.0).collect();
+    let expected = [
+        Stage::EncodeText,
+        Stage::Denoise,
+        Stage::Unload,
+        Stage::Decode,
+        Stage::Save,
+    ];
+    assert_eq!(stages, expected);
     assert_eq!(rig.job_folders(), 0, "a finished job leaves no folder");
     thread::sleep(Duration::from_millis(50));
     assert_eq!(rig.handle.drain().count(), 0, "nothing comes after the end");
@@ -238,33 +281,19 @@ fn an_engine_that_dies_in_any_stage_is_replaced_and_the_job_goes_on_where_it_was
         Stage::Unload,
         Stage::Decode,
     ] {
-        let rig = Rig::new(move |launch, stage| {
-            if launch == 0 && stage == dying {
-                Act::Die
-            } else {
-                Act::Work
-            }
-        });
+        let rig = Rig::new(first(1, dying, Act::Die));
         let (updates, outcome) = rig.run();
         let output = finished(outcome);
         assert_eq!(output.clip.frames.len(), 5, "{dying:?}");
         assert_eq!(output.warnings.len(), 1, "{dying:?}");
-        assert!(
-            updates
-                .iter()
-                .any(|update| matches!(update, JobUpdate::Warning(_)))
-        );
-        assert_eq!(rig.launches.load(Ordering::Relaxed), 2);
+        assert_eq!(warnings(&updates).len(), 1, "{dying:?}");
+        assert_eq!(resumed(&updates), [dying]);
+        assert_eq!(rig.launches(), 2);
         let stages = rig.stages.lock().unwrap().clone();
-        for finished in [Stage::EncodeText, Stage::Denoise]
-            .into_iter()
-            .filter(|&stage| stage != dying)
-        {
+        for finished in [Stage::EncodeText, Stage::Denoise] {
             let times = stages.iter().filter(|&&stage| stage == finished).count();
-            assert_eq!(
-                times, 1,
-                "{finished:?} ran again after {dying:?}: {stages:?}"
-            );
+            let expected = 1 + usize::from(finished == dying);
+            assert_eq!(times, expected, "{finished:?} of {stages:?}");
         }
     }
 }
@@ -293,20 +322,12 @@ fn the_time_left_counts_a_stages_own_steps_also_when_their_count_goes_on_from_an
 
 #[test]
 fn an_engine_that_dies_twice_fails_the_job_with_a_reason_and_the_next_job_works() {
-    let rig = Rig::new(|launch, stage| {
-        if launch < 2 && stage == Stage::Denoise {
-            Act::Die
-        } else {
-            Act::Work
-        }
-    });
+    let rig = Rig::new(first(2, Stage::Denoise, Act::Die));
     let (_, outcome) = rig.run();
     let err = failed(outcome);
     assert_eq!(err.kind, JobErrorKind::EngineLost);
-    assert!(
-        err.summary.contains("Denoising") && err.summary.contains("signal 9"),
-        "{err}"
-    );
+    assert!(err.summary.contains("Denoising"), "{err}");
+    assert!(err.summary.contains("signal 9"), "{err}");
     // No smaller size mends that.
     let advice = "Run `safelight doctor` to check libtorch and the device";
     assert!(err.advice.starts_with(advice), "{err:?}");
@@ -316,31 +337,15 @@ fn an_engine_that_dies_twice_fails_the_job_with_a_reason_and_the_next_job_works(
 
 #[test]
 fn an_engine_that_hangs_is_ended_and_the_job_goes_on() {
-    let rig = Rig::impatient(|launch, stage| {
-        if launch == 0 && stage == Stage::Decode {
-            Act::Hang
-        } else {
-            Act::Work
-        }
-    });
-    let (_, outcome) = rig.run();
-    let output = finished(outcome);
-    assert!(
-        output.warnings[0].contains("no progress"),
-        "{:?}",
-        output.warnings
-    );
+    let rig = Rig::impatient(first(1, Stage::Decode, Act::Hang));
+    let output = finished(rig.run().1);
+    let warning = &output.warnings[0];
+    assert!(warning.contains("no progress"), "{warning}");
 }
 
 #[test]
 fn cancel_ends_a_job_and_keeps_an_engine_that_obeys() {
-    let rig = Rig::new(|_, stage| {
-        if stage == Stage::Denoise {
-            Act::UntilCancelled
-        } else {
-            Act::Work
-        }
-    });
+    let rig = Rig::new(always(Stage::Denoise, Act::UntilCancelled));
     let cancel = rig.submit(DeviceChoice::Auto);
     rig.wait_for(Stage::Denoise);
     cancel.cancel();
@@ -349,30 +354,24 @@ fn cancel_ends_a_job_and_keeps_an_engine_that_obeys() {
     let again = rig.submit(DeviceChoice::Auto);
     again.cancel();
     assert!(matches!(rig.hear().1, JobOutcome::Cancelled));
-    assert_eq!(rig.launches.load(Ordering::Relaxed), 1);
+    assert_eq!(rig.launches(), 1);
     assert_eq!(rig.job_folders(), 0);
 }
 
 #[test]
 fn an_engine_that_ignores_cancel_is_ended_after_its_grace_time_and_the_next_job_works() {
-    let rig = Rig::impatient(|launch, stage| {
-        if launch == 0 && stage == Stage::Denoise {
-            Act::Hang
-        } else {
-            Act::Work
-        }
-    });
+    let rig = Rig::impatient(first(1, Stage::Denoise, Act::Hang));
     let cancel = rig.submit(DeviceChoice::Auto);
     rig.wait_for(Stage::Denoise);
     cancel.cancel();
     assert!(matches!(rig.hear().1, JobOutcome::Cancelled));
     assert!(matches!(rig.run().1, JobOutcome::Finished(_)));
-    assert_eq!(rig.launches.load(Ordering::Relaxed), 2);
+    assert_eq!(rig.launches(), 2);
 }
 
 #[test]
 fn a_panic_fails_that_job_only() {
-    let rig = Rig::new(|_, _| Act::Work);
+    let rig = Rig::working();
     rig.submit(DeviceChoice::Cuda(99));
     let err = failed(rig.hear().1);
     assert_eq!(err.kind, JobErrorKind::Internal);
@@ -381,42 +380,25 @@ fn a_panic_fails_that_job_only() {
 
 #[test]
 fn a_window_that_does_not_read_loses_steps_but_never_the_end() {
-    let rig = Rig::new(|_, stage| {
-        if stage == Stage::Denoise {
-            Act::Flood
-        } else {
-            Act::Work
-        }
-    });
+    let rig = Rig::new(always(Stage::Denoise, Act::Flood));
     rig.submit(DeviceChoice::Auto);
     // Nobody reads while 4,000 lossy updates arrive: the worker must not wait for room for them.
     let deadline = Instant::now() + Duration::from_secs(20);
     while rig.worked.load(Ordering::Relaxed) < 2 {
-        assert!(
-            Instant::now() < deadline,
-            "the worker waits for a window that does not read"
-        );
+        assert!(Instant::now() < deadline, "the worker waits for the window");
         thread::sleep(Duration::from_millis(5));
     }
     let (updates, outcome) = rig.hear();
     assert!(matches!(outcome, JobOutcome::Finished(_)), "{outcome:?}");
-    let steps = updates
-        .iter()
-        .filter(|update| matches!(update, JobUpdate::Step { .. }))
-        .count();
+    let is_step = |update: &&JobUpdate| matches!(update, JobUpdate::Step { .. });
+    let steps = updates.iter().filter(is_step).count();
     assert!(steps < 2000, "lossy updates were kept: {steps}");
 }
 
 #[test]
 fn dropping_the_handle_cancels_the_job_and_ends_the_thread() {
     for act in [Act::UntilCancelled, Act::Hang] {
-        let rig = Rig::impatient(move |_, stage| {
-            if stage == Stage::Denoise {
-                act
-            } else {
-                Act::Work
-            }
-        });
+        let rig = Rig::impatient(always(Stage::Denoise, act));
         rig.submit(DeviceChoice::Auto);
         rig.wait_for(Stage::Denoise);
         drop(rig.handle);
@@ -426,49 +408,36 @@ fn dropping_the_handle_cancels_the_job_and_ends_the_thread() {
 
 #[test]
 fn a_libtorch_chosen_between_two_jobs_counts_for_the_second() {
-    let rig = Rig::new(|_, _| Act::Work);
+    let rig = Rig::working();
     rig.run();
     rig.run();
-    assert_eq!(
-        rig.launches.load(Ordering::Relaxed),
-        1,
-        "the engine is kept"
-    );
+    assert_eq!(rig.launches(), 1, "the engine is kept");
     *rig.runtime.lock().unwrap() = PathBuf::from("another");
     rig.run();
-    assert_eq!(rig.launches.load(Ordering::Relaxed), 2);
-}
-
-#[test]
-fn only_the_stage_in_which_the_engine_died_is_called_resumed() {
-    let rig = Rig::new(|launch, stage| {
-        if launch == 0 && stage == Stage::Denoise {
-            Act::Die
-        } else {
-            Act::Work
-        }
-    });
-    let resumed: Vec<Stage> = rig
-        .run()
-        .0
-        .iter()
-        .filter_map(|update| match update {
-            JobUpdate::Stage {
-                stage,
-                section: 0,
-                resumed: true,
-            } => Some(*stage),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(resumed, [Stage::Denoise]);
+    assert_eq!(rig.launches(), 2);
 }
 
 #[test]
 fn an_output_that_cannot_be_written_is_refused_before_any_engine_starts() {
-    let rig = Rig::new(|_, _| Act::Work);
+    let rig = Rig::working();
     std::fs::create_dir(rig.folder.path().join("clip.mp4")).unwrap();
     let err = failed(rig.run().1);
     assert_eq!(err.kind, JobErrorKind::InvalidRequest);
-    assert_eq!(rig.launches.load(Ordering::Relaxed), 0);
+    assert_eq!(rig.launches(), 0);
+}
+
+#[test]
+fn every_job_that_the_cpu_computes_in_the_place_of_a_gpu_says_so_once() {
+    let rig = Rig::working();
+    let problem = "libtorch_hip.so could not be loaded: libhipblas.so.3 is missing";
+    *rig.gpu_problem.lock().unwrap() = Some(problem.to_owned());
+    for _ in 0..2 {
+        let (updates, outcome) = rig.run();
+        let expected = format!("The CPU computes, which is slow: {problem}");
+        assert_eq!(warnings(&updates), [expected.as_str()]);
+        let output = finished(outcome);
+        assert_eq!(output.warnings, [expected]);
+    }
+    // The second job is told of the engine that it found.
+    assert_eq!(rig.launches(), 1);
 }

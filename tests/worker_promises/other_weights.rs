@@ -7,26 +7,15 @@ use safelight_core::families::flux;
 use safelight_core::job::{Control, ControlSettings, Lora};
 use safelight_core::library::ControlNetwork;
 use safelight_core::memory::{FallbackLevel, ResourceFault};
-use safetensors::tensor::{Dtype, TensorView};
 use serde_json::Value;
 
+use crate::common::networks::write_zeros;
 use crate::worker_promises::inputs::picture;
 use crate::worker_promises::pausing::rig;
 use crate::worker_promises::prelude::*;
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
-}
-
-/// Writes tensors of these shapes whose numbers are all 0.
-fn write_zeros(path: &Path, tensors: impl IntoIterator<Item = (String, Vec<usize>)>) {
-    let zeros = vec![0; 1 << 20];
-    let tensors = tensors.into_iter().map(|(name, shape)| {
-        let bytes = 4 * shape.iter().product::<usize>();
-        let view = TensorView::new(Dtype::F32, shape, &zeros[..bytes]);
-        (name, view.unwrap())
-    });
-    safetensors::serialize_to_file(tensors, None, path).unwrap();
 }
 
 /// Another number in the file's last tensor; what it was before.
@@ -49,10 +38,8 @@ fn assert_refused_until_it_is_back(rig: &Rig, job: &Path, file: &Path, said: &st
     let old = change(file);
     let (_, outcome) = rig.resume(job);
     let err = failed(outcome);
-    assert_eq!(
-        (err.kind, err.summary.as_str()),
-        (JobErrorKind::BadModel, said)
-    );
+    assert_eq!(err.kind, JobErrorKind::BadModel);
+    assert_eq!(err.summary, said);
     assert!(err.advice.contains("Put the old files back"), "{err:?}");
     assert_eq!(rig.job_folders(), 1, "the old file may come back");
     fs::write(file, old).unwrap();
@@ -68,10 +55,8 @@ fn lora_in(rig: &Rig) -> Lora {
     let path = rig.folder.path().join("style.safetensors");
     let layer = "transformer.blocks.0.attn1.to_q";
     let tensors = [("lora_A", vec![4, 64]), ("lora_B", vec![64, 4])];
-    write_zeros(
-        &path,
-        tensors.map(|(part, shape)| (format!("{layer}.{part}.weight"), shape)),
-    );
+    let tensors = tensors.map(|(part, shape)| (format!("{layer}.{part}.weight"), shape));
+    write_zeros(&path, tensors);
     Lora {
         path,
         strength: 1.0,
@@ -118,10 +103,7 @@ fn write_control_network(folder: &Path) -> PathBuf {
 #[test]
 fn a_job_does_not_go_on_with_another_controlnet_than_it_began_with() {
     let rig = rig();
-    let (file, network) = (
-        rig.folder.path().join("depth.png"),
-        rig.folder.path().join("net"),
-    );
+    let [file, network] = ["depth.png", "net"].map(|name| rig.folder.path().join(name));
     picture(&file, 10);
     let weights = write_control_network(&network);
     let job = paused(&rig, |request| {
@@ -142,33 +124,24 @@ fn a_job_does_not_go_on_with_another_controlnet_than_it_began_with() {
     assert_refused_until_it_is_back(&rig, &job, &weights, said);
 }
 
-/// How a job on a GPU ends whose LoRA changes while it denoises, and whose engine does this then.
-fn changed_before(act: Act) -> JobOutcome {
-    let folder = tempfile::tempdir().unwrap();
-    let (path, changed) = (folder.path().join("style.safetensors"), Once::new());
-    let rig = Rig::in_folder(folder, move |launch, stage| {
-        if launch == 0 && stage == Stage::Denoise {
-            changed.call_once(|| drop(change(&path)));
-            return act;
-        }
-        Act::Work
-    });
-    let lora = lora_in(&rig);
-    rig.submit_with(DeviceChoice::Cuda(0), |request| request.loras = vec![lora]);
-    let (_, outcome) = rig.hear();
-    if let JobOutcome::Failed(err) = &outcome {
-        assert!(err.kept.as_ref().is_some_and(|kept| kept.is_dir()));
-    }
-    outcome
-}
-
 #[test]
 fn neither_a_new_engine_nor_a_rung_goes_on_with_another_lora() {
     let out_of_memory = Act::FailBelow(ResourceFault::DeviceMemory, FallbackLevel::FreeAndRetry);
     for act in [Act::Die, out_of_memory] {
-        let outcome = changed_before(act);
-        let err = failed(outcome);
+        let folder = tempfile::tempdir().unwrap();
+        let (path, changed) = (folder.path().join("style.safetensors"), Once::new());
+        let rig = Rig::in_folder(folder, move |launch, stage| {
+            if launch == 0 && stage == Stage::Denoise {
+                changed.call_once(|| drop(change(&path)));
+                return act;
+            }
+            Act::Work
+        });
+        let lora = lora_in(&rig);
+        rig.submit_with(DeviceChoice::Cuda(0), |request| request.loras = vec![lora]);
+        let err = failed(rig.hear().1);
         let said = "the LoRA style.safetensors has changed since the job began";
         assert_eq!(err.summary, said, "{act:?}");
+        assert!(err.kept.is_some_and(|kept| kept.is_dir()));
     }
 }

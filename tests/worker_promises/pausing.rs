@@ -23,19 +23,13 @@ fn a_paused_job_goes_on_from_its_last_finished_stage_in_another_engine() {
     let folder = paused(&rig, &token);
     rig.stages.lock().unwrap().clear();
     let elsewhere = rig.folder.path().join("elsewhere.mp4");
-    let (_, outcome) = rig.resume_to(&folder, |request| {
-        request.out.clone_from(&elsewhere);
-    });
+    let (_, outcome) = rig.resume_to(&folder, |request| request.out.clone_from(&elsewhere));
     let output = finished(outcome);
     assert_eq!(output.path(), elsewhere);
     assert!(elsewhere.is_file(), "it may be saved elsewhere");
     let stages = rig.stages.lock().unwrap().clone();
     assert!(!stages.contains(&Stage::EncodeText), "{stages:?}");
-    assert_eq!(
-        rig.launches.load(Ordering::Relaxed),
-        2,
-        "the first one's memory is free"
-    );
+    assert_eq!(rig.launches(), 2, "the first one's memory is free");
     assert_eq!(rig.job_folders(), 0);
 }
 
@@ -52,8 +46,7 @@ fn a_resumed_job_uses_the_compute_options_that_it_started_with() {
     };
     kept.keep_compute_options(begun_with).unwrap();
     rig.told.lock().unwrap().clear();
-    let (_, outcome) = rig.resume_to(&folder, |_| {});
-    assert!(matches!(outcome, JobOutcome::Finished(_)), "{outcome:?}");
+    finished(rig.resume(&folder).1);
     let told = rig.told.lock().unwrap().clone();
     assert!(!told.is_empty());
     for (stage, memory) in told {
@@ -82,17 +75,15 @@ fn a_job_that_is_paused_and_then_cancelled_leaves_nothing() {
 fn a_job_does_not_go_on_with_other_weights_than_it_began_with() {
     let rig = rig();
     let weights = rig.folder.path().join("transformer/model.safetensors");
-    std::fs::create_dir(weights.parent().unwrap()).unwrap();
-    std::fs::write(&weights, "the first weights").unwrap();
+    fs::create_dir(weights.parent().unwrap()).unwrap();
+    fs::write(&weights, "the first weights").unwrap();
     let token = rig.submit(DeviceChoice::Auto);
     let folder = paused(&rig, &token);
-    std::fs::write(&weights, "other weights").unwrap();
-    let (_, outcome) = rig.resume_to(&folder, |_| {});
-    let err = failed(outcome);
+    fs::write(&weights, "other weights").unwrap();
+    let err = failed(rig.resume(&folder).1);
     let said = "the model's transformer has changed since the job began";
     assert_eq!(err.summary, said);
     assert_eq!(rig.job_folders(), 1, "the old weights may come back");
-    std::fs::write(&weights, "the first weights").unwrap();
-    let (_, outcome) = rig.resume_to(&folder, |_| {});
-    assert!(matches!(outcome, JobOutcome::Finished(_)), "{outcome:?}");
+    fs::write(&weights, "the first weights").unwrap();
+    finished(rig.resume(&folder).1);
 }

@@ -10,4 +10,4 @@ pub use safelight_core::job::{
 pub use safelight_core::media;
 
 pub(super) use super::fake_engine::Act;
-pub(super) use super::{Rig, failed, finished, paused};
+pub(super) use super::{Rig, always, failed, finished, first, only_job, paused, resumed, warnings};

@@ -12,7 +12,7 @@ const LARGE: u32 = 16_000;
 fn refusal(rig: &Rig) -> JobError {
     let (_, outcome) = rig.hear();
     let err = failed(outcome);
-    assert_eq!(rig.launches.load(Ordering::Relaxed), 0, "{err}");
+    assert_eq!(rig.launches(), 0, "{err}");
     assert_eq!(rig.job_folders(), 0, "{err}");
     err
 }
@@ -40,7 +40,7 @@ fn a_job_that_no_disk_has_room_for_is_refused() {
 }
 
 #[test]
-fn a_clip_too_long_for_the_results_size_is_refused_before_it_is_decoded() {
+fn a_video_too_long_for_the_results_size_is_refused_before_it_is_decoded() {
     let rig = Rig::new(|_, _| Act::Fail);
     let clip = old_clip(rig.folder.path(), 32, 32);
     // Whoever decodes it says so.

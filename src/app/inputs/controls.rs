@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use safelight_core::job::{
-    Control, ControlBy, ControlSettings, FieldError, GenerateForm, Source,
-};
+use safelight_core::job::{Control, ControlBy, ControlSettings, FieldError, GenerateForm, Source};
 use safelight_core::library::{FoundControl, find_controls};
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::{Paths, Settings};

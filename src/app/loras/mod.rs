@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use safelight_core::job::{ChosenLora, FieldError, GenerateForm, JobError, JobErrorKind};
-use safelight_core::lora::{CheckedLora, Coverage, Fit, Fitting, FoundLora, find};
+use safelight_core::lora::{CheckedLora, Coverage, Fit, FoundLora, LoraMatcher, find};
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::{Paths, Settings};
 
@@ -267,7 +267,7 @@ impl LoraShelf {
 
 /// What is known of these files, for a model.
 fn look_at(spec: &ModelSpec, paths: &[PathBuf]) -> Vec<FoundLora> {
-    match Fitting::of(spec) {
+    match LoraMatcher::of(spec) {
         Ok(fitting) => paths.iter().map(|path| fitting.look(path)).collect(),
         Err(err) => {
             let unknown = |path: &PathBuf| unknown(path, &err.to_string());
@@ -288,7 +288,7 @@ fn look_for(
     settings: &Settings,
     mut tell: impl FnMut(Vec<FoundLora>),
 ) -> Result<(), String> {
-    let fitting = Fitting::of(spec).map_err(|err| err.to_string())?;
+    let fitting = LoraMatcher::of(spec).map_err(|err| err.to_string())?;
     for some in find(paths, settings).chunks(AT_ONCE) {
         tell(some.iter().map(|path| fitting.look(path)).collect());
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use safelight_core::job::{JobError, JobErrorKind, JobId};
-use safelight_core::media::{self, ClipOptions, ClipWriter, MediaError, Picture};
+use safelight_core::media::{self, ClipOptions, MediaError, Picture, VideoWriter};
 use safelight_core::naming;
 use serde_json::Value;
 
@@ -340,7 +340,7 @@ fn save(frame: &ShownFrame) -> Result<PathBuf, MediaError> {
         keeps_others: true,
         ..ClipOptions::default()
     };
-    let mut writer = ClipWriter::create(&path, options)?;
+    let mut writer = VideoWriter::create(&path, options)?;
     writer.push(&frame.picture)?;
     Ok(writer.finish()?.pop().unwrap_or(path))
 }

@@ -88,7 +88,7 @@ pub(in crate::cli) fn fit(
     }
     let mut controls = Vec::new();
     if !restored.controls.is_empty() {
-        let networks = find_controls(&surroundings.paths, surroundings.settings());
+        let networks = find_controls(&environment.paths, environment.settings());
         let (settings, missing) = restored.find_controls(&spec, &networks);
         controls = settings;
         warnings.extend(missing);

@@ -24,7 +24,7 @@ use crate::library::single::{Assembled, before_comma, file_stem, not_a_model};
 use crate::library::{kind, scan, storage};
 use crate::lora::{self, Network, Table};
 use crate::memory::autoencoder::picture;
-use crate::memory::{Job, Need, NetworkReader, PartName};
+use crate::memory::{Job, NetworkReader, PlannedNetwork, StageFootprint};
 use crate::model::choices::Sampler;
 use crate::model::configs::ModelIndex;
 use crate::model::facts::{ModelFacts, Schedule, TransformerShape};
@@ -110,9 +110,9 @@ pub(super) const fn definition<F: SingleTransformerFamily>() -> FamilyDef {
 }
 
 /// The components of a text encoder, and its part in memory: of the first and of the second.
-const ENCODERS: [(Component, PartName); 2] = [
-    (Component::TextEncoder, PartName::TextEncoder),
-    (Component::TextEncoder2, PartName::TextEncoder2),
+const ENCODERS: [(Component, PlannedNetwork); 2] = [
+    (Component::TextEncoder, PlannedNetwork::TextEncoder),
+    (Component::TextEncoder2, PlannedNetwork::TextEncoder2),
 ];
 
 fn has_transformer<F: SingleTransformerFamily>(weights: &WeightSet) -> bool {
@@ -394,7 +394,7 @@ fn networks<F: SingleTransformerFamily>(
     reader: &mut NetworkReader,
 ) -> Result<(), CatalogError> {
     let table = F::TABLE;
-    reader.read::<F::Config>(PartName::Transformer, &files.transformer)?;
+    reader.read::<F::Config>(PlannedNetwork::Transformer, &files.transformer)?;
     (table.vae.read)(&files.vae, reader)?;
     for (encoder, (component, part)) in table.text_encoders.iter().zip(ENCODERS) {
         if let Some(place) = files.of(component) {
@@ -412,12 +412,12 @@ fn published<F: SingleTransformerFamily>(shape: &TransformerShape) -> Vec<Publis
     let encoders =
         encoders.filter_map(|(encoder, (_, part))| Some((part, (encoder.published)(&config)?)));
     let mut networks: Vec<PublishedNetwork> = encoders.collect();
-    networks.push((PartName::VaeDecoder, (table.vae.published)()));
-    networks.push((PartName::Transformer, Arc::new(config)));
+    networks.push((PlannedNetwork::VaeDecoder, (table.vae.published)()));
+    networks.push((PlannedNetwork::Transformer, Arc::new(config)));
     networks
 }
 
-fn needs<F: SingleTransformerFamily>(job: &Job<'_>, stage: Stage) -> Vec<Need> {
+fn needs<F: SingleTransformerFamily>(job: &Job<'_>, stage: Stage) -> Vec<StageFootprint> {
     let table = F::TABLE;
     if let Some(needs) = (table.other_needs)(job, stage) {
         return needs;
@@ -425,9 +425,13 @@ fn needs<F: SingleTransformerFamily>(job: &Job<'_>, stage: Stage) -> Vec<Need> {
     match stage {
         // One encoder is unloaded before the next.
         Stage::EncodeText => encode_text::<F>(job),
-        Stage::EncodeImage => picture(job, PartName::VaeEncoder).into_iter().collect(),
+        Stage::EncodeImage => picture(job, PlannedNetwork::VaeEncoder)
+            .into_iter()
+            .collect(),
         Stage::Denoise => (table.transformer_need)(job).into_iter().collect(),
-        Stage::Decode => picture(job, PartName::VaeDecoder).into_iter().collect(),
+        Stage::Decode => picture(job, PlannedNetwork::VaeDecoder)
+            .into_iter()
+            .collect(),
         Stage::EncodeVision
         | Stage::DenoiseHigh
         | Stage::DenoiseLow
@@ -439,7 +443,7 @@ fn needs<F: SingleTransformerFamily>(job: &Job<'_>, stage: Stage) -> Vec<Need> {
 }
 
 /// Needs of the text encoders.
-fn encode_text<F: SingleTransformerFamily>(job: &Job<'_>) -> Vec<Need> {
+fn encode_text<F: SingleTransformerFamily>(job: &Job<'_>) -> Vec<StageFootprint> {
     let encoders = F::TABLE.text_encoders.iter().zip(ENCODERS);
     let needs = encoders.filter_map(|(encoder, (_, part))| {
         let tokens = (encoder.tokens)(job);

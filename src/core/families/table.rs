@@ -12,7 +12,7 @@ use crate::job::{Stage, StepCacheKind};
 use crate::library::companions::wanted::Wanted;
 use crate::lora::{self, Network};
 use crate::memory::text::{clip_text, language, t5};
-use crate::memory::{Job, Need, NetworkReader, PartName};
+use crate::memory::{Job, NetworkReader, PlannedNetwork, StageFootprint};
 use crate::model::facts::{ModelFacts, TransformerShape};
 use crate::model::{CatalogError, ControlUse, Guidance, ImageRole, InputUse, ModelFiles};
 use crate::networks::stream_blocks::StreamShape;
@@ -87,9 +87,9 @@ pub(super) struct FamilyTable<C: 'static> {
     /// Reads networks beyond transformer, autoencoder and text encoders.
     pub more_networks: fn(&ModelFiles, &mut NetworkReader) -> Result<(), CatalogError>,
     /// Memory and time of the denoising loop.
-    pub transformer_need: fn(&Job<'_>) -> Option<Need>,
+    pub transformer_need: fn(&Job<'_>) -> Option<StageFootprint>,
     /// Needs of a stage that differ from those of the networks one by one.
-    pub other_needs: fn(&Job<'_>, Stage) -> Option<Vec<Need>>,
+    pub other_needs: fn(&Job<'_>, Stage) -> Option<Vec<StageFootprint>>,
 
     pub lora: LoraTable,
 }
@@ -345,7 +345,7 @@ impl TextNetwork {
 
     pub fn read(
         self,
-        part: PartName,
+        part: PlannedNetwork,
         place: &Path,
         reader: &mut NetworkReader,
     ) -> Result<(), CatalogError> {
@@ -356,7 +356,7 @@ impl TextNetwork {
         }
     }
 
-    pub fn need(self, job: &Job<'_>, part: PartName, tokens: f64) -> Option<Need> {
+    pub fn need(self, job: &Job<'_>, part: PlannedNetwork, tokens: f64) -> Option<StageFootprint> {
         match self {
             Self::ClipL => clip_text(job, part),
             Self::T5Xxl => t5(job, part, tokens),

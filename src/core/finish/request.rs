@@ -80,7 +80,7 @@ impl PostprocessRequest {
 
     /// Returns true if the result keeps transparency: its format has it, and no frames are made between others.
     pub fn keeps_alpha(&self) -> bool {
-        matches!(self.work, FinishWork::Upscale { .. })
+        matches!(self.work, PostprocessKind::Upscale { .. })
             && ClipFormat::from_path(&self.out).is_ok_and(ClipFormat::has_alpha)
     }
 

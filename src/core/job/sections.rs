@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn paddings_are_the_originals_with_the_trick_for_long_clips() {
+    fn paddings_are_the_originals_with_the_trick_for_long_videos() {
         let paddings = |count| -> Vec<u32> {
             let all = sections(count, 9, SectionOrder::Original);
             (0..count).map(|section| all.padding(section)).collect()
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn the_frames_of_all_sections_join_to_one_clip_in_either_order() {
+    fn the_frames_of_all_sections_join_to_one_video_in_either_order() {
         for order in SectionOrder::ALL {
             for count in 1..7 {
                 for window in [1, 2, 5, 9] {
@@ -274,19 +274,17 @@ mod tests {
             }
         }
         let part = sections(2, 9, SectionOrder::Original).decoded(1);
-        assert_eq!(
-            (part.num_latents, part.num_frames, part.replaces),
-            (19, 73, 33)
-        );
+        assert_eq!(part.num_latents, 19);
+        assert_eq!(part.num_frames, 73);
+        assert_eq!(part.replaces, 33);
         let part = sections(3, 9, SectionOrder::F1).decoded(2);
-        assert_eq!(
-            (part.num_latents, part.num_frames, part.at),
-            (18, 69, 73 - 33)
-        );
+        assert_eq!(part.num_latents, 18);
+        assert_eq!(part.num_frames, 69);
+        assert_eq!(part.at, 73 - 33);
     }
 
     #[test]
-    fn a_clip_that_is_gone_on_from_stands_in_front_as_far_as_sections_share_frames() {
+    fn a_video_that_is_gone_on_from_stands_in_front_as_far_as_sections_share_frames() {
         for (frames, lead) in [(1, 1), (4, 1), (5, 2), (32, 8), (33, 9), (500, 9)] {
             assert_eq!(Sections::lead_of(frames, 9), lead, "{frames}");
         }
@@ -308,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_a_file_that_no_clip_has_are_refused_in_a_sentence() {
+    fn numbers_of_a_file_that_no_video_has_are_refused_in_a_sentence() {
         let read = |count: u32, window: u32, lead: u32| {
             let json = serde_json::json!({
                 "count": count, "window": window, "order": "original", "lead": lead,

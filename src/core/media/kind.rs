@@ -216,7 +216,7 @@ pub(crate) fn sniff(head: &[u8]) -> FileFormat {
     };
     if matches!(head, [0xff, 0xfe, _, 0, ..] | [0xfe, 0xff, 0, ..]) {
         // UTF-16.
-        return Kind::Other(TEXT);
+        return FileFormat::Other(TEXT);
     }
     if is_text && !beginning.contains(&0) {
         let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);

@@ -63,10 +63,8 @@ fn presets_are_saved_renamed_changed_and_deleted_and_words_of_the_user_stay() {
     change(PresetEdit::Save(Box::new(own("First", 20))));
     change(PresetEdit::Save(Box::new(own("Zweites ☂", 30))));
     let loaded = load(&path);
-    assert!(
-        loaded.error.is_none() && loaded.problems.is_empty(),
-        "{loaded:?}"
-    );
+    assert!(loaded.error.is_none(), "{loaded:?}");
+    assert!(loaded.problems.is_empty(), "{loaded:?}");
     assert_eq!(loaded.presets, [own("First", 20), own("Zweites ☂", 30)]);
 
     let text = fs::read_to_string(&path).unwrap();
@@ -75,10 +73,8 @@ fn presets_are_saved_renamed_changed_and_deleted_and_words_of_the_user_stay() {
     fs::write(&path, commented).unwrap();
     let loaded = load(&path);
     let problem = loaded.problems.join("");
-    assert!(
-        problem.contains("\"First\"") && problem.contains("future"),
-        "{problem}"
-    );
+    assert!(problem.contains("\"First\""), "{problem}");
+    assert!(problem.contains("future"), "{problem}");
     assert_eq!(loaded.presets.len(), 2);
 
     change(PresetEdit::Rename {
@@ -87,14 +83,10 @@ fn presets_are_saved_renamed_changed_and_deleted_and_words_of_the_user_stay() {
     });
     change(PresetEdit::Delete("Zweites ☂".into()));
     let text = fs::read_to_string(&path).unwrap();
-    assert!(
-        text.contains("# enough") && text.contains("name = \"Best\""),
-        "{text}"
-    );
-    assert!(
-        text.contains("future = 1") && !text.contains("Zweites"),
-        "{text}"
-    );
+    assert!(text.contains("# enough"), "{text}");
+    assert!(text.contains("name = \"Best\""), "{text}");
+    assert!(text.contains("future = 1"), "{text}");
+    assert!(!text.contains("Zweites"), "{text}");
     change(PresetEdit::Save(Box::new(own("Other", 5))));
     change(PresetEdit::Save(Box::new(own("Other", 6))));
     assert_eq!(load(&path).presets, [own("Best", 20), own("Other", 6)]);

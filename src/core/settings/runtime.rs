@@ -330,10 +330,8 @@ mod tests {
         let wrong = root.path().join("empty");
         let err = runtime_folder(&settings_with(&wrong), None, None, &cache).unwrap_err();
         let text = err.to_string();
-        assert!(
-            text.contains("runtime.libtorch") && text.contains(LIBRARY),
-            "{text}"
-        );
+        assert!(text.contains("runtime.libtorch"), "{text}");
+        assert!(text.contains(LIBRARY), "{text}");
         let variable = Some(wrong.into_os_string());
         let err = runtime_folder(&Settings::default(), variable, None, &cache).unwrap_err();
         assert!(err.to_string().contains("SAFELIGHT_LIBTORCH"));

@@ -210,10 +210,8 @@ mod tests {
         let mut ours = base.clone();
         ours.interface.theme = Theme::Light;
         let merged = file.save(&base, &ours).unwrap();
-        assert_eq!(
-            (merged.interface.scale, merged.interface.theme),
-            (1.5, Theme::Light)
-        );
+        assert_eq!(merged.interface.scale, 1.5);
+        assert_eq!(merged.interface.theme, Theme::Light);
         let text = fs::read_to_string(file.path()).unwrap();
         assert_eq!(
             text,

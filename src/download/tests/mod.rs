@@ -54,7 +54,11 @@ impl Case {
     }
 
     fn run(&self) -> Result<Option<Vec<PathBuf>>, DownloadError> {
-        self.run_with(&quick(), &CancelToken::default(), &mut |_| {})
+        self.run_by(&quick())
+    }
+
+    fn run_by(&self, options: &Options) -> Result<Option<Vec<PathBuf>>, DownloadError> {
+        self.run_with(options, &CancelToken::default(), &mut |_| {})
     }
 
     fn run_with(
@@ -63,18 +67,23 @@ impl Case {
         cancel: &CancelToken,
         report: &mut dyn FnMut(&Progress),
     ) -> Result<Option<Vec<PathBuf>>, DownloadError> {
-        let order = Order {
-            url: format!("{}/ae.safetensors", self.server.url),
-            to: self.to(),
-            bytes: None,
-        };
-        download(&[order], options, cancel, report)
+        download(&[self.order(None)], options, cancel, report)
     }
 
-    /// Where the parts that were asked for begin.
+    fn order(&self, bytes: Option<u64>) -> Order {
+        Order {
+            url: format!("{}/ae.safetensors", self.server.url),
+            to: self.to(),
+            bytes,
+        }
+    }
+
+    /// First bytes of the parts that were requested, in order.
     fn starts(&self) -> Vec<usize> {
-        let asked = self.server.requests("GET");
-        asked.iter().filter_map(|it| Some(it.range()?.0)).collect()
+        let requests = self.server.requests("GET").into_iter();
+        let mut starts: Vec<usize> = requests.filter_map(|it| Some(it.range()?.0)).collect();
+        starts.sort_unstable();
+        starts
     }
 
     /// The file is there, as it was sent, and nothing else.
@@ -85,13 +94,9 @@ impl Case {
 
     fn assert_names(&self, expected: &[&str]) {
         let folder = self.to().parent().unwrap().to_owned();
-        let mut names: Vec<_> = fs::read_dir(folder)
-            .map(|entries| {
-                entries
-                    .map(|it| it.unwrap().file_name().into_string().unwrap())
-                    .collect()
-            })
-            .unwrap_or_default();
+        let entries = fs::read_dir(folder).into_iter().flatten();
+        let names = entries.map(|it| it.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.collect();
         names.sort();
         assert_eq!(names, expected);
     }
@@ -106,19 +111,13 @@ fn a_file_comes_in_pieces_over_several_connections_with_progress() {
     });
     assert_eq!(got.unwrap().unwrap(), [case.to()]);
     case.assert_whole(&content(BYTES));
-    let mut starts = case.starts();
-    starts.sort_unstable();
-    assert_eq!(starts, [0, PIECE, 2 * PIECE]);
+    assert_eq!(case.starts(), [0, PIECE, 2 * PIECE]);
     let last = seen.iter().rfind(|it| it.phase == Phase::Fetching).unwrap();
-    assert_eq!(
-        (last.done_bytes, last.total_bytes),
-        (BYTES as u64, BYTES as u64)
-    );
-    assert_eq!(
-        (last.name.as_str(), last.secs_left().unwrap_or(0.0)),
-        ("ae.safetensors", 0.0)
-    );
-    // What is there is not asked for again.
+    assert_eq!(last.done_bytes, BYTES as u64);
+    assert_eq!(last.total_bytes, BYTES as u64);
+    assert_eq!(last.name.as_str(), "ae.safetensors");
+    assert_eq!(last.secs_left().unwrap_or(0.0), 0.0);
+    // A file that is there is not requested again.
     assert!(case.run().unwrap().is_some());
     assert_eq!(case.server.requests("GET").len(), 3);
 }
@@ -150,32 +149,24 @@ fn a_connection_that_drops_or_stalls_goes_on_where_it_broke() {
         patience: Duration::from_secs(5),
         ..quick()
     };
-    let got = case.run_with(&options, &CancelToken::default(), &mut |_| {});
-    assert!(got.unwrap().is_some());
+    assert!(case.run_by(&options).unwrap().is_some());
     case.assert_whole(&content(BYTES));
-    let mut starts = case.starts();
-    starts.sort_unstable();
-    assert_eq!(
-        starts,
-        [0, 300_000, 300_000, PIECE, PIECE + 500_000, 2 * PIECE]
-    );
+    let expected = [0, 300_000, 300_000, PIECE, PIECE + 500_000, 2 * PIECE];
+    assert_eq!(case.starts(), expected);
 }
 
 #[test]
-fn a_server_that_is_gone_leaves_what_came_and_the_next_attempt_goes_on() {
+fn a_server_that_is_gone_leaves_what_came_and_the_next_attempt_continues() {
     let is_down = Arc::new(Mutex::new(true));
     let down = Arc::clone(&is_down);
     let case = Case::new(move |request| {
         let answer = good(request, &content(BYTES));
-        let is_late =
-            request.method == "GET" && request.range().is_some_and(|(start, _)| start >= PIECE);
-        if is_late && *down.lock().unwrap() {
-            return Answer {
-                drops_after: Some(0),
-                ..answer
-            };
+        let is_late = request.range().is_some_and(|(start, _)| start >= PIECE);
+        let is_gone = is_late && *down.lock().unwrap();
+        Answer {
+            drops_after: is_gone.then_some(0),
+            ..answer
         }
-        answer
     });
     // One piece after the other: of several at once, those that still come are given up with the first that is not to
     // be had.
@@ -183,8 +174,7 @@ fn a_server_that_is_gone_leaves_what_came_and_the_next_attempt_goes_on() {
         connections: 1,
         ..quick()
     };
-    let got = case.run_with(&options, &CancelToken::default(), &mut |_| {});
-    let err = got.unwrap_err();
+    let err = case.run_by(&options).unwrap_err();
     assert!(matches!(err, DownloadError::Broken { .. }), "{err}");
     case.assert_names(&["ae.safetensors.part", "ae.safetensors.part.json"]);
     *is_down.lock().unwrap() = false;
@@ -196,7 +186,7 @@ fn a_server_that_is_gone_leaves_what_came_and_the_next_attempt_goes_on() {
 }
 
 #[test]
-fn a_damaged_file_is_told_and_deleted() {
+fn a_damaged_file_is_named_and_deleted() {
     let digest = |file: &[u8]| {
         use sha2::Digest as _;
         check::hex(&sha2::Sha256::digest(file))
@@ -239,24 +229,15 @@ fn a_server_that_lies_about_lengths_gives_no_file() {
             "too often",
         ),
         (
-            |mut answer, _| {
-                answer.headers.retain(|(name, _)| name != "content-range");
-                answer.with("content-range", "bytes 0-99999/99999999")
-            },
+            |answer, _| answer.with("content-range", "bytes 0-99999/99999999"),
             "changed",
         ),
         (
-            |mut answer, _| {
-                answer.headers.retain(|(name, _)| name != "content-range");
-                answer.with("content-range", "bytes 5-99999/1500000")
-            },
+            |answer, _| answer.with("content-range", "bytes 5-99999/1500000"),
             "too often",
         ),
         (
-            |mut answer, earlier| {
-                answer.headers.retain(|(name, _)| name != "etag");
-                answer.with("etag", format!("v{}", earlier + 7))
-            },
+            |answer, earlier| answer.with("etag", format!("v{}", earlier + 7)),
             "changed",
         ),
     ];
@@ -286,22 +267,15 @@ fn a_server_without_pieces_is_read_from_the_beginning() {
         };
         let mut answer = good(&whole, &content(500_000));
         answer.headers.retain(|(name, _)| name != "accept-ranges");
-        match (request.method.as_str(), request.earlier) {
-            ("GET", 0) => Answer {
-                drops_after: Some(200_000),
-                ..answer
-            },
-            _ => answer,
+        let is_first = request.method == "GET" && request.earlier == 0;
+        Answer {
+            drops_after: is_first.then_some(200_000),
+            ..answer
         }
     });
     assert!(case.run().unwrap().is_some());
     case.assert_whole(&content(500_000));
-    assert!(
-        case.server
-            .requests("GET")
-            .iter()
-            .all(|it| it.range().is_none())
-    );
+    assert_eq!(case.starts(), [0; 0]);
 }
 
 #[test]
@@ -318,24 +292,17 @@ fn the_token_stays_with_the_first_host() {
         token: Some("hf_secret".to_owned()),
         ..quick()
     };
-    assert!(
-        case.run_with(&options, &CancelToken::default(), &mut |_| {})
-            .unwrap()
-            .is_some()
-    );
+    assert!(case.run_by(&options).unwrap().is_some());
     case.assert_whole(&content(1000));
-    let near = case.server.requests("GET");
-    assert!(
-        near.iter()
-            .all(|it| it.headers["authorization"] == "Bearer hf_secret")
-    );
-    assert!(
-        far.seen
-            .lock()
-            .unwrap()
-            .iter()
-            .all(|it| !it.headers.contains_key("authorization"))
-    );
+    let tokens = |server: &Server| -> HashSet<Option<String>> {
+        let seen = server.seen.lock().unwrap();
+        seen.iter()
+            .map(|it| it.headers.get("authorization").cloned())
+            .collect()
+    };
+    let token = Some("Bearer hf_secret".to_owned());
+    assert_eq!(tokens(&case.server), HashSet::from([token]));
+    assert_eq!(tokens(&far), HashSet::from([None]));
 }
 
 #[test]
@@ -372,17 +339,15 @@ fn another_file_of_that_name_is_never_written_over() {
 
 #[test]
 fn a_cancelled_download_is_kept_and_a_changed_file_starts_anew() {
+    let file = |version: u8| -> Vec<u8> {
+        let bytes = content(BYTES).into_iter();
+        bytes.map(|byte| byte.wrapping_mul(version)).collect()
+    };
     let version = Arc::new(Mutex::new(1));
     let now = Arc::clone(&version);
     let case = Case::new(move |request| {
         let version = *now.lock().unwrap();
-        let file: Vec<u8> = content(BYTES)
-            .iter()
-            .map(|byte| byte.wrapping_mul(version))
-            .collect();
-        let mut answer = good(request, &file);
-        answer.headers.retain(|(name, _)| name != "etag");
-        answer.with("etag", format!("v{version}"))
+        good(request, &file(version)).with("etag", format!("v{version}"))
     });
     let cancel = CancelToken::default();
     let options = Options {
@@ -398,11 +363,7 @@ fn a_cancelled_download_is_kept_and_a_changed_file_starts_anew() {
     assert!(part_path(&case.to()).exists() && note_path(&case.to()).exists());
     *version.lock().unwrap() = 3;
     assert!(case.run().unwrap().is_some());
-    let file: Vec<u8> = content(BYTES)
-        .iter()
-        .map(|byte| byte.wrapping_mul(3))
-        .collect();
-    case.assert_whole(&file);
+    case.assert_whole(&file(3));
 }
 
 #[test]
@@ -412,13 +373,11 @@ fn cancelling_does_not_wait_for_a_silent_server_and_the_next_attempt_begins_at_o
     let case = Case::new(move |request| {
         let answer = good(request, &content(BYTES));
         let is_piece = request.method == "GET" && request.path == "/ae.safetensors";
-        if is_piece && *silent.lock().unwrap() {
-            return Answer {
-                stalls_after: Some((50_000, Duration::from_hours(1))),
-                ..answer
-            };
+        let is_stalled = is_piece && *silent.lock().unwrap();
+        Answer {
+            stalls_after: is_stalled.then_some((50_000, Duration::from_hours(1))),
+            ..answer
         }
-        answer
     });
     let (options, cancel) = (quick(), CancelToken::default());
     let begin = Instant::now();
@@ -430,12 +389,7 @@ fn cancelling_does_not_wait_for_a_silent_server_and_the_next_attempt_begins_at_o
     assert!(matches!(got, Ok(None)), "{got:?}");
     assert!(begin.elapsed() < Duration::from_mins(2));
     *is_silent.lock().unwrap() = false;
-    let order = Order {
-        url: format!("{}/ae.safetensors", case.server.url),
-        to: case.to(),
-        bytes: None,
-    };
-    let quotes = quote(&[order], &options, &CancelToken::default());
+    let quotes = quote(&[case.order(None)], &options, &CancelToken::default());
     let expected = Quote {
         bytes: BYTES as u64,
         here_bytes: 112_345,
@@ -447,7 +401,7 @@ fn cancelling_does_not_wait_for_a_silent_server_and_the_next_attempt_begins_at_o
 }
 
 #[test]
-fn cancelling_does_not_wait_for_a_server_that_is_asked() {
+fn cancelling_does_not_wait_for_the_first_answer() {
     let (asked, is_asked) = crossbeam_channel::bounded(1);
     let case = Case::new(move |_| {
         asked.try_send(()).ok();
@@ -468,14 +422,9 @@ fn cancelling_does_not_wait_for_a_server_that_is_asked() {
 }
 
 #[test]
-fn a_server_with_another_file_than_the_catalogue_names_is_told_before_anything_comes() {
+fn a_server_with_another_file_than_the_catalogue_names_is_refused_before_anything_comes() {
     let case = Case::new(|request| good(request, &content(BYTES)));
-    let order = Order {
-        url: format!("{}/ae.safetensors", case.server.url),
-        to: case.to(),
-        bytes: Some(7),
-    };
-    let quotes = quote(&[order], &quick(), &CancelToken::default());
+    let quotes = quote(&[case.order(Some(7))], &quick(), &CancelToken::default());
     let err = quotes.unwrap_err().to_string();
     let said = format!("the server has another file: {BYTES} bytes instead of 7");
     assert!(err.starts_with(&said), "{err}");
@@ -483,16 +432,12 @@ fn a_server_with_another_file_than_the_catalogue_names_is_told_before_anything_c
 }
 
 #[test]
-fn a_server_that_leads_in_circles_or_to_a_file_of_this_machine_is_told_at_once() {
+fn a_server_that_leads_in_circles_or_to_a_file_of_this_machine_is_refused_at_once() {
     for target in ["/ae.safetensors", "file:///etc/passwd"] {
         let case = Case::new(move |_| Answer::of(302).with("location", target));
-        let got = case.run_with(&Options::default(), &CancelToken::default(), &mut |_| {});
-        let err = got.unwrap_err();
+        let err = case.run_by(&Options::default()).unwrap_err();
         assert!(matches!(err, DownloadError::Astray { .. }), "{err:?}");
-        assert!(
-            case.server.requests("HEAD").len() < 20,
-            "asked again and again"
-        );
+        assert!(case.server.requests("HEAD").len() < 20, "again and again");
         case.assert_names(&[]);
     }
 }

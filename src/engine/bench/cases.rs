@@ -19,7 +19,7 @@ use crate::error::EngineError;
 use crate::families;
 use crate::hooks::NoHooks;
 use crate::sampling::Generator;
-use crate::stages::stills::{LatentShape, StillModel};
+use crate::stages::images::{ForwardPass, ImageConditioning, ImageModel, LatentShape, packed_size};
 use crate::text::{LanguageEncoder, T5Encoder, TextEmbeds};
 use crate::vae::Tiling;
 use crate::weights::Weights;
@@ -233,11 +233,7 @@ impl Bench {
 
     /// Random embeddings of a prompt.
     pub(crate) fn text(&self, length: i64, width: i64) -> TextEmbeds {
-        TextEmbeds {
-            prompt: self.random(&[1, length, width], self.weights.kind()),
-            mask: None,
-            pooled: None,
-        }
+        TextEmbeds::of_states(self.random(&[1, length, width], self.weights.kind()))
     }
 
     /// Normal numbers.
@@ -314,22 +310,33 @@ impl Bench {
         }
     }
 
-    /// [`Self::step`] of an image model, as a job calls it.
-    pub(crate) fn image_step<M: StillModel>(&self, model: &M, text: &TextEmbeds) -> BenchLines {
-        let context = model.context(text, self.batch(), &NoHooks)?;
-        let modulations = model.told(&self.timesteps(), &context);
-        let size = model.size().into_iter();
+    /// [`Self::step`] of an image model, as a job calls it. `text`: embeddings of a prompt
+    pub(crate) fn image_step<M: ImageModel>(
+        &self,
+        published: impl Serialize,
+        small: Value,
+        text: impl Fn(&M::Config) -> TextEmbeds,
+    ) -> BenchLines {
+        let config: M::Config = self.config(published, small)?;
+        let model = self.built(M::new(&config, &self.weights))?;
+        let text = text(&config);
+        let shape = self.image_shape(M::latent_channels(&config))?;
+        let conditioning = ImageConditioning::of_prompt(shape, &text);
+        let context = model.context(&text, &conditioning, self.batch(), &NoHooks)?;
+        let modulations = model.modulations(&self.timesteps(), &context);
+        let size = packed_size::<M>(shape).into_iter();
         let size: Vec<i64> = size
             .map(|edge| if edge < 0 { self.batch() } else { edge })
             .collect();
         self.step(&StepCall {
             input: self.random(&size, Kind::Float),
-            measured: &|num_calls| model.measured(num_calls),
-            output: &|latents, call, shortcut| {
-                let input = model.input(latents);
-                model.answer(&input, &modulations[call], &context, shortcut, &NoHooks)
+            measured: &|num_calls| model.calibration(&conditioning, num_calls),
+            output: &|latents, call, skip| {
+                let input = model.model_input(latents, &conditioning);
+                let pass = ForwardPass::new(skip, &NoHooks);
+                model.predict(&input, &modulations[call], &context, &pass)
             },
-            velocity: &|output| model.velocity(output),
+            velocity: &|output| model.velocity(output, &conditioning),
         })
     }
 

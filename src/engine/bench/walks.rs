@@ -12,7 +12,7 @@ use tch::{Kind, Tensor};
 
 use super::timing::{finished, rounded};
 use crate::error::EngineError;
-use crate::step_cache::{Caches, Measured, Shortcut, StepCache};
+use crate::step_cache::{ContextCaches, Measured, SkipOptions, StepCache};
 
 /// Shift of the schedule.
 const SHIFT: f64 = 3.0;
@@ -39,7 +39,7 @@ pub(crate) struct StepCall<'a> {
     /// Figures for step caches, for a number of calls.
     pub measured: &'a dyn Fn(usize) -> Measured,
     /// Input and index of the call -> the network's output; `None` when cancelled
-    pub output: &'a dyn Fn(&Tensor, usize, Shortcut<'_>) -> Option<Tensor>,
+    pub output: &'a dyn Fn(&Tensor, usize, SkipOptions<'_>) -> Option<Tensor>,
     /// An output -> the velocity, as large as the latents
     pub velocity: &'a dyn Fn(&Tensor) -> Tensor,
 }
@@ -74,14 +74,14 @@ impl CacheWalks {
     /// One output line for each loop; the first has no cache, and the others are compared with it.
     pub(super) fn lines(&self, call: &StepCall<'_>) -> Result<Vec<Value>, EngineError> {
         // Libraries load in the first call.
-        let warm_up = (call.output)(&call.input, 0, Shortcut::default());
+        let warm_up = (call.output)(&call.input, 0, SkipOptions::default());
         drop(warm_up.ok_or(EngineError::Cancelled)?);
-        let (mut line, exact) = self.walk(call, &Caches::new(|| None))?;
+        let (mut line, exact) = self.walk(call, &ContextCaches::new(|| None))?;
         line["cache"] = "none".into();
         let mut lines = vec![line];
         for choice in &self.caches {
             let measured = || (call.measured)(self.steps);
-            let caches = Caches::new(|| StepCache::new(*choice, self.steps, measured()));
+            let caches = ContextCaches::new(|| StepCache::new(*choice, self.steps, measured()));
             let mut line = if caches.num_skipped().is_some() {
                 let (line, latents) = self.walk(call, &caches)?;
                 let distance = ((latents - &exact).norm() / exact.norm()).double_value(&[]);
@@ -98,7 +98,11 @@ impl CacheWalks {
     }
 
     /// One loop and its latents.
-    fn walk(&self, call: &StepCall<'_>, caches: &Caches) -> Result<(Value, Tensor), EngineError> {
+    fn walk(
+        &self,
+        call: &StepCall<'_>,
+        caches: &ContextCaches,
+    ) -> Result<(Value, Tensor), EngineError> {
         let device = call.input.device();
         let mut input = call.input.to_kind(Kind::Float);
         let sigmas = self.sigmas();

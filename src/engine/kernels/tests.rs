@@ -36,20 +36,41 @@ fn assert_close(found: &Tensor, expected: &[f64]) {
 #[track_caller]
 fn assert_within(found: &Tensor, expected: &[f64], roundings: f64) {
     // A rounding in half precision; in f32 what sums in another order do.
-    let limit = if found.kind() == Kind::BFloat16 {
-        1.0 / 256.0
-    } else {
-        4e-6
-    };
+    let is_half = found.kind() == Kind::BFloat16;
+    let limit = if is_half { 1.0 / 256.0 } else { 4e-6 };
     let found = numbers(found);
     assert_eq!(found.len(), expected.len());
     for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
         let off = (found - expected).abs();
-        assert!(
-            off <= roundings * limit * (expected.abs() + 0.1),
-            "{i}: {found} for {expected}"
-        );
+        let limit = roundings * limit * (expected.abs() + 0.1);
+        assert!(off <= limit, "{i}: {found} for {expected}");
     }
+}
+
+/// The row divided by its root mean square and scaled.
+fn rms_normed(row: &[f64], weights: &[f64]) -> Vec<f64> {
+    let square = row.iter().map(|x| x * x).sum::<f64>() / row.len() as f64;
+    let row = row.iter().zip(weights);
+    row.map(|(x, weight)| x / (square + EPS).sqrt() * weight)
+        .collect()
+}
+
+/// A turn and its angle for each token and pair of numbers.
+fn turns() -> (Tensor, Vec<f64>) {
+    let angles = tensor(&[TOKENS, 1, HALF as i64], 0.83) * 3.0;
+    (
+        Tensor::complex(&angles.cos(), &angles.sin()),
+        numbers(&angles),
+    )
+}
+
+fn turned([x, y]: [f64; 2], angle: f64) -> [f64; 2] {
+    let (sin, cos) = angle.sin_cos();
+    [x * cos - y * sin, x * sin + y * cos]
+}
+
+fn silu_of(x: f64) -> f64 {
+    x / (1.0 + (-x).exp())
 }
 
 fn normed(row: &[f64]) -> Vec<f64> {
@@ -158,30 +179,19 @@ fn what_is_added_is_gated_by_the_vector_of_its_token_and_normed_as_it_was_rounde
 #[test]
 fn heads_are_normed_together_and_their_pairs_turned_by_their_token() {
     in_both_kinds(|kind| {
-        let angles = tensor(&[TOKENS, 1, HALF as i64], 0.83) * 3.0;
-        let turns = Tensor::complex(&angles.cos(), &angles.sin());
-        let angles = numbers(&angles);
+        let (turns, angles) = turns();
         for weight_kind in [Kind::Float, kind] {
             let weight = (tensor(&[CHANNELS], 0.29) + 1.5).to_kind(weight_kind);
             let weights = numbers(&weight);
             let xs = tensor(&[2, TOKENS, CHANNELS], 0.37).to_kind(kind);
-            let scaled = |row: &[f64]| -> Vec<f64> {
-                let square = row.iter().map(|x| x * x).sum::<f64>() / row.len() as f64;
-                let row = row.iter().zip(&weights);
-                row.map(|(x, weight)| x / (square + EPS).sqrt() * weight)
-                    .collect()
-            };
-            let plain = by_row(&xs, |_, row| scaled(row));
+            let plain = by_row(&xs, |_, row| rms_normed(row, &weights));
             let turned = by_row(&xs, |i, row| {
-                let row = scaled(row);
-                let pairs = row.chunks(2).enumerate();
-                pairs
-                    .flat_map(|(pair, xy)| {
-                        let angle = angles[i % TOKENS as usize * HALF + pair % HALF];
-                        let (sin, cos) = angle.sin_cos();
-                        [xy[0] * cos - xy[1] * sin, xy[0] * sin + xy[1] * cos]
-                    })
-                    .collect()
+                let row = rms_normed(row, &weights);
+                let pairs = row.chunks(2).enumerate().flat_map(|(pair, xy)| {
+                    let angle = angles[i % TOKENS as usize * HALF + pair % HALF];
+                    turned([xy[0], xy[1]], angle)
+                });
+                pairs.collect()
             });
             // Without turns libtorch rounds in half precision before it scales, and the weight if it is wider.
             for (turns, expected, roundings) in [(None, plain, 3.0), (Some(&turns), turned, 1.0)] {
@@ -194,12 +204,10 @@ fn heads_are_normed_together_and_their_pairs_turned_by_their_token() {
 }
 
 #[test]
-fn each_head_is_normed_on_its_own_and_what_lies_beside_it_is_kept() {
+fn each_head_is_normed_by_itself_and_what_is_next_to_it_is_kept() {
     let (heads, head_dim) = (6, 2 * HALF);
     in_both_kinds(|kind| {
-        let angles = tensor(&[TOKENS, 1, HALF as i64], 0.83) * 3.0;
-        let turns = Tensor::complex(&angles.cos(), &angles.sin());
-        let angles = numbers(&angles);
+        let (turns, angles) = turns();
         let weight = (tensor(&[2, head_dim as i64], 0.29) + 1.5).to_kind(kind);
         let weights = numbers(&weight);
         // Queries, keys and values of three heads in one product.
@@ -212,17 +220,11 @@ fn each_head_is_normed_on_its_own_and_what_lies_beside_it_is_kept() {
             .enumerate()
             .flat_map(|(i, row)| {
                 let (token, head) = (i / heads as usize % TOKENS as usize, i % heads as usize);
-                let square = row.iter().map(|x| x * x).sum::<f64>() / row.len() as f64;
-                let weights = &weights[head / 3 * head_dim..][..head_dim];
-                let row: Vec<f64> = row
-                    .iter()
-                    .zip(weights)
-                    .map(|(x, w)| x / (square + EPS).sqrt() * w)
-                    .collect();
-                let pairs = row.chunks(2).enumerate().flat_map(|(pair, xy)| {
-                    let (sin, cos) = angles[token * HALF + pair].sin_cos();
-                    [xy[0] * cos - xy[1] * sin, xy[0] * sin + xy[1] * cos]
-                });
+                let row = rms_normed(row, &weights[head / 3 * head_dim..][..head_dim]);
+                let pairs = row
+                    .chunks(2)
+                    .enumerate()
+                    .flat_map(|(pair, xy)| turned([xy[0], xy[1]], angles[token * HALF + pair]));
                 pairs.collect::<Vec<_>>()
             })
             .collect();
@@ -235,9 +237,7 @@ fn each_head_is_normed_on_its_own_and_what_lies_beside_it_is_kept() {
 fn heads_are_turned_in_either_order_of_pairs_and_normed_where_there_are_weights() {
     let head_dim = 2 * HALF;
     in_both_kinds(|kind| {
-        let angles = tensor(&[TOKENS, 1, HALF as i64], 0.83) * 3.0;
-        let turns = Tensor::complex(&angles.cos(), &angles.sin());
-        let angles = numbers(&angles);
+        let (turns, angles) = turns();
         let weight = (tensor(&[head_dim as i64], 0.29) + 1.5).to_kind(kind);
         let weights = numbers(&weight);
         // Three heads of nine in one product.
@@ -252,19 +252,17 @@ fn heads_are_turned_in_either_order_of_pairs_and_normed_where_there_are_weights(
             let rows = numbers(&xs);
             let expected = rows.chunks(head_dim).enumerate().flat_map(|(i, row)| {
                 let token = i / 3 % TOKENS as usize;
-                let square = row.iter().map(|x| x * x).sum::<f64>() / row.len() as f64;
-                let scaled = row.iter().zip(&weights);
-                let scaled =
-                    scaled.map(|(x, w)| norm.map_or(*x, |_| x / (square + EPS).sqrt() * w));
-                let mut row: Vec<f64> = scaled.collect();
+                let mut row = match norm {
+                    Some(_) => rms_normed(row, &weights),
+                    None => row.to_vec(),
+                };
                 for pair in 0..HALF {
                     let (first, second) = match pairs {
                         Pairs::Halves => (pair, pair + HALF),
                         Pairs::Neighbours => (2 * pair, 2 * pair + 1),
                     };
-                    let (sin, cos) = angles[token * HALF + pair].sin_cos();
-                    let (a, b) = (row[first], row[second]);
-                    (row[first], row[second]) = (a * cos - b * sin, a * sin + b * cos);
+                    let angle = angles[token * HALF + pair];
+                    [row[first], row[second]] = turned([row[first], row[second]], angle);
                 }
                 row
             });
@@ -284,10 +282,8 @@ fn a_root_mean_square_may_be_followed_by_a_shift() {
         let shift = tensor(&[CHANNELS], 0.53);
         let (weights, shifts) = (numbers(&weight), numbers(&shift));
         let expected = by_row(&xs, |_, row| {
-            let square = row.iter().map(|x| x * x).sum::<f64>() / row.len() as f64;
-            let row = row.iter().zip(weights.iter().zip(&shifts));
-            row.map(|(x, (weight, shift))| x / (square + EPS).sqrt() * weight + shift)
-                .collect()
+            let row = rms_normed(row, &weights).into_iter().zip(&shifts);
+            row.map(|(x, shift)| x + shift).collect()
         });
         let found = rms_norm_shifted(&xs, &weight, &shift, EPS);
         assert_eq!(found.kind(), kind);
@@ -296,14 +292,14 @@ fn a_root_mean_square_may_be_followed_by_a_shift() {
 }
 
 #[test]
-fn one_number_may_gate_that_beside_it() {
+fn one_number_may_gate_the_one_next_to_it() {
     in_both_kinds(|kind| {
         let product = (tensor(&[1, TOKENS, 3 * CHANNELS], 0.37) * 9.0).to_kind(kind);
         let part = |xs: &Tensor, i: i64| xs.narrow(-1, i * CHANNELS, CHANNELS);
         let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
         let (first, second) = (numbers(&part(&product, 0)), numbers(&part(&product, 1)));
         let both = || first.iter().zip(&second);
-        let times: Vec<f64> = both().map(|(x, y)| x * sigmoid(*x) * y).collect();
+        let times: Vec<f64> = both().map(|(x, y)| silu_of(*x) * y).collect();
         let gated: Vec<f64> = both().map(|(x, y)| x * sigmoid(*y)).collect();
         type Pass = fn(Tensor, &Tensor) -> Tensor;
         for (pass, expected) in [(silu_times as Pass, times), (times_sigmoid, gated)] {
@@ -318,7 +314,7 @@ fn one_number_may_gate_that_beside_it() {
 }
 
 #[test]
-fn an_activation_may_have_rows_that_lie_apart() {
+fn an_activation_may_have_rows_that_are_apart() {
     in_both_kinds(|kind| {
         let product = (tensor(&[1, TOKENS, 3 * CHANNELS], 0.37) * 9.0).to_kind(kind);
         let part = |xs: &Tensor, i: i64| xs.narrow(-1, i * CHANNELS, CHANNELS);
@@ -344,9 +340,7 @@ fn activations_are_those_of_their_formulas() {
                 .collect()
         });
         assert_close(&gelu_tanh(xs.copy()), &gelu);
-        let expected = by_row(&xs, |_, row| {
-            row.iter().map(|x| x / (1.0 + (-x).exp())).collect()
-        });
+        let expected = by_row(&xs, |_, row| row.iter().map(|&x| silu_of(x)).collect());
         assert_close(&silu(xs.copy()), &expected);
     });
 }
@@ -365,7 +359,7 @@ fn a_pixel_is_divided_by_its_length_and_a_dark_one_stays_dark() {
                     .iter()
                     .zip(&factors)
                     .map(|(x, factor)| x / length * factor);
-                row.map(|x| if with_silu { x / (1.0 + (-x).exp()) } else { x })
+                row.map(|x| if with_silu { silu_of(x) } else { x })
                     .collect()
             });
             assert_close(&pixel_norm(&xs, &factor, with_silu), &expected);
@@ -408,16 +402,12 @@ fn channels_are_scaled_shifted_and_added_to() {
             let expected = by_row(&xs, |_, row| {
                 let scaled = row.iter().zip(scales.iter().zip(&shifts));
                 let scaled = scaled.map(|(x, (scale, shift))| x * scale + shift);
-                let silu = |x: f64| x / (1.0 + (-x).exp());
                 scaled
-                    .map(|x| if with_silu { silu(x) } else { x })
+                    .map(|x| if with_silu { silu_of(x) } else { x })
                     .collect()
             });
-            assert_within(
-                &scaled_channels(&xs, &scale, &shift, with_silu),
-                &expected,
-                2.0,
-            );
+            let found = scaled_channels(&xs, &scale, &shift, with_silu);
+            assert_within(&found, &expected, 2.0);
         }
         for (with_ys, with_bias) in [(true, true), (true, false), (false, true)] {
             let expected = by_row(&xs, |i, row| {

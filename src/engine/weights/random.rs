@@ -132,10 +132,8 @@ mod tests {
         };
         let (matrix, bytes, w) = draw();
         assert_eq!(bytes, 64 * 32 * 2);
-        assert_eq!(
-            (matrix.size(), matrix.kind()),
-            (vec![64, 32], Kind::BFloat16)
-        );
+        assert_eq!(matrix.size(), vec![64, 32]);
+        assert_eq!(matrix.kind(), Kind::BFloat16);
         assert!(matrix.equal(&draw().0));
         let deviation = matrix.to_kind(Kind::Float).std(true).double_value(&[]);
         assert!((deviation - DEVIATION).abs() < 0.002, "{deviation}");

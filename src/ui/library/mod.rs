@@ -9,7 +9,7 @@ use egui::{
     RichText, ScrollArea, Sense, Stroke, StrokeKind, TextEdit, TextFormat, TextStyle, Ui,
     UiBuilder, pos2, vec2,
 };
-use safelight_core::catalog::Ailment;
+use safelight_core::catalog::ModelProblem;
 use safelight_core::units::about_rough_text;
 
 use crate::app::commands::{AppCommand, LibraryCommand, SettingsCommand};
@@ -343,9 +343,9 @@ fn model_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed) {
         palette.weak,
     );
     let (said, colour) = match model.ailment {
-        Some(Ailment::Incomplete) => ("incomplete".to_owned(), palette.amber),
-        Some(Ailment::Broken) => ("cannot be used".to_owned(), palette.error),
-        Some(Ailment::Unsupported) => ("not supported".to_owned(), palette.weak),
+        Some(ModelProblem::Incomplete) => ("incomplete".to_owned(), palette.amber),
+        Some(ModelProblem::Broken) => ("cannot be used".to_owned(), palette.error),
+        Some(ModelProblem::Unsupported) => ("not supported".to_owned(), palette.weak),
         None => (fit.map_or_else(String::new, fit_text), fit_colour(ui, fit)),
     };
     let said_width = text_at(pos2(right, lower), Align2::RIGHT_CENTER, &said, colour);

@@ -6,12 +6,17 @@ use safelight::app::commands::GalleryCommand;
 use super::{opened, result, results, three_results, window};
 use crate::app_window::prelude::*;
 
+fn trash(path: PathBuf) -> GalleryCommand {
+    let is_frame = false;
+    GalleryCommand::Trash(vec![TrashRequest { path, is_frame }])
+}
+
 /// The gallery of a home whose only result is deleted in it.
 fn one_deleted(home: &Path) -> Bench {
     let mut bench = window(home);
     bench.open_gallery();
     bench.until_shown(1);
-    bench.choose("a red boat, picture");
+    bench.choose_result("a red boat, picture");
     bench.press_key(Key::Delete);
     bench.until("it has gone", |bench| {
         bench.has("1 result is in the trash") && bench.shown().is_empty()
@@ -27,7 +32,7 @@ fn delete_goes_to_the_trash_without_a_question_and_undo_brings_it_back() {
     fs::write(&sidecar, r#"{"app": "Safelight", "request": {}}"#).unwrap();
     result(home.path(), "b.png", "a hill", 8);
     let mut bench = opened(home.path(), 2);
-    bench.choose("a red boat, picture");
+    bench.choose_result("a red boat, picture");
     bench.press_key(Key::Delete);
     bench.until("it has gone", |bench| bench.shown() == ["a hill, picture"]);
     let trash = home.path().join("Trash");
@@ -40,7 +45,7 @@ fn delete_goes_to_the_trash_without_a_question_and_undo_brings_it_back() {
     bench.until("it is back", |bench| bench.shown().len() == 2);
     assert!(path.exists() && sidecar.exists() && !trash.join("files/a.png").exists());
     assert!(!bench.has("in the trash"));
-    bench.press_keys(Modifiers::COMMAND, Key::Z);
+    bench.undo();
     bench.assert_shows("There is nothing to undo");
 }
 
@@ -48,24 +53,19 @@ fn delete_goes_to_the_trash_without_a_question_and_undo_brings_it_back() {
 fn each_undo_brings_back_one_deletion_and_chooses_what_came_back() {
     let home = tempfile::tempdir().unwrap();
     let mut bench = three_results(home.path());
-    bench.choose("a, picture");
-    let wishes = |name: &str| {
-        let path = results(home.path()).join(name);
-        let is_frame = false;
-        AppCommand::Gallery(GalleryCommand::Trash(vec![TrashRequest { path, is_frame }]))
-    };
+    bench.choose_result("a, picture");
     // The second while the first is under way, and the first once more.
     for name in ["a.png", "b.png", "a.png"] {
-        bench.push(wishes(name));
+        bench.push(trash(results(home.path()).join(name)));
     }
     bench.until("both have gone", |bench| bench.shown() == ["c, picture"]);
     assert_eq!(bench.told(), ["1 result is in the trash"]);
-    bench.press_keys(Modifiers::COMMAND, Key::Z);
+    bench.undo();
     bench.until("one is back", |bench| {
         bench.shown().len() == 2 && bench.chosen() == ["b.png"]
     });
     assert_eq!(bench.app().cx.undo.last(), Some("delete a result"));
-    bench.press_keys(Modifiers::COMMAND, Key::Z);
+    bench.undo();
     bench.until("the other is back", |bench| {
         bench.shown().len() == 3 && bench.chosen() == ["a.png"]
     });
@@ -77,14 +77,10 @@ fn what_was_wished_a_moment_before_the_window_closes_is_done() {
     let home = tempfile::tempdir().unwrap();
     let mut bench = three_results(home.path());
     let at = |name: &str| results(home.path()).join(name);
-    let delete = |name: &str| {
-        let (path, is_frame) = (at(name), false);
-        GalleryCommand::Trash(vec![TrashRequest { path, is_frame }])
-    };
     let favour = GalleryCommand::Favour(vec![at("c.png")], true);
     // The second deletion waits for the first.
-    for command in [delete("a.png"), delete("b.png"), favour] {
-        bench.push(AppCommand::Gallery(command));
+    for command in [trash(at("a.png")), trash(at("b.png")), favour] {
+        bench.push(command);
     }
     bench.app().step();
     drop(bench.close());
@@ -97,7 +93,7 @@ fn what_was_wished_a_moment_before_the_window_closes_is_done() {
 }
 
 #[test]
-fn what_could_not_come_back_can_be_tried_again() {
+fn what_could_not_come_back_can_be_tried_again_and_what_the_trash_lost_is_told_once() {
     let home = tempfile::tempdir().unwrap();
     let path = result(home.path(), "a.png", "a red boat", 7);
     let mut bench = one_deleted(home.path());
@@ -108,15 +104,10 @@ fn what_could_not_come_back_can_be_tried_again() {
     bench.press("Try again");
     bench.until("it is back", |bench| bench.shown().len() == 1);
     assert!(path.is_file());
-}
 
-#[test]
-fn what_the_trash_does_not_have_any_more_is_told_once() {
-    let home = tempfile::tempdir().unwrap();
-    result(home.path(), "a.png", "a red boat", 7);
     let mut bench = one_deleted(home.path());
     fs::remove_dir_all(home.path().join("Trash")).unwrap();
-    bench.press_keys(Modifiers::COMMAND, Key::Z);
+    bench.undo();
     bench.wait_for("this file is not in the trash any more");
     bench.assert_shows("The trash was emptied");
     assert!(!bench.has("Try again"));
@@ -128,18 +119,11 @@ fn what_a_job_writes_or_begins_with_is_not_deleted() {
     let home = tempfile::tempdir().unwrap();
     let mut bench = window(home.path());
     let sent = bench.start_job();
-    let name = sent
-        .request
-        .out
-        .file_name()
-        .unwrap()
-        .to_str()
-        .unwrap()
-        .to_owned();
+    let name = sent.request.out.file_name().unwrap().to_string_lossy();
     result(home.path(), &name, "growing", 7);
     bench.open_gallery();
     bench.until_shown(1);
-    bench.choose("growing, clip");
+    bench.choose_result("growing, clip");
     bench.press("Delete");
     bench.wait_for("the running job writes this file");
     assert!(sent.request.out.exists());

@@ -158,7 +158,7 @@ fn every_known_model_that_can_be_fetched_says_how_much_that_is() {
 /// Names as they are published, of files or of the folders that files without a name lie in.
 #[test]
 fn published_loras_of_few_steps_are_known_by_their_names() {
-    // A model, and names with the preset that each is for.
+    // A model, and names with the preset that each stands for.
     type Known<'a> = (&'a str, &'a [(&'a str, Option<&'a str>)]);
     let known: [Known<'_>; 7] = [
         (

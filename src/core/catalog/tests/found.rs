@@ -1,4 +1,4 @@
-//! What a search of the disk finds, which entry of the catalogue it is, and whose word wins.
+//! Models that a search of the disk finds, their entries of the catalogue, and the order in which values win.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -16,11 +16,8 @@ use crate::settings::{Paths, Settings};
 use crate::testing::pipelines::{edit_json, user, write_json, write_pipeline};
 
 fn ids(catalog: &Catalog) -> Vec<&str> {
-    catalog
-        .available
-        .iter()
-        .map(|spec| spec.id.as_str())
-        .collect()
+    let available = catalog.available.iter();
+    available.map(|spec| spec.id.as_str()).collect()
 }
 
 fn settings_with(folder: &Path) -> Settings {
@@ -33,71 +30,31 @@ fn settings_with(folder: &Path) -> Settings {
 fn the_shipped_catalogue_is_complete() {
     let entries = built_in();
     let ids: Vec<&str> = entries.iter().map(|entry| entry.id.as_str()).collect();
-    assert_eq!(
-        ids,
-        [
-            EMBEDDED_MODEL,
-            "wan2.1-t2v-1.3b",
-            "wan2.1-t2v-14b",
-            "wan2.1-i2v-14b-480p",
-            "wan2.1-i2v-14b-720p",
-            "wan2.1-flf2v-14b-720p",
-            "wan2.2-t2v-a14b",
-            "wan2.2-i2v-a14b",
-            "wan2.2-ti2v-5b",
-            "wan2.1-vace-1.3b",
-            "wan2.1-vace-14b",
-            "wan2.2-vace-fun-a14b",
-            "flux1-dev",
-            "flux1-schnell",
-            "flux1-fill-dev",
-            "flux1-kontext-dev",
-            "flux1-depth-dev",
-            "flux1-canny-dev",
-            "z-image-turbo",
-            "z-image",
-            "qwen-image-2512",
-            "qwen-image",
-            "qwen-image-edit-2511",
-            "qwen-image-edit-2509",
-            "krea2-turbo",
-            "krea2-raw",
-            "chroma1-hd",
-            "chroma1-base",
-            "chroma1-flash",
-            "flux2-klein-4b",
-            "flux2-klein-4b-base",
-            "flux2-klein-9b",
-            "flux2-klein-9b-base",
-            "framepack-i2v",
-            "framepack-f1",
-        ]
-    );
+    let expected = "little-world
+        wan2.1-t2v-1.3b wan2.1-t2v-14b wan2.1-i2v-14b-480p wan2.1-i2v-14b-720p wan2.1-flf2v-14b-720p
+        wan2.2-t2v-a14b wan2.2-i2v-a14b wan2.2-ti2v-5b
+        wan2.1-vace-1.3b wan2.1-vace-14b wan2.2-vace-fun-a14b
+        flux1-dev flux1-schnell flux1-fill-dev flux1-kontext-dev flux1-depth-dev flux1-canny-dev
+        z-image-turbo z-image
+        qwen-image-2512 qwen-image qwen-image-edit-2511 qwen-image-edit-2509
+        krea2-turbo krea2-raw
+        chroma1-hd chroma1-base chroma1-flash
+        flux2-klein-4b flux2-klein-4b-base flux2-klein-9b flux2-klein-9b-base
+        framepack-i2v framepack-f1";
+    assert_eq!(ids, expected.split_whitespace().collect::<Vec<_>>());
     for entry in &entries {
         let listed = entry.listed(Vec::new());
-        for text in [
-            &listed.name,
-            &listed.description,
-            &listed.licence,
-            &listed.what,
-        ] {
-            assert!(!text.is_empty(), "{}", entry.id);
-        }
+        let texts = [listed.name, listed.description, listed.licence, listed.what];
+        assert!(texts.iter().all(|text| !text.is_empty()), "{}", entry.id);
     }
     let wan = &entries[8];
     let defaults = &wan.built_in.defaults;
-    assert_eq!(
-        (defaults.width, defaults.height, defaults.num_frames),
-        (Some(1280), Some(704), Some(121))
-    );
+    assert_eq!(defaults.width, Some(1280));
+    assert_eq!(defaults.height, Some(704));
+    assert_eq!(defaults.num_frames, Some(121));
     assert_eq!(wan.built_in.latent_rgb.as_ref().unwrap().factors.len(), 48);
-    assert!(
-        defaults
-            .negative_prompt
-            .as_ref()
-            .unwrap()
-            .ends_with("倒着走")
-    );
+    let negative = defaults.negative_prompt.as_ref().unwrap();
+    assert!(negative.ends_with("倒着走"));
 }
 
 #[test]
@@ -106,17 +63,14 @@ fn a_bare_machine_has_no_model_and_says_what_is_known_and_where_it_looked() {
     let catalog = Catalog::load(&paths, &Settings::default());
     assert!(catalog.available.is_empty() && catalog.problems.is_empty());
     assert_eq!(catalog.missing.len(), built_in().len());
-    let searched = catalog
-        .searched
-        .iter()
-        .map(|place| (&place.path, place.exists));
-    assert_eq!(searched.collect::<Vec<_>>(), [(&paths.models(), false)]);
+    assert_eq!(catalog.searched.len(), 1);
+    let place = &catalog.searched[0];
+    assert_eq!((&place.path, place.exists), (&paths.models(), false));
     let err = catalog.find("wan2.2-ti2v-5b").unwrap_err();
     assert!(err.to_string().contains("3 files, 16.9 GiB"), "{err}");
     let err = catalog.find("nothing").unwrap_err();
-    assert!(
-        matches!(err, CatalogError::Unknown { .. }) && err.to_string().contains(EMBEDDED_MODEL)
-    );
+    assert!(matches!(err, CatalogError::Unknown { .. }));
+    assert!(err.to_string().contains(EMBEDDED_MODEL));
 }
 
 #[test]
@@ -141,20 +95,12 @@ fn models_are_found_in_every_place_once_each() {
 
     let catalog = Catalog::load(&paths, &settings_with(&mine));
     assert!(catalog.problems.is_empty(), "{:?}", catalog.problems);
-    let names: Vec<&str> = catalog
-        .available
-        .iter()
-        .map(|spec| spec.name.as_str())
-        .collect();
-    assert_eq!(
-        names,
-        ["Little World", "deep", "dropped", "Someone/Tiny-Wan"]
-    );
+    let names = catalog.available.iter().map(|spec| spec.name.as_str());
+    let expected = ["Little World", "deep", "dropped", "Someone/Tiny-Wan"];
+    assert!(names.eq(expected), "{:?}", ids(&catalog));
     assert_eq!(ids(&catalog)[0], EMBEDDED_MODEL);
-    assert_eq!(
-        catalog.available[3].folder,
-        repository.join("snapshots/new")
-    );
+    let newest = repository.join("snapshots/new");
+    assert_eq!(catalog.available[3].folder, newest);
     assert_eq!(catalog.missing.len(), built_in().len() - 1);
     let by_id = catalog.find(EMBEDDED_MODEL).unwrap();
     assert_eq!(by_id.folder, root.path().join("assets/little-world"));
@@ -183,7 +129,7 @@ fn a_revision_that_is_no_plain_file_is_passed_over_at_once() {
 }
 
 #[test]
-fn broken_and_foreign_folders_are_told_apart_and_hide_nothing() {
+fn broken_and_foreign_folders_are_distinguished_and_hide_nothing() {
     let (root, paths) = user();
     let mine = root.path().join("mine");
     write_pipeline(&mine.join("good"));
@@ -209,31 +155,22 @@ fn an_unknown_model_takes_sizes_from_its_configs_and_small_defaults() {
     let spec = ModelSpec::open(&folder.join("model_index.json")).unwrap();
     assert_eq!(spec.folder, folder);
     assert_eq!(spec.id, folder.to_string_lossy());
-    assert_eq!(
-        (spec.limits.size_multiple, spec.limits.frame_stride),
-        (32, 4)
-    );
-    assert_eq!(
-        (spec.limits.max_edge, spec.limits.max_frames),
-        (64 * 32, 253)
-    );
+    assert_eq!(spec.limits.size_multiple, 32);
+    assert_eq!(spec.limits.frame_stride, 4);
+    assert_eq!(spec.limits.max_edge, 64 * 32);
+    assert_eq!(spec.limits.max_frames, 253);
     assert!(spec.start_image.is_possible() && !spec.limits.fixed_size && spec.bytes > 1000);
     let defaults = &spec.defaults;
-    assert_eq!(
-        (defaults.width, defaults.height, defaults.num_frames),
-        (256, 256, 17)
-    );
-    assert_eq!(
-        (defaults.sampling.shift, defaults.sampling.sampler),
-        (None, Sampler::UniPc)
-    );
+    assert_eq!(defaults.width, 256);
+    assert_eq!(defaults.height, 256);
+    assert_eq!(defaults.num_frames, 17);
+    assert_eq!(defaults.sampling.shift, None);
+    assert_eq!(defaults.sampling.sampler, Sampler::UniPc);
     edit_json(&folder.join("scheduler/scheduler_config.json"), |cfg| {
         *cfg = json!({"_class_name": "FlowMatchEulerDiscreteScheduler", "shift": 3.0});
     });
-    assert_eq!(
-        ModelSpec::open(&folder).unwrap().defaults.sampling.sampler,
-        Sampler::Euler
-    );
+    let defaults = ModelSpec::open(&folder).unwrap().defaults;
+    assert_eq!(defaults.sampling.sampler, Sampler::Euler);
 }
 
 #[test]
@@ -251,27 +188,19 @@ fn a_folders_own_file_says_what_configs_cannot() {
     write_json(&own, &text);
     let spec = ModelSpec::open(&folder).unwrap();
     assert_eq!((spec.name.as_str(), spec.licence.as_str()), ("Mine", "MIT"));
-    assert_eq!(
-        (spec.defaults.width, spec.defaults.height, spec.defaults.fps),
-        (64, 96, 8.0)
-    );
-    assert_eq!(
-        (
-            spec.defaults.sampling.num_steps,
-            spec.defaults.sampling.shift
-        ),
-        (20, Some(2.0))
-    );
+    assert_eq!(spec.defaults.width, 64);
+    assert_eq!(spec.defaults.height, 96);
+    assert_eq!(spec.defaults.fps, 8.0);
+    assert_eq!(spec.defaults.sampling.num_steps, 20);
+    assert_eq!(spec.defaults.sampling.shift, Some(2.0));
     assert!(spec.limits.fixed_size && spec.latent_rgb.is_some());
     assert_eq!(spec.example_prompts, ["a red boat"]);
 
     text["defaults"]["width"] = json!(65);
     write_json(&own, &text);
     let err = ModelSpec::open(&folder).unwrap_err().to_string();
-    assert!(
-        err.contains("multiples of 32") && err.ends_with("safelight.json"),
-        "{err}"
-    );
+    assert!(err.contains("multiples of 32"), "{err}");
+    assert!(err.ends_with("safelight.json"), "{err}");
     text["defaults"]["width"] = json!(64);
     text["latent_rgb"]["factors"] = json!([[0, 0, 0]]);
     write_json(&own, &text);
@@ -303,18 +232,11 @@ fn the_users_catalogue_adds_places_and_changes_entries() {
     assert!(catalog.problems.is_empty(), "{:?}", catalog.problems);
     assert_eq!(ids(&catalog), ["mine", EMBEDDED_MODEL]);
     assert_eq!(catalog.available[0].name, "My own");
-    let steps: Vec<u32> = catalog
-        .available
-        .iter()
-        .map(|spec| spec.defaults.sampling.num_steps)
-        .collect();
+    let steps = [0, 1].map(|n| catalog.available[n].defaults.sampling.num_steps);
     assert_eq!(steps, [7, 5]);
     assert_eq!(catalog.available[1].name, "Little World");
-    let missing: Vec<&str> = catalog
-        .missing
-        .iter()
-        .map(|entry| entry.id.as_str())
-        .collect();
+    let missing = catalog.missing.iter().map(|entry| entry.id.as_str());
+    let missing: Vec<&str> = missing.collect();
     assert_eq!(missing.len(), built_in().len());
     assert!(missing.ends_with(&["framepack-f1", "later"]));
 }
@@ -325,15 +247,9 @@ fn a_wrong_users_catalogue_is_reported_with_its_place_and_the_rest_works() {
         ("[[model]]\nid = 'a'\nnmae = 'b'\n", "line 3, column 1"),
         ("[[model]]\nname = 'b'\n", "line 1"),
         ("[[model]]\nid = \n", "line 2"),
-        (
-            "[[model]]\nid = 'a'\n[[model]]\nid = 'a'\n",
-            "line 4, column 6",
-        ),
+        ("[[model]]\nid = 'a'\n[[model]]\nid = 'a'\n", "line 4"),
         ("[[model]]\nid = 'a'\nfamily = 'sdxl'\n", "line 3"),
-        (
-            "[[model]]\nid = 'a'\n[model.defaults]\nwidth = -1\n",
-            "line 4",
-        ),
+        ("[[model]]\nid = 'a'\ndefaults.width = -1\n", "line 3"),
     ] {
         let (_root, paths) = user();
         write_users(&paths, text);
@@ -363,26 +279,15 @@ fn a_folder_of_the_published_shape_under_another_name_takes_its_defaults_but_not
     });
     last.built_in.latent_rgb = None;
     last.built_in.defaults.num_frames = Some(81);
-    let spec = crate::catalog::open(
-        &mine.join("copy"),
-        &entries,
-        &Companions::default(),
-        &crate::catalog::Library::default(),
-    )
-    .unwrap();
-    assert_eq!(
-        (spec.name.as_str(), spec.licence.as_str()),
-        ("copy", "not stated")
-    );
+    let (companions, library) = (Companions::default(), crate::catalog::Library::default());
+    let spec = crate::catalog::open(&mine.join("copy"), &entries, &companions, &library);
+    let spec = spec.unwrap();
+    assert_eq!(spec.name.as_str(), "copy");
+    assert_eq!(spec.licence.as_str(), "not stated");
     assert_eq!((spec.defaults.width, spec.defaults.num_frames), (1280, 81));
     // A name alone is not enough when the shape is known and another.
-    write_users(
-        &paths,
-        &format!(
-            "[[model]]\nid = 'copy'\n{rest}{}",
-            shape.replace("layers = 2", "layers = 3")
-        ),
-    );
+    let other = shape.replace("layers = 2", "layers = 3");
+    write_users(&paths, &format!("[[model]]\nid = 'copy'\n{rest}{other}"));
     let catalog = Catalog::load(&paths, &settings_with(&mine));
     assert_eq!(catalog.available[0].name, "copy");
     write_users(&paths, &format!("[[model]]\nid = 'copy'\n{rest}{shape}"));
@@ -391,15 +296,14 @@ fn a_folder_of_the_published_shape_under_another_name_takes_its_defaults_but_not
 }
 
 #[test]
-fn find_takes_a_path_that_nobody_listed() {
+fn find_takes_a_path_that_no_list_has() {
     let (root, paths) = user();
     let folder = write_pipeline(&root.path().join("far/away"));
     let catalog = Catalog::load(&paths, &Settings::default());
     let spec = catalog.find(&folder.to_string_lossy()).unwrap();
     assert_eq!(spec.folder, folder);
-    let err = catalog
-        .find(&root.path().join("none").to_string_lossy())
-        .unwrap_err();
+    let none = root.path().join("none");
+    let err = catalog.find(&none.to_string_lossy()).unwrap_err();
     assert!(matches!(err, CatalogError::NoSuchPath { .. }), "{err}");
     assert!(catalog.find("").is_err());
 }
@@ -410,11 +314,8 @@ fn a_known_model_that_is_there_and_broken_says_what_is_wrong_with_it() {
     let assets = root.path().join("assets");
     let model = write_pipeline(&assets.join("little-world"));
     paths.assets = Some(assets);
-    fs::write(
-        model.join("vae/diffusion_pytorch_model.safetensors"),
-        b"cut",
-    )
-    .unwrap();
+    let vae = model.join("vae/diffusion_pytorch_model.safetensors");
+    fs::write(vae, b"cut").unwrap();
     let catalog = Catalog::load(&paths, &Settings::default());
     assert!(catalog.available.is_empty());
     let err = catalog.find(EMBEDDED_MODEL).unwrap_err();

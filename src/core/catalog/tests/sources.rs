@@ -269,10 +269,8 @@ bytes = 5
     );
     let dev = entry(&paths, "flux1-dev");
     assert_eq!(to_fetch(&dev), ["flux1-dev-Q8_0.gguf"]);
-    assert_eq!(
-        (dev.bytes_to_fetch(), dev.name.as_str()),
-        (Some(5), "FLUX.1 dev")
-    );
+    assert_eq!(dev.bytes_to_fetch(), Some(5));
+    assert_eq!(dev.name.as_str(), "FLUX.1 dev");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::table::{
 };
 use super::{Family, FamilyDef};
 use crate::memory::streams::{Sequence, streams};
-use crate::memory::{Job, Need, PartName};
+use crate::memory::{Job, PlannedNetwork, StageFootprint};
 use crate::model::Component;
 use crate::networks::chroma_transformer::APPROXIMATOR;
 use crate::networks::{ChromaTransformerConfig, DetectionRule};
@@ -152,8 +152,9 @@ fn text_length(job: &Job<'_>) -> f64 {
 
 /// FLUX.1's blocks, with a bias of the scores of each pair of tokens (once more where a kernel pads its rows), or the
 /// approximator before them: its rows in f32, and in the computing type on the way through a layer.
-fn transformer_need(job: &Job<'_>) -> Option<Need> {
-    let (network, config) = job.configured::<ChromaTransformerConfig>(PartName::Transformer)?;
+fn transformer_need(job: &Job<'_>) -> Option<StageFootprint> {
+    let (network, config) =
+        job.configured::<ChromaTransformerConfig>(PlannedNetwork::Transformer)?;
     let size = job.number_bytes() as f64;
     let sequence = Sequence {
         text: text_length(job),
@@ -168,7 +169,7 @@ fn transformer_need(job: &Job<'_>) -> Option<Need> {
     let rows = CALLS_AT_ONCE as f64 * config.num_vectors() as f64;
     let approximator = rows * config.approximator_hidden_dim as f64 * (3.0 * 4.0 + 2.0 * size);
     let need = streams(job, network, &sequence);
-    Some(Need {
+    Some(StageFootprint {
         activation_bytes: (need.activation_bytes + bias).max(approximator),
         ..need
     })

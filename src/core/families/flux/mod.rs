@@ -21,7 +21,7 @@ use crate::formats::weights::WeightSet;
 use crate::job::{Stage, StepCacheKind};
 use crate::memory::streams::{Sequence, add_controls, streams};
 use crate::memory::text::{redux, seen_tokens, siglip};
-use crate::memory::{Job, Need, Network, PartName};
+use crate::memory::{Job, Network, PlannedNetwork, StageFootprint};
 use crate::model::{Component, Guidance};
 use crate::networks::{
     ClipTextConfig, DetectionRule, FluxControlConfig, FluxTransformerConfig, PartKind, ReduxConfig,
@@ -144,8 +144,9 @@ impl SingleTransformerFamily for Flux {
         },
         more_networks: |files, reader| {
             if let Some(prompts) = &files.picture_prompts {
-                reader.read::<SiglipConfig>(PartName::ImageEncoder, &prompts.image_encoder)?;
-                reader.read::<ReduxConfig>(PartName::ImageEmbedder, &prompts.embedder)?;
+                reader
+                    .read::<SiglipConfig>(PlannedNetwork::ImageEncoder, &prompts.image_encoder)?;
+                reader.read::<ReduxConfig>(PlannedNetwork::ImageEmbedder, &prompts.embedder)?;
             }
             Ok(())
         },
@@ -268,7 +269,7 @@ fn text_length(job: &Job<'_>) -> f64 {
     if let Some(wanted) = job.request.max_sequence_length {
         return f64::from(wanted);
     }
-    let transformer = job.configured::<FluxTransformerConfig>(PartName::Transformer);
+    let transformer = job.configured::<FluxTransformerConfig>(PlannedNetwork::Transformer);
     let is_distilled = transformer.is_some_and(|(_, config)| config.guidance_embeds);
     f64::from(text_tokens(if is_distilled {
         Guidance::Distilled
@@ -277,8 +278,8 @@ fn text_length(job: &Job<'_>) -> f64 {
     }))
 }
 
-fn transformer_need(job: &Job<'_>) -> Option<Need> {
-    let (network, config) = job.configured::<FluxTransformerConfig>(PartName::Transformer)?;
+fn transformer_need(job: &Job<'_>) -> Option<StageFootprint> {
+    let (network, config) = job.configured::<FluxTransformerConfig>(PlannedNetwork::Transformer)?;
     let pixels = f64::from(job.request.width) * f64::from(job.request.height);
     let references = job.request.references.len() as f64 * REFERENCE_PIXELS;
     let sequence = Sequence {

@@ -16,7 +16,7 @@ use super::table::{
 use super::{Family, FamilyDef};
 use crate::library::names::model_words;
 use crate::memory::streams::{Sequence, streams};
-use crate::memory::{Job, Need, PartName};
+use crate::memory::{Job, PlannedNetwork, StageFootprint};
 use crate::networks::{
     DetectionRule, Flux2TransformerConfig, LanguageConfig, LanguageKind, LanguageTap, LanguageUse,
     PartKind,
@@ -233,8 +233,9 @@ fn variant(
     })
 }
 
-fn transformer_need(job: &Job<'_>) -> Option<Need> {
-    let (network, config) = job.configured::<Flux2TransformerConfig>(PartName::Transformer)?;
+fn transformer_need(job: &Job<'_>) -> Option<StageFootprint> {
+    let (network, config) =
+        job.configured::<Flux2TransformerConfig>(PlannedNetwork::Transformer)?;
     let request = job.request;
     let pixels = f64::from(request.width) * f64::from(request.height);
     // A start image is in the sequence, as references are.

@@ -19,7 +19,7 @@ use crate::lora::Table;
 use crate::memory::autoencoder::{Clip, video_decode, video_encode};
 use crate::memory::streams::{Sequence, streams};
 use crate::memory::text::siglip;
-use crate::memory::{Job, Need, PartName};
+use crate::memory::{Job, PlannedNetwork, StageFootprint};
 use crate::model::choices::SectionOrder;
 use crate::model::facts::ModelFacts;
 use crate::model::{Component, ControlUse, Guidance, ImageRole, InputUse, Limits};
@@ -214,7 +214,7 @@ impl SingleTransformerFamily for FramePack {
             Ok(())
         },
         more_networks: |files, reader| match &files.image_encoder {
-            Some(place) => reader.read::<SiglipConfig>(PartName::ImageEncoder, place),
+            Some(place) => reader.read::<SiglipConfig>(PlannedNetwork::ImageEncoder, place),
             None => Ok(()),
         },
         transformer_need,
@@ -323,18 +323,22 @@ fn recipe(request: &GenerateRequest) -> Vec<Stage> {
     stages
 }
 
-fn encode_image(job: &Job<'_>) -> Option<Need> {
+fn encode_image(job: &Job<'_>) -> Option<StageFootprint> {
     let bytes = |widths: &[i64]| video_encode(widths, &Clip::of(job, 1), seen(job), job);
-    vae_need(job, PartName::VaeEncoder, &bytes)
+    vae_need(job, PlannedNetwork::VaeEncoder, &bytes)
 }
 
-fn decode(job: &Job<'_>) -> Option<Need> {
+fn decode(job: &Job<'_>) -> Option<StageFootprint> {
     let latents = 2.0 * window(job);
     let bytes = |widths: &[i64]| video_decode(widths, &Clip::of(job, 1), latents, job);
-    vae_need(job, PartName::VaeDecoder, &bytes)
+    vae_need(job, PlannedNetwork::VaeDecoder, &bytes)
 }
 
-fn vae_need(job: &Job<'_>, part: PartName, bytes: &dyn Fn(&[i64]) -> f64) -> Option<Need> {
+fn vae_need(
+    job: &Job<'_>,
+    part: PlannedNetwork,
+    bytes: &dyn Fn(&[i64]) -> f64,
+) -> Option<StageFootprint> {
     let (_, config) = job.configured::<HunyuanVaeConfig>(part)?;
     Some(job.vae_need(part, bytes(&config.block_out_channels)))
 }
@@ -353,8 +357,9 @@ fn seen(job: &Job<'_>) -> f64 {
     }
 }
 
-fn transformer_need(job: &Job<'_>) -> Option<Need> {
-    let (network, config) = job.configured::<FramePackTransformerConfig>(PartName::Transformer)?;
+fn transformer_need(job: &Job<'_>) -> Option<StageFootprint> {
+    let (network, config) =
+        job.configured::<FramePackTransformerConfig>(PlannedNetwork::Transformer)?;
     let pixels = f64::from(job.request.width) * f64::from(job.request.height);
     let a_frame = pixels / 256.0;
     let made = window(job) * a_frame;

@@ -14,7 +14,7 @@ use super::table::{
 };
 use super::{Family, FamilyDef};
 use crate::library::names::model_words;
-use crate::memory::{Job, Need, PartName};
+use crate::memory::{Job, PlannedNetwork, StageFootprint};
 use crate::model::choices::Sampler;
 use crate::model::facts::{Schedule, TransformerShape};
 use crate::networks::{
@@ -181,8 +181,9 @@ fn variant_by(hints: &VariantHints<'_>) -> &'static str {
 /// The engine's `Block::forward`: the worst moment is in the feed-forward part (hidden states, what goes in, and both wide layers), in the attention
 /// (hidden states, what goes in, the four products of that, keys and values for each head, and what comes of them), or
 /// where a text's states become one.
-fn transformer_need(job: &Job<'_>) -> Option<Need> {
-    let (network, config) = job.configured::<Krea2TransformerConfig>(PartName::Transformer)?;
+fn transformer_need(job: &Job<'_>) -> Option<StageFootprint> {
+    let (network, config) =
+        job.configured::<Krea2TransformerConfig>(PlannedNetwork::Transformer)?;
     let size = job.number_bytes() as f64;
     let block = config.block();
     let [dim, wide] = [block.dim, block.wide].map(|it| it as f64);
@@ -214,10 +215,10 @@ fn transformer_need(job: &Job<'_>) -> Option<Need> {
     let kept = job.step_cache_bytes(pictures * one * dim * size, texts);
     let bytes = moment + modulations + angles + text + latents + kept;
     let shape = (dim, config.num_layers as f64);
-    Some(Need {
+    Some(StageFootprint {
         calls: job.calls(passes),
-        operations: pictures * job.operations(PartName::Transformer, one, shape),
-        ..job.need(PartName::Transformer, bytes)
+        operations: pictures * job.operations(PlannedNetwork::Transformer, one, shape),
+        ..job.need(PlannedNetwork::Transformer, bytes)
     })
 }
 

@@ -22,7 +22,7 @@ use crate::library::companions::wanted::fits_transformer;
 use crate::memory::autoencoder::{Clip, wan_encode};
 use crate::memory::streams::{Sequence, add_controls, streams};
 use crate::memory::text::language;
-use crate::memory::{Job, Need, Network, NetworkReader, PartName};
+use crate::memory::{Job, Network, NetworkReader, PlannedNetwork, StageFootprint};
 use crate::model::{CatalogError, ModelFiles};
 use crate::networks::{
     DetectionRule, LanguageConfig, LanguageKind, LanguageTap, LanguageUse, NetworkConfig as _,
@@ -263,7 +263,7 @@ fn more_networks(files: &ModelFiles, reader: &mut NetworkReader) -> Result<(), C
         && let Ok(config) = QwenVisionConfig::read(place)
         && config.check_weights(&weights).is_ok()
     {
-        reader.with_config(PartName::ImageEncoder, place, config)?;
+        reader.with_config(PlannedNetwork::ImageEncoder, place, config)?;
     }
     Ok(())
 }
@@ -278,11 +278,11 @@ fn text_length(job: &Job<'_>) -> f64 {
 }
 
 /// Reads reference images first, where there are any, and the texts after them.
-fn encode_text(job: &Job<'_>) -> Vec<Need> {
+fn encode_text(job: &Job<'_>) -> Vec<StageFootprint> {
     let seen = references(job) * SEEN_TOKENS;
-    let texts = language(job, PartName::TextEncoder, text_length(job));
+    let texts = language(job, PlannedNetwork::TextEncoder, text_length(job));
     let looks = job
-        .configured::<QwenVisionConfig>(PartName::ImageEncoder)
+        .configured::<QwenVisionConfig>(PlannedNetwork::ImageEncoder)
         .filter(|_| seen > 0.0)
         .map(|(_, config)| {
             let size = job.number_bytes() as f64;
@@ -291,7 +291,7 @@ fn encode_text(job: &Job<'_>) -> Vec<Need> {
             // Turned in f32.
             let numbers = patches * (8.0 * width + 3.0 * wide);
             job.need(
-                PartName::ImageEncoder,
+                PlannedNetwork::ImageEncoder,
                 numbers * size + patches * width * 16.0,
             )
         });
@@ -299,8 +299,8 @@ fn encode_text(job: &Job<'_>) -> Vec<Need> {
 }
 
 /// Encodes each reference image alone, at its size.
-fn encode_references(job: &Job<'_>) -> Option<Need> {
-    let (_, config) = job.configured::<WanVaeConfig>(PartName::VaeEncoder)?;
+fn encode_references(job: &Job<'_>) -> Option<StageFootprint> {
+    let (_, config) = job.configured::<WanVaeConfig>(PlannedNetwork::VaeEncoder)?;
     let edge = REFERENCE_PIXELS.sqrt();
     let clip = Clip {
         width: edge,
@@ -308,11 +308,12 @@ fn encode_references(job: &Job<'_>) -> Option<Need> {
         ..Clip::of(job, 1)
     };
     let bytes = wan_encode(config, &clip, job.number_bytes() as f64);
-    Some(job.vae_need(PartName::VaeEncoder, bytes))
+    Some(job.vae_need(PlannedNetwork::VaeEncoder, bytes))
 }
 
-fn transformer_need(job: &Job<'_>) -> Option<Need> {
-    let (network, config) = job.configured::<QwenImageTransformerConfig>(PartName::Transformer)?;
+fn transformer_need(job: &Job<'_>) -> Option<StageFootprint> {
+    let (network, config) =
+        job.configured::<QwenImageTransformerConfig>(PlannedNetwork::Transformer)?;
     let pixels = f64::from(job.request.width) * f64::from(job.request.height);
     let sequence = Sequence {
         text: PROMPT.room as f64 + references(job) * SEEN_TOKENS,

@@ -17,7 +17,7 @@ use super::{Family, FamilyDef, FileRules};
 use crate::formats::weights::WeightSet;
 use crate::library::ControlNetwork;
 use crate::library::names::model_words;
-use crate::memory::{Job, Need, Network, PartName};
+use crate::memory::{Job, Network, PlannedNetwork, StageFootprint};
 use crate::model::facts::{ModelFacts, TransformerShape};
 use crate::model::{CatalogError, ControlUse};
 use crate::networks::{
@@ -233,8 +233,9 @@ fn text_length() -> f64 {
 
 /// The worst moment is in the feed-forward part (hidden states, what goes in, and both wide layers) or in the attention
 /// (hidden states, what goes in, queries, keys, values and what comes of them).
-fn transformer_need(job: &Job<'_>) -> Option<Need> {
-    let (network, config) = job.configured::<ZImageTransformerConfig>(PartName::Transformer)?;
+fn transformer_need(job: &Job<'_>) -> Option<StageFootprint> {
+    let (network, config) =
+        job.configured::<ZImageTransformerConfig>(PlannedNetwork::Transformer)?;
     let size = job.number_bytes() as f64;
     let [dim, wide, heads] = [config.dim, config.ffn_dim(), config.n_heads].map(|it| it as f64);
     let pictures = f64::from(job.request.batch_size.max(1));
@@ -279,9 +280,9 @@ fn transformer_need(job: &Job<'_>) -> Option<Need> {
         dim,
         (config.n_layers + config.n_refiner_layers) as f64 + beside,
     );
-    Some(Need {
+    Some(StageFootprint {
         calls: job.calls(passes),
-        operations: pictures * job.operations(PartName::Transformer, one, shape),
-        ..job.need(PartName::Transformer, bytes)
+        operations: pictures * job.operations(PlannedNetwork::Transformer, one, shape),
+        ..job.need(PlannedNetwork::Transformer, bytes)
     })
 }

@@ -1,4 +1,4 @@
-//! What a form asks for, and what it is told about it.
+//! Requests that forms make, and the notices and errors of them.
 
 mod controls;
 mod guidance;
@@ -52,40 +52,62 @@ fn free_spec() -> ModelSpec {
     spec
 }
 
-/// The one changed field of a form, checked against a model of up to 16 Mi pixels.
-fn changed(change: impl FnOnce(&mut GenerateForm)) -> Result<Validated, Vec<FieldError>> {
-    let mut wish = form();
-    change(&mut wish);
-    wish.validate(&test_spec())
+/// The changed form checked against `spec`, or each error as a line that begins with its field.
+fn checked(spec: &ModelSpec, change: impl FnOnce(&mut GenerateForm)) -> Result<Validated, String> {
+    let mut form = form();
+    if spec.limits.max_frames == 1 {
+        form.out = "boat.png".into();
+    }
+    change(&mut form);
+    form.validate(spec).map_err(|errors| {
+        let lines = errors
+            .iter()
+            .map(|err| format!("{}: {}", err.field, err.message));
+        lines.collect::<Vec<_>>().join("\n")
+    })
 }
 
-/// All that is wrong with the changed form.
-fn problems(change: impl FnOnce(&mut GenerateForm)) -> String {
-    let messages: Vec<String> = changed(change)
-        .unwrap_err()
-        .into_iter()
-        .map(|err| format!("{}: {}", err.field, err.message))
-        .collect();
-    messages.join("\n")
+/// The errors of the changed form.
+fn refused(spec: &ModelSpec, change: impl FnOnce(&mut GenerateForm)) -> String {
+    checked(spec, change).unwrap_err()
 }
 
-fn told(checked: &Validated) -> Vec<&str> {
-    let notices = checked.notices.iter();
-    notices.map(|notice| notice.message.as_str()).collect()
+/// The request of the changed form, and the notices, a line each.
+fn noted(spec: &ModelSpec, change: impl FnOnce(&mut GenerateForm)) -> (GenerateRequest, String) {
+    let checked = checked(spec, change).unwrap();
+    let notices = checked.notices.iter().map(|notice| &notice.message[..]);
+    let text = notices.collect::<Vec<_>>().join("\n");
+    (checked.request, text)
+}
+
+fn request_of(spec: &ModelSpec, change: impl FnOnce(&mut GenerateForm)) -> GenerateRequest {
+    checked(spec, change).unwrap().request
+}
+
+fn size_of(spec: &ModelSpec, change: impl FnOnce(&mut GenerateForm)) -> (u32, u32) {
+    let request = request_of(spec, change);
+    (request.width, request.height)
+}
+
+#[track_caller]
+fn assert_starts(text: &str, start: &str) {
+    assert!(text.starts_with(start), "expected {start}: {text}");
+}
+
+#[track_caller]
+fn assert_contains(text: &str, part: &str) {
+    assert!(text.contains(part), "expected {part}: {text}");
 }
 
 #[test]
 fn an_empty_form_takes_the_models_defaults() {
     let spec = test_spec();
-    let checked = form().validate(&spec).unwrap();
-    let request = &checked.request;
-    assert_eq!(
-        (request.width, request.height),
-        (spec.defaults.width, spec.defaults.height)
-    );
+    let (request, text) = noted(&spec, |_| {});
+    assert_eq!(request.width, spec.defaults.width);
+    assert_eq!(request.height, spec.defaults.height);
     assert_eq!(request.num_frames, spec.defaults.num_frames);
     assert_eq!(request.sampling.num_steps, spec.defaults.sampling.num_steps);
-    assert_eq!(checked.notices, []);
+    assert_eq!(text, "");
 }
 
 #[test]
@@ -105,20 +127,16 @@ fn every_wrong_field_is_named_with_what_was_expected_and_found() {
     };
     let errors = wrong.validate(&test_spec()).unwrap_err();
     let fields: Vec<_> = errors.iter().map(|err| err.field).collect();
-    let expected = [
-        "width", "frames", "fps", "steps", "guidance", "shift", "vae-tile",
-    ];
-    assert_eq!(fields, expected);
-    assert!(errors[0].message.contains("multiple of 32"), "{errors:?}");
-    assert!(
-        errors[1].message.contains("4n+1 and at most 257"),
-        "{errors:?}"
-    );
+    let expected = "width frames fps steps guidance shift vae-tile";
+    assert_eq!(fields.join(" "), expected);
+    assert_contains(&errors[0].message, "multiple of 32");
+    assert_contains(&errors[1].message, "4n+1 and at most 257");
 }
 
 #[test]
 fn frames_become_the_nearest_that_the_model_makes_with_a_notice() {
-    for (wish, made) in [
+    let spec = test_spec();
+    for (given, made) in [
         (1, 1),
         (2, 1),
         (3, 5),
@@ -129,75 +147,55 @@ fn frames_become_the_nearest_that_the_model_makes_with_a_notice() {
         (258, 257),
         (260, 257),
     ] {
-        let checked = changed(|form| form.num_frames = Some(wish)).unwrap();
-        assert_eq!(checked.request.num_frames, made, "{wish}");
-        if wish == made {
-            assert_eq!(checked.notices, []);
-        } else {
-            let expected = format!(
-                "The number of frames was changed from {wish} to {made}: Test model makes 4n+1 of them, up to 257"
-            );
-            assert_eq!(told(&checked), [expected]);
-            assert_eq!(checked.notices[0].field, "frames");
-        }
+        let checked = checked(&spec, |form| form.num_frames = Some(given)).unwrap();
+        assert_eq!(checked.request.num_frames, made, "{given}");
+        let notices = checked.notices.iter().map(|it| (it.field, &it.message[..]));
+        let expected = format!(
+            "The number of frames was changed from {given} to {made}: Test model makes 4n+1 of them, up to 257"
+        );
+        let is_changed = given != made;
+        let expected = is_changed.then_some(("frames", &expected[..]));
+        assert!(notices.eq(expected), "{given}");
     }
     for far in [0, 261, 1000, u32::MAX - 2, u32::MAX] {
-        let text = problems(|form| form.num_frames = Some(far));
-        assert!(text.contains("4n+1 and at most 257"), "{far}: {text}");
+        let text = refused(&spec, |form| form.num_frames = Some(far));
+        assert_contains(&text, "4n+1 and at most 257");
         assert!(text.ends_with(&format!("not {far}")), "{far}: {text}");
     }
     // A limit that is not itself a number of frames.
     let mut spec = test_spec();
     spec.limits.max_frames = 260;
-    let wish = GenerateForm {
-        num_frames: Some(260),
-        ..form()
-    };
-    assert_eq!(wish.validate(&spec).unwrap().request.num_frames, 257);
+    let request = request_of(&spec, |form| form.num_frames = Some(260));
+    assert_eq!(request.num_frames, 257);
 }
 
 #[test]
-fn a_picture_that_is_too_long_for_the_image_encoder_is_refused_at_once() {
+fn an_image_that_is_too_long_for_the_image_encoder_is_refused_at_once() {
     let mut spec = free_spec();
     spec.end_image = InputUse::Optional;
-    let problem = |spec: &ModelSpec, start, end| {
-        let wish = GenerateForm {
-            image: Some(start),
-            last_image: Some(end),
-            ..form()
-        };
-        wish.validate(spec)
-            .err()
-            .map(|errors| errors[0].to_string())
+    let with = |start, end| {
+        move |form: &mut GenerateForm| (form.image, form.last_image) = (Some(start), Some(end))
     };
     let long = || picture(3, 6000);
-    assert_eq!(problem(&spec, long(), long()), None);
+    assert!(checked(&spec, with(long(), long())).is_ok());
     spec.files.image_encoder = Some("clip".into());
-    assert_eq!(problem(&spec, picture(3000, 2), picture(9, 9)), None);
-    for text in [
-        problem(&spec, long(), picture(9, 9)),
-        problem(&spec, picture(9, 9), long()),
-    ] {
-        let text = text.unwrap();
-        assert!(text.contains("at most 1500:1"), "{text}");
-        assert!(text.contains("a picture of 3×6000"), "{text}");
+    assert!(checked(&spec, with(picture(3000, 2), picture(9, 9))).is_ok());
+    for (start, end) in [(long(), picture(9, 9)), (picture(9, 9), long())] {
+        let text = refused(&spec, with(start, end));
+        assert_contains(&text, "at most 1500:1");
+        assert_contains(&text, "a picture of 3×6000");
     }
 }
 
 #[test]
 fn a_shift_is_between_a_hundredth_and_a_hundred() {
+    let with = |shift| move |form: &mut GenerateForm| form.sampling.shift = Some(shift);
     for shift in [0.01, 1.0, 100.0] {
-        assert!(
-            changed(|form| form.sampling.shift = Some(shift)).is_ok(),
-            "{shift}"
-        );
+        assert!(checked(&test_spec(), with(shift)).is_ok(), "{shift}");
     }
     for shift in [1e-300, 0.0, 0.009, -1.0, 101.0, f64::NAN] {
-        let text = problems(|form| form.sampling.shift = Some(shift));
-        assert!(
-            text.starts_with("shift: the shift must be between 0.01 and 100, not"),
-            "{text}"
-        );
+        let text = refused(&test_spec(), with(shift));
+        assert_starts(&text, "shift: the shift must be between 0.01 and 100, not");
     }
 }
 
@@ -208,110 +206,105 @@ fn seeds_differ_and_are_short() {
 }
 
 #[test]
-fn a_png_is_one_picture_unless_frames_are_asked_for() {
-    let frames = |num_frames, extend| {
-        let checked = changed(|form| {
+fn a_png_is_one_image_unless_frames_are_chosen_or_a_video_is_continued() {
+    let video = clip(256, 256, 8.0);
+    for (num_frames, extend, expected) in
+        [(None, None, 1), (Some(5), None, 5), (None, Some(video), 17)]
+    {
+        let request = request_of(&test_spec(), |form| {
             form.out = "a.PNG".into();
-            form.num_frames = num_frames;
-            form.extend = extend;
+            (form.num_frames, form.extend) = (num_frames, extend);
         });
-        checked.unwrap().request.num_frames
-    };
-    assert_eq!(frames(None, None), 1);
-    assert_eq!(frames(Some(5), None), 5);
-    assert_eq!(
-        frames(None, Some(clip(256, 256, 8.0))),
-        17,
-        "a clip goes on as a clip"
-    );
+        assert_eq!(request.num_frames, expected);
+    }
 }
 
 #[test]
-fn a_model_says_which_pictures_it_needs_and_which_it_cannot_use() {
-    let text = |start, end, change: &dyn Fn(&mut GenerateForm)| {
+fn a_model_says_which_images_it_needs_and_which_it_cannot_use() {
+    use InputUse::{No, Optional, Required};
+    let text = |start, end, given: &str| {
         let mut spec = free_spec();
         (spec.start_image, spec.end_image) = (start, end);
-        let mut wish = form();
-        change(&mut wish);
-        match wish.validate(&spec) {
-            Ok(_) => String::new(),
-            Err(errors) => format!("{}: {}", errors[0].field, errors[0].message),
-        }
+        let result = checked(&spec, |form| {
+            form.image = given.contains("start").then(|| picture(9, 9));
+            form.last_image = given.contains("end").then(|| picture(9, 9));
+            form.extend = given.contains("video").then(|| clip(9, 9, 8.0));
+        });
+        result.map_or_else(|text| text, |_| String::new())
     };
-    use InputUse::{No, Optional, Required};
-    let start = |form: &mut GenerateForm| form.image = Some(picture(9, 9));
-    let both = |form: &mut GenerateForm| {
-        form.image = Some(picture(9, 9));
-        form.last_image = Some(picture(9, 9));
-    };
-    assert_eq!(
-        text(Required, No, &|_| {}),
-        "image: Test model needs a start picture"
-    );
-    assert_eq!(
-        text(No, No, &start),
-        "image: Test model makes clips from text only and cannot use a start picture"
-    );
-    assert_eq!(
-        text(No, No, &|form| form.extend = Some(clip(9, 9, 8.0))),
-        "extend: Test model makes clips from text only and cannot use a clip to continue"
-    );
-    assert_eq!(
-        text(Required, No, &both),
-        "last-image: Test model does not use end pictures"
-    );
-    assert_eq!(
-        text(Required, Required, &start),
-        "last-image: Test model needs an end picture"
-    );
-    assert_eq!(text(Required, Optional, &both), "");
-    assert_eq!(
-        text(Optional, Optional, &|form| form.last_image =
-            Some(picture(9, 9))),
-        "image: Test model needs a start picture beside the end picture"
-    );
-    assert_eq!(
-        text(Required, No, &|form| form.extend = Some(clip(9, 9, 8.0))),
-        ""
-    );
+    for (start, end, given, expected) in [
+        (Required, No, "", "image: Test model needs a start picture"),
+        (
+            No,
+            No,
+            "start",
+            "image: Test model makes clips from text only and cannot use a start picture",
+        ),
+        (
+            No,
+            No,
+            "video",
+            "extend: Test model makes clips from text only and cannot use a clip to continue",
+        ),
+        (
+            Required,
+            No,
+            "start, end",
+            "last-image: Test model does not use end pictures",
+        ),
+        (
+            Required,
+            Required,
+            "start",
+            "last-image: Test model needs an end picture",
+        ),
+        (
+            Optional,
+            Optional,
+            "end",
+            "image: Test model needs a start picture beside the end picture",
+        ),
+    ] {
+        let text = text(start, end, given);
+        assert_eq!(text.lines().next(), Some(expected));
+    }
+    assert_eq!(text(Required, Optional, "start, end"), "");
+    assert_eq!(text(Required, No, "video"), "");
 }
 
 #[test]
-fn a_clip_stands_in_the_start_pictures_place_and_gives_its_rate() {
-    let going_on = changed(|form| form.extend = Some(clip(256, 256, 12.5))).unwrap();
-    assert_eq!(going_on.request.fps, 12.5);
-    assert!(going_on.request.has_start() && going_on.notices.is_empty());
-    let faster = changed(|form| {
-        form.extend = Some(clip(256, 256, 12.5));
+fn a_video_to_continue_replaces_the_start_image_and_gives_its_rate() {
+    let spec = test_spec();
+    let continued = |width, height, fps| {
+        move |form: &mut GenerateForm| form.extend = Some(clip(width, height, fps))
+    };
+    let (request, text) = noted(&spec, continued(256, 256, 12.5));
+    assert_eq!((request.fps, &text[..]), (12.5, ""));
+    assert!(request.has_start());
+    let faster = request_of(&spec, |form| {
+        continued(256, 256, 12.5)(form);
         form.fps = Some(24.0);
     });
-    assert_eq!(faster.unwrap().request.fps, 24.0);
-    let slow = changed(|form| form.extend = Some(clip(256, 256, 0.25))).unwrap();
-    assert_eq!(slow.request.fps, 1.0);
-    assert_eq!(
-        told(&slow),
-        ["The frame rate was changed from the clip's 0.250 to 1"]
+    assert_eq!(faster.fps, 24.0);
+    let (slow, text) = noted(&spec, continued(256, 256, 0.25));
+    assert_eq!(slow.fps, 1.0);
+    let expected = "The frame rate was changed from the clip's 0.250 to 1";
+    assert_eq!(text, expected);
+    let (_, text) = noted(&spec, continued(320, 240, 8.0));
+    assert_starts(
+        &text,
+        "The clip's frames are resized from 320×240 to 256×256",
     );
-    let resized = changed(|form| form.extend = Some(clip(320, 240, 8.0))).unwrap();
-    assert_eq!(
-        told(&resized),
-        [
-            "The clip's frames are resized from 320×240 to 256×256, the size in which Test model continues it"
-        ]
-    );
-    let text = problems(|form| {
-        form.extend = Some(clip(256, 256, 8.0));
+    let text = refused(&spec, |form| {
+        continued(256, 256, 8.0)(form);
         form.image = Some(picture(9, 9));
     });
-    assert!(text.starts_with("extend: give either"), "{text}");
-    let text = problems(|form| {
-        form.extend = Some(clip(256, 256, 8.0));
+    assert_starts(&text, "extend: give either");
+    let text = refused(&spec, |form| {
+        continued(256, 256, 8.0)(form);
         form.num_frames = Some(1);
     });
-    assert!(
-        text.starts_with("frames: choose more than one frame"),
-        "{text}"
-    );
+    assert_starts(&text, "frames: choose more than one frame");
 }
 
 fn with_preset() -> ModelSpec {
@@ -333,37 +326,24 @@ fn with_preset() -> ModelSpec {
     spec
 }
 
+fn use_preset(form: &mut GenerateForm) {
+    form.preset = Some("fast-4".into());
+}
+
 #[test]
 fn a_preset_gives_what_the_form_leaves_open() {
-    let wish = GenerateForm {
-        preset: Some("fast-4".into()),
-        sampling: PartialSampling {
-            num_steps: Some(6),
-            ..PartialSampling::default()
-        },
-        ..form()
-    };
-    let request = wish.validate(&with_preset()).unwrap().request;
-    assert_eq!(
-        (
-            request.sampling.num_steps,
-            request.sampling.guidance_scale,
-            request.sampling.shift
-        ),
-        (6, 1.0, Some(5.0))
-    );
+    let request = request_of(&with_preset(), |form| {
+        use_preset(form);
+        form.sampling.num_steps = Some(6);
+    });
+    assert_eq!(request.sampling.num_steps, 6);
+    assert_eq!(request.sampling.guidance_scale, 1.0);
+    assert_eq!(request.sampling.shift, Some(5.0));
     assert_eq!(request.sampling.sampler, Sampler::Lcm);
-    let unknown = GenerateForm {
-        preset: Some("slow".into()),
-        ..form()
-    };
-    let errors = unknown.validate(&with_preset()).unwrap_err();
-    assert_eq!(
-        errors[0].message,
-        r#"there is no preset "slow" (Test model has fast-4)"#
-    );
-    let errors = unknown.validate(&test_spec()).unwrap_err();
-    assert!(errors[0].message.contains("has none"), "{errors:?}");
+    let slow = |form: &mut GenerateForm| form.preset = Some("slow".into());
+    let expected = r#"there is no preset "slow" (Test model has fast-4)"#;
+    assert_contains(&refused(&with_preset(), slow), expected);
+    assert_contains(&refused(&test_spec(), slow), "has none");
 }
 
 #[test]
@@ -372,30 +352,25 @@ fn the_low_noise_experts_guidance_is_the_other_one_where_only_that_was_chosen() 
     spec.files.transformer_2 = Some("low".into());
     spec.defaults.sampling.guidance_scale_2 = Some(3.0);
     let low = |change: &dyn Fn(&mut GenerateForm)| {
-        let mut wish = form();
-        change(&mut wish);
-        wish.validate(&spec)
-            .unwrap()
-            .request
-            .sampling
-            .low_guidance_scale()
+        let request = request_of(&spec, change);
+        request.sampling.low_guidance_scale()
     };
     assert_eq!(low(&|_| {}), 3.0);
     assert_eq!(low(&|form| form.sampling.guidance_scale = Some(1.0)), 1.0);
     assert_eq!(low(&|form| form.sampling.guidance_scale_2 = Some(2.0)), 2.0);
-    assert_eq!(low(&|form| form.preset = Some("fast-4".into())), 1.0);
-    let one = changed(|form| form.sampling.guidance_scale_2 = Some(2.0)).unwrap();
-    assert_eq!(one.request.sampling.guidance_scale_2, None);
-    assert_eq!(
-        told(&one),
-        ["The low-noise guidance is not used: Test model has only one expert"]
-    );
+    assert_eq!(low(&use_preset), 1.0);
+    let (one, text) = noted(&test_spec(), |form| {
+        form.sampling.guidance_scale_2 = Some(2.0);
+    });
+    assert_eq!(one.sampling.guidance_scale_2, None);
+    let expected = "The low-noise guidance is not used: Test model has only one expert";
+    assert_eq!(text, expected);
 }
 
 #[test]
 fn the_part_of_the_schedule_has_at_least_one_step() {
     let part = |start, end| {
-        changed(|form| {
+        checked(&test_spec(), |form| {
             form.sampling.num_steps = Some(10);
             (form.sampling.start_step, form.sampling.end_step) = (start, end);
         })
@@ -409,60 +384,53 @@ fn the_part_of_the_schedule_has_at_least_one_step() {
         assert!(part(start, end).is_ok(), "{start:?} {end:?}");
     }
     for (start, end, field) in [
-        (Some(10), None, "start-step"),
-        (Some(4), Some(4), "start-step"),
-        (None, Some(0), "end-step"),
-        (None, Some(11), "end-step"),
+        (Some(10), None, "start-step: "),
+        (Some(4), Some(4), "start-step: "),
+        (None, Some(0), "end-step: "),
+        (None, Some(11), "end-step: "),
     ] {
-        let errors = part(start, end).unwrap_err();
-        assert_eq!(errors.len(), 1);
-        assert_eq!(errors[0].field, field, "{errors:?}");
+        let text = part(start, end).unwrap_err();
+        assert_eq!(text.lines().count(), 1);
+        assert_starts(&text, field);
     }
 }
 
 #[test]
 fn tiles_are_multiples_of_the_vaes_factor() {
+    let with = |tile| move |form: &mut GenerateForm| form.vae_tile = Some(tile);
     for tile in [64, 80, 256, 8192] {
-        let checked = changed(|form| form.vae_tile = Some(tile)).unwrap();
-        assert_eq!(checked.request.vae_tile, Some(tile));
+        let request = request_of(&test_spec(), with(tile));
+        assert_eq!(request.vae_tile, Some(tile));
     }
     for tile in [0, 16, 63, 72, 8208, u32::MAX] {
-        let text = problems(|form| form.vae_tile = Some(tile));
-        assert!(text.contains("multiple of 16"), "{tile}: {text}");
+        assert_contains(&refused(&test_spec(), with(tile)), "multiple of 16");
     }
 }
 
 #[test]
-fn a_lora_of_few_steps_tells_its_preset_until_its_steps_are_set_and_is_as_strong_as_its_authors_say()
+fn a_lora_of_few_steps_names_its_preset_until_its_steps_are_set_and_is_as_strong_as_its_authors_say()
  {
     let mut spec = with_preset();
     spec.presets[0].lora_strength = Some(0.125);
-    let lora = |name: &str| ChosenLora::new(format!("/loras/{name}.safetensors").into());
     let with = |name: &str, change: &dyn Fn(&mut GenerateForm)| {
-        let mut wish = GenerateForm {
-            loras: vec![lora(name)],
-            ..form()
-        };
-        change(&mut wish);
-        let checked = wish.validate(&spec).unwrap();
-        let notes: Vec<String> = checked.notices.into_iter().map(|it| it.message).collect();
-        (notes.join(" "), checked.request.loras[0].strength)
+        let path = format!("/loras/{name}.safetensors");
+        let (request, text) = noted(&spec, |form| {
+            form.loras = vec![ChosenLora::new(path.into())];
+            change(form);
+        });
+        (text, request.loras[0].strength)
     };
     let name = "Wan21_T2V_14B_lightx2v_cfg_step_distill_lora_rank32";
-    let (told, strength) = with(name, &|_| {});
-    assert!(
-        told.contains("made for 4 steps") && told.contains("fast-4"),
-        "{told}"
-    );
+    let (text, strength) = with(name, &|_| {});
+    assert_contains(&text, "made for 4 steps");
+    assert_contains(&text, "fast-4");
     assert_eq!(strength, 1.0);
-    let chosen = with(name, &|form| form.preset = Some("fast-4".into()));
-    assert_eq!(chosen, (String::new(), 0.125));
-    // What somebody said stays.
-    let said = with(name, &|form| {
-        form.preset = Some("fast-4".into());
+    assert_eq!(with(name, &use_preset), (String::new(), 0.125));
+    // A strength that was chosen stays.
+    let chosen = with(name, &|form| {
+        use_preset(form);
         form.loras[0].strength = 0.5;
     });
-    assert_eq!(said, (String::new(), 0.5));
-    let other = with("ink wash", &|form| form.preset = Some("fast-4".into()));
-    assert_eq!(other, (String::new(), 1.0));
+    assert_eq!(chosen, (String::new(), 0.5));
+    assert_eq!(with("ink wash", &use_preset), (String::new(), 1.0));
 }

@@ -234,11 +234,8 @@ mod tests {
             assert_eq!(found.text, "a fox in snow", "{tag}");
             assert!(found.notices.is_empty(), "{found:?}");
             let lora = &found.loras[0];
-            assert_eq!(
-                (lora.name.as_str(), lora.strength),
-                (name, strength),
-                "{tag}"
-            );
+            assert_eq!(lora.name.as_str(), name, "{tag}");
+            assert_eq!(lora.strength, strength, "{tag}");
             assert_eq!((lora.strength_2, lora.written.as_str()), (strength_2, tag));
         }
     }

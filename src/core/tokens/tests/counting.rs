@@ -108,10 +108,8 @@ fn the_longest_of_several_prompts_and_branches_counts() {
     let lines = count(&["a boat", "a boat with a very long red sail", "sea"]);
     assert_eq!(lines.encoders, long.encoders);
     let branches = count(&["a boat{| with a very long red sail}"]);
-    assert_eq!(
-        (&branches.encoders, branches.varies),
-        (&long.encoders, true)
-    );
+    assert_eq!(branches.encoders, long.encoders);
+    assert!(branches.varies);
 }
 
 #[test]

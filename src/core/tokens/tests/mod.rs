@@ -89,10 +89,8 @@ fn a_long_text_is_cut_and_still_ends() {
     assert_eq!(tokens.num_cut, whole.num_tokens - 8);
     let notice = cut_notice("negative", tokens.num_cut, 8).unwrap();
     let expected = format!("the last {} are cut off", tokens.num_cut);
-    assert!(
-        notice.starts_with("the negative prompt") && notice.ends_with(&expected),
-        "{notice}"
-    );
+    assert!(notice.starts_with("the negative prompt"), "{notice}");
+    assert!(notice.ends_with(&expected), "{notice}");
 }
 
 #[test]

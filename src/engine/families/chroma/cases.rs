@@ -5,7 +5,6 @@ use serde_json::json;
 use tch::{Device, Kind, Tensor};
 
 use super::ChromaTransformer;
-use super::denoise::Asked;
 use crate::bench::cases::{Bench, BenchLines, Case, T5_LENGTH};
 use crate::text::TextEmbeds;
 
@@ -20,18 +19,15 @@ fn transformer(bench: &Bench) -> BenchLines {
     let small = json!({"num_layers": 2, "num_single_layers": 4, "num_attention_heads": 4, "attention_head_dim": 64,
         "axes_dims_rope": [8, 28, 28], "joint_attention_dim": 256, "approximator_hidden_dim": 128,
         "approximator_layers": 2});
-    let config: ChromaTransformerConfig =
-        bench.config(ChromaTransformerConfig::default(), small)?;
-    let transformer = bench.built(ChromaTransformer::new(&config, &bench.weights))?;
-    let text = bench.text(T5_LENGTH, config.joint_attention_dim);
-    drop(text.prompt.narrow(1, T5_LENGTH - ALIKE, ALIKE).fill_(1.0));
-    let mask = Tensor::zeros([1, T5_LENGTH], (Kind::Float, Device::Cpu));
-    drop(mask.narrow(1, 0, COUNTED).fill_(1.0));
-    let text = TextEmbeds {
-        mask: Some(mask),
-        ..text
-    };
-    let shape = bench.image_shape(config.latent_channels())?;
-    let transformer = &transformer;
-    bench.image_step(&Asked { transformer, shape }, &text)
+    let published = ChromaTransformerConfig::default();
+    bench.image_step::<ChromaTransformer>(published, small, |config| {
+        let text = bench.text(T5_LENGTH, config.joint_attention_dim);
+        drop(text.prompt.narrow(1, T5_LENGTH - ALIKE, ALIKE).fill_(1.0));
+        let mask = Tensor::zeros([1, T5_LENGTH], (Kind::Float, Device::Cpu));
+        drop(mask.narrow(1, 0, COUNTED).fill_(1.0));
+        TextEmbeds {
+            mask: Some(mask),
+            ..text
+        }
+    })
 }

@@ -1,12 +1,10 @@
 //! Measured calls of FLUX.1 dev: a step of the transformer, the autoencoder, the text encoders.
 
-use safelight_core::networks::{FluxTransformerConfig, KlVaeConfig};
+use safelight_core::networks::KlVaeConfig;
 use serde_json::json;
 
 use super::FluxTransformer;
-use super::denoise::FluxModel;
 use crate::bench::cases::{Bench, BenchLines, Case, T5_LENGTH};
-use crate::controls::acting::Controls;
 use crate::text::TextEmbeds;
 use crate::vae::{Bands, KlVaeDecoder, KlWay};
 
@@ -40,23 +38,15 @@ pub(crate) const CASES: &[Case] = &[
 fn transformer(bench: &Bench) -> BenchLines {
     let small = json!({"num_layers": 2, "num_single_layers": 4, "num_attention_heads": 4, "attention_head_dim": 64,
         "axes_dims_rope": [8, 28, 28], "joint_attention_dim": 256, "pooled_projection_dim": 64});
-    let config: FluxTransformerConfig = bench.config(json!({"guidance_embeds": true}), small)?;
-    let transformer = bench.built(FluxTransformer::new(&config, &bench.weights))?;
-    let text = bench.text(T5_LENGTH, config.joint_attention_dim);
-    let pooled = bench.random(&[1, config.pooled_projection_dim], bench.weights.kind());
-    let text = TextEmbeds {
-        pooled: Some(pooled),
-        ..text
-    };
-    let model = FluxModel {
-        transformer: &transformer,
-        shape: bench.image_shape(config.latent_channels())?,
-        distilled_guidance: 3.5,
-        image: None,
-        reference: None,
-        controls: Controls::default(),
-    };
-    bench.image_step(&model, &text)
+    let published = json!({"guidance_embeds": true});
+    bench.image_step::<FluxTransformer>(published, small, |config| {
+        let text = bench.text(T5_LENGTH, config.joint_attention_dim);
+        let pooled = bench.random(&[1, config.pooled_projection_dim], bench.weights.kind());
+        TextEmbeds {
+            pooled: Some(pooled),
+            ..text
+        }
+    })
 }
 
 fn autoencoder(bench: &Bench, way: KlWay) -> BenchLines {

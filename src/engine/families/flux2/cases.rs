@@ -6,7 +6,6 @@ use safelight_core::networks::{Flux2TransformerConfig, LanguageConfig};
 use serde_json::json;
 
 use super::Flux2Transformer;
-use super::denoise::Asked;
 use crate::bench::cases::{Bench, BenchLines, Case};
 
 pub(crate) const CASES: &[Case] = &[
@@ -25,14 +24,7 @@ pub(crate) const CASES: &[Case] = &[
 
 fn transformer(bench: &Bench, published: &Flux2TransformerConfig) -> BenchLines {
     let small = json!({"num_layers": 1, "num_single_layers": 2, "num_attention_heads": 2, "joint_attention_dim": 64});
-    let config: Flux2TransformerConfig = bench.config(published, small)?;
-    let transformer = bench.built(Flux2Transformer::new(&config, &bench.weights))?;
-    let text = bench.text(PROMPT.room as i64, config.joint_attention_dim);
-    let model = Asked {
-        transformer: &transformer,
-        shape: bench.image_shape(config.latent_channels())?,
-        seen: Vec::new(),
-        seen_tokens: None,
-    };
-    bench.image_step(&model, &text)
+    bench.image_step::<Flux2Transformer>(published, small, |config| {
+        bench.text(PROMPT.room as i64, config.joint_attention_dim)
+    })
 }

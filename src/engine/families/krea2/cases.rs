@@ -5,7 +5,6 @@ use safelight_core::networks::{Krea2TransformerConfig, LanguageConfig};
 use serde_json::json;
 
 use super::Krea2Transformer;
-use super::denoise::Asked;
 use crate::bench::cases::{Bench, BenchLines, Case, TEXT_LENGTH};
 
 pub(crate) const CASES: &[Case] = &[
@@ -27,10 +26,8 @@ fn transformer(bench: &Bench) -> BenchLines {
     let small = json!({"num_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 1, "intermediate_size": 512,
         "text_hidden_dim": 128, "text_num_attention_heads": 1, "text_num_key_value_heads": 1,
         "text_intermediate_size": 256});
-    let config: Krea2TransformerConfig = bench.config(Krea2TransformerConfig::default(), small)?;
-    let transformer = bench.built(Krea2Transformer::new(&config, &bench.weights))?;
-    let text = bench.text(TEXT_LENGTH, config.num_text_layers * config.text_hidden_dim);
-    let shape = bench.image_shape(config.latent_channels())?;
-    let transformer = &transformer;
-    bench.image_step(&Asked { transformer, shape }, &text)
+    let published = Krea2TransformerConfig::default();
+    bench.image_step::<Krea2Transformer>(published, small, |config| {
+        bench.text(TEXT_LENGTH, config.num_text_layers * config.text_hidden_dim)
+    })
 }

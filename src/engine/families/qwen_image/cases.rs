@@ -5,9 +5,7 @@ use safelight_core::networks::{LanguageConfig, QwenImageTransformerConfig};
 use serde_json::json;
 
 use super::QwenImageTransformer;
-use super::denoise::Asked;
 use crate::bench::cases::{Bench, BenchLines, Case, TEXT_LENGTH};
-use crate::controls::acting::Controls;
 
 pub(crate) const CASES: &[Case] = &[
     Case::step("qwen_image_1024", [1024, 1024, 1], transformer).reported(
@@ -27,15 +25,8 @@ pub(crate) const CASES: &[Case] = &[
 fn transformer(bench: &Bench) -> BenchLines {
     let small = json!({"num_layers": 3, "num_attention_heads": 4, "attention_head_dim": 64,
         "axes_dims_rope": [8, 28, 28], "joint_attention_dim": 256});
-    let config: QwenImageTransformerConfig =
-        bench.config(QwenImageTransformerConfig::default(), small)?;
-    let transformer = bench.built(QwenImageTransformer::new(&config, &bench.weights))?;
-    let text = bench.text(TEXT_LENGTH, config.joint_attention_dim);
-    let model = Asked {
-        transformer: &transformer,
-        shape: bench.image_shape(config.latent_channels())?,
-        references: Vec::new(),
-        controls: Controls::default(),
-    };
-    bench.image_step(&model, &text)
+    let published = QwenImageTransformerConfig::default();
+    bench.image_step::<QwenImageTransformer>(published, small, |config| {
+        bench.text(TEXT_LENGTH, config.joint_attention_dim)
+    })
 }

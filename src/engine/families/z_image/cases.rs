@@ -1,13 +1,10 @@
 //! Measured calls of Z-Image: a step of the transformer, and the text encoder. The autoencoder is FLUX.1's.
 
-use std::cell::RefCell;
-
 use safelight_core::families::z_image::{LANGUAGE, PROMPT};
 use safelight_core::networks::{LanguageConfig, ZImageTransformerConfig};
 use serde_json::json;
 
 use super::ZImageTransformer;
-use super::denoise::Asked;
 use crate::bench::cases::{Bench, BenchLines, Case, TEXT_LENGTH};
 
 pub(crate) const CASES: &[Case] = &[
@@ -28,15 +25,8 @@ pub(crate) const CASES: &[Case] = &[
 fn transformer(bench: &Bench) -> BenchLines {
     let small = json!({"dim": 256, "n_layers": 4, "n_refiner_layers": 1, "n_heads": 2, "n_kv_heads": 2,
         "cap_feat_dim": 64});
-    let config: ZImageTransformerConfig =
-        bench.config(ZImageTransformerConfig::default(), small)?;
-    let transformer = bench.built(ZImageTransformer::new(&config, &bench.weights))?;
-    let text = bench.text(TEXT_LENGTH, config.cap_feat_dim);
-    let model = Asked {
-        transformer: &transformer,
-        shape: bench.image_shape(config.in_channels)?,
-        controls: Vec::new(),
-        acting: RefCell::default(),
-    };
-    bench.image_step(&model, &text)
+    let published = ZImageTransformerConfig::default();
+    bench.image_step::<ZImageTransformer>(published, small, |config| {
+        bench.text(TEXT_LENGTH, config.cap_feat_dim)
+    })
 }

@@ -1,9 +1,8 @@
-//! RIFE against the Python networks (`tests/fixtures/rife`), and where a clip cuts.
+//! RIFE against the Python networks (`tests/fixtures/rife`), and where a video cuts.
 //!
 //! Weights and frames are a formula of their names. Limits are relative L2 distances.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use safelight_core::media::Picture;
 use tch::{Device, Kind, Tensor};
@@ -13,28 +12,16 @@ use super::Ifnet;
 use crate::closeness::assert_close;
 use crate::finish::{is_cut, likeness};
 use crate::pixels::pixels_from_rgb8;
-use crate::weights::Weights;
+use crate::weights::tests::fixtures::{self, fixture, json_of, open as weights, tensors_of};
 use crate::weights::tests::made_up::made_up;
 
 const LIMIT: f64 = 1e-5;
 
-fn fixture(name: &str) -> PathBuf {
-    let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures");
-    home.join(name)
-}
-
 /// A file of a version whose keys are changed by `rename`.
 fn write(version: &str, rename: impl Fn(&str) -> String) -> (TempDir, PathBuf) {
-    let text = std::fs::read(fixture("rife/shapes.json")).unwrap();
-    let shapes: BTreeMap<String, BTreeMap<String, Vec<i64>>> =
-        serde_json::from_slice(&text).unwrap();
-    let tensors = shapes[version].iter();
-    let tensors =
-        tensors.map(|(key, shape)| (rename(key), made_up(&format!("{version}.{key}"), shape)));
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("rife.safetensors");
-    Tensor::write_safetensors(&tensors.collect::<Vec<_>>(), &path).unwrap();
-    (folder, path)
+    let shapes = json_of(&fixture("rife/shapes.json"));
+    let tensors = tensors_of(&shapes[version], &format!("{version}."));
+    fixtures::write_changed(tensors, |key, tensor| Some((rename(key), tensor)))
 }
 
 fn open(version: &str, rename: impl Fn(&str) -> String) -> Ifnet {
@@ -55,12 +42,7 @@ fn frame(name: &str, [height, width]: [i64; 2]) -> Tensor {
 
 #[test]
 fn frames_between_are_those_of_the_python_networks() {
-    let file = Weights::open(
-        &fixture("rife/recorded.safetensors"),
-        Kind::Float,
-        Device::Cpu,
-    );
-    let file = file.unwrap();
+    let file = weights(&fixture("rife/recorded.safetensors"), Kind::Float);
     for (version, times) in [
         ("4.6", &[0.5][..]),
         ("4.9", &[0.25]),
@@ -109,15 +91,12 @@ fn a_cancelled_frame_is_none() {
 }
 
 #[test]
-fn half_a_file_is_told_by_what_is_missing() {
+fn half_a_file_is_refused_by_what_is_missing() {
     let (_folder, path) = write("4.25", |key| {
         key.replace("block2.convblock.7.beta", "other")
     });
-    let told = Ifnet::open(&path, Kind::Float, Device::Cpu).unwrap_err();
-    assert!(
-        told.to_string().contains("block2.convblock.7.beta"),
-        "{told}"
-    );
+    let err = Ifnet::open(&path, Kind::Float, Device::Cpu).unwrap_err();
+    assert!(err.to_string().contains("block2.convblock.7.beta"), "{err}");
 }
 
 /// `(1, 3, H, W)` in 0..1

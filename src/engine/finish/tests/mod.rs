@@ -2,66 +2,43 @@
 //!
 //! Weights and pictures are a formula of their names. Limits are relative L2 distances.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use safelight_core::finish::{MAX_HALO, TileSize};
 use safelight_core::networks::{RrdbConfig, RrdbNames, UpscalerConfig};
+use serde_json::Value;
 use tch::{Device, Kind, Tensor};
 use tempfile::TempDir;
 
 use super::upscaler::Upscaler;
 use super::{Canvas, upscale};
 use crate::closeness::{assert_close, distance};
-use crate::weights::Weights;
+use crate::weights::tests::fixtures::{self, fixture, json_of, tensors_of};
 use crate::weights::tests::made_up::made_up;
 
 const LIMIT: f64 = 1e-5;
 
-fn fixture(name: &str) -> PathBuf {
-    let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/finish");
-    home.join(name)
-}
-
-fn shapes() -> BTreeMap<String, BTreeMap<String, Vec<i64>>> {
-    serde_json::from_slice(&std::fs::read(fixture("upscalers.json")).unwrap()).unwrap()
+fn shapes() -> Value {
+    json_of(&fixture("finish/upscalers.json"))
 }
 
 fn recorded(key: &str) -> Tensor {
-    let file = fixture("upscalers.safetensors");
-    let file = Weights::open(&file, Kind::Float, Device::Cpu).unwrap();
-    file.tensor(key, &file.shape_of(key).unwrap()).unwrap()
-}
-
-/// Whether a layer takes pixels that were normed to 255, which a trained one does not make larger.
-fn is_behind_norm(name: &str, key: &str) -> bool {
-    name == "span" && ["conv_1.sk.weight", "conv_1.conv.2.weight"].contains(&key)
+    fixtures::recorded("finish/upscalers.safetensors", key)
 }
 
 /// A network of the fixtures as a file.
 pub(crate) fn write(name: &str) -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("network.safetensors");
-    let tensors: Vec<(String, Tensor)> = shapes()[name]
-        .iter()
-        .map(|(key, shape)| {
-            let key_of_it = format!("{name}.{key}");
-            // One number that stands for a switch.
-            let tensor = if shape.is_empty() || shape == &[1] {
-                Tensor::zeros(shape, (Kind::Float, Device::Cpu))
-            } else {
-                let share = if is_behind_norm(name, key) {
-                    255.0
-                } else {
-                    1.0
-                };
-                made_up(&key_of_it, shape) / share
-            };
-            (key.clone(), tensor)
-        })
-        .collect();
-    Tensor::write_safetensors(&tensors, &path).unwrap();
-    (folder, path)
+    let tensors = tensors_of(&shapes()[name], &format!("{name}."));
+    fixtures::write_changed(tensors, |key, tensor| {
+        let tensor = match key {
+            // A switch.
+            _ if tensor.numel() == 1 => tensor.zeros_like(),
+            // It takes pixels up to 255, which a trained one does not make larger.
+            "conv_1.sk.weight" | "conv_1.conv.2.weight" if name == "span" => tensor / 255.0,
+            _ => tensor,
+        };
+        Some((key.to_owned(), tensor))
+    })
 }
 
 fn open(name: &str) -> Upscaler {
@@ -98,21 +75,17 @@ fn all_at_once(config: &UpscalerConfig, pixels: &Tensor) -> TileSize {
 #[test]
 fn upscalers_are_those_of_python_in_all_their_names() {
     let pixels = picture("picture", 7, 11);
-    for name in shapes().keys() {
+    for name in shapes().as_object().unwrap().keys() {
         let network = open(name);
         let tiles = all_at_once(&network.config, &pixels);
         assert_eq!(tiles.halo, 0);
-        assert_close(
-            name,
-            &whole(&network, &pixels, tiles),
-            &recorded(name),
-            LIMIT,
-        );
+        let found = whole(&network, &pixels, tiles);
+        assert_close(name, &found, &recorded(name), LIMIT);
     }
 }
 
 #[test]
-fn tiles_that_see_all_that_counts_give_what_the_whole_picture_does() {
+fn tiles_that_see_all_that_counts_give_what_the_whole_image_does() {
     let pixels = picture("large", 90, 74);
     for name in ["old", "plus", "body_x2", "compact", "span"] {
         let network = open(name);
@@ -130,7 +103,7 @@ fn tiles_that_see_all_that_counts_give_what_the_whole_picture_does() {
     }
 }
 
-/// A Real-ESRGAN of so many blocks with few channels, whose weights are `gain` times as large as they are made up.
+/// A Real-ESRGAN of `num_blocks` blocks with few channels, whose weights are `gain` times as large as they are made up.
 fn deep(num_blocks: i64, gain: f64) -> Upscaler {
     let rrdb = RrdbConfig {
         names: RrdbNames::Body,
@@ -158,9 +131,8 @@ fn deep(num_blocks: i64, gain: f64) -> Upscaler {
         let bias = Tensor::zeros([*outputs], (Kind::Float, Device::Cpu));
         [(weight, made), (format!("{name}.bias"), bias)]
     });
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("deep.safetensors");
-    Tensor::write_safetensors(&tensors.collect::<Vec<_>>(), &path).unwrap();
+    let same = |key: &str, tensor| Some((key.to_owned(), tensor));
+    let (_folder, path) = fixtures::write_changed(tensors.collect(), same);
     Upscaler::open(&path, Kind::Float, Device::Cpu).unwrap()
 }
 
@@ -184,7 +156,7 @@ fn a_full_network_needs_far_less_around_a_tile_than_its_layers_reach() {
 }
 
 #[test]
-fn numbers_become_bytes_and_what_is_no_number_is_told() {
+fn numbers_become_bytes_and_what_is_no_number_is_refused() {
     let mut canvas = Canvas::new(2, 3);
     let piece = Tensor::from_slice(&[-1.0_f32, 0.5, 2.0]).view([1, 3, 1, 1]);
     assert!(canvas.put(&piece, [1, 2]));

@@ -12,13 +12,13 @@ use tempfile::TempDir;
 
 use super::published::{fixtures, json_of};
 use crate::closeness::{assert_close, limit};
-use crate::hooks::{Hooks, NoHooks};
+use crate::hooks::NoHooks;
 use crate::text::{ClipTextEncoder, T5Encoder};
-use crate::weights::Weights;
-use crate::weights::tests::made_up::made_up;
+use crate::weights::tests::fixtures::{Cancelled, open, recorded, tensors_of, write_folder};
 
 const CLIP: &str = "text_encoder";
 const T5: &str = "text_encoder_2";
+const RECORDED: &str = "text/flux/recorded.safetensors";
 
 fn encoders() -> Value {
     json_of(&fixtures().join("encoders.json"))
@@ -26,63 +26,46 @@ fn encoders() -> Value {
 
 /// The weights of a component of the recorded runs.
 pub(super) fn weights_of(component: &str) -> Vec<(String, Tensor)> {
-    let encoders = encoders();
-    let shapes = encoders["shapes"][component].as_object().unwrap();
-    let named = shapes.iter().map(|(name, shape)| {
-        let tensor = made_up(&format!("{component}.{name}"), &super::ids(shape));
-        (name.clone(), tensor)
-    });
-    named.collect()
+    tensors_of(&encoders()["shapes"][component], &format!("{component}."))
 }
 
 fn config_of(component: &str) -> Value {
     json_of(&fixtures().join(format!("{component}.json")))
 }
 
-fn write(folder: &Path, config: &Value, weights: &[(String, Tensor)]) {
-    fs::write(folder.join("config.json"), config.to_string()).unwrap();
-    Tensor::write_safetensors(weights, folder.join("model.safetensors")).unwrap();
-}
-
 fn folder(component: &str) -> TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    write(dir.path(), &config_of(component), &weights_of(component));
-    dir
+    write_folder(&config_of(component), &weights_of(component))
 }
 
-fn open(place: &Path) -> Weights {
-    Weights::open(place, Kind::Float, Device::Cpu).unwrap()
+/// A folder whose config has other values.
+fn folder_with(component: &str, changes: &[(&str, Value)]) -> TempDir {
+    let mut config = config_of(component);
+    for (key, value) in changes {
+        config[*key] = value.clone();
+    }
+    write_folder(&config, &weights_of(component))
 }
 
 fn clip(place: &Path) -> ClipTextEncoder {
     let config = ClipTextConfig::read(place).unwrap();
-    let weights = open(place);
+    let weights = open(place, Kind::Float);
     let encoder = ClipTextEncoder::new(&config, &weights).unwrap();
-    assert_eq!(
-        ClipTextEncoder::unexpected_keys(&weights),
-        Vec::<String>::new()
-    );
+    assert_eq!(ClipTextEncoder::unexpected_keys(&weights), [""; 0]);
     encoder
 }
 
 fn t5(place: &Path) -> T5Encoder {
     let config = T5Config::read_as(T5Kind::T5, place).unwrap();
-    let weights = open(place);
+    let weights = open(place, Kind::Float);
     let encoder = T5Encoder::new(&config, &weights).unwrap();
-    assert_eq!(T5Encoder::unexpected_keys(&weights), Vec::<String>::new());
+    assert_eq!(T5Encoder::unexpected_keys(&weights), [""; 0]);
     encoder
-}
-
-fn recorded(name: &str) -> Tensor {
-    let all = Tensor::read_safetensors(fixtures().join("recorded.safetensors")).unwrap();
-    let found = all.into_iter().find(|(found, _)| found == name);
-    found.unwrap().1
 }
 
 #[track_caller]
 fn assert_recorded(found: &Tensor, name: &str) {
     let limit = limit("text/flux/recorded", name, 2e-6);
-    assert_close(name, found, &recorded(name), limit);
+    assert_close(name, found, &recorded(RECORDED, name), limit);
 }
 
 #[test]
@@ -92,13 +75,13 @@ fn flux_prompts_give_the_embeddings_of_the_reference() {
     let encoders = encoders();
     for (variant, run) in encoders["runs"].as_object().unwrap() {
         let name = |part: &str| format!("{variant}.{part}");
-        let embeds = clip.forward(&recorded(&name("tokenizer")), &NoHooks);
+        let embeds = clip.forward(&recorded(RECORDED, &name("tokenizer")), &NoHooks);
         let embeds = embeds.unwrap();
         let states = name("text_encoder.prompt.last_hidden_state");
         assert_recorded(&embeds.last_hidden_state, &states);
         assert_recorded(&embeds.pooler_output, &name("pooled_prompt_embeds"));
 
-        let ids = recorded(&name("tokenizer_2"));
+        let ids = recorded(RECORDED, &name("tokenizer_2"));
         let length = run["length"].as_i64().unwrap();
         assert_eq!(ids.size(), [1, length]);
         let embeds = t5.forward(&ids, None, &NoHooks).unwrap();
@@ -111,24 +94,18 @@ fn flux_prompts_give_the_embeddings_of_the_reference() {
 
 #[test]
 fn a_clip_of_another_activation_ends_where_its_config_says() {
-    let dir = folder(CLIP);
-    let mut config = config_of(CLIP);
-    config["hidden_act"] = json!("gelu");
-    config["eos_token_id"] = json!(320);
-    fs::write(dir.path().join("config.json"), config.to_string()).unwrap();
-    let embeds = clip(dir.path())
-        .forward(&recorded("other.ids"), &NoHooks)
-        .unwrap();
+    let changes = [("hidden_act", json!("gelu")), ("eos_token_id", json!(320))];
+    let dir = folder_with(CLIP, &changes);
+    let ids = recorded(RECORDED, "other.ids");
+    let embeds = clip(dir.path()).forward(&ids, &NoHooks).unwrap();
     assert_recorded(&embeds.last_hidden_state, "other.last_hidden_state");
     assert_recorded(&embeds.pooler_output, "other.pooler_output");
 }
 
 #[test]
 fn encoders_are_read_under_every_name_that_files_have() {
-    let dir = tempfile::tempdir().unwrap();
     let ids = Tensor::from_slice(&[812_i64, 320, 27, 813, 813]).unsqueeze(0);
-    let weights = weights_of(CLIP);
-    write(dir.path(), &config_of(CLIP), &weights);
+    let (dir, weights) = (folder(CLIP), weights_of(CLIP));
     let expected = clip(dir.path()).forward(&ids, &NoHooks).unwrap();
     let plain = |name: &str| name.to_owned();
     let bare = |name: &str| name.replace("text_model.", "");
@@ -163,11 +140,8 @@ fn encoders_are_read_under_every_name_that_files_have() {
         let named = weights.iter().map(|(name, xs)| (rename(name), xs));
         let mut named: Vec<(String, &Tensor)> = named.collect();
         if rename("shared") == "shared" {
-            let (_, table) = weights
-                .iter()
-                .find(|(name, _)| name == "shared.weight")
-                .unwrap();
-            named.push(("encoder.embed_tokens.weight".to_owned(), table));
+            let table = weights.iter().find(|(name, _)| name == "shared.weight");
+            named.push(("encoder.embed_tokens.weight".to_owned(), &table.unwrap().1));
         }
         Tensor::write_safetensors(&named, &path).unwrap();
         let found = t5(&path).forward(&ids, None, &NoHooks).unwrap();
@@ -193,75 +167,57 @@ fn the_header_of_a_file_shows_the_numbers_of_a_clip() {
     };
     let config = write(192).unwrap();
     assert_eq!((config.vocab_size, config.hidden_size), (30, 192));
-    assert_eq!(
-        (config.intermediate_size, config.num_hidden_layers),
-        (40, 2)
-    );
-    assert_eq!(
-        (config.num_attention_heads, config.max_position_embeddings),
-        (3, 9)
-    );
-    assert_eq!(
-        (config.eos_token_id, config.hidden_act),
-        (2, ClipActivation::QuickGelu)
-    );
+    assert_eq!(config.intermediate_size, 40);
+    assert_eq!(config.num_hidden_layers, 2);
+    assert_eq!(config.num_attention_heads, 3);
+    assert_eq!(config.max_position_embeddings, 9);
+    assert_eq!(config.eos_token_id, 2);
+    assert_eq!(config.hidden_act, ClipActivation::QuickGelu);
     let text = write(100).unwrap_err().to_string();
-    assert!(
-        text.contains("found 100") && text.contains("clip_l.safetensors"),
-        "{text}"
-    );
+    assert!(text.contains("found 100"), "{text}");
+    assert!(text.contains("clip_l.safetensors"), "{text}");
     // A folder that has no config is read as its file is.
     fs::rename(&path, dir.path().join("model.safetensors")).unwrap();
     let of_folder = ClipTextConfig::read(dir.path());
     assert!(of_folder.unwrap_err().to_string().contains("found 100"));
     // The config of another component lies beside loose files; that of the encoder counts only for its own file.
-    fs::write(
-        dir.path().join("config.json"),
-        r#"{"model_type": "clip_text_model", "hidden_size": 5}"#,
-    )
-    .unwrap();
+    let other = r#"{"model_type": "clip_text_model", "hidden_size": 5}"#;
+    fs::write(dir.path().join("config.json"), other).unwrap();
     assert_eq!(write(192).unwrap().hidden_size, 192);
 }
 
 #[test]
 fn encoders_that_are_not_what_is_wanted_say_so() {
+    let clip = |place: &Path| ClipTextConfig::read(place).map(drop);
+    let t5 = |place: &Path| T5Config::read_as(T5Kind::T5, place).map(drop);
     let (clip_folder, t5_folder) = (folder(CLIP), folder(T5));
     let file = |dir: &TempDir| {
         let other = dir.path().join("other.safetensors");
         fs::copy(dir.path().join("model.safetensors"), &other).unwrap();
         other
     };
-    let t5 = |place: &Path| {
-        T5Config::read_as(T5Kind::T5, place)
-            .unwrap_err()
-            .to_string()
-    };
-    let text = t5(&file(&clip_folder));
-    assert!(
-        text.contains("expected a T5") && text.contains("found a CLIP text encoder"),
-        "{text}"
-    );
-    let text = ClipTextConfig::read(&file(&t5_folder))
-        .unwrap_err()
-        .to_string();
-    assert!(
-        text.contains("expected a CLIP") && text.contains("found a T5 text encoder"),
-        "{text}"
-    );
     let umt5 = super::fixtures().join("pipeline/text_encoder");
-    for place in [&umt5, &umt5.join("model.safetensors")] {
-        let text = t5(place);
-        assert!(
-            text.contains("expected the model_type t5, found umt5"),
-            "{text}"
-        );
+    let relu = folder_with(T5, &[("feed_forward_proj", json!("relu"))]);
+    let no_t5 = "expected the model_type t5, found umt5";
+    for (read, expected) in [
+        (
+            t5(&file(&clip_folder)),
+            ["expected a T5", "found a CLIP text encoder"],
+        ),
+        (
+            clip(&file(&t5_folder)),
+            ["expected a CLIP", "found a T5 text encoder"],
+        ),
+        (t5(&umt5), [no_t5, ""]),
+        (t5(&umt5.join("model.safetensors")), [no_t5, ""]),
+        (
+            t5(relu.path()),
+            ["the feed_forward_proj gated-gelu", "found relu"],
+        ),
+    ] {
+        let text = read.unwrap_err().to_string();
+        assert!(expected.iter().all(|part| text.contains(part)), "{text}");
     }
-    let clip_with = |key: &str, value: Value| {
-        let mut config = config_of(CLIP);
-        config[key] = value;
-        fs::write(clip_folder.path().join("config.json"), config.to_string()).unwrap();
-        ClipTextConfig::read(clip_folder.path()).map(|_| ())
-    };
     for (key, value) in [
         ("hidden_size", json!(0)),
         ("num_attention_heads", json!(5)),
@@ -269,24 +225,16 @@ fn encoders_that_are_not_what_is_wanted_say_so() {
         ("layer_norm_eps", json!(-1.0)),
         ("vocab_size", json!("many")),
     ] {
-        let text = clip_with(key, value).unwrap_err().to_string();
+        let dir = folder_with(CLIP, &[(key, value)]);
+        let text = clip(dir.path()).unwrap_err().to_string();
         assert!(text.ends_with("config.json"), "{text}");
     }
-    let mut config = config_of(T5);
-    config["feed_forward_proj"] = json!("relu");
-    fs::write(t5_folder.path().join("config.json"), config.to_string()).unwrap();
-    let text = t5(t5_folder.path());
-    assert!(
-        text.contains("expected the feed_forward_proj gated-gelu, found relu"),
-        "{text}"
-    );
 }
 
 #[test]
 fn a_whole_clip_has_the_config_of_its_text_encoder_inside() {
-    let dir = folder(CLIP);
     let whole = json!({"model_type": "clip", "text_config": config_of(CLIP), "hidden_size": 7});
-    fs::write(dir.path().join("config.json"), whole.to_string()).unwrap();
+    let dir = write_folder(&whole, &weights_of(CLIP));
     for place in [dir.path(), &dir.path().join("model.safetensors")] {
         assert_eq!(ClipTextConfig::read(place).unwrap().hidden_size, 32);
     }
@@ -294,18 +242,9 @@ fn a_whole_clip_has_the_config_of_its_text_encoder_inside() {
 
 #[test]
 fn a_cancelled_encoder_stops_between_its_layers() {
-    struct Cancelled;
-    impl Hooks for Cancelled {
-        fn cancelled(&self) -> bool {
-            true
-        }
-    }
     let (clip_folder, t5_folder) = (folder(CLIP), folder(T5));
     let ids = Tensor::from_slice(&[4_i64, 1]).unsqueeze(0);
-    assert!(clip(clip_folder.path()).forward(&ids, &Cancelled).is_none());
-    assert!(
-        t5(t5_folder.path())
-            .forward(&ids, None, &Cancelled)
-            .is_none()
-    );
+    let clip_embeds = clip(clip_folder.path()).forward(&ids, &Cancelled);
+    let t5_embeds = t5(t5_folder.path()).forward(&ids, None, &Cancelled);
+    assert!(clip_embeds.is_none() && t5_embeds.is_none());
 }

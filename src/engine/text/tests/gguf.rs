@@ -17,11 +17,8 @@ use crate::weights::tests::made_up_gguf::{GgufFile, both_forms};
 
 /// What a converter writes of a model, with a vocabulary filled up to `rows`.
 fn with_tokenizer(file: GgufFile, model: &Model, rows: usize) -> GgufFile {
-    let mut texts: Vec<Vec<u8>> = model
-        .pieces
-        .iter()
-        .map(|piece| piece.text.clone())
-        .collect();
+    let texts = model.pieces.iter().map(|piece| piece.text.clone());
+    let mut texts: Vec<Vec<u8>> = texts.collect();
     let mut scores: Vec<f32> = model.pieces.iter().map(|piece| piece.score).collect();
     // The kinds have the numbers of the proto, which begin with 1.
     let kinds = model.pieces.iter().map(|piece| piece.kind as i32 + 1);
@@ -94,47 +91,27 @@ fn a_vocabulary_of_a_t5_is_read_as_its_spiece_model_is() {
 
 #[test]
 fn a_vocabulary_that_makes_no_sense_is_refused_in_one_sentence() {
-    let tokens = || vec![b"<unk>".to_vec(), b"a".to_vec()];
     let base = || {
-        GgufFile::default()
-            .text("tokenizer.ggml.model", "t5")
-            .texts("tokenizer.ggml.tokens", &tokens())
+        let tokens = [b"<unk>".to_vec(), b"a".to_vec()];
+        let file = GgufFile::default().text("tokenizer.ggml.model", "t5");
+        file.texts("tokenizer.ggml.tokens", &tokens)
     };
+    let bare = |model: &str| GgufFile::default().text("tokenizer.ggml.model", model);
+    let scored = || base().floats("tokenizer.ggml.scores", &[0.0, -1.0]);
+    let of_kinds = |kinds: [i32; 2]| scored().integers("tokenizer.ggml.token_type", &kinds);
+    let damaged = of_kinds([2, 1])
+        .number("tokenizer.ggml.eos_token_id", 4_000_000_000)
+        .bytes("tokenizer.ggml.precompiled_charsmap", &[1]);
+    let one_score = base().floats("tokenizer.ggml.scores", &[0.0]);
     for (file, expected) in [
         (GgufFile::default(), "no tokenizer"),
-        (
-            GgufFile::default().text("tokenizer.ggml.model", "llama"),
-            "no tokenizer",
-        ),
-        (
-            GgufFile::default().text("tokenizer.ggml.model", "t5"),
-            "no tokens with scores",
-        ),
+        (bare("llama"), "no tokenizer"),
+        (bare("t5"), "no tokens with scores"),
         (base(), "no tokens with scores"),
-        (
-            base().floats("tokenizer.ggml.scores", &[0.0]),
-            "2 tokens and 1",
-        ),
-        (
-            base()
-                .floats("tokenizer.ggml.scores", &[0.0, -1.0])
-                .integers("tokenizer.ggml.token_type", &[2, 9]),
-            "kind 9",
-        ),
-        (
-            base()
-                .floats("tokenizer.ggml.scores", &[0.0, -1.0])
-                .integers("tokenizer.ggml.token_type", &[2, 1]),
-            "no piece '</s>'",
-        ),
-        (
-            base()
-                .floats("tokenizer.ggml.scores", &[0.0, -1.0])
-                .integers("tokenizer.ggml.token_type", &[2, 1])
-                .number("tokenizer.ggml.eos_token_id", 4_000_000_000)
-                .bytes("tokenizer.ggml.precompiled_charsmap", &[1]),
-            "damaged",
-        ),
+        (one_score, "2 tokens and 1"),
+        (of_kinds([2, 9]), "kind 9"),
+        (of_kinds([2, 1]), "no piece '</s>'"),
+        (damaged, "damaged"),
     ] {
         let (_dir, path) = written(&file);
         let err = TextTokenizer::open(&path, None, 16).map(|_| ());
@@ -144,7 +121,7 @@ fn a_vocabulary_that_makes_no_sense_is_refused_in_one_sentence() {
 }
 
 #[test]
-fn kinds_that_nobody_wrote_are_guessed() {
+fn kinds_that_are_not_written_are_guessed() {
     let texts = ["<pad>", "</s>", "<unk>", "▁", "a"].map(|text| text.as_bytes().to_vec());
     let file = GgufFile::default()
         .text("tokenizer.ggml.model", "t5")
@@ -158,37 +135,25 @@ fn kinds_that_nobody_wrote_are_guessed() {
 }
 
 #[test]
-fn a_umt5_of_gguf_gives_what_its_numbers_give() {
-    let dir = tempfile::tempdir().unwrap();
-    let all = Weights::read_all(&assets().join("../text_encoder")).unwrap();
+fn a_t5_of_either_kind_in_gguf_gives_what_its_numbers_give() {
+    let umt5 = Weights::read_all(&assets().join("../text_encoder")).unwrap();
+    let t5 = super::flux::weights_of("text_encoder_2");
     let keys = T5Keys::in_names(T5Names::LlamaCpp);
-    let places = both_forms(dir.path(), &all, |name| keys.file_key(name));
     let tokens = Tokens::of("a red boat", &super::tokenizer(16)).unwrap();
-    let [found, expected] = places.map(|place| {
-        let config = T5Config::read_as(T5Kind::Umt5, &place).unwrap();
-        let weights = Weights::open(&place, Kind::Float, Device::Cpu).unwrap();
-        let encoder = T5Encoder::new(&config, &weights).unwrap();
-        assert_eq!(weights.finish(), Vec::<String>::new());
-        encoder
-            .forward(&tokens.ids, Some(&tokens.mask), &NoHooks)
-            .unwrap()
-    });
-    assert_eq!(found, expected);
-}
-
-#[test]
-fn a_t5_of_gguf_gives_what_its_numbers_give() {
-    let dir = tempfile::tempdir().unwrap();
-    let all = super::flux::weights_of("text_encoder_2");
-    let keys = T5Keys::in_names(T5Names::LlamaCpp);
-    let places = both_forms(dir.path(), &all, |name| keys.file_key(name));
     let ids = Tensor::from_slice(&[5_i64, 9, 200, 3, 1]).view([1, 5]);
-    let [found, expected] = places.map(|place| {
-        let config = T5Config::read_as(T5Kind::T5, &place).unwrap();
-        let weights = Weights::open(&place, Kind::Float, Device::Cpu).unwrap();
-        let encoder = T5Encoder::new(&config, &weights).unwrap();
-        assert_eq!(T5Encoder::unexpected_keys(&weights), Vec::<String>::new());
-        encoder.forward(&ids, None, &NoHooks).unwrap()
-    });
-    assert_eq!(found, expected);
+    for (kind, all, ids, mask) in [
+        (T5Kind::Umt5, umt5, &tokens.ids, Some(&tokens.mask)),
+        (T5Kind::T5, t5, &ids, None),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let places = both_forms(dir.path(), &all, |name| keys.file_key(name));
+        let [found, expected] = places.map(|place| {
+            let config = T5Config::read_as(kind, &place).unwrap();
+            let weights = Weights::open(&place, Kind::Float, Device::Cpu).unwrap();
+            let encoder = T5Encoder::new(&config, &weights).unwrap();
+            assert_eq!(weights.finish(), [""; 0]);
+            encoder.forward(ids, mask, &NoHooks).unwrap()
+        });
+        assert_eq!(found, expected, "{kind:?}");
+    }
 }

@@ -3,7 +3,7 @@
 pub(super) mod gguf;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use safelight_core::families::framepack::LANGUAGE;
 use safelight_core::tokens::{HUNYUAN_PROMPT, TextTokenizer};
@@ -11,55 +11,40 @@ use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 use tempfile::TempDir;
 
-use super::published::json_of;
 use super::{ids, used_ids};
 use crate::closeness::assert_close;
-use crate::hooks::{Hooks, NoHooks};
+use crate::hooks::NoHooks;
 use crate::text::{LanguageEncoder, Tokens, within_template};
-use crate::weights::Weights;
-use crate::weights::tests::made_up::{self, made_up};
+use crate::weights::tests::fixtures::{
+    self, Cancelled, fixture, json_of, open, tensors_of, write_folder,
+};
 
 const CLASS: Option<&str> = Some("PreTrainedTokenizerFast");
 
-fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/text/llama")
-}
-
 fn facts() -> Value {
-    json_of(&fixtures().join("facts.json"))
+    json_of(&fixture("text/llama/facts.json"))
 }
 
 fn config() -> Value {
-    json_of(&fixtures().join("text_encoder.json"))
+    json_of(&fixture("text/llama/text_encoder.json"))
 }
 
 fn recorded(name: &str) -> Tensor {
-    let all = Tensor::read_safetensors(fixtures().join("recorded.safetensors")).unwrap();
-    let found = all.into_iter().find(|(found, _)| found == name);
-    found.unwrap().1
+    fixtures::recorded("text/llama/recorded.safetensors", name)
 }
 
 fn tokenizer(length: usize) -> TextTokenizer {
-    let file = fixtures().join("tokenizer.json");
+    let file = fixture("text/llama/tokenizer.json");
     TextTokenizer::open(&file, CLASS, length).unwrap()
 }
 
 fn weights() -> Vec<(String, Tensor)> {
-    let facts = facts();
-    let shapes = facts["shapes"].as_object().unwrap().iter();
-    let named = shapes.map(|(name, shape)| {
-        let tensor = made_up(&format!("text_encoder.{name}"), &ids(shape));
-        (name.clone(), tensor)
-    });
-    named.collect()
+    tensors_of(&facts()["shapes"], "text_encoder.")
 }
 
 /// A larger one, whose heads are as wide as published and whose rows fill blocks.
 fn wide_weights() -> Vec<(String, Tensor)> {
-    let mut shapes = vec![
-        ("embed_tokens".to_owned(), vec![927, 64]),
-        ("norm".to_owned(), vec![64]),
-    ];
+    let mut shapes = json!({"embed_tokens.weight": [927, 64], "norm.weight": [64]});
     for i in 0..4 {
         let sizes: [(&str, &[i64]); 9] = [
             ("input_layernorm", &[64]),
@@ -72,36 +57,23 @@ fn wide_weights() -> Vec<(String, Tensor)> {
             ("mlp.up_proj", &[96, 64]),
             ("mlp.down_proj", &[64, 96]),
         ];
-        shapes.extend(sizes.map(|(name, size)| (format!("layers.{i}.{name}"), size.to_vec())));
+        for (name, size) in sizes {
+            shapes[format!("layers.{i}.{name}.weight")] = json!(size);
+        }
     }
-    let named = shapes.into_iter().map(|(name, shape)| {
-        let name = format!("{name}.weight");
-        let tensor = made_up(&name, &shape);
-        (name, tensor)
-    });
-    named.collect()
-}
-
-fn write(folder: &Path, config: &Value, weights: &[(String, Tensor)]) {
-    fs::write(folder.join("config.json"), config.to_string()).unwrap();
-    Tensor::write_safetensors(weights, folder.join("model.safetensors")).unwrap();
+    tensors_of(&shapes, "")
 }
 
 fn folder() -> TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    write(dir.path(), &config(), &weights());
-    dir
+    write_folder(&config(), &weights())
 }
 
 fn encoder(place: &Path) -> LanguageEncoder {
     let config = LANGUAGE.read(place).unwrap();
-    let weights = Weights::open(place, Kind::Float, Device::Cpu).unwrap();
+    let weights = open(place, Kind::Float);
     assert_eq!(config.num_read_layers(), 2);
     let encoder = LanguageEncoder::new(&config, &weights).unwrap();
-    assert_eq!(
-        LanguageEncoder::unexpected_keys(&weights),
-        Vec::<String>::new()
-    );
+    assert_eq!(LanguageEncoder::unexpected_keys(&weights), [""; 0]);
     encoder
 }
 
@@ -135,22 +107,19 @@ fn prompts_give_the_embeddings_that_framepack_reads() {
             .unwrap();
         let embeds = within_template(&states, &HUNYUAN_PROMPT);
         assert_eq!(embeds.size(), [1, 256, 48]);
-        let mask = recorded(&format!("{name}.prompt_attention_mask"));
-        assert_eq!(
-            within_template(&tokens.mask, &HUNYUAN_PROMPT),
-            mask,
-            "{name}"
-        );
+        let mask = within_template(&tokens.mask, &HUNYUAN_PROMPT);
+        let expected = recorded(&format!("{name}.prompt_attention_mask"));
+        assert_eq!(mask, expected, "{name}");
         let expected = recorded(&format!("{name}.prompt_embeds"));
         assert_close(name, &embeds.index_select(1, &rows), &expected, 2e-6);
     }
 }
 
 #[test]
-fn a_whole_llama_gives_what_is_behind_every_layer_and_at_last_behind_the_norm() {
+fn a_whole_llama_gives_what_is_after_every_layer_and_at_last_after_the_norm() {
     let folder = folder();
     let config = LANGUAGE.read(folder.path()).unwrap();
-    let weights = Weights::open(folder.path(), Kind::Float, Device::Cpu).unwrap();
+    let weights = open(folder.path(), Kind::Float);
     let whole = LanguageEncoder::whole(&config, &weights).unwrap();
     let (ids, mask) = some_ids();
     let mut states = Vec::new();
@@ -181,7 +150,7 @@ fn any_text_gives_the_ids_of_the_reference() {
 }
 
 #[test]
-fn only_what_is_cut_of_the_prompt_itself_is_told() {
+fn a_notice_says_what_is_cut_of_the_prompt_itself() {
     let tokenizer = tokenizer(HUNYUAN_PROMPT.length());
     let notice = |count: usize| {
         let text = HUNYUAN_PROMPT.around(&"1 ".repeat(count));
@@ -189,20 +158,18 @@ fn only_what_is_cut_of_the_prompt_itself_is_told() {
         HUNYUAN_PROMPT.cut_notice(tokens.num_cut, "prompt")
     };
     assert_eq!(notice(100), None);
-    let told = notice(600).unwrap();
+    let notice_of_600 = notice(600).unwrap();
     let expected = "the prompt is too long: the model reads 256 tokens";
-    assert!(told.starts_with(expected), "{told}");
+    assert!(notice_of_600.starts_with(expected), "{notice_of_600}");
     // From one more on, each costs two ids of the prompt.
     let first = (1..200).find(|&count| notice(count).is_some()).unwrap();
     let numbers = [first, first + 1].map(|count| {
-        let told = notice(count).unwrap();
-        let behind = told.split("the last ").nth(1).unwrap();
-        behind.split(' ').next().unwrap().parse::<usize>().unwrap()
+        let text = notice(count).unwrap();
+        let number = text.split("the last ").nth(1).unwrap();
+        number.split(' ').next().unwrap().parse::<usize>().unwrap()
     });
-    assert!(
-        numbers[0] <= 2 && numbers[1] == numbers[0] + 2,
-        "{numbers:?}"
-    );
+    assert!(numbers[0] <= 2, "{numbers:?}");
+    assert!(numbers[1] == numbers[0] + 2, "{numbers:?}");
 }
 
 #[test]
@@ -220,11 +187,7 @@ fn a_llama_is_read_under_every_name_that_files_have() {
             .map(|(name, xs)| (format!("{prefix}{name}"), xs))
             .collect();
         let other = Tensor::ones([2], (Kind::Float, Device::Cpu));
-        for name in [
-            "vision_tower.x",
-            "multi_modal_projector.y",
-            "lm_head.weight",
-        ] {
+        for name in "vision_tower.x multi_modal_projector.y lm_head.weight".split(' ') {
             named.push((name.to_owned(), other.shallow_clone()));
         }
         Tensor::write_safetensors(&named, dir.path().join("model.safetensors")).unwrap();
@@ -234,13 +197,12 @@ fn a_llama_is_read_under_every_name_that_files_have() {
 
 #[test]
 fn a_single_file_says_its_numbers_by_its_shapes() {
-    let dir = tempfile::tempdir().unwrap();
     let config = json!({
         "model_type": "llama", "vocab_size": 927, "hidden_size": 64, "num_attention_heads": 4,
         "num_key_value_heads": 2, "head_dim": 128, "intermediate_size": 96, "num_hidden_layers": 4,
         "rms_norm_eps": 1e-5, "rope_parameters": {"rope_theta": 500_000.0, "rope_type": "default"},
     });
-    write(dir.path(), &config, &wide_weights());
+    let dir = write_folder(&config, &wide_weights());
     let expected = some_states(dir.path());
     let file = dir.path().join("llava_llama3_fp16.safetensors");
     let named = wide_weights().into_iter();
@@ -255,79 +217,38 @@ fn a_single_file_says_its_numbers_by_its_shapes() {
     let small = dir.path().join("small.safetensors");
     Tensor::write_safetensors(&weights(), &small).unwrap();
     let err = sentence(&small);
-    assert!(
-        err.contains("48 query rows") && err.contains("config.json"),
-        "{err}"
-    );
-}
-
-#[test]
-fn matrices_of_fp8_with_scales_give_what_they_stand_for() {
-    let dir = tempfile::tempdir().unwrap();
-    let [narrow, wide] =
-        ["fp8_scaled", "exact"].map(|name| dir.path().join(format!("{name}.safetensors")));
-    let scale = Tensor::from(0.375_f32);
-    let marker = Tensor::zeros([2], (Kind::Float8e4m3fn, Device::Cpu));
-    let mut stored = vec![("scaled_fp8".to_owned(), marker)];
-    let mut exact = Vec::new();
-    for (name, xs) in wide_weights() {
-        let name = format!("model.{name}");
-        if name.contains("_proj") {
-            let fp8 = (&xs * 3.0).to_kind(Kind::Float8e4m3fn);
-            exact.push((name.clone(), fp8.to_kind(Kind::Float) * 0.375));
-            let layer = name.trim_end_matches(".weight");
-            stored.push((format!("{layer}.scale_weight"), scale.shallow_clone()));
-            stored.push((name, fp8));
-        } else {
-            stored.push((name.clone(), xs.shallow_clone()));
-            exact.push((name, xs));
-        }
-    }
-    let borrowed: Vec<(&str, &Tensor)> = stored.iter().map(|(name, xs)| (&name[..], xs)).collect();
-    made_up::write(&narrow, &borrowed, &[]);
-    Tensor::write_safetensors(&exact, &wide).unwrap();
-    assert_close("fp8", &some_states(&narrow), &some_states(&wide), 1e-6);
+    assert!(err.contains("48 query rows"), "{err}");
+    assert!(err.contains("config.json"), "{err}");
 }
 
 #[test]
 fn a_tokenizer_without_padding_pads_with_the_end() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("tokenizer.json");
-    let mut file = json_of(&fixtures().join("tokenizer.json"));
+    let mut file = json_of(&fixture("text/llama/tokenizer.json"));
     let added = file["added_tokens"].as_array_mut().unwrap();
     added.retain(|token| token["content"] != "<pad>");
     fs::write(&path, file.to_string()).unwrap();
     let tokenizer = TextTokenizer::open(&path, CLASS, 8).unwrap();
     let tokens = Tokens::of("a", &tokenizer).unwrap();
     assert_eq!(tokens.num_tokens, 2);
-    let found: Vec<i64> = tokens
-        .ids
-        .slice(1, 2, None, 1)
-        .flatten(0, 1)
-        .try_into()
-        .unwrap();
-    assert_eq!(found, [859; 6]);
+    let padding = tokens.ids.slice(1, 2, None, 1).flatten(0, 1);
+    assert_eq!(Vec::<i64>::try_from(padding).unwrap(), [859; 6]);
 }
 
 #[test]
 fn a_llama_of_another_kind_is_refused_in_a_sentence() {
     let dir = folder();
+    let other = "a Llama 3 text encoder, found a Qwen 2.5 (model_type qwen2)";
+    let scaled = json!({"rope_type": "llama3", "factor": 8.0});
     for (name, value, expected) in [
-        (
-            "model_type",
-            json!("qwen2"),
-            "a Llama 3 text encoder, found a Qwen 2.5 (model_type qwen2)",
-        ),
+        ("model_type", json!("qwen2"), other),
         ("hidden_size", json!(0), "hidden_size between 1"),
         ("head_dim", json!(13), "even head_dim, found 13"),
         ("rope_theta", json!(-1.0), "at least 1, found -1"),
         ("num_key_value_heads", json!(3), "divides, found 4 and 3"),
         ("num_hidden_layers", json!(2), "more than 2"),
-        (
-            "rope_scaling",
-            json!({"rope_type": "llama3", "factor": 8.0}),
-            "(llama3)",
-        ),
+        ("rope_scaling", scaled, "(llama3)"),
         ("rope_scaling", json!({"type": "linear"}), "(linear)"),
         ("attention_bias", json!(true), "biases"),
         ("hidden_act", json!("gelu"), "silu, found gelu"),
@@ -350,34 +271,8 @@ fn a_llama_of_another_kind_is_refused_in_a_sentence() {
 
 #[test]
 fn a_cancelled_encoder_stops() {
-    struct Stop;
-    impl Hooks for Stop {
-        fn cancelled(&self) -> bool {
-            true
-        }
-    }
     let folder = folder();
     let (ids, mask) = some_ids();
-    assert!(encoder(folder.path()).forward(&ids, &mask, &Stop).is_none());
-}
-
-#[test]
-fn a_llama_that_streams_gives_what_one_that_stays_gives() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("config.json"), config().to_string()).unwrap();
-    let path = folder.path().join("model.safetensors");
-    Tensor::write_safetensors(&weights(), &path).unwrap();
-    let config = LANGUAGE.read(folder.path()).unwrap();
-    let weights = Weights::open(folder.path(), Kind::Float, Device::Cpu).unwrap();
-    let ids = Tensor::from_slice(&[5_i64, 9, 20, 3, 1, 9]).view([1, 6]);
-    let states = |resident_bytes| {
-        let w = weights.with_residency(resident_bytes);
-        let encoder = LanguageEncoder::new(&config, &w).unwrap();
-        let mask = Tensor::ones_like(&ids);
-        [0, 1].map(|_| encoder.forward(&ids, &mask, &NoHooks).unwrap())
-    };
-    let expected = states(None);
-    for budget in [0, 50_000, u64::MAX] {
-        assert_eq!(states(Some(budget)), expected);
-    }
+    let states = encoder(folder.path()).forward(&ids, &mask, &Cancelled);
+    assert!(states.is_none());
 }

@@ -1,7 +1,7 @@
 //! Qwen 3 and 2.5 against `tests/fixtures/text/qwen`, and the forms in which they lie.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use safelight_core::networks::{LanguageConfig, LanguageKind, LanguageTap, LanguageUse};
 use safelight_core::tokens::{QWEN_CHAT, TextTokenizer};
@@ -10,16 +10,15 @@ use tch::{Device, Kind, Tensor};
 use tempfile::TempDir;
 
 use super::llama::gguf::{gguf_name, with_pairs};
-use super::published::json_of;
 use super::{ids, used_ids};
 use crate::closeness::assert_close;
 use crate::hooks::NoHooks;
 use crate::text::{LanguageEncoder, Tokens};
-use crate::weights::Weights;
-use crate::weights::tests::made_up::{self, made_up};
+use crate::weights::tests::fixtures::{self, fixture, json_of, open, tensors_of, write_folder};
+use crate::weights::tests::made_up;
 use crate::weights::tests::made_up_gguf::GgufFile;
 
-/// As a picture model reads it: `hidden_states[-2]`.
+/// As an image model reads it: `hidden_states[-2]`.
 const BEFORE_LAST: LanguageUse = LanguageUse {
     kind: LanguageKind::Qwen3,
     tap: LanguageTap::BeforeLast(1),
@@ -28,49 +27,33 @@ const BEFORE_LAST: LanguageUse = LanguageUse {
 /// Of embeddings; diffusers itself is up to 7.7e-6 from a record of a Llama's where roundings differ.
 const LIMIT: f64 = 1e-5;
 
-fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/text/qwen")
-}
-
 fn facts() -> Value {
-    json_of(&fixtures().join("facts.json"))
+    json_of(&fixture("text/qwen/facts.json"))
 }
 
 fn recorded(name: &str) -> Tensor {
-    let all = Tensor::read_safetensors(fixtures().join("recorded.safetensors")).unwrap();
-    let found = all.into_iter().find(|(found, _)| found == name);
-    found.unwrap().1
+    fixtures::recorded("text/qwen/recorded.safetensors", name)
 }
 
 fn weights(model: &str) -> Vec<(String, Tensor)> {
-    let facts = facts();
-    let shapes = facts["shapes"][model].as_object().unwrap().iter();
-    let named = shapes.map(|(name, shape)| {
-        let tensor = made_up(&format!("{model}.{name}"), &ids(shape));
-        (name.clone(), tensor)
-    });
-    named.collect()
+    tensors_of(&facts()["shapes"][model], &format!("{model}."))
+}
+
+fn config(model: &str) -> Value {
+    json_of(&fixture("text/qwen").join(format!("{model}.json")))
 }
 
 /// The folder of a model of the fixtures.
 fn folder(model: &str) -> TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    fs::copy(
-        fixtures().join(format!("{model}.json")),
-        dir.path().join("config.json"),
-    )
-    .unwrap();
-    let file = dir.path().join("model.safetensors");
-    Tensor::write_safetensors(&weights(model), file).unwrap();
-    dir
+    write_folder(&config(model), &weights(model))
 }
 
 fn encoder(usage: LanguageUse, place: &Path) -> LanguageEncoder {
     let config = usage.read(place).unwrap();
-    let weights = Weights::open(place, Kind::Float, Device::Cpu).unwrap();
+    let weights = open(place, Kind::Float);
     let encoder = LanguageEncoder::new(&config, &weights).unwrap();
     let unexpected = LanguageEncoder::unexpected_keys(&weights);
-    assert_eq!(unexpected, Vec::<String>::new());
+    assert_eq!(unexpected, [""; 0]);
     encoder
 }
 
@@ -87,15 +70,11 @@ fn some_states(usage: LanguageUse, place: &Path) -> Tensor {
     states.unwrap().narrow(1, 0, 7)
 }
 
-fn sentence(usage: LanguageUse, place: &Path) -> String {
-    usage.read(place).unwrap_err().to_string()
-}
-
 #[test]
 fn prompts_give_the_embeddings_that_the_reference_pipeline_reads() {
     let folder = folder("qwen3");
     let encoder = encoder(BEFORE_LAST, folder.path());
-    let file = fixtures().join("tokenizer.json");
+    let file = fixture("text/qwen/tokenizer.json");
     let tokenizer = TextTokenizer::open(&file, Some("Qwen2Tokenizer"), QWEN_CHAT.length()).unwrap();
     let facts = facts();
     let rows = ids(&facts["kept_rows"]);
@@ -129,39 +108,14 @@ fn every_layer_of_each_qwen_gives_what_transformers_has() {
         let folder = folder(model);
         let expected = recorded(&format!("{model}.hidden_states"));
         let of = |tap| some_states(LanguageUse { kind, tap }, folder.path());
-        assert_close(
-            model,
-            &of(LanguageTap::Last),
-            &expected.narrow(0, 3, 1),
-            LIMIT,
-        );
+        let last = of(LanguageTap::Last);
+        assert_close(model, &last, &expected.narrow(0, 3, 1), LIMIT);
         let before = of(LanguageTap::BeforeLast(1));
         assert_close(model, &before, &expected.narrow(0, 2, 1), LIMIT);
         let several = of(LanguageTap::States(&[0, 1, 2]));
         let side_by_side = Tensor::cat(&[0, 1, 2].map(|n| expected.narrow(0, n, 1)), -1);
         assert_close(model, &several, &side_by_side, LIMIT);
     }
-}
-
-#[test]
-fn a_whole_qwen_gives_the_state_that_is_read_and_what_is_behind_every_layer() {
-    let folder = folder("qwen3");
-    let config = BEFORE_LAST.read(folder.path()).unwrap();
-    let weights = Weights::open(folder.path(), Kind::Float, Device::Cpu).unwrap();
-    let whole = LanguageEncoder::whole(&config, &weights).unwrap();
-    let (ids, mask) = some_ids();
-    let mut states = Vec::new();
-    let both = whole.forward_each(&ids, &mask, &NoHooks, &mut |_, xs| {
-        states.push(xs.narrow(1, 0, 7));
-    });
-    let (read, last) = both.unwrap();
-    let expected = recorded("qwen3.hidden_states");
-    assert_close("all", &Tensor::cat(&states, 0), &expected, LIMIT);
-    assert_eq!(last.narrow(1, 0, 7), states[3]);
-    assert_eq!(
-        read.narrow(1, 0, 7),
-        some_states(BEFORE_LAST, folder.path())
-    );
 }
 
 #[test]
@@ -241,23 +195,17 @@ fn gguf_files_of_each_qwen_give_the_same_with_their_heads_as_they_lie() {
         };
         let config = usage.read(home.path()).unwrap();
         let number = |name: &str| format!("{architecture}.attention.{name}");
+        let heads = config.num_attention_heads.try_into().unwrap();
+        let kv_heads = config.num_key_value_heads().try_into().unwrap();
         let mut file = GgufFile::default()
             .text("general.architecture", architecture)
-            .number(
-                &number("head_count"),
-                config.num_attention_heads.try_into().unwrap(),
-            )
-            .number(
-                &number("head_count_kv"),
-                config.num_key_value_heads().try_into().unwrap(),
-            );
+            .number(&number("head_count"), heads)
+            .number(&number("head_count_kv"), kv_heads);
         for (name, xs) in weights(model) {
             file = file.plain(&gguf_name(&name), &xs);
         }
-        file = file.plain(
-            "output.weight",
-            &Tensor::ones([2], (Kind::Float, Device::Cpu)),
-        );
+        let output = Tensor::ones([2], (Kind::Float, Device::Cpu));
+        file = file.plain("output.weight", &output);
         let path = home.path().join("encoder-F32.gguf");
         file.write(&path);
         let expected = some_states(usage, home.path());
@@ -270,13 +218,13 @@ fn a_vocabulary_in_metadata_gives_the_ids_of_the_tokenizer_that_it_is_from() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("qwen.gguf");
     // Some converters pad with another mark.
-    let tokenizer = json_of(&fixtures().join("tokenizer.json"));
+    let tokenizer = json_of(&fixture("text/qwen/tokenizer.json"));
     with_pairs(GgufFile::default(), &tokenizer, "qwen2")
         .number("tokenizer.ggml.bos_token_id", 3)
         .number("tokenizer.ggml.padding_token_id", 5)
         .write(&path);
     let bare = dir.path().join("tokenizer.json");
-    fs::copy(fixtures().join("tokenizer.json"), &bare).unwrap();
+    fs::copy(fixture("text/qwen/tokenizer.json"), &bare).unwrap();
     let open = |place: &Path, class| TextTokenizer::open(place, class, 64).unwrap();
     let own = open(&bare, Some("Qwen2TokenizerFast"));
     let others = [open(&bare, None), open(&path, None)];
@@ -295,7 +243,7 @@ fn a_vocabulary_in_metadata_gives_the_ids_of_the_tokenizer_that_it_is_from() {
 fn a_qwen_that_streams_gives_what_one_that_stays_gives() {
     let folder = folder("qwen3");
     let config = BEFORE_LAST.read(folder.path()).unwrap();
-    let weights = Weights::open(folder.path(), Kind::Float, Device::Cpu).unwrap();
+    let weights = open(folder.path(), Kind::Float);
     let (ids, mask) = some_ids();
     let states = |resident_bytes| {
         let w = weights.with_residency(resident_bytes);
@@ -310,14 +258,14 @@ fn a_qwen_that_streams_gives_what_one_that_stays_gives() {
 
 #[test]
 fn a_language_model_of_another_kind_is_refused_in_a_sentence() {
-    let dir = folder("qwen3");
-    let place = dir.path().join("config.json");
+    let llama = "expected a Qwen 3 text encoder, found a Llama 3";
+    let yarn = json!({"rope_type": "yarn", "factor": 4.0});
+    let refused = |usage: LanguageUse, config: &Value| {
+        let dir = write_folder(config, &weights("qwen3"));
+        usage.read(dir.path()).unwrap_err().to_string()
+    };
     for (name, value, expected) in [
-        (
-            "model_type",
-            json!("llama"),
-            "expected a Qwen 3 text encoder, found a Llama 3",
-        ),
+        ("model_type", json!("llama"), llama),
         (
             "model_type",
             json!("qwen3_moe"),
@@ -329,25 +277,19 @@ fn a_language_model_of_another_kind_is_refused_in_a_sentence() {
             "more than 1 num_hidden_layers",
         ),
         ("attention_bias", json!(true), "biases, as in every Qwen 3"),
-        (
-            "rope_scaling",
-            json!({"rope_type": "yarn", "factor": 4.0}),
-            "(yarn)",
-        ),
+        ("rope_scaling", yarn, "(yarn)"),
         ("head_dim", json!(13), "even head_dim, found 13"),
     ] {
-        let mut config = json_of(&fixtures().join("qwen3.json"));
+        let mut config = config("qwen3");
         config[name] = value;
-        fs::write(&place, config.to_string()).unwrap();
-        let err = sentence(BEFORE_LAST, dir.path());
+        let err = refused(BEFORE_LAST, &config);
         assert!(err.contains(expected), "{name}: {err}");
     }
     let far = LanguageUse {
         tap: LanguageTap::States(&[1, 4]),
         ..BEFORE_LAST
     };
-    fs::copy(fixtures().join("qwen3.json"), &place).unwrap();
-    let err = sentence(far, dir.path());
+    let err = refused(far, &config("qwen3"));
     assert!(err.contains("at least 4 num_hidden_layers"), "{err}");
     // The published one is what its sizes say.
     let published = LanguageConfig::qwen3_4b(BEFORE_LAST.tap);

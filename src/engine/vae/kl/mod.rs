@@ -20,7 +20,7 @@ pub(super) mod norm;
 mod pixels;
 mod statistics;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use safelight_core::networks::KlVaeConfig;
 use tch::Tensor;

@@ -2,8 +2,6 @@
 //!
 //! Weights and latents are a formula of their names. Limits are relative L2 distances.
 
-use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use tch::{Device, Kind, Tensor};
@@ -11,42 +9,24 @@ use tempfile::TempDir;
 
 use super::TinyDecoder;
 use crate::closeness::assert_close;
-use crate::weights::Weights;
+use crate::weights::tests::fixtures::{self, fixture, json_of, tensors_of, write_changed};
 use crate::weights::tests::made_up::made_up;
 
 const LIMIT: f64 = 1e-5;
 
-fn fixture(name: &str) -> PathBuf {
-    let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/vae/tiny");
-    home.join(name)
-}
-
 fn recorded(key: &str) -> Tensor {
-    let file = fixture("recorded.safetensors");
-    let file = Weights::open(&file, Kind::Float, Device::Cpu).unwrap();
-    file.tensor(key, &file.shape_of(key).unwrap()).unwrap()
+    fixtures::recorded("vae/tiny/recorded.safetensors", key)
 }
 
 /// The tensors of a fixture in its published names.
 pub(crate) fn tensors(name: &str) -> Vec<(String, Tensor)> {
-    let text = fs::read(fixture("shapes.json")).unwrap();
-    let shapes: BTreeMap<String, BTreeMap<String, Vec<i64>>> =
-        serde_json::from_slice(&text).unwrap();
-    let own = shapes[name].iter();
-    own.map(|(key, shape)| (key.clone(), made_up(&format!("{name}.{key}"), shape)))
-        .collect()
+    let shapes = json_of(&fixture("vae/tiny/shapes.json"));
+    tensors_of(&shapes[name], &format!("{name}."))
 }
 
 /// A file of a fixture whose keys are changed by `rename`, which leaves out some.
 pub(crate) fn write(name: &str, rename: impl Fn(&str) -> Option<String>) -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join(format!("{name}.safetensors"));
-    let renamed = tensors(name).into_iter();
-    let renamed: Vec<_> = renamed
-        .filter_map(|(key, tensor)| Some((rename(&key)?, tensor)))
-        .collect();
-    Tensor::write_safetensors(&renamed, &path).unwrap();
-    (folder, path)
+    write_changed(tensors(name), |key, tensor| Some((rename(key)?, tensor)))
 }
 
 fn open(path: &Path) -> TinyDecoder {
@@ -70,7 +50,7 @@ fn latents(name: &str, shape: &[i64]) -> Tensor {
 }
 
 #[test]
-fn pictures_are_those_of_diffusers_in_its_names_and_in_the_authors() {
+fn images_are_those_of_diffusers_in_its_names_and_in_the_authors() {
     let latents = latents("taef1", &[1, 16, 4, 6]).unsqueeze(2);
     let expected = recorded("taef1");
     let found = decode(&decoder("taef1"), &latents, 3);
@@ -89,7 +69,7 @@ fn pictures_are_those_of_diffusers_in_its_names_and_in_the_authors() {
 }
 
 #[test]
-fn frames_of_clips_are_those_of_the_whole_clip_at_once() {
+fn frames_of_videos_are_those_of_the_whole_video_at_once() {
     for (name, channels) in [("taew2_1", 16), ("taew2_2", 48)] {
         let latents = latents(name, &[1, channels, 3, 4, 6]);
         let decoder = decoder(name);
@@ -101,7 +81,7 @@ fn frames_of_clips_are_those_of_the_whole_clip_at_once() {
 }
 
 #[test]
-fn no_edge_is_longer_than_asked_for() {
+fn no_edge_is_longer_than_its_limit() {
     let decoder = decoder("taew2_2");
     // The 5B model's 1280 × 704, of patches of two pixels.
     for (latents, doublings) in [([44, 80], Some(1)), ([32, 32], Some(3)), ([9, 300], None)] {
@@ -111,15 +91,15 @@ fn no_edge_is_longer_than_asked_for() {
 }
 
 #[test]
-fn a_file_that_is_no_tiny_decoder_or_half_of_one_is_told() {
-    let told = |name: &str, keep: &dyn Fn(&str) -> bool| {
+fn a_file_that_is_no_tiny_decoder_or_half_of_one_is_refused() {
+    let refused = |name: &str, keep: &dyn Fn(&str) -> bool| {
         let (_folder, path) = write(name, |key| keep(key).then(|| key.to_owned()));
         TinyDecoder::open(&path, Kind::Float, Device::Cpu)
             .unwrap_err()
             .to_string()
     };
-    let other = told("taef1", &|key| key.starts_with("encoder."));
+    let other = refused("taef1", &|key| key.starts_with("encoder."));
     assert!(other.contains("expected a tiny decoder"), "{other}");
-    let half = told("taew2_1", &|key| key != "decoder.9.conv.2.weight");
+    let half = refused("taew2_1", &|key| key != "decoder.9.conv.2.weight");
     assert!(half.contains("decoder.9.conv.2.weight"), "{half}");
 }

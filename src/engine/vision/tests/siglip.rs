@@ -2,7 +2,7 @@
 //! broken configs.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use safelight_core::networks::{NetworkConfig as _, SiglipConfig};
 use serde_json::{Value, json};
@@ -11,25 +11,18 @@ use tempfile::TempDir;
 
 use super::picture;
 use crate::closeness::assert_close;
-use crate::hooks::{Hooks, NoHooks};
+use crate::hooks::NoHooks;
 use crate::vision::*;
-use crate::weights::Weights;
-use crate::weights::tests::made_up::made_up;
+use crate::weights::tests::fixtures::{self, Cancelled, fixture, open, tensors_of, write_folder};
 
 const SIZES: [(u32, u32); 5] = [(96, 64), (640, 368), (384, 384), (1040, 16), (400, 720)];
 
-fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/vision/siglip")
-}
-
 fn json_of(name: &str) -> Value {
-    serde_json::from_slice(&fs::read(fixtures().join(name)).unwrap()).unwrap()
+    fixtures::json_of(&fixture("vision/siglip").join(name))
 }
 
 fn recorded(name: &str) -> Tensor {
-    let all = Weights::read_all(&fixtures().join("recorded.safetensors")).unwrap();
-    let found = all.into_iter().find(|(key, _)| key == name);
-    found.unwrap().1
+    fixtures::recorded("vision/siglip/recorded.safetensors", name)
 }
 
 /// As the autoencoder gets it.
@@ -41,39 +34,24 @@ fn preprocessed((width, height): (u32, u32)) -> Tensor {
 }
 
 fn pixels(size: (u32, u32)) -> Tensor {
-    let processor = SiglipImageProcessor::read(Some(&fixtures())).unwrap();
+    let processor = SiglipImageProcessor::read(Some(&fixture("vision/siglip"))).unwrap();
     processor.pixel_values(&preprocessed(size)).unwrap()
 }
 
 fn weights() -> Vec<(String, Tensor)> {
-    let shapes = json_of("shapes.json");
-    let named = shapes.as_object().unwrap().iter().map(|(name, shape)| {
-        let shape: Vec<i64> = serde_json::from_value(shape.clone()).unwrap();
-        (
-            name.clone(),
-            made_up(&format!("image_encoder.{name}"), &shape),
-        )
-    });
-    named.collect()
-}
-
-fn write(folder: &Path, config: &Value, weights: &[(String, Tensor)]) {
-    fs::write(folder.join("config.json"), config.to_string()).unwrap();
-    Tensor::write_safetensors(weights, folder.join("model.safetensors")).unwrap();
+    tensors_of(&json_of("shapes.json"), "image_encoder.")
 }
 
 fn folder() -> TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    write(dir.path(), &json_of("image_encoder.json"), &weights());
-    dir
+    write_folder(&json_of("image_encoder.json"), &weights())
 }
 
 fn encoder(place: &Path) -> SiglipVisionEncoder {
     let config = SiglipConfig::read(place).unwrap();
-    let weights = Weights::open(place, Kind::Float, Device::Cpu).unwrap();
+    let weights = open(place, Kind::Float);
     let encoder = SiglipVisionEncoder::new(&config, &weights).unwrap();
     let unexpected = SiglipVisionEncoder::unexpected_keys(&weights);
-    assert_eq!(unexpected, Vec::<String>::new());
+    assert_eq!(unexpected, [""; 0]);
     encoder
 }
 
@@ -99,7 +77,7 @@ fn pixels_are_those_of_the_reference_and_overshoot_as_there() {
 }
 
 #[test]
-fn pictures_give_the_embeddings_that_framepack_reads() {
+fn images_give_the_embeddings_that_framepack_reads() {
     let dir = folder();
     let encoder = encoder(dir.path());
     for size in &SIZES[..2] {
@@ -109,7 +87,7 @@ fn pictures_give_the_embeddings_that_framepack_reads() {
         let sampled = embeds.slice(1, None, None, 16);
         assert_close(&name, &sampled, &recorded(&name), 2e-6);
         let config = SiglipConfig::read(dir.path()).unwrap();
-        let weights = Weights::open(dir.path(), Kind::Float, Device::Cpu).unwrap();
+        let weights = open(dir.path(), Kind::Float);
         let head = SiglipHead::read(&config, &weights).unwrap().unwrap();
         let name = format!("pooler_output.{}x{}", size.0, size.1);
         assert_close(&name, &head.pooled(&embeds), &recorded(&name), 5e-6);
@@ -128,14 +106,10 @@ fn a_siglip_is_read_under_every_name_that_files_have() {
         let named = weights().into_iter().map(|(name, xs)| (rename(&name), xs));
         let mut named: Vec<(String, Tensor)> = named.collect();
         let other = Tensor::ones([2], (Kind::Float, Device::Cpu));
-        for name in [
-            "vision_model.embeddings.position_ids",
-            "logit_scale",
-            "text_model.x",
-        ] {
+        for name in "vision_model.embeddings.position_ids logit_scale text_model.x".split(' ') {
             named.push((rename(name), other.shallow_clone()));
         }
-        write(dir.path(), &json_of("image_encoder.json"), &named);
+        let dir = write_folder(&json_of("image_encoder.json"), &named);
         let found = encoder(dir.path()).encode_pictures(&pixels, &NoHooks);
         assert_eq!(found, expected, "{}", rename("vision_model.x"));
     }
@@ -152,22 +126,20 @@ fn a_single_file_says_its_numbers_by_its_shapes() {
         ("encoder.layers.1.mlp.fc1.weight", &[200, 144]),
     ];
     let named = |sizes: &[(&str, &[i64])]| -> Vec<(String, Tensor)> {
-        let sizes = sizes.iter();
-        sizes
-            .map(|(name, size)| (format!("vision_model.{name}"), made_up(name, size)))
-            .collect()
+        let named = sizes.iter().map(|(name, size)| {
+            let tensor = Tensor::zeros(*size, (Kind::Float, Device::Cpu));
+            (format!("vision_model.{name}"), tensor)
+        });
+        named.collect()
     };
     Tensor::write_safetensors(&named(&sizes), &file).unwrap();
     let config = SiglipConfig::read(&file).unwrap();
-    assert_eq!(
-        (config.image_size, config.patch_size, config.num_tokens()),
-        (384, 14, 729)
-    );
+    assert_eq!(config.image_size, 384);
+    assert_eq!(config.patch_size, 14);
+    assert_eq!(config.num_tokens(), 729);
     assert_eq!((config.hidden_size, config.num_attention_heads), (144, 2));
-    assert_eq!(
-        (config.intermediate_size, config.num_hidden_layers),
-        (200, 2)
-    );
+    assert_eq!(config.intermediate_size, 200);
+    assert_eq!(config.num_hidden_layers, 2);
     assert_eq!(config.layer_norm_eps.to_bits(), 1e-6_f64.to_bits());
 
     let say = |tensors: &[(String, Tensor)]| {
@@ -175,12 +147,11 @@ fn a_single_file_says_its_numbers_by_its_shapes() {
         SiglipConfig::read(&file).unwrap_err().to_string()
     };
     let mut clip = named(&sizes);
-    clip.push((
-        "vision_model.embeddings.class_embedding".to_owned(),
-        Tensor::from(1.0),
-    ));
-    assert!(say(&clip).contains("expected a SigLIP image encoder, found"));
-    assert!(say(&named(&sizes[1..])).contains("expected a SigLIP image encoder, found"));
+    let class = "vision_model.embeddings.class_embedding".to_owned();
+    clip.push((class, Tensor::from(1.0)));
+    for other in [clip, named(&sizes[1..])] {
+        assert!(say(&other).contains("expected a SigLIP image encoder, found"));
+    }
     assert!(say(&named(&sizes[..2])).contains("fc1"));
     let narrow: [(&str, &[i64]); 3] = [
         ("embeddings.patch_embedding.weight", &[36, 3, 14, 14]),
@@ -197,7 +168,7 @@ fn another_image_encoder_or_processor_is_refused_in_a_sentence() {
         (
             "model_type",
             json!("clip_vision_model"),
-            "siglip_vision_model, found clip_vision_model",
+            "found clip_vision",
         ),
         ("num_attention_heads", json!(5), "5 heads"),
         ("num_channels", json!(4), "3 num_channels, found 4"),
@@ -211,34 +182,22 @@ fn another_image_encoder_or_processor_is_refused_in_a_sentence() {
         assert!(err.contains(expected), "{name}: {err}");
     }
     let path = dir.path().join("preprocessor_config.json");
-    fs::write(
-        &path,
-        r#"{"size": {"height": 224, "width": 224}, "crop_size": null}"#,
-    )
-    .unwrap();
+    let small = json!({"size": {"height": 224, "width": 224}, "crop_size": null});
+    fs::write(&path, small.to_string()).unwrap();
     let processor = SiglipImageProcessor::read(Some(dir.path())).unwrap();
     let err = processor.check(SiglipConfig::default().image_size, &path);
     let err = err.unwrap_err().to_string();
     assert!(err.contains("384x384") && err.contains("224x224"), "{err}");
     let published = SiglipImageProcessor::read(None).unwrap();
-    assert!(
-        published
-            .check(SiglipConfig::default().image_size, &path)
-            .is_ok()
-    );
+    let result = published.check(SiglipConfig::default().image_size, &path);
+    assert!(result.is_ok());
     fs::write(&path, r#"{"size": "large"}"#).unwrap();
     assert!(SiglipImageProcessor::read(Some(dir.path())).is_err());
 }
 
 #[test]
 fn a_cancelled_encoder_stops() {
-    struct Stop;
-    impl Hooks for Stop {
-        fn cancelled(&self) -> bool {
-            true
-        }
-    }
     let dir = folder();
-    let found = encoder(dir.path()).encode_pictures(&pixels(SIZES[2]), &Stop);
+    let found = encoder(dir.path()).encode_pictures(&pixels(SIZES[2]), &Cancelled);
     assert!(found.is_none());
 }

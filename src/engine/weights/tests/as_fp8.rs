@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 use tempfile::TempDir;
 
-use super::made_up::{made_up, write};
+use super::fixtures::{fixture, json_of, open, tensors_of};
+use super::made_up::write;
 use crate::store;
 use crate::weights::Weights;
 
@@ -45,7 +46,7 @@ pub struct Recorded {
 
 impl Recorded {
     pub fn open(family: &'static str) -> Self {
-        let path = fixtures().join(format!("{family}.safetensors"));
+        let path = fixture(&format!("fp8/{family}.safetensors"));
         Self {
             family,
             tensors: store::read(&path).unwrap().into_iter().collect(),
@@ -58,18 +59,14 @@ impl Recorded {
     }
 
     pub fn config(&self, component: &str) -> PathBuf {
-        fixtures().join(format!("{}.{component}.json", self.family))
+        fixture(&format!("fp8/{}.{component}.json", self.family))
     }
 
     /// The weights that diffusers had, before they went through fp8.
     pub fn weights(&self, component: &str) -> Tensors {
-        let path = fixtures().join(format!("{}.shapes.json", self.family));
-        let shapes: BTreeMap<String, BTreeMap<String, Vec<i64>>> =
-            serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
-        let named = shapes[component].iter();
-        named
-            .map(|(name, shape)| (name.clone(), made_up(&format!("{component}.{name}"), shape)))
-            .collect()
+        let shapes = json_of(&fixture(&format!("fp8/{}.shapes.json", self.family)));
+        let tensors = tensors_of(&shapes[component], &format!("{component}."));
+        tensors.into_iter().collect()
     }
 
     /// A component's folder, its weights in fp8.
@@ -82,22 +79,14 @@ impl Recorded {
     ) -> TempDir {
         let folder = tempfile::tempdir().unwrap();
         fs::copy(self.config(component), folder.path().join("config.json")).unwrap();
-        write_fp8(
-            &folder.path().join("model.safetensors"),
-            tensors,
-            kind,
-            scales,
-        );
+        let path = folder.path().join("model.safetensors");
+        write_fp8(&path, tensors, kind, scales);
         folder
     }
 }
 
 pub fn opened(place: &Path) -> Weights {
-    Weights::open(place, Kind::Float, Device::Cpu).unwrap()
-}
-
-fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/fp8")
+    open(place, Kind::Float)
 }
 
 pub fn write_fp8(path: &Path, tensors: &Tensors, kind: Kind, scales: Scales) {
@@ -112,11 +101,8 @@ pub fn write_fp8(path: &Path, tensors: &Tensors, kind: Kind, scales: Scales) {
         let layer = name.trim_end_matches(".weight");
         let is_scaled = scales != Scales::None && is_matrix_of_block(name, tensor);
         if !is_scaled {
-            let kept = if scales == Scales::None {
-                kind
-            } else {
-                Kind::BFloat16
-            };
+            let is_cast = scales == Scales::None;
+            let kept = if is_cast { kind } else { Kind::BFloat16 };
             stored.insert(name.clone(), tensor.to_kind(kept));
             continue;
         }
@@ -132,25 +118,17 @@ pub fn write_fp8(path: &Path, tensors: &Tensors, kind: Kind, scales: Scales) {
             layers.insert(layer.to_owned(), description.clone());
         }
         if scales == Scales::ComfyQuant {
-            beside(
-                "comfy_quant",
-                Tensor::from_slice(description.to_string().as_bytes()),
-            );
+            let text = description.to_string();
+            beside("comfy_quant", Tensor::from_slice(text.as_bytes()));
         }
     }
     if scales == Scales::Legacy {
-        stored.insert(
-            "scaled_fp8".to_owned(),
-            Tensor::zeros([2], (kind, Device::Cpu)),
-        );
+        let marker = Tensor::zeros([2], (kind, Device::Cpu));
+        stored.insert("scaled_fp8".to_owned(), marker);
     }
     let note = json!({"format_version": "1.0", "layers": Value::Object(layers)}).to_string();
-    let notes = [("_quantization_metadata", note.as_str())];
-    let notes = if scales == Scales::Metadata {
-        &notes[..]
-    } else {
-        &[]
-    };
+    let num_notes = usize::from(scales == Scales::Metadata);
+    let notes = &[("_quantization_metadata", note.as_str())][..num_notes];
     let named: Vec<(&str, &Tensor)> = stored.iter().map(|(k, v)| (&k[..], v)).collect();
     write(path, &named, notes);
 }

@@ -16,7 +16,8 @@ pub fn made_up(name: &str, shape: &[i64]) -> Tensor {
     let count: i64 = shape.iter().product();
     let is_vector = shape.contains(&count);
     let is_scale = name.ends_with("weight") || name.ends_with("gamma");
-    let spread = (3.0 / (count as f64 / shape[0] as f64)).sqrt();
+    let rows = shape.first().copied().unwrap_or(1);
+    let spread = (3.0 / (count as f64 / rows as f64)).sqrt();
     let (center, spread) = match (is_vector, is_scale) {
         (true, true) => (1.0, 0.1),
         (true, false) => (0.0, 0.1),

@@ -1,6 +1,6 @@
-//! Control pictures: what a model takes, and how they are to act.
+//! Control images: what a model takes, and how they are to act.
 
-use super::pictures::{asked, dev};
+use super::pictures::dev;
 use super::*;
 use crate::job::{Control, ControlSettings, Edges};
 use crate::model::{ControlBy, ControlKind, ControlUse};
@@ -15,7 +15,7 @@ fn networks() -> ModelSpec {
     with(ControlUse::NETWORKS)
 }
 
-/// As a model that sees one beside the noise.
+/// As a model that sees one next to the noise.
 fn channels(kind: ControlKind) -> ModelSpec {
     with(ControlUse {
         by: ControlBy::Channels,
@@ -33,10 +33,10 @@ fn control(change: impl FnOnce(&mut FormControl)) -> FormControl {
 }
 
 fn given(spec: &ModelSpec, controls: Vec<FormControl>) -> Result<Validated, String> {
-    asked(spec, |form| form.controls = controls)
+    checked(spec, |form| form.controls = controls)
 }
 
-/// What is told of one control of a model that takes networks.
+/// The errors of one control of a model that takes networks.
 fn problem(change: impl FnOnce(&mut FormControl)) -> String {
     let one = control(|it| {
         it.settings.network = Some("union.safetensors".into());
@@ -53,12 +53,7 @@ fn a_control_of_a_network_that_does_nothing_is_left_out() {
     });
     let found = given(&networks(), vec![one]).unwrap();
     assert!(found.request.controls.is_empty());
-    assert!(
-        found
-            .notices
-            .iter()
-            .any(|it| it.message.contains("strength of 0"))
-    );
+    assert_contains(&found.notices[0].message, "strength of 0");
 }
 
 #[test]
@@ -80,51 +75,41 @@ fn a_control_of_a_network_goes_into_the_request_as_it_was_said() {
     assert_eq!(request.controls[0], Control::from(&one));
     assert_eq!(request.controls[0].settings.strength, 0.7);
     let inputs: Vec<_> = request.inputs().map(|it| it.to_str().unwrap()).collect();
-    assert_eq!(
-        inputs,
-        ["a.jpg", "union.safetensors", "a.jpg", "edges.safetensors"]
-    );
+    let expected = "a.jpg union.safetensors a.jpg edges.safetensors";
+    assert_eq!(inputs.join(" "), expected);
     // The first of them says which shape the result has.
     assert!(request.width > request.height);
-    let again: GenerateRequest =
-        serde_json::from_value(serde_json::to_value(&request).unwrap()).unwrap();
+    let written = serde_json::to_value(&request).unwrap();
+    let again: GenerateRequest = serde_json::from_value(written).unwrap();
     assert_eq!(again, request);
     let form = GenerateForm {
         controls: vec![one],
         ..form()
     };
-    let again: GenerateForm = serde_json::from_value(serde_json::to_value(&form).unwrap()).unwrap();
+    let written = serde_json::to_value(&form).unwrap();
+    let again: GenerateForm = serde_json::from_value(written).unwrap();
     assert_eq!(again, form);
-    let plain = asked(&networks(), |_| {}).unwrap().request;
-    assert!(
-        serde_json::to_value(&plain)
-            .unwrap()
-            .get("controls")
-            .is_none()
-    );
+    let plain = request_of(&networks(), |_| {});
+    let written = serde_json::to_value(&plain).unwrap();
+    assert!(written.get("controls").is_none());
 }
 
 #[test]
 fn a_model_says_how_many_controls_it_takes_and_of_which_kind() {
-    let one = || vec![control(|_| {})];
-    let two = || vec![control(|_| {}), control(|_| {})];
+    let of = |count| vec![control(|_| {}); count];
     let named = |kind| vec![control(|it| it.settings.kind = Some(kind))];
     let made = || vec![control(|it| it.settings.made = Some(Edges::default()))];
+    let network = vec![control(|it| {
+        it.settings.network = Some("n.safetensors".into());
+    })];
     let (depth, edges) = (channels(ControlKind::Depth), channels(ControlKind::Edges));
-    for (spec, controls, why) in [
-        (&dev(), one(), "Test model does not use control pictures"),
-        (&depth, Vec::new(), "Test model needs a depth map"),
-        (
-            &edges,
-            Vec::new(),
-            "or a picture whose edges are computed here",
-        ),
-        (&depth, two(), "takes one control picture, not 2"),
-        (
-            &depth,
-            named(ControlKind::Pose),
-            "takes a depth map, not a picture of a pose",
-        ),
+    let pose = named(ControlKind::Pose);
+    for (spec, controls, expected) in [
+        (&dev(), of(1), "Test model does not use control pictures"),
+        (&depth, of(0), "Test model needs a depth map"),
+        (&edges, of(0), "or a picture whose edges are computed here"),
+        (&depth, of(2), "takes one control picture, not 2"),
+        (&depth, pose, "takes a depth map, not a picture of a pose"),
         (
             &depth,
             made(),
@@ -132,61 +117,56 @@ fn a_model_says_how_many_controls_it_takes_and_of_which_kind() {
         ),
         (
             &networks(),
-            vec![control(|_| {}); 5],
+            of(5),
             "takes at most 4 control pictures, not 5",
+        ),
+        (
+            &depth,
+            network,
+            "without a ControlNet: leave out n.safetensors",
         ),
     ] {
         let err = given(spec, controls).unwrap_err();
-        assert!(err.starts_with("control: ") && err.contains(why), "{err}");
+        assert_starts(&err, "control: ");
+        assert_contains(&err, expected);
     }
     assert!(given(&depth, named(ControlKind::Depth)).is_ok());
     assert!(given(&edges, made()).is_ok());
-    let network = vec![control(|it| {
-        it.settings.network = Some("n.safetensors".into());
-    })];
-    let err = given(&depth, network).unwrap_err();
-    assert!(
-        err.contains("without a ControlNet: leave out n.safetensors"),
-        "{err}"
-    );
 }
 
 #[test]
-fn what_is_wrong_with_a_control_is_told_in_a_sentence() {
+fn what_is_wrong_with_a_control_is_said_in_a_sentence() {
     let err = problem(|it| it.settings.network = None);
-    assert!(err.contains("needs a ControlNet: choose its file"), "{err}");
+    assert_contains(&err, "needs a ControlNet: choose its file");
     for strength in [-0.1, 2.1, f64::NAN] {
         let err = problem(|it| it.settings.strength = strength);
-        assert!(err.contains("must be between 0 and 2"), "{err}");
+        assert_contains(&err, "must be between 0 and 2");
     }
     for (from, until) in [(0.5, 0.5), (-0.1, 1.0), (0.0, 1.1), (f64::NAN, 1.0)] {
         let err = problem(|it| (it.settings.from, it.settings.until) = (from, until));
-        assert!(err.contains("two numbers between 0 and 1"), "{err}");
+        assert_contains(&err, "two numbers between 0 and 1");
     }
     for (low, high) in [(0, 100), (200, 100), (1, 1001)] {
         let err = problem(|it| it.settings.made = Some(Edges { low, high }));
-        assert!(err.contains("two whole numbers from 1 to 1000"), "{err}");
+        assert_contains(&err, "two whole numbers from 1 to 1000");
     }
     let err = problem(|it| it.source = Source::Clip(clip(64, 64, 8.0)));
-    assert!(
-        err.contains("takes control pictures, not clips: a.mp4"),
-        "{err}"
-    );
+    assert_contains(&err, "takes control pictures, not clips: a.mp4");
     let err = problem(|it| it.mask = Some(Source::Picture(picture(64, 64))));
-    assert!(
-        err.contains("takes no mask with a control picture"),
-        "{err}"
-    );
+    assert_contains(&err, "takes no mask with a control picture");
 }
 
 #[test]
-fn a_model_that_sees_the_picture_itself_follows_it_always() {
+fn a_model_that_sees_the_image_itself_follows_it_always() {
     let half = control(|it| (it.settings.strength, it.settings.until) = (0.5, 0.8));
     let checked = given(&channels(ControlKind::Depth), vec![half]).unwrap();
     assert_eq!(
         checked.request.controls[0].settings,
         ControlSettings::default()
     );
-    let text = told(&checked).join("\n");
-    assert!(text.starts_with("The strength and the steps of the control are not used"));
+    let text = &checked.notices[0].message;
+    assert_starts(
+        text,
+        "The strength and the steps of the control are not used",
+    );
 }

@@ -1,21 +1,21 @@
-//! Guiders and step caches: kept where they act, and told where they do not.
+//! Guiders and step caches: kept where they act, and named where they do not.
 
-use super::pictures::{asked, noted, schnell};
+use super::pictures::schnell;
 use super::*;
 use crate::job::{BlockSet, GuidanceRange, Guider, GuiderKind, StepCacheKind};
 
 #[test]
-fn a_guider_and_a_guided_part_are_kept_where_there_is_guidance_and_told_elsewhere() {
+fn a_guider_and_a_guided_part_are_kept_where_there_is_guidance_and_named_elsewhere() {
     let range = GuidanceRange {
         start: 0.1,
         end: 0.8,
     };
     let guider = Guider::from(GuiderKind::Apg);
-    let wish = |form: &mut GenerateForm| {
+    let with = |form: &mut GenerateForm| {
         let sampling = &mut form.sampling;
         (sampling.guider, sampling.guidance_range) = (Some(guider), Some(range));
     };
-    let (request, text) = noted(&test_spec(), wish);
+    let (request, text) = noted(&test_spec(), with);
     let sampling = request.sampling;
     assert_eq!((sampling.guider, sampling.guidance_range), (guider, range));
     assert_eq!(text, "");
@@ -27,7 +27,7 @@ fn a_guider_and_a_guided_part_are_kept_where_there_is_guidance_and_told_elsewher
     assert_eq!(again, request);
     assert_eq!(GenerateForm::from(&again).sampling, sampling.into());
 
-    let (request, text) = noted(&schnell(), wish);
+    let (request, text) = noted(&schnell(), with);
     let plain = GenerateRequest {
         sampling: crate::job::Sampling {
             guider: Guider::Cfg,
@@ -41,16 +41,15 @@ fn a_guider_and_a_guided_part_are_kept_where_there_is_guidance_and_told_elsewher
     assert!(text.contains("The guider is not used"), "{text}");
     assert!(text.contains("The guided part of the steps is not used"));
 
-    let error = asked(&test_spec(), |form| {
+    let error = refused(&test_spec(), |form| {
         form.sampling.guidance_range = Some(GuidanceRange {
             start: 0.8,
             end: 0.1,
         });
         form.sampling.guider = Some(Guider::CfgZero { zero_steps: 500 });
     });
-    let error = error.unwrap_err();
-    assert!(error.contains("guider: the number of steps"), "{error}");
-    assert!(error.contains("guidance-range: "), "{error}");
+    assert_contains(&error, "guider: the number of steps");
+    assert_contains(&error, "guidance-range: ");
 }
 
 #[test]
@@ -58,14 +57,11 @@ fn a_step_cache_that_needs_numbers_is_used_where_they_are_published() {
     let used = |variant: &str, kind: StepCacheKind| {
         let mut spec = test_spec();
         spec.variant = variant.to_owned();
-        let wish = |form: &mut GenerateForm| form.step_cache = Some(kind.into());
-        let (request, text) = noted(&spec, wish);
+        let with = |form: &mut GenerateForm| form.step_cache = Some(kind.into());
+        let (request, text) = noted(&spec, with);
         assert_eq!(request.step_cache.is_some(), text.is_empty(), "{text}");
         if !text.is_empty() {
-            assert!(
-                text.contains("needs numbers that nobody has measured"),
-                "{text}"
-            );
+            assert_contains(&text, "needs numbers that nobody has measured");
             assert!(text.ends_with("First block, TaylorSeer"), "{text}");
         }
         text.is_empty()
@@ -79,11 +75,8 @@ fn a_step_cache_that_needs_numbers_is_used_where_they_are_published() {
         ("FLF2V", [false, false]),
         ("of somebody", [false, false]),
     ] {
-        assert_eq!(
-            [used(variant, tea), used(variant, magnitudes)],
-            expected,
-            "{variant}"
-        );
+        let found = [tea, magnitudes].map(|kind| used(variant, kind));
+        assert_eq!(found, expected, "{variant}");
     }
 }
 
@@ -105,7 +98,6 @@ fn layers_are_skipped_with_guidance_and_without() {
         scale: 2.8,
         part: GuidanceRange::default(),
     };
-    let error = asked(&schnell(), |form| form.sampling.guider = Some(none));
-    let error = error.unwrap_err();
-    assert!(error.contains("needs a block to skip"), "{error}");
+    let error = refused(&schnell(), |form| form.sampling.guider = Some(none));
+    assert_contains(&error, "needs a block to skip");
 }

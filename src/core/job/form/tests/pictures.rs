@@ -1,10 +1,10 @@
-//! What only models of pictures have, and what they have not.
+//! Values that only image models have, and those that they have not.
 
 use super::*;
 use crate::families::flux;
 use crate::model::{Guidance, ImageRole};
 
-/// As Flux dev: of any size up to 4 megapixels, begins on the way to a picture, and takes a mask.
+/// As Flux dev: of any size up to 4 megapixels, begins on the way to an image, and takes a mask.
 pub(super) fn dev() -> ModelSpec {
     let mut spec = test_spec();
     spec.family = flux::FAMILY;
@@ -13,29 +13,25 @@ pub(super) fn dev() -> ModelSpec {
     spec.guidance = Guidance::Distilled;
     let defaults = &mut spec.defaults;
     (defaults.width, defaults.height, defaults.num_frames) = (1024, 1024, 1);
-    (
-        defaults.sampling.num_steps,
-        defaults.sampling.guidance_scale,
-    ) = (28, 3.5);
-    (defaults.sampling.strength, defaults.sampling.shift) = (Some(0.6), None);
+    let sampling = &mut defaults.sampling;
+    (sampling.num_steps, sampling.guidance_scale) = (28, 3.5);
+    (sampling.strength, sampling.shift) = (Some(0.6), None);
     let limits = &mut spec.limits;
     (limits.size_multiple, limits.max_pixels, limits.fixed_size) = (16, 1 << 22, false);
     (limits.frame_stride, limits.max_frames, limits.max_batch) = (1, 1, 8);
     spec
 }
 
-/// As Flux schnell: told no guidance.
+/// As Flux schnell: without guidance.
 pub(super) fn schnell() -> ModelSpec {
     let mut spec = dev();
     spec.guidance = Guidance::None;
-    (
-        spec.defaults.sampling.guidance_scale,
-        spec.defaults.sampling.num_steps,
-    ) = (0.0, 4);
+    let sampling = &mut spec.defaults.sampling;
+    (sampling.guidance_scale, sampling.num_steps) = (0.0, 4);
     spec
 }
 
-/// As Flux Fill: a picture and a mask.
+/// As Flux Fill: an image and a mask.
 pub(super) fn fill() -> ModelSpec {
     let mut spec = dev();
     spec.image_role = ImageRole::Canvas;
@@ -44,56 +40,21 @@ pub(super) fn fill() -> ModelSpec {
     spec
 }
 
-pub(super) fn asked(
-    spec: &ModelSpec,
-    change: impl FnOnce(&mut GenerateForm),
-) -> Result<Validated, String> {
-    let mut wish = GenerateForm {
-        out: "boat.png".into(),
-        ..form()
-    };
-    change(&mut wish);
-    wish.validate(spec).map_err(|errors| {
-        let messages: Vec<String> = errors
-            .into_iter()
-            .map(|err| format!("{}: {}", err.field, err.message))
-            .collect();
-        messages.join("\n")
-    })
-}
-
-/// What was asked, and the one sentence about it.
-pub(super) fn noted(
-    spec: &ModelSpec,
-    change: impl FnOnce(&mut GenerateForm),
-) -> (GenerateRequest, String) {
-    let checked = asked(spec, change).unwrap();
-    let text = told(&checked).join("\n");
-    (checked.request, text)
-}
-
 #[test]
-fn a_picture_needs_nothing_but_a_prompt() {
+fn an_image_needs_nothing_but_a_prompt() {
     for (spec, guidance) in [(dev(), 3.5), (schnell(), 0.0)] {
         let (request, text) = noted(&spec, |_| {});
         assert_eq!(text, "");
         assert_eq!((request.num_frames, request.batch_size), (1, 1));
-        assert_eq!(
-            (
-                request.sampling.guidance_scale,
-                request.sampling.true_cfg_scale
-            ),
-            (guidance, None)
-        );
-        assert_eq!(
-            (request.sampling.strength, request.sampling.shift),
-            (None, None)
-        );
+        assert_eq!(request.sampling.guidance_scale, guidance);
+        assert_eq!(request.sampling.true_cfg_scale, None);
+        assert_eq!(request.sampling.strength, None);
+        assert_eq!(request.sampling.shift, None);
     }
 }
 
 #[test]
-fn what_was_carried_says_nothing_that_was_not_wished() {
+fn values_of_a_result_that_are_the_defaults_give_no_notice() {
     let spec = schnell();
     let (_, text) = noted(&spec, |form| {
         form.sampling.guidance_scale = Some(spec.defaults.sampling.guidance_scale);
@@ -106,7 +67,7 @@ fn what_was_carried_says_nothing_that_was_not_wished() {
 }
 
 #[test]
-fn a_mask_lies_on_a_picture_of_a_model_that_takes_one() {
+fn a_mask_lies_on_an_image_of_a_model_that_takes_one() {
     let image = |form: &mut GenerateForm| form.image = Some(picture(640, 480));
     let mask = |form: &mut GenerateForm| form.mask = Some(picture(320, 240));
     let both = |form: &mut GenerateForm| {
@@ -115,65 +76,60 @@ fn a_mask_lies_on_a_picture_of_a_model_that_takes_one() {
     };
     let (request, text) = noted(&dev(), both);
     assert_eq!((request.mask.is_some(), text.as_str()), (true, ""));
-    assert_eq!(
-        (request.width, request.height),
-        (1184, 880),
-        "the picture's aspect"
-    );
-    assert_eq!(
-        asked(&dev(), mask).unwrap_err(),
-        "image: a mask needs a start picture"
-    );
+    // The image's aspect.
+    assert_eq!((request.width, request.height), (1184, 880));
     let mut without = dev();
     without.mask = InputUse::No;
-    assert_eq!(
-        asked(&without, both).unwrap_err(),
-        "mask: Test model does not use masks"
-    );
-    assert_eq!(
-        asked(&fill(), image).unwrap_err(),
-        "mask: Test model needs a mask: it fills the white part"
-    );
-    assert_eq!(
-        asked(&fill(), mask).unwrap_err(),
-        "image: Test model needs a start picture"
-    );
+    for (text, expected) in [
+        (refused(&dev(), mask), "image: a mask needs a start picture"),
+        (
+            refused(&without, both),
+            "mask: Test model does not use masks",
+        ),
+        (
+            refused(&fill(), image),
+            "mask: Test model needs a mask: it fills the white part",
+        ),
+        (
+            refused(&fill(), mask),
+            "image: Test model needs a start picture",
+        ),
+    ] {
+        assert_eq!(text, expected);
+    }
     let (_, text) = noted(&fill(), |form| {
         image(form);
         form.mask = Some(picture(300, 300));
     });
-    assert!(text.starts_with("The mask is 300×300 and the picture 640×480"));
+    assert_starts(&text, "The mask is 300×300 and the picture 640×480");
 }
 
 #[test]
-fn a_mask_of_a_clip_lies_on_a_start_picture_that_nothing_else_changes() {
+fn a_mask_of_a_video_lies_on_a_start_image_that_nothing_else_changes() {
     let mut spec = free_spec();
     (spec.start_image, spec.end_image) = (InputUse::Optional, InputUse::Optional);
     spec.mask = InputUse::Optional;
-    let problem = |change: &dyn Fn(&mut GenerateForm)| {
-        let mut wish = form();
-        wish.mask = Some(picture(64, 64));
-        change(&mut wish);
-        let checked = wish.validate(&spec).map(|checked| checked.request.mask);
-        checked.map_err(|errors| errors[0].to_string())
+    let with = |change: fn(&mut GenerateForm)| {
+        move |form: &mut GenerateForm| {
+            form.mask = Some(picture(64, 64));
+            change(form);
+        }
     };
     let start = |form: &mut GenerateForm| form.image = Some(picture(64, 64));
-    assert!(problem(&start).unwrap().is_some());
-    let text = problem(&|_| {}).unwrap_err();
-    assert!(text.contains("a mask needs a start picture"), "{text}");
-    let text = problem(&|form| {
-        start(form);
+    assert!(request_of(&spec, with(start)).mask.is_some());
+    let text = refused(&spec, with(|_| {}));
+    assert_contains(&text, "a mask needs a start picture");
+    let text = refused(&spec, |form| {
+        with(start)(form);
         form.last_image = Some(picture(64, 64));
     });
-    let text = text.unwrap_err();
-    assert!(text.contains("there can be no end picture"), "{text}");
-    let text = problem(&|form| form.extend = Some(clip(64, 64, 8.0)));
-    let text = text.unwrap_err();
-    assert!(text.contains("a clip that goes on has none"), "{text}");
+    assert_contains(&text, "there can be no end picture");
+    let text = refused(&spec, with(|form| form.extend = Some(clip(64, 64, 8.0))));
+    assert_contains(&text, "a clip that goes on has none");
 }
 
 #[test]
-fn a_strength_acts_on_the_way_to_a_picture_and_leaves_a_step_to_make() {
+fn a_strength_acts_on_the_way_to_an_image_and_leaves_a_step_to_make() {
     let with = |strength: Option<f64>| {
         move |form: &mut GenerateForm| {
             form.image = Some(picture(64, 64));
@@ -183,18 +139,17 @@ fn a_strength_acts_on_the_way_to_a_picture_and_leaves_a_step_to_make() {
     assert_eq!(noted(&dev(), with(None)).0.sampling.strength, Some(0.6));
     for strength in [0.01, 0.5, 1.0] {
         let (request, text) = noted(&dev(), with(Some(strength)));
-        assert_eq!(
-            (request.sampling.strength, text.as_str()),
-            (Some(strength), "")
-        );
+        assert_eq!(request.sampling.strength, Some(strength));
+        assert_eq!(text.as_str(), "");
     }
     for strength in [-0.1, 1.01, f64::NAN] {
-        let text = asked(&dev(), with(Some(strength))).unwrap_err();
-        assert!(text.starts_with("strength: the strength must be between 0 and 1"));
+        let text = refused(&dev(), with(Some(strength)));
+        assert_starts(&text, "strength: the strength must be between 0 and 1");
     }
-    assert_eq!(
-        asked(&dev(), with(Some(0.0))).unwrap_err(),
-        "strength: a strength of 0 leaves none of the 28 steps to run: raise the strength or the number of steps"
+    let text = refused(&dev(), with(Some(0.0)));
+    assert_starts(
+        &text,
+        "strength: a strength of 0 leaves none of the 28 steps to run: raise",
     );
     let (request, text) = noted(&dev(), |form| form.sampling.strength = Some(0.3));
     assert_eq!(request.sampling.strength, None);
@@ -204,23 +159,23 @@ fn a_strength_acts_on_the_way_to_a_picture_and_leaves_a_step_to_make() {
         form.mask = Some(picture(64, 64));
     });
     assert_eq!(request.sampling.strength, None);
-    assert!(text.starts_with("The strength is not used: Test model has none"));
+    assert_starts(&text, "The strength is not used: Test model has none");
     let (request, text) = noted(&dev(), |form| {
         with(Some(0.5))(form);
         form.sampling.start_step = Some(3);
     });
     assert_eq!(request.sampling.start_step, 0);
-    assert!(text.starts_with("The start step is not used"));
-    let text = asked(&dev(), |form| {
+    assert_starts(&text, "The start step is not used");
+    let text = refused(&dev(), |form| {
         with(Some(0.5))(form);
         form.sampling.end_step = Some(14);
     });
-    assert!(text.unwrap_err().contains("must be above 14"));
+    assert_contains(&text, "must be above 14");
 }
 
 #[test]
 fn the_real_guidance_needs_a_negative_prompt_and_a_model_whose_own_is_another() {
-    let wish = |scale: f64, negative: Option<&str>| {
+    let with = |scale: f64, negative: Option<&str>| {
         let negative = negative.map(str::to_owned);
         move |form: &mut GenerateForm| {
             form.sampling.true_cfg_scale = Some(scale);
@@ -228,111 +183,99 @@ fn the_real_guidance_needs_a_negative_prompt_and_a_model_whose_own_is_another() 
         }
     };
     for spec in [dev(), schnell()] {
-        let (request, text) = noted(&spec, wish(2.0, Some("blurry")));
-        assert_eq!(
-            (request.sampling.true_cfg_scale, text.as_str()),
-            (Some(2.0), "")
-        );
+        let (request, text) = noted(&spec, with(2.0, Some("blurry")));
+        assert_eq!(request.sampling.true_cfg_scale, Some(2.0));
+        assert_eq!(text.as_str(), "");
         assert!(request.is_guided());
-        let (request, text) = noted(&spec, wish(2.0, None));
+        let (request, text) = noted(&spec, with(2.0, None));
         assert_eq!(request.sampling.true_cfg_scale, None);
-        assert!(text.starts_with("CFG is off: it needs a negative prompt"));
-        let (request, text) = noted(&spec, wish(1.0, None));
+        assert_starts(&text, "CFG is off: it needs a negative prompt");
+        let (request, text) = noted(&spec, with(1.0, None));
         assert_eq!((request.sampling.true_cfg_scale, text.as_str()), (None, ""));
     }
     for scale in [-1.0, 101.0, f64::NAN] {
-        let text = asked(&dev(), wish(scale, Some("blurry"))).unwrap_err();
-        assert!(text.starts_with("true-cfg: the guidance must be"), "{text}");
+        let text = refused(&dev(), with(scale, Some("blurry")));
+        assert_starts(&text, "true-cfg: the guidance must be");
     }
-    let (request, text) = noted(&test_spec(), wish(2.0, Some("blurry")));
+    let (request, text) = noted(&test_spec(), with(2.0, Some("blurry")));
     assert_eq!(request.sampling.true_cfg_scale, None);
     assert!(text.ends_with("is CFG already"), "{text}");
 }
 
 #[test]
-fn a_guidance_and_a_negative_prompt_that_cannot_act_are_told() {
+fn a_guidance_and_a_negative_prompt_that_cannot_act_are_named() {
     let (request, text) = noted(&schnell(), |form| form.sampling.guidance_scale = Some(7.0));
     assert_eq!(request.sampling.guidance_scale, 0.0);
-    assert!(text.starts_with("The guidance is not used"), "{text}");
+    assert_starts(&text, "The guidance is not used");
     let negative = |form: &mut GenerateForm| form.negative_prompt = Some("blurry".into());
     let (_, text) = noted(&dev(), negative);
-    assert!(text.starts_with("The negative prompt is not used: set the CFG scale"));
+    assert_starts(&text, "The negative prompt is not used: set the CFG scale");
     let (_, text) = noted(&test_spec(), |form| {
         negative(form);
         form.sampling.guidance_scale = Some(1.0);
     });
-    assert!(text.starts_with("The negative prompt is not used: set the guidance"));
+    assert_starts(&text, "The negative prompt is not used: set the guidance");
     assert_eq!(noted(&test_spec(), negative).1, "");
 }
 
 #[test]
 fn a_batch_is_as_large_as_the_model_can_make_and_its_seeds_can_be_counted() {
-    let wish = |size, seed| {
+    let with = |size, seed| {
         move |form: &mut GenerateForm| (form.batch_size, form.seed) = (Some(size), seed)
     };
-    assert_eq!(asked(&dev(), wish(8, 0)).unwrap().request.num_decoded(), 8);
-    for (spec, size, text) in [
-        (
-            dev(),
-            0,
-            "batch: the batch size of Test model must be between 1 and 8, not 0",
-        ),
-        (
-            dev(),
-            9,
-            "batch: the batch size of Test model must be between 1 and 8, not 9",
-        ),
-        (
-            test_spec(),
-            2,
-            "batch: the batch size of Test model must be 1, not 2",
-        ),
+    assert_eq!(request_of(&dev(), with(8, 0)).num_decoded(), 8);
+    for (spec, size, expected) in [
+        (dev(), 0, "between 1 and 8, not 0"),
+        (dev(), 9, "between 1 and 8, not 9"),
+        (test_spec(), 2, "1, not 2"),
     ] {
-        assert_eq!(asked(&spec, wish(size, 0)).unwrap_err(), text);
+        let start = "batch: the batch size of Test model must be";
+        assert_eq!(refused(&spec, with(size, 0)), format!("{start} {expected}"));
     }
-    assert!(asked(&dev(), wish(3, u64::MAX - 2)).is_ok());
-    let text = asked(&dev(), wish(3, u64::MAX - 1)).unwrap_err();
-    assert!(text.starts_with("seed: the seed must be at most 18446744073709551613"));
+    assert!(checked(&dev(), with(3, u64::MAX - 2)).is_ok());
+    let text = refused(&dev(), with(3, u64::MAX - 1));
+    assert_starts(&text, "seed: the seed must be at most 18446744073709551613");
 }
 
 #[test]
-fn frames_and_clips_mean_nothing_to_a_model_of_pictures() {
-    assert_eq!(
-        asked(&dev(), |form| form.num_frames = Some(17)).unwrap_err(),
-        "frames: Test model makes pictures, which have 1 frame, not 17"
-    );
-    let (_, text) = noted(&dev(), |form| form.fps = Some(16.0));
-    assert_eq!(
-        text,
-        "The frame rate is not used: Test model makes pictures"
-    );
-    assert_eq!(
-        asked(&dev(), |form| form.extend = Some(clip(64, 64, 8.0))).unwrap_err(),
-        "extend: Test model makes pictures and cannot continue a clip"
-    );
-    let last = asked(&dev(), |form| form.last_image = Some(picture(64, 64)));
-    assert!(
-        last.unwrap_err()
-            .starts_with("last-image: Test model does not use end")
-    );
+fn frames_and_videos_mean_nothing_to_an_image_model() {
     let mut text_only = dev();
     text_only.start_image = InputUse::No;
-    assert_eq!(
-        asked(&text_only, |form| form.image = Some(picture(64, 64))).unwrap_err(),
-        "image: Test model makes pictures from text only and cannot use a start picture"
-    );
+    let image = || Some(picture(64, 64));
+    for (text, expected) in [
+        (
+            refused(&dev(), |form| form.num_frames = Some(17)),
+            "frames: Test model makes pictures, which have 1 frame, not 17",
+        ),
+        (
+            noted(&dev(), |form| form.fps = Some(16.0)).1,
+            "The frame rate is not used: Test model makes pictures",
+        ),
+        (
+            refused(&dev(), |form| form.extend = Some(clip(64, 64, 8.0))),
+            "extend: Test model makes pictures and cannot continue a clip",
+        ),
+        (
+            refused(&dev(), |form| form.last_image = image()),
+            "last-image: Test model does not use end",
+        ),
+        (
+            refused(&text_only, |form| form.image = image()),
+            "image: Test model makes pictures from text only and cannot use a start picture",
+        ),
+    ] {
+        assert_starts(&text, expected);
+    }
 }
 
 #[test]
-fn a_picture_goes_to_a_file_for_pictures() {
+fn an_image_goes_to_a_file_for_images() {
     for name in ["a.png", "a.webp", "a.jpg", "a.JPEG"] {
-        assert!(
-            asked(&dev(), |form| form.out = name.into()).is_ok(),
-            "{name}"
-        );
+        let result = checked(&dev(), |form| form.out = name.into());
+        assert!(result.is_ok(), "{name}");
     }
     for name in ["a.mp4", "a.gif"] {
-        let text = asked(&dev(), |form| form.out = name.into()).unwrap_err();
+        let text = refused(&dev(), |form| form.out = name.into());
         assert!(text.contains(".png, .webp or .jpg") && text.ends_with(name));
     }
 }
@@ -340,20 +283,21 @@ fn a_picture_goes_to_a_file_for_pictures() {
 #[test]
 fn tokens_and_loras_have_their_ranges() {
     let tokens = |spec: &ModelSpec, tokens| {
-        asked(spec, |form| form.max_sequence_length = Some(tokens))
-            .map(|checked| checked.request.max_sequence_length)
+        let result = checked(spec, |form| form.max_sequence_length = Some(tokens));
+        result.map(|checked| checked.request.max_sequence_length)
     };
     assert_eq!(tokens(&dev(), 512), Ok(Some(512)));
     assert_eq!(tokens(&schnell(), 256), Ok(Some(256)));
     for (spec, wrong) in [(dev(), 0), (dev(), 513), (schnell(), 257)] {
         let text = tokens(&spec, wrong).unwrap_err();
-        assert!(
-            text.starts_with("max-sequence-length: the number of tokens must be between 1 and")
+        assert_starts(
+            &text,
+            "max-sequence-length: the number of tokens must be between 1 and",
         );
     }
     assert_eq!(tokens(&test_spec(), 9), Ok(None), "with a notice");
     let lora = |strength, strength_2| {
-        asked(&dev(), |form| {
+        checked(&dev(), |form| {
             form.loras = vec![ChosenLora {
                 strength,
                 strength_2,
@@ -364,40 +308,31 @@ fn tokens_and_loras_have_their_ranges() {
     assert_eq!(lora(-10.0, Some(10.0)).unwrap().request.loras.len(), 1);
     for (first, second) in [(10.5, None), (f64::NAN, None), (1.0, Some(-11.0))] {
         let text = lora(first, second).unwrap_err();
-        assert!(text.starts_with("lora: a LoRA's strength must be between -10 and 10"));
+        assert_starts(&text, "lora: a LoRA's strength must be between -10 and 10");
         assert!(text.ends_with("style.safetensors"));
     }
 }
 
 #[test]
 fn sizes_are_multiples_of_16_up_to_4_megapixels() {
-    let size = |width, height| {
-        asked(&dev(), |form| {
-            (form.width, form.height) = (Some(width), Some(height));
-        })
-        .map(|checked| (checked.request.width, checked.request.height))
+    let of = |width, height| {
+        move |form: &mut GenerateForm| (form.width, form.height) = (Some(width), Some(height))
     };
-    assert_eq!(size(2048, 2048), Ok((2048, 2048)));
-    assert_eq!(size(1000, 700), Ok((992, 704)));
-    assert_eq!(size(3000, 1000), Ok((2992, 992)));
-    let text = size(2064, 2048).unwrap_err();
-    assert!(
-        text.contains("at most 4194304 pixels for Test model"),
-        "{text}"
-    );
+    assert_eq!(size_of(&dev(), of(2048, 2048)), (2048, 2048));
+    assert_eq!(size_of(&dev(), of(1000, 700)), (992, 704));
+    assert_eq!(size_of(&dev(), of(3000, 1000)), (2992, 992));
+    let text = refused(&dev(), of(2064, 2048));
+    assert_contains(&text, "at most 4194304 pixels for Test model");
 }
 
 #[test]
-fn a_model_takes_as_many_reference_pictures_as_it_says() {
-    let picture = StartPicture {
-        path: "a.png".into(),
-        width: 300,
-        height: 600,
-    };
+fn a_model_takes_as_many_reference_images_as_it_says() {
     let given = |most: u32, count: usize| {
         let mut spec = dev();
         spec.limits.max_references = most;
-        asked(&spec, |form| form.references = vec![picture.clone(); count])
+        checked(&spec, |form| {
+            form.references = vec![picture(300, 600); count];
+        })
     };
     let request = given(3, 3).unwrap().request;
     assert_eq!(request.references.len(), 3);
@@ -409,9 +344,7 @@ fn a_model_takes_as_many_reference_pictures_as_it_says() {
         (3, 4, "takes at most 3 reference pictures, not 4"),
     ] {
         let err = given(most, count).unwrap_err();
-        assert!(
-            err.starts_with("reference: ") && err.ends_with(why),
-            "{err}"
-        );
+        assert_starts(&err, "reference: ");
+        assert!(err.ends_with(why), "{err}");
     }
 }

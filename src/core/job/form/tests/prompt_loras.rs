@@ -43,11 +43,7 @@ impl Library {
     }
 
     fn validated(&self, prompt: &str) -> Validated {
-        let form = GenerateForm {
-            prompt: prompt.to_owned(),
-            ..form()
-        };
-        form.validate(&self.spec).unwrap()
+        checked(&self.spec, |form| form.prompt = prompt.to_owned()).unwrap()
     }
 
     fn settle(&self, request: &mut GenerateRequest) -> Result<Vec<Notice>, Vec<FieldError>> {
@@ -78,19 +74,14 @@ impl Library {
 /// Folder, name and strength of each LoRA.
 fn loras(request: &GenerateRequest) -> Vec<(String, f64)> {
     let name = |path: &Path| path.file_stem().unwrap().to_string_lossy().into_owned();
-    let folder = |path: &Path| name(path.parent().unwrap());
-    let each = request.loras.iter();
-    each.map(|lora| {
-        let path = &lora.path;
-        let is_in_folder = name(path) == "style";
-        let text = if is_in_folder {
-            format!("{}/{}", folder(path), name(path))
-        } else {
-            name(path)
-        };
-        (text, lora.strength)
-    })
-    .collect()
+    let each = request.loras.iter().map(|lora| {
+        let folder = name(lora.path.parent().unwrap());
+        match name(&lora.path) {
+            style if style == "style" => (format!("{folder}/style"), lora.strength),
+            other => (other, lora.strength),
+        }
+    });
+    each.collect()
 }
 
 #[test]
@@ -100,19 +91,13 @@ fn a_tag_becomes_a_lora_of_the_job_and_leaves_the_prompt() {
     let (request, said) = library.settled(prompt);
     assert_eq!(request.prompt, "a fox, in snow");
     assert_eq!(request.prompt_template.as_deref(), Some(prompt));
-    assert_eq!(
-        loras(&request),
-        [("ink".into(), 0.8), ("wan/style".into(), -0.5)]
-    );
-    assert_eq!(
-        said,
-        "LoRA ink is used at 0.8, style is used at -0.5 from the prompt"
-    );
+    let expected = [("ink".into(), 0.8), ("wan/style".into(), -0.5)];
+    assert_eq!(loras(&request), expected);
+    let expected = "LoRA ink is used at 0.8, style is used at -0.5 from the prompt";
+    assert_eq!(said, expected);
     // A result carries what was used, and repeats it.
-    let mut again = GenerateForm::from(&request)
-        .validate(&library.spec)
-        .unwrap()
-        .request;
+    let again = GenerateForm::from(&request).validate(&library.spec);
+    let mut again = again.unwrap().request;
     assert_eq!(library.settle(&mut again), Ok(Vec::new()));
     assert_eq!((again.prompt, again.loras), (request.prompt, request.loras));
 }
@@ -120,20 +105,15 @@ fn a_tag_becomes_a_lora_of_the_job_and_leaves_the_prompt() {
 #[test]
 fn a_tag_in_a_wildcard_or_choice_is_used_where_it_is_chosen() {
     let library = Library::new();
-    fs::write(
-        library.folder.path().join("looks.txt"),
-        "ink <lora:ink:0.3>\n",
-    )
-    .unwrap();
+    let looks = library.folder.path().join("looks.txt");
+    fs::write(looks, "ink <lora:ink:0.3>\n").unwrap();
     let (request, said) = library.settled("a fox, __looks__");
     assert_eq!(request.prompt, "a fox, ink");
     assert_eq!(loras(&request), [("ink".into(), 0.3)]);
     assert_eq!(said, "LoRA ink is used at 0.3 from the prompt");
     let (request, _) = library.settled("a {0::<lora:gone:1>|<lora:wan/style:1>fox}");
-    assert_eq!(
-        (request.prompt.as_str(), loras(&request)),
-        ("a fox", vec![("wan/style".into(), 1.0)])
-    );
+    assert_eq!(request.prompt.as_str(), "a fox");
+    assert_eq!(loras(&request), vec![("wan/style".into(), 1.0)]);
 }
 
 #[test]
@@ -144,10 +124,8 @@ fn each_line_of_a_prompt_has_loras_of_its_own() {
         is_one_a_line: true,
         ..form()
     };
-    let jobs = jobs_of(&form, &library.spec, &|_| Err(String::new()))
-        .unwrap()
-        .jobs;
-    let settled = jobs.into_iter().map(|mut job| {
+    let made = jobs_of(&form, &library.spec, &|_| Err(String::new())).unwrap();
+    let settled = made.jobs.into_iter().map(|mut job| {
         library.settle(&mut job.request).unwrap();
         (job.request.prompt.clone(), loras(&job.request))
     });
@@ -172,11 +150,9 @@ fn tags_of_one_file_add_up_and_count_instead_of_the_list() {
     let mut request = form.validate(&library.spec).unwrap().request;
     let said = library.settle(&mut request).unwrap();
     assert_eq!(loras(&request), [("ink".into(), 0.75)]);
-    assert!(
-        said[0]
-            .message
-            .contains("used at 0.75 from the prompt instead of 1"),
-        "{said:?}"
+    assert_contains(
+        &said[0].message,
+        "used at 0.75 from the prompt instead of 1",
     );
     // The template of a result, used again, adds nothing to the LoRAs that it carries.
     let mut again = form.validate(&library.spec).unwrap().request;
@@ -188,41 +164,32 @@ fn tags_of_one_file_add_up_and_count_instead_of_the_list() {
 #[test]
 fn a_lora_that_is_not_here_or_does_not_fit_is_one_error_that_names_it() {
     let library = Library::new();
-    for (prompt, words) in [
-        ("a <lora:gone:1>", ["no LoRA \"gone\"", "<lora:gone:1>"]),
-        (
-            "a <lora:flux/style:1>",
-            ["for Wan 14B", "<lora:flux/style:1>"],
-        ),
-        ("a <lora:large>", ["for Wan 14B", "<lora:large>"]),
-        ("a <lora:ink:x>", ["cannot be read", "<lora:ink:x>"]),
-        ("a <lora:ink", ["never closed", "<lora:ink"]),
+    for (tag, expected) in [
+        ("<lora:gone:1>", "no LoRA \"gone\""),
+        ("<lora:flux/style:1>", "for Wan 14B"),
+        ("<lora:large>", "for Wan 14B"),
+        ("<lora:ink:x>", "cannot be read"),
+        ("<lora:ink", "never closed"),
     ] {
-        let problem = library.problem(prompt);
-        assert!(words.iter().all(|word| problem.contains(word)), "{problem}");
+        let problem = library.problem(&format!("a {tag}"));
+        assert_contains(&problem, expected);
+        assert_contains(&problem, tag);
     }
 }
 
 #[test]
 fn other_tags_and_those_of_the_negative_prompt_are_named_and_not_read() {
     let library = Library::new();
-    let form = GenerateForm {
-        prompt: "a fox <hypernet:art:1>".to_owned(),
-        negative_prompt: Some("<lora:ink:0.4> ugly".to_owned()),
-        ..form()
-    };
-    let mut request = form.validate(&library.spec).unwrap().request;
+    let mut request = request_of(&library.spec, |form| {
+        form.prompt = "a fox <hypernet:art:1>".to_owned();
+        form.negative_prompt = Some("<lora:ink:0.4> ugly".to_owned());
+    });
     let said = library.settle(&mut request).unwrap();
-    assert_eq!(
-        (&*request.prompt, &*request.negative_prompt),
-        ("a fox", "ugly")
-    );
+    assert_eq!(&*request.prompt, "a fox");
+    assert_eq!(&*request.negative_prompt, "ugly");
     assert!(request.loras.is_empty());
-    let said: Vec<&str> = said.iter().map(|it| it.message.as_str()).collect();
-    assert!(
-        said[0].contains("<hypernet:art:1>") && said[1].contains("<lora:ink:0.4>"),
-        "{said:?}"
-    );
+    assert_contains(&said[0].message, "<hypernet:art:1>");
+    assert_contains(&said[1].message, "<lora:ink:0.4>");
 }
 
 #[test]

@@ -2,15 +2,14 @@
 
 use super::*;
 use crate::job::prompt::WildcardFolders;
-use crate::model::test_spec;
 
 #[test]
 fn prompts_are_settled_once_and_keep_what_was_written() {
     let none = WildcardFolders::default();
-    let mut wish = form();
-    wish.prompt = "a {red|blue} \\{cat\\|dog\\}".to_owned();
-    wish.negative_prompt = Some("(blurry:1.2)".to_owned());
-    let mut request = wish.validate(&test_spec()).unwrap().request;
+    let mut request = request_of(&test_spec(), |form| {
+        form.prompt = "a {red|blue} \\{cat\\|dog\\}".to_owned();
+        form.negative_prompt = Some("(blurry:1.2)".to_owned());
+    });
     let notices = request.expand_prompts(&none).unwrap();
     assert_eq!(notices.len(), 1);
     assert_eq!(notices[0].field, "negative");
@@ -19,26 +18,21 @@ fn prompts_are_settled_once_and_keep_what_was_written() {
     request.seed += 1;
     assert!(request.expand_prompts(&none).unwrap().is_empty());
     assert_eq!(request.prompt, settled.prompt);
-    assert_eq!(
-        request.prompt_template.as_deref(),
-        Some("a {red|blue} \\{cat\\|dog\\}")
-    );
+    let template = Some("a {red|blue} \\{cat\\|dog\\}");
+    assert_eq!(request.prompt_template.as_deref(), template);
     assert_eq!(request.negative_prompt, "blurry");
-    assert_eq!(
-        request.negative_prompt_template.as_deref(),
-        Some("(blurry:1.2)")
-    );
+    let template = Some("(blurry:1.2)");
+    assert_eq!(request.negative_prompt_template.as_deref(), template);
 }
 
 #[test]
-fn both_prompts_that_cannot_be_settled_are_told_at_once() {
-    let mut wish = form();
-    wish.prompt = "a {red|blue".to_owned();
-    wish.negative_prompt = Some("__nothing__".to_owned());
-    let mut request = wish.validate(&test_spec()).unwrap().request;
-    let errors = request
-        .expand_prompts(&WildcardFolders::default())
-        .unwrap_err();
+fn both_prompts_that_cannot_be_settled_are_named_at_once() {
+    let mut request = request_of(&test_spec(), |form| {
+        form.prompt = "a {red|blue".to_owned();
+        form.negative_prompt = Some("__nothing__".to_owned());
+    });
+    let result = request.expand_prompts(&WildcardFolders::default());
+    let errors = result.unwrap_err();
     let fields: Vec<_> = errors.iter().map(|err| err.field).collect();
     assert_eq!(fields, ["prompt", "negative"]);
     assert_eq!(request.prompt, "a {red|blue");
@@ -46,23 +40,19 @@ fn both_prompts_that_cannot_be_settled_are_told_at_once() {
 
 #[test]
 fn a_carried_prompt_that_looks_like_a_template_is_none() {
-    let mut wish = form();
-    wish.set_literal_prompt("a {red|blue} boat".to_owned());
-    let mut request = wish.validate(&test_spec()).unwrap().request;
+    let mut filled = form();
+    filled.set_literal_prompt("a {red|blue} boat".to_owned());
+    let mut request = filled.validate(&test_spec()).unwrap().request;
     let notices = request.expand_prompts(&WildcardFolders::default());
     assert_eq!(notices, Ok(Vec::new()));
-    assert_eq!(
-        (&*request.prompt, request.prompt_template),
-        ("a {red|blue} boat", None)
-    );
+    assert_eq!(&*request.prompt, "a {red|blue} boat");
+    assert_eq!(request.prompt_template, None);
 }
 
 /// The text that a job of the form is made from, and the negative one.
 fn expanded(form: &GenerateForm) -> (String, String) {
     let mut request = form.validate(&test_spec()).unwrap().request;
-    request
-        .expand_prompts(&WildcardFolders::default())
-        .expect("it has no wildcards to look for");
+    request.expand_prompts(&WildcardFolders::default()).unwrap();
     (request.prompt, request.negative_prompt)
 }
 
@@ -76,33 +66,36 @@ fn a_literal_prompt_reaches_the_model_to_the_letter_and_is_a_template_again_when
         "{\"subject\": \"a boat\", \"f\": \"{1|2}\"}",
         "(a:1.2) \\(boat\\)",
     ] {
-        let mut wish = form();
-        wish.set_literal_prompt(text.to_owned());
-        wish.set_literal_negative(text.to_owned());
-        assert_eq!(expanded(&wish), (text.to_owned(), text.to_owned()));
-        assert!(wish.unedited_prompt().unwrap().differs_from_template());
-        wish.prompt.push('!');
-        assert_eq!(wish.unedited_prompt(), None);
-        wish.prompt.pop();
-        assert!(wish.unedited_prompt().is_some(), "as undo does");
+        let mut filled = form();
+        filled.set_literal_prompt(text.to_owned());
+        filled.set_literal_negative(text.to_owned());
+        assert_eq!(expanded(&filled), (text.to_owned(), text.to_owned()));
+        assert!(filled.unedited_prompt().unwrap().differs_from_template());
+        filled.prompt.push('!');
+        assert_eq!(filled.unedited_prompt(), None);
+        filled.prompt.pop();
+        assert!(filled.unedited_prompt().is_some(), "as undo does");
     }
-    let mut wish = form();
-    wish.set_literal_prompt("a".repeat(70_000));
-    let mut request = wish.validate(&test_spec()).unwrap().request;
+    let mut filled = form();
+    filled.set_literal_prompt("a".repeat(70_000));
+    let mut request = filled.validate(&test_spec()).unwrap().request;
     let errors = request.expand_prompts(&WildcardFolders::default());
     assert!(errors.unwrap_err()[0].message.contains("longer than"));
-    wish.set_literal_prompt("a {red|red} boat".to_owned());
-    wish.set_literal_negative("{fog|fog}".to_owned());
-    wish.use_prompt_as_template();
-    wish.use_negative_as_template();
-    assert_eq!(expanded(&wish), ("a red boat".to_owned(), "fog".to_owned()));
+    filled.set_literal_prompt("a {red|red} boat".to_owned());
+    filled.set_literal_negative("{fog|fog}".to_owned());
+    filled.use_prompt_as_template();
+    filled.use_negative_as_template();
+    assert_eq!(
+        expanded(&filled),
+        ("a red boat".to_owned(), "fog".to_owned())
+    );
 }
 
 #[test]
 fn a_literal_prompt_stays_literal_in_each_line_and_in_each_cell_of_a_grid() {
-    let mut wish = form();
-    wish.set_literal_prompt("a {red|blue} boat\n# a __sea__".to_owned());
-    wish.is_one_a_line = true;
+    let mut filled = form();
+    filled.set_literal_prompt("a {red|blue} boat\n# a __sea__".to_owned());
+    filled.is_one_a_line = true;
     let find = |_: &str| -> Result<ModelSpec, String> { Err("no other model".to_owned()) };
     let texts = |form: &GenerateForm| -> Vec<String> {
         let made = jobs_of(form, &test_spec(), &find).unwrap();
@@ -113,25 +106,23 @@ fn a_literal_prompt_stays_literal_in_each_line_and_in_each_cell_of_a_grid() {
         });
         expanded.collect()
     };
-    assert_eq!(texts(&wish), ["a {red|blue} boat", "# a __sea__"]);
-    wish.set_literal_prompt("a {red|blue} boat".to_owned());
-    wish.grid = vec!["prompt=boat,ship".parse().unwrap()];
-    assert_eq!(texts(&wish), ["a {red|blue} boat", "a {red|blue} ship"]);
+    assert_eq!(texts(&filled), ["a {red|blue} boat", "# a __sea__"]);
+    filled.set_literal_prompt("a {red|blue} boat".to_owned());
+    filled.grid = vec!["prompt=boat,ship".parse().unwrap()];
+    assert_eq!(texts(&filled), ["a {red|blue} boat", "a {red|blue} ship"]);
 }
 
 #[test]
 fn the_prompts_of_a_result_are_literal_in_a_form_and_keep_their_template() {
-    let mut wish = form();
-    wish.prompt = "a {red|red} boat".to_owned();
-    let mut request = wish.validate(&test_spec()).unwrap().request;
+    let mut filled = form();
+    filled.prompt = "a {red|red} boat".to_owned();
+    let mut request = filled.validate(&test_spec()).unwrap().request;
     request.expand_prompts(&WildcardFolders::default()).unwrap();
     let json = serde_json::to_string(&GenerateForm::from(&request)).unwrap();
     let mut again: GenerateForm = serde_json::from_str(&json).unwrap();
     let literal = again.unedited_prompt().unwrap();
-    assert_eq!(
-        (&*literal.text, &*literal.template),
-        ("a red boat", "a {red|red} boat")
-    );
+    assert_eq!(&*literal.text, "a red boat");
+    assert_eq!(&*literal.template, "a {red|red} boat");
     let repeated = again.validate(&test_spec()).unwrap().request;
     assert_eq!(repeated.prompt_template, request.prompt_template);
     again.use_prompt_as_template();

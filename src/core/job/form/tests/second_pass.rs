@@ -1,6 +1,6 @@
 //! The second pass in forms and requests.
 
-use super::pictures::{asked, dev, fill};
+use super::pictures::{dev, fill};
 use super::*;
 use crate::job::{EnlargedPass, GenerateRequest, Recipe, SecondPass, Stage};
 
@@ -9,13 +9,15 @@ fn two_passes(form: &mut GenerateForm, scale: f64, strength: f64) {
     form.second_pass = Some(SecondPass { scale, strength });
 }
 
-fn request(change: impl FnOnce(&mut GenerateForm)) -> GenerateRequest {
-    asked(&dev(), |form| {
+fn with(change: impl FnOnce(&mut GenerateForm)) -> impl FnOnce(&mut GenerateForm) {
+    |form| {
         two_passes(form, 1.5, 0.4);
         change(form);
-    })
-    .unwrap()
-    .request
+    }
+}
+
+fn request(change: impl FnOnce(&mut GenerateForm)) -> GenerateRequest {
+    request_of(&dev(), with(change))
 }
 
 #[test]
@@ -57,48 +59,43 @@ fn its_stages_see_their_own_size_and_strength() {
 }
 
 #[test]
-fn each_picture_is_a_job_of_its_own() {
-    let mut wish = GenerateForm {
+fn each_image_is_a_job_of_its_own() {
+    let mut filled = GenerateForm {
         out: "boat.png".into(),
         batch_size: Some(3),
         ..form()
     };
-    two_passes(&mut wish, 2.0, 0.5);
-    let made = jobs_of(&wish, &dev(), &|name| Err(name.to_owned())).unwrap();
+    two_passes(&mut filled, 2.0, 0.5);
+    let made = jobs_of(&filled, &dev(), &|name| Err(name.to_owned())).unwrap();
     assert_eq!(made.jobs.len(), 3);
     assert!(made.jobs.iter().all(|job| job.request.batch_size == 1));
 }
 
 #[test]
-fn what_does_not_go_together_is_told_in_a_sentence() {
-    let told = |change: &dyn Fn(&mut GenerateForm)| {
-        asked(&dev(), |form| {
-            two_passes(form, 1.5, 0.4);
-            change(form);
-        })
-        .unwrap_err()
+fn what_does_not_go_together_is_said_in_a_sentence() {
+    let masked = |form: &mut GenerateForm| {
+        (form.image, form.mask) = (Some(picture(512, 768)), Some(picture(512, 768)));
     };
-    let of_mask = told(&|form| {
-        form.image = Some(picture(512, 768));
-        form.mask = Some(picture(512, 768));
+    let passes = |scale, strength| refused(&dev(), |form| two_passes(form, scale, strength));
+    let of_clips = refused(&test_spec(), |form| {
+        form.second_pass = Some(SecondPass::of_scale(2.0));
     });
-    assert!(
-        of_mask.contains("second-pass: a second pass and a mask"),
-        "{of_mask}"
-    );
-    assert!(told(&|form| two_passes(form, 5.0, 0.4)).contains("1.1 to 4 times"));
-    assert!(told(&|form| two_passes(form, 4.0, 0.4)).contains("choose a smaller size or scale"));
-    assert!(told(&|form| two_passes(form, 2.0, 0.0)).contains("leaves none of the 28 steps"));
-    assert!(told(&|form| two_passes(form, 2.0, 1.5)).contains("between 0 and 1"));
-    assert!(told(&|form| form.sampling.end_step = Some(9)).contains("needs all steps"));
-    let of_fill = asked(&fill(), |form| {
-        form.image = Some(picture(512, 768));
-        form.mask = Some(picture(512, 768));
-        two_passes(form, 1.5, 0.4);
-    });
-    assert!(of_fill.unwrap_err().contains("a second pass and a mask"));
-    let of_clips = problems(|form| form.second_pass = Some(SecondPass::of_scale(2.0)));
-    assert!(of_clips.contains("has no second pass"), "{of_clips}");
+    let part = with(|form| form.sampling.end_step = Some(9));
+    for (text, expected) in [
+        (
+            refused(&dev(), with(masked)),
+            "second-pass: a second pass and a mask",
+        ),
+        (refused(&fill(), with(masked)), "a second pass and a mask"),
+        (passes(5.0, 0.4), "1.1 to 4 times"),
+        (passes(4.0, 0.4), "choose a smaller size or scale"),
+        (passes(2.0, 0.0), "leaves none of the 28 steps"),
+        (passes(2.0, 1.5), "between 0 and 1"),
+        (refused(&dev(), part), "needs all steps"),
+        (of_clips, "has no second pass"),
+    ] {
+        assert_contains(&text, expected);
+    }
 }
 
 #[test]
@@ -109,28 +106,20 @@ fn a_result_is_repeated_by_what_it_carries_and_older_files_have_none() {
     assert_eq!(read.second_pass, made.second_pass);
     let again = GenerateForm::from(&read);
     assert_eq!((again.width, again.height), (Some(512), Some(768)));
-    assert_eq!(
-        again.second_pass,
-        made.second_pass.map(|it: EnlargedPass| it.pass)
-    );
-    let older = asked(&dev(), |_| {}).unwrap().request;
-    assert!(
-        !serde_json::to_string(&older)
-            .unwrap()
-            .contains("second_pass")
-    );
+    let pass = made.second_pass.map(|it: EnlargedPass| it.pass);
+    assert_eq!(again.second_pass, pass);
+    let older = request_of(&dev(), |_| {});
+    let text = serde_json::to_string(&older).unwrap();
+    assert!(!text.contains("second_pass"));
 }
 
 #[test]
-fn a_clips_second_pass_is_made_by_the_last_of_its_experts() {
+fn a_videos_second_pass_is_made_by_the_last_of_its_experts() {
+    let enlarged = |form: &mut GenerateForm| form.second_pass = Some(SecondPass::of_scale(1.5));
     let recipe = |has_two: bool| {
         let mut spec = free_spec();
         spec.files.transformer_2 = has_two.then(|| "low".into());
-        let wish = GenerateForm {
-            second_pass: Some(SecondPass::of_scale(1.5)),
-            ..form()
-        };
-        let request = wish.validate(&spec).unwrap().request;
+        let request = request_of(&spec, enlarged);
         assert_eq!((request.width, request.height), (384, 384));
         let stages = Recipe::of(&request).stages;
         let last = stages[stages.len() - 4];
@@ -152,21 +141,16 @@ fn a_clips_second_pass_is_made_by_the_last_of_its_experts() {
         Stage::Save,
     ];
     assert_eq!(recipe(true), of_two);
-    let of_one: Vec<Stage> = of_two
-        .into_iter()
-        .filter(|stage| *stage != Stage::DenoiseHigh)
-        .map(|stage| match stage {
-            Stage::DenoiseLow => Stage::Denoise,
-            other => other,
-        })
-        .collect();
-    assert_eq!(recipe(false), of_one);
-    let wish = GenerateForm {
-        second_pass: Some(SecondPass::of_scale(1.5)),
-        extend: Some(clip(256, 256, 8.0)),
-        ..form()
-    };
-    let errors = wish.validate(&free_spec()).unwrap_err();
-    let said = "a second pass and a clip to continue do not go together";
-    assert!(errors[0].message.starts_with(said), "{errors:?}");
+    let of_one = of_two.into_iter().filter_map(|stage| match stage {
+        Stage::DenoiseHigh => None,
+        Stage::DenoiseLow => Some(Stage::Denoise),
+        other => Some(other),
+    });
+    assert_eq!(recipe(false), of_one.collect::<Vec<_>>());
+    let text = refused(&free_spec(), |form| {
+        enlarged(form);
+        form.extend = Some(clip(256, 256, 8.0));
+    });
+    let expected = "a second pass and a clip to continue do not go together";
+    assert_contains(&text, expected);
 }

@@ -1,4 +1,4 @@
-//! Clips that are made in sections: their lengths, orders, sizes and prompts.
+//! Videos that are made in sections: their lengths, orders, sizes and prompts.
 
 use super::*;
 use crate::families::framepack;
@@ -20,26 +20,21 @@ fn framepack(order: SectionOrder) -> ModelSpec {
     spec
 }
 
-fn wish() -> GenerateForm {
-    GenerateForm {
-        image: Some(picture(1200, 900)),
-        ..form()
+fn with(change: impl FnOnce(&mut GenerateForm)) -> impl FnOnce(&mut GenerateForm) {
+    |form| {
+        form.image = Some(picture(1200, 900));
+        change(form);
     }
 }
 
-fn request_of(wish: &GenerateForm) -> GenerateRequest {
-    let spec = framepack(SectionOrder::Original);
-    wish.validate(&spec).unwrap().request
-}
-
-fn problem(wish: &GenerateForm, spec: &ModelSpec) -> String {
-    let errors = wish.validate(spec).unwrap_err();
-    format!("{}: {}", errors[0].field, errors[0].message)
+/// Of the model whose sections are made back to front.
+fn original(change: impl FnOnce(&mut GenerateForm)) -> GenerateRequest {
+    request_of(&framepack(SectionOrder::Original), with(change))
 }
 
 #[test]
-fn a_clip_of_five_seconds_is_made_where_no_length_is_asked_for() {
-    let request = request_of(&wish());
+fn a_video_of_five_seconds_is_made_where_no_length_is_chosen() {
+    let request = original(|_| {});
     let expected = Sections {
         count: 4,
         window: 9,
@@ -60,119 +55,77 @@ fn seconds_are_counted_as_in_the_original_and_frames_as_in_diffusers() {
         (60.0, 1801),
         (120.0, 3601),
     ] {
-        let request = request_of(&GenerateForm {
-            secs: Some(secs),
-            ..wish()
-        });
+        let request = original(|form| form.secs = Some(secs));
         assert_eq!(request.num_frames, frames, "{secs}");
     }
     let spec = framepack(SectionOrder::F1);
-    for (asked, made) in [(1, 37), (33, 37), (40, 73), (73, 109), (150, 181)] {
-        let checked = GenerateForm {
-            num_frames: Some(asked),
-            ..wish()
-        };
-        let checked = checked.validate(&spec).unwrap();
-        assert_eq!(checked.request.num_frames, made);
-        let note = format!("The number of frames was changed from {asked} to {made}: ");
-        assert!(checked.notices[0].message.starts_with(&note), "{asked}");
+    for (given, made) in [(1, 37), (33, 37), (40, 73), (73, 109), (150, 181)] {
+        let (request, text) = noted(&spec, with(|form| form.num_frames = Some(given)));
+        assert_eq!(request.num_frames, made);
+        let start = format!("The number of frames was changed from {given} to {made}: ");
+        assert_starts(&text, &start);
     }
     // Another window makes sections of another length.
-    let request = request_of(&GenerateForm {
-        secs: Some(5.0),
-        window: Some(5),
-        ..wish()
-    });
+    let request = original(|form| (form.secs, form.window) = (Some(5.0), Some(5)));
     assert_eq!(request.num_frames, 8 * 20 + 1);
 }
 
 #[test]
 fn lengths_and_windows_that_cannot_be_are_named() {
     let spec = framepack(SectionOrder::Original);
-    let with = |change: &dyn Fn(&mut GenerateForm)| {
-        let mut wish = wish();
-        change(&mut wish);
-        problem(&wish, &spec)
-    };
     for secs in [0.5, 121.0, f64::NAN, -1.0, f64::INFINITY] {
-        let text = with(&|form| form.secs = Some(secs));
-        assert!(
-            text.starts_with("seconds: the length must be between 1 and 120"),
-            "{text}"
-        );
+        let text = refused(&spec, with(|form| form.secs = Some(secs)));
+        assert_starts(&text, "seconds: the length must be between 1 and 120");
     }
     for frames in [0, 3400, u32::MAX] {
-        let text = with(&|form| form.num_frames = Some(frames));
+        let text = refused(&spec, with(|form| form.num_frames = Some(frames)));
         assert!(text.ends_with(&format!("not {frames}")), "{text}");
     }
     for window in [0, 1, 33, u32::MAX] {
-        let text = with(&|form| form.window = Some(window));
-        assert!(
-            text.starts_with("window: the section length must be between 2 and 32"),
-            "{text}"
-        );
+        let text = refused(&spec, with(|form| form.window = Some(window)));
+        assert_starts(&text, "window: the section length must be between 2 and 32");
     }
-    let text = with(&|form| (form.secs, form.num_frames) = (Some(2.0), Some(9)));
-    assert!(text.contains("either seconds or frames"), "{text}");
-    let text = with(&|form| form.num_sections = Some(101));
-    assert!(
-        text.contains("sections must be between 1 and 100,"),
-        "{text}"
-    );
+    let both = with(|form| (form.secs, form.num_frames) = (Some(2.0), Some(9)));
+    assert_contains(&refused(&spec, both), "either seconds or frames");
+    let text = refused(&spec, with(|form| form.num_sections = Some(101)));
+    assert_contains(&text, "sections must be between 1 and 100,");
 }
 
 #[test]
-fn a_clip_is_repeated_with_as_many_sections_as_it_had() {
+fn a_video_is_repeated_with_as_many_sections_as_it_had() {
     for count in [1, 2, 7, 50] {
-        let again = GenerateForm {
-            num_sections: Some(count),
-            ..wish()
-        };
-        let checked = again.validate(&framepack(SectionOrder::Original)).unwrap();
-        assert_eq!(checked.request.num_frames, 36 * count + 1);
-        assert_eq!(checked.notices, []);
+        let spec = framepack(SectionOrder::Original);
+        let (request, text) = noted(&spec, with(|form| form.num_sections = Some(count)));
+        assert_eq!(request.num_frames, 36 * count + 1);
+        assert_eq!(text, "");
     }
 }
 
 #[test]
-fn the_order_of_sections_decides_about_ends_and_clips_to_go_on_from() {
-    let ends = GenerateForm {
-        last_image: Some(picture(9, 9)),
-        ..wish()
-    };
+fn the_order_of_sections_decides_about_ends_and_videos_to_continue() {
     let original = framepack(SectionOrder::Original);
     let f1 = framepack(SectionOrder::F1);
-    assert!(ends.validate(&original).is_ok());
-    assert!(problem(&ends, &f1).contains("does not use end pictures"));
-    let turned = GenerateForm {
-        section_order: Some(SectionOrder::Original),
-        ..ends
-    };
-    let request = turned.validate(&f1).unwrap().request;
-    assert_eq!(request.sections.unwrap().order, SectionOrder::Original);
-    let on = GenerateForm {
-        extend: Some(clip(640, 608, 30.0)),
-        ..form()
-    };
-    let request = on.validate(&f1).unwrap().request;
-    let lead = Sections::lead_of(on.extend.as_ref().unwrap().info.num_frames, 9);
-    assert_eq!(request.sections.unwrap().lead, lead);
-    assert_eq!(request.num_frames, request.sections.unwrap().num_frames());
-    let slow = GenerateForm {
-        extend: Some(clip(640, 608, 16.0)),
-        ..form()
-    };
-    let notices = slow.validate(&f1).unwrap().notices;
-    let told = notices.iter().find(|it| it.field == "fps").unwrap();
-    assert!(
-        told.message.ends_with("the new part moves slower"),
-        "{told:?}"
-    );
-    assert!(problem(&on, &original).starts_with("extend: Test model cannot continue a clip"));
+    let ends = |form: &mut GenerateForm| with(|form| form.last_image = Some(picture(9, 9)))(form);
+    assert!(checked(&original, ends).is_ok());
+    assert_contains(&refused(&f1, ends), "does not use end pictures");
+    let turned = request_of(&f1, |form| {
+        ends(form);
+        form.section_order = Some(SectionOrder::Original);
+    });
+    assert_eq!(turned.sections.unwrap().order, SectionOrder::Original);
+    let continued = |fps| move |form: &mut GenerateForm| form.extend = Some(clip(640, 608, fps));
+    let request = request_of(&f1, continued(30.0));
+    let sections = request.sections.unwrap();
+    assert_eq!(sections.lead, Sections::lead_of(9, 9));
+    assert_eq!(request.num_frames, sections.num_frames());
+    let (_, text) = noted(&f1, continued(16.0));
+    assert_contains(&text, "the new part moves slower");
+    let text = refused(&original, continued(30.0));
+    assert_starts(&text, "extend: Test model cannot continue a clip");
 }
 
 #[test]
-fn a_pictures_aspect_chooses_the_bucket_and_the_picture_is_cropped_to_it() {
+fn an_images_aspect_chooses_the_bucket_and_the_image_is_cropped_to_it() {
     for (size, bucket) in [
         ((1200, 900), (704, 544)),
         ((512, 512), (608, 640)),
@@ -182,45 +135,32 @@ fn a_pictures_aspect_chooses_the_bucket_and_the_picture_is_cropped_to_it() {
         ((100, 1000), (416, 960)),
         ((640, 608), (640, 608)),
     ] {
-        let request = request_of(&GenerateForm {
-            image: Some(picture(size.0, size.1)),
-            ..form()
-        });
+        let request = original(|form| form.image = Some(picture(size.0, size.1)));
         assert_eq!((request.width, request.height), bucket, "{size:?}");
         assert_eq!(request.fit, Fit::Crop);
     }
-    let request = request_of(&GenerateForm {
-        width: Some(720),
-        height: Some(400),
-        ..wish()
-    });
+    let request = original(|form| (form.width, form.height) = (Some(720), Some(400)));
     assert_eq!((request.width, request.height), (720, 400));
     assert_eq!(request.fit, Fit::Stretch);
 }
 
 #[test]
-fn times_in_a_prompt_are_read_for_sections_and_wrong_ones_told() {
-    let request = request_of(&GenerateForm {
-        prompt: "[0s-2s: he waves] [2s: he sits]".to_owned(),
-        ..wish()
-    });
+fn times_in_a_prompt_are_read_for_sections_and_wrong_ones_refused() {
+    let request = original(|form| form.prompt = "[0s-2s: he waves] [2s: he sits]".into());
     let prompts = request.section_prompts().unwrap().unwrap();
-    // Made back to front: the last section is told first.
+    // Made back to front: the last section comes first.
     assert_eq!(prompts.texts, ["he sits", "he waves"]);
     assert_eq!(prompts.shares.len(), 4);
-    assert_eq!(prompts.shares[0][0].text, 0);
-    assert_eq!(prompts.shares[3][0].text, 1);
-    let wrong = GenerateForm {
-        prompt: "[3s-2s: he waves]".to_owned(),
-        ..wish()
-    };
-    let text = problem(&wrong, &framepack(SectionOrder::F1));
-    assert!(text.starts_with("prompt: in [3s-2s: …] the end"), "{text}");
+    let first_and_last = [0, 3].map(|section| prompts.shares[section][0].text);
+    assert_eq!(first_and_last, [0, 1]);
+    let wrong = with(|form| form.prompt = "[3s-2s: he waves]".into());
+    let text = refused(&framepack(SectionOrder::F1), wrong);
+    assert_starts(&text, "prompt: in [3s-2s: …] the end");
 }
 
 #[test]
 fn what_only_sections_have_is_not_used_by_other_models() {
-    let checked = changed(|form| {
+    let checked = checked(&test_spec(), |form| {
         form.secs = Some(3.0);
         form.window = Some(9);
         form.section_order = Some(SectionOrder::F1);

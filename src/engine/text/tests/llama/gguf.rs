@@ -7,7 +7,7 @@ use safelight_core::tokens::TextTokenizer;
 use serde_json::Value;
 use tch::{Device, Kind, Tensor};
 
-use super::{facts, fixtures, folder, some_states, weights, wide_weights};
+use super::{facts, fixture, folder, some_states, weights, wide_weights};
 use crate::closeness::assert_close;
 use crate::error::EngineError;
 use crate::text::Tokens;
@@ -31,15 +31,12 @@ fn unpermuted(xs: &Tensor, heads: i64) -> Tensor {
 
 /// llama.cpp's name of a tensor, of a Qwen too.
 pub(in crate::text::tests) fn gguf_name(name: &str) -> String {
-    let name = name
-        .replace("layers.", "blk.")
-        .replace("embed_tokens", "token_embd");
-    let name = if name == "norm.weight" {
-        "output_norm.weight".to_owned()
-    } else {
-        name
-    };
+    if name == "norm.weight" {
+        return "output_norm.weight".to_owned();
+    }
     let pairs = [
+        ("layers.", "blk."),
+        ("embed_tokens", "token_embd"),
         ("post_attention_layernorm", "ffn_norm"),
         ("input_layernorm", "attn_norm"),
         ("self_attn.q_norm", "attn_q_norm"),
@@ -52,19 +49,14 @@ pub(in crate::text::tests) fn gguf_name(name: &str) -> String {
         ("mlp.up_proj", "ffn_up"),
         ("mlp.down_proj", "ffn_down"),
     ];
-    let mut name = name;
-    for (from, to) in pairs {
-        name = name.replace(from, to);
-    }
-    name
+    let replace = |name: String, (from, to): &(&str, &str)| name.replace(from, to);
+    pairs.iter().fold(name.to_owned(), replace)
 }
 
 fn shared_heads(name: &str) -> Option<i64> {
-    let heads = [("q_proj", 4), ("k_proj", 2)].into_iter();
-    heads
-        .clone()
-        .find(|(end, _)| name.contains(end))
-        .map(|(_, heads)| heads)
+    let mut heads = [("q_proj", 4), ("k_proj", 2)].into_iter();
+    let found = heads.find(|(end, _)| name.contains(end));
+    found.map(|(_, heads)| heads)
 }
 
 /// A file of the wide Llama, or of the narrow one, whose heads only the metadata knows.
@@ -115,7 +107,7 @@ fn a_gguf_file_gives_the_same_though_its_heads_lie_otherwise() {
 
 /// What a converter writes of the tokenizer of the fixtures.
 fn with_tokenizer(file: GgufFile, splitter: &str) -> GgufFile {
-    let tokenizer = json_of(&fixtures().join("tokenizer.json"));
+    let tokenizer = json_of(&fixture("text/llama/tokenizer.json"));
     with_pairs(file, &tokenizer, splitter)
         .number("tokenizer.ggml.bos_token_id", 858)
         .number("tokenizer.ggml.eos_token_id", 859)
@@ -141,22 +133,15 @@ pub(in crate::text::tests) fn with_pairs(
     let spare = i64::try_from(tokens.len()).unwrap();
     tokens.extend((spare..spare + 62).map(|id| (id, format!("[PAD{id}]"), 5)));
     tokens.sort();
-    let texts: Vec<Vec<u8>> = tokens
-        .iter()
-        .map(|(_, text, _)| text.clone().into_bytes())
-        .collect();
+    let texts = tokens.iter().map(|(_, text, _)| text.clone().into_bytes());
+    let texts: Vec<Vec<u8>> = texts.collect();
     let kinds: Vec<i32> = tokens.iter().map(|(_, _, kind)| *kind).collect();
     let merges = tokenizer["model"]["merges"].as_array().unwrap().iter();
-    let merges: Vec<Vec<u8>> = merges
-        .map(|pair| {
-            format!(
-                "{} {}",
-                pair[0].as_str().unwrap(),
-                pair[1].as_str().unwrap()
-            )
-            .into_bytes()
-        })
-        .collect();
+    let merges = merges.map(|pair| {
+        let [left, right] = [0, 1].map(|n| pair[n].as_str().unwrap());
+        format!("{left} {right}").into_bytes()
+    });
+    let merges: Vec<Vec<u8>> = merges.collect();
     file.text("tokenizer.ggml.model", "gpt2")
         .text("tokenizer.ggml.pre", splitter)
         .texts("tokenizer.ggml.tokens", &texts)
@@ -190,10 +175,8 @@ fn a_tokenizer_in_metadata_that_is_not_llamas_is_refused_in_a_sentence() {
             panic!("it was read");
         };
         let err = EngineError::from(err);
-        assert!(
-            matches!(err, EngineError::Catalog(CatalogError::Config { .. })),
-            "{err}"
-        );
+        let is_of_config = matches!(err, EngineError::Catalog(CatalogError::Config { .. }));
+        assert!(is_of_config, "{err}");
         err.to_string()
     };
     let err = say(with_tokenizer(GgufFile::default(), "deepseek-llm"));

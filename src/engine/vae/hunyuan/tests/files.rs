@@ -1,12 +1,11 @@
-//! What the autoencoder's files may look like: names of keys, prefixes, and configurations.
-
-use safelight_core::model::CatalogError;
+//! Names of keys, prefixes, and configurations that the autoencoder's files may have.
 
 use super::*;
+use crate::vae::kl::tests::files::authors;
 
 #[test]
-fn every_key_of_a_half_is_asked_for() {
-    let (_folder, file) = weights(Kind::Float);
+fn every_key_of_a_half_is_read() {
+    let file = weights(Kind::Float);
     HunyuanVaeEncoder::new(&config(), &file).unwrap();
     assert_eq!(HunyuanVaeEncoder::unexpected_keys(&file), [""; 0]);
     assert!(!HunyuanVaeDecoder::unexpected_keys(&file).is_empty());
@@ -14,66 +13,30 @@ fn every_key_of_a_half_is_asked_for() {
     assert_eq!(file.finish(), [""; 0]);
 }
 
-/// Written the other way round than core's table, by replacing text; attention becomes convolutions.
-fn comfy(key: &str, tensor: Tensor) -> (String, Tensor) {
-    let mut name = key.to_owned();
-    for level in 0..4 {
-        let from_pixels = format!("up.{}.", 3 - level);
-        name = name.replace(&format!("up_blocks.{level}."), &from_pixels);
-    }
-    for (diffusers, comfy) in [
-        ("down_blocks.", "down."),
-        ("mid_block.resnets.0.", "mid.block_1."),
-        ("mid_block.resnets.1.", "mid.block_2."),
-        (".resnets.", ".block."),
-        ("downsamplers.0.", "downsample."),
-        ("upsamplers.0.", "upsample."),
-        ("conv_shortcut", "nin_shortcut"),
-        ("mid_block.attentions.0.", "mid.attn_1."),
-        ("group_norm", "norm"),
-        ("to_q", "q"),
-        ("to_k", "k"),
-        ("to_v", "v"),
-        ("to_out.0", "proj_out"),
-        ("conv_norm_out", "norm_out"),
-    ] {
-        name = name.replace(diffusers, comfy);
-    }
-    let tensor = if name.contains("attn_1") && tensor.dim() == 2 {
-        tensor.unsqueeze(-1).unsqueeze(-1).unsqueeze(-1)
+/// A tensor as ComfyUI's files have it, or diffusers'.
+fn named(is_comfy: bool, key: &str, tensor: Tensor) -> (String, Tensor) {
+    if is_comfy {
+        authors(4, 5, key, tensor)
     } else {
-        tensor
-    };
-    (name, tensor)
+        (key.to_owned(), tensor)
+    }
 }
 
 #[test]
 fn files_of_comfy_and_with_a_prefix_give_the_same_pixels() {
     for (prefix, is_comfy, sample) in [
-        ("", true, "decoder.up.1.block.0.nin_shortcut.conv.weight"),
-        ("vae.", true, "vae.encoder.mid.attn_1.proj_out.bias"),
-        (
-            "vae.",
-            false,
-            "vae.decoder.up_blocks.0.resnets.1.norm2.bias",
-        ),
+        ("", true, "up.1.block.0.nin_shortcut.conv.weight"),
+        ("vae.", true, "mid.attn_1.proj_out.bias"),
+        ("vae.", false, "up_blocks.0.resnets.1.norm2.bias"),
     ] {
         let (_folder, path) = changed(|key, tensor| {
-            let (name, tensor) = if is_comfy {
-                comfy(key, tensor)
-            } else {
-                (key.to_owned(), tensor)
-            };
+            let (name, tensor) = named(is_comfy, key, tensor);
             Some((format!("{prefix}{name}"), tensor))
         });
-        let weights = Weights::open(&path, Kind::Float, Device::Cpu).unwrap();
-        assert!(weights.has(sample), "{sample}");
-        let (pixels, _) = decode(&weights, &made_up("decode.short", &[1, 4, 4, 2, 1]), None);
-        let expected = recorded("decode.short");
-        assert_close(prefix, &pixels, &expected, of_decoder("decode.short"));
-        let posterior = encode(&weights, "encode.picture", &[1, 3, 1, 24, 16], None);
-        let mean = recorded("encode.picture.mean");
-        assert_close(prefix, &posterior.mean, &mean, ENCODER_LIMIT);
+        let weights = open(&path, Kind::Float);
+        assert!(weights.has(&format!("{prefix}decoder.{sample}")));
+        let limits = [of_decoder("decode.short"), ENCODER_LIMIT];
+        assert_matches_the_record(sample, &weights, limits);
         assert_eq!(HunyuanVaeDecoder::unexpected_keys(&weights), [""; 0]);
         assert_eq!(weights.finish(), [""; 0]);
     }
@@ -108,12 +71,7 @@ fn a_single_file_says_by_its_shapes_what_its_config_says() {
                 _ => {}
             }
             let tensor = Tensor::zeros(size, (Kind::BFloat16, Device::Cpu));
-            let (name, tensor) = if is_comfy {
-                comfy(key, tensor)
-            } else {
-                (key.to_owned(), tensor)
-            };
-            is_own.then_some((name, tensor))
+            is_own.then(|| named(is_comfy, key, tensor))
         });
         let found = HunyuanVaeConfig::read(&path).unwrap();
         let expected = HunyuanVaeConfig {
@@ -122,19 +80,6 @@ fn a_single_file_says_by_its_shapes_what_its_config_says() {
         };
         assert_eq!(found, expected, "{is_comfy} {halves:?}");
     }
-}
-
-/// What is read of the fixture's configuration in which one value is replaced; `null` leaves it out.
-fn read_with(key: &str, value: &str) -> Result<HunyuanVaeConfig, CatalogError> {
-    let folder = tempfile::tempdir().unwrap();
-    let text = fs::read_to_string(fixture().join("config.json")).unwrap();
-    let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
-    match serde_json::from_str(value).unwrap() {
-        serde_json::Value::Null => drop(json.as_object_mut().unwrap().remove(key)),
-        value => json[key] = value,
-    }
-    fs::write(folder.path().join("config.json"), json.to_string()).unwrap();
-    HunyuanVaeConfig::read(folder.path())
 }
 
 #[test]
@@ -151,12 +96,14 @@ fn a_configuration_that_makes_no_network_is_refused_by_name() {
         ("norm_num_groups", "5"),
         ("scaling_factor", "0"),
     ] {
-        let err = read_with(key, value).unwrap_err().to_string();
-        let named = [key, "AutoencoderKLWan", "UpBlock3D"];
+        let err = read_with::<HunyuanVaeConfig>(&fixture("vae/hunyuan"), &[(key, value)]);
+        let err = err.unwrap_err().to_string();
+        let mut named = [key, "AutoencoderKLWan", "UpBlock3D"].into_iter();
         assert!(
-            named.iter().any(|name| err.contains(name)),
+            named.any(|name| err.contains(name)),
             "{key} = {value}: {err}"
         );
     }
-    assert_eq!(read_with("scaling_factor", "null").unwrap(), config());
+    let cfg = read_with(&fixture("vae/hunyuan"), &[("scaling_factor", "null")]);
+    assert_eq!(cfg.map_err(|err| err.to_string()), Ok(config()));
 }

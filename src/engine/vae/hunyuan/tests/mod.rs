@@ -4,18 +4,17 @@
 
 mod files;
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use safelight_core::networks::{HunyuanVaeConfig, NetworkConfig as _};
 use tch::{Device, Kind, Tensor};
 use tempfile::TempDir;
 
 use super::{HunyuanVaeDecoder, HunyuanVaeEncoder};
-use crate::closeness::{assert_close, distance, limit};
+use crate::closeness::{assert_close, limit};
 use crate::vae::{Posterior, Tiling};
 use crate::weights::Weights;
+use crate::weights::tests::fixtures::{self, fixture, json_of, open, read_with, tensors_of};
 use crate::weights::tests::made_up::made_up;
 
 /// Relative L2.
@@ -27,47 +26,23 @@ fn of_decoder(name: &str) -> f64 {
     limit("vae/hunyuan/recorded", name, DECODER_LIMIT)
 }
 
-fn fixture() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/vae/hunyuan")
-}
-
 fn recorded(key: &str) -> Tensor {
-    let path = fixture().join("recorded.safetensors");
-    let file = Weights::open(&path, Kind::Float, Device::Cpu).unwrap();
-    file.tensor(key, &file.shape_of(key).unwrap()).unwrap()
+    fixtures::recorded("vae/hunyuan/recorded.safetensors", key)
 }
 
 fn config() -> HunyuanVaeConfig {
-    HunyuanVaeConfig::read(&fixture()).unwrap()
+    HunyuanVaeConfig::read(&fixture("vae/hunyuan")).unwrap()
 }
 
-/// The tensors of the fixture under diffusers' names.
-fn tensors() -> Vec<(String, Tensor)> {
-    let text = fs::read(fixture().join("shapes.json")).unwrap();
-    let shapes: BTreeMap<String, Vec<i64>> = serde_json::from_slice(&text).unwrap();
-    let tensors = shapes.into_iter().map(|(key, shape)| {
-        let tensor = made_up(&key, &shape);
-        (key, tensor)
-    });
-    tensors.collect()
-}
-
-/// The fixture's file with its tensors changed by `change`, and the folder that it is in.
+/// The fixture's file with its tensors, which have diffusers' names, changed by `change`, and the folder that it is in.
 fn changed(change: impl Fn(&str, Tensor) -> Option<(String, Tensor)>) -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("vae.safetensors");
-    let changed = tensors().into_iter();
-    let changed: Vec<(String, Tensor)> = changed
-        .filter_map(|(key, tensor)| change(&key, tensor))
-        .collect();
-    Tensor::write_safetensors(&changed, &path).unwrap();
-    (folder, path)
+    let shapes = json_of(&fixture("vae/hunyuan/shapes.json"));
+    fixtures::write_changed(tensors_of(&shapes, ""), change)
 }
 
-fn weights(kind: Kind) -> (TempDir, Weights) {
-    let (folder, path) = changed(|key, tensor| Some((key.to_owned(), tensor)));
-    let weights = Weights::open(&path, kind, Device::Cpu).unwrap();
-    (folder, weights)
+fn weights(kind: Kind) -> Weights {
+    let (_folder, path) = changed(|key, tensor| Some((key.to_owned(), tensor)));
+    open(&path, kind)
 }
 
 fn encode(weights: &Weights, name: &str, shape: &[i64], tile: Option<i64>) -> Posterior {
@@ -92,8 +67,8 @@ fn decode(weights: &Weights, latents: &Tensor, tile: Option<i64>) -> (Tensor, Ve
 }
 
 #[test]
-fn encoding_matches_diffusers_for_pictures_clips_and_tiles() {
-    let (_folder, weights) = weights(Kind::Float);
+fn encoding_matches_diffusers_for_images_videos_and_tiles() {
+    let weights = weights(Kind::Float);
     for (name, shape, tile) in [
         ("encode.picture", [1, 3, 1, 24, 16], None),
         ("encode.clip", [1, 3, 29, 16, 24], None),
@@ -107,8 +82,8 @@ fn encoding_matches_diffusers_for_pictures_clips_and_tiles() {
 }
 
 #[test]
-fn decoding_matches_diffusers_for_pictures_clips_and_tiles() {
-    let (_folder, weights) = weights(Kind::Float);
+fn decoding_matches_diffusers_for_images_videos_and_tiles() {
+    let weights = weights(Kind::Float);
     for (name, shape, tile, lens) in [
         ("decode.picture", [1, 4, 1, 3, 2], None, vec![1]),
         ("decode.short", [1, 4, 4, 2, 1], None, vec![13]),
@@ -121,25 +96,30 @@ fn decoding_matches_diffusers_for_pictures_clips_and_tiles() {
     }
 }
 
+/// Both halves of `weights` on two inputs of the record, within `limits` of its pixels and mean, and in their kind.
+fn assert_matches_the_record(case: &str, weights: &Weights, limits: [f64; 2]) {
+    let latents = made_up("decode.short", &[1, 4, 4, 2, 1]);
+    let (pixels, _) = decode(weights, &latents, None);
+    assert_close(case, &pixels, &recorded("decode.short"), limits[0]);
+    let mean = encode(weights, "encode.picture", &[1, 3, 1, 24, 16], None).mean;
+    assert_close(case, &mean, &recorded("encode.picture.mean"), limits[1]);
+    assert_eq!(
+        (pixels.kind(), mean.kind()),
+        (weights.kind(), weights.kind())
+    );
+}
+
 #[test]
 fn half_precision_gives_about_the_same_pixels_and_latents() {
     // diffusers' own distances on these inputs are 0.06 and 0.01.
     for (kind, limit) in [(Kind::BFloat16, 0.15), (Kind::Half, 0.02)] {
-        let (_folder, weights) = weights(kind);
-        let latents = made_up("decode.short", &[1, 4, 4, 2, 1]);
-        let (pixels, _) = decode(&weights, &latents, None);
-        assert_eq!(pixels.kind(), kind);
-        let off = distance(&pixels, &recorded("decode.short"));
-        assert!(off < limit, "{kind:?}: pixels are off by {off}");
-        let posterior = encode(&weights, "encode.picture", &[1, 3, 1, 24, 16], None);
-        let off = distance(&posterior.mean, &recorded("encode.picture.mean"));
-        assert!(off < limit, "{kind:?}: the mean is off by {off}");
+        assert_matches_the_record("half", &weights(kind), [limit; 2]);
     }
 }
 
 #[test]
 fn a_cancelled_job_gives_no_frames() {
-    let (_folder, weights) = weights(Kind::Float);
+    let weights = weights(Kind::Float);
     let decoder = HunyuanVaeDecoder::new(&config(), &weights).unwrap();
     let latents = Tensor::zeros([1, 4, 6, 1, 1], (Kind::Float, Device::Cpu));
     let given = decoder.decode(&latents, None, &|| true, &mut |_| panic!("a frame"));

@@ -5,10 +5,10 @@ use std::cell::Cell;
 use tch::{Device, Kind, Tensor};
 
 use super::{
-    Bands, DECODER_LIMIT, ENCODER_LIMIT, KlWay, NAMES, TileScheme, Tiling, config, decode, decoder,
-    distance, encode, encoder, recorded, weights_of_kind,
+    Bands, DECODER_LIMIT, ENCODER_LIMIT, KlWay, NAMES, TileScheme, Tiling, assert_close, config,
+    decode, decoder, encode, encoder, recorded, weights,
 };
-use crate::vae::{KlVaeDecoder, KlVaeEncoder};
+use crate::vae::KlVaeDecoder;
 
 /// From a row or two at a time to half of these pictures, and to all of them.
 const SIZES: [i64; 5] = [1, 13, 24, 48, 4096];
@@ -30,64 +30,50 @@ fn smooth(channels: i64, height: i64, width: i64) -> Tensor {
 }
 
 #[test]
-fn bands_of_any_size_give_what_the_whole_picture_gives() {
+fn bands_of_any_size_give_what_the_whole_image_gives() {
     for name in NAMES {
         let (decoder, encoder) = (decoder(name), encoder(name));
         let latents = recorded(name, "decode.input");
-        let whole = decode(&decoder, &latents);
+        let whole = decode(&decoder, &latents, KlWay::Whole);
         let pixels = recorded(name, "encode.input");
-        let posterior = encode(&encoder, &pixels);
+        let posterior = encode(&encoder, &pixels, KlWay::Whole);
         for bands in SIZES.map(|size| bands(size, size % 2 == 0)) {
-            let found = decoder
-                .decode(&latents, KlWay::Bands(bands), &|| false)
-                .unwrap();
-            let off = distance(&found, &whole);
-            assert!(off < DECODER_LIMIT, "{name}, {bands:?}: pixels {off}");
-            let found = encoder
-                .encode(&pixels, KlWay::Bands(bands), &|| false)
-                .unwrap();
-            let off = distance(&found.mean, &posterior.mean);
-            assert!(off < ENCODER_LIMIT, "{name}, {bands:?}: mean {off}");
-            let off = distance(&found.logvar, &posterior.logvar);
-            assert!(off < ENCODER_LIMIT, "{name}, {bands:?}: logvar {off}");
+            let found = decode(&decoder, &latents, KlWay::Bands(bands));
+            let case = format!("{name}, {bands:?}");
+            assert_close(&case, &found, &whole, DECODER_LIMIT);
+            let found = encode(&encoder, &pixels, KlWay::Bands(bands));
+            assert_close(&case, &found.mean, &posterior.mean, ENCODER_LIMIT);
+            assert_close(&case, &found.logvar, &posterior.logvar, ENCODER_LIMIT);
         }
     }
 }
 
 #[test]
-fn seamless_tiles_have_no_seams_at_any_size_of_picture() {
+fn seamless_tiles_have_no_seams_at_any_size_of_image() {
     let (decoder, encoder) = (decoder("flux"), encoder("flux"));
     for (height, width) in [(40, 37), (3, 50), (41, 2)] {
         let latents = smooth(16, height, width) * 2.0;
-        let whole = decode(&decoder, &latents);
+        let whole = decode(&decoder, &latents, KlWay::Whole);
         for tiling in [Tiling::of_size(128), Tiling::default()] {
-            let tiled = decoder
-                .decode(&latents, KlWay::Tiles(tiling), &|| false)
-                .unwrap();
-            let off = distance(&tiled, &whole);
-            assert!(off < DECODER_LIMIT, "{height} × {width}: {off}");
+            let tiled = decode(&decoder, &latents, KlWay::Tiles(tiling));
+            assert_close("pixels", &tiled, &whole, DECODER_LIMIT);
         }
         let pixels = smooth(3, 8 * height, 8 * width);
         let tiling = Tiling::of_size(64);
-        let tiled = encoder
-            .encode(&pixels, KlWay::Tiles(tiling), &|| false)
-            .unwrap();
-        let off = distance(&tiled.mean, &encode(&encoder, &pixels).mean);
-        assert!(off < ENCODER_LIMIT, "{height} × {width}: {off}");
+        let tiled = encode(&encoder, &pixels, KlWay::Tiles(tiling));
+        let whole = encode(&encoder, &pixels, KlWay::Whole);
+        assert_close("mean", &tiled.mean, &whole.mean, ENCODER_LIMIT);
     }
 }
 
 #[test]
 fn bands_of_halves_are_as_near_as_halves_without_bands() {
-    let (_folder, weights) = weights_of_kind("flux", Kind::BFloat16);
+    let weights = weights("flux", Kind::BFloat16);
     let decoder = KlVaeDecoder::new(&config("flux"), &weights).unwrap();
     let latents = recorded("flux", "decode.input");
-    let found = decoder
-        .decode(&latents, KlWay::Bands(bands(20, true)), &|| false)
-        .unwrap();
+    let found = decode(&decoder, &latents, KlWay::Bands(bands(20, true)));
     assert_eq!(found.kind(), Kind::BFloat16);
-    let off = distance(&found, &recorded("flux", "decode.output"));
-    assert!(off < 0.04, "{off}");
+    assert_close("pixels", &found, &recorded("flux", "decode.output"), 0.04);
 }
 
 const SEPARATE: Tiling = Tiling {
@@ -100,18 +86,14 @@ const SEPARATE: Tiling = Tiling {
 fn separate_tiles_match_those_of_diffusers() {
     let latents = recorded("flux", "tiled.decode.input");
     let expected = recorded("flux", "tiled.decode.output");
-    let pixels = decoder("flux")
-        .decode(&latents, KlWay::Tiles(SEPARATE), &|| false)
-        .unwrap();
-    let off = distance(&pixels, &expected);
-    assert!(off < DECODER_LIMIT, "pixels are off by {off}");
-    let found = encoder("flux")
-        .encode(&(expected * 0.5), KlWay::Tiles(SEPARATE), &|| false)
-        .unwrap();
-    let off = distance(&found.mean, &recorded("flux", "tiled.encode.mean"));
-    assert!(off < ENCODER_LIMIT, "the mean is off by {off}");
-    let off = distance(&found.logvar, &recorded("flux", "tiled.encode.logvar"));
-    assert!(off < ENCODER_LIMIT, "logvar is off by {off}");
+    let pixels = decode(&decoder("flux"), &latents, KlWay::Tiles(SEPARATE));
+    assert_close("pixels", &pixels, &expected, DECODER_LIMIT);
+    let pixels = expected * 0.5;
+    let found = encode(&encoder("flux"), &pixels, KlWay::Tiles(SEPARATE));
+    for (name, found) in [("mean", &found.mean), ("logvar", &found.logvar)] {
+        let expected = recorded("flux", &format!("tiled.encode.{name}"));
+        assert_close(name, found, &expected, ENCODER_LIMIT);
+    }
 }
 
 /// One job, which asks now and then whether to stop: whether it came to its end.
@@ -170,17 +152,9 @@ fn what_goes_in_is_not_written_to() {
     let pixels = recorded("other", "encode.input");
     let before = [latents.copy(), pixels.copy()];
     let tiny = bands(1, false);
-    let (_folder, weights) = weights_of_kind("other", Kind::Float);
-    let decoder = KlVaeDecoder::new(&config("other"), &weights).unwrap();
-    let encoder = KlVaeEncoder::new(&config("other"), &weights).unwrap();
-    let first = decoder
-        .decode(&latents, KlWay::Bands(tiny), &|| false)
-        .unwrap();
-    encoder
-        .encode(&pixels, KlWay::Bands(tiny), &|| false)
-        .unwrap();
-    let again = decoder
-        .decode(&latents, KlWay::Bands(tiny), &|| false)
-        .unwrap();
+    let (decoder, encoder) = (decoder("other"), encoder("other"));
+    let first = decode(&decoder, &latents, KlWay::Bands(tiny));
+    encode(&encoder, &pixels, KlWay::Bands(tiny));
+    let again = decode(&decoder, &latents, KlWay::Bands(tiny));
     assert!(latents.equal(&before[0]) && pixels.equal(&before[1]) && again.equal(&first));
 }

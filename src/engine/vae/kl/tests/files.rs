@@ -1,22 +1,20 @@
-//! What the autoencoder's files may look like: names of keys, prefixes, and configurations.
+//! Names of keys, prefixes, and configurations that the autoencoder's files may have.
 
 use std::fs;
 use std::path::Path;
 
-use safelight_core::model::CatalogError;
 use safelight_core::networks::NetworkConfig as _;
 use tch::{Device, Kind, Tensor};
 
 use super::{
-    DECODER_LIMIT, ENCODER_LIMIT, KlVaeConfig, KlVaeDecoder, KlVaeEncoder, NAMES, changed, config,
-    decode, distance, encode, fixture, open, recorded, weights,
+    DECODER_LIMIT, ENCODER_LIMIT, KlVaeConfig, KlVaeDecoder, KlVaeEncoder, NAMES,
+    assert_matches_the_record, changed, config, folder_of, open, read_with, unchanged, weights,
 };
-use crate::weights::Weights;
 
 #[test]
-fn every_key_of_a_half_is_asked_for() {
+fn every_key_of_a_half_is_read() {
     for name in NAMES {
-        let (_folder, file) = weights(name);
+        let file = weights(name, Kind::Float);
         KlVaeEncoder::new(&config(name), &file).unwrap();
         assert_eq!(KlVaeEncoder::unexpected_keys(&file), [""; 0]);
         assert!(!KlVaeDecoder::unexpected_keys(&file).is_empty());
@@ -25,28 +23,21 @@ fn every_key_of_a_half_is_asked_for() {
     }
 }
 
-fn assert_matches_the_record(name: &str, weights: &Weights) {
-    let decoder = KlVaeDecoder::new(&config(name), weights).unwrap();
-    let pixels = decode(&decoder, &recorded(name, "decode.input"));
-    let off = distance(&pixels, &recorded(name, "decode.output"));
-    assert!(off < DECODER_LIMIT, "{name}: pixels are off by {off}");
-    let encoder = KlVaeEncoder::new(&config(name), weights).unwrap();
-    let mean = encode(&encoder, &recorded(name, "encode.input")).mean;
-    let off = distance(&mean, &recorded(name, "encode.mean"));
-    assert!(off < ENCODER_LIMIT, "{name}: the mean is off by {off}");
+fn replaced(key: &str, names: &[(&str, &str)]) -> String {
+    let replace = |key: String, (from, to): &(&str, &str)| key.replace(from, to);
+    names.iter().fold(key.to_owned(), replace)
 }
 
-/// Written the other way round than core's table, by replacing text; attention becomes convolutions.
-fn authors(levels: usize, key: &str, tensor: Tensor) -> (String, Tensor) {
+/// The authors' name and form of a tensor, written the other way round than core's table, by replacing text.
+///
+/// `levels`: of the decoder. `dims`: of convolutions, which the attention's matrices become.
+pub(crate) fn authors(levels: usize, dims: usize, key: &str, tensor: Tensor) -> (String, Tensor) {
     let mut name = key.to_owned();
     for level in 0..levels {
-        let from_pixels = levels - 1 - level;
-        name = name.replace(
-            &format!("up_blocks.{level}."),
-            &format!("up.{from_pixels}."),
-        );
+        let from_pixels = format!("up.{}.", levels - 1 - level);
+        name = name.replace(&format!("up_blocks.{level}."), &from_pixels);
     }
-    for (diffusers, authors) in [
+    let names = [
         ("down_blocks.", "down."),
         ("mid_block.resnets.0.", "mid.block_1."),
         ("mid_block.resnets.1.", "mid.block_2."),
@@ -61,83 +52,78 @@ fn authors(levels: usize, key: &str, tensor: Tensor) -> (String, Tensor) {
         ("to_v", "v"),
         ("to_out.0", "proj_out"),
         ("conv_norm_out", "norm_out"),
-    ] {
-        name = name.replace(diffusers, authors);
-    }
-    let tensor = if name.contains("attn_1") && tensor.dim() == 2 {
-        tensor.unsqueeze(-1).unsqueeze(-1)
+    ];
+    let name = replaced(&name, &names);
+    let is_matrix = name.contains("attn_1") && tensor.dim() == 2;
+    let tensor = if is_matrix {
+        convolution(dims, &tensor)
     } else {
         tensor
     };
     (name, tensor)
 }
 
-#[test]
-fn a_file_in_the_dialect_of_the_authors_gives_the_same_pixels() {
-    for (name, levels, sample) in [
-        ("flux", 4, "decoder.up.0.block.0.nin_shortcut.weight"),
-        ("flux", 4, "decoder.mid.attn_1.proj_out.bias"),
-        ("other", 3, "decoder.up.2.upsample.conv.weight"),
-    ] {
-        let (_folder, path) = changed(name, |key, tensor| Some(authors(levels, key, tensor)));
-        let weights = open(&path, Kind::Float);
-        assert!(weights.has(sample));
-        assert_matches_the_record(name, &weights);
-        assert_eq!(weights.finish(), [""; 0]);
-    }
+fn convolution(dims: usize, matrix: &Tensor) -> Tensor {
+    let mut size = matrix.size();
+    size.resize(dims, 1);
+    matrix.view(&size[..])
+}
+
+fn published(key: &str, tensor: Tensor) -> (String, Tensor) {
+    authors(4, 4, key, tensor)
+}
+
+/// The attention names that diffusers had at first.
+fn old(key: &str, tensor: Tensor) -> (String, Tensor) {
+    let names = [
+        ("to_q", "query"),
+        ("to_k", "key"),
+        ("to_v", "value"),
+        ("to_out.0", "proj_attn"),
+    ];
+    (replaced(key, &names), tensor)
+}
+
+fn old_conv(key: &str, tensor: Tensor) -> (String, Tensor) {
+    let is_matrix = key.contains("attentions") && tensor.dim() == 2;
+    let tensor = if is_matrix {
+        convolution(4, &tensor)
+    } else {
+        tensor
+    };
+    old(key, tensor)
 }
 
 #[test]
-fn a_file_with_the_attention_names_of_old_gives_the_same_pixels() {
-    for is_convolution in [false, true] {
-        let (_folder, path) = changed("flux", |key, tensor| {
-            let mut name = key.to_owned();
-            for (new, old) in [
-                ("to_q", "query"),
-                ("to_k", "key"),
-                ("to_v", "value"),
-                ("to_out.0", "proj_attn"),
-            ] {
-                name = name.replace(new, old);
-            }
-            let is_matrix = name.contains("attentions") && tensor.dim() == 2;
-            let tensor = if is_matrix && is_convolution {
-                tensor.unsqueeze(-1).unsqueeze(-1)
-            } else {
-                tensor
-            };
-            Some((name, tensor))
+fn a_file_in_any_dialect_and_after_any_prefix_gives_the_same_pixels() {
+    type Rename = fn(&str, Tensor) -> (String, Tensor);
+    let of_3_levels = |key: &str, tensor| authors(3, 4, key, tensor);
+    let cases: [(&str, &str, Rename, &str); 9] = [
+        ("flux", "", published, "up.0.block.0.nin_shortcut.weight"),
+        ("flux", "", published, "mid.attn_1.proj_out.bias"),
+        ("other", "", of_3_levels, "up.2.upsample.conv.weight"),
+        ("flux", "", old, "mid_block.attentions.0.query.bias"),
+        ("flux", "", old_conv, "mid_block.attentions.0.key.bias"),
+        ("flux", "vae.", published, "mid.attn_1.q.bias"),
+        ("flux", "vae.", unchanged, "conv_in.bias"),
+        ("flux", "first_stage_model.", published, "conv_in.bias"),
+        ("flux", "models.flux.vae.", unchanged, "conv_in.bias"),
+    ];
+    for (name, prefix, rename, sample) in cases {
+        let (_folder, path) = changed(name, |key, tensor| {
+            let (key, tensor) = rename(key, tensor);
+            Some((format!("{prefix}{key}"), tensor))
         });
         let weights = open(&path, Kind::Float);
-        assert_matches_the_record("flux", &weights);
-        assert_eq!(weights.finish(), [""; 0]);
-    }
-}
-
-#[test]
-fn a_file_with_a_prefix_and_other_networks_in_it_gives_the_same_pixels() {
-    for (prefix, is_original) in [
-        ("vae.", true),
-        ("vae.", false),
-        ("first_stage_model.", true),
-        ("models.flux.vae.", false),
-    ] {
-        let (_folder, path) = changed("flux", |key, tensor| {
-            let (name, tensor) = if is_original {
-                authors(4, key, tensor)
-            } else {
-                (key.to_owned(), tensor)
-            };
-            Some((format!("{prefix}{name}"), tensor))
-        });
-        let weights = open(&path, Kind::Float);
-        assert_matches_the_record("flux", &weights);
+        assert!(weights.has(&format!("{prefix}decoder.{sample}")));
+        assert_matches_the_record(name, &weights, [DECODER_LIMIT, ENCODER_LIMIT]);
         assert_eq!(KlVaeDecoder::unexpected_keys(&weights), [""; 0]);
+        assert_eq!(weights.finish(), [""; 0]);
     }
 }
 
 #[test]
-fn of_a_file_with_a_prefix_only_what_is_behind_it_can_be_unexpected() {
+fn of_a_file_with_a_prefix_only_what_is_after_it_can_be_unexpected() {
     let (_folder, path) = changed("other", |key, tensor| {
         Some(match key {
             "quant_conv.bias" => ("text_encoder.mid_block.bias".to_owned(), tensor),
@@ -162,21 +148,18 @@ fn a_missing_key_and_one_of_the_wrong_shape_are_named_as_in_the_file() {
     KlVaeEncoder::new(&config("flux"), &weights).unwrap();
     let bent = "encoder.mid_block.attentions.0.to_v.weight";
     let (_folder, path) = changed("flux", |key, tensor| {
-        let tensor = if key == bent {
-            tensor.view([-1])
-        } else {
-            tensor
-        };
+        let is_bent = key == bent;
+        let tensor = if is_bent { tensor.view([-1]) } else { tensor };
         Some((key.to_owned(), tensor))
     });
     let err = KlVaeEncoder::new(&config("flux"), &open(&path, Kind::Float)).unwrap_err();
     assert!(err.to_string().contains(bent), "{err}");
 }
 
-/// A file with FLUX.1's own widths, too wide for anything but its shapes, with each tensor a number for short: the
-/// keys whose shapes are asked for have them.
-fn of_published_widths(is_original: bool, halves: &[&str]) -> (tempfile::TempDir, KlVaeConfig) {
-    let (folder, path) = changed("flux", |key, tensor| {
+/// The config of a file with FLUX.1's own widths, too wide for anything but its shapes, with each tensor a number for
+/// short: the keys whose shapes are read have them.
+fn of_published_widths(is_original: bool, halves: &[&str]) -> KlVaeConfig {
+    let (_folder, path) = changed("flux", |key, tensor| {
         halves.iter().any(|half| key.starts_with(half)).then(|| {
             let wide = tensor.size().into_iter().map(|edge| match edge {
                 8 => 128,
@@ -190,16 +173,11 @@ fn of_published_widths(is_original: bool, halves: &[&str]) -> (tempfile::TempDir
                 _ => wide.take(1).collect(),
             };
             let tensor = Tensor::zeros(wide, (Kind::BFloat16, Device::Cpu));
-            let name = if is_original {
-                authors(4, key, tensor.copy()).0
-            } else {
-                key.to_owned()
-            };
-            (format!("vae.{name}"), tensor)
+            let rename = if is_original { published } else { unchanged };
+            (format!("vae.{}", rename(key, tensor.copy()).0), tensor)
         })
     });
-    let cfg = KlVaeConfig::read(&path).unwrap();
-    (folder, cfg)
+    KlVaeConfig::read(&path).unwrap()
 }
 
 #[test]
@@ -210,7 +188,7 @@ fn a_single_file_says_by_its_shapes_what_the_published_config_says() {
         (true, &["decoder"]),
         (false, &["encoder"]),
     ] {
-        let (_folder, found) = of_published_widths(is_original, halves);
+        let found = of_published_widths(is_original, halves);
         let expected = KlVaeConfig {
             block_out_channels: vec![128, 256, 512, 512],
             norm_num_groups: 32,
@@ -227,11 +205,13 @@ fn a_single_file_says_by_its_shapes_what_the_published_config_says() {
 #[test]
 fn shapes_that_leave_something_open_are_refused() {
     let refused = |path: &Path| KlVaeConfig::read(path).unwrap_err().to_string();
-    let same = |key: &str, tensor: Tensor| Some((key.to_owned(), tensor));
-    let (_folder, path) = changed("flux", same);
-    assert!(refused(&path).contains("norm_num_groups (32)"));
-    let (_folder, path) = changed("other", same);
-    assert!(refused(&path).contains("no config.json says"));
+    for (name, expected) in [
+        ("flux", "norm_num_groups (32)"),
+        ("other", "no config.json says"),
+    ] {
+        let (_folder, path) = changed(name, |key, tensor| Some(unchanged(key, tensor)));
+        assert!(refused(&path).contains(expected));
+    }
     let (_folder, path) = changed("other", |key, tensor| {
         (!key.contains("conv_in")).then(|| (key.to_owned(), tensor))
     });
@@ -240,8 +220,8 @@ fn shapes_that_leave_something_open_are_refused() {
 
 #[test]
 fn a_config_beside_a_file_counts_where_the_file_is_the_folders_own() {
-    let (folder, path) = changed("other", |key, tensor| Some((key.to_owned(), tensor)));
-    let text = fs::read(fixture("other").join("config.json")).unwrap();
+    let (folder, path) = changed("other", |key, tensor| Some(unchanged(key, tensor)));
+    let text = fs::read(folder_of("other").join("config.json")).unwrap();
     fs::write(folder.path().join("config.json"), text).unwrap();
     // With another file beside it, neither is what the folder is read from.
     fs::copy(&path, folder.path().join("another.safetensors")).unwrap();
@@ -251,22 +231,10 @@ fn a_config_beside_a_file_counts_where_the_file_is_the_folders_own() {
     assert_eq!(KlVaeConfig::read(&own).unwrap(), config("other"));
 }
 
-/// What is read of a fixture's configuration in which one value is replaced; `null` leaves it out.
-fn read_with(name: &str, key: &str, value: &str) -> Result<KlVaeConfig, CatalogError> {
-    let folder = tempfile::tempdir().unwrap();
-    let text = fs::read_to_string(fixture(name).join("config.json")).unwrap();
-    let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
-    match serde_json::from_str(value).unwrap() {
-        serde_json::Value::Null => drop(json.as_object_mut().unwrap().remove(key)),
-        value => json[key] = value,
-    }
-    fs::write(folder.path().join("config.json"), json.to_string()).unwrap();
-    KlVaeConfig::read(folder.path())
-}
-
 #[test]
 fn what_a_config_leaves_out_is_as_in_diffusers() {
-    let cfg = read_with("other", "use_quant_conv", "null").unwrap();
+    let cfg = read_with(&folder_of("other"), &[("use_quant_conv", "null")]);
+    let cfg: KlVaeConfig = cfg.unwrap();
     assert_eq!(cfg, config("other"));
     assert_eq!(cfg.shift(), 0.0);
     assert_eq!(cfg.spatial_factor(), 4);
@@ -293,18 +261,12 @@ fn a_configuration_that_makes_no_network_is_refused_by_name() {
         ("scaling_factor", "\"much\""),
         ("use_quant_conv", "3"),
     ] {
-        let err = read_with("flux", key, value).unwrap_err().to_string();
-        let named = [
-            key,
-            "AutoencoderKLWan",
-            "UpDecoderBlock2D",
-            "DownEncoderBlock2D",
-            "wide",
-            "much",
-            "boolean",
-        ];
+        let err = read_with::<KlVaeConfig>(&folder_of("flux"), &[(key, value)]);
+        let err = err.unwrap_err().to_string();
+        let by_value = "AutoencoderKLWan UpDecoderBlock2D DownEncoderBlock2D wide much boolean";
+        let mut named = by_value.split(' ').chain([key]);
         assert!(
-            named.iter().any(|name| err.contains(name)),
+            named.any(|name| err.contains(name)),
             "{key} = {value}: {err}"
         );
     }

@@ -1,21 +1,21 @@
-//! What the autoencoders' files may look like: names of keys, prefixes, and configurations.
+//! Names of keys, prefixes, and configurations that the autoencoders' files may have.
 
 use std::fs;
 
-use safelight_core::model::CatalogError;
 use safelight_core::networks::NetworkConfig as _;
-use tch::Tensor;
+use tch::{Kind, Tensor};
+use tempfile::TempDir;
 
 use super::{
-    DECODER_LIMIT, ENCODER_LIMIT, NAMES, WanVaeConfig, WanVaeDecoder, WanVaeEncoder, config,
-    decode, distance, encode, fixture, open, recorded, weights,
+    DECODER_LIMIT, ENCODER_LIMIT, NAMES, WanVaeConfig, WanVaeDecoder, WanVaeEncoder,
+    assert_matches_the_record, config, fixture, fixtures, open, read_with, weights,
 };
 use crate::weights::Weights;
 
 #[test]
-fn every_key_of_a_half_is_asked_for() {
+fn every_key_of_a_half_is_read() {
     for name in NAMES {
-        let file = weights(name);
+        let file = weights(name, Kind::Float);
         WanVaeEncoder::new(&config(name), &file).unwrap();
         assert_eq!(WanVaeEncoder::unexpected_keys(&file), [""; 0]);
         assert!(!WanVaeDecoder::unexpected_keys(&file).is_empty());
@@ -29,22 +29,15 @@ fn every_key_of_a_half_is_asked_for() {
 fn changed(
     name: &str,
     change: impl Fn(&str, Tensor) -> Option<(String, Tensor)>,
-) -> (tempfile::TempDir, Weights) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("diffusion_pytorch_model.safetensors");
-    let original = fixture(name).join("diffusion_pytorch_model.safetensors");
-    let tensors: Vec<(String, Tensor)> = Tensor::read_safetensors(original)
-        .unwrap()
-        .into_iter()
-        .filter_map(|(key, tensor)| change(&key, tensor))
-        .collect();
-    Tensor::write_safetensors(&tensors, &path).unwrap();
-    let weights = open(&path);
-    (folder, weights)
+) -> (TempDir, Weights) {
+    let original = format!("vae/{name}/diffusion_pytorch_model.safetensors");
+    let tensors = Tensor::read_safetensors(fixture(&original)).unwrap();
+    let (folder, path) = fixtures::write_changed(tensors, change);
+    (folder, open(&path, Kind::Float))
 }
 
 #[test]
-fn a_missing_key_is_named() {
+fn a_missing_key_and_one_of_the_wrong_shape_are_named() {
     for (name, gone) in [
         ("residual", "decoder.up_blocks.1.upsampler.time_conv.bias"),
         ("flat", "decoder.up_blocks.1.upsamplers.0.time_conv.bias"),
@@ -55,18 +48,10 @@ fn a_missing_key_is_named() {
         assert!(err.to_string().contains(gone), "{err}");
         WanVaeEncoder::new(&config(name), &weights).unwrap();
     }
-}
-
-#[test]
-fn a_key_of_the_wrong_shape_is_named() {
     let bent = "encoder.down_blocks.0.resnets.1.conv2.weight";
     let (_folder, weights) = changed("residual", |key, tensor| {
-        let tensor = if key == bent {
-            tensor.squeeze().narrow(0, 0, 1)
-        } else {
-            tensor
-        };
-        Some((key.to_owned(), tensor))
+        let shaped = (key == bent).then(|| tensor.squeeze().narrow(0, 0, 1));
+        Some((key.to_owned(), shaped.unwrap_or(tensor)))
     });
     let err = WanVaeEncoder::new(&config("residual"), &weights).unwrap_err();
     assert!(err.to_string().contains(bent), "{err}");
@@ -74,62 +59,36 @@ fn a_key_of_the_wrong_shape_is_named() {
 
 #[test]
 fn weights_of_the_other_generation_are_refused_by_a_key() {
-    let err = WanVaeDecoder::new(&config("flat"), &weights("residual")).unwrap_err();
+    let err = WanVaeDecoder::new(&config("flat"), &weights("residual", Kind::Float)).unwrap_err();
     assert!(err.to_string().contains("post_quant_conv.weight"), "{err}");
 }
 
-fn assert_matches_the_record(name: &str, weights: &Weights) {
-    let decoder = WanVaeDecoder::new(&config(name), weights).unwrap();
-    let pixels = Tensor::cat(&decode(&decoder, &recorded(name, "decode.input")), 2);
-    let off = distance(&pixels, &recorded(name, "decode.output"));
-    assert!(off < DECODER_LIMIT, "{name}: pixels are off by {off}");
-    let encoder = WanVaeEncoder::new(&config(name), weights).unwrap();
-    let mean = encode(&encoder, &recorded(name, "encode.input")).mean;
-    let off = distance(&mean, &recorded(name, "encode.mean"));
-    assert!(off < ENCODER_LIMIT, "{name}: the mean is off by {off}");
-}
-
 #[test]
-fn a_file_in_the_dialect_of_the_authors_gives_the_same_pixels() {
-    for (name, sample) in [
-        (
-            "residual",
-            "decoder.upsamples.2.upsamples.3.resample.1.weight",
-        ),
-        ("flat", "decoder.upsamples.11.resample.1.weight"),
-        ("attended", "decoder.upsamples.7.residual.6.weight"),
+fn a_file_in_the_dialect_of_the_authors_and_after_any_prefix_gives_the_same_pixels() {
+    for (name, prefix, is_original, sample) in [
+        ("residual", "", true, "upsamples.2.upsamples.3.resample.1"),
+        ("flat", "", true, "upsamples.11.resample.1"),
+        ("attended", "", true, "upsamples.7.residual.6"),
+        ("flat", "vae.", false, "conv_in"),
+        ("flat", "first_stage_model.", true, "conv1"),
+        ("flat", "models.wan.vae.", true, "conv1"),
     ] {
+        let cfg = config(name);
         let (_folder, weights) = changed(name, |key, tensor| {
-            Some((authors_name(&config(name), key), tensor))
+            let authors = is_original.then(|| authors_name(&cfg, key));
+            let key = authors.unwrap_or_else(|| key.to_owned());
+            Some((format!("{prefix}{key}"), tensor))
         });
-        assert!(weights.has(sample));
-        assert_matches_the_record(name, &weights);
+        assert!(weights.has(&format!("{prefix}decoder.{sample}.weight")));
+        let decoder = WanVaeDecoder::new(&cfg, &weights).unwrap();
+        let encoder = WanVaeEncoder::new(&cfg, &weights).unwrap();
+        assert_matches_the_record(name, &decoder, &encoder, [DECODER_LIMIT, ENCODER_LIMIT]);
         assert_eq!(weights.finish(), [""; 0]);
     }
 }
 
 #[test]
-fn a_file_with_a_prefix_and_other_networks_in_it_gives_the_same_pixels() {
-    for (prefix, is_original) in [
-        ("vae.", false),
-        ("first_stage_model.", true),
-        ("models.wan.vae.", true),
-    ] {
-        let (_folder, weights) = changed("flat", |key, tensor| {
-            let name = if is_original {
-                authors_name(&config("flat"), key)
-            } else {
-                key.to_owned()
-            };
-            Some((format!("{prefix}{name}"), tensor))
-        });
-        assert_matches_the_record("flat", &weights);
-        assert_eq!(WanVaeDecoder::unexpected_keys(&weights), [""; 0]);
-    }
-}
-
-#[test]
-fn of_a_file_with_a_prefix_only_what_is_behind_it_can_be_unexpected() {
+fn of_a_file_with_a_prefix_only_what_is_after_it_can_be_unexpected() {
     let (_folder, weights) = changed("flat", |key, tensor| {
         Some(match key {
             // As if they were of another network, and of none.
@@ -193,22 +152,9 @@ fn authors_name(cfg: &WanVaeConfig, key: &str) -> String {
     name
 }
 
-/// What is read of a fixture's configuration in which some values are replaced; `null` leaves one out.
-fn read_with(name: &str, changes: &[(&str, &str)]) -> Result<WanVaeConfig, CatalogError> {
-    let folder = tempfile::tempdir().unwrap();
-    let text = fs::read_to_string(fixture(name).join("config.json")).unwrap();
-    let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
-    for (key, value) in changes {
-        json[key] = serde_json::from_str(value).unwrap();
-    }
-    fs::write(folder.path().join("config.json"), json.to_string()).unwrap();
-    WanVaeConfig::read(folder.path())
-}
-
-fn config_error(key: &str, value: &str) -> String {
-    read_with("residual", &[(key, value)])
-        .unwrap_err()
-        .to_string()
+fn refused(name: &str, changes: &[(&str, &str)]) -> String {
+    let read = read_with::<WanVaeConfig>(&fixture("vae").join(name), changes);
+    read.unwrap_err().to_string()
 }
 
 #[test]
@@ -218,10 +164,9 @@ fn without_statistics_those_of_wan_2_1_are_taken_where_they_fit() {
         ("latents_std", "null"),
         ("z_dim", "16"),
     ];
-    let cfg = read_with("flat", &absent).unwrap();
-    assert_eq!(cfg.mean()[15], -0.2921);
-    assert_eq!(cfg.std()[0], 2.8184);
-    let err = read_with("flat", &absent[..1]).unwrap_err().to_string();
+    let cfg: WanVaeConfig = read_with(&fixture("vae/flat"), &absent).unwrap();
+    assert_eq!((cfg.mean()[15], cfg.std()[0]), (-0.2921, 2.8184));
+    let err = refused("flat", &absent[..1]);
     let expected = "expected 4 latents_mean, as many as z_dim, found none";
     assert!(err.starts_with(expected), "{err}");
 }
@@ -229,10 +174,10 @@ fn without_statistics_those_of_wan_2_1_are_taken_where_they_fit() {
 #[test]
 fn a_width_that_cannot_be_halved_is_refused() {
     let changes = [("decoder_base_dim", "1"), ("dim_mult", "[1, 1, 1, 1]")];
-    let err = read_with("flat", &changes).unwrap_err().to_string();
+    let err = refused("flat", &changes);
     assert!(err.contains("can be halved"), "{err}");
     // The residual form halves nothing.
-    read_with("residual", &[("dim_mult", "[1, 1, 1, 1]")]).unwrap();
+    read_with::<WanVaeConfig>(&fixture("vae/residual"), &changes[1..]).unwrap();
 }
 
 #[test]
@@ -255,7 +200,7 @@ fn a_configuration_that_makes_no_network_is_refused_by_name() {
         ("scale_factor_spatial", "8"),
         ("scale_factor_temporal", "8"),
     ] {
-        let err = config_error(key, value);
+        let err = refused("residual", &[(key, value)]);
         let named = key.trim_start_matches("latents_");
         let by_factor = key == "patch_size" && err.contains("scale_factor_spatial");
         assert!(err.contains(named) || by_factor, "{key} = {value}: {err}");
@@ -275,16 +220,9 @@ fn a_configuration_that_is_no_json_or_not_there_is_an_error() {
 
 #[test]
 fn the_factors_follow_from_the_levels() {
-    let residual = config("residual");
-    assert_eq!(
-        (residual.spatial_factor(), residual.temporal_factor()),
-        (16, 4)
-    );
-    let flat = config("flat");
-    assert_eq!((flat.spatial_factor(), flat.temporal_factor()), (8, 4));
-    let shallow = config("shallow");
-    assert_eq!(
-        (shallow.spatial_factor(), shallow.temporal_factor()),
-        (4, 2)
-    );
+    for (name, factors) in [("residual", (16, 4)), ("flat", (8, 4)), ("shallow", (4, 2))] {
+        let cfg = config(name);
+        let found = (cfg.spatial_factor(), cfg.temporal_factor());
+        assert_eq!(found, factors, "{name}");
+    }
 }

@@ -4,7 +4,6 @@ mod files;
 mod tiles;
 
 use std::cell::Cell;
-use std::path::{Path, PathBuf};
 
 use safelight_core::memory::compute_options::{ComputeOptions, DecodeChunk};
 use safelight_core::memory::conv_backends::ConvBackend;
@@ -12,57 +11,52 @@ use safelight_core::networks::{NetworkConfig as _, WanVaeConfig};
 use tch::{Device, Kind, Tensor};
 
 use super::{WanVaeDecoder, WanVaeEncoder, denormalize, normalize};
-use crate::closeness::distance;
+use crate::closeness::{assert_close, distance};
 use crate::runtime::use_compute_options;
 use crate::sampling::noise;
 use crate::vae::{ConvForm, Posterior, TileScheme, Tiling};
 use crate::weights::Weights;
+use crate::weights::tests::fixtures::{self, fixture, open, read_with};
 
 /// The limits that `tests/fixtures/vae` is compared with, relative L2.
 const ENCODER_LIMIT: f64 = 1e-5;
 const DECODER_LIMIT: f64 = 3e-5;
 
-fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../tests/fixtures/vae")
-        .join(name)
-}
-
-fn open(path: &Path) -> Weights {
-    Weights::open(path, Kind::Float, Device::Cpu).unwrap()
-}
-
-fn weights(name: &str) -> Weights {
-    open(&fixture(name).join("diffusion_pytorch_model.safetensors"))
+fn weights(name: &str, kind: Kind) -> Weights {
+    let file = format!("vae/{name}/diffusion_pytorch_model.safetensors");
+    open(&fixture(&file), kind)
 }
 
 fn recorded(name: &str, key: &str) -> Tensor {
-    let file = open(&fixture(name).join("recorded.safetensors"));
-    file.tensor(key, &file.shape_of(key).unwrap()).unwrap()
+    fixtures::recorded(&format!("vae/{name}/recorded.safetensors"), key)
 }
 
 fn config(name: &str) -> WanVaeConfig {
-    WanVaeConfig::read(&fixture(name)).unwrap()
+    WanVaeConfig::read(&fixture("vae").join(name)).unwrap()
 }
 
 fn encoder(name: &str) -> WanVaeEncoder {
-    WanVaeEncoder::new(&config(name), &weights(name)).unwrap()
+    WanVaeEncoder::new(&config(name), &weights(name, Kind::Float)).unwrap()
 }
 
 fn decoder(name: &str) -> WanVaeDecoder {
-    WanVaeDecoder::new(&config(name), &weights(name)).unwrap()
+    WanVaeDecoder::new(&config(name), &weights(name, Kind::Float)).unwrap()
 }
 
 fn encode(encoder: &WanVaeEncoder, pixels: &Tensor) -> Posterior {
     encoder.encode(pixels, None, &|| false).unwrap()
 }
 
-fn decode(decoder: &WanVaeDecoder, latents: &Tensor) -> Vec<Tensor> {
+fn decode_by(decoder: &WanVaeDecoder, latents: &Tensor, tiling: Option<Tiling>) -> Vec<Tensor> {
     let mut chunks = Vec::new();
     decoder
-        .decode(latents, None, &|| false, &mut |chunk| chunks.push(chunk))
+        .decode(latents, tiling, &|| false, &mut |chunk| chunks.push(chunk))
         .unwrap();
     chunks
+}
+
+fn decode(decoder: &WanVaeDecoder, latents: &Tensor) -> Vec<Tensor> {
+    decode_by(decoder, latents, None)
 }
 
 /// The last is what is chosen for f32 on the CPU; the others are for elsewhere and must give the same.
@@ -75,45 +69,41 @@ const FORMS: [ConvForm; 4] = [
 
 const NAMES: [&str; 4] = ["residual", "shallow", "flat", "attended"];
 
-#[test]
-fn encoding_matches_diffusers_in_every_form() {
-    for (name, form) in NAMES.iter().flat_map(|name| FORMS.map(|form| (name, form))) {
-        let encoder = WanVaeEncoder::with_form(&config(name), &weights(name), form).unwrap();
-        let posterior = encode(&encoder, &recorded(name, "encode.input"));
-        let mean = distance(&posterior.mean, &recorded(name, "encode.mean"));
-        let logvar = distance(&posterior.logvar, &recorded(name, "encode.logvar"));
-        assert!(
-            mean < ENCODER_LIMIT,
-            "{name}, {form:?}: mean is off by {mean}"
-        );
-        assert!(
-            logvar < ENCODER_LIMIT,
-            "{name}, {form:?}: logvar is off by {logvar}"
-        );
-    }
+/// Both halves on the inputs of a record, within `limits` of its pixels and mean.
+fn assert_matches_the_record(
+    name: &str,
+    decoder: &WanVaeDecoder,
+    encoder: &WanVaeEncoder,
+    limits: [f64; 2],
+) {
+    let pixels = Tensor::cat(&decode(decoder, &recorded(name, "decode.input")), 2);
+    let expected = recorded(name, "decode.output");
+    assert_close(name, &pixels, &expected, limits[0]);
+    let mean = encode(encoder, &recorded(name, "encode.input")).mean;
+    assert_close(name, &mean, &recorded(name, "encode.mean"), limits[1]);
 }
 
 #[test]
-fn decoding_matches_diffusers_in_every_form() {
+fn pixels_and_latents_are_those_of_diffusers_in_every_form() {
     for (name, form) in NAMES.iter().flat_map(|name| FORMS.map(|form| (name, form))) {
-        let decoder = WanVaeDecoder::with_form(&config(name), &weights(name), form).unwrap();
-        let chunks = decode(&decoder, &recorded(name, "decode.input"));
-        let off = distance(&Tensor::cat(&chunks, 2), &recorded(name, "decode.output"));
-        assert!(
-            off < DECODER_LIMIT,
-            "{name}, {form:?}: pixels are off by {off}"
-        );
+        let weights = weights(name, Kind::Float);
+        let decoder = WanVaeDecoder::with_form(&config(name), &weights, form).unwrap();
+        let encoder = WanVaeEncoder::with_form(&config(name), &weights, form).unwrap();
+        assert_matches_the_record(name, &decoder, &encoder, [DECODER_LIMIT, ENCODER_LIMIT]);
+        let logvar = encode(&encoder, &recorded(name, "encode.input")).logvar;
+        let expected = recorded(name, "encode.logvar");
+        assert_close(name, &logvar, &expected, ENCODER_LIMIT);
     }
 }
 
-/// With so many latent frames at a time.
+/// A decoder of some latent frames at a time.
 fn decoder_by(chunk: DecodeChunk, name: &str, form: ConvForm) -> WanVaeDecoder {
     let options = ComputeOptions {
         chunk,
         ..ComputeOptions::default()
     };
     let _guard = use_compute_options(Device::Cpu, ConvBackend::Direct, options);
-    WanVaeDecoder::with_form(&config(name), &weights(name), form).unwrap()
+    WanVaeDecoder::with_form(&config(name), &weights(name, Kind::Float), form).unwrap()
 }
 
 #[test]
@@ -123,13 +113,7 @@ fn several_latent_frames_at_a_time_give_the_frames_that_one_at_a_time_gives() {
         let size = recorded(name, "decode.input").size();
         let latents = noise(&[1, size[1], 7, 4, 6], 1).unwrap();
         for tiling in tilings {
-            let of = |chunk: DecodeChunk| {
-                let mut chunks = Vec::new();
-                decoder_by(chunk, name, form)
-                    .decode(&latents, tiling, &|| false, &mut |chunk| chunks.push(chunk))
-                    .unwrap();
-                chunks
-            };
+            let of = |chunk| decode_by(&decoder_by(chunk, name, form), &latents, tiling);
             let expected = of(DecodeChunk::One);
             for (chunk, num_chunks) in [
                 (DecodeChunk::Two, 4),
@@ -152,38 +136,26 @@ fn several_latent_frames_at_a_time_give_the_frames_that_one_at_a_time_gives() {
 }
 
 #[test]
-fn half_precision_gives_about_the_same_pixels() {
-    let path = fixture("residual").join("diffusion_pytorch_model.safetensors");
-    let half = Weights::open(&path, Kind::BFloat16, Device::Cpu).unwrap();
+fn half_precision_gives_about_the_same_pixels_and_latents() {
+    let half = weights("residual", Kind::BFloat16);
     let decoder = WanVaeDecoder::new(&config("residual"), &half).unwrap();
+    let encoder = WanVaeEncoder::new(&config("residual"), &half).unwrap();
     let chunks = decode(&decoder, &recorded("residual", "decode.input"));
     assert!(chunks.iter().all(|chunk| chunk.kind() == Kind::BFloat16));
-    let pixels = Tensor::cat(&chunks, 2).to_kind(Kind::Float);
-    let off = distance(&pixels, &recorded("residual", "decode.output"));
     // diffusers in bf16 is off by 0.034 here and by 0.025 in the mean.
-    assert!(off < 0.04, "pixels are off by {off}");
-    let encoder = WanVaeEncoder::new(&config("residual"), &half).unwrap();
-    let mean = encode(&encoder, &recorded("residual", "encode.input")).mean;
-    let off = distance(
-        &mean.to_kind(Kind::Float),
-        &recorded("residual", "encode.mean"),
-    );
-    assert!(off < 0.04, "the mean is off by {off}");
+    assert_matches_the_record("residual", &decoder, &encoder, [0.04; 2]);
 }
 
 #[test]
-fn latents_are_normalized_as_in_diffusers() {
+fn latents_are_normalized_as_in_diffusers_in_single_precision_and_denormalized_in_their_kind() {
     let cfg = config("residual");
-    let normalized = normalize(&cfg, &recorded("residual", "encode.mean"));
-    assert!(distance(&normalized, &recorded("residual", "encode.normalized")) < 1e-7);
+    let mean = recorded("residual", "encode.mean");
+    let expected = recorded("residual", "encode.normalized");
+    assert_close("normalized", &normalize(&cfg, &mean), &expected, 1e-7);
     let latents = denormalize(&cfg, &recorded("residual", "decode.normalized"));
-    assert!(distance(&latents, &recorded("residual", "decode.input")) < 1e-7);
-}
-
-#[test]
-fn normalizing_is_done_in_single_precision_and_denormalizing_in_the_kind_of_the_latents() {
-    let cfg = config("residual");
-    let half = recorded("residual", "encode.mean").to_kind(Kind::BFloat16);
+    let expected = recorded("residual", "decode.input");
+    assert_close("denormalized", &latents, &expected, 1e-7);
+    let half = mean.to_kind(Kind::BFloat16);
     assert_eq!(normalize(&cfg, &half).kind(), Kind::Float);
     assert_eq!(denormalize(&cfg, &half).kind(), Kind::BFloat16);
 }
@@ -224,7 +196,7 @@ fn the_past_does_not_depend_on_the_future() {
 }
 
 #[test]
-fn one_clip_leaves_nothing_behind_for_the_next() {
+fn one_video_leaves_nothing_for_the_next() {
     for name in ["residual", "flat"] {
         let decoder = decoder(name);
         let latents = recorded(name, "decode.input");
@@ -257,30 +229,18 @@ fn a_cancelled_decode_stops_between_frames_and_keeps_what_it_gave() {
 }
 
 #[test]
-fn a_cancelled_decode_stops_within_a_frame() {
-    let decoder = decoder("residual");
-    let asked = Cell::new(0);
+fn a_cancelled_job_stops_within_a_frame_and_gives_nothing() {
+    let calls = Cell::new(0);
     let cancelled = || {
-        asked.set(asked.get() + 1);
-        asked.get() > 3
+        calls.set(calls.get() + 1);
+        calls.get() > 3
     };
     let latents = recorded("residual", "decode.input");
-    let result = decoder.decode(&latents, None, &cancelled, &mut |_| {
+    let result = decoder("residual").decode(&latents, None, &cancelled, &mut |_| {
         panic!("a frame came after the end");
     });
-    assert_eq!(result, None);
-    assert_eq!(asked.get(), 4);
-}
-
-#[test]
-fn a_cancelled_encode_gives_nothing() {
-    let asked = Cell::new(0);
-    let cancelled = || {
-        asked.set(asked.get() + 1);
-        asked.get() > 3
-    };
+    assert_eq!((result, calls.take()), (None, 4));
     let pixels = recorded("residual", "encode.input");
     let result = encoder("residual").encode(&pixels, None, &cancelled);
-    assert!(result.is_none());
-    assert_eq!(asked.get(), 4);
+    assert!(result.is_none() && calls.get() == 4);
 }

@@ -6,7 +6,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::{
     DECODER_LIMIT, ENCODER_LIMIT, Posterior, TileScheme, Tiling, WanVaeDecoder, WanVaeEncoder,
-    config, decode, decoder, distance, encode, encoder, fixture, open, weights,
+    assert_close, config, decode, decode_by, decoder, distance, encode, encoder, fixtures, weights,
 };
 
 /// The tiles of the fixtures' decoder, and of their encoder, as `generate.py` has them.
@@ -23,18 +23,11 @@ const fn separate(size: i64, stride: i64) -> Tiling {
 }
 
 fn recorded(name: &str, key: &str) -> Tensor {
-    let file = open(&fixture(name).join("tiled.safetensors"));
-    file.tensor(key, &file.shape_of(key).unwrap()).unwrap()
+    fixtures::recorded(&format!("vae/{name}/tiled.safetensors"), key)
 }
 
 fn decode_tiled(decoder: &WanVaeDecoder, latents: &Tensor, tiling: Tiling) -> Vec<Tensor> {
-    let mut chunks = Vec::new();
-    decoder
-        .decode(latents, Some(tiling), &|| false, &mut |chunk| {
-            chunks.push(chunk);
-        })
-        .unwrap();
-    chunks
+    decode_by(decoder, latents, Some(tiling))
 }
 
 fn encode_tiled(encoder: &WanVaeEncoder, pixels: &Tensor, tiling: Tiling) -> Posterior {
@@ -42,29 +35,22 @@ fn encode_tiled(encoder: &WanVaeEncoder, pixels: &Tensor, tiling: Tiling) -> Pos
 }
 
 #[test]
-fn tiled_decoding_matches_diffusers() {
+fn tiled_pixels_and_latents_are_those_of_diffusers() {
     for (name, tiling) in OF_DECODER {
         let chunks = decode_tiled(&decoder(name), &recorded(name, "decode.input"), tiling);
         assert_eq!(chunks.len(), 2);
-        let off = distance(&Tensor::cat(&chunks, 2), &recorded(name, "decode.output"));
-        assert!(off < DECODER_LIMIT, "{name}: pixels are off by {off}");
+        let expected = recorded(name, "decode.output");
+        assert_close(name, &Tensor::cat(&chunks, 2), &expected, DECODER_LIMIT);
+        let found = encode_tiled(&encoder(name), &(&expected * 0.5), OF_ENCODER);
+        let expected = recorded(name, "encode.mean");
+        assert_close(name, &found.mean, &expected, ENCODER_LIMIT);
+        let expected = recorded(name, "encode.logvar");
+        assert_close(name, &found.logvar, &expected, ENCODER_LIMIT);
     }
 }
 
 #[test]
-fn tiled_encoding_matches_diffusers() {
-    for name in ["flat", "residual"] {
-        let pixels = recorded(name, "decode.output") * 0.5;
-        let posterior = encode_tiled(&encoder(name), &pixels, OF_ENCODER);
-        let mean = distance(&posterior.mean, &recorded(name, "encode.mean"));
-        let logvar = distance(&posterior.logvar, &recorded(name, "encode.logvar"));
-        assert!(mean < ENCODER_LIMIT, "{name}: mean is off by {mean}");
-        assert!(logvar < ENCODER_LIMIT, "{name}: logvar is off by {logvar}");
-    }
-}
-
-#[test]
-fn a_clip_within_one_tile_comes_out_as_without_tiles() {
+fn a_video_within_one_tile_comes_out_as_without_tiles() {
     for name in ["flat", "residual"] {
         let latents = recorded(name, "decode.input");
         let decoder = decoder(name);
@@ -79,7 +65,7 @@ fn a_clip_within_one_tile_comes_out_as_without_tiles() {
     }
 }
 
-/// A clip without edges or noise, in -1..1: `(1, channels, frames, height, width)`
+/// A video without edges or noise, in -1..1: `(1, channels, frames, height, width)`
 fn smooth(channels: i64, frames: i64, height: i64, width: i64) -> Tensor {
     let options = (Kind::Float, Device::Cpu);
     let axis = |len: i64, dim: usize| {
@@ -110,12 +96,8 @@ fn tiles_of_the_default_size_are_40_db_from_the_whole_on_smooth_content() {
         let found = psnr(&Tensor::cat(&tiled, 2), &whole);
         assert!(found >= 40.0, "{name}: {found} dB");
         let encoder = encoder(name);
-        let pixels = smooth(
-            3,
-            5,
-            height * cfg.spatial_factor(),
-            width * cfg.spatial_factor(),
-        );
+        let factor = cfg.spatial_factor();
+        let pixels = smooth(3, 5, height * factor, width * factor);
         let whole = encode(&encoder, &pixels).mean;
         let tiled = encode_tiled(&encoder, &pixels, Tiling::default()).mean;
         let found = psnr(&tiled, &whole);
@@ -125,50 +107,46 @@ fn tiles_of_the_default_size_are_40_db_from_the_whole_on_smooth_content() {
 
 #[test]
 fn a_tiled_decode_hands_out_the_same_chunks_in_the_kind_of_the_weights() {
-    let path = fixture("flat").join("diffusion_pytorch_model.safetensors");
-    let half = crate::weights::Weights::open(&path, Kind::BFloat16, Device::Cpu).unwrap();
+    let half = weights("flat", Kind::BFloat16);
     let decoder = WanVaeDecoder::new(&config("flat"), &half).unwrap();
     let (_, tiling) = OF_DECODER[0];
     let chunks = decode_tiled(&decoder, &recorded("flat", "decode.input"), tiling);
     let sizes: Vec<Vec<i64>> = chunks.iter().map(Tensor::size).collect();
     assert_eq!(sizes, [[1, 3, 1, 56, 72], [1, 3, 4, 56, 72]]);
     assert!(chunks.iter().all(|chunk| chunk.kind() == Kind::BFloat16));
-    let pixels = Tensor::cat(&chunks, 2).to_kind(Kind::Float);
-    let off = distance(&pixels, &recorded("flat", "decode.output"));
-    assert!(off < 0.04, "pixels are off by {off}");
+    let expected = recorded("flat", "decode.output");
+    assert_close("pixels", &Tensor::cat(&chunks, 2), &expected, 0.04);
 }
 
 #[test]
 fn a_tiled_job_is_cancelled_within_a_tile() {
     let (name, tiling) = OF_DECODER[0];
     let latents = recorded(name, "decode.input");
-    let asked = Cell::new(0);
+    let calls = Cell::new(0);
     // Far enough to be in a later tile, and long before the last.
     let cancelled = || {
-        asked.set(asked.get() + 1);
-        asked.get() > 150
+        calls.set(calls.get() + 1);
+        calls.get() > 150
     };
     let result = decoder(name).decode(&latents, Some(tiling), &cancelled, &mut |_| {
         panic!("a frame came after the end");
     });
-    assert_eq!((result, asked.get()), (None, 151));
-    asked.set(0);
+    assert_eq!((result, calls.get()), (None, 151));
+    calls.set(0);
     let pixels = recorded(name, "decode.output");
     let result = encoder(name).encode(&pixels, Some(OF_ENCODER), &cancelled);
     assert!(result.is_none());
-    assert_eq!(asked.get(), 151);
+    assert_eq!(calls.get(), 151);
 }
 
 #[test]
-fn both_halves_can_come_from_one_file_and_tile_any_clip_of_4n_plus_1_frames() {
-    let name = "flat";
-    let file = weights(name);
-    let encoder = WanVaeEncoder::new(&config(name), &file).unwrap();
-    let decoder = WanVaeDecoder::new(&config(name), &file).unwrap();
-    for (frames, tiling) in [1, 5, 13]
-        .iter()
-        .flat_map(|frames| [OF_ENCODER, Tiling::of_size(32)].map(|tiling| (*frames, tiling)))
-    {
+fn both_halves_can_come_from_one_file_and_tile_any_video_of_4n_plus_1_frames() {
+    let file = weights("flat", Kind::Float);
+    let encoder = WanVaeEncoder::new(&config("flat"), &file).unwrap();
+    let decoder = WanVaeDecoder::new(&config("flat"), &file).unwrap();
+    let tilings = [OF_ENCODER, Tiling::of_size(32)];
+    let cases = [1, 5, 13].map(|frames| tilings.map(|tiling| (frames, tiling)));
+    for (frames, tiling) in cases.into_iter().flatten() {
         let pixels = smooth(3, frames, 40, 56);
         let mean = encode_tiled(&encoder, &pixels, tiling).mean;
         assert_eq!(mean.size(), [1, 4, (frames - 1) / 4 + 1, 5, 7]);

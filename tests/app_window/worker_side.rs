@@ -1,0 +1,194 @@
+//! The worker's side of a job: what the window sends, and what a test says in the worker's place.
+
+use std::sync::Arc;
+use std::thread;
+
+use egui::accesskit::Role;
+use egui_kittest::kittest::{AccessKitNode, Queryable as _};
+use safelight::worker::{WorkerCommand, WorkerEvent};
+use safelight_core::job::{
+    Frame, GenerateRequest, JobError, JobErrorKind, JobId, JobOutcome, JobOutput, JobRequest,
+    JobUpdate, Recipe, Stage,
+};
+use safelight_core::media::Picture;
+
+use super::{Bench, Sent, output};
+
+impl Bench {
+    /// What the window hands to the worker.
+    pub fn next_command(&mut self) -> WorkerCommand {
+        let mut sent = None;
+        self.until("a job is sent", |bench| {
+            sent = bench.far.commands.try_recv().ok();
+            sent.is_some()
+        });
+        sent.expect("it was waited for")
+    }
+
+    /// The job to generate that the window hands to the worker.
+    pub fn next_job(&mut self) -> Sent {
+        let WorkerCommand {
+            id,
+            request: JobRequest::Generate(request),
+            cancel,
+            resume,
+            ..
+        } = self.next_command()
+        else {
+            panic!("a job to generate was waited for");
+        };
+        Sent {
+            id,
+            request: *request,
+            cancel,
+            resume,
+        }
+    }
+
+    /// Asserts that the worker is given nothing, after the file thread had its time.
+    pub fn assert_no_job(&mut self) {
+        for _ in 0..20 {
+            self.harness.step();
+            thread::sleep(std::time::Duration::from_millis(2));
+        }
+        assert!(self.far.commands.try_recv().is_err(), "a job was sent");
+    }
+
+    /// The worker says something about a job, which the window has not read yet.
+    pub fn send(&self, id: JobId, update: JobUpdate) {
+        let event = WorkerEvent { id, update };
+        self.far.events.send(event).expect("the window listens");
+    }
+
+    /// The worker says something about a job.
+    pub fn say(&mut self, id: JobId, update: JobUpdate) {
+        self.send(id, update);
+        self.harness.step();
+        self.settle();
+    }
+
+    /// The job enters this stage.
+    pub fn say_stage(&mut self, id: JobId, stage: Stage) {
+        self.say(id, stage_update(stage, 0));
+    }
+
+    /// The job has done a step of a stage, with a minute left.
+    pub fn say_step(&mut self, id: JobId, stage: Stage, step: u32, num_steps: u32) {
+        self.say(id, step_update(stage, step, num_steps));
+    }
+
+    /// The job has a preview.
+    pub fn say_preview(&mut self, id: JobId, index: u32, count: u32, picture: Arc<Picture>) {
+        let frame = Frame {
+            index,
+            count,
+            picture,
+        };
+        self.say(id, JobUpdate::Preview(frame));
+    }
+
+    /// The job has a finished frame.
+    pub fn say_frame(&mut self, id: JobId, index: u32, count: u32, picture: Arc<Picture>) {
+        let frame = Frame {
+            index,
+            count,
+            picture,
+        };
+        self.say(id, JobUpdate::Frame(frame));
+    }
+
+    pub fn say_end(&mut self, id: JobId, outcome: JobOutcome) {
+        self.say(id, JobUpdate::Ended(outcome));
+    }
+
+    pub fn cancel_job(&mut self, sent: &Sent) {
+        self.say_end(sent.id, JobOutcome::Cancelled);
+    }
+
+    pub fn fail_job(&mut self, sent: &Sent, kind: JobErrorKind, summary: &str) {
+        self.say_end(sent.id, JobOutcome::Failed(JobError::new(kind, summary)));
+    }
+
+    /// Presses Generate, however many results it says that it makes.
+    pub fn press_generate(&mut self) {
+        self.settle();
+        let is_it = |node: &AccessKitNode<'_>| {
+            let label = node.label().unwrap_or_default();
+            node.role() == Role::Button && label.starts_with("Generate")
+        };
+        self.harness.get_by(is_it).click();
+        self.settle();
+    }
+
+    /// What Generate sends, which is cancelled at once.
+    pub fn request(&mut self) -> GenerateRequest {
+        self.press_generate();
+        self.next_request()
+    }
+
+    /// What the next job is, which is cancelled at once.
+    pub fn next_request(&mut self) -> GenerateRequest {
+        let sent = self.next_job();
+        self.cancel_job(&sent);
+        sent.request
+    }
+
+    /// Puts jobs of these prompts into the queue.
+    pub fn queue_prompts(&mut self, prompts: &[&str]) {
+        for prompt in prompts {
+            self.form().prompt = (*prompt).to_owned();
+            self.press("Generate");
+        }
+    }
+
+    /// Writes a prompt where there is none, presses Generate and begins the job.
+    pub fn start_job(&mut self) -> Sent {
+        let app = self.app();
+        let example = app.cx.model().and_then(|spec| spec.example_prompts.first());
+        if let Some(example) = example.cloned().filter(|_| app.cx.form.prompt.is_empty()) {
+            app.cx.form.prompt = example;
+        }
+        self.press_generate();
+        let sent = self.next_job();
+        self.say(sent.id, JobUpdate::Started(Recipe::of(&sent.request)));
+        sent
+    }
+
+    /// Makes a whole clip of so many frames.
+    pub fn finish_job(&mut self, sent: &Sent, num_frames: u8) {
+        let output = output(sent, num_frames);
+        self.end_job(sent, output);
+    }
+
+    /// Starts a job, and makes a whole clip of so many frames.
+    pub fn make_clip(&mut self, num_frames: u8) -> Sent {
+        let sent = self.start_job();
+        self.finish_job(&sent, num_frames);
+        sent
+    }
+
+    /// The job has made this, and its small pictures are there.
+    pub fn end_job(&mut self, sent: &Sent, output: JobOutput) {
+        self.say_end(sent.id, JobOutcome::Finished(output));
+        self.until_pictured();
+    }
+}
+
+/// A stage of a section that begins.
+pub fn stage_update(stage: Stage, section: u32) -> JobUpdate {
+    JobUpdate::Stage {
+        stage,
+        section,
+        resumed: false,
+    }
+}
+
+/// A step of a stage, with a minute left.
+pub fn step_update(stage: Stage, step: u32, num_steps: u32) -> JobUpdate {
+    JobUpdate::Step {
+        stage,
+        step,
+        num_steps,
+        secs_left: 60.0,
+    }
+}
