@@ -1,6 +1,6 @@
-//! A program whose lines are heard as they come, and which is ended when it takes too long.
+//! Child process whose lines are read as they come, with a time limit.
 //!
-//! Waits for nobody for ever: a process that no signal reaches, because it is stuck in a driver, is left to a thread.
+//! Never waits for ever: a process stuck in a driver, which no signal reaches, is left to a thread.
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Read};
@@ -14,17 +14,17 @@ use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 
 /// Lines of complaint that are kept.
 const KEPT_LINES: usize = 10;
-/// Far more than any line has that an engine tells. A longer one comes in parts, which nobody takes for one.
+/// Far longer than any line of the engine. A longer one comes in parts, which no caller recognises.
 const MAX_LINE_BYTES: u64 = 64 << 10;
-/// How often is looked whether somebody still wants to know, while the program is silent.
+/// Interval of cancellation checks while the program is silent.
 const WATCH: Duration = Duration::from_millis(25);
-/// How long a program that was killed, or whose output is closed, may take to be gone.
+/// Time for a killed program, or one whose output is closed, to exit.
 const EXIT_GRACE: Duration = Duration::from_secs(2);
 
 /// The last lines of a program's standard error.
 pub type Lines = Mutex<VecDeque<String>>;
 
-/// How it ended.
+/// Exit of a child process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// By itself, and content.
@@ -50,7 +50,7 @@ pub fn run(
     })
 }
 
-/// The same for a program that says what it has come to: what `tell` gives is its limit from that line on.
+/// Like `run`, for a program that reports its phase: the result of `tell` is the time limit from that line on.
 pub fn run_in_parts(
     mut command: Command,
     mut limit: Duration,
@@ -176,7 +176,7 @@ fn each_line(stream: impl Read, mut tell: impl FnMut(String) -> bool) {
     }
 }
 
-/// What is kept of a program's standard error, joined.
+/// Last lines of a program's standard error, joined.
 pub fn kept_text(kept: &Lines) -> String {
     let kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
     kept.iter().cloned().collect::<Vec<_>>().join("\n")
@@ -189,8 +189,9 @@ pub fn end(mut child: Child) {
     let deadline = Instant::now() + EXIT_GRACE;
     while matches!(child.try_wait(), Ok(None)) {
         if Instant::now() >= deadline {
-            // Stuck in a driver, where no signal reaches it: nobody must wait for that. Without a thread it stays a
-            // zombie until the app ends.
+            // Stuck in a driver, where no signal reaches it: no caller may wait for it. Without a thread it stays a
+            // zombie until the
+            // app ends.
             spawn("reaper", move || {
                 child.wait().ok();
             });

@@ -65,7 +65,7 @@ pub fn run<E: std::error::Error + Send + Sync + 'static>(
     })
 }
 
-/// The cause alone: the window library names the line of its own source before it.
+/// Cause only: the window library prefixes the line of its source.
 fn without_source_place(text: &str) -> &str {
     let cause = text
         .rsplit_once(".rs:")
@@ -99,7 +99,7 @@ impl Window {
         ui::focus::install(ctx);
         // The settings' own keys do it.
         ctx.options_mut(|options| options.zoom_with_keyboard = false);
-        // Nothing was ever remembered, and nobody came with something in hand.
+        // Nothing was saved yet, and no arguments were given.
         let is_first_start =
             cc.storage.is_some() && startup.remembered.is_none() && startup.files.is_empty();
         let mut app = App::new(ctx, worker, startup, wayland_drop::listen(cc));
@@ -138,7 +138,7 @@ impl eframe::App for Window {
         self.app.take_frame(drawn, commands);
     }
 
-    /// What should outlive the window is in the app's own file; a half-scrolled form should not.
+    /// Anything that should outlive the window is in the app's file; a half-scrolled form should not.
     fn persist_egui_memory(&self) -> bool {
         false
     }

@@ -65,8 +65,9 @@ pub fn cargo(workspace: &Workspace) -> Command {
     command
 }
 
-/// A cargo whose development builds of our own packages are clippy's (`packaging/xtask/lint`). `run` and `test` both take
-/// it, so that neither builds again what the other has.
+/// Cargo with clippy as the compiler of our packages' development builds (`packaging/xtask/lint`). `run` and `test`
+/// both
+/// use it, so that they share their builds.
 pub fn linting_cargo(workspace: &Workspace) -> Command {
     let mut command = cargo(workspace);
     let mut clippy = program(workspace, "clippy-driver");

@@ -1,8 +1,8 @@
 //! The engine for the second libtorch: the same sources with another release of `tch`.
 //!
 //! It is built in a workspace of links in the build folder. The manifests and the lock file there are the repository's
-//! own with the packages that `libtorch-2.13.lock` names, so everything that does not depend on libtorch is built once for
-//! both engines.
+//! with
+//! the packages of `libtorch-2.13.lock`, so everything that does not depend on libtorch is built once for both engines.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -163,7 +163,7 @@ fn with_tch(manifest: &str, pins: &[Pin<'_>]) -> Option<String> {
     with_line(manifest, "tch = ", &format!("tch = \"={version}\""))
 }
 
-/// The engine's manifest with a version of its own.
+/// Engine manifest with another version.
 fn with_version(manifest: &str, _pins: &[Pin<'_>]) -> Option<String> {
     with_line(manifest, "version.workspace = ", &version())
 }

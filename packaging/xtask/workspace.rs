@@ -10,7 +10,7 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// Cargo says where this package is; this executable stands in the build folder.
+    /// From cargo's variable of this package's folder; this executable is in the build folder.
     pub fn find() -> Result<Self> {
         let here = std::env::var_os("CARGO_MANIFEST_DIR")
             .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);

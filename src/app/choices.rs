@@ -8,16 +8,16 @@ use safelight_core::media::{ClipFormat, Picture};
 use safelight_core::presets::Quality;
 use serde::{Deserialize, Serialize};
 
-/// Where a picture can stand.
+/// Slots for input images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
     Start,
     End,
-    /// Which part of the start picture is made anew.
+    /// Mask of the start image.
     Mask,
-    /// Behind the reference pictures that stand there.
+    /// After the existing reference images.
     Reference,
-    /// Behind the control pictures that stand there.
+    /// After the existing control images.
     Control,
     /// Behind those that are read as parts of the prompt.
     Prompt,
@@ -39,7 +39,7 @@ impl Slot {
     }
 }
 
-/// What a mask lies on.
+/// Image of a mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MaskOf {
     /// The start picture, or the clip that is changed.
@@ -48,19 +48,19 @@ pub enum MaskOf {
     Control(usize),
 }
 
-/// What of a control, counted from 0, a file takes the place of; its settings stay.
+/// Part of a control, counted from 0, that a file replaces; its settings stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlPart {
     Source(usize),
     Mask(usize),
 }
 
-/// How an opened file gets its place.
+/// Destination of an opened file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotTarget {
-    /// Where it was dropped or chosen for; else the first free place.
+    /// Slot chosen by the user; otherwise the first free one.
     pub slot: Option<Slot>,
-    /// It takes the place of a part of a control, and is no control of its own.
+    /// Replaces a part of a control rather than being a new one.
     pub part: Option<ControlPart>,
     /// Numbered pictures are one clip.
     pub joins_frames: bool,
@@ -72,7 +72,7 @@ pub struct SlotTarget {
     pub is_seen: bool,
 }
 
-/// How files get their places that the program was given to open.
+/// Destination of files given on the command line.
 pub const SHOWN: SlotTarget = SlotTarget {
     slot: None,
     part: None,
@@ -83,7 +83,7 @@ pub const SHOWN: SlotTarget = SlotTarget {
 };
 
 impl SlotTarget {
-    /// Where they were dropped.
+    /// Destination of dropped files.
     pub fn onto(slot: Option<Slot>) -> Self {
         Self {
             slot,
@@ -102,7 +102,7 @@ impl From<ControlPart> for SlotTarget {
     }
 }
 
-/// A finished clip or picture to go on from.
+/// Finished video or image to continue from.
 #[derive(Clone, Debug)]
 pub struct Continued {
     pub path: PathBuf,
@@ -112,33 +112,33 @@ pub struct Continued {
     pub folder: PathBuf,
 }
 
-/// What is remembered of the panel across runs.
+/// Saved state of the panel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct QueuePanel {
     pub is_open: bool,
 }
 
-/// Where a job is to stand in the queue.
+/// Position of a job in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoveTarget {
     Up,
     Down,
     Top,
-    /// Before the job that stands at this number now, from 0.
+    /// Before the job that is at this index now, from 0.
     Before(usize),
 }
 
-/// Files whose purpose is asked.
+/// Files whose purpose the user is to choose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MultiFilePrompt {
     pub paths: Vec<PathBuf>,
     pub(in crate::app) placing: SlotTarget,
-    /// The form has places for so many of them.
+    /// Number of free slots in the form.
     pub takes: usize,
 }
 
-/// What several files are for.
+/// Purpose of several files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
     Each,
@@ -148,7 +148,7 @@ pub enum Choice {
     None,
 }
 
-/// What happens when the last job has ended. It counts for this run of the program alone.
+/// Action after the last job. Valid for this run of the program only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QueueEndAction {
     #[default]
@@ -170,7 +170,7 @@ impl QueueEndAction {
     }
 }
 
-/// What the window remembers of the gallery.
+/// Saved state of the gallery.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GalleryLook {
@@ -192,7 +192,7 @@ impl Default for GalleryLook {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrashRequest {
     pub path: PathBuf,
-    /// It stands for all numbered pictures of a clip.
+    /// Represents all numbered images of a video.
     pub is_frame: bool,
 }
 
@@ -234,10 +234,10 @@ impl PresetKey {
     }
 }
 
-/// How many of the models used lately are remembered.
+/// Limit of recently used models that are saved.
 const MAX_RECENT: usize = 12;
 
-/// Models that somebody likes or has used.
+/// Favourite and recently used models.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Remembered {

@@ -103,7 +103,7 @@ pub enum QueueCommand {
     RollSeed,
     /// The seed was typed: it is used as it is.
     KeepSeed,
-    /// What these files are for.
+    /// Asks for the purpose of these files.
     Ask(MultiFilePrompt),
     /// Show the panel or hide it.
     Open(bool),
@@ -113,30 +113,30 @@ pub enum QueueCommand {
     /// Put a job's settings into the form.
     Edit(JobId),
     CancelEdit,
-    /// The same once more, right behind it.
+    /// Queues a copy directly after the job.
     Duplicate(JobId),
     Remove(JobId),
     /// Take all jobs of a grid out, and cancel the one that runs.
     CancelGrid(GridId),
-    /// Let a stopped job go on, or try it again.
+    /// Resumes or retries a stopped job.
     Restart(JobId),
-    /// Let the jobs of the last run go on.
+    /// Resumes the jobs of the last run.
     ReleaseHeld,
     /// Take the jobs of the last run out.
     ClearHeld,
     /// Take all jobs out that do not run.
     Clear,
-    /// Stop the running job so that it can go on, and start no other.
+    /// Pauses the running job, and starts no other.
     PauseAll,
-    /// Start no other job behind the running one.
+    /// Starts no other job after the running one.
     PauseAfter(bool),
-    /// Stop the running job so that it can go on; others start.
+    /// Pauses the running job; others start.
     PauseRunning,
     /// Let the running job wait for no other program.
     WaitNoMore,
     /// Start jobs again.
     GoOn,
-    /// What the files are for that came together.
+    /// Purpose of files that were added together.
     Take(Choice),
     /// Open no more of several files.
     StopOpening(u64),
@@ -155,7 +155,7 @@ pub enum LibraryCommand {
     Reload,
     /// Show those that have these words.
     Search(String),
-    /// Look at the model so many lines further.
+    /// Selects the model this number of rows further.
     Step(i64),
     /// Look at the model with this id.
     Look(String),
@@ -182,7 +182,7 @@ pub enum FetchCommand {
     Leave,
     /// Ask how much there is to fetch.
     Ask,
-    /// Fetch what was agreed to, or go on with it.
+    /// Starts or resumes the confirmed download.
     Begin,
     Pause,
     /// Try one again that was paused or failed earlier.
@@ -205,13 +205,13 @@ pub enum InputsCommand {
     Take(Slot, Arc<Picture>, PathBuf),
     /// Fill the form with what a result was made of.
     TakeOver(Box<GenerateRequest>),
-    /// Go on from this clip, of which a numbered picture stands for all of them.
+    /// Continues from this video; a numbered image represents all of its video.
     ContinueFrom(PathBuf),
     Remove(Slot),
     RemoveOne(Slot, usize),
-    /// Have one of several in a place stand where another one does; as everywhere here they are counted from 0.
+    /// Moves one of several images in a slot to another position; counted from 0 as everywhere here.
     MoveOne(Slot, usize, usize),
-    /// How much a picture says as a part of the prompt.
+    /// Weight of an image prompt.
     SetStrength(usize, f64),
     SetControl(usize, ControlSettings),
     /// Ask for the mask of a control.
@@ -235,7 +235,7 @@ pub enum FinishCommand {
     Make(PathBuf, Finish),
 }
 
-/// What is made of a result.
+/// Post-processing of a result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Finish {
     /// So many times as wide and high.
@@ -287,16 +287,16 @@ pub enum PromptCommand {
     Begin,
     /// Put this in the field.
     Use(PromptEntry),
-    /// What was submitted before the text in the field.
+    /// The prompt submitted before the one in the field.
     Older,
-    /// What was submitted after it, and at last what was being written.
+    /// The prompt submitted after it, and finally the unsubmitted one.
     Newer,
     /// Take this out of the history.
     Forget(PromptEntry),
     /// Write this where the cursor is.
     Insert(String),
     LookAtWildcards,
-    /// The same, unless they were looked at just now.
+    /// Like `LookAtWildcards`, unless they were just read.
     GlanceAtWildcards,
     /// Show the folder of wildcards in the file manager; it is made if it is missing.
     OpenWildcardFolder,
@@ -318,7 +318,7 @@ pub enum MemoryCommand {
     Apply(PlanChange),
     /// The preserved memory in GiB while it is dragged: what it would do is seen before it is kept.
     DraftPreserved(Option<f64>),
-    /// The same of the cap.
+    /// Like the previous one, of the memory limit.
     DraftCap(Option<f64>),
     /// Show what is expected of the form's job, though there is one to look back on.
     ShowPlan(bool),
@@ -332,7 +332,7 @@ pub enum PlayerCommand {
     ShowResult(JobId),
     /// Look at the running job.
     ShowLive,
-    /// What is made next is looked at.
+    /// Shows the next result.
     FollowJobs,
     /// The picture has not the whole screen any more.
     LeaveFull,
@@ -343,10 +343,10 @@ pub enum PlayerCommand {
     ShowInput(PathBuf),
     /// It left the form, and is not looked at for that any more.
     LeaveInput(PathBuf),
-    /// Two files beside each other.
+    /// Two files side by side.
     CompareFiles(PathBuf, PathBuf),
     Toggle,
-    /// Go so many frames on (or back) and stop there.
+    /// Moves this number of frames forwards (or backwards) and stops there.
     Step(i64),
     /// Go to this frame and stop there.
     ShowFrame(usize),
@@ -365,17 +365,17 @@ pub enum PlayerCommand {
     Zoom(Zoom),
     /// One of its pixels for each of the screen.
     OwnSize,
-    /// Put another result beside what is shown.
+    /// Shows another result next to the current one.
     CompareWith(JobId),
     CompareAs(CompareMode),
     /// Show more of A, or of B, by a share of the picture.
     MoveDivider(f32),
-    /// Show a difference so many times stronger.
+    /// Amplifies a difference by this factor.
     Amplify(u8),
     /// Let A and B change places.
     SwapSides,
     LeaveCompare,
-    /// Write the frame that is shown to a file of its own.
+    /// Saves the shown frame to a separate file.
     SaveFrame,
     CopyFrame,
     /// Make the next one from the frame that is shown.
@@ -390,11 +390,11 @@ pub enum PlayerCommand {
 pub enum GalleryCommand {
     /// List what is looked for.
     Ask(Query),
-    /// How large small pictures are drawn, in points.
+    /// Thumbnail size in points.
     Resize(f32),
     /// The result at this place was clicked, with these keys held.
     Click(usize, Modifiers),
-    /// Choose the one so many further, keeping what was chosen from the first one on.
+    /// Moves the selection by this number, and optionally extends it from the anchor.
     Step(isize, bool),
     ChooseAll,
     /// Make these favourites, or not any more.
@@ -452,12 +452,12 @@ pub enum SettingsCommand {
 #[derive(Clone, Debug)]
 pub enum DesktopCommand {
     ToggleMemory,
-    /// Close what lies uppermost: what is chosen, compared or large, else the page.
+    /// Closes the topmost layer: selection, comparison or full view, else the page.
     Back,
     /// Make an entry among the desktop's applications.
     AddToMenu,
     Quit,
-    /// Where there is no room for both: show what is beside the form, or the form.
+    /// If there is no room for both: shows the view next to the form, or the form.
     ShowView(bool),
     /// Give the text to the clipboard.
     CopyText(String),

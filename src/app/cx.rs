@@ -1,6 +1,6 @@
-//! What all parts of the window share: settings, form, models, notices, the background threads, the clock.
+//! Shared state of all parts of the window: settings, form, models, notices, background threads, clock.
 //!
-//! It knows no part. What a part needs of another is given to it, or asked for with a command.
+//! It depends on no part. A part receives another's data as an argument, or sends it a command.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -25,51 +25,51 @@ use crate::app::state::{Drawn, Folds, Page};
 use crate::app::thumbs::Thumbs;
 use crate::app::undo::{Undo, UndoHistory};
 
-/// What [`crate::app::App`] hands to its parts.
+/// Context that [`crate::app::App`] passes to its parts.
 pub struct Cx {
     pub ctx: Context,
-    /// Where files lie; without a home folder nothing is saved.
+    /// Paths of files; without a home folder nothing is saved.
     pub paths: Option<Paths>,
-    /// What counts at this moment, whether it is in the file or not.
+    /// Settings in effect, saved or not.
     pub settings: Settings,
-    /// Where the worker looks for the settings of a job.
+    /// Settings of the next job, read by the worker.
     pub live_settings: LiveSettings,
     pub form: GenerateForm,
-    /// Where somebody writes in its prompt.
+    /// Cursor in the prompt.
     pub typing: Typing,
     /// Another one whenever all of the form is replaced: what was on its way for the form before is not for this one.
     pub form_number: u64,
-    /// What is wrong with the form at this moment.
+    /// Problems of the form.
     pub field_errors: Vec<FieldError>,
-    /// What will be done differently than the form says.
+    /// Deviations from the form.
     pub field_notices: Vec<FieldNotice>,
     /// The seed in the form has made a clip already.
     pub is_seed_used: bool,
-    /// How many seeds the last jobs used, counted from that one.
+    /// Number of seeds of the last jobs, counted from that one.
     pub num_seeds_used: u64,
     pub models: Models,
     pub notices: Notices,
-    /// What can be taken back.
+    /// Undo history.
     pub undo: UndoHistory,
     pub background: Background,
     /// Small pictures of files and results.
     pub thumbs: Thumbs,
-    /// What the middle of the window shows.
+    /// Page in the middle of the window.
     pub page: Page,
-    /// Where there is no room for both: what is beside the form, and not the form.
+    /// If there is no room for both: the view is shown instead of the form.
     pub is_view_shown: bool,
-    /// Where there is no room for the queue beside what is looked at, it lies over that.
+    /// If there is no room for the queue next to the view, it covers the view.
     pub is_queue_over: bool,
-    /// The same of the memory panel.
+    /// Like the previous one, of the memory panel.
     pub is_memory_over: bool,
     pub folds: Folds,
-    /// What the last frame showed.
+    /// Layout of the last frame.
     pub drawn: Drawn,
     /// Said in the status line while nothing runs.
     pub last_word: String,
     /// Seconds, also while the window is hidden.
     pub now_secs: f64,
-    /// When egui last told the time, and what it told.
+    /// Last time of egui, and the clock at that moment.
     last_pass: (f64, Instant),
     commands: VecDeque<AppCommand>,
 }
@@ -142,13 +142,12 @@ impl Cx {
         self.notices.show(Notice::new(severity, err));
     }
 
-    /// The same, until its cause is over.
+    /// Like [`Self::tell`], until its cause is over.
     pub fn tell_about(&mut self, cause: Cause, severity: Severity, err: JobError) {
         self.notices.show(Notice::new(severity, err).about(cause));
     }
 
-    /// Keeps how to take something back, and tells what was done on a card with a button for that. `name` is the same
-    /// as it is wished, such as `remove 3 jobs`.
+    /// Adds an undo action, and shows a card with its button. `name`: the action as a command, such as `remove 3 jobs`.
     pub fn offer_undo(&mut self, name: impl Into<String>, done: impl Into<String>, what: Undo) {
         let id = self.undo.push(name, what);
         self.notices.show_undo(id, done);
@@ -166,7 +165,7 @@ impl Cx {
         self.is_seed_used = false;
     }
 
-    /// Where results go; pictures have a folder of their own.
+    /// Folder of results; images have a separate folder.
     pub fn output_folder(&self, is_picture: bool) -> Option<PathBuf> {
         let output = &self.settings.output;
         match (&self.paths, is_picture) {
@@ -177,7 +176,7 @@ impl Cx {
         }
     }
 
-    /// Where wildcards lie.
+    /// Folders of wildcards.
     pub fn wildcard_folders(&self) -> WildcardFolders {
         let paths = self.paths.as_ref();
         let folders = paths.map(|paths| self.settings.wildcard_folders(paths));
@@ -195,7 +194,7 @@ impl Cx {
         self.models.of(&self.form)
     }
 
-    /// Gives a page the place beside the form; where there is no room for both, the whole window.
+    /// Opens a page next to the form; if there is no room for both, in the whole window.
     pub fn show(&mut self, page: Page) {
         self.page = page;
         self.is_view_shown = true;
@@ -220,7 +219,7 @@ impl Cx {
         self.thumbs.poll(&self.ctx, &self.background);
     }
 
-    /// Wakes the window after so many seconds.
+    /// Wakes the window after this number of seconds.
     pub fn wake_in(&self, secs: f64) {
         let wait = Duration::try_from_secs_f64(secs).unwrap_or_default();
         self.ctx.request_repaint_after(wait);
@@ -235,7 +234,7 @@ impl Cx {
         left <= 0.0
     }
 
-    /// egui's own time stands still while the window is hidden: no pass is run for it.
+    /// egui's time stops while the window is hidden, because no pass runs.
     pub(super) fn read_clock(&mut self) {
         let pass_secs = self.ctx.input(|input| input.time);
         if self.last_pass.0 != pass_secs {

@@ -17,8 +17,7 @@ use crate::doctor::{Check, Status, examine_this_machine};
 use crate::report::{LIMIT, ReportOptions, ReportPath, ReportProgress, make};
 use crate::worker::{ProcessLauncher, environment};
 
-/// Examines the machine, and measures its speed where nothing else is computed there; tells each check. Runs on a thread
-/// of its own.
+/// Examines the machine, and measures its speed if it is idle; reports each check. Runs on a separate thread.
 pub type Examine = Arc<dyn Fn(bool, &mut dyn FnMut(Check)) + Send + Sync>;
 
 /// Examines the machine of this user.
@@ -29,7 +28,7 @@ pub fn examine(paths: Paths) -> Examine {
     })
 }
 
-/// What was examined so far.
+/// Checks so far.
 pub struct Doctor {
     pub checks: Vec<Check>,
     pub report: Reporting,
@@ -54,7 +53,7 @@ impl Doctor {
         self.examining.is_busy()
     }
 
-    /// How many checks came out so, of those in which something was at risk.
+    /// Number of checks with this status, among those that can fail.
     pub fn count(&self, status: Status) -> usize {
         let verdicts = self.checks.iter().filter(|check| check.is_verdict());
         verdicts.filter(|check| check.status == status).count()
@@ -94,7 +93,7 @@ impl Doctor {
                     });
                 });
             }
-            // What is measured beside a job would be of no use to anybody, and slow the job.
+            // Measurements next to a job would be useless, and slow the job.
             DoctorCommand::MakeReport if is_idle => self.report.start(cx),
             DoctorCommand::MakeReport => {
                 cx.say("A report measures this machine: wait until no job runs");
@@ -142,7 +141,7 @@ impl Doctor {
     }
 }
 
-/// Makes a report of this machine, tells how far it is, and gives its place. Runs on a thread of its own.
+/// Creates a report of this machine, reports its progress, and returns its path. Runs on a separate thread.
 pub type Measure =
     Arc<dyn Fn(&CancelToken, &dyn Fn(ReportProgress)) -> Result<Made, JobError> + Send + Sync>;
 
@@ -187,7 +186,7 @@ enum Told {
     End(Result<Made, JobError>),
 }
 
-/// What is known of the last report that was asked for in this window.
+/// State of the last report requested in this window.
 #[derive(Debug, Default)]
 pub enum State {
     #[default]
@@ -237,7 +236,7 @@ impl Reporting {
         });
     }
 
-    /// What was measured until now is still written.
+    /// The measurements so far are still written.
     pub fn stop(&mut self) {
         if self.is_busy() {
             self.cancel.cancel();
@@ -245,7 +244,7 @@ impl Reporting {
         }
     }
 
-    /// Shows the page, or the folder that it lies in.
+    /// Opens the page, or its folder.
     pub fn show(&self, is_folder: bool, cx: &Cx) {
         let State::Made(made) = &self.state else {
             return;
@@ -269,7 +268,7 @@ impl Reporting {
     pub fn poll(&mut self, cx: &mut Cx) {
         while let Some(told) = self.told.take() {
             match told {
-                // What it still says of itself while it stops is of no use.
+                // Progress while stopping is ignored.
                 Told::Progress(progress) => {
                     if let State::Running(shown) = &mut self.state {
                         *shown = progress;

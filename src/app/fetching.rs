@@ -1,7 +1,7 @@
-//! A known model on its way to this disk: what the window shows of it and what its buttons do.
+//! Download of a known model: its display and buttons.
 //!
-//! Nothing is asked or fetched before its user said so. The work is on a thread of its own; here are its
-//! beginning, its end and what it tells meanwhile.
+//! Nothing is requested or downloaded without the user's confirmation. The work runs on a separate thread; this module
+//! starts it, and handles its progress and end.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,10 +16,10 @@ use crate::app::pending::Pending;
 use crate::download::{self, Hub, Options, Order, Progress};
 use crate::telemetry::host;
 
-/// How far it is.
+/// Progress of a download.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum FetchState {
-    /// Looked at; nobody was asked for anything.
+    /// Shown; no server was contacted.
     #[default]
     Shown,
     /// The server is asked for sizes.
@@ -33,14 +33,14 @@ pub enum FetchState {
     Stopped(Option<JobError>),
 }
 
-/// What there is to agree to.
+/// Sizes to confirm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quoted {
     pub left_bytes: u64,
     pub free_bytes: Option<u64>,
 }
 
-/// Where the thread leaves how far it is.
+/// Latest progress of the thread.
 #[derive(Clone, Debug, Default)]
 pub struct Board(Arc<Mutex<Option<Progress>>>);
 
@@ -65,7 +65,7 @@ pub struct Fetch {
     pub folder: PathBuf,
     pub state: FetchState,
     pub board: Board,
-    /// What stood in the form when it was begun.
+    /// Form when it began.
     form: GenerateForm,
     cancel: CancelToken,
 }
@@ -95,7 +95,7 @@ impl Fetch {
 #[derive(Clone, Debug)]
 struct Arriving {
     id: String,
-    /// What stood in the form when the fetch was begun.
+    /// Form when the download began.
     form: GenerateForm,
 }
 
@@ -108,7 +108,7 @@ struct Errand {
     board: Board,
 }
 
-/// What came of it; `None` and `false` where it was cancelled.
+/// Result; `None` and `false` if cancelled.
 enum Fetched {
     Quoted(Result<Option<Quoted>, JobError>),
     Ended(Result<bool, JobError>),
@@ -138,7 +138,7 @@ impl Errand {
     }
 }
 
-/// What is looked at or on its way, and how it gets there.
+/// Shown and running downloads, and the thread that runs them.
 pub struct Fetching {
     pub fetch: Option<Fetch>,
     /// Paused or failed, while another is looked at; the last one first.
@@ -170,7 +170,7 @@ impl Fetching {
         self.fetch.as_ref().is_some_and(Fetch::is_busy)
     }
 
-    /// Those that came to a halt, which their user may want to go on with.
+    /// Stopped downloads, which the user may resume.
     pub fn stopped(&self) -> impl Iterator<Item = &Fetch> {
         let current = self.fetch.iter();
         let stopped = current.filter(|it| matches!(it.state, FetchState::Stopped(_)));
@@ -245,7 +245,7 @@ impl Fetching {
         });
     }
 
-    /// Asks for sizes, or begins once they were agreed to; on a thread of its own.
+    /// Requests sizes, or starts after the confirmation; on a separate thread.
     fn send(&mut self, state: FetchState, cx: &Cx) {
         let Some(fetch) = self.fetch.as_mut().filter(|fetch| !fetch.is_busy()) else {
             return;
@@ -312,9 +312,11 @@ impl Fetching {
         };
     }
 
-    /// Chooses the model that was fetched, once it is among those that are here, unless its user has gone on with another:
-    /// then it is offered. A search that began before it was complete does not know it yet; what is wrong with a broken
-    /// one stands below the picker.
+    /// Selects the downloaded model once the library has found it, unless the user has selected another: then it is
+    /// offered. A
+    /// search that began before the download was complete does not know it yet; problems of a broken one are shown
+    /// below the
+    /// picker.
     fn settle(&mut self, own_model: Option<&str>, is_editing: bool, cx: &mut Cx) {
         let arriving = self.arriving.take_if(|it| cx.models.get(&it.id).is_some());
         let Some(Arriving { id, form }) = arriving else {

@@ -1,6 +1,7 @@
-//! Finishing a result: the networks that are found for it, the chosen ones, and how a wish becomes a job of the queue.
+//! Post-processing of a result: installed networks, the chosen ones, and the conversion of a request to a job of the
+//! queue.
 //!
-//! What can be asked for is checked in the background, where files may be read; computing is the worker's.
+//! Requests are checked in the background, where files may be read; the worker computes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -95,7 +96,7 @@ impl Finishing {
                 let upscalers = find_upscalers(&paths, &settings);
                 (upscalers, find_interpolators(&paths, &settings))
             });
-            // Where too much is searched for already, it is asked for again.
+            // If too many searches are running, it is requested again.
             self.has_looked = looking.is_some();
             self.looking = looking.unwrap_or_default();
         }
@@ -114,11 +115,11 @@ impl Finishing {
     }
 }
 
-/// What is asked for, and what of the window a job of it needs.
+/// Request, with the window's state that its job needs.
 struct Wish {
     source: PathBuf,
     network: PathBuf,
-    /// Where results go: pictures, and clips.
+    /// Folders of results: images, and videos.
     folders: [Option<PathBuf>; 2],
     settings: Settings,
 }

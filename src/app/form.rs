@@ -21,7 +21,7 @@ const MAX_LOOKED_AT: usize = 400;
 /// Lines of a prompt that become jobs with one click.
 const MAX_LINES: usize = 500;
 
-/// What a model makes, in the words of the interface.
+/// Result of a model, in the words of the interface.
 pub fn thing_of(spec: Option<&ModelSpec>) -> &'static str {
     if spec.is_some_and(|spec| spec.family.makes_pictures) {
         "picture"
@@ -72,8 +72,8 @@ pub(in crate::app) fn clear_form(inputs: &mut Inputs, cx: &mut Cx) {
     cx.say("The form is empty");
 }
 
-/// All jobs that the form would make, made anew when it changes: how long they take is told, and what is wrong with one
-/// of a grid before it is asked for.
+/// All jobs of the form, updated when it changes: for the estimated time, and for problems of a grid before it is
+/// submitted.
 #[derive(Default)]
 pub struct FormJobs {
     /// The form with its models.
@@ -112,7 +112,7 @@ impl FormJobs {
                 self.requests = jobs.into_iter().map(|job| job.request).collect();
                 self.number = self.requests.len();
             }
-            // Which of several prompts is wrong is told when they are asked for.
+            // Problems of one of several prompts are reported on submit.
             Err(errors) if !form.grid.is_empty() => self.errors = errors,
             Err(_) => {}
         }
@@ -154,7 +154,7 @@ impl FormBefore {
             cx.notices.end(&Cause::Restored);
             return Ok(());
         }
-        // What has been written since stays.
+        // Later edits stay.
         let now = std::mem::take(&mut cx.form);
         let (negative_prompt, literal_negative) = if now.negative_prompt == self.negative_after {
             (self.form.negative_prompt, self.form.literal_negative)

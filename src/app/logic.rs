@@ -108,23 +108,23 @@ impl App {
         self.desktop.notify_ended(&job, &outcome, goes_on, &self.cx);
         self.queue.end(job, outcome, &mut self.cx);
         self.memory.forget();
-        // How long it took is known now.
+        // Its duration is known now.
         self.library.renew_survey(&self.cx);
     }
 
-    /// What is remembered of the form: what its user wrote, also while a job is changed or its model is not found.
+    /// Form to save: the user's, also while a job is edited or its model is not found.
     pub(super) fn own_form(&self) -> &GenerateForm {
         let editing = self.queue.editing.as_ref();
         let form = editing.map_or(&self.cx.form, Editing::own_form);
         self.library.own_form(form)
     }
 
-    /// What the form's fields will be told beside them.
+    /// Messages next to the form's fields.
     fn check_form(&mut self) {
         let painted = self.masking.pending(&self.inputs, &self.cx);
         let checked = self.cx.model().map(|spec| {
             let mut sources = self.inputs.sources_for(&self.cx.form, spec);
-            // What is being painted counts: the jobs get it.
+            // An unfinished mask counts: the jobs get it.
             match &painted {
                 Some((MaskOf::Start, mask)) => {
                     sources.mask = sources.mask.or_else(|| Some(mask.clone()));
@@ -233,7 +233,7 @@ impl App {
         }
     }
 
-    /// The form as it stands, without its pictures.
+    /// Copy of the form, without its images.
     fn form_before(&self) -> FormBefore {
         FormBefore {
             form: self.cx.form.clone(),

@@ -1,7 +1,7 @@
-//! What the window does, in front of the worker: parts that own their state, and [`App`], which gives each its turn.
+//! Logic of the window, in front of the worker: parts that own their state, and [`App`], which runs each in turn.
 //!
-//! Each round takes in what the worker and the background threads said, runs the commands that the panels pushed, and
-//! saves what changed. The window's thread never waits and never touches a file or a tensor. Nothing here draws.
+//! Each round receives messages of the worker and the background threads, runs the commands that the panels pushed, and
+//! saves changes. The GUI thread never waits and never touches a file or a tensor. Nothing here draws.
 
 pub mod background;
 pub mod choices;
@@ -74,29 +74,29 @@ use runtimes::{RuntimeFetching, RuntimeLinks};
 use settings::SettingsKeeping;
 use state::{Drawn, Page, State};
 
-/// What the window is opened with.
+/// Options with which the window opens.
 pub struct StartupOptions {
     pub settings: Settings,
-    /// Where files lie; without a home folder nothing is saved.
+    /// Paths of files; without a home folder nothing is saved.
     pub paths: Option<Paths>,
-    /// What an earlier window remembered.
+    /// Saved state of an earlier window.
     pub remembered: Option<State>,
     /// The models, when they are known already; else they are looked for in the background.
     pub models: Option<FoundModels>,
     pub library: LibraryLinks,
-    /// What the doctor's page does.
+    /// Examination of the doctor page.
     pub examine: Examine,
-    /// What its button for a report does.
+    /// Report of its button.
     pub measure: Measure,
     pub read_plan: ReadPlan,
-    /// Where models are fetched from, when somebody asks for it.
+    /// Hub from which models are downloaded on request.
     pub hub: Hub,
     pub runtimes: RuntimeLinks,
     /// Things to tell at once, such as a settings file that could not be read.
     pub problems: Vec<JobError>,
     /// Why the settings file could not be used: what one of the problems says.
     pub broken_settings: Option<String>,
-    /// Where the worker looks for the settings of a job.
+    /// Settings of the next job, read by the worker.
     pub live_settings: LiveSettings,
     /// The files that the program was started with, or that were dropped on its icon.
     pub files: Vec<PathBuf>,
@@ -178,7 +178,7 @@ pub struct App {
     pub drops: Drops,
     remembering: Remembering,
     worker: WorkerHandle,
-    /// How often the shortcut for Generate was pressed.
+    /// Number of presses of the shortcut for Generate.
     num_submits: usize,
 }
 
@@ -241,12 +241,12 @@ impl App {
             None => app.library.load(&mut app.cx),
         }
         app.library.check_engine(&app.cx);
-        // What starting changes need not wake anybody.
+        // Changes at the start need not be saved.
         app.remembering = Remembering::new(app.remembered());
         app
     }
 
-    /// What the next run is to know, with the user's own form, also while another one is shown.
+    /// State to save, with the user's form even while another one is shown.
     pub fn remembered(&self) -> State {
         State {
             form: self.own_form().clone(),
@@ -261,7 +261,7 @@ impl App {
         }
     }
 
-    /// A frame was drawn: this is what it showed, and what its panels asked for.
+    /// Receives a drawn frame: its layout, and the commands of its panels.
     pub fn take_frame(&mut self, drawn: Drawn, commands: Vec<AppCommand>) {
         self.cx.drawn = drawn;
         self.cx.poll_thumbs();
@@ -283,7 +283,7 @@ impl App {
     pub fn close(&mut self) {
         self.settings.save(&self.cx);
         if let Some(job) = &self.queue.running {
-            // It stays in the queue and can go on.
+            // It stays in the queue and can resume.
             job.cancel.pause();
         }
         for opening in &self.queue.opening {
@@ -291,7 +291,7 @@ impl App {
         }
         self.queue.keep_at_last(&self.cx);
         self.remembering.write(self.remembered(), &self.cx);
-        // What has come is noted every few seconds, and kept.
+        // Downloaded bytes are noted every few seconds, and kept.
         self.fetching.pause();
         self.runtimes.stop();
         self.gallery.finish(&self.queue, &mut self.cx);

@@ -11,7 +11,7 @@ use safelight_core::library::{SearchPath, Watch};
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::{Paths, Settings};
 
-/// Looks for models; runs on a thread of its own.
+/// Searches for models; runs on a separate thread.
 pub type LoadModels = Arc<dyn Fn(&Settings) -> FoundModels + Send + Sync>;
 
 #[derive(Clone, Debug, Default)]
@@ -22,9 +22,9 @@ pub struct FoundModels {
     pub unusable: Vec<UnusableModel>,
     /// Known, but not here.
     pub missing: Vec<CatalogEntry>,
-    /// Where was looked.
+    /// Searched folders.
     pub searched: Vec<SearchPath>,
-    /// Whose change means that there may be other models.
+    /// Paths whose change may change the models.
     pub watched: Watch,
 }
 
@@ -46,12 +46,12 @@ pub fn load_catalog(paths: Paths) -> LoadModels {
     Arc::new(move |settings| Catalog::load(&paths, settings).into())
 }
 
-/// What is known of models in this window.
+/// Models known to this window.
 #[derive(Debug, Default)]
 pub struct Models {
     /// They are looked for, and none counts meanwhile.
     pub are_loading: bool,
-    /// What the last search found.
+    /// Result of the last search.
     pub found: FoundModels,
     /// Counts the searches: a file may be another one under its old name.
     pub number: u64,
@@ -80,7 +80,7 @@ impl Models {
         self.all().iter().find(|spec| spec.id == id)
     }
 
-    /// The one that somebody names by its id or its name; the error is a sentence.
+    /// Model with this id or name; the error is a sentence.
     pub fn find(&self, wanted: &str) -> Result<ModelSpec, String> {
         let is_it = |spec: &&ModelSpec| {
             spec.id.eq_ignore_ascii_case(wanted) || spec.name.eq_ignore_ascii_case(wanted)

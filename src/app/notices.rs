@@ -1,7 +1,8 @@
-//! What the user is told on cards: a sentence, what to do, and buttons that do it.
+//! Notices for the user on cards: a sentence, advice, and buttons for it.
 //!
-//! A card leaves when what it tells of is over, or was seen for a while where it tells of something passing; who draws it
-//! says how long it was seen. Nothing here draws.
+//! A card disappears when its cause is over, or after a while if it is temporary; the panel reports how long it was
+//! seen.
+//! Nothing here draws.
 
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -22,7 +23,7 @@ pub fn counted(count: usize, one: &str, more: &str) -> String {
     }
 }
 
-/// How serious a notice is; decides its colour and icon.
+/// Severity of a notice; decides its colour and icon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     Info,
@@ -30,7 +31,7 @@ pub enum Severity {
     Error,
 }
 
-/// What a card tells of: it goes when that is over.
+/// Cause of a card: the card disappears with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// A job. Until its result is thrown away, it is taken from the queue or it runs once more.
@@ -39,7 +40,7 @@ pub enum Cause {
     ResultFolder,
     QueueFile,
     SettingsFile,
-    /// A line of the settings file that nobody knows.
+    /// An unknown line of the settings file.
     SettingsKey(String),
     PresetsFile,
     PromptsFile,
@@ -51,7 +52,7 @@ pub enum Cause {
     Fetched(String),
     /// Files that cannot be used as an input.
     Inputs,
-    /// What the form asks for cannot be made.
+    /// The form cannot be submitted.
     Form,
     /// A file whose settings can be had.
     SettingsOf(PathBuf),
@@ -61,12 +62,12 @@ pub enum Cause {
     Undo(u64),
 }
 
-/// How long a card stays.
+/// Lifetime of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
-    /// It leaves by itself.
+    /// Disappears after a while.
     Passes,
-    /// Until its cause is over, or somebody closes it.
+    /// Until its cause is over, or it is closed.
     Stays,
 }
 
@@ -79,7 +80,7 @@ pub struct Notice {
     pub summary: String,
     pub advice: String,
     pub details: String,
-    /// What can be done about it with one click.
+    /// One-click actions.
     pub actions: Vec<NoticeAction>,
     cause: Option<Cause>,
     life: Life,
@@ -107,7 +108,7 @@ impl NoticeAction {
 }
 
 impl Notice {
-    /// A hint passes by itself; warnings and errors stay until they are over or closed.
+    /// Hints are temporary; warnings and errors stay until they are over or closed.
     pub fn new(severity: Severity, err: JobError) -> Self {
         let JobError {
             kind: _,
@@ -169,21 +170,21 @@ impl Notice {
             .with(vec![again, open])
     }
 
-    /// The same with buttons.
+    /// Adds buttons.
     #[must_use]
     pub fn with(mut self, actions: Vec<NoticeAction>) -> Self {
         self.actions = actions;
         self
     }
 
-    /// The same, gone as soon as its cause is.
+    /// Sets the cause, with which it disappears.
     #[must_use]
     pub fn about(mut self, cause: Cause) -> Self {
         self.cause = Some(cause);
         self
     }
 
-    /// How long it is still shown: nothing for one that stays, and while it is held.
+    /// Remaining time: `None` for one that stays, and while it is held.
     pub fn secs_left(&self, now: f64, is_held: bool) -> Option<f64> {
         if self.life == Life::Stays || is_held {
             self.leaves_at.set(None);
@@ -199,7 +200,7 @@ impl Notice {
 #[derive(Debug, Default)]
 pub struct Notices {
     shown: Vec<Notice>,
-    /// How many there ever were.
+    /// Number of all notices so far.
     num_shown: u64,
 }
 
@@ -217,7 +218,7 @@ impl Notices {
         self.shown.push(Notice { id, ..notice });
     }
 
-    /// Tells what was done, with a button that takes it back, in place of what was told so before.
+    /// Shows an action with an undo button, in place of the previous such card.
     pub fn show_undo(&mut self, id: u64, done: impl Into<String>) {
         self.end_where(|cause| matches!(cause, Cause::Undo(_)));
         let done = JobError::new(JobErrorKind::InvalidRequest, done);
@@ -243,13 +244,13 @@ impl Notices {
         self.show(Notice::new(Severity::Info, err));
     }
 
-    /// What these cards tell of is over.
+    /// Removes the cards of this cause.
     pub fn end(&mut self, cause: &Cause) {
         self.shown
             .retain(|notice| notice.cause.as_ref() != Some(cause));
     }
 
-    /// The same for each cause of which this is so.
+    /// Removes the cards of all causes with this property.
     pub fn end_where(&mut self, is_over: impl Fn(&Cause) -> bool) {
         self.shown
             .retain(|notice| !notice.cause.as_ref().is_some_and(&is_over));

@@ -8,7 +8,7 @@ use egui::Context;
 /// Answers that may wait in a stream until they are taken.
 const ROOM: usize = 64;
 
-/// Where a thread leaves what it has to say; the window is woken for each, and for the end.
+/// Sender of a thread's results; each wakes the window, and so does the end.
 pub struct Postbox<T> {
     answers: Option<Sender<T>>,
     ctx: Context,
@@ -39,7 +39,7 @@ impl<T> Postbox<T> {
         (postbox, receiver)
     }
 
-    /// Waits for room; `false` when nobody listens any more.
+    /// Waits for room; `false` when the receiver is gone.
     pub fn post(&self, answer: T) -> bool {
         let answers = self.answers.as_ref();
         let is_heard = answers.is_some_and(|answers| answers.send(answer).is_ok());
@@ -68,7 +68,7 @@ impl<T> Pending<T> {
         (postbox, Self(vec![answer]))
     }
 
-    /// Waits for this beside what is on its way already.
+    /// Adds a pending result to the existing ones.
     pub fn add(&mut self, other: Self) {
         self.0.extend(other.0);
     }
@@ -124,7 +124,7 @@ impl<T> Stream<T> {
         }
     }
 
-    /// More may come: to be asked when there is nothing to take.
+    /// True if more results may come: to be called when there is nothing to take.
     pub fn is_busy(&self) -> bool {
         self.0.is_some()
     }

@@ -1,6 +1,6 @@
-//! What the window remembers, on disk: read before it opens, written a moment after a change and when it closes.
+//! Saved state of the window: read before it opens, written a moment after a change and when it closes.
 //!
-//! The file is written as a whole or not at all, by the file thread. The window's place and size are eframe's.
+//! The file thread writes it as a whole or not at all. eframe saves the window's position and size.
 
 use std::io;
 use std::path::Path;
@@ -14,10 +14,10 @@ use crate::app::state::State;
 /// A change is written no later than this.
 const WRITE_WITHIN_SECS: f64 = 3.0;
 
-/// What is known of the file.
+/// State of the file.
 #[derive(Default)]
 pub(super) struct Remembering {
-    /// What stands in it, or is on its way there.
+    /// Its content, or the one being written.
     written: State,
     /// Since when something else is to be remembered.
     changed_at: Option<f64>,
@@ -32,7 +32,7 @@ impl Remembering {
     }
 }
 
-/// What an earlier window remembered; nothing where there was none. A file that is broken is kept under another name.
+/// State of an earlier window, if any. A broken file is kept under another name.
 pub(super) fn read(path: &Path) -> Option<State> {
     let read = match read_bounded(path, MAX_JSON_BYTES) {
         Ok(text) => serde_json::from_slice(&text).map_err(io::Error::from),

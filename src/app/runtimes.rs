@@ -1,7 +1,8 @@
-//! The libtorch folders of this machine, what to do so that jobs run on its GPU, and doing it: what the card on the first
-//! page and the section of the settings show, and what their buttons do.
+//! libtorch runtimes of this machine, and advice for running jobs on its GPU: content and actions of the card on the
+//! first
+//! page and of the settings section.
 //!
-//! Nothing is fetched before its user said so. The work is on threads of its own.
+//! Nothing is downloaded without the user's confirmation. The work runs on separate threads.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::runtimes::{
     self, Advice, Build, Found, Gpu, Kind, Overview, Place, Progress, Surroundings,
 };
 
-/// Looks at this machine. Blocks, on a thread of its own.
+/// Examines this machine. Blocks, on a separate thread.
 pub type LookAtMachine = Arc<dyn Fn(&Settings) -> Overview + Send + Sync>;
 
 /// At this user's machine.
@@ -23,7 +24,7 @@ pub fn look(paths: Paths) -> LookAtMachine {
     Arc::new(move |settings| Overview::of_this_user(&paths, settings))
 }
 
-/// What is done to the libtorch folders.
+/// Task on the runtimes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Errand {
     /// Fetch this build, try it and use it.
@@ -46,7 +47,7 @@ impl Errand {
     }
 }
 
-/// Does it; `false` when cancelled. Blocks, on a thread of its own.
+/// Runs it; `false` when cancelled. Blocks, on a separate thread.
 pub type Fulfil = Arc<
     dyn Fn(&Errand, &Settings, &CancelToken, &mut dyn FnMut(&Progress)) -> Result<bool, JobError>
         + Send
@@ -81,7 +82,7 @@ pub fn fulfil(paths: Paths) -> Fulfil {
     })
 }
 
-/// How far it is.
+/// Progress of a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RuntimeState {
     #[default]
@@ -89,7 +90,7 @@ pub enum RuntimeState {
     Running(Option<Progress>),
     /// Until the thread has let go.
     Stopping,
-    /// What has come is kept.
+    /// Downloaded parts are kept.
     Failed(JobError),
     /// It is done.
     Done,
@@ -100,7 +101,7 @@ enum News {
     Ended(Result<bool, JobError>),
 }
 
-/// Who looks at the machine, and who does what is asked for.
+/// Functions that examine the machine and run tasks.
 pub struct RuntimeLinks {
     pub look: LookAtMachine,
     pub fulfil: Fulfil,
@@ -108,9 +109,9 @@ pub struct RuntimeLinks {
 
 pub struct RuntimeFetching {
     pub state: RuntimeState,
-    /// What is done, or was done last.
+    /// Running or last task.
     pub errand: Option<Errand>,
-    /// What the last look came to.
+    /// Result of the last examination.
     pub overview: Option<Overview>,
     links: RuntimeLinks,
     /// The settings that were looked at.
@@ -134,7 +135,7 @@ impl RuntimeFetching {
         }
     }
 
-    /// What is advised, once the machine was looked at.
+    /// Advice, once the machine was examined.
     pub fn advice(&self) -> Option<&Advice> {
         Some(&self.overview.as_ref()?.advice)
     }
@@ -198,7 +199,7 @@ impl RuntimeFetching {
         self.state = RuntimeState::Running(None);
     }
 
-    /// What has come stays for the next attempt.
+    /// Downloaded parts stay for the next attempt.
     pub fn stop(&mut self) {
         if self.is_busy() {
             self.cancel.cancel();
@@ -244,7 +245,7 @@ impl RuntimeFetching {
                         Ok(false) => RuntimeState::Idle,
                         Err(err) => RuntimeState::Failed(err),
                     };
-                    // What is here may be another now.
+                    // The installed runtimes may have changed.
                     self.seen = None;
                 }
             }

@@ -1,7 +1,7 @@
-//! Every command that a person can give by name or key: the one table that handling, tooltips, the list of shortcuts
-//! and the command palette read from.
+//! Table of all commands with a name or key: used for handling keys, tooltips, the list of shortcuts and the command
+//! palette.
 //!
-//! What a command does is decided where commands are run.
+//! Commands are executed elsewhere.
 
 use egui::{Event, Key, KeyboardShortcut, Modifiers};
 
@@ -15,7 +15,7 @@ use crate::app::player::zoom::Zoom;
 use crate::app::prompt;
 use crate::app::state::Page;
 
-/// Where the list of shortcuts shows a command.
+/// Group of a command in the list of shortcuts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     Make,
@@ -47,7 +47,7 @@ pub enum Scope {
     Whole,
     /// Not while a field or button has the keyboard.
     Idle,
-    /// The same, and the picture is looked at.
+    /// Like the previous one, while the image is shown.
     Watching,
 }
 
@@ -161,7 +161,7 @@ pub fn of(id: &str) -> Option<&'static Shortcut> {
     SHORTCUTS.iter().find(|shortcut| shortcut.id == id)
 }
 
-/// An explanation with the command's keys behind it: `Make the clip (Ctrl+Enter)`.
+/// Explanation followed by the command's keys: `Make the clip (Ctrl+Enter)`.
 pub fn explained(explanation: &str, id: &str) -> String {
     match of(id).and_then(|shortcut| shortcut.keys.first()) {
         Some(keys) => format!("{explanation} ({})", keys_text(*keys)),
@@ -169,7 +169,7 @@ pub fn explained(explanation: &str, id: &str) -> String {
     }
 }
 
-/// `Ctrl+Shift+P`, as it stands on keyboards.
+/// `Ctrl+Shift+P`, as labelled on keyboards.
 pub fn keys_text(keys: KeyboardShortcut) -> String {
     let mut text = String::new();
     for (is_held, name) in [
@@ -244,7 +244,7 @@ pub(super) fn take_shortcuts(is_below: bool, cx: &mut Cx) -> usize {
     num_submits
 }
 
-/// Whether it is this key, held so long that it counts again. Enter counts with Ctrl alone: without, it is text.
+/// Returns whether it is a repeat of this key. Enter only counts with Ctrl: without, it is text.
 fn is_repeated(event: &Event, wanted: Key) -> bool {
     matches!(
         event,

@@ -1,6 +1,6 @@
-//! What the window remembers across runs, and what it shows: plain data of which no part is the owner.
+//! Saved state of the window, and its layout: plain data without an owner.
 //!
-//! What the user chose on purpose is in `Settings`, the jobs are in [`crate::app::queue`].
+//! `Settings` contains deliberate choices, [`crate::app::queue`] the jobs.
 
 use egui::{ColorImage, Rect};
 use safelight_core::job::{ControlUse, GenerateForm};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::app::choices::{GalleryLook, QueuePanel, Remembered, Slot};
 use crate::app::player::playhead::Playback;
 
-/// What may be lost without harm: the last form and what was folded open.
+/// State that may be lost without harm: the last form and the unfolded sections.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct State {
@@ -26,11 +26,11 @@ pub struct State {
     /// Of those that the next run opens again.
     pub page: Page,
     pub queue: QueuePanel,
-    /// How clips are played.
+    /// Playback options.
     pub playback: Playback,
 }
 
-/// What is folded open of the panels.
+/// Unfolded sections of the panels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Folds {
@@ -38,9 +38,9 @@ pub struct Folds {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_grid_open: bool,
     pub is_graph_open: bool,
-    /// What is wrong with models is unfolded.
+    /// True if the model problems are unfolded.
     pub are_problems_open: bool,
-    /// How wide the form is, in points, where somebody drew its edge.
+    /// Width of the form in points, if the user changed it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub form_width: Option<u16>,
 }
@@ -57,33 +57,33 @@ impl Default for Folds {
     }
 }
 
-/// Where a panel stands: that of the queue, or of the memory.
+/// Placement of the queue or memory panel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PanelPlace {
     #[default]
     Nowhere,
     /// Beside what is watched or another page: the queue at its right, the memory below it.
     Beside,
-    /// Over it, where there is no room for both and somebody asked for it.
+    /// Over the view, on request if there is no room for both.
     Over,
 }
 
-/// What a frame showed.
+/// Layout of a frame.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Drawn {
     pub queue: PanelPlace,
     pub memory: PanelPlace,
-    /// Where the places of pictures are, for files that are dropped onto one.
+    /// Rectangles of the input slots, for dropped files.
     pub slots: [Option<Rect>; Slot::ALL.len()],
-    /// Where the places of the controls' masks are.
+    /// Rectangles of the controls' mask slots.
     pub control_masks: [Option<Rect>; ControlUse::NETWORKS.most as usize],
-    /// Where the two zones are for a file that says how it was made: its settings, and itself.
+    /// Rectangles of the two zones for a file with settings: its settings, and itself.
     pub drop_zones: [Option<Rect>; 2],
     /// A field or button had the keyboard: Escape takes it away before anybody hears of the key.
     pub had_focus: bool,
 }
 
-/// What the large part of the window, beside the form, is given to.
+/// Page in the large part of the window, next to the form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Page {
     /// The picture that develops or plays.
@@ -94,16 +94,16 @@ pub enum Page {
     Doctor,
     /// Models that are on their way to this disk.
     Downloads,
-    /// Where a mask is painted.
+    /// Mask editor.
     Mask,
     Models,
-    /// What the program shows when it starts for the first time.
+    /// First steps, shown at the first start.
     Welcome,
     Settings,
 }
 
 impl Page {
-    /// What the next run opens: neither an examination nor a mask begins by itself.
+    /// Page of the next start: neither an examination nor a mask opens automatically.
     pub fn remembered(self) -> Self {
         match self {
             Self::Watch | Self::Doctor | Self::Mask | Self::Welcome => Self::Watch,

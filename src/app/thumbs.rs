@@ -1,7 +1,8 @@
-//! Small pictures of files and results: asked for by whoever draws them, made on threads of their own, and kept as
-//! textures in a bounded amount of memory.
+//! Thumbnails of files and results: requested while drawing, created on separate threads, and cached as textures in a
+//! bounded
+//! amount of memory.
 //!
-//! What one frame asks for counts until the next one is drawn. How files are opened is not known here.
+//! Requests of one frame are valid until the next one is drawn.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -24,15 +25,15 @@ use crate::app::state::color_image;
 const NUM_THREADS: usize = 2;
 /// So many are handed to the threads at once: what is scrolled past meanwhile is not made.
 const MAX_IN_WORK: usize = 8;
-/// What all textures may take. What is on the screen stays, whatever it takes.
+/// Memory limit of all textures. Visible ones stay regardless.
 const MAX_BYTES: usize = 192 << 20;
 
-/// What a small picture is of.
+/// Source of a thumbnail.
 #[derive(Clone, Debug)]
 pub enum Pictured {
     /// A result's file: its first frame, which is kept on the disk, too.
     Result(Arc<Entry>),
-    /// What a job starts from: of a clip the last frame.
+    /// Input of a job: for a video its last frame.
     Input(PathBuf),
     /// The edges of a control picture, or of a clip's first frame.
     Edges(PathBuf, Edges),
@@ -80,7 +81,7 @@ impl Pictured {
     }
 }
 
-/// As many pixels as lines can be told apart in.
+/// Size at which lines can be distinguished, in pixels.
 pub const EDGES_SIDE: u32 = 512;
 
 fn edges_of(path: &Path, edges: Edges) -> Result<Picture, String> {
@@ -104,7 +105,7 @@ struct Thumb {
     /// Or why there is none, a sentence.
     texture: Result<TextureHandle, String>,
     bytes: usize,
-    /// As large as was asked for, in pixels.
+    /// Requested size in pixels.
     side: u32,
     /// In which round it was drawn last.
     drawn: Cell<u64>,
@@ -123,7 +124,7 @@ pub struct Thumbs {
     bytes: usize,
     max_bytes: usize,
     round: Cell<u64>,
-    /// What the last frame lacked, in the order in which it was asked for.
+    /// Missing thumbnails of the last frame, in the order of the requests.
     wishes: RefCell<Vec<Wish>>,
     in_work: HashSet<(ThumbId, u32)>,
     threads: Option<Threads>,
@@ -144,14 +145,15 @@ impl Thumbs {
         }
     }
 
-    /// A new frame begins: what the one before asked for does not count any more.
+    /// Starts a new frame: earlier requests are dropped.
     pub fn begin_round(&self) {
         self.round.set(self.round.get() + 1);
         self.wishes.borrow_mut().clear();
     }
 
-    /// What there is to draw, or why there will be nothing. What is missing, or smaller than `side` pixels at its longer
-    /// side, is made.
+    /// Texture, or the reason why there is none. A missing one, or one smaller than `side` pixels at its longer side,
+    /// is
+    /// requested.
     pub fn get(&self, what: Pictured, side: u32) -> Option<Result<&TextureHandle, &str>> {
         let id = what.id();
         self.want(what, side);
@@ -187,7 +189,7 @@ impl Thumbs {
         self.keep(ctx, (id, THUMB_SIDE, Ok(color_image(picture))));
     }
 
-    /// Takes in what was made, and has more made of what is wished.
+    /// Receives created thumbnails, and requests missing ones.
     pub(super) fn poll(&mut self, ctx: &Context, background: &Background) {
         let made = self
             .threads
@@ -279,8 +281,8 @@ impl Threads {
     }
 }
 
-/// Makes what is wished until nobody can wish any more. Files come from anywhere, so what a decoder does with one must
-/// harm no other.
+/// Creates requested thumbnails until the sender is gone. Files are untrusted, so a decoder's panic must affect no
+/// other.
 fn make_all(wished: &Receiver<Wish>, folder: Option<&ThumbFolder>, postbox: &Postbox<Made>) {
     for Wish { id, side, what } in wished {
         let made = guarded(|| what.image(folder, side));

@@ -1,6 +1,6 @@
-//! What can be taken back: one history for the whole window, of which Ctrl+Z takes the last entry.
+//! Undo history of the whole window, of which Ctrl+Z takes the last entry.
 //!
-//! Parts push what they need to bring something back, and get it again from [`super::App`]. How it comes back is theirs.
+//! Parts push the data that they need, and receive it again from [`super::App`] to restore it.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use crate::app::queue::jobs::Removed;
 /// Older ones cannot be taken back any more.
 const MAX_ENTRIES: usize = 50;
 
-/// What brings something back.
+/// Data of an undoable action.
 #[derive(Debug)]
 pub enum Undo {
     /// Jobs that were removed from the queue, which may have been paused.
@@ -30,7 +30,7 @@ pub enum Undo {
 #[derive(Debug)]
 pub struct UndoEntry {
     pub id: u64,
-    /// What was done, such as `remove 3 jobs`.
+    /// Name of the action, such as `remove 3 jobs`.
     pub name: String,
     pub what: Undo,
 }
@@ -39,7 +39,7 @@ pub struct UndoEntry {
 #[derive(Debug, Default)]
 pub struct UndoHistory {
     entries: VecDeque<UndoEntry>,
-    /// How many there ever were.
+    /// Number of all entries so far.
     num_pushed: u64,
 }
 
@@ -55,14 +55,14 @@ impl UndoHistory {
         id
     }
 
-    /// The same for what could not be taken back just now: all others come before it.
+    /// Adds an action that could not be undone just now: all others precede it.
     pub fn push_behind(&mut self, name: impl Into<String>, what: Undo) -> u64 {
         let id = self.push(name, what);
         self.entries.rotate_right(1);
         id
     }
 
-    /// What would be taken back, such as `remove 3 jobs`.
+    /// Name of the action to undo, such as `remove 3 jobs`.
     pub fn last(&self) -> Option<&str> {
         self.entries.back().map(|entry| entry.name.as_str())
     }
@@ -85,7 +85,7 @@ pub struct FormBefore {
     pub form: GenerateForm,
     /// Its pictures, where those were replaced too.
     pub inputs: Option<SlotContents>,
-    /// What was put in place of its negative prompt.
+    /// Text that replaced its negative prompt.
     pub negative_after: Option<String>,
     /// The job whose settings it held.
     pub edited: Option<JobId>,

@@ -1,6 +1,6 @@
-//! `safelight completions` and `safelight manual`: what shells and `man` know of the command line.
+//! `safelight completions` and `safelight manual`: shell completions and the manual page.
 //!
-//! Both are made from the arguments themselves, so neither can fall behind them. Packages are made with these.
+//! Both are generated from the arguments, so they are always up to date. Packages contain them.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! `safelight doctor`: the examination as lines for people, or as one JSON object.
 //!
-//! What is examined is in [`crate::doctor`].
+//! [`crate::doctor`] runs the checks.
 
 use std::process::ExitCode;
 

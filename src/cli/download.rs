@@ -1,6 +1,6 @@
-//! `safelight download`: fetches what a known model lacks on this disk, once its user agreed.
+//! `safelight download`: downloads a known model's missing files, after the user's confirmation.
 //!
-//! What a model consists of is the catalogue's; how files come is `crate::download`'s.
+//! The catalogue lists a model's files; `crate::download` transfers them.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _};
@@ -215,7 +215,7 @@ impl<'a> Download<'a> {
         let id = &self.args.model;
         let (catalog, is_searched) = self.catalog();
         let spec = catalog.find(id).map_err(|err| {
-            // What is wrong with what came says more than that the model is not here.
+            // A problem of the downloaded files is more useful than that the model is missing.
             let entry = catalog.missing.iter().find(|entry| entry.id == *id);
             let all_here = entry.filter(|entry| entry.to_fetch().next().is_none());
             all_here.map_or_else(

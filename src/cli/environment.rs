@@ -1,4 +1,4 @@
-//! What every front of the program starts from: the user's folders, the settings, the engine's place.
+//! Environment of every interface of the program: the user's folders, the settings, the engine's path.
 //!
 //! Reads the settings file; starts nothing.
 
@@ -39,8 +39,9 @@ impl CliEnvironment {
         broken.chain(self.loaded.warnings.iter().cloned()).collect()
     }
 
-    /// Removes what programs that were killed left half-written in the app's own folders. Those of results may lie far
-    /// away and hold much: the next job there looks at its own.
+    /// Removes half-written files of killed programs in the app's folders. Result folders may be remote and large: the
+    /// next job
+    /// there cleans up.
     pub fn remove_partials(&self) {
         for folder in self.paths.written() {
             remove_partials(&folder);

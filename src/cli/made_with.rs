@@ -1,4 +1,4 @@
-//! What `safelight inspect` says of a picture, a clip or a JSON file: how it was made, here or by another program.
+//! `safelight inspect` for images, videos and JSON files: the settings of their making, by this or another program.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
-//! What the listing commands print: plain tables for people, one JSON object for programs.
+//! Output of listing commands: plain tables for people, one JSON object for programs.
 //!
-//! A reader that goes away early (`| head`) is no failure.
+//! A reader that closes early (`| head`) is no failure.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
@@ -59,7 +59,7 @@ pub fn print_job_error(err: &JobError, is_json: bool) -> ExitCode {
         text.push_str(&err.advice);
         text.push('\n');
     }
-    // Where standard error is closed, the code still says it.
+    // If standard error is closed, the exit code still reports it.
     io::stderr().write_all(printable(&text).as_bytes()).ok();
     ExitCode::from(code)
 }
@@ -72,7 +72,7 @@ pub fn misunderstood(err: &clap::Error) -> JobError {
     JobError::new(JobErrorKind::InvalidRequest, summary).detail(&text)
 }
 
-/// Asks at the terminal; fails without a terminal. `doing`: what is asked about, as in "to download".
+/// Asks at the terminal; fails without a terminal. `doing`: purpose of the question, as in "to download".
 pub fn ask(question: &str, doing: &str, is_json: bool) -> Result<bool, JobError> {
     if is_json || !io::stdin().is_terminal() {
         let text = format!("add --yes to {doing}, as nobody can be asked here");

@@ -115,7 +115,7 @@ struct PlannedJob {
 /// prompt.
 fn job_of(args: GenerateArgs, environment: &CliEnvironment) -> Result<PlannedJob, JobError> {
     let (mut generate, warnings) = args.with_carried(environment)?;
-    // What is read changes nothing of what is needed.
+    // The content of a prompt does not change the plan.
     if generate.prompts_file.is_none() && generate.base.prompt.is_empty() {
         generate.prompt = generate.prompt.or_else(|| Some("a plan".to_owned()));
     }
@@ -286,7 +286,7 @@ fn device_of(environment: &CliEnvironment, device: DeviceChoice) -> Device {
     telemetry::device(&Roots::of_this_machine(), &query)
 }
 
-/// A device that is not here, of which nobody uses anything but what was said.
+/// A hypothetical device, used only as stated.
 fn other_device(
     here: DeviceFacts,
     total: Option<u64>,

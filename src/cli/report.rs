@@ -70,7 +70,7 @@ fn measure(args: &ReportArgs, environment: &CliEnvironment) -> Result<ExitCode, 
     let tell = |progress: ReportProgress| {
         bar.set_position((progress.part * 1000.0) as u64);
         if bar.is_hidden() && bar.message() != progress.what {
-            // Where standard error is closed, the files still say it.
+            // If standard error is closed, the files are still written.
             writeln!(std::io::stderr(), "{}", progress.what).ok();
         }
         bar.set_message(progress.what);

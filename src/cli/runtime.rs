@@ -1,6 +1,6 @@
-//! `safelight runtime`: the libtorch folders that are here, whether they work, and which one jobs use.
+//! `safelight runtime`: installed libtorch runtimes, their self-tests, and the choice for jobs.
 //!
-//! What is known of them is in [`crate::runtimes`].
+//! [`crate::runtimes`] examines them.
 
 mod install;
 
@@ -164,7 +164,7 @@ fn remove_one(args: &ChangeArgs, environment: &CliEnvironment) -> Result<ExitCod
     let found = named(&args.id, &here(environment))?;
     let bytes = found.bytes();
     let question = format!("Delete {} ({})?", found.id, size_text(bytes));
-    // What is refused anyway need not be asked.
+    // A refused removal needs no confirmation.
     let is_asked = found.can_be_removed() && !args.yes;
     if is_asked && !out::ask(&question, "delete", args.json)? {
         return Ok(out::print("not deleted\n", 0));

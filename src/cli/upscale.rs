@@ -173,7 +173,7 @@ fn result_of(
     ))
 }
 
-/// The job goes on when its caller's folder is gone.
+/// The job continues when its caller's folder is deleted.
 fn absolute(path: &Path) -> Result<PathBuf, JobError> {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     if path.to_str().is_some() {

@@ -1,8 +1,7 @@
 //! Safelight's plain data and files.
 //!
-//! What a job is, which models there are, the settings, pictures and clips, and the messages
-//! between the app and its engine process.
-//! Nothing here knows a tensor (`tch`) or a widget (`egui`), and nothing here starts threads.
+//! Jobs, models, settings, images and videos, and the messages between the app and its engine process.
+//! Independent of tensors (`tch`) and widgets (`egui`); starts no threads.
 
 pub mod catalog;
 pub mod families;

@@ -1,6 +1,6 @@
-//! Files that programs lock among themselves, also on network shares that know no locks.
+//! Lock files between programs, also on network shares without locks.
 //!
-//! There the file names the process that has it. Who holds it on another machine cannot be asked.
+//! There the file names the process that holds it. A holder on another machine cannot be checked.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -22,7 +22,7 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Takes the lock in this file, which is made where it is missing; `WouldBlock` when somebody has it.
+    /// Takes the lock in this file, which is created if missing; `WouldBlock` if it is held.
     pub fn take(path: &Path) -> io::Result<Self> {
         let file = open_lock(path)?;
         match file.try_lock() {
@@ -35,7 +35,7 @@ impl Lock {
         }
     }
 
-    /// The same, but waits; where locks are unknown it has the file at once.
+    /// Like [`Self::take`], but waits; without lock support it returns at once.
     pub fn wait(path: &Path) -> io::Result<Self> {
         let file = open_lock(path)?;
         match file.lock() {
@@ -49,7 +49,7 @@ impl Lock {
 
     fn noted(mut file: File) -> io::Result<Self> {
         let mut note = String::new();
-        // What is no text was not written here.
+        // Invalid text was not written by this program.
         (&file).take(MAX_NOTE_BYTES).read_to_string(&mut note).ok();
         if lives(&note) {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -67,15 +67,15 @@ impl Lock {
 impl Drop for Lock {
     fn drop(&mut self) {
         if self.is_noted {
-            // The note of a process that ended holds nobody up.
+            // The note of a process that ended blocks no other.
             self.file.set_len(0).ok();
         }
-        // A program that is being started may have this file for a moment, and would keep it locked so long.
+        // A child process that is being started may inherit this file for a moment, and would keep it locked.
         self.file.unlock().ok();
     }
 }
 
-/// Whether another program has locked this very file. Nobody can be asked where locks are unknown.
+/// Returns whether another program has locked this file; `false` without lock support.
 pub fn is_taken(file: &File) -> bool {
     match file.try_lock() {
         Ok(()) => false,
@@ -92,7 +92,7 @@ fn are_unknown(err: &io::Error) -> bool {
 fn note_of(process: &str) -> Option<String> {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name in brackets may have anything in it; the start is the 20th field behind it.
+    // The name in brackets may contain anything; the start time is the 20th field after it.
     let (number, rest) = (stat.split(' ').next()?, stat.rsplit_once(") ")?.1);
     let start = rest.split(' ').nth(19)?;
     Some(format!("{} {number} {start}", boot.trim()))

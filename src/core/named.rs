@@ -1,10 +1,12 @@
-//! Enums with the names and labels of their variants, and structs with the defaults of their fields, each as one list.
+//! Macros for enums with names and labels of their variants, and for structs with defaults of their fields.
 //!
-//! The name stands in files, settings, arguments and messages between processes and never changes; the label is what
-//! the interface says.
+//! The name is used in files, settings, arguments and messages between processes and never changes; the label is for
+//! the
+//! interface.
 
-/// `named! { pub enum Sampler { Euler = "euler", "Euler"; } }` gives the enum with `Sampler::ALL`, `name()` and, where
-/// a label stands behind the names, `label()` and `Sampler::CHOICES`.
+/// `named! { pub enum Sampler { Euler = "euler", "Euler"; } }` gives the enum with `Sampler::ALL`, `name()` and, if
+/// labels
+/// follow the names, `label()` and `Sampler::CHOICES`.
 macro_rules! named {
     ($(#[$of_all:meta])* pub enum $type:ident {
         $($(#[$of_one:meta])* $variant:ident = $name:literal,)+
@@ -94,7 +96,7 @@ macro_rules! parsed {
     };
 }
 
-/// A struct whose fields stand beside their defaults, which serde takes for what a file leaves out.
+/// Struct with field defaults, which serde uses for missing fields.
 macro_rules! with_defaults {
     ($(#[$of_all:meta])* pub struct $type:ident {
         $($(#[$of_one:meta])* $vis:vis $field:ident: $of:ty = $default:expr,)+

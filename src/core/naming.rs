@@ -10,7 +10,7 @@ use chrono::{DateTime, Local};
 
 use crate::media::numbered_path;
 
-/// At most so many letters of the prompt.
+/// Limit of characters from the prompt.
 const MAX_SLUG_CHARS: usize = 40;
 
 /// `a-red-boat` for "A red boat!".
@@ -64,7 +64,7 @@ pub fn names_like(path: &Path) -> impl Iterator<Item = PathBuf> {
     std::iter::once(path.to_path_buf()).chain(others)
 }
 
-/// Seconds of the Unix epoch; 0 where the clock stands before it.
+/// Seconds since the Unix epoch; 0 if the clock is before it.
 pub fn now_secs() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |now| now.as_secs())

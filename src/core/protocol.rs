@@ -25,7 +25,7 @@ const MAX_PAYLOAD_BYTES: usize = 3 << 28;
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum EngineCommand {
     RunStage(Box<StageOrder>),
-    /// Sets the cancel flag of the running stage; read by a thread of its own.
+    /// Sets the cancel flag of the running stage; read by a separate thread.
     Cancel,
 }
 
@@ -79,8 +79,9 @@ pub enum EngineMessage {
     Preview(PixelHeader),
     /// Pixels follow as raw RGB bytes. With sections the frames of one: see [`StageOrder::section`].
     Frame(PixelHeader),
-    /// Sent several times a second while a stage runs. `ticks` counts the places where the stage
-    /// looked at its cancel flag: when it stands still, the stage hangs.
+    /// Sent several times per second while a stage runs. `ticks` counts the checks of the cancel flag: if it does not
+    /// change, the
+    /// stage hangs.
     Pulse {
         ticks: u64,
         memory: MemorySample,
@@ -93,7 +94,7 @@ pub enum EngineMessage {
     StageEnded(StageEnd),
 }
 
-/// What the engine is and what it got.
+/// Version and device of the engine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineReport {
     pub protocol: u32,
@@ -104,15 +105,15 @@ pub struct EngineReport {
     #[serde(default)]
     pub pci: String,
     pub total_bytes: u64,
-    /// What all programs used on the device when the engine had started, its own context included.
+    /// Memory of all programs on the device when the engine had started, including its context.
     #[serde(default)]
     pub used_bytes: u64,
-    /// How its memory relates to the host's, where its driver says so.
+    /// Relation of its memory to the host's, if its driver reports it.
     #[serde(default)]
     pub class: Option<DeviceClass>,
     /// One line: which device it got, and why not a better one where it did not.
     pub line: String,
-    /// Why the CPU computes though its libtorch is for a GPU and nobody asked for the CPU.
+    /// Reason why the CPU is used although its libtorch is for a GPU and the CPU was not requested.
     #[serde(default)]
     pub gpu_problem: Option<String>,
 }

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-/// The text on one line, of at most so many characters and `…`.
+/// Text on one line, of at most `max_chars` characters and `…`.
 pub fn one_line(text: &str, max_chars: usize) -> Cow<'_, str> {
     let is_long = text.chars().nth(max_chars).is_some();
     if !is_long && !text.contains(is_hidden) {
@@ -24,7 +24,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     with_others_as(text, push)
 }
 
-/// The same of JSON: what steers a terminal is escaped as JSON has it, so that it reads as the same text.
+/// Printable JSON: control characters are escaped as in JSON, so that it parses to the same text.
 pub fn printable_json(json: &str) -> Cow<'_, str> {
     with_others_as(json, |shown, letter| {
         let escaped = format!("\\u{:04x}", u32::from(letter));
@@ -63,7 +63,7 @@ fn is_plain(letter: char) -> bool {
     letter == '\n' || !is_hidden(letter)
 }
 
-/// Controls, line ends among them, and what turns the direction of all that follows; none lies behind U+FFFF.
+/// Control characters including line ends, and bidirectional controls; none is above U+FFFF.
 fn is_hidden(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -23,7 +23,7 @@ pub fn size_text(bytes: u64) -> String {
     if bytes < KIB {
         return format!("{bytes} bytes");
     }
-    // What would be rounded up to 1024 is one of the next unit.
+    // A value that would be rounded up to 1024 is one of the next unit.
     for (unit, name) in [(KIB, "KiB"), (MIB, "MiB")] {
         let rounded = bytes.saturating_add(unit / 2) / unit;
         if rounded < 1024 {
@@ -66,7 +66,7 @@ pub fn about_text(secs: f64) -> String {
     }
 }
 
-/// The same of a time that is only known about: `about 14 h`, `under a second`.
+/// Text of an estimated time: `about 14 h`, `under a second`.
 pub fn about_rough_text(secs: u64) -> String {
     if secs == 0 {
         "under a second".to_owned()
@@ -95,7 +95,7 @@ pub fn seconds_text(secs: f64) -> String {
     }
 }
 
-/// The time of a frame: `3.4 s`, and like a clock behind a minute: `2:03.4`.
+/// Time of a frame: `3.4 s`, and like a clock above a minute: `2:03.4`.
 pub fn clock_text(secs: f64) -> String {
     if secs < 60.0 {
         return seconds_text(secs);
@@ -106,7 +106,7 @@ pub fn clock_text(secs: f64) -> String {
 
 /// A duration that was measured: `8.0 s`, `62 min 05 s`.
 pub fn measured_text(secs: f64) -> String {
-    // What no duration can hold is none.
+    // A value that no duration can hold is 0.
     let secs = Duration::try_from_secs_f64(secs)
         .unwrap_or_default()
         .as_secs_f64();

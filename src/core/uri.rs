@@ -1,7 +1,6 @@
-//! Paths as text that loses nothing, as in `file://` addresses: what could mean something else is `%XX`. And which
-//! addresses may be asked.
+//! Lossless paths as text, as in `file://` URLs: special characters are `%XX`; and checks of allowed URLs.
 //!
-//! Asks nobody.
+//! Sends no requests.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -27,7 +26,7 @@ pub fn decoded(text: &str) -> PathBuf {
     OsString::from_vec(percent_decode_str(text).collect()).into()
 }
 
-/// Whether it is of a server on this machine, which is asked without encryption: that crosses no network.
+/// Returns whether a URL is of a server on this machine, which is used without encryption: no network is involved.
 pub fn is_of_this_machine(url: &str) -> bool {
     let rest = url.strip_prefix("http://").unwrap_or_default();
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -39,7 +38,7 @@ pub fn is_of_this_machine(url: &str) -> bool {
     ["127.0.0.1", "localhost", "[::1]"].contains(&host)
 }
 
-/// Whether a text is an address that may be asked: with TLS, or of this machine.
+/// Returns whether a text is an allowed URL: with TLS, or of this machine.
 pub fn is_address(text: &str) -> bool {
     let rest = text.strip_prefix("https://").unwrap_or_default();
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();

@@ -10,7 +10,7 @@ use std::path::Path;
 use super::Check;
 use crate::telemetry::Roots;
 
-/// Who may use GPUs, on most systems.
+/// Groups with access to GPUs, on most systems.
 const GROUPS: [&str; 2] = ["render", "video"];
 
 pub(super) fn all(roots: &Roots) -> Vec<Check> {

@@ -78,8 +78,9 @@ pub(super) fn runtime(runtime: &Result<Runtime, RuntimeMissing>, gfx: &[String])
     }]
 }
 
-/// What a GPU half needs beside it, and which ROCm or CUDA that is, by the names of its libraries. `engine`: what came
-/// of loading it, where it was tried.
+/// Checks the libraries that a GPU half needs, and its ROCm or CUDA version, by the names of its libraries. `engine`:
+/// result
+/// of loading it, if tried.
 pub(super) fn gpu_half(runtime: &Runtime, engine: Option<&EngineReport>) -> Option<Check> {
     let needed: &[&str] = match runtime.kind() {
         "rocm" => &["libc10_hip.so", "libamdhip64.so", "libMIOpen.so"],
@@ -166,7 +167,7 @@ pub(super) fn models(catalog: Option<&Catalog>) -> Vec<Check> {
     std::iter::once(first).chain(problems).collect()
 }
 
-/// Whether results can be written, tried in the folder itself or in the one that it would be made in.
+/// Checks that results can be written, in the folder itself or in the one that it would be created in.
 pub(super) fn output_folder(folder: &Path) -> Check {
     let Some(existing) = folder.ancestors().find(|path| path.exists()) else {
         return Check::fail("output", format!("no such folder: {}", folder.display()));

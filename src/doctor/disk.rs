@@ -1,7 +1,8 @@
-//! The check on how fast models come from their disk.
+//! Check of the read speed of the models' disk.
 //!
-//! Reads the beginning of the largest weight file past the page cache, a quarter of a GiB or one second of it, whichever
-//! comes first; on a thread that is left behind when the disk does not answer.
+//! Reads the beginning of the largest weight file past the page cache, a quarter of a GiB or one second of it,
+//! whichever
+//! comes first; on a thread that is abandoned when the disk does not respond.
 
 use safelight_core::units::size_text;
 use std::fs::{self, File, OpenOptions};
@@ -17,7 +18,7 @@ use crate::telemetry::limit::within;
 
 const NAME: &str = "disk speed";
 const LIMIT: Duration = Duration::from_secs(15);
-/// Below this much of a file, what is measured is the disk's first answer.
+/// Size below which only the disk's latency would be measured.
 const MIN_BYTES: u64 = 8 << 20;
 /// A smaller file tells how soon the disk begins rather than how fast it is.
 const JUDGED_BYTES: u64 = 64 << 20;

@@ -33,7 +33,7 @@ pub(super) fn all(cards: &[AmdCard], roots: &Roots) -> Option<Check> {
     })
 }
 
-/// What package managers say of the versions of [`PACKAGES`], with their names or without.
+/// Versions of [`PACKAGES`] according to package managers, with or without names.
 fn releases(var: &Path) -> impl Iterator<Item = String> {
     let status = fs::read_to_string(var.join("lib/dpkg/status")).unwrap_or_default();
     let of_dpkg: Vec<String> = status

@@ -16,7 +16,7 @@ use crate::telemetry::device::{chosen_amd, is_display_only, rocm_order};
 use crate::telemetry::nvidia::{NvidiaCard, NvidiaReport};
 use crate::telemetry::{DeviceQuery, Roots, host};
 
-/// `query` is the device that computes, as far as the engine has told; `own`, where Safelight's own runtimes are.
+/// `query`: device in use, as reported by the engine; `own`: folder of Safelight's runtimes.
 pub(super) fn all(
     machine: &Machine,
     runtime: Option<&Runtime>,
@@ -85,12 +85,12 @@ fn nvidia(report: &Result<NvidiaReport, String>, use_of: &Use<'_>) -> Vec<Check>
     report.cards.iter().map(check).collect()
 }
 
-/// Whether jobs run on a card, and what would get them there.
+/// Use of a card by jobs, and the advice to get there.
 struct Use<'a> {
-    /// What the libtorch in use is for, where there is one.
+    /// Kind of the libtorch in use, if there is one.
     runtime: Option<Kind>,
     builds: &'a [Build],
-    /// Where Safelight's own are.
+    /// Folder of Safelight's runtimes.
     own: &'a Path,
     machine: runtimes::Machine,
 }
@@ -151,8 +151,9 @@ fn amd(card: &AmdCard, cards: &[AmdCard], use_of: &Use<'_>) -> Check {
     use_of.check(Kind::Rocm, &card.pci, message)
 }
 
-/// The two kinds of memory are always told apart: their sum is more than a discrete card has, and VRAM
-/// alone is a small part of what an APU can use.
+/// The two kinds of memory are always listed separately: their sum is more than a discrete card has, and VRAM alone is
+/// a
+/// small part of what an APU can use.
 fn memory_text(class: DeviceClass, memory: AmdMemory) -> String {
     let size = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".to_owned(), size_text);
     let part =
@@ -166,7 +167,7 @@ fn memory_text(class: DeviceClass, memory: AmdMemory) -> String {
     }
 }
 
-/// Which of several GPUs jobs get, where ROCm by itself would take another.
+/// Check of the GPU choice among several, if ROCm's default would be another.
 fn choice(roots: &Roots, query: &DeviceQuery) -> Option<Check> {
     if query.kind != "rocm" {
         return None;
@@ -183,7 +184,7 @@ fn choice(roots: &Roots, query: &DeviceQuery) -> Option<Check> {
     Some(Check::ok("gpu choice", message))
 }
 
-/// What the computing card can have, and what does not fit together.
+/// Check of the memory available to the card in use, and of contradictory sources.
 fn memory(card: &AmdCard, roots: &Roots, query: &DeviceQuery) -> Option<Check> {
     let host = host::memory(&roots.proc);
     // The engine's word counts only when it computed on this card.

@@ -1,6 +1,6 @@
-//! Which programs hold a GPU's memory, as the kernel tells it of every open file of the driver.
+//! Programs that hold a GPU's memory, from the kernel's information on every open file of the driver.
 //!
-//! Reads only what this user may read: programs of other users are not among them.
+//! Reads only what this user may read: other users' programs are not included.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use safelight_core::units::size_text;
 
 use super::Check;
 
-/// Who holds less is not named.
+/// Programs with less are not named.
 const WORTH_NAMING_BYTES: u64 = 64 << 20;
 const MOST_NAMED: usize = 4;
 

@@ -1,6 +1,6 @@
-//! What MIOpen, AMD's library of convolutions, keeps on disk: how much, and away with it.
+//! Size and removal of the caches of MIOpen, AMD's convolution library.
 //!
-//! What it keeps from one version can make the next one slow or wrong; it makes everything anew.
+//! Caches of one version can make the next one slow or wrong; MIOpen rebuilds them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,11 +21,11 @@ const MAX_FILES: usize = 100_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     pub folder: PathBuf,
-    /// Whether it is its alone; one that a variable names may hold anything.
+    /// True if it contains only MIOpen's files; a folder named by a variable may contain anything.
     is_own: bool,
 }
 
-/// What MIOpen keeps is called so, the files beside a database included.
+/// Extensions of MIOpen's files, including those next to a database.
 const ENDINGS: [&str; 7] = [
     ".ukdb",
     ".kdb",
@@ -36,8 +36,9 @@ const ENDINGS: [&str; 7] = [
     ".db",
 ];
 
-/// Where it keeps things: found kernels beside the user's settings, compiled ones among the caches, or where variables
-/// of the engine say.
+/// MIOpen's folders: found kernels in the user's configuration, compiled ones in the caches, or as the engine's
+/// variables
+/// say.
 pub fn places(
     paths: &Paths,
     settings: &RuntimeSettings,
@@ -111,7 +112,7 @@ impl Place {
         self.files().iter().map(|(_, bytes)| bytes).sum()
     }
 
-    /// The files that are MIOpen's, with their bytes. Links are not followed.
+    /// MIOpen's files with their sizes. Links are not followed.
     fn files(&self) -> Vec<(PathBuf, u64)> {
         let mut waiting = vec![self.folder.clone()];
         let mut files = Vec::new();

@@ -1,8 +1,10 @@
-//! The doctor: one sentence on everything that a job needs, with a verdict and the command that mends it.
+//! Doctor: one sentence on each requirement of a job, with a verdict and the command that fixes it.
 //!
-//! States what was seen on this machine and nothing else. Whatever can hang (drivers, dead disks, the GPU itself) is
-//! asked in a process or thread of its own with a time limit, so an examination always ends. The command line prints
-//! it, the window shows it.
+//! Reports only what was observed on this machine. Anything that can hang (drivers, dead disks, the GPU itself) runs in
+//! a
+//! separate process or thread with a time limit, so an examination always ends. The command line prints it, the window
+//! shows
+//! it.
 
 mod access;
 mod checks;
@@ -44,10 +46,10 @@ const ENGINE_LIMIT: Duration = Duration::from_mins(1);
 /// Looking through folders of models on a disk that is slow or gone.
 const CATALOG_LIMIT: Duration = Duration::from_secs(30);
 
-/// The longest name of a check, so that all stand under each other.
+/// Longest name of a check, for alignment.
 const NAME_WIDTH: usize = 12;
 
-/// How something is.
+/// Verdict of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
@@ -56,7 +58,7 @@ pub enum Status {
     Fail,
 }
 
-/// What a check is about; they come in this order.
+/// Subject of a check, in the order of display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Group {
@@ -101,7 +103,7 @@ impl Group {
     }
 }
 
-/// What was measured, for programs.
+/// Measured value, for programs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
     pub value: f64,
@@ -115,7 +117,7 @@ pub struct Check {
     pub status: Status,
     /// One sentence, no full stop.
     pub message: String,
-    /// What to do; empty when nothing needs doing.
+    /// Advice; empty if nothing needs to be done.
     pub advice: String,
     /// A line for a shell that does it; empty when there is none.
     pub command: String,
@@ -124,7 +126,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// Whether something was at risk. The other checks state a fact, such as which GPU there is.
+    /// Returns whether the check can fail. Others state a fact, such as the GPU's name.
     pub fn is_verdict(&self) -> bool {
         const AT_RISK: [&str; 9] = [
             "libtorch",
@@ -212,7 +214,7 @@ pub struct Machine {
     pub roots: Roots,
     /// The environment that the engine would inherit.
     pub variables: BTreeMap<String, String>,
-    /// What NVIDIA's driver says, or why there is none.
+    /// Report of NVIDIA's driver, or the reason why there is none.
     pub nvidia: Result<NvidiaReport, String>,
 }
 
@@ -226,7 +228,7 @@ impl Machine {
     }
 }
 
-/// What has to be started to be examined.
+/// Programs started for the examination.
 pub trait Instruments {
     /// Starts an engine, hears its first message and ends it.
     fn engine(&mut self) -> Result<EngineReport, JobError>;
@@ -234,7 +236,7 @@ pub trait Instruments {
     fn speed(&mut self, tell: &mut dyn FnMut(SpeedLine)) -> Result<Ended, JobError>;
 }
 
-/// Who is examined.
+/// User and machine under examination.
 pub struct Patient {
     pub paths: Paths,
     pub loaded: LoadedSettings,
@@ -244,7 +246,7 @@ pub struct Patient {
     pub is_measured: bool,
 }
 
-/// Examines this machine for this user; each check is told as soon as it is known.
+/// Examines this machine for this user; each check is reported as soon as it is done.
 pub fn examine_this_machine(
     paths: Paths,
     launcher: ProcessLauncher,
@@ -294,7 +296,7 @@ impl Instruments for OwnEngines {
     }
 }
 
-/// Why this user cannot open AMD's compute driver, and the command that mends it.
+/// Reason why this user cannot open AMD's compute driver, and the command that fixes it.
 pub fn access_problem(roots: &Roots) -> Option<(String, String)> {
     let mut checks = access::all(roots).into_iter();
     let problem = checks.find(|check| check.status != Status::Ok)?;
@@ -335,7 +337,7 @@ pub fn examine(patient: &Patient, instruments: &mut dyn Instruments, tell: &mut 
         pci: report
             .as_ref()
             .map_or_else(String::new, |it| it.pci.clone()),
-        // What an engine on the CPU tells is the machine's memory.
+        // An engine on the CPU reports the machine's memory.
         driver_total_bytes: report
             .as_ref()
             .filter(|report| report.device != DeviceChoice::Cpu)

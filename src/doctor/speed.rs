@@ -1,6 +1,6 @@
-//! The checks on how fast the device is, measured by an engine of its own that is ended when it hangs.
+//! Checks of the device's speed, measured by a separate engine that is ended when it hangs.
 //!
-//! Judges only what points at something that can be mended; a slow GPU is no illness.
+//! Warns only of speeds with a known fix; a slow GPU is no problem.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(super) const LIMIT: Duration = Duration::from_secs(90);
 const SLOW_HALO_TFLOPS: f64 = 10.0;
 /// A card in a slot with too few lanes.
 const SLOW_BUS_GBS: f64 = 3.0;
-/// What MIOpen's naive way reaches, in TFLOP/s.
+/// Speed of MIOpen's naive convolution, in TFLOP/s.
 const NAIVE_TFLOPS: f64 = 0.3;
 
 /// Tells each figure as it comes.

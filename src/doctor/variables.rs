@@ -1,7 +1,6 @@
-//! The checks on the engine's environment: what Safelight sets, what the settings add, and inherited variables that
-//! hurt.
+//! Checks of the engine's environment: variables set by Safelight, by the settings, and harmful inherited ones.
 //!
-//! The table is the worker's own, so what is shown here is what the engine gets.
+//! The worker builds the table, so it equals the engine's environment.
 
 use std::collections::BTreeMap;
 

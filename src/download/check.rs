@@ -1,4 +1,4 @@
-//! Whether there is room for a file, and whether it is the one that was meant.
+//! Checks of free space, and of a file's size and checksum.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ const PIECE_BYTES: usize = 4 << 20;
 /// Left free on the disk: full disks break other programs.
 const SPARE_BYTES: u64 = 1 << 30;
 
-/// Refuses when the disks have no room for so many bytes more at these places.
+/// Fails if the disks lack room for these additional bytes at these paths.
 pub(super) fn space<'a>(
     wanted: impl Iterator<Item = (&'a Path, u64)>,
 ) -> Result<(), DownloadError> {

@@ -85,7 +85,7 @@ impl DownloadError {
         }
     }
 
-    /// Whether the same request may well work in a moment.
+    /// Returns whether the same request may succeed soon.
     pub(super) fn may_pass(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::WrongPart { .. } => true,
@@ -94,7 +94,7 @@ impl DownloadError {
         }
     }
 
-    /// What broke, as part of a sentence.
+    /// Reason, as part of a sentence.
     pub(super) fn reason(self) -> String {
         match self {
             Self::Unreachable { reason, .. } => reason,

@@ -1,6 +1,6 @@
-//! Where the Hugging Face hub keeps a repository's files, and the user's token for it.
+//! Addresses of files on the Hugging Face hub, and the user's token for it.
 //!
-//! Asks nobody: only addresses and the places where its own tools keep tokens.
+//! Contacts no server: only addresses and the paths of its tools' tokens.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ impl Hub {
         }
     }
 
-    /// Where a file of the newest state of a repository is. `path` may have folders.
+    /// Address of a file in the newest revision of a repository. `path` may contain folders.
     pub fn url(&self, repository: &str, path: &str) -> String {
         let path = uri::encoded(Path::new(path));
         format!("{}/{repository}/resolve/main/{path}", self.endpoint)

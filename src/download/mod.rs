@@ -1,8 +1,10 @@
-//! Fetches missing parts of models, and members of wheels: resumed where it stopped, over several connections, checked against the
-//! server's own checksum, and whole or not there at all.
+//! Downloads of models' missing files and of members of wheels: resumable, over several connections, verified by the
+//! server's
+//! checksum, and complete or absent.
 //!
-//! Nothing is fetched unless somebody asked for it. What a model consists of is the catalogue's; who is asked,
-//! and how, is that of the window and the command line. Blocks: call it from a thread of its own.
+//! Downloads only on request. The catalogue lists a model's files; the window and the command line choose them. Blocks:
+//! call
+//! it from a separate thread.
 
 mod check;
 mod error;
@@ -34,18 +36,18 @@ pub use parts::{Parts, ensure_room, page};
 use remote::{Remote, RemoteFile};
 use speed::Speed;
 
-/// How files are fetched.
+/// Options of a download.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// At once for one file.
     pub connections: usize,
     /// Sent to the first host alone, never to one that it leads on to.
     pub token: Option<String>,
-    /// What one request asks for: large enough that asking costs nothing, small enough that little is lost.
+    /// Bytes per request: large enough that requests cost little, small enough that little is lost.
     pub piece_bytes: u64,
-    /// How long a connection may be silent.
+    /// Timeout of a silent connection.
     pub patience: Duration,
-    /// How often a piece may fail in a row without a byte having come.
+    /// Number of consecutive failures of a piece without any byte.
     pub retries: u32,
     /// Before the first retry; doubled for each further one.
     pub pause: Duration,
@@ -65,12 +67,12 @@ impl Default for Options {
 }
 
 impl Options {
-    /// How long to wait after so many failures in a row.
+    /// Delay after this number of consecutive failures.
     fn pause_after(&self, failures: u32) -> Duration {
         self.pause * 2_u32.pow(failures.saturating_sub(1).min(6))
     }
 
-    /// Waits so long, unless there is nothing to wait for any more.
+    /// Waits for that delay, or until stopped.
     fn wait_after(&self, failures: u32, is_stopped: impl Fn() -> bool) {
         let until = Instant::now() + self.pause_after(failures);
         while Instant::now() < until && !is_stopped() {
@@ -79,7 +81,7 @@ impl Options {
     }
 }
 
-/// What is going on.
+/// Current phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Asking servers for sizes.
@@ -89,7 +91,7 @@ pub enum Phase {
     Checking,
 }
 
-/// How far it is. Bytes are those of all files together.
+/// Progress. Bytes are those of all files together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
     pub phase: Phase,
@@ -109,11 +111,11 @@ impl Progress {
     }
 }
 
-/// What a server says of one order, and what is here of it.
+/// Size of an item on the server, and of its local part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quote {
     pub bytes: u64,
-    /// What an earlier attempt left; all of it where the file is there.
+    /// Bytes of earlier attempts; all of them if the file exists.
     pub here_bytes: u64,
 }
 
@@ -132,7 +134,7 @@ struct Asked {
     is_done: bool,
 }
 
-/// How often somebody who waits looks whether it was cancelled.
+/// Cancellation poll interval.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Asks for the size of each file, and fetches nothing; `None` when cancelled.
@@ -162,10 +164,10 @@ pub fn ensure_space(orders: &[Order], quotes: &[Quote]) -> Result<(), DownloadEr
     check::space(pairs.map(|(order, quote)| (order.to.as_path(), quote.left_bytes())))
 }
 
-/// Fetches all files; `None` when cancelled, and what has come stays for the next attempt.
+/// Downloads all files; `None` when cancelled, and the downloaded parts stay for the next attempt.
 ///
-/// A file that is there with the right size is left as it is. Space for all of them is asked for first.
-/// Cancelling takes effect within a fraction of a second, even where a server is silent.
+/// An existing file of the right size is kept. Space for all files is checked first.
+/// Cancelling takes effect within a fraction of a second, even if a server is silent.
 pub fn download(
     orders: &[Order],
     options: &Options,
@@ -208,7 +210,7 @@ pub fn download(
     Ok(Some(orders.iter().map(|order| order.to.clone()).collect()))
 }
 
-/// What there is to fetch; `None` when cancelled.
+/// Sizes of the files; `None` when cancelled.
 fn ask(
     order: &Order,
     remote: &Arc<Remote>,

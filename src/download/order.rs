@@ -1,4 +1,4 @@
-//! What to fetch for a model of the catalogue, and how a failed download is told like any other failure.
+//! Download items of a catalogue model, and conversion of download errors to job errors.
 
 use std::path::{Path, PathBuf};
 
@@ -10,9 +10,9 @@ use super::{DownloadError, Hub};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
     pub url: String,
-    /// Where it goes. Folders are made.
+    /// Destination. Folders are created.
     pub to: PathBuf,
-    /// What the catalogue says of its size: a server that has another file has not this one.
+    /// Size in the catalogue: a server's file of another size is not this one.
     pub bytes: Option<u64>,
 }
 

@@ -1,6 +1,6 @@
-//! What has come of a file so far: the bytes beside its final name, and a note of which pieces they are.
+//! Partially downloaded file: the bytes next to its final name, and a note of the downloaded pieces.
 //!
-//! The note is written after the bytes that it tells of, so that a crash at any moment costs pieces, never truth.
+//! The note is written after the bytes that it lists, so that a crash at any moment only loses pieces.
 
 use std::fs::{self, File};
 use std::io;
@@ -17,11 +17,11 @@ use super::remote::RemoteFile;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Note {
-    /// Which state of the server's file these are pieces of.
+    /// Version of the server's file.
     version: String,
     bytes: u64,
     piece_bytes: u64,
-    /// How much of each piece is there, from its beginning.
+    /// Downloaded length of each piece, from its beginning.
     pieces: Vec<u64>,
 }
 
@@ -41,7 +41,7 @@ impl Note {
         }
     }
 
-    /// The note beside a file, where it is one of this state of the server's file and can be true.
+    /// Reads the note next to a file, if it belongs to this version of the server's file and is consistent.
     fn read(to: &Path, remote: &RemoteFile, piece_bytes: u64) -> Option<Self> {
         let note: Self =
             serde_json::from_slice(&read_bounded(&note_path(to), MAX_JSON_BYTES).ok()?).ok()?;
@@ -75,7 +75,7 @@ pub(super) struct Partial {
 }
 
 impl Partial {
-    /// Goes on with what is beside `to`, where it is of the same state of the server's file, else starts.
+    /// Continues the file next to `to` if it belongs to this version of the server's file, otherwise starts a new one.
     pub(super) fn open(
         to: &Path,
         remote: &RemoteFile,
@@ -110,7 +110,7 @@ impl Partial {
         Ok(partial)
     }
 
-    /// Bytes that an earlier attempt left beside `to`.
+    /// Bytes left by an earlier attempt.
     pub(super) fn bytes_here(to: &Path, remote: &RemoteFile, piece_bytes: u64) -> u64 {
         Note::read(to, remote, piece_bytes).map_or(0, |note| note.here())
     }
@@ -127,7 +127,7 @@ impl Partial {
         self.note().pieces.len() as u64
     }
 
-    /// The pieces that a span of the file lies in.
+    /// Pieces of a span of the file.
     pub(super) fn pieces_between(&self, start: u64, end: u64) -> std::ops::Range<u64> {
         let note = self.note();
         let last = note.pieces.len() as u64;
@@ -135,7 +135,7 @@ impl Partial {
         (start / piece_bytes).min(last)..end.div_ceil(piece_bytes).min(last)
     }
 
-    /// What is missing of a piece: from where to where in the file; `None` where it is whole.
+    /// Missing span of a piece; `None` if it is complete.
     pub(super) fn missing(&self, piece: u64) -> Option<(u64, u64)> {
         let note = self.note();
         let start = piece * note.piece_bytes;
@@ -144,7 +144,7 @@ impl Partial {
         (start + here < end).then_some((start + here, end))
     }
 
-    /// Writes bytes at a place in the file, which is behind what is there of a piece, and takes note of them.
+    /// Writes bytes after those already downloaded of a piece, and notes them.
     pub(super) fn write(&self, piece: u64, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let is_closed = self
             .is_closed
@@ -160,7 +160,7 @@ impl Partial {
         Ok(())
     }
 
-    /// Lets nobody write any more, and lets the next attempt begin while a connection of this one still waits.
+    /// Refuses further writes, and lets the next attempt begin while a connection of this one still waits.
     pub(super) fn close(&self) -> io::Result<()> {
         *self
             .is_closed

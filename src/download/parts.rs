@@ -1,7 +1,6 @@
-//! Parts of one file, such as members of an archive: only the pieces that they lie in are fetched, and what has come
-//! stays for the next attempt.
+//! Parts of one file, such as members of an archive: only their pieces are downloaded, and stay for the next attempt.
 //!
-//! The file stands beside the name that it would have, with holes; it is never whole unless its server has no pieces.
+//! The file is next to its final name, with holes; it is complete only if its server supports no ranges.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -23,7 +22,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Asks for the file and goes on with what an earlier attempt left; `None` when cancelled.
+    /// Requests the file's size and continues an earlier attempt; `None` when cancelled.
     pub fn open(
         order: &Order,
         options: &Options,
@@ -52,15 +51,15 @@ impl Parts {
         self.partial.bytes()
     }
 
-    /// What has to come for these spans, in bytes.
+    /// Bytes to download for these spans.
     pub fn missing_bytes(&self, spans: &[(u64, u64)]) -> u64 {
         let missing = self.pieces_of(spans).into_iter();
         let spans = missing.filter_map(|piece| self.partial.missing(piece));
         spans.map(|(start, end)| end - start).sum()
     }
 
-    /// Fetches the pieces that these spans lie in; `None` when cancelled. `report` hears how many bytes of the file are
-    /// here.
+    /// Downloads the pieces of these spans; `None` when cancelled. `report` receives the number of downloaded bytes of
+    /// the file.
     pub fn bring(
         &self,
         spans: &[(u64, u64)],
@@ -166,7 +165,7 @@ pub fn page(
     }
 }
 
-/// Refuses where a disk has no room for so many bytes more below a folder.
+/// Fails if a disk lacks room for these additional bytes below a folder.
 pub fn ensure_room(folder: &Path, bytes: u64) -> Result<(), DownloadError> {
     check::space(std::iter::once((folder.join("file").as_path(), bytes)))
 }

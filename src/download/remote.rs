@@ -1,4 +1,4 @@
-//! What a server says of a file, and pieces of it.
+//! Server side of a file: its size and checksum, and requests for ranges.
 
 use std::io::Read;
 
@@ -20,9 +20,9 @@ pub(super) struct RemoteFile {
     pub(super) sha256: Option<String>,
     /// Another one means another content.
     pub(super) version: String,
-    /// What the host that sends the bytes calls this content.
+    /// Content tag of the host that sends the bytes.
     etag: Option<String>,
-    /// Whether pieces may be asked for.
+    /// True if ranges are supported.
     pub(super) has_pieces: bool,
 }
 
@@ -53,7 +53,7 @@ impl Remote {
         }
     }
 
-    /// What there is to fetch. The hub tells checksum and size in its own answer, before it leads on to another host.
+    /// Size and checksum of a file. The hub sends them with its response, before it redirects to another host.
     pub(super) fn ask(&self, url: &str) -> Result<RemoteFile, DownloadError> {
         let first = self.head(&self.asking, url)?;
         let mut headers = first.headers().clone();
@@ -177,7 +177,7 @@ impl Remote {
                 });
             }
         }
-        // No more than was asked for, whatever comes.
+        // Never more than requested.
         Ok(answer.into_body().into_reader().take(end - start))
     }
 }

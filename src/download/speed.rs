@@ -1,4 +1,4 @@
-//! How fast bytes come, over the last seconds.
+//! Download speed over the last seconds.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ impl Speed {
         }
     }
 
-    /// Bytes a second, once so many have come in all.
+    /// Bytes per second after a total of `bytes`.
     pub(super) fn after(&mut self, now: Instant, bytes: u64) -> f64 {
         self.moments.push_back((now, bytes));
         while self.moments.len() > 2 && now.duration_since(self.moments[0].0) > WINDOW {

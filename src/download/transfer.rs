@@ -1,4 +1,4 @@
-//! The pieces of one file, by several connections at once; each goes on where it broke.
+//! Download of one file's pieces over several connections; each resumes after an error.
 
 use std::io::Read as _;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use super::partial::Partial;
 use super::remote::Remote;
 use super::{Asked, DownloadError, LOOK_EVERY, Options};
 
-/// How often the note is written: what came since is fetched again after a crash.
+/// Interval of writing the note: later bytes are downloaded again after a crash.
 const NOTE_EVERY: Duration = Duration::from_secs(5);
-/// What connections get to end by themselves; silent ones are left to their own patience.
+/// Time for connections to end; silent ones run into their timeout.
 const GRACE: Duration = Duration::from_millis(100);
 const BUFFER_BYTES: usize = 256 << 10;
 const EARLY: &str = "it ended early";
@@ -75,7 +75,7 @@ pub(super) fn run(
     let mut pieces = shared.pieces.iter();
     let is_whole = pieces.all(|&piece| partial.missing(piece).is_none());
     if result.is_ok() && is_whole {
-        // The next attempt goes on from here when there is no time for the checksum.
+        // The next attempt continues from here if there is no time for the checksum.
         partial.save().map_err(disk)?;
         return Ok(Some(()));
     }

@@ -1,7 +1,7 @@
-//! Records a job's tensors under the names that `tiny_reference.py run` uses, for comparisons with the reference.
+//! Captures a job's tensors under the names that `tiny_reference.py run` uses, for comparisons with the reference.
 //!
-//! Stages may run in different processes, so each one writes a file of its own; [`merge`] makes one of them.
-//! Records nothing unless it is asked to, and then changes no result.
+//! Stages may run in different processes, so each writes a separate file; [`merge`] joins them.
+//! Captures nothing unless requested, and never changes a result.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::store;
 
 const MERGED_NAME: &str = "capture.safetensors";
 
-/// What one stage records. Dropping it without [`Capture::finish`] records nothing more.
+/// Capture of one stage. Dropping it without [`Capture::finish`] records nothing more.
 #[derive(Default)]
 pub struct Capture {
     path: Option<PathBuf>,
@@ -22,7 +22,7 @@ pub struct Capture {
     section: Option<u32>,
 }
 
-/// What the reference records of each section, by how its names begin.
+/// Prefixes of the names that the reference records per section.
 const OF_SECTIONS: [&str; 3] = ["step.", "transformer.in.", "latents.initial"];
 
 impl Capture {
@@ -45,12 +45,12 @@ impl Capture {
         })
     }
 
-    /// What is recorded from now on is of this section.
+    /// Assigns later tensors to this section.
     pub fn set_section(&mut self, section: u32) {
         self.section = Some(section);
     }
 
-    /// What is recorded under a name already, by this run or by one that died.
+    /// Tensor captured under a name, by this run or by one that died.
     pub fn get(&self, name: &str) -> Option<&Tensor> {
         self.tensors.get(name)
     }
@@ -86,9 +86,9 @@ impl Capture {
     }
 }
 
-/// One `capture.safetensors` in `folder` of what the stages recorded there.
+/// Merges the stages' captures in `folder` into one `capture.safetensors`.
 ///
-/// Their own files stay: a job that goes on after its last stage failed merges them once more.
+/// The stages' files stay: a job that resumes after its last stage failed merges them again.
 pub fn merge(folder: &Path) -> Result<PathBuf, EngineError> {
     let io = EngineError::io(folder);
     let mut parts = Vec::new();

@@ -1,10 +1,10 @@
-//! Encoders that are parts of larger files: where their names begin, and which of them nobody read.
+//! Encoders that are parts of larger files: their key prefix, and their unread keys.
 //!
-//! Knows no network: `core` says what stands before the names of each.
+//! `core` defines the prefix of each.
 
 use crate::weights::Weights;
 
-/// The position behind a prefix.
+/// Position below a prefix.
 pub(crate) fn behind(prefix: &str, weights: &Weights) -> Weights {
     match prefix.strip_suffix('.') {
         Some(name) => weights / name,
@@ -12,7 +12,7 @@ pub(crate) fn behind(prefix: &str, weights: &Weights) -> Weights {
     }
 }
 
-/// The keys behind a prefix that nobody asked for, but for those of an encoder's `others`.
+/// Keys below a prefix that were not requested, except those of an encoder's `others`.
 pub(crate) fn left_over(prefix: &str, weights: &Weights, others: &[&str]) -> Vec<String> {
     let mut keys = weights.finish();
     keys.retain(|key| {

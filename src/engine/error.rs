@@ -18,28 +18,28 @@ use crate::weights::{StreamFailure, WeightsError};
 
 #[derive(Debug, Error)]
 pub enum EngineError {
-    /// No failure: it only ends a stage that nobody wants any more.
+    /// No failure: the stage was cancelled.
     #[error("cancelled")]
     Cancelled,
-    /// The message is libtorch's own: it says how much was asked for.
+    /// The message is libtorch's: it says how much was requested.
     #[error("out of memory: {message}")]
     OutOfMemory {
         message: String,
-        /// Whose memory it was.
+        /// Memory that ran out.
         fault: ResourceFault,
     },
-    /// The device can not be used any more by this process. The message is libtorch's own.
+    /// The device can no longer be used by this process. The message is libtorch's.
     #[error("the device failed: {message}")]
     DeviceFailed { message: String },
     #[error(transparent)]
     Weights(WeightsError),
-    /// What is wrong with a component: its files, configuration or tokenizer.
+    /// A component's files, configuration or tokenizer are invalid.
     #[error(transparent)]
     Catalog(CatalogError),
-    /// What the request asks for cannot be made with this model.
+    /// This model cannot do what was requested.
     #[error("{reason}")]
     Request { reason: String },
-    /// What an autoencoder made would become a black picture.
+    /// The autoencoder's output would become a black image.
     #[error(
         "the VAE gave invalid pixels (NaN): its file may be damaged, or its numbers too large for this dtype (try f32)"
     )]
@@ -79,7 +79,7 @@ impl EngineError {
         matches!(self, Self::OutOfMemory { .. })
     }
 
-    /// What another try may mend, if any.
+    /// Fault that another attempt may avoid, if any.
     pub fn fault(&self) -> Option<ResourceFault> {
         match self {
             Self::OutOfMemory { fault, .. } => Some(*fault),
@@ -88,7 +88,7 @@ impl EngineError {
         }
     }
 
-    /// The same failure, of a device that was found to do nothing any more.
+    /// Converts the error to one of a device that no longer works.
     #[must_use]
     pub fn of_dead_device(self) -> Self {
         Self::DeviceFailed {
@@ -96,7 +96,7 @@ impl EngineError {
         }
     }
 
-    /// What a caught panic means: tch's infix operators report errors by panicking.
+    /// Error from a caught panic: tch's infix operators report errors by panicking.
     pub fn from_panic(payload: &(dyn Any + Send)) -> Self {
         let failure = payload.downcast_ref::<StreamFailure>();
         if let Some(err) = failure.and_then(StreamFailure::take) {
@@ -205,7 +205,7 @@ impl From<WeightsError> for EngineError {
     }
 }
 
-/// Whether the system refused it, which says nothing about what is in the file.
+/// Returns whether the system refused the read, which says nothing about the file's content.
 fn is_of_system(err: &io::Error) -> bool {
     err.raw_os_error().is_some() || err.kind() == io::ErrorKind::OutOfMemory
 }

@@ -34,11 +34,11 @@ pub fn pixels_from_rgb8(rgb: &[u8], width: u32, height: u32) -> Result<Tensor, E
     Ok((pixels * 2.0 - 1.0).contiguous())
 }
 
-/// The same bytes as [`rgb8_from_pixels`]; pixels that are no numbers are refused: they would become a black picture.
+/// Like [`rgb8_from_pixels`], but refuses NaN, which would become black.
 ///
-/// One pass more on the device, which is waited for once, for the bytes.
+/// One more pass on the device, which is synchronised once, for the bytes.
 pub fn checked_rgb8(pixels: &Tensor) -> Result<Tensor, EngineError> {
-    // What is no number is the least and the most of all.
+    // NaN is both the minimum and the maximum.
     let (least, most) = pixels.aminmax(None::<i64>, false);
     let both = Tensor::stack(&[least, most], 0);
     let bytes = rgb8_from_pixels(pixels);

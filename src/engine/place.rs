@@ -1,6 +1,6 @@
-//! Where a stage computes and in which kind of numbers, and how it opens weights there.
+//! Device and dtype of a stage, and opening of weights there.
 //!
-//! Which component lies where is the family's business.
+//! Families define the paths of components.
 
 use std::path::Path;
 
@@ -19,19 +19,19 @@ pub fn dtype_name(kind: Kind) -> &'static str {
     }
 }
 
-/// Where a stage computes, and in which kind of numbers.
+/// Device and dtype of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
     pub device: Device,
     pub kind: Kind,
     /// Bytes of a component's weights that may stay on the device; the others stream. `None`: all stay.
     pub resident_bytes: Option<u64>,
-    /// Whether networks may stay loaded behind their stage.
+    /// True if networks may stay loaded after their stage.
     pub keeps: bool,
 }
 
 impl Placement {
-    /// Where all weights stay while their stage runs, and none behind it.
+    /// All weights are resident while their stage runs, and none afterwards.
     pub fn new(device: Device, kind: Kind) -> Self {
         Self {
             device,
@@ -48,8 +48,9 @@ impl Placement {
     }
 }
 
-/// The network that `new` makes of a component's weights. Warns of tensors that nothing asked for, which `unexpected`
-/// lists, and of layers that LoRAs change and that the network does not have.
+/// Network that `new` builds from a component's weights. Warns of unread tensors, which `unexpected` lists, and of
+/// layers
+/// that LoRAs change and the network does not have.
 pub fn made<T>(
     weights: &Weights,
     component: &str,

@@ -30,10 +30,10 @@ use crate::serve::{Outgoing, serve};
 use crate::speed;
 use crate::trial;
 
-/// How long a stage has to notice that the app is gone.
+/// Time that a stage has to notice that the app is gone.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How often work that speaks no protocol looks whether somebody still waits for it.
+/// Interval at which work without a protocol checks that its parent is alive.
 const PARENT_WATCH: Duration = Duration::from_millis(500);
 
 /// Why the process did not do what it was started for. One sentence each.
@@ -50,7 +50,7 @@ pub enum ProcessError {
 }
 
 impl ProcessError {
-    /// 2 for what was asked for wrongly, as in the rest of the program.
+    /// 2 for invalid arguments, as in the rest of the program.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Arguments(_) => 2,
@@ -60,7 +60,7 @@ impl ProcessError {
 }
 
 pub fn main() -> ExitCode {
-    // What is left in a job's folder says what its prompt said.
+    // Files in a job's folder may contain its prompt.
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
     let mut arguments = std::env::args().skip(1).peekable();
     match arguments.peek().map(String::as_str) {
@@ -75,23 +75,23 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Does one piece of work that writes its results to standard output, speaks no protocol and serves nobody. The work
-/// says whether all went well. It ends with who asked for it.
+/// Runs one piece of work that writes its results to standard output and uses no protocol. The work returns whether all
+/// succeeded. It ends together with its parent.
 pub fn answer<E: Into<ProcessError>>(work: impl FnOnce(&mut File) -> Result<bool, E>) -> ExitCode {
     end_with_the_parent();
     let result = private_stdout().and_then(|mut output| work(&mut output).map_err(Into::into));
     match result {
         Ok(all_well) => ExitCode::from(u8::from(!all_well)),
         Err(err) => {
-            // Where standard error is closed, the code still says it.
+            // If standard error is closed, the exit code still reports it.
             writeln!(io::stderr(), "error: {err}").ok();
             ExitCode::from(err.exit_code())
         }
     }
 }
 
-/// Ends this process when the one that started it is gone: there is no standard input whose end would say so, and what
-/// measures for minutes must not go on for nobody.
+/// Ends this process when its parent is gone: no standard input reports that, and long measurements must not continue
+/// without a reader.
 fn end_with_the_parent() {
     let parent = getppid();
     let watch = move || {
@@ -198,11 +198,12 @@ fn read_commands(commands: &Sender<EngineCommand>) {
     }
 }
 
-/// Ends the process unless `main` returned and ended it in time.
+/// Ends the process unless `main` has returned and ended it in time.
 ///
-/// A stage, or the opening of a device, can hang in a driver for ever. Returning from `main` beside it
-/// would run libtorch's destructors against threads that still use what they destroy: a crash, or
-/// one more place to hang. A process that is killed runs none, and nothing in it is worth keeping.
+/// A stage, or the opening of a device, can hang in a driver for ever. Returning from `main` meanwhile would run
+/// libtorch's
+/// destructors against threads that still use what they destroy: a crash, or one more place to hang. A killed process
+/// runs none, and nothing in it is worth keeping.
 fn end_at_the_latest() {
     thread::sleep(GRACE);
     kernels::forget_tries();
@@ -214,8 +215,7 @@ pub(crate) fn kill_this_process() {
     let _gone = kill_process(getpid(), Signal::KILL);
 }
 
-/// Standard output under a descriptor of its own; whatever a library prints goes to standard error,
-/// never between two frames.
+/// Duplicate of standard output; anything that a library prints goes to standard error, never between two frames.
 fn private_stdout() -> Result<File, ProcessError> {
     let set_aside = || {
         let own = rustix::io::dup(rustix::stdio::stdout())?;

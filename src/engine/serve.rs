@@ -1,7 +1,7 @@
-//! The engine's loop: one stage at a time on a worker thread, a pulse beside it, cancel through a flag.
+//! The engine's loop: one stage at a time on a worker thread, a regular pulse, cancel through a flag.
 //!
-//! Knows no model and no process: commands and messages come and go over plain channels, so that
-//! tests run it within one process.
+//! Independent of models and processes: commands and messages use plain channels, so that tests run it within one
+//! process.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -29,10 +29,10 @@ use crate::stages::{self, StageContext};
 /// A message with the pixels that follow it.
 pub type Outgoing = (EngineMessage, Vec<u8>);
 
-/// How often the memory is measured while a stage runs.
+/// Interval of memory measurements while a stage runs.
 const PULSE: Duration = Duration::from_millis(150);
 
-/// How many late reports of a device may come before it counts as dead.
+/// Number of late reports of a device after which it counts as dead.
 const DRAINS: usize = 3;
 
 /// Serves commands until their channel closes. `false` when the device was refused.
@@ -90,7 +90,7 @@ pub fn serve(
     true
 }
 
-/// `false` when nobody listens any more.
+/// Sends a message; `false` when the receiver is gone.
 fn tell(messages: &Sender<Outgoing>, message: EngineMessage) -> bool {
     messages.send((message, Vec::new())).is_ok()
 }
@@ -215,8 +215,9 @@ impl Shared {
         tell(&self.messages, EngineMessage::Reclaimed(given_back));
     }
 
-    /// A device reports what failed at some later call: those reports are taken now, so that the next try does not find
-    /// them. A device that goes on failing has to be given up, whatever failed first.
+    /// A device reports failures of earlier calls late: those reports are drained now, so that the next attempt does
+    /// not find
+    /// them. A device that keeps failing is given up, whatever failed first.
     fn with_drained_device(&self, err: EngineError) -> EngineError {
         let is_well = (0..DRAINS).any(|_| runtime::synchronize(self.device));
         if is_well { err } else { err.of_dead_device() }
@@ -231,7 +232,7 @@ impl Shared {
         }
     }
 
-    /// Sends a pulse unless the channel is full; `false` when nobody listens any more.
+    /// Sends a pulse unless the channel is full; `false` when the receiver is gone.
     fn send_pulse(&self) -> bool {
         let counts = runtime::memory_counts(self.device);
         let pulse = EngineMessage::Pulse {

@@ -1,6 +1,6 @@
-//! Named tensors to a safetensors file and back: results of stages, checkpoints, captures.
+//! Named tensors in safetensors files: results of stages, checkpoints, captures.
 //!
-//! A file is written beside its name and renamed, so that a name never stands for half a file.
+//! A file is written under a temporary name and renamed, so that a name never refers to half a file.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -55,12 +55,12 @@ pub fn write_one(path: &Path, name: &str, tensor: &Tensor) -> Result<(), EngineE
     write(path, [(&name, tensor)])
 }
 
-/// What [`write_one`] wrote.
+/// Reads a tensor written by [`write_one`].
 pub fn read_one(path: &Path, name: &str) -> Result<Tensor, EngineError> {
     Named::read(path)?.take(name)
 }
 
-/// The result of a stage, for one that goes on from it.
+/// Result of an earlier stage.
 pub struct Named {
     tensors: BTreeMap<String, Tensor>,
     path: PathBuf,
@@ -84,7 +84,7 @@ impl Named {
         self.tensors.remove(name)
     }
 
-    /// What is left, sorted by name.
+    /// Remaining tensors, sorted by name.
     pub fn rest(self) -> impl Iterator<Item = (String, Tensor)> {
         self.tensors.into_iter()
     }

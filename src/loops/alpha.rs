@@ -40,7 +40,7 @@ impl PyramidLevel {
         }
     }
 
-    /// Where this level has no weight, the colour of the smaller one counts.
+    /// Where this level has no weight, the colour of the smaller one is used.
     fn fill_from(&mut self, smaller: &Self) {
         for (at, pixel) in self.sums.iter_mut().enumerate() {
             if pixel[3] == 0.0 {

@@ -20,7 +20,7 @@ pub struct Placing<'a> {
     pub sources: Vec<Vec<usize>>,
     /// Frames that one of `before` becomes.
     pub time: usize,
-    /// How many of the first of those are left out.
+    /// Number of the first ones that are left out.
     pub skipped: usize,
     pub height: usize,
     pub width: usize,

@@ -5,7 +5,7 @@
 /// Of slopes at 22.5 degrees, in 15 bits.
 const TAN_22: i64 = 13573;
 
-/// What a pixel may be.
+/// Classes of pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
     None,
@@ -27,8 +27,9 @@ impl Slope {
     }
 }
 
-/// `rgb`: of `height` rows -> whether each pixel is an edge. `low`: what a slope must be above to go on with a line; `high`:
-/// to begin one.
+/// Canny edges of `rgb`, with `height` rows: a flag per pixel. `low`: gradient above which an edge continues; `high`:
+/// above
+/// which it starts.
 pub fn canny(rgb: &[u8], (width, height): (usize, usize), low: u16, high: u16) -> Vec<bool> {
     let slopes = slopes(rgb, width, height);
     let mut marks = vec![Mark::None; width * height];
@@ -68,7 +69,7 @@ fn follow(marks: &mut [Mark], mut begun: Vec<usize>, width: usize, height: usize
     }
 }
 
-/// Whether the slope is the steepest along its own direction. There are none beyond the border.
+/// Returns whether the gradient is a local maximum along its direction. It is 0 beyond the border.
 fn is_crest(
     slopes: &[Slope],
     (width, height): (usize, usize),

@@ -1,14 +1,14 @@
-//! A short number for bytes, and many numbers from one; opens no file. Not for security: somebody who wants the same one
-//! for other bytes can have them.
+//! Hash of bytes, and a random sequence from a seed; opens no file. Not cryptographic: collisions are easy to
+//! construct.
 
 /// FNV-1a of 64 bits, of no bytes.
 pub const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01b3;
 
-/// What SplitMix64 counts by, from its seed on: <https://prng.di.unimi.it/splitmix64.c>.
+/// Increment of SplitMix64: <https://prng.di.unimi.it/splitmix64.c>.
 pub const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// FNV-1a of the bytes of `hash` and these behind them.
+/// FNV-1a of the bytes of `hash` followed by these.
 pub fn hashed(hash: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(hash, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(PRIME)

@@ -1,8 +1,10 @@
-//! The loops over single numbers that the engine and the program spend their time in on the CPU.
+//! Inner loops on the CPU, in which the engine and the program spend their time.
 //!
-//! A crate of its own, because it is the one that development builds optimise: what stands here is quick in every build,
-//! and the crates that use it compile quickly. So nothing here is generic outside: a generic function would be compiled,
-//! without optimisation, where it is used. No tensors, files, threads or errors: slices in, slices out.
+//! A separate crate, because it is the one that development builds optimise: its code is fast in every build, and the
+//! crates
+//! that use it compile quickly. So nothing here is generic in its interface: a generic function would be compiled
+//! without
+//! optimisation in the calling crate. No tensors, files, threads or errors: slices in, slices out.
 
 #![expect(
     clippy::inline_always,

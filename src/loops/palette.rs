@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 const MAX_COLOURS: usize = 256;
 
-/// Rows of so many pixels to their palette, as RGB bytes, and one index a pixel.
+/// Palette of an image with rows of `width` pixels, as RGB bytes, and one index per pixel.
 pub fn quantise(rgb: &[u8], width: usize) -> (Vec<u8>, Vec<u8>) {
     exact(rgb).unwrap_or_else(|| approximate(rgb, width))
 }
@@ -33,8 +33,9 @@ fn approximate(rgb: &[u8], width: usize) -> (Vec<u8>, Vec<u8>) {
     let moments = Moments::of(rgb);
     let boxes = split(&moments);
     let colours: Vec<[u8; 3]> = boxes.iter().map(|colours| moments.mean(colours)).collect();
-    // What remains inside the boxes is how far a pixel is from its colour on average. Steps of even
-    // width are √12 times that apart; three quarters of it hide them without looking coarse.
+    // The remaining variance inside the boxes is the mean distance of a pixel from its colour. Even steps are √12 times
+    // that
+    // apart; three quarters of it hide them without looking coarse.
     let spread: f64 = boxes.iter().map(|colours| moments.spread(colours)).sum();
     let pixels = rgb.len() as f64 / 3.0;
     let amplitude = 0.75 * (12.0 * spread / (3.0 * pixels)).sqrt();
@@ -192,7 +193,7 @@ fn split(moments: &Moments) -> Vec<Colours> {
     boxes.into_iter().map(|(_, colours)| colours).collect()
 }
 
-/// The nearest palette entry for colours in steps of four, found when first asked for.
+/// Nearest palette entries of colours in steps of four, computed on first use.
 struct Nearest<'a> {
     palette: &'a [[u8; 3]],
     found: Vec<Option<u8>>,

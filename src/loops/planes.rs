@@ -1,5 +1,6 @@
-//! Frames to the planes that are convolved in place of them, and convolved planes to frames, with what stands between two
-//! convolutions, in one pass over memory. Frames and planes are `(T, H, W, C)`.
+//! Transforms of frames to Toom-Cook planes and back, with the pointwise work between two convolutions, in one pass
+//! over
+//! memory. Frames and planes are `(T, H, W, C)`.
 
 use std::ops::Range;
 
@@ -10,19 +11,19 @@ use crate::vectors::{InRanges, LANES, RangeWork, copy, multiply_add, vectorized_
 /// Frames that a convolution remembers.
 pub const REMEMBERED: usize = 2;
 
-/// Where the frames of a pass come from.
+/// Source of a pass' frames.
 pub enum Input<'a> {
     Frames(&'a [f32]),
     /// Convolved planes, that still miss the bias of their convolution.
     Planes(Vec<&'a [f32]>, &'a [f32]),
 }
 
-/// What becomes of them.
+/// Destination of a pass' frames.
 pub enum Sink<'a> {
     /// Norm, SiLU and the planes for the next convolution.
     Planes {
         gamma: &'a [f32],
-        /// What was remembered, replaced by what is to be.
+        /// Cached frames, replaced by the next ones.
         memory: SharedRows<'a>,
         planes: SharedRows<'a>,
     },

@@ -37,7 +37,7 @@ impl<'a> SharedRows<'a> {
             start <= self.len && len <= self.len - start,
             "a row outside of the numbers"
         );
-        // SAFETY: inside of the numbers, and the caller promises that nobody else holds it.
+        // SAFETY: inside of the elements, and the caller promises exclusive access.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(start), len) }
     }
 }

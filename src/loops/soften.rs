@@ -1,15 +1,15 @@
-//! Soft edges for a whole mask: three box blurs, which together are near a Gaussian.
+//! Soft edges of a whole mask: three box blurs, which together approximate a Gaussian.
 //!
-//! The same time whatever the radius is; takes a second for the largest pictures, so not for a thread that draws.
+//! Takes the same time for any radius, and a second for the largest images, so it must not run on the GUI thread.
 
-/// The mask with its edges softened over so many pixels to each side.
+/// Mask with its edges softened over `radius` pixels to each side.
 pub fn softened(width: u32, height: u32, values: &[u8], radius: u32) -> Vec<u8> {
     let (width, height) = (width as usize, height as usize);
     let mut now = values.to_vec();
     if radius == 0 || now.len() != width * height {
         return now;
     }
-    // Three boxes of a third each reach as far as asked.
+    // Three boxes of a third each have the requested reach.
     let reach = (radius as usize).div_ceil(3);
     let mut line = vec![0; width.max(height)];
     for _ in 0..3 {
@@ -27,7 +27,7 @@ pub fn softened(width: u32, height: u32, values: &[u8], radius: u32) -> Vec<u8> 
     now
 }
 
-/// The mean around each place of a line; beyond its ends it goes on as it ends.
+/// Mean around each position of a line, with repeated ends.
 fn blur(len: usize, reach: usize, value: impl Fn(usize) -> u8, out: &mut [u8]) {
     let Some(last) = len.checked_sub(1) else {
         return;

@@ -72,7 +72,7 @@ pub struct Scaling<'a> {
     pub out: SharedRows<'a>,
 }
 
-/// The same with what is known when it is compiled.
+/// Like [`Scaling`], with SiLU decided at compile time.
 struct Scaled<'a, const SILU: bool>(&'a Scaling<'a>);
 
 impl InRanges for Scaling<'_> {

@@ -1,9 +1,10 @@
 //! RGB to the planes of a video frame, 4:2:0, and back.
 //!
-//! What is written is BT.709 of limited range: not left to the encoder's own conversion, which is BT.601 and would shift
-//! every colour.
-//! A colour sample is the mean of its four pixels: the standard would have it stand on the left pair, but
-//! ffmpeg and browsers neither write nor read it so, and with them the mean comes back truest (by 1.2 dB).
+//! Written as BT.709 of limited range: not left to the encoder's conversion, which is BT.601 and would shift every
+//! colour.
+//! A chroma sample is the mean of its four pixels: the standard sites it on the left pair, but ffmpeg and browsers
+//! neither
+//! write nor read it so, and with them the mean is closest (by 1.2 dB).
 
 /// The planes of one frame, padded by repeating the edges.
 pub struct Planes {
@@ -36,7 +37,7 @@ const fn round(value: f64) -> i32 {
     }
 }
 
-/// What BT.709 says of red and blue; green is the rest.
+/// BT.709 weights of red and blue; green is the rest.
 const KR: f64 = 0.2126;
 const KB: f64 = 0.0722;
 const KG: f64 = 1.0 - KR - KB;
@@ -103,7 +104,7 @@ pub struct Decoded<'a> {
     pub chroma_stride: usize,
 }
 
-/// What one matrix and range say: the weights of red and blue in luma, and whether all 256 levels are used.
+/// One matrix and range: the weights of red and blue in luma, and whether all 256 levels are used.
 #[derive(Clone, Copy)]
 pub struct Matrix {
     pub red: f32,
@@ -163,8 +164,8 @@ impl Factors {
     }
 }
 
-/// RGB of the frame. A colour sample stands in the middle of its four pixels, which is how this program
-/// writes them; between them it is interpolated. `None` where the planes are too short.
+/// RGB of the frame. A chroma sample is in the middle of its four pixels, as this program writes them, and interpolated
+/// between them. `None` if the planes are too short.
 pub fn rgb_from_planes(planes: &Decoded<'_>, matrix: Matrix) -> Option<Vec<u8>> {
     let factors = Factors::of(matrix);
     let (width, height) = (planes.width, planes.height);

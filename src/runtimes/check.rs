@@ -1,6 +1,6 @@
-//! Whether a libtorch computes right here, found out in a process of its own that may hang or crash.
+//! Self-test of a libtorch in a separate process, which may hang or crash.
 //!
-//! The engine tries; this judges what it said and how it ended.
+//! The engine computes; this module judges its output and exit.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::worker::{ProcessLauncher, explain_start};
 /// Loading a GPU's libraries from a cold disk takes a minute, and ROCm compiles its kernels for convolutions.
 const LIMIT: Duration = Duration::from_mins(5);
 
-/// What came of it.
+/// Result of the self-test.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checked {
     /// The engine's words on the device that it got.

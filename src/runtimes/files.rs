@@ -34,13 +34,13 @@ fn noted(folder: &Path) -> BTreeMap<String, String> {
     files.collect()
 }
 
-/// Which files of a runtime are gone, in the order of their names. Quick: looks at names alone.
+/// Missing files of a runtime, sorted. Fast: looks at names only.
 pub(super) fn missing(folder: &Path) -> Vec<String> {
     let noted = noted(folder).into_keys();
     noted.filter(|name| !folder.join(name).is_file()).collect()
 }
 
-/// Which files are gone or changed, in the order of their names; reads all of them. `None` when cancelled.
+/// Missing or changed files, sorted; reads all of them. `None` when cancelled.
 pub(super) fn damaged(folder: &Path, cancel: &CancelToken) -> Option<Vec<String>> {
     let mut damaged = Vec::new();
     for (name, sum) in noted(folder) {
@@ -54,7 +54,7 @@ pub(super) fn damaged(folder: &Path, cancel: &CancelToken) -> Option<Vec<String>
     Some(damaged)
 }
 
-/// Whether a file has this checksum, as a wheel's list has it; what cannot be read has not.
+/// Returns whether a file has this checksum from a wheel's record; false if it cannot be read.
 pub(super) fn is_as(file: &Path, sum: &str) -> bool {
     // Opening a pipe would wait for its writer.
     file.is_file()

@@ -1,6 +1,6 @@
-//! Which build of libtorch fits this machine best, and what stands against it, before anything is fetched.
+//! Choice of the libtorch build that fits this machine best, and the problems that prevent it, before any download.
 //!
-//! Data in, data out.
+//! Pure functions on data.
 
 use safelight_core::settings::{EngineBuild, Installation, libtorch_versions};
 use serde::Serialize;
@@ -9,18 +9,18 @@ use super::machine::{Gpu, Machine};
 use super::table::{Build, Kind};
 use crate::telemetry::host::kernel_version;
 
-/// Something that has to be mended first.
+/// Problem that must be fixed first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Refusal {
     /// One sentence, no full stop.
     pub what: String,
-    /// What mends it.
+    /// Solution.
     pub advice: String,
-    /// A line for a shell that mends it; empty when there is none.
+    /// Shell command that fixes it; may be empty.
     pub command: String,
 }
 
-/// What a GPU can have.
+/// Builds for a GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fit<'a> {
     /// The first build of the table that works on it.
@@ -28,7 +28,7 @@ pub enum Fit<'a> {
     Refused(Refusal),
 }
 
-/// What the GPU that jobs would get can have; `None` where there is no GPU.
+/// Builds for the GPU that jobs would get; `None` without a GPU.
 pub fn of_machine<'a>(machine: &'a Machine, builds: &'a [Build]) -> Option<(&'a Gpu, Fit<'a>)> {
     let fits: Vec<(&Gpu, Fit<'_>)> = machine
         .gpus
@@ -37,12 +37,12 @@ pub fn of_machine<'a>(machine: &'a Machine, builds: &'a [Build]) -> Option<(&'a 
         .map(|gpu| (gpu, of_gpu(gpu, machine, builds)))
         .collect();
     let works = |(_, fit): &&(&Gpu, Fit<'_>)| matches!(fit, Fit::Build(_));
-    // A card that works before one that would after mending; those are in the order of their strength.
+    // A working card before one that needs a fix; those are sorted by strength.
     let best = fits.iter().find(works).or_else(|| fits.first());
     best.cloned()
 }
 
-/// What the GPU at this place on the bus can have; `None` where there is none.
+/// Builds for the GPU at this PCI address; `None` without one.
 pub fn of_place<'a>(pci: &str, machine: &Machine, builds: &'a [Build]) -> Option<Fit<'a>> {
     let gpu = machine.gpus.iter().find(|gpu| gpu.pci == pci)?;
     Some(of_gpu(gpu, machine, builds))
@@ -85,7 +85,7 @@ fn of_gpu<'a>(gpu: &Gpu, machine: &Machine, builds: &'a [Build]) -> Fit<'a> {
     }))
 }
 
-/// What keeps a build that was named from working on any of the GPUs that it is for; nothing where there is none.
+/// Problem that prevents a named build from working on any of its GPUs; `None` without a problem.
 pub fn refusal(build: &Build, machine: &Machine) -> Option<Refusal> {
     if !machine.has(build.engine()) {
         return Some(without_engine(build));
@@ -137,7 +137,7 @@ fn has_no_code(build: &Build, gpu: &Gpu) -> Option<Refusal> {
     })
 }
 
-/// What keeps every build from this GPU.
+/// Problem that prevents every build on this GPU.
 fn unusable(gpu: &Gpu, machine: &Machine) -> Option<Refusal> {
     match (gpu.kind, &machine.nvidia_driver) {
         (Kind::Rocm, _) if gpu.target.is_none() => Some(Refusal {
@@ -163,7 +163,7 @@ fn unusable(gpu: &Gpu, machine: &Machine) -> Option<Refusal> {
     }
 }
 
-/// What this build misses on this machine.
+/// Requirement of this build that this machine does not meet.
 fn lacks(build: &Build, gpu: &Gpu, machine: &Machine) -> Option<Refusal> {
     if let Some(needed) = &build.kernel
         && !gpu.does(&machine.kernel, needed)

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Of an attempt that was interrupted: filling a folder is quick, and nobody knows how far it came.
+/// Removes an interrupted attempt: filling a folder is fast, and its state is unknown.
 pub(super) fn empty(tree: &Path) -> io::Result<()> {
     match fs::remove_dir_all(tree) {
         Err(err) if err.kind() != io::ErrorKind::NotFound => Err(err),
@@ -30,7 +30,7 @@ pub(super) fn exchange(tree: &Path, to: &Path, old: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The same file under another name, or a copy where the disk has no links.
+/// Hard link of the file, or a copy if the disk has no links.
 pub(super) fn share(file: &Path, to: &Path) -> io::Result<()> {
     fs::hard_link(file, to).or_else(|_| fs::copy(file, to).map(drop))
 }

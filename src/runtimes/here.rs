@@ -11,7 +11,7 @@ use safelight_core::settings::{Paths, Runtime, Settings, default_runtime, own_ru
 
 use super::notes::Notes;
 
-/// Where distributions and administrators put one.
+/// Usual folders of distributions and administrators.
 const OF_SYSTEM: [&str; 4] = [
     "usr/lib/python3/dist-packages",
     "usr",
@@ -22,7 +22,7 @@ const OF_SYSTEM: [&str; 4] = [
 /// A libtorch that is here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// For commands: the name of its folder where it is Safelight's own, else what names it.
+    /// Id for commands: the folder's name if it is Safelight's, otherwise its origin.
     pub id: String,
     pub runtime: Runtime,
     /// In Safelight's own folder, from which it can be removed.
@@ -32,7 +32,7 @@ pub struct Found {
     pub before: Before,
 }
 
-/// Whether the engine got a libtorch before the one in use.
+/// Runtime of the engine before the current one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Before {
     No,
@@ -41,7 +41,7 @@ pub enum Before {
     Kept,
 }
 
-/// Where to look, beside the settings.
+/// Folders to search, in addition to the settings.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
     /// The active Python environments, as their variables name them.
@@ -98,7 +98,7 @@ pub fn all(paths: &Paths, settings: &Settings, around: &Surroundings) -> Vec<Fou
     };
     for own in folders(&folder(paths)) {
         let id = own.file_name().unwrap_or_default().to_string_lossy();
-        // What is being installed begins with a dot.
+        // Unfinished installations begin with a dot.
         if !id.starts_with('.') {
             keep(&id, Runtime::at(&own, "Safelight's own"), true);
         }
@@ -152,12 +152,12 @@ impl Found {
         found.into_iter().collect()
     }
 
-    /// Where AMD's newer wheels keep the kernels of each chip.
+    /// Folder of each chip's kernels in AMD's newer wheels.
     fn kernels(&self) -> Option<PathBuf> {
         Some(self.runtime.lib.parent()?.join(".kpack"))
     }
 
-    /// What its libraries take on the disk.
+    /// Size of its libraries on disk.
     pub fn bytes(&self) -> u64 {
         let folders = self.runtime.folders().map(Path::to_path_buf);
         let mut waiting: Vec<PathBuf> = folders.chain(self.kernels()).collect();

@@ -1,7 +1,8 @@
-//! Fetching a build of libtorch: the members of its wheels that a native program needs, each checked, tried in a process
-//! of its own, and put in place as a whole or not at all.
+//! Installation of a libtorch build: the members of its wheels that a native program needs, each verified, self-tested
+//! in a
+//! separate process, and installed as a whole or not at all.
 //!
-//! What has come stays for the next attempt until the runtime is in place. Chooses nothing: whoever asked for it does.
+//! Downloads stay for the next attempt until the runtime is installed. The caller chooses the build.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Write as _};
@@ -29,10 +30,10 @@ use crate::download::{self, Options, Order, Parts};
 /// In an installed runtime: what it was made of, from which a lock could be made.
 pub const NOTE: &str = "installed.json";
 
-/// Where a wheel of torch says what it is.
+/// File of a torch wheel with its version.
 const BUILD_VERSION: &str = "torch/build-version";
 
-/// What is going on.
+/// Current step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
     Asking {
@@ -52,7 +53,7 @@ pub enum Progress {
     Trying,
 }
 
-/// What was put in place.
+/// Installed runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installed {
     pub folder: PathBuf,
@@ -60,7 +61,7 @@ pub struct Installed {
     pub fetched_bytes: u64,
     /// Of the wheels as wholes; of a libtorch that was here, what was copied.
     pub wheel_bytes: u64,
-    /// How many files of one that was installed already came again; nothing where none was.
+    /// Number of files that were repaired in an existing installation; `None` for a new one.
     pub mended: Option<usize>,
 }
 
@@ -125,7 +126,7 @@ struct Installing<'a> {
     build: &'a Build,
     place: &'a Place,
     staging: &'a Path,
-    /// What an earlier installation left in place.
+    /// Existing installation.
     before: Option<&'a Path>,
     options: &'a Options,
     cancel: &'a CancelToken,
@@ -375,7 +376,7 @@ impl Installing<'_> {
                 Ok(read)
             }
             Opened::Remote(parts) => {
-                // The table lies in front of the tail: where it is short, one request has both.
+                // The directory precedes the end record: if it is short, one request covers both.
                 let ahead = self.options.piece_bytes.min(bytes - tail_bytes(bytes));
                 let from = if end == bytes {
                     start - ahead.min(start)
@@ -391,7 +392,7 @@ impl Installing<'_> {
         })
     }
 
-    /// What comes and what is unpacked from it must fit together.
+    /// Checks that there is room for both the download and the unpacked files.
     fn ensure_room(&self, wheels: &[Wheel]) -> Result<(), JobError> {
         let unpacked = wheels.iter().flat_map(|wheel| &wheel.wanted);
         let unpacked: u64 = unpacked.map(|member| member.bytes).sum();

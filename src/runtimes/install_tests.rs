@@ -49,7 +49,7 @@ fn build() -> Build {
 struct Case {
     root: tempfile::TempDir,
     paths: Paths,
-    /// How often a runtime was tried.
+    /// Number of self-tests of a runtime.
     tried: AtomicUsize,
 }
 
@@ -98,7 +98,7 @@ impl Case {
         )
     }
 
-    /// What lies in Safelight's folder for runtimes, and is no lock.
+    /// Entries of Safelight's runtime folder, except locks.
     fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(folder(&self.paths)).into_iter().flatten();
         let names = entries
@@ -346,7 +346,7 @@ fn whatever_is_wrong_is_one_sentence_and_nothing_is_put_in_place() {
         assert_eq!(err.summary.lines().count(), 1, "{what}: {err:?}");
         assert_eq!(case.names(), [".trial.part"], "{what}");
         assert_eq!(case.tried.load(Ordering::Relaxed), 0, "{what}");
-        // A good server mends it.
+        // A correct server repairs it.
         let (_server, good) = served(wheels());
         assert!(case.from(&good).is_ok(), "{what}");
         assert_eq!(case.names(), ["trial"], "{what}");

@@ -17,7 +17,7 @@ use super::table::{Build, Kind};
 
 /// No package has deeper folders; links can go in circles.
 const MAX_DEPTH: usize = 16;
-/// What belongs to a libtorch beside the package `torch`.
+/// Packages of a libtorch next to the package `torch`.
 const PACKAGES: [&str; 5] = ["nvidia", "_rocm_sdk_", "torch-", "rocm", "amd_torch"];
 
 /// One file of it.
@@ -27,11 +27,11 @@ pub(super) struct LocalFile {
     name: String,
     from: PathBuf,
     pub(super) bytes: u64,
-    /// Only another name of a file beside it.
+    /// Target, if it is a link to a file next to it.
     link: Option<OsString>,
 }
 
-/// What a build that is made of this libtorch is called and what it serves.
+/// Name and purpose of a build made from this libtorch.
 pub fn build_of(runtime: &Runtime) -> Option<Build> {
     let kind = Kind::of(runtime);
     let version = runtime.version()?;
@@ -63,7 +63,7 @@ pub(super) fn files(runtime: &Runtime, kind: Kind) -> io::Result<Vec<LocalFile>>
     walk.folder("torch/lib", lib, 0)?;
     walk.folder("torch/.kpack", &torch.join(".kpack"), 0)?;
     for name in ["version.py", "build-version"] {
-        // A libtorch says it beside its folder `lib`, or in it.
+        // A libtorch has it next to its folder `lib`, or in it.
         let places = [torch.join(name), lib.join(name)];
         if let Some(file) = places.into_iter().find(|file| file.is_file()) {
             walk.file(&format!("torch/{name}"), &file)?;

@@ -13,7 +13,7 @@ use super::options;
 use super::place::Place;
 use super::table::{Build, Kind};
 
-/// Writes a file of so many bytes.
+/// Writes a file of `bytes` bytes.
 fn lay(path: &Path, bytes: usize) {
     fs::create_dir_all(path.parent().expect("it is in a folder")).expect("a folder");
     fs::write(path, vec![7; bytes]).expect("a file");

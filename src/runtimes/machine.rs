@@ -25,14 +25,15 @@ pub struct Gpu {
     pub pci: String,
     #[serde(skip)]
     pub kind: Kind,
-    /// What AMD's compilers call the chip; `None` for NVIDIA's, and where the compute driver does not list the card.
+    /// Compute target of the chip for AMD's compilers; `None` for NVIDIA's, and if the compute driver does not list the
+    /// card.
     pub target: Option<String>,
     /// It draws the desktop, and another one computes.
     pub is_display_only: bool,
     /// The kernel has what this chip needs, whatever its number says.
     #[serde(skip)]
     has_wave_sizes: bool,
-    /// By which the strongest is told.
+    /// Measure of its speed, for comparison.
     #[serde(skip)]
     strength: u64,
 }
@@ -45,7 +46,7 @@ pub struct Machine {
     pub kernel: String,
     /// NVIDIA's driver, or why it says nothing.
     pub nvidia_driver: Option<Result<String, String>>,
-    /// Why AMD's compute driver cannot be opened, and the command that mends it.
+    /// Reason why AMD's compute driver cannot be opened, and the command that fixes it.
     pub no_access: Option<(String, String)>,
     /// The versions of libtorch for which an engine is here.
     pub engines: Vec<&'static str>,
@@ -65,7 +66,7 @@ impl Gpu {
         }
     }
 
-    /// Whether a kernel of this version, and of whatever it has backported, does for this chip.
+    /// Returns whether a kernel of this version, including backports, supports this chip.
     pub(super) fn does(&self, kernel: &str, needed: &str) -> bool {
         let at_least = host::kernel_version(kernel) >= host::kernel_version(needed);
         at_least || self.has_wave_sizes
@@ -110,7 +111,7 @@ impl Machine {
         }
     }
 
-    /// Whether an engine for this libtorch is here.
+    /// Returns whether an engine for this libtorch is installed.
     pub(super) fn has(&self, engine: Option<&EngineBuild>) -> bool {
         engine.is_some_and(|engine| self.engines.contains(&engine.libtorch))
     }

@@ -1,7 +1,8 @@
-//! Which files of a wheel a native program needs: shared libraries, what they read beside them, and licences. Headers,
-//! tests, tools and Python's own parts are left where they are.
+//! Members of a wheel that a native program needs: shared libraries, their data files, and licences. Headers, tests,
+//! tools
+//! and Python parts are skipped.
 //!
-//! Judges names alone.
+//! Looks at names only.
 
 use super::table::Kind;
 
@@ -17,7 +18,7 @@ const NOT_LOADED: [&str; 4] = [
     "libjitbackend_test.so",
 ];
 
-/// What the CPU's half of libtorch loads: the wheel that also has a GPU's half links it to two of NVIDIA's libraries.
+/// Libraries of libtorch's CPU half: a wheel with a GPU half links it to two of NVIDIA's libraries.
 const OF_CPU: [&str; 5] = [
     "libtorch_cpu.so",
     "libc10.so",
@@ -26,7 +27,7 @@ const OF_CPU: [&str; 5] = [
     "libcupti.so",
 ];
 
-/// Whether a build of this kind needs a member.
+/// Returns whether a build of this kind needs a member.
 pub(super) fn is_needed(kind: Kind, name: &str) -> bool {
     let file = name.rsplit('/').next().unwrap_or_default();
     let is_there = is_of_any(name);
@@ -37,7 +38,7 @@ pub(super) fn is_needed(kind: Kind, name: &str) -> bool {
     }
 }
 
-/// Whether some build needs it.
+/// Returns whether any build needs it.
 fn is_of_any(name: &str) -> bool {
     if ["torch/version.py", "torch/build-version"].contains(&name) || is_licence(name) {
         return true;
@@ -52,7 +53,7 @@ fn is_of_any(name: &str) -> bool {
     match folders {
         // libtorch, with the folders of its kernels below `lib`; and AMD's kernels for each chip.
         ["torch", "lib" | ".kpack", ..] => true,
-        // AMD's: libraries and what they read. The compiler's own tools are programs that nobody starts.
+        // AMD's libraries and their data files. The compiler's tools are programs that are never started.
         ["_rocm_sdk_core", rest @ ..] => is_of_rocm(rest),
         [libraries, rest @ ..] if libraries.starts_with("_rocm_sdk_libraries") => is_of_rocm(rest),
         ["nvidia", _, "lib", ..] => true,

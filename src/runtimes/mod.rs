@@ -1,7 +1,6 @@
-//! The libtorch folders that engines run on: which are here, which would fit this machine's GPUs, whether one computes
-//! right, which one jobs use.
+//! libtorch runtimes: installed ones, builds for this machine's GPUs, self-tests, and the choice for jobs.
 //!
-//! Nothing of ROCm was run by the project so far: it has no AMD GPU. Chooses and fetches nothing by itself.
+//! The project has not run ROCm so far: it has no AMD GPU. Chooses and downloads only on request.
 
 mod check;
 mod files;
@@ -46,7 +45,7 @@ pub use overview::{Advice, Overview, RuntimeRow};
 pub use place::Place;
 pub use table::{Build, Kind, TableError, builds};
 
-/// How wheels are fetched: in small pieces, as only parts of them are wanted.
+/// Download options of wheels: small pieces, because only parts of them are needed.
 pub fn options() -> Options {
     Options {
         piece_bytes: 4 << 20,
@@ -54,7 +53,7 @@ pub fn options() -> Options {
     }
 }
 
-/// What came of installing one.
+/// Result of an installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Got {
     pub installed: Installed,
@@ -127,7 +126,7 @@ pub fn tried(
     Ok(checked)
 }
 
-/// Which files are not as they were installed, in one sentence; nothing where all are.
+/// Sentence on files that changed since the installation; `None` without any.
 fn broken(damaged: &[String]) -> Option<String> {
     const MOST_NAMED: usize = 3;
     let named = damaged.iter().take(MOST_NAMED);
@@ -169,7 +168,7 @@ pub fn previous(here: &[Found]) -> Result<Found, JobError> {
     })
 }
 
-/// The one that a user names by its id, or by a folder of which it is told.
+/// Runtime named by its id, or by its folder.
 pub fn named(word: &str, here: &[Found]) -> Result<Found, JobError> {
     if let Some(found) = here.iter().find(|it| it.id == word) {
         return Ok(found.clone());
@@ -196,7 +195,7 @@ pub fn named(word: &str, here: &[Found]) -> Result<Found, JobError> {
     Err(JobError::new(JobErrorKind::InvalidRequest, what).advise(advice))
 }
 
-/// What the settings file says; a broken one is not taken for the defaults, as it may name a mirror.
+/// Settings of the file; a broken one is an error rather than the defaults, as it may name a mirror.
 pub fn readable_settings(paths: &Paths) -> Result<Settings, JobError> {
     let loaded = Settings::load(&paths.settings_file());
     match loaded.error {
@@ -214,7 +213,7 @@ pub fn choose(found: &Found, paths: &Paths) -> Result<(), JobError> {
     let loaded = readable_settings(paths)?;
     let mut settings = loaded.clone();
     let before = settings.runtime.libtorch.clone();
-    // What is taken anyway need not be named.
+    // The default need not be named.
     let is_default = default_runtime(&paths.cache).is_ok_and(|it| it.lib == found.runtime.lib);
     settings.runtime.libtorch = (!is_default).then(|| found.runtime.folder.clone());
     let saved = file.save(&loaded, &settings);
@@ -231,7 +230,7 @@ pub fn choose(found: &Found, paths: &Paths) -> Result<(), JobError> {
     Ok(())
 }
 
-/// Deletes one that is Safelight's own and that no job would get.
+/// Deletes a runtime of Safelight's that no job would get.
 pub fn remove(found: &Found) -> Result<(), JobError> {
     let refuse = |what: String, advice: &str| {
         Err(JobError::new(JobErrorKind::InvalidRequest, what).advise(advice))
@@ -271,7 +270,7 @@ pub fn remove(found: &Found) -> Result<(), JobError> {
     })
 }
 
-/// What an interrupted deletion left.
+/// Removes the rest of an interrupted deletion.
 fn remove_if_there(folder: &std::path::Path) -> io::Result<()> {
     match fs::remove_dir_all(folder) {
         Err(err) if err.kind() != io::ErrorKind::NotFound => Err(err),

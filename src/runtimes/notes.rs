@@ -1,7 +1,7 @@
-//! What is remembered of the libtorch folders: which one jobs used before, whether the one in use has finished a job since,
-//! and which device each was seen to compute on.
+//! Notes on runtimes: the one that jobs used before, whether the current one has finished a job, and the device of
+//! each.
 //!
-//! It only helps: a file that is gone or cannot be read is as one that says nothing.
+//! Only a help: a missing or unreadable file counts as empty.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,14 +17,14 @@ const FILE: &str = "runtimes.json";
 #[serde(default)]
 pub(super) struct Notes {
     change: Option<Change>,
-    /// What the engine said of its device when it was last tried, by the folder with libtorch.
+    /// Device line of the engine's last self-test, by libtorch folder.
     devices: BTreeMap<PathBuf, String>,
 }
 
 /// The last time that jobs were given another libtorch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Change {
-    /// What the setting named; absent: the one that is taken where nobody names one.
+    /// Previous value of the setting; absent: the default.
     before: Option<PathBuf>,
     /// The folder with the libtorch in use since.
     now: PathBuf,
@@ -32,7 +32,7 @@ struct Change {
     is_proven: bool,
 }
 
-/// Where it is kept.
+/// Path of the file.
 pub(super) fn file(paths: &Paths) -> PathBuf {
     paths.data.join(FILE)
 }
@@ -59,7 +59,7 @@ impl Notes {
         }
     }
 
-    /// Whether the one in use has not finished a job yet since jobs were given it.
+    /// Returns whether the current runtime has not finished a job since it was chosen.
     pub(super) fn is_unproven(&self, used: Option<&Runtime>) -> bool {
         let change = self.change.as_ref().filter(|change| !change.is_proven);
         change.is_some_and(|change| used.is_some_and(|used| used.lib == change.now))

@@ -36,15 +36,15 @@ pub struct RuntimeRow {
     pub bytes: u64,
     /// The engine's words on the device, when it was last tried.
     pub device: Option<String>,
-    /// What is known to be wrong with it, a sentence each.
+    /// Sentences on known problems.
     pub concerns: Vec<String>,
     /// Files are missing with which it was installed.
     pub is_incomplete: bool,
-    /// What it was installed as, where that can be had again.
+    /// Build from which it was installed, if it is still available.
     pub build: Option<Build>,
 }
 
-/// What to do.
+/// Recommended action.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Advice {
     /// Nothing: there is no GPU.
@@ -58,7 +58,7 @@ pub enum Advice {
     Use { gpu: Gpu, id: String },
     /// This one would.
     Get { gpu: Gpu, build: Build },
-    /// Something has to be mended first.
+    /// A problem must be fixed first.
     Mend { gpu: Gpu, refusal: Refusal },
 }
 
@@ -109,13 +109,13 @@ impl Overview {
         self.here.iter().find(|row| row.found.is_previous())
     }
 
-    /// Whether this machine has a GPU of the maker that a build is for.
+    /// Returns whether this machine has a GPU of the vendor of a build.
     pub fn has_gpu_for(&self, kind: Kind) -> bool {
         self.machine.gpus.iter().any(|gpu| gpu.kind == kind)
     }
 }
 
-/// What could be installed: for a GPU that is here, and for the CPU where nothing for it is here.
+/// Builds to offer: for an installed GPU, and for the CPU if no runtime for it is installed.
 pub(super) fn offers(machine: &Machine, here: &[Found], builds: &[Build]) -> Vec<Build> {
     let is_wanted = |build: &&Build| {
         let is_here = here.iter().any(|it| it.id == build.id);
@@ -159,7 +159,7 @@ pub(super) fn advice(machine: &Machine, here: &[Found], builds: &[Build]) -> Adv
     }
 }
 
-/// What is known to be wrong with one, a sentence each: an engine that is not here is.
+/// Sentences on known problems of a runtime, including a missing engine.
 fn concerns(runtime: &Runtime, gfx: &[String]) -> Vec<String> {
     let known = runtime.concerns(gfx).into_iter().map(|it| it.what);
     let known: Vec<String> = known.collect();
@@ -169,8 +169,9 @@ fn concerns(runtime: &Runtime, gfx: &[String]) -> Vec<String> {
     }
 }
 
-/// Whether a libtorch is for the GPU's maker, of a version whose engine is here, and has code for the chip as far as it
-/// tells.
+/// Returns whether a libtorch supports the GPU's vendor, has an engine here, and contains code for the chip as far as
+/// it
+/// states.
 fn serves(found: &Found, gpu: &Gpu, machine: &Machine) -> bool {
     let chips: Vec<String> = gpu.target.iter().cloned().collect();
     let targets = found.targets();

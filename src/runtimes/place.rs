@@ -1,4 +1,4 @@
-//! Where a libtorch is taken from: the index of its build, a mirror of it, or what is on this machine.
+//! Source of a libtorch: the index of its build, a mirror, or local files.
 //!
 //! Looks at names only.
 
@@ -9,7 +9,7 @@ use safelight_core::settings::{Runtime, RuntimeSettings};
 use safelight_core::uri::is_address;
 use safelight_wheels::{is_wheel, of_folder};
 
-/// Where wheels are taken from.
+/// Source of wheels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The build's own index.
@@ -23,7 +23,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// What `--from` names: an address, a folder of wheels, or a libtorch.
+    /// Value of `--from`: an address, a folder of wheels, or a libtorch.
     pub fn parse(from: &str) -> Result<Self, JobError> {
         let refuse = |what: String, advice: &str| {
             Err(JobError::new(JobErrorKind::InvalidRequest, what).advise(advice))
@@ -49,7 +49,7 @@ impl Place {
         refuse(what, advice)
     }
 
-    /// Where builds are taken from by themselves: the mirror of the settings, else each build's own index.
+    /// Default source: the mirror of the settings, otherwise each build's index.
     pub fn of_settings(settings: &RuntimeSettings) -> Self {
         match &settings.mirror {
             Some(mirror) => Self::Mirror(mirror.clone()),

@@ -1,7 +1,7 @@
-//! The table of libtorch builds: which serves which GPU, and what it needs. Ours is `runtimes.toml`; a user's own entries
-//! stand beside the settings.
+//! Table of libtorch builds with their GPUs and requirements. Ours is `runtimes.toml`; users' entries are next to the
+//! settings.
 //!
-//! Data alone. The indexes' addresses are fixed here and cannot be changed by a table.
+//! Data only. The indexes' addresses are fixed here and cannot be changed by a table.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ const BUILT_IN: &str = include_str!("../../runtimes.toml");
 /// The user's own, in the folder of the settings.
 pub const FILE: &str = "runtimes.toml";
 
-/// Where builds come from, by the names that tables use, and which other hosts their pages may lead to.
+/// Indexes of builds by their names in tables, and the other hosts that their pages may link to.
 const INDEXES: [(&str, &str, &[&str]); 5] = [
     ("amd", "https://repo.amd.com/rocm/whl-multi-arch/", &[]),
     (
@@ -35,7 +35,7 @@ const INDEXES: [(&str, &str, &[&str]); 5] = [
     ),
     ("pypi", PYPI, &["files.pythonhosted.org"]),
 ];
-/// Where PyTorch's index keeps its files, and where NVIDIA's wheels that it lists are.
+/// Hosts of the files of PyTorch's index, and of NVIDIA's wheels that it lists.
 const PYTORCH: &[&str] = &[
     "download-r2.pytorch.org",
     "files.pythonhosted.org",
@@ -62,14 +62,14 @@ pub struct Build {
     pub version: String,
     /// One of `INDEXES`.
     pub index: String,
-    /// What to take from the index.
+    /// Packages to take from the index.
     pub packages: Vec<String>,
     /// The chips that it has code for; empty where that is not listed.
     #[serde(default)]
     pub targets: Vec<String>,
     /// About what is fetched, in MB.
     pub download_mb: u64,
-    /// Whose licences apply, for people.
+    /// Applicable licences, for people.
     #[serde(default = "of_makers")]
     pub licences: String,
     /// The oldest driver of NVIDIA.
@@ -121,12 +121,12 @@ impl Kind {
 }
 
 impl Build {
-    /// Where its packages are listed.
+    /// Address of the index of its packages.
     pub fn address(&self) -> Option<&'static str> {
         Some(self.known()?.1)
     }
 
-    /// Where its files may be, beside the host of the index.
+    /// Allowed hosts of its files, in addition to the index's.
     pub fn hosts(&self) -> &'static [&'static str] {
         self.known().map_or(&[], |(_, _, hosts)| hosts)
     }

@@ -61,7 +61,7 @@ impl Wheel {
         let Some(parts) = self.parts() else {
             return JobError::new(JobErrorKind::Disk, what).advise("Get this file again");
         };
-        // What is wrong came from the server: the next attempt must not find it again.
+        // The server's data was wrong: the next attempt must not reuse it.
         parts.discard();
         JobError::new(JobErrorKind::Network, what)
             .advise("It is deleted: install it again, or take it from another place with --from")

@@ -1,7 +1,7 @@
-//! What a GPU can really have, out of sources that contradict each other.
+//! Memory budget of a GPU from sources that contradict each other.
 //!
-//! On AMD's APUs the driver, its tables and the kernel are each known to be wrong in their own way (15.5 GiB, half of
-//! the memory, or more than there are chips). The least of them is taken, and what does not fit together is said.
+//! On AMD's APUs the driver, its tables and the kernel are each known to be wrong in a different way (15.5 GiB, half of
+//! the memory, or more than there is). The lowest value is used, and contradictions are reported.
 
 use safelight_core::memory::DeviceClass;
 use safelight_core::units::{GIB, size_text};
@@ -9,9 +9,9 @@ use safelight_core::units::{GIB, size_text};
 use super::amdgpu::AmdMemory;
 use super::host::HostMemory;
 
-/// What a GiB is to the `ttm` module, in pages.
+/// Pages of the `ttm` module per GiB.
 const PAGES_PER_GIB: u64 = 262_144;
-/// What is left to the system when nearly all of a shared pool is given to the GPU.
+/// Memory left to the system when nearly all of a shared pool is given to the GPU.
 const SYSTEM_SHARE_GIB: u64 = 8;
 /// The smallest carve-out that firmware offers.
 const SMALL_CARVE_OUT: u64 = GIB;
@@ -29,22 +29,22 @@ pub struct Budget {
     /// The least of the sources; 0 when there is none.
     pub total_bytes: u64,
     pub sources: Vec<Source>,
-    /// What contradicts what, one sentence part each.
+    /// Contradictions, one part of a sentence each.
     pub conflicts: Vec<String>,
     pub growth: Option<Growth>,
 }
 
-/// How a shared pool is given to the GPU.
+/// Enlargement of the GPU's share of a shared pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Growth {
-    /// What the GPU could have then.
+    /// Memory of the GPU afterwards.
     pub gib: u64,
     pub pages_limit: u64,
-    /// The carve-out stands in the way and is changed in the firmware.
+    /// True if the carve-out prevents it and must be changed in the firmware.
     pub has_large_carve_out: bool,
 }
 
-/// `driver_total_bytes` is what HIP says, when it was asked.
+/// `driver_total_bytes`: HIP's value, if it was queried.
 pub fn budget(
     class: DeviceClass,
     memory: AmdMemory,
@@ -121,7 +121,7 @@ fn growth(class: DeviceClass, memory: AmdMemory, host: HostMemory) -> Option<Gro
     let now = memory
         .total_bytes(class)?
         .min(host.total_bytes.saturating_add(carve_out));
-    // A pool within a GiB of the wish is as good.
+    // A pool within a GiB of the target is good enough.
     (wish > now / GIB + 1).then_some(Growth {
         gib: wish,
         pages_limit: wish * PAGES_PER_GIB,
@@ -134,8 +134,9 @@ fn differ(a: u64, b: u64) -> bool {
     a.abs_diff(b) > a.max(b) / 20
 }
 
-/// The two kinds of memory are always told apart: their sum is more than a discrete card has, and VRAM
-/// alone is a small part of what an APU can use.
+/// The two kinds of memory are always listed separately: their sum is more than a discrete card has, and VRAM alone is
+/// a
+/// small part of what an APU can use.
 fn tables_text(class: DeviceClass, memory: AmdMemory) -> String {
     let size = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".to_owned(), size_text);
     let vram = size(memory.vram_total_bytes);

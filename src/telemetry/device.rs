@@ -1,6 +1,6 @@
-//! Which of the machine's GPUs computes, what class it is of, and what it can have: for the plan.
+//! Device in use, its class and its memory, for the plan.
 //!
-//! A chip is known by its place on the bus and its compute target, never by a name for people.
+//! A chip is identified by its PCI address and its compute target, never by a display name.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use super::budget::budget;
 use super::host::{self, HostMemory};
 use super::nvidia::{self, NvidiaCard};
 
-/// The device that is asked about, as far as it is known.
+/// Known facts of the device in question.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceQuery {
     /// `cpu`, `cuda` or `rocm`: which GPU half the chosen libtorch has.
@@ -26,7 +26,7 @@ pub struct DeviceQuery {
 }
 
 impl DeviceQuery {
-    /// Whether a GPU is meant: a libtorch without a GPU half has none.
+    /// Returns whether it is a GPU: a libtorch without a GPU half has none.
     pub fn is_gpu(&self) -> bool {
         matches!(self.kind, "rocm" | "cuda") && self.device != DeviceChoice::Cpu
     }
@@ -51,7 +51,7 @@ pub fn device_facts(roots: &Roots, query: &DeviceQuery) -> DeviceFacts {
     device(roots, query).facts
 }
 
-/// The same with its name.
+/// Like `device_class`, with its name.
 pub fn device(roots: &Roots, query: &DeviceQuery) -> Device {
     let host = host::memory(&roots.proc).unwrap_or_default();
     if !query.is_gpu() {
@@ -110,7 +110,7 @@ fn of_amd(card: &AmdCard, host: HostMemory, query: &DeviceQuery) -> Device {
     }
 }
 
-/// A card without memory of its own shares the machine's.
+/// A card without separate memory shares the machine's.
 fn of_nvidia(card: &NvidiaCard, host: HostMemory) -> Device {
     let Some(memory) = card.memory else {
         return of_host(host, DeviceClass::Unified, &card.name);
@@ -127,10 +127,10 @@ fn of_nvidia(card: &NvidiaCard, host: HostMemory) -> Device {
     }
 }
 
-/// Where no table shows the card, as in some containers: what the engine's driver said.
+/// If no table lists the card, as in some containers: the engine driver's values.
 fn of_driver_alone(host: HostMemory, query: &DeviceQuery) -> Device {
     if query.driver_total_bytes == 0 && query.device == DeviceChoice::Auto {
-        // Nobody knows of a card: the engine will go on with the CPU.
+        // No card is known: the engine will use the CPU.
         return of_host(host, DeviceClass::Cpu, "CPU");
     }
     Device {
@@ -188,7 +188,7 @@ fn num_simds(card: &AmdCard) -> u64 {
     card.compute.as_ref().map_or(0, |node| node.num_simds)
 }
 
-/// The first of those with the most vector units; where that is not told, one with memory of its own.
+/// The first of those with the most vector units; if that is unknown, one with separate memory.
 fn strongest<'a>(cards: &[&'a AmdCard]) -> Option<&'a AmdCard> {
     let strength = |card: &AmdCard| (num_simds(card), card.class == DeviceClass::Discrete);
     let mut strongest: Option<&AmdCard> = None;
@@ -200,7 +200,9 @@ fn strongest<'a>(cards: &[&'a AmdCard]) -> Option<&'a AmdCard> {
     strongest
 }
 
-/// A processor's own small GPU beside a real card: it draws the desktop, and libtorch often has no code for it.
+/// Returns whether it is a processor's small GPU next to a discrete card: it drives the display, and libtorch often has
+/// no
+/// code for it.
 pub fn is_display_only(card: &AmdCard, cards: &[AmdCard]) -> bool {
     card.class == DeviceClass::Unified
         && cards.iter().any(|other| {

@@ -7,21 +7,22 @@ use std::path::Path;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostMemory {
     pub total_bytes: u64,
-    /// What programs could still get, caches that the kernel would give up included.
+    /// Memory available to programs, including caches that the kernel would release.
     pub available_bytes: u64,
     /// Files that are kept in memory and given up when it is wanted.
     pub page_cache_bytes: u64,
-    /// What all programs have that no kernel gives up: private and shared memory, swapped out or not. Drivers' memory is
-    /// not in it.
+    /// Memory of all programs that the kernel cannot release: private and shared memory, swapped out or not. Without
+    /// drivers'
+    /// memory.
     pub taken_bytes: u64,
 }
 
-/// How many cores programs may use.
+/// Number of cores that programs may use.
 pub fn num_cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// What `meminfo` under this `/proc` says.
+/// Memory according to `meminfo` under this `/proc`.
 pub fn memory(proc: &Path) -> Option<HostMemory> {
     parse_meminfo(&fs::read(proc.join("meminfo")).ok()?)
 }
@@ -97,7 +98,7 @@ pub fn free_bytes(folder: &Path) -> Option<u64> {
     room_in(existing).ok()
 }
 
-/// The same of a folder that is there.
+/// Like `room`, for an existing folder.
 pub fn room_in(folder: &Path) -> io::Result<u64> {
     let stat = rustix::fs::statvfs(folder)?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))

@@ -1,13 +1,15 @@
-//! Work that may hang in a driver or on a dead disk: done on a thread that is left behind when it takes too long.
+//! Time limit for work that may hang in a driver or on a dead disk: it runs on a thread that is abandoned when it takes
+//! too
+//! long.
 //!
-//! Ends no thread: nothing can, while it is in the kernel.
+//! Ends no thread: that is impossible while it is in the kernel.
 
 use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
 
-/// What `work` gives, or `None` when it has not ended within `limit` (or panicked).
+/// Result of `work`, or `None` if it did not end within `limit` (or panicked).
 pub fn within<T: Send + 'static>(
     limit: Duration,
     name: &str,

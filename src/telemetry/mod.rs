@@ -1,8 +1,8 @@
-//! What the drivers and the kernel say about this machine: GPUs, memory, sensors, free space.
+//! Telemetry of this machine from drivers and the kernel: GPUs, memory, sensors, free space.
 //!
-//! Reads only, and starts no process. The engine's own memory comes from the engine; what is read here is
-//! what the rest of the machine knows. Every source may be absent, wrong or gone a moment later, and then says
-//! nothing.
+//! Read-only, and starts no process. The engine reports its memory itself; this module reads the rest of the machine.
+//! Every
+//! source may be missing, wrong or gone a moment later, and is then ignored.
 
 pub mod budget;
 pub mod device;

@@ -1,7 +1,6 @@
-//! The thread that watches the machine ten times a second while a job runs, and keeps the job's record.
+//! Thread that samples the machine ten times per second while a job runs, and keeps the job's record.
 //!
-//! It alone waits for drivers: whoever tells it something never does, and goes on when it hangs. Between jobs it
-//! sleeps.
+//! Only this thread waits for drivers: senders never wait, and continue if it hangs. It sleeps between jobs.
 
 use std::io;
 use std::path::PathBuf;
@@ -22,9 +21,9 @@ use super::sampler::{KeptNvml, Sampler, joined};
 pub const PERIOD: Duration = Duration::from_millis(100);
 /// Orders that may wait while a driver takes its time; what is beyond is lost to the record alone.
 const ORDER_ROOM: usize = 256;
-/// The engine's counts are of the past when nothing was heard for so long.
+/// Age from which the engine's counts are ignored.
 const STALE: Duration = Duration::from_secs(1);
-/// How long the end of a job waits for its record.
+/// Time limit for writing the record at the end of a job.
 const WRITE_LIMIT: Duration = Duration::from_secs(3);
 
 pub enum Order {
@@ -34,7 +33,7 @@ pub enum Order {
     Stage(Stage),
     StageEnd,
     Reclaimed(Reclaim),
-    /// Where the record goes, and who waits for it.
+    /// Path of the record, and the waiting caller.
     End(Option<PathBuf>, Sender<()>),
 }
 
@@ -79,7 +78,7 @@ impl Monitor {
         self.tell(Order::Begin(Box::new(Record::new(job, model.to_owned()))));
     }
 
-    /// The device that computes is known; `line` is the engine's word on it.
+    /// Sets the device in use; `line` is the engine's description.
     pub fn watch(&self, query: DeviceQuery, line: &str) {
         self.tell(Order::Watch(Box::new(query), line.to_owned()));
     }
@@ -91,7 +90,7 @@ impl Monitor {
         joined(class, sample, machine)
     }
 
-    /// What the driver last said that all programs use of the watched device; `None` where it says nothing.
+    /// Last value of the driver for the memory of all programs on the device; `None` without one.
     pub fn device_used_bytes(&self) -> Option<u64> {
         let Latest { class, machine } = *self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         let used = joined(class, MemorySample::default(), machine).used_bytes;
@@ -151,7 +150,7 @@ fn watch(roots: &Roots, orders: &Receiver<Order>, latest: &Mutex<Latest>) {
                 if let Some(job) = &mut watching {
                     job.sample(latest);
                 }
-                // After a stall it goes on from here and does not catch up.
+                // After a stall it continues from now and does not catch up.
                 next = (next + PERIOD).max(Instant::now());
             }
             Err(RecvTimeoutError::Disconnected) => return,
@@ -201,7 +200,7 @@ impl<'n> Watching<'n> {
         let is_stale = self.heard.is_none_or(|heard| heard.elapsed() > STALE);
         let engine = MemorySample {
             at_secs: self.now_secs(),
-            // What there is does not change, and an engine that is silent has nothing that is known.
+            // The total does not change, and nothing else is known of a silent engine.
             ..if is_stale {
                 MemorySample {
                     total_bytes: self.engine.total_bytes,

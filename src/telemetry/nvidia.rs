@@ -1,7 +1,7 @@
-//! NVIDIA GPUs through the driver's own library, which is looked for at run time.
+//! NVIDIA GPUs through the driver's library, which is loaded at run time.
 //!
-//! Where there is no such driver, that is said and nothing else happens. A call into a broken driver can hang, so it is
-//! asked on a thread that may be left behind.
+//! A missing driver is reported and ignored. A call into a broken driver can hang, so it runs on a thread that may be
+//! abandoned.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::limit::within;
 pub struct NvidiaCard {
     pub name: String,
     pub pci: String,
-    /// Its memory; `None` where it has none of its own, as on Grace and Jetson.
+    /// Dedicated memory; `None` if it has none, as on Grace and Jetson.
     pub memory: Option<NvidiaMemory>,
 }
 
@@ -69,7 +69,7 @@ fn ask() -> Result<NvidiaReport, String> {
     })
 }
 
-/// `None` for a card without memory of its own; the error is of a card that is gone.
+/// `None` for a card without dedicated memory; the error is of a card that is gone.
 fn memory(device: &Device<'_>) -> Result<Option<NvidiaMemory>, NvmlError> {
     match device.memory_info() {
         Ok(memory) => Ok(Some(NvidiaMemory {

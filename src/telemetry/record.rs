@@ -1,6 +1,6 @@
-//! What was measured during one job, as a file: samples, stages and what was given back between them.
+//! Record of one job in a file: samples, stages and reclaimed memory between them.
 //!
-//! Kept as JSON in a folder of records, of which the newest stay; written out as CSV for whoever asks.
+//! Stored as JSON in a folder of records, of which the newest are kept; exported as CSV on request.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -214,7 +214,7 @@ impl Record {
         Ok(path)
     }
 
-    /// What was kept of a job.
+    /// Record of a job.
     pub fn load(folder: &Path, job: JobId) -> io::Result<Self> {
         let text = read_bounded(&path_of(folder, job), MAX_RECORD_BYTES)?;
         let mut record: Self = serde_json::from_slice(&text).map_err(io::Error::other)?;
@@ -231,7 +231,7 @@ impl Record {
         Ok(record)
     }
 
-    /// Writes it where somebody asked for it: JSON to a `.json` file, CSV to any other.
+    /// Exports it: JSON to a `.json` file, CSV to any other.
     pub fn export(&self, path: &Path) -> io::Result<()> {
         write_all(path, std::slice::from_ref(self))
     }

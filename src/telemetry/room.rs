@@ -1,8 +1,10 @@
-//! Who has main memory: what can still be had, and what others than Safelight have taken, of the machine and of the
-//! kernel's groups (cgroups) that hold this process.
+//! Main memory by owner: available, used by Safelight, and used by others, of the machine and of the control groups
+//! (cgroups)
+//! of this process.
 //!
-//! Reads files of the kernel and decides nothing. What is Safelight's own is asked of its processes: what is left of the
-//! whole is others'. Memory of drivers is nobody's.
+//! Reads files of the kernel and decides nothing. Safelight's share is summed over its processes; the rest of the used
+//! memory
+//! is others'. Drivers' memory belongs to neither.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,17 +15,17 @@ use super::host::{self, kib, parse_number};
 /// One pool of memory at one moment, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pool {
-    /// What there is for all: what is built in, or what a group's limit allows.
+    /// Total: installed memory, or a group's limit.
     pub limit_bytes: u64,
-    /// What can still be had, caches that the kernel would give up included.
+    /// Available memory, including caches that the kernel would release.
     pub available_bytes: u64,
-    /// What Safelight's processes have.
+    /// Memory of Safelight's processes.
     pub own_bytes: u64,
-    /// What others have at least: files are read one after the other, and a process may take and give meanwhile.
+    /// Lower bound of other processes' memory: files are read one after the other while processes allocate and free.
     pub others_least_bytes: u64,
     /// And at most.
     pub others_most_bytes: u64,
-    /// How much of the last ten seconds every process waited for memory, from 0 to 100.
+    /// Share of the last ten seconds in which every process waited for memory, from 0 to 100.
     pub stalled_percent: f32,
 }
 
@@ -34,7 +36,7 @@ pub struct RoomReader {
     groups: Vec<Group>,
 }
 
-/// A folder of the kernel that stands for a group, and what its files are called.
+/// Control group's folder, with the names of its files.
 #[derive(Debug)]
 struct Group {
     folder: PathBuf,
@@ -52,7 +54,7 @@ struct Names {
     files: &'static str,
     given_up: &'static str,
     swapped_key: &'static str,
-    /// Where it is a file of its own.
+    /// Swap counter, if it is in a separate file.
     swapped: &'static str,
 }
 
@@ -85,8 +87,8 @@ impl RoomReader {
         }
     }
 
-    /// The machine first, then the groups from the inmost on; always as many. `None`: nothing is told now.
-    /// `engine`: the process that computes.
+    /// Reads the machine first, then the groups from the innermost; a fixed number of entries. `None`: unavailable now.
+    /// `engine`: process id of the engine.
     pub fn read(&self, engine: Option<u32>) -> Vec<Option<Pool>> {
         let before = self.own(engine);
         let host = host::memory(&self.proc);
@@ -110,7 +112,7 @@ impl RoomReader {
         std::iter::once(machine).chain(groups).collect()
     }
 
-    /// What this process and the engine have: private and shared memory, swapped out or not.
+    /// Memory of this process and the engine: private and shared, swapped out or not.
     fn own(&self, engine: Option<u32>) -> u64 {
         let engine = engine.map(|engine| engine.to_string());
         let processes = std::iter::once("self").chain(engine.as_deref());
@@ -137,7 +139,7 @@ fn pool(
     }
 }
 
-/// What a group says of itself.
+/// Values of a group.
 struct Seen {
     limit: u64,
     /// Bytes that the kernel does not give up.
@@ -218,7 +220,7 @@ fn number(path: &Path) -> Option<u64> {
     parse_number(text(path)?.trim().as_bytes())
 }
 
-/// What a process's `status` says that it has.
+/// Memory of a process according to its `status`.
 fn taken_of(status: &Path) -> u64 {
     let text = text(status).unwrap_or_default();
     let fields = text.lines().filter_map(|line| {

@@ -18,7 +18,7 @@ use super::amdgpu::{self, AmdMemory, MOST_BYTES};
 use super::device::{DeviceQuery, chosen_amd};
 use super::host::{parse_meminfo, parse_number};
 
-/// After so many samples a device that is gone is looked for again.
+/// Number of samples after which a lost device is searched again.
 const RETRY_AFTER: u32 = 10;
 
 /// NVIDIA's library, opened when it is first needed and then kept; `None` where there is none.
@@ -94,8 +94,9 @@ impl<'n> Sampler<'n> {
     }
 }
 
-/// Joins the engine's counts with what the machine says. The most that any source sees in use counts: GTT counters
-/// are known to stand still while HIP allocates, and two counts of one pool are never added.
+/// Merges the engine's counts with the machine's. The highest use that any source reports counts: GTT counters are
+/// known to
+/// stall while HIP allocates, and two counts of one pool are never added.
 pub fn joined(class: DeviceClass, engine: MemorySample, machine: MachineSample) -> MemorySample {
     let memory = AmdMemory {
         vram_used_bytes: machine.vram_used_bytes,
@@ -173,7 +174,7 @@ impl AmdFiles {
     }
 }
 
-/// What an open file of the kernel says now: decimal digits and a line's end.
+/// Current value of an open kernel file: decimal digits and a line end.
 fn number(file: &File) -> Option<u64> {
     let mut buffer = [0; 32];
     let len = file.read_at(&mut buffer, 0).ok()?;

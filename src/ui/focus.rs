@@ -1,7 +1,8 @@
-//! Keeps in sight what the keyboard goes to: egui gives the focus to controls that are scrolled away and leaves them
-//! there, and on a slider nobody would see it.
+//! Scrolls the focused control into view: egui moves the focus to controls that are scrolled away and leaves them
+//! there, and
+//! on a slider it would not be visible.
 //!
-//! The control itself is asked to come into view, as screen readers ask, so this knows no scroll area.
+//! Uses the scroll request of screen readers, so it is independent of scroll areas.
 
 use egui::accesskit::{Action, ActionRequest, TreeId};
 use egui::{Context, Event, Id, Key, Plugin, RawInput, Response, Stroke, StrokeKind, Ui};
@@ -18,9 +19,9 @@ pub fn install(ctx: &Context) {
 
 #[derive(Default)]
 struct InSight {
-    /// What had the focus in the last frame.
+    /// Focused control of the last frame.
     focused: Option<Id>,
-    /// What is to be scrolled to.
+    /// Control to scroll to.
     wanted: Option<Id>,
     /// The keyboard was used last, and not the pointer: nothing moves away under a pointer that presses it.
     is_walking: bool,
@@ -73,7 +74,7 @@ fn walks(key: Key) -> bool {
     )
 }
 
-/// A part of it is cut off by what it stands in.
+/// Returns whether a part of it is clipped by its container.
 fn is_hidden(response: &Response) -> bool {
     let seen = response.interact_rect.expand(1.0);
     !seen.contains_rect(response.rect)

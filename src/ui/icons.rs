@@ -1,6 +1,6 @@
-//! The icon font (Phosphor, regular) and the names of the glyphs in use.
+//! Icon font (Phosphor, regular) and the names of the glyphs in use.
 //!
-//! The font stands behind the font for text and before the emoji, which claim some of its places.
+//! It is placed after the text font and before the emoji, which claim some of its code points.
 
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ pub const UPLOAD: char = '\u{e4c0}';
 pub const WARNING: char = '\u{e4e2}';
 pub const X: char = '\u{e4f6}';
 
-/// Adds the icon font behind the font for text.
+/// Adds the icon font after the text font.
 pub(super) fn install(ctx: &Context) {
     let mut fonts = FontDefinitions::default();
     let icons = FontData::from_static(include_bytes!("../../assets/fonts/phosphor.ttf"));

@@ -130,7 +130,7 @@ fn whole_ui(ui: &mut Ui, view: &mut View<'_>) -> Option<Rect> {
     beside_form_ui(ui, view, bar)
 }
 
-/// The form, as wide as somebody drew it.
+/// Form, with the width chosen by the user.
 fn form_ui(ui: &mut Ui, view: &mut View<'_>, frame: Frame) {
     let wished = view.folds.form_width.map_or(theme::FORM_WIDTH, f32::from);
     let (least, most) = (*theme::FORM_WIDTHS.start(), *theme::FORM_WIDTHS.end());
@@ -141,20 +141,20 @@ fn form_ui(ui: &mut Ui, view: &mut View<'_>, frame: Frame) {
         .default_size(wished.clamp(least, room))
         .size_range(least..=room)
         .show(ui, |ui| {
-            // What is wider than its place is cut off, and does not push the edge.
+            // Content wider than the form is clipped, and does not push the edge.
             let place = ui.available_rect_before_wrap();
             let mut inside = ui.new_child(UiBuilder::new().max_rect(place));
             create::create_ui(&mut inside, view);
             ui.allocate_rect(place, Sense::hover());
         });
     let width = shown.response.rect.width().round();
-    // A window without room for it changes nothing of what was wished.
+    // A window without room for it does not change the chosen width.
     if width != wished.min(room).round() {
         view.folds.form_width = Some(width as u16);
     }
 }
 
-/// What is looked at, and the memory graph below it; gives the place of the picture, where it is seen.
+/// View, with the memory graph below it; returns the rectangle of the image, if it is visible.
 fn beside_form_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) -> Option<Rect> {
     let palette = palette(ui);
     let queue = queue::panel::place(ui.available_width(), view);

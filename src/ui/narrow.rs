@@ -1,7 +1,8 @@
-//! Windows with little room, such as one at a scale of 300 %: the form and what is beside it take turns, and the memory
-//! and the strip of results leave the picture its part.
+//! Layout of small windows, such as one at a scale of 300 %: the form and the view alternate, and the memory panel and
+//! the
+//! strip of results leave room for the image.
 //!
-//! What the panels show is theirs.
+//! The panels define their content.
 
 use egui::{CentralPanel, Frame, Panel, ScrollArea, Ui};
 
@@ -11,7 +12,7 @@ use crate::ui::view::View;
 use crate::ui::widgets::choice;
 use crate::ui::{memory, theme};
 
-/// Which of the two is shown.
+/// Switch between the two.
 pub(super) fn sides_ui(ui: &mut Ui, view: &mut View<'_>) {
     ui.horizontal(|ui| {
         let is_form = !view.app.cx.is_view_shown;
@@ -24,8 +25,9 @@ pub(super) fn sides_ui(ui: &mut Ui, view: &mut View<'_>) {
     });
 }
 
-/// Where the memory panel stands: below the rest where there is room for it. Where there is not, it lies over that when
-/// its user asked for it, and is not there when it opened by itself.
+/// Placement of the memory panel: at the bottom if there is room. If there is not, it covers the view when the user
+/// opened
+/// it, and is hidden when it opened automatically.
 pub(super) fn memory_place(height: f32, view: &View<'_>) -> PanelPlace {
     if !view.folds.is_graph_open {
         PanelPlace::Nowhere
@@ -71,7 +73,7 @@ pub(super) fn graph_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) {
         });
 }
 
-/// What the memory may have of this height.
+/// Height available for the memory panel.
 fn room_for_graph(height: f32, view: &View<'_>) -> f32 {
     if view.app.cx.page != Page::Watch {
         return height - theme::PAGE_MIN_HEIGHT;
@@ -90,7 +92,7 @@ pub(super) fn has_strip(height: f32, view: &View<'_>) -> bool {
     !view.app.queue.results.is_empty() && height - below >= stage_height(height)
 }
 
-/// What the picture has at least of this height.
+/// Minimum height of the image.
 pub(super) fn stage_height(height: f32) -> f32 {
     theme::STAGE_HEIGHT.min(height * theme::STAGE_SHARE)
 }

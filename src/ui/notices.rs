@@ -1,6 +1,6 @@
-//! Notices as cards: a sentence, what to do, buttons, and details to copy.
+//! Notices as cards: a sentence, advice, buttons, and details to copy.
 //!
-//! They lie over the picture alone. Everywhere else they have room of their own, so that they cover no control.
+//! They cover only the image. Elsewhere they have separate space, so that they cover no control.
 
 use egui::{
     Align, Align2, Area, Context, Frame, Id, Layout, Margin, Order, Panel, Rect, Response,
@@ -15,14 +15,14 @@ use crate::ui::{icons, theme};
 
 /// Cards seen at once; older ones follow when these are gone.
 const MAX_SHOWN: usize = 3;
-/// Between the cards and the edges of what they lie over.
+/// Margin between the cards and the edges of the image.
 const MARGIN: f32 = 16.0;
 /// So much of them is seen over the smallest picture.
 const MIN_HEIGHT: f32 = 96.0;
 /// Below other things they have at most this share of the height.
 const MAX_SHARE: f32 = 0.4;
 
-/// The cards over the picture, which lies in this area.
+/// Cards over the image in this area.
 pub(super) fn over_ui(ctx: &Context, view: &mut View<'_>, area: Rect) {
     if view.app.cx.notices.all().is_empty() {
         return;
@@ -89,7 +89,7 @@ fn has_keyboard(ui: &Ui, place: Rect) -> bool {
     response.is_some_and(|it| it.layer_id == ui.layer_id() && place.contains_rect(it.rect))
 }
 
-/// How many there are beside those that are seen, and a button that closes them all.
+/// Number of hidden cards, and a button that closes all.
 fn all_ui(ui: &mut Ui, view: &mut View<'_>, count: usize) {
     let palette = palette(ui);
     let frame = card(ui, palette.line).inner_margin(Margin::symmetric(14, 4));

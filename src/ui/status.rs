@@ -49,7 +49,7 @@ pub(super) fn status_ui(ui: &mut Ui, view: &mut View<'_>) {
     });
 }
 
-/// Lets a job go on that waits for other programs.
+/// Resumes a job that waits for other programs.
 fn waiting_ui(ui: &mut Ui, view: &mut View<'_>) {
     let waits = |job: &RunningJob| job.waiting.is_some() && !job.cancel.is_cancelled();
     if !view.app.queue.running.as_ref().is_some_and(waits) {
@@ -63,7 +63,7 @@ fn waiting_ui(ui: &mut Ui, view: &mut View<'_>) {
     }
 }
 
-/// What happens now. Screen readers tell what changes, but not each step of a job.
+/// Current activity. Screen readers announce changes, but not each step of a job.
 fn text_ui(ui: &mut Ui, view: &View<'_>) {
     let running = view.app.queue.running.as_ref();
     let is_running = running.is_some();

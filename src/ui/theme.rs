@@ -10,11 +10,11 @@ use egui::{
 };
 use safelight_core::job::Stage;
 
-/// Width of the column with the form, until somebody draws its edge elsewhere.
+/// Default width of the form.
 pub const FORM_WIDTH: f32 = 384.0;
 /// It can be as narrow and as wide as this.
 pub const FORM_WIDTHS: std::ops::RangeInclusive<f32> = 340.0..=600.0;
-/// What stands beside the form keeps this width.
+/// Minimum width of the view next to the form.
 pub const BESIDE_FORM_WIDTH: f32 = 420.0;
 /// A long prompt scrolls beyond this height.
 pub const PROMPT_HEIGHT: f32 = 176.0;
@@ -22,9 +22,9 @@ pub const PROMPT_HEIGHT: f32 = 176.0;
 pub const BELOW_PROMPT_HEIGHT: f32 = 22.0;
 /// The line above the main button, which is there whether it says something or not.
 pub const ABOVE_MAIN_HEIGHT: f32 = 24.0;
-/// A number of frames behind a slider.
+/// Width of a number of frames after a slider.
 pub const FRAMES_WIDTH: f32 = 92.0;
-/// What the memory panel has at most of the height: the rest is the picture's.
+/// Maximum share of the height for the memory panel: the rest is the image's.
 pub const MEMORY_SHARE: f32 = 0.36;
 /// Height of the memory graph with the lines of words above it.
 pub const GRAPH_HEIGHT: f32 = 176.0;
@@ -44,7 +44,7 @@ pub const DROP_HEIGHT: f32 = 46.0;
 pub const REFERENCE_SIDE: f32 = 76.0;
 /// Of the lines that are drawn of a control picture, at most.
 pub const EDGES_HEIGHT: f32 = 200.0;
-/// One place of a pair beside a filled one.
+/// Height of an empty slot next to a filled one.
 pub const TILE_HEIGHT: f32 = 146.0;
 /// One of two empty ones.
 pub const EMPTY_TILE_HEIGHT: f32 = 72.0;
@@ -62,24 +62,24 @@ pub const BADGE_SIZE: f32 = 20.0;
 pub const PICKER_HEIGHT: f32 = 380.0;
 /// The list of models with problems scrolls beyond this height.
 pub const PROBLEMS_HEIGHT: f32 = 132.0;
-/// Width of a searchable list behind a button.
+/// Width of a searchable list opened by a button.
 pub const LIST_WIDTH: f32 = 320.0;
 /// Width of the list of LoRAs.
 pub const SHELF_WIDTH: f32 = 560.0;
-/// How high that list is, and one LoRA in it.
+/// Heights of that list, and of one LoRA in it.
 pub const SHELF_HEIGHT: f32 = 380.0;
 pub const SHELF_ROW_HEIGHT: f32 = 44.0;
-/// Letters of a name and of what stands below it, which fit into its width.
+/// Columns of a name, and of the text below it, that fit into its width.
 pub const SHELF_NAME_COLUMNS: usize = 68;
 pub const SHELF_TEXT_COLUMNS: usize = 88;
-/// Width of the choice of the next seed, and of the dice behind it.
+/// Widths of the choice of the next seed, and of the dice next to it.
 pub const SEED_MODE_WIDTH: f32 = 102.0;
 pub const SEED_DICE_WIDTH: f32 = 30.0;
 /// The window's size when it is opened for the first time.
 pub const WINDOW_SIZE: Vec2 = vec2(1240.0, 820.0);
 /// The window cannot be made smaller.
 pub const WINDOW_MIN_SIZE: Vec2 = vec2(800.0, 500.0);
-/// Beside the form; its scroll bar stands in it.
+/// Margin of the form; it contains the scroll bar.
 pub const FORM_MARGIN: i8 = 14;
 /// The sign of the program, before the buttons of the header.
 pub const SIGN_SIZE: f32 = 26.0;
@@ -103,9 +103,9 @@ pub const CARD_WIDTH: f32 = 460.0;
 pub const PAGE_WIDTH: f32 = 860.0;
 /// Before a line of the doctor's.
 pub const CHECK_ICON_WIDTH: f32 = 20.0;
-/// What such a line is about.
+/// Width of a check's name.
 pub const CHECK_NAME_WIDTH: f32 = 104.0;
-/// Where its figure stands, when it has one.
+/// Position of a check's figure.
 pub const CHECK_FIGURE_AT: f32 = 270.0;
 /// As high as its words.
 pub const CHECK_HEIGHT: f32 = 18.0;
@@ -113,9 +113,9 @@ pub const CHECK_HEIGHT: f32 = 18.0;
 pub const TOOL_SLIDER_WIDTH: f32 = 90.0;
 /// Of such a slider with its name and its value.
 pub const TOOL_WIDTH: f32 = 228.0;
-/// In less width, the search for a model has a row of its own.
+/// Width below which the model search gets a separate row.
 pub const SEARCH_BESIDE_WIDTH: f32 = 620.0;
-/// The list of models beside the card of one.
+/// Width of the list of models next to a model's card.
 pub const MODELS_WIDTH: f32 = 380.0;
 /// Narrower, in a small window.
 pub const MODELS_MIN_WIDTH: f32 = 250.0;
@@ -125,7 +125,7 @@ pub const MODEL_ROW_HEIGHT: f32 = 46.0;
 pub const FIT_WIDTH: f32 = 350.0;
 /// The button that the first page is about.
 pub const FIRST_BUTTON_WIDTH: f32 = 320.0;
-/// Between a page and its edges; its scroll bar stands in it at the right.
+/// Margins of a page; the scroll bar is in the right one.
 pub const PAGE_MARGIN: Margin = Margin {
     left: 24,
     right: 12,
@@ -134,7 +134,7 @@ pub const PAGE_MARGIN: Margin = Margin {
 };
 /// The names of settings, before their controls.
 pub const SETTINGS_NAME_WIDTH: f32 = 168.0;
-/// Where there is less room, names stand above their controls.
+/// Width below which names are above their controls.
 pub const SETTINGS_NARROW: f32 = 460.0;
 /// The search above the settings.
 pub const SEARCH_WIDTH: f32 = 220.0;
@@ -156,7 +156,7 @@ pub const PALETTE_HEIGHT: f32 = 380.0;
 pub const KEYS_WIDTH: f32 = 150.0;
 /// A line of that list.
 pub const PALETTE_ROW: f32 = 28.0;
-/// A window of less width shows the form or what is beside it.
+/// Width below which the window shows either the form or the view.
 pub const NARROW_WIDTH: f32 = 760.0;
 /// In a window of less height the queue scrolls as a whole.
 pub const SHORT_HEIGHT: f32 = 520.0;
@@ -169,11 +169,11 @@ pub const PAGE_MIN_HEIGHT: f32 = 320.0;
 pub const MEMORY_MIN_HEIGHT: f32 = 96.0;
 /// Height of the strip of results.
 pub const STRIP_HEIGHT: f32 = THUMB_SIDE + 28.0;
-/// In less width, what stands beside each other elsewhere stands below each other, and buttons are icons.
+/// Width below which columns are stacked, and buttons become icons.
 pub const STACK_WIDTH: f32 = 500.0;
 /// Width of the queue's panel.
 pub const QUEUE_WIDTH: f32 = 316.0;
-/// Beside the queue, what is watched has at least this width; in less, the queue lies over it.
+/// Minimum width of the view next to the queue; in less, the queue covers it.
 pub const WATCH_MIN_WIDTH: f32 = 340.0;
 /// And another page.
 pub const PAGE_MIN_WIDTH: f32 = 480.0;
@@ -183,7 +183,7 @@ pub const QUEUE_ROW: f32 = 58.0;
 pub const QUEUE_GAP: f32 = 4.0;
 /// The place for a job's picture.
 pub const QUEUE_THUMB: Vec2 = vec2(62.0, 46.0);
-/// Where there is no picture, the sign of what is made.
+/// Size of the icon in place of a missing image.
 pub const QUEUE_SIGN: f32 = 22.0;
 /// Width of a question in the middle of the window.
 pub const QUESTION_WIDTH: f32 = 400.0;
@@ -197,19 +197,19 @@ pub const SMALL_ICON: f32 = 12.0;
 pub const CHEVRON: f32 = 12.0;
 /// Of a menu with fields.
 pub const MENU_WIDTH: f32 = 240.0;
-/// Width of the number behind a slider, so that all of them end at one edge.
+/// Width of the number after a slider, so that all of them end at one edge.
 pub const VALUE_WIDTH: f32 = 64.0;
 /// Around the picture.
 pub const STAGE_MARGIN: f32 = 16.0;
 /// The player's buttons and the gaps between them.
 pub const BAR_BUTTONS_WIDTH: f32 = 505.0;
-/// The same, where the menu's button has no name.
+/// Width of the bar if the menu's button has no label.
 pub const BAR_SNUG_WIDTH: f32 = 452.0;
-/// The same, where speed, repeat and size stand in the menu.
+/// Width of the bar if speed, repeat and size are in the menu.
 pub const BAR_NARROW_WIDTH: f32 = 230.0;
 /// The bar over a picture that has the whole screen is no wider.
 pub const FULL_BAR_WIDTH: f32 = 960.0;
-/// A narrower slider of the player's stands in a row of its own.
+/// Width below which the player's slider gets a separate row.
 pub const POSITION_MIN_WIDTH: f32 = 148.0;
 /// The box with the speed of play.
 pub const SPEED_WIDTH: f32 = 64.0;

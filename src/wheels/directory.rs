@@ -1,11 +1,10 @@
-//! The table of contents at the end of a zip file: which members there are, and between which bytes each lies.
+//! Central directory at the end of a zip file: its members, and their byte ranges.
 //!
-//! Reads the last bytes of a file alone, which may be all of it that is there.
+//! Reads only the last bytes of a file, which may be all that was downloaded.
 
 use crate::record::{Result, WheelError};
 
-/// A zip's own words on where its table is are within so many bytes of its end: a comment of the longest length, and
-/// the two records for large files.
+/// Maximum size of the end records: a comment of maximum length, and the two records of large files.
 const TAIL_BYTES: u64 = 22 + 65_535 + 76;
 const END_SIGN: [u8; 4] = *b"PK\x05\x06";
 const END_64_SIGN: [u8; 4] = *b"PK\x06\x06";
@@ -201,11 +200,11 @@ impl Fields<'_> {
     }
 }
 
-/// The numbers that are too large for an entry: they stand behind it, in a field with the number 1.
+/// Zip64 field of an entry: values too large for it, in the extra field 1.
 struct Large<'a>(&'a [u8]);
 
 impl<'a> Large<'a> {
-    /// Those of what stands behind an entry.
+    /// Zip64 field among an entry's extra fields.
     fn of(mut extra: &'a [u8]) -> Self {
         while let (Some(number), Some(len)) = (Fields(extra).u16(0), Fields(extra).u16(2)) {
             let end = 4 + usize::from(len);

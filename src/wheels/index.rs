@@ -1,6 +1,6 @@
-//! Wheels as an index or a folder lists them: which file serves what is asked for.
+//! Wheels listed by an index or a folder, and the choice of the matching file.
 //!
-//! An index is a page for each package (PEP 503). Pages are not trusted: only files on the index's own hosts count.
+//! An index has a page for each package (PEP 503). Pages are untrusted: only files on the index's hosts count.
 
 use std::fs;
 use std::path::{Path, PathBuf};

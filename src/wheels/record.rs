@@ -138,7 +138,7 @@ fn is_of_content(err: &io::Error) -> bool {
     matches!(err.kind(), InvalidData | InvalidInput | UnexpectedEof)
 }
 
-/// `torch/lib/libc10.so,sha256=abc,123` → path and sum. A path with a comma stands between quotes.
+/// `torch/lib/libc10.so,sha256=abc,123` → path and sum. A path with a comma is quoted.
 fn line(line: &str) -> Option<(String, String)> {
     let mut fields = line.rsplitn(3, ',');
     let (_bytes, sum, path) = (fields.next()?, fields.next()?, fields.next()?);

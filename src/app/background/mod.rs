@@ -19,7 +19,7 @@ use crate::app::pending::{Pending, Postbox, Stream};
 
 /// Requests that may wait for the file thread.
 const TASK_ROOM: usize = 64;
-/// How long quitting waits for what is to be kept, the last settings above all.
+/// Time that quitting waits for pending saves, above all of the settings.
 pub(in crate::app) const FINISH_WITHIN: Duration = Duration::from_secs(2);
 /// A dialog that ends sooner was never shown: there is no file chooser on this machine.
 const NO_DIALOG_WITHIN: Duration = Duration::from_millis(300);
@@ -76,7 +76,7 @@ impl Background {
         }
     }
 
-    /// Work on a thread of its own.
+    /// Runs work on a separate thread.
     pub fn run<T: Send + 'static>(
         &self,
         name: &str,
@@ -87,7 +87,7 @@ impl Background {
         pending
     }
 
-    /// The same for work that has more than one thing to say.
+    /// Like [`Self::run`], for work with several results.
     pub fn stream<T: Send + 'static>(
         &self,
         name: &str,
@@ -98,12 +98,12 @@ impl Background {
         stream
     }
 
-    /// For a thread of its own that writes something until its owner is gone.
+    /// Guard for a thread that writes something until its owner is gone.
     pub fn hold(&self) -> Option<Hold> {
         self.hold.clone()
     }
 
-    /// File work, behind all that was handed over before; nothing when too much of it waits already.
+    /// Runs file work after everything queued before; `None` if too much is queued already.
     pub fn on_files<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -111,7 +111,7 @@ impl Background {
         self.hand_over(self.files.as_ref()?, work)
     }
 
-    /// Work that takes what a slow disk with many models takes: nothing that is to be kept waits behind it.
+    /// Runs slow searches, so that no save waits for them.
     pub fn search<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -135,7 +135,7 @@ impl Background {
         sent.ok().map(|()| pending)
     }
 
-    /// An errand of which only its failure is told.
+    /// Runs a task of which only a failure is reported.
     pub fn attempt(
         &self,
         name: &str,
@@ -165,7 +165,7 @@ impl Background {
         });
     }
 
-    /// Drops what may hold many pictures on a thread of its own: to give half a gigabyte back takes a tenth of a second.
+    /// Drops large values on a separate thread: freeing half a gigabyte takes a tenth of a second.
     pub fn free(&self, what: impl Send + 'static) {
         spawn("free", move || drop(what));
     }
@@ -182,7 +182,7 @@ impl Drop for Background {
     }
 }
 
-/// Does the work of one thread until nobody can hand over more. All others need this thread: work that panics ends alone.
+/// Runs the work of one thread until all senders are gone. Other work needs this thread, so a panic ends only its task.
 fn do_all(waiting: &Receiver<Work>, problems: &Postbox<JobError>) {
     for work in waiting {
         if guarded(work).is_none() {
@@ -218,7 +218,7 @@ pub fn open_outside(path: &Path) -> Result<(), String> {
 }
 
 impl Background {
-    /// Asks somebody in a dialog; nothing came of it where nothing was chosen.
+    /// Opens a dialog; no result if nothing was chosen.
     pub fn ask<T: Send + 'static>(
         &self,
         ask: impl FnOnce() -> Option<T> + Send + 'static,
@@ -229,7 +229,7 @@ impl Background {
         )
     }
 
-    /// The same, with other advice where there is no file chooser.
+    /// Like `ask`, with other advice if there is no file chooser.
     pub fn ask_or<T: Send + 'static>(
         &self,
         instead: impl Into<String>,
@@ -264,7 +264,7 @@ pub(in crate::app) fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
-/// The same for work that can fail in words.
+/// Like `survived`, for work that fails with an error.
 pub(in crate::app) fn survived<T>(
     work: impl FnOnce() -> Result<T, JobError>,
 ) -> Result<T, JobError> {

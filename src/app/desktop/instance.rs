@@ -1,7 +1,8 @@
-//! One window for each user and display: a second start hands its files to the first one and ends.
+//! One window per user and display: a second start passes its files to the first one and exits.
 //!
-//! A lock says who is the first, so a crashed one never stands in the way; a Unix socket takes the files, of nobody but
-//! the same user. Without a folder for such things each start has a window of its own.
+//! A lock decides which is the first, so a crashed one never blocks the next; a Unix socket receives the files, only
+//! from
+//! the same user. Without a folder for sockets each start opens a separate window.
 
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
@@ -18,7 +19,7 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Uid, getuid};
 use safelight_core::locks::Lock;
 
-/// What a message begins with.
+/// Start of every message.
 const GREETING: &[u8] = b"safelight 1\n";
 const ANSWER: &[u8] = b"ok\n";
 /// More than this is no list of files.
@@ -44,7 +45,7 @@ pub struct Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // Left behind, it would be taken away by the next one.
+        // Otherwise the next instance would remove it.
         fs::remove_file(&self.socket).ok();
     }
 }
@@ -54,7 +55,7 @@ pub enum Start {
     First(Instance),
     /// The first one has the files and comes to the front.
     HandedOver,
-    /// Nobody can be asked: a window of its own.
+    /// No instance can be reached: opens a separate window.
     Alone,
 }
 
@@ -111,7 +112,7 @@ pub fn start_in(folder: &Path, display: &OsStr, files: &[PathBuf]) -> Start {
     Start::Alone
 }
 
-/// `None` when somebody else is the first.
+/// `None` if another instance is the first.
 fn claim(socket: &Path) -> io::Result<Option<Instance>> {
     // The kernel lets go of it when its owner is gone, however that went.
     let lock = match Lock::take(&socket.with_extension("lock")) {

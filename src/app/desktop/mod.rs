@@ -1,7 +1,7 @@
-//! The window among the others of the desktop: its title, notifications, the desktop's look, and files that another
-//! start of the program hands over.
+//! Integration with the desktop: window title, notifications, colour scheme, and files from another start of the
+//! program.
 //!
-//! Everything that talks to the desktop has a thread of its own; where the desktop does not answer, nothing is said.
+//! Everything that talks to the desktop runs on a separate thread; a desktop that does not respond is ignored.
 
 pub mod instance;
 mod notification;
@@ -34,7 +34,7 @@ use notification::Unseen;
 /// The name of the desktop file, so that the desktop shows the right icon and name.
 pub const APP_ID: &str = "org.safelight.Safelight";
 const TITLE: &str = "Safelight";
-/// Work that was shorter than this is not told of when it is done.
+/// Shorter work sends no notification.
 const LONG_WORK: Duration = Duration::from_secs(30);
 /// The title does not change more often than this while a job runs.
 const TITLE_EVERY_SECS: f64 = 0.5;
@@ -46,13 +46,13 @@ const ICON: &[u8] = include_bytes!("../../../assets/icons/safelight-256.png");
 /// Shows a message, and calls back when it is clicked; must not wait.
 pub type Notify = Arc<dyn Fn(Message, Box<dyn FnOnce() + Send>) + Send + Sync>;
 
-/// How the window reaches the desktop.
+/// Connections to the desktop.
 #[derive(Clone)]
 pub struct DesktopLinks {
     pub notify: Notify,
-    /// What is done is told of when all of it took at least so long.
+    /// Minimum total duration of work for a notification.
     pub notify_after: Duration,
-    /// Whether the desktop is asked how it looks.
+    /// True if the theme follows the desktop.
     pub follows_looks: bool,
 }
 
@@ -66,7 +66,7 @@ impl DesktopLinks {
         }
     }
 
-    /// To nobody.
+    /// No connections.
     pub fn none() -> Self {
         Self {
             notify: Arc::new(|_, _| {}),
@@ -76,7 +76,7 @@ impl DesktopLinks {
     }
 }
 
-/// What is known of the window's place in the desktop.
+/// State of the window's desktop integration.
 pub struct Desktop {
     links: DesktopLinks,
     /// As the window has it now; empty: as it was opened.
@@ -84,11 +84,11 @@ pub struct Desktop {
     title_changed_at: f64,
     /// The job that runs, and since when.
     running: Option<(JobId, Instant)>,
-    /// What ended since the window was looked at.
+    /// Jobs that ended since the window was last looked at.
     unseen: Unseen,
-    /// How the desktop looks, once that is asked.
+    /// Theme of the desktop, once requested.
     looks: Option<Stream<Theme>>,
-    /// A message was clicked: somebody wants to see the window.
+    /// A notification was clicked: the user wants to see the window.
     clicks: Pending<()>,
     /// Files that other starts were given.
     handed: Stream<Vec<PathBuf>>,
@@ -135,7 +135,7 @@ impl Desktop {
             DesktopCommand::ToggleMemory => {
                 let is_wanted = cx.drawn.memory == PanelPlace::Nowhere;
                 cx.folds.is_graph_open = is_wanted;
-                // Where there is no room below the picture.
+                // If there is no room below the image.
                 cx.is_memory_over = is_wanted;
                 cx.is_queue_over &= !is_wanted;
                 cx.is_view_shown |= is_wanted;
@@ -146,7 +146,7 @@ impl Desktop {
             DesktopCommand::Back if cx.drawn.queue == PanelPlace::Over => {
                 cx.is_queue_over = false;
             }
-            // What is chosen in the gallery lies above it, and so does what is compared above the picture.
+            // A selection in the gallery is above it, and so is a comparison above the image.
             DesktopCommand::Back if gallery.unchoose() || watch.leave(queue, cx) => {}
             DesktopCommand::Back => cx.page = Page::Watch,
             DesktopCommand::AddToMenu => self.add_to_menu(cx),
@@ -193,7 +193,7 @@ impl Desktop {
         self.adding = adding.unwrap_or_default();
     }
 
-    /// Between two frames: the title, and what was not asked of the desktop yet.
+    /// Runs between two frames: sets the title, and sends pending requests to the desktop.
     pub(super) fn follow(&mut self, queue: &JobQueue, cx: &Cx) {
         let is_system = cx.settings.interface.theme == Theme::System;
         if is_system && self.links.follows_looks && self.looks.is_none() {

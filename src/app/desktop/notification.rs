@@ -24,14 +24,14 @@ const PATH: &str = "/org/freedesktop/Notifications";
 /// Somebody who comes back later than this finds the window without it.
 const CLICKED_WITHIN: Duration = Duration::from_mins(30);
 
-/// What the desktop shows.
+/// Desktop notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     pub summary: String,
     pub body: String,
 }
 
-/// Shows a message from a thread of its own, and calls back when it is clicked.
+/// Shows a notification from a separate thread, and calls back when it is clicked.
 pub(super) fn send(message: Message, clicked: Box<dyn FnOnce() + Send>) {
     let spawned = thread::Builder::new()
         .name("notification".to_owned())
@@ -45,7 +45,7 @@ pub(super) fn send(message: Message, clicked: Box<dyn FnOnce() + Send>) {
     }
 }
 
-/// Whether it was clicked, once it is gone.
+/// Returns whether it was clicked, once it is closed.
 async fn show(message: &Message) -> zbus::Result<bool> {
     let connection = session().await?;
     // Before the message, so that no click is missed.
@@ -122,7 +122,7 @@ pub(super) fn wait<T>(work: impl Future<Output = T>) -> T {
     async_io::block_on(work)
 }
 
-/// The same; `None` when it takes longer.
+/// Like `wait`; `None` when it takes longer.
 pub(super) fn wait_at_most<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
     let late = async {
         Timer::after(limit).await;
@@ -131,7 +131,7 @@ pub(super) fn wait_at_most<T>(limit: Duration, work: impl Future<Output = T>) ->
     wait(future::or(async { Some(work.await) }, late))
 }
 
-/// What ended since the window was looked at.
+/// Results that ended since the window was last looked at.
 #[derive(Debug, Default)]
 pub(super) struct Unseen {
     /// When the first of these jobs began.
@@ -188,7 +188,7 @@ fn done_text(num_clips: u32, num_pictures: u32) -> String {
 }
 
 impl Desktop {
-    /// Tells of a job's end when nobody looks at the window; `goes_on`: another one follows by itself.
+    /// Notifies of a job's end when the window is not looked at; `goes_on`: another job follows.
     pub(in crate::app) fn notify_ended(
         &mut self,
         job: &RunningJob,

@@ -8,7 +8,7 @@ use zbus::zvariant::{OwnedValue, Value};
 
 use crate::app::desktop::notification;
 
-/// So much of the window, in pixels, has to be on some screen for somebody to get hold of it.
+/// Minimum visible part of the window, in pixels, by which it can be dragged.
 const MIN_SEEN: Vec2 = vec2(160.0, 48.0);
 const NAME: &str = "org.freedesktop.portal.Desktop";
 const PATH: &str = "/org/freedesktop/portal/desktop";
@@ -47,7 +47,7 @@ pub fn correct(ctx: &Context, frame: &Frame, least: Vec2) {
             rect(position.x, position.y, size.width, size.height)
         })
         .collect();
-    // Where the window system keeps places to itself, it also looks after them.
+    // A window system that keeps positions private also restores them.
     let Ok(position) = window.outer_position() else {
         return;
     };
@@ -115,7 +115,7 @@ pub fn choose(ctx: &Context, theme: Theme) {
     });
 }
 
-/// How the desktop looks, where the look is to be the desktop's.
+/// Applies the desktop's theme, if the setting follows it.
 pub fn adopt(ctx: &Context, looks: Theme) {
     let looks = match looks {
         Theme::Light => egui::Theme::Light,
@@ -158,7 +158,7 @@ async fn follow_portal(tell: impl Fn(Theme)) -> zbus::Result<()> {
     Ok(())
 }
 
-/// 1 is dark, 2 light, and 0 no wish: which is how desktops say that they are light.
+/// 1 is dark, 2 light, and 0 no preference, which is how desktops report light.
 fn looks_of(value: &Value<'_>) -> Option<Theme> {
     match value {
         // Wrapped once or twice, by the portal's version.

@@ -15,20 +15,20 @@ use safelight_core::settings::Paths;
 use crate::app::background::{NOT_SURVIVED, guarded};
 use crate::app::pending::Postbox;
 
-/// How often the folders are looked at while the gallery is open.
+/// Interval of folder scans while the gallery is open.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// What changes again and again is listed so often.
+/// Minimum interval of listings while files change.
 const LIST_EVERY: Duration = Duration::from_millis(150);
 /// So much is taken in before the window is heard again.
 const AT_ONCE: usize = 1000;
-/// What was read is written when nothing more came for so long.
+/// Delay after the last change before the index is saved.
 const SAVE_AFTER: Duration = Duration::from_secs(2);
 /// And so often while much is read.
 const SAVE_EVERY: Duration = Duration::from_secs(30);
 /// Two, so that one large file does not hold up all others.
 pub(super) const NUM_READERS: usize = 2;
 
-/// What the librarian is told.
+/// Requests to the librarian.
 pub(super) enum Errand {
     Scanned(Scan),
     Read(Found, Result<Facts, String>),
@@ -38,7 +38,7 @@ pub(super) enum Errand {
     Gone(Vec<PathBuf>),
 }
 
-/// What the scanner is told.
+/// Requests to the scanner.
 pub(super) enum Order {
     /// Look at these folders again and again.
     Watch(Vec<PathBuf>),
@@ -47,7 +47,7 @@ pub(super) enum Order {
     Rest,
 }
 
-/// What the librarian tells the window.
+/// Messages of the librarian to the window.
 pub(super) enum Told {
     /// For which question.
     Listed(Query, Listing),
@@ -55,7 +55,7 @@ pub(super) enum Told {
     Favoured(Result<(), JobError>),
 }
 
-/// The results that were asked for.
+/// Requested results.
 #[derive(Clone, Debug, Default)]
 pub struct Listing {
     pub items: Vec<Arc<Entry>>,
@@ -95,23 +95,23 @@ pub(super) fn scan(orders: &Receiver<Order>, librarian: &Sender<Errand>) {
     }
 }
 
-/// Keeps what is known, and lists it whenever it is asked or something has changed.
+/// Keeps the index, and lists it on request or after changes.
 pub(super) struct Librarian {
     shelf: Shelf,
-    /// To be read, what came last first: that is what somebody waits for.
+    /// Files to read, the newest first: those are waited for.
     unread: VecDeque<Found>,
     readers: Sender<Found>,
     query: Query,
     problems: Vec<String>,
     is_looking: bool,
-    /// The list is not what was told.
+    /// The sent list is outdated.
     is_stale: bool,
     listed_at: Option<Instant>,
     saved_at: Instant,
 }
 
 impl Librarian {
-    /// `asked` is the window's, `told` the other threads', who may wait.
+    /// `asked`: requests of the window; `told`: those of other threads, which may wait.
     pub fn run(
         paths: &Paths,
         asked: &Receiver<Errand>,
@@ -139,7 +139,7 @@ impl Librarian {
             match librarian.next(asked, told) {
                 Ok(errand) => {
                     librarian.take(errand, postbox);
-                    // What has come meanwhile is one change.
+                    // Changes that arrived meanwhile count as one.
                     for errand in told.try_iter().take(AT_ONCE) {
                         librarian.take(errand, postbox);
                     }
@@ -254,7 +254,7 @@ fn favourites_error(err: &dyn std::error::Error) -> JobError {
         .advise("Favourites are lost when Safelight closes. Make that folder writable to keep them")
 }
 
-/// Reads until nobody asks any more.
+/// Reads files until the receiver is gone.
 pub(super) fn read(unread: &Receiver<Found>, librarian: &Sender<Errand>) {
     for found in unread {
         let facts = guarded(|| read_facts(&found.path).map_err(|err| err.to_string()));

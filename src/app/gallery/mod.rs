@@ -39,11 +39,11 @@ type KnownChoice = ((u64, u64), Arc<[Arc<Entry>]>);
 #[derive(Default)]
 pub struct Gallery {
     pub look: GalleryLook,
-    /// Where results lie.
+    /// Result folders.
     folders: Vec<PathBuf>,
-    /// What said so.
+    /// Settings of these folders.
     output: OutputSettings,
-    /// What is looked for; the order is in [`GalleryLook`] too.
+    /// Search query; the order is in [`GalleryLook`] too.
     pub query: Query,
     /// Nothing before the first answer.
     pub listing: Option<Listing>,
@@ -99,7 +99,7 @@ impl Gallery {
             .or_else(|| self.selection.entries(self.items()).next())
     }
 
-    /// The path of a result below the folder of results in which it lies.
+    /// Path of a result relative to its result folder.
     pub fn place_of<'a>(&self, path: &'a Path) -> &'a Path {
         let mut below = self
             .folders
@@ -214,7 +214,7 @@ impl Gallery {
         }
     }
 
-    /// The result behind the first of these in the list, else the one before it.
+    /// Result after the first of these in the list, or else before it.
     fn next_to(&self, wishes: &[TrashRequest]) -> Option<PathBuf> {
         let is_wished = |entry: &&Arc<Entry>| wishes.iter().any(|wish| wish.path == entry.path);
         let items = self.items();
@@ -231,7 +231,7 @@ impl Gallery {
         self.num_moves += u64::from(has_moved);
         self.listing = Some(listing);
         self.generation += 1;
-        // What is on its way to the trash may still be listed.
+        // Files on their way to the trash may still be listed.
         self.moves_on &= self.bin.is_busy();
     }
 
@@ -282,8 +282,8 @@ impl Gallery {
         }
     }
 
-    /// The window closes: what was wished of the trash is done, and what the librarian was told is kept. Waits for the
-    /// first, but not for ever.
+    /// Runs when the window closes: completes pending deletions, and saves the index. Waits for deletions, with a time
+    /// limit.
     pub(super) fn finish(&mut self, queue: &JobQueue, cx: &mut Cx) {
         let begin = Instant::now();
         while self.bin.has_work() && begin.elapsed() < FINISH_WITHIN {

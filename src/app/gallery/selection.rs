@@ -1,6 +1,6 @@
-//! Which results are chosen, by mouse or keyboard.
+//! Selection of results, by mouse or keyboard.
 //!
-//! Results are known by their paths, so a choice outlives a new order; nothing is done with them here.
+//! Results are identified by path, so the selection survives a new order.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ use std::sync::Arc;
 use egui::Modifiers;
 use safelight_core::gallery::Entry;
 
-/// The chosen results, and the one that the keyboard goes on from.
+/// Selected results, and the cursor of the keyboard.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     chosen: HashSet<PathBuf>,
     /// The last one that was chosen, and where it stood.
     cursor: Option<(PathBuf, usize)>,
-    /// Where a range begins.
+    /// Anchor of a range.
     anchor: Option<PathBuf>,
     /// Counts the choices.
     revision: u64,
@@ -42,7 +42,7 @@ impl Selection {
             .is_some_and(|(cursor, _)| cursor == path)
     }
 
-    /// Where the keyboard stands in the list.
+    /// Index of the keyboard cursor in the list.
     pub fn cursor_at(&self) -> Option<usize> {
         self.cursor.as_ref().map(|(_, at)| *at)
     }
@@ -103,7 +103,7 @@ impl Selection {
         self.move_to(items, index);
     }
 
-    /// The arrow keys: so many further, keeping what was chosen from the anchor on with `extends`.
+    /// Arrow keys: moves the cursor, and with `extends` selects from the anchor.
     pub fn step(&mut self, items: &[Arc<Entry>], by: isize, extends: bool) {
         let Some(last) = items.len().checked_sub(1) else {
             return;

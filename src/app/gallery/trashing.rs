@@ -28,7 +28,7 @@ pub struct TrashedResult {
     files: Vec<Trashed>,
 }
 
-/// What came of a wish to delete.
+/// Result of a deletion.
 #[derive(Default)]
 pub struct TrashedResults {
     trashed: Vec<TrashedResult>,
@@ -38,7 +38,7 @@ pub struct TrashedResults {
     problems: Vec<String>,
 }
 
-/// What came of a wish to bring something back.
+/// Result of an undone deletion.
 #[derive(Default)]
 pub struct RestoredResults {
     /// Under the names by which they are listed.
@@ -49,16 +49,16 @@ pub struct RestoredResults {
     problems: Vec<String>,
 }
 
-/// What is to be done, with the number of the deletion in the history of the window.
+/// Pending task, with the deletion's number in the undo history.
 enum TrashErrand {
     Put(u64, Vec<TrashRequest>),
     Undo(u64),
 }
 
-/// What can be taken back, and what is still to be done.
+/// Undoable deletions, and pending tasks.
 #[derive(Default)]
 pub struct Bin {
-    /// What went together comes back together.
+    /// Files deleted together are restored together.
     batches: BTreeMap<u64, Vec<TrashedResult>>,
     waiting: VecDeque<TrashErrand>,
     trashing: Pending<(u64, TrashedResults)>,
@@ -105,7 +105,7 @@ impl Gallery {
         self.go_on_with_trash(queue, cx);
     }
 
-    /// Begins with what is wished next, unless something is under way.
+    /// Starts the next task, unless one is running.
     fn go_on_with_trash(&mut self, queue: &JobQueue, cx: &mut Cx) {
         while !self.bin.is_busy() {
             let Some(errand) = self.bin.waiting.pop_front() else {
@@ -172,7 +172,7 @@ impl Gallery {
             problems,
         } = results;
         let num_results = trashed.len();
-        // What was said of their jobs is of no use any more.
+        // Notices about their jobs are obsolete.
         let is_gone = |path: &PathBuf| trashed.iter().any(|result| result.path == *path);
         let mut items = queue.results.iter();
         while let Some(item) = items.find(|item| item.output.paths.iter().any(is_gone)) {
@@ -216,7 +216,7 @@ impl Gallery {
         let mut again = Vec::new();
         let mut advice = "The trash was emptied, or another program took the file";
         if !failed.is_empty() {
-            // They can be tried again, and do not stand in the way of what went before them.
+            // They can be retried, and do not precede earlier undo actions.
             let id = cx.undo.push_behind(
                 counted(failed.len(), "delete a result", "delete {} results"),
                 Undo::Results,
@@ -267,7 +267,7 @@ impl TrashedResults {
         for file in files {
             match trash.put(&file) {
                 Ok(one) => trashed.push(one),
-                // Deleted twice, or by another program: that is what was wished.
+                // Deleted twice, or by another program: as requested.
                 Err(TrashError::Gone { .. }) => {}
                 Err(err) => {
                     self.problems.push(err.to_string());
@@ -292,7 +292,7 @@ impl RestoredResults {
                 return false;
             };
             is_whole = false;
-            // Where the trash was emptied there is nothing to try again.
+            // If the trash was emptied there is nothing to retry.
             let is_there = file.file.exists();
             let problem = if is_there {
                 err.to_string()
@@ -329,11 +329,11 @@ fn is_written(out: &Path, path: &Path) -> bool {
         && rest.is_some_and(|rest| rest.is_empty() || is_number(rest))
 }
 
-/// The files that somebody wished to throw away.
+/// Files that the user deleted.
 #[derive(Default)]
 pub(super) struct Gone {
     wished: Vec<PathBuf>,
-    /// What is looked at when what is shown has gone.
+    /// Result to show afterwards.
     next: Option<PathBuf>,
     /// The trash has done something since files were looked for.
     pub is_due: bool,

@@ -43,7 +43,7 @@ impl ControlNetworks {
             self.has_looked = paths.is_none_or(|paths| {
                 let (paths, settings) = (paths.clone(), settings.clone());
                 let looking = background.search(move || find_controls(&paths, &settings));
-                // Where too much is searched for already, it is asked for again.
+                // If too many searches are running, it is requested again.
                 let has_begun = looking.is_some();
                 self.looking = looking.unwrap_or_default();
                 has_begun
@@ -65,7 +65,7 @@ impl Inputs {
         });
     }
 
-    /// What a mask lies on, and the mask that there is.
+    /// Image of a mask, and the existing mask.
     pub fn masked(&self, of: MaskOf) -> Option<(&Source, Option<&Source>)> {
         match of {
             MaskOf::Start => {
@@ -107,7 +107,8 @@ impl Inputs {
             && (takes.by != ControlBy::Networks || self.network_of(index).is_none_or(may))
     }
 
-    /// Whether the mask of a control is kept and not used, because the model or the control's network takes none.
+    /// Returns whether the mask of a control is kept but unused, because the model or the control's network accepts
+    /// none.
     pub fn is_control_mask_parked(&self, index: usize, spec: &ModelSpec) -> bool {
         let control = self.of(Slot::Control).get(index);
         let has_mask = control.is_some_and(|input| input.control_mask.is_some());
@@ -126,7 +127,7 @@ impl Inputs {
             .map(|(index, _)| index)
     }
 
-    /// What the networks of the controls say against the form; the mask of one may be painted just now.
+    /// Problems of the form with the controls' networks; a mask may be in the editor.
     pub(in crate::app) fn control_errors(
         &self,
         spec: &ModelSpec,

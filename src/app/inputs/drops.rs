@@ -1,6 +1,6 @@
-//! Files that are held over the window and let go there, and pasted pictures.
+//! Files dragged over and dropped onto the window, and pasted images.
 //!
-//! What stands where is decided by [`crate::app::inputs`].
+//! [`crate::app::inputs`] chooses their slots.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::app::inputs::Inputs;
 use crate::app::inputs::wayland_drop::FileDrag;
 use crate::app::pending::Pending;
 
-/// What is known of files that are held over the window.
+/// Known facts of files dragged over the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
     pub num_files: usize,
@@ -26,7 +26,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Where the window system says only that there are some.
+    /// If the window system only reports that there are some.
     const UNKNOWN: Self = Self {
         num_files: 1,
         is_clip: false,
@@ -49,7 +49,7 @@ impl Held {
 #[derive(Default)]
 pub struct Drops {
     pub held: Option<Held>,
-    /// What the window system said of held files and never took back.
+    /// Number of dragged files that the window system reported and never withdrew.
     num_stale: usize,
     /// Drags, where the window library does not report them.
     drags: Option<Receiver<FileDrag>>,
@@ -100,7 +100,7 @@ impl Drops {
         }
     }
 
-    /// The window is one of Wayland's, which tells of drags in a way of its own.
+    /// The window is on Wayland, which reports drags in a different way.
     pub fn is_on_wayland(&self) -> bool {
         self.drags.is_some()
     }
@@ -160,7 +160,7 @@ impl Drops {
         }
     }
 
-    /// Where files go depends on the model: what comes before the models are known waits for them.
+    /// The slots of files depend on the model: files that arrive before the models are known wait for them.
     pub fn keep_early(&mut self, command: InputsCommand, cx: &Cx) -> Option<InputsCommand> {
         match command {
             InputsCommand::Open(paths, placing) if cx.models.are_loading => {
@@ -236,8 +236,9 @@ pub fn drop_files(paths: Vec<PathBuf>, placing: SlotTarget, cx: &mut Cx) {
     }
 }
 
-/// Whether a dropped file is settings and nothing else, by its name. A text among other files is rather a mistake,
-/// which is told.
+/// Returns whether a dropped file can only contain settings, by its name. A text among other files is more likely a
+/// mistake,
+/// which is reported.
 fn is_settings_file(path: &std::path::Path, is_alone: bool) -> bool {
     let is = |known: &str| {
         path.extension()
@@ -246,7 +247,7 @@ fn is_settings_file(path: &std::path::Path, is_alone: bool) -> bool {
     is("json") || (is_alone && is("txt"))
 }
 
-/// The place that was drawn here. Those of the controls' masks lie in that of the controls.
+/// Slot drawn at this position. The slots of the controls' masks are inside that of the controls.
 fn place_at(pos: Pos2, cx: &Cx) -> SlotTarget {
     let is_here = |rect: &Option<Rect>| rect.is_some_and(|rect| rect.contains(pos));
     if let Some(index) = cx.drawn.control_masks.iter().position(is_here) {

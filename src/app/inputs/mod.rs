@@ -27,11 +27,11 @@ pub struct Input {
     pub source: Source,
     /// Parts of the file that are not used, in sentences.
     pub notices: Vec<String>,
-    /// How much it says as a part of the prompt.
+    /// Weight as an image prompt.
     pub strength: f64,
-    /// How it acts, where it stands as a control.
+    /// Settings as a control.
     pub control: ControlSettings,
-    /// Which part of it is made anew, where it stands as a control.
+    /// Mask of the regenerated part, as a control.
     pub control_mask: Option<Source>,
 }
 
@@ -45,13 +45,13 @@ impl Input {
     }
 }
 
-/// What the form borrows of them.
+/// Inputs borrowed by the form.
 #[derive(Clone, Debug, Default)]
 pub struct Sources<'a> {
     pub image: Option<&'a StartPicture>,
     pub last_image: Option<&'a StartPicture>,
     pub extend: Option<&'a SourceClip>,
-    /// What the new clip is made of.
+    /// Source video.
     pub source_clip: Option<&'a SourceClip>,
     /// Of a clip it may be one, of which the size counts here.
     pub mask: Option<StartPicture>,
@@ -61,7 +61,7 @@ pub struct Sources<'a> {
 }
 
 impl<'a> Sources<'a> {
-    /// The clip that stands at the start, whatever becomes of it.
+    /// Video in the start slot, in any role.
     pub fn clip(&self) -> Option<&'a SourceClip> {
         self.extend.or(self.source_clip)
     }
@@ -113,7 +113,7 @@ pub struct Places {
     /// It makes nothing without a control picture.
     needs_control: bool,
     pub max_prompts: usize,
-    /// What it edits is its only reference picture, and it begins from none.
+    /// The only reference image is edited, and there is no start image.
     edits_reference: bool,
     /// A control may be a clip.
     takes_control_clips: bool,
@@ -148,7 +148,7 @@ impl Places {
         }
     }
 
-    /// The place with several to which files with such a wish go, where they go to one.
+    /// Slot with several images to which files with this request go, if they go to one.
     fn list_for(self, wish: Option<Slot>) -> Option<Slot> {
         match wish {
             Some(slot) => Some(slot).filter(|slot| slot.is_list()),
@@ -166,7 +166,7 @@ pub struct Inputs {
     /// Files to open, whose folders are looked into.
     given: Pending<Given>,
     picking: Pending<Option<(SlotTarget, Vec<PathBuf>)>>,
-    /// What a request said of control pictures that are being opened.
+    /// Control settings of a request whose images are being opened.
     awaited: Vec<Control>,
     pub control_networks: ControlNetworks,
     /// Strengths of pictures that are on their way to be parts of the prompt.
@@ -174,12 +174,12 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// What stands in a place, or the first of several.
+    /// Content of a slot, or the first of several.
     pub fn get(&self, slot: Slot) -> Option<&Input> {
         self.of(slot).first()
     }
 
-    /// All that stands in a place.
+    /// Contents of a slot.
     pub fn of(&self, slot: Slot) -> &[Input] {
         self.placed.of(slot)
     }
@@ -207,7 +207,7 @@ impl Inputs {
         (index < place.len()).then(|| place.remove(index))
     }
 
-    /// Has one of several pictures stand where another one does; both are counted from 0.
+    /// Moves one of several images to another position; both are counted from 0.
     fn move_one(&mut self, slot: Slot, from: usize, to: usize) {
         if let Some(input) = self.take_one(slot, from) {
             let place = self.placed.of_mut(slot);
@@ -227,7 +227,7 @@ impl Inputs {
         self.opening.is_busy() || self.given.is_busy()
     }
 
-    /// Takes a file out of every place in which it stands.
+    /// Removes a file from every slot.
     pub fn remove_file(&mut self, path: &Path) {
         for place in &mut self.placed.0 {
             place.retain(|input| input.source.path() != path);
@@ -274,7 +274,7 @@ impl Inputs {
         }
     }
 
-    /// How many pictures a model takes beside those that stand in a place with several.
+    /// Number of further images that a slot with several accepts.
     fn free_in(&self, slot: Slot, places: Places) -> usize {
         let most = match slot {
             Slot::Prompt => places.max_prompts,
@@ -284,9 +284,10 @@ impl Inputs {
         most.saturating_sub(self.of(slot).len())
     }
 
-    /// The place of the next file that is put nowhere: the control of a model that needs one; behind the references where
-    /// the model takes another; the second one when the start is taken, the second is free and the model goes by both;
-    /// else the start.
+    /// Slot of the next file without a chosen one: the control of a model that requires one; after the references if
+    /// the model
+    /// accepts another; the second one when the start is taken, the second is free and the model uses both; else the
+    /// start.
     pub fn next(&self, places: Places) -> Slot {
         if places.needs_control && self.of(Slot::Control).is_empty() {
             return Slot::Control;
@@ -301,7 +302,7 @@ impl Inputs {
         places.second.filter(free).unwrap_or(Slot::Start)
     }
 
-    /// How many of so many files with such a wish have a place.
+    /// Number of files, of `count` with this request, that have a free slot.
     pub fn room(&self, count: usize, wish: Option<Slot>, places: Places) -> usize {
         if let Some(slot) = places.list_for(wish) {
             return self.free_in(slot, places).max(1);
@@ -319,11 +320,12 @@ impl Inputs {
         count > 1 && !is_pair && places.takes_start
     }
 
-    /// Puts an input where it belongs: where its user put it, else in the next place. A clip stands at the start,
-    /// unless it is a control or the mask of a clip that is changed.
+    /// Puts an input into its slot: the user's choice, else the next one. A video goes to the start, unless it is a
+    /// control or
+    /// the mask of a source video.
     pub fn place(&mut self, mut input: Input, wish: Option<Slot>, places: Places) -> Slot {
         let slot = match (&input.source, wish) {
-            // Whether a model takes one, the form is told.
+            // The form checks whether a model accepts one.
             (Source::Clip(_), Some(Slot::Control)) => Slot::Control,
             (Source::Clip(_), Some(Slot::Mask)) if places.changes_clip && self.clip().is_some() => {
                 Slot::Mask

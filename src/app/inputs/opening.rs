@@ -22,7 +22,7 @@ use crate::app::choices::{Continued, SlotTarget};
 /// Pictures of one folder that are taken, and may become a job each.
 const MAX_PICTURES: usize = 500;
 
-/// A file as it will stand in the form.
+/// Opened file for the form.
 pub struct OpenedInput {
     pub source: Source,
     pub thumb: Picture,
@@ -30,13 +30,13 @@ pub struct OpenedInput {
     pub notices: Vec<String>,
 }
 
-/// What came of files that were dropped together, or of one that was chosen.
+/// Results of files that were dropped together, or of a chosen one.
 pub struct OpenedInputs {
     pub placing: SlotTarget,
     /// As many as there was room for.
     pub opened: Vec<OpenedInput>,
     pub problems: Vec<JobError>,
-    /// How many there were.
+    /// Number of files.
     pub num_files: usize,
 }
 
@@ -84,7 +84,7 @@ pub fn open_input(path: &Path) -> Result<OpenedInput, JobError> {
     guarded(path, || read_input(path))
 }
 
-/// The thread goes on where a decoder does not survive a file.
+/// The thread survives a decoder that panics on a file.
 fn guarded<T>(path: &Path, read: impl FnOnce() -> Result<T, JobError>) -> Result<T, JobError> {
     caught(read).unwrap_or_else(|| {
         let text = format!("{NOT_SURVIVED}: {}", path.display());
@@ -99,7 +99,7 @@ fn read_input(path: &Path) -> Result<OpenedInput, JobError> {
     }
     match media::open_image(path) {
         Ok(image) => picture_input(path.to_path_buf(), &image.picture, image.notices(path)),
-        // What is no picture may be a clip; when it is neither, it is told what a picture is.
+        // A file that is no image may be a video; an error of neither is that of an image.
         Err(err @ MediaError::NotAPicture { .. }) => match media::clip_info(path) {
             Ok(_) => open_clip(path),
             Err(MediaError::NotAClip { .. }) => Err(picture_error(&err)),
@@ -134,7 +134,7 @@ fn picture_input(
     })
 }
 
-/// A clip to go on from, shown by its last frame.
+/// Video to extend, shown by its last frame.
 fn open_clip(path: &Path) -> Result<OpenedInput, JobError> {
     let reader = ClipReader::open(path).map_err(|err| clip_error(&err))?;
     let last = media::last_frame(path).map_err(|err| clip_error(&err))?;
@@ -199,7 +199,7 @@ pub fn keep_pasted(image: &ColorImage, folder: &Path) -> Result<OpenedInput, Job
     keep_picture(&picture, folder, "pasted")
 }
 
-/// Keeps a picture that has no file of its own.
+/// Saves an image without a file.
 pub fn keep_picture(picture: &Picture, folder: &Path, name: &str) -> Result<OpenedInput, JobError> {
     make_private_folder(folder).map_err(|err| keep_error(&err))?;
     let path = new_file(folder, name).map_err(|err| keep_error(&err))?;
@@ -208,7 +208,7 @@ pub fn keep_picture(picture: &Picture, folder: &Path, name: &str) -> Result<Open
     picture_input(path, picture, Vec::new())
 }
 
-/// A file of its own, named by the time: results remember it, so a name does not come twice.
+/// New file named by the time: results refer to it, so names are never reused.
 fn new_file(folder: &Path, name: &str) -> io::Result<PathBuf> {
     let first = folder.join(format!("{name}-{}.png", timestamp()));
     let mut names = names_like(&first);

@@ -1,4 +1,4 @@
-//! How files come to their places: opened for the form that they were given to, whatever is shown when they are open.
+//! Assignment of files to slots: opened for the form that they were given to, whatever is shown when they are ready.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ impl Inputs {
         }
     }
 
-    /// For the form that is shown. Where a job is changed, nothing is asked.
+    /// For the form that is shown. While a job is edited, no questions are asked.
     pub fn poll(&mut self, is_editing: bool, cx: &mut Cx) {
         let mut form = std::mem::take(&mut cx.form);
         self.poll_for(&mut form, !is_editing, cx);
@@ -167,11 +167,11 @@ impl Inputs {
         });
     }
 
-    /// Takes files as an input: folders stand for the pictures in them, and LoRAs go where they belong.
+    /// Opens files as inputs: a folder stands for its images, and LoRAs are added as such.
     fn open(&mut self, mut paths: Vec<PathBuf>, placing: SlotTarget, cx: &mut Cx) {
         let loras: Vec<PathBuf> = paths
             .extract_if(.., |path| {
-                // A file of weights is a LoRA, or is told not to be one.
+                // A weight file is a LoRA, or reported not to be one.
                 path.extension()
                     .is_some_and(|kind| kind.eq_ignore_ascii_case("safetensors"))
             })
@@ -221,7 +221,7 @@ impl Inputs {
         }
     }
 
-    /// Where another thread leaves a file for these places.
+    /// Destination of files that another thread opens.
     pub fn expect(&mut self, cx: &Cx) -> Postbox<OpenedInputs> {
         let (postbox, opening) = Pending::new(&cx.ctx);
         self.opening.add(opening);
@@ -235,7 +235,7 @@ impl Inputs {
         });
     }
 
-    /// A picture without a file of its own, which becomes one in this folder.
+    /// An image without a file, which is saved to this folder.
     fn take(&mut self, slot: Slot, picture: Arc<Picture>, folder: PathBuf, cx: &Cx) {
         self.open_one(slot, cx, move || keep_picture(&picture, &folder, "frame"));
     }
@@ -243,7 +243,7 @@ impl Inputs {
     /// Fills the form with what a result was made of, its pictures included.
     pub(in crate::app) fn take_over(&mut self, request: &GenerateRequest, cx: &mut Cx) {
         cx.replace_form(GenerateForm::from(request));
-        // What is on its way belongs to what stood here before.
+        // Pending files belong to the previous form.
         (self.opening, self.given) = (Pending::default(), Pending::default());
         let clip = request.extend.as_ref().or(request.source_clip.as_ref());
         let start = clip.or(request.image.as_ref());
@@ -413,9 +413,9 @@ impl Inputs {
         self.settle_offers(cx);
     }
 
-    /// Takes away the offers of files that stand in no place any more: they are not used.
+    /// Removes the offers of files that no slot contains any more.
     pub(in crate::app) fn settle_offers(&self, cx: &mut Cx) {
-        // What is being opened stands nowhere yet.
+        // A file that is being opened is in no slot yet.
         if !self.is_opening() {
             cx.notices.end_where(
                 |cause| matches!(cause, Cause::SettingsOf(path) if !self.has_file(path)),

@@ -1,7 +1,7 @@
 //! Files dropped on the window under Wayland, which winit 0.30 does not report.
 //!
-//! A second `wl_data_device` on the window's own connection, with a queue and a thread of its own.
-//! It takes lists of files alone; what a place in the window means is not known here.
+//! A second `wl_data_device` on the window's connection, with a separate queue and thread.
+//! Accepts file lists only; the window maps positions to slots.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -22,12 +22,12 @@ use wayland_client::{
 
 /// The one kind of data that is taken.
 const FILES: &str = "text/uri-list";
-/// A longer list is cut: no one drops so many files on purpose.
+/// A longer list is truncated: that many files are not dropped on purpose.
 const MAX_LIST_BYTES: u64 = 1 << 20;
 /// Events that may wait for the window.
 const ROOM: usize = 64;
 
-/// What happens to files that are dragged.
+/// Events of dragged files.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FileDrag {
     /// Files are held over the window.
@@ -77,7 +77,7 @@ pub fn listen(cc: &eframe::CreationContext<'_>) -> Option<Receiver<FileDrag>> {
     Some(receiver)
 }
 
-/// Where the window finds what happened.
+/// Connection to the window for events.
 #[derive(Clone)]
 struct Postbox {
     sender: Sender<FileDrag>,
@@ -99,11 +99,11 @@ struct Listener {
     manager: Option<manager::WlDataDeviceManager>,
     seat: Option<wl_seat::WlSeat>,
     device: Option<wl_data_device::WlDataDevice>,
-    /// What the newest offer can be had as.
+    /// MIME types of the newest offer.
     mimes: Vec<String>,
     /// The files that are held over the window.
     offer: Option<wl_data_offer::WlDataOffer>,
-    /// Where they are held.
+    /// Position of the drag.
     at: (f64, f64),
 }
 
@@ -128,7 +128,7 @@ impl Listener {
         }
     }
 
-    /// Asks for the list and reads it on a thread of its own, because the other program may be slow.
+    /// Requests the list and reads it on a separate thread, because the other program may be slow.
     fn take(&mut self) -> io::Result<()> {
         let Some(offer) = self.offer.take() else {
             return Ok(());
@@ -165,7 +165,7 @@ impl Listener {
 fn paths_of(list: &str) -> Vec<PathBuf> {
     list.lines()
         .filter_map(|line| line.trim_end().strip_prefix("file://"))
-        // A host name may stand before the path.
+        // A host name may precede the path.
         .filter_map(|rest| rest.find('/').map(|start| uri::decoded(&rest[start..])))
         .collect()
 }

@@ -1,7 +1,7 @@
-//! Choosing a model, and the first page: what is here, what is known, what this machine can run.
+//! Model choice, and first steps: installed models, known ones, and what this machine can run.
 //!
-//! Models are looked for and folders watched in the background; a model's card and whether it fits are found once
-//! somebody looks. Fetching is [`crate::app::fetching`]'s.
+//! Searches and folder watching run in the background; a model's card and fit are determined when it is shown.
+//! [`crate::app::fetching`] downloads.
 
 pub mod rows;
 pub mod searching;
@@ -28,7 +28,7 @@ use rows::{Listed, Place, Rows};
 use searching::CheckEngine;
 use survey::{Examine, Survey, SurveyNews, SurveyWish};
 
-/// How the library looks at the machine.
+/// Connections of the library to the machine.
 #[derive(Clone)]
 pub struct LibraryLinks {
     pub load: LoadModels,
@@ -36,17 +36,17 @@ pub struct LibraryLinks {
     pub survey: Examine,
 }
 
-/// What a model is made of: its files and what is in them.
+/// Files of a model, with their contents.
 type Card = Vec<(PathBuf, ComponentCard)>;
 
-/// A form whose model is not found any more: it comes back with the model, unless somebody has changed what stands in its
-/// place.
+/// Form whose model is not found any more: it is restored together with the model, unless the user has changed its
+/// replacement.
 struct Aside {
     form: GenerateForm,
     stand_in: GenerateForm,
 }
 
-/// Everything of models in one window, beside those that can be used.
+/// Model library of a window, apart from the usable models.
 pub struct Library {
     pub remembered: Remembered,
     pub rows: Rows,
@@ -60,7 +60,7 @@ pub struct Library {
     pub survey: Survey,
     /// The parts of models that were looked at; empty while they are read.
     pub cards: HashMap<String, Card>,
-    /// Whether the engine could start; absent before anybody looked.
+    /// Result of the engine check; `None` before the check.
     pub engine: Option<Result<(), JobError>>,
     aside: Option<Aside>,
     links: LibraryLinks,
@@ -72,7 +72,7 @@ pub struct Library {
     checking: Pending<Result<(), JobError>>,
     surveying: Stream<SurveyNews>,
     reading: Pending<(String, Card)>,
-    /// Tells of changes where models lie.
+    /// Reports changes in the model folders.
     changes: Stream<()>,
     watching: Sender<Watch>,
 }
@@ -272,7 +272,7 @@ fn complete(id: &str, cx: &mut Cx) {
     }
 }
 
-/// What the first clip is made with: what ships with the app, else any that needs no picture.
+/// Model for the first video: the shipped one, else any that needs no image.
 pub fn first_model(models: &[ModelSpec]) -> Option<&ModelSpec> {
     use safelight_core::model::InputUse::Required;
     let needs_none = |spec: &&ModelSpec| {

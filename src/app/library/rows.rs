@@ -21,7 +21,7 @@ const HEADINGS: [&str; 6] = [
     "Not supported by this version",
 ];
 
-/// Which list a model is in, and where.
+/// List of a model, and its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Whole, on this disk.
@@ -37,7 +37,7 @@ pub struct Listed {
     pub id: String,
     pub place: Place,
     pub name: String,
-    /// What it is, in a line.
+    /// Facts on one line.
     pub facts: String,
     pub size: String,
     /// Its files may be missing, or of another program's kind.
@@ -46,7 +46,7 @@ pub struct Listed {
     haystack: String,
 }
 
-/// What stands in one line.
+/// Row of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Row {
     Heading(&'static str),
@@ -128,7 +128,7 @@ impl Rows {
         (0..self.shown.len()).find(|line| self.model_at(*line).is_some_and(|it| it.id == id))
     }
 
-    /// The next line with a model, so many models on or back.
+    /// The row this number of models forwards or backwards.
     pub fn step(&self, from: Option<usize>, by: i64) -> Option<usize> {
         let lines: Vec<usize> = (0..self.shown.len())
             .filter(|line| self.model_at(*line).is_some())
@@ -144,7 +144,7 @@ impl Rows {
     }
 }
 
-/// What a model makes its clips and pictures from.
+/// Inputs from which a model generates.
 pub fn needs_text(spec: &ModelSpec) -> &'static str {
     use InputUse::{No, Optional, Required};
     if spec.mask == Required {

@@ -22,7 +22,7 @@ use crate::app::pending::{Pending, Postbox, Stream};
 use crate::app::state::Page;
 use crate::worker::{engine_executable, engine_for};
 
-/// How often is looked whether models have come or gone; a change counts once it has lasted as long.
+/// Interval of checks for changed models; a change counts once it has lasted as long.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 /// Places that may wait to be watched.
 const WATCH_ROOM: usize = 16;
@@ -66,7 +66,7 @@ impl Library {
         let (load, settings) = (Arc::clone(&self.links.load), cx.settings.clone());
         let loading = cx.background.search(move || load(&settings));
         self.loading = loading.unwrap_or_default();
-        // Networks beside models come and go with them.
+        // Helper networks change together with them.
         cx.push(FinishCommand::Look);
         cx.push(InputsCommand::LookForNetworks);
     }
@@ -77,7 +77,7 @@ impl Library {
         self.checking = checking.unwrap_or_default();
     }
 
-    /// What goes by settings that are others now is made anew.
+    /// Updates whatever depends on changed settings.
     pub(in crate::app) fn follow_settings(&mut self, cx: &mut Cx) {
         let (now, then) = (&cx.settings, &self.looked_with);
         if now == then {
@@ -152,7 +152,7 @@ impl Library {
         }
     }
 
-    /// What its user wrote, where this form stands in for one whose model is not found.
+    /// The user's form, if this form replaces one whose model is not found.
     pub(in crate::app) fn own_form<'a>(&'a self, form: &'a GenerateForm) -> &'a GenerateForm {
         let aside = self.aside.as_ref();
         let aside = aside.filter(|aside| aside.stand_in == *form);
@@ -169,14 +169,14 @@ impl Library {
         self.renew_survey(cx);
     }
 
-    /// What is wrong with the engine is said where the work is.
+    /// Reports problems of the engine where the work is.
     pub(super) fn tell_engine(&self, cx: &mut Cx) {
         if let Some(Err(err)) = &self.engine {
             cx.tell_about(Cause::Engine, Severity::Error, err.clone());
         }
     }
 
-    /// What this machine can run is of yesterday: who looks at it sees it anew.
+    /// The survey is outdated: it is repeated when it is shown again.
     pub(in crate::app) fn renew_survey(&mut self, cx: &Cx) {
         self.survey.is_stale = true;
         if is_shown(cx) {
@@ -211,7 +211,7 @@ fn watch(watched: &Receiver<Watch>, postbox: &Postbox<()>) {
     }
 }
 
-/// Looks whether the engine could start; runs on a thread of its own.
+/// Checks that the engine can start; runs on a separate thread.
 pub type CheckEngine = Arc<dyn Fn(&Settings) -> Result<(), JobError> + Send + Sync>;
 
 /// Looks whether the engine's executable and a libtorch for it are there. Names only: what they can

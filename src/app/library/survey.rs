@@ -1,8 +1,10 @@
-//! What this machine can run: its device, its libtorch, its free disk, and for each model whether it fits.
+//! Survey of this machine: its device, its libtorch, its free disk space, and the fit of each model.
 //!
-//! Drivers and headers are asked on a thread of its own, and only once somebody looks at models. Each model is planned
-//! as a job with its own defaults would be, also one that is not here, whose networks the catalogue knows; without those
-//! it is judged by the size of its largest part.
+//! Drivers and headers are read on a separate thread, and only when models are shown. Each model is planned as a job
+//! with its
+//! default values, including models that are not installed, whose networks the catalogue knows; without those it is
+//! judged by
+//! the size of its largest component.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -25,20 +27,19 @@ use crate::app::memory::course::ExpectedTimeline;
 use crate::telemetry::{self, Device, DeviceQuery, Roots, host};
 use crate::worker::Estimates;
 
-/// Beside the weights of a model that nobody has planned.
+/// Assumed memory in addition to the weights of a model without a plan.
 const BESIDE_WEIGHTS_BYTES: u64 = 3 << 30;
 /// With less, weights that stream would leave nothing for what is computed.
 const LEAST_STREAMING_BYTES: u64 = 6 << 30;
 
-/// What one core of a CPU computes in a second in large products, about: half of what those of the last ten years can
-/// at best.
+/// Assumed speed of one CPU core in large products: about half of the best of the last ten years.
 const CORE_OPERATIONS: f64 = 40e9;
 /// Starting an engine and reading the files, whatever is made.
 const START_SECS: f64 = 10.0;
-/// Ways to make a model fit that are told.
+/// Limit of suggestions that make a model fit.
 const MAX_WAYS: usize = 3;
 
-/// Whether a model fits, in a word.
+/// Fit of a model, in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FitWord {
     Fits,
@@ -48,13 +49,13 @@ pub enum FitWord {
     Unknown,
 }
 
-/// A word, and what is behind it.
+/// Fit of a model with its reasons.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fit {
     pub word: FitWord,
     /// The plan's verdict.
     pub text: String,
-    /// What would make it fit, or fit without help, as the plan suggests it.
+    /// Suggestions of the plan that would make it fit, or fit without fallbacks.
     pub ways: Vec<String>,
     /// About how long a job with the model's own size and length takes here, where that is known.
     pub secs: Option<u64>,
@@ -66,7 +67,7 @@ pub struct Machine {
     pub device: Device,
     /// `cpu`, `cuda` or `rocm`.
     pub kind: &'static str,
-    /// Where libtorch is, or why there is none.
+    /// Path of libtorch, or the reason why there is none.
     pub libtorch: Result<PathBuf, String>,
     /// The folder into which models are fetched.
     pub models: PathBuf,
@@ -80,7 +81,7 @@ pub struct SurveyWish {
     pub known: Vec<CatalogEntry>,
 }
 
-/// What it finds, one after the other.
+/// Results, one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SurveyNews {
     Machine(Box<Machine>),
@@ -88,7 +89,7 @@ pub enum SurveyNews {
     Fit(String, Fit),
 }
 
-/// Looks at the machine; runs on a thread of its own.
+/// Examines the machine; runs on a separate thread.
 pub type Examine = Arc<dyn Fn(&SurveyWish, &mut dyn FnMut(SurveyNews)) + Send + Sync>;
 
 /// All that surveys have found so far.
@@ -168,13 +169,13 @@ pub struct Judge<'a> {
     pub device: &'a Device,
     pub settings: &'a Settings,
     pub corrections: PeakCorrections,
-    /// How long earlier jobs took.
+    /// Durations of earlier jobs.
     pub times: Estimates,
 }
 
 impl Judge<'_> {
     fn spec(&self, spec: &ModelSpec) -> Option<Fit> {
-        // What a model cannot do without: its size is all that counts.
+        // Required inputs of the model: only their sizes count.
         let picture = StartPicture {
             path: PathBuf::new(),
             width: spec.defaults.width,
@@ -273,7 +274,7 @@ impl Judge<'_> {
 
     fn largest_part(&self, entry: &CatalogEntry) -> Fit {
         let facts = &self.device.facts;
-        // The CPU computes in f32 from weights that lie in memory whole.
+        // The CPU computes in f32 with all weights in memory.
         let is_cpu = facts.class == DeviceClass::Cpu;
         let largest = entry.largest_part_bytes(is_cpu);
         let free = facts.budget(&self.settings.memory.choice()).available_bytes;

@@ -14,14 +14,14 @@ use crate::app::cx::Cx;
 use crate::app::notices::{Notice, Severity};
 use crate::app::pending::{Pending, Stream};
 
-/// Files whose headers are read before they are told of.
+/// Number of headers read per update.
 const AT_ONCE: usize = 24;
 
 /// The LoRAs that can be chosen, and what is known of those that are.
 #[derive(Default)]
 pub struct LoraShelf {
     pub is_open: bool,
-    /// What the last search has found so far: first what fits.
+    /// Results of the last search so far: fitting ones first.
     pub found: Arc<Vec<Arc<FoundLora>>>,
     /// Why it cannot be said what fits.
     pub problem: Option<String>,
@@ -29,14 +29,14 @@ pub struct LoraShelf {
     search: Stream<Result<Vec<FoundLora>, String>>,
     /// For which model they were looked for.
     model: Option<String>,
-    /// What is known of chosen files, once they were looked at, and for which model.
+    /// Facts on chosen files, once they were read, and the model that they were matched to.
     chosen: HashMap<PathBuf, Option<FoundLora>>,
     chosen_for: Option<String>,
     looking: Pending<Vec<FoundLora>>,
-    /// Files that somebody wants in the form, looked at for the model with this id.
+    /// Files to add to the form, matched to the model with this id.
     wanted: Pending<(String, Vec<FoundLora>)>,
     picking: Pending<Option<Vec<PathBuf>>>,
-    /// What jobs said.
+    /// Coverage reported by jobs.
     coverage: HashMap<PathBuf, Coverage>,
 }
 
@@ -46,17 +46,17 @@ impl LoraShelf {
         self.search.is_busy()
     }
 
-    /// What is known of a chosen file.
+    /// Facts on a chosen file.
     pub fn chosen(&self, path: &Path) -> Option<&FoundLora> {
         self.chosen.get(path)?.as_ref()
     }
 
-    /// How much of a file the last job with it used.
+    /// Coverage of a file in the last job with it.
     pub fn used(&self, path: &Path) -> Option<&Coverage> {
         self.coverage.get(path)
     }
 
-    /// What is wrong with chosen files that are switched on. One that is for another model is parked instead.
+    /// Problems of chosen files that are enabled. A file for another model is kept unused instead.
     pub(in crate::app) fn errors(&self, form: &GenerateForm) -> Vec<FieldError> {
         let gone = form.acting_loras().filter(|lora| self.is_gone(lora));
         gone.map(|lora| FieldError {
@@ -131,7 +131,7 @@ impl LoraShelf {
                 Ok(more) => {
                     let found = Arc::make_mut(&mut self.found);
                     found.extend(more.into_iter().map(Arc::new));
-                    // What fits comes first; among equals the order of names stays.
+                    // Fitting ones come first; otherwise the order of names is kept.
                     found.sort_by_key(|lora| (!lora.fits(), lora.card.is_none()));
                 }
                 Err(problem) => self.problem = Some(problem),
@@ -152,7 +152,7 @@ impl LoraShelf {
                     self.add(lora, cx);
                 }
             } else {
-                // What was looked at for another model is looked at again.
+                // Files matched to another model are matched again.
                 self.want(found.into_iter().map(|lora| lora.path).collect(), cx);
             }
         }
@@ -248,7 +248,7 @@ impl LoraShelf {
         self.model = Some(spec.id.clone());
         self.found = Arc::default();
         self.problem = None;
-        // What is chosen may have changed, too.
+        // The chosen files may have changed, too.
         self.chosen_for = None;
         let Some(paths) = cx.paths.clone() else {
             return;
@@ -265,7 +265,7 @@ impl LoraShelf {
     }
 }
 
-/// What is known of these files, for a model.
+/// Facts on these files, for a model.
 fn look_at(spec: &ModelSpec, paths: &[PathBuf]) -> Vec<FoundLora> {
     match LoraMatcher::of(spec) {
         Ok(fitting) => paths.iter().map(|path| fitting.look(path)).collect(),

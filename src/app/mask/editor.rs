@@ -1,6 +1,6 @@
-//! One mask that is painted: what is known of it in the window, and its orders to the painter.
+//! Editor of one mask: its state in the window, and its orders to the painter thread.
 //!
-//! Which one is open, and when it becomes a file, is [`super::Masking`]'s.
+//! [`super::Masking`] opens it and saves it to a file.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -21,21 +21,21 @@ use crate::app::notices::Severity;
 use crate::app::pending::Stream;
 use crate::app::state::Page;
 
-/// What there is of a mask after some orders.
+/// State of a mask after some orders.
 #[derive(Default)]
 pub struct Painted {
     /// Width and height of the picture with its room.
     pub size: Option<(u32, u32)>,
-    /// The same without the room at its sides.
+    /// Size without the outpainted margins.
     pub own_size: (u32, u32),
     pub margins: Margins,
-    /// What is seen of it, from the back to the front.
+    /// Visible tiles, from back to front.
     pub shown: Vec<Shown>,
     pub can_undo: bool,
     pub can_redo: bool,
 }
 
-/// What takes so long that nothing can be painted meanwhile.
+/// Tasks during which painting is blocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Busy {
     Softening,
@@ -47,7 +47,7 @@ pub enum Busy {
 pub struct Editor {
     /// Of this editor among those of the window.
     pub number: u64,
-    /// What it lies on, its file, and the mask that it began with or was kept as.
+    /// Image of the mask, its file, and the mask that it started from or was saved as.
     pub(super) of: MaskOf,
     picture: PathBuf,
     mask_file: Option<PathBuf>,
@@ -63,13 +63,13 @@ pub struct Editor {
     pub(super) is_changed: bool,
     /// Jobs are made as soon as it is in its place.
     pub(super) is_submit_due: bool,
-    /// Where the pointer was in the stroke that goes on, and whether that erases.
+    /// Last position of the current stroke, and whether it erases.
     stroke: Option<([f32; 2], bool)>,
-    /// What the painter has no room for yet.
+    /// Orders that the painter has no room for yet.
     pub(super) waiting: VecDeque<Order>,
     orders: Sender<Order>,
     pub(super) said: Stream<Said>,
-    /// What is in sight, and what the painter was told of it.
+    /// Visible area, as sent to the painter.
     pub(super) sight: Option<Sight>,
     told_sight: Option<Sight>,
 }
@@ -115,13 +115,13 @@ impl Editor {
         self.of == of && self.picture == source.path() && is_own
     }
 
-    /// A stroke goes on.
+    /// Returns whether a stroke is in progress.
     pub fn is_painting(&self) -> bool {
         self.stroke.is_some()
     }
 
-    /// What is to be seen of it where this part of the picture is in sight, with so many dots of the screen a pixel;
-    /// nothing where that is known.
+    /// New visible area where this part of the image is shown, at `dots_a_pixel` screen dots per pixel; `None` if it is
+    /// unchanged.
     pub fn news_of_sight(&self, seen: Rect, dots_a_pixel: f32) -> Option<Sight> {
         let sight = Sight::of(self.width, self.height, seen, dots_a_pixel);
         (self.sight.as_ref() != Some(&sight)).then_some(sight)

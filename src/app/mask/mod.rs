@@ -31,10 +31,10 @@ use crate::app::state::Page;
 pub use editor::{Busy, Editor, Painted};
 use painter::{ORDER_ROOM, Order, Painter};
 
-/// What all sizes that can come back may take.
+/// Memory limit of all undoable canvas sizes.
 const MAX_BYTES: usize = 512 << 20;
 
-/// What the mask's thread says.
+/// Messages of the mask thread.
 enum Said {
     /// First of all.
     Opened(Result<Box<Editor>, JobError>),
@@ -97,7 +97,7 @@ pub struct Masking {
     pub editor: Option<Editor>,
     /// Of the mask that is being opened.
     opening: Stream<Said>,
-    /// How many were opened: the last one's number.
+    /// Number of opened editors: the number of the last one.
     num_opened: u64,
 }
 
@@ -163,14 +163,15 @@ impl Masking {
         }
     }
 
-    /// Whether there is something to paint on, for a model that takes a mask of it; one that is a clip is not painted on.
+    /// Returns whether there is an image to paint on, for a model that accepts a mask of it; a mask video cannot be
+    /// painted.
     pub fn can_open(&self, of: MaskOf, inputs: &Inputs, cx: &Cx) -> bool {
         let takes = |spec: &ModelSpec| takes_mask(of, inputs, &cx.form, spec);
         let is_still = |(_, mask): (_, Option<&Source>)| !matches!(mask, Some(Source::Clip(_)));
         inputs.masked(of).is_some_and(is_still) && cx.model().is_some_and(takes)
     }
 
-    /// What was painted on this goes on; else it is opened, and the mask that there is.
+    /// Continues the mask of this image; otherwise opens the image and its existing mask.
     fn open(&mut self, of: MaskOf, inputs: &Inputs, cx: &mut Cx) {
         let Some((source, mask)) = inputs.masked(of).filter(|_| self.can_open(of, inputs, cx))
         else {
@@ -205,7 +206,7 @@ impl Masking {
         });
     }
 
-    /// What is painted and in no place yet, as the form is checked with it: what it lies on, and its shape.
+    /// Unsaved mask in no slot yet, for the checks of the form: its image, and its shape.
     pub(super) fn pending(&self, inputs: &Inputs, cx: &Cx) -> Option<(MaskOf, StartPicture)> {
         let editor = self.editor.as_ref()?;
         let of = editor.of;
@@ -247,7 +248,7 @@ impl Masking {
         })
     }
 
-    /// Writes the mask into the data folder and opens it as the mask of what it lies on.
+    /// Writes the mask into the data folder and opens it as the mask of its image.
     fn keep(&mut self, may_be_empty: bool, inputs: &mut Inputs, cx: &mut Cx) {
         let Some(editor) = &mut self.editor else {
             return;
@@ -276,7 +277,7 @@ impl Masking {
     }
 }
 
-/// What is painted on, at one size.
+/// Image being painted on, at one size.
 struct Canvas {
     pub mask: Mask,
     pub levels: Levels,
@@ -336,7 +337,7 @@ impl Sizes {
         is_any
     }
 
-    /// The same of the one after.
+    /// Like `undo`, for the next size.
     fn redo(&mut self, swap: impl FnOnce(Canvas) -> Canvas) -> bool {
         let after = self.undone.pop().map(swap);
         let is_any = after.is_some();
@@ -345,7 +346,7 @@ impl Sizes {
     }
 }
 
-/// What is painted on and the mask to go on from.
+/// Opened image, and the mask to continue.
 struct Opened {
     of: MaskOf,
     source: Source,
@@ -372,7 +373,7 @@ fn open(of: MaskOf, source: Source, mask_file: Option<PathBuf>) -> Result<Opened
     })
 }
 
-/// Writes a mask under a name of its own: jobs that wait may go by an earlier one.
+/// Writes a mask under a new name: waiting jobs may use an earlier one.
 fn keep(folder: &Path, picture: &Path, mask: &Mask) -> Result<PathBuf, JobError> {
     let stem = picture.file_stem().unwrap_or_default().to_string_lossy();
     let name = format!("{}-mask-{}.png", naming::slug(&stem), JobId::next());
@@ -397,7 +398,7 @@ fn make_room_advice(folder: &Path) -> String {
     )
 }
 
-/// Writes an extended picture and its mask under names of their own; gives them in this order.
+/// Writes an outpainted image and its mask under new names; returns them in this order.
 fn keep_extended(
     folder: &Path,
     picture: &Path,
@@ -409,7 +410,7 @@ fn keep_extended(
     })
 }
 
-/// The same of a control, of which at most so many frames are written.
+/// Like `keep_extended`, for a control video, of which at most `num_frames` frames are written.
 fn keep_extended_control(
     folder: &Path,
     source: &Source,

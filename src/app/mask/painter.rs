@@ -25,12 +25,12 @@ use crate::app::choices::{ControlPart, MaskOf, Slot, SlotTarget};
 use crate::app::inputs::opening::{OpenedInputs, continue_file, open_input, opened_one};
 use crate::app::pending::Postbox;
 
-/// Orders that lie ready: more than the parts of strokes of one frame.
+/// Capacity of the order queue: more than the stroke segments of one frame.
 pub(super) const ORDER_ROOM: usize = 32;
-/// How long is painted, and how long squares are renewed, before the window is told.
+/// Duration of painting and of renewing tiles before the window is updated.
 const STINT: Duration = Duration::from_millis(8);
 
-/// What is asked of the painter.
+/// Orders to the painter.
 #[derive(Debug)]
 pub(super) enum Order {
     /// The strokes that follow are one step for undo.
@@ -39,21 +39,22 @@ pub(super) enum Order {
     Stroke([f32; 2], [f32; 2], Brush),
     Fill(u8),
     Invert,
-    /// Soften all edges by so many pixels.
+    /// Softens all edges by this number of pixels.
     Soften(u32),
     /// Give the picture room at its sides.
     Extend(Outpaint),
     Undo,
     Redo,
-    /// Write it into a file of this folder, which becomes the mask of what it lies on; where nothing is painted and that is no
-    /// mask, nothing is written.
+    /// Writes the mask into a file of this folder, and uses it as the mask of its image; an empty mask that is not
+    /// allowed to be
+    /// empty is not written.
     Keep {
         folder: PathBuf,
         place: Postbox<OpenedInputs>,
-        /// Where the extended picture goes.
+        /// Destination of the outpainted image.
         picture_place: Postbox<OpenedInputs>,
         may_be_empty: bool,
-        /// How many frames of a control are extended.
+        /// Number of frames of an outpainted control video.
         num_frames: u32,
     },
     Look(Sight),
@@ -123,7 +124,7 @@ impl<'a> Painter<'a> {
             Order::Soften(radius) => self.soften(radius),
             Order::Extend(outpaint) => {
                 let extended = survived(|| self.extend(outpaint));
-                // Its size is known before anything else is asked of it.
+                // Its size is known before any other request.
                 self.show(Instant::now());
                 self.postbox.post(Said::Extended(extended));
                 Area::default()
@@ -207,7 +208,7 @@ impl<'a> Painter<'a> {
         Area::default()
     }
 
-    /// Its size is known before anything else is asked of it.
+    /// Its size is known before any other request.
     fn tell_resized(&mut self, is_resized: bool) {
         if is_resized {
             self.show(Instant::now());
@@ -248,7 +249,7 @@ impl<'a> Painter<'a> {
         let made = extend_picture(&picture, Some(&painted), outpaint, filling)
             .and_then(|made| Ok((made.mask, Levels::of(made.picture)?)));
         let (mask, levels) = made.map_err(|err| opening_error(&err))?;
-        // What was taken back before this does not come again.
+        // Undone steps before this cannot be redone.
         self.mask.begin_step();
         let before = self.swap(Canvas {
             mask,
@@ -261,7 +262,7 @@ impl<'a> Painter<'a> {
         Ok(())
     }
 
-    /// Both become files and stand in their places; from then on what was extended is what is painted on.
+    /// Saves both to files and puts them into their slots; from then on the outpainted image is painted on.
     fn keep_extended(
         &mut self,
         folder: &Path,
@@ -325,7 +326,7 @@ impl<'a> Painter<'a> {
     }
 }
 
-/// Where what is painted on stands, and its mask.
+/// Slots of the image and its mask.
 fn places_of(of: MaskOf) -> (SlotTarget, SlotTarget) {
     let onto = |slot| SlotTarget {
         keeps_size: true,
@@ -340,7 +341,7 @@ fn places_of(of: MaskOf) -> (SlotTarget, SlotTarget) {
     }
 }
 
-/// What of a mask lies on a picture that has these margins around itself.
+/// Part of a mask that covers an image with these margins.
 fn part_of(mask: &Mask, picture: &Picture, margins: Margins) -> Mask {
     let (width, height) = (picture.width, picture.height);
     let area = Area {

@@ -1,9 +1,10 @@
-//! What is seen of a picture and of the mask over it: squares of textures, only those in sight, only as fine as the
-//! screen is.
+//! Visible part of an image with its mask: texture tiles, only those in view, only as fine as the screen.
 //!
-//! A picture of 8192 × 8192 would be one texture larger than many devices take. Here no more than `MAX_TILES` squares
-//! exist at a time, and a stroke renews the part of a square that it touched and nothing else. Averaging a large mask
-//! takes long, so this is work for the painter's thread; egui takes textures from any.
+//! An image of 8192 × 8192 would be one texture larger than many devices allow. Here at most `MAX_TILES` tiles exist at
+//! a
+//! time, and a stroke renews only the part of a tile that it touched. Downsampling a large mask takes long, so this
+//! runs on
+//! the painter's thread; egui accepts textures from any.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ use safelight_core::media::{Area, Mask, MediaError, Picture, thumbnail};
 
 /// The edge of a square in texels.
 pub const TILE: u32 = 512;
-/// Squares that are kept beside those in sight.
+/// Limit of tiles, including those out of view.
 const MAX_TILES: usize = 96;
 
 /// A picture in its own size and in halves of that, down to one square.
@@ -46,7 +47,7 @@ impl Levels {
     }
 }
 
-/// Which squares of which level are in sight.
+/// Tiles in view, and their level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sight {
     level: u32,
@@ -92,7 +93,7 @@ struct Key {
 
 struct Tile {
     shown: Shown,
-    /// What was painted in it since its texture was made, in pixels of the picture.
+    /// Area painted since its texture was created, in pixels of the image.
     touched: Area,
     /// When it was last in sight and as it should be.
     seen: u64,
@@ -125,7 +126,7 @@ impl Tiles {
         }
     }
 
-    /// The same place of another picture is in sight; gives the one before.
+    /// Replaces the image and keeps the view; returns the previous image.
     pub(super) fn replace(&mut self, levels: Levels) -> Levels {
         self.tiles.clear();
         std::mem::replace(&mut self.levels, levels)
@@ -153,7 +154,7 @@ impl Tiles {
         let mut keys: Vec<Key> = self.sight.iter().flat_map(Sight::keys).collect();
         // The sight may still be that of a larger picture.
         keys.retain(|key| self.levels.has(*key));
-        // What is missing comes first, and what a stroke always touches does not keep the others waiting.
+        // Missing tiles come first, and one that a stroke keeps touching does not delay the others.
         keys.sort_by_key(|key| self.tiles.get(key).map(|tile| tile.seen));
         for key in keys {
             if self.renew_one(ctx, mask, key) && Instant::now() >= until {
@@ -164,8 +165,8 @@ impl Tiles {
         true
     }
 
-    /// All squares that there are, from the back to the front. Those of the level in sight hide the others, which
-    /// stand for what is missing of it.
+    /// All existing tiles, from back to front. Those of the visible level cover the others, which fill in for missing
+    /// ones.
     pub(super) fn shown(&self) -> Vec<Shown> {
         let level = self.sight.as_ref().map(|sight| sight.level);
         let mut tiles: Vec<(&Key, &Tile)> = self.tiles.iter().collect();
@@ -202,7 +203,7 @@ impl Tiles {
     fn new_tile(&self, ctx: &Context, mask: &Mask, key: Key, square: Area) -> Tile {
         let picture = picture_of(&self.levels.0[key.level as usize], key);
         let painted = mask_image(mask, square, key.level);
-        // The last texel of a coarse square may stand for pixels beyond the picture.
+        // The last texel of a coarse tile may cover pixels beyond the image.
         let texels = |from: u32, to: u32| (to - from).div_ceil(1 << key.level) << key.level;
         let end = corner(
             square.left + texels(square.left, square.right),

@@ -12,7 +12,7 @@ use crate::app::presets::OwnPresets;
 use crate::app::settings::SettingsKeeping;
 use crate::app::shortcuts::{Shortcut, keys_text};
 
-/// Of what was used, so many stand first.
+/// Number of recently used entries that are listed first.
 const MAX_RECENT: usize = 8;
 const PRESET: &str = "Preset";
 const AT_WORD: i32 = 8;
@@ -52,7 +52,7 @@ impl Palette {
         }
     }
 
-    /// Something lies over the pages and has the keys, Escape above all: a list, a menu or a question.
+    /// Returns whether a list, menu or dialog covers the pages and has the keyboard, above all Escape.
     pub fn is_covered(&self, ctx: &Context) -> bool {
         self.entries.is_some()
             || self.are_shortcuts_shown
@@ -60,7 +60,7 @@ impl Palette {
             || ctx.memory(|memory| memory.top_modal_layer().is_some())
     }
 
-    /// What matches a query, best first.
+    /// Entries that match a query, best first.
     pub fn found(&self, query: &str) -> Vec<&Entry> {
         let query = query.trim().to_lowercase();
         let entries = self.entries.iter().flatten();
@@ -193,7 +193,7 @@ fn fuzzy_score(query: &str, name: &str) -> Option<i32> {
         };
         let follows = |place: usize| last.is_some_and(|last| place == last + 1);
         let begins = |place: usize| place == 0 || !name[place - 1].is_alphanumeric();
-        // What goes on with a word is better than the next word's beginning, and both than the middle of one.
+        // A match that continues a word ranks above the beginning of the next word, and both above the middle of one.
         let place = places(&follows)
             .or_else(|| places(&begins))
             .or_else(|| places(&|_| true))?;
@@ -207,7 +207,7 @@ fn fuzzy_score(query: &str, name: &str) -> Option<i32> {
         at = place + 1;
     }
     if last.is_none() {
-        // Nothing is asked for yet: they stay in their order.
+        // Without a query they keep their order.
         return Some(0);
     }
     // Of two that match as well, the shorter one is nearer.

@@ -1,13 +1,13 @@
-//! What differs between the settings of two results, in the words of the interface.
+//! Differences between the settings of two results, in the words of the interface.
 //!
-//! Works on settings as files carry them, so that a result of this session and a file of last year compare alike.
+//! Compares settings as embedded in files, so that new results and old files are treated alike.
 
 use serde_json::{Map, Value};
 
 /// Longer values are cut; the whole ones are in the files.
 const MAX_CHARS: usize = 80;
 
-/// A setting: its key in files, its name, and what is said where a result has none of its own.
+/// Setting: its key in files, its name, and its text if a result does not contain it.
 struct Setting {
     key: &'static str,
     name: &'static str,
@@ -45,7 +45,7 @@ const SETTINGS: [Setting; 27] = [
     setting("prompt", "prompt", "no prompt"),
 ];
 
-/// What A has of each setting in which they differ, and what B has.
+/// Values of A and B for each setting in which they differ.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Differences {
     pub a: Vec<String>,
@@ -59,7 +59,7 @@ impl Differences {
     }
 }
 
-/// Compares two requests; `None` stands for a file that carries none.
+/// Compares two requests; `None` is a file without settings.
 pub fn differences(a: Option<&Value>, b: Option<&Value>) -> Differences {
     let (Some(a), Some(b)) = (a, b) else {
         let all = |request: Option<&Value>| match request {

@@ -1,6 +1,6 @@
-//! Results and files as the viewer shows them, and how files are opened for it.
+//! Results and files as the viewer shows them, and opening of files.
 //!
-//! Opening runs on threads of its own.
+//! Opening runs on separate threads.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub struct ViewedMedia {
     pub is_clip: bool,
     /// Seconds that its job took, of this session.
     pub secs: Option<f64>,
-    /// The settings inside each file, as far as they are Safelight's.
+    /// Embedded settings of each file, if they are Safelight's.
     pub settings: Vec<Option<Value>>,
 }
 
@@ -150,8 +150,7 @@ fn open_media(path: &Path, max_side: u32, wake: &Wake) -> Result<OpenedFile, Med
     }
 }
 
-/// What the file carries of its making; nothing where it is another program's or damaged, which is no reason not to
-/// show it.
+/// Embedded settings; `None` for files of other programs and damaged ones, which are shown anyway.
 fn settings_of(path: &Path) -> Option<Value> {
     let text = media::read_settings(path).ok()??;
     serde_json::from_str(&text).ok()

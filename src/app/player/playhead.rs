@@ -1,13 +1,13 @@
-//! Which frame of a clip is due, and how long the next one can wait: playing, pausing, speed, what comes behind the end.
+//! Playback position: the frame that is due, the time until the next one, pausing, speed, and repeat.
 //!
-//! It is told the time, holds no picture and draws nothing, so a test can play hours in a millisecond.
+//! The caller passes the time, so that a test can play hours in a millisecond; draws nothing.
 
 use safelight_core::media::FrameStarts;
 use serde::{Deserialize, Serialize};
 
 /// A frame this close to its time counts as due: the window is woken a little early.
 const SLACK_SECS: f64 = 0.02;
-/// After a longer silence (the window was hidden) the clip goes on where it stood.
+/// After a longer gap (the window was hidden) the video continues from where it was.
 const MAX_LAG_SECS: f64 = 1.0;
 /// The speeds that are offered.
 pub const SPEEDS: [f64; 5] = [0.25, 0.5, 1.0, 1.5, 2.0];
@@ -21,7 +21,7 @@ pub fn playable_fps(fps: f64) -> f64 {
     }
 }
 
-/// What comes behind the last frame.
+/// Action after the last frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Repeat {
@@ -35,7 +35,7 @@ pub enum Repeat {
 }
 
 impl Repeat {
-    /// The one that a button goes on to.
+    /// Next choice of the button.
     pub fn next(self) -> Self {
         match self {
             Self::Off => Self::Loop,
@@ -54,12 +54,12 @@ impl Repeat {
     }
 }
 
-/// How clips are played, whichever it is.
+/// Playback options, for all videos.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Playback {
     pub repeat: Repeat,
-    /// 1 is the clip's own.
+    /// 1 is the video's rate.
     pub speed: f64,
 }
 
@@ -106,7 +106,7 @@ impl Playhead {
         Self { starts, ..self }
     }
 
-    /// The same, standing.
+    /// Paused copy.
     pub fn paused(self) -> Self {
         Self {
             is_playing: false,
@@ -202,7 +202,7 @@ impl Playhead {
         self.due_secs = None;
     }
 
-    /// There are so many frames now, so many of the new ones before those that were there. The frame that is looked at
+    /// The number of frames has changed, and this number of new ones precedes the existing ones. The current frame
     /// stays.
     pub fn grow(&mut self, len: usize, at_front: usize) {
         let was_still = self.len <= 1;

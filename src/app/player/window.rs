@@ -1,20 +1,20 @@
-//! Which frames of a long clip are held in memory: those around the place that is looked at, up to a number of bytes.
+//! Frame cache of a long video: the frames around the current position, up to a memory limit.
 //!
-//! Plain bookkeeping; reading frames is `reading`'s.
+//! Plain bookkeeping; `reading` reads frames.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use safelight_core::media::Picture;
 
-/// What is held of one clip. At 1280 × 720 these are 194 frames.
+/// Cached bytes of one video. At 1280 × 720 these are 194 frames.
 pub const BUDGET_BYTES: usize = 512 << 20;
 /// Held however large they are.
 const MIN_ROOM: usize = 4;
 /// A gap that is sooner decoded through than entered anew.
 const MAX_GAP: usize = 24;
 
-/// Frames that were held, to be dropped where that makes nobody wait.
+/// Evicted frames, to be dropped where nothing waits for it.
 pub type Unwanted = Vec<Arc<Picture>>;
 
 /// Frames around a place.
@@ -49,8 +49,9 @@ impl Window {
         self.at
     }
 
-    /// Another place is looked at, or the direction changed; whether that is news. What lies far from it stays until the
-    /// next frame comes: to free hundreds of them takes longer than whoever looks has time for.
+    /// Sets another position or direction; returns whether it changed. Distant frames stay until the next frame
+    /// arrives: freeing
+    /// hundreds of them would delay the display.
     pub fn look_at(&mut self, at: usize, is_backward: bool) -> bool {
         let at = at.min(self.len.saturating_sub(1));
         let is_news = (self.at, self.is_backward) != (at, is_backward);
@@ -71,7 +72,7 @@ impl Window {
         self.frames.get(&index)
     }
 
-    /// The frame, else the nearest one before it, else the nearest behind.
+    /// The frame, else the nearest one before it, else the nearest after it.
     pub fn nearest(&self, index: usize) -> Option<&Arc<Picture>> {
         let before = self.frames.range(..=index).next_back();
         before
@@ -96,7 +97,7 @@ impl Window {
         wanted.find(|index| *index < self.len && !self.frames.contains_key(index))
     }
 
-    /// Where reading should begin so that a missing frame comes: with those before it where the clip runs backwards.
+    /// Start of reading for a missing frame: with those before it if the video runs backwards.
     pub fn begin_for(&self, missing: usize) -> usize {
         let mut begin = missing;
         let is_missing = |index: usize| self.is_wanted(index) && !self.frames.contains_key(&index);
@@ -106,7 +107,7 @@ impl Window {
         begin
     }
 
-    /// Whether reading that has come to this frame should go on; `None` when it should wait until something changes.
+    /// Returns whether reading should continue after this frame; `None` to wait until something changes.
     pub fn goes_on(&self, next: usize) -> Option<bool> {
         let missing = self.next_missing()?;
         let begin = self.begin_for(missing);
@@ -128,7 +129,7 @@ impl Window {
         later <= ahead || earlier <= behind
     }
 
-    /// How many frames are held before and behind the place, in the direction of play.
+    /// Numbers of frames cached before and after the position, in the direction of playback.
     fn reach(&self) -> (usize, usize) {
         let room = (self.budget_bytes / self.frame_bytes).max(MIN_ROOM);
         let others = room.min(self.len).saturating_sub(1);

@@ -1,4 +1,4 @@
-//! How large a picture is shown and which part of it: fitted, at its own size, or anything between.
+//! Zoom and pan of an image: fitted, actual size, or anything between.
 //!
 //! Arithmetic on rectangles; draws nothing.
 
@@ -8,7 +8,7 @@ use egui::{Pos2, Rect, Vec2, vec2};
 const MIN_SCALE: f32 = 0.02;
 const MAX_SCALE: f32 = 32.0;
 
-/// What part of a picture is shown.
+/// Visible part of an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Zoom {
     /// All of it, as large as there is room.
@@ -27,7 +27,7 @@ impl Zoom {
         }
     }
 
-    /// Where a picture of this size lies in its place.
+    /// Rectangle of an image of this size in its area.
     pub fn rect(self, area: Rect, size: Vec2) -> Rect {
         match self {
             Self::Fit => fit(area, size),

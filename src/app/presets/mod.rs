@@ -17,7 +17,7 @@ use crate::app::pending::Pending;
 #[derive(Debug, Default)]
 pub struct OwnPresets {
     pub list: Vec<OwnPreset>,
-    /// What is in the file, and where a broken one was moved; or why it was not changed.
+    /// Content of the file, and the new path of a broken one; or the reason why it was not changed.
     coming: Pending<Result<(LoadedPresets, Option<String>), PresetsError>>,
 }
 
@@ -134,7 +134,7 @@ impl OwnPresets {
 pub struct PresetChoice {
     pub key: PresetKey,
     pub name: String,
-    /// What it is for; empty for the user's own.
+    /// Its purpose; empty for the user's.
     pub note: String,
     pub values: PresetValues,
 }

@@ -1,7 +1,8 @@
-//! How much of the prompt the model's text encoders read, counted while somebody writes.
+//! Token count of the prompt, updated while the user types.
 //!
-//! Counted on a thread of its own, when the writing pauses for a moment; the tokenizers go along and come back, so
-//! that the largest is opened once. Nothing is opened before there is a prompt.
+//! Runs on a separate thread when typing pauses; the tokenizers are passed along and returned, so that the largest is
+//! opened
+//! once. Nothing is opened before there is a prompt.
 
 use safelight_core::job::GenerateForm;
 use safelight_core::job::prompt::PromptError;
@@ -12,20 +13,20 @@ use crate::app::background::{NOT_SURVIVED, guarded};
 use crate::app::cx::Cx;
 use crate::app::pending::Pending;
 
-/// Who writes faster is not counted behind.
+/// Pause in typing before counting.
 const PAUSE_SECS: f64 = 0.15;
 
-/// What is counted, or what is wrong with it in a sentence.
+/// Count, or a sentence on a problem.
 type CountResult = Result<PromptCount, String>;
 
-/// What is counted together.
+/// Texts counted together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Wish {
     prompt: CountWish,
     negative: Option<CountWish>,
 }
 
-/// What the thread brings back.
+/// Result of the thread.
 struct Counted {
     counter: TokenCounter,
     wish: Wish,
@@ -39,9 +40,9 @@ pub struct Counting {
     /// Not here while it counts.
     counter: Option<TokenCounter>,
     running: Pending<Counted>,
-    /// What was counted last, or is being counted.
+    /// Request that was counted last, or is being counted.
     wish: Option<Wish>,
-    /// What is wanted since then, and when it was first seen.
+    /// Newer request, and when it was first seen.
     wanted: Option<(Wish, f64)>,
     prompt: Option<CountResult>,
     negative: Option<CountResult>,
@@ -53,7 +54,7 @@ impl Counting {
         self.prompt.as_ref()
     }
 
-    /// The same of the negative prompt, where it acts.
+    /// Count of the negative prompt, where it acts.
     pub fn negative(&self) -> Option<&CountResult> {
         self.negative.as_ref()
     }
@@ -84,7 +85,7 @@ impl Counting {
         }
     }
 
-    /// The wish to begin with now, or how long to wait for it.
+    /// Request to start now, or the time until it is due.
     fn due(&mut self, wish: Wish, now: f64) -> Due {
         if self.wish.as_ref() == Some(&wish) {
             self.wanted = None;
@@ -116,7 +117,7 @@ impl Counting {
 enum Due {
     Nothing,
     Now,
-    /// After so many seconds.
+    /// After this number of seconds.
     In(f64),
 }
 
@@ -126,7 +127,7 @@ impl Counting {
         let Some(spec) = cx.model() else {
             return;
         };
-        // What an earlier run or a file left in the form is counted too, but not guessed where there is no tokenizer.
+        // A prompt from an earlier run or a file is counted too, but not guessed without a tokenizer.
         let has_tokenizer = !spec.files.tokenizer.as_os_str().is_empty();
         if !self.has_begun && (!has_tokenizer || written(&cx.form).is_empty()) {
             return;

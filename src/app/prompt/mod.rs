@@ -17,10 +17,10 @@ use crate::app::notices::{Cause, Severity};
 use crate::app::pending::Pending;
 use counting::Counting;
 
-/// Wildcards are looked at again after so long, when somebody is about to name one.
+/// Interval of reading wildcards again while the user types one.
 const GLANCE_SECS: f64 = 2.0;
 
-/// The prompt field, by which the rest of the window knows whether somebody writes in it.
+/// Id of the prompt field, by which the rest of the window recognises typing.
 pub fn field_id() -> egui::Id {
     egui::Id::unique("prompt-field")
 }
@@ -116,7 +116,7 @@ impl PromptDesk {
         }
     }
 
-    /// Puts an example into the field. What somebody wrote there is still among the earlier prompts.
+    /// Puts an example into the field. The previous text stays in the history.
     fn use_example(&mut self, example: String, cx: &mut Cx) {
         let written = cx.form.prompt.trim();
         let mut specs = cx.models.all().iter();
@@ -204,13 +204,13 @@ impl PromptDesk {
     }
 }
 
-/// The prompts of earlier jobs, and which of them stands in the field.
+/// Prompts of earlier jobs, and the one in the field.
 #[derive(Default)]
 pub struct History {
     entries: Arc<Vec<PromptEntry>>,
     /// The place of the one in the field.
     at: Option<usize>,
-    /// What was being written before the first step back.
+    /// Prompt that was being written before the first step back.
     draft: PromptEntry,
     /// The file has been read.
     pub is_known: bool,
@@ -234,7 +234,7 @@ impl History {
         self.take(entries);
     }
 
-    /// What comes next is a draft again.
+    /// The next text is a draft again.
     fn leave(&mut self) {
         self.at = None;
     }
@@ -245,7 +245,7 @@ impl History {
         let next = match self.at {
             None => {
                 self.draft = current.clone();
-                // The newest is often what stands in the field still.
+                // The newest often still is in the field.
                 usize::from(self.is_shown(0, current))
             }
             Some(at) => at + 1,
@@ -255,7 +255,7 @@ impl History {
         Some(entry)
     }
 
-    /// The prompt after the one in the field, and behind the newest the draft.
+    /// Prompt after the one in the field, and after the newest the draft.
     fn newer(&mut self, current: &PromptEntry) -> Option<PromptEntry> {
         self.settle(current);
         let at = self.at?;
@@ -266,7 +266,7 @@ impl History {
         Some(entry.unwrap_or(&self.draft).clone())
     }
 
-    /// What was changed since is a draft of its own.
+    /// A changed prompt becomes a separate draft.
     fn settle(&mut self, current: &PromptEntry) {
         self.at = self.at.filter(|at| self.is_shown(*at, current));
     }

@@ -1,6 +1,6 @@
-//! Where the cursor stands in the prompt, and what is written there: names of wildcards and words.
+//! Cursor in the prompt, and the word being typed: names of wildcards and words.
 //!
-//! Counts letters as the text field does.
+//! Counts letters like the text field.
 
 /// Names that are offered at once.
 const MAX_OFFERED: usize = 8;
@@ -12,7 +12,7 @@ const MAX_BEGINNING: usize = 60;
 pub struct Typing {
     /// Letters before it, when it was last seen.
     pub cursor: Option<usize>,
-    /// Where the field is to put it.
+    /// Requested position of the cursor.
     pub wanted_cursor: Option<usize>,
     /// The wildcards that are offered, and which of them the keyboard chose.
     pub offer: Option<Offer>,
@@ -28,7 +28,7 @@ pub struct Typing {
     pub declined: Option<usize>,
 }
 
-/// Wildcards whose names go on as somebody began to write.
+/// Wildcards whose names begin with the typed text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// Letters before the `__`.
@@ -133,7 +133,7 @@ fn byte_of(text: &str, letters: usize) -> usize {
         .map_or(text.len(), |(at, _)| at)
 }
 
-/// The letters before an open `__` and what stands between it and the cursor.
+/// Number of letters before an open `__`, and the text between it and the cursor.
 fn beginning(prompt: &str, cursor: usize) -> Option<(usize, &str)> {
     let before = &prompt[..byte_of(prompt, cursor)];
     let line = &before[before.rfind('\n').map_or(0, |at| at + 1)..];

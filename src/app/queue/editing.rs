@@ -17,7 +17,7 @@ pub struct Editing {
 }
 
 impl Editing {
-    /// What its user wrote before, and gets back.
+    /// The user's form, which is restored afterwards.
     pub(in crate::app) fn own_form(&self) -> &GenerateForm {
         &self.form
     }
@@ -91,7 +91,7 @@ impl JobQueue {
         }
     }
 
-    /// Puts new jobs where the changed one stands; one that had stopped goes behind those that wait.
+    /// Puts new jobs in the place of the edited one; those of a stopped one go to the end of the queue.
     pub(super) fn replace_edited(
         &mut self,
         jobs: impl Iterator<Item = WaitingJob>,
@@ -116,13 +116,13 @@ impl JobQueue {
         cx.say("The job was changed");
     }
 
-    /// The same job once more behind the first one, with another seed unless the form keeps its own.
+    /// Queues a copy after the job, with another seed unless the form keeps its seed.
     pub(super) fn duplicate(&mut self, id: JobId, cx: &Cx) {
         let Some(job) = self.idle_job(id) else {
             return;
         };
         let Some(mut request) = as_written(job) else {
-            // The same again, under another name.
+            // A copy under another name.
             let copy = WaitingJob {
                 is_held: job.is_held,
                 ..WaitingJob::new(job.request.clone(), job.device)
@@ -147,7 +147,7 @@ impl JobQueue {
         self.insert_behind(id, copy);
     }
 
-    /// Puts a job behind another, or last where that does not wait.
+    /// Puts a job after another, or last if that one does not wait.
     fn insert_behind(&mut self, id: JobId, copy: WaitingJob) {
         let at = self.waiting.iter().position(|job| job.id == id);
         let at = at.map_or(self.waiting.len(), |at| at + 1);

@@ -21,9 +21,9 @@ pub struct WaitingJob {
     pub has_prompts: bool,
     /// The folder of the same job, where an earlier try left it.
     pub resume: Option<PathBuf>,
-    /// It is of an earlier run of the program, and waits until somebody lets it go on.
+    /// It is from an earlier run of the program, and waits until the user resumes it.
     pub is_held: bool,
-    /// What it is made from and what was not there when the queue was read.
+    /// Its inputs that were missing when the queue was read.
     pub missing: Vec<PathBuf>,
 }
 
@@ -36,19 +36,19 @@ pub enum Stopped {
     Unfinished,
 }
 
-/// A job that does not run again by itself.
+/// A job that does not run again automatically.
 #[derive(Clone, Debug)]
 pub struct StoppedJob {
     pub job: WaitingJob,
     pub why: Stopped,
-    /// How far it is, for people; empty where nothing of it is there.
+    /// Its progress, for people; empty if nothing of it exists.
     pub progress: String,
 }
 
-/// What is to come of the running job when it has paused.
+/// Action once the running job has paused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PauseWish {
-    /// It alone is paused: it stops and others go on.
+    /// Pauses this job only: it stops and others go on.
     Job,
     /// With the whole queue: it is the first one again.
     Queue,
@@ -99,7 +99,8 @@ impl WaitingJob {
     }
 }
 
-/// Whether it may be the file's place that a job failed for: the disk is full, or the folder is gone or protected.
+/// Returns whether a job may have failed because of the folder: the disk is full, or the folder is missing or
+/// protected.
 pub(super) fn may_be_of_place(err: &JobError) -> bool {
     matches!(err.kind, JobErrorKind::Disk | JobErrorKind::InvalidRequest)
 }
@@ -134,7 +135,7 @@ impl ResultItem {
         self.request.generate().is_some()
     }
 
-    /// What was asked for: of a batch for the picture in this place. Nothing of what was finished.
+    /// Request of the result, for a batch that of the image at this index. Without post-processing.
     pub fn generated(&self, index: usize) -> Option<GenerateRequest> {
         let request = self.request.generate()?;
         Some(request.of_one(index))
@@ -167,7 +168,7 @@ impl ResultItem {
         Some(Pictured::Made(self.id, index, Arc::clone(frame)))
     }
 
-    /// The one that stands for all of it.
+    /// Frame that represents it.
     pub fn middle(&self) -> Option<Pictured> {
         self.pictured(self.output.clip.frames.len() / 2)
     }

@@ -16,24 +16,24 @@ use crate::app::pending::Pending;
 use crate::app::queue::jobs::{Stopped, StoppedJob, WaitingJob};
 use crate::worker::{UnfinishedJob, left_in};
 
-/// What is known of the file.
+/// State of the file.
 #[derive(Default)]
 pub(super) struct Keeping {
     /// Held for as long as this program alone may write it; none before it was read.
     pub(super) lock: Option<Arc<Lock>>,
-    /// Which state of the queue is written, or on its way.
+    /// Revision of the queue that is written, or being written.
     pub(super) written: u64,
     /// When that was, on the window's clock.
     written_at: f64,
     pub(super) writing: Pending<Option<JobError>>,
-    /// Why what was written last is not on the disk, as it was told.
+    /// Reason why the last save failed, as it was shown.
     problem: Option<String>,
 }
 
 /// Changes are written no more often than this.
 const WRITE_EVERY_SECS: f64 = 0.5;
 
-/// What could not be written is tried again.
+/// Interval of retries after a failed save.
 const RETRY_EVERY_SECS: f64 = 5.0;
 
 impl Keeping {
@@ -42,7 +42,7 @@ impl Keeping {
         self.problem.is_some() || self.written != revision
     }
 
-    /// The same, and it is time to write it; else the window is woken when it is.
+    /// Returns whether it is due now; otherwise the window is woken when it is.
     pub(super) fn is_due_now(&mut self, revision: u64, cx: &Cx) -> bool {
         if self.writing.is_busy() || self.lock.is_none() || !self.is_due(revision) {
             return false;
@@ -80,7 +80,7 @@ impl Keeping {
     }
 }
 
-/// What an earlier run left.
+/// Queue of an earlier run.
 #[derive(Default)]
 pub(super) struct Restored {
     pub(super) lock: Option<Lock>,
@@ -123,7 +123,7 @@ pub(super) fn restore(paths: &Paths) -> Restored {
     let forgotten = &mut restored.file.forgotten;
     forgotten.retain(|id| folder_of(*id).exists());
     restored.left = left_in(&jobs);
-    // Where a result was being saved when the program ended.
+    // Folders of results that were being saved when the program ended.
     let queued = restored.file.jobs.iter().map(|job| &job.request);
     let left = restored.left.iter().map(|left| &left.request);
     let folders = queued
@@ -138,7 +138,7 @@ pub(super) fn restore(paths: &Paths) -> Restored {
     restored
 }
 
-/// One job of the last run, as it stands now.
+/// Restores one job of the last run.
 fn take(
     restored: &mut Restored,
     job: QueuedJob,
@@ -148,7 +148,7 @@ fn take(
     let has_folder = JobFolder::at(&folder).request_file().is_file();
     let has_copies = job.request.generate().is_some();
     let resume = has_folder.then_some(folder);
-    // A job to generate that goes on has copies in its folder.
+    // A resumed job has copies of its inputs in its folder.
     let needed = job.request.inputs().into_iter();
     let needs_them = !has_copies || resume.is_none();
     let needed = needed.filter(|path| needs_them && !path.exists());

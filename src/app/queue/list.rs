@@ -13,7 +13,7 @@ use crate::app::queue::jobs::{
     Countdown, Removed, ResultItem, Stopped, StoppedJob, WaitingJob, may_be_of_place,
 };
 
-/// How long there is to say no.
+/// Time in which the action can be cancelled.
 const COUNTDOWN_SECS: f64 = 30.0;
 /// So many can come back into the strip; of older ones the files alone come back.
 const MAX_GONE: usize = 20;
@@ -41,7 +41,7 @@ impl JobQueue {
         self.waiting.iter().chain(stopped).find(|job| job.id == id)
     }
 
-    /// What is asked for by all jobs that run, wait or have stopped.
+    /// Requests of all jobs that run, wait or have stopped.
     pub fn unfinished(&self) -> impl Iterator<Item = &JobRequest> {
         let running = self.running.iter().map(|job| &job.request);
         let stopped = self.stopped.iter().map(|stopped| &stopped.job);
@@ -49,7 +49,7 @@ impl JobQueue {
         running.chain(idle.map(|job| &job.request))
     }
 
-    /// The jobs of an earlier run that nobody has let go on: those that were interrupted stand first.
+    /// Jobs of an earlier run that were not resumed: interrupted ones first.
     pub fn held(&self) -> impl Iterator<Item = JobId> {
         let unfinished = self.stopped.iter().filter(|it| it.is_interrupted());
         let waiting = self.waiting.iter().filter(|job| job.is_held);
@@ -58,13 +58,13 @@ impl JobQueue {
             .chain(waiting.map(|job| job.id))
     }
 
-    /// Lets the jobs of an earlier run go on.
+    /// Resumes the jobs of an earlier run.
     pub fn release_held(&mut self) {
         let held: Vec<JobId> = self.held().collect();
         for job in &mut self.waiting {
             job.is_held = false;
         }
-        // The first of them comes to stand before the others.
+        // The first of them becomes the first of all.
         for id in held.into_iter().rev() {
             self.restart(id);
         }
@@ -85,7 +85,7 @@ impl JobQueue {
             MoveTarget::Up => from.saturating_sub(1),
             MoveTarget::Down => from + 1,
             MoveTarget::Top => 0,
-            // It leaves a gap behind itself.
+            // Its removal shifts the others.
             MoveTarget::Before(at) if at > from => at - 1,
             MoveTarget::Before(at) => at,
         };

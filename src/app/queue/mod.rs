@@ -1,6 +1,6 @@
-//! The jobs of this window: waiting, running, stopped and finished ones, and what is done with them.
+//! Job queue of this window: waiting, running, stopped and finished jobs, and actions on them.
 //!
-//! The order is `list`'s, whose turn it is `turns`', the file `kept`'s; computing is the worker's.
+//! Order: `list`; scheduling: `turns`; file: `kept`. The worker computes.
 
 pub mod editing;
 pub mod grids;
@@ -51,7 +51,7 @@ pub struct JobQueue {
     pub is_paused: bool,
     /// It is paused as soon as the running job has ended.
     pub pauses_after: bool,
-    /// Jobs that nobody wants to see any more, though their folders are there.
+    /// Dismissed jobs, although their folders exist.
     pub forgotten: BTreeSet<JobId>,
     /// Counts the changes to what is kept on disk.
     revision: u64,
@@ -61,21 +61,21 @@ pub struct JobQueue {
     gone: Vec<(usize, ResultItem)>,
     /// The graph of the last job, so that it can be read when the job has ended.
     pub last_memory: MemoryHistory,
-    /// Whose that graph is.
+    /// Job of that graph.
     pub last_job: Option<JobId>,
-    /// What is remembered of the panel.
+    /// Saved state of the panel.
     pub panel: QueuePanel,
-    /// Whoever has closed the panel does not want it to open by itself.
+    /// True if the user has closed the panel: it does not open automatically.
     was_closed: bool,
     /// The job whose settings are in the form.
     pub editing: Option<Editing>,
-    /// Files that came together: what they are for is asked.
+    /// Files that were added together, whose purpose is to be chosen.
     pub several: Option<MultiFilePrompt>,
     /// Pictures on their way to become a job each.
     pub opening: Vec<Opening>,
-    /// How many there were: the last one's number.
+    /// Number of file groups so far: the number of the last one.
     num_openings: u64,
-    /// What happens when all is done.
+    /// Action when all jobs are done.
     pub after: QueueEndAction,
     pub countdown: Option<Countdown>,
     /// A job has ended since `after` was chosen.
@@ -84,7 +84,7 @@ pub struct JobQueue {
     pub suspend: Option<Suspend>,
     keeping: Keeping,
     grids: Grids,
-    /// What the last run left.
+    /// Queue of the last run.
     restoring: Pending<Restored>,
     /// Jobs whose folders are there.
     leftovers: Pending<Vec<UnfinishedJob>>,
@@ -128,7 +128,7 @@ impl JobQueue {
         match command {
             QueueCommand::Submit => {
                 if self.running.is_none() && self.waiting.is_empty() {
-                    // What is made now is what is waited for.
+                    // The result being generated is the one to show.
                     cx.push(PlayerCommand::FollowJobs);
                 }
                 self.submit(inputs, loras, cx);
@@ -218,7 +218,7 @@ impl JobQueue {
         }
     }
 
-    /// What is to be done between two frames, once all wishes are known.
+    /// Work between two frames, once all commands are known.
     pub(super) fn tend(&mut self, is_fetching: bool, cx: &mut Cx) {
         if self.output != cx.settings.output {
             self.output = cx.settings.output.clone();
@@ -238,7 +238,7 @@ impl JobQueue {
         self.was_closed = !is_open;
         cx.is_queue_over = is_open;
         if is_open {
-            // Where form and view take turns, it stands in the view; no panel stands beside a picture in the whole window.
+            // If form and view alternate, it is in the view; no panel is shown next to a full-window image.
             cx.is_view_shown = true;
             cx.push(PlayerCommand::LeaveFull);
         }

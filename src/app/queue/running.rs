@@ -26,10 +26,10 @@ pub struct RunningJob {
     /// The engine's line about its device.
     pub device_line: Option<String>,
     pub stage: Option<Stage>,
-    /// Which time of the stage, counted from 0.
+    /// Run number of the stage, from 0.
     pub section: u32,
     pub has_resumed: bool,
-    /// What it waits for, its memory given back.
+    /// Memory that it waits for.
     pub waiting: Option<Crowded>,
     /// Step and number of steps of the running stage.
     pub step: Option<(u32, u32)>,
@@ -68,7 +68,7 @@ impl RunningJob {
         }
     }
 
-    /// The job as it stands in the queue when it does not run.
+    /// The job as it is queued when it does not run.
     pub(in crate::app) fn to_idle(&self) -> WaitingJob {
         WaitingJob {
             id: self.id,
@@ -77,7 +77,7 @@ impl RunningJob {
         }
     }
 
-    /// Takes in what the worker said. The end and warnings are the app's.
+    /// Applies an update of the worker. The app handles the end and warnings.
     pub fn apply(&mut self, update: JobUpdate) {
         match update {
             JobUpdate::Started(recipe) => self.recipe = Some(recipe),
@@ -167,12 +167,12 @@ impl RunningJob {
         }
     }
 
-    /// How many latent frames have a picture.
+    /// Number of latent frames with a preview.
     pub fn num_previews(&self) -> usize {
         self.previews.iter().flatten().count()
     }
 
-    /// How much of the whole is done, from 0 to 1: the stages weighted by what they usually take.
+    /// Progress of the whole job, from 0 to 1: stages weighted by their usual durations.
     pub fn progress(&self) -> f32 {
         let Some(recipe) = &self.recipe else {
             return 0.0;
@@ -201,7 +201,7 @@ impl RunningJob {
         (done / total.max(f32::EPSILON)).clamp(0.0, 1.0)
     }
 
-    /// How many frames the running decoding gives.
+    /// Number of frames of the running decode.
     pub fn num_frames_of_stage(&self) -> usize {
         match self.request.generate().and_then(|it| it.sections) {
             Some(sections) => sections.decoded(self.section).num_frames as usize,
@@ -225,7 +225,7 @@ impl RunningJob {
     }
 
     fn keep_preview(&mut self, frame: Frame) {
-        // At most so many latent frames; the worker's word is not trusted with the size of a list.
+        // At most this number of latent frames: the worker's count is not trusted as a list size.
         let index = frame.index as usize;
         if index >= self.request.num_decoded().max(1) {
             return;

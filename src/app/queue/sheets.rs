@@ -32,7 +32,7 @@ impl JobQueue {
         })
     }
 
-    /// The cells whose jobs run, wait or can go on.
+    /// Cells whose jobs run, wait or can resume.
     fn open_cells(&self) -> impl Iterator<Item = (GridId, usize)> {
         let running = self.running.iter().map(|job| &job.request);
         let waiting = self.waiting.iter().map(|job| &job.request);
@@ -55,7 +55,7 @@ impl JobQueue {
         failed.filter_map(|stopped| stopped.job.request.cell())
     }
 
-    /// What is kept on the disk: grids of which something is still to come.
+    /// Grids to save: those with pending cells.
     pub(super) fn kept_grids(&self) -> Vec<GridRecord> {
         let is_open = |record: &GridRecord| {
             let id = record.grid.id;
@@ -115,7 +115,7 @@ impl JobQueue {
         if let Some(making) = making {
             self.grids.making = making;
         } else {
-            // The thread has too much to do: asked again in a moment.
+            // The thread is busy: tried again soon.
             self.grids.looked = None;
             cx.wake_in(1.0);
         }
@@ -123,7 +123,7 @@ impl JobQueue {
 
     fn take_sheet(&mut self, made: SheetMade, cx: &mut Cx) {
         let SheetMade { id, written } = made;
-        // What could not be written is not tried for ever: the next finished cell tries again.
+        // A failed sheet is not retried for ever: the next finished cell tries again.
         let Some(record) = self.grids.get_mut(id) else {
             return;
         };

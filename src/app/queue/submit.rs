@@ -63,7 +63,7 @@ impl JobQueue {
         for job in jobs {
             requests.push(job.request);
             for notice in job.notices {
-                // The same of each job is said once.
+                // Equal notices of several jobs are shown once.
                 if !notices.contains(&notice) {
                     notices.push(notice);
                 }
@@ -92,12 +92,12 @@ impl JobQueue {
         cx.page = Page::Watch;
         cx.is_view_shown = true;
         cx.last_word.clear();
-        // What was said of an earlier one is done with.
+        // Notices about an earlier one are obsolete.
         cx.notices.clear_hints();
         cx.notices.show_changes(&spec.name, &notices);
     }
 
-    /// Puts new jobs behind those that wait, and before those of an earlier run that nobody has let go on.
+    /// Puts new jobs after those that wait, and before those of an earlier run that were not resumed.
     pub(in crate::app) fn add<R: Into<JobRequest>>(&mut self, requests: Vec<R>, cx: &Cx) {
         let had_waiting = !self.waiting.is_empty();
         let held = self.waiting.iter().position(|job| job.is_held);

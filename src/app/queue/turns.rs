@@ -1,4 +1,4 @@
-//! Whose turn it is: a waiting job gets its file's name, then the worker, and at its end the next one follows.
+//! Scheduling: a waiting job gets its file name, then the worker, and at its end the next one follows.
 
 use std::path::Path;
 
@@ -98,7 +98,7 @@ impl JobQueue {
             self.lose_worker(job, cx);
             return;
         }
-        // What was said of it when it ran before.
+        // Notices of its earlier run.
         cx.notices.end(&Cause::Job(job.id));
         let mut running = RunningJob::new(job.id, job.request, cancel);
         running.device = job.device;
@@ -155,7 +155,7 @@ impl JobQueue {
         }
     }
 
-    /// The running job has ended, and stands among the finished, stopped or cancelled ones now.
+    /// The running job has ended, and is among the finished, stopped or cancelled ones now.
     pub(in crate::app) fn end(&mut self, mut job: RunningJob, outcome: JobOutcome, cx: &mut Cx) {
         let output = outcome.output();
         let told = output.and_then(|output| output.plan.clone());
@@ -230,7 +230,7 @@ impl JobQueue {
         self.stop(StoppedJob::new(idle, Stopped::Failed(err)));
     }
 
-    /// A job that was paused stands first again, or beside the queue when it alone was.
+    /// A paused job becomes the first again, or is set aside if only it was paused.
     fn put_off(&mut self, job: &RunningJob, cx: &mut Cx) {
         let folder = cx.paths.as_ref().map(|paths| paths.jobs());
         let idle = WaitingJob {
@@ -241,7 +241,7 @@ impl JobQueue {
             self.waiting.push_front(idle);
         } else {
             self.stop(StoppedJob::new(idle, Stopped::Paused));
-            // How far it is, its folder tells.
+            // Its folder contains its progress.
             self.find_left(cx);
         }
         cx.say("Paused; it can be resumed");

@@ -18,13 +18,13 @@ use crate::app::notices::{Cause, Severity};
 use crate::app::pending::{Pending, Stream};
 use crate::app::state::Page;
 
-/// A change is written when no other has followed for so long.
+/// Delay after the last change before saving.
 const SAVE_AFTER_SECS: f64 = 0.6;
-/// What one press of a key for the scale changes.
+/// Step of the keys for the interface scale.
 const SCALE_STEP: f32 = 0.1;
-/// How many settings the command palette offers as lately changed.
+/// Number of recently changed settings in the command palette.
 const MAX_RECENT: usize = 6;
-/// How often; an edit acts within twice this time.
+/// Interval of polls; an edit acts within twice this time.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 
 /// Keeps the settings and their file the same.
@@ -32,22 +32,22 @@ const LOOK_EVERY: Duration = Duration::from_millis(300);
 pub struct SettingsKeeping {
     /// Why the file cannot be used, while it cannot.
     pub broken: Option<String>,
-    /// Where it lies.
+    /// Its path.
     pub path: String,
     /// The keys that were changed last, newest first.
     pub recent: Vec<String>,
     /// The row that is to be shown, and how often there was one.
     pub shown: (u64, &'static str),
     file: Option<SettingsFile>,
-    /// What the file says, as far as known.
+    /// Content of the file, as far as known.
     base: Settings,
     /// When something changed that is not in the file.
     changed_at: Option<f64>,
-    /// Sentences on unknown keys that were told.
+    /// Sentences on unknown keys that were shown.
     told: HashSet<String>,
-    /// What was to be saved, and what the file says now.
+    /// Settings to save, and the file's content now.
     saving: Pending<(Settings, Result<Settings, SettingsError>)>,
-    /// What somebody else has done with the file.
+    /// Changes of the file by others.
     news: Stream<SettingsNews>,
     picking: Pending<Option<(FolderSetting, PathBuf)>>,
     /// The watching ends with it.
@@ -143,7 +143,7 @@ impl SettingsKeeping {
         if settings == cx.settings {
             return;
         }
-        // For the command palette, which offers the settings that somebody plays with.
+        // For the command palette, which offers settings that are often changed.
         let changed = cx.settings.changed_keys(&settings);
         for row in table::settings().filter(|row| changed.iter().any(|key| row.holds(key))) {
             self.recent.retain(|key| key != row.key);
@@ -186,7 +186,7 @@ impl SettingsKeeping {
             return;
         };
         if self.saving.is_busy() || self.broken.is_some() {
-            // What comes of it wakes the window.
+            // The result wakes the window.
             return;
         }
         if cx.is_due(changed_at + SAVE_AFTER_SECS) {
@@ -217,7 +217,7 @@ impl SettingsKeeping {
         let loaded = match news {
             SettingsNews::Gone => {
                 self.forget_broken("The broken settings file is gone", cx);
-                // What changed meanwhile makes a new one.
+                // Changes in the meantime start a new save.
                 if cx.settings != self.base {
                     self.changed_at = Some(cx.now_secs);
                 }

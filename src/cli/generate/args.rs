@@ -156,7 +156,7 @@ pub struct GenerateArgs {
     /// Use the settings that made this file, with its pictures and model files; other arguments override them. Its prompts are used literally: choices, wildcards and comments in them are not expanded. Files of other programs (ComfyUI, A1111, Forge, SwarmUI, Wan2GP, FramePack) are read as far as possible
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
-    /// What that file says; arguments stand over it
+    /// Form of that file; arguments override it.
     #[arg(skip)]
     pub base: GenerateForm,
     /// Neither that file nor another argument gives a prompt.
@@ -190,7 +190,7 @@ impl GenerateArgs {
         }
     }
 
-    /// Whether nothing says what to make.
+    /// Returns whether there is no prompt.
     pub fn lacks_prompt(&self) -> bool {
         self.prompt.is_none() && self.from.is_none() && self.prompts_file.is_none()
     }
@@ -245,7 +245,7 @@ impl GenerateArgs {
             (form.num_frames, form.secs) = (self.frames, self.seconds);
             form.num_sections = None;
         }
-        // A preset stands for all but the strength.
+        // A preset sets everything but the strength.
         if self.preset.is_some() {
             form.sampling = PartialSampling {
                 strength: form.sampling.strength,

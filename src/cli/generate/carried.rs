@@ -1,6 +1,6 @@
-//! What `--from FILE` takes over of the file that it names, and what is not as it was when that was made.
+//! `--from FILE` for the program's own files: embedded settings, and changes since the file was made.
 //!
-//! Arguments that are given stay; nothing is opened but the file and what it names.
+//! Given arguments take precedence; only the file and its inputs are opened.
 
 use std::path::{Path, PathBuf};
 

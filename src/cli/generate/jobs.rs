@@ -60,7 +60,7 @@ pub(super) fn of(args: &GenerateArgs, environment: &CliEnvironment) -> Result<Ma
         }
         None => None,
     };
-    // What was named for the one model is not the others'.
+    // Components chosen for the one model do not apply to the others.
     let others = |name: &str| {
         if name == wanted {
             return Ok(spec.clone());
@@ -97,7 +97,7 @@ pub(super) fn of(args: &GenerateArgs, environment: &CliEnvironment) -> Result<Ma
         let request = &mut job.request;
         let expanded = request.settle_prompts(&wildcards, &lora_index);
         let expanded = expanded.map_err(|errors| invalid(&errors))?;
-        // As asked for, numbered where they are several; else named by the prompt, as no file here is.
+        // As requested, numbered if there are several; otherwise named by the prompt, like no existing file.
         if args.out.is_none() {
             let stem = format!("{}_{}", naming::slug(&request.prompt), request.seed);
             let extension = form.extension(&spec, settings);

@@ -1,12 +1,12 @@
-//! The arguments about memory, which `plan` has too.
+//! Arguments on memory, shared with `plan`.
 //!
-//! They stand in place of the settings; what they mean is the plan's business.
+//! They override the settings; the plan interprets them.
 
 use clap::Args;
 use safelight_core::memory::MemoryOptions;
 use safelight_core::settings::MemorySettings;
 
-/// How much of the device a job may use.
+/// Memory of the device that a job may use.
 #[derive(Args, Clone, Debug, Default)]
 pub struct MemoryArgs {
     /// Device memory kept free for activations; more is safer and slower [default: the setting, else computed]

@@ -264,8 +264,9 @@ fn exit_code(outcome: &JobOutcome) -> u8 {
     }
 }
 
-/// Ctrl-C, SIGTERM and SIGHUP stop the work so that it can go on later; a second one does not wait for anything, and
-/// costs what a crash does.
+/// Ctrl-C, SIGTERM and SIGHUP stop the work so that it can resume later; a second one exits immediately, with the
+/// effects of a
+/// crash.
 pub(in crate::cli) fn stop_on_signal(cancel: &CancelToken) -> Result<(), JobError> {
     let cancel = cancel.clone();
     let mut first: Option<Instant> = None;

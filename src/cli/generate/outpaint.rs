@@ -73,7 +73,7 @@ fn sized(path: PathBuf, (width, height): (u32, u32)) -> StartPicture {
     }
 }
 
-/// The same of the control clip, of which as many frames are made as there are by default.
+/// Like `extend`, for the control video, with the default number of frames.
 fn extend_control(
     form: &mut GenerateForm,
     wanted: Outpaint,

@@ -1,4 +1,4 @@
-//! What `safelight generate` tells while it works: a progress bar for people, JSON lines for programs.
+//! Output of `safelight generate` while it works: a progress bar for people, JSON lines for programs.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
@@ -23,7 +23,7 @@ pub trait Report {
     /// Difference from the arguments; comes before all updates.
     fn notice(&mut self, notice: &Notice);
     fn update(&mut self, update: &JobUpdate);
-    /// The folder is the job's, which may be there still.
+    /// `folder`: the job's, which may still exist.
     fn end(&mut self, outcome: &JobOutcome, folder: &Path);
     /// The contact sheet of a grid is written; comes after all jobs.
     fn sheet(&mut self, path: &Path);
@@ -289,7 +289,7 @@ impl Report for HumanReport {
         match update {
             JobUpdate::Started(recipe) => self.recipe = Some(recipe.clone()),
             JobUpdate::Device(line) => self.bar.suspend(|| say(line)),
-            // Where it changes something, a warning says the same.
+            // If it changes something, a warning is shown instead.
             JobUpdate::Plan(plan) if plan.fits() => self.bar.suspend(|| say(&plan.verdict.text)),
             JobUpdate::Stage {
                 stage,
@@ -333,7 +333,7 @@ impl Report for HumanReport {
             JobUpdate::Memory(memory) => {
                 self.memory = *memory;
             }
-            // Where little of it is used, a warning says the same.
+            // If little of it is used, a warning is shown instead.
             JobUpdate::Lora(checked) if !checked.coverage.is_poor() => {
                 self.bar.suspend(|| say(&checked.line()));
             }

@@ -1,6 +1,6 @@
-//! What `--from FILE` takes over of a file that another program made.
+//! `--from FILE` for other programs' files.
 //!
-//! Arguments that are given stay. The model is the installed one that comes nearest, unless one is named.
+//! Given arguments take precedence. The model is the closest installed one, unless one is named.
 
 use safelight_core::catalog::Catalog;
 use safelight_core::job::{ChosenLora, ControlSettings, GenerateForm, JobError, JobErrorKind};

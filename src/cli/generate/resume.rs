@@ -1,6 +1,6 @@
-//! `safelight resume`: jobs that failed, or whose program died, go on from their last finished stage.
+//! `safelight resume`: resumes jobs that failed, or whose program died, after their last finished stage.
 //!
-//! Lists what can go on, and runs one of them as `generate` does. Old folders are removed by the worker.
+//! Lists resumable jobs, and runs one of them like `generate`. The worker removes old folders.
 
 use std::fmt::Write as _;
 use std::io;

@@ -1,6 +1,6 @@
-//! `safelight runtime install`: fetches a libtorch for this machine's GPU, once its user agreed.
+//! `safelight runtime install`: downloads a libtorch for this machine's GPU, after the user's confirmation.
 //!
-//! How it comes is [`crate::runtimes`]'s.
+//! [`crate::runtimes`] installs it.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};

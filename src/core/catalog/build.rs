@@ -63,7 +63,7 @@ pub(super) fn build(
     } else {
         ModelMetadata::default()
     };
-    // A model that brings colours of its own has latents of its own.
+    // A model with a latent-to-RGB map has different latents.
     let preview_decoder = match own.latent_rgb {
         Some(_) => None,
         None => tiny::for_model(facts.family, facts.latent_channels, parts),
@@ -182,7 +182,7 @@ fn plain_defaults(limits: &Limits, schedule: Option<Schedule>) -> Defaults {
 fn check_spec(spec: &ModelSpec, facts: &ModelFacts, path: &Path) -> Result<(), CatalogError> {
     let wrong = |reason: String| CatalogError::Config {
         reason,
-        // Wrong words about a model without a file of its own are the catalogue's.
+        // A model without a separate file blames the catalogue.
         path: if path.exists() {
             path.to_owned()
         } else {

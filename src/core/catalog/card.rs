@@ -62,7 +62,7 @@ impl IdentityCard {
         Self::read_with(path, &Library::of_this_program(), ModelSpec::open)
     }
 
-    /// As [`Self::read`], where parts of a model may also lie in places that were searched before.
+    /// Like [`Self::read`], with components also from folders that were searched before.
     pub(super) fn read_with(
         path: &Path,
         library: &Library,
@@ -73,7 +73,7 @@ impl IdentityCard {
             Target::Pipeline(folder) if !is_file || path.ends_with("model_index.json") => {
                 return Self::of_folder(&folder);
             }
-            // The transformer of a diffusers folder has a card of its own.
+            // The transformer of a diffusers folder gets a separate report.
             Target::Pipeline(_) => (path.to_owned(), path.to_owned()),
             Target::Parts(path) => match single::transformer_at(&path, library) {
                 Ok(place) => (path, place),
@@ -111,7 +111,7 @@ impl IdentityCard {
                     spec.family.kind_text(&spec.variant),
                     self.what
                 );
-                // In a diffusers folder the parts are that folder's, with a card of its own.
+                // In a diffusers folder the components belong to that folder, which has a separate report.
                 if files.scheduler.is_none() {
                     let cards = spec.part_cards().into_iter();
                     self.components = cards.map(|(_, card)| card).collect();
@@ -202,7 +202,7 @@ impl IdentityCard {
                 (None, what)
             }
             Err(err) => {
-                // What stops the check is often named by a component already.
+                // A component often names the problem already.
                 let text = err.to_string();
                 if !problems.contains(&text) {
                     problems.push(text);

@@ -1,4 +1,4 @@
-//! What is said of a model beyond its configs, in layers of which each may leave anything out.
+//! Facts about a model beyond its configs, in layers that may each be incomplete.
 
 use serde::Deserialize;
 

@@ -1,4 +1,4 @@
-//! What `models.toml` says of files that are no part of a model: what makes prompts of pictures.
+//! Entries of `models.toml` for files that are no part of a model: Redux adapters for image prompts.
 
 use std::sync::LazyLock;
 

@@ -1,8 +1,7 @@
-//! Which models there are: what `models.toml` says, what is on disk, and what is missing.
+//! Model catalogue: entries of `models.toml`, models on disk, and missing files.
 //!
-//! Reads headers and configs only; weights are the engine's.
-//! A model is what its configs and headers say; the name of its folder only tells which entry of the
-//! catalogue it is.
+//! Reads headers and configs only; the engine reads weights.
+//! A model is defined by its configs and headers; its folder's name only selects the catalogue entry.
 
 mod build;
 mod card;
@@ -63,7 +62,7 @@ pub struct Catalog {
     entries: Vec<Entry>,
     /// Ids of known models whose folders are there and not whole.
     broken: Vec<(String, PathBuf)>,
-    /// The parts that lie in the searched places.
+    /// Components in the searched folders.
     parts: Vec<Item>,
     tokenizers: Vec<PathBuf>,
     llama_tokenizers: Vec<PathBuf>,
@@ -122,7 +121,7 @@ impl Catalog {
             .collect();
     }
 
-    /// Looks through all places, and notes the parts that lie there.
+    /// Searches all folders and collects their components.
     fn search(&mut self, library: &mut Library) -> ScanResult {
         let mut found = ScanResult::default();
         let own_places = self.entries.iter().filter_map(|entry| entry.path.as_ref());
@@ -174,7 +173,7 @@ impl Catalog {
             return self.open(path, companions);
         }
         if let Some((_, folder)) = self.broken.iter().find(|(id, _)| id == id_or_path) {
-            // What is wrong with it says more than that it is missing.
+            // Its problem is more useful than that it is missing.
             return self.open(folder, companions);
         }
         Err(self.not_found(id_or_path))
@@ -194,7 +193,7 @@ impl Catalog {
         open(path, &self.entries, companions, &library)
     }
 
-    /// The identity card of a file or folder, whose parts may also lie in the searched places.
+    /// Inspection report of a file or folder, whose components may also be in the searched folders.
     pub fn card(&self, path: &Path) -> Result<IdentityCard, CatalogError> {
         let library = self.library();
         let mut card = IdentityCard::read_with(path, &library, |path| {
@@ -278,7 +277,7 @@ impl Catalog {
         }
     }
 
-    /// Offers the transformers that lie around as single files, two experts as one model.
+    /// Offers single transformer files, two experts as one model.
     fn take_single_files(&mut self, found: &ScanResult, library: &Library) {
         let of_role = |is_wanted: fn(&Role) -> bool| {
             let parts = self.parts.iter().filter(|item| is_wanted(&item.role));

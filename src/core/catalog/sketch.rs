@@ -1,5 +1,6 @@
-//! What a job of a known model would be before any of its files is here: its request and its networks, so that it can
-//! be planned as one whose headers are read.
+//! Default job of a known model that is not installed: its request and networks, so that it can be planned like an
+//! installed
+//! one.
 //!
 //! Sizes are those of the published files. Reads nothing.
 

@@ -1,7 +1,7 @@
-//! Where the files of a known model are fetched from, and which of them need not be: a file that does the same
-//! may lie here already, from another model or another program.
+//! Download sources of a known model's files, and local files that replace a download: an equal file may be installed
+//! already, from another model or another program.
 //!
-//! Names files and looks at headers. Fetches nothing and asks no server.
+//! Names files and reads headers. Downloads nothing and contacts no server.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;

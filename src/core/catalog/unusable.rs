@@ -1,6 +1,6 @@
-//! Models that lie on the disk and cannot be used: what each lacks, and what a fetch could bring.
+//! Models on disk that cannot be used: their missing files, and downloads that complete them.
 //!
-//! Only words and places: what is wrong was found by the search.
+//! Only sentences and paths: the search found the problems.
 
 use std::path::{Path, PathBuf};
 

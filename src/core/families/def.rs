@@ -59,7 +59,7 @@ pub struct FamilyDef {
     pub(crate) text_encoder_weights: [u64; 2],
     /// Matrices of width × width in one block of a transformer of this width, on average.
     pub(crate) matrices_a_block: fn(f64) -> f64,
-    /// Whether what another program calls a model, in lower-case letters and digits, is one of this family.
+    /// Returns whether another program's name of a model, in lower-case letters and digits, belongs to this family.
     pub(crate) is_named: fn(&str) -> bool,
     /// Beginnings of Wan2GP's `model_type` for models of this family, where [`is_named`](Self::is_named) does not hold.
     pub(crate) wan2gp_types: &'static [&'static str],

@@ -223,7 +223,8 @@ pub(super) struct FamilyVae {
     /// The part for latents of a number of channels.
     pub wanted: fn(i64) -> Wanted<'static>,
     pub published: fn() -> AnyConfig,
-    /// Whether the autoencoder at a place has the layers of the published one: the transformer tells its channels alone.
+    /// Returns whether the autoencoder at a path has the layers of the published one: the transformer only states its
+    /// channels.
     pub is_published: fn(&Path) -> bool,
     pub read: fn(&Path, &mut NetworkReader) -> Result<(), CatalogError>,
     /// Channels of latents, and pixels along an edge of one.

@@ -4,7 +4,7 @@ use std::io::{Read, Seek};
 
 use super::{ByteSource, Part, Parts, invalid};
 
-/// Segments of applications: EXIF and XMP stand in the second kind.
+/// Application segment with EXIF or XMP.
 pub(crate) const APP1: u8 = 0xe1;
 pub(crate) const COMMENT: u8 = 0xfe;
 

@@ -1,8 +1,8 @@
-//! The containers of pictures and clips as parts in a row: PNG, JPEG, WebP, GIF, MP4 and Matroska (WebM); and
-//! TIFF's directory.
+//! Containers of images and videos as a sequence of parts: PNG, JPEG, WebP, GIF, MP4 and Matroska (WebM); and TIFF's
+//! directory.
 //!
-//! One bounded walker for each, used by all who look into such a file. Files are not trusted: every length is checked
-//! against the file's own and against a limit before anything is read. What the parts mean is `media`'s to say.
+//! One bounded reader for each, used by everything that reads such a file. Files are untrusted: every length is checked
+//! against the file's size and against a limit before anything is read. `media` interprets the parts.
 
 pub(crate) mod gif;
 pub(crate) mod heif;

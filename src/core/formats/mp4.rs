@@ -1,6 +1,6 @@
-//! The boxes of an MP4 or MOV, in the file and inside each other, and numbers out of them.
+//! Boxes of an MP4 or MOV, in the file and nested, and numbers from them.
 //!
-//! What is not there is `None`, never a panic.
+//! Anything missing is `None`, never a panic.
 
 use std::io::{self, Read, Seek};
 

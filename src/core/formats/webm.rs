@@ -4,8 +4,9 @@ use std::io::{self, Read, Seek};
 
 use super::{ByteSource, Part, Parts, cut_off, invalid};
 
-/// The elements one after the other; those that hold others are stepped over unless they are entered. One whose length
-/// was not known when it was written has no end of its own: what is in it follows it.
+/// Sequence of elements; containers are skipped unless they are entered. An element of unknown length has no end: its
+/// content
+/// follows it.
 pub(crate) fn elements<R: Read + Seek>(source: &mut ByteSource<R>) -> Parts<'_, R, u32> {
     let all = (0, source.len);
     Parts::new(source, all, |source, at, end| {

@@ -1,7 +1,6 @@
-//! What one file says of itself: its size and length, and the settings that it carries.
+//! Metadata of one result file: size, length, and embedded settings.
 //!
-//! Nothing in a file is believed: what is not as expected is left out, and long texts are cut. Making the form anew of a
-//! file is not done here.
+//! Files are untrusted: unexpected values are dropped, and long texts are cut. Restoring a form is done elsewhere.
 
 use std::path::{Path, PathBuf};
 
@@ -49,18 +48,18 @@ pub struct Facts {
     pub num_steps: Option<u64>,
     pub guidance_scale: Option<f64>,
     pub made_from: Box<MadeFrom>,
-    /// What was done with it when it was there, in that order.
+    /// Post-processing that was applied, in order.
     pub finished: Vec<Finished>,
-    /// How long it took to make.
+    /// Time that the job took.
     pub secs: Option<f64>,
     pub has_settings: bool,
     pub is_frame: bool,
 }
 
-/// What was done with a picture or clip that was there.
+/// Post-processing of an existing image or video.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finished {
-    /// As its user named it; where that is no whole path, it was beside the result.
+    /// Path as its user named it; a relative one is next to the result.
     pub source: PathBuf,
     /// Size, length and rate of the source.
     pub before: ClipInfo,
@@ -70,13 +69,13 @@ pub struct Finished {
     pub work: PostprocessKind,
 }
 
-/// What a result was made from beside its words; names of files are empty where there was none.
+/// Inputs of a result in addition to its prompt; file names are empty if there was none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MadeFrom {
     /// Each with its strength: `ink (0.8)`.
     pub loras: Vec<String>,
-    /// How much of the start picture was regenerated.
+    /// Denoising strength of the start image.
     pub strength: Option<f64>,
     pub start: String,
     pub end: String,
@@ -198,12 +197,13 @@ impl Facts {
         self.has_settings = true;
         let num_frames = request["num_frames"].as_u64().unwrap_or(1);
         let is_still = ClipFormat::from_path(path).is_ok_and(ClipFormat::is_still);
-        // A frame that was saved alone has its clip's settings, and its own number beside them.
+        // A frame that was saved separately has its video's settings, and its number in addition.
         let is_alone = settings.get("frame").is_some();
         if is_still && num_frames > 1 && !is_alone && number_of(path).is_some() {
             self.is_frame = true;
-            // As many as there are: a job that was stopped made fewer than it was asked for, one that extends a clip more.
-            // Only the first one is listed and counts.
+            // The number of existing files: a stopped job made fewer than requested, one that extends a video more.
+            // Only the first one
+            // is listed and counted.
             let asked = u32::try_from(num_frames).unwrap_or(u32::MAX);
             let is_first = number_of(path).is_some_and(|(_, number)| number <= 1);
             let info = is_first.then(|| clip_info(path).ok()).flatten();
@@ -253,8 +253,7 @@ pub(super) fn number_of(path: &Path) -> Option<(&str, u64)> {
     Some((stem, digits.parse().ok().filter(|_| is_number)?))
 }
 
-/// All files that a result consists of: itself, the other pictures of its clip when it is a numbered one, and
-/// the settings that were written beside it.
+/// All files of a result: itself, the other images of a numbered sequence, and its sidecar settings.
 pub fn files_of(path: &Path, is_frame: bool) -> Vec<PathBuf> {
     let mut files = if is_frame {
         clip_files(path).unwrap_or_else(|_| vec![path.to_path_buf()])
@@ -269,7 +268,7 @@ pub fn files_of(path: &Path, is_frame: bool) -> Vec<PathBuf> {
     files
 }
 
-/// Whether it holds the settings of this result, and of no other beside it.
+/// Returns whether the sidecar holds the settings of this result, and of no other next to it.
 fn is_ours(sidecar: &Path, result: &Path) -> bool {
     let is_other = |extension: &str| {
         let other = sidecar.with_extension(extension);

@@ -1,7 +1,8 @@
-//! The files in which the gallery remembers: what was read of each result, and which of them are favourites.
+//! Files of the gallery: metadata read from each result, and the favourites.
 //!
-//! What was read can be read again, so a broken index counts as none. Favourites cannot: a broken file of them is put
-//! aside, never overwritten.
+//! Metadata can be read again, so a broken index is ignored. Favourites cannot: a broken file of them is moved aside,
+//! never
+//! overwritten.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -20,7 +21,7 @@ use crate::uri::{decoded, encoded};
 const MAX_INDEX_BYTES: u64 = 1 << 30;
 /// Of another version everything is read anew.
 const VERSION: u32 = 4;
-/// What is not there any more is remembered up to so many, because a disk may come back.
+/// Limit of records of missing files, which are kept because a disk may come back.
 const MAX_RECORDS: usize = 200_000;
 
 /// Why something was not kept or found again.
@@ -32,7 +33,7 @@ pub enum IndexError {
     Other(FileError),
 }
 
-/// What came of reading a file.
+/// Result of reading a file.
 pub(super) type Known = (Stamp, Result<Arc<Facts>, String>);
 
 #[derive(Serialize, Deserialize)]
@@ -49,7 +50,7 @@ struct Record {
     facts: Arc<Facts>,
 }
 
-/// What was read before; nothing when that is lost.
+/// Records of the index; empty if it is lost.
 pub(super) fn load(path: &Path) -> HashMap<PathBuf, Known> {
     let Ok(bytes) = read_bounded(path, MAX_INDEX_BYTES) else {
         return HashMap::new();

@@ -1,8 +1,7 @@
-//! The results that lie in folders: what they say of themselves, which of them somebody looks for, and their
-//! small pictures.
+//! Gallery: result files in folders, their metadata, search, and thumbnails.
 //!
-//! Plain data and files, for threads that may wait for a disk. Nothing here starts one, and nothing changes a
-//! result: throwing away is [`crate::trash`]'s.
+//! Plain data and files, for threads that may wait for a disk. Starts no thread and changes no result: [`crate::trash`]
+//! deletes.
 
 mod facts;
 mod index;

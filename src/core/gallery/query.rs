@@ -1,6 +1,6 @@
-//! What somebody looks for among the results, and in which order.
+//! Search and order of results.
 //!
-//! Words are compared without regard to capitals, in any language; nothing is guessed.
+//! Words are compared case-insensitively, in any language; there is no fuzzy matching.
 
 use serde::{Deserialize, Serialize};
 
@@ -36,7 +36,7 @@ pub struct Query {
 }
 
 impl Query {
-    /// Whether anything may be left out.
+    /// Returns whether any result may be filtered out.
     pub fn leaves_out(&self) -> bool {
         !self.words.trim().is_empty() || self.show != Show::All || self.only_favourites
     }
@@ -44,6 +44,6 @@ impl Query {
 
 /// The words of a text as they are compared.
 pub(super) fn folded(text: &str) -> String {
-    // A capital's own lower-case form may have an accent of its own, as with the Turkish İ.
+    // The lower-case form of a capital may have a separate accent, as with the Turkish İ.
     text.to_lowercase().replace('\u{307}', "")
 }

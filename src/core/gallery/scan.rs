@@ -1,8 +1,8 @@
-//! Which pictures and clips lie in the folders for results, and whether that has changed.
+//! Image and video files in the result folders, and detection of changes.
 //!
-//! Asks for names, times and sizes; opens no file. Like [`crate::library::Watch`] it asks instead of being told, which
-//! works on every file system: a folder's own time says whether something was put into it, and files that are young may
-//! still be growing.
+//! Reads names, times and sizes; opens no file. Like [`crate::library::Watch`] it polls, which works on every file
+//! system: a
+//! folder's time changes when files are added, and recent files may still be growing.
 
 use std::collections::HashSet;
 use std::fs::{self, Metadata};
@@ -19,13 +19,13 @@ const MAX_DEPTH: usize = 8;
 const MAX_FOLDERS: usize = 20_000;
 /// A folder of more is no folder of results.
 const MAX_FILES: usize = 200_000;
-/// So many are told at a time while a first look goes on.
+/// Number of files per report during the first scan.
 const TELL_EVERY: usize = 1000;
 /// A file that was changed so recently may be changed again without its folder showing it.
 const YOUNG_FOR: Duration = Duration::from_mins(1);
 /// Times of files are not finer than this.
 const CLOCK_STEP: Duration = Duration::from_millis(50);
-/// After so long everything is looked at again, whatever the folders say.
+/// Interval of complete scans, whatever the folders' times.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 
 /// When a file was changed, and how long it is: another one under the same name differs in one of them.
@@ -81,8 +81,9 @@ impl Scanner {
         }
     }
 
-    /// What is there, when it is other than at the last look. `tell` hears of the first look's files as they are
-    /// found, and ends the look by `false`.
+    /// All files, if they changed since the last scan. `tell` receives the files of the first scan as they are found,
+    /// and stops
+    /// it by returning `false`.
     pub fn look(&mut self, tell: &mut dyn FnMut(Scan) -> bool) -> Option<Scan> {
         if !self.may_differ() {
             return None;
@@ -138,7 +139,7 @@ fn stamp_at(path: &Path) -> Option<Stamp> {
 struct Walk {
     scan: Scan,
     looked: Vec<(PathBuf, Option<Stamp>)>,
-    /// Links may lead in circles, and folders for results lie in each other.
+    /// Visited folders: links may form circles, and result folders may be nested.
     seen: HashSet<(u64, u64)>,
     is_first: bool,
     num_told: usize,

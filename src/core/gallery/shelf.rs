@@ -14,7 +14,7 @@ use super::{Found, Scan, Stamp, ThumbKey};
 use crate::media::has_clip_name;
 use crate::naming;
 
-/// What is known of what is in a file.
+/// State of a file's metadata.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reading {
     Unread,
@@ -98,14 +98,14 @@ pub struct Shelf {
     favourites: BTreeSet<PathBuf>,
     index_file: PathBuf,
     favourites_file: PathBuf,
-    /// What stands in their file is not known, so it is not written over.
+    /// True if their file could not be read: it is not overwritten.
     are_favourites_unread: bool,
     num_unread: usize,
     is_index_old: bool,
 }
 
 impl Shelf {
-    /// What is remembered in these files, and what went wrong with the favourites.
+    /// Opens the index and the favourites, and returns an error of the favourites.
     pub fn open(index_file: PathBuf, favourites_file: PathBuf) -> (Self, Option<IndexError>) {
         let (favourites, problem) = index::load_favourites(&favourites_file);
         let shelf = Self {
@@ -242,7 +242,7 @@ impl Shelf {
         problem.map_or(Ok(()), Err)
     }
 
-    /// Whether more is known than the file of the index says.
+    /// Returns whether the index file lacks new metadata.
     pub fn is_index_old(&self) -> bool {
         self.is_index_old
     }

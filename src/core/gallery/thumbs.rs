@@ -26,7 +26,7 @@ const QUALITY: f32 = 82.0;
 const MAX_BYTES: u64 = 512 << 20;
 /// Changes with the way files are decoded, so that thumbnails of another one are made again.
 const DECODING_VERSION: u8 = 2;
-/// After so many new ones the oldest are looked at.
+/// Number of new thumbnails after which old ones are pruned.
 const PRUNE_EVERY: usize = 1000;
 
 /// The name of a file's small picture.
@@ -59,7 +59,7 @@ impl fmt::Display for ThumbKey {
 pub struct ThumbFolder {
     folder: PathBuf,
     pub(super) max_bytes: u64,
-    /// How many were made, by all that share the folder.
+    /// Number of thumbnails created by all users of the folder.
     num_kept: Arc<AtomicUsize>,
 }
 

@@ -1,6 +1,6 @@
-//! The request of a job of either kind: one that generates, or one that finishes something.
+//! Request of a job of either kind: generating or post-processing.
 //!
-//! What lists, names and files need of both stands here; what only one has is asked of it.
+//! Accessors here cover what lists, file names and inputs need of both kinds.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -53,7 +53,7 @@ impl JobRequest {
         }
     }
 
-    /// The same, to be changed.
+    /// Mutable version of `generate`.
     pub fn generate_mut(&mut self) -> Option<&mut GenerateRequest> {
         match self {
             Self::Generate(request) => Some(request),
@@ -74,7 +74,7 @@ impl JobRequest {
         }
     }
 
-    /// What people know the job by: its prompt, or what is done with what.
+    /// Title of the job: its prompt, or the post-processing and its source.
     pub fn title(&self) -> Cow<'_, str> {
         match self {
             Self::Generate(request) => Cow::Borrowed(&request.prompt),
@@ -106,7 +106,7 @@ impl JobRequest {
         }
     }
 
-    /// How many frames come of it in all, of all pictures of a batch.
+    /// Number of frames of the result, over all images of a batch.
     pub fn num_decoded(&self) -> usize {
         match self {
             Self::Generate(request) => request.num_decoded(),
@@ -127,7 +127,7 @@ impl JobRequest {
         self.generate().map_or(1, |request| request.batch_size)
     }
 
-    /// Whether single pictures come of it, and no clip.
+    /// Returns whether the result is images rather than a video.
     pub fn makes_pictures(&self) -> bool {
         match self {
             Self::Generate(request) => request.makes_pictures(),
@@ -152,7 +152,7 @@ impl JobRequest {
         }
     }
 
-    /// The files that it is made from, beside a model.
+    /// Input files, without the model's.
     pub fn inputs(&self) -> Vec<&PathBuf> {
         match self {
             Self::Generate(request) => request.inputs().collect(),

@@ -7,9 +7,9 @@ const RUNS: u8 = 0;
 const IS_PAUSED: u8 = 1;
 const IS_CANCELLED: u8 = 2;
 
-/// A shared flag, looked at between blocks and tiles.
+/// Shared flag, checked between blocks and tiles.
 ///
-/// It is never a queued message: a message would wait behind the work that it should stop.
+/// It is not a queued message: a message would wait until after the work that it should stop.
 #[derive(Clone, Debug, Default)]
 pub struct CancelToken(Arc<Flags>);
 
@@ -25,7 +25,7 @@ impl CancelToken {
         self.0.state.store(IS_CANCELLED, Ordering::Relaxed);
     }
 
-    /// Asks the job to stop so that it can go on later. Who was cancelled stays so.
+    /// Requests a stop from which the job can resume. A cancelled job stays cancelled.
     pub fn pause(&self) {
         // It fails only where it is stopped already.
         self.0
@@ -39,17 +39,17 @@ impl CancelToken {
         self.0.waits_no_more.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it is to go on whatever other programs need.
+    /// Returns whether the job continues regardless of other programs' memory.
     pub fn waits_no_more(&self) -> bool {
         self.0.waits_no_more.load(Ordering::Relaxed)
     }
 
-    /// Whether the job is to stop, be it for a while.
+    /// Returns whether the job is to stop, temporarily or for good.
     pub fn is_cancelled(&self) -> bool {
         self.0.state.load(Ordering::Relaxed) != RUNS
     }
 
-    /// Whether it stops only for a while.
+    /// Returns whether it stops only temporarily.
     pub fn is_paused(&self) -> bool {
         self.0.state.load(Ordering::Relaxed) == IS_PAUSED
     }

@@ -13,7 +13,7 @@ pub use crate::model::{ControlBy, ControlKind, ControlUse};
 /// The thresholds of Canny's edges, as OpenCV counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Edges {
-    /// A slope above this goes on with an edge.
+    /// Gradient above which a pixel continues an edge.
     pub low: u16,
     /// A slope above this begins one.
     pub high: u16,
@@ -22,7 +22,7 @@ pub struct Edges {
 impl Edges {
     pub const THRESHOLDS: RangeInclusive<u16> = 1..=1000;
 
-    /// What is wrong with it, a sentence.
+    /// Sentence on invalid values.
     #[must_use]
     pub fn problem(self) -> Option<String> {
         let (least, most) = Self::THRESHOLDS.into_inner();
@@ -47,11 +47,11 @@ impl Default for Edges {
     }
 }
 
-/// How a control picture acts.
+/// Settings of a control image.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ControlSettings {
-    /// What it shows, for networks that must be told.
+    /// Control type, for networks that require it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<ControlKind>,
     /// 0 for nothing, 1 as trained.
@@ -88,7 +88,7 @@ impl Default for ControlSettings {
 impl ControlSettings {
     pub const STRENGTHS: RangeInclusive<f64> = 0.0..=2.0;
 
-    /// Whether it acts in a step, counted from 0 among `num_steps`, as diffusers' pipelines say it.
+    /// Returns whether it acts in a step, counted from 0 among `num_steps`, as in diffusers' pipelines.
     #[must_use]
     pub fn acts_in(&self, step: usize, num_steps: usize) -> bool {
         let at = |step: usize| step as f64 / num_steps as f64;
@@ -101,7 +101,7 @@ impl ControlSettings {
 pub struct Control {
     /// The picture or clip, as the user named it. The job's folder has its own copy.
     pub file: PathBuf,
-    /// Which part of it is made anew, as `file`: white is.
+    /// Mask of the regenerated part of `file`: white is regenerated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<PathBuf>,
     #[serde(flatten)]
@@ -130,7 +130,7 @@ impl Control {
         std::iter::once(&self.file).chain(others.into_iter().flatten())
     }
 
-    /// The same, to settle where they are.
+    /// Mutable version of `inputs`, for resolving paths.
     pub fn inputs_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
         let others = [&mut self.mask, &mut self.settings.network];
         std::iter::once(&mut self.file).chain(others.into_iter().flatten())
@@ -140,7 +140,7 @@ impl Control {
 impl FromStr for Control {
     type Err = String;
 
-    /// `FILE[,KEY=VALUE…]`; a comma that no key follows belongs to what stands before it.
+    /// `FILE[,KEY=VALUE…]`; a comma without a key belongs to the text before it.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut parts: Vec<String> = Vec::new();
         for part in text.split(',') {
@@ -178,7 +178,7 @@ impl FromStr for Control {
 const KEYS: [&str; 6] = ["kind", "strength", "steps", "net", "mask", "edges"];
 
 impl Control {
-    /// One `KEY=VALUE` behind the file.
+    /// One `KEY=VALUE` after the file.
     fn take(&mut self, part: &str) -> Result<(), String> {
         let (key, value) = part.split_once('=').unwrap_or((part, ""));
         let settings = &mut self.settings;

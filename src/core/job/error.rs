@@ -12,7 +12,7 @@ use crate::shown::one_line;
 /// Characters of a sentence that names what a file says, such as a tensor.
 const MAX_SUMMARY: usize = 1000;
 
-/// What kind of failure it was; decides the exit code and the colour, never the wording.
+/// Kind of a failure; decides the exit code and the colour, never the wording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobErrorKind {
@@ -22,7 +22,7 @@ pub enum JobErrorKind {
     BadModel,
     /// The device's memory (or the host's) did not suffice.
     OutOfMemory,
-    /// The device that was asked for is not there, or libtorch is not.
+    /// The requested device or libtorch is missing.
     Device,
     /// The engine process crashed, hung or was killed more often than a job may survive.
     EngineLost,
@@ -53,14 +53,14 @@ pub struct JobError {
     pub kind: JobErrorKind,
     /// One sentence, no full stop.
     pub summary: String,
-    /// What the user can do; empty when there is nothing to say.
+    /// Advice for the user; may be empty.
     pub advice: String,
     /// The chain of causes, for the log and for "Copy details".
     pub details: String,
-    /// Whether another try with less memory may help.
+    /// Fault that another attempt with less memory may avoid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<ResourceFault>,
-    /// The folder with what was finished of the job, from where it can go on.
+    /// Folder with the finished parts of the job, from which it can resume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<PathBuf>,
 }
@@ -100,14 +100,14 @@ impl JobError {
         self
     }
 
-    /// Of a job that can go on in this folder.
+    /// Adds the folder from which the job can resume.
     #[must_use]
     pub fn keeping(mut self, folder: impl Into<PathBuf>) -> Self {
         self.kept = Some(folder.into());
         self
     }
 
-    /// A failure of this kind whose sentence is the error's own and whose details are its chain.
+    /// Failure of this kind with the error's sentence, and its chain of sources as details.
     pub fn from_error(kind: JobErrorKind, err: &dyn std::error::Error) -> Self {
         let mut details = err.to_string();
         let mut cause = err.source();
@@ -120,7 +120,7 @@ impl JobError {
     }
 }
 
-/// What helps against a failure of the system's, which is not always a full disk.
+/// Advice on a system error, which is not always a full disk.
 pub fn disk_advice(err: &io::Error) -> &'static str {
     match err.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {

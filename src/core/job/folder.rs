@@ -151,13 +151,12 @@ impl JobFolder {
         Lock::take(&self.0.join("alive.lock"))
     }
 
-    /// Where a stage leaves its result; the first time where it is run several times.
+    /// Result path of a stage; the first one if the stage runs several times.
     pub fn result(&self, stage: Stage) -> Option<PathBuf> {
         self.section_result(stage, 0)
     }
 
-    /// Where a stage leaves its result the time that is counted from 0: `latents.safetensors`, then
-    /// `latents.001.safetensors`.
+    /// Result path of a stage's run number `section`: `latents.safetensors`, then `latents.001.safetensors`.
     pub fn section_result(&self, stage: Stage, section: u32) -> Option<PathBuf> {
         let name = stage.result_file()?;
         Some(self.0.join(of_section(name, section)))
@@ -205,18 +204,19 @@ impl JobFolder {
         self.0.join("compute_options.json")
     }
 
-    /// What is known of the files that the job was given.
+    /// File on the job's input files.
     pub fn inputs_file(&self) -> PathBuf {
         self.0.join("inputs.json")
     }
 
-    /// What is known of the model's files.
+    /// File on the model's files.
     pub fn model_file(&self) -> PathBuf {
         self.0.join("model.json")
     }
 
-    /// Which stages of the recipe need not be run again: as [`Self::num_finished`], but for the decoding, whose
-    /// frames nobody keeps.
+    /// Stages of the recipe that need not run again: like [`Self::num_finished`], except the decoding, whose frames are
+    /// not
+    /// saved.
     pub fn finished(&self, recipe: &Recipe) -> Vec<bool> {
         let num_finished = self.num_finished(recipe);
         let stages = recipe.stages.iter().enumerate();
@@ -225,9 +225,9 @@ impl JobFolder {
             .collect()
     }
 
-    /// How many stages of the recipe need not be run again.
+    /// Number of stages of the recipe that need not run again.
     ///
-    /// A stage counts when its result is there; one that leaves none counts when a later one does.
+    /// A stage counts as finished if its result exists; a stage without a result, if a later one counts.
     pub fn num_finished(&self, recipe: &Recipe) -> usize {
         let is_there = |position: usize| {
             let result = self.section_result(recipe.stages[position], recipe.section(position));

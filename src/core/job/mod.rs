@@ -1,8 +1,9 @@
-//! What a job is: from the form that widgets and arguments fill in, over the validated request and
-//! its recipe of stages, to the updates and the one end.
+//! Jobs: from the form of widgets and arguments, over the validated request and its recipe of stages, to the updates
+//! and the
+//! final outcome.
 //!
-//! Plain data only: no threads, no channels; the job's folder, the queue's file and the files of wildcards
-//! are all here that touches the disk.
+//! Plain data only: no threads, no channels; only the job's folder, the queue's file and the wildcard files are on
+//! disk.
 
 mod asked;
 mod cancel;

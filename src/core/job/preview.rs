@@ -1,22 +1,22 @@
-//! How a job shows itself while it develops.
+//! Preview of a job while it runs.
 //!
-//! Only the choice; the engine makes the pictures.
+//! Only the choice; the engine makes the images.
 
 use serde::{Deserialize, Serialize};
 
 use crate::named::{named, parsed};
 
 named! {
-    /// What latents are made into after each step, for watching.
+    /// Conversion of latents to a preview after each step.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "lowercase")]
     pub enum PreviewChoice {
-        /// By a tiny decoder where one lies on the disk, else linear.
+        /// A tiny decoder if one is installed, otherwise linear.
         #[default]
         Auto = "auto", "Sharp where possible";
         /// The model's colours of latents: coarse, and free.
         Linear = "linear", "Coarse";
-        /// Nothing, for callers that nobody watches.
+        /// None, for callers that show no preview.
         Off = "off", "None";
     }
 }

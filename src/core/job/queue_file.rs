@@ -13,12 +13,12 @@ use serde_json::Value;
 use super::{DeviceChoice, GridRecord, JobError, JobId, JobRequest};
 use crate::files::{FileError, read_bounded, write_json};
 
-/// What this program writes, and the newest that it reads.
+/// Version that is written, and the newest that is read.
 const VERSION: u64 = 1;
 /// A file beyond this is no queue of anybody's.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// Where a job stood when the file was written.
+/// State of a job when the file was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QueuedState {
@@ -59,7 +59,7 @@ pub struct QueueFile {
 }
 
 impl QueueFile {
-    /// What stands in the file; an empty queue where there is none.
+    /// Content of the file; an empty queue if it does not exist.
     pub fn load(path: &Path) -> Result<Self, FileError> {
         let unreadable =
             |err| FileError::new(format!("the queue's file cannot be read ({err})"), path);

@@ -1,7 +1,7 @@
-//! A job's recipe: the list of stages that the worker walks.
+//! Recipe of a job: the list of stages that the worker runs.
 //!
-//! One list gives the sequence, the progress bar, the bands in the memory graph, and the point from
-//! which a job goes on after its engine died.
+//! One list gives the sequence, the progress bar, the bands in the memory graph, and the stage from which a job resumes
+//! after its engine died.
 
 use serde::{Deserialize, Serialize};
 
@@ -39,7 +39,7 @@ named! {
 }
 
 impl Stage {
-    /// Whether a transformer makes steps in it.
+    /// Returns whether a transformer runs denoising steps in it.
     pub fn is_denoising(self) -> bool {
         matches!(self, Self::Denoise | Self::DenoiseHigh | Self::DenoiseLow)
     }
@@ -79,7 +79,7 @@ impl Recipe {
         }
     }
 
-    /// Which time it is that the recipe has the stage at a position, counted from 0.
+    /// Number of earlier occurrences of the stage at a position.
     pub fn section(&self, position: usize) -> u32 {
         let before = self.stages.iter().take(position);
         let stage = self.stages.get(position);
@@ -93,7 +93,7 @@ impl Recipe {
         times.checked_sub(1)
     }
 
-    /// Where the recipe has a stage for this time; `None` where it has it less often.
+    /// Position of a stage's occurrence number `section`; `None` if it occurs less often.
     pub fn position(&self, stage: Stage, section: u32) -> Option<usize> {
         let all = self.stages.iter().enumerate();
         let mut same = all.filter(|(_, other)| **other == stage);

@@ -16,7 +16,7 @@ use crate::memory::MemoryOptions;
 use crate::model::choices::{DtypeChoice, Fit, Lora};
 use crate::model::{ImageRole, LatentRgb, ModelFiles};
 
-/// Who says so of itself in what results carry.
+/// Name of this program in embedded settings.
 pub const CARRIED_APP: &str = "Safelight";
 
 /// A validated request. The engine need not check it again.
@@ -25,24 +25,24 @@ pub struct GenerateRequest {
     /// The catalogue's id, or the path that the user gave.
     pub model: String,
     pub family: Family,
-    /// Where the model's components lie. Not carried in files.
+    /// Paths of the model's components. Not embedded in files.
     #[serde(default)]
     pub files: ModelFiles,
-    /// The components that the user named, as they stand in `files` too. Carried, to be named again.
+    /// Components chosen by the user, also contained in `files`. Embedded, to be chosen again.
     #[serde(default, skip_serializing_if = "Companions::is_empty")]
     pub companions: Companions,
     /// The model's colours of latents, for live previews. Not carried in files.
     #[serde(default)]
     pub latent_rgb: Option<LatentRgb>,
-    /// How it is watched; changes no result. Not carried in files.
+    /// Preview method; changes no result. Not embedded in files.
     #[serde(default)]
     pub preview: PreviewChoice,
-    /// What the model does with `image`. Not carried in files.
+    /// Role of `image` for the model. Not embedded in files.
     #[serde(default)]
     pub image_role: ImageRole,
-    /// What the text encoders read.
+    /// Text for the text encoders.
     pub prompt: String,
-    /// What the user wrote, where `prompt` was made of it: with choices, wildcards and comments.
+    /// Text as the user wrote it, if `prompt` differs: with choices, wildcards and comments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_template: Option<String>,
     pub negative_prompt: String,
@@ -55,29 +55,31 @@ pub struct GenerateRequest {
     /// The end picture, as the user named it. The job's folder has its own copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_image: Option<PathBuf>,
-    /// The clip that this one goes on from: its last frame is the start picture, F1 sees more of them, and its frames
-    /// stand before the new ones in the written clip. Never together with `image`.
+    /// Video to extend: its last frame is the start image, F1 sees more of its frames, and its frames precede the new
+    /// ones in
+    /// the saved video. Never together with `image`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extend: Option<PathBuf>,
     /// The clip, or for one frame the picture, that this one is made of, as far as the strength says, as the user named
     /// it. The job's folder has its own copy. Never together with `image` or `extend`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_clip: Option<PathBuf>,
-    /// Which part of `image` or `source_clip` is made anew, as the user named it: white is, black stays. That of a clip may
-    /// be a clip. The job's folder has its own copy.
+    /// Mask of `image` or `source_clip`, as the user named it: white is regenerated, black is kept. A video's mask may
+    /// be a
+    /// video. The job's folder has a copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<PathBuf>,
-    /// What the mask keeps of `image` stays to the byte, also in models that were trained to answer for all of it.
+    /// Keeps unmasked pixels of `image` exactly, also in models that were trained to predict all of it.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub keeps_unmasked: bool,
-    /// Pictures that the model sees beside what it makes, as the user named them, in the order in which a prompt counts
-    /// them. The job's folder has its own copies.
+    /// Reference images, as the user named them, in the order in which a prompt counts them. The job's folder has
+    /// copies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub references: Vec<PathBuf>,
-    /// What says where things are to be. The job's folder has its own copies of the pictures and clips.
+    /// Control images and videos. The job's folder has copies of the files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub controls: Vec<Control>,
-    /// Pictures that are read as parts of the prompt, behind its text. The job's folder has its own copies.
+    /// Image prompts, read after the text. The job's folder has copies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub prompt_pictures: Vec<PromptPicture>,
     #[serde(default)]
@@ -91,7 +93,7 @@ pub struct GenerateRequest {
     pub second_pass: Option<EnlargedPass>,
     /// 4n + 1; 1 is a picture. With sections those of all of them, see [`Sections::num_frames`].
     pub num_frames: u32,
-    /// How the clip is made section by section; absent for families that make it at once.
+    /// Sections of the video; absent for families that make it at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sections: Option<Sections>,
     /// Frames a second of the written clip.
@@ -115,11 +117,12 @@ pub struct GenerateRequest {
     /// Edge of the tiles, in pixels, in which the VAE works; whole frames when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vae_tile: Option<u32>,
-    /// How much memory the job may use. Where that is little the autoencoder works in tiles, which changes the result a
-    /// little, and both passes of real guidance go one by one, which rounds otherwise. Not carried in files.
+    /// Memory options of the job. With little memory the autoencoder works in tiles, which changes the result slightly,
+    /// and the
+    /// two passes of true CFG run one by one, which rounds differently. Not embedded in files.
     #[serde(default)]
     pub memory: MemoryOptions,
-    /// Where `capture.safetensors` goes, for comparisons with the reference.
+    /// Path of `capture.safetensors`, for comparisons with the reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<PathBuf>,
     /// The file to write; its extension is its kind. Not carried in files.
@@ -129,7 +132,7 @@ pub struct GenerateRequest {
     /// carried in files.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub is_out_automatic: bool,
-    /// Also write the settings beside the file, as `.json`.
+    /// Also writes the settings next to the file, as `.json`.
     #[serde(default)]
     pub sidecar: bool,
     /// It is a cell of a grid, or carried by a grid's contact sheet.
@@ -142,7 +145,7 @@ pub struct GenerateRequest {
 pub struct PromptPicture {
     /// As the user named it.
     pub path: PathBuf,
-    /// What its tokens are multiplied with: 1 as the model was trained.
+    /// Factor of its tokens: 1 as the model was trained.
     pub strength: f64,
 }
 
@@ -163,8 +166,8 @@ impl FromStr for PromptPicture {
     }
 }
 
-/// How many of the last frames of a clip that is gone on from a model with layers for a control clip is shown: enough to
-/// see how things move, whole latents, and some left to make.
+/// Number of last frames of an extended video that a model with control layers sees: enough to see the motion, whole
+/// latents, and some left to generate.
 fn shown_frames(num_frames: u32) -> u32 {
     const MOST: u32 = 13;
     let most = num_frames.saturating_sub(4).clamp(1, MOST);
@@ -179,12 +182,12 @@ pub fn first_step(num_steps: u32, strength: f64) -> u32 {
 }
 
 impl GenerateRequest {
-    /// What a result carries of it, to make the same again: a JSON object with the program's name and version, to which
-    /// more may be added.
+    /// Settings embedded in a result, to reproduce it: a JSON object with the program's name and version, which may be
+    /// extended.
     pub fn carried(&self) -> Value {
         let mut request = json!(self);
         if let Some(fields) = request.as_object_mut() {
-            // Where this machine keeps things repeats nothing. What the user named does, and stays.
+            // Local paths reproduce nothing. Paths that the user named do, and stay.
             for local in [
                 "out",
                 "is_out_automatic",
@@ -209,29 +212,29 @@ impl GenerateRequest {
         })
     }
 
-    /// Whether single pictures come of it, one or a batch, and no clip.
+    /// Returns whether the result is images, one or a batch, rather than a video.
     pub fn makes_pictures(&self) -> bool {
         self.num_frames == 1 && self.extend.is_none()
     }
 
-    /// Whether any step needs a second pass for the negative prompt.
+    /// Returns whether any step needs a second pass for the negative prompt.
     pub fn is_guided(&self) -> bool {
         self.sampling
             .is_guided(self.family.guidance_is_cfg, &self.files)
     }
 
-    /// Whether steps take over numbers of earlier ones that no checkpoint has, so that a walk that was left is made from
-    /// its beginning.
+    /// Returns whether steps depend on earlier ones beyond the checkpoint, so that an interrupted denoising loop
+    /// restarts.
     pub fn starts_over(&self) -> bool {
         self.step_cache.is_some() || (self.is_guided() && self.sampling.guider.remembers())
     }
 
-    /// How many frames the decoder gives: those of the clip, or one for each picture of the batch.
+    /// Number of decoded frames: those of the video, or one per image of the batch.
     pub fn num_decoded(&self) -> usize {
         self.batch_size as usize * self.num_frames as usize
     }
 
-    /// How many of those stand at the end of a clip that is gone on from already.
+    /// Number of decoded frames that are already at the end of an extended video.
     pub fn lead_frames(&self) -> usize {
         let lead = match self.sections {
             Some(sections) => sections.lead_frames(),
@@ -250,15 +253,16 @@ impl GenerateRequest {
         }
     }
 
-    /// What each section is told, by the times in the prompt; `None` for families without sections. The error is a
-    /// sentence, which a form has told before.
+    /// Texts of each section, by the times in the prompt; `None` for families without sections. The error is a
+    /// sentence, which
+    /// the form has reported before.
     pub fn section_prompts(&self) -> Result<Option<SectionPrompts>, String> {
         self.sections
             .map(|sections| SectionPrompts::of(&self.prompt, &sections, self.fps))
             .transpose()
     }
 
-    /// The files that the job is made from, as the user named them, beside the model itself.
+    /// Input files as the user named them, without the model's.
     pub fn inputs(&self) -> impl Iterator<Item = &PathBuf> {
         let given = [
             &self.image,
@@ -282,17 +286,17 @@ impl GenerateRequest {
         format!("reference_{}", index + 1)
     }
 
-    /// The same of a picture that is a part of the prompt.
+    /// Name of an image prompt.
     pub fn prompt_picture_name(index: usize) -> String {
         format!("prompt_picture_{}", index + 1)
     }
 
-    /// Whether a clip begins on the way to another: one that is given, or that a first pass made.
+    /// Returns whether a video starts from another one: a given one, or that of a first pass.
     pub fn begins_from_clip(&self) -> bool {
         self.source_clip.is_some() || self.image_role == ImageRole::Base
     }
 
-    /// Whether the clip starts from a given frame, of a picture or of another clip.
+    /// Returns whether the video starts from a given frame, of an image or of another video.
     pub fn has_start(&self) -> bool {
         self.image.is_some() || self.extend.is_some()
     }

@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 use super::{GenerateRequest, Recipe, Stage};
 use crate::model::ImageRole;
 
-/// What is asked for beside the size of the first pass.
+/// Options of a second pass in addition to the size of the first.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SecondPass {
-    /// How many times as long the edges become.
+    /// Scale factor of the edges.
     pub scale: f64,
-    /// How much is made anew: above 0, and 1 for all of it.
+    /// Denoising strength: above 0, and 1 regenerates everything.
     pub strength: f64,
 }
 
@@ -53,13 +53,13 @@ impl GenerateRequest {
         enlarged.unwrap_or((self.width, self.height))
     }
 
-    /// Whether a clip's request is as a stage of the second pass [sees it](Self::of_pass).
+    /// Returns whether the request is the one that a stage of the second pass [receives](Self::of_pass).
     #[must_use]
     pub fn is_second_pass(&self) -> bool {
         self.second_pass.is_some() && self.image_role == ImageRole::Base
     }
 
-    /// Whether a stage, the time that is counted from 0, belongs to the second pass.
+    /// Returns whether a stage's run number `section`, from 0, belongs to the second pass.
     #[must_use]
     pub fn is_of_second_pass(&self, stage: Stage, section: u32) -> bool {
         if self.second_pass.is_none() {

@@ -20,21 +20,22 @@ const WINDOWS: RangeInclusive<u32> = 1..=32;
 /// Frames of a given clip that F1 is shown, as many as its 19 latent frames of history hold.
 pub const SEEN_FRAMES: u32 = 73;
 
-/// How a clip is made of sections. None is read from a file that is beyond what can be made.
+/// Sections of a video. Values from files are checked against the limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Written")]
 pub struct Sections {
-    /// How many, at least 1.
+    /// Number of sections, at least 1.
     pub count: u32,
     /// Latent frames of one section, at least 1.
     pub window: u32,
     pub order: SectionOrder,
-    /// Latent frames in front of what is made, at least 1: that of the start picture, or the last of a clip that F1
-    /// goes on from.
+    /// Latent frames before the generated ones, at least 1: that of the start image, or the last ones of a video that
+    /// F1
+    /// extends.
     pub lead: u32,
 }
 
-/// What a file says of sections.
+/// Sections as read from a file.
 #[derive(Deserialize)]
 struct Written {
     count: u32,
@@ -66,22 +67,23 @@ impl TryFrom<Written> for Sections {
     }
 }
 
-/// What one section's decoding gives, and where that belongs.
+/// Frames of one section's decoding, and their position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SectionFrames {
-    /// Latent frames that are decoded: those of the section and, for the overlap, of the one made before it. Those in
-    /// front of what is made are among them where the section is the clip's first.
+    /// Decoded latent frames: those of the section and, for the overlap, of the section made before it; also those
+    /// before the
+    /// generated ones in the video's first section.
     pub num_latents: u32,
     /// Frames that the decoder gives, and that the engine sends.
     pub num_frames: u32,
-    /// Where in the clip that has been made so far they belong.
+    /// Position in the video made so far.
     pub at: u32,
-    /// How many of its frames from there on they take the place of: those that both sections have, blended.
+    /// Number of frames from there on that are replaced: the overlap of both sections, blended.
     pub replaces: u32,
 }
 
 impl Sections {
-    /// As many sections as fill so many seconds, as the original counts them: always in 30 frames a second.
+    /// Number of sections for a duration, as in the original: always at 30 frames per second.
     pub fn in_secs(secs: f64, window: u32) -> u32 {
         let frames = f64::from(FRAMES_A_LATENT * window.max(1));
         // To the nearest even number from the middle between two, as Python rounds.
@@ -93,8 +95,8 @@ impl Sections {
         num_frames.div_ceil(Self::overlap_of(window)).max(1)
     }
 
-    /// The latent frames in front of what is made, for a clip of so many frames that is gone on from: at most those of
-    /// a section, which is what sections share.
+    /// Latent frames before the generated ones, for an extended video of this length: at most the overlap of two
+    /// sections.
     pub fn lead_of(num_frames: u32, window: u32) -> u32 {
         let whole = num_frames.saturating_sub(1) / FRAMES_A_LATENT + 1;
         whole.clamp(1, window.max(1))
@@ -102,12 +104,12 @@ impl Sections {
 
     /// Frames of the whole clip, with those of its [lead](Self::lead).
     pub fn num_frames(&self) -> u32 {
-        // A wish for seconds may be for any number of them.
+        // A requested duration may need any number of sections.
         let new = self.count.saturating_mul(self.frames_a_section());
         new.saturating_add(self.lead_frames())
     }
 
-    /// The wish for seconds that exactly as many sections come of again.
+    /// Duration that gives exactly this number of sections.
     pub fn secs(&self) -> f64 {
         f64::from(self.count) * f64::from(self.frames_a_section()) / 30.0
     }
@@ -130,7 +132,7 @@ impl Sections {
         FRAMES_A_LATENT * window.saturating_sub(1) + 1
     }
 
-    /// Whether the section, counted as they are made, is the last to be made.
+    /// Returns whether the section, in the order of generation, is the last one.
     pub fn is_last(&self, section: u32) -> bool {
         section + 1 >= self.count
     }
@@ -165,7 +167,7 @@ impl Sections {
         }
     }
 
-    /// What the section's decoding gives, counted as they are made.
+    /// Frames of the section's decoding, in the order of generation.
     pub fn decoded(&self, section: u32) -> SectionFrames {
         let lead = match self.order {
             SectionOrder::Original => u32::from(self.is_last(section)),

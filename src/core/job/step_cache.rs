@@ -1,6 +1,6 @@
-//! Which step cache a job uses: what a step may take over of an earlier one, and from which change on it may not.
+//! Step cache of a job: reuse of earlier steps, and the change from which a step is computed.
 //!
-//! Only the choice; the engine decides step by step.
+//! Only the choice; the engine decides for each step.
 
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::named::{named, parsed};
 
 named! {
-    /// How a step may take over what an earlier one computed.
+    /// Methods of reusing an earlier step.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum StepCacheKind {
@@ -20,7 +20,7 @@ named! {
         MagCache = "magcache", "MagCache";
         /// By how far the residual of the first block moved.
         FirstBlock = "first_block", "First block";
-        /// Not at all: answers go on along a line through those of earlier steps (TaylorSeer).
+        /// No residual is reused: predictions are extrapolated linearly from earlier steps (TaylorSeer).
         TaylorSeer = "taylorseer", "TaylorSeer";
     }
 }
@@ -31,7 +31,7 @@ impl StepCacheKind {
     /// Those that need nothing that was measured of a model.
     pub const OF_ANY_MODEL: &[Self] = &[Self::FirstBlock, Self::TaylorSeer];
 
-    /// The same, and what needs ratios of a model alone.
+    /// All methods for any model, and the one that needs a model's magnitude ratios.
     pub const WITH_MAGNITUDES: &[Self] = &[Self::MagCache, Self::FirstBlock, Self::TaylorSeer];
 
     /// The threshold that its authors, or those who brought it to FramePack, recommend.
@@ -57,8 +57,9 @@ impl StepCacheKind {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepCache {
     pub kind: StepCacheKind,
-    /// The relative change, summed over skipped steps, from which a step is computed; with TaylorSeer one step of so many
-    /// is computed, a whole number.
+    /// Relative change, summed over skipped steps, from which a step is computed; with TaylorSeer a whole number N: one
+    /// step of
+    /// N is computed.
     pub threshold: f64,
 }
 
@@ -68,7 +69,7 @@ impl StepCache {
         self.threshold.round() as usize
     }
 
-    /// What is wrong with its number, a sentence.
+    /// Sentence on an invalid value.
     pub fn problem(self) -> Option<String> {
         let (range, threshold) = (self.kind.thresholds(), self.threshold);
         (!range.contains(&threshold)).then(|| {

@@ -1,4 +1,4 @@
-//! What a running job tells: its stages, steps, frames, memory, and its one end.
+//! Updates of a running job: stages, steps, frames, memory, and the one outcome.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -19,8 +19,9 @@ use crate::units::size_text;
 pub struct JobId(pub u64);
 
 impl JobId {
-    /// A number that no earlier job of this user has: microseconds since 1970, which this program never counts twice,
-    /// and three digits of its own, because clocks stand still and programs run side by side.
+    /// New unique id: microseconds since 1970, never used twice by this program, and three more digits, because clocks
+    /// stop and
+    /// programs run in parallel.
     pub fn next() -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -56,9 +57,9 @@ pub struct MemorySample {
     pub allocated_bytes: u64,
     /// Bytes that the allocator holds, live or cached.
     pub reserved_bytes: u64,
-    /// What there is.
+    /// Total memory.
     pub total_bytes: u64,
-    /// What the rest of the machine says, where something watches it.
+    /// Sample of the rest of the machine, if it is monitored.
     #[serde(default)]
     pub machine: MachineSample,
 }
@@ -76,14 +77,14 @@ pub struct MachineSample {
     /// Main memory that programs can still get, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_available_bytes: Option<u64>,
-    /// Files kept in main memory, which the kernel gives up when asked, in bytes.
+    /// Page cache in bytes, which the kernel releases on demand.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page_cache_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature_celsius: Option<f32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub power_watts: Option<f32>,
-    /// How much of the time the device computes, from 0 to 100.
+    /// Share of the time that the device computes, from 0 to 100.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub busy_percent: Option<f32>,
 }
@@ -93,19 +94,19 @@ pub struct MachineSample {
 pub struct Reclaim {
     /// Such as `post-text-encoding`.
     pub boundary: String,
-    /// What the allocator held before.
+    /// Bytes held by the allocator before.
     pub before_bytes: u64,
     /// And after.
     pub after_bytes: u64,
 }
 
-/// What a job waits for that gave its memory to other programs.
+/// Memory that a paused job waits for after other programs needed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Crowded {
-    /// It is the GPU's memory, and not the computer's.
+    /// True for the GPU's memory, false for the computer's.
     pub is_device: bool,
     pub others_bytes: u64,
-    /// What there is for all.
+    /// Total for all programs.
     pub limit_bytes: u64,
 }
 
@@ -127,9 +128,9 @@ impl fmt::Display for Crowded {
 /// One picture on its way to the screen.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// Which frame of the clip this is; a preview counts latent frames.
+    /// Index in the video; a preview counts latent frames.
     pub index: u32,
-    /// How many there will be.
+    /// Total number.
     pub count: u32,
     pub picture: Arc<Picture>,
 }
@@ -141,11 +142,11 @@ pub struct Clip {
     pub fps: f64,
 }
 
-/// How long one stage took.
+/// Duration of one stage.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StageTime {
     pub stage: Stage,
-    /// Which time of it, counted from 0.
+    /// Run number of the stage, from 0.
     #[serde(default)]
     pub section: u32,
     pub secs: f64,
@@ -156,11 +157,11 @@ pub struct StageTime {
 pub struct SectionMade {
     /// Counted from 0, in the order in which they are made.
     pub section: u32,
-    /// How many there will be.
+    /// Total number.
     pub count: u32,
     /// The clip so far.
     pub clip: Arc<Clip>,
-    /// Where it is written while the next section is made.
+    /// File that is written while the next section is generated.
     pub path: PathBuf,
 }
 
@@ -168,20 +169,20 @@ pub struct SectionMade {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Climb {
     pub stage: Stage,
-    /// Which time this was that the recipe has the stage, counted from 0.
+    /// Run number of the stage, from 0.
     #[serde(default)]
     pub section: u32,
     pub rung: FallbackLevel,
-    /// The stage ended well on it; else it went on to the next one.
+    /// True if the stage succeeded with it; otherwise the next one was tried.
     pub helped: bool,
 }
 
-/// What a finished job leaves.
+/// Result of a finished job.
 #[derive(Clone, Debug)]
 pub struct JobOutput {
     /// The files: one, one a picture of a batch, or one a frame where they are numbered.
     pub paths: Vec<PathBuf>,
-    /// How many frames they hold in all.
+    /// Total number of frames.
     pub num_frames: u32,
     /// The clip, or the pictures of a batch; of a job that finishes something only its first frame, as the others may be
     /// larger than the memory.
@@ -192,11 +193,11 @@ pub struct JobOutput {
     pub stages: Vec<StageTime>,
     /// The largest `used_bytes` that was seen.
     pub peak_bytes: u64,
-    /// What was done differently than asked, one sentence each.
+    /// Sentences on deviations from the request.
     pub warnings: Vec<String>,
-    /// What was predicted of its memory, and what was measured.
+    /// Planned and measured memory.
     pub plan: Option<PlanOutcome>,
-    /// What was tried where memory ran out, in that order.
+    /// Out-of-memory fallbacks in order.
     pub rungs: Vec<Climb>,
 }
 
@@ -209,20 +210,20 @@ impl JobOutput {
     }
 }
 
-/// How a job ended.
+/// Outcome of a job.
 #[derive(Clone, Debug)]
 pub enum JobOutcome {
     Finished(JobOutput),
     Cancelled,
-    /// Cancelled when some sections had been made: these are there, as a clip of their own.
+    /// Cancelled after some sections: those are saved as a separate video.
     Kept(JobOutput),
-    /// Stopped for a while: its folder has what was finished, and it can go on from there.
+    /// Paused: its folder has the finished parts, from which it can resume.
     Paused,
     Failed(JobError),
 }
 
 impl JobOutcome {
-    /// What was made, where something was.
+    /// Output, if there is one.
     pub fn output(&self) -> Option<&JobOutput> {
         match self {
             Self::Finished(output) | Self::Kept(output) => Some(output),
@@ -231,19 +232,20 @@ impl JobOutcome {
     }
 }
 
-/// What a running job says. `Started`, `Plan`, `Stage`, `StageEnded`, `Section`, `Lora`, the first `Waiting`, `Warning` and
-/// `Ended` arrive for certain, the others may be dropped when the receiver is slow.
+/// Updates of a running job. `Started`, `Plan`, `Stage`, `StageEnded`, `Section`, `Lora`, the first `Waiting`,
+/// `Warning` and
+/// `Ended` always arrive; the others may be dropped when the receiver is slow.
 #[derive(Clone, Debug)]
 pub enum JobUpdate {
     Started(Recipe),
     /// The engine's one line on its device, once it is known.
     Device(String),
-    /// What the job will need of it.
+    /// Planned memory.
     Plan(Box<MemoryPlan>),
     /// A stage begins. `resumed`: its engine was replaced, or it continues after finished frames.
     Stage {
         stage: Stage,
-        /// Which time of it, counted from 0.
+        /// Run number of the stage, from 0.
         section: u32,
         resumed: bool,
     },
@@ -266,7 +268,7 @@ pub enum JobUpdate {
     Reclaimed(Reclaim),
     /// The job gave its memory to other programs, and waits until the next `Stage`.
     Waiting(Crowded),
-    /// How much of a LoRA the model takes.
+    /// Layers of a LoRA that fit the model.
     Lora(CheckedLora),
     Warning(String),
     /// The last word, exactly once.

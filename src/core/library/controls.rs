@@ -1,7 +1,6 @@
-//! ControlNets: the networks beside a model that bring control pictures in. What one is for, by its header, and which of
-//! them lie on this disk.
+//! ControlNets: recognised by header, and listed from this disk.
 //!
-//! How a family's own are recognised is the family's.
+//! Families recognise their ControlNets.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +22,7 @@ const SHELF: NetworkFolders = NetworkFolders {
 /// Properties of a ControlNet by its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControlNetwork {
-    /// Whose transformers it acts on.
+    /// Family of the transformers that it fits.
     pub family: Family,
     /// Such as `union ControlNet of seven kinds`.
     pub label: &'static str,

@@ -1,4 +1,4 @@
-//! What a folder or file is, as far as models go, from its configs and headers and never from its name.
+//! Recognition of model folders and files by their configs and headers, never by their names.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -84,9 +84,9 @@ pub(crate) fn family_of_pipeline(class: &str) -> Option<Family> {
     Family::all().find(|family| (family.files.owns_pipeline)(class))
 }
 
-/// Checks a diffusers folder of a supported family whole; others are named and refused.
+/// Checks a whole diffusers folder of a supported family; others are named and refused.
 ///
-/// Parts that the user named stand in for the folder's own.
+/// Components chosen by the user replace the folder's.
 pub(crate) fn check_folder(
     folder: &Path,
     companions: &Companions,

@@ -1,6 +1,6 @@
-//! What the tensors of a weight file are, from their names and shapes.
+//! Kind of a weight file, from the names and shapes of its tensors.
 //!
-//! For people who ask what a file is: nothing is run because of what is said here.
+//! For display only: nothing runs because of it.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -75,7 +75,7 @@ pub(super) fn at_a_glance<'a>(names: impl Iterator<Item = &'a str> + Clone) -> O
         let family = Family::of_id(rule.family);
         return Some(family.map_or(Role::Foreign, Role::Transformer));
     }
-    // What is left of files that hold a transformer are checkpoints of other families, with their own parts.
+    // Remaining files with a transformer are checkpoints of other families, with other components.
     let mut names = names;
     let is_checkpoint = names.any(|name| name.contains("diffusion_model."));
     rule.part.filter(|_| !is_checkpoint).map(Role::Part)

@@ -1,6 +1,6 @@
-//! What names of files and folders tell: which of two experts a file is, and which published model.
+//! Meaning of file and folder names: the expert of a pair, and the published model.
 //!
-//! Headers decide everything that they show. A name counts only for what no header can say.
+//! Headers take precedence. Names only count for what no header states.
 
 /// Part of the schedule that an expert works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,9 @@
-//! Which weight files lie where, and what each is at a glance: the first part of its header, searched for
-//! names that only one kind of model has.
+//! Weight files by path, with the kind of each from a glance: the first part of its header, searched for names that
+//! only
+//! one kind of model has.
 //!
-//! Looks at each folder and file once and with a bound on every reading, so that thousands of files cost
-//! little. What is found here is only a candidate: the checks read headers whole.
+//! Reads each folder and file once and with a limit, so that thousands of files cost little. Files found here are only
+//! candidates: later checks read whole headers.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -50,7 +51,7 @@ pub(crate) struct Item {
 pub(crate) struct Library {
     /// Results of a search of all places, in order of precedence.
     pub known: Vec<Item>,
-    /// Tokenizers of UMT5 that lie in those places.
+    /// UMT5 tokenizers in those folders.
     pub tokenizers: Vec<PathBuf>,
     /// Tokenizers of Llama 3 in those places.
     pub llama_tokenizers: Vec<PathBuf>,

@@ -1,7 +1,8 @@
-//! Which folders and files of a searched place look like models; the places are those of `places`.
+//! Search for model folders and files in one of the folders of `places`.
 //!
-//! Bounded in depth and number, and blind to loops of links: it runs at every start. Weight files that
-//! lie around by themselves are noted, and looked at with one glance each.
+//! Bounded in depth and number, and safe against link loops: it runs at every start. Single weight files are collected,
+//! and
+//! read with one glance each.
 
 use std::collections::HashSet;
 use std::fs;

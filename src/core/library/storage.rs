@@ -1,9 +1,11 @@
-//! How the weights of a component are stored, by their header alone: what the engine cannot read, in words, and
-//! which file to get in its place.
+//! Storage of a component's weights, by the header alone: a description of unsupported formats, and the file to get
+//! instead.
 //!
-//! Plain numbers, fp8 (bare, or with ComfyUI's scales under any of their names), GGUF's blocks, and ComfyUI's whole
-//! numbers of eight bits with a scale for each row, rotated or not, are read. Other scales that are not one number for a
-//! whole matrix are of other formats, as are other whole numbers with scales.
+//! Supported are plain floats, fp8 (bare, or with ComfyUI's scales under any of their names), GGUF's blocks, and
+//! ComfyUI's
+//! int8 with a scale per row, rotated or not. Scales that are not one number per matrix belong to other formats, as do
+//! other
+//! integers with scales.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::FileExt as _;
@@ -71,7 +73,7 @@ pub(crate) fn unreadable(weights: &WeightSet) -> Option<String> {
     if let Some(format) = foreign_note(weights) {
         return Some(format);
     }
-    // What has a scale says more about its format.
+    // A matrix with a scale states more about its format.
     [true, false]
         .into_iter()
         .find_map(|is_scaled| {
@@ -143,7 +145,7 @@ fn foreign_note(weights: &WeightSet) -> Option<String> {
     Some(match format {
         "nvfp4" => NVFP4.to_owned(),
         "mxfp8" => MXFP8.to_owned(),
-        // What a stranger wrote is not all repeated.
+        // Untrusted text is truncated.
         other => format!(
             "quantised numbers ({})",
             other.chars().take(40).collect::<String>()

@@ -1,7 +1,8 @@
-//! Whether a tokenizer is whole, of its model's form and within its vocabulary: a `tokenizer.json`, a `vocab.json`
-//! with its `merges.txt`, a `spiece.model`, or one within a weight file (safetensors with `spiece_model`, or GGUF).
+//! Checks that a tokenizer is complete, has its model's form and fits its vocabulary: a `tokenizer.json`, a
+//! `vocab.json`
+//! with its `merges.txt`, a `spiece.model`, or one inside a weight file (safetensors with `spiece_model`, or GGUF).
 //!
-//! Counts ids and keeps none: tokenizing is the engine's.
+//! Counts ids and keeps none: the engine tokenizes.
 
 use std::ffi::OsStr;
 use std::fmt;

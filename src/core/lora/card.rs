@@ -1,4 +1,4 @@
-//! What a LoRA file says of itself, for people: whose it is, how it is written, and the words that it was trained on.
+//! Facts about a LoRA file for people: its family, its naming dialect, and its trigger words.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ pub struct LoraInfo {
     pub made_for: String,
     /// A family of this version takes it, or nothing shows whose it is.
     pub is_supported: bool,
-    /// Whose way of naming layers.
+    /// Naming dialect of the layers.
     pub dialect: &'static str,
     /// `LoRA`, `DoRA`, `LoHa`, `LoKr`, `differences`.
     pub algorithms: Vec<&'static str>,

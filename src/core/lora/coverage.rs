@@ -1,4 +1,4 @@
-//! How much of a LoRA a model takes, in numbers and in words.
+//! Coverage of a LoRA by a model, in numbers and in words.
 
 use std::fmt;
 

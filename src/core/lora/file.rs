@@ -166,7 +166,7 @@ impl LoraFile {
         self.shape(key).first().copied()
     }
 
-    /// Whose layers it changes.
+    /// Networks whose layers it changes.
     pub fn scopes(&self) -> [bool; 2] {
         [Scope::Transformer, Scope::TextEncoder]
             .map(|wanted| self.layers.keys().any(|layer| keys::scope(layer) == wanted))

@@ -1,7 +1,6 @@
-//! The names in a LoRA file, taken apart: which layer a key means, in the words of its tool, and which part of that
-//! layer's update it holds.
+//! Parsing of a LoRA file's keys: the layer, in the naming of its tool, and the part of that layer's update.
 //!
-//! Knows no model: which layers there are is `table`'s.
+//! Independent of models: `table` has the layers.
 
 use crate::formats::weights::WeightSet;
 
@@ -42,7 +41,7 @@ pub enum Leaf {
     Unsupported,
 }
 
-/// Words for a part, which stand as a name of their own. What may follow: an adapter's name, `weight` or `bias`.
+/// Names of parts. They may be followed by an adapter's name, `weight` or `bias`.
 const WORDS: [(&str, Leaf); 22] = [
     ("lora_down", Leaf::Down),
     ("lora_up", Leaf::Up),
@@ -132,8 +131,9 @@ const XLABS: [&str; 6] = [
     ".proj_lora2",
 ];
 
-/// Norms of queries and keys, which control LoRAs of FLUX.1 hold whole beside their updates: by the authors' names, and by
-/// diffusers'.
+/// Norms of queries and keys, which control LoRAs of FLUX.1 contain as a whole in addition to their updates: the
+/// authors'
+/// names, and diffusers'.
 const NORMS: [(&str, &str); 6] = [
     (".scale", ".query_norm"),
     (".scale", ".key_norm"),
@@ -224,7 +224,7 @@ const PREFIXES: [&str; 11] = [
     "_",
 ];
 
-/// Whose layer a name means.
+/// Network of a layer's name.
 pub fn scope(layer: &str) -> Scope {
     let layer = layer.strip_prefix("base_model.model.").unwrap_or(layer);
     if TEXT_PREFIXES.iter().any(|prefix| layer.starts_with(prefix)) {

@@ -129,7 +129,7 @@ pub(crate) fn comparable(path: &str) -> String {
     path.replace('\\', "/").to_lowercase()
 }
 
-/// Names have dots of their own, so only the ending of weights is cut.
+/// Names may contain dots, so only the extension of weight files is cut.
 fn without_ending(name: &str) -> &str {
     name.strip_suffix(".safetensors").unwrap_or(name)
 }

@@ -154,7 +154,7 @@ const T5_BLOCK: [Plain; 9] = [
     ("layer.1.layer_norm", false),
 ];
 
-/// Whose halves, shift and scale, diffusers has the other way round.
+/// Layer whose halves, shift and scale, are swapped in diffusers.
 const SWAPPED: &str = "final_layer.adaLN_modulation.1";
 
 /// Returns true if a layer makes two vectors as wide as the one that it reads: some have a scale alone.
@@ -170,7 +170,7 @@ fn parts_of(own: &str, tensor: &TensorSpec) -> (&'static [&'static str], &'stati
             &["q", "k", "v"],
             &[Share::Third(0), Share::Third(1), Share::Third(2)],
         ),
-        // Where the rest is wider, no tool has its parts alone.
+        // If the rest is wider, no tool has its parts separately.
         "linear1" if has_seven => (
             &["q", "k", "v", "mlp"],
             &[

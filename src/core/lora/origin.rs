@@ -1,6 +1,6 @@
-//! Which model a LoRA was made for, by the names and sizes of its layers.
+//! Model that a LoRA was trained for, by the names and sizes of its layers.
 //!
-//! The families say what tells their LoRAs apart from those of others.
+//! Families define the key patterns of their LoRAs.
 
 use std::collections::BTreeMap;
 

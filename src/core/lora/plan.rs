@@ -1,6 +1,6 @@
-//! Which keys of a LoRA change which layers of a model, checked by shapes.
+//! Mapping of a LoRA's keys to a model's layers, checked by shapes.
 //!
-//! Numbers are the engine's: this says where they go.
+//! The engine reads the values.
 
 use std::collections::{BTreeMap, BTreeSet};
 

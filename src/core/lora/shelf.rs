@@ -1,6 +1,6 @@
-//! Which LoRA files are on this disk, and which of them are for a model.
+//! LoRA files on this disk, and their fit to a model.
 //!
-//! Lists folders and reads headers; both are bounded, and neither fails for a folder or file that cannot be read.
+//! Lists folders and reads headers; both are bounded, and unreadable folders or files are skipped.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -34,7 +34,7 @@ pub struct FoundLora {
 
 #[derive(Clone, Debug)]
 pub enum Fit {
-    /// As far as the header says, so much of it acts.
+    /// With this coverage, as far as the header states it.
     Yes(Coverage),
     /// Why not, in a sentence.
     No(String),

@@ -20,7 +20,7 @@ const SHARING: [&str; 13] = [
     "gfx902", "gfx909", "gfx90c", "gfx1013", "gfx1033", "gfx1035", "gfx1036", "gfx1037", "gfx1103",
     "gfx1150", "gfx1151", "gfx1152", "gfx1153",
 ];
-/// Chips on cards with memory of their own. Those in neither list are told by other signs.
+/// Chips of discrete cards. Chips in neither list are classified by other signs.
 const ON_CARDS: [&str; 16] = [
     "gfx803", "gfx900", "gfx906", "gfx908", "gfx90a", "gfx1010", "gfx1011", "gfx1012", "gfx1030",
     "gfx1031", "gfx1032", "gfx1100", "gfx1101", "gfx1102", "gfx1200", "gfx1201",
@@ -51,7 +51,7 @@ pub struct ComputeNode {
     pub num_simds: u64,
     /// Processor cores in the same node: old APUs are one node with their processor.
     pub num_cores: u64,
-    /// Whether the kernel tells the sizes of saved waves, which libraries for gfx1151 need.
+    /// True if the kernel reports the sizes of saved waves, which libraries for gfx1151 need.
     pub has_wave_sizes: bool,
 }
 
@@ -66,7 +66,7 @@ pub struct AmdMemory {
 }
 
 impl AmdMemory {
-    /// The parts that models can lie in. On a discrete card the GTT is the host's memory behind a slow bus.
+    /// Memory that models can use. On a discrete card the GTT is host memory over a slow bus.
     fn sum(class: DeviceClass, vram: Option<u64>, gtt: Option<u64>) -> Option<u64> {
         match class {
             DeviceClass::Unified if vram.is_some() || gtt.is_some() => {
@@ -77,12 +77,12 @@ impl AmdMemory {
         }
     }
 
-    /// What a model can have, as far as the tables say.
+    /// Memory available to a model, as far as the tables report it.
     pub fn total_bytes(self, class: DeviceClass) -> Option<u64> {
         Self::sum(class, self.vram_total_bytes, self.gtt_total_bytes)
     }
 
-    /// What all programs have of it.
+    /// Memory used by all programs.
     pub fn used_bytes(self, class: DeviceClass) -> Option<u64> {
         Self::sum(class, self.vram_used_bytes, self.gtt_used_bytes)
     }
@@ -203,7 +203,7 @@ pub fn card_of(sysfs: &Path, pci: &str) -> Option<AmdCard> {
     cards.pop().filter(|_| cards.is_empty())
 }
 
-/// How many pages of main memory the GPU may have by the `ttm` module, where that is limited.
+/// Limit of main memory pages for the GPU by the `ttm` module, if there is one.
 pub fn ttm_pages_limit(sysfs: &Path) -> Option<u64> {
     read_number(&sysfs.join("module/ttm/parameters/pages_limit"))
 }

@@ -46,7 +46,7 @@ pub(crate) fn lay(root: &Path, name: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// A `/proc` of this much memory, of which so much can be had and so much was taken by programs, in MiB.
+/// Creates a `/proc` with these amounts of memory in MiB: total, available, and used by programs.
 pub(crate) fn lay_memory(proc: &Path, total: u64, available: u64, taken: u64) {
     let [total, available, taken] = [total, available, taken].map(|mib| mib << 10);
     let text =

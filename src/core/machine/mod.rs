@@ -1,6 +1,6 @@
-//! What the kernel shows of this machine's GPUs, with no GPU library loaded.
+//! The kernel's information on this machine's GPUs, without loading a GPU library.
 //!
-//! Reads only; every source may be absent or wrong, and then says nothing.
+//! Read-only; every source may be missing or invalid, and is then ignored.
 
 pub mod amdgpu;
 #[cfg(test)]
@@ -9,7 +9,7 @@ mod fake_tree;
 
 use std::path::{Path, PathBuf};
 
-/// Where the kernel shows its trees, and the system its groups; other folders in tests.
+/// Root folders of the kernel's trees and of control groups; other folders in tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Roots {
     /// `/sys`.

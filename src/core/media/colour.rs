@@ -111,7 +111,7 @@ impl ColourConversion {
         Self::from_curve(primaries, code, peak, |v| curve.linearize(v))
     }
 
-    /// From PNG's cHRM and gAMA, of which an absent one is sRGB's. `gamma` is the exponent of encoding, such as 0.45455.
+    /// From PNG's cHRM and gAMA; a missing one is sRGB's. `gamma`: exponent of encoding, such as 0.45455.
     pub fn from_gamma(
         primaries: Option<Chromaticities>,
         gamma: Option<f64>,
@@ -144,7 +144,7 @@ impl ColourConversion {
 
     /// From the bytes of an ICC profile for grey, RGB or CMYK.
     pub fn from_icc(profile: &[u8]) -> Result<Option<Self>, String> {
-        // A decoder's panic at a hostile profile is the profile's fault.
+        // A panic of the decoder counts as an invalid profile.
         catch_unwind(AssertUnwindSafe(|| Self::from_sound_icc(profile)))
             .unwrap_or_else(|_| Err("its ICC profile is damaged".to_owned()))
     }

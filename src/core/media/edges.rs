@@ -4,8 +4,9 @@ use safelight_loops::edges;
 
 use super::{MediaError, Picture};
 
-/// White lines on black, as large as the picture. `low`: what a slope must be above to go on with a line; `high`: to
-/// begin one.
+/// White edges on black, with the size of the image. `low`: gradient above which an edge continues; `high`: above which
+/// it
+/// starts.
 pub fn canny(picture: &Picture, low: u16, high: u16) -> Result<Picture, MediaError> {
     let size = (picture.width as usize, picture.height as usize);
     let edges = edges::canny(&picture.rgb, size, low, high);

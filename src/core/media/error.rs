@@ -108,7 +108,7 @@ impl MediaError {
         }
     }
 
-    /// Returns true if the disk had no room left, which more room mends.
+    /// Returns true if the disk was full, which more space fixes.
     pub fn is_disk_full(&self) -> bool {
         matches!(self, Self::DiskFull { .. })
     }

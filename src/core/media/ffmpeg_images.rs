@@ -83,7 +83,7 @@ impl FfmpegImages {
 
 impl Drop for FfmpegImages {
     fn drop(&mut self) {
-        // Fails only when it has ended by itself.
+        // Fails only if it has ended already.
         self.child.kill().ok();
         self.child.wait().ok();
     }

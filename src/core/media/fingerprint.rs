@@ -1,6 +1,6 @@
-//! A short number for a file's content, to tell later whether a picture or clip is still the same.
+//! Fingerprint of a file's content, to detect later whether an image or video has changed.
 //!
-//! Files of weights are large, so they are only sampled. Not for security: somebody who wants two files of one number can have them.
+//! Weight files are large, so they are only sampled. Not cryptographic: collisions are easy to construct.
 
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;

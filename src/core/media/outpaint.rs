@@ -77,7 +77,7 @@ impl Margins {
     }
 }
 
-/// What is asked for: `left=128,top=64`, with `overlap=0` where every pixel of the picture is to stay.
+/// Outpainting request: `left=128,top=64`, with `overlap=0` to keep every pixel of the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outpaint {
     pub margins: Margins,
@@ -137,7 +137,7 @@ pub struct Extended {
     pub mask: Mask,
 }
 
-/// The picture with room at its sides; `painted` is the mask that it has already, of its own size.
+/// Image with margins; `painted`: its existing mask, in the original size.
 pub fn extend_picture(
     picture: &Picture,
     painted: Option<&Mask>,

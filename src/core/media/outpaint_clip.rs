@@ -23,8 +23,9 @@ pub fn first_of(source: &Source) -> Result<Picture, MediaError> {
     }
 }
 
-/// Writes the first frames of a clip, at most so many, with gray margins and next to them their mask, into a new folder
-/// in this one, readable by their owner alone; gives both. A picture has one frame.
+/// Writes at most `num_frames` first frames of a video, with gray margins, and their mask into a new folder in this
+/// one,
+/// readable only by its owner; returns both paths. An image has one frame.
 pub fn write_extended_clip(
     folder: &Path,
     source: &Source,

@@ -45,7 +45,7 @@ pub fn crop_to_aspect(picture: &Picture, width: u32, height: u32) -> Result<Pict
     crop_centre(picture, new_width as u32, new_height as u32)
 }
 
-/// The middle of a picture, so many pixels wide and high, or as many as there are.
+/// Centre of an image, of this width and height, or as much as there is.
 pub fn crop_centre(picture: &Picture, width: u32, height: u32) -> Result<Picture, MediaError> {
     let (width, height) = (width.min(picture.width), height.min(picture.height));
     let left = ((picture.width - width) / 2) as usize * 3;

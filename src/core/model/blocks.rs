@@ -1,11 +1,11 @@
-//! A set of a transformer's blocks, by their numbers through all of its lists.
+//! Set of a transformer's blocks, numbered through all of its lists.
 //!
-//! Whether a model has such blocks is the engine's to say.
+//! The engine checks that a model has these blocks.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Which of the first [`Self::MOST`] blocks, counted from 0.
+/// Bit set of the first [`Self::MOST`] blocks, counted from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockSet(u64);
 

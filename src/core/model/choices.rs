@@ -1,6 +1,6 @@
-//! What a job chooses between: samplers and their sigmas, LoRAs, devices, number types, how pictures are fitted.
+//! Choices of a job: samplers and sigma schedules, LoRAs, devices, dtypes, fit of images.
 //!
-//! Each is written and read by one name everywhere: in settings, arguments, requests and files.
+//! Each has one name everywhere: in settings, arguments, requests and files.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use super::InputUse;
 use crate::named::{named, parsed};
 
 named! {
-    /// How the latents walk from noise to picture.
+    /// Sampler.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "lowercase")]
     pub enum Sampler {
@@ -36,7 +36,7 @@ named! {
 parsed!(Sampler, "a sampler");
 
 named! {
-    /// How the sigmas of a walk are spaced.
+    /// Spacing of the sigmas.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "lowercase")]
     pub enum SigmaSchedule {
@@ -62,13 +62,13 @@ named! {
         /// ("inverted anti-drifting": the first FramePack).
         #[default]
         Original = "original", "Back to front";
-        /// The first section first, each next one behind it ("vanilla": FramePack-F1).
+        /// The first section first, each next one after it ("vanilla": FramePack-F1).
         F1 = "f1", "Front to back (F1)";
     }
 }
 
 impl SectionOrder {
-    /// Whether a clip may end on a given picture: only where its end is made first.
+    /// Support of an end image: only if the end is made first.
     pub fn end_image(self) -> InputUse {
         match self {
             Self::Original => InputUse::Optional,
@@ -207,7 +207,7 @@ named! {
 parsed!(DtypeChoice, "a dtype");
 
 named! {
-    /// How a start picture of another aspect comes to the clip's size.
+    /// Fit of a start image with another aspect ratio to the video's size.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "lowercase")]
     pub enum Fit {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::named::labelled;
 
 labelled! {
-    /// What a place is wanted for.
+    /// Component of a model.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum Component {

@@ -1,6 +1,6 @@
-//! The small JSON files of a diffusers folder, read with a limit.
+//! Small JSON files of a diffusers folder, read with a limit.
 //!
-//! What the configs of networks and schedulers say is read in `networks`.
+//! `networks` reads the configs of networks and schedulers.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -19,7 +19,7 @@ pub struct ModelIndex {
     pub class: String,
     pub expand_timesteps: bool,
     pub boundary_ratio: Option<f64>,
-    /// Whether the model was distilled to few steps, where the pipeline says it.
+    /// True if the pipeline states that the model was distilled to few steps.
     pub is_distilled: Option<bool>,
     /// Component → class, for those that are not null.
     pub components: BTreeMap<String, String>,
@@ -70,7 +70,7 @@ pub(crate) fn read_capped(path: &Path, max_bytes: u64) -> Result<Vec<u8>, Catalo
     })
 }
 
-/// What lies in a folder, in a steady order.
+/// Entries of a folder, sorted.
 pub(crate) fn sorted_entries(folder: &Path) -> Result<Vec<PathBuf>, CatalogError> {
     files::sorted_entries(folder)
         .map_err(|source| CatalogError::unread("the folder", source, folder))

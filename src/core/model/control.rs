@@ -1,11 +1,11 @@
-//! What control pictures show, and how a model takes them.
+//! Control types, and mechanisms by which a model accepts control images.
 
 use serde::{Deserialize, Serialize};
 
 use crate::named::{named, parsed};
 
 named! {
-    /// What a control picture shows.
+    /// Control type.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum ControlKind {
@@ -25,7 +25,7 @@ named! {
         Blur = "blur", "Blur";
         /// The picture itself, which is made anew with more details.
         Tile = "tile", "Tile";
-        /// The picture itself, which is mended.
+        /// The image itself, which is restored.
         LowQuality = "low_quality", "Low quality";
         /// The picture itself, of which the part under a mask is made anew.
         Inpaint = "inpaint", "Inpaint";
@@ -35,7 +35,7 @@ named! {
 parsed!(ControlKind, "a kind of control");
 
 impl ControlKind {
-    /// What such a picture is, in words that fit behind "needs".
+    /// Description of such an image that fits after "needs".
     #[must_use]
     pub fn described(self) -> &'static str {
         match self {
@@ -55,26 +55,26 @@ impl ControlKind {
     }
 }
 
-/// What brings control pictures in.
+/// Mechanism by which control images enter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ControlBy {
     #[default]
     Nothing,
-    /// The model sees one beside the noise in every step, at full strength.
+    /// As input channels next to the noise in every step, at full strength.
     Channels,
-    /// Layers of the model's own, as strongly as is wished.
+    /// By layers of the model, with any strength.
     Layers,
-    /// A network of its own for each of them.
+    /// By one ControlNet each.
     Networks,
 }
 
-/// Which control pictures a model takes.
+/// Control images that a model accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ControlUse {
     pub by: ControlBy,
-    /// How many, 0 where it takes none.
+    /// Maximum number; 0 if it accepts none.
     pub most: u32,
     /// The model makes nothing without one.
     pub is_required: bool,
@@ -82,7 +82,7 @@ pub struct ControlUse {
     pub takes_clips: bool,
     /// Each with a mask of what is made anew.
     pub takes_masks: bool,
-    /// What they show, where the model knows one kind alone.
+    /// Control type, if the model knows only one.
     pub kind: Option<ControlKind>,
 }
 
@@ -95,20 +95,20 @@ impl ControlUse {
         takes_masks: false,
         kind: None,
     };
-    /// Networks beside the model, as many as are wished.
+    /// Any number of ControlNets.
     pub const NETWORKS: Self = Self {
         by: ControlBy::Networks,
         most: 4,
         ..Self::NONE
     };
 
-    /// Whether one can be extended at its sides: gray there, with a mask of what is gray.
+    /// Returns whether a control image can be outpainted: gray there, with a mask of the gray area.
     #[must_use]
     pub fn can_extend(self) -> bool {
         self.takes_clips && self.takes_masks
     }
 
-    /// Whether it takes any.
+    /// Returns whether it accepts any.
     #[must_use]
     pub fn is_possible(self) -> bool {
         self.most > 0 && self.by != ControlBy::Nothing

@@ -1,4 +1,4 @@
-//! What can be wrong with a model or with the catalogue, and what its user can do about it.
+//! Errors of a model or the catalogue, with advice for the user.
 
 use std::borrow::Cow;
 use std::io;
@@ -40,7 +40,7 @@ pub enum CatalogError {
     /// A file that only goes with a transformer.
     #[error("this is {what} alone: choose the transformer that it goes with: {}", path.display())]
     PartAlone { what: String, path: PathBuf },
-    /// A component that a single file does not hold is in no place where one would lie.
+    /// A component that a single file does not contain was not found in any searched folder.
     #[error("{what} is missing, such as {example}; looked in {looked}: {}", path.display())]
     MissingCompanion {
         what: String,
@@ -144,7 +144,7 @@ impl CatalogError {
         Self::Io { source, path }
     }
 
-    /// What is wrong with the header of a weight file.
+    /// Error of a weight file's header.
     pub fn of_header(err: HeaderError, path: &Path) -> Self {
         match err {
             HeaderError::Io(source) => Self::io(source, path),
@@ -170,7 +170,7 @@ impl CatalogError {
 }
 
 impl CatalogError {
-    /// What the user can do; empty when the sentence itself says it.
+    /// Advice for the user; empty if the sentence contains it.
     pub fn advice(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             Self::Unknown { .. } | Self::NoSuchPath { .. } => {
@@ -225,7 +225,7 @@ fn choose_a_model() -> String {
 }
 
 impl CatalogError {
-    /// What it is about on the disk.
+    /// Path of the error.
     pub(crate) fn path(&self) -> Option<&Path> {
         match self {
             Self::Unknown { .. } | Self::UnknownNetwork { .. } | Self::NotHere { .. } => None,

@@ -1,6 +1,6 @@
-//! What configs and headers say about a model, in the terms that all families share.
+//! Facts about a model from configs and headers, in terms shared by all families.
 //!
-//! The families find it out; names, entries of the catalogue and where the parts lie are others' business.
+//! Families determine them; names, catalogue entries and paths are handled elsewhere.
 
 use serde::Deserialize;
 
@@ -8,7 +8,7 @@ use crate::families::Family;
 use crate::model::choices::{Sampler, SectionOrder};
 use crate::model::{Guidance, ImageRole, InputUse, Limits};
 
-/// What is known of a whole model once it has been checked.
+/// Facts about a whole checked model.
 #[derive(Clone, Debug)]
 pub(crate) struct ModelFacts {
     pub family: Family,
@@ -37,7 +37,7 @@ pub(crate) struct Schedule {
     pub shift: Option<f64>,
 }
 
-/// What tells published models of one variant apart.
+/// Shape by which published models of one variant are distinguished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TransformerShape {

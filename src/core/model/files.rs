@@ -1,6 +1,6 @@
-//! Where the components of one model lie: the parts of a diffusers folder, or files of their own.
+//! Paths of one model's components: parts of a diffusers folder, or separate files.
 //!
-//! Only names places; what is in them is checked by the catalogue and read by the engine.
+//! Only paths; the catalogue checks the contents and the engine reads them.
 
 use std::ops::Not;
 use std::path::{Path, PathBuf};
@@ -32,9 +32,9 @@ pub struct ModelFiles {
     pub tokenizer_2: Option<PathBuf>,
     pub tokenizer_2_class: Option<String>,
     pub image_encoder: Option<PathBuf>,
-    /// A tiny decoder for previews that lies on this disk, if any; no part of the model.
+    /// Tiny decoder for previews, if installed; no part of the model.
     pub preview_decoder: Option<PathBuf>,
-    /// What makes prompts of pictures, where it lies on this disk; no part of the model.
+    /// Redux adapter for image prompts, if installed; no part of the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub picture_prompts: Option<PicturePrompts>,
     /// The folder of `preprocessor_config.json`; the published values when absent.
@@ -43,14 +43,14 @@ pub struct ModelFiles {
     pub scheduler: Option<PathBuf>,
     /// The part of the schedule's timesteps at and above which the high-noise expert works.
     pub boundary_ratio: Option<f64>,
-    /// Every token has a timestep of its own, and a given first frame has timestep 0 (Wan 2.2 TI2V).
+    /// True if every token has a separate timestep, and a given first frame has timestep 0 (Wan 2.2 TI2V).
     pub expand_timesteps: bool,
     /// The model has layers for a control clip, which see something in every job (Wan VACE).
     #[serde(default, skip_serializing_if = "Not::not")]
     pub takes_control: bool,
 }
 
-/// Where the two networks lie that make prompts of pictures.
+/// Paths of the two networks for image prompts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PicturePrompts {
     pub image_encoder: PathBuf,
@@ -85,7 +85,7 @@ impl ModelFiles {
         }
     }
 
-    /// Where a component lies; `None` for what this model has none of.
+    /// Path of a component; `None` if this model has none.
     pub fn of(&self, component: Component) -> Option<&Path> {
         match component {
             Component::Transformer => Some(&self.transformer),
@@ -117,7 +117,7 @@ impl ModelFiles {
         }
     }
 
-    /// Where the tokenizer of a text encoder lies; `None` where it is not known.
+    /// Path of a text encoder's tokenizer, if known.
     pub(crate) fn tokenizer_of(&self, text_encoder: Component) -> Option<&Path> {
         if text_encoder == Component::TextEncoder2 {
             self.tokenizer_2.as_deref()

@@ -1,5 +1,4 @@
-//! How answers to the prompt, to the negative prompt and of a transformer without some of its blocks become one, and in
-//! which part of the steps.
+//! Guiders: the combination of conditional, unconditional and skip-layer predictions, and the steps in which they act.
 //!
 //! Only the choice; the engine computes.
 
@@ -12,14 +11,14 @@ use super::BlockSet;
 use crate::named::{named, parsed};
 
 named! {
-    /// How several answers become one.
+    /// Kinds of guiders.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum GuiderKind {
         /// By their difference alone.
         Cfg = "cfg", "Plain";
         /// The answer to the negative prompt is scaled to fit, and the first steps are left out (CFG-Zero*).
         CfgZero = "cfg_zero", "CFG-Zero*";
-        /// What only makes the answer stronger is taken out of the difference (adaptive projected guidance).
+        /// Removes the parallel component of the difference, which oversaturates (adaptive projected guidance).
         Apg = "apg", "APG";
         /// Away from the answer of the transformer without some blocks, too, which is one more pass (skip-layer guidance).
         SkipLayers = "slg", "Skip layers";
@@ -28,10 +27,10 @@ named! {
 
 parsed!(GuiderKind, "a guider");
 
-/// The block that is skipped where nobody says another.
+/// Default skipped block.
 const USUAL_BLOCK: u32 = 9;
 
-/// How several answers become one, with its numbers.
+/// Guider with its parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Guider {
@@ -42,17 +41,17 @@ pub enum Guider {
         zero_steps: u32,
     },
     Apg {
-        /// How much stays of what only makes the answer stronger: 0 nothing, 1 all.
+        /// Share of the parallel component that is kept: 0 none, 1 all.
         eta: f64,
         /// The longest difference, in the Euclidean norm over a whole picture or clip; 0 for any.
         longest: f64,
-        /// How much of the differences of earlier steps is added; below 0 it is taken off.
+        /// Factor of earlier differences that are added; negative values subtract.
         momentum: f64,
     },
     SkipLayers {
         /// Blocks that the further pass leaves out.
         blocks: BlockSet,
-        /// How far answers are pushed from those of that pass.
+        /// Distance by which predictions are pushed away from those of the skip-layer pass.
         scale: f64,
         /// The part of the steps with such a pass; its first step has none.
         part: GuidanceRange,
@@ -75,7 +74,7 @@ impl Guider {
         }
     }
 
-    /// Whether it does nothing without an answer to the negative prompt.
+    /// Returns whether it has no effect without a negative prediction.
     pub fn needs_negative(self) -> bool {
         !matches!(self, Self::SkipLayers { .. })
     }
@@ -88,7 +87,7 @@ impl Guider {
                 scale,
                 part,
             } if scale != 0.0 && part.holds(step, num_steps) => {
-                // diffusers counts from behind the first.
+                // diffusers counts from after the first.
                 let is_first = step == 0 || !part.holds(step - 1, num_steps);
                 (!is_first).then_some(blocks)
             }
@@ -96,12 +95,12 @@ impl Guider {
         }
     }
 
-    /// Whether a step takes over something of the steps before.
+    /// Returns whether a step depends on earlier ones.
     pub fn remembers(self) -> bool {
         matches!(self, Self::Apg { momentum, .. } if momentum != 0.0)
     }
 
-    /// What is wrong with its numbers, a sentence.
+    /// Sentence on invalid values.
     pub fn problem(self) -> Option<String> {
         let outside = |(least, most): (f64, f64), number: f64| !(number >= least && number <= most);
         let wrong = |what: &str, (least, most): (f64, f64), number: f64| {
@@ -226,7 +225,7 @@ impl FromStr for Guider {
     }
 }
 
-/// The part of the steps in which answers are guided: outside only the prompt is asked for, which takes half the time.
+/// Range of guided steps: outside only the conditional prediction is computed, which takes half the time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct GuidanceRange {
@@ -245,13 +244,13 @@ impl Default for GuidanceRange {
 }
 
 impl GuidanceRange {
-    /// Whether a step, counted from 0 among `num_steps`, is guided.
+    /// Returns whether a step, counted from 0 among `num_steps`, is guided.
     pub fn holds(self, step: usize, num_steps: usize) -> bool {
         let at = |fraction: f64| (fraction * num_steps as f64) as usize;
         (at(self.start)..at(self.end)).contains(&step)
     }
 
-    /// What is wrong with it, a sentence.
+    /// Sentence on an invalid range.
     pub fn problem(self) -> Option<String> {
         let is_right = self.start >= 0.0 && self.start < self.end && self.end <= 1.0;
         (!is_right).then(|| {

@@ -1,6 +1,6 @@
-//! One model: what it is, where its files lie, what it can make, and what can be wrong with it.
+//! Model specifications: files, capabilities, defaults and errors of one model.
 //!
-//! The words that the catalogue, jobs and families share. Nothing here searches a disk or opens weights.
+//! Terms shared by the catalogue, jobs and families. Nothing here searches a disk or opens weights.
 
 mod blocks;
 pub mod choices;

@@ -1,19 +1,20 @@
-//! How noise becomes a result: steps, guidance, shift and sampler, and the same as far as somebody has said it.
+//! Sampling options: steps, guidance, shift and sampler, complete or partial.
 //!
-//! A model's defaults and a request know every value ([`Sampling`]); forms, presets, arguments and the files of other
-//! programs leave some to the model ([`PartialSampling`]). Whether a value can be used is for a form's check.
+//! A model's defaults and a request set every value ([`Sampling`]); forms, presets, arguments and files of other
+//! programs
+//! leave some to the model ([`PartialSampling`]). The form checks the values.
 
 use serde::{Deserialize, Serialize};
 
 use super::choices::{Sampler, SigmaSchedule};
 use super::{Guidance, GuidanceRange, Guider, ModelFiles, ModelSpec};
 
-/// What is as it is everywhere is not written.
+/// Skips default values when serialising.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// How noise becomes a result, in full.
+/// Sampling options, complete.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sampling {
     pub num_steps: u32,
@@ -23,8 +24,9 @@ pub struct Sampling {
     /// The step before which the schedule is left; what noise is left then stays. The end when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_step: Option<u32>,
-    /// What the family calls guidance: classifier-free in Wan (two passes a step when above 1), the number that
-    /// a distilled model is told in Flux and FramePack.
+    /// Guidance scale in the family's sense: classifier-free in Wan (two passes per step above 1), the embedded value
+    /// of a
+    /// distilled model in Flux and FramePack.
     pub guidance_scale: f64,
     /// The low-noise expert's guidance; that of the high-noise one when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -32,7 +34,7 @@ pub struct Sampling {
     /// Classifier-free guidance of models whose `guidance_scale` is another thing; two passes a step when above 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub true_cfg_scale: Option<f64>,
-    /// How the answers of a guided step become one.
+    /// Guider of the guided steps.
     #[serde(default, skip_serializing_if = "is_default")]
     pub guider: Guider,
     #[serde(default, skip_serializing_if = "is_default")]
@@ -41,18 +43,19 @@ pub struct Sampling {
     /// that (Flux dev, FramePack).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shift: Option<f64>,
-    /// The shift goes with the number of tokens though the model's scheduler has a fixed one. Not beside `shift`.
+    /// True if the shift depends on the number of tokens although the model's scheduler has a fixed one. Excludes
+    /// `shift`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dynamic_shift: bool,
     pub sampler: Sampler,
     #[serde(default)]
     pub sigma_schedule: SigmaSchedule,
-    /// How much of a start picture is regenerated, 0 to 1, for models that begin on the way to it.
+    /// Denoising strength of a start image, 0 to 1, for models that start from a noised image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strength: Option<f64>,
 }
 
-/// The same as far as somebody has said it. `None` is the model's own.
+/// Sampling options with defaults left out. `None` is the model's default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PartialSampling {
@@ -108,7 +111,7 @@ impl Sampling {
         self.guidance_scale_2.unwrap_or(self.guidance_scale)
     }
 
-    /// Every value spelled out, as presets say it: an end and a shift of 0 are the model's own.
+    /// Every value set, as in presets: an end and a shift of 0 are the model's default.
     pub(crate) fn spelled_out(self) -> PartialSampling {
         PartialSampling {
             end_step: self.end_step.or(Some(0)),
@@ -129,7 +132,7 @@ impl Sampling {
         ]
     }
 
-    /// Whether any step of a model needs a second pass for the negative prompt.
+    /// Returns whether any step of a model needs a second pass for the negative prompt.
     pub fn is_guided(&self, guidance_is_cfg: bool, files: &ModelFiles) -> bool {
         if guidance_is_cfg {
             self.guidance_scale > 1.0
@@ -242,7 +245,7 @@ impl PartialSampling {
         self
     }
 
-    /// For people: `12 steps, guidance 3.5, sampler Euler`. A shift or an end of 0 is the model's own.
+    /// Text for people: `12 steps, guidance 3.5, sampler Euler`. A shift or an end of 0 is the model's default.
     pub fn described(&self) -> String {
         let mut parts: Vec<String> = Vec::new();
         parts.extend(self.num_steps.map(|steps| format!("{steps} steps")));

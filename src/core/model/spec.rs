@@ -1,4 +1,4 @@
-//! One model: what it is, where it lies, what it can make and what it makes by default.
+//! Specification of one model: files, capabilities and defaults.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use super::choices::SectionOrder;
 use super::{ControlUse, ModelFiles, PartialSampling, Sampling};
 use crate::families::Family;
 
-/// A model that is on this disk and can be asked for clips.
+/// A model on this disk that can be run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelSpec {
     /// The catalogue's id, or the path for a folder that the catalogue does not know.
@@ -26,14 +26,14 @@ pub struct ModelSpec {
     /// Bytes of all weight files.
     pub bytes: u64,
     pub start_image: InputUse,
-    /// What becomes of the start picture.
+    /// Role of the start image.
     #[serde(default)]
     pub image_role: ImageRole,
-    /// Which part of the start picture is made anew.
+    /// Support of a mask.
     #[serde(default)]
     pub mask: InputUse,
     pub end_image: InputUse,
-    /// What the model's `guidance_scale` is.
+    /// Meaning of the model's `guidance_scale`.
     #[serde(default)]
     pub guidance: Guidance,
     /// The order in which the model was made to make a clip's sections; absent for those that make it at once.
@@ -45,13 +45,13 @@ pub struct ModelSpec {
     pub limits: Limits,
     pub example_prompts: Vec<String>,
     pub latent_rgb: Option<LatentRgb>,
-    /// What to get for pictures as prompts, one sentence; absent where the model takes none. What is there is among the
+    /// Sentence on the files needed for image prompts; `None` if the model supports none. Installed ones are among the
     /// files.
     #[serde(default)]
     pub prompt_pictures: Option<String>,
 }
 
-/// Whether a model can do with an input, or without it.
+/// Support of an input: unsupported, optional or required.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InputUse {
@@ -78,14 +78,14 @@ pub enum ImageRole {
     Canvas,
 }
 
-/// What a model's `guidance_scale` is.
+/// Meaning of a model's `guidance_scale`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Guidance {
     /// Classifier-free guidance, by a second pass with the negative prompt.
     #[default]
     Cfg,
-    /// A number that the model was trained to be told; classifier-free guidance is apart (`true_cfg_scale`).
+    /// Embedded value of a guidance-distilled model; classifier-free guidance is separate (`true_cfg_scale`).
     Distilled,
     /// The model takes none; classifier-free guidance is apart (`true_cfg_scale`).
     None,
@@ -98,10 +98,9 @@ pub struct Preset {
     /// The name on the command line, such as `fast-4`.
     pub id: String,
     pub name: String,
-    /// What it is for and what it needs, one sentence.
+    /// Sentence on its purpose and requirements.
     pub note: String,
-    /// The LoRAs that it is for: words that all stand in the name of such a file or of its folder, a text for each way
-    /// in which they are named.
+    /// LoRAs that it is for: each entry lists words that must all occur in the name of the file or its folder.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loras: Vec<String>,
     /// The strength that their authors say, where that is not 1.
@@ -112,7 +111,7 @@ pub struct Preset {
 }
 
 impl Preset {
-    /// Whether a LoRA's file is one that it is for, by its name and its folder's.
+    /// Returns whether it is for this LoRA file, by the names of the file and its folder.
     fn is_for(&self, lora: &Path) -> bool {
         let names = [lora.parent().and_then(Path::file_name), lora.file_stem()];
         let names = names.into_iter().flatten();
@@ -129,14 +128,14 @@ impl Preset {
     }
 }
 
-/// What a request gets where its user said nothing.
+/// Default values of a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Defaults {
     pub width: u32,
     pub height: u32,
     pub num_frames: u32,
     pub fps: f64,
-    /// Its shift is the scheduler's own when absent; a strength is absent in models to which that means nothing.
+    /// A missing shift is the scheduler's; a strength is missing in models without start images.
     #[serde(flatten)]
     pub sampling: Sampling,
     /// Instead of `shift`, where frames are small.
@@ -146,7 +145,7 @@ pub struct Defaults {
     pub negative_prompt: String,
 }
 
-/// A shift of the schedule for frames of at most so many pixels.
+/// Shift of the schedule for frames up to this number of pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SmallShift {
@@ -180,7 +179,7 @@ pub struct Limits {
     /// Pictures that one job may make at once.
     #[serde(default = "one")]
     pub max_batch: u32,
-    /// Pictures that the model sees beside what it makes.
+    /// Maximum number of reference images.
     #[serde(default)]
     pub max_references: u32,
     /// Pictures that say where things are to be.
@@ -201,13 +200,13 @@ pub struct LatentRgb {
 }
 
 impl ModelSpec {
-    /// Whether the model makes pictures of any aspect at one of a few sizes.
+    /// Returns whether the model makes images of any aspect ratio at one of a few sizes.
     pub fn has_buckets(&self) -> bool {
         let default = (self.defaults.width, self.defaults.height);
         self.family.trained_sizes.contains(&default)
     }
 
-    /// Whether it edits the one picture that it sees, and begins from none: that picture is fitted to the size.
+    /// Returns whether it edits the one reference image and has no start image: the reference is fitted to the size.
     pub fn edits_reference(&self) -> bool {
         !self.start_image.is_possible() && self.limits.max_references == 1
     }
@@ -217,8 +216,9 @@ impl ModelSpec {
         self.presets.iter().find(|preset| preset.is_for(lora))
     }
 
-    /// The model that this one is with a LoRA which lets it see a control picture beside the noise, with the values of the
-    /// LoRA's preset for its own; or why the two do not go together, a sentence.
+    /// This model with a LoRA that adds a control image as input channels, with the values of the LoRA's preset as
+    /// defaults; or
+    /// a sentence on why the two do not fit.
     pub fn with_control_lora(&self, lora: &Path) -> Result<Self, String> {
         let Some(with) = self.family.files.control_lora else {
             let label = self.family.label;
@@ -235,25 +235,25 @@ impl ModelSpec {
         self.files.transformer_2.is_some()
     }
 
-    /// Whether a clip can be continued: not where its end is made first.
+    /// Returns whether a video can be extended: not if its end is made first.
     pub fn can_extend(&self) -> bool {
         self.start_image.is_possible()
             && !self.family.makes_pictures
             && self.section_order != Some(SectionOrder::Original)
     }
 
-    /// How much of a given clip is made anew where nobody says; none where the model makes no clip of another.
+    /// Default denoising strength of a source video; `None` if the model cannot regenerate videos.
     pub fn clip_strength(&self) -> Option<f64> {
         let own = (self.family.clip_strength)(&self.variant)?;
         Some(self.defaults.sampling.strength.unwrap_or(own))
     }
 
-    /// Whether what it makes can be enlarged and run again in the same job.
+    /// Returns whether a job of this model can have a second pass.
     pub fn has_second_pass(&self) -> bool {
         self.family.has_second_pass && !self.limits.fixed_size
     }
 
-    /// Whether a batch is one job; with other models it is several.
+    /// Returns whether a batch is one job; with other models it becomes several.
     pub fn takes_batches(&self) -> bool {
         self.limits.max_batch > 1
     }

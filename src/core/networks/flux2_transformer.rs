@@ -28,7 +28,7 @@ const EPS: f64 = 1e-6;
 const LATENTS_A_TOKEN: i64 = 4;
 
 network_config! {
-    /// `transformer/config.json`, with diffusers' defaults, which are dev's, where a key is left out.
+    /// `transformer/config.json`, with diffusers' defaults, which are dev's, for missing keys.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default)]
     pub struct Flux2TransformerConfig {

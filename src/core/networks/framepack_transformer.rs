@@ -1,9 +1,11 @@
 //! FramePack's transformer: config, tensor names in three dialects, and schema.
 //!
-//! It is HunyuanVideo's with a packed history; the original and F1 are the same network. Files have the names of diffusers,
-//! in which it is published, of HunyuanVideo's authors, or of ComfyUI, which are Flux's where the two have the same parts
-//! and with which readers ask. Where diffusers has several matrices in the place of one, readers ask for parts of that one:
-//! `img_attn.qkv.q`, `linear1.mlp`.
+//! It is HunyuanVideo's with a packed history; the original and F1 are the same network. Files have the names of
+//! diffusers,
+//! in which it is published, of HunyuanVideo's authors, or of ComfyUI, which equal Flux's for the shared parts and
+//! which
+//! readers use. If diffusers has several matrices instead of one, readers request parts of that one: `img_attn.qkv.q`,
+//! `linear1.mlp`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -64,8 +64,9 @@ impl HunyuanVaeConfig {
         self.temporal_compression_ratio.unwrap_or(TEMPORAL_FACTOR)
     }
 
-    /// By how much the step behind a level divides or multiplies frames and edges. `index`: counted from where the half
-    /// begins, the encoder from the pixels and the decoder from the latents.
+    /// Factors of frames and edges in the step after a level. `index`: counted from the start of the half, for the
+    /// encoder from the
+    /// pixels and for the decoder from the latents.
     pub fn step_behind(index: usize) -> [i64; 2] {
         let changes_time = (LEVELS - 1 - TIME_STEPS..LEVELS - 1).contains(&index);
         let changes_edges = index < SPATIAL_STEPS;

@@ -1,7 +1,8 @@
-//! RIFE's network, IFNet of Practical-RIFE 4.5 to 4.26: frames between two frames.
+//! RIFE's network, IFNet of Practical-RIFE 4.5 to 4.26: frame interpolation.
 //!
-//! A header shows which version a file is, so no config file is read: how many blocks there are, how wide they are, what
-//! is seen of a frame beside its colours, and what a block leaves for the next one. ComfyUI's names are known as well.
+//! The header shows a file's version, so no config file is read: number and width of the blocks, features of a frame,
+//! and
+//! outputs for the next block. ComfyUI's names are supported as well.
 
 use std::path::Path;
 
@@ -16,7 +17,7 @@ use crate::model::CatalogError;
 pub const IFNET_CONVS: usize = 8;
 /// Colours of both frames and the time between them.
 const FIRST_INPUTS: i64 = 7;
-/// The same, with the mask and both flows that the block before gave.
+/// Inputs of later blocks: also the mask and both flows of the previous one.
 const LATER_INPUTS: i64 = 12;
 /// Both flows, of two numbers each, and the mask.
 const LEAST_OUTPUTS: i64 = 5;
@@ -157,13 +158,13 @@ impl IfnetConfig {
         })
     }
 
-    /// What stands before the layers of a block, counted from 0, behind the prefix.
+    /// Name of a block's layers, counted from 0, after the prefix.
     #[must_use]
     pub fn block(&self, number: usize) -> String {
         format!("{}{number}", self.blocks)
     }
 
-    /// Channels that a block is given, counted from 0: without the flows, which a later one is given beside them.
+    /// Input channels of a block, counted from 0: without the flows, which are added for later ones.
     #[must_use]
     pub fn inputs(&self, number: usize) -> i64 {
         let seen = 2 * self.head.as_ref().map_or(0, |head| head.features);
@@ -232,10 +233,10 @@ impl IfnetConfig {
         let outputs = self.outputs as f64;
         let of_block = |number: usize| {
             let is_later = f64::from(u8::from(number > 0));
-            // Of so many pixels one is seen.
+            // Resolution of the block.
             let seen = 1.0 / (self.scales()[number] as f64).powi(2);
             let inputs = self.inputs(number) as f64;
-            // The flows come beside what else a later block is given.
+            // Later blocks also receive the flows.
             let given = inputs - 4.0 * is_later;
             // Both frames with what is seen of them, the time and the places; moved, and how, where that is known.
             let kept = 6.0 + features + 3.0 + is_later * (10.0 + outputs + features) + given;

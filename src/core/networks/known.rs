@@ -100,7 +100,8 @@ impl DetectionRule {
         Self { ends, ..self }
     }
 
-    /// Whether the tensor of [`Self::size`] has that size. `shape_of`: shape of the tensor whose key has an end.
+    /// Returns whether the tensor of [`Self::size`] has that size. `shape_of`: shape of the tensor whose key has an
+    /// ending.
     pub fn has_size<'a>(&self, shape_of: impl Fn(&str) -> Option<&'a [u64]>) -> bool {
         self.size.is_none_or(|(end, axis, size)| {
             shape_of(end).is_some_and(|shape| shape.get(axis) == Some(&size))

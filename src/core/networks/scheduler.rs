@@ -1,6 +1,6 @@
 //! A model's scheduler: `scheduler/scheduler_config.json` of flow-match Euler or UniPC, with diffusers' defaults.
 //!
-//! Says what the config may be and what files without one have. The sigmas are the engine's.
+//! Checks the config, and has the values of files without one. The engine computes the sigmas.
 
 use std::path::Path;
 

@@ -11,7 +11,7 @@ pub enum Role {
     Modulation,
     /// A table of which some rows are looked up.
     Table,
-    /// The kernel of 3 × 3 taps behind a doubling of edges, which the engine holds as four of 2 × 2: it stays on the
+    /// Kernel of 3 × 3 taps after a doubling of edges, which the engine stores as four of 2 × 2: it stays on the
     /// device.
     Doubling,
     /// Everything else: it stays on the device.

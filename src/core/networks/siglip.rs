@@ -43,8 +43,7 @@ impl VisionKind for Siglip {
     }
 }
 
-/// What stands before the names of a file's SigLIP, `vision_model.` too; `None` where there is none, and in CLIP, which
-/// has a class token.
+/// Prefix of a file's SigLIP, including `vision_model.`; `None` without one, and for CLIP, which has a class token.
 pub fn prefix<'a>(keys: &(impl Iterator<Item = &'a str> + Clone)) -> Option<&'a str> {
     let prefix = clip_vision::prefix(keys.clone())?;
     let of_clip = ["embeddings.class_embedding", "pre_layrnorm.weight"];

@@ -1,8 +1,10 @@
 //! Double and single blocks, embedders and the last layer of Flux, Chroma, FLUX.2, Qwen-Image and HunyuanVideo.
 //!
-//! Double blocks have weights of their own for picture and text, single blocks have the same for both. Readers ask with
-//! the names of Flux's authors, which ComfyUI gives HunyuanVideo's too. diffusers has several matrices in the place of
-//! one; readers ask for parts of that one then: `img_attn.qkv.q`, `linear1.mlp`.
+//! Double blocks have separate weights for image and text, single blocks share them. Readers use the names of Flux's
+//! authors,
+//! which ComfyUI gives HunyuanVideo's too. If diffusers has several matrices instead of one, readers request parts of
+//! that
+//! one: `img_attn.qkv.q`, `linear1.mlp`.
 
 use std::collections::BTreeSet;
 

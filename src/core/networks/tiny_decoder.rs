@@ -1,7 +1,6 @@
-//! Tiny decoders for previews, TAESD's family: of pictures (TAESD) and of clips (TAEHV).
+//! Tiny decoders for previews, of TAESD's family: for images (TAESD) and for videos (TAEHV).
 //!
-//! A header shows all of their numbers, so no `config.json` is read. Whose latents a file decodes is the catalogue's to
-//! find out.
+//! The header states the whole config, so no `config.json` is read. The catalogue matches decoders to latents.
 
 use super::header::{not_a, sizes_of};
 use std::path::Path;
@@ -70,7 +69,7 @@ impl TinyDecoderKeys {
         self.layer(0)
     }
 
-    /// All that is behind it.
+    /// All layers after it.
     pub fn layers(&self) -> TinyDecoderLayers {
         // Behind the first convolution and its ReLU; each doubling counts as well.
         let mut number = 2;
@@ -92,13 +91,13 @@ impl TinyDecoderKeys {
         }
     }
 
-    /// The layer that many places behind the first convolution.
+    /// The layer at this distance after the first convolution.
     fn layer(&self, number: usize) -> String {
         format!("{}{}", self.prefix, self.first + number)
     }
 }
 
-/// The names of one level: blocks of one size, the doubling behind them, and what leads to the next level.
+/// Names of one level: blocks of one size, the doubling after them, and the convolution to the next level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TinyDecoderLevel {
     pub blocks: [String; BLOCKS_PER_LEVEL],
@@ -121,7 +120,7 @@ pub struct TinyDecoderLayers {
 pub struct TinyDecoderConfig {
     pub keys: TinyDecoderKeys,
     pub latent_channels: i64,
-    /// Of each level and behind the last one, from latents to pixels.
+    /// Widths of each level and after the last one, from latents to pixels.
     pub widths: Vec<i64>,
     /// Frames that each level of a video decoder can make of one; 1 for images.
     pub frames: Vec<i64>,

@@ -1,7 +1,8 @@
 //! Upscalers of ESRGAN's class: RRDBNet (ESRGAN, BSRGAN, Real-ESRGAN), compact SRVGG networks, and SPAN.
 //!
-//! A header shows all of their numbers, so no config file is read. The engine builds the network from the same config.
-//! What a pass of one costs in memory, and how far a pixel reaches, stand here too: tiles are planned from them.
+//! The header states the whole config, so no config file is read. The engine builds the network from it. The memory of
+//! a pass
+//! and the receptive field are here too: tiles are planned from them.
 
 use std::path::Path;
 
@@ -80,7 +81,7 @@ pub struct RrdbConfig {
     pub has_shortcuts: bool,
 }
 
-/// Whose names the tensors have.
+/// Origin of the tensor names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RrdbNames {
     /// ESRGAN's first: one list of layers.
@@ -218,7 +219,7 @@ impl UpscalerConfig {
         }
     }
 
-    /// How many places around one can change it before anything is enlarged.
+    /// Receptive field radius before upsampling.
     pub fn reach(&self) -> u32 {
         let layers = match &self.layers {
             // Three dense blocks of five convolutions each, the first and the last.
@@ -230,10 +231,10 @@ impl UpscalerConfig {
         layers as u32
     }
 
-    /// How many places around one change it where it is enlarged.
+    /// Receptive field radius of the upsampling part.
     pub fn reach_of_end(&self) -> u32 {
         match &self.layers {
-            // Half a place at the first doubling, a quarter at the next, and two layers behind.
+            // Half a pixel at the first doubling, a quarter at the next, and two layers after them.
             UpscalerLayers::Rrdb(_) => 4,
             UpscalerLayers::Compact { .. } => 0,
             UpscalerLayers::Span { .. } => 1,
@@ -244,14 +245,15 @@ impl UpscalerConfig {
     pub fn bytes_of_trunk(&self, number_bytes: u64) -> u64 {
         let width = self.width as u64;
         let channels = match &self.layers {
-            // What is kept for both sums and goes into the block, its own channels, all of them together for the last
-            // convolution, and what comes of that; behind it three of the sum instead.
+            // Values kept for both residual sums and the block's input, its channels, all concatenated for the last
+            // convolution, and its
+            // output; after it three for the sum instead.
             UpscalerLayers::Rrdb(rrdb) => {
                 let own = 4 * rrdb.growth as u64;
                 (5 * width + 2 * own).max(6 * width + own)
             }
             UpscalerLayers::Compact { .. } => 3 * width,
-            // What is kept for the last layer, and that together.
+            // Values kept for the last layer, and their concatenation.
             UpscalerLayers::Span { .. } => 10 * width,
         };
         channels * number_bytes
@@ -261,9 +263,9 @@ impl UpscalerConfig {
     pub fn bytes_of_end(&self, number_bytes: u64) -> u64 {
         let pixels = u64::from(self.inner_scale()).pow(2);
         let channels = match &self.layers {
-            // What goes into the last doubling, and what comes of it three times.
+            // Input of the last doubling, and three outputs.
             UpscalerLayers::Rrdb(_) => (3 * self.width as u64) + (self.width as u64).div_ceil(4),
-            // What is shuffled to pixels, the nearest ones, and their sum.
+            // Pixels before the shuffle, nearest-neighbour pixels, and their sum.
             UpscalerLayers::Compact { .. } | UpscalerLayers::Span { .. } => 9,
         };
         // Colours, and the same twice in f32 on their way to bytes, when the channels are gone.

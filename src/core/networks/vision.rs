@@ -1,7 +1,6 @@
-//! The vision transformers of CLIP and SigLIP: their numbers, from a config or a header, and their tensors.
+//! Vision transformers of CLIP and SigLIP: config, from a file or a header, and schema.
 //!
-//! Speaks in the names of `transformers` behind whatever stands before them. What tells the two apart is in
-//! `clip_vision` and `siglip`.
+//! Uses the names of `transformers` below any prefix. `clip_vision` and `siglip` define the two kinds.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -48,8 +47,7 @@ pub trait VisionKind: Clone + fmt::Debug {
     const MODEL_TYPE: &'static str;
     /// Width of one head in the published networks.
     const HEAD_DIM: i64;
-    /// Whether there is a class token before the patches. Patches have no bias then, and a norm stands before the
-    /// layers.
+    /// True if a class token precedes the patches. Patches then have no bias, and a norm precedes the layers.
     const HAS_CLASS_TOKEN: bool;
     /// The hidden states after the last layer are read; those before it otherwise.
     const READS_LAST_LAYER: bool;
@@ -188,8 +186,9 @@ impl<K: VisionKind> VisionConfig<K> {
         }
     }
 
-    /// Every tensor that is asked for; a file without one of them is cut off, even where it is not read. Image encoders
-    /// are small and computed in f32 as a whole.
+    /// Every required tensor; a file without one of them is truncated, even if it is not read. Image encoders are small
+    /// and
+    /// computed in f32 as a whole.
     pub fn schema(&self, prefix: &str) -> Vec<TensorSpec> {
         let (hidden, patch) = (self.hidden_size, self.patch_size);
         let kernel = [hidden, self.num_channels, patch, patch];

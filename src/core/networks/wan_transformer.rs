@@ -45,8 +45,7 @@ network_config! {
         pub added_kv_proj_dim: Option<i64> = None => size(),
         /// Places of the embeddings of two pictures together.
         pub pos_embed_seq_len: Option<i64> = None => size(),
-        /// The blocks behind which what the control blocks say is added, one of these each, in models that take a
-        /// control clip (VACE).
+        /// Blocks after which the control blocks' outputs are added, one each, in models with a control video (VACE).
         pub vace_layers: Vec<i64> = Vec::new(),
         /// Channels of the control clip's latents and its mask together.
         pub vace_in_channels: i64 = 96 => size(),

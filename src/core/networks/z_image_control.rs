@@ -1,10 +1,13 @@
-//! ControlNets of Z-Image: blocks of the transformer's kind that go along with its own, from a control picture on, and
-//! what each of them adds behind a block.
+//! ControlNets of Z-Image: blocks of the transformer's kind that run in parallel to its own, starting from a control
+//! image,
+//! with an output after each block.
 //!
-//! alibaba-pai's Z-Image-Turbo-Fun-Controlnet-Union in all versions: the first sees a picture alone (16 channels), the
-//! later ones a mask and what it leaves of a picture, too (33), and have blocks beside the transformer's refiner of
-//! noise. Files have diffusers' names within blocks, bare; readers ask with the authors' names of the transformer.
-//! Everything else, such as the layers that read timesteps and texts, is the transformer's own.
+//! alibaba-pai's Z-Image-Turbo-Fun-Controlnet-Union in all versions: the first sees only an image (16 channels), the
+//! later
+//! ones also a mask and the unmasked part of an image (33), and have blocks parallel to the transformer's noise
+//! refiner.
+//! Files have diffusers' names within blocks, without a prefix; readers use the authors' names of the transformer.
+//! Everything else, such as the layers that read timesteps and texts, is shared with the transformer.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -76,7 +79,7 @@ impl ZImageControlConfig {
             n_kv_heads: self.n_kv_heads,
             norm_eps: self.norm_eps,
             qk_norm: self.qk_norm,
-            // Narrow heads are those of made-up networks, whose places are the transformer's.
+            // Narrow heads belong to synthetic networks, whose positions are the transformer's.
             axes_dims: [self.dim / self.n_heads.max(1), 0, 0],
             ..ZImageTransformerConfig::default()
         }
@@ -106,7 +109,8 @@ impl NetworkConfig for ZImageControlConfig {
         class_name(config) == Some("ZImageControlNetModel")
     }
 
-    /// What no shape says, behind which blocks something is added, is as published. Version 2.0 has the shapes of 2.1.
+    /// Values that no shape states, the blocks after which outputs are added, are as published. Version 2.0 has the
+    /// shapes of 2.1.
     fn of_header(weights: &WeightSet, _authors: Option<&Value>) -> Result<Self, String> {
         let keys = ZImageControlKeys::detect(|key| weights.has(key));
         let keys = keys.ok_or_else(|| not_a("Z-Image ControlNet", weights))?;

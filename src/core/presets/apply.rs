@@ -1,13 +1,13 @@
-//! What a preset does to a form: its values over the form's, whether they stand there, and the form's own as values.
+//! Presets and forms: applying a preset's values, comparing them, and reading them from a form.
 //!
-//! Values that mean nothing to the model are passed over.
+//! Values without meaning for the model are skipped.
 
 use super::{CacheChoice, PresetSize, PresetValues, draft_size};
 use crate::job::{ASPECTS, GenerateForm, PartialSampling, SizeChoice};
 use crate::model::{ModelSpec, Preset};
 
 impl PresetValues {
-    /// What one of the model's own presets sets.
+    /// Values of one of the model's presets.
     pub fn of_model(preset: &Preset, spec: &ModelSpec) -> Self {
         let sampling = PartialSampling {
             true_cfg_scale: preset.sampling.true_cfg_scale,
@@ -63,7 +63,7 @@ impl GenerateForm {
         with.values(spec) == self.values(spec)
     }
 
-    /// What a preset of the form as it is sets.
+    /// Values of a new preset from the form.
     pub fn values(&self, spec: &ModelSpec) -> PresetValues {
         let makes_clips = !spec.family.makes_pictures;
         let has_sections = spec.section_order.is_some();

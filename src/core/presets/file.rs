@@ -1,7 +1,7 @@
-//! The user's presets, in `presets.toml` of the folder for settings.
+//! The user's presets, in `presets.toml` of the settings folder.
 //!
-//! What was written there by hand survives: comments, order, and keys that this version does not know. A file that
-//! cannot be read is never overwritten: the next save moves it aside, under a name that is told.
+//! Manual edits survive: comments, order, and keys that this version does not know. A file that cannot be read is never
+//! overwritten: the next save moves it aside and reports its new name.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -22,11 +22,11 @@ const HEAD: &str = "\
 #   guidance_range = \"0.1-0.8\"; vae_tile = 0: whole frames.
 
 ";
-/// Longer files nobody wrote.
+/// Size limit of the file.
 const MAX_BYTES: u64 = 1 << 20;
 /// Letters of a name.
 const MAX_NAME: usize = 60;
-/// What a preset can set.
+/// Keys of a preset.
 const KEYS: [&str; 18] = [
     "size",
     "frames",
@@ -240,7 +240,8 @@ fn change(document: &mut DocumentMut, edit: &PresetEdit, path: &Path) -> Result<
             let name = checked_name(&preset.name)?;
             let index = place(tables, &name).unwrap_or_else(|| {
                 let mut table = Table::new();
-                // The head stands before the first one: words of a file without tables would go to its end.
+                // The header comment precedes the first table: comments of a file without tables would be moved to its
+                // end.
                 let before = if tables.is_empty() { HEAD } else { "\n" };
                 table.decor_mut().set_prefix(before);
                 tables.push(table);
@@ -278,7 +279,7 @@ fn fill(table: &mut Table, name: &str, preset: &OwnPreset) {
             known.insert(key, item);
         }
     }
-    // What an earlier version of the preset set, and this one does not.
+    // Keys that an earlier version of the preset set, and this one does not.
     for key in KEYS {
         if !known.contains_key(key) {
             table.remove(key);

@@ -1,7 +1,7 @@
-//! Presets: values of the form that go together. Three that every model has (draft, balanced, final), and those that
-//! the user keeps in `presets.toml`.
+//! Presets: groups of form values. Three exist for every model (draft, balanced, final), the others are the user's, in
+//! `presets.toml`.
 //!
-//! The presets of distilled models are in the catalogue. What the form does with a preset is the app's.
+//! The catalogue has the presets of distilled models. The app applies presets to the form.
 
 mod apply;
 mod file;
@@ -16,7 +16,7 @@ use crate::job::{PartialSampling, StepCache};
 pub use file::{LoadedPresets, OwnPreset, PresetEdit, PresetsError, edit, load};
 pub use quality::{Quality, draft_size};
 
-/// What a preset sets. What is absent stays as it is.
+/// Values of a preset. Missing ones do not change.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PresetValues {
@@ -29,7 +29,7 @@ pub struct PresetValues {
     pub seconds: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fps: Option<f64>,
-    /// An end or a shift of 0 is the model's own.
+    /// An end or a shift of 0 is the model's default.
     #[serde(flatten)]
     pub sampling: PartialSampling,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -119,7 +119,7 @@ impl From<CacheChoice> for String {
 }
 
 impl PresetValues {
-    /// What it sets, for people: `12 steps, guidance 3.5, sampler Euler`.
+    /// Text of the values for people: `12 steps, guidance 3.5, sampler Euler`.
     pub fn described(&self) -> String {
         let mut parts: Vec<String> = Vec::new();
         parts.extend(self.size.map(|size| match size {

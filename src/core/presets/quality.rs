@@ -13,7 +13,7 @@ const DRAFT_EDGE: f64 = 2.0 / 3.0;
 const MIN_EDGE_PX: u32 = 192;
 
 labelled! {
-    /// How much time a result may take.
+    /// Trade-off between quality and time.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Quality {
         Draft = "Draft",
@@ -23,7 +23,7 @@ labelled! {
 }
 
 impl Quality {
-    /// What it is for, one sentence.
+    /// Sentence on its purpose.
     pub fn note(self) -> &'static str {
         match self {
             Self::Draft => "A quick look, to choose a prompt and a seed by",
@@ -46,7 +46,7 @@ impl Quality {
             Self::Draft => PresetSize::Smaller,
             Self::Balanced | Self::Final => PresetSize::Full,
         };
-        // Where each step takes long and there are many of them.
+        // Only if the family has step caches.
         let step_cache = (!(spec.family.step_caches)(spec).is_empty()).then(|| {
             let has_one = self == Self::Draft && spec.section_order.is_some();
             CacheChoice(has_one.then(|| StepCacheKind::TeaCache.into()))

@@ -51,7 +51,7 @@ fn set(item: &mut Item, key: &[String], value: &Value, theirs: Option<&toml::Val
     }
     if table.get(name).and_then(Item::as_table_like).is_none() {
         let mut inner = Table::new();
-        // A table of tables needs no header of its own.
+        // A table of tables needs no separate header.
         inner.set_implicit(rest.len() > 1);
         table.insert(name, Item::Table(inner));
     }
@@ -120,7 +120,7 @@ fn set_list(list: &mut Array, wanted: &Array, theirs: &[toml::Value]) -> bool {
     true
 }
 
-/// Without the comment behind it, but with the one behind the entry before, which stands in its own line.
+/// Removes an entry with the comment after it, but not the comment of the entry before, which is on that entry's line.
 fn take_out(list: &mut Array, index: usize) {
     let removed = list.remove(index);
     let before = text_of(removed.decor().prefix());
@@ -134,7 +134,7 @@ fn take_out(list: &mut Array, index: usize) {
     }
 }
 
-/// On a line of its own where the others are.
+/// Adds an entry on a separate line if the others are.
 fn add(list: &mut Array, path: &str) {
     let last = list
         .iter()
@@ -144,7 +144,7 @@ fn add(list: &mut Array, path: &str) {
         Some(line) => before[line..].to_owned(),
         None => " ".to_owned(),
     });
-    // Behind the last entry a comment on it may stand.
+    // The last entry may be followed by a comment.
     let trailing = text_of(Some(list.trailing()));
     let (comment, rest) = match trailing.find('\n') {
         Some(line) => trailing.split_at(line),
@@ -157,7 +157,7 @@ fn add(list: &mut Array, path: &str) {
     }
 }
 
-/// What follows a line's entry, with another comment in that line.
+/// Text after a line's entry, with another comment on that line.
 fn after_comment(comment: &str, text: &str) -> String {
     let rest = text.find('\n').map_or(text, |line| &text[line..]);
     format!("{comment}{rest}")

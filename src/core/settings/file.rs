@@ -1,6 +1,6 @@
-//! Loading and saving `settings.toml`.
+//! Loading and saving of `settings.toml`.
 //!
-//! What a user wrote by hand survives: comments, order, and keys that this version does not know.
+//! Manual edits survive: comments, order, and keys that this version does not know.
 //! A file that cannot be read is never overwritten.
 
 use std::io;
@@ -33,7 +33,7 @@ pub struct LoadedSettings {
     pub error: Option<SettingsError>,
 }
 
-/// What a settings file says after a save.
+/// Content of a settings file after a save.
 #[derive(Debug)]
 pub(super) struct Saved {
     pub(super) settings: Settings,
@@ -49,7 +49,7 @@ impl Settings {
         }
     }
 
-    /// The same of what was read from it.
+    /// Settings from the text that was read.
     pub(super) fn read(text: io::Result<String>, path: &Path) -> LoadedSettings {
         let read = text.map_err(|err| unread(&err, path));
         match read.and_then(|text| Self::parse_at_home(&text, path)) {
@@ -71,7 +71,7 @@ impl Settings {
         self.write(path, |_| self.clone()).map(drop)
     }
 
-    /// The same for what differs from `base` alone: what was edited in the file meanwhile stays.
+    /// Saves only the differences from `base`: edits of the file in the meantime survive.
     pub(super) fn save_changes(&self, base: &Self, path: &Path) -> Result<Saved, SettingsError> {
         self.write(path, |theirs| Self::merge(base, self, theirs))
     }
@@ -91,7 +91,7 @@ impl Settings {
             Err(err) => return Err(unread(&err, path)),
         };
         let theirs = Self::parse_at_home(&text, path)?.0;
-        // Where no file says anything, there is nothing of theirs to keep.
+        // Without a file there are no edits to keep.
         let settings = if is_new { self.clone() } else { merge(&theirs) };
         let edited = edit::with_changes(&text, &theirs, &settings)
             .map_err(|reason| failed(io::Error::other(reason)))?;
@@ -163,7 +163,7 @@ impl Settings {
         }
     }
 
-    /// What no type can say of a value.
+    /// First value out of range, which types cannot express.
     fn first_out_of_range(&self) -> Option<(&'static str, &'static str, String)> {
         if !OutputSettings::FORMATS.contains(&self.output.format.as_str()) {
             let reason = format!(

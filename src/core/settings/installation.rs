@@ -1,13 +1,13 @@
-//! Whether this program was built in a checkout or installed, and so what mends a part of it that is missing or damaged.
+//! Kind of this installation, a checkout or a package, and so the command that repairs missing parts.
 //!
-//! Looks for no such part itself.
+//! Does not look for missing parts.
 
 use std::path::Path;
 
-/// Where this program comes from, and so what mends it.
+/// Kind of this installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Installation {
-    /// It lies where cargo built it, so `cargo xtask` mends it.
+    /// Built by cargo in a checkout, so `cargo xtask` repairs it.
     Checkout,
     /// From anywhere else: its user may have no cargo and no sources.
     Package,
@@ -21,12 +21,13 @@ impl Installation {
 
     fn of(executable: &Path) -> Self {
         let mut folder = executable.parent().unwrap_or(executable);
-        // A test lies one folder deeper than the program.
+        // A test executable is one folder deeper than the program.
         if folder.ends_with("deps") {
             folder = folder.parent().unwrap_or(folder);
         }
-        // `target/debug`, or one folder deeper where cargo was told what to build for. No more, because a package that
-        // is made or unpacked in a checkout is not of it.
+        // `target/debug`, or one folder deeper with an explicit target. Not more, because a package that is built or
+        // unpacked in a
+        // checkout does not belong to it.
         let mut targets = folder.ancestors().skip(1).take(2);
         let is_checkout = targets.any(|target| {
             let checkout = target.parent().filter(|_| target.ends_with("target"));
@@ -47,7 +48,7 @@ impl Installation {
         }
     }
 
-    /// What else can be done without a whole libtorch, as the end of a sentence that begins with choosing another.
+    /// Alternative to a complete libtorch, as the end of a sentence that begins with choosing another.
     pub fn or_get_libtorch(self) -> String {
         let command = self.libtorch_command();
         match self {
@@ -56,7 +57,7 @@ impl Installation {
         }
     }
 
-    /// What can be done without the engine that ships.
+    /// Advice for a missing engine.
     pub fn engine_advice(self) -> &'static str {
         match self {
             Self::Checkout => "Build it with `cargo xtask run`",
@@ -64,7 +65,7 @@ impl Installation {
         }
     }
 
-    /// The same without the engine for the other version of libtorch.
+    /// Advice for a missing engine of the other libtorch version.
     pub fn second_engine_advice(self) -> &'static str {
         match self {
             Self::Checkout => "Build it with `cargo xtask run --second-engine`",

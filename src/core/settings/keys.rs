@@ -14,8 +14,9 @@ pub(super) type Key = Vec<String>;
 pub(super) type Leaves = BTreeMap<Key, Value>;
 
 impl Settings {
-    /// What `ours` changed since `base`, over what `theirs` says: two people at different settings do not undo
-    /// each other, and of two values for one setting `ours` is the later.
+    /// Three-way merge: changes of `ours` since `base`, applied to `theirs`. Changes of different settings do not
+    /// conflict, and
+    /// for one setting `ours` wins.
     pub fn merge(base: &Self, ours: &Self, theirs: &Self) -> Self {
         // A folder whose name is no text cannot be compared: then nothing of ours is lost.
         let (Some(base), Some(mine), Some(mut merged)) =
@@ -45,8 +46,7 @@ impl Settings {
         keys.map(|key| key.join(".")).collect()
     }
 
-    /// The same settings with the value of one key, such as `interface.theme`, from others; with a table's key,
-    /// all of it.
+    /// These settings with the value of one key, such as `interface.theme`, or of a whole table, from others.
     #[must_use]
     pub fn with_key_of(&self, key: &str, others: &Self) -> Self {
         let (Some(mut ours), Some(theirs)) = (self.leaves(), others.leaves()) else {
@@ -64,7 +64,7 @@ impl Settings {
         Self::from_leaves(ours).unwrap_or_else(|| self.clone())
     }
 
-    /// What the file would say, by keys such as `interface.theme`; nothing when a path in them is no text.
+    /// Values as in the file, by keys such as `interface.theme`; empty if a path in them is not UTF-8.
     pub fn values(&self) -> BTreeMap<String, Value> {
         let leaves = self.leaves().unwrap_or_default().into_iter();
         leaves.map(|(key, value)| (key.join("."), value)).collect()

@@ -1,6 +1,6 @@
-//! Where the libraries of a libtorch lie that are not beside it, and what the loader's complaints about them mean.
+//! Paths of a libtorch's libraries outside its folder, and the meaning of the loader's errors.
 //!
-//! Wheels are told by their folders beside `torch`. Looks at names only and loads nothing.
+//! Wheels are recognised by their folders next to `torch`. Looks at names only and loads nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,17 +12,17 @@ const OF_ROCM_CORE: [&str; 4] = [
     "lib/host-math/lib",
     "lib/llvm/lib",
 ];
-/// The package with the libraries of mathematics; older ones have the chip's name behind it.
+/// Package of the mathematics libraries; older ones have the chip's name as a suffix.
 const ROCM_LIBRARIES: &str = "_rocm_sdk_libraries";
-/// AMD's runtime, with whatever version behind it. A process must have one alone.
+/// AMD's runtime, with any version suffix. A process must have only one.
 const HIP: &str = "libamdhip64.so";
 
-/// The folders beside the package `torch`, whose libraries lie in `lib`, that its GPU half takes libraries from.
+/// Folders next to the package `torch` from which its GPU half takes libraries; `torch`'s libraries are in `lib`.
 ///
 /// Python loads those of AMD's wheels before it loads torch; a native program needs them on the loader's path.
 pub(super) fn beside(lib: &Path, kind: &str) -> Vec<PathBuf> {
     let packages = |lib: &Path| Some(lib.parent()?.parent()?.to_owned());
-    // As it was named: a package manager may link each file into a store of its own. Else where a link leads.
+    // First the path as named: a package manager may link each file into a store. Then the link's target.
     let named = packages(lib);
     let led = fs::canonicalize(lib).ok().and_then(|lib| packages(&lib));
     let found = [named, led].into_iter().flatten().map(|packages| {
@@ -63,7 +63,7 @@ fn of_nvidia(packages: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// What stands in a folder, by name; nothing where there is none.
+/// Subfolders by name; empty without the folder.
 fn subfolders(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
@@ -84,7 +84,7 @@ pub(super) fn torch_of(environment: &Path) -> impl Iterator<Item = PathBuf> {
         .map(|packages| packages.join("torch"))
 }
 
-/// Whether a folder has AMD's runtime.
+/// Returns whether a folder contains AMD's runtime.
 pub(super) fn has_hip(folder: &Path) -> bool {
     subfolders(folder).iter().any(|file| {
         let name = file.file_name().unwrap_or_default();
@@ -92,7 +92,7 @@ pub(super) fn has_hip(folder: &Path) -> bool {
     })
 }
 
-/// What the loader means, in short: which library is missing, or its own words on something else.
+/// Short form of a loader's error: the missing library, or the loader's text for other errors.
 pub fn loader_complaint(words: &str) -> String {
     let line = words.lines().next().unwrap_or_default();
     let missing = line

@@ -16,7 +16,7 @@ impl LiveSettings {
     }
 
     pub fn get(&self) -> Arc<Settings> {
-        // Held for the copy of a pointer, so nobody ever waits for it.
+        // Only locked to copy a pointer, so there is no wait.
         Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

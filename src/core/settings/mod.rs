@@ -53,13 +53,13 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Where prompts find their wildcard files.
+    /// Folders of wildcard files.
     pub fn wildcard_folders(&self, paths: &Paths) -> WildcardFolders {
         let own = std::iter::once(paths.wildcards());
         WildcardFolders::new(own.chain(self.models.wildcards.iter().cloned()))
     }
 
-    /// Where results lie: the folder for clips, and that for pictures where it is another.
+    /// Result folders: the one for videos, and the one for images if it differs.
     pub fn result_folders(&self, paths: &Paths) -> Vec<PathBuf> {
         let mut folders = vec![self.output.folder_or_default(paths)];
         let pictures = self.output.pictures_folder_or_default(paths);
@@ -71,7 +71,7 @@ impl Settings {
 }
 
 with_defaults! {
-    /// Which libtorch computes, where, and how long it may be silent.
+    /// Choice of libtorch and device, and time limits of the engine.
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(default)]
     pub struct RuntimeSettings {
@@ -95,7 +95,7 @@ with_defaults! {
         pub allocator: AllocatorChoice = AllocatorChoice::Default,
         /// MIOpen tells what it does in the engine's log.
         pub verbose_miopen: bool = false,
-        /// More variables for the engine, over those that Safelight gives it by itself; an empty one is taken away.
+        /// Additional environment variables of the engine, which override Safelight's; an empty value removes one.
         pub environment: BTreeMap<String, String> = BTreeMap::new(),
     }
 }
@@ -111,11 +111,11 @@ impl RuntimeSettings {
 }
 
 named! {
-    /// How libtorch keeps GPU memory.
+    /// Memory allocator of libtorch on GPUs.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum AllocatorChoice {
-        /// As it does by itself.
+        /// libtorch's default.
         #[default]
         #[serde(rename = "")]
         Default = "", "Default of libtorch";
@@ -144,7 +144,7 @@ with_defaults! {
 }
 
 impl MemorySettings {
-    /// The same in bytes.
+    /// Memory options in bytes.
     pub fn choice(self) -> MemoryOptions {
         MemoryOptions {
             preserved_bytes: self.preserved_gib.map(from_gib),
@@ -168,7 +168,7 @@ with_defaults! {
         pub format: String = DEFAULT_CLIP_ENDING.to_owned(),
         /// Quality of the lossy formats on the scale of x264's constant rate factor: 0 is best, 51 worst.
         pub crf: u8 = 16,
-        /// Also write the settings of each result beside it, as `.json`.
+        /// Also writes the settings of each result next to it, as `.json`.
         pub sidecar: bool = false,
     }
 }
@@ -198,16 +198,16 @@ impl OutputSettings {
 }
 
 with_defaults! {
-    /// Where models are looked for, besides the one that ships with the app.
+    /// Folders searched for models, in addition to the one shipped with the app.
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(default)]
     pub struct ModelSettings {
         /// Folders of models, folders of programs with models, and lists such as ComfyUI's
         /// `extra_model_paths.yaml`.
         pub folders: Vec<PathBuf> = Vec::new(),
-        /// Also look into other programs' folders where those usually lie.
+        /// Also searches other programs' folders in their usual places.
         pub search_installs: bool = true,
-        /// Folders with wildcard files for prompts, besides `wildcards` beside the settings.
+        /// Folders of wildcard files, in addition to `wildcards` next to the settings.
         pub wildcards: Vec<PathBuf> = Vec::new(),
     }
 }
@@ -224,14 +224,14 @@ named! {
 }
 
 with_defaults! {
-    /// How the window looks and what it tells.
+    /// Appearance of the window, and notifications.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default)]
     pub struct InterfaceSettings {
         pub theme: Theme = Theme::Dark,
         /// 1.0 is 100 %.
         pub scale: f32 = 1.0,
-        /// How jobs show themselves while they develop.
+        /// Preview of running jobs.
         pub preview: PreviewChoice = PreviewChoice::Auto,
         /// The desktop tells when a job has failed or long work is done and the window is not looked at.
         pub notifications: bool = true,

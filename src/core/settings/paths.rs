@@ -1,6 +1,6 @@
-//! Where the app's files lie on this machine.
+//! Paths of the app's files on this machine.
 //!
-//! Names folders, makes none.
+//! Creates no folder.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -18,11 +18,11 @@ pub struct Paths {
     pub data: PathBuf,
     /// The prepared libtorch.
     pub cache: PathBuf,
-    /// What ships with the app: a model, and tokenizers.
+    /// Shipped files: a model, and tokenizers.
     pub assets: Option<PathBuf>,
     /// Hugging Face's download cache, where other programs may have put models.
     pub huggingface: Option<PathBuf>,
-    /// Where other programs with models may lie; `None`: they are not looked for.
+    /// Folders of other programs with models; `None`: not searched.
     pub programs: Option<ProgramPaths>,
     pub videos: PathBuf,
     pub pictures: PathBuf,
@@ -36,7 +36,7 @@ pub struct ProgramPaths {
     pub config: PathBuf,
     /// Of all programs' data.
     pub data: PathBuf,
-    /// What belongs to no user.
+    /// Folders shared by all users.
     pub system: Vec<PathBuf>,
 }
 
@@ -93,12 +93,12 @@ impl Paths {
         self.config.join("models.toml")
     }
 
-    /// Where a user can put wildcard files without telling anybody.
+    /// Default folder of wildcard files.
     pub fn wildcards(&self) -> PathBuf {
         self.config.join("wildcards")
     }
 
-    /// Where a user can put models without telling anybody.
+    /// Default folder of models.
     pub fn models(&self) -> PathBuf {
         self.data.join("models")
     }
@@ -112,7 +112,7 @@ impl Paths {
         self.data.join("queue.json")
     }
 
-    /// What the window remembers, such as the form.
+    /// Saved state of the window, such as the form.
     pub fn state_file(&self) -> PathBuf {
         self.data.join("state.json")
     }
@@ -121,7 +121,7 @@ impl Paths {
         self.data.join("telemetry")
     }
 
-    /// Reports of this machine that a user asked for.
+    /// Reports of this machine.
     pub fn reports(&self) -> PathBuf {
         self.data.join("reports")
     }
@@ -251,7 +251,7 @@ pub(crate) fn find_assets() -> Option<PathBuf> {
         folder.join("assets"),
         folder.join("../share/safelight/assets"),
     ];
-    // A built executable lies in target/debug, a test in target/debug/deps.
+    // A built executable is in target/debug, a test in target/debug/deps.
     let above = folder
         .ancestors()
         .skip(1)

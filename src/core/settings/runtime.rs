@@ -1,6 +1,6 @@
-//! Which libtorch the engine gets: a folder with the shared libraries, and what else they need.
+//! Choice of the engine's libtorch: the folder of its shared libraries, and others that they need.
 //!
-//! Looks at names only and loads nothing. What the folder can do, the engine says.
+//! Looks at names only and loads nothing. The engine reports the folder's capabilities.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -23,13 +23,13 @@ const MAX_VERSION_BYTES: u64 = 64 << 10;
 /// A libtorch that can be put on the engine's library path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Runtime {
-    /// What was named or found.
+    /// Folder that was named or found.
     pub folder: PathBuf,
     /// The folder that directly holds `libtorch_cpu.so`.
     pub lib: PathBuf,
-    /// More folders that the GPU half needs: wheels keep their libraries beside `torch`.
+    /// Additional folders for the GPU half: wheels keep their libraries next to `torch`.
     pub extra: Vec<PathBuf>,
-    /// Who named it, for people: a variable, a setting, or a place.
+    /// Origin of the choice, for people: a variable, a setting, or a folder.
     pub source: &'static str,
 }
 
@@ -51,7 +51,7 @@ pub enum RuntimeMissing {
     Nowhere { searched: Vec<PathBuf> },
 }
 
-/// What is known to be wrong with a libtorch before it is started.
+/// Known problem of a libtorch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Concern {
     /// One sentence, no full stop.
@@ -85,9 +85,9 @@ impl Runtime {
             .map(PathBuf::as_path)
     }
 
-    /// The library path for the engine: this runtime first, then what was there before.
+    /// Library path of the engine: this runtime first, then the inherited one.
     ///
-    /// A libtorch that brings AMD's runtime must not be given another one beside it.
+    /// A libtorch that brings AMD's runtime must not find a second one.
     pub fn library_path(&self, inherited: Option<OsString>) -> OsString {
         let inherited = inherited.unwrap_or_default();
         let has_own = self.folders().any(libraries::has_hip);
@@ -107,7 +107,7 @@ impl Runtime {
         joined
     }
 
-    /// What is known to be wrong with it on a machine whose AMD cards have these compute targets.
+    /// Known problems on a machine whose AMD cards have these compute targets.
     pub fn concerns(&self, gfx: &[String]) -> Vec<Concern> {
         let Some(version) = self.version() else {
             return Vec::new();
@@ -153,7 +153,7 @@ impl Runtime {
         }
     }
 
-    /// What the folder says of its own version, such as `2.11.0` or `2.11.0+cu130`.
+    /// Version stated in the folder, such as `2.11.0` or `2.11.0+cu130`.
     pub fn version(&self) -> Option<String> {
         version_of(&self.lib)
     }
@@ -163,13 +163,13 @@ impl Runtime {
         rocm_of(&self.version()?)
     }
 
-    /// `cpu`, `cuda` or `rocm`, by which GPU half lies in the folder.
+    /// `cpu`, `cuda` or `rocm`, by the GPU half in the folder.
     pub fn kind(&self) -> &'static str {
         kind_of(&self.lib)
     }
 }
 
-/// `cpu`, `cuda` or `rocm`, by which GPU half lies in the folder with `libtorch_cpu.so`.
+/// `cpu`, `cuda` or `rocm`, by the GPU half in the folder with `libtorch_cpu.so`.
 pub fn kind_of(lib: &Path) -> &'static str {
     if lib.join("libtorch_hip.so").exists() {
         "rocm"
@@ -180,7 +180,7 @@ pub fn kind_of(lib: &Path) -> &'static str {
     }
 }
 
-/// What is said of the version of the libtorch in the folder with `libtorch_cpu.so`, such as `2.11.0+cu130`.
+/// Version stated in the folder with `libtorch_cpu.so`, such as `2.11.0+cu130`.
 pub fn version_of(lib: &Path) -> Option<String> {
     let in_folder = |name: &str| {
         [Some(lib), lib.parent()]
@@ -206,13 +206,13 @@ pub fn rocm_of(version: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
-/// The same for this process: its variable, its executable, and the app's cache folder.
+/// Like `runtime_folder`, for this process: its variable, executable and cache folder.
 pub fn own_runtime(settings: &Settings, cache: &Path) -> Result<Runtime, RuntimeMissing> {
     let variable = std::env::var_os("SAFELIGHT_LIBTORCH");
     of_this_executable(settings, variable, cache)
 }
 
-/// The one that is taken where nobody names one.
+/// Default runtime.
 pub fn default_runtime(cache: &Path) -> Result<Runtime, RuntimeMissing> {
     of_this_executable(&Settings::default(), None, cache)
 }
@@ -227,10 +227,11 @@ fn of_this_executable(
     runtime_folder(settings, variable, folder, cache)
 }
 
-/// The libtorch to use: what the variable `SAFELIGHT_LIBTORCH` names, what the settings name, what lies
-/// beside the executable, what set-up prepared in the cache, what the checkout's link leads to.
+/// Libtorch to use, in this order: the variable `SAFELIGHT_LIBTORCH`, the settings, next to the executable, set-up's in
+/// the
+/// cache, the checkout's link.
 ///
-/// What is named outright and wrong is an error: silently taking another one would surprise.
+/// An invalid explicit choice is an error: silently taking another one would surprise.
 fn runtime_folder(
     settings: &Settings,
     variable: Option<OsString>,
@@ -256,7 +257,7 @@ fn runtime_folder(
     }
     places.push((cache.join(PREPARED), "prepared by set-up"));
     if let Some(exe) = exe_folder {
-        // An executable lies in target/debug, a test in target/debug/deps.
+        // An executable is in target/debug, a test in target/debug/deps.
         for above in exe.ancestors().skip(1).take(3) {
             places.push((above.join(".libtorch"), "the checkout's own"));
         }

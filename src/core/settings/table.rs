@@ -1,7 +1,7 @@
-//! Every setting once: its key, its name, what it does, its control, and how its value is written.
+//! Table of all settings: key, name, explanation, control, and syntax of the value.
 //!
-//! The settings page, the commented file, the command palette and `docs/settings.md` are made from this table. What a
-//! control looks like is the window's; defaults are those of [`Settings`].
+//! The settings page, the commented file, the command palette and `docs/settings.md` are generated from this table. The
+//! window draws the controls; [`Settings`] has the defaults.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -26,9 +26,9 @@ pub struct Setting {
     /// As in the file: `table.key`.
     pub key: &'static str,
     pub name: &'static str,
-    /// What it does, for the page.
+    /// Explanation for the page.
     pub explanation: &'static str,
-    /// How its value is written, for the file; empty where the control says it all.
+    /// Syntax of the value, for the file; empty if the control suffices.
     pub written: &'static str,
     pub control: Control,
 }
@@ -41,16 +41,16 @@ const CLIP_FORMATS: &[(&str, &str)] = &[
     ("png", "Numbered PNG frames, lossless"),
 ];
 
-/// How a value is chosen.
+/// Control of a value.
 #[derive(Clone, Copy)]
 pub enum Control {
-    /// On or off, with what that means beside it.
+    /// On or off, with a label.
     Switch(&'static str),
     /// One of several texts, each with its name.
     Choice(&'static [(&'static str, &'static str)]),
-    /// At least so many seconds.
+    /// Seconds, at least `least`.
     Secs { least: u64 },
-    /// A number of GiB, or what stands in its place.
+    /// GiB, or the text for none.
     Gib(&'static str),
     /// A constant rate factor.
     Quality,
@@ -58,9 +58,9 @@ pub enum Control {
     Scale,
     /// `auto`, `cpu` or `cuda:N`.
     Device,
-    /// A path, or what stands in its place.
+    /// Path, or the text for none.
     Folder(&'static str),
-    /// An address, or what stands in its place.
+    /// Address, or the text for none.
     Address(&'static str),
     /// Any number of paths.
     Folders,
@@ -69,13 +69,13 @@ pub enum Control {
 }
 
 impl Setting {
-    /// Whether the full name of a value, such as `runtime.environment.HOME`, is of this setting.
+    /// Returns whether the full name of a value, such as `runtime.environment.HOME`, belongs to this setting.
     pub fn holds(&self, key: &str) -> bool {
         key.strip_prefix(self.key)
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     }
 
-    /// What the file and the documentation say of it.
+    /// Comment for the file and the documentation.
     fn comment(&self) -> String {
         let mut text = format!("{}.", self.explanation.trim_end_matches('.'));
         if let Control::Choice(choices) = self.control
@@ -122,7 +122,7 @@ pub fn default_file() -> String {
             let (own, key) = setting.key.split_once('.')?;
             (own == table).then_some((setting, key))
         });
-        // A table of its own ends the one that it is in.
+        // A nested table ends the one that contains it.
         let (inner, plain): (Vec<_>, Vec<_>) =
             of_table.partition(|(setting, _)| matches!(setting.control, Control::Variables));
         for (setting, key) in plain {

@@ -1,6 +1,6 @@
-//! The settings file while the program runs: saving to it, and noticing what others write.
+//! Settings file while the program runs: saving it, and detecting changes by others.
 //!
-//! Starts no thread: somebody asks now and then whether the file has changed. What was saved from here is no change.
+//! Starts no thread: the caller polls. The app's saves are not reported.
 
 use std::fs;
 use std::io;
@@ -15,7 +15,7 @@ use crate::files::{MAX_TEXT_BYTES, read_text_bounded};
 #[derive(Clone, Debug)]
 pub struct SettingsFile {
     path: PathBuf,
-    /// What it said when it was last read or written from here.
+    /// Content when it was last read or written by the app.
     known: Arc<Mutex<Option<String>>>,
 }
 
@@ -33,7 +33,7 @@ impl SettingsFile {
 
     /// Writes what differs from `base`, and keeps everything else that the file says by now. Gives what it says then.
     pub fn save(&self, base: &Settings, ours: &Settings) -> Result<Settings, SettingsError> {
-        // Held while writing, so that the watcher cannot take our own text for somebody else's.
+        // Locked while writing, so that the watcher does not report the app's text.
         let mut known = self.known();
         let saved = ours.save_changes(base, &self.path)?;
         *known = Some(saved.text);
@@ -52,7 +52,7 @@ impl SettingsFile {
     fn news(&self) -> Option<io::Result<String>> {
         let mut known = self.known();
         match read_text_bounded(&self.path, MAX_TEXT_BYTES) {
-            // An editor that renames, or somebody who wants it made anew: nothing is to be taken from it.
+            // Removed by an editor that renames, or by the user: nothing changes.
             Err(err) if err.kind() == io::ErrorKind::NotFound => None,
             Err(err) => {
                 known.take();
@@ -72,16 +72,16 @@ impl SettingsFile {
     }
 }
 
-/// What became of the file.
+/// Change of the file.
 #[derive(Debug)]
 pub enum SettingsNews {
     /// It says something else than it did.
     Said(Box<LoadedSettings>),
-    /// It was there, and is no more: nothing in it stands in the way.
+    /// The file was removed, so it prevents nothing.
     Gone,
 }
 
-/// What tells one state of a file from another without reading it.
+/// Identity of a file's state, without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     modified: Option<SystemTime>,
@@ -95,7 +95,7 @@ pub struct SettingsWatch {
     seen: Option<Stamp>,
     /// Changed, but perhaps still being written.
     settling: Option<Stamp>,
-    /// How often in a row it was not there, though it had been.
+    /// Number of consecutive polls in which it was missing.
     num_missed: u32,
 }
 
@@ -109,8 +109,9 @@ impl SettingsWatch {
         }
     }
 
-    /// To be asked a few times a second: what became of the file, when that is news. A change counts when the file
-    /// has stayed as it is from one question to the next.
+    /// Polls the file, a few times per second, and returns a change. A change counts once the file is equal in two
+    /// consecutive
+    /// polls.
     pub fn look(&mut self) -> Option<SettingsNews> {
         let metadata = match fs::metadata(&self.file.path) {
             Ok(metadata) => metadata,

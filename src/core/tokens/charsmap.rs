@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::spiece::is_sound_charsmap;
 
-/// What the value of such a map is called, in whatever part of the file it stands.
+/// Key of such a map, in any part of the file.
 const KEY: &str = "precompiled_charsmap";
 
 /// Checks every map in a normalizer.

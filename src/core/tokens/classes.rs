@@ -1,7 +1,7 @@
-//! What `transformers` 5 builds into the classes of tokenizers: it takes only the pieces, the added tokens and the
-//! character map from the files, and so do we: the same ids matter more than the file.
+//! Built-in parts of the tokenizer classes of `transformers` 5: it takes only the pieces, the added tokens and the
+//! character map from the files, and so does this module, for equal ids.
 //!
-//! Gives values for the `tokenizers` library; knows no folders and adds no special tokens.
+//! Gives values for the `tokenizers` library; reads no folders and adds no special tokens.
 //! After <https://github.com/huggingface/transformers/tree/v5.3.0/src/transformers/models> (`t5`, `clip`, `qwen2`).
 
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 /// The unknown piece of `transformers`' T5, whatever the model says.
 pub(super) const T5_UNK_ID: i64 = 2;
 
-/// How many `<extra_id_…>` a T5 has unless it says otherwise.
+/// Default number of `<extra_id_…>` tokens of a T5.
 pub(super) const T5_EXTRA_IDS: u32 = 100;
 
 /// T5's longest piece has 16 letters.
@@ -21,7 +21,7 @@ const MAX_VOCABULARY_BYTES: usize = 16 << 20;
 const CLIP_WORDS: &str =
     r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+";
 
-/// What ends and pads a text of Qwen.
+/// End and padding token of Qwen.
 pub(super) const QWEN_END: &str = "<|endoftext|>";
 
 /// Words of Qwen: as Llama 3 has them, but each digit for itself.

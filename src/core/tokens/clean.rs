@@ -1,4 +1,4 @@
-//! What Wan does to a prompt before it reads it.
+//! Wan's prompt cleaning.
 
 use super::repair::{fix_text, unescape};
 

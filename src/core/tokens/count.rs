@@ -1,7 +1,7 @@
-//! How many tokens of a prompt each text encoder of a model reads, for who writes it.
+//! Token counts of a prompt for each text encoder of a model, shown while the user types.
 //!
-//! Opens tokenizers and keeps them: the largest takes a moment. Counts what the engine's stages give the encoders, so
-//! the cleaning, the words around and the room of each family are those of the engine.
+//! Opens tokenizers and caches them: the largest takes a moment. Counts the same texts as the engine's stages, with the
+//! cleaning, templates and limits of each family.
 
 use std::path::PathBuf;
 
@@ -23,12 +23,12 @@ pub struct TextReader {
     pub name: &'static str,
     tokenizer: PathBuf,
     class: Option<String>,
-    /// How many tokens it reads, its own marks among them.
+    /// Token limit, including special tokens.
     pub limit: usize,
     rule: TextRule,
 }
 
-/// What becomes of a text before it is read.
+/// Preparation of a text before tokenization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextRule {
     Plain,
@@ -71,7 +71,7 @@ impl TextReader {
     }
 
     fn open(&self) -> Result<TextTokenizer, String> {
-        // What has no room is counted, too.
+        // Truncated tokens are counted too.
         TextTokenizer::open(&self.tokenizer, self.class.as_deref(), MAX_COUNTED)
             .map_err(|err| err.to_string())
     }
@@ -80,12 +80,12 @@ impl TextReader {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CountWish {
     pub readers: Vec<TextReader>,
-    /// What is said is of the longest.
+    /// Texts to count; the longest counts.
     pub prompts: Vec<String>,
-    /// Whether they are counted as they are; else they are templates.
+    /// True if they are literal texts rather than templates.
     pub is_literal: bool,
     pub wildcards: WildcardFolders,
-    /// Whether times in a prompt mean something to the model.
+    /// True if the model supports times in a prompt.
     pub has_times: bool,
 }
 
@@ -100,7 +100,7 @@ pub struct TokenCount {
 }
 
 impl TokenCount {
-    /// How many tokens have no room.
+    /// Number of truncated tokens.
     pub fn num_cut(&self) -> usize {
         self.tokens.saturating_sub(self.limit)
     }
@@ -108,16 +108,16 @@ impl TokenCount {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PromptCount {
-    /// As the readers of the wish.
+    /// In the order of the request's readers.
     pub encoders: Vec<TokenCount>,
-    /// Whether choices or wildcards may give a shorter text.
+    /// True if choices or wildcards may give a shorter text.
     pub varies: bool,
     /// Into how many texts the times divide a prompt; 1 without times.
     pub num_parts: usize,
     pub num_prompts: usize,
 }
 
-/// Counts tokens; keeps the tokenizers of the last wish.
+/// Token counter; caches the tokenizers of the last request.
 #[derive(Default)]
 pub struct TokenCounter {
     open: Vec<(TextReader, Option<TextTokenizer>)>,
@@ -160,7 +160,7 @@ impl TokenCounter {
     }
 
     fn take(&self, count: &mut PromptCount, text: &str, has_times: bool) {
-        // What is wrong with the times is said where the form is checked.
+        // The form reports invalid times.
         let timeline = if has_times {
             Timeline::parse(text).ok().flatten()
         } else {

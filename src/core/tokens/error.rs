@@ -1,4 +1,4 @@
-//! What can be wrong with a tokenizer, and how its JSON files are read.
+//! Errors of tokenizers and of their JSON files.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub enum TokensError {
     /// Unreadable, unsound, or of a kind that is not supported.
     #[error(transparent)]
     File(#[from] CatalogError),
-    /// What is asked of it cannot be had.
+    /// The request cannot be fulfilled.
     #[error("{reason}")]
     Request { reason: String },
 }
@@ -31,7 +31,7 @@ impl TokensError {
 /// Reads a file of a tokenizer, with the path in every error.
 pub(super) fn read_bytes(path: &Path) -> Result<Vec<u8>, TokensError> {
     read_bounded(path, MAX_JSON_BYTES).map_err(|source| match source.kind() {
-        // What it holds is wrong, and no disk.
+        // The content is invalid; the disk is fine.
         io::ErrorKind::InvalidData => TokensError::config(source.to_string(), path),
         _ => CatalogError::io(source, path).into(),
     })

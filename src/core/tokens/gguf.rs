@@ -13,14 +13,14 @@ use crate::model::CatalogError;
 /// Llama 3's merges take 5 MB.
 const MAX_LIST_BYTES: u64 = 32 << 20;
 
-/// A file's tokenizer, which is of the kind that was asked for.
+/// Tokenizer of a file, of the requested kind.
 pub(super) struct Metadata<'a> {
     file: File,
     header: &'a Entries,
     path: &'a Path,
 }
 
-/// What `read` makes of the tokenizer of this kind in a file; `None` where the file carries none, or is no GGUF.
+/// Applies `read` to a file's tokenizer of this kind; `None` if the file contains none, or is no GGUF.
 pub(super) fn tokenizer_inside<T>(
     path: &Path,
     kind: &str,
@@ -77,7 +77,7 @@ impl Metadata<'_> {
         Ok(bytes.map(|bytes| bytes.as_chunks::<4>().0.to_vec()))
     }
 
-    /// What tokens are for: one number for each, none at all in files that do not say it.
+    /// Token types, one number each; `None` in files without them.
     pub(super) fn kinds(&self, max: u64) -> Result<Option<Vec<u32>>, TokensError> {
         let kinds = self.numbers("token_type", &[Element::I32, Element::U32], max)?;
         Ok(kinds.map(|kinds| kinds.into_iter().map(u32::from_le_bytes).collect()))

@@ -1,8 +1,8 @@
-//! What stands around a prompt when HunyuanVideo and FramePack give it to Llama.
+//! Prompt template of HunyuanVideo and FramePack for Llama.
 //!
-//! The words are part of the trained model, so they are data here: one character more moves every embedding. Encodes
-//! nothing itself.
-//! After <https://github.com/huggingface/diffusers/blob/v0.36.0/src/diffusers/pipelines/hunyuan_video/pipeline_hunyuan_video_framepack.py>.
+//! The text is part of the trained model: one character more changes every embedding. Encodes nothing.
+//! After
+//! <https://github.com/huggingface/diffusers/blob/v0.36.0/src/diffusers/pipelines/hunyuan_video/pipeline_hunyuan_video_framepack.py>.
 
 use super::PromptTemplate;
 

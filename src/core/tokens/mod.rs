@@ -1,6 +1,6 @@
-//! Prompts to token ids: what the engine gives its text encoders, and what the window counts while somebody types.
+//! Prompts to token ids: for the engine's text encoders, and for the window's token counts.
 //!
-//! Cleaning and padding rules that belong to one family are named after it. Embeddings are the engine's.
+//! Cleaning and padding rules of one family are named after it. The engine computes embeddings.
 
 mod charsmap;
 mod classes;

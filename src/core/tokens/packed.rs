@@ -29,7 +29,7 @@ pub(super) fn read(folder: &Path) -> Result<[Value; 2], TokensError> {
     Ok([Value::Object(vocab), merges])
 }
 
-/// How many ids the vocabulary in a folder has.
+/// Number of ids in a folder's vocabulary.
 pub(crate) fn packed_ids(folder: &Path) -> Result<u64, TokensError> {
     let text = text(&folder.join(PACKED_MERGES))?;
     let merges = text.lines().filter(|line| !line.starts_with("#version"));
@@ -48,7 +48,7 @@ fn text(path: &Path) -> Result<String, TokensError> {
     Ok(text)
 }
 
-/// The letters that stand for single bytes, in the order of their ids: those that can be seen, then the others.
+/// Characters for single bytes, in the order of their ids: printable ones, then the others.
 fn letters() -> impl Iterator<Item = char> {
     let seen = ('!'..='~').chain('¡'..='¬').chain('®'..='ÿ');
     seen.chain(('\u{100}'..).take(256 - 188))

@@ -16,20 +16,20 @@ use super::spiece::has_end;
 pub(super) const END: &str = "<|end_of_text|>";
 const PAD: &str = "<pad>";
 
-/// What GGUF calls byte pairs, which other language models have, too.
+/// GGUF's name of byte-pair encoding, also used by other language models.
 pub(crate) const GGUF_PAIRS: &str = "gpt2";
-/// What it calls Qwen's way to split words, in all versions from 2 to 3.
+/// GGUF's name of Qwen's pre-tokenizer, for versions 2 to 3.
 const QWEN: &str = "qwen2";
 /// All ways to split words that are read, the others of which are Llama 3's.
 pub(crate) const SPLITTERS: [&str; 4] = ["llama-bpe", "llama3", "llama-v3", QWEN];
-/// What old files say of it, if anything.
+/// Value in old files, if any.
 const UNSAID: &str = "default";
 
 /// The kinds of tokens that a text may spell outright.
 const CONTROL: u32 = 3;
 const USER_DEFINED: u32 = 4;
 
-/// Endings of English, words with what stands before them, up to three digits, signs, and white space.
+/// Contractions of English, words with a preceding character, up to three digits, punctuation, and white space.
 const LLAMA_WORDS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
 /// A tokenizer as its own file would have it.
@@ -71,7 +71,7 @@ fn texts(metadata: &Metadata<'_>, name: &str, max: u64) -> Result<Vec<String>, T
     texts.map_err(|err| metadata.wrong(&err.to_string()))
 }
 
-/// Qwen's marks stand in the template around a text; what pads is Qwen's own, whatever a converter chose.
+/// Qwen's special tokens are in the template around a text; the padding token is Qwen's, whatever a converter chose.
 fn qwen(
     tokens: &[String],
     kinds: &[u32],

@@ -1,7 +1,7 @@
-//! The tokens that a text may spell as they are, as `transformers` gathers them from the files beside a tokenizer:
-//! `tokenizer_config.json`, `special_tokens_map.json`, `added_tokens.json` and the tokenizer's own list.
+//! Special tokens of a tokenizer, collected as `transformers` does from the files next to it:
+//! `tokenizer_config.json`, `special_tokens_map.json`, `added_tokens.json` and the tokenizer's list.
 //!
-//! Later mentions of a token replace earlier ones, flags and all. Adds nothing to a tokenizer itself.
+//! Later entries of a token replace earlier ones, including flags. Adds nothing to a tokenizer.
 //! After <https://github.com/huggingface/transformers/blob/v5.3.0/src/transformers/tokenization_utils_base.py>.
 
 use std::collections::BTreeMap;
@@ -55,7 +55,7 @@ impl Token {
         }
     }
 
-    /// What is added for it; `is_named` for those that have a role.
+    /// Token to add; `is_named` for those with a role.
     fn added(&self, is_named: bool) -> AddedToken {
         match self {
             Self::Plain(text) => AddedToken::from(text.clone(), true),
@@ -71,12 +71,12 @@ impl Token {
     }
 }
 
-/// What the files beside a tokenizer say.
+/// Content of the files next to a tokenizer.
 #[derive(Default)]
 pub(super) struct SpecialTokens {
     /// Empty where the files do not say it.
     pub(super) class: String,
-    /// How many `<extra_id_…>` a T5 has.
+    /// Number of `<extra_id_…>` tokens of a T5.
     pub(super) extra_ids: Option<u32>,
     named: BTreeMap<&'static str, Token>,
     added: BTreeMap<u64, Token>,

@@ -1,8 +1,7 @@
-//! The places where faults can be injected, so that tests see the app outlive every death of its engine and every failed
+//! Sites for fault injection, with which tests check that the app survives every death of its engine and every failed
 //! allocation.
 //!
-//! Only in development builds: in a release nothing happens at any place.
-//! What strikes is with the tests, in `tests/fault_injection`.
+//! Only in development builds: in a release nothing happens at any site. The faults are in `tests/fault_injection`.
 
 #[cfg(debug_assertions)]
 #[path = "../../../tests/fault_injection/mod.rs"]

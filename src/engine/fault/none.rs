@@ -1,4 +1,4 @@
-//! What stands for fault injection in a release: the same functions, and no fault.
+//! Fault injection of a release: the same functions without faults.
 
 use safelight_core::job::Stage;
 use safelight_core::memory::FallbackLevel;

@@ -56,7 +56,7 @@ impl Conv {
     }
 }
 
-/// The same numbers with channels innermost in memory.
+/// Copy with channels innermost in memory.
 pub(super) fn channels_innermost(xs: &Tensor) -> Tensor {
     let rows = xs.permute([0, 2, 3, 1]).contiguous();
     rows.permute([0, 3, 1, 2])

@@ -1,10 +1,14 @@
-//! Where a clip cuts from one scene to another: frames between two scenes would be a blend of both.
+//! Detection of cuts between two scenes of a video: frames interpolated across a cut would blend both scenes.
 //!
-//! Measured is how alike two frames are in structure (SSIM, as Practical-RIFE measures it), of their luma in 16 by 16
-//! areas, as bright as each other pair of frames. A mean difference of pixels would take flashes and fades for cuts and
-//! miss those between dark scenes; finer areas would take quick pans for cuts. Of 105 cuts between 15 photographs and
-//! textures of scikit-image 6 are missed; none of their zooms by a tenth, fades to 40 % or pans by a thirty-second of
-//! the width is taken for a cut, and of pans by a sixteenth one.
+//! Compares the structure of two frames (SSIM, as Practical-RIFE measures it), of their luma in 16 × 16 areas with
+//! equal
+//! brightness. A mean difference of pixels would take flashes and fades for cuts and miss those between dark scenes;
+//! finer
+//! areas would take quick pans for cuts. Of 105 cuts between 15 photographs and textures of scikit-image 6 are missed;
+//! none
+//! of their zooms by a tenth, fades to 40 % or pans by a thirty-second of the width is taken for a cut, and of pans by
+//! a
+//! sixteenth one.
 
 use tch::{Kind, Tensor};
 
@@ -12,7 +16,7 @@ use crate::runtime::disable_miopen;
 
 /// Areas along each edge.
 const AREAS: i64 = 16;
-/// What is less alike is another scene.
+/// Similarity below which two frames are different scenes.
 const ALIKE: f64 = 0.25;
 /// As bright the two frames are made, on average.
 const GREY: f64 = 0.5;
@@ -26,13 +30,13 @@ const STEADY: [f64; 2] = [0.01 * 0.01, 0.03 * 0.03];
 /// ITU-R 601.
 const LUMA: [f32; 3] = [0.299, 0.587, 0.114];
 
-/// Whether the second frame is of another scene than the first. Both `(1, 3, H, W)` in 0..1.
+/// Returns whether the second frame is in another scene than the first. Both `(1, 3, H, W)` in 0..1.
 #[must_use]
 pub fn is_cut(first: &Tensor, second: &Tensor) -> bool {
     likeness(first, second) < ALIKE
 }
 
-/// How alike two frames are: 1 for the same, about 0 for two scenes. Both `(1, 3, H, W)` in 0..1.
+/// Similarity of two frames: 1 for equal ones, about 0 for two scenes. Both `(1, 3, H, W)` in 0..1.
 #[must_use]
 pub fn likeness(first: &Tensor, second: &Tensor) -> f64 {
     let [first, second] = [first, second].map(areas);

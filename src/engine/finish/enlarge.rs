@@ -1,4 +1,4 @@
-//! Each frame through an upscaler, as often as asked for, and then to the size that was asked for.
+//! Upscaling: each frame passes through the network as often as requested, and is then resized to the requested size.
 
 use std::path::Path;
 
@@ -62,7 +62,7 @@ fn sound(
     )))
 }
 
-/// What the network makes of a picture; nothing where that is no picture.
+/// Output of the network for an image; `None` if it contains NaN.
 fn pass(
     context: &FinishContext<'_>,
     upscaler: &Upscaler,

@@ -1,7 +1,7 @@
-//! Frames between the frames of a clip: each new one where its moment lies between two of the source's.
+//! Frame interpolation: each new frame is computed at its time between two source frames.
 //!
-//! What falls on a frame of the source is that frame, to the byte. Between two scenes nothing is blended: the first
-//! stays until the second begins, so that the cut keeps its moment.
+//! A frame at the time of a source frame is that frame, byte for byte. Nothing is blended across a cut: the first scene
+//! stays until the second begins, so that the cut keeps its time.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ use crate::place::dtype_name;
 struct Source {
     number: u32,
     picture: Picture,
-    /// Once a frame beside it was made.
+    /// Features, once a neighbouring frame was interpolated.
     seen: Option<SeenFrame>,
 }
 
@@ -74,9 +74,9 @@ impl Interpolation<'_> {
         is_left.then(|| self.retiming.place(self.next))
     }
 
-    /// All that lies from one frame of the source on and before the next one.
+    /// Frames from one source frame up to the next.
     fn up_to(&mut self, first: &mut Source, second: &mut Source) -> Result<(), EngineError> {
-        // Measured once, and only where something lies between.
+        // Measured once, and only if a frame is between them.
         let mut is_apart = None;
         while let Some(place) = self.place().filter(|place| place.frame < second.number) {
             let is_between = place.time > 0.0
@@ -94,7 +94,7 @@ impl Interpolation<'_> {
         Ok(())
     }
 
-    /// What lies at the last frame of the source.
+    /// Frames at the last source frame.
     fn rest(&mut self, last: &Source) -> Result<(), EngineError> {
         while self.place().is_some_and(|place| place.frame <= last.number) {
             if !self.context.check_cancelled() {
@@ -110,7 +110,7 @@ impl Interpolation<'_> {
         self.next += 1;
     }
 
-    /// Where the network makes no numbers in halves, it is loaded in f32 for good.
+    /// Loads the network in f32 for good if it gives NaN in half precision.
     fn sound(
         &mut self,
         first: &mut Source,
@@ -169,7 +169,7 @@ impl Interpolation<'_> {
     }
 }
 
-/// Whether nothing is made between two frames: they are of two scenes, or of two sizes.
+/// Returns whether no frame is interpolated between two frames: they are of two scenes or of two sizes.
 fn are_apart(first: &Source, second: &Source) -> Result<bool, EngineError> {
     let size = |source: &Source| (source.picture.width, source.picture.height);
     if size(first) != size(second) {

@@ -1,6 +1,8 @@
-//! What is done with finished pictures and clips: networks that enlarge them, and that make frames between frames.
+//! Post-processing of finished images and videos: upscaling and frame interpolation.
 //!
-//! `run` is the stage: it reads frames and sends frames. A network takes and gives pixels, `(1, 3, H, W)` from 0 to 1, in whatever numbers it computes with.
+//! `run` is the stage: it reads frames and sends frames. A network takes and gives pixels, `(1, 3, H, W)` from 0 to 1,
+//! in
+//! its compute dtype.
 
 mod conv;
 mod cuts;

@@ -1,7 +1,7 @@
-//! The stage of a job that finishes something: frames of its source in, frames of its result out, one by one.
+//! The post-processing stage: source frames in, result frames out, one by one.
 //!
-//! Frames go to whoever runs the stage as soon as they are made, and nothing is kept: it goes on at any frame. What is
-//! done with a frame is that work's own file.
+//! Each frame is sent as soon as it is computed, and nothing is kept: the stage can resume at any frame. The work on a
+//! frame is in a separate file for each kind of work.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::memory::{Boundary, forget_all, line_before, reclaim};
 use crate::runtime::{self, use_compute_options};
 use crate::serve::Outgoing;
 
-/// Frames that wait to be computed: decoding goes on meanwhile.
+/// Frames decoded ahead of the computation.
 const FRAMES_AHEAD: usize = 2;
 
 pub struct FinishContext<'a> {
@@ -49,7 +49,7 @@ pub fn run(context: &FinishContext<'_>) -> Result<(), EngineError> {
         tracing::warn!("nothing holds the allocator to the cap: tiles alone keep to it");
     }
     let _guard = use_compute_options(context.device, memory.conv_backend, memory.compute_options);
-    // What earlier jobs left loaded is in the way.
+    // Networks cached by earlier jobs need the memory.
     forget_all();
     if let Some(line) = line_before(stage, &runtime::memory_counts(context.device), cap) {
         tracing::info!("{line}");
@@ -68,14 +68,14 @@ impl FinishContext<'_> {
         self.request
     }
 
-    /// Whether the stage is still wanted: asked between blocks, tiles and frames.
+    /// Returns whether the stage was not cancelled; called between blocks, tiles and frames.
     pub fn check_cancelled(&self) -> bool {
         self.ticks.fetch_add(1, Ordering::Relaxed);
         fault::at(Site::Look);
         !self.cancel.is_cancelled()
     }
 
-    /// Where the network computes, and in which kind of numbers.
+    /// Dtype and device of the network.
     pub fn placement(&self) -> (Kind, Device) {
         let memory = &self.order.memory;
         let is_for_cpu =
@@ -92,7 +92,7 @@ impl FinishContext<'_> {
         (kind, self.device)
     }
 
-    /// Bytes that tensors may take there beside what is loaded.
+    /// Bytes that tensors may take there in addition to the weights.
     pub fn free_bytes(&self, device: Device) -> u64 {
         if device == Device::Cpu {
             return CPU_TILE_BYTES;
@@ -108,7 +108,7 @@ impl FinishContext<'_> {
         room_for_tiles(cap, counts.allocated)
     }
 
-    /// The longest edge of a tile that was asked for, or that is left to try.
+    /// Longest tile edge that was requested, or that the out-of-memory fallback left.
     pub fn most_tile(&self) -> Option<u32> {
         let asked = self.request().tile.into_iter();
         asked.chain(self.order.memory.rung.tile()).min()
@@ -172,7 +172,7 @@ impl FinishContext<'_> {
     }
 }
 
-/// Reads frames until there are no more or nobody wants them.
+/// Reads frames until the end or until the receiver is gone.
 fn read(
     request: &PostprocessRequest,
     first: u32,

@@ -1,7 +1,8 @@
-//! A picture through an upscaler piece by piece, so that it needs no more memory than there is.
+//! Tiled upscaling, so that an image needs no more memory than there is.
 //!
-//! Tiles before the enlarging share a border, bands behind it a few rows: away from the edges of tiles the numbers are
-//! those of the whole picture. How large they are is `core`'s to plan.
+//! Tiles before the upsampling overlap by a border, bands after it by a few rows: away from the edges of tiles the
+//! values
+//! equal those of the whole image. `core` plans the sizes.
 
 use safelight_core::finish::TileSize;
 use tch::{Kind, Tensor};
@@ -25,7 +26,7 @@ impl Span {
         self.end - self.first
     }
 
-    /// With so many more on both sides, as far as there are any.
+    /// Range extended by `by` on both sides, within `within`.
     fn wider(self, by: i64, within: Self) -> Self {
         Self {
             first: (self.first - by).max(within.first),
@@ -33,7 +34,7 @@ impl Span {
         }
     }
 
-    /// Parts of at most so many, all but the last of one length.
+    /// Parts of at most `most`, all but the last of equal length.
     fn parts(self, most: i64) -> impl Iterator<Item = Self> {
         let step = most.max(1);
         (self.first..self.end)

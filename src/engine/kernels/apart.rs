@@ -1,7 +1,7 @@
-//! AMD's compiler in a process of its own, the engine's executable started once more: HIPRTC ends its process where it
-//! does not know the GPU, and no job may end with it.
+//! AMD's compiler in a child process, the engine's executable started once more: HIPRTC ends its process if it does not
+//! know the GPU, and no job may end with it.
 //!
-//! NVIDIA's compiler says what is wrong and needs none of this.
+//! NVIDIA's compiler returns an error and needs none of this.
 
 use std::ffi::CString;
 use std::io::Write;
@@ -55,7 +55,7 @@ pub(crate) fn run(
     arguments: impl Iterator<Item = String>,
     out: &mut dyn Write,
 ) -> Result<bool, ProcessError> {
-    // It may hang for ever, and nobody waits for it then.
+    // It may hang for ever; the parent then does not wait for it.
     set_parent_process_death_signal(Some(Signal::KILL)).ok();
     let arguments: Vec<String> = arguments.collect();
     let mut parts = arguments.splitn(2, |argument| argument == "--");

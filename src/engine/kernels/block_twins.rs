@@ -1,9 +1,9 @@
-//! The definition of expanding GGUF's blocks in libtorch's operations, which every device has: the types with blocks
-//! of 32 numbers.
+//! Reference dequantization of GGUF blocks with libtorch's operations, which every device has: the types with blocks of
+//! 32 values.
 //!
-//! Every product and difference is rounded by itself, as in the reference, so the bits agree. The layouts are
+//! Every product and difference is rounded separately, as in the reference, so the bits agree. The layouts are
 //! those of <https://github.com/ggml-org/llama.cpp/blob/master/ggml/src/ggml-common.h>.
-//! Blocks of 256 numbers are in [`k_block_twins`].
+//! Blocks of 256 values are in [`k_block_twins`].
 
 use safelight_core::formats::weights::gguf::BlockType;
 use safelight_loops::gguf::IQ4_VALUES;
@@ -95,7 +95,7 @@ pub(super) fn parted(bytes: &Tensor, width: i64, bits: i64, mask: i64) -> Tensor
         .bitwise_and(mask)
 }
 
-/// What indices of four bits stand for, in f32.
+/// Values of four-bit indices, in f32.
 pub(super) fn iq4_values(indices: &Tensor) -> Tensor {
     let values = Tensor::from_slice(&IQ4_VALUES).to_device(indices.device());
     let found = values.index_select(0, &indices.to_kind(Kind::Int).flatten(0, -1));

@@ -15,7 +15,7 @@ const EPS: f64 = 1e-6;
 /// Tokens of the check: no multiple of anything.
 const TOKENS: i64 = 37;
 
-/// Where the second range of tokens starts.
+/// Start of the second range of tokens.
 const SPLIT: i64 = 5;
 
 /// Rows from short to long: several to a block, one to a block, and each number of pieces a thread.
@@ -190,7 +190,7 @@ impl Data {
     }
 }
 
-/// Queries and keys of five heads, which lie beside values in one product.
+/// Queries and keys of five heads, next to values in one product.
 fn check_heads(kernels: &Kernels, device: Device, head_dim: i64) -> Result<(), KernelError> {
     const HEADS: i64 = 5;
     let name = "head_norm_rope";
@@ -212,7 +212,7 @@ fn check_heads(kernels: &Kernels, device: Device, head_dim: i64) -> Result<(), K
             let normed = tokens(&found).narrow(2, 0, 2 * HEADS);
             fits(name, kernels.head_norm_rope(&normed, &weights, EPS, &turns))?;
             compare(name, &found, &expected)?;
-            // What lies beside is as it was.
+            // The neighbouring values are unchanged.
             for (dim, from, len) in [(1, 0, start), (2, 2 * HEADS, HEADS)] {
                 let beside = |xs: &Tensor| xs.narrow(dim, from, len);
                 let is_same = len == 0 || beside(&found).equal(&beside(&xs));
@@ -225,7 +225,7 @@ fn check_heads(kernels: &Kernels, device: Device, head_dim: i64) -> Result<(), K
 
 fn check_activations(kernels: &Kernels, device: Device) -> Result<(), KernelError> {
     type Of = for<'a> fn(&'a Tensor) -> Activation<'a>;
-    // From where all are flat to where all are straight, and a rest behind the last whole piece.
+    // From saturation on both sides, with a rest after the last whole piece.
     let xs = (wave(&[40_003], 0.37, device) * 30.0).to_kind(kernels.kind());
     let ys = (wave(&[40_003], 0.71, device) * 30.0).to_kind(kernels.kind());
     for (name, of) in [
@@ -240,7 +240,7 @@ fn check_activations(kernels: &Kernels, device: Device) -> Result<(), KernelErro
         twins::activate(&mut expected, of(&wide(&ys)));
         compare(name, &found, &expected)?;
 
-        // Rows that lie apart: the middle one of three parts of a wider product, and the last beside it.
+        // Strided rows: the middle one of three parts of a wider product, and the last one after it.
         let product = xs.narrow(0, 0, 37 * 3 * 96).view([1, 37, 3 * 96]);
         let found = product.copy();
         let part = |xs: &Tensor, first: i64| xs.narrow(-1, first * 96, 96);
@@ -338,7 +338,7 @@ fn check_blocks(kernels: &Kernels, device: Device) -> Result<(), KernelError> {
     Ok(())
 }
 
-/// Where a block has numbers of f16.
+/// Positions of f16 values in a block.
 fn halves_of(block: BlockType) -> &'static [i64] {
     match block {
         BlockType::Q4_1 | BlockType::Q5_1 | BlockType::Q4K | BlockType::Q5K => &[0, 2],
@@ -400,7 +400,7 @@ fn same(kernel: &str, result: Option<Tensor>, expected: &Tensor) -> Result<(), K
     compare(kernel, &fits(kernel, result)?, expected)
 }
 
-/// How far a result may be off: the rounding of its kind, and what fast functions and other orders of sums do.
+/// Tolerance of a result: the rounding of its kind, fast functions and other orders of sums.
 fn compare(kernel: &str, found: &Tensor, expected: &Tensor) -> Result<(), KernelError> {
     let (relative, absolute) = match found.kind() {
         Kind::BFloat16 => (1.0 / 256.0, 1e-4),
@@ -410,7 +410,7 @@ fn compare(kernel: &str, found: &Tensor, expected: &Tensor) -> Result<(), Kernel
     let limit = expected.abs() * relative + absolute;
     let off = (found.to_kind(Kind::Float) - expected).abs() / limit;
     let off = off.max().double_value(&[]);
-    // What is no number is no smaller than the limit either.
+    // NaN is not below the limit either.
     if off <= 1.0 {
         Ok(())
     } else {

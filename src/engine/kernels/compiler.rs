@@ -93,7 +93,7 @@ unsafe fn result_bytes(
     fill: ProgramBytes,
 ) -> Result<Vec<u8>> {
     let mut len = 0;
-    // SAFETY: as the caller promises; the buffer has the length that the compiler asked for.
+    // SAFETY: as the caller promises; the buffer has the length that the compiler requested.
     unsafe {
         succeeded("the size of a result", size(program, &raw mut len))?;
         let mut bytes = vec![0_u8; len];

@@ -1,7 +1,8 @@
-//! Copies to a GPU that go on while the thread that began them does something else, by the CUDA or HIP driver.
+//! Asynchronous copies to a GPU with the CUDA or HIP driver, on a separate stream for each thread.
 //!
-//! libtorch's own copies of pinned memory wait on the one stream it computes on; these have a stream for each thread.
-//! Knows no files and no tensors. Where the driver lacks a function, there are none, and the caller does without.
+//! libtorch's copies of pinned memory wait on the one compute stream. Handles no files and no tensors. If the driver
+//! lacks
+//! a function there are none, and the caller works without.
 
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::path::Path;
@@ -37,7 +38,7 @@ const NON_BLOCKING: c_uint = 1;
 /// Both vendors' flag for an event without a time.
 const UNTIMED: c_uint = 2;
 
-/// What one vendor calls the functions, whose signatures are the same.
+/// Names of one vendor's functions, whose signatures are equal.
 struct Names {
     allocate: &'static CStr,
     free: &'static CStr,
@@ -103,7 +104,7 @@ pub(crate) struct Copies {
     _libraries: Vec<Library>,
 }
 
-/// What libtorch had queued at some moment.
+/// Work queued by libtorch at one moment.
 pub(crate) struct Mark {
     copies: &'static Copies,
     event: Handle,
@@ -201,8 +202,8 @@ impl Copies {
         })
     }
 
-    /// All that libtorch has queued so far, on the stream of this thread: what it may still do with memory that
-    /// somebody else has since got.
+    /// All work that libtorch has queued so far on this thread's stream: it may still use memory that was reallocated
+    /// since.
     pub(crate) fn mark(&'static self) -> Result<Mark> {
         let stream = current_stream(self.index)?;
         self.on_device(|| {
@@ -211,7 +212,7 @@ impl Copies {
                 event: self.event()?,
             };
             #[expect(unsafe_code, reason = "calls into the driver")]
-            // SAFETY: both handles are the driver's own, and of this device.
+            // SAFETY: both handles belong to the driver and to this device.
             let code = unsafe { (self.record)(mark.event.0, stream.0) };
             succeeded("recording an event", code)?;
             Ok(mark)
@@ -240,7 +241,7 @@ impl Copies {
             let code = unsafe { (self.allocate)(&raw mut buffer, len, PORTABLE) };
             succeeded("pinning memory", code)?;
             #[expect(unsafe_code, reason = "the driver's memory holds anything at first")]
-            // SAFETY: the buffer has `len` bytes and is nobody else's.
+            // SAFETY: the buffer has `len` bytes and no other owner.
             unsafe {
                 ptr::write_bytes(buffer.cast::<u8>(), 0, len);
             }
@@ -313,11 +314,12 @@ impl Lane {
         }
     }
 
-    /// Begins to copy the first `len` bytes of a slot's buffer, behind what had been queued at `mark`.
+    /// Starts copying the first `len` bytes of a slot's buffer, after the work queued at `mark`.
     #[expect(unsafe_code, reason = "a copy writes where its target points to")]
     /// # Safety
-    /// `target` points to `len` bytes on this device which nobody else uses, and which, as the buffer, stay as they
-    /// are until [`Self::wait`] for this slot has returned.
+    /// `target` points to `len` bytes on this device that nothing else uses, and which, like the buffer, stay unchanged
+    /// until
+    /// [`Self::wait`] for this slot has returned.
     pub(crate) unsafe fn start(
         &mut self,
         slot: usize,
@@ -327,7 +329,7 @@ impl Lane {
     ) -> Result<()> {
         assert!(len <= self.len, "a buffer has no more bytes than it has");
         let (copies, stream, slot) = (self.copies, self.stream.0, &self.slots[slot]);
-        // SAFETY: all handles are the driver's own, and of this device; the rest is as the caller promises.
+        // SAFETY: all handles belong to the driver and to this device; the rest is as the caller promises.
         unsafe {
             let code = (copies.wait_on_stream)(stream, mark.event.0, 0);
             succeeded("waiting for an event", code)?;
@@ -340,7 +342,7 @@ impl Lane {
     /// Until the last copy of a slot has ended.
     pub(crate) fn wait(&mut self, slot: usize) -> Result<()> {
         #[expect(unsafe_code, reason = "calls into the driver")]
-        // SAFETY: the handle is the driver's own.
+        // SAFETY: the handle belongs to the driver.
         let code = unsafe { (self.copies.wait)(self.slots[slot].copied.0) };
         succeeded("copying to the device", code)
     }
@@ -350,7 +352,7 @@ impl Drop for Mark {
     fn drop(&mut self) {
         let destroy = || {
             #[expect(unsafe_code, reason = "gives an event back")]
-            // SAFETY: the event is the driver's own and destroyed once; whoever waits for it goes on waiting.
+            // SAFETY: the event belongs to the driver and is destroyed once; a pending wait for it continues.
             unsafe {
                 (self.copies.destroy_event)(self.event.0)
             }
@@ -364,7 +366,7 @@ impl Drop for Lane {
     fn drop(&mut self) {
         for slot in &self.slots {
             #[expect(unsafe_code, reason = "gives pinned memory back")]
-            // SAFETY: the memory was allocated by the same driver, and is given back once, behind its last copy.
+            // SAFETY: the memory was allocated by the same driver, and is freed once, after its last copy.
             unsafe {
                 (self.copies.wait)(slot.copied.0);
                 (self.copies.free)(slot.buffer.0);

@@ -17,7 +17,7 @@ use crate::runtime::libtorch_folder;
 
 type Result<T> = std::result::Result<T, KernelError>;
 
-/// How a vendor says which device a thread means.
+/// Vendor functions for the current device of a thread.
 enum Devices {
     Cuda {
         get: GetForInt,
@@ -65,7 +65,7 @@ unsafe impl Send for Handle {}
 // SAFETY: CUDA and HIP let several threads use a handle at once.
 unsafe impl Sync for Handle {}
 
-/// How many threads do a kernel's work.
+/// Numbers of blocks and threads of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Grid {
     pub(super) blocks: u32,
@@ -112,7 +112,7 @@ impl Driver {
         })
     }
 
-    /// The compiler with its version: what a binary depends on beside source and device.
+    /// Compiler with its version: a binary depends on it in addition to source and device.
     pub(super) fn compiler(&self) -> Result<String> {
         let (major, minor) = self.compiler.version()?;
         match &self.devices {
@@ -129,7 +129,7 @@ impl Driver {
         }
     }
 
-    /// What the vendor calls the device's instructions: `sm_90`, `gfx1151`.
+    /// Vendor's name of the device's instruction set: `sm_90`, `gfx1151`.
     pub(super) fn architecture(&self, index: usize) -> Result<String> {
         let index = device_index(index)?;
         #[expect(unsafe_code, reason = "calls into the driver")]
@@ -167,7 +167,7 @@ impl Driver {
         }
     }
 
-    /// What the compiler must be told beside the source.
+    /// Compiler options.
     pub(super) fn options(&self, architecture: &str) -> Vec<String> {
         match self.devices {
             Devices::Cuda { .. } => vec![
@@ -241,8 +241,9 @@ impl Driver {
         reason = "a kernel reads and writes what its arguments point to"
     )]
     /// # Safety
-    /// `args` is the struct that the kernel takes, and all that it points to lies on the module's device,
-    /// is as long as the kernel believes, and was allocated on the stream that is current now.
+    /// `args` is the struct that the kernel takes, and everything that it points to is on the module's device, has the
+    /// length
+    /// that the kernel expects, and was allocated on the current stream.
     pub(super) unsafe fn launch<T>(
         &self,
         module: &Module,
@@ -254,7 +255,7 @@ impl Driver {
         let mut parameters = [ptr::from_mut(args).cast::<c_void>()];
         let [x, y] = grid.threads;
         let code = self.on_device(module, || {
-            // SAFETY: the handles are the driver's own; the parameters are copied before the call returns.
+            // SAFETY: the handles belong to the driver; the parameters are copied before the call returns.
             unsafe {
                 (self.launch)(
                     function.0,
@@ -336,8 +337,9 @@ pub(super) fn device_index(index: usize) -> Result<c_int> {
     c_int::try_from(index).map_err(|_err| KernelError::NoStream)
 }
 
-/// The field `gcnArchName` of HIP's device properties, wherever this release has it: behind the marketing
-/// name, which comes first and has 256 bytes.
+/// Field `gcnArchName` of HIP's device properties, at any offset: it follows the marketing name, which comes first and
+/// has
+/// 256 bytes.
 fn gcn_arch_name(properties: &[u8]) -> Option<String> {
     let fields = properties.get(256..)?;
     let start = fields.windows(3).position(|window| window == b"gfx")?;

@@ -141,7 +141,7 @@ impl Kernels {
     }
 }
 
-/// Which power of four a group is.
+/// Exponent of a group that is a power of four.
 fn levels_of(group: Option<i64>) -> Option<i32> {
     let Some(group) = group else {
         return Some(0);

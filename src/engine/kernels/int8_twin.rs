@@ -7,10 +7,10 @@
 
 use tch::{Device, Kind, Tensor};
 
-/// Numbers that are expanded at a time on a GPU, with six bytes beside each: tens of megabytes.
+/// Elements that are dequantized at a time on a GPU, with six bytes of temporaries each: tens of megabytes.
 const NUMBERS_PER_PIECE: i64 = 16 << 20;
 
-/// What turns a group of codes back: `(group, group)` in f32; `group`: a power of four.
+/// Inverse rotation of a group of codes: `(group, group)` in f32; `group`: a power of four.
 pub fn rotation(group: i64, device: Device) -> Tensor {
     let four = Tensor::from_slice2(&[
         [1.0_f32, 1.0, 1.0, -1.0],

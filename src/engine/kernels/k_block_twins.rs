@@ -81,7 +81,7 @@ fn halves(bytes: &Tensor) -> (Tensor, Tensor) {
     (parts.select(1, 0), parts.select(1, 1))
 }
 
-/// Whole numbers whose upper bits lie elsewhere, `factor` above the lower: exact in f32.
+/// Integers whose upper bits are stored separately, `factor` above the lower ones: exact in f32.
 fn joined(low: &Tensor, high: &Tensor, factor: f64) -> Tensor {
     low.to_kind(Kind::Float) + high.to_kind(Kind::Float) * factor
 }

@@ -1,7 +1,7 @@
-//! The kernels on one device for one kind of number: compiled or read from the cache, checked once, then used for
-//! the life of the process.
+//! Kernels of one device and dtype: compiled or read from the cache, checked once, then used for the life of the
+//! process.
 //!
-//! Where anything fails, one line is logged and the kernels stay unused.
+//! On any failure one line is logged and the kernels stay unused.
 
 use std::any::Any;
 use std::ffi::CString;
@@ -17,7 +17,7 @@ use super::store::Stored;
 use super::{KernelError, check};
 use crate::error::EngineError;
 
-/// What the compiler gets.
+/// Source passed to the compiler.
 pub(super) const SOURCE: &str = concat!(
     include_str!("rows.cu"),
     include_str!("pixels.cu"),
@@ -30,7 +30,7 @@ const MAX_TRIES: u32 = 2;
 /// Devices that are looked at; a machine with more uses libtorch's operations on the others.
 const MAX_DEVICES: usize = 16;
 
-/// How many pieces of 16 bytes a thread may hold: each kernel of rows exists for each of these.
+/// Numbers of 16-byte pieces that a thread may hold: each row kernel exists for each of these.
 pub(super) const HELD: [usize; 6] = [1, 2, 3, 4, 5, 8];
 
 /// A kernel that exists for each number of pieces in [`HELD`].
@@ -101,7 +101,7 @@ pub(super) fn kernels_for(xs: &Tensor) -> Option<&'static Kernels> {
     kernels_of(xs.device(), xs.kind())
 }
 
-/// The same by device and kind.
+/// Kernels by device and dtype.
 pub(super) fn kernels_of(device: Device, kind: Kind) -> Option<&'static Kernels> {
     let Device::Cuda(index) = device else {
         return None;
@@ -133,7 +133,7 @@ fn is_wanted() -> bool {
     *WANTED.get_or_init(|| std::env::var_os("SAFELIGHT_KERNELS").is_none_or(|value| value != "off"))
 }
 
-/// Which of the source's kinds this is.
+/// Index of the dtype in the source.
 fn number_of(kind: Kind) -> Option<usize> {
     match kind {
         Kind::Float => Some(0),
@@ -159,7 +159,7 @@ pub fn status(device: Device) -> String {
     }
 }
 
-/// What computes numbers of a kind on a device, in one line; `None` where libtorch's operations stand in.
+/// One line on the kernels for a dtype on a device; `None` if libtorch's operations are used.
 pub fn line(device: Device, kind: Kind) -> Option<&'static str> {
     kernels_of(device, kind).map(|kernels| kernels.line.as_str())
 }

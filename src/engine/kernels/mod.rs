@@ -41,7 +41,7 @@ use terms::Activation;
 #[cfg(test)]
 mod tests;
 
-/// Everything that may hold HIP's functions, beside a libtorch in this folder.
+/// Libraries that may contain HIP's functions, next to a libtorch in this folder.
 #[cfg(test)]
 pub(crate) fn hip_libraries(folder: &std::path::Path) -> Vec<libloading::os::unix::Library> {
     vendor::libraries(folder, &vendor::HIP)
@@ -77,10 +77,11 @@ pub fn gated_add_norm(
     })
 }
 
-/// Root mean square over the last dimension, then the turns of neighbouring pairs.
+/// RMS norm over the last dimension, then RoPE of neighbouring pairs.
 ///
-/// `xs`: `(B, L, C)`, its rows at any one distance, `weight`: `(C)`, `turns`: `(L, 1, D / 2)` complex for heads of
-/// `D` -> the same as `xs`. What was in `xs` is gone: the result may lie in its memory.
+/// `xs`: `(B, L, C)`, rows with any stride, `weight`: `(C)`, `turns`: `(L, 1, D / 2)` complex for heads of `D`. Returns
+/// the
+/// shape of `xs`. Consumes `xs`: the result may reuse its memory.
 pub fn rms_norm_rope(xs: Tensor, weight: &Tensor, eps: f64, turns: Option<&Tensor>) -> Tensor {
     let done = kernels_for(&xs).and_then(|kernels| kernels.rms_norm_rope(&xs, weight, eps, turns));
     match done {
@@ -97,14 +98,14 @@ pub fn rms_norm(xs: &Tensor, weight: &Tensor, eps: f64) -> Tensor {
         .unwrap_or_else(|| twins::rms_norm_rope(xs, weight, eps, None))
 }
 
-/// The same, and what is added to each channel behind it: `weight`, `shift`: `(C)`, both of one kind
+/// Like [`rms_norm`], then adds `shift` to each channel: `weight`, `shift`: `(C)`, both of one kind
 pub fn rms_norm_shifted(xs: &Tensor, weight: &Tensor, shift: &Tensor, eps: f64) -> Tensor {
     kernels_for(xs)
         .and_then(|kernels| kernels.rms_norm(xs, weight, Some(shift), eps))
         .unwrap_or_else(|| twins::rms_norm_shifted(xs, weight, shift, eps))
 }
 
-/// The same; what was in `xs` is gone: the result may lie in its memory.
+/// Like [`rms_norm`]; consumes `xs`: the result may reuse its memory.
 pub fn rms_norm_in_place(xs: Tensor, weight: &Tensor, eps: f64) -> Tensor {
     rms_norm_rope(xs, weight, eps, None)
 }
@@ -120,11 +121,11 @@ pub fn head_norm_rope(xs: &mut Tensor, weights: &Tensor, eps: f64, turns: &Tenso
     }
 }
 
-/// The turns of pairs of each head, where `norm` gives weights, `(D)`, and what keeps from a division by zero behind the
-/// root mean square of each head.
+/// RoPE of each head's pairs, after an RMS norm of each head if `norm` gives weights, `(D)`, and epsilon.
 ///
-/// `xs`: `(B, L, H, D)`, heads side by side and tokens at any one distance, `turns`: `(L, 1, D / 2)` complex -> the same
-/// as `xs`, without gaps
+/// `xs`: `(B, L, H, D)`, contiguous heads, tokens with any stride, `turns`: `(L, 1, D / 2)` complex. Returns the shape
+/// of
+/// `xs`, contiguous.
 pub fn turned_heads(
     xs: &Tensor,
     norm: Option<(&Tensor, f64)>,
@@ -136,18 +137,18 @@ pub fn turned_heads(
         .unwrap_or_else(|| twins::turned_heads(xs, norm, turns, pairs))
 }
 
-/// GELU with the hyperbolic tangent. What was in `xs` is gone: the result lies in its memory, rows apart or not.
+/// GELU with the tanh approximation. Consumes `xs`: the result uses its memory, with any row stride.
 pub fn gelu_tanh(xs: Tensor) -> Tensor {
     activate(xs, Activation::GeluTanh)
 }
 
-/// `x * sigmoid(x)`. What was in `xs` is gone: the result lies in its memory.
+/// `x * sigmoid(x)`. Consumes `xs`: the result uses its memory.
 pub fn silu(xs: Tensor) -> Tensor {
     activate(xs, Activation::Silu)
 }
 
-/// `x * sigmoid(x) * y`, `ys` being as large. What was in `xs` is gone: the result lies in its memory; the rows of either
-/// may lie apart.
+/// `x * sigmoid(x) * y`, with `ys` of equal size. Consumes `xs`: the result uses its memory; rows of both may have any
+/// stride.
 pub fn silu_times(xs: Tensor, ys: &Tensor) -> Tensor {
     activate(xs, Activation::SiluTimes(ys))
 }
@@ -166,16 +167,16 @@ fn activate(xs: Tensor, what: Activation<'_>) -> Tensor {
     xs
 }
 
-/// Each pixel's channels over their length, times `factor`, then SiLU where it is asked for.
+/// Each pixel's channels divided by their norm, times `factor`, then optionally SiLU.
 ///
-/// `xs`: `(.., C)`, `factor`: `(C)` -> the same as `xs`
+/// `xs`: `(.., C)`, `factor`: `(C)`. Returns the shape of `xs`.
 pub fn pixel_norm(xs: &Tensor, factor: &Tensor, with_silu: bool) -> Tensor {
     kernels_for(xs)
         .and_then(|kernels| kernels.pixel_norm(xs, factor, with_silu))
         .unwrap_or_else(|| twins::pixel_norm(xs, factor, with_silu))
 }
 
-/// The same, with SiLU, into `out` of the same size, whose rows may lie apart; `None` where there is no kernel for it.
+/// Like [`pixel_norm`] with SiLU, into `out` of equal size, whose rows may have any stride; `None` if no kernel fits.
 pub fn pixel_norm_silu_into(xs: &Tensor, factor: &Tensor, out: &Tensor) -> Option<()> {
     kernels_for(xs)?.pixel_norm_into(xs, factor, true, out)
 }
@@ -187,9 +188,9 @@ pub fn channel_moments(xs: &Tensor) -> (Tensor, Tensor) {
         .unwrap_or_else(|| twins::channel_moments(xs))
 }
 
-/// `xs * scale + shift`, then SiLU where it is asked for.
+/// `xs * scale + shift`, then optionally SiLU.
 ///
-/// `xs`: `(.., C)`, without gaps, `scale`, `shift`: `(C)` in f32 -> the same as `xs`
+/// `xs`: `(.., C)`, contiguous, `scale`, `shift`: `(C)` in f32. Returns the shape of `xs`.
 pub fn scaled_channels(xs: &Tensor, scale: &Tensor, shift: &Tensor, with_silu: bool) -> Tensor {
     kernels_for(xs)
         .and_then(|kernels| kernels.scaled_channels(xs, scale, shift, with_silu))

@@ -1,8 +1,8 @@
-//! One safe function for each pass, from tensors to a launch; `None` where the kernel does not fit the tensors.
+//! One safe function per kernel pass, from tensors to a launch; `None` if the kernel does not fit the tensors.
 //!
-//! Everything that a kernel takes for granted is checked here: device, kind, sizes, strides, alignment. What a pass
-//! changes in place it changes behind a shared reference, as libtorch does. What it gives is said by the function of
-//! its name in `twins.rs`.
+//! Everything that a kernel assumes is checked here: device, kind, sizes, strides, alignment. In-place passes change
+//! tensors through a shared reference, as libtorch does. The function of the same name in `twins.rs` defines the
+//! result.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -13,7 +13,7 @@ use super::driver::{Grid, Handle};
 use super::loaded::{HELD, Kernels, RowKernel, SingleKernel};
 use super::terms::{Activation, Gate, Norm, TokenRows};
 
-/// What threads read and write at once.
+/// Bytes that a thread reads and writes at a time.
 pub(super) const PIECE_BYTES: usize = 16;
 
 /// Threads of a block at the most; the source could take more.
@@ -69,7 +69,7 @@ struct ActivationArgs {
     what: i32,
 }
 
-/// A tensor as rows of channels that lie at one distance.
+/// A tensor as rows of channels with one stride.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RowsOf {
     pub(super) rows: u32,
@@ -158,7 +158,7 @@ impl Kernels {
         Some(out)
     }
 
-    /// See the functions of [`super::twins`] that [`Activation`] names. Rows may lie apart.
+    /// See the functions of [`super::twins`] that [`Activation`] names. Rows may have any stride.
     pub(super) fn activate(&self, xs: &Tensor, what: Activation<'_>) -> Option<()> {
         let count = i64::try_from(xs.numel()).ok().filter(|&count| count > 0)?;
         let ys = what.beside();
@@ -305,7 +305,7 @@ impl Kernels {
         })
     }
 
-    /// Whether parameters are in f32 rather than in the kind of the rows; `None` for other kinds.
+    /// 1 if parameters are in f32 rather than in the kind of the rows; `None` for other kinds.
     pub(super) fn is_wide(&self, parameters: &Tensor) -> Option<i32> {
         match parameters.kind() {
             Kind::Float => Some(1),
@@ -328,8 +328,9 @@ pub(super) fn is_aligned(pointer: *const c_void) -> bool {
     pointer.addr().is_multiple_of(PIECE_BYTES)
 }
 
-/// The rows of a tensor of this size: all its dimensions but the last, where they are one behind the other at one
-/// distance. The tokens are the last but one.
+/// Rows of a tensor of this size: all dimensions but the last, if they have one stride. The tokens are the second to
+/// last
+/// dimension.
 pub(super) fn rows_of(size: &[i64], stride: &[i64]) -> Option<RowsOf> {
     let (&channels, outer) = size.split_last()?;
     let (&tokens, batch) = outer.split_last()?;
@@ -362,7 +363,7 @@ pub(super) fn rows_of(size: &[i64], stride: &[i64]) -> Option<RowsOf> {
 fn threads_for(pieces: usize) -> Option<(usize, [u32; 2])> {
     (pieces > 0).then_some(())?;
     let usual = HELD.into_iter().take_while(|&held| held <= USUAL_HELD);
-    // A short row lies within the lanes, with as few of them idle as may be.
+    // A short row fits within the lanes, with as few idle lanes as possible.
     let short = usual
         .map(|held| (held, pieces.div_ceil(held).next_power_of_two()))
         .filter(|&(_, along)| along <= LANES)

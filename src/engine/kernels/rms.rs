@@ -245,7 +245,7 @@ impl Kernels {
         Some(out)
     }
 
-    /// The same into `out`, whose rows may lie apart.
+    /// Like `pixel_norm`, into `out`, whose rows may have any stride.
     pub(super) fn pixel_norm_into(
         &self,
         xs: &Tensor,

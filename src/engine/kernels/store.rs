@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use safelight_core::files::{read_bounded, read_text_bounded, write_atomically};
 use safelight_core::settings::Paths;
 
-/// How long a check that never ended is held against a binary: it may have been killed with the whole machine.
+/// Time for which a check that never ended counts against a binary: the whole machine may have been switched off.
 const COUNTED_FOR: Duration = Duration::from_hours(24);
 /// Far more than the kernels of one source need.
 const MAX_BINARY_BYTES: u64 = 64 << 20;
@@ -75,7 +75,7 @@ impl Stored {
         Self::put(&self.binary, &bytes);
     }
 
-    /// How many checks began and never ended: each took the engine with it.
+    /// Number of checks that began and never ended: each took the engine down.
     pub(super) fn tries(&self) -> u32 {
         let written = fs::metadata(&self.tries).and_then(|meta| meta.modified());
         let is_old = written.is_ok_and(|written| {

@@ -1,4 +1,4 @@
-//! What the passes are told beside their tensors: modulations, gates and which norm follows.
+//! Parameters of the passes in addition to their tensors: modulations, gates and the norm that follows.
 //!
 //! Plain descriptions; nothing is computed here.
 
@@ -27,7 +27,7 @@ pub struct Gate<'a> {
     pub index: i64,
 }
 
-/// What becomes of each number, of some with the number beside it in another tensor.
+/// Function of each element, for some with the matching element of another tensor.
 #[derive(Clone, Copy)]
 pub(super) enum Activation<'a> {
     GeluTanh,
@@ -55,7 +55,7 @@ impl<'a> Activation<'a> {
     }
 }
 
-/// Which numbers of a head are turned together.
+/// Elements of a head that RoPE rotates together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pairs {
     /// Those side by side.
@@ -64,7 +64,7 @@ pub enum Pairs {
     Halves,
 }
 
-/// What follows mean and deviation in a layer norm.
+/// Affine part after mean and deviation of a layer norm.
 #[derive(Clone, Copy)]
 pub enum Norm<'a> {
     Plain,

@@ -99,7 +99,7 @@ pub fn rms_norm_shifted(xs: &Tensor, weight: &Tensor, shift: &Tensor, eps: f64) 
     ys
 }
 
-/// What is normed is rounded to the kind of the weight before it is scaled, as language models have it.
+/// The normalised value is rounded to the kind of the weight before it is scaled, as in language models.
 pub fn turned_heads(
     xs: &Tensor,
     norm: Option<(&Tensor, f64)>,

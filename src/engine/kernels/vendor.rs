@@ -1,6 +1,6 @@
-//! What the two vendors call their functions, and the libraries that may have them.
+//! Names of the two vendors' functions, and the libraries that may contain them.
 //!
-//! Only names and the finding of them; `driver.rs` calls them.
+//! Only names and lookup; `driver.rs` calls the functions.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::path::{Path, PathBuf};
@@ -49,11 +49,12 @@ pub(super) type RetainContext = unsafe extern "C" fn(*mut *mut c_void, c_int) ->
 pub(super) type Context = unsafe extern "C" fn(*mut *mut c_void) -> c_int;
 pub(super) type PushContext = unsafe extern "C" fn(*mut c_void) -> c_int;
 
-/// What one vendor calls the functions that both have with one signature.
+/// Names of one vendor's functions that both vendors have with equal signatures.
 pub(super) struct Names {
     pub(super) gpu_half: &'static str,
-    /// Where to look when what libtorch itself loads does not have them. Names with a version alone: without one the
-    /// loader may find another release than the one that libtorch runs on, and load it beside that.
+    /// Libraries searched if those loaded by libtorch do not have the functions. Only names with a version: without one
+    /// the
+    /// loader may find and load another release than the one that libtorch runs on.
     pub(super) libraries: &'static [&'static str],
     pub(super) version: &'static CStr,
     pub(super) create: &'static CStr,
@@ -127,7 +128,7 @@ pub(super) fn open(path: &Path) -> Option<Library> {
     opened.ok()
 }
 
-/// AMD's compiler of the same release as the runtime that is loaded: it lies beside that, under the same version.
+/// AMD's compiler of the same release as the loaded runtime: it is next to it, under the same version.
 fn compiler_of_hip() -> Option<PathBuf> {
     let runtime = loaded_as("libamdhip64.so").into_iter().next()?;
     let name = runtime.file_name()?.to_str()?;

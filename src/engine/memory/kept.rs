@@ -1,8 +1,9 @@
-//! Networks that stay loaded behind their stage, where the order says that they may: for the next job, or the next
+//! Cache of networks that stay loaded after their stage, if the stage order allows it: for the next job, or the next
 //! section of this one.
 //!
-//! Of each component there is one at most. Another file, another change of it, other numbers, another share of the device
-//! or other LoRAs are another network, and the kept one goes before it is loaded. All of them are the stage thread's own.
+//! At most one network per component. Another file, other LoRAs or changes, another dtype or another share of the
+//! device is
+//! another network, and the cached one is dropped before it is loaded. The stage thread owns all of them.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -28,7 +29,7 @@ struct Slot {
     network: Box<dyn Any>,
 }
 
-/// What makes a network the one that it is.
+/// Identity of a cached network.
 #[derive(Clone, Debug, PartialEq)]
 struct Key {
     component: &'static str,
@@ -82,7 +83,7 @@ impl Key {
 /// A network for one stage. Behind it, it is kept or gone.
 pub struct Lent<T: 'static> {
     network: Option<T>,
-    /// Where it may stay.
+    /// Key under which it may be cached.
     key: Option<Key>,
 }
 
@@ -98,7 +99,7 @@ impl<T: 'static> Deref for Lent<T> {
 
 impl<T: 'static> Drop for Lent<T> {
     fn drop(&mut self) {
-        // What failed may be half of what it was.
+        // After a failure the network may be incomplete.
         if let (Some(network), Some(key), false) =
             (self.network.take(), self.key.take(), thread::panicking())
         {

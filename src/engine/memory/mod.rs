@@ -1,7 +1,8 @@
-//! What may be in memory at a time: one large model, the proof that it is gone, and giving back what it left.
+//! Memory rules of stages: one large model at a time, the proof that it was unloaded, and reclaiming what it left.
 //!
-//! What a stage may use is decided in the app; which weights stay on the device is [`weights`](crate::weights)' part, and
-//! the counts come from [`runtime`].
+//! The app decides how much a stage may use; [`weights`](crate::weights) decides which weights stay on the device, and
+//! the
+//! counts come from [`runtime`].
 
 mod kept;
 
@@ -23,7 +24,7 @@ pub enum Boundary {
     WorkerStart,
     /// A text encoder is gone.
     PostUnloadTextEncoder,
-    /// What the encoders made is on the disk.
+    /// The encoders' results are on disk.
     PostTextEncoding,
     PostVaeEncoding,
     PostClipVision,
@@ -56,7 +57,7 @@ impl Boundary {
     }
 }
 
-/// Gives back all that nobody uses, once the device has done what was queued.
+/// Releases all unused memory after the device has finished the queued work.
 pub fn reclaim(device: Device, boundary: Boundary) -> Reclaim {
     let before = runtime::memory_counts(device).reserved;
     if !runtime::synchronize(device) {
@@ -73,9 +74,9 @@ pub fn reclaim(device: Device, boundary: Boundary) -> Reclaim {
     }
 }
 
-/// What there is before a stage loads its networks, for the log; `None` for one that loads none.
+/// Memory before a stage loads its networks, for the log; `None` for a stage that loads none.
 ///
-/// `cap`: what the allocator may hold, where that is less than the device has.
+/// `cap`: limit of the allocator, if it is below the device's memory.
 pub fn line_before(stage: Stage, counts: &MemoryCounts, cap: Option<u64>) -> Option<String> {
     let what = match stage {
         Stage::EncodeText => "Text Encoder",
@@ -100,8 +101,8 @@ pub fn line_before(stage: Stage, counts: &MemoryCounts, cap: Option<u64>) -> Opt
     ))
 }
 
-/// Bytes that may stay behind a fully unloaded model: on a GPU the workspaces that its libraries
-/// keep, on the CPU nothing but small change.
+/// Bytes that may remain after a full unload: on a GPU the workspaces of its libraries, on the CPU only small
+/// allocations.
 fn slack(device: Device) -> u64 {
     match device {
         Device::Cuda(_) => 128 << 20,

@@ -1,7 +1,7 @@
-//! What LoRAs add to a matrix product, beside it: the matrix itself stays as it is stored.
+//! LoRA updates computed next to a matrix product: the matrix itself stays as it is stored.
 //!
-//! Updates of one layer become one thin product down, and one up for each range of rows. Those that are not of low
-//! rank keep their own form. Reads no files.
+//! Updates of one layer become one thin product down, and one up for each range of rows. Those that are not low-rank
+//! keep their form. Reads no files.
 //!
 //! Shapes: `N` rows of input, `in` and `out` the sides of the layer.
 
@@ -14,7 +14,7 @@ pub(super) struct Adapter {
     down: Option<Tensor>,
     ups: Vec<Up>,
     others: Vec<Other>,
-    /// What the layer's own product is multiplied with, `(out)` in f32: DoRA gives rows new norms.
+    /// Factor of the layer's product, `(out)` in f32: DoRA rescales the norm of each row.
     row_scale: Option<Tensor>,
     /// `(out)`
     bias: Option<Tensor>,
@@ -38,7 +38,7 @@ impl Adapter {
 struct Up {
     /// First and number, of the outputs.
     rows: (i64, i64),
-    /// The same, of `down`.
+    /// Ranks: of the first and the second factor.
     ranks: (i64, i64),
     /// `(rows, ranks)`
     up: Tensor,
@@ -50,7 +50,7 @@ struct Other {
     delta: LayerDelta,
 }
 
-/// What stays to be done with the layer itself.
+/// Remainder of an adapter that is applied to the layer itself.
 pub(super) struct Parts {
     /// Added to the bias, `(out)` in f32.
     pub(super) bias: Option<Tensor>,
@@ -58,7 +58,7 @@ pub(super) struct Parts {
     pub(super) adapter: Option<Adapter>,
 }
 
-/// What the updates of one layer come to, while they are gathered.
+/// Updates of one layer while they are collected.
 struct Gathered<'a> {
     out_features: i64,
     /// The layer's own rows, first and number, in f32.
@@ -161,7 +161,7 @@ impl Adapter {
         self.down.is_some() || !self.others.is_empty() || self.row_scale.is_some()
     }
 
-    /// Whether the layer's own product has to come here before its bias is added.
+    /// Returns whether the layer's product has to be computed before its bias is added.
     pub(super) fn scales_rows(&self) -> bool {
         self.row_scale.is_some()
     }
@@ -208,7 +208,7 @@ fn add_other(delta: &LayerDelta, xs: &Tensor, out: &Tensor) {
     }
 }
 
-/// What `kron(w1, w2)` makes of `xs`, `(N, in)`, without ever being made.
+/// Product of `xs`, `(N, in)`, with `kron(w1, w2)`, which is never built.
 fn kronecker_product(w1: &Tensor, w2: &Tensor, xs: &Tensor) -> Tensor {
     let ((a, b), (c, d)) = (sides(w1), sides(w2));
     // n (b d) -> n b d -> n b c -> n a c -> n (a c)
@@ -273,7 +273,7 @@ fn dense(delta: &LayerDelta) -> Tensor {
     }
 }
 
-/// The same with `own` of that one of its matrices whose rows are its own, or make them, and `other` of the others.
+/// Applies a mapping to `own`, the matrix with the selected rows, and keeps `other`.
 fn mapped(
     delta: LayerDelta,
     own: impl Fn(Tensor) -> Tensor,
@@ -300,8 +300,9 @@ fn with_rows(delta: LayerDelta, change: impl Fn(Tensor) -> Tensor) -> LayerDelta
     mapped(delta, change, |xs| xs)
 }
 
-/// DoRA: the rows (or columns) of `base + delta` get the norms that were trained. Between the layer as it is and as it
-/// becomes, `strength` is how far to go -> the change beside the layer, and what is added to the scale of its rows.
+/// DoRA: rescales the rows (or columns) of `base + delta` to the trained norms. `strength` interpolates between the
+/// layer
+/// without and with it. Returns the change added to the layer, and the change of its row scales.
 fn decomposed(
     delta: LayerDelta,
     norms: &Tensor,

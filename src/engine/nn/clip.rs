@@ -1,8 +1,8 @@
-//! The layers that CLIP's text and vision transformers are made of, in the names of `transformers`.
+//! Layers of CLIP's text and vision transformers, with the names of `transformers`.
 //!
-//! What comes before and behind the layers is each encoder's own.
+//! The encoders add what comes before and after the layers.
 //!
-//! Shapes: `B` texts or pictures, `L` tokens, `C` width, `H` heads of `D`.
+//! Shapes: `B` texts or images, `L` tokens, `C` width, `H` heads of `D`.
 
 use safelight_core::networks::{ClipActivation, ClipLayers};
 use tch::Tensor;
@@ -46,7 +46,7 @@ impl ClipTower {
     }
 }
 
-/// Attention and two products, each behind a norm.
+/// Attention and feed-forward, each after a norm.
 struct ClipLayer {
     layer_norm1: LayerNorm,
     self_attn: SelfAttention,

@@ -1,6 +1,6 @@
-//! A matrix product with an optional bias. The matrix stays in its storage and is expanded for each product.
+//! Linear layer with an optional bias. The matrix keeps its storage format and is dequantized for each product.
 //!
-//! What LoRAs add to the product comes from the same [`Weights`]; no network knows of them.
+//! LoRA updates come from the same [`Weights`]; networks do not handle them.
 
 use tch::{Device, Kind, Tensor};
 
@@ -10,9 +10,9 @@ use crate::weights::{StoredMatrix, Weights, WeightsError};
 pub struct Linear {
     /// Rows of the matrix, one part below the other; nearly always one part.
     parts: Vec<Part>,
-    /// Where LoRAs change it.
+    /// LoRA updates, if any.
     adapter: Option<Adapter>,
-    /// What is computed with, whatever the storage.
+    /// Compute dtype, whatever the storage.
     kind: Kind,
 }
 
@@ -59,11 +59,12 @@ impl Linear {
         Self::of(StoredMatrix::plain(weight), None, w.kind()).adapted(in_features, w)
     }
 
-    /// Several products of the same input, one result beside the other: `parts` are their names and sizes.
+    /// Several products of one input with concatenated results: `parts` are their names and sizes.
     ///
-    /// Files have them as one matrix or as matrices of their own, below `w`. On a GPU those become one where
-    /// they are stored alike: a large product is faster than several. On the CPU they stay where the file is mapped,
-    /// which costs no memory.
+    /// Files store them as one matrix or as separate matrices below `w`. On a GPU equal storage formats are
+    /// concatenated into
+    /// one matrix: one large product is faster than several. On the CPU they stay in the mapped file, which costs no
+    /// memory.
     pub fn fused(
         in_features: i64,
         parts: &[(&str, i64)],
@@ -72,7 +73,7 @@ impl Linear {
         Self::fused_of(in_features, parts, w, Self::as_stored)
     }
 
-    /// The same where none of them has a bias.
+    /// Like [`Self::fused`], for layers without bias.
     pub fn fused_without_bias(
         in_features: i64,
         parts: &[(&str, i64)],
@@ -222,7 +223,7 @@ impl Linear {
         out
     }
 
-    /// The same into `out`. The rows of both may lie apart, at any one distance.
+    /// Like [`Self::forward`], written to `out`. Rows of both may have any stride.
     pub fn forward_into(&self, xs: &Tensor, out: &Tensor) {
         let (xs, out) = (as_rows(xs), as_rows(out));
         let mut start = 0;

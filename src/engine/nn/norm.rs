@@ -33,7 +33,7 @@ impl LayerNorm {
             .layer_norm([self.dim], weight, bias, self.eps, true)
     }
 
-    /// What follows mean and deviation, for [`gated_add_norm`](super::gated_add_norm).
+    /// Norm after mean and deviation, for [`gated_add_norm`](super::gated_add_norm).
     pub fn norm(&self) -> Norm<'_> {
         let (weight, bias) = (&self.weight, &self.bias);
         Norm::Affine { weight, bias }
@@ -57,9 +57,9 @@ impl RmsNorm {
         Ok(Self { weight, eps })
     }
 
-    /// The norm, then positions: `xs`: `(B, L, dim)`, its rows at any one distance -> the same.
+    /// Norm followed by RoPE: `xs`: `(B, L, dim)`, rows with any stride. Returns the same shape.
     ///
-    /// What was in `xs` is gone: the result may lie in its memory.
+    /// Consumes `xs`: the result may reuse its memory.
     pub fn forward_rope(&self, xs: Tensor, rope: Option<&Rope>) -> Tensor {
         kernels::rms_norm_rope(xs, &self.weight, self.eps, rope.map(Rope::turns))
     }
@@ -88,7 +88,7 @@ impl QkNorm {
         Self::named(["query_norm.scale", "key_norm.scale"], head_dim, eps, w)
     }
 
-    /// The same with the names of the two weights.
+    /// Like [`Self::new`], with other names of the two weights.
     pub fn named(
         [query, key]: [&str; 2],
         head_dim: i64,
@@ -109,8 +109,9 @@ impl QkNorm {
         self.weights.size()[1]
     }
 
-    /// The norm, then positions, in place: `qk`: `(B, L, 2 * H, D)`, the heads of the queries, then those of the
-    /// keys, which may be fewer; tokens may lie at any one distance.
+    /// Norm followed by RoPE, in place: `qk`: `(B, L, 2 * H, D)`, the heads of the queries, then those of the keys,
+    /// which may
+    /// be fewer; tokens may have any stride.
     pub fn forward_rope(&self, qk: &mut Tensor, rope: &Rope) {
         kernels::head_norm_rope(qk, &self.weights, self.eps, rope.turns());
     }

@@ -59,9 +59,9 @@ impl Rope {
         }
     }
 
-    /// The turns alone, of heads without a norm or behind the root mean square of each: `xs`: `(B, L, H, D)`, heads side by
-    /// side and tokens at any one distance, `norm`: weights, `(D)`, and what keeps from a division by zero -> the same as
-    /// `xs`, without gaps
+    /// RoPE of heads, optionally after an RMS norm of each head: `xs`: `(B, L, H, D)`, contiguous heads, tokens with
+    /// any
+    /// stride; `norm`: weights, `(D)`, and epsilon. Returns the same shape, contiguous.
     pub fn turn_heads(&self, xs: &Tensor, norm: Option<(&Tensor, f64)>, pairs: Pairs) -> Tensor {
         kernels::turned_heads(xs, norm, &self.turns, pairs)
     }

@@ -22,7 +22,7 @@ use crate::vae::TinyDecoder;
 /// The longest edge of what a tiny decoder makes, in pixels.
 const MAX_EDGE: i64 = 512;
 
-/// How one stage of a job shows itself.
+/// Previews of one stage.
 pub struct Previewer {
     choice: PreviewChoice,
     tiny: Option<PathBuf>,
@@ -60,8 +60,9 @@ impl Previewer {
         }
     }
 
-    /// What `x0_latents`, `(1, C, f, h, w)`, look like; `None` where nobody would see it. The last step is always shown:
-    /// it stays until frames come.
+    /// Preview of `x0_latents`, `(1, C, f, h, w)`; `None` if it is too early. The last step is always shown: it stays
+    /// until
+    /// frames come.
     pub fn show(&mut self, x0_latents: &Tensor, is_last: bool) -> Option<Shown> {
         let began = Instant::now();
         if self.choice == PreviewChoice::Off || !(is_last || self.pace.is_due(began)) {
@@ -94,7 +95,7 @@ impl Previewer {
         Some(Shown { pictures, problem })
     }
 
-    /// Whether pictures come from a tiny decoder.
+    /// Returns whether previews come from a tiny decoder.
     #[cfg(test)]
     pub fn is_tiny(&self) -> bool {
         matches!(self.way, Some(Way::Tiny(_)))
@@ -159,7 +160,7 @@ fn decoded(decoder: &TinyDecoder, latents: &Tensor) -> Result<Tensor, String> {
     })
 }
 
-/// What `work` gives, or why it could not: a full device, a kernel that is missing.
+/// Result of `work`, or the reason of its failure: a full device, a missing kernel.
 fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work))
         .map_err(|panic| EngineError::from_panic(panic.as_ref()).to_string())

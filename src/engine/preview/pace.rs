@@ -1,12 +1,12 @@
-//! How often pictures are made for somebody who watches.
+//! Rate limit of previews.
 //!
-//! Knows no clock of its own.
+//! The caller passes the time, so tests need no clock.
 
 use std::time::{Duration, Instant};
 
 /// Nobody sees more.
 const LEAST: Duration = Duration::from_millis(100);
-/// Of the time, at most one part in so many goes into pictures.
+/// Previews take at most 1 / `SHARE` of the time.
 const SHARE: u32 = 10;
 
 #[derive(Debug, Default)]

@@ -1,7 +1,8 @@
-//! Which device computes: loads the GPU half of libtorch where the chosen runtime has one, and says
-//! in one line what it got and why not more.
+//! Selection of the device: loads the GPU half of libtorch if the chosen runtime has one, and says in one line which
+//! device
+//! is used and why not another.
 //!
-//! Sets no environment: whoever starts the engine does.
+//! Sets no environment: the parent process does.
 
 use std::error::Error as _;
 use std::ffi::{CStr, c_char, c_int};
@@ -73,9 +74,9 @@ pub struct Runtime {
     pub total_bytes: u64,
     /// `None` where the driver does not say.
     pub class: Option<DeviceClass>,
-    /// Which device it is, and why not a GPU where it is none.
+    /// One line on the device, and why it is not a GPU.
     pub line: String,
-    /// Why the CPU computes though this libtorch is for a GPU and nobody asked for the CPU.
+    /// Reason why the CPU is used although this libtorch is for a GPU and the CPU was not requested.
     pub gpu_problem: Option<String>,
 }
 
@@ -221,7 +222,7 @@ fn libtorch_words() -> String {
 /// The GPU that this process opened, and its class.
 static OPENED: OnceLock<(usize, Option<DeviceClass>)> = OnceLock::new();
 
-/// How the memory of a device relates to the host's; a GPU that does not say has its own.
+/// Relation of a device's memory to the host's; a GPU that does not report it counts as discrete.
 pub(crate) fn device_class(device: Device) -> DeviceClass {
     let Device::Cuda(index) = device else {
         return DeviceClass::Cpu;
@@ -246,7 +247,7 @@ fn gpu_half() -> Result<(&'static GpuHalf, &'static Library), NoGpu> {
     }
 }
 
-/// The half that lies in a folder with libtorch.
+/// GPU half next to the libtorch in a folder.
 pub(super) fn load_gpu_half(folder: &Path) -> Result<(&'static GpuHalf, Library), NoGpu> {
     let half = GPU_HALVES
         .iter()
@@ -261,7 +262,7 @@ pub(super) fn load_gpu_half(folder: &Path) -> Result<(&'static GpuHalf, Library)
     match loaded {
         Ok(library) => Ok((half, library)),
         Err(err) => {
-            // What the loader said is behind the error, not in it.
+            // The loader's message is in the error's source.
             let words = err
                 .source()
                 .map_or_else(|| err.to_string(), ToString::to_string);
@@ -273,7 +274,7 @@ pub(super) fn load_gpu_half(folder: &Path) -> Result<(&'static GpuHalf, Library)
     }
 }
 
-/// Whether the GPU half is AMD's, which presents its devices under the same names as NVIDIA's.
+/// Returns whether the GPU half is AMD's, which presents its devices under the names of NVIDIA's.
 pub(crate) fn is_rocm() -> bool {
     let loaded = LOADED.get().and_then(|loaded| loaded.as_ref().ok());
     loaded.is_some_and(|(half, _)| half.is_amds())
@@ -291,7 +292,7 @@ type DeviceGet = unsafe extern "C" fn(*mut c_int, c_int) -> c_int;
 type DeviceText = unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int;
 type Attribute = unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int;
 
-/// What the driver says of a device.
+/// Facts of a device from its driver.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct DriverFacts {
     pub(super) name: String,
@@ -300,7 +301,7 @@ pub(super) struct DriverFacts {
     pub(super) class: Option<DeviceClass>,
 }
 
-/// What is known of the device that was opened: what its driver told, and what that left open from the kernel's tables.
+/// Facts of the opened device: from its driver, completed from the kernel's tables.
 pub(super) fn facts(half: &GpuHalf, told: Option<DriverFacts>, sysfs: &Path) -> DriverFacts {
     let mut facts = told.unwrap_or_default();
     if half.is_amds()

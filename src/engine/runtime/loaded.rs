@@ -1,7 +1,8 @@
-//! Which libraries this process has loaded, each by the path that the loader was given.
+//! Libraries loaded by this process, with the paths that the loader was given.
 //!
-//! Not by `/proc/self/maps`: that shows where links lead, and a package manager may link every file into a store of its
-//! own, where nothing lies beside it. Loads nothing.
+//! Not from `/proc/self/maps`: that shows link targets, and a package manager may link every file into a store, where
+//! its
+//! neighbours are missing. Loads nothing.
 
 use std::ffi::{CStr, OsStr, c_int, c_void};
 use std::os::unix::ffi::OsStrExt as _;
@@ -36,7 +37,7 @@ unsafe extern "C" fn keep(info: *mut libc::dl_phdr_info, _: usize, found: *mut c
     0
 }
 
-/// The loaded libraries of this name, with or without a version behind it.
+/// Loaded libraries of this name, with or without a version suffix.
 pub(crate) fn loaded_as(name: &str) -> Vec<PathBuf> {
     let mut found = loaded();
     found.retain(|path| {
@@ -47,7 +48,7 @@ pub(crate) fn loaded_as(name: &str) -> Vec<PathBuf> {
     found
 }
 
-/// The folder of a library that this process has loaded: `name`, with or without a version behind it.
+/// Folder of a loaded library: `name`, with or without a version suffix.
 pub(crate) fn folder_of_loaded(name: &str) -> Option<PathBuf> {
     let first = loaded_as(name).into_iter().next()?;
     first.parent().map(PathBuf::from)

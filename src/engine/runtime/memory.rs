@@ -10,8 +10,8 @@ use tch::Device;
 use super::pools;
 use crate::weights::Mapping;
 
-/// What a driver and its libraries take beside libtorch's allocator, once kernels of every kind are loaded, beyond what
-/// they have from the start: 0.3 GiB on an H200 with CUDA 13.
+/// Memory that a driver and its libraries take outside libtorch's allocator once kernels of every kind are loaded, in
+/// addition to their initial use: 0.3 GiB on an H200 with CUDA 13.
 const LATE_CODE_BYTES: u64 = 384 << 20;
 
 #[expect(unsafe_code, reason = "declarations of shim.cpp")]
@@ -35,7 +35,7 @@ unsafe extern "C" {
 pub struct MemoryCounts {
     /// Tensors that are alive, mapped weights included.
     pub allocated: u64,
-    /// What the allocator holds.
+    /// Bytes held by the allocator.
     pub reserved: u64,
     /// GPU: used on the device by all programs. CPU: this process's resident memory.
     pub used: u64,
@@ -66,7 +66,7 @@ pub fn memory_counts(device: Device) -> MemoryCounts {
     }
 }
 
-/// What [`memory_counts`] would have said at the worst moment since [`reset_peaks`].
+/// Highest [`memory_counts`] since [`reset_peaks`].
 pub fn memory_peaks(device: Device) -> MemoryPeaks {
     let Device::Cuda(index) = device else {
         #[expect(unsafe_code, reason = "reads one atomic number")]
@@ -156,10 +156,10 @@ pub fn limit(device: Device, bytes: Option<u64>) -> bool {
     is_set
 }
 
-/// What libtorch's allocator may hold of the GPU.
+/// Limit of libtorch's allocator on the GPU.
 static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// What tensors can still get of a GPU.
+/// Bytes that tensors can still allocate on a GPU.
 pub fn free_bytes(device: Device) -> u64 {
     let counts = memory_counts(device);
     let unused = counts.reserved.saturating_sub(counts.allocated);

@@ -1,7 +1,8 @@
-//! The driver's own pools of memory, which an allocator that asks it asynchronously takes from: told to keep nothing.
+//! The driver's memory pools, which asynchronous allocators use: configured to keep nothing.
 //!
-//! libtorch's usual allocator has no part in them, and then there is nothing to give back. The functions are looked for
-//! in what this process has loaded; without them nothing happens.
+//! libtorch's usual allocator does not use them, and then there is nothing to release. The functions are looked up in
+//! the
+//! loaded libraries; without them nothing happens.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;

@@ -1,6 +1,6 @@
-//! How the GPU half is loaded from wheels of AMD's layout: libraries with nothing in them but a made-up device.
+//! Loading of the GPU half from wheels of AMD's layout: libraries with nothing in them but a fake device.
 //!
-//! They stay loaded in this process, so each test has names of its own where it can.
+//! They stay loaded in this process, so each test uses separate names where possible.
 
 #[expect(dead_code, reason = "the app's tests lay the rest")]
 #[path = "../../core/machine/fake_tree.rs"]
@@ -23,8 +23,8 @@ use crate::kernels::hip_libraries;
 
 type TellName = unsafe extern "C" fn(*mut u8, i32, i32) -> i32;
 
-/// `site-packages` as AMD lays it: every name has a version, and libtorch's half does not know where they are. It is
-/// told here, in the place of the library path.
+/// `site-packages` in AMD's layout: every name has a version, and libtorch's half cannot find them alone. The paths are
+/// passed here instead of in the library path.
 fn lay_wheels(root: &Path) -> PathBuf {
     let core = root.join("_rocm_sdk_core/lib");
     let [hip, compiler] = ["libamdhip64.so.7", "libhiprtc.so.7"].map(|name| core.join(name));
@@ -127,6 +127,6 @@ fn what_amds_runtime_does_not_tell_the_kernels_tables_do() {
     let half_told = facts(hip, Some(told()), root.path());
     assert_eq!(half_told.name, "its own name");
     assert_eq!(half_told.class, Some(DeviceClass::Unified));
-    // The card beside an NVIDIA GPU says nothing of that.
+    // The card next to an NVIDIA GPU reports nothing of that.
     assert_eq!(facts(cuda, Some(told()), root.path()), told());
 }

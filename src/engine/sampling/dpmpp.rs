@@ -14,7 +14,7 @@ use super::{At, Method, Stepped};
 /// [`Schedule::dpm`]: super::Schedule::dpm
 #[derive(Default)]
 pub(super) struct DpmPp2m {
-    /// What the step before predicted as x0.
+    /// Predicted x0 of the previous step.
     last_prediction: Option<Tensor>,
 }
 

@@ -1,6 +1,7 @@
-//! The sigmas of a model with a flow-match Euler, whose shift may go with the number of tokens, and its samplers.
+//! Sigmas of models with a flow-match Euler scheduler, whose shift may depend on the number of tokens, and their
+//! samplers.
 //!
-//! What a scheduler's config may be is the catalogue's business; the arithmetic of a step is `sampling`'s.
+//! The catalogue checks a scheduler's config; `sampling` has the arithmetic of a step.
 
 use std::ops::Range;
 use std::path::Path;
@@ -16,14 +17,15 @@ use crate::error::EngineError;
 #[derive(Clone, Debug)]
 pub struct FlowSchedule {
     config: SchedulerConfig,
-    /// Which mu no number of tokens goes beyond, in families that have such a limit.
+    /// Upper limit of mu, in families that have one.
     pub largest_mu: Option<f64>,
-    /// The mu of a number of tokens and of steps, in families whose pipelines have a formula of their own for it.
+    /// Mu as a function of tokens and steps, in families whose pipelines have a separate formula.
     pub mu_by_steps: Option<fn(i64, usize) -> f64>,
-    /// Whether the even steps are made in f32, as some pipelines of diffusers do: a model that is told how much noise
-    /// is gone, of which there is little at first, hears every bit.
+    /// True if the even steps are computed in f32, as in some pipelines of diffusers: a model that receives the removed
+    /// share
+    /// of noise, which is small at first, depends on every bit.
     pub is_in_single: bool,
-    /// Whether a shift that a request asks for is computed as one that goes with the size, of which it is the factor.
+    /// True if a requested shift is the factor of an exponential, size-dependent shift.
     pub is_exponential: bool,
 }
 
@@ -51,7 +53,7 @@ impl FlowSchedule {
         self.config.num_train_timesteps
     }
 
-    /// How much later noise goes in a picture of so many tokens: the larger it is, the later.
+    /// Mu for an image of `tokens` tokens: the larger, the later the noise is removed.
     pub fn mu(&self, tokens: i64) -> f64 {
         let config = &self.config;
         let range = (config.max_image_seq_len - config.base_image_seq_len) as f64;
@@ -66,8 +68,9 @@ impl FlowSchedule {
             .map_or_else(|| self.mu(tokens), |of| of(tokens, num_steps))
     }
 
-    /// The whole schedule for a picture of so many tokens, in the rounding of diffusers: even steps from 1 to
-    /// `1 / num_steps`, shifted, and 0.
+    /// Schedule for an image of `tokens` tokens, with the rounding of diffusers: even steps from 1 to `1 / num_steps`,
+    /// shifted,
+    /// and 0.
     pub fn schedule(&self, num_steps: usize, tokens: i64) -> Schedule {
         let (end, count) = (1.0 / num_steps as f64, num_steps as i64);
         let even: Vec<f32> = if self.is_in_single {
@@ -98,7 +101,7 @@ impl FlowSchedule {
         Schedule::of_sigmas(sigmas, self.config.num_train_timesteps)
     }
 
-    /// Sigmas that end where the config says, before the 0 behind them. A single one, which is 1, stays.
+    /// Sigmas stretched to the config's end, before the final 0. A single one, which is 1, stays.
     fn stretched(&self, mut sigmas: Vec<f32>) -> Vec<f32> {
         let last = sigmas.last().map_or(0.0, |last| 1.0 - last);
         if let Some(terminal) = self.config.terminal().filter(|_| last > 0.0) {
@@ -110,11 +113,12 @@ impl FlowSchedule {
         sigmas
     }
 
-    /// The sampler of a request, for a picture of so many tokens and only some of the steps, with the sigmas that
-    /// diffusers' `FluxPipeline` has with it. The request's own shift is a fixed one.
+    /// Sampler of a request for an image of `tokens` tokens and some of the steps, with the sigmas that diffusers'
+    /// `FluxPipeline` uses. The request's shift is a fixed one.
     ///
-    /// Those of Euler, LCM and (which diffusers does not have with Flux) Heun are [`FlowSchedule::schedule`]'s;
-    /// UniPC and DPM++ make their own, of the same shift and hardly different, where nothing is stretched.
+    /// Euler, LCM and Heun (which diffusers does not offer with Flux) use [`FlowSchedule::schedule`]; UniPC and DPM++
+    /// compute
+    /// their sigmas, with the same shift and hardly different, if nothing is stretched.
     pub fn solver(
         &self,
         request: &GenerateRequest,
@@ -128,7 +132,7 @@ impl FlowSchedule {
         Solver::of_steps(own.algorithm(request, tokens), steps, num_steps)
     }
 
-    /// The same with the request's own shift where it has one: a fixed one, or by the number of tokens.
+    /// Schedule with the request's shift, if any: a fixed one, or one by the number of tokens.
     pub fn of_request(&self, request: &GenerateRequest) -> Self {
         let mut own = self.clone();
         let config = &mut own.config;
@@ -142,7 +146,7 @@ impl FlowSchedule {
         own
     }
 
-    /// Its sigmas for a picture of so many tokens, as the request wants them spaced, without the 0 at the end.
+    /// Sigmas for an image of `tokens` tokens with the requested spacing, without the final 0.
     pub fn spaced(&self, request: &GenerateRequest, tokens: i64) -> Vec<f64> {
         let mut simple = self
             .schedule(request.sampling.num_steps as usize, tokens)

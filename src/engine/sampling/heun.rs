@@ -1,5 +1,5 @@
 //! Flow-match Heun, as diffusers' `FlowMatchHeunDiscreteScheduler`: Euler to the next sigma, then the whole step
-//! again with the mean of the slopes at both ends. The last step, to a sigma of 0, is Euler's.
+//! again with the mean of the slopes at both ends. The last step, to a sigma of 0, is an Euler step.
 //!
 //! Without that scheduler's churn, which Wan's pipelines never set.
 

@@ -1,9 +1,11 @@
-//! LCM for flow models, as diffusers' `FlowMatchLCMScheduler`: every step goes all the way to x0 and back with
-//! new noise. For models that are distilled to a few steps.
+//! LCM for flow models, as diffusers' `FlowMatchLCMScheduler`: every step goes to x0 and back with new noise. For
+//! models
+//! that are distilled to a few steps.
 //!
-//! The new noise is what one `torch.Generator` gives that drew the initial latents before, so nothing has to be
-//! kept between steps: the draws before are made again. Each picture of a batch has a generator of its own, with a
-//! seed one higher than the one before. Without that scheduler's growing sizes.
+//! The new noise continues the `torch.Generator` that drew the initial latents, so nothing has to be kept between
+//! steps:
+//! earlier draws are repeated. Each image of a batch has a separate generator, with consecutive seeds. Without that
+//! scheduler's growing sizes.
 
 use tch::Tensor;
 
@@ -12,9 +14,9 @@ use super::{At, Method, Stepped};
 
 pub(super) struct Lcm {
     seed: u64,
-    /// How often a generator was asked before the first call.
+    /// Number of draws before the first call.
     draws_before: usize,
-    /// What draws, one for each picture, and how often it has.
+    /// Generators, one per image, and their number of draws.
     generators: (Vec<Generator>, usize),
 }
 

@@ -1,9 +1,9 @@
 //! Samplers and their sigma schedules, one file per algorithm: pure arithmetic on latents.
 //!
-//! Models, guidance and what noise is for are the family's business.
+//! Families handle models, guidance and the use of noise.
 //!
-//! A *call* is one evaluation of the model, a *step* what the user counts. Everything here goes by calls, as
-//! diffusers' timesteps do; only Heun's steps have two, [`Solver::calls`] and [`Solver::is_step_end`] tell.
+//! A *call* is one evaluation of the model, a *step* what the user counts. Indices here are calls, as in diffusers'
+//! timesteps; only Heun's steps have two, see [`Solver::calls`] and [`Solver::is_step_end`].
 
 mod dpmpp;
 mod euler;
@@ -35,7 +35,7 @@ use unipc::UniPc;
 
 pub struct Stepped {
     pub latents: Tensor,
-    /// Where the velocity points: the latents without any noise.
+    /// Predicted latents without noise.
     pub x0: Tensor,
 }
 
@@ -43,7 +43,7 @@ pub struct Stepped {
 struct At<'a> {
     schedule: &'a Schedule,
     call: usize,
-    /// How many calls were made since the initial latents.
+    /// Number of calls since the initial latents.
     done: usize,
 }
 
@@ -135,7 +135,7 @@ pub fn wanted_steps(request: &GenerateRequest) -> Range<usize> {
     request.sampling.start_step as usize..end as usize
 }
 
-/// The same of those that `strength` leaves to make of a given picture or clip.
+/// Sampler of the steps that `strength` leaves for a start image or video.
 pub fn steps_from_picture(
     request: &GenerateRequest,
     strength: f64,
@@ -151,7 +151,7 @@ pub fn steps_from_picture(
     Ok(wanted.start.max(first as usize)..wanted.end)
 }
 
-/// Whether there is a schedule of so many steps with such a shift.
+/// Checks that a schedule with this number of steps and this shift exists.
 pub fn check_schedule(num_steps: usize, shift: f64) -> Result<(), EngineError> {
     if num_steps > 0 && shift.is_finite() && shift > 0.0 {
         return Ok(());
@@ -174,7 +174,7 @@ impl Solver {
         is_sound.then_some(solver)
     }
 
-    /// The same for a request, where there being none such is its mistake.
+    /// Like `check_schedule`, with an error that blames the request.
     pub fn of_steps(
         algorithm: Algorithm,
         steps: Range<usize>,
@@ -188,8 +188,9 @@ impl Solver {
         })
     }
 
-    /// How often each picture's generator was asked before the first call: once for noise alone, which is what counts
-    /// unless this says otherwise. Only of interest to samplers that draw themselves.
+    /// Sets the number of draws of each image's generator before the first call; 1, the noise, by default. Only
+    /// samplers that
+    /// draw noise use it.
     pub fn set_draws_before(&mut self, draws: usize) {
         self.algorithm.method.set_draws_before(draws);
     }
@@ -217,7 +218,7 @@ impl Solver {
         step * each..((step + 1) * each).min(all)
     }
 
-    /// The step that `call` belongs to. For the call behind the last: how many steps there are.
+    /// Step of `call`; the number of steps for the call after the last.
     pub fn step_of(&self, call: usize) -> usize {
         if call >= self.schedule().timesteps.count() {
             return self.num_steps();
@@ -239,7 +240,7 @@ impl Solver {
         self.schedule().timesteps.to_tensor()
     }
 
-    /// What the model is told in `call`, counted from 0 in the whole schedule.
+    /// Timestep of `call`, counted from 0 in the whole schedule.
     pub fn timestep(&self, call: usize) -> f32 {
         self.schedule().timesteps.get(call)
     }
@@ -249,8 +250,9 @@ impl Solver {
         (0..count).map(|call| self.timestep(call)).collect()
     }
 
-    /// What the first call begins with. Noise alone is what a flow is at its very beginning; a later beginning
-    /// takes it for an empty picture with that sigma's noise, as diffusers' `scale_noise` of zeros gives.
+    /// Initial latents of the first call. At sigma 1 they are the noise; a later start is an empty image with that
+    /// sigma's
+    /// noise, as diffusers' `scale_noise` of zeros.
     pub fn initial(&self, noise: Tensor) -> Tensor {
         match self.all_calls().start {
             0 => noise,
@@ -264,7 +266,7 @@ impl Solver {
         method.step(&at, velocity, latents)
     }
 
-    /// What has to survive between two calls, oldest first. Between two steps Heun needs nothing.
+    /// State to save between two calls, oldest first. Heun needs none between two steps.
     pub fn history(&self) -> Vec<Tensor> {
         self.algorithm.method.history()
     }

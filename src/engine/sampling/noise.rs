@@ -24,7 +24,7 @@ pub fn noise(size: &[i64], seed: u64) -> Result<Tensor, TchError> {
     Generator::new(seed).normal(size)
 }
 
-/// A `torch.Generator("cpu")` of its own, which nobody else draws from.
+/// A `torch.Generator("cpu")` without other users.
 pub struct Generator {
     /// Absent when there was no memory for it.
     handle: Option<NonNull<c_void>>,
@@ -40,12 +40,13 @@ impl Generator {
         }
     }
 
-    /// `size` in f32, and the generator goes on behind it.
+    /// Draws `size` standard normal values in f32.
     pub fn normal(&mut self, size: &[i64]) -> Result<Tensor, TchError> {
         let drawn = self.handle.as_mut().and_then(|handle| {
             #[expect(unsafe_code, reason = "tch has no generators")]
-            // SAFETY: the handle is `safelight_generator`'s and still ours; the pointer and the length are those
-            // of a slice, and nothing is kept.
+            // SAFETY: the handle is `safelight_generator`'s and still alive; the pointer and the length are those of a
+            // slice, and
+            // nothing is kept.
             NonNull::new(unsafe {
                 safelight_generator_normal(handle.as_ptr(), size.as_ptr(), size.len())
             })
@@ -57,7 +58,7 @@ impl Generator {
                 .unwrap_or_else(|| TchError::Kind(format!("no memory for noise of {size:?}"))));
         };
         #[expect(unsafe_code, reason = "tch takes over a tensor made outside of it")]
-        // SAFETY: the pointer is a fresh `at::Tensor *`, which is what tch wraps, and nobody else has it.
+        // SAFETY: the pointer is a fresh `at::Tensor *`, which tch wraps, and has no other owner.
         Ok(unsafe { Tensor::from_ptr(drawn.as_ptr().cast()) })
     }
 }
@@ -66,7 +67,7 @@ impl Drop for Generator {
     fn drop(&mut self) {
         if let Some(handle) = self.handle {
             #[expect(unsafe_code, reason = "tch has no generators")]
-            // SAFETY: the handle is `safelight_generator`'s, and this is its only end.
+            // SAFETY: the handle is `safelight_generator`'s, and is freed only here.
             unsafe {
                 safelight_generator_free(handle.as_ptr());
             }

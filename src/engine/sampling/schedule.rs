@@ -1,13 +1,13 @@
-//! Sigma schedules of flow models, with the timesteps that the model is told, in the rounding of diffusers.
+//! Sigma schedules of flow models, with the model's timesteps, in the rounding of diffusers.
 //!
-//! One table a scheduler of diffusers, because each rounds and ends in its own way. Knows no sampler's arithmetic.
+//! One table per scheduler of diffusers, because each rounds and ends differently.
 
 use safelight_core::job::SigmaSchedule;
 use tch::Tensor;
 
 use super::spacing::{karras_of_ddpm, spaced};
 
-/// What a scheduler makes its sigmas of.
+/// Inputs of a scheduler's sigmas.
 #[derive(Clone, Copy, Debug)]
 pub struct Spacing {
     pub schedule: SigmaSchedule,
@@ -17,7 +17,7 @@ pub struct Spacing {
     pub num_train_timesteps: u32,
 }
 
-/// What a walk from noise to picture passes, and what the model is told on the way.
+/// Sigmas of the denoising loop with the model's timesteps.
 pub struct Schedule {
     /// One more than there are calls of the model; the last is 0, or what noise stays.
     pub sigmas: Vec<f32>,
@@ -78,7 +78,7 @@ impl Schedule {
         )
     }
 
-    /// The same with sigmas that are given, shifted already and without the 0 at the end.
+    /// Schedule of given sigmas, shifted already and without the final 0.
     pub fn of_sigmas(mut sigmas: Vec<f32>, num_train_timesteps: u32) -> Self {
         let timestep = |sigma: &f32| sigma * num_train_timesteps as f32;
         let timesteps = sigmas.iter().map(timestep).collect();
@@ -89,8 +89,9 @@ impl Schedule {
         }
     }
 
-    /// For two calls a step but the last, as `FlowMatchHeunDiscreteScheduler` has them: every sigma but the ends
-    /// stands twice. Of Karras' and the other schedules it knows none; its sigmas are then Euler's.
+    /// Two calls per step but the last, as in `FlowMatchHeunDiscreteScheduler`: every sigma but the ends appears twice.
+    /// It has
+    /// no Karras or other schedules; those use Euler's sigmas.
     #[must_use]
     pub fn twice(self) -> Self {
         let calls = 0..(2 * self.timesteps.count()).saturating_sub(1);
@@ -120,7 +121,7 @@ impl Schedule {
         Self::ending_at(spaced(spacing.schedule, simple), end, train)
     }
 
-    /// The same with sigmas that are given, shifted already and without the end.
+    /// UniPC schedule of given sigmas, shifted already and without the end.
     pub fn unipc_of_sigmas(mut sigmas: Vec<f64>, num_train_timesteps: u32, end: End) -> Self {
         below_one(&mut sigmas);
         Self::ending_at(sigmas, end, f64::from(num_train_timesteps))
@@ -158,7 +159,7 @@ impl Schedule {
     }
 }
 
-/// Where a schedule ends.
+/// End of a schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum End {
     #[default]

@@ -1,7 +1,6 @@
-//! How the sigmas of a walk are spaced between its ends: the other schedules that users may choose.
+//! Spacing of sigmas between the ends of a schedule: the alternatives that users may choose.
 //!
-//! In the arithmetic of diffusers' flow-match schedulers, which take the ends from the model's own, shifted sigmas.
-//! Knows no shift, no timesteps and no sampler.
+//! In the arithmetic of diffusers' flow-match schedulers, which take the ends from the model's shifted sigmas.
 
 use safelight_core::job::SigmaSchedule;
 
@@ -39,9 +38,9 @@ fn karras(max: f64, min: f64, num_steps: usize) -> Vec<f64> {
         .collect()
 }
 
-/// What `UniPCMultistepScheduler` makes of Karras' schedule for flow models: it is laid between the ratios of noise
-/// to picture of DDPM's training (linear betas from 0.0001 to 0.02), whatever the model's shift, and then told as
-/// flow sigmas.
+/// Karras sigmas as `UniPCMultistepScheduler` uses them for flow models: spaced between the noise-to-image ratios of
+/// DDPM's
+/// training (linear betas from 0.0001 to 0.02), whatever the model's shift, and then used as flow sigmas.
 pub fn karras_of_ddpm(num_steps: usize, num_train_timesteps: u32) -> Vec<f64> {
     let (first, last) = (1e-4, 0.02);
     let step = (last - first) / f64::from(num_train_timesteps.max(2) - 1);
@@ -58,12 +57,12 @@ pub fn karras_of_ddpm(num_steps: usize, num_train_timesteps: u32) -> Vec<f64> {
         .collect()
 }
 
-/// Below which value a beta distribution with alpha = beta = 0.6 lies with probability `p`.
+/// Quantile of a beta distribution with alpha = beta = 0.6 at probability `p`.
 pub fn beta_quantile(p: f64) -> f64 {
     if p > 0.5 {
         return 1.0 - beta_quantile(1.0 - p);
     }
-    // The distribution is symmetric: half of it lies below a half.
+    // The distribution is symmetric: half of it is below 0.5.
     let wanted = p * 2.0 * beta_mass(0.5);
     let (mut low, mut high) = (0.0, 0.5);
     loop {

@@ -116,7 +116,7 @@ fn makes_latents(stage: Stage) -> bool {
     )
 }
 
-/// What a stage that finished leaves, the unloading of transformers being a stage of its own.
+/// Release point after a stage; unloading the transformers is a separate stage.
 fn boundary_behind(stage: Stage) -> Option<Boundary> {
     Some(match stage {
         Stage::EncodeText => Boundary::PostTextEncoding,
@@ -153,7 +153,7 @@ impl StageContext<'_> {
         JobFolder::at(&self.order.folder)
     }
 
-    /// Where a stage left its result the last time before this one.
+    /// Path of a stage's last result before this one.
     pub(crate) fn result(&self, stage: Stage) -> PathBuf {
         self.section_result(stage, self.last_before(stage).unwrap_or_default())
     }
@@ -165,13 +165,13 @@ impl StageContext<'_> {
         recipe.last_before(stage, own)
     }
 
-    /// Whether it makes an enlarged picture anew.
+    /// Returns whether it belongs to the second pass.
     pub(crate) fn is_of_second_pass(&self) -> bool {
         let order = self.order;
         self.request().is_of_second_pass(order.stage, order.section)
     }
 
-    /// Where the large networks compute, and in which numbers.
+    /// Device and dtype of the large networks.
     pub(crate) fn placement(&self) -> Placement {
         let kind_of = |dtype| match (dtype, self.device) {
             (DtypeChoice::Bf16, _) | (DtypeChoice::Auto, Device::Cuda(_)) => Kind::BFloat16,
@@ -231,24 +231,24 @@ impl StageContext<'_> {
         self.messages.send((message, Vec::new())).ok();
     }
 
-    /// Where this stage leaves its result: that of the section that it is run for.
+    /// Result path of this stage, for its section.
     pub(crate) fn own_result(&self) -> PathBuf {
         self.section_result(self.order.stage, self.order.section)
     }
 
-    /// Where a stage of a section leaves its result.
+    /// Result path of a stage of a section.
     pub(crate) fn section_result(&self, stage: Stage, section: u32) -> PathBuf {
         self.folder()
             .section_result(stage, section)
             .unwrap_or_default()
     }
 
-    /// Where the state in the middle of this stage is kept.
+    /// Checkpoint path of this stage.
     pub(crate) fn checkpoint_file(&self) -> PathBuf {
         self.folder().section_checkpoint(self.order.section)
     }
 
-    /// What the stage `of` left, where it ran.
+    /// Result of the stage `of`, if it ran.
     pub(crate) fn earlier<T>(
         &self,
         of: Stage,
@@ -303,7 +303,7 @@ impl StageContext<'_> {
         store::write_one(&self.own_result(), name, &self.part(part)?)
     }
 
-    /// Where an earlier run of this stage got to.
+    /// Checkpoint of an earlier run of this stage.
     pub(crate) fn checkpoint(&self) -> Option<DenoiseState> {
         if self.request().starts_over() {
             return None;
@@ -330,8 +330,9 @@ impl StageContext<'_> {
     }
 }
 
-/// Where and how a stage computes that found no room on the device. A text encoder keeps its numbers, so that its
-/// weights can stay in their file; the VAE and the image encoder are small, and exact in f32.
+/// Placement of a stage that found no room on the device. A text encoder keeps its dtype, so that its weights can stay
+/// in
+/// their file; the VAE and the image encoder are small, and exact in f32.
 fn on_cpu(stage: Stage, kind: Kind) -> Placement {
     let kind = match (stage, kind) {
         (Stage::EncodeText, Kind::BFloat16) => Kind::BFloat16,
@@ -357,7 +358,7 @@ fn deliver_capture(job: &Path, folder: &Path) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Copies a file so that `to` never stands for half of it; makes its folder.
+/// Copies a file so that `to` is never half written; creates its folder.
 fn copy_whole(from: &Path, to: &Path) -> io::Result<()> {
     if let Some(folder) = to.parent() {
         fs::create_dir_all(folder)?;

@@ -4,7 +4,7 @@
 
 use super::{Policy, Signals};
 
-/// What was measured of a model, and how far it is trusted.
+/// Calibration of a model's residuals, and the tolerated error.
 #[derive(Clone, Debug)]
 pub struct Magnitudes {
     /// Of every call's residual to that of the one before; the first has none and is 1.
@@ -36,7 +36,7 @@ pub fn stretched(table: &[f64], num_calls: usize) -> Vec<f64> {
 pub(super) struct Magnitude {
     threshold: f64,
     measured: Magnitudes,
-    /// Of the residual that stands in to the one that it stands in for.
+    /// Ratio of the reused residual to the one that it replaces.
     ratio: f64,
     off: f64,
     num_skipped: usize,

@@ -1,9 +1,9 @@
-//! Which calls of a network need not run its blocks, because what these add has hardly changed, and which need not be
-//! made at all, because their answers follow from earlier ones.
+//! Step caches: calls of a network that need not run its blocks, because their residual has hardly changed, and calls
+//! that
+//! are extrapolated from earlier predictions.
 //!
-//! One interface for four algorithms, a file each. Three of them leave out blocks: what is left out is theirs to say,
-//! what stands in is the same for all: the residual that the blocks added when they last ran. Knows no network: it is
-//! given numbers and tensors of one.
+//! One interface for four algorithms, one file each. Three of them skip blocks: each decides which calls, and the
+//! residual of the last run is reused for all. Independent of the network: it passes numbers and tensors.
 
 mod first_block;
 mod magnitude;
@@ -27,25 +27,25 @@ pub use shortcut::{ContextCaches, SkipOptions};
 pub use skip::BlockSkipper;
 pub use tea::Polynomial;
 
-/// What a call can be told by, each made only where an algorithm looks at it.
+/// Inputs of the decision, each computed only if an algorithm uses it.
 pub trait Signals {
-    /// What the first block reads behind its norm and modulation.
+    /// Input of the first block after its norm and modulation.
     fn modulated(&self) -> Tensor;
 
-    /// What the first block adds.
+    /// Residual of the first block.
     fn first_residual(&self) -> Tensor;
 }
 
 /// Decides call by call, in their order.
 trait Policy {
-    /// Whether `call`, which is neither the first nor the last, needs no blocks.
+    /// Returns whether `call`, which is neither the first nor the last, may skip the blocks.
     fn skips(&mut self, call: usize, signals: &dyn Signals) -> bool;
 
-    /// What [`Self::skips`] would have looked at, of a call that is made in any case.
+    /// Observes the inputs of a call that runs in any case.
     fn notes(&mut self, _signals: &dyn Signals) {}
 }
 
-/// What a network keeps from call to call along one walk, for one picture or clip and one pass of its guidance.
+/// Cached values of a network along one denoising loop, for one image or video and one guidance pass.
 pub struct StepCache {
     way: Way,
     num_calls: usize,
@@ -67,7 +67,7 @@ enum Way {
 /// The cache of a walk, and which call of it is made.
 pub type CallCache<'a> = Option<(&'a StepCache, usize)>;
 
-/// What was measured of a model, for the algorithms that need it.
+/// Calibration of a model, for the algorithms that need it.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
     /// TeaCache's.
@@ -77,7 +77,7 @@ pub struct Measured {
 }
 
 impl StepCache {
-    /// For a walk of so many calls; `None` where the algorithm needs what was not measured.
+    /// For `num_calls` calls; `None` if the algorithm needs a calibration that the model lacks.
     pub fn new(choice: Choice, num_calls: usize, measured: Measured) -> Option<Self> {
         let threshold = choice.threshold;
         let policy: Box<dyn Policy> = match choice.kind {
@@ -106,12 +106,12 @@ impl StepCache {
         }
     }
 
-    /// Whether calls are made that leave out blocks.
+    /// Returns whether calls may skip blocks.
     pub fn skips_blocks(&self) -> bool {
         matches!(self.way, Way::Blocks { .. })
     }
 
-    /// Whether the first block runs before [`Self::stand_in`] is asked.
+    /// Returns whether the first block runs before [`Self::stand_in`] is called.
     pub fn runs_first_block(&self) -> bool {
         matches!(
             self.way,
@@ -122,15 +122,15 @@ impl StepCache {
         )
     }
 
-    /// Whether `call` must be made in any case: the first and the last one, and one that is made again, as it gave what
-    /// could not be used.
+    /// Returns whether `call` must run: the first and the last one, and a repeated one, whose result could not be used.
     fn must_run(&self, call: usize) -> bool {
         let again = self.last_call.replace(Some(call)) == Some(call);
         again || call == 0 || call + 1 >= self.num_calls
     }
 
-    /// What the blocks (all, or those behind the first) would add; `None` where they are to run, and then tell
-    /// [`Self::keep`]. `call` counts from 0 along the walk, asked for in order; one that is asked for twice runs.
+    /// Residual of the blocks (all, or those after the first); `None` if they must run, and then call [`Self::keep`].
+    /// `call`
+    /// counts from 0, in order; a repeated call runs.
     pub fn stand_in(&self, call: usize, signals: &dyn Signals) -> Option<Tensor> {
         let Way::Blocks {
             policy, residual, ..
@@ -150,14 +150,14 @@ impl StepCache {
         residual.as_ref().map(Tensor::shallow_clone)
     }
 
-    /// What the blocks added, `after` less `before`.
+    /// Stores the residual of the blocks, `after` minus `before`.
     pub fn keep(&self, before: &Tensor, after: &Tensor) {
         if let Way::Blocks { residual, .. } = &self.way {
             residual.replace(Some(after - before));
         }
     }
 
-    /// What `make` answers to `call`, or what follows of earlier answers; `None` when cancelled.
+    /// Prediction of `make` for `call`, or one extrapolated from earlier ones; `None` when cancelled.
     pub fn answer(&self, call: usize, make: impl FnOnce() -> Option<Tensor>) -> Option<Tensor> {
         let Way::Answers(taylor) = &self.way else {
             return make();
@@ -178,7 +178,7 @@ impl StepCache {
     }
 }
 
-/// How far `now` is from `before`, in the mean and relative to it.
+/// Mean absolute change from `before` to `now`, relative to `before`.
 fn relative_change(now: &Tensor, before: &Tensor) -> f64 {
     let mean = |xs: Tensor| xs.abs().mean(Kind::Float).double_value(&[]);
     mean(now - before) / mean(before.shallow_clone()).max(f64::MIN_POSITIVE)

@@ -1,11 +1,11 @@
-//! What one call of a network may leave out, and what is kept for the calls of one text.
+//! Calls and blocks that one evaluation of a network may skip, with the cache of one text.
 
 use safelight_core::job::BlockSet;
 use tch::Tensor;
 
 use super::{CallCache, StepCache};
 
-/// What one call may leave out.
+/// Parts of a call that may be skipped.
 #[derive(Clone, Copy, Default)]
 pub struct SkipOptions<'a> {
     pub cache: CallCache<'a>,
@@ -29,8 +29,9 @@ impl ContextCaches {
         }
     }
 
-    /// What `make` answers to `call` when it leaves out the blocks of `without`, or what follows of earlier answers;
-    /// `None` when cancelled.
+    /// Prediction of `make` for `call` without the blocks of `without`, or one extrapolated from earlier ones; `None`
+    /// when
+    /// cancelled.
     pub fn answer(
         &self,
         call: usize,
@@ -54,7 +55,7 @@ impl ContextCaches {
         }
     }
 
-    /// How many calls of the whole network were skipped; `None` where there is no cache.
+    /// Number of skipped calls of the whole network; `None` without a cache.
     pub fn num_skipped(&self) -> Option<usize> {
         self.whole.as_ref().map(StepCache::num_skipped)
     }

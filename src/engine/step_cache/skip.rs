@@ -9,7 +9,7 @@ use super::{CallCache, Signals, SkipOptions, StepCache};
 pub struct BlockSkipper<'a> {
     cache: CallCache<'a>,
     without: BlockSet,
-    /// What the blocks that may be left out read.
+    /// Input of the blocks that may be skipped.
     before: Option<Tensor>,
 }
 
@@ -23,13 +23,14 @@ impl<'a> BlockSkipper<'a> {
         }
     }
 
-    /// Whether a block, counted through all lists, changes nothing.
+    /// Returns whether a block, counted through all lists, is skipped.
     pub fn skips_block(&self, block: usize) -> bool {
         self.without.holds(block)
     }
 
-    /// `xs`: what the first block reads, `modulated`: the same behind that block's norm, in models that TeaCache was
-    /// measured for -> what comes of all blocks, where that is known without running any
+    /// `xs`: input of the first block, `modulated`: that input after its norm and modulation, in models with a
+    /// calibration for
+    /// TeaCache. Returns the output of all blocks if it is known without running any.
     pub fn start(&mut self, xs: &Tensor, modulated: &Tensor) -> Option<Tensor> {
         self.cache?;
         self.before = Some(xs.copy());
@@ -66,7 +67,7 @@ impl<'a> BlockSkipper<'a> {
     }
 }
 
-/// What a step cache may look at.
+/// Inputs that a step cache may use.
 struct BlockSignals<'a> {
     modulated: &'a Tensor,
     before: &'a Tensor,

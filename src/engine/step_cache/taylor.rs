@@ -1,7 +1,8 @@
-//! TaylorSeer: answers go on along a line through the last two that were computed.
+//! TaylorSeer: linear extrapolation of the last two computed predictions.
 //!
-//! After Liu and others 2025, <https://arxiv.org/abs/2503.06923>, as the lite mode of diffusers 0.42.1 has it, which
-//! keeps nothing but the network's answers. Needs no numbers of a model.
+//! After Liu and others 2025, <https://arxiv.org/abs/2503.06923>, in the lite mode of diffusers 0.42.1, which keeps
+//! only the
+//! network's predictions. Needs no calibration.
 
 use tch::Tensor;
 
@@ -11,7 +12,7 @@ const WARM_UP: usize = 3;
 const MAX_ORDER: usize = 1;
 
 pub(super) struct Taylor {
-    /// One call of so many is made.
+    /// One of `interval` calls is computed.
     interval: usize,
     /// The walk's first call.
     first: Option<usize>,
@@ -30,7 +31,7 @@ impl Taylor {
         }
     }
 
-    /// What follows of earlier answers, where `call` is not to be made.
+    /// Extrapolated prediction, if `call` is not to be computed.
     pub(super) fn answer(&self, call: usize) -> Option<Tensor> {
         let made = call - self.first?;
         let since_warm_up = made as i64 - WARM_UP as i64 - 1;

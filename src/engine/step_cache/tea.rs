@@ -7,7 +7,7 @@ use tch::Tensor;
 
 use super::{Policy, Signals, relative_change};
 
-/// What was measured of a model.
+/// Calibration of a model.
 #[derive(Clone, Copy, Debug)]
 pub struct Polynomial {
     /// From movements of the input to those of the output, the highest power first.

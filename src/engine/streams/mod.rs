@@ -237,8 +237,9 @@ impl<'a> BlocksForward<'a> {
         self.blocks.double.len()
     }
 
-    /// Runs block `i`, double ones first: `xs` is changed in place, `normed` is the block's first norm of `xs`
-    /// -> the next block's first norm of `xs`; `None` when cancelled
+    /// Runs block `i`, double ones first: `xs` is changed in place, `normed` is the block's first norm of `xs`. Returns
+    /// the next
+    /// block's first norm of `xs`; `None` when cancelled.
     pub fn block(&self, i: usize, xs: &mut Tensor, normed: Tensor) -> Option<Tensor> {
         self.hooks.check_cancelled(Site::Block)?;
         // The last pass of a block is also the first of the next one.

@@ -1,7 +1,8 @@
-//! CLIP's text transformer: the first text encoder of Flux, and the second of HunyuanVideo (CLIP-L).
+//! CLIP text transformer: first text encoder of Flux, second of HunyuanVideo (CLIP-L).
 //!
-//! Reads the names of `transformers`' `CLIPTextModel` behind whatever stands before them; projections and the other
-//! parts of a whole CLIP are left alone. Has no projection and no dropout.
+//! Reads the names of `transformers`' `CLIPTextModel` below any prefix; projections and the other parts of a whole CLIP
+//! are
+//! ignored. Has no projection and no dropout.
 //! After <https://github.com/huggingface/transformers/blob/v5.3.0/src/transformers/models/clip/modeling_clip.py>.
 //!
 //! Shapes: `B` prompts, `L` tokens, `C` width, `H` heads of `D`.
@@ -52,8 +53,9 @@ impl ClipTextEncoder {
         })
     }
 
-    /// The keys of a file that a CLIP should not have. The other parts of a whole CLIP are expected, and what
-    /// stands before its names belongs to it alone.
+    /// Keys of the file that a CLIP text model does not have. Other parts of a whole CLIP are expected; anything
+    /// outside its
+    /// prefix is ignored.
     pub fn unexpected_keys(weights: &Weights) -> Vec<String> {
         let others = [
             "text_projection",
@@ -92,7 +94,7 @@ impl ClipTextEncoder {
         })
     }
 
-    /// Where each text ends: `(B, L)` -> `(B)`
+    /// Position of the end token of each text: `(B, L)` to `(B)`.
     fn ends(&self, ids: &Tensor) -> Tensor {
         let mark = match self.config.eos_token_id {
             ClipTextConfig::WRONG_EOS => ids.eq_tensor(&ids.amax([-1_i64].as_slice(), true)),
@@ -106,7 +108,7 @@ impl ClipTextEncoder {
     }
 }
 
-/// What stands before the names, `text_model.` too.
+/// Prefix of the names, including `text_model.`.
 fn prefix(w: &Weights) -> &str {
     clip_text::prefix(&w.keys()).unwrap_or(clip_text::USUAL_PREFIX)
 }

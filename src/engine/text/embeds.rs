@@ -1,7 +1,7 @@
-//! What text encoders made of a job's texts, for the stages behind them: on disk between processes, and one text between
-//! several where a prompt changes in time.
+//! Text embeddings of a job, for the later stages: saved on disk between processes, and blended where a prompt changes
+//! over the video's time.
 //!
-//! Knows neither encoders nor the networks that read this.
+//! Independent of encoders and of the networks that read them.
 
 use std::path::Path;
 
@@ -15,12 +15,12 @@ use crate::store::{self, Named};
 
 const NEGATIVE: &str = "negative_";
 
-/// What the text encoders made of one text.
+/// Embeddings of one text.
 #[derive(Debug)]
 pub struct TextEmbeds {
     /// `(1, T, C)`, padding included
     pub prompt: Tensor,
-    /// `(1, T)`: 1 for text, 0 for padding behind it, in families whose models are told of padding.
+    /// `(1, T)`: 1 for text, 0 for the padding after it; only in families whose models read a mask.
     pub mask: Option<Tensor>,
     /// `(1, C)`, in families with an encoder that makes one vector of a text.
     pub pooled: Option<Tensor>,
@@ -44,12 +44,12 @@ impl TextEmbeds {
         }
     }
 
-    /// Whether there is no text at all, not even what a template puts there.
+    /// Returns whether there is no text at all, not even a template's.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// For models that read one vector of a text beside its tokens.
+    /// Pooled vector, for models that read one in addition to the tokens.
     pub fn pooled(&self) -> Result<&Tensor, EngineError> {
         self.pooled.as_ref().ok_or_else(|| {
             EngineError::internal("the embeddings of the texts have no pooled vector")
@@ -62,8 +62,7 @@ impl TextEmbeds {
         mask.ok_or_else(|| EngineError::internal("the embeddings of a text have no mask"))
     }
 
-    /// One text between several: token by token, as much of each as its share says. Where one has ended, the others
-    /// go on.
+    /// Weighted blend of several texts, token by token. Where one text has ended, only the others count.
     fn blended(parts: &[(&Self, f64)]) -> Self {
         if let [(only, _)] = parts {
             return only.shallow_clone();
@@ -102,7 +101,7 @@ impl TextEmbeds {
         }
     }
 
-    /// Its tensors and what they are called behind a prefix.
+    /// Tensors with their names below a prefix.
     fn named(&self, prefix: &str) -> impl Iterator<Item = (String, &Tensor)> {
         let named = [
             ("prompt_embeds", Some(&self.prompt)),
@@ -133,7 +132,8 @@ pub struct PromptEmbeds {
 }
 
 impl PromptEmbeds {
-    /// `embeds`: of each of `texts`, whose first is the prompt's. Records those that are to be recorded.
+    /// Collects the embeddings of all `texts`, of which the first is the prompt; captures those that are to be
+    /// captured.
     pub fn of(
         texts: &[Text],
         embeds: Vec<TextEmbeds>,

@@ -1,8 +1,8 @@
-//! Language models as encoders of prompts: what some of their layers make of every token.
+//! Language models as prompt encoders: hidden states of selected layers for every token.
 //!
-//! Fields have the names of `transformers`; `core` says what a file calls them, which hidden states are read, and by
-//! what Llama 3, Qwen 2.5 and Qwen 3 differ. What lies behind the last state that is read is neither loaded nor
-//! computed; writes no text, so there is no cache.
+//! Fields have the names of `transformers`; `core` defines the key names, the hidden states that are read, and the
+//! differences between Llama 3, Qwen 2.5 and Qwen 3. Layers after the last state that is read are neither loaded nor
+//! computed; nothing is generated, so there is no KV cache.
 //! After <https://github.com/huggingface/transformers/blob/v5.3.0/src/transformers/models/llama/modeling_llama.py>
 //! and <https://github.com/huggingface/transformers/blob/v5.3.0/src/transformers/models/qwen3/modeling_qwen3.py>.
 //!
@@ -36,9 +36,9 @@ fn at_model(w: &Weights) -> (Weights, Pairs) {
     (encoder_home::behind(&keys.prefix, w), pairs)
 }
 
-/// What a model that sees has in the places of a text where pictures stand.
+/// Image embeddings that replace the image tokens of a text, for vision-language models.
 pub struct SeenPictures<'a> {
-    /// Which tokens those are: `(L)` of whether
+    /// Mask of the image tokens: `(L)`, boolean.
     pub are: &'a Tensor,
     /// `(n, C)`, one row for each of them
     pub tokens: &'a Tensor,
@@ -49,14 +49,14 @@ pub struct SeenPictures<'a> {
 pub struct LanguageEncoder {
     embed_tokens: StoredMatrix,
     layers: Vec<Layer>,
-    /// Where the state behind it is read.
+    /// Final norm, if the state after it is read.
     norm: Option<T5Norm>,
     config: LanguageConfig,
     kind: Kind,
 }
 
 impl LanguageEncoder {
-    /// Reads all layers and the norm behind them, for records of what nobody else asks for.
+    /// Loads all layers and the final norm, for captures of states that no family reads.
     pub fn whole(config: &LanguageConfig, w: &Weights) -> Result<Self, WeightsError> {
         Ok(Self {
             config: config.clone(),
@@ -93,22 +93,25 @@ impl LanguageEncoder {
         })
     }
 
-    /// The keys of a file that such a model should not have; what stands before its names belongs to it alone, so
-    /// that the part of a larger model that looks at pictures does not count.
+    /// Keys of the file that such a model does not have; anything outside its prefix, such as the vision tower of a
+    /// larger
+    /// model, is ignored.
     pub fn unexpected_keys(weights: &Weights) -> Vec<String> {
         let keys = LanguageKeys::of(&weights.keys()).unwrap_or_default();
         encoder_home::left_over(&keys.prefix, weights, &["lm_head.", "visual."])
     }
 
-    /// `ids`: `(B, L)` integers, `mask`: the same, 0 for what nobody may attend to -> the hidden states that the
-    /// config says, side by side where they are several, `(B, L, n C)`; `None` when cancelled.
+    /// `ids`: `(B, L)` integers, `mask`: `(B, L)`, 0 for masked tokens. Returns the hidden states that the config
+    /// selects,
+    /// concatenated, `(B, L, n C)`; `None` when cancelled.
     /// Ids beyond the table belong to a tokenizer of another model; the caller has checked them.
     pub fn forward(&self, ids: &Tensor, mask: &Tensor, hooks: &dyn Hooks) -> Option<Tensor> {
         Some(self.forward_each(ids, mask, hooks, &mut |_, _| {})?.0)
     }
 
-    /// The same and the last state that was computed, with what each layer gives to `each`: counted from 0 at the
-    /// table, and of a whole one the last behind the norm.
+    /// Like [`Self::forward`], also returns the last computed state and passes each layer's output to `each`, counted
+    /// from 0
+    /// at the embedding; a whole model's last output is taken after the final norm.
     pub fn forward_each(
         &self,
         ids: &Tensor,
@@ -119,7 +122,7 @@ impl LanguageEncoder {
         self.forward_seeing(ids, mask, None, hooks, each)
     }
 
-    /// The same of a text with pictures in it, `ids` being one text.
+    /// Like [`Self::forward`], for one text with images in it.
     pub fn forward_seeing(
         &self,
         ids: &Tensor,
@@ -168,7 +171,7 @@ impl LanguageEncoder {
     }
 }
 
-/// The same model with all that it has.
+/// Config of the same model with all layers.
 fn whole(config: &LanguageConfig) -> LanguageConfig {
     LanguageConfig {
         tap: LanguageTap::Last,
@@ -176,9 +179,9 @@ fn whole(config: &LanguageConfig) -> LanguageConfig {
     }
 }
 
-/// What is added to the scores: nothing looks ahead, and nothing looks at padding.
+/// Additive attention mask: causal, and hiding padding.
 ///
-/// `mask`: `(B, L)` -> `(B, 1, L, L)`
+/// `mask`: `(B, L)`. Returns `(B, 1, L, L)`.
 fn hidden_pairs(mask: &Tensor, kind: Kind) -> Tensor {
     let (_, length) = mask.size2().expect("a mask has two dimensions");
     let device = mask.device();
@@ -188,7 +191,7 @@ fn hidden_pairs(mask: &Tensor, kind: Kind) -> Tensor {
     Tensor::zeros(hidden.size(), (kind, device)).masked_fill(&hidden, lowest(kind))
 }
 
-/// How far each pair of a head's numbers is turned at each of `length` positions.
+/// RoPE table of `length` positions.
 fn turns(length: i64, config: &LanguageConfig, device: Device) -> Rope {
     // In f32 throughout, as the reference has it: the angles of far tokens show the difference.
     let places = Tensor::arange(length, (Kind::Float, Device::Cpu));
@@ -196,7 +199,7 @@ fn turns(length: i64, config: &LanguageConfig, device: Device) -> Rope {
     Rope::new(&angles, device)
 }
 
-/// The same where `places`, `(3, L)` in f32, each turn a section of a head's pairs.
+/// RoPE table with three position axes, `places`: `(3, L)` in f32, each for a section of a head's pairs (M-RoPE).
 fn turns_in_space(places: &Tensor, config: &LanguageConfig, device: Device) -> Rope {
     let mut start = 0;
     let axes = (0..).zip(config.sections()).map(|(axis, count)| {

@@ -1,7 +1,7 @@
 //! Texts to embeddings.
 //!
-//! How prompts become ids is `core`'s ([`safelight_core::tokens`]). Encoders here know nothing of the model that reads
-//! their embeddings; rules that belong to one family are named after it.
+//! Tokenization is in `core` ([`safelight_core::tokens`]). Encoders here are independent of the model that reads their
+//! embeddings; rules of one family are named after it.
 
 mod clip;
 mod embeds;

@@ -1,7 +1,6 @@
-//! A job's texts through its text encoders: which texts there are, where tokenizers and encoders lie, and what is
-//! recorded on the way.
+//! Encoding of a job's texts: the list of texts, paths of tokenizers and encoders, and captures.
 //!
-//! What goes around a text, which encoder makes what of it and which of that a model reads, is the family's.
+//! Templates, the choice of encoders and the parts that a model reads are defined by the family.
 
 use std::path::Path;
 
@@ -29,7 +28,7 @@ const CLIP_LENGTH: i64 = 77;
 const NEGATIVE: &str = "negative";
 
 pub struct Text {
-    /// What it is for: `prompt` or `negative`.
+    /// Role of the text: `prompt` or `negative`.
     pub role: &'static str,
     pub text: String,
     /// Of a prompt's timeline the first text alone, as the reference has no other.
@@ -77,7 +76,7 @@ impl Text {
 
 #[derive(Clone, Copy)]
 pub struct EncoderFiles<'a> {
-    /// What messages call it.
+    /// Name of the component in messages.
     pub component: &'static str,
     pub home: &'a Path,
     tokenizer: &'a Path,
@@ -165,7 +164,7 @@ pub fn read_clip(
     pooled.collect()
 }
 
-/// What a language model or T5 made of one text, on the CPU.
+/// Output of a language model or T5 for one text, on the CPU.
 pub struct ReadText {
     /// `(1, T, n C)`: the tokens that the template does not drop, with padding where it keeps that.
     pub states: Tensor,
@@ -173,7 +172,7 @@ pub struct ReadText {
     pub mask: Tensor,
 }
 
-/// Whether tokens of a text see the padding behind it.
+/// Visibility of padding for the tokens of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Padding {
     Seen,
@@ -210,7 +209,8 @@ pub fn read_t5(
     read.collect()
 }
 
-/// What families read whose only encoder is a language model: all texts of the job, each with as many tokens as it has.
+/// Embeddings for families whose only encoder is a language model: all texts of the job, each with its number of
+/// tokens.
 pub fn language_embeds(
     read_as: (LanguageUse, &PromptTemplate),
     work: &mut StageWork<'_>,
@@ -225,9 +225,9 @@ pub fn language_embeds(
     })
 }
 
-/// Pictures that stand before each text, as a model that sees has them.
+/// Images that precede each text, for vision-language models.
 pub struct Pictures {
-    /// What stands there, with `mark` once for each picture.
+    /// Text of the images, with one `mark` for each image.
     pub spelled: String,
     pub mark: &'static str,
     /// Rows and columns of each picture's tokens, and all of them: `(n, C)`
@@ -244,7 +244,7 @@ impl Pictures {
         let mut places = [(); 3].map(|()| Vec::<f32>::new());
         let mut next = 0;
         for id in ids {
-            // What a user spells so has no picture.
+            // A mark that the user typed has no image.
             let grid = if id == mark { grids.next() } else { None };
             let [rows, columns] = grid.copied().unwrap_or([1, 1]);
             for place in 0..rows * columns {
@@ -255,7 +255,7 @@ impl Pictures {
                     places.push((next + place) as f32);
                 }
             }
-            // The next token is behind the longer of its edges.
+            // The next position follows the longer edge.
             next += rows.max(columns);
         }
         let ids = Tensor::from_slice(&spread).unsqueeze(0);
@@ -275,7 +275,7 @@ impl Pictures {
 /// A text with pictures in it.
 struct Spread {
     tokens: Tokens,
-    /// Which tokens are of pictures: `(L)` of whether
+    /// Mask of the image tokens: `(L)`, boolean.
     are: Tensor,
     /// Order, row and column of every token: `(3, L)` in f32
     places: Tensor,
@@ -292,7 +292,7 @@ pub fn read_language(
     read_with_pictures(files, texts, how, None, work)
 }
 
-/// The same with the same pictures before each text.
+/// Like `read`, with the same images before each text.
 pub fn read_with_pictures(
     files: &EncoderFiles<'_>,
     texts: &[Text],
@@ -314,7 +314,7 @@ pub fn read_with_pictures(
         Ok(tokens.ids.int64_value(&[0, 0]))
     });
     let mark = mark.transpose()?;
-    // What is recorded is behind all layers too.
+    // Captures include the output of all layers.
     let is_whole = work.capture.is_on();
     let name = if is_whole {
         "whole text encoder"

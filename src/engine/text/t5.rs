@@ -30,7 +30,7 @@ impl T5Encoder {
     pub fn new(config: &T5Config, w: &Weights) -> Result<Self, WeightsError> {
         // A tokenizer in the same file is read by whoever wants it.
         w.ignore(SPIECE_TENSOR);
-        // What is none of the two at all is named by the first key asked for.
+        // A file of neither kind is reported by the first missing key.
         let keys = T5Keys::of(&w.keys()).unwrap_or_default();
         let [table, twin] = keys.tokens();
         let w = &match keys.names {
@@ -57,15 +57,16 @@ impl T5Encoder {
         })
     }
 
-    /// The keys of a file that a T5 should not have; what stands before its names belongs to it alone.
+    /// Keys of the file that a T5 does not have; anything outside its prefix is ignored.
     pub fn unexpected_keys(weights: &Weights) -> Vec<String> {
         let others = ["decoder.", "lm_head.", "dec.", "output."];
         let keys = T5Keys::of(&weights.keys()).unwrap_or_default();
         encoder_home::left_over(&keys.prefix, weights, &others)
     }
 
-    /// `ids`: `(B, L)` integers, `mask`: the same, 0 for what nobody may attend to; Flux gives none and attends to
-    /// padding -> `(B, L, C)`; `None` when cancelled.
+    /// `ids`: `(B, L)` integers, `mask`: `(B, L)`, 0 for masked tokens; Flux passes none and attends to padding.
+    /// Returns
+    /// `(B, L, C)`; `None` when cancelled.
     /// Ids beyond the table belong to a tokenizer of another model; the caller has checked them.
     pub fn forward(
         &self,
@@ -151,9 +152,9 @@ impl SelfAttention {
         })
     }
 
-    /// What is added to the scores of this block, and of those without a table behind it.
+    /// Additive bias of this block's scores, also used by later blocks without a table.
     ///
-    /// `buckets`: `(L, L)`, `mask`: `(B, 1, 1, L)` -> broadcast to `(B, H, L, L)`
+    /// `buckets`: `(L, L)`, `mask`: `(B, 1, 1, L)`. Returns a tensor that broadcasts to `(B, H, L, L)`.
     fn bias(&self, buckets: &Tensor, mask: Option<&Tensor>) -> Option<Tensor> {
         let table = self.relative_attention_bias.as_ref()?;
         // q k h -> 1 h q k
@@ -204,7 +205,7 @@ impl GatedFeedForward {
     }
 }
 
-/// Which row of the table each pair of positions reads: `(L, L)`, query first.
+/// Table row of each pair of positions: `(L, L)`, query first.
 fn position_buckets(len: i64, config: &T5Config) -> Tensor {
     let ints = (Kind::Int64, Device::Cpu);
     let positions = Tensor::arange(len, ints);

@@ -12,9 +12,9 @@ use crate::error::EngineError;
 pub struct Tokens {
     pub ids: Tensor,
     pub mask: Tensor,
-    /// How many ids are not padding.
+    /// Number of ids that are not padding.
     pub num_tokens: i64,
-    /// How many of the text's ids had no room.
+    /// Number of ids that were truncated.
     pub num_cut: usize,
 }
 
@@ -45,7 +45,7 @@ impl Tokens {
         Ok(tokens)
     }
 
-    /// The same without padding.
+    /// Copy without padding.
     pub fn unpadded(&self) -> Self {
         let used = |xs: &Tensor| xs.narrow(1, 0, self.num_tokens);
         Self {
@@ -55,14 +55,15 @@ impl Tokens {
         }
     }
 
-    /// What is said of a text that is longer than the encoder reads.
+    /// Notice about a text that is longer than the encoder reads.
     pub fn cut_notice(&self, role: &str) -> Option<String> {
         cut_notice(role, self.num_cut, self.ids.size()[1] as usize)
     }
 }
 
-/// What a model reads of a text within a template: of hidden states `(1, L, C)` or a mask `(1, L)`, those behind the
-/// ids that are dropped
+/// Part of the hidden states, `(1, L, C)`, or mask, `(1, L)`, that a model reads of a text within a template: without
+/// the
+/// dropped ids
 pub fn within_template(xs: &Tensor, template: &PromptTemplate) -> Tensor {
     let dropped = template.dropped as i64;
     xs.slice(1, dropped, None, 1)

@@ -1,6 +1,6 @@
-//! Attention of one head among the pixels of a picture, or of a frame and of those before it.
+//! Single-head attention among the pixels of an image, or of a frame and the frames before it.
 //!
-//! Some queries at a time, so that the scores of a large picture never lie in memory as a whole.
+//! Computed for some queries at a time, so that the scores of a large image are never in memory as a whole.
 
 use tch::Tensor;
 
@@ -67,7 +67,7 @@ impl AttentionBlock {
         let qkv = qkv.chunk(3, -1);
         let mut parts = Vec::new();
         for frame in 0..size[0] {
-            // What a frame may see is the start of the sequence, so no mask is needed.
+            // A frame sees only the start of the sequence, so no mask is needed.
             let seen = (frame + 1) * pixels;
             let [keys, values] = [&qkv[1], &qkv[2]].map(|xs| xs.narrow(2, 0, seen));
             let rows = |scores: i64| (scores / seen.max(1)).max(1);

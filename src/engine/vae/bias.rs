@@ -2,8 +2,8 @@
 
 use tch::{Device, Kind, Tensor};
 
-/// `(O)`. On a GPU, where libtorch adds it in a slow pass of its own, it stands apart in f32, for a pass that has to be
-/// made anyway.
+/// Convolution bias, `(O)`. On a GPU, where libtorch adds it in a slow separate pass, it is kept separately in f32 and
+/// added by a pass that runs anyway.
 #[derive(Debug)]
 pub(super) struct Bias {
     pub(super) own: Tensor,
@@ -19,12 +19,12 @@ impl Bias {
         }
     }
 
-    /// Where the convolution adds it.
+    /// Bias that the convolution adds itself.
     pub(super) fn fused(&self) -> Option<&Tensor> {
         self.apart.is_none().then_some(&self.own)
     }
 
-    /// What has to be added to each channel of what the convolution gives.
+    /// Bias that has to be added to each channel of the convolution's output.
     pub(super) fn lacking(&self) -> Option<&Tensor> {
         self.apart.as_ref()
     }

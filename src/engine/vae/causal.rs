@@ -1,7 +1,7 @@
-//! Convolution over time that never looks ahead, fed a few frames at a time.
+//! Causal convolution over time, fed a few frames at a time.
 //!
-//! Each convolution remembers the last frames that it saw, so that chunks give what the whole clip would.
-//! Does not choose the chunks, and knows nothing of what stands between two convolutions.
+//! Each convolution caches the last frames of its input, so that chunks give the result of the whole video.
+//! The caller chooses the chunks.
 
 use safelight_core::memory::conv_backends::ConvBackend;
 use tch::{Device, Kind, Tensor};
@@ -10,7 +10,7 @@ use super::toom::{TAPS, TimeTransform};
 use crate::runtime::{conv_backend, is_rocm};
 use crate::weights::{Weights, WeightsError};
 
-/// What the convolutions of one network remember from chunk to chunk, in the order in which they run.
+/// Cached frames of one network's convolutions from chunk to chunk, in execution order.
 #[derive(Default)]
 pub(super) struct FrameCache {
     slots: Vec<Option<Tensor>>,
@@ -39,7 +39,7 @@ impl FrameCache {
     }
 }
 
-/// How convolutions over time are computed.
+/// Algorithms for convolutions over time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConvForm {
     /// Volume by volume.
@@ -82,7 +82,7 @@ impl ConvForm {
         }
     }
 
-    /// How a probe or benchmark of `backend` computes.
+    /// Algorithm of a probe or benchmark of `backend`.
     pub(super) fn of_backend(backend: ConvBackend) -> Self {
         match backend {
             ConvBackend::Direct | ConvBackend::NoMiopen => Self::Volumes,
@@ -97,7 +97,7 @@ impl ConvForm {
     }
 }
 
-/// How a network's layers will be fed.
+/// Frames per chunk and algorithm with which a network's layers are fed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Feed {
     pub(super) form: ConvForm,
@@ -178,7 +178,7 @@ impl CausalConv3d {
         Self::in_form(w, widths, kernel, feed, None)
     }
 
-    /// For the place behind a norm and SiLU: with planes, the frames must come from `pointwise`.
+    /// For a convolution after norm and SiLU: with planes, the frames must come from `pointwise`.
     pub(super) fn behind_norm(
         w: &Weights,
         widths: [i64; 2],
@@ -269,8 +269,9 @@ impl CausalConv3d {
         self.forward_filled(xs, history, |frames| frames.shallow_clone().copy_(xs))
     }
 
-    /// The same for frames of the size and kind of `like` that `fill` writes right to where the convolution wants
-    /// them: this saves a pass over all of them.
+    /// Like [`Self::forward`], for frames with the size and kind of `like` that `fill` writes directly into the
+    /// convolution's
+    /// input: this saves a pass over all of them.
     pub(super) fn forward_filled(
         &self,
         like: &Tensor,
@@ -355,7 +356,8 @@ impl CausalConv3d {
         }
     }
 
-    /// `rows`: `(T, H, W, taps · C)`, each frame behind those before it → `(T, H, W, O)`; fewer taps are the newest.
+    /// `rows`: `(T, H, W, taps · C)`, each frame after its predecessors. Returns `(T, H, W, O)`; fewer taps are the
+    /// newest.
     fn convolve_pictures(&self, rows: &Tensor) -> Tensor {
         let channels = rows.size()[3];
         let unused = self.taps * self.inputs - channels;
@@ -400,7 +402,7 @@ pub(super) fn convolve_pictures(
     convolve_strided(xs, weight, bias, padding, 1)
 }
 
-/// The same of each `stride`-th pixel along both edges.
+/// Like [`Self::forward`], of each `stride`-th pixel along both edges.
 pub(super) fn convolve_strided(
     xs: &Tensor,
     weight: &Tensor,
@@ -420,7 +422,7 @@ pub(super) fn channels_innermost(weight: &Tensor) -> Tensor {
     rows.permute([0, 3, 1, 2])
 }
 
-/// `(stride · (T - 1) + taps, H, W, C)` → `(T, H, W, taps · C)`: every frame behind those before it.
+/// `(stride · (T - 1) + taps, H, W, C)` to `(T, H, W, taps · C)`: every frame after its predecessors.
 fn with_predecessors(frames: &Tensor, taps: i64, stride: i64) -> Tensor {
     if taps == 1 && stride == 1 {
         return frames.shallow_clone();

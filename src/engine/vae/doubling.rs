@@ -29,13 +29,13 @@ pub(super) struct DoublingConv {
     bias: Bias,
 }
 
-/// Where the shortcut comes from: frames before the level, whose channels are spread over the pixels of a cube.
+/// Source of the shortcut: frames before the level, whose channels are spread over the pixels of a cube.
 pub(super) struct Spread<'a> {
     /// `(T, H, W, C)`
     pub(super) frames: &'a Tensor,
     /// Frames that one becomes, 1 or 2.
     pub(super) time: i64,
-    /// Whether the first of those is left out.
+    /// True if the first of those frames is left out.
     pub(super) last_only: bool,
 }
 
@@ -71,8 +71,8 @@ impl DoublingConv {
         kernels::placed_corners(&self.corners(xs, 1), self.bias.lacking())
     }
 
-    /// The same where what lies around the frames is there, one pixel on each side, and not zero:
-    /// `(T, H + 2, W + 2, C)` → `(T, 2H, 2W, O)`
+    /// Like [`Self::forward`], with a given border of one pixel on each side instead of zeros:
+    /// `(T, H + 2, W + 2, C)` to `(T, 2H, 2W, O)`
     pub(super) fn forward_bordered(&self, xs: &Tensor) -> Tensor {
         kernels::placed_corners(&self.corners(xs, 0), self.bias.lacking())
     }

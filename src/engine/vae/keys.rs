@@ -1,7 +1,6 @@
-//! Lets autoencoders' weights be asked for by their authors' names, whichever dialect the file is written in and wherever
-//! in it the autoencoder is.
+//! Renames an autoencoder's keys to those of its authors, for every dialect and any prefix in the file.
 //!
-//! The dialects themselves are core's.
+//! The dialects are defined in core.
 
 use safelight_core::networks::{KlVaeKeys, VaeHalf, WanVaeConfig, WanVaeKeys};
 
@@ -14,17 +13,17 @@ pub(super) fn wan(weights: &Weights, cfg: &WanVaeConfig) -> Weights {
             let keys = keys.of_levels(cfg);
             weights.translated(move |original| keys.file_key(original))
         }
-        // Nothing is there: what is asked for first will be named as missing.
+        // No known key: the first requested tensor is reported as missing.
         None => weights.clone(),
     }
 }
 
-/// Of a picture's autoencoder with so many levels.
+/// An image autoencoder with `levels` levels.
 pub(super) fn kl(weights: &Weights, levels: usize) -> Weights {
     by_kl_keys(weights, KlVaeKeys::detect(weights.keys()), levels)
 }
 
-/// Of HunyuanVideo's autoencoder with so many levels, which has the names of a picture's.
+/// HunyuanVideo's autoencoder with `levels` levels; it uses the names of an image autoencoder.
 pub(super) fn hunyuan(weights: &Weights, levels: usize) -> Weights {
     by_kl_keys(weights, KlVaeKeys::detect_video(weights.keys()), levels)
 }
@@ -39,7 +38,7 @@ fn by_kl_keys(weights: &Weights, keys: Option<KlVaeKeys>, levels: usize) -> Weig
     }
 }
 
-/// Keys of one half of Wan's autoencoder that nobody asked for.
+/// Keys of one half of Wan's autoencoder that were not requested.
 pub(super) fn unexpected_of_wan(weights: &Weights, half: VaeHalf) -> Vec<String> {
     let keys = WanVaeKeys::detect(weights.keys());
     unexpected(weights, half, keys.map(|keys| keys.prefix))

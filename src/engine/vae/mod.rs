@@ -30,7 +30,7 @@ pub use self::tiny::TinyDecoder;
 pub use self::trial::{TRIAL_LAYERS, Trial, TrialLayer};
 pub use self::wan::{WanVaeDecoder, WanVaeEncoder};
 
-/// What an encoder says about the latents, both of their size: a normal distribution for each number.
+/// Normal distribution of the latents from the encoder; both tensors have the size of the latents.
 #[derive(Debug)]
 pub struct Posterior {
     pub mean: Tensor,

@@ -1,4 +1,4 @@
-//! What stands between two convolutions, in one pass over memory: norm, SiLU, shortcut and the transforms in time.
+//! Pointwise work between two convolutions, in one pass over memory: norm, SiLU, shortcut and the transforms in time.
 //!
 //! For f32 on the CPU, where each operation of libtorch would read and write all frames again. Frames and planes
 //! are `(T, H, W, C)`, contiguous; a pixel's channels in all frames fit the innermost cache.
@@ -14,7 +14,7 @@ use super::toom::TimeTransform;
 /// About this many numbers of one frame are worth a turn of a thread.
 const NUMBERS_PER_TURN: usize = 16 * 1024;
 
-/// Where the frames of a pass come from.
+/// Source of the frames of a pass.
 #[derive(Clone, Copy)]
 pub(super) enum Source<'a> {
     /// `(T, H, W, C)`
@@ -72,7 +72,7 @@ pub(super) fn planes_from(
     planes
 }
 
-/// The frames that convolved planes stand for, plus `residual`: `(T, H, W, C)`.
+/// Frames from convolved planes, plus `residual`: `(T, H, W, C)`.
 pub(super) fn frames_from(
     planes: &[Tensor],
     bias: &Tensor,

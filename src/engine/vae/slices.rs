@@ -14,7 +14,7 @@ fn assert_plain(tensor: &Tensor) {
     );
 }
 
-/// The numbers of `tensor`, which nobody may write to meanwhile.
+/// Elements of `tensor`, which must not be written meanwhile.
 #[expect(unsafe_code, reason = "a view of a tensor without a copy")]
 pub(super) fn floats(tensor: &Tensor) -> &[f32] {
     assert_plain(tensor);

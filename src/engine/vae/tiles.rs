@@ -1,7 +1,7 @@
-//! A clip in overlapping squares: which they are, and how their results become one picture again.
+//! Overlapping spatial tiles of a video: their positions, and the blending of their results.
 //!
-//! Every tile goes through its part of the network with the whole clip's frames and a memory of its own, and is blended
-//! into what is above it, then into what is to its left. Time is never cut. Knows no network.
+//! Every tile passes through its part of the network with all frames and a separate cache, and is blended into the tile
+//! above, then into the tile to its left. Time is never cut.
 
 use tch::{Device, Kind, Tensor};
 
@@ -15,7 +15,7 @@ pub struct Tiling {
     pub scheme: TileScheme,
 }
 
-/// What goes through the network tile by tile.
+/// Parts of the network that run tile by tile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TileScheme {
     /// All but the level of the latents themselves, where attention looks at the whole frame and a convolution reaches
@@ -45,7 +45,7 @@ impl Tiling {
         }
     }
 
-    /// The same squares, each of which sees only itself.
+    /// Equal tiles, each computed independently.
     pub(super) fn separate(self) -> Self {
         Self {
             scheme: TileScheme::Separate,
@@ -130,7 +130,7 @@ impl Grid {
     /// Tiles along an edge of `len` latents.
     fn count(self, len: i64) -> usize {
         let covered = match self.scheme {
-            // None that lies within the one before it.
+            // Skips a tile that is inside the one before it.
             TileScheme::Seamless => (len - self.overlap()).max(1),
             TileScheme::Separate => len,
         };
@@ -146,11 +146,12 @@ impl Grid {
     }
 }
 
-/// What `of_tile` makes of each tile of `xs`, `(T, h, w, C)`, put together to `(T, H, W, C)`, or of all of it where one
-/// tile holds it; `None` as soon as `of_tile` gives that.
+/// Applies `of_tile` to each tile of `xs`, `(T, h, w, C)`, and blends the results to `(T, H, W, C)`; to all of it if
+/// one
+/// tile holds it. `None` as soon as `of_tile` returns `None`.
 ///
-/// `dim`: the axis of height, before that of width; `factor`: the tiling's unit along an edge of one latent;
-/// `[cell, result_cell]`: the same of what goes in and of what comes out.
+/// `dim`: axis of the height, followed by the width; `factor`: pixels of the tiling per latent along an edge;
+/// `[cell, result_cell]`: elements per latent of input and output.
 pub(super) fn in_tiles(
     xs: &Tensor,
     dim: i64,
@@ -171,12 +172,13 @@ pub(super) fn in_tiles(
     whole
 }
 
-/// The results of tiles, `(T, h, w, C)` a chunk of frames at a time, on their way to whole frames.
+/// Blends the results of tiles, `(T, h, w, C)`, one chunk of frames at a time, to whole frames.
 ///
-/// A tile is through with all its frames before the next one begins: the memory of the convolutions is then that of
-/// one tile, where a frame after the other would need as much as no tiles at all. The price is that no frame is whole
-/// before the last tile, so they wait outside of the device, in the kind they came in, and each once only: a tile
-/// keeps its own part, and of what the next tiles are blended with only the edges.
+/// A tile is computed with all its frames before the next one begins: the convolutions then cache one tile, where
+/// frame-wise order would need as much as no tiles at all. No frame is complete before the last tile, so results are
+/// kept
+/// off the device, in their kind and only once: each tile's own part, and the edges that the next tiles are blended
+/// with.
 pub(super) struct Mosaic {
     grid: Grid,
     /// Pixels, or whatever comes out, along an edge of one latent.

@@ -1,9 +1,10 @@
-//! Fewer multiplications for three taps in time: the method of Toom and Cook, known for pictures as Winograd's.
+//! Toom-Cook convolution for three taps in time, known for images as Winograd's: fewer multiplications.
 //!
-//! `n` frames behind two remembered ones become `n + 2` planes, each plane is convolved once in space, and the `n`
-//! results are sums of the convolved planes: 6 convolutions in place of 12 for 4 frames, 4 in place of 6 for 2.
-//! In f32 the result is as close to exact as the direct sum's (measured: 1.1e-6 against 0.9e-6 through the whole
-//! decoder). Makes the matrices only; the planes are made and read in `pointwise`.
+//! `n` frames after two cached ones become `n + 2` planes, each plane is convolved once in space, and the `n` results
+//! are
+//! sums of the convolved planes: 6 convolutions instead of 12 for 4 frames, 4 instead of 6 for 2.
+//! In f32 the result is as close to exact as the direct sum (measured: 1.1e-6 against 0.9e-6 through the whole
+//! decoder). Builds the matrices only; `pointwise` computes and reads the planes.
 
 /// Taps in time.
 pub(super) const TAPS: usize = 3;

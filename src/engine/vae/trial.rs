@@ -20,7 +20,7 @@ pub struct TrialLayer {
     pub channels: i64,
     /// 3, and 1 in what knows pictures alone.
     pub taps: i64,
-    /// New ones, behind as many remembered ones as there are more taps than one.
+    /// New frames, in addition to `taps - 1` cached ones.
     pub frames: i64,
     pub height: i64,
     pub width: i64,
@@ -60,7 +60,7 @@ impl TrialLayer {
         }
     }
 
-    /// Those that stand for a class.
+    /// Layers that represent a class.
     pub fn of_class(convolutions: Convolutions, class: ShapeClass) -> &'static [Self] {
         match (convolutions, class) {
             (Convolutions::Clips, ShapeClass::Small) => &TRIAL_LAYERS[..2],
@@ -70,7 +70,7 @@ impl TrialLayer {
         }
     }
 
-    /// The same structure with a fraction of the work, for machines without a GPU.
+    /// The layer with a fraction of the work, for machines without a GPU.
     pub fn small(self) -> Self {
         Self {
             channels: self.channels / 4,
@@ -117,8 +117,9 @@ impl Trial {
         move || conv.convolve(&self.xs, 1)
     }
 
-    /// How far `ys`, what a run gave, is from the definition in f32 on the CPU, relatively, at the top, the middle
-    /// and the bottom; infinity where a number is none anywhere.
+    /// Relative error of a run's output `ys` against the definition in f32 on the CPU, at the top, the middle and the
+    /// bottom;
+    /// infinity if any element is NaN.
     pub fn error(&self, ys: &Tensor) -> f64 {
         if ys.isfinite().all().int64_value(&[]) == 0 {
             return f64::INFINITY;

@@ -1,10 +1,11 @@
-//! CLIP's vision transformer: the image encoder of Wan 2.1 (ViT-H/14).
+//! CLIP vision transformer: image encoder of Wan 2.1 (ViT-H/14).
 //!
-//! Reads the names of `transformers`' `CLIPVisionModel` behind whatever stands before them; the other parts of a whole
-//! CLIP are left alone. Has no projection, no dropout, and reads pictures of one size only.
+//! Reads the names of `transformers`' `CLIPVisionModel` below any prefix; the other parts of a whole CLIP are ignored.
+//! Has
+//! no projection and no dropout, and reads images of one size only.
 //! After <https://github.com/huggingface/transformers/blob/v5.3.0/src/transformers/models/clip/modeling_clip.py>.
 //!
-//! Shapes: `N` pictures, `P` patches of each, `L` = `P` + 1 tokens, `C` width, `H` heads of `D`.
+//! Shapes: `N` images, `P` patches of each, `L` = `P` + 1 tokens, `C` width, `H` heads of `D`.
 
 use safelight_core::networks::{ClipVisionConfig, clip_vision};
 use tch::Tensor;
@@ -16,7 +17,7 @@ use crate::weights::{Weights, WeightsError};
 
 pub struct ClipVisionEncoder(VisionTower);
 
-/// What the whole network makes of a picture. Wan reads none of it.
+/// Output of the whole network. Wan reads none of it.
 pub struct Finished {
     /// `(N, L, C)`
     pub last_hidden_state: Tensor,
@@ -42,10 +43,11 @@ impl ClipVisionEncoder {
         encoder_home::left_over(whole, weights, &others)
     }
 
-    /// What Wan reads of pictures: the hidden states behind the last layer but one.
+    /// Penultimate hidden states, which Wan reads.
     ///
-    /// `pixel_values`: `(N, 3, image_size, image_size)`, of [`pixel_values`](super::pixel_values) whose processor
-    /// [fits](super::ClipImageProcessor::check) -> `(N, L, C)`; `None` when cancelled.
+    /// `pixel_values`: `(N, 3, image_size, image_size)`, from [`pixel_values`](super::pixel_values) with a processor
+    /// that
+    /// [fits](super::ClipImageProcessor::check). Returns `(N, L, C)`; `None` when cancelled.
     pub fn encode_pictures(&self, pixel_values: &Tensor, hooks: &dyn Hooks) -> Option<Tensor> {
         self.0.encode(pixel_values, 1, hooks)
     }
@@ -60,7 +62,7 @@ impl ClipVisionEncoder {
     }
 }
 
-/// What stands before the names, `vision_model.` too.
+/// Prefix of the names, including `vision_model.`.
 fn prefix(w: &Weights) -> &str {
     clip_vision::prefix(w.keys()).unwrap_or(clip_vision::USUAL_PREFIX)
 }

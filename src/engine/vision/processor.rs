@@ -1,7 +1,8 @@
-//! What CLIP wants of a picture: resized, cut to a square, and normalised.
+//! CLIP's image preprocessing: resize, centre crop and normalisation.
 //!
-//! Gives the numbers of `transformers`' `CLIPImageProcessor` with its torchvision backend, down to the last bit:
-//! pictures are resized as bytes, by libtorch's own routine. Opens no pictures.
+//! Equals `transformers`' `CLIPImageProcessor` with its torchvision backend, bit for bit: images are resized as bytes,
+//! by
+//! libtorch's routine. Opens no files.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +18,7 @@ const MAX_EDGE: i64 = 4096;
 /// A picture far longer than wide grows with its ratio when its short edge is resized.
 const MAX_RESIZED: i64 = 1 << 28;
 
-/// What `preprocessor_config.json` says, checked.
+/// Checked content of `preprocessor_config.json`.
 #[derive(Clone, Debug)]
 pub struct ClipImageProcessor {
     resize: Option<(Size, Filter)>,
@@ -27,7 +28,7 @@ pub struct ClipImageProcessor {
     normalize: Option<[[f64; 3]; 2]>,
 }
 
-/// How large a picture becomes.
+/// Target size of an image.
 #[derive(Clone, Copy, Debug)]
 enum Size {
     ShortestEdge(i64),
@@ -95,7 +96,7 @@ impl ClipImageProcessor {
         Self::read_over(place, json!({}))
     }
 
-    /// The same where `published` has other values than CLIP's.
+    /// Like `read`, with other defaults than CLIP's.
     pub(super) fn read_over(
         place: Option<&Path>,
         mut published: Value,
@@ -117,7 +118,7 @@ impl ClipImageProcessor {
         Self::from_written(&written).map_err(wrong)
     }
 
-    /// Whether every picture comes out as large as an encoder reads it. `place`: where the processor was read, for the error
+    /// Checks that every image gets the encoder's size. `place`: path of the processor, for the error
     pub fn check(&self, image_size: i64, place: &Path) -> Result<(), EngineError> {
         let expected = [image_size; 2];
         let found = match (self.crop, self.resize) {

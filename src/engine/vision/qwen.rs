@@ -32,7 +32,7 @@ pub struct QwenVisionTower {
     kind: Kind,
 }
 
-/// What the tower makes of pictures.
+/// Output of the vision tower.
 pub struct Seen {
     /// Before they are merged: `(N, C)`, window by window
     pub last_hidden_state: Tensor,
@@ -100,7 +100,7 @@ impl QwenVisionTower {
         })
     }
 
-    /// How far each pair of a head's numbers is turned, by row and by column: `(N, D / 2)` in f32
+    /// Rotation angles of a head's pairs by row and column: `(N, D / 2)` in f32
     fn angles(&self, grids: &[[i64; 2]]) -> Tensor {
         let (merge, dim) = (self.config.spatial_merge_size, self.config.head_dim() / 2);
         let f32s = (Kind::Float, Device::Cpu);
@@ -122,7 +122,7 @@ impl QwenVisionTower {
     }
 }
 
-/// Where the patches of windows and of pictures lie.
+/// Positions of the patches of windows and of images.
 struct Windows {
     /// Of each token, window by window: its number row by row.
     order: Vec<i64>,

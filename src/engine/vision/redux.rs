@@ -29,7 +29,7 @@ impl ReduxEmbedder {
         encoder_home::left_over("", weights, &[])
     }
 
-    /// `states`: behind SigLIP's last norm, `(1, L, C)` -> `(1, L, width of a text's tokens)`
+    /// `states`: after SigLIP's last norm, `(1, L, C)`. Returns `(1, L, width of text tokens)`.
     pub fn forward(&self, states: &Tensor) -> Tensor {
         self.redux_down
             .forward(&self.redux_up.forward(states).silu())

@@ -1,10 +1,11 @@
-//! SigLIP's vision transformer: the image encoder of FramePack (so400m, 384 pixels, patches of 14).
+//! SigLIP vision transformer: image encoder of FramePack (so400m, 384 pixels, patches of 14).
 //!
-//! Reads the names of `transformers`' `SiglipVisionModel` behind whatever stands before them; the other parts of a whole
-//! SigLIP are left alone, and so is the head that pools: FramePack reads every patch. Reads pictures of one size only.
+//! Reads the names of `transformers`' `SiglipVisionModel` below any prefix; the other parts of a whole SigLIP are
+//! ignored,
+//! including the pooling head: FramePack reads every patch. Reads images of one size only.
 //! After <https://github.com/huggingface/transformers/blob/v5.3.0/src/transformers/models/siglip/modeling_siglip.py>.
 //!
-//! Shapes: `N` pictures, `L` patches of each, `C` width, `H` heads of `D`.
+//! Shapes: `N` images, `L` patches of each, `C` width, `H` heads of `D`.
 
 use safelight_core::networks::{SiglipConfig, clip_vision, siglip};
 use tch::Tensor;
@@ -22,8 +23,9 @@ impl SiglipVisionEncoder {
         VisionTower::new(config, &position(w)).map(Self)
     }
 
-    /// The keys of a file that an image encoder should not have. The other parts of a whole SigLIP are expected, and
-    /// what stands before its names belongs to it alone.
+    /// Keys of the file that an image encoder does not have. Other parts of a whole SigLIP are expected; anything
+    /// outside its
+    /// prefix is ignored.
     pub fn unexpected_keys(weights: &Weights) -> Vec<String> {
         let others = [
             "text_model.",
@@ -36,10 +38,10 @@ impl SiglipVisionEncoder {
         encoder_home::left_over(whole, weights, &others)
     }
 
-    /// What FramePack reads of pictures: the hidden states behind the last layer and its norm.
+    /// Hidden states after the last layer and its norm, which FramePack reads.
     ///
-    /// `pixel_values`: `(N, 3, image_size, image_size)`, of a [processor](super::SiglipImageProcessor) that
-    /// [fits](super::SiglipImageProcessor::check) -> `(N, L, C)`; `None` when cancelled.
+    /// `pixel_values`: `(N, 3, image_size, image_size)`, from a [processor](super::SiglipImageProcessor) that
+    /// [fits](super::SiglipImageProcessor::check). Returns `(N, L, C)`; `None` when cancelled.
     pub fn encode_pictures(&self, pixel_values: &Tensor, hooks: &dyn Hooks) -> Option<Tensor> {
         let xs = self.0.encode(pixel_values, 0, hooks)?;
         Some(self.0.normed(&xs))
@@ -51,7 +53,7 @@ pub(super) fn position(w: &Weights) -> Weights {
     encoder_home::behind(prefix(w), w)
 }
 
-/// What stands before the names, `vision_model.` too.
+/// Prefix of the names, including `vision_model.`.
 fn prefix(w: &Weights) -> &str {
     siglip::prefix(&w.keys()).unwrap_or(clip_vision::USUAL_PREFIX)
 }

@@ -55,7 +55,7 @@ impl SiglipHead {
         }))
     }
 
-    /// `states`: `(N, L, C)`, behind the last norm -> `(N, C)`
+    /// `states`: `(N, L, C)`, after the last norm. Returns `(N, C)`.
     pub fn pooled(&self, states: &Tensor) -> Tensor {
         let [weights, biases] = self.in_proj.each_ref().map(|all| all.chunk(3, 0));
         let heads = |xs: &Tensor, part: usize| {

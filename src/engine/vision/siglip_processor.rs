@@ -1,7 +1,7 @@
-//! What SigLIP wants of a picture, as FramePack gives it: numbers in [0, 1], resized and normalised.
+//! SigLIP's image preprocessing as in FramePack: values in [0, 1], resized and normalised.
 //!
-//! FramePack's pipeline hands over the picture that was already made as large as the clip, and as numbers, not as
-//! bytes. Bicubic resizing then goes below 0 and above 1, and nothing clamps it: the model gets to see that.
+//! FramePack's pipeline passes the image already resized to the video's size, as floats rather than bytes. Bicubic
+//! resizing then goes below 0 and above 1 and is not clamped: the model receives these values.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use tch::Tensor;
 use super::processor::{ClipImageProcessor, pixel_values};
 use crate::error::EngineError;
 
-/// What `preprocessor_config.json` says, checked.
+/// Checked content of `preprocessor_config.json`.
 #[derive(Clone, Debug)]
 pub struct SiglipImageProcessor(ClipImageProcessor);
 
@@ -34,7 +34,7 @@ impl SiglipImageProcessor {
         self.0.check(image_size, place)
     }
 
-    /// The same of a picture as it was opened, resized as bytes, as pipelines that are given pictures do it.
+    /// Preprocesses an opened image, resized as bytes, as in pipelines that receive images.
     pub fn of_bytes(&self, picture: &Picture) -> Result<Tensor, EngineError> {
         pixel_values(&picture.rgb, picture.width, picture.height, &self.0)
     }

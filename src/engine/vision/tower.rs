@@ -58,8 +58,8 @@ impl VisionTower {
         })
     }
 
-    /// The hidden states behind all layers but the last `left`: `pixel_values`: `(N, 3, image_size, image_size)`
-    /// -> `(N, L, C)`; `None` when cancelled
+    /// Hidden states after all layers but the last `left`: `pixel_values`: `(N, 3, image_size, image_size)`. Returns
+    /// `(N, L, C)`; `None` when cancelled.
     pub(super) fn encode(
         &self,
         pixel_values: &Tensor,

@@ -1,4 +1,4 @@
-//! What can be wrong with a weight file. Says nothing about what to do next: the caller knows that.
+//! Errors of weight files. The caller adds what to do next.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::lane::StagingError;
 
 #[derive(Debug, Error)]
 pub enum WeightsError {
-    /// What is wrong with a file as the catalogue would say it.
+    /// Error of a file in the catalogue's words.
     #[error(transparent)]
     File(#[from] CatalogError),
     #[error("tensor '{key}' is missing, expected shape {expected:?}, {found}: {}", path.display())]
@@ -61,7 +61,7 @@ impl WeightsError {
         }
     }
 
-    /// What kept a tensor from its device.
+    /// Error of a tensor's transfer to its device.
     pub(super) fn staging(err: StagingError, key: &str, path: &Path) -> Self {
         match err {
             StagingError::Io(source) => Self::io(path)(source),

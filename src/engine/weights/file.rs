@@ -83,7 +83,7 @@ impl WeightFile {
         }
     }
 
-    /// From here on only what is too small to be read by itself comes before it is asked for.
+    /// From here on only tensors too small for a separate read are read ahead.
     pub(super) fn read_only_tiny_ahead(&self) {
         if let Some((staging, _)) = &self.staging {
             staging.read_only_tiny_ahead();

@@ -30,7 +30,7 @@ pub(super) fn expand(numbers: &Tensor, scale: f32, kind: Kind) -> Tensor {
     let table = table(numbers.kind(), scale, kind);
     let numbers = numbers.contiguous();
     let out = Tensor::empty(numbers.size(), (kind, Device::Cpu));
-    // What matters is only how wide a number is.
+    // Only the element width matters.
     match kind {
         Kind::Float => look_up::<u32>(&numbers, &table, &out),
         _ => look_up::<u16>(&numbers, &table, &out),
@@ -38,14 +38,14 @@ pub(super) fn expand(numbers: &Tensor, scale: f32, kind: Kind) -> Tensor {
     out
 }
 
-/// What each byte stands for.
+/// Value of each byte.
 fn table(stored: Kind, scale: f32, kind: Kind) -> Tensor {
     let bytes: Vec<u8> = (0..=u8::MAX).collect();
     let numbers = Tensor::from_slice(&bytes).view_dtype(stored);
     (numbers.to_kind(Kind::Float) * f64::from(scale)).to_kind(kind)
 }
 
-/// Where threads write, each to places of its own.
+/// Output shared by threads, each with a separate range.
 struct Places<T>(*mut T);
 
 #[expect(unsafe_code, reason = "threads write to different parts of one tensor")]
@@ -56,7 +56,7 @@ impl<T> Places<T> {
     #[expect(unsafe_code, reason = "threads write to different parts of one tensor")]
     #[expect(clippy::mut_from_ref, reason = "of each place there is one writer")]
     /// # Safety
-    /// The tensor lives, has these places, and nobody else uses them meanwhile.
+    /// The tensor is alive, has these elements, and nothing else uses them meanwhile.
     unsafe fn range(&self, range: Range<usize>) -> &mut [T] {
         // SAFETY: as above.
         unsafe { slice::from_raw_parts_mut(self.0.add(range.start), range.len()) }
@@ -79,7 +79,7 @@ fn look_up<T: Copy + Send + Sync>(numbers: &Tensor, table: &Tensor, out: &Tensor
         unsafe_code,
         reason = "reads tensors as what they are: bytes and words"
     )]
-    // SAFETY: both are contiguous tensors on the CPU of so many elements of this width; `numbers` outlives its slice.
+    // SAFETY: both are contiguous CPU tensors with this number of elements of this width; `numbers` outlives its slice.
     let (bytes, table) = unsafe {
         (
             slice::from_raw_parts(numbers.data_ptr().cast::<u8>().cast_const(), len),

@@ -1,7 +1,7 @@
-//! Whole numbers of eight bits with a scale for each row, whose columns may be rotated in groups (ComfyUI's ConvRot), to
-//! numbers that can be computed with.
+//! Int8 matrices with one scale per row, whose columns may be rotated in groups (ComfyUI's ConvRot), dequantized for
+//! computing.
 //!
-//! How they are expanded is in [`kernels::expand_int8`]. Does not know where scales are written.
+//! [`kernels::expand_int8`] dequantizes. `scales` reads the scales.
 
 use tch::{Kind, Tensor};
 
@@ -13,11 +13,11 @@ pub(super) struct Int8Matrix {
     codes: Tensor,
     /// `(rows, 1)` in f32
     scales: Tensor,
-    /// What [`kernels::twins::rotation`] gave, where the columns are rotated.
+    /// Result of [`kernels::twins::rotation`], if the columns are rotated.
     rotation: Option<Tensor>,
 }
 
-/// What a file has beside the codes of a matrix.
+/// Tensors stored next to the codes of a matrix.
 #[derive(Debug)]
 pub(super) struct Int8Side {
     scales: Tensor,
@@ -34,7 +34,7 @@ impl Int8Side {
         &self.scales
     }
 
-    /// How many columns are rotated together, where they are.
+    /// Number of columns rotated together, if any.
     pub(super) fn group(&self) -> Option<i64> {
         self.rotation.as_ref().map(|rotation| rotation.size()[0])
     }

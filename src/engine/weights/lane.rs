@@ -1,6 +1,6 @@
-//! The ways from one thread to a device: the driver's copies, which go on by themselves, or libtorch's, which block.
+//! Copies from one thread to a device: the driver's asynchronous copies, or libtorch's blocking ones.
 //!
-//! Reads no files and knows no order of pieces.
+//! Reads no files.
 
 use std::io;
 use std::slice;
@@ -36,7 +36,7 @@ impl From<KernelError> for StagingError {
 pub(super) trait Lane {
     /// A buffer that no copy is under way from.
     fn buffer(&mut self, slot: usize) -> &mut [u8];
-    /// Begins to copy the first `len` bytes of a buffer to `target`, behind what had been queued at `mark`.
+    /// Starts copying the first `len` bytes of a buffer to `target`, after the work queued at `mark`.
     fn start(
         &mut self,
         slot: usize,
@@ -64,8 +64,9 @@ impl Lane for CopyLane {
             return Err(io::Error::other("nothing says when its memory is free").into());
         };
         #[expect(unsafe_code, reason = "the driver writes into a tensor")]
-        // SAFETY: the target is contiguous, has `len` bytes, is nobody else's behind the mark, and is kept with its
-        // piece until the copy has ended.
+        // SAFETY: the target is contiguous, has `len` bytes, is used by nothing else after the mark, and is kept with
+        // its piece
+        // until the copy has ended.
         Ok(unsafe { Self::start(self, slot, target.data_ptr(), len, mark) }?)
     }
 
@@ -78,7 +79,7 @@ impl Lane for CopyLane {
 pub(super) enum BlockingLane {
     /// Pinned where possible.
     Pinned(Tensor),
-    /// Where the device is the CPU, and the count of its tensors that of what is used, it is none of them.
+    /// Ordinary memory on the CPU: tensors there count as used memory, and this does not.
     Plain(Vec<u8>),
 }
 
@@ -88,7 +89,7 @@ impl BlockingLane {
             return Ok(Self::Plain(vec![0; len]));
         };
         let buffer = Tensor::f_zeros([len as i64], (Kind::Uint8, Device::Cpu))?;
-        // Where nothing can be pinned, an ordinary buffer does, only slower.
+        // Falls back to an ordinary, slower buffer if pinning fails.
         Ok(Self::Pinned(buffer.f_pin_memory(device).unwrap_or(buffer)))
     }
 }
@@ -114,7 +115,7 @@ impl Lane for BlockingLane {
         len: usize,
         _mark: Option<&Mark>,
     ) -> Result<(), StagingError> {
-        // They go on the stream that computes, so behind all that is queued.
+        // Copies are on the compute stream, so after all queued work.
         match self {
             Self::Pinned(buffer) => target.f_copy_(&buffer.f_narrow(0, 0, len as i64)?)?,
             Self::Plain(buffer) => target.f_copy_(&Tensor::f_from_slice(&buffer[..len])?)?,

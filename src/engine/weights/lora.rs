@@ -1,8 +1,8 @@
-//! LoRAs beside a network's own weights: which tensors change which layer, read when the layer is.
+//! LoRAs of a network: the tensors that change each layer, read together with the layer.
 //!
-//! Where the keys belong is the catalogue's plan; what is computed with the numbers is [`nn`](crate::nn)'s.
-//! Matrices stay as they are stored, so a quantised model stays quantised; only tensors that are no matrices are
-//! changed here, as they are read.
+//! The catalogue plans which key belongs to which layer; [`nn`](crate::nn) computes. Matrices keep their storage
+//! format, so
+//! a quantised model stays quantised; only other tensors are changed here, on reading.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -22,11 +22,11 @@ use crate::hooks::Hooks;
 #[derive(Default)]
 pub(super) struct Loras {
     files: Vec<OpenFile>,
-    /// By the name that the layer's matrix is asked for, without `.weight`.
+    /// Updates by the requested name of the layer's matrix, without `.weight`.
     layers: BTreeMap<String, Vec<Planned>>,
     /// By the name of the tensor: file, strength and key of what is added.
     tensors: BTreeMap<String, Vec<(usize, f64, String)>>,
-    /// By the name of the tensor: file and key of what stands in its place.
+    /// Replaced tensors by name: file and key of the replacement.
     instead: BTreeMap<String, (usize, String)>,
     /// Inputs of layers that have more with the LoRAs than in the model's file.
     widened: BTreeMap<String, i64>,
@@ -45,14 +45,14 @@ struct Planned {
     update: LoraUpdate,
 }
 
-/// What a LoRA does to some rows of a layer, in f32 on the layer's device.
+/// LoRA update of some rows of a layer, in f32 on the layer's device.
 pub struct LayerUpdate {
     /// First and number.
     pub rows: (i64, i64),
     pub strength: f64,
     /// Scaled by everything but the strength.
     pub delta: Option<LayerDelta>,
-    /// What the norms of the changed rows, `(rows)`, or columns, `(1, in)`, shall be.
+    /// Target norms of the changed rows, `(rows)`, or columns, `(1, in)`.
     pub dora_scale: Option<Tensor>,
     /// `(rows)`, to be added to the bias; the strength is in it.
     pub bias: Option<Tensor>,
@@ -127,7 +127,7 @@ impl Loras {
         }
     }
 
-    /// What changes the matrix that is asked for as `name`, on `device`.
+    /// Updates of the matrix requested as `name`, on `device`.
     fn of_layer(&self, name: &str, device: Device) -> Result<Vec<LayerUpdate>, WeightsError> {
         let Some(planned) = self.layers.get(name) else {
             return Ok(Vec::new());
@@ -172,7 +172,7 @@ impl Loras {
         asked.insert(name.to_owned());
     }
 
-    /// Layers that have a change and that the network has not asked for.
+    /// Changed layers that the network has not requested.
     fn left_over(&self) -> Vec<String> {
         let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         let names = self.layers.keys().chain(self.tensors.keys());
@@ -185,10 +185,11 @@ impl Loras {
 }
 
 impl Weights {
-    /// The same, with what LoRAs do to a network. `named`: the position from which the network asks for its layers, by
-    /// its own names; it may be this one.
+    /// This position with LoRAs applied. `named`: the position from which the network requests its layers, by its
+    /// names; may be
+    /// this one.
     ///
-    /// One that has nothing for this network is no error here: it may be for another, and
+    /// A LoRA without updates for this network is no error here: it may belong to another one, and
     /// [`check`](safelight_core::lora::check) has seen all of it.
     pub fn with_loras(
         &self,
@@ -218,7 +219,7 @@ impl Weights {
         })
     }
 
-    /// What changes the matrix at this position.
+    /// Updates of the matrix at this position.
     pub fn layer_updates(&self) -> Result<Vec<LayerUpdate>, WeightsError> {
         match &self.loras {
             Some(loras) => loras.of_layer(&self.prefix, self.device),
@@ -226,8 +227,9 @@ impl Weights {
         }
     }
 
-    /// The matrix `name` of so many rows and columns under this position, where LoRAs give it inputs that the file's has
-    /// not: those get zeros, to which the LoRAs add. It is the layer of what is noised, small and never streamed.
+    /// Matrix `name` with this number of rows and columns, where LoRAs add inputs that the file's matrix does not have:
+    /// those
+    /// are zeros, to which the LoRAs add. It is the input projection, small and never streamed.
     pub(super) fn widened(
         &self,
         name: &str,
@@ -247,7 +249,7 @@ impl Weights {
         Ok(Some(wide))
     }
 
-    /// Layers that a LoRA changes and that nobody has asked for.
+    /// Layers that a LoRA changes and that were not requested.
     fn unused_updates(&self) -> Vec<String> {
         self.loras
             .as_ref()
@@ -328,7 +330,7 @@ impl OpenFile {
         })
     }
 
-    /// What the product of the parts is multiplied with.
+    /// Factor of the product of the two matrices.
     fn factor(&self, update: &LoraUpdate) -> Result<f64, WeightsError> {
         let Some((key, rank)) = update.alpha.as_deref().zip(update.rank) else {
             return Ok(update.factor);
@@ -370,7 +372,7 @@ impl OpenFile {
     }
 }
 
-/// The same of a layer with so many inputs more, behind its own, which it leaves alone.
+/// The layer's update with `count` more inputs at the end, which it ignores.
 fn with_idle_inputs(delta: LayerDelta, count: i64) -> LayerDelta {
     let wide = |xs: Tensor| xs.constant_pad_nd([0, count]);
     match delta {

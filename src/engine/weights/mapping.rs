@@ -38,8 +38,9 @@ pub(crate) struct Mapping {
 impl Mapping {
     pub(super) fn new(file: &File) -> io::Result<Self> {
         #[expect(unsafe_code, reason = "mapping a file cannot be done safely")]
-        // SAFETY: the map is private to this process and read-only. A file that somebody shortens while it is
-        // mapped ends the engine process with SIGBUS, which the worker survives; wrong numbers are no memory error.
+        // SAFETY: the map is private to this process and read-only. A file that is shortened while mapped ends the
+        // engine process
+        // with SIGBUS, which the worker survives; wrong values are no memory error.
         let map = unsafe { Mmap::map(file)? };
         let len = map.len() as u64;
         let live = LIVE_BYTES.fetch_add(len, Ordering::Relaxed) + len;
@@ -67,8 +68,9 @@ impl Mapping {
             unsafe_code,
             reason = "tch cannot tell when a tensor over foreign memory is gone"
         )]
-        // SAFETY: `bytes` lies in the map, has `count` elements and is aligned; `owner` keeps the map until
-        // `release` gives it back, which happens once. Nobody writes to weights (the pages would refuse).
+        // SAFETY: `bytes` is inside the map, has `count` elements and is aligned; `owner` keeps the map until
+        // `release`, which is
+        // called once. Weights are never written to (the pages would refuse).
         let tensor = unsafe {
             safelight_tensor_over(
                 bytes.as_ptr().cast_mut().cast(),
@@ -83,7 +85,7 @@ impl Mapping {
             return Tensor::f_from_data_size(bytes, shape, kind);
         }
         #[expect(unsafe_code, reason = "tch takes over a tensor made outside of it")]
-        // SAFETY: the pointer is a fresh `at::Tensor *`, which is what tch wraps, and nobody else has it.
+        // SAFETY: the pointer is a fresh `at::Tensor *`, which tch wraps, and has no other owner.
         Ok(unsafe { Tensor::from_ptr(tensor.cast()) })
     }
 

@@ -1,9 +1,10 @@
-//! Weights from safetensors and GGUF files, asked for one by one through a cursor.
+//! Weights from safetensors and GGUF files, requested one by one through a cursor.
 //!
-//! Whoever asks states the shape; a missing key or a wrong shape fails at once, and keys that nobody asked
-//! for can be listed at the end. Nothing here is trainable or a copy of a whole file, and nothing random but in
-//! [`Weights::random`], for measuring networks that have no files.
-//! Does not translate the key dialects of a family (the catalogue knows them; see [`Weights::translated`]).
+//! A request states the shape; a missing key or a wrong shape fails at once, and unread keys can be listed at the end.
+//! Nothing is trainable, no file is copied as a whole, and only [`Weights::random`], which measures networks without
+//! files,
+//! is random.
+//! The catalogue translates a family's key dialects (see [`Weights::translated`]).
 
 mod error;
 mod file;
@@ -53,9 +54,9 @@ pub struct Weights {
     source: Arc<Source>,
     prefix: String,
     translate: Option<Arc<Translate>>,
-    /// What changes some of the tensors.
+    /// LoRAs that change some of the tensors.
     loras: Option<Arc<Loras>>,
-    /// Where not all of the network may stay on the device.
+    /// Streamer, if not all of the network may stay on the device.
     stream: Option<Rc<Stream>>,
     is_seldom: bool,
     kind: Kind,
@@ -67,12 +68,12 @@ struct Source {
     files: Vec<WeightFile>,
     /// Key → index into `files`.
     keys: BTreeMap<String, usize>,
-    /// Whether anything stands beside matrices.
+    /// True if any matrix has scales.
     has_scales: bool,
     /// Instead of files.
     random: Option<RandomTensors>,
     asked: Mutex<BTreeSet<String>>,
-    /// What turns whole numbers back, by how many columns it turns together: one of each for all matrices.
+    /// Inverse rotations of int8 matrices by number of columns, shared by all matrices.
     rotations: Mutex<BTreeMap<i64, Tensor>>,
 }
 
@@ -92,13 +93,14 @@ impl Weights {
         Ok(Self::of(source, kind, device))
     }
 
-    /// No file: every tensor asked for is made on the device, of the shape asked for and of numbers that only look
-    /// like a network's. Takes any name, and [has](Self::has) none.
+    /// No file: every requested tensor is created on the device with the requested shape and plausible random values.
+    /// Accepts
+    /// any name, and [has](Self::has) none.
     pub fn random(kind: Kind, device: Device) -> Self {
         Self::without_files(RandomTensors::new(device), kind, device)
     }
 
-    /// The same with numbers that are alike on every device, so that devices can be compared.
+    /// Like [`Self::random`], with equal values on every device, so that devices can be compared.
     pub fn random_alike(kind: Kind, device: Device) -> Self {
         Self::without_files(RandomTensors::alike(), kind, device)
     }
@@ -108,7 +110,7 @@ impl Weights {
         Self::without_files(RandomTensors::outline(), kind, Device::Cpu)
     }
 
-    /// What was asked for, in that order, where this is an [outline](Self::outline).
+    /// Requested tensors in order, if this is an [outline](Self::outline).
     pub fn outlined(&self) -> Vec<(String, Vec<i64>)> {
         let random = self.source.random.as_ref();
         random.map_or_else(Vec::new, RandomTensors::outlined)
@@ -127,7 +129,7 @@ impl Weights {
         Self::of(source, kind, device)
     }
 
-    /// Where its names begin.
+    /// Position at the root of the names.
     fn of(source: Source, kind: Kind, device: Device) -> Self {
         Self {
             source: Arc::new(source),
@@ -141,7 +143,7 @@ impl Weights {
         }
     }
 
-    /// How many bytes [random](Self::random) tensors have been asked for.
+    /// Bytes of the [random](Self::random) tensors that were requested.
     pub fn random_bytes(&self) -> u64 {
         let random = self.source.random.as_ref();
         random.map_or(0, RandomTensors::bytes)
@@ -170,7 +172,7 @@ impl Weights {
         &self.source.path
     }
 
-    /// The same position, giving tensors of another kind (for the parts that stay in f32).
+    /// This position with another dtype (for the parts that stay in f32).
     pub fn with_kind(&self, kind: Kind) -> Self {
         Self {
             kind,
@@ -178,7 +180,7 @@ impl Weights {
         }
     }
 
-    /// From here on, every key asked for is turned into the file's own key by `translate`.
+    /// From here on, every requested key is converted to the file's key by `translate`.
     pub fn translated(&self, translate: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
         Self {
             translate: Some(Arc::new(translate)),
@@ -218,7 +220,7 @@ impl Weights {
         Ok(tensor)
     }
 
-    /// Whether the key is there; asking this does not count as using it.
+    /// Returns whether the key exists; does not count as using it.
     pub fn has(&self, name: &str) -> bool {
         self.source.keys.contains_key(&self.file_key(name))
     }
@@ -314,8 +316,9 @@ impl Weights {
         self.tensor(name, &size).map(StoredMatrix::plain)
     }
 
-    /// The same of a matrix of which only some rows are [looked up](StoredMatrix::look_up): where not all of the network
-    /// may stay, these alone are read.
+    /// Like `matrix`, for a matrix of which only some rows are [looked up](StoredMatrix::look_up): if not all of the
+    /// network
+    /// may stay, only these are read.
     pub fn table(&self, name: &str, size: [i64; 2]) -> Result<StoredMatrix, WeightsError> {
         let Some(stream) = &self.stream else {
             return self.matrix(name, size);
@@ -394,7 +397,7 @@ impl Weights {
         Ok((file, info))
     }
 
-    /// Counts `name` as asked for without loading it, with all that stands beside it: a twin of something else.
+    /// Counts `name` and its scales as requested without loading it: a duplicate of another tensor.
     pub fn ignore(&self, name: &str) {
         let key = self.file_key(name);
         self.ignore_beside(&key);
@@ -406,7 +409,7 @@ impl Weights {
         asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The keys of the files that nobody has asked for so far.
+    /// Keys of the files that were not requested so far.
     pub fn finish(&self) -> Vec<String> {
         let asked = self.asked();
         self.source
@@ -417,7 +420,7 @@ impl Weights {
             .collect()
     }
 
-    /// The same of those behind a prefix alone: others are other networks'.
+    /// Like [`Self::finish`], below a prefix only: other keys belong to other networks.
     pub fn finish_behind(&self, prefix: &str) -> Vec<String> {
         let mut keys = self.finish();
         keys.retain(|key| key.starts_with(prefix));

@@ -20,9 +20,9 @@ type Outline = Vec<(String, Vec<i64>)>;
 
 pub(super) struct RandomTensors {
     bytes: AtomicU64,
-    /// The same numbers on every device, which takes its time.
+    /// Equal values on every device; slower.
     is_alike: bool,
-    /// Names and shapes of what was asked for, where nobody wants the numbers.
+    /// Names and shapes of requests, if the values are not needed.
     outline: Option<Mutex<Outline>>,
 }
 
@@ -38,7 +38,7 @@ impl RandomTensors {
         }
     }
 
-    /// The same numbers on every device.
+    /// Equal values on every device.
     pub(super) fn alike() -> Self {
         Self {
             bytes: AtomicU64::new(0),

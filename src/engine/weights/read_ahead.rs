@@ -15,7 +15,7 @@ use super::folder;
 use crate::place::Placement;
 use crate::runtime::meminfo_bytes;
 
-/// What is read between two looks at the flag and the memory.
+/// Bytes read between two checks of the flag and the memory.
 const PIECE_BYTES: usize = 16 << 20;
 /// Stays free for whoever computes meanwhile.
 const SPARE_BYTES: u64 = 4 << 30;
@@ -57,7 +57,7 @@ impl Drop for ReadAhead {
 
 fn read(place: &Path, room: &str, stop: &AtomicBool) {
     let mut piece = vec![0; PIECE_BYTES];
-    // What is read stays available by the system's count, so the room is what there was before.
+    // Cached bytes stay available by the system's count, so the room is the count at the start.
     let mut left = meminfo_bytes(room).unwrap_or(0).saturating_sub(SPARE_BYTES);
     for path in folder::files(place).unwrap_or_default() {
         // Opening a pipe would wait for its writer.

@@ -20,7 +20,7 @@ use crate::kernels::{Copies, Mark};
 
 /// On one H200's host, from page cache: 1 reader 8 GiB/s, 2 15, 4 26; 12 come near to what the device can fetch.
 const READERS: usize = 12;
-/// What a reader has read lies in its processor's cache when the device fetches it.
+/// Small enough to stay in the reader's processor cache until the device fetches it.
 const PIECE_BYTES: usize = 4 << 20;
 /// One is read into while the device fetches from the other.
 const SLOTS: usize = 2;
@@ -28,8 +28,8 @@ const SLOTS: usize = 2;
 /// Pieces that may wait for a reader: more than is ever read ahead, so that whoever asks rarely waits.
 const MAX_WAITING: usize = 4096;
 
-/// How far before the readers the disk works. One disk gave 1.5 GiB/s to 12 readers without, and 1.95 with this, which
-/// is more than direct reading gave.
+/// Read-ahead of the disk before the readers. One disk gave 1.5 GiB/s to 12 readers without, and 1.95 with it, which is
+/// more than direct reading gave.
 const READ_AHEAD_BYTES: u64 = 256 << 20;
 
 /// Bytes of a file, and where they go.
@@ -104,8 +104,9 @@ impl Progress {
 }
 
 impl Transfer {
-    /// Sends parts of `file` to `target`, flat bytes that nobody else uses before [`Self::wait`]. The parts are in the
-    /// order of their places in the target and do not overlap there; what lies between them stays what it was, or not.
+    /// Sends parts of `file` to `target`, flat bytes that nothing else uses before [`Self::wait`]. The parts are in the
+    /// order
+    /// of their positions in the target and do not overlap; bytes between them are undefined.
     pub(super) fn begin(
         file: &Arc<File>,
         parts: &[Part],
@@ -136,7 +137,7 @@ impl Transfer {
         }
         let readers = readers_for(device);
         for piece in pieces {
-            // What nobody receives ends where it is dropped.
+            // Without receivers the piece is dropped.
             readers.send(piece).ok();
         }
         Ok(Self(progress))
@@ -147,7 +148,7 @@ impl Transfer {
         self.ended().failure.take().map_or(Ok(()), Err)
     }
 
-    /// Lets what was not begun be, and waits for the rest: behind this nobody writes to the target any more.
+    /// Drops pieces that have not started, and waits for the rest: afterwards nothing writes to the target.
     pub(super) fn abandon(&self) {
         self.0.state().is_pointless = true;
         drop(self.ended());
@@ -242,13 +243,13 @@ fn serve(device: Device, pieces: &Receiver<Piece>) {
     }
 }
 
-/// Brings pieces through a lane until nobody can send any more.
+/// Copies pieces through a lane until all senders are gone.
 fn read(lane: &mut impl Lane, pieces: &Receiver<Piece>) {
     let mut under_way: [Option<Piece>; SLOTS] = [const { None }; SLOTS];
     let mut slot = 0;
     loop {
         let next = pieces.try_recv().ok().or_else(|| {
-            // There is time to look how the copies do: somebody waits for them.
+            // Time to check the copies: a caller waits for them.
             for later in 0..SLOTS {
                 let slot = (slot + later) % SLOTS;
                 end(lane, slot, under_way[slot].take());
@@ -272,7 +273,7 @@ fn read(lane: &mut impl Lane, pieces: &Receiver<Piece>) {
 fn begin(lane: &mut impl Lane, slot: usize, piece: &mut Piece) -> Result<(), StagingError> {
     let bytes = &mut lane.buffer(slot)[..piece.len];
     for part in &piece.parts {
-        // What the disk brings meanwhile is likely to be wanted soon. Advice that is not taken harms nothing.
+        // Read-ahead advice for the next part; ignored advice does no harm.
         let len = NonZeroU64::new(part.len as u64);
         fadvise(
             &*piece.file,

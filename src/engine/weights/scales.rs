@@ -1,8 +1,7 @@
-//! What stands beside a matrix of fp8 or of whole numbers: ComfyUI's scales, under any of their names, how whole numbers
-//! are rotated, and what may be ignored.
+//! Scales of fp8 and int8 matrices: ComfyUI's names for them, rotations of int8 matrices, and keys to ignore.
 //!
-//! A scale multiplies. How activations were to be scaled (`scale_input`), and what says again how the numbers are
-//! stored, is of no use here. The catalogue has refused other formats that use the same names.
+//! A scale multiplies. Scales of activations (`scale_input`) and repeated storage notes are not used. The catalogue has
+//! refused other formats that use the same names.
 
 use std::sync::PoisonError;
 
@@ -18,7 +17,7 @@ use crate::kernels::twins;
 const SCALES: [&str; 2] = ["scale_weight", "weight_scale"];
 const IGNORED: [&str; 3] = ["scale_input", "input_scale", "comfy_quant"];
 
-/// Whether a file with these keys has anything beside its matrices: most have not, and need not be searched.
+/// Returns whether any of the keys is a scale: most files have none and need not be searched.
 pub(super) fn stand_among<'a>(mut keys: impl Iterator<Item = &'a str>) -> bool {
     keys.any(|key| {
         let end = key.rsplit('.').next().unwrap_or(key);
@@ -32,7 +31,7 @@ pub(super) fn is_marker(key: &str) -> bool {
 }
 
 impl Weights {
-    /// The scale of the matrix at `key`, a name of the file; it and its like count as asked for.
+    /// Scale of the matrix at `key`, a name of the file; all its scale keys count as requested.
     pub(super) fn scale_of(
         &self,
         key: &str,
@@ -66,8 +65,9 @@ impl Weights {
         }
     }
 
-    /// The scales of the matrix at `key`, a name of the file, and what turns its rows back, where it is one of whole
-    /// numbers that say how they are stored; all beside it counts as asked for.
+    /// Scales and rotation of the matrix at `key`, a name of the file, if it is an int8 matrix that states its storage;
+    /// all its
+    /// scale keys count as requested.
     pub(super) fn int8_of(
         &self,
         key: &str,
@@ -118,7 +118,7 @@ impl Weights {
         )))
     }
 
-    /// What turns groups of so many columns back, one for all matrices of the files.
+    /// Inverse rotation of groups of `group` columns, shared by all matrices of the files.
     fn rotation(&self, group: i64) -> Tensor {
         let rotations = self.source.rotations.lock();
         let mut rotations = rotations.unwrap_or_else(PoisonError::into_inner);
@@ -127,7 +127,7 @@ impl Weights {
         rotation.shallow_clone()
     }
 
-    /// Counts all that may stand beside the matrix at `key` as asked for.
+    /// Counts all scale keys of the matrix at `key` as requested.
     pub(super) fn ignore_beside(&self, key: &str) {
         if !self.source.has_scales {
             return;

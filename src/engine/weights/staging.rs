@@ -1,7 +1,8 @@
-//! The way of a component's weights to another device: what is likely to be asked for next is on its way already.
+//! Prefetching of a component's weights to another device, in the order in which they will probably be requested.
 //!
-//! Tensors too small for a copy of their own come several in one, and are views of it. What lies ahead is bounded, on the
-//! device as on the host, and a wrong guess costs time alone. `ring.rs` does the reading.
+//! Tensors too small for a separate copy are copied together, and are views of the copy. The prefetched bytes are
+//! bounded
+//! on the device and on the host, and a wrong guess only costs time. `ring.rs` reads.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -16,14 +17,14 @@ use super::lane::StagingError;
 use super::ring::{Part, Transfer};
 use crate::runtime::{device_class, meminfo_bytes};
 
-/// What may be on its way before it is asked for.
+/// Limit of bytes in flight before they are requested.
 const AHEAD_BYTES: usize = 256 << 20;
-/// What may be on the device without anybody having it.
+/// Limit of bytes on the device before they are requested.
 const HELD_BYTES: usize = AHEAD_BYTES + AHEAD_BYTES / 2;
 /// Tensors up to this size come together with their neighbours.
 const TINY_BYTES: usize = 1 << 20;
 const GATHERED_BYTES: usize = 16 << 20;
-/// Where tiny tensors begin: kernels fetch up to this many bytes at a time.
+/// Alignment of small tensors: kernels fetch up to this number of bytes at a time.
 const ALIGNMENT: usize = 16;
 /// A larger tensor changes its kind in pieces of this size.
 const CONVERTED_BYTES: usize = 64 << 20;
@@ -48,7 +49,7 @@ pub(super) struct Stored {
 /// The files of one component and what of them is on its way.
 pub(super) struct Staging {
     files: Vec<Arc<File>>,
-    /// In the order in which they are likely to be asked for.
+    /// Batches in the probable order of requests.
     spans: Vec<Span>,
     /// File and start of each tensor, index into `spans`, and its part there; sorted.
     places: Vec<((usize, u64), usize, Part)>,
@@ -56,7 +57,7 @@ pub(super) struct Staging {
     reads_only_tiny_ahead: AtomicBool,
 }
 
-/// Bytes that come together: a tensor, or tiny ones that are likely to be asked for one after the other.
+/// Bytes copied together: one tensor, or small ones that will probably be requested one after the other.
 struct Span {
     file: usize,
     parts: Vec<Part>,
@@ -70,7 +71,7 @@ struct Held {
     ages: VecDeque<usize>,
     bytes: usize,
     last_asked: Option<usize>,
-    /// Where they went.
+    /// Device of the copies.
     device: Option<Device>,
     /// Spans that were fetched once, and are not fetched again unasked.
     fetched: Vec<bool>,
@@ -79,7 +80,7 @@ struct Held {
 /// A span on its way or on the device.
 struct Fetch {
     bytes: Tensor,
-    /// The same as numbers of the kind that was last asked for.
+    /// Copy in the dtype of the last request.
     typed: Option<(Kind, Tensor)>,
     transfer: Arc<Transfer>,
     tensors_left: usize,
@@ -180,7 +181,7 @@ impl Staging {
         if !held.fetches.contains_key(&index) {
             let fetch = match self.fetch(index, device) {
                 Err(StagingError::Tensor(_)) if held.bytes > 0 => {
-                    // Memory is short: what nobody asked for gives its own back.
+                    // Memory is short: unused batches are released.
                     held.make_room(&self.spans, HELD_BYTES);
                     self.fetch(index, device)?
                 }
@@ -240,8 +241,8 @@ impl Staging {
         })
     }
 
-    /// One tensor by itself, piece by piece: the narrower type is what crosses the bus, and little of it is on the
-    /// device at a time.
+    /// Converts one tensor piece by piece: the narrower type crosses the bus, and little of it is on the device at a
+    /// time.
     fn convert(
         &self,
         file: usize,
@@ -279,15 +280,16 @@ impl Staging {
     }
 }
 
-/// Whether less than a quarter of the memory is really free: drivers do not wait for the page cache to give way.
+/// Returns whether less than a quarter of the memory is really free: drivers do not wait for the page cache to shrink.
 fn is_short() -> bool {
     let bytes = |name| meminfo_bytes(name).unwrap_or(0);
     bytes("MemFree") < bytes("MemTotal") / 4
 }
 
 impl Drop for Staging {
-    /// Where the device has the host's memory, what was read is there twice: the page cache's goes where
-    /// little is free besides. Where much is, it makes the next section's loading fast.
+    /// On unified memory read bytes exist twice: the page cache's copy is dropped if little is free besides. If much is
+    /// free it
+    /// makes loading the next section fast.
     fn drop(&mut self) {
         let held = self.held.get_mut().unwrap_or_else(PoisonError::into_inner);
         let streams = self.reads_only_tiny_ahead.load(Ordering::Relaxed);
@@ -358,8 +360,7 @@ impl Held {
     }
 }
 
-/// What names are sorted by so that block 2 comes before block 10: numbers before other words, each comparable byte
-/// by byte.
+/// Sort key by which block 2 comes before block 10: numbers before other words, each comparable byte by byte.
 pub(super) fn natural_order(name: &str) -> Vec<u8> {
     let mut key = Vec::with_capacity(name.len() + 16);
     for word in name.split('.') {

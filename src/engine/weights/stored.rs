@@ -87,7 +87,7 @@ impl StoredMatrix {
         }
     }
 
-    /// What it takes on its device as long as nobody uses it.
+    /// Bytes on its device while it is not in use.
     pub fn bytes(&self) -> u64 {
         let bytes = |numbers: &Tensor| numbers.numel() * numbers.kind().elt_size_in_bytes();
         match &self.0 {
@@ -111,7 +111,7 @@ impl StoredMatrix {
         }
     }
 
-    /// The same while the network is being built, for as long as it is wanted.
+    /// Like `expand`, while the network is being built; valid as long as it is held.
     pub fn expand_early(&self, kind: Kind) -> Tensor {
         match &self.0 {
             Storage::Streamed(matrix) => matrix.apart(|it| it.expand(kind)),
@@ -119,7 +119,7 @@ impl StoredMatrix {
         }
     }
 
-    /// Some of its rows: `(count, columns)` of `kind`, which nobody may write to either, and which are there as long.
+    /// Some rows, `(count, columns)`, of `kind`; read-only and valid as long as `expand`'s result.
     pub fn expand_rows(&self, first: i64, count: i64, kind: Kind) -> Tensor {
         match &self.0 {
             Storage::Streamed(matrix) => matrix.with(|it| it.expand_rows(first, count, kind)),
@@ -132,7 +132,7 @@ impl StoredMatrix {
         }
     }
 
-    /// How many rows should be expanded at a time for a product with `others` rows in `kind`; all of them on a GPU.
+    /// Number of rows to dequantize at a time for a product with `others` rows in `kind`; all of them on a GPU.
     pub fn rows_per_piece(&self, others: i64, kind: Kind) -> i64 {
         let is_ready = match &self.0 {
             Storage::Plain(numbers) => numbers.kind() == kind,
@@ -206,7 +206,7 @@ impl StoredMatrix {
                     scale: of_others,
                 },
             ) => numbers.kind() == others.kind() && scale.to_bits() == of_others.to_bits(),
-            // Whether their types agree is the matrices' own business.
+            // The matrices check that their types agree.
             (Storage::Blocks(_), Storage::Blocks(_))
             | (Storage::Int8(_), Storage::Int8(_))
             | (Storage::Streamed(_), Storage::Streamed(_)) => true,

@@ -1,10 +1,10 @@
-//! One block of GGUF to its numbers: the types with blocks of 32. Blocks of 256 are in [`k_blocks`](super::k_blocks).
+//! Dequantization of one GGUF block: the types with blocks of 32. Blocks of 256 are in [`k_blocks`](super::k_blocks).
 //!
-//! Every product and difference is rounded by itself, as in the reference, so the bits agree.
+//! Every product and difference is rounded separately, as in the reference, so the bits agree.
 
 use half::f16;
 
-/// The numbers that four bits stand for in the types of IQ4.
+/// Values of the four-bit indices of the IQ4 types.
 pub const IQ4_VALUES: [i8; 16] = [
     -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113,
 ];

@@ -9,7 +9,7 @@ use crate::vectors::{VectorWork, vectorized};
 
 pub use blocks::IQ4_VALUES;
 
-/// Where numbers are written, in one of three types.
+/// Output elements, of one of three types.
 pub enum Numbers<'a> {
     F32(&'a mut [f32]),
     Bf16(&'a mut [bf16]),
@@ -17,7 +17,7 @@ pub enum Numbers<'a> {
 }
 
 impl Numbers<'_> {
-    /// The same places in parts of `len`, of which the last may be shorter.
+    /// The elements in parts of `len`, of which the last may be shorter.
     pub fn parts(self, len: usize) -> Vec<Self> {
         match self {
             Self::F32(all) => all.chunks_mut(len).map(Self::F32).collect(),

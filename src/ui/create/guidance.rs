@@ -46,7 +46,7 @@ fn own_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec, explanation: &
     );
 }
 
-/// Classifier-free guidance beside a guidance that is something else.
+/// True CFG, in addition to a distilled guidance.
 fn real_ui(ui: &mut Ui, form: &mut GenerateForm) {
     default_row(
         ui,

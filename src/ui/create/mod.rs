@@ -205,7 +205,7 @@ fn none_ui(ui: &mut Ui, view: &mut View<'_>) {
     });
 }
 
-/// Where models were looked for.
+/// Folders searched for models.
 fn searched_ui(ui: &mut Ui, view: &View<'_>) {
     if view.app.cx.models.found.searched.is_empty() {
         return;

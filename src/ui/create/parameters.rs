@@ -26,7 +26,7 @@ const MAX_REPEATS: u32 = 16;
 const LENGTH: &str = "Length";
 const ORDER_HOVER: &str =
     "Which section is made first. Models are made for one order; their files do not say which";
-/// Before the seed and behind it, in its field.
+/// Margin on both sides of the seed, in its field.
 const MARGIN: i8 = 4;
 /// As many as a new seed has; the field shows them whole.
 const SEEN_DIGITS: usize = 9;

@@ -20,7 +20,7 @@ pub(super) fn presets_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     let source = view.sources().size();
     let form = &view.form;
     let chosen = choices.iter().position(|choice| {
-        // One that sets nothing stands everywhere.
+        // An empty preset always matches.
         choice.values != PresetValues::default() && form.has_values(&choice.values, spec, source)
     });
     let can_undo =
@@ -32,7 +32,7 @@ pub(super) fn presets_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
         "Values that go together: steps, guidance, size and more at once",
         |ui, _| {
             ui.horizontal_wrapped(|ui| {
-                // Close together: all have room in a form that nobody made wider.
+                // Close together, so that all fit into a form of default width.
                 ui.spacing_mut().item_spacing.x = theme::SMALL_GAP;
                 for (index, preset) in choices.iter().enumerate() {
                     let is_chosen = chosen == Some(index);
@@ -57,8 +57,7 @@ pub(super) fn presets_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
             });
         },
     );
-    // What a distilled model needs is worth a line, for which there is room where it may come; what a draft is, the
-    // hover text says.
+    // A distilled model's presets are listed in the row, which has room for them; hover text explains the others.
     let of_model = |preset: &&PresetChoice| matches!(preset.key, PresetKey::Model(_));
     if choices.iter().any(|preset| of_model(&preset)) {
         let preset = chosen.map(|index| &choices[index]).filter(of_model);
@@ -72,7 +71,7 @@ fn is_own_way(preset: &PresetChoice) -> bool {
     preset.key == PresetKey::Quality(Quality::Balanced)
 }
 
-/// What it is for, and what it sets.
+/// Purpose and values of a preset.
 fn hover_text(preset: &PresetChoice) -> String {
     preset_sets_text(&preset.note, &preset.values.described())
 }

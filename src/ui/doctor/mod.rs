@@ -70,7 +70,7 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
     });
 }
 
-/// How many are how, or that more is to come.
+/// Numbers of checks by verdict, or a note that more are coming.
 fn summary_ui(ui: &mut Ui, view: &View<'_>) {
     let page = &view.app.doctor;
     for status in [Status::Fail, Status::Warn, Status::Ok] {
@@ -146,7 +146,7 @@ fn group_ui(ui: &mut Ui, view: &mut View<'_>, group: Group) {
     ui.add_space(theme::GAP);
 }
 
-/// A verdict, a name, and the words behind them at one edge; below the name, where there is little room.
+/// Verdict, name, and text aligned at one edge; below the name if there is little room.
 fn check_ui(ui: &mut Ui, view: &mut View<'_>, check: &Check, name: &str) {
     let weak = palette(ui).weak;
     let height = theme::CHECK_HEIGHT;
@@ -248,7 +248,7 @@ fn words_ui(ui: &mut Ui, view: &mut View<'_>, check: &Check) {
     }
 }
 
-/// What was measured: the figures of all lines stand under each other.
+/// Measured value; the figures of all lines are aligned.
 fn figure_ui(ui: &mut Ui, what: &str, figure: &str) {
     let weak = palette(ui).weak;
     let (rate, details) = figure.split_once(" (").unwrap_or((figure, ""));
@@ -306,7 +306,7 @@ fn button_ui(ui: &mut Ui, view: &mut View<'_>, is_small: bool) {
     }
 }
 
-/// How far it is, or where it lies.
+/// Progress of the report, or its path.
 fn progress_ui(ui: &mut Ui, view: &mut View<'_>) {
     let state = &view.app.doctor.report.state;
     let (text, part) = match state {

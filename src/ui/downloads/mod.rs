@@ -83,7 +83,7 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
     }
 }
 
-/// How far the running download is, in hundredths, and how many came to a halt.
+/// Progress of the running download in percent, and the number of stopped ones.
 pub(super) fn state(view: &View<'_>) -> (Option<u32>, usize) {
     let fetching = &view.app.fetching;
     let is_running =
@@ -228,7 +228,7 @@ fn parked_ui(ui: &mut Ui, view: &mut View<'_>, fetch: &Fetch) {
     ui.add_enabled_ui(is_free, |ui| stopped_ui(ui, view, fetch, resume));
 }
 
-/// Why it came to a halt, and how it goes on.
+/// Reason of the stop, and buttons to resume.
 fn stopped_ui(ui: &mut Ui, view: &mut View<'_>, fetch: &Fetch, again: FetchCommand) {
     let palette = palette(ui);
     let FetchState::Stopped(err) = &fetch.state else {

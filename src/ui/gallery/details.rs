@@ -62,7 +62,7 @@ pub(super) fn details_ui(ui: &mut Ui, view: &mut View<'_>) {
         });
 }
 
-/// Nothing is chosen: the place stays, so that the rows beside it do too.
+/// Placeholder without a selection, which keeps the rows next to it in place.
 fn hint_ui(ui: &mut Ui) {
     let weak = palette(ui).weak;
     ui.label(RichText::new("Select a result to see how it was made").color(weak));
@@ -76,7 +76,7 @@ fn picture_ui(ui: &mut Ui, view: &View<'_>, entry: &Arc<Entry>) {
     let place = vec2(ui.available_width(), theme::DETAILS_PICTURE);
     let pictured = Pictured::Result(Arc::clone(entry));
     let thumb = view.app.cx.thumbs.get(pictured, THUMB_SIDE);
-    // It has its place before it is there: nobody's click misses a button that moves.
+    // The space is reserved before the thumbnail is loaded, so that buttons do not move.
     let shape = entry.facts().map(|facts| (facts.width, facts.height));
     let size = match (shape, &thumb) {
         (_, Some(Err(_))) => None,
@@ -155,7 +155,7 @@ fn facts_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry) {
     fact_ui(ui, "File", &file);
 }
 
-/// What made it, and what it is.
+/// Settings and properties of the result.
 fn making_ui(ui: &mut Ui, facts: &Facts) {
     let number = |number: Option<f64>| number.map(|it| it.to_string()).unwrap_or_default();
     let from = &facts.made_from;
@@ -189,7 +189,7 @@ fn making_ui(ui: &mut Ui, facts: &Facts) {
     }
 }
 
-/// What was done with it, and with what that was done, which a click opens.
+/// Post-processing with its source, which a click opens.
 fn finished_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry, done: &Finished) {
     let network = done.work.network_name();
     let (name, text) = match done.work {
@@ -272,7 +272,7 @@ fn fact_ui(ui: &mut Ui, name: &str, text: &str) {
     });
 }
 
-/// What a fact is called, and beside it what it is.
+/// Name of a fact, and its value.
 fn row_ui(ui: &mut Ui, name: &str, contents: impl FnOnce(&mut Ui)) {
     let weak = palette(ui).weak;
     ui.horizontal_top(|ui| {
@@ -286,7 +286,7 @@ fn row_ui(ui: &mut Ui, name: &str, contents: impl FnOnce(&mut Ui)) {
     });
 }
 
-/// What is done with what the chosen ones show; `entry` is the one with details.
+/// Actions on the selected results; `entry` is the one with details.
 fn main_of(view: &View<'_>, entry: &Entry) -> Vec<ResultAction> {
     let chosen = view.app.gallery.chosen();
     match &chosen[..] {
@@ -306,7 +306,7 @@ fn main_of(view: &View<'_>, entry: &Entry) -> Vec<ResultAction> {
     }
 }
 
-/// What is done with their files. Favourites come first.
+/// Actions on their files. Favourites come first.
 fn files_of(view: &View<'_>, entry: &Entry) -> Vec<ResultAction> {
     if view.app.gallery.selection.len() > 1 {
         vec![favour(view), trash(view)]

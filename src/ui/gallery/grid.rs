@@ -30,7 +30,7 @@ const BADGE_HEIGHT: f32 = 20.0;
 /// A smaller texture serves smaller pictures, of which there are more.
 const SMALL_SIDE: u32 = 160;
 
-/// How the rows are laid out.
+/// Layout of the rows.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     num_columns: usize,
@@ -39,7 +39,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// As many columns as come nearest to the wished width, two at least, and as wide as fills the row.
+    /// Number of columns nearest to the preferred width, at least two, and a width that fills the row.
     fn of(count: usize, width: f32, wished: f32) -> Self {
         let gap = theme::GALLERY_GAP;
         let wished = wished.min((width - gap) / 2.0).max(1.0);
@@ -56,7 +56,7 @@ impl Layout {
         self.side + theme::GALLERY_GAP
     }
 
-    /// Where the page must be scrolled to so that a row is seen.
+    /// Scroll offset at which a row is visible.
     fn offset_for(self, index: usize, (offset, height): (f32, f32)) -> Option<f32> {
         let top = (index / self.num_columns) as f32 * self.row_height();
         if top < offset {
@@ -112,7 +112,7 @@ fn row_ui(ui: &mut Ui, view: &mut View<'_>, layout: Layout, row: usize) {
     }
 }
 
-/// Has the small pictures made that are as far as a screen behind what is seen, and before it.
+/// Requests the thumbnails up to a screen before and after the visible ones.
 fn prepare(ui: &Ui, view: &View<'_>, seen: std::ops::Range<usize>, side: f32) {
     let items = view.app.gallery.items();
     let to = seen.end.min(items.len());
@@ -196,7 +196,7 @@ fn choose(ui: &Ui, view: &mut View<'_>) {
             }
         }
     }
-    // Escape is the window's: it unchooses first.
+    // The window handles Escape: it clears the selection first.
     if pressed(Modifiers::COMMAND, Key::A) {
         view.push(GalleryCommand::ChooseAll);
     }
@@ -212,7 +212,7 @@ pub(super) fn cell_ui(ui: &Ui, view: &mut View<'_>, index: usize, entry: &Arc<En
     if response.has_focus() {
         view.panels.gallery.is_cell_focused = true;
     }
-    // What the menu is for is what is chosen.
+    // The menu applies to the selection.
     let is_new_choice = response.secondary_clicked() && !is_chosen;
     if response.clicked() || is_new_choice {
         let modifiers = ui.input(|input| input.modifiers);
@@ -229,7 +229,7 @@ pub(super) fn cell_ui(ui: &Ui, view: &mut View<'_>, index: usize, entry: &Arc<En
     response.on_hover_ui(|ui| hover_ui(ui, entry, broken.as_deref()));
 }
 
-/// What a screen reader says.
+/// Text for screen readers.
 pub(in crate::ui) fn name_of(entry: &Entry) -> String {
     let prompt = entry.facts().map_or("", |facts| facts.prompt.as_str());
     let what = if prompt.is_empty() {
@@ -285,7 +285,7 @@ pub(in crate::ui) fn picture_ui(
     }
 }
 
-/// How large a texture is needed for a picture of so many points.
+/// Texture size for an image of `points` points.
 pub(super) fn thumb_side(ui: &Ui, points: f32) -> u32 {
     if points * ui.pixels_per_point() > SMALL_SIDE as f32 {
         THUMB_SIDE

@@ -1,6 +1,6 @@
-//! The gallery's page: what is looked for at the top, the results below, details of the chosen one beside them.
+//! Gallery page: search at the top, results below, details of the selected one next to them.
 //!
-//! Looks at no file: the app's threads do, and what they told stands in [`crate::app::gallery`].
+//! Reads no files: the app's threads do, and [`crate::app::gallery`] keeps their results.
 
 mod details;
 pub mod grid;
@@ -151,7 +151,7 @@ fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
         if std::mem::take(&mut view.panels.gallery.is_search_wanted) {
             field.request_focus();
         }
-        // Its place stays, so that nothing behind it moves while one types.
+        // Its space is fixed, so that nothing after it moves while typing.
         ui.scope(|ui| {
             if query.words.is_empty() {
                 ui.set_invisible();

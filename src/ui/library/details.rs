@@ -1,4 +1,4 @@
-//! The card of one model: what it is and makes, whether it fits, where each of its files lies, what is odd or missing.
+//! Card of one model: description, fit, paths of its files, peculiarities and missing parts.
 
 use std::path::Path;
 
@@ -201,7 +201,7 @@ fn defaults_text(spec: &ModelSpec) -> String {
     format!("{width} × {height}, {secs} at {fps} fps, {steps} steps")
 }
 
-/// What one would like to know before using it.
+/// Facts worth knowing before using it.
 fn oddities(spec: &ModelSpec) -> Vec<String> {
     let mut odd = Vec::new();
     if spec.licence.to_lowercase().contains("non-commercial") {
@@ -316,7 +316,7 @@ fn unusable_ui(ui: &mut Ui, view: &mut View<'_>, model: &UnusableModel) {
     });
 }
 
-/// The card of its files stands below, with the button that fetches them.
+/// The card of its files is below, with the download button.
 fn known_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed, entry: &CatalogEntry) {
     let is_other = view
         .app
@@ -324,7 +324,7 @@ fn known_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed, entry: &CatalogEnt
         .fetch
         .as_ref()
         .is_some_and(|fetch| fetch.entry.id != entry.id);
-    // Whether it fits comes before what would be downloaded.
+    // The fit precedes the download.
     fit_ui(ui, view, model);
     if let Some(machine) = &view.app.library.survey.machine
         && let Some(free) = machine.free_bytes

@@ -64,7 +64,7 @@ pub(super) fn library_ui(ui: &mut Ui, view: &mut View<'_>) {
     });
 }
 
-/// The title, the search and the buttons; the search in a row of its own where there is little room.
+/// Title, search and buttons; the search in a separate row if there is little room.
 fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
     let is_small = ui.available_width() < theme::SEARCH_BESIDE_WIDTH;
     ui.horizontal(|ui| {
@@ -244,7 +244,7 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
     view.panels.library.scroll_offset = output.state.clamped_offset().y;
 }
 
-/// Where the list has to be scrolled to, when the one that is looked at is out of sight.
+/// Scroll offset at which the selected model is visible, if it is not.
 fn offset_of_chosen(view: &mut View<'_>, room: f32) -> Option<f32> {
     let (library, panel) = (&view.app.library, &mut view.panels.library);
     if std::mem::replace(&mut panel.num_moves, library.num_moves) == library.num_moves {
@@ -253,7 +253,7 @@ fn offset_of_chosen(view: &mut View<'_>, room: f32) -> Option<f32> {
     let line = library.rows.line_of(library.chosen.as_ref()?)?;
     let height = theme::MODEL_ROW_HEIGHT;
     let (top, bottom) = (line as f32 * height, (line + 1) as f32 * height);
-    // With its heading, where that stands right above.
+    // Including a heading directly above.
     let top = (top - height).max(0.0);
     if top < panel.scroll_offset {
         Some(top)

@@ -116,7 +116,7 @@ fn begin_ui(ui: &mut Ui, view: &mut View<'_>) {
     wide_note(ui, &note, palette(ui).weak);
 }
 
-/// What is missing for computing, with what to do about it.
+/// Missing requirements for computing, with advice.
 fn libtorch_ui(ui: &mut Ui, view: &mut View<'_>) {
     let Some(Err(err)) = view.app.library.engine.clone() else {
         return;

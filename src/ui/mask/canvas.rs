@@ -12,13 +12,13 @@ use crate::ui::mask::extend::{draw_edges, edges_ui};
 use crate::ui::view::{MaskPanel, View};
 use crate::ui::widgets::palette;
 
-/// No nearer than so many points a pixel.
+/// Maximum zoom in points per pixel.
 const MAX_SCALE: f32 = 24.0;
 
-/// How the picture lies on the screen.
+/// Placement of the image on the screen.
 #[derive(Clone, Copy)]
 pub(super) struct Lie {
-    /// Where the picture's first pixel begins.
+    /// Position of the image's first pixel.
     origin: Pos2,
     /// Points a pixel.
     pub scale: f32,
@@ -114,8 +114,8 @@ fn zoom_to(panel: &mut MaskPanel, size: Vec2, area: Rect, pointer: Pos2, zoom: f
     panel.offset = pointer - area.center() + (size / 2.0 - vec2(x, y)) * scale;
 }
 
-/// Strokes: every place where the pointer was while a button was down counts, also in a frame that lasted so long that
-/// a stroke begins or ends in its middle.
+/// Strokes: every pointer position while a button was down counts, also in a long frame during which a stroke begins or
+/// ends.
 fn paint(ui: &Ui, view: &mut View<'_>, editor: &Editor, lie: Lie, response: &Response) {
     let buttons = [PointerButton::Primary, PointerButton::Secondary];
     let is_held = response.is_pointer_button_down_on();
@@ -169,7 +169,7 @@ fn paint(ui: &Ui, view: &mut View<'_>, editor: &Editor, lie: Lie, response: &Res
         }
     }
     match (down, held, place) {
-        // What was busy before is free now, and the button is down since then.
+        // The editor was busy and is free now, and the button has been down since.
         (None, Some(button), Some(at)) if wishes.is_empty() && is_held => {
             wishes.push(MaskCommand::Begin(lie.to_picture(at), brush_of(button)));
         }

@@ -1,6 +1,6 @@
-//! Extending the picture that is painted on: the row with its numbers, and the edges that are dragged.
+//! Outpainting of the painted image: the row with its numbers, and the dragged edges.
 //!
-//! What room a model takes is core's to say, and making it the app's.
+//! Core defines the allowed margins, and the app applies them.
 
 use egui::{
     Align2, Button, CornerRadius, CursorIcon, DragValue, Event, Id, PointerButton, Pos2, Rect,
@@ -16,7 +16,7 @@ use crate::ui::widgets::palette;
 
 /// As much as is offered on one side.
 const MAX_ROOM: u32 = 4096;
-/// How far outside of an edge it is taken hold of, in points.
+/// Distance outside of an edge at which it can be dragged, in points.
 const HOLD: f32 = 12.0;
 /// The bar in the middle of an edge that shows that.
 const GRIP: Vec2 = vec2(40.0, 4.0);
@@ -82,7 +82,7 @@ impl DraggedEdge {
 }
 
 impl ExtendPanel {
-    /// What was made may be more than was wished.
+    /// The applied margins may exceed the requested ones.
     fn follow(&mut self, editor: &Editor) {
         if self.known != editor.painted.margins {
             self.known = editor.painted.margins;
@@ -138,10 +138,11 @@ pub(super) fn extend_ui(ui: &mut Ui, view: &mut View<'_>, editor: &Editor) {
     }
 }
 
-/// The edges of the picture, which are dragged; whether the pointer is theirs.
+/// Draggable edges of the image; returns whether they use the pointer.
 ///
-/// Where the button went down decides, not where the pointer is when egui tells of it: in a long frame it may have left
-/// the edge already.
+/// The position of the press decides, not that of the pointer when egui reports it: in a long frame it may have left
+/// the edge
+/// already.
 pub(super) fn edges_ui(
     ui: &Ui,
     view: &mut View<'_>,
@@ -252,7 +253,7 @@ fn drag(ui: &Ui, view: &mut View<'_>, editor: &Editor, lie: Lie, area: Rect) -> 
     was_held
 }
 
-/// What shows that edges can be dragged, and the room that is dragged out.
+/// Draws handles of the edges, and the dragged margin.
 pub(super) fn draw_edges(ui: &Ui, view: &View<'_>, editor: &Editor, lie: Lie, area: Rect) {
     if !editor.can_extend {
         return;

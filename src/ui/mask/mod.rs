@@ -18,7 +18,7 @@ use crate::ui::{icons, theme};
 /// The brush's diameter in pixels of the picture.
 const MIN_BRUSH: f32 = 1.0;
 pub const MAX_BRUSH: f32 = 2000.0;
-/// How far edges may be softened, in pixels of the picture.
+/// Maximum width of softened edges, in pixels of the image.
 const MAX_SOFTEN: u32 = 200;
 const USE: &str = "Use this mask";
 
@@ -137,7 +137,7 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>, editor: &Editor) {
     });
 }
 
-/// What is painted with.
+/// Brush controls.
 fn brush_ui(ui: &mut Ui, panel: &mut MaskPanel) {
     ui.horizontal_wrapped(|ui| {
         let explanation = "The painted part is regenerated";
@@ -185,7 +185,7 @@ fn named_slider(ui: &mut Ui, name: &str, slider: Slider<'_>, explanation: &str) 
     });
 }
 
-/// What changes the whole mask, steps back, and the look at the picture.
+/// Actions on the whole mask, undo, and view.
 fn whole_ui(ui: &mut Ui, view: &mut View<'_>, editor: &Editor) {
     let soften = MaskCommand::Soften(view.panels.mask.soften_by);
     ui.horizontal_wrapped(|ui| {

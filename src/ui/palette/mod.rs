@@ -35,7 +35,7 @@ pub(super) fn palette_ui(ctx: &Context, view: &mut View<'_>) {
         field.request_focus();
         ui.add_space(theme::SMALL_GAP);
         let height = theme::PALETTE_HEIGHT.min(screen.height() * 0.6);
-        // As high for one that is found as for all: it stands still while somebody types.
+        // Constant height, so that it does not jump while typing.
         let size = vec2(ui.available_width(), height);
         ui.allocate_ui(size, |ui| {
             ui.set_min_size(size);

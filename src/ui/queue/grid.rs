@@ -17,7 +17,7 @@ use crate::ui::view::View;
 use crate::ui::widgets::{caret, icon_button, palette, with_icon};
 use crate::ui::{icons, theme};
 
-/// What stands in a row of the list.
+/// Content of a row of the list.
 pub(super) enum Row<'a> {
     Stopped(&'a StoppedJob),
     /// Its place among the waiting ones.
@@ -29,7 +29,7 @@ pub(super) enum Row<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct WaitingGrid {
     id: GridId,
-    /// Where the first of them stands.
+    /// Index of the first of them.
     first: usize,
     num_waiting: usize,
 }
@@ -236,7 +236,7 @@ pub(super) fn menu_ui(ui: &mut Ui, view: &mut View<'_>, id: JobId, again: Option
     }
 }
 
-/// What the keys do to the job that has the focus.
+/// Keyboard actions on the focused job.
 pub(super) fn keys(
     ui: &Ui,
     view: &mut View<'_>,
@@ -257,7 +257,7 @@ pub(super) fn keys(
     }
 }
 
-/// Scrolls to where the job will stand: out of sight it would lose the focus, and the keys with it.
+/// Scrolls to the job's new position: out of sight it would lose the focus, and the keys with it.
 fn follow(ui: &Ui, view: &View<'_>, rect: Rect, id: JobId, place: MoveTarget) {
     let Some(index) = view.app.queue.waiting.iter().position(|job| job.id == id) else {
         return;

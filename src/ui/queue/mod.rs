@@ -88,7 +88,7 @@ fn submit_ui(ui: &mut Ui, view: &mut View<'_>, icon: char, name: &str, explanati
         .map(|err| sentence(&err.message));
     let is_enabled = has_model && first_error.is_none();
     above::above_ui(ui, view);
-    // The first page has a main button of its own.
+    // The first page has a different main button.
     let response = if view.app.cx.page == Page::Welcome {
         second_button(ui, is_enabled, icon, name)
     } else {
@@ -219,7 +219,7 @@ fn files_explained(makes_pictures: bool) -> &'static str {
     }
 }
 
-/// `takes`: the form has places for so many of the files.
+/// `takes`: number of the files for which the form has slots.
 fn into_form_text(takes: usize, count: usize) -> String {
     match (takes, count) {
         (1, _) => "Put only the first into the form".to_owned(),

@@ -22,7 +22,7 @@ use crate::ui::{icons, status, theme};
 
 const QUEUE: &str = "Queue";
 
-/// Where the panel has room in this width beside the form.
+/// Placement of the panel in this width next to the form.
 pub(in crate::ui) fn place(width: f32, view: &View<'_>) -> PanelPlace {
     let needed = if view.app.cx.page == Page::Watch {
         theme::WATCH_MIN_WIDTH

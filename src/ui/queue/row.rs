@@ -71,7 +71,7 @@ pub(super) fn running_ui(ui: &mut Ui, view: &View<'_>, job: &RunningJob) {
     response.on_hover_ui(|ui| facts_ui(ui, view, &job.request, &[]));
 }
 
-/// How much is done, over the picture: the rest lies in the dark.
+/// Progress over the image: the rest is darkened.
 fn progress_ui(ui: &Ui, thumb: Rect, progress: f32) {
     let palette = palette(ui);
     let done = pos2(thumb.left() + thumb.width() * progress, thumb.top());
@@ -231,7 +231,7 @@ fn stopped_line(ui: &Ui, stopped: &StoppedJob) -> (&'static str, Line) {
     (word, Line { text, colour })
 }
 
-/// What stands in a row's second line.
+/// Text of a row's second line.
 pub(super) struct Line {
     pub text: String,
     pub colour: Color32,
@@ -247,7 +247,7 @@ pub(super) fn row_rect(ui: &mut Ui, id: JobId) -> (Rect, Response) {
     (rect, ui.interact(rect, row_id(id), Sense::click_and_drag()))
 }
 
-/// The same of all jobs of a grid.
+/// Like `row_rect`, for all jobs of a grid.
 pub(super) fn grid_row_rect(ui: &mut Ui, id: GridId) -> (Rect, Response) {
     let rect = whole_row(ui);
     let id = egui::Id::unique(("queued-grid", id.0));

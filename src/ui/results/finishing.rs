@@ -85,7 +85,7 @@ pub(super) fn frames_actions(view: &View<'_>, subject: &Subject) -> Vec<ResultAc
     all.map(|action| action.unless(unreadable)).collect()
 }
 
-/// Which network upscales this, and which makes frames between its frames, where there are several.
+/// Choice of the upscaler and of the interpolation network, if there are several.
 pub fn network_actions(view: &View<'_>, is_clip: bool) -> Vec<ResultAction> {
     let finishing = &view.app.finishing;
     let upscalers = Choosing {
@@ -149,7 +149,7 @@ impl<C> Choosing<'_, C> {
     }
 }
 
-/// What is dragged.
+/// Dragged result.
 #[derive(Clone, Debug)]
 struct DraggedResult {
     name: String,
@@ -181,7 +181,7 @@ pub fn drag_ui(ui: &Ui, view: &mut View<'_>) {
     };
     let palette = palette(ui);
     let places = Slot::ALL.into_iter().zip(view.drawn.slots);
-    // A clip stands at the start alone.
+    // A video only fits the start slot.
     let places = places.filter(|(slot, _)| !dragged.is_clip || *slot == Slot::Start);
     let mut target = None;
     Area::new(Id::unique("dragged-result"))

@@ -1,7 +1,8 @@
-//! What can be done with a result, wherever it is shown: one menu for the gallery, the viewer and the strip, whose
-//! entries are the gallery's buttons too.
+//! Actions on a result, wherever it is shown: one menu for the gallery, the viewer and the strip, also used for the
+//! gallery's
+//! buttons.
 //!
-//! Does nothing by itself: entries push commands.
+//! Entries push commands.
 
 mod finishing;
 
@@ -36,7 +37,7 @@ pub struct ResultAction {
     does: ActionEffect,
 }
 
-/// What comes of it.
+/// Effect of an action.
 enum ActionEffect {
     Push(AppCommand),
     /// One of these is chosen first.
@@ -79,7 +80,7 @@ impl ResultAction {
         Self { obstacle, ..self }
     }
 
-    /// What it pushes, where nothing is to be chosen.
+    /// Command of an action without choices.
     pub fn command(self) -> Option<AppCommand> {
         match self.does {
             ActionEffect::Push(command) => Some(command),
@@ -151,7 +152,7 @@ pub struct Subject {
     job: Option<JobId>,
     is_unreadable: bool,
     has_settings: bool,
-    /// Where that is known.
+    /// `None` if unknown.
     is_favourite: Option<bool>,
     trash: Vec<TrashRequest>,
     /// The viewer shows it.
@@ -212,7 +213,7 @@ impl Subject {
     }
 }
 
-/// What goes with a result of the gallery.
+/// Files that are deleted together with a result of the gallery.
 pub fn wish_of(entry: &Entry) -> TrashRequest {
     TrashRequest {
         path: entry.path.clone(),
@@ -220,7 +221,7 @@ pub fn wish_of(entry: &Entry) -> TrashRequest {
     }
 }
 
-/// What is done with what it shows.
+/// Actions on its content.
 pub fn main_actions(view: &View<'_>, subject: &Subject) -> Vec<ResultAction> {
     let path = || subject.path.clone();
     let unreadable = subject.is_unreadable.then_some(UNREADABLE);
@@ -310,7 +311,7 @@ fn start_action(view: &View<'_>, subject: &Subject) -> ResultAction {
     ResultAction::new(icons::ARROW_RIGHT, name, explanation, command).unless(obstacle)
 }
 
-/// Where else the selected model takes a picture, or a clip.
+/// Other slots in which the selected model accepts an image, or a video.
 fn other_places(
     view: &View<'_>,
     subject: &Subject,
@@ -356,7 +357,7 @@ fn other_places(
     places
 }
 
-/// What is done with the file.
+/// Actions on its file.
 pub fn file_actions(subject: &Subject) -> Vec<ResultAction> {
     let path = || subject.path.clone();
     let mut actions = Vec::new();
@@ -412,7 +413,7 @@ fn delete_text(num_files: usize) -> String {
     }
 }
 
-/// What stands in a menu: it scrolls where the window has no room for it.
+/// Menu that scrolls if the window has no room for it.
 pub fn menu_ui(ui: &mut Ui, contents: impl FnOnce(&mut Ui)) {
     ui.set_width(theme::MENU_WIDTH);
     // All of it has room in the smallest window.

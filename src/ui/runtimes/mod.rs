@@ -21,7 +21,7 @@ const USE: &str = "Use it";
 const USE_HOVER: &str =
     "Try whether it computes right, and use it. The one in use stays on the disk";
 const NEVER_ON_AMD: &str = "Safelight has not yet run on any AMD GPU.";
-/// The setting below whose section it stands.
+/// Setting below which the section is shown.
 pub(in crate::ui) const KEY: &str = "runtime.libtorch";
 
 pub(in crate::ui) fn card_ui(ui: &mut Ui, view: &mut View<'_>) {
@@ -129,8 +129,9 @@ fn failure_ui(ui: &mut Ui, view: &View<'_>) {
     }
 }
 
-/// How far the errand is, and the button that stops it: at the right, away from where the one that began it stood, so that
-/// a double click on that one does not reach it.
+/// Progress of the task, with the button that stops it: on the right, away from the button that started it, so that a
+/// double
+/// click does not hit it.
 fn progress_ui(ui: &mut Ui, view: &mut View<'_>) {
     let RuntimeState::Running(progress) = &view.app.runtimes.state else {
         wide_note(ui, "Stopping…", palette(ui).weak);
@@ -233,7 +234,7 @@ pub(in crate::ui) fn section_ui(ui: &mut Ui, view: &mut View<'_>, search: &str) 
     true
 }
 
-/// What came of the last errand.
+/// Result of the last task.
 fn ended_ui(ui: &mut Ui, view: &View<'_>) {
     failure_ui(ui, view);
     let runtimes = &view.app.runtimes;
@@ -388,7 +389,7 @@ fn question_ui(ui: &mut Ui, view: &mut View<'_>, row: &RuntimeRow) {
     });
 }
 
-/// What could be installed, or what has to be mended before anything can.
+/// Builds that could be installed, or the problem to fix first.
 fn fitting_ui(ui: &mut Ui, view: &mut View<'_>, overview: &Overview) {
     let is_refused = matches!(overview.advice, Advice::Mend { .. });
     if overview.offers.is_empty() && !is_refused {

@@ -104,7 +104,7 @@ impl Edit<'_> {
         value.to_owned()
     }
 
-    /// On or off, with what that means beside it.
+    /// Switch with a label.
     fn switch(&self, ui: &mut Ui, mut is_on: bool, text: &str) -> bool {
         ui.checkbox(&mut is_on, text)
             .on_hover_text(self.row.explanation)
@@ -112,7 +112,7 @@ impl Edit<'_> {
         is_on
     }
 
-    /// A number of GiB, or what stands in its place.
+    /// GiB, or the text for none.
     fn gib(&self, ui: &mut Ui, mut gib: Option<f64>, automatic: &str) -> Option<f64> {
         ui.horizontal_wrapped(|ui| {
             let mut is_automatic = gib.is_none();

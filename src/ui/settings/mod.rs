@@ -26,12 +26,12 @@ fn is_found(row: &Setting, section: &str, words: &str) -> bool {
     words.split_whitespace().all(|word| text.contains(word))
 }
 
-/// What a row's control may change, and how it is called.
+/// Value that a row's control may change, and its name.
 struct Edit<'a> {
     settings: &'a mut Settings,
     page: &'a mut SettingsPanel,
     wishes: &'a mut Vec<AppCommand>,
-    /// What the settings were before the controls were drawn, by key.
+    /// Settings before the controls were drawn, by key.
     values: &'a BTreeMap<String, Value>,
     row: &'a Setting,
     /// The row's label, for screen readers.
@@ -80,7 +80,7 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
     });
 }
 
-/// Where the file lies, and what is wrong with it.
+/// Path of the file, and its problem.
 fn place_ui(ui: &mut Ui, view: &mut View<'_>) {
     let palette = palette(ui);
     ui.horizontal_wrapped(|ui| {

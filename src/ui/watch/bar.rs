@@ -15,7 +15,7 @@ use crate::ui::widgets::{icon_button, icon_toggle, list_icon, palette};
 use crate::ui::{icons, theme};
 
 pub(super) const SPEED_MORE: &str = "Playback speed";
-/// The bar stays so long after the last movement.
+/// Time for which the bar stays visible after the last movement.
 const STAYS_SECS: f64 = 2.5;
 /// So long it takes to fade.
 const FADE_SECS: f32 = 0.25;

@@ -1,6 +1,6 @@
-//! Two zones over the window while a file is held that says how it was made: one takes its settings, one the file.
+//! Two drop zones over the window while a file with settings is dragged: one takes its settings, one the file.
 //!
-//! What is done with a file that is dropped there is the app's.
+//! The app handles the drop.
 
 use egui::text::LayoutJob;
 use egui::{
@@ -74,7 +74,7 @@ pub(in crate::ui) fn zones_ui(ui: &Ui, view: &mut View<'_>, window: Rect) -> boo
     true
 }
 
-/// What the file itself is for; nothing where the selected model has no use for it.
+/// Use of the file itself; `None` if the selected model has none.
 fn start_words(view: &View<'_>, is_clip: bool) -> Option<(char, &'static str, &'static str)> {
     let spec = view.model();
     if is_clip && spec.is_some_and(|spec| view.form.changes_clip(spec)) {

@@ -1,5 +1,4 @@
-//! What stands in the middle while there is no picture: the safelight's glow, a word on what to do, and the newest
-//! results of earlier days.
+//! Placeholder while there is no image: the safelight's glow, a hint, and the newest earlier results.
 
 use egui::{
     Align, Button, CornerRadius, Id, Layout, Mesh, Rect, Role, Sense, Stroke, StrokeKind, Ui,
@@ -14,9 +13,9 @@ use crate::ui::view::View;
 use crate::ui::widgets::{palette, text_at, with_icon};
 use crate::ui::{icons, theme};
 
-/// Newest results beside each other, at most.
+/// Maximum number of results.
 const MAX_NEWEST: usize = 5;
-/// How large each of them is, in points.
+/// Size of each result, in points.
 const NEWEST_SIDE: f32 = 96.0;
 
 /// Before anything was made by this window.
@@ -56,7 +55,7 @@ pub(super) fn empty_ui(ui: &mut Ui, area: Rect, view: &mut View<'_>) {
     }
 }
 
-/// What earlier days have left, below the words.
+/// Earlier results, below the hint.
 fn results_ui(ui: &mut Ui, area: Rect, view: &mut View<'_>, num_results: usize) {
     let layout = Layout::top_down(Align::Center);
     ui.scope_builder(UiBuilder::new().max_rect(area).layout(layout), |ui| {

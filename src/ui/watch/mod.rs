@@ -178,7 +178,7 @@ fn is_of_shape(one: Vec2, other: Vec2) -> bool {
     (a - b).abs() <= a.max(b) * 0.02
 }
 
-/// What is in the making, in a corner of the clip so far.
+/// Running preview, in a corner of the video so far.
 fn inset_ui(ui: &Ui, area: Rect, inset: &ViewerTexture) {
     const SHARE: f32 = 0.24;
     let Some(size) = inset.size() else {

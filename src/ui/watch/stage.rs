@@ -16,7 +16,7 @@ use crate::ui::watch::playhead;
 use crate::ui::widgets::{badge, choice, palette, with_icon};
 use crate::ui::{icons, theme};
 
-/// How much a line of the wheel enlarges.
+/// Zoom factor of one line of the wheel.
 const WHEEL_SPEED: f32 = 0.004;
 
 /// Around the picture in a small place.
@@ -39,7 +39,7 @@ const MODES: [(CompareMode, &str, &str); 3] = [
     ),
 ];
 
-/// Takes what is done with the wheel and the pointer; gives where a picture of this size in pixels lies.
+/// Handles wheel and pointer; returns the rectangle of an image of this size in pixels.
 pub(super) fn stage_ui(
     ui: &mut Ui,
     view: &mut View<'_>,
@@ -53,7 +53,7 @@ pub(super) fn stage_ui(
     (response, shown)
 }
 
-/// The picture begins and ends with whole pixels of the screen, so that its edge lies close to it.
+/// Aligns the image to whole pixels of the screen, so that its edge is sharp.
 fn on_pixels(ui: &Ui, shown: Rect) -> Rect {
     let dots = ui.pixels_per_point();
     Rect::from_min_size(
@@ -62,7 +62,7 @@ fn on_pixels(ui: &Ui, shown: Rect) -> Rect {
     )
 }
 
-/// The same for two pictures of one size of view: what is done with either acts on both before they are drawn.
+/// Like `stage_ui`, for two images with a shared view: input on either applies to both before they are drawn.
 pub(super) fn two_stages_ui(
     ui: &mut Ui,
     view: &mut View<'_>,
@@ -135,7 +135,7 @@ pub(super) fn edge(ui: &Ui, area: Rect, shown: Rect, colour: Color32) {
         );
 }
 
-/// What the comparison is, in a row; of two pictures, which do not play, the bar has room for it.
+/// Controls of the comparison, in a row; for two images, which do not play, they are in the bar.
 pub(super) fn controls_ui(ui: &mut Ui, view: &mut View<'_>) {
     if playhead(view).is_some() {
         ui.horizontal_wrapped(|ui| modes_ui(ui, view));
@@ -213,7 +213,7 @@ fn gain_hover(gain: u8) -> String {
     }
 }
 
-/// What A and B are, and what differs in how they were made.
+/// Names of A and B, and the differences of their settings.
 fn lines_ui(ui: &mut Ui, compare: &Compare) {
     let palette = palette(ui);
     let lines = compare.differences.lines();

@@ -12,7 +12,7 @@ use crate::ui::{icons, theme};
 /// Between the ends of a range.
 pub const RUN_TO: &str = "to";
 
-/// A label of fixed width and the controls behind it; gives the label's id for `labelled_by`.
+/// Label of fixed width, followed by the controls; returns the label's id for `labelled_by`.
 pub fn row<R>(
     ui: &mut Ui,
     label: &str,
@@ -22,7 +22,7 @@ pub fn row<R>(
     label_row(ui, label, explanation, None, contents).1
 }
 
-/// The same with what puts the field back, where it has that; the first answer is whether it was pressed.
+/// Like `row`, with a reset button if there is one; the first result is whether it was pressed.
 fn label_row<R>(
     ui: &mut Ui,
     label: &str,
@@ -53,9 +53,9 @@ fn label_row<R>(
     .inner
 }
 
-/// What a field can be put back to.
+/// Default to which a field can be reset.
 pub struct ResetValue {
-    /// The field, as a screen reader says it behind "Reset".
+    /// Name of the field for screen readers, after "Reset".
     pub name: &'static str,
     /// Its own value, in words; nothing while the field has it.
     pub value: Option<String>,
@@ -76,8 +76,8 @@ impl ResetValue {
     }
 }
 
-/// As [`row`], with a small button beside the label while the field has another value than its own. The answer is
-/// whether it was pressed.
+/// Like [`row`], with a small button next to the label while the field differs from its default. Returns whether it was
+/// pressed.
 pub fn own_row<R>(
     ui: &mut Ui,
     label: &str,
@@ -88,8 +88,9 @@ pub fn own_row<R>(
     label_row(ui, label, explanation, Some(own), contents).0
 }
 
-/// As [`own_row`], of a value that the model has one of by itself: `contents` changes what is shown, and what is changed
-/// counts until it is put back.
+/// Like [`own_row`], for a value with a default by the model: `contents` changes the shown value, which applies until
+/// it is
+/// reset.
 pub fn default_row<T: Clone + PartialEq>(
     ui: &mut Ui,
     (label, name, explanation): (&str, &'static str, &str),
@@ -135,12 +136,12 @@ pub fn group_label(ui: &mut Ui, text: &str, explanation: &str) -> Response {
         .on_hover_text(explanation)
 }
 
-/// What is wrong with a field, below it.
+/// Error of a field, below it.
 pub fn field_error(ui: &mut Ui, message: &str) {
     below_field(ui, message, palette(ui).error);
 }
 
-/// What will be done differently than a field says, or what it still needs.
+/// Deviation from a field, or a missing requirement.
 pub fn field_note(ui: &mut Ui, message: &str) {
     below_field(ui, message, palette(ui).amber);
 }
@@ -182,7 +183,7 @@ pub fn choice(ui: &mut Ui, is_chosen: bool, text: &str, explanation: &str) -> Re
         .accessible_name(text)
 }
 
-/// A slider that takes the rest of the row, with its value behind it. All of them end at one edge.
+/// Slider over the rest of the row, followed by its value. All of them end at one edge.
 pub fn wide_slider(ui: &mut Ui, slider: Slider<'_>, explanation: &str) -> Response {
     let gap = ui.spacing().item_spacing.x;
     let width = ui.available_width() - theme::VALUE_WIDTH - gap;
@@ -262,7 +263,7 @@ pub fn number_pair(
     ]
 }
 
-/// What was typed where no range holds it: neither "nan" nor "inf" is a number that can be meant or kept.
+/// Typed number without a range: "nan" and "inf" are refused.
 pub fn typed_number(text: &str) -> Option<f64> {
     let number: f64 = text.trim().replace('\u{2212}', "-").parse().ok()?;
     number.is_finite().then_some(number)

@@ -108,7 +108,7 @@ pub fn ink(ui: &Ui, is_chosen: bool) -> Color32 {
     }
 }
 
-/// A sign without a word for screen readers: what it says stands beside it.
+/// Icon without a name for screen readers: the text next to it suffices.
 pub fn sign(ui: &mut Ui, icon: char, size: f32, colour: Color32) -> Response {
     let font = FontId::proportional(size);
     let galley = ui.painter().layout_no_wrap(icon.into(), font, colour);
@@ -124,7 +124,7 @@ pub fn text_at(ui: &Ui, middle: Pos2, text: impl ToString, size: f32, colour: Co
     painter.text(middle, Align2::CENTER_CENTER, text, font, colour);
 }
 
-/// The same on a ground of its own, so that it can be read over any picture.
+/// Icon on a background, so that it is readable over any image.
 pub fn badge(
     ui: &Ui,
     rect: Rect,
@@ -137,7 +137,7 @@ pub fn badge(
     text_at(ui, rect.center(), text, size, ink);
 }
 
-/// How large a picture of this size is in this place with its shape kept, at most so many times its own size.
+/// Size of an image within an area, with its aspect ratio and at most `max_scale` times its size.
 pub fn fitted(size: Vec2, place: Vec2, max_scale: f32) -> Vec2 {
     let scale = place / size.max(Vec2::splat(1.0));
     size * scale.min_elem().min(max_scale)
@@ -153,7 +153,7 @@ pub fn texture_ui(ui: &Ui, texture: &TextureHandle, rect: Rect, max_scale: f32) 
     ui.painter().image(texture.id(), shown, uv, Color32::WHITE);
 }
 
-/// How far something is, in hundredths.
+/// Progress in percent.
 pub fn progress_bar(ui: &mut Ui, bar: ProgressBar) -> Response {
     let response = ui.add(bar);
     ui.ctx().accesskit_node_builder(response.id, |node| {
@@ -196,7 +196,7 @@ pub fn chip(ui: &mut Ui, text: &str, explanation: &str) -> Response {
     chip_of(ui, text, &format!("Example: {text}"), explanation)
 }
 
-/// The same by another name.
+/// Like `chip`, with another accessible name.
 pub fn chip_of(ui: &mut Ui, text: &str, name: &str, explanation: &str) -> Response {
     let palette = palette(ui);
     let button = Button::new(RichText::new(text).size(12.0).color(palette.weak))
@@ -218,8 +218,9 @@ pub fn search_field(ui: &mut Ui, text: &mut String, name: &str) -> Response {
     ui.add(edit).accessible_name(name)
 }
 
-/// How high a list grows that comes bit by bit: this, where the window has room for it. It is asked for at once, because
-/// a popup keeps the height that it opened with.
+/// Height of a list that fills gradually: this, if the window has room for it. Requested at once, because a popup keeps
+/// the
+/// height with which it opened.
 pub fn list_height(ui: &Ui, wished: f32) -> f32 {
     wished.min(ui.ctx().content_rect().height() / 2.0)
 }
@@ -246,8 +247,7 @@ pub fn second_button(ui: &mut Ui, is_enabled: bool, icon: char, text: &str) -> R
     across(ui, text, |ui| ui.add_enabled(is_enabled, button)).accessible_name(text)
 }
 
-/// Draws one widget over the whole width, its text in the middle. Its id does not depend on what
-/// stands before it.
+/// Widget over the whole width with centred text. Its id does not depend on the widgets before it.
 pub fn across(ui: &mut Ui, id: &str, contents: impl FnOnce(&mut Ui) -> Response) -> Response {
     ui.push_id(id, |ui| ui.vertical_centered_justified(contents).inner)
         .inner
@@ -271,7 +271,7 @@ pub fn fold_icon(ui: &mut Ui, openness: f32, response: &Response) {
     chevron(ui, response.rect, colour, icon);
 }
 
-/// A line of so much height, which is there whether it says something or not: what stands below it does not jump.
+/// Line of fixed height, present even if empty: content below it does not jump.
 pub fn reserved<R>(ui: &mut Ui, height: f32, contents: impl FnOnce(&mut Ui) -> R) -> R {
     let size = vec2(ui.available_width(), height);
     ui.allocate_ui_with_layout(size, Layout::top_down(Align::Min), |ui| {

@@ -83,8 +83,9 @@ fn files(variable: &impl Fn(&str) -> Option<String>) -> Vec<PathBuf> {
     files
 }
 
-/// The values in `[global]` and `[download]`; a value may go on in indented lines. `[download]` comes after `[global]`
-/// wherever it stands.
+/// Values in `[global]` and `[download]`; a value may continue in indented lines. `[download]` overrides `[global]` in
+/// any
+/// order.
 fn values_of(text: &str) -> BTreeMap<String, String> {
     let (mut values, mut of_download) = (BTreeMap::new(), BTreeMap::new());
     let (mut section, mut key) = ("", String::new());

@@ -246,7 +246,7 @@ const fn deeper(start: &'static str, first_block: usize) -> LoraSignature {
     }
 }
 
-/// The published transformers of full size; dev and Kontext are told apart by name alone.
+/// Published transformers of full size; dev and Kontext differ only in name.
 fn published_name(weights: &WeightSet) -> Option<&'static str> {
     let shape = weights.shape_by_end(&["img_in.weight", "x_embedder.weight"])?;
     let is_distilled = weights

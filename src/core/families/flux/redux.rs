@@ -17,7 +17,7 @@ pub(super) fn picture_prompts(files: &ModelFiles, items: &[Item]) -> Option<Pict
             .filter(move |item| item.role == Role::Part(kind));
         items.map(|item| item.place.as_path())
     };
-    // Where there is none, nothing is read.
+    // Without one, nothing is read.
     of_kind(PartKind::Redux).next()?;
     let transformer = FluxTransformerConfig::read(&files.transformer).ok()?;
     let width = transformer.joint_attention_dim;

@@ -19,7 +19,7 @@ pub(super) enum Variant {
     Schnell,
     /// Fills the masked part of an image.
     Fill,
-    /// Edits an image as a prompt says. Its tensors are dev's.
+    /// Edits an image by a prompt. Its tensors equal dev's.
     Kontext,
     /// Follows a depth map.
     Depth,

@@ -96,7 +96,7 @@ impl SingleTransformerFamily for Flux2 {
             )
             .of(PartKind::KlVae),
         ],
-        // Distilled and base are told apart by name alone.
+        // Distilled and base differ only in name.
         published_name: |weights| {
             let shape = weights.shape_by_end(&["txt_in.weight", "context_embedder.weight"])?;
             Some(match (shape.first()?, shape.get(1)?) {

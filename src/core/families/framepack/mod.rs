@@ -207,7 +207,7 @@ impl SingleTransformerFamily for FramePack {
             ("image_encoder", Some("SiglipVisionModel")),
         ],
         more_parts: |config| Some(parts::siglip_384(config.image_proj_dim)),
-        // Where it depends on the number of tokens, it is no default.
+        // A shift that depends on the number of tokens is no default.
         shift: |scheduler| scheduler.shift.filter(|_| !scheduler.use_dynamic_shifting),
         complete: |_, _, facts| {
             complete(facts);
@@ -291,7 +291,7 @@ fn order_by_names(names: &[&str]) -> SectionOrder {
     }
 }
 
-/// Adds the order of sections, whose name is the variant's, and a video's limits.
+/// Adds the section order, which is named by the variant, and a video's limits.
 fn complete(facts: &mut ModelFacts) {
     let orders = [SectionOrder::F1, SectionOrder::Original];
     let order = orders

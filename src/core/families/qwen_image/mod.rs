@@ -141,7 +141,7 @@ impl SingleTransformerFamily for QwenImage {
                 &["txt_norm.weight", "transformer_blocks.0.img_mod.1.weight"],
             ),
         ],
-        // The published transformers of full size are told apart by name alone.
+        // Published transformers of full size differ only in name.
         published_name: |weights| {
             let shape = weights.shape_by_end(&["img_in.weight"])?;
             (shape.first()? == &3072).then_some("Qwen-Image 20B")

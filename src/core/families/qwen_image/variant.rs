@@ -6,7 +6,7 @@ use crate::networks::QwenImageTransformerConfig;
 
 pub(super) const LAYERED: &str = "a Qwen-Image-Layered model";
 pub(super) const FIRST_EDIT: &str = "the first Qwen-Image-Edit model (2509 and 2511 run)";
-/// Its tensors are 2509's, so a file that is 2509 in truth may be called so.
+/// Its tensors equal 2509's, so a 2509 file may have this name.
 const FIRST_EDIT_FILE: &str = "the first Qwen-Image-Edit model (2509 and 2511 run; if it is one of them, put that number in its name)";
 
 /// Sees reference images: 2509 and 2511.

@@ -173,7 +173,7 @@ fn recipe(request: &GenerateRequest) -> Vec<Stage> {
     stages
 }
 
-/// The published transformers differ in width and channels; two experts are told apart by name alone.
+/// Published transformers differ in width and channels; two experts differ only in name.
 fn published_name(weights: &WeightSet) -> Option<&'static str> {
     let shape = weights.shape_by_end(&["patch_embedding.weight"])?;
     let has_image_embedding = weights

@@ -93,7 +93,7 @@ impl SingleTransformerFamily for ZImage {
                 &["control_layers.0.attention_norm1.weight"],
             ),
         ],
-        // Turbo and Base are told apart by name alone.
+        // Turbo and Base differ only in name.
         published_name: |weights| {
             let shape =
                 weights.shape_by_end(&["x_embedder.weight", "all_x_embedder.2-1.weight"])?;

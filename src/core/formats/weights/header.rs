@@ -37,7 +37,7 @@ pub(super) const TOO_LARGE: &str = "Safelight's limits are far beyond every know
 /// Storage of a tensor's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TensorType {
-    /// Each number by itself.
+    /// Each element separately.
     Plain(Dtype),
     /// In GGUF's blocks, which share a scale.
     Blocks(BlockType),

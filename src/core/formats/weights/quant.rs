@@ -1,6 +1,6 @@
-//! What a file says of how the numbers of a layer are stored: ComfyUI's `<layer>.comfy_quant`, bytes of JSON.
+//! Storage of a layer: ComfyUI's `<layer>.comfy_quant`, bytes of JSON.
 //!
-//! Read with eight-bit whole numbers alone: what says `float8_…` there says nothing that the numbers do not show.
+//! Only read for int8: `float8_…` there adds nothing to the dtype.
 
 use serde::Deserialize;
 
@@ -31,7 +31,7 @@ pub fn int8_group(json: &[u8], columns: u64) -> Result<Option<i64>, String> {
         return Err("8-bit whole numbers that do not say how they are stored".to_owned());
     };
     if said.format != INT8 {
-        // What a stranger wrote is not all repeated.
+        // Untrusted text is truncated.
         let format: String = said.format.chars().take(40).collect();
         return Err(format!("8-bit whole numbers of another format ({format})"));
     }

@@ -160,7 +160,7 @@ impl RawTensor {
             dtype: TensorType::Plain(self.dtype),
             shape: self.shape.0,
             start: begin,
-            // What ends before it begins is no tensor's size.
+            // An end before the beginning is invalid for every tensor.
             bytes: end.checked_sub(begin).unwrap_or(u64::MAX),
         }
     }
@@ -282,8 +282,9 @@ impl<'de> Deserialize<'de> for Notes {
     }
 }
 
-/// Checks that the tensors lie side by side and have the bytes that their shapes need, and gives them their places in
-/// the file; returns the bytes of all.
+/// Checks that the tensors are contiguous and have the sizes that their shapes need, and sets their positions in the
+/// file;
+/// returns the total size.
 fn place(tensors: &mut [(String, TensorInfo)], data_start: u64) -> Result<u64, String> {
     let mut order: Vec<u32> = (0..tensors.len() as u32).collect();
     order.sort_unstable_by_key(|&index| {

@@ -167,7 +167,7 @@ fn is_markup(head: &[u8]) -> bool {
 fn head(path: &Path) -> Vec<u8> {
     let mut head = Vec::new();
     if let Ok(file) = open_regular(path) {
-        // What was read before an error is as good as a short file.
+        // Bytes read before an error are treated as a short file.
         file.take(HEAD_BYTES).read_to_end(&mut head).ok();
     }
     head

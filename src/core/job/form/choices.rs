@@ -1,4 +1,4 @@
-//! What a form chooses with: its size, its LoRAs, and the values that a model stands in for.
+//! Choices of a form: size, LoRAs, and values with a default by the model.
 
 use std::path::PathBuf;
 
@@ -40,13 +40,13 @@ pub const ASPECTS: [(u32, u32, &str); 9] = [
 /// Shapes that differ by less have one name: edges are rounded to what a model makes.
 const SAME_ASPECT: f64 = 0.04;
 
-/// Whether a size has this aspect, as far as rounded edges can.
+/// Returns whether a size has this aspect ratio, up to rounded edges.
 pub fn is_of_aspect((width, height): (u32, u32), (across, down): (u32, u32)) -> bool {
     let aspect = |across: u32, down: u32| f64::from(across.max(1)) / f64::from(down.max(1));
     (aspect(width, height) / aspect(across, down)).ln().abs() <= SAME_ASPECT
 }
 
-/// How long a clip that is made in sections is at first.
+/// Default duration of a video made in sections.
 pub const DEFAULT_SECS: f64 = 5.0;
 
 /// A picture that is read as a part of the prompt.
@@ -135,7 +135,7 @@ impl GenerateForm {
             loras: old.loras,
             negative_prompt: Some(spec.defaults.negative_prompt.clone()),
             fit: old.fit,
-            // Models differ in many things, and the wish for a length in none.
+            // Models differ in much, but the requested duration applies to all.
             secs: old.secs,
             sampling: PartialSampling {
                 shift: spec.defaults.sampling.shift,
@@ -149,7 +149,7 @@ impl GenerateForm {
         };
     }
 
-    /// What the settings say of every job.
+    /// Takes over the settings that apply to every job.
     pub fn take_settings(&mut self, settings: &Settings) {
         self.memory = settings.memory.choice();
         self.preview = settings.interface.preview;
@@ -223,18 +223,18 @@ impl GenerateForm {
         sampling.is_guided(spec.guidance == Guidance::Cfg, &spec.files)
     }
 
-    /// Whether a clip in the start picture's place is made anew, and not continued.
+    /// Returns whether a source video is regenerated rather than continued.
     pub fn changes_clip(&self, spec: &ModelSpec) -> bool {
         spec.clip_strength().is_some() && (self.remakes_clip || !spec.can_extend())
     }
 
-    /// Whether a clip of this form may end on a picture: with sections it goes by their order.
+    /// Support of an end image with this form: with sections it depends on their order.
     pub fn end_image(&self, spec: &ModelSpec) -> InputUse {
         let chosen = self.section_order.filter(|_| spec.section_order.is_some());
         chosen.map_or(spec.end_image, SectionOrder::end_image)
     }
 
-    /// Whether a picture comes of it, and no clip. Nobody has to ask for the one picture of a model of pictures.
+    /// Returns whether the result is an image rather than a video. A model of images makes one by default.
     pub fn makes_picture(&self, spec: &ModelSpec) -> bool {
         let is_one = self.num_frames == Some(1) && spec.section_order.is_none();
         is_one || spec.family.makes_pictures
@@ -249,7 +249,7 @@ impl GenerateForm {
         }
     }
 
-    /// Width and height that were given, or that a chosen aspect stands for.
+    /// Given width and height, or those of a chosen aspect ratio.
     pub(super) fn edges(&self, spec: &ModelSpec) -> (Option<u32>, Option<u32>) {
         match self.size {
             SizeChoice::Auto => (None, None),
@@ -382,8 +382,8 @@ impl From<&GenerateRequest> for GenerateForm {
     }
 }
 
-/// The LoRAs that act, as strong as their authors say where their preset is chosen and nobody says otherwise. One of few
-/// steps is told while its steps are not set.
+/// Enabled LoRAs, with their authors' strength if a preset of theirs is chosen and no strength is set. Notes a few-step
+/// LoRA while the steps are not set.
 pub(super) fn loras(
     form: &GenerateForm,
     spec: &ModelSpec,

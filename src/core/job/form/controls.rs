@@ -12,7 +12,7 @@ use crate::model::{ControlBy, ControlKind, ControlUse, ModelSpec};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FormControl {
     pub source: Source,
-    /// Which part of it is made anew: white is.
+    /// Mask of the regenerated part: white is regenerated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<Source>,
     #[serde(flatten)]
@@ -151,7 +151,7 @@ fn check_settings(settings: &ControlSettings, spec: &ModelSpec, found: &mut Find
     }
 }
 
-/// What is wrong with its numbers, a sentence.
+/// Sentence on invalid values.
 fn problem(settings: &ControlSettings) -> Option<String> {
     let (least, most) = ControlSettings::STRENGTHS.into_inner();
     let (strength, from, until) = (settings.strength, settings.from, settings.until);

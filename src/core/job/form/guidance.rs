@@ -1,8 +1,8 @@
-//! What steers the walk: the family's own guidance, the classifier-free one where that is another, and the
-//! negative prompt.
+//! Guidance: the family's own, true CFG where that is another one, and the negative prompt.
 //!
-//! Values that cannot act are told and left out. A carried request names every value, so one that is the model's own
-//! is no wish, and nothing is said of it.
+//! Values without effect are reported and dropped. An embedded request states every value, so one that equals the
+//! model's
+//! default is not reported.
 
 use super::{Findings, GenerateForm};
 use crate::job::{GuidanceRange, Guider, Sampling};

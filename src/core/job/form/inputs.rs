@@ -1,14 +1,14 @@
-//! Whether a model can do with the pictures and clips of a form, or without them.
+//! Checks that a model can use the images and videos of a form, or works without them.
 //!
-//! Looks at no file: whether they can be opened, whoever opens them finds.
+//! Opens no file.
 
 use std::ops::RangeInclusive;
 
 use super::{Findings, GenerateForm, StartPicture};
 use crate::model::{InputUse, ModelSpec};
 
-/// What the image encoder can look at, longer edge to shorter: it keeps the aspect and makes the shorter
-/// edge 224, so that beyond this a picture takes more memory than the model.
+/// Limit of the aspect ratio for the image encoder, longer to shorter edge: it keeps the aspect ratio and scales the
+/// shorter edge to 224, so that beyond this an image takes more memory than the model.
 const MAX_ENCODED_ASPECT: u64 = 1500;
 
 /// Each makes the prompt longer by more than a whole text.

@@ -9,21 +9,20 @@ use crate::job::prompt::{self, Timeline, WildcardFolders};
 use crate::job::{FindModel, GenerateRequest, Grid};
 use crate::model::ModelSpec;
 
-/// How many jobs one prompt may become: all are checked, and kept, before the first begins.
+/// Limit of jobs per prompt: all are checked and stored before the first begins.
 const MAX_REPEATS: u32 = 1000;
 
-/// What a form stands for.
+/// Jobs of a form.
 pub struct Jobs {
     /// In the order in which they are made.
     pub jobs: Vec<Validated>,
-    /// How many seeds are used, counted from the first.
+    /// Number of seeds used, counted from the first.
     pub num_seeds: u64,
     /// One for each prompt of a form that varies settings; its jobs are among them.
     pub grids: Vec<Grid>,
 }
 
-/// All jobs that a form stands for, or all that is wrong with the first wrong one. `models` knows those that a grid
-/// compares the form's own with.
+/// All jobs of a form, or all problems of the first invalid one. `models` resolves the models of a grid.
 pub fn jobs_of(
     form: &GenerateForm,
     spec: &ModelSpec,
@@ -85,14 +84,14 @@ fn jobs_of_prompt(
     }))
 }
 
-/// The first job of a form with one prompt, and how many jobs it stands for.
+/// First job of a form with one prompt, and the number of its jobs.
 fn checked(mut form: GenerateForm, spec: &ModelSpec) -> Result<(Validated, u32), Vec<FieldError>> {
     let fail = |field, message| Err(vec![FieldError { field, message }]);
     // Each image of a batch chooses for itself.
     let negative = form.negative_prompt.as_deref().unwrap_or_default();
     let chooses = (form.unedited_prompt().is_none() && prompt::has_choices(&form.prompt))
         || (form.unedited_negative().is_none() && prompt::has_choices(negative));
-    // A second pass goes on from one picture.
+    // A second pass takes one image.
     let is_together = spec.takes_batches() && !chooses && form.second_pass.is_none();
     let num_repeats = if is_together {
         1
@@ -111,7 +110,7 @@ fn checked(mut form: GenerateForm, spec: &ModelSpec) -> Result<(Validated, u32),
 }
 
 impl GenerateForm {
-    /// The first of its jobs, or all that is wrong with it: what its fields are told while somebody fills them in.
+    /// First job of the form, or all its problems, for messages next to the fields while the user fills them in.
     pub fn first_job(
         &self,
         spec: &ModelSpec,
@@ -175,7 +174,7 @@ impl GenerateRequest {
             } else if let Err(err) = prompt::check_length(text) {
                 errors.push(fail(field, err.to_string()));
             }
-            // Where nothing was to be settled there is nothing to repeat it from.
+            // Without choices the template equals the prompt and is dropped.
             template.take_if(|template| template == text);
         }
         // A choice may have brought times along.

@@ -1,8 +1,8 @@
-//! What the widgets and arguments hold, and how it becomes a request.
+//! Form: values of the widgets and arguments, and their conversion to a request.
 //!
-//! Checks everything that can be known without opening a file; pictures and folders are checked
-//! where they are opened. Sizes and numbers of frames that a model cannot make become the nearest
-//! that it can, with a notice; everything else that is wrong is an error.
+//! Checks everything that needs no file; images and folders are checked where they are opened. Sizes and frame counts
+//! that
+//! a model cannot make become the nearest valid ones, with a notice; everything else invalid is an error.
 
 mod choices;
 mod controls;
@@ -42,16 +42,16 @@ pub use outpaint::margins_for;
 pub(crate) use ranges::wrong_shift;
 pub use seed::{SeedChoice, SeedMode, random_seed};
 
-/// What the widgets and arguments hold: a wish, not yet checked. `None` means the model's default.
+/// Values of the widgets and arguments, not yet checked. `None` is the model's default.
 ///
-/// The window keeps its pictures and settings apart, and has them filled in when it asks for jobs.
+/// The window keeps its images and settings separately, and fills them in before it requests jobs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GenerateForm {
     /// The id of the model that it is for.
     pub model: Option<String>,
     pub prompt: String,
-    /// Each line of the prompt is a job of its own.
+    /// True if each line of the prompt is a separate job.
     pub is_one_a_line: bool,
     /// Text that is not expanded, see [`Self::unedited_prompt`].
     #[serde(skip_serializing_if = "is_default")]
@@ -60,13 +60,13 @@ pub struct GenerateForm {
     /// As `literal_prompt`.
     #[serde(skip_serializing_if = "is_default")]
     pub literal_negative: Option<LiteralPrompt>,
-    /// What changes the model, in order.
+    /// LoRAs, in order.
     pub loras: Vec<ChosenLora>,
     #[serde(skip_serializing_if = "is_default")]
     pub image: Option<StartPicture>,
     #[serde(skip_serializing_if = "is_default")]
     pub last_image: Option<StartPicture>,
-    /// A clip to extend; stands in the start picture's place.
+    /// Video to extend; takes the place of the start image.
     #[serde(skip_serializing_if = "is_default")]
     pub extend: Option<SourceClip>,
     /// A clip, or for one frame a picture, that the new one is made of, as far as the strength says.
@@ -75,24 +75,24 @@ pub struct GenerateForm {
     /// A clip in the start picture's place is made anew where the model could continue it, too. Only the window asks.
     #[serde(skip_serializing_if = "is_default")]
     pub remakes_clip: bool,
-    /// Which part of the picture is regenerated: white is, black stays.
+    /// Mask of the start image: white is regenerated, black is kept.
     #[serde(skip_serializing_if = "is_default")]
     pub mask: Option<StartPicture>,
-    /// What the mask keeps stays to the byte, also in models that fill.
+    /// Keeps unmasked pixels exactly, also in inpainting models.
     #[serde(skip_serializing_if = "is_default")]
     pub keeps_unmasked: bool,
-    /// What the model sees beside what it makes, in the order in which a prompt counts them.
+    /// Reference images, in the order in which a prompt counts them.
     #[serde(skip_serializing_if = "is_default")]
     pub references: Vec<StartPicture>,
-    /// What says where things are to be.
+    /// Control images and videos.
     #[serde(skip_serializing_if = "is_default")]
     pub controls: Vec<FormControl>,
-    /// What is read as parts of the prompt, behind its text.
+    /// Image prompts, read after the text.
     #[serde(skip_serializing_if = "is_default")]
     pub prompt_pictures: Vec<ChosenPicture>,
     /// Stretched where absent, as diffusers does; cropped where the size is one of a few for its aspect.
     pub fit: Option<Fit>,
-    /// The id of one of the model's presets: its values stand where this form has none.
+    /// Id of one of the model's presets, which provides values that this form does not set.
     #[serde(skip_serializing_if = "is_default")]
     pub preset: Option<String>,
     pub size: SizeChoice,
@@ -119,13 +119,13 @@ pub struct GenerateForm {
     pub batch_size: Option<u32>,
     #[serde(flatten)]
     pub sampling: PartialSampling,
-    /// What stood before a preset was taken over.
+    /// Values before a preset was applied.
     pub before_preset: Option<Box<PresetValues>>,
     /// Edge of the VAE's tiles in pixels; whole frames when absent.
     pub vae_tile: Option<u32>,
     /// Of the first result.
     pub seed: u64,
-    /// What stands in the seed's field while that is no number.
+    /// Text of the seed's field while it is no number.
     #[serde(skip_serializing_if = "is_default")]
     pub typed_seed: Option<String>,
     pub seed_mode: SeedMode,
@@ -149,7 +149,7 @@ pub struct GenerateForm {
     pub grid: Vec<GridAxis>,
 }
 
-/// What no form says is not written.
+/// Skips default values when serialising.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
@@ -221,7 +221,7 @@ pub struct Validated {
     pub notices: Vec<Notice>,
 }
 
-/// What has been found while a form is checked.
+/// Problems found while a form is checked.
 #[derive(Default)]
 struct Findings {
     errors: Vec<FieldError>,
@@ -393,7 +393,7 @@ impl GenerateForm {
     }
 }
 
-/// Where a strength says where to begin, nothing else does.
+/// A denoising strength overrides the first step.
 fn settle_start(sampling: &mut Sampling, found: &mut Findings) {
     if sampling.strength.is_some() && sampling.start_step > 0 {
         let why = "The start step is not used: the strength says where to begin";

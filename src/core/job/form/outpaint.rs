@@ -42,8 +42,9 @@ pub fn margins_for(
 }
 
 impl GenerateForm {
-    /// Fills what is new around a picture: in its own size, from nothing but noise where nobody says otherwise, and with
-    /// the rest of it as it is.
+    /// Prepares the form for outpainting an image: in its size, at full denoising strength unless set otherwise, and
+    /// with the
+    /// original pixels kept.
     pub fn set_outpaint(&mut self, spec: &ModelSpec, size: (u32, u32)) {
         self.set_size(size);
         self.keeps_unmasked = true;
@@ -52,7 +53,7 @@ impl GenerateForm {
         }
     }
 
-    /// How many frames of a control are extended: as many as are made, where nobody says that as many as it has.
+    /// Number of frames of a control video to extend: as many as are generated, unless the video's length is chosen.
     pub fn frames_to_extend(&self, spec: &ModelSpec, control: &Source) -> u32 {
         let limits = &spec.limits;
         self.num_frames.unwrap_or_else(|| match control {
@@ -65,8 +66,7 @@ impl GenerateForm {
         })
     }
 
-    /// Makes a clip of this size and length after a control that was extended to it, at its rate where nobody says
-    /// otherwise.
+    /// Sets the size and length of a control video that was extended, and its frame rate unless one is set.
     pub fn set_control_outpaint(&mut self, control: &Source, size: (u32, u32), num_frames: u32) {
         self.set_size(size);
         self.num_frames = Some(num_frames);
@@ -78,7 +78,7 @@ impl GenerateForm {
         }
     }
 
-    /// The same as [`Self::set_outpaint`] with the extended picture and its mask.
+    /// Like [`Self::set_outpaint`], with the extended image and its mask.
     pub fn outpaint(&mut self, spec: &ModelSpec, picture: StartPicture, mask: StartPicture) {
         self.set_outpaint(spec, (picture.width, picture.height));
         (self.image, self.mask) = (Some(picture), Some(mask));

@@ -1,7 +1,8 @@
-//! What only models of pictures have: the mask, the strength, batches, their kinds of files, and what they have
-//! not: frames and clips.
+//! Fields that only image models have: mask, denoising strength, batches, file formats; and those that they lack:
+//! frames
+//! and videos.
 //!
-//! Looks at no file.
+//! Opens no file.
 
 use super::seed::beyond_last;
 use super::{Findings, GenerateForm, StartPicture};
@@ -104,7 +105,7 @@ fn check_mask(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
     }
 }
 
-/// Says so where a mask and what it lies on are of another shape.
+/// Notes a mask whose aspect ratio differs from its image's.
 fn note_aspect(
     mask: &StartPicture,
     (what, (width, height)): (&str, (u32, u32)),
@@ -142,7 +143,7 @@ fn check_batch(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
     }
 }
 
-/// How much of the start picture is made anew, where that means something; checked against the steps.
+/// Denoising strength, where it applies; checked against the steps.
 pub(super) fn strength(
     form: &GenerateForm,
     spec: &ModelSpec,

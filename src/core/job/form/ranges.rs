@@ -107,7 +107,7 @@ pub(super) fn dynamic_shift(form: &GenerateForm, spec: &ModelSpec, found: &mut F
     false
 }
 
-/// What is wrong with a shift. Far below the least one all steps would be spent on noise too weak to see.
+/// Sentence on an invalid shift. Far below the minimum all steps would be spent on invisible noise.
 pub(crate) fn wrong_shift(shift: f64) -> Option<String> {
     let (least, most) = SHIFT;
     (!(shift >= least && shift <= most))

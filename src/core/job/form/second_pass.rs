@@ -42,7 +42,7 @@ pub(super) fn settle(
     (Some(enlarged), size)
 }
 
-/// What the first pass is enlarged to, in whole steps of the model.
+/// Size of the second pass, in multiples that the model allows.
 fn size(spec: &ModelSpec, pass: SecondPass, (width, height): (u32, u32)) -> (u32, u32) {
     let multiple = spec.limits.size_multiple.max(1);
     let edge = |edge: u32| nearest_multiple(f64::from(edge) * pass.scale, multiple);

@@ -14,7 +14,7 @@ const SECS: (f64, f64) = (1.0, 120.0);
 /// Shortest and longest section, in latent frames: the published models know 9.
 const WINDOWS: std::ops::RangeInclusive<u32> = 2..=32;
 
-/// The model as it is in the order that was asked for: only a clip whose end is made first can end on a picture.
+/// Model with the chosen section order: only a video whose end is made first can have an end image.
 pub(super) fn in_order<'a>(form: &GenerateForm, spec: &'a ModelSpec) -> Cow<'a, ModelSpec> {
     match form.section_order {
         Some(order) if spec.section_order.is_some_and(|own| own != order) => {
@@ -28,7 +28,7 @@ pub(super) fn in_order<'a>(form: &GenerateForm, spec: &'a ModelSpec) -> Cow<'a, 
     }
 }
 
-/// What skips steps, for models that can.
+/// Step cache, for models that support one.
 pub(super) fn step_cache(
     form: &GenerateForm,
     spec: &ModelSpec,
@@ -144,7 +144,7 @@ fn count(
     }
     if let Some(frames) = form.num_frames {
         let count = Sections::for_frames(frames, one.window);
-        // The wish is for new frames.
+        // The requested duration is that of the new frames.
         let clip = Sections {
             count,
             lead: 1,
@@ -188,7 +188,7 @@ fn count(
     Some(Sections::in_secs(secs, one.window))
 }
 
-/// What only models with sections have.
+/// Notes fields that only models with sections use.
 fn note_unused(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
     let wishes = [
         ("seconds", form.secs.is_some(), "The number of seconds"),

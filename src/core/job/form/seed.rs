@@ -1,4 +1,4 @@
-//! Which seed a job gets, and which one comes after it.
+//! Choice of a job's seed and of the next one.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::str::FromStr;
@@ -48,9 +48,9 @@ impl FromStr for SeedChoice {
     }
 }
 
-/// A seed that nobody chose; short enough to be read out and typed again.
+/// Random seed, short enough to be read out and typed again.
 pub fn random_seed() -> u64 {
-    // Each `RandomState` has keys of its own: no crate is needed for one number.
+    // Each `RandomState` has random keys: no crate is needed for one number.
     RandomState::new().build_hasher().finish() % 1_000_000_000
 }
 
@@ -88,7 +88,7 @@ impl GenerateForm {
     }
 }
 
-/// What is wrong with a text that is no seed.
+/// Sentence on a text that is no seed.
 pub(super) fn wrong(text: &str) -> String {
     format!(
         "the seed must be a whole number from 0 to {}, or -1 for a random one, not {text:?}",
@@ -96,7 +96,7 @@ pub(super) fn wrong(text: &str) -> String {
     )
 }
 
-/// What is wrong with the first of so many seeds that are counted up from it.
+/// Sentence on a first seed from which `count` seeds would exceed the last.
 pub(crate) fn beyond_last(first: u64, count: u32) -> Option<String> {
     let more = u64::from(count.saturating_sub(1));
     first.checked_add(more).is_none().then(|| {

@@ -1,7 +1,6 @@
-//! Sizes and numbers of frames: those of the model, the picture or the user, made what the model can make.
+//! Sizes and frame counts of the model, the image or the user, rounded to what the model can make.
 //!
-//! What is a little off becomes the nearest right value with a notice; zero and what is far beyond the
-//! limits is an error, because nobody can mean that.
+//! Small deviations become the nearest valid value with a notice; zero and values far beyond the limits are an error.
 
 use super::{Findings, GenerateForm, StartPicture, pictures};
 use crate::job::Fit;
@@ -50,7 +49,7 @@ pub(super) fn size(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) 
     snapped
 }
 
-/// How a picture comes to the size where nobody said it: cropped to a bucket that was chosen for it, else stretched.
+/// Default fit of an image to the size: cropped to a bucket that was chosen for it, otherwise stretched.
 pub(super) fn own_fit(form: &GenerateForm, spec: &ModelSpec) -> Fit {
     let is_open = form.edges(spec) == (None, None);
     if is_open && spec.has_buckets() {
@@ -81,7 +80,7 @@ fn note_resized(form: &GenerateForm, spec: &ModelSpec, size: (u32, u32), found: 
     }
 }
 
-/// What was asked for, before the model's rules.
+/// Requested size, before the model's rules.
 fn wish(form: &GenerateForm, spec: &ModelSpec) -> (u32, u32) {
     let seen = [&form.image, &form.last_image].into_iter().flatten();
     let controls = form.controls.iter().map(|it| it.source.size());
@@ -112,7 +111,7 @@ fn wish(form: &GenerateForm, spec: &ModelSpec) -> (u32, u32) {
     }
 }
 
-/// The edge that nobody asked for beside a given one, `ratio` times as long, within the limits.
+/// Missing edge next to a given one, `ratio` times as long, within the limits.
 fn beside(given: u32, ratio: f64, limits: &Limits) -> u32 {
     let multiple = limits.size_multiple.max(1);
     let edge = nearest_multiple(f64::from(given) * ratio, multiple);
@@ -121,7 +120,7 @@ fn beside(given: u32, ratio: f64, limits: &Limits) -> u32 {
     edge.min(largest_edge(limits)).min(most).max(multiple)
 }
 
-/// A size that nobody asked for, cut to the limits instead of refused.
+/// Default size, clamped to the limits instead of refused.
 fn within((width, height): (u32, u32), limits: &Limits) -> (u32, u32) {
     let largest = largest_edge(limits);
     let (mut width, mut height) = (width.min(largest), height.min(largest));
@@ -146,7 +145,7 @@ fn largest_edge(limits: &Limits) -> u32 {
     limits.max_edge / multiple * multiple
 }
 
-/// What is wrong with a width or height that no snapping mends.
+/// Sentence on a width or height that cannot be rounded to a valid one.
 fn edge_problem(spec: &ModelSpec, field: &str, edge: u32) -> Option<String> {
     let multiple = spec.limits.size_multiple.max(1);
     let largest = largest_edge(&spec.limits);
@@ -183,7 +182,7 @@ fn snapped(wish: (u32, u32), default: (u32, u32), limits: &Limits) -> (u32, u32)
     let distance = |size: (u32, u32)| {
         let moved = wish.0.abs_diff(size.0) + wish.1.abs_diff(size.1);
         let is_default = size == default || (size.1, size.0) == default;
-        // In twentieths: nobody sees that one aspect is a little nearer than another.
+        // In twentieths: smaller differences between aspect ratios are invisible.
         let stretched = ((aspect(size) / aspect(wish)).ln().abs() * 20.0).round();
         (moved, !is_default, stretched, pixels(size))
     };
@@ -246,8 +245,9 @@ pub(super) fn frames(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings
     nearest
 }
 
-/// A clip is made anew from its first frame on, and no further than it goes. `wish`: the number of frames that was asked
-/// for, and the nearest that the model makes
+/// Frames of a regenerated video, from its first frame and at most its length. `wish`: requested number of frames, and
+/// the
+/// nearest that the model makes
 fn of_source(
     frames: u32,
     (wish, nearest): (u32, u32),

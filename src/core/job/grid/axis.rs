@@ -1,6 +1,6 @@
-//! One side of a grid, read against a form: each value with what it changes and what is written beside it.
+//! Axis of a grid, read against a form: each value with its change of the form and its label.
 //!
-//! Whether a model can make what comes of it, the form's own checks say.
+//! The form's checks decide whether a model can make the result.
 
 use super::values::{numbers, texts};
 use super::{GridAxis, GridSetting};
@@ -21,7 +21,7 @@ pub(super) struct Step {
     pub change: Change,
 }
 
-/// What a value does to the form.
+/// Change of the form by a value.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
     Seed(u64),
@@ -32,7 +32,7 @@ pub(super) enum Change {
     Shift(f64),
     Sampler(Sampler),
     Schedule(SigmaSchedule),
-    /// Which of the form's LoRAs, counted from 0.
+    /// Index of one of the form's LoRAs, and its strength.
     Lora(usize, f64),
     Model(Box<ModelSpec>),
     Prompt {
@@ -237,7 +237,7 @@ impl Change {
         }
     }
 
-    /// How dear it is to change it between two jobs: weights are read anew for a model, and changed for a LoRA.
+    /// Cost of a change between two jobs: a new model is loaded again, a LoRA only applied.
     pub fn weight(&self) -> u8 {
         match self {
             Self::Model(_) => 2,
@@ -263,7 +263,7 @@ fn replace_in(text: &mut String, literal: &mut Option<LiteralPrompt>, find: &str
     }
 }
 
-/// Another model for the same form: a value that was the one model's own is no wish for the other.
+/// Switches the form to another model: values that equal the old model's defaults are dropped.
 fn change_model(form: &mut GenerateForm, base: &ModelSpec, spec: &ModelSpec) {
     form.model = Some(spec.id.clone());
     if spec.id == base.id {

@@ -7,7 +7,7 @@ use crate::job::form::{FieldError, GenerateForm, Notice, Validated};
 use crate::job::{GridAxis, GridSetting};
 use crate::model::ModelSpec;
 
-/// The field that everything wrong with a grid is told beside.
+/// Field next to which all problems of a grid are shown.
 const FIELD: &str = "grid";
 
 /// The values of both sides.
@@ -23,9 +23,9 @@ struct Cell<'a> {
     changes: Vec<&'a Step>,
 }
 
-/// How many cells the form's sides have, where they can be read: 1 of a form without any.
+/// Number of cells of the form's axes, if they are valid: 1 without axes.
 pub(in crate::job) fn num_cells(form: &GenerateForm, spec: &ModelSpec) -> usize {
-    // Which models there are changes no number.
+    // The number does not depend on the installed models.
     let same = |_: &str| Ok(spec.clone());
     let counts = form.grid.iter().map(|axis| {
         let found = steps(axis, form, spec, &same);
@@ -34,9 +34,9 @@ pub(in crate::job) fn num_cells(form: &GenerateForm, spec: &ModelSpec) -> usize 
     counts.fold(1, usize::saturating_mul)
 }
 
-/// All jobs of a form with sides, in the order in which they run, with the grid that they are of; or what is wrong with
-/// the first wrong one. The form has one of `num_prompts` prompts, each a grid of its own,
-/// and is right without its sides.
+/// All jobs of a form with axes, in execution order, with their grid; or the problems of the first invalid one. The
+/// form has
+/// one of `num_prompts` prompts, each with a separate grid, and is valid without its axes.
 pub(in crate::job) fn jobs(
     form: &GenerateForm,
     num_prompts: usize,
@@ -134,7 +134,7 @@ fn are_same(one: &GridAxis, other: &GridAxis) -> bool {
     one.setting == other.setting && one.lora == other.lora && !is_of_many
 }
 
-/// What is dear to change changes seldom: cells of one model run one after the other.
+/// Cells ordered so that costly changes are rare: cells of one model run one after the other.
 fn cells_in_order(sides: &Sides) -> Vec<Cell<'_>> {
     let weight = |step: &Step| step.change.weight();
     let weight_across = sides.across.iter().map(weight).max().unwrap_or_default();
@@ -171,7 +171,7 @@ fn checked(
         ..form.clone()
     };
     let mut spec = base;
-    // The model comes first: what it does not take is left out, and what the other side says stands over that.
+    // The model comes first: values that it does not accept are dropped, and the other axis overrides it.
     let mut changes = cell.changes.clone();
     changes.sort_by_key(|step| std::cmp::Reverse(step.change.weight()));
     for step in changes {

@@ -1,7 +1,8 @@
 //! Grids: one form over the values of one or two settings, a job for each cell, and a contact sheet of all of them.
 //!
-//! What a form's axes stand for is [`expand`]'s and how their values are written [`values`]'s; what has become of a grid
-//! is kept in a [`GridRecord`], of which [`sheet`] makes the picture. Whose turn a cell is, others decide.
+//! [`expand`] builds the jobs and [`values`] reads the axes; a [`GridRecord`] keeps the state of a grid, of which
+//! [`sheet`]
+//! makes the image. The queue schedules the cells.
 
 mod axis;
 pub(super) mod expand;
@@ -27,7 +28,7 @@ const MAX_GRID_JOBS: usize = 400;
 const MAX_GRID_AXES: usize = 2;
 
 named! {
-    /// What a grid can vary.
+    /// Setting that a grid can vary.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum GridSetting {
@@ -42,7 +43,7 @@ named! {
         /// Of one LoRA of the form.
         Lora = "lora", "LoRA strength";
         Model = "model", "Model";
-        /// The first value stands in the prompt, and each stands there once.
+        /// The first value occurs in the prompt, exactly once.
         Prompt = "prompt", "Prompt text";
     }
 }
@@ -134,7 +135,7 @@ impl GridId {
     }
 }
 
-/// What a request has to do with a grid.
+/// Relation of a request to a grid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OfGrid {
@@ -150,9 +151,9 @@ pub struct Grid {
     pub id: GridId,
     /// One or two: across, then down.
     pub axes: Vec<GridAxis>,
-    /// What stands above each column, such as `Steps 8`.
+    /// Labels above the columns, such as `Steps 8`.
     pub columns: Vec<String>,
-    /// What stands before each row; one that is empty where only one setting varies.
+    /// Labels before the rows; a single empty one if only one setting varies.
     pub rows: Vec<String>,
 }
 

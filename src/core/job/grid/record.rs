@@ -1,6 +1,6 @@
-//! What has become of a grid's cells: kept in the queue's file until the contact sheet is made.
+//! State of a grid's cells: kept in the queue's file until the contact sheet is made.
 //!
-//! Which cells still wait, run or have failed, whoever has the jobs knows.
+//! The queue knows which cells wait, run or have failed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,12 +14,12 @@ use crate::naming;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GridRecord {
     pub grid: Grid,
-    /// The first cell's as it was asked for, prompts as they were written: what the sheet's settings are.
+    /// Request of the first cell with prompts as written: the settings of the sheet.
     pub request: Box<GenerateRequest>,
     /// The finished cells and their files: of several the first.
     #[serde(default)]
     pub made: BTreeMap<usize, PathBuf>,
-    /// How many were finished when a sheet was made; 0 before that.
+    /// Number of finished cells on the last sheet; 0 before that.
     #[serde(default)]
     pub on_sheet: usize,
 }
@@ -56,17 +56,17 @@ impl GridRecord {
         }
     }
 
-    /// Whether there is something to show that no sheet shows yet.
+    /// Returns whether there are results that no sheet shows yet.
     pub fn lacks_sheet(&self) -> bool {
         self.made.len() > self.on_sheet
     }
 
-    /// The folder of its first result, which the sheet lies in too.
+    /// Folder of its first result, also used for the sheet.
     pub fn folder(&self) -> Option<&Path> {
         self.made.values().next()?.parent()
     }
 
-    /// What the sheet's file is called before its ending: as results are, by prompt and seed.
+    /// File name of the sheet without extension: like a result's, by prompt and seed.
     pub fn stem(&self) -> String {
         let (slug, seed) = (naming::slug(&self.request.prompt), self.request.seed);
         format!("{slug}_{seed}_grid")

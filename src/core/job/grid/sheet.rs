@@ -1,7 +1,8 @@
-//! The contact sheet of a grid: a PNG of all results with the values beside them, that carries the grid's settings and
-//! which file each cell shows.
+//! Contact sheet of a grid: a PNG of all results with their values, which embeds the grid's settings and the file of
+//! each
+//! cell.
 //!
-//! Where texts and pictures stand is `media`'s. A sheet is a file like any other and is not believed when it is read.
+//! `media` lays out texts and images. A sheet is untrusted input when it is read.
 
 use std::path::{Path, PathBuf};
 
@@ -15,12 +16,12 @@ use crate::media::{
     first_picture, media_info, sheet_edge, thumbnail,
 };
 
-/// What a cell says that has no result.
+/// Text of a cell without a result.
 const FAILED: &str = "Failed";
 const CANCELLED: &str = "Cancelled";
 const GONE: &str = "File not found";
 
-/// Where the cells of a sheet lie, and what they show.
+/// Positions of the cells of a sheet, and their files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SheetCells {
     cells: Vec<CellPlace>,
@@ -48,7 +49,7 @@ impl SheetCells {
         Some(Self { cells })
     }
 
-    /// The result at this pixel of the sheet that lies at `sheet`.
+    /// Result at this pixel of the sheet at path `sheet`.
     pub fn file_at(&self, sheet: &Path, x: u32, y: u32) -> Option<PathBuf> {
         let is_in = |place: u32, start: u32, len: u32| {
             place.checked_sub(start).is_some_and(|within| within < len)
@@ -58,7 +59,7 @@ impl SheetCells {
             .iter()
             .find(|cell| is_in(x, cell.x, cell.width) && is_in(y, cell.y, cell.height))?;
         let file = cell.file.as_ref()?;
-        // A whole path stands for itself.
+        // Joining keeps absolute paths.
         Some(sheet.parent().unwrap_or_else(|| Path::new("")).join(file))
     }
 }

@@ -1,8 +1,8 @@
-//! How the values of a side are written: a list with commas, in it ranges of numbers and quoted texts.
+//! Syntax of an axis' values: a comma-separated list with ranges of numbers and quoted texts.
 //!
-//! The forms that people know from other programs are read: A1111's `1-5`, `1-10 (+2)`, `0-1 [5]` and its quotes,
-//! SwarmUI's `||` between values and `1, 2, .., 8`, beside our own `1..5` and `0..1:0.25`. What a value means is
-//! [`super::axis`]'s.
+//! The syntax of other programs is read: A1111's `1-5`, `1-10 (+2)`, `0-1 [5]` and its quotes, SwarmUI's `||` between
+//! values
+//! and `1, 2, .., 8`, in addition to our `1..5` and `0..1:0.25`. [`super::axis`] interprets the values.
 
 use std::sync::LazyLock;
 
@@ -70,7 +70,7 @@ pub(super) fn numbers(list: &str) -> Result<Vec<String>, String> {
     let mut all: Vec<String> = Vec::new();
     for (index, text) in texts.iter().enumerate() {
         if matches!(text.as_str(), ".." | "..." | "…") {
-            // The number behind it ends the range.
+            // The number after it ends the range.
             let missing =
                 || format!("{text:?} needs numbers before and behind it, such as 2, 4, {text}, 12");
             let last = all.last().cloned().ok_or_else(missing)?;
@@ -117,7 +117,7 @@ pub(super) fn numbers(list: &str) -> Result<Vec<String>, String> {
     Ok(all)
 }
 
-/// How far the second is from the first, as a step.
+/// Step from the first number to the second.
 fn difference(first: &str, second: &str) -> Option<String> {
     let (first, second): (f64, f64) = (first.parse().ok()?, second.parse().ok()?);
     Some(rounded(second - first))

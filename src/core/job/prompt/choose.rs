@@ -36,7 +36,7 @@ struct Settling<'a> {
     lookup: Lookup<'a>,
     /// Options of choices of several, so far.
     num_chosen: usize,
-    /// What is settled so far.
+    /// Text resolved so far.
     text: String,
 }
 
@@ -116,7 +116,7 @@ impl Settling<'_> {
             if i > 0 {
                 self.text.push_str(&choice.separator);
             }
-            // Spaces around an option are the template's, not the list's.
+            // Spaces around an option belong to the template, not to the list.
             let start = self.text.len();
             put(self, chosen)?;
             let trimmed = self.text[start..].trim().to_owned();

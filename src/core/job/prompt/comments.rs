@@ -1,6 +1,6 @@
-//! Comments in prompts, as ComfyUI and Dynamic Prompts have them.
+//! Comments in prompts, as in ComfyUI and Dynamic Prompts.
 //!
-//! What looks like one inside a word, such as an address of the web, is none.
+//! Similar characters inside a word, such as a URL, are no comment.
 
 /// The text without its comments. A line that holds nothing else is left out with its end.
 pub(super) fn without(text: &str) -> String {
@@ -9,7 +9,7 @@ pub(super) fn without(text: &str) -> String {
     // Looked for again and again, it would be looked for in all of the text each time.
     let last_close = text.rfind("*/");
     let may_close = |rest: &str| last_close.is_some_and(|at| at >= text.len() - rest.len());
-    // Where the line began in `kept`, and whether a comment was taken out of it.
+    // Start of the line in `kept`, and whether a comment was removed from it.
     let (mut line, mut is_cut) = (0, false);
     while let Some(letter) = rest.chars().next() {
         if let Some(length) = comment_at(rest, &kept[line..], may_close(rest)) {
@@ -21,7 +21,7 @@ pub(super) fn without(text: &str) -> String {
             rest = &rest[length..];
             continue;
         }
-        // The letter behind a backslash begins nothing.
+        // An escaped letter begins no comment.
         let behind = rest.strip_prefix('\\').and_then(|rest| rest.chars().next());
         let taken = letter.len_utf8()
             + behind
@@ -48,7 +48,7 @@ pub(super) fn without(text: &str) -> String {
     kept
 }
 
-/// How long the comment is that `rest` begins with, behind `line` of the same line; `may_close`: a `*/` follows.
+/// Length of the comment at the start of `rest`, after `line` of the same line; `may_close`: a `*/` follows.
 fn comment_at(rest: &str, line: &str, may_close: bool) -> Option<usize> {
     let to_line_end = || rest.find('\n').unwrap_or(rest.len());
     let is_behind_space = line.chars().next_back().is_none_or(char::is_whitespace);

@@ -20,7 +20,7 @@ const MAX_FOLLOWED: usize = 4000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Longest {
     pub text: String,
-    /// Whether another seed may give another text.
+    /// True if another seed may give another text.
     pub varies: bool,
 }
 
@@ -46,12 +46,12 @@ pub fn longest(
 
 struct Following<'a> {
     lookup: Lookup<'a>,
-    /// Wildcards by their names: wherever one stands, the same comes of it.
+    /// Wildcards by name: every occurrence has the same result.
     followed: BTreeMap<String, Followed>,
     measure: &'a mut dyn FnMut(&str) -> usize,
 }
 
-/// What came of a wildcard.
+/// Result of a wildcard.
 #[derive(Clone)]
 struct Followed {
     /// Of its longest lines, what measures most first.
@@ -101,7 +101,7 @@ impl Following<'_> {
     fn wildcard(&mut self, name: &str, choice: Option<&Choice>) -> Result<String, PromptError> {
         let lines = self.lookup.enter(name)?;
         let known = self.followed.get(name).filter(|known| {
-            // Where it is too much it is followed once more, to the place that the error names.
+            // If it exceeds a limit it is followed again, up to the position that the error names.
             self.lookup.has_room(known.num_choices, known.height)
         });
         let followed = match known.cloned() {
@@ -121,7 +121,7 @@ impl Following<'_> {
         Ok(text)
     }
 
-    /// What comes of the wildcard that was just entered.
+    /// Result of the wildcard that was just entered.
     fn follow(&mut self, name: &str, lines: &Lines) -> Result<Followed, PromptError> {
         let depth = self.lookup.depth();
         let num_choices_before = self.lookup.num_choices;

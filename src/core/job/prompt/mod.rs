@@ -44,11 +44,11 @@ pub(crate) const MAX_BYTES: usize = 64 * 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expanded {
-    /// What the text encoders are to read.
+    /// Text for the text encoders.
     pub prompt: String,
-    /// What was written, where that is another text.
+    /// Text as written, if it differs.
     pub template: Option<String>,
-    /// What is not done as it is written, one sentence each.
+    /// Sentences on syntax without effect.
     pub notices: Vec<String>,
 }
 
@@ -94,7 +94,7 @@ pub enum PromptError {
     TooLargeWildcards { limit: usize },
 }
 
-/// The text that `template` stands for with this seed.
+/// Text of `template` with this seed.
 pub fn expand(
     template: &str,
     seed: u64,
@@ -128,7 +128,7 @@ pub(super) fn check_length(text: &str) -> Result<(), PromptError> {
     Ok(())
 }
 
-/// Whether another seed may choose another text. Text that only looks like a choice may count as one.
+/// Returns whether another seed may choose another text. Text that only resembles a choice may count as one.
 pub fn has_choices(template: &str) -> bool {
     template.contains("__") || (template.contains('{') && template.contains(['|', '$']))
 }

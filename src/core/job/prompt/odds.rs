@@ -1,13 +1,15 @@
-//! Drawing by weights, from very many and very often.
+//! Weighted draws from long lists, many times.
 //!
-//! What a seed draws is settled by sums of floating-point numbers, taken one after the other: their roundings belong
-//! to the promise. Exact sums in a tree say in a few steps where such a sum ends up, unless it ends up so near to a
-//! border that the roundings decide; only then is it taken.
+//! The draw of a seed is defined by sums of floating-point numbers in order, including their rounding. Exact sums in a
+//! tree
+//! give the result in a few steps, unless it is so near to a border that rounding decides; only then are the rounded
+//! sums
+//! computed.
 
 /// Weights are written in at most nine signs, so each is a whole number of this part of one.
 const UNITS: f64 = 1e8;
 
-/// What can be drawn, by its places.
+/// Options of a draw, by index.
 pub(super) struct Odds {
     /// Of what is taken: 0.
     weights: Vec<f64>,
@@ -38,18 +40,18 @@ impl Odds {
         }
     }
 
-    /// How many have a weight and are not taken.
+    /// Number of options with a weight that are not taken.
     pub fn num_possible(&self) -> usize {
         self.num_possible
     }
 
-    /// The place that `fraction`, from 0 up to but not 1, of the sum of all weights lies in. Something is possible.
+    /// Index at `fraction`, from 0 up to but not 1, of the sum of all weights. Requires a possible option.
     pub fn place_at(&self, fraction: f64) -> usize {
         self.sure_place_at(fraction)
             .unwrap_or_else(|| self.summed_place_at(fraction))
     }
 
-    /// `None` where it lies so near to a border that the roundings of [`Self::summed_place_at`] decide.
+    /// `None` if it is so near to a border that the rounding of [`Self::summed_place_at`] decides.
     fn sure_place_at(&self, fraction: f64) -> Option<usize> {
         let total = self.total as f64;
         let wanted = fraction * total;
@@ -88,7 +90,7 @@ impl Odds {
         reached.or_else(last).unwrap_or(0)
     }
 
-    /// What stands at this place is not drawn again until [`Self::give_back`].
+    /// Excludes this index from draws until [`Self::give_back`].
     pub fn take(&mut self, place: usize) {
         let weight = std::mem::take(&mut self.weights[place]);
         self.taken.push((place, weight));

@@ -22,7 +22,7 @@ pub(super) enum Part {
 pub(super) struct Choice {
     /// As written, for messages.
     pub written: String,
-    /// How many are chosen, at least and at most; `None` without `$$`.
+    /// Minimum and maximum number of chosen options; `None` without `$$`.
     pub count: Option<(usize, usize)>,
     pub separator: String,
     pub options: Vec<Weighted>,
@@ -40,7 +40,7 @@ pub(super) fn template(text: &str) -> Result<Vec<Part>, PromptError> {
     Parser { text, braces }.parts(0, text.len(), 0)
 }
 
-/// Which brace closes which.
+/// Closing brace of each opening brace.
 struct Braces {
     /// By the place of every brace that is closed, that of the other one.
     closing: HashMap<usize, usize>,
@@ -49,7 +49,7 @@ struct Braces {
 impl Braces {
     fn of(text: &str) -> Result<Self, PromptError> {
         let mut closing = HashMap::new();
-        // Places of open braces, and whether a `|` stands in them.
+        // Positions of open braces, and whether they contain a `|`.
         let mut open: Vec<(usize, bool)> = Vec::new();
         let mut is_escaped = false;
         for (at, byte) in text.bytes().enumerate() {
@@ -122,7 +122,7 @@ impl Parser<'_> {
         Ok(parts)
     }
 
-    /// The choice whose brace stands at `at`, and how long it is.
+    /// Choice whose brace is at `at`, and its length.
     fn choice(
         &self,
         at: usize,
@@ -161,7 +161,7 @@ impl Parser<'_> {
         Ok(Some((choice, close + 1 - at)))
     }
 
-    /// The places behind every `|` between `start` and `end` that stands in no inner braces.
+    /// Positions after every `|` between `start` and `end` that is in no inner braces.
     fn bars(&self, start: usize, end: usize) -> Vec<usize> {
         let bytes = self.text.as_bytes();
         let mut bars = Vec::new();
@@ -212,7 +212,7 @@ fn wildcard(rest: &str) -> Option<&str> {
     is_sound.then_some(name)
 }
 
-/// What stands before the options: how many, and what joins them.
+/// Prefix of the options: their number and separator.
 struct Head {
     length: usize,
     count: Option<(usize, usize)>,

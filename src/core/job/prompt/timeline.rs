@@ -1,7 +1,7 @@
 //! Prompts on a timeline: `a man on a pier [0s-2s: he waves] [2s: he turns around]`.
 //!
-//! What stands outside of the brackets is said at all times, before what is said at its own. A time without an end
-//! lasts until the next begins. Blends by how much of a section's time each prompt has; knows no tokens.
+//! Text outside of the brackets applies at all times, before the timed text. A time without an end lasts until the next
+//! begins. Blends prompts by their share of a section's time; knows no tokens.
 
 use crate::job::Sections;
 
@@ -29,7 +29,7 @@ pub struct Timeline {
     pub timed: Vec<TimedPrompt>,
 }
 
-/// How much one of several prompts counts in a section.
+/// Weight of one of several prompts in a section.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PromptShare {
     /// Its place among [`SectionPrompts::texts`].
@@ -40,7 +40,7 @@ pub struct PromptShare {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct SectionPrompts {
-    /// What the text encoders read, none of it twice; one text where the prompt has no times.
+    /// Texts for the text encoders, without duplicates; one text if the prompt has no times.
     pub texts: Vec<String>,
     /// For each section, in the order in which they are made: which texts, in rising order.
     pub shares: Vec<Vec<PromptShare>>,
@@ -73,7 +73,7 @@ impl Timeline {
         Ok(Some(timeline))
     }
 
-    /// Every text that a section may be told.
+    /// Every text that a section may use.
     pub fn texts(&self) -> Vec<String> {
         let timed = self.timed.iter();
         let mut texts: Vec<String> = timed
@@ -125,7 +125,7 @@ impl Timeline {
 }
 
 impl SectionPrompts {
-    /// What each section is told of a prompt that may have times in it. The error is a sentence.
+    /// Texts of each section for a prompt that may contain times. The error is a sentence.
     pub fn of(prompt: &str, sections: &Sections, fps: f64) -> Result<Self, String> {
         let alone = || PromptShare {
             text: 0,
@@ -165,7 +165,7 @@ pub(super) fn is_timed(inside: &str) -> bool {
     times.is_some_and(|times| secs(times.split(['-', '–']).next().unwrap_or_default()).is_some())
 }
 
-/// `[0s-2s: words]` at the start of `text`, and what stands behind it; `None` for other brackets.
+/// `[0s-2s: words]` at the start of `text`, and the text after it; `None` for other brackets.
 fn timed_prompt(text: &str) -> Result<Option<(TimedPrompt, &str)>, String> {
     let inside = &text[1..];
     // Not looked for in all of the text: a prompt of brackets alone would take for ever.
@@ -216,7 +216,7 @@ fn secs(text: &str) -> Option<f64> {
     (secs <= MAX_SECS).then_some(secs)
 }
 
-/// Where the bracket is closed that opened before `text`.
+/// Position of the bracket that closes the one before `text`.
 fn closing(text: &str) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, letter) in text.char_indices() {

@@ -64,7 +64,7 @@ pub fn weights(text: &str) -> PromptWeights {
     read
 }
 
-/// How long the words are before `:1.2`, where that ends them.
+/// Length of the words before a final `:1.2`, if there is one.
 fn weighted(inside: &str) -> Option<usize> {
     let (words, number) = inside.rsplit_once(':')?;
     let number = number.trim();

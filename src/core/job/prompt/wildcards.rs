@@ -28,7 +28,7 @@ const MAX_DEPTH: usize = 8;
 const MAX_FILES: usize = 100_000;
 const MAX_FOLDERS: usize = 10_000;
 
-/// Where wildcard files lie. What the first folder has, later ones do not replace.
+/// Folders of wildcard files. Later folders do not replace files of earlier ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WildcardFolders(Vec<PathBuf>);
 
@@ -42,7 +42,7 @@ impl WildcardFolders {
         files(&self.0).into_keys().collect()
     }
 
-    /// The folder that others are looked at behind; `None` where there is none at all.
+    /// First folder; `None` without any.
     pub fn first(&self) -> Option<&Path> {
         self.0.first().map(PathBuf::as_path)
     }
@@ -60,7 +60,7 @@ impl WildcardFolders {
 /// A wildcard file, for who chooses one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WildcardFile {
-    /// As it stands between the underscores.
+    /// Name between the underscores.
     pub name: String,
     pub num_lines: usize,
     /// The first choices, so that one sees what it is about.
@@ -102,7 +102,7 @@ pub(super) struct Lookup<'a> {
     num_text_bytes: usize,
     /// The wildcards that are being read, outermost first.
     names: Vec<String>,
-    /// How many were being read at most at once, see [`Self::depth`].
+    /// Maximum nesting that was read, see [`Self::depth`].
     pub deepest: usize,
     /// Choices and wildcards so far, those within others included.
     pub num_choices: usize,
@@ -114,10 +114,10 @@ pub(super) struct Lookup<'a> {
 pub(super) struct Lines {
     /// All of them, without anything between.
     text: String,
-    /// Where each ends in the text.
+    /// End of each choice in the text.
     ends: Vec<u32>,
     weights: Vec<f64>,
-    /// Made when they are first wanted, and not there while somebody draws.
+    /// Created at the first draw, and taken out while drawing.
     odds: Cell<Option<Odds>>,
 }
 
@@ -175,7 +175,7 @@ impl<'a> Lookup<'a> {
         Ok(())
     }
 
-    /// Whether so many more choices are not too many, and so many more wildcards within wildcards not too deep.
+    /// Returns whether this number of further choices and levels of nested wildcards is within the limits.
     pub fn has_room(&self, num_choices: usize, height: usize) -> bool {
         self.num_choices + num_choices <= self.max_choices
             && self.depth() + height <= MAX_WILDCARDS_DEEP
@@ -192,7 +192,7 @@ impl<'a> Lookup<'a> {
         Ok(())
     }
 
-    /// How many wildcards are being read, each for the one before.
+    /// Number of nested wildcards being read.
     pub fn depth(&self) -> usize {
         self.names.len()
     }
@@ -233,7 +233,7 @@ impl<'a> Lookup<'a> {
         Ok(lines)
     }
 
-    /// Puts a file's choices behind `lines`.
+    /// Appends a file's choices to `lines`.
     fn read_file(&mut self, path: &Path, lines: &mut Lines) -> Result<(), PromptError> {
         let failed = |source| PromptError::ReadWildcard {
             source,
@@ -255,7 +255,7 @@ impl<'a> Lookup<'a> {
         Ok(())
     }
 
-    /// The files of a name: one, or all that a `*` stands for.
+    /// Files of a name: one, or all that match a `*`.
     fn paths(&self, name: &str) -> Result<Vec<PathBuf>, PromptError> {
         let is_outside = |part: &str| part.is_empty() || part == "." || part == "..";
         if name.split('/').any(is_outside) || Path::new(name).is_absolute() {
@@ -331,10 +331,10 @@ fn files(folders: &[PathBuf]) -> BTreeMap<String, PathBuf> {
     files
 }
 
-/// Whether `pattern` stands for `name`: a `*` for anything but `/`, `**` for anything.
+/// Returns whether `pattern` matches `name`: `*` matches anything but `/`, `**` anything.
 fn matches(pattern: &str, name: &str) -> bool {
     let name: Vec<char> = name.chars().collect();
-    // Which beginnings of the name, by their lengths, the pattern read so far stands for.
+    // Prefix lengths of the name that the pattern read so far matches.
     let mut reached = vec![false; name.len() + 1];
     reached[0] = true;
     let mut pattern = pattern.chars().peekable();

@@ -1,7 +1,7 @@
-//! The parts that a transformer's file does not hold: where they lie, and whether they are the right ones.
+//! Components that a transformer's file does not contain: their paths, and checks that they fit.
 //!
-//! What a file is comes from its header alone. Among several that fit, the nearest folder wins, then the
-//! usual name. Nothing is loaded.
+//! A file is recognised by its header. Among several that fit, the nearest folder wins, then the usual name. Nothing is
+//! loaded.
 
 mod search;
 pub(crate) mod wanted;

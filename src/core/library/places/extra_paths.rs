@@ -1,8 +1,8 @@
-//! ComfyUI's `extra_model_paths.yaml`, and Desktop's `extra_models_config.yaml`: folders with models that
-//! lie outside ComfyUI's own.
+//! ComfyUI's `extra_model_paths.yaml`, and Desktop's `extra_models_config.yaml`: model folders outside of ComfyUI's.
 //!
-//! Says where to look and looks at none of those folders. Reads events, not values: a file full of
-//! aliases or of brackets costs no more than its length.
+//! Lists folders without reading them. Reads events, not values: a file full of aliases or brackets costs no more than
+//! its
+//! length.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -262,7 +262,7 @@ impl<'a> Reader<'a> {
         let wrong = |mark| Err((mark, format!("expected a folder for '{key}'")));
         let (event, mark) = self.next()?;
         match event {
-            // `~` alone is YAML's null, and home to whoever wrote it as the base.
+            // `~` alone is YAML's null, but the home folder as a base.
             Event::Scalar(text, style, ..) if is_null(&text, style) && text != "~" => {
                 Ok(String::new())
             }

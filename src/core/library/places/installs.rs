@@ -1,8 +1,8 @@
-//! Other programs that keep models: which of their folders are on this machine, and where in them the
-//! models lie.
+//! Installations of other programs on this machine, and the model folders in them.
 //!
-//! A program is known by the folders in it, its name only says where to look. Bounded: the usual places
-//! are listed once, and nothing is searched here.
+//! A program is recognised by its folders; its name only tells where to look. Bounded: the usual places are listed
+//! once, and
+//! nothing is searched here.
 
 use std::path::{Path, PathBuf};
 
@@ -72,7 +72,7 @@ const MAX_INSTALLS: usize = 64;
 /// More than any program's own settings.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
-/// The folders of programs that lie in the usual places.
+/// Program folders in the usual places.
 pub(crate) fn known(programs: &ProgramPaths) -> Vec<PathBuf> {
     let under_home = USUAL_PLACES.iter().map(|name| programs.home.join(name));
     let places = under_home

@@ -1,6 +1,6 @@
-//! Which places are searched for models, in which order, and who named them.
+//! Folders searched for models, in order of precedence, with their origin.
 //!
-//! A place counts once, under whatever name. Nothing is searched here: see `scan`.
+//! Each folder counts once, under any name. Nothing is searched here: see `scan`.
 
 mod extra_paths;
 mod installs;

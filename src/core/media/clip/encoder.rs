@@ -162,7 +162,7 @@ fn configure(parameters: &mut SEncParamExt, settings: &Settings) {
     parameters.eSpsPpsIdStrategy = CONSTANT_ID;
     parameters.iTemporalLayerNum = 1;
     parameters.iSpatialLayerNum = 1;
-    // The same file on every machine.
+    // For identical files on every machine.
     parameters.iMultipleThreadIdc = 1;
     // Means nothing with one thread, but its default halves the buffers, and then noise at a fine
     // quantiser does not fit.

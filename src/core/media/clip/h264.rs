@@ -81,7 +81,7 @@ impl H264 {
         let before = self.bytes.len();
         for unit in frame.units {
             match unit.first().map(|header| header & 0x1f) {
-                // The parameter sets repeat with every keyframe and stand in the header once.
+                // The parameter sets repeat with every keyframe; the header contains them once.
                 Some(7) => self.coded.sps = unit,
                 Some(8) => self.coded.pps = unit,
                 _ => {

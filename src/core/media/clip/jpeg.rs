@@ -1,6 +1,6 @@
-//! One JPEG picture at quality 95 with whole colours, with the settings as comments.
+//! JPEG image at quality 95 without chroma subsampling, with the settings as comments.
 //!
-//! A comment holds less than 64 KiB, so long settings are several. Reading them back is `metadata`'s.
+//! A comment holds less than 64 KiB, so long settings are split. `metadata` reads them.
 
 use image::ExtendedColorType;
 use image::codecs::jpeg::JpegEncoder;

@@ -1,8 +1,10 @@
-//! Writing clips and pictures: `.mp4` (in builds with H.264), `.gif`, `.webp`, `.png` or `.jpg`, as the file's name says.
+//! Writing of videos and images: `.mp4` (in builds with H.264), `.gif`, `.webp`, `.png` or `.jpg`, by the file's
+//! extension.
 //!
-//! Frames are encoded as they come and the file appears under its name when all are there: an error, a
-//! cancelled job or a full disk leaves nothing, and an old file of that name stays until then.
-//! Reading clips is `source`'s.
+//! Frames are encoded as they come and the file appears under its name when all are complete: an error, a cancelled job
+//! or a
+//! full disk leaves nothing, and an old file of that name stays until then.
+//! `source` reads videos.
 
 #[cfg(feature = "h264")]
 mod encoder;
@@ -170,8 +172,8 @@ pub fn check_writable(path: &Path) -> Result<(), MediaError> {
     place::check_place(path)
 }
 
-/// As [`check_writable`] for a clip of so many frames: where each of them becomes a numbered file, all
-/// those places are looked at.
+/// Like [`check_writable`], for a video with this number of frames: if each becomes a numbered file, all paths are
+/// checked.
 pub fn check_frames_writable(path: &Path, num_frames: usize) -> Result<(), MediaError> {
     check_writable(path)?;
     if ClipFormat::from_path(path)?.is_still() && num_frames > 1 {

@@ -251,7 +251,7 @@ pub(super) struct TrackMedia<'a> {
     /// Numbers from 1; all samples where absent.
     pub keyframes: Option<&'a [u32]>,
     pub sizes: &'a [u32],
-    /// Start in the file of the samples, which lie one after the other.
+    /// Position of the samples, which are contiguous in the file.
     pub position: u32,
 }
 

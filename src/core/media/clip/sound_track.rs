@@ -6,8 +6,9 @@ use crate::media::sound::Sound;
 /// The second track of a movie.
 const TRACK: u32 = 2;
 
-/// A track whose packets lie one after the other from `position` on in the file. `movie_timescale`: units a second of
-/// the movie's clock.
+/// Track whose packets are contiguous from `position` on in the file. `movie_timescale`: units per second of the
+/// movie's
+/// clock.
 pub(super) fn track(sound: &Sound, position: u32, movie_timescale: u32) -> Vec<u8> {
     let (delay, heard) = times(sound, movie_timescale);
     // Enabled and used in the presentation; of the second group, and as loud as it is.
@@ -46,13 +47,13 @@ pub(super) fn track(sound: &Sound, position: u32, movie_timescale: u32) -> Vec<u
     boxed(*b"trak", &[&header, &edits, &media])
 }
 
-/// How long the whole track takes, in the movie's units.
+/// Duration of the whole track, in the movie's units.
 pub(super) fn lasts(sound: &Sound, movie_timescale: u32) -> u32 {
     let (delay, heard) = times(sound, movie_timescale);
     delay.saturating_add(heard)
 }
 
-/// How long nothing is heard, and how long the sound is, in the movie's units.
+/// Durations of the initial silence and of the sound, in the movie's units.
 fn times(sound: &Sound, movie_timescale: u32) -> (u32, u32) {
     let delay = (sound.delay_secs * f64::from(movie_timescale)).round() as u32;
     let rest = sound.num_units().saturating_sub(sound.skipped);

@@ -1,4 +1,4 @@
-//! Where a brush reaches that is drawn from one point to another: distances, and the part of each row. Paints nothing.
+//! Area of a brush drawn from one point to another: distances, and the range of each row. Paints nothing.
 
 /// All places near a straight line.
 pub(super) struct Capsule {

@@ -1,6 +1,6 @@
-//! What a mask was before each step, in squares of which only those are kept that a step touches.
+//! Undo history of a mask: for each step, the squares that it touched.
 //!
-//! A square of one value takes one byte. The oldest steps go when all of them together are too large.
+//! A uniform square takes one byte. The oldest steps are dropped when all of them together are too large.
 
 use std::collections::{BTreeMap, VecDeque};
 

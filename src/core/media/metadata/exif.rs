@@ -52,7 +52,7 @@ pub(super) fn texts(mut block: Vec<u8>, texts: &mut Texts) {
 }
 
 fn push(name: &str, text: String, texts: &mut Texts) {
-    // `prompt:{…}`: a tag of no meaning of its own, with a name in front.
+    // `prompt:{…}`: a tag without a meaning, with a name as prefix.
     match text.split_once(':') {
         Some((name @ ("prompt" | "workflow"), graph)) if graph.starts_with('{') => {
             texts.push(name, graph.to_owned());

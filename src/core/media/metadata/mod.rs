@@ -1,8 +1,10 @@
-//! The texts that travel in a file, with their names: our own settings and what other programs say, from a picture,
-//! a clip, a JSON file or a plain text.
+//! Texts embedded in a file, with their names: our settings and other programs', from an image, a video, a JSON file or
+//! a plain
+//! text.
 //!
-//! What they mean is for others to say ([`crate::restore`]); no pixel is looked at. Files are not trusted: the walkers
-//! of [`crate::formats`] check every length before anything is read, and texts have limits in length and number.
+//! [`crate::restore`] interprets them; pixels are not decoded. Files are untrusted: the readers of [`crate::formats`]
+//! check
+//! every length before anything is read, and texts are limited in length and number.
 
 mod exif;
 mod gif;
@@ -132,7 +134,7 @@ pub fn read_texts(path: &Path) -> Result<Vec<Text>, MediaError> {
     let mut source = ByteSource::new(opened.file, opened.len);
     match search(opened.kind, &mut source, &mut texts) {
         Err(err) if is_of_disk(&err) => Err(MediaError::from_io("read the texts", err, path)),
-        // What is damaged or cut off may still have said something before.
+        // Texts before damaged or missing data are used.
         _ => Ok(texts.found),
     }
 }

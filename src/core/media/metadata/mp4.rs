@@ -74,7 +74,7 @@ fn value(data: &[u8], name: &str, texts: &mut Texts) {
 
 /// The names of a `keys` box, which the items call by number.
 fn keys_of(keys: &[u8]) -> Vec<String> {
-    // A version and the number of keys; then each is as a box of its own.
+    // A version and the number of keys, followed by one box per key.
     let entries = boxes(keys.get(8..).unwrap_or_default());
     entries
         .take(MAX_ITEMS)

@@ -19,7 +19,7 @@ pub fn pngs(chunks: &[([u8; 4], &[u8])]) -> Vec<u8> {
     bytes
 }
 
-/// A block of EXIF with one tag, of letters or undefined bytes; comments stand in their own directory.
+/// EXIF block with one tag, of ASCII or undefined type; comments are in a separate directory.
 pub fn exif(is_little: bool, tag: u16, value: &[u8]) -> Vec<u8> {
     let two = |n: u16| {
         if is_little {

@@ -1,4 +1,4 @@
-//! Texts in files of every kind, as other programs write them, and in files that lie.
+//! Texts in files of every kind, as written by other programs, and in invalid files.
 
 use std::fs;
 

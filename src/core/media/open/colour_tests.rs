@@ -17,7 +17,7 @@ const HEIGHT: u32 = 8;
 /// A colour of Display P3, and what it is in sRGB.
 const P3: [u8; 3] = [220, 30, 30];
 const P3_AS_SRGB: [u8; 3] = [241, 0, 0];
-/// The same numbers in Adobe RGB.
+/// Its values in Adobe RGB.
 const ADOBE_AS_SRGB: [u8; 3] = [255, 24, 24];
 
 fn write(bytes: &[u8]) -> (TempDir, PathBuf) {

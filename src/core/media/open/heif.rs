@@ -263,7 +263,7 @@ impl<'a> HeifContainer<'a> {
             if x >= size.0 || y >= size.1 {
                 continue;
             }
-            // What reaches over the edge belongs to nothing.
+            // Tiles may extend beyond the image.
             let image = image.crop_imm(0, 0, size.0 - x, size.1 - y);
             paste(&mut canvas, &image, x, y).ok_or_else(damaged)?;
         }

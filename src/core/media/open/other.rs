@@ -1,6 +1,6 @@
-//! WebP, BMP and most TIFFs through the `image` crate, and what its decoders give as plain RGB.
+//! WebP, BMP and most TIFFs through the `image` crate, converted to RGB.
 //!
-//! What those decoders refuse is refused here too.
+//! Files that its decoders refuse are refused here too.
 
 use std::io::{BufRead, Seek};
 

@@ -259,7 +259,7 @@ fn profile(file: &mut Input, file_bytes: u64) -> Option<Result<Vec<u8>, String>>
     let name = content.iter().take_while(|byte| **byte != 0).count();
     let mut profile = Vec::new();
     let packed = content.get(name + 2..).unwrap_or_default();
-    // What was unpacked before an error may be all that counts.
+    // Data before an error may be complete.
     ZlibDecoder::new(packed)
         .take(MAX_PROFILE_BYTES + 1)
         .read_to_end(&mut profile)

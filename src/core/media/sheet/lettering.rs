@@ -62,7 +62,7 @@ impl TextRenderer {
         end.map_or(0, |(.., end)| end.ceil() as u32)
     }
 
-    /// The text in lines of at most so many pixels, cut with an ellipsis where they are too many.
+    /// Text in lines of at most `room` pixels, truncated with an ellipsis after `most` lines.
     pub fn wrapped(&self, text: &str, room: u32, most: usize) -> Vec<String> {
         let mut lines: Vec<String> = Vec::new();
         for word in text.split_whitespace() {

@@ -59,7 +59,7 @@ pub struct ContactSheet {
     pub cells: Vec<SheetPlace>,
 }
 
-/// The longer edge that the cells of a sheet of so many columns and rows may have, in pixels.
+/// Maximum longer edge of the cells of a sheet with these columns and rows, in pixels.
 pub fn sheet_edge(columns: usize, rows: usize) -> u32 {
     let (columns, rows) = (columns.max(1) as f64, rows.max(1) as f64);
     let by_area = (MAX_PIXELS / (columns * rows)).sqrt();

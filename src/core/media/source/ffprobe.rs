@@ -208,7 +208,7 @@ pub(super) fn probe(
         .stdout
         .take()
         .map(|out| Probe::read(BufReader::new(out)));
-    // Fails only when it has ended by itself.
+    // Fails only if it has ended already.
     child.kill().ok();
     child.wait().ok();
     found

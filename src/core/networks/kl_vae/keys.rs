@@ -35,8 +35,8 @@ impl KlVaeKeys {
         Self::by(keys, &["decoder.conv_in.weight", "encoder.conv_in.weight"])
     }
 
-    /// The same for the autoencoder of HunyuanVideo, whose names are these with a `conv` within each causal
-    /// convolution: `decoder.up.3.block.0.conv1.conv.weight`, `encoder.down.0.downsample.conv.conv.weight`.
+    /// Names of HunyuanVideo's autoencoder, which are these with a `conv` within each causal convolution:
+    /// `decoder.up.3.block.0.conv1.conv.weight`, `encoder.down.0.downsample.conv.conv.weight`.
     pub fn detect_video<'a>(keys: impl Iterator<Item = &'a str> + Clone) -> Option<Self> {
         Self::by(
             keys,
@@ -44,7 +44,7 @@ impl KlVaeKeys {
         )
     }
 
-    /// `marks`: either half may be in a file of its own. All dialects have these.
+    /// `marks`: either half may be in a separate file. All dialects have these.
     fn by<'a>(keys: impl Iterator<Item = &'a str> + Clone, marks: &[&str]) -> Option<Self> {
         let prefix = prefix_before(keys.clone(), marks)?;
         let own = keys.filter_map(|key| key.strip_prefix(prefix));
@@ -119,7 +119,7 @@ fn levels<'a>(keys: impl Iterator<Item = &'a str>) -> usize {
         }
     };
     let indices: BTreeSet<usize> = keys.filter_map(index).collect();
-    // What is not counted through cannot be used anyway; a wild number must not become a length.
+    // Gaps make the file unusable anyway; a huge number must not become a length.
     (0..indices.len())
         .take_while(|index| indices.contains(index))
         .count()

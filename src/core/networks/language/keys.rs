@@ -48,8 +48,9 @@ impl LanguageKeys {
         Some(found)
     }
 
-    /// Whether the numbers of a head that turn together lie side by side in queries and keys: llama.cpp has it so
-    /// for Llama, as Meta has, and leaves Qwen's where `transformers` has them, half a head apart.
+    /// Returns whether the elements that RoPE rotates together are adjacent in queries and keys: llama.cpp stores Llama
+    /// so, like
+    /// Meta, and leaves Qwen's as in `transformers`, half a head apart.
     pub fn has_paired_heads(&self) -> bool {
         self.is_llama_cpp && self.kind == LanguageKind::Llama
     }

@@ -13,7 +13,7 @@ pub enum LanguageKind {
     Qwen3,
 }
 
-/// By which its files are known, those of llama.cpp too. Gemma has the norms of Qwen 3, and Llama none of its own.
+/// Rules for its files, including llama.cpp's. Gemma has the norms of Qwen 3, and Llama none.
 pub(in crate::networks) const RULES: &[DetectionRule] = &[
     gemma(&["layers.0.pre_feedforward_layernorm.weight"]),
     gemma(&["token_embd.weight", "blk.0.post_ffw_norm.weight"]),

@@ -1,8 +1,8 @@
-//! Language models as encoders of prompts: Llama 3, and Qwen 2.5 and 3 with their VL relatives. One decoder with
-//! switches.
+//! Language models as prompt encoders: Llama 3, and Qwen 2.5 and 3 with their VL relatives. One decoder with switches.
 //!
-//! Speaks in the names of `transformers`; [`LanguageKeys`] says what a file calls the same tensors. Layers behind the
-//! last hidden state that a model reads are not read, nor are heads and what looks at pictures.
+//! Uses the names of `transformers`; [`LanguageKeys`] translates a file's. Layers after the last hidden state that a
+//! model
+//! reads are not loaded, nor are heads and vision towers.
 
 mod keys;
 mod kinds;
@@ -57,7 +57,7 @@ pub struct LanguageConfig {
     pub mlp_bias: bool,
     #[serde(default)]
     pub rope_theta: Option<f64>,
-    /// Where new configs have the base, and how positions are scaled.
+    /// RoPE base and scaling in new configs.
     #[serde(default)]
     pub rope_parameters: Option<RopeParameters>,
     /// Base and scaling of positions in old configs.
@@ -76,7 +76,7 @@ pub struct RopeParameters {
     /// Its name in old configs, of which some have the new name too.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub old_type: Option<String>,
-    /// How many pairs of a head's numbers turn with each of a token's places: order, row and column.
+    /// Numbers of a head's pairs that rotate with each position axis of a token: order, row and column.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mrope_section: Option<Vec<i64>>,
 }
@@ -126,7 +126,7 @@ impl NetworkConfig for LanguageConfig {
                 "expected heads of {width}, as no config.json says how wide a head is, found {queries} query rows and {values} key rows"
             ));
         }
-        // What looks at pictures may lie in another file.
+        // The vision tower may be in another file.
         let sees = weights.names().any(|name| name.contains("visual."))
             || keys.prefix.ends_with("language_model.")
             || is_noted_to_see(weights);
@@ -301,8 +301,8 @@ impl LanguageConfig {
             .unwrap_or(10_000.0)
     }
 
-    /// How many pairs of a head's numbers turn with each place of a token of a picture: order, row and column. Of
-    /// models that see; the others have one place alone.
+    /// Numbers of a head's pairs that rotate with each position axis of an image token: order, row and column. For
+    /// vision-language models; the others have one axis.
     pub fn sections(&self) -> [i64; 3] {
         let scaling = [&self.rope_parameters, &self.rope_scaling].into_iter();
         let mut stated = scaling

@@ -28,7 +28,7 @@ impl LanguageTap {
         }
     }
 
-    /// The numbers of the states in a model of so many layers.
+    /// Indices of the states in a model with `all` layers.
     pub fn states(self, all: i64) -> Vec<i64> {
         match self {
             Self::Last | Self::BeforeLast(_) => vec![self.num_layers(all)],
@@ -61,15 +61,16 @@ pub struct LanguageUse {
 }
 
 impl LanguageUse {
-    /// The config of what lies at a place: a folder, a weight file or a weight index. Fails for another kind of model
-    /// and for one with too few layers.
+    /// Config at a path: a folder, a weight file or a weight index. Fails for another kind of model and for one with
+    /// too few
+    /// layers.
     pub fn read(self, place: &Path) -> Result<LanguageConfig, CatalogError> {
         let config = LanguageConfig::read(place)?;
         self.of(config)
             .map_err(|reason| CatalogError::config(reason, config_path(place)))
     }
 
-    /// The same of a config that is there.
+    /// Like [`Self::read`], for a config that was read.
     pub fn of(self, config: LanguageConfig) -> Result<LanguageConfig, String> {
         if config.kind() != self.kind {
             return Err(format!(

@@ -1,9 +1,10 @@
-//! The video autoencoders of Wan, `AutoencoderKLWan`: the flat one of Wan 2.1 and the residual one of Wan 2.2.
+//! Video autoencoders of Wan, `AutoencoderKLWan`: the flat one of Wan 2.1 and the residual one of Wan 2.2.
 //!
-//! Wan 2.1's is also an autoencoder of pictures, each a clip of one frame: diffusers' `AutoencoderKLQwenImage`, the same
-//! tensors under a config of its own.
+//! Wan 2.1's is also an autoencoder of images, each a video of one frame: diffusers' `AutoencoderKLQwenImage`, with
+//! equal
+//! tensors and another config.
 //!
-//! Their numbers, from diffusers' config or from a header, and what must hold of them.
+//! Config from diffusers' file or a header, and its checks.
 
 mod header;
 mod keys;

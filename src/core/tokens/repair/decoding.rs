@@ -67,7 +67,7 @@ fn restore_a0(bytes: &[u8]) -> Vec<u8> {
     if !is_altered {
         return bytes.to_vec();
     }
-    // "Ã la": a word of its own, but for the contractions of Portuguese.
+    // "Ã la": a separate word, except for the contractions of Portuguese.
     let mut apart = Vec::with_capacity(bytes.len() + 8);
     for (at, &byte) in bytes.iter().enumerate() {
         apart.push(byte);
@@ -90,7 +90,7 @@ fn restore_a0(bytes: &[u8]) -> Vec<u8> {
     restored
 }
 
-/// How many bytes of the beginning are UTF-8 in which a space took the place of A0; 0 where it is something else.
+/// Length of the UTF-8 prefix in which a space replaced A0; 0 if there is none.
 fn altered_len(bytes: &[u8]) -> usize {
     let fits = |pattern: &&&[Bytes]| {
         let is_in =
@@ -100,10 +100,10 @@ fn altered_len(bytes: &[u8]) -> usize {
     ALTERED.iter().find(fits).map_or(0, |pattern| pattern.len())
 }
 
-/// What goes on behind the `à` of Portuguese.
+/// Continuations of the Portuguese `à`.
 const CONTRACTED: [&[u8]; 5] = [b" ", b"quele", b"quela", b"quilo", b"s "];
 
-/// Ranges of bytes that may stand in one place.
+/// Byte ranges allowed at one position.
 type Bytes = &'static [(u8, u8)];
 const ANY: Bytes = &[(0x80, 0xbf)];
 const SPACE: Bytes = &[(b' ', b' ')];
@@ -148,7 +148,7 @@ fn fix_islands(text: &str) -> String {
     fixed.into_owned()
 }
 
-/// Whether characters meet that hardly ever meet, unless they were decoded wrongly.
+/// Returns whether characters occur together that rarely do, unless they were decoded wrongly.
 fn is_bad(text: &str) -> bool {
     static BADNESS: LazyLock<Regex> = LazyLock::new(|| regex(&badness_pattern()));
     // An expression that gives up has found nothing.

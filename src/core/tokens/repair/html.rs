@@ -25,7 +25,7 @@ pub fn unescape_surely(text: &str) -> String {
     resolved.into_owned()
 }
 
-/// What the whole of an entity names: a semicolon that is left shows that only its beginning does.
+/// Characters of a whole entity: a remaining semicolon shows that only its prefix was known.
 fn whole(entity: &str) -> Option<String> {
     let found = unescape(entity);
     (!found.contains(';')).then_some(found)

@@ -26,7 +26,7 @@ pub fn fix_text(text: &str) -> String {
 
 fn fix_line(line: &str, may_unescape: bool) -> String {
     let mut text = line.to_owned();
-    // A repair can only shorten what is wrong; the limit is for texts that nobody has thought of.
+    // A repair only shortens the text; the limit is a safeguard.
     for _ in 0..100 {
         let before = text.clone();
         if may_unescape {

@@ -1,8 +1,8 @@
-//! Tables for recognising and undoing wrongly decoded text: byte encodings, and which characters rarely meet.
+//! Tables for recognising and undoing wrongly decoded text: byte encodings, and characters that rarely meet.
 //!
-//! The numbers behind `ftfy` 6.3.1 by Robyn Speer (Apache-2.0), whose results this module must reproduce:
+//! The values of `ftfy` 6.3.1 by Robyn Speer (Apache-2.0), whose results this module must reproduce:
 //! <https://github.com/rspeer/python-ftfy/blob/v6.3.1/ftfy/badness.py>, `chardata.py`, `bad_codecs/sloppy.py`.
-//! Knows no rules, only characters.
+//! Contains no rules, only characters.
 
 /// Bytes 0x80 to 0xFF of encodings with one byte a character, whose lower half is ASCII.
 pub const WINDOWS_1252: &str = concat!(
@@ -19,7 +19,7 @@ pub const WINDOWS_1251: &str = concat!(
 /// Characters of many contexts.
 pub const COMMON: &str = "\u{a0}\u{ad}·´–—―…’";
 
-/// Control characters that nobody uses.
+/// Unused control characters.
 pub const C1: &str = "\u{80}-\u{9f}";
 
 /// Almost always a sign of wrong decoding.

@@ -10,7 +10,7 @@ use crate::formats::weights::gguf::Element;
 use crate::tokens::error::TokensError;
 use crate::tokens::gguf::{Metadata, tokenizer_inside};
 
-/// What GGUF calls a tokenizer of SentencePiece's Unigram kind.
+/// GGUF's name of a SentencePiece Unigram tokenizer.
 pub(crate) const GGUF_PIECES: &str = "t5";
 /// UMT5's has a quarter of it.
 const MAX_PIECES: u64 = 1 << 20;

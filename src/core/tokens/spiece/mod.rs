@@ -40,14 +40,14 @@ pub const SPIECE_TENSOR: &str = "spiece_model";
 const MAX_BYTES: u64 = 64 << 20;
 /// The one kind of model that is read here.
 const UNIGRAM: u64 = 1;
-/// How much worse than the worst piece an unknown character is.
+/// Difference of an unknown character's score from the worst piece's.
 const UNKNOWN_PENALTY: f32 = 10.0;
 
 pub struct SpieceModel {
     normalizer: Normalizer,
     /// Pieces that are found in texts, and nothing else.
     pieces: Pieces,
-    /// Pieces that are taken wherever they stand, and never rewritten.
+    /// Pieces that match anywhere, and are never normalised.
     user_defined: Pieces,
     /// By id, for pieces that are found in texts; 0 for the others.
     scores: Vec<Score>,
@@ -67,7 +67,7 @@ enum Score {
 }
 
 impl SpieceModel {
-    /// The model at a place of a tokenizer: a folder, a weight file, or a file of its own; `None` where there is none.
+    /// Model at a tokenizer's path: a folder, a weight file, or a separate file; `None` if there is none.
     pub fn find(place: &Path) -> Result<Option<Self>, TokensError> {
         let found = Self::find_model(place)?;
         found
@@ -107,7 +107,7 @@ impl SpieceModel {
         Ok(Some((read_bytes(&path)?, path)))
     }
 
-    /// The ids of a text with the end behind them.
+    /// Ids of a text, followed by the end token.
     pub fn encode(&self, text: &str) -> Vec<i64> {
         let normal = self.normalizer.normalize(text, &self.user_defined);
         let mut ids = Vec::new();
@@ -216,7 +216,7 @@ impl SpieceModel {
         #[derive(Clone, Copy, Default)]
         struct Node {
             score: f32,
-            /// Where the piece that ends here begins, and its id; none until one has been found.
+            /// Start and id of the piece that ends here; `None` until one is found.
             piece: Option<(usize, u32)>,
         }
         let mut nodes = vec![Node::default(); text.len() + 1];
@@ -264,7 +264,7 @@ fn not_unigram(reason: &str, path: &Path) -> TokensError {
     TokensError::config(reason, path)
 }
 
-/// The model that a `.safetensors` file carries beside its weights; `None` where there is none.
+/// Model embedded in a `.safetensors` file; `None` if there is none.
 pub(crate) fn bytes_inside(path: &Path) -> Result<Option<Vec<u8>>, CatalogError> {
     let (file, header) = Header::open(path).map_err(|err| CatalogError::of_header(err, path))?;
     let Some(info) = header.info(SPIECE_TENSOR) else {
@@ -286,7 +286,7 @@ pub(super) fn has_end(path: &Path, end: &str) -> bool {
     has_ending(path, &[end])
 }
 
-/// How many bytes the character has that begins with `byte`.
+/// Length in bytes of the character that begins with `byte`.
 fn char_len(byte: u8) -> usize {
     match byte {
         0xf0.. => 4,

@@ -1,16 +1,17 @@
-//! How SentencePiece rewrites a text before it looks for pieces: characters by a compiled map, then white space.
+//! SentencePiece's normalisation: characters by a compiled map, then white space.
 //!
-//! The map is a double array (`darts-clone`) and the texts that it points to; every index into either is checked,
-//! because a damaged file can point anywhere.
+//! The map is a double array (`darts-clone`) with the texts that it points to; every index into either is checked,
+//! because
+//! a damaged file can point anywhere.
 //! After <https://github.com/google/sentencepiece/blob/v0.2.0/src/normalizer.cc>.
 
 use super::pieces::Pieces;
 use super::proto::NormalizerSpec;
 
-/// Where no unit follows another.
+/// Marks a unit without predecessor.
 const NO_UNIT: usize = usize::MAX;
 
-/// What a space becomes: U+2581.
+/// Replacement of a space: U+2581.
 const SPACE_SYMBOL: &[u8] = "\u{2581}".as_bytes();
 
 pub(super) struct Normalizer {
@@ -82,7 +83,7 @@ impl Normalizer {
         }
     }
 
-    /// What the beginning of `rest` becomes, and how many of its bytes that is; `None` at the end.
+    /// Replacement of the beginning of `rest`, and the number of its bytes that it replaces; `None` at the end.
     fn next<'a>(&'a self, rest: &'a str, kept: &Pieces) -> Option<(&'a [u8], usize)> {
         let bytes = rest.as_bytes();
         let first = rest.chars().next()?.len_utf8();
@@ -98,12 +99,12 @@ impl Normalizer {
     }
 }
 
-/// Whether a compiled map is so sound that a reader who checks no index stays within it.
+/// Returns whether a compiled map is valid for a reader that checks no index.
 pub(in crate::tokens) fn is_sound(blob: &[u8]) -> bool {
     CharsMap::parse(blob).is_ok_and(|map| map.is_sound())
 }
 
-/// Rules: a few characters -> the characters that stand for them.
+/// Rules: character sequences and their replacements.
 struct CharsMap {
     units: Vec<u32>,
     texts: Vec<u8>,
@@ -125,12 +126,12 @@ impl CharsMap {
         })
     }
 
-    /// Whether no text leads out of the units, or to something that is no text.
+    /// Returns whether no text leads out of the units, or to invalid text.
     fn is_sound(&self) -> bool {
         let Ok(texts) = std::str::from_utf8(&self.texts) else {
             return false;
         };
-        // A unit that is a byte's lies that byte away from the base of its parents.
+        // A unit of a byte is at that offset from the base of its parents.
         let mut first = vec![NO_UNIT; self.units.len()];
         let mut next = first.clone();
         for (at, &unit) in self.units.iter().enumerate() {
@@ -194,7 +195,7 @@ fn byte_of(unit: u32) -> Option<u8> {
     u8::try_from(byte).ok().filter(|byte| *byte > 0)
 }
 
-/// How far the children of a unit are from it.
+/// Offset of a unit's children.
 fn offset(unit: u32) -> usize {
     (unit as usize >> 10) << ((unit & 1 << 9) >> 6)
 }

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-/// Texts and what they stand for, sorted by their bytes.
+/// Texts and their ids, sorted by bytes.
 pub(super) struct Pieces(Vec<(Vec<u8>, u32)>);
 
 impl Pieces {

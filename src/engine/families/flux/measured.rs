@@ -1,7 +1,8 @@
-//! What others have measured of FLUX.1 dev for step caches.
+//! Published step cache calibration of FLUX.1 dev.
 //!
-//! The polynomial is that of TeaCache4FLUX, <https://github.com/ali-vilab/TeaCache>; the ratios and limits are those of
-//! diffusers 0.42.1 (`hooks/mag_cache.py`), of <https://github.com/Zehong-Ma/MagCache>.
+//! The polynomial is from TeaCache4FLUX, <https://github.com/ali-vilab/TeaCache>; the ratios and limits are from
+//! diffusers
+//! 0.42.1 (`hooks/mag_cache.py`), by <https://github.com/Zehong-Ma/MagCache>.
 
 use crate::step_cache::{Magnitudes, Measured, stretched};
 
@@ -14,7 +15,7 @@ const POLYNOMIAL: [f64; 5] = [
     0.264_230_861,
 ];
 
-/// How much larger the residual of all blocks is than that of the step before, in 28 steps.
+/// Ratio of the residual of all blocks to that of the previous step, in 28 steps.
 const RATIOS: [f64; 28] = [
     1.0, 1.21094, 1.11719, 1.07812, 1.0625, 1.03906, 1.03125, 1.03906, 1.02344, 1.03125, 1.02344,
     0.98047, 1.01562, 1.00781, 1.0, 1.00781, 1.0, 1.00781, 1.0, 1.0, 0.99609, 0.99609, 0.98047,

@@ -1,8 +1,9 @@
 //! Image prompts: SigLIP's hidden states of each image, which Redux embeds as text tokens.
 //!
 //! A single image of strength 1 gives the result of diffusers' `FluxPriorReduxPipeline`. Strengths and several images
-//! are ComfyUI's: each image's own tokens are multiplied, and all follow the text. (diffusers multiplies the text's
-//! tokens, too, and adds the tokens of several images up.)
+//! follow ComfyUI: each image's tokens are scaled, and all follow the text. (diffusers scales the text's tokens, too,
+//! and
+//! adds up the tokens of several images.)
 
 use safelight_core::job::JobFolder;
 use safelight_core::networks::{NetworkConfig as _, ReduxConfig};

@@ -1,6 +1,6 @@
-//! What given pictures become before the first section: latents, and what SigLIP sees in the start.
+//! Encoding of the start and end images before the first section: latents, and SigLIP's hidden states of the start.
 //!
-//! Opening, cropping and resizing pictures is the caller's.
+//! The caller opens, crops and resizes the images.
 
 use safelight_core::networks::{HunyuanVaeConfig, NetworkConfig as _};
 use tch::{Device, Kind, Tensor};
@@ -70,8 +70,9 @@ pub fn encode_image(
     Ok(GivenImages { start, end, clip })
 }
 
-/// What SigLIP sees in the start picture, `(1, I, C)` in f32 on the CPU. `start` and `end`: already as large as the clip,
-/// RGB bytes row by row; the end picture is looked at for records alone.
+/// SigLIP's hidden states of the start image, `(1, I, C)` in f32 on the CPU. `start` and `end`: resized to the video,
+/// RGB
+/// bytes row by row; the end image is only captured.
 pub fn encode_vision(
     start: &[u8],
     end: Option<&[u8]>,

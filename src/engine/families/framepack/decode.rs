@@ -19,7 +19,7 @@ use crate::vae::{HunyuanVaeDecoder, Tiling, hunyuan};
 use crate::work::StageWork;
 
 pub struct Latents<'a> {
-    /// What stands in front of the first section, as [`super::GivenImages::lead`]: `(1, C, f, h, w)`
+    /// Latents before the first section, as [`super::GivenImages::lead`]: `(1, C, f, h, w)`
     pub lead: &'a Tensor,
     /// Of this section and of those made before it, the newest first and as many as there are of three:
     /// `(1, C, f, h, w)`
@@ -93,7 +93,7 @@ pub fn decode(
     Ok(join.kept())
 }
 
-/// What comes from files of other stages is checked before anything is loaded.
+/// Results of earlier stages are checked before anything is loaded.
 fn check(
     config: &HunyuanVaeConfig,
     sections: &Sections,
@@ -128,7 +128,7 @@ struct Job<'a> {
     lead: &'a Tensor,
     tiling: Option<Tiling>,
     hooks: &'a dyn Hooks,
-    /// Whether all pixels were numbers so far.
+    /// True while no pixel was NaN.
     is_sound: Cell<bool>,
 }
 
@@ -191,7 +191,7 @@ impl Join {
         let (start, end) = (self.done, self.done + frames.size()[2]);
         self.done = end;
         let last = self.len - self.overlap;
-        // The next section stands before this one in the first FramePack, and behind it in F1.
+        // The next section precedes this one in the original FramePack, and follows it in F1.
         let (shared, kept) = match self.order {
             SectionOrder::Original => (last, 0),
             SectionOrder::F1 => (0, last),
@@ -229,14 +229,15 @@ impl Join {
     }
 }
 
-/// Which of the frames from `start` to `end` are among those shared: where they begin in what has just come, how many
-/// they are, and where they begin in what is shared.
+/// Frames from `start` to `end` that are shared: their start in the new frames, their number, and their start in the
+/// shared
+/// ones.
 fn shared_part([first, last]: [i64; 2], [start, end]: [i64; 2]) -> Option<(i64, i64, i64)> {
     let (from, to) = (start.max(first), end.min(last));
     (from < to).then_some((from - start, to - from, from - first))
 }
 
-/// The whole clip so far, of what was recorded of its sections. `given`: the end of a clip that it goes on from.
+/// The video so far, joined from its sections' captures. `given`: the end of an extended video.
 fn record_clip(sections: &Sections, section: u32, given: Option<Tensor>, capture: &mut Capture) {
     let mut clip: Option<Tensor> = None;
     let mut before = given;

@@ -68,7 +68,7 @@ pub fn denoise(
     Ok(behind.latents)
 }
 
-/// What comes from files of other stages is checked before anything is loaded.
+/// Results of earlier stages are checked before anything is loaded.
 fn check(given: &Given<'_>, shape: LatentShape) -> Result<(), EngineError> {
     let pictures = [Some(&given.images.start), given.images.end.as_ref()];
     let are_ours = pictures
@@ -95,7 +95,7 @@ fn num_pictures(given: &Given<'_>) -> u32 {
     1 + u32::from(given.images.end.is_some())
 }
 
-/// The section's own, behind all that was drawn before it.
+/// Noise of the section, after all earlier draws.
 fn noise(
     request: &GenerateRequest,
     given: &Given<'_>,
@@ -135,11 +135,12 @@ fn conditions(
     })
 }
 
-/// The sampler of a request, for a section of so many tokens. The request's own shift is a fixed one.
+/// Sampler of a request, for a section of `tokens` tokens. The request's shift is a fixed one.
 ///
-/// UniPC is FramePack's own: of third order, in the logarithm of sigma, along the sigmas that Euler has, with a shift that
-/// goes with the number of tokens. The other samplers are diffusers', with the shift of the scheduler that the model
-/// comes with (HunyuanVideo's is fixed), and else as UniPC.
+/// UniPC is FramePack's variant: of third order, in the logarithm of sigma, along Euler's sigmas, with a shift that
+/// depends
+/// on the number of tokens. The other samplers are diffusers', with the fixed shift of HunyuanVideo's scheduler, and
+/// otherwise as UniPC.
 pub fn solver(request: &GenerateRequest, tokens: i64) -> Result<Solver, EngineError> {
     let is_own = matches!(request.sampling.sampler, Sampler::UniPc | Sampler::UniPcBh1);
     let folder = request.files.scheduler.as_deref();

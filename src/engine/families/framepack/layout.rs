@@ -1,7 +1,8 @@
-//! A section's latents and its history as tokens, and where in time and space each of them lies.
+//! Tokens of a section's latents and of its history, with their positions in time and space.
 //!
-//! History is packed the more the further it is away: a token of it stands for 1, 2 or 4 frames and as many times two
-//! latents along each edge. Knows no weights.
+//! Distant history is packed more: one of its tokens covers 1, 2 or 4 frames and as many times two latents along each
+//! edge.
+//! Contains no weights.
 
 use safelight_core::networks::FramePackTransformerConfig;
 use safelight_core::networks::framepack_transformer::PATCH;
@@ -11,7 +12,7 @@ use tch::{Kind, Tensor};
 pub(super) const PACKED_2X: [i64; 3] = [2, 4, 4];
 pub(super) const PACKED_4X: [i64; 3] = [4, 8, 8];
 
-/// The places in time of a section's latents and of what it is shown beside them, in latent frames.
+/// Positions in time of a section's latents and of its history, in latent frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     pub latents: Vec<i64>,
@@ -20,7 +21,7 @@ pub struct Layout {
     pub history_4x: Vec<i64>,
 }
 
-/// What a section is shown: each `(1, 16, frames, h, w)`, with as many frames as the [`Layout`] has places.
+/// History of a section: each `(1, 16, frames, h, w)`, with as many frames as the [`Layout`] has positions.
 #[derive(Debug)]
 pub struct History {
     /// The start and the nearest of the frames made so far.
@@ -36,8 +37,9 @@ pub(super) struct RotaryTables {
 }
 
 impl RotaryTables {
-    /// Of tokens that stand at `frames` times all places of `rows` and `columns`. `packed`: tokens along each axis that
-    /// became one, whose turns are the mean of theirs.
+    /// Rotary table of tokens at `frames` times all positions of `rows` and `columns`. `packed`: tokens along each axis
+    /// that are
+    /// merged into one, whose rotation is the mean of theirs.
     pub(super) fn of_frames(
         frames: &[i64],
         [rows, columns]: [i64; 2],

@@ -1,10 +1,11 @@
-//! What others have measured of FramePack for step caches: how movements of its input move its output, and how much
-//! larger the residual of its whole stack of blocks is than that of the step before.
+//! Published step cache calibration of FramePack: the relation of input and output changes, and the ratios of
+//! consecutive
+//! residuals of the whole stack of blocks.
 //!
-//! The polynomial is that of FramePack's demo for HunyuanVideo. The ratios are of
+//! The polynomial is from FramePack's demo for HunyuanVideo. The ratios are from
 //! <https://github.com/FP-Studio/FramePack-Studio/blob/main/diffusers_helper/models/mag_cache_ratios.py>
-//! (seed 31337, default settings), of which those for sizes of 512 to 768 differ by 0.03 at the most, with the limits that
-//! FramePack-Studio has chosen for quality. Nothing is computed here but the choice among them.
+//! (seed 31337, default settings), where those for sizes of 512 to 768 differ by 0.03 at most, with the limits that
+//! FramePack-Studio chose for quality. Only the choice among them is computed here.
 
 use safelight_core::job::SectionOrder;
 

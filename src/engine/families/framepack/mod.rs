@@ -1,13 +1,13 @@
-//! FramePack, original and F1: a picture becomes a video, section by section, in little memory.
+//! FramePack, original and F1: an image becomes a video, section by section, in little memory.
 //!
-//! The stages of a job:
+//! Stages of a job:
 //!
 //! 1. [`encode_text`]: prompt and negative prompt to [`PromptEmbeds`](crate::text::PromptEmbeds),
-//! 2. [`encode_image`]: start and end picture to [`GivenImages`],
-//! 3. [`encode_vision`]: what SigLIP sees in the start picture,
-//! 4. for each section [`denoise()`], of which [`sample()`] is the part behind files, and [`decode()`].
+//! 2. [`encode_image`]: start and end image to [`GivenImages`],
+//! 3. [`encode_vision`]: SigLIP's hidden states of the start image,
+//! 4. for each section [`denoise()`], which calls [`sample()`] with opened files, and [`decode()`].
 //!
-//! The reference is `HunyuanVideoFramepackPipeline` of diffusers 0.42.1, and the authors' own code for what that lacks
+//! The reference is `HunyuanVideoFramepackPipeline` of diffusers 0.42.1, and the authors' code for what it lacks
 //! (<https://github.com/lllyasviel/FramePack>).
 //!
 //! Shapes: `C` latent channels; `F`, `H`, `W` frames and pixels; `f`, `h`, `w` the same in latents.

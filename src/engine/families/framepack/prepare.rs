@@ -1,4 +1,4 @@
-//! What goes into a section: noise, what it is shown of the sections before it, and where all of that stands.
+//! Inputs of a section: noise, history, and their positions.
 
 use safelight_core::job::{GenerateRequest, SectionOrder, Sections};
 use safelight_core::networks::framepack_transformer::PATCH;
@@ -13,7 +13,7 @@ use crate::sampling::Generator;
 /// Pixels that make one latent, along each edge.
 const PIXELS: u32 = 8;
 
-/// Latent frames of history at 1, 2 and 4 times the patch, beside the start.
+/// Latent frames of history at 1, 2 and 4 times the patch, in addition to the start.
 const NEAR: i64 = 1;
 const MIDDLE: i64 = 2;
 const FAR: i64 = 16;
@@ -44,7 +44,7 @@ impl LatentShape {
         [1, self.channels, self.frames, self.height, self.width]
     }
 
-    /// The same of one picture.
+    /// Like [`Self::shape`], for one image.
     pub fn picture(&self) -> [i64; 5] {
         [1, self.channels, 1, self.height, self.width]
     }
@@ -55,7 +55,7 @@ impl LatentShape {
     }
 }
 
-/// How the job's clip is made.
+/// Sections of the job's video.
 pub fn sections(request: &GenerateRequest) -> Result<Sections, EngineError> {
     let sections = request.sections.filter(|it| it.count > 0 && it.window > 0);
     sections.ok_or_else(|| {
@@ -63,7 +63,7 @@ pub fn sections(request: &GenerateRequest) -> Result<Sections, EngineError> {
     })
 }
 
-/// What a job's seed draws, in the order of diffusers: around the latents of each given picture, then the noise of each
+/// Noise drawn from a job's seed, in the order of diffusers: around the latents of each given image, then for each
 /// section.
 pub struct FramePackNoise {
     generator: Generator,
@@ -89,10 +89,10 @@ impl FramePackNoise {
     }
 }
 
-/// Where a section and what it is shown stand in time, in latent frames.
+/// Positions in time of a section and its history, in latent frames.
 ///
-/// The first FramePack: the start, a gap, the section, and behind it what was made before it. F1: the start, what was
-/// made before, and behind that the section.
+/// Original FramePack: the start, a gap, the section, then the later frames made before. F1: the start, the frames made
+/// before, then the section.
 pub fn layout(sections: &Sections, section: u32) -> Layout {
     let window = i64::from(sections.window);
     let mut next = 0;
@@ -120,8 +120,9 @@ pub fn layout(sections: &Sections, section: u32) -> Layout {
     }
 }
 
-/// What a section is shown. `earlier`: the latents of the sections before it, in the order in which they were made,
-/// each `(1, C, f, h, w)`; where there is none yet, frames are zero.
+/// History of a section. `earlier`: latents of the sections before it, in the order of generation, each `(1, C, f, h,
+/// w)`;
+/// missing frames are zero.
 pub fn history(
     order: SectionOrder,
     images: &GivenImages,
@@ -134,7 +135,7 @@ pub fn history(
     };
     let missing = Tensor::zeros(past.size(), (Kind::Float, Device::Cpu));
     let all: Vec<&Tensor> = match order {
-        // The newest stands first in the clip.
+        // The newest section is the first of the video.
         SectionOrder::Original => earlier.iter().rev().chain([&missing]).collect(),
         SectionOrder::F1 => {
             // A clip that is gone on from has the start picture in its last latent.
@@ -171,8 +172,9 @@ pub fn history(
     }
 }
 
-/// The latents that a section's decoding takes, in the order of the clip. `latents`: of the section and of the one made
-/// before it, where there is one. `lead`: what stands in front of the clip's first section.
+/// Latents of a section's decoding, in the order of the video. `latents`: of the section and of the one made before it,
+/// if
+/// any. `lead`: latents before the video's first section.
 pub fn decoded_latents(
     sections: &Sections,
     section: u32,

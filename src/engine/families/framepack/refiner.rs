@@ -1,7 +1,7 @@
-//! The text on its way into the transformer: a small transformer of its own, which is told the timestep.
+//! Token refiner: a small transformer for the text, conditioned on the timestep.
 //!
 //! After HunyuanVideo's `modules/token_refiner.py` in the arithmetic of diffusers 0.42.1
-//! (`models/transformers/transformer_hunyuan_video.py`). Fields have ComfyUI's names. Padding is cut off before, so no
+//! (`models/transformers/transformer_hunyuan_video.py`). Fields have ComfyUI's names. Padding was removed before, so no
 //! token is masked.
 
 use safelight_core::networks::FramePackTransformerConfig;
@@ -27,7 +27,7 @@ pub(super) struct TokenRefiner {
 pub(super) struct Embedded {
     /// `(1, T, C)`
     tokens: Tensor,
-    /// What its mean adds to the timestep's embedding: `(1, C)` in f32
+    /// Term of the text's mean in the timestep's embedding: `(1, C)` in f32
     vec: Tensor,
 }
 

@@ -1,7 +1,6 @@
-//! The steps of one section from noise to latents: the model's answers and real guidance by a negative prompt.
+//! Denoising loop of one section: the model's predictions, and true CFG with a negative prompt.
 //!
-//! The arithmetic of a step is the sampler's, that of the network the transformer's, the loop every family's. Opens no
-//! files.
+//! The sampler, the transformer and the generic loop do the arithmetic. Opens no files.
 
 use safelight_core::job::{BlockSet, SectionOrder, StepCache as Choice};
 use tch::{Kind, Tensor};
@@ -20,7 +19,7 @@ use crate::sampling::Solver;
 use crate::step_cache::{ContextCaches, SkipOptions, StepCache};
 use crate::text::TextEmbeds;
 
-/// What the model is given beside the noise.
+/// Everything that conditions the prediction.
 pub struct FramePackConditioning {
     pub prompt: TextEmbeds,
     /// Only where the job has real guidance.
@@ -29,12 +28,13 @@ pub struct FramePackConditioning {
     pub image_embeds: Tensor,
     pub history: History,
     pub layout: Layout,
-    /// What may be taken over from step to step, and the order that its numbers were measured for.
+    /// Step cache, and the section order that it was calibrated for.
     pub step_cache: Option<(Choice, SectionOrder)>,
 }
 
-/// Makes the solver's steps from `state` on. At the beginning that is the solver's first call with the noise,
-/// `(1, C, f, h, w)` in f32, and no history; otherwise a checkpoint's -> the state behind the last step, on the CPU.
+/// Runs the solver's steps from `state` on. At the start that is the solver's first call with the noise, `(1, C, f, h,
+/// w)` in
+/// f32, and no history; otherwise a checkpoint. Returns the state after the last step, on the CPU.
 pub fn sample(
     transformer: &FramePackTransformer,
     conditions: &FramePackConditioning,
@@ -63,7 +63,7 @@ pub fn sample(
     })
 }
 
-/// Whether what earlier stages gave is this model's.
+/// Checks that the results of earlier stages fit this model.
 fn check(
     transformer: &FramePackTransformer,
     conditions: &FramePackConditioning,

@@ -1,5 +1,4 @@
-//! What stages leave for those behind them, on disk between processes: given pictures, and the frames where two sections
-//! meet.
+//! Results of stages for later ones, on disk between processes: given images, and the frames shared by two sections.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +17,7 @@ pub struct GivenImages {
 }
 
 impl GivenImages {
-    /// What stands in front of the first section: as many latent frames of the clip that is gone on from, or the start.
+    /// Latents before the first section: this number of latent frames of the extended video, or the start.
     pub fn lead(&self, frames: i64) -> Tensor {
         match &self.clip {
             Some(clip) if (1..=clip.size()[2]).contains(&frames) => {
@@ -45,7 +44,7 @@ impl GivenImages {
     }
 }
 
-/// Where a section's frames that the next one is blended with lie: `(1, 3, n, H, W)`, as decoded.
+/// File of a section's frames that the next one is blended with: `(1, 3, n, H, W)`, as decoded.
 pub fn overlap_file(folder: &Path, section: u32) -> PathBuf {
     folder.join(format!("overlap.{section:03}.safetensors"))
 }

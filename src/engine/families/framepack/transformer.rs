@@ -1,15 +1,19 @@
-//! HunyuanVideo's transformer as FramePack trained it: the latents of a section behind a packed history, in one sequence
-//! with text and picture, first with weights of their own (double blocks), then with common ones (single blocks). The
-//! original and F1 differ in what they are shown, see [`Layout`], not in the network.
+//! HunyuanVideo's transformer as trained by FramePack: the latents of a section after a packed history, in one sequence
+//! with
+//! text and image, first with separate weights (double blocks), then with shared ones (single blocks). The original and
+//! F1
+//! differ in their history, see [`Layout`], not in the network.
 //!
 //! After <https://github.com/lllyasviel/FramePack/blob/main/diffusers_helper/models/hunyuan_video_packed.py> in the
 //! arithmetic of diffusers 0.42.1 (`models/transformers/transformer_hunyuan_video_framepack.py`). Fields have ComfyUI's
 //! names; the blocks are in [`streams`](crate::streams).
 //!
-//! Text and picture lie before the latents here, which is behind them in the reference: attention knows no order but
-//! that of the positions, and these tokens have none.
+//! Text and image precede the latents here, and follow them in the reference: attention only depends on the positions,
+//! and
+//! these tokens have none.
 //!
-//! Shapes: `T` tokens of picture and text, `K` of history, `N` of the section's latents; `L` = `T` + `K` + `N`; `C` width.
+//! Shapes: `T` tokens of image and text, `K` of history, `N` of the section's latents; `L` = `T` + `K` + `N`; `C`
+//! width.
 
 use std::rc::Rc;
 
@@ -45,11 +49,11 @@ pub struct Context {
     /// `(1, I, C)`
     image: Tensor,
     text: Embedded,
-    /// What pooled text and guidance add to the timestep's embedding: `(1, C)` in f32
+    /// Term of pooled text and guidance in the timestep's embedding: `(1, C)` in f32
     vec: Tensor,
 }
 
-/// What a section is shown of the others, and the places of its tokens: the same in every step of it.
+/// History of a section, and the positions of its tokens: constant in all of its steps.
 pub struct Section {
     /// `(1, K, C)`
     history: Tensor,
@@ -102,7 +106,7 @@ impl FramePackTransformer {
         })
     }
 
-    /// The transformer's tensors that nobody has asked for; those of other components are not meant.
+    /// The transformer's keys that were not requested; keys of other components are ignored.
     pub fn unexpected_keys(w: &Weights) -> Vec<String> {
         w.finish_behind(FramePackTransformerKeys::of(|key| w.has(key)).prefix)
     }
@@ -151,7 +155,7 @@ impl FramePackTransformer {
         }
     }
 
-    /// `history`, `layout`: what the section is shown and where it stands; `[height, width]`: of the latents, both even
+    /// `history`, `layout`: history of the section and positions; `[height, width]`: of the latents, both even
     pub fn section(
         &self,
         history: &History,
@@ -188,7 +192,7 @@ impl FramePackTransformer {
         Rope::of_turns(&turns.cos, &turns.sin, self.device())
     }
 
-    /// What the blocks are told of each of `timesteps`, as the scheduler has them: 1000 for noise alone.
+    /// Modulations of each of `timesteps`, as the scheduler has them: 1000 for pure noise.
     pub fn modulations(&self, timesteps: &[f32], context: &Context) -> Vec<Modulations> {
         let sinusoids = self.told.sinusoids(timesteps);
         let refiner = self.txt_in.gates(&sinusoids, &context.text);
@@ -202,11 +206,12 @@ impl FramePackTransformer {
             .collect()
     }
 
-    /// `latents`: `(1, C, frames, h, w)`, `modulations`: the timestep's, made with the same context, `rope`: what
-    /// [`rope`](Self::rope) gave for both -> velocity, as large and in f32; `None` when cancelled
+    /// Velocity of `latents`, `(1, C, frames, h, w)`, in f32. `modulations`: of the timestep, computed with the same
+    /// context;
+    /// `rope`: result of [`rope`](Self::rope) for both. `None` when cancelled.
     ///
-    /// What an earlier call added may stand in for blocks of this one where its `shortcut` has a cache, with the
-    /// number of the call in its walk.
+    /// Residuals of an earlier call may replace blocks if `shortcut` has a cache, with the number of the call in the
+    /// loop.
     #[expect(
         clippy::too_many_arguments,
         reason = "what a call is given, made by as many others"
@@ -232,7 +237,7 @@ impl FramePackTransformer {
             shortcut.without,
             hooks,
         );
-        // Nobody reads anything but the latents behind the last attention.
+        // Only the latents are read after the last attention.
         let own = |xs: &Tensor| {
             let count = section.latent_tokens();
             xs.narrow(1, tokens.count() - count, count)
@@ -266,7 +271,7 @@ impl FramePackTransformer {
         }
     }
 
-    /// All tokens one behind the other: `(1, L, C)`
+    /// All tokens concatenated: `(1, L, C)`
     fn embed(
         &self,
         latents: &Tensor,
@@ -290,9 +295,9 @@ impl FramePackTransformer {
         xs
     }
 
-    /// The latents' hidden states behind the last block, `(1, N, C)` -> `(1, N, 4 channels)` in f32.
+    /// Final layer: the latents' hidden states after the last block, `(1, N, C)` to `(1, N, 4 channels)` in f32.
     ///
-    /// In f32 as FramePack has it, where diffusers has the transformer's kind: it costs nothing.
+    /// In f32 as in FramePack, where diffusers uses the transformer's kind: it costs nothing.
     fn finish(&self, hidden: &Tensor, modulations: &Modulations) -> Tensor {
         let streams = &modulations.streams;
         self.streams.finish(hidden.size()[1], streams, |norm| {

@@ -1,8 +1,8 @@
-//! What others have measured of Qwen-Image and Qwen-Image-Edit for step caches.
+//! Published step cache calibration of Qwen-Image and Qwen-Image-Edit.
 //!
-//! The ratios and limits are those of MagCache4QwenImage and MagCache4QwenImageEdit,
-//! <https://github.com/Zehong-Ma/MagCache> (commit df81cb1), measured of the first models of both kinds; of the two that
-//! it has of each step, which hardly differ, the prompt's.
+//! The ratios and limits are from MagCache4QwenImage and MagCache4QwenImageEdit,
+//! <https://github.com/Zehong-Ma/MagCache>
+//! (commit df81cb1), for the first models of both kinds; of its two values per step, which hardly differ, the prompt's.
 
 use crate::step_cache::{Magnitudes, Measured, stretched};
 

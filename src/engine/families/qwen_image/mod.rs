@@ -1,8 +1,9 @@
-//! Qwen-Image: text to image, image to image, inside a mask; Qwen-Image-Edit: edits of reference images by text.
+//! Qwen-Image: text to image, image to image, inpainting; Qwen-Image-Edit: edits of reference images by text.
 //!
 //! The reference is `QwenImagePipeline`, `QwenImageImg2ImgPipeline`, `QwenImageInpaintPipeline` and
-//! `QwenImageEditPlusPipeline` of diffusers 0.42.1, except that pixels outside a mask are the image's own, and that image
-//! tokens in a text have the position ids that the text encoder was trained with.
+//! `QwenImageEditPlusPipeline` of diffusers 0.42.1, except that unmasked pixels stay exactly, and that image tokens in
+//! a text
+//! have the position ids that the text encoder was trained with.
 //!
 //! Shapes: `B` images of one prompt; `h`, `w` latents, an eighth of the pixels; tokens are two by two of them.
 

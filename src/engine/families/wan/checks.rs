@@ -1,4 +1,4 @@
-//! Whether what earlier stages left is of this job and this model.
+//! Checks that the results of earlier stages belong to this job and this model.
 
 use safelight_core::job::GenerateRequest;
 use safelight_core::networks::WanTransformerConfig;
@@ -11,7 +11,7 @@ use crate::denoise::fits;
 use crate::error::EngineError;
 use crate::text::TextEmbeds;
 
-/// What comes from files of other stages is checked before anything is loaded.
+/// Results of earlier stages are checked before anything is loaded.
 pub(super) fn check_inputs(
     config: &WanConfig,
     request: &GenerateRequest,
@@ -65,7 +65,7 @@ pub(super) fn check_inputs(
     Err(EngineError::internal(problem))
 }
 
-/// Whether there are such embeddings as the network reads, or none where it reads none.
+/// Returns whether the image embeddings fit the network, or are absent for one that reads none.
 fn fit_image_embeds(network: &WanTransformerConfig, embeds: Option<&Tensor>) -> bool {
     match (network.image_dim, embeds.map(Tensor::size).as_deref()) {
         (None, None) => true,

@@ -1,6 +1,6 @@
-//! What pictures that are given become before denoising begins.
+//! Encoding of given images before denoising begins.
 //!
-//! Opening, cropping and resizing pictures is the caller's.
+//! The caller opens, crops and resizes the images.
 
 use safelight_core::media::Picture;
 use tch::{Kind, Tensor};
@@ -17,7 +17,7 @@ use crate::vae::wan::normalize;
 use crate::vision::{ClipImageProcessor, ClipVisionEncoder, pixel_values};
 use crate::work::StageWork;
 
-/// What a mask keeps of the start picture, in every frame, or of the clip that the new one is made of.
+/// Inpainting of a start image, in every frame, or of a source video.
 #[derive(Debug)]
 pub struct KeptClip {
     /// Of that clip, or of the picture as one in which nothing moves: `(1, C, f, h, w)` in f32

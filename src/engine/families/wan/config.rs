@@ -10,7 +10,7 @@ use safelight_core::networks::{
 
 use crate::error::EngineError;
 
-/// What of the components has to be equal.
+/// Config values that must be equal.
 const PAIRS: [&str; 8] = [
     "text encoder's width and the transformer's text width",
     "autoencoder's channels and the transformer's output channels",
@@ -61,7 +61,7 @@ impl WanConfig {
         Ok(config)
     }
 
-    /// Whether the components fit together.
+    /// Checks that the components fit together.
     fn check(&self) -> Result<(), EngineError> {
         let wrong = |reason: String| EngineError::config(reason, &self.files.transformer);
         if self.transformer_2.is_some() && self.files.boundary_ratio.is_none() {
@@ -78,7 +78,7 @@ impl WanConfig {
             };
             let image_encoder = self.image_encoder.as_ref();
             let image_width = image_encoder.map_or(0, |clip| clip.hidden_size);
-            // What stays of the clip, what is made anew, and a mask with a channel for each pixel of a latent.
+            // Kept part of the video, regenerated part, and a mask with a channel for each pixel of a latent.
             let control = if own.has_control() {
                 own.vace_in_channels
             } else {

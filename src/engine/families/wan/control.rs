@@ -1,8 +1,8 @@
-//! What a VACE model is shown: a control clip with a mask, given frames and reference pictures, as its control blocks read
-//! them.
+//! Inputs of a VACE model's control blocks: a control video with a mask, given frames and reference images.
 //!
-//! After `WanVACEPipeline` of diffusers 0.42.1. A clip that ends before the new one does goes on grey, and a mask white, as
-//! ComfyUI has it.
+//! After `WanVACEPipeline` of diffusers 0.42.1. A control video that is too short continues in gray, and its mask in
+//! white,
+//! as in ComfyUI.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use crate::stages::images::grey;
 use crate::stages::pictures;
 use crate::work::StageWork;
 
-/// What a mask says of a pixel that is made anew.
+/// Mask value of a regenerated pixel.
 const MADE: u8 = 255;
 
 /// The job's copy of what a user gave: a picture, or a clip, which may be numbered pictures.
@@ -46,7 +46,7 @@ pub struct ControlClip {
     frames: Tensor,
     /// 255 for what is made anew, 0 for what stays: `(F, H, W)`
     mask: Tensor,
-    /// Whether a frame is given: the others are grey.
+    /// True for given frames: the others are gray.
     is_given: Vec<bool>,
 }
 
@@ -66,7 +66,7 @@ impl ControlClip {
         self.is_given.len()
     }
 
-    /// Shows a frame, as large as the clip. Which part of it stays is the mask's.
+    /// Sets a frame with the size of the video. The mask decides which part of it is kept.
     pub fn show(&mut self, frame: usize, picture: &Picture) {
         let target = self.frames.get(frame as i64);
         let bytes = Tensor::from_slice(&picture.rgb).view_as(&target);
@@ -74,7 +74,7 @@ impl ControlClip {
         self.is_given[frame] = true;
     }
 
-    /// The same with all of it to stay.
+    /// Sets a frame that is kept completely.
     pub fn keep(&mut self, frame: usize, picture: &Picture) {
         self.show(frame, picture);
         drop(self.mask.get(frame as i64).zero_());
@@ -106,7 +106,7 @@ impl ControlClip {
         Ok(())
     }
 
-    /// The same of a mask of the frames that are shown already; the others are made anew.
+    /// Sets the masks of the frames that are set already; the others are regenerated.
     pub fn mask_file(
         &mut self,
         file: &ShownFile,
@@ -133,7 +133,7 @@ impl ControlClip {
             .map(|(frame, _)| frame)
     }
 
-    /// What the mask keeps of the clip, or makes anew, and grey elsewhere: `(1, 3, F, H, W)` in -1..1
+    /// Kept or regenerated part of the video, and gray elsewhere: `(1, 3, F, H, W)` in -1..1
     fn part(&self, is_made: bool) -> Tensor {
         let here = self.is_made();
         let here = if is_made { here } else { here.logical_not() };
@@ -144,10 +144,10 @@ impl ControlClip {
         pixels.g_mul_(&here)
     }
 
-    /// The mask as latents have it, each pixel of a latent in a channel of its own: `(1, factor², f, h, w)` in 0..1
+    /// Mask in latent layout, with a channel for each pixel of a latent: `(1, factor², f, h, w)` in 0..1
     fn mask_latents(&self, factor: i64, latent_frames: i64) -> Tensor {
         let [frames, height, width] = [0, 1, 2].map(|i| self.mask.size()[i]);
-        // The frames that stand for those of the latents, as "nearest-exact" counts in f32.
+        // Frames that represent those of the latents, with the rounding of "nearest-exact" in f32.
         let scale = frames as f32 / latent_frames as f32;
         let chosen: Vec<i64> = (0..latent_frames)
             .map(|i| (((i as f32 + 0.5) * scale).floor() as i64).min(frames - 1))
@@ -214,7 +214,7 @@ impl ControlClip {
         made.to_kind(Kind::Uint8).unsqueeze(0).unsqueeze(0)
     }
 
-    /// Whether a pixel is nearer to white than to black, and made anew.
+    /// Mask of regenerated pixels: those nearer to white than to black.
     fn is_made(&self) -> Tensor {
         self.mask.ge(i64::from(MADE / 2 + 1))
     }
@@ -229,8 +229,9 @@ impl ControlClip {
     }
 }
 
-/// The job's control clip with its mask, and the frames that are given beside it: the start and end picture, or the last
-/// frames of the clip that is gone on from.
+/// Control video of the job with its mask, and the given frames: the start and end image, or the last frames of the
+/// extended
+/// video.
 pub fn control_of_job(
     folder: &JobFolder,
     request: &GenerateRequest,
@@ -368,7 +369,7 @@ pub fn encode_control(
     Ok(Tensor::cat(&[latents, mask], 1))
 }
 
-/// Latents of a reference picture, with nothing beside them that is made anew: `(1, 2 C, 1, h, w)`
+/// Latents of a reference image, without a regenerated part: `(1, 2 C, 1, h, w)`
 fn reference(
     encoder: &Encoder<'_>,
     pixels: &Tensor,
@@ -379,9 +380,9 @@ fn reference(
     Ok(Tensor::cat(&[&latents, &latents.zeros_like()], 1))
 }
 
-/// A picture in the middle of a white canvas, as large as that lets it be: `(1, 3, H, W)` in -1..1
+/// Image centred on a white canvas, as large as possible: `(1, 3, H, W)` in -1..1
 ///
-/// It is rounded down to whole latents first, and resized without regard to what lies between pixels, as in the reference.
+/// Rounded down to whole latents first, and resized without antialiasing, as in the reference.
 fn on_canvas(picture: &Picture, width: u32, height: u32) -> Result<Tensor, EngineError> {
     const FACTOR: u32 = 8;
     let rounded = |edge: u32| (edge / FACTOR * FACTOR).max(FACTOR);

@@ -1,8 +1,10 @@
-//! VACE's part of the transformer: control blocks, a second, shorter row of blocks that reads what a control clip became.
-//! What each of them says is added behind a block of the first row.
+//! VACE's control blocks: a second, shorter list of blocks that reads the encoded control video. The output of each is
+//! added
+//! after a block of the first list.
 //!
-//! After diffusers 0.42.1 (`models/transformers/transformer_wan_vace.py`), which runs all control blocks first. Here each
-//! runs when its word is needed, so that one of them lies there at a time; the sums are the same.
+//! After diffusers 0.42.1 (`models/transformers/transformer_wan_vace.py`), which runs all control blocks first. Here
+//! each
+//! runs when its output is needed, so that only one output is in memory at a time; the sums are equal.
 
 use safelight_core::networks::WanTransformerConfig;
 use tch::Tensor;
@@ -25,21 +27,21 @@ struct ControlBlock {
     after: Linear,
 }
 
-/// What the transformer is shown of a control clip: the same in every step.
+/// Control video as seen by the transformer: constant in all steps.
 pub struct Control {
-    /// What the first control block begins with, but for the hidden states: `(1, L, C)`
+    /// Input of the first control block, without the hidden states: `(1, L, C)`
     begin: Tensor,
     strength: f64,
 }
 
-/// The hidden states of the control blocks, `(B, L, C)`, on their way beside the others.
+/// Hidden states of the control blocks, `(B, L, C)`, in parallel to the others.
 pub(super) struct ControlWalk {
     xs: Tensor,
     strength: f64,
 }
 
 impl ControlBlocks {
-    /// What stands before the blocks; each block is read by [`Self::read_behind`]. `None` where there are none.
+    /// Layers before the blocks; [`Self::read_behind`] reads each block. `None` if there are none.
     pub fn begin(config: &WanTransformerConfig, w: &Weights) -> Result<Option<Self>, WeightsError> {
         if !config.has_control() {
             return Ok(None);
@@ -59,8 +61,9 @@ impl ControlBlocks {
         }))
     }
 
-    /// Reads the control block whose word is added behind the `layer`-th block, if there is one: weights come in the
-    /// order in which they are used.
+    /// Reads the control block whose output is added after the `layer`-th block, if there is one: weights are read in
+    /// the order of
+    /// their use.
     pub fn read_behind(
         &mut self,
         layer: i64,
@@ -96,7 +99,7 @@ impl ControlBlocks {
         }
     }
 
-    /// The number of the control block that is heard behind the `layer`-th block.
+    /// Index of the control block whose output is added after the `layer`-th block.
     pub fn behind(&self, layer: usize) -> Option<usize> {
         self.layers.iter().position(|&it| it == layer as i64)
     }

@@ -1,6 +1,6 @@
-//! From noise to latents: which expert makes which steps, guidance, given pictures, checkpoints.
+//! Denoising: steps of each expert, guidance, given images, checkpoints.
 //!
-//! The arithmetic of a step is the sampler's, that of the network the transformer's.
+//! The sampler and the transformer do the arithmetic.
 
 use std::ops::Range;
 use std::path::Path;
@@ -38,25 +38,25 @@ use crate::text::PromptEmbeds;
 use crate::weights::{ReadAhead, Weights};
 use crate::work::StageWork;
 
-/// What earlier stages made of texts and pictures.
+/// Results of earlier stages that condition the prediction.
 pub struct WanConditioning<'a> {
     pub embeds: &'a PromptEmbeds,
-    /// What [`encode_image`](super::encode_image) gave.
+    /// Result of [`encode_image`](super::encode_image).
     pub image_latents: Option<&'a Tensor>,
-    /// What [`encode_vision`](super::encode_vision) gave.
+    /// Result of [`encode_vision`](super::encode_vision).
     pub image_embeds: Option<&'a Tensor>,
-    /// What [`encode_source`](super::encode_source) gave.
+    /// Result of [`encode_source`](super::encode_source).
     pub base: Option<&'a Tensor>,
-    /// What [`encode_kept`](super::encode_kept) gave.
+    /// Result of [`encode_kept`](super::encode_kept).
     pub kept: Option<&'a KeptClip>,
     /// In VACE models.
     pub control: Option<ControlLatents<'a>>,
 }
 
-/// What a VACE model is shown, and how.
+/// Control inputs of a VACE model, with their settings.
 #[derive(Clone, Copy)]
 pub struct ControlLatents<'a> {
-    /// What [`encode_control`](super::encode_control) gave, with as many frames before the clip as there are references.
+    /// Result of [`encode_control`](super::encode_control), with one more frame before the video for each reference.
     pub latents: &'a Tensor,
     pub how: &'a ControlSettings,
 }
@@ -65,17 +65,17 @@ struct WanDenoiser<'a> {
     transformer: Lent<WanTransformer>,
     guidance: GuidedPasses<WanCachedContext>,
     rope: Rope,
-    /// The latents of a given first frame that stand in the place of noise, `(1, C, 1, h, w)`.
+    /// Latents of a given first frame that replace the noise, `(1, C, 1, h, w)`.
     first_frame: Option<Tensor>,
-    /// Mask and latents of given frames that stand beside the noise, `(1, 4 + C, f, h, w)`.
+    /// Mask and latents of given frames as further input channels, `(1, 4 + C, f, h, w)`.
     condition: Option<Tensor>,
-    /// What stays as it is, where a mask says so.
+    /// Inpainting, if there is a mask.
     kept: Option<InpaintBlend>,
-    /// What the control blocks begin with, and in which steps they are heard.
+    /// Input of the control blocks, and the steps in which they act.
     control: Option<(Control, ControlSettings)>,
     /// Latent frames before the clip.
     before: i64,
-    /// Whether the model is told a timestep for each token.
+    /// True if each token has a separate timestep.
     has_token_timesteps: bool,
     shape: LatentShape,
     patch_size: [i64; 3],
@@ -88,8 +88,10 @@ pub(super) struct WanCachedContext {
     pub caches: ContextCaches,
 }
 
-/// The denoising stage of one expert: Wan 2.2 A14B has two transformers, of which only one is loaded at a time, the
-/// high-noise one for the steps at and above the boundary. `resume`: where an earlier run or the other expert got to -> the state behind
+/// Denoising stage of one expert: Wan 2.2 A14B has two transformers, of which only one is loaded at a time, the
+/// high-noise one
+/// for the steps at and above the boundary. `resume`: state of an earlier run or of the other expert. Returns the state
+/// after
 /// the last of this expert's steps, on the CPU.
 pub fn denoise(
     config: &WanConfig,
@@ -158,8 +160,7 @@ pub fn denoise(
     })
 }
 
-/// Brings the other expert's weights, where it will make any steps, into memory that nobody else wants, while this
-/// one computes.
+/// Reads the other expert's weights, if it will run any steps, into free memory while this one computes.
 fn read_ahead(
     config: &WanConfig,
     expert: Expert,
@@ -322,8 +323,7 @@ impl Denoiser for WanDenoiser<'_> {
     }
 }
 
-/// A transformer's weights, to be asked for by the authors' names whatever the file calls them, and what LoRAs do to
-/// them.
+/// A transformer's weights by the authors' names, whatever the file's, with LoRAs applied.
 pub fn open_transformer(
     place: &Path,
     how: Placement,
@@ -336,14 +336,15 @@ pub fn open_transformer(
     Ok(weights.with_loras(loras, expert, lora::NETWORK, &weights)?)
 }
 
-/// About what one pass over `tokens` needs at a time: the widest layer's input, output and activation, and queries,
-/// keys, values and hidden states beside them.
+/// Approximate memory of one pass over `tokens`: input, output and activation of the widest layer, and queries, keys,
+/// values
+/// and hidden states.
 fn pass_bytes(network: &WanTransformerConfig, tokens: i64, kind: Kind) -> u64 {
     let numbers = tokens * (8 * network.dim() + 2 * network.ffn_dim);
     (numbers * kind.elt_size_in_bytes() as i64).unsigned_abs()
 }
 
-/// The network of an expert, where it lies, and how strongly it is guided.
+/// Network of an expert, its path, and its guidance scale.
 fn expert_of<'a>(
     config: &'a WanConfig,
     request: &GenerateRequest,
@@ -366,7 +367,7 @@ fn expert_of<'a>(
     Ok((network, folder, request.sampling.low_guidance_scale()))
 }
 
-/// How many reference pictures stand before the clip.
+/// Number of reference images before the video.
 fn references(config: &WanConfig, request: &GenerateRequest) -> usize {
     if config.transformer.has_control() {
         request.references.len()
@@ -380,14 +381,14 @@ fn behind_references(latents: &Tensor, before: i64) -> Tensor {
     latents.narrow(2, before, latents.size()[2] - before)
 }
 
-/// Latents that replace the noise of the first frame, in models where each token has a timestep of its own.
+/// Latents that replace the noise of the first frame, in models with a timestep per token.
 fn first_frame<'a>(config: &WanConfig, conditions: &WanConditioning<'a>) -> Option<&'a Tensor> {
     conditions
         .image_latents
         .filter(|_| config.files.expand_timesteps)
 }
 
-/// What a mask keeps, with the noise that the walk begins with.
+/// Inpainting, with the initial noise.
 fn kept(
     config: &WanConfig,
     request: &GenerateRequest,

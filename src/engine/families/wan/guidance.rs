@@ -1,5 +1,6 @@
-//! How the model is asked with prompt and negative prompt: together where the device has room for both passes and gains
-//! by it, one after the other elsewhere.
+//! Batching of the conditional and unconditional pass: together if the device has room for both and gains by it,
+//! otherwise
+//! one after the other.
 
 use safelight_core::job::StepCache as Choice;
 use tch::{Device, Tensor};
@@ -11,22 +12,22 @@ use crate::guidance::{GuidanceParams, GuidedPasses};
 use crate::runtime::free_bytes;
 use crate::step_cache::{ContextCaches, Measured, StepCache};
 
-/// What one pass may need at most to be worth joining with the other: beyond, it fills a GPU by itself.
+/// Memory of one pass above which batching does not pay: it fills a GPU alone.
 const LARGEST_JOINED_PASS: u64 = 1 << 30;
 
-/// How the model is asked.
+/// Batching of the guidance passes.
 pub(super) struct CfgBatching {
     pub cache: Option<Choice>,
     /// Of the whole schedule.
     pub num_calls: usize,
-    /// What was measured of the model for step caches.
+    /// Step cache calibration of the model.
     pub measured: Measured,
-    /// What one pass needs beside the weights.
+    /// Memory of one pass in addition to the weights.
     pub bytes: u64,
     pub device: Device,
 }
 
-/// What the texts of `conditions` are to the model.
+/// Text contexts of `conditions`.
 pub(super) fn guidance(
     transformer: &WanTransformer,
     conditions: &WanConditioning<'_>,

@@ -1,10 +1,12 @@
-//! What others have measured of Wan for step caches.
+//! Published step cache calibration of Wan.
 //!
-//! The polynomials are those of TeaCache4Wan2.1, <https://github.com/ali-vilab/TeaCache> (commit 7c10efc), in the form with
-//! retained steps (`use_ret_steps`), which its authors recommend for all but T2V 1.3B. The ratios and limits are those of
-//! MagCache4Wan2.1 and MagCache4Wan2.2, <https://github.com/Zehong-Ma/MagCache> (commit df81cb1); of the two that it has of
-//! each step, for the prompt and for the negative prompt, the prompt's, from which the other differs by 0.01 at the most, and
-//! by that in the first steps alone, which always run. Nothing is computed here but the choice among them.
+//! The polynomials are from TeaCache4Wan2.1, <https://github.com/ali-vilab/TeaCache> (commit 7c10efc), in the form with
+//! retained steps (`use_ret_steps`), which its authors recommend for all but T2V 1.3B. The ratios and limits are from
+//! MagCache4Wan2.1 and MagCache4Wan2.2, <https://github.com/Zehong-Ma/MagCache> (commit df81cb1); of its two values per
+//! step,
+//! for the prompt and for the negative prompt, the prompt's, from which the other differs by 0.01 at most, and only in
+//! the
+//! first steps, which always run. Only the choice among them is computed here.
 
 use safelight_core::networks::WanTransformerConfig;
 
@@ -19,25 +21,25 @@ const RETAINED_T2V_EXPERT: f64 = 0.4;
 const RETAINED_I2V_EXPERT: f64 = 0.1;
 /// Calls that always run in TeaCache's form with retained steps.
 const RETAINED_BY_TEA: usize = 5;
-/// From so many pixels a frame on the numbers of 720P are nearer than those of 480P.
+/// Pixels per frame from which the calibration of 720P is nearer than that of 480P.
 const LARGE: i64 = 640 * 960;
 /// Narrower transformers are T2V 1.3B.
 const NARROW: i64 = 2048;
 
-/// What of a job decides which numbers are its.
+/// Properties of a job that decide its calibration.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Walk {
     /// Calls of the whole schedule.
     pub num_calls: usize,
     /// The part that each of two experts answers: the first call of the low-noise one, and whether this is that one.
     pub expert: Option<(usize, bool)>,
-    /// Whether the first frame is given where its latents replace noise (TI2V), where a model can have it so.
+    /// True if the first frame is given and its latents replace noise (TI2V); `None` for other models.
     pub given_frame: Option<bool>,
     /// Pixels of a frame.
     pub pixels: i64,
 }
 
-/// What was measured of the published model that is nearest.
+/// Calibration of the nearest published model.
 pub(super) fn measured(config: &WanTransformerConfig, walk: Walk) -> Measured {
     let takes_pictures = config.condition_channels() > 0;
     let is_large = walk.pixels >= LARGE;
@@ -78,7 +80,7 @@ fn retained(walk: Walk, takes_pictures: bool) -> usize {
     }
 }
 
-/// Whether movements are those of what blocks are told of a timestep, and not of its embedding before that.
+/// Returns whether the signal is the blocks' modulation rather than the timestep's embedding before it.
 pub(super) fn is_told(config: &WanTransformerConfig) -> bool {
     config.condition_channels() > 0 || config.dim() >= NARROW
 }

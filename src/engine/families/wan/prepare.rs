@@ -1,4 +1,4 @@
-//! What goes into the denoising loop: sizes, timesteps of tokens, the given first frame.
+//! Inputs of the denoising loop: sizes, timesteps of tokens, given first frame.
 
 use tch::{Device, Kind, Tensor};
 
@@ -47,7 +47,7 @@ impl LatentShape {
         })
     }
 
-    /// The same with so many latent frames more, which stand before the clip.
+    /// Shape with `frames` more latent frames before the video.
     pub fn with_before(self, frames: usize) -> Self {
         Self {
             frames: self.frames + frames as i64,
@@ -81,9 +81,9 @@ pub fn with_first_frame(latents: &Tensor, first: &Tensor) -> Tensor {
     Tensor::cat(&[first.to_kind(latents.kind()), rest], 2)
 }
 
-/// Which frames of the clip are given, folded as the latents are: `(1, 4, f, h, w)`, 1 for given ones.
+/// Mask of the given frames, folded like the latents: `(1, 4, f, h, w)`, 1 for given ones.
 ///
-/// The channels of a latent frame are the frames in it; the first latent frame is one frame four times.
+/// The channels of a latent frame are its frames; the first latent frame is one frame four times.
 pub fn given_frames_mask(shape: LatentShape, per_latent: i64, has_end: bool) -> Tensor {
     let size = [1, per_latent, shape.frames, shape.height, shape.width];
     let mask = Tensor::zeros(size, (Kind::Float, Device::Cpu));
@@ -114,9 +114,10 @@ pub fn still_clip(picture: &Tensor, num_frames: i64) -> Tensor {
     frames.expand([-1, -1, num_frames, -1, -1], false)
 }
 
-/// A mask of pixels, `(1, 1, H, W)` or `(1, 1, F, H, W)`, at the latents that they lie in, as diffusers' pipelines have it
-/// for pictures: `(1, 1, 1, h, w)` or `(1, 1, f, h, w)` in f32. Where it moves, a latent is made anew when any of its frames
-/// is. `factor`: pixels along an edge of one latent, `per_latent`: frames in one but the first.
+/// A mask of pixels, `(1, 1, H, W)` or `(1, 1, F, H, W)`, at latent resolution, as in diffusers' pipelines for images:
+/// `(1, 1, 1, h, w)` or `(1, 1, f, h, w)` in f32. A latent is regenerated if any of its frames is. `factor`: pixels
+/// along an
+/// edge of one latent, `per_latent`: frames in one but the first.
 pub fn latent_mask(mask: &Tensor, factor: i64, per_latent: i64) -> Tensor {
     let rows = mask.slice(-2, None, None, factor);
     let corners = rows.slice(-1, None, None, factor).to_kind(Kind::Float);
@@ -142,7 +143,7 @@ pub struct TokenTimesteps {
 }
 
 impl TokenTimesteps {
-    /// The same for all `tokens`.
+    /// One timestep for all `tokens`.
     pub fn uniform(timestep: f32, tokens: i64) -> Self {
         Self {
             runs: vec![(timestep, tokens)],

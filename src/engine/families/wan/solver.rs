@@ -1,6 +1,6 @@
-//! From a request and a model's scheduler to a sampler with its schedule.
+//! Sampler and schedule for a request and a model's scheduler.
 //!
-//! The arithmetic is `sampling`'s.
+//! `sampling` does the arithmetic.
 
 use safelight_core::job::GenerateRequest;
 use safelight_core::networks::SchedulerConfig;

@@ -46,8 +46,8 @@ pub fn encode_source(
     encode(config, &pixels, 0, work)
 }
 
-/// What a first pass made, `(1, C, f, h, w)`, as large as the second one's: pixels are enlarged, not latents, as for
-/// pictures.
+/// Result of a first pass, `(1, C, f, h, w)`, scaled to the second one's size: pixels are scaled, not latents, as for
+/// images.
 pub fn enlarged(
     config: &WanConfig,
     latents: &Tensor,
@@ -68,7 +68,7 @@ pub fn enlarged(
     Ok(clip)
 }
 
-/// What the walk begins with: `noise`, `(1, C, f, h, w)` on the CPU, or a clip's latents as they are on the way there.
+/// Initial latents: `noise`, `(1, C, f, h, w)` on the CPU, or a video's latents with noise.
 pub(super) fn first_latents(solver: &Solver, noise: Tensor, base: Option<&Tensor>) -> Tensor {
     let Some(base) = base else {
         return solver.initial(noise);

@@ -17,7 +17,7 @@ use crate::store::{self, Named};
 use crate::text::PromptEmbeds;
 use crate::work::StageWork;
 
-/// What the result of the given pictures has.
+/// Name of the given images' latents.
 const LATENTS: &str = "image_latents";
 const BASE: &str = "base_latents";
 const KEPT: &str = "kept_latents";
@@ -190,7 +190,7 @@ fn source(context: &StageContext<'_>) -> Result<ControlClip, EngineError> {
     clip.ok_or_else(|| EngineError::internal("no clip was given"))
 }
 
-/// What a mask keeps, where the job has one.
+/// Inpainting, if the job has a mask.
 fn kept(context: &StageContext<'_>) -> Result<Option<KeptClip>, EngineError> {
     let stored = context.earlier(Stage::EncodeImage, Named::read)?;
     Ok(stored.and_then(|mut stored| {
@@ -205,7 +205,7 @@ fn config(context: &StageContext<'_>) -> Result<WanConfig, EngineError> {
     WanConfig::read(&context.request().files)
 }
 
-/// Where an earlier run of this stage got to, else where the other expert did.
+/// Checkpoint of an earlier run of this stage, or else the other expert's result.
 fn resume_point(context: &StageContext<'_>, expert: Expert) -> Option<DenoiseState> {
     let is_low = expert == Expert::LowNoise && !context.is_of_second_pass();
     let halfway = is_low.then(|| DenoiseState::load(&context.result(Stage::DenoiseHigh)).ok());

@@ -58,7 +58,8 @@ pub fn encode_text(
     PromptEmbeds::of(&texts, embeds?, capture)
 }
 
-/// Only what is not padding is encoded, which gives the same numbers for it, and much sooner: `(1, 512, C)`, zero behind
+/// Only tokens other than padding are encoded, which gives equal values for them, and is much faster: `(1, 512, C)`,
+/// zero after
 /// the end of the text
 fn embed(encoder: &T5Encoder, tokens: &Tokens, hooks: &dyn Hooks) -> Option<Tensor> {
     let used = |tensor: &Tensor| tensor.narrow(1, 0, tokens.num_tokens);

@@ -1,11 +1,13 @@
-//! Wan's transformer: one stream of video tokens that attend to themselves, to the text and, in Wan 2.1's image
-//! models, to the pictures. All published variants are configurations of it; VACE's control blocks run beside it.
+//! Wan's transformer: one stream of video tokens with self-attention, and cross-attention to the text and, in Wan 2.1's
+//! image
+//! models, to the images. All published variants are configurations of it; VACE's control blocks run in parallel.
 //!
 //! After <https://github.com/Wan-Video/Wan2.2/blob/main/wan/modules/model.py> in the arithmetic of diffusers 0.42.1
 //! (`models/transformers/transformer_wan.py`). Fields have the original names.
 //!
-//! Shapes: `B` clips of `L` tokens (1, or 2 where both passes of the guidance go together), `f`, `h`, `w` latent
-//! frames, rows, columns, `C` width, `H` heads of `D`, `S` text tokens, `U` distinct timesteps.
+//! Shapes: `B` videos of `L` tokens (1, or 2 if both guidance passes are batched), `f`, `h`, `w` latent frames, rows,
+//! columns,
+//! `C` width, `H` heads of `D`, `S` text tokens, `U` distinct timesteps.
 
 use safelight_core::networks::WanTransformerConfig;
 use tch::{Device, Kind, Tensor};
@@ -44,13 +46,15 @@ pub struct WanContext {
     text: Tensor,
     /// `(1, S, C)`
     image: Option<Tensor>,
-    /// What each block makes of them, where that is kept from step to step: on the CPU, where it may cost as much
-    /// as all else. A GPU makes it in little time, and has better use for the memory: 0.4 GiB a text in a model of 14B.
-    /// The control blocks' stand behind the others'.
+    /// Keys and values of each block, if they are cached between steps: on the CPU, where they may cost as much as
+    /// everything
+    /// else. A GPU computes them fast, and has better use for the memory: 0.4 GiB per text in a model of 14B. The
+    /// control
+    /// blocks' follow the others'.
     kept: Option<Vec<BlockContext>>,
 }
 
-/// What a call has beside latents and timesteps.
+/// Inputs of a call in addition to latents and timesteps.
 #[derive(Clone, Copy)]
 pub struct Beside<'a> {
     pub context: &'a WanContext,
@@ -59,7 +63,7 @@ pub struct Beside<'a> {
     pub control: Option<&'a Control>,
 }
 
-/// What one block's cross-attention looks at.
+/// Keys and values of one block's cross-attention.
 pub(super) struct BlockContext {
     text: KeysAndValues,
     image: Option<KeysAndValues>,
@@ -121,8 +125,9 @@ impl WanTransformer {
         self.blocks.len()
     }
 
-    /// `prompt_embeds`: `(B, S, text_dim)`, zero behind the end of the text; `image_embeds`: what the image encoder
-    /// gave, `(N, 257, image_dim)` for `N` pictures, in models that read it
+    /// `prompt_embeds`: `(B, S, text_dim)`, zero after the end of the text; `image_embeds`: result of the image
+    /// encoder,
+    /// `(N, 257, image_dim)` for `N` images, in models that read it
     pub fn context(&self, prompt_embeds: &Tensor, image_embeds: Option<&Tensor>) -> WanContext {
         let here = |xs: &Tensor| xs.to_device(self.device).to_kind(self.kind);
         let text = self.text_embedding.0.forward(&here(prompt_embeds));
@@ -183,7 +188,7 @@ impl WanTransformer {
         self.forward_beside(latents, timesteps, beside, SkipOptions::default(), hooks)
     }
 
-    /// The same with a control clip, or as one call of a walk with a step cache, of one text.
+    /// Like `forward`, with a control video, or with a step cache and one text.
     pub fn forward_beside(
         &self,
         latents: &Tensor,
@@ -217,7 +222,7 @@ impl WanTransformer {
         };
         let mut normed = layer_norm(&xs, &Norm::modulated(rows(0), 0), self.config.eps);
         let mut skip = BlockSkipper::of(shortcut);
-        // What movements were measured of.
+        // Signal that the calibration was measured on.
         let signal = if is_told(&self.config) {
             &modulation
         } else {
@@ -234,7 +239,7 @@ impl WanTransformer {
             hooks.check_cancelled(Site::Block)?;
             // The last pass of a block is also the first of the next one, or of the head.
             let next = Norm::modulated(rows(i + 1), 0);
-            // Of a block that is left out nothing is added; what is said behind it is.
+            // A skipped block adds nothing; the control output after it is added.
             let made = if skip.skips_block(i) {
                 None
             } else {
@@ -307,7 +312,7 @@ impl WanTransformer {
 }
 
 impl WanContext {
-    /// What the cross-attention of a block, counted as [`WanTransformer::all_blocks`] has them, looks at.
+    /// Keys and values of a block's cross-attention, indexed as in [`WanTransformer::all_blocks`].
     fn of_block(&self, index: usize, block: &Block) -> BlockContext {
         match &self.kept {
             Some(kept) => kept[index].shallow_clone(),
@@ -357,10 +362,11 @@ impl Block {
         })
     }
 
-    /// `xs`: `(B, L, C)`, changed in place; `normed`: `xs` behind this block's first norm; `rows`: shift, scale and
-    /// gate of both halves -> what is still to be added to `xs`, with the last gate
+    /// Runs the block. `xs`: `(B, L, C)`, changed in place; `normed`: `xs` after this block's first norm; `rows`:
+    /// shift, scale and
+    /// gate of both halves. Returns the last residual, still to be added to `xs` with the last gate.
     ///
-    /// Each tensor goes as soon as it has been read: they are what a step needs beside the weights.
+    /// Each tensor is freed as soon as it was read: they are the memory that a step needs in addition to the weights.
     pub fn forward(
         &self,
         xs: &mut Tensor,
@@ -434,7 +440,7 @@ struct CrossAttention {
     image: Option<ImageKeys>,
 }
 
-/// What makes keys and values of pictures.
+/// Layers for keys and values of images.
 struct ImageKeys {
     k_img: Linear,
     v_img: Linear,
@@ -491,7 +497,7 @@ impl CrossAttention {
         let (k, v) = &context.text;
         let mut ys = attention(&q, k, v, None, None);
         if let Some((k, v)) = &context.image {
-            // The same pictures stand beside each text.
+            // The same images accompany each text.
             let size = [&q.size()[..2], &k.size()[2..]].concat();
             let [k, v] = [k, v].map(|xs| xs.expand(&size, false));
             ys += attention(&q, &k, &v, None, None);

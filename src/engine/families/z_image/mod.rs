@@ -1,7 +1,7 @@
-//! Z-Image Turbo and Base: text to image, image to image, inside a mask.
+//! Z-Image Turbo and Base: text to image, image to image, inpainting.
 //!
-//! The reference is `ZImagePipeline`, `ZImageImg2ImgPipeline` and `ZImageInpaintPipeline` of diffusers 0.42.1, except for
-//! two things: a guidance of 5 here is 4 there, as in other models, and pixels outside a mask are the image's own.
+//! The reference is `ZImagePipeline`, `ZImageImg2ImgPipeline` and `ZImageInpaintPipeline` of diffusers 0.42.1, with two
+//! differences: a guidance of 5 here is 4 there, as in other models, and unmasked pixels stay exactly.
 //!
 //! Shapes: `B` images of one prompt; `h`, `w` latents, an eighth of the pixels; tokens are two by two of them.
 

@@ -8,7 +8,7 @@ use crate::finish::conv::LeakyRelu;
 use crate::runtime::disable_miopen;
 use crate::weights::{Weights, WeightsError};
 
-/// What is below 0 becomes this part of itself.
+/// Slope of the leaky ReLU below 0.
 pub(super) const SLOPE: f64 = 0.2;
 /// Channels of both flows.
 const FLOWS: i64 = 4;
@@ -38,7 +38,7 @@ impl Conv {
         })
     }
 
-    /// Of so many groups, as wide behind as before.
+    /// Grouped convolution that keeps the width.
     fn grouped(w: &Weights, width: i64, groups: i64) -> Result<Self, WeightsError> {
         Ok(Self {
             groups,

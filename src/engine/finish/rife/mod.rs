@@ -38,7 +38,7 @@ pub struct SeenFrame {
     size: [i64; 2],
 }
 
-/// What is seen of a frame beside its colours.
+/// Features of a frame in addition to its colours.
 #[derive(Debug)]
 struct Head {
     convs: Vec<Conv>,
@@ -47,7 +47,7 @@ struct Head {
     relu: Option<LeakyRelu>,
 }
 
-/// How both frames are moved, `(1, 2, H, W)` each in one, and which of them counts.
+/// Flow of both frames, `(1, 2, H, W)` each, and their blend mask.
 struct Motion {
     /// `(1, 4, H, W)` in pixels
     flow: Tensor,
@@ -65,7 +65,7 @@ const BORDER: i64 = 1;
 struct Places {
     /// `(1, 2, H, W)` in f32
     grid: Tensor,
-    /// What one pixel is, `(1, 2, 1, 1)`
+    /// Size of one pixel, `(1, 2, 1, 1)`
     half: Tensor,
 }
 
@@ -107,7 +107,7 @@ impl Ifnet {
             let step = self.config.alignment();
             let rest = |edge: i64| (step - edge % step) % step;
             let (below, right) = (rest(height), rest(width));
-            // What is too small to be reflected goes on as it ends.
+            // A padding too small for reflection repeats the edge.
             let mode = if below < height && right < width {
                 "reflect"
             } else {

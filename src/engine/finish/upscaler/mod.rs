@@ -1,7 +1,7 @@
-//! Upscalers of ESRGAN's class, built from what their file's header says.
+//! Upscalers of ESRGAN's class, built from their file's header.
 //!
-//! Each is cut where it begins to enlarge: what is before it sees far and is computed in tiles where it has to be, what is
-//! behind it sees a few pixels and is computed in bands. After spandrel's networks, which ComfyUI loads:
+//! Each is split where it begins to upsample: the trunk before has a large receptive field and is computed in tiles if
+//! needed, the end after it sees a few pixels and is computed in bands. After spandrel's networks, which ComfyUI loads:
 //! <https://github.com/chaiNNer-org/spandrel/tree/v0.4.2/libs/spandrel/spandrel/architectures>.
 
 mod compact;
@@ -63,8 +63,9 @@ impl Upscaler {
         })
     }
 
-    /// `places`: `(1, 3 u², h, w)`, the pixels of places with an edge of u, to what the end enlarges, of the same size.
-    /// `None` once `go_on`, asked between blocks, says no.
+    /// `places`: `(1, 3 u², h, w)`, pixels unshuffled by u. Returns the features that the end upsamples, of the same
+    /// size;
+    /// `None` once `go_on`, called between blocks, returns false.
     pub(super) fn trunk(&self, places: &Tensor, go_on: &dyn Fn() -> bool) -> Option<Tensor> {
         match &self.network {
             Network::Rrdb(network) => network.trunk(places, go_on),
@@ -73,7 +74,7 @@ impl Upscaler {
         }
     }
 
-    /// What [`trunk`](Self::trunk) made of `places` to pixels: `(1, 3, h s, w s)`, s being the inner scale.
+    /// Upsamples the result of [`trunk`](Self::trunk) to pixels: `(1, 3, h s, w s)`, s being the inner scale.
     pub(super) fn end(&self, made: &Tensor, places: &Tensor) -> Tensor {
         match &self.network {
             Network::Rrdb(network) => network.end(made),

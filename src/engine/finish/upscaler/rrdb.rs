@@ -10,7 +10,7 @@ use crate::weights::{Weights, WeightsError};
 
 const NUM_CONVS: i64 = 5;
 const NUM_DENSE: i64 = 3;
-/// How much of what a block makes is added.
+/// Residual scale of a block.
 const SHARE: f64 = 0.2;
 const SLOPE: f64 = 0.2;
 

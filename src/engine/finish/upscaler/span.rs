@@ -9,7 +9,7 @@ use tch::{Kind, Tensor};
 use crate::finish::conv::Conv;
 use crate::weights::{Weights, WeightsError};
 
-/// What pixels are normed with; a file does not say it.
+/// Mean that is subtracted from pixels; files do not store it.
 const MEAN: [f32; 3] = [0.4488, 0.4371, 0.4040];
 const RANGE: f64 = 255.0;
 
@@ -23,7 +23,7 @@ fn merged(w: &Weights, [inputs, outputs]: [i64; 2]) -> Result<Conv, WeightsError
         let weight = w.tensor("weight", &[outputs, inputs, kernel, kernel])?;
         Ok::<_, WeightsError>((weight, w.tensor("bias", &[outputs])?))
     };
-    // How much wider the layers in the middle are.
+    // Width factor of the middle layers.
     let first = (w / "conv" / 0).shape_of("weight");
     let gain = first.and_then(|shape| shape.first().copied()).unwrap_or(0) / inputs;
     let (a, a_bias) = read("conv.0", [inputs, inputs * gain], 1)?;
@@ -54,7 +54,7 @@ impl Block {
         Ok(Self([conv("c1_r")?, conv("c2_r")?, conv("c3_r")?]))
     }
 
-    /// What it gives, and what its first layer made.
+    /// Output, and output of the first layer.
     fn forward(&self, xs: &Tensor) -> (Tensor, Tensor) {
         let [first, second, third] = &self.0;
         let opening = first.forward(xs);

@@ -1,6 +1,7 @@
-//! Whether libtorch may compute an attention as a whole: only with a kernel that never has all scores in memory.
+//! Decides whether libtorch may compute an attention in one call: only with a kernel that never holds all scores in
+//! memory.
 //!
-//! libtorch is asked once for each shape. Computes nothing.
+//! libtorch is queried once per shape. Computes nothing.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -19,7 +20,7 @@ pub enum Backend {
     Flash,
     Efficient,
     CuDnn,
-    /// What somebody else registered.
+    /// Registered by another library.
     Other,
 }
 
@@ -55,7 +56,7 @@ thread_local! {
     pub(super) static FORCED: std::cell::Cell<Option<Backend>> = const { std::cell::Cell::new(None) };
 }
 
-/// Whether libtorch computes `call` without all scores in memory, or on the CPU with few.
+/// Returns whether libtorch computes `call` without all scores in memory, or on the CPU with few.
 pub(super) fn is_whole(call: &Call<'_>) -> bool {
     let key = key(call);
     if let Some(known) = KNOWN.with_borrow(|known| known.get(&key).copied()) {
@@ -75,7 +76,7 @@ pub(super) fn is_whole(call: &Call<'_>) -> bool {
     is_whole
 }
 
-/// Whether one of libtorch's kernels for GPUs takes the heads of `call`'s keys and values as they are shared.
+/// Returns whether one of libtorch's GPU kernels takes shared key and value heads as in `call`.
 pub(super) fn is_shared(call: &Call<'_>) -> bool {
     if call.q.device() == Device::Cpu {
         return false;
@@ -96,7 +97,7 @@ pub(super) fn never_shared(call: &Call<'_>) {
     remember(shared_key(call), false);
 }
 
-/// What a call with shared heads depends on, which no other call's key is equal to.
+/// Cache key of a call with shared heads; equal to no other call's key.
 fn shared_key(call: &Call<'_>) -> Vec<i64> {
     let mut key = key(call);
     key.push(i64::MIN);
@@ -122,7 +123,7 @@ fn remember(key: Vec<i64>, is_whole: bool) {
     });
 }
 
-/// What libtorch would compute it with; `None` where it refuses.
+/// Backend that libtorch would select; `None` if it refuses the call.
 pub(super) fn libtorchs_own(call: &Call<'_>) -> Option<Backend> {
     #[cfg(test)]
     if let Some(forced) = FORCED.get() {

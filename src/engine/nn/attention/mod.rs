@@ -18,7 +18,7 @@ use crate::runtime::{attention_choice, is_rocm};
 /// libtorch's fastest kernels for GPUs take heads up to this width.
 const MAX_FAST_WIDTH: i64 = 256;
 
-/// What one attention is asked for.
+/// Inputs of one attention call.
 #[derive(Clone, Copy)]
 struct Call<'a> {
     /// `(B, H, L, D)`
@@ -34,7 +34,7 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// What the scores are multiplied with.
+    /// Scale factor of the scores.
     fn factor(&self) -> f64 {
         let width = self.q.size().last().copied().unwrap_or(1);
         self.scale.unwrap_or_else(|| 1.0 / (width as f64).sqrt())
@@ -136,11 +136,13 @@ fn pixels_are_sliced(device: Device, is_rocm: bool) -> bool {
     device != Device::Cpu && is_rocm
 }
 
-/// One head in half precision that is too wide for libtorch's fast kernels: the scores lie in memory then, `rows` of
-/// them at a time, in f32. On an H200 a third of the time of the kernels that take such heads.
+/// Attention of one half-precision head that is too wide for libtorch's fast kernels: `rows` rows of scores at a time
+/// are
+/// held in memory in f32. On an H200 it takes a third of the time of the kernels that accept such heads.
 ///
-/// `q`: `(1, 1, L, D)`, `k`, `v`: `(1, 1, S, D)` -> `(1, 1, L, D)`; `None` for other heads, and where libtorch cannot
-/// multiply halves to f32.
+/// `q`: `(1, 1, L, D)`, `k`, `v`: `(1, 1, S, D)`. Returns `(1, 1, L, D)`; `None` for other heads, and if libtorch
+/// cannot
+/// multiply half precision into f32.
 pub fn wide_attention(q: &Tensor, k: &Tensor, v: &Tensor, rows: i64) -> Option<Tensor> {
     let width = q.size().last().copied()?;
     let is_half = matches!(q.kind(), Kind::Half | Kind::BFloat16);
@@ -157,7 +159,7 @@ pub fn wide_attention(q: &Tensor, k: &Tensor, v: &Tensor, rows: i64) -> Option<T
     Some(Tensor::cat(&parts, 0).unsqueeze(0).unsqueeze(0))
 }
 
-/// What hides a pair of tokens when it is added to their score: as far below every other as the type allows.
+/// Mask value added to the score of a hidden pair of tokens: the lowest finite value of the type.
 pub fn lowest(kind: Kind) -> f64 {
     match kind {
         Kind::Half => -65504.0,

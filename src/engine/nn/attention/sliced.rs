@@ -13,7 +13,7 @@ use crate::runtime::is_rocm;
 /// Bytes that scores, and what is made of them, may have at a time.
 pub(super) const BUDGET: usize = 256 << 20;
 
-/// What fits into a budget at a time.
+/// Part of the attention computed at a time within the memory budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slab {
     pub(super) heads: i64,
@@ -38,7 +38,7 @@ impl Slab {
     }
 }
 
-/// How scores are made of queries and keys, and the result of scores and values.
+/// Precision of the two products: queries with keys, and scores with values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Products {
     /// Halves multiplied to f32, and the softmax as halves in one pass.
@@ -82,14 +82,14 @@ impl Products {
         match self {
             Self::Floats => 4,
             Self::Halves => 4 + 2,
-            // Where our own kernel is missing, libtorch makes two more copies.
+            // Without our own kernel libtorch makes two more copies.
             Self::HalvesFused => 4 + 4 + 4 + 2,
             // And once more as a half.
             Self::Rounded => 2 + 4 + 4 + 4 + 2,
         }
     }
 
-    /// What is multiplied: for f32 a copy.
+    /// Operand of the products: a copy for f32.
     fn ready(self, xs: &Tensor) -> Tensor {
         match self {
             Self::Floats => xs.to_kind(Kind::Float),
@@ -97,8 +97,9 @@ impl Products {
         }
     }
 
-    /// How much of `factor` queries are multiplied with: for products in halves the largest power of two in it, which
-    /// costs no bit and keeps scores within f16.
+    /// Share of `factor` applied to the queries: for products in half precision the largest power of two in it, which
+    /// is exact
+    /// and keeps the scores within f16.
     fn early(self, factor: f64) -> f64 {
         if self == Self::Rounded && factor > 0.0 {
             factor.log2().floor().exp2()
@@ -128,8 +129,8 @@ impl Products {
     }
 }
 
-/// The same as libtorch's, with at most `budget` bytes beside the result and, for halves without products to f32, the
-/// keys and values of some heads in f32. A row whose scores are all minus infinity gives zeros.
+/// Attention in slices, with at most `budget` bytes in addition to the result and, for half precision without products
+/// into f32, the keys and values of some heads in f32. A row whose scores are all minus infinity gives zeros.
 pub(super) fn sliced(call: &Call<'_>, budget: usize) -> Tensor {
     sliced_by(call, budget, Products::of)
 }

@@ -1,8 +1,7 @@
-//! Convolutions over time that never look ahead, with borders that repeat what is at the edge, over a clip that is all
-//! there.
+//! Causal convolutions over time with replicated borders, over a whole video.
 //!
-//! Computed picture by picture, each frame with those before it as more channels, a few frames at a time: what lies
-//! behind a norm is made for them alone, and never for the whole clip. Knows no blocks.
+//! Computed as 2-D convolutions, each frame with its predecessors as more channels, a few frames at a time: the
+//! normalised input exists only for these frames, never for the whole video.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -23,13 +22,13 @@ const MAX_GATHERED: i64 = 1 << 28;
 /// `None` once the job is cancelled, so that `?` leaves the network between any two parts of a layer.
 pub(super) type GoOn<'a> = &'a dyn Fn() -> Option<()>;
 
-/// What becomes of a clip's frames before they are convolved: `(n, H, W, C)` → the same size.
+/// Preparation of frames before the convolution: `(n, H, W, C)` to the same size.
 pub(super) type Prepare<'a> = &'a dyn Fn(&Tensor) -> Tensor;
 
 /// 3 × 3 × 3, with a step of 1 or 2 in time and in space.
 #[derive(Debug)]
 pub(super) struct CausalConv {
-    /// `(O, 3 C, 3, 3)`, the taps in time one behind the other, channels innermost in memory
+    /// `(O, 3 C, 3, 3)`, the temporal taps concatenated, channels innermost in memory
     weight: Tensor,
     /// The taps' sum, `(O, C, 3, 3)`: all that a clip of one frame needs.
     still: Tensor,
@@ -61,7 +60,7 @@ impl CausalConv {
         })
     }
 
-    /// What has to be added to each channel of what [`over`](Self::over) gives: `(O)` in f32.
+    /// Bias that has to be added to each channel of the output of [`over`](Self::over): `(O)` in f32.
     pub(super) fn lacking(&self) -> Option<&Tensor> {
         self.bias.lacking()
     }
@@ -106,7 +105,7 @@ impl CausalConv {
         self.collected(clip, prepare, go_on, true)
     }
 
-    /// The same without what is [lacking](Self::lacking).
+    /// Like `forward`, without the [lacking](Self::lacking) bias.
     pub(super) fn forward_bare(
         &self,
         clip: &Tensor,
@@ -177,7 +176,7 @@ impl UpConv {
         match self {
             Self::Space(conv) => {
                 let mut collected = Collected::new(frames);
-                // Four times the pixels come out, each with a corner's numbers beside.
+                // The output has four times the pixels, each with one corner's values.
                 for range in parts_of(frames, clip, 4 * 2) {
                     go_on()?;
                     let taps = range
@@ -285,8 +284,9 @@ impl<'a> Ready<'a> {
         }
     }
 
-    /// Prepares what is missing up to `last` and forgets what lies before `first`, but for the clip's first frame as
-    /// long as it stands for what is before it.
+    /// Prepares missing frames up to `last` and drops those before `first`, except the video's first frame while it
+    /// replaces
+    /// its predecessors.
     fn hold(&mut self, first: i64, last: i64) {
         let done = self.first + self.frames.len() as i64;
         if last >= done {
@@ -325,8 +325,8 @@ fn parts_of(count: i64, clip: &Tensor, copies: i64) -> impl Iterator<Item = Rang
         .map(move |start| start..count.min(start + step))
 }
 
-/// Frames side by side as channels, with a border of one pixel that repeats the edge: each of `taps` so many
-/// `(H, W, C)` → `(n, H + 2, W + 2, taps · C)`
+/// Frames concatenated as channels, with a replicated border of one pixel: `taps` lists of `n` frames `(H, W, C)` to
+/// `(n, H + 2, W + 2, taps · C)`
 fn with_borders<T: std::borrow::Borrow<Tensor>>(taps: &[Vec<T>]) -> Tensor {
     let like = taps[0][0].borrow();
     let size = like.size();

@@ -7,7 +7,7 @@ use tch::Tensor;
 
 use crate::vae::tiles::{TileScheme, blend};
 
-/// Latents of a stretch beside its first one.
+/// Latents of a stretch, without its first one.
 const SIZE: i64 = 4;
 
 /// Latents from one stretch to the next.
@@ -17,11 +17,11 @@ const STRIDE: i64 = 3;
 pub(super) struct TimeTiles {
     /// Of what goes in: frames for the encoder, latents for the decoder.
     len: i64,
-    /// What goes in for one latent.
+    /// Input frames per latent.
     unit: i64,
-    /// What comes out of the whole clip.
+    /// Output frames of the whole video.
     results: i64,
-    /// What comes out for one latent.
+    /// Output frames per latent.
     cell: i64,
 }
 
@@ -71,8 +71,9 @@ impl Splice {
         }
     }
 
-    /// Takes the result of the next stretch, which is written to, and gives what is the clip's of it: `(t, ..)`, or
-    /// nothing where it adds nothing.
+    /// Takes the result of the next stretch, which is written to, and returns the new frames, `(t, ..)`; `None` if it
+    /// adds
+    /// none.
     pub(super) fn put(&mut self, result: &Tensor) -> Option<Tensor> {
         let TimeTiles { cell, results, .. } = self.tiles;
         let mut result = result.shallow_clone();

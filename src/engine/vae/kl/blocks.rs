@@ -56,13 +56,13 @@ impl Conv {
         ys
     }
 
-    /// The same without what is [lacking](Self::lacking).
+    /// Convolution without the [lacking](Self::lacking) bias.
     fn convolve_bare(&self, xs: &Tensor) -> Tensor {
         let padding = [self.kernel / 2; 2];
         convolve_pictures(xs, &self.weight, self.bias.fused(), padding)
     }
 
-    /// What has to be added to each channel of what [`convolve_bare`](Self::convolve_bare) gives: `(O)` in f32.
+    /// Bias that has to be added to each channel of the output of [`convolve_bare`](Self::convolve_bare): `(O)` in f32.
     fn lacking(&self) -> Option<&Tensor> {
         self.bias.lacking()
     }
@@ -162,7 +162,7 @@ impl ResidualBlock {
             if let Some(shortcut) = &self.nin_shortcut {
                 before = shortcut.convolve(&before);
             }
-            // Not in place of what goes in: without bands that may be somebody else's.
+            // Not in place of the input: without bands another caller may hold it.
             second.conv.complete(&mut ys, Some(&before));
             ys
         };
@@ -254,8 +254,9 @@ impl Upsample {
         let conv = Rc::clone(&self.conv);
         let layer = move |xs: &Tensor, band: &Band| band.trim(&conv.forward(xs));
         if self.next < self.width {
-            // The largest picture of all would lie there only until the next block made it narrower: making it three
-            // times is a tenth more work and much less memory.
+            // The largest image would only be kept until the next block makes it narrower: computing it three times
+            // costs a tenth
+            // more work and needs much less memory.
             return pass.over_and_again(canvas, Reach::Doubling, self.width, Rc::new(layer));
         }
         pass.over(&canvas, Reach::Doubling, self.width, &layer)

@@ -1,9 +1,10 @@
-//! What a picture is between two layers, and how a layer goes over a picture that is too large to do so at once.
+//! Feature maps between two layers, and layers applied to images that are too large for one pass.
 //!
-//! A band of rows at a time, with the rows above and below that its convolution reaches: every number is what it would
-//! be without bands, since no layer but the norms and the attention looks further than one row, the norms' statistics
-//! are joined from those of all bands, and the attention is at the level of the latents, where pictures are small.
-//! Knows no layer.
+//! Layers run on a band of rows at a time, with the neighbouring rows that a convolution reaches. The result equals
+//! that
+//! without bands: only norms and attention look further than one row, the norms' statistics are merged from all bands,
+//! and
+//! the attention runs at latent resolution, where images are small.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -20,9 +21,11 @@ pub struct Bands {
     /// A layer takes as many pixels at a time as a square of this edge has; where channels are more than at the
     /// pixels, fewer.
     pub size: i64,
-    /// Whether what waits between two layers leaves the device: then the device needs no more for a larger picture, but
-    /// nearly all time goes into copies. Decoding 2048 × 2048 in halves on an H200 in bands of 256: 0.16 s and 2.5 GB
-    /// on the device, 8 s and 0.6 GB off it; without bands 0.10 s and 5.6 GB.
+    /// True if feature maps wait off the device between two layers: the device then needs no more memory for a larger
+    /// image,
+    /// but nearly all time goes into copies. Decoding 2048 × 2048 in half precision on an H200 in bands of 256: 0.16 s
+    /// and
+    /// 2.5 GB on the device, 8 s and 0.6 GB off it; without bands 0.10 s and 5.6 GB.
     pub off_device: bool,
 }
 
@@ -40,7 +43,7 @@ impl Bands {
     ///
     /// `pixels`: of the whole picture, `width`: its channels there.
     pub(super) fn of_tiles(tiling: Tiling, pixels: i64, width: i64, pass: &Pass<'_>) -> Self {
-        // What a layer reads, what it makes, and what it is added to or the level below.
+        // Input and output of a layer, and the residual or the next level.
         let waiting = 3 * pixels * width * pass.kind.elt_size_in_bytes() as i64;
         Self {
             size: tiling.size,
@@ -123,8 +126,9 @@ impl<'a> Pass<'a> {
         Some(Canvas::known(out, &moments))
     }
 
-    /// The same for a layer that sees its neighbours and gives as many channels as it gets, into the memory of `canvas`
-    /// where that has some: nobody may need it any more.
+    /// Like `over`, for a layer that reaches neighbouring rows and keeps the number of channels, into the memory of
+    /// `canvas` if
+    /// it has some: nothing else may read it afterwards.
     pub(super) fn over_in_place(&self, canvas: &Canvas, layer: &Layer<'_>) -> Option<Canvas> {
         let size = canvas.size();
         let Some((most, _)) = self.split(size, size) else {
@@ -157,8 +161,9 @@ impl<'a> Pass<'a> {
         Canvas::new(layer(&canvas.whole(self), &band))
     }
 
-    /// The same for what is too large to wait anywhere: in bands only the statistics are kept, and rows are made anew
-    /// each time that they are asked for.
+    /// Like `over`, for results that are too large to be kept: in bands only the statistics are kept, and rows are
+    /// recomputed
+    /// for each use.
     pub(super) fn over_and_again(
         &self,
         canvas: Canvas,
@@ -208,19 +213,19 @@ fn bands(height: i64, most: i64) -> impl Iterator<Item = Range<i64>> {
         .map(move |start| start..(start + most).min(height))
 }
 
-/// What a layer makes of the rows that a band needs.
+/// Function of a layer, from the rows that a band needs to the band.
 pub(super) type Layer<'a> = dyn Fn(&Tensor, &Band) -> Tensor + 'a;
 
 pub(super) struct Canvas {
     content: Content,
-    /// Where it came in bands.
+    /// Statistics, if the image came in bands.
     moments: Option<Moments>,
 }
 
 enum Content {
     /// `(1, H, W, C)`, contiguous, anywhere
     There(Tensor),
-    /// What a layer makes of another picture.
+    /// Output of a layer applied to another image.
     Made {
         source: Box<Canvas>,
         reach: Reach,
@@ -297,7 +302,7 @@ impl Canvas {
     }
 }
 
-/// How the rows that come out of a layer belong to those that go in.
+/// Relation between the rows of a layer's output and input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reach {
     /// To each row its own.

@@ -52,7 +52,7 @@ impl KlVaeDecoder {
         })
     }
 
-    /// The keys of the decoder's half that nobody asked for.
+    /// Keys of the decoder that were not requested.
     pub fn unexpected_keys(weights: &Weights) -> Vec<String> {
         keys::unexpected_of_kl(weights, VaeHalf::Decoder)
     }

@@ -46,7 +46,7 @@ impl KlVaeEncoder {
         })
     }
 
-    /// The keys of the encoder's half that nobody asked for.
+    /// Keys of the encoder that were not requested.
     pub fn unexpected_keys(weights: &Weights) -> Vec<String> {
         keys::unexpected_of_kl(weights, VaeHalf::Encoder)
     }

@@ -1,6 +1,6 @@
-//! How one half of the autoencoder goes over pictures: one after the other, each in the way that is asked for.
+//! Passes of one half of the autoencoder over images, one after the other, by the selected strategy.
 //!
-//! Norms are over one picture, so pictures never go through together. Knows no layer.
+//! Norms are per image, so images are never batched.
 
 use safelight_core::networks::KlVaeConfig;
 use tch::{Device, Kind, Tensor};
@@ -9,21 +9,23 @@ use super::canvas::{Bands, Pass};
 use crate::vae::tiles::{Tiling, in_tiles};
 use crate::weights::Weights;
 
-/// How a half goes over a picture.
+/// Strategy of one half's pass over an image.
 #[derive(Debug, Clone, Copy)]
 pub enum KlWay {
     /// At once.
     Whole,
-    /// The same numbers, but for rounding, in less memory: each layer goes over the picture a band at a time.
+    /// Equal up to rounding with less memory: each layer runs on one band at a time.
     Bands(Bands),
-    /// With [`TileScheme::Seamless`](crate::vae::TileScheme::Seamless) in bands of as many pixels as a tile has, whose
-    /// rest waits outside of the device where that has no room for it: nothing is cut apart, so there are no seams. With
-    /// [`TileScheme::Separate`](crate::vae::TileScheme::Separate) what diffusers' `tiled_decode` and `tiled_encode`
-    /// give where their overlap of a quarter is the tiling's.
+    /// With [`TileScheme::Seamless`](crate::vae::TileScheme::Seamless): bands with the pixels of one tile, with feature
+    /// maps off
+    /// the device if it has no room for them; nothing is cut, so there are no seams. With
+    /// [`TileScheme::Separate`](crate::vae::TileScheme::Separate): the result of diffusers' `tiled_decode` and
+    /// `tiled_encode`
+    /// with an overlap of a quarter.
     Tiles(Tiling),
 }
 
-/// What the half makes of one picture, `(1, C, H, W)`; `None` when cancelled.
+/// Pass of the half over one image, `(1, C, H, W)`; `None` when cancelled.
 pub(super) type One<'a> = &'a dyn Fn(&Tensor, &Pass<'_>) -> Option<Tensor>;
 
 /// Sizes of the autoencoder, and where it computes.
@@ -32,7 +34,7 @@ pub(super) struct Half {
     width: i64,
     /// Pixels along an edge of one latent.
     spatial_factor: i64,
-    /// How many numbers stand for a latent along an edge, in what goes in and in what comes out.
+    /// Elements per latent along an edge, of input and output.
     cells: [i64; 2],
     device: Device,
     kind: Kind,

@@ -65,7 +65,7 @@ impl Moments {
         )
     }
 
-    /// `means`, `variances`: `(parts, C)`, each over so many of `pixels`
+    /// `means`, `variances`: `(parts, C)`, each over the `pixels` of one part
     fn pooled(means: &Tensor, variances: &Tensor, pixels: &[usize]) -> Self {
         let total: usize = pixels.iter().sum();
         let shares: Vec<f32> = pixels
@@ -86,7 +86,7 @@ impl Moments {
         }
     }
 
-    /// The same for each channel's group, as numbers for each channel.
+    /// Moments of each channel's group, repeated for each channel.
     fn of_groups(&self, groups: i64) -> Self {
         let channels = self.mean.numel() as i64;
         let grouped = |xs: &Tensor| xs.view([groups, channels / groups]);
@@ -124,8 +124,9 @@ impl GroupNorm {
         })
     }
 
-    /// `xs`: `(1, h, W, C)`, all of a picture where there are no `moments`, else a part of the one that has these
-    /// → the same, in memory of its own
+    /// `xs`: `(1, h, W, C)`, a whole image without `moments`, else a part of the image that has these. Returns the same
+    /// shape
+    /// in separate memory.
     pub(in crate::vae) fn forward(&self, xs: &Tensor, moments: Option<&Moments>) -> Tensor {
         self.normalized(xs, moments, None, false)
     }

@@ -10,7 +10,7 @@ use tch::{Device, Kind, Tensor};
 use crate::vae::keys;
 use crate::weights::{Weights, WeightsError};
 
-/// How often they were counted.
+/// Number of batches counted by the batch norm.
 const COUNT: &str = "bn.num_batches_tracked";
 
 /// Of each channel at each place in a square of latents: `(1, C, 1, 2, 1, 2)` in f32
@@ -20,7 +20,7 @@ pub struct Statistics {
     deviation: Tensor,
 }
 
-/// Counts what is in a file beside the halves as asked for.
+/// Marks the keys next to the two halves as requested.
 pub(super) fn ignore(root: &Weights) {
     for name in [NORM_MEAN, NORM_VARIANCE, COUNT] {
         root.ignore(name);

@@ -55,11 +55,11 @@ impl Conv {
     }
 }
 
-/// Three convolutions around a shortcut, as wide behind as before.
+/// Three convolutions with a shortcut; keeps the width.
 #[derive(Debug)]
 pub(super) struct Block {
     convs: [Conv; 3],
-    /// Whether it sees the frame before beside its own.
+    /// True if it also sees the previous frame.
     remembers: bool,
 }
 

@@ -22,7 +22,7 @@ use crate::weights::{Weights, WeightsError};
 /// Latents are bent into this range, whose ends only outliers reach.
 const RANGE: f64 = 3.0;
 
-/// Blocks of one size, the doubling behind them, and the convolution to the next level.
+/// Blocks of one resolution, the doubling after them, and the convolution to the next level.
 #[derive(Debug)]
 struct Level {
     blocks: Vec<Block>,
@@ -66,7 +66,7 @@ pub struct TinyDecoder {
     device: Device,
 }
 
-/// What blocks saw in the frame before.
+/// Previous frame's input of each block.
 type Memory = Vec<Option<Tensor>>;
 
 impl TinyDecoder {
@@ -101,7 +101,7 @@ impl TinyDecoder {
         self.latent_channels
     }
 
-    /// How often the size of a latent can be doubled.
+    /// Number of times that the size of a latent can be doubled.
     pub fn max_doublings(&self) -> u32 {
         self.levels.len() as u32
     }

@@ -1,6 +1,6 @@
-//! The blocks that encoder and decoder share: norm, residual block, attention, middle.
+//! Blocks shared by encoder and decoder: norm, residual block, attention, middle.
 //!
-//! What changes the number of pixels is in `resample`.
+//! `resample` changes the number of pixels.
 
 use tch::{Kind, Tensor};
 
@@ -49,7 +49,7 @@ pub(super) struct RmsNorm {
 const FUSED_NORM_WIDTH: i64 = 256;
 
 impl RmsNorm {
-    /// `trailing`: how many axes of length 1 the stored `gamma` has behind its channels.
+    /// `trailing`: number of axes of length 1 after the channels of the stored `gamma`.
     pub(super) fn new(w: &Weights, dim: i64, trailing: usize) -> Result<Self, WeightsError> {
         let shape = [&[dim][..], &vec![1; trailing]].concat();
         let gamma = w.tensor("gamma", &shape)?.view([dim]);
@@ -127,7 +127,7 @@ impl NormedConv {
         self.conv.forward_filled(xs, slot, activate)
     }
 
-    /// The planes behind the convolution, without its bias.
+    /// Planes after the convolution, without its bias.
     fn convolved(&self, source: Source<'_>, form: &Planes, pass: &mut Pass<'_>) -> Vec<Tensor> {
         let (factor, transform) = (&self.norm.factor, &form.transform);
         let Pass { cache, scratch, .. } = pass;

@@ -35,7 +35,7 @@ impl WanVaeDecoder {
         Self::with_form(cfg, weights, ConvForm::for_weights(weights))
     }
 
-    /// The same with convolutions computed in `form`, where the place and kind of the weights allow it.
+    /// Like `new`, with convolutions computed in `form` where device and kind of the weights allow it.
     pub fn with_form(
         cfg: &WanVaeConfig,
         weights: &Weights,
@@ -152,7 +152,7 @@ impl WanVaeDecoder {
         (latents > 0).then_some((0, 1)).into_iter().chain(later)
     }
 
-    /// What `tiled_part` takes of chunk number `i` for a tile; `start`, `len`: its latent frames.
+    /// Input of `tiled_part` for a tile of chunk `i`; `start`, `len`: its latent frames.
     fn cut(
         &self,
         uncut: &Uncut<'_>,
@@ -172,8 +172,9 @@ impl WanVaeDecoder {
         }
     }
 
-    /// What the part of the network that takes whole frames makes of each chunk, kept outside of the device:
-    /// for 832 × 480 in halves 19 MB, where the pixels of the same frames are 10 MB.
+    /// Output of the untiled part of the network for each chunk, kept off the device: 19 MB for 832 × 480 in half
+    /// precision,
+    /// where the pixels of the same frames take 10 MB.
     fn wholes(&self, latents: &Tensor, pass: &mut Pass<'_>) -> Option<Vec<Tensor>> {
         self.chunks_of(latents.size()[2])
             .enumerate()
@@ -196,12 +197,12 @@ impl WanVaeDecoder {
         self.tiled_part(&xs, pass)
     }
 
-    /// How many levels seamless tiling does not cut: the one at the latents' own resolution, where there are others.
+    /// Number of levels that seamless tiling does not cut: the one at latent resolution, if there are others.
     fn whole_levels(&self) -> usize {
         self.upsamples.len().saturating_sub(1).min(1)
     }
 
-    /// Pixels behind those levels along an edge of one latent.
+    /// Pixels after those levels per latent along an edge.
     fn whole_cell(&self) -> i64 {
         1 << self.whole_levels()
     }
@@ -231,7 +232,7 @@ impl WanVaeDecoder {
     }
 }
 
-/// What tiles are cut from.
+/// Source that tiles are cut from.
 enum Uncut<'a> {
     /// `(1, C, f, h, w)`
     Latents(&'a Tensor),

@@ -33,7 +33,7 @@ impl WanVaeEncoder {
         Self::with_form(cfg, weights, ConvForm::for_weights(weights))
     }
 
-    /// The same with convolutions computed in `form`, where the place and kind of the weights allow it.
+    /// Like `new`, with convolutions computed in `form` where device and kind of the weights allow it.
     pub fn with_form(
         cfg: &WanVaeConfig,
         weights: &Weights,

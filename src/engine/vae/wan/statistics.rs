@@ -12,7 +12,7 @@ pub fn normalize(cfg: &WanVaeConfig, mean: &Tensor) -> Tensor {
     (mean - centre) * scale
 }
 
-/// What the decoder wants of the transformer's `latents`, `(1, C, f, h, w)`, computed in their own kind.
+/// Decoder input of the transformer's `latents`, `(1, C, f, h, w)`, computed in their kind.
 ///
 /// diffusers converts latents to the kind and device of the autoencoder first; so must the caller.
 pub fn denormalize(cfg: &WanVaeConfig, latents: &Tensor) -> Tensor {

@@ -33,8 +33,8 @@ fn expand_into(blocks: &Tensor, block: BlockType, out: &Tensor) {
         "expected a place for each number, got {out:?}"
     );
     #[expect(unsafe_code, reason = "reads and writes tensors without a copy")]
-    // SAFETY: both are contiguous tensors on the CPU of so many elements of these types, which outlive the slices;
-    // `out` was made for this, so nobody else uses it.
+    // SAFETY: both are contiguous CPU tensors with this number of elements of these types, which outlive the slices;
+    // `out` was created for this call, so nothing else uses it.
     let (bytes, numbers) = unsafe {
         let bytes = slice::from_raw_parts(blocks.data_ptr().cast::<u8>().cast_const(), len);
         let (start, count) = (out.data_ptr(), out.numel());

@@ -24,7 +24,7 @@ pub(super) struct BlockMatrix {
 }
 
 impl BlockMatrix {
-    /// `bytes`: flat, all blocks of so many numbers.
+    /// `bytes`: flat, all blocks of the matrix.
     pub(super) fn new(bytes: &Tensor, block: BlockType, [rows, columns]: [i64; 2]) -> Self {
         let has_whole_rows = columns % block.block_len() as i64 == 0;
         let height = if has_whole_rows { rows } else { 1 };
@@ -90,7 +90,7 @@ impl BlockMatrix {
         })
     }
 
-    /// Whether every row begins with a block.
+    /// Returns whether every row begins with a block.
     pub(super) fn has_whole_rows(&self) -> bool {
         self.columns % self.block.block_len() as i64 == 0
     }

@@ -1,6 +1,6 @@
-//! A matrix that may stream: where its files have it, how its numbers are stored, and where it is now.
+//! A matrix that may stream: its location in the files, its storage format, and its current location.
 //!
-//! Who stays and who comes when is the stream's business (`mod.rs`).
+//! `mod.rs` decides which matrices stay and which are fetched when.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ use crate::weights::mapping::Mapping;
 use crate::weights::stored::StoredMatrix;
 use crate::weights::{Weights, WeightsError};
 
-/// How a file has the numbers of a matrix.
+/// Storage format of a matrix in its file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::weights) enum Form {
     /// Of one kind, which becomes another, times a scale.
@@ -38,7 +38,7 @@ pub(in crate::weights) enum Form {
         stored: Kind,
         scale: f32,
     },
-    /// Whole numbers of eight bits, of which so many columns are rotated together.
+    /// Int8 with `group` columns rotated together.
     Int8 {
         group: Option<i64>,
     },
@@ -65,7 +65,7 @@ pub(super) struct Part {
     rows: i64,
 }
 
-/// Where a matrix is once that is settled.
+/// Location of a matrix once that is decided.
 pub(super) enum Home {
     Resident(StoredMatrix),
     /// In its file, and by this number in the stream's window.
@@ -83,7 +83,7 @@ pub(in crate::weights) struct StreamedMatrix {
 }
 
 impl Form {
-    /// What the bytes of the file are.
+    /// Stored dtype of the file's bytes.
     fn stored(self) -> Kind {
         match self {
             Self::Plain { stored, .. } | Self::Fp8 { stored, .. } => stored,
@@ -92,9 +92,8 @@ impl Form {
         }
     }
 
-    /// `numbers`: flat, of the [stored](Self::stored) kind, `rows` × `columns` of them; `sides`: what stands beside them, in
-    /// the order of their rows -> what a file gives that is
-    /// loaded at once, bit for bit
+    /// Matrix as a resident load would give it, bit for bit. `numbers`: flat, of the [stored](Self::stored) kind,
+    /// `rows` × `columns`; `sides`: scales and other tensors, in the order of their rows
     fn matrix(
         self,
         numbers: &Tensor,
@@ -125,7 +124,7 @@ impl Form {
         }
     }
 
-    /// Whether rows of both can be one matrix.
+    /// Returns whether rows of both can form one matrix.
     fn stacks_with(self, other: Self) -> bool {
         match (self, other) {
             (Self::Plain { kind, .. }, Self::Plain { kind: others, .. }) => kind == others,
@@ -206,7 +205,7 @@ impl StreamedMatrix {
         self.stream.device
     }
 
-    /// Whether a product takes the numbers as they come.
+    /// Returns whether a product takes the stored format directly.
     pub(in crate::weights) fn needs_no_expansion(&self, kind: Kind) -> bool {
         self.parts.iter().all(|part| match part.form {
             Form::Plain { kind: own, .. } => own == kind,
@@ -215,7 +214,7 @@ impl StreamedMatrix {
         })
     }
 
-    /// On the device as long as nobody uses it.
+    /// Bytes on the device while not in use.
     pub(in crate::weights) fn resident_bytes(&self) -> u64 {
         match self.home.get() {
             Some(Home::Resident(matrix)) => matrix.bytes(),
@@ -240,7 +239,7 @@ impl StreamedMatrix {
         }
     }
 
-    /// The same, read for this call alone, and without settling anything: while the network is built.
+    /// Like `with`, read for this call only and without deciding residency: while the network is built.
     pub(in crate::weights) fn apart<T>(&self, call: impl FnOnce(&StoredMatrix) -> T) -> T {
         let read = self.begin().and_then(|coming| self.finish(&coming));
         call(&read.unwrap_or_else(|err| give_up(err)))
@@ -266,7 +265,7 @@ impl StreamedMatrix {
         let (Part { source, form, .. }, rows) = (part, part.rows as usize);
         let has_whole_rows = match form {
             Form::Blocks(block) => self.columns % block.block_len() as i64 == 0,
-            // Each row has a scale of its own.
+            // Each row has a separate scale.
             Form::Int8 { .. } => false,
             _ => source.len % rows.max(1) == 0,
         };
@@ -301,7 +300,7 @@ impl StreamedMatrix {
         Ok(Some((rows, ids)))
     }
 
-    /// `bytes`: all parts, one behind the other.
+    /// `bytes`: all parts, concatenated.
     fn matrix(&self, bytes: &Tensor) -> StoredMatrix {
         let first = self.parts[0].form;
         if self.parts.iter().all(|part| part.form == first) {
@@ -322,7 +321,7 @@ impl StreamedMatrix {
             .expect("only what stacks was made one matrix")
     }
 
-    /// Begins to read it to memory of its own.
+    /// Starts reading into separate memory.
     pub(super) fn begin(&self) -> Result<Coming, WeightsError> {
         let bytes = Tensor::f_empty([self.len() as i64], (Kind::Uint8, self.device()));
         let bytes = bytes.map_err(|err| self.torch(err))?;

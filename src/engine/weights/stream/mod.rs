@@ -1,12 +1,15 @@
-//! Matrices of a network that stay in their files and come to the device for each product, ahead of it.
+//! Weight streaming: matrices of a network that stay in their files and are fetched to the device ahead of each
+//! product.
 //!
-//! Which of them stay on the device is settled when the first is used, and the whole network is known. For the others
-//! there is one buffer, allocated once and used in a circle: while one is computed with, those that followed it the last
-//! time come into the rest of the buffer. A copy waits for what was queued before its place was free, so nothing is
-//! overwritten while it is read. The page cache is what they come from; nothing else is kept on the host.
+//! Residency is decided at the first use, when the whole network is known. The others share one ring buffer, allocated
+//! once: while one matrix is in use, those that followed it the last time are fetched into the rest of the buffer. A
+//! copy
+//! waits for the work queued before its space was free, so nothing is overwritten while it is read. Matrices come from
+//! the
+//! page cache; nothing else is kept on the host.
 //!
-//! On the CPU the same goes on in ordinary memory, where it is of use to tests alone. Reading is
-//! [`ring`](super::ring)'s, products are [`nn`](crate::nn)'s.
+//! On the CPU the same code runs in ordinary memory, for tests only. [`ring`](super::ring) reads; [`nn`](crate::nn)
+//! multiplies.
 
 mod matrix;
 mod residency;
@@ -29,17 +32,18 @@ use super::lane::StagingError;
 use super::ring::{self, Transfer};
 use super::{Weights, WeightsError};
 
-/// What may be on the device, or on its way there, of matrices that do not stay. A block of Wan's 14B has 700 MB, of
-/// which long attention leaves time for half. The networks of tests would fit into it whole.
+/// Size of the ring buffer of non-resident matrices. A block of Wan's 14B has 700 MB, of which long attention leaves
+/// time
+/// for half. The networks of tests would fit into it whole.
 const WINDOW_BYTES: usize = if cfg!(test) { 0 } else { 512 << 20 };
-/// What is on its way at a time while those that stay are loaded.
+/// Limit of bytes in flight while resident matrices are loaded.
 const LOADED_AHEAD_BYTES: u64 = 256 << 20;
 
 /// A failure in the middle of a product, which has no other way to say so: [`Weights`] unwinds with it.
 pub struct StreamFailure(Cell<Option<WeightsError>>);
 
 impl StreamFailure {
-    /// What failed, for the first who asks.
+    /// Error of the stream, for the first caller.
     pub fn take(&self) -> Option<WeightsError> {
         self.0.take()
     }
@@ -57,7 +61,7 @@ pub(super) struct Stream {
 struct State {
     /// All, in the order in which the network was built, until it is settled which stay.
     known: Vec<Weak<StreamedMatrix>>,
-    /// What stays whatever the budget says.
+    /// Bytes that stay regardless of the budget.
     fixed_bytes: u64,
     resident_bytes: u64,
     is_settled: bool,
@@ -69,23 +73,23 @@ struct Circle {
     buffer: Tensor,
     window: Window,
     parts: Vec<Rc<Vec<Part>>>,
-    /// Which one was used behind each of them the last time.
+    /// Matrix used after each one the last time.
     next: Vec<usize>,
     last: Option<usize>,
-    /// What is computed with: its number, and its bytes in the buffer. They are the window's oldest.
+    /// Matrix in use: its number and its bytes in the buffer. They are the window's oldest.
     lent: Option<(usize, Tensor)>,
-    /// What is on its way, in the order of the window.
+    /// Matrices in flight, in the order of the window.
     ahead: VecDeque<Coming>,
 }
 
-/// Bytes on their way. Once it is dropped nobody writes to them any more.
+/// Bytes in flight. After a drop nothing writes to them.
 struct Coming {
     index: usize,
     bytes: Tensor,
     transfers: Vec<Transfer>,
 }
 
-/// What a stream took of its device.
+/// Device memory of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamBytes {
     /// Of all that stays, what cannot stream included.
@@ -95,10 +99,11 @@ pub struct StreamBytes {
 }
 
 impl Weights {
-    /// The same, where no more than so many bytes of the network may stay on the device. `None`: all may.
+    /// This position with at most `resident_bytes` of the network on the device. `None`: all may stay.
     ///
-    /// What is no matrix stays in any case. On top of it comes a buffer of two of the largest matrices that do not stay,
-    /// or of 512 MiB where there are so many bytes of them.
+    /// Tensors other than matrices always stay. In addition there is a buffer of two of the largest matrices that do
+    /// not stay,
+    /// or of 512 MiB if these matrices are at least as large.
     pub fn with_residency(&self, resident_bytes: Option<u64>) -> Self {
         self.with_window(resident_bytes, WINDOW_BYTES)
     }
@@ -123,7 +128,7 @@ impl Weights {
         }
     }
 
-    /// The same position, whose matrices are used once in a job and not in every step: they are the first to stream.
+    /// This position, with matrices that are used once in a job and not in every step: they are the first to stream.
     pub fn seldom(&self) -> Self {
         Self {
             is_seldom: true,
@@ -139,7 +144,7 @@ impl Weights {
             .map_or(Ok(()), |stream| stream.settle())
     }
 
-    /// What the network takes; `None` where all of it stays, or nothing has been used.
+    /// Bytes of the network on the device; `None` if all of it stays, or nothing has been used.
     pub fn stream_bytes(&self) -> Option<StreamBytes> {
         let stream = self.stream.as_ref()?;
         let state = stream.state.borrow_mut();
@@ -166,7 +171,7 @@ impl Stream {
         self.state.borrow_mut().known.push(Rc::downgrade(matrix));
     }
 
-    /// Decides which of the matrices stay and loads those. What is asked for later is read by itself for each use.
+    /// Decides which matrices stay and loads those. Matrices requested later are read separately for each use.
     fn settle(&self) -> Result<(), WeightsError> {
         let mut state = self.state.borrow_mut();
         if state.is_settled {
@@ -206,7 +211,7 @@ impl Stream {
         Ok(())
     }
 
-    /// The bytes of matrix number `index`, which are its own until another one is asked for.
+    /// Bytes of matrix `index`, valid until another one is requested.
     fn fetch(&self, index: usize) -> Result<Tensor, StagingError> {
         let mut state = self.state.borrow_mut();
         let Some(circle) = &mut state.circle else {
@@ -322,7 +327,7 @@ impl Circle {
         Ok(bytes)
     }
 
-    /// Begins with those that are likely to be used behind `index`, as many as there is room for.
+    /// Starts fetching the matrices that will probably follow `index`, as far as there is room.
     fn look_ahead(&mut self, index: usize) -> Result<(), StagingError> {
         let mut last = self.ahead.back().map_or(index, |it| it.index);
         loop {
@@ -354,7 +359,7 @@ impl Circle {
 }
 
 impl Coming {
-    /// Sends all parts to `bytes`, one behind the other.
+    /// Sends all parts to `bytes`, concatenated.
     fn begin(index: usize, parts: &[Part], bytes: Tensor) -> Result<Self, StagingError> {
         let mut coming = Self {
             index,

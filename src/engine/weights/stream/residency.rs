@@ -1,7 +1,8 @@
-//! Which of a network's matrices stay on the device where not all may: pure arithmetic.
+//! Choice of the matrices that stay on the device if not all may: pure arithmetic.
 //!
-//! What streams is spread evenly, so that there is something to compute while each of them comes. Matrices that a job
-//! uses once go first: streaming those costs no step anything.
+//! Streamed matrices are spread evenly, so that there is something to compute while each is fetched. Matrices that a
+//! job
+//! uses once are streamed first: this costs no time in the steps.
 
 /// A matrix, in the order in which the network was built.
 #[derive(Clone, Copy, Debug)]
@@ -11,7 +12,7 @@ pub(super) struct Candidate {
     pub(super) is_seldom: bool,
 }
 
-/// Which of `all` stream so that the others take no more than `budget` bytes.
+/// Selects the matrices of `all` to stream so that the others take at most `budget` bytes.
 pub(super) fn streamed(all: &[Candidate], budget: u64) -> Vec<bool> {
     let total: u64 = all.iter().map(|it| it.bytes).sum();
     let mut streams = vec![false; all.len()];

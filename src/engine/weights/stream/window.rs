@@ -1,6 +1,6 @@
-//! Places in a buffer that is used in a circle: taken one behind the other, and given back in the same order.
+//! Positions in a ring buffer: taken one after the other, and released in the same order.
 //!
-//! Knows numbers alone, no memory.
+//! Handles numbers only, no memory.
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ impl Window {
         }
     }
 
-    /// Where `len` bytes may lie; `None` where there is no room for them in one piece.
+    /// Position of `len` bytes; `None` if there is no contiguous room for them.
     pub(super) fn take(&mut self, len: usize) -> Option<usize> {
         let len = len.max(1).next_multiple_of(ALIGNMENT);
         let start = match (self.taken.front(), self.taken.back()) {

@@ -1,6 +1,6 @@
-//! Under "Grid": the settings that are varied, one or two, and their values.
+//! "Grid" section: one or two varied settings, and their values.
 //!
-//! What values mean and how many jobs they are is core's.
+//! Core interprets the values and counts the jobs.
 
 use egui::containers::menu::MenuButton;
 use egui::{Align, Button, CollapsingHeader, Layout, Response, RichText, TextEdit, Ui, vec2};
@@ -53,7 +53,7 @@ fn sides_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
             field_hint(ui, &count_text(count, spec.family.makes_pictures));
         }
     }
-    // The first of all errors stands above Generate.
+    // The first of all errors is shown above Generate.
     let first = view.app.cx.field_errors.first();
     if first.is_none_or(|err| err.field != "grid") {
         said_ui(ui, view, &["grid"]);
@@ -69,7 +69,7 @@ fn count_text(num_jobs: usize, makes_pictures: bool) -> String {
     }
 }
 
-/// What the model of the form can vary.
+/// Settings that the form's model can vary.
 fn choices(view: &View<'_>, spec: &ModelSpec) -> Vec<Choice> {
     let mut choices = Vec::new();
     for setting in GridSetting::ALL {
@@ -257,7 +257,7 @@ fn offered(view: &View<'_>, side: usize) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Puts a value behind the others; one with a comma in quotes.
+/// Appends a value; one with a comma is quoted.
 fn add(values: &mut String, value: &str) {
     let before = values.trim_end().trim_end_matches(',').trim_end();
     values.truncate(before.len());

@@ -116,7 +116,7 @@ fn lora_ui(
     wish
 }
 
-/// Of a LoRA that was made for few steps: whether its preset is asked for, which it is while it does not stand.
+/// Preset of a few-step LoRA; returns whether it is requested, which is possible while it is not applied.
 fn preset_ui(ui: &mut Ui, lora: &ChosenLora, form: &GenerateForm, spec: &ModelSpec) -> bool {
     let Some(preset) = spec.preset_for(&lora.path) else {
         return false;
@@ -215,7 +215,7 @@ fn words_ui(ui: &mut Ui, known: Option<&FoundLora>) -> Option<String> {
     clicked
 }
 
-/// What the last job with it said, or what the header promises where that is little.
+/// Coverage in the last job with it, or the header's expectation if that is low.
 fn coverage_ui(ui: &mut Ui, known: Option<&FoundLora>, used: Option<&Coverage>) {
     let promised = known.and_then(|known| match &known.fit {
         Fit::Yes(coverage) if coverage.is_poor() => Some(coverage),

@@ -19,8 +19,9 @@ use crate::ui::{icons, theme};
 const GONE: &str = "The file is gone";
 
 impl ShelfPanel {
-    /// What has the words of the search, and is for the model where others are hidden. While `is_held`, as when a button
-    /// of the pointer is down on one of them, what comes in waits.
+    /// LoRAs that match the search, and the model if others are hidden. While `is_held`, as when a pointer button is
+    /// down on one
+    /// of them, new ones wait.
     fn shown(&mut self, found: &Arc<Vec<Arc<FoundLora>>>, is_held: bool) -> Arc<[Arc<FoundLora>]> {
         let known = self.shown.take().filter(|shown| {
             (is_held || Arc::ptr_eq(&shown.found, found))
@@ -99,7 +100,7 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
         (0, false) => "No matches",
         (_, false) => "",
     };
-    // Its line and the list's height stay as they are while LoRAs come in: nobody clicks beside what has moved.
+    // Its line and the list's height stay constant while LoRAs arrive, so that no click misses.
     if text.is_empty() {
         ui.add_space(ui.text_style_height(&TextStyle::Small) + ui.spacing().item_spacing.y);
     } else {
@@ -223,7 +224,7 @@ fn facts_text(lora: &FoundLora) -> String {
     facts.join("  ·  ")
 }
 
-/// The text in so many columns: letters of Chinese, Japanese and Korean take two.
+/// Text cropped to a number of columns: Chinese, Japanese and Korean characters take two.
 fn cropped(text: &str, columns: usize) -> String {
     const WIDE_FROM: char = '\u{2e80}';
     let mut used = 0;

@@ -50,7 +50,7 @@ pub(super) fn controls_ui(ui: &mut Ui, view: &mut View<'_>) {
     let visible = area.response.rect.intersect(ui.clip_rect());
     view.drawn.slots[Slot::Control as usize] = visible.is_positive().then_some(visible);
     if controls.is_empty() {
-        // What is only missing yet is no mistake.
+        // A missing input is not an error yet.
         if let Some(message) = view.error_of("control") {
             wide_note(ui, &message, palette(ui).amber);
         }
@@ -59,7 +59,7 @@ pub(super) fn controls_ui(ui: &mut Ui, view: &mut View<'_>) {
     }
 }
 
-/// A picture is there whose network, or the mask of that, is not chosen yet, which is told where it is chosen.
+/// Returns whether there is an image whose network, or its mask, is not chosen yet, which is shown where it is chosen.
 pub(in crate::ui::create) fn is_incomplete(view: &View<'_>) -> bool {
     let Some(spec) = view.model() else {
         return false;
@@ -155,7 +155,7 @@ fn networks<'a>(view: &View<'a>) -> impl Iterator<Item = &'a FoundControl> {
     found.filter(move |found| Some(found.config.family) == family)
 }
 
-/// What the network must be told; all there is where that is not known.
+/// Control types of the network; all types if they are unknown.
 fn kinds_of(
     view: &View<'_>,
     settings: &ControlSettings,

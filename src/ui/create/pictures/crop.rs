@@ -1,4 +1,4 @@
-//! Which part of a start or end picture is used: drawn over the picture while that is looked at, and told below its place.
+//! Used part of a start or end image: drawn over the image while it is shown, and stated below its slot.
 
 use std::collections::BTreeSet;
 
@@ -12,9 +12,9 @@ use crate::ui::theme;
 use crate::ui::view::View;
 use crate::ui::widgets::{palette, wide_note};
 
-/// Where less of a picture is left, it is told.
+/// Share of an image below which the crop is stated.
 const TOLD_BELOW: f32 = 0.7;
-/// What is cut off is nothing that anybody sees.
+/// Share above which the crop is invisible.
 const WHOLE: f32 = 0.995;
 
 /// The part of a picture that a size of another shape leaves, across and down.
@@ -86,7 +86,7 @@ pub(super) fn notes_ui(ui: &mut Ui, view: &View<'_>) {
     }
 }
 
-/// Over a picture of the form that is looked at: what will be cut off lies in the dark. `shown` is the whole picture.
+/// Over a shown image of the form: the cropped part is darkened. `shown`: rectangle of the whole image.
 pub(in crate::ui) fn crop_ui(ui: &Ui, view: &View<'_>, area: Rect, shown: Rect) {
     if view.app.watch.mode != ViewerMode::File || !is_cropped(view) {
         return;
@@ -125,7 +125,7 @@ pub(in crate::ui) fn crop_ui(ui: &Ui, view: &View<'_>, area: Rect, shown: Rect) 
     );
 }
 
-/// What the marked part is for, in its corner, and for screen readers.
+/// Label of the marked part, in its corner, and for screen readers.
 fn label(ui: &Ui, painter: &egui::Painter, used: Rect, text: &str) {
     let palette = palette(ui);
     let at = used.left_top() + vec2(theme::SMALL_GAP, theme::SMALL_GAP);

@@ -46,7 +46,7 @@ pub(in crate::ui::create) fn inputs_ui(ui: &mut Ui, view: &mut View<'_>) {
         .filter(|slot| is_shown(view, *slot))
         .collect();
     let has_controls = is_shown(view, Slot::Control);
-    // What a model cannot do without comes first.
+    // Required inputs come first.
     let is_controlled = input_use(view, Slot::Control) == InputUse::Required;
     if has_controls && is_controlled {
         controls::controls_ui(ui, view);
@@ -82,8 +82,7 @@ pub(in crate::ui::create) fn inputs_ui(ui: &mut Ui, view: &mut View<'_>) {
     ui.add_space(theme::GAP - theme::SMALL_GAP);
 }
 
-/// A place is there when the model takes it, or when something stands in it. A mask that is not needed waits for the
-/// picture that it lies on.
+/// A slot is shown when the model accepts it, or when it is filled. An optional mask waits for its image.
 fn is_shown(view: &View<'_>, slot: Slot) -> bool {
     let inputs = &view.app.inputs;
     let is_idle = slot == Slot::Mask
@@ -175,7 +174,7 @@ fn swap_ui(ui: &mut Ui, view: &mut View<'_>) {
     });
 }
 
-/// What is wrong with them or will be done to them; what is only missing yet is no mistake.
+/// Problems with the inputs, and deviations; a missing one is not an error yet.
 fn notes_ui(ui: &mut Ui, view: &View<'_>, slots: &[Slot]) {
     let palette = palette(ui);
     let missing: Vec<&str> = slots
@@ -232,7 +231,7 @@ fn fit_ui(ui: &mut Ui, view: &mut View<'_>) {
     });
 }
 
-/// What becomes of a clip, with models that can do both.
+/// Use of a video, for models that can both extend and regenerate it.
 fn clip_ui(ui: &mut Ui, view: &mut View<'_>) {
     let does_both = |spec: &ModelSpec| spec.can_extend() && spec.clip_strength().is_some();
     if view.sources().clip().is_none() || !view.model().is_some_and(does_both) {
@@ -254,7 +253,7 @@ fn clip_ui(ui: &mut Ui, view: &mut View<'_>) {
     });
 }
 
-/// Where the walk begins on the way to a picture: how far from it.
+/// Denoising strength.
 fn strength_ui(ui: &mut Ui, view: &mut View<'_>) {
     let Some(spec) = view.model().cloned() else {
         return;

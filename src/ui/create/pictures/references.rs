@@ -186,7 +186,7 @@ pub(super) fn add_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_wide: bool
         let whole = vec2(ui.available_width(), theme::DROP_HEIGHT);
         (whole, whole)
     } else {
-        // As high as the pictures beside it with their buttons.
+        // As high as the images next to it with their buttons.
         (vec2(side, tile_height(ui, slot)), Vec2::splat(side))
     };
     let (place, _) = ui.allocate_exact_size(place, Sense::hover());

@@ -27,7 +27,7 @@ use crate::ui::{icons, theme};
 const MASK_SIDE: f32 = 40.0;
 const CONTROL_MASK_HOVER: &str = "Which part of this control is regenerated: white is, black stays. A picture holds for every frame of a clip; a mask that is a clip goes with it frame by frame. Drop a file here, or choose one";
 
-/// Draws the place over the width there is; a narrow one stands beside another.
+/// Draws the slot over the available width; a narrow one is next to another.
 pub(super) fn slot_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_narrow: bool) {
     let input = view.app.inputs.get(slot).cloned();
     let rect = match (&input, is_narrow) {
@@ -394,7 +394,7 @@ fn control_mask_thumb_ui(ui: &mut Ui, view: &View<'_>, mask: &Source) {
     ui.add(image);
 }
 
-/// Where a mask is dropped, or a click asks for its file; beside it the brush.
+/// Empty mask slot of a control: accepts drops, and opens a file dialog on a click; next to it the brush.
 fn control_mask_empty_ui(ui: &mut Ui, view: &mut View<'_>, index: usize) -> Rect {
     let number = index + 1;
     let height = ui.spacing().interact_size.y;

@@ -14,7 +14,7 @@ use crate::ui::view::View;
 use crate::ui::widgets::{icon_button, list_height, palette, search_field, wide_note, with_icon};
 use crate::ui::{icons, theme};
 
-/// A row shows so much of a prompt.
+/// Maximum length of a prompt in a row.
 const MAX_SHOWN: usize = 200;
 const HISTORY: &str = "Earlier prompts";
 const WILDCARDS: &str = "Wildcards";
@@ -105,7 +105,7 @@ fn entry_ui(ui: &mut Ui, entry: &PromptEntry) -> Option<PromptCommand> {
     wish
 }
 
-/// Each of the words stands somewhere in it.
+/// Returns whether it contains each of the words.
 fn has(entry: &PromptEntry, wanted: &str) -> bool {
     if wanted.is_empty() {
         return true;
@@ -219,7 +219,7 @@ pub(super) fn take_keys(ui: &Ui, view: &mut View<'_>) {
     let pressed = |key| ui.input_mut(|input| input.consume_key(Modifiers::NONE, key));
     let typing = &mut *view.typing;
     let Some(offer) = &mut typing.offer else {
-        // Who wants a name completed that nobody knows does not want to leave the field.
+        // Tab completes a name and does not leave the field, even for an unknown one.
         if typing.is_naming {
             pressed(Key::Tab);
         }

@@ -121,7 +121,7 @@ fn is_right_to_left(text: &str) -> bool {
     })
 }
 
-/// The label and the buttons behind it; gives the label's id.
+/// Label and its buttons; returns the label's id.
 fn heading_ui(ui: &mut Ui, view: &mut View<'_>, examples: &[String]) -> Id {
     let explanation = prompt_hover(view.makes_pictures());
     ui.horizontal(|ui| {
@@ -169,7 +169,7 @@ fn field_ui(ui: &mut Ui, view: &mut View<'_>, label: Id, hint: &str) {
         state.store(ui.ctx(), id);
         ui.memory_mut(|memory| memory.request_focus(id));
     }
-    // Before the field is drawn: what was typed right behind the key counts already.
+    // Before the field is drawn, so that keys typed directly after the shortcut count.
     let is_wanted = std::mem::take(&mut view.typing.is_focus_wanted);
     if is_wanted {
         ui.memory_mut(|memory| memory.request_focus(id));

@@ -1,6 +1,6 @@
-//! The types of numbers in a GGUF file: their names and the sizes of their blocks.
+//! Tensor types of a GGUF file: names and block sizes.
 //!
-//! Knows nothing of what the bytes of a block mean: that is the engine's.
+//! The engine interprets the bytes of a block.
 
 use safetensors::Dtype;
 

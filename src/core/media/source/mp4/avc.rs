@@ -1,4 +1,4 @@
-//! What an MP4 says of its H.264: the parameter sets, and where each unit of a sample ends.
+//! H.264 structure of an MP4: parameter sets, and the units of a sample.
 
 use crate::formats::mp4::Bytes;
 

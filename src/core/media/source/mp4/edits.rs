@@ -1,6 +1,6 @@
-//! Which stretches of a track's time are shown.
+//! Shown ranges of a track's time.
 //!
-//! Reads no bytes: the list of edits is the track's.
+//! Reads no bytes: the track has the edit list.
 
 /// A stretch of the track's time that is shown; the end is open when absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

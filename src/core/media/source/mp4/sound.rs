@@ -13,7 +13,7 @@ use crate::media::sound::{FoundSound, Packet, SEVERAL, Sound};
 
 /// A description of sound before its own boxes: what all descriptions begin with, and 20 bytes.
 const DESCRIPTION_BYTES: usize = 28;
-/// QuickTime's second kind of description has so many more.
+/// Additional bytes of QuickTime's second kind of description.
 const QUICKTIME_BYTES: usize = 16;
 /// Codecs whose description is the same in every MP4, and their boxes in it.
 const COPIED: [([u8; 4], [u8; 4]); 6] = [

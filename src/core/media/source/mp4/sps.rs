@@ -1,6 +1,6 @@
-//! What a sequence parameter set of H.264 says of the frames: size, pixel aspect, sampling, depth and colours.
+//! Sequence parameter set of H.264: frame size, pixel aspect ratio, sampling, depth and colours.
 //!
-//! Everything else in it is stepped over; the decoder reads it again.
+//! Everything else is skipped; the decoder reads it again.
 
 use super::colour::Colour;
 use crate::formats::mp4::{Bytes, mastering_peak};
@@ -65,7 +65,7 @@ impl Sps {
                 is_separate = bits.flag()?;
             }
             bit_depth = 8 + bits.exp_golomb()?.max(bits.exp_golomb()?);
-            bits.flag()?; // Whether lossless blocks skip the transform.
+            bits.flag()?; // Lossless blocks skip the transform.
             if bits.flag()? {
                 skip_scaling_lists(&mut bits, chroma_format)?;
             }
@@ -73,15 +73,15 @@ impl Sps {
         bits.exp_golomb()?; // Bits of the frame number.
         skip_order_count(&mut bits)?;
         bits.exp_golomb()?; // Reference frames.
-        bits.flag()?; // Whether gaps are allowed.
+        bits.flag()?; // Gaps are allowed.
         let columns = bits.exp_golomb()?.checked_add(1)?;
         let map_rows = bits.exp_golomb()?.checked_add(1)?;
         let is_interlaced = !bits.flag()?;
         let fields = 1 + u32::from(is_interlaced);
         if is_interlaced {
-            bits.flag()?; // Whether single blocks change between frame and field.
+            bits.flag()?; // Blocks switch between frame and field.
         }
-        bits.flag()?; // How direct vectors are found.
+        bits.flag()?; // Inference of direct vectors.
         let (mut width, mut height) = (
             columns.checked_mul(16)?,
             map_rows.checked_mul(16)?.checked_mul(fields)?,
@@ -165,7 +165,7 @@ fn read_display(
         };
     }
     if bits.flag()? {
-        bits.flag()?; // Whether overscan is fine.
+        bits.flag()?; // Overscan is allowed.
     }
     if bits.flag()? {
         bits.number(3)?; // The television system.

@@ -205,8 +205,9 @@ fn edits(track: &[u8], timescale: u32, movie_timescale: u32) -> Vec<Edit> {
     all.filter(|edit| edit.begin >= 0).collect()
 }
 
-/// The track's edits as they stand: how long each lasts in the movie's units, and where it begins in the track's, below 0
-/// where nothing is shown. None where the list is cut.
+/// Edit list of the track: the duration of each edit in the movie's units, and its start in the track's, negative where
+/// nothing
+/// is shown. Empty if the list is truncated.
 pub(super) fn edit_list(track: &[u8]) -> Vec<(u64, i64)> {
     let read = || {
         let mut bytes = Bytes(descend(track, &[*b"edts", *b"elst"])?);
@@ -287,7 +288,7 @@ fn sizes(table: &[u8]) -> Result<Vec<u32>, &'static str> {
         .collect())
 }
 
-/// Chunks of samples lie where the offsets say; how many are in each, the runs say.
+/// Sets the offsets of samples from chunks: the table has the offsets, the runs have the samples per chunk.
 fn set_offsets(samples: &mut [Sample], table: &[u8]) -> Option<()> {
     let (offsets, width) = child(table, *b"stco")
         .map(|list| (list, 4))
