@@ -11,7 +11,7 @@ use safelight::cli::{CliEnvironment, log, out, print_comparison};
 use safelight::report::compare::{self, ReportFigures};
 use safelight::report::line_text;
 use safelight::worker::not_started;
-use safelight_core::families::Family;
+use safelight_core::families::ModelFamily;
 use safelight_core::job::{DeviceChoice, JobError, JobErrorKind};
 
 const HELP: &str = "\
@@ -66,7 +66,7 @@ fn main() -> ExitCode {
         all.first().map(String::as_str),
         None | Some("--help" | "-h")
     ) {
-        let families = Family::all().map(|family| family.id.replace('_', "-"));
+        let families = ModelFamily::all().map(|family| family.id.replace('_', "-"));
         let families = families.collect::<Vec<_>>().join(", ");
         return out::print(&format!("{HELP}{families}\n"), 0);
     }

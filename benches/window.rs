@@ -21,17 +21,17 @@ use std::time::{Duration, Instant};
 
 use harness::{Bench, Sent, output, picture, sample, spec};
 use rustix::time::{ClockId, clock_gettime};
-use safelight::app::choices::{MaskOf, Slot};
+use safelight::app::choices::{InputSlot, MaskOf};
 use safelight::app::commands::{AppCommand, MaskCommand};
 use safelight::app::models::FoundModels;
 use safelight::app::queue::ResultItem;
-use safelight::app::state::Page;
+use safelight::app::state::MainPage;
 use safelight::ui::mask::MAX_BRUSH;
 use safelight::worker::WorkerEvent;
-use safelight_core::job::{Clip, Frame, JobId, JobOutcome, JobUpdate, Stage};
-use safelight_core::media::{ClipOptions, Picture, write_clip};
+use safelight_core::job::{JobId, JobOutcome, JobUpdate, PreviewFrame, Stage, Video};
+use safelight_core::media::{ClipOptions, RgbPixels, write_clip};
 use safelight_core::model::InputUse;
-use safelight_core::settings::Paths;
+use safelight_core::settings::AppPaths;
 use serde_json::json;
 
 const NUM_RESULTS: usize = 5_000;
@@ -52,24 +52,24 @@ enum Shows {
 }
 
 const LINEAR: Shows = Shows::Previews(104, 60, 21);
-const SCENES: [(&str, Page, Shows); 7] = [
-    ("linear previews of a clip", Page::Watch, LINEAR),
+const SCENES: [(&str, MainPage, Shows); 7] = [
+    ("linear previews of a clip", MainPage::Watch, LINEAR),
     (
         "sharp previews of 1024x1024",
-        Page::Watch,
+        MainPage::Watch,
         Shows::Previews(1024, 1024, 1),
     ),
     (
         "decoded frames of 1280x720",
-        Page::Watch,
+        MainPage::Watch,
         Shows::Frames(1280, 720),
     ),
-    ("gallery", Page::Gallery, LINEAR),
-    ("settings", Page::Settings, LINEAR),
-    ("models", Page::Models, LINEAR),
+    ("gallery", MainPage::Gallery, LINEAR),
+    ("settings", MainPage::Settings, LINEAR),
+    ("models", MainPage::Models, LINEAR),
     (
         "the largest brush on a mask of 4096x4096",
-        Page::Mask,
+        MainPage::Mask,
         LINEAR,
     ),
 ];
@@ -81,7 +81,7 @@ fn main() {
     }
     let home = tempfile::tempdir().unwrap();
     fill(&home.path().join("videos/Safelight"));
-    let paths = Paths::under(home.path());
+    let paths = AppPaths::under(home.path());
     // The scene of a mask needs a model that takes one.
     let mut model = spec();
     model.mask = InputUse::Optional;
@@ -105,13 +105,13 @@ fn main() {
         bench.app().queue.waiting.push_back(job);
     }
     bench.app().queue.panel.is_open = true;
-    bench.app().cx.push(AppCommand::Show(Page::Gallery));
+    bench.app().cx.push(AppCommand::Show(MainPage::Gallery));
     bench.until("all results are read", |bench| {
         let listing = bench.app().gallery.listing.as_ref();
         listing.is_some_and(|listing| listing.num_unread == 0 && !listing.is_looking)
     });
     for (name, page, shows) in SCENES {
-        if page == Page::Mask {
+        if page == MainPage::Mask {
             begin_stroke(&mut bench);
         } else {
             bench.app().cx.push(AppCommand::Show(page));
@@ -123,14 +123,14 @@ fn main() {
         );
     }
     fill_strip(&mut bench, &sent);
-    bench.app().cx.push(AppCommand::Show(Page::Watch));
+    bench.app().cx.push(AppCommand::Show(MainPage::Watch));
     bench.settle();
     let frames = (0..NUM_FRAMES).map(|turn| frame(&mut bench, &sent, turn, LINEAR));
     tell("200 results in the strip", frames);
     let made = {
         let frames = vec![picture(2048, [9, 90, 40])];
         let mut made = output(&sent, 1);
-        made.clip = Arc::new(Clip { frames, fps: 1.0 });
+        made.clip = Arc::new(Video { frames, fps: 1.0 });
         made
     };
     let event = WorkerEvent {
@@ -184,7 +184,7 @@ fn fill(folder: &Path) {
         settings: Some(settings.to_string()),
         ..ClipOptions::default()
     };
-    let frame = Picture::from_fn(256, 256, |x, y| [x as u8, y as u8, 99]).unwrap();
+    let frame = RgbPixels::from_fn(256, 256, |x, y| [x as u8, y as u8, 99]).unwrap();
     let first = folder.join("0000.png");
     write_clip(&first, &[frame], options).unwrap();
     let bytes = fs::read(first).unwrap();
@@ -198,11 +198,11 @@ fn begin_stroke(bench: &mut Bench) {
     let picture = bench.picture_file("large.png", 4096, 4096);
     bench.drop_file(&picture);
     bench.until("the picture is there", |bench| {
-        bench.app().inputs.get(Slot::Start).is_some()
+        bench.app().inputs.get(InputSlot::Start).is_some()
     });
     bench.app().cx.push(MaskCommand::Open(MaskOf::Start));
     bench.until("it can be painted on", |bench| {
-        bench.app().cx.page == Page::Mask
+        bench.app().cx.page == MainPage::Mask
     });
     bench.panels().mask.diameter = MAX_BRUSH;
     let pos = egui::pos2(700.0, 300.0);
@@ -246,10 +246,10 @@ fn frame(bench: &mut Bench, sent: &Sent, turn: u64, shows: Shows) -> (Duration, 
     }
     say(sample(turn as f64 / 10.0, 600, 400, 500, 1024));
     let colour = [turn as u8, 90, 40];
-    let frame = |index, count, width, height| Frame {
+    let frame = |index, count, width, height| PreviewFrame {
         index,
         count,
-        picture: Arc::new(Picture::from_fn(width, height, |_, _| colour).unwrap()),
+        picture: Arc::new(RgbPixels::from_fn(width, height, |_, _| colour).unwrap()),
     };
     match shows {
         Shows::Previews(width, height, count) if turn.is_multiple_of(6) => {
@@ -270,7 +270,7 @@ fn frame(bench: &mut Bench, sent: &Sent, turn: u64, shows: Shows) -> (Duration, 
         }
         _ => {}
     }
-    let is_painting = bench.app().cx.page == Page::Mask;
+    let is_painting = bench.app().cx.page == MainPage::Mask;
     let input = bench.harness.input_mut();
     // Back and forth where it paints; elsewhere it rests, and the wheel turns.
     let away = if is_painting { turn % 20 } else { 0 };

@@ -22,11 +22,11 @@ const WATCH: Duration = Duration::from_millis(25);
 const EXIT_GRACE: Duration = Duration::from_secs(2);
 
 /// The last lines of a program's standard error.
-pub type Lines = Mutex<VecDeque<String>>;
+pub type StderrLines = Mutex<VecDeque<String>>;
 
 /// Exit of a child process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum ChildExit {
     /// By itself, and content.
     Well,
     /// By itself, or by a signal; with what it said on the way.
@@ -43,7 +43,7 @@ pub fn run(
     limit: Duration,
     is_cancelled: &dyn Fn() -> bool,
     tell: &mut dyn FnMut(&str),
-) -> Ended {
+) -> ChildExit {
     run_in_parts(command, limit, is_cancelled, &mut |line| {
         tell(line);
         None
@@ -56,8 +56,8 @@ pub fn run_in_parts(
     mut limit: Duration,
     is_cancelled: &dyn Fn() -> bool,
     tell: &mut dyn FnMut(&str) -> Option<Duration>,
-) -> Ended {
-    let badly = |how: String| Ended::Badly {
+) -> ChildExit {
+    let badly = |how: String| ChildExit::Badly {
         how,
         complaint: String::new(),
     };
@@ -73,7 +73,7 @@ pub fn run_in_parts(
     };
     let mut deadline = Instant::now() + limit;
     let (lines, heard) = bounded::<String>(64);
-    let complaint = Arc::<Lines>::default();
+    let complaint = Arc::<StderrLines>::default();
     let kept = Arc::clone(&complaint);
     if let Some(stdout) = child.stdout.take() {
         spawn("probe-stdout", move || send_lines(stdout, &lines));
@@ -88,7 +88,7 @@ pub fn run_in_parts(
     loop {
         if is_cancelled() {
             end(child);
-            return Ended::Cancelled;
+            return ChildExit::Cancelled;
         }
         match heard.recv_deadline(deadline.min(Instant::now() + WATCH)) {
             Ok(line) => {
@@ -100,7 +100,7 @@ pub fn run_in_parts(
             Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => {}
             Err(RecvTimeoutError::Timeout) => {
                 end(child);
-                return Ended::TooLate {
+                return ChildExit::TooLate {
                     secs: limit.as_secs(),
                 };
             }
@@ -119,7 +119,7 @@ pub fn run_in_parts(
         }
     };
     if status.success() {
-        return Ended::Well;
+        return ChildExit::Well;
     }
     let how = match (status.signal(), status.code()) {
         (Some(signal), _) => format!("signal {signal}"),
@@ -127,7 +127,7 @@ pub fn run_in_parts(
     };
     // Its last words may still be on their way. Who inherited its standard error from it may keep that open.
     complained.recv_timeout(EXIT_GRACE).ok();
-    Ended::Badly {
+    ChildExit::Badly {
         how,
         complaint: kept_text(&complaint),
     }
@@ -146,7 +146,7 @@ fn send_lines(stdout: impl Read, lines: &Sender<String>) {
 }
 
 /// Keeps as many of the last lines as `most`, and tells each.
-pub fn keep_lines(stderr: impl Read, kept: &Lines, most: usize, tell: impl Fn(&str)) {
+pub fn keep_lines(stderr: impl Read, kept: &StderrLines, most: usize, tell: impl Fn(&str)) {
     each_line(stderr, |line| {
         tell(&line);
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -177,7 +177,7 @@ fn each_line(stream: impl Read, mut tell: impl FnMut(String) -> bool) {
 }
 
 /// Last lines of a program's standard error, joined.
-pub fn kept_text(kept: &Lines) -> String {
+pub fn kept_text(kept: &StderrLines) -> String {
     let kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
     kept.iter().cloned().collect::<Vec<_>>().join("\n")
 }
@@ -190,8 +190,7 @@ pub fn end(mut child: Child) {
     while matches!(child.try_wait(), Ok(None)) {
         if Instant::now() >= deadline {
             // Stuck in a driver, where no signal reaches it: no caller may wait for it. Without a thread it stays a
-            // zombie until the
-            // app ends.
+            // zombie until the app ends.
             spawn("reaper", move || {
                 child.wait().ok();
             });
@@ -207,7 +206,7 @@ mod tests {
 
     use super::*;
 
-    fn sh(script: &str, limit: Duration) -> (Vec<String>, Ended) {
+    fn sh(script: &str, limit: Duration) -> (Vec<String>, ChildExit) {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         let mut lines = Vec::new();
@@ -221,14 +220,14 @@ mod tests {
     fn lines_are_told_and_the_end_is_known() {
         let (lines, ended) = sh("echo a; echo b", Duration::from_mins(1));
         assert_eq!(lines, ["a", "b"]);
-        assert_eq!(ended, Ended::Well);
+        assert_eq!(ended, ChildExit::Well);
         let (_, ended) = sh("echo oh >&2; exit 3", Duration::from_mins(1));
-        let Ended::Badly { how, .. } = ended else {
+        let ChildExit::Badly { how, .. } = ended else {
             panic!("{ended:?}");
         };
         assert_eq!(how, "exit code 3");
         let (_, ended) = sh("kill -6 $$", Duration::from_mins(1));
-        assert!(matches!(ended, Ended::Badly { how, .. } if how == "signal 6"));
+        assert!(matches!(ended, ChildExit::Badly { how, .. } if how == "signal 6"));
     }
 
     #[test]
@@ -240,7 +239,7 @@ mod tests {
             heard.iter().map(|line| line.len()).max()
         });
         assert_eq!(longest, Some(MAX_LINE_BYTES as usize));
-        let kept = Lines::default();
+        let kept = StderrLines::default();
         keep_lines(endless(), &kept, 3, |_| {});
         let lengths: Vec<usize> = kept.into_inner().unwrap().iter().map(String::len).collect();
         assert_eq!(lengths, [MAX_LINE_BYTES as usize; 3]);
@@ -250,9 +249,11 @@ mod tests {
     fn what_hangs_is_ended_and_what_it_said_before_is_kept() {
         let (lines, ended) = sh("echo first; sleep 600", Duration::from_secs(2));
         assert_eq!(lines, ["first"]);
-        assert!(matches!(ended, Ended::TooLate { .. }));
+        assert!(matches!(ended, ChildExit::TooLate { .. }));
         let missing = Command::new("/nonexistent/program");
         let ended = run(missing, Duration::from_secs(1), &|| false, &mut |_| {});
-        assert!(matches!(ended, Ended::Badly { how, .. } if how.contains("could not be started")));
+        assert!(
+            matches!(ended, ChildExit::Badly { how, .. } if how.contains("could not be started"))
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The native window: an [`eframe::App`] that gives [`App`] its turn and has the panels drawn.
+//! The native window: an [`eframe::App`] that gives [`SafelightApp`] its turn and has the panels drawn.
 //!
 //! wgpu on Vulkan (or Metal, DX12), on OpenGL where there is no other. It prints nothing: a window that cannot be opened
 //! is an error with a sentence for the caller.
@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use egui::{Context, IconData, RawInput, Ui, ViewportBuilder, ViewportCommand};
 
-use crate::app::desktop::{APP_ID, place};
+use crate::app::desktop::{APP_ID, window_position};
 use crate::app::inputs::wayland_drop;
-use crate::app::state::Page;
-use crate::app::{App, StartupOptions};
-use crate::ui::view::Panels;
+use crate::app::state::MainPage;
+use crate::app::{SafelightApp, StartupOptions};
+use crate::ui::view::PanelStates;
 use crate::ui::{self, theme};
 use crate::worker::WorkerHandle;
 
@@ -20,7 +20,7 @@ use crate::worker::WorkerHandle;
 const WAKE_AFTER: Duration = Duration::from_millis(16);
 
 /// Wakes the window; may be called from any thread.
-pub type Wake = Box<dyn Fn() + Send>;
+pub type WakeFn = Box<dyn Fn() + Send>;
 
 /// Why there is no window.
 #[derive(Debug, thiserror::Error)]
@@ -31,11 +31,10 @@ pub struct WindowError {
     reason: String,
 }
 
-/// Opens the window and returns when it is closed. `start_worker` is called once, with a closure
-/// that wakes the window.
+/// Opens the window and returns when it is closed. `start_worker` is called once, with a closure that wakes the window.
 pub fn run<E: std::error::Error + Send + Sync + 'static>(
     startup: StartupOptions,
-    start_worker: impl FnOnce(Wake) -> Result<WorkerHandle, E>,
+    start_worker: impl FnOnce(WakeFn) -> Result<WorkerHandle, E>,
 ) -> Result<(), WindowError> {
     let storage = startup
         .paths
@@ -43,7 +42,9 @@ pub fn run<E: std::error::Error + Send + Sync + 'static>(
         .map(|paths| paths.data.join("window.ron"));
     let scale = startup.settings.interface.scale;
     let options = eframe::NativeOptions {
-        window_builder: Some(Box::new(move |builder| place::at_scale(builder, scale))),
+        window_builder: Some(Box::new(move |builder| {
+            window_position::at_scale(builder, scale)
+        })),
         viewport: ViewportBuilder::default()
             .with_title("Safelight")
             .with_app_id(APP_ID)
@@ -58,7 +59,7 @@ pub fn run<E: std::error::Error + Send + Sync + 'static>(
     let create = Box::new(|cc: &eframe::CreationContext<'_>| {
         let ctx = cc.egui_ctx.clone();
         let worker = start_worker(Box::new(move || ctx.request_repaint_after(WAKE_AFTER)))?;
-        Ok(Box::new(Window::new(cc, worker, startup)) as Box<dyn eframe::App>)
+        Ok(Box::new(AppWindow::new(cc, worker, startup)) as Box<dyn eframe::App>)
     });
     eframe::run_native("Safelight", options, create).map_err(|err| WindowError {
         reason: without_source_place(&err.to_string()).to_owned(),
@@ -80,15 +81,15 @@ fn icon() -> IconData {
 }
 
 /// The app with what its panels remember for themselves.
-pub struct Window {
-    pub app: App,
-    pub panels: Panels,
+pub struct AppWindow {
+    pub app: SafelightApp,
+    pub panels: PanelStates,
     num_frames: u64,
     /// Its place was looked at.
     is_placed: bool,
 }
 
-impl Window {
+impl AppWindow {
     pub fn new(
         cc: &eframe::CreationContext<'_>,
         worker: WorkerHandle,
@@ -102,26 +103,26 @@ impl Window {
         // Nothing was saved yet, and no arguments were given.
         let is_first_start =
             cc.storage.is_some() && startup.remembered.is_none() && startup.files.is_empty();
-        let mut app = App::new(ctx, worker, startup, wayland_drop::listen(cc));
+        let mut app = SafelightApp::new(ctx, worker, startup, wayland_drop::listen(cc));
         if is_first_start {
-            app.cx.page = Page::Welcome;
+            app.cx.page = MainPage::Welcome;
         }
         Self {
             app,
-            panels: Panels::default(),
+            panels: PanelStates::default(),
             num_frames: 0,
             is_placed: false,
         }
     }
 }
 
-impl eframe::App for Window {
+impl eframe::App for AppWindow {
     fn logic(&mut self, ctx: &Context, frame: &mut eframe::Frame) {
         if self.num_frames == 1 {
             tracing::info!("the first frame is shown");
         }
         if !std::mem::replace(&mut self.is_placed, true) {
-            place::correct(ctx, frame, theme::WINDOW_MIN_SIZE);
+            window_position::correct(ctx, frame, theme::WINDOW_MIN_SIZE);
             // It may have been closed while a picture had the whole screen.
             ctx.send_viewport_cmd(ViewportCommand::Fullscreen(false));
         }

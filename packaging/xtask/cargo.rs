@@ -66,8 +66,7 @@ pub fn cargo(workspace: &Workspace) -> Command {
 }
 
 /// Cargo with clippy as the compiler of our packages' development builds (`packaging/xtask/lint`). `run` and `test`
-/// both
-/// use it, so that they share their builds.
+/// both use it, so that they share their builds.
 pub fn linting_cargo(workspace: &Workspace) -> Command {
     let mut command = cargo(workspace);
     let mut clippy = program(workspace, "clippy-driver");

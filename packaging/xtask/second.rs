@@ -1,8 +1,8 @@
 //! The engine for the second libtorch: the same sources with another release of `tch`.
 //!
 //! It is built in a workspace of links in the build folder. The manifests and the lock file there are the repository's
-//! with
-//! the packages of `libtorch-2.13.lock`, so everything that does not depend on libtorch is built once for both engines.
+//! with the packages of `libtorch-2.13.lock`, so everything that does not depend on libtorch is built once for both
+//! engines.
 
 use std::fs;
 use std::os::unix::fs::symlink;

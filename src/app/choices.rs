@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use safelight_core::gallery::Sort;
-use safelight_core::media::{ClipFormat, Picture};
-use safelight_core::presets::Quality;
+use safelight_core::gallery::SortOrder;
+use safelight_core::media::{ClipFormat, RgbPixels};
+use safelight_core::presets::QualityPreset;
 use serde::{Deserialize, Serialize};
 
 /// Slots for input images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slot {
+pub enum InputSlot {
     Start,
     End,
     /// Mask of the start image.
@@ -23,7 +23,7 @@ pub enum Slot {
     Prompt,
 }
 
-impl Slot {
+impl InputSlot {
     pub const ALL: [Self; 6] = [
         Self::Start,
         Self::End,
@@ -33,7 +33,7 @@ impl Slot {
         Self::Prompt,
     ];
 
-    /// Returns whether several pictures stand there, in an order.
+    /// Returns whether the slot holds several images in order.
     pub fn is_list(self) -> bool {
         matches!(self, Self::Reference | Self::Control | Self::Prompt)
     }
@@ -59,7 +59,7 @@ pub enum ControlPart {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotTarget {
     /// Slot chosen by the user; otherwise the first free one.
-    pub slot: Option<Slot>,
+    pub slot: Option<InputSlot>,
     /// Replaces a part of a control rather than being a new one.
     pub part: Option<ControlPart>,
     /// Numbered pictures are one clip.
@@ -84,7 +84,7 @@ pub const SHOWN: SlotTarget = SlotTarget {
 
 impl SlotTarget {
     /// Destination of dropped files.
-    pub fn onto(slot: Option<Slot>) -> Self {
+    pub fn onto(slot: Option<InputSlot>) -> Self {
         Self {
             slot,
             ..Self::default()
@@ -97,17 +97,17 @@ impl From<ControlPart> for SlotTarget {
         Self {
             part: Some(part),
             keeps_size: true,
-            ..Self::onto(Some(Slot::Control))
+            ..Self::onto(Some(InputSlot::Control))
         }
     }
 }
 
 /// Finished video or image to continue from.
 #[derive(Clone, Debug)]
-pub struct Continued {
+pub struct ContinuedResult {
     pub path: PathBuf,
     /// The clip's last frame, or the picture; kept in `folder` where the file cannot be read back.
-    pub frame: Arc<Picture>,
+    pub frame: Arc<RgbPixels>,
     pub is_clip: bool,
     pub folder: PathBuf,
 }
@@ -140,7 +140,7 @@ pub struct MultiFilePrompt {
 
 /// Purpose of several files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Choice {
+pub enum DropChoice {
     Each,
     /// The first of them into the form, as many as it has places for.
     Form,
@@ -176,14 +176,14 @@ impl QueueEndAction {
 pub struct GalleryLook {
     /// Of a small picture, in points.
     pub side: f32,
-    pub sort: Sort,
+    pub sort: SortOrder,
 }
 
 impl Default for GalleryLook {
     fn default() -> Self {
         Self {
             side: 168.0,
-            sort: Sort::default(),
+            sort: SortOrder::default(),
         }
     }
 }
@@ -216,7 +216,7 @@ impl TrashRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PresetKey {
     /// Every model has these.
-    Quality(Quality),
+    Quality(QualityPreset),
     /// One of the model's, by its id.
     Model(String),
     /// One of the user's, by its name.
@@ -240,13 +240,13 @@ const MAX_RECENT: usize = 12;
 /// Favourite and recently used models.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Remembered {
+pub struct RememberedModels {
     pub favourites: Vec<String>,
     /// The last one used first.
     pub recent: Vec<String>,
 }
 
-impl Remembered {
+impl RememberedModels {
     pub fn favour(&mut self, id: String, is_favourite: bool) {
         self.favourites.retain(|known| *known != id);
         if is_favourite {

@@ -1,6 +1,6 @@
 //! Commands of panels and shortcuts: one enum per part, and [`AppCommand`] for any of them.
 //!
-//! [`super::App`] hands each to its part between two frames.
+//! [`super::SafelightApp`] hands each to its part between two frames.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,22 +8,22 @@ use std::sync::Arc;
 use egui::Modifiers;
 use safelight_core::catalog::CatalogEntry;
 use safelight_core::finish::NewRate;
-use safelight_core::gallery::Query;
+use safelight_core::gallery::GalleryQuery;
 use safelight_core::job::{ControlSettings, GenerateRequest, GridId, JobId};
-use safelight_core::media::{Brush, Outpaint, Picture};
+use safelight_core::media::{MaskBrush, OutpaintRequest, RgbPixels};
 use safelight_core::memory::PlanChange;
 use safelight_core::prompts::PromptEntry;
 use safelight_core::settings::Settings;
 
 use crate::app::choices::{
-    Choice, CompareMode, Continued, MaskOf, MoveTarget, MultiFilePrompt, PresetKey, QueueEndAction,
-    Slot, SlotTarget, TrashRequest,
+    CompareMode, ContinuedResult, DropChoice, InputSlot, MaskOf, MoveTarget, MultiFilePrompt,
+    PresetKey, QueueEndAction, SlotTarget, TrashRequest,
 };
-use crate::app::mask::tiles::Sight;
-use crate::app::player::playhead::Playback;
-use crate::app::player::zoom::Zoom;
-use crate::app::state::Page;
-use crate::runtimes::Build;
+use crate::app::mask::tiles::VisibleTiles;
+use crate::app::player::playhead::PlaybackOptions;
+use crate::app::player::zoom::ZoomLevel;
+use crate::app::state::MainPage;
+use crate::runtimes::RuntimeBuild;
 
 /// Setting of a chosen folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ macro_rules! app_command {
         #[derive(Clone, Debug)]
         pub enum AppCommand {
             /// Another page, for which several parts get ready.
-            Show(Page),
+            Show(MainPage),
             /// Take back what was done last, or the entry with this number.
             Undo(Option<u64>),
             /// Empty the form, its input images included.
@@ -137,7 +137,7 @@ pub enum QueueCommand {
     /// Start jobs again.
     GoOn,
     /// Purpose of files that were added together.
-    Take(Choice),
+    Take(DropChoice),
     /// Open no more of several files.
     StopOpening(u64),
     After(QueueEndAction),
@@ -194,23 +194,23 @@ pub enum FetchCommand {
 #[derive(Clone, Debug)]
 pub enum InputsCommand {
     /// Ask for a picture or clip in a file dialog.
-    Pick(Slot),
+    Pick(InputSlot),
     /// Open files and put them where they belong.
     Open(Vec<PathBuf>, SlotTarget),
     /// Open files for the form that is shown, as many as it has places for.
     OpenHere(Vec<PathBuf>, SlotTarget),
     /// Go on from a finished result.
-    Continue(Continued),
+    Continue(ContinuedResult),
     /// Put a picture there, which becomes a file in this folder.
-    Take(Slot, Arc<Picture>, PathBuf),
+    Take(InputSlot, Arc<RgbPixels>, PathBuf),
     /// Fill the form with what a result was made of.
     TakeOver(Box<GenerateRequest>),
     /// Continues from this video; a numbered image represents all of its video.
     ContinueFrom(PathBuf),
-    Remove(Slot),
-    RemoveOne(Slot, usize),
+    Remove(InputSlot),
+    RemoveOne(InputSlot, usize),
     /// Moves one of several images in a slot to another position; counted from 0 as everywhere here.
-    MoveOne(Slot, usize, usize),
+    MoveOne(InputSlot, usize, usize),
     /// Weight of an image prompt.
     SetStrength(usize, f64),
     SetControl(usize, ControlSettings),
@@ -232,12 +232,12 @@ pub enum FinishCommand {
     /// Make frames between frames with the network in this file.
     UseInterpolator(PathBuf),
     /// Make something of this picture or clip.
-    Make(PathBuf, Finish),
+    Make(PathBuf, PostprocessAction),
 }
 
 /// Post-processing of a result.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Finish {
+pub enum PostprocessAction {
     /// So many times as wide and high.
     Upscale(u32),
     /// More frames a second.
@@ -357,12 +357,12 @@ pub enum PlayerCommand {
     /// The path of what is shown.
     CopyPath,
     /// Play so from now on.
-    SetPlayback(Playback),
+    SetPlayback(PlaybackOptions),
     /// The other things that can happen at a clip's end, one after the other.
     NextRepeat,
     /// Give the picture the whole screen, or not any more.
     ToggleFull,
-    Zoom(Zoom),
+    Zoom(ZoomLevel),
     /// One of its pixels for each of the screen.
     OwnSize,
     /// Shows another result next to the current one.
@@ -379,7 +379,7 @@ pub enum PlayerCommand {
     SaveFrame,
     CopyFrame,
     /// Make the next one from the frame that is shown.
-    UseFrame(Slot),
+    UseFrame(InputSlot),
     /// Throw away what is shown.
     Delete,
     /// Of what was thrown away these files are not there now, and this one is looked at next.
@@ -389,7 +389,7 @@ pub enum PlayerCommand {
 #[derive(Clone, Debug)]
 pub enum GalleryCommand {
     /// List what is looked for.
-    Ask(Query),
+    Ask(GalleryQuery),
     /// Thumbnail size in points.
     Resize(f32),
     /// The result at this place was clicked, with these keys held.
@@ -409,7 +409,7 @@ pub enum RuntimeCommand {
     /// Do what was advised: fetch it, or use the one that is here.
     Follow,
     /// Fetch this build, try it and use it.
-    Install(Box<Build>),
+    Install(Box<RuntimeBuild>),
     /// Try the one with this id and use it.
     Use(String),
     /// Try it and change nothing.
@@ -476,22 +476,22 @@ pub enum MaskCommand {
     /// Paint over this, from the mask that there is.
     Open(MaskOf),
     /// The pointer went down here; pixels of the picture.
-    Begin([f32; 2], Brush),
+    Begin([f32; 2], MaskBrush),
     /// And on to here.
-    Move([f32; 2], Brush),
+    Move([f32; 2], MaskBrush),
     /// And up.
     End,
     Fill,
     Clear,
     Invert,
-    /// Soften all edges by so many pixels.
+    /// Softens all edges by this number of pixels.
     Soften(u32),
     /// Give the picture room at its sides; none takes it away again.
-    Extend(Outpaint),
-    See(Sight),
+    Extend(OutpaintRequest),
+    See(VisibleTiles),
     Undo,
     Redo,
-    /// Keep it as a file and as the mask of what it lies on.
+    /// Saves it as a file, and uses it as the mask of its image.
     Use,
     /// Go back without it.
     Discard,

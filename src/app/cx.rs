@@ -9,34 +9,34 @@ use std::time::{Duration, Instant};
 use egui::Context;
 use safelight_core::job::prompt::WildcardFolders;
 use safelight_core::job::{
-    FieldError, GenerateForm, JobError, JobErrorKind, Notice as FieldNotice,
+    FieldError, FormNotice as FieldNotice, GenerateForm, JobError, JobErrorKind,
 };
 use safelight_core::lora::LoraIndex;
 use safelight_core::model::ModelSpec;
-use safelight_core::settings::{LiveSettings, Paths, Settings};
+use safelight_core::settings::{AppPaths, LiveSettings, Settings};
 
-use crate::app::background::Background;
+use crate::app::background::BackgroundThreads;
 use crate::app::commands::AppCommand;
-use crate::app::models::Models;
-use crate::app::notices::{Cause, Notice, Notices, Severity};
-use crate::app::pending::Pending;
-use crate::app::prompt::typing::Typing;
-use crate::app::state::{Drawn, Folds, Page};
-use crate::app::thumbs::Thumbs;
-use crate::app::undo::{Undo, UndoHistory};
+use crate::app::models::ModelChoice;
+use crate::app::notices::{NoticeCause, NoticeList, NoticeSeverity, UserNotice};
+use crate::app::pending::BackgroundTask;
+use crate::app::prompt::prompt_cursor::PromptCursor;
+use crate::app::state::{DrawnFrame, FoldState, MainPage};
+use crate::app::thumbs::ThumbCache;
+use crate::app::undo::{UndoAction, UndoHistory};
 
-/// Context that [`crate::app::App`] passes to its parts.
-pub struct Cx {
+/// Context that [`crate::app::SafelightApp`] passes to its parts.
+pub struct AppContext {
     pub ctx: Context,
     /// Paths of files; without a home folder nothing is saved.
-    pub paths: Option<Paths>,
+    pub paths: Option<AppPaths>,
     /// Settings in effect, saved or not.
     pub settings: Settings,
     /// Settings of the next job, read by the worker.
     pub live_settings: LiveSettings,
     pub form: GenerateForm,
     /// Cursor in the prompt.
-    pub typing: Typing,
+    pub typing: PromptCursor,
     /// Another one whenever all of the form is replaced: what was on its way for the form before is not for this one.
     pub form_number: u64,
     /// Problems of the form.
@@ -47,24 +47,24 @@ pub struct Cx {
     pub is_seed_used: bool,
     /// Number of seeds of the last jobs, counted from that one.
     pub num_seeds_used: u64,
-    pub models: Models,
-    pub notices: Notices,
+    pub models: ModelChoice,
+    pub notices: NoticeList,
     /// Undo history.
     pub undo: UndoHistory,
-    pub background: Background,
+    pub background: BackgroundThreads,
     /// Small pictures of files and results.
-    pub thumbs: Thumbs,
+    pub thumbs: ThumbCache,
     /// Page in the middle of the window.
-    pub page: Page,
+    pub page: MainPage,
     /// If there is no room for both: the view is shown instead of the form.
     pub is_view_shown: bool,
     /// If there is no room for the queue next to the view, it covers the view.
     pub is_queue_over: bool,
     /// Like the previous one, of the memory panel.
     pub is_memory_over: bool,
-    pub folds: Folds,
+    pub folds: FoldState,
     /// Layout of the last frame.
-    pub drawn: Drawn,
+    pub drawn: DrawnFrame,
     /// Said in the status line while nothing runs.
     pub last_word: String,
     /// Seconds, also while the window is hidden.
@@ -74,39 +74,39 @@ pub struct Cx {
     commands: VecDeque<AppCommand>,
 }
 
-impl Cx {
+impl AppContext {
     pub(super) fn new(
         ctx: &Context,
-        paths: Option<Paths>,
+        paths: Option<AppPaths>,
         settings: Settings,
         live_settings: LiveSettings,
         form: GenerateForm,
-        folds: Folds,
+        folds: FoldState,
     ) -> Self {
         live_settings.set(settings.clone());
         Self {
             ctx: ctx.clone(),
-            thumbs: Thumbs::new(paths.as_ref().map(Paths::thumbnails)),
+            thumbs: ThumbCache::new(paths.as_ref().map(AppPaths::thumbnails)),
             paths,
             settings,
             live_settings,
             form,
-            typing: Typing::default(),
+            typing: PromptCursor::default(),
             form_number: 0,
             field_errors: Vec::new(),
             field_notices: Vec::new(),
             is_seed_used: false,
             num_seeds_used: 0,
-            models: Models::default(),
-            notices: Notices::default(),
+            models: ModelChoice::default(),
+            notices: NoticeList::default(),
             undo: UndoHistory::default(),
-            background: Background::start(ctx),
-            page: Page::default(),
+            background: BackgroundThreads::start(ctx),
+            page: MainPage::default(),
             is_view_shown: false,
             is_queue_over: false,
             is_memory_over: false,
             folds,
-            drawn: Drawn::default(),
+            drawn: DrawnFrame::default(),
             last_word: String::new(),
             now_secs: 0.0,
             last_pass: (0.0, Instant::now()),
@@ -124,7 +124,7 @@ impl Cx {
             Settings::default(),
             LiveSettings::default(),
             GenerateForm::default(),
-            Folds::default(),
+            FoldState::default(),
         )
     }
 
@@ -138,17 +138,23 @@ impl Cx {
     }
 
     /// Tells something without buttons.
-    pub fn tell(&mut self, severity: Severity, err: JobError) {
-        self.notices.show(Notice::new(severity, err));
+    pub fn notify(&mut self, severity: NoticeSeverity, err: JobError) {
+        self.notices.show(UserNotice::new(severity, err));
     }
 
-    /// Like [`Self::tell`], until its cause is over.
-    pub fn tell_about(&mut self, cause: Cause, severity: Severity, err: JobError) {
-        self.notices.show(Notice::new(severity, err).about(cause));
+    /// Like [`Self::notify`], until its cause is over.
+    pub fn tell_about(&mut self, cause: NoticeCause, severity: NoticeSeverity, err: JobError) {
+        self.notices
+            .show(UserNotice::new(severity, err).about(cause));
     }
 
     /// Adds an undo action, and shows a card with its button. `name`: the action as a command, such as `remove 3 jobs`.
-    pub fn offer_undo(&mut self, name: impl Into<String>, done: impl Into<String>, what: Undo) {
+    pub fn offer_undo(
+        &mut self,
+        name: impl Into<String>,
+        done: impl Into<String>,
+        what: UndoAction,
+    ) {
         let id = self.undo.push(name, what);
         self.notices.show_undo(id, done);
     }
@@ -191,11 +197,11 @@ impl Cx {
     }
 
     pub fn model(&self) -> Option<&ModelSpec> {
-        self.models.of(&self.form)
+        self.models.model_of(&self.form)
     }
 
     /// Opens a page next to the form; if there is no room for both, in the whole window.
-    pub fn show(&mut self, page: Page) {
+    pub fn show(&mut self, page: MainPage) {
         self.page = page;
         self.is_view_shown = true;
         self.is_queue_over = false;
@@ -207,11 +213,11 @@ impl Cx {
         &mut self,
         undone: &str,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Pending<T> {
+    ) -> BackgroundTask<T> {
         self.background.on_files(work).unwrap_or_else(|| {
             let err = JobError::new(JobErrorKind::Disk, format!("{undone}: files are busy"));
-            self.tell(Severity::Warning, err.advise("Try again in a moment"));
-            Pending::default()
+            self.notify(NoticeSeverity::Warning, err.advise("Try again in a moment"));
+            BackgroundTask::default()
         })
     }
 

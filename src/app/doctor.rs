@@ -4,24 +4,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use safelight_core::job::{CancelToken, JobError, JobErrorKind};
-use safelight_core::settings::{Paths, Settings};
+use safelight_core::settings::{AppPaths, Settings};
 use safelight_core::units::size_text;
 
 use crate::app::background::open_outside;
 use crate::app::commands::DoctorCommand;
-use crate::app::cx::Cx;
-use crate::app::notices::Severity;
-use crate::app::pending::{Pending, Stream};
+use crate::app::cx::AppContext;
+use crate::app::notices::NoticeSeverity;
+use crate::app::pending::{BackgroundTask, TaskStream};
 use crate::doctor::miopen::{self, MIOPEN_CACHE};
-use crate::doctor::{Check, Status, examine_this_machine};
+use crate::doctor::{CheckResult, CheckStatus, examine_this_machine};
 use crate::report::{LIMIT, ReportOptions, ReportPath, ReportProgress, make};
 use crate::worker::{ProcessLauncher, environment};
 
 /// Examines the machine, and measures its speed if it is idle; reports each check. Runs on a separate thread.
-pub type Examine = Arc<dyn Fn(bool, &mut dyn FnMut(Check)) + Send + Sync>;
+pub type ExaminationRun = Arc<dyn Fn(bool, &mut dyn FnMut(CheckResult)) + Send + Sync>;
 
 /// Examines the machine of this user.
-pub fn examine(paths: Paths) -> Examine {
+pub fn examine(paths: AppPaths) -> ExaminationRun {
     Arc::new(move |is_measured, tell| {
         let launcher = ProcessLauncher::of_user(&paths);
         examine_this_machine(paths.clone(), launcher, is_measured, tell);
@@ -29,23 +29,23 @@ pub fn examine(paths: Paths) -> Examine {
 }
 
 /// Checks so far.
-pub struct Doctor {
-    pub checks: Vec<Check>,
-    pub report: Reporting,
-    examine: Examine,
-    examining: Stream<Check>,
+pub struct DoctorState {
+    pub checks: Vec<CheckResult>,
+    pub report: ReportTask,
+    examine: ExaminationRun,
+    examining: TaskStream<CheckResult>,
     /// The bytes that MIOpen had kept, or why they are still there.
-    clearing: Pending<Result<u64, String>>,
+    clearing: BackgroundTask<Result<u64, String>>,
 }
 
-impl Doctor {
-    pub fn new(examine: Examine, measure: Measure) -> Self {
+impl DoctorState {
+    pub fn new(examine: ExaminationRun, measure: ReportMaker) -> Self {
         Self {
             checks: Vec::new(),
-            report: Reporting::new(measure),
+            report: ReportTask::new(measure),
             examine,
-            examining: Stream::default(),
-            clearing: Pending::default(),
+            examining: TaskStream::default(),
+            clearing: BackgroundTask::default(),
         }
     }
 
@@ -54,7 +54,7 @@ impl Doctor {
     }
 
     /// Number of checks with this status, among those that can fail.
-    pub fn count(&self, status: Status) -> usize {
+    pub fn count(&self, status: CheckStatus) -> usize {
         let verdicts = self.checks.iter().filter(|check| check.is_verdict());
         verdicts.filter(|check| check.status == status).count()
     }
@@ -64,9 +64,9 @@ impl Doctor {
         let mut lines = Vec::new();
         for check in &self.checks {
             let verdict = match check.status {
-                Status::Ok => "ok",
-                Status::Warn => "note",
-                Status::Fail => "FAIL",
+                CheckStatus::Ok => "ok",
+                CheckStatus::Warn => "note",
+                CheckStatus::Fail => "FAIL",
             };
             lines.push(format!("{verdict}  {}: {}", check.name, check.message));
             for more in [&check.advice, &check.command] {
@@ -79,10 +79,10 @@ impl Doctor {
     }
 }
 
-impl Doctor {
+impl DoctorState {
     /// `is_idle`: no job runs, so that speed can be measured. A second engine would take the running job's memory, and be
     /// slowed by it.
-    pub fn update(&mut self, command: DoctorCommand, is_idle: bool, cx: &mut Cx) {
+    pub fn update(&mut self, command: DoctorCommand, is_idle: bool, cx: &mut AppContext) {
         match command {
             DoctorCommand::Examine => {
                 self.checks.clear();
@@ -113,13 +113,13 @@ impl Doctor {
     }
 
     /// The first look at the page examines.
-    pub(super) fn open(&mut self, is_idle: bool, cx: &mut Cx) {
+    pub(super) fn open(&mut self, is_idle: bool, cx: &mut AppContext) {
         if self.checks.is_empty() && !self.is_examining() {
             self.update(DoctorCommand::Examine, is_idle, cx);
         }
     }
 
-    pub fn poll(&mut self, cx: &mut Cx) {
+    pub fn poll(&mut self, cx: &mut AppContext) {
         self.report.poll(cx);
         while let Some(check) = self.examining.take() {
             self.checks.push(check);
@@ -134,7 +134,10 @@ impl Doctor {
             }
             Some(Err(reason)) => {
                 let what = format!("MIOpen's cache cannot be cleared: {reason}");
-                cx.tell(Severity::Error, JobError::new(JobErrorKind::Disk, what));
+                cx.notify(
+                    NoticeSeverity::Error,
+                    JobError::new(JobErrorKind::Disk, what),
+                );
             }
             None => {}
         }
@@ -142,23 +145,24 @@ impl Doctor {
 }
 
 /// Creates a report of this machine, reports its progress, and returns its path. Runs on a separate thread.
-pub type Measure =
-    Arc<dyn Fn(&CancelToken, &dyn Fn(ReportProgress)) -> Result<Made, JobError> + Send + Sync>;
+pub type ReportMaker = Arc<
+    dyn Fn(&CancelToken, &dyn Fn(ReportProgress)) -> Result<MadeReport, JobError> + Send + Sync,
+>;
 
 /// A report that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Made {
+pub struct MadeReport {
     pub path: ReportPath,
     /// It was not stopped before its end.
     pub is_whole: bool,
 }
 
 /// Reports on the machine of this user, with the settings of that moment.
-pub fn measure(paths: Paths) -> Measure {
+pub fn measure(paths: AppPaths) -> ReportMaker {
     measure_within(paths, LIMIT)
 }
 
-fn measure_within(paths: Paths, limit: Duration) -> Measure {
+fn measure_within(paths: AppPaths, limit: Duration) -> ReportMaker {
     Arc::new(move |cancel, tell| {
         let settings = Settings::load(&paths.settings_file()).settings;
         let options = ReportOptions {
@@ -174,65 +178,65 @@ fn measure_within(paths: Paths, limit: Duration) -> Measure {
             }
         });
         report.write(&path)?;
-        Ok(Made {
+        Ok(MadeReport {
             path,
             is_whole: report.incomplete.is_none(),
         })
     })
 }
 
-enum Told {
+enum ReportUpdate {
     Progress(ReportProgress),
-    End(Result<Made, JobError>),
+    End(Result<MadeReport, JobError>),
 }
 
 /// State of the last report requested in this window.
 #[derive(Debug, Default)]
-pub enum State {
+pub enum ReportState {
     #[default]
     None,
     Running(ReportProgress),
     /// It was stopped, and writes down what was measured.
     Stopping,
-    Made(Made),
+    Made(MadeReport),
 }
 
 /// The report of the doctor's page.
-pub struct Reporting {
-    pub state: State,
-    measure: Measure,
-    told: Stream<Told>,
+pub struct ReportTask {
+    pub state: ReportState,
+    measure: ReportMaker,
+    told: TaskStream<ReportUpdate>,
     cancel: CancelToken,
 }
 
-impl Reporting {
-    pub fn new(measure: Measure) -> Self {
+impl ReportTask {
+    pub fn new(measure: ReportMaker) -> Self {
         Self {
-            state: State::None,
+            state: ReportState::None,
             measure,
-            told: Stream::default(),
+            told: TaskStream::default(),
             cancel: CancelToken::default(),
         }
     }
 
     pub fn is_busy(&self) -> bool {
-        matches!(self.state, State::Running(_) | State::Stopping)
+        matches!(self.state, ReportState::Running(_) | ReportState::Stopping)
     }
 
     /// Begins one, unless one is on its way.
-    pub fn start(&mut self, cx: &Cx) {
+    pub fn start(&mut self, cx: &AppContext) {
         if self.is_busy() {
             return;
         }
         self.cancel = CancelToken::default();
-        self.state = State::Running(ReportProgress::default());
+        self.state = ReportState::Running(ReportProgress::default());
         let (measure, cancel) = (Arc::clone(&self.measure), self.cancel.clone());
         self.told = cx.background.stream("report", move |postbox| {
             let tell = |progress| {
-                postbox.post(Told::Progress(progress));
+                postbox.post(ReportUpdate::Progress(progress));
             };
             let end = measure(&cancel, &tell);
-            postbox.post(Told::End(end));
+            postbox.post(ReportUpdate::End(end));
         });
     }
 
@@ -240,13 +244,13 @@ impl Reporting {
     pub fn stop(&mut self) {
         if self.is_busy() {
             self.cancel.cancel();
-            self.state = State::Stopping;
+            self.state = ReportState::Stopping;
         }
     }
 
     /// Opens the page, or its folder.
-    pub fn show(&self, is_folder: bool, cx: &Cx) {
-        let State::Made(made) = &self.state else {
+    pub fn show(&self, is_folder: bool, cx: &AppContext) {
+        let ReportState::Made(made) = &self.state else {
             return;
         };
         let page = made.path.page.clone();
@@ -265,30 +269,30 @@ impl Reporting {
         });
     }
 
-    pub fn poll(&mut self, cx: &mut Cx) {
+    pub fn poll(&mut self, cx: &mut AppContext) {
         while let Some(told) = self.told.take() {
             match told {
                 // Progress while stopping is ignored.
-                Told::Progress(progress) => {
-                    if let State::Running(shown) = &mut self.state {
+                ReportUpdate::Progress(progress) => {
+                    if let ReportState::Running(shown) = &mut self.state {
                         *shown = progress;
                     }
                 }
-                Told::End(Ok(made)) => self.state = State::Made(made),
-                Told::End(Err(err)) => {
-                    self.state = State::None;
-                    cx.tell(Severity::Error, err);
+                ReportUpdate::End(Ok(made)) => self.state = ReportState::Made(made),
+                ReportUpdate::End(Err(err)) => {
+                    self.state = ReportState::None;
+                    cx.notify(NoticeSeverity::Error, err);
                 }
             }
         }
         if self.is_busy() && !self.told.is_busy() {
             // Its thread ended in the middle, which the background tells.
-            self.state = State::None;
+            self.state = ReportState::None;
         }
     }
 }
 
-impl Drop for Reporting {
+impl Drop for ReportTask {
     /// Nobody is left to read it.
     fn drop(&mut self) {
         self.cancel.cancel();

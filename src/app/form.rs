@@ -5,15 +5,17 @@
 
 use std::path::PathBuf;
 
-use safelight_core::job::{FieldError, GenerateForm, GenerateRequest, JobId, Jobs, jobs_of};
+use safelight_core::job::{
+    ExpandedJobs, FieldError, GenerateForm, GenerateRequest, JobId, jobs_of,
+};
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::Settings;
 
 use crate::app::commands::PlayerCommand;
-use crate::app::cx::Cx;
-use crate::app::inputs::{Inputs, Sources};
-use crate::app::models::Models;
-use crate::app::notices::Cause;
+use crate::app::cx::AppContext;
+use crate::app::inputs::{FormSources, InputSlots};
+use crate::app::models::ModelChoice;
+use crate::app::notices::NoticeCause;
 use crate::app::undo::FormBefore;
 
 /// Jobs that are made while the form is written: as many as a grid has at most.
@@ -34,7 +36,7 @@ pub fn thing_of(spec: Option<&ModelSpec>) -> &'static str {
 pub(in crate::app) fn whole_form(
     form: &GenerateForm,
     spec: &ModelSpec,
-    sources: Sources<'_>,
+    sources: FormSources<'_>,
     settings: &Settings,
 ) -> GenerateForm {
     let mut form = GenerateForm {
@@ -56,7 +58,7 @@ pub(in crate::app) fn whole_form(
 }
 
 /// Empties the form and the places of its pictures, but for the model, whose own values it then has.
-pub(in crate::app) fn clear_form(inputs: &mut Inputs, cx: &mut Cx) {
+pub(in crate::app) fn clear_form(inputs: &mut InputSlots, cx: &mut AppContext) {
     let Some(spec) = cx.model().cloned() else {
         return;
     };
@@ -93,7 +95,7 @@ impl FormJobs {
         form: &GenerateForm,
         first: &GenerateRequest,
         spec: &ModelSpec,
-        models: &Models,
+        models: &ModelChoice,
     ) {
         let is_known = |(of, number): &(GenerateForm, u64)| *number == models.number && of == form;
         if self.of.as_ref().is_some_and(is_known) {
@@ -108,7 +110,7 @@ impl FormJobs {
             return;
         }
         match window_jobs(form, spec, models) {
-            Ok(Jobs { jobs, .. }) => {
+            Ok(ExpandedJobs { jobs, .. }) => {
                 self.requests = jobs.into_iter().map(|job| job.request).collect();
                 self.number = self.requests.len();
             }
@@ -123,8 +125,8 @@ impl FormJobs {
 pub(in crate::app) fn window_jobs(
     form: &GenerateForm,
     spec: &ModelSpec,
-    models: &Models,
-) -> Result<Jobs, Vec<FieldError>> {
+    models: &ModelChoice,
+) -> Result<ExpandedJobs, Vec<FieldError>> {
     let num_lines = form.prompts().len();
     if num_lines > MAX_LINES {
         return Err(vec![FieldError {
@@ -141,9 +143,9 @@ impl FormBefore {
     /// Puts it back; where that cannot be, says why.
     pub fn put_back(
         self,
-        inputs: &mut Inputs,
+        inputs: &mut InputSlots,
         edited: Option<JobId>,
-        cx: &mut Cx,
+        cx: &mut AppContext,
     ) -> Result<(), &'static str> {
         if self.edited != edited {
             return Err("the form now holds the settings of another job, so it was not changed");
@@ -151,7 +153,7 @@ impl FormBefore {
         if let Some(before) = self.inputs {
             cx.form = self.form;
             inputs.put_back(before);
-            cx.notices.end(&Cause::Restored);
+            cx.notices.end(&NoticeCause::Restored);
             return Ok(());
         }
         // Later edits stay.
@@ -183,7 +185,7 @@ mod tests {
 
     #[test]
     fn values_come_back_and_what_was_written_since_stays() {
-        let (mut cx, mut inputs) = (Cx::alone(), Inputs::default());
+        let (mut cx, mut inputs) = (AppContext::alone(), InputSlots::default());
         let form = GenerateForm {
             num_frames: Some(33),
             negative_prompt: Some("blurred".to_owned()),

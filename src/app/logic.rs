@@ -2,21 +2,23 @@
 //!
 //! Nothing here draws, waits or touches a file.
 
-use safelight_core::job::{GenerateForm, JobError, JobErrorKind, JobOutcome, JobUpdate, Source};
+use safelight_core::job::{
+    GenerateForm, InputMedia, JobError, JobErrorKind, JobOutcome, JobUpdate,
+};
 
-use crate::app::App;
+use crate::app::SafelightApp;
 use crate::app::choices::MaskOf;
 use crate::app::commands::{AppCommand, LibraryCommand, PresetsCommand, QueueCommand};
 use crate::app::form::{clear_form, whole_form};
-use crate::app::notices::{Cause, Notice, Severity};
+use crate::app::notices::{NoticeCause, NoticeSeverity, UserNotice};
 use crate::app::player::ViewerMode;
-use crate::app::queue::editing::Editing;
-use crate::app::shortcuts::{SHORTCUTS, Scope, Shortcut, take_shortcuts};
-use crate::app::state::Page;
-use crate::app::undo::{FormBefore, Undo, UndoEntry};
+use crate::app::queue::editing::EditedJob;
+use crate::app::shortcuts::{CommandShortcut, SHORTCUTS, ShortcutScope, take_shortcuts};
+use crate::app::state::MainPage;
+use crate::app::undo::{FormBefore, UndoAction, UndoEntry};
 use crate::worker::WorkerEvent;
 
-impl App {
+impl SafelightApp {
     /// One round, before each frame and also while the window is hidden.
     pub fn step(&mut self) {
         self.cx.read_clock();
@@ -31,7 +33,7 @@ impl App {
         for problem in self.cx.background.problems() {
             self.cx
                 .notices
-                .show(Notice::new(Severity::Warning, problem));
+                .show(UserNotice::new(NoticeSeverity::Warning, problem));
         }
         self.inputs.poll(self.queue.editing.is_some(), &mut self.cx);
         self.queue.poll(&mut self.cx);
@@ -115,7 +117,7 @@ impl App {
     /// Form to save: the user's, also while a job is edited or its model is not found.
     pub(super) fn own_form(&self) -> &GenerateForm {
         let editing = self.queue.editing.as_ref();
-        let form = editing.map_or(&self.cx.form, Editing::own_form);
+        let form = editing.map_or(&self.cx.form, EditedJob::own_form);
         self.library.own_form(form)
     }
 
@@ -131,7 +133,7 @@ impl App {
                 }
                 Some((MaskOf::Control(index), mask)) => {
                     if let Some(control) = sources.controls.get_mut(*index) {
-                        let mask = Source::Picture(mask.clone());
+                        let mask = InputMedia::Picture(mask.clone());
                         control.mask.get_or_insert(mask);
                     }
                 }
@@ -222,7 +224,7 @@ impl App {
             }
             AppCommand::Palette(command) => {
                 let possible = SHORTCUTS.iter().filter(|shortcut| self.can_run(shortcut));
-                let possible: Vec<&Shortcut> = possible.collect();
+                let possible: Vec<&CommandShortcut> = possible.collect();
                 let (presets, settings) = (&self.presets, &self.settings);
                 self.palette
                     .update(command, &possible, presets, settings, &mut self.cx);
@@ -251,7 +253,7 @@ impl App {
             return;
         }
         before.negative_after = self.cx.form.negative_prompt.clone();
-        self.cx.undo.push(name, Undo::Form(Box::new(before)));
+        self.cx.undo.push(name, UndoAction::Form(Box::new(before)));
     }
 
     /// Empties the form with its pictures, so that it can be taken back.
@@ -263,7 +265,7 @@ impl App {
         clear_form(&mut self.inputs, &mut self.cx);
         self.cx
             .undo
-            .push("clear the form", Undo::Form(Box::new(before)));
+            .push("clear the form", UndoAction::Form(Box::new(before)));
     }
 
     /// Takes back what was done last, or the entry with this number.
@@ -272,28 +274,32 @@ impl App {
             self.cx.say("There is nothing to undo");
             return;
         };
-        self.cx.notices.end(&Cause::Undo(id));
+        self.cx.notices.end(&NoticeCause::Undo(id));
         self.cx.say(format!("Undone: {name}"));
         match what {
-            Undo::Jobs { jobs, was_paused } => self.queue.put_all_back(jobs, was_paused),
-            Undo::Results => self.gallery.bring_back(id, &self.queue, &mut self.cx),
-            Undo::Form(before) => {
+            UndoAction::Jobs { jobs, was_paused } => self.queue.put_all_back(jobs, was_paused),
+            UndoAction::Results => self.gallery.bring_back(id, &self.queue, &mut self.cx),
+            UndoAction::Form(before) => {
                 let edited = self.queue.edited();
                 if let Err(why) = before.put_back(&mut self.inputs, edited, &mut self.cx) {
                     let err = JobError::new(JobErrorKind::InvalidRequest, why);
-                    self.cx.tell(Severity::Info, err);
+                    self.cx.notify(NoticeSeverity::Info, err);
                 }
             }
         }
     }
 
-    pub(super) fn show_page(&mut self, page: Page) {
+    pub(super) fn show_page(&mut self, page: MainPage) {
         self.cx.show(page);
         match page {
-            Page::Watch | Page::Mask | Page::Settings | Page::Gallery | Page::Downloads => {}
-            Page::Models => self.library.open(&self.cx),
-            Page::Welcome => self.library.look_around(&self.cx),
-            Page::Doctor => {
+            MainPage::Watch
+            | MainPage::Mask
+            | MainPage::Settings
+            | MainPage::Gallery
+            | MainPage::Downloads => {}
+            MainPage::Models => self.library.open(&self.cx),
+            MainPage::Welcome => self.library.look_around(&self.cx),
+            MainPage::Doctor => {
                 let is_idle = self.queue.running.is_none();
                 self.doctor.open(is_idle, &mut self.cx);
             }
@@ -310,7 +316,7 @@ fn ran_short(outcome: &JobOutcome) -> bool {
     }
 }
 
-impl App {
+impl SafelightApp {
     /// Returns whether a mask can be painted over this now.
     pub fn can_paint_mask(&self, of: MaskOf) -> bool {
         self.masking.is_free() && self.masking.can_open(of, &self.inputs, &self.cx)
@@ -323,10 +329,10 @@ impl App {
     }
 
     /// Returns whether the command would do something now.
-    pub(super) fn can_run(&self, shortcut: &Shortcut) -> bool {
+    pub(super) fn can_run(&self, shortcut: &CommandShortcut) -> bool {
         let (cx, queue, watch) = (&self.cx, &self.queue, &self.watch);
         let model = cx.model();
-        let is_shown = cx.page == Page::Watch && !watch.is_empty(queue);
+        let is_shown = cx.page == MainPage::Watch && !watch.is_empty(queue);
         let has_frame = matches!(watch.mode, ViewerMode::Result(_) | ViewerMode::File);
         let is_running = queue.running.is_some();
         let has_idle = !queue.waiting.is_empty() || !queue.stopped.is_empty();
@@ -350,7 +356,7 @@ impl App {
             }
             "undo" => cx.undo.last().is_some(),
             "settings-file" => cx.paths.is_some(),
-            _ if shortcut.scope == Scope::Watching => is_shown,
+            _ if shortcut.scope == ShortcutScope::Watching => is_shown,
             _ => true,
         }
     }

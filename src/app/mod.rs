@@ -1,4 +1,4 @@
-//! Logic of the window, in front of the worker: parts that own their state, and [`App`], which runs each in turn.
+//! Logic of the window, in front of the worker: parts that own their state, and [`SafelightApp`], which runs each in turn.
 //!
 //! Each round receives messages of the worker and the background threads, runs the commands that the panels pushed, and
 //! saves changes. The GUI thread never waits and never touches a file or a tensor. Nothing here draws.
@@ -9,8 +9,6 @@ pub mod commands;
 pub mod cx;
 pub mod desktop;
 pub mod doctor;
-pub mod fetching;
-pub mod finishing;
 pub mod form;
 pub mod gallery;
 pub mod inputs;
@@ -19,20 +17,22 @@ mod logic;
 pub mod loras;
 pub mod mask;
 pub mod memory;
+pub mod model_fetch;
 pub mod models;
 pub mod notices;
 pub mod palette;
 pub mod pending;
 pub mod player;
+pub mod postprocess;
 pub mod presets;
 pub mod prompt;
 pub mod queue;
-mod remembering;
 pub mod restore;
 pub mod runtimes;
 pub mod settings;
 pub mod shortcuts;
 pub mod state;
+mod state_writer;
 pub mod thumbs;
 pub mod undo;
 
@@ -41,56 +41,56 @@ use std::path::PathBuf;
 use crossbeam_channel::Receiver;
 use egui::Context;
 use safelight_core::job::{JobError, JobErrorKind, SeedMode, random_seed};
-use safelight_core::settings::{LiveSettings, LoadedSettings, Paths, Settings};
+use safelight_core::settings::{AppPaths, LiveSettings, LoadedSettings, Settings};
 
 use crate::app::choices::SHOWN;
-use crate::download::Hub;
+use crate::download::ModelHub;
 use crate::worker::WorkerHandle;
 use commands::{AppCommand, QueueCommand};
-use cx::Cx;
-use desktop::instance::Instance;
-use desktop::{Desktop, DesktopLinks};
-use doctor::{Doctor, Examine, Measure};
-use fetching::Fetching;
-use finishing::Finishing;
+use cx::AppContext;
+use desktop::instance::FirstInstance;
+use desktop::{DesktopLinks, DesktopState};
+use doctor::{DoctorState, ExaminationRun, ReportMaker};
 use form::FormJobs;
-use gallery::Gallery;
-use inputs::Inputs;
-use inputs::drops::{Drops, drop_files};
+use gallery::GalleryState;
+use inputs::InputSlots;
+use inputs::drops::{DroppedFiles, drop_files};
 use inputs::wayland_drop::FileDrag;
-use library::{Library, LibraryLinks};
+use library::{LibraryLinks, LibraryState};
 use loras::LoraShelf;
-use mask::Masking;
+use mask::MaskPage;
 use memory::planning::{MemoryPlanning, ReadPlan};
+use model_fetch::ModelFetch;
 use models::{FoundModels, load_catalog};
-use palette::Palette;
-use player::Viewer;
+use palette::CommandPalette;
+use player::ResultViewer;
+use postprocess::PostprocessState;
 use presets::OwnPresets;
 use prompt::PromptDesk;
 use queue::JobQueue;
-use remembering::Remembering;
-use restore::Restoring;
+use restore::SettingsRestore;
 use runtimes::{RuntimeFetching, RuntimeLinks};
 use settings::SettingsKeeping;
-use state::{Drawn, Page, State};
+use state::{DrawnFrame, MainPage, SavedState};
+use state_writer::StateWriter;
 
 /// Options with which the window opens.
 pub struct StartupOptions {
     pub settings: Settings,
     /// Paths of files; without a home folder nothing is saved.
-    pub paths: Option<Paths>,
+    pub paths: Option<AppPaths>,
     /// Saved state of an earlier window.
-    pub remembered: Option<State>,
+    pub remembered: Option<SavedState>,
     /// The models, when they are known already; else they are looked for in the background.
     pub models: Option<FoundModels>,
     pub library: LibraryLinks,
     /// Examination of the doctor page.
-    pub examine: Examine,
+    pub examine: ExaminationRun,
     /// Report of its button.
-    pub measure: Measure,
+    pub measure: ReportMaker,
     pub read_plan: ReadPlan,
     /// Hub from which models are downloaded on request.
-    pub hub: Hub,
+    pub hub: ModelHub,
     pub runtimes: RuntimeLinks,
     /// Things to tell at once, such as a settings file that could not be read.
     pub problems: Vec<JobError>,
@@ -102,12 +102,12 @@ pub struct StartupOptions {
     pub files: Vec<PathBuf>,
     pub desktop: DesktopLinks,
     /// Listens to other starts of the program, when this is the first.
-    pub instance: Option<Instance>,
+    pub instance: Option<FirstInstance>,
 }
 
 impl StartupOptions {
     /// As a user starts it: models and engine are looked for in the background.
-    pub fn new(loaded: LoadedSettings, paths: Paths) -> Self {
+    pub fn new(loaded: LoadedSettings, paths: AppPaths) -> Self {
         let LoadedSettings {
             settings,
             warnings,
@@ -140,9 +140,9 @@ impl StartupOptions {
                 look: runtimes::look(paths.clone()),
                 fulfil: runtimes::fulfil(paths.clone()),
             },
-            remembered: remembering::read(&paths.state_file()),
+            remembered: state_writer::read(&paths.state_file()),
             paths: Some(paths),
-            hub: Hub::of_environment(),
+            hub: ModelHub::of_environment(),
             problems,
             broken_settings,
             files: Vec::new(),
@@ -153,73 +153,73 @@ impl StartupOptions {
 }
 
 /// All that the window is. Nothing else changes it.
-pub struct App {
+pub struct SafelightApp {
     /// Goes first: the threads in `cx` wait for the gallery's to keep what they know.
-    pub gallery: Gallery,
-    pub cx: Cx,
+    pub gallery: GalleryState,
+    pub cx: AppContext,
     pub settings: SettingsKeeping,
-    pub watch: Viewer,
+    pub watch: ResultViewer,
     pub loras: LoraShelf,
     pub presets: OwnPresets,
     pub prompt: PromptDesk,
-    restoring: Restoring,
-    pub masking: Masking,
-    pub palette: Palette,
-    pub desktop: Desktop,
+    restoring: SettingsRestore,
+    pub masking: MaskPage,
+    pub palette: CommandPalette,
+    pub desktop: DesktopState,
     pub queue: JobQueue,
-    pub library: Library,
-    pub fetching: Fetching,
+    pub library: LibraryState,
+    pub fetching: ModelFetch,
     pub memory: MemoryPlanning,
     form_jobs: FormJobs,
-    pub doctor: Doctor,
+    pub doctor: DoctorState,
     pub runtimes: RuntimeFetching,
-    pub finishing: Finishing,
-    pub inputs: Inputs,
-    pub drops: Drops,
-    remembering: Remembering,
+    pub finishing: PostprocessState,
+    pub inputs: InputSlots,
+    pub drops: DroppedFiles,
+    remembering: StateWriter,
     worker: WorkerHandle,
     /// Number of presses of the shortcut for Generate.
     num_submits: usize,
 }
 
-impl App {
+impl SafelightApp {
     pub fn new(
         ctx: &Context,
         worker: WorkerHandle,
         startup: StartupOptions,
         drags: Option<Receiver<FileDrag>>,
     ) -> Self {
-        desktop::place::choose(ctx, startup.settings.interface.theme);
+        desktop::window_position::choose(ctx, startup.settings.interface.theme);
         if startup.settings.interface.scale != 1.0 {
             ctx.set_zoom_factor(startup.settings.interface.scale.clamp(0.5, 3.0));
         }
         let state = startup.remembered.unwrap_or_default();
         let (settings, live) = (startup.settings, startup.live_settings);
-        let mut cx = Cx::new(ctx, startup.paths, settings, live, state.form, state.folds);
+        let mut cx = AppContext::new(ctx, startup.paths, settings, live, state.form, state.folds);
         let (problems, broken) = (startup.problems, startup.broken_settings);
         let settings = SettingsKeeping::open(state.recent_settings, problems, broken, &mut cx);
         let mut app = Self {
-            library: Library::new(startup.library, state.library, &cx),
-            fetching: Fetching::new(startup.hub),
+            library: LibraryState::new(startup.library, state.library, &cx),
+            fetching: ModelFetch::new(startup.hub),
             memory: MemoryPlanning::new(startup.read_plan),
             form_jobs: FormJobs::default(),
-            doctor: Doctor::new(startup.examine, startup.measure),
+            doctor: DoctorState::new(startup.examine, startup.measure),
             runtimes: RuntimeFetching::new(startup.runtimes),
-            finishing: Finishing::default(),
-            gallery: Gallery::new(state.gallery),
+            finishing: PostprocessState::default(),
+            gallery: GalleryState::new(state.gallery),
             settings,
-            watch: Viewer::new(state.playback),
+            watch: ResultViewer::new(state.playback),
             loras: LoraShelf::default(),
             presets: OwnPresets::open(&cx),
             prompt: PromptDesk::default(),
-            restoring: Restoring::default(),
-            masking: Masking::default(),
-            palette: Palette::new(state.recent_commands),
-            desktop: Desktop::open(startup.desktop, startup.instance, &cx),
+            restoring: SettingsRestore::default(),
+            masking: MaskPage::default(),
+            palette: CommandPalette::new(state.recent_commands),
+            desktop: DesktopState::open(startup.desktop, startup.instance, &cx),
             queue: JobQueue::of_panel(state.queue),
-            inputs: Inputs::default(),
-            drops: Drops::new(drags),
-            remembering: Remembering::default(),
+            inputs: InputSlots::default(),
+            drops: DroppedFiles::new(drags),
+            remembering: StateWriter::default(),
             worker,
             num_submits: 0,
             cx,
@@ -228,7 +228,7 @@ impl App {
             // The stored one belongs to a clip of an earlier day.
             app.cx.form.set_seed(random_seed());
         }
-        if startup.files.is_empty() && state.page != Page::Watch {
+        if startup.files.is_empty() && state.page != MainPage::Watch {
             app.show_page(state.page);
         }
         drop_files(startup.files, SHOWN, &mut app.cx);
@@ -242,13 +242,13 @@ impl App {
         }
         app.library.check_engine(&app.cx);
         // Changes at the start need not be saved.
-        app.remembering = Remembering::new(app.remembered());
+        app.remembering = StateWriter::new(app.remembered());
         app
     }
 
     /// State to save, with the user's form even while another one is shown.
-    pub fn remembered(&self) -> State {
-        State {
+    pub fn remembered(&self) -> SavedState {
+        SavedState {
             form: self.own_form().clone(),
             folds: self.cx.folds,
             library: self.library.remembered.clone(),
@@ -262,7 +262,7 @@ impl App {
     }
 
     /// Receives a drawn frame: its layout, and the commands of its panels.
-    pub fn take_frame(&mut self, drawn: Drawn, commands: Vec<AppCommand>) {
+    pub fn take_frame(&mut self, drawn: DrawnFrame, commands: Vec<AppCommand>) {
         self.cx.drawn = drawn;
         self.cx.poll_thumbs();
         let mut is_any = !commands.is_empty();

@@ -5,11 +5,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use safelight_core::catalog::{Catalog, CatalogEntry, UnusableModel};
+use safelight_core::catalog::{CatalogEntry, ModelCatalog, UnusableModel};
 use safelight_core::job::{GenerateForm, JobError};
-use safelight_core::library::{SearchPath, Watch};
+use safelight_core::library::{FolderWatch, SearchPath};
 use safelight_core::model::ModelSpec;
-use safelight_core::settings::{Paths, Settings};
+use safelight_core::settings::{AppPaths, Settings};
 
 /// Searches for models; runs on a separate thread.
 pub type LoadModels = Arc<dyn Fn(&Settings) -> FoundModels + Send + Sync>;
@@ -25,11 +25,11 @@ pub struct FoundModels {
     /// Searched folders.
     pub searched: Vec<SearchPath>,
     /// Paths whose change may change the models.
-    pub watched: Watch,
+    pub watched: FolderWatch,
 }
 
-impl From<Catalog> for FoundModels {
-    fn from(catalog: Catalog) -> Self {
+impl From<ModelCatalog> for FoundModels {
+    fn from(catalog: ModelCatalog) -> Self {
         Self {
             problems: catalog.problems.iter().map(JobError::from).collect(),
             unusable: catalog.unusable(),
@@ -42,13 +42,13 @@ impl From<Catalog> for FoundModels {
 }
 
 /// Looks for models where this user has them.
-pub fn load_catalog(paths: Paths) -> LoadModels {
-    Arc::new(move |settings| Catalog::load(&paths, settings).into())
+pub fn load_catalog(paths: AppPaths) -> LoadModels {
+    Arc::new(move |settings| ModelCatalog::load(&paths, settings).into())
 }
 
 /// Models known to this window.
 #[derive(Debug, Default)]
-pub struct Models {
+pub struct ModelChoice {
     /// They are looked for, and none counts meanwhile.
     pub are_loading: bool,
     /// Result of the last search.
@@ -59,7 +59,7 @@ pub struct Models {
     controlled: Option<(PathBuf, ModelSpec)>,
 }
 
-impl Models {
+impl ModelChoice {
     pub fn take(&mut self, found: FoundModels) {
         self.are_loading = false;
         self.found = found;
@@ -92,7 +92,7 @@ impl Models {
     }
 
     /// The form's, as its LoRAs make it.
-    pub fn of(&self, form: &GenerateForm) -> Option<&ModelSpec> {
+    pub fn model_of(&self, form: &GenerateForm) -> Option<&ModelSpec> {
         let spec = self.get(form.model.as_ref()?)?;
         let has = |lora: &Path| form.acting_loras().any(|acting| acting.path == lora);
         let controlled = self.controlled.as_ref();

@@ -7,8 +7,8 @@
 use std::cell::Cell;
 use std::path::PathBuf;
 
-use safelight_core::job::{JobError, JobErrorKind, JobId, Notice as FieldNotice};
-pub use safelight_core::shown::sentence;
+use safelight_core::job::{FormNotice as FieldNotice, JobError, JobErrorKind, JobId};
+pub use safelight_core::sanitize::sentence;
 
 use crate::app::commands::{AppCommand, QueueCommand};
 
@@ -25,7 +25,7 @@ pub fn counted(count: usize, one: &str, more: &str) -> String {
 
 /// Severity of a notice; decides its colour and icon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Severity {
+pub enum NoticeSeverity {
     Info,
     Warning,
     Error,
@@ -33,7 +33,7 @@ pub enum Severity {
 
 /// Cause of a card: the card disappears with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub enum NoticeCause {
     /// A job. Until its result is thrown away, it is taken from the queue or it runs once more.
     Job(JobId),
     /// The folder that results go into.
@@ -64,7 +64,7 @@ pub enum Cause {
 
 /// Lifetime of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Life {
+enum NoticeLifetime {
     /// Disappears after a while.
     Passes,
     /// Until its cause is over, or it is closed.
@@ -73,17 +73,17 @@ enum Life {
 
 /// Something to tell the user: a sentence, what to do, and details to copy.
 #[derive(Clone, Debug)]
-pub struct Notice {
+pub struct UserNotice {
     /// Given when it is shown.
     pub id: u64,
-    pub severity: Severity,
+    pub severity: NoticeSeverity,
     pub summary: String,
     pub advice: String,
     pub details: String,
     /// One-click actions.
     pub actions: Vec<NoticeAction>,
-    cause: Option<Cause>,
-    life: Life,
+    cause: Option<NoticeCause>,
+    life: NoticeLifetime,
     /// When a passing one leaves, on the clock of who draws it; nothing before it was seen.
     leaves_at: Cell<Option<f64>>,
 }
@@ -107,9 +107,9 @@ impl NoticeAction {
     }
 }
 
-impl Notice {
+impl UserNotice {
     /// Hints are temporary; warnings and errors stay until they are over or closed.
-    pub fn new(severity: Severity, err: JobError) -> Self {
+    pub fn new(severity: NoticeSeverity, err: JobError) -> Self {
         let JobError {
             kind: _,
             summary,
@@ -127,8 +127,8 @@ impl Notice {
             actions: Vec::new(),
             cause: None,
             life: match severity {
-                Severity::Info => Life::Passes,
-                Severity::Warning | Severity::Error => Life::Stays,
+                NoticeSeverity::Info => NoticeLifetime::Passes,
+                NoticeSeverity::Warning | NoticeSeverity::Error => NoticeLifetime::Stays,
             },
             leaves_at: Cell::new(None),
         }
@@ -137,8 +137,8 @@ impl Notice {
     /// A file that cannot be used: whoever came with it is looking, and will come with another one.
     pub fn of_input(err: JobError) -> Self {
         Self {
-            life: Life::Passes,
-            ..Self::new(Severity::Error, err).about(Cause::Inputs)
+            life: NoticeLifetime::Passes,
+            ..Self::new(NoticeSeverity::Error, err).about(NoticeCause::Inputs)
         }
     }
 
@@ -165,8 +165,8 @@ impl Notice {
         let lines = [err.advice.as_str(), job].into_iter();
         let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
         let advice = lines.join("\n");
-        Self::new(Severity::Error, err.advise(advice))
-            .about(Cause::Job(id))
+        Self::new(NoticeSeverity::Error, err.advise(advice))
+            .about(NoticeCause::Job(id))
             .with(vec![again, open])
     }
 
@@ -179,14 +179,14 @@ impl Notice {
 
     /// Sets the cause, with which it disappears.
     #[must_use]
-    pub fn about(mut self, cause: Cause) -> Self {
+    pub fn about(mut self, cause: NoticeCause) -> Self {
         self.cause = Some(cause);
         self
     }
 
     /// Remaining time: `None` for one that stays, and while it is held.
     pub fn secs_left(&self, now: f64, is_held: bool) -> Option<f64> {
-        if self.life == Life::Stays || is_held {
+        if self.life == NoticeLifetime::Stays || is_held {
             self.leaves_at.set(None);
             return None;
         }
@@ -198,31 +198,31 @@ impl Notice {
 
 /// The cards, the newest one last.
 #[derive(Debug, Default)]
-pub struct Notices {
-    shown: Vec<Notice>,
+pub struct NoticeList {
+    shown: Vec<UserNotice>,
     /// Number of all notices so far.
     num_shown: u64,
 }
 
-impl Notices {
-    pub fn all(&self) -> &[Notice] {
+impl NoticeList {
+    pub fn all(&self) -> &[UserNotice] {
         &self.shown
     }
 
     /// Shows a card before those that are there. The same thing twice is one card.
-    pub fn show(&mut self, notice: Notice) {
+    pub fn show(&mut self, notice: UserNotice) {
         self.shown
             .retain(|old| old.summary != notice.summary || old.cause != notice.cause);
         self.num_shown += 1;
         let id = self.num_shown;
-        self.shown.push(Notice { id, ..notice });
+        self.shown.push(UserNotice { id, ..notice });
     }
 
     /// Shows an action with an undo button, in place of the previous such card.
     pub fn show_undo(&mut self, id: u64, done: impl Into<String>) {
-        self.end_where(|cause| matches!(cause, Cause::Undo(_)));
+        self.end_where(|cause| matches!(cause, NoticeCause::Undo(_)));
         let done = JobError::new(JobErrorKind::InvalidRequest, done);
-        let notice = Notice::new(Severity::Info, done).about(Cause::Undo(id));
+        let notice = UserNotice::new(NoticeSeverity::Info, done).about(NoticeCause::Undo(id));
         self.show(notice.with(vec![NoticeAction::undo(id)]));
     }
 
@@ -241,17 +241,17 @@ impl Notices {
             ),
         };
         let err = JobError::new(JobErrorKind::InvalidRequest, summary).advise(advice);
-        self.show(Notice::new(Severity::Info, err));
+        self.show(UserNotice::new(NoticeSeverity::Info, err));
     }
 
     /// Removes the cards of this cause.
-    pub fn end(&mut self, cause: &Cause) {
+    pub fn end(&mut self, cause: &NoticeCause) {
         self.shown
             .retain(|notice| notice.cause.as_ref() != Some(cause));
     }
 
     /// Removes the cards of all causes with this property.
-    pub fn end_where(&mut self, is_over: impl Fn(&Cause) -> bool) {
+    pub fn end_where(&mut self, is_over: impl Fn(&NoticeCause) -> bool) {
         self.shown
             .retain(|notice| !notice.cause.as_ref().is_some_and(&is_over));
     }
@@ -267,7 +267,7 @@ impl Notices {
     /// Hints about what was made before are done with.
     pub fn clear_hints(&mut self) {
         self.shown
-            .retain(|notice| notice.severity != Severity::Info);
+            .retain(|notice| notice.severity != NoticeSeverity::Info);
     }
 }
 
@@ -275,13 +275,13 @@ impl Notices {
 mod tests {
     use super::*;
 
-    fn notice(severity: Severity) -> Notice {
-        Notice::new(severity, JobError::new(JobErrorKind::Internal, "something"))
+    fn notice(severity: NoticeSeverity) -> UserNotice {
+        UserNotice::new(severity, JobError::new(JobErrorKind::Internal, "something"))
     }
 
     #[test]
     fn a_hint_is_seen_for_ten_seconds_and_its_time_begins_anew_while_somebody_is_at_it() {
-        let hint = notice(Severity::Info);
+        let hint = notice(NoticeSeverity::Info);
         assert_eq!(hint.secs_left(100.0, false), Some(10.0));
         assert_eq!(hint.secs_left(107.0, false), Some(3.0));
         assert_eq!(hint.secs_left(109.0, true), None);
@@ -291,8 +291,8 @@ mod tests {
 
     #[test]
     fn of_what_can_be_taken_back_only_the_last_is_told_and_other_cards_stay() {
-        let mut notices = Notices::default();
-        notices.show(notice(Severity::Warning));
+        let mut notices = NoticeList::default();
+        notices.show(notice(NoticeSeverity::Warning));
         notices.show_undo(1, "one");
         notices.show_undo(2, "two");
         let told: Vec<&str> = notices.all().iter().map(|it| it.summary.as_str()).collect();
@@ -301,18 +301,18 @@ mod tests {
             notices.all()[1].actions[0].command,
             AppCommand::Undo(Some(2))
         ));
-        notices.end(&Cause::Undo(2));
+        notices.end(&NoticeCause::Undo(2));
         assert_eq!(notices.all().len(), 1);
     }
 
     #[test]
     fn a_warning_and_a_failed_job_stay_and_a_file_that_cannot_be_used_does_not() {
         let err = || JobError::new(JobErrorKind::Internal, "something");
-        assert_eq!(notice(Severity::Warning).secs_left(0.0, false), None);
-        let failed = Notice::of_failed(JobId::next(), err(), "The job: a boat");
+        assert_eq!(notice(NoticeSeverity::Warning).secs_left(0.0, false), None);
+        let failed = UserNotice::of_failed(JobId::next(), err(), "The job: a boat");
         assert_eq!(failed.secs_left(0.0, false), None);
         assert_eq!(failed.advice, "The job: a boat");
-        let refused = Notice::of_input(err());
+        let refused = UserNotice::of_input(err());
         assert_eq!(refused.secs_left(0.0, false), Some(10.0));
     }
 }

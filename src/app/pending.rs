@@ -9,12 +9,12 @@ use egui::Context;
 const ROOM: usize = 64;
 
 /// Sender of a thread's results; each wakes the window, and so does the end.
-pub struct Postbox<T> {
+pub struct TaskChannel<T> {
     answers: Option<Sender<T>>,
     ctx: Context,
 }
 
-impl<T> Clone for Postbox<T> {
+impl<T> Clone for TaskChannel<T> {
     fn clone(&self) -> Self {
         Self {
             answers: self.answers.clone(),
@@ -23,13 +23,13 @@ impl<T> Clone for Postbox<T> {
     }
 }
 
-impl<T> std::fmt::Debug for Postbox<T> {
+impl<T> std::fmt::Debug for TaskChannel<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Postbox").finish_non_exhaustive()
     }
 }
 
-impl<T> Postbox<T> {
+impl<T> TaskChannel<T> {
     pub(super) fn new(ctx: &Context, room: usize) -> (Self, Receiver<T>) {
         let (answers, receiver) = bounded(room);
         let postbox = Self {
@@ -50,7 +50,7 @@ impl<T> Postbox<T> {
     }
 }
 
-impl<T> Drop for Postbox<T> {
+impl<T> Drop for TaskChannel<T> {
     fn drop(&mut self) {
         // First the end, then the look at it.
         self.answers = None;
@@ -60,11 +60,11 @@ impl<T> Drop for Postbox<T> {
 
 /// Work that brings one answer, or several pieces of such work.
 #[derive(Debug)]
-pub struct Pending<T>(Vec<Receiver<T>>);
+pub struct BackgroundTask<T>(Vec<Receiver<T>>);
 
-impl<T> Pending<T> {
-    pub(super) fn new(ctx: &Context) -> (Postbox<T>, Self) {
-        let (postbox, answer) = Postbox::new(ctx, 1);
+impl<T> BackgroundTask<T> {
+    pub(super) fn new(ctx: &Context) -> (TaskChannel<T>, Self) {
+        let (postbox, answer) = TaskChannel::new(ctx, 1);
         (postbox, Self(vec![answer]))
     }
 
@@ -96,7 +96,7 @@ impl<T> Pending<T> {
     }
 }
 
-impl<T> Default for Pending<T> {
+impl<T> Default for BackgroundTask<T> {
     fn default() -> Self {
         Self(Vec::new())
     }
@@ -104,11 +104,11 @@ impl<T> Default for Pending<T> {
 
 /// Work that brings any number of answers before its end.
 #[derive(Debug)]
-pub struct Stream<T>(Option<Receiver<T>>);
+pub struct TaskStream<T>(Option<Receiver<T>>);
 
-impl<T> Stream<T> {
-    pub(super) fn new(ctx: &Context) -> (Postbox<T>, Self) {
-        let (postbox, answers) = Postbox::new(ctx, ROOM);
+impl<T> TaskStream<T> {
+    pub(super) fn new(ctx: &Context) -> (TaskChannel<T>, Self) {
+        let (postbox, answers) = TaskChannel::new(ctx, ROOM);
         (postbox, Self(Some(answers)))
     }
 
@@ -130,7 +130,7 @@ impl<T> Stream<T> {
     }
 }
 
-impl<T> Default for Stream<T> {
+impl<T> Default for TaskStream<T> {
     fn default() -> Self {
         Self(None)
     }
@@ -143,15 +143,15 @@ mod tests {
     #[test]
     fn each_answer_is_taken_once_and_work_that_died_is_not_waited_for() {
         let ctx = Context::default();
-        let (first, mut pending) = Pending::new(&ctx);
-        let (second, other) = Pending::new(&ctx);
+        let (first, mut pending) = BackgroundTask::new(&ctx);
+        let (second, other) = BackgroundTask::new(&ctx);
         pending.add(other);
         assert_eq!(pending.take(), None);
         assert!(second.post("late") && first.post("early"));
         assert_eq!(pending.take(), Some("early"));
         assert_eq!(pending.take(), Some("late"));
         assert!(!pending.is_busy());
-        let (dead, mut pending) = Pending::<u8>::new(&ctx);
+        let (dead, mut pending) = BackgroundTask::<u8>::new(&ctx);
         drop(dead);
         assert!(pending.is_busy() && pending.take().is_none() && !pending.is_busy());
     }
@@ -159,12 +159,12 @@ mod tests {
     #[test]
     fn a_stream_ends_with_its_thread_and_a_dropped_one_is_heard_no_more() {
         let ctx = Context::default();
-        let (postbox, mut stream) = Stream::new(&ctx);
+        let (postbox, mut stream) = TaskStream::new(&ctx);
         assert!(postbox.post(1) && postbox.post(2));
         drop(postbox);
         assert_eq!((stream.take(), stream.take()), (Some(1), Some(2)));
         assert!(stream.is_busy() && stream.take().is_none() && !stream.is_busy());
-        let (postbox, stream) = Stream::new(&ctx);
+        let (postbox, stream) = TaskStream::new(&ctx);
         drop(stream);
         assert!(!postbox.post(3));
     }

@@ -1,34 +1,37 @@
 //! libtorch runtimes of this machine, and advice for running jobs on its GPU: content and actions of the card on the
-//! first
-//! page and of the settings section.
+//! first page and of the settings section.
 //!
 //! Nothing is downloaded without the user's confirmation. The work runs on separate threads.
 
 use std::sync::Arc;
 
 use safelight_core::job::{CancelToken, JobError};
-use safelight_core::settings::{Paths, RuntimeSettings, Settings};
+use safelight_core::settings::{AppPaths, RuntimeSettings, Settings};
 
 use crate::app::commands::RuntimeCommand;
-use crate::app::cx::Cx;
-use crate::app::pending::{Pending, Stream};
+use crate::app::cx::AppContext;
+use crate::app::pending::{BackgroundTask, TaskStream};
 use crate::runtimes::{
-    self, Advice, Build, Found, Gpu, Kind, Overview, Place, Progress, Surroundings,
+    self, InstallProgress, InstalledRuntime, MachineGpu, RuntimeAdvice, RuntimeBuild, RuntimeKind,
+    RuntimeOverview, RuntimeSearch, WheelSource,
 };
 
 /// Examines this machine. Blocks, on a separate thread.
-pub type LookAtMachine = Arc<dyn Fn(&Settings) -> Overview + Send + Sync>;
+pub type LookAtMachine = Arc<dyn Fn(&Settings) -> RuntimeOverview + Send + Sync>;
 
 /// At this user's machine.
-pub fn look(paths: Paths) -> LookAtMachine {
-    Arc::new(move |settings| Overview::of_this_user(&paths, settings))
+pub fn look(paths: AppPaths) -> LookAtMachine {
+    Arc::new(move |settings| RuntimeOverview::of_this_user(&paths, settings))
 }
 
 /// Task on the runtimes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Errand {
+pub enum RuntimeTask {
     /// Fetch this build, try it and use it.
-    Get { build: Box<Build>, has_gpu: bool },
+    Get {
+        build: Box<RuntimeBuild>,
+        has_gpu: bool,
+    },
     /// Try the one with this id, which is here, and use it.
     Use(String),
     /// Try it and change nothing.
@@ -37,7 +40,7 @@ pub enum Errand {
     Remove(String),
 }
 
-impl Errand {
+impl RuntimeTask {
     /// The id of the one that it is about.
     pub fn id(&self) -> &str {
         match self {
@@ -48,36 +51,41 @@ impl Errand {
 }
 
 /// Runs it; `false` when cancelled. Blocks, on a separate thread.
-pub type Fulfil = Arc<
-    dyn Fn(&Errand, &Settings, &CancelToken, &mut dyn FnMut(&Progress)) -> Result<bool, JobError>
+pub type RuntimeRun = Arc<
+    dyn Fn(
+            &RuntimeTask,
+            &Settings,
+            &CancelToken,
+            &mut dyn FnMut(&InstallProgress),
+        ) -> Result<bool, JobError>
         + Send
         + Sync,
 >;
 
 /// For this user, with the indexes that builds come from.
-pub fn fulfil(paths: Paths) -> Fulfil {
+pub fn fulfil(paths: AppPaths) -> RuntimeRun {
     Arc::new(move |errand, settings, cancel, report| {
         let own = &settings.runtime;
-        let named = |id: &str| -> Result<Found, JobError> {
-            let here = runtimes::all(&paths, settings, &Surroundings::of_this_user());
+        let named = |id: &str| -> Result<InstalledRuntime, JobError> {
+            let here = runtimes::all(&paths, settings, &RuntimeSearch::of_this_user());
             runtimes::named(id, &here)
         };
         match errand {
-            Errand::Get { build, has_gpu } => {
-                let place = Place::of_settings(own);
+            RuntimeTask::Get { build, has_gpu } => {
+                let place = WheelSource::of_settings(own);
                 let of_user = (&paths, own);
                 let got = runtimes::get(build, &place, *has_gpu, of_user, cancel, report)?;
                 Ok(got.is_some())
             }
-            Errand::Use(id) => {
-                report(&Progress::Trying);
+            RuntimeTask::Use(id) => {
+                report(&InstallProgress::Trying);
                 runtimes::use_one(&named(id)?, &paths, own, cancel)
             }
-            Errand::Check(id) => {
-                report(&Progress::Trying);
+            RuntimeTask::Check(id) => {
+                report(&InstallProgress::Trying);
                 Ok(runtimes::tried(&named(id)?, &paths, own, cancel)?.is_some())
             }
-            Errand::Remove(id) => runtimes::remove(&named(id)?).map(|()| true),
+            RuntimeTask::Remove(id) => runtimes::remove(&named(id)?).map(|()| true),
         }
     })
 }
@@ -87,7 +95,7 @@ pub fn fulfil(paths: Paths) -> Fulfil {
 pub enum RuntimeState {
     #[default]
     Idle,
-    Running(Option<Progress>),
+    Running(Option<InstallProgress>),
     /// Until the thread has let go.
     Stopping,
     /// Downloaded parts are kept.
@@ -96,28 +104,28 @@ pub enum RuntimeState {
     Done,
 }
 
-enum News {
-    Progress(Progress),
+enum RuntimeNews {
+    Progress(InstallProgress),
     Ended(Result<bool, JobError>),
 }
 
 /// Functions that examine the machine and run tasks.
 pub struct RuntimeLinks {
     pub look: LookAtMachine,
-    pub fulfil: Fulfil,
+    pub fulfil: RuntimeRun,
 }
 
 pub struct RuntimeFetching {
     pub state: RuntimeState,
     /// Running or last task.
-    pub errand: Option<Errand>,
+    pub errand: Option<RuntimeTask>,
     /// Result of the last examination.
-    pub overview: Option<Overview>,
+    pub overview: Option<RuntimeOverview>,
     links: RuntimeLinks,
     /// The settings that were looked at.
     seen: Option<RuntimeSettings>,
-    looking: Pending<Overview>,
-    news: Stream<News>,
+    looking: BackgroundTask<RuntimeOverview>,
+    news: TaskStream<RuntimeNews>,
     cancel: CancelToken,
 }
 
@@ -129,60 +137,62 @@ impl RuntimeFetching {
             overview: None,
             links,
             seen: None,
-            looking: Pending::default(),
-            news: Stream::default(),
+            looking: BackgroundTask::default(),
+            news: TaskStream::default(),
             cancel: CancelToken::default(),
         }
     }
 
     /// Advice, once the machine was examined.
-    pub fn advice(&self) -> Option<&Advice> {
+    pub fn advice(&self) -> Option<&RuntimeAdvice> {
         Some(&self.overview.as_ref()?.advice)
     }
 
     /// The GPU that jobs could run on and do not.
-    pub fn idle_gpu(&self) -> Option<&Gpu> {
+    pub fn idle_gpu(&self) -> Option<&MachineGpu> {
         self.advice()?.idle_gpu()
     }
 
     /// Returns whether jobs have just been given another libtorch.
     pub fn has_changed(&self) -> bool {
-        let gives = matches!(self.errand, Some(Errand::Get { .. } | Errand::Use(_)));
+        let gives = matches!(
+            self.errand,
+            Some(RuntimeTask::Get { .. } | RuntimeTask::Use(_))
+        );
         gives && self.state == RuntimeState::Done
     }
 
-    pub fn update(&mut self, command: RuntimeCommand, cx: &Cx) {
+    pub fn update(&mut self, command: RuntimeCommand, cx: &AppContext) {
         match command {
             RuntimeCommand::Follow => match self.advice() {
-                Some(Advice::Get { build, .. }) => {
+                Some(RuntimeAdvice::Get { build, .. }) => {
                     let build = build.clone();
                     self.install(build, cx);
                 }
-                Some(Advice::Use { id, .. }) => {
+                Some(RuntimeAdvice::Use { id, .. }) => {
                     let id = id.clone();
-                    self.begin(Errand::Use(id), cx);
+                    self.begin(RuntimeTask::Use(id), cx);
                 }
                 _ => {}
             },
             RuntimeCommand::Install(build) => self.install(*build, cx),
-            RuntimeCommand::Use(id) => self.begin(Errand::Use(id), cx),
-            RuntimeCommand::Check(id) => self.begin(Errand::Check(id), cx),
-            RuntimeCommand::Remove(id) => self.begin(Errand::Remove(id), cx),
+            RuntimeCommand::Use(id) => self.begin(RuntimeTask::Use(id), cx),
+            RuntimeCommand::Check(id) => self.begin(RuntimeTask::Check(id), cx),
+            RuntimeCommand::Remove(id) => self.begin(RuntimeTask::Remove(id), cx),
             RuntimeCommand::Stop => self.stop(),
         }
     }
 
-    fn install(&mut self, build: Build, cx: &Cx) {
+    fn install(&mut self, build: RuntimeBuild, cx: &AppContext) {
         let overview = self.overview.as_ref();
-        let is_advised =
-            matches!(self.advice(), Some(Advice::Get { build: it, .. }) if it.id == build.id);
-        let has_gpu = build.kind != Kind::Cpu
+        let is_advised = matches!(self.advice(), Some(RuntimeAdvice::Get { build: it, .. }) if it.id == build.id);
+        let has_gpu = build.kind != RuntimeKind::Cpu
             && (is_advised || overview.is_some_and(|it| it.has_gpu_for(build.kind)));
         let build = Box::new(build);
-        self.begin(Errand::Get { build, has_gpu }, cx);
+        self.begin(RuntimeTask::Get { build, has_gpu }, cx);
     }
 
-    fn begin(&mut self, errand: Errand, cx: &Cx) {
+    fn begin(&mut self, errand: RuntimeTask, cx: &AppContext) {
         if self.is_busy() {
             return;
         }
@@ -192,9 +202,9 @@ impl RuntimeFetching {
         self.errand = Some(errand.clone());
         self.news = cx.background.stream("runtime", move |postbox| {
             let ended = fulfil(&errand, &settings, &cancel, &mut |progress| {
-                postbox.post(News::Progress(progress.clone()));
+                postbox.post(RuntimeNews::Progress(progress.clone()));
             });
-            postbox.post(News::Ended(ended));
+            postbox.post(RuntimeNews::Ended(ended));
         });
         self.state = RuntimeState::Running(None);
     }
@@ -215,7 +225,7 @@ impl RuntimeFetching {
     }
 
     /// Looks at the machine at first, and again when the settings name another libtorch or device.
-    fn look(&mut self, cx: &Cx) {
+    fn inspect(&mut self, cx: &AppContext) {
         let now = &cx.settings.runtime;
         let is_same =
             |seen: &RuntimeSettings| (&seen.libtorch, seen.device) == (&now.libtorch, now.device);
@@ -227,19 +237,19 @@ impl RuntimeFetching {
         self.looking = cx.background.run("runtime-look", move || look(&settings));
     }
 
-    pub fn poll(&mut self, cx: &Cx) {
-        self.look(cx);
+    pub fn poll(&mut self, cx: &AppContext) {
+        self.inspect(cx);
         if let Some(overview) = self.looking.take() {
             self.overview = Some(overview);
         }
         while let Some(news) = self.news.take() {
             match news {
-                News::Progress(progress) => {
+                RuntimeNews::Progress(progress) => {
                     if let RuntimeState::Running(now) = &mut self.state {
                         *now = Some(progress);
                     }
                 }
-                News::Ended(ended) => {
+                RuntimeNews::Ended(ended) => {
                     self.state = match ended {
                         Ok(true) => RuntimeState::Done,
                         Ok(false) => RuntimeState::Idle,

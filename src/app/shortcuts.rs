@@ -5,26 +5,26 @@
 
 use egui::{Event, Key, KeyboardShortcut, Modifiers};
 
-use crate::app::choices::{MaskOf, Slot};
+use crate::app::choices::{InputSlot, MaskOf};
 use crate::app::commands::{
     AppCommand, DesktopCommand, InputsCommand, LibraryCommand, LorasCommand, MaskCommand,
     PaletteCommand, PlayerCommand, PromptCommand, QueueCommand, SettingsCommand,
 };
-use crate::app::cx::Cx;
-use crate::app::player::zoom::Zoom;
+use crate::app::cx::AppContext;
+use crate::app::player::zoom::ZoomLevel;
 use crate::app::prompt;
-use crate::app::state::Page;
+use crate::app::state::MainPage;
 
 /// Group of a command in the list of shortcuts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Group {
+pub enum ShortcutGroup {
     Make,
     Watch,
     Pages,
     Window,
 }
 
-impl Group {
+impl ShortcutGroup {
     pub const ALL: [Self; 4] = [Self::Make, Self::Watch, Self::Pages, Self::Window];
 
     pub fn name(self) -> &'static str {
@@ -39,7 +39,7 @@ impl Group {
 
 /// When its keys count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum ShortcutScope {
     Anywhere,
     /// While the prompt is written.
     Prompt,
@@ -53,11 +53,11 @@ pub enum Scope {
 
 /// A command with a name and perhaps keys.
 #[derive(Clone, Copy)]
-pub struct Shortcut {
+pub struct CommandShortcut {
     pub id: &'static str,
     pub name: &'static str,
-    pub group: Group,
-    pub scope: Scope,
+    pub group: ShortcutGroup,
+    pub scope: ShortcutScope,
     /// The first one is shown.
     pub keys: &'static [KeyboardShortcut],
     pub command: fn() -> AppCommand,
@@ -84,11 +84,11 @@ pub const fn alt(key: Key) -> KeyboardShortcut {
 macro_rules! shortcuts {
     ($($group:ident $scope:ident $id:literal $name:literal [$($keys:expr),*] => $command:expr;)*) => {
         /// All of them, in the order in which they are listed.
-        pub const SHORTCUTS: &[Shortcut] = &[$(Shortcut {
+        pub const SHORTCUTS: &[CommandShortcut] = &[$(CommandShortcut {
             id: $id,
             name: $name,
-            group: Group::$group,
-            scope: Scope::$scope,
+            group: ShortcutGroup::$group,
+            scope: ShortcutScope::$scope,
             keys: &[$($keys),*],
             command: || $command.into(),
         }),*];
@@ -107,7 +107,7 @@ shortcuts! {
     Make Prompt "later-prompt" "Next prompt" [alt(Key::ArrowDown)] => PromptCommand::Newer;
     Make Anywhere "loras" "Add a LoRA" [] => LorasCommand::Open;
     Make Anywhere "wildcard-folder" "Open wildcard folder" [] => PromptCommand::OpenWildcardFolder;
-    Make Anywhere "open" "Choose a start picture" [ctrl(Key::O)] => InputsCommand::Pick(Slot::Start);
+    Make Anywhere "open" "Choose a start picture" [ctrl(Key::O)] => InputsCommand::Pick(InputSlot::Start);
     Make Anywhere "seed" "New random seed" [ctrl(Key::R)] => QueueCommand::RollSeed;
     Make Anywhere "paint-mask" "Paint a mask" [] => MaskCommand::Open(MaskOf::Start);
     Make Anywhere "swap" "Swap start and end picture" [] => InputsCommand::Swap;
@@ -123,25 +123,25 @@ shortcuts! {
     Watch Watching "full-view" "Full screen" [key(Key::F)] => PlayerCommand::ToggleFull;
     Watch Anywhere "full-screen" "Full screen, also while a field has the keyboard" [key(Key::F11)]
         => PlayerCommand::ToggleFull;
-    Watch Watching "fit" "Zoom to fit" [key(Key::Num0)] => PlayerCommand::Zoom(Zoom::Fit);
+    Watch Watching "fit" "Zoom to fit" [key(Key::Num0)] => PlayerCommand::Zoom(ZoomLevel::Fit);
     Watch Watching "own-size" "Zoom to 100 %" [key(Key::Num1)] => PlayerCommand::OwnSize;
     Watch Watching "more-of-b" "Compare: show more of B" [key(Key::OpenBracket)] => PlayerCommand::MoveDivider(-0.05);
     Watch Watching "more-of-a" "Compare: show more of A" [key(Key::CloseBracket)] => PlayerCommand::MoveDivider(0.05);
     Watch Watching "save-frame" "Save this frame" [key(Key::S)] => PlayerCommand::SaveFrame;
     Watch Watching "copy-frame" "Copy this frame" [key(Key::C)] => PlayerCommand::CopyFrame;
-    Watch Watching "continue-from-frame" "Use frame as start image" [] => PlayerCommand::UseFrame(Slot::Start);
-    Watch Watching "end-on-frame" "Use frame as end image" [] => PlayerCommand::UseFrame(Slot::End);
+    Watch Watching "continue-from-frame" "Use frame as start image" [] => PlayerCommand::UseFrame(InputSlot::Start);
+    Watch Watching "end-on-frame" "Use frame as end image" [] => PlayerCommand::UseFrame(InputSlot::End);
     Watch Watching "delete" "Delete what is shown" [key(Key::Delete)] => PlayerCommand::Delete;
     Watch Anywhere "copy-path" "Copy path" [] => PlayerCommand::CopyPath;
     Watch Anywhere "live" "Show the running job" [] => PlayerCommand::ShowLive;
     Watch Anywhere "memory" "Show or hide the memory graph" [ctrl(Key::M)] => DesktopCommand::ToggleMemory;
-    Pages Anywhere "watch" "Picture" [ctrl(Key::Num1)] => AppCommand::Show(Page::Watch);
-    Pages Anywhere "models" "Models" [ctrl_shift(Key::M)] => AppCommand::Show(Page::Models);
-    Pages Anywhere "first-steps" "First steps" [] => AppCommand::Show(Page::Welcome);
-    Pages Anywhere "gallery" "Gallery" [ctrl(Key::Num2)] => AppCommand::Show(Page::Gallery);
-    Pages Anywhere "downloads" "Downloads" [ctrl(Key::Num3)] => AppCommand::Show(Page::Downloads);
-    Pages Anywhere "settings" "Settings" [ctrl(Key::Comma)] => AppCommand::Show(Page::Settings);
-    Pages Anywhere "doctor" "Doctor" [ctrl_shift(Key::D)] => AppCommand::Show(Page::Doctor);
+    Pages Anywhere "watch" "Picture" [ctrl(Key::Num1)] => AppCommand::Show(MainPage::Watch);
+    Pages Anywhere "models" "Models" [ctrl_shift(Key::M)] => AppCommand::Show(MainPage::Models);
+    Pages Anywhere "first-steps" "First steps" [] => AppCommand::Show(MainPage::Welcome);
+    Pages Anywhere "gallery" "Gallery" [ctrl(Key::Num2)] => AppCommand::Show(MainPage::Gallery);
+    Pages Anywhere "downloads" "Downloads" [ctrl(Key::Num3)] => AppCommand::Show(MainPage::Downloads);
+    Pages Anywhere "settings" "Settings" [ctrl(Key::Comma)] => AppCommand::Show(MainPage::Settings);
+    Pages Anywhere "doctor" "Doctor" [ctrl_shift(Key::D)] => AppCommand::Show(MainPage::Doctor);
     Window Anywhere "palette" "All commands" [ctrl(Key::K), ctrl_shift(Key::P)] => PaletteCommand::Toggle;
     Window Anywhere "shortcuts" "Keyboard shortcuts" [key(Key::F1)] => PaletteCommand::ToggleShortcuts;
     Window Idle "shortcuts-by-question" "Keyboard shortcuts, while nothing is typed" [key(Key::Questionmark)]
@@ -157,13 +157,13 @@ shortcuts! {
     Window Anywhere "quit" "Quit" [ctrl(Key::Q)] => DesktopCommand::Quit;
 }
 
-pub fn of(id: &str) -> Option<&'static Shortcut> {
+pub fn shortcut(id: &str) -> Option<&'static CommandShortcut> {
     SHORTCUTS.iter().find(|shortcut| shortcut.id == id)
 }
 
 /// Explanation followed by the command's keys: `Make the clip (Ctrl+Enter)`.
 pub fn explained(explanation: &str, id: &str) -> String {
-    match of(id).and_then(|shortcut| shortcut.keys.first()) {
+    match shortcut(id).and_then(|shortcut| shortcut.keys.first()) {
         Some(keys) => format!("{explanation} ({})", keys_text(*keys)),
         None => explanation.to_owned(),
     }
@@ -198,11 +198,11 @@ pub fn keys_text(keys: KeyboardShortcut) -> String {
 
 /// Takes the keys of commands away before any field sees them. How often Generate was pressed: that is carried out after
 /// the field has taken what was typed just before.
-pub(super) fn take_shortcuts(is_below: bool, cx: &mut Cx) -> usize {
+pub(super) fn take_shortcuts(is_below: bool, cx: &mut AppContext) -> usize {
     let ctx = cx.ctx.clone();
     let mut num_submits = 0;
     let is_typing = cx.drawn.had_focus || ctx.memory(|memory| memory.focused().is_some());
-    let is_watching = cx.page == Page::Watch;
+    let is_watching = cx.page == MainPage::Watch;
     ctx.input_mut(|input| {
         // A key that is held throws one result away, and makes one, not one after the other.
         input.events.retain(|event| {
@@ -210,19 +210,19 @@ pub(super) fn take_shortcuts(is_below: bool, cx: &mut Cx) -> usize {
         });
     });
     // Those with Shift first: a key without it counts with it too.
-    let mut ordered: Vec<&Shortcut> = SHORTCUTS.iter().collect();
+    let mut ordered: Vec<&CommandShortcut> = SHORTCUTS.iter().collect();
     ordered.sort_by_key(|shortcut| !shortcut.keys.iter().any(|keys| keys.modifiers.shift));
     for shortcut in ordered {
         let counts = match shortcut.scope {
-            Scope::Anywhere => true,
-            Scope::Prompt => ctx.memory(|memory| memory.has_focus(prompt::field_id())),
+            ShortcutScope::Anywhere => true,
+            ShortcutScope::Prompt => ctx.memory(|memory| memory.has_focus(prompt::field_id())),
             // With Shift it means the opposite.
-            Scope::Whole => {
-                let is_elsewhere = ctx.text_edit_focused() || cx.page == Page::Mask;
+            ShortcutScope::Whole => {
+                let is_elsewhere = ctx.text_edit_focused() || cx.page == MainPage::Mask;
                 !is_elsewhere && !is_below && !ctx.input(|input| input.modifiers.shift)
             }
-            Scope::Idle => !is_typing && !is_below,
-            Scope::Watching => !is_typing && !is_below && is_watching,
+            ShortcutScope::Idle => !is_typing && !is_below,
+            ShortcutScope::Watching => !is_typing && !is_below && is_watching,
         };
         if !counts {
             continue;

@@ -4,36 +4,36 @@
 
 use egui::{ColorImage, Rect};
 use safelight_core::job::{ControlUse, GenerateForm};
-use safelight_core::media::Picture;
+use safelight_core::media::RgbPixels;
 use serde::{Deserialize, Serialize};
 
-use crate::app::choices::{GalleryLook, QueuePanel, Remembered, Slot};
-use crate::app::player::playhead::Playback;
+use crate::app::choices::{GalleryLook, InputSlot, QueuePanel, RememberedModels};
+use crate::app::player::playhead::PlaybackOptions;
 
 /// State that may be lost without harm: the last form and the unfolded sections.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct State {
+pub struct SavedState {
     pub form: GenerateForm,
     #[serde(flatten)]
-    pub folds: Folds,
-    pub library: Remembered,
+    pub folds: FoldState,
+    pub library: RememberedModels,
     pub gallery: GalleryLook,
     /// The keys of settings that were changed last, newest first.
     pub recent_settings: Vec<String>,
     /// Commands of the palette that were used last, newest first.
     pub recent_commands: Vec<String>,
     /// Of those that the next run opens again.
-    pub page: Page,
+    pub page: MainPage,
     pub queue: QueuePanel,
     /// Playback options.
-    pub playback: Playback,
+    pub playback: PlaybackOptions,
 }
 
 /// Unfolded sections of the panels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Folds {
+pub struct FoldState {
     pub is_advanced_open: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_grid_open: bool,
@@ -45,7 +45,7 @@ pub struct Folds {
     pub form_width: Option<u16>,
 }
 
-impl Default for Folds {
+impl Default for FoldState {
     fn default() -> Self {
         Self {
             is_advanced_open: false,
@@ -70,11 +70,11 @@ pub enum PanelPlace {
 
 /// Layout of a frame.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Drawn {
+pub struct DrawnFrame {
     pub queue: PanelPlace,
     pub memory: PanelPlace,
     /// Rectangles of the input slots, for dropped files.
-    pub slots: [Option<Rect>; Slot::ALL.len()],
+    pub slots: [Option<Rect>; InputSlot::ALL.len()],
     /// Rectangles of the controls' mask slots.
     pub control_masks: [Option<Rect>; ControlUse::NETWORKS.most as usize],
     /// Rectangles of the two zones for a file with settings: its settings, and itself.
@@ -85,7 +85,7 @@ pub struct Drawn {
 
 /// Page in the large part of the window, next to the form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Page {
+pub enum MainPage {
     /// The picture that develops or plays.
     #[default]
     Watch,
@@ -102,7 +102,7 @@ pub enum Page {
     Settings,
 }
 
-impl Page {
+impl MainPage {
     /// Page of the next start: neither an examination nor a mask opens automatically.
     pub fn remembered(self) -> Self {
         match self {
@@ -113,7 +113,7 @@ impl Page {
 }
 
 /// A picture as egui takes it.
-pub fn color_image(picture: &Picture) -> ColorImage {
+pub fn color_image(picture: &RgbPixels) -> ColorImage {
     ColorImage::from_rgb(
         [picture.width as usize, picture.height as usize],
         &picture.rgb,

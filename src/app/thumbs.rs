@@ -1,6 +1,5 @@
 //! Thumbnails of files and results: requested while drawing, created on separate threads, and cached as textures in a
-//! bounded
-//! amount of memory.
+//! bounded amount of memory.
 //!
 //! Requests of one frame are valid until the next one is drawn.
 
@@ -11,14 +10,14 @@ use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use egui::{ColorImage, Context, TextureHandle};
-use safelight_core::gallery::{Entry, Stamp, THUMB_SIDE, ThumbFolder, ThumbKey};
-use safelight_core::job::{Edges, JobId};
-use safelight_core::media::{Picture, canny, first_picture, thumbnail};
+use safelight_core::gallery::{FileStamp, GalleryItem, THUMB_SIDE, ThumbFolder, ThumbKey};
+use safelight_core::job::{CannyThresholds, JobId};
+use safelight_core::media::{RgbPixels, canny, first_picture, thumbnail};
 
-use crate::app::background::Background;
+use crate::app::background::BackgroundThreads;
 use crate::app::background::{NOT_SURVIVED, guarded};
 use crate::app::inputs::opening::open_input;
-use crate::app::pending::{Postbox, Stream};
+use crate::app::pending::{TaskChannel, TaskStream};
 use crate::app::state::color_image;
 
 /// Two, so that one large file does not hold up the screen.
@@ -30,15 +29,15 @@ const MAX_BYTES: usize = 192 << 20;
 
 /// Source of a thumbnail.
 #[derive(Clone, Debug)]
-pub enum Pictured {
+pub enum ThumbSource {
     /// A result's file: its first frame, which is kept on the disk, too.
-    Result(Arc<Entry>),
+    Result(Arc<GalleryItem>),
     /// Input of a job: for a video its last frame.
     Input(PathBuf),
     /// The edges of a control picture, or of a clip's first frame.
-    Edges(PathBuf, Edges),
+    Edges(PathBuf, CannyThresholds),
     /// One of the pictures that a job of this session made, or a frame of its clip.
-    Made(JobId, usize, Arc<Picture>),
+    Made(JobId, usize, Arc<RgbPixels>),
 }
 
 /// Tells one small picture from all others.
@@ -50,14 +49,14 @@ enum ThumbId {
     Made(JobId, usize),
 }
 
-impl Pictured {
+impl ThumbSource {
     /// A file that has changed is another one to the gallery.
     fn id(&self) -> ThumbId {
         match self {
             Self::Result(entry) => ThumbId::Result(entry.thumb),
-            Self::Input(path) => ThumbId::Input(ThumbKey::of(path, Stamp::default())),
-            Self::Edges(path, Edges { low, high }) => {
-                ThumbId::Edges(ThumbKey::of(path, Stamp::default()), *low, *high)
+            Self::Input(path) => ThumbId::Input(ThumbKey::new(path, FileStamp::default())),
+            Self::Edges(path, CannyThresholds { low, high }) => {
+                ThumbId::Edges(ThumbKey::new(path, FileStamp::default()), *low, *high)
             }
             Self::Made(job, index, _) => ThumbId::Made(*job, *index),
         }
@@ -84,7 +83,7 @@ impl Pictured {
 /// Size at which lines can be distinguished, in pixels.
 pub const EDGES_SIDE: u32 = 512;
 
-fn edges_of(path: &Path, edges: Edges) -> Result<Picture, String> {
+fn edges_of(path: &Path, edges: CannyThresholds) -> Result<RgbPixels, String> {
     let drawn = first_picture(path).and_then(|picture| {
         let small = thumbnail(&picture, EDGES_SIDE, EDGES_SIDE)?;
         canny(&small, edges.low, edges.high)
@@ -93,15 +92,15 @@ fn edges_of(path: &Path, edges: Edges) -> Result<Picture, String> {
 }
 
 /// One to be made, with its longer side in pixels.
-struct Wish {
+struct ThumbRequest {
     id: ThumbId,
     side: u32,
-    what: Pictured,
+    what: ThumbSource,
 }
 
-type Made = (ThumbId, u32, Result<ColorImage, String>);
+type MadeThumb = (ThumbId, u32, Result<ColorImage, String>);
 
-struct Thumb {
+struct ThumbState {
     /// Or why there is none, a sentence.
     texture: Result<TextureHandle, String>,
     bytes: usize,
@@ -112,25 +111,25 @@ struct Thumb {
 }
 
 /// The near end of the threads.
-struct Threads {
-    wishes: Sender<Wish>,
-    made: Vec<Stream<Made>>,
+struct ThumbThreads {
+    wishes: Sender<ThumbRequest>,
+    made: Vec<TaskStream<MadeThumb>>,
 }
 
 /// All small pictures of the window.
-pub struct Thumbs {
+pub struct ThumbCache {
     folder: Option<ThumbFolder>,
-    thumbs: HashMap<ThumbId, Thumb>,
+    thumbs: HashMap<ThumbId, ThumbState>,
     bytes: usize,
     max_bytes: usize,
     round: Cell<u64>,
     /// Missing thumbnails of the last frame, in the order of the requests.
-    wishes: RefCell<Vec<Wish>>,
+    wishes: RefCell<Vec<ThumbRequest>>,
     in_work: HashSet<(ThumbId, u32)>,
-    threads: Option<Threads>,
+    threads: Option<ThumbThreads>,
 }
 
-impl Thumbs {
+impl ThumbCache {
     /// `folder` is where those of results are kept between runs.
     pub fn new(folder: Option<PathBuf>) -> Self {
         Self {
@@ -152,9 +151,8 @@ impl Thumbs {
     }
 
     /// Texture, or the reason why there is none. A missing one, or one smaller than `side` pixels at its longer side,
-    /// is
-    /// requested.
-    pub fn get(&self, what: Pictured, side: u32) -> Option<Result<&TextureHandle, &str>> {
+    /// is requested.
+    pub fn get(&self, what: ThumbSource, side: u32) -> Option<Result<&TextureHandle, &str>> {
         let id = what.id();
         self.want(what, side);
         let thumb = self.thumbs.get(&id)?;
@@ -163,15 +161,17 @@ impl Thumbs {
     }
 
     /// Has one made that will be drawn soon.
-    pub fn want(&self, what: Pictured, side: u32) {
+    pub fn want(&self, what: ThumbSource, side: u32) {
         let id = what.id();
         if !self.is_there(id, side) {
-            self.wishes.borrow_mut().push(Wish { id, side, what });
+            self.wishes
+                .borrow_mut()
+                .push(ThumbRequest { id, side, what });
         }
     }
 
     /// Returns whether there is one of this size, or a word on why there is none.
-    pub fn has(&self, what: &Pictured, side: u32) -> bool {
+    pub fn has(&self, what: &ThumbSource, side: u32) -> bool {
         self.is_there(what.id(), side)
     }
 
@@ -181,7 +181,7 @@ impl Thumbs {
     }
 
     /// Shows a picture that was opened just now, in place of what its file looked like before.
-    pub fn put(&mut self, ctx: &Context, what: &Pictured, picture: &Picture) {
+    pub fn put(&mut self, ctx: &Context, what: &ThumbSource, picture: &RgbPixels) {
         let id = what.id();
         if let Some(old) = self.thumbs.remove(&id) {
             self.bytes -= old.bytes;
@@ -190,12 +190,12 @@ impl Thumbs {
     }
 
     /// Receives created thumbnails, and requests missing ones.
-    pub(super) fn poll(&mut self, ctx: &Context, background: &Background) {
+    pub(super) fn poll(&mut self, ctx: &Context, background: &BackgroundThreads) {
         let made = self
             .threads
             .iter_mut()
             .flat_map(|threads| &mut threads.made);
-        let made: Vec<Made> = made
+        let made: Vec<MadeThumb> = made
             .flat_map(|made| std::iter::from_fn(|| made.take()))
             .collect();
         for made in made {
@@ -211,7 +211,7 @@ impl Thumbs {
             let folder = self.folder.as_ref();
             let threads = self
                 .threads
-                .get_or_insert_with(|| Threads::start(background, folder));
+                .get_or_insert_with(|| ThumbThreads::start(background, folder));
             if self.in_work.len() >= MAX_IN_WORK {
                 left.push(wish);
             } else if threads.wishes.try_send(wish).is_ok() {
@@ -226,13 +226,13 @@ impl Thumbs {
         thumb.is_some_and(|thumb| thumb.side >= side)
     }
 
-    fn keep(&mut self, ctx: &Context, (id, side, made): Made) {
+    fn keep(&mut self, ctx: &Context, (id, side, made): MadeThumb) {
         if self.is_there(id, side) {
             // A smaller one that took longer.
             return;
         }
         let bytes = made.as_ref().map_or(0, |image| image.pixels.len() * 4);
-        let thumb = Thumb {
+        let thumb = ThumbState {
             texture: made.map(|image| ctx.load_texture("thumbnail", image, Default::default())),
             bytes,
             side,
@@ -267,8 +267,8 @@ impl Thumbs {
     }
 }
 
-impl Threads {
-    fn start(background: &Background, folder: Option<&ThumbFolder>) -> Self {
+impl ThumbThreads {
+    fn start(background: &BackgroundThreads, folder: Option<&ThumbFolder>) -> Self {
         let (wishes, wished) = bounded(MAX_IN_WORK);
         let threads = (0..NUM_THREADS).map(|_| {
             let (wished, folder) = (wished.clone(), folder.cloned());
@@ -283,8 +283,12 @@ impl Threads {
 
 /// Creates requested thumbnails until the sender is gone. Files are untrusted, so a decoder's panic must affect no
 /// other.
-fn make_all(wished: &Receiver<Wish>, folder: Option<&ThumbFolder>, postbox: &Postbox<Made>) {
-    for Wish { id, side, what } in wished {
+fn make_all(
+    wished: &Receiver<ThumbRequest>,
+    folder: Option<&ThumbFolder>,
+    postbox: &TaskChannel<MadeThumb>,
+) {
+    for ThumbRequest { id, side, what } in wished {
         let made = guarded(|| what.image(folder, side));
         postbox.post((id, side, made.unwrap_or_else(|| Err(NOT_SURVIVED.into()))));
     }
@@ -295,20 +299,20 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::app::cx::Cx;
+    use crate::app::cx::AppContext;
 
-    fn picture(side: u32) -> Arc<Picture> {
-        Arc::new(Picture::from_fn(side, side, |_, _| [9, 9, 9]).unwrap())
+    fn picture(side: u32) -> Arc<RgbPixels> {
+        Arc::new(RgbPixels::from_fn(side, side, |_, _| [9, 9, 9]).unwrap())
     }
 
     #[test]
     fn textures_that_were_not_drawn_lately_go_first() {
         let (ctx, picture) = (Context::default(), picture(16));
-        let of = |index| Pictured::Made(JobId(1), index, Arc::clone(&picture));
+        let of = |index| ThumbSource::Made(JobId(1), index, Arc::clone(&picture));
         let image = || Ok(ColorImage::filled([16, 16], egui::Color32::RED));
-        let mut thumbs = Thumbs {
+        let mut thumbs = ThumbCache {
             max_bytes: 10 * 16 * 16 * 4,
-            ..Thumbs::new(None)
+            ..ThumbCache::new(None)
         };
         for index in 0..10 {
             thumbs.begin_round();
@@ -330,8 +334,8 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_made_once_for_each_size_and_what_is_not_seen_any_more_is_not() {
-        let (mut cx, picture) = (Cx::alone(), picture(64));
-        let of = |index| Pictured::Made(JobId(1), index, Arc::clone(&picture));
+        let (mut cx, picture) = (AppContext::alone(), picture(64));
+        let of = |index| ThumbSource::Made(JobId(1), index, Arc::clone(&picture));
         // What the frame before asked for.
         cx.thumbs.want(of(8), 16);
         cx.thumbs.begin_round();
@@ -353,8 +357,8 @@ mod tests {
 
     #[test]
     fn an_input_that_is_opened_again_looks_as_it_does_now_and_a_broken_one_says_why() {
-        let mut cx = Cx::alone();
-        let boat = || Pictured::Input(PathBuf::from("/nowhere/boat.png"));
+        let mut cx = AppContext::alone();
+        let boat = || ThumbSource::Input(PathBuf::from("/nowhere/boat.png"));
         assert!(cx.thumbs.get(boat(), 16).is_none());
         cx.poll_thumbs();
         while cx.thumbs.is_busy() {

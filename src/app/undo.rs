@@ -1,23 +1,23 @@
 //! Undo history of the whole window, of which Ctrl+Z takes the last entry.
 //!
-//! Parts push the data that they need, and receive it again from [`super::App`] to restore it.
+//! Parts push the data that they need, and receive it again from [`super::SafelightApp`] to restore it.
 
 use std::collections::VecDeque;
 
 use safelight_core::job::{GenerateForm, JobId};
 
 use crate::app::inputs::SlotContents;
-use crate::app::queue::jobs::Removed;
+use crate::app::queue::jobs::RemovedJob;
 
 /// Older ones cannot be taken back any more.
 const MAX_ENTRIES: usize = 50;
 
 /// Data of an undoable action.
 #[derive(Debug)]
-pub enum Undo {
+pub enum UndoAction {
     /// Jobs that were removed from the queue, which may have been paused.
     Jobs {
-        jobs: Vec<Removed>,
+        jobs: Vec<RemovedJob>,
         was_paused: bool,
     },
     /// Results that went to the trash, which the gallery knows by the entry's number.
@@ -32,7 +32,7 @@ pub struct UndoEntry {
     pub id: u64,
     /// Name of the action, such as `remove 3 jobs`.
     pub name: String,
-    pub what: Undo,
+    pub what: UndoAction,
 }
 
 /// All that can be taken back, oldest first.
@@ -45,7 +45,7 @@ pub struct UndoHistory {
 
 impl UndoHistory {
     /// Keeps how to take back what was just done; gives the entry's number.
-    pub fn push(&mut self, name: impl Into<String>, what: Undo) -> u64 {
+    pub fn push(&mut self, name: impl Into<String>, what: UndoAction) -> u64 {
         self.num_pushed += 1;
         let (id, name) = (self.num_pushed, name.into());
         self.entries.push_back(UndoEntry { id, name, what });
@@ -56,7 +56,7 @@ impl UndoHistory {
     }
 
     /// Adds an action that could not be undone just now: all others precede it.
-    pub fn push_behind(&mut self, name: impl Into<String>, what: Undo) -> u64 {
+    pub fn push_behind(&mut self, name: impl Into<String>, what: UndoAction) -> u64 {
         let id = self.push(name, what);
         self.entries.rotate_right(1);
         id
@@ -98,13 +98,13 @@ mod tests {
     #[test]
     fn the_last_entry_comes_first_and_only_so_many_are_kept() {
         let mut history = UndoHistory::default();
-        let first = history.push("first", Undo::Results);
+        let first = history.push("first", UndoAction::Results);
         for number in 0..MAX_ENTRIES {
-            history.push(format!("number {number}"), Undo::Results);
+            history.push(format!("number {number}"), UndoAction::Results);
         }
         assert!(history.take(Some(first)).is_none(), "it is too long ago");
         assert_eq!(history.last(), Some("number 49"));
-        let behind = history.push_behind("behind", Undo::Results);
+        let behind = history.push_behind("behind", UndoAction::Results);
         assert_eq!(history.take(None).unwrap().name, "number 49");
         assert_eq!(history.take(Some(behind)).unwrap().name, "behind");
         assert_eq!(history.last(), Some("number 48"));

@@ -10,7 +10,7 @@ use safelight_core::units::size_text;
 use serde_json::json;
 
 use super::{CliEnvironment, out};
-use crate::doctor::{Status, examine_this_machine, miopen, worst};
+use crate::doctor::{CheckStatus, examine_this_machine, miopen, worst};
 use crate::worker::environment;
 
 /// Check the engine, GPUs, memory, environment, speed, models and folders
@@ -46,7 +46,7 @@ pub fn run(args: &DoctorArgs, environment: &CliEnvironment) -> ExitCode {
         },
     );
     let worst = worst(&checks);
-    let code = u8::from(worst == Status::Fail);
+    let code = u8::from(worst == CheckStatus::Fail);
     if args.json {
         out::print_json(&json!({"status": worst, "checks": checks}), code)
     } else {

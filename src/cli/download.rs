@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use indicatif::ProgressBar;
-use safelight_core::catalog::{Catalog, CatalogEntry, Source};
+use safelight_core::catalog::{CatalogEntry, DownloadSource, ModelCatalog};
 use safelight_core::job::{CancelToken, JobError, JobErrorKind};
 use safelight_core::settings::Settings;
 use safelight_core::units::{measured_text, size_text};
@@ -18,7 +18,9 @@ use serde_json::json;
 
 use super::generate::{CANCELLED, ended, print_event, progress_bar, say, stop_on_signal};
 use super::{CliEnvironment, out};
-use crate::download::{self, Hub, Options, Order, Phase, Progress, Quote};
+use crate::download::{
+    self, DownloadItem, DownloadOptions, DownloadPhase, DownloadStatus, ModelHub, RemoteQuote,
+};
 use crate::telemetry::host;
 
 /// Interval of progress events for programs.
@@ -44,17 +46,17 @@ pub struct DownloadArgs {
 }
 
 pub fn run(args: &DownloadArgs, environment: &CliEnvironment) -> ExitCode {
-    let result = Download::new(args, environment).and_then(|download| download.run());
+    let result = DownloadRun::new(args, environment).and_then(|download| download.run());
     ended(result, args.json)
 }
 
-struct Download<'a> {
+struct DownloadRun<'a> {
     args: &'a DownloadArgs,
     environment: &'a CliEnvironment,
     models: PathBuf,
 }
 
-impl<'a> Download<'a> {
+impl<'a> DownloadRun<'a> {
     fn new(args: &'a DownloadArgs, environment: &'a CliEnvironment) -> Result<Self, JobError> {
         let models = match &args.to {
             None => environment.paths.models(),
@@ -97,11 +99,11 @@ impl<'a> Download<'a> {
     }
 
     fn fetch(&self, entry: &CatalogEntry) -> Result<u8, JobError> {
-        let hub = Hub::of_environment();
-        let options = Options {
+        let hub = ModelHub::of_environment();
+        let options = DownloadOptions {
             connections: usize::from(self.args.connections),
             token: hub.token.clone(),
-            ..Options::default()
+            ..DownloadOptions::default()
         };
         let orders = download::orders(entry, &hub, &self.models);
         let job_error = |err| JobError::from(&err);
@@ -131,9 +133,9 @@ impl<'a> Download<'a> {
     }
 
     /// The catalogue with the chosen folder among the searched ones, and whether it is one anyway.
-    fn catalog(&self) -> (Catalog, bool) {
+    fn catalog(&self) -> (ModelCatalog, bool) {
         let (paths, settings) = (&self.environment.paths, self.environment.settings());
-        let catalog = Catalog::load(paths, settings);
+        let catalog = ModelCatalog::load(paths, settings);
         let is_searched = catalog
             .searched
             .iter()
@@ -143,11 +145,11 @@ impl<'a> Download<'a> {
         }
         let mut with_folder: Settings = settings.clone();
         with_folder.models.folders.push(self.models.clone());
-        (Catalog::load(paths, &with_folder), false)
+        (ModelCatalog::load(paths, &with_folder), false)
     }
 
-    fn list(&self, entry: &CatalogEntry, orders: &[Order], quotes: &[Quote]) {
-        let all: Vec<(&Source, &Order, &Quote)> = entry
+    fn list(&self, entry: &CatalogEntry, orders: &[DownloadItem], quotes: &[RemoteQuote]) {
+        let all: Vec<(&DownloadSource, &DownloadItem, &RemoteQuote)> = entry
             .to_fetch()
             .zip(orders)
             .zip(quotes)
@@ -266,7 +268,7 @@ impl<'a> Download<'a> {
 }
 
 /// Why a model that is not complete cannot be fetched.
-fn nothing_to_fetch(entry: &CatalogEntry, catalog: &Catalog) -> JobError {
+fn nothing_to_fetch(entry: &CatalogEntry, catalog: &ModelCatalog) -> JobError {
     if entry.sources.is_empty() {
         let text = format!("Safelight does not know where to download {}", entry.name);
         return JobError::new(JobErrorKind::BadModel, text).advise(format!("Get {}", entry.what));
@@ -288,7 +290,7 @@ struct DownloadPrinter {
     bar: ProgressBar,
     is_json: bool,
     is_terminal: bool,
-    last: Option<(String, Phase)>,
+    last: Option<(String, DownloadPhase)>,
     told: Instant,
 }
 
@@ -305,7 +307,7 @@ impl DownloadPrinter {
         }
     }
 
-    fn tell(&mut self, progress: &Progress) {
+    fn tell(&mut self, progress: &DownloadStatus) {
         let now = (progress.name.clone(), progress.phase);
         let is_new = self.last.as_ref() != Some(&now);
         if self.is_json {
@@ -322,7 +324,7 @@ impl DownloadPrinter {
             self.bar.set_position(progress.done_bytes);
             self.bar.set_prefix(progress.name.clone());
             self.bar.set_message(message(progress));
-        } else if is_new && progress.phase != Phase::Asking {
+        } else if is_new && progress.phase != DownloadPhase::Asking {
             say(&format!("{} {}", phase_name(progress.phase), progress.name));
         }
         self.last = Some(now);
@@ -333,21 +335,21 @@ impl DownloadPrinter {
     }
 }
 
-fn phase_name(phase: Phase) -> &'static str {
+fn phase_name(phase: DownloadPhase) -> &'static str {
     match phase {
-        Phase::Asking => "asking",
-        Phase::Fetching => "downloading",
-        Phase::Checking => "checking",
+        DownloadPhase::Asking => "asking",
+        DownloadPhase::Fetching => "downloading",
+        DownloadPhase::Checking => "checking",
     }
 }
 
-fn message(progress: &Progress) -> String {
+fn message(progress: &DownloadStatus) -> String {
     match (progress.phase, progress.secs_left()) {
-        (Phase::Fetching, Some(secs)) => {
+        (DownloadPhase::Fetching, Some(secs)) => {
             let speed = size_text(progress.bytes_per_sec as u64);
             format!("{speed}/s  {} left", measured_text(secs))
         }
-        (Phase::Fetching, None) => "waiting".to_owned(),
+        (DownloadPhase::Fetching, None) => "waiting".to_owned(),
         (phase, _) => phase_name(phase).to_owned(),
     }
 }

@@ -4,27 +4,27 @@
 
 use safelight_core::files::remove_partials;
 use safelight_core::job::JobFolder;
-use safelight_core::settings::{LiveSettings, LoadedSettings, Paths, Settings, own_runtime};
+use safelight_core::settings::{AppPaths, LiveSettings, LoadedSettings, Settings, own_runtime};
 
 use crate::runtimes;
-use crate::telemetry::Roots;
+use crate::telemetry::SystemRoots;
 use crate::worker::link::EngineLauncher;
 use crate::worker::{ProcessLauncher, WorkerLimits, WorkerOptions};
 
 /// The user's folders and settings.
 #[derive(Debug)]
 pub struct CliEnvironment {
-    pub paths: Paths,
+    pub paths: AppPaths,
     /// The settings, with what is odd about their file.
     pub loaded: LoadedSettings,
 }
 
 impl CliEnvironment {
-    /// Of the user who started this program; without a home folder, everything is in the folder
-    /// for temporary files of the working folder.
+    /// Of the user who started this program; without a home folder, everything is in the folder for temporary files of
+    /// the working folder.
     pub fn of_this_user() -> Self {
         let paths =
-            Paths::of_this_user().unwrap_or_else(|| Paths::under("safelight-data".as_ref()));
+            AppPaths::of_this_user().unwrap_or_else(|| AppPaths::under("safelight-data".as_ref()));
         let loaded = Settings::load(&paths.settings_file());
         Self { paths, loaded }
     }
@@ -40,8 +40,7 @@ impl CliEnvironment {
     }
 
     /// Removes half-written files of killed programs in the app's folders. Result folders may be remote and large: the
-    /// next job
-    /// there cleans up.
+    /// next job there cleans up.
     pub fn remove_partials(&self) {
         for folder in self.paths.written() {
             remove_partials(&folder);
@@ -76,8 +75,8 @@ impl CliEnvironment {
                 let paths = self.paths.clone();
                 Box::new(move |libtorch| runtimes::finished_on(&paths, libtorch))
             },
-            roots: Roots::of_this_machine(),
-            limits: Box::new(move || WorkerLimits::of(&settings())),
+            roots: SystemRoots::of_this_machine(),
+            limits: Box::new(move || WorkerLimits::from_settings(&settings())),
         }
     }
 
@@ -101,7 +100,7 @@ impl CliEnvironment {
     pub fn launcher_of(&self, live: &LiveSettings) -> Box<dyn EngineLauncher> {
         let live = live.clone();
         let settings = move || live.get().as_ref().clone();
-        Box::new(ProcessLauncher::by(settings, &self.paths))
+        Box::new(ProcessLauncher::with_settings(settings, &self.paths))
     }
 
     /// Environment for commands that are no jobs.

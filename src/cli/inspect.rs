@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use safelight_core::catalog::{Catalog, ComponentCard, IdentityCard};
+use safelight_core::catalog::{ComponentCard, IdentityCard, ModelCatalog};
 use safelight_core::job::JobErrorKind;
 use safelight_core::lora::LoraInfo;
 use safelight_core::media::describe_media;
 use safelight_core::model::{CatalogError, ModelSpec};
-use safelight_core::shown::one_line;
+use safelight_core::sanitize::one_line;
 use safelight_core::units::size_text;
 use serde_json::json;
 
@@ -65,7 +65,7 @@ pub fn run(args: &InspectArgs, environment: &CliEnvironment) -> ExitCode {
 }
 
 fn read(args: &InspectArgs, environment: &CliEnvironment) -> Result<IdentityCard, CatalogError> {
-    let catalog = Catalog::load(&environment.paths, environment.settings());
+    let catalog = ModelCatalog::load(&environment.paths, environment.settings());
     if args.path.exists() {
         return catalog.card(&args.path);
     }

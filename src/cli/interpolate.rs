@@ -16,13 +16,13 @@ pub struct InterpolateArgs {
     /// The clip
     #[arg(value_name = "FILE")]
     source: PathBuf,
-    /// RIFE's file (4.5 to 4.26, as .safetensors), or its name where it lies in models/frame_interpolation of Safelight or ComfyUI [default: the only one that is found]
+    /// RIFE's file (4.5 to 4.26, as .safetensors), or its name in models/frame_interpolation of Safelight or ComfyUI [default: the only one that is found]
     #[arg(long, value_name = "NAME_OR_FILE")]
     model: Option<String>,
-    /// How many frames for each frame, 2 to 16; the clip stays as long as it is [default: 2]
+    /// Number of frames for each frame, 2 to 16; the clip keeps its length [default: 2]
     #[arg(long, value_name = "N", conflicts_with = "fps")]
     times: Option<u32>,
-    /// Or how many frames a second, more than the clip has and up to 240
+    /// Or the new frame rate, more than the clip has and up to 240
     #[arg(long, value_name = "X")]
     fps: Option<f64>,
     #[command(flatten)]

@@ -1,7 +1,7 @@
 //! The log: a file in the user's data folder, shared by the window and the command line.
 //!
-//! Standard error belongs to what is said to people; log lines go there only on demand. Without a
-//! log the program works all the same.
+//! Standard error belongs to what is said to people; log lines go there only on demand. Without a log the program works
+//! all the same.
 
 use std::fs::{self, File};
 use std::io::{self, IsTerminal as _, Write};
@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use std::thread;
 
 use safelight_core::files::{make_private_folder, private};
-use safelight_core::settings::Paths;
+use safelight_core::settings::AppPaths;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -25,8 +25,8 @@ const DEFAULT_LEVELS: &str = "info,naga=warn,wgpu_core=warn,wgpu_hal=warn";
 /// A log that has grown larger is renamed to `safelight.log.1`, in place of an older one, and begun again.
 const MAX_LOG_BYTES: u64 = 1 << 20;
 
-/// Starts the log: level info unless `SAFELIGHT_LOG` says otherwise, in the data folder's
-/// `safelight.log`; and on standard error too when that variable is set.
+/// Starts the log: level info unless `SAFELIGHT_LOG` says otherwise, in the data folder's `safelight.log`; and on
+/// standard error too when that variable is set.
 pub fn start() {
     let wanted = std::env::var(VARIABLE)
         .ok()
@@ -35,7 +35,7 @@ pub fn start() {
         .as_deref()
         .and_then(|levels| levels.parse().ok())
         .unwrap_or_else(|| DEFAULT_LEVELS.parse().unwrap_or_default());
-    let to_file = Paths::of_this_user()
+    let to_file = AppPaths::of_this_user()
         .and_then(|paths| LogFile::open(paths.log_file()).ok())
         .map(|file| {
             fmt::layer()

@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use safelight_core::catalog::Catalog;
+use safelight_core::catalog::ModelCatalog;
 use safelight_core::job::{GenerateRequest, JobError, JobErrorKind};
 use safelight_core::lora;
 use safelight_core::media::{MediaError, has_clip_name, has_picture_name, media_info};
 use safelight_core::restore::{self, FileSettings, ForeignSettings};
-use safelight_core::shown;
+use safelight_core::sanitize;
 use serde_json::{Value, json};
 
 use super::CliEnvironment;
@@ -68,7 +68,7 @@ impl SettingsUse {
                 let mut carried = carried.clone();
                 let mut notes = carried.find_moved_loras(files);
                 notes.extend(missing_files(&carried.request));
-                let catalog = Catalog::load(&environment.paths, environment.settings());
+                let catalog = ModelCatalog::load(&environment.paths, environment.settings());
                 let model = match catalog.find(&carried.request.model) {
                     Ok(spec) => Some(spec.name),
                     Err(err) => {
@@ -247,5 +247,5 @@ fn lines(restored: &ForeignSettings) -> Vec<(&'static str, String)> {
 
 /// Prompts have lines, and terminals obey what is not a letter.
 fn one_line(text: &str) -> String {
-    shown::one_line(text, MAX_TEXT).into_owned()
+    sanitize::one_line(text, MAX_TEXT).into_owned()
 }

@@ -35,16 +35,16 @@ pub use report::print_comparison;
     about,
     args_conflicts_with_subcommands = true
 )]
-struct Arguments {
+struct CliArguments {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<CliCommand>,
     /// Pictures or clips to open in the window, or in the one that is already open
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 }
 
 #[derive(Subcommand, Debug)]
-enum Command {
+enum CliCommand {
     Generate(Box<GenerateArgs>),
     Resume(generate::resume::ResumeArgs),
     Upscale(upscale::UpscaleArgs),
@@ -61,7 +61,7 @@ enum Command {
 }
 
 pub fn main() -> ExitCode {
-    let arguments = Arguments::try_parse()
+    let arguments = CliArguments::try_parse()
         .and_then(with_files)
         .and_then(with_prompt)
         .unwrap_or_else(|err| {
@@ -74,29 +74,29 @@ pub fn main() -> ExitCode {
     let environment = CliEnvironment::of_this_user();
     environment.remove_partials();
     match arguments.command {
-        Some(Command::Generate(args)) => generate::run(*args, &environment),
-        Some(Command::Resume(args)) => generate::resume::run(&args, &environment),
-        Some(Command::Upscale(args)) => upscale::run(&args, &environment),
-        Some(Command::Interpolate(args)) => interpolate::run(&args, &environment),
-        Some(Command::Plan(args)) => plan::run(*args, &environment),
-        Some(Command::Models(args)) => models::run(&args, &environment),
-        Some(Command::Inspect(args)) => inspect::run(&args, &environment),
-        Some(Command::Download(args)) => download::run(&args, &environment),
-        Some(Command::Runtime(args)) => runtime::run(&args, &environment),
-        Some(Command::Doctor(args)) => doctor::run(&args, &environment),
-        Some(Command::Report(args)) => report::run(&args, &environment),
-        Some(Command::Completions(args)) => completions::run(&args, Arguments::command()),
-        Some(Command::Manual(args)) => completions::write_manual(&args, Arguments::command()),
+        Some(CliCommand::Generate(args)) => generate::run(*args, &environment),
+        Some(CliCommand::Resume(args)) => generate::resume::run(&args, &environment),
+        Some(CliCommand::Upscale(args)) => upscale::run(&args, &environment),
+        Some(CliCommand::Interpolate(args)) => interpolate::run(&args, &environment),
+        Some(CliCommand::Plan(args)) => plan::run(*args, &environment),
+        Some(CliCommand::Models(args)) => models::run(&args, &environment),
+        Some(CliCommand::Inspect(args)) => inspect::run(&args, &environment),
+        Some(CliCommand::Download(args)) => download::run(&args, &environment),
+        Some(CliCommand::Runtime(args)) => runtime::run(&args, &environment),
+        Some(CliCommand::Doctor(args)) => doctor::run(&args, &environment),
+        Some(CliCommand::Report(args)) => report::run(&args, &environment),
+        Some(CliCommand::Completions(args)) => completions::run(&args, CliArguments::command()),
+        Some(CliCommand::Manual(args)) => completions::write_manual(&args, CliArguments::command()),
         None => window::run(environment, arguments.files),
     }
 }
 
 /// A bare word that names no file is a command that does not exist: no window opens for it.
-fn with_files(arguments: Arguments) -> Result<Arguments, clap::Error> {
+fn with_files(arguments: CliArguments) -> Result<CliArguments, clap::Error> {
     let is_bare = |path: &&PathBuf| path.components().count() == 1 && path.extension().is_none();
     let word = arguments.files.first().filter(is_bare);
     match word.filter(|word| !Path::exists(word)) {
-        Some(word) => Err(Arguments::command().error(
+        Some(word) => Err(CliArguments::command().error(
             ErrorKind::InvalidSubcommand,
             format!("unrecognized subcommand '{}'", word.display()),
         )),
@@ -105,9 +105,9 @@ fn with_files(arguments: Arguments) -> Result<Arguments, clap::Error> {
 }
 
 /// A plan needs no prompt, a job does.
-fn with_prompt(arguments: Arguments) -> Result<Arguments, clap::Error> {
+fn with_prompt(arguments: CliArguments) -> Result<CliArguments, clap::Error> {
     match &arguments.command {
-        Some(Command::Generate(args)) if args.lacks_prompt() => Err(Arguments::command().error(
+        Some(CliCommand::Generate(args)) if args.lacks_prompt() => Err(CliArguments::command().error(
             ErrorKind::MissingRequiredArgument,
             "the following required arguments were not provided: --prompt <TEXT> (or --prompts-file or --from)",
         )),
@@ -121,7 +121,7 @@ fn report_misunderstood(err: &clap::Error) {
     let Some(command) = arguments.next() else {
         return;
     };
-    let is_command = Arguments::command().find_subcommand(&command).is_some();
+    let is_command = CliArguments::command().find_subcommand(&command).is_some();
     if !is_command || !arguments.any(|argument| argument == "--json") {
         return;
     }
@@ -141,7 +141,7 @@ mod tests {
     fn a_word_that_is_neither_command_nor_file_is_refused() {
         let given = |line: &str| {
             let words = std::iter::once("safelight").chain(line.split_whitespace());
-            Arguments::try_parse_from(words).and_then(with_files)
+            CliArguments::try_parse_from(words).and_then(with_files)
         };
         let refused = given("speedtest all").unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::InvalidSubcommand);

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::Args;
-use safelight_core::catalog::{Catalog, CatalogEntry};
+use safelight_core::catalog::{CatalogEntry, ModelCatalog};
 use safelight_core::model::{CatalogError, ModelSpec};
 use safelight_core::units::size_text;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ pub struct ModelsArgs {
 
 /// Runs the command. What is broken is listed and is no failure of the listing.
 pub fn run(args: &ModelsArgs, environment: &CliEnvironment) -> ExitCode {
-    let catalog = Catalog::load(&environment.paths, environment.settings());
+    let catalog = ModelCatalog::load(&environment.paths, environment.settings());
     if args.json {
         out::print_json(&as_json(&catalog), 0)
     } else {
@@ -29,7 +29,7 @@ pub fn run(args: &ModelsArgs, environment: &CliEnvironment) -> ExitCode {
     }
 }
 
-fn as_json(catalog: &Catalog) -> Value {
+fn as_json(catalog: &ModelCatalog) -> Value {
     let errors = |errors: &[CatalogError]| -> Vec<Value> {
         errors
             .iter()
@@ -45,7 +45,7 @@ fn as_json(catalog: &Catalog) -> Value {
     })
 }
 
-fn as_text(catalog: &Catalog) -> String {
+fn as_text(catalog: &ModelCatalog) -> String {
     let mut text = String::from("Models on this disk\n");
     if catalog.available.is_empty() {
         text.push_str("  none\n");

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::model::CatalogError;
-use safelight_core::shown::{one_line, printable, printable_json};
+use safelight_core::sanitize::{one_line, printable, printable_json};
 use serde_json::{Value, json};
 
 /// Longer names are cut.

@@ -6,23 +6,23 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::Args;
-use safelight_core::catalog::{Catalog, DefaultJob};
+use safelight_core::catalog::{DefaultJob, ModelCatalog};
 use safelight_core::finish::PostprocessRequest;
 use safelight_core::job::{
-    DeviceChoice, GenerateRequest, JobError, JobErrorKind, PartialSampling, Validated,
+    DeviceChoice, GenerateRequest, JobError, JobErrorKind, PartialSampling, ValidatedForm,
 };
 use safelight_core::memory::{
     DeviceClass, DeviceFacts, LargestFit, MemoryPlan, MemoryPlanner, ModelAlternative,
     ModelFootprint, PeakCorrections, PlanSuggestion, PreservedRow, largest, preserved_table,
     suggestions,
 };
-use safelight_core::model::{ControlUse, Limits};
+use safelight_core::model::{ControlUse, SizeLimits};
 use safelight_core::units::{from_gib, gib_text};
 use serde_json::json;
 
 use super::generate::{self, GenerateArgs};
 use super::{CliEnvironment, out};
-use crate::telemetry::{self, Device, DeviceQuery, Roots};
+use crate::telemetry::{self, DeviceQuery, SystemRoots, TelemetryDevice};
 
 /// Exit code of a job that does not fit.
 const DOES_NOT_FIT: u8 = 4;
@@ -31,7 +31,7 @@ const TABLE_GIB: u32 = 18;
 /// Other models that are looked at.
 const MAX_ALTERNATIVES: usize = 16;
 /// Of a model that is gone since.
-const ANY_LIMITS: Limits = Limits {
+const ANY_LIMITS: SizeLimits = SizeLimits {
     size_multiple: 32,
     max_edge: 8192,
     max_pixels: 1 << 26,
@@ -59,7 +59,7 @@ pub struct PlanArgs {
     /// Its class: discrete, unified or cpu [default: discrete with --total]
     #[arg(long, value_name = "CLASS", value_parser = class)]
     class: Option<DeviceClass>,
-    /// How much of it other programs use
+    /// Memory that other programs use
     #[arg(long, value_name = "GIB", value_parser = generate::gib_value)]
     used: Option<f64>,
     /// Also print the plan for each preserved value from 0 to 18 GiB
@@ -93,7 +93,7 @@ pub fn run(args: PlanArgs, environment: &CliEnvironment) -> ExitCode {
     }
 }
 
-struct Planned {
+struct PlannedForm {
     request: GenerateRequest,
     device: String,
     plan: MemoryPlan,
@@ -121,7 +121,7 @@ fn job_of(args: GenerateArgs, environment: &CliEnvironment) -> Result<PlannedJob
     }
     let jobs = generate::jobs_of(&generate, environment)?;
     let none = || JobError::new(JobErrorKind::InvalidRequest, "there is nothing to plan");
-    let Validated { request, notices } = jobs.into_iter().next().ok_or_else(none)?;
+    let ValidatedForm { request, notices } = jobs.into_iter().next().ok_or_else(none)?;
     let weights = ModelFootprint::read(
         request.family,
         &request.files,
@@ -145,7 +145,7 @@ fn sketch_of(
     let Some(id) = &args.model else {
         return Ok(None);
     };
-    let catalog = Catalog::load(&environment.paths, environment.settings());
+    let catalog = ModelCatalog::load(&environment.paths, environment.settings());
     let entry = catalog.missing.iter().find(|entry| entry.id == *id);
     let Some(mut sketch) = entry.and_then(|entry| entry.sketch(false)) else {
         return Ok(None);
@@ -173,10 +173,10 @@ fn sketch_of(
     Err(JobError::new(JobErrorKind::InvalidRequest, what))
 }
 
-fn planned(args: PlanArgs, environment: &CliEnvironment) -> Result<Planned, JobError> {
+fn planned(args: PlanArgs, environment: &CliEnvironment) -> Result<PlannedForm, JobError> {
     let device = args.generate.device;
     let device = device.unwrap_or_else(|| environment.settings().runtime.device);
-    let Device { name, facts, .. } = device_of(environment, device);
+    let TelemetryDevice { name, facts, .. } = device_of(environment, device);
     let facts = DeviceFacts {
         used_bytes: args.used.map_or(facts.used_bytes, from_gib),
         ..facts
@@ -215,7 +215,7 @@ fn planned(args: PlanArgs, environment: &CliEnvironment) -> Result<Planned, JobE
     } else {
         alternatives(&request, environment)
     };
-    Ok(Planned {
+    Ok(PlannedForm {
         device: name.clone(),
         suggestions: suggestions(&planner, &request, &plan, &others),
         table: if args.preserved_table {
@@ -241,7 +241,7 @@ pub(super) fn finish_plan(
     environment: &CliEnvironment,
 ) -> Result<ExitCode, JobError> {
     let device = device.unwrap_or_else(|| environment.settings().runtime.device);
-    let Device { name, facts, .. } = device_of(environment, device);
+    let TelemetryDevice { name, facts, .. } = device_of(environment, device);
     let weights = ModelFootprint::of_postprocess(request).map_err(|err| JobError::from(&err))?;
     let planner = MemoryPlanner {
         weights: &weights,
@@ -277,13 +277,13 @@ fn budget_line(plan: &MemoryPlan, device: &str) -> String {
 }
 
 /// The device that the settings and arguments mean on this machine.
-fn device_of(environment: &CliEnvironment, device: DeviceChoice) -> Device {
+fn device_of(environment: &CliEnvironment, device: DeviceChoice) -> TelemetryDevice {
     let query = DeviceQuery {
         kind: environment.runtime_kind(),
         device,
         ..DeviceQuery::default()
     };
-    telemetry::device(&Roots::of_this_machine(), &query)
+    telemetry::device(&SystemRoots::of_this_machine(), &query)
 }
 
 /// A hypothetical device, used only as stated.
@@ -311,21 +311,21 @@ fn other_device(
 }
 
 /// Limits of the job's model.
-fn limits_of(request: &GenerateRequest, environment: &CliEnvironment) -> Limits {
-    let catalog = Catalog::load(&environment.paths, environment.settings());
+fn limits_of(request: &GenerateRequest, environment: &CliEnvironment) -> SizeLimits {
+    let catalog = ModelCatalog::load(&environment.paths, environment.settings());
     let opened = catalog.open_with(&request.model, &request.companions);
     opened.map_or(ANY_LIMITS, |spec| spec.limits)
 }
 
 fn alternatives(request: &GenerateRequest, environment: &CliEnvironment) -> Vec<ModelAlternative> {
-    let catalog = Catalog::load(&environment.paths, environment.settings());
+    let catalog = ModelCatalog::load(&environment.paths, environment.settings());
     let specs = ModelAlternative::specs(&catalog.available, &request.model).take(MAX_ALTERNATIVES);
     specs
         .filter_map(|spec| ModelAlternative::read(spec, &request.loras, &request.controls))
         .collect()
 }
 
-impl Planned {
+impl PlannedForm {
     fn as_json(&self) -> serde_json::Value {
         let request = &self.request;
         json!({

@@ -18,7 +18,7 @@ use super::generate::{CANCELLED, stop_on_signal};
 use super::{CliEnvironment, out};
 use crate::report::compare::{self, CompareVerdict, FigurePair, ReportFigures, num_worse};
 use crate::report::page;
-use crate::report::{LIMIT, Report, ReportOptions, ReportPath, ReportProgress, make};
+use crate::report::{LIMIT, MachineReport, ReportOptions, ReportPath, ReportProgress, make};
 
 /// Measure this machine, for ten minutes at most, and write a page and a file about it; nothing is sent anywhere
 #[derive(Args, Debug)]
@@ -65,7 +65,7 @@ fn measure(args: &ReportArgs, environment: &CliEnvironment) -> Result<ExitCode, 
     let cancel = CancelToken::default();
     stop_on_signal(&cancel)?;
     // Before minutes of work: a folder that cannot be written to is known now.
-    Report::default().write(&path)?;
+    MachineReport::default().write(&path)?;
     let bar = bar();
     let tell = |progress: ReportProgress| {
         bar.set_position((progress.part * 1000.0) as u64);
@@ -111,7 +111,7 @@ fn bar() -> ProgressBar {
 }
 
 /// Text for people; the page has the rest.
-fn summary(report: &Report, path: &ReportPath) -> String {
+fn summary(report: &MachineReport, path: &ReportPath) -> String {
     let mut text = format!("{}\n", report.device);
     if let Some(why) = &report.incomplete {
         writeln!(text, "Incomplete: {why}").ok();

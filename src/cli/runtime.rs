@@ -13,22 +13,24 @@ use safelight_core::units::size_text;
 use serde_json::{Value, json};
 
 use super::{CliEnvironment, out};
-use crate::runtimes::{self, Advice, Found, Overview, choose, named, remove};
+use crate::runtimes::{
+    self, InstalledRuntime, RuntimeAdvice, RuntimeOverview, choose, named, remove,
+};
 
 /// List, check, choose and remove the libtorch folders that models are computed with
 #[derive(Args, Debug)]
 pub struct RuntimeArgs {
     #[command(subcommand)]
-    what: What,
+    what: RuntimeAction,
 }
 
 #[derive(Subcommand, Debug)]
-enum What {
+enum RuntimeAction {
     /// List the libtorch folders on this machine, its GPUs, and what would serve them
     List(ListArgs),
     /// Download a libtorch for this machine's GPU, try it and use it; the one before stays
     Install(install::InstallArgs),
-    /// Try whether a libtorch computes right, in a process of its own
+    /// Check that a libtorch computes correctly, in a separate process
     Check(CheckArgs),
     /// Compute jobs with this libtorch from now on; it is checked first
     Use(UseArgs),
@@ -85,22 +87,22 @@ const GO_BACK: &str = "; `safelight runtime use --previous` goes back";
 
 pub fn run(args: &RuntimeArgs, environment: &CliEnvironment) -> ExitCode {
     let (result, is_json) = match &args.what {
-        What::List(args) => (Ok(list(args, environment)), args.json),
-        What::Install(args) => return install::run(args, environment),
-        What::Check(args) => (check(args, environment), args.json),
-        What::Use(args) => (use_one(args, environment), args.json),
-        What::Remove(args) => (remove_one(args, environment), args.json),
+        RuntimeAction::List(args) => (Ok(list(args, environment)), args.json),
+        RuntimeAction::Install(args) => return install::run(args, environment),
+        RuntimeAction::Check(args) => (check(args, environment), args.json),
+        RuntimeAction::Use(args) => (use_one(args, environment), args.json),
+        RuntimeAction::Remove(args) => (remove_one(args, environment), args.json),
     };
     result.unwrap_or_else(|err| out::print_job_error(&err, is_json))
 }
 
-fn here(environment: &CliEnvironment) -> Vec<Found> {
-    let around = runtimes::Surroundings::of_this_user();
+fn here(environment: &CliEnvironment) -> Vec<InstalledRuntime> {
+    let around = runtimes::RuntimeSearch::of_this_user();
     runtimes::all(&environment.paths, environment.settings(), &around)
 }
 
 fn list(args: &ListArgs, environment: &CliEnvironment) -> ExitCode {
-    let overview = Overview::of_this_user(&environment.paths, environment.settings());
+    let overview = RuntimeOverview::of_this_user(&environment.paths, environment.settings());
     if args.json {
         out::print_json(&as_json(&overview), 0)
     } else {
@@ -126,7 +128,7 @@ fn check(args: &CheckArgs, environment: &CliEnvironment) -> Result<ExitCode, Job
 }
 
 /// The engine's words on its device.
-fn tried(found: &Found, environment: &CliEnvironment) -> Result<String, JobError> {
+fn tried(found: &InstalledRuntime, environment: &CliEnvironment) -> Result<String, JobError> {
     let settings = &environment.settings().runtime;
     // An interrupt ends this program, and the process that tries with it.
     let cancel = CancelToken::default();
@@ -178,7 +180,7 @@ fn remove_one(args: &ChangeArgs, environment: &CliEnvironment) -> Result<ExitCod
     })
 }
 
-fn as_json(overview: &Overview) -> Value {
+fn as_json(overview: &RuntimeOverview) -> Value {
     let runtimes = overview.here.iter().map(|row| {
         let runtime = &row.found.runtime;
         json!({
@@ -198,11 +200,11 @@ fn as_json(overview: &Overview) -> Value {
         })
     });
     let advice = match &overview.advice {
-        Advice::NoGpu => json!({"what": "no_gpu"}),
-        Advice::CpuChosen => json!({"what": "cpu_chosen"}),
-        Advice::Served { gpu } => json!({"what": "served", "gpu": gpu}),
-        Advice::Use { gpu, id } => json!({"what": "use", "gpu": gpu, "id": id}),
-        Advice::Get { gpu, build } => json!({
+        RuntimeAdvice::NoGpu => json!({"what": "no_gpu"}),
+        RuntimeAdvice::CpuChosen => json!({"what": "cpu_chosen"}),
+        RuntimeAdvice::Served { gpu } => json!({"what": "served", "gpu": gpu}),
+        RuntimeAdvice::Use { gpu, id } => json!({"what": "use", "gpu": gpu, "id": id}),
+        RuntimeAdvice::Get { gpu, build } => json!({
             "what": "get",
             "gpu": gpu,
             "id": build.id,
@@ -212,7 +214,9 @@ fn as_json(overview: &Overview) -> Value {
             "licences": build.licences,
             "command": format!("safelight runtime install {}", build.id),
         }),
-        Advice::Mend { gpu, refusal } => json!({"what": "mend", "gpu": gpu, "refusal": refusal}),
+        RuntimeAdvice::Mend { gpu, refusal } => {
+            json!({"what": "mend", "gpu": gpu, "refusal": refusal})
+        }
     };
     json!({
         "gpus": overview.machine.gpus,
@@ -222,7 +226,7 @@ fn as_json(overview: &Overview) -> Value {
     })
 }
 
-fn as_text(overview: &Overview) -> String {
+fn as_text(overview: &RuntimeOverview) -> String {
     let mut text = String::from("GPUs\n");
     let rows = overview.machine.gpus.iter().map(|gpu| {
         let note = if gpu.is_display_only {
@@ -261,24 +265,26 @@ fn as_text(overview: &Overview) -> String {
         }
     }
     let advice = match &overview.advice {
-        Advice::NoGpu => "No GPU was found: jobs run on the CPU".to_owned(),
-        Advice::CpuChosen => "Jobs run on the CPU, as the setting runtime.device says".to_owned(),
-        Advice::Served { gpu } => format!(
+        RuntimeAdvice::NoGpu => "No GPU was found: jobs run on the CPU".to_owned(),
+        RuntimeAdvice::CpuChosen => {
+            "Jobs run on the CPU, as the setting runtime.device says".to_owned()
+        }
+        RuntimeAdvice::Served { gpu } => format!(
             "The libtorch in use is for {}; `safelight runtime check` tries it",
             gpu.name
         ),
-        Advice::Use { gpu, id } => {
+        RuntimeAdvice::Use { gpu, id } => {
             let name = &gpu.name;
             format!("{id} serves {name}: `safelight runtime use {id}`")
         }
-        Advice::Get { gpu, build } => format!(
+        RuntimeAdvice::Get { gpu, build } => format!(
             "{} serves {} (about {} to download): `safelight runtime install {}`",
             build.name,
             gpu.name,
             size_text(build.download_mb * 1_000_000),
             build.id
         ),
-        Advice::Mend { refusal, .. } => {
+        RuntimeAdvice::Mend { refusal, .. } => {
             let mut lines = format!(
                 "Jobs run on the CPU: {}\n  -> {}",
                 refusal.what, refusal.advice

@@ -25,10 +25,10 @@ pub struct UpscaleArgs {
     /// The picture or clip
     #[arg(value_name = "FILE")]
     source: PathBuf,
-    /// An upscaler's file, or its name where it lies in models/upscale_models of Safelight or ComfyUI, or in ESRGAN or RealESRGAN of Forge or A1111 [default: the only one that is found]
+    /// An upscaler's file, or its name in models/upscale_models of Safelight or ComfyUI, or in ESRGAN or RealESRGAN of Forge or A1111 [default: the only one that is found]
     #[arg(long, value_name = "NAME_OR_FILE")]
     model: Option<String>,
-    /// How many times as wide and as high, 1 to 16: the upscaler is used as often as that needs, and the rest is resized [default: 2]
+    /// Factor for width and height, 1 to 16: the upscaler runs as often as needed, and the rest is resized [default: 2]
     #[arg(long, value_name = "X", conflicts_with = "size")]
     scale: Option<f64>,
     /// Or the size to make; what is too much of another aspect ratio is cut off at the edges

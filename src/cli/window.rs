@@ -12,7 +12,7 @@ use safelight_core::settings::LiveSettings;
 use super::CliEnvironment;
 use super::generate::ended;
 use crate::app::StartupOptions;
-use crate::app::desktop::instance::{self, Start};
+use crate::app::desktop::instance::{self, InstanceStart};
 use crate::{window, worker};
 
 /// Opens the window with these files and returns when it is closed; or gives them to the window that is open.
@@ -22,9 +22,9 @@ pub fn run(environment: CliEnvironment, files: Vec<PathBuf>) -> ExitCode {
         .filter_map(|path| std::path::absolute(path).ok())
         .collect();
     let instance = match instance::start(&files) {
-        Start::HandedOver => return ExitCode::SUCCESS,
-        Start::First(instance) => Some(instance),
-        Start::Alone => None,
+        InstanceStart::HandedOver => return ExitCode::SUCCESS,
+        InstanceStart::First(instance) => Some(instance),
+        InstanceStart::Alone => None,
     };
     let live = LiveSettings::new(environment.loaded.settings.clone());
     let options = environment.worker_options_of(&live);

@@ -1,7 +1,6 @@
-//! Writing files so that nothing half-written is ever seen: to a temporary name beside the target,
-//! then renamed.
+//! Atomic file writes: to a temporary name next to the target, then renamed.
 //!
-//! Also JSON files that only help, and keeping those that nobody can read. It knows nobody's format.
+//! Also optional JSON files, and moving unreadable ones aside. Independent of their formats.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -13,7 +12,7 @@ use rustix::fs::{OFlags, fstatfs};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// What is wrong with a file, in a sentence that ends in its path.
+/// Sentence on a file's problem, which ends in its path.
 #[derive(Debug, thiserror::Error)]
 #[error("{sentence}: {}", path.display())]
 pub struct FileError {
@@ -29,8 +28,8 @@ impl FileError {
         }
     }
 
-    /// What is wrong with the text of a file at a byte of it. `whose`: where the place is not said with the path alone,
-    /// such as ` of the settings`.
+    /// Error in a file's text at a byte offset. `whose`: further description of the position, such as ` of the
+    /// settings`.
     pub(crate) fn in_text(
         text: &str,
         offset: Option<usize>,
@@ -51,7 +50,7 @@ impl FileError {
     }
 }
 
-/// Where in a text a byte offset lies; both count from 1, columns in characters.
+/// Line and column of a byte offset in a text; both count from 1, columns in characters.
 fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
     let before = text.get(..offset.min(text.len())).unwrap_or(text);
     let line = before.matches('\n').count() + 1;
@@ -65,7 +64,7 @@ fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
 
 /// Far more than any JSON file of this program's own has, and than any published tokenizer's.
 pub const MAX_JSON_BYTES: u64 = 64 << 20;
-/// More than a text has that somebody wrote.
+/// Limit of hand-written texts.
 pub const MAX_TEXT_BYTES: u64 = 4 << 20;
 
 /// File system magics (`statfs(2)`) of interfaces to the kernel: procfs, sysfs, cgroup, cgroup2, debugfs, tracefs,
@@ -179,9 +178,9 @@ fn writer_of(partial: &Path) -> Option<u32> {
     named.rsplit_once('.')?.1.parse().ok()
 }
 
-/// Whether this is a [`partial_path`] of a process that is no more.
+/// Returns whether this is a [`partial_path`] of a process that has ended.
 pub fn is_left_half_written(path: &Path) -> bool {
-    // Where that cannot be told, it may live.
+    // If that is unknown, it may be running.
     let is_dead = |writer| fs::exists(format!("/proc/{writer}")).is_ok_and(|lives| !lives);
     writer_of(path).is_some_and(is_dead)
 }
@@ -201,7 +200,7 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_whole(path, bytes, &mut File::options())
 }
 
-/// The same of a file that nobody but its owner reads: it may hold prompts. Makes the folder where it is missing.
+/// Like [`write_atomically`], readable only by its owner: it may contain prompts. Creates the folder if it is missing.
 pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         make_private_folder(folder)?;
@@ -229,14 +228,14 @@ pub fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     options
 }
 
-/// Makes a folder, with those above it, that nobody but its owner looks into.
+/// Creates a folder and its parents, accessible only to its owner.
 pub fn make_private_folder(folder: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.mode(0o700);
     builder.recursive(true).create(folder)
 }
 
-/// The same of one folder that must not be there yet.
+/// Like [`make_private_folder`], for a folder that must not exist yet.
 pub fn make_new_private_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(folder)
 }
@@ -270,7 +269,7 @@ pub fn write_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
     write_private(path, &serde_json::to_vec(value)?)
 }
 
-/// What lies in a folder, in a steady order.
+/// Entries of a folder, sorted.
 pub(crate) fn sorted_entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
     let mut paths = entries.collect::<io::Result<Vec<_>>>()?;
@@ -278,13 +277,13 @@ pub(crate) fn sorted_entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Whether a file's name ends on one of these, in capitals or not.
+/// Returns whether a file's name has one of these extensions, ignoring case.
 pub(crate) fn has_ending(path: &Path, endings: &[&str]) -> bool {
     path.extension()
         .is_some_and(|end| endings.iter().any(|known| end.eq_ignore_ascii_case(known)))
 }
 
-/// What a JSON file says; the default where there is none, or it cannot be read: for what only helps.
+/// Content of a JSON file; the default if it is missing or unreadable: for optional files.
 pub fn read_json_or_default<T: DeserializeOwned + Default>(path: &Path) -> T {
     let read = read_bounded(path, MAX_JSON_BYTES).ok();
     read.and_then(|bytes| serde_json::from_slice(&bytes).ok())
@@ -299,9 +298,8 @@ pub(crate) fn aside_path(path: &Path) -> PathBuf {
     free.unwrap_or_else(|| name(0))
 }
 
-/// Keeps a JSON file that is not read whole under another name beside itself, before a new one takes its place; gives
-/// that name. It is copied; what could not be read for what it is (a pipe, a device, a folder, a file far too large) gets the
-/// name itself.
+/// Copies an unreadable JSON file to another name next to it, before a new one replaces it; returns that name. A pipe,
+/// a device, a folder or a file far too large is renamed instead.
 pub fn keep_aside(path: &Path) -> io::Result<PathBuf> {
     let aside = aside_path(path);
     let found = fs::metadata(path)?;

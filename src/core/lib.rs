@@ -4,6 +4,7 @@
 //! Independent of tensors (`tch`) and widgets (`egui`); starts no threads.
 
 pub mod catalog;
+mod enum_macros;
 pub mod families;
 pub mod files;
 pub mod finish;
@@ -18,20 +19,19 @@ pub mod measured;
 pub mod media;
 pub mod memory;
 pub mod model;
-mod named;
 pub mod naming;
 pub mod networks;
 pub mod presets;
 pub mod prompts;
 pub mod protocol;
 pub mod restore;
+pub mod sanitize;
+pub mod self_test;
 pub mod settings;
-pub mod shown;
 pub mod speed;
 #[cfg(test)]
 mod testing;
 pub mod tokens;
 pub mod trash;
-pub mod trial;
 pub mod units;
 pub mod uri;

@@ -15,13 +15,13 @@ const MAX_NOTE_BYTES: u64 = 200;
 
 /// A lock that this program has, until it is dropped or the program ends.
 #[derive(Debug)]
-pub struct Lock {
+pub struct FileLock {
     file: File,
     /// By its note alone.
     is_noted: bool,
 }
 
-impl Lock {
+impl FileLock {
     /// Takes the lock in this file, which is created if missing; `WouldBlock` if it is held.
     pub fn take(path: &Path) -> io::Result<Self> {
         let file = open_lock(path)?;
@@ -64,7 +64,7 @@ impl Lock {
     }
 }
 
-impl Drop for Lock {
+impl Drop for FileLock {
     fn drop(&mut self) {
         if self.is_noted {
             // The note of a process that ended blocks no other.
@@ -112,25 +112,25 @@ mod tests {
     fn a_lock_is_had_by_one_and_given_back_when_it_is_dropped() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.lock");
-        let held = Lock::take(&path).unwrap();
-        let err = Lock::take(&path).unwrap_err();
+        let held = FileLock::take(&path).unwrap();
+        let err = FileLock::take(&path).unwrap_err();
         assert_eq!(err.kind(), io::ErrorKind::WouldBlock);
         assert!(is_taken(&File::open(&path).unwrap()));
         drop(held);
         assert!(!is_taken(&File::open(&path).unwrap()));
-        drop(Lock::wait(&path).unwrap());
-        drop(Lock::take(&path).unwrap());
+        drop(FileLock::wait(&path).unwrap());
+        drop(FileLock::take(&path).unwrap());
     }
 
     #[test]
     fn a_lock_is_given_back_also_while_a_program_that_is_being_started_has_its_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.lock");
-        let held = Lock::take(&path).unwrap();
+        let held = FileLock::take(&path).unwrap();
         // What a new process has of it until it runs its program.
         let _of_child = held.file.try_clone().unwrap();
         drop(held);
-        drop(Lock::take(&path).unwrap());
+        drop(FileLock::take(&path).unwrap());
     }
 
     #[test]
@@ -141,15 +141,15 @@ mod tests {
             assert_eq!(are_unknown(&io::Error::from_raw_os_error(code)), expected);
         }
         let open = || open_lock(&path).unwrap();
-        let held = Lock::noted(open()).unwrap();
-        let err = Lock::noted(open()).unwrap_err();
+        let held = FileLock::noted(open()).unwrap();
+        let err = FileLock::noted(open()).unwrap_err();
         assert_eq!(err.kind(), io::ErrorKind::WouldBlock);
         drop(held);
         // Of a process that ended, of another start of the machine, of nobody.
         let own = note_of("self").unwrap();
         for left in [format!("{own}0"), format!("x{own}"), "  ".to_owned()] {
             std::fs::write(&path, &left).unwrap();
-            drop(Lock::noted(open()).unwrap());
+            drop(FileLock::noted(open()).unwrap());
             assert_eq!(std::fs::read(&path).unwrap(), b"", "{left}");
         }
     }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::files::{make_private_folder, read_bounded, write_private};
 use crate::job::{GenerateForm, LiteralPrompt, prompt};
-use crate::locks::Lock;
+use crate::locks::FileLock;
 use crate::model::ModelSpec;
 
 /// As many prompts as are kept, each as long as any encoder reads, are smaller.
@@ -35,7 +35,7 @@ pub struct PromptEntry {
 
 impl PromptEntry {
     /// The prompts of a job that is submitted: without spaces around them, the negative one if it acts.
-    pub fn of(form: &GenerateForm, spec: &ModelSpec) -> Self {
+    pub fn from_form(form: &GenerateForm, spec: &ModelSpec) -> Self {
         let mut entry = Self::from(form);
         if !form.is_guided(spec) {
             (entry.negative, entry.is_negative_literal) = (String::new(), false);
@@ -87,7 +87,7 @@ pub fn change(
         make_private_folder(folder)?;
     }
     // Not the file itself, which is replaced by another.
-    let _guard = Lock::wait(&path.with_extension("lock"))?;
+    let _guard = FileLock::wait(&path.with_extension("lock"))?;
     let before = read(path)?;
     let mut entries = before.clone();
     change(&mut entries);

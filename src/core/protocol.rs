@@ -1,7 +1,7 @@
 //! The messages between the app and its engine process, and their framing.
 //!
-//! A frame is two little-endian `u32` lengths, a JSON message of the first length, and raw bytes
-//! (pixels) of the second. Nothing here starts a process or a thread.
+//! A frame is two little-endian `u32` lengths, a JSON message of the first length, and raw bytes (pixels) of the
+//! second. Nothing here starts a process or a thread.
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::job::{DeviceChoice, JobError, JobId, JobRequest, MemorySample, Reclaim, Stage};
+use crate::job::{DeviceChoice, JobError, JobId, JobRequest, MemoryReclaim, MemorySample, Stage};
 use crate::memory::{DeviceClass, StageMemory};
 
 /// Counted up when the messages change; both ends must agree.
@@ -39,17 +39,16 @@ pub struct StageOrder {
     pub request: JobRequest,
     /// Occurrence of the stage in the recipe, counted from 0.
     ///
-    /// Of a request with [`Sections`](crate::job::Sections) this is the section, in the order in which they are made.
-    /// `Denoise` leaves its latents in
-    /// [`JobFolder::section_result`](crate::job::JobFolder::section_result) and nowhere else, so that every section
-    /// can be decoded, and the next one denoised, by an engine that has made none of those before: what it needs of
-    /// them it reads there.
+    /// With [`VideoSections`](crate::job::VideoSections) this is the section, in the order of generation. `Denoise`
+    /// writes its latents only to [`JobFolder::section_result`](crate::job::JobFolder::section_result), so that every
+    /// section can be decoded, and the next one denoised, by an engine that ran none of the earlier ones: it reads what
+    /// it needs from there.
     ///
-    /// `Decode` decodes the last latents that there are after this section as
-    /// [`Sections::decoded`](crate::job::Sections::decoded) says, blends the frames that it shares with the section
-    /// before (those are that section's own, whatever was blended there since), and sends all of them,
-    /// `num_frames` with indices from 0 and that number as their count. Whoever receives them puts them into the clip
-    /// at `at`, in the place of `replaces` frames. A `Decode` may be asked for again, in any order.
+    /// `Decode` decodes the last latents after this section as
+    /// [`VideoSections::decoded`](crate::job::VideoSections::decoded) describes, blends the frames that it shares with
+    /// the section before (the section's original frames, whatever was blended there since), and sends all of them,
+    /// with indices from 0 and the count `num_frames`. The receiver inserts them into the video at `at`, replacing
+    /// `replaces` frames. A `Decode` may be repeated, in any order.
     #[serde(default)]
     pub section: u32,
     /// First frame of the result that `Upscale` and `Interpolate` compute, counted from 0. They send it and all later
@@ -80,14 +79,13 @@ pub enum EngineMessage {
     /// Pixels follow as raw RGB bytes. With sections the frames of one: see [`StageOrder::section`].
     Frame(PixelHeader),
     /// Sent several times per second while a stage runs. `ticks` counts the checks of the cancel flag: if it does not
-    /// change, the
-    /// stage hangs.
+    /// change, the stage hangs.
     Pulse {
         ticks: u64,
         memory: MemorySample,
     },
     /// Memory was given back between two parts of the work.
-    Reclaimed(Reclaim),
+    Reclaimed(MemoryReclaim),
     Warning {
         text: String,
     },

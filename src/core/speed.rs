@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::named::labelled;
+use crate::enum_macros::labelled;
 
 /// One line. A `Begin` without an end is what a driver hangs at.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

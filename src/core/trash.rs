@@ -30,13 +30,13 @@ pub enum TrashError {
 }
 
 #[derive(Clone, Debug)]
-pub struct Trash {
+pub struct TrashCan {
     /// The one in the home folder; other disks have their own.
     home: PathBuf,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trashed {
+pub struct TrashedFile {
     /// Path before the file was moved.
     pub from: PathBuf,
     /// Path in the trash.
@@ -51,13 +51,13 @@ struct TrashFolder {
     base: PathBuf,
 }
 
-impl Trash {
+impl TrashCan {
     /// `home` is `$XDG_DATA_HOME/Trash`.
     pub fn new(home: PathBuf) -> Self {
         Self { home }
     }
 
-    pub fn put(&self, path: &Path) -> Result<Trashed, TrashError> {
+    pub fn put(&self, path: &Path) -> Result<TrashedFile, TrashError> {
         let put = fs::symlink_metadata(path).and_then(|stat| {
             let from = absolute(path)?;
             self.folder_for(&from, stat.dev())?.put(from)
@@ -108,7 +108,7 @@ impl TrashFolder {
         })
     }
 
-    fn put(&self, from: PathBuf) -> io::Result<Trashed> {
+    fn put(&self, from: PathBuf) -> io::Result<TrashedFile> {
         let name = from.file_name().unwrap_or_default();
         let note = format!(
             "[Trash Info]\nPath={}\nDeletionDate={}\n",
@@ -138,7 +138,7 @@ impl TrashFolder {
                     .and_then(|()| fs::rename(&from, &file))
             };
             match moved {
-                Ok(()) => return Ok(Trashed { from, file, info }),
+                Ok(()) => return Ok(TrashedFile { from, file, info }),
                 Err(err) => {
                     fs::remove_file(&info).ok(); // The first error is the one that matters.
                     if err.kind() != ErrorKind::AlreadyExists {
@@ -151,7 +151,7 @@ impl TrashFolder {
     }
 }
 
-impl Trashed {
+impl TrashedFile {
     pub fn restore(&self) -> Result<(), FileError> {
         let restored = if fs::symlink_metadata(&self.from).is_ok() {
             Err(io::Error::other("another file has its name"))
@@ -198,8 +198,8 @@ mod tests {
 
     use super::*;
 
-    fn trash(root: &Path) -> Trash {
-        Trash::new(root.join("data/Trash"))
+    fn trash(root: &Path) -> TrashCan {
+        TrashCan::new(root.join("data/Trash"))
     }
 
     #[test]
@@ -228,7 +228,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("a.tar.png");
         let trash = trash(root.path());
-        let trashed: Vec<Trashed> = ["one", "two", "three"]
+        let trashed: Vec<TrashedFile> = ["one", "two", "three"]
             .iter()
             .map(|text| {
                 fs::write(&path, text).unwrap();

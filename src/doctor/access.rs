@@ -7,13 +7,13 @@ use std::fs::{self, OpenOptions};
 use std::io::ErrorKind;
 use std::path::Path;
 
-use super::Check;
-use crate::telemetry::Roots;
+use super::CheckResult;
+use crate::telemetry::SystemRoots;
 
 /// Groups with access to GPUs, on most systems.
 const GROUPS: [&str; 2] = ["render", "video"];
 
-pub(super) fn all(roots: &Roots) -> Vec<Check> {
+pub(super) fn all(roots: &SystemRoots) -> Vec<CheckResult> {
     let mut is_there = true;
     let refused: Vec<String> = devices(&roots.dev)
         .into_iter()
@@ -27,7 +27,7 @@ pub(super) fn all(roots: &Roots) -> Vec<Check> {
     let missing = missing_groups(roots);
     if !refused.is_empty() {
         let message = format!("the GPU cannot be opened: {}", refused.join("; "));
-        let check = Check::warn("gpu access", message);
+        let check = CheckResult::warn("gpu access", message);
         return vec![if missing.is_empty() || !is_there {
             check
                 .advise("Load the driver, and in a container pass /dev/kfd and /dev/dri on")
@@ -44,7 +44,7 @@ pub(super) fn all(roots: &Roots) -> Vec<Check> {
         format!("the groups {} are not needed here", missing.join(" and "))
     };
     let message = format!("/dev/kfd and the render nodes can be opened; {groups}");
-    vec![Check::ok("gpu access", message)]
+    vec![CheckResult::ok("gpu access", message)]
 }
 
 fn devices(dev: &Path) -> Vec<std::path::PathBuf> {
@@ -59,7 +59,7 @@ fn devices(dev: &Path) -> Vec<std::path::PathBuf> {
 }
 
 /// Those that exist, and that this process is not in.
-fn missing_groups(roots: &Roots) -> Vec<&'static str> {
+fn missing_groups(roots: &SystemRoots) -> Vec<&'static str> {
     let text = fs::read_to_string(roots.etc.join("group")).unwrap_or_default();
     let numbers: BTreeMap<&str, u32> = text
         .lines()
@@ -92,12 +92,12 @@ fn missing_groups(roots: &Roots) -> Vec<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Status;
+    use super::super::CheckStatus;
     use super::*;
 
-    fn machine(groups: &str) -> (tempfile::TempDir, Roots) {
+    fn machine(groups: &str) -> (tempfile::TempDir, SystemRoots) {
         let root = tempfile::tempdir().unwrap();
-        let roots = Roots::under(root.path());
+        let roots = SystemRoots::under(root.path());
         for folder in ["proc/self", "dev/dri", "etc"] {
             fs::create_dir_all(root.path().join(folder)).unwrap();
         }
@@ -115,7 +115,7 @@ mod tests {
         // What cannot be opened for whatever reason, root's too.
         fs::create_dir(roots.dev.join("kfd")).unwrap();
         let check = &all(&roots)[0];
-        assert_eq!(check.status, Status::Warn);
+        assert_eq!(check.status, CheckStatus::Warn);
         assert!(check.message.contains("kfd"), "{check:?}");
         assert_eq!(check.command, "sudo usermod -aG render \"$USER\"");
         let (_root, roots) = machine("4 44");
@@ -127,7 +127,7 @@ mod tests {
         let (_root, roots) = machine("");
         fs::write(roots.dev.join("kfd"), "").unwrap();
         let check = &all(&roots)[0];
-        assert_eq!(check.status, Status::Ok);
+        assert_eq!(check.status, CheckStatus::Ok);
         assert!(
             check.message.contains("render and video are not needed"),
             "{check:?}"

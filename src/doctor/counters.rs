@@ -9,20 +9,20 @@ use safelight_core::memory::conv_backends::{
     ConvBackend, ConvBackendFile, ConvBackendVerdict, MiopenMode,
 };
 use safelight_core::memory::counters::{DeviceCounters, FallbackCounters};
-use safelight_core::settings::Paths;
+use safelight_core::settings::AppPaths;
 
-use super::Check;
+use super::CheckResult;
 
 const NAME: &str = "memory tiers";
 
-pub(super) fn all(paths: &Paths) -> Vec<Check> {
+pub(super) fn all(paths: &AppPaths) -> Vec<CheckResult> {
     let mut checks = ladder(&paths.memory_counters());
     let known = ConvBackendFile::load(&paths.conv_backends_file());
     checks.extend(known.verdicts.iter().map(chosen));
     checks
 }
 
-fn ladder(file: &Path) -> Vec<Check> {
+fn ladder(file: &Path) -> Vec<CheckResult> {
     let counters = FallbackCounters::load(file);
     let devices = counters.devices();
     devices
@@ -49,7 +49,7 @@ fn done_on(rung: FallbackLevel) -> &'static str {
     }
 }
 
-fn helped(device: &str, counters: &DeviceCounters) -> Option<Check> {
+fn helped(device: &str, counters: &DeviceCounters) -> Option<CheckResult> {
     let rungs = counters.rungs.iter();
     let tried: Vec<String> = rungs
         .map(|(rung, tally)| worked(done_on(*rung), tally.successes, tally.attempts))
@@ -60,17 +60,17 @@ fn helped(device: &str, counters: &DeviceCounters) -> Option<Check> {
     }
     Some(match counters.given_up {
         0 if tried.is_empty() => return None,
-        0 => Check::ok(NAME, message),
-        failed => Check::warn(NAME, format!("{message}; {failed}× nothing helped"))
+        0 => CheckResult::ok(NAME, message),
+        failed => CheckResult::warn(NAME, format!("{message}; {failed}× nothing helped"))
             .advise("Choose a smaller size or a quantised model: `safelight plan` says what fits"),
     })
 }
 
 /// Says no cause: memory, a driver and whoever ends a process look alike from here.
-fn restarted(device: &str, counters: &DeviceCounters) -> Option<Check> {
+fn restarted(device: &str, counters: &DeviceCounters) -> Option<CheckResult> {
     let restarts = counters.engine_restarts;
     let message = format!("{device}: the engine ended unexpectedly and was restarted {restarts}×");
-    (restarts > 0).then(|| Check::ok("restarts", message))
+    (restarts > 0).then(|| CheckResult::ok("restarts", message))
 }
 
 /// `frame by frame, with a search`
@@ -81,7 +81,7 @@ fn tried(backend: ConvBackend, mode: MiopenMode) -> String {
     format!("{}, {}", backend.label(), mode.label())
 }
 
-fn chosen(verdict: &ConvBackendVerdict) -> Check {
+fn chosen(verdict: &ConvBackendVerdict) -> CheckResult {
     let ConvBackendVerdict {
         key,
         backend,
@@ -103,7 +103,7 @@ fn chosen(verdict: &ConvBackendVerdict) -> Check {
         key.device, key.dtype
     );
     let worked = records.join(", ");
-    Check::ok(
+    CheckResult::ok(
         NAME,
         format!("{what} run {} (worked: {worked})", tried(*backend, *mode)),
     )
@@ -113,7 +113,7 @@ fn chosen(verdict: &ConvBackendVerdict) -> Check {
 mod tests {
     use safelight_core::memory::counters::FallbackCount;
 
-    use super::super::Status;
+    use super::super::CheckStatus;
     use super::*;
 
     #[test]
@@ -135,7 +135,7 @@ mod tests {
         counters.rungs.insert(FallbackLevel::Tiles512, tally);
         counters.given_up = 2;
         let retries = helped("a GPU", &counters).unwrap();
-        assert_eq!(retries.status, Status::Warn);
+        assert_eq!(retries.status, CheckStatus::Warn);
         assert!(
             retries
                 .message

@@ -1,8 +1,7 @@
 //! Check of the read speed of the models' disk.
 //!
 //! Reads the beginning of the largest weight file past the page cache, a quarter of a GiB or one second of it,
-//! whichever
-//! comes first; on a thread that is abandoned when the disk does not respond.
+//! whichever comes first; on a thread that is abandoned when the disk does not respond.
 
 use safelight_core::units::size_text;
 use std::fs::{self, File, OpenOptions};
@@ -13,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 
-use super::Check;
-use crate::telemetry::limit::within;
+use super::CheckResult;
+use crate::telemetry::time_limit::within;
 
 const NAME: &str = "disk speed";
 const LIMIT: Duration = Duration::from_secs(15);
@@ -32,7 +31,7 @@ const SLOW_MB: f64 = 300.0;
 const MAX_FILES: usize = 2000;
 const MAX_DEPTH: usize = 4;
 
-pub(super) fn all(folders: Vec<PathBuf>) -> Vec<Check> {
+pub(super) fn all(folders: Vec<PathBuf>) -> Vec<CheckResult> {
     let measured = within(LIMIT, "disk-speed", move || {
         let file = largest_weights(&folders)?;
         let rate = measure(&file);
@@ -42,11 +41,11 @@ pub(super) fn all(folders: Vec<PathBuf>) -> Vec<Check> {
     let late = format!("the disk with the models did not respond within {secs} s");
     let none = "no weight file is large enough to measure the disk with";
     vec![match measured {
-        None => Check::fail(NAME, late).mend("sudo dmesg | tail -n 50"),
-        Some(None) => Check::ok(NAME, none),
+        None => CheckResult::fail(NAME, late).mend("sudo dmesg | tail -n 50"),
+        Some(None) => CheckResult::ok(NAME, none),
         Some(Some((file, Err(err)))) => {
             let place = file.display();
-            Check::warn(
+            CheckResult::warn(
                 NAME,
                 format!("a weight file cannot be read: {err}: {place}"),
             )
@@ -55,17 +54,17 @@ pub(super) fn all(folders: Vec<PathBuf>) -> Vec<Check> {
     }]
 }
 
-fn judge(file: &Path, rate: f64) -> Check {
+fn judge(file: &Path, rate: f64) -> CheckResult {
     let megabytes = rate / 1e6;
     let folder = file.parent().unwrap_or(file);
     let (size, place) = (size_text(rate as u64), folder.display());
     let message = format!("reading models: {size} a second ({place})");
     let is_large = fs::metadata(file).is_ok_and(|meta| meta.len() >= JUDGED_BYTES);
     let check = if megabytes < SLOW_MB && is_large {
-        Check::warn(NAME, message)
+        CheckResult::warn(NAME, message)
             .advise("Large models take minutes to load from this disk: move them to a faster one")
     } else {
-        Check::ok(NAME, message)
+        CheckResult::ok(NAME, message)
     };
     check.measured((megabytes * 10.0).round() / 10.0, "MB/s")
 }
@@ -141,7 +140,7 @@ fn has_weights(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Status;
+    use super::super::CheckStatus;
     use super::*;
 
     #[test]
@@ -175,12 +174,12 @@ mod tests {
         let path = root.path().join("a.safetensors");
         let file = File::create(&path).unwrap();
         file.set_len(JUDGED_BYTES).unwrap();
-        assert_eq!(judge(&path, 100e6).status, Status::Warn);
-        assert_eq!(judge(&path, 2e9).status, Status::Ok);
+        assert_eq!(judge(&path, 100e6).status, CheckStatus::Warn);
+        assert_eq!(judge(&path, 2e9).status, CheckStatus::Ok);
         file.set_len(JUDGED_BYTES - 1).unwrap();
         assert_eq!(
             judge(&path, 100e6).status,
-            Status::Ok,
+            CheckStatus::Ok,
             "too small to judge by"
         );
     }

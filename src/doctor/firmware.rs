@@ -7,9 +7,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use super::Check;
+use super::CheckResult;
 use crate::child;
-use crate::telemetry::Roots;
+use crate::telemetry::SystemRoots;
 use crate::telemetry::amdgpu::AmdCard;
 
 /// The release with which ROCm crashes on gfx1151.
@@ -22,13 +22,13 @@ const PACKAGES: [&str; 3] = [
 ];
 const RPM_LIMIT: Duration = Duration::from_secs(5);
 
-pub(super) fn all(cards: &[AmdCard], roots: &Roots) -> Option<Check> {
+pub(super) fn all(cards: &[AmdCard], roots: &SystemRoots) -> Option<CheckResult> {
     cards.iter().find(|card| card.gfx() == Some("gfx1151"))?;
     let is_broken = releases(&roots.var).any(|release| release.contains(BROKEN));
     let message =
         format!("linux-firmware {BROKEN} is installed, with which ROCm crashes on gfx1151");
     is_broken.then(|| {
-        Check::warn("driver", message)
+        CheckResult::warn("driver", message)
             .advise("Install a newer linux-firmware, or the one before it, rebuild the initramfs and restart")
     })
 }
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn the_firmware_that_crashes_gfx1151_is_told_by_either_package_manager_and_no_other() {
         let root = tempfile::tempdir().unwrap();
-        let roots = Roots::under(root.path());
+        let roots = SystemRoots::under(root.path());
         lay_card(&roots.sysfs, "card0", "0x1002", "0000:c4:00.0", &[]);
         let halo = "gfx_target_version 110501\nlocation_id 50176\n";
         lay_node(&roots.sysfs, 1, halo);

@@ -5,31 +5,31 @@
 use std::path::Path;
 
 use safelight_core::memory::DeviceClass;
-use safelight_core::settings::Runtime;
+use safelight_core::settings::LibtorchRuntime;
 use safelight_core::units::size_text;
 
-use super::{Check, Machine, access, holders};
-use crate::runtimes::{self, Build, Fit, Kind, of_place};
+use super::{CheckResult, DoctorInputs, access, holders};
+use crate::runtimes::{self, BuildFit, RuntimeBuild, RuntimeKind, of_place};
 use crate::telemetry::amdgpu::{self, AmdCard, AmdMemory};
-use crate::telemetry::budget::{Growth, budget};
+use crate::telemetry::budget::{PoolGrowth, budget};
 use crate::telemetry::device::{chosen_amd, is_display_only, rocm_order};
 use crate::telemetry::nvidia::{NvidiaCard, NvidiaReport};
-use crate::telemetry::{DeviceQuery, Roots, host};
+use crate::telemetry::{DeviceQuery, SystemRoots, host};
 
 /// `query`: device in use, as reported by the engine; `own`: folder of Safelight's runtimes.
 pub(super) fn all(
-    machine: &Machine,
-    runtime: Option<&Runtime>,
-    (builds, own): (&[Build], &Path),
+    machine: &DoctorInputs,
+    runtime: Option<&LibtorchRuntime>,
+    (builds, own): (&[RuntimeBuild], &Path),
     query: &DeviceQuery,
-) -> Vec<Check> {
+) -> Vec<CheckResult> {
     let roots = &machine.roots;
     let cards = amdgpu::cards(&roots.sysfs);
-    let use_of = Use {
-        runtime: runtime.map(Kind::of),
+    let use_of = GpuUse {
+        runtime: runtime.map(RuntimeKind::from_runtime),
         builds,
         own,
-        machine: runtimes::Machine::find(roots, &machine.nvidia),
+        machine: runtimes::MachineGpus::find(roots, &machine.nvidia),
     };
     let mut checks = nvidia(&machine.nvidia, &use_of);
     for card in &cards {
@@ -44,7 +44,7 @@ pub(super) fn all(
                         "{} ({}) is there, and NVIDIA's driver does not work: {reason}",
                         gpu.name, gpu.pci
                     );
-                    Check::warn("gpu", message)
+                    CheckResult::warn("gpu", message)
                         .advise("Install NVIDIA's driver of your distribution and restart")
                         .mend("nvidia-smi")
                 }),
@@ -52,7 +52,7 @@ pub(super) fn all(
     }
     if checks.is_empty() {
         let message = "no supported GPU found: jobs run on the CPU, which is slow";
-        return vec![Check::warn("gpu", message)];
+        return vec![CheckResult::warn("gpu", message)];
     }
     if !cards.is_empty() {
         checks.extend(access::all(roots));
@@ -64,7 +64,7 @@ pub(super) fn all(
     checks
 }
 
-fn nvidia(report: &Result<NvidiaReport, String>, use_of: &Use<'_>) -> Vec<Check> {
+fn nvidia(report: &Result<NvidiaReport, String>, use_of: &GpuUse<'_>) -> Vec<CheckResult> {
     let Ok(report) = report else {
         return Vec::new();
     };
@@ -80,39 +80,39 @@ fn nvidia(report: &Result<NvidiaReport, String>, use_of: &Use<'_>) -> Vec<Check>
             "{} ({}), {memory}, driver {} for CUDA up to {}",
             card.name, card.pci, report.driver, report.cuda
         );
-        use_of.check(Kind::Cuda, &card.pci, message)
+        use_of.check(RuntimeKind::Cuda, &card.pci, message)
     };
     report.cards.iter().map(check).collect()
 }
 
 /// Use of a card by jobs, and the advice to get there.
-struct Use<'a> {
+struct GpuUse<'a> {
     /// Kind of the libtorch in use, if there is one.
-    runtime: Option<Kind>,
-    builds: &'a [Build],
+    runtime: Option<RuntimeKind>,
+    builds: &'a [RuntimeBuild],
     /// Folder of Safelight's runtimes.
     own: &'a Path,
-    machine: runtimes::Machine,
+    machine: runtimes::MachineGpus,
 }
 
-impl Use<'_> {
+impl GpuUse<'_> {
     /// The check on a card, which is well only when the chosen libtorch can use it.
-    fn check(&self, kind: Kind, pci: &str, message: String) -> Check {
+    fn check(&self, kind: RuntimeKind, pci: &str, message: String) -> CheckResult {
         let Some(other) = self.runtime.filter(|own| *own != kind) else {
-            return Check::ok("gpu", message);
+            return CheckResult::ok("gpu", message);
         };
         let unused = "jobs do not run on it";
         match of_place(pci, &self.machine, self.builds) {
-            Some(Fit::Refused(refusal)) => {
+            Some(BuildFit::Refused(refusal)) => {
                 let message = format!("{message}; {unused}: {}", refusal.what);
-                let check = Check::warn("gpu", message).advise(refusal.advice);
+                let check = CheckResult::warn("gpu", message).advise(refusal.advice);
                 check.mend(refusal.command)
             }
-            Some(Fit::Build(build)) => {
+            Some(BuildFit::Build(build)) => {
                 let other = other.label();
                 let size = size_text(build.download_mb * 1_000_000);
                 let what = format!("{message}; {unused}: the libtorch in use is for {other}");
-                let (check, id) = (Check::warn("gpu", what), &build.id);
+                let (check, id) = (CheckResult::warn("gpu", what), &build.id);
                 if self.own.join(id).is_dir() {
                     return check
                         .advise(format!("Use {}, which is here", build.name))
@@ -122,12 +122,12 @@ impl Use<'_> {
                     .advise(format!("Get {}: about {size} to download", build.name))
                     .mend(format!("safelight runtime install {id}"))
             }
-            None => Check::warn("gpu", format!("{message}; {unused}")),
+            None => CheckResult::warn("gpu", format!("{message}; {unused}")),
         }
     }
 }
 
-fn amd(card: &AmdCard, cards: &[AmdCard], use_of: &Use<'_>) -> Check {
+fn amd(card: &AmdCard, cards: &[AmdCard], use_of: &GpuUse<'_>) -> CheckResult {
     let target = card.gfx().unwrap_or("no compute target");
     let memory = card.memory();
     let size = memory.map_or_else(
@@ -140,20 +140,19 @@ fn amd(card: &AmdCard, cards: &[AmdCard], use_of: &Use<'_>) -> Check {
     );
     if is_display_only(card, cards) {
         let message = format!("{message}; it runs the desktop, and jobs use the other card");
-        return Check::ok("gpu", message);
+        return CheckResult::ok("gpu", message);
     }
     if card.compute.is_none() {
         let message = format!("{message}; the kernel's compute driver does not list it");
-        return Check::warn("gpu", message)
+        return CheckResult::warn("gpu", message)
             .advise("ROCm cannot use a card that is not under /sys/class/kfd")
             .mend("sudo dmesg | grep -iE 'kfd|amdgpu'");
     }
-    use_of.check(Kind::Rocm, &card.pci, message)
+    use_of.check(RuntimeKind::Rocm, &card.pci, message)
 }
 
 /// The two kinds of memory are always listed separately: their sum is more than a discrete card has, and VRAM alone is
-/// a
-/// small part of what an APU can use.
+/// a small part of what an APU can use.
 fn memory_text(class: DeviceClass, memory: AmdMemory) -> String {
     let size = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".to_owned(), size_text);
     let part =
@@ -168,7 +167,7 @@ fn memory_text(class: DeviceClass, memory: AmdMemory) -> String {
 }
 
 /// Check of the GPU choice among several, if ROCm's default would be another.
-fn choice(roots: &Roots, query: &DeviceQuery) -> Option<Check> {
+fn choice(roots: &SystemRoots, query: &DeviceQuery) -> Option<CheckResult> {
     if query.kind != "rocm" {
         return None;
     }
@@ -181,11 +180,11 @@ fn choice(roots: &Roots, query: &DeviceQuery) -> Option<Check> {
     let message = format!(
         "jobs use the strongest GPU: {which}; choose another in the setting runtime.device"
     );
-    Some(Check::ok("gpu choice", message))
+    Some(CheckResult::ok("gpu choice", message))
 }
 
 /// Check of the memory available to the card in use, and of contradictory sources.
-fn memory(card: &AmdCard, roots: &Roots, query: &DeviceQuery) -> Option<Check> {
+fn memory(card: &AmdCard, roots: &SystemRoots, query: &DeviceQuery) -> Option<CheckResult> {
     let host = host::memory(&roots.proc);
     // The engine's word counts only when it computed on this card.
     let driver =
@@ -206,10 +205,10 @@ fn memory(card: &AmdCard, roots: &Roots, query: &DeviceQuery) -> Option<Check> {
         message = format!("{message}; {available} of main memory is free now");
     }
     let check = if budget.conflicts.is_empty() {
-        Check::ok("gpu memory", message)
+        CheckResult::ok("gpu memory", message)
     } else {
         let message = format!("{message}; {}", budget.conflicts.join("; "));
-        Check::warn("gpu memory", message)
+        CheckResult::warn("gpu memory", message)
     };
     Some(match &budget.growth {
         Some(growth) => advise_growth(check, growth, roots),
@@ -217,7 +216,7 @@ fn memory(card: &AmdCard, roots: &Roots, query: &DeviceQuery) -> Option<Check> {
     })
 }
 
-fn advise_growth(check: Check, growth: &Growth, roots: &Roots) -> Check {
+fn advise_growth(check: CheckResult, growth: &PoolGrowth, roots: &SystemRoots) -> CheckResult {
     let (gib, pages_limit) = (growth.gib, growth.pages_limit);
     let now = amdgpu::ttm_pages_limit(&roots.sysfs)
         .map_or_else(String::new, |pages| format!(" (now {pages})"));

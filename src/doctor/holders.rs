@@ -8,18 +8,18 @@ use std::path::Path;
 
 use safelight_core::units::size_text;
 
-use super::Check;
+use super::CheckResult;
 
 /// Programs with less are not named.
 const WORTH_NAMING_BYTES: u64 = 64 << 20;
 const MOST_NAMED: usize = 4;
 
 /// `pci`: the place of the card whose memory it is, such as `0000:c4:00.0`.
-pub(super) fn all(proc: &Path, pci: &str) -> Option<Check> {
+pub(super) fn all(proc: &Path, pci: &str) -> Option<CheckResult> {
     let mut found: Vec<(String, u64)> = numbers(proc, "")
         .filter_map(|process| {
             let folder = proc.join(&process);
-            let bytes = held(&folder, pci);
+            let bytes = held_bytes(&folder, pci);
             if bytes < WORTH_NAMING_BYTES {
                 return None;
             }
@@ -37,7 +37,7 @@ pub(super) fn all(proc: &Path, pci: &str) -> Option<Check> {
         "programs that hold memory of this GPU: {}",
         named.join(", ")
     );
-    (!named.is_empty()).then(|| Check::ok("gpu memory", message))
+    (!named.is_empty()).then(|| CheckResult::ok("gpu memory", message))
 }
 
 /// The entries of a folder whose names are numbers.
@@ -50,7 +50,7 @@ fn numbers(folder: &Path, below: &str) -> impl Iterator<Item = String> + use<> {
 }
 
 /// Bytes of a process on a card. A file that was opened once and handed on is counted once.
-fn held(process: &Path, pci: &str) -> u64 {
+fn held_bytes(process: &Path, pci: &str) -> u64 {
     let mut clients: BTreeMap<String, u64> = BTreeMap::new();
     for file in numbers(process, "fdinfo") {
         let Ok(text) = fs::read_to_string(process.join("fdinfo").join(file)) else {

@@ -4,14 +4,14 @@
 
 use std::fs;
 
-use super::{Check, firmware};
+use super::{CheckResult, firmware};
 use crate::telemetry::amdgpu::{self, AmdCard};
-use crate::telemetry::{Roots, host};
+use crate::telemetry::{SystemRoots, host};
 
 /// The first kernel that saves gfx1151's waves as its libraries expect.
 const FIRST_GOOD_KERNEL: (u32, u32, u32) = (6, 18, 4);
 
-pub(super) fn all(roots: &Roots) -> Vec<Check> {
+pub(super) fn all(roots: &SystemRoots) -> Vec<CheckResult> {
     let cards = amdgpu::cards(&roots.sysfs);
     let mut checks = vec![kernel(&cards, roots)];
     if !cards.is_empty() {
@@ -21,9 +21,9 @@ pub(super) fn all(roots: &Roots) -> Vec<Check> {
     checks
 }
 
-fn kernel(cards: &[AmdCard], roots: &Roots) -> Check {
+fn kernel(cards: &[AmdCard], roots: &SystemRoots) -> CheckResult {
     let Some(release) = host::kernel_release(&roots.proc) else {
-        return Check::warn("kernel", "the system does not say which kernel it has");
+        return CheckResult::warn("kernel", "the system does not say which kernel it has");
     };
     let version = host::kernel_version(&release);
     let halo = cards.iter().find(|card| card.gfx() == Some("gfx1151"));
@@ -32,7 +32,7 @@ fn kernel(cards: &[AmdCard], roots: &Roots) -> Check {
         let node = card.compute.as_ref();
         if !is_new && !node.is_some_and(|node| node.has_wave_sizes) {
             let (major, minor, patch) = FIRST_GOOD_KERNEL;
-            return Check::warn(
+            return CheckResult::warn(
                 "kernel",
                 format!("gfx1151 needs kernel {major}.{minor}.{patch} or a backport, and this is {release}"),
             )
@@ -41,14 +41,14 @@ fn kernel(cards: &[AmdCard], roots: &Roots) -> Check {
         }
     }
     if !cards.is_empty() && copies_mappings_slowly(&release) {
-        return Check::warn(
+        return CheckResult::warn(
             "kernel",
             format!("{release} is of the builds that copy mapped files to AMD GPUs a hundred times too slowly"),
         )
         .advise("Safelight is not affected; other programs are slow, and a newer kernel fixes it");
     }
     let has = halo.map_or("", |_| " supports gfx1151");
-    Check::ok("kernel", format!("{release}{has}"))
+    CheckResult::ok("kernel", format!("{release}{has}"))
 }
 
 /// 7.0.0-28 and 7.0.12 are named in reports; the change that they lack came later in the series.
@@ -56,15 +56,16 @@ fn copies_mappings_slowly(release: &str) -> bool {
     release.starts_with("7.0.0-28") || host::kernel_version(release) == Some((7, 0, 12))
 }
 
-fn driver(roots: &Roots) -> Check {
+fn driver(roots: &SystemRoots) -> CheckResult {
     let folder = roots.sysfs.join("module/amdgpu");
     let version = fs::read_to_string(folder.join("version"));
     match version.as_deref().map(str::trim) {
-        Ok(version) if !version.is_empty() => Check::ok(
+        Ok(version) if !version.is_empty() => CheckResult::ok(
             "driver",
             format!("amdgpu {version}, beside the kernel's own"),
         ),
-        _ if folder.exists() => Check::ok("driver", "amdgpu, the kernel's own"),
-        _ => Check::warn("driver", "the module amdgpu is not loaded").mend("sudo modprobe amdgpu"),
+        _ if folder.exists() => CheckResult::ok("driver", "amdgpu, the kernel's own"),
+        _ => CheckResult::warn("driver", "the module amdgpu is not loaded")
+            .mend("sudo modprobe amdgpu"),
     }
 }

@@ -7,10 +7,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use safelight_core::settings::{Paths, RuntimeSettings};
+use safelight_core::settings::{AppPaths, RuntimeSettings};
 use safelight_core::units::size_text;
 
-use super::Check;
+use super::CheckResult;
 
 /// The name of its check, which a page can offer to clear.
 pub const MIOPEN_CACHE: &str = "miopen cache";
@@ -19,7 +19,7 @@ const MAX_FILES: usize = 100_000;
 
 /// A folder where it keeps things.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct MiopenFolder {
     pub folder: PathBuf,
     /// True if it contains only MIOpen's files; a folder named by a variable may contain anything.
     is_own: bool,
@@ -37,23 +37,22 @@ const ENDINGS: [&str; 7] = [
 ];
 
 /// MIOpen's folders: found kernels in the user's configuration, compiled ones in the caches, or as the engine's
-/// variables
-/// say.
+/// variables say.
 pub fn places(
-    paths: &Paths,
+    paths: &AppPaths,
     settings: &RuntimeSettings,
     inherited: &BTreeMap<String, String>,
-) -> Vec<Place> {
+) -> Vec<MiopenFolder> {
     let home = paths.programs.as_ref().map(|programs| &programs.home);
     let place = |variable: &str, below: &str| {
         let of_settings = settings.environment.get(variable);
         let said = of_settings.or_else(|| inherited.get(variable));
         match said.filter(|folder| !folder.is_empty()) {
-            Some(folder) => Some(Place {
+            Some(folder) => Some(MiopenFolder {
                 folder: PathBuf::from(folder),
                 is_own: false,
             }),
-            None => Some(Place {
+            None => Some(MiopenFolder {
                 folder: home?.join(below),
                 is_own: true,
             }),
@@ -69,7 +68,7 @@ pub fn places(
         .collect()
 }
 
-pub(super) fn all(places: &[Place]) -> Vec<Check> {
+pub(super) fn all(places: &[MiopenFolder]) -> Vec<CheckResult> {
     let places = places.iter().filter(|place| place.folder.is_dir());
     let (sizes, named): (Vec<u64>, Vec<String>) = places
         .map(|place| (place.size(), place.folder.display().to_string()))
@@ -79,7 +78,7 @@ pub(super) fn all(places: &[Place]) -> Vec<Check> {
     }
     let bytes = sizes.iter().sum();
     vec![
-        Check::ok(
+        CheckResult::ok(
             MIOPEN_CACHE,
             format!("{} kept by MIOpen: {}", size_text(bytes), named.join(", ")),
         )
@@ -89,7 +88,7 @@ pub(super) fn all(places: &[Place]) -> Vec<Check> {
 }
 
 /// Removes all that MIOpen keeps; gives the bytes that were there.
-pub fn clear(places: &[Place]) -> io::Result<u64> {
+pub fn clear(places: &[MiopenFolder]) -> io::Result<u64> {
     let mut cleared = 0;
     for place in places {
         // A link to elsewhere is not ours to follow.
@@ -107,7 +106,7 @@ pub fn clear(places: &[Place]) -> io::Result<u64> {
     Ok(cleared)
 }
 
-impl Place {
+impl MiopenFolder {
     fn size(&self) -> u64 {
         self.files().iter().map(|(_, bytes)| bytes).sum()
     }
@@ -150,14 +149,14 @@ mod tests {
     fn the_cache_is_weighed_and_cleared_and_nothing_else() {
         let root = tempfile::tempdir().unwrap();
         let home = root.path().join("home");
-        let paths = Paths {
+        let paths = AppPaths {
             programs: Some(ProgramPaths {
                 home: home.clone(),
                 config: home.join(".config"),
                 data: home.join(".local/share"),
                 system: Vec::new(),
             }),
-            ..Paths::under(root.path())
+            ..AppPaths::under(root.path())
         };
         let mut settings = RuntimeSettings::default();
         let mut inherited = BTreeMap::new();

@@ -1,10 +1,8 @@
 //! Doctor: one sentence on each requirement of a job, with a verdict and the command that fixes it.
 //!
 //! Reports only what was observed on this machine. Anything that can hang (drivers, dead disks, the GPU itself) runs in
-//! a
-//! separate process or thread with a time limit, so an examination always ends. The command line prints it, the window
-//! shows
-//! it.
+//! a separate process or thread with a time limit, so an examination always ends. The command line prints it, the
+//! window shows it.
 
 mod access;
 mod checks;
@@ -24,20 +22,20 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use safelight_core::catalog::Catalog;
+use safelight_core::catalog::ModelCatalog;
 use safelight_core::job::{DeviceChoice, JobError};
 use safelight_core::protocol::EngineReport;
 use safelight_core::settings::{
-    LoadedSettings, Paths, Runtime, RuntimeMissing, Settings, own_runtime,
+    AppPaths, LibtorchRuntime, LoadedSettings, RuntimeMissing, Settings, own_runtime,
 };
 use safelight_core::speed::SpeedLine;
 use serde::Serialize;
 
-pub use crate::child::Ended;
+pub use crate::child::ChildExit;
 use crate::runtimes;
-use crate::telemetry::limit::within;
 use crate::telemetry::nvidia::{self, NvidiaReport};
-use crate::telemetry::{DeviceQuery, Roots, amdgpu};
+use crate::telemetry::time_limit::within;
+use crate::telemetry::{DeviceQuery, SystemRoots, amdgpu};
 use crate::worker::environment::{self, EngineTarget};
 use crate::worker::{ProcessLauncher, probe_engine};
 
@@ -52,7 +50,7 @@ const NAME_WIDTH: usize = 12;
 /// Verdict of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Status {
+pub enum CheckStatus {
     Ok,
     Warn,
     Fail,
@@ -61,7 +59,7 @@ pub enum Status {
 /// Subject of a check, in the order of display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Group {
+pub enum CheckGroup {
     Engine,
     Gpu,
     System,
@@ -70,7 +68,7 @@ pub enum Group {
     Files,
 }
 
-impl Group {
+impl CheckGroup {
     pub const ALL: [Self; 6] = [
         Self::Engine,
         Self::Gpu,
@@ -91,7 +89,7 @@ impl Group {
         }
     }
 
-    fn of(name: &str) -> Self {
+    fn from_check_name(name: &str) -> Self {
         match name {
             "settings" | "libtorch" | "engine" | "restarts" | "memory tiers" => Self::Engine,
             "gpu" | "gpu access" | "gpu memory" | "gpu choice" => Self::Gpu,
@@ -105,16 +103,16 @@ impl Group {
 
 /// Measured value, for programs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Figure {
+pub struct CheckFigure {
     pub value: f64,
     pub unit: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Check {
-    pub group: Group,
+pub struct CheckResult {
+    pub group: CheckGroup,
     pub name: &'static str,
-    pub status: Status,
+    pub status: CheckStatus,
     /// One sentence, no full stop.
     pub message: String,
     /// Advice; empty if nothing needs to be done.
@@ -122,10 +120,10 @@ pub struct Check {
     /// A line for a shell that does it; empty when there is none.
     pub command: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub figure: Option<Figure>,
+    pub figure: Option<CheckFigure>,
 }
 
-impl Check {
+impl CheckResult {
     /// Returns whether the check can fail. Others state a fact, such as the GPU's name.
     pub fn is_verdict(&self) -> bool {
         const AT_RISK: [&str; 9] = [
@@ -139,12 +137,12 @@ impl Check {
             "output",
             "disk",
         ];
-        self.status != Status::Ok || AT_RISK.contains(&self.name)
+        self.status != CheckStatus::Ok || AT_RISK.contains(&self.name)
     }
 
-    fn new(name: &'static str, status: Status, message: impl Into<String>) -> Self {
+    fn new(name: &'static str, status: CheckStatus, message: impl Into<String>) -> Self {
         Self {
-            group: Group::of(name),
+            group: CheckGroup::from_check_name(name),
             name,
             status,
             message: message.into(),
@@ -157,9 +155,9 @@ impl Check {
     /// Lines for people: the verdict, and below it what to do.
     pub fn text(&self) -> String {
         let mark = match self.status {
-            Status::Ok => "ok  ",
-            Status::Warn => "note",
-            Status::Fail => "FAIL",
+            CheckStatus::Ok => "ok  ",
+            CheckStatus::Warn => "note",
+            CheckStatus::Fail => "FAIL",
         };
         let mut text = format!("{mark}  {:NAME_WIDTH$}  {}\n", self.name, self.message);
         for (arrow, line) in [("->", &self.advice), (" $", &self.command)] {
@@ -172,15 +170,15 @@ impl Check {
     }
 
     fn ok(name: &'static str, message: impl Into<String>) -> Self {
-        Self::new(name, Status::Ok, message)
+        Self::new(name, CheckStatus::Ok, message)
     }
 
     fn warn(name: &'static str, message: impl Into<String>) -> Self {
-        Self::new(name, Status::Warn, message)
+        Self::new(name, CheckStatus::Warn, message)
     }
 
     fn fail(name: &'static str, message: impl Into<String>) -> Self {
-        Self::new(name, Status::Fail, message)
+        Self::new(name, CheckStatus::Fail, message)
     }
 
     fn advise(mut self, advice: impl Into<String>) -> Self {
@@ -194,7 +192,7 @@ impl Check {
     }
 
     fn measured(mut self, value: f64, unit: &str) -> Self {
-        self.figure = Some(Figure {
+        self.figure = Some(CheckFigure {
             value,
             unit: unit.to_owned(),
         });
@@ -203,25 +201,25 @@ impl Check {
 }
 
 /// The worst of them.
-pub fn worst(checks: &[Check]) -> Status {
+pub fn worst(checks: &[CheckResult]) -> CheckStatus {
     let status = checks.iter().map(|check| check.status).max();
-    status.unwrap_or(Status::Ok)
+    status.unwrap_or(CheckStatus::Ok)
 }
 
 /// Everything that the checks look at, gathered first so that tests can say what is there.
 #[derive(Debug)]
-pub struct Machine {
-    pub roots: Roots,
+pub struct DoctorInputs {
+    pub roots: SystemRoots,
     /// The environment that the engine would inherit.
     pub variables: BTreeMap<String, String>,
     /// Report of NVIDIA's driver, or the reason why there is none.
     pub nvidia: Result<NvidiaReport, String>,
 }
 
-impl Machine {
+impl DoctorInputs {
     pub fn of_this_user() -> Self {
         Self {
-            roots: Roots::of_this_machine(),
+            roots: SystemRoots::of_this_machine(),
             variables: environment::inherited(),
             nvidia: nvidia::report(),
         }
@@ -229,29 +227,29 @@ impl Machine {
 }
 
 /// Programs started for the examination.
-pub trait Instruments {
+pub trait DoctorProbes {
     /// Starts an engine, hears its first message and ends it.
     fn engine(&mut self) -> Result<EngineReport, JobError>;
     /// Lets an engine measure how fast it is, and tells each line of it.
-    fn speed(&mut self, tell: &mut dyn FnMut(SpeedLine)) -> Result<Ended, JobError>;
+    fn speed(&mut self, tell: &mut dyn FnMut(SpeedLine)) -> Result<ChildExit, JobError>;
 }
 
 /// User and machine under examination.
-pub struct Patient {
-    pub paths: Paths,
+pub struct DoctorTarget {
+    pub paths: AppPaths,
     pub loaded: LoadedSettings,
-    pub machine: Machine,
-    pub runtime: Result<Runtime, RuntimeMissing>,
+    pub machine: DoctorInputs,
+    pub runtime: Result<LibtorchRuntime, RuntimeMissing>,
     /// The GPU and the disk are measured too, which takes some seconds.
     pub is_measured: bool,
 }
 
 /// Examines this machine for this user; each check is reported as soon as it is done.
 pub fn examine_this_machine(
-    paths: Paths,
+    paths: AppPaths,
     launcher: ProcessLauncher,
     is_measured: bool,
-    tell: &mut dyn FnMut(Check),
+    tell: &mut dyn FnMut(CheckResult),
 ) {
     let loaded = Settings::load(&paths.settings_file());
     let runtime = own_runtime(&loaded.settings, &paths.cache);
@@ -259,10 +257,10 @@ pub fn examine_this_machine(
         launcher,
         device: loaded.settings.runtime.device,
     };
-    let patient = Patient {
+    let patient = DoctorTarget {
         paths,
         loaded,
-        machine: Machine::of_this_user(),
+        machine: DoctorInputs::of_this_user(),
         runtime,
         is_measured,
     };
@@ -275,12 +273,12 @@ struct OwnEngines {
     device: safelight_core::job::DeviceChoice,
 }
 
-impl Instruments for OwnEngines {
+impl DoctorProbes for OwnEngines {
     fn engine(&mut self) -> Result<EngineReport, JobError> {
         probe_engine(&mut self.launcher, self.device, ENGINE_LIMIT)
     }
 
-    fn speed(&mut self, tell: &mut dyn FnMut(SpeedLine)) -> Result<Ended, JobError> {
+    fn speed(&mut self, tell: &mut dyn FnMut(SpeedLine)) -> Result<ChildExit, JobError> {
         let mut command = self.launcher.command(self.device)?;
         command.args(["probe-speed", "--device", &self.device.to_string()]);
         Ok(crate::child::run(
@@ -297,15 +295,19 @@ impl Instruments for OwnEngines {
 }
 
 /// Reason why this user cannot open AMD's compute driver, and the command that fixes it.
-pub fn access_problem(roots: &Roots) -> Option<(String, String)> {
+pub fn access_problem(roots: &SystemRoots) -> Option<(String, String)> {
     let mut checks = access::all(roots).into_iter();
-    let problem = checks.find(|check| check.status != Status::Ok)?;
+    let problem = checks.find(|check| check.status != CheckStatus::Ok)?;
     Some((problem.message, problem.command))
 }
 
 /// All checks, in the order in which a job needs the things.
-pub fn examine(patient: &Patient, instruments: &mut dyn Instruments, tell: &mut dyn FnMut(Check)) {
-    let Patient {
+pub fn examine(
+    patient: &DoctorTarget,
+    instruments: &mut dyn DoctorProbes,
+    tell: &mut dyn FnMut(CheckResult),
+) {
+    let DoctorTarget {
         paths,
         loaded,
         machine,
@@ -313,7 +315,7 @@ pub fn examine(patient: &Patient, instruments: &mut dyn Instruments, tell: &mut 
         is_measured,
     } = patient;
     let settings = &loaded.settings;
-    let mut tell_all = |checks: Vec<Check>| checks.into_iter().for_each(&mut *tell);
+    let mut tell_all = |checks: Vec<CheckResult>| checks.into_iter().for_each(&mut *tell);
     tell_all(checks::settings(loaded, &paths.settings_file()));
     let gfx = amdgpu::targets(&machine.roots.sysfs);
     tell_all(checks::runtime(runtime, &gfx));
@@ -332,7 +334,7 @@ pub fn examine(patient: &Patient, instruments: &mut dyn Instruments, tell: &mut 
 
     let found = runtime.as_ref().ok();
     let query = DeviceQuery {
-        kind: found.map_or("cpu", Runtime::kind),
+        kind: found.map_or("cpu", LibtorchRuntime::kind),
         device: settings.runtime.device,
         pci: report
             .as_ref()
@@ -358,11 +360,11 @@ pub fn examine(patient: &Patient, instruments: &mut dyn Instruments, tell: &mut 
     if *is_measured && report.is_some() {
         speed::all(instruments, target.as_ref(), &mut *tell);
     }
-    let mut tell_all = |checks: Vec<Check>| checks.into_iter().for_each(&mut *tell);
+    let mut tell_all = |checks: Vec<CheckResult>| checks.into_iter().for_each(&mut *tell);
     let catalog = {
         let (paths, settings) = (paths.clone(), settings.clone());
         within(CATALOG_LIMIT, "catalog", move || {
-            Catalog::load(&paths, &settings)
+            ModelCatalog::load(&paths, &settings)
         })
     };
     tell_all(checks::models(catalog.as_ref()));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use safelight_core::memory::DeviceClass;
 use safelight_core::speed::{SpeedLine, SpeedProbe, SpeedState};
 
-use super::{Check, Ended, Instruments};
+use super::{CheckResult, ChildExit, DoctorProbes};
 use crate::worker::environment::EngineTarget;
 
 /// Loading a GPU runtime takes most of it; measuring takes seconds.
@@ -23,9 +23,9 @@ const NAIVE_TFLOPS: f64 = 0.3;
 
 /// Tells each figure as it comes.
 pub(super) fn all(
-    instruments: &mut dyn Instruments,
+    instruments: &mut dyn DoctorProbes,
     target: Option<&EngineTarget>,
-    tell: &mut dyn FnMut(Check),
+    tell: &mut dyn FnMut(CheckResult),
 ) {
     let mut rates: BTreeMap<SpeedProbe, f64> = BTreeMap::new();
     let mut begun = None;
@@ -47,29 +47,29 @@ pub(super) fn all(
         SpeedState::Failed { reason } => {
             begun = None;
             let message = format!("{} failed: {reason}", probe.label());
-            tell(Check::warn("speed", message).advise("Please report it with this output"));
+            tell(CheckResult::warn("speed", message).advise("Please report it with this output"));
         }
     });
     let at = begun.map_or_else(|| "the start".to_owned(), |probe| probe.label().to_owned());
     match ended {
-        Ok(Ended::Well | Ended::Cancelled) => {}
-        Ok(Ended::TooLate { secs }) => tell(
-            Check::fail(
+        Ok(ChildExit::Well | ChildExit::Cancelled) => {}
+        Ok(ChildExit::TooLate { secs }) => tell(
+            CheckResult::fail(
                 "speed",
                 format!("the measurement did not end within {secs} s and was stopped at {at}"),
             )
             .advise("The driver may hang, or other programs use the device: close them, look at the kernel's log, and restart the computer if that does not help")
             .mend("sudo dmesg | tail -n 50"),
         ),
-        Ok(Ended::Badly { how, complaint }) => {
+        Ok(ChildExit::Badly { how, complaint }) => {
             let last = complaint.lines().last().unwrap_or_default();
             let reason = if last.is_empty() { how } else { format!("{how}: {last}") };
             tell(
-                Check::fail("speed", format!("the engine ended while it measured, at {at} ({reason})"))
+                CheckResult::fail("speed", format!("the engine ended while it measured, at {at} ({reason})"))
                     .mend("sudo dmesg | tail -n 50"),
             );
         }
-        Err(err) => tell(Check::fail("speed", err.summary).advise(err.advice)),
+        Err(err) => tell(CheckResult::fail("speed", err.summary).advise(err.advice)),
     }
 }
 
@@ -80,15 +80,15 @@ fn judge(
     message: String,
     rates: &BTreeMap<SpeedProbe, f64>,
     target: Option<&EngineTarget>,
-) -> Check {
+) -> CheckResult {
     let is_gpu = target.is_some_and(|target| target.class != DeviceClass::Cpu);
     let is_rocm = target.is_some_and(|target| target.kind == "rocm");
     let is_halo =
         is_rocm && target.is_some_and(|target| target.gfx.iter().any(|gfx| gfx == "gfx1151"));
     let of = |probe| rates.get(&probe).copied().unwrap_or(0.0);
-    let warn = |advice: &str| Check::warn("speed", message.clone()).advise(advice);
+    let warn = |advice: &str| CheckResult::warn("speed", message.clone()).advise(advice);
     match probe {
-        SpeedProbe::Attention if keeps_scores && is_gpu => Check::fail(
+        SpeedProbe::Attention if keeps_scores && is_gpu => CheckResult::fail(
             "speed",
             format!("{message}; all scores were kept in memory, which large pictures and clips cannot"),
         )
@@ -109,7 +109,7 @@ fn judge(
             warn("The card may sit in a slot with few lanes, or its link saves power: weights that do not fit stream over it")
                 .mend("lspci -vv | grep -E 'VGA|3D|LnkSta:'")
         }
-        _ => Check::ok("speed", message),
+        _ => CheckResult::ok("speed", message),
     }
 }
 

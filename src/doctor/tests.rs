@@ -8,7 +8,9 @@ use std::path::Path;
 
 use safelight_core::job::{DeviceChoice, JobError, JobErrorKind};
 use safelight_core::protocol::EngineReport;
-use safelight_core::settings::{Installation, Paths, Runtime, RuntimeMissing, Settings};
+use safelight_core::settings::{
+    AppPaths, InstallationKind, LibtorchRuntime, RuntimeMissing, Settings,
+};
 use safelight_core::speed::{SpeedProbe, SpeedState};
 
 use super::*;
@@ -17,7 +19,7 @@ use crate::telemetry::nvidia::{NvidiaCard, NvidiaMemory};
 
 struct Case {
     root: tempfile::TempDir,
-    patient: Patient,
+    patient: DoctorTarget,
     engine: FakeEngine,
 }
 
@@ -29,10 +31,10 @@ struct FakeEngine {
     pci: &'static str,
     line: String,
     lines: Vec<SpeedLine>,
-    ended: Ended,
+    ended: ChildExit,
 }
 
-impl Instruments for &FakeEngine {
+impl DoctorProbes for &FakeEngine {
     fn engine(&mut self) -> Result<EngineReport, JobError> {
         Ok(EngineReport {
             protocol: 1,
@@ -48,7 +50,7 @@ impl Instruments for &FakeEngine {
         })
     }
 
-    fn speed(&mut self, tell: &mut dyn FnMut(SpeedLine)) -> Result<Ended, JobError> {
+    fn speed(&mut self, tell: &mut dyn FnMut(SpeedLine)) -> Result<ChildExit, JobError> {
         self.lines.iter().cloned().for_each(tell);
         Ok(self.ended.clone())
     }
@@ -65,19 +67,19 @@ impl Case {
         lay_meminfo(&at("proc"), 128, 96);
         fs::create_dir_all(at("torch/lib")).unwrap();
         fs::write(at("torch/build-version"), "2.11.0\n").unwrap();
-        let runtime = Runtime {
+        let runtime = LibtorchRuntime {
             folder: at("torch"),
             lib: at("torch/lib"),
             extra: Vec::new(),
             source: "a test",
         };
-        let paths = Paths::under(root.path());
+        let paths = AppPaths::under(root.path());
         Self {
-            patient: Patient {
+            patient: DoctorTarget {
                 loaded: Settings::load(&paths.settings_file()),
                 paths,
-                machine: Machine {
-                    roots: Roots::under(root.path()),
+                machine: DoctorInputs {
+                    roots: SystemRoots::under(root.path()),
                     variables: BTreeMap::new(),
                     nvidia: Err("no driver".to_owned()),
                 },
@@ -91,13 +93,13 @@ impl Case {
                 pci: "",
                 line: "computes on the CPU".to_owned(),
                 lines: Vec::new(),
-                ended: Ended::Well,
+                ended: ChildExit::Well,
             },
             root,
         }
     }
 
-    fn checks(&self) -> Vec<Check> {
+    fn checks(&self) -> Vec<CheckResult> {
         let mut checks = Vec::new();
         examine(&self.patient, &mut &self.engine, &mut |check| {
             checks.push(check);
@@ -105,7 +107,7 @@ impl Case {
         checks
     }
 
-    fn named(&self, name: &str) -> Vec<Check> {
+    fn named(&self, name: &str) -> Vec<CheckResult> {
         let mut checks = self.checks();
         checks.retain(|check| check.name == name);
         checks
@@ -147,7 +149,7 @@ fn strix_halo() -> Case {
 fn a_sound_machine_without_a_gpu_has_nothing_failing_but_models() {
     let case = Case::new();
     let mut failing = case.checks();
-    failing.retain(|check| check.status == Status::Fail);
+    failing.retain(|check| check.status == CheckStatus::Fail);
     assert_eq!((failing.len(), failing[0].name), (1, "models"));
     let gpu = case.named("gpu");
     assert!(gpu[0].message.contains("no supported GPU found"), "{gpu:?}");
@@ -155,7 +157,7 @@ fn a_sound_machine_without_a_gpu_has_nothing_failing_but_models() {
     // Its age matters to gfx1151 only.
     assert_eq!(
         (kernel.status, &kernel.message[..]),
-        (Status::Ok, "6.17.1-1")
+        (CheckStatus::Ok, "6.17.1-1")
     );
     assert!(case.named("driver").is_empty());
 }
@@ -167,8 +169,8 @@ fn without_libtorch_the_engine_is_not_tried() {
         searched: Vec::new(),
     });
     let libtorch = case.named("libtorch");
-    assert_eq!(libtorch[0].status, Status::Fail);
-    let command = Installation::of_this_program().libtorch_command();
+    assert_eq!(libtorch[0].status, CheckStatus::Fail);
+    let command = InstallationKind::of_this_program().libtorch_command();
     assert_eq!(libtorch[0].command, command);
     assert!(case.named("engine").is_empty());
 }
@@ -178,14 +180,18 @@ fn another_version_of_libtorch_is_named() {
     let case = Case::new();
     fs::write(case.root.path().join("torch/build-version"), "2.9.1+cu128").unwrap();
     let libtorch = &case.named("libtorch")[0];
-    assert_eq!(libtorch.status, Status::Fail);
+    assert_eq!(libtorch.status, CheckStatus::Fail);
     let told =
         "this is libtorch 2.9.1+cu128, and Safelight has engines for 2.11.0 and 2.13.0 alone";
     assert!(libtorch.message.starts_with(told), "{libtorch:?}");
     assert!(case.named("engine").is_empty(), "it would only fail");
     for version in ["2.11.0+cu130", "2.13.0"] {
         fs::write(case.root.path().join("torch/build-version"), version).unwrap();
-        assert_eq!(case.named("libtorch")[0].status, Status::Ok, "{version}");
+        assert_eq!(
+            case.named("libtorch")[0].status,
+            CheckStatus::Ok,
+            "{version}"
+        );
     }
 }
 
@@ -193,7 +199,7 @@ fn another_version_of_libtorch_is_named() {
 fn an_engine_that_cannot_start_gives_its_reason_and_advice() {
     let err = JobError::new(JobErrorKind::Device, "libtorch is broken").advise("Fetch it again");
     let check = checks::engine(Err(err));
-    assert_eq!(check.status, Status::Fail);
+    assert_eq!(check.status, CheckStatus::Fail);
     assert_eq!(check.message.as_str(), "libtorch is broken");
     assert_eq!(check.advice.as_str(), "Fetch it again");
 }
@@ -206,17 +212,17 @@ fn a_gpu_runtime_that_cannot_be_used_fails_and_one_on_the_systems_libraries_lack
     }
     case.engine.gpu_problem = Some("libtorch_hip.so could not be loaded: it is odd");
     let engine = &case.named("engine")[0];
-    assert_eq!(engine.status, Status::Fail);
+    assert_eq!(engine.status, CheckStatus::Fail);
     assert!(engine.message.ends_with("could not be loaded: it is odd"));
     let half = &case.named("libtorch")[1];
-    assert_eq!(half.status, Status::Warn);
+    assert_eq!(half.status, CheckStatus::Warn);
     assert!(half.message.contains("lacks libamdhip64.so"), "{half:?}");
 
     case.engine.gpu_problem = None;
     case.engine.device = DeviceChoice::Cuda(0);
-    assert_eq!(case.named("engine")[0].status, Status::Ok);
+    assert_eq!(case.named("engine")[0].status, CheckStatus::Ok);
     let half = &case.named("libtorch")[1];
-    assert_eq!(half.status, Status::Ok, "it was loaded: {half:?}");
+    assert_eq!(half.status, CheckStatus::Ok, "it was loaded: {half:?}");
     let expected = "with libamdhip64.so, libMIOpen.so of the system";
     assert!(half.message.contains(expected), "{half:?}");
 }
@@ -227,12 +233,16 @@ fn strix_halo_gets_its_kernel_pool_and_access_told() {
     let gpu = &case.named("gpu")[0];
     assert!(gpu.message.contains("gfx1151"), "{gpu:?}");
     assert!(gpu.message.contains("one pool"), "{gpu:?}");
-    assert_eq!(gpu.status, Status::Warn, "a CPU libtorch does not use it");
+    assert_eq!(
+        gpu.status,
+        CheckStatus::Warn,
+        "a CPU libtorch does not use it"
+    );
     let access = &case.named("gpu access")[0];
-    assert_eq!(access.status, Status::Warn);
+    assert_eq!(access.status, CheckStatus::Warn);
     assert!(access.command.starts_with("sudo "), "{access:?}");
     let kernel = &case.named("kernel")[0];
-    assert_eq!(kernel.status, Status::Warn);
+    assert_eq!(kernel.status, CheckStatus::Warn);
     assert!(kernel.message.contains("this is 6.17.1-1"), "{kernel:?}");
     let pool = &case.named("gpu memory")[0];
     // 128 GiB less the system's 8, in pages of 4 KiB.
@@ -242,16 +252,16 @@ fn strix_halo_gets_its_kernel_pool_and_access_told() {
     assert!(pool.advice.contains(last) && pool.command.contains("update-initramfs"));
 
     case.set_kernel("6.18.4");
-    assert_eq!(case.named("kernel")[0].status, Status::Ok);
+    assert_eq!(case.named("kernel")[0].status, CheckStatus::Ok);
     case.set_kernel("6.14.0");
     let backport = "gfx_target_version 110501\nlocation_id 50176\ncwsr_size 1\nctl_stack_size 1\n";
     lay_node(case.sysfs(), 1, backport);
-    assert_eq!(case.named("kernel")[0].status, Status::Ok);
+    assert_eq!(case.named("kernel")[0].status, CheckStatus::Ok);
     case.set_kernel("7.0.0-28-generic");
     let kernel = &case.named("kernel")[0];
     assert!(kernel.message.contains("too slowly"), "{kernel:?}");
     fs::write(case.patient.machine.roots.dev.join("kfd"), b"").unwrap();
-    assert_eq!(case.named("gpu access")[0].status, Status::Ok);
+    assert_eq!(case.named("gpu access")[0].status, CheckStatus::Ok);
 }
 
 #[test]
@@ -262,7 +272,7 @@ fn what_the_driver_and_its_tables_say_apart_is_told_with_what_mends_it() {
     case.engine.device = DeviceChoice::Cuda(0);
     case.engine.total_bytes = 15_500 << 20;
     let pool = &case.named("gpu memory")[0];
-    assert_eq!(pool.status, Status::Warn);
+    assert_eq!(pool.status, CheckStatus::Warn);
     for expected in ["the driver says 15.1 GiB", "the least of"] {
         assert!(pool.message.contains(expected), "{pool:?}");
     }
@@ -277,7 +287,7 @@ fn what_the_driver_and_its_tables_say_apart_is_told_with_what_mends_it() {
 #[test]
 fn inherited_variables_that_hurt_are_named_with_what_they_do() {
     let mut case = Case::new();
-    assert_eq!(case.named("environment")[0].status, Status::Ok);
+    assert_eq!(case.named("environment")[0].status, CheckStatus::Ok);
     case.set_variables(&[
         ("HSA_OVERRIDE_GFX_VERSION", "11.0.0"),
         ("PYTORCH_HIP_ALLOC_CONF", "max_split_size_mb:64"),
@@ -286,9 +296,9 @@ fn inherited_variables_that_hurt_are_named_with_what_they_do() {
         ("PYTORCH_CUDA_ALLOC_CONF", ""),
         ("PATH", "/bin"),
     ]);
-    let hurtful = |case: &Case| -> Vec<Check> {
+    let hurtful = |case: &Case| -> Vec<CheckResult> {
         let mut found = case.named("environment");
-        found.retain(|check| check.status != Status::Ok);
+        found.retain(|check| check.status != CheckStatus::Ok);
         found
     };
     let found = hurtful(&case);
@@ -349,15 +359,15 @@ fn a_measurement_that_hangs_or_crashes_names_what_it_hung_at_and_keeps_the_figur
             state: SpeedState::Begin,
         },
     ];
-    case.engine.ended = Ended::TooLate { secs: 90 };
+    case.engine.ended = ChildExit::TooLate { secs: 90 };
     let speed = case.named("speed");
-    assert_eq!((speed.len(), speed[0].status), (2, Status::Ok));
+    assert_eq!((speed.len(), speed[0].status), (2, CheckStatus::Ok));
     let figure = speed[0].figure.as_ref().unwrap();
     assert_eq!((figure.value, figure.unit.as_str()), (0.1, "TFLOP/s"));
-    assert_eq!(speed[1].status, Status::Fail);
+    assert_eq!(speed[1].status, CheckStatus::Fail);
     let expected = "stopped at convolutions over time";
     assert!(speed[1].message.contains(expected), "{speed:?}");
-    case.engine.ended = Ended::Badly {
+    case.engine.ended = ChildExit::Badly {
         how: "signal 11".to_owned(),
         complaint: "first\nHSA exception".to_owned(),
     };
@@ -375,14 +385,14 @@ fn slow_halves_and_attention_that_keeps_its_scores_are_told_on_a_gpu_alone() {
         done(SpeedProbe::MatrixBf16, 3.9, false),
         done(SpeedProbe::Attention, 1.0, true),
     ];
-    let status = |case: &Case| -> Vec<Status> {
+    let status = |case: &Case| -> Vec<CheckStatus> {
         let speed = case.named("speed");
         speed.into_iter().map(|check| check.status).collect()
     };
-    assert_eq!(status(&case), [Status::Ok, Status::Ok]);
+    assert_eq!(status(&case), [CheckStatus::Ok, CheckStatus::Ok]);
     let library = case.root.path().join("torch/lib/libtorch_hip.so");
     fs::write(library, b"").unwrap();
-    assert_eq!(status(&case), [Status::Warn, Status::Fail]);
+    assert_eq!(status(&case), [CheckStatus::Warn, CheckStatus::Fail]);
 }
 
 #[test]
@@ -401,7 +411,7 @@ fn an_nvidia_card_that_the_chosen_libtorch_cannot_use_is_a_warning() {
         }],
     });
     let gpu = &case.named("gpu")[0];
-    assert_eq!(gpu.status, Status::Warn);
+    assert_eq!(gpu.status, CheckStatus::Warn);
     assert!(gpu.message.contains("Some GPU"), "{gpu:?}");
     assert_eq!(gpu.command, "safelight runtime install cuda13.0");
     let own = crate::runtimes::folder(&case.patient.paths).join("cuda13.0");
@@ -409,7 +419,7 @@ fn an_nvidia_card_that_the_chosen_libtorch_cannot_use_is_a_warning() {
     let gpu = &case.named("gpu")[0];
     assert_eq!(gpu.command, "safelight runtime use cuda13.0", "{gpu:?}");
     fs::write(case.root.path().join("torch/lib/libtorch_cuda.so"), b"").unwrap();
-    assert_eq!(case.named("gpu")[0].status, Status::Ok);
+    assert_eq!(case.named("gpu")[0].status, CheckStatus::Ok);
 }
 
 #[test]
@@ -422,7 +432,7 @@ fn a_card_of_nvidia_whose_driver_does_not_work_is_told_and_not_passed_over() {
         fs::write(device.join(name), text).unwrap();
     }
     let gpu = &case.named("gpu")[0];
-    assert_eq!(gpu.status, Status::Warn);
+    assert_eq!(gpu.status, CheckStatus::Warn);
     let told =
         "NVIDIA device 2684 (0000:01:00.0) is there, and NVIDIA's driver does not work: no driver";
     assert_eq!(gpu.message, told);
@@ -431,31 +441,31 @@ fn a_card_of_nvidia_whose_driver_does_not_work_is_told_and_not_passed_over() {
 #[test]
 fn broken_settings_and_unknown_keys_are_told() {
     let mut case = Case::new();
-    let file = Paths::under(case.root.path()).settings_file();
+    let file = AppPaths::under(case.root.path()).settings_file();
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(&file, "[runtime]\ndevice = 'gpu'\n").unwrap();
     case.patient.loaded = Settings::load(&file);
     let settings = &case.named("settings")[0];
-    assert_eq!(settings.status, Status::Fail);
+    assert_eq!(settings.status, CheckStatus::Fail);
     assert!(settings.message.contains("line 2, column 10"));
     fs::write(&file, "[output]\nfromat = 'mp4'\n").unwrap();
     case.patient.loaded = Settings::load(&file);
     let settings = &case.named("settings")[0];
-    assert_eq!(settings.status, Status::Warn);
+    assert_eq!(settings.status, CheckStatus::Warn);
     assert!(settings.message.contains("output.fromat"), "{settings:?}");
 }
 
 #[test]
 fn a_folder_for_results_that_cannot_be_made_fails_and_a_trial_leaves_nothing() {
     let case = Case::new();
-    assert_eq!(case.named("output")[0].status, Status::Ok);
+    assert_eq!(case.named("output")[0].status, CheckStatus::Ok);
     let before = fs::read_dir(case.root.path()).unwrap().count();
-    assert_eq!(case.named("output")[0].status, Status::Ok);
+    assert_eq!(case.named("output")[0].status, CheckStatus::Ok);
     assert_eq!(fs::read_dir(case.root.path()).unwrap().count(), before);
     // A file where a folder is needed: true for every user, root included.
     let file = case.root.path().join("a file");
     fs::write(&file, b"").unwrap();
     let check = checks::output_folder(&file.join("results"));
-    assert_eq!(check.status, Status::Fail);
+    assert_eq!(check.status, CheckStatus::Fail);
     assert!(check.advice.contains("output.folder"));
 }

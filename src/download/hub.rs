@@ -9,12 +9,12 @@ use safelight_core::files::{MAX_TEXT_BYTES, read_text_bounded};
 use safelight_core::uri;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hub {
+pub struct ModelHub {
     endpoint: String,
     pub token: Option<String>,
 }
 
-impl Hub {
+impl ModelHub {
     /// The hub that `HF_ENDPOINT` names, else huggingface.co, with the token of `HF_TOKEN`, else of the file that
     /// the hub's own login writes.
     pub fn of_environment() -> Self {
@@ -53,12 +53,12 @@ mod tests {
 
     #[test]
     fn an_address_has_the_repository_and_the_escaped_path() {
-        let hub = Hub::new(" https://hub.example/ ", Some(" hf_x\n".to_owned()));
+        let hub = ModelHub::new(" https://hub.example/ ", Some(" hf_x\n".to_owned()));
         assert_eq!(
             hub.url("owner/name", "split files/a+b.safetensors"),
             "https://hub.example/owner/name/resolve/main/split%20files/a%2Bb.safetensors"
         );
         assert_eq!(hub.token.as_deref(), Some("hf_x"));
-        assert_eq!(Hub::new("x", Some(" \n".to_owned())).token, None);
+        assert_eq!(ModelHub::new("x", Some(" \n".to_owned())).token, None);
     }
 }

@@ -1,18 +1,16 @@
 //! Downloads of models' missing files and of members of wheels: resumable, over several connections, verified by the
-//! server's
-//! checksum, and complete or absent.
+//! server's checksum, and complete or absent.
 //!
 //! Downloads only on request. The catalogue lists a model's files; the window and the command line choose them. Blocks:
-//! call
-//! it from a separate thread.
+//! call it from a separate thread.
 
 mod check;
 mod error;
 mod hub;
-mod order;
+mod item;
 mod partial;
-mod parts;
-mod remote;
+mod remote_parts;
+mod server;
 mod speed;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -29,16 +27,16 @@ use crossbeam_channel::{RecvTimeoutError, bounded};
 use safelight_core::job::CancelToken;
 
 pub use error::DownloadError;
-pub use hub::Hub;
-pub use order::{Order, orders};
-use partial::Partial;
-pub use parts::{Parts, ensure_room, page};
-use remote::{Remote, RemoteFile};
-use speed::Speed;
+pub use hub::ModelHub;
+pub use item::{DownloadItem, orders};
+use partial::PartialFile;
+pub use remote_parts::{RemoteParts, ensure_room, page};
+use server::{RemoteFile, RemoteServer};
+use speed::DownloadSpeed;
 
 /// Options of a download.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct DownloadOptions {
     /// At once for one file.
     pub connections: usize,
     /// Sent to the first host alone, never to one that it leads on to.
@@ -53,7 +51,7 @@ pub struct Options {
     pub pause: Duration,
 }
 
-impl Default for Options {
+impl Default for DownloadOptions {
     fn default() -> Self {
         Self {
             connections: 4,
@@ -66,7 +64,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl DownloadOptions {
     /// Delay after this number of consecutive failures.
     fn pause_after(&self, failures: u32) -> Duration {
         self.pause * 2_u32.pow(failures.saturating_sub(1).min(6))
@@ -83,7 +81,7 @@ impl Options {
 
 /// Current phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum DownloadPhase {
     /// Asking servers for sizes.
     Asking,
     Fetching,
@@ -93,8 +91,8 @@ pub enum Phase {
 
 /// Progress. Bytes are those of all files together.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Progress {
-    pub phase: Phase,
+pub struct DownloadStatus {
+    pub phase: DownloadPhase,
     /// The name of the file in hand.
     pub name: String,
     pub done_bytes: u64,
@@ -103,7 +101,7 @@ pub struct Progress {
     pub bytes_per_sec: f64,
 }
 
-impl Progress {
+impl DownloadStatus {
     /// Seconds left at this speed, while there is one.
     pub fn secs_left(&self) -> Option<f64> {
         let left = self.total_bytes.saturating_sub(self.done_bytes);
@@ -113,21 +111,21 @@ impl Progress {
 
 /// Size of an item on the server, and of its local part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Quote {
+pub struct RemoteQuote {
     pub bytes: u64,
     /// Bytes of earlier attempts; all of them if the file exists.
     pub here_bytes: u64,
 }
 
-impl Quote {
+impl RemoteQuote {
     pub fn left_bytes(self) -> u64 {
         self.bytes.saturating_sub(self.here_bytes)
     }
 }
 
 /// One order, and what its server says of it.
-struct Asked {
-    order: Order,
+struct ResolvedItem {
+    order: DownloadItem,
     remote: RemoteFile,
     /// Bytes that an earlier attempt left.
     here: u64,
@@ -139,18 +137,18 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Asks for the size of each file, and fetches nothing; `None` when cancelled.
 pub fn quote(
-    orders: &[Order],
-    options: &Options,
+    orders: &[DownloadItem],
+    options: &DownloadOptions,
     cancel: &CancelToken,
-) -> Result<Option<Vec<Quote>>, DownloadError> {
-    let remote = Arc::new(Remote::new(options));
+) -> Result<Option<Vec<RemoteQuote>>, DownloadError> {
+    let remote = Arc::new(RemoteServer::new(options));
     let mut quotes = Vec::with_capacity(orders.len());
     for order in orders {
         let Some(one) = ask(order, &remote, options, cancel)? else {
             return Ok(None);
         };
         let bytes = one.remote.bytes;
-        quotes.push(Quote {
+        quotes.push(RemoteQuote {
             bytes,
             here_bytes: if one.is_done { bytes } else { one.here },
         });
@@ -159,7 +157,7 @@ pub fn quote(
 }
 
 /// Refuses where the disks have no room for what is left to fetch.
-pub fn ensure_space(orders: &[Order], quotes: &[Quote]) -> Result<(), DownloadError> {
+pub fn ensure_space(orders: &[DownloadItem], quotes: &[RemoteQuote]) -> Result<(), DownloadError> {
     let pairs = orders.iter().zip(quotes);
     check::space(pairs.map(|(order, quote)| (order.to.as_path(), quote.left_bytes())))
 }
@@ -169,14 +167,14 @@ pub fn ensure_space(orders: &[Order], quotes: &[Quote]) -> Result<(), DownloadEr
 /// An existing file of the right size is kept. Space for all files is checked first.
 /// Cancelling takes effect within a fraction of a second, even if a server is silent.
 pub fn download(
-    orders: &[Order],
-    options: &Options,
+    orders: &[DownloadItem],
+    options: &DownloadOptions,
     cancel: &CancelToken,
-    report: &mut dyn FnMut(&Progress),
+    report: &mut dyn FnMut(&DownloadStatus),
 ) -> Result<Option<Vec<PathBuf>>, DownloadError> {
-    let remote = Arc::new(Remote::new(options));
-    let mut progress = Progress {
-        phase: Phase::Asking,
+    let remote = Arc::new(RemoteServer::new(options));
+    let mut progress = DownloadStatus {
+        phase: DownloadPhase::Asking,
         name: String::new(),
         done_bytes: 0,
         total_bytes: 0,
@@ -212,11 +210,11 @@ pub fn download(
 
 /// Sizes of the files; `None` when cancelled.
 fn ask(
-    order: &Order,
-    remote: &Arc<Remote>,
-    options: &Options,
+    order: &DownloadItem,
+    remote: &Arc<RemoteServer>,
+    options: &DownloadOptions,
     cancel: &CancelToken,
-) -> Result<Option<Asked>, DownloadError> {
+) -> Result<Option<ResolvedItem>, DownloadError> {
     let mut failures = 0;
     let facts = loop {
         match ask_once(order, remote, cancel) {
@@ -246,8 +244,8 @@ fn ask(
         }
         Err(_) => false,
     };
-    Ok(Some(Asked {
-        here: Partial::bytes_here(&order.to, &facts, options.piece_bytes),
+    Ok(Some(ResolvedItem {
+        here: PartialFile::bytes_here(&order.to, &facts, options.piece_bytes),
         remote: facts,
         order: order.clone(),
         is_done,
@@ -256,8 +254,8 @@ fn ask(
 
 /// One request, by a thread that is left to itself when it is cancelled.
 fn ask_once(
-    order: &Order,
-    remote: &Arc<Remote>,
+    order: &DownloadItem,
+    remote: &Arc<RemoteServer>,
     cancel: &CancelToken,
 ) -> Option<Result<RemoteFile, DownloadError>> {
     if cancel.is_cancelled() {
@@ -287,18 +285,18 @@ fn ask_once(
 
 /// One file: its pieces, its checksum, its name.
 fn fetch(
-    one: &Arc<Asked>,
-    remote: &Arc<Remote>,
-    options: &Options,
+    one: &Arc<ResolvedItem>,
+    remote: &Arc<RemoteServer>,
+    options: &DownloadOptions,
     cancel: &CancelToken,
-    progress: &mut Progress,
-    report: &mut dyn FnMut(&Progress),
+    progress: &mut DownloadStatus,
+    report: &mut dyn FnMut(&DownloadStatus),
 ) -> Result<Option<()>, DownloadError> {
     let before = progress.done_bytes;
-    let partial = Partial::open(&one.order.to, &one.remote, options.piece_bytes)?;
+    let partial = PartialFile::open(&one.order.to, &one.remote, options.piece_bytes)?;
     let partial = Arc::new(partial);
-    let mut speed = Speed::new(Instant::now(), partial.bytes());
-    progress.phase = Phase::Fetching;
+    let mut speed = DownloadSpeed::new(Instant::now(), partial.bytes());
+    progress.phase = DownloadPhase::Fetching;
     let all = (0..partial.pieces()).collect();
     let is_whole = transfer::run(&partial, one, remote, options, all, cancel, &mut |bytes| {
         progress.done_bytes = before + bytes;
@@ -309,7 +307,7 @@ fn fetch(
     if is_whole?.is_none() {
         return Ok(None);
     }
-    progress.phase = Phase::Checking;
+    progress.phase = DownloadPhase::Checking;
     report(progress);
     if let Some(expected) = &one.remote.sha256 {
         let Some(found) = check::sha256(partial.file(), cancel)

@@ -13,10 +13,10 @@ use safelight_core::locks::is_taken;
 use serde::{Deserialize, Serialize};
 
 use super::DownloadError;
-use super::remote::RemoteFile;
+use super::server::RemoteFile;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Note {
+struct PartialNote {
     /// Version of the server's file.
     version: String,
     bytes: u64,
@@ -25,7 +25,7 @@ struct Note {
     pieces: Vec<u64>,
 }
 
-impl Note {
+impl PartialNote {
     fn new(remote: &RemoteFile, piece_bytes: u64) -> Self {
         let piece_bytes = if remote.has_pieces {
             piece_bytes.max(1)
@@ -66,15 +66,15 @@ impl Note {
     }
 }
 
-pub(super) struct Partial {
+pub(super) struct PartialFile {
     to: PathBuf,
     file: File,
-    note: Mutex<Note>,
+    note: Mutex<PartialNote>,
     /// Nothing more is written: another may be at it.
     is_closed: RwLock<bool>,
 }
 
-impl Partial {
+impl PartialFile {
     /// Continues the file next to `to` if it belongs to this version of the server's file, otherwise starts a new one.
     pub(super) fn open(
         to: &Path,
@@ -97,8 +97,8 @@ impl Partial {
                 path: to.to_owned(),
             });
         }
-        let note =
-            Note::read(to, remote, piece_bytes).unwrap_or_else(|| Note::new(remote, piece_bytes));
+        let note = PartialNote::read(to, remote, piece_bytes)
+            .unwrap_or_else(|| PartialNote::new(remote, piece_bytes));
         file.set_len(note.bytes).map_err(disk)?;
         let partial = Self {
             to: to.to_owned(),
@@ -112,7 +112,7 @@ impl Partial {
 
     /// Bytes left by an earlier attempt.
     pub(super) fn bytes_here(to: &Path, remote: &RemoteFile, piece_bytes: u64) -> u64 {
-        Note::read(to, remote, piece_bytes).map_or(0, |note| note.here())
+        PartialNote::read(to, remote, piece_bytes).map_or(0, |note| note.here())
     }
 
     pub(super) fn file(&self) -> &File {
@@ -203,7 +203,7 @@ impl Partial {
         fs::remove_file(part_path(&self.to)).ok();
     }
 
-    fn note(&self) -> MutexGuard<'_, Note> {
+    fn note(&self) -> MutexGuard<'_, PartialNote> {
         self.note.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

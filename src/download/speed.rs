@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 const WINDOW: Duration = Duration::from_secs(5);
 
 /// The last moments, oldest first.
-pub(super) struct Speed {
+pub(super) struct DownloadSpeed {
     moments: VecDeque<(Instant, u64)>,
 }
 
-impl Speed {
+impl DownloadSpeed {
     pub(super) fn new(now: Instant, bytes: u64) -> Self {
         Self {
             moments: VecDeque::from([(now, bytes)]),
@@ -42,7 +42,7 @@ mod tests {
     fn only_the_last_seconds_count() {
         let start = Instant::now();
         let at = |secs: u64| start + Duration::from_secs(secs);
-        let mut speed = Speed::new(start, 1000);
+        let mut speed = DownloadSpeed::new(start, 1000);
         assert_eq!(speed.after(start, 1000), 0.0);
         assert_eq!(speed.after(at(2), 3000), 1000.0);
         for secs in 3..=20 {

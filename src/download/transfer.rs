@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use safelight_core::job::CancelToken;
 
-use super::partial::Partial;
-use super::remote::Remote;
-use super::{Asked, DownloadError, LOOK_EVERY, Options};
+use super::partial::PartialFile;
+use super::server::RemoteServer;
+use super::{DownloadError, DownloadOptions, LOOK_EVERY, ResolvedItem};
 
 /// Interval of writing the note: later bytes are downloaded again after a crash.
 const NOTE_EVERY: Duration = Duration::from_secs(5);
@@ -20,11 +20,11 @@ const GRACE: Duration = Duration::from_millis(100);
 const BUFFER_BYTES: usize = 256 << 10;
 const EARLY: &str = "it ended early";
 
-struct Shared {
-    partial: Arc<Partial>,
-    one: Arc<Asked>,
-    remote: Arc<Remote>,
-    options: Options,
+struct SharedTransfer {
+    partial: Arc<PartialFile>,
+    one: Arc<ResolvedItem>,
+    remote: Arc<RemoteServer>,
+    options: DownloadOptions,
     cancel: CancelToken,
     /// Those that are fetched, in this order.
     pieces: Vec<u64>,
@@ -35,15 +35,15 @@ struct Shared {
 
 /// Fetches what is missing of these pieces; `None` when cancelled. `report` hears how many bytes are there.
 pub(super) fn run(
-    partial: &Arc<Partial>,
-    one: &Arc<Asked>,
-    remote: &Arc<Remote>,
-    options: &Options,
+    partial: &Arc<PartialFile>,
+    one: &Arc<ResolvedItem>,
+    remote: &Arc<RemoteServer>,
+    options: &DownloadOptions,
     pieces: Vec<u64>,
     cancel: &CancelToken,
     report: &mut dyn FnMut(u64),
 ) -> Result<Option<()>, DownloadError> {
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(SharedTransfer {
         partial: Arc::clone(partial),
         one: Arc::clone(one),
         remote: Arc::clone(remote),
@@ -90,7 +90,7 @@ pub(super) fn run(
 /// Reports until all connections have ended, or until those that are left do not count any more. The first error is
 /// the one that counts.
 fn watch(
-    shared: &Shared,
+    shared: &SharedTransfer,
     ends: &Receiver<Result<(), DownloadError>>,
     report: &mut dyn FnMut(u64),
 ) -> Result<(), DownloadError> {
@@ -120,7 +120,7 @@ fn watch(
     result
 }
 
-fn work(shared: &Shared, ended: &Sender<Result<(), DownloadError>>) {
+fn work(shared: &SharedTransfer, ended: &Sender<Result<(), DownloadError>>) {
     let mut result = Ok(());
     while result.is_ok() && !shared.is_stopped() {
         let next = shared.next.fetch_add(1, Ordering::Relaxed);
@@ -132,7 +132,7 @@ fn work(shared: &Shared, ended: &Sender<Result<(), DownloadError>>) {
     ended.send(result).ok(); // Nobody listens any more only when all is over.
 }
 
-impl Shared {
+impl SharedTransfer {
     fn is_stopped(&self) -> bool {
         self.cancel.is_cancelled() || self.is_over.load(Ordering::Relaxed)
     }

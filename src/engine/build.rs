@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// Each file stands beside the Rust module that declares its functions.
+/// Each file is in the folder of the Rust module that declares its functions.
 const SOURCES: &[&str] = &[
     "kernels/stream.cpp",
     "runtime/shim.cpp",
@@ -26,7 +26,7 @@ fn main() {
         .std("c++17")
         .warnings(false)
         .flag("-D_GLIBCXX_USE_CXX11_ABI=1")
-        // The classes behind some calls are libtorch's, and nothing here shows them.
+        // Some calls use classes of libtorch that the linker does not see here.
         .flag_if_supported("-fno-devirtualize")
         .flag_if_supported("-fno-devirtualize-speculatively")
         .include(libtorch.join("include"))

@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use tch::{Device, Kind, Tensor};
 
 use crate::error::EngineError;
-use crate::store;
+use crate::tensor_files;
 
 const MERGED_NAME: &str = "capture.safetensors";
 
-/// Capture of one stage. Dropping it without [`Capture::finish`] records nothing more.
+/// Capture of one stage. Dropping it without [`StageCapture::finish`] records nothing more.
 #[derive(Default)]
-pub struct Capture {
+pub struct StageCapture {
     path: Option<PathBuf>,
     tensors: BTreeMap<String, Tensor>,
     /// Of clips that are made in sections: which one is made.
@@ -25,7 +25,7 @@ pub struct Capture {
 /// Prefixes of the names that the reference records per section.
 const OF_SECTIONS: [&str; 3] = ["step.", "transformer.in.", "latents.initial"];
 
-impl Capture {
+impl StageCapture {
     pub fn off() -> Self {
         Self::default()
     }
@@ -34,7 +34,7 @@ impl Capture {
     pub fn stage(folder: &Path, stage: &str) -> Result<Self, EngineError> {
         let path = folder.join(format!("capture.{stage}.safetensors"));
         let tensors = if path.exists() {
-            store::read(&path)?.into_iter().collect()
+            tensor_files::read(&path)?.into_iter().collect()
         } else {
             BTreeMap::new()
         };
@@ -82,7 +82,7 @@ impl Capture {
         let Some(path) = &self.path else {
             return Ok(());
         };
-        store::write(path, &self.tensors)
+        tensor_files::write(path, &self.tensors)
     }
 }
 
@@ -102,10 +102,10 @@ pub fn merge(folder: &Path) -> Result<PathBuf, EngineError> {
     parts.sort();
     let mut tensors = BTreeMap::new();
     for part in parts {
-        tensors.extend(store::read(&part)?);
+        tensors.extend(tensor_files::read(&part)?);
     }
     let merged = folder.join(MERGED_NAME);
-    store::write(&merged, &tensors)?;
+    tensor_files::write(&merged, &tensors)?;
     Ok(merged)
 }
 
@@ -117,20 +117,20 @@ mod tests {
     fn stages_of_different_processes_make_one_file() {
         let dir = tempfile::tempdir().unwrap();
         let one = Tensor::ones([2], (Kind::Float, Device::Cpu));
-        let mut text = Capture::stage(dir.path(), "encode_text").unwrap();
+        let mut text = StageCapture::stage(dir.path(), "encode_text").unwrap();
         text.put("prompt_embeds", &one.to_kind(Kind::BFloat16));
         text.finish().unwrap();
-        let mut denoise = Capture::stage(dir.path(), "denoise").unwrap();
+        let mut denoise = StageCapture::stage(dir.path(), "denoise").unwrap();
         denoise.put("step.00.latents", &one);
         denoise.finish().unwrap();
         drop(denoise);
-        let mut resumed = Capture::stage(dir.path(), "denoise").unwrap();
+        let mut resumed = StageCapture::stage(dir.path(), "denoise").unwrap();
         resumed.put("step.01.latents", &(&one + 1.0));
         resumed.finish().unwrap();
         std::fs::remove_file(merge(dir.path()).unwrap()).unwrap();
         // Once more, as when the clip could not be saved.
         let merged = merge(dir.path()).unwrap();
-        let found: BTreeMap<_, _> = store::read(&merged).unwrap().into_iter().collect();
+        let found: BTreeMap<_, _> = tensor_files::read(&merged).unwrap().into_iter().collect();
         let names: Vec<_> = found.keys().cloned().collect();
         assert_eq!(
             names,
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_capture_that_is_off_writes_nothing() {
-        let mut capture = Capture::off();
+        let mut capture = StageCapture::off();
         capture.put("x", &Tensor::from(1.0));
         capture.finish().unwrap();
         assert!(!capture.is_on());

@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::Path;
 
-use safelight_core::job::Control;
+use safelight_core::job::ControlInput;
 use safelight_core::networks::NetworkConfig;
 
 use crate::error::EngineError;
-use crate::memory::Lent;
-use crate::place::{Placement, made};
+use crate::memory::CachedNetwork;
+use crate::placement::{ComputePlacement, build};
 use crate::weights::{Weights, WeightsError};
 use crate::work::StageWork;
 
@@ -21,13 +21,13 @@ const NAMES: [&str; 4] = [
 ];
 
 /// Networks of a job's controls, several of which may share one.
-pub struct ControlNetworks<T: 'static> {
-    networks: Vec<Lent<T>>,
+pub struct LoadedControls<T: 'static> {
+    networks: Vec<CachedNetwork<T>>,
     /// Index of each control's network.
     numbers: Vec<usize>,
 }
 
-impl<T: 'static> Default for ControlNetworks<T> {
+impl<T: 'static> Default for LoadedControls<T> {
     fn default() -> Self {
         Self {
             networks: Vec::new(),
@@ -36,7 +36,7 @@ impl<T: 'static> Default for ControlNetworks<T> {
     }
 }
 
-impl<T: 'static> ControlNetworks<T> {
+impl<T: 'static> LoadedControls<T> {
     /// Networks in the order of the request's controls.
     pub fn each(&self) -> impl Iterator<Item = &T> {
         self.numbers.iter().map(|number| &*self.networks[*number])
@@ -48,7 +48,7 @@ impl<T: 'static> ControlNetworks<T> {
 }
 
 /// Error for a ControlNet that does not fit the job's model; `problem`: a sentence without its path.
-pub fn unfit(problem: &str, control: &Control) -> EngineError {
+pub fn unfit(problem: &str, control: &ControlInput) -> EngineError {
     let path = control.settings.network.as_deref().unwrap_or(&control.file);
     let path = path.display();
     EngineError::request(format!("{problem}; choose another ControlNet: {path}"))
@@ -61,7 +61,7 @@ impl StageWork<'_> {
         &mut self,
         home: &Path,
         new: fn(&C, &Weights) -> Result<T, WeightsError>,
-    ) -> Result<ControlNetworks<T>, EngineError> {
+    ) -> Result<LoadedControls<T>, EngineError> {
         let mut places: Vec<&Path> = Vec::new();
         let mut numbers = Vec::new();
         for control in &self.request.controls {
@@ -86,14 +86,14 @@ impl StageWork<'_> {
             place.network(name, path, &[], || {
                 let weights = place.open(path)?;
                 let new = |w: &Weights| new(&config, w);
-                let network = made(&weights, "ControlNet", self.hooks, new, Weights::finish)?;
+                let network = build(&weights, "ControlNet", self.hooks, new, Weights::finish)?;
                 weights.settle()?;
                 Ok(network)
             })
         });
         let networks = networks.collect::<Result<Vec<_>, EngineError>>()?;
         self.place = share(home);
-        Ok(ControlNetworks { networks, numbers })
+        Ok(LoadedControls { networks, numbers })
     }
 }
 
@@ -106,9 +106,9 @@ fn bytes(place: &Path) -> u64 {
 }
 
 /// Placement with the share of the resident budget for `own` of `all` bytes.
-fn share(whole: Placement, own: u64, all: u64) -> Placement {
+fn share(whole: ComputePlacement, own: u64, all: u64) -> ComputePlacement {
     let of = |bytes: u64| u128::from(bytes) * u128::from(own) / u128::from(all.max(1));
-    Placement {
+    ComputePlacement {
         resident_bytes: whole.resident_bytes.map(|bytes| of(bytes) as u64),
         ..whole
     }
@@ -122,13 +122,13 @@ mod tests {
 
     #[test]
     fn networks_share_what_may_stay_by_the_bytes_of_their_files() {
-        let whole = Placement {
+        let whole = ComputePlacement {
             resident_bytes: Some(10 << 30),
-            ..Placement::new(Device::Cpu, Kind::Float)
+            ..ComputePlacement::new(Device::Cpu, Kind::Float)
         };
         assert_eq!(share(whole, 3, 5).resident_bytes, Some(6 << 30));
         assert_eq!(share(whole, 0, 0).resident_bytes, Some(0));
-        let stays = Placement::new(Device::Cpu, Kind::Float);
+        let stays = ComputePlacement::new(Device::Cpu, Kind::Float);
         assert_eq!(share(stays, 3, 5), stays);
     }
 }

@@ -7,14 +7,14 @@ use std::path::Path;
 
 use tch::{Device, Kind, Tensor};
 
-use crate::capture::Capture;
+use crate::capture::StageCapture;
 use crate::error::EngineError;
-use crate::fault::{self, Site};
+use crate::fault::{self, FaultSite};
 use crate::hooks::Hooks;
-use crate::place::{Placement, dtype_name};
+use crate::placement::{ComputePlacement, dtype_name};
 use crate::runtime::disable_fused_attention;
 use crate::sampling::Solver;
-use crate::store::{self, Named};
+use crate::tensor_files::{self, TensorFile};
 
 /// A checkpoint costs a copy of the latents and their history: rarely more than a few MB.
 const STEPS_PER_CHECKPOINT: usize = 4;
@@ -25,8 +25,12 @@ const CALLS_AT_ONCE: usize = 32;
 /// A model with its conditioning. Latents are `(1, C, f, h, w)` or in any form of the family.
 pub trait Denoiser {
     /// Guided velocity, as large as the latents and in f32; `None` when cancelled.
-    fn velocity(&self, latents: &Tensor, call: &ModelCall, capture: &mut Capture)
-    -> Option<Tensor>;
+    fn velocity(
+        &self,
+        latents: &Tensor,
+        call: &ModelCall,
+        capture: &mut StageCapture,
+    ) -> Option<Tensor>;
 
     /// Changes the latents between two steps; `sigma`: their noise level.
     fn after_step(&self, latents: Tensor, _sigma: f32) -> Tensor {
@@ -116,7 +120,7 @@ impl DenoiseState {
     }
 
     /// State of an earlier run if it belongs to this loop, else the first one with `latents`, in f32.
-    pub fn of(
+    pub fn new(
         resume: Option<Self>,
         latents: Tensor,
         solver: &mut Solver,
@@ -145,11 +149,11 @@ impl DenoiseState {
         for (i, tensor) in self.history.iter().enumerate() {
             tensors.push((format!("history.{i:02}"), tensor.shallow_clone()));
         }
-        store::write(path, tensors.iter().map(|(name, tensor)| (name, tensor)))
+        tensor_files::write(path, tensors.iter().map(|(name, tensor)| (name, tensor)))
     }
 
     pub fn load(path: &Path) -> Result<Self, EngineError> {
-        let mut stored = Named::read(path)?;
+        let mut stored = TensorFile::read(path)?;
         let step = stored.take("step")?;
         let is_number = step.kind() == Kind::Int64 && step.numel() == 1;
         let number = is_number.then(|| usize::try_from(step.int64_value(&[])).ok());
@@ -187,7 +191,7 @@ impl DenoiseState {
     }
 }
 
-pub fn record_start(latents: &Tensor, solver: &Solver, capture: &mut Capture) {
+pub fn record_start(latents: &Tensor, solver: &Solver, capture: &mut StageCapture) {
     capture.put("latents.initial", latents);
     capture.put("timesteps", &solver.timesteps());
     capture.put("sigmas", &Tensor::from_slice(solver.sigmas()));
@@ -198,7 +202,7 @@ pub fn begin(
     state: &DenoiseState,
     solver: &mut Solver,
     device: Device,
-    capture: &mut Capture,
+    capture: &mut StageCapture,
 ) -> Result<(), EngineError> {
     let history = state.history.iter().map(|past| past.to_device(device));
     if !solver.restore(state.step, history.collect()) {
@@ -225,15 +229,15 @@ pub fn walk(
     state: &DenoiseState,
     end: usize,
     solver: &mut Solver,
-    place: Placement,
-    capture: &mut Capture,
+    place: ComputePlacement,
+    capture: &mut StageCapture,
     hooks: &dyn Hooks,
 ) -> Result<DenoiseState, EngineError> {
     let (wanted, calls) = (solver.steps(), solver.all_calls());
     let mut latents = state.latents.to_device(place.device);
     // After the last whole step, if not on the disk: it may have taken minutes.
     let mut unsaved: Option<DenoiseState> = None;
-    let stopped = |unsaved: Option<DenoiseState>, capture: &Capture| {
+    let stopped = |unsaved: Option<DenoiseState>, capture: &StageCapture| {
         if let Some(state) = unsaved {
             keep(state, capture, hooks);
         }
@@ -266,7 +270,7 @@ pub fn walk(
             };
             velocity = again;
         }
-        fault::at(Site::Sampler);
+        fault::at(FaultSite::Sampler);
         let next = solver.step(index, &velocity, &latents);
         latents = next.latents;
         capture.put(call.name("noise_pred"), &velocity);
@@ -303,7 +307,7 @@ pub fn walk(
 }
 
 /// Writes a checkpoint. A run that resumes here records only later steps.
-fn keep(state: DenoiseState, capture: &Capture, hooks: &dyn Hooks) {
+fn keep(state: DenoiseState, capture: &StageCapture, hooks: &dyn Hooks) {
     if let Err(err) = capture.finish() {
         hooks.warn(format!("the capture could not be written: {err}"));
     }
@@ -315,7 +319,7 @@ fn is_finite(xs: &Tensor) -> bool {
 }
 
 /// Latents of NaN would become a black image at the end of the job.
-fn check_numbers(latents: &Tensor, place: Placement) -> Result<(), EngineError> {
+fn check_numbers(latents: &Tensor, place: ComputePlacement) -> Result<(), EngineError> {
     if is_finite(latents) {
         return Ok(());
     }
@@ -329,13 +333,13 @@ fn check_numbers(latents: &Tensor, place: Placement) -> Result<(), EngineError> 
 mod tests {
     use std::cell::{Cell, RefCell};
 
-    use safelight_core::job::Sampler;
+    use safelight_core::job::SamplerKind;
     use safelight_core::memory::compute_options::{AttentionChoice, ComputeOptions};
     use safelight_core::memory::conv_backends::ConvBackend;
 
     use super::*;
     use crate::runtime::{attention_choice, use_compute_options};
-    use crate::sampling::Algorithm;
+    use crate::sampling::SamplerAlgorithm;
 
     /// A model whose fused attention gives no numbers.
     struct Broken {
@@ -345,7 +349,12 @@ mod tests {
     }
 
     impl Denoiser for Broken {
-        fn velocity(&self, latents: &Tensor, _: &ModelCall, _: &mut Capture) -> Option<Tensor> {
+        fn velocity(
+            &self,
+            latents: &Tensor,
+            _: &ModelCall,
+            _: &mut StageCapture,
+        ) -> Option<Tensor> {
             self.calls.set(self.calls.get() + 1);
             let is_well = attention_choice() == AttentionChoice::Sliced && !self.is_hopeless;
             Some(latents * if is_well { 0.5 } else { f64::NAN })
@@ -370,7 +379,7 @@ mod tests {
         is_hopeless: bool,
         attention: AttentionChoice,
     ) -> (Result<Tensor, EngineError>, usize, Vec<String>) {
-        let place = Placement::new(Device::Cpu, Kind::Float);
+        let place = ComputePlacement::new(Device::Cpu, Kind::Float);
         let options = ComputeOptions {
             attention,
             ..ComputeOptions::default()
@@ -380,14 +389,14 @@ mod tests {
             is_hopeless,
             calls: Cell::default(),
         };
-        let euler = Algorithm::along(Sampler::Euler, vec![1.0, 0.9, 0.6], 1000, 1);
+        let euler = SamplerAlgorithm::along(SamplerKind::Euler, vec![1.0, 0.9, 0.6], 1000, 1);
         let mut solver = Solver::new(euler, 0..3).unwrap();
         let state = DenoiseState {
             step: 0,
             latents: Tensor::ones([1, 2, 1, 3, 3], (Kind::Float, Device::Cpu)),
             history: Vec::new(),
         };
-        let (mut capture, hooks) = (Capture::off(), Warnings::default());
+        let (mut capture, hooks) = (StageCapture::off(), Warnings::default());
         let end = walk(&model, &state, 3, &mut solver, place, &mut capture, &hooks);
         let end = end.map(|state| state.latents);
         (end, model.calls.get(), hooks.0.into_inner())

@@ -1,6 +1,4 @@
-//! What can go wrong in a stage.
-//!
-//! Which words mean that memory ran out, and whose, is `core`'s to know: [`ResourceFault`].
+//! Errors of a stage. [`ResourceFault`] recognises messages about exhausted memory.
 
 use std::any::Any;
 use std::io;
@@ -21,14 +19,14 @@ pub enum EngineError {
     /// No failure: the stage was cancelled.
     #[error("cancelled")]
     Cancelled,
-    /// The message is libtorch's: it says how much was requested.
+    /// The message comes from libtorch and contains the requested size.
     #[error("out of memory: {message}")]
     OutOfMemory {
         message: String,
         /// Memory that ran out.
         fault: ResourceFault,
     },
-    /// The device can no longer be used by this process. The message is libtorch's.
+    /// The device can no longer be used by this process. The message comes from libtorch.
     #[error("the device failed: {message}")]
     DeviceFailed { message: String },
     #[error(transparent)]

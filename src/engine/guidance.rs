@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use safelight_core::job::{BlockSet, GenerateRequest, GuidanceRange, Guider};
 use tch::{Kind, Tensor};
 
-use crate::capture::Capture;
+use crate::capture::StageCapture;
 use crate::denoise::ModelCall;
 use crate::error::EngineError;
 use crate::text::TextEmbeds;
@@ -72,7 +72,7 @@ pub struct GuidanceScales {
 
 impl GuidanceScales {
     /// Both scales of a request.
-    pub fn of(request: &GenerateRequest) -> Self {
+    pub fn from_request(request: &GenerateRequest) -> Self {
         Self {
             distilled: request.sampling.guidance_scale,
             real: GuidanceParams::of(request),
@@ -86,7 +86,7 @@ pub struct GuidedPasses<C> {
     guiding: GuidanceParams,
     /// Set if guided predictions keep the norm of the conditional ones, token by token.
     rescales: bool,
-    momentum: Momentum,
+    momentum: GuidanceMomentum,
 }
 
 enum CfgPasses<C> {
@@ -97,16 +97,16 @@ enum CfgPasses<C> {
 
 /// Sum of the differences of all guided calls, earlier ones decayed.
 #[derive(Default)]
-struct Momentum(RefCell<Option<Sum>>);
+struct GuidanceMomentum(RefCell<Option<MomentumSum>>);
 
-struct Sum {
+struct MomentumSum {
     /// Last call added.
     call: usize,
     before: Option<Tensor>,
     with: Tensor,
 }
 
-impl Momentum {
+impl GuidanceMomentum {
     /// Adds a call's `difference`; a repeated call replaces its own.
     fn accumulate(&self, call: usize, difference: &Tensor, factor: f64) -> Tensor {
         let before = self.0.take().and_then(|sum| {
@@ -120,7 +120,7 @@ impl Momentum {
             Some(before) => difference + before * factor,
             None => difference.shallow_clone(),
         };
-        self.0.replace(Some(Sum {
+        self.0.replace(Some(MomentumSum {
             call,
             before,
             with: with.shallow_clone(),
@@ -152,7 +152,7 @@ impl<C> GuidedPasses<C> {
             passes,
             guiding,
             rescales: false,
-            momentum: Momentum::default(),
+            momentum: GuidanceMomentum::default(),
         }
     }
 
@@ -196,7 +196,7 @@ impl<C> GuidedPasses<C> {
         &self,
         call: &ModelCall,
         latents: &Tensor,
-        capture: &mut Capture,
+        capture: &mut StageCapture,
         own: impl Fn(&Tensor) -> Tensor,
         model: impl Fn(&C, BlockSet) -> Option<Tensor>,
     ) -> Option<Tensor> {

@@ -5,7 +5,7 @@
 use tch::Tensor;
 
 use crate::denoise::DenoiseState;
-use crate::fault::{self, Site};
+use crate::fault::{self, FaultSite};
 
 /// Everything has a default, so that a caller implements what it needs.
 pub trait Hooks {
@@ -16,7 +16,7 @@ pub trait Hooks {
 
     /// `None` once cancelled, so that `?` leaves a network between two of its parts. `next`: the part that follows, where
     /// a test may ask for a fault.
-    fn check_cancelled(&self, next: Site) -> Option<()> {
+    fn check_cancelled(&self, next: FaultSite) -> Option<()> {
         if self.cancelled() {
             return None;
         }

@@ -12,15 +12,15 @@ use clap::Parser;
 use safelight_core::job::DeviceChoice;
 use safelight_core::memory::compute_options::ComputeOptions;
 use safelight_core::memory::conv_backends::{
-    ConvBackend, Convolutions, ProbeLine, ProbeResult, ShapeClass, WARM_LINE,
+    ConvBackend, ConvDimensions, ProbeLine, ProbeResult, ShapeClass, WARM_LINE,
 };
 use tch::{Device, Kind};
 
 use crate::error::EngineError;
-use crate::place::dtype_name;
+use crate::placement::dtype_name;
 use crate::process::ProcessError;
-use crate::runtime::{self, Runtime};
-use crate::vae::{Trial, TrialLayer};
+use crate::runtime::{self, DeviceRuntime};
+use crate::vae::{LayerTrial, TrialLayer};
 
 /// Timed runs of each layer, after one untimed run of all layers.
 const RUNS: usize = 3;
@@ -41,8 +41,8 @@ pub struct ProbeArguments {
     #[arg(long, value_parser = |text: &str| one_of(ShapeClass::ALL, ShapeClass::name, text))]
     shape: Option<ShapeClass>,
     /// pictures or clips [default: both]
-    #[arg(long, value_parser = |text: &str| one_of(Convolutions::ALL, Convolutions::name, text))]
-    convolutions: Option<Convolutions>,
+    #[arg(long, value_parser = |text: &str| one_of(ConvDimensions::ALL, ConvDimensions::name, text))]
+    convolutions: Option<ConvDimensions>,
     /// bf16, f16 or f32 [default: bf16 on a GPU, f32 on the CPU]
     #[arg(long, value_parser = |text: &str| one_of(KINDS, dtype_name, text))]
     dtype: Option<Kind>,
@@ -60,14 +60,14 @@ fn one_of<T: Copy, const N: usize>(
 /// Probes the requested backends. Returns `false` if one failed; its line gives the reason.
 pub fn run(arguments: &ProbeArguments, out: &mut dyn Write) -> Result<bool, ProcessError> {
     runtime::count_cpu_tensors();
-    let device = Runtime::open(arguments.device)?.device;
+    let device = DeviceRuntime::open(arguments.device)?.device;
     let kind = arguments.dtype.unwrap_or(match device {
         Device::Cuda(_) => Kind::BFloat16,
         _ => Kind::Float,
     });
     let _no_grad = tch::no_grad_guard();
     let mut all_well = true;
-    for convolutions in Convolutions::ALL {
+    for convolutions in ConvDimensions::ALL {
         if arguments.convolutions.is_some_and(|it| it != convolutions) {
             continue;
         }
@@ -142,7 +142,7 @@ fn probe(
             } else {
                 *layer
             };
-            Trial::new(layer, kind, device)
+            LayerTrial::new(layer, kind, device)
         })
     };
     let [mut secs, mut error] = [0.0; 2];
@@ -213,7 +213,7 @@ mod tests {
         let first = (lines[0].backend, lines[0].shape);
         assert_eq!(first, (ConvBackend::Direct, ShapeClass::Small));
         let of_pictures = lines.iter().map(|line| line.convolutions);
-        let of_pictures = of_pictures.filter(|it| *it == Convolutions::Pictures);
+        let of_pictures = of_pictures.filter(|it| *it == ConvDimensions::Pictures);
         assert_eq!(of_pictures.count(), 4);
     }
 

@@ -23,12 +23,12 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::bench;
-use crate::kernels::{self, apart};
+use crate::kernels::{self, child_compiler};
 use crate::probe;
 use crate::runtime::RuntimeError;
-use crate::serve::{Outgoing, serve};
+use crate::self_test;
+use crate::serve::{OutgoingMessage, serve};
 use crate::speed;
-use crate::trial;
 
 /// Time that a stage has to notice that the app is gone.
 const GRACE: Duration = Duration::from_secs(2);
@@ -69,8 +69,8 @@ pub fn main() -> ExitCode {
             answer(|out| speed::run(device_of(arguments.skip(1))?, out).map(|()| true))
         }
         Some("bench") => answer(|out| bench::run(arguments.skip(1), out)),
-        Some(apart::COMMAND) => answer(|out| apart::run(arguments.skip(1), out)),
-        Some("try") => answer(|out| trial::run(device_of(arguments.skip(1))?, out)),
+        Some(child_compiler::COMMAND) => answer(|out| child_compiler::run(arguments.skip(1), out)),
+        Some("try") => answer(|out| self_test::run(device_of(arguments.skip(1))?, out)),
         _ => serve_the_app(arguments),
     }
 }
@@ -148,7 +148,7 @@ fn serve_the_app(arguments: impl Iterator<Item = String>) -> ExitCode {
 fn serve_over_standard_streams(device: DeviceChoice) -> Result<(), ProcessError> {
     let output = private_stdout()?;
     let (command_sender, commands) = bounded(4);
-    let (messages, message_receiver) = bounded::<Outgoing>(64);
+    let (messages, message_receiver) = bounded::<OutgoingMessage>(64);
     let no_thread = |err: io::Error| ProcessError::Failed(format!("a thread cannot start: {err}"));
     let writer = thread::Builder::new()
         .name("engine-writer".to_owned())
@@ -171,7 +171,7 @@ fn serve_over_standard_streams(device: DeviceChoice) -> Result<(), ProcessError>
     Ok(())
 }
 
-fn write_messages(output: File, messages: Receiver<Outgoing>) {
+fn write_messages(output: File, messages: Receiver<OutgoingMessage>) {
     let mut output = BufWriter::new(output);
     for (message, payload) in messages {
         if write_frame(&mut output, &message, &payload).is_err() {
@@ -201,9 +201,8 @@ fn read_commands(commands: &Sender<EngineCommand>) {
 /// Ends the process unless `main` has returned and ended it in time.
 ///
 /// A stage, or the opening of a device, can hang in a driver for ever. Returning from `main` meanwhile would run
-/// libtorch's
-/// destructors against threads that still use what they destroy: a crash, or one more place to hang. A killed process
-/// runs none, and nothing in it is worth keeping.
+/// libtorch's destructors against threads that still use what they destroy: a crash, or one more place to hang. A
+/// killed process runs none, and nothing in it is worth keeping.
 fn end_at_the_latest() {
     thread::sleep(GRACE);
     kernels::forget_tries();

@@ -22,12 +22,12 @@ use crate::error::EngineError;
 use crate::families;
 use crate::fault;
 use crate::finish::{self, FinishContext};
-use crate::memory::{Boundary, forget_all, reclaim};
-use crate::runtime::{self, Runtime};
+use crate::memory::{ReleasePoint, forget_all, reclaim};
+use crate::runtime::{self, DeviceRuntime};
 use crate::stages::{self, StageContext};
 
 /// A message with the pixels that follow it.
-pub type Outgoing = (EngineMessage, Vec<u8>);
+pub type OutgoingMessage = (EngineMessage, Vec<u8>);
 
 /// Interval of memory measurements while a stage runs.
 const PULSE: Duration = Duration::from_millis(150);
@@ -39,24 +39,24 @@ const DRAINS: usize = 3;
 pub fn serve(
     wanted: DeviceChoice,
     commands: &Receiver<EngineCommand>,
-    messages: Sender<Outgoing>,
+    messages: Sender<OutgoingMessage>,
 ) -> bool {
     runtime::count_cpu_tensors();
-    let runtime = match Runtime::open(wanted) {
+    let runtime = match DeviceRuntime::open(wanted) {
         Ok(runtime) => runtime,
         Err(err) => {
             let error = JobError::from_error(JobErrorKind::InvalidRequest, &err)
                 .advise("Choose another device, or set runtime.libtorch to a libtorch for it");
-            tell(&messages, EngineMessage::Refused(error));
+            send(&messages, EngineMessage::Refused(error));
             return false;
         }
     };
     tracing::info!("engine {} on {}", env!("CARGO_PKG_VERSION"), runtime.line);
-    if !tell(&messages, EngineMessage::Ready(report(&runtime))) {
+    if !send(&messages, EngineMessage::Ready(report(&runtime))) {
         return true;
     }
 
-    let engine = Arc::new(Shared {
+    let engine = Arc::new(EngineState {
         device: runtime.device,
         baseline: runtime::memory_counts(runtime.device).allocated,
         started: Instant::now(),
@@ -91,7 +91,7 @@ pub fn serve(
 }
 
 /// Sends a message; `false` when the receiver is gone.
-fn tell(messages: &Sender<Outgoing>, message: EngineMessage) -> bool {
+fn send(messages: &Sender<OutgoingMessage>, message: EngineMessage) -> bool {
     messages.send((message, Vec::new())).is_ok()
 }
 
@@ -102,7 +102,7 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
         .expect("a process that just started can start a thread")
 }
 
-fn report(runtime: &Runtime) -> EngineReport {
+fn report(runtime: &DeviceRuntime) -> EngineReport {
     EngineReport {
         protocol: PROTOCOL_VERSION,
         libtorch: runtime::libtorch_version(),
@@ -121,17 +121,17 @@ fn report(runtime: &Runtime) -> EngineReport {
     }
 }
 
-struct Shared {
+struct EngineState {
     device: Device,
     /// Live bytes before anything was loaded.
     baseline: u64,
     started: Instant,
     is_busy: AtomicBool,
     ticks: Arc<AtomicU64>,
-    messages: Sender<Outgoing>,
+    messages: Sender<OutgoingMessage>,
 }
 
-impl Shared {
+impl EngineState {
     fn work(&self, orders: &Receiver<(Box<StageOrder>, CancelToken)>) {
         let mut last = None;
         for (order, cancel) in orders {
@@ -140,7 +140,7 @@ impl Shared {
             let end = self.run(*order, is_first, cancel);
             self.is_busy.store(false, Ordering::Relaxed);
             self.send_pulse();
-            if !tell(&self.messages, EngineMessage::StageEnded(end)) {
+            if !send(&self.messages, EngineMessage::StageEnded(end)) {
                 break;
             }
         }
@@ -151,7 +151,7 @@ impl Shared {
         let started = Instant::now();
         let stage = order.stage;
         if is_first {
-            self.reclaim(Boundary::WorkerStart);
+            self.reclaim(ReleasePoint::WorkerStart);
         }
         runtime::reset_peaks(self.device);
         let result = catch_unwind(AssertUnwindSafe(|| self.compute(order, cancel)))
@@ -165,7 +165,7 @@ impl Shared {
             }
         });
         if result.is_err() {
-            self.reclaim(Boundary::ExceptionCleanup);
+            self.reclaim(ReleasePoint::ExceptionCleanup);
         }
         runtime::trim_host();
         match result {
@@ -210,14 +210,13 @@ impl Shared {
     }
 
     /// Gives memory back and tells the app.
-    fn reclaim(&self, boundary: Boundary) {
+    fn reclaim(&self, boundary: ReleasePoint) {
         let given_back = reclaim(self.device, boundary);
-        tell(&self.messages, EngineMessage::Reclaimed(given_back));
+        send(&self.messages, EngineMessage::Reclaimed(given_back));
     }
 
     /// A device reports failures of earlier calls late: those reports are drained now, so that the next attempt does
-    /// not find
-    /// them. A device that keeps failing is given up, whatever failed first.
+    /// not find them. A device that keeps failing is given up, whatever failed first.
     fn with_drained_device(&self, err: EngineError) -> EngineError {
         let is_well = (0..DRAINS).any(|_| runtime::synchronize(self.device));
         if is_well { err } else { err.of_dead_device() }

@@ -14,7 +14,8 @@ use tch::{Device, Kind, TchError, Tensor};
 
 use crate::process::ProcessError;
 use crate::runtime::{
-    Runtime, count_cpu_tensors, empty_cache, memory_counts, memory_peaks, reset_peaks, synchronize,
+    DeviceRuntime, count_cpu_tensors, empty_cache, memory_counts, memory_peaks, reset_peaks,
+    synchronize,
 };
 
 /// A run of this length is long enough to be timed.
@@ -43,7 +44,7 @@ const PROBES: [(SpeedProbe, i64, i64); 13] = [
 /// Measures everything and writes a line before and after each probe.
 pub fn run(device: DeviceChoice, out: &mut impl Write) -> Result<(), ProcessError> {
     count_cpu_tensors();
-    let runtime = Runtime::open(device)?;
+    let runtime = DeviceRuntime::open(device)?;
     let device = runtime.device;
     for (probe, smallest, largest) in PROBES {
         if device == Device::Cpu && !is_of_cpu(probe) {

@@ -5,25 +5,25 @@ use std::path::Path;
 use safelight_core::job::GenerateRequest;
 use tch::Kind;
 
-use crate::capture::Capture;
+use crate::capture::StageCapture;
 use crate::error::EngineError;
-use crate::fault::Site;
+use crate::fault::FaultSite;
 use crate::hooks::Hooks;
-use crate::memory::Lent;
-use crate::place::{Placement, dtype_name, made};
+use crate::memory::CachedNetwork;
+use crate::placement::{ComputePlacement, build, dtype_name};
 use crate::vae::Tiling;
 use crate::weights::{Weights, WeightsError};
 
 pub struct StageWork<'a> {
     pub request: &'a GenerateRequest,
-    pub place: Placement,
-    pub capture: &'a mut Capture,
+    pub place: ComputePlacement,
+    pub capture: &'a mut StageCapture,
     pub hooks: &'a dyn Hooks,
 }
 
 impl<'a> StageWork<'a> {
     /// Cancellation check before each part at `site`.
-    pub fn cancelled(&self, site: Site) -> impl Fn() -> bool + use<'a> {
+    pub fn cancelled(&self, site: FaultSite) -> impl Fn() -> bool + use<'a> {
         let hooks = self.hooks;
         move || hooks.check_cancelled(site).is_none()
     }
@@ -34,7 +34,7 @@ impl<'a> StageWork<'a> {
         Some(Tiling::of_size(i64::from(size)))
     }
 
-    /// Opens a component and gives what [`made`] makes of it.
+    /// Opens a component and gives what [`build`] makes of it.
     pub fn load<T>(
         &self,
         component: &str,
@@ -43,7 +43,7 @@ impl<'a> StageWork<'a> {
         unexpected: fn(&Weights) -> Vec<String>,
     ) -> Result<T, EngineError> {
         let weights = self.place.open(home)?;
-        made(&weights, component, self.hooks, new, unexpected)
+        build(&weights, component, self.hooks, new, unexpected)
     }
 
     /// Decodes, and once more with weights in f32 if half precision gives NaN.
@@ -61,7 +61,7 @@ impl<'a> StageWork<'a> {
             dtype_name(place.kind)
         ));
         self.hooks.restart_frames();
-        self.place = Placement {
+        self.place = ComputePlacement {
             kind: Kind::Float,
             ..place
         };
@@ -74,7 +74,7 @@ impl<'a> StageWork<'a> {
         home: &Path,
         new: impl FnOnce(&Weights) -> Result<T, WeightsError>,
         unexpected: fn(&Weights) -> Vec<String>,
-    ) -> Result<Lent<T>, EngineError> {
+    ) -> Result<CachedNetwork<T>, EngineError> {
         self.place.network("decoder", home, &[], || {
             self.load("autoencoder", home, new, unexpected)
         })
@@ -89,11 +89,11 @@ impl<'a> StageWork<'a> {
         weights: impl FnOnce() -> Result<Weights, EngineError>,
         new: impl FnOnce(&Weights) -> Result<T, WeightsError>,
         unexpected: fn(&Weights) -> Vec<String>,
-    ) -> Result<Lent<T>, EngineError> {
+    ) -> Result<CachedNetwork<T>, EngineError> {
         let loras = &self.request.loras;
         self.place.network(component, home, loras, || {
             let weights = weights()?;
-            let transformer = made(&weights, "transformer", self.hooks, new, unexpected)?;
+            let transformer = build(&weights, "transformer", self.hooks, new, unexpected)?;
             // Memory free from here on is free of weights.
             weights.settle()?;
             Ok(transformer)

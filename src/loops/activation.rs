@@ -6,7 +6,7 @@ use crate::SharedRows;
 use crate::vectors::{InRanges, LANES, RangeWork, copy, multiply_add, vectorized_range};
 
 /// Each pixel divided by its length, times `gamma`, then SiLU. Items are pixels.
-pub struct Activation<'a> {
+pub struct NormSilu<'a> {
     /// `(pixels, C)`, as `out`
     pub xs: &'a [f32],
     /// `(C)`
@@ -14,14 +14,14 @@ pub struct Activation<'a> {
     pub out: SharedRows<'a>,
 }
 
-impl InRanges for Activation<'_> {
+impl InRanges for NormSilu<'_> {
     #[expect(unsafe_code, reason = "as the trait's")]
     unsafe fn run(&self, range: Range<usize>) {
         vectorized_range(self, range);
     }
 }
 
-impl RangeWork for Activation<'_> {
+impl RangeWork for NormSilu<'_> {
     #[expect(
         unsafe_code,
         reason = "threads write to different pixels of the same tensor"

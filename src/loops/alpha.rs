@@ -8,7 +8,7 @@ struct PyramidLevel {
 }
 
 impl PyramidLevel {
-    fn of(rgb: &[u8], alpha: &[u8], (width, height): (usize, usize)) -> Self {
+    fn from_pixels(rgb: &[u8], alpha: &[u8], (width, height): (usize, usize)) -> Self {
         let pixels = rgb.as_chunks::<3>().0.iter().zip(alpha);
         let sums = pixels.map(|(rgb, alpha)| {
             let weight = f32::from(*alpha);
@@ -40,7 +40,7 @@ impl PyramidLevel {
         }
     }
 
-    /// Where this level has no weight, the colour of the smaller one is used.
+    /// Where this level has no weight, the colour of the smaller level is used.
     fn fill_from(&mut self, smaller: &Self) {
         for (at, pixel) in self.sums.iter_mut().enumerate() {
             if pixel[3] == 0.0 {
@@ -54,7 +54,7 @@ impl PyramidLevel {
 /// Replaces the colours of fully transparent pixels by those of the visible pixels around them. `alpha` has a value for
 /// each pixel of `rgb`; where all are transparent, everything becomes black.
 pub fn fill_transparent(rgb: &mut [u8], alpha: &[u8], size: (usize, usize)) {
-    let mut levels = vec![PyramidLevel::of(rgb, alpha, size)];
+    let mut levels = vec![PyramidLevel::from_pixels(rgb, alpha, size)];
     while let Some(last) = levels.last()
         && last.sums.len() > 1
     {

@@ -9,7 +9,7 @@ use crate::vectors::{InRanges, RangeWork, vectorized_range};
 pub const CORNERS: usize = 4;
 
 /// Items are rows of all frames before doubling.
-pub struct Placing<'a> {
+pub struct CornerPlacing<'a> {
     /// `(T, H + 1, W + 1, corners · outputs)`
     pub corners: &'a [f32],
     /// `(T, 2H, 2W, outputs)`
@@ -28,14 +28,14 @@ pub struct Placing<'a> {
     pub inputs: usize,
 }
 
-impl InRanges for Placing<'_> {
+impl InRanges for CornerPlacing<'_> {
     #[expect(unsafe_code, reason = "as the trait's")]
     unsafe fn run(&self, range: Range<usize>) {
         vectorized_range(self, range);
     }
 }
 
-impl RangeWork for Placing<'_> {
+impl RangeWork for CornerPlacing<'_> {
     #[inline(always)]
     fn run_range<const FUSED: bool>(&self, rows: Range<usize>) {
         for row in rows {
@@ -44,7 +44,7 @@ impl RangeWork for Placing<'_> {
     }
 }
 
-impl Placing<'_> {
+impl CornerPlacing<'_> {
     /// `row` counts the rows of all frames before doubling.
     #[expect(
         unsafe_code,

@@ -7,7 +7,7 @@ const TAN_22: i64 = 13573;
 
 /// Classes of pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mark {
+enum EdgeMark {
     None,
     /// An edge where it touches one.
     Weak,
@@ -16,23 +16,22 @@ enum Mark {
 
 /// The slope at a pixel, across and down, in the colour in which it is steepest; -1020..1020 each.
 #[derive(Clone, Copy, Debug, Default)]
-struct Slope {
+struct PixelGradient {
     x: i16,
     y: i16,
 }
 
-impl Slope {
+impl PixelGradient {
     fn size(self) -> u16 {
         self.x.unsigned_abs() + self.y.unsigned_abs()
     }
 }
 
 /// Canny edges of `rgb`, with `height` rows: a flag per pixel. `low`: gradient above which an edge continues; `high`:
-/// above
-/// which it starts.
+/// above which it starts.
 pub fn canny(rgb: &[u8], (width, height): (usize, usize), low: u16, high: u16) -> Vec<bool> {
     let slopes = slopes(rgb, width, height);
-    let mut marks = vec![Mark::None; width * height];
+    let mut marks = vec![EdgeMark::None; width * height];
     let mut begun = Vec::new();
     for row in 0..height {
         for column in 0..width {
@@ -42,26 +41,26 @@ pub fn canny(rgb: &[u8], (width, height): (usize, usize), low: u16, high: u16) -
             if size <= low || !is_crest(&slopes, (width, height), (column, row)) {
                 continue;
             }
-            marks[at] = Mark::Weak;
+            marks[at] = EdgeMark::Weak;
             if size > high {
-                marks[at] = Mark::Edge;
+                marks[at] = EdgeMark::Edge;
                 begun.push(at);
             }
         }
     }
     follow(&mut marks, begun, width, height);
-    marks.iter().map(|mark| *mark == Mark::Edge).collect()
+    marks.iter().map(|mark| *mark == EdgeMark::Edge).collect()
 }
 
 /// Makes edges of the weak marks that lead on from edges, to all eight sides.
-fn follow(marks: &mut [Mark], mut begun: Vec<usize>, width: usize, height: usize) {
+fn follow(marks: &mut [EdgeMark], mut begun: Vec<usize>, width: usize, height: usize) {
     while let Some(at) = begun.pop() {
         let (row, column) = (at / width, at % width);
         for row in row.saturating_sub(1)..=(row + 1).min(height - 1) {
             for column in column.saturating_sub(1)..=(column + 1).min(width - 1) {
                 let near = row * width + column;
-                if marks[near] == Mark::Weak {
-                    marks[near] = Mark::Edge;
+                if marks[near] == EdgeMark::Weak {
+                    marks[near] = EdgeMark::Edge;
                     begun.push(near);
                 }
             }
@@ -71,7 +70,7 @@ fn follow(marks: &mut [Mark], mut begun: Vec<usize>, width: usize, height: usize
 
 /// Returns whether the gradient is a local maximum along its direction. It is 0 beyond the border.
 fn is_crest(
-    slopes: &[Slope],
+    slopes: &[PixelGradient],
     (width, height): (usize, usize),
     (column, row): (usize, usize),
 ) -> bool {
@@ -98,7 +97,7 @@ fn is_crest(
     }
 }
 
-fn slopes(rgb: &[u8], width: usize, height: usize) -> Vec<Slope> {
+fn slopes(rgb: &[u8], width: usize, height: usize) -> Vec<PixelGradient> {
     let mut slopes = Vec::with_capacity(width * height);
     for row in 0..height {
         let rows = [row.saturating_sub(1), row, (row + 1).min(height - 1)];
@@ -109,7 +108,7 @@ fn slopes(rgb: &[u8], width: usize, height: usize) -> Vec<Slope> {
                 let at = |row: usize, column: usize| i16::from(rows[row][column * 3 + colour]);
                 let down = |column| at(0, column) + 2 * at(1, column) + at(2, column);
                 let across = |row| at(row, left) + 2 * at(row, column) + at(row, right);
-                Slope {
+                PixelGradient {
                     x: down(right) - down(left),
                     y: across(2) - across(0),
                 }

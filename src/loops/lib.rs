@@ -1,10 +1,8 @@
 //! Inner loops on the CPU, in which the engine and the program spend their time.
 //!
 //! A separate crate, because it is the one that development builds optimise: its code is fast in every build, and the
-//! crates
-//! that use it compile quickly. So nothing here is generic in its interface: a generic function would be compiled
-//! without
-//! optimisation in the calling crate. No tensors, files, threads or errors: slices in, slices out.
+//! crates that use it compile quickly. So nothing here is generic in its interface: a generic function would be
+//! compiled without optimisation in the calling crate. No tensors, files, threads or errors: slices in, slices out.
 
 #![expect(
     clippy::inline_always,

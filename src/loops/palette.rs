@@ -1,6 +1,6 @@
-//! 256 colours for a frame. A frame that has no more keeps them exactly; otherwise the cube of its
-//! colours is split again and again where they spread most (Wu's method), and an ordered dither hides
-//! the steps. Ordered, because an error that is diffused crawls from frame to frame.
+//! 256 colours for a frame. A frame that has no more keeps them exactly; otherwise the cube of its colours is split
+//! again and again where they spread most (Wu's method), and an ordered dither hides the steps. Ordered, because an
+//! error that is diffused crawls from frame to frame.
 
 use std::collections::BTreeMap;
 
@@ -30,17 +30,16 @@ fn exact(rgb: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
 }
 
 fn approximate(rgb: &[u8], width: usize) -> (Vec<u8>, Vec<u8>) {
-    let moments = Moments::of(rgb);
+    let moments = ColorMoments::from_pixels(rgb);
     let boxes = split(&moments);
     let colours: Vec<[u8; 3]> = boxes.iter().map(|colours| moments.mean(colours)).collect();
     // The remaining variance inside the boxes is the mean distance of a pixel from its colour. Even steps are √12 times
-    // that
-    // apart; three quarters of it hide them without looking coarse.
+    // that apart; three quarters of it hide them without looking coarse.
     let spread: f64 = boxes.iter().map(|colours| moments.spread(colours)).sum();
     let pixels = rgb.len() as f64 / 3.0;
     let amplitude = 0.75 * (12.0 * spread / (3.0 * pixels)).sqrt();
 
-    let mut nearest = Nearest::new(&colours);
+    let mut nearest = NearestColors::new(&colours);
     let mut indices = Vec::with_capacity(rgb.len() / 3);
     for (y, row) in rgb.chunks_exact(3 * width).enumerate() {
         for (x, colour) in row.as_chunks::<3>().0.iter().enumerate() {
@@ -71,16 +70,16 @@ fn cell(red: usize, green: usize, blue: usize) -> usize {
 
 /// The cells above `low` up to `high`, for each channel.
 #[derive(Clone, Copy)]
-struct Colours {
+struct ColorBox {
     low: [usize; 3],
     high: [usize; 3],
 }
 
 /// Sums over all cells up to a corner: number of pixels, their three channels, their squares.
-struct Moments(Vec<[f64; 5]>);
+struct ColorMoments(Vec<[f64; 5]>);
 
-impl Moments {
-    fn of(rgb: &[u8]) -> Self {
+impl ColorMoments {
+    fn from_pixels(rgb: &[u8]) -> Self {
         let mut sums = vec![[0.0; 5]; SIDE * SIDE * SIDE];
         for colour in rgb.as_chunks::<3>().0 {
             let [red, green, blue] = colour.map(|byte| usize::from(byte >> 3) + 1);
@@ -105,7 +104,7 @@ impl Moments {
     }
 
     /// The sums over one box, from the eight corners.
-    fn over(&self, colours: &Colours) -> [f64; 5] {
+    fn over(&self, colours: &ColorBox) -> [f64; 5] {
         let mut total = [0.0; 5];
         for corner in 0..8 {
             let side = |channel: usize| {
@@ -129,19 +128,19 @@ impl Moments {
         total
     }
 
-    fn mean(&self, colours: &Colours) -> [u8; 3] {
+    fn mean(&self, colours: &ColorBox) -> [u8; 3] {
         let [count, r, g, b, _] = self.over(colours);
         [r, g, b].map(|sum| (sum / count.max(1.0)).round().clamp(0.0, 255.0) as u8)
     }
 
     /// The sum of the squared distances from the mean.
-    fn spread(&self, colours: &Colours) -> f64 {
+    fn spread(&self, colours: &ColorBox) -> f64 {
         let sums = self.over(colours);
         (sums[4] - gathered(sums)).max(0.0)
     }
 
     /// The cut that leaves the least spread on its two sides, if there are two.
-    fn best_cut(&self, colours: &Colours) -> Option<(Colours, Colours)> {
+    fn best_cut(&self, colours: &ColorBox) -> Option<(ColorBox, ColorBox)> {
         let whole = self.over(colours);
         let mut best = (0.0, None);
         for channel in 0..3 {
@@ -171,8 +170,8 @@ fn gathered([count, r, g, b, _]: [f64; 5]) -> f64 {
     }
 }
 
-fn split(moments: &Moments) -> Vec<Colours> {
-    let all = Colours {
+fn split(moments: &ColorMoments) -> Vec<ColorBox> {
+    let all = ColorBox {
         low: [0; 3],
         high: [SIDE - 1; 3],
     };
@@ -194,12 +193,12 @@ fn split(moments: &Moments) -> Vec<Colours> {
 }
 
 /// Nearest palette entries of colours in steps of four, computed on first use.
-struct Nearest<'a> {
+struct NearestColors<'a> {
     palette: &'a [[u8; 3]],
     found: Vec<Option<u8>>,
 }
 
-impl<'a> Nearest<'a> {
+impl<'a> NearestColors<'a> {
     fn new(palette: &'a [[u8; 3]]) -> Self {
         Self {
             palette,

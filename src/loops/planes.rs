@@ -1,6 +1,5 @@
 //! Transforms of frames to Toom-Cook planes and back, with the pointwise work between two convolutions, in one pass
-//! over
-//! memory. Frames and planes are `(T, H, W, C)`.
+//! over memory. Frames and planes are `(T, H, W, C)`.
 
 use std::ops::Range;
 
@@ -12,14 +11,14 @@ use crate::vectors::{InRanges, LANES, RangeWork, copy, multiply_add, vectorized_
 pub const REMEMBERED: usize = 2;
 
 /// Source of a pass' frames.
-pub enum Input<'a> {
+pub enum PassInput<'a> {
     Frames(&'a [f32]),
     /// Convolved planes, that still miss the bias of their convolution.
     Planes(Vec<&'a [f32]>, &'a [f32]),
 }
 
 /// Destination of a pass' frames.
-pub enum Sink<'a> {
+pub enum PassOutput<'a> {
     /// Norm, SiLU and the planes for the next convolution.
     Planes {
         gamma: &'a [f32],
@@ -35,9 +34,9 @@ pub enum Sink<'a> {
 }
 
 /// Items are pixels of all frames.
-pub struct Pass<'a> {
-    pub input: Input<'a>,
-    pub sink: Sink<'a>,
+pub struct PlanePass<'a> {
+    pub input: PassInput<'a>,
+    pub sink: PassOutput<'a>,
     /// New frames: 2 or 4, for which there are two planes more.
     pub frames: usize,
     /// planes × (2 remembered frames and the new ones), row by row
@@ -49,14 +48,14 @@ pub struct Pass<'a> {
     pub channels: usize,
 }
 
-impl InRanges for Pass<'_> {
+impl InRanges for PlanePass<'_> {
     #[expect(unsafe_code, reason = "as the trait's")]
     unsafe fn run(&self, range: Range<usize>) {
         vectorized_range(self, range);
     }
 }
 
-impl RangeWork for Pass<'_> {
+impl RangeWork for PlanePass<'_> {
     #[inline(always)]
     fn run_range<const FUSED: bool>(&self, pixels: Range<usize>) {
         match self.frames {
@@ -67,7 +66,7 @@ impl RangeWork for Pass<'_> {
     }
 }
 
-impl Pass<'_> {
+impl PlanePass<'_> {
     /// `N` frames, `P` = `N` + 2 planes.
     #[expect(
         unsafe_code,
@@ -82,7 +81,7 @@ impl Pass<'_> {
             let (remembered, new) = pixel.split_at_mut(REMEMBERED * channels);
             self.read::<P, FUSED>(at, new);
             match &self.sink {
-                Sink::Frames { residual, frames } => {
+                PassOutput::Frames { residual, frames } => {
                     for (t, row) in new.chunks_exact_mut(channels).enumerate() {
                         let start = (t * self.pixels + at) * channels;
                         if let Some(residual) = residual {
@@ -92,7 +91,7 @@ impl Pass<'_> {
                         copy(unsafe { frames.row(start, channels) }, row);
                     }
                 }
-                Sink::Planes {
+                PassOutput::Planes {
                     gamma,
                     memory,
                     planes,
@@ -127,7 +126,7 @@ impl Pass<'_> {
     fn read<const P: usize, const FUSED: bool>(&self, at: usize, new: &mut [f32]) {
         let channels = self.channels;
         match &self.input {
-            Input::Frames(frames) => {
+            PassInput::Frames(frames) => {
                 for (t, row) in new.chunks_exact_mut(channels).enumerate() {
                     copy(
                         row,
@@ -135,7 +134,7 @@ impl Pass<'_> {
                     );
                 }
             }
-            Input::Planes(planes, bias) => {
+            PassInput::Planes(planes, bias) => {
                 let rows: [&[f32]; P] =
                     std::array::from_fn(|k| &planes[k][at * channels..][..channels]);
                 let factors = self.frames_from_planes.chunks_exact(P);

@@ -1,19 +1,19 @@
 //! Resampling of pixels: Lanczos and box, to the same bytes as Pillow's `Image.resize`.
 //!
-//! The method: each output pixel is a weighted mean of the input pixels under the filter, which is
-//! widened when shrinking. Weights are rounded to fixed point with 22 fractional bits; the two
-//! directions are done one after the other, and the first one's result is rounded to 8 bits.
+//! The method: each output pixel is a weighted mean of the input pixels under the filter, which is widened when
+//! shrinking. Weights are rounded to fixed point with 22 fractional bits; the two directions are done one after the
+//! other, and the first one's result is rounded to 8 bits.
 
 /// Fractional bits of a weight: what is left of 32 after 8 bits of pixel and 2 of headroom.
 const WEIGHT_BITS: u32 = 22;
 
 #[derive(Clone, Copy)]
-pub enum Filter {
+pub enum ResizeFilter {
     Box,
     Lanczos,
 }
 
-impl Filter {
+impl ResizeFilter {
     fn radius(self) -> f64 {
         match self {
             Self::Box => 0.5,
@@ -43,7 +43,7 @@ pub fn resample(
     rgb: &[u8],
     (old_width, old_height): (usize, usize),
     (width, height): (usize, usize),
-    filter: Filter,
+    filter: ResizeFilter,
 ) -> Vec<u8> {
     let resampled_rows =
         |rgb: &[u8]| resample_rows(rgb, old_width, &spans(old_width, width, filter));
@@ -62,19 +62,18 @@ pub fn resample(
 }
 
 /// Direction that Pillow 13 resizes first. The order decides where the 8 bits in between clip, so it has to be equal;
-/// the
-/// rule was found by comparing results over all sizes up to 70 × 70.
+/// the rule was found by comparing results over all sizes up to 70 × 70.
 fn columns_first(old_width: usize, old_height: usize, width: usize, height: usize) -> bool {
     old_height.saturating_sub(height) > 2 * old_width.saturating_sub(width)
 }
 
 /// The input pixels that one output pixel is made of.
-struct Span {
+struct FilterTaps {
     first: usize,
     weights: Vec<i32>,
 }
 
-fn spans(old: usize, new: usize, filter: Filter) -> Vec<Span> {
+fn spans(old: usize, new: usize, filter: ResizeFilter) -> Vec<FilterTaps> {
     let scale = old as f64 / new as f64;
     let widening = scale.max(1.0);
     let radius = filter.radius() * widening;
@@ -92,7 +91,7 @@ fn spans(old: usize, new: usize, filter: Filter) -> Vec<Span> {
                 // Rounds halves away from zero; the cast cuts towards it.
                 (w * f64::from(1 << WEIGHT_BITS) + 0.5_f64.copysign(w)) as i32
             };
-            Span {
+            FilterTaps {
                 first,
                 weights: weights.iter().map(fixed).collect(),
             }
@@ -106,7 +105,7 @@ fn to_byte(sum: i32) -> u8 {
 
 const HALF: i32 = 1 << (WEIGHT_BITS - 1);
 
-fn resample_rows(rgb: &[u8], old_width: usize, spans: &[Span]) -> Vec<u8> {
+fn resample_rows(rgb: &[u8], old_width: usize, spans: &[FilterTaps]) -> Vec<u8> {
     let mut out = Vec::with_capacity(rgb.len() / old_width * spans.len());
     for row in rgb.chunks_exact(old_width * 3) {
         for span in spans {
@@ -123,7 +122,7 @@ fn resample_rows(rgb: &[u8], old_width: usize, spans: &[Span]) -> Vec<u8> {
     out
 }
 
-fn resample_columns(rgb: &[u8], stride: usize, spans: &[Span]) -> Vec<u8> {
+fn resample_columns(rgb: &[u8], stride: usize, spans: &[FilterTaps]) -> Vec<u8> {
     let mut out = Vec::with_capacity(stride * spans.len());
     let mut sums = vec![0; stride];
     for span in spans {

@@ -7,7 +7,7 @@ use crate::activation::silu;
 use crate::vectors::{InRanges, RangeWork, multiply_add, vectorized_range};
 
 /// Mean and variance of each channel in blocks of pixels. Items are blocks.
-pub struct Statistics<'a> {
+pub struct BlockStatistics<'a> {
     /// `(pixels, C)`
     pub xs: &'a [f32],
     pub channels: usize,
@@ -19,14 +19,14 @@ pub struct Statistics<'a> {
     pub variances: SharedRows<'a>,
 }
 
-impl InRanges for Statistics<'_> {
+impl InRanges for BlockStatistics<'_> {
     #[expect(unsafe_code, reason = "as the trait's")]
     unsafe fn run(&self, range: Range<usize>) {
         vectorized_range(self, range);
     }
 }
 
-impl RangeWork for Statistics<'_> {
+impl RangeWork for BlockStatistics<'_> {
     #[expect(unsafe_code, reason = "threads write to different rows of one tensor")]
     #[inline(always)]
     fn run_range<const FUSED: bool>(&self, blocks: Range<usize>) {
@@ -62,7 +62,7 @@ impl RangeWork for Statistics<'_> {
 }
 
 /// `xs` · `scale` + `shift`, then SiLU if wanted. Items are pixels.
-pub struct Scaling<'a> {
+pub struct ScaleShift<'a> {
     /// `(pixels, C)`, as `out`
     pub xs: &'a [f32],
     /// `(C)`, as `shift`
@@ -72,28 +72,28 @@ pub struct Scaling<'a> {
     pub out: SharedRows<'a>,
 }
 
-/// Like [`Scaling`], with SiLU decided at compile time.
-struct Scaled<'a, const SILU: bool>(&'a Scaling<'a>);
+/// Like [`ScaleShift`], with SiLU decided at compile time.
+struct ScaleShiftSilu<'a, const SILU: bool>(&'a ScaleShift<'a>);
 
-impl InRanges for Scaling<'_> {
+impl InRanges for ScaleShift<'_> {
     #[expect(unsafe_code, reason = "as the trait's")]
     unsafe fn run(&self, range: Range<usize>) {
         if self.with_silu {
-            vectorized_range(&Scaled::<true>(self), range);
+            vectorized_range(&ScaleShiftSilu::<true>(self), range);
         } else {
-            vectorized_range(&Scaled::<false>(self), range);
+            vectorized_range(&ScaleShiftSilu::<false>(self), range);
         }
     }
 }
 
-impl<const SILU: bool> RangeWork for Scaled<'_, SILU> {
+impl<const SILU: bool> RangeWork for ScaleShiftSilu<'_, SILU> {
     #[expect(
         unsafe_code,
         reason = "threads write to different pixels of one tensor"
     )]
     #[inline(always)]
     fn run_range<const FUSED: bool>(&self, pixels: Range<usize>) {
-        let Scaling {
+        let ScaleShift {
             xs,
             scale,
             shift,

@@ -25,9 +25,9 @@ pub(crate) trait RangeWork {
     fn run_range<const FUSED: bool>(&self, range: Range<usize>);
 }
 
-struct Part<'a, W>(&'a W, Range<usize>);
+struct WorkRange<'a, W>(&'a W, Range<usize>);
 
-impl<W: RangeWork> VectorWork for Part<'_, W> {
+impl<W: RangeWork> VectorWork for WorkRange<'_, W> {
     #[inline(always)]
     fn run<const FUSED: bool>(self) {
         self.0.run_range::<FUSED>(self.1);
@@ -36,7 +36,7 @@ impl<W: RangeWork> VectorWork for Part<'_, W> {
 
 /// [`vectorized`] for a range of items.
 pub(crate) fn vectorized_range(work: &impl RangeWork, range: Range<usize>) {
-    vectorized(Part(work, range));
+    vectorized(WorkRange(work, range));
 }
 
 /// Runs `work` with the widest vectors of this machine.

@@ -3,11 +3,10 @@
 //! Written as BT.709 of limited range: not left to the encoder's conversion, which is BT.601 and would shift every
 //! colour.
 //! A chroma sample is the mean of its four pixels: the standard sites it on the left pair, but ffmpeg and browsers
-//! neither
-//! write nor read it so, and with them the mean is closest (by 1.2 dB).
+//! neither write nor read it so, and with them the mean is closest (by 1.2 dB).
 
 /// The planes of one frame, padded by repeating the edges.
-pub struct Planes {
+pub struct YuvPlanes {
     pub width: usize,
     pub height: usize,
     pub y: Vec<u8>,
@@ -55,8 +54,8 @@ pub fn planes_from_rgb(
     rgb: &[u8],
     (picture_width, picture_height): (usize, usize),
     (width, height): (usize, usize),
-) -> Planes {
-    let mut planes = Planes {
+) -> YuvPlanes {
+    let mut planes = YuvPlanes {
         width,
         height,
         y: Vec::with_capacity(width * height),
@@ -94,7 +93,7 @@ pub fn planes_from_rgb(
 }
 
 /// The planes of a decoded frame: luma, and two of half the width and height.
-pub struct Decoded<'a> {
+pub struct DecodedPlanes<'a> {
     pub width: usize,
     pub height: usize,
     pub y: &'a [u8],
@@ -106,7 +105,7 @@ pub struct Decoded<'a> {
 
 /// One matrix and range: the weights of red and blue in luma, and whether all 256 levels are used.
 #[derive(Clone, Copy)]
-pub struct Matrix {
+pub struct YuvMatrix {
     pub red: f32,
     pub blue: f32,
     pub is_full_range: bool,
@@ -119,7 +118,7 @@ const HALF: i32 = 1 << (BACK_BITS - 1);
 const CHROMA_BITS: i32 = 4;
 
 /// Integer factors of one matrix and range.
-struct Factors {
+struct YuvFactors {
     luma: i32,
     black: i32,
     red_v: i32,
@@ -128,9 +127,9 @@ struct Factors {
     blue_u: i32,
 }
 
-impl Factors {
-    fn of(matrix: Matrix) -> Self {
-        let Matrix { red, blue, .. } = matrix;
+impl YuvFactors {
+    fn from_matrix(matrix: YuvMatrix) -> Self {
+        let YuvMatrix { red, blue, .. } = matrix;
         let green = 1.0 - red - blue;
         let (luma_range, chroma_range, black) = if matrix.is_full_range {
             (255.0, 255.0, 0)
@@ -166,8 +165,8 @@ impl Factors {
 
 /// RGB of the frame. A chroma sample is in the middle of its four pixels, as this program writes them, and interpolated
 /// between them. `None` if the planes are too short.
-pub fn rgb_from_planes(planes: &Decoded<'_>, matrix: Matrix) -> Option<Vec<u8>> {
-    let factors = Factors::of(matrix);
+pub fn rgb_from_planes(planes: &DecodedPlanes<'_>, matrix: YuvMatrix) -> Option<Vec<u8>> {
+    let factors = YuvFactors::from_matrix(matrix);
     let (width, height) = (planes.width, planes.height);
     let (columns, rows) = (width.div_ceil(2), height.div_ceil(2));
     let mut rgb = Vec::with_capacity(width * height * 3);

@@ -8,7 +8,7 @@ use safelight_core::job::{JobError, JobErrorKind};
 use serde_json::Value;
 
 use super::page::with_unit;
-use super::{Report, ReportFigure, ReportRow, rows};
+use super::{MachineReport, ReportFigure, ReportRow, rows};
 
 /// A change of less is noise.
 const TOLERANCE: f64 = 0.05;
@@ -55,7 +55,7 @@ impl ReportFigures {
         let is_report =
             serde_json::from_str::<Value>(&text).is_ok_and(|it| it["format"].is_number());
         let figures = if is_report {
-            let report = Report::read(path)?;
+            let report = MachineReport::read(path)?;
             let measured = report
                 .sections
                 .iter()

@@ -4,9 +4,9 @@ use std::fs;
 
 use super::ReportRow;
 use super::rows::fact;
-use crate::telemetry::Roots;
+use crate::telemetry::SystemRoots;
 
-pub(super) fn facts(roots: &Roots) -> Vec<ReportRow> {
+pub(super) fn facts(roots: &SystemRoots) -> Vec<ReportRow> {
     let text = |path| fs::read_to_string(path).unwrap_or_default();
     let dmi = |names: [&str; 2]| {
         let parts = names.map(|name| text(roots.sysfs.join("class/dmi/id").join(name)));
@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn a_machine_is_described_without_its_serial_numbers() {
         let root = tempfile::tempdir().unwrap();
-        let roots = Roots::under(root.path());
+        let roots = SystemRoots::under(root.path());
         let put = |path: &str, text: &str| {
             let path = root.path().join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -10,18 +10,18 @@ use safelight_core::files::make_private_folder;
 use safelight_core::job::{CancelToken, DeviceChoice};
 use safelight_core::measured::{CaseKind, CaseLine};
 use safelight_core::protocol::EngineReport;
-use safelight_core::shown::sentence;
+use safelight_core::sanitize::sentence;
 use safelight_core::units::{in_gib, rough_text};
 use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::machine;
 use super::rows::{self, fact};
-use super::{Report, ReportFigure, ReportOptions, ReportProgress, ReportRow, ReportSection};
-use crate::child::{self, Ended};
+use super::{MachineReport, ReportFigure, ReportOptions, ReportProgress, ReportRow, ReportSection};
+use crate::child::{self, ChildExit};
 use crate::doctor;
-use crate::telemetry::limit::within;
-use crate::telemetry::{Roots, host};
+use crate::telemetry::time_limit::within;
+use crate::telemetry::{SystemRoots, host};
 use crate::worker::{ProcessLauncher, probe_engine};
 
 /// Kept for writing the report.
@@ -59,7 +59,7 @@ const SHARE: f32 = 0.1;
 
 /// A report that is being made.
 pub(super) struct ReportRun<'a> {
-    pub(super) report: Report,
+    pub(super) report: MachineReport,
     options: &'a ReportOptions,
     cancel: &'a CancelToken,
     on_progress: &'a dyn Fn(ReportProgress),
@@ -87,7 +87,7 @@ impl<'a> ReportRun<'a> {
         let scratch = options.paths.cache.join(name);
         make_private_folder(&scratch).ok(); // A section that needs it reports its absence.
         Self {
-            report: Report::default(),
+            report: MachineReport::default(),
             options,
             cancel,
             on_progress,
@@ -125,7 +125,7 @@ impl<'a> ReportRun<'a> {
             });
             (engine.ok(), checks)
         };
-        let facts = machine::facts(&Roots::of_this_machine());
+        let facts = machine::facts(&SystemRoots::of_this_machine());
         let facts = ReportSection::new("machine", "This machine", facts);
         let mut doctor = ReportSection::new("doctor", "Doctor", Vec::new());
         if let Some((engine, checks)) =
@@ -378,16 +378,16 @@ fn plan(
 }
 
 /// Success, or one sentence. `has_lines`: lines came, which name what failed in them.
-fn outcome(ended: Ended, has_lines: bool) -> Result<(), String> {
+fn outcome(ended: ChildExit, has_lines: bool) -> Result<(), String> {
     let (how, complaint) = match ended {
-        Ended::Well => return Ok(()),
-        Ended::Cancelled => return Err("It was stopped.".to_owned()),
-        Ended::TooLate { secs } => {
+        ChildExit::Well => return Ok(()),
+        ChildExit::Cancelled => return Err("It was stopped.".to_owned()),
+        ChildExit::TooLate { secs } => {
             return Err(format!(
                 "It was ended after {secs} s: the driver may hang, or this machine is too slow for it."
             ));
         }
-        Ended::Badly { how, complaint } => (how, complaint),
+        ChildExit::Badly { how, complaint } => (how, complaint),
     };
     let mut last_first = complaint.lines().rev();
     let last = last_first.clone().next();
@@ -407,11 +407,11 @@ mod tests {
 
     #[test]
     fn each_way_to_end_is_one_sentence_and_lines_speak_for_themselves() {
-        let badly = |how: &str, complaint: &str| Ended::Badly {
+        let badly = |how: &str, complaint: &str| ChildExit::Badly {
             how: how.to_owned(),
             complaint: complaint.to_owned(),
         };
-        assert_eq!(outcome(Ended::Well, false), Ok(()));
+        assert_eq!(outcome(ChildExit::Well, false), Ok(()));
         assert_eq!(outcome(badly("exit code 1", ""), true), Ok(()));
         let refused = outcome(badly("exit code 2", "noise\nerror: no GPU"), true);
         assert_eq!(refused.unwrap_err(), "The engine refused: no GPU.");
@@ -420,7 +420,7 @@ mod tests {
             died,
             "The engine ended while it measured (signal 11): HSA fault."
         );
-        let late = outcome(Ended::TooLate { secs: 30 }, true).unwrap_err();
+        let late = outcome(ChildExit::TooLate { secs: 30 }, true).unwrap_err();
         assert!(late.contains("after 30 s"), "{late}");
     }
 

@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 use safelight_core::files::{make_private_folder, read_text_bounded, write_atomically};
 use safelight_core::job::{CancelToken, DeviceChoice, JobError, JobErrorKind};
 use safelight_core::naming::{now_secs, utc_timestamp};
-use safelight_core::settings::{Paths, Settings};
+use safelight_core::settings::{AppPaths, Settings};
 use serde::{Deserialize, Serialize};
 
 pub use rows::line_text;
 
-use redact::Redactor;
+use redact::NameRedactor;
 
 /// Version of the JSON; reports of another one are refused.
 const FORMAT: u32 = 2;
@@ -30,7 +30,7 @@ pub const LIMIT: Duration = Duration::from_mins(10);
 
 /// Everything that was measured; the JSON file is this struct.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Report {
+pub struct MachineReport {
     pub format: u32,
     /// Version of the program.
     pub safelight: String,
@@ -106,7 +106,7 @@ impl ReportFigure {
     }
 }
 
-impl Report {
+impl MachineReport {
     /// Rows that are bad, and problems of sections. Missed targets are not problems.
     fn problems(&self) -> Vec<String> {
         let measured = self
@@ -191,7 +191,7 @@ impl ReportPath {
 
 #[derive(Clone, Debug)]
 pub struct ReportOptions {
-    pub paths: Paths,
+    pub paths: AppPaths,
     pub settings: Settings,
     pub device: DeviceChoice,
     pub limit: Duration,
@@ -211,9 +211,9 @@ pub fn make(
     options: &ReportOptions,
     cancel: &CancelToken,
     progress: &dyn Fn(ReportProgress),
-    keep: &mut dyn FnMut(&Report),
-) -> Report {
-    let redactor = Redactor::of_this_user(&options.paths);
+    keep: &mut dyn FnMut(&MachineReport),
+) -> MachineReport {
+    let redactor = NameRedactor::of_this_user(&options.paths);
     let began = Instant::now();
     let mut run = measure::ReportRun::begin(options, cancel, progress);
     let finished = |run: &measure::ReportRun<'_>, incomplete: Option<&str>| {

@@ -3,11 +3,11 @@
 use minijinja::value::{Serde, Value};
 use minijinja::{Environment, context};
 
-use super::Report;
+use super::MachineReport;
 use super::compare::{FigurePair, ReportFigures, summary};
 
 /// The page of one report.
-pub fn report(report: &Report) -> String {
+pub fn report(report: &MachineReport) -> String {
     render(context! { report => Serde(report), problems => report.problems() })
 }
 

@@ -6,10 +6,10 @@ use std::cmp::Reverse;
 use std::fs;
 use std::path::Path;
 
-use safelight_core::settings::Paths;
+use safelight_core::settings::AppPaths;
 use serde_json::Value;
 
-use super::Report;
+use super::MachineReport;
 
 const USER: &str = "<user>";
 const COMPUTER: &str = "<computer>";
@@ -31,10 +31,10 @@ const PUBLIC_PATHS: [&str; 9] = [
 const COMMON: [&str; 6] = ["root", "user", "localhost", "linux", "home", "amd"];
 
 /// Private names of one user and machine with their replacements, the longest first.
-pub(super) struct Redactor(Vec<(String, &'static str)>);
+pub(super) struct NameRedactor(Vec<(String, &'static str)>);
 
-impl Redactor {
-    pub(super) fn of_this_user(paths: &Paths) -> Self {
+impl NameRedactor {
+    pub(super) fn of_this_user(paths: &AppPaths) -> Self {
         let variable = |name| std::env::var(name).unwrap_or_default();
         let file = |path| fs::read_to_string(path).unwrap_or_default();
         let folder = |path: &Path| (path.display().to_string(), FOLDER);
@@ -74,7 +74,7 @@ impl Redactor {
         Self(all)
     }
 
-    pub(super) fn clean(&self, report: &Report) -> Report {
+    pub(super) fn clean(&self, report: &MachineReport) -> MachineReport {
         let mut value = serde_json::to_value(report).unwrap_or_default();
         self.clean_value(&mut value);
         // Cannot fail: only strings changed.
@@ -163,7 +163,7 @@ mod tests {
     use super::super::rows::fact;
     use super::*;
 
-    fn planted() -> Redactor {
+    fn planted() -> NameRedactor {
         let names = [
             ("petra", USER),
             ("petras-halo.fritz.box\n", COMPUTER),
@@ -171,7 +171,7 @@ mod tests {
             ("/home/petra", FOLDER),
             ("/mnt/Petras Modelle", FOLDER),
         ];
-        Redactor::new(names.map(|(name, by)| (name.to_owned(), by)))
+        NameRedactor::new(names.map(|(name, by)| (name.to_owned(), by)))
     }
 
     #[test]
@@ -189,7 +189,7 @@ mod tests {
             "'/srv/data/petra'",
             "~/Bilder/urlaub.png",
         ];
-        let report = Report {
+        let report = MachineReport {
             device: texts[0].to_owned(),
             incomplete: Some(texts[1].to_owned()),
             sections: vec![ReportSection {
@@ -197,7 +197,7 @@ mod tests {
                 rows: vec![fact(texts[2], texts[4].to_owned())],
                 ..ReportSection::default()
             }],
-            ..Report::default()
+            ..MachineReport::default()
         };
         let clean = serde_json::to_string(&planted().clean(&report)).unwrap();
         let lower = clean.to_lowercase();

@@ -1,14 +1,14 @@
 //! Rows of a report: JSON lines of `safelight-engine` and `safelight-bench`, checks of the doctor, targets.
 
 use safelight_core::measured::ParityLine;
-use safelight_core::shown::sentence;
+use safelight_core::sanitize::sentence;
+use safelight_core::self_test::SelfTest;
 use safelight_core::speed::SpeedProbe;
-use safelight_core::trial::Trial;
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::{Report, ReportFigure, ReportRow, ReportSection};
-use crate::doctor::{Check, Status};
+use super::{MachineReport, ReportFigure, ReportRow, ReportSection};
+use crate::doctor::{CheckResult, CheckStatus};
 
 pub(super) fn fact(label: &str, note: String) -> ReportRow {
     ReportRow {
@@ -18,19 +18,19 @@ pub(super) fn fact(label: &str, note: String) -> ReportRow {
     }
 }
 
-pub(super) fn check(check: &Check) -> ReportRow {
+pub(super) fn check(check: &CheckResult) -> ReportRow {
     let parts = [&check.message, &check.advice].into_iter();
     let parts = parts
         .filter(|part| !part.is_empty())
         .map(|part| sentence(part));
-    let verdict = if check.status == Status::Warn {
+    let verdict = if check.status == CheckStatus::Warn {
         "Note: "
     } else {
         ""
     };
     let text = format!("{verdict}{}", parts.collect::<Vec<_>>().join(". "));
     ReportRow {
-        is_bad: check.status == Status::Fail,
+        is_bad: check.status == CheckStatus::Fail,
         ..fact(check.name, text)
     }
 }
@@ -44,11 +44,11 @@ pub(super) fn from_line(line: &Value) -> Option<ReportRow> {
         return None;
     }
     let probe = SpeedProbe::deserialize(&line["probe"]).ok();
-    let trial = Trial::deserialize(&line["trial"]).ok();
+    let trial = SelfTest::deserialize(&line["trial"]).ok();
     let parity = ParityLine::deserialize(line).ok();
     let label = probe
         .map(SpeedProbe::label)
-        .or_else(|| trial.map(Trial::label));
+        .or_else(|| trial.map(SelfTest::label));
     let label = match &parity {
         Some(parity) => parity.label.clone(),
         None => label.map_or_else(|| names.join(" "), sentence),
@@ -161,7 +161,7 @@ const VIDEO_CALLS: f64 = 40.0;
 const GB_PER_GIB: f64 = 1.073_741_824;
 
 /// The targets of this project on Strix Halo, and values computed from this report.
-pub(super) fn targets(report: &Report) -> ReportSection {
+pub(super) fn targets(report: &MachineReport) -> ReportSection {
     let rate = |name| report.figure("loading", "load_large", name);
     let network = |row, name| report.figure("networks", row, name);
     let peaks = (report.sections.iter())
@@ -298,7 +298,7 @@ mod tests {
             rows,
             ..ReportSection::default()
         };
-        let measured = |report: &Report| -> Vec<Option<f64>> {
+        let measured = |report: &MachineReport| -> Vec<Option<f64>> {
             let rows = targets(report).rows.into_iter();
             rows.map(|row| {
                 let [.., target] = &row.figures[..] else {
@@ -309,7 +309,7 @@ mod tests {
             })
             .collect()
         };
-        let mut report = Report::default();
+        let mut report = MachineReport::default();
         assert_eq!(measured(&report), [None; 4]);
         report.sections = vec![
             section(

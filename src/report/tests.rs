@@ -6,7 +6,7 @@ use super::*;
 
 fn options(root: &Path) -> ReportOptions {
     ReportOptions {
-        paths: Paths::under(root),
+        paths: AppPaths::under(root),
         settings: Settings::default(),
         device: DeviceChoice::Cpu,
         limit: LIMIT,
@@ -22,7 +22,7 @@ fn a_report_that_is_stopped_at_once_is_written_and_says_so() {
     assert!(report.incomplete.is_some() && report.sections.is_empty());
     let place = ReportPath::new_in(&root.path().join("reports"));
     report.write(&place).unwrap();
-    assert_eq!(Report::read(&place.file).unwrap(), report);
+    assert_eq!(MachineReport::read(&place.file).unwrap(), report);
     let page = std::fs::read_to_string(&place.page).unwrap();
     assert!(
         page.contains("Incomplete") && !page.contains("<script"),
@@ -69,7 +69,7 @@ fn a_file_that_is_no_report_is_refused_in_one_sentence() {
     let path = root.path().join("other.json");
     for text in ["{}", "[]", "nonsense"] {
         std::fs::write(&path, text).unwrap();
-        let err = Report::read(&path).unwrap_err().summary;
+        let err = MachineReport::read(&path).unwrap_err().summary;
         assert!(
             err.starts_with("this is not a report of Safelight"),
             "{err}"
@@ -84,7 +84,7 @@ fn a_report_in_another_format_is_refused_with_what_to_do() {
     let text = r#"{"format": 1, "safelight": "0.0.9", "sections": [], "course": {}}"#;
     std::fs::write(&path, text).unwrap();
     for err in [
-        Report::read(&path).unwrap_err(),
+        MachineReport::read(&path).unwrap_err(),
         compare::ReportFigures::read(&path).unwrap_err(),
     ] {
         assert!(
@@ -95,12 +95,12 @@ fn a_report_in_another_format_is_refused_with_what_to_do() {
         assert!(err.advice.contains("Safelight 0.0.9") && err.advice.contains("safelight report"));
     }
     std::fs::write(&path, r#"{"format": 2, "safelight": "0.1.0"}"#).unwrap();
-    let err = Report::read(&path).unwrap_err();
+    let err = MachineReport::read(&path).unwrap_err();
     assert!(err.summary.contains("the report is damaged"), "{err}");
 }
 
 /// A report with every kind of entry.
-fn full() -> Report {
+fn full() -> MachineReport {
     let row = |id: &str, value: f64, unit: &str| ReportRow {
         id: id.to_owned(),
         label: format!("The case {id}"),
@@ -119,12 +119,12 @@ fn full() -> Report {
         left_out: vec!["FramePack: It needs 27 GiB".to_owned()],
         ..ReportSection::default()
     };
-    let mut report = Report {
+    let mut report = MachineReport {
         format: FORMAT,
         safelight: "0.1.0".to_owned(),
         device: "AMD gfx1151".to_owned(),
         sections: vec![networks],
-        ..Report::default()
+        ..MachineReport::default()
     };
     let mut first_decode = row("vae_flux_1024_bands", 12.5, "s");
     first_decode.figures[0].name = "first".to_owned();

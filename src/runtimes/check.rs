@@ -5,11 +5,11 @@
 use std::time::Duration;
 
 use safelight_core::job::{CancelToken, DeviceChoice, JobError, JobErrorKind};
-use safelight_core::settings::{Runtime, RuntimeSettings};
-use safelight_core::trial::{Trial, TrialLine};
+use safelight_core::self_test::{SelfTest, TrialLine};
+use safelight_core::settings::{LibtorchRuntime, RuntimeSettings};
 
-use crate::child::{self, Ended};
-use crate::telemetry::{Roots, amdgpu};
+use crate::child::{self, ChildExit};
+use crate::telemetry::{SystemRoots, amdgpu};
 use crate::worker::{ProcessLauncher, explain_start};
 
 /// Loading a GPU's libraries from a cold disk takes a minute, and ROCm compiles its kernels for convolutions.
@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_mins(5);
 
 /// Result of the self-test.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Checked {
+pub struct RuntimeCheck {
     /// The engine's words on the device that it got.
     pub device: String,
     /// Why its GPU part was not used, where that is no failure.
@@ -28,11 +28,11 @@ pub struct Checked {
 /// Tries it on the device that jobs would get; `None` when cancelled. `needs_gpu`: one that is for a GPU and does not use
 /// it fails.
 pub fn check(
-    runtime: &Runtime,
+    runtime: &LibtorchRuntime,
     settings: &RuntimeSettings,
     needs_gpu: bool,
     cancel: &CancelToken,
-) -> Result<Option<Checked>, JobError> {
+) -> Result<Option<RuntimeCheck>, JobError> {
     let (of_launcher, runtime_settings) = (runtime.clone(), settings.clone());
     let mut launcher = ProcessLauncher::new(Box::new(move || {
         (runtime_settings.clone(), Ok(of_launcher.clone()))
@@ -43,7 +43,7 @@ pub fn check(
     let ended = child::run(command, LIMIT, &|| cancel.is_cancelled(), &mut |line| {
         lines.extend(serde_json::from_str::<TrialLine>(line));
     });
-    let concerns = runtime.concerns(&amdgpu::targets(&Roots::of_this_machine().sysfs));
+    let concerns = runtime.concerns(&amdgpu::targets(&SystemRoots::of_this_machine().sysfs));
     judged(
         lines,
         &ended,
@@ -54,10 +54,10 @@ pub fn check(
 
 fn judged(
     lines: Vec<TrialLine>,
-    ended: &Ended,
+    ended: &ChildExit,
     explain: impl FnOnce(&str) -> Option<JobError>,
     needs_gpu: bool,
-) -> Result<Option<Checked>, JobError> {
+) -> Result<Option<RuntimeCheck>, JobError> {
     let failed = |what: String| {
         JobError::new(JobErrorKind::Device, what)
             .advise("Choose another libtorch, or look at what `safelight doctor` says of the GPU")
@@ -67,25 +67,25 @@ fn judged(
         Some(TrialLine::Begin { trial }) => Some(*trial),
         _ => None,
     };
-    let at = |last: Option<Trial>| {
+    let at = |last: Option<SelfTest>| {
         last.map_or_else(String::new, |trial| format!(" at {}", trial.label()))
     };
     match ended {
-        Ended::Cancelled => return Ok(None),
-        Ended::TooLate { secs } => {
+        ChildExit::Cancelled => return Ok(None),
+        ChildExit::TooLate { secs } => {
             return Err(failed(format!(
                 "this libtorch hangs{} (stopped after {secs} s)",
                 at(last)
             )));
         }
-        Ended::Badly { how, complaint } if lines.is_empty() || last.is_some() => {
+        ChildExit::Badly { how, complaint } if lines.is_empty() || last.is_some() => {
             let words = format!("{how}\n{complaint}");
             return Err(explain(&words).unwrap_or_else(|| {
                 let line = complaint.lines().last().unwrap_or_default();
                 failed(format!("this libtorch crashes{}: {how}: {line}", at(last))).detail(&words)
             }));
         }
-        Ended::Badly { .. } | Ended::Well => {}
+        ChildExit::Badly { .. } | ChildExit::Well => {}
     }
     let mut text = String::new();
     let mut problem = None;
@@ -120,7 +120,7 @@ fn judged(
             TrialLine::Done { .. } | TrialLine::Begin { .. } => {}
         }
     }
-    Ok(Some(Checked {
+    Ok(Some(RuntimeCheck {
         device: text,
         gpu_problem: problem,
         lines,
@@ -131,7 +131,7 @@ fn judged(
 mod tests {
     use super::*;
 
-    const CONVOLUTION: Trial = Trial::Convolution;
+    const CONVOLUTION: SelfTest = SelfTest::Convolution;
 
     fn device(gpu_problem: Option<&str>) -> TrialLine {
         TrialLine::Device {
@@ -141,7 +141,7 @@ mod tests {
         }
     }
 
-    fn judge(lines: Vec<TrialLine>, ended: &Ended) -> Result<Option<Checked>, String> {
+    fn judge(lines: Vec<TrialLine>, ended: &ChildExit) -> Result<Option<RuntimeCheck>, String> {
         let judged = judged(lines, ended, |_| None, true);
         judged.map_err(|err| err.summary)
     }
@@ -154,12 +154,12 @@ mod tests {
             limit: 2e-2,
         };
         let lines = vec![device(None), TrialLine::Begin { trial: CONVOLUTION }, done];
-        let checked = judge(lines, &Ended::Well).unwrap().unwrap();
+        let checked = judge(lines, &ChildExit::Well).unwrap().unwrap();
         assert_eq!(checked.device, "a device");
-        assert_eq!(judge(Vec::new(), &Ended::Cancelled), Ok(None));
+        assert_eq!(judge(Vec::new(), &ChildExit::Cancelled), Ok(None));
         // On a machine without a GPU nothing more can be asked of it.
         let unused = vec![device(Some("it found no GPU"))];
-        let checked = judged(unused, &Ended::Well, |_| None, false)
+        let checked = judged(unused, &ChildExit::Well, |_| None, false)
             .unwrap()
             .unwrap();
         assert_eq!(checked.gpu_problem.as_deref(), Some("it found no GPU"));
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn hangs_crashes_wrong_numbers_and_an_unused_gpu_are_one_sentence_each() {
-        let crashed = || Ended::Badly {
+        let crashed = || ChildExit::Badly {
             how: "signal 11".to_owned(),
             complaint: "first\nHSA exception".to_owned(),
         };
@@ -184,7 +184,7 @@ mod tests {
         for (lines, ended, said) in [
             (
                 begun(),
-                Ended::TooLate { secs: 300 },
+                ChildExit::TooLate { secs: 300 },
                 "this libtorch hangs at a convolution (stopped after 300 s)",
             ),
             (

@@ -1,6 +1,5 @@
 //! Installation of a libtorch build: the members of its wheels that a native program needs, each verified, self-tested
-//! in a
-//! separate process, and installed as a whole or not at all.
+//! in a separate process, and installed as a whole or not at all.
 //!
 //! Downloads stay for the next attempt until the runtime is installed. The caller chooses the build.
 
@@ -10,22 +9,22 @@ use std::path::{Path, PathBuf};
 
 use safelight_core::files::{write_atomically, write_json};
 use safelight_core::job::{CancelToken, JobError, JobErrorKind};
-use safelight_core::locks::Lock;
-use safelight_core::settings::{Paths, Runtime};
+use safelight_core::locks::FileLock;
+use safelight_core::settings::{AppPaths, LibtorchRuntime};
 use safelight_wheels::{
-    Directory, Listed, Record, Requirement, WheelLocation, directory_of, of_folder, of_page,
-    record_letters, record_sum, tail_bytes,
+    ListedWheel, WheelDirectory, WheelLocation, WheelRecord, WheelRequirement, directory_of,
+    of_folder, of_page, record_letters, record_sum, tail_bytes,
 };
 use serde_json::{Value, json};
 
 use super::folders::{empty, exchange, share};
 use super::local;
 use super::members::is_needed;
-use super::place::Place;
-use super::table::{Build, Kind};
-use super::wheel::{Opened, Stopped, Wheel, cannot_write, told};
-use super::{files, here};
-use crate::download::{self, Options, Order, Parts};
+use super::table::{RuntimeBuild, RuntimeKind};
+use super::wheel::{DirectoryError, OpenedWheel, RuntimeWheel, cannot_write, job_error};
+use super::wheel_source::WheelSource;
+use super::{files, installed};
+use crate::download::{self, DownloadItem, DownloadOptions, RemoteParts};
 
 /// In an installed runtime: what it was made of, from which a lock could be made.
 pub const NOTE: &str = "installed.json";
@@ -35,7 +34,7 @@ const BUILD_VERSION: &str = "torch/build-version";
 
 /// Current step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum InstallProgress {
     Asking {
         name: String,
     },
@@ -55,7 +54,7 @@ pub enum Progress {
 
 /// Installed runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Installed {
+pub struct InstallResult {
     pub folder: PathBuf,
     /// Of what came over the network, pieces of an earlier attempt included.
     pub fetched_bytes: u64,
@@ -66,25 +65,25 @@ pub struct Installed {
 }
 
 /// Tries a runtime before it is put in place; `false` when cancelled.
-pub type Try<'a> = dyn Fn(&Runtime) -> Result<bool, JobError> + 'a;
+pub type RuntimeTest<'a> = dyn Fn(&LibtorchRuntime) -> Result<bool, JobError> + 'a;
 
 /// Installs a build into Safelight's own folder; `None` when cancelled. Of one that is installed from wheels already only
 /// the files that are missing or damaged come again; it stays as it is until that was tried.
 pub fn install(
-    build: &Build,
-    place: &Place,
-    paths: &Paths,
-    options: &Options,
+    build: &RuntimeBuild,
+    place: &WheelSource,
+    paths: &AppPaths,
+    options: &DownloadOptions,
     cancel: &CancelToken,
-    attempt: &Try<'_>,
-    report: &mut dyn FnMut(&Progress),
-) -> Result<Option<Installed>, JobError> {
-    let runtimes = here::folder(paths);
+    attempt: &RuntimeTest<'_>,
+    report: &mut dyn FnMut(&InstallProgress),
+) -> Result<Option<InstallResult>, JobError> {
+    let runtimes = installed::folder(paths);
     let to = runtimes.join(&build.id);
     let staging = runtimes.join(format!(".{}.part", build.id));
     let disk = |err: io::Error| cannot_write(&err, &staging);
     fs::create_dir_all(&staging).map_err(disk)?;
-    let lock = Lock::take(&runtimes.join(format!(".{}.lock", build.id)));
+    let lock = FileLock::take(&runtimes.join(format!(".{}.lock", build.id)));
     let _lock = match lock {
         Err(err) if err.kind() == io::ErrorKind::WouldBlock => {
             let what = format!("another window or program is installing {}", build.id);
@@ -98,13 +97,13 @@ pub fn install(
         fs::rename(&old, &to).map_err(|err| cannot_write(&err, &to))?;
     }
     let before = to.exists().then_some(to.as_path());
-    if before.is_some() && matches!(place, Place::Torch(_)) {
+    if before.is_some() && matches!(place, WheelSource::Torch(_)) {
         fs::remove_dir_all(&staging).ok();
         let what = format!("{} is installed already: {}", build.id, to.display());
         let advice = format!("Use it with `safelight runtime use {}`", build.id);
         return Err(JobError::new(JobErrorKind::InvalidRequest, what).advise(advice));
     }
-    let job = Installing {
+    let job = RuntimeInstall {
         build,
         place,
         staging: &staging,
@@ -122,26 +121,26 @@ pub fn install(
     Ok(Some(installed))
 }
 
-struct Installing<'a> {
-    build: &'a Build,
-    place: &'a Place,
+struct RuntimeInstall<'a> {
+    build: &'a RuntimeBuild,
+    place: &'a WheelSource,
     staging: &'a Path,
     /// Existing installation.
     before: Option<&'a Path>,
-    options: &'a Options,
+    options: &'a DownloadOptions,
     cancel: &'a CancelToken,
 }
 
-impl Installing<'_> {
+impl RuntimeInstall<'_> {
     /// Everything up to the last step: a whole runtime that was tried, in a temporary folder.
     fn run(
         &self,
-        attempt: &Try<'_>,
-        report: &mut dyn FnMut(&Progress),
-    ) -> Result<Option<(PathBuf, Installed)>, JobError> {
+        attempt: &RuntimeTest<'_>,
+        report: &mut dyn FnMut(&InstallProgress),
+    ) -> Result<Option<(PathBuf, InstallResult)>, JobError> {
         let tree = self.staging.join("tree");
         let filled = match self.place {
-            Place::Torch(from) => self.copied(from, &tree, report)?,
+            WheelSource::Torch(from) => self.copied(from, &tree, report)?,
             _ => self.fetched(&tree, report)?,
         };
         let Some((installed, note)) = filled else {
@@ -149,17 +148,17 @@ impl Installing<'_> {
         };
         let disk = |err: io::Error| cannot_write(&err, &tree);
         write_json(&tree.join(NOTE), &note).map_err(disk)?;
-        if self.build.kind == Kind::Cpu {
+        if self.build.kind == RuntimeKind::Cpu {
             // Its wheel's own word would name the GPU half that is not here.
             let file = tree.join(BUILD_VERSION);
             let version = format!("{}\n", self.build.version);
             write_atomically(&file, version.as_bytes()).map_err(disk)?;
         }
-        let Some(runtime) = Runtime::at(&tree, "Safelight's own") else {
+        let Some(runtime) = LibtorchRuntime::in_folder(&tree, "Safelight's own") else {
             let what = format!("there is no libtorch in what {} is made of", self.build.id);
             return Err(JobError::new(JobErrorKind::Network, what));
         };
-        report(&Progress::Trying);
+        report(&InstallProgress::Trying);
         Ok(attempt(&runtime)?.then_some((tree, installed)))
     }
 
@@ -167,11 +166,11 @@ impl Installing<'_> {
     fn fetched(
         &self,
         tree: &Path,
-        report: &mut dyn FnMut(&Progress),
-    ) -> Result<Option<(Installed, Value)>, JobError> {
+        report: &mut dyn FnMut(&InstallProgress),
+    ) -> Result<Option<(InstallResult, Value)>, JobError> {
         let mut wheels = Vec::new();
         for package in &self.build.packages {
-            report(&Progress::Asking {
+            report(&InstallProgress::Asking {
                 name: package.clone(),
             });
             let Some(wheel) = self.open(package)? else {
@@ -189,7 +188,7 @@ impl Installing<'_> {
         empty(tree).map_err(|err| cannot_write(&err, tree))?;
         let mut notes = Vec::new();
         for wheel in &wheels {
-            report(&Progress::Unpacking {
+            report(&InstallProgress::Unpacking {
                 name: wheel.listed.name.clone(),
             });
             let Some(note) = self.unpack(wheel, tree)? else {
@@ -197,11 +196,11 @@ impl Installing<'_> {
             };
             notes.push(note);
         }
-        let here = wheels.iter().filter_map(Wheel::parts);
-        let installed = Installed {
+        let here = wheels.iter().filter_map(RuntimeWheel::parts);
+        let installed = InstallResult {
             folder: PathBuf::new(),
-            fetched_bytes: here.map(Parts::here_bytes).sum(),
-            wheel_bytes: wheels.iter().map(Wheel::bytes).sum(),
+            fetched_bytes: here.map(RemoteParts::here_bytes).sum(),
+            wheel_bytes: wheels.iter().map(RuntimeWheel::bytes).sum(),
             mended: self
                 .before
                 .map(|_| wheels.iter().map(|it| it.wanted.len()).sum()),
@@ -213,10 +212,10 @@ impl Installing<'_> {
     /// From a libtorch that is here.
     fn copied(
         &self,
-        from: &Runtime,
+        from: &LibtorchRuntime,
         tree: &Path,
-        report: &mut dyn FnMut(&Progress),
-    ) -> Result<Option<(Installed, Value)>, JobError> {
+        report: &mut dyn FnMut(&InstallProgress),
+    ) -> Result<Option<(InstallResult, Value)>, JobError> {
         let unreadable = |err: io::Error| {
             let what = format!(
                 "cannot read the libtorch ({err}): {}",
@@ -227,16 +226,16 @@ impl Installing<'_> {
         let files = local::files(from, self.build.kind).map_err(unreadable)?;
         let total_bytes = files.iter().map(|file| file.bytes).sum();
         let room = download::ensure_room(self.staging, total_bytes);
-        room.map_err(|err| told(&err))?;
+        room.map_err(|err| job_error(&err))?;
         let disk = |err: io::Error| cannot_write(&err, tree);
         empty(tree).map_err(disk)?;
         let copied = local::copy(&files, tree, self.cancel, &mut |done_bytes| {
-            report(&Progress::Fetching {
+            report(&InstallProgress::Fetching {
                 done_bytes,
                 total_bytes,
             });
         });
-        let installed = Installed {
+        let installed = InstallResult {
             folder: PathBuf::new(),
             fetched_bytes: 0,
             wheel_bytes: total_bytes,
@@ -250,14 +249,14 @@ impl Installing<'_> {
     }
 
     /// Finds the wheel of a package, and reads its table of contents.
-    fn open(&self, package: &str) -> Result<Option<Wheel>, JobError> {
-        let requirement = Requirement::parse(package);
+    fn open(&self, package: &str) -> Result<Option<RuntimeWheel>, JobError> {
+        let requirement = WheelRequirement::parse(package);
         let (listed, place) = match self.place {
-            Place::Folder(folder) => (of_folder(folder), folder.display().to_string()),
-            Place::Mirror(_) | Place::Index | Place::Torch(_) => {
+            WheelSource::Folder(folder) => (of_folder(folder), folder.display().to_string()),
+            WheelSource::Mirror(_) | WheelSource::Index | WheelSource::Torch(_) => {
                 let own = self.build.address().unwrap_or_default();
                 let index = match self.place {
-                    Place::Mirror(index) => index,
+                    WheelSource::Mirror(index) => index,
                     _ => own,
                 };
                 match self.page(&requirement.page(index))? {
@@ -275,7 +274,7 @@ impl Installing<'_> {
             WheelLocation::File(path) => {
                 let file = File::open(path).and_then(|file| {
                     let bytes = file.metadata()?.len();
-                    Ok(Opened::File(file, bytes))
+                    Ok(OpenedWheel::File(file, bytes))
                 });
                 file.map_err(|err| {
                     let what = format!("cannot read the wheel ({err}): {}", path.display());
@@ -283,30 +282,30 @@ impl Installing<'_> {
                 })?
             }
             WheelLocation::Url(url) => {
-                let order = Order {
+                let order = DownloadItem {
                     url: url.clone(),
                     to: self.staging.join("wheels").join(&listed.name),
                     bytes: None,
                 };
-                let parts = Parts::open(&order, self.options, self.cancel);
-                match parts.map_err(|err| told(&err))? {
-                    Some(parts) => Opened::Remote(parts),
+                let parts = RemoteParts::open(&order, self.options, self.cancel);
+                match parts.map_err(|err| job_error(&err))? {
+                    Some(parts) => OpenedWheel::Remote(parts),
                     None => return Ok(None),
                 }
             }
         };
-        let mut wheel = Wheel {
+        let mut wheel = RuntimeWheel {
             listed,
             opened,
-            directory: Directory::default(),
+            directory: WheelDirectory::default(),
             wanted: Vec::new(),
             sound: Vec::new(),
         };
         let directory = match self.directory(&wheel) {
             Ok(directory) => directory,
-            Err(Stopped::Cancelled) => return Ok(None),
-            Err(Stopped::Wheel(err)) => return Err(wheel.broken(&err)),
-            Err(Stopped::Download(err)) => return Err(told(&err)),
+            Err(DirectoryError::Cancelled) => return Ok(None),
+            Err(DirectoryError::Wheel(err)) => return Err(wheel.broken(&err)),
+            Err(DirectoryError::Download(err)) => return Err(job_error(&err)),
         };
         let members = directory.members.iter();
         wheel.wanted = members
@@ -320,18 +319,18 @@ impl Installing<'_> {
     /// Leaves out what an earlier installation has as the wheel's list names it.
     fn without_sound(
         &self,
-        mut wheel: Wheel,
-        report: &mut dyn FnMut(&Progress),
-    ) -> Result<Option<Wheel>, JobError> {
+        mut wheel: RuntimeWheel,
+        report: &mut dyn FnMut(&InstallProgress),
+    ) -> Result<Option<RuntimeWheel>, JobError> {
         let Some(before) = self.before else {
             return Ok(Some(wheel));
         };
-        report(&Progress::Comparing {
+        report(&InstallProgress::Comparing {
             name: wheel.listed.name.clone(),
         });
         if let (Some(parts), Some(list)) = (wheel.parts(), wheel.directory.record()) {
             let brought = parts.bring(&[(list.start, list.end)], self.cancel, &mut |_| {});
-            if brought.map_err(|err| told(&err))?.is_none() {
+            if brought.map_err(|err| job_error(&err))?.is_none() {
                 return Ok(None);
             }
         }
@@ -351,31 +350,31 @@ impl Installing<'_> {
     }
 
     /// The list of a wheel's files, which must be here.
-    fn record(&self, wheel: &Wheel) -> Result<Record, JobError> {
+    fn record(&self, wheel: &RuntimeWheel) -> Result<WheelRecord, JobError> {
         let file = wheel
             .file()
             .map_err(|err| cannot_write(&err, self.staging))?;
         let known = record_sum(&wheel.listed.name);
-        let record = Record::read(&mut BufReader::new(file), &wheel.directory, known);
+        let record = WheelRecord::read(&mut BufReader::new(file), &wheel.directory, known);
         record.map_err(|err| wheel.broken(&err))
     }
 
-    fn page(&self, url: &str) -> Result<Option<(Vec<Listed>, String)>, JobError> {
-        let html = download::page(url, self.options, self.cancel).map_err(|err| told(&err))?;
+    fn page(&self, url: &str) -> Result<Option<(Vec<ListedWheel>, String)>, JobError> {
+        let html = download::page(url, self.options, self.cancel).map_err(|err| job_error(&err))?;
         Ok(html.map(|html| (of_page(url, &html, self.build.hosts()), url.to_owned())))
     }
 
-    fn directory(&self, wheel: &Wheel) -> Result<Directory, Stopped> {
+    fn directory(&self, wheel: &RuntimeWheel) -> Result<WheelDirectory, DirectoryError> {
         use std::os::unix::fs::FileExt as _;
         let bytes = wheel.bytes();
         directory_of(bytes, |start, end| match &wheel.opened {
-            Opened::File(file, _) => {
+            OpenedWheel::File(file, _) => {
                 let mut read = vec![0; (end - start) as usize];
                 file.read_exact_at(&mut read, start)
-                    .map_err(|err| Stopped::Wheel(err.into()))?;
+                    .map_err(|err| DirectoryError::Wheel(err.into()))?;
                 Ok(read)
             }
-            Opened::Remote(parts) => {
+            OpenedWheel::Remote(parts) => {
                 // The directory precedes the end record: if it is short, one request covers both.
                 let ahead = self.options.piece_bytes.min(bytes - tail_bytes(bytes));
                 let from = if end == bytes {
@@ -384,16 +383,16 @@ impl Installing<'_> {
                     start
                 };
                 match parts.bring(&[(from, end)], self.cancel, &mut |_| {}) {
-                    Ok(Some(())) => parts.read(start, end).map_err(Stopped::Download),
-                    Ok(None) => Err(Stopped::Cancelled),
-                    Err(err) => Err(Stopped::Download(err)),
+                    Ok(Some(())) => parts.read(start, end).map_err(DirectoryError::Download),
+                    Ok(None) => Err(DirectoryError::Cancelled),
+                    Err(err) => Err(DirectoryError::Download(err)),
                 }
             }
         })
     }
 
     /// Checks that there is room for both the download and the unpacked files.
-    fn ensure_room(&self, wheels: &[Wheel]) -> Result<(), JobError> {
+    fn ensure_room(&self, wheels: &[RuntimeWheel]) -> Result<(), JobError> {
         let unpacked = wheels.iter().flat_map(|wheel| &wheel.wanted);
         let unpacked: u64 = unpacked.map(|member| member.bytes).sum();
         let missing = wheels.iter().filter_map(|wheel| {
@@ -401,38 +400,39 @@ impl Installing<'_> {
             Some(parts.missing_bytes(&wheel.spans()))
         });
         let bytes = unpacked.saturating_add(missing.sum());
-        download::ensure_room(self.staging, bytes).map_err(|err| told(&err))
+        download::ensure_room(self.staging, bytes).map_err(|err| job_error(&err))
     }
 
     fn fetch(
         &self,
-        wheels: &[Wheel],
-        report: &mut dyn FnMut(&Progress),
+        wheels: &[RuntimeWheel],
+        report: &mut dyn FnMut(&InstallProgress),
     ) -> Result<Option<()>, JobError> {
         let remote = || {
             wheels
                 .iter()
                 .filter_map(|wheel| Some((wheel, wheel.parts()?)))
         };
-        let missing = |(wheel, parts): (&Wheel, &Parts)| parts.missing_bytes(&wheel.spans());
+        let missing =
+            |(wheel, parts): (&RuntimeWheel, &RemoteParts)| parts.missing_bytes(&wheel.spans());
         let total_bytes = remote().map(missing).sum();
         let mut before = 0;
         for (wheel, parts) in remote() {
             let (spans, here) = (wheel.spans(), parts.here_bytes());
             let brought = parts.bring(&spans, self.cancel, &mut |bytes| {
-                report(&Progress::Fetching {
+                report(&InstallProgress::Fetching {
                     done_bytes: before + bytes.saturating_sub(here),
                     total_bytes,
                 });
             });
-            if brought.map_err(|err| told(&err))?.is_none() {
+            if brought.map_err(|err| job_error(&err))?.is_none() {
                 return Ok(None);
             }
             before += parts.here_bytes().saturating_sub(here);
             if let Some(sum) = &wheel.listed.sha256
                 && parts
                     .compare(sum, self.cancel)
-                    .map_err(|err| told(&err))?
+                    .map_err(|err| job_error(&err))?
                     .is_none()
             {
                 return Ok(None);
@@ -442,7 +442,7 @@ impl Installing<'_> {
     }
 
     /// Writes what is wanted of a wheel, and gives the note on it.
-    fn unpack(&self, wheel: &Wheel, tree: &Path) -> Result<Option<Value>, JobError> {
+    fn unpack(&self, wheel: &RuntimeWheel, tree: &Path) -> Result<Option<Value>, JobError> {
         let record = self.record(wheel)?;
         let file = wheel.file().map_err(|err| cannot_write(&err, tree))?;
         let mut file = BufReader::new(file);
@@ -470,7 +470,7 @@ impl Installing<'_> {
             out.flush().map_err(disk)?;
             sums.insert(member.name.clone(), json!(record_letters(&digest)));
         }
-        if self.build.kind == Kind::Cpu {
+        if self.build.kind == RuntimeKind::Cpu {
             // It is written anew.
             sums.remove(BUILD_VERSION);
         }

@@ -10,31 +10,31 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use safelight_core::job::{CancelToken, JobError, JobErrorKind};
-use safelight_core::settings::{Paths, Runtime, Settings};
+use safelight_core::settings::{AppPaths, LibtorchRuntime, Settings};
 use server::{Answer, Request, Server};
 use wheels::{Entry, VERSION, Wheels, entry, index, wheel, wheels};
 
 use super::files::{damaged, missing};
-use super::install::{Installed, NOTE, Progress, install};
-use super::place::Place;
-use super::table::{Build, Kind};
-use super::{Surroundings, all, folder, tried};
-use crate::download::Options;
+use super::install::{InstallProgress, InstallResult, NOTE, install};
+use super::table::{RuntimeBuild, RuntimeKind};
+use super::wheel_source::WheelSource;
+use super::{RuntimeSearch, all, folder, tried};
+use crate::download::DownloadOptions;
 use crate::download::tests::server;
 
 const PIECE: u64 = 4 << 10;
 
-fn build() -> Build {
+fn build() -> RuntimeBuild {
     let packages = [
         &format!("torch=={VERSION}"),
         "amd-torch-device-gfx1151",
         "rocm-sdk-core==7.14.1",
         "rocm-sdk-libraries==7.14.1",
     ];
-    Build {
+    RuntimeBuild {
         id: "trial".to_owned(),
         name: "a trial".to_owned(),
-        kind: Kind::Rocm,
+        kind: RuntimeKind::Rocm,
         version: VERSION.to_owned(),
         index: "amd".to_owned(),
         packages: packages.map(str::to_owned).to_vec(),
@@ -48,7 +48,7 @@ fn build() -> Build {
 
 struct Case {
     root: tempfile::TempDir,
-    paths: Paths,
+    paths: AppPaths,
     /// Number of self-tests of a runtime.
     tried: AtomicUsize,
 }
@@ -57,13 +57,13 @@ impl Case {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         Self {
-            paths: Paths::under(root.path()),
+            paths: AppPaths::under(root.path()),
             root,
             tried: AtomicUsize::new(0),
         }
     }
 
-    fn from(&self, place: &Place) -> Result<Installed, JobError> {
+    fn from(&self, place: &WheelSource) -> Result<InstallResult, JobError> {
         let cancel = CancelToken::default();
         let installed = self.with(place, &cancel, &|_| Ok(true), &mut |_| {});
         installed.map(|it| it.expect("nobody cancels"))
@@ -71,19 +71,19 @@ impl Case {
 
     fn with(
         &self,
-        place: &Place,
+        place: &WheelSource,
         cancel: &CancelToken,
-        attempt: &dyn Fn(&Runtime) -> Result<bool, JobError>,
-        report: &mut dyn FnMut(&Progress),
-    ) -> Result<Option<Installed>, JobError> {
-        let options = Options {
+        attempt: &dyn Fn(&LibtorchRuntime) -> Result<bool, JobError>,
+        report: &mut dyn FnMut(&InstallProgress),
+    ) -> Result<Option<InstallResult>, JobError> {
+        let options = DownloadOptions {
             piece_bytes: PIECE,
             patience: Duration::from_secs(5),
             retries: 1,
             pause: Duration::from_millis(1),
-            ..Options::default()
+            ..DownloadOptions::default()
         };
-        let attempt = |runtime: &Runtime| {
+        let attempt = |runtime: &LibtorchRuntime| {
             self.tried.fetch_add(1, Ordering::Relaxed);
             attempt(runtime)
         };
@@ -123,18 +123,20 @@ fn put_torch(wheels: &mut Wheels, torch: Vec<u8>) {
     *content = torch;
 }
 
-fn served(wheels: Wheels) -> (Server, Place) {
+fn served(wheels: Wheels) -> (Server, WheelSource) {
     serving(move |request| index(&wheels, request))
 }
 
-fn serving(answer: impl Fn(&Request) -> Answer + Send + Sync + 'static) -> (Server, Place) {
+fn serving(answer: impl Fn(&Request) -> Answer + Send + Sync + 'static) -> (Server, WheelSource) {
     let server = Server::start(answer);
-    let place = Place::Mirror(format!("{}/whl/", server.url));
+    let place = WheelSource::Mirror(format!("{}/whl/", server.url));
     (server, place)
 }
 
 /// A server that gives something else than a good one.
-fn spoiled(spoil: impl Fn(&Request, Answer) -> Answer + Send + Sync + 'static) -> (Server, Place) {
+fn spoiled(
+    spoil: impl Fn(&Request, Answer) -> Answer + Send + Sync + 'static,
+) -> (Server, WheelSource) {
     let wheels = wheels();
     serving(move |request| spoil(request, index(&wheels, request)))
 }
@@ -144,7 +146,7 @@ fn what_a_native_program_needs_is_fetched_checked_tried_and_put_in_place() {
     let case = Case::new();
     let (_server, place) = served(wheels());
     let mut seen = Vec::new();
-    let attempt = |runtime: &Runtime| {
+    let attempt = |runtime: &LibtorchRuntime| {
         assert!(runtime.folders().count() >= 4, "{runtime:?}");
         Ok(true)
     };
@@ -153,7 +155,7 @@ fn what_a_native_program_needs_is_fetched_checked_tried_and_put_in_place() {
     });
     let installed = installed.unwrap().unwrap();
     assert_eq!(case.names(), ["trial"]);
-    let found = all(&case.paths, &Settings::default(), &Surroundings::default());
+    let found = all(&case.paths, &Settings::default(), &RuntimeSearch::default());
     let found = found.iter().find(|it| it.id == "trial").unwrap();
     assert_eq!(found.targets(), ["gfx1151"]);
     assert!(found.is_own && found.runtime.kind() == "rocm");
@@ -175,7 +177,7 @@ fn what_a_native_program_needs_is_fetched_checked_tried_and_put_in_place() {
     let note = fs::read_to_string(installed.folder.join(NOTE)).unwrap();
     assert!(note.contains("record_sha256"), "{note}");
     assert!(note.contains("gfx1151"), "{note}");
-    assert!(matches!(seen.last(), Some(Progress::Trying)));
+    assert!(matches!(seen.last(), Some(InstallProgress::Trying)));
 
     // Once more: nothing of it has to come again.
     let again = case.from(&place).unwrap();
@@ -201,7 +203,7 @@ fn of_a_damaged_runtime_only_what_is_damaged_comes_again() {
     assert_eq!(damaged(), [GONE, CHANGED]);
     assert_eq!(missing(&folder), [GONE]);
     let settings = Settings::default();
-    let here = all(&case.paths, &settings, &Surroundings::default());
+    let here = all(&case.paths, &settings, &RuntimeSearch::default());
     let found = here.iter().find(|it| it.id == "trial").unwrap();
     let cancel = CancelToken::default();
     let tried = tried(found, &case.paths, &settings.runtime, &cancel);
@@ -211,7 +213,7 @@ fn of_a_damaged_runtime_only_what_is_damaged_comes_again() {
     assert!(err.advice.contains("safelight runtime install trial"));
 
     // Until the new one was tried the old one stays, as it is.
-    let fails = |_: &Runtime| Err(JobError::new(JobErrorKind::Device, "it crashes"));
+    let fails = |_: &LibtorchRuntime| Err(JobError::new(JobErrorKind::Device, "it crashes"));
     case.with(&place, &cancel, &fails, &mut |_| {}).unwrap_err();
     assert_eq!(damaged(), [GONE, CHANGED]);
 
@@ -236,7 +238,7 @@ fn a_folder_of_wheels_does_as_an_index() {
     for (name, bytes) in wheels() {
         fs::write(wheels_at.join(name), bytes).unwrap();
     }
-    let place = Place::Folder(wheels_at.clone());
+    let place = WheelSource::Folder(wheels_at.clone());
     let installed = case.from(&place).unwrap();
     assert_eq!(installed.fetched_bytes, 0);
     assert!(installed.folder.join("torch/lib/libtorch_hip.so").is_file());
@@ -253,7 +255,8 @@ fn what_is_interrupted_goes_on_where_it_was() {
     let (server, place) = served(wheels());
     let cancel = CancelToken::default();
     let cancelled = case.with(&place, &cancel, &|_| Ok(true), &mut |progress| {
-        if matches!(progress, Progress::Fetching { done_bytes, .. } if *done_bytes > 30_000) {
+        if matches!(progress, InstallProgress::Fetching { done_bytes, .. } if *done_bytes > 30_000)
+        {
             cancel.cancel();
         }
     });
@@ -312,7 +315,7 @@ fn whatever_is_wrong_is_one_sentence_and_nothing_is_put_in_place() {
             }
         })
     };
-    let cases: Vec<(&str, (Server, Place), &str)> = vec![
+    let cases: Vec<(&str, (Server, WheelSource), &str)> = vec![
         (
             "another member than the list says",
             with("torch-2.11.0", |it| it.listed = Some(b"other".to_vec())),
@@ -367,7 +370,7 @@ fn a_disk_without_room_is_named_before_anything_is_fetched() {
     let mut has_fetched = false;
     let cancel = CancelToken::default();
     let result = case.with(&place, &cancel, &|_| Ok(true), &mut |progress| {
-        has_fetched |= matches!(progress, Progress::Fetching { .. });
+        has_fetched |= matches!(progress, InstallProgress::Fetching { .. });
     });
     let err = result.unwrap_err();
     assert!(err.summary.contains("of free space, and there is"));
@@ -378,7 +381,7 @@ fn a_disk_without_room_is_named_before_anything_is_fetched() {
 fn one_that_fails_its_trial_is_not_put_in_place_and_is_not_fetched_again() {
     let case = Case::new();
     let (server, place) = served(wheels());
-    let fails = |_: &Runtime| Err(JobError::new(JobErrorKind::Device, "it crashes"));
+    let fails = |_: &LibtorchRuntime| Err(JobError::new(JobErrorKind::Device, "it crashes"));
     let result = case.with(&place, &CancelToken::default(), &fails, &mut |_| {});
     assert_eq!(result.unwrap_err().summary, "it crashes");
     assert_eq!(case.names(), [".trial.part"]);
@@ -396,7 +399,7 @@ fn only_one_installs_at_a_time() {
     let case = Arc::new(Case::new());
     let (_server, place) = served(wheels());
     let second: Mutex<Option<JobError>> = Mutex::default();
-    let attempt = |_: &Runtime| {
+    let attempt = |_: &LibtorchRuntime| {
         *second.lock().unwrap() = case.from(&place).err();
         Ok(true)
     };

@@ -10,10 +10,10 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use safelight_core::job::CancelToken;
-use safelight_core::settings::Runtime;
+use safelight_core::settings::LibtorchRuntime;
 
 use super::members::is_needed;
-use super::table::{Build, Kind};
+use super::table::{RuntimeBuild, RuntimeKind};
 
 /// No package has deeper folders; links can go in circles.
 const MAX_DEPTH: usize = 16;
@@ -32,12 +32,12 @@ pub(super) struct LocalFile {
 }
 
 /// Name and purpose of a build made from this libtorch.
-pub fn build_of(runtime: &Runtime) -> Option<Build> {
-    let kind = Kind::of(runtime);
+pub fn build_of(runtime: &LibtorchRuntime) -> Option<RuntimeBuild> {
+    let kind = RuntimeKind::from_runtime(runtime);
     let version = runtime.version()?;
     let is_plain = |c: char| c.is_ascii_alphanumeric() || ".+-_".contains(c);
     let place = runtime.folder.display();
-    version.chars().all(is_plain).then(|| Build {
+    version.chars().all(is_plain).then(|| RuntimeBuild {
         id: format!("{}-{version}", kind.name()),
         name: format!("libtorch {version} of {place}"),
         kind,
@@ -53,8 +53,8 @@ pub fn build_of(runtime: &Runtime) -> Option<Build> {
 }
 
 /// The files that a build of this kind needs. An error names the folder that cannot be read.
-pub(super) fn files(runtime: &Runtime, kind: Kind) -> io::Result<Vec<LocalFile>> {
-    let mut walk = Walk {
+pub(super) fn files(runtime: &LibtorchRuntime, kind: RuntimeKind) -> io::Result<Vec<LocalFile>> {
+    let mut walk = FolderWalk {
         kind,
         found: Vec::new(),
     };
@@ -84,7 +84,7 @@ pub(super) fn files(runtime: &Runtime, kind: Kind) -> io::Result<Vec<LocalFile>>
 }
 
 /// The folder with the package `torch` and those that it needs, where it is of a Python environment.
-fn packages(runtime: &Runtime) -> Option<PathBuf> {
+fn packages(runtime: &LibtorchRuntime) -> Option<PathBuf> {
     let of_library = runtime.extra.iter().find_map(|folder| {
         let packages = folder.ancestors().find(|above| {
             let name = above.file_name().unwrap_or_default().to_string_lossy();
@@ -97,12 +97,12 @@ fn packages(runtime: &Runtime) -> Option<PathBuf> {
     of_library.or_else(|| torch.parent().filter(|_| is_package).map(Path::to_path_buf))
 }
 
-struct Walk {
-    kind: Kind,
+struct FolderWalk {
+    kind: RuntimeKind,
     found: Vec<LocalFile>,
 }
 
-impl Walk {
+impl FolderWalk {
     fn folder(&mut self, name: &str, folder: &Path, depth: usize) -> io::Result<()> {
         if depth > MAX_DEPTH || !folder.is_dir() {
             return Ok(());

@@ -5,13 +5,13 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use safelight_core::job::{CancelToken, JobError};
-use safelight_core::settings::{Paths, Runtime};
+use safelight_core::settings::{AppPaths, LibtorchRuntime};
 
-use super::install::{Installed, NOTE, install};
+use super::install::{InstallResult, NOTE, install};
 use super::local::build_of;
 use super::options;
-use super::place::Place;
-use super::table::{Build, Kind};
+use super::table::{RuntimeBuild, RuntimeKind};
+use super::wheel_source::WheelSource;
 
 /// Writes a file of `bytes` bytes.
 fn lay(path: &Path, bytes: usize) {
@@ -41,16 +41,20 @@ fn lay_packages(packages: &Path) {
     .expect("a file");
 }
 
-fn installed(root: &Path, from: &str, build: Option<Build>) -> Result<Installed, JobError> {
-    let place = Place::parse(from)?;
-    let Place::Torch(runtime) = &place else {
+fn installed(
+    root: &Path,
+    from: &str,
+    build: Option<RuntimeBuild>,
+) -> Result<InstallResult, JobError> {
+    let place = WheelSource::parse(from)?;
+    let WheelSource::Torch(runtime) = &place else {
         panic!("another place: {place:?}");
     };
     let build = build.unwrap_or_else(|| build_of(runtime).expect("it says its version"));
     let done = install(
         &build,
         &place,
-        &Paths::under(root),
+        &AppPaths::under(root),
         &options(),
         &CancelToken::default(),
         &|_| Ok(true),
@@ -87,7 +91,7 @@ fn a_python_environment_becomes_a_runtime_of_its_own_without_what_builds() {
     ] {
         assert!(!done.folder.join(not_needed).exists(), "{not_needed}");
     }
-    let runtime = Runtime::at(&done.folder, "a test").unwrap();
+    let runtime = LibtorchRuntime::in_folder(&done.folder, "a test").unwrap();
     assert_eq!(runtime.version().as_deref(), Some("2.11.0+cu130"));
     assert_eq!(runtime.folders().count(), 2, "{runtime:?}");
 }
@@ -124,15 +128,15 @@ fn an_environment_of_links_is_copied_with_what_they_lead_to() {
 fn the_cpus_build_takes_the_cpus_half_of_a_folder_and_says_its_own_version() {
     let root = tempfile::tempdir().unwrap();
     lay_packages(&root.path().join("packages"));
-    let cpu = Build {
+    let cpu = RuntimeBuild {
         id: "cpu".to_owned(),
-        kind: Kind::Cpu,
+        kind: RuntimeKind::Cpu,
         version: "2.11.0".to_owned(),
-        ..build_of(&Runtime::at(&root.path().join("packages"), "").unwrap()).unwrap()
+        ..build_of(&LibtorchRuntime::in_folder(&root.path().join("packages"), "").unwrap()).unwrap()
     };
     let from = text(&root.path().join("packages"));
     let done = installed(root.path(), &from, Some(cpu)).unwrap();
-    let runtime = Runtime::at(&done.folder, "a test").unwrap();
+    let runtime = LibtorchRuntime::in_folder(&done.folder, "a test").unwrap();
     assert_eq!(runtime.kind(), "cpu");
     assert_eq!(runtime.version().as_deref(), Some("2.11.0"));
     assert!(
@@ -151,25 +155,28 @@ fn what_is_named_is_told_apart_and_a_place_without_either_is_refused() {
     lay(&folder("wheels/torch-2.11.0-py3-none-any.whl"), 1);
     lay(&folder("plain/lib/libtorch_cpu.so"), 1);
     lay(&folder("empty/file"), 1);
-    let parsed = |name: &str| Place::parse(&text(&folder(name)));
-    assert_eq!(parsed("wheels"), Ok(Place::Folder(folder("wheels"))));
-    assert!(matches!(parsed("plain"), Ok(Place::Torch(_))));
+    let parsed = |name: &str| WheelSource::parse(&text(&folder(name)));
+    assert_eq!(parsed("wheels"), Ok(WheelSource::Folder(folder("wheels"))));
+    assert!(matches!(parsed("plain"), Ok(WheelSource::Torch(_))));
     let err = parsed("empty").unwrap_err();
     assert!(
         err.summary.contains("neither wheels nor a libtorch"),
         "{err:?}"
     );
     let address = "https://mirror.example/simple";
-    assert_eq!(Place::parse(address), Ok(Place::Mirror(address.to_owned())));
+    assert_eq!(
+        WheelSource::parse(address),
+        Ok(WheelSource::Mirror(address.to_owned()))
+    );
     for wrong in ["http://mirror.example/simple", "file:///tmp"] {
-        let err = Place::parse(wrong).unwrap_err();
+        let err = WheelSource::parse(wrong).unwrap_err();
         assert!(err.advice.contains("https://"), "{err:?}");
     }
     let mut settings = safelight_core::settings::RuntimeSettings::default();
-    assert_eq!(Place::of_settings(&settings), Place::Index);
+    assert_eq!(WheelSource::of_settings(&settings), WheelSource::Index);
     settings.mirror = Some(address.to_owned());
     assert_eq!(
-        Place::of_settings(&settings),
-        Place::Mirror(address.to_owned())
+        WheelSource::of_settings(&settings),
+        WheelSource::Mirror(address.to_owned())
     );
 }

@@ -9,22 +9,22 @@ use std::path::Path;
 use safelight_core::settings::EngineBuild;
 use serde::Serialize;
 
-use super::table::Kind;
+use super::table::RuntimeKind;
 use crate::telemetry::device::is_display_only;
 use crate::telemetry::nvidia::NvidiaReport;
-use crate::telemetry::{Roots, amdgpu, host};
+use crate::telemetry::{SystemRoots, amdgpu, host};
 use crate::worker::served_versions;
 
 const NVIDIA: &str = "0x10de";
 
 /// A GPU that a libtorch could compute on, or why it cannot be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Gpu {
+pub struct MachineGpu {
     /// Such as `AMD gfx1151` or `NVIDIA H200`.
     pub name: String,
     pub pci: String,
     #[serde(skip)]
-    pub kind: Kind,
+    pub kind: RuntimeKind,
     /// Compute target of the chip for AMD's compilers; `None` for NVIDIA's, and if the compute driver does not list the
     /// card.
     pub target: Option<String>,
@@ -39,9 +39,9 @@ pub struct Gpu {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Machine {
+pub struct MachineGpus {
     /// Those that compute first.
-    pub gpus: Vec<Gpu>,
+    pub gpus: Vec<MachineGpu>,
     /// The release of Linux.
     pub kernel: String,
     /// NVIDIA's driver, or why it says nothing.
@@ -52,9 +52,9 @@ pub struct Machine {
     pub engines: Vec<&'static str>,
 }
 
-impl Gpu {
+impl MachineGpu {
     /// One of which no more is known.
-    pub fn plain(name: &str, pci: &str, kind: Kind) -> Self {
+    pub fn plain(name: &str, pci: &str, kind: RuntimeKind) -> Self {
         Self {
             name: name.to_owned(),
             pci: pci.to_owned(),
@@ -73,9 +73,9 @@ impl Gpu {
     }
 }
 
-impl Machine {
+impl MachineGpus {
     /// `nvidia`: what its driver says, or why it does not.
-    pub fn find(roots: &Roots, nvidia: &Result<NvidiaReport, String>) -> Self {
+    pub fn find(roots: &SystemRoots, nvidia: &Result<NvidiaReport, String>) -> Self {
         let mut gpus = of_amd(&roots.sysfs);
         let no_access = gpus
             .iter()
@@ -86,9 +86,9 @@ impl Machine {
         match nvidia {
             Ok(report) if !report.cards.is_empty() => {
                 nvidia_driver = Some(Ok(report.driver.clone()));
-                gpus.extend(report.cards.iter().map(|card| Gpu {
+                gpus.extend(report.cards.iter().map(|card| MachineGpu {
                     strength: card.memory.map_or(0, |memory| memory.total_bytes),
-                    ..Gpu::plain(&card.name, &card.pci, Kind::Cuda)
+                    ..MachineGpu::plain(&card.name, &card.pci, RuntimeKind::Cuda)
                 }));
             }
             other => {
@@ -117,12 +117,12 @@ impl Machine {
     }
 }
 
-fn of_amd(sysfs: &Path) -> Vec<Gpu> {
+fn of_amd(sysfs: &Path) -> Vec<MachineGpu> {
     let cards = amdgpu::cards(sysfs);
-    let gpu = |card: &amdgpu::AmdCard| Gpu {
+    let gpu = |card: &amdgpu::AmdCard| MachineGpu {
         name: card.name(),
         pci: card.pci.clone(),
-        kind: Kind::Rocm,
+        kind: RuntimeKind::Rocm,
         target: card.gfx().map(str::to_owned),
         is_display_only: is_display_only(card, &cards),
         has_wave_sizes: card
@@ -135,9 +135,9 @@ fn of_amd(sysfs: &Path) -> Vec<Gpu> {
 }
 
 /// NVIDIA's graphics cards on the PCI bus, by number: only a driver knows their names.
-pub fn nvidia_on_bus(sysfs: &Path) -> Vec<Gpu> {
+pub fn nvidia_on_bus(sysfs: &Path) -> Vec<MachineGpu> {
     let entries = fs::read_dir(sysfs.join("bus/pci/devices"));
-    let mut found: Vec<Gpu> = entries
+    let mut found: Vec<MachineGpu> = entries
         .into_iter()
         .flatten()
         .flatten()
@@ -152,7 +152,7 @@ pub fn nvidia_on_bus(sysfs: &Path) -> Vec<Gpu> {
             let device = device.trim().trim_start_matches("0x");
             let pci = entry.file_name().into_string().ok()?;
             let name = format!("NVIDIA device {device}");
-            Some(Gpu::plain(&name, &pci, Kind::Cuda))
+            Some(MachineGpu::plain(&name, &pci, RuntimeKind::Cuda))
         })
         .collect();
     found.sort_by(|a, b| a.pci.cmp(&b.pci));

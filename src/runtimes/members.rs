@@ -1,10 +1,9 @@
 //! Members of a wheel that a native program needs: shared libraries, their data files, and licences. Headers, tests,
-//! tools
-//! and Python parts are skipped.
+//! tools and Python parts are skipped.
 //!
 //! Looks at names only.
 
-use super::table::Kind;
+use super::table::RuntimeKind;
 
 /// Endings of what only builds, or Python, needs.
 const NOT_NEEDED: [&str; 10] = [
@@ -28,13 +27,13 @@ const OF_CPU: [&str; 5] = [
 ];
 
 /// Returns whether a build of this kind needs a member.
-pub(super) fn is_needed(kind: Kind, name: &str) -> bool {
+pub(super) fn is_needed(kind: RuntimeKind, name: &str) -> bool {
     let file = name.rsplit('/').next().unwrap_or_default();
     let is_there = is_of_any(name);
     match kind {
-        Kind::Cuda | Kind::Rocm => is_there,
-        Kind::Cpu if is_licence(name) => true,
-        Kind::Cpu => is_there && OF_CPU.iter().any(|start| file.starts_with(start)),
+        RuntimeKind::Cuda | RuntimeKind::Rocm => is_there,
+        RuntimeKind::Cpu if is_licence(name) => true,
+        RuntimeKind::Cpu => is_there && OF_CPU.iter().any(|start| file.starts_with(start)),
     }
 }
 
@@ -100,7 +99,7 @@ mod tests {
             "_rocm_sdk_libraries_gfx1151/share/miopen/db/gfx1151_40.HIP.fdb.txt",
             "nvidia/cu13/lib/libcudart.so.13",
         ] {
-            assert!(is_needed(Kind::Rocm, name), "{name}");
+            assert!(is_needed(RuntimeKind::Rocm, name), "{name}");
         }
         for name in [
             "torch/lib/libtorch_python.so",
@@ -117,7 +116,7 @@ mod tests {
             "nvidia/cu13/include/cuda.h",
             "RECORD",
         ] {
-            assert!(!is_needed(Kind::Rocm, name), "{name}");
+            assert!(!is_needed(RuntimeKind::Rocm, name), "{name}");
         }
     }
 
@@ -136,7 +135,7 @@ mod tests {
             // It names the wheel's GPU half.
             ("torch/version.py", false),
         ] {
-            assert_eq!(is_needed(Kind::Cpu, name), is_it, "{name}");
+            assert_eq!(is_needed(RuntimeKind::Cpu, name), is_it, "{name}");
         }
     }
 }

@@ -4,12 +4,11 @@
 
 mod check;
 mod files;
-mod fit;
 mod folders;
-mod here;
 mod install;
 #[cfg(test)]
 mod install_tests;
+mod installed;
 mod local;
 #[cfg(test)]
 mod local_tests;
@@ -17,11 +16,12 @@ mod machine;
 mod members;
 mod notes;
 mod overview;
-mod place;
+mod requirements;
 mod table;
 #[cfg(test)]
 mod tests;
 mod wheel;
+mod wheel_source;
 
 use std::cell::RefCell;
 use std::fs;
@@ -29,34 +29,35 @@ use std::io;
 
 use safelight_core::job::{CancelToken, JobError, JobErrorKind};
 use safelight_core::settings::{
-    Paths, RuntimeSettings, Settings, SettingsFile, default_runtime, libtorch_versions, own_runtime,
+    AppPaths, RuntimeSettings, Settings, SettingsFile, default_runtime, libtorch_versions,
+    own_runtime,
 };
 
-use crate::download::Options;
+use crate::download::DownloadOptions;
 
-pub use check::{Checked, check};
-pub use fit::{Fit, Refusal, of_machine, of_place, refusal};
-pub use here::{Before, Found, Surroundings, all, folder};
-pub use install::{Installed, NOTE, Progress, install};
+pub use check::{RuntimeCheck, check};
+pub use install::{InstallProgress, InstallResult, NOTE, install};
+pub use installed::{InstalledRuntime, PreviousRuntime, RuntimeSearch, all, folder};
 pub use local::build_of;
-pub use machine::{Gpu, Machine, nvidia_on_bus};
+pub use machine::{MachineGpu, MachineGpus, nvidia_on_bus};
 pub use notes::{computes_on, finished_on};
-pub use overview::{Advice, Overview, RuntimeRow};
-pub use place::Place;
-pub use table::{Build, Kind, TableError, builds};
+pub use overview::{RuntimeAdvice, RuntimeOverview, RuntimeRow};
+pub use requirements::{BuildFit, RuntimeRefusal, of_machine, of_place, refusal};
+pub use table::{RuntimeBuild, RuntimeKind, TableError, builds};
+pub use wheel_source::WheelSource;
 
 /// Download options of wheels: small pieces, because only parts of them are needed.
-pub fn options() -> Options {
-    Options {
+pub fn options() -> DownloadOptions {
+    DownloadOptions {
         piece_bytes: 4 << 20,
-        ..Options::default()
+        ..DownloadOptions::default()
     }
 }
 
 /// Result of an installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Got {
-    pub installed: Installed,
+pub struct InstallOutcome {
+    pub installed: InstallResult,
     /// Jobs get it from now on.
     pub is_used: bool,
     /// Why its GPU part was not used, where this machine has no GPU for it.
@@ -66,13 +67,13 @@ pub struct Got {
 /// Fetches or copies a build, tries it and has jobs use it; `None` when cancelled. `has_gpu`: this machine has one of the
 /// maker that the build is for. What is for another machine is installed for its files, and jobs stay where they are.
 pub fn get(
-    build: &Build,
-    place: &Place,
+    build: &RuntimeBuild,
+    place: &WheelSource,
     has_gpu: bool,
-    (paths, settings): (&Paths, &RuntimeSettings),
+    (paths, settings): (&AppPaths, &RuntimeSettings),
     cancel: &CancelToken,
-    report: &mut dyn FnMut(&Progress),
-) -> Result<Option<Got>, JobError> {
+    report: &mut dyn FnMut(&InstallProgress),
+) -> Result<Option<InstallOutcome>, JobError> {
     let tried = RefCell::new(None);
     let attempt = |runtime: &_| {
         let checked = check(runtime, settings, has_gpu, cancel)?;
@@ -86,11 +87,11 @@ pub fn get(
     };
     let found = named(&installed.folder.display().to_string(), &[])?;
     computes_on(paths, &found.runtime, &checked.device);
-    let is_used = has_gpu || build.kind == Kind::Cpu;
+    let is_used = has_gpu || build.kind == RuntimeKind::Cpu;
     if is_used {
         choose(&found, paths)?;
     }
-    Ok(Some(Got {
+    Ok(Some(InstallOutcome {
         installed,
         is_used,
         gpu_problem: checked.gpu_problem,
@@ -100,11 +101,11 @@ pub fn get(
 /// Tries one that is here, and remembers the device; `None` when cancelled. Safelight's own must have the files with which
 /// it was installed.
 pub fn tried(
-    found: &Found,
-    paths: &Paths,
+    found: &InstalledRuntime,
+    paths: &AppPaths,
     settings: &RuntimeSettings,
     cancel: &CancelToken,
-) -> Result<Option<Checked>, JobError> {
+) -> Result<Option<RuntimeCheck>, JobError> {
     if found.is_own {
         let Some(damaged) = files::damaged(&folder(paths).join(&found.id), cancel) else {
             return Ok(None);
@@ -146,8 +147,8 @@ fn broken(damaged: &[String]) -> Option<String> {
 
 /// Tries one that is here on the GPU and has jobs use it; `false` when cancelled.
 pub fn use_one(
-    found: &Found,
-    paths: &Paths,
+    found: &InstalledRuntime,
+    paths: &AppPaths,
     settings: &RuntimeSettings,
     cancel: &CancelToken,
 ) -> Result<bool, JobError> {
@@ -159,7 +160,7 @@ pub fn use_one(
 }
 
 /// The one that jobs used before the one in use: the way back.
-pub fn previous(here: &[Found]) -> Result<Found, JobError> {
+pub fn previous(here: &[InstalledRuntime]) -> Result<InstalledRuntime, JobError> {
     let mut before = here.iter().filter(|it| it.is_previous());
     before.next().cloned().ok_or_else(|| {
         let what = "there is no libtorch to go back to: none was used before, or it is gone";
@@ -169,19 +170,19 @@ pub fn previous(here: &[Found]) -> Result<Found, JobError> {
 }
 
 /// Runtime named by its id, or by its folder.
-pub fn named(word: &str, here: &[Found]) -> Result<Found, JobError> {
+pub fn named(word: &str, here: &[InstalledRuntime]) -> Result<InstalledRuntime, JobError> {
     if let Some(found) = here.iter().find(|it| it.id == word) {
         return Ok(found.clone());
     }
     let path = std::path::Path::new(word);
-    let runtime = safelight_core::settings::Runtime::at(path, "as named");
+    let runtime = safelight_core::settings::LibtorchRuntime::in_folder(path, "as named");
     if let Some(runtime) = runtime.filter(|_| path.is_dir()) {
-        return Ok(Found {
+        return Ok(InstalledRuntime {
             id: runtime.folder.display().to_string(),
             runtime,
             is_own: false,
             is_used: false,
-            before: Before::No,
+            before: PreviousRuntime::No,
         });
     }
     let ids: Vec<&str> = here.iter().map(|it| it.id.as_str()).collect();
@@ -196,7 +197,7 @@ pub fn named(word: &str, here: &[Found]) -> Result<Found, JobError> {
 }
 
 /// Settings of the file; a broken one is an error rather than the defaults, as it may name a mirror.
-pub fn readable_settings(paths: &Paths) -> Result<Settings, JobError> {
+pub fn readable_settings(paths: &AppPaths) -> Result<Settings, JobError> {
     let loaded = Settings::load(&paths.settings_file());
     match loaded.error {
         Some(err) => {
@@ -208,7 +209,7 @@ pub fn readable_settings(paths: &Paths) -> Result<Settings, JobError> {
 }
 
 /// Makes jobs from the next one on use this libtorch. The one before stays where it is.
-pub fn choose(found: &Found, paths: &Paths) -> Result<(), JobError> {
+pub fn choose(found: &InstalledRuntime, paths: &AppPaths) -> Result<(), JobError> {
     let file = SettingsFile::new(paths.settings_file());
     let loaded = readable_settings(paths)?;
     let mut settings = loaded.clone();
@@ -231,7 +232,7 @@ pub fn choose(found: &Found, paths: &Paths) -> Result<(), JobError> {
 }
 
 /// Deletes a runtime of Safelight's that no job would get.
-pub fn remove(found: &Found) -> Result<(), JobError> {
+pub fn remove(found: &InstalledRuntime) -> Result<(), JobError> {
     let refuse = |what: String, advice: &str| {
         Err(JobError::new(JobErrorKind::InvalidRequest, what).advise(advice))
     };
@@ -250,7 +251,7 @@ pub fn remove(found: &Found) -> Result<(), JobError> {
             "Choose another one first with `safelight runtime use ID`",
         );
     }
-    if found.before == Before::Kept {
+    if found.before == PreviousRuntime::Kept {
         let what = format!("{id} is kept until a job has finished on the libtorch in use");
         return refuse(
             what,

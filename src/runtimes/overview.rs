@@ -3,24 +3,24 @@
 //! For the command line and the window alike. Asks drivers, so it may take a moment: not for a thread that draws.
 
 use safelight_core::job::DeviceChoice;
-use safelight_core::settings::{Paths, Runtime, Settings};
+use safelight_core::settings::{AppPaths, LibtorchRuntime, Settings};
 
-use super::fit::{Fit, Refusal, of_machine, refusal};
-use super::here::{self, Found, Surroundings};
-use super::machine::{Gpu, Machine};
-use super::notes::Notes;
-use super::table::{self, Build, Kind, TableError};
+use super::installed::{self, InstalledRuntime, RuntimeSearch};
+use super::machine::{MachineGpu, MachineGpus};
+use super::notes::RuntimeNotes;
+use super::requirements::{BuildFit, RuntimeRefusal, of_machine, refusal};
+use super::table::{self, RuntimeBuild, RuntimeKind, TableError};
 use super::{broken, files};
-use crate::telemetry::{Roots, nvidia};
+use crate::telemetry::{SystemRoots, nvidia};
 use crate::worker::engine_for;
 
 #[derive(Clone, Debug, Default)]
-pub struct Overview {
-    pub machine: Machine,
+pub struct RuntimeOverview {
+    pub machine: MachineGpus,
     pub here: Vec<RuntimeRow>,
     /// Builds that are not here and would work on this machine.
-    pub offers: Vec<Build>,
-    pub advice: Advice,
+    pub offers: Vec<RuntimeBuild>,
+    pub advice: RuntimeAdvice,
     /// Why the user's own table is left out.
     pub table_error: Option<TableError>,
 }
@@ -28,8 +28,8 @@ pub struct Overview {
 /// One that is here, with what it takes a look into its files to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuntimeRow {
-    pub found: Found,
-    pub kind: Kind,
+    pub found: InstalledRuntime,
+    pub kind: RuntimeKind,
     pub version: Option<String>,
     /// The chips that it has code for, as far as it tells.
     pub targets: Vec<String>,
@@ -41,50 +41,58 @@ pub struct RuntimeRow {
     /// Files are missing with which it was installed.
     pub is_incomplete: bool,
     /// Build from which it was installed, if it is still available.
-    pub build: Option<Build>,
+    pub build: Option<RuntimeBuild>,
 }
 
 /// Recommended action.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Advice {
+pub enum RuntimeAdvice {
     /// Nothing: there is no GPU.
     #[default]
     NoGpu,
     /// Nothing: the settings choose the CPU.
     CpuChosen,
     /// Nothing: the libtorch in use is for this GPU.
-    Served { gpu: Gpu },
+    Served { gpu: MachineGpu },
     /// One that is here would serve the GPU.
-    Use { gpu: Gpu, id: String },
+    Use { gpu: MachineGpu, id: String },
     /// This one would.
-    Get { gpu: Gpu, build: Build },
+    Get {
+        gpu: MachineGpu,
+        build: RuntimeBuild,
+    },
     /// A problem must be fixed first.
-    Mend { gpu: Gpu, refusal: Refusal },
+    Mend {
+        gpu: MachineGpu,
+        refusal: RuntimeRefusal,
+    },
 }
 
-impl Overview {
-    pub fn of_this_user(paths: &Paths, settings: &Settings) -> Self {
-        let machine = Machine::find(&Roots::of_this_machine(), &nvidia::report());
-        let here = here::all(paths, settings, &Surroundings::of_this_user());
+impl RuntimeOverview {
+    pub fn of_this_user(paths: &AppPaths, settings: &Settings) -> Self {
+        let machine = MachineGpus::find(&SystemRoots::of_this_machine(), &nvidia::report());
+        let here = installed::all(paths, settings, &RuntimeSearch::of_this_user());
         let (builds, table_error) = table::builds(&paths.config);
         let advice = match settings.runtime.device {
-            DeviceChoice::Cpu => Advice::CpuChosen,
+            DeviceChoice::Cpu => RuntimeAdvice::CpuChosen,
             _ => advice(&machine, &here, &builds),
         };
         let offers = offers(&machine, &here, &builds);
-        let notes = Notes::of(paths);
+        let notes = RuntimeNotes::load(paths);
         let gfx: Vec<String> = machine
             .gpus
             .iter()
             .filter_map(|gpu| gpu.target.clone())
             .collect();
-        let row = |found: Found| {
-            let own = found.is_own.then(|| here::folder(paths).join(&found.id));
+        let row = |found: InstalledRuntime| {
+            let own = found
+                .is_own
+                .then(|| installed::folder(paths).join(&found.id));
             let missing = own.as_deref().map(files::missing).unwrap_or_default();
             let known = builds.iter().find(|build| build.id == found.id);
             let concerns = concerns(&found.runtime, &gfx);
             RuntimeRow {
-                kind: Kind::of(&found.runtime),
+                kind: RuntimeKind::from_runtime(&found.runtime),
                 version: found.runtime.version(),
                 targets: found.targets(),
                 bytes: found.bytes(),
@@ -110,17 +118,23 @@ impl Overview {
     }
 
     /// Returns whether this machine has a GPU of the vendor of a build.
-    pub fn has_gpu_for(&self, kind: Kind) -> bool {
+    pub fn has_gpu_for(&self, kind: RuntimeKind) -> bool {
         self.machine.gpus.iter().any(|gpu| gpu.kind == kind)
     }
 }
 
 /// Builds to offer: for an installed GPU, and for the CPU if no runtime for it is installed.
-pub(super) fn offers(machine: &Machine, here: &[Found], builds: &[Build]) -> Vec<Build> {
-    let is_wanted = |build: &&Build| {
+pub(super) fn offers(
+    machine: &MachineGpus,
+    here: &[InstalledRuntime],
+    builds: &[RuntimeBuild],
+) -> Vec<RuntimeBuild> {
+    let is_wanted = |build: &&RuntimeBuild| {
         let is_here = here.iter().any(|it| it.id == build.id);
         let serves = match build.kind {
-            Kind::Cpu => here.iter().all(|it| it.runtime.kind() != Kind::Cpu.name()),
+            RuntimeKind::Cpu => here
+                .iter()
+                .all(|it| it.runtime.kind() != RuntimeKind::Cpu.name()),
             kind => machine.gpus.iter().any(|gpu| gpu.kind == kind),
         };
         serves && !is_here && refusal(build, machine).is_none()
@@ -128,9 +142,9 @@ pub(super) fn offers(machine: &Machine, here: &[Found], builds: &[Build]) -> Vec
     builds.iter().filter(is_wanted).cloned().collect()
 }
 
-impl Advice {
+impl RuntimeAdvice {
     /// The GPU that jobs could run on and do not.
-    pub fn idle_gpu(&self) -> Option<&Gpu> {
+    pub fn idle_gpu(&self) -> Option<&MachineGpu> {
         match self {
             Self::NoGpu | Self::CpuChosen | Self::Served { .. } => None,
             Self::Use { gpu, .. } | Self::Get { gpu, .. } | Self::Mend { gpu, .. } => Some(gpu),
@@ -138,29 +152,33 @@ impl Advice {
     }
 }
 
-pub(super) fn advice(machine: &Machine, here: &[Found], builds: &[Build]) -> Advice {
+pub(super) fn advice(
+    machine: &MachineGpus,
+    here: &[InstalledRuntime],
+    builds: &[RuntimeBuild],
+) -> RuntimeAdvice {
     let Some((gpu, fit)) = of_machine(machine, builds) else {
-        return Advice::NoGpu;
+        return RuntimeAdvice::NoGpu;
     };
     let gpu = gpu.clone();
     // Whatever is here: with no access to the GPU, or a kernel that hangs, it is of no use.
     let build = match fit {
-        Fit::Refused(refusal) => return Advice::Mend { gpu, refusal },
-        Fit::Build(build) => build.clone(),
+        BuildFit::Refused(refusal) => return RuntimeAdvice::Mend { gpu, refusal },
+        BuildFit::Build(build) => build.clone(),
     };
     let mut serving = here.iter().filter(|it| serves(it, &gpu, machine));
     match serving.next() {
-        Some(found) if found.is_used => Advice::Served { gpu },
-        Some(found) => Advice::Use {
+        Some(found) if found.is_used => RuntimeAdvice::Served { gpu },
+        Some(found) => RuntimeAdvice::Use {
             gpu,
             id: found.id.clone(),
         },
-        None => Advice::Get { gpu, build },
+        None => RuntimeAdvice::Get { gpu, build },
     }
 }
 
 /// Sentences on known problems of a runtime, including a missing engine.
-fn concerns(runtime: &Runtime, gfx: &[String]) -> Vec<String> {
+fn concerns(runtime: &LibtorchRuntime, gfx: &[String]) -> Vec<String> {
     let known = runtime.concerns(gfx).into_iter().map(|it| it.what);
     let known: Vec<String> = known.collect();
     match engine_for(runtime) {
@@ -170,9 +188,8 @@ fn concerns(runtime: &Runtime, gfx: &[String]) -> Vec<String> {
 }
 
 /// Returns whether a libtorch supports the GPU's vendor, has an engine here, and contains code for the chip as far as
-/// it
-/// states.
-fn serves(found: &Found, gpu: &Gpu, machine: &Machine) -> bool {
+/// it states.
+fn serves(found: &InstalledRuntime, gpu: &MachineGpu, machine: &MachineGpus) -> bool {
     let chips: Vec<String> = gpu.target.iter().cloned().collect();
     let targets = found.targets();
     found.runtime.kind() == gpu.kind.name()

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use safelight_core::files::{MAX_TEXT_BYTES, read_text_bounded};
-use safelight_core::settings::{EngineBuild, Runtime, engine_of};
+use safelight_core::settings::{EngineBuild, LibtorchRuntime, engine_of};
 use safelight_wheels::PYPI;
 use serde::Deserialize;
 use thiserror::Error;
@@ -53,11 +53,11 @@ pub struct TableError {
 /// One build of libtorch.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Build {
+pub struct RuntimeBuild {
     pub id: String,
     /// For people.
     pub name: String,
-    pub kind: Kind,
+    pub kind: RuntimeKind,
     /// As the build says it, such as `2.11.0+rocm7.14.1`.
     pub version: String,
     /// One of `INDEXES`.
@@ -86,17 +86,17 @@ fn of_makers() -> String {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum RuntimeKind {
     Cpu,
     Cuda,
     Rocm,
 }
 
-impl Kind {
+impl RuntimeKind {
     const ALL: [Self; 3] = [Self::Cpu, Self::Cuda, Self::Rocm];
 
     /// Of a libtorch that is here, by the names of its files.
-    pub fn of(runtime: &Runtime) -> Self {
+    pub fn from_runtime(runtime: &LibtorchRuntime) -> Self {
         let name = runtime.kind();
         let mut kinds = Self::ALL.into_iter();
         kinds.find(|kind| kind.name() == name).unwrap_or(Self::Cpu)
@@ -120,7 +120,7 @@ impl Kind {
     }
 }
 
-impl Build {
+impl RuntimeBuild {
     /// Address of the index of its packages.
     pub fn address(&self) -> Option<&'static str> {
         Some(self.known()?.1)
@@ -143,13 +143,13 @@ impl Build {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct RuntimeTable {
     #[serde(default)]
-    runtime: Vec<Build>,
+    runtime: Vec<RuntimeBuild>,
 }
 
 /// Ours with the user's own before them, and why the user's cannot be read.
-pub fn builds(config: &Path) -> (Vec<Build>, Option<TableError>) {
+pub fn builds(config: &Path) -> (Vec<RuntimeBuild>, Option<TableError>) {
     let ours = parsed(BUILT_IN, FILE);
     let mut ours = ours.expect("a test reads the table that ships");
     let file = config.join(FILE);
@@ -171,12 +171,13 @@ pub fn builds(config: &Path) -> (Vec<Build>, Option<TableError>) {
     }
 }
 
-fn parsed(text: &str, file: &str) -> Result<Vec<Build>, TableError> {
+fn parsed(text: &str, file: &str) -> Result<Vec<RuntimeBuild>, TableError> {
     let err = |reason: String| TableError {
         file: file.to_owned(),
         reason,
     };
-    let File { runtime } = toml::from_str(text).map_err(|it| err(it.message().to_owned()))?;
+    let RuntimeTable { runtime } =
+        toml::from_str(text).map_err(|it| err(it.message().to_owned()))?;
     for build in &runtime {
         if build.address().is_none() {
             let known: Vec<&str> = INDEXES.iter().map(|(name, ..)| *name).collect();
@@ -205,8 +206,8 @@ mod tests {
             assert!(build.engine().is_some(), "{build:?}");
             assert!(build.address().unwrap().starts_with("https://"));
             assert!(build.download_mb > 0 && !build.packages.is_empty());
-            assert_eq!(build.kind == Kind::Rocm, !build.targets.is_empty());
-            assert_eq!(build.kind == Kind::Cuda, build.driver.is_some());
+            assert_eq!(build.kind == RuntimeKind::Rocm, !build.targets.is_empty());
+            assert_eq!(build.kind == RuntimeKind::Cuda, build.driver.is_some());
             assert_ne!(build.licences, of_makers(), "{build:?}");
         }
     }

@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-use safelight_core::settings::{ENGINES, LIBTORCH_VERSION, Runtime};
+use safelight_core::settings::{ENGINES, LIBTORCH_VERSION, LibtorchRuntime};
 
 use super::overview::advice;
 use super::*;
-use crate::telemetry::Roots;
+use crate::telemetry::SystemRoots;
 use crate::telemetry::fake_tree::{lay_card, lay_node};
 use crate::telemetry::nvidia::{NvidiaCard, NvidiaMemory, NvidiaReport};
 
@@ -20,9 +20,9 @@ const RAPHAEL_AT: &str = "0000:7a:00.0";
 
 struct Case {
     root: tempfile::TempDir,
-    roots: Roots,
+    roots: SystemRoots,
     nvidia: Result<NvidiaReport, String>,
-    here: Vec<Found>,
+    here: Vec<InstalledRuntime>,
     num_cards: u32,
     /// For which versions of libtorch an engine is here.
     engines: Vec<&'static str>,
@@ -32,7 +32,7 @@ impl Case {
     /// A machine without a GPU, with this Linux.
     fn new(kernel: &str) -> Self {
         let root = tempfile::tempdir().unwrap();
-        let roots = Roots::under(root.path());
+        let roots = SystemRoots::under(root.path());
         fs::create_dir_all(roots.proc.join("sys/kernel")).unwrap();
         fs::write(roots.proc.join("sys/kernel/osrelease"), kernel).unwrap();
         Self {
@@ -88,12 +88,12 @@ impl Case {
             fs::write(path, b"").unwrap();
         }
         fs::write(torch.join("build-version"), version).unwrap();
-        self.here.push(Found {
+        self.here.push(InstalledRuntime {
             id: id.to_owned(),
-            runtime: Runtime::at(&torch, "a test").unwrap(),
+            runtime: LibtorchRuntime::in_folder(&torch, "a test").unwrap(),
             is_own: false,
             is_used: self.here.is_empty(),
-            before: Before::No,
+            before: PreviousRuntime::No,
         });
         self
     }
@@ -104,14 +104,14 @@ impl Case {
         self
     }
 
-    fn machine(&self) -> Machine {
-        Machine {
+    fn machine(&self) -> MachineGpus {
+        MachineGpus {
             engines: self.engines.clone(),
-            ..Machine::find(&self.roots, &self.nvidia)
+            ..MachineGpus::find(&self.roots, &self.nvidia)
         }
     }
 
-    fn advice(&self) -> Advice {
+    fn advice(&self) -> RuntimeAdvice {
         let machine = self.machine();
         let (builds, _) = builds(Path::new("/nonexistent"));
         advice(&machine, &self.here, &builds)
@@ -120,11 +120,13 @@ impl Case {
     /// In a few words.
     fn told(&self) -> String {
         match self.advice() {
-            Advice::NoGpu | Advice::CpuChosen => "nothing".to_owned(),
-            Advice::Served { gpu } => format!("{} is served", gpu.name),
-            Advice::Use { gpu, id } => format!("use {id} for {}", gpu.name),
-            Advice::Get { gpu, build } => format!("get {} for {}", build.id, gpu.name),
-            Advice::Mend { refusal, .. } => format!("mend: {} $ {}", refusal.what, refusal.command),
+            RuntimeAdvice::NoGpu | RuntimeAdvice::CpuChosen => "nothing".to_owned(),
+            RuntimeAdvice::Served { gpu } => format!("{} is served", gpu.name),
+            RuntimeAdvice::Use { gpu, id } => format!("use {id} for {}", gpu.name),
+            RuntimeAdvice::Get { gpu, build } => format!("get {} for {}", build.id, gpu.name),
+            RuntimeAdvice::Mend { refusal, .. } => {
+                format!("mend: {} $ {}", refusal.what, refusal.command)
+            }
         }
     }
 }
@@ -143,7 +145,7 @@ fn each_machine_gets_the_build_for_its_chip() {
     let desktop = Case::new("6.1.0")
         .card(RAPHAEL_AT, RAPHAEL)
         .card(NAVI_AT, NAVI);
-    let cards = Machine::find(&desktop.roots, &desktop.nvidia).gpus;
+    let cards = MachineGpus::find(&desktop.roots, &desktop.nvidia).gpus;
     let display: Vec<bool> = cards.iter().map(|gpu| gpu.is_display_only).collect();
     // Both are told; their classes are by their chips.
     assert_eq!(display, [false, true], "{cards:?}");
@@ -248,7 +250,7 @@ fn a_card_of_nvidia_without_a_driver_is_seen_on_the_bus() {
             fs::write(device.join(file), format!("{text}\n")).unwrap();
         }
     }
-    let gpus = Machine::find(&case.roots, &case.nvidia).gpus;
+    let gpus = MachineGpus::find(&case.roots, &case.nvidia).gpus;
     assert_eq!(gpus.len(), 1, "{gpus:?}");
     assert_eq!(gpus[0].name, "NVIDIA device 2684");
     let expected = "driver does not work: libnvidia-ml.so.1 is not there";
@@ -308,15 +310,15 @@ fn one_is_chosen_in_the_settings_and_removed_when_no_job_would_get_it() {
     assert!(err.advice.contains("second"), "{err:?}");
 }
 
-fn here_in(paths: &Paths) -> Vec<Found> {
+fn here_in(paths: &AppPaths) -> Vec<InstalledRuntime> {
     let settings = Settings::load(&paths.settings_file()).settings;
-    all(paths, &settings, &Surroundings::default())
+    all(paths, &settings, &RuntimeSearch::default())
 }
 
 /// A home with two of Safelight's own.
-fn home_of_two() -> (tempfile::TempDir, Paths) {
+fn home_of_two() -> (tempfile::TempDir, AppPaths) {
     let root = tempfile::tempdir().expect("a temporary folder");
-    let paths = Paths::under(root.path());
+    let paths = AppPaths::under(root.path());
     for id in ["first", "second"] {
         let lib = folder(&paths).join(id).join("lib");
         fs::create_dir_all(&lib).expect("a folder");
@@ -345,7 +347,7 @@ fn the_one_before_is_kept_until_a_job_has_finished_and_is_the_way_back() {
 
     // Back, and back again.
     choose(&previous(&here()).unwrap(), &paths).unwrap();
-    assert!(id("first").is_used && id("second").before == Before::Kept);
+    assert!(id("first").is_used && id("second").before == PreviousRuntime::Kept);
     assert_eq!(previous(&here()).unwrap().id, "second");
     choose(&previous(&here()).unwrap(), &paths).unwrap();
     finished_on(&paths, &folder(&paths).join("second/lib"));
@@ -357,10 +359,14 @@ fn the_one_before_is_kept_until_a_job_has_finished_and_is_the_way_back() {
 #[test]
 fn what_was_seen_of_a_device_is_remembered_and_a_damaged_note_is_as_none() {
     let (_root, paths) = home_of_two();
-    let here = all(&paths, &Settings::default(), &Surroundings::default());
+    let here = all(&paths, &Settings::default(), &RuntimeSearch::default());
     let first = named("first", &here).unwrap().runtime;
     computes_on(&paths, &first, "AMD gfx1151, 96 GiB");
-    let device = |runtime: &Runtime| notes::Notes::of(&paths).device(runtime).map(str::to_owned);
+    let device = |runtime: &LibtorchRuntime| {
+        notes::RuntimeNotes::load(&paths)
+            .device(runtime)
+            .map(str::to_owned)
+    };
     assert_eq!(device(&first).as_deref(), Some("AMD gfx1151, 96 GiB"));
     fs::write(notes::file(&paths), b"{").unwrap();
     assert_eq!(device(&first), None);

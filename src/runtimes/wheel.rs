@@ -5,27 +5,27 @@ use std::io;
 use std::path::Path;
 
 use safelight_core::job::{JobError, JobErrorKind};
-use safelight_wheels::{Directory, Listed, Member, WheelError};
+use safelight_wheels::{ListedWheel, WheelDirectory, WheelError, WheelMember};
 
-use crate::download::{DownloadError, Parts};
+use crate::download::{DownloadError, RemoteParts};
 
 /// A wheel that is at least partly here.
-pub(super) enum Opened {
+pub(super) enum OpenedWheel {
     File(File, u64),
-    Remote(Parts),
+    Remote(RemoteParts),
 }
 
 /// One wheel with what is taken of it.
-pub(super) struct Wheel {
-    pub(super) listed: Listed,
-    pub(super) opened: Opened,
-    pub(super) directory: Directory,
-    pub(super) wanted: Vec<Member>,
+pub(super) struct RuntimeWheel {
+    pub(super) listed: ListedWheel,
+    pub(super) opened: OpenedWheel,
+    pub(super) directory: WheelDirectory,
+    pub(super) wanted: Vec<WheelMember>,
     /// Those of an earlier installation that need not come again, with their checksums.
     pub(super) sound: Vec<(String, String)>,
 }
 
-impl Wheel {
+impl RuntimeWheel {
     /// The bytes that hold what is wanted, and the list of checksums.
     pub(super) fn spans(&self) -> Vec<(u64, u64)> {
         let wanted = self.wanted.iter().chain(self.directory.record());
@@ -34,22 +34,22 @@ impl Wheel {
 
     pub(super) fn file(&self) -> io::Result<File> {
         match &self.opened {
-            Opened::File(file, _) => file.try_clone(),
-            Opened::Remote(parts) => parts.file().try_clone(),
+            OpenedWheel::File(file, _) => file.try_clone(),
+            OpenedWheel::Remote(parts) => parts.file().try_clone(),
         }
     }
 
     pub(super) fn bytes(&self) -> u64 {
         match &self.opened {
-            Opened::File(_, bytes) => *bytes,
-            Opened::Remote(parts) => parts.bytes(),
+            OpenedWheel::File(_, bytes) => *bytes,
+            OpenedWheel::Remote(parts) => parts.bytes(),
         }
     }
 
-    pub(super) fn parts(&self) -> Option<&Parts> {
+    pub(super) fn parts(&self) -> Option<&RemoteParts> {
         match &self.opened {
-            Opened::File(..) => None,
-            Opened::Remote(parts) => Some(parts),
+            OpenedWheel::File(..) => None,
+            OpenedWheel::Remote(parts) => Some(parts),
         }
     }
 
@@ -75,7 +75,7 @@ pub(super) fn cannot_write(err: &io::Error, place: &Path) -> JobError {
 }
 
 /// In words for wheels: no server of theirs asks for a token.
-pub(super) fn told(err: &DownloadError) -> JobError {
+pub(super) fn job_error(err: &DownloadError) -> JobError {
     match err {
         DownloadError::Gated { url } => {
             let what = format!("the server refuses to give the file: {url}");
@@ -87,13 +87,13 @@ pub(super) fn told(err: &DownloadError) -> JobError {
 }
 
 /// Why a table of contents was not read.
-pub(super) enum Stopped {
+pub(super) enum DirectoryError {
     Cancelled,
     Wheel(WheelError),
     Download(DownloadError),
 }
 
-impl From<WheelError> for Stopped {
+impl From<WheelError> for DirectoryError {
     fn from(err: WheelError) -> Self {
         Self::Wheel(err)
     }

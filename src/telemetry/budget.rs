@@ -7,7 +7,7 @@ use safelight_core::memory::DeviceClass;
 use safelight_core::units::{GIB, size_text};
 
 use super::amdgpu::AmdMemory;
-use super::host::HostMemory;
+use super::host::HostMemoryReading;
 
 /// Pages of the `ttm` module per GiB.
 const PAGES_PER_GIB: u64 = 262_144;
@@ -18,25 +18,25 @@ const SMALL_CARVE_OUT: u64 = GIB;
 
 /// One source's word on how much the GPU can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Source {
+pub struct BudgetSource {
     pub name: &'static str,
     pub bytes: u64,
 }
 
 /// The amount that is safe to count on, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Budget {
+pub struct DeviceBudget {
     /// The least of the sources; 0 when there is none.
     pub total_bytes: u64,
-    pub sources: Vec<Source>,
+    pub sources: Vec<BudgetSource>,
     /// Contradictions, one part of a sentence each.
     pub conflicts: Vec<String>,
-    pub growth: Option<Growth>,
+    pub growth: Option<PoolGrowth>,
 }
 
 /// Enlargement of the GPU's share of a shared pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Growth {
+pub struct PoolGrowth {
     /// Memory of the GPU afterwards.
     pub gib: u64,
     pub pages_limit: u64,
@@ -49,8 +49,8 @@ pub fn budget(
     class: DeviceClass,
     memory: AmdMemory,
     driver_total_bytes: Option<u64>,
-    host: Option<HostMemory>,
-) -> Budget {
+    host: Option<HostMemoryReading>,
+) -> DeviceBudget {
     let host = host.filter(|host| host.total_bytes > 0);
     let tables = memory.total_bytes(class);
     let carve_out = memory.vram_total_bytes.unwrap_or(0);
@@ -70,10 +70,10 @@ pub fn budget(
         ),
         ("the machine's memory", physical),
     ];
-    let sources: Vec<Source> = named
+    let sources: Vec<BudgetSource> = named
         .into_iter()
         .filter_map(|(name, bytes)| {
-            Some(Source {
+            Some(BudgetSource {
                 name,
                 bytes: bytes?,
             })
@@ -98,7 +98,7 @@ pub fn budget(
             size_text(physical)
         ));
     }
-    Budget {
+    DeviceBudget {
         total_bytes: sources.iter().map(|source| source.bytes).min().unwrap_or(0),
         sources,
         conflicts,
@@ -106,7 +106,7 @@ pub fn budget(
     }
 }
 
-fn growth(class: DeviceClass, memory: AmdMemory, host: HostMemory) -> Option<Growth> {
+fn growth(class: DeviceClass, memory: AmdMemory, host: HostMemoryReading) -> Option<PoolGrowth> {
     if class != DeviceClass::Unified {
         return None;
     }
@@ -122,7 +122,7 @@ fn growth(class: DeviceClass, memory: AmdMemory, host: HostMemory) -> Option<Gro
         .total_bytes(class)?
         .min(host.total_bytes.saturating_add(carve_out));
     // A pool within a GiB of the target is good enough.
-    (wish > now / GIB + 1).then_some(Growth {
+    (wish > now / GIB + 1).then_some(PoolGrowth {
         gib: wish,
         pages_limit: wish * PAGES_PER_GIB,
         has_large_carve_out,
@@ -135,8 +135,7 @@ fn differ(a: u64, b: u64) -> bool {
 }
 
 /// The two kinds of memory are always listed separately: their sum is more than a discrete card has, and VRAM alone is
-/// a
-/// small part of what an APU can use.
+/// a small part of what an APU can use.
 fn tables_text(class: DeviceClass, memory: AmdMemory) -> String {
     let size = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".to_owned(), size_text);
     let vram = size(memory.vram_total_bytes);
@@ -152,17 +151,17 @@ mod tests {
     use super::*;
 
     /// In MiB: the carve-out, the GTT, what the driver says (0: not asked), what the kernel counts as memory.
-    fn halo(vram: u64, gtt: u64, driver: u64, host: u64) -> Budget {
+    fn halo(vram: u64, gtt: u64, driver: u64, host: u64) -> DeviceBudget {
         let memory = AmdMemory {
             vram_total_bytes: Some(vram << 20),
             vram_used_bytes: Some(0),
             gtt_total_bytes: Some(gtt << 20),
             gtt_used_bytes: Some(0),
         };
-        let host = HostMemory {
+        let host = HostMemoryReading {
             total_bytes: host << 20,
             available_bytes: host << 19,
-            ..HostMemory::default()
+            ..HostMemoryReading::default()
         };
         let driver = (driver > 0).then_some(driver << 20);
         budget(DeviceClass::Unified, memory, driver, Some(host))
@@ -222,10 +221,10 @@ mod tests {
             gtt_total_bytes: Some(32 * GIB),
             ..AmdMemory::default()
         };
-        let host = HostMemory {
+        let host = HostMemoryReading {
             total_bytes: 8 * GIB,
             available_bytes: GIB,
-            ..HostMemory::default()
+            ..HostMemoryReading::default()
         };
         let budget = budget(DeviceClass::Discrete, memory, Some(24 * GIB), Some(host));
         assert_eq!((budget.total_bytes, budget.growth), (24 * GIB, None));

@@ -7,10 +7,10 @@ use std::path::Path;
 use safelight_core::job::DeviceChoice;
 use safelight_core::memory::{DeviceClass, DeviceFacts};
 
-use super::Roots;
+use super::SystemRoots;
 use super::amdgpu::{self, AmdCard, pci_place};
 use super::budget::budget;
-use super::host::{self, HostMemory};
+use super::host::{self, HostMemoryReading};
 use super::nvidia::{self, NvidiaCard};
 
 /// Known facts of the device in question.
@@ -33,7 +33,7 @@ impl DeviceQuery {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Device {
+pub struct TelemetryDevice {
     /// Such as `AMD gfx1151` or `NVIDIA H200`.
     pub name: String,
     pub facts: DeviceFacts,
@@ -42,17 +42,17 @@ pub struct Device {
 }
 
 /// The class of the device that would compute.
-pub fn device_class(roots: &Roots, query: &DeviceQuery) -> DeviceClass {
+pub fn device_class(roots: &SystemRoots, query: &DeviceQuery) -> DeviceClass {
     device(roots, query).facts.class
 }
 
 /// The numbers of the device that would compute. Asks drivers, so it may take a moment: not for a thread that draws.
-pub fn device_facts(roots: &Roots, query: &DeviceQuery) -> DeviceFacts {
+pub fn device_facts(roots: &SystemRoots, query: &DeviceQuery) -> DeviceFacts {
     device(roots, query).facts
 }
 
 /// Like `device_class`, with its name.
-pub fn device(roots: &Roots, query: &DeviceQuery) -> Device {
+pub fn device(roots: &SystemRoots, query: &DeviceQuery) -> TelemetryDevice {
     let host = host::memory(&roots.proc).unwrap_or_default();
     if !query.is_gpu() {
         return of_host(host, DeviceClass::Cpu, "CPU");
@@ -72,8 +72,8 @@ pub fn device(roots: &Roots, query: &DeviceQuery) -> Device {
 }
 
 /// The host's memory as a device's.
-fn of_host(host: HostMemory, class: DeviceClass, name: &str) -> Device {
-    Device {
+fn of_host(host: HostMemoryReading, class: DeviceClass, name: &str) -> TelemetryDevice {
+    TelemetryDevice {
         name: name.to_owned(),
         facts: DeviceFacts {
             class,
@@ -85,7 +85,7 @@ fn of_host(host: HostMemory, class: DeviceClass, name: &str) -> Device {
     }
 }
 
-fn of_amd(card: &AmdCard, host: HostMemory, query: &DeviceQuery) -> Device {
+fn of_amd(card: &AmdCard, host: HostMemoryReading, query: &DeviceQuery) -> TelemetryDevice {
     let memory = card.memory().unwrap_or_default();
     let driver = (query.driver_total_bytes > 0).then_some(query.driver_total_bytes);
     let budget = budget(card.class, memory, driver, Some(host));
@@ -98,7 +98,7 @@ fn of_amd(card: &AmdCard, host: HostMemory, query: &DeviceQuery) -> Device {
     } else {
         (vram, 0)
     };
-    Device {
+    TelemetryDevice {
         name: card.name(),
         facts: DeviceFacts {
             class: card.class,
@@ -111,11 +111,11 @@ fn of_amd(card: &AmdCard, host: HostMemory, query: &DeviceQuery) -> Device {
 }
 
 /// A card without separate memory shares the machine's.
-fn of_nvidia(card: &NvidiaCard, host: HostMemory) -> Device {
+fn of_nvidia(card: &NvidiaCard, host: HostMemoryReading) -> TelemetryDevice {
     let Some(memory) = card.memory else {
         return of_host(host, DeviceClass::Unified, &card.name);
     };
-    Device {
+    TelemetryDevice {
         name: card.name.clone(),
         facts: DeviceFacts {
             class: DeviceClass::Discrete,
@@ -128,12 +128,12 @@ fn of_nvidia(card: &NvidiaCard, host: HostMemory) -> Device {
 }
 
 /// If no table lists the card, as in some containers: the engine driver's values.
-fn of_driver_alone(host: HostMemory, query: &DeviceQuery) -> Device {
+fn of_driver_alone(host: HostMemoryReading, query: &DeviceQuery) -> TelemetryDevice {
     if query.driver_total_bytes == 0 && query.device == DeviceChoice::Auto {
         // No card is known: the engine will use the CPU.
         return of_host(host, DeviceClass::Cpu, "CPU");
     }
-    Device {
+    TelemetryDevice {
         name: "GPU".to_owned(),
         facts: DeviceFacts {
             class: DeviceClass::Discrete,
@@ -201,8 +201,7 @@ fn strongest<'a>(cards: &[&'a AmdCard]) -> Option<&'a AmdCard> {
 }
 
 /// Returns whether it is a processor's small GPU next to a discrete card: it drives the display, and libtorch often has
-/// no
-/// code for it.
+/// no code for it.
 pub fn is_display_only(card: &AmdCard, cards: &[AmdCard]) -> bool {
     card.class == DeviceClass::Unified
         && cards.iter().any(|other| {
@@ -240,7 +239,14 @@ mod tests {
         }
     }
 
-    fn lay(roots: &Roots, number: u32, pci: &str, location: u64, node: &str, memory: [u64; 4]) {
+    fn lay(
+        roots: &SystemRoots,
+        number: u32,
+        pci: &str,
+        location: u64,
+        node: &str,
+        memory: [u64; 4],
+    ) {
         let [vram, vram_used, gtt, gtt_used] = memory;
         let files = [
             ("vram_total", vram),
@@ -255,9 +261,9 @@ mod tests {
     }
 
     /// A desktop whose processor draws the screen, listed before the card that should compute.
-    fn desktop() -> (tempfile::TempDir, Roots) {
+    fn desktop() -> (tempfile::TempDir, SystemRoots) {
         let root = tempfile::tempdir().unwrap();
-        let roots = Roots::under(root.path());
+        let roots = SystemRoots::under(root.path());
         lay_meminfo(&roots.proc, 64, 40);
         let small = "gfx_target_version 100306\nsimd_count 4";
         let memory = [GIB / 2, GIB / 4, 31 * GIB, GIB];
@@ -271,7 +277,7 @@ mod tests {
     #[test]
     fn the_card_computes_and_not_the_processors_own_gpu_that_draws_the_desktop() {
         let (_root, roots) = desktop();
-        let Device { name, facts, .. } = device(&roots, &query(DeviceChoice::Auto));
+        let TelemetryDevice { name, facts, .. } = device(&roots, &query(DeviceChoice::Auto));
         assert_eq!(name, "AMD gfx1100");
         let expected = DeviceFacts {
             class: DeviceClass::Discrete,
@@ -299,7 +305,7 @@ mod tests {
     #[test]
     fn a_shared_pool_is_one_pool_and_its_carve_out_counts_beside_what_the_host_has() {
         let root = tempfile::tempdir().unwrap();
-        let roots = Roots::under(root.path());
+        let roots = SystemRoots::under(root.path());
         lay_meminfo(&roots.proc, 31, 20);
         let halo = "gfx_target_version 110501\nsimd_count 80";
         let memory = [96 * GIB, 6 * GIB, 15 * GIB, GIB];
@@ -324,7 +330,7 @@ mod tests {
     #[test]
     fn without_a_gpu_half_or_a_card_the_host_or_the_drivers_word_is_all() {
         let root = tempfile::tempdir().unwrap();
-        let roots = Roots::under(root.path());
+        let roots = SystemRoots::under(root.path());
         lay_meminfo(&roots.proc, 16, 8);
         let cpu = DeviceQuery {
             kind: "cpu",
@@ -346,7 +352,7 @@ mod tests {
     #[test]
     fn two_real_cards_are_shown_with_the_stronger_first() {
         let root = tempfile::tempdir().unwrap();
-        let roots = Roots::under(root.path());
+        let roots = SystemRoots::under(root.path());
         let weak = "gfx_target_version 110002\nsimd_count 64";
         lay(&roots, 0, "0000:03:00.0", 0x0300, weak, [8 * GIB, 0, 0, 0]);
         let strong = "gfx_target_version 110000\nsimd_count 192";

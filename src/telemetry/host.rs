@@ -5,15 +5,14 @@ use std::io;
 use std::path::Path;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HostMemory {
+pub struct HostMemoryReading {
     pub total_bytes: u64,
     /// Memory available to programs, including caches that the kernel would release.
     pub available_bytes: u64,
     /// Files that are kept in memory and given up when it is wanted.
     pub page_cache_bytes: u64,
     /// Memory of all programs that the kernel cannot release: private and shared memory, swapped out or not. Without
-    /// drivers'
-    /// memory.
+    /// drivers' memory.
     pub taken_bytes: u64,
 }
 
@@ -23,12 +22,12 @@ pub fn num_cores() -> usize {
 }
 
 /// Memory according to `meminfo` under this `/proc`.
-pub fn memory(proc: &Path) -> Option<HostMemory> {
+pub fn memory(proc: &Path) -> Option<HostMemoryReading> {
     parse_meminfo(&fs::read(proc.join("meminfo")).ok()?)
 }
 
 /// Reads the text of `meminfo` without keeping anything of it.
-pub(super) fn parse_meminfo(text: &[u8]) -> Option<HostMemory> {
+pub(super) fn parse_meminfo(text: &[u8]) -> Option<HostMemoryReading> {
     let (mut total, mut available, mut shared) = (None, None, 0);
     let (mut cache, mut private, mut swap, mut free_swap) = (0_u64, 0_u64, 0_u64, 0_u64);
     for line in text.split(|&byte| byte == b'\n') {
@@ -49,7 +48,7 @@ pub(super) fn parse_meminfo(text: &[u8]) -> Option<HostMemory> {
             _ => {}
         }
     }
-    Some(HostMemory {
+    Some(HostMemoryReading {
         total_bytes: total?,
         available_bytes: available?,
         // Shared memory is counted with the files, and cannot be given up.

@@ -1,8 +1,7 @@
 //! Telemetry of this machine from drivers and the kernel: GPUs, memory, sensors, free space.
 //!
 //! Read-only, and starts no process. The engine reports its memory itself; this module reads the rest of the machine.
-//! Every
-//! source may be missing, wrong or gone a moment later, and is then ignored.
+//! Every source may be missing, wrong or gone a moment later, and is then ignored.
 
 pub mod budget;
 pub mod device;
@@ -10,12 +9,12 @@ pub mod device;
 #[path = "../core/machine/fake_tree.rs"]
 pub(crate) mod fake_tree;
 pub mod host;
-pub mod limit;
+pub mod host_pools;
 pub mod monitor;
 pub mod nvidia;
 pub mod record;
-pub mod room;
 pub mod sampler;
+pub mod time_limit;
 
-pub use device::{Device, DeviceQuery, device, device_class, device_facts};
-pub use safelight_core::machine::{Roots, amdgpu};
+pub use device::{DeviceQuery, TelemetryDevice, device, device_class, device_facts};
+pub use safelight_core::machine::{SystemRoots, amdgpu};

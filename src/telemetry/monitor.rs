@@ -9,13 +9,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use safelight_core::job::{JobId, MachineSample, MemorySample, Reclaim, Stage};
+use safelight_core::job::{JobId, MachineSample, MemoryReclaim, MemorySample, Stage};
 use safelight_core::memory::DeviceClass;
 
-use super::Roots;
+use super::SystemRoots;
 use super::device::DeviceQuery;
-use super::record::Record;
-use super::sampler::{KeptNvml, Sampler, joined};
+use super::record::TelemetryRecord;
+use super::sampler::{KeptNvml, SensorSampler, joined};
 
 /// Ten a second.
 pub const PERIOD: Duration = Duration::from_millis(100);
@@ -26,30 +26,30 @@ const STALE: Duration = Duration::from_secs(1);
 /// Time limit for writing the record at the end of a job.
 const WRITE_LIMIT: Duration = Duration::from_secs(3);
 
-pub enum Order {
-    Begin(Box<Record>),
+pub enum MonitorCommand {
+    Begin(Box<TelemetryRecord>),
     Watch(Box<DeviceQuery>, String),
     Engine(MemorySample),
     Stage(Stage),
     StageEnd,
-    Reclaimed(Reclaim),
+    Reclaimed(MemoryReclaim),
     /// Path of the record, and the waiting caller.
     End(Option<PathBuf>, Sender<()>),
 }
 
-pub struct Monitor {
-    orders: Sender<Order>,
-    latest: Arc<Mutex<Latest>>,
+pub struct TelemetryMonitor {
+    orders: Sender<MonitorCommand>,
+    latest: Arc<Mutex<LatestSample>>,
     folder: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy)]
-struct Latest {
+struct LatestSample {
     class: DeviceClass,
     machine: MachineSample,
 }
 
-impl Default for Latest {
+impl Default for LatestSample {
     fn default() -> Self {
         Self {
             class: DeviceClass::Cpu,
@@ -58,11 +58,11 @@ impl Default for Latest {
     }
 }
 
-impl Monitor {
+impl TelemetryMonitor {
     /// Starts the thread; it ends when this is dropped. Records go into `folder`, or nowhere.
-    pub fn start(roots: Roots, folder: Option<PathBuf>) -> io::Result<Self> {
+    pub fn start(roots: SystemRoots, folder: Option<PathBuf>) -> io::Result<Self> {
         let (orders, receiver) = bounded(ORDER_ROOM);
-        let latest = Arc::new(Mutex::new(Latest::default()));
+        let latest = Arc::new(Mutex::new(LatestSample::default()));
         let shown = Arc::clone(&latest);
         thread::Builder::new()
             .name("telemetry".to_owned())
@@ -75,24 +75,29 @@ impl Monitor {
     }
 
     pub fn begin(&self, job: JobId, model: &str) {
-        self.tell(Order::Begin(Box::new(Record::new(job, model.to_owned()))));
+        self.send(MonitorCommand::Begin(Box::new(TelemetryRecord::new(
+            job,
+            model.to_owned(),
+        ))));
     }
 
-    /// Sets the device in use; `line` is the engine's description.
+    /// Sets the device in use; `line` is the description by the engine.
     pub fn watch(&self, query: DeviceQuery, line: &str) {
-        self.tell(Order::Watch(Box::new(query), line.to_owned()));
+        self.send(MonitorCommand::Watch(Box::new(query), line.to_owned()));
     }
 
     /// The engine's counts of this moment; gives them back joined with what the machine last said.
     pub fn join(&self, sample: MemorySample) -> MemorySample {
-        self.tell(Order::Engine(sample));
-        let Latest { class, machine } = *self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        self.send(MonitorCommand::Engine(sample));
+        let LatestSample { class, machine } =
+            *self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         joined(class, sample, machine)
     }
 
     /// Last value of the driver for the memory of all programs on the device; `None` without one.
     pub fn device_used_bytes(&self) -> Option<u64> {
-        let Latest { class, machine } = *self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let LatestSample { class, machine } =
+            *self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         let used = joined(class, MemorySample::default(), machine).used_bytes;
         (used > 0).then_some(used)
     }
@@ -100,29 +105,29 @@ impl Monitor {
     /// Ends the job and writes its record. Waits for it, but not for ever.
     pub fn end(&self) {
         let (done, written) = bounded(1);
-        self.tell(Order::End(self.folder.clone(), done));
+        self.send(MonitorCommand::End(self.folder.clone(), done));
         if written.recv_timeout(WRITE_LIMIT).is_err() {
             tracing::warn!("the job's telemetry was not written in time");
         }
     }
 
-    pub fn tell(&self, order: Order) {
+    pub fn send(&self, order: MonitorCommand) {
         // Full: the thread is stuck in a driver, and the job must not wait for that.
         self.orders.try_send(order).ok();
     }
 }
 
-struct Watching<'n> {
-    record: Box<Record>,
-    sampler: Sampler<'n>,
+struct WatchedJob<'n> {
+    record: Box<TelemetryRecord>,
+    sampler: SensorSampler<'n>,
     began: Instant,
     engine: MemorySample,
     heard: Option<Instant>,
 }
 
-fn watch(roots: &Roots, orders: &Receiver<Order>, latest: &Mutex<Latest>) {
+fn watch(roots: &SystemRoots, orders: &Receiver<MonitorCommand>, latest: &Mutex<LatestSample>) {
     let nvml = KeptNvml::new();
-    let mut watching: Option<Watching<'_>> = None;
+    let mut watching: Option<WatchedJob<'_>> = None;
     let mut next = Instant::now();
     loop {
         let order = match &watching {
@@ -130,11 +135,11 @@ fn watch(roots: &Roots, orders: &Receiver<Order>, latest: &Mutex<Latest>) {
             None => orders.recv().map_err(RecvTimeoutError::from),
         };
         match order {
-            Ok(Order::Begin(record)) => {
-                watching = Some(Watching::new(record, roots));
+            Ok(MonitorCommand::Begin(record)) => {
+                watching = Some(WatchedJob::new(record, roots));
                 next = Instant::now();
             }
-            Ok(Order::End(folder, done)) => {
+            Ok(MonitorCommand::End(folder, done)) => {
                 if let Some(mut job) = watching.take() {
                     job.sample(latest);
                     job.finish(folder);
@@ -158,11 +163,11 @@ fn watch(roots: &Roots, orders: &Receiver<Order>, latest: &Mutex<Latest>) {
     }
 }
 
-impl<'n> Watching<'n> {
-    fn new(record: Box<Record>, roots: &Roots) -> Self {
+impl<'n> WatchedJob<'n> {
+    fn new(record: Box<TelemetryRecord>, roots: &SystemRoots) -> Self {
         Self {
             record,
-            sampler: Sampler::of_host(roots),
+            sampler: SensorSampler::of_host(roots),
             began: Instant::now(),
             engine: MemorySample::default(),
             heard: None,
@@ -173,26 +178,26 @@ impl<'n> Watching<'n> {
         self.began.elapsed().as_secs_f64()
     }
 
-    fn take(&mut self, order: Order, roots: &Roots, nvml: &'n KeptNvml) {
+    fn take(&mut self, order: MonitorCommand, roots: &SystemRoots, nvml: &'n KeptNvml) {
         let now = self.now_secs();
         match order {
-            Order::Watch(query, line) => {
-                self.sampler = Sampler::open(roots, nvml, &query);
+            MonitorCommand::Watch(query, line) => {
+                self.sampler = SensorSampler::open(roots, nvml, &query);
                 self.record.device = line;
             }
-            Order::Engine(sample) => {
+            MonitorCommand::Engine(sample) => {
                 self.engine = sample;
                 self.heard = Some(Instant::now());
             }
-            Order::Stage(stage) => self.record.begin(stage, now),
-            Order::StageEnd => self.record.end(now),
-            Order::Reclaimed(reclaim) => self.record.reclaimed(reclaim, now),
-            Order::Begin(_) | Order::End(..) => {}
+            MonitorCommand::Stage(stage) => self.record.begin(stage, now),
+            MonitorCommand::StageEnd => self.record.end(now),
+            MonitorCommand::Reclaimed(reclaim) => self.record.reclaimed(reclaim, now),
+            MonitorCommand::Begin(_) | MonitorCommand::End(..) => {}
         }
     }
 
-    fn sample(&mut self, latest: &Mutex<Latest>) {
-        let shown = Latest {
+    fn sample(&mut self, latest: &Mutex<LatestSample>) {
+        let shown = LatestSample {
             class: self.sampler.class(),
             machine: self.sampler.sample(),
         };
@@ -231,13 +236,13 @@ mod tests {
     #[test]
     fn a_job_leaves_a_record_with_its_stages_what_was_given_back_and_the_engines_counts() {
         let root = tempfile::tempdir().unwrap();
-        let roots = Roots::under(root.path());
+        let roots = SystemRoots::under(root.path());
         lay_meminfo(&roots.proc, 16, 9);
         let folder = root.path().join("records");
-        let monitor = Monitor::start(roots, Some(folder.clone())).unwrap();
+        let monitor = TelemetryMonitor::start(roots, Some(folder.clone())).unwrap();
         monitor.begin(JobId(3), "a model");
         monitor.watch(DeviceQuery::default(), "CPU, 2 threads");
-        monitor.tell(Order::Stage(Stage::Denoise));
+        monitor.send(MonitorCommand::Stage(Stage::Denoise));
         let joined = monitor.join(MemorySample {
             used_bytes: 5,
             allocated_bytes: 4,
@@ -245,14 +250,14 @@ mod tests {
             ..MemorySample::default()
         });
         assert_eq!(joined.used_bytes, 5);
-        monitor.tell(Order::Reclaimed(Reclaim {
+        monitor.send(MonitorCommand::Reclaimed(MemoryReclaim {
             boundary: "post-vae-decode".to_owned(),
             before_bytes: 4,
             after_bytes: 1,
         }));
-        monitor.tell(Order::StageEnd);
+        monitor.send(MonitorCommand::StageEnd);
         monitor.end();
-        let record = Record::load(&folder, JobId(3)).unwrap();
+        let record = TelemetryRecord::load(&folder, JobId(3)).unwrap();
         assert_eq!(record.model.as_str(), "a model");
         assert_eq!(record.device.as_str(), "CPU, 2 threads");
         let last = record.samples.last().unwrap();
@@ -269,8 +274,9 @@ mod tests {
     fn without_a_job_nothing_is_written_and_a_second_end_does_no_harm() {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("records");
-        let monitor = Monitor::start(Roots::under(root.path()), Some(folder.clone())).unwrap();
-        monitor.tell(Order::Stage(Stage::Denoise));
+        let monitor =
+            TelemetryMonitor::start(SystemRoots::under(root.path()), Some(folder.clone())).unwrap();
+        monitor.send(MonitorCommand::Stage(Stage::Denoise));
         monitor.end();
         monitor.end();
         assert!(!folder.exists());
@@ -278,7 +284,7 @@ mod tests {
         monitor.begin(JobId(1), "");
         monitor.begin(JobId(2), "");
         monitor.end();
-        assert!(Record::load(&folder, JobId(1)).is_err());
-        assert!(Record::load(&folder, JobId(2)).is_ok());
+        assert!(TelemetryRecord::load(&folder, JobId(1)).is_err());
+        assert!(TelemetryRecord::load(&folder, JobId(2)).is_ok());
     }
 }

@@ -9,7 +9,7 @@ use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 use safelight_core::settings::loader_complaint;
 
-use super::limit::within;
+use super::time_limit::within;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NvidiaCard {

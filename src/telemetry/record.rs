@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use safelight_core::files::{read_bounded, write_atomically, write_json};
-use safelight_core::job::{JobId, MemorySample, Reclaim, Stage};
+use safelight_core::job::{JobId, MemoryReclaim, MemorySample, Stage};
 use serde::{Deserialize, Serialize};
 
 /// An hour at ten a second; beyond it every second sample goes, so that the whole job stays.
@@ -52,12 +52,12 @@ pub struct RecordedStage {
 pub struct RecordedReclaim {
     pub at_secs: f64,
     #[serde(flatten)]
-    pub reclaim: Reclaim,
+    pub reclaim: MemoryReclaim,
 }
 
 /// One job's telemetry. Times are seconds since the job began.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Record {
+pub struct TelemetryRecord {
     pub job: JobId,
     pub model: String,
     /// The engine's line on its device; empty when none started.
@@ -68,7 +68,7 @@ pub struct Record {
     pub reclaims: Vec<RecordedReclaim>,
 }
 
-impl Record {
+impl TelemetryRecord {
     /// With room for all samples, so that taking one allocates nothing.
     pub fn new(job: JobId, model: String) -> Self {
         Self {
@@ -110,7 +110,7 @@ impl Record {
         }
     }
 
-    pub fn reclaimed(&mut self, reclaim: Reclaim, at_secs: f64) {
+    pub fn reclaimed(&mut self, reclaim: MemoryReclaim, at_secs: f64) {
         if self.reclaims.len() < MAX_STAGES {
             self.reclaims.push(RecordedReclaim { at_secs, reclaim });
         }
@@ -238,11 +238,11 @@ impl Record {
 }
 
 /// Writes the records of several jobs into one file: as an object or a list in a `.json` file, else as one table.
-pub fn write_all(path: &Path, records: &[Record]) -> io::Result<()> {
+pub fn write_all(path: &Path, records: &[TelemetryRecord]) -> io::Result<()> {
     let is_json = path.extension().is_some_and(|ending| ending == "json");
     if !is_json {
-        let rows: String = records.iter().map(Record::to_csv).collect();
-        let table = format!("{}{rows}", Record::csv_header());
+        let rows: String = records.iter().map(TelemetryRecord::to_csv).collect();
+        let table = format!("{}{rows}", TelemetryRecord::csv_header());
         return write_atomically(path, table.as_bytes());
     }
     let text = match records {
@@ -285,8 +285,8 @@ mod tests {
 
     use super::*;
 
-    fn record() -> Record {
-        let mut record = Record::new(JobId(7), "a model".to_owned());
+    fn record() -> TelemetryRecord {
+        let mut record = TelemetryRecord::new(JobId(7), "a model".to_owned());
         record.begin(Stage::EncodeText, 0.05);
         record.push(MemorySample {
             at_secs: 0.1,
@@ -301,7 +301,7 @@ mod tests {
             },
         });
         record.begin(Stage::Denoise, 0.2);
-        let reclaim = Reclaim {
+        let reclaim = MemoryReclaim {
             boundary: "post-text-encoding".to_owned(),
             before_bytes: 4,
             after_bytes: 0,
@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn a_record_is_a_table_in_the_order_of_time_with_as_many_cells_in_each_row() {
-        let text = format!("{}{}", Record::csv_header(), record().to_csv());
+        let text = format!("{}{}", TelemetryRecord::csv_header(), record().to_csv());
         let rows: Vec<&str> = text.lines().collect();
         assert!(
             rows.iter()
@@ -334,7 +334,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path().join("records");
         record().save(&at).unwrap();
-        let kept = Record::load(&at, JobId(7)).unwrap();
+        let kept = TelemetryRecord::load(&at, JobId(7)).unwrap();
         assert_eq!(kept, record());
         let csv = folder.path().join("a.csv");
         kept.export(&csv).unwrap();
@@ -346,7 +346,10 @@ mod tests {
         let json = folder.path().join("a.json");
         kept.export(&json).unwrap();
         let text = fs::read_to_string(&json).unwrap();
-        assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), kept);
+        assert_eq!(
+            serde_json::from_str::<TelemetryRecord>(&text).unwrap(),
+            kept
+        );
         write_all(&csv, &[record(), record()]).unwrap();
         let text = fs::read_to_string(&csv).unwrap();
         assert_eq!(text.lines().count(), 1 + 2 * 6);
@@ -361,7 +364,7 @@ mod tests {
         assert!(pipe.unwrap().success());
         symlink("/dev/zero", path_of(folder.path(), JobId(2))).unwrap();
         for job in [1, 2] {
-            let err = Record::load(folder.path(), JobId(job)).unwrap_err();
+            let err = TelemetryRecord::load(folder.path(), JobId(job)).unwrap_err();
             assert_eq!(err.to_string(), "this is not a file");
         }
     }
@@ -375,7 +378,7 @@ mod tests {
                 r#"{{"job":1,"model":"","device":"","samples":[{samples}],"stages":[{stages}],"reclaims":[{reclaims}]}}"#
             );
             fs::write(&path, text).unwrap();
-            Record::load(folder.path(), JobId(1))
+            TelemetryRecord::load(folder.path(), JobId(1))
         };
         let many = |entry: &str, count: usize| vec![entry; count].join(",");
         let sample = r#"{"at_secs":0,"used_bytes":0,"allocated_bytes":0,"reserved_bytes":0,"total_bytes":0}"#;
@@ -395,20 +398,20 @@ mod tests {
         }
         let large = fs::File::create(&path).unwrap();
         large.set_len(MAX_RECORD_BYTES + 1).unwrap();
-        let err = Record::load(folder.path(), JobId(1)).unwrap_err();
+        let err = TelemetryRecord::load(folder.path(), JobId(1)).unwrap_err();
         assert!(err.to_string().contains("more than"), "{err}");
     }
 
     #[test]
     fn a_job_of_more_stages_than_are_kept_leaves_a_record_that_can_be_read() {
         let folder = tempfile::tempdir().unwrap();
-        let mut record = Record::new(JobId(1), String::new());
+        let mut record = TelemetryRecord::new(JobId(1), String::new());
         for second in 0..MAX_STAGES as u32 + 5 {
             record.begin(Stage::Denoise, f64::from(second));
-            record.reclaimed(Reclaim::default(), f64::from(second));
+            record.reclaimed(MemoryReclaim::default(), f64::from(second));
         }
         record.save(folder.path()).unwrap();
-        let kept = Record::load(folder.path(), JobId(1)).unwrap();
+        let kept = TelemetryRecord::load(folder.path(), JobId(1)).unwrap();
         assert_eq!(kept.stages.len(), MAX_STAGES);
         assert_eq!(kept.stages.last().unwrap().to_secs, Some(MAX_STAGES as f64));
         assert_eq!(kept.reclaims.len(), MAX_STAGES);
@@ -420,7 +423,7 @@ mod tests {
         let text = r#"{"job":1,"model":"","device":"","samples":[],
             "stages":[["save",4,5],["encode_text",0,1],["denoise",1,null]],"reclaims":[]}"#;
         fs::write(path_of(folder.path(), JobId(1)), text).unwrap();
-        let record = Record::load(folder.path(), JobId(1)).unwrap();
+        let record = TelemetryRecord::load(folder.path(), JobId(1)).unwrap();
         let found = [-1.0, 0.5, 1.0, 3.0, 4.0, 6.0].map(|at| record.stage_at(at));
         assert_eq!(found, ["", "encode_text", "denoise", "denoise", "save", ""]);
     }
@@ -430,17 +433,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("mine.json"), "").unwrap();
         for job in 1..=MAX_RECORDS as u64 + 3 {
-            let record = Record::new(JobId(job), String::new());
+            let record = TelemetryRecord::new(JobId(job), String::new());
             record.save(folder.path()).unwrap();
         }
-        assert!(Record::load(folder.path(), JobId(3)).is_err());
-        assert!(Record::load(folder.path(), JobId(4)).is_ok());
+        assert!(TelemetryRecord::load(folder.path(), JobId(3)).is_err());
+        assert!(TelemetryRecord::load(folder.path(), JobId(4)).is_ok());
         assert!(folder.path().join("mine.json").exists());
     }
 
     #[test]
     fn a_long_job_keeps_a_bounded_number_of_samples_of_its_whole_length() {
-        let mut record = Record::new(JobId(1), String::new());
+        let mut record = TelemetryRecord::new(JobId(1), String::new());
         let room = record.samples.capacity();
         for index in 0..100_000 {
             record.push(MemorySample {

@@ -13,7 +13,7 @@ use nvml_wrapper::{Device, Nvml};
 use safelight_core::job::{DeviceChoice, MachineSample, MemorySample};
 use safelight_core::memory::DeviceClass;
 
-use super::Roots;
+use super::SystemRoots;
 use super::amdgpu::{self, AmdMemory, MOST_BYTES};
 use super::device::{DeviceQuery, chosen_amd};
 use super::host::{parse_meminfo, parse_number};
@@ -24,41 +24,41 @@ const RETRY_AFTER: u32 = 10;
 /// NVIDIA's library, opened when it is first needed and then kept; `None` where there is none.
 pub type KeptNvml = OnceCell<Option<Nvml>>;
 
-pub struct Sampler<'n> {
+pub struct SensorSampler<'n> {
     meminfo: Option<File>,
-    device: Watched<'n>,
+    device: SampledDevice<'n>,
 }
 
-enum Watched<'n> {
+enum SampledDevice<'n> {
     Nothing,
     Amd(AmdFiles),
     Nvidia(Device<'n>),
 }
 
-impl<'n> Sampler<'n> {
+impl<'n> SensorSampler<'n> {
     /// Main memory alone.
-    pub fn of_host(roots: &Roots) -> Self {
+    pub fn of_host(roots: &SystemRoots) -> Self {
         Self {
             meminfo: File::open(roots.proc.join("meminfo")).ok(),
-            device: Watched::Nothing,
+            device: SampledDevice::Nothing,
         }
     }
 
     /// Main memory and the device that is meant.
-    pub fn open(roots: &Roots, nvml: &'n KeptNvml, query: &DeviceQuery) -> Self {
+    pub fn open(roots: &SystemRoots, nvml: &'n KeptNvml, query: &DeviceQuery) -> Self {
         let device = match query.kind {
             "rocm" if query.is_gpu() => {
                 let cards = amdgpu::cards(&roots.sysfs);
-                chosen_amd(&cards, query).map_or(Watched::Nothing, |card| {
-                    Watched::Amd(AmdFiles::open(card.class, &card.folder))
+                chosen_amd(&cards, query).map_or(SampledDevice::Nothing, |card| {
+                    SampledDevice::Amd(AmdFiles::open(card.class, &card.folder))
                 })
             }
             "cuda" if query.is_gpu() => {
                 let nvml = nvml.get_or_init(|| Nvml::init().ok()).as_ref();
                 nvml.and_then(|nvml| nvidia_device(nvml, query))
-                    .map_or(Watched::Nothing, Watched::Nvidia)
+                    .map_or(SampledDevice::Nothing, SampledDevice::Nvidia)
             }
-            _ => Watched::Nothing,
+            _ => SampledDevice::Nothing,
         };
         Self {
             device,
@@ -77,9 +77,9 @@ impl<'n> Sampler<'n> {
         sample.host_available_bytes = host.map(|host| host.available_bytes);
         sample.page_cache_bytes = host.map(|host| host.page_cache_bytes);
         match &mut self.device {
-            Watched::Nothing => {}
-            Watched::Amd(files) => files.sample_into(&mut sample),
-            Watched::Nvidia(device) => nvidia_sample(device, &mut sample),
+            SampledDevice::Nothing => {}
+            SampledDevice::Amd(files) => files.sample_into(&mut sample),
+            SampledDevice::Nvidia(device) => nvidia_sample(device, &mut sample),
         }
         sample
     }
@@ -87,16 +87,15 @@ impl<'n> Sampler<'n> {
     /// The class of the watched device; of the host where none is.
     pub fn class(&self) -> DeviceClass {
         match &self.device {
-            Watched::Nothing => DeviceClass::Cpu,
-            Watched::Amd(files) => files.class,
-            Watched::Nvidia(_) => DeviceClass::Discrete,
+            SampledDevice::Nothing => DeviceClass::Cpu,
+            SampledDevice::Amd(files) => files.class,
+            SampledDevice::Nvidia(_) => DeviceClass::Discrete,
         }
     }
 }
 
 /// Merges the engine's counts with the machine's. The highest use that any source reports counts: GTT counters are
-/// known to
-/// stall while HIP allocates, and two counts of one pool are never added.
+/// known to stall while HIP allocates, and two counts of one pool are never added.
 pub fn joined(class: DeviceClass, engine: MemorySample, machine: MachineSample) -> MemorySample {
     let memory = AmdMemory {
         vram_used_bytes: machine.vram_used_bytes,
@@ -211,9 +210,9 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    fn halo() -> (tempfile::TempDir, Roots, DeviceQuery) {
+    fn halo() -> (tempfile::TempDir, SystemRoots, DeviceQuery) {
         let root = tempfile::tempdir().unwrap();
-        let roots = Roots::under(root.path());
+        let roots = SystemRoots::under(root.path());
         lay_meminfo(&roots.proc, 127, 90);
         let memory = [
             ("vram_total", GIB / 2),
@@ -234,7 +233,7 @@ mod tests {
         (root, roots, query)
     }
 
-    fn device_file(roots: &Roots, name: &str) -> PathBuf {
+    fn device_file(roots: &SystemRoots, name: &str) -> PathBuf {
         roots.sysfs.join("devices/card0").join(name)
     }
 
@@ -242,7 +241,7 @@ mod tests {
     fn open_files_tell_every_sample_anew() {
         let (_root, roots, query) = halo();
         let nvml = KeptNvml::new();
-        let mut sampler = Sampler::open(&roots, &nvml, &query);
+        let mut sampler = SensorSampler::open(&roots, &nvml, &query);
         let first = sampler.sample();
         assert_eq!(first.vram_used_bytes, Some(100));
         assert_eq!(first.gtt_used_bytes, Some(2000));
@@ -271,7 +270,7 @@ mod tests {
             &[("temp1_input", most.as_str()), ("power1_input", "")],
         );
         let nvml = KeptNvml::new();
-        let sample = Sampler::open(&roots, &nvml, &query).sample();
+        let sample = SensorSampler::open(&roots, &nvml, &query).sample();
         let told = MachineSample {
             gtt_used_bytes: Some(2000),
             host_available_bytes: Some(90 * GIB),
@@ -280,8 +279,8 @@ mod tests {
         };
         assert_eq!(sample, told);
         // Nothing at all is nothing, and no failure.
-        let nowhere = Roots::under(Path::new("/nonexistent"));
-        let nothing = Sampler::open(&nowhere, &nvml, &query).sample();
+        let nowhere = SystemRoots::under(Path::new("/nonexistent"));
+        let nothing = SensorSampler::open(&nowhere, &nvml, &query).sample();
         assert_eq!(nothing, MachineSample::default());
     }
 
@@ -289,7 +288,7 @@ mod tests {
     fn a_card_that_is_unplugged_says_nothing_and_is_there_again_when_it_comes_back() {
         let (_root, roots, query) = halo();
         let nvml = KeptNvml::new();
-        let mut sampler = Sampler::open(&roots, &nvml, &query);
+        let mut sampler = SensorSampler::open(&roots, &nvml, &query);
         assert!(sampler.sample().vram_used_bytes.is_some());
         // What an open file of a device that is gone does: reads fail, here as an empty file.
         for name in ["mem_info_vram_used", "mem_info_gtt_used"] {

@@ -1,6 +1,5 @@
 //! Scrolls the focused control into view: egui moves the focus to controls that are scrolled away and leaves them
-//! there, and
-//! on a slider it would not be visible.
+//! there, and on a slider it would not be visible.
 //!
 //! Uses the scroll request of screen readers, so it is independent of scroll areas.
 

@@ -1,7 +1,7 @@
 //! The panels: what the window shows and what its controls ask for.
 //!
-//! Panels read the app's state, edit the form in place, and push [`AppCommand`]s; they know no
-//! channel, file or thread. Colours and sizes are in [`theme`] alone.
+//! Panels read the app's state, edit the form in place, and push [`AppCommand`]s; they know no channel, file or thread.
+//! Colours and sizes are in [`theme`] alone.
 
 mod create;
 pub mod doctor;
@@ -29,24 +29,28 @@ use egui::{
     CentralPanel, Context, Frame, Id, LayerId, Margin, Panel, Popup, Rect, Sense, Ui, UiBuilder,
 };
 
-use crate::app::App;
+use crate::app::SafelightApp;
 use crate::app::commands::AppCommand;
-use crate::app::state::{Drawn, Page, PanelPlace};
-pub use view::Panels;
-use view::View;
+use crate::app::state::{DrawnFrame, MainPage, PanelPlace};
+pub use view::PanelStates;
+use view::UiContext;
 use widgets::palette;
 
 /// Draws the whole window, of which panels change the form alone. Gives what was seen, and what controls ask for.
-pub fn draw(ui: &mut Ui, app: &mut App, panels: &mut Panels) -> (Drawn, Vec<AppCommand>) {
+pub fn draw(
+    ui: &mut Ui,
+    app: &mut SafelightApp,
+    panels: &mut PanelStates,
+) -> (DrawnFrame, Vec<AppCommand>) {
     let (mut form, mut typing) = (app.cx.form.clone(), app.cx.typing.clone());
     let mut folds = app.cx.folds;
-    let mut view = View {
+    let mut view = UiContext {
         app,
         form: &mut form,
         typing: &mut typing,
         folds: &mut folds,
         panels,
-        drawn: Drawn::default(),
+        drawn: DrawnFrame::default(),
         commands: Vec::new(),
     };
     view.app.cx.thumbs.begin_round();
@@ -57,14 +61,14 @@ pub fn draw(ui: &mut Ui, app: &mut App, panels: &mut Panels) -> (Drawn, Vec<AppC
     (drawn, commands)
 }
 
-fn window_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn window_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     close_menus(ui.ctx());
     let root = egui::accesskit_root_id();
     ui.ctx().accesskit_node_builder(root, |node| {
         node.set_label("Safelight");
     });
     let palette = palette(ui);
-    let picture = if view.app.watch.is_full && view.app.cx.page == Page::Watch {
+    let picture = if view.app.watch.is_full && view.app.cx.page == MainPage::Watch {
         let shown = CentralPanel::default()
             .frame(Frame::new().fill(palette.stage))
             .show(ui, |ui| watch::watch_ui(ui, view));
@@ -97,7 +101,7 @@ fn close_menus(ctx: &Context) {
 }
 
 /// Form, pages, memory and the status line; gives the place of the picture, where it is seen.
-fn whole_ui(ui: &mut Ui, view: &mut View<'_>) -> Option<Rect> {
+fn whole_ui(ui: &mut Ui, view: &mut UiContext<'_>) -> Option<Rect> {
     let palette = palette(ui);
     let bar = Frame::new()
         .fill(palette.panel)
@@ -131,7 +135,7 @@ fn whole_ui(ui: &mut Ui, view: &mut View<'_>) -> Option<Rect> {
 }
 
 /// Form, with the width chosen by the user.
-fn form_ui(ui: &mut Ui, view: &mut View<'_>, frame: Frame) {
+fn form_ui(ui: &mut Ui, view: &mut UiContext<'_>, frame: Frame) {
     let wished = view.folds.form_width.map_or(theme::FORM_WIDTH, f32::from);
     let (least, most) = (*theme::FORM_WIDTHS.start(), *theme::FORM_WIDTHS.end());
     let room = (ui.available_width() - theme::BESIDE_FORM_WIDTH).clamp(least, most);
@@ -155,7 +159,7 @@ fn form_ui(ui: &mut Ui, view: &mut View<'_>, frame: Frame) {
 }
 
 /// View, with the memory graph below it; returns the rectangle of the image, if it is visible.
-fn beside_form_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) -> Option<Rect> {
+fn beside_form_ui(ui: &mut Ui, view: &mut UiContext<'_>, bar: Frame) -> Option<Rect> {
     let palette = palette(ui);
     let queue = queue::panel::place(ui.available_width(), view);
     view.drawn.queue = queue;
@@ -178,7 +182,7 @@ fn beside_form_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) -> Option<Rect> 
     if queue == PanelPlace::Beside {
         queue::panel::panel_ui(ui, view);
     }
-    if view.app.cx.page != Page::Watch {
+    if view.app.cx.page != MainPage::Watch {
         notices::below_ui(ui, view);
     }
     let shown = CentralPanel::default()
@@ -189,17 +193,17 @@ fn beside_form_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) -> Option<Rect> 
         )
         .show(ui, |ui| {
             match view.app.cx.page {
-                Page::Watch => {
+                MainPage::Watch => {
                     watch::strip::strip_ui(ui, view);
                     return Some(watch::watch_ui(ui, view));
                 }
-                Page::Models => library::library_ui(ui, view),
-                Page::Welcome => library::welcome::welcome_ui(ui, view),
-                Page::Mask => mask::mask_ui(ui, view),
-                Page::Gallery => gallery::gallery_ui(ui, view),
-                Page::Doctor => doctor::doctor_ui(ui, view),
-                Page::Downloads => downloads::downloads_ui(ui, view),
-                Page::Settings => settings::settings_ui(ui, view),
+                MainPage::Models => library::library_ui(ui, view),
+                MainPage::Welcome => library::welcome::welcome_ui(ui, view),
+                MainPage::Mask => mask::mask_ui(ui, view),
+                MainPage::Gallery => gallery::gallery_ui(ui, view),
+                MainPage::Doctor => doctor::doctor_ui(ui, view),
+                MainPage::Downloads => downloads::downloads_ui(ui, view),
+                MainPage::Settings => settings::settings_ui(ui, view),
             }
             None
         });

@@ -1,19 +1,18 @@
 //! Layout of small windows, such as one at a scale of 300 %: the form and the view alternate, and the memory panel and
-//! the
-//! strip of results leave room for the image.
+//! the strip of results leave room for the image.
 //!
 //! The panels define their content.
 
 use egui::{CentralPanel, Frame, Panel, ScrollArea, Ui};
 
 use crate::app::commands::DesktopCommand;
-use crate::app::state::{Page, PanelPlace};
-use crate::ui::view::View;
+use crate::app::state::{MainPage, PanelPlace};
+use crate::ui::view::UiContext;
 use crate::ui::widgets::choice;
 use crate::ui::{memory, theme};
 
 /// Switch between the two.
-pub(super) fn sides_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(super) fn sides_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     ui.horizontal(|ui| {
         let is_form = !view.app.cx.is_view_shown;
         if choice(ui, is_form, "Form", "What to make").clicked() {
@@ -26,9 +25,8 @@ pub(super) fn sides_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// Placement of the memory panel: at the bottom if there is room. If there is not, it covers the view when the user
-/// opened
-/// it, and is hidden when it opened automatically.
-pub(super) fn memory_place(height: f32, view: &View<'_>) -> PanelPlace {
+/// opened it, and is hidden when it opened automatically.
+pub(super) fn memory_place(height: f32, view: &UiContext<'_>) -> PanelPlace {
     if !view.folds.is_graph_open {
         PanelPlace::Nowhere
     } else if room_for_memory(height, view) >= theme::MEMORY_MIN_HEIGHT {
@@ -40,12 +38,12 @@ pub(super) fn memory_place(height: f32, view: &View<'_>) -> PanelPlace {
     }
 }
 
-fn room_for_memory(height: f32, view: &View<'_>) -> f32 {
+fn room_for_memory(height: f32, view: &UiContext<'_>) -> f32 {
     room_for_graph(height, view).min(height * theme::MEMORY_SHARE)
 }
 
 /// The memory panel in the place of the picture or the page.
-pub(super) fn memory_page_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) {
+pub(super) fn memory_page_ui(ui: &mut Ui, view: &mut UiContext<'_>, bar: Frame) {
     CentralPanel::default().frame(bar).show(ui, |ui| {
         let height = ui.available_height();
         ScrollArea::vertical()
@@ -56,7 +54,7 @@ pub(super) fn memory_page_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) {
 }
 
 /// The memory graph, as high as what is above it allows: it scrolls.
-pub(super) fn graph_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) {
+pub(super) fn graph_ui(ui: &mut Ui, view: &mut UiContext<'_>, bar: Frame) {
     let room = room_for_memory(ui.available_height(), view);
     let height = room - bar.total_margin().sum().y;
     Panel::bottom("memory")
@@ -74,8 +72,8 @@ pub(super) fn graph_ui(ui: &mut Ui, view: &mut View<'_>, bar: Frame) {
 }
 
 /// Height available for the memory panel.
-fn room_for_graph(height: f32, view: &View<'_>) -> f32 {
-    if view.app.cx.page != Page::Watch {
+fn room_for_graph(height: f32, view: &UiContext<'_>) -> f32 {
+    if view.app.cx.page != MainPage::Watch {
         return height - theme::PAGE_MIN_HEIGHT;
     }
     let strip = if has_strip(height, view) {
@@ -87,7 +85,7 @@ fn room_for_graph(height: f32, view: &View<'_>) -> f32 {
 }
 
 /// Returns whether there are results, and room for their strip below the picture.
-pub(super) fn has_strip(height: f32, view: &View<'_>) -> bool {
+pub(super) fn has_strip(height: f32, view: &UiContext<'_>) -> bool {
     let below = view.panels.watch.controls_height + theme::STRIP_HEIGHT;
     !view.app.queue.results.is_empty() && height - below >= stage_height(height)
 }

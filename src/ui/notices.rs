@@ -8,8 +8,8 @@ use egui::{
 };
 
 use crate::app::commands::{AppCommand, DesktopCommand};
-use crate::app::notices::{Notice, Severity, sentence};
-use crate::ui::view::View;
+use crate::app::notices::{NoticeSeverity, UserNotice, sentence};
+use crate::ui::view::UiContext;
 use crate::ui::widgets::{card, icon_button, palette, sign_button};
 use crate::ui::{icons, theme};
 
@@ -23,7 +23,7 @@ const MIN_HEIGHT: f32 = 96.0;
 const MAX_SHARE: f32 = 0.4;
 
 /// Cards over the image in this area.
-pub(super) fn over_ui(ctx: &Context, view: &mut View<'_>, area: Rect) {
+pub(super) fn over_ui(ctx: &Context, view: &mut UiContext<'_>, area: Rect) {
     if view.app.cx.notices.all().is_empty() {
         return;
     }
@@ -39,7 +39,7 @@ pub(super) fn over_ui(ctx: &Context, view: &mut View<'_>, area: Rect) {
 }
 
 /// The cards below a form or a page.
-pub(super) fn below_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(super) fn below_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     if view.app.cx.notices.all().is_empty() {
         return;
     }
@@ -55,7 +55,7 @@ pub(super) fn below_ui(ui: &mut Ui, view: &mut View<'_>) {
         });
 }
 
-fn scrolled_ui(ui: &mut Ui, view: &mut View<'_>, height: f32) {
+fn scrolled_ui(ui: &mut Ui, view: &mut UiContext<'_>, height: f32) {
     ScrollArea::vertical()
         .id_salt("notices")
         .max_height(height)
@@ -63,7 +63,7 @@ fn scrolled_ui(ui: &mut Ui, view: &mut View<'_>, height: f32) {
         .show(ui, |ui| cards_ui(ui, view));
 }
 
-fn cards_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn cards_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let notices = view.app.cx.notices.all();
     let now = ui.input(|input| input.time);
     if notices.len() > 1 {
@@ -90,7 +90,7 @@ fn has_keyboard(ui: &Ui, place: Rect) -> bool {
 }
 
 /// Number of hidden cards, and a button that closes all.
-fn all_ui(ui: &mut Ui, view: &mut View<'_>, count: usize) {
+fn all_ui(ui: &mut Ui, view: &mut UiContext<'_>, count: usize) {
     let palette = palette(ui);
     let frame = card(ui, palette.line).inner_margin(Margin::symmetric(14, 4));
     frame.show(ui, |ui| {
@@ -116,12 +116,12 @@ fn count_text(all: usize, unseen: usize) -> String {
     }
 }
 
-fn notice_ui(ui: &mut Ui, view: &mut View<'_>, notice: &Notice) -> Response {
+fn notice_ui(ui: &mut Ui, view: &mut UiContext<'_>, notice: &UserNotice) -> Response {
     let palette = palette(ui);
     let (icon, colour) = match notice.severity {
-        Severity::Info => (icons::INFO, palette.weak),
-        Severity::Warning => (icons::WARNING, palette.amber),
-        Severity::Error => (icons::WARNING, palette.error),
+        NoticeSeverity::Info => (icons::INFO, palette.weak),
+        NoticeSeverity::Warning => (icons::WARNING, palette.amber),
+        NoticeSeverity::Error => (icons::WARNING, palette.error),
     };
     let shown = card(ui, colour).show(ui, |ui| {
         ui.set_width(ui.available_width());
@@ -152,7 +152,7 @@ fn notice_ui(ui: &mut Ui, view: &mut View<'_>, notice: &Notice) -> Response {
     shown.response
 }
 
-fn actions_ui(ui: &mut Ui, view: &mut View<'_>, notice: &Notice) {
+fn actions_ui(ui: &mut Ui, view: &mut UiContext<'_>, notice: &UserNotice) {
     for action in &notice.actions {
         let button = ui.button(action.label).on_hover_text(action.explanation);
         if button.clicked() {
@@ -162,7 +162,7 @@ fn actions_ui(ui: &mut Ui, view: &mut View<'_>, notice: &Notice) {
     }
 }
 
-fn copy_ui(ui: &mut Ui, view: &mut View<'_>, notice: &Notice) {
+fn copy_ui(ui: &mut Ui, view: &mut UiContext<'_>, notice: &UserNotice) {
     if notice.details.is_empty() {
         return;
     }
@@ -172,7 +172,7 @@ fn copy_ui(ui: &mut Ui, view: &mut View<'_>, notice: &Notice) {
     }
 }
 
-fn details_ui(ui: &mut Ui, notice: &Notice) {
+fn details_ui(ui: &mut Ui, notice: &UserNotice) {
     if notice.details.is_empty() {
         return;
     }

@@ -11,15 +11,15 @@ use safelight_core::units::duration_text;
 use crate::app::commands::{AppCommand, DesktopCommand, QueueCommand, SettingsCommand};
 use crate::app::queue::RunningJob;
 use crate::app::shortcuts;
-use crate::app::state::{Page, PanelPlace};
+use crate::app::state::{MainPage, PanelPlace};
 use crate::ui::runtimes::idle_ui;
-use crate::ui::view::View;
+use crate::ui::view::UiContext;
 use crate::ui::widgets::{self, caret, palette, progress_bar};
 use crate::ui::{downloads, icons, memory, queue, theme};
 
 const DOWNLOADS: &str = "Downloads";
 
-pub(super) fn status_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(super) fn status_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let palette = palette(ui);
     ui.horizontal(|ui| {
         if let Some(job) = &view.app.queue.running {
@@ -50,7 +50,7 @@ pub(super) fn status_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// Resumes a job that waits for other programs.
-fn waiting_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn waiting_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let waits = |job: &RunningJob| job.waiting.is_some() && !job.cancel.is_cancelled();
     if !view.app.queue.running.as_ref().is_some_and(waits) {
         return;
@@ -64,7 +64,7 @@ fn waiting_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// Current activity. Screen readers announce changes, but not each step of a job.
-fn text_ui(ui: &mut Ui, view: &View<'_>) {
+fn text_ui(ui: &mut Ui, view: &UiContext<'_>) {
     let running = view.app.queue.running.as_ref();
     let is_running = running.is_some();
     // A wait is one change, and no step.
@@ -82,7 +82,7 @@ fn text_ui(ui: &mut Ui, view: &View<'_>) {
     }
 }
 
-fn memory_button(ui: &mut Ui, view: &mut View<'_>) {
+fn memory_button(ui: &mut Ui, view: &mut UiContext<'_>) {
     let is_open = view.app.cx.drawn.memory != PanelPlace::Nowhere;
     let name = if is_open {
         "Hide memory"
@@ -103,7 +103,7 @@ fn memory_button(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// One line that always says what happens.
-fn status_text(view: &View<'_>) -> String {
+fn status_text(view: &UiContext<'_>) -> String {
     let queue = &view.app.queue;
     let cx = &view.app.cx;
     if let Some(job) = &queue.running {
@@ -186,7 +186,7 @@ fn running_text(job: &RunningJob, num_waiting: usize) -> String {
     parts.join("  ·  ")
 }
 
-pub(super) fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(super) fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     ui.horizontal(|ui| {
         let accent = palette(ui).accent;
         widgets::sign(ui, icons::APERTURE, theme::SIGN_SIZE, accent);
@@ -197,7 +197,7 @@ pub(super) fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
             page_button(
                 ui,
                 view,
-                Page::Gallery,
+                MainPage::Gallery,
                 (icons::IMAGES, "Gallery"),
                 explanation,
             );
@@ -206,7 +206,7 @@ pub(super) fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
             page_button(
                 ui,
                 view,
-                Page::Doctor,
+                MainPage::Doctor,
                 (icons::STETHOSCOPE, "Doctor"),
                 explanation,
             );
@@ -214,7 +214,7 @@ pub(super) fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
             page_button(
                 ui,
                 view,
-                Page::Settings,
+                MainPage::Settings,
                 (icons::GEAR, "Settings"),
                 explanation,
             );
@@ -226,8 +226,8 @@ pub(super) fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
 /// Opens a page; pressed again, it goes back to what is watched.
 fn page_button(
     ui: &mut Ui,
-    view: &mut View<'_>,
-    page: Page,
+    view: &mut UiContext<'_>,
+    page: MainPage,
     (icon, name): (char, &str),
     explanation: &str,
 ) {
@@ -238,19 +238,23 @@ fn page_button(
     }
 }
 
-fn is_open(view: &View<'_>, page: Page) -> bool {
+fn is_open(view: &UiContext<'_>, page: MainPage) -> bool {
     let is_covered = [view.drawn.queue, view.app.cx.drawn.memory].contains(&PanelPlace::Over);
     view.app.cx.page == page && !is_covered
 }
 
-fn show(view: &mut View<'_>, page: Page, is_open: bool) {
-    view.push(AppCommand::Show(if is_open { Page::Watch } else { page }));
+fn show(view: &mut UiContext<'_>, page: MainPage, is_open: bool) {
+    view.push(AppCommand::Show(if is_open {
+        MainPage::Watch
+    } else {
+        page
+    }));
 }
 
 /// With how far a download is, or how many came to a halt.
-fn downloads_button(ui: &mut Ui, view: &mut View<'_>) {
+fn downloads_button(ui: &mut Ui, view: &mut UiContext<'_>) {
     let (percent, num_stopped) = downloads::state(view);
-    let is_open = is_open(view, Page::Downloads);
+    let is_open = is_open(view, MainPage::Downloads);
     let explanation = downloads_hover(percent, num_stopped);
     let explanation = shortcuts::explained(&explanation, "downloads");
     let face = (icons::DOWNLOAD, DOWNLOADS);
@@ -264,7 +268,7 @@ fn downloads_button(ui: &mut Ui, view: &mut View<'_>) {
         badge(ui, response.rect, &text, palette.accent);
     }
     if response.clicked() {
-        show(view, Page::Downloads, is_open);
+        show(view, MainPage::Downloads, is_open);
     }
 }
 
@@ -278,7 +282,7 @@ fn downloads_hover(percent: Option<u32>, num_stopped: usize) -> String {
     }
 }
 
-fn theme_button(ui: &mut Ui, view: &mut View<'_>) {
+fn theme_button(ui: &mut Ui, view: &mut UiContext<'_>) {
     let (face, name, explanation) = if ui.visuals().dark_mode {
         (
             (icons::SUN, "Light"),

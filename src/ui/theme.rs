@@ -1,5 +1,4 @@
-//! Every colour and size of the interface, and the two looks made from them: the darkroom and
-//! daylight.
+//! Every colour and size of the interface, and the two looks made from them: the darkroom and daylight.
 //!
 //! It draws nothing. No other file names a colour or a width.
 
@@ -24,7 +23,7 @@ pub const BELOW_PROMPT_HEIGHT: f32 = 22.0;
 pub const ABOVE_MAIN_HEIGHT: f32 = 24.0;
 /// Width of a number of frames after a slider.
 pub const FRAMES_WIDTH: f32 = 92.0;
-/// Maximum share of the height for the memory panel: the rest is the image's.
+/// Maximum share of the height for the memory panel: the image takes the rest.
 pub const MEMORY_SHARE: f32 = 0.36;
 /// Height of the memory graph with the lines of words above it.
 pub const GRAPH_HEIGHT: f32 = 176.0;
@@ -245,7 +244,7 @@ const fn rgb(hex: u32) -> Color32 {
 
 /// The colours of one look.
 #[derive(Clone, Copy, Debug)]
-pub struct Palette {
+pub struct ThemeColors {
     pub panel: Color32,
     /// Behind the picture.
     pub stage: Color32,
@@ -271,7 +270,7 @@ pub struct Palette {
     pub available: Color32,
 }
 
-const DARKROOM: Palette = Palette {
+const DARKROOM: ThemeColors = ThemeColors {
     panel: rgb(0x1a_1614),
     stage: rgb(0x0c_0a09),
     field: rgb(0x11_0e0d),
@@ -293,7 +292,7 @@ const DARKROOM: Palette = Palette {
     available: rgb(0x86_b07a),
 };
 
-const DAYLIGHT: Palette = Palette {
+const DAYLIGHT: ThemeColors = ThemeColors {
     panel: rgb(0xf3_eee7),
     stage: rgb(0xe2_dad0),
     field: rgb(0xff_fdfa),
@@ -316,7 +315,7 @@ const DAYLIGHT: Palette = Palette {
 };
 
 /// The colours in use.
-pub fn palette(visuals: &Visuals) -> &'static Palette {
+pub fn palette(visuals: &Visuals) -> &'static ThemeColors {
     if visuals.dark_mode {
         &DARKROOM
     } else {
@@ -325,7 +324,7 @@ pub fn palette(visuals: &Visuals) -> &'static Palette {
 }
 
 /// Tint of the band that shows a stage in the memory graph, the same in every job.
-pub fn stage_tint(palette: &Palette, stage: Stage) -> Color32 {
+pub fn stage_tint(palette: &ThemeColors, stage: Stage) -> Color32 {
     let tint = match stage {
         Stage::EncodeText => palette.amber,
         Stage::EncodeImage => palette.available,
@@ -374,11 +373,11 @@ pub fn install(ctx: &Context) {
 }
 
 /// Behind what is chosen. Words on it have the colour of text: no other is dark or light enough.
-fn selected(palette: &Palette) -> Color32 {
+fn selected(palette: &ThemeColors) -> Color32 {
     palette.accent.gamma_multiply(0.55)
 }
 
-fn visuals(theme: egui::Theme, palette: &Palette) -> Visuals {
+fn visuals(theme: egui::Theme, palette: &ThemeColors) -> Visuals {
     let mut visuals = theme.default_visuals();
     visuals.panel_fill = palette.panel;
     visuals.window_fill = palette.panel;
@@ -405,7 +404,7 @@ fn visuals(theme: egui::Theme, palette: &Palette) -> Visuals {
     visuals
 }
 
-fn widgets(palette: &Palette) -> Widgets {
+fn widgets(palette: &ThemeColors) -> Widgets {
     let state = |fill, line, text| WidgetVisuals {
         bg_fill: fill,
         weak_bg_fill: fill,

@@ -1,36 +1,36 @@
-//! What panels get and keep: [`View`] for one frame, [`Panels`] between frames.
+//! State of panels: [`UiContext`] for one frame, [`PanelStates`] between frames.
 
 use std::sync::Arc;
 
 use egui::{Rect, Ui, Vec2};
 use safelight_core::job::GenerateForm;
 use safelight_core::lora::FoundLora;
-use safelight_core::media::{Margins, Outpaint};
+use safelight_core::media::{OutpaintMargins, OutpaintRequest};
 use safelight_core::model::ModelSpec;
 
-use crate::app::App;
+use crate::app::SafelightApp;
 use crate::app::commands::AppCommand;
-use crate::app::inputs::Sources;
-use crate::app::prompt::typing::Typing;
-use crate::app::state::{Drawn, Folds};
+use crate::app::inputs::FormSources;
+use crate::app::prompt::prompt_cursor::PromptCursor;
+use crate::app::state::{DrawnFrame, FoldState};
 use crate::ui::widgets::{field_error, field_note};
 
 /// State that panels read and change, and the commands of their controls.
-pub struct View<'a> {
-    pub app: &'a App,
+pub struct UiContext<'a> {
+    pub app: &'a SafelightApp,
     pub form: &'a mut GenerateForm,
     /// State of the prompt's field.
-    pub typing: &'a mut Typing,
-    pub folds: &'a mut Folds,
-    pub panels: &'a mut Panels,
+    pub typing: &'a mut PromptCursor,
+    pub folds: &'a mut FoldState,
+    pub panels: &'a mut PanelStates,
     /// Places that this frame has drawn so far.
-    pub drawn: Drawn,
+    pub drawn: DrawnFrame,
     pub commands: Vec<AppCommand>,
 }
 
 /// State of the panels between frames: typed text, scrolling.
 #[derive(Default)]
-pub struct Panels {
+pub struct PanelStates {
     pub doctor: DoctorPanel,
     pub gallery: GalleryPanel,
     pub library: LibraryPanel,
@@ -43,13 +43,13 @@ pub struct Panels {
     pub mask: MaskPanel,
 }
 
-impl<'a> View<'a> {
+impl<'a> UiContext<'a> {
     pub fn push(&mut self, command: impl Into<AppCommand>) {
         self.commands.push(command.into());
     }
 
     pub fn model(&self) -> Option<&'a ModelSpec> {
-        self.app.cx.models.of(self.form)
+        self.app.cx.models.model_of(self.form)
     }
 
     /// The selected model makes images, not videos.
@@ -58,8 +58,8 @@ impl<'a> View<'a> {
     }
 
     /// The inputs that the selected model uses.
-    pub fn sources(&self) -> Sources<'a> {
-        let app: &'a App = self.app;
+    pub fn sources(&self) -> FormSources<'a> {
+        let app: &'a SafelightApp = self.app;
         match self.model() {
             Some(spec) => app.inputs.sources_for(self.form, spec),
             None => app.inputs.sources(),
@@ -80,7 +80,7 @@ impl<'a> View<'a> {
 }
 
 /// Errors of fields, and notices of what will be changed.
-pub fn said_ui(ui: &mut Ui, view: &View<'_>, fields: &[&str]) {
+pub fn said_ui(ui: &mut Ui, view: &UiContext<'_>, fields: &[&str]) {
     for field in fields {
         if let Some(message) = view.error_of(field) {
             field_error(ui, &message);
@@ -218,9 +218,9 @@ pub struct MaskPanel {
 /// Outpainting: the margins that are dragged.
 #[derive(Default)]
 pub struct ExtendPanel {
-    pub wish: Outpaint,
-    /// The margins that `wish` was taken from.
-    pub known: Margins,
+    pub wish: OutpaintRequest,
+    /// Margins that `wish` started with.
+    pub known: OutpaintMargins,
     /// The edge under the pointer.
     pub hovered: Option<ImageEdge>,
     pub dragged: Option<DraggedEdge>,
@@ -245,7 +245,7 @@ pub enum ImageEdge {
 #[derive(Clone, Copy)]
 pub struct DraggedEdge {
     pub side: ImageEdge,
-    /// Where it was taken hold of, in pixels of the picture, and the room that it had.
+    /// Start of the drag in pixels of the picture, and the room at that time.
     pub from: [f32; 2],
     pub at: f32,
     /// The room that it has now, in pixels.

@@ -17,7 +17,7 @@ const DEFLATED: u16 = 8;
 
 /// One file of a wheel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
+pub struct WheelMember {
     /// With folders, as the wheel says it. It never leads out of the folder that it is put into.
     pub name: String,
     /// First byte in the wheel, and the first byte of the next member or of the table.
@@ -30,13 +30,13 @@ pub struct Member {
 
 /// The table of contents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Directory {
-    pub members: Vec<Member>,
+pub struct WheelDirectory {
+    pub members: Vec<WheelMember>,
 }
 
-impl Directory {
+impl WheelDirectory {
     /// The list of checksums.
-    pub fn record(&self) -> Option<&Member> {
+    pub fn record(&self) -> Option<&WheelMember> {
         let mut members = self.members.iter();
         members.find(|member| {
             let folder = member.name.strip_suffix("/RECORD");
@@ -56,7 +56,7 @@ pub fn tail_bytes(file_bytes: u64) -> u64 {
 pub fn directory_of<E: From<WheelError>>(
     file_bytes: u64,
     mut read: impl FnMut(u64, u64) -> std::result::Result<Vec<u8>, E>,
-) -> std::result::Result<Directory, E> {
+) -> std::result::Result<WheelDirectory, E> {
     let tail_at = file_bytes - tail_bytes(file_bytes);
     let tail = read(tail_at, file_bytes)?;
     let (start, end) = place(&tail, tail_at)?;
@@ -75,7 +75,7 @@ fn place(tail: &[u8], tail_at: u64) -> Result<(u64, u64)> {
     let ends = tail.windows(4).rposition(|window| window == END_SIGN);
     let end_at = ends.ok_or_else(|| damaged("it is no zip file, or cut off"))?;
     let short = || damaged("its end is cut off");
-    let end = Fields(tail.get(end_at..).unwrap_or_default());
+    let end = RecordFields(tail.get(end_at..).unwrap_or_default());
     let mut bytes = u64::from(end.u32(12).ok_or_else(short)?);
     let mut start = u64::from(end.u32(16).ok_or_else(short)?);
     let mut behind = tail_at + end_at as u64;
@@ -84,12 +84,12 @@ fn place(tail: &[u8], tail_at: u64) -> Result<(u64, u64)> {
             .checked_sub(20)
             .and_then(|at| tail.get(at..))
             .filter(|locator| locator.starts_with(&LOCATOR_SIGN));
-        let at = locator.and_then(|locator| Fields(locator).u64(8));
+        let at = locator.and_then(|locator| RecordFields(locator).u64(8));
         let at = at.and_then(|at| at.checked_sub(tail_at));
         let large = at
             .and_then(|at| tail.get(at as usize..))
             .filter(|large| large.starts_with(&END_64_SIGN))
-            .map(Fields)
+            .map(RecordFields)
             .ok_or_else(short)?;
         bytes = large.u64(40).ok_or_else(short)?;
         start = large.u64(48).ok_or_else(short)?;
@@ -102,13 +102,13 @@ fn place(tail: &[u8], tail_at: u64) -> Result<(u64, u64)> {
     }
 }
 
-fn parsed(table: &[u8], table_at: u64) -> Result<Directory> {
+fn parsed(table: &[u8], table_at: u64) -> Result<WheelDirectory> {
     let damaged = |reason| WheelError::Damaged { reason };
     let short = || damaged("it is cut off");
     let mut members = Vec::new();
     let mut rest = table;
     while !rest.is_empty() {
-        let fields = Fields(rest);
+        let fields = RecordFields(rest);
         if !rest.starts_with(&MEMBER_SIGN) {
             return Err(damaged("an entry does not begin as entries do"));
         }
@@ -117,7 +117,7 @@ fn parsed(table: &[u8], table_at: u64) -> Result<Directory> {
             (short_field(28)?, short_field(30)?, short_field(32)?);
         let name = rest.get(46..46 + name_len).ok_or_else(short)?;
         let extra = rest.get(46 + name_len..46 + name_len + extra_len);
-        let mut large = Large::of(extra.ok_or_else(short)?);
+        let mut large = Zip64Field::from_extra(extra.ok_or_else(short)?);
         let mut number = |at| {
             let small = fields.u32(at).ok_or_else(short)?;
             match small {
@@ -146,7 +146,7 @@ fn parsed(table: &[u8], table_at: u64) -> Result<Directory> {
             if !is_inside(&name) {
                 return Err(damaged("a name leads out of the wheel"));
             }
-            members.push(Member {
+            members.push(WheelMember {
                 name,
                 start,
                 end: table_at,
@@ -168,7 +168,7 @@ fn parsed(table: &[u8], table_at: u64) -> Result<Directory> {
             return Err(damaged("a member is longer than its place"));
         }
     }
-    Ok(Directory { members })
+    Ok(WheelDirectory { members })
 }
 
 /// Refuses paths that lead out of the folder they are put into.
@@ -180,9 +180,9 @@ fn is_inside(name: &str) -> bool {
 }
 
 /// Numbers in a record, the least byte first.
-struct Fields<'a>(&'a [u8]);
+struct RecordFields<'a>(&'a [u8]);
 
-impl Fields<'_> {
+impl RecordFields<'_> {
     fn array<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
         self.0.get(at..at + N)?.try_into().ok()
     }
@@ -201,12 +201,14 @@ impl Fields<'_> {
 }
 
 /// Zip64 field of an entry: values too large for it, in the extra field 1.
-struct Large<'a>(&'a [u8]);
+struct Zip64Field<'a>(&'a [u8]);
 
-impl<'a> Large<'a> {
+impl<'a> Zip64Field<'a> {
     /// Zip64 field among an entry's extra fields.
-    fn of(mut extra: &'a [u8]) -> Self {
-        while let (Some(number), Some(len)) = (Fields(extra).u16(0), Fields(extra).u16(2)) {
+    fn from_extra(mut extra: &'a [u8]) -> Self {
+        while let (Some(number), Some(len)) =
+            (RecordFields(extra).u16(0), RecordFields(extra).u16(2))
+        {
             let end = 4 + usize::from(len);
             if number == 1 {
                 return Self(extra.get(4..end).unwrap_or_default());
@@ -217,7 +219,7 @@ impl<'a> Large<'a> {
     }
 
     fn next(&mut self) -> Option<u64> {
-        let found = Fields(self.0).u64(0)?;
+        let found = RecordFields(self.0).u64(0)?;
         self.0 = &self.0[8..];
         Some(found)
     }

@@ -12,7 +12,7 @@ pub const PYPI: &str = "https://pypi.org/simple/";
 
 /// A wheel that could be taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedWheel {
     /// Its file name.
     pub name: String,
     pub at: WheelLocation,
@@ -28,12 +28,12 @@ pub enum WheelLocation {
 
 /// `torch==2.11.0+rocm7.2`, or a name alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Requirement<'a> {
+pub struct WheelRequirement<'a> {
     name: String,
     version: Option<&'a str>,
 }
 
-impl<'a> Requirement<'a> {
+impl<'a> WheelRequirement<'a> {
     pub fn parse(text: &'a str) -> Self {
         let (name, version) = match text.split_once("==") {
             Some((name, version)) => (name, Some(version.trim_start_matches('=').trim())),
@@ -55,13 +55,13 @@ impl<'a> Requirement<'a> {
     /// content is known.
     pub fn choose(
         &self,
-        listed: Vec<Listed>,
+        listed: Vec<ListedWheel>,
         build: &str,
         is_known: impl Fn(&str) -> bool,
-    ) -> Option<Listed> {
+    ) -> Option<ListedWheel> {
         let local = build.split_once('+').map(|(_, local)| local);
-        let rank = |listed: &Listed| {
-            let wheel = Name::parse(&listed.name)?;
+        let rank = |listed: &ListedWheel| {
+            let wheel = WheelName::parse(&listed.name)?;
             let fits = normal(wheel.package) == self.name
                 && self.version.is_none_or(|version| version == wheel.version)
                 && wheel.is_for_this_machine();
@@ -108,14 +108,14 @@ fn numbers(version: &str) -> Vec<u64> {
 }
 
 /// The parts of a wheel's file name.
-struct Name<'a> {
+struct WheelName<'a> {
     package: &'a str,
     version: &'a str,
     python: &'a str,
     platform: &'a str,
 }
 
-impl<'a> Name<'a> {
+impl<'a> WheelName<'a> {
     fn parse(file: &'a str) -> Option<Self> {
         let parts: Vec<&str> = file.strip_suffix(".whl")?.split('-').collect();
         // Between version and Python there may be the number of a build.
@@ -148,7 +148,7 @@ impl<'a> Name<'a> {
 }
 
 /// The wheels that a page lists, on its own host and on `hosts` alone.
-pub fn of_page(page: &str, html: &str, hosts: &[&str]) -> Vec<Listed> {
+pub fn of_page(page: &str, html: &str, hosts: &[&str]) -> Vec<ListedWheel> {
     let mut listed = links(page, html);
     listed.retain(|it| match &it.at {
         WheelLocation::Url(url) => {
@@ -160,7 +160,7 @@ pub fn of_page(page: &str, html: &str, hosts: &[&str]) -> Vec<Listed> {
 }
 
 /// The wheels that a page lists, wherever they are.
-pub fn links(page: &str, html: &str) -> Vec<Listed> {
+pub fn links(page: &str, html: &str) -> Vec<ListedWheel> {
     // The last address of a page that was cut may be incomplete.
     let tags = &html[..html.rfind('>').unwrap_or(0)];
     tags.split("<a ")
@@ -173,7 +173,7 @@ pub fn links(page: &str, html: &str) -> Vec<Listed> {
             let (address, sum) = href.split_once('#').unwrap_or((&href, ""));
             let path = address.split('?').next()?;
             let name = percent_decode_str(path.rsplit('/').next()?).decode_utf8_lossy();
-            Some(Listed {
+            Some(ListedWheel {
                 name: name.into_owned(),
                 at: WheelLocation::Url(joined(page, address)?),
                 sha256: sum.strip_prefix("sha256=").map(str::to_lowercase),
@@ -188,12 +188,12 @@ pub fn is_wheel(name: &str) -> bool {
 }
 
 /// The wheels in a folder.
-pub fn of_folder(folder: &Path) -> Vec<Listed> {
+pub fn of_folder(folder: &Path) -> Vec<ListedWheel> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     // Opening a pipe would wait for its writer.
     let files = entries.filter(|entry| entry.path().is_file());
     let listed = files.filter_map(|entry| {
-        Some(Listed {
+        Some(ListedWheel {
             name: entry.file_name().into_string().ok()?,
             at: WheelLocation::File(entry.path()),
             sha256: None,
@@ -241,7 +241,7 @@ mod tests {
 
     const PAGE: &str = "https://index.example/whl/torch/";
 
-    fn names(listed: &[Listed]) -> Vec<&str> {
+    fn names(listed: &[ListedWheel]) -> Vec<&str> {
         listed.iter().map(|it| it.name.as_str()).collect()
     }
 
@@ -288,8 +288,8 @@ mod tests {
 
     #[test]
     fn the_wheel_for_this_machine_and_version_is_chosen() {
-        let listed = |names: &[&str]| -> Vec<Listed> {
-            let listed = names.iter().map(|name| Listed {
+        let listed = |names: &[&str]| -> Vec<ListedWheel> {
+            let listed = names.iter().map(|name| ListedWheel {
                 name: (*name).to_owned(),
                 at: WheelLocation::File(PathBuf::new()),
                 sha256: None,
@@ -298,7 +298,8 @@ mod tests {
         };
         let choose = |requirement: &str, names: &[&str]| {
             let build = "2.11.0+rocm7.14.1";
-            let chosen = Requirement::parse(requirement).choose(listed(names), build, |_| false);
+            let chosen =
+                WheelRequirement::parse(requirement).choose(listed(names), build, |_| false);
             chosen.map(|it| it.name)
         };
         let torch = [
@@ -315,7 +316,7 @@ mod tests {
         );
         assert_eq!(choose("torch==2.13.0", &torch), None);
         let known = |name: &str| name.contains("cp314");
-        let requirement = Requirement::parse("torch==2.11.0+rocm7.14.1");
+        let requirement = WheelRequirement::parse("torch==2.11.0+rocm7.14.1");
         let chosen = requirement.choose(listed(&torch), "2.11.0+rocm7.14.1", known);
         assert_eq!(chosen.map(|it| it.name).as_deref(), Some(torch[0]));
         let device = [
@@ -327,7 +328,8 @@ mod tests {
             choose("amd-torch-device-gfx1151", &device).as_deref(),
             Some(device[1])
         );
-        let page = Requirement::parse("rocm_sdk.core==7.14.1").page("https://index.example/whl/");
+        let page =
+            WheelRequirement::parse("rocm_sdk.core==7.14.1").page("https://index.example/whl/");
         assert_eq!(page, "https://index.example/whl/rocm-sdk-core/");
     }
 }

@@ -11,8 +11,10 @@ mod record;
 mod tests;
 mod trust;
 
-pub use directory::{Directory, Member, directory_of, tail_bytes};
-pub use index::{Listed, PYPI, Requirement, WheelLocation, is_wheel, links, of_folder, of_page};
+pub use directory::{WheelDirectory, WheelMember, directory_of, tail_bytes};
+pub use index::{
+    ListedWheel, PYPI, WheelLocation, WheelRequirement, is_wheel, links, of_folder, of_page,
+};
 pub use lock::{FIRST, LibtorchLock, LockedWheel, SECOND, record_sum};
-pub use record::{Record, WheelError, hex, record_letters, sha256, sum_of};
+pub use record::{WheelError, WheelRecord, hex, record_letters, sha256, sum_of};
 pub use trust::tls;

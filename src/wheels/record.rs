@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
-use crate::directory::{Directory, Member};
+use crate::directory::{WheelDirectory, WheelMember};
 use flate2::read::DeflateDecoder;
 use sha2::{Digest as _, Sha256};
 
@@ -70,18 +70,18 @@ pub(crate) type Result<T> = std::result::Result<T, WheelError>;
 
 /// The checksums of a wheel's files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Record {
+pub struct WheelRecord {
     /// By path: SHA-256, in the letters that wheels use for it.
     sums: BTreeMap<String, String>,
     /// The SHA-256 of the list itself in lower-case hexadecimal.
     pub sha256: String,
 }
 
-impl Record {
+impl WheelRecord {
     /// Reads the list out of a wheel. `known`: its SHA-256, where that is known.
     pub fn read(
         file: &mut (impl Read + Seek),
-        directory: &Directory,
+        directory: &WheelDirectory,
         known: Option<&str>,
     ) -> Result<Self> {
         let member = directory.record().ok_or(WheelError::NoRecord)?;
@@ -112,7 +112,7 @@ impl Record {
     pub fn extract(
         &self,
         file: &mut (impl Read + Seek),
-        member: &Member,
+        member: &WheelMember,
         out: &mut impl Write,
     ) -> Result<[u8; 32]> {
         let name = || member.name.clone();
@@ -151,7 +151,11 @@ fn line(line: &str) -> Option<(String, String)> {
 }
 
 /// Unpacks a member, and gives the SHA-256 of what came out.
-fn copy(file: &mut (impl Read + Seek), member: &Member, out: &mut impl Write) -> Result<[u8; 32]> {
+fn copy(
+    file: &mut (impl Read + Seek),
+    member: &WheelMember,
+    out: &mut impl Write,
+) -> Result<[u8; 32]> {
     let damaged = |reason| WheelError::Damaged { reason };
     file.seek(SeekFrom::Start(member.start))?;
     let mut local = [0; LOCAL_BYTES];

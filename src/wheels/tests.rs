@@ -25,13 +25,13 @@ const WHEEL: &[u8] = include_bytes!("tests/small.whl");
 /// at the end.
 const LARGE: &[u8] = include_bytes!("tests/zip64.whl");
 
-fn directory(wheel: &[u8]) -> Result<Directory> {
+fn directory(wheel: &[u8]) -> Result<WheelDirectory> {
     directory_of(wheel.len() as u64, |start, end| {
         Ok(wheel[start as usize..end as usize].to_vec())
     })
 }
 
-fn library(directory: &Directory) -> &Member {
+fn library(directory: &WheelDirectory) -> &WheelMember {
     let mut members = directory.members.iter();
     members
         .find(|member| member.name == "torch/lib/libc10.so")
@@ -42,7 +42,7 @@ fn library(directory: &Directory) -> &Member {
 fn unpacked(wheel: &[u8], name: &str) -> Result<Vec<u8>> {
     let directory = directory(wheel)?;
     let mut file = Cursor::new(wheel);
-    let record = Record::read(&mut file, &directory, None)?;
+    let record = WheelRecord::read(&mut file, &directory, None)?;
     let mut members = directory.members.iter();
     let member = members.find(|member| member.name == name).unwrap();
     let mut out = Vec::new();
@@ -70,7 +70,7 @@ fn only_the_end_and_the_wanted_members_need_to_be_there() {
         sparse[span.clone()].copy_from_slice(&WHEEL[span]);
     }
     let mut file = Cursor::new(&sparse);
-    let record = Record::read(&mut file, &whole, None).unwrap();
+    let record = WheelRecord::read(&mut file, &whole, None).unwrap();
     let mut out = Vec::new();
     record.extract(&mut file, wanted[0], &mut out).unwrap();
     assert_eq!(out.len(), 9004);
@@ -87,12 +87,12 @@ fn a_changed_member_and_another_list_are_found_out() {
         assert!(matches!(err, WheelError::Broken { .. }), "{at}: {err}");
     }
     let mut file = Cursor::new(WHEEL);
-    let sum = Record::read(&mut file, &whole, None).unwrap().sha256;
-    assert!(Record::read(&mut file, &whole, Some(&sum)).is_ok());
+    let sum = WheelRecord::read(&mut file, &whole, None).unwrap().sha256;
+    assert!(WheelRecord::read(&mut file, &whole, Some(&sum)).is_ok());
     let other = sum.replace(&sum[..1], "x");
-    let err = Record::read(&mut file, &whole, Some(&other)).unwrap_err();
+    let err = WheelRecord::read(&mut file, &whole, Some(&other)).unwrap_err();
     assert!(matches!(err, WheelError::OtherRecord), "{err}");
-    let not_listed = Record::default();
+    let not_listed = WheelRecord::default();
     let err = not_listed.extract(&mut file, member, &mut Vec::new());
     assert!(matches!(err, Err(WheelError::NotListed { .. })));
 }
@@ -104,7 +104,7 @@ fn a_file_that_is_cut_or_damaged_anywhere_gives_an_answer() {
             let cut = &wheel[..cut];
             if let Ok(found) = directory(cut) {
                 let mut file = Cursor::new(cut);
-                Record::read(&mut file, &found, None).ok();
+                WheelRecord::read(&mut file, &found, None).ok();
             }
         }
         for at in 0..wheel.len() {
@@ -118,7 +118,7 @@ fn a_file_that_is_cut_or_damaged_anywhere_gives_an_answer() {
 fn unpacked_any(wheel: &[u8]) {
     let Ok(found) = directory(wheel) else { return };
     let mut file = Cursor::new(wheel);
-    let Ok(record) = Record::read(&mut file, &found, None) else {
+    let Ok(record) = WheelRecord::read(&mut file, &found, None) else {
         return;
     };
     for member in &found.members {

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use safelight_core::memory::conv_backends::MiopenMode;
-use safelight_core::settings::{Runtime, RuntimeSettings};
+use safelight_core::settings::{LibtorchRuntime, RuntimeSettings};
 
 use super::environment::{MIOPEN_FIND_MODE, MIOPEN_LAYOUT};
 use crate::telemetry::host;
@@ -17,7 +17,7 @@ const SEARCHES_WELL: (u32, u32) = (7, 14);
 
 /// Returns the versions that decide how an AMD GPU computes, besides libtorch: the kernel, the driver if it is not the
 /// kernel's own, and the HIP runtime, next to libtorch or in AMD's wheels.
-pub(super) fn driver_versions(runtime: &Runtime) -> String {
+pub(super) fn driver_versions(runtime: &LibtorchRuntime) -> String {
     let kernel = host::kernel_release(Path::new("/proc"));
     let module = fs::read_to_string("/sys/module/amdgpu/version").ok();
     let parts = [kernel, module].into_iter().flatten();
@@ -27,7 +27,7 @@ pub(super) fn driver_versions(runtime: &Runtime) -> String {
 }
 
 /// The names of what has the HIP runtime, which say its version.
-fn hip_versions(runtime: &Runtime) -> Vec<String> {
+fn hip_versions(runtime: &LibtorchRuntime) -> Vec<String> {
     let names = |folder: &Path| {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         entries.filter_map(|entry| entry.file_name().into_string().ok())
@@ -73,7 +73,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let packages = root.path().join("site-packages");
         let at = |place: &str| packages.join(place);
-        let runtime = Runtime {
+        let runtime = LibtorchRuntime {
             folder: at("torch"),
             lib: at("torch/lib"),
             extra: vec![at("_rocm_sdk_core/lib")],

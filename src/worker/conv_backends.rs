@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use safelight_core::families::{Family, TemporalConvPolicy};
+use safelight_core::families::{ModelFamily, TemporalConvPolicy};
 use safelight_core::job::{DeviceChoice, GenerateRequest, Stage};
 use safelight_core::memory::conv_backends::{
     ConvBackend, ConvBackendChoice, ConvBackendFile, ConvBackendKey, ConvBackendRecord,
@@ -18,7 +18,7 @@ use safelight_core::naming::now_secs;
 use safelight_core::protocol::EngineReport;
 
 use super::link::ProbeOrder;
-use crate::child::{self, Ended};
+use crate::child::{self, ChildExit};
 
 /// Time limits of probing one backend.
 #[derive(Clone, Copy)]
@@ -61,7 +61,7 @@ impl ConvBackends {
     pub(super) fn backend(
         &mut self,
         key: &ConvBackendKey,
-        family: Family,
+        family: ModelFamily,
     ) -> Option<(ConvBackend, MiopenMode)> {
         let verdict = self.known.find(key)?;
         if verdict.is_due(now_secs()) {
@@ -240,14 +240,14 @@ fn run(
         None
     });
     match (ended, found) {
-        (Ended::Cancelled, _) => None,
+        (ChildExit::Cancelled, _) => None,
         // A result counts even if the process hangs or crashes on exit.
         (_, Some(result)) => Some(result),
-        (Ended::TooLate { .. }, None) => Some(ProbeResult::TimedOut {
+        (ChildExit::TooLate { .. }, None) => Some(ProbeResult::TimedOut {
             secs: limit.as_secs_f64(),
         }),
-        (Ended::Well, None) => Some(failed("it ended without an answer")),
-        (Ended::Badly { how, .. }, None) => Some(failed(&format!("without an answer: {how}"))),
+        (ChildExit::Well, None) => Some(failed("it ended without an answer")),
+        (ChildExit::Badly { how, .. }, None) => Some(failed(&format!("without an answer: {how}"))),
     }
 }
 

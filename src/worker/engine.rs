@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
 use safelight_core::job::{
-    DeviceChoice, Frame, JobError, JobErrorKind, JobFolder, JobId, JobRequest, JobUpdate,
-    MemorySample, Recipe, Stage,
+    DeviceChoice, JobError, JobErrorKind, JobFolder, JobId, JobRequest, JobUpdate, MemorySample,
+    PreviewFrame, Recipe, Stage,
 };
 use safelight_core::memory::compute_options::{ComputeOptions, DecodeChunk};
 use safelight_core::memory::conv_backends::{ConvBackend, ConvBackendKey, MiopenMode};
@@ -17,7 +17,7 @@ use safelight_core::protocol::{EngineMessage, EngineReport, PROTOCOL_VERSION};
 
 use super::WorkerLimits;
 use super::conv_backends::{self, ConvBackends};
-use super::estimate::Estimates;
+use super::estimate::TimeEstimates;
 use super::events::JobEvents;
 use super::link::{EngineLauncher, EngineLink};
 use super::memory_pressure::{MemoryPressure, MemoryPressureMonitor};
@@ -42,7 +42,7 @@ pub(super) struct StageRun<'a> {
     /// First frame to compute.
     pub(super) first_frame: u32,
     pub(super) folder: &'a Path,
-    pub(super) estimates: &'a Estimates,
+    pub(super) estimates: &'a TimeEstimates,
     pub(super) events: &'a JobEvents<'a>,
     pub(super) limits: &'a WorkerLimits,
     /// Memory limits as far as they are known before the engine is.
@@ -50,7 +50,7 @@ pub(super) struct StageRun<'a> {
     pub(super) planned: &'a PlanStage<'a>,
     pub(super) pressure: &'a mut MemoryPressureMonitor,
     /// Takes each frame of the result. Its error ends the stage.
-    pub(super) take: &'a mut dyn FnMut(Frame) -> Result<(), JobError>,
+    pub(super) take: &'a mut dyn FnMut(PreviewFrame) -> Result<(), JobError>,
 }
 
 /// End of a stage. A failure that the engine reported is the `Err` of [`EngineManager::run`].
@@ -126,7 +126,7 @@ impl EngineManager {
             .map_or("unknown", |report| &report.device_name)
     }
 
-    /// Whether the device is the CPU or not known yet.
+    /// True if the device is the CPU or not known yet.
     pub(super) fn is_on_cpu(&self) -> bool {
         let device = self.last_report.as_ref().map(|report| report.device);
         device.is_none_or(|device| device == DeviceChoice::Cpu)
@@ -139,13 +139,13 @@ impl EngineManager {
         report.gpu_problem.is_none().then_some(libtorch)
     }
 
-    /// Whether an engine can take a stage.
+    /// Returns true if an engine can run a stage.
     pub(super) fn is_running(&self) -> bool {
         self.running.is_some()
     }
 
-    /// The device for the stages to come. An engine on another one, or on a libtorch that is not
-    /// the chosen one any more, is ended.
+    /// The device for the stages to come. An engine on another one, or on a libtorch that is not the chosen one any
+    /// more, is ended.
     pub(super) fn want(&mut self, device: DeviceChoice) {
         self.wanted = device;
         if let Some(running) = &self.running
@@ -326,7 +326,7 @@ impl EngineManager {
 
     /// Returns the options that the job started with; at its start, stores those of the settings in its folder.
     fn options_of(&self, run: &StageRun<'_>) -> ComputeOptions {
-        let folder = JobFolder::at(run.folder);
+        let folder = JobFolder::open(run.folder);
         if let Some(kept) = folder.compute_options() {
             return kept;
         }

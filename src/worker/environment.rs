@@ -1,8 +1,6 @@
-//! The environment of the engine's process: what each class of device needs set before libtorch is loaded, and what
-//! of the inherited variables is not passed on.
+//! Environment variables of the engine's process: those that a class of device needs before libtorch is loaded, and inherited ones that are not passed on.
 //!
-//! Users export nothing. What they put into the settings wins over everything here, and the doctor shows all of it
-//! with its reason. Nothing of this was run on AMD hardware so far: the reasons are upstream's reports.
+//! Users export nothing: variables in the settings override these, and the doctor shows all with their reasons. None of this ran on AMD hardware yet; the reasons are upstream reports.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -10,11 +8,11 @@ use std::process::Command;
 use safelight_core::job::DeviceChoice;
 use safelight_core::memory::DeviceClass;
 use safelight_core::memory::conv_backends::MiopenMode;
-use safelight_core::settings::{AllocatorChoice, Runtime, RuntimeSettings};
+use safelight_core::settings::{AllocatorChoice, LibtorchRuntime, RuntimeSettings};
 use serde::Serialize;
 
 use crate::telemetry::device::rocm_order;
-use crate::telemetry::{DeviceQuery, Roots, amdgpu, device_class};
+use crate::telemetry::{DeviceQuery, SystemRoots, amdgpu, device_class};
 
 /// Device and runtime that the engine is started for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +30,7 @@ pub struct EngineTarget {
 
 impl EngineTarget {
     /// As this machine and this runtime are.
-    pub fn find(roots: &Roots, runtime: &Runtime, device: DeviceChoice) -> Self {
+    pub fn find(roots: &SystemRoots, runtime: &LibtorchRuntime, device: DeviceChoice) -> Self {
         let query = DeviceQuery {
             kind: runtime.kind(),
             device,
@@ -63,7 +61,7 @@ impl EngineTarget {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Origin {
+pub enum VariableOrigin {
     /// The class of the device needs it.
     Safelight,
     Settings,
@@ -74,13 +72,13 @@ pub enum Origin {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Variable {
+pub struct EngineVariable {
     pub name: String,
     /// Value for the engine; `None`: removed.
     pub value: Option<String>,
     /// Inherited value.
     pub inherited: Option<String>,
-    pub origin: Origin,
+    pub origin: VariableOrigin,
     pub why: &'static str,
 }
 
@@ -124,8 +122,7 @@ pub(super) const MIOPEN_LAYOUT: &str = "PYTORCH_MIOPEN_SUGGEST_NHWC";
 /// Variables that are set, by class. The allocator keeps libtorch's defaults.
 const SET: &[SetVariable] = &[
     SetVariable {
-        // 24 s became 11 s for a job beside four busy loops on two cores; not to spin at all costs a
-        // tenth on a quiet machine.
+        // On two cores with four other busy threads a job took 11 s instead of 24 s; without spinning an idle machine is a tenth slower.
         name: "GOMP_SPINCOUNT",
         value: "3000",
         when: RowCondition::Always,
@@ -289,10 +286,10 @@ pub fn variables(
     target: &EngineTarget,
     settings: &RuntimeSettings,
     inherited: &BTreeMap<String, String>,
-) -> Vec<Variable> {
-    let mut found: BTreeMap<String, Variable> = BTreeMap::new();
-    let mut put = |name: &str, value: Option<&str>, origin: Origin, why: &'static str| {
-        let variable = Variable {
+) -> Vec<EngineVariable> {
+    let mut found: BTreeMap<String, EngineVariable> = BTreeMap::new();
+    let mut put = |name: &str, value: Option<&str>, origin: VariableOrigin, why: &'static str| {
+        let variable = EngineVariable {
             name: name.to_owned(),
             value: value.map(str::to_owned),
             inherited: inherited.get(name).cloned(),
@@ -306,32 +303,42 @@ pub fn variables(
         let mut rows = KNOWN.iter();
         if let Some(row) = rows.find(|row| row.fits(name) && row.when.holds(target)) {
             if row.is_removed {
-                put(name, None, Origin::Removed, row.why);
+                put(name, None, VariableOrigin::Removed, row.why);
             } else {
-                put(name, Some(value), Origin::Inherited, row.why);
+                put(name, Some(value), VariableOrigin::Inherited, row.why);
             }
         }
     }
     for row in SET.iter().filter(|row| row.when.holds(target)) {
         if !(row.yields && is_set(row.name)) {
-            put(row.name, Some(row.value), Origin::Safelight, row.why);
+            put(
+                row.name,
+                Some(row.value),
+                VariableOrigin::Safelight,
+                row.why,
+            );
         }
     }
     if target.kind == "rocm" && target.miopen.searches() {
         let why = "a probe of this GPU found convolutions faster when they are searched for";
-        put(MIOPEN_FIND_MODE, None, Origin::Safelight, why);
+        put(MIOPEN_FIND_MODE, None, VariableOrigin::Safelight, why);
     }
     if target.kind == "rocm" && target.miopen.is_innermost() {
         let why = "a probe of this GPU found convolutions faster with channels innermost";
-        put(MIOPEN_LAYOUT, Some("1"), Origin::Safelight, why);
+        put(MIOPEN_LAYOUT, Some("1"), VariableOrigin::Safelight, why);
     }
     let order = target.rocm_order.as_deref();
     if let Some(order) = order.filter(|_| !CHOSEN_GPUS.into_iter().any(is_set)) {
         let why = "the strongest GPU comes first, and one that only draws the desktop is left out";
-        put("ROCR_VISIBLE_DEVICES", Some(order), Origin::Safelight, why);
+        put(
+            "ROCR_VISIBLE_DEVICES",
+            Some(order),
+            VariableOrigin::Safelight,
+            why,
+        );
     }
     let mut put = |name: &str, value: Option<&str>| {
-        put(name, value, Origin::Settings, "the settings say so");
+        put(name, value, VariableOrigin::Settings, "the settings say so");
     };
     if let Some(value) = allocator(settings.allocator).filter(|_| target.kind != "cpu") {
         put("PYTORCH_ALLOC_CONF", Some(value));
@@ -346,8 +353,8 @@ pub fn variables(
     found.into_values().collect()
 }
 
-pub fn apply(variables: &[Variable], command: &mut Command) {
-    for Variable { name, value, .. } in variables {
+pub fn apply(variables: &[EngineVariable], command: &mut Command) {
+    for EngineVariable { name, value, .. } in variables {
         match value {
             Some(value) => command.env(name, value),
             None => command.env_remove(name),

@@ -11,12 +11,12 @@ use safelight_core::job::{GenerateRequest, Recipe, Stage, StageTime};
 
 /// Seconds of each stage, by kind of job; seconds a megapixel, by what decides the pace.
 #[derive(Clone, Debug, Default)]
-pub struct Estimates {
+pub struct TimeEstimates {
     file: Option<PathBuf>,
     known: BTreeMap<String, BTreeMap<String, f64>>,
 }
 
-impl Estimates {
+impl TimeEstimates {
     pub fn load(file: Option<PathBuf>) -> Self {
         let known = file.as_deref().map(read_json_or_default);
         let known = known.unwrap_or_default();
@@ -203,9 +203,9 @@ mod tests {
         }
     }
 
-    fn left(estimates: &Estimates, stage: Stage, first: (u32, f64), now: (u32, f64)) -> f64 {
+    fn left(estimates: &TimeEstimates, stage: Stage, first: (u32, f64), now: (u32, f64)) -> f64 {
         let request = request();
-        let recipe = Recipe::of(&request);
+        let recipe = Recipe::from_request(&request);
         assert!(recipe.stages.contains(&Stage::DenoiseHigh));
         let mark = |(step, secs)| StepTime { step, secs };
         let (first, now) = (mark(first), mark(now));
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn steps_of_an_earlier_stage_and_the_reading_of_weights_do_not_count_as_this_stages_pace() {
-        let nothing = Estimates::default();
+        let nothing = TimeEstimates::default();
         // 30 s of reading and the first step, then 2 s each.
         let secs = left(&nothing, Stage::DenoiseLow, (21, 30.0), (25, 38.0));
         assert_eq!(secs, 2.0 * 15.0);
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn the_high_experts_steps_stand_for_the_low_experts_too_unless_its_time_is_a_learned_one() {
-        let mut learned = Estimates::default();
+        let mut learned = TimeEstimates::default();
         let times = [
             (Stage::DenoiseHigh, 50.0),
             (Stage::DenoiseLow, 60.0),
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_size_or_batch_that_was_not_made_yet_is_guessed_by_its_megapixels() {
-        let mut learned = Estimates::default();
+        let mut learned = TimeEstimates::default();
         let times = [time(Stage::EncodeText, 3.0), time(Stage::Decode, 7.0)];
         learned.learn(&request(), "gpu", &times);
         let larger = GenerateRequest {
@@ -274,7 +274,13 @@ mod tests {
             total: 40,
         };
         let left = |device: &str| {
-            learned.secs_left(&larger, device, &Recipe::of(&larger), (stage, 0), progress)
+            learned.secs_left(
+                &larger,
+                device,
+                &Recipe::from_request(&larger),
+                (stage, 0),
+                progress,
+            )
         };
         assert!((left("gpu") - 6.0 * 7.0).abs() < 1e-9, "{}", left("gpu"));
         assert_eq!(left("another"), 0.0);

@@ -6,32 +6,32 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
-use safelight_core::job::{CancelToken, Frame, JobId, JobUpdate};
-use safelight_core::media::Picture;
+use safelight_core::job::{CancelToken, JobId, JobUpdate, PreviewFrame};
+use safelight_core::media::RgbPixels;
 use safelight_core::protocol::{EngineReport, PixelHeader};
 use safelight_core::settings::kind_of;
 
 use super::handle::WorkerEvent;
 use crate::telemetry::DeviceQuery;
-use crate::telemetry::monitor::{Monitor, Order};
+use crate::telemetry::monitor::{MonitorCommand, TelemetryMonitor};
 
 /// Called after each event, on the worker thread; the window's asks for a repaint.
-pub type Wake = Box<dyn Fn() + Send>;
+pub type WorkerWake = Box<dyn Fn() + Send>;
 
 pub(super) struct WorkerEvents {
     sender: Sender<WorkerEvent>,
-    wake: Wake,
+    wake: WorkerWake,
     gone: CancelToken,
     /// None where its thread could not be started: jobs run without it.
-    monitor: Option<Monitor>,
+    monitor: Option<TelemetryMonitor>,
 }
 
 impl WorkerEvents {
     pub(super) fn new(
         sender: Sender<WorkerEvent>,
-        wake: Wake,
+        wake: WorkerWake,
         gone: CancelToken,
-        monitor: Option<Monitor>,
+        monitor: Option<TelemetryMonitor>,
     ) -> Self {
         Self {
             sender,
@@ -129,10 +129,10 @@ impl JobEvents<'_> {
         };
         match &update {
             JobUpdate::Memory(sample) => return JobUpdate::Memory(monitor.join(*sample)),
-            JobUpdate::Stage { stage, .. } => monitor.tell(Order::Stage(*stage)),
-            JobUpdate::StageEnded(_) => monitor.tell(Order::StageEnd),
+            JobUpdate::Stage { stage, .. } => monitor.send(MonitorCommand::Stage(*stage)),
+            JobUpdate::StageEnded(_) => monitor.send(MonitorCommand::StageEnd),
             JobUpdate::Reclaimed(reclaim) => {
-                monitor.tell(Order::Reclaimed(reclaim.clone()));
+                monitor.send(MonitorCommand::Reclaimed(reclaim.clone()));
             }
             // Written before the event, so that its receiver finds it.
             JobUpdate::Ended(_) => monitor.end(),
@@ -143,10 +143,10 @@ impl JobEvents<'_> {
 }
 
 /// A picture that came with its place in the clip; `None` where it is none.
-pub(super) fn frame(header: PixelHeader, rgb: Vec<u8>) -> Option<Frame> {
+pub(super) fn frame(header: PixelHeader, rgb: Vec<u8>) -> Option<PreviewFrame> {
     let (index, count) = (header.index, header.count);
-    let picture = Arc::new(Picture::new(header.width, header.height, rgb).ok()?);
-    Some(Frame {
+    let picture = Arc::new(RgbPixels::new(header.width, header.height, rgb).ok()?);
+    Some(PreviewFrame {
         index,
         count,
         picture,

@@ -9,13 +9,13 @@ use std::path::Path;
 
 use safelight_core::files::read_json_or_default;
 use safelight_core::job::{
-    Control, GenerateRequest, JobError, JobErrorKind, JobFolder, JobRequest,
+    ControlInput, GenerateRequest, JobError, JobErrorKind, JobFolder, JobRequest,
 };
 use safelight_core::media;
-use safelight_core::model::Component;
+use safelight_core::model::ModelComponent;
 
 /// A file or folder of weights.
-struct WeightFile<'a> {
+struct FingerprintedFile<'a> {
     /// Name of its fingerprint in the job's folder.
     name: String,
     /// Name in an error.
@@ -42,12 +42,12 @@ pub(super) fn check_same(request: &JobRequest, folder: &JobFolder) -> Result<(),
     }
 }
 
-fn model_weights(request: &JobRequest) -> Vec<WeightFile<'_>> {
+fn model_weights(request: &JobRequest) -> Vec<FingerprintedFile<'_>> {
     match request {
         JobRequest::Generate(request) => components(request).collect(),
         JobRequest::Finish(request) => {
             let place = request.network();
-            vec![WeightFile {
+            vec![FingerprintedFile {
                 name: "network".to_owned(),
                 label: format!("network {}", file_name(place)),
                 place,
@@ -56,13 +56,13 @@ fn model_weights(request: &JobRequest) -> Vec<WeightFile<'_>> {
     }
 }
 
-fn components(request: &GenerateRequest) -> impl Iterator<Item = WeightFile<'_>> {
+fn components(request: &GenerateRequest) -> impl Iterator<Item = FingerprintedFile<'_>> {
     let files = &request.files;
-    let parts = Component::ALL.map(|part| (part.label(), files.of(part)));
+    let parts = ModelComponent::ALL.map(|part| (part.label(), files.path(part)));
     let low_noise = ("low-noise transformer", files.transformer_2.as_deref());
     let parts = parts.into_iter().chain([low_noise]);
     parts.filter_map(|(name, place)| {
-        Some(WeightFile {
+        Some(FingerprintedFile {
             name: name.to_owned(),
             label: format!("model's {name}"),
             place: place?,
@@ -70,9 +70,9 @@ fn components(request: &GenerateRequest) -> impl Iterator<Item = WeightFile<'_>>
     })
 }
 
-fn added_networks(request: &GenerateRequest) -> impl Iterator<Item = WeightFile<'_>> {
+fn added_networks(request: &GenerateRequest) -> impl Iterator<Item = FingerprintedFile<'_>> {
     let loras = request.loras.iter().enumerate();
-    let loras = loras.map(|(index, lora)| WeightFile {
+    let loras = loras.map(|(index, lora)| FingerprintedFile {
         name: lora.fingerprint_name(index),
         label: format!("LoRA {}", file_name(&lora.path)),
         place: &lora.path,
@@ -80,8 +80,8 @@ fn added_networks(request: &GenerateRequest) -> impl Iterator<Item = WeightFile<
     let controls = request.controls.iter().enumerate();
     let networks = controls.filter_map(|(index, control)| {
         let place = control.settings.network.as_deref()?;
-        Some(WeightFile {
-            name: Control::network_name(index),
+        Some(FingerprintedFile {
+            name: ControlInput::network_name(index),
             label: format!("ControlNet {}", file_name(place)),
             place,
         })
@@ -94,7 +94,7 @@ fn file_name(place: &Path) -> impl Display {
 }
 
 /// Leaves out weights that cannot be read: the error comes when they are loaded.
-fn taken<'a>(weights: impl IntoIterator<Item = WeightFile<'a>>) -> BTreeMap<String, String> {
+fn taken<'a>(weights: impl IntoIterator<Item = FingerprintedFile<'a>>) -> BTreeMap<String, String> {
     let known = weights.into_iter().filter_map(|it| {
         let fingerprint = media::component_fingerprint(it.place).ok()?;
         Some((it.name, fingerprint))
@@ -104,12 +104,12 @@ fn taken<'a>(weights: impl IntoIterator<Item = WeightFile<'a>>) -> BTreeMap<Stri
 
 /// Compares fingerprints with the stored ones; those that were left out are not compared.
 fn check<'a>(
-    weights: impl IntoIterator<Item = WeightFile<'a>>,
+    weights: impl IntoIterator<Item = FingerprintedFile<'a>>,
     kept: &Path,
     folder: &JobFolder,
 ) -> Result<(), JobError> {
     let kept: BTreeMap<String, String> = read_json_or_default(kept);
-    let has_changed = |it: &WeightFile<'_>| {
+    let has_changed = |it: &FingerprintedFile<'_>| {
         let now = || media::component_fingerprint(it.place);
         kept.get(&it.name)
             .is_some_and(|then| now().is_ok_and(|now| now != *then))

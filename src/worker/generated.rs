@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use safelight_core::job::{
-    Clip, Frame, GenerateRequest, JobError, JobErrorKind, JobFolder, JobUpdate, Recipe,
-    SectionMade, Stage, StageTime,
+    GenerateRequest, JobError, JobErrorKind, JobFolder, JobUpdate, PreviewFrame, Recipe,
+    SectionMade, Stage, StageTime, Video,
 };
-use safelight_core::media::{ClipFormat, Picture};
+use safelight_core::media::{ClipFormat, RgbPixels};
 
 use super::inputs::JobInputs;
 use super::job_run::{FrameStore, JobRun, SavedResult, check_room};
@@ -23,9 +23,9 @@ const TEXTS_BYTES: u64 = 32 << 20;
 pub(super) struct GeneratedFrames<'a> {
     request: &'a GenerateRequest,
     inputs: JobInputs,
-    clip: Clip,
+    clip: Video,
     /// Frames of the section that is being decoded.
-    section_frames: Vec<Arc<Picture>>,
+    section_frames: Vec<Arc<RgbPixels>>,
     growing: GrowingFile,
     /// Sections of an earlier program, whose frames are decoded again.
     num_replayed: u32,
@@ -50,13 +50,13 @@ impl<'a> GeneratedFrames<'a> {
         } else {
             JobInputs::reopen(request, folder)?
         };
-        let recipe = Recipe::of(request);
+        let recipe = Recipe::from_request(request);
         let finished = recipe.stages.iter().zip(folder.finished(&recipe));
         let replayed = finished.filter(|(stage, is_done)| **stage == Stage::Denoise && *is_done);
         Ok(Self {
             request,
             inputs,
-            clip: Clip {
+            clip: Video {
                 frames: Vec::new(),
                 fps: request.fps,
             },
@@ -120,7 +120,7 @@ impl FrameStore for GeneratedFrames<'_> {
         0
     }
 
-    fn push(&mut self, frame: Frame) -> Result<(), JobError> {
+    fn push(&mut self, frame: PreviewFrame) -> Result<(), JobError> {
         // A decode that begins again begins with the first frame.
         self.section_frames.truncate(frame.index as usize);
         self.section_frames.push(frame.picture);
@@ -187,7 +187,7 @@ impl FrameStore for GeneratedFrames<'_> {
     }
 }
 
-fn saved(paths: Vec<PathBuf>, clip: Clip) -> SavedResult {
+fn saved(paths: Vec<PathBuf>, clip: Video) -> SavedResult {
     SavedResult {
         paths,
         num_frames: clip.frames.len() as u32,
@@ -214,10 +214,10 @@ fn disk_bytes(request: &GenerateRequest) -> u64 {
 
 /// Inserts the decoded frames of one section, or takes all frames of a job without sections.
 fn join(
-    clip: &mut Vec<Arc<Picture>>,
+    clip: &mut Vec<Arc<RgbPixels>>,
     request: &GenerateRequest,
     section: u32,
-    frames: Vec<Arc<Picture>>,
+    frames: Vec<Arc<RgbPixels>>,
 ) -> Result<(), JobError> {
     let Some(sections) = &request.sections else {
         *clip = frames;
@@ -267,8 +267,8 @@ fn own_name(request: &GenerateRequest, path: &Path) -> GenerateRequest {
 struct GrowingFile {
     writing: Option<JoinHandle<Result<WrittenFiles, JobError>>>,
     /// Files of the last version, and its frames.
-    written: Option<(Vec<PathBuf>, Clip)>,
-    being_written: Clip,
+    written: Option<(Vec<PathBuf>, Video)>,
+    being_written: Video,
 }
 
 impl GrowingFile {
@@ -285,7 +285,7 @@ impl GrowingFile {
         &mut self,
         request: &GenerateRequest,
         folder: &JobFolder,
-        clip: &Clip,
+        clip: &Video,
         inputs: &JobInputs,
         made: ResultMeta<'_>,
     ) -> Option<JobError> {
@@ -347,7 +347,7 @@ impl GrowingFile {
     }
 
     /// Waits, and returns what was written last.
-    fn take_written(&mut self) -> Option<(Vec<PathBuf>, Clip)> {
+    fn take_written(&mut self) -> Option<(Vec<PathBuf>, Video)> {
         if let Some(err) = self.settle() {
             tracing::warn!("the clip so far could not be written: {err}");
         }

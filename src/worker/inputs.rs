@@ -1,8 +1,6 @@
-//! A job's pictures and its clip: copied into its folder before anything is computed, so that they may
-//! vanish meanwhile, and the old clip put before the new frames in the end. Of the model's parts that the
-//! user named only the fingerprints are taken, and LoRAs are looked into: one for another model is told now.
+//! Input files of a job: pictures and clips are copied to its folder first, so that the originals may disappear, and the old clip is put before the new frames at the end. Model files of the user's choice are fingerprinted only; LoRAs for another model are reported at once.
 //!
-//! Bringing pictures to the clip's size is the engine's.
+//! The engine resizes them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,12 +10,12 @@ use safelight_core::files::{
     copy_private, make_private, make_private_folder, read_json_or_default, write_json,
 };
 use safelight_core::job::{
-    Clip, Fit, GenerateRequest, JobError, JobErrorKind, JobFolder, SEEN_FRAMES, disk_advice,
+    GenerateRequest, JobError, JobErrorKind, JobFolder, ResizeMode, SEEN_FRAMES, Video, disk_advice,
 };
 use safelight_core::library::ControlNetwork;
 use safelight_core::lora;
 use safelight_core::lora::CheckedLora;
-use safelight_core::media::{self, ClipReader, MAX_CLIP_PIXELS, MediaError, Picture};
+use safelight_core::media::{self, ClipReader, MAX_CLIP_PIXELS, MediaError, RgbPixels};
 use safelight_core::model::CatalogError;
 
 use super::fingerprints;
@@ -192,8 +190,7 @@ impl JobInputs {
         Ok(())
     }
 
-    /// Copies the clip's files and makes its last frame the start picture. All of it is decoded once:
-    /// a clip that is damaged in its middle should be told now, not after the new part was made.
+    /// Copies the clip's files and makes its last frame the start picture. Decodes the whole clip, so that damage is reported before the new part is made.
     fn copy_clip(
         &mut self,
         path: &Path,
@@ -220,9 +217,8 @@ impl JobInputs {
     }
 
     /// The clip to write: the old frames, if any, and the new ones without the first, which is the old clip's last.
-    /// Where more of them are the old clip's last, blended with what was made, they take the place of these; where they
-    /// are no more than shown to the model, they go.
-    pub(super) fn join(&self, request: &GenerateRequest, new: Clip) -> Result<Clip, JobError> {
+    /// If more frames repeat the end of the old clip, blended ones replace those, and frames that only the model saw are removed.
+    pub(super) fn join(&self, request: &GenerateRequest, new: Video) -> Result<Video, JobError> {
         let Some(extended) = &self.extended else {
             return Ok(new);
         };
@@ -249,7 +245,7 @@ impl JobInputs {
             });
         }
         frames.extend(new.frames.into_iter().skip(skipped));
-        Ok(Clip {
+        Ok(Video {
             frames,
             fps: new.fps,
         })
@@ -291,7 +287,7 @@ fn check_length(num_frames: u64, request: &GenerateRequest, path: &Path) -> Resu
 /// Keeps the last frames of a clip for a model that is shown more than the last: up to [`SEEN_FRAMES`] and at least as
 /// many as the request counts on, the first one again where the clip has fewer.
 fn keep_seen(
-    frames: &[Arc<Picture>],
+    frames: &[Arc<RgbPixels>],
     request: &GenerateRequest,
     folder: &JobFolder,
 ) -> Result<(), JobError> {
@@ -317,17 +313,17 @@ fn keep_seen(
 }
 
 /// Pictures of a job are as private as its prompt.
-fn write_picture(path: &Path, picture: &Picture) -> Result<(), JobError> {
+fn write_picture(path: &Path, picture: &RgbPixels) -> Result<(), JobError> {
     media::write_png(path, picture).map_err(|err| save::error_of(&err))?;
     make_private(path).map_err(|err| JobError::disk("a picture of the job cannot be kept", &err))
 }
 
 /// The picture in the clip's size, as the engine brings a start picture to it.
-fn fitted(picture: &Picture, request: &GenerateRequest) -> Result<Picture, MediaError> {
+fn fitted(picture: &RgbPixels, request: &GenerateRequest) -> Result<RgbPixels, MediaError> {
     let (width, height) = (request.width, request.height);
     match request.fit {
-        Fit::Stretch => media::resize_lanczos(picture, width, height),
-        Fit::Crop => {
+        ResizeMode::Stretch => media::resize_lanczos(picture, width, height),
+        ResizeMode::Crop => {
             let cropped = media::crop_to_aspect(picture, width, height)?;
             media::resize_lanczos(&cropped, width, height)
         }

@@ -13,23 +13,23 @@ use std::time::{Duration, Instant};
 
 use safelight_core::files::write_json;
 use safelight_core::job::{
-    Clip, Frame, JobError, JobErrorKind, JobFolder, JobId, JobOutcome, JobOutput, JobRequest,
-    JobUpdate, MemorySample, Recipe, Stage, StageTime,
+    JobError, JobErrorKind, JobFolder, JobId, JobOutcome, JobOutput, JobRequest, JobUpdate,
+    MemorySample, PreviewFrame, Recipe, Stage, StageTime, Video,
 };
-use safelight_core::locks::Lock;
+use safelight_core::locks::FileLock;
 use safelight_core::memory::{FallbackLevel, StageMemory};
 use safelight_core::protocol::EngineReport;
 use safelight_core::units::size_text;
 
 use super::engine::{EngineManager, StageResult, StageRun};
-use super::estimate::Estimates;
+use super::estimate::TimeEstimates;
 use super::events::JobEvents;
 use super::fingerprints;
 use super::generated::GeneratedFrames;
 use super::memory_pressure::MemoryPressureMonitor;
 use super::oom_fallback::OomFallbacks;
 use super::plan::{JobPlan, PlannedStage};
-use super::postprocess::{self, PostprocessedFrames, Provenance};
+use super::postprocess::{self, PostprocessedFrames, ResultProvenance};
 use super::save;
 use super::stage_failure::StageFailure;
 use super::{WorkerLimits, WorkerOptions};
@@ -49,7 +49,7 @@ pub(super) struct JobRun<'a> {
     pub(super) options: &'a WorkerOptions,
     pub(super) limits: &'a WorkerLimits,
     pub(super) engine: &'a mut EngineManager,
-    pub(super) estimates: &'a mut Estimates,
+    pub(super) estimates: &'a mut TimeEstimates,
     pub(super) fallbacks: OomFallbacks,
     pub(super) pressure: MemoryPressureMonitor,
     pub(super) plan: JobPlan,
@@ -89,7 +89,7 @@ pub(super) trait FrameStore {
     /// Prepares for the frames of a stage, and returns the number of the first one to compute.
     fn begin_stage(&mut self) -> u32;
 
-    fn push(&mut self, frame: Frame) -> Result<(), JobError>;
+    fn push(&mut self, frame: PreviewFrame) -> Result<(), JobError>;
 
     /// Waits until all frames that were pushed are written, however their stage ended.
     fn settle(&mut self) -> Result<(), JobError> {
@@ -125,7 +125,7 @@ pub(super) struct SavedResult {
     pub(super) paths: Vec<PathBuf>,
     pub(super) num_frames: u32,
     /// Frames to show.
-    pub(super) clip: Clip,
+    pub(super) clip: Video,
 }
 
 impl<'a> JobRun<'a> {
@@ -178,7 +178,7 @@ impl<'a> JobRun<'a> {
             JobRequest::Finish(request) => postprocess::check(request)?,
         }
         match self.resume {
-            Some(folder) => Ok(JobFolder::at(folder)),
+            Some(folder) => Ok(JobFolder::open(folder)),
             None => JobFolder::create(&self.options.jobs, self.id, self.request)
                 .map_err(|err| JobError::disk("the job's folder cannot be created", &err)),
         }
@@ -316,7 +316,7 @@ impl<'a> JobRun<'a> {
         let planned = |engine: &EngineReport, last: Option<&MemorySample>| {
             if stage.is_postprocess() {
                 // Before the first frame.
-                Provenance::load(folder).by(engine).save(folder);
+                ResultProvenance::load(folder).by(engine).save(folder);
             }
             if let Some(made) = plan.settle(request, engine, last)? {
                 events.certain(JobUpdate::Plan(Box::new(made.clone())));
@@ -407,7 +407,7 @@ impl<'a> JobRun<'a> {
 }
 
 /// Locks a job's folder; waits a little for one that is resumed.
-fn hold(folder: &JobFolder, is_resumed: bool) -> io::Result<Lock> {
+fn hold(folder: &JobFolder, is_resumed: bool) -> io::Result<FileLock> {
     let mut held = folder.hold();
     for _ in 0..NUM_HOLDS {
         if !is_resumed || held.is_ok() {
@@ -455,7 +455,7 @@ mod tests {
 
     #[test]
     fn a_job_is_refused_before_it_computes_if_its_folder_has_too_little_room() {
-        let folder = JobFolder::at("/jobs/1");
+        let folder = JobFolder::open("/jobs/1");
         let needed = 70_000_000;
         assert!(room_error(Some(needed), needed, &folder).is_none());
         assert!(room_error(None, needed, &folder).is_none());

@@ -9,15 +9,15 @@ use crossbeam_channel::{Receiver, Sender};
 use safelight_core::job::{DeviceChoice, JobError};
 use safelight_core::memory::conv_backends::MiopenMode;
 use safelight_core::protocol::{EngineCommand, EngineMessage};
-use safelight_core::settings::Concern;
+use safelight_core::settings::RuntimeProblem;
 
 /// A message with the pixels that follow it.
-pub type Incoming = (EngineMessage, Vec<u8>);
+pub type IncomingMessage = (EngineMessage, Vec<u8>);
 
 /// A running engine. Its message channel closes when it is gone.
 pub struct EngineLink {
     pub commands: Sender<EngineCommand>,
-    pub messages: Receiver<Incoming>,
+    pub messages: Receiver<IncomingMessage>,
     pub control: Box<dyn EngineControl>,
 }
 
@@ -53,7 +53,7 @@ pub trait EngineLauncher: Send {
     }
 
     /// Known problems of the next launch's libtorch.
-    fn concerns(&mut self) -> Vec<Concern> {
+    fn concerns(&mut self) -> Vec<RuntimeProblem> {
         Vec::new()
     }
 

@@ -7,14 +7,14 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use safelight_core::job::{Crowded, JobError, JobUpdate, MemorySample};
+use safelight_core::job::{JobError, JobUpdate, MemorySample, MemoryWait};
 use safelight_core::memory::ResourceFault;
 
 use super::WorkerOptions;
 use super::engine::{EngineManager, StageResult};
 use super::events::JobEvents;
-use crate::telemetry::Roots;
-use crate::telemetry::room::{Pool, RoomReader};
+use crate::telemetry::SystemRoots;
+use crate::telemetry::host_pools::{MemoryPool, RoomReader};
 
 /// Interval of reading the kernel's files, which costs a thousandth of a core.
 const READ_EVERY: Duration = Duration::from_millis(100);
@@ -68,11 +68,11 @@ struct PoolHistory {
     own_peak: u64,
     /// Bytes that others have taken beyond the base.
     taken: u64,
-    last: Pool,
+    last: MemoryPool,
 }
 
 impl PoolHistory {
-    fn see(&mut self, pool: Pool) {
+    fn see(&mut self, pool: MemoryPool) {
         let (others, limit) = self.base.unwrap_or((u64::MAX, 0));
         let others = others.min(pool.others_most_bytes);
         let limit = limit.max(pool.limit_bytes);
@@ -129,7 +129,7 @@ pub(super) struct MemoryPressureMonitor {
 }
 
 impl MemoryPressureMonitor {
-    pub(super) fn new(roots: &Roots, is_enabled: bool) -> Self {
+    pub(super) fn new(roots: &SystemRoots, is_enabled: bool) -> Self {
         Self {
             reader: RoomReader::new(roots),
             is_enabled,
@@ -157,7 +157,7 @@ impl MemoryPressureMonitor {
         self.see(&pools)
     }
 
-    fn see(&mut self, pools: &[Option<Pool>]) -> Option<MemoryPressure> {
+    fn see(&mut self, pools: &[Option<MemoryPool>]) -> Option<MemoryPressure> {
         self.main.resize(pools.len(), PoolHistory::default());
         let pools = self.main.iter_mut().zip(pools).enumerate();
         let scarce = pools.filter_map(|(index, (history, pool))| {
@@ -247,13 +247,13 @@ impl MemoryPressureMonitor {
         }
     }
 
-    fn crowded(&self, pool: PressuredPool) -> Crowded {
+    fn crowded(&self, pool: PressuredPool) -> MemoryWait {
         let last = match pool {
             PressuredPool::Main(index) => self.main.get(index).map(|history| history.last),
             PressuredPool::Device => Some(self.device.last),
         };
         let last = last.unwrap_or_default();
-        Crowded {
+        MemoryWait {
             is_device: pool == PressuredPool::Device,
             others_bytes: last.others_least_bytes,
             limit_bytes: last.limit_bytes,
@@ -322,9 +322,9 @@ impl MemoryPressureMonitor {
     }
 }
 
-fn device_pool(limit: u64, used: u64, own: u64) -> Pool {
+fn device_pool(limit: u64, used: u64, own: u64) -> MemoryPool {
     let others = used.saturating_sub(own);
-    Pool {
+    MemoryPool {
         limit_bytes: limit,
         available_bytes: limit.saturating_sub(used),
         own_bytes: own,
@@ -339,8 +339,8 @@ mod tests {
     use super::*;
 
     /// A pool of 10 GiB; available, own and others' memory in MiB.
-    fn pool(available: u64, own: u64, others: u64) -> Pool {
-        Pool {
+    fn pool(available: u64, own: u64, others: u64) -> MemoryPool {
+        MemoryPool {
             limit_bytes: 10 * GIB,
             available_bytes: available * MIB,
             own_bytes: own * MIB,
@@ -352,11 +352,11 @@ mod tests {
 
     fn monitor() -> MemoryPressureMonitor {
         let root = tempfile::tempdir().unwrap();
-        MemoryPressureMonitor::new(&Roots::under(root.path()), true)
+        MemoryPressureMonitor::new(&SystemRoots::under(root.path()), true)
     }
 
     /// Verdict after these samples.
-    fn after(pools: &[Pool]) -> Option<MemoryPressure> {
+    fn after(pools: &[MemoryPool]) -> Option<MemoryPressure> {
         let mut monitor = monitor();
         pools
             .iter()
@@ -384,18 +384,18 @@ mod tests {
             Some(true)
         );
         // Room on paper, but everyone waits for memory.
-        let stalled = Pool {
+        let stalled = MemoryPool {
             stalled_percent: STALLED,
             ..pool(3000, 1000, 5000)
         };
         assert_eq!(is_urgent(after(&[begin, stalled])), Some(false));
-        let alone = Pool {
+        let alone = MemoryPool {
             stalled_percent: 90.0,
             ..pool(300, 7000, 2000)
         };
         assert_eq!(after(&[begin, alone]), None);
         // A limit that is lowered is as much a reason.
-        let lowered = Pool {
+        let lowered = MemoryPool {
             limit_bytes: 4 * GIB,
             ..pool(100, 1000, 2000)
         };
@@ -406,7 +406,7 @@ mod tests {
     fn a_reading_between_two_moments_blames_nobody() {
         let begin = pool(6000, 1000, 2000);
         // The engine took 5000 MiB between two files that were read.
-        let between = Pool {
+        let between = MemoryPool {
             others_least_bytes: 0,
             others_most_bytes: 7000 * MIB,
             ..pool(200, 6000, 0)

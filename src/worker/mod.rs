@@ -45,7 +45,7 @@ use safelight_core::memory::conv_backends::ConvBackendChoice;
 use safelight_core::protocol::{EngineMessage, EngineReport};
 use safelight_core::settings::{Settings, rocm_of};
 
-pub use events::Wake;
+pub use events::WorkerWake;
 pub use handle::{WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerHandle};
 pub use process::{
     FindRuntime, ProcessLauncher, engine_executable, engine_for, not_started, served_versions,
@@ -55,7 +55,7 @@ pub use unfinished_jobs::{UnfinishedJob, left_in, number_of};
 
 use conv_backends::ConvBackends;
 use engine::EngineManager;
-pub use estimate::Estimates;
+pub use estimate::TimeEstimates;
 use events::WorkerEvents;
 pub use job_run::not_held;
 use job_run::{JobRun, RunProgress};
@@ -64,8 +64,8 @@ use memory_pressure::MemoryPressureMonitor;
 use oom_fallback::OomFallbacks;
 use plan::JobPlan;
 
-use crate::telemetry::Roots;
-use crate::telemetry::monitor::Monitor;
+use crate::telemetry::SystemRoots;
+use crate::telemetry::monitor::TelemetryMonitor;
 
 /// Paths and callbacks of a worker.
 pub struct WorkerOptions {
@@ -82,7 +82,7 @@ pub struct WorkerOptions {
     /// Called after each finished job with the folder of its libtorch.
     pub finished_on: Box<dyn Fn(&Path) + Send>,
     /// Roots of `/proc` and `/sys`.
-    pub roots: Roots,
+    pub roots: SystemRoots,
     /// Called before each job, so that changed settings apply to the next one.
     pub limits: Box<dyn Fn() -> WorkerLimits + Send>,
 }
@@ -103,7 +103,7 @@ pub struct WorkerLimits {
 }
 
 impl WorkerLimits {
-    pub fn of(settings: &Settings) -> Self {
+    pub fn from_settings(settings: &Settings) -> Self {
         let Settings {
             runtime,
             memory,
@@ -125,7 +125,7 @@ impl WorkerLimits {
 pub fn spawn(
     options: WorkerOptions,
     launcher: Box<dyn EngineLauncher>,
-    wake: Wake,
+    wake: WorkerWake,
 ) -> io::Result<(WorkerHandle, JoinHandle<()>)> {
     let (handle, far_end) = WorkerHandle::detached();
     let thread = thread::Builder::new()
@@ -137,14 +137,14 @@ pub fn spawn(
 fn work(
     options: &WorkerOptions,
     launcher: Box<dyn EngineLauncher>,
-    wake: Wake,
+    wake: WorkerWake,
     far_end: &WorkerFarEnd,
 ) {
     sweep::sweep(&options.jobs);
     let conv_backends = ConvBackends::load(options.conv_backends.clone());
     let mut engine = EngineManager::new(launcher, conv_backends);
-    let mut estimates = Estimates::load(options.estimates.clone());
-    let monitor = Monitor::start(options.roots.clone(), options.telemetry.clone())
+    let mut estimates = TimeEstimates::load(options.estimates.clone());
+    let monitor = TelemetryMonitor::start(options.roots.clone(), options.telemetry.clone())
         .inspect_err(|err| tracing::warn!("nothing watches the machine: {err}"));
     let events = WorkerEvents::new(
         far_end.events.clone(),

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use safelight_core::job::{Climb, JobError, JobErrorKind, JobRequest, Stage};
+use safelight_core::job::{FallbackAttempt, JobError, JobErrorKind, JobRequest, Stage};
 use safelight_core::memory::counters::{DeviceCounters, FallbackCounters};
 use safelight_core::memory::{FallbackLevel, ResourceFault, StageMemory};
 use safelight_core::units::about_rough_text;
@@ -52,7 +52,7 @@ pub(super) struct OomFallbacks {
     counters: Option<PathBuf>,
     /// Stages above the lowest level.
     levels: Vec<(Stage, FallbackLevel)>,
-    attempts: Vec<Climb>,
+    attempts: Vec<FallbackAttempt>,
 }
 
 impl OomFallbacks {
@@ -65,7 +65,7 @@ impl OomFallbacks {
         }
     }
 
-    pub(super) fn attempts(&self) -> &[Climb] {
+    pub(super) fn attempts(&self) -> &[FallbackAttempt] {
         &self.attempts
     }
 
@@ -116,7 +116,7 @@ impl OomFallbacks {
         };
         self.levels.retain(|(stage, _)| *stage != failed.stage);
         self.levels.push((failed.stage, level));
-        self.attempts.push(Climb {
+        self.attempts.push(FallbackAttempt {
             stage: failed.stage,
             section: failed.section,
             rung: level,
@@ -278,7 +278,7 @@ fn doing(stage: Stage) -> String {
 pub(super) fn exhausted(
     failed: FailedStage<'_>,
     why: JobError,
-    attempts: &[Climb],
+    attempts: &[FallbackAttempt],
     planned: &[String],
 ) -> JobError {
     let tried: Vec<&str> = attempts

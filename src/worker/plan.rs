@@ -17,7 +17,7 @@ use safelight_core::protocol::EngineReport;
 use safelight_core::units::size_text;
 
 use crate::telemetry::device::{DeviceQuery, device_facts};
-use crate::telemetry::{Roots, host};
+use crate::telemetry::{SystemRoots, host};
 
 /// File of corrections, next to the times of earlier jobs.
 const CORRECTIONS_FILE: &str = "memory.json";
@@ -115,7 +115,7 @@ impl JobPlan {
             plan,
             device: report.device_name.clone(),
             advice,
-            doubt: doubt(report, &Roots::of_this_machine()),
+            doubt: doubt(report, &SystemRoots::of_this_machine()),
         });
         Ok(Some(&settled.plan))
     }
@@ -199,7 +199,7 @@ impl JobPlan {
                 measured_bytes,
             });
         }
-        let outcome = PlanOutcome::of(stages)?;
+        let outcome = PlanOutcome::from_stages(stages)?;
         tracing::info!("plan: {}", outcome.line());
         if let Some(file) = &self.file
             && let Err(err) = self.corrections.save(file)
@@ -249,7 +249,7 @@ pub(super) fn chunk_within(
 
 /// Facts of the engine's device. Its own memory does not count as used by others.
 fn facts(report: &EngineReport, last: Option<&MemorySample>) -> DeviceFacts {
-    let roots = &Roots::of_this_machine();
+    let roots = &SystemRoots::of_this_machine();
     let host = host::memory(&roots.proc);
     let host_available_bytes = host.map_or(u64::MAX, |host| host.available_bytes);
     if report.device == DeviceChoice::Cpu {
@@ -290,7 +290,7 @@ fn query(report: &EngineReport, driver_total_bytes: u64) -> DeviceQuery {
 }
 
 /// Warns of an AMD runtime that reports a small part of a shared pool, such as 15.5 GiB of 128. The job cannot get more.
-fn doubt(report: &EngineReport, roots: &Roots) -> Option<String> {
+fn doubt(report: &EngineReport, roots: &SystemRoots) -> Option<String> {
     if report.class != Some(DeviceClass::Unified) {
         return None;
     }
@@ -402,7 +402,7 @@ mod tests {
     fn a_driver_that_tells_of_a_part_of_the_pool_is_believed_and_doubted() {
         const GIB: u64 = 1 << 30;
         let root = tempfile::tempdir().unwrap();
-        let roots = Roots::under(root.path());
+        let roots = SystemRoots::under(root.path());
         lay_meminfo(&roots.proc, 124, 100);
         let tables = [("vram_total", GIB / 2), ("gtt_total", 110 * GIB)];
         lay_card(&roots.sysfs, "card0", "0x1002", "0000:c4:00.0", &tables);

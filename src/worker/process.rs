@@ -1,5 +1,5 @@
-//! The engine as a child process: found, started with its runtime's library path and environment,
-//! and connected by three threads to its standard streams.
+//! The engine as a child process: found, started with its runtime's library path and environment, and connected by
+//! three threads to its standard streams.
 //!
 //! Knows nothing of stages or jobs.
 
@@ -16,16 +16,18 @@ use safelight_core::job::{DeviceChoice, JobError, JobErrorKind};
 use safelight_core::memory::conv_backends::MiopenMode;
 use safelight_core::protocol::{EngineCommand, read_frame, write_frame};
 use safelight_core::settings::{
-    Concern, ENGINES, EngineBuild, Installation, LIBTORCH_VERSION, Paths, Runtime, RuntimeMissing,
-    RuntimeSettings, Settings, own_runtime,
+    AppPaths, ENGINES, EngineBuild, InstallationKind, LIBTORCH_VERSION, LibtorchRuntime,
+    RuntimeMissing, RuntimeProblem, RuntimeSettings, Settings, own_runtime,
 };
 use tracing::Level;
 
 use super::amd::{driver_versions, other_modes};
 use super::environment::{self, EngineTarget};
-use super::link::{EngineControl, EngineLauncher, EngineLink, ExitReport, Incoming, ProbeOrder};
-use crate::child::{Lines, keep_lines, kept_text};
-use crate::telemetry::{Roots, amdgpu};
+use super::link::{
+    EngineControl, EngineLauncher, EngineLink, ExitReport, IncomingMessage, ProbeOrder,
+};
+use crate::child::{StderrLines, keep_lines, kept_text};
+use crate::telemetry::{SystemRoots, amdgpu};
 
 /// Last lines of the engine that are kept for a report.
 const KEPT_LINES: usize = 40;
@@ -37,7 +39,7 @@ const SIGKILL: i32 = 9;
 
 /// Finds the runtime and its settings anew for each start, so that a changed one counts for the next job.
 pub type FindRuntime =
-    Box<dyn FnMut() -> (RuntimeSettings, Result<Runtime, RuntimeMissing>) + Send>;
+    Box<dyn FnMut() -> (RuntimeSettings, Result<LibtorchRuntime, RuntimeMissing>) + Send>;
 
 /// Starts `safelight-engine` processes.
 pub struct ProcessLauncher {
@@ -62,13 +64,16 @@ impl ProcessLauncher {
     }
 
     /// On the runtime that the settings file names at the moment of each start.
-    pub fn of_user(paths: &Paths) -> Self {
+    pub fn of_user(paths: &AppPaths) -> Self {
         let file = paths.settings_file();
-        Self::by(move || Settings::load(&file).settings, paths)
+        Self::with_settings(move || Settings::load(&file).settings, paths)
     }
 
     /// On the runtime that these settings name at the moment of each start.
-    pub fn by(settings: impl Fn() -> Settings + Send + 'static, paths: &Paths) -> Self {
+    pub fn with_settings(
+        settings: impl Fn() -> Settings + Send + 'static,
+        paths: &AppPaths,
+    ) -> Self {
         let cache = paths.cache.clone();
         Self::new(Box::new(move || {
             let settings = settings();
@@ -91,7 +96,7 @@ impl ProcessLauncher {
     pub fn command(&mut self, device: DeviceChoice) -> Result<Command, JobError> {
         let (settings, runtime) = (self.find_runtime)();
         let runtime = runtime.map_err(|err| {
-            let or_get = Installation::of_this_program().or_get_libtorch();
+            let or_get = InstallationKind::of_this_program().or_get_libtorch();
             JobError::from_error(JobErrorKind::Device, &err)
                 .advise(format!("Choose a libtorch {LIBTORCH_VERSION} folder in the setting runtime.libtorch, {or_get}"))
         })?;
@@ -106,7 +111,7 @@ impl ProcessLauncher {
         );
         let target = EngineTarget {
             miopen: self.miopen,
-            ..EngineTarget::find(&Roots::of_this_machine(), &runtime, device)
+            ..EngineTarget::find(&SystemRoots::of_this_machine(), &runtime, device)
         };
         let variables = environment::variables(&target, &settings, &environment::inherited());
         environment::apply(&variables, &mut command);
@@ -122,12 +127,12 @@ pub fn not_started(command: &Command, err: &io::Error) -> JobError {
         JobErrorKind::Internal,
         format!("the engine could not be started: {err}: {executable}"),
     )
-    .advise(Installation::of_this_program().engine_advice())
+    .advise(InstallationKind::of_this_program().engine_advice())
 }
 
 /// The executable of the engine for a libtorch, or why there is none. Whether the first engine, which every installation
 /// has, is really there is left to whoever starts it.
-pub fn engine_for(runtime: &Runtime) -> Result<PathBuf, JobError> {
+pub fn engine_for(runtime: &LibtorchRuntime) -> Result<PathBuf, JobError> {
     if let Some(named) = named_engine() {
         return Ok(named);
     }
@@ -144,7 +149,7 @@ pub fn engine_for(runtime: &Runtime) -> Result<PathBuf, JobError> {
         executable,
     } = engine;
     let what = format!("the engine for libtorch {libtorch} ({executable}) is not installed");
-    let get = Installation::of_this_program().second_engine_advice();
+    let get = InstallationKind::of_this_program().second_engine_advice();
     Err(JobError::new(JobErrorKind::Device, what).advise(format!(
         "{get}, or choose a libtorch {LIBTORCH_VERSION} in the setting runtime.libtorch"
     )))
@@ -199,11 +204,11 @@ impl EngineLauncher for ProcessLauncher {
         format!("{allocator:?} {verbose_miopen} {environment:?}")
     }
 
-    fn concerns(&mut self) -> Vec<Concern> {
+    fn concerns(&mut self) -> Vec<RuntimeProblem> {
         let Ok(runtime) = (self.find_runtime)().1 else {
             return Vec::new();
         };
-        runtime.concerns(&amdgpu::targets(&Roots::of_this_machine().sysfs))
+        runtime.concerns(&amdgpu::targets(&SystemRoots::of_this_machine().sysfs))
     }
 
     fn probe(&mut self, mode: MiopenMode) -> Option<ProbeOrder> {
@@ -257,21 +262,21 @@ impl EngineLauncher for ProcessLauncher {
     }
 }
 
-type Connected = (
+type EngineConnection = (
     Sender<EngineCommand>,
-    Receiver<Incoming>,
-    Arc<Lines>,
+    Receiver<IncomingMessage>,
+    Arc<StderrLines>,
     JoinHandle<()>,
 );
 
-fn connect(child: &mut Child) -> io::Result<Connected> {
+fn connect(child: &mut Child) -> io::Result<EngineConnection> {
     let missing = || io::Error::other("a stream of the engine is missing");
     let stdin = child.stdin.take().ok_or_else(missing)?;
     let stdout = child.stdout.take().ok_or_else(missing)?;
     let stderr = child.stderr.take().ok_or_else(missing)?;
     let (commands, command_receiver) = bounded(4);
     let (message_sender, messages) = bounded(64);
-    let lines = Arc::<Lines>::default();
+    let lines = Arc::<StderrLines>::default();
     let kept = Arc::clone(&lines);
     let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
         thread::Builder::new().name(name.to_owned()).spawn(body)
@@ -322,7 +327,7 @@ fn write_commands(stdin: ChildStdin, commands: &Receiver<EngineCommand>) {
     }
 }
 
-fn read_messages(stdout: ChildStdout, messages: &Sender<Incoming>) {
+fn read_messages(stdout: ChildStdout, messages: &Sender<IncomingMessage>) {
     let mut stdout = BufReader::with_capacity(1 << 20, stdout);
     loop {
         match read_frame(&mut stdout) {
@@ -343,7 +348,7 @@ fn read_messages(stdout: ChildStdout, messages: &Sender<Incoming>) {
 struct ProcessControl {
     /// Gone once it was waited for, or left to a reaper.
     child: Option<Child>,
-    lines: Arc<Lines>,
+    lines: Arc<StderrLines>,
     /// Ends when the engine's standard error does.
     keeper: Option<JoinHandle<()>>,
     /// Out-of-memory kills of the system before this process started.

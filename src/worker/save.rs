@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use safelight_core::files::{read_json_or_default, write_atomically};
-use safelight_core::job::{CARRIED_APP, Climb, Clip, GenerateRequest, JobError, JobErrorKind};
-use safelight_core::media::{self, ClipOptions, MediaError, Picture, VideoWriter};
+use safelight_core::job::{
+    CARRIED_APP, FallbackAttempt, GenerateRequest, JobError, JobErrorKind, Video,
+};
+use safelight_core::media::{self, ClipOptions, MediaError, RgbPixels, VideoWriter};
 use safelight_core::memory::compute_options::ComputeOptions;
 use safelight_core::protocol::EngineReport;
 use safelight_core::settings::rocm_of;
@@ -61,7 +63,7 @@ pub(super) fn check_frames(request: &GenerateRequest, num_frames: usize) -> Resu
     media::check_frames_writable(&request.out, num_frames).map_err(|err| error_of(&err))
 }
 
-/// Whether a JSON file has the settings of one of our results.
+/// Returns true if a JSON file contains the settings of a result.
 fn is_ours(path: &Path) -> bool {
     read_json_or_default::<Value>(path)["app"] == CARRIED_APP
 }
@@ -70,7 +72,7 @@ fn is_ours(path: &Path) -> bool {
 pub(super) struct ResultMeta<'a> {
     pub(super) engine: Option<&'a EngineReport>,
     pub(super) compute_options: ComputeOptions,
-    pub(super) rungs: &'a [Climb],
+    pub(super) rungs: &'a [FallbackAttempt],
     /// Quality of lossy files.
     pub(super) crf: u8,
 }
@@ -81,11 +83,10 @@ pub(super) struct WrittenFiles {
     pub warnings: Vec<String>,
 }
 
-/// Writes the clip to the request's file, or each picture of a batch to one of its own, with the settings that
-/// remake it alone. When one cannot be written, those before it stay.
+/// Writes the clip to the requested file, or each picture of a batch to a separate one with the settings that reproduce it. If one cannot be written, earlier ones are kept.
 pub(super) fn write(
     request: &GenerateRequest,
-    clip: &Clip,
+    clip: &Video,
     inputs: &JobInputs,
     made: ResultMeta<'_>,
 ) -> Result<WrittenFiles, JobError> {
@@ -123,7 +124,7 @@ pub(super) fn write(
 
 fn write_frames<'a>(
     out: &Path,
-    frames: impl Iterator<Item = &'a Arc<Picture>>,
+    frames: impl Iterator<Item = &'a Arc<RgbPixels>>,
     options: ClipOptions,
 ) -> Result<Vec<PathBuf>, JobError> {
     let mut writer = VideoWriter::create(out, options).map_err(|err| error_of(&err))?;
@@ -169,7 +170,7 @@ fn settings_of(request: &GenerateRequest, inputs: &JobInputs, made: ResultMeta<'
     let rocm = engine.and_then(|engine| rocm_of(&engine.libtorch));
     settings["rocm"] = json!(rocm.map(|(major, minor)| format!("{major}.{minor}")));
     settings["inputs"] = json!(inputs.fingerprints);
-    let changed: Vec<&Climb> = made
+    let changed: Vec<&FallbackAttempt> = made
         .rungs
         .iter()
         .filter(|climb| climb.helped && climb.rung.changes_result())

@@ -3,11 +3,13 @@
 //! Reads what the loader wrote before the engine's own code ran. Starts nothing.
 
 use safelight_core::job::{JobError, JobErrorKind};
-use safelight_core::settings::{Concern, Installation, LIBTORCH_VERSION, loader_complaint};
+use safelight_core::settings::{
+    InstallationKind, LIBTORCH_VERSION, RuntimeProblem, loader_complaint,
+};
 
 /// A start that fails for a reason that a second try cannot mend: the loader's own complaint, or a libtorch that is
 /// known not to fit.
-pub(crate) fn explain_start(words: &str, concerns: &[Concern]) -> Option<JobError> {
+pub(crate) fn explain_start(words: &str, concerns: &[RuntimeProblem]) -> Option<JobError> {
     let complaint = words.lines().find(|line| {
         line.contains("error while loading shared libraries")
             || line.contains("symbol lookup error")
@@ -25,7 +27,7 @@ pub(crate) fn explain_start(words: &str, concerns: &[Concern]) -> Option<JobErro
     };
     let advice = concern.map_or_else(
         || {
-            let or_get = Installation::of_this_program().or_get_libtorch();
+            let or_get = InstallationKind::of_this_program().or_get_libtorch();
             format!("Choose a whole libtorch {LIBTORCH_VERSION} in the setting runtime.libtorch, {or_get}")
         },
         |concern| concern.advice.clone(),
@@ -56,7 +58,7 @@ mod tests {
 
     #[test]
     fn a_libtorch_of_another_version_is_named_whatever_it_died_of() {
-        let concern = Concern {
+        let concern = RuntimeProblem {
             what: "this is libtorch 2.13.0, and the engine is built for 2.11.0".to_owned(),
             advice: "Choose another".to_owned(),
         };

@@ -34,7 +34,7 @@ pub(super) fn sweep(jobs: &Path) {
         if is_queued || !is_ours(&path) || !is_old(&path) || !is_marked(&path) {
             continue;
         }
-        let folder = JobFolder::at(&path);
+        let folder = JobFolder::open(&path);
         let Ok(_held) = folder.hold() else {
             continue;
         };
@@ -64,7 +64,7 @@ fn is_ours(path: &Path) -> bool {
             .is_ok_and(|number| number.to_string() == name)
     });
     let is_folder = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir());
-    let has_request = JobFolder::at(path).request_file().is_file();
+    let has_request = JobFolder::open(path).request_file().is_file();
     is_number && is_folder && has_request
 }
 

@@ -23,7 +23,7 @@ pub struct UnfinishedJob {
 impl UnfinishedJob {
     fn at(path: &Path) -> Option<Self> {
         let id = number_of(path)?;
-        let folder = JobFolder::at(path);
+        let folder = JobFolder::open(path);
         let request = folder.request().inspect_err(|err| {
             if err.kind() != std::io::ErrorKind::NotFound {
                 let folder = path.display();
@@ -37,7 +37,7 @@ impl UnfinishedJob {
         drop(folder.hold().ok()?);
         let (num_done, num_all) = match &request {
             JobRequest::Generate(request) => {
-                let recipe = Recipe::of(request);
+                let recipe = Recipe::from_request(request);
                 (folder.num_finished(&recipe), recipe.stages.len())
             }
             JobRequest::Finish(request) => {
@@ -61,7 +61,7 @@ impl UnfinishedJob {
             JobRequest::Finish(_) => what = "frames",
             JobRequest::Generate(request) => {
                 if let Some(sections) = request.sections {
-                    let stages = Recipe::of(request).stages;
+                    let stages = Recipe::from_request(request).stages;
                     let finished = stages.iter().take(done);
                     done = finished.filter(|stage| **stage == Stage::Denoise).count();
                     (all, what) = (sections.count as usize, "sections");

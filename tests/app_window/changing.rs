@@ -57,7 +57,7 @@ fn a_model_that_can_do_both_is_told_what_to_do_with_a_video() {
     bench.form().remakes_clip = false;
     bench.press_more("Use settings");
     bench.wait_for("Change this clip");
-    let start = bench.app().inputs.get(Slot::Start).unwrap();
+    let start = bench.app().inputs.get(InputSlot::Start).unwrap();
     assert_eq!(start.source.path(), path);
 }
 

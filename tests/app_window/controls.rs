@@ -1,6 +1,6 @@
 //! Control pictures: how they come into the form, what is said of each, and what is sent of them.
 
-use safelight_core::job::{ControlBy, ControlKind, ControlSettings, ControlUse, Edges};
+use safelight_core::job::{CannyThresholds, ControlBy, ControlKind, ControlSettings, ControlUse};
 use safelight_core::library::{ControlNetwork, FoundControl};
 
 use crate::app_window::mask::{CANVAS, paint};
@@ -53,7 +53,7 @@ const MASK: &str = "Choose a mask for control picture 1";
 
 /// Puts a picture among the controls, and waits for it.
 pub(crate) fn add_control(bench: &mut Bench, file: &Path) {
-    let placing = safelight::app::choices::SlotTarget::onto(Some(Slot::Control));
+    let placing = safelight::app::choices::SlotTarget::onto(Some(InputSlot::Control));
     bench.push(InputsCommand::OpenHere(vec![file.to_path_buf()], placing));
     let name = file.file_name().expect("it has a name").to_string_lossy();
     bench.wait_for(&name);
@@ -94,7 +94,7 @@ fn use_network(bench: &mut Bench, path: &Path) {
 
 /// Has the settings of a request put into the form in the place of what is there.
 fn take_over(bench: &mut Bench, request: &GenerateRequest, shown: &str) {
-    bench.run(InputsCommand::Remove(Slot::Control));
+    bench.run(InputsCommand::Remove(InputSlot::Control));
     assert!(bench.request().controls.is_empty());
     bench.push(InputsCommand::TakeOver(Box::new(request.clone())));
     bench.wait_for(shown);
@@ -120,11 +120,14 @@ fn a_model_that_needs_a_control_image_takes_the_first_one_and_draws_its_edges_if
     bench.until_pictured();
     bench.harness.snapshot("control_edges");
     let request = bench.request();
-    assert_eq!(request.controls[0].settings.made, Some(Edges::default()));
+    assert_eq!(
+        request.controls[0].settings.made,
+        Some(CannyThresholds::default())
+    );
     // The next one stands where the model begins.
     let other = bench.picture_file("other.png", 64, 64);
     bench.drop_file(&other);
-    bench.until_input(Slot::Start);
+    bench.until_input(InputSlot::Start);
     bench.press("Remove control picture 1");
     bench.assert_shows("Canny needs a picture of edges");
 }
@@ -216,7 +219,7 @@ fn a_model_that_is_shown_videos_says_so_and_draws_no_edges_of_them() {
     add_control(&mut bench, &clip);
     // They may have been wanted with another model.
     let settings = ControlSettings {
-        made: Some(Edges::default()),
+        made: Some(CannyThresholds::default()),
         ..ControlSettings::default()
     };
     bench.run(InputsCommand::SetControl(0, settings));

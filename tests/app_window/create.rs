@@ -31,8 +31,8 @@ fn a_mask_waits_while_a_model_without_masks_is_chosen() {
     assert_eq!(bench.request().mask, Some(mask));
     bench.use_model("Little World");
     bench.press("Remove");
-    assert!(bench.app().inputs.get(Slot::Mask).is_none());
-    assert!(bench.app().inputs.get(Slot::Start).is_some());
+    assert!(bench.app().inputs.get(InputSlot::Mask).is_none());
+    assert!(bench.app().inputs.get(InputSlot::Start).is_some());
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn a_lora_of_another_model_is_kept_and_not_sent() {
     let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/little-world");
     flux.files.transformer = assets.join("transformer");
     let mut bench = Bench::of(flux);
-    let folder = Paths::under(bench.home.path()).models();
+    let folder = AppPaths::under(bench.home.path()).models();
     let path = folder.join("ink.safetensors");
     write_lora(&path);
     bench.form().loras = vec![ChosenLora::new(path)];
@@ -140,7 +140,7 @@ fn a_dropped_image_is_seen_with_the_crop_that_is_used() {
     let mut bench = Bench::of(pair_spec());
     let path = bench.drop_picture("long.png", 800, 100, "Used for 512 × 128");
     bench.assert_shows("Only the middle 50 % of the picture is used");
-    bench.form().fit = Some(safelight_core::job::Fit::Stretch);
+    bench.form().fit = Some(safelight_core::job::ResizeMode::Stretch);
     bench.settle();
     assert!(!bench.has("Used for"));
     bench.assert_shows("The picture is stretched to 512 × 128");

@@ -3,15 +3,15 @@
 use std::sync::Mutex;
 
 use egui::{ViewportCommand, ViewportId};
-use safelight::app::desktop::instance::{self, Start};
-use safelight::app::desktop::{DesktopLinks, Message, place};
+use safelight::app::desktop::instance::{self, InstanceStart};
+use safelight::app::desktop::{DesktopLinks, DesktopMessage, window_position};
 use safelight::app::shortcuts::{SHORTCUTS, keys_text};
-use safelight_core::settings::{ProgramPaths, Theme};
+use safelight_core::settings::{ProgramPaths, ThemeChoice};
 
 use crate::app_window::prelude::*;
 
 type Clicked = Box<dyn FnOnce() + Send>;
-type Messages = Arc<Mutex<Vec<(Message, Clicked)>>>;
+type Messages = Arc<Mutex<Vec<(DesktopMessage, Clicked)>>>;
 
 /// With a desktop that keeps what it is sent of jobs that took so long.
 fn with_desktop(notify_after: Duration) -> (Bench, Messages) {
@@ -44,7 +44,7 @@ fn is_raised(bench: &Bench) -> bool {
     commands.contains(&ViewportCommand::Focus)
 }
 
-fn pop(messages: &Messages) -> Option<Message> {
+fn pop(messages: &Messages) -> Option<DesktopMessage> {
     let message = messages.lock().unwrap().pop();
     message.map(|(message, _)| message)
 }
@@ -175,22 +175,26 @@ fn the_palette_finds_a_command_by_a_few_letters_and_enter_runs_it() {
     bench.search_commands("dctr");
     bench.labelled("Pages: Doctor (Ctrl+Shift+D)");
     bench.press_key(Key::Enter);
-    assert_eq!(bench.app().cx.page, Page::Doctor);
+    assert_eq!(bench.app().cx.page, MainPage::Doctor);
     assert!(bench.app().palette.entries.is_none());
     // What was used last stands first, and a setting is shown on its page.
     bench.press_keys(Modifiers::COMMAND | Modifiers::SHIFT, Key::P);
     assert_eq!(bench.app().palette.found("")[0].name, "Doctor");
     bench.type_into("Search commands", "setting hang limit");
     bench.press("Setting: Hang limit");
-    assert_eq!(bench.app().cx.page, Page::Settings);
+    assert_eq!(bench.app().cx.page, MainPage::Settings);
     bench.press_keys(Modifiers::COMMAND, Key::K);
     bench.press_key(Key::ArrowDown);
     assert_eq!(bench.panels().palette.chosen, 1);
     bench.press_key(Key::Escape);
     assert!(bench.app().palette.entries.is_none());
-    assert_eq!(bench.app().cx.page, Page::Settings, "one Escape, one thing");
+    assert_eq!(
+        bench.app().cx.page,
+        MainPage::Settings,
+        "one Escape, one thing"
+    );
     bench.press_key(Key::Escape);
-    assert_eq!(bench.app().cx.page, Page::Watch);
+    assert_eq!(bench.app().cx.page, MainPage::Watch);
 }
 
 #[test]
@@ -210,7 +214,7 @@ fn typing_is_no_command_commands_with_ctrl_work_and_letters_right_after_them_are
     bench.write_prompt("why?");
     assert!(!bench.app().palette.are_shortcuts_shown);
     bench.press_keys(Modifiers::COMMAND, Key::Comma);
-    assert_eq!(bench.app().cx.page, Page::Settings);
+    assert_eq!(bench.app().cx.page, MainPage::Settings);
     // Letters that come in the same frame as the key for the prompt are in it.
     bench.form().prompt.clear();
     let input = bench.harness.input_mut();
@@ -226,13 +230,13 @@ fn typing_is_no_command_commands_with_ctrl_work_and_letters_right_after_them_are
 fn the_window_follows_the_desktops_look_where_it_is_asked_to() {
     let mut bench = Bench::new();
     let ctx = bench.harness.ctx.clone();
-    place::adopt(&ctx, Theme::Light);
+    window_position::adopt(&ctx, ThemeChoice::Light);
     bench.settle();
     assert_eq!(ctx.theme(), egui::Theme::Dark, "dark was chosen");
-    place::choose(&ctx, Theme::System);
+    window_position::choose(&ctx, ThemeChoice::System);
     bench.settle();
     assert_eq!(ctx.theme(), egui::Theme::Light);
-    place::adopt(&ctx, Theme::Dark);
+    window_position::adopt(&ctx, ThemeChoice::Dark);
     bench.settle();
     assert_eq!(ctx.theme(), egui::Theme::Dark);
 }
@@ -282,7 +286,7 @@ fn files_of_this_start_and_of_a_second_one_are_opened_in_the_same_window() {
     };
     let (first, second) = (picture("first.png"), picture("second.png"));
     let display = std::ffi::OsStr::new(":0");
-    let Start::First(instance) = instance::start_in(folder.path(), display, &[]) else {
+    let InstanceStart::First(instance) = instance::start_in(folder.path(), display, &[]) else {
         panic!("nobody else is there");
     };
     let mut bench = Bench::with(|startup| {
@@ -291,7 +295,7 @@ fn files_of_this_start_and_of_a_second_one_are_opened_in_the_same_window() {
     });
     bench.wait_for("Start picture first.png");
     let handed = instance::start_in(folder.path(), display, &[second]);
-    assert!(matches!(handed, Start::HandedOver), "{handed:?}");
+    assert!(matches!(handed, InstanceStart::HandedOver), "{handed:?}");
     let mut was_raised = false;
     bench.until("the second is there", |bench| {
         was_raised |= is_raised(bench);
@@ -311,7 +315,7 @@ fn the_palette_puts_the_program_among_the_desktops_applications() {
         data: data.clone(),
         system: Vec::new(),
     };
-    let mut paths = Paths::under(home.path());
+    let mut paths = AppPaths::under(home.path());
     paths.programs = Some(programs);
     let mut bench = Bench::with(|startup| startup.paths = Some(paths));
     bench.search_commands("applications menu");

@@ -2,15 +2,15 @@
 
 use std::sync::atomic::AtomicU32;
 
-use safelight::app::doctor::Made;
-use safelight::doctor::{Check, Group, Status};
+use safelight::app::doctor::MadeReport;
+use safelight::doctor::{CheckGroup, CheckResult, CheckStatus};
 use safelight::report::{ReportPath, ReportProgress};
-use safelight_core::job::{MachineSample, MemorySample, Reclaim};
+use safelight_core::job::{MachineSample, MemoryReclaim, MemorySample};
 
 use crate::app_window::prelude::*;
 
-fn check(group: Group, name: &'static str, status: Status, message: &str) -> Check {
-    Check {
+fn check(group: CheckGroup, name: &'static str, status: CheckStatus, message: &str) -> CheckResult {
+    CheckResult {
         group,
         name,
         status,
@@ -29,15 +29,15 @@ fn sick() -> (Bench, Arc<AtomicU32>) {
         startup.examine = Arc::new(move |_, tell| {
             count.fetch_add(1, Ordering::Relaxed);
             let engine = "computes on the CPU";
-            tell(check(Group::Engine, "engine", Status::Ok, engine));
+            tell(check(CheckGroup::Engine, "engine", CheckStatus::Ok, engine));
             let access = "it cannot be opened";
-            tell(Check {
+            tell(CheckResult {
                 advice: "Add yourself to the groups, then log in again".to_owned(),
                 command: "sudo usermod -aG render".to_owned(),
-                ..check(Group::Gpu, "gpu access", Status::Warn, access)
+                ..check(CheckGroup::Gpu, "gpu access", CheckStatus::Warn, access)
             });
             let disk = "no room for jobs";
-            tell(check(Group::Files, "disk", Status::Fail, disk));
+            tell(check(CheckGroup::Files, "disk", CheckStatus::Fail, disk));
         });
     });
     (bench, examined)
@@ -79,10 +79,15 @@ fn the_doctors_page_shows_every_verdict_and_examines_again_when_asked() {
 fn only_what_could_have_gone_wrong_has_a_tick() {
     let mut bench = Bench::with(|startup| {
         startup.examine = Arc::new(move |_, tell| {
-            tell(check(Group::Engine, "engine", Status::Ok, "it starts"));
-            tell(check(Group::System, "kernel", Status::Ok, "6.12"));
+            tell(check(
+                CheckGroup::Engine,
+                "engine",
+                CheckStatus::Ok,
+                "it starts",
+            ));
+            tell(check(CheckGroup::System, "kernel", CheckStatus::Ok, "6.12"));
             let gpu = "no supported GPU found";
-            tell(check(Group::Gpu, "gpu", Status::Warn, gpu));
+            tell(check(CheckGroup::Gpu, "gpu", CheckStatus::Warn, gpu));
         });
     });
     bench.press("Doctor");
@@ -134,7 +139,7 @@ fn the_graph_tells_of_the_machine_and_its_record_is_offered_when_the_job_has_end
         };
         bench.say(sent.id, JobUpdate::Memory(sample));
     }
-    let reclaimed = Reclaim {
+    let reclaimed = MemoryReclaim {
         boundary: "post-text-encoding".to_owned(),
         before_bytes: 2 << 30,
         after_bytes: 0,
@@ -160,7 +165,12 @@ fn measured() -> (Bench, crossbeam_channel::Sender<()>) {
     let (goes_on, wait) = crossbeam_channel::bounded::<()>(1);
     let bench = Bench::with(move |startup| {
         startup.examine = Arc::new(move |_, tell| {
-            tell(check(Group::Engine, "engine", Status::Ok, "it starts"));
+            tell(check(
+                CheckGroup::Engine,
+                "engine",
+                CheckStatus::Ok,
+                "it starts",
+            ));
         });
         startup.measure = Arc::new(move |cancel, tell| {
             tell(ReportProgress {
@@ -172,7 +182,7 @@ fn measured() -> (Bench, crossbeam_channel::Sender<()>) {
                     break;
                 }
             }
-            Ok(Made {
+            Ok(MadeReport {
                 path: ReportPath::new_in(Path::new("/nowhere")),
                 is_whole: !cancel.is_cancelled(),
             })

@@ -4,9 +4,9 @@ use std::sync::atomic::AtomicBool;
 
 use safelight::app::choices::QueueEndAction;
 use safelight::app::commands::FetchCommand;
-use safelight::app::fetching::FetchState;
-use safelight::download::Hub;
-use safelight_core::catalog::Catalog;
+use safelight::app::model_fetch::FetchState;
+use safelight::download::ModelHub;
+use safelight_core::catalog::ModelCatalog;
 use safelight_core::settings::Settings;
 
 use crate::app_window::prelude::*;
@@ -40,14 +40,14 @@ fn content() -> Vec<u8> {
 
 /// A window that knows the tiny model, with a hub at this address.
 fn bench_of(url: &str) -> Bench {
-    let hub = Hub::new(url, None);
+    let hub = ModelHub::new(url, None);
     Bench::with(|startup| {
         let paths = startup.paths.clone().expect("a test has a home");
         fs::create_dir_all(&paths.config).expect("a folder for settings");
         let paths = startup.paths.clone().expect("a test has a home");
         fs::create_dir_all(&paths.config).expect("a folder for settings");
         fs::write(paths.models_file(), MODELS).expect("a catalogue is written");
-        let catalog = Catalog::load(&paths, &Settings::default());
+        let catalog = ModelCatalog::load(&paths, &Settings::default());
         startup.models = Some(FoundModels {
             missing: catalog.missing,
             ..found(vec![spec()])

@@ -3,7 +3,7 @@
 
 use safelight::worker::WorkerCommand;
 use safelight_core::finish::{PostprocessKind, PostprocessRequest};
-use safelight_core::job::{CancelToken, Clip, JobOutput, JobRequest, QueueFile};
+use safelight_core::job::{CancelToken, JobOutput, JobRequest, QueueFile, Video};
 
 use crate::app_window::prelude::*;
 use crate::common::networks::{write_interpolator, write_upscaler};
@@ -43,7 +43,7 @@ fn with_clip(upscalers: &[&str]) -> (Bench, PathBuf) {
 /// The same, with these networks for frames between frames.
 fn with_networks(upscalers: &[&str], interpolators: &[&str]) -> (Bench, PathBuf) {
     let home = tempfile::tempdir().expect("a scratch folder");
-    let paths = Paths::under(home.path());
+    let paths = AppPaths::under(home.path());
     for name in upscalers {
         write_upscaler(&paths.models().join("upscale_models").join(name));
     }
@@ -91,7 +91,7 @@ fn end_finish(bench: &mut Bench, sent: &SentFinish, side: u32, num_frames: u8) {
     let output = JobOutput {
         paths: vec![out.clone()],
         num_frames: num_frames.into(),
-        clip: Arc::new(Clip {
+        clip: Arc::new(Video {
             frames: vec![picture(side, [9; 3])],
             fps: sent.request.after.fps,
         }),
@@ -229,7 +229,7 @@ fn an_upscaling_that_was_interrupted_is_offered_by_the_next_window() {
     let (mut bench, clip) = with_clip(&["4x-Zero.safetensors"]);
     bench.press_more("Upscale ×2");
     let sent = next_finish(&mut bench);
-    let paths = Paths::under(bench.home.path());
+    let paths = AppPaths::under(bench.home.path());
     JobFolder::create(&paths.jobs(), sent.id, &sent.request.clone().into()).unwrap();
     let queue = paths.queue_file();
     bench.until("the queue is written", |_| {

@@ -41,7 +41,7 @@ fn a_file_that_is_no_image_is_refused_with_a_sentence() {
 fn a_pasted_image_becomes_the_start_image() {
     let mut bench = Bench::new();
     bench.paste_picture();
-    let start = bench.app().inputs.get(Slot::Start).unwrap();
+    let start = bench.app().inputs.get(InputSlot::Start).unwrap();
     let path = start.source.path().to_path_buf();
     assert!(path.starts_with(bench.home.path()) && path.is_file());
 }

@@ -3,13 +3,13 @@
 mod trash;
 
 use safelight::app::commands::GalleryCommand;
-use safelight::app::thumbs::{Pictured, Thumbs};
+use safelight::app::thumbs::{ThumbCache, ThumbSource};
 
 use crate::app_window::prelude::*;
 
 /// A window whose home is this folder.
 fn window(home: &Path) -> Bench {
-    Bench::with(|startup| startup.paths = Some(Paths::under(home)))
+    Bench::with(|startup| startup.paths = Some(AppPaths::under(home)))
 }
 
 fn results(home: &Path) -> PathBuf {
@@ -154,7 +154,7 @@ fn a_video_of_numbered_images_is_gone_on_from_as_one() {
     let mut bench = opened(home.path(), 1);
     bench.choose_result("a boat, clip");
     bench.press("Extend clip");
-    bench.until_input(Slot::Start);
+    bench.until_input(InputSlot::Start);
     let clip = bench.app().inputs.clip();
     assert_eq!(clip.map(|clip| clip.info.num_frames), Some(9));
 }
@@ -175,7 +175,7 @@ fn five_thousand_results_draw_only_the_rows_on_the_screen() {
     assert!((4..60).contains(&count), "{count}");
     bench.wait_until_gone("still to read");
     let mut query = bench.app().gallery.query.clone();
-    query.sort = safelight_core::gallery::Sort::Name;
+    query.sort = safelight_core::gallery::SortOrder::Name;
     bench.push(GalleryCommand::Ask(query));
     bench.until("they are in order", |bench| {
         bench.app().gallery.items()[0].file_name() == "0000.png"
@@ -186,7 +186,7 @@ fn five_thousand_results_draw_only_the_rows_on_the_screen() {
     assert!(bench.shown().len() < 60);
     bench.until("it is scrolled to and drawn", |bench| {
         let app = bench.app();
-        let last = Pictured::Result(Arc::clone(&app.gallery.items()[4999]));
+        let last = ThumbSource::Result(Arc::clone(&app.gallery.items()[4999]));
         app.cx.thumbs.has(&last, 160) && !app.cx.thumbs.is_busy()
     });
     bench.until_at_rest();
@@ -226,7 +226,7 @@ fn what_stands_below_the_image_of_a_result_does_not_move_when_it_comes() {
     let place = |bench: &Bench| bench.rect(Role::Button, "Favourite");
     bench.until_pictured();
     let before = place(&bench);
-    bench.app().cx.thumbs = Thumbs::new(None);
+    bench.app().cx.thumbs = ThumbCache::new(None);
     bench.harness.step();
     assert_eq!(place(&bench), before);
 }
@@ -236,7 +236,7 @@ fn details_tell_what_made_a_result_and_put_it_into_the_form() {
     let home = tempfile::tempdir().unwrap();
     let path = result(home.path(), "a.png", "a red boat", 7_654_321);
     let mut bench = Bench::with(|startup| {
-        startup.paths = Some(Paths::under(home.path()));
+        startup.paths = Some(AppPaths::under(home.path()));
         let specs = startup.models.as_mut().unwrap();
         specs.specs = vec![pair_spec(), flux_spec()];
     });
@@ -257,11 +257,11 @@ fn details_tell_what_made_a_result_and_put_it_into_the_form() {
     assert_eq!(copied, Some(path.display().to_string()));
     assert!(!bench.has_label("Use as mask"));
     bench.press("Use as end image");
-    bench.until_input(Slot::End);
+    bench.until_input(InputSlot::End);
     bench.run(LibraryCommand::Choose("flux".into()));
     bench.settle();
     bench.press("Use as mask");
-    bench.until_input(Slot::Mask);
+    bench.until_input(InputSlot::Mask);
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn a_broken_file_is_a_quiet_place_with_its_reason_and_one_without_settings_offer
     bench.choose_result("empty.png, unreadable");
     bench.assert_shows("This file is empty");
     assert!(!bench.has_cards());
-    assert_eq!(bench.app().cx.page, Page::Gallery);
+    assert_eq!(bench.app().cx.page, MainPage::Gallery);
     for name in ["Show", "Use settings", "Use as start image"] {
         assert!(bench.is_disabled(name), "{name}");
     }

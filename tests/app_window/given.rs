@@ -50,16 +50,16 @@ fn results_of_earlier_days_are_offered_where_nothing_is_watched() {
     for name in ["old.mp4", "new.mp4"] {
         write_made(&folder.join(name), [64, 64], 5, 10.0, None);
     }
-    let mut bench = Bench::with(|startup| startup.paths = Some(Paths::under(home.path())));
+    let mut bench = Bench::with(|startup| startup.paths = Some(AppPaths::under(home.path())));
     bench.wait_for_all(&["Show all 2 results in the gallery", "Show new.mp4, clip"]);
     bench.harness.check_accessibility();
     bench.press("Show new.mp4, clip");
     bench.wait_for("The file new.mp4");
-    bench.app().cx.page = Page::Watch;
-    let mut bench = Bench::with(|startup| startup.paths = Some(Paths::under(home.path())));
+    bench.app().cx.page = MainPage::Watch;
+    let mut bench = Bench::with(|startup| startup.paths = Some(AppPaths::under(home.path())));
     bench.wait_for("Show all 2 results");
     bench.press("Show all 2 results in the gallery");
-    assert_eq!(bench.app().cx.page, Page::Gallery);
+    assert_eq!(bench.app().cx.page, MainPage::Gallery);
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn with_grid(sides: &[&str]) -> Bench {
 fn finish(bench: &mut Bench, sent: &Sent, colour: [u8; 3]) {
     let folder = sent.request.out.parent().expect("a result has a folder");
     fs::create_dir_all(folder).expect("a folder for results");
-    let picture = Picture::from_fn(96, 96, |x, y| {
+    let picture = RgbPixels::from_fn(96, 96, |x, y| {
         let shade = (x / 2 + y / 2) as u8;
         colour.map(|part| part.saturating_add(shade))
     });

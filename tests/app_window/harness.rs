@@ -20,17 +20,17 @@ use egui_kittest::{Harness, Node};
 use safelight::app::commands::AppCommand;
 use safelight::app::desktop::DesktopLinks;
 use safelight::app::models::FoundModels;
-use safelight::app::{App, StartupOptions};
-use safelight::runtimes::Overview;
-use safelight::window::Window;
+use safelight::app::{SafelightApp, StartupOptions};
+use safelight::runtimes::RuntimeOverview;
+use safelight::window::AppWindow;
 use safelight::worker::{WorkerFarEnd, WorkerHandle};
 use safelight_core::job::{
-    CancelToken, Clip, GenerateForm, GenerateRequest, JobId, JobOutput, JobUpdate, MemorySample,
-    Stage, StageTime,
+    CancelToken, GenerateForm, GenerateRequest, JobId, JobOutput, JobUpdate, MemorySample, Stage,
+    StageTime, Video,
 };
-use safelight_core::media::Picture;
+use safelight_core::media::RgbPixels;
 use safelight_core::model::ModelSpec;
-use safelight_core::settings::{LoadedSettings, Paths};
+use safelight_core::settings::{AppPaths, LoadedSettings};
 use tempfile::TempDir;
 
 pub use made_files::{made_with, write_made};
@@ -40,7 +40,7 @@ pub use worker_side::{stage_update, step_update};
 
 /// The window, the worker's end of its channels, and a folder that is this user's whole home.
 pub struct Bench {
-    pub harness: Harness<'static, Window>,
+    pub harness: Harness<'static, AppWindow>,
     pub far: WorkerFarEnd,
     pub home: TempDir,
 }
@@ -76,19 +76,20 @@ impl Bench {
     /// With what an earlier window left in its home.
     pub fn in_home(home: TempDir, change: impl FnOnce(&mut StartupOptions)) -> Self {
         let (worker, far) = WorkerHandle::detached();
-        let mut startup = StartupOptions::new(LoadedSettings::default(), Paths::under(home.path()));
+        let mut startup =
+            StartupOptions::new(LoadedSettings::default(), AppPaths::under(home.path()));
         startup.models = Some(found(vec![spec()]));
         startup.library.check_engine = Arc::new(|_| Ok(()));
         startup.desktop = DesktopLinks::none();
         startup.examine = Arc::new(|_, _| {});
         startup.measure = Arc::new(|_, _| panic!("this test asks for no report"));
         startup.library.survey = Arc::new(|_, _| {});
-        startup.runtimes.look = Arc::new(|_| Overview::default());
+        startup.runtimes.look = Arc::new(|_| RuntimeOverview::default());
         change(&mut startup);
         let harness = Harness::builder()
             .with_size(egui::vec2(1100.0, 760.0))
             .with_max_steps(60)
-            .build_eframe(|cc| Window::new(cc, worker, startup));
+            .build_eframe(|cc| AppWindow::new(cc, worker, startup));
         let mut bench = Self { harness, far, home };
         bench.settle();
         // Or it comes later, and moves what a test is about to click on.
@@ -120,7 +121,7 @@ impl Bench {
         home
     }
 
-    pub fn app(&mut self) -> &mut App {
+    pub fn app(&mut self) -> &mut SafelightApp {
         &mut self.harness.state_mut().app
     }
 
@@ -133,7 +134,7 @@ impl Bench {
         self.app().cx.push(command);
     }
 
-    pub fn panels(&mut self) -> &mut safelight::ui::Panels {
+    pub fn panels(&mut self) -> &mut safelight::ui::PanelStates {
         &mut self.harness.state_mut().panels
     }
 
@@ -308,8 +309,8 @@ pub fn found(specs: Vec<ModelSpec>) -> FoundModels {
 }
 
 /// A picture of one colour.
-pub fn picture(side: u32, colour: [u8; 3]) -> Arc<Picture> {
-    Arc::new(Picture::from_fn(side, side, |_, _| colour).expect("it has pixels"))
+pub fn picture(side: u32, colour: [u8; 3]) -> Arc<RgbPixels> {
+    Arc::new(RgbPixels::from_fn(side, side, |_, _| colour).expect("it has pixels"))
 }
 
 /// A finished clip whose frames get brighter.
@@ -319,7 +320,7 @@ pub fn output(sent: &Sent, num_frames: u8) -> JobOutput {
         .collect();
     JobOutput {
         paths: vec![sent.request.out.clone()],
-        clip: Arc::new(Clip { frames, fps: 8.0 }),
+        clip: Arc::new(Video { frames, fps: 8.0 }),
         num_frames: num_frames.into(),
         seed: Some(sent.request.seed),
         secs: 9.0,

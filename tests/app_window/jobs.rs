@@ -210,7 +210,7 @@ fn closing_the_window_cancels_the_running_job() {
 #[test]
 fn choices_and_wildcards_in_a_prompt_are_settled_before_the_job_begins() {
     let mut bench = Bench::new();
-    let folder = Paths::under(bench.home.path()).wildcards();
+    let folder = AppPaths::under(bench.home.path()).wildcards();
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("colour.txt"), "red\n").unwrap();
     bench.form().prompt = "a {small|small} __colour__ (boat:1.2)".into();

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use safelight::app::choices::SlotTarget;
 use safelight::app::commands::RestoreCommand;
-use safelight::app::state::State;
+use safelight::app::state::SavedState;
 
 use crate::app_window::prelude::*;
 
@@ -37,7 +37,8 @@ fn open(path: &Path) -> AppCommand {
 /// The names of the start and the end picture.
 fn names(bench: &mut Bench) -> [Option<String>; 2] {
     let inputs = &bench.app().inputs;
-    [Slot::Start, Slot::End].map(|slot| inputs.get(slot).map(|input| input.source.file_name()))
+    [InputSlot::Start, InputSlot::End]
+        .map(|slot| inputs.get(slot).map(|input| input.source.file_name()))
 }
 
 /// Opens a picture of this name, behind all files that are on their way.
@@ -85,7 +86,7 @@ fn of_two_results_whose_settings_are_used_the_last_one_counts() {
     let mut bench = bench();
     open_behind(&mut bench, "of the first.png");
     let first = bench.make_clip(2);
-    run(&mut bench, [InputsCommand::Remove(Slot::Start).into()]);
+    run(&mut bench, [InputsCommand::Remove(InputSlot::Start).into()]);
     let second = bench.make_clip(2);
     let use_settings = [first.id, second.id].map(|id| PlayerCommand::UseSettingsOf(id).into());
     run(&mut bench, use_settings);
@@ -98,7 +99,7 @@ fn an_image_that_is_gone_leaves_no_other_in_its_place() {
     let mut bench = bench();
     open_behind(&mut bench, "gone.png");
     let sent = bench.make_clip(2);
-    run(&mut bench, [InputsCommand::Remove(Slot::Start).into()]);
+    run(&mut bench, [InputsCommand::Remove(InputSlot::Start).into()]);
     open_behind(&mut bench, "another.png");
     fs::remove_file(bench.home.path().join("gone.png")).expect("it was there");
     run(&mut bench, [PlayerCommand::UseSettingsOf(sent.id).into()]);
@@ -121,7 +122,7 @@ fn a_failed_job_that_is_removed_or_restarted_before_its_folder_was_looked_at_doe
     for what in [QueueCommand::Remove, QueueCommand::Restart] {
         let mut bench = bench();
         let sent = bench.start_job();
-        let jobs = Paths::under(bench.home.path()).jobs();
+        let jobs = AppPaths::under(bench.home.path()).jobs();
         JobFolder::create(&jobs, sent.id, &sent.request.clone().into()).expect("a folder is made");
         let failure = JobError::new(JobErrorKind::Internal, "it broke");
         let ended = JobUpdate::Ended(JobOutcome::Failed(failure));
@@ -178,7 +179,7 @@ fn a_form_whose_model_is_not_found_for_a_while_comes_back_with_it() {
     let path = bench.home.path().join("data/state.json");
     bench.until("it is kept for the next window, too", |_| {
         let bytes = fs::read(&path).unwrap_or_default();
-        serde_json::from_slice::<State>(&bytes).is_ok_and(|state| state.form == form)
+        serde_json::from_slice::<SavedState>(&bytes).is_ok_and(|state| state.form == form)
     });
     look_anew(&mut bench, &is_here, true);
     assert_eq!(bench.app().cx.form, form);

@@ -1,6 +1,6 @@
 //! Choosing a model: searched by words, by keys, with its card, and with what another one lacks.
 
-use safelight::app::library::survey::{Fit, FitWord, SurveyNews};
+use safelight::app::library::survey::{FitWord, SurveyNews, SurveyedFit};
 use safelight_core::catalog::{ModelProblem, NeededFile, UnusableModel, known_models};
 
 use crate::app_window::prelude::*;
@@ -30,7 +30,7 @@ fn bench() -> Bench {
         startup.library.survey = Arc::new(|wish, tell| {
             for (spec, word) in wish.specs.iter().zip([FitWord::Fits, FitWord::TooLarge]) {
                 let way = (word == FitWord::TooLarge).then(|| "Make it 640 × 352".into());
-                let fit = Fit {
+                let fit = SurveyedFit {
                     word,
                     text: format!("{} of 24 GiB", spec.name),
                     ways: way.into_iter().collect(),
@@ -82,7 +82,7 @@ fn words_and_keys_find_and_use_a_model_without_the_mouse() {
     assert!(names(&bench).iter().all(is_flux));
     bench.press_key(Key::Enter);
     assert_eq!(bench.form().model.as_deref(), Some("flux"));
-    assert_eq!(bench.app().cx.page, Page::Watch);
+    assert_eq!(bench.app().cx.page, MainPage::Watch);
     // The one used last stands above the others.
     open(&mut bench);
     bench.assert_shows("Used recently");
@@ -90,7 +90,7 @@ fn words_and_keys_find_and_use_a_model_without_the_mouse() {
     bench.press_key(Key::ArrowDown);
     assert_eq!(bench.app().library.chosen.as_deref(), Some("little-world"));
     bench.press_key(Key::Escape);
-    assert_eq!(bench.app().cx.page, Page::Watch);
+    assert_eq!(bench.app().cx.page, MainPage::Watch);
     assert_eq!(bench.form().model.as_deref(), Some("flux"));
 }
 
@@ -124,7 +124,7 @@ fn another_cap_tells_anew_what_fits() {
         startup.library.survey = Arc::new(|wish, tell| {
             let text = format!("Of a cap of {:?}", wish.settings.memory.cap_gib);
             for spec in &wish.specs {
-                let fit = Fit {
+                let fit = SurveyedFit {
                     word: FitWord::TooLarge,
                     text: text.clone(),
                     ways: Vec::new(),

@@ -34,7 +34,7 @@ fn running() -> (Bench, Sent) {
             bench.say(sent.id, JobUpdate::StageEnded(time));
         }
     }
-    let colours = Picture::from_fn(256, 256, |x, y| [x as u8, 60, y as u8]);
+    let colours = RgbPixels::from_fn(256, 256, |x, y| [x as u8, 60, y as u8]);
     let colours = Arc::new(colours.expect("it has pixels"));
     bench.say_frame(sent.id, 8, 17, colours);
     (bench, sent)

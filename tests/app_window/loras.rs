@@ -2,8 +2,8 @@
 
 use safelight::app::commands::LorasCommand;
 use safelight_core::formats::weights::WeightSet;
-use safelight_core::job::{ChosenLora, Lora};
-use safelight_core::lora::{CheckedLora, Coverage, Fit};
+use safelight_core::job::{ChosenLora, LoraChoice};
+use safelight_core::lora::{CheckedLora, LoraCoverage, LoraFit};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 
@@ -46,7 +46,7 @@ fn write_fitting(path: &Path) {
 }
 
 fn write_flux(path: &Path) {
-    let layer = "transformer.single_transformer_blocks.0.attn.to_q".to_owned();
+    let layer = "transformer.single_transformer_blocks.37.attn.to_q".to_owned();
     write(path, &[(layer, [3072, 3072])]);
 }
 
@@ -63,7 +63,7 @@ fn bench() -> Bench {
 }
 
 fn lora_path(bench: &Bench, name: &str) -> PathBuf {
-    let models = Paths::under(bench.home.path()).models();
+    let models = AppPaths::under(bench.home.path()).models();
     models.join(format!("loras/{name}.safetensors"))
 }
 
@@ -82,14 +82,14 @@ fn add(bench: &mut Bench) {
 #[test]
 fn escape_puts_the_list_away_and_nothing_behind_it() {
     let mut bench = bench();
-    bench.run(AppCommand::Show(Page::Gallery));
+    bench.run(AppCommand::Show(MainPage::Gallery));
     bench.press("Add LoRA");
     bench.wait_for("sea");
     bench.press_key(Key::Escape);
     assert!(!bench.app().loras.is_open);
-    assert_eq!(bench.app().cx.page, Page::Gallery);
+    assert_eq!(bench.app().cx.page, MainPage::Gallery);
     bench.press_key(Key::Escape);
-    assert_eq!(bench.app().cx.page, Page::Watch);
+    assert_eq!(bench.app().cx.page, MainPage::Watch);
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn loras_on_this_machine_are_listed_and_those_for_other_models_say_so() {
     });
     assert!(!bench.is_disabled("sea") && bench.is_disabled("flux hair"));
     let other = &bench.app().loras.found[1];
-    assert!(matches!(&other.fit, Fit::No(why) if why.contains("this LoRA is for Flux")));
+    assert!(matches!(&other.fit, LoraFit::No(why) if why.contains("this LoRA is for Flux")));
     bench.click(Role::CheckBox, "Only those for Little World");
     assert!(!bench.has("flux hair"));
     bench.labelled("Search LoRAs").focus();
@@ -117,7 +117,7 @@ fn a_chosen_lora_goes_with_the_job_unless_it_is_switched_off() {
     bench.form().loras[0].strength = 0.8;
     bench.settle();
     bench.labelled("Strength of sea");
-    let expected = Lora {
+    let expected = LoraChoice {
         path: lora_path(&bench, "sea"),
         strength: 0.8,
         strength_2: None,
@@ -174,10 +174,10 @@ fn how_much_of_a_lora_a_job_used_is_said_beside_it() {
     let sent = bench.start_job();
     let checked = CheckedLora {
         lora: sent.request.loras[0].clone(),
-        coverage: Coverage {
+        coverage: LoraCoverage {
             total: 400,
             applied: 312,
-            ..Coverage::default()
+            ..LoraCoverage::default()
         },
     };
     bench.say(sent.id, JobUpdate::Lora(checked));

@@ -4,15 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use safelight_core::media::{ClipOptions, Picture, write_clip};
+use safelight_core::media::{ClipOptions, RgbPixels, write_clip};
 use serde_json::{Value, json};
 
 use super::Bench;
 
 /// Writes a picture or a clip of this size, whose frames get brighter, with these settings in it.
 pub fn write_made(path: &Path, size: [u32; 2], num_frames: u8, fps: f64, settings: Option<String>) {
-    let frame = |index: u8| Picture::from_fn(size[0], size[1], |_, _| [index * 9, 40, 90]);
-    let frames: Result<Vec<Picture>, _> = (0..num_frames).map(frame).collect();
+    let frame = |index: u8| RgbPixels::from_fn(size[0], size[1], |_, _| [index * 9, 40, 90]);
+    let frames: Result<Vec<RgbPixels>, _> = (0..num_frames).map(frame).collect();
     let options = ClipOptions {
         fps,
         settings,

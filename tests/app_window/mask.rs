@@ -59,15 +59,15 @@ pub(crate) fn paint(bench: &mut Bench, size: Vec2, x: f32, y: f32) {
 }
 
 /// Uses the mask and goes on painting it; what is in its file.
-fn used(bench: &mut Bench) -> Picture {
+fn used(bench: &mut Bench) -> RgbPixels {
     fn file(bench: &mut Bench) -> Option<PathBuf> {
-        let mask = bench.app().inputs.get(Slot::Mask);
+        let mask = bench.app().inputs.get(InputSlot::Mask);
         mask.map(|mask| mask.source.path().to_path_buf())
     }
     let before = file(bench);
     bench.press("Use this mask");
     bench.until("the mask stands in its place", |bench| {
-        bench.app().cx.page == Page::Watch && file(bench) != before
+        bench.app().cx.page == MainPage::Watch && file(bench) != before
     });
     bench.press("Edit mask");
     bench.wait_for(CANVAS);
@@ -95,9 +95,9 @@ fn what_is_painted_becomes_the_mask_pixel_by_pixel() {
     let points = points.map(|(x, y)| place(&bench, size, x, y));
     drag(&mut bench, PointerButton::Primary, &points);
     bench.press("Use this mask");
-    bench.until_input(Slot::Mask);
-    assert_eq!(bench.app().cx.page, Page::Watch);
-    let mask = bench.app().inputs.get(Slot::Mask).unwrap();
+    bench.until_input(InputSlot::Mask);
+    assert_eq!(bench.app().cx.page, MainPage::Watch);
+    let mask = bench.app().inputs.get(InputSlot::Mask).unwrap();
     let path = mask.source.path().to_path_buf();
     assert!(path.starts_with(bench.home.path().join("data/masks")));
     let mask = open_picture(&path).expect("it is a picture");
@@ -139,7 +139,7 @@ fn generate_uses_the_mask_that_is_being_painted() {
         let mask = open_picture(&path).expect("it is a picture");
         assert_eq!(mask.pixel(100, 100), [255; 3]);
         assert_eq!(mask.pixel(300, 200), [0; 3]);
-        assert_eq!(bench.app().cx.page, Page::Watch);
+        assert_eq!(bench.app().cx.page, MainPage::Watch);
         bench.assert_no_job();
     }
 }

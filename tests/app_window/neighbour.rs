@@ -1,6 +1,6 @@
 //! A job that waits for other programs says so, and can be told to go on.
 
-use safelight_core::job::Crowded;
+use safelight_core::job::MemoryWait;
 
 use crate::app_window::prelude::*;
 
@@ -13,7 +13,7 @@ fn a_job_that_waits_for_memory_says_so_in_a_sentence_and_goes_on_when_told() {
     let sent = bench.start_job();
     bench.say_stage(sent.id, Stage::Denoise);
     assert!(!bench.has_label("Continue now"));
-    let crowded = Crowded {
+    let crowded = MemoryWait {
         is_device: false,
         others_bytes: 14 << 30,
         limit_bytes: 16 << 30,

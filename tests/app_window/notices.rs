@@ -4,13 +4,13 @@ use std::sync::atomic::AtomicBool;
 
 use egui::{Rect, vec2};
 use safelight::app::choices::QueueEndAction;
-use safelight::app::notices::Severity;
+use safelight::app::notices::NoticeSeverity;
 
 use crate::app_window::prelude::*;
 
-fn tell(bench: &mut Bench, severity: Severity, text: &str) {
+fn tell(bench: &mut Bench, severity: NoticeSeverity, text: &str) {
     let err = JobError::new(JobErrorKind::Internal, text);
-    bench.app().cx.tell(severity, err);
+    bench.app().cx.notify(severity, err);
     bench.settle();
 }
 
@@ -22,9 +22,9 @@ fn wait(bench: &mut Bench) {
 #[test]
 fn a_hint_leaves_by_itself_with_one_planned_frame_and_a_warning_stays() {
     let mut bench = Bench::new();
-    tell(&mut bench, Severity::Warning, "a warning");
+    tell(&mut bench, NoticeSeverity::Warning, "a warning");
     bench.until_at_rest();
-    tell(&mut bench, Severity::Info, "a hint");
+    tell(&mut bench, NoticeSeverity::Info, "a hint");
     let planned = bench.next_repaint().expect("a frame is planned");
     assert!(planned > Duration::from_secs(5), "{planned:?}");
     wait(&mut bench);
@@ -37,7 +37,7 @@ fn a_hint_leaves_by_itself_with_one_planned_frame_and_a_warning_stays() {
 #[test]
 fn a_hint_stays_while_the_pointer_is_on_it_or_it_has_the_keyboard() {
     let mut bench = Bench::new();
-    tell(&mut bench, Severity::Info, "a hint");
+    tell(&mut bench, NoticeSeverity::Info, "a hint");
     let card = bench.labelled("A hint").rect();
     bench.harness.hover_at(card.center());
     wait(&mut bench);
@@ -66,10 +66,10 @@ fn a_file_that_can_be_used_takes_what_was_said_of_one_that_cannot_with_it() {
 #[test]
 fn three_cards_are_seen_the_others_are_counted_and_all_are_closed_at_once() {
     let mut bench = Bench::new();
-    tell(&mut bench, Severity::Warning, "the first");
+    tell(&mut bench, NoticeSeverity::Warning, "the first");
     assert!(!bench.has("Close all"));
     for text in ["the second", "the third", "the fourth", "the fifth"] {
-        tell(&mut bench, Severity::Warning, text);
+        tell(&mut bench, NoticeSeverity::Warning, text);
     }
     let closing = bench.harness.query_all_by_label("Dismiss");
     assert_eq!(closing.count(), 3);
@@ -83,13 +83,13 @@ fn cards_cover_neither_the_queue_nor_the_settings() {
     let mut bench = Bench::new();
     bench.press("Queue");
     for text in ["one", "two", "three"] {
-        tell(&mut bench, Severity::Warning, text);
+        tell(&mut bench, NoticeSeverity::Warning, text);
     }
     let card = bench.rect(Role::Button, "Close all").right();
     assert!(card < bench.rect(Role::Label, "Queue").left());
     assert!(card < bench.rect(Role::Button, "Pause the queue").left());
     bench.press("Queue");
-    bench.app().cx.page = Page::Settings;
+    bench.app().cx.page = MainPage::Settings;
     bench.settle();
     let top = bench.rect(Role::Button, "Close all").top();
     let search = bench.rect(Role::TextInput, "Search settings");
@@ -106,7 +106,7 @@ fn cards_and_questions_fit_into_a_window_at_the_largest_scale() {
     for is_view_shown in [false, true] {
         bench.app().cx.is_view_shown = is_view_shown;
         let text = "the model file is not what it should be, and these are more words than fit into one line";
-        tell(&mut bench, Severity::Warning, text);
+        tell(&mut bench, NoticeSeverity::Warning, text);
         let close = bench.rect(Role::Button, "Dismiss");
         let text = bench.harness.get_by_label_contains("The model file is not");
         let left = text.rect().left();
@@ -127,7 +127,7 @@ fn cards_and_questions_fit_into_a_window_at_the_largest_scale() {
 fn a_failed_job_goes_on_from_its_card_without_a_word_of_the_command_line() {
     let mut bench = Bench::new();
     let sent = bench.start_job();
-    let jobs = Paths::under(bench.home.path()).jobs();
+    let jobs = AppPaths::under(bench.home.path()).jobs();
     let folder = JobFolder::create(&jobs, sent.id, &sent.request.clone().into()).expect("a folder");
     fs::write(folder.result(Stage::EncodeText).unwrap(), "").expect("a file");
     let failure = JobError::new(JobErrorKind::EngineLost, "the engine ended");
@@ -140,7 +140,7 @@ fn a_failed_job_goes_on_from_its_card_without_a_word_of_the_command_line() {
     let again = bench.next_job();
     assert_eq!(again.id, sent.id, "it is the same job");
 
-    let recipe = safelight_core::job::Recipe::of(&again.request);
+    let recipe = safelight_core::job::Recipe::from_request(&again.request);
     bench.say(again.id, JobUpdate::Started(recipe));
     bench.say_end(again.id, failure);
     bench.press("Open the queue");

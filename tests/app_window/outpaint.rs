@@ -2,7 +2,7 @@
 
 use egui::{PointerButton, Vec2};
 use safelight::app::commands::MaskCommand;
-use safelight_core::media::{Margins, Outpaint, open_clip, open_picture};
+use safelight_core::media::{OutpaintMargins, OutpaintRequest, open_clip, open_picture};
 
 use crate::app_window::controls::{add_control, clips_spec};
 use crate::app_window::mask::{CANVAS, bench_of, drag, paint, place, set_brush};
@@ -11,13 +11,13 @@ use crate::app_window::prelude::*;
 
 const SIZE: Vec2 = Vec2::new(400.0, 304.0);
 
-fn opened(path: Option<&PathBuf>) -> Picture {
+fn opened(path: Option<&PathBuf>) -> RgbPixels {
     open_picture(path.expect("the job has one")).expect("it is a picture")
 }
 
 /// Has the picture extended, and waits for it.
-fn extend(bench: &mut Bench, margins: Margins, overlap: u32) {
-    let outpaint = Outpaint { margins, overlap };
+fn extend(bench: &mut Bench, margins: OutpaintMargins, overlap: u32) {
+    let outpaint = OutpaintRequest { margins, overlap };
     bench.run(MaskCommand::Extend(outpaint));
     until_idle(bench);
 }
@@ -35,7 +35,7 @@ fn size(bench: &mut Bench) -> Vec2 {
 }
 
 /// That the photo lies in the picture, `left` and `top` pixels from its corner, as it is.
-fn assert_holds_photo(picture: &Picture, left: u32, top: u32) {
+fn assert_holds_photo(picture: &RgbPixels, left: u32, top: u32) {
     for y in 0..SIZE.y as u32 {
         for x in 0..SIZE.x as u32 {
             let own = [x as u8, y as u8, 90];
@@ -49,10 +49,10 @@ fn masking(spec: ModelSpec) -> Bench {
 }
 
 /// Room above the photo.
-fn above() -> Margins {
-    Margins {
+fn above() -> OutpaintMargins {
+    OutpaintMargins {
         top: 64,
-        ..Margins::default()
+        ..OutpaintMargins::default()
     }
 }
 
@@ -87,7 +87,7 @@ fn an_edge_that_is_dragged_makes_room_that_the_job_fills() {
         assert!(row[..96].iter().all(|value| *value == 255));
         assert!(row[96] > 240 && row[111] > 0 && row[96..112].is_sorted_by(|a, b| a > b));
         assert!(row[112..].iter().all(|value| *value == 0));
-        assert_eq!(bench.app().cx.page, Page::Watch);
+        assert_eq!(bench.app().cx.page, MainPage::Watch);
         bench.assert_no_job();
     }
 }
@@ -101,7 +101,7 @@ fn room_that_is_taken_away_leaves_what_was_painted_on_the_image() {
     assert_eq!(size(&mut bench), SIZE + Vec2::new(0.0, 64.0));
     let extended = size(&mut bench);
     paint(&mut bench, extended, 300.0, 264.0);
-    extend(&mut bench, Margins::default(), 0);
+    extend(&mut bench, OutpaintMargins::default(), 0);
     assert_eq!(size(&mut bench), SIZE);
     let request = bench.request();
     let mask = opened(request.mask.as_ref());
@@ -203,16 +203,16 @@ fn numbers_extend_too_and_the_extended_image_is_painted_on_from_then_on() {
     bench.press("Use this mask");
     bench.until("both stand in their places", |bench| {
         let app = bench.app();
-        let start = app.inputs.get(Slot::Start).map(|it| it.source.path());
+        let start = app.inputs.get(InputSlot::Start).map(|it| it.source.path());
         let is_extended = start.is_some_and(|path| path.to_string_lossy().contains("-extended-"));
-        is_extended && app.inputs.get(Slot::Mask).is_some() && app.cx.page == Page::Watch
+        is_extended && app.inputs.get(InputSlot::Mask).is_some() && app.cx.page == MainPage::Watch
     });
     bench.press("Edit mask");
     bench.wait_for(CANVAS);
     assert_eq!(size(&mut bench), SIZE + Vec2::new(112.0, 0.0));
-    let margins = Margins {
+    let margins = OutpaintMargins {
         left: 16,
-        ..Margins::default()
+        ..OutpaintMargins::default()
     };
     extend(&mut bench, margins, 0);
     let request = bench.request();
@@ -223,10 +223,10 @@ fn numbers_extend_too_and_the_extended_image_is_painted_on_from_then_on() {
 #[test]
 fn more_room_than_the_model_makes_is_refused_and_the_image_stays() {
     let mut bench = masking(flux_spec());
-    let margins = Margins {
+    let margins = OutpaintMargins {
         left: 4096,
         bottom: 4096,
-        ..Margins::default()
+        ..OutpaintMargins::default()
     };
     extend(&mut bench, margins, 16);
     assert_eq!(size(&mut bench), SIZE);
@@ -265,7 +265,7 @@ fn an_edge_of_a_control_clip_gives_gray_room_to_all_its_frames() {
     let mask = opened(control.mask.as_ref());
     assert_eq!((mask.pixel(15, 7)[0], mask.pixel(79, 7)[0]), (255, 0));
 
-    bench.run(InputsCommand::Remove(Slot::Control));
+    bench.run(InputsCommand::Remove(InputSlot::Control));
     bench.push(InputsCommand::TakeOver(Box::new(request.clone())));
     bench.wait_for_all(&["5 frames", "Remove the mask of control picture 1"]);
     let again = bench.request();

@@ -2,7 +2,7 @@
 
 use safelight_core::job::{SigmaSchedule, StepCacheKind};
 use safelight_core::media;
-use safelight_core::model::{Guidance, ImageRole};
+use safelight_core::model::{GuidanceMode, ImageRole};
 
 use crate::app_window::prelude::*;
 
@@ -176,7 +176,7 @@ fn real_guidance_brings_the_negative_prompt_and_needs_it() {
 #[test]
 fn a_model_without_a_guidance_shows_the_real_one_alone() {
     let mut spec = flux_spec();
-    (spec.guidance, spec.defaults.sampling.guidance_scale) = (Guidance::None, 0.0);
+    (spec.guidance, spec.defaults.sampling.guidance_scale) = (GuidanceMode::None, 0.0);
     let mut bench = Bench::of(spec);
     bench.open_advanced();
     assert!(!bench.has_label("Guidance"));
@@ -191,7 +191,7 @@ fn a_model_without_a_guidance_shows_the_real_one_alone() {
 fn every_sampler_and_every_schedule_can_be_chosen() {
     let mut bench = Bench::of(flux_spec());
     bench.open_advanced();
-    for sampler in Sampler::ALL {
+    for sampler in SamplerKind::ALL {
         bench.choose("Sampler", sampler.label());
         let form = bench.form();
         assert_eq!(form.sampling_for(&flux_spec()).sampler, sampler);
@@ -311,8 +311,8 @@ fn several_videos_are_several_jobs_with_seeds_that_count_on() {
 }
 
 /// A lake at some hour: something to look at.
-fn lake(width: u32, height: u32, hour: u32) -> Picture {
-    let picture = Picture::from_fn(width, height, |x, y| {
+fn lake(width: u32, height: u32, hour: u32) -> RgbPixels {
+    let picture = RgbPixels::from_fn(width, height, |x, y| {
         let is_sky = y < height * 3 / 5;
         let depth = if is_sky { y } else { height - y } * 120 / height;
         let ripple = if is_sky { 0 } else { (x / 9 + y / 3) % 5 * 4 };
@@ -336,7 +336,7 @@ fn a_batch_looks_as_it_did() {
     media::write_png(&paths[0], &lake(300, 200, 0)).expect("a picture is written");
     let is_white = |x: u32, y: u32| x.abs_diff(150) < 70 && y.abs_diff(110) < 50;
     let mask = |x, y| [if is_white(x, y) { 255 } else { 0 }; 3];
-    let mask = Picture::from_fn(300, 200, mask).expect("it has pixels");
+    let mask = RgbPixels::from_fn(300, 200, mask).expect("it has pixels");
     media::write_png(&paths[1], &mask).expect("a mask is written");
     bench.drop_until(&paths[0], "Start picture lake.png");
     bench.drop_onto("Choose a mask", &paths[1], "Mask mask.png");
@@ -344,7 +344,7 @@ fn a_batch_looks_as_it_did() {
     let mut made = output(&sent, 1);
     made.paths = (1..=4).map(|n| format!("lake_000{n}.png").into()).collect();
     let frames = (0..4).map(|hour| Arc::new(lake(624, 416, hour)));
-    made.clip = Arc::new(safelight_core::job::Clip {
+    made.clip = Arc::new(safelight_core::job::Video {
         frames: frames.collect(),
         fps: 1.0,
     });

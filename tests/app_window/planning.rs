@@ -4,10 +4,10 @@ use std::sync::atomic::AtomicBool;
 
 use egui::vec2;
 use safelight::app::memory::planning::PlanBasis;
-use safelight::telemetry::Device;
-use safelight::worker::Estimates;
+use safelight::telemetry::TelemetryDevice;
+use safelight::worker::TimeEstimates;
 use safelight_core::families::wan;
-use safelight_core::job::Climb;
+use safelight_core::job::FallbackAttempt;
 use safelight_core::memory::{
     DeviceClass, DeviceFacts, FallbackLevel, ModelFootprint, PeakCorrections, PlanOutcome,
     StageOutcome,
@@ -33,11 +33,14 @@ fn on_card_of(mib: impl Fn(&Settings) -> u64 + Send + Sync + 'static) -> Bench {
 
 /// As it is at the first start.
 fn fresh_on(mib: impl Fn(&Settings) -> u64 + Send + Sync + 'static) -> Bench {
-    fresh_with(mib, Estimates::default())
+    fresh_with(mib, TimeEstimates::default())
 }
 
 /// The same where earlier jobs took some time.
-fn fresh_with(mib: impl Fn(&Settings) -> u64 + Send + Sync + 'static, times: Estimates) -> Bench {
+fn fresh_with(
+    mib: impl Fn(&Settings) -> u64 + Send + Sync + 'static,
+    times: TimeEstimates,
+) -> Bench {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/wan/pipeline");
     let files = ModelFiles::of_folder(&folder).expect("the fixture is a pipeline");
     let weights =
@@ -53,7 +56,7 @@ fn fresh_with(mib: impl Fn(&Settings) -> u64 + Send + Sync + 'static, times: Est
         startup.read_plan = Arc::new(move |settings, _| {
             Some(PlanBasis {
                 weights: weights.clone(),
-                machine: Device {
+                machine: TelemetryDevice {
                     physical_bytes: 0,
                     name: "a card".to_owned(),
                     facts: DeviceFacts {
@@ -95,7 +98,7 @@ fn the_time_counts_all_jobs_that_one_press_makes() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("times.json");
     let stages = r#"{"encode_text": 5.0, "denoise": 0.0, "decode": 0.0}"#;
-    let kinds = Sampler::ALL.iter().flat_map(|sampler| {
+    let kinds = SamplerKind::ALL.iter().flat_map(|sampler| {
         let kind = |guided: &str| {
             let sampler = sampler.name();
             format!(r#""pair {sampler}{guided} on a card": {stages}"#)
@@ -104,7 +107,7 @@ fn the_time_counts_all_jobs_that_one_press_makes() {
     });
     let kinds: Vec<String> = kinds.collect();
     std::fs::write(&file, format!("{{{}}}", kinds.join(", "))).unwrap();
-    let mut bench = fresh_with(|_| 24 << 10, Estimates::load(Some(file)));
+    let mut bench = fresh_with(|_| 24 << 10, TimeEstimates::load(Some(file)));
     let until = |bench: &mut Bench, text: &str| bench.until(text, |bench| bench.has_label(text));
     until(&mut bench, "Fits  ·  about 5 s");
     bench.form().grid = vec!["seed=1..9".parse().unwrap()];
@@ -133,12 +136,12 @@ fn decode_in_tiles(bench: &mut Bench) {
     let sent = bench.start_job();
     bench.say(sent.id, sample(1.0, 300, 50, 80, 24 << 10));
     let mut made = output(&sent, 3);
-    made.plan = PlanOutcome::of(vec![StageOutcome {
+    made.plan = PlanOutcome::from_stages(vec![StageOutcome {
         stage: Stage::Decode,
         predicted_bytes: 5 << 29,
         measured_bytes: 3 << 30,
     }]);
-    made.rungs = vec![Climb {
+    made.rungs = vec![FallbackAttempt {
         stage: Stage::Decode,
         section: 0,
         rung: FallbackLevel::Tiles512,

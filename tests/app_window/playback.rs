@@ -1,6 +1,6 @@
 //! Finished clips: playing, pausing, stepping, and when the window is painted.
 
-use safelight::app::player::Player;
+use safelight::app::player::FramePlayer;
 
 use crate::app_window::prelude::*;
 
@@ -11,7 +11,7 @@ fn finished(num_frames: u8) -> Bench {
     bench
 }
 
-fn player(bench: &mut Bench) -> &Player {
+fn player(bench: &mut Bench) -> &FramePlayer {
     let player = bench.app().watch.player.as_ref();
     player.expect("a clip was finished")
 }

@@ -9,20 +9,20 @@ pub use std::time::Duration;
 pub use egui::accesskit::Role;
 pub use egui::{Key, Modifiers};
 pub use egui_kittest::kittest::{NodeT as _, Queryable as _};
-pub use safelight::app::choices::Slot;
+pub use safelight::app::choices::InputSlot;
 pub use safelight::app::commands::{
     AppCommand, InputsCommand, LibraryCommand, PlayerCommand, QueueCommand,
 };
 pub use safelight::app::models::FoundModels;
 pub use safelight::app::player::ViewerMode;
-pub use safelight::app::state::Page;
+pub use safelight::app::state::MainPage;
 pub use safelight_core::job::{
-    GenerateRequest, JobError, JobErrorKind, JobFolder, JobId, JobOutcome, JobUpdate, Sampler,
+    GenerateRequest, JobError, JobErrorKind, JobFolder, JobId, JobOutcome, JobUpdate, SamplerKind,
     SeedMode, SizeChoice, Stage,
 };
-pub use safelight_core::media::Picture;
+pub use safelight_core::media::RgbPixels;
 pub use safelight_core::model::{InputUse, ModelSpec};
-pub use safelight_core::settings::Paths;
+pub use safelight_core::settings::AppPaths;
 
 pub use crate::app_window::harness::{
     Bench, Sent, flux_spec, found, framepack_spec, key_event, made_with, output, pair_spec,

@@ -71,13 +71,13 @@ fn a_draft_keeps_the_aspect_and_a_final_gives_it_its_full_size_also_a_size_of_on
 fn a_preset_of_ones_own_is_saved_applied_updated_renamed_and_deleted() {
     let mut bench = Bench::of(flux_spec());
     bench.form().sampling.num_steps = Some(33);
-    bench.form().sampling.sampler = Some(Sampler::Heun);
+    bench.form().sampling.sampler = Some(SamplerKind::Heun);
     bench.settle();
     bench.scroll_and_press("Preset menu");
     type_into(&mut bench, "Preset name", "Ink & paper");
     bench.press("Save preset");
     bench.until("it is kept", |bench| bench.app().presets.list.len() == 1);
-    let file = Paths::under(bench.home.path()).presets_file();
+    let file = AppPaths::under(bench.home.path()).presets_file();
     let text = fs::read_to_string(&file).unwrap();
     assert!(text.contains("name = \"Ink & paper\""), "{text}");
     assert!(text.contains("steps = 33"), "{text}");
@@ -87,7 +87,7 @@ fn a_preset_of_ones_own_is_saved_applied_updated_renamed_and_deleted() {
     assert_eq!(num_steps(&mut bench), Some(28));
     bench.scroll_and_press("Ink & paper");
     assert_eq!(num_steps(&mut bench), Some(33));
-    assert_eq!(bench.form().sampling.sampler, Some(Sampler::Heun));
+    assert_eq!(bench.form().sampling.sampler, Some(SamplerKind::Heun));
 
     bench.form().sampling.num_steps = Some(35);
     bench.settle();
@@ -111,7 +111,7 @@ fn a_preset_of_ones_own_is_saved_applied_updated_renamed_and_deleted() {
 #[test]
 fn a_broken_file_of_presets_is_named_and_kept() {
     let home = tempfile::tempdir().unwrap();
-    let paths = Paths::under(home.path());
+    let paths = AppPaths::under(home.path());
     fs::create_dir_all(&paths.config).unwrap();
     let broken = "[[preset]]\nname = = 1\n";
     fs::write(paths.presets_file(), broken).unwrap();
@@ -143,7 +143,7 @@ fn fields_are_put_back_one_by_one_by_the_buttons_beside_them() {
     sampling.num_steps = Some(20);
     (sampling.start_step, sampling.end_step) = (Some(2), Some(9));
     (sampling.guidance_scale, sampling.guidance_scale_2) = (Some(5.0), Some(2.0));
-    sampling.sampler = Some(Sampler::Lcm);
+    sampling.sampler = Some(SamplerKind::Lcm);
     sampling.sigma_schedule = Some(SigmaSchedule::Karras);
     sampling.shift = None;
     bench.settle();

@@ -1,7 +1,7 @@
 //! What the window says when something is wrong, and that it goes on.
 
-use safelight_core::library::{SearchPath, Watch};
-use safelight_core::settings::{Settings, Theme};
+use safelight_core::library::{FolderWatch, SearchPath};
+use safelight_core::settings::{Settings, ThemeChoice};
 
 use crate::app_window::prelude::*;
 
@@ -58,7 +58,7 @@ fn without_libtorch_the_window_opens_and_says_what_to_do() {
 #[test]
 fn a_user_without_an_engine_is_told_what_is_missing() {
     let folder = tempfile::tempdir().unwrap();
-    let paths = Paths::under(folder.path());
+    let paths = AppPaths::under(folder.path());
     let check = safelight::app::library::searching::check_runtime(paths);
     let mut settings = Settings::default();
     settings.runtime.libtorch = Some(folder.path().join("nowhere"));
@@ -108,7 +108,7 @@ fn models_are_looked_for_in_the_background_and_broken_ones_are_named() {
 fn a_model_that_is_put_where_it_is_looked_for_is_there_soon() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("new.safetensors");
-    let watched = Watch::new(vec![folder.path().to_owned()]);
+    let watched = FolderWatch::new(vec![folder.path().to_owned()]);
     let place = file.clone();
     let mut bench = Bench::with(|startup| {
         startup.models = None;
@@ -148,7 +148,7 @@ fn a_worker_that_is_gone_is_a_sentence_and_not_a_frozen_window() {
 fn the_look_is_switched_and_kept_in_the_settings_file() {
     let mut bench = Bench::new();
     bench.press("Light theme");
-    assert_eq!(bench.app().cx.settings.interface.theme, Theme::Light);
+    assert_eq!(bench.app().cx.settings.interface.theme, ThemeChoice::Light);
     let file = bench.home.path().join("config/settings.toml");
     let until_in_file = |bench: &mut Bench, theme: &str| {
         bench.until("it is saved", |_| {

@@ -35,7 +35,7 @@ fn generate(bench: &mut Bench, text: &str) {
 }
 
 fn wildcard(bench: &Bench, name: &str, lines: &str) {
-    let path = Paths::under(bench.home.path()).wildcards().join(name);
+    let path = AppPaths::under(bench.home.path()).wildcards().join(name);
     fs::create_dir_all(path.parent().expect("a folder")).expect("it can be made");
     fs::write(path, lines).expect("it is written");
 }
@@ -105,7 +105,9 @@ fn earlier_prompts_are_listed_searched_used_and_forgotten() {
         bench.app().prompt.history.entries().len() == 2
     });
     assert!(bench.has("Use: a red boat") && !bench.has("Use: a green hill"));
-    let kept = Paths::under(bench.home.path()).data.join("prompts.jsonl");
+    let kept = AppPaths::under(bench.home.path())
+        .data
+        .join("prompts.jsonl");
     let kept = fs::read_to_string(kept).unwrap();
     assert_eq!(kept.lines().count(), 2, "{kept}");
 }
@@ -208,7 +210,7 @@ fn where_a_negative_prompt_does_not_act_it_says_what_brings_it() {
 fn another_window_has_the_same_earlier_prompts() {
     let mut first = bench();
     generate(&mut first, "from the first window");
-    let paths = Paths::under(first.home.path());
+    let paths = AppPaths::under(first.home.path());
     first.until("it is kept", |_| paths.data.join("prompts.jsonl").exists());
     let mut second = Bench::with(|startup| startup.paths = Some(paths));
     second.press("Earlier prompts");
@@ -223,7 +225,7 @@ fn a_wildcard_that_was_made_since_is_completed() {
         bench.app().prompt.wildcards.is_some()
     });
     wildcard(&bench, "colour.txt", "red\n");
-    let folder = Paths::under(bench.home.path()).wildcards();
+    let folder = AppPaths::under(bench.home.path()).wildcards();
     fs::write(folder.join("cold.txt"), b"caf\xe9\n").expect("it is written");
     // Those that were looked at just now are not looked at again.
     bench.harness.run_steps(10);

@@ -103,7 +103,7 @@ fn images_of_an_edit_that_is_cancelled_at_once_do_not_come_into_the_form() {
     bench.drop_picture("a.png", 64, 64, "Start picture a.png");
     bench.press("Generate");
     let id = bench.app().queue.waiting[0].id;
-    bench.push(InputsCommand::Remove(Slot::Start));
+    bench.push(InputsCommand::Remove(InputSlot::Start));
     bench.push(QueueCommand::Edit(id));
     bench.push(QueueCommand::CancelEdit);
     bench.harness.step();
@@ -211,7 +211,7 @@ fn a_failed_job_stops_no_other_and_can_be_tried_again() {
 fn a_failed_job_of_which_something_is_finished_goes_on_from_there() {
     let mut bench = Bench::new();
     let sent = bench.start_job();
-    let jobs = Paths::under(bench.home.path()).jobs();
+    let jobs = AppPaths::under(bench.home.path()).jobs();
     let folder = JobFolder::create(&jobs, sent.id, &sent.request.clone().into()).unwrap();
     fs::write(folder.result(Stage::EncodeText).unwrap(), "").unwrap();
     bench.press("Queue");

@@ -6,7 +6,7 @@ use crate::app_window::prelude::*;
 
 /// Waits until this many jobs stand in the file.
 fn until_kept(bench: &mut Bench, count: usize) {
-    let path = Paths::under(bench.home.path()).queue_file();
+    let path = AppPaths::under(bench.home.path()).queue_file();
     bench.until("the queue is written", |_| {
         path.is_file() && QueueFile::load(&path).is_ok_and(|file| file.jobs.len() == count)
     });
@@ -38,7 +38,7 @@ fn waiting_jobs_are_there_again_after_a_crash_and_wait_for_a_word() {
 fn a_job_that_runs_when_the_window_closes_can_go_on_in_the_next_one() {
     let mut bench = Bench::new();
     let sent = bench.start_job();
-    let jobs = Paths::under(bench.home.path()).jobs();
+    let jobs = AppPaths::under(bench.home.path()).jobs();
     JobFolder::create(&jobs, sent.id, &sent.request.clone().into()).unwrap();
     until_kept(&mut bench, 1);
     let token = sent.cancel.clone();
@@ -84,7 +84,7 @@ fn an_image_that_is_gone_is_named_on_its_row() {
 #[test]
 fn a_broken_file_is_kept_aside_and_told() {
     let home = tempfile::tempdir().unwrap();
-    let path = Paths::under(home.path()).queue_file();
+    let path = AppPaths::under(home.path()).queue_file();
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, "{\"version\": 1, \"jobs\": [").unwrap();
     let mut bench = Bench::in_home(home, |_| {});
@@ -102,7 +102,7 @@ fn a_second_window_leaves_the_queue_to_the_first() {
     bench.start_job();
     bench.press("Generate");
     until_kept(&mut bench, 2);
-    let data = Paths::under(bench.home.path());
+    let data = AppPaths::under(bench.home.path());
     let mut other = Bench::with(|startup| startup.paths = Some(data));
     other.wait_for("Another Safelight window already keeps the queue");
     other.assert_no_job();
@@ -115,7 +115,7 @@ fn a_second_window_leaves_the_queue_to_the_first() {
 #[test]
 fn what_could_not_be_written_is_written_as_soon_as_that_is_possible() {
     let mut bench = Bench::new();
-    let path = Paths::under(bench.home.path()).queue_file();
+    let path = AppPaths::under(bench.home.path()).queue_file();
     until_kept(&mut bench, 0);
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
@@ -133,7 +133,7 @@ fn what_could_not_be_written_is_written_as_soon_as_that_is_possible() {
 fn the_job_that_was_interrupted_stands_before_those_that_wait() {
     let mut bench = Bench::new();
     let sent = bench.start_job();
-    let jobs = Paths::under(bench.home.path()).jobs();
+    let jobs = AppPaths::under(bench.home.path()).jobs();
     JobFolder::create(&jobs, sent.id, &sent.request.clone().into()).unwrap();
     bench.queue_prompts(&["behind it"]);
     until_kept(&mut bench, 2);

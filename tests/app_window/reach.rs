@@ -93,7 +93,11 @@ fn the_keys_of_the_queue_show_it_over_any_page_of_a_small_window_and_hide_it() {
     bench.press_keys(keys, Key::Q);
     bench.press_key(Key::Escape);
     assert!(!bench.has("Pause after this job"));
-    assert_eq!(bench.app().cx.page, Page::Gallery, "Escape took one thing");
+    assert_eq!(
+        bench.app().cx.page,
+        MainPage::Gallery,
+        "Escape took one thing"
+    );
 }
 
 #[test]
@@ -149,9 +153,9 @@ fn pages_and_the_header_have_their_buttons_within_every_small_window() {
     let mut bench = Bench::new();
     for size in SMALL.into_iter().chain([vec2(450.0, 300.0)]) {
         bench.harness.set_size(size);
-        bench.run(AppCommand::Show(Page::Doctor));
+        bench.run(AppCommand::Show(MainPage::Doctor));
         assert_in_a_row(&bench, size, &DOCTOR);
-        bench.run(AppCommand::Show(Page::Models));
+        bench.run(AppCommand::Show(MainPage::Models));
         for name in MODELS {
             let button = bench.rect(Role::Button, name);
             assert!(button.right() <= size.x, "{name} {button:?} of {size}");
@@ -197,11 +201,11 @@ fn a_screen_reader_hears_no_icons_and_real_figures() {
     let root = bench.harness.root().accesskit_node().label();
     assert_eq!(root.as_deref(), Some("Safelight"));
     for page in [
-        Page::Watch,
-        Page::Settings,
-        Page::Doctor,
-        Page::Models,
-        Page::Gallery,
+        MainPage::Watch,
+        MainPage::Settings,
+        MainPage::Doctor,
+        MainPage::Models,
+        MainPage::Gallery,
     ] {
         bench.run(AppCommand::Show(page));
         for node in bench.harness.root().children_recursive() {
@@ -229,10 +233,10 @@ fn a_question_closes_the_menu_that_was_open() {
 fn the_next_run_is_told_the_page() {
     let mut bench = Bench::new();
     bench.press("Settings");
-    assert_eq!(bench.app().cx.page.remembered(), Page::Settings);
+    assert_eq!(bench.app().cx.page.remembered(), MainPage::Settings);
     bench.press("Doctor");
     // No examination begins by itself.
-    assert_eq!(bench.app().cx.page.remembered(), Page::Watch);
+    assert_eq!(bench.app().cx.page.remembered(), MainPage::Watch);
 }
 
 #[test]

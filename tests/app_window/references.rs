@@ -1,7 +1,7 @@
 //! Reference pictures: how they come into the form, their order, and what is sent of them.
 
 use safelight::app::choices::SlotTarget;
-use safelight_core::model::PicturePrompts;
+use safelight_core::model::ReduxFiles;
 
 use crate::app_window::prelude::*;
 
@@ -141,7 +141,7 @@ fn prompt_spec() -> ModelSpec {
     let mut spec = flux_spec();
     (spec.id, spec.name) = ("prompts".into(), "Prompts".into());
     spec.prompt_pictures = Some("Get the file that reads pictures".into());
-    spec.files.picture_prompts = Some(PicturePrompts {
+    spec.files.picture_prompts = Some(ReduxFiles {
         image_encoder: "sees.safetensors".into(),
         image_processor: None,
         embedder: "reads.safetensors".into(),
@@ -155,7 +155,7 @@ fn images_as_prompts_have_strengths_and_come_back_with_the_settings() {
     bench.assert_shows("Pictures as prompts");
     bench.assert_shows("0 of 8");
     let paths = files(&bench, &["a.png", "b.png", "c.png"]);
-    let place = SlotTarget::onto(Some(Slot::Prompt));
+    let place = SlotTarget::onto(Some(InputSlot::Prompt));
     bench.push(InputsCommand::Open(paths.clone(), place));
     bench.wait_for("Prompt picture 3: c.png");
     bench.run(InputsCommand::SetStrength(1, 0.5));

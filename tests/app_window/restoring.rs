@@ -55,7 +55,7 @@ fn an_image_that_says_how_it_was_made_is_a_start_image_and_offers_its_settings()
     assert_eq!(form.prompt, "a fox");
     assert_eq!(form.negative_prompt.as_deref(), Some("fog"));
     let sampling = &form.sampling;
-    assert_eq!(sampling.sampler, Some(Sampler::Heun));
+    assert_eq!(sampling.sampler, Some(SamplerKind::Heun));
     assert_eq!(sampling.sigma_schedule, Some(SigmaSchedule::Beta));
     assert_eq!(sampling.guidance_scale, Some(2.5));
     assert_eq!(sampling.true_cfg_scale, Some(1.0));
@@ -123,7 +123,7 @@ fn a_json_file_that_is_dropped_restores_at_once() {
     assert_eq!(sampling.guidance_scale, Some(2.0));
     assert_eq!(sampling.guidance_scale_2, Some(1.0));
     assert_eq!(sampling.shift, Some(4.0));
-    assert_eq!(sampling.sampler, Some(Sampler::DpmPp2m));
+    assert_eq!(sampling.sampler, Some(SamplerKind::DpmPp2m));
     assert_eq!((form.width, form.height), (Some(256), Some(320)));
     assert!(bench.app().inputs.is_empty());
     // Nothing was left out.
@@ -220,13 +220,13 @@ fn an_image_that_was_made_from_one_stays_beside_its_settings() {
     bench.wait_for_all(&["Start picture fox.png", "was made with Forge"]);
     bench.press("Use settings");
     taken_over(&mut bench, 9);
-    assert!(bench.app().inputs.get(Slot::Start).is_some());
+    assert!(bench.app().inputs.get(InputSlot::Start).is_some());
 }
 
 #[test]
 fn loras_of_another_family_are_left_out_and_told() {
     let mut bench = Bench::new();
-    let folder = Paths::under(bench.home.path()).models().join("loras");
+    let folder = AppPaths::under(bench.home.path()).models().join("loras");
     fs::create_dir_all(&folder).expect("a folder");
     fs::write(folder.join("ink.safetensors"), b"").expect("it is written");
     let path = bench.text_file("fox.txt", FORGE);

@@ -2,23 +2,24 @@
 //! and what their buttons do.
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use safelight::app::runtimes::{Errand, RuntimeState};
+use safelight::app::runtimes::{RuntimeState, RuntimeTask};
 use safelight::runtimes::{
-    Advice, Before, Build, Found, Gpu, Kind, Overview, Progress, Refusal, RuntimeRow,
+    InstallProgress, InstalledRuntime, MachineGpu, PreviousRuntime, RuntimeAdvice, RuntimeBuild,
+    RuntimeKind, RuntimeOverview, RuntimeRefusal, RuntimeRow,
 };
-use safelight_core::settings::{Runtime, Theme};
+use safelight_core::settings::{LibtorchRuntime, ThemeChoice};
 
 use crate::app_window::prelude::*;
 
-fn gpu() -> Gpu {
-    Gpu::plain("AMD gfx1151", "0000:c4:00.0", Kind::Rocm)
+fn gpu() -> MachineGpu {
+    MachineGpu::plain("AMD gfx1151", "0000:c4:00.0", RuntimeKind::Rocm)
 }
 
-fn build() -> Build {
-    Build {
+fn build() -> RuntimeBuild {
+    RuntimeBuild {
         id: "rocm7.14-gfx1151".to_owned(),
         name: "ROCm 7.14 of AMD, for gfx1151".to_owned(),
-        kind: Kind::Rocm,
+        kind: RuntimeKind::Rocm,
         version: "2.11.0+rocm7.14.1".to_owned(),
         index: "amd".to_owned(),
         packages: Vec::new(),
@@ -30,15 +31,15 @@ fn build() -> Build {
     }
 }
 
-fn get() -> Advice {
+fn get() -> RuntimeAdvice {
     let (gpu, build) = (gpu(), build());
-    Advice::Get { gpu, build }
+    RuntimeAdvice::Get { gpu, build }
 }
 
-fn mend(what: &str, advice: &str, command: &str) -> Advice {
-    Advice::Mend {
+fn mend(what: &str, advice: &str, command: &str) -> RuntimeAdvice {
+    RuntimeAdvice::Mend {
         gpu: gpu(),
-        refusal: Refusal {
+        refusal: RuntimeRefusal {
             what: what.to_owned(),
             advice: advice.to_owned(),
             command: command.to_owned(),
@@ -47,25 +48,25 @@ fn mend(what: &str, advice: &str, command: &str) -> Advice {
 }
 
 /// What a thread that fetches says next: how far it is, or how it ended.
-type Said = Result<Progress, Result<bool, JobError>>;
+type Said = Result<InstallProgress, Result<bool, JobError>>;
 
 /// One GiB of so many is there.
-fn fetching(total_gib: u64) -> Progress {
-    Progress::Fetching {
+fn fetching(total_gib: u64) -> InstallProgress {
+    InstallProgress::Fetching {
         done_bytes: 1 << 30,
         total_bytes: total_gib << 30,
     }
 }
 
 /// Waits for the next errand.
-fn next(bench: &mut Bench, errands: &Receiver<Errand>) -> Errand {
+fn next(bench: &mut Bench, errands: &Receiver<RuntimeTask>) -> RuntimeTask {
     bench.until("it was asked for", |_| !errands.is_empty());
     errands.recv().unwrap()
 }
 
 /// The build that is got next, and whether there is a GPU for it.
-fn next_build(bench: &mut Bench, errands: &Receiver<Errand>) -> (String, bool) {
-    let Errand::Get { build, has_gpu } = next(bench, errands) else {
+fn next_build(bench: &mut Bench, errands: &Receiver<RuntimeTask>) -> (String, bool) {
+    let RuntimeTask::Get { build, has_gpu } = next(bench, errands) else {
         panic!("another errand")
     };
     (build.id, has_gpu)
@@ -83,7 +84,7 @@ fn until_stopped(bench: &mut Bench) {
 }
 
 /// The window on a machine that looks so. Who does what is asked for says what is sent, and sends what it was asked for.
-fn window(overview: Overview) -> (Bench, Sender<Said>, Receiver<Errand>) {
+fn window(overview: RuntimeOverview) -> (Bench, Sender<Said>, Receiver<RuntimeTask>) {
     let (say, said) = bounded::<Said>(8);
     let (asked, errands) = bounded(8);
     let bench = Bench::with(|startup| {
@@ -103,10 +104,10 @@ fn window(overview: Overview) -> (Bench, Sender<Said>, Receiver<Errand>) {
 }
 
 /// The first page on a machine of which this is advised.
-fn bench(advice: Advice) -> (Bench, Sender<Said>, Receiver<Errand>) {
-    let (mut bench, say, errands) = window(Overview {
+fn bench(advice: RuntimeAdvice) -> (Bench, Sender<Said>, Receiver<RuntimeTask>) {
+    let (mut bench, say, errands) = window(RuntimeOverview {
         advice,
-        ..Overview::default()
+        ..RuntimeOverview::default()
     });
     let has_card = bench.has("AMD gfx1151 is not used");
     bench.click(Role::ComboBox, "Model");
@@ -131,7 +132,7 @@ fn one_button_gets_the_libtorch_for_the_gpu_and_tells_how_far_it_is() {
     assert_eq!(next_build(&mut bench, &errands), expected);
     say.send(Ok(fetching(2))).unwrap();
     bench.wait_for("1.0 GiB of 2.0 GiB");
-    say.send(Ok(Progress::Trying)).unwrap();
+    say.send(Ok(InstallProgress::Trying)).unwrap();
     bench.wait_for("Trying whether it computes right");
     say.send(Err(Ok(true))).unwrap();
     bench.wait_for("The next job uses it");
@@ -155,10 +156,10 @@ fn a_failure_says_what_to_do_and_the_button_is_there_again() {
 #[test]
 fn the_card_uses_one_that_is_here_says_what_stops_a_gpu_and_is_absent_without_one() {
     let (gpu, id) = (gpu(), "environment".to_owned());
-    let (mut bench, say, errands) = bench(Advice::Use { gpu, id });
+    let (mut bench, say, errands) = bench(RuntimeAdvice::Use { gpu, id });
     bench.assert_shows("The libtorch “environment” on this disk serves it");
     bench.press("Use it");
-    let expected = Errand::Use("environment".to_owned());
+    let expected = RuntimeTask::Use("environment".to_owned());
     assert_eq!(next(&mut bench, &errands), expected);
     drop(say);
 
@@ -171,7 +172,7 @@ fn the_card_uses_one_that_is_here_says_what_stops_a_gpu_and_is_absent_without_on
     assert!(!bench.has("Get it"));
 
     // Where there is nothing to do there is no card.
-    let (bench, _say, _errands) = self::bench(Advice::NoGpu);
+    let (bench, _say, _errands) = self::bench(RuntimeAdvice::NoGpu);
     assert!(!bench.has("Safelight runs on the CPU"));
 }
 
@@ -179,9 +180,9 @@ fn the_card_uses_one_that_is_here_says_what_stops_a_gpu_and_is_absent_without_on
 fn row(id: &str, version: &str) -> RuntimeRow {
     let folder = std::path::PathBuf::from(format!("/data/runtimes/{id}"));
     RuntimeRow {
-        found: Found {
+        found: InstalledRuntime {
             id: id.to_owned(),
-            runtime: Runtime {
+            runtime: LibtorchRuntime {
                 lib: folder.join("torch/lib"),
                 folder,
                 extra: Vec::new(),
@@ -189,9 +190,13 @@ fn row(id: &str, version: &str) -> RuntimeRow {
             },
             is_own: true,
             is_used: false,
-            before: Before::No,
+            before: PreviousRuntime::No,
         },
-        kind: if id == "cpu" { Kind::Cpu } else { Kind::Rocm },
+        kind: if id == "cpu" {
+            RuntimeKind::Cpu
+        } else {
+            RuntimeKind::Rocm
+        },
         version: Some(version.to_owned()),
         targets: Vec::new(),
         bytes: 3 << 30,
@@ -203,31 +208,31 @@ fn row(id: &str, version: &str) -> RuntimeRow {
 }
 
 /// A Strix Halo: a runtime in use, the one before it, one that is of no use, and a build that fits.
-fn strix_halo() -> Overview {
+fn strix_halo() -> RuntimeOverview {
     let mut used = row("rocm7.14-gfx1151", "2.11.0+rocm7.14.1");
     used.found.is_used = true;
     used.targets = vec!["gfx1151".to_owned()];
     used.device = Some("AMD gfx1151, 96 GiB".to_owned());
     let mut before = row("cpu", "2.11.0");
-    before.found.before = Before::Kept;
+    before.found.before = PreviousRuntime::Kept;
     let mut odd = row("old", "2.11.0+rocm7.1");
     odd.concerns = vec!["this is libtorch 2.11.0+rocm7.1, and ROCm 7.1 crashes on gfx1151".into()];
-    let mut overview = Overview {
+    let mut overview = RuntimeOverview {
         here: vec![used, before, odd],
-        offers: vec![Build {
+        offers: vec![RuntimeBuild {
             id: "rocm7.2".to_owned(),
             name: "ROCm 7.2 of PyTorch".to_owned(),
             ..build()
         }],
-        advice: Advice::Served { gpu: gpu() },
-        ..Overview::default()
+        advice: RuntimeAdvice::Served { gpu: gpu() },
+        ..RuntimeOverview::default()
     };
     overview.machine.gpus = vec![gpu()];
     overview
 }
 
 /// The section in the settings on a machine that looks so.
-fn section(overview: Overview) -> (Bench, Sender<Said>, Receiver<Errand>) {
+fn section(overview: RuntimeOverview) -> (Bench, Sender<Said>, Receiver<RuntimeTask>) {
     let (mut bench, say, errands) = window(overview);
     bench.press("Settings");
     bench.panels().settings.search = "runtimes".to_owned();
@@ -251,16 +256,19 @@ fn the_settings_list_what_is_here_what_fits_and_which_one_jobs_use() {
         bench.assert_shows(text);
     }
     bench.press("Go back to cpu");
-    assert_eq!(next(&mut bench, &errands), Errand::Use("cpu".to_owned()));
+    assert_eq!(
+        next(&mut bench, &errands),
+        RuntimeTask::Use("cpu".to_owned())
+    );
 }
 
 #[test]
 fn one_is_checked_and_the_section_says_what_came_of_it() {
     let (mut bench, say, errands) = section(strix_halo());
     bench.press("Check rocm7.14-gfx1151");
-    let expected = Errand::Check("rocm7.14-gfx1151".to_owned());
+    let expected = RuntimeTask::Check("rocm7.14-gfx1151".to_owned());
     assert_eq!(next(&mut bench, &errands), expected);
-    say.send(Ok(Progress::Trying)).unwrap();
+    say.send(Ok(InstallProgress::Trying)).unwrap();
     bench.wait_for("Trying whether it computes right");
     say.send(Err(Ok(true))).unwrap();
     bench.wait_for("rocm7.14-gfx1151 computes right.");
@@ -273,7 +281,7 @@ fn one_is_checked_and_the_section_says_what_came_of_it() {
 fn a_broken_one_is_repaired() {
     let mut overview = strix_halo();
     let mut broken = row("rocm7.14-gfx1103", "2.11.0+rocm7.14.1");
-    let known = Build {
+    let known = RuntimeBuild {
         id: broken.found.id.clone(),
         ..build()
     };
@@ -290,7 +298,7 @@ fn a_broken_one_is_repaired() {
     bench.press("Repair rocm7.14-gfx1103");
     bench.until("it was asked for", |_| errands.len() == 2);
     let last = errands.try_iter().last().unwrap();
-    let expected = Errand::Get {
+    let expected = RuntimeTask::Get {
         build: Box::new(known),
         has_gpu: true,
     };
@@ -316,7 +324,10 @@ fn one_is_deleted_after_a_question_and_the_way_back_is_not() {
     assert!(!bench.has("and free 3.0 GiB?"));
     bench.press("Delete old");
     bench.press("Delete it");
-    assert_eq!(next(&mut bench, &errands), Errand::Remove("old".to_owned()));
+    assert_eq!(
+        next(&mut bench, &errands),
+        RuntimeTask::Remove("old".to_owned())
+    );
     say.send(Err(Ok(true))).unwrap();
     bench.wait_for("Deleted: old.");
 }
@@ -335,7 +346,7 @@ fn a_build_is_installed_from_the_settings_and_can_be_cancelled() {
 }
 
 /// Clicks twice on a button as a mouse does, which does not look what stands there the second time; the errand goes on.
-fn assert_survives_a_double_click(bench: &mut Bench, name: &str, errands: &Receiver<Errand>) {
+fn assert_survives_a_double_click(bench: &mut Bench, name: &str, errands: &Receiver<RuntimeTask>) {
     let place = bench.rect(Role::Button, name).center();
     for _ in 0..2 {
         bench.harness.hover_at(place);
@@ -367,9 +378,9 @@ fn a_double_click_begins_and_does_not_cancel() {
 fn where_nothing_fits_the_settings_say_why_with_the_command_that_helps() {
     let what = "AMD gfx1151 needs Linux 6.18.4 or a backport, and this is 6.17.1";
     let advice = mend(what, "Install a newer kernel and restart", "uname -r");
-    let (mut bench, _say, _errands) = section(Overview {
+    let (mut bench, _say, _errands) = section(RuntimeOverview {
         advice,
-        ..Overview::default()
+        ..RuntimeOverview::default()
     });
     bench.assert_shows("AMD gfx1151 needs Linux 6.18.4");
     bench.assert_shows("No runtime was found.");
@@ -391,7 +402,10 @@ fn the_section_looks_as_it_did_in_the_dark_and_in_the_light_look() {
     bench.press("Install ROCm 7.2 of PyTorch");
     say.send(Ok(fetching(4))).unwrap();
     bench.wait_for("1.0 GiB of 4.0 GiB");
-    for (theme, name) in [(Theme::Dark, "runtimes"), (Theme::Light, "runtimes_light")] {
+    for (theme, name) in [
+        (ThemeChoice::Dark, "runtimes"),
+        (ThemeChoice::Light, "runtimes_light"),
+    ] {
         bench.change_settings(|settings| settings.interface.theme = theme);
         // The same path on every machine.
         bench.app().settings.path = "settings.toml".to_owned();

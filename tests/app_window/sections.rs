@@ -1,6 +1,6 @@
 //! Clips that are made section by section: their length and order in the form, and the clip that grows on the screen.
 
-use safelight_core::job::{Clip, SectionMade, SectionOrder, Sections, WINDOW};
+use safelight_core::job::{SectionMade, SectionOrder, Video, VideoSections, WINDOW};
 
 use crate::app_window::prelude::*;
 
@@ -16,7 +16,7 @@ fn made(section: u32, num_frames: usize) -> JobUpdate {
     JobUpdate::Section(SectionMade {
         section,
         count: 4,
-        clip: Arc::new(Clip {
+        clip: Arc::new(Video {
             frames: frames.collect(),
             fps: 30.0,
         }),
@@ -27,7 +27,7 @@ fn made(section: u32, num_frames: usize) -> JobUpdate {
 #[test]
 fn a_video_has_seconds_and_an_order_that_its_sections_are_made_in() {
     let (mut bench, sent) = bench();
-    let expected = Sections {
+    let expected = VideoSections {
         count: 4,
         window: WINDOW,
         order: SectionOrder::Original,

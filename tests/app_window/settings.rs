@@ -1,6 +1,6 @@
 //! The settings page and its file: each key has a control, changes of either act at once, and nothing is lost.
 
-use safelight_core::settings::{Settings, Theme, default_file, table};
+use safelight_core::settings::{Settings, ThemeChoice, default_file, table};
 
 use crate::app_window::prelude::*;
 
@@ -83,7 +83,9 @@ fn an_edit_of_the_file_acts_at_once_and_is_told_in_one_quiet_line() {
     let (mut bench, file) = with_file("[interface]\ntheme = 'dark'\n");
     write(&file, "[interface]\ntheme = 'light'\n");
     let interface = |bench: &mut Bench| bench.app().cx.settings.interface.clone();
-    bench.until("it acts", |bench| interface(bench).theme == Theme::Light);
+    bench.until("it acts", |bench| {
+        interface(bench).theme == ThemeChoice::Light
+    });
     assert_eq!(bench.harness.ctx.theme(), egui::Theme::Light);
     bench.assert_shows("Taken from the settings file: interface.theme");
     assert!(!bench.has_cards());
@@ -198,7 +200,7 @@ fn what_was_changed_last_is_saved_when_the_window_closes() {
 }
 
 /// As the window library ends it.
-fn eframe_exit(mut harness: egui_kittest::Harness<'static, safelight::window::Window>) {
+fn eframe_exit(mut harness: egui_kittest::Harness<'static, safelight::window::AppWindow>) {
     eframe::App::on_exit(harness.state_mut());
 }
 

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use safelight_core::families::{flux, framepack, wan};
-use safelight_core::job::{PartialSampling, Sampler, Sampling, SectionOrder};
+use safelight_core::job::{PartialSampling, SamplerKind, SamplingOptions, SectionOrder};
 use safelight_core::model::{
-    ControlUse, Defaults, Guidance, ImageRole, InputUse, Limits, ModelFiles, ModelSpec, Preset,
+    ControlUse, GuidanceMode, ImageRole, InputUse, ModelDefaults, ModelFiles, ModelSpec,
+    SamplingPreset, SizeLimits,
 };
 
 /// A model that makes 256×256 clips of 17 frames, and 64-multiples when asked.
@@ -25,21 +26,21 @@ pub fn spec() -> ModelSpec {
         image_role: ImageRole::FirstFrame,
         mask: InputUse::No,
         end_image: InputUse::No,
-        guidance: Guidance::Cfg,
+        guidance: GuidanceMode::Cfg,
         presets: Vec::new(),
-        defaults: Defaults {
+        defaults: ModelDefaults {
             width: 256,
             height: 256,
             num_frames: 17,
             fps: 8.0,
-            sampling: Sampling {
+            sampling: SamplingOptions {
                 shift: Some(3.0),
-                ..Sampling::plain(12, 4.0)
+                ..SamplingOptions::plain(12, 4.0)
             },
             small_shift: None,
             negative_prompt: String::new(),
         },
-        limits: Limits {
+        limits: SizeLimits {
             size_multiple: 32,
             max_pixels: 1 << 24,
             max_edge: 4096,
@@ -70,7 +71,7 @@ pub fn pair_spec() -> ModelSpec {
     spec.files.transformer_2 = Some("transformer_2".into());
     spec.limits.fixed_size = false;
     spec.defaults.sampling.guidance_scale_2 = Some(3.0);
-    spec.presets = vec![Preset {
+    spec.presets = vec![SamplingPreset {
         id: "fast-4".into(),
         name: "Fast 4 steps".into(),
         note: "Needs the lightx2v LoRAs".into(),
@@ -80,7 +81,7 @@ pub fn pair_spec() -> ModelSpec {
             num_steps: Some(4),
             guidance_scale: Some(1.0),
             shift: Some(5.0),
-            sampler: Some(Sampler::Euler),
+            sampler: Some(SamplerKind::Euler),
             ..PartialSampling::default()
         },
     }];
@@ -96,12 +97,12 @@ pub fn flux_spec() -> ModelSpec {
     spec.variant = "dev".into();
     spec.image_role = ImageRole::Base;
     spec.mask = InputUse::Optional;
-    spec.guidance = Guidance::Distilled;
+    spec.guidance = GuidanceMode::Distilled;
     let defaults = &mut spec.defaults;
     (defaults.width, defaults.height, defaults.num_frames) = (1024, 1024, 1);
-    defaults.sampling = Sampling::plain(28, 3.5);
+    defaults.sampling = SamplingOptions::plain(28, 3.5);
     defaults.sampling.strength = Some(0.6);
-    defaults.sampling.sampler = Sampler::Euler;
+    defaults.sampling.sampler = SamplerKind::Euler;
     let limits = &mut spec.limits;
     (limits.size_multiple, limits.max_pixels, limits.fixed_size) = (16, 1 << 22, false);
     (limits.frame_stride, limits.max_frames, limits.max_batch) = (1, 1, 8);
@@ -118,12 +119,12 @@ pub fn framepack_spec() -> ModelSpec {
     spec.section_order = Some(SectionOrder::Original);
     spec.start_image = InputUse::Required;
     spec.end_image = InputUse::Optional;
-    spec.guidance = Guidance::Distilled;
+    spec.guidance = GuidanceMode::Distilled;
     let defaults = &mut spec.defaults;
     (defaults.width, defaults.height) = (640, 608);
     (defaults.num_frames, defaults.fps) = (145, 30.0);
-    defaults.sampling = Sampling::plain(25, 10.0);
-    defaults.sampling.sampler = Sampler::UniPcBh1;
+    defaults.sampling = SamplingOptions::plain(25, 10.0);
+    defaults.sampling.sampler = SamplerKind::UniPcBh1;
     let limits = &mut spec.limits;
     (limits.size_multiple, limits.max_pixels, limits.fixed_size) = (16, 1 << 21, false);
     limits.max_frames = 3601;

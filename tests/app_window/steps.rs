@@ -5,7 +5,7 @@ use std::path::Path;
 use egui::accesskit::Role;
 use egui::{Key, Modifiers, Pos2, Rect};
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use safelight::app::choices::Slot;
+use safelight::app::choices::InputSlot;
 use safelight::app::commands::AppCommand;
 use safelight_core::job::SizeChoice;
 use safelight_core::settings::Settings;
@@ -157,7 +157,7 @@ impl Bench {
     }
 
     /// Runs until an input is in its place.
-    pub fn until_input(&mut self, slot: Slot) {
+    pub fn until_input(&mut self, slot: InputSlot) {
         let is_there = |bench: &mut Self| bench.app().inputs.get(slot).is_some();
         self.until("the input is opened", is_there);
     }

@@ -22,7 +22,7 @@ fn a_preset_sets_several_fields_and_reset_gives_them_back() {
     bench.assert_shows("Needs the lightx2v LoRAs");
     let sampling = bench.request().sampling;
     assert_eq!(sampling.num_steps, 4);
-    assert_eq!(sampling.sampler, Sampler::Euler);
+    assert_eq!(sampling.sampler, SamplerKind::Euler);
     assert_eq!(sampling.shift, Some(5.0));
     assert_eq!(sampling.guidance_scale, 1.0);
     assert_eq!(sampling.low_guidance_scale(), 1.0);

@@ -2,7 +2,7 @@
 
 use egui::{Event, MouseWheelUnit, ViewportCommand, vec2};
 use safelight::app::choices::CompareMode;
-use safelight::app::player::zoom::Zoom;
+use safelight::app::player::zoom::ZoomLevel;
 
 use crate::app_window::prelude::*;
 
@@ -10,7 +10,7 @@ use crate::app_window::prelude::*;
 fn finished(count: u8) -> (Bench, Vec<Sent>) {
     let home = tempfile::tempdir().expect("a scratch folder");
     let root = home.path().to_owned();
-    let mut bench = Bench::in_home(home, |startup| startup.paths = Some(Paths::under(&root)));
+    let mut bench = Bench::in_home(home, |startup| startup.paths = Some(AppPaths::under(&root)));
     let sent = (0..count)
         .map(|index| {
             bench.form().prompt = format!("clip {index}");
@@ -114,7 +114,7 @@ fn full_screen_from_another_page_shows_the_image_and_a_page_ends_it() {
     assert_eq!(key(&mut bench, Key::F11), [true]);
     bench.labelled("Finished clip");
     bench.press_keys(Modifiers::COMMAND, Key::Num2);
-    assert_eq!(bench.app().cx.page, Page::Gallery);
+    assert_eq!(bench.app().cx.page, MainPage::Gallery);
     assert!(!bench.app().watch.is_full);
     // Without a picture there is none to show.
     let mut bench = Bench::new();
@@ -343,7 +343,7 @@ fn both_halves_of_a_comparison_zoom_in_the_same_frame() {
     }
     let [after, _] = widths(&mut bench);
     assert!(after > before * 1.2, "{before} to {after}");
-    assert_ne!(bench.app().watch.zoom, Zoom::Fit);
+    assert_ne!(bench.app().watch.zoom, ZoomLevel::Fit);
 }
 
 #[test]
@@ -354,6 +354,6 @@ fn a_result_is_dragged_from_the_strip_onto_the_start_image() {
     let place = bench.node(Role::Button, "Choose a start picture").rect();
     bench.drag_and_drop(thumb.center(), place.center());
     bench.until_clip();
-    let start = bench.app().inputs.get(Slot::Start).unwrap();
+    let start = bench.app().inputs.get(InputSlot::Start).unwrap();
     assert_eq!(start.source.path(), sent[0].request.out);
 }

@@ -1,8 +1,8 @@
 //! Watching: files from disk, two results beside each other, saved frames, zoom, and what stays while a job runs.
 
 use safelight::app::choices::CompareMode;
-use safelight::app::player::zoom::Zoom;
-use safelight::app::player::{Playback, Repeat};
+use safelight::app::player::zoom::ZoomLevel;
+use safelight::app::player::{PlaybackOptions, RepeatMode};
 use safelight_core::media::{open_picture, read_settings};
 
 use crate::app_window::prelude::*;
@@ -175,7 +175,7 @@ fn a_frame_is_saved_beside_its_video_and_it_says_where() {
     bench.press_more("Save this frame");
     bench.wait_for("Frame 4 is saved as walk_frame_0004.png");
     let saved = path.with_file_name("walk_frame_0004.png");
-    let shown: Picture = (*bench.app().watch.player.as_ref().unwrap().exact().unwrap()).clone();
+    let shown: RgbPixels = (*bench.app().watch.player.as_ref().unwrap().exact().unwrap()).clone();
     assert_eq!(open_picture(&saved).unwrap(), shown);
     assert_eq!(read_settings(&saved).unwrap(), None, "the clip has none");
 }
@@ -208,8 +208,8 @@ fn the_end_of_a_video_and_its_speed_are_chosen_once_for_all() {
         !bench.app().watch.player.as_ref().unwrap().is_playing()
     });
     bench.until_at_rest();
-    let playback = Playback {
-        repeat: Repeat::Off,
+    let playback = PlaybackOptions {
+        repeat: RepeatMode::Off,
         speed: 0.25,
     };
     bench.run(PlayerCommand::SetPlayback(playback));
@@ -223,9 +223,9 @@ fn an_image_is_zoomed_and_given_the_whole_window_and_back() {
     // As wide as at the first start: the bar has room for all of it.
     bench.resize(egui::vec2(1240.0, 820.0));
     bench.press("100 %");
-    assert_ne!(bench.app().watch.zoom, Zoom::Fit);
+    assert_ne!(bench.app().watch.zoom, ZoomLevel::Fit);
     bench.press_key(Key::Num0);
-    assert_eq!(bench.app().watch.zoom, Zoom::Fit);
+    assert_eq!(bench.app().watch.zoom, ZoomLevel::Fit);
     bench.press_key(Key::F);
     assert!(!bench.has_label("Generate"));
     bench.labelled("Finished clip");

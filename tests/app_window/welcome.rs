@@ -1,7 +1,7 @@
 //! The first page: what was found, what this machine can run, and a way on from every state.
 
-use safelight::app::library::survey::{Fit, FitWord, Machine, SurveyNews};
-use safelight::telemetry::Device;
+use safelight::app::library::survey::{FitWord, MachineInfo, SurveyNews, SurveyedFit};
+use safelight::telemetry::TelemetryDevice;
 use safelight_core::catalog::known_models;
 use safelight_core::memory::{DeviceClass, DeviceFacts};
 
@@ -9,9 +9,9 @@ use crate::app_window::prelude::*;
 
 const GIB: u64 = 1 << 30;
 
-fn machine(is_writable: bool) -> Machine {
-    Machine {
-        device: Device {
+fn machine(is_writable: bool) -> MachineInfo {
+    MachineInfo {
+        device: TelemetryDevice {
             name: "AMD gfx1151".into(),
             facts: DeviceFacts {
                 class: DeviceClass::Unified,
@@ -43,7 +43,7 @@ fn bench(specs: Vec<ModelSpec>, engine: Result<(), JobError>, is_writable: bool)
             let ids = wish.specs.iter().map(|spec| spec.id.clone());
             let known = wish.known.iter().map(|entry| entry.id.clone());
             for id in ids.chain(known) {
-                let fit = Fit {
+                let fit = SurveyedFit {
                     word: FitWord::Fits,
                     text: "Fits".into(),
                     ways: Vec::new(),
@@ -83,7 +83,7 @@ fn one_button_makes_the_first_video_with_the_example() {
     let request = bench.next_request();
     assert_eq!(request.model, "little-world");
     assert_eq!(request.prompt, "a red boat sails to the right at sunset");
-    assert_eq!(bench.app().cx.page, Page::Watch);
+    assert_eq!(bench.app().cx.page, MainPage::Watch);
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn without_a_gpu_the_page_says_that_the_cpu_is_slow() {
             tell(SurveyNews::Machine(Box::new(machine)));
         });
     });
-    bench.push(AppCommand::Show(Page::Welcome));
+    bench.push(AppCommand::Show(MainPage::Welcome));
     bench.wait_for("No supported GPU found. Running on the CPU, which is slow");
 }
 
@@ -128,7 +128,7 @@ fn with_models_that_need_an_image_or_a_disk_that_takes_nothing_there_is_a_way_on
     bench.assert_shows("need a start picture");
     bench.assert_shows("cannot be written to");
     bench.press("See all models");
-    assert_eq!(bench.app().cx.page, Page::Models);
+    assert_eq!(bench.app().cx.page, MainPage::Models);
 }
 
 #[test]

@@ -7,10 +7,10 @@ use egui::accesskit::Role;
 use egui_kittest::kittest::{AccessKitNode, Queryable as _};
 use safelight::worker::{WorkerCommand, WorkerEvent};
 use safelight_core::job::{
-    Frame, GenerateRequest, JobError, JobErrorKind, JobId, JobOutcome, JobOutput, JobRequest,
-    JobUpdate, Recipe, Stage,
+    GenerateRequest, JobError, JobErrorKind, JobId, JobOutcome, JobOutput, JobRequest, JobUpdate,
+    PreviewFrame, Recipe, Stage,
 };
-use safelight_core::media::Picture;
+use safelight_core::media::RgbPixels;
 
 use super::{Bench, Sent, output};
 
@@ -78,8 +78,8 @@ impl Bench {
     }
 
     /// The job has a preview.
-    pub fn say_preview(&mut self, id: JobId, index: u32, count: u32, picture: Arc<Picture>) {
-        let frame = Frame {
+    pub fn say_preview(&mut self, id: JobId, index: u32, count: u32, picture: Arc<RgbPixels>) {
+        let frame = PreviewFrame {
             index,
             count,
             picture,
@@ -88,8 +88,8 @@ impl Bench {
     }
 
     /// The job has a finished frame.
-    pub fn say_frame(&mut self, id: JobId, index: u32, count: u32, picture: Arc<Picture>) {
-        let frame = Frame {
+    pub fn say_frame(&mut self, id: JobId, index: u32, count: u32, picture: Arc<RgbPixels>) {
+        let frame = PreviewFrame {
             index,
             count,
             picture,
@@ -150,7 +150,10 @@ impl Bench {
         }
         self.press_generate();
         let sent = self.next_job();
-        self.say(sent.id, JobUpdate::Started(Recipe::of(&sent.request)));
+        self.say(
+            sent.id,
+            JobUpdate::Started(Recipe::from_request(&sent.request)),
+        );
         sent
     }
 

@@ -25,7 +25,7 @@ fn no_more_than_three_files_of_the_app_import_each_other_in_a_circle() {
 #[test]
 fn the_app_only_gives_its_parts_their_turn() {
     let mut files = rust_files("src/app");
-    files.retain(|path| names(&code(&read(path)), "impl App"));
+    files.retain(|path| names(&code(&read(path)), "impl SafelightApp"));
     assert!((1..=6).contains(&files.len()), "{files:#?}");
 }
 
@@ -38,7 +38,13 @@ fn panels_change_nothing_but_the_form_and_what_they_remember_for_themselves() {
         }
         let code = code(&read(&path));
         for owned in [
-            "App", "Cx", "State", "Gallery", "JobQueue", "Library", "Settings",
+            "SafelightApp",
+            "AppContext",
+            "SavedState",
+            "GalleryState",
+            "JobQueue",
+            "LibraryState",
+            "Settings",
         ] {
             let lent = format!("&mut {owned}");
             let is_draft = path.starts_with("src/ui/settings/") && owned == "Settings";

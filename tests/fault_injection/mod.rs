@@ -22,11 +22,11 @@ use std::sync::{Mutex, PoisonError};
 use safelight_core::job::Stage;
 use safelight_core::memory::FallbackLevel;
 
-use super::Site;
+use super::FaultSite;
 
 const VARIABLE: &str = "SAFELIGHT_ENGINE_FAULT";
 
-fn site_named(name: &str) -> Option<Site> {
+fn site_named(name: &str) -> Option<FaultSite> {
     serde_json::from_value(name.into()).ok()
 }
 
@@ -35,7 +35,7 @@ fn site_named(name: &str) -> Option<Site> {
 struct Fault {
     /// Its own text, under which it is counted.
     text: String,
-    site: Site,
+    site: FaultSite,
     /// At which visit of the site it strikes, counted from 1.
     at: u64,
     visits: Cell<u64>,
@@ -72,7 +72,7 @@ pub fn arm(stage: Stage, rung: FallbackLevel) -> Armed {
 }
 
 /// Called where a stage comes to a place of this class.
-pub fn at(site: Site) {
+pub fn at(site: FaultSite) {
     // A strike may unwind, and must not do so while the list is borrowed.
     let struck = ARMED.with_borrow(|faults| {
         let mut struck = faults.iter().filter(|fault| fault.visit(site));
@@ -134,7 +134,7 @@ impl Fault {
             Some((kind, times)) => (kind, Some(times.parse().ok()?)),
             None => (kind, marker.as_ref().map(|_| 1)),
         };
-        let without_number = number.map_or(Site::Start, |_| Site::Look);
+        let without_number = number.map_or(FaultSite::Start, |_| FaultSite::Look);
         Some(Self {
             text: text.to_owned(),
             site: site.unwrap_or(without_number),
@@ -148,7 +148,7 @@ impl Fault {
     }
 
     /// Whether it strikes now, which it then counts.
-    fn visit(&self, site: Site) -> bool {
+    fn visit(&self, site: FaultSite) -> bool {
         if site != self.site {
             return false;
         }
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     /// At which of five visits a fault strikes.
-    fn strikes(fault: &Fault, site: Site) -> [bool; 5] {
+    fn strikes(fault: &Fault, site: FaultSite) -> [bool; 5] {
         std::array::from_fn(|_| fault.visit(site))
     }
 
@@ -195,8 +195,8 @@ mod tests {
         assert!(Fault::parse("denoise:panic", Stage::DenoiseHigh).is_none());
         assert!(Fault::parse("decode", Stage::Decode).is_none());
         let fault = Fault::parse("decode:panic", Stage::Decode).unwrap();
-        assert_eq!(strikes(&fault, Site::Look), [false; 5]);
-        assert!(fault.visit(Site::Start));
+        assert_eq!(strikes(&fault, FaultSite::Look), [false; 5]);
+        assert!(fault.visit(FaultSite::Start));
         assert!(Fault::parse("any:panic", Stage::Unload).is_some());
     }
 
@@ -207,12 +207,12 @@ mod tests {
         let text = format!("denoise+3:panic:{}", marker.display());
         let fault = Fault::parse(&text, Stage::Denoise).unwrap();
         assert_eq!(
-            strikes(&fault, Site::Look),
+            strikes(&fault, FaultSite::Look),
             [false, false, true, false, false]
         );
         assert!(marker.exists());
         let again = Fault::parse(&text, Stage::Denoise).unwrap();
-        assert_eq!(strikes(&again, Site::Look), [false; 5]);
+        assert_eq!(strikes(&again, FaultSite::Look), [false; 5]);
         assert!(Fault::parse("denoise+x:panic", Stage::Denoise).is_none());
     }
 
@@ -223,14 +223,14 @@ mod tests {
         let text = format!("decode@vae_decode+2:oom*2:{}", marker.display());
         for expected in [true, true, false] {
             let fault = Fault::parse(&text, Stage::Decode).unwrap();
-            assert!(!fault.visit(Site::Start) && !fault.visit(Site::VaeDecode));
-            assert_eq!(fault.visit(Site::VaeDecode), expected);
+            assert!(!fault.visit(FaultSite::Start) && !fault.visit(FaultSite::VaeDecode));
+            assert_eq!(fault.visit(FaultSite::VaeDecode), expected);
         }
         let text = "denoise@block:oom*2 of a test's own";
         assert!(Fault::parse(text, Stage::Denoise).is_none());
         for expected in [true, false] {
             let fault = Fault::parse("encode_vision@vision:a test's own*1", Stage::EncodeVision);
-            assert_eq!(fault.unwrap().visit(Site::Vision), expected);
+            assert_eq!(fault.unwrap().visit(FaultSite::Vision), expected);
         }
         assert!(Fault::parse("decode@nowhere:oom", Stage::Decode).is_none());
     }

@@ -58,7 +58,7 @@ fn what_a_mask_keeps_of_a_video_is_its_own_to_the_byte_in_every_frame() {
     let old = ["--frames", "9", "--seed", "3", "--out", "old.png"];
     assert_finished(&run(home.generate().args(old)));
     let white_right = |x: u32, _: u32| [if x < 32 { 0 } else { 255 }; 3];
-    let mask = Picture::from_fn(64, 32, white_right).expect("a picture");
+    let mask = RgbPixels::from_fn(64, 32, white_right).expect("a picture");
     media::write_png(&home.path().join("mask.png"), &mask).expect("a file");
     let mut command = home.generate();
     command.args("--source-clip old_0001.png --mask mask.png --frames 9".split(' '));

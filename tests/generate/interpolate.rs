@@ -13,19 +13,19 @@ fn network(home: &Home, name: &str) {
 }
 
 /// A scene of its own that grows brighter by 16 with each frame.
-fn frame(scene: u32, index: u32) -> Picture {
+fn frame(scene: u32, index: u32) -> RgbPixels {
     let at = |x: u32, y: u32| match scene {
         0 => 40 + 8 * ((x / 8 + y / 8) % 6),
         _ => 40 + 8 * ((x / 20) * 5 + y / 16) % 60,
     };
     let pixel = |x, y| [(at(x, y) + 16 * index) as u8; 3];
-    Picture::from_fn(64, 48, pixel).expect("it has pixels")
+    RgbPixels::from_fn(64, 48, pixel).expect("it has pixels")
 }
 
 /// `small.webp`: frames of the first scene, then of the second.
-fn clip(home: &Home, counts: [u32; 2]) -> Vec<Picture> {
+fn clip(home: &Home, counts: [u32; 2]) -> Vec<RgbPixels> {
     let frames = [0, 1].map(|scene| (0..counts[scene as usize]).map(move |it| frame(scene, it)));
-    let frames: Vec<Picture> = frames.into_iter().flatten().collect();
+    let frames: Vec<RgbPixels> = frames.into_iter().flatten().collect();
     fox_video(home, "small.webp", &frames)
 }
 
@@ -37,7 +37,7 @@ fn interpolate(home: &Home) -> Command {
 }
 
 /// Both by halves, within one step of the bytes' rounding.
-fn assert_is_between(made: &Picture, first: &Picture, second: &Picture) {
+fn assert_is_between(made: &RgbPixels, first: &RgbPixels, second: &RgbPixels) {
     let all = made.rgb.iter().zip(first.rgb.iter().zip(&second.rgb));
     for (made, (first, second)) in all {
         let expected = f64::midpoint(f64::from(*first), f64::from(*second));
@@ -85,7 +85,7 @@ fn a_given_rate_keeps_the_length_and_what_the_video_carried() {
 fn a_video_of_uneven_frame_times_gets_frames_of_even_moments() {
     let home = Home::new();
     network(&home, "rife.safetensors");
-    let frames: Vec<Picture> = (0..3).map(|index| frame(0, index)).collect();
+    let frames: Vec<RgbPixels> = (0..3).map(|index| frame(0, index)).collect();
     let options = ClipOptions {
         starts: Some(FrameStarts::from_micros([0, 100_000, 500_000, 600_000])),
         ..ClipOptions::default()
@@ -179,7 +179,7 @@ fn the_plan_tells_what_a_frame_between_two_takes() {
     network(&home, "rife.safetensors");
     let frames = [0, 1, 2].map(|index| {
         let pixel = |x: u32, y: u32| [(x + y + 16 * index) as u8; 3];
-        Picture::from_fn(512, 256, pixel).expect("it has pixels")
+        RgbPixels::from_fn(512, 256, pixel).expect("it has pixels")
     });
     let path = home.path().join("small.webp");
     media::write_clip(&path, &frames, ClipOptions::default()).expect("a clip");

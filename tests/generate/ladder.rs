@@ -8,7 +8,7 @@ use crate::generate::prelude::*;
 const WIDE: [&str; 4] = ["--width", "576", "--out", "clip.png"];
 
 struct Made {
-    frames: Vec<Picture>,
+    frames: Vec<RgbPixels>,
     last: Value,
     output: Output,
 }

@@ -49,14 +49,14 @@ fn lora(home: &Home, name: &str, rank: usize) -> PathBuf {
 }
 
 /// The picture that a command makes under this name, and what it says.
-fn made(home: &Home, command: &mut Command, name: &str) -> (Vec<Value>, Picture) {
+fn made(home: &Home, command: &mut Command, name: &str) -> (Vec<Value>, RgbPixels) {
     let output = run(command);
     assert_finished(&output);
     let picture = media::open_picture(&home.path().join(name)).unwrap();
     (events(&output), picture)
 }
 
-fn picture(home: &Home, arguments: &[&str], name: &str) -> (Vec<Value>, Picture) {
+fn picture(home: &Home, arguments: &[&str], name: &str) -> (Vec<Value>, RgbPixels) {
     let mut command = home.generate();
     command
         .args(arguments)

@@ -4,7 +4,7 @@ pub use std::fs;
 pub use std::path::Path;
 pub use std::process::{Command, Output, Stdio};
 
-pub use safelight_core::media::{self, ClipOptions, Picture};
+pub use safelight_core::media::{self, ClipOptions, RgbPixels};
 pub use serde_json::Value;
 
 pub(super) use super::{kept_job, run, settings, strike, test_picture};

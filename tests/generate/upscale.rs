@@ -13,10 +13,10 @@ pub(super) fn network(home: &Home, name: &str) {
 }
 
 /// Noise, each frame another.
-pub(super) fn frame(index: u32, width: u32, height: u32) -> Picture {
+pub(super) fn frame(index: u32, width: u32, height: u32) -> RgbPixels {
     let at = |x: u32, y: u32| x.wrapping_mul(97) ^ y.wrapping_mul(57) ^ index.wrapping_mul(31);
     let pixel = |x, y| [at(x, y) as u8, (at(x, y) >> 1) as u8, (x * 5) as u8];
-    Picture::from_fn(width, height, pixel).expect("it has pixels")
+    RgbPixels::from_fn(width, height, pixel).expect("it has pixels")
 }
 
 pub(super) fn upscale(home: &Home) -> Command {
@@ -25,18 +25,18 @@ pub(super) fn upscale(home: &Home) -> Command {
     command
 }
 
-fn assert_is_nearest(large: &Picture, small: &Picture) {
+fn assert_is_nearest(large: &RgbPixels, small: &RgbPixels) {
     let size = (small.width * 4, small.height * 4);
     assert_eq!((large.width, large.height), size);
     for (x, y) in [(0, 0), (7, 5), (large.width - 1, large.height - 1)] {
         assert_eq!(large.pixel(x, y), small.pixel(x / 4, y / 4), "{x} {y}");
     }
-    let all = Picture::from_fn(large.width, large.height, |x, y| small.pixel(x / 4, y / 4));
+    let all = RgbPixels::from_fn(large.width, large.height, |x, y| small.pixel(x / 4, y / 4));
     assert_eq!(*large, all.expect("it has pixels"));
 }
 
 /// Writes frames with the settings of a fox.
-fn write_fox(home: &Home, name: &str, frames: &[Picture]) {
+fn write_fox(home: &Home, name: &str, frames: &[RgbPixels]) {
     let options = ClipOptions {
         fps: 10.0,
         settings: Some(r#"{"app":"Safelight","request":{"prompt":"a red fox"}}"#.to_owned()),
@@ -46,20 +46,20 @@ fn write_fox(home: &Home, name: &str, frames: &[Picture]) {
 }
 
 /// The frames of a video of a fox, as they can be read of its file.
-pub(super) fn fox_video(home: &Home, name: &str, frames: &[Picture]) -> Vec<Picture> {
+pub(super) fn fox_video(home: &Home, name: &str, frames: &[RgbPixels]) -> Vec<RgbPixels> {
     write_fox(home, name, frames);
     let read = media::open_clip(&home.path().join(name)).expect("the same video");
     read.frames.iter().map(|frame| (**frame).clone()).collect()
 }
 
 /// The frames of a video, `small.gif`.
-fn clip(home: &Home, count: u32) -> Vec<Picture> {
-    let frames: Vec<Picture> = (0..count).map(|index| frame(index, 20, 14)).collect();
+fn clip(home: &Home, count: u32) -> Vec<RgbPixels> {
+    let frames: Vec<RgbPixels> = (0..count).map(|index| frame(index, 20, 14)).collect();
     fox_video(home, "small.gif", &frames)
 }
 
 /// Result frames that were written as numbered pictures.
-pub(super) fn numbered(home: &Home, name: &str, count: usize) -> Vec<Picture> {
+pub(super) fn numbered(home: &Home, name: &str, count: usize) -> Vec<RgbPixels> {
     let paths = (1..=count).map(|number| home.path().join(format!("{name}_{number:04}.png")));
     let frames = paths.map(|path| media::open_picture(&path));
     frames.collect::<Result<_, _>>().expect("all are there")

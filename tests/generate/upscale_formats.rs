@@ -11,7 +11,7 @@ fn transparency_is_enlarged_and_hidden_colours_stay_hidden() {
     network(&home, "net.safetensors");
     let red = [200, 30, 30];
     // Under the transparent half there is green.
-    let small = Picture::from_fn(16, 8, |x, _| if x < 8 { red } else { [0, 255, 0] }).unwrap();
+    let small = RgbPixels::from_fn(16, 8, |x, _| if x < 8 { red } else { [0, 255, 0] }).unwrap();
     let alpha = AlphaChannel {
         width: 16,
         height: 8,
@@ -44,7 +44,7 @@ fn transparency_is_enlarged_and_hidden_colours_stay_hidden() {
 fn a_video_of_uneven_frame_times_keeps_them() {
     let home = Home::new();
     network(&home, "net.safetensors");
-    let frames: Vec<Picture> = (0..4).map(|index| frame(index, 20, 14)).collect();
+    let frames: Vec<RgbPixels> = (0..4).map(|index| frame(index, 20, 14)).collect();
     let options = ClipOptions {
         starts: Some(FrameStarts::from_micros([
             0, 50_000, 100_000, 2_100_000, 2_400_000,

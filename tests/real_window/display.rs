@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use safelight_core::media::Picture;
+use safelight_core::media::RgbPixels;
 use x11rb::connection::{Connection as _, RequestConnection as _};
 use x11rb::errors::ReplyError;
 use x11rb::protocol::Event;
@@ -106,7 +106,7 @@ impl Display {
     }
 
     /// What the window shows.
-    pub fn picture(&self, window: Window) -> Picture {
+    pub fn picture(&self, window: Window) -> RgbPixels {
         let size = self
             .connection
             .get_geometry(window)
@@ -119,7 +119,7 @@ impl Display {
                 .get_image(ImageFormat::Z_PIXMAP, window, 0, 0, width, height, u32::MAX);
         let bgrx = asked.unwrap().reply().unwrap().data;
         let rgb = bgrx.chunks_exact(4).flat_map(|p| [p[2], p[1], p[0]]);
-        Picture {
+        RgbPixels {
             width: u32::from(width),
             height: u32::from(height),
             rgb: rgb.collect(),

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use display::{CONTROL, Display, ENTER, KEY_1, KEY_A, KEY_C, KEY_L, KEY_V, wait};
-use safelight_core::media::{Picture, open_picture, read_settings, write_png};
+use safelight_core::media::{RgbPixels, open_picture, read_settings, write_png};
 use wayland::Wayland;
 use x11rb::protocol::xproto::Window;
 
@@ -29,7 +29,7 @@ impl Drop for App {
 }
 
 /// Keeps what the window shows.
-fn keep(display: &Display, window: Window, name: &str) -> Picture {
+fn keep(display: &Display, window: Window, name: &str) -> RgbPixels {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("real-window");
     fs::create_dir_all(&folder).unwrap();
     let picture = display.picture(window);
@@ -38,14 +38,14 @@ fn keep(display: &Display, window: Window, name: &str) -> Picture {
     picture
 }
 
-fn colours(picture: &Picture) -> usize {
+fn colours(picture: &RgbPixels) -> usize {
     let pixels = picture.rgb.chunks_exact(3);
     let known: std::collections::HashSet<_> = pixels.collect();
     known.len()
 }
 
 /// A sunset with a hill, of the size that the shipped model knows.
-fn sunset() -> Picture {
+fn sunset() -> RgbPixels {
     let pixel = |x: u32, y: u32| {
         if y > 190 + x / 16 {
             [40, 90, 50]
@@ -54,7 +54,7 @@ fn sunset() -> Picture {
         }
     };
     let rows = (0..256).flat_map(|y| (0..256).flat_map(move |x| pixel(x, y)));
-    Picture {
+    RgbPixels {
         width: 256,
         height: 256,
         rgb: rows.collect(),
@@ -82,7 +82,7 @@ fn at_home(command: &mut Command, home: &Path) -> App {
 }
 
 /// Starts the program -> it, its window, and how that looks at first.
-fn open(display: &Display, home: &Path) -> (App, Window, Picture) {
+fn open(display: &Display, home: &Path) -> (App, Window, RgbPixels) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_safelight"));
     command
         .env("DISPLAY", &display.name)

@@ -8,21 +8,22 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Family, FamilyDef, FileRules, LoraRules, TemporalConvPolicy, TinyDecoderRules};
+use super::{FamilyDef, FileRules, LoraRules, ModelFamily, TemporalConvPolicy, TinyDecoderRules};
 use crate::formats::weights::WeightSet;
 use crate::job::Stage;
-use crate::library::Library;
-use crate::library::companions::Companions;
-use crate::library::single::Assembled;
-use crate::memory::{Job, PlannedNetwork, StageFootprint};
-use crate::model::choices::Sampler;
-use crate::model::facts::{ModelFacts, Schedule, TransformerShape};
+use crate::library::ComponentLibrary;
+use crate::library::component_search::ComponentOverrides;
+use crate::library::single::AssembledModel;
+use crate::memory::{PlannedJob, PlannedNetwork, StageFootprint};
+use crate::model::choices::SamplerKind;
+use crate::model::facts::{ModelFacts, SchedulerDefaults, TransformerShape};
 use crate::model::{
-    CatalogError, Component, ControlUse, Guidance, ImageRole, InputUse, Limits, ModelFiles,
+    CatalogError, ControlUse, GuidanceMode, ImageRole, InputUse, ModelComponent, ModelFiles,
+    SizeLimits,
 };
-use crate::networks::{DetectionRule, NetworkConfig, Role, Schema, TensorSpec, check_sizes};
+use crate::networks::{DetectionRule, NetworkConfig, Schema, TensorRole, TensorSpec, check_sizes};
 
-pub const FAMILY: Family = Family::new(&DEF);
+pub const FAMILY: ModelFamily = ModelFamily::new(&DEF);
 
 /// Pixels along an edge of one latent.
 pub const FACTOR: u32 = 8;
@@ -71,7 +72,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
         assemble,
         variant_at: |_| Some("squares"),
         are_experts: |_, _| false,
-        is_published_part: |_: Component, _, _| false,
+        is_published_part: |_: ModelComponent, _, _| false,
         kinds: &[DetectionRule::transformer(
             "toy",
             "a Toy transformer",
@@ -134,14 +135,18 @@ impl NetworkConfig for ToyConfig {
 impl ToyConfig {
     pub fn schema(&self) -> Vec<TensorSpec> {
         let mut schema = Schema::default();
-        schema.add("toy.letters.weight", &[256, self.channels], Role::Table);
+        schema.add(
+            "toy.letters.weight",
+            &[256, self.channels],
+            TensorRole::Table,
+        );
         schema.matrix("toy.mix", self.channels, self.channels);
         schema.matrix("toy.paint", 3, self.channels);
         schema.into_tensors()
     }
 }
 
-fn needs(job: &Job<'_>, stage: Stage) -> Vec<StageFootprint> {
+fn needs(job: &PlannedJob<'_>, stage: Stage) -> Vec<StageFootprint> {
     let network = job.configured::<ToyConfig>(PlannedNetwork::Transformer);
     let pixels = f64::from(job.request.width) * f64::from(job.request.height);
     let numbers = |channels: i64| match stage {
@@ -163,13 +168,13 @@ fn needs(job: &Job<'_>, stage: Stage) -> Vec<StageFootprint> {
 fn assemble(
     place: &Path,
     weights: &WeightSet,
-    _companions: &Companions,
-    _library: &Library,
-) -> Result<Assembled, CatalogError> {
+    _companions: &ComponentOverrides,
+    _library: &ComponentLibrary,
+) -> Result<AssembledModel, CatalogError> {
     let config = ToyConfig::read(place)?;
     config.check_weights(weights)?;
     let name = place.file_stem().unwrap_or_default();
-    Ok(Assembled {
+    Ok(AssembledModel {
         place: place.to_owned(),
         name: name.to_string_lossy().into_owned(),
         files: ModelFiles {
@@ -191,10 +196,10 @@ fn assemble(
             image_role: ImageRole::FirstFrame,
             mask: InputUse::No,
             end_image: InputUse::No,
-            guidance: Guidance::None,
+            guidance: GuidanceMode::None,
             section_order: None,
             latent_channels: config.channels.unsigned_abs(),
-            limits: Limits {
+            limits: SizeLimits {
                 size_multiple: FACTOR,
                 max_edge: 1024,
                 max_pixels: 1 << 20,
@@ -205,8 +210,8 @@ fn assemble(
                 max_references: 0,
                 controls: ControlUse::NONE,
             },
-            schedule: Some(Schedule {
-                sampler: Sampler::Euler,
+            schedule: Some(SchedulerDefaults {
+                sampler: SamplerKind::Euler,
                 shift: None,
             }),
             bytes: weights.bytes,

@@ -1,18 +1,18 @@
 //! The toy family in the engine: letters to numbers, a few steps that mix channels, and colours.
 
 use safelight_core::families::toy::{self, FACTOR, ToyConfig};
-use safelight_core::job::{Sampler, Stage};
+use safelight_core::job::{SamplerKind, Stage};
 use safelight_core::networks::NetworkConfig as _;
 use tch::{Kind, Tensor};
 
 use super::EngineFamily;
-use crate::capture::Capture;
+use crate::capture::StageCapture;
 use crate::denoise::{DenoiseState, Denoiser, ModelCall, walk};
 use crate::error::EngineError;
 use crate::pixels::rgb8_from_pixels;
-use crate::sampling::{Algorithm, Solver, noise};
+use crate::sampling::{SamplerAlgorithm, Solver, noise};
 use crate::stages::StageContext;
-use crate::store;
+use crate::tensor_files;
 
 pub(crate) struct Toy;
 
@@ -42,7 +42,7 @@ struct Model {
 }
 
 impl Denoiser for Model {
-    fn velocity(&self, latents: &Tensor, _: &ModelCall, _: &mut Capture) -> Option<Tensor> {
+    fn velocity(&self, latents: &Tensor, _: &ModelCall, _: &mut StageCapture) -> Option<Tensor> {
         Some(mixed(&self.mix, latents) - &self.prompt)
     }
 
@@ -65,13 +65,13 @@ impl EngineFamily for Toy {
         // A prompt of no letters means nothing.
         let prompt =
             rows.sum_dim_intlist(&[0_i64][..], false, Kind::Float) / (prompt.len().max(1) as f64);
-        store::write_one(&context.own_result(), "prompt", &prompt)
+        tensor_files::write_one(&context.own_result(), "prompt", &prompt)
     }
 
     fn denoise(&self, context: &StageContext<'_>, _: Stage) -> Result<(), EngineError> {
         let (request, place) = (context.request(), context.placement());
         let mix = tensor(context, "toy.mix.weight")?;
-        let prompt = store::read_one(&context.result(Stage::EncodeText), "prompt")?;
+        let prompt = tensor_files::read_one(&context.result(Stage::EncodeText), "prompt")?;
         let channels = mix.size()[0];
         let size = [
             1,
@@ -86,7 +86,8 @@ impl EngineFamily for Toy {
         };
         let num_steps = request.sampling.num_steps as usize;
         let sigmas = (0..num_steps).map(|step| 1.0 - step as f64 / num_steps as f64);
-        let euler = Algorithm::along(Sampler::Euler, sigmas.collect(), 1000, request.seed);
+        let euler =
+            SamplerAlgorithm::along(SamplerKind::Euler, sigmas.collect(), 1000, request.seed);
         let Some(mut solver) = Solver::new(euler, 0..num_steps) else {
             return Err(EngineError::Request {
                 reason: "expected at least one step, found none".to_owned(),
@@ -96,7 +97,7 @@ impl EngineFamily for Toy {
         let state = context.part(|work| {
             let (capture, hooks) = (&mut *work.capture, work.hooks);
             let first = noise(&size, request.seed)?;
-            let state = DenoiseState::of(checkpoint, first, &mut solver, place.device, hooks);
+            let state = DenoiseState::new(checkpoint, first, &mut solver, place.device, hooks);
             walk(
                 &model,
                 &state,
@@ -107,12 +108,12 @@ impl EngineFamily for Toy {
                 hooks,
             )
         })?;
-        store::write_one(&context.own_result(), "latents", &state.latents)
+        tensor_files::write_one(&context.own_result(), "latents", &state.latents)
     }
 
     fn decode(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
         let paint = tensor(context, "toy.paint.weight")?;
-        let latents = store::read_one(&context.result(Stage::Denoise), "latents")?;
+        let latents = tensor_files::read_one(&context.result(Stage::Denoise), "latents")?;
         let colours = mixed(&paint, &latents.to_device(context.device)).tanh();
         let factor = i64::from(FACTOR);
         // (1, 3, 1, h, w) -> (1, 3, 1, H, W)

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::Duration;
 
-use safelight::telemetry::Roots;
+use safelight::telemetry::SystemRoots;
 use safelight::worker::{
     ProcessLauncher, WorkerCommand, WorkerEvent, WorkerLimits, WorkerOptions, spawn,
 };
@@ -18,7 +18,7 @@ use safelight_core::media;
 use safelight_core::memory::compute_options::ComputeOptions;
 use safelight_core::memory::conv_backends::ConvBackendChoice;
 use safelight_core::model::ModelSpec;
-use safelight_core::settings::{Paths, Settings};
+use safelight_core::settings::{AppPaths, Settings};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 use serde_json::{Value, json};
@@ -81,7 +81,7 @@ fn generate(home: &Home, out: &str, fault: &str) -> Output {
         .unwrap()
 }
 
-fn pixels(path: &Path) -> media::Picture {
+fn pixels(path: &Path) -> media::RgbPixels {
     media::open_picture(path).unwrap()
 }
 
@@ -166,7 +166,7 @@ fn run(home: &Home, request: GenerateRequest) -> Vec<(u32, u32)> {
         conv_backends: None,
         counters: None,
         finished_on: Box::new(|_| {}),
-        roots: Roots::of_this_machine(),
+        roots: SystemRoots::of_this_machine(),
         limits: Box::new(|| WorkerLimits {
             stall: Duration::from_mins(2),
             cancel_grace: Duration::from_secs(5),
@@ -176,7 +176,8 @@ fn run(home: &Home, request: GenerateRequest) -> Vec<(u32, u32)> {
             crf: 16,
         }),
     };
-    let mut launcher = ProcessLauncher::by(Settings::default, &Paths::under(home.path()));
+    let mut launcher =
+        ProcessLauncher::with_settings(Settings::default, &AppPaths::under(home.path()));
     let beside = Path::new(env!("CARGO_BIN_EXE_safelight")).with_file_name("safelight-engine");
     launcher.set_executable(beside);
     let (handle, thread) = spawn(options, Box::new(launcher), Box::new(|| {})).unwrap();

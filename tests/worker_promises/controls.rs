@@ -1,6 +1,6 @@
 //! Jobs with control pictures and clips, and the networks that bring them in.
 
-use safelight_core::job::{Control, ControlSettings};
+use safelight_core::job::{ControlInput, ControlSettings};
 
 use crate::worker_promises::inputs::{old_clip, picture, settings};
 use crate::worker_promises::prelude::*;
@@ -24,7 +24,7 @@ fn control_images_and_videos_are_copied_with_their_masks_and_remembered() {
         }
         Act::Work
     });
-    let of = |file: &Path| Control {
+    let of = |file: &Path| ControlInput {
         file: file.to_owned(),
         mask: None,
         settings: ControlSettings::default(),
@@ -58,7 +58,7 @@ fn a_control_network_that_is_none_fails_the_job_before_any_engine_starts() {
             network: Some(path.clone()),
             ..ControlSettings::default()
         };
-        request.controls = vec![Control {
+        request.controls = vec![ControlInput {
             file: path.clone(),
             mask: None,
             settings,

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
-use safelight_core::families::{Family, framepack};
+use safelight_core::families::{ModelFamily, framepack};
 use safelight_core::job::SectionOrder;
 use safelight_core::memory::conv_backends::{ConvBackend, MiopenMode};
 
@@ -18,10 +18,10 @@ const TESTING: &str =
 /// Replaces the engine by a program whose probe result for each backend is a branch of a shell's `case`.
 fn probe_with(rig: &Rig, cases: &str) {
     let path = rig.folder.path().join("probe");
-    let answer = r#"echo "{\"backend\":\"$6\",\"shape\":\"$8\",\"convolutions\":\"${10}\",\"dtype\":\"${12}\",\"end\":$1}""#;
+    let answer = r#"echo "{\"backend\":\"$5\",\"shape\":\"$7\",\"convolutions\":\"$9\",\"dtype\":\"${11}\",\"end\":$1}""#;
     let script = format!(
-        "#!/bin/sh\necho \"$6 $MODE\" >> \"$0.calls\"\nright() {{ end=\"\\\"right\\\",\\\"secs\\\":$1,\\\"error\\\":0.001\"; }}\n\
-         wrong() {{ end='\"wrong\",\"error\":0.9'; }}\ncase \"$6\" in\n{cases}\nesac\n{}\n",
+        "#!/bin/sh\necho \"$5 $MODE\" >> \"$0.calls\"\nright() {{ end=\"\\\"right\\\",\\\"secs\\\":$1,\\\"error\\\":0.001\"; }}\n\
+         wrong() {{ end='\"wrong\",\"error\":0.9'; }}\ncase \"$5\" in\n{cases}\nesac\n{}\n",
         answer.replace("$1", "$end")
     );
     write_script(&path, &script);
@@ -33,7 +33,7 @@ fn calls(rig: &Rig) -> String {
 }
 
 /// A request of a family, as small as the others'.
-fn of_family(family: Family) -> impl FnOnce(&mut GenerateRequest) {
+fn of_family(family: ModelFamily) -> impl FnOnce(&mut GenerateRequest) {
     move |request| {
         let in_sections = in_sections(1, SectionOrder::Original);
         request.family = family;
@@ -60,7 +60,7 @@ fn told(rig: &Rig) -> (Vec<ConvBackend>, Vec<ConvBackend>) {
 #[test]
 fn a_library_that_crashes_or_is_wrong_is_left_out_of_every_familys_autoencoder() {
     for direct in ["kill -SEGV $$;;", "wrong;;", "exit 1;;"] {
-        for family in Family::all() {
+        for family in ModelFamily::all() {
             let rig = Rig::working();
             probe_with(&rig, &format!("no_miopen) right 0.2;;\n*) {direct}"));
             for job in ["the first", "the next"] {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use safelight::worker::link::{
-    EngineControl, EngineLauncher, EngineLink, ExitReport, Incoming, ProbeOrder,
+    EngineControl, EngineLauncher, EngineLink, ExitReport, IncomingMessage, ProbeOrder,
 };
 use safelight_core::finish::PostprocessRequest;
 use safelight_core::job::{
@@ -189,7 +189,7 @@ struct FakeEngine {
     told: Arc<Mutex<Vec<(Stage, StageMemory)>>>,
     device: DeviceChoice,
     commands: Receiver<EngineCommand>,
-    messages: Sender<Incoming>,
+    messages: Sender<IncomingMessage>,
     killed: Arc<AtomicBool>,
     gpu_problem: Option<String>,
     libtorch: String,
@@ -332,7 +332,7 @@ impl FakeEngine {
                 self.messages.send(frame).ok();
             }
         }
-        let folder = JobFolder::at(&order.folder);
+        let folder = JobFolder::open(&order.folder);
         if let Some(path) = folder.section_result(order.stage, order.section) {
             std::fs::write(path, b"a result").unwrap();
         }

@@ -4,20 +4,20 @@ use std::fs::File;
 use std::time::{Duration, SystemTime};
 
 use safelight_core::families::{flux, framepack};
-use safelight_core::job::{JobId, QueueFile, QueuedJob, QueuedState, SectionOrder, Sections};
-use safelight_core::media::{ClipOptions, Picture};
+use safelight_core::job::{JobId, QueueFile, QueuedJob, QueuedState, SectionOrder, VideoSections};
+use safelight_core::media::{ClipOptions, RgbPixels};
 
 use crate::worker_promises::prelude::*;
 
 pub(crate) fn picture(path: &Path, blue: u8) {
-    let picture = Picture::from_fn(40, 30, |x, y| [x as u8 * 6, y as u8 * 8, blue]).unwrap();
+    let picture = RgbPixels::from_fn(40, 30, |x, y| [x as u8 * 6, y as u8 * 8, blue]).unwrap();
     media::write_png(path, &picture).unwrap();
 }
 
 /// A clip of four numbered pictures of one size; returns the first.
 pub(crate) fn old_clip(folder: &Path, width: u32, height: u32) -> PathBuf {
-    let frames: Vec<Picture> = (0..4)
-        .map(|n| Picture::from_fn(width, height, |x, y| [x as u8, y as u8, n * 50]).unwrap())
+    let frames: Vec<RgbPixels> = (0..4)
+        .map(|n| RgbPixels::from_fn(width, height, |x, y| [x as u8, y as u8, n * 50]).unwrap())
         .collect();
     let options = ClipOptions::default();
     media::write_clip(&folder.join("old.png"), &frames, options)
@@ -89,8 +89,8 @@ fn an_extended_video_is_the_old_frames_and_the_new_ones_without_the_doubled_one(
 #[test]
 fn f1_is_given_the_last_frames_of_the_video_and_what_it_blends_takes_their_place() {
     let folder = tempfile::tempdir().unwrap();
-    let frames = |numbers: std::ops::Range<u8>| -> Vec<Picture> {
-        let all = numbers.map(|n| Picture::from_fn(32, 32, |_, _| [n, n, n]).unwrap());
+    let frames = |numbers: std::ops::Range<u8>| -> Vec<RgbPixels> {
+        let all = numbers.map(|n| RgbPixels::from_fn(32, 32, |_, _| [n, n, n]).unwrap());
         all.collect()
     };
     let options = ClipOptions::default();
@@ -109,11 +109,11 @@ fn f1_is_given_the_last_frames_of_the_video_and_what_it_blends_takes_their_place
     let target = rig.folder.path().join("new.png");
     let (_, outcome) = rig.run_with(|request| {
         // Two latents of the clip stand in front: five frames.
-        let sections = Sections {
+        let sections = VideoSections {
             count: 1,
             window: 2,
             order: SectionOrder::F1,
-            lead: Sections::lead_of(80, 2),
+            lead: VideoSections::lead_of(80, 2),
         };
         request.family = framepack::FAMILY;
         request.num_frames = sections.num_frames();
@@ -134,14 +134,14 @@ fn a_video_is_extended_in_place_and_in_another_size() {
     let old = old_clip(rig.folder.path(), 48, 24);
     let clip = rig.folder.path().join("clip.mp4");
     let frames = media::open_clip(&old).unwrap().frames;
-    let frames: Vec<Picture> = frames.iter().map(|frame| (**frame).clone()).collect();
+    let frames: Vec<RgbPixels> = frames.iter().map(|frame| (**frame).clone()).collect();
     media::write_clip(&clip, &frames, ClipOptions::default()).unwrap();
     let in_place = clip.clone();
     let output = finished(rig.run_with(|request| request.extend = Some(in_place)).1);
     assert_eq!(output.path(), clip);
     let written = media::open_clip(&clip).unwrap();
     assert_eq!(written.frames.len(), 8);
-    let is_small = |frame: &std::sync::Arc<Picture>| (frame.width, frame.height) == (32, 32);
+    let is_small = |frame: &std::sync::Arc<RgbPixels>| (frame.width, frame.height) == (32, 32);
     assert!(written.frames.iter().all(is_small));
     let settings = media::read_settings(&clip).unwrap().unwrap();
     assert!(settings.contains(r#""extend":"fnv1a64:"#), "{settings}");
@@ -230,7 +230,7 @@ fn folders_of_jobs_that_ended_long_ago_are_removed_and_no_others() {
     let padded = left_behind(&jobs, "0017", 30);
     let empty = jobs.join("1700000000000003");
     fs::create_dir_all(&empty).unwrap();
-    let lock = JobFolder::at(&living).hold().unwrap();
+    let lock = JobFolder::open(&living).hold().unwrap();
     let locked = File::open(living.join("alive.lock")).unwrap();
     let age = |days: u64| SystemTime::now() - Duration::from_hours(days * 24);
     locked.set_modified(age(30)).unwrap();

@@ -21,7 +21,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use fake_engine::{Act, FakeLauncher, FakeState};
-use safelight::telemetry::Roots;
+use safelight::telemetry::SystemRoots;
 use safelight::worker::{WorkerCommand, WorkerHandle, WorkerLimits, WorkerOptions, spawn};
 use safelight_core::finish::PostprocessRequest;
 use safelight_core::job::{
@@ -57,7 +57,7 @@ fn paused(rig: &Rig, token: &CancelToken) -> PathBuf {
 /// The one job in a folder of jobs.
 fn only_job(jobs: &Path) -> JobFolder {
     let mut jobs = std::fs::read_dir(jobs).unwrap();
-    JobFolder::at(jobs.next().unwrap().unwrap().path())
+    JobFolder::open(jobs.next().unwrap().unwrap().path())
 }
 
 /// Engines that do this in one stage, and work in all others.
@@ -158,7 +158,7 @@ impl Rig {
             conv_backends: None,
             counters: Some(folder.path().join("ladder.json")),
             finished_on: Box::new(|_| {}),
-            roots: Roots::under(folder.path()),
+            roots: SystemRoots::under(folder.path()),
             limits: Box::new(move || WorkerLimits {
                 stall: patience,
                 cancel_grace: patience,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Once;
 
 use safelight_core::families::flux;
-use safelight_core::job::{Control, ControlSettings, Lora};
+use safelight_core::job::{ControlInput, ControlSettings, LoraChoice};
 use safelight_core::library::ControlNetwork;
 use safelight_core::memory::{FallbackLevel, ResourceFault};
 use serde_json::Value;
@@ -47,7 +47,7 @@ fn assert_refused_until_it_is_back(rig: &Rig, job: &Path, file: &Path, said: &st
 }
 
 /// A tiny model's transformer and a LoRA for it in the rig's folder; the LoRA.
-fn lora_in(rig: &Rig) -> Lora {
+fn lora_in(rig: &Rig) -> LoraChoice {
     let name = "transformer/diffusion_pytorch_model.safetensors";
     let transformer = rig.folder.path().join(name);
     fs::create_dir(transformer.parent().unwrap()).unwrap();
@@ -57,7 +57,7 @@ fn lora_in(rig: &Rig) -> Lora {
     let tensors = [("lora_A", vec![4, 64]), ("lora_B", vec![64, 4])];
     let tensors = tensors.map(|(part, shape)| (format!("{layer}.{part}.weight"), shape));
     write_zeros(&path, tensors);
-    Lora {
+    LoraChoice {
         path,
         strength: 1.0,
         strength_2: None,
@@ -78,7 +78,7 @@ fn a_job_of_a_version_that_kept_no_fingerprints_goes_on() {
     let rig = rig();
     let lora = lora_in(&rig);
     let job = paused(&rig, |request| request.loras = vec![lora.clone()]);
-    let folder = JobFolder::at(&job);
+    let folder = JobFolder::open(&job);
     fs::remove_file(folder.model_file()).unwrap();
     fs::write(folder.inputs_file(), "{}").unwrap();
     change(&lora.path);
@@ -114,7 +114,7 @@ fn a_job_does_not_go_on_with_another_controlnet_than_it_began_with() {
             network: Some(network),
             ..ControlSettings::default()
         };
-        request.controls = vec![Control {
+        request.controls = vec![ControlInput {
             file,
             mask: None,
             settings,

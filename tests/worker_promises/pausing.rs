@@ -38,7 +38,7 @@ fn a_resumed_job_uses_the_compute_options_that_it_started_with() {
     let rig = rig();
     let token = rig.submit(DeviceChoice::Auto);
     let folder = paused(&rig, &token);
-    let kept = JobFolder::at(&folder);
+    let kept = JobFolder::open(&folder);
     assert_eq!(kept.compute_options(), Some(ComputeOptions::default()));
     let begun_with = ComputeOptions {
         attention: AttentionChoice::Sliced,

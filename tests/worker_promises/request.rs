@@ -2,9 +2,9 @@
 
 use safelight_core::families::wan;
 use safelight_core::finish::{PostprocessKind, PostprocessRequest};
-use safelight_core::job::{DtypeChoice, Fit, PreviewChoice, Sampling};
-use safelight_core::library::Companions;
-use safelight_core::media::{ClipInfo, Picture};
+use safelight_core::job::{DtypeChoice, PreviewChoice, ResizeMode, SamplingOptions};
+use safelight_core::library::ComponentOverrides;
+use safelight_core::media::{ClipInfo, RgbPixels};
 use safelight_core::memory::MemoryOptions;
 use safelight_core::model::{ImageRole, ModelFiles};
 
@@ -16,7 +16,7 @@ pub fn plain(folder: &Path) -> GenerateRequest {
         model: "test".to_owned(),
         family: wan::FAMILY,
         files: ModelFiles::in_folder(folder),
-        companions: Companions::default(),
+        companions: ComponentOverrides::default(),
         latent_rgb: None,
         preview: PreviewChoice::Auto,
         image_role: ImageRole::FirstFrame,
@@ -34,7 +34,7 @@ pub fn plain(folder: &Path) -> GenerateRequest {
         controls: Vec::new(),
         prompt_pictures: Vec::new(),
         is_out_automatic: false,
-        fit: Fit::Stretch,
+        fit: ResizeMode::Stretch,
         width: 32,
         height: 32,
         sections: None,
@@ -42,7 +42,7 @@ pub fn plain(folder: &Path) -> GenerateRequest {
         num_frames: 5,
         fps: 8.0,
         batch_size: 1,
-        sampling: Sampling::plain(2, 1.0),
+        sampling: SamplingOptions::plain(2, 1.0),
         vae_tile: None,
         memory: MemoryOptions::default(),
         seed: 0,
@@ -60,7 +60,7 @@ pub fn plain(folder: &Path) -> GenerateRequest {
 /// To make a picture in this folder twice as large; writes the picture and a network that a fake engine does not read.
 pub fn enlarging(folder: &Path) -> PostprocessRequest {
     let (source, network) = (folder.join("small.png"), folder.join("net.safetensors"));
-    let picture = Picture::from_fn(16, 16, |x, y| [x as u8, y as u8, 0]).unwrap();
+    let picture = RgbPixels::from_fn(16, 16, |x, y| [x as u8, y as u8, 0]).unwrap();
     media::write_png(&source, &picture).unwrap();
     fs::write(&network, "the first weights").unwrap();
     let of_size = |size| ClipInfo {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use safelight::worker::WorkerCommand;
 use safelight_core::families::framepack;
-use safelight_core::job::{CancelToken, Clip, JobId, SectionMade, SectionOrder, Sections};
+use safelight_core::job::{CancelToken, JobId, SectionMade, SectionOrder, Video, VideoSections};
 
 use crate::worker_promises::prelude::*;
 
@@ -22,7 +22,7 @@ impl Rig {
         folder: &Path,
         change: impl FnOnce(&mut GenerateRequest),
     ) -> (Vec<JobUpdate>, JobOutcome) {
-        let mut request = JobFolder::at(folder).request().unwrap();
+        let mut request = JobFolder::open(folder).request().unwrap();
         change(request.generate_mut().unwrap());
         let command = WorkerCommand {
             id: JobId::next(),
@@ -39,7 +39,7 @@ impl Rig {
 /// Makes a request one of a window of 2: 8 frames a section, and 5 that two share.
 pub(crate) fn in_sections(count: u32, order: SectionOrder) -> impl FnOnce(&mut GenerateRequest) {
     move |request| {
-        let sections = Sections {
+        let sections = VideoSections {
             count,
             window: 2,
             order,
@@ -60,7 +60,7 @@ fn sections_of(updates: &[JobUpdate]) -> Vec<&SectionMade> {
 }
 
 /// Which frame of which section each is, by its grey.
-fn greys(clip: &Clip) -> Vec<u8> {
+fn greys(clip: &Video) -> Vec<u8> {
     clip.frames.iter().map(|frame| frame.rgb[0]).collect()
 }
 

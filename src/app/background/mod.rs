@@ -15,7 +15,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use egui::Context;
 use safelight_core::job::{JobError, JobErrorKind};
 
-use crate::app::pending::{Pending, Postbox, Stream};
+use crate::app::pending::{BackgroundTask, TaskChannel, TaskStream};
 
 /// Requests that may wait for the file thread.
 const TASK_ROOM: usize = 64;
@@ -26,37 +26,37 @@ const NO_DIALOG_WITHIN: Duration = Duration::from_millis(300);
 /// Error of a file whose decoder panicked.
 pub(in crate::app) const NOT_SURVIVED: &str = "the file is damaged and cannot be opened";
 
-type Work = Box<dyn FnOnce() + Send>;
+type BackgroundWork = Box<dyn FnOnce() + Send>;
 
 /// While it lives, quitting waits.
 #[derive(Clone)]
-pub struct Hold {
+pub struct QuitGuard {
     _end: Sender<()>,
 }
 
 /// The near end of the background threads.
-pub struct Background {
+pub struct BackgroundThreads {
     ctx: Context,
-    files: Option<Sender<Work>>,
-    searches: Sender<Work>,
+    files: Option<Sender<BackgroundWork>>,
+    searches: Sender<BackgroundWork>,
     /// Closed when nothing is left that quitting waits for.
     end: Receiver<()>,
     /// There until quitting.
-    hold: Option<Hold>,
+    hold: Option<QuitGuard>,
     /// A dialog is open.
     is_asking: Arc<AtomicBool>,
-    problem_box: Postbox<JobError>,
+    problem_box: TaskChannel<JobError>,
     problems: Receiver<JobError>,
 }
 
-impl Background {
+impl BackgroundThreads {
     /// Starts the threads that are always there.
     pub fn start(ctx: &Context) -> Self {
-        let (problem_box, problems) = Postbox::new(ctx, TASK_ROOM);
-        let (files, waiting_files) = bounded::<Work>(TASK_ROOM);
-        let (searches, waiting_searches) = bounded::<Work>(TASK_ROOM);
+        let (problem_box, problems) = TaskChannel::new(ctx, TASK_ROOM);
+        let (files, waiting_files) = bounded::<BackgroundWork>(TASK_ROOM);
+        let (searches, waiting_searches) = bounded::<BackgroundWork>(TASK_ROOM);
         let (hold, end) = bounded::<()>(1);
-        let hold = Hold { _end: hold };
+        let hold = QuitGuard { _end: hold };
         let (of_files, of_searches) = (problem_box.clone(), problem_box.clone());
         let held = hold.clone();
         spawn("files", move || {
@@ -81,8 +81,8 @@ impl Background {
         &self,
         name: &str,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Pending<T> {
-        let (postbox, pending) = Pending::new(&self.ctx);
+    ) -> BackgroundTask<T> {
+        let (postbox, pending) = BackgroundTask::new(&self.ctx);
         spawn(name, move || postbox.post(work()));
         pending
     }
@@ -91,15 +91,15 @@ impl Background {
     pub fn stream<T: Send + 'static>(
         &self,
         name: &str,
-        work: impl FnOnce(&Postbox<T>) + Send + 'static,
-    ) -> Stream<T> {
-        let (postbox, stream) = Stream::new(&self.ctx);
+        work: impl FnOnce(&TaskChannel<T>) + Send + 'static,
+    ) -> TaskStream<T> {
+        let (postbox, stream) = TaskStream::new(&self.ctx);
         spawn(name, move || work(&postbox));
         stream
     }
 
     /// Guard for a thread that writes something until its owner is gone.
-    pub fn hold(&self) -> Option<Hold> {
+    pub fn hold(&self) -> Option<QuitGuard> {
         self.hold.clone()
     }
 
@@ -107,7 +107,7 @@ impl Background {
     pub fn on_files<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<Pending<T>> {
+    ) -> Option<BackgroundTask<T>> {
         self.hand_over(self.files.as_ref()?, work)
     }
 
@@ -115,16 +115,16 @@ impl Background {
     pub fn search<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<Pending<T>> {
+    ) -> Option<BackgroundTask<T>> {
         self.hand_over(&self.searches, work)
     }
 
     fn hand_over<T: Send + 'static>(
         &self,
-        thread: &Sender<Work>,
+        thread: &Sender<BackgroundWork>,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<Pending<T>> {
-        let (postbox, pending) = Pending::new(&self.ctx);
+    ) -> Option<BackgroundTask<T>> {
+        let (postbox, pending) = BackgroundTask::new(&self.ctx);
         let work = Box::new(move || {
             postbox.post(work());
         });
@@ -171,8 +171,8 @@ impl Background {
     }
 }
 
-impl Drop for Background {
-    /// Lets the file thread and all that has a [`Hold`] finish what they have, but not for ever.
+impl Drop for BackgroundThreads {
+    /// Lets the file thread and all that has a [`QuitGuard`] finish what they have, but not for ever.
     fn drop(&mut self) {
         (self.files, self.hold) = (None, None);
         let ended = self.end.recv_timeout(FINISH_WITHIN);
@@ -183,7 +183,7 @@ impl Drop for Background {
 }
 
 /// Runs the work of one thread until all senders are gone. Other work needs this thread, so a panic ends only its task.
-fn do_all(waiting: &Receiver<Work>, problems: &Postbox<JobError>) {
+fn do_all(waiting: &Receiver<BackgroundWork>, problems: &TaskChannel<JobError>) {
     for work in waiting {
         if guarded(work).is_none() {
             let err = JobError::new(
@@ -217,12 +217,12 @@ pub fn open_outside(path: &Path) -> Result<(), String> {
     is_done.then_some(()).ok_or_else(why)
 }
 
-impl Background {
+impl BackgroundThreads {
     /// Opens a dialog; no result if nothing was chosen.
     pub fn ask<T: Send + 'static>(
         &self,
         ask: impl FnOnce() -> Option<T> + Send + 'static,
-    ) -> Pending<Option<T>> {
+    ) -> BackgroundTask<Option<T>> {
         self.ask_or(
             "Drop a file onto the window or type its path, or install xdg-desktop-portal or zenity",
             ask,
@@ -234,7 +234,7 @@ impl Background {
         &self,
         instead: impl Into<String>,
         ask: impl FnOnce() -> Option<T> + Send + 'static,
-    ) -> Pending<Option<T>> {
+    ) -> BackgroundTask<Option<T>> {
         let (problems, instead) = (self.problem_box.clone(), instead.into());
         let is_asking = Arc::clone(&self.is_asking);
         is_asking.store(true, Ordering::Relaxed);
@@ -280,8 +280,8 @@ mod tests {
 
     #[test]
     fn work_that_panics_is_told_and_what_comes_behind_it_is_done() {
-        let background = Background::start(&Context::default());
-        let panics: Option<Pending<u8>> = background.on_files(|| panic!("on purpose"));
+        let background = BackgroundThreads::start(&Context::default());
+        let panics: Option<BackgroundTask<u8>> = background.on_files(|| panic!("on purpose"));
         let behind = background.on_files(|| 3);
         let (mut panics, mut behind) = panics.zip(behind).expect("there is room");
         let told = background.problems.recv();

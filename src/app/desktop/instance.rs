@@ -1,8 +1,7 @@
 //! One window per user and display: a second start passes its files to the first one and exits.
 //!
 //! A lock decides which is the first, so a crashed one never blocks the next; a Unix socket receives the files, only
-//! from
-//! the same user. Without a folder for sockets each start opens a separate window.
+//! from the same user. Without a folder for sockets each start opens a separate window.
 
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
@@ -17,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Uid, getuid};
-use safelight_core::locks::Lock;
+use safelight_core::locks::FileLock;
 
 /// Start of every message.
 const GREETING: &[u8] = b"safelight 1\n";
@@ -31,19 +30,19 @@ const RETRY_EVERY: Duration = Duration::from_millis(50);
 
 /// The first start, which takes the files of others.
 #[derive(Debug)]
-pub struct Instance {
+pub struct FirstInstance {
     pub(super) listener: UnixListener,
-    pub(super) claim: Claim,
+    pub(super) claim: InstanceClaim,
 }
 
 /// Makes this the first one for as long as it lives.
 #[derive(Debug)]
-pub struct Claim {
-    _lock: Lock,
+pub struct InstanceClaim {
+    _lock: FileLock,
     socket: PathBuf,
 }
 
-impl Drop for Claim {
+impl Drop for InstanceClaim {
     fn drop(&mut self) {
         // Otherwise the next instance would remove it.
         fs::remove_file(&self.socket).ok();
@@ -51,8 +50,8 @@ impl Drop for Claim {
 }
 
 #[derive(Debug)]
-pub enum Start {
-    First(Instance),
+pub enum InstanceStart {
+    First(FirstInstance),
     /// The first one has the files and comes to the front.
     HandedOver,
     /// No instance can be reached: opens a separate window.
@@ -60,16 +59,16 @@ pub enum Start {
 }
 
 /// Of this user's start with these files, on this display.
-pub fn start(files: &[PathBuf]) -> Start {
+pub fn start(files: &[PathBuf]) -> InstanceStart {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let Some(folder) = variable("XDG_RUNTIME_DIR") else {
-        return Start::Alone;
+        return InstanceStart::Alone;
     };
     let display = variable("WAYLAND_DISPLAY").or_else(|| variable("DISPLAY"));
     start_in(Path::new(&folder), &display.unwrap_or_default(), files)
 }
 
-pub fn start_in(folder: &Path, display: &OsStr, files: &[PathBuf]) -> Start {
+pub fn start_in(folder: &Path, display: &OsStr, files: &[PathBuf]) -> InstanceStart {
     let display: String = display
         .to_string_lossy()
         .chars()
@@ -83,17 +82,17 @@ pub fn start_in(folder: &Path, display: &OsStr, files: &[PathBuf]) -> Start {
         .collect();
     let socket = folder.join(format!("safelight{display}.sock"));
     match claim(&socket) {
-        Ok(Some(instance)) => return Start::First(instance),
+        Ok(Some(instance)) => return InstanceStart::First(instance),
         Ok(None) => {}
         Err(err) => {
             tracing::debug!("other starts cannot be told from this one: {err}");
-            return Start::Alone;
+            return InstanceStart::Alone;
         }
     }
     let begin = Instant::now();
     while begin.elapsed() < PATIENCE {
         match hand_over(&socket, files) {
-            Ok(()) => return Start::HandedOver,
+            Ok(()) => return InstanceStart::HandedOver,
             // It does not listen yet, or ends at this moment.
             Err(err)
                 if matches!(
@@ -109,13 +108,13 @@ pub fn start_in(folder: &Path, display: &OsStr, files: &[PathBuf]) -> Start {
             }
         }
     }
-    Start::Alone
+    InstanceStart::Alone
 }
 
 /// `None` if another instance is the first.
-fn claim(socket: &Path) -> io::Result<Option<Instance>> {
+fn claim(socket: &Path) -> io::Result<Option<FirstInstance>> {
     // The kernel lets go of it when its owner is gone, however that went.
-    let lock = match Lock::take(&socket.with_extension("lock")) {
+    let lock = match FileLock::take(&socket.with_extension("lock")) {
         Err(err) if err.kind() == io::ErrorKind::WouldBlock => return Ok(None),
         taken => taken?,
     };
@@ -125,9 +124,9 @@ fn claim(socket: &Path) -> io::Result<Option<Instance>> {
     }
     let listener = UnixListener::bind(socket)?;
     fs::set_permissions(socket, Permissions::from_mode(0o600))?;
-    Ok(Some(Instance {
+    Ok(Some(FirstInstance {
         listener,
-        claim: Claim {
+        claim: InstanceClaim {
             _lock: lock,
             socket: socket.to_owned(),
         },
@@ -208,9 +207,9 @@ mod tests {
 
     use super::*;
 
-    fn first(folder: &Path) -> Instance {
+    fn first(folder: &Path) -> FirstInstance {
         match start_in(folder, OsStr::new(":0"), &[]) {
-            Start::First(instance) => instance,
+            InstanceStart::First(instance) => instance,
             other => panic!("{other:?}"),
         }
     }
@@ -218,7 +217,7 @@ mod tests {
     #[test]
     fn a_second_start_hands_its_files_to_the_first_and_a_third_only_raises_it() {
         let folder = tempfile::tempdir().unwrap();
-        let Instance { listener, claim } = first(folder.path());
+        let FirstInstance { listener, claim } = first(folder.path());
         let mode = fs::metadata(&claim.socket).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         let (sender, taken) = bounded(4);
@@ -228,19 +227,22 @@ mod tests {
         let odd = PathBuf::from(OsStr::from_bytes(b"/pictures/caf\xe9\n.png"));
         let files = [odd.clone(), "/clips/a b.mp4".into(), "relative.png".into()];
         let second = start_in(folder.path(), OsStr::new(":0"), &files);
-        assert!(matches!(second, Start::HandedOver), "{second:?}");
+        assert!(matches!(second, InstanceStart::HandedOver), "{second:?}");
         assert_eq!(taken.recv().unwrap(), [odd, "/clips/a b.mp4".into()]);
         let third = start_in(folder.path(), OsStr::new(":0"), &[]);
-        assert!(matches!(third, Start::HandedOver), "{third:?}");
+        assert!(matches!(third, InstanceStart::HandedOver), "{third:?}");
         assert!(taken.recv().unwrap().is_empty());
         let elsewhere = start_in(folder.path(), OsStr::new(":1"), &[]);
-        assert!(matches!(elsewhere, Start::First(_)), "another display");
+        assert!(
+            matches!(elsewhere, InstanceStart::First(_)),
+            "another display"
+        );
     }
 
     #[test]
     fn a_crashed_one_leaves_a_socket_that_is_in_nobodys_way() {
         let folder = tempfile::tempdir().unwrap();
-        let Instance { listener, claim } = first(folder.path());
+        let FirstInstance { listener, claim } = first(folder.path());
         let socket = claim.socket.clone();
         // As the kernel does with a program that is gone; its files stay.
         std::mem::drop(listener);
@@ -255,7 +257,7 @@ mod tests {
     #[test]
     fn strangers_at_the_socket_are_not_listened_to_for_long() {
         let folder = tempfile::tempdir().unwrap();
-        let Instance { listener, claim } = first(folder.path());
+        let FirstInstance { listener, claim } = first(folder.path());
         let (sender, taken) = bounded(4);
         thread::Builder::new()
             .spawn(move || serve(&listener, |files| sender.send(files).unwrap()))
@@ -270,7 +272,7 @@ mod tests {
         flood.write_all(GREETING).unwrap();
         while flood.write_all(&chunk).is_ok() {}
         let second = start_in(folder.path(), OsStr::new(":0"), &["/a.png".into()]);
-        assert!(matches!(second, Start::HandedOver), "{second:?}");
+        assert!(matches!(second, InstanceStart::HandedOver), "{second:?}");
         assert_eq!(taken.recv().unwrap(), [PathBuf::from("/a.png")]);
     }
 
@@ -299,7 +301,7 @@ mod tests {
     #[test]
     fn the_socket_and_its_lock_are_their_owners_alone() {
         let folder = tempfile::tempdir().unwrap();
-        let Instance { claim, .. } = first(folder.path());
+        let FirstInstance { claim, .. } = first(folder.path());
         for path in [claim.socket.clone(), claim.socket.with_extension("lock")] {
             let mode = fs::metadata(&path).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600, "{}", path.display());
@@ -311,7 +313,7 @@ mod tests {
         let missing = Path::new("/nowhere/at/all");
         assert!(matches!(
             start_in(missing, OsStr::new(":0"), &[]),
-            Start::Alone
+            InstanceStart::Alone
         ));
     }
 }

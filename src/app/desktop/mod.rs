@@ -5,7 +5,7 @@
 
 pub mod instance;
 mod notification;
-pub mod place;
+pub mod window_position;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,21 +15,21 @@ use std::time::{Duration, Instant};
 use egui::{Context, UserAttentionType, ViewportCommand};
 use safelight_core::files::write_atomically;
 use safelight_core::job::{JobError, JobErrorKind, JobId};
-use safelight_core::settings::Theme;
+use safelight_core::settings::ThemeChoice;
 
 use crate::app::choices::SHOWN;
 use crate::app::commands::DesktopCommand;
-use crate::app::cx::Cx;
-use crate::app::gallery::Gallery;
-use crate::app::inputs::drops::{Drops, drop_files};
-use crate::app::notices::Severity;
-use crate::app::pending::{Pending, Stream};
-use crate::app::player::Viewer;
+use crate::app::cx::AppContext;
+use crate::app::gallery::GalleryState;
+use crate::app::inputs::drops::{DroppedFiles, drop_files};
+use crate::app::notices::NoticeSeverity;
+use crate::app::pending::{BackgroundTask, TaskStream};
+use crate::app::player::ResultViewer;
 use crate::app::queue::{JobQueue, RunningJob};
-use crate::app::state::{Page, PanelPlace};
-use instance::Instance;
-pub use notification::Message;
-use notification::Unseen;
+use crate::app::state::{MainPage, PanelPlace};
+use instance::FirstInstance;
+pub use notification::DesktopMessage;
+use notification::UnseenResults;
 
 /// The name of the desktop file, so that the desktop shows the right icon and name.
 pub const APP_ID: &str = "org.safelight.Safelight";
@@ -44,12 +44,12 @@ const ENTRY: &str = include_str!("../../../packaging/linux/org.safelight.Safelig
 const ICON: &[u8] = include_bytes!("../../../assets/icons/safelight-256.png");
 
 /// Shows a message, and calls back when it is clicked; must not wait.
-pub type Notify = Arc<dyn Fn(Message, Box<dyn FnOnce() + Send>) + Send + Sync>;
+pub type NotificationSender = Arc<dyn Fn(DesktopMessage, Box<dyn FnOnce() + Send>) + Send + Sync>;
 
 /// Connections to the desktop.
 #[derive(Clone)]
 pub struct DesktopLinks {
-    pub notify: Notify,
+    pub notify: NotificationSender,
     /// Minimum total duration of work for a notification.
     pub notify_after: Duration,
     /// True if the theme follows the desktop.
@@ -77,7 +77,7 @@ impl DesktopLinks {
 }
 
 /// State of the window's desktop integration.
-pub struct Desktop {
+pub struct DesktopState {
     links: DesktopLinks,
     /// As the window has it now; empty: as it was opened.
     title: String,
@@ -85,22 +85,26 @@ pub struct Desktop {
     /// The job that runs, and since when.
     running: Option<(JobId, Instant)>,
     /// Jobs that ended since the window was last looked at.
-    unseen: Unseen,
+    unseen: UnseenResults,
     /// Theme of the desktop, once requested.
-    looks: Option<Stream<Theme>>,
+    looks: Option<TaskStream<ThemeChoice>>,
     /// A notification was clicked: the user wants to see the window.
-    clicks: Pending<()>,
+    clicks: BackgroundTask<()>,
     /// Files that other starts were given.
-    handed: Stream<Vec<PathBuf>>,
+    handed: TaskStream<Vec<PathBuf>>,
     /// The entry among the applications.
-    adding: Pending<io::Result<PathBuf>>,
+    adding: BackgroundTask<io::Result<PathBuf>>,
     /// Keeps other starts from opening a second window.
-    _instance: Option<instance::Claim>,
+    _instance: Option<instance::InstanceClaim>,
 }
 
-impl Desktop {
+impl DesktopState {
     /// Listens to other starts of the program.
-    pub(super) fn open(links: DesktopLinks, instance: Option<Instance>, cx: &Cx) -> Self {
+    pub(super) fn open(
+        links: DesktopLinks,
+        instance: Option<FirstInstance>,
+        cx: &AppContext,
+    ) -> Self {
         let (listener, claim) = instance.map(|it| (it.listener, it.claim)).unzip();
         let handed = listener.map(|listener| {
             cx.background.stream("instance", move |postbox| {
@@ -114,11 +118,11 @@ impl Desktop {
             title: String::new(),
             title_changed_at: 0.0,
             running: None,
-            unseen: Unseen::default(),
+            unseen: UnseenResults::default(),
             looks: None,
-            clicks: Pending::default(),
+            clicks: BackgroundTask::default(),
             handed: handed.unwrap_or_default(),
-            adding: Pending::default(),
+            adding: BackgroundTask::default(),
             _instance: claim,
         }
     }
@@ -126,10 +130,10 @@ impl Desktop {
     pub fn update(
         &mut self,
         command: DesktopCommand,
-        gallery: &mut Gallery,
-        watch: &mut Viewer,
+        gallery: &mut GalleryState,
+        watch: &mut ResultViewer,
         queue: &JobQueue,
-        cx: &mut Cx,
+        cx: &mut AppContext,
     ) {
         match command {
             DesktopCommand::ToggleMemory => {
@@ -148,7 +152,7 @@ impl Desktop {
             }
             // A selection in the gallery is above it, and so is a comparison above the image.
             DesktopCommand::Back if gallery.unchoose() || watch.leave(queue, cx) => {}
-            DesktopCommand::Back => cx.page = Page::Watch,
+            DesktopCommand::Back => cx.page = MainPage::Watch,
             DesktopCommand::AddToMenu => self.add_to_menu(cx),
             DesktopCommand::CopyText(text) => cx.ctx.copy_text(text),
             DesktopCommand::ShowView(is_view) => cx.is_view_shown = is_view,
@@ -156,9 +160,9 @@ impl Desktop {
         }
     }
 
-    pub fn poll(&mut self, drops: &Drops, cx: &mut Cx) {
-        while let Some(looks) = self.looks.as_mut().and_then(Stream::take) {
-            place::adopt(&cx.ctx, looks);
+    pub fn poll(&mut self, drops: &DroppedFiles, cx: &mut AppContext) {
+        while let Some(looks) = self.looks.as_mut().and_then(TaskStream::take) {
+            window_position::adopt(&cx.ctx, looks);
         }
         while self.clicks.take().is_some() {
             raise(drops, cx);
@@ -177,13 +181,13 @@ impl Desktop {
                     JobErrorKind::Disk,
                     "Safelight could not be added to the applications menu",
                 );
-                cx.tell(Severity::Warning, problem.detail(err.to_string()));
+                cx.notify(NoticeSeverity::Warning, problem.detail(err.to_string()));
             }
             None => {}
         }
     }
 
-    fn add_to_menu(&mut self, cx: &Cx) {
+    fn add_to_menu(&mut self, cx: &AppContext) {
         let programs = cx.paths.as_ref().and_then(|paths| paths.programs.as_ref());
         let data = programs.map(|programs| programs.data.clone());
         let adding = cx.background.on_files(move || {
@@ -194,18 +198,18 @@ impl Desktop {
     }
 
     /// Runs between two frames: sets the title, and sends pending requests to the desktop.
-    pub(super) fn follow(&mut self, queue: &JobQueue, cx: &Cx) {
-        let is_system = cx.settings.interface.theme == Theme::System;
+    pub(super) fn follow(&mut self, queue: &JobQueue, cx: &AppContext) {
+        let is_system = cx.settings.interface.theme == ThemeChoice::System;
         if is_system && self.links.follows_looks && self.looks.is_none() {
             self.looks = Some(cx.background.stream("appearance", |postbox| {
-                place::follow(|looks| {
+                window_position::follow(|looks| {
                     postbox.post(looks);
                 });
             }));
         }
         let running = queue.running.as_ref().map(|job| job.id);
         if is_looked_at(&cx.ctx) {
-            self.unseen = Unseen::default();
+            self.unseen = UnseenResults::default();
         }
         if self.running.map(|(id, _)| id) != running {
             self.running = running.map(|id| (id, Instant::now()));
@@ -222,7 +226,7 @@ impl Desktop {
     }
 }
 
-fn raise(drops: &Drops, cx: &Cx) {
+fn raise(drops: &DroppedFiles, cx: &AppContext) {
     cx.ctx.send_viewport_cmd(ViewportCommand::Visible(true));
     cx.ctx.send_viewport_cmd(ViewportCommand::Minimized(false));
     cx.ctx.send_viewport_cmd(ViewportCommand::Focus);

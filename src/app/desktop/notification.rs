@@ -13,10 +13,10 @@ use zbus::zvariant::Value;
 use zbus::{Connection, MatchRule, MessageStream, message};
 
 use super::APP_ID;
-use crate::app::cx::Cx;
-use crate::app::desktop::{Desktop, is_looked_at, short};
+use crate::app::cx::AppContext;
+use crate::app::desktop::{DesktopState, is_looked_at, short};
 use crate::app::notices::{counted, sentence};
-use crate::app::pending::Pending;
+use crate::app::pending::BackgroundTask;
 use crate::app::queue::RunningJob;
 
 const NAME: &str = "org.freedesktop.Notifications";
@@ -26,13 +26,13 @@ const CLICKED_WITHIN: Duration = Duration::from_mins(30);
 
 /// Desktop notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct DesktopMessage {
     pub summary: String,
     pub body: String,
 }
 
 /// Shows a notification from a separate thread, and calls back when it is clicked.
-pub(super) fn send(message: Message, clicked: Box<dyn FnOnce() + Send>) {
+pub(super) fn send(message: DesktopMessage, clicked: Box<dyn FnOnce() + Send>) {
     let spawned = thread::Builder::new()
         .name("notification".to_owned())
         .spawn(move || match wait_at_most(CLICKED_WITHIN, show(&message)) {
@@ -46,7 +46,7 @@ pub(super) fn send(message: Message, clicked: Box<dyn FnOnce() + Send>) {
 }
 
 /// Returns whether it was clicked, once it is closed.
-async fn show(message: &Message) -> zbus::Result<bool> {
+async fn show(message: &DesktopMessage) -> zbus::Result<bool> {
     let connection = session().await?;
     // Before the message, so that no click is missed.
     let mut signals = signals(&connection, NAME).await?;
@@ -133,7 +133,7 @@ pub(super) fn wait_at_most<T>(limit: Duration, work: impl Future<Output = T>) ->
 
 /// Results that ended since the window was last looked at.
 #[derive(Debug, Default)]
-pub(super) struct Unseen {
+pub(super) struct UnseenResults {
     /// When the first of these jobs began.
     since: Option<Instant>,
     num_done: u32,
@@ -142,7 +142,7 @@ pub(super) struct Unseen {
     num_pictures: u32,
 }
 
-impl Unseen {
+impl UnseenResults {
     fn count(&mut self, job: &RunningJob) {
         self.num_done += 1;
         if job.request.makes_pictures() {
@@ -153,11 +153,11 @@ impl Unseen {
     }
 
     /// All of it in one message; `last` is the job that has just ended.
-    fn message(&self, last: &RunningJob, outcome: &JobOutcome, after: &str) -> Message {
+    fn message(&self, last: &RunningJob, outcome: &JobOutcome, after: &str) -> DesktopMessage {
         let prompt = short(&last.request.title());
         if let (1, 0, JobOutcome::Finished(output)) = (self.num_done, self.num_failed, outcome) {
             let name = output.path().file_name().unwrap_or_default();
-            return Message {
+            return DesktopMessage {
                 summary: format!("Done in {after}"),
                 body: format!("{prompt}\n{}", name.to_string_lossy()),
             };
@@ -170,7 +170,7 @@ impl Unseen {
             (0, _) => (failed, last),
             _ => (done, format!("{failed}\n{last}")),
         };
-        Message { summary, body }
+        DesktopMessage { summary, body }
     }
 }
 
@@ -187,14 +187,14 @@ fn done_text(num_clips: u32, num_pictures: u32) -> String {
     }
 }
 
-impl Desktop {
+impl DesktopState {
     /// Notifies of a job's end when the window is not looked at; `goes_on`: another job follows.
     pub(in crate::app) fn notify_ended(
         &mut self,
         job: &RunningJob,
         outcome: &JobOutcome,
         goes_on: bool,
-        cx: &Cx,
+        cx: &AppContext,
     ) {
         if !cx.settings.interface.notifications || is_looked_at(&cx.ctx) {
             return;
@@ -224,8 +224,8 @@ impl Desktop {
         self.tell(unseen.message(job, outcome, &after), cx);
     }
 
-    fn tell(&mut self, message: Message, cx: &Cx) {
-        let (postbox, click) = Pending::new(&cx.ctx);
+    fn tell(&mut self, message: DesktopMessage, cx: &AppContext) {
+        let (postbox, click) = BackgroundTask::new(&cx.ctx);
         self.clicks.add(click);
         let clicked = move || {
             postbox.post(());
@@ -234,9 +234,9 @@ impl Desktop {
     }
 }
 
-fn failure(job: &RunningJob, err: &JobError) -> Message {
+fn failure(job: &RunningJob, err: &JobError) -> DesktopMessage {
     let prompt = short(&job.request.title());
-    Message {
+    DesktopMessage {
         summary: "A job failed".to_owned(),
         body: format!("{prompt}\n{}", sentence(&err.summary)),
     }

@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, after, never, select};
 use safelight_core::gallery::{
-    Entry, Facts, Found, Query, Scan, Scanner, Shelf, ThumbFolder, read_facts,
+    FoundFile, GalleryIndex, GalleryItem, GalleryQuery, GalleryScan, GalleryScanner,
+    ResultMetadata, ThumbFolder, read_facts,
 };
 use safelight_core::job::{JobError, JobErrorKind};
-use safelight_core::settings::Paths;
+use safelight_core::settings::AppPaths;
 
 use crate::app::background::{NOT_SURVIVED, guarded};
-use crate::app::pending::Postbox;
+use crate::app::pending::TaskChannel;
 
 /// Interval of folder scans while the gallery is open.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -29,17 +30,17 @@ const SAVE_EVERY: Duration = Duration::from_secs(30);
 pub(super) const NUM_READERS: usize = 2;
 
 /// Requests to the librarian.
-pub(super) enum Errand {
-    Scanned(Scan),
-    Read(Found, Result<Facts, String>),
-    Ask(Query),
+pub(super) enum IndexCommand {
+    Scanned(GalleryScan),
+    Read(FoundFile, Result<ResultMetadata, String>),
+    Ask(GalleryQuery),
     Favour(Vec<PathBuf>, bool),
     /// These files are not there any more.
     Gone(Vec<PathBuf>),
 }
 
 /// Requests to the scanner.
-pub(super) enum Order {
+pub(super) enum ScanCommand {
     /// Look at these folders again and again.
     Watch(Vec<PathBuf>),
     Look,
@@ -48,17 +49,17 @@ pub(super) enum Order {
 }
 
 /// Messages of the librarian to the window.
-pub(super) enum Told {
+pub(super) enum IndexEvent {
     /// For which question.
-    Listed(Query, Listing),
+    Listed(GalleryQuery, GalleryListing),
     /// Favourites are kept, or why not.
     Favoured(Result<(), JobError>),
 }
 
 /// Requested results.
 #[derive(Clone, Debug, Default)]
-pub struct Listing {
-    pub items: Vec<Arc<Entry>>,
+pub struct GalleryListing {
+    pub items: Vec<Arc<GalleryItem>>,
     /// Of all, whatever is looked for.
     pub num_all: usize,
     pub num_unread: usize,
@@ -69,7 +70,7 @@ pub struct Listing {
 }
 
 /// Looks at the folders while the gallery is open.
-pub(super) fn scan(orders: &Receiver<Order>, librarian: &Sender<Errand>) {
+pub(super) fn scan(orders: &Receiver<ScanCommand>, librarian: &Sender<IndexCommand>) {
     let mut scanner = None;
     loop {
         let order = match scanner {
@@ -77,17 +78,17 @@ pub(super) fn scan(orders: &Receiver<Order>, librarian: &Sender<Errand>) {
             None => orders.recv().map_err(RecvTimeoutError::from),
         };
         match order {
-            Ok(Order::Watch(folders)) => scanner = Some(Scanner::new(folders)),
-            Ok(Order::Rest) => scanner = None,
-            Ok(Order::Look) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(ScanCommand::Watch(folders)) => scanner = Some(GalleryScanner::new(folders)),
+            Ok(ScanCommand::Rest) => scanner = None,
+            Ok(ScanCommand::Look) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
         if let Some(scanner) = &mut scanner {
             // Another order ends a long look.
             let mut tell =
-                |part| orders.is_empty() && librarian.send(Errand::Scanned(part)).is_ok();
-            if let Some(scan) = scanner.look(&mut tell)
-                && librarian.send(Errand::Scanned(scan)).is_err()
+                |part| orders.is_empty() && librarian.send(IndexCommand::Scanned(part)).is_ok();
+            if let Some(scan) = scanner.scan(&mut tell)
+                && librarian.send(IndexCommand::Scanned(scan)).is_err()
             {
                 return;
             }
@@ -96,12 +97,12 @@ pub(super) fn scan(orders: &Receiver<Order>, librarian: &Sender<Errand>) {
 }
 
 /// Keeps the index, and lists it on request or after changes.
-pub(super) struct Librarian {
-    shelf: Shelf,
+pub(super) struct ResultIndex {
+    shelf: GalleryIndex,
     /// Files to read, the newest first: those are waited for.
-    unread: VecDeque<Found>,
-    readers: Sender<Found>,
-    query: Query,
+    unread: VecDeque<FoundFile>,
+    readers: Sender<FoundFile>,
+    query: GalleryQuery,
     problems: Vec<String>,
     is_looking: bool,
     /// The sent list is outdated.
@@ -110,25 +111,25 @@ pub(super) struct Librarian {
     saved_at: Instant,
 }
 
-impl Librarian {
-    /// `asked`: requests of the window; `told`: those of other threads, which may wait.
+impl ResultIndex {
+    /// Receives requests of the window first, then those of other threads, which may wait.
     pub fn run(
-        paths: &Paths,
-        asked: &Receiver<Errand>,
-        told: &Receiver<Errand>,
-        readers: Sender<Found>,
-        postbox: &Postbox<Told>,
+        paths: &AppPaths,
+        asked: &Receiver<IndexCommand>,
+        told: &Receiver<IndexCommand>,
+        readers: Sender<FoundFile>,
+        postbox: &TaskChannel<IndexEvent>,
     ) {
-        let (shelf, problem) = Shelf::open(paths.gallery_index(), paths.favourites_file());
+        let (shelf, problem) = GalleryIndex::open(paths.gallery_index(), paths.favourites_file());
         if let Some(err) = problem {
-            postbox.post(Told::Favoured(Err(favourites_error(&err))));
+            postbox.post(IndexEvent::Favoured(Err(favourites_error(&err))));
         }
         ThumbFolder::new(paths.thumbnails()).prune();
         let mut librarian = Self {
             shelf,
             unread: VecDeque::new(),
             readers,
-            query: Query::default(),
+            query: GalleryQuery::default(),
             problems: Vec::new(),
             is_looking: true,
             is_stale: false,
@@ -156,9 +157,9 @@ impl Librarian {
     /// Sleeps as long as there is nothing to do.
     fn next(
         &self,
-        asked: &Receiver<Errand>,
-        told: &Receiver<Errand>,
-    ) -> Result<Errand, RecvTimeoutError> {
+        asked: &Receiver<IndexCommand>,
+        told: &Receiver<IndexCommand>,
+    ) -> Result<IndexCommand, RecvTimeoutError> {
         let timeout = if self.is_stale {
             let since = self.listed_at.map_or(LIST_EVERY, |at| at.elapsed());
             after(LIST_EVERY.saturating_sub(since))
@@ -174,9 +175,9 @@ impl Librarian {
         }
     }
 
-    fn take(&mut self, errand: Errand, postbox: &Postbox<Told>) {
+    fn take(&mut self, errand: IndexCommand, postbox: &TaskChannel<IndexEvent>) {
         match errand {
-            Errand::Scanned(scan) => {
+            IndexCommand::Scanned(scan) => {
                 self.is_looking = !scan.is_whole;
                 if scan.is_whole {
                     self.problems.clone_from(&scan.problems);
@@ -186,18 +187,18 @@ impl Librarian {
                 }
                 self.is_stale = true;
             }
-            Errand::Gone(paths) => {
+            IndexCommand::Gone(paths) => {
                 self.shelf.remove(&paths);
                 self.list(postbox);
             }
-            Errand::Read(found, read) => self.is_stale |= self.shelf.take(&found, read),
-            Errand::Ask(query) => {
+            IndexCommand::Read(found, read) => self.is_stale |= self.shelf.take(&found, read),
+            IndexCommand::Ask(query) => {
                 self.query = query;
                 self.list(postbox);
             }
-            Errand::Favour(paths, is_favourite) => {
+            IndexCommand::Favour(paths, is_favourite) => {
                 let favoured = self.shelf.favour(&paths, is_favourite);
-                postbox.post(Told::Favoured(
+                postbox.post(IndexEvent::Favoured(
                     favoured.map_err(|err| favourites_error(&err)),
                 ));
                 self.list(postbox);
@@ -215,7 +216,7 @@ impl Librarian {
         }
     }
 
-    fn settle(&mut self, postbox: &Postbox<Told>) {
+    fn settle(&mut self, postbox: &TaskChannel<IndexEvent>) {
         if self.is_stale {
             if self.listed_at.is_none_or(|at| at.elapsed() >= LIST_EVERY) {
                 self.list(postbox);
@@ -225,16 +226,16 @@ impl Librarian {
         }
     }
 
-    fn list(&mut self, postbox: &Postbox<Told>) {
+    fn list(&mut self, postbox: &TaskChannel<IndexEvent>) {
         self.is_stale = false;
-        let listing = Listing {
+        let listing = GalleryListing {
             items: self.shelf.list(&self.query),
             num_all: self.shelf.len(),
             num_unread: self.shelf.num_unread(),
             is_looking: self.is_looking,
             problems: self.problems.clone(),
         };
-        postbox.post(Told::Listed(self.query.clone(), listing));
+        postbox.post(IndexEvent::Listed(self.query.clone(), listing));
         self.listed_at = Some(Instant::now());
     }
 
@@ -255,11 +256,11 @@ fn favourites_error(err: &dyn std::error::Error) -> JobError {
 }
 
 /// Reads files until the receiver is gone.
-pub(super) fn read(unread: &Receiver<Found>, librarian: &Sender<Errand>) {
+pub(super) fn read(unread: &Receiver<FoundFile>, librarian: &Sender<IndexCommand>) {
     for found in unread {
         let facts = guarded(|| read_facts(&found.path).map_err(|err| err.to_string()));
         let facts = facts.unwrap_or_else(|| Err(NOT_SURVIVED.to_owned()));
-        if librarian.send(Errand::Read(found, facts)).is_err() {
+        if librarian.send(IndexCommand::Read(found, facts)).is_err() {
             return;
         }
     }

@@ -13,59 +13,59 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, bounded};
-use safelight_core::gallery::{Entry, Query};
-use safelight_core::settings::{OutputSettings, Paths};
+use safelight_core::gallery::{GalleryItem, GalleryQuery};
+use safelight_core::settings::{AppPaths, OutputSettings};
 
-use crate::app::background::{Background, FINISH_WITHIN};
+use crate::app::background::{BackgroundThreads, FINISH_WITHIN};
 use crate::app::choices::{GalleryLook, TrashRequest};
 use crate::app::commands::GalleryCommand;
-use crate::app::cx::Cx;
-use crate::app::notices::{Cause, Severity};
-use crate::app::pending::Stream;
+use crate::app::cx::AppContext;
+use crate::app::notices::{NoticeCause, NoticeSeverity};
+use crate::app::pending::TaskStream;
 use crate::app::queue::JobQueue;
-use crate::app::state::Page;
-pub use librarian::Listing;
-use librarian::{Errand, Librarian, NUM_READERS, Order, Told};
-pub use selection::Selection;
-use trashing::{Bin, Gone};
+use crate::app::state::MainPage;
+pub use librarian::GalleryListing;
+use librarian::{IndexCommand, IndexEvent, NUM_READERS, ResultIndex, ScanCommand};
+pub use selection::GallerySelection;
+use trashing::{RemovedFiles, TrashBin};
 
 /// Errands that may wait for the librarian: readers wait, the window keeps its own.
 const ERRAND_ROOM: usize = 256;
 
 /// The chosen results, as of these revisions of the choice and of the list.
-type KnownChoice = ((u64, u64), Arc<[Arc<Entry>]>);
+type KnownChoice = ((u64, u64), Arc<[Arc<GalleryItem>]>);
 
 /// All results that are listed, and what is chosen of them.
 #[derive(Default)]
-pub struct Gallery {
+pub struct GalleryState {
     pub look: GalleryLook,
     /// Result folders.
     folders: Vec<PathBuf>,
     /// Settings of these folders.
     output: OutputSettings,
     /// Search query; the order is in [`GalleryLook`] too.
-    pub query: Query,
+    pub query: GalleryQuery,
     /// Nothing before the first answer.
-    pub listing: Option<Listing>,
-    pub selection: Selection,
+    pub listing: Option<GalleryListing>,
+    pub selection: GallerySelection,
     /// The chosen ones, of the choice and the list with these numbers.
     chosen: RefCell<Option<KnownChoice>>,
     /// Counts the lists.
     pub generation: u64,
     /// Counts how often the choice went to where it may not be seen.
     pub num_moves: u64,
-    bin: Bin,
-    gone: Gone,
+    bin: TrashBin,
+    gone: RemovedFiles,
     /// It is shown.
     is_open: bool,
     /// Its folders are watched.
     is_following: bool,
     /// The neighbour of what goes is chosen.
     moves_on: bool,
-    threads: Option<Threads>,
+    threads: Option<GalleryThreads>,
 }
 
-impl Gallery {
+impl GalleryState {
     pub fn new(look: GalleryLook) -> Self {
         Self {
             look,
@@ -73,7 +73,7 @@ impl Gallery {
         }
     }
 
-    pub fn items(&self) -> &[Arc<Entry>] {
+    pub fn items(&self) -> &[Arc<GalleryItem>] {
         self.listing.as_ref().map_or(&[], |listing| &listing.items)
     }
 
@@ -84,14 +84,14 @@ impl Gallery {
     }
 
     /// So many results, the newest first.
-    pub fn newest(&self, count: usize) -> Vec<Arc<Entry>> {
-        let mut items: Vec<&Arc<Entry>> = self.items().iter().collect();
+    pub fn newest(&self, count: usize) -> Vec<Arc<GalleryItem>> {
+        let mut items: Vec<&Arc<GalleryItem>> = self.items().iter().collect();
         items.sort_unstable_by_key(|entry| std::cmp::Reverse(entry.stamp.modified_ns));
         items.into_iter().take(count).map(Arc::clone).collect()
     }
 
     /// The one whose details are shown.
-    pub fn current(&self) -> Option<&Arc<Entry>> {
+    pub fn current(&self) -> Option<&Arc<GalleryItem>> {
         let cursor = self.selection.cursor_at();
         let at_cursor = cursor.and_then(|at| self.items().get(at));
         at_cursor
@@ -109,7 +109,7 @@ impl Gallery {
     }
 
     /// The chosen ones, in the order of the page; looked for when the choice or the list is another one.
-    pub fn chosen(&self) -> Arc<[Arc<Entry>]> {
+    pub fn chosen(&self) -> Arc<[Arc<GalleryItem>]> {
         let now = (self.selection.revision(), self.generation);
         let mut known = self.chosen.borrow_mut();
         if let Some((then, chosen)) = &*known
@@ -124,21 +124,21 @@ impl Gallery {
 }
 
 /// The near end of the gallery's threads.
-struct Threads {
-    librarian: Sender<Errand>,
-    scanner: Sender<Order>,
-    told: Stream<Told>,
+struct GalleryThreads {
+    librarian: Sender<IndexCommand>,
+    scanner: Sender<ScanCommand>,
+    told: TaskStream<IndexEvent>,
 }
 
-impl Threads {
-    fn start(background: &Background, paths: &Paths) -> Self {
+impl GalleryThreads {
+    fn start(background: &BackgroundThreads, paths: &AppPaths) -> Self {
         let (librarian, asked) = bounded(ERRAND_ROOM);
         let (teller, errands) = bounded(ERRAND_ROOM);
         let (scanner, orders) = bounded(ERRAND_ROOM);
         let (readers, unread) = bounded(NUM_READERS);
         let (paths, hold) = (paths.clone(), background.hold());
         let told = background.stream("gallery", move |postbox| {
-            Librarian::run(&paths, &asked, &errands, readers, postbox);
+            ResultIndex::run(&paths, &asked, &errands, readers, postbox);
             drop(hold);
         });
         // The others have nothing to tell anybody else.
@@ -155,13 +155,13 @@ impl Threads {
     }
 }
 
-impl Gallery {
-    pub fn update(&mut self, command: GalleryCommand, queue: &JobQueue, cx: &mut Cx) {
+impl GalleryState {
+    pub fn update(&mut self, command: GalleryCommand, queue: &JobQueue, cx: &mut AppContext) {
         match command {
             GalleryCommand::Ask(query) => {
                 self.look.sort = query.sort;
                 self.query = query;
-                self.ask(|query| Errand::Ask(query.clone()));
+                self.ask(|query| IndexCommand::Ask(query.clone()));
             }
             GalleryCommand::Resize(side) => self.look.side = side,
             GalleryCommand::Click(index, modifiers) => {
@@ -181,7 +181,7 @@ impl Gallery {
                 }
             }
             GalleryCommand::Favour(paths, is_favourite) => {
-                self.ask(|_| Errand::Favour(paths, is_favourite));
+                self.ask(|_| IndexCommand::Favour(paths, is_favourite));
             }
             GalleryCommand::Trash(wishes) => {
                 self.gone.follow(&wishes, self.next_to(&wishes));
@@ -195,15 +195,15 @@ impl Gallery {
         }
     }
 
-    pub fn poll(&mut self, queue: &JobQueue, cx: &mut Cx) {
+    pub fn poll(&mut self, queue: &JobQueue, cx: &mut AppContext) {
         while let Some(told) = self.threads.as_mut().and_then(|it| it.told.take()) {
             match told {
                 // An older question is not waited for any more.
-                Told::Listed(query, listing) if query == self.query => self.take(listing),
-                Told::Listed(..) => {}
-                Told::Favoured(Ok(())) => cx.notices.end(&Cause::FavouritesFile),
-                Told::Favoured(Err(err)) => {
-                    cx.tell_about(Cause::FavouritesFile, Severity::Warning, err);
+                IndexEvent::Listed(query, listing) if query == self.query => self.take(listing),
+                IndexEvent::Listed(..) => {}
+                IndexEvent::Favoured(Ok(())) => cx.notices.end(&NoticeCause::FavouritesFile),
+                IndexEvent::Favoured(Err(err)) => {
+                    cx.tell_about(NoticeCause::FavouritesFile, NoticeSeverity::Warning, err);
                 }
             }
         }
@@ -216,7 +216,8 @@ impl Gallery {
 
     /// Result after the first of these in the list, or else before it.
     fn next_to(&self, wishes: &[TrashRequest]) -> Option<PathBuf> {
-        let is_wished = |entry: &&Arc<Entry>| wishes.iter().any(|wish| wish.path == entry.path);
+        let is_wished =
+            |entry: &&Arc<GalleryItem>| wishes.iter().any(|wish| wish.path == entry.path);
         let items = self.items();
         let at = items.iter().position(|entry| is_wished(&entry))?;
         let (before, behind) = items.split_at(at);
@@ -226,7 +227,7 @@ impl Gallery {
             .map(|entry| entry.path.clone())
     }
 
-    fn take(&mut self, listing: Listing) {
+    fn take(&mut self, listing: GalleryListing) {
         let has_moved = self.selection.settle(&listing.items, self.moves_on);
         self.num_moves += u64::from(has_moved);
         self.listing = Some(listing);
@@ -237,9 +238,9 @@ impl Gallery {
 
     /// Watches the folders while the page is shown, however it came about; and looks at them once where there is nothing
     /// else to watch, for the newest results.
-    pub(super) fn follow(&mut self, has_nothing_to_watch: bool, cx: &Cx) {
-        self.is_open = cx.page == Page::Gallery;
-        let is_empty = cx.page == Page::Watch && has_nothing_to_watch;
+    pub(super) fn follow(&mut self, has_nothing_to_watch: bool, cx: &AppContext) {
+        self.is_open = cx.page == MainPage::Gallery;
+        let is_empty = cx.page == MainPage::Watch && has_nothing_to_watch;
         let is_wanted = self.is_open || (is_empty && !self.is_listed());
         let is_elsewhere = self.is_open && self.output != cx.settings.output;
         if is_wanted && (!self.is_following || is_elsewhere) {
@@ -260,31 +261,31 @@ impl Gallery {
     }
 
     /// Looks at the folders from now on.
-    fn open(&mut self, cx: &Cx) {
+    fn open(&mut self, cx: &AppContext) {
         self.output = cx.settings.output.clone();
         let Some(paths) = &cx.paths else {
-            self.listing = Some(Listing::default());
+            self.listing = Some(GalleryListing::default());
             return;
         };
         self.query.sort = self.look.sort;
         self.folders = cx.settings.result_folders(paths);
         let threads = self
             .threads
-            .get_or_insert_with(|| Threads::start(&cx.background, paths));
-        tell(&threads.scanner, Order::Watch(self.folders.clone()));
-        self.ask(|query| Errand::Ask(query.clone()));
+            .get_or_insert_with(|| GalleryThreads::start(&cx.background, paths));
+        send(&threads.scanner, ScanCommand::Watch(self.folders.clone()));
+        self.ask(|query| IndexCommand::Ask(query.clone()));
     }
 
     /// Nobody looks at it: nothing is watched any more.
     fn close(&self) {
         if let Some(threads) = &self.threads {
-            tell(&threads.scanner, Order::Rest);
+            send(&threads.scanner, ScanCommand::Rest);
         }
     }
 
     /// Runs when the window closes: completes pending deletions, and saves the index. Waits for deletions, with a time
     /// limit.
-    pub(super) fn finish(&mut self, queue: &JobQueue, cx: &mut Cx) {
+    pub(super) fn finish(&mut self, queue: &JobQueue, cx: &mut AppContext) {
         let begin = Instant::now();
         while self.bin.has_work() && begin.elapsed() < FINISH_WITHIN {
             self.poll_trash(queue, cx);
@@ -294,22 +295,22 @@ impl Gallery {
     }
 
     /// Has the librarian do something, once there is one.
-    fn ask(&self, errand: impl FnOnce(&Query) -> Errand) {
+    fn ask(&self, errand: impl FnOnce(&GalleryQuery) -> IndexCommand) {
         if let Some(threads) = &self.threads {
-            tell(&threads.librarian, errand(&self.query));
+            send(&threads.librarian, errand(&self.query));
         }
     }
 
     fn look_again(&self) {
         if let Some(threads) = &self.threads {
-            tell(&threads.scanner, Order::Look);
+            send(&threads.scanner, ScanCommand::Look);
         }
     }
 }
 
 /// Hands something over without waiting. There is room for far more than a person does at once; should it be gone, a
 /// thread hangs at a disk.
-fn tell<T>(thread: &Sender<T>, what: T) {
+fn send<T>(thread: &Sender<T>, what: T) {
     if thread.try_send(what).is_err() {
         tracing::warn!("a thread of the gallery does not answer");
     }
@@ -319,12 +320,16 @@ fn tell<T>(thread: &Sender<T>, what: T) {
 mod tests {
     use super::*;
     use crate::app::commands::AppCommand;
-    use crate::app::undo::Undo;
+    use crate::app::undo::UndoAction;
     use TrashRequest;
 
     #[test]
     fn a_deletion_can_be_taken_back_from_the_moment_it_is_wished() {
-        let (mut gallery, queue, mut cx) = (Gallery::default(), JobQueue::default(), Cx::alone());
+        let (mut gallery, queue, mut cx) = (
+            GalleryState::default(),
+            JobQueue::default(),
+            AppContext::alone(),
+        );
         let wish = |name: &str| TrashRequest {
             path: PathBuf::from(name),
             is_frame: false,
@@ -333,7 +338,7 @@ mod tests {
         gallery.update(GalleryCommand::Trash(wishes), &queue, &mut cx);
         assert_eq!(cx.undo.last(), Some("delete 2 results"));
         let entry = cx.undo.take(None).unwrap();
-        assert!(matches!(entry.what, Undo::Results));
+        assert!(matches!(entry.what, UndoAction::Results));
         // Nothing went without a home folder: what was done before is meant.
         gallery.bring_back(entry.id, &queue, &mut cx);
         let next = cx.next_command();

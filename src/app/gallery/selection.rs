@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use egui::Modifiers;
-use safelight_core::gallery::Entry;
+use safelight_core::gallery::GalleryItem;
 
 /// Selected results, and the cursor of the keyboard.
 #[derive(Clone, Debug, Default)]
-pub struct Selection {
+pub struct GallerySelection {
     chosen: HashSet<PathBuf>,
     /// The last one that was chosen, and where it stood.
     cursor: Option<(PathBuf, usize)>,
@@ -23,7 +23,7 @@ pub struct Selection {
     expected: Vec<PathBuf>,
 }
 
-impl Selection {
+impl GallerySelection {
     pub fn is_empty(&self) -> bool {
         self.chosen.is_empty()
     }
@@ -65,14 +65,17 @@ impl Selection {
     }
 
     /// The chosen ones in the order of the list.
-    pub fn entries<'a>(&'a self, items: &'a [Arc<Entry>]) -> impl Iterator<Item = &'a Arc<Entry>> {
+    pub fn entries<'a>(
+        &'a self,
+        items: &'a [Arc<GalleryItem>],
+    ) -> impl Iterator<Item = &'a Arc<GalleryItem>> {
         // A long list is left as soon as all are found.
         let count = self.chosen.len();
         let chosen = items.iter().filter(|entry| self.contains(&entry.path));
         chosen.take(count)
     }
 
-    pub fn all(&mut self, items: &[Arc<Entry>]) {
+    pub fn all(&mut self, items: &[Arc<GalleryItem>]) {
         self.revision += 1;
         self.expected.clear();
         self.chosen = items.iter().map(|entry| entry.path.clone()).collect();
@@ -82,7 +85,7 @@ impl Selection {
     }
 
     /// A click with these keys held.
-    pub fn click(&mut self, items: &[Arc<Entry>], index: usize, modifiers: Modifiers) {
+    pub fn click(&mut self, items: &[Arc<GalleryItem>], index: usize, modifiers: Modifiers) {
         let Some(entry) = items.get(index) else {
             return;
         };
@@ -104,7 +107,7 @@ impl Selection {
     }
 
     /// Arrow keys: moves the cursor, and with `extends` selects from the anchor.
-    pub fn step(&mut self, items: &[Arc<Entry>], by: isize, extends: bool) {
+    pub fn step(&mut self, items: &[Arc<GalleryItem>], by: isize, extends: bool) {
         let Some(last) = items.len().checked_sub(1) else {
             return;
         };
@@ -120,7 +123,7 @@ impl Selection {
         self.click(items, index, modifiers);
     }
 
-    fn range_to(&mut self, items: &[Arc<Entry>], index: usize, keeps: bool) {
+    fn range_to(&mut self, items: &[Arc<GalleryItem>], index: usize, keeps: bool) {
         let anchor = self.anchor.as_ref();
         let from = anchor.and_then(|anchor| items.iter().position(|item| item.path == *anchor));
         let from = from.unwrap_or(index);
@@ -135,13 +138,13 @@ impl Selection {
         }
     }
 
-    fn move_to(&mut self, items: &[Arc<Entry>], index: usize) {
+    fn move_to(&mut self, items: &[Arc<GalleryItem>], index: usize) {
         self.cursor = items.get(index).map(|entry| (entry.path.clone(), index));
     }
 
     /// Goes on in a new list: what is not in it is not chosen any more. With `moves_on` the neighbour of what has gone is
     /// chosen instead. Tells whether what was expected has come, and is chosen now.
-    pub fn settle(&mut self, items: &[Arc<Entry>], moves_on: bool) -> bool {
+    pub fn settle(&mut self, items: &[Arc<GalleryItem>], moves_on: bool) -> bool {
         if self.choose_expected(items) {
             return true;
         }
@@ -166,12 +169,12 @@ impl Selection {
         false
     }
 
-    fn choose_expected(&mut self, items: &[Arc<Entry>]) -> bool {
+    fn choose_expected(&mut self, items: &[Arc<GalleryItem>]) -> bool {
         if self.expected.is_empty() {
             return false;
         }
         let expected: HashSet<&PathBuf> = self.expected.iter().collect();
-        let is_expected = |entry: &&Arc<Entry>| expected.contains(&entry.path);
+        let is_expected = |entry: &&Arc<GalleryItem>| expected.contains(&entry.path);
         let Some(first) = items.iter().position(|entry| is_expected(&entry)) else {
             return false;
         };
@@ -185,28 +188,30 @@ impl Selection {
 
 #[cfg(test)]
 mod tests {
-    use safelight_core::gallery::{Found, Query, Scan, Shelf, Sort, Stamp};
+    use safelight_core::gallery::{
+        FileStamp, FoundFile, GalleryIndex, GalleryQuery, GalleryScan, SortOrder,
+    };
 
     use super::*;
-    use crate::app::gallery::{Gallery, Listing};
+    use crate::app::gallery::{GalleryListing, GalleryState};
 
-    fn items(names: &[&str]) -> Vec<Arc<Entry>> {
-        let files = names.iter().map(|name| Found {
+    fn items(names: &[&str]) -> Vec<Arc<GalleryItem>> {
+        let files = names.iter().map(|name| FoundFile {
             path: PathBuf::from(name),
-            stamp: Stamp::default(),
+            stamp: FileStamp::default(),
         });
-        let mut shelf = Shelf::default();
-        shelf.put(Scan {
+        let mut shelf = GalleryIndex::default();
+        shelf.put(GalleryScan {
             files: files.collect(),
-            ..Scan::default()
+            ..GalleryScan::default()
         });
-        shelf.list(&Query {
-            sort: Sort::Name,
-            ..Query::default()
+        shelf.list(&GalleryQuery {
+            sort: SortOrder::Name,
+            ..GalleryQuery::default()
         })
     }
 
-    fn chosen(selection: &Selection, items: &[Arc<Entry>]) -> String {
+    fn chosen(selection: &GallerySelection, items: &[Arc<GalleryItem>]) -> String {
         let names = selection.entries(items).map(|entry| entry.file_name());
         names.collect()
     }
@@ -214,7 +219,7 @@ mod tests {
     #[test]
     fn clicks_choose_one_some_and_ranges() {
         let items = items(&["a", "b", "c", "d", "e"]);
-        let mut selection = Selection::default();
+        let mut selection = GallerySelection::default();
         for (index, modifiers, expected) in [
             (1, Modifiers::NONE, "b"),
             (3, Modifiers::SHIFT, "bcd"),
@@ -240,13 +245,13 @@ mod tests {
     #[test]
     fn the_chosen_ones_are_looked_for_only_when_the_choice_or_the_list_changes() {
         let list = items(&["a", "b"]);
-        let listing = |items: &[Arc<Entry>]| Listing {
+        let listing = |items: &[Arc<GalleryItem>]| GalleryListing {
             items: items.to_vec(),
-            ..Listing::default()
+            ..GalleryListing::default()
         };
-        let mut page = Gallery {
+        let mut page = GalleryState {
             listing: Some(listing(&list)),
-            ..Gallery::default()
+            ..GalleryState::default()
         };
         page.selection.all(&list);
         let both = page.chosen();
@@ -264,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_choice_outlives_a_new_order_and_moves_on_when_its_result_has_gone() {
-        let mut selection = Selection::default();
+        let mut selection = GallerySelection::default();
         selection.click(&items(&["b", "c"]), 1, Modifiers::NONE);
         let more = items(&["a", "b", "c", "d"]);
         selection.settle(&more, false);
@@ -285,7 +290,7 @@ mod tests {
     #[test]
     fn what_comes_back_is_chosen_unless_something_else_was_chosen_before() {
         let listed = items(&["a", "b"]);
-        let mut selection = Selection::default();
+        let mut selection = GallerySelection::default();
         selection.click(&listed, 0, Modifiers::NONE);
         selection.expect(vec!["c".into(), "d".into()]);
         assert!(!selection.settle(&listed, false));

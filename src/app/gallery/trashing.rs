@@ -5,17 +5,17 @@ use std::path::{Path, PathBuf};
 
 use safelight_core::gallery::files_of;
 use safelight_core::job::{JobError, JobErrorKind, JobRequest};
-use safelight_core::trash::{Trash, TrashError, Trashed};
+use safelight_core::trash::{TrashCan, TrashError, TrashedFile};
 
 use crate::app::choices::TrashRequest;
 use crate::app::commands::{AppCommand, PlayerCommand};
-use crate::app::cx::Cx;
-use crate::app::gallery::Gallery;
-use crate::app::gallery::librarian::Errand;
-use crate::app::notices::{Cause, Notice, NoticeAction, Severity, counted};
-use crate::app::pending::Pending;
+use crate::app::cx::AppContext;
+use crate::app::gallery::GalleryState;
+use crate::app::gallery::librarian::IndexCommand;
+use crate::app::notices::{NoticeAction, NoticeCause, NoticeSeverity, UserNotice, counted};
+use crate::app::pending::BackgroundTask;
 use crate::app::queue::JobQueue;
-use crate::app::undo::Undo;
+use crate::app::undo::UndoAction;
 
 /// So many deletions are followed; more cannot be taken back anyway.
 const MAX_FOLLOWED: usize = 500;
@@ -25,7 +25,7 @@ const MAX_FOLLOWED: usize = 500;
 pub struct TrashedResult {
     /// The name by which it was listed.
     path: PathBuf,
-    files: Vec<Trashed>,
+    files: Vec<TrashedFile>,
 }
 
 /// Result of a deletion.
@@ -57,15 +57,15 @@ enum TrashErrand {
 
 /// Undoable deletions, and pending tasks.
 #[derive(Default)]
-pub struct Bin {
+pub struct TrashBin {
     /// Files deleted together are restored together.
     batches: BTreeMap<u64, Vec<TrashedResult>>,
     waiting: VecDeque<TrashErrand>,
-    trashing: Pending<(u64, TrashedResults)>,
-    restoring: Pending<RestoredResults>,
+    trashing: BackgroundTask<(u64, TrashedResults)>,
+    restoring: BackgroundTask<RestoredResults>,
 }
 
-impl Bin {
+impl TrashBin {
     pub(super) fn is_busy(&self) -> bool {
         self.trashing.is_busy() || self.restoring.is_busy()
     }
@@ -76,26 +76,31 @@ impl Bin {
     }
 }
 
-impl Gallery {
-    pub(super) fn trash(&mut self, wishes: Vec<TrashRequest>, queue: &JobQueue, cx: &mut Cx) {
+impl GalleryState {
+    pub(super) fn trash(
+        &mut self,
+        wishes: Vec<TrashRequest>,
+        queue: &JobQueue,
+        cx: &mut AppContext,
+    ) {
         let id = cx.undo.push(
             counted(wishes.len(), "delete a result", "delete {} results"),
-            Undo::Results,
+            UndoAction::Results,
         );
         self.do_with_trash(TrashErrand::Put(id, wishes), queue, cx);
     }
 
     /// Brings back what went with this entry of the window's history.
-    pub(in crate::app) fn bring_back(&mut self, id: u64, queue: &JobQueue, cx: &mut Cx) {
+    pub(in crate::app) fn bring_back(&mut self, id: u64, queue: &JobQueue, cx: &mut AppContext) {
         self.do_with_trash(TrashErrand::Undo(id), queue, cx);
     }
 
-    fn do_with_trash(&mut self, errand: TrashErrand, queue: &JobQueue, cx: &mut Cx) {
+    fn do_with_trash(&mut self, errand: TrashErrand, queue: &JobQueue, cx: &mut AppContext) {
         self.bin.waiting.push_back(errand);
         self.go_on_with_trash(queue, cx);
     }
 
-    pub(super) fn poll_trash(&mut self, queue: &JobQueue, cx: &mut Cx) {
+    pub(super) fn poll_trash(&mut self, queue: &JobQueue, cx: &mut AppContext) {
         if let Some((id, results)) = self.bin.trashing.take() {
             self.take_trashed(id, results, queue, cx);
         }
@@ -106,7 +111,7 @@ impl Gallery {
     }
 
     /// Starts the next task, unless one is running.
-    fn go_on_with_trash(&mut self, queue: &JobQueue, cx: &mut Cx) {
+    fn go_on_with_trash(&mut self, queue: &JobQueue, cx: &mut AppContext) {
         while !self.bin.is_busy() {
             let Some(errand) = self.bin.waiting.pop_front() else {
                 return;
@@ -118,7 +123,13 @@ impl Gallery {
         }
     }
 
-    fn begin_to_trash(&mut self, id: u64, wishes: Vec<TrashRequest>, queue: &JobQueue, cx: &Cx) {
+    fn begin_to_trash(
+        &mut self,
+        id: u64,
+        wishes: Vec<TrashRequest>,
+        queue: &JobQueue,
+        cx: &AppContext,
+    ) {
         let Some(paths) = &cx.paths else {
             return;
         };
@@ -135,7 +146,7 @@ impl Gallery {
                 wish.path.display()
             ));
         }
-        let trash = Trash::new(paths.trash());
+        let trash = TrashCan::new(paths.trash());
         let needed: HashSet<PathBuf> = queue
             .unfinished()
             .flat_map(JobRequest::inputs)
@@ -150,7 +161,7 @@ impl Gallery {
         });
     }
 
-    fn begin_to_restore(&mut self, id: u64, cx: &mut Cx) {
+    fn begin_to_restore(&mut self, id: u64, cx: &mut AppContext) {
         let Some(batch) = self.bin.batches.remove(&id) else {
             // Nothing had gone with it: what was done before is meant.
             cx.push(AppCommand::Undo(None));
@@ -165,7 +176,13 @@ impl Gallery {
         });
     }
 
-    fn take_trashed(&mut self, id: u64, results: TrashedResults, queue: &JobQueue, cx: &mut Cx) {
+    fn take_trashed(
+        &mut self,
+        id: u64,
+        results: TrashedResults,
+        queue: &JobQueue,
+        cx: &mut AppContext,
+    ) {
         let TrashedResults {
             trashed,
             gone,
@@ -176,7 +193,7 @@ impl Gallery {
         let is_gone = |path: &PathBuf| trashed.iter().any(|result| result.path == *path);
         let mut items = queue.results.iter();
         while let Some(item) = items.find(|item| item.output.paths.iter().any(is_gone)) {
-            cx.notices.end(&Cause::Job(item.id));
+            cx.notices.end(&NoticeCause::Job(item.id));
         }
         if num_results > 0 {
             self.bin.batches.insert(id, trashed);
@@ -194,7 +211,7 @@ impl Gallery {
         }
         if !gone.is_empty() {
             self.moves_on = true;
-            self.ask(|_| Errand::Gone(gone));
+            self.ask(|_| IndexCommand::Gone(gone));
             self.look_again();
         }
         let what = match problems.as_slice() {
@@ -206,7 +223,7 @@ impl Gallery {
         cx.notices.show(notice);
     }
 
-    fn take_restored(&mut self, results: RestoredResults, cx: &mut Cx) {
+    fn take_restored(&mut self, results: RestoredResults, cx: &mut AppContext) {
         let RestoredResults {
             restored,
             failed,
@@ -219,7 +236,7 @@ impl Gallery {
             // They can be retried, and do not precede earlier undo actions.
             let id = cx.undo.push_behind(
                 counted(failed.len(), "delete a result", "delete {} results"),
-                Undo::Results,
+                UndoAction::Results,
             );
             self.bin.batches.insert(id, failed);
             again.push(NoticeAction {
@@ -242,19 +259,19 @@ impl Gallery {
 }
 
 /// One card for all files that stayed.
-fn notice_of(what: String, advice: &str, problems: &[String], num_done: usize) -> Notice {
+fn notice_of(what: String, advice: &str, problems: &[String], num_done: usize) -> UserNotice {
     let severity = if num_done == 0 {
-        Severity::Error
+        NoticeSeverity::Error
     } else {
-        Severity::Warning
+        NoticeSeverity::Warning
     };
     let err = JobError::new(JobErrorKind::Disk, what).advise(advice);
-    Notice::new(severity, err.detail(problems.join("\n")))
+    UserNotice::new(severity, err.detail(problems.join("\n")))
 }
 
 impl TrashedResults {
     /// Throws away the result itself, then what belongs to it.
-    fn put(&mut self, trash: &Trash, wish: TrashRequest, needed: &HashSet<PathBuf>) {
+    fn put(&mut self, trash: &TrashCan, wish: TrashRequest, needed: &HashSet<PathBuf>) {
         let files = files_of(&wish.path, wish.is_frame);
         if let Some(file) = files.iter().find(|file| needed.contains(*file)) {
             self.problems.push(format!(
@@ -331,16 +348,16 @@ fn is_written(out: &Path, path: &Path) -> bool {
 
 /// Files that the user deleted.
 #[derive(Default)]
-pub(super) struct Gone {
+pub(super) struct RemovedFiles {
     wished: Vec<PathBuf>,
     /// Result to show afterwards.
     next: Option<PathBuf>,
     /// The trash has done something since files were looked for.
     pub is_due: bool,
-    looking: Pending<Vec<PathBuf>>,
+    looking: BackgroundTask<Vec<PathBuf>>,
 }
 
-impl Gone {
+impl RemovedFiles {
     /// `next`: the neighbour of these in the list.
     pub fn follow(&mut self, wishes: &[TrashRequest], next: Option<PathBuf>) {
         for wish in wishes {
@@ -354,7 +371,7 @@ impl Gone {
     }
 
     /// While the trash does nothing: looks for the files when it has done something.
-    pub fn poll(&mut self, cx: &mut Cx) {
+    pub fn poll(&mut self, cx: &mut AppContext) {
         if let Some(gone) = self.looking.take() {
             cx.push(PlayerCommand::Gone(gone, self.next.take()));
         }

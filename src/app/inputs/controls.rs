@@ -2,25 +2,27 @@
 
 use std::path::PathBuf;
 
-use safelight_core::job::{Control, ControlBy, ControlSettings, FieldError, GenerateForm, Source};
+use safelight_core::job::{
+    ControlBy, ControlInput, ControlSettings, FieldError, GenerateForm, InputMedia,
+};
 use safelight_core::library::{FoundControl, find_controls};
 use safelight_core::model::ModelSpec;
-use safelight_core::settings::{Paths, Settings};
+use safelight_core::settings::{AppPaths, Settings};
 
-use crate::app::background::Background;
-use crate::app::choices::{ControlPart, MaskOf, Slot};
-use crate::app::inputs::{Input, Inputs, Sources};
-use crate::app::pending::Pending;
+use crate::app::background::BackgroundThreads;
+use crate::app::choices::{ControlPart, InputSlot, MaskOf};
+use crate::app::inputs::{ChosenInput, FormSources, InputSlots};
+use crate::app::pending::BackgroundTask;
 
 #[derive(Default)]
-pub struct ControlNetworks {
+pub struct ControlNetChoice {
     /// In the order of their names.
     pub found: Vec<FoundControl>,
     has_looked: bool,
-    looking: Pending<Vec<FoundControl>>,
+    looking: BackgroundTask<Vec<FoundControl>>,
 }
 
-impl ControlNetworks {
+impl ControlNetChoice {
     /// Has them looked for again.
     pub(super) fn refresh(&mut self) {
         self.has_looked = false;
@@ -34,9 +36,9 @@ impl ControlNetworks {
     /// Looks for them where that was not done yet, and takes in what was found.
     pub(super) fn poll(
         &mut self,
-        paths: Option<&Paths>,
+        paths: Option<&AppPaths>,
         settings: &Settings,
-        background: &Background,
+        background: &BackgroundThreads,
     ) {
         if !self.has_looked {
             // Without a home there is no place for them.
@@ -55,25 +57,25 @@ impl ControlNetworks {
     }
 }
 
-impl Inputs {
+impl InputSlots {
     /// Puts an opened file in the place of a part of a control; nowhere where the control is gone.
-    pub(super) fn put_part(&mut self, part: ControlPart, opened: Source) {
+    pub(super) fn put_part(&mut self, part: ControlPart, opened: InputMedia) {
         let (ControlPart::Source(index) | ControlPart::Mask(index)) = part;
-        self.change(Slot::Control, index, |input| match part {
+        self.change(InputSlot::Control, index, |input| match part {
             ControlPart::Source(_) => input.source = opened,
             ControlPart::Mask(_) => input.control_mask = Some(opened),
         });
     }
 
     /// Image of a mask, and the existing mask.
-    pub fn masked(&self, of: MaskOf) -> Option<(&Source, Option<&Source>)> {
+    pub fn masked(&self, of: MaskOf) -> Option<(&InputMedia, Option<&InputMedia>)> {
         match of {
             MaskOf::Start => {
-                let mask = self.get(Slot::Mask).map(|input| &input.source);
-                Some((&self.get(Slot::Start)?.source, mask))
+                let mask = self.get(InputSlot::Mask).map(|input| &input.source);
+                Some((&self.get(InputSlot::Start)?.source, mask))
             }
             MaskOf::Control(index) => {
-                let input = self.of(Slot::Control).get(index)?;
+                let input = self.inputs_in(InputSlot::Control).get(index)?;
                 Some((&input.source, input.control_mask.as_ref()))
             }
         }
@@ -87,7 +89,7 @@ impl Inputs {
 
     /// The network of a control, where it is one of those that were found.
     fn network_of(&self, index: usize) -> Option<&FoundControl> {
-        let control = self.of(Slot::Control).get(index);
+        let control = self.inputs_in(InputSlot::Control).get(index);
         let network = control.and_then(|input| input.control.network.as_ref())?;
         let mut found = self.control_networks.found.iter();
         found.find(|it| it.path == *network)
@@ -110,14 +112,14 @@ impl Inputs {
     /// Returns whether the mask of a control is kept but unused, because the model or the control's network accepts
     /// none.
     pub fn is_control_mask_parked(&self, index: usize, spec: &ModelSpec) -> bool {
-        let control = self.of(Slot::Control).get(index);
+        let control = self.inputs_in(InputSlot::Control).get(index);
         let has_mask = control.is_some_and(|input| input.control_mask.is_some());
         has_mask && spec.limits.controls.is_possible() && !self.may_mask_control(index, spec)
     }
 
     /// The first control whose network cannot do without a mask, and that has none.
     pub fn lacks_control_mask(&self, spec: &ModelSpec) -> Option<usize> {
-        let controls = self.of(Slot::Control).iter().enumerate();
+        let controls = self.inputs_in(InputSlot::Control).iter().enumerate();
         let acting = controls.filter(|(_, input)| input.control.strength != 0.0);
         let mut lacking = acting.filter(|(_, input)| input.control_mask.is_none());
         let by = spec.limits.controls.by;
@@ -148,7 +150,10 @@ impl Inputs {
 
     /// A control picture with what a request said of it when its file was opened, else brought in by the network of the
     /// one before it; and the mask that the request named.
-    pub(super) fn settle_control(&mut self, mut input: Input) -> (Input, Option<PathBuf>) {
+    pub(super) fn settle_control(
+        &mut self,
+        mut input: ChosenInput,
+    ) -> (ChosenInput, Option<PathBuf>) {
         self.control_networks.refresh();
         let file = input.source.path();
         let mut awaited = self.awaited.iter();
@@ -156,11 +161,11 @@ impl Inputs {
         let mut awaited = self.awaited.iter();
         let said = said.or_else(|| awaited.position(|it| it.file.as_os_str().is_empty()));
         if let Some(at) = said {
-            let Control { mask, settings, .. } = self.awaited.remove(at);
+            let ControlInput { mask, settings, .. } = self.awaited.remove(at);
             input.control = settings;
             return (input, mask);
         }
-        if let Some(before) = self.of(Slot::Control).last() {
+        if let Some(before) = self.inputs_in(InputSlot::Control).last() {
             input.control.network.clone_from(&before.control.network);
         }
         (input, None)
@@ -169,11 +174,11 @@ impl Inputs {
     /// Gives the control images these settings, and the further ones to those that are added next.
     pub(in crate::app) fn set_controls(&mut self, settings: Vec<ControlSettings>) {
         let mut settings = settings.into_iter();
-        let placed = self.placed.of_mut(Slot::Control).iter_mut();
+        let placed = self.placed.of_mut(InputSlot::Control).iter_mut();
         for (input, settings) in placed.zip(settings.by_ref()) {
             input.control = settings;
         }
-        let unplaced = settings.map(|settings| Control {
+        let unplaced = settings.map(|settings| ControlInput {
             file: PathBuf::new(),
             mask: None,
             settings,
@@ -193,7 +198,7 @@ impl Inputs {
             (Some(only), None) => Some(&only.path),
             _ => None,
         };
-        for input in self.placed.of_mut(Slot::Control) {
+        for input in self.placed.of_mut(InputSlot::Control) {
             let network = &mut input.control.network;
             let is_foreign = |path: &mut PathBuf| {
                 let known = found.iter().find(|it| it.path == *path);
@@ -207,11 +212,11 @@ impl Inputs {
     }
 }
 
-impl Inputs {
+impl InputSlots {
     /// Reason why the selected model does not use an input; `None` where the slot is empty or it does.
     pub fn parked(
         &self,
-        slot: Slot,
+        slot: InputSlot,
         form: &GenerateForm,
         spec: &ModelSpec,
     ) -> Option<&'static str> {
@@ -224,17 +229,19 @@ impl Inputs {
             "This model makes clips from text only. The start picture is kept."
         };
         let (is_taken, why) = match (slot, &input.source) {
-            (Slot::Start, Source::Clip(_)) => (
+            (InputSlot::Start, InputMedia::Clip(_)) => (
                 (is_picture_taken && !spec.family.makes_pictures) || spec.clip_strength().is_some(),
                 "This model cannot extend a clip. The clip is kept.",
             ),
-            (Slot::Start, Source::Picture(_)) => (is_picture_taken, start_picture),
-            (Slot::End, _) => (
+            (InputSlot::Start, InputMedia::Picture(_)) => (is_picture_taken, start_picture),
+            (InputSlot::End, _) => (
                 form.end_image(spec).is_possible(),
                 "This model does not use end pictures. The end picture is kept.",
             ),
-            (Slot::Mask, _) if self.clip().is_some() && form.changes_clip(spec) => (true, no_mask),
-            (Slot::Mask, _) if !spec.mask.is_possible() => {
+            (InputSlot::Mask, _) if self.clip().is_some() && form.changes_clip(spec) => {
+                (true, no_mask)
+            }
+            (InputSlot::Mask, _) if !spec.mask.is_possible() => {
                 let changes = spec.clip_strength().is_some();
                 let why = if changes {
                     "A mask needs a clip to change. The mask is kept."
@@ -243,24 +250,24 @@ impl Inputs {
                 };
                 (false, why)
             }
-            (Slot::Mask, _) => {
-                let start = self.get(Slot::Start).map(|input| &input.source);
-                let is_on_picture = matches!(start, Some(Source::Picture(_)));
+            (InputSlot::Mask, _) => {
+                let start = self.get(InputSlot::Start).map(|input| &input.source);
+                let is_on_picture = matches!(start, Some(InputMedia::Picture(_)));
                 (
                     is_on_picture,
                     "A mask needs a start picture. The mask is kept.",
                 )
             }
             // Too many of them are an error: the user decides which to remove.
-            (Slot::Reference, _) => (
+            (InputSlot::Reference, _) => (
                 spec.limits.max_references > 0,
                 "This model does not use reference pictures. They are kept.",
             ),
-            (Slot::Control, _) => (
+            (InputSlot::Control, _) => (
                 spec.limits.controls.is_possible(),
                 "This model does not use control pictures. They are kept.",
             ),
-            (Slot::Prompt, _) => (
+            (InputSlot::Prompt, _) => (
                 spec.prompt_pictures.is_some(),
                 "This model does not read pictures as prompts. They are kept.",
             ),
@@ -269,7 +276,7 @@ impl Inputs {
     }
 
     /// Inputs that the model uses.
-    pub fn sources_for(&self, form: &GenerateForm, spec: &ModelSpec) -> Sources<'_> {
+    pub fn sources_for(&self, form: &GenerateForm, spec: &ModelSpec) -> FormSources<'_> {
         let mut sources = self.sources_where(|slot| self.parked(slot, form, spec).is_none());
         for (index, control) in sources.controls.iter_mut().enumerate() {
             if self.is_control_mask_parked(index, spec) {

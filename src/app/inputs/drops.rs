@@ -10,29 +10,29 @@ use egui::{Event, HoveredFile, Pos2, RawInput, Rect, pos2};
 use safelight_core::media::has_clip_name;
 use safelight_core::restore;
 
-use crate::app::choices::{ControlPart, Slot, SlotTarget};
+use crate::app::choices::{ControlPart, InputSlot, SlotTarget};
 use crate::app::commands::{InputsCommand, RestoreCommand};
-use crate::app::cx::Cx;
-use crate::app::inputs::Inputs;
+use crate::app::cx::AppContext;
+use crate::app::inputs::InputSlots;
 use crate::app::inputs::wayland_drop::FileDrag;
-use crate::app::pending::Pending;
+use crate::app::pending::BackgroundTask;
 
 /// Known facts of files dragged over the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct HoveredFiles {
     pub num_files: usize,
     /// The first has the name of a clip.
     pub is_clip: bool,
 }
 
-impl Held {
+impl HoveredFiles {
     /// If the window system only reports that there are some.
     const UNKNOWN: Self = Self {
         num_files: 1,
         is_clip: false,
     };
 
-    fn of(files: &[HoveredFile]) -> Option<Self> {
+    fn from_files(files: &[HoveredFile]) -> Option<Self> {
         let mut paths: Vec<_> = files.iter().map(|file| file.path.as_deref()).collect();
         let is_clip = paths.first()?.is_some_and(has_clip_name);
         // Some window systems tell of each file again whenever it moves.
@@ -47,8 +47,8 @@ impl Held {
 
 /// Files on their way into the window.
 #[derive(Default)]
-pub struct Drops {
-    pub held: Option<Held>,
+pub struct DroppedFiles {
+    pub held: Option<HoveredFiles>,
     /// Number of dragged files that the window system reported and never withdrew.
     num_stale: usize,
     /// Drags, where the window library does not report them.
@@ -58,7 +58,7 @@ pub struct Drops {
     /// The one file that is held, and whether it says how it was made, once that is known.
     held_file: Option<PathBuf>,
     has_settings: bool,
-    looking: Pending<bool>,
+    looking: BackgroundTask<bool>,
     zones: DropZones,
 }
 
@@ -74,7 +74,7 @@ impl DropZones {
     /// So long they count when they are not seen any more.
     const STAY_SECS: f64 = 2.0;
 
-    fn follow(&mut self, cx: &Cx) {
+    fn follow(&mut self, cx: &AppContext) {
         if cx.drawn.drop_zones != [None; 2] {
             *self = Self {
                 places: cx.drawn.drop_zones,
@@ -92,7 +92,7 @@ impl DropZones {
     }
 }
 
-impl Drops {
+impl DroppedFiles {
     pub fn new(drags: Option<Receiver<FileDrag>>) -> Self {
         Self {
             drags,
@@ -113,7 +113,7 @@ impl Drops {
     }
 
     /// Looks whether the one file that is held says how it was made.
-    fn look_at_held(&mut self, cx: &Cx) {
+    fn look_at_held(&mut self, cx: &AppContext) {
         let path = cx.ctx.input(|input| {
             let held = &input.raw.hovered_files;
             let path = held.first().and_then(|file| file.path.clone());
@@ -123,7 +123,7 @@ impl Drops {
         let path = path.filter(|path| !is_settings_file(path, true));
         if path != self.held_file {
             self.held_file.clone_from(&path);
-            (self.has_settings, self.looking) = (false, Pending::default());
+            (self.has_settings, self.looking) = (false, BackgroundTask::default());
             if let Some(path) = path {
                 self.looking = cx.background.run("look-for-settings", move || {
                     restore::read(&path).is_ok_and(|found| found.is_some())
@@ -136,7 +136,7 @@ impl Drops {
     }
 
     /// Takes in what was dropped and pasted since the last frame.
-    pub fn poll(&mut self, inputs: &mut Inputs, cx: &mut Cx) {
+    pub fn poll(&mut self, inputs: &mut InputSlots, cx: &mut AppContext) {
         let (dropped, pasted, pos) = cx.ctx.input(|input| {
             let pasted = input.events.iter().find_map(|event| match event {
                 Event::PasteImage(image) => Some(Arc::clone(image)),
@@ -161,7 +161,7 @@ impl Drops {
     }
 
     /// The slots of files depend on the model: files that arrive before the models are known wait for them.
-    pub fn keep_early(&mut self, command: InputsCommand, cx: &Cx) -> Option<InputsCommand> {
+    pub fn keep_early(&mut self, command: InputsCommand, cx: &AppContext) -> Option<InputsCommand> {
         match command {
             InputsCommand::Open(paths, placing) if cx.models.are_loading => {
                 self.early.push((paths, placing));
@@ -181,14 +181,16 @@ impl Drops {
         files.drain(..self.num_stale);
     }
 
-    fn take_drags(&mut self, cx: &mut Cx) {
+    fn take_drags(&mut self, cx: &mut AppContext) {
         let Some(drags) = &self.drags else {
-            self.held = cx.ctx.input(|input| Held::of(&input.raw.hovered_files));
+            self.held = cx
+                .ctx
+                .input(|input| HoveredFiles::from_files(&input.raw.hovered_files));
             return;
         };
         let drags: Vec<FileDrag> = drags.try_iter().collect();
         for drag in drags {
-            self.held = (drag == FileDrag::Held).then_some(Held::UNKNOWN);
+            self.held = (drag == FileDrag::Held).then_some(HoveredFiles::UNKNOWN);
             if let FileDrag::Dropped(paths, (x, y)) = drag {
                 let pos = pos2(x as f32, y as f32) / cx.ctx.zoom_factor();
                 self.drop_at(paths, Some(pos), cx);
@@ -197,7 +199,7 @@ impl Drops {
     }
 
     /// Takes files that were let go here: in a zone, on a place, or anywhere else in the window.
-    fn drop_at(&mut self, mut paths: Vec<PathBuf>, pos: Option<Pos2>, cx: &mut Cx) {
+    fn drop_at(&mut self, mut paths: Vec<PathBuf>, pos: Option<Pos2>, cx: &mut AppContext) {
         if paths.is_empty() {
             return;
         }
@@ -206,7 +208,7 @@ impl Drops {
         match pos.map(|pos| zones.at(pos)) {
             Some([true, _]) if is_one => cx.push(RestoreCommand::Use(paths.remove(0))),
             Some([_, true]) if is_one => {
-                let placing = SlotTarget::onto(Some(Slot::Start));
+                let placing = SlotTarget::onto(Some(InputSlot::Start));
                 cx.push(InputsCommand::Open(paths, placing));
             }
             _ => {
@@ -218,7 +220,7 @@ impl Drops {
 }
 
 /// Takes files, however they came: as settings, or as pictures and clips.
-pub fn drop_files(paths: Vec<PathBuf>, placing: SlotTarget, cx: &mut Cx) {
+pub fn drop_files(paths: Vec<PathBuf>, placing: SlotTarget, cx: &mut AppContext) {
     // Those that are settings and nothing else: of several the first counts.
     let is_alone = paths.len() == 1;
     let (settings, paths): (Vec<PathBuf>, Vec<PathBuf>) = paths
@@ -237,8 +239,7 @@ pub fn drop_files(paths: Vec<PathBuf>, placing: SlotTarget, cx: &mut Cx) {
 }
 
 /// Returns whether a dropped file can only contain settings, by its name. A text among other files is more likely a
-/// mistake,
-/// which is reported.
+/// mistake, which is reported.
 fn is_settings_file(path: &std::path::Path, is_alone: bool) -> bool {
     let is = |known: &str| {
         path.extension()
@@ -248,12 +249,12 @@ fn is_settings_file(path: &std::path::Path, is_alone: bool) -> bool {
 }
 
 /// Slot drawn at this position. The slots of the controls' masks are inside that of the controls.
-fn place_at(pos: Pos2, cx: &Cx) -> SlotTarget {
+fn place_at(pos: Pos2, cx: &AppContext) -> SlotTarget {
     let is_here = |rect: &Option<Rect>| rect.is_some_and(|rect| rect.contains(pos));
     if let Some(index) = cx.drawn.control_masks.iter().position(is_here) {
         return ControlPart::Mask(index).into();
     }
-    let mut places = Slot::ALL.into_iter().zip(cx.drawn.slots);
+    let mut places = InputSlot::ALL.into_iter().zip(cx.drawn.slots);
     let found = places.find(|(_, rect)| is_here(rect));
     SlotTarget::onto(found.map(|(slot, _)| slot))
 }

@@ -1,30 +1,30 @@
 //! The pictures, the mask and the clip that the next result is made from, and which place a new one takes.
 //!
-//! Files are opened on the file thread, by `opening`; how they come to their places is in `placing`.
+//! Files are opened on the file thread, by `opening`; how they come to their places is in `slot_choice`.
 
 pub mod controls;
 pub mod drops;
 pub(super) mod opening;
-mod placing;
+mod slot_choice;
 pub mod wayland_drop;
 
 use std::path::{Path, PathBuf};
 
 use safelight_core::job::{
-    ChosenPicture, Control, ControlSettings, FormControl, MAX_PROMPT_PICTURES, Source, SourceClip,
-    StartPicture,
+    ChosenPicture, ControlInput, ControlSettings, FormControl, InputMedia, MAX_PROMPT_PICTURES,
+    SourceClip, StartPicture,
 };
 use safelight_core::model::{InputUse, ModelSpec};
 
-use crate::app::choices::{Slot, SlotTarget};
-use crate::app::pending::Pending;
-pub use controls::ControlNetworks;
-use opening::{Given, OpenedInputs};
+use crate::app::choices::{InputSlot, SlotTarget};
+use crate::app::pending::BackgroundTask;
+pub use controls::ControlNetChoice;
+use opening::{InputFiles, OpenedInputs};
 
 /// A source, and what its picture is like.
 #[derive(Clone, Debug)]
-pub struct Input {
-    pub source: Source,
+pub struct ChosenInput {
+    pub source: InputMedia,
     /// Parts of the file that are not used, in sentences.
     pub notices: Vec<String>,
     /// Weight as an image prompt.
@@ -32,10 +32,10 @@ pub struct Input {
     /// Settings as a control.
     pub control: ControlSettings,
     /// Mask of the regenerated part, as a control.
-    pub control_mask: Option<Source>,
+    pub control_mask: Option<InputMedia>,
 }
 
-impl Input {
+impl ChosenInput {
     fn as_control(&self) -> FormControl {
         FormControl {
             source: self.source.clone(),
@@ -47,7 +47,7 @@ impl Input {
 
 /// Inputs borrowed by the form.
 #[derive(Clone, Debug, Default)]
-pub struct Sources<'a> {
+pub struct FormSources<'a> {
     pub image: Option<&'a StartPicture>,
     pub last_image: Option<&'a StartPicture>,
     pub extend: Option<&'a SourceClip>,
@@ -60,7 +60,7 @@ pub struct Sources<'a> {
     pub prompt_pictures: Vec<ChosenPicture>,
 }
 
-impl<'a> Sources<'a> {
+impl<'a> FormSources<'a> {
     /// Video in the start slot, in any role.
     pub fn clip(&self) -> Option<&'a SourceClip> {
         self.extend.or(self.source_clip)
@@ -79,20 +79,20 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// The inputs in the places of [`Slot::ALL`], of a list in the order in which a prompt counts them.
+/// The inputs in the places of [`InputSlot::ALL`], of a list in the order in which a prompt counts them.
 #[derive(Clone, Debug, Default)]
-pub struct SlotContents([Vec<Input>; Slot::ALL.len()]);
+pub struct SlotContents([Vec<ChosenInput>; InputSlot::ALL.len()]);
 
 impl SlotContents {
-    fn of(&self, slot: Slot) -> &Vec<Input> {
+    fn inputs_of(&self, slot: InputSlot) -> &Vec<ChosenInput> {
         &self.0[slot as usize]
     }
 
-    fn of_mut(&mut self, slot: Slot) -> &mut Vec<Input> {
+    fn of_mut(&mut self, slot: InputSlot) -> &mut Vec<ChosenInput> {
         &mut self.0[slot as usize]
     }
 
-    fn put(&mut self, slot: Slot, input: Input) {
+    fn put(&mut self, slot: InputSlot, input: ChosenInput) {
         let place = self.of_mut(slot);
         if !slot.is_list() {
             place.clear();
@@ -103,11 +103,11 @@ impl SlotContents {
 
 /// The places that a model has for what is put nowhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Places {
+pub struct SlotRules {
     /// It begins from a picture or a clip.
     takes_start: bool,
     /// That of a second picture, where a model goes by two: the end, or a mask that it cannot do without.
-    pub second: Option<Slot>,
+    pub second: Option<InputSlot>,
     pub max_references: usize,
     pub max_controls: usize,
     /// It makes nothing without a control picture.
@@ -121,13 +121,13 @@ pub struct Places {
     pub changes_clip: bool,
 }
 
-impl Places {
-    pub fn of(spec: &ModelSpec) -> Self {
+impl SlotRules {
+    pub fn from_spec(spec: &ModelSpec) -> Self {
         let takes_start = spec.start_image.is_possible();
         let second = if spec.end_image.is_possible() {
-            Some(Slot::End)
+            Some(InputSlot::End)
         } else if spec.mask == InputUse::Required {
-            Some(Slot::Mask)
+            Some(InputSlot::Mask)
         } else {
             None
         };
@@ -149,50 +149,50 @@ impl Places {
     }
 
     /// Slot with several images to which files with this request go, if they go to one.
-    fn list_for(self, wish: Option<Slot>) -> Option<Slot> {
+    fn list_for(self, wish: Option<InputSlot>) -> Option<InputSlot> {
         match wish {
             Some(slot) => Some(slot).filter(|slot| slot.is_list()),
-            None => (self.max_references > 0).then_some(Slot::Reference),
+            None => (self.max_references > 0).then_some(InputSlot::Reference),
         }
     }
 }
 
 /// The chosen inputs.
 #[derive(Default)]
-pub struct Inputs {
+pub struct InputSlots {
     placed: SlotContents,
     /// Files that are opened for these places.
-    opening: Pending<OpenedInputs>,
+    opening: BackgroundTask<OpenedInputs>,
     /// Files to open, whose folders are looked into.
-    given: Pending<Given>,
-    picking: Pending<Option<(SlotTarget, Vec<PathBuf>)>>,
+    given: BackgroundTask<InputFiles>,
+    picking: BackgroundTask<Option<(SlotTarget, Vec<PathBuf>)>>,
     /// Control settings of a request whose images are being opened.
-    awaited: Vec<Control>,
-    pub control_networks: ControlNetworks,
+    awaited: Vec<ControlInput>,
+    pub control_networks: ControlNetChoice,
     /// Strengths of pictures that are on their way to be parts of the prompt.
     strengths: Vec<(PathBuf, f64)>,
 }
 
-impl Inputs {
+impl InputSlots {
     /// Content of a slot, or the first of several.
-    pub fn get(&self, slot: Slot) -> Option<&Input> {
-        self.of(slot).first()
+    pub fn get(&self, slot: InputSlot) -> Option<&ChosenInput> {
+        self.inputs_in(slot).first()
     }
 
     /// Contents of a slot.
-    pub fn of(&self, slot: Slot) -> &[Input] {
-        self.placed.of(slot)
+    pub fn inputs_in(&self, slot: InputSlot) -> &[ChosenInput] {
+        self.placed.inputs_of(slot)
     }
 
     pub fn placed(&self) -> &SlotContents {
         &self.placed
     }
 
-    pub fn all(&self) -> impl Iterator<Item = &Input> {
+    pub fn all(&self) -> impl Iterator<Item = &ChosenInput> {
         self.placed.0.iter().flatten()
     }
 
-    pub fn remove(&mut self, slot: Slot) {
+    pub fn remove(&mut self, slot: InputSlot) {
         self.placed.of_mut(slot).clear();
     }
 
@@ -202,13 +202,13 @@ impl Inputs {
     }
 
     /// Takes one of several pictures out, counted from 0.
-    fn take_one(&mut self, slot: Slot, index: usize) -> Option<Input> {
+    fn take_one(&mut self, slot: InputSlot, index: usize) -> Option<ChosenInput> {
         let place = self.placed.of_mut(slot);
         (index < place.len()).then(|| place.remove(index))
     }
 
     /// Moves one of several images to another position; both are counted from 0.
-    fn move_one(&mut self, slot: Slot, from: usize, to: usize) {
+    fn move_one(&mut self, slot: InputSlot, from: usize, to: usize) {
         if let Some(input) = self.take_one(slot, from) {
             let place = self.placed.of_mut(slot);
             place.insert(to.min(place.len()), input);
@@ -216,7 +216,7 @@ impl Inputs {
     }
 
     /// Changes one of several pictures, counted from 0.
-    fn change(&mut self, slot: Slot, index: usize, change: impl FnOnce(&mut Input)) {
+    fn change(&mut self, slot: InputSlot, index: usize, change: impl FnOnce(&mut ChosenInput)) {
         if let Some(input) = self.placed.of_mut(slot).get_mut(index) {
             change(input);
         }
@@ -239,7 +239,7 @@ impl Inputs {
         self.placed = placed;
     }
 
-    /// Returns whether the file stands in one of the places.
+    /// Returns whether a slot contains the file.
     pub fn has_file(&self, path: &Path) -> bool {
         self.all().any(|input| input.source.path() == path)
     }
@@ -250,94 +250,113 @@ impl Inputs {
 
     /// The clip that is gone on from or made anew.
     pub fn clip(&self) -> Option<&SourceClip> {
-        self.get(Slot::Start).and_then(clip)
+        self.get(InputSlot::Start).and_then(clip)
     }
 
-    pub fn sources(&self) -> Sources<'_> {
+    pub fn sources(&self) -> FormSources<'_> {
         self.sources_where(|_| true)
     }
 
     /// Inputs of the slots for which `is_taken` is true.
-    fn sources_where(&self, is_taken: impl Fn(Slot) -> bool) -> Sources<'_> {
+    fn sources_where(&self, is_taken: impl Fn(InputSlot) -> bool) -> FormSources<'_> {
         let of = |slot| {
-            if is_taken(slot) { self.of(slot) } else { &[] }
+            if is_taken(slot) {
+                self.inputs_in(slot)
+            } else {
+                &[]
+            }
         };
-        Sources {
-            image: of(Slot::Start).first().and_then(picture),
-            last_image: of(Slot::End).first().and_then(picture),
-            extend: of(Slot::Start).first().and_then(clip),
+        FormSources {
+            image: of(InputSlot::Start).first().and_then(picture),
+            last_image: of(InputSlot::End).first().and_then(picture),
+            extend: of(InputSlot::Start).first().and_then(clip),
             source_clip: None,
-            mask: of(Slot::Mask).first().map(|input| sized(&input.source)),
-            references: of(Slot::Reference).iter().filter_map(picture).collect(),
-            controls: of(Slot::Control).iter().map(Input::as_control).collect(),
-            prompt_pictures: of(Slot::Prompt).iter().filter_map(chosen).collect(),
+            mask: of(InputSlot::Mask)
+                .first()
+                .map(|input| sized(&input.source)),
+            references: of(InputSlot::Reference)
+                .iter()
+                .filter_map(picture)
+                .collect(),
+            controls: of(InputSlot::Control)
+                .iter()
+                .map(ChosenInput::as_control)
+                .collect(),
+            prompt_pictures: of(InputSlot::Prompt).iter().filter_map(chosen).collect(),
         }
     }
 
     /// Number of further images that a slot with several accepts.
-    fn free_in(&self, slot: Slot, places: Places) -> usize {
+    fn free_in(&self, slot: InputSlot, places: SlotRules) -> usize {
         let most = match slot {
-            Slot::Prompt => places.max_prompts,
-            Slot::Control => places.max_controls,
+            InputSlot::Prompt => places.max_prompts,
+            InputSlot::Control => places.max_controls,
             _ => places.max_references,
         };
-        most.saturating_sub(self.of(slot).len())
+        most.saturating_sub(self.inputs_in(slot).len())
     }
 
     /// Slot of the next file without a chosen one: the control of a model that requires one; after the references if
-    /// the model
-    /// accepts another; the second one when the start is taken, the second is free and the model uses both; else the
-    /// start.
-    pub fn next(&self, places: Places) -> Slot {
-        if places.needs_control && self.of(Slot::Control).is_empty() {
-            return Slot::Control;
+    /// the model accepts another; the second one when the start is taken, the second is free and the model uses both;
+    /// else the start.
+    pub fn next(&self, places: SlotRules) -> InputSlot {
+        if places.needs_control && self.inputs_in(InputSlot::Control).is_empty() {
+            return InputSlot::Control;
         }
-        if self.free_in(Slot::Reference, places) > 0
+        if self.free_in(InputSlot::Reference, places) > 0
             || (places.max_references > 0 && !places.takes_start)
         {
-            return Slot::Reference;
+            return InputSlot::Reference;
         }
-        let has_start = self.get(Slot::Start).is_some();
-        let free = |slot: &Slot| has_start && self.get(*slot).is_none();
-        places.second.filter(free).unwrap_or(Slot::Start)
+        let has_start = self.get(InputSlot::Start).is_some();
+        let free = |slot: &InputSlot| has_start && self.get(*slot).is_none();
+        places.second.filter(free).unwrap_or(InputSlot::Start)
     }
 
     /// Number of files, of `count` with this request, that have a free slot.
-    pub fn room(&self, count: usize, wish: Option<Slot>, places: Places) -> usize {
+    pub fn room(&self, count: usize, wish: Option<InputSlot>, places: SlotRules) -> usize {
         if let Some(slot) = places.list_for(wish) {
             return self.free_in(slot, places).max(1);
         }
         1 + usize::from(places.second.is_some() && count > 1)
     }
 
-    /// Returns whether so many files with such a wish are more than what is free.
-    fn are_too_many(&self, count: usize, wish: Option<Slot>, places: Places) -> bool {
+    /// Returns whether this number of files exceeds the free slots.
+    fn are_too_many(&self, count: usize, wish: Option<InputSlot>, places: SlotRules) -> bool {
         if let Some(slot) = places.list_for(wish) {
             return count > self.free_in(slot, places).max(1);
         }
-        let is_free = |second| self.get(Slot::Start).is_none() && self.get(second).is_none();
+        let is_free = |second| self.get(InputSlot::Start).is_none() && self.get(second).is_none();
         let is_pair = count == 2 && places.second.is_some_and(is_free);
         count > 1 && !is_pair && places.takes_start
     }
 
     /// Puts an input into its slot: the user's choice, else the next one. A video goes to the start, unless it is a
-    /// control or
-    /// the mask of a source video.
-    pub fn place(&mut self, mut input: Input, wish: Option<Slot>, places: Places) -> Slot {
+    /// control or the mask of a source video.
+    pub fn place(
+        &mut self,
+        mut input: ChosenInput,
+        wish: Option<InputSlot>,
+        places: SlotRules,
+    ) -> InputSlot {
         let slot = match (&input.source, wish) {
             // The form checks whether a model accepts one.
-            (Source::Clip(_), Some(Slot::Control)) => Slot::Control,
-            (Source::Clip(_), Some(Slot::Mask)) if places.changes_clip && self.clip().is_some() => {
-                Slot::Mask
+            (InputMedia::Clip(_), Some(InputSlot::Control)) => InputSlot::Control,
+            (InputMedia::Clip(_), Some(InputSlot::Mask))
+                if places.changes_clip && self.clip().is_some() =>
+            {
+                InputSlot::Mask
             }
-            (Source::Clip(_), _) => Slot::Start,
-            (Source::Picture(_), Some(Slot::Start)) if places.edits_reference => Slot::Reference,
-            (Source::Picture(_), Some(slot)) => slot,
-            (Source::Picture(_), None) => self.next(places),
+            (InputMedia::Clip(_), _) => InputSlot::Start,
+            (InputMedia::Picture(_), Some(InputSlot::Start)) if places.edits_reference => {
+                InputSlot::Reference
+            }
+            (InputMedia::Picture(_), Some(slot)) => slot,
+            (InputMedia::Picture(_), None) => self.next(places),
         };
         let takes_one = match slot {
-            Slot::Reference => places.max_references == 1,
-            Slot::Control => places.max_controls == 1,
+            InputSlot::Reference => places.max_references == 1,
+            InputSlot::Control => places.max_controls == 1,
             _ => false,
         };
         if takes_one {
@@ -345,7 +364,7 @@ impl Inputs {
             self.remove(slot);
         }
         let mut strengths = self.strengths.iter();
-        if slot == Slot::Prompt
+        if slot == InputSlot::Prompt
             && let Some(at) = strengths.position(|(path, _)| path == input.source.path())
         {
             input.strength = self.strengths.remove(at).1;
@@ -356,18 +375,20 @@ impl Inputs {
 
     /// Returns whether start and end can change places.
     pub fn can_swap(&self) -> bool {
-        let has_either = self.get(Slot::Start).is_some() || self.get(Slot::End).is_some();
+        let has_either = self.get(InputSlot::Start).is_some() || self.get(InputSlot::End).is_some();
         has_either && self.clip().is_none()
     }
 
     pub fn swap(&mut self) {
         if self.can_swap() {
-            self.placed.0.swap(Slot::Start as usize, Slot::End as usize);
+            self.placed
+                .0
+                .swap(InputSlot::Start as usize, InputSlot::End as usize);
         }
     }
 }
 
-fn sized(source: &Source) -> StartPicture {
+fn sized(source: &InputMedia) -> StartPicture {
     let (width, height) = source.size();
     StartPicture {
         path: source.path().to_owned(),
@@ -376,23 +397,23 @@ fn sized(source: &Source) -> StartPicture {
     }
 }
 
-fn chosen(input: &Input) -> Option<ChosenPicture> {
+fn chosen(input: &ChosenInput) -> Option<ChosenPicture> {
     Some(ChosenPicture {
         picture: picture(input)?.clone(),
         strength: input.strength,
     })
 }
 
-fn picture(input: &Input) -> Option<&StartPicture> {
+fn picture(input: &ChosenInput) -> Option<&StartPicture> {
     match &input.source {
-        Source::Picture(picture) => Some(picture),
-        Source::Clip(_) => None,
+        InputMedia::Picture(picture) => Some(picture),
+        InputMedia::Clip(_) => None,
     }
 }
 
-fn clip(input: &Input) -> Option<&SourceClip> {
+fn clip(input: &ChosenInput) -> Option<&SourceClip> {
     match &input.source {
-        Source::Clip(clip) => Some(clip),
-        Source::Picture(_) => None,
+        InputMedia::Clip(clip) => Some(clip),
+        InputMedia::Picture(_) => None,
     }
 }

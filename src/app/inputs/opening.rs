@@ -9,23 +9,23 @@ use std::path::{Path, PathBuf};
 use egui::ColorImage;
 use safelight_core::files::{make_private, make_private_folder, open_regular};
 use safelight_core::gallery::THUMB_SIDE;
-use safelight_core::job::{JobError, JobErrorKind, Source, SourceClip, StartPicture};
+use safelight_core::job::{InputMedia, JobError, JobErrorKind, SourceClip, StartPicture};
 use safelight_core::media::{
-    self, ClipReader, MediaError, Picture, has_clip_name, has_picture_name, media_info,
+    self, ClipReader, MediaError, RgbPixels, has_clip_name, has_picture_name, media_info,
 };
 use safelight_core::naming::{names_like, timestamp};
 use safelight_core::restore;
 
 use crate::app::background::{NOT_SURVIVED, guarded as caught};
-use crate::app::choices::{Continued, SlotTarget};
+use crate::app::choices::{ContinuedResult, SlotTarget};
 
 /// Pictures of one folder that are taken, and may become a job each.
 const MAX_PICTURES: usize = 500;
 
 /// Opened file for the form.
 pub struct OpenedInput {
-    pub source: Source,
-    pub thumb: Picture,
+    pub source: InputMedia,
+    pub thumb: RgbPixels,
     /// Parts of the file that are not used, in sentences.
     pub notices: Vec<String>,
 }
@@ -119,7 +119,7 @@ pub(in crate::app) fn may_move(path: &Path) -> bool {
 
 fn picture_input(
     path: PathBuf,
-    picture: &Picture,
+    picture: &RgbPixels,
     notices: Vec<String>,
 ) -> Result<OpenedInput, JobError> {
     let picture_of_file = StartPicture {
@@ -128,7 +128,7 @@ fn picture_input(
         height: picture.height,
     };
     Ok(OpenedInput {
-        source: Source::Picture(picture_of_file),
+        source: InputMedia::Picture(picture_of_file),
         thumb: thumb(picture)?,
         notices,
     })
@@ -139,7 +139,7 @@ fn open_clip(path: &Path) -> Result<OpenedInput, JobError> {
     let reader = ClipReader::open(path).map_err(|err| clip_error(&err))?;
     let last = media::last_frame(path).map_err(|err| clip_error(&err))?;
     Ok(OpenedInput {
-        source: Source::Clip(SourceClip {
+        source: InputMedia::Clip(SourceClip {
             path: path.to_path_buf(),
             info: reader.info(),
         }),
@@ -149,7 +149,7 @@ fn open_clip(path: &Path) -> Result<OpenedInput, JobError> {
 }
 
 /// Goes on from a finished result: from its file, else from its frame alone.
-pub fn continue_result(result: &Continued) -> Result<OpenedInput, JobError> {
+pub fn continue_result(result: &ContinuedResult) -> Result<OpenedInput, JobError> {
     let opened = guarded(&result.path, || Ok(reopen(result)));
     let name = if result.is_clip {
         "last-frame"
@@ -163,7 +163,7 @@ pub fn continue_result(result: &Continued) -> Result<OpenedInput, JobError> {
 }
 
 /// From its file, if that can be read.
-fn reopen(result: &Continued) -> Option<OpenedInput> {
+fn reopen(result: &ContinuedResult) -> Option<OpenedInput> {
     let path = &result.path;
     // A picture of a batch has a number, and is none of a clip.
     if result.is_clip {
@@ -195,12 +195,17 @@ pub fn keep_pasted(image: &ColorImage, folder: &Path) -> Result<OpenedInput, Job
         .flat_map(|pixel| [pixel.r(), pixel.g(), pixel.b()])
         .collect();
     let [width, height] = image.size;
-    let picture = Picture::new(width as u32, height as u32, rgb).map_err(|err| keep_error(&err))?;
+    let picture =
+        RgbPixels::new(width as u32, height as u32, rgb).map_err(|err| keep_error(&err))?;
     keep_picture(&picture, folder, "pasted")
 }
 
 /// Saves an image without a file.
-pub fn keep_picture(picture: &Picture, folder: &Path, name: &str) -> Result<OpenedInput, JobError> {
+pub fn keep_picture(
+    picture: &RgbPixels,
+    folder: &Path,
+    name: &str,
+) -> Result<OpenedInput, JobError> {
     make_private_folder(folder).map_err(|err| keep_error(&err))?;
     let path = new_file(folder, name).map_err(|err| keep_error(&err))?;
     media::write_png(&path, picture).map_err(|err| keep_error(&err))?;
@@ -221,7 +226,7 @@ fn new_file(folder: &Path, name: &str) -> io::Result<PathBuf> {
     }
 }
 
-fn thumb(picture: &Picture) -> Result<Picture, JobError> {
+fn thumb(picture: &RgbPixels) -> Result<RgbPixels, JobError> {
     media::thumbnail(picture, THUMB_SIDE, THUMB_SIDE).map_err(|err| picture_error(&err))
 }
 
@@ -240,7 +245,7 @@ fn clip_error(err: &MediaError) -> JobError {
 }
 
 /// Files that were dropped, chosen or handed over together, without folders.
-pub struct Given {
+pub struct InputFiles {
     pub paths: Vec<PathBuf>,
     pub placing: SlotTarget,
     /// Of folders.
@@ -250,8 +255,8 @@ pub struct Given {
 }
 
 /// Puts the pictures of each folder in its place.
-pub(super) fn unfold(paths: Vec<PathBuf>, placing: SlotTarget) -> Given {
-    let mut given = Given {
+pub(super) fn unfold(paths: Vec<PathBuf>, placing: SlotTarget) -> InputFiles {
+    let mut given = InputFiles {
         paths: Vec::new(),
         placing,
         problems: Vec::new(),
@@ -332,7 +337,7 @@ mod tests {
         assert!(guarded(path, || Ok(1)).is_ok());
     }
 
-    fn given(path: &Path) -> Given {
+    fn given(path: &Path) -> InputFiles {
         unfold(vec![path.to_owned()], SlotTarget::default())
     }
 

@@ -58,9 +58,9 @@ pub fn listen(cc: &eframe::CreationContext<'_>) -> Option<Receiver<FileDrag>> {
             let mut queue = connection.new_event_queue();
             let handle = queue.handle();
             connection.display().get_registry(&handle, ());
-            let mut listener = Listener {
+            let mut listener = DragListener {
                 connection,
-                postbox: Postbox { sender, ctx },
+                postbox: DragEvents { sender, ctx },
                 manager: None,
                 seat: None,
                 device: None,
@@ -79,12 +79,12 @@ pub fn listen(cc: &eframe::CreationContext<'_>) -> Option<Receiver<FileDrag>> {
 
 /// Connection to the window for events.
 #[derive(Clone)]
-struct Postbox {
+struct DragEvents {
     sender: Sender<FileDrag>,
     ctx: egui::Context,
 }
 
-impl Postbox {
+impl DragEvents {
     fn post(&self, drag: FileDrag) {
         // A full channel means a window that does not look; nothing is lost but a highlight.
         if self.sender.try_send(drag).is_ok() {
@@ -93,9 +93,9 @@ impl Postbox {
     }
 }
 
-struct Listener {
+struct DragListener {
     connection: Connection,
-    postbox: Postbox,
+    postbox: DragEvents,
     manager: Option<manager::WlDataDeviceManager>,
     seat: Option<wl_seat::WlSeat>,
     device: Option<wl_data_device::WlDataDevice>,
@@ -107,7 +107,7 @@ struct Listener {
     at: (f64, f64),
 }
 
-impl Listener {
+impl DragListener {
     fn enter(&mut self, serial: u32, offer: wl_data_offer::WlDataOffer) {
         if !self.mimes.iter().any(|mime| mime == FILES) {
             offer.accept(serial, None);
@@ -170,7 +170,7 @@ fn paths_of(list: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-impl Dispatch<wl_registry::WlRegistry, ()> for Listener {
+impl Dispatch<wl_registry::WlRegistry, ()> for DragListener {
     fn event(
         state: &mut Self,
         registry: &wl_registry::WlRegistry,
@@ -204,10 +204,10 @@ impl Dispatch<wl_registry::WlRegistry, ()> for Listener {
     }
 }
 
-delegate_noop!(Listener: ignore wl_seat::WlSeat);
-delegate_noop!(Listener: ignore manager::WlDataDeviceManager);
+delegate_noop!(DragListener: ignore wl_seat::WlSeat);
+delegate_noop!(DragListener: ignore manager::WlDataDeviceManager);
 
-impl Dispatch<wl_data_offer::WlDataOffer, ()> for Listener {
+impl Dispatch<wl_data_offer::WlDataOffer, ()> for DragListener {
     fn event(
         state: &mut Self,
         _: &wl_data_offer::WlDataOffer,
@@ -222,7 +222,7 @@ impl Dispatch<wl_data_offer::WlDataOffer, ()> for Listener {
     }
 }
 
-impl Dispatch<wl_data_device::WlDataDevice, ()> for Listener {
+impl Dispatch<wl_data_device::WlDataDevice, ()> for DragListener {
     fn event(
         state: &mut Self,
         _: &wl_data_device::WlDataDevice,

@@ -1,7 +1,7 @@
 //! Model choice, and first steps: installed models, known ones, and what this machine can run.
 //!
 //! Searches and folder watching run in the background; a model's card and fit are determined when it is shown.
-//! [`crate::app::fetching`] downloads.
+//! [`crate::app::model_fetch`] downloads.
 
 pub mod rows;
 pub mod searching;
@@ -14,42 +14,42 @@ use std::sync::Arc;
 use crossbeam_channel::Sender;
 use safelight_core::catalog::{ComponentCard, EMBEDDED_MODEL};
 use safelight_core::job::{GenerateForm, JobError};
-use safelight_core::library::Watch;
+use safelight_core::library::FolderWatch;
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::Settings;
 
-use crate::app::choices::Remembered;
+use crate::app::choices::RememberedModels;
 use crate::app::commands::{AppCommand, FetchCommand, LibraryCommand, QueueCommand};
-use crate::app::cx::Cx;
+use crate::app::cx::AppContext;
 use crate::app::models::{FoundModels, LoadModels};
-use crate::app::pending::{Pending, Stream};
-use crate::app::state::Page;
-use rows::{Listed, Place, Rows};
+use crate::app::pending::{BackgroundTask, TaskStream};
+use crate::app::state::MainPage;
+use rows::{LibraryRows, ListedModel, ModelPosition};
 use searching::CheckEngine;
-use survey::{Examine, Survey, SurveyNews, SurveyWish};
+use survey::{ModelSurvey, SurveyNews, SurveyRun, SurveyWish};
 
 /// Connections of the library to the machine.
 #[derive(Clone)]
 pub struct LibraryLinks {
     pub load: LoadModels,
     pub check_engine: CheckEngine,
-    pub survey: Examine,
+    pub survey: SurveyRun,
 }
 
 /// Files of a model, with their contents.
-type Card = Vec<(PathBuf, ComponentCard)>;
+type ModelCard = Vec<(PathBuf, ComponentCard)>;
 
 /// Form whose model is not found any more: it is restored together with the model, unless the user has changed its
 /// replacement.
-struct Aside {
+struct ParkedForm {
     form: GenerateForm,
     stand_in: GenerateForm,
 }
 
 /// Model library of a window, apart from the usable models.
-pub struct Library {
-    pub remembered: Remembered,
-    pub rows: Rows,
+pub struct LibraryState {
+    pub remembered: RememberedModels,
+    pub rows: LibraryRows,
     pub query: String,
     /// The id of the one that is looked at.
     pub chosen: Option<String>,
@@ -57,34 +57,34 @@ pub struct Library {
     pub num_opened: u64,
     /// Counts how often the choice went to where it may not be seen.
     pub num_moves: u64,
-    pub survey: Survey,
+    pub survey: ModelSurvey,
     /// The parts of models that were looked at; empty while they are read.
-    pub cards: HashMap<String, Card>,
+    pub cards: HashMap<String, ModelCard>,
     /// Result of the engine check; `None` before the check.
     pub engine: Option<Result<(), JobError>>,
-    aside: Option<Aside>,
+    aside: Option<ParkedForm>,
     links: LibraryLinks,
     /// The search for models that all of this is of.
     models_number: u64,
     /// The settings that all of this was looked for with.
     looked_with: Settings,
-    loading: Pending<FoundModels>,
-    checking: Pending<Result<(), JobError>>,
-    surveying: Stream<SurveyNews>,
-    reading: Pending<(String, Card)>,
+    loading: BackgroundTask<FoundModels>,
+    checking: BackgroundTask<Result<(), JobError>>,
+    surveying: TaskStream<SurveyNews>,
+    reading: BackgroundTask<(String, ModelCard)>,
     /// Reports changes in the model folders.
-    changes: Stream<()>,
-    watching: Sender<Watch>,
+    changes: TaskStream<()>,
+    watching: Sender<FolderWatch>,
 }
 
-impl Library {
+impl LibraryState {
     /// The one that is looked at.
-    pub fn listed(&self) -> Option<&Listed> {
+    pub fn listed(&self) -> Option<&ListedModel> {
         let id = self.chosen.as_ref()?;
         self.rows.models.iter().find(|model| model.id == *id)
     }
 
-    pub fn update(&mut self, command: LibraryCommand, cx: &mut Cx) {
+    pub fn update(&mut self, command: LibraryCommand, cx: &mut AppContext) {
         match command {
             LibraryCommand::Choose(id) => self.choose(&id, cx),
             LibraryCommand::ResetForm => {
@@ -127,13 +127,13 @@ impl Library {
             }
             LibraryCommand::FirstClip => self.make_first_clip(cx),
             LibraryCommand::Leave => {
-                cx.push(AppCommand::Show(Page::Watch));
+                cx.push(AppCommand::Show(MainPage::Watch));
                 self.tell_engine(cx);
             }
         }
     }
 
-    pub fn poll(&mut self, cx: &mut Cx) {
+    pub fn poll(&mut self, cx: &mut AppContext) {
         let mut has_changed = false;
         while self.changes.take().is_some() {
             has_changed = true;
@@ -156,7 +156,7 @@ impl Library {
     }
 
     /// Works with a model that is here.
-    fn choose(&mut self, id: &str, cx: &mut Cx) {
+    fn choose(&mut self, id: &str, cx: &mut AppContext) {
         if let Some(spec) = cx.models.get(id) {
             cx.form.reset_to(spec);
             self.aside = None;
@@ -165,7 +165,7 @@ impl Library {
         }
     }
 
-    pub(super) fn open(&mut self, cx: &Cx) {
+    pub(super) fn open(&mut self, cx: &AppContext) {
         self.query.clear();
         self.num_opened += 1;
         self.num_moves += 1;
@@ -179,7 +179,7 @@ impl Library {
 
     /// Searches anew, and keeps looking at a model that is found.
     fn search(&mut self) {
-        let Remembered { favourites, recent } = &self.remembered;
+        let RememberedModels { favourites, recent } = &self.remembered;
         self.rows.search(&self.query, favourites, recent);
         let is_shown = |id: &String| self.rows.line_of(id).is_some();
         if !self.query.is_empty() && !self.chosen.as_ref().is_some_and(is_shown) {
@@ -190,7 +190,7 @@ impl Library {
     }
 
     /// Looks at the machine, unless what is known is of today.
-    pub(super) fn look_around(&mut self, cx: &Cx) {
+    pub(super) fn look_around(&mut self, cx: &AppContext) {
         if self.survey.machine.is_some() && !self.survey.is_stale {
             return;
         }
@@ -208,19 +208,19 @@ impl Library {
         });
     }
 
-    fn look_at(&mut self, id: &str, cx: &mut Cx) {
+    fn look_at(&mut self, id: &str, cx: &mut AppContext) {
         self.read_card(id, cx);
         let is_known = self
             .rows
             .models
             .iter()
-            .any(|model| model.id == id && matches!(model.place, Place::Known(_)));
+            .any(|model| model.id == id && matches!(model.place, ModelPosition::Known(_)));
         self.chosen = Some(id.to_owned());
         cx.push(FetchCommand::Show(is_known.then(|| id.to_owned())));
     }
 
     /// Reads what a model is made of, once.
-    fn read_card(&mut self, id: &str, cx: &Cx) {
+    fn read_card(&mut self, id: &str, cx: &AppContext) {
         let spec = cx.models.get(id);
         let Some(spec) = spec.filter(|_| !self.cards.contains_key(id)).cloned() else {
             return;
@@ -232,20 +232,20 @@ impl Library {
     }
 
     /// Works with a model that is here; begins to fetch one that is not, shows what another lacks.
-    fn use_model(&mut self, id: &str, cx: &mut Cx) {
+    fn use_model(&mut self, id: &str, cx: &mut AppContext) {
         if cx.models.get(id).is_some() {
             if cx.form.model.as_deref() != Some(id) {
                 self.choose(id, cx);
             }
             self.remembered.use_now(id);
-            cx.push(AppCommand::Show(Page::Watch));
+            cx.push(AppCommand::Show(MainPage::Watch));
             return;
         }
         self.look_at(id, cx);
         complete(id, cx);
     }
 
-    fn make_first_clip(&mut self, cx: &mut Cx) {
+    fn make_first_clip(&mut self, cx: &mut AppContext) {
         let Some(spec) = first_model(cx.models.all()).cloned() else {
             return;
         };
@@ -256,13 +256,13 @@ impl Library {
         {
             cx.form.prompt.clone_from(example);
         }
-        cx.push(AppCommand::Show(Page::Watch));
+        cx.push(AppCommand::Show(MainPage::Watch));
         cx.push(QueueCommand::Submit);
     }
 }
 
 /// Offers the files that a model lacks.
-fn complete(id: &str, cx: &mut Cx) {
+fn complete(id: &str, cx: &mut AppContext) {
     let unusable = &cx.models.found.unusable;
     let model = unusable
         .iter()

@@ -23,7 +23,7 @@ const HEADINGS: [&str; 6] = [
 
 /// List of a model, and its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ModelPosition {
     /// Whole, on this disk.
     Here(usize),
     /// On this disk, and not to be used.
@@ -32,10 +32,10 @@ pub enum Place {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedModel {
     /// The catalogue's id, or a path.
     pub id: String,
-    pub place: Place,
+    pub place: ModelPosition,
     pub name: String,
     /// Facts on one line.
     pub facts: String,
@@ -48,20 +48,20 @@ pub struct Listed {
 
 /// Row of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Row {
+pub enum LibraryRow {
     Heading(&'static str),
-    /// The model's place in [`Rows::models`].
+    /// The model's place in [`LibraryRows::models`].
     Model(usize),
 }
 
 /// The list, as it is searched at this moment.
 #[derive(Debug, Default)]
-pub struct Rows {
-    pub models: Vec<Listed>,
-    pub shown: Vec<Row>,
+pub struct LibraryRows {
+    pub models: Vec<ListedModel>,
+    pub shown: Vec<LibraryRow>,
 }
 
-impl Rows {
+impl LibraryRows {
     /// Takes in what a search of the disks found.
     pub fn take(specs: &[ModelSpec], unusable: &[UnusableModel], known: &[CatalogEntry]) -> Self {
         let here = specs.iter().enumerate().map(|(at, spec)| of_spec(at, spec));
@@ -84,17 +84,17 @@ impl Rows {
     pub fn search(&mut self, query: &str, favourites: &[String], recent: &[String]) {
         let query = query.to_lowercase();
         let words: Vec<&str> = query.split_whitespace().collect();
-        let is_found = |model: &Listed| words.iter().all(|word| model.haystack.contains(word));
+        let is_found = |model: &ListedModel| words.iter().all(|word| model.haystack.contains(word));
         let recent: Vec<&String> = recent.iter().take(MAX_RECENT).collect();
-        let section = |model: &Listed| {
+        let section = |model: &ListedModel| {
             let is_usable = model.ailment.is_none();
             match model.place {
                 _ if favourites.contains(&model.id) => 0,
-                Place::Here(_) if is_usable && recent.contains(&&model.id) => 1,
-                Place::Here(_) => 2,
-                Place::Unusable(_) if model.ailment == Some(ModelProblem::Unsupported) => 5,
-                Place::Unusable(_) => 3,
-                Place::Known(_) => 4,
+                ModelPosition::Here(_) if is_usable && recent.contains(&&model.id) => 1,
+                ModelPosition::Here(_) => 2,
+                ModelPosition::Unusable(_) if model.ailment == Some(ModelProblem::Unsupported) => 5,
+                ModelPosition::Unusable(_) => 3,
+                ModelPosition::Known(_) => 4,
             }
         };
         let headings = HEADINGS;
@@ -109,17 +109,17 @@ impl Rows {
         self.shown.clear();
         for (heading, models) in headings.into_iter().zip(found) {
             if !models.is_empty() {
-                self.shown.push(Row::Heading(heading));
-                self.shown.extend(models.into_iter().map(Row::Model));
+                self.shown.push(LibraryRow::Heading(heading));
+                self.shown.extend(models.into_iter().map(LibraryRow::Model));
             }
         }
     }
 
     /// The model in a line of what is shown.
-    pub fn model_at(&self, line: usize) -> Option<&Listed> {
+    pub fn model_at(&self, line: usize) -> Option<&ListedModel> {
         match self.shown.get(line)? {
-            Row::Heading(_) => None,
-            Row::Model(at) => self.models.get(*at),
+            LibraryRow::Heading(_) => None,
+            LibraryRow::Model(at) => self.models.get(*at),
         }
     }
 
@@ -169,7 +169,7 @@ pub fn needs_text(spec: &ModelSpec) -> &'static str {
     }
 }
 
-fn of_spec(at: usize, spec: &ModelSpec) -> Listed {
+fn of_spec(at: usize, spec: &ModelSpec) -> ListedModel {
     let family = spec.family.label;
     let thing = thing_of(Some(spec));
     let haystack = [
@@ -181,9 +181,9 @@ fn of_spec(at: usize, spec: &ModelSpec) -> Listed {
         thing,
         &spec.folder.to_string_lossy(),
     ];
-    Listed {
+    ListedModel {
         id: spec.id.clone(),
-        place: Place::Here(at),
+        place: ModelPosition::Here(at),
         name: spec.name.clone(),
         facts: facts_text(spec, needs_text(spec)),
         size: size_text(spec.bytes),
@@ -201,7 +201,7 @@ fn facts_text(spec: &ModelSpec, needs: &str) -> String {
     }
 }
 
-fn of_unusable(at: usize, model: &UnusableModel) -> Listed {
+fn of_unusable(at: usize, model: &UnusableModel) -> ListedModel {
     let facts = match (&model.needs[..], model.ailment) {
         ([], ModelProblem::Incomplete) => "A file is missing".to_owned(),
         ([], ModelProblem::Broken) => "A file is damaged or does not belong to it".to_owned(),
@@ -210,9 +210,9 @@ fn of_unusable(at: usize, model: &UnusableModel) -> Listed {
         (several, _) => format!("Needs {} more files", several.len()),
     };
     let path = model.path.display().to_string();
-    Listed {
+    ListedModel {
         id: path.clone(),
-        place: Place::Unusable(at),
+        place: ModelPosition::Unusable(at),
         name: model.name.clone(),
         facts,
         size: String::new(),
@@ -221,7 +221,7 @@ fn of_unusable(at: usize, model: &UnusableModel) -> Listed {
     }
 }
 
-fn of_known(at: usize, entry: &CatalogEntry) -> Listed {
+fn of_known(at: usize, entry: &CatalogEntry) -> ListedModel {
     let family = entry.family.label;
     let size = match entry.bytes_to_fetch() {
         Some(bytes) => size_text(bytes),
@@ -235,9 +235,9 @@ fn of_known(at: usize, entry: &CatalogEntry) -> Listed {
         &entry.variant,
         "download",
     ];
-    Listed {
+    ListedModel {
         id: entry.id.clone(),
-        place: Place::Known(at),
+        place: ModelPosition::Known(at),
         name: entry.name.clone(),
         facts: entry.description.clone(),
         size,

@@ -5,21 +5,21 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use safelight_core::job::{GenerateForm, JobError, JobErrorKind};
-use safelight_core::library::Watch;
+use safelight_core::library::FolderWatch;
 use safelight_core::settings::{
-    ENGINES, Installation, Paths, Settings, libtorch_versions, own_runtime,
+    AppPaths, ENGINES, InstallationKind, Settings, libtorch_versions, own_runtime,
 };
 
-use crate::app::choices::Remembered;
+use crate::app::choices::RememberedModels;
 use crate::app::commands::{FinishCommand, InputsCommand};
-use crate::app::cx::Cx;
-use crate::app::library::rows::Rows;
-use crate::app::library::survey::Survey;
-use crate::app::library::{Aside, Library, LibraryLinks};
+use crate::app::cx::AppContext;
+use crate::app::library::rows::LibraryRows;
+use crate::app::library::survey::ModelSurvey;
+use crate::app::library::{LibraryLinks, LibraryState, ParkedForm};
 use crate::app::models::FoundModels;
-use crate::app::notices::{Cause, Severity};
-use crate::app::pending::{Pending, Postbox, Stream};
-use crate::app::state::Page;
+use crate::app::notices::{NoticeCause, NoticeSeverity};
+use crate::app::pending::{BackgroundTask, TaskChannel, TaskStream};
+use crate::app::state::MainPage;
 use crate::worker::{engine_executable, engine_for};
 
 /// Interval of checks for changed models; a change counts once it has lasted as long.
@@ -27,42 +27,42 @@ const WATCH_EVERY: Duration = Duration::from_secs(1);
 /// Places that may wait to be watched.
 const WATCH_ROOM: usize = 16;
 
-impl Library {
-    pub fn new(links: LibraryLinks, remembered: Remembered, cx: &Cx) -> Self {
+impl LibraryState {
+    pub fn new(links: LibraryLinks, remembered: RememberedModels, cx: &AppContext) -> Self {
         let (watching, watched) = bounded(WATCH_ROOM);
         let changes = cx
             .background
             .stream("watch", move |postbox| watch(&watched, postbox));
         Self {
             remembered,
-            rows: Rows::default(),
+            rows: LibraryRows::default(),
             query: String::new(),
             chosen: None,
             num_opened: 0,
             num_moves: 0,
-            survey: Survey::default(),
+            survey: ModelSurvey::default(),
             cards: Default::default(),
             engine: None,
             aside: None,
             links,
             models_number: 0,
             looked_with: cx.settings.clone(),
-            loading: Pending::default(),
-            checking: Pending::default(),
-            surveying: Stream::default(),
-            reading: Pending::default(),
+            loading: BackgroundTask::default(),
+            checking: BackgroundTask::default(),
+            surveying: TaskStream::default(),
+            reading: BackgroundTask::default(),
             changes,
             watching,
         }
     }
 
-    pub(in crate::app) fn load(&mut self, cx: &mut Cx) {
+    pub(in crate::app) fn load(&mut self, cx: &mut AppContext) {
         cx.models.are_loading = true;
         self.load_quietly(cx);
     }
 
     /// The models that are known stay until the search has ended.
-    pub(super) fn load_quietly(&mut self, cx: &mut Cx) {
+    pub(super) fn load_quietly(&mut self, cx: &mut AppContext) {
         let (load, settings) = (Arc::clone(&self.links.load), cx.settings.clone());
         let loading = cx.background.search(move || load(&settings));
         self.loading = loading.unwrap_or_default();
@@ -71,14 +71,14 @@ impl Library {
         cx.push(InputsCommand::LookForNetworks);
     }
 
-    pub(in crate::app) fn check_engine(&mut self, cx: &Cx) {
+    pub(in crate::app) fn check_engine(&mut self, cx: &AppContext) {
         let (check, settings) = (Arc::clone(&self.links.check_engine), cx.settings.clone());
         let checking = cx.background.search(move || check(&settings));
         self.checking = checking.unwrap_or_default();
     }
 
     /// Updates whatever depends on changed settings.
-    pub(in crate::app) fn follow_settings(&mut self, cx: &mut Cx) {
+    pub(in crate::app) fn follow_settings(&mut self, cx: &mut AppContext) {
         let (now, then) = (&cx.settings, &self.looked_with);
         if now == then {
             return;
@@ -99,18 +99,18 @@ impl Library {
         }
     }
 
-    pub(in crate::app) fn take_models(&self, found: FoundModels, cx: &mut Cx) {
+    pub(in crate::app) fn take_models(&self, found: FoundModels, cx: &mut AppContext) {
         if self.watching.try_send(found.watched.clone()).is_err() {
             tracing::warn!("the places with models are not watched");
         }
         if !found.specs.is_empty() {
-            cx.notices.end(&Cause::Models);
+            cx.notices.end(&NoticeCause::Models);
         }
         cx.models.take(found);
     }
 
     /// After a search the list, the cards and what fits are of yesterday, and the form's model may be gone.
-    pub(in crate::app) fn settle(&mut self, is_editing: bool, cx: &mut Cx) {
+    pub(in crate::app) fn settle(&mut self, is_editing: bool, cx: &mut AppContext) {
         if std::mem::replace(&mut self.models_number, cx.models.number) == cx.models.number {
             return;
         }
@@ -118,7 +118,7 @@ impl Library {
             self.settle_form(cx);
         }
         let found = &cx.models.found;
-        self.rows = Rows::take(&found.specs, &found.unusable, &found.missing);
+        self.rows = LibraryRows::take(&found.specs, &found.unusable, &found.missing);
         self.cards.clear();
         self.search();
         self.renew_survey(cx);
@@ -131,8 +131,8 @@ impl Library {
 
     /// Makes the form belong to a model that exists: the one it was for, else the first until that is back. A job that is
     /// changed belongs to its own, and this waits for its end.
-    pub(in crate::app) fn settle_form(&mut self, cx: &mut Cx) {
-        let is_here = |form: &GenerateForm| cx.models.of(form).is_some();
+    pub(in crate::app) fn settle_form(&mut self, cx: &mut AppContext) {
+        let is_here = |form: &GenerateForm| cx.models.model_of(form).is_some();
         let aside = self.aside.take();
         let aside = aside.filter(|aside| aside.stand_in == cx.form);
         match aside {
@@ -145,7 +145,7 @@ impl Library {
             let form = cx.form.clone();
             cx.form.reset_to(first);
             // One that never had a model is not missed.
-            self.aside = form.model.is_some().then(|| Aside {
+            self.aside = form.model.is_some().then(|| ParkedForm {
                 form,
                 stand_in: cx.form.clone(),
             });
@@ -160,24 +160,24 @@ impl Library {
     }
 
     /// Returns whether the engine could start; on the first page it is said in its place.
-    pub(super) fn take_engine(&mut self, engine: Result<(), JobError>, cx: &mut Cx) {
-        cx.notices.end(&Cause::Engine);
+    pub(super) fn take_engine(&mut self, engine: Result<(), JobError>, cx: &mut AppContext) {
+        cx.notices.end(&NoticeCause::Engine);
         self.engine = Some(engine);
-        if cx.page != Page::Welcome {
+        if cx.page != MainPage::Welcome {
             self.tell_engine(cx);
         }
         self.renew_survey(cx);
     }
 
     /// Reports problems of the engine where the work is.
-    pub(super) fn tell_engine(&self, cx: &mut Cx) {
+    pub(super) fn tell_engine(&self, cx: &mut AppContext) {
         if let Some(Err(err)) = &self.engine {
-            cx.tell_about(Cause::Engine, Severity::Error, err.clone());
+            cx.tell_about(NoticeCause::Engine, NoticeSeverity::Error, err.clone());
         }
     }
 
     /// The survey is outdated: it is repeated when it is shown again.
-    pub(in crate::app) fn renew_survey(&mut self, cx: &Cx) {
+    pub(in crate::app) fn renew_survey(&mut self, cx: &AppContext) {
         self.survey.is_stale = true;
         if is_shown(cx) {
             self.look_around(cx);
@@ -185,14 +185,14 @@ impl Library {
     }
 }
 
-fn is_shown(cx: &Cx) -> bool {
-    matches!(cx.page, Page::Models | Page::Welcome)
+fn is_shown(cx: &AppContext) -> bool {
+    matches!(cx.page, MainPage::Models | MainPage::Welcome)
 }
 
 /// Looks whether models have come or gone. Sleeps until there is something to watch, and draws nothing while it stays as
 /// it is.
-fn watch(watched: &Receiver<Watch>, postbox: &Postbox<()>) {
-    let mut now = Watch::default();
+fn watch(watched: &Receiver<FolderWatch>, postbox: &TaskChannel<()>) {
+    let mut now = FolderWatch::default();
     loop {
         let next = if now.is_empty() {
             watched.recv().map_err(RecvTimeoutError::from)
@@ -214,9 +214,9 @@ fn watch(watched: &Receiver<Watch>, postbox: &Postbox<()>) {
 /// Checks that the engine can start; runs on a separate thread.
 pub type CheckEngine = Arc<dyn Fn(&Settings) -> Result<(), JobError> + Send + Sync>;
 
-/// Looks whether the engine's executable and a libtorch for it are there. Names only: what they can
-/// do, the first job tells.
-pub fn check_runtime(paths: Paths) -> CheckEngine {
+/// Looks whether the engine's executable and a libtorch for it are there. Names only: what they can do, the first job
+/// tells.
+pub fn check_runtime(paths: AppPaths) -> CheckEngine {
     Arc::new(move |settings| {
         let found = own_runtime(settings, &paths.cache);
         let engine = match &found {
@@ -228,7 +228,7 @@ pub fn check_runtime(paths: Paths) -> CheckEngine {
                 JobErrorKind::Device,
                 "the program that computes (safelight-engine) is missing",
             )
-            .advise(Installation::of_this_program().engine_advice())
+            .advise(InstallationKind::of_this_program().engine_advice())
             .detail(format!("expected an executable: {}", engine.display())));
         }
         found.map(drop).map_err(|err| {
@@ -244,6 +244,6 @@ pub fn check_runtime(paths: Paths) -> CheckEngine {
 
 fn no_libtorch_advice() -> String {
     let either = libtorch_versions("or");
-    let or_get = Installation::of_this_program().or_get_libtorch();
+    let or_get = InstallationKind::of_this_program().or_get_libtorch();
     format!("Choose a folder with libtorch {either} in the settings, {or_get}")
 }

@@ -1,10 +1,8 @@
 //! Survey of this machine: its device, its libtorch, its free disk space, and the fit of each model.
 //!
 //! Drivers and headers are read on a separate thread, and only when models are shown. Each model is planned as a job
-//! with its
-//! default values, including models that are not installed, whose networks the catalogue knows; without those it is
-//! judged by
-//! the size of its largest component.
+//! with its default values, including models that are not installed, whose networks the catalogue knows; without those
+//! it is judged by the size of its largest component.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -12,20 +10,20 @@ use std::sync::Arc;
 
 use rustix::fs::{Access, access};
 use safelight_core::catalog::{CatalogEntry, DefaultJob};
-use safelight_core::job::{GenerateForm, GenerateRequest, Source, StartPicture};
+use safelight_core::job::{GenerateForm, GenerateRequest, InputMedia, StartPicture};
 use safelight_core::memory::{
     DeviceClass, MemoryPlan, MemoryPlanner, ModelFootprint, PeakCorrections, PlanSuggestion,
     suggestions,
 };
 use safelight_core::model::ModelSpec;
-use safelight_core::settings::{Paths, Settings, own_runtime};
+use safelight_core::settings::{AppPaths, Settings, own_runtime};
 use safelight_core::units::gib_text;
 
 use crate::app::form::whole_form;
-use crate::app::inputs::Sources;
+use crate::app::inputs::FormSources;
 use crate::app::memory::course::ExpectedTimeline;
-use crate::telemetry::{self, Device, DeviceQuery, Roots, host};
-use crate::worker::Estimates;
+use crate::telemetry::{self, DeviceQuery, SystemRoots, TelemetryDevice, host};
+use crate::worker::TimeEstimates;
 
 /// Assumed memory in addition to the weights of a model without a plan.
 const BESIDE_WEIGHTS_BYTES: u64 = 3 << 30;
@@ -51,7 +49,7 @@ pub enum FitWord {
 
 /// Fit of a model with its reasons.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fit {
+pub struct SurveyedFit {
     pub word: FitWord,
     /// The plan's verdict.
     pub text: String,
@@ -63,8 +61,8 @@ pub struct Fit {
 
 /// The machine, as far as it matters to models.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Machine {
-    pub device: Device,
+pub struct MachineInfo {
+    pub device: TelemetryDevice,
     /// `cpu`, `cuda` or `rocm`.
     pub kind: &'static str,
     /// Path of libtorch, or the reason why there is none.
@@ -84,24 +82,24 @@ pub struct SurveyWish {
 /// Results, one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SurveyNews {
-    Machine(Box<Machine>),
+    Machine(Box<MachineInfo>),
     /// Of the model with this id.
-    Fit(String, Fit),
+    Fit(String, SurveyedFit),
 }
 
 /// Examines the machine; runs on a separate thread.
-pub type Examine = Arc<dyn Fn(&SurveyWish, &mut dyn FnMut(SurveyNews)) + Send + Sync>;
+pub type SurveyRun = Arc<dyn Fn(&SurveyWish, &mut dyn FnMut(SurveyNews)) + Send + Sync>;
 
 /// All that surveys have found so far.
 #[derive(Debug, Default)]
-pub struct Survey {
-    pub machine: Option<Machine>,
-    pub fits: HashMap<String, Fit>,
+pub struct ModelSurvey {
+    pub machine: Option<MachineInfo>,
+    pub fits: HashMap<String, SurveyedFit>,
     /// Models or settings have changed since.
     pub(super) is_stale: bool,
 }
 
-impl Survey {
+impl ModelSurvey {
     pub(super) fn take(&mut self, news: SurveyNews) {
         match news {
             SurveyNews::Machine(machine) => self.machine = Some(*machine),
@@ -117,7 +115,7 @@ impl Survey {
 }
 
 /// Looks at the machine of this user.
-pub fn examine(paths: Paths) -> Examine {
+pub fn examine(paths: AppPaths) -> SurveyRun {
     Arc::new(move |wish, tell| {
         let settings = &wish.settings;
         let runtime = own_runtime(settings, &paths.cache);
@@ -127,9 +125,9 @@ pub fn examine(paths: Paths) -> Examine {
             device: settings.runtime.device,
             ..DeviceQuery::default()
         };
-        let device = telemetry::device(&Roots::of_this_machine(), &query);
+        let device = telemetry::device(&SystemRoots::of_this_machine(), &query);
         let models = paths.models();
-        let machine = Machine {
+        let machine = MachineInfo {
             kind,
             libtorch: runtime
                 .map(|runtime| runtime.folder)
@@ -140,11 +138,11 @@ pub fn examine(paths: Paths) -> Examine {
             device: device.clone(),
         };
         tell(SurveyNews::Machine(Box::new(machine)));
-        let judge = Judge {
+        let judge = FitChecker {
             device: &device,
             settings,
             corrections: PeakCorrections::load(&paths.corrections_file()),
-            times: Estimates::load(Some(paths.times_file())),
+            times: TimeEstimates::load(Some(paths.times_file())),
         };
         // Reading headers takes longer.
         for entry in &wish.known {
@@ -165,16 +163,16 @@ fn can_write(folder: &Path) -> bool {
 }
 
 /// Says of models whether they fit this machine.
-pub struct Judge<'a> {
-    pub device: &'a Device,
+pub struct FitChecker<'a> {
+    pub device: &'a TelemetryDevice,
     pub settings: &'a Settings,
     pub corrections: PeakCorrections,
     /// Durations of earlier jobs.
-    pub times: Estimates,
+    pub times: TimeEstimates,
 }
 
-impl Judge<'_> {
-    fn spec(&self, spec: &ModelSpec) -> Option<Fit> {
+impl FitChecker<'_> {
+    fn spec(&self, spec: &ModelSpec) -> Option<SurveyedFit> {
         // Required inputs of the model: only their sizes count.
         let picture = StartPicture {
             path: PathBuf::new(),
@@ -183,13 +181,13 @@ impl Judge<'_> {
         };
         let needed = |is_needed| is_needed == safelight_core::model::InputUse::Required;
         let is_controlled = spec.limits.controls.is_required;
-        let control = is_controlled.then(|| Source::Picture(picture.clone()).into());
-        let sources = Sources {
+        let control = is_controlled.then(|| InputMedia::Picture(picture.clone()).into());
+        let sources = FormSources {
             image: needed(spec.start_image).then_some(&picture),
             last_image: needed(spec.end_image).then_some(&picture),
             mask: needed(spec.mask).then(|| picture.clone()),
             controls: control.into_iter().collect(),
-            ..Sources::default()
+            ..FormSources::default()
         };
         let form = GenerateForm {
             prompt: "plan".to_owned(),
@@ -202,7 +200,7 @@ impl Judge<'_> {
     }
 
     /// One that is not here: by the plan of a job of it, else by the size of its largest part.
-    pub fn known(&self, entry: &CatalogEntry) -> Fit {
+    pub fn known(&self, entry: &CatalogEntry) -> SurveyedFit {
         let sketch = |in_8_bits| {
             let DefaultJob {
                 mut request,
@@ -225,7 +223,7 @@ impl Judge<'_> {
         fit
     }
 
-    fn planned(&self, request: &GenerateRequest, weights: &ModelFootprint) -> Fit {
+    fn planned(&self, request: &GenerateRequest, weights: &ModelFootprint) -> SurveyedFit {
         let planner = MemoryPlanner {
             weights,
             facts: self.device.facts,
@@ -244,7 +242,7 @@ impl Judge<'_> {
             Vec::new()
         };
         let ways = found.into_iter().map(|PlanSuggestion { text, .. }| text);
-        Fit {
+        SurveyedFit {
             word,
             text: plan.verdict.text.clone(),
             ways: ways.take(MAX_WAYS).collect(),
@@ -272,7 +270,7 @@ impl Judge<'_> {
         (secs > 0.0).then_some(secs as u64)
     }
 
-    fn largest_part(&self, entry: &CatalogEntry) -> Fit {
+    fn largest_part(&self, entry: &CatalogEntry) -> SurveyedFit {
         let facts = &self.device.facts;
         // The CPU computes in f32 with all weights in memory.
         let is_cpu = facts.class == DeviceClass::Cpu;
@@ -291,7 +289,7 @@ impl Judge<'_> {
             };
             (word, largest_part_text(largest, free))
         };
-        Fit {
+        SurveyedFit {
             word,
             text,
             ways: Vec::new(),
@@ -308,12 +306,12 @@ fn largest_part_text(largest_bytes: u64, free_bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::pending::Stream;
+    use crate::app::pending::TaskStream;
     use safelight_core::catalog::known_models;
     use safelight_core::memory::DeviceFacts;
 
-    fn card(gib: u64) -> Device {
-        Device {
+    fn card(gib: u64) -> TelemetryDevice {
+        TelemetryDevice {
             name: "card".into(),
             facts: DeviceFacts {
                 class: DeviceClass::Discrete,
@@ -325,14 +323,14 @@ mod tests {
         }
     }
 
-    fn fit(id: &str, device: &Device) -> Fit {
+    fn fit(id: &str, device: &TelemetryDevice) -> SurveyedFit {
         let (known, _) = known_models(Path::new("/nowhere/models.toml"));
         let entry = known.iter().find(|entry| entry.id == id);
-        let judge = Judge {
+        let judge = FitChecker {
             device,
             settings: &Settings::default(),
             corrections: PeakCorrections::default(),
-            times: Estimates::default(),
+            times: TimeEstimates::default(),
         };
         judge.known(entry.expect("it ships"))
     }
@@ -371,18 +369,18 @@ mod tests {
     #[test]
     fn what_an_earlier_survey_still_says_is_not_heard() {
         let ctx = egui::Context::default();
-        let (earlier, mut surveying) = Stream::new(&ctx);
-        let fit = Fit {
+        let (earlier, mut surveying) = TaskStream::new(&ctx);
+        let fit = SurveyedFit {
             word: FitWord::Fits,
             text: "Fits".into(),
             ways: Vec::new(),
             secs: None,
         };
-        let (later, other) = Stream::new(&ctx);
+        let (later, other) = TaskStream::new(&ctx);
         drop(std::mem::replace(&mut surveying, other));
         earlier.post(SurveyNews::Fit("a".into(), fit.clone()));
         later.post(SurveyNews::Fit("b".into(), fit));
-        let mut survey = Survey::default();
+        let mut survey = ModelSurvey::default();
         while let Some(news) = surveying.take() {
             survey.take(news);
         }

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use safelight_core::job::{ChosenLora, FieldError, GenerateForm, JobError, JobErrorKind};
-use safelight_core::lora::{CheckedLora, Coverage, Fit, FoundLora, LoraMatcher, find};
+use safelight_core::lora::{CheckedLora, FoundLora, LoraCoverage, LoraFit, LoraMatcher, find};
 use safelight_core::model::ModelSpec;
-use safelight_core::settings::{Paths, Settings};
+use safelight_core::settings::{AppPaths, Settings};
 
 use crate::app::commands::LorasCommand;
-use crate::app::cx::Cx;
-use crate::app::notices::{Notice, Severity};
-use crate::app::pending::{Pending, Stream};
+use crate::app::cx::AppContext;
+use crate::app::notices::{NoticeSeverity, UserNotice};
+use crate::app::pending::{BackgroundTask, TaskStream};
 
 /// Number of headers read per update.
 const AT_ONCE: usize = 24;
@@ -26,18 +26,18 @@ pub struct LoraShelf {
     /// Why it cannot be said what fits.
     pub problem: Option<String>,
     /// More files, or at the end why it cannot be said what fits.
-    search: Stream<Result<Vec<FoundLora>, String>>,
+    search: TaskStream<Result<Vec<FoundLora>, String>>,
     /// For which model they were looked for.
     model: Option<String>,
     /// Facts on chosen files, once they were read, and the model that they were matched to.
     chosen: HashMap<PathBuf, Option<FoundLora>>,
     chosen_for: Option<String>,
-    looking: Pending<Vec<FoundLora>>,
+    looking: BackgroundTask<Vec<FoundLora>>,
     /// Files to add to the form, matched to the model with this id.
-    wanted: Pending<(String, Vec<FoundLora>)>,
-    picking: Pending<Option<Vec<PathBuf>>>,
+    wanted: BackgroundTask<(String, Vec<FoundLora>)>,
+    picking: BackgroundTask<Option<Vec<PathBuf>>>,
     /// Coverage reported by jobs.
-    coverage: HashMap<PathBuf, Coverage>,
+    coverage: HashMap<PathBuf, LoraCoverage>,
 }
 
 impl LoraShelf {
@@ -52,7 +52,7 @@ impl LoraShelf {
     }
 
     /// Coverage of a file in the last job with it.
-    pub fn used(&self, path: &Path) -> Option<&Coverage> {
+    pub fn used(&self, path: &Path) -> Option<&LoraCoverage> {
         self.coverage.get(path)
     }
 
@@ -69,13 +69,13 @@ impl LoraShelf {
     /// The file of a chosen LoRA is not there any more.
     pub fn is_gone(&self, lora: &ChosenLora) -> bool {
         let known = self.chosen(&lora.path);
-        known.is_some_and(|known| matches!(known.fit, Fit::Gone))
+        known.is_some_and(|known| matches!(known.fit, LoraFit::Gone))
     }
 
     /// A chosen LoRA is for another model: it is kept, and not sent.
     pub fn is_parked(&self, lora: &ChosenLora) -> bool {
         let known = self.chosen(&lora.path);
-        lora.is_on && known.is_some_and(|known| matches!(known.fit, Fit::No(_)))
+        lora.is_on && known.is_some_and(|known| matches!(known.fit, LoraFit::No(_)))
     }
 
     /// The form without the LoRAs that are parked.
@@ -88,9 +88,9 @@ impl LoraShelf {
     /// Why a chosen LoRA cannot act, in a sentence.
     pub fn objection(&self, lora: &ChosenLora) -> Option<String> {
         match &self.chosen(&lora.path)?.fit {
-            Fit::Yes(_) => None,
-            Fit::No(reason) => Some(reason.clone()),
-            Fit::Gone => Some(format!("its file is gone: {}", lora.path.display())),
+            LoraFit::Yes(_) => None,
+            LoraFit::No(reason) => Some(reason.clone()),
+            LoraFit::Gone => Some(format!("its file is gone: {}", lora.path.display())),
         }
     }
 
@@ -98,7 +98,7 @@ impl LoraShelf {
         self.coverage.insert(checked.lora.path, checked.coverage);
     }
 
-    pub fn update(&mut self, command: LorasCommand, cx: &mut Cx) {
+    pub fn update(&mut self, command: LorasCommand, cx: &mut AppContext) {
         match command {
             LorasCommand::Open => {
                 self.is_open = true;
@@ -125,7 +125,7 @@ impl LoraShelf {
         }
     }
 
-    pub fn poll(&mut self, cx: &mut Cx) {
+    pub fn poll(&mut self, cx: &mut AppContext) {
         while let Some(found) = self.search.take() {
             match found {
                 Ok(more) => {
@@ -159,16 +159,16 @@ impl LoraShelf {
     }
 
     /// Puts a file into the form, or says why not.
-    fn add(&mut self, found: FoundLora, cx: &mut Cx) {
+    fn add(&mut self, found: FoundLora, cx: &mut AppContext) {
         let reason = match &found.fit {
-            Fit::Yes(_) => None,
-            Fit::No(reason) => Some(reason.clone()),
-            Fit::Gone => Some("there is no such file".to_owned()),
+            LoraFit::Yes(_) => None,
+            LoraFit::No(reason) => Some(reason.clone()),
+            LoraFit::Gone => Some("there is no such file".to_owned()),
         };
         if let Some(reason) = reason {
             let err = JobError::new(JobErrorKind::InvalidRequest, reason)
                 .advise(format!("The file is {}", found.path.display()));
-            cx.notices.show(Notice::of_input(err));
+            cx.notices.show(UserNotice::of_input(err));
             return;
         }
         // One of few steps is as strong as its authors say.
@@ -189,11 +189,11 @@ impl LoraShelf {
     }
 
     /// Lets the chosen files be looked at for the chosen model, unless they are known.
-    pub(in crate::app) fn follow(&mut self, cx: &mut Cx) {
+    pub(in crate::app) fn follow(&mut self, cx: &mut AppContext) {
         if self.chosen_for != cx.form.model {
             self.chosen_for.clone_from(&cx.form.model);
             self.chosen.clear();
-            self.looking = Pending::default();
+            self.looking = BackgroundTask::default();
         }
         let control = self.control(&cx.form).map(Path::to_owned);
         cx.models.follow_control(&cx.form, control.as_deref());
@@ -217,7 +217,7 @@ impl LoraShelf {
     }
 
     /// Looks whether files fit, for [`Self::add`].
-    fn want(&mut self, paths: Vec<PathBuf>, cx: &mut Cx) {
+    fn want(&mut self, paths: Vec<PathBuf>, cx: &mut AppContext) {
         let Some(first) = paths.first() else {
             return;
         };
@@ -228,7 +228,7 @@ impl LoraShelf {
             );
             let err = JobError::new(JobErrorKind::InvalidRequest, text)
                 .advise("Choose a model, then add the LoRA again");
-            cx.tell(Severity::Warning, err);
+            cx.notify(NoticeSeverity::Warning, err);
             return;
         };
         self.wanted.add(cx.background.run("loras", move || {
@@ -238,7 +238,7 @@ impl LoraShelf {
     }
 
     /// Looks for the files on this machine, unless they were looked for with this model.
-    fn search(&mut self, cx: &Cx) {
+    fn search(&mut self, cx: &AppContext) {
         let Some(spec) = cx.model().cloned() else {
             return;
         };
@@ -278,13 +278,13 @@ fn look_at(spec: &ModelSpec, paths: &[PathBuf]) -> Vec<FoundLora> {
 
 /// A file of which nothing can be said, because the model itself cannot be read.
 fn unknown(path: &Path, reason: &str) -> FoundLora {
-    FoundLora::new(path, 0, None, Fit::No(reason.to_owned()))
+    FoundLora::new(path, 0, None, LoraFit::No(reason.to_owned()))
 }
 
 /// Tells of all LoRAs on this machine, some at a time. Fails where the model itself cannot be read.
 fn look_for(
     spec: &ModelSpec,
-    paths: &Paths,
+    paths: &AppPaths,
     settings: &Settings,
     mut tell: impl FnMut(Vec<FoundLora>),
 ) -> Result<(), String> {

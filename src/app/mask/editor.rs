@@ -7,44 +7,44 @@ use std::path::{Path, PathBuf};
 
 use crossbeam_channel::Sender;
 use egui::{Rect, Vec2};
-use safelight_core::job::Source;
-use safelight_core::media::{Brush, Margins};
+use safelight_core::job::InputMedia;
+use safelight_core::media::{MaskBrush, OutpaintMargins};
 
-use super::painter::Order;
-use super::tiles::{Shown, Sight};
-use super::{Opened, Said};
+use super::painter::PaintCommand;
+use super::tiles::{ShownTile, VisibleTiles};
+use super::{MaskEvent, OpenedMask};
 use crate::app::choices::MaskOf;
 use crate::app::commands::MaskCommand;
-use crate::app::cx::Cx;
-use crate::app::inputs::Inputs;
-use crate::app::notices::Severity;
-use crate::app::pending::Stream;
-use crate::app::state::Page;
+use crate::app::cx::AppContext;
+use crate::app::inputs::InputSlots;
+use crate::app::notices::NoticeSeverity;
+use crate::app::pending::TaskStream;
+use crate::app::state::MainPage;
 
 /// State of a mask after some orders.
 #[derive(Default)]
-pub struct Painted {
+pub struct PaintedMask {
     /// Width and height of the picture with its room.
     pub size: Option<(u32, u32)>,
     /// Size without the outpainted margins.
     pub own_size: (u32, u32),
-    pub margins: Margins,
+    pub margins: OutpaintMargins,
     /// Visible tiles, from back to front.
-    pub shown: Vec<Shown>,
+    pub shown: Vec<ShownTile>,
     pub can_undo: bool,
     pub can_redo: bool,
 }
 
 /// Tasks during which painting is blocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Busy {
+pub enum MaskTask {
     Softening,
     Extending,
     Keeping,
 }
 
 /// One mask that is painted.
-pub struct Editor {
+pub struct MaskEditor {
     /// Of this editor among those of the window.
     pub number: u64,
     /// Image of the mask, its file, and the mask that it started from or was saved as.
@@ -56,9 +56,9 @@ pub struct Editor {
     /// It can get room at its sides.
     pub can_extend: bool,
     /// The control that gets it, before, and how many of its frames.
-    pub(super) extending: Option<(Source, u32)>,
-    pub painted: Painted,
-    pub busy: Option<Busy>,
+    pub(super) extending: Option<(InputMedia, u32)>,
+    pub painted: PaintedMask,
+    pub busy: Option<MaskTask>,
     /// Something was painted since it was opened or kept.
     pub(super) is_changed: bool,
     /// Jobs are made as soon as it is in its place.
@@ -66,16 +66,16 @@ pub struct Editor {
     /// Last position of the current stroke, and whether it erases.
     stroke: Option<([f32; 2], bool)>,
     /// Orders that the painter has no room for yet.
-    pub(super) waiting: VecDeque<Order>,
-    orders: Sender<Order>,
-    pub(super) said: Stream<Said>,
+    pub(super) waiting: VecDeque<PaintCommand>,
+    orders: Sender<PaintCommand>,
+    pub(super) said: TaskStream<MaskEvent>,
     /// Visible area, as sent to the painter.
-    pub(super) sight: Option<Sight>,
-    told_sight: Option<Sight>,
+    pub(super) sight: Option<VisibleTiles>,
+    told_sight: Option<VisibleTiles>,
 }
 
-impl Editor {
-    pub(super) fn new(number: u64, opened: &Opened, orders: Sender<Order>) -> Self {
+impl MaskEditor {
+    pub(super) fn new(number: u64, opened: &OpenedMask, orders: Sender<PaintCommand>) -> Self {
         Self {
             number,
             of: opened.of,
@@ -85,14 +85,14 @@ impl Editor {
             height: opened.mask.height(),
             can_extend: false,
             extending: None,
-            painted: Painted::default(),
+            painted: PaintedMask::default(),
             busy: None,
             is_changed: false,
             is_submit_due: false,
             stroke: None,
             waiting: VecDeque::new(),
             orders,
-            said: Stream::default(),
+            said: TaskStream::default(),
             sight: None,
             told_sight: None,
         }
@@ -110,7 +110,7 @@ impl Editor {
     }
 
     /// Returns whether this is what is to be painted on, with this mask.
-    pub(super) fn goes_on(&self, of: MaskOf, source: &Source, mask: Option<&Path>) -> bool {
+    pub(super) fn goes_on(&self, of: MaskOf, source: &InputMedia, mask: Option<&Path>) -> bool {
         let is_own = self.mask_file.as_deref() == mask || (mask.is_none() && self.is_changed);
         self.of == of && self.picture == source.path() && is_own
     }
@@ -122,18 +122,18 @@ impl Editor {
 
     /// New visible area where this part of the image is shown, at `dots_a_pixel` screen dots per pixel; `None` if it is
     /// unchanged.
-    pub fn news_of_sight(&self, seen: Rect, dots_a_pixel: f32) -> Option<Sight> {
-        let sight = Sight::of(self.width, self.height, seen, dots_a_pixel);
+    pub fn news_of_sight(&self, seen: Rect, dots_a_pixel: f32) -> Option<VisibleTiles> {
+        let sight = VisibleTiles::from_view(self.width, self.height, seen, dots_a_pixel);
         (self.sight.as_ref() != Some(&sight)).then_some(sight)
     }
 
     /// A part of a stroke. Where the pointer tells of more places than a large brush needs, they become one part; no
     /// place of a part is far from where that begins, so a way there and back stays two parts.
-    fn draw(&mut self, from: [f32; 2], to: [f32; 2], brush: Brush) {
+    fn draw(&mut self, from: [f32; 2], to: [f32; 2], brush: MaskBrush) {
         let is_near =
             |a: [f32; 2], b: [f32; 2]| (a[0] - b[0]).hypot(a[1] - b[1]) < brush.radius / 16.0;
         match self.waiting.back_mut() {
-            Some(Order::Stroke(begin, end, with))
+            Some(PaintCommand::Stroke(begin, end, with))
                 if *end == from
                     && *with == brush
                     && is_near(*begin, from)
@@ -141,11 +141,11 @@ impl Editor {
             {
                 *end = to;
             }
-            _ => self.change(Order::Stroke(from, to, brush)),
+            _ => self.change(PaintCommand::Stroke(from, to, brush)),
         }
     }
 
-    fn change(&mut self, order: Order) {
+    fn change(&mut self, order: PaintCommand) {
         self.is_changed = true;
         self.waiting.push_back(order);
     }
@@ -155,7 +155,7 @@ impl Editor {
     pub(super) fn hand_over(&mut self) {
         // Strokes that wait do not hold it up.
         if let Some(sight) = self.sight.clone().filter(|_| self.sight != self.told_sight)
-            && self.orders.try_send(Order::Look(sight)).is_ok()
+            && self.orders.try_send(PaintCommand::Look(sight)).is_ok()
         {
             self.told_sight.clone_from(&self.sight);
         }
@@ -170,31 +170,31 @@ impl Editor {
     pub(super) fn run(&mut self, command: &MaskCommand) {
         match *command {
             MaskCommand::Begin(at, brush) => {
-                self.change(Order::Begin);
+                self.change(PaintCommand::Begin);
                 self.stroke = Some((at, brush.erases));
                 self.draw(at, at, brush);
             }
             MaskCommand::Move(to, brush) => {
                 if let Some((from, erases)) = self.stroke {
-                    self.draw(from, to, Brush { erases, ..brush });
+                    self.draw(from, to, MaskBrush { erases, ..brush });
                     self.stroke = Some((to, erases));
                 }
             }
             MaskCommand::End => self.stroke = None,
-            MaskCommand::Fill => self.change(Order::Fill(255)),
-            MaskCommand::Clear => self.change(Order::Fill(0)),
-            MaskCommand::Invert => self.change(Order::Invert),
+            MaskCommand::Fill => self.change(PaintCommand::Fill(255)),
+            MaskCommand::Clear => self.change(PaintCommand::Fill(0)),
+            MaskCommand::Invert => self.change(PaintCommand::Invert),
             MaskCommand::Soften(by) => {
-                self.busy = Some(Busy::Softening);
-                self.change(Order::Soften(by));
+                self.busy = Some(MaskTask::Softening);
+                self.change(PaintCommand::Soften(by));
             }
             MaskCommand::Extend(outpaint) if self.can_extend => {
-                self.busy = Some(Busy::Extending);
+                self.busy = Some(MaskTask::Extending);
                 self.stroke = None;
-                self.change(Order::Extend(outpaint));
+                self.change(PaintCommand::Extend(outpaint));
             }
-            MaskCommand::Undo => self.change(Order::Undo),
-            MaskCommand::Redo => self.change(Order::Redo),
+            MaskCommand::Undo => self.change(PaintCommand::Undo),
+            MaskCommand::Redo => self.change(PaintCommand::Redo),
             MaskCommand::Open(_)
             | MaskCommand::See(_)
             | MaskCommand::Extend(_)
@@ -203,30 +203,30 @@ impl Editor {
         }
     }
 
-    pub(super) fn poll(&mut self, cx: &mut Cx) {
+    pub(super) fn poll(&mut self, cx: &mut AppContext) {
         while let Some(said) = self.said.take() {
             match said {
-                Said::Opened(_) => {}
-                Said::Painted(painted) => {
+                MaskEvent::Opened(_) => {}
+                MaskEvent::Painted(painted) => {
                     if let Some((width, height)) = painted.size {
                         (self.width, self.height) = (width, height);
                     }
                     self.painted = painted;
                 }
-                Said::Extended(extended) => {
-                    self.busy = self.busy.filter(|busy| *busy == Busy::Keeping);
+                MaskEvent::Extended(extended) => {
+                    self.busy = self.busy.filter(|busy| *busy == MaskTask::Keeping);
                     if let Err(err) = extended {
-                        cx.tell(Severity::Warning, err);
+                        cx.notify(NoticeSeverity::Warning, err);
                     }
                 }
-                Said::Softened(softened) => {
+                MaskEvent::Softened(softened) => {
                     // It may be on its way to its file already.
-                    self.busy = self.busy.filter(|busy| *busy == Busy::Keeping);
+                    self.busy = self.busy.filter(|busy| *busy == MaskTask::Keeping);
                     if let Err(err) = softened {
-                        cx.tell(Severity::Warning, err);
+                        cx.notify(NoticeSeverity::Warning, err);
                     }
                 }
-                Said::Kept(Ok(kept)) => {
+                MaskEvent::Kept(Ok(kept)) => {
                     self.busy = None;
                     self.mask_file = Some(kept.path);
                     if let Some((picture, size)) = kept.extended {
@@ -234,17 +234,17 @@ impl Editor {
                         self.follow_extended(size, cx);
                     }
                     self.is_changed = false;
-                    if cx.page == Page::Mask {
-                        cx.show(Page::Watch);
+                    if cx.page == MainPage::Mask {
+                        cx.show(MainPage::Watch);
                     }
                     cx.say("The mask is in the form");
                 }
-                Said::Kept(Err(err)) => {
+                MaskEvent::Kept(Err(err)) => {
                     self.busy = None;
                     self.is_submit_due = false;
-                    cx.tell(Severity::Error, err);
+                    cx.notify(NoticeSeverity::Error, err);
                 }
-                Said::Empty => {
+                MaskEvent::Empty => {
                     self.busy = None;
                     self.is_changed = false;
                 }
@@ -253,7 +253,7 @@ impl Editor {
     }
 
     /// Has the form make what was extended.
-    fn follow_extended(&mut self, size: (u32, u32), cx: &mut Cx) {
+    fn follow_extended(&mut self, size: (u32, u32), cx: &mut AppContext) {
         match (self.of, cx.model().cloned()) {
             (MaskOf::Start, Some(spec)) => cx.form.set_outpaint(&spec, size),
             (MaskOf::Control(_), _) => {
@@ -265,14 +265,14 @@ impl Editor {
         }
     }
 
-    /// Returns whether it was painted over what stands in the form and is in no place yet.
-    pub(super) fn is_pending(&self, inputs: &Inputs) -> bool {
+    /// Returns whether it was painted over the form's image and is in no slot yet.
+    pub(super) fn is_pending(&self, inputs: &InputSlots) -> bool {
         let Some((source, mask)) = inputs.masked(self.of) else {
             return false;
         };
-        let mask = mask.map(Source::path);
+        let mask = mask.map(InputMedia::path);
         let is_own = mask.is_none() || mask == self.mask_file.as_deref();
-        let is_due = self.is_changed || self.busy == Some(Busy::Keeping);
+        let is_due = self.is_changed || self.busy == Some(MaskTask::Keeping);
         is_due && is_own && source.path() == self.picture
     }
 }
@@ -280,30 +280,30 @@ impl Editor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::mask::tiles::Levels;
+    use crate::app::mask::tiles::ImagePyramid;
     use crossbeam_channel::{Receiver, bounded};
     use safelight_core::job::StartPicture;
-    use safelight_core::media::{Mask, Picture};
+    use safelight_core::media::{ImageMask, RgbPixels};
 
     /// An editor whose painter takes nothing but what the test takes.
-    fn editor() -> (Editor, Receiver<Order>) {
-        let picture = Picture::from_fn(8, 8, |_, _| [0; 3]).unwrap();
-        let opened = Opened {
+    fn editor() -> (MaskEditor, Receiver<PaintCommand>) {
+        let picture = RgbPixels::from_fn(8, 8, |_, _| [0; 3]).unwrap();
+        let opened = OpenedMask {
             of: MaskOf::Start,
-            source: Source::Picture(StartPicture {
+            source: InputMedia::Picture(StartPicture {
                 path: PathBuf::from("photo.png"),
                 width: 8,
                 height: 8,
             }),
             mask_file: None,
-            mask: Mask::new(8, 8),
-            levels: Levels::of(picture).unwrap(),
+            mask: ImageMask::new(8, 8),
+            levels: ImagePyramid::from_image(picture).unwrap(),
         };
         let (orders, taken) = bounded(1);
-        (Editor::new(1, &opened, orders), taken)
+        (MaskEditor::new(1, &opened, orders), taken)
     }
 
-    const BRUSH: Brush = Brush {
+    const BRUSH: MaskBrush = MaskBrush {
         radius: 4.0,
         softness: 0.3,
         erases: false,
@@ -315,7 +315,7 @@ mod tests {
     }
 
     /// All that waits or was handed over, in its order.
-    fn all_orders(editor: &mut Editor, taken: &Receiver<Order>) -> Vec<String> {
+    fn all_orders(editor: &mut MaskEditor, taken: &Receiver<PaintCommand>) -> Vec<String> {
         let next = || {
             editor.hand_over();
             taken.try_recv().ok().map(|order| format!("{order:?}"))
@@ -337,10 +337,10 @@ mod tests {
         }
         let strokes = (0..=300_u16).map(|to| {
             let from = to.saturating_sub(1);
-            Order::Stroke(at(f32::from(from)), at(f32::from(to)), BRUSH)
+            PaintCommand::Stroke(at(f32::from(from)), at(f32::from(to)), BRUSH)
         });
-        let expected = [Order::Begin].into_iter().chain(strokes);
-        let expected = expected.chain([Order::Fill(255), Order::Undo]);
+        let expected = [PaintCommand::Begin].into_iter().chain(strokes);
+        let expected = expected.chain([PaintCommand::Fill(255), PaintCommand::Undo]);
         let expected: Vec<String> = expected.map(|order| format!("{order:?}")).collect();
         assert_eq!(all_orders(&mut editor, &taken), expected);
     }
@@ -359,8 +359,8 @@ mod tests {
             (0.03, 9.0),
             (9.0, 9.02),
         ];
-        let parts = parts.map(|(from, to)| Order::Stroke(at(from), at(to), BRUSH));
-        let expected = [Order::Begin].into_iter().chain(parts);
+        let parts = parts.map(|(from, to)| PaintCommand::Stroke(at(from), at(to), BRUSH));
+        let expected = [PaintCommand::Begin].into_iter().chain(parts);
         let expected: Vec<String> = expected.map(|order| format!("{order:?}")).collect();
         assert_eq!(all_orders(&mut editor, &taken), expected);
     }

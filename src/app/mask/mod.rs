@@ -13,33 +13,35 @@ use std::rc::Rc;
 use crossbeam_channel::bounded;
 use safelight_core::files::{make_private, make_private_folder};
 use safelight_core::job::{
-    GenerateForm, JobError, JobErrorKind, JobId, Source, StartPicture, margins_for,
+    GenerateForm, InputMedia, JobError, JobErrorKind, JobId, StartPicture, margins_for,
 };
-use safelight_core::media::{self, Extended, Margins, Mask, MediaError, Outpaint, Picture};
+use safelight_core::media::{
+    self, ExtendedImage, ImageMask, MediaError, OutpaintMargins, OutpaintRequest, RgbPixels,
+};
 use safelight_core::model::ModelSpec;
 use safelight_core::naming;
 
 use crate::app::background::survived;
 use crate::app::choices::MaskOf;
 use crate::app::commands::MaskCommand;
-use crate::app::cx::Cx;
-use crate::app::inputs::Inputs;
-use crate::app::mask::tiles::Levels;
-use crate::app::notices::Severity;
-use crate::app::pending::Stream;
-use crate::app::state::Page;
-pub use editor::{Busy, Editor, Painted};
-use painter::{ORDER_ROOM, Order, Painter};
+use crate::app::cx::AppContext;
+use crate::app::inputs::InputSlots;
+use crate::app::mask::tiles::ImagePyramid;
+use crate::app::notices::NoticeSeverity;
+use crate::app::pending::TaskStream;
+use crate::app::state::MainPage;
+pub use editor::{MaskEditor, MaskTask, PaintedMask};
+use painter::{MaskPainter, ORDER_ROOM, PaintCommand};
 
 /// Memory limit of all undoable canvas sizes.
 const MAX_BYTES: usize = 512 << 20;
 
 /// Messages of the mask thread.
-enum Said {
+enum MaskEvent {
     /// First of all.
-    Opened(Result<Box<Editor>, JobError>),
+    Opened(Result<Box<MaskEditor>, JobError>),
     /// It looks like this now.
-    Painted(Painted),
+    Painted(PaintedMask),
     Softened(Result<(), JobError>),
     /// The picture has room at its sides now, or why not.
     Extended(Result<(), JobError>),
@@ -57,7 +59,11 @@ struct KeptMask {
 }
 
 /// The command as the model can do it: room for whole multiples, and no more than it makes.
-fn fitted(command: MaskCommand, editor: &Editor, cx: &Cx) -> Result<MaskCommand, JobError> {
+fn fitted(
+    command: MaskCommand,
+    editor: &MaskEditor,
+    cx: &AppContext,
+) -> Result<MaskCommand, JobError> {
     let MaskCommand::Extend(wanted) = command else {
         return Ok(command);
     };
@@ -71,11 +77,11 @@ fn fitted(command: MaskCommand, editor: &Editor, cx: &Cx) -> Result<MaskCommand,
         return Ok(MaskCommand::Extend(wanted));
     }
     let margins = margins_for(spec, editor.painted.own_size, wanted.margins).map_err(refused)?;
-    Ok(MaskCommand::Extend(Outpaint { margins, ..wanted }))
+    Ok(MaskCommand::Extend(OutpaintRequest { margins, ..wanted }))
 }
 
 /// Returns whether the model takes a mask of this.
-fn takes_mask(of: MaskOf, inputs: &Inputs, form: &GenerateForm, spec: &ModelSpec) -> bool {
+fn takes_mask(of: MaskOf, inputs: &InputSlots, form: &GenerateForm, spec: &ModelSpec) -> bool {
     match of {
         MaskOf::Start if inputs.clip().is_some() => form.changes_clip(spec),
         MaskOf::Start => spec.mask.is_possible(),
@@ -83,25 +89,25 @@ fn takes_mask(of: MaskOf, inputs: &Inputs, form: &GenerateForm, spec: &ModelSpec
     }
 }
 
-/// Returns whether what the mask lies on can get room at its sides.
-fn can_extend(of: MaskOf, source: &Source, spec: &ModelSpec) -> bool {
+/// Returns whether the image of the mask can be outpainted.
+fn can_extend(of: MaskOf, source: &InputMedia, spec: &ModelSpec) -> bool {
     match of {
-        MaskOf::Start => matches!(source, Source::Picture(_)),
+        MaskOf::Start => matches!(source, InputMedia::Picture(_)),
         MaskOf::Control(_) => spec.limits.controls.can_extend(),
     }
 }
 
 /// Everything of masks in one window.
 #[derive(Default)]
-pub struct Masking {
-    pub editor: Option<Editor>,
+pub struct MaskPage {
+    pub editor: Option<MaskEditor>,
     /// Of the mask that is being opened.
-    opening: Stream<Said>,
+    opening: TaskStream<MaskEvent>,
     /// Number of opened editors: the number of the last one.
     num_opened: u64,
 }
 
-impl Masking {
+impl MaskPage {
     pub fn is_opening(&self) -> bool {
         self.opening.is_busy()
     }
@@ -109,15 +115,15 @@ impl Masking {
     /// Another picture can be opened: none is, and no mask is on its way to its file.
     pub fn is_free(&self) -> bool {
         let editor = self.editor.as_ref();
-        !self.is_opening() && editor.is_none_or(|editor| editor.busy != Some(Busy::Keeping))
+        !self.is_opening() && editor.is_none_or(|editor| editor.busy != Some(MaskTask::Keeping))
     }
 
-    pub fn update(&mut self, command: MaskCommand, inputs: &mut Inputs, cx: &mut Cx) {
+    pub fn update(&mut self, command: MaskCommand, inputs: &mut InputSlots, cx: &mut AppContext) {
         match command {
             MaskCommand::Open(of) => self.open(of, inputs, cx),
             MaskCommand::Discard => {
                 self.editor = None;
-                cx.show(Page::Watch);
+                cx.show(MainPage::Watch);
             }
             MaskCommand::Use => {
                 if self.editor.as_ref().is_some_and(|it| it.busy.is_none()) {
@@ -134,21 +140,21 @@ impl Masking {
                 if let Some(editor) = editor.filter(|editor| editor.busy.is_none()) {
                     match fitted(other, editor, cx) {
                         Ok(command) => editor.run(&command),
-                        Err(err) => cx.tell(Severity::Warning, err),
+                        Err(err) => cx.notify(NoticeSeverity::Warning, err),
                     }
                 }
             }
         }
     }
 
-    pub fn poll(&mut self, cx: &mut Cx) {
+    pub fn poll(&mut self, cx: &mut AppContext) {
         match self.opening.take() {
-            Some(Said::Opened(Ok(mut editor))) => {
+            Some(MaskEvent::Opened(Ok(mut editor))) => {
                 editor.said = std::mem::take(&mut self.opening);
                 self.editor = Some(*editor);
-                cx.show(Page::Mask);
+                cx.show(MainPage::Mask);
             }
-            Some(Said::Opened(Err(err))) => cx.tell(Severity::Error, err),
+            Some(MaskEvent::Opened(Err(err))) => cx.notify(NoticeSeverity::Error, err),
             _ => {}
         }
         if let Some(editor) = &mut self.editor {
@@ -165,14 +171,15 @@ impl Masking {
 
     /// Returns whether there is an image to paint on, for a model that accepts a mask of it; a mask video cannot be
     /// painted.
-    pub fn can_open(&self, of: MaskOf, inputs: &Inputs, cx: &Cx) -> bool {
+    pub fn can_open(&self, of: MaskOf, inputs: &InputSlots, cx: &AppContext) -> bool {
         let takes = |spec: &ModelSpec| takes_mask(of, inputs, &cx.form, spec);
-        let is_still = |(_, mask): (_, Option<&Source>)| !matches!(mask, Some(Source::Clip(_)));
+        let is_still =
+            |(_, mask): (_, Option<&InputMedia>)| !matches!(mask, Some(InputMedia::Clip(_)));
         inputs.masked(of).is_some_and(is_still) && cx.model().is_some_and(takes)
     }
 
     /// Continues the mask of this image; otherwise opens the image and its existing mask.
-    fn open(&mut self, of: MaskOf, inputs: &Inputs, cx: &mut Cx) {
+    fn open(&mut self, of: MaskOf, inputs: &InputSlots, cx: &mut AppContext) {
         let Some((source, mask)) = inputs.masked(of).filter(|_| self.can_open(of, inputs, cx))
         else {
             return;
@@ -181,7 +188,7 @@ impl Masking {
         if let Some(editor) = &self.editor
             && editor.goes_on(of, source, mask.as_deref())
         {
-            cx.show(Page::Mask);
+            cx.show(MainPage::Mask);
             return;
         }
         if !self.is_free() {
@@ -194,20 +201,24 @@ impl Masking {
             match survived(|| open(of, source, mask)) {
                 Ok(opened) => {
                     let (orders, taken) = bounded(ORDER_ROOM);
-                    let mut editor = Editor::new(number, &opened, orders);
+                    let mut editor = MaskEditor::new(number, &opened, orders);
                     editor.can_extend = can_extend;
-                    postbox.post(Said::Opened(Ok(Box::new(editor))));
-                    Painter::new(opened, ctx, postbox).run(&taken);
+                    postbox.post(MaskEvent::Opened(Ok(Box::new(editor))));
+                    MaskPainter::new(opened, ctx, postbox).run(&taken);
                 }
                 Err(err) => {
-                    postbox.post(Said::Opened(Err(err)));
+                    postbox.post(MaskEvent::Opened(Err(err)));
                 }
             }
         });
     }
 
     /// Unsaved mask in no slot yet, for the checks of the form: its image, and its shape.
-    pub(super) fn pending(&self, inputs: &Inputs, cx: &Cx) -> Option<(MaskOf, StartPicture)> {
+    pub(super) fn pending(
+        &self,
+        inputs: &InputSlots,
+        cx: &AppContext,
+    ) -> Option<(MaskOf, StartPicture)> {
         let editor = self.editor.as_ref()?;
         let of = editor.of;
         let takes = |spec: &ModelSpec| takes_mask(of, inputs, &cx.form, spec);
@@ -227,13 +238,13 @@ impl Masking {
     }
 
     /// Jobs are wanted: whether what is painted comes into its place first, after which [`Self::is_submit_due`].
-    pub(super) fn holds_up_jobs(&mut self, inputs: &mut Inputs, cx: &mut Cx) -> bool {
+    pub(super) fn holds_up_jobs(&mut self, inputs: &mut InputSlots, cx: &mut AppContext) -> bool {
         if self.pending(inputs, cx).is_none() {
             return false;
         }
         if let Some(editor) = &mut self.editor
             && !std::mem::replace(&mut editor.is_submit_due, true)
-            && editor.busy != Some(Busy::Keeping)
+            && editor.busy != Some(MaskTask::Keeping)
         {
             self.keep(false, inputs, cx);
         }
@@ -241,31 +252,31 @@ impl Masking {
     }
 
     /// Returns whether what was painted is in its place now, and jobs wait for that.
-    pub(super) fn is_submit_due(&mut self, inputs: &Inputs) -> bool {
+    pub(super) fn is_submit_due(&mut self, inputs: &InputSlots) -> bool {
         self.editor.as_mut().is_some_and(|editor| {
-            let is_kept = editor.busy != Some(Busy::Keeping) && !inputs.is_opening();
+            let is_kept = editor.busy != Some(MaskTask::Keeping) && !inputs.is_opening();
             is_kept && std::mem::take(&mut editor.is_submit_due)
         })
     }
 
     /// Writes the mask into the data folder and opens it as the mask of its image.
-    fn keep(&mut self, may_be_empty: bool, inputs: &mut Inputs, cx: &mut Cx) {
+    fn keep(&mut self, may_be_empty: bool, inputs: &mut InputSlots, cx: &mut AppContext) {
         let Some(editor) = &mut self.editor else {
             return;
         };
         let Some(paths) = &cx.paths else {
             editor.is_submit_due = false;
             let err = JobError::new(JobErrorKind::Disk, "there is no folder to save a mask in");
-            cx.tell(Severity::Error, err);
+            cx.notify(NoticeSeverity::Error, err);
             return;
         };
-        editor.busy = Some(Busy::Keeping);
+        editor.busy = Some(MaskTask::Keeping);
         let masked = inputs.masked(editor.of).zip(cx.model());
         editor.extending = masked.map(|((source, _), spec)| {
             let num_frames = cx.form.frames_to_extend(spec, source);
             (source.clone(), num_frames)
         });
-        let keep = Order::Keep {
+        let keep = PaintCommand::Keep {
             num_frames: editor.extending.as_ref().map_or(1, |(_, number)| *number),
             folder: paths.data.join("masks"),
             picture_place: inputs.expect(cx),
@@ -278,17 +289,17 @@ impl Masking {
 }
 
 /// Image being painted on, at one size.
-struct Canvas {
-    pub mask: Mask,
-    pub levels: Levels,
+struct MaskCanvas {
+    pub mask: ImageMask,
+    pub levels: ImagePyramid,
     /// The picture as it was opened, and what was painted on it, where it has room at its sides.
-    pub own: Option<(Rc<Picture>, Mask)>,
-    pub outpaint: Outpaint,
+    pub own: Option<(Rc<RgbPixels>, ImageMask)>,
+    pub outpaint: OutpaintRequest,
     /// Something was painted since it got its room.
     pub is_painted: bool,
 }
 
-impl Canvas {
+impl MaskCanvas {
     /// Without the picture as it was opened, which all of them share.
     fn bytes(&self) -> usize {
         self.mask.values().len() + self.levels.bytes()
@@ -297,12 +308,12 @@ impl Canvas {
 
 /// Those that came before and after the one that is painted on.
 #[derive(Default)]
-struct Sizes {
-    done: VecDeque<Canvas>,
-    undone: Vec<Canvas>,
+struct CanvasHistory {
+    done: VecDeque<MaskCanvas>,
+    undone: Vec<MaskCanvas>,
 }
 
-impl Sizes {
+impl CanvasHistory {
     fn can_undo(&self) -> bool {
         !self.done.is_empty()
     }
@@ -317,10 +328,10 @@ impl Sizes {
     }
 
     /// This was extended.
-    fn push(&mut self, before: Canvas) {
+    fn push(&mut self, before: MaskCanvas) {
         self.undone.clear();
         self.done.push_back(before);
-        let mut bytes: usize = self.done.iter().map(Canvas::bytes).sum();
+        let mut bytes: usize = self.done.iter().map(MaskCanvas::bytes).sum();
         while bytes > MAX_BYTES
             && self.done.len() > 1
             && let Some(oldest) = self.done.pop_front()
@@ -330,7 +341,7 @@ impl Sizes {
     }
 
     /// The one before, after which comes what `swap` gives for it; whether there is one.
-    fn undo(&mut self, swap: impl FnOnce(Canvas) -> Canvas) -> bool {
+    fn undo(&mut self, swap: impl FnOnce(MaskCanvas) -> MaskCanvas) -> bool {
         let before = self.done.pop_back().map(swap);
         let is_any = before.is_some();
         self.undone.extend(before);
@@ -338,7 +349,7 @@ impl Sizes {
     }
 
     /// Like `undo`, for the next size.
-    fn redo(&mut self, swap: impl FnOnce(Canvas) -> Canvas) -> bool {
+    fn redo(&mut self, swap: impl FnOnce(MaskCanvas) -> MaskCanvas) -> bool {
         let after = self.undone.pop().map(swap);
         let is_any = after.is_some();
         self.done.extend(after);
@@ -347,34 +358,38 @@ impl Sizes {
 }
 
 /// Opened image, and the mask to continue.
-struct Opened {
+struct OpenedMask {
     of: MaskOf,
-    source: Source,
+    source: InputMedia,
     /// The mask's file, where there is one.
     mask_file: Option<PathBuf>,
-    mask: Mask,
-    levels: Levels,
+    mask: ImageMask,
+    levels: ImagePyramid,
 }
 
 /// Opens a picture, or a clip's first frame, with a mask of its size.
-fn open(of: MaskOf, source: Source, mask_file: Option<PathBuf>) -> Result<Opened, JobError> {
+fn open(
+    of: MaskOf,
+    source: InputMedia,
+    mask_file: Option<PathBuf>,
+) -> Result<OpenedMask, JobError> {
     let picture = media::first_of(&source).map_err(|err| opening_error(&err))?;
     let (width, height) = (picture.width, picture.height);
     let mask = match &mask_file {
         Some(path) => media::open_mask(path, width, height).map_err(|err| opening_error(&err))?,
-        None => Mask::new(width, height),
+        None => ImageMask::new(width, height),
     };
-    Ok(Opened {
+    Ok(OpenedMask {
         of,
         source,
         mask_file,
         mask,
-        levels: Levels::of(picture).map_err(|err| opening_error(&err))?,
+        levels: ImagePyramid::from_image(picture).map_err(|err| opening_error(&err))?,
     })
 }
 
 /// Writes a mask under a new name: waiting jobs may use an earlier one.
-fn keep(folder: &Path, picture: &Path, mask: &Mask) -> Result<PathBuf, JobError> {
+fn keep(folder: &Path, picture: &Path, mask: &ImageMask) -> Result<PathBuf, JobError> {
     let stem = picture.file_stem().unwrap_or_default().to_string_lossy();
     let name = format!("{}-mask-{}.png", naming::slug(&stem), JobId::next());
     let path = folder.join(name);
@@ -402,7 +417,7 @@ fn make_room_advice(folder: &Path) -> String {
 fn keep_extended(
     folder: &Path,
     picture: &Path,
-    extended: &Extended,
+    extended: &ExtendedImage,
 ) -> Result<(PathBuf, PathBuf), JobError> {
     let stem = picture.file_stem().unwrap_or_default().to_string_lossy();
     media::write_extended(folder, &stem, extended).map_err(|err| {
@@ -413,11 +428,11 @@ fn keep_extended(
 /// Like `keep_extended`, for a control video, of which at most `num_frames` frames are written.
 fn keep_extended_control(
     folder: &Path,
-    source: &Source,
+    source: &InputMedia,
     num_frames: u32,
-    margins: Margins,
-    mask: &Mask,
-) -> Result<(Source, PathBuf), JobError> {
+    margins: OutpaintMargins,
+    mask: &ImageMask,
+) -> Result<(InputMedia, PathBuf), JobError> {
     let made = media::write_extended_clip(folder, source, num_frames, margins, mask);
     let (source, mask) = made.map_err(|err| {
         JobError::from_error(JobErrorKind::Disk, &err).advise(make_room_advice(folder))

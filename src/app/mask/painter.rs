@@ -10,20 +10,21 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
 use egui::Context;
-use safelight_core::job::{JobError, Source, StartPicture};
+use safelight_core::job::{InputMedia, JobError, StartPicture};
 use safelight_core::media::{
-    Area, Brush, Extended, Filling, Margins, Mask, Outpaint, Picture, extend_picture, softened,
+    ExtendedImage, ImageMask, MaskBrush, OutpaintFill, OutpaintMargins, OutpaintRequest, PixelArea,
+    RgbPixels, extend_picture, softened,
 };
 
-use super::tiles::{Levels, Sight, Tiles};
+use super::tiles::{ImagePyramid, TileCache, VisibleTiles};
 use super::{
-    Canvas, KeptMask, Opened, Painted, Said, Sizes, keep, keep_extended, keep_extended_control,
-    opening_error,
+    CanvasHistory, KeptMask, MaskCanvas, MaskEvent, OpenedMask, PaintedMask, keep, keep_extended,
+    keep_extended_control, opening_error,
 };
 use crate::app::background::survived;
-use crate::app::choices::{ControlPart, MaskOf, Slot, SlotTarget};
+use crate::app::choices::{ControlPart, InputSlot, MaskOf, SlotTarget};
 use crate::app::inputs::opening::{OpenedInputs, continue_file, open_input, opened_one};
-use crate::app::pending::Postbox;
+use crate::app::pending::TaskChannel;
 
 /// Capacity of the order queue: more than the stroke segments of one frame.
 pub(super) const ORDER_ROOM: usize = 32;
@@ -32,68 +33,71 @@ const STINT: Duration = Duration::from_millis(8);
 
 /// Orders to the painter.
 #[derive(Debug)]
-pub(super) enum Order {
+pub(super) enum PaintCommand {
     /// The strokes that follow are one step for undo.
     Begin,
     /// From, to, and with what; in pixels of the picture.
-    Stroke([f32; 2], [f32; 2], Brush),
+    Stroke([f32; 2], [f32; 2], MaskBrush),
     Fill(u8),
     Invert,
     /// Softens all edges by this number of pixels.
     Soften(u32),
     /// Give the picture room at its sides.
-    Extend(Outpaint),
+    Extend(OutpaintRequest),
     Undo,
     Redo,
     /// Writes the mask into a file of this folder, and uses it as the mask of its image; an empty mask that is not
-    /// allowed to be
-    /// empty is not written.
+    /// allowed to be empty is not written.
     Keep {
         folder: PathBuf,
-        place: Postbox<OpenedInputs>,
+        place: TaskChannel<OpenedInputs>,
         /// Destination of the outpainted image.
-        picture_place: Postbox<OpenedInputs>,
+        picture_place: TaskChannel<OpenedInputs>,
         may_be_empty: bool,
         /// Number of frames of an outpainted control video.
         num_frames: u32,
     },
-    Look(Sight),
+    Look(VisibleTiles),
 }
 
-pub(super) struct Painter<'a> {
+pub(super) struct MaskPainter<'a> {
     of: MaskOf,
-    source: Source,
-    mask: Mask,
-    tiles: Tiles,
+    source: InputMedia,
+    mask: ImageMask,
+    tiles: TileCache,
     /// The picture as it was opened, and what was painted on it, where it has room at its sides.
-    own: Option<(Rc<Picture>, Mask)>,
-    outpaint: Outpaint,
+    own: Option<(Rc<RgbPixels>, ImageMask)>,
+    outpaint: OutpaintRequest,
     /// Something was painted since it got its room.
     is_painted: bool,
     /// As it was before and after each extension.
-    sizes: Sizes,
+    sizes: CanvasHistory,
     ctx: Context,
-    postbox: &'a Postbox<Said>,
+    postbox: &'a TaskChannel<MaskEvent>,
 }
 
-impl<'a> Painter<'a> {
-    pub(super) fn new(opened: Opened, ctx: Context, postbox: &'a Postbox<Said>) -> Self {
+impl<'a> MaskPainter<'a> {
+    pub(super) fn new(
+        opened: OpenedMask,
+        ctx: Context,
+        postbox: &'a TaskChannel<MaskEvent>,
+    ) -> Self {
         Self {
             of: opened.of,
             source: opened.source,
             mask: opened.mask,
-            tiles: Tiles::new(opened.levels),
+            tiles: TileCache::new(opened.levels),
             own: None,
-            outpaint: Outpaint::default(),
+            outpaint: OutpaintRequest::default(),
             is_painted: false,
-            sizes: Sizes::default(),
+            sizes: CanvasHistory::default(),
             ctx,
             postbox,
         }
     }
 
     /// Works until the editor is gone and all its orders are carried out.
-    pub(super) fn run(mut self, orders: &Receiver<Order>) {
+    pub(super) fn run(mut self, orders: &Receiver<PaintCommand>) {
         while let Ok(order) = orders.recv() {
             self.carry_out(order);
             let mut is_shown = false;
@@ -109,29 +113,33 @@ impl<'a> Painter<'a> {
         }
     }
 
-    fn carry_out(&mut self, order: Order) {
-        if let Order::Begin | Order::Fill(_) | Order::Invert | Order::Soften(_) = order {
+    fn carry_out(&mut self, order: PaintCommand) {
+        if let PaintCommand::Begin
+        | PaintCommand::Fill(_)
+        | PaintCommand::Invert
+        | PaintCommand::Soften(_) = order
+        {
             self.sizes.forget_undone();
         }
         let touched = match order {
-            Order::Begin => {
+            PaintCommand::Begin => {
                 self.mask.begin_step();
-                Area::default()
+                PixelArea::default()
             }
-            Order::Stroke(from, to, brush) => self.mask.stroke(from, to, brush),
-            Order::Fill(value) => self.mask.fill(value),
-            Order::Invert => self.mask.invert(),
-            Order::Soften(radius) => self.soften(radius),
-            Order::Extend(outpaint) => {
+            PaintCommand::Stroke(from, to, brush) => self.mask.stroke(from, to, brush),
+            PaintCommand::Fill(value) => self.mask.fill(value),
+            PaintCommand::Invert => self.mask.invert(),
+            PaintCommand::Soften(radius) => self.soften(radius),
+            PaintCommand::Extend(outpaint) => {
                 let extended = survived(|| self.extend(outpaint));
                 // Its size is known before any other request.
                 self.show(Instant::now());
-                self.postbox.post(Said::Extended(extended));
-                Area::default()
+                self.postbox.post(MaskEvent::Extended(extended));
+                PixelArea::default()
             }
-            Order::Undo => self.undo(),
-            Order::Redo => self.redo(),
-            Order::Keep {
+            PaintCommand::Undo => self.undo(),
+            PaintCommand::Redo => self.redo(),
+            PaintCommand::Keep {
                 folder,
                 place,
                 picture_place,
@@ -143,13 +151,13 @@ impl<'a> Painter<'a> {
                 } else if may_be_empty || self.mask.values().iter().any(|value| *value > 0) {
                     self.keep(&folder, &place);
                 } else {
-                    self.postbox.post(Said::Empty);
+                    self.postbox.post(MaskEvent::Empty);
                 }
-                Area::default()
+                PixelArea::default()
             }
-            Order::Look(sight) => {
+            PaintCommand::Look(sight) => {
                 self.tiles.look_at(sight);
-                Area::default()
+                PixelArea::default()
             }
         };
         if !touched.is_empty() {
@@ -163,29 +171,29 @@ impl<'a> Painter<'a> {
         let is_whole = self.tiles.renew(&self.ctx, &self.mask, until);
         let size = (self.mask.width(), self.mask.height());
         let own = self.own.as_ref();
-        let painted = Painted {
+        let painted = PaintedMask {
             size: Some(size),
             own_size: own.map_or(size, |(picture, _)| (picture.width, picture.height)),
             margins: self.outpaint.margins,
-            shown: self.tiles.shown(),
+            shown: self.tiles.visible_tiles(),
             can_undo: self.mask.can_undo() || self.sizes.can_undo(),
             can_redo: self.mask.can_redo() || self.sizes.can_redo(),
         };
-        self.postbox.post(Said::Painted(painted));
+        self.postbox.post(MaskEvent::Painted(painted));
         is_whole
     }
 
-    fn soften(&mut self, radius: u32) -> Area {
+    fn soften(&mut self, radius: u32) -> PixelArea {
         let mask = &self.mask;
         let soft = survived(|| Ok(softened(mask.width(), mask.height(), mask.values(), radius)));
         let touched = soft.map(|values| self.mask.replace(&values));
         let area = touched.as_ref().copied().unwrap_or_default();
-        self.postbox.post(Said::Softened(touched.map(drop)));
+        self.postbox.post(MaskEvent::Softened(touched.map(drop)));
         area
     }
 
     /// Takes the last step back: a change of the mask, else the extension before its first one.
-    fn undo(&mut self) -> Area {
+    fn undo(&mut self) -> PixelArea {
         if self.mask.can_undo() {
             return self.mask.undo();
         }
@@ -193,11 +201,11 @@ impl<'a> Painter<'a> {
         let is_resized = sizes.undo(|before| self.swap(before));
         self.sizes = sizes;
         self.tell_resized(is_resized);
-        Area::default()
+        PixelArea::default()
     }
 
     /// Does again what was taken back.
-    fn redo(&mut self) -> Area {
+    fn redo(&mut self) -> PixelArea {
         if self.mask.can_redo() {
             return self.mask.redo();
         }
@@ -205,7 +213,7 @@ impl<'a> Painter<'a> {
         let is_resized = sizes.redo(|after| self.swap(after));
         self.sizes = sizes;
         self.tell_resized(is_resized);
-        Area::default()
+        PixelArea::default()
     }
 
     /// Its size is known before any other request.
@@ -216,8 +224,8 @@ impl<'a> Painter<'a> {
     }
 
     /// Paints on this from now on; gives what was painted on.
-    fn swap(&mut self, canvas: Canvas) -> Canvas {
-        Canvas {
+    fn swap(&mut self, canvas: MaskCanvas) -> MaskCanvas {
+        MaskCanvas {
             mask: std::mem::replace(&mut self.mask, canvas.mask),
             levels: self.tiles.replace(canvas.levels),
             own: std::mem::replace(&mut self.own, canvas.own),
@@ -228,7 +236,7 @@ impl<'a> Painter<'a> {
 
     /// Gives the picture as it was opened this room, instead of what it has. What was painted on the picture stays, and
     /// what was painted on earlier room goes with that; undo brings it back.
-    fn extend(&mut self, outpaint: Outpaint) -> Result<(), JobError> {
+    fn extend(&mut self, outpaint: OutpaintRequest) -> Result<(), JobError> {
         let mask = &self.mask;
         let (picture, painted) = match &self.own {
             Some((picture, _)) if self.is_painted => {
@@ -238,20 +246,20 @@ impl<'a> Painter<'a> {
             Some((picture, painted)) => (Rc::clone(picture), painted.clone()),
             None => {
                 let values = mask.values().to_vec();
-                let painted = Mask::of(mask.width(), mask.height(), values);
+                let painted = ImageMask::from_values(mask.width(), mask.height(), values);
                 (Rc::new(self.tiles.picture().clone()), painted)
             }
         };
         let filling = match self.of {
-            MaskOf::Start => Filling::BlurredEdge,
-            MaskOf::Control(_) => Filling::Gray,
+            MaskOf::Start => OutpaintFill::BlurredEdge,
+            MaskOf::Control(_) => OutpaintFill::Gray,
         };
         let made = extend_picture(&picture, Some(&painted), outpaint, filling)
-            .and_then(|made| Ok((made.mask, Levels::of(made.picture)?)));
+            .and_then(|made| Ok((made.mask, ImagePyramid::from_image(made.picture)?)));
         let (mask, levels) = made.map_err(|err| opening_error(&err))?;
         // Undone steps before this cannot be redone.
         self.mask.begin_step();
-        let before = self.swap(Canvas {
+        let before = self.swap(MaskCanvas {
             mask,
             levels,
             own: (!outpaint.margins.are_none()).then_some((picture, painted)),
@@ -267,12 +275,12 @@ impl<'a> Painter<'a> {
         &mut self,
         folder: &Path,
         num_frames: u32,
-        place: &Postbox<OpenedInputs>,
-        picture_place: &Postbox<OpenedInputs>,
+        place: &TaskChannel<OpenedInputs>,
+        picture_place: &TaskChannel<OpenedInputs>,
     ) {
         let kept = survived(|| match self.of {
             MaskOf::Start => {
-                let extended = Extended {
+                let extended = ExtendedImage {
                     picture: self.tiles.picture().clone(),
                     mask: self.mask.clone(),
                 };
@@ -284,7 +292,7 @@ impl<'a> Painter<'a> {
                     width,
                     height,
                 };
-                Ok((Source::Picture(picture), mask))
+                Ok((InputMedia::Picture(picture), mask))
             }
             MaskOf::Control(_) => {
                 let (margins, mask) = (self.outpaint.margins, &self.mask);
@@ -295,25 +303,25 @@ impl<'a> Painter<'a> {
             let (of_source, of_mask) = places_of(self.of);
             let path = source.path().to_path_buf();
             let opened = match &source {
-                Source::Picture(_) => open_input(&path),
-                Source::Clip(_) => continue_file(&path),
+                InputMedia::Picture(_) => open_input(&path),
+                InputMedia::Clip(_) => continue_file(&path),
             };
             picture_place.post(opened_one(opened, of_source));
             place.post(opened_one(open_input(&mask), of_mask));
             self.source = source;
             self.own = None;
             // Earlier sizes are those of another picture now.
-            self.sizes = Sizes::default();
-            self.outpaint.margins = Margins::default();
+            self.sizes = CanvasHistory::default();
+            self.outpaint.margins = OutpaintMargins::default();
             KeptMask {
                 path: mask,
                 extended: Some((path, (self.mask.width(), self.mask.height()))),
             }
         });
-        self.postbox.post(Said::Kept(kept));
+        self.postbox.post(MaskEvent::Kept(kept));
     }
 
-    fn keep(&self, folder: &Path, place: &Postbox<OpenedInputs>) {
+    fn keep(&self, folder: &Path, place: &TaskChannel<OpenedInputs>) {
         let kept = survived(|| keep(folder, self.source.path(), &self.mask));
         if let Ok(path) = &kept {
             place.post(opened_one(open_input(path), places_of(self.of).1));
@@ -322,7 +330,7 @@ impl<'a> Painter<'a> {
             path,
             extended: None,
         });
-        self.postbox.post(Said::Kept(kept));
+        self.postbox.post(MaskEvent::Kept(kept));
     }
 }
 
@@ -333,7 +341,7 @@ fn places_of(of: MaskOf) -> (SlotTarget, SlotTarget) {
         ..SlotTarget::onto(Some(slot))
     };
     match of {
-        MaskOf::Start => (onto(Slot::Start), onto(Slot::Mask)),
+        MaskOf::Start => (onto(InputSlot::Start), onto(InputSlot::Mask)),
         MaskOf::Control(index) => {
             let parts = (ControlPart::Source(index), ControlPart::Mask(index));
             (parts.0.into(), parts.1.into())
@@ -342,13 +350,13 @@ fn places_of(of: MaskOf) -> (SlotTarget, SlotTarget) {
 }
 
 /// Part of a mask that covers an image with these margins.
-fn part_of(mask: &Mask, picture: &Picture, margins: Margins) -> Mask {
+fn part_of(mask: &ImageMask, picture: &RgbPixels, margins: OutpaintMargins) -> ImageMask {
     let (width, height) = (picture.width, picture.height);
-    let area = Area {
+    let area = PixelArea {
         left: margins.left,
         top: margins.top,
         right: margins.left + width,
         bottom: margins.top + height,
     };
-    Mask::of(width, height, mask.means(area, 0))
+    ImageMask::from_values(width, height, mask.means(area, 0))
 }

@@ -1,10 +1,8 @@
 //! Visible part of an image with its mask: texture tiles, only those in view, only as fine as the screen.
 //!
 //! An image of 8192 × 8192 would be one texture larger than many devices allow. Here at most `MAX_TILES` tiles exist at
-//! a
-//! time, and a stroke renews only the part of a tile that it touched. Downsampling a large mask takes long, so this
-//! runs on
-//! the painter's thread; egui accepts textures from any.
+//! a time, and a stroke renews only the part of a tile that it touched. Downsampling a large mask takes long, so this
+//! runs on the painter's thread; egui accepts textures from any.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -12,7 +10,7 @@ use std::ops::RangeInclusive;
 use std::time::Instant;
 
 use egui::{ColorImage, Context, Pos2, Rect, TextureHandle, TextureOptions, pos2};
-use safelight_core::media::{Area, Mask, MediaError, Picture, thumbnail};
+use safelight_core::media::{ImageMask, MediaError, PixelArea, RgbPixels, thumbnail};
 
 /// The edge of a square in texels.
 pub const TILE: u32 = 512;
@@ -20,11 +18,11 @@ pub const TILE: u32 = 512;
 const MAX_TILES: usize = 96;
 
 /// A picture in its own size and in halves of that, down to one square.
-pub struct Levels(Vec<Picture>);
+pub struct ImagePyramid(Vec<RgbPixels>);
 
-impl Levels {
+impl ImagePyramid {
     /// Takes some time for large pictures.
-    pub fn of(picture: Picture) -> Result<Self, MediaError> {
+    pub fn from_image(picture: RgbPixels) -> Result<Self, MediaError> {
         let mut levels = vec![picture];
         while let Some(last) = levels.last()
             && last.width.max(last.height) > TILE
@@ -40,7 +38,7 @@ impl Levels {
         self.0.iter().map(|level| level.rgb.len()).sum()
     }
 
-    fn has(&self, key: Key) -> bool {
+    fn has(&self, key: TileKey) -> bool {
         let level = self.0.get(key.level as usize);
         let (left, top) = (key.column * TILE, key.row * TILE);
         level.is_some_and(|level| left < level.width && top < level.height)
@@ -49,18 +47,18 @@ impl Levels {
 
 /// Tiles in view, and their level.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sight {
+pub struct VisibleTiles {
     level: u32,
     columns: RangeInclusive<u32>,
     rows: RangeInclusive<u32>,
 }
 
-impl Sight {
+impl VisibleTiles {
     /// Of a picture of this size, where this part of it is seen: the coarsest level that still has a texel for each
     /// dot of the screen.
-    pub(super) fn of(width: u32, height: u32, seen: Rect, dots_a_pixel: f32) -> Self {
+    pub(super) fn from_view(width: u32, height: u32, seen: Rect, dots_a_pixel: f32) -> Self {
         let wanted = (1.0 / dots_a_pixel.max(f32::EPSILON)).log2().floor();
-        // As many as `Levels` has: down to one square.
+        // As many as `ImagePyramid` has: down to one square.
         let num_squares = width.max(height).div_ceil(TILE).max(1);
         let coarsest = num_squares.next_power_of_two().ilog2();
         let level = (wanted.max(0.0) as u32).min(coarsest);
@@ -74,34 +72,34 @@ impl Sight {
         }
     }
 
-    fn keys(&self) -> impl Iterator<Item = Key> {
+    fn keys(&self) -> impl Iterator<Item = TileKey> {
         let (level, columns) = (self.level, self.columns.clone());
         self.rows.clone().flat_map(move |row| {
             let columns = columns.clone();
-            columns.map(move |column| Key { level, column, row })
+            columns.map(move |column| TileKey { level, column, row })
         })
     }
 }
 
 /// One square of one level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
+struct TileKey {
     level: u32,
     column: u32,
     row: u32,
 }
 
-struct Tile {
-    shown: Shown,
+struct TextureTile {
+    shown: ShownTile,
     /// Area painted since its texture was created, in pixels of the image.
-    touched: Area,
+    touched: PixelArea,
     /// When it was last in sight and as it should be.
     seen: u64,
 }
 
 /// A square to draw.
 #[derive(Clone)]
-pub struct Shown {
+pub struct ShownTile {
     /// In pixels of the picture.
     pub rect: Rect,
     pub picture: TextureHandle,
@@ -109,15 +107,15 @@ pub struct Shown {
 }
 
 /// The squares of one picture.
-pub(super) struct Tiles {
-    levels: Levels,
-    tiles: BTreeMap<Key, Tile>,
-    sight: Option<Sight>,
+pub(super) struct TileCache {
+    levels: ImagePyramid,
+    tiles: BTreeMap<TileKey, TextureTile>,
+    sight: Option<VisibleTiles>,
     now: u64,
 }
 
-impl Tiles {
-    pub(super) fn new(levels: Levels) -> Self {
+impl TileCache {
+    pub(super) fn new(levels: ImagePyramid) -> Self {
         Self {
             levels,
             tiles: BTreeMap::new(),
@@ -127,31 +125,31 @@ impl Tiles {
     }
 
     /// Replaces the image and keeps the view; returns the previous image.
-    pub(super) fn replace(&mut self, levels: Levels) -> Levels {
+    pub(super) fn replace(&mut self, levels: ImagePyramid) -> ImagePyramid {
         self.tiles.clear();
         std::mem::replace(&mut self.levels, levels)
     }
 
     /// The picture in its own size.
-    pub(super) fn picture(&self) -> &Picture {
+    pub(super) fn picture(&self) -> &RgbPixels {
         &self.levels.0[0]
     }
 
-    pub(super) fn look_at(&mut self, sight: Sight) {
+    pub(super) fn look_at(&mut self, sight: VisibleTiles) {
         self.sight = Some(sight);
     }
 
     /// Something was painted there.
-    pub(super) fn touch(&mut self, area: Area) {
+    pub(super) fn touch(&mut self, area: PixelArea) {
         for tile in self.tiles.values_mut() {
             tile.touched = tile.touched.around(area);
         }
     }
 
     /// Brings squares in sight up to date until then, one at least; whether all are.
-    pub(super) fn renew(&mut self, ctx: &Context, mask: &Mask, until: Instant) -> bool {
+    pub(super) fn renew(&mut self, ctx: &Context, mask: &ImageMask, until: Instant) -> bool {
         self.now += 1;
-        let mut keys: Vec<Key> = self.sight.iter().flat_map(Sight::keys).collect();
+        let mut keys: Vec<TileKey> = self.sight.iter().flat_map(VisibleTiles::keys).collect();
         // The sight may still be that of a larger picture.
         keys.retain(|key| self.levels.has(*key));
         // Missing tiles come first, and one that a stroke keeps touching does not delay the others.
@@ -167,9 +165,9 @@ impl Tiles {
 
     /// All existing tiles, from back to front. Those of the visible level cover the others, which fill in for missing
     /// ones.
-    pub(super) fn shown(&self) -> Vec<Shown> {
+    pub(super) fn visible_tiles(&self) -> Vec<ShownTile> {
         let level = self.sight.as_ref().map(|sight| sight.level);
-        let mut tiles: Vec<(&Key, &Tile)> = self.tiles.iter().collect();
+        let mut tiles: Vec<(&TileKey, &TextureTile)> = self.tiles.iter().collect();
         tiles.sort_by_key(|(key, _)| (Some(key.level) == level, Reverse(key.level)));
         tiles
             .into_iter()
@@ -178,7 +176,7 @@ impl Tiles {
     }
 
     /// Returns whether there was something to do.
-    fn renew_one(&mut self, ctx: &Context, mask: &Mask, key: Key) -> bool {
+    fn renew_one(&mut self, ctx: &Context, mask: &ImageMask, key: TileKey) -> bool {
         let square = area_of(key, mask);
         let Some(tile) = self.tiles.get_mut(&key) else {
             let tile = self.new_tile(ctx, mask, key, square);
@@ -187,7 +185,7 @@ impl Tiles {
         };
         tile.seen = self.now;
         let touched = whole_texels(tile.touched.within(square), square, key.level);
-        tile.touched = Area::default();
+        tile.touched = PixelArea::default();
         if touched.is_empty() {
             return false;
         }
@@ -200,7 +198,13 @@ impl Tiles {
         true
     }
 
-    fn new_tile(&self, ctx: &Context, mask: &Mask, key: Key, square: Area) -> Tile {
+    fn new_tile(
+        &self,
+        ctx: &Context,
+        mask: &ImageMask,
+        key: TileKey,
+        square: PixelArea,
+    ) -> TextureTile {
         let picture = picture_of(&self.levels.0[key.level as usize], key);
         let painted = mask_image(mask, square, key.level);
         // The last texel of a coarse tile may cover pixels beyond the image.
@@ -209,13 +213,13 @@ impl Tiles {
             square.left + texels(square.left, square.right),
             square.top + texels(square.top, square.bottom),
         );
-        Tile {
-            shown: Shown {
+        TextureTile {
+            shown: ShownTile {
                 rect: Rect::from_min_max(corner(square.left, square.top), end),
                 picture: ctx.load_texture("picture-under-a-mask", picture, options()),
                 mask: ctx.load_texture("mask", painted, options()),
             },
-            touched: Area::default(),
+            touched: PixelArea::default(),
             seen: self.now,
         }
     }
@@ -245,9 +249,9 @@ fn corner(x: u32, y: u32) -> Pos2 {
     pos2(x as f32, y as f32)
 }
 
-fn area_of(key: Key, mask: &Mask) -> Area {
+fn area_of(key: TileKey, mask: &ImageMask) -> PixelArea {
     let side = TILE << key.level;
-    Area {
+    PixelArea {
         left: key.column * side,
         top: key.row * side,
         right: (key.column + 1) * side,
@@ -257,13 +261,13 @@ fn area_of(key: Key, mask: &Mask) -> Area {
 }
 
 /// The area grown to whole texels of a level, within its square.
-fn whole_texels(area: Area, square: Area, level: u32) -> Area {
+fn whole_texels(area: PixelArea, square: PixelArea, level: u32) -> PixelArea {
     if area.is_empty() {
         return area;
     }
     let down = |at: u32| at >> level << level;
     let up = |at: u32| at.div_ceil(1 << level) << level;
-    Area {
+    PixelArea {
         left: down(area.left),
         top: down(area.top),
         right: up(area.right),
@@ -273,7 +277,7 @@ fn whole_texels(area: Area, square: Area, level: u32) -> Area {
 }
 
 /// One square of a level of the picture.
-fn picture_of(level: &Picture, key: Key) -> ColorImage {
+fn picture_of(level: &RgbPixels, key: TileKey) -> ColorImage {
     let (left, top) = (key.column * TILE, key.row * TILE);
     let width = TILE.min(level.width.saturating_sub(left)).max(1);
     let height = TILE.min(level.height.saturating_sub(top)).max(1);
@@ -286,7 +290,7 @@ fn picture_of(level: &Picture, key: Key) -> ColorImage {
 }
 
 /// The mask of an area in texels of a level, each the mean of its pixels: white, as opaque as it is made anew.
-fn mask_image(mask: &Mask, area: Area, level: u32) -> ColorImage {
+fn mask_image(mask: &ImageMask, area: PixelArea, level: u32) -> ColorImage {
     let step = 1_u32 << level;
     let width = (area.right - area.left).div_ceil(step);
     let height = (area.bottom - area.top).div_ceil(step);
@@ -300,21 +304,26 @@ fn mask_image(mask: &Mask, area: Area, level: u32) -> ColorImage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use safelight_core::media::Brush;
+    use safelight_core::media::MaskBrush;
 
-    fn tiles_of(width: u32, height: u32) -> (Tiles, Mask) {
-        let picture = Picture::from_fn(width, height, |x, y| [x as u8, y as u8, 9]).unwrap();
-        let levels = Levels::of(picture).unwrap();
-        (Tiles::new(levels), Mask::new(width, height))
+    fn tiles_of(width: u32, height: u32) -> (TileCache, ImageMask) {
+        let picture = RgbPixels::from_fn(width, height, |x, y| [x as u8, y as u8, 9]).unwrap();
+        let levels = ImagePyramid::from_image(picture).unwrap();
+        (TileCache::new(levels), ImageMask::new(width, height))
     }
 
-    fn all(mask: &Mask) -> Rect {
+    fn all(mask: &ImageMask) -> Rect {
         Rect::from_min_max(Pos2::ZERO, corner(mask.width(), mask.height()))
     }
 
     /// Looks there and makes all of it.
-    fn see(tiles: &mut Tiles, ctx: &Context, mask: &Mask, seen: Rect, dots_a_pixel: f32) {
-        tiles.look_at(Sight::of(mask.width(), mask.height(), seen, dots_a_pixel));
+    fn see(tiles: &mut TileCache, ctx: &Context, mask: &ImageMask, seen: Rect, dots_a_pixel: f32) {
+        tiles.look_at(VisibleTiles::from_view(
+            mask.width(),
+            mask.height(),
+            seen,
+            dots_a_pixel,
+        ));
         while !tiles.renew(ctx, mask, Instant::now()) {}
     }
 
@@ -335,11 +344,11 @@ mod tests {
         let ctx = Context::default();
         // A quarter of a dot a pixel, then each pixel a dot in one corner.
         see(&mut tiles, &ctx, &mask, all(&mask), 0.25);
-        assert_eq!(tiles.shown().len(), 6);
+        assert_eq!(tiles.visible_tiles().len(), 6);
         let near = Rect::from_min_max(pos2(4000.0, 2000.0), pos2(4700.0, 2600.0));
         see(&mut tiles, &ctx, &mask, near, 1.0);
         // The fine ones lie over the coarse ones.
-        let shown = tiles.shown();
+        let shown = tiles.visible_tiles();
         assert_eq!(shown.len(), 6 + 9);
         assert_eq!(shown[6].rect.min, pos2(3584.0, 1536.0));
         assert!(shown[..6].iter().all(|coarse| coarse.rect.width() > 900.0));
@@ -349,7 +358,7 @@ mod tests {
     fn the_coarsest_level_in_sight_is_the_last_that_there_is() {
         for side in [1, 511, 512, 513, 1024, 1025, 2049, 5001, 8192] {
             let (tiles, _) = tiles_of(side, 1);
-            let sight = Sight::of(side, 1, Rect::EVERYTHING, 1e-9);
+            let sight = VisibleTiles::from_view(side, 1, Rect::EVERYTHING, 1e-9);
             assert_eq!(sight.level as usize, tiles.levels.0.len() - 1, "{side}");
             assert_eq!(sight.keys().count(), 1, "{side}");
         }
@@ -360,10 +369,10 @@ mod tests {
         let (mut tiles, mut mask) = tiles_of(1024, 1024);
         let ctx = Context::default();
         see(&mut tiles, &ctx, &mask, all(&mask), 0.5);
-        tiles.look_at(Sight::of(1024, 1024, all(&mask), 1.0));
+        tiles.look_at(VisibleTiles::from_view(1024, 1024, all(&mask), 1.0));
         for num_made in 1..=4 {
             assert!(!tiles.renew(&ctx, &mask, Instant::now()));
-            assert_eq!(tiles.shown().len(), 1 + num_made);
+            assert_eq!(tiles.visible_tiles().len(), 1 + num_made);
         }
         assert!(tiles.renew(&ctx, &mask, Instant::now()));
         num_written(&ctx);
@@ -371,7 +380,7 @@ mod tests {
         tiles.touch(touched);
         for _ in 0..4 {
             // A stroke that goes on in one of them does not keep the others waiting.
-            tiles.touch(Area {
+            tiles.touch(PixelArea {
                 left: 0,
                 top: 0,
                 right: 1,
@@ -388,7 +397,7 @@ mod tests {
         let ctx = Context::default();
         see(&mut tiles, &ctx, &mask, all(&mask), 1.0);
         num_written(&ctx);
-        let brush = Brush {
+        let brush = MaskBrush {
             radius: 10.0,
             softness: 0.0,
             erases: false,
@@ -410,13 +419,13 @@ mod tests {
         let (small, mask) = tiles_of(600, 300);
         tiles.replace(small.levels);
         while !tiles.renew(&ctx, &mask, Instant::now()) {}
-        assert_eq!(tiles.shown().len(), 2);
+        assert_eq!(tiles.visible_tiles().len(), 2);
         let (smallest, mask) = tiles_of(100, 100);
-        let sight = Sight::of(3000, 3000, Rect::EVERYTHING, 1e-9);
+        let sight = VisibleTiles::from_view(3000, 3000, Rect::EVERYTHING, 1e-9);
         tiles.replace(smallest.levels);
         tiles.look_at(sight);
         assert!(tiles.renew(&ctx, &mask, Instant::now()));
-        assert!(tiles.shown().is_empty());
+        assert!(tiles.visible_tiles().is_empty());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Expected memory of a job over time, stage by stage.
 //!
-//! Peaks are the plan's. Times are those of earlier jobs of this kind on this device; without any, stages have their usual
+//! Peaks come from the plan, times from earlier jobs of this kind on this device; without any, stages have their usual
 //! shares instead of seconds.
 
 use safelight_core::job::{GenerateRequest, Recipe, Stage, StageTime};
@@ -25,7 +25,7 @@ impl ExpectedTimeline {
         request: &GenerateRequest,
         secs_of: impl Fn(Stage) -> Option<f64>,
     ) -> Self {
-        let recipe = Recipe::of(request);
+        let recipe = Recipe::from_request(request);
         let is_known = |stage: &Stage| !is_long(*stage) || secs_of(*stage).is_some();
         let is_timed = recipe.stages.iter().all(is_known);
         let stages = recipe.stages.iter().enumerate().map(|(position, &stage)| {

@@ -4,16 +4,16 @@ use std::path::PathBuf;
 
 use safelight_core::job::{JobError, JobErrorKind, JobId};
 
-use crate::app::background::Background;
-use crate::app::pending::Pending;
-use crate::telemetry::record::Record;
+use crate::app::background::BackgroundThreads;
+use crate::app::pending::BackgroundTask;
+use crate::telemetry::record::TelemetryRecord;
 
 /// Asks for a file, and writes the telemetry that was kept of a job into it; gives its path, or why it is not written.
 pub(super) fn export(
-    background: &Background,
+    background: &BackgroundThreads,
     records: PathBuf,
     job: JobId,
-) -> Pending<Option<Result<PathBuf, JobError>>> {
+) -> BackgroundTask<Option<Result<PathBuf, JobError>>> {
     let instead = format!("Copy the record itself from {}", records.display());
     background.ask_or(instead, move || {
         let path = rfd::FileDialog::new()
@@ -22,7 +22,7 @@ pub(super) fn export(
             .add_filter("Tables", &["csv"])
             .add_filter("JSON", &["json"])
             .save_file()?;
-        let written = Record::load(&records, job).and_then(|record| record.export(&path));
+        let written = TelemetryRecord::load(&records, job).and_then(|record| record.export(&path));
         Some(written.map(|()| path.clone()).map_err(|err| {
             JobError::new(
                 JobErrorKind::Disk,

@@ -1,13 +1,12 @@
 //! Data of the memory graph: samples on one time axis, stages as bands, and events.
 //!
-//! Times are the engine's own, so that late messages do not distort the graph; those of a restarted engine, which begin at
-//! zero, follow the earlier ones.
+//! Times come from the engine, so that late messages do not distort the graph. A restarted engine begins at zero; its times follow the earlier ones.
 
 pub mod course;
 mod exporting;
 pub mod planning;
 
-use safelight_core::job::{Climb, MemorySample, Reclaim, Stage};
+use safelight_core::job::{FallbackAttempt, MemoryReclaim, MemorySample, Stage};
 use safelight_core::memory::{DeviceClass, MemoryPlan, PlanOutcome};
 
 use course::ExpectedTimeline;
@@ -30,7 +29,7 @@ pub struct StageBand {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReclaimMark {
     pub at_secs: f64,
-    pub reclaim: Reclaim,
+    pub reclaim: MemoryReclaim,
 }
 
 /// Memory of one job: samples, stages and events on one time axis.
@@ -47,7 +46,7 @@ pub struct MemoryHistory {
     /// Expected stages over time.
     pub course: Option<ExpectedTimeline>,
     /// Out-of-memory fallbacks.
-    pub climbs: Vec<Climb>,
+    pub climbs: Vec<FallbackAttempt>,
     /// Predicted and measured peaks of a job that has ended.
     pub outcome: Option<PlanOutcome>,
 }
@@ -80,7 +79,7 @@ impl MemoryHistory {
     }
 
     /// Ends the job.
-    pub fn conclude(&mut self, outcome: Option<PlanOutcome>, climbs: Vec<Climb>) {
+    pub fn conclude(&mut self, outcome: Option<PlanOutcome>, climbs: Vec<FallbackAttempt>) {
         self.end();
         self.outcome = outcome;
         self.climbs = climbs;
@@ -118,8 +117,8 @@ impl MemoryHistory {
     }
 
     /// Times of out-of-memory fallbacks: where the stage began again, otherwise where it ended.
-    pub fn climb_marks(&self) -> Vec<(f64, Climb)> {
-        let mut marks: Vec<(f64, Climb)> = Vec::new();
+    pub fn climb_marks(&self) -> Vec<(f64, FallbackAttempt)> {
+        let mut marks: Vec<(f64, FallbackAttempt)> = Vec::new();
         for climb in self.climbs.iter().copied() {
             let earlier = marks.iter();
             let before = earlier
@@ -174,7 +173,7 @@ impl MemoryHistory {
         });
     }
 
-    pub fn reclaimed(&mut self, reclaim: Reclaim) {
+    pub fn reclaimed(&mut self, reclaim: MemoryReclaim) {
         let at_secs = self.end_secs();
         self.marks.push(ReclaimMark { at_secs, reclaim });
     }
@@ -272,7 +271,7 @@ mod tests {
             history.begin(Stage::Decode, 0);
         }
         history.push(at(9.0));
-        let climb = |rung, helped| Climb {
+        let climb = |rung, helped| FallbackAttempt {
             stage: Stage::Decode,
             section: 0,
             rung,

@@ -5,26 +5,26 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use safelight_core::families::Family;
-use safelight_core::job::{Control, DeviceChoice, GenerateRequest, JobError, Lora};
+use safelight_core::families::ModelFamily;
+use safelight_core::job::{ControlInput, DeviceChoice, GenerateRequest, JobError, LoraChoice};
 use safelight_core::memory::{
     MemoryPlan, MemoryPlanner, ModelAlternative, ModelFootprint, PeakCorrections, PlanChange,
     PlanSuggestion, suggestions,
 };
 use safelight_core::model::{ModelFiles, ModelSpec};
-use safelight_core::settings::{Paths, RuntimeSettings, Settings, own_runtime};
+use safelight_core::settings::{AppPaths, RuntimeSettings, Settings, own_runtime};
 use safelight_core::units::{from_gib, in_gib};
 
 use crate::app::commands::{MemoryCommand, SettingsCommand};
-use crate::app::cx::Cx;
+use crate::app::cx::AppContext;
 use crate::app::form::FormJobs;
 use crate::app::memory::MemoryHistory;
 use crate::app::memory::course::ExpectedTimeline;
 use crate::app::memory::exporting;
-use crate::app::notices::Severity;
-use crate::app::pending::Pending;
-use crate::telemetry::{self, Device, DeviceQuery, Roots};
-use crate::worker::Estimates;
+use crate::app::notices::NoticeSeverity;
+use crate::app::pending::BackgroundTask;
+use crate::telemetry::{self, DeviceQuery, SystemRoots, TelemetryDevice};
+use crate::worker::TimeEstimates;
 
 /// Largest number of other models to suggest.
 const MAX_ALTERNATIVES: usize = 8;
@@ -34,10 +34,10 @@ pub type ReadPlan = Arc<dyn Fn(&Settings, &PlanRequest) -> Option<PlanBasis> + S
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanRequest {
-    pub family: Family,
+    pub family: ModelFamily,
     pub files: ModelFiles,
-    pub loras: Vec<Lora>,
-    pub controls: Vec<Control>,
+    pub loras: Vec<LoraChoice>,
+    pub controls: Vec<ControlInput>,
     pub device: DeviceChoice,
     /// Smaller models for the same job.
     pub others: Vec<ModelSpec>,
@@ -46,10 +46,10 @@ pub struct PlanRequest {
 #[derive(Clone, Debug)]
 pub struct PlanBasis {
     pub weights: ModelFootprint,
-    pub machine: Device,
+    pub machine: TelemetryDevice,
     pub corrections: PeakCorrections,
     /// Times of earlier jobs.
-    pub times: Estimates,
+    pub times: TimeEstimates,
     pub alternatives: Vec<ModelAlternative>,
 }
 
@@ -79,10 +79,10 @@ pub struct MemoryPlanning {
     read: ReadPlan,
     /// Last request to read.
     wish: Option<PlanRequest>,
-    reading: Pending<Option<PlanBasis>>,
+    reading: BackgroundTask<Option<PlanBasis>>,
     /// Models and settings of that request.
     asked_with: (u64, RuntimeSettings),
-    exporting: Pending<Option<Result<PathBuf, JobError>>>,
+    exporting: BackgroundTask<Option<Result<PathBuf, JobError>>>,
     /// Last result of reading.
     basis: Option<(PlanRequest, PlanBasis)>,
     planned: Option<FormPlan>,
@@ -180,9 +180,9 @@ impl MemoryPlanning {
         Self {
             read,
             wish: None,
-            reading: Pending::default(),
+            reading: BackgroundTask::default(),
             asked_with: Default::default(),
-            exporting: Pending::default(),
+            exporting: BackgroundTask::default(),
             basis: None,
             planned: None,
             preserved_draft: None,
@@ -191,7 +191,7 @@ impl MemoryPlanning {
         }
     }
 
-    pub fn update(&mut self, command: MemoryCommand, cx: &mut Cx) {
+    pub fn update(&mut self, command: MemoryCommand, cx: &mut AppContext) {
         match command {
             MemoryCommand::Apply(change) => apply(&change, cx),
             MemoryCommand::DraftPreserved(gib) => self.preserved_draft = gib,
@@ -205,14 +205,14 @@ impl MemoryPlanning {
         }
     }
 
-    pub fn poll(&mut self, cx: &mut Cx) {
+    pub fn poll(&mut self, cx: &mut AppContext) {
         if let Some(basis) = self.reading.take() {
             self.basis = self.wish.clone().zip(basis);
             self.planned = None;
         }
         match self.exporting.take().flatten() {
             Some(Ok(path)) => cx.say(format!("Telemetry exported: {}", path.display())),
-            Some(Err(err)) => cx.tell(Severity::Warning, err),
+            Some(Err(err)) => cx.notify(NoticeSeverity::Warning, err),
             None => {}
         }
     }
@@ -222,7 +222,7 @@ impl MemoryPlanning {
         &mut self,
         request: Option<&GenerateRequest>,
         jobs: &FormJobs,
-        cx: &Cx,
+        cx: &AppContext,
     ) {
         let Some(request) = request else {
             // The plan of an incomplete form stays, but never that of another model.
@@ -270,7 +270,7 @@ impl MemoryPlanning {
 }
 
 /// Applies a suggested change.
-fn apply(change: &PlanChange, cx: &mut Cx) {
+fn apply(change: &PlanChange, cx: &mut AppContext) {
     let form = &mut cx.form;
     let mut settings = cx.settings.clone();
     match change {
@@ -292,7 +292,7 @@ fn rounded_up(bytes: u64) -> f64 {
 }
 
 /// Reads headers, the device of the settings, corrections and times.
-pub fn read_plan(paths: Paths) -> ReadPlan {
+pub fn read_plan(paths: AppPaths) -> ReadPlan {
     Arc::new(move |settings, wish| {
         let PlanRequest {
             files,
@@ -308,7 +308,7 @@ pub fn read_plan(paths: Paths) -> ReadPlan {
             alternatives.filter_map(|spec| ModelAlternative::read(spec, loras, controls));
         Some(PlanBasis {
             machine: telemetry::device(
-                &Roots::of_this_machine(),
+                &SystemRoots::of_this_machine(),
                 &DeviceQuery {
                     kind,
                     device: wish.device,
@@ -316,7 +316,7 @@ pub fn read_plan(paths: Paths) -> ReadPlan {
                 },
             ),
             corrections: PeakCorrections::load(&paths.corrections_file()),
-            times: Estimates::load(Some(paths.times_file())),
+            times: TimeEstimates::load(Some(paths.times_file())),
             alternatives: alternatives.collect(),
             weights,
         })

@@ -7,10 +7,10 @@ use crate::app::commands::{
     AppCommand, DesktopCommand, LibraryCommand, PaletteCommand, PresetsCommand, RestoreCommand,
     SettingsCommand,
 };
-use crate::app::cx::Cx;
+use crate::app::cx::AppContext;
 use crate::app::presets::OwnPresets;
 use crate::app::settings::SettingsKeeping;
-use crate::app::shortcuts::{Shortcut, keys_text};
+use crate::app::shortcuts::{CommandShortcut, keys_text};
 
 /// Number of recently used entries that are listed first.
 const MAX_RECENT: usize = 8;
@@ -24,9 +24,9 @@ const MAX_GAP: i32 = 6;
 
 /// The list of all commands, and that of their keys.
 #[derive(Default)]
-pub struct Palette {
+pub struct CommandPalette {
     /// Everything that can be chosen, while the list is open.
-    pub entries: Option<Vec<Entry>>,
+    pub entries: Option<Vec<PaletteEntry>>,
     pub are_shortcuts_shown: bool,
     /// The commands that were used last, newest first.
     pub recent: Vec<String>,
@@ -34,7 +34,7 @@ pub struct Palette {
 
 /// Something that can be chosen.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct PaletteEntry {
     /// Tells it from others between runs of the program.
     pub id: String,
     pub name: String,
@@ -44,7 +44,7 @@ pub struct Entry {
     pub command: AppCommand,
 }
 
-impl Palette {
+impl CommandPalette {
     pub fn new(recent: Vec<String>) -> Self {
         Self {
             recent,
@@ -61,11 +61,11 @@ impl Palette {
     }
 
     /// Entries that match a query, best first.
-    pub fn found(&self, query: &str) -> Vec<&Entry> {
+    pub fn found(&self, query: &str) -> Vec<&PaletteEntry> {
         let query = query.trim().to_lowercase();
         let entries = self.entries.iter().flatten();
         let scored = entries.filter_map(|entry| Some((score(&query, entry)?, entry)));
-        let mut scored: Vec<(i32, &Entry)> = scored.collect();
+        let mut scored: Vec<(i32, &PaletteEntry)> = scored.collect();
         scored.sort_by_key(|(score, _)| -score);
         scored.into_iter().map(|(_, entry)| entry).collect()
     }
@@ -74,10 +74,10 @@ impl Palette {
     pub fn update(
         &mut self,
         command: PaletteCommand,
-        possible: &[&Shortcut],
+        possible: &[&CommandShortcut],
         presets: &OwnPresets,
         settings: &SettingsKeeping,
-        cx: &mut Cx,
+        cx: &mut AppContext,
     ) {
         match command {
             PaletteCommand::Toggle => {
@@ -102,12 +102,12 @@ impl Palette {
     /// Everything that can be done now, with what was used last in front.
     fn all(
         &self,
-        possible: &[&Shortcut],
+        possible: &[&CommandShortcut],
         presets: &OwnPresets,
         settings: &SettingsKeeping,
-        cx: &Cx,
-    ) -> Vec<Entry> {
-        let entry = |id: String, name: &str, kind, command| Entry {
+        cx: &AppContext,
+    ) -> Vec<PaletteEntry> {
+        let entry = |id: String, name: &str, kind, command| PaletteEntry {
             id,
             name: name.to_owned(),
             kind,
@@ -122,7 +122,7 @@ impl Palette {
                 _ => shortcut.name,
             };
             let (kind, command) = (shortcut.group.name(), (shortcut.command)());
-            entries.push(Entry {
+            entries.push(PaletteEntry {
                 keys: shortcut
                     .keys
                     .first()
@@ -162,7 +162,7 @@ impl Palette {
         }));
         let settings = settings.recent.iter().map(|key| format!("setting:{key}"));
         let recent: Vec<String> = self.recent.iter().cloned().chain(settings).collect();
-        let place = |entry: &Entry| {
+        let place = |entry: &PaletteEntry| {
             recent
                 .iter()
                 .position(|id| *id == entry.id)
@@ -174,7 +174,7 @@ impl Palette {
 }
 
 /// In its name; less well in what it is.
-fn score(query: &str, entry: &Entry) -> Option<i32> {
+fn score(query: &str, entry: &PaletteEntry) -> Option<i32> {
     let in_name = fuzzy_score(query, &entry.name);
     let in_both =
         || fuzzy_score(query, &format!("{} {}", entry.kind, entry.name)).map(|score| score - 4);
@@ -218,23 +218,23 @@ fn fuzzy_score(query: &str, name: &str) -> Option<i32> {
 mod tests {
     use super::*;
     use crate::app::shortcuts::SHORTCUTS;
-    use crate::app::state::Page;
+    use crate::app::state::MainPage;
 
     #[test]
     fn what_was_used_last_stands_first_when_the_list_is_opened_again() {
-        let mut cx = Cx::alone();
-        let mut palette = Palette::default();
-        let mut run = |palette: &mut Palette, command| {
+        let mut cx = AppContext::alone();
+        let mut palette = CommandPalette::default();
+        let mut run = |palette: &mut CommandPalette, command| {
             let (presets, settings) = (OwnPresets::default(), SettingsKeeping::default());
-            let possible: Vec<&Shortcut> = SHORTCUTS.iter().collect();
+            let possible: Vec<&CommandShortcut> = SHORTCUTS.iter().collect();
             palette.update(command, &possible, &presets, &settings, &mut cx);
             cx.next_command()
         };
         run(&mut palette, PaletteCommand::Toggle);
         assert_ne!(palette.found("")[0].name, "Doctor");
-        let Entry { id, command, .. } = palette.found("dctr")[0].clone();
+        let PaletteEntry { id, command, .. } = palette.found("dctr")[0].clone();
         let pushed = run(&mut palette, PaletteCommand::Run(id, Box::new(command)));
-        assert!(matches!(pushed, Some(AppCommand::Show(Page::Doctor))));
+        assert!(matches!(pushed, Some(AppCommand::Show(MainPage::Doctor))));
         assert!(palette.entries.is_none());
         run(&mut palette, PaletteCommand::Toggle);
         assert_eq!(palette.found("")[0].name, "Doctor");

@@ -5,22 +5,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use safelight_core::job::{JobError, JobErrorKind, JobId};
-use safelight_core::media::{self, ClipOptions, MediaError, Picture, VideoWriter};
+use safelight_core::media::{self, ClipOptions, MediaError, RgbPixels, VideoWriter};
 use safelight_core::naming;
 use serde_json::Value;
 
-use crate::app::choices::{Continued, Slot};
+use crate::app::choices::{ContinuedResult, InputSlot};
 use crate::app::commands::{DesktopCommand, GalleryCommand, InputsCommand, PlayerCommand};
-use crate::app::cx::Cx;
-use crate::app::notices::Severity;
-use crate::app::player::compare::Compare;
-use crate::app::player::zoom::Zoom;
-use crate::app::player::{Viewer, ViewerMode};
+use crate::app::cx::AppContext;
+use crate::app::notices::NoticeSeverity;
+use crate::app::player::compare::ResultComparison;
+use crate::app::player::zoom::ZoomLevel;
+use crate::app::player::{ResultViewer, ViewerMode};
 use crate::app::queue::JobQueue;
-use crate::app::state::{Page, color_image};
+use crate::app::state::{MainPage, color_image};
 
-impl Viewer {
-    pub fn update(&mut self, command: PlayerCommand, queue: &mut JobQueue, cx: &mut Cx) {
+impl ResultViewer {
+    pub fn update(&mut self, command: PlayerCommand, queue: &mut JobQueue, cx: &mut AppContext) {
         let goes_on = self.running.is_some() || queue.will_go_on();
         if is_of_frame(&command) && goes_on && self.live_at.take().is_some() {
             // Somebody who uses a video while jobs run, or between two, wants to keep it.
@@ -89,12 +89,12 @@ impl Viewer {
             PlayerCommand::NextRepeat => self.playback.repeat = self.playback.repeat.next(),
             PlayerCommand::ToggleFull => {
                 // On another page nothing of it is seen.
-                self.is_full = !self.is_full || cx.page != Page::Watch;
-                cx.page = Page::Watch;
+                self.is_full = !self.is_full || cx.page != MainPage::Watch;
+                cx.page = MainPage::Watch;
             }
             PlayerCommand::LeaveFull => self.is_full = false,
             PlayerCommand::Zoom(zoom) => self.zoom = zoom,
-            PlayerCommand::OwnSize => self.zoom = Zoom::own_size(cx.ctx.pixels_per_point()),
+            PlayerCommand::OwnSize => self.zoom = ZoomLevel::own_size(cx.ctx.pixels_per_point()),
             PlayerCommand::CompareWith(id) => {
                 let file = queue.result(id).filter(|item| !item.is_in_memory());
                 if let Some(item) = file {
@@ -113,7 +113,7 @@ impl Viewer {
                 compare.divider = (compare.divider + by).clamp(0.0, 1.0);
             }),
             PlayerCommand::Amplify(gain) => self.compared(|compare| compare.gain = gain),
-            PlayerCommand::SwapSides => self.compared(Compare::swap),
+            PlayerCommand::SwapSides => self.compared(ResultComparison::swap),
             PlayerCommand::SaveFrame => self.save_frame(queue, cx),
             PlayerCommand::CopyFrame => self.copy_frame(queue, cx),
             PlayerCommand::UseFrame(slot) => self.use_frame(slot, queue, cx),
@@ -146,7 +146,7 @@ impl Viewer {
         gone: &[PathBuf],
         next: Option<PathBuf>,
         queue: &mut JobQueue,
-        cx: &mut Cx,
+        cx: &mut AppContext,
     ) {
         let (taken, back) = queue.follow_files(gone, cx);
         if let Some(id) = back {
@@ -154,7 +154,7 @@ impl Viewer {
             return;
         }
         if let Some(path) = self.thrown.take_if(|path| !gone.contains(path)) {
-            if cx.page == Page::Watch {
+            if cx.page == MainPage::Watch {
                 self.open(vec![path], cx);
             }
             return;
@@ -163,7 +163,7 @@ impl Viewer {
             (ViewerMode::Result(id), _) if queue.result(id).is_none() => {}
             (ViewerMode::File, Some(shown)) if gone.iter().any(|path| path == shown) => {
                 self.thrown = Some(shown.to_path_buf());
-                if let Some(next) = next.filter(|_| cx.page == Page::Watch) {
+                if let Some(next) = next.filter(|_| cx.page == MainPage::Watch) {
                     return self.open(vec![next], cx);
                 }
             }
@@ -180,21 +180,21 @@ impl Viewer {
         }
     }
 
-    pub fn poll(&mut self, cx: &mut Cx) {
+    pub fn poll(&mut self, cx: &mut AppContext) {
         self.take_opened(cx);
         while let Some(saved) = self.saving.take() {
             tell(saved, cx);
         }
     }
 
-    fn compared(&mut self, act: impl FnOnce(&mut Compare)) {
+    fn compared(&mut self, act: impl FnOnce(&mut ResultComparison)) {
         if let Some(compare) = &mut self.compare {
             act(compare);
         }
     }
 
     /// Extends a finished video, or makes the image that is shown the start image.
-    fn continue_from(&self, id: JobId, queue: &JobQueue, cx: &mut Cx) {
+    fn continue_from(&self, id: JobId, queue: &JobQueue, cx: &mut AppContext) {
         let Some(item) = queue.result(id) else {
             return;
         };
@@ -207,7 +207,7 @@ impl Viewer {
         };
         if let Some(frame) = frames.get(shown) {
             let path = item.path_of(shown).to_path_buf();
-            cx.push(InputsCommand::Continue(Continued {
+            cx.push(InputsCommand::Continue(ContinuedResult {
                 folder: folder_for(&path, cx),
                 path,
                 frame: Arc::clone(frame),
@@ -217,8 +217,8 @@ impl Viewer {
     }
 
     /// Leaves the full screen, or a comparison. Returns `false` when there was neither.
-    pub(in crate::app) fn leave(&mut self, queue: &JobQueue, cx: &mut Cx) -> bool {
-        if cx.page != Page::Watch {
+    pub(in crate::app) fn leave(&mut self, queue: &JobQueue, cx: &mut AppContext) -> bool {
+        if cx.page != MainPage::Watch {
             return false;
         }
         if std::mem::take(&mut self.is_full) {
@@ -249,13 +249,13 @@ fn is_of_frame(command: &PlayerCommand) -> bool {
 
 /// The frame that is shown, and its file.
 struct ShownFrame {
-    picture: Arc<Picture>,
+    picture: Arc<RgbPixels>,
     /// Counted from 0.
     index: usize,
     path: PathBuf,
 }
 
-impl Viewer {
+impl ResultViewer {
     /// The frame that is shown; `None` of a comparison, which shows two.
     fn shown_frame(&self, queue: &JobQueue) -> Option<ShownFrame> {
         let (player, path) = match self.mode {
@@ -276,7 +276,7 @@ impl Viewer {
         })
     }
 
-    pub(super) fn save_frame(&mut self, queue: &JobQueue, cx: &mut Cx) {
+    pub(super) fn save_frame(&mut self, queue: &JobQueue, cx: &mut AppContext) {
         let Some(frame) = self.shown_frame(queue) else {
             return;
         };
@@ -286,7 +286,7 @@ impl Viewer {
             }));
     }
 
-    pub(super) fn copy_frame(&self, queue: &JobQueue, cx: &mut Cx) {
+    pub(super) fn copy_frame(&self, queue: &JobQueue, cx: &mut AppContext) {
         if let Some(frame) = self.shown_frame(queue) {
             cx.ctx.copy_image(color_image(&frame.picture));
             cx.say(format!("Frame {} copied", frame.index + 1));
@@ -294,7 +294,7 @@ impl Viewer {
     }
 
     /// Makes the frame an input image of the form.
-    pub(super) fn use_frame(&self, slot: Slot, queue: &JobQueue, cx: &mut Cx) {
+    pub(super) fn use_frame(&self, slot: InputSlot, queue: &JobQueue, cx: &mut AppContext) {
         if let Some(frame) = self.shown_frame(queue) {
             let folder = folder_for(&frame.path, cx);
             cx.push(InputsCommand::Take(slot, frame.picture, folder));
@@ -303,7 +303,7 @@ impl Viewer {
 }
 
 /// Folder for a frame of this file that becomes an input.
-pub(super) fn folder_for(path: &Path, cx: &Cx) -> PathBuf {
+pub(super) fn folder_for(path: &Path, cx: &AppContext) -> PathBuf {
     match &cx.paths {
         Some(paths) => paths.data.join("pasted"),
         None => path.with_file_name(""),
@@ -311,10 +311,10 @@ pub(super) fn folder_for(path: &Path, cx: &Cx) -> PathBuf {
 }
 
 /// Reports a saved frame by its number, counted from 1, or the error.
-pub(super) fn tell(saved: Result<(usize, PathBuf), MediaError>, cx: &mut Cx) {
+pub(super) fn tell(saved: Result<(usize, PathBuf), MediaError>, cx: &mut AppContext) {
     let (number, path) = match saved {
         Ok(saved) => saved,
-        Err(err) => return cx.tell(Severity::Warning, save_error(&err)),
+        Err(err) => return cx.notify(NoticeSeverity::Warning, save_error(&err)),
     };
     let folder = path.parent().unwrap_or_else(|| Path::new(""));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -322,8 +322,8 @@ pub(super) fn tell(saved: Result<(usize, PathBuf), MediaError>, cx: &mut Cx) {
         JobErrorKind::Internal,
         format!("frame {number} is saved as {name}"),
     );
-    cx.tell(
-        Severity::Info,
+    cx.notify(
+        NoticeSeverity::Info,
         told.advise(format!("In the folder {}", folder.display())),
     );
     cx.say(format!("Frame {number} saved: {}", path.display()));
@@ -374,7 +374,7 @@ mod tests {
     fn a_saved_frame_is_exact_and_carries_the_settings_and_its_number() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("boat.mp4");
-        let picture = Picture::from_fn(32, 16, |x, y| [x as u8 * 7, y as u8, 3]).unwrap();
+        let picture = RgbPixels::from_fn(32, 16, |x, y| [x as u8 * 7, y as u8, 3]).unwrap();
         let options = ClipOptions {
             settings: Some(r#"{"request": {"seed": 7}}"#.to_owned()),
             ..ClipOptions::default()
@@ -402,7 +402,7 @@ mod tests {
     fn a_frame_whose_folder_is_gone_is_an_error_and_no_panic() {
         let folder = tempfile::tempdir().unwrap();
         let frame = ShownFrame {
-            picture: Arc::new(Picture::from_fn(4, 4, |_, _| [0; 3]).unwrap()),
+            picture: Arc::new(RgbPixels::from_fn(4, 4, |_, _| [0; 3]).unwrap()),
             index: 0,
             path: folder.path().join("gone/away/boat.mp4"),
         };

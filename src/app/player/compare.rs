@@ -5,25 +5,25 @@
 use std::sync::Arc;
 
 use egui::Context;
-use safelight_core::media::{MediaError, Picture};
+use safelight_core::media::{MediaError, RgbPixels};
 use serde_json::Value;
 
 use crate::app::choices::CompareMode;
-use crate::app::player::differences::{Differences, differences};
+use crate::app::player::differences::{SettingDifferences, differences};
 use crate::app::player::media::ViewedMedia;
-use crate::app::player::playhead::{Playback, Playhead, playable_fps};
-use crate::app::player::reading::Frames;
+use crate::app::player::playhead::{PlaybackOptions, PlaybackPosition, playable_fps};
+use crate::app::player::reading::ViewerFrames;
 use crate::app::player::texture::{ViewerContent, ViewerTexture, show_together};
 
 /// Factors by which a difference is amplified.
 pub const GAINS: [u8; 4] = [1, 4, 8, 16];
 
 /// One of two.
-pub struct Side {
+pub struct ComparedSide {
     /// Name of its file.
     pub title: String,
     pub request: Option<Value>,
-    frames: Frames,
+    frames: ViewerFrames,
     fps: f64,
     is_clip: bool,
     /// Index of the image in its batch, or 0.
@@ -31,8 +31,8 @@ pub struct Side {
     pub texture: ViewerTexture,
 }
 
-impl Side {
-    pub(super) fn new(media: &ViewedMedia, frames: Frames, index: usize) -> Self {
+impl ComparedSide {
+    pub(super) fn new(media: &ViewedMedia, frames: ViewerFrames, index: usize) -> Self {
         Self {
             title: media.name_of(index),
             request: media.request_of(index).cloned(),
@@ -68,7 +68,7 @@ impl Side {
     }
 
     /// The frame of a moment, when it is there.
-    fn exact(&self, secs: f64) -> Option<Arc<Picture>> {
+    fn exact(&self, secs: f64) -> Option<Arc<RgbPixels>> {
         self.frames.exact(self.index(secs))
     }
 
@@ -79,23 +79,23 @@ impl Side {
 }
 
 /// Two results on one time line.
-pub struct Compare {
-    pub sides: [Side; 2],
+pub struct ResultComparison {
+    pub sides: [ComparedSide; 2],
     pub mode: CompareMode,
     /// Position of the line between A and B, from 0 to 1.
     pub divider: f32,
     pub gain: u8,
     pub difference: ViewerTexture,
-    pub differences: Differences,
-    pub playhead: Playhead,
+    pub differences: SettingDifferences,
+    pub playhead: PlaybackPosition,
 }
 
-impl Compare {
-    pub fn new(a: Side, b: Side) -> Self {
+impl ResultComparison {
+    pub fn new(a: ComparedSide, b: ComparedSide) -> Self {
         let (len, fps) = timeline(a.length(), b.length());
         Self {
             differences: differences(a.request.as_ref(), b.request.as_ref()),
-            playhead: Playhead::new(len, fps),
+            playhead: PlaybackPosition::new(len, fps),
             sides: [a, b],
             mode: CompareMode::SideBySide,
             divider: 0.5,
@@ -116,7 +116,7 @@ impl Compare {
     }
 
     /// Advances to this moment, both sides in step. Returns the seconds until the next frame.
-    pub fn tick(&mut self, now_secs: f64, playback: Playback) -> Option<f64> {
+    pub fn tick(&mut self, now_secs: f64, playback: PlaybackOptions) -> Option<f64> {
         self.playhead.set_playback(playback);
         let (len, _) = timeline(self.sides[0].length(), self.sides[1].length());
         if len < self.playhead.len() {
@@ -192,19 +192,20 @@ fn index_at(secs: f64, fps: f64, len: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use safelight_core::job::Clip;
+    use safelight_core::job::Video;
     use safelight_core::media::{ClipOptions, ClipReader, FrameStarts, write_clip};
 
     use super::*;
     use crate::app::player::reading::FileFrames;
 
-    fn clip(num_frames: usize, fps: f64) -> Side {
-        let picture = |index| Arc::new(Picture::from_fn(2, 2, |_, _| [index as u8, 0, 0]).unwrap());
-        let frames = Frames::Memory(Arc::new(Clip {
+    fn clip(num_frames: usize, fps: f64) -> ComparedSide {
+        let picture =
+            |index| Arc::new(RgbPixels::from_fn(2, 2, |_, _| [index as u8, 0, 0]).unwrap());
+        let frames = ViewerFrames::Memory(Arc::new(Video {
             frames: (0..num_frames).map(picture).collect(),
             fps,
         }));
-        Side {
+        ComparedSide {
             title: "a".into(),
             request: None,
             is_clip: num_frames > 1,
@@ -215,14 +216,14 @@ mod tests {
         }
     }
 
-    fn indices(compare: &Compare) -> [usize; 2] {
+    fn indices(compare: &ResultComparison) -> [usize; 2] {
         let secs = compare.playhead.secs();
         [compare.sides[0].index(secs), compare.sides[1].index(secs)]
     }
 
     #[test]
     fn clips_of_other_rates_are_in_step_in_time() {
-        let mut compare = Compare::new(clip(16, 8.0), clip(48, 24.0));
+        let mut compare = ResultComparison::new(clip(16, 8.0), clip(48, 24.0));
         assert_eq!((compare.playhead.len(), compare.playhead.fps()), (48, 24.0));
         for (at, expected) in [(0, [0, 0]), (2, [0, 2]), (3, [1, 3]), (47, [15, 47])] {
             compare.playhead.show(at);
@@ -234,7 +235,7 @@ mod tests {
     fn a_clip_of_uneven_frame_times_is_in_step_with_an_even_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.webp");
-        let frames = [40, 90, 140].map(|grey| Picture::from_fn(8, 8, |_, _| [grey; 3]).unwrap());
+        let frames = [40, 90, 140].map(|grey| RgbPixels::from_fn(8, 8, |_, _| [grey; 3]).unwrap());
         let options = ClipOptions {
             starts: Some(FrameStarts::from_micros([0, 100_000, 150_000, 1_000_000])),
             ..ClipOptions::default()
@@ -242,11 +243,11 @@ mod tests {
         write_clip(&path, &frames, options).unwrap();
         let reader = ClipReader::open(&path).unwrap();
         let file = FileFrames::start(reader, 4096, Arc::new(|| {})).unwrap();
-        let uneven = Side {
-            frames: Frames::File(Arc::new(file)),
+        let uneven = ComparedSide {
+            frames: ViewerFrames::File(Arc::new(file)),
             ..clip(3, 3.0)
         };
-        let mut compare = Compare::new(uneven, clip(10, 10.0));
+        let mut compare = ResultComparison::new(uneven, clip(10, 10.0));
         assert_eq!((compare.playhead.len(), compare.playhead.fps()), (20, 20.0));
         for (at, expected) in [(0, [0, 0]), (2, [1, 1]), (3, [2, 1]), (19, [2, 9])] {
             compare.playhead.show(at);
@@ -257,7 +258,7 @@ mod tests {
     #[test]
     fn rates_that_no_clip_is_played_at_leave_no_frame_out() {
         for fps in [0.25, 600.0] {
-            let mut compare = Compare::new(clip(10, fps), clip(10, fps));
+            let mut compare = ResultComparison::new(clip(10, fps), clip(10, fps));
             assert_eq!(compare.playhead.len(), 10, "{fps}");
             for at in 0..10 {
                 compare.playhead.show(at);
@@ -268,27 +269,27 @@ mod tests {
 
     #[test]
     fn both_wait_for_the_frame_that_one_has_not_read_yet() {
-        let picture = Arc::new(Picture::from_fn(2, 2, |_, _| [9; 3]).unwrap());
-        let file = |held: usize, len: usize| Side {
-            frames: Frames::File(Arc::new(FileFrames::unread(len, held, &picture))),
+        let picture = Arc::new(RgbPixels::from_fn(2, 2, |_, _| [9; 3]).unwrap());
+        let file = |held: usize, len: usize| ComparedSide {
+            frames: ViewerFrames::File(Arc::new(FileFrames::unread(len, held, &picture))),
             ..clip(len, 10.0)
         };
-        let mut compare = Compare::new(clip(10, 10.0), file(3, 10));
+        let mut compare = ResultComparison::new(clip(10, 10.0), file(3, 10));
         for step in 0..20 {
-            compare.tick(f64::from(step) * 0.1, Playback::default());
+            compare.tick(f64::from(step) * 0.1, PlaybackOptions::default());
         }
         assert_eq!(indices(&compare), [3, 3]);
         // A damaged file has fewer frames, or none: the other one goes on.
-        let mut compare = Compare::new(clip(10, 10.0), file(0, 0));
+        let mut compare = ResultComparison::new(clip(10, 10.0), file(0, 0));
         for step in 0..6 {
-            compare.tick(f64::from(step) * 0.1, Playback::default());
+            compare.tick(f64::from(step) * 0.1, PlaybackOptions::default());
         }
         assert!(compare.playhead.index() > 3);
     }
 
     #[test]
     fn the_shorter_one_waits_at_its_end() {
-        let mut compare = Compare::new(clip(10, 10.0), clip(30, 10.0));
+        let mut compare = ResultComparison::new(clip(10, 10.0), clip(30, 10.0));
         assert_eq!(compare.playhead.len(), 30);
         compare.playhead.show(20);
         assert_eq!(indices(&compare), [9, 20]);
@@ -298,12 +299,12 @@ mod tests {
 
     #[test]
     fn a_picture_stands_beside_a_clip_and_two_pictures_stand() {
-        let mut compare = Compare::new(clip(1, 8.0), clip(10, 8.0));
+        let mut compare = ResultComparison::new(clip(1, 8.0), clip(10, 8.0));
         assert_eq!(compare.playhead.len(), 10);
         compare.playhead.show(9);
         assert_eq!(indices(&compare), [0, 9]);
-        let mut still = Compare::new(clip(1, 8.0), clip(1, 24.0));
+        let mut still = ResultComparison::new(clip(1, 8.0), clip(1, 24.0));
         assert!(still.is_still());
-        assert_eq!(still.tick(1.0, Playback::default()), None);
+        assert_eq!(still.tick(1.0, PlaybackOptions::default()), None);
     }
 }

@@ -8,14 +8,14 @@ use serde_json::{Map, Value};
 const MAX_CHARS: usize = 80;
 
 /// Setting: its key in files, its name, and its text if a result does not contain it.
-struct Setting {
+struct ComparedSetting {
     key: &'static str,
     name: &'static str,
     none: &'static str,
 }
 
 /// Settings that are compared, in the order of the list.
-const SETTINGS: [Setting; 27] = [
+const SETTINGS: [ComparedSetting; 27] = [
     setting("model", "model", "unknown model"),
     setting("seed", "seed", "unknown seed"),
     setting("num_steps", "steps", "default steps"),
@@ -47,12 +47,12 @@ const SETTINGS: [Setting; 27] = [
 
 /// Values of A and B for each setting in which they differ.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Differences {
+pub struct SettingDifferences {
     pub a: Vec<String>,
     pub b: Vec<String>,
 }
 
-impl Differences {
+impl SettingDifferences {
     /// In one line a side; a sentence where there is nothing to tell.
     pub fn lines(&self) -> [String; 2] {
         [&self.a, &self.b].map(|words| words.join("  ·  "))
@@ -60,18 +60,18 @@ impl Differences {
 }
 
 /// Compares two requests; `None` is a file without settings.
-pub fn differences(a: Option<&Value>, b: Option<&Value>) -> Differences {
+pub fn differences(a: Option<&Value>, b: Option<&Value>) -> SettingDifferences {
     let (Some(a), Some(b)) = (a, b) else {
         let all = |request: Option<&Value>| match request {
             Some(request) => summary(request),
             None => vec!["settings unknown".to_owned()],
         };
-        return Differences {
+        return SettingDifferences {
             a: all(a),
             b: all(b),
         };
     };
-    let mut found = Differences::default();
+    let mut found = SettingDifferences::default();
     let sizes = [size(a), size(b)];
     if sizes[0] != sizes[1] {
         let [size_a, size_b] = sizes;
@@ -85,9 +85,9 @@ pub fn differences(a: Option<&Value>, b: Option<&Value>) -> Differences {
             found.b.push(told(setting, &b[key]));
         }
     }
-    if found == Differences::default() {
+    if found == SettingDifferences::default() {
         let same = vec!["same settings".to_owned()];
-        return Differences {
+        return SettingDifferences {
             a: same.clone(),
             b: same,
         };
@@ -95,8 +95,8 @@ pub fn differences(a: Option<&Value>, b: Option<&Value>) -> Differences {
     found
 }
 
-const fn setting(key: &'static str, name: &'static str, none: &'static str) -> Setting {
-    Setting { key, name, none }
+const fn setting(key: &'static str, name: &'static str, none: &'static str) -> ComparedSetting {
+    ComparedSetting { key, name, none }
 }
 
 fn summary(request: &Value) -> Vec<String> {
@@ -116,7 +116,7 @@ fn size(request: &Value) -> String {
 }
 
 /// `seed 12`, `no mask`, `start picture boat.png`.
-fn told(setting: &Setting, value: &Value) -> String {
+fn told(setting: &ComparedSetting, value: &Value) -> String {
     match value {
         Value::Null => setting.none.to_owned(),
         Value::String(text) if text.trim().is_empty() => setting.none.to_owned(),

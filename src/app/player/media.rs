@@ -5,13 +5,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use safelight_core::job::{Clip, JobError, JobErrorKind, JobId, SheetCells};
-use safelight_core::media::{self, ClipReader, MediaError, Picture};
+use safelight_core::job::{JobError, JobErrorKind, JobId, SheetCells, Video};
+use safelight_core::media::{self, ClipReader, MediaError, RgbPixels};
 use serde_json::{Value, json};
 
 use crate::app::choices::TrashRequest;
 use crate::app::inputs::opening::may_move;
-use crate::app::player::reading::{FileFrames, Frames, Wake};
+use crate::app::player::reading::{FileFrames, ViewerFrames, ViewerWake};
 use crate::app::queue::jobs::ResultItem;
 
 /// Images of one batch that are opened together.
@@ -32,7 +32,7 @@ pub struct ViewedMedia {
     pub is_clip: bool,
     /// Seconds that its job took, of this session.
     pub secs: Option<f64>,
-    /// Embedded settings of each file, if they are Safelight's.
+    /// Settings that Safelight embedded in each file, if any.
     pub settings: Vec<Option<Value>>,
 }
 
@@ -108,13 +108,13 @@ impl ViewedMedia {
 /// A file that can be viewed.
 pub(super) struct OpenedFile {
     pub media: ViewedMedia,
-    pub frames: Frames,
+    pub frames: ViewerFrames,
     /// Index of the chosen image in its batch.
     pub index: usize,
 }
 
 /// Opens whatever the file is; `max_side` is that of the largest texture.
-pub(super) fn open(path: &Path, max_side: u32, wake: &Wake) -> Result<OpenedFile, JobError> {
+pub(super) fn open(path: &Path, max_side: u32, wake: &ViewerWake) -> Result<OpenedFile, JobError> {
     open_media(path, max_side, wake).map_err(|err| {
         JobError::from_error(JobErrorKind::InvalidRequest, &err).advise(
             "Safelight plays PNG, JPEG, WebP, GIF, BMP and TIFF pictures, with ffmpeg also AVIF \
@@ -123,7 +123,7 @@ pub(super) fn open(path: &Path, max_side: u32, wake: &Wake) -> Result<OpenedFile
     })
 }
 
-fn open_media(path: &Path, max_side: u32, wake: &Wake) -> Result<OpenedFile, MediaError> {
+fn open_media(path: &Path, max_side: u32, wake: &ViewerWake) -> Result<OpenedFile, MediaError> {
     let settings = settings_of(path);
     // A picture that moves says so only inside.
     if may_move(path)
@@ -170,7 +170,7 @@ fn open_clip(
     reader: ClipReader,
     settings: Option<Value>,
     max_side: u32,
-    wake: &Wake,
+    wake: &ViewerWake,
 ) -> Result<OpenedFile, MediaError> {
     let info = reader.info();
     let media = ViewedMedia {
@@ -191,7 +191,7 @@ fn open_clip(
     })?;
     Ok(OpenedFile {
         media,
-        frames: Frames::File(Arc::new(frames)),
+        frames: ViewerFrames::File(Arc::new(frames)),
         index: 0,
     })
 }
@@ -199,7 +199,7 @@ fn open_clip(
 /// A picture, with the others of its batch.
 fn open_pictures(
     path: &Path,
-    picture: Picture,
+    picture: RgbPixels,
     settings: Option<&Value>,
     max_side: u32,
 ) -> OpenedFile {
@@ -232,12 +232,12 @@ fn open_pictures(
     }
     OpenedFile {
         media,
-        frames: Frames::Memory(Arc::new(Clip { frames, fps: 1.0 })),
+        frames: ViewerFrames::Memory(Arc::new(Video { frames, fps: 1.0 })),
         index,
     }
 }
 
-fn within(picture: Picture, max_side: u32) -> Picture {
+fn within(picture: RgbPixels, max_side: u32) -> RgbPixels {
     if picture.width.max(picture.height) <= max_side {
         return picture;
     }
@@ -287,11 +287,11 @@ mod tests {
     use super::*;
     use safelight_core::media::{ClipOptions, write_clip};
 
-    fn picture(bright: u8) -> Picture {
-        Picture::from_fn(24, 16, |_, _| [bright, 9, 9]).unwrap()
+    fn picture(bright: u8) -> RgbPixels {
+        RgbPixels::from_fn(24, 16, |_, _| [bright, 9, 9]).unwrap()
     }
 
-    fn write(path: &Path, frames: &[Picture], request: Option<Value>) {
+    fn write(path: &Path, frames: &[RgbPixels], request: Option<Value>) {
         let options = ClipOptions {
             fps: 8.0,
             settings: request.map(|request| json!({ "request": request }).to_string()),
@@ -301,13 +301,13 @@ mod tests {
     }
 
     fn open_at(path: &Path) -> OpenedFile {
-        open(path, 4096, &(Arc::new(|| {}) as Wake)).unwrap()
+        open(path, 4096, &(Arc::new(|| {}) as ViewerWake)).unwrap()
     }
 
     #[test]
     fn a_file_is_what_is_inside_and_not_what_it_is_called() {
         let folder = tempfile::tempdir().unwrap();
-        let frames: Vec<Picture> = (0..6).map(|index| picture(index * 20)).collect();
+        let frames: Vec<RgbPixels> = (0..6).map(|index| picture(index * 20)).collect();
         for name in ["a.mp4", "a.gif", "a.webp"] {
             let path = folder.path().join(name);
             write(&path, &frames, Some(json!({"seed": 3, "num_frames": 6})));
@@ -349,7 +349,7 @@ mod tests {
     #[test]
     fn numbered_frames_are_a_clip_and_a_frame_that_was_saved_is_a_picture() {
         let folder = tempfile::tempdir().unwrap();
-        let frames: Vec<Picture> = (0..5).map(|index| picture(index * 20)).collect();
+        let frames: Vec<RgbPixels> = (0..5).map(|index| picture(index * 20)).collect();
         let path = folder.path().join("walk.png");
         write(&path, &frames, Some(json!({"num_frames": 5, "fps": 8.0})));
         let opened = open_at(&media::numbered_path(&path, 3));
@@ -368,7 +368,7 @@ mod tests {
     fn what_cannot_be_watched_is_an_error_with_a_sentence() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notes.mp4");
-        let wake: Wake = Arc::new(|| {});
+        let wake: ViewerWake = Arc::new(|| {});
         assert!(open(&path, 4096, &wake).is_err_and(|err| err.summary.contains("does not exist")));
         std::fs::write(&path, "just words").unwrap();
         assert!(open(&path, 4096, &wake).is_err());
@@ -381,9 +381,9 @@ mod tests {
     fn pictures_larger_than_a_texture_are_shown_smaller_and_told_as_they_are() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("wide.png");
-        let wide = Picture::from_fn(600, 20, |_, _| [1; 3]).unwrap();
+        let wide = RgbPixels::from_fn(600, 20, |_, _| [1; 3]).unwrap();
         write(&path, &[wide], None);
-        let opened = open(&path, 256, &(Arc::new(|| {}) as Wake)).unwrap();
+        let opened = open(&path, 256, &(Arc::new(|| {}) as ViewerWake)).unwrap();
         assert_eq!(opened.media.width, 600);
         assert_eq!(opened.frames.picture(0).unwrap().width, 256);
     }

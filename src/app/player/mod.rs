@@ -17,19 +17,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use egui::ViewportCommand;
-use safelight_core::job::{Clip, JobError, JobId};
-use safelight_core::media::{MediaError, Picture};
+use safelight_core::job::{JobError, JobId, Video};
+use safelight_core::media::{MediaError, RgbPixels};
 
-use crate::app::cx::Cx;
-use crate::app::pending::Pending;
-use crate::app::state::Page;
-use compare::Compare;
+use crate::app::cx::AppContext;
+use crate::app::pending::BackgroundTask;
+use crate::app::state::MainPage;
+use compare::ResultComparison;
 use media::OpenedFile;
 pub use media::ViewedMedia;
-pub use playhead::{Playback, Playhead, Repeat, SPEEDS};
-use reading::Frames;
+pub use playhead::{PlaybackOptions, PlaybackPosition, RepeatMode, SPEEDS};
+use reading::ViewerFrames;
 use texture::ViewerTexture;
-use zoom::Zoom;
+use zoom::ZoomLevel;
 
 /// Content of the middle of the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,19 +43,19 @@ pub enum ViewerMode {
 }
 
 #[derive(Default)]
-pub struct Viewer {
+pub struct ResultViewer {
     pub mode: ViewerMode,
     /// Of a result or a file; kept during a comparison.
-    pub player: Option<Player>,
-    pub compare: Option<Compare>,
+    pub player: Option<FramePlayer>,
+    pub compare: Option<ResultComparison>,
     pub texture: ViewerTexture,
     /// Latents of the running job, while its video so far plays.
     pub inset: ViewerTexture,
-    pub zoom: Zoom,
+    pub zoom: ZoomLevel,
     /// The image has the whole screen.
     pub is_full: bool,
     full: FullScreen,
-    pub playback: Playback,
+    pub playback: PlaybackOptions,
     /// An input image that is shown because it was put into the form.
     input: Option<PathBuf>,
     /// A file that is shown because a job has made it.
@@ -68,23 +68,23 @@ pub struct Viewer {
     live_at: Option<f64>,
     /// The file that was shown when it went to the trash.
     thrown: Option<PathBuf>,
-    opening: Option<Opening>,
+    opening: Option<OpeningMedia>,
     /// The mode that a comparison returns to.
     before_compare: ViewerMode,
     /// The number of a saved frame, counted from 1, and its file.
-    saving: Pending<Result<(usize, PathBuf), MediaError>>,
+    saving: BackgroundTask<Result<(usize, PathBuf), MediaError>>,
 }
 
 /// One file that is being opened, or two to be compared.
-struct Opening {
+struct OpeningMedia {
     name: String,
-    files: Pending<Result<Vec<OpenedFile>, JobError>>,
+    files: BackgroundTask<Result<Vec<OpenedFile>, JobError>>,
     /// It is an input image, which the user did not choose to see.
     is_input: bool,
 }
 
-impl Viewer {
-    pub fn new(playback: Playback) -> Self {
+impl ResultViewer {
+    pub fn new(playback: PlaybackOptions) -> Self {
         Self {
             playback,
             ..Self::default()
@@ -106,23 +106,23 @@ impl Viewer {
     /// Index in the batch of the image that is shown; 0 for everything else.
     pub fn batch_index(&self) -> usize {
         let player = self.player.as_ref().filter(|player| !player.can_play());
-        player.map_or(0, Player::index)
+        player.map_or(0, FramePlayer::index)
     }
 }
 
 /// Frames, and the position in them.
 #[derive(Clone, Debug)]
-pub struct Player {
+pub struct FramePlayer {
     pub media: ViewedMedia,
-    pub playhead: Playhead,
-    frames: Frames,
+    pub playhead: PlaybackPosition,
+    frames: ViewerFrames,
 }
 
-impl Player {
+impl FramePlayer {
     /// Plays from the first frame. Images do not play: the one at `first` is shown.
-    fn new(media: ViewedMedia, frames: Frames, first: usize) -> Self {
+    fn new(media: ViewedMedia, frames: ViewerFrames, first: usize) -> Self {
         let mut playhead =
-            Playhead::new(frames.len(), media.fps).with_starts(frames.starts().cloned());
+            PlaybackPosition::new(frames.len(), media.fps).with_starts(frames.starts().cloned());
         if !media.is_clip || first > 0 {
             playhead.show(first);
         }
@@ -134,13 +134,13 @@ impl Player {
     }
 
     /// Plays a video of which more is to come.
-    pub fn of_clip(clip: Arc<Clip>) -> Self {
+    pub fn of_clip(clip: Arc<Video>) -> Self {
         let media = ViewedMedia {
             fps: clip.fps,
             is_clip: true,
             ..ViewedMedia::default()
         };
-        Self::new(media, Frames::Memory(clip), 0)
+        Self::new(media, ViewerFrames::Memory(clip), 0)
     }
 
     /// It is a video of more than one frame.
@@ -170,26 +170,26 @@ impl Player {
     }
 
     /// The current frame; of a file the nearest one while it is being read.
-    pub fn picture(&self) -> Option<Arc<Picture>> {
+    pub fn picture(&self) -> Option<Arc<RgbPixels>> {
         self.frames.picture(self.index())
     }
 
     /// The current frame, `None` while it is being read.
-    pub fn exact(&self) -> Option<Arc<Picture>> {
+    pub fn exact(&self) -> Option<Arc<RgbPixels>> {
         self.frames.exact(self.index())
     }
 
     /// Replaces the video by a longer one, with the new frames before or after those there were.
-    pub fn grow(&mut self, clip: Arc<Clip>, is_at_front: bool) {
+    pub fn grow(&mut self, clip: Arc<Video>, is_at_front: bool) {
         let more = clip.frames.len().saturating_sub(self.len());
         let at_front = if is_at_front { more } else { 0 };
         self.playhead.grow(clip.frames.len(), at_front);
-        self.frames = Frames::Memory(clip);
+        self.frames = ViewerFrames::Memory(clip);
     }
 
     /// Advances to the frame of this moment. Returns the seconds until the next one; `None` while paused, and while no
     /// frame is there.
-    pub fn tick(&mut self, now_secs: f64, playback: Playback) -> Option<f64> {
+    pub fn tick(&mut self, now_secs: f64, playback: PlaybackOptions) -> Option<f64> {
         self.playhead.set_playback(playback);
         let len = self.frames.len();
         if len < self.playhead.len() {
@@ -221,8 +221,8 @@ struct FullScreen {
 impl FullScreen {
     /// Changes the window as needed. Returns whether the image still has the whole screen: the desktop's keys can end
     /// that, and so does another page.
-    fn follow(&mut self, is_wanted: bool, cx: &Cx) -> bool {
-        let is_wanted = is_wanted && cx.page == Page::Watch;
+    fn follow(&mut self, is_wanted: bool, cx: &AppContext) -> bool {
+        let is_wanted = is_wanted && cx.page == MainPage::Watch;
         let has_screen = cx.ctx.input(|input| input.viewport().fullscreen);
         if is_wanted == self.is_on {
             let is_ended = self.is_seen && has_screen == Some(false);
@@ -249,9 +249,9 @@ impl FullScreen {
 mod tests {
     use super::*;
 
-    fn clip(num_frames: usize, fps: f64) -> Arc<Clip> {
-        let picture = Arc::new(Picture::new(1, 1, vec![0; 3]).unwrap());
-        Arc::new(Clip {
+    fn clip(num_frames: usize, fps: f64) -> Arc<Video> {
+        let picture = Arc::new(RgbPixels::new(1, 1, vec![0; 3]).unwrap());
+        Arc::new(Video {
             frames: vec![picture; num_frames],
             fps,
         })
@@ -259,23 +259,23 @@ mod tests {
 
     #[test]
     fn a_clip_comes_round_after_its_length() {
-        let mut player = Player::of_clip(clip(17, 8.0));
+        let mut player = FramePlayer::of_clip(clip(17, 8.0));
         let mut now = 0.0;
         for frame in 0..34 {
             assert_eq!(player.index(), frame % 17);
-            now += player.tick(now, Playback::default()).unwrap();
+            now += player.tick(now, PlaybackOptions::default()).unwrap();
             // The window wakes a little early.
             now -= 0.015;
-            player.tick(now, Playback::default());
+            player.tick(now, PlaybackOptions::default());
         }
         assert!((now - 34.0 / 8.0).abs() < 0.6, "{now}");
     }
 
     #[test]
     fn a_paused_clip_asks_for_no_time() {
-        let mut player = Player::of_clip(clip(5, 8.0));
+        let mut player = FramePlayer::of_clip(clip(5, 8.0));
         player.playhead.toggle();
-        assert_eq!(player.tick(1.0, Playback::default()), None);
+        assert_eq!(player.tick(1.0, PlaybackOptions::default()), None);
         player.playhead.step(-1);
         assert_eq!(player.index(), 4);
         player.playhead.step(1);
@@ -286,8 +286,8 @@ mod tests {
 
     #[test]
     fn a_single_picture_stands_still() {
-        let mut picture = Player::of_clip(clip(1, 8.0));
-        assert_eq!(picture.tick(0.0, Playback::default()), None);
+        let mut picture = FramePlayer::of_clip(clip(1, 8.0));
+        assert_eq!(picture.tick(0.0, PlaybackOptions::default()), None);
         picture.playhead.toggle();
         assert!(!picture.is_playing());
     }
@@ -298,15 +298,15 @@ mod tests {
             fps: 8.0,
             ..ViewedMedia::default()
         };
-        let mut batch = Player::new(media, Frames::Memory(clip(4, 8.0)), 0);
-        assert_eq!(batch.tick(1.0, Playback::default()), None);
+        let mut batch = FramePlayer::new(media, ViewerFrames::Memory(clip(4, 8.0)), 0);
+        assert_eq!(batch.tick(1.0, PlaybackOptions::default()), None);
         batch.playhead.step(-1);
         assert_eq!((batch.index(), batch.can_play()), (3, false));
     }
 
     #[test]
     fn a_section_in_front_leaves_the_frame_that_is_looked_at() {
-        let mut player = Player::of_clip(clip(10, 8.0));
+        let mut player = FramePlayer::of_clip(clip(10, 8.0));
         player.playhead.show(3);
         player.grow(clip(25, 8.0), true);
         assert_eq!((player.len(), player.index()), (25, 18));

@@ -24,7 +24,7 @@ pub fn playable_fps(fps: f64) -> f64 {
 /// Action after the last frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Repeat {
+pub enum RepeatMode {
     /// It stops there.
     Off,
     /// The first frame.
@@ -34,7 +34,7 @@ pub enum Repeat {
     PingPong,
 }
 
-impl Repeat {
+impl RepeatMode {
     /// Next choice of the button.
     pub fn next(self) -> Self {
         match self {
@@ -57,16 +57,16 @@ impl Repeat {
 /// Playback options, for all videos.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Playback {
-    pub repeat: Repeat,
-    /// 1 is the video's rate.
+pub struct PlaybackOptions {
+    pub repeat: RepeatMode,
+    /// Speed relative to the frame rate of the video.
     pub speed: f64,
 }
 
-impl Default for Playback {
+impl Default for PlaybackOptions {
     fn default() -> Self {
         Self {
-            repeat: Repeat::Loop,
+            repeat: RepeatMode::Loop,
             speed: 1.0,
         }
     }
@@ -74,7 +74,7 @@ impl Default for Playback {
 
 /// The place in a clip.
 #[derive(Clone, Debug)]
-pub struct Playhead {
+pub struct PlaybackPosition {
     len: usize,
     fps: f64,
     /// Of the frames where they are uneven.
@@ -82,11 +82,11 @@ pub struct Playhead {
     index: usize,
     is_playing: bool,
     is_backward: bool,
-    playback: Playback,
+    playback: PlaybackOptions,
     due_secs: Option<f64>,
 }
 
-impl Playhead {
+impl PlaybackPosition {
     /// At the first frame; more than one play.
     pub fn new(len: usize, fps: f64) -> Self {
         Self {
@@ -96,7 +96,7 @@ impl Playhead {
             index: 0,
             is_playing: len > 1,
             is_backward: false,
-            playback: Playback::default(),
+            playback: PlaybackOptions::default(),
             due_secs: None,
         }
     }
@@ -166,15 +166,15 @@ impl Playhead {
     }
 
     /// Plays on so from now on.
-    pub fn set_playback(&mut self, playback: Playback) {
+    pub fn set_playback(&mut self, playback: PlaybackOptions) {
         let speed = if playback.speed.is_finite() {
             playback.speed.clamp(SPEEDS[0], SPEEDS[SPEEDS.len() - 1])
         } else {
             1.0
         };
-        let playback = Playback { speed, ..playback };
+        let playback = PlaybackOptions { speed, ..playback };
         if playback != self.playback {
-            self.is_backward &= playback.repeat == Repeat::PingPong;
+            self.is_backward &= playback.repeat == RepeatMode::PingPong;
             self.playback = playback;
             self.due_secs = None;
         }
@@ -184,7 +184,8 @@ impl Playhead {
     pub fn toggle(&mut self) {
         self.is_playing = !self.is_playing && self.len > 1;
         self.due_secs = None;
-        if self.is_playing && self.playback.repeat == Repeat::Off && self.index + 1 >= self.len {
+        if self.is_playing && self.playback.repeat == RepeatMode::Off && self.index + 1 >= self.len
+        {
             self.index = 0;
         }
     }
@@ -243,16 +244,16 @@ impl Playhead {
     fn advance(&mut self) {
         let last = self.len.saturating_sub(1);
         match self.playback.repeat {
-            Repeat::Loop => {
+            RepeatMode::Loop => {
                 self.index = if self.index >= last {
                     0
                 } else {
                     self.index + 1
                 }
             }
-            Repeat::Off if self.index >= last => self.is_playing = false,
-            Repeat::Off => self.index += 1,
-            Repeat::PingPong => {
+            RepeatMode::Off if self.index >= last => self.is_playing = false,
+            RepeatMode::Off => self.index += 1,
+            RepeatMode::PingPong => {
                 if self.index >= last {
                     self.is_backward = true;
                 } else if self.index == 0 {
@@ -272,14 +273,14 @@ impl Playhead {
 mod tests {
     use super::*;
 
-    fn with(len: usize, repeat: Repeat, speed: f64) -> Playhead {
-        let mut playhead = Playhead::new(len, 10.0);
-        playhead.set_playback(Playback { repeat, speed });
+    fn with(len: usize, repeat: RepeatMode, speed: f64) -> PlaybackPosition {
+        let mut playhead = PlaybackPosition::new(len, 10.0);
+        playhead.set_playback(PlaybackOptions { repeat, speed });
         playhead
     }
 
     /// The frames that are seen when the window is woken exactly when it asked to be.
-    fn frames(playhead: &mut Playhead, count: usize) -> Vec<usize> {
+    fn frames(playhead: &mut PlaybackPosition, count: usize) -> Vec<usize> {
         let mut now = 0.0;
         (0..count)
             .map(|_| {
@@ -293,12 +294,12 @@ mod tests {
     #[test]
     fn what_comes_behind_the_end_is_chosen() {
         assert_eq!(
-            frames(&mut with(3, Repeat::Loop, 1.0), 6),
+            frames(&mut with(3, RepeatMode::Loop, 1.0), 6),
             [1, 2, 0, 1, 2, 0]
         );
-        let mut back = with(3, Repeat::PingPong, 1.0);
+        let mut back = with(3, RepeatMode::PingPong, 1.0);
         assert_eq!(frames(&mut back, 6), [1, 2, 1, 0, 1, 2]);
-        let mut once = with(3, Repeat::Off, 1.0);
+        let mut once = with(3, RepeatMode::Off, 1.0);
         assert_eq!(frames(&mut once, 5), [1, 2, 2, 2, 2]);
         assert_eq!((once.is_playing(), once.tick(9.0)), (false, None));
         once.toggle();
@@ -308,7 +309,7 @@ mod tests {
     #[test]
     fn speed_changes_how_long_a_frame_stays() {
         for (speed, secs) in [(0.25, 0.4), (1.0, 0.1), (2.0, 0.05), (f64::NAN, 0.1)] {
-            let mut playhead = with(100, Repeat::Loop, speed);
+            let mut playhead = with(100, RepeatMode::Loop, speed);
             let wait = playhead.tick(0.0).unwrap();
             assert!((wait - secs).abs() < 1e-9, "{speed}: {wait}");
         }
@@ -317,7 +318,7 @@ mod tests {
     #[test]
     fn frames_of_uneven_times_stay_as_long_as_each_lasts() {
         let starts = FrameStarts::from_micros([0, 50_000, 350_000, 5_350_000]);
-        let mut playhead = with(3, Repeat::PingPong, 0.5).with_starts(Some(starts));
+        let mut playhead = with(3, RepeatMode::PingPong, 0.5).with_starts(Some(starts));
         let mut now = 0.0;
         for (index, waits) in [(0, 0.1), (1, 0.6), (2, 10.0), (1, 0.6)] {
             assert_eq!(playhead.index(), index);
@@ -332,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_late_window_leaves_frames_out_and_keeps_the_time() {
-        let mut playhead = with(100, Repeat::Loop, 1.0);
+        let mut playhead = with(100, RepeatMode::Loop, 1.0);
         playhead.tick(0.0);
         playhead.tick(0.55);
         assert_eq!(playhead.index(), 5);
@@ -340,7 +341,7 @@ mod tests {
 
     #[test]
     fn a_hidden_window_does_not_race_to_catch_up() {
-        let mut playhead = with(100, Repeat::Loop, 1.0);
+        let mut playhead = with(100, RepeatMode::Loop, 1.0);
         playhead.tick(0.0);
         playhead.tick(3600.0);
         assert!(playhead.index() <= 1);
@@ -349,14 +350,14 @@ mod tests {
     #[test]
     fn a_broken_frame_rate_cannot_hang_the_window() {
         for fps in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            let wait = Playhead::new(3, fps).tick(0.0).unwrap();
+            let wait = PlaybackPosition::new(3, fps).tick(0.0).unwrap();
             assert!(wait > 0.0 && wait.is_finite());
         }
     }
 
     #[test]
     fn a_clip_that_grows_keeps_the_frame_that_is_looked_at() {
-        let mut playhead = with(33, Repeat::Loop, 1.0);
+        let mut playhead = with(33, RepeatMode::Loop, 1.0);
         playhead.show(7);
         playhead.grow(69, 36);
         assert_eq!((playhead.index(), playhead.is_playing()), (43, false));

@@ -1,28 +1,28 @@
 //! The frames that the viewer shows: in memory, or decoded from a file by a thread around the current position.
 //!
-//! The window's thread never waits: it gives its position and takes the frames that are there. [`Window`] decides which
+//! The window's thread never waits: it gives its position and takes the frames that are there. [`FrameWindow`] decides which
 //! are kept.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use safelight_core::job::Clip;
-use safelight_core::media::{ClipReader, FrameStarts, MediaError, Picture, thumbnail};
+use safelight_core::job::Video;
+use safelight_core::media::{ClipReader, FrameStarts, MediaError, RgbPixels, thumbnail};
 
 use crate::app::background::guarded;
-use crate::app::player::window::{BUDGET_BYTES, Window};
+use crate::app::player::window::{BUDGET_BYTES, FrameWindow};
 
-pub type Wake = Arc<dyn Fn() + Send + Sync>;
+pub type ViewerWake = Arc<dyn Fn() + Send + Sync>;
 
 /// The frames of a video, or the images of a batch.
 #[derive(Clone, Debug)]
-pub enum Frames {
-    Memory(Arc<Clip>),
+pub enum ViewerFrames {
+    Memory(Arc<Video>),
     File(Arc<FileFrames>),
 }
 
-impl Frames {
+impl ViewerFrames {
     pub fn len(&self) -> usize {
         match self {
             Self::Memory(clip) => clip.frames.len(),
@@ -39,7 +39,7 @@ impl Frames {
     }
 
     /// The frame, or the nearest one that is there.
-    pub fn picture(&self, index: usize) -> Option<Arc<Picture>> {
+    pub fn picture(&self, index: usize) -> Option<Arc<RgbPixels>> {
         match self {
             Self::Memory(clip) => clip.frames.get(index).cloned(),
             Self::File(frames) => frames.picture(index),
@@ -47,7 +47,7 @@ impl Frames {
     }
 
     /// The frame; `None` while it is being read.
-    pub fn exact(&self, index: usize) -> Option<Arc<Picture>> {
+    pub fn exact(&self, index: usize) -> Option<Arc<RgbPixels>> {
         match self {
             Self::Memory(clip) => clip.frames.get(index).cloned(),
             Self::File(frames) => frames.exact(index),
@@ -73,14 +73,14 @@ impl Frames {
 /// Frames of a file. Its thread ends when it is dropped.
 #[derive(Debug)]
 pub struct FileFrames {
-    shared: Arc<Parking<Reading>>,
+    shared: Arc<ParkedValue<SharedReading>>,
     starts: Option<FrameStarts>,
 }
 
 /// Shared by the window and the thread.
 #[derive(Debug)]
-struct Reading {
-    window: Window,
+struct SharedReading {
+    window: FrameWindow,
     is_closed: bool,
     failure: Option<MediaError>,
     /// No texture can be larger.
@@ -89,11 +89,11 @@ struct Reading {
 
 impl FileFrames {
     /// Starts the thread. Errors when it cannot start.
-    pub fn start(reader: ClipReader, max_side: u32, wake: Wake) -> std::io::Result<Self> {
+    pub fn start(reader: ClipReader, max_side: u32, wake: ViewerWake) -> std::io::Result<Self> {
         let (info, starts) = (reader.info(), reader.starts().cloned());
         let frame_bytes = info.width as usize * info.height as usize * 3;
-        let shared = Arc::new(Parking::new(Reading {
-            window: Window::new(info.num_frames as usize, frame_bytes, BUDGET_BYTES),
+        let shared = Arc::new(ParkedValue::new(SharedReading {
+            window: FrameWindow::new(info.num_frames as usize, frame_bytes, BUDGET_BYTES),
             is_closed: false,
             failure: None,
             max_side: max_side.max(1),
@@ -107,18 +107,18 @@ impl FileFrames {
 
     /// A file of `len` frames of which the first `num_read` are read and no more will be.
     #[cfg(test)]
-    pub(super) fn unread(len: usize, num_read: usize, picture: &Arc<Picture>) -> Self {
-        let mut window = Window::new(len, picture.rgb.len(), BUDGET_BYTES);
+    pub(super) fn unread(len: usize, num_read: usize, picture: &Arc<RgbPixels>) -> Self {
+        let mut window = FrameWindow::new(len, picture.rgb.len(), BUDGET_BYTES);
         for index in 0..num_read {
             drop(window.insert(index, Arc::clone(picture)));
         }
-        let reading = Reading {
+        let reading = SharedReading {
             window,
             is_closed: false,
             failure: None,
             max_side: 1,
         };
-        let shared = Arc::new(Parking::new(reading));
+        let shared = Arc::new(ParkedValue::new(reading));
         Self {
             shared,
             starts: None,
@@ -137,11 +137,11 @@ impl FileFrames {
         }
     }
 
-    fn picture(&self, index: usize) -> Option<Arc<Picture>> {
+    fn picture(&self, index: usize) -> Option<Arc<RgbPixels>> {
         self.shared.lock().window.nearest(index).cloned()
     }
 
-    fn exact(&self, index: usize) -> Option<Arc<Picture>> {
+    fn exact(&self, index: usize) -> Option<Arc<RgbPixels>> {
         self.shared.lock().window.exact(index).cloned()
     }
 
@@ -158,7 +158,7 @@ impl Drop for FileFrames {
 }
 
 /// Reads missing frames until the owner is dropped or nothing can be read.
-fn read(mut reader: ClipReader, shared: &Parking<Reading>, wake: &Wake) {
+fn read(mut reader: ClipReader, shared: &ParkedValue<SharedReading>, wake: &ViewerWake) {
     loop {
         let begin = shared.wait(|reading| {
             if reading.is_closed || reading.window.len() == 0 {
@@ -203,10 +203,10 @@ fn read(mut reader: ClipReader, shared: &Parking<Reading>, wake: &Wake) {
 
 /// Keeps a frame, and waits until another one is wanted.
 fn take(
-    shared: &Parking<Reading>,
-    wake: &Wake,
+    shared: &ParkedValue<SharedReading>,
+    wake: &ViewerWake,
     number: usize,
-    picture: Picture,
+    picture: RgbPixels,
 ) -> ControlFlow<()> {
     let max_side = shared.lock().max_side;
     let picture = if picture.width.max(picture.height) > max_side {
@@ -240,12 +240,12 @@ fn take(
 
 /// A value that one thread changes and another waits for.
 #[derive(Debug)]
-struct Parking<T> {
+struct ParkedValue<T> {
     value: Mutex<T>,
     changed: Condvar,
 }
 
-impl<T> Parking<T> {
+impl<T> ParkedValue<T> {
     fn new(value: T) -> Self {
         Self {
             value: Mutex::new(value),
@@ -282,8 +282,8 @@ mod tests {
     fn start(num_frames: u8) -> (FileFrames, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("clip.webp");
-        let frames: Vec<Picture> = (0..num_frames)
-            .map(|index| Picture::from_fn(16, 16, |_, _| [index * 4, 90, 90]).unwrap())
+        let frames: Vec<RgbPixels> = (0..num_frames)
+            .map(|index| RgbPixels::from_fn(16, 16, |_, _| [index * 4, 90, 90]).unwrap())
             .collect();
         write_clip(&path, &frames, ClipOptions::default()).unwrap();
         let reader = ClipReader::open(&path).unwrap();

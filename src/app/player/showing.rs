@@ -6,18 +6,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use safelight_core::job::{JobError, JobErrorKind, JobId};
-use safelight_core::media::Picture;
+use safelight_core::media::RgbPixels;
 
 use crate::app::background::survived;
 use crate::app::choices::CompareMode;
-use crate::app::cx::Cx;
-use crate::app::notices::Severity;
-use crate::app::player::compare::{Compare, Side};
+use crate::app::cx::AppContext;
+use crate::app::notices::NoticeSeverity;
+use crate::app::player::compare::{ComparedSide, ResultComparison};
 use crate::app::player::media::{self, OpenedFile};
-use crate::app::player::reading::{Frames, Wake};
-use crate::app::player::{Opening, Player, Playhead, SPEEDS, ViewedMedia, Viewer, ViewerMode};
+use crate::app::player::reading::{ViewerFrames, ViewerWake};
+use crate::app::player::{
+    FramePlayer, OpeningMedia, PlaybackPosition, ResultViewer, SPEEDS, ViewedMedia, ViewerMode,
+};
 use crate::app::queue::{JobQueue, ResultItem, RunningJob};
-use crate::app::state::Page;
+use crate::app::state::MainPage;
 
 /// Frames a second of an animated latent preview.
 const PREVIEW_FPS: f64 = 4.0;
@@ -30,7 +32,7 @@ fn is_playable(item: &ResultItem) -> bool {
     !item.is_pictures() && item.output.num_frames > 1
 }
 
-impl Viewer {
+impl ResultViewer {
     /// Nothing is shown, and no job runs.
     pub fn is_empty(&self, queue: &JobQueue) -> bool {
         self.mode == ViewerMode::Live
@@ -41,7 +43,7 @@ impl Viewer {
 
     /// Follows the queue: shows a job that begins, unless something else was chosen, and then its result. A new video
     /// plays through before the next job is shown.
-    pub(in crate::app) fn follow(&mut self, queue: &JobQueue, cx: &Cx) {
+    pub(in crate::app) fn follow(&mut self, queue: &JobQueue, cx: &AppContext) {
         let running = queue.running.as_ref().map(|job| job.id);
         if self.running != running {
             let before = std::mem::replace(&mut self.running, running);
@@ -63,7 +65,7 @@ impl Viewer {
         running: Option<JobId>,
         before: Option<JobId>,
         queue: &JobQueue,
-        cx: &Cx,
+        cx: &AppContext,
     ) {
         let last = queue.results.last();
         let made = last.filter(|item| Some(item.id) == before);
@@ -103,7 +105,7 @@ impl Viewer {
     }
 
     /// Shows a new result; the next job is shown once its video has played.
-    fn show_made(&mut self, item: &ResultItem, queue: &JobQueue, cx: &Cx) {
+    fn show_made(&mut self, item: &ResultItem, queue: &JobQueue, cx: &AppContext) {
         self.show_result(item.id, queue, cx);
         let plays = item.is_in_memory() && is_playable(item);
         self.live_at = plays.then(|| cx.now_secs + self.showing_secs());
@@ -121,7 +123,7 @@ impl Viewer {
     pub(super) fn playhead_mut<'a>(
         &'a mut self,
         queue: &'a mut JobQueue,
-    ) -> Option<&'a mut Playhead> {
+    ) -> Option<&'a mut PlaybackPosition> {
         Some(match self.mode {
             ViewerMode::Live => &mut queue.running.as_mut()?.growing.as_mut()?.playhead,
             ViewerMode::Result(_) | ViewerMode::File => &mut self.player.as_mut()?.playhead,
@@ -130,7 +132,7 @@ impl Viewer {
     }
 
     /// Goes back to the running job.
-    pub(super) fn show_live(&mut self, queue: &JobQueue, cx: &Cx) {
+    pub(super) fn show_live(&mut self, queue: &JobQueue, cx: &AppContext) {
         self.let_go(cx);
         self.mode = ViewerMode::Live;
         if queue.running.is_none() {
@@ -147,7 +149,7 @@ impl Viewer {
     }
 
     /// Shows the result that the user chose.
-    pub(super) fn choose_result(&mut self, id: JobId, queue: &JobQueue, cx: &mut Cx) {
+    pub(super) fn choose_result(&mut self, id: JobId, queue: &JobQueue, cx: &mut AppContext) {
         if queue.result(id).is_some_and(|item| !item.is_in_memory()) {
             self.choose(cx);
             self.show_result(id, queue, cx);
@@ -159,7 +161,7 @@ impl Viewer {
     }
 
     /// Shows a result; one that is not in memory as soon as its file is open.
-    pub(super) fn show_result(&mut self, id: JobId, queue: &JobQueue, cx: &Cx) {
+    pub(super) fn show_result(&mut self, id: JobId, queue: &JobQueue, cx: &AppContext) {
         let Some(item) = queue.result(id) else {
             return;
         };
@@ -169,14 +171,14 @@ impl Viewer {
             self.begin_opening(vec![path], cx);
             return;
         }
-        let frames = Frames::Memory(Arc::clone(&item.output.clip));
+        let frames = ViewerFrames::Memory(Arc::clone(&item.output.clip));
         self.let_go(cx);
-        self.player = Some(Player::new(ViewedMedia::of_result(item), frames, 0));
+        self.player = Some(FramePlayer::new(ViewedMedia::of_result(item), frames, 0));
         self.mode = ViewerMode::Result(id);
     }
 
     /// Drops what is shown; the threads of files end with it.
-    fn let_go(&mut self, cx: &Cx) {
+    fn let_go(&mut self, cx: &AppContext) {
         self.zoom = Default::default();
         self.texture.stop();
         cx.background
@@ -184,7 +186,7 @@ impl Viewer {
     }
 
     /// Keeps what is shown, as the user chose it, and abandons the file that is being opened.
-    pub(super) fn choose(&mut self, cx: &mut Cx) {
+    pub(super) fn choose(&mut self, cx: &mut AppContext) {
         self.opening = None;
         self.live_at = None;
         cx.is_queue_over = false;
@@ -192,31 +194,31 @@ impl Viewer {
     }
 
     /// Opens an image, batch or video and plays it; or two of them to be compared.
-    pub(super) fn open(&mut self, paths: Vec<PathBuf>, cx: &mut Cx) {
-        cx.page = Page::Watch;
+    pub(super) fn open(&mut self, paths: Vec<PathBuf>, cx: &mut AppContext) {
+        cx.page = MainPage::Watch;
         cx.is_queue_over = false;
         self.begin_opening(paths, cx);
     }
 
-    fn begin_opening(&mut self, paths: Vec<PathBuf>, cx: &Cx) {
+    fn begin_opening(&mut self, paths: Vec<PathBuf>, cx: &AppContext) {
         let name = paths.first().and_then(|path| path.file_name());
         let name = name.unwrap_or_default().to_string_lossy().into_owned();
         let max_side = cx.ctx.input(|input| input.max_texture_side) as u32;
         let ctx = cx.ctx.clone();
-        let wake: Wake = Arc::new(move || ctx.request_repaint());
+        let wake: ViewerWake = Arc::new(move || ctx.request_repaint());
         let files = cx.background.run("open", move || {
             let open = |path: &PathBuf| media::open(path, max_side, &wake);
             survived(|| paths.iter().map(open).collect())
         });
-        self.opening = Some(Opening {
+        self.opening = Some(OpeningMedia {
             name,
             files,
             is_input: false,
         });
     }
 
-    pub(super) fn take_opened(&mut self, cx: &mut Cx) {
-        let Some(Opening { files, .. }) = &mut self.opening else {
+    pub(super) fn take_opened(&mut self, cx: &mut AppContext) {
+        let Some(OpeningMedia { files, .. }) = &mut self.opening else {
             return;
         };
         let Some(opened) = files.take() else {
@@ -228,11 +230,11 @@ impl Viewer {
         self.opening = None;
         let mut opened = match opened {
             Ok(opened) => opened.into_iter(),
-            Err(err) => return cx.tell(Severity::Error, err),
+            Err(err) => return cx.notify(NoticeSeverity::Error, err),
         };
         match (opened.next(), opened.next()) {
             (Some(a), Some(b)) => {
-                let [a, b] = [a, b].map(|it| Side::new(&it.media, it.frames, it.index));
+                let [a, b] = [a, b].map(|it| ComparedSide::new(&it.media, it.frames, it.index));
                 self.begin_compare(a, b, self.compare_mode());
             }
             (Some(file), None) => self.show_file(file, cx),
@@ -240,7 +242,7 @@ impl Viewer {
         }
     }
 
-    fn show_file(&mut self, opened: OpenedFile, cx: &Cx) {
+    fn show_file(&mut self, opened: OpenedFile, cx: &AppContext) {
         let OpenedFile {
             media,
             frames,
@@ -251,13 +253,13 @@ impl Viewer {
         let is_it = |path: &Option<PathBuf>| path.as_deref() == Some(media.path_of(0));
         let is_made = is_it(&self.made);
         self.is_chosen = !is_it(&self.input) && !is_made;
-        self.player = Some(Player::new(media, frames, index));
+        self.player = Some(FramePlayer::new(media, frames, index));
         self.live_at = is_made.then(|| cx.now_secs + self.showing_secs());
         self.mode = ViewerMode::File;
     }
 
     /// Shows the last result again where an input image is shown that has left the form.
-    pub(super) fn leave_input(&mut self, path: &Path, queue: &JobQueue, cx: &Cx) {
+    pub(super) fn leave_input(&mut self, path: &Path, queue: &JobQueue, cx: &AppContext) {
         if self.input.take_if(|input| input == path).is_none() {
             return;
         }
@@ -271,7 +273,7 @@ impl Viewer {
     }
 
     /// Shows the running job, else the last result.
-    fn show_newest(&mut self, queue: &JobQueue, cx: &Cx) {
+    fn show_newest(&mut self, queue: &JobQueue, cx: &AppContext) {
         match queue.results.last() {
             Some(item) if queue.running.is_none() => self.show_result(item.id, queue, cx),
             _ => self.show_live(queue, cx),
@@ -285,7 +287,7 @@ impl Viewer {
     }
 
     /// Compares a result with what is shown.
-    pub(super) fn compare_with(&mut self, id: JobId, queue: &JobQueue, cx: &Cx) {
+    pub(super) fn compare_with(&mut self, id: JobId, queue: &JobQueue, cx: &AppContext) {
         let mode = self.compare_mode();
         let shown = match (self.mode, self.compare.take()) {
             (ViewerMode::Compare, Some(compare)) => {
@@ -297,8 +299,8 @@ impl Viewer {
         };
         let item = queue.result(id).filter(|item| item.is_in_memory());
         let other = item.map(|item| {
-            let frames = Frames::Memory(Arc::clone(&item.output.clip));
-            Side::new(&ViewedMedia::of_result(item), frames, 0)
+            let frames = ViewerFrames::Memory(Arc::clone(&item.output.clip));
+            ComparedSide::new(&ViewedMedia::of_result(item), frames, 0)
         });
         match (shown, other) {
             (Some(a), Some(b)) => self.begin_compare(a, b, mode),
@@ -306,8 +308,8 @@ impl Viewer {
         }
     }
 
-    fn begin_compare(&mut self, a: Side, b: Side, mode: CompareMode) {
-        let mut compare = Compare::new(a, b);
+    fn begin_compare(&mut self, a: ComparedSide, b: ComparedSide, mode: CompareMode) {
+        let mut compare = ResultComparison::new(a, b);
         compare.mode = mode;
         self.compare = Some(compare);
         self.zoom = Default::default();
@@ -320,7 +322,7 @@ impl Viewer {
     }
 
     /// Goes back to what was shown before.
-    pub(super) fn leave_compare(&mut self, queue: &JobQueue, cx: &mut Cx) {
+    pub(super) fn leave_compare(&mut self, queue: &JobQueue, cx: &mut AppContext) {
         cx.background.free(self.compare.take());
         self.zoom = Default::default();
         match self.before_compare {
@@ -337,20 +339,20 @@ impl Viewer {
     }
 
     /// The result or file that is shown, as a side of a comparison.
-    fn shown_side(&self) -> Option<Side> {
+    fn shown_side(&self) -> Option<ComparedSide> {
         let media = self.media()?;
         let frames = self.player.as_ref()?.frames.clone();
-        Some(Side::new(media, frames, self.batch_index()))
+        Some(ComparedSide::new(media, frames, self.batch_index()))
     }
 
     /// Shows the frame of this moment, and has the window woken for the next one.
-    pub(in crate::app) fn show(&mut self, queue: &mut JobQueue, cx: &mut Cx) {
+    pub(in crate::app) fn show(&mut self, queue: &mut JobQueue, cx: &mut AppContext) {
         let (now, is_visible) = cx.ctx.input(|input| {
             let viewport = input.viewport();
             let is_hidden = viewport.minimized == Some(true) || viewport.occluded == Some(true);
             (input.time, !is_hidden)
         });
-        if !is_visible || cx.page != Page::Watch {
+        if !is_visible || cx.page != MainPage::Watch {
             return;
         }
         let wait = match self.mode {
@@ -368,7 +370,7 @@ impl Viewer {
         }
     }
 
-    fn show_played(&mut self, now: f64, cx: &Cx) -> Option<f64> {
+    fn show_played(&mut self, now: f64, cx: &AppContext) -> Option<f64> {
         let player = self.player.as_mut()?;
         let wait = player.tick(now, self.playback);
         match player.picture() {
@@ -380,7 +382,7 @@ impl Viewer {
     }
 
     /// Shows the video so far with the newest preview in the inset, else the preview alone.
-    fn show_growing(&mut self, queue: &mut JobQueue, now: f64, cx: &Cx) -> Option<f64> {
+    fn show_growing(&mut self, queue: &mut JobQueue, now: f64, cx: &AppContext) -> Option<f64> {
         let job = queue.running.as_mut()?;
         let Some(clip) = &mut job.growing else {
             let (picture, wait) = live_picture(job, now);
@@ -403,20 +405,23 @@ impl Viewer {
         wait
     }
 
-    fn tell_failure(&self, cx: &mut Cx) {
-        let of_compare = self.compare.as_ref().and_then(Compare::take_failure);
+    fn tell_failure(&self, cx: &mut AppContext) {
+        let of_compare = self
+            .compare
+            .as_ref()
+            .and_then(ResultComparison::take_failure);
         let player = self.player.as_ref();
         let of_player = player.and_then(|player| player.frames.take_failure());
         if let Some(err) = of_compare.or(of_player) {
             let err = JobError::from_error(JobErrorKind::InvalidRequest, &err)
                 .advise("The part before the damage can be played");
-            cx.tell(Severity::Warning, err);
+            cx.notify(NoticeSeverity::Warning, err);
         }
     }
 }
 
 /// The newest real frame, else the latents in a slow loop.
-fn live_picture(job: &RunningJob, now_secs: f64) -> (Option<&Arc<Picture>>, Option<f64>) {
+fn live_picture(job: &RunningJob, now_secs: f64) -> (Option<&Arc<RgbPixels>>, Option<f64>) {
     if let Some(frame) = &job.frame {
         return (Some(&frame.picture), None);
     }

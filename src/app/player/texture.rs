@@ -8,7 +8,7 @@ use std::thread;
 
 use crossbeam_channel::{Receiver, TryRecvError, bounded};
 use egui::{ColorImage, Context, TextureHandle, TextureOptions, Vec2, vec2};
-use safelight_core::media::{Picture, resize_lanczos};
+use safelight_core::media::{RgbPixels, resize_lanczos};
 
 use crate::app::state::color_image;
 
@@ -20,11 +20,11 @@ const MAX_DIFFERENCE_PIXELS: f64 = 1_000_000.0;
 /// Content of a texture.
 #[derive(Clone, Debug)]
 pub enum ViewerContent {
-    Picture(Arc<Picture>),
+    Picture(Arc<RgbPixels>),
     /// Absolute difference of each pixel, times `gain`.
     Difference {
-        a: Arc<Picture>,
-        b: Arc<Picture>,
+        a: Arc<RgbPixels>,
+        b: Arc<RgbPixels>,
         gain: u8,
     },
 }
@@ -32,7 +32,7 @@ pub enum ViewerContent {
 impl ViewerContent {
     /// Converting it takes less time than starting a thread.
     fn is_small(&self) -> bool {
-        let pixels = |of: &Picture| u64::from(of.width) * u64::from(of.height);
+        let pixels = |of: &RgbPixels| u64::from(of.width) * u64::from(of.height);
         let all = match self {
             Self::Picture(picture) => pixels(picture),
             Self::Difference { a, b, .. } => pixels(a) + pixels(b),
@@ -71,7 +71,7 @@ impl PartialEq for ViewerContent {
 }
 
 /// Enlarges small images smoothly, because a texture's filter shows their pixels as diamonds.
-fn enlarged(picture: &Picture) -> ColorImage {
+fn enlarged(picture: &RgbPixels) -> ColorImage {
     const SMALL_SIDE: u32 = 128;
     const TARGET_SIDE: u32 = 384;
     let side = picture.width.max(picture.height);
@@ -84,26 +84,26 @@ fn enlarged(picture: &Picture) -> ColorImage {
 }
 
 /// The size of the first image, or less.
-fn difference_size(a: &Picture) -> [u32; 2] {
+fn difference_size(a: &RgbPixels) -> [u32; 2] {
     let pixels = f64::from(a.width) * f64::from(a.height);
     let scale = (MAX_DIFFERENCE_PIXELS / pixels).sqrt().min(1.0);
     [a.width, a.height].map(|side| ((f64::from(side) * scale) as u32).max(1))
 }
 
 /// Absolute difference of each pixel, times `gain`.
-fn difference(a: &Picture, b: &Picture, gain: u8) -> Option<Picture> {
+fn difference(a: &RgbPixels, b: &RgbPixels, gain: u8) -> Option<RgbPixels> {
     let [width, height] = difference_size(a);
     let far = |a: u8, b: u8| a.abs_diff(b).saturating_mul(gain);
     let sizes = [(a.width, a.height), (b.width, b.height)];
     if sizes == [(width, height); 2] {
         let rgb = a.rgb.iter().zip(&b.rgb).map(|(a, b)| far(*a, *b));
-        return Picture::new(width, height, rgb.collect()).ok();
+        return RgbPixels::new(width, height, rgb.collect()).ok();
     }
     let column =
-        |x: u32, of: &Picture| (u64::from(x) * u64::from(of.width) / u64::from(width)) as u32;
+        |x: u32, of: &RgbPixels| (u64::from(x) * u64::from(of.width) / u64::from(width)) as u32;
     let line =
-        |y: u32, of: &Picture| (u64::from(y) * u64::from(of.height) / u64::from(height)) as u32;
-    Picture::from_fn(width, height, |x, y| {
+        |y: u32, of: &RgbPixels| (u64::from(y) * u64::from(of.height) / u64::from(height)) as u32;
+    RgbPixels::from_fn(width, height, |x, y| {
         let [r0, g0, b0] = a.pixel(column(x, a), line(y, a));
         let [r1, g1, b1] = b.pixel(column(x, b), line(y, b));
         [far(r0, r1), far(g0, g1), far(b0, b1)]
@@ -132,7 +132,7 @@ enum NextImage {
 
 impl ViewerTexture {
     /// Shows an image; a small one at once.
-    pub fn show_picture(&mut self, ctx: &Context, picture: &Arc<Picture>) {
+    pub fn show_picture(&mut self, ctx: &Context, picture: &Arc<RgbPixels>) {
         self.show(ctx, ViewerContent::Picture(Arc::clone(picture)));
     }
 
@@ -253,12 +253,12 @@ mod tests {
     use super::*;
 
     /// Too large to be shown at once.
-    fn large(width: u32) -> Arc<Picture> {
-        Arc::new(Picture::new(width, 1024, vec![9; width as usize * 3072]).unwrap())
+    fn large(width: u32) -> Arc<RgbPixels> {
+        Arc::new(RgbPixels::new(width, 1024, vec![9; width as usize * 3072]).unwrap())
     }
 
-    fn small(width: u32) -> Arc<Picture> {
-        Arc::new(Picture::new(width, 8, vec![9; width as usize * 24]).unwrap())
+    fn small(width: u32) -> Arc<RgbPixels> {
+        Arc::new(RgbPixels::new(width, 8, vec![9; width as usize * 24]).unwrap())
     }
 
     fn width(texture: &ViewerTexture) -> Option<u32> {
@@ -345,13 +345,13 @@ mod tests {
 
     #[test]
     fn a_difference_is_black_where_nothing_differs_and_stronger_where_asked() {
-        let a = Picture::from_fn(8, 4, |x, _| [100, x as u8, 0]).unwrap();
-        let b = Picture::from_fn(8, 4, |x, _| [103, x as u8, 200]).unwrap();
+        let a = RgbPixels::from_fn(8, 4, |x, _| [100, x as u8, 0]).unwrap();
+        let b = RgbPixels::from_fn(8, 4, |x, _| [103, x as u8, 200]).unwrap();
         let far = difference(&a, &b, 4).unwrap();
         assert_eq!(far.pixel(3, 2), [12, 0, 255]);
         assert_eq!(difference(&a, &a, 16).unwrap().pixel(7, 3), [0; 3]);
         // Another size, and far more pixels than a texture has.
-        let large = Picture::from_fn(3000, 2000, |_, _| [100, 0, 0]).unwrap();
+        let large = RgbPixels::from_fn(3000, 2000, |_, _| [100, 0, 0]).unwrap();
         let far = difference(&large, &a, 1).unwrap();
         assert!(far.width * far.height <= 1_000_000);
         assert_eq!([far.width, far.height], difference_size(&large));

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use safelight_core::media::Picture;
+use safelight_core::media::RgbPixels;
 
 /// Cached bytes of one video. At 1280 × 720 these are 194 frames.
 pub const BUDGET_BYTES: usize = 512 << 20;
@@ -15,21 +15,21 @@ const MIN_ROOM: usize = 4;
 const MAX_GAP: usize = 24;
 
 /// Evicted frames, to be dropped where nothing waits for it.
-pub type Unwanted = Vec<Arc<Picture>>;
+pub type EvictedFrames = Vec<Arc<RgbPixels>>;
 
 /// Frames around a place.
 #[derive(Debug)]
-pub struct Window {
+pub struct FrameWindow {
     len: usize,
     at: usize,
     is_backward: bool,
     budget_bytes: usize,
     /// The largest that was seen, or that the headers promise.
     frame_bytes: usize,
-    frames: BTreeMap<usize, Arc<Picture>>,
+    frames: BTreeMap<usize, Arc<RgbPixels>>,
 }
 
-impl Window {
+impl FrameWindow {
     pub fn new(len: usize, frame_bytes: usize, budget_bytes: usize) -> Self {
         Self {
             len,
@@ -50,8 +50,7 @@ impl Window {
     }
 
     /// Sets another position or direction; returns whether it changed. Distant frames stay until the next frame
-    /// arrives: freeing
-    /// hundreds of them would delay the display.
+    /// arrives: freeing hundreds of them would delay the display.
     pub fn look_at(&mut self, at: usize, is_backward: bool) -> bool {
         let at = at.min(self.len.saturating_sub(1));
         let is_news = (self.at, self.is_backward) != (at, is_backward);
@@ -61,19 +60,19 @@ impl Window {
 
     /// There are fewer frames than was thought. Gives those that are not wanted any more.
     #[must_use]
-    pub fn end_at(&mut self, len: usize) -> Unwanted {
+    pub fn end_at(&mut self, len: usize) -> EvictedFrames {
         self.len = self.len.min(len);
         self.at = self.at.min(self.len.saturating_sub(1));
         self.evict()
     }
 
     /// The frame itself, when it is there.
-    pub fn exact(&self, index: usize) -> Option<&Arc<Picture>> {
+    pub fn exact(&self, index: usize) -> Option<&Arc<RgbPixels>> {
         self.frames.get(&index)
     }
 
     /// The frame, else the nearest one before it, else the nearest after it.
-    pub fn nearest(&self, index: usize) -> Option<&Arc<Picture>> {
+    pub fn nearest(&self, index: usize) -> Option<&Arc<RgbPixels>> {
         let before = self.frames.range(..=index).next_back();
         before
             .or_else(|| self.frames.range(index..).next())
@@ -82,7 +81,7 @@ impl Window {
 
     /// Takes a frame in. Gives those that are not wanted any more.
     #[must_use]
-    pub fn insert(&mut self, index: usize, picture: Arc<Picture>) -> Unwanted {
+    pub fn insert(&mut self, index: usize, picture: Arc<RgbPixels>) -> EvictedFrames {
         self.frame_bytes = self.frame_bytes.max(picture.rgb.len());
         self.frames.insert(index, picture);
         self.evict()
@@ -145,7 +144,7 @@ impl Window {
         (self.at + step) % len
     }
 
-    fn evict(&mut self) -> Unwanted {
+    fn evict(&mut self) -> EvictedFrames {
         let mut frames = std::mem::take(&mut self.frames);
         let unwanted = frames.extract_if(.., |index, _| !self.is_wanted(*index));
         let unwanted = unwanted.map(|(_, picture)| picture).collect();
@@ -158,12 +157,12 @@ impl Window {
 mod tests {
     use super::*;
 
-    fn picture() -> Arc<Picture> {
-        Arc::new(Picture::from_fn(10, 10, |_, _| [1, 2, 3]).unwrap())
+    fn picture() -> Arc<RgbPixels> {
+        Arc::new(RgbPixels::from_fn(10, 10, |_, _| [1, 2, 3]).unwrap())
     }
 
     /// Fills what is missing and says in which order; at most so many.
-    fn fill(window: &mut Window) -> Vec<usize> {
+    fn fill(window: &mut FrameWindow) -> Vec<usize> {
         let mut order = Vec::new();
         while let Some(missing) = window.next_missing() {
             drop(window.insert(missing, picture()));
@@ -175,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_short_clip_is_held_as_a_whole_in_the_order_of_play() {
-        let mut window = Window::new(5, 300, 1 << 20);
+        let mut window = FrameWindow::new(5, 300, 1 << 20);
         window.look_at(3, false);
         assert_eq!(fill(&mut window), [3, 4, 0, 1, 2]);
         window.look_at(0, false);
@@ -184,7 +183,7 @@ mod tests {
 
     #[test]
     fn of_a_long_clip_only_what_is_near_is_held() {
-        let mut window = Window::new(10_000, 300, 300 * 20);
+        let mut window = FrameWindow::new(10_000, 300, 300 * 20);
         for at in [0, 50, 9_999, 4_000] {
             window.look_at(at, false);
             fill(&mut window);
@@ -197,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_jump_frees_nothing_and_the_next_frame_gives_away_what_lies_far() {
-        let mut window = Window::new(1000, 300, 300 * 20);
+        let mut window = FrameWindow::new(1000, 300, 300 * 20);
         fill(&mut window);
         window.look_at(500, false);
         assert_eq!(window.frames.len(), 20);
@@ -209,7 +208,7 @@ mod tests {
 
     #[test]
     fn frames_that_are_larger_than_promised_are_fewer() {
-        let mut window = Window::new(1000, 1, 3000);
+        let mut window = FrameWindow::new(1000, 1, 3000);
         for _ in 0..500 {
             let Some(missing) = window.next_missing() else {
                 break;
@@ -221,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_clip_that_runs_backwards_is_read_in_pieces_before_its_place() {
-        let mut window = Window::new(1000, 300, 300 * 21);
+        let mut window = FrameWindow::new(1000, 300, 300 * 21);
         window.look_at(500, true);
         let missing = window.next_missing().unwrap();
         assert_eq!((missing, window.begin_for(missing)), (500, 485));
@@ -235,20 +234,20 @@ mod tests {
 
     #[test]
     fn reading_goes_on_over_a_small_gap_and_jumps_over_a_large_one() {
-        let mut window = Window::new(1000, 300, 300 * 100);
+        let mut window = FrameWindow::new(1000, 300, 300 * 100);
         window.look_at(10, false);
         assert_eq!(window.goes_on(0), Some(true));
         window.look_at(500, false);
         assert_eq!(window.goes_on(11), Some(false));
         assert_eq!(window.goes_on(501), Some(false), "it has gone by");
-        let mut whole = Window::new(3, 300, 1 << 20);
+        let mut whole = FrameWindow::new(3, 300, 1 << 20);
         fill(&mut whole);
         assert_eq!(whole.goes_on(3), None);
     }
 
     #[test]
     fn a_file_that_ends_early_has_fewer_frames() {
-        let mut window = Window::new(100, 300, 1 << 20);
+        let mut window = FrameWindow::new(100, 300, 1 << 20);
         window.look_at(90, false);
         drop(window.end_at(10));
         assert_eq!((window.len(), window.at()), (10, 9));

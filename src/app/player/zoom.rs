@@ -10,7 +10,7 @@ const MAX_SCALE: f32 = 32.0;
 
 /// Visible part of an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Zoom {
+pub enum ZoomLevel {
     /// All of it, as large as there is room.
     #[default]
     Fit,
@@ -18,7 +18,7 @@ pub enum Zoom {
     At { scale: f32, offset: Vec2 },
 }
 
-impl Zoom {
+impl ZoomLevel {
     /// One pixel of the picture for each of the screen.
     pub fn own_size(pixels_per_point: f32) -> Self {
         Self::At {
@@ -105,7 +105,7 @@ mod tests {
             (1920.0, 1080.0),
             (4000.0, 1.0),
         ] {
-            let shown = Zoom::Fit.rect(area(), vec2(width, height));
+            let shown = ZoomLevel::Fit.rect(area(), vec2(width, height));
             assert!(area().expand(0.01).contains_rect(shown));
             let aspect = shown.width() / shown.height();
             assert!((aspect / (width / height) - 1.0).abs() < 1e-3, "{aspect}");
@@ -115,10 +115,10 @@ mod tests {
     #[test]
     fn the_point_under_the_pointer_stays_while_the_wheel_turns() {
         let size = vec2(1600.0, 1200.0);
-        let mut zoom = Zoom::own_size(1.0);
+        let mut zoom = ZoomLevel::own_size(1.0);
         let around = pos2(300.0, 150.0);
         let pixel_at =
-            |zoom: Zoom| (around - zoom.rect(area(), size).min) / zoom.scale(area(), size);
+            |zoom: ZoomLevel| (around - zoom.rect(area(), size).min) / zoom.scale(area(), size);
         let before = pixel_at(zoom);
         for _ in 0..5 {
             zoom = zoom.by(1.3, around, area(), size);
@@ -129,17 +129,20 @@ mod tests {
     #[test]
     fn a_picture_cannot_be_moved_out_of_sight() {
         let size = vec2(1600.0, 100.0);
-        let zoom = Zoom::own_size(1.0).moved(vec2(9000.0, 9000.0), area(), size);
+        let zoom = ZoomLevel::own_size(1.0).moved(vec2(9000.0, 9000.0), area(), size);
         let shown = zoom.rect(area(), size);
         assert!((shown.min.x - area().min.x).abs() < 0.5);
         assert!((shown.center().y - area().center().y).abs() < 0.5);
-        assert_eq!(Zoom::Fit.moved(vec2(5.0, 5.0), area(), size), Zoom::Fit);
+        assert_eq!(
+            ZoomLevel::Fit.moved(vec2(5.0, 5.0), area(), size),
+            ZoomLevel::Fit
+        );
     }
 
     #[test]
     fn no_zoom_is_without_bounds() {
         let size = vec2(100.0, 100.0);
-        let mut zoom = Zoom::Fit;
+        let mut zoom = ZoomLevel::Fit;
         for _ in 0..200 {
             zoom = zoom.by(2.0, pos2(50.0, 50.0), area(), size);
         }

@@ -3,27 +3,27 @@
 use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::model::ModelSpec;
 use safelight_core::presets::{
-    self, LoadedPresets, OwnPreset, PresetEdit, PresetValues, PresetsError, Quality,
+    self, LoadedPresets, OwnPreset, PresetEdit, PresetValues, PresetsError, QualityPreset,
 };
 
 use crate::app::choices::PresetKey;
 use crate::app::commands::PresetsCommand;
-use crate::app::cx::Cx;
-use crate::app::inputs::Inputs;
-use crate::app::notices::{Cause, Severity};
-use crate::app::pending::Pending;
+use crate::app::cx::AppContext;
+use crate::app::inputs::InputSlots;
+use crate::app::notices::{NoticeCause, NoticeSeverity};
+use crate::app::pending::BackgroundTask;
 
 /// The user's presets.
 #[derive(Debug, Default)]
 pub struct OwnPresets {
     pub list: Vec<OwnPreset>,
     /// Content of the file, and the new path of a broken one; or the reason why it was not changed.
-    coming: Pending<Result<(LoadedPresets, Option<String>), PresetsError>>,
+    coming: BackgroundTask<Result<(LoadedPresets, Option<String>), PresetsError>>,
 }
 
 impl OwnPresets {
     /// Reads the file.
-    pub(super) fn open(cx: &Cx) -> Self {
+    pub(super) fn open(cx: &AppContext) -> Self {
         let mut own = Self::default();
         own.load(cx);
         own
@@ -34,7 +34,7 @@ impl OwnPresets {
         all(&self.list, spec)
     }
 
-    pub fn update(&mut self, command: PresetsCommand, inputs: &Inputs, cx: &mut Cx) {
+    pub fn update(&mut self, command: PresetsCommand, inputs: &InputSlots, cx: &mut AppContext) {
         let model = cx.model().cloned();
         match (command, model) {
             (PresetsCommand::Apply(key), Some(spec)) => {
@@ -65,7 +65,7 @@ impl OwnPresets {
         }
     }
 
-    pub fn poll(&mut self, cx: &mut Cx) {
+    pub fn poll(&mut self, cx: &mut AppContext) {
         while let Some(come) = self.coming.take() {
             match come {
                 Ok((loaded, aside)) => {
@@ -76,19 +76,19 @@ impl OwnPresets {
                             "the presets file was damaged, and a new one was started",
                         );
                         let card = card.advise(format!("The old one is kept as {aside}"));
-                        cx.tell(Severity::Warning, card);
+                        cx.notify(NoticeSeverity::Warning, card);
                     }
                 }
                 Err(err) => {
                     let card = JobError::from_error(JobErrorKind::Disk, &err)
                         .advise("The presets are unchanged");
-                    cx.tell_about(Cause::PresetsFile, Severity::Error, card);
+                    cx.tell_about(NoticeCause::PresetsFile, NoticeSeverity::Error, card);
                 }
             }
         }
     }
 
-    fn load(&mut self, cx: &Cx) {
+    fn load(&mut self, cx: &AppContext) {
         if let Some(path) = cx.paths.as_ref().map(|paths| paths.presets_file()) {
             let load = move || Ok((presets::load(&path), None));
             if let Some(loading) = cx.background.on_files(load) {
@@ -97,7 +97,7 @@ impl OwnPresets {
         }
     }
 
-    fn edit(&mut self, edit: PresetEdit, cx: &mut Cx) {
+    fn edit(&mut self, edit: PresetEdit, cx: &mut AppContext) {
         let Some(path) = cx.paths.as_ref().map(|paths| paths.presets_file()) else {
             return;
         };
@@ -109,14 +109,14 @@ impl OwnPresets {
             }));
     }
 
-    fn take(&mut self, loaded: LoadedPresets, cx: &mut Cx) {
+    fn take(&mut self, loaded: LoadedPresets, cx: &mut AppContext) {
         let LoadedPresets {
             presets,
             problems,
             error,
         } = loaded;
         self.list = presets;
-        cx.notices.end(&Cause::PresetsFile);
+        cx.notices.end(&NoticeCause::PresetsFile);
         let broken = error.map(|err| JobError::from_error(JobErrorKind::InvalidRequest, &err));
         let problems = (!problems.is_empty())
             .then(|| JobError::new(JobErrorKind::InvalidRequest, problems.join("; ")));
@@ -125,7 +125,7 @@ impl OwnPresets {
                 "Correct the file, then open the preset menu. Safelight does not change the file \
                 until then",
             );
-            cx.tell_about(Cause::PresetsFile, Severity::Warning, card);
+            cx.tell_about(NoticeCause::PresetsFile, NoticeSeverity::Warning, card);
         }
     }
 }
@@ -141,7 +141,7 @@ pub struct PresetChoice {
 
 /// All that can be chosen for a model: those of every model, the model's, the user's.
 fn all(own: &[OwnPreset], spec: &ModelSpec) -> Vec<PresetChoice> {
-    let qualities = Quality::ALL.into_iter().map(|quality| PresetChoice {
+    let qualities = QualityPreset::ALL.into_iter().map(|quality| PresetChoice {
         key: PresetKey::Quality(quality),
         name: quality.label().to_owned(),
         note: quality.note().to_owned(),
@@ -171,12 +171,12 @@ mod tests {
 
     #[test]
     fn without_a_model_a_preset_changes_nothing_and_a_broken_file_is_told_once() {
-        let (mut presets, mut cx) = (OwnPresets::default(), Cx::alone());
+        let (mut presets, mut cx) = (OwnPresets::default(), AppContext::alone());
         let form = cx.form.clone();
-        presets.update(PresetsCommand::Undo, &Inputs::default(), &mut cx);
+        presets.update(PresetsCommand::Undo, &InputSlots::default(), &mut cx);
         presets.update(
             PresetsCommand::Save("mine".to_owned()),
-            &Inputs::default(),
+            &InputSlots::default(),
             &mut cx,
         );
         assert!(cx.form == form && cx.notices.all().is_empty());

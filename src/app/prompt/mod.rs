@@ -1,7 +1,7 @@
 //! The prompt: its history, wildcards, and the token count.
 
-pub mod counting;
-pub mod typing;
+pub mod prompt_cursor;
+pub mod token_count;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use safelight_core::job::{JobError, JobErrorKind};
 use safelight_core::prompts::{self, PromptEntry};
 
 use crate::app::commands::PromptCommand;
-use crate::app::cx::Cx;
-use crate::app::notices::{Cause, Severity};
-use crate::app::pending::Pending;
-use counting::Counting;
+use crate::app::cx::AppContext;
+use crate::app::notices::{NoticeCause, NoticeSeverity};
+use crate::app::pending::BackgroundTask;
+use token_count::PromptCounting;
 
 /// Interval of reading wildcards again while the user types one.
 const GLANCE_SECS: f64 = 2.0;
@@ -28,24 +28,24 @@ pub fn field_id() -> egui::Id {
 /// Earlier prompts, wildcards and counted tokens.
 #[derive(Default)]
 pub struct PromptDesk {
-    pub history: History,
+    pub history: PromptHistory,
     /// The wildcards, once they have been looked for.
     pub wildcards: Option<Arc<Vec<WildcardFile>>>,
-    pub counting: Counting,
+    pub counting: PromptCounting,
     has_begun: bool,
     /// All prompts that are remembered, newest first, or why none can be.
-    keeping: Pending<Result<Vec<PromptEntry>, JobError>>,
+    keeping: BackgroundTask<Result<Vec<PromptEntry>, JobError>>,
     /// That the history cannot be kept was said.
     is_broken: bool,
     /// When the wildcards were looked at.
     looked_at: Option<f64>,
-    looking: Pending<Vec<WildcardFile>>,
+    looking: BackgroundTask<Vec<WildcardFile>>,
     /// The folder for wildcards is there, or why not.
-    making: Pending<Result<PathBuf, JobError>>,
+    making: BackgroundTask<Result<PathBuf, JobError>>,
 }
 
 impl PromptDesk {
-    pub fn update(&mut self, command: PromptCommand, cx: &mut Cx) {
+    pub fn update(&mut self, command: PromptCommand, cx: &mut AppContext) {
         match command {
             PromptCommand::Focus => {
                 cx.is_view_shown = false;
@@ -58,8 +58,8 @@ impl PromptDesk {
                 self.history.leave();
                 self.put(&entry, cx);
             }
-            PromptCommand::Older => self.step(History::older, cx),
-            PromptCommand::Newer => self.step(History::newer, cx),
+            PromptCommand::Older => self.step(PromptHistory::older, cx),
+            PromptCommand::Newer => self.step(PromptHistory::newer, cx),
             PromptCommand::Forget(entry) => {
                 self.change_history(move |entries| entries.retain(|known| *known != entry), cx);
             }
@@ -79,17 +79,17 @@ impl PromptDesk {
         }
     }
 
-    pub fn poll(&mut self, cx: &mut Cx) {
+    pub fn poll(&mut self, cx: &mut AppContext) {
         while let Some(kept) = self.keeping.take() {
             match kept {
                 Ok(entries) => {
                     self.is_broken = false;
-                    cx.notices.end(&Cause::PromptsFile);
+                    cx.notices.end(&NoticeCause::PromptsFile);
                     self.history.take(entries);
                 }
                 // Told once, not with every prompt.
                 Err(err) if !std::mem::replace(&mut self.is_broken, true) => {
-                    cx.tell_about(Cause::PromptsFile, Severity::Warning, err);
+                    cx.tell_about(NoticeCause::PromptsFile, NoticeSeverity::Warning, err);
                 }
                 Err(_) => {}
             }
@@ -102,14 +102,14 @@ impl PromptDesk {
         }
         match self.making.take() {
             Some(Ok(folder)) => cx.background.open_folder(folder),
-            Some(Err(err)) => cx.tell(Severity::Warning, err),
+            Some(Err(err)) => cx.notify(NoticeSeverity::Warning, err),
             None => {}
         }
         self.counting.poll();
     }
 
     /// Keeps what is being submitted.
-    fn remember(&mut self, entry: PromptEntry, cx: &mut Cx) {
+    fn remember(&mut self, entry: PromptEntry, cx: &mut AppContext) {
         if !entry.prompt.is_empty() {
             self.history.leave();
             self.change_history(move |entries| prompts::remember(entries, entry), cx);
@@ -117,17 +117,17 @@ impl PromptDesk {
     }
 
     /// Puts an example into the field. The previous text stays in the history.
-    fn use_example(&mut self, example: String, cx: &mut Cx) {
+    fn use_example(&mut self, example: String, cx: &mut AppContext) {
         let written = cx.form.prompt.trim();
         let mut specs = cx.models.all().iter();
         let is_example = specs.any(|spec| spec.example_prompts.iter().any(|it| it == written));
         if let Some(spec) = cx.model().filter(|_| !is_example) {
-            self.remember(PromptEntry::of(&cx.form, spec), cx);
+            self.remember(PromptEntry::from_form(&cx.form, spec), cx);
         }
         cx.form.prompt = example;
     }
 
-    fn begin(&mut self, cx: &mut Cx) {
+    fn begin(&mut self, cx: &mut AppContext) {
         self.counting.begin();
         if !std::mem::replace(&mut self.has_begun, true) {
             self.change_history(|_| {}, cx);
@@ -138,7 +138,7 @@ impl PromptDesk {
     fn change_history(
         &mut self,
         change: impl FnOnce(&mut Vec<PromptEntry>) + Send + 'static,
-        cx: &mut Cx,
+        cx: &mut AppContext,
     ) {
         let Some(paths) = &cx.paths else {
             self.history.change(change);
@@ -158,7 +158,11 @@ impl PromptDesk {
         self.keeping.add(keeping);
     }
 
-    fn step(&mut self, step: fn(&mut History, &PromptEntry) -> Option<PromptEntry>, cx: &mut Cx) {
+    fn step(
+        &mut self,
+        step: fn(&mut PromptHistory, &PromptEntry) -> Option<PromptEntry>,
+        cx: &mut AppContext,
+    ) {
         self.begin(cx);
         let current = PromptEntry::from(&cx.form);
         if let Some(entry) = step(&mut self.history, &current) {
@@ -166,24 +170,24 @@ impl PromptDesk {
         }
     }
 
-    fn put(&mut self, entry: &PromptEntry, cx: &mut Cx) {
+    fn put(&mut self, entry: &PromptEntry, cx: &mut AppContext) {
         entry.put(&mut cx.form);
         cx.typing.go_to_end(&cx.form.prompt);
         self.counting.begin();
     }
 
-    fn look_at_wildcards(&mut self, cx: &Cx) {
+    fn look_at_wildcards(&mut self, cx: &AppContext) {
         self.looked_at = Some(cx.now_secs);
         let folders = cx.wildcard_folders();
         self.looking = cx.background.run("wildcards", move || folders.list());
     }
 
-    fn open_wildcard_folder(&mut self, cx: &mut Cx) {
+    fn open_wildcard_folder(&mut self, cx: &mut AppContext) {
         let folders = cx.wildcard_folders();
         let Some(folder) = folders.first().map(PathBuf::from) else {
             let err = JobError::new(JobErrorKind::Disk, "there is no folder for wildcard files")
                 .advise("Choose one in the settings");
-            cx.tell(Severity::Warning, err);
+            cx.notify(NoticeSeverity::Warning, err);
             return;
         };
         let making = cx.background.on_files(move || {
@@ -206,7 +210,7 @@ impl PromptDesk {
 
 /// Prompts of earlier jobs, and the one in the field.
 #[derive(Default)]
-pub struct History {
+pub struct PromptHistory {
     entries: Arc<Vec<PromptEntry>>,
     /// The place of the one in the field.
     at: Option<usize>,
@@ -216,7 +220,7 @@ pub struct History {
     pub is_known: bool,
 }
 
-impl History {
+impl PromptHistory {
     pub fn entries(&self) -> &Arc<Vec<PromptEntry>> {
         &self.entries
     }
@@ -314,8 +318,8 @@ mod tests {
         }
     }
 
-    fn history(prompts: &[&str]) -> History {
-        let mut history = History::default();
+    fn history(prompts: &[&str]) -> PromptHistory {
+        let mut history = PromptHistory::default();
         history.take(prompts.iter().map(|prompt| history_entry(prompt)).collect());
         history
     }
@@ -326,14 +330,14 @@ mod tests {
         let mut field = history_entry("half writt");
         let mut steps = Vec::new();
         for step in [
-            History::older as fn(&mut History, &PromptEntry) -> Option<PromptEntry>,
-            History::older,
-            History::older,
-            History::older,
-            History::newer,
-            History::newer,
-            History::newer,
-            History::newer,
+            PromptHistory::older as fn(&mut PromptHistory, &PromptEntry) -> Option<PromptEntry>,
+            PromptHistory::older,
+            PromptHistory::older,
+            PromptHistory::older,
+            PromptHistory::newer,
+            PromptHistory::newer,
+            PromptHistory::newer,
+            PromptHistory::newer,
         ] {
             let next = step(&mut history, &field);
             steps.push(next.clone().map_or_else(String::new, |next| next.prompt));

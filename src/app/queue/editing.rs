@@ -2,28 +2,28 @@
 
 use safelight_core::job::{GenerateForm, GenerateRequest, JobError, JobErrorKind, JobId};
 
-use crate::app::cx::Cx;
-use crate::app::inputs::Inputs;
-use crate::app::notices::{Cause, Severity};
+use crate::app::cx::AppContext;
+use crate::app::inputs::InputSlots;
+use crate::app::notices::{NoticeCause, NoticeSeverity};
 use crate::app::queue::JobQueue;
-use crate::app::queue::jobs::{Removed, WaitingJob};
+use crate::app::queue::jobs::{RemovedJob, WaitingJob};
 
 /// The job that is changed, and what stood in the form before.
-pub struct Editing {
+pub struct EditedJob {
     pub id: JobId,
     form: GenerateForm,
-    inputs: Inputs,
+    inputs: InputSlots,
     is_seed_used: bool,
 }
 
-impl Editing {
+impl EditedJob {
     /// The user's form, which is restored afterwards.
     pub(in crate::app) fn own_form(&self) -> &GenerateForm {
         &self.form
     }
 
     /// A file may still arrive for what stood there before.
-    pub(super) fn poll(&mut self, cx: &mut Cx) {
+    pub(super) fn poll(&mut self, cx: &mut AppContext) {
         self.inputs.poll_for(&mut self.form, false, cx);
     }
 }
@@ -51,7 +51,7 @@ fn as_written(job: &WaitingJob) -> Option<GenerateRequest> {
 
 impl JobQueue {
     /// Puts a job's settings and inputs into the form. It does not start while it is changed.
-    pub(super) fn edit(&mut self, id: JobId, inputs: &mut Inputs, cx: &mut Cx) {
+    pub(super) fn edit(&mut self, id: JobId, inputs: &mut InputSlots, cx: &mut AppContext) {
         if self.edited() == Some(id) {
             return;
         }
@@ -63,10 +63,10 @@ impl JobQueue {
             let text = format!("the model of this job is not here: {}", request.model);
             let err = JobError::new(JobErrorKind::BadModel, text)
                 .advise("Search for models again, or remove the job");
-            cx.tell_about(Cause::Models, Severity::Warning, err);
+            cx.tell_about(NoticeCause::Models, NoticeSeverity::Warning, err);
             return;
         }
-        self.editing = Some(Editing {
+        self.editing = Some(EditedJob {
             id,
             form: cx.form.clone(),
             inputs: std::mem::take(inputs),
@@ -83,7 +83,7 @@ impl JobQueue {
     }
 
     /// Gives the form back what stood in it before a job was changed.
-    pub(in crate::app) fn end_edit(&mut self, inputs: &mut Inputs, cx: &mut Cx) {
+    pub(in crate::app) fn end_edit(&mut self, inputs: &mut InputSlots, cx: &mut AppContext) {
         if let Some(editing) = self.editing.take() {
             cx.replace_form(editing.form);
             *inputs = editing.inputs;
@@ -95,15 +95,15 @@ impl JobQueue {
     pub(super) fn replace_edited(
         &mut self,
         jobs: impl Iterator<Item = WaitingJob>,
-        inputs: &mut Inputs,
-        cx: &mut Cx,
+        inputs: &mut InputSlots,
+        cx: &mut AppContext,
     ) {
         let Some(id) = self.edited() else {
             return;
         };
         let (at, is_held) = match self.remove(id) {
-            Some(Removed::Waiting(at, job)) => (at, job.is_held),
-            Some(Removed::Stopped(..) | Removed::Cancelled(_)) | None => {
+            Some(RemovedJob::Waiting(at, job)) => (at, job.is_held),
+            Some(RemovedJob::Stopped(..) | RemovedJob::Cancelled(_)) | None => {
                 (self.waiting.len(), false)
             }
         };
@@ -117,7 +117,7 @@ impl JobQueue {
     }
 
     /// Queues a copy after the job, with another seed unless the form keeps its seed.
-    pub(super) fn duplicate(&mut self, id: JobId, cx: &Cx) {
+    pub(super) fn duplicate(&mut self, id: JobId, cx: &AppContext) {
         let Some(job) = self.idle_job(id) else {
             return;
         };
@@ -162,7 +162,11 @@ mod tests {
 
     #[test]
     fn a_job_whose_model_is_gone_is_not_changed_and_the_form_stays() {
-        let (mut queue, mut inputs, mut cx) = (JobQueue::default(), Inputs::default(), Cx::alone());
+        let (mut queue, mut inputs, mut cx) = (
+            JobQueue::default(),
+            InputSlots::default(),
+            AppContext::alone(),
+        );
         cx.form.prompt = "mine".to_owned();
         let request: serde_json::Result<GenerateRequest> = serde_json::from_value(
             serde_json::json!({

@@ -2,18 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
-use safelight_core::job::{GenerateRequest, Grid, GridId, GridRecord, JobRequest};
+use safelight_core::job::{GenerateRequest, GridId, GridRecord, JobGrid, JobRequest};
 use safelight_core::media::MediaError;
 
-use crate::app::pending::Pending;
+use crate::app::pending::BackgroundTask;
 
 /// Grids of this session that are remembered when all is done: an undo may bring a job of one back.
 const MAX_DONE: usize = 100;
 
 #[derive(Default)]
-pub(super) struct Grids {
+pub(super) struct GridSheets {
     records: Vec<GridRecord>,
-    pub(super) making: Pending<SheetMade>,
+    pub(super) making: BackgroundTask<SheetMade>,
     /// The state of the queue that was looked at last.
     pub(super) looked: Option<u64>,
 }
@@ -24,16 +24,16 @@ pub(super) struct SheetMade {
     pub(super) written: Result<PathBuf, MediaError>,
 }
 
-/// How far a grid is.
+/// Progress of a grid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GridProgress {
     pub num_made: usize,
     pub num_failed: usize,
 }
 
-impl Grids {
+impl GridSheets {
     /// New ones, of which these are among the jobs.
-    pub fn begin(&mut self, grids: Vec<Grid>, requests: &[GenerateRequest]) {
+    pub fn begin(&mut self, grids: Vec<JobGrid>, requests: &[GenerateRequest]) {
         let begun = grids.into_iter();
         let begun = begun.filter_map(|grid| GridRecord::begin(grid, requests));
         self.records.extend(begun);

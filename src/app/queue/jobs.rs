@@ -8,7 +8,7 @@ use safelight_core::job::{
 };
 
 use crate::app::choices::QueueEndAction;
-use crate::app::thumbs::Pictured;
+use crate::app::thumbs::ThumbSource;
 
 #[derive(Clone, Debug)]
 pub struct WaitingJob {
@@ -29,7 +29,7 @@ pub struct WaitingJob {
 
 /// Why a job stopped.
 #[derive(Clone, Debug)]
-pub enum Stopped {
+pub enum StopReason {
     Failed(JobError),
     Paused,
     /// The program ended while it ran.
@@ -40,7 +40,7 @@ pub enum Stopped {
 #[derive(Clone, Debug)]
 pub struct StoppedJob {
     pub job: WaitingJob,
-    pub why: Stopped,
+    pub why: StopReason,
     /// Its progress, for people; empty if nothing of it exists.
     pub progress: String,
 }
@@ -48,7 +48,7 @@ pub struct StoppedJob {
 /// Action once the running job has paused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PauseWish {
-    /// Pauses this job only: it stops and others go on.
+    /// Pauses this job only: it stops and others start.
     Job,
     /// With the whole queue: it is the first one again.
     Queue,
@@ -56,14 +56,14 @@ pub enum PauseWish {
 
 /// A job that was taken out, and where it stood.
 #[derive(Clone, Debug)]
-pub enum Removed {
+pub enum RemovedJob {
     Waiting(usize, WaitingJob),
     Stopped(usize, StoppedJob),
     /// It was running.
     Cancelled(WaitingJob),
 }
 
-impl Removed {
+impl RemovedJob {
     pub fn job(&self) -> &WaitingJob {
         match self {
             Self::Waiting(_, job) | Self::Cancelled(job) => job,
@@ -108,10 +108,10 @@ pub(super) fn may_be_of_place(err: &JobError) -> bool {
 impl StoppedJob {
     /// The program ended while it ran.
     pub fn is_interrupted(&self) -> bool {
-        matches!(self.why, Stopped::Unfinished)
+        matches!(self.why, StopReason::Unfinished)
     }
 
-    pub fn new(job: WaitingJob, why: Stopped) -> Self {
+    pub fn new(job: WaitingJob, why: StopReason) -> Self {
         Self {
             job,
             why,
@@ -163,20 +163,20 @@ impl ResultItem {
     }
 
     /// One of its pictures, or of its clip's frames.
-    pub fn pictured(&self, index: usize) -> Option<Pictured> {
+    pub fn pictured(&self, index: usize) -> Option<ThumbSource> {
         let frame = self.output.clip.frames.get(index)?;
-        Some(Pictured::Made(self.id, index, Arc::clone(frame)))
+        Some(ThumbSource::Made(self.id, index, Arc::clone(frame)))
     }
 
     /// Frame that represents it.
-    pub fn middle(&self) -> Option<Pictured> {
+    pub fn middle(&self) -> Option<ThumbSource> {
         self.pictured(self.output.clip.frames.len() / 2)
     }
 }
 
 /// The time that is left to say no.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Countdown {
+pub struct ActionCountdown {
     pub action: QueueEndAction,
     /// On the window's clock.
     pub(super) ends_at: f64,
@@ -185,4 +185,4 @@ pub struct Countdown {
 }
 
 /// Sends the machine to sleep, or says why it stays awake.
-pub type Suspend = Arc<dyn Fn() -> Result<(), JobError> + Send + Sync>;
+pub type SuspendMachine = Arc<dyn Fn() -> Result<(), JobError> + Send + Sync>;

@@ -5,26 +5,26 @@ use std::path::Path;
 use std::sync::Arc;
 
 use safelight_core::job::{JobError, JobErrorKind, QueueFile, QueuedJob, QueuedState};
-use safelight_core::settings::Paths;
+use safelight_core::settings::AppPaths;
 
-use crate::app::cx::Cx;
-use crate::app::notices::Severity;
+use crate::app::cx::AppContext;
+use crate::app::notices::NoticeSeverity;
 use crate::app::queue::JobQueue;
-use crate::app::queue::jobs::{Stopped, StoppedJob, WaitingJob};
-use crate::app::queue::keeping::{Restored, queue_not_written_text, restore};
+use crate::app::queue::jobs::{StopReason, StoppedJob, WaitingJob};
+use crate::app::queue::queue_saving::{RestoredQueue, queue_not_written_text, restore};
 use crate::worker::{UnfinishedJob, left_in};
 
 impl JobQueue {
-    /// Reads what the last run left: its queue, and the jobs that can go on.
-    pub(in crate::app) fn load(&mut self, cx: &Cx) {
+    /// Reads the queue of the last run, and the jobs that can resume.
+    pub(in crate::app) fn load(&mut self, cx: &AppContext) {
         if let Some(paths) = cx.paths.clone() {
             let restoring = cx.background.on_files(move || restore(&paths));
             self.restoring = restoring.unwrap_or_default();
         }
     }
 
-    pub(super) fn restore(&mut self, restored: Restored, cx: &mut Cx) {
-        let Restored {
+    pub(super) fn restore(&mut self, restored: RestoredQueue, cx: &mut AppContext) {
+        let RestoredQueue {
             lock,
             file,
             waiting,
@@ -41,23 +41,23 @@ impl JobQueue {
         self.take_left(left, cx);
         self.touch();
         for problem in problems {
-            cx.tell(Severity::Warning, problem);
+            cx.notify(NoticeSeverity::Warning, problem);
         }
         if has_old || !self.stopped.is_empty() {
             self.reveal(cx);
         }
     }
 
-    /// Looks for jobs that can go on.
-    pub(super) fn find_left(&mut self, cx: &Cx) {
-        if let Some(jobs) = cx.paths.as_ref().map(Paths::jobs) {
+    /// Searches for jobs that can resume.
+    pub(super) fn find_left(&mut self, cx: &AppContext) {
+        if let Some(jobs) = cx.paths.as_ref().map(AppPaths::jobs) {
             let left = cx.background.on_files(move || left_in(&jobs));
             self.leftovers = left.unwrap_or_default();
         }
     }
 
-    /// Jobs whose folders are there: those of the queue go on there, the others are offered.
-    pub(super) fn take_left(&mut self, left: Vec<UnfinishedJob>, cx: &Cx) {
+    /// Jobs with existing folders: those of the queue resume there, the others are offered.
+    pub(super) fn take_left(&mut self, left: Vec<UnfinishedJob>, cx: &AppContext) {
         for job in left {
             let id = job.id;
             let is_running = self.running.as_ref().is_some_and(|it| it.id == id);
@@ -78,20 +78,20 @@ impl JobQueue {
                 };
                 self.stop(StoppedJob {
                     progress,
-                    ..StoppedJob::new(waiting, Stopped::Unfinished)
+                    ..StoppedJob::new(waiting, StopReason::Unfinished)
                 });
             }
         }
     }
 
     /// The last time: also while an earlier state is on its way.
-    pub(in crate::app) fn keep_at_last(&mut self, cx: &Cx) {
+    pub(in crate::app) fn keep_at_last(&mut self, cx: &AppContext) {
         if self.keeping.is_due(self.revision()) {
             self.write(cx);
         }
     }
 
-    pub(super) fn write(&mut self, cx: &Cx) {
+    pub(super) fn write(&mut self, cx: &AppContext) {
         let (Some(paths), Some(lock)) = (&cx.paths, self.keeping.lock.clone()) else {
             return;
         };
@@ -107,7 +107,7 @@ impl JobQueue {
         }
     }
 
-    /// What is kept of it.
+    /// Content of the queue file.
     fn to_file(&self) -> QueueFile {
         let running = self.running.iter();
         let running = running.map(|job| queued(&job.to_idle(), QueuedState::Running));
@@ -116,12 +116,12 @@ impl JobQueue {
             .iter()
             .map(|job| queued(job, QueuedState::Waiting));
         let stopped = self.stopped.iter().map(|stopped| match &stopped.why {
-            Stopped::Failed(err) => QueuedJob {
+            StopReason::Failed(err) => QueuedJob {
                 error: Some(err.clone()),
                 ..queued(&stopped.job, QueuedState::Failed)
             },
-            Stopped::Paused => queued(&stopped.job, QueuedState::Paused),
-            Stopped::Unfinished => queued(&stopped.job, QueuedState::Unfinished),
+            StopReason::Paused => queued(&stopped.job, QueuedState::Paused),
+            StopReason::Unfinished => queued(&stopped.job, QueuedState::Unfinished),
         });
         QueueFile {
             jobs: running.chain(waiting).chain(stopped).collect(),

@@ -7,10 +7,10 @@ use egui::ViewportCommand;
 use safelight_core::job::{JobError, JobErrorKind, JobId, JobRequest};
 
 use crate::app::choices::{MoveTarget, QueueEndAction};
-use crate::app::cx::Cx;
+use crate::app::cx::AppContext;
 use crate::app::queue::JobQueue;
 use crate::app::queue::jobs::{
-    Countdown, Removed, ResultItem, Stopped, StoppedJob, WaitingJob, may_be_of_place,
+    ActionCountdown, RemovedJob, ResultItem, StopReason, StoppedJob, WaitingJob, may_be_of_place,
 };
 
 /// Time in which the action can be cancelled.
@@ -50,7 +50,7 @@ impl JobQueue {
     }
 
     /// Jobs of an earlier run that were not resumed: interrupted ones first.
-    pub fn held(&self) -> impl Iterator<Item = JobId> {
+    pub fn held_jobs(&self) -> impl Iterator<Item = JobId> {
         let unfinished = self.stopped.iter().filter(|it| it.is_interrupted());
         let waiting = self.waiting.iter().filter(|job| job.is_held);
         unfinished
@@ -60,7 +60,7 @@ impl JobQueue {
 
     /// Resumes the jobs of an earlier run.
     pub fn release_held(&mut self) {
-        let held: Vec<JobId> = self.held().collect();
+        let held: Vec<JobId> = self.held_jobs().collect();
         for job in &mut self.waiting {
             job.is_held = false;
         }
@@ -97,21 +97,21 @@ impl JobQueue {
     }
 
     /// Takes a job out that waits or has stopped. Its folder may be found later and then counts no more.
-    pub fn remove(&mut self, id: JobId) -> Option<Removed> {
+    pub fn remove(&mut self, id: JobId) -> Option<RemovedJob> {
         self.touch();
         if let Some(at) = self.waiting.iter().position(|job| job.id == id) {
             let job = self.waiting.remove(at)?;
             self.forgotten.insert(id);
-            return Some(Removed::Waiting(at, job));
+            return Some(RemovedJob::Waiting(at, job));
         }
         let at = self.stopped.iter().position(|it| it.job.id == id)?;
         let stopped = self.stopped.remove(at);
         self.forgotten.insert(id);
-        Some(Removed::Stopped(at, stopped))
+        Some(RemovedJob::Stopped(at, stopped))
     }
 
     /// Puts jobs back where they stood, in a queue that is paused again if it was.
-    pub fn put_all_back(&mut self, removed: Vec<Removed>, was_paused: bool) {
+    pub fn put_all_back(&mut self, removed: Vec<RemovedJob>, was_paused: bool) {
         self.is_paused |= was_paused;
         for removed in removed.into_iter().rev() {
             self.put_back(removed);
@@ -119,7 +119,7 @@ impl JobQueue {
     }
 
     /// Puts a job back where it stood, unless it is there.
-    fn put_back(&mut self, removed: Removed) {
+    fn put_back(&mut self, removed: RemovedJob) {
         let id = removed.job().id;
         if self.idle_job(id).is_some() {
             return;
@@ -127,9 +127,9 @@ impl JobQueue {
         self.touch();
         self.forgotten.remove(&id);
         match removed {
-            Removed::Waiting(at, job) => self.waiting.insert(at.min(self.waiting.len()), job),
-            Removed::Cancelled(job) => self.waiting.push_front(job),
-            Removed::Stopped(at, job) => self.stopped.insert(at.min(self.stopped.len()), job),
+            RemovedJob::Waiting(at, job) => self.waiting.insert(at.min(self.waiting.len()), job),
+            RemovedJob::Cancelled(job) => self.waiting.push_front(job),
+            RemovedJob::Stopped(at, job) => self.stopped.insert(at.min(self.stopped.len()), job),
         }
     }
 
@@ -145,12 +145,12 @@ impl JobQueue {
             job.id = JobId::next();
         }
         job.is_held = false;
-        if matches!(&why, Stopped::Failed(err) if may_be_of_place(err)) {
+        if matches!(&why, StopReason::Failed(err) if may_be_of_place(err)) {
             job.forget_output();
         }
         match why {
-            Stopped::Failed(_) => self.waiting.push_back(job),
-            Stopped::Paused | Stopped::Unfinished => self.waiting.push_front(job),
+            StopReason::Failed(_) => self.waiting.push_back(job),
+            StopReason::Paused | StopReason::Unfinished => self.waiting.push_front(job),
         }
         self.touch();
     }
@@ -163,7 +163,7 @@ impl JobQueue {
 
 impl JobQueue {
     /// Begins to count when the last job has ended, counts, and does what was chosen. A model on its way counts as work.
-    pub(super) fn watch_end(&mut self, is_fetching: bool, cx: &Cx) {
+    pub(super) fn watch_end(&mut self, is_fetching: bool, cx: &AppContext) {
         if self.after == QueueEndAction::Nothing {
             return;
         }
@@ -177,7 +177,7 @@ impl JobQueue {
             None => cx.now_secs + COUNTDOWN_SECS,
         };
         let secs_left = (ends_at - cx.now_secs).max(0.0);
-        self.countdown = Some(Countdown {
+        self.countdown = Some(ActionCountdown {
             action,
             ends_at,
             secs_left: secs_left.ceil() as u32,
@@ -190,7 +190,7 @@ impl JobQueue {
         }
     }
 
-    /// Returns whether jobs have run, and no other will by itself.
+    /// Returns whether jobs have run, and none will start automatically.
     fn is_through(&self) -> bool {
         self.has_worked
             && self.running.is_none()
@@ -200,7 +200,7 @@ impl JobQueue {
             && self.next(None).is_none()
     }
 
-    fn do_after(&self, action: QueueEndAction, cx: &Cx) {
+    fn do_after(&self, action: QueueEndAction, cx: &AppContext) {
         match action {
             QueueEndAction::Nothing => {}
             QueueEndAction::Quit => cx.ctx.send_viewport_cmd(ViewportCommand::Close),
@@ -235,7 +235,11 @@ fn suspend() -> Result<(), JobError> {
 impl JobQueue {
     /// Of the results that were thrown away, the files of these are not there now. Gives the place of the first one that
     /// left, and the last one that came back.
-    pub fn follow_files(&mut self, gone: &[PathBuf], cx: &Cx) -> (Option<usize>, Option<JobId>) {
+    pub fn follow_files(
+        &mut self,
+        gone: &[PathBuf],
+        cx: &AppContext,
+    ) -> (Option<usize>, Option<JobId>) {
         let (back, still) = std::mem::take(&mut self.gone)
             .into_iter()
             .partition::<Vec<_>, _>(|(_, item)| !is_gone(item, gone));

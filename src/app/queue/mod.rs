@@ -1,18 +1,18 @@
 //! Job queue of this window: waiting, running, stopped and finished jobs, and actions on them.
 //!
-//! Order: `list`; scheduling: `turns`; file: `kept`. The worker computes.
+//! Order: `list`; scheduling: `scheduling`; file: `kept`. The worker computes.
 
 pub mod editing;
 pub mod grids;
 pub mod jobs;
-mod keeping;
 mod kept;
 mod list;
 mod naming;
+mod queue_saving;
 mod running;
+mod scheduling;
 pub mod sheets;
 pub mod submit;
-mod turns;
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::path::PathBuf;
@@ -22,23 +22,23 @@ use safelight_core::settings::OutputSettings;
 
 use crate::app::choices::{MultiFilePrompt, QueueEndAction, QueuePanel};
 use crate::app::commands::{PlayerCommand, QueueCommand};
-use crate::app::cx::Cx;
-use crate::app::inputs::Inputs;
+use crate::app::cx::AppContext;
+use crate::app::inputs::InputSlots;
 use crate::app::loras::LoraShelf;
 use crate::app::memory::MemoryHistory;
-use crate::app::notices::{Cause, counted};
-use crate::app::pending::Pending;
+use crate::app::notices::{NoticeCause, counted};
+use crate::app::pending::BackgroundTask;
 use crate::app::state::PanelPlace;
-use crate::app::undo::Undo;
+use crate::app::undo::UndoAction;
 use crate::worker::UnfinishedJob;
-use editing::Editing;
-use grids::Grids;
-use jobs::{Countdown, Suspend};
-pub use jobs::{PauseWish, Removed, ResultItem, Stopped, StoppedJob, WaitingJob};
-use keeping::{Keeping, Restored};
+use editing::EditedJob;
+use grids::GridSheets;
+use jobs::{ActionCountdown, SuspendMachine};
+pub use jobs::{PauseWish, RemovedJob, ResultItem, StopReason, StoppedJob, WaitingJob};
 use naming::ResolvedOutput;
+use queue_saving::{QueueStore, RestoredQueue};
 pub use running::RunningJob;
-use submit::Opening;
+use submit::OpeningFiles;
 
 /// All of them. The worker holds one at a time; the others wait here.
 #[derive(Default)]
@@ -68,28 +68,28 @@ pub struct JobQueue {
     /// True if the user has closed the panel: it does not open automatically.
     was_closed: bool,
     /// The job whose settings are in the form.
-    pub editing: Option<Editing>,
+    pub editing: Option<EditedJob>,
     /// Files that were added together, whose purpose is to be chosen.
     pub several: Option<MultiFilePrompt>,
     /// Pictures on their way to become a job each.
-    pub opening: Vec<Opening>,
+    pub opening: Vec<OpeningFiles>,
     /// Number of file groups so far: the number of the last one.
     num_openings: u64,
     /// Action when all jobs are done.
     pub after: QueueEndAction,
-    pub countdown: Option<Countdown>,
+    pub countdown: Option<ActionCountdown>,
     /// A job has ended since `after` was chosen.
     has_worked: bool,
     /// Sends the machine to sleep in another way than its own.
-    pub suspend: Option<Suspend>,
-    keeping: Keeping,
-    grids: Grids,
+    pub suspend: Option<SuspendMachine>,
+    keeping: QueueStore,
+    grids: GridSheets,
     /// Queue of the last run.
-    restoring: Pending<Restored>,
+    restoring: BackgroundTask<RestoredQueue>,
     /// Jobs whose folders are there.
-    leftovers: Pending<Vec<UnfinishedJob>>,
+    leftovers: BackgroundTask<Vec<UnfinishedJob>>,
     /// The job whose file name is looked for.
-    naming: Pending<ResolvedOutput>,
+    naming: BackgroundTask<ResolvedOutput>,
     /// The engine's last line about its device.
     pub device_line: String,
     /// Names that were given to jobs.
@@ -121,9 +121,9 @@ impl JobQueue {
     pub fn update(
         &mut self,
         command: QueueCommand,
-        inputs: &mut Inputs,
+        inputs: &mut InputSlots,
         loras: &LoraShelf,
-        cx: &mut Cx,
+        cx: &mut AppContext,
     ) {
         match command {
             QueueCommand::Submit => {
@@ -157,11 +157,11 @@ impl JobQueue {
                     self.end_edit(inputs, cx);
                 }
                 self.restart(id);
-                cx.notices.end(&Cause::Job(id));
+                cx.notices.end(&NoticeCause::Job(id));
             }
             QueueCommand::ReleaseHeld => self.release_held(),
             QueueCommand::ClearHeld => {
-                let ids: Vec<JobId> = self.held().collect();
+                let ids: Vec<JobId> = self.held_jobs().collect();
                 self.remove_all(&ids, inputs, cx);
             }
             QueueCommand::Clear => {
@@ -201,7 +201,7 @@ impl JobQueue {
         }
     }
 
-    pub fn poll(&mut self, cx: &mut Cx) {
+    pub fn poll(&mut self, cx: &mut AppContext) {
         if let Some(restored) = self.restoring.take() {
             self.restore(restored, cx);
         }
@@ -219,10 +219,10 @@ impl JobQueue {
     }
 
     /// Work between two frames, once all commands are known.
-    pub(super) fn tend(&mut self, is_fetching: bool, cx: &mut Cx) {
+    pub(super) fn tend(&mut self, is_fetching: bool, cx: &mut AppContext) {
         if self.output != cx.settings.output {
             self.output = cx.settings.output.clone();
-            cx.notices.end(&Cause::ResultFolder);
+            cx.notices.end(&NoticeCause::ResultFolder);
         }
         self.name_next(cx);
         self.tend_grids(cx);
@@ -233,7 +233,7 @@ impl JobQueue {
         self.watch_end(is_fetching, cx);
     }
 
-    fn open(&mut self, is_open: bool, cx: &mut Cx) {
+    fn open(&mut self, is_open: bool, cx: &mut AppContext) {
         self.panel.is_open = is_open;
         self.was_closed = !is_open;
         cx.is_queue_over = is_open;
@@ -245,17 +245,17 @@ impl JobQueue {
     }
 
     /// Opens the panel for what has come into the queue, wherever there is room.
-    fn reveal(&mut self, cx: &mut Cx) {
+    fn reveal(&mut self, cx: &mut AppContext) {
         self.panel.is_open = true;
         cx.is_queue_over = true;
     }
 
-    fn remove_all(&mut self, ids: &[JobId], inputs: &mut Inputs, cx: &mut Cx) {
+    fn remove_all(&mut self, ids: &[JobId], inputs: &mut InputSlots, cx: &mut AppContext) {
         if self.edited().is_some_and(|id| ids.contains(&id)) {
             self.end_edit(inputs, cx);
         }
         for id in ids {
-            cx.notices.end(&Cause::Job(*id));
+            cx.notices.end(&NoticeCause::Job(*id));
         }
         let jobs: Vec<_> = ids.iter().filter_map(|id| self.remove(*id)).collect();
         if jobs.is_empty() {
@@ -269,7 +269,7 @@ impl JobQueue {
             [one] => format!("Removed from the queue: {}", one.job().request.title()),
             several => format!("{} jobs were removed from the queue", several.len()),
         };
-        cx.offer_undo(name, done, Undo::Jobs { jobs, was_paused });
+        cx.offer_undo(name, done, UndoAction::Jobs { jobs, was_paused });
     }
 
     fn pause_running(&mut self, wish: PauseWish) {
@@ -298,7 +298,11 @@ mod tests {
 
     #[test]
     fn removed_jobs_are_one_entry_of_the_history_and_come_back_where_they_stood() {
-        let (mut queue, mut inputs, mut cx) = (JobQueue::default(), Inputs::default(), Cx::alone());
+        let (mut queue, mut inputs, mut cx) = (
+            JobQueue::default(),
+            InputSlots::default(),
+            AppContext::alone(),
+        );
         queue.add(["a", "b", "c"].map(request).into(), &cx);
         let ids: Vec<JobId> = queue.waiting.iter().map(|job| job.id).collect();
         queue.remove_all(&ids[..2], &mut inputs, &mut cx);
@@ -310,7 +314,8 @@ mod tests {
             cx.notices.all()[0].summary,
             "2 jobs were removed from the queue"
         );
-        let Some(Undo::Jobs { jobs, was_paused }) = cx.undo.take(None).map(|entry| entry.what)
+        let Some(UndoAction::Jobs { jobs, was_paused }) =
+            cx.undo.take(None).map(|entry| entry.what)
         else {
             panic!("jobs can be put back");
         };
@@ -324,7 +329,11 @@ mod tests {
 
     #[test]
     fn a_paused_queue_that_is_cleared_is_not_paused_any_more_until_that_is_undone() {
-        let (mut queue, mut inputs, mut cx) = (JobQueue::default(), Inputs::default(), Cx::alone());
+        let (mut queue, mut inputs, mut cx) = (
+            JobQueue::default(),
+            InputSlots::default(),
+            AppContext::alone(),
+        );
         queue.add(["a", "b"].map(request).into(), &cx);
         queue.is_paused = true;
         let ids: Vec<JobId> = queue.waiting.iter().map(|job| job.id).collect();
@@ -337,7 +346,8 @@ mod tests {
             &mut cx,
         );
         assert!(!queue.is_paused && queue.waiting.is_empty());
-        let Some(Undo::Jobs { jobs, was_paused }) = cx.undo.take(None).map(|entry| entry.what)
+        let Some(UndoAction::Jobs { jobs, was_paused }) =
+            cx.undo.take(None).map(|entry| entry.what)
         else {
             panic!("jobs can be put back");
         };

@@ -5,30 +5,30 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use safelight_core::job::prompt::WildcardFolders;
-use safelight_core::job::{JobError, JobErrorKind, JobId, JobRequest, Notice};
+use safelight_core::job::{FormNotice, JobError, JobErrorKind, JobId, JobRequest};
 use safelight_core::lora::LoraIndex;
 use safelight_core::model::ModelSpec;
 use safelight_core::naming;
 
-use crate::app::cx::Cx;
-use crate::app::notices::{Cause, Severity};
+use crate::app::cx::AppContext;
+use crate::app::notices::{NoticeCause, NoticeSeverity};
 
-/// What came of looking for a name.
+/// Result of the search for a file name.
 pub(super) struct ResolvedOutput {
     pub(super) id: JobId,
-    /// The request with settled prompts and a file of its own, and what is to be said of the prompts.
-    pub(super) found: Result<(JobRequest, Vec<Notice>), JobError>,
+    /// Request with resolved prompts and a new file name, and notices about the prompts.
+    pub(super) found: Result<(JobRequest, Vec<FormNotice>), JobError>,
     /// All names that were given so far.
     pub(super) taken: HashSet<PathBuf>,
 }
 
-/// Returns whether there is a folder for what the form makes: nothing can be kept without one, which is told.
-pub(super) fn has_folder(spec: &ModelSpec, cx: &mut Cx) -> bool {
+/// Returns whether there is a folder for the form's results: nothing can be saved without one, which is reported.
+pub(super) fn has_folder(spec: &ModelSpec, cx: &mut AppContext) -> bool {
     let is_there = cx.output_folder(cx.form.makes_picture(spec)).is_some();
     if !is_there {
         let err = JobError::new(JobErrorKind::Disk, "no folder for results is known")
             .advise("Choose one in the settings");
-        cx.tell_about(Cause::ResultFolder, Severity::Error, err);
+        cx.tell_about(NoticeCause::ResultFolder, NoticeSeverity::Error, err);
     }
     is_there
 }
@@ -39,7 +39,7 @@ pub(super) fn find_output(
     folder: &Path,
     sources: Option<(WildcardFolders, LoraIndex)>,
     taken: &mut HashSet<PathBuf>,
-) -> Result<(JobRequest, Vec<Notice>), JobError> {
+) -> Result<(JobRequest, Vec<FormNotice>), JobError> {
     let generating = request.generate_mut().zip(sources);
     let expanded =
         generating.map(|(request, (wildcards, loras))| request.settle_prompts(&wildcards, &loras));

@@ -5,14 +5,14 @@
 use std::sync::Arc;
 
 use safelight_core::job::{
-    CancelToken, Crowded, DeviceChoice, Frame, JobId, JobRequest, JobUpdate, Recipe, SectionOrder,
-    Stage,
+    CancelToken, DeviceChoice, JobId, JobRequest, JobUpdate, MemoryWait, PreviewFrame, Recipe,
+    SectionOrder, Stage,
 };
-use safelight_core::media::Picture;
+use safelight_core::media::RgbPixels;
 
 use crate::app::memory::MemoryHistory;
 use crate::app::memory::course::usual_share;
-use crate::app::player::Player;
+use crate::app::player::FramePlayer;
 use crate::app::queue::jobs::{PauseWish, WaitingJob};
 
 #[derive(Debug)]
@@ -30,17 +30,17 @@ pub struct RunningJob {
     pub section: u32,
     pub has_resumed: bool,
     /// Memory that it waits for.
-    pub waiting: Option<Crowded>,
+    pub waiting: Option<MemoryWait>,
     /// Step and number of steps of the running stage.
     pub step: Option<(u32, u32)>,
     pub secs_left: Option<f64>,
     pub num_frames_decoded: u32,
     /// The latents as pictures, by latent frame.
-    previews: Vec<Option<Arc<Picture>>>,
+    previews: Vec<Option<Arc<RgbPixels>>>,
     /// The newest real frame.
-    pub frame: Option<Frame>,
+    pub frame: Option<PreviewFrame>,
     /// The clip so far, where it grows section by section: it plays while the next section is made.
-    pub growing: Option<Player>,
+    pub growing: Option<FramePlayer>,
     pub memory: MemoryHistory,
 }
 
@@ -132,7 +132,7 @@ impl RunningJob {
                     sections.is_some_and(|sections| sections.order == SectionOrder::Original);
                 match &mut self.growing {
                     Some(clip) => clip.grow(made.clip, is_at_front),
-                    None => self.growing = Some(Player::of_clip(made.clip)),
+                    None => self.growing = Some(FramePlayer::of_clip(made.clip)),
                 }
             }
             JobUpdate::Lora(_) | JobUpdate::Warning(_) | JobUpdate::Ended(_) => {}
@@ -157,7 +157,7 @@ impl RunningJob {
     }
 
     /// The picture of one latent frame, counted around.
-    pub fn preview(&self, turn: usize) -> Option<&Arc<Picture>> {
+    pub fn preview(&self, turn: usize) -> Option<&Arc<RgbPixels>> {
         let known = || self.previews.iter().flatten();
         let count = known().count();
         if count == 0 {
@@ -224,7 +224,7 @@ impl RunningJob {
         .clamp(0.0, 1.0)
     }
 
-    fn keep_preview(&mut self, frame: Frame) {
+    fn keep_preview(&mut self, frame: PreviewFrame) {
         // At most this number of latent frames: the worker's count is not trusted as a list size.
         let index = frame.index as usize;
         if index >= self.request.num_decoded().max(1) {

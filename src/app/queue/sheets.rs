@@ -3,21 +3,21 @@
 use std::path::Path;
 
 use safelight_core::job::{
-    Grid, GridId, GridRecord, JobError, JobErrorKind, JobRequest, write_sheet,
+    GridId, GridRecord, JobError, JobErrorKind, JobGrid, JobRequest, write_sheet,
 };
 use safelight_core::naming;
 
 use crate::app::commands::PlayerCommand;
-use crate::app::cx::Cx;
-use crate::app::inputs::Inputs;
-use crate::app::notices::{Notice, NoticeAction, Severity};
+use crate::app::cx::AppContext;
+use crate::app::inputs::InputSlots;
+use crate::app::notices::{NoticeAction, NoticeSeverity, UserNotice};
 use crate::app::queue::JobQueue;
 use crate::app::queue::grids::{GridProgress, SheetMade};
-use crate::app::queue::jobs::Stopped;
+use crate::app::queue::jobs::StopReason;
 
 impl JobQueue {
     /// The grid that a job is a cell of, where it is known, and the cell's number from 0.
-    pub fn grid_of(&self, request: &JobRequest) -> Option<(&Grid, usize)> {
+    pub fn grid_of(&self, request: &JobRequest) -> Option<(&JobGrid, usize)> {
         let (id, index) = request.cell()?;
         Some((&self.grids.get(id)?.grid, index))
     }
@@ -37,8 +37,8 @@ impl JobQueue {
         let running = self.running.iter().map(|job| &job.request);
         let waiting = self.waiting.iter().map(|job| &job.request);
         let stopped = self.stopped.iter().filter(|stopped| match stopped.why {
-            Stopped::Paused | Stopped::Unfinished => true,
-            Stopped::Failed(_) => false,
+            StopReason::Paused | StopReason::Unfinished => true,
+            StopReason::Failed(_) => false,
         });
         let stopped = stopped.map(|stopped| &stopped.job.request);
         running
@@ -51,7 +51,7 @@ impl JobQueue {
         let failed = self
             .stopped
             .iter()
-            .filter(|stopped| matches!(stopped.why, Stopped::Failed(_)));
+            .filter(|stopped| matches!(stopped.why, StopReason::Failed(_)));
         failed.filter_map(|stopped| stopped.job.request.cell())
     }
 
@@ -67,7 +67,7 @@ impl JobQueue {
     }
 
     /// Takes all jobs of a grid out; the running one is cancelled.
-    pub(super) fn cancel_grid(&mut self, id: GridId, inputs: &mut Inputs, cx: &mut Cx) {
+    pub(super) fn cancel_grid(&mut self, id: GridId, inputs: &mut InputSlots, cx: &mut AppContext) {
         let is_of_it = |request: &JobRequest| request.cell().is_some_and(|it| it.0 == id);
         let waiting = self.waiting.iter().map(|job| (job.id, &job.request));
         let stopped = self.stopped.iter().map(|it| (it.job.id, &it.job.request));
@@ -83,7 +83,7 @@ impl JobQueue {
     }
 
     /// Has the sheets made of grids of which no cell is to come any more, one at a time.
-    pub(super) fn tend_grids(&mut self, cx: &mut Cx) {
+    pub(super) fn tend_grids(&mut self, cx: &mut AppContext) {
         if let Some(made) = self.grids.making.take() {
             self.take_sheet(made, cx);
         }
@@ -121,7 +121,7 @@ impl JobQueue {
         }
     }
 
-    fn take_sheet(&mut self, made: SheetMade, cx: &mut Cx) {
+    fn take_sheet(&mut self, made: SheetMade, cx: &mut AppContext) {
         let SheetMade { id, written } = made;
         // A failed sheet is not retried for ever: the next finished cell tries again.
         let Some(record) = self.grids.get_mut(id) else {
@@ -143,14 +143,14 @@ impl JobQueue {
                     command: PlayerCommand::PlayFile(path.clone()).into(),
                 };
                 cx.notices
-                    .show(Notice::new(Severity::Info, told).with(vec![show]));
+                    .show(UserNotice::new(NoticeSeverity::Info, told).with(vec![show]));
                 cx.push(PlayerCommand::ShowSheet(path));
             }
             Err(err) => {
                 let told = JobError::from_error(JobErrorKind::Disk, &err).advise(format!(
                     "The {name} has no contact sheet. Its results are saved"
                 ));
-                cx.tell(Severity::Warning, told);
+                cx.notify(NoticeSeverity::Warning, told);
             }
         }
     }

@@ -3,32 +3,37 @@
 use std::path::{Path, PathBuf};
 
 use safelight_core::job::{
-    CancelToken, ChosenPicture, FieldError, FormControl, GenerateForm, JobError, JobErrorKind,
-    JobRequest, Jobs, SeedMode, SizeChoice, Source, StartPicture,
+    CancelToken, ChosenPicture, ExpandedJobs, FieldError, FormControl, GenerateForm, InputMedia,
+    JobError, JobErrorKind, JobRequest, SeedMode, SizeChoice, StartPicture,
 };
 use safelight_core::model::ModelSpec;
 use safelight_core::prompts::PromptEntry;
 
-use crate::app::choices::{Choice, MultiFilePrompt};
+use crate::app::choices::{DropChoice, MultiFilePrompt};
 use crate::app::commands::{InputsCommand, PromptCommand};
-use crate::app::cx::Cx;
+use crate::app::cx::AppContext;
 use crate::app::form::{whole_form, window_jobs};
 use crate::app::inputs::opening::{OpenedInput, open_input};
-use crate::app::inputs::{Inputs, Sources};
+use crate::app::inputs::{FormSources, InputSlots};
 use crate::app::loras::LoraShelf;
-use crate::app::notices::{Cause, Severity, counted, sentence};
-use crate::app::pending::Stream;
+use crate::app::notices::{NoticeCause, NoticeSeverity, counted, sentence};
+use crate::app::pending::TaskStream;
 use crate::app::queue::JobQueue;
 use crate::app::queue::jobs::WaitingJob;
 use crate::app::queue::naming::has_folder;
-use crate::app::state::Page;
-use crate::app::thumbs::Pictured;
+use crate::app::state::MainPage;
+use crate::app::thumbs::ThumbSource;
 
 /// So many broken files are named in the card; the others are counted.
 const MAX_NAMED: usize = 12;
 
 impl JobQueue {
-    pub(super) fn submit(&mut self, inputs: &mut Inputs, loras: &LoraShelf, cx: &mut Cx) {
+    pub(super) fn submit(
+        &mut self,
+        inputs: &mut InputSlots,
+        loras: &LoraShelf,
+        cx: &mut AppContext,
+    ) {
         let Some(spec) = cx.model().cloned() else {
             return;
         };
@@ -47,7 +52,7 @@ impl JobQueue {
         }
         let sources = inputs.sources_for(&cx.form, &spec);
         let form = whole_form(&loras.acting(&cx.form), &spec, sources, &cx.settings);
-        let Jobs {
+        let ExpandedJobs {
             jobs,
             num_seeds,
             grids,
@@ -72,8 +77,10 @@ impl JobQueue {
         if !has_folder(&spec, cx) {
             return;
         }
-        cx.notices.end(&Cause::Form);
-        cx.push(PromptCommand::Remember(PromptEntry::of(&cx.form, &spec)));
+        cx.notices.end(&NoticeCause::Form);
+        cx.push(PromptCommand::Remember(PromptEntry::from_form(
+            &cx.form, &spec,
+        )));
         self.grids.begin(grids, &requests);
         if self.editing.is_some() {
             let device = cx.settings.runtime.device;
@@ -89,7 +96,7 @@ impl JobQueue {
         self.add(requests, cx);
         cx.is_seed_used = true;
         cx.num_seeds_used = num_seeds;
-        cx.page = Page::Watch;
+        cx.page = MainPage::Watch;
         cx.is_view_shown = true;
         cx.last_word.clear();
         // Notices about an earlier one are obsolete.
@@ -98,7 +105,7 @@ impl JobQueue {
     }
 
     /// Puts new jobs after those that wait, and before those of an earlier run that were not resumed.
-    pub(in crate::app) fn add<R: Into<JobRequest>>(&mut self, requests: Vec<R>, cx: &Cx) {
+    pub(in crate::app) fn add<R: Into<JobRequest>>(&mut self, requests: Vec<R>, cx: &AppContext) {
         let had_waiting = !self.waiting.is_empty();
         let held = self.waiting.iter().position(|job| job.is_held);
         let first = held.unwrap_or(self.waiting.len());
@@ -115,7 +122,7 @@ impl JobQueue {
 }
 
 /// A card for what no field says: of several prompts one is wrong.
-fn say_refused(errors: &[FieldError], cx: &mut Cx) {
+fn say_refused(errors: &[FieldError], cx: &mut AppContext) {
     let unsaid: Vec<&str> = errors
         .iter()
         .filter(|err| !cx.field_errors.contains(err))
@@ -125,7 +132,7 @@ fn say_refused(errors: &[FieldError], cx: &mut Cx) {
         let err = JobError::new(JobErrorKind::InvalidRequest, unsaid.join("; ")).advise(
             correct_advice(errors.iter().all(|err| err.field == "prompt")),
         );
-        cx.tell_about(Cause::Form, Severity::Error, err);
+        cx.tell_about(NoticeCause::Form, NoticeSeverity::Error, err);
     }
 }
 
@@ -138,12 +145,12 @@ fn correct_advice(is_prompt: bool) -> &'static str {
 }
 
 /// Files on their way to become a job each.
-pub struct Opening {
+pub struct OpeningFiles {
     pub number: u64,
     pub num_files: usize,
     pub num_done: usize,
     pub stop: CancelToken,
-    files: Stream<(PathBuf, Result<OpenedInput, JobError>)>,
+    files: TaskStream<(PathBuf, Result<OpenedInput, JobError>)>,
     num_jobs: usize,
     num_seeds: u64,
     problems: Vec<JobError>,
@@ -159,24 +166,30 @@ pub struct Opening {
 impl JobQueue {
     pub(super) fn take_several(
         &mut self,
-        choice: Choice,
-        inputs: &Inputs,
+        choice: DropChoice,
+        inputs: &InputSlots,
         loras: &LoraShelf,
-        cx: &mut Cx,
+        cx: &mut AppContext,
     ) {
         let Some(MultiFilePrompt { paths, placing, .. }) = self.several.take() else {
             return;
         };
         match choice {
-            Choice::None => {}
+            DropChoice::None => {}
             // As many as there are places, and broken ones take none.
-            Choice::Form => cx.push(InputsCommand::OpenHere(paths, placing)),
-            Choice::Each => self.open_each(paths, inputs, loras, cx),
+            DropChoice::Form => cx.push(InputsCommand::OpenHere(paths, placing)),
+            DropChoice::Each => self.open_each(paths, inputs, loras, cx),
         }
     }
 
-    /// Opens each file for a job of its own, with what the form says now.
-    fn open_each(&mut self, paths: Vec<PathBuf>, inputs: &Inputs, loras: &LoraShelf, cx: &mut Cx) {
+    /// Opens each file for a separate job, with the current form.
+    fn open_each(
+        &mut self,
+        paths: Vec<PathBuf>,
+        inputs: &InputSlots,
+        loras: &LoraShelf,
+        cx: &mut AppContext,
+    ) {
         let Some(spec) = cx.model().cloned() else {
             return;
         };
@@ -199,7 +212,7 @@ impl JobQueue {
                 postbox.post((path, opened));
             }
         });
-        self.opening.push(Opening {
+        self.opening.push(OpeningFiles {
             number: self.num_openings,
             num_files,
             num_done: 0,
@@ -220,7 +233,7 @@ impl JobQueue {
     }
 
     /// Makes jobs of the files that have been opened.
-    pub(super) fn take_opened(&mut self, cx: &mut Cx) {
+    pub(super) fn take_opened(&mut self, cx: &mut AppContext) {
         for mut opening in std::mem::take(&mut self.opening) {
             while let Some((path, opened)) = opening.files.take() {
                 opening.num_done += 1;
@@ -238,10 +251,10 @@ impl JobQueue {
 
     fn make_jobs(
         &mut self,
-        opening: &mut Opening,
+        opening: &mut OpeningFiles,
         path: &Path,
         opened: Result<OpenedInput, JobError>,
-        cx: &mut Cx,
+        cx: &mut AppContext,
     ) {
         let mut form = opening.form.clone();
         if form.seed_mode == SeedMode::Random || opening.num_seeds > 0 {
@@ -249,24 +262,24 @@ impl JobQueue {
         }
         let max_references = opening.spec.limits.max_references as usize;
         let made = opened.and_then(|input| {
-            let mut sources = Sources {
+            let mut sources = FormSources {
                 last_image: opening.last_image.as_ref(),
                 mask: opening.mask.clone(),
                 controls: opening.controls.clone(),
                 prompt_pictures: opening.prompt_pictures.clone(),
-                ..Sources::default()
+                ..FormSources::default()
             };
             match &input.source {
                 // The first of the references that the model sees, where it sees any.
-                Source::Picture(picture) if max_references > 0 => {
+                InputMedia::Picture(picture) if max_references > 0 => {
                     let others = opening.references.iter().take(max_references - 1);
                     sources.references = std::iter::once(picture).chain(others).collect();
                 }
-                Source::Picture(picture) => sources.image = Some(picture),
-                Source::Clip(clip) if form.changes_clip(&opening.spec) => {
+                InputMedia::Picture(picture) => sources.image = Some(picture),
+                InputMedia::Clip(clip) if form.changes_clip(&opening.spec) => {
                     sources.source_clip = Some(clip);
                 }
-                Source::Clip(clip) => sources.extend = Some(clip),
+                InputMedia::Clip(clip) => sources.extend = Some(clip),
             }
             let whole = whole_form(&form, &opening.spec, sources, &cx.settings);
             let made = window_jobs(&whole, &opening.spec, &cx.models).map_err(|errors| {
@@ -282,7 +295,7 @@ impl JobQueue {
                 opening.num_jobs += made.jobs.len();
                 opening.num_seeds += made.num_seeds;
                 cx.thumbs
-                    .put(&cx.ctx, &Pictured::Input(path.to_owned()), &thumb);
+                    .put(&cx.ctx, &ThumbSource::Input(path.to_owned()), &thumb);
                 let requests: Vec<_> = made.jobs.into_iter().map(|job| job.request).collect();
                 self.grids.begin(made.grids, &requests);
                 self.add(requests, cx);
@@ -292,8 +305,8 @@ impl JobQueue {
     }
 }
 
-impl Opening {
-    fn tell_end(self, cx: &mut Cx) {
+impl OpeningFiles {
+    fn tell_end(self, cx: &mut AppContext) {
         cx.say(counted(
             self.num_jobs,
             "1 job was added to the queue",
@@ -310,7 +323,7 @@ impl Opening {
             lines.push(format!("and {} more", problems.len() - MAX_NAMED));
         }
         let err = JobError::new(JobErrorKind::InvalidRequest, summary).advise(lines.join("\n"));
-        cx.tell_about(Cause::Inputs, Severity::Warning, err);
+        cx.tell_about(NoticeCause::Inputs, NoticeSeverity::Warning, err);
     }
 }
 

@@ -12,14 +12,14 @@ use safelight_core::lora;
 use safelight_core::media::{CLIP_ENDINGS, PICTURE_ENDINGS, media_info};
 use safelight_core::model::{InputUse, ModelSpec};
 use safelight_core::restore::{self, FileSettings, ForeignSettings, match_model};
-use safelight_core::settings::{Paths, Settings};
+use safelight_core::settings::{AppPaths, Settings};
 
 use crate::app::commands::{InputsCommand, RestoreCommand};
-use crate::app::cx::Cx;
-use crate::app::inputs::Inputs;
-use crate::app::notices::{Cause, Notice, NoticeAction, Severity};
-use crate::app::pending::Pending;
-use crate::app::undo::{FormBefore, Undo};
+use crate::app::cx::AppContext;
+use crate::app::inputs::InputSlots;
+use crate::app::notices::{NoticeAction, NoticeCause, NoticeSeverity, UserNotice};
+use crate::app::pending::BackgroundTask;
+use crate::app::undo::{FormBefore, UndoAction};
 
 /// Files dropped together whose settings are offered; of more none.
 const MAX_LOOKED_AT: usize = 2;
@@ -27,7 +27,7 @@ const MAX_LOOKED_AT: usize = 2;
 const MAX_SAID: usize = 4;
 
 /// Settings in a dropped file.
-struct Offer {
+struct SettingsOffer {
     path: PathBuf,
     /// The program that made it.
     tool: String,
@@ -47,13 +47,16 @@ struct FoundSettings {
 }
 
 impl FoundSettings {
-    fn read(path: &Path, places: Option<&(Paths, Settings)>) -> Result<Self, (Severity, JobError)> {
+    fn read(
+        path: &Path,
+        places: Option<&(AppPaths, Settings)>,
+    ) -> Result<Self, (NoticeSeverity, JobError)> {
         let found = restore::read(path).map_err(|err| {
             let err = JobError::from_error(JobErrorKind::InvalidRequest, &err)
                 .advise("Choose an image, a video or a JSON file that contains settings");
-            (Severity::Error, err)
+            (NoticeSeverity::Error, err)
         })?;
-        let found = found.ok_or_else(|| (Severity::Info, restore::says_nothing(path)))?;
+        let found = found.ok_or_else(|| (NoticeSeverity::Info, restore::says_nothing(path)))?;
         let lora_files = || {
             let files = places.map(|(paths, settings)| lora::find(paths, settings));
             files.unwrap_or_default()
@@ -81,21 +84,24 @@ impl FoundSettings {
     }
 }
 
+/// Settings of a file, or why there are none.
+type ReadSettings = Result<FoundSettings, (NoticeSeverity, JobError)>;
+
 /// Settings of files on their way into the form.
 #[derive(Default)]
-pub struct Restoring {
+pub struct SettingsRestore {
     /// The form for which a file is read.
     form_number: u64,
-    reading: Pending<(PathBuf, Result<FoundSettings, (Severity, JobError)>)>,
+    reading: BackgroundTask<(PathBuf, ReadSettings)>,
     /// Read, but the models are still looked for.
     waiting: Option<(PathBuf, FoundSettings)>,
-    picking: Pending<Option<PathBuf>>,
+    picking: BackgroundTask<Option<PathBuf>>,
     /// Settings in files that were dropped as images or videos.
-    looking: Pending<Option<Offer>>,
+    looking: BackgroundTask<Option<SettingsOffer>>,
 }
 
-impl Restoring {
-    pub fn update(&mut self, command: RestoreCommand, cx: &Cx) {
+impl SettingsRestore {
+    pub fn update(&mut self, command: RestoreCommand, cx: &AppContext) {
         match command {
             RestoreCommand::Use(path) => self.read(path, cx),
             RestoreCommand::LookAt(paths, are_placed) => self.look_at(paths, are_placed, cx),
@@ -113,10 +119,10 @@ impl Restoring {
     }
 
     /// `edited`: the job whose settings are in the form.
-    pub fn poll(&mut self, inputs: &mut Inputs, edited: Option<JobId>, cx: &mut Cx) {
+    pub fn poll(&mut self, inputs: &mut InputSlots, edited: Option<JobId>, cx: &mut AppContext) {
         if self.form_number != cx.form_number {
             // It was for what stood in the form before.
-            (self.reading, self.waiting) = (Pending::default(), None);
+            (self.reading, self.waiting) = (BackgroundTask::default(), None);
         }
         if let Some(Some(path)) = self.picking.take() {
             self.read(path, cx);
@@ -128,8 +134,10 @@ impl Restoring {
         }
         match self.reading.take() {
             Some((path, Ok(found))) => self.waiting = Some((path, found)),
-            Some((_, Err((Severity::Error, err)))) => cx.notices.show(Notice::of_input(err)),
-            Some((_, Err((severity, err)))) => cx.tell(severity, err),
+            Some((_, Err((NoticeSeverity::Error, err)))) => {
+                cx.notices.show(UserNotice::of_input(err));
+            }
+            Some((_, Err((severity, err)))) => cx.notify(severity, err),
             None => {}
         }
         if !cx.models.are_loading
@@ -140,7 +148,7 @@ impl Restoring {
     }
 
     /// Reads a file, to fill the form with what it says.
-    fn read(&mut self, path: PathBuf, cx: &Cx) {
+    fn read(&mut self, path: PathBuf, cx: &AppContext) {
         self.waiting = None;
         self.form_number = cx.form_number;
         let places = cx.paths.clone().map(|paths| (paths, cx.settings.clone()));
@@ -151,7 +159,7 @@ impl Restoring {
     }
 
     /// Looks for settings in files that are taken as images, to offer them.
-    fn look_at(&mut self, paths: Vec<PathBuf>, are_placed: bool, cx: &Cx) {
+    fn look_at(&mut self, paths: Vec<PathBuf>, are_placed: bool, cx: &AppContext) {
         if paths.len() > MAX_LOOKED_AT {
             return;
         }
@@ -161,7 +169,7 @@ impl Restoring {
                 // Errors are shown when the file is opened.
                 let found = restore::read(&path).ok().flatten()?;
                 let is_clip = media_info(&path).is_ok_and(|info| info.num_frames > 1);
-                Some(Offer {
+                Some(SettingsOffer {
                     tool: found.tool().to_owned(),
                     is_clip,
                     is_placed: are_placed || are_several || !is_clip,
@@ -177,9 +185,9 @@ impl Restoring {
 fn fill(
     path: &Path,
     found: FoundSettings,
-    inputs: &mut Inputs,
+    inputs: &mut InputSlots,
     edited: Option<JobId>,
-    cx: &mut Cx,
+    cx: &mut AppContext,
 ) {
     let FoundSettings {
         found,
@@ -206,17 +214,17 @@ fn fill(
     let name = name_of(path);
     cx.say(format!("Settings of {name} used"));
     // The settings of an earlier file are not in the form any more.
-    cx.notices.end(&Cause::Restored);
-    cx.notices.end(&Cause::SettingsOf(path.to_owned()));
+    cx.notices.end(&NoticeCause::Restored);
+    cx.notices.end(&NoticeCause::SettingsOf(path.to_owned()));
     inputs.settle_offers(cx);
     let (severity, summary) = if notes.is_empty() {
         (
-            Severity::Info,
+            NoticeSeverity::Info,
             format!("the settings of {name} ({tool}) are in the form"),
         )
     } else {
         (
-            Severity::Warning,
+            NoticeSeverity::Warning,
             format!("not all settings of {name} ({tool}) could be used"),
         )
     };
@@ -227,14 +235,19 @@ fn fill(
     }
     let id = cx.undo.push(
         format!("use the settings of {name}"),
-        Undo::Form(Box::new(before)),
+        UndoAction::Form(Box::new(before)),
     );
-    let notice = Notice::new(severity, card).with(vec![NoticeAction::undo(id)]);
-    cx.notices.show(notice.about(Cause::Restored));
+    let notice = UserNotice::new(severity, card).with(vec![NoticeAction::undo(id)]);
+    cx.notices.show(notice.about(NoticeCause::Restored));
 }
 
 /// Our own settings: everything, where the model is here.
-fn use_own(request: GenerateRequest, path: &Path, inputs: &mut Inputs, cx: &mut Cx) -> Vec<String> {
+fn use_own(
+    request: GenerateRequest,
+    path: &Path,
+    inputs: &mut InputSlots,
+    cx: &mut AppContext,
+) -> Vec<String> {
     let specs = cx.models.all();
     if specs.iter().any(|spec| spec.id == request.model) {
         inputs.take_over(&request, cx);
@@ -275,8 +288,8 @@ fn use_restored(
     lora_files: &[PathBuf],
     networks: &[FoundControl],
     path: &Path,
-    inputs: &mut Inputs,
-    cx: &mut Cx,
+    inputs: &mut InputSlots,
+    cx: &mut AppContext,
 ) -> Vec<String> {
     let specs = cx.models.all();
     let name = restored.model.as_deref().unwrap_or("an unnamed model");
@@ -371,8 +384,8 @@ fn fill_form(
     };
 }
 
-fn offer_settings(offer: Offer, cx: &mut Cx) {
-    let Offer {
+fn offer_settings(offer: SettingsOffer, cx: &mut AppContext) {
+    let SettingsOffer {
         path,
         tool,
         is_clip,
@@ -398,8 +411,8 @@ fn offer_settings(offer: Offer, cx: &mut Cx) {
             command: InputsCommand::ContinueFrom(path.clone()).into(),
         });
     }
-    let notice = Notice::new(Severity::Info, card).with(actions);
-    cx.notices.show(notice.about(Cause::SettingsOf(path)));
+    let notice = UserNotice::new(NoticeSeverity::Info, card).with(actions);
+    cx.notices.show(notice.about(NoticeCause::SettingsOf(path)));
 }
 
 fn name_of(path: &Path) -> String {

@@ -10,13 +10,13 @@ use safelight_core::settings::{
     LoadedSettings, Settings, SettingsError, SettingsFile, SettingsNews, SettingsWatch, table,
 };
 
-use crate::app::background::{Background, open_outside};
+use crate::app::background::{BackgroundThreads, open_outside};
 use crate::app::commands::{FolderSetting, SettingsCommand};
-use crate::app::cx::Cx;
-use crate::app::desktop::place;
-use crate::app::notices::{Cause, Severity};
-use crate::app::pending::{Pending, Stream};
-use crate::app::state::Page;
+use crate::app::cx::AppContext;
+use crate::app::desktop::window_position;
+use crate::app::notices::{NoticeCause, NoticeSeverity};
+use crate::app::pending::{BackgroundTask, TaskStream};
+use crate::app::state::MainPage;
 
 /// Delay after the last change before saving.
 const SAVE_AFTER_SECS: f64 = 0.6;
@@ -46,10 +46,10 @@ pub struct SettingsKeeping {
     /// Sentences on unknown keys that were shown.
     told: HashSet<String>,
     /// Settings to save, and the file's content now.
-    saving: Pending<(Settings, Result<Settings, SettingsError>)>,
+    saving: BackgroundTask<(Settings, Result<Settings, SettingsError>)>,
     /// Changes of the file by others.
-    news: Stream<SettingsNews>,
-    picking: Pending<Option<(FolderSetting, PathBuf)>>,
+    news: TaskStream<SettingsNews>,
+    picking: BackgroundTask<Option<(FolderSetting, PathBuf)>>,
     /// The watching ends with it.
     watching: Option<Sender<()>>,
 }
@@ -60,7 +60,7 @@ impl SettingsKeeping {
         recent: Vec<String>,
         problems: Vec<JobError>,
         broken: Option<String>,
-        cx: &mut Cx,
+        cx: &mut AppContext,
     ) -> Self {
         let told = problems.iter().map(|problem| problem.summary.clone());
         let mut keeping = Self {
@@ -71,11 +71,11 @@ impl SettingsKeeping {
         };
         for problem in problems {
             let cause = if broken.as_ref() == Some(&problem.summary) {
-                Cause::SettingsFile
+                NoticeCause::SettingsFile
             } else {
-                Cause::SettingsKey(problem.summary.clone())
+                NoticeCause::SettingsKey(problem.summary.clone())
             };
-            cx.tell_about(cause, Severity::Warning, problem);
+            cx.tell_about(cause, NoticeSeverity::Warning, problem);
         }
         keeping.broken = broken;
         if let Some(paths) = &cx.paths {
@@ -88,7 +88,7 @@ impl SettingsKeeping {
         keeping
     }
 
-    pub fn update(&mut self, command: SettingsCommand, cx: &mut Cx) {
+    pub fn update(&mut self, command: SettingsCommand, cx: &mut AppContext) {
         let mut settings = cx.settings.clone();
         match command {
             SettingsCommand::Change(changed) => self.change(*changed, cx),
@@ -96,7 +96,7 @@ impl SettingsKeeping {
                 self.change(settings.with_key_of(key, &Settings::default()), cx);
             }
             SettingsCommand::Show(key) => {
-                cx.show(Page::Settings);
+                cx.show(MainPage::Settings);
                 self.shown = (self.shown.0 + 1, key);
             }
             SettingsCommand::PickFolder(purpose) => self.pick_folder(purpose, cx),
@@ -107,19 +107,19 @@ impl SettingsKeeping {
             }
             SettingsCommand::NormalSize => self.change_scale(1.0, cx),
             SettingsCommand::SwitchTheme => {
-                settings.interface.theme = place::other(&cx.ctx);
+                settings.interface.theme = window_position::other(&cx.ctx);
                 self.change(settings, cx);
             }
         }
     }
 
-    pub fn poll(&mut self, cx: &mut Cx) {
+    pub fn poll(&mut self, cx: &mut AppContext) {
         while let Some(news) = self.news.take() {
             self.take_news(news, cx);
         }
         match self.saving.take() {
             Some((ours, Ok(theirs))) => {
-                cx.notices.end(&Cause::SettingsFile);
+                cx.notices.end(&NoticeCause::SettingsFile);
                 self.settle(&ours, theirs, cx);
             }
             Some((_, Err(err))) => self.keep_unsaved(&err, cx),
@@ -130,7 +130,7 @@ impl SettingsKeeping {
         }
     }
 
-    fn change_scale(&mut self, scale: f32, cx: &mut Cx) {
+    fn change_scale(&mut self, scale: f32, cx: &mut AppContext) {
         let mut settings = cx.settings.clone();
         settings.interface.scale = ((scale * 20.0).round() / 20.0).clamp(0.5, 3.0);
         self.change(settings, cx);
@@ -138,7 +138,7 @@ impl SettingsKeeping {
     }
 
     /// Takes over what was changed on the screen; it is written a moment later.
-    fn change(&mut self, settings: Settings, cx: &mut Cx) {
+    fn change(&mut self, settings: Settings, cx: &mut AppContext) {
         let settings = settings.at_home();
         if settings == cx.settings {
             return;
@@ -154,7 +154,7 @@ impl SettingsKeeping {
         self.changed_at = Some(cx.now_secs);
     }
 
-    fn pick_folder(&mut self, purpose: FolderSetting, cx: &Cx) {
+    fn pick_folder(&mut self, purpose: FolderSetting, cx: &AppContext) {
         let title = match purpose {
             FolderSetting::Output => "Choose the folder for clips",
             FolderSetting::Pictures => "Choose the folder for pictures",
@@ -168,7 +168,7 @@ impl SettingsKeeping {
         });
     }
 
-    fn take_folder(&mut self, purpose: FolderSetting, path: PathBuf, cx: &mut Cx) {
+    fn take_folder(&mut self, purpose: FolderSetting, path: PathBuf, cx: &mut AppContext) {
         let mut settings = cx.settings.clone();
         match purpose {
             FolderSetting::Output => settings.output.folder = Some(path),
@@ -181,7 +181,7 @@ impl SettingsKeeping {
     }
 
     /// Writes what changed, once it has stayed as it is for a moment.
-    pub(super) fn save_when_due(&mut self, cx: &Cx) {
+    pub(super) fn save_when_due(&mut self, cx: &AppContext) {
         let Some(changed_at) = self.changed_at else {
             return;
         };
@@ -195,7 +195,7 @@ impl SettingsKeeping {
     }
 
     /// Has everything written that is not in the file yet.
-    pub(super) fn save(&mut self, cx: &Cx) {
+    pub(super) fn save(&mut self, cx: &AppContext) {
         let Some(file) = self.file.clone() else {
             return;
         };
@@ -213,7 +213,7 @@ impl SettingsKeeping {
         }
     }
 
-    fn take_news(&mut self, news: SettingsNews, cx: &mut Cx) {
+    fn take_news(&mut self, news: SettingsNews, cx: &mut AppContext) {
         let loaded = match news {
             SettingsNews::Gone => {
                 self.forget_broken("The broken settings file is gone", cx);
@@ -241,7 +241,7 @@ impl SettingsKeeping {
     }
 
     /// The file says `theirs`; what changed on the screen since `base` is kept over it.
-    fn settle(&mut self, base: &Settings, theirs: Settings, cx: &mut Cx) {
+    fn settle(&mut self, base: &Settings, theirs: Settings, cx: &mut AppContext) {
         let merged = Settings::merge(base, &cx.settings, &theirs);
         let changed = cx.settings.changed_keys(&merged);
         if merged != theirs && self.changed_at.is_none() {
@@ -257,14 +257,14 @@ impl SettingsKeeping {
         }
     }
 
-    fn keep_unsaved(&mut self, err: &SettingsError, cx: &mut Cx) {
+    fn keep_unsaved(&mut self, err: &SettingsError, cx: &mut AppContext) {
         if let SettingsError::Write { .. } = err {
             // It is tried again with the next change, and when the window is closed.
             let err = JobError::from_error(JobErrorKind::Disk, err).advise(
                 "Your changes work now, but are lost when Safelight closes. Make the file writable \
                 to keep them",
             );
-            cx.tell_about(Cause::SettingsFile, Severity::Warning, err);
+            cx.tell_about(NoticeCause::SettingsFile, NoticeSeverity::Warning, err);
         } else {
             self.changed_at = Some(cx.now_secs);
             self.tell_broken(err, cx);
@@ -272,7 +272,7 @@ impl SettingsKeeping {
     }
 
     /// One card with the place, for as long as the file is broken.
-    fn tell_broken(&mut self, err: &SettingsError, cx: &mut Cx) {
+    fn tell_broken(&mut self, err: &SettingsError, cx: &mut AppContext) {
         let err = JobError::from_error(JobErrorKind::InvalidRequest, err).advise(
             "The settings from before stay in use. Correct the file: until then your changes work, \
             but are not saved",
@@ -280,34 +280,38 @@ impl SettingsKeeping {
         if self.broken.as_ref() == Some(&err.summary) {
             return;
         }
-        cx.notices.end(&Cause::SettingsFile);
+        cx.notices.end(&NoticeCause::SettingsFile);
         self.broken = Some(err.summary.clone());
-        cx.tell_about(Cause::SettingsFile, Severity::Warning, err);
+        cx.tell_about(NoticeCause::SettingsFile, NoticeSeverity::Warning, err);
     }
 
-    fn forget_broken(&mut self, word: &str, cx: &mut Cx) {
+    fn forget_broken(&mut self, word: &str, cx: &mut AppContext) {
         if self.broken.take().is_some() {
-            cx.notices.end(&Cause::SettingsFile);
+            cx.notices.end(&NoticeCause::SettingsFile);
             cx.say(word);
         }
     }
 
-    fn tell_unknown_keys(&mut self, warnings: &[String], cx: &mut Cx) {
+    fn tell_unknown_keys(&mut self, warnings: &[String], cx: &mut AppContext) {
         for text in warnings {
             if self.told.insert(text.clone()) {
                 let err = JobError::new(JobErrorKind::InvalidRequest, text.as_str())
                     .advise("It does nothing, and stays in the file");
-                cx.tell_about(Cause::SettingsKey(text.clone()), Severity::Info, err);
+                cx.tell_about(
+                    NoticeCause::SettingsKey(text.clone()),
+                    NoticeSeverity::Info,
+                    err,
+                );
             }
         }
         // One that was taken away is no news any more, and when it comes back it is news again.
         for gone in self.told.extract_if(|text| !warnings.contains(text)) {
-            cx.notices.end(&Cause::SettingsKey(gone));
+            cx.notices.end(&NoticeCause::SettingsKey(gone));
         }
     }
 
     /// Shows the file in whatever the desktop opens such files with; there is one afterwards.
-    fn open_file(&self, cx: &Cx) {
+    fn open_file(&self, cx: &AppContext) {
         let Some(file) = self.file.clone() else {
             return;
         };
@@ -331,8 +335,8 @@ fn scale_text(scale: f32) -> String {
 
 /// Makes the settings act, wherever they come from. Nothing of a running job changes; parts that go by some of them see
 /// by themselves that these are others.
-fn apply(settings: Settings, cx: &mut Cx) {
-    place::choose(&cx.ctx, settings.interface.theme);
+fn apply(settings: Settings, cx: &mut AppContext) {
+    window_position::choose(&cx.ctx, settings.interface.theme);
     if settings.interface.scale != cx.settings.interface.scale {
         cx.ctx
             .set_zoom_factor(settings.interface.scale.clamp(0.5, 3.0));
@@ -342,12 +346,15 @@ fn apply(settings: Settings, cx: &mut Cx) {
 }
 
 /// Watches until the first of what it gives is dropped.
-fn start(background: &Background, file: SettingsFile) -> (Sender<()>, Stream<SettingsNews>) {
+fn start(
+    background: &BackgroundThreads,
+    file: SettingsFile,
+) -> (Sender<()>, TaskStream<SettingsNews>) {
     let (stop, stopped) = bounded(0);
     let news = background.stream("settings", move |postbox| {
         let mut watch = SettingsWatch::new(file);
         while stopped.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
-            if let Some(news) = watch.look() {
+            if let Some(news) = watch.poll() {
                 postbox.post(news);
             }
         }

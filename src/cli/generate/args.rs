@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use safelight_core::files::{MAX_TEXT_BYTES, read_text_bounded};
 use safelight_core::job::{
-    ChosenLora, ChosenPicture, Control, DeviceChoice, DtypeChoice, Fit, FormControl, GenerateForm,
-    GridAxis, JobError, JobErrorKind, Lora, PartialSampling, PreviewChoice, PromptPicture,
-    SectionOrder, SeedChoice, SeedMode, SizeChoice, Source, SourceClip, StartPicture, StepCache,
-    prompt, random_seed,
+    ChosenLora, ChosenPicture, ControlInput, DeviceChoice, DtypeChoice, FormControl, GenerateForm,
+    GridAxis, InputMedia, JobError, JobErrorKind, LoraChoice, PartialSampling, PreviewChoice,
+    PromptPicture, ResizeMode, SectionOrder, SeedChoice, SeedMode, SizeChoice, SourceClip,
+    StartPicture, StepCache, prompt, random_seed,
 };
-use safelight_core::library::Companions;
-use safelight_core::media::{self, MediaError, Outpaint};
+use safelight_core::library::ComponentOverrides;
+use safelight_core::media::{self, MediaError, OutpaintRequest};
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::Settings;
 
@@ -34,7 +34,7 @@ pub struct GenerateArgs {
     /// A model's name from `safelight models`, a diffusers folder, a transformer's file, or a folder with one [default: the model that ships with Safelight]
     #[arg(long, value_name = "ID_OR_PATH")]
     pub model: Option<String>,
-    /// What to make; a template: {a|b} becomes one of both, __name__ a line of the wildcard file name.txt, and /* comments */ are left out
+    /// Prompt, which may be a template: {a|b} becomes one of both, __name__ a line of the wildcard file name.txt, and /* comments */ are left out
     #[arg(long, value_name = "TEXT")]
     pub prompt: Option<String>,
     /// A text file with a prompt in each line: one job for each that is not empty
@@ -58,21 +58,21 @@ pub struct GenerateArgs {
     /// A mask for inpainting, for models that support it: white is regenerated, black stays; of a clip that is changed it may be a clip
     #[arg(long, value_name = "FILE")]
     pub mask: Option<PathBuf>,
-    /// Extend the start picture: so many pixels on each side are generated, for models that use masks, such as left=128,top=64; the rest stays as it is, but for a fade of 16 pixels at the old edges, which overlap=N changes and overlap=0 turns off; models that take a control clip extend that, with gray and a mask of it
+    /// Extend the start picture by these numbers of pixels on each side, for models that use masks, such as left=128,top=64; the rest stays as it is, but for a fade of 16 pixels at the old edges, which overlap=N changes and overlap=0 turns off; models that take a control clip extend that, with gray and a mask of it
     #[arg(long, value_name = "SIDE=N,…", conflicts_with = "extend")]
-    pub outpaint: Option<Outpaint>,
-    /// A picture that the model sees beside what it makes, for models that edit; may be given several times, in the order in which the prompt counts them
+    pub outpaint: Option<OutpaintRequest>,
+    /// A reference picture, for models that edit; may be given several times, in the order in which the prompt counts them
     #[arg(long = "reference", value_name = "FILE")]
     pub references: Vec<PathBuf>,
-    /// A picture, or a clip for models that take one, that says where things are to be; may be given several times. Behind the file may stand kind=KIND for networks that must be told what it shows (edges, soft_edges, straight_lines, scribble, depth, normals, pose, gray, blur, tile, low_quality or inpaint), strength=X (0 to 2, 1 as trained), steps=FROM..UNTIL (the part of the steps in which it acts), net=FILE (a ControlNet by its path, or by its name in models/controlnet), mask=FILE (white is made anew), and edges or edges=LOW..HIGH, which shows the model the picture's edges instead (Canny's, thresholds 100..200)
+    /// A picture, or a clip for models that take one, that controls the composition; may be given several times. Options after the file: kind=KIND for networks that support several kinds (edges, soft_edges, straight_lines, scribble, depth, normals, pose, gray, blur, tile, low_quality or inpaint), strength=X (0 to 2, 1 as trained), steps=FROM..UNTIL (the part of the steps in which it acts), net=FILE (a ControlNet by its path, or by its name in models/controlnet), mask=FILE (white is made anew), and edges or edges=LOW..HIGH, which shows the model the picture's edges instead (Canny's, thresholds 100..200)
     #[arg(long = "control", value_name = "FILE[,KEY=VALUE…]")]
-    pub controls: Vec<Control>,
+    pub controls: Vec<ControlInput>,
     /// A picture that is read as a part of the prompt, for the Flux models with a Redux file; FILE,STRENGTH makes it say less or more than 1; may be given several times
     #[arg(long = "prompt-picture", value_name = "FILE[,STRENGTH]")]
     pub prompt_pictures: Vec<PromptPicture>,
-    /// How pictures of another aspect ratio are fitted to the size: stretch or crop [default: stretch; crop for FramePack where no size is given]
+    /// Resize mode for pictures of another aspect ratio: stretch or crop [default: stretch; crop for FramePack where no size is given]
     #[arg(long)]
-    pub fit: Option<Fit>,
+    pub fit: Option<ResizeMode>,
     /// A preset of values, for LoRAs of few steps: fast-4 for the 14B models of Wan with a lightx2v LoRA, fast-3 for the 5B with FastWan, fast-8 and fast-4 for Qwen-Image with Lightning, turbo-8, hyper-8 and hyper-16 for FLUX.1 dev, and depth-lora and canny-lora for its LoRAs that follow a picture; a LoRA that has one says so; other arguments override its values
     #[arg(long, value_name = "ID")]
     pub preset: Option<String>,
@@ -84,7 +84,7 @@ pub struct GenerateArgs {
     pub height: Option<u32>,
     #[command(flatten)]
     pub second_pass: SecondPassArgs,
-    /// New frames of a clip, 4n+1, with FramePack at least so many; 1 makes a picture [default: the model's own, 1 for .png and .jpg]
+    /// Number of new frames of a clip, 4n+1, with FramePack the minimum; 1 makes a picture [default: the model's own, 1 for .png and .jpg]
     #[arg(long, value_name = "N")]
     pub frames: Option<u32>,
     /// Length in seconds of a clip made in sections (FramePack), 1 to 120, rounded to whole sections [default: 5]
@@ -102,7 +102,7 @@ pub struct GenerateArgs {
     /// Frames per second of the written clip [default: the model's own, or that of the clip that is continued, changed or extended]
     #[arg(long, value_name = "N")]
     pub fps: Option<f64>,
-    /// How many to make, with the seeds S, S+1 and so on: together with image models, one after the other with others
+    /// Number of results, with the seeds S, S+1 and so on: together with image models, one after the other with others
     #[arg(long, value_name = "N")]
     pub batch: Option<u32>,
     /// Vary a setting: one job for each value, and a contact sheet of all; given twice, for each pair of values. Values are a list with ranges, such as steps=4,8,12, seed=1..3, guidance=1..5:0.5 or 'prompt=red boat,"big, blue boat"', whose first text the others replace in the prompt. Settings: seed, steps, guidance, true-cfg, strength, shift, sampler, schedule, lora (lora:NAME where there are several), model, prompt
@@ -113,7 +113,7 @@ pub struct GenerateArgs {
     /// The most tokens of the prompt that are read, for models where it can be set [default: the model's own]
     #[arg(long, value_name = "N")]
     pub max_sequence_length: Option<u32>,
-    /// The same seed gives the same result on any device; -1 is a new one each time [default: -1, or that of --from]
+    /// Seed, with which the result is the same on any device; -1 is a new one each time [default: -1, or that of --from]
     #[arg(long, value_name = "N")]
     pub seed: Option<SeedChoice>,
     /// auto, cpu or cuda:N; ROCm's GPUs are cuda:N too [default: the setting]
@@ -129,28 +129,28 @@ pub struct GenerateArgs {
     pub memory: MemoryArgs,
     /// A LoRA, by its file or by its name in a folder of LoRAs such as wan/style, and its strength, optionally with a second one for the low-noise expert; may be given several times; <lora:NAME:STRENGTH> in a prompt does the same for its job [default: 1, only on its own expert for a file of one expert]
     #[arg(long = "lora", value_name = "FILE_OR_NAME[:STRENGTH[:STRENGTH_LOW]]")]
-    pub loras: Vec<Lora>,
+    pub loras: Vec<LoraChoice>,
     /// The VAE to use instead of the one found with the model: a folder or a file
     #[arg(long, value_name = "PATH")]
     pub vae: Option<PathBuf>,
-    /// The same for the text encoder; where a model has two, CLIP-L in Flux and Llama in FramePack
+    /// The text encoder to use: a folder or a file; where a model has two, CLIP-L in Flux and Llama in FramePack
     #[arg(long, value_name = "PATH")]
     pub text_encoder: Option<PathBuf>,
-    /// The same for the second text encoder: T5 in Flux, CLIP-L in FramePack
+    /// The second text encoder to use: T5 in Flux, CLIP-L in FramePack
     #[arg(long, value_name = "PATH")]
     pub text_encoder_2: Option<PathBuf>,
-    /// The same for the image encoder
+    /// The image encoder to use: a folder or a file
     #[arg(long, value_name = "PATH")]
     pub image_encoder: Option<PathBuf>,
-    /// The same for the tokenizer
+    /// The tokenizer to use: a folder or a file
     #[arg(long, value_name = "PATH")]
     pub tokenizer: Option<PathBuf>,
-    /// The same for the second text encoder's tokenizer
+    /// The tokenizer of the second text encoder
     #[arg(long, value_name = "PATH")]
     pub tokenizer_2: Option<PathBuf>,
     #[arg(long, value_name = "FILE", help = OUT)]
     pub out: Option<PathBuf>,
-    /// Also write the settings beside the file, as .json
+    /// Also write the settings next to the file, as .json
     #[arg(long)]
     pub sidecar: bool,
     /// Use the settings that made this file, with its pictures and model files; other arguments override them. Its prompts are used literally: choices, wildcards and comments in them are not expanded. Files of other programs (ComfyUI, A1111, Forge, SwarmUI, Wan2GP, FramePack) are read as far as possible
@@ -175,12 +175,12 @@ pub struct GenerateArgs {
 
 impl GenerateArgs {
     /// The parts of the model that the user named. The job outlives this folder, so they are absolute.
-    pub fn companions(&self) -> Companions {
+    pub fn companions(&self) -> ComponentOverrides {
         let place = |path: &Option<PathBuf>| {
             path.as_ref()
                 .map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()))
         };
-        Companions {
+        ComponentOverrides {
             vae: place(&self.vae),
             text_encoder: place(&self.text_encoder),
             text_encoder_2: place(&self.text_encoder_2),
@@ -220,7 +220,7 @@ impl GenerateArgs {
         form.source_clip = source.map(clip_or_picture).transpose()?;
         let mask = self.mask.as_deref();
         form.mask = match &form.source_clip {
-            Some(_) => mask.map(shown).transpose()?,
+            Some(_) => mask.map(open_image).transpose()?,
             None => mask.map(start_picture).transpose()?,
         };
         if !self.grid.is_empty() {
@@ -327,15 +327,15 @@ fn start_picture(path: &Path) -> Result<StartPicture, JobError> {
     })
 }
 
-fn form_control(control: &Control, takes_clips: bool) -> Result<FormControl, JobError> {
-    let source = |path: &Path| -> Result<Source, JobError> {
+fn form_control(control: &ControlInput, takes_clips: bool) -> Result<FormControl, JobError> {
+    let source = |path: &Path| -> Result<InputMedia, JobError> {
         let info = media::clip_or_picture_info(path).map_err(|err| unusable(&err))?;
         let is_clip = info.num_frames > 1
             && (takes_clips || media::media_info(path).is_ok_and(|it| it.num_frames > 1));
         Ok(if is_clip {
-            Source::Clip(source_clip(path)?)
+            InputMedia::Clip(source_clip(path)?)
         } else {
-            Source::Picture(start_picture(path)?)
+            InputMedia::Picture(start_picture(path)?)
         })
     };
     Ok(FormControl {
@@ -354,7 +354,7 @@ fn source_clip(path: &Path) -> Result<SourceClip, JobError> {
 }
 
 /// The size of a clip or picture whose frames are looked at later.
-fn shown(path: &Path) -> Result<StartPicture, JobError> {
+fn open_image(path: &Path) -> Result<StartPicture, JobError> {
     let SourceClip { path, info } = clip_or_picture(path)?;
     let (width, height) = (info.width, info.height);
     Ok(StartPicture {

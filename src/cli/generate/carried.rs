@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use safelight_core::job::{GenerateForm, GenerateRequest, JobError, Lora};
+use safelight_core::job::{GenerateForm, GenerateRequest, JobError, LoraChoice};
 use safelight_core::lora;
 use safelight_core::media;
 use safelight_core::restore::{self, EmbeddedSettings, FileSettings};
@@ -13,8 +13,8 @@ use super::args::{GenerateArgs, unusable};
 use crate::cli::CliEnvironment;
 
 impl GenerateArgs {
-    /// These arguments, with what they leave open taken from the file that `--from` names, and what is
-    /// not as it was when that file was made, a sentence each.
+    /// These arguments, with what they leave open taken from the file that `--from` names, and what is not as it was
+    /// when that file was made, a sentence each.
     pub fn with_carried(
         self,
         environment: &CliEnvironment,
@@ -188,7 +188,7 @@ impl GenerateArgs {
         if !self.loras.is_empty() {
             return Vec::new();
         }
-        let is_other = |(index, lora): &(usize, &Lora)| {
+        let is_other = |(index, lora): &(usize, &LoraChoice)| {
             let then = inputs.get(&lora.fingerprint_name(*index));
             let now = media::component_fingerprint(&lora.path).ok();
             then.zip(now).is_some_and(|(then, now)| *then != now)

@@ -4,12 +4,12 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use safelight_core::catalog::{Catalog, EMBEDDED_MODEL};
+use safelight_core::catalog::{EMBEDDED_MODEL, ModelCatalog};
 use safelight_core::job::{
-    ChosenLora, Control, FieldError, GenerateRequest, GridRecord, JobError, JobErrorKind, Lora,
-    Notice, Validated, jobs_of,
+    ChosenLora, ControlInput, FieldError, FormNotice, GenerateRequest, GridRecord, JobError,
+    JobErrorKind, LoraChoice, ValidatedForm, jobs_of,
 };
-use safelight_core::library::{Companions, control_named};
+use safelight_core::library::{ComponentOverrides, control_named};
 use safelight_core::lora::{self, LoraIndex};
 use safelight_core::media;
 use safelight_core::model::ModelSpec;
@@ -20,16 +20,19 @@ use super::outpaint;
 use crate::cli::CliEnvironment;
 
 /// Jobs that the arguments describe.
-pub(in crate::cli) struct Made {
-    pub jobs: Vec<Validated>,
+pub(in crate::cli) struct RequestedJobs {
+    pub jobs: Vec<ValidatedForm>,
     /// Each with the file that its contact sheet is to be.
     pub(super) grids: Vec<(GridRecord, PathBuf)>,
 }
 
 /// The jobs that these arguments ask for, or all that is wrong with the first wrong one.
-pub(super) fn of(args: &GenerateArgs, environment: &CliEnvironment) -> Result<Made, JobError> {
+pub(super) fn jobs_from_args(
+    args: &GenerateArgs,
+    environment: &CliEnvironment,
+) -> Result<RequestedJobs, JobError> {
     let settings = environment.settings();
-    let catalog = Catalog::load(&environment.paths, settings);
+    let catalog = ModelCatalog::load(&environment.paths, settings);
     let wanted = args.model.as_deref().unwrap_or(EMBEDDED_MODEL);
     let spec = catalog
         .open_with(wanted, &args.companions())
@@ -39,7 +42,7 @@ pub(super) fn of(args: &GenerateArgs, environment: &CliEnvironment) -> Result<Ma
     for lora in &mut form.loras {
         find_named(lora, &lora_index, &spec)?;
     }
-    let loras: Vec<Lora> = form.acting_loras().map(Lora::from).collect();
+    let loras: Vec<LoraChoice> = form.acting_loras().map(LoraChoice::from).collect();
     let spec = lora::model_with(&spec, &loras).map_err(|err| JobError::from(&err))?;
     for settings in form.controls.iter_mut().map(|it| &mut it.settings) {
         if let Some(network) = &mut settings.network {
@@ -65,15 +68,15 @@ pub(super) fn of(args: &GenerateArgs, environment: &CliEnvironment) -> Result<Ma
         if name == wanted {
             return Ok(spec.clone());
         }
-        let opened = catalog.open_with(name, &Companions::default());
+        let opened = catalog.open_with(name, &ComponentOverrides::default());
         opened.map_err(|err| err.to_string())
     };
     let made = jobs_of(&form, &spec, &others).map_err(|errors| invalid(&errors))?;
     let wildcards = settings.wildcard_folders(&environment.paths);
     let (companions, unused) = args.companions().of_model(&spec.files);
-    let notices: Vec<Notice> = unused
+    let notices: Vec<FormNotice> = unused
         .into_iter()
-        .map(|field| Notice {
+        .map(|field| FormNotice {
             field,
             message: format!("--{field} is not used: {} has no such component", spec.name),
         })
@@ -115,7 +118,7 @@ pub(super) fn of(args: &GenerateArgs, environment: &CliEnvironment) -> Result<Ma
         Ok(job)
     });
     let jobs = jobs.collect::<Result<_, JobError>>()?;
-    Ok(Made { jobs, grids })
+    Ok(RequestedJobs { jobs, grids })
 }
 
 /// Gives a LoRA that is no file here the file of that name in the folders of LoRAs.
@@ -180,7 +183,7 @@ pub(super) fn settle_paths(request: &mut GenerateRequest) -> Result<(), JobError
         .into_iter()
         .flatten()
         .chain(references)
-        .chain(controls.iter_mut().flat_map(Control::inputs_mut))
+        .chain(controls.iter_mut().flat_map(ControlInput::inputs_mut))
         .chain(prompt_pictures.iter_mut().map(|picture| &mut picture.path))
         .chain(of_loras);
     for path in std::iter::once(out).chain(named) {

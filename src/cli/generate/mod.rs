@@ -19,15 +19,15 @@ use std::time::{Duration, Instant};
 
 use safelight_core::finish::PostprocessRequest;
 use safelight_core::job::{
-    CancelToken, DeviceChoice, GridId, GridRecord, JobError, JobErrorKind, JobId, JobOutcome,
-    JobRequest, JobUpdate, Notice, Validated, write_sheet,
+    CancelToken, DeviceChoice, FormNotice, GridId, GridRecord, JobError, JobErrorKind, JobId,
+    JobOutcome, JobRequest, JobUpdate, ValidatedForm, write_sheet,
 };
 
 pub use args::GenerateArgs;
 pub use memory::gib_value;
-use report::{HumanReport, JsonReport, Report};
+use report::{HumanReport, JobListener, JsonReport};
 pub(super) use report::{ended, print_event, print_failed, progress_bar, say};
-use telemetry::Telemetry;
+use telemetry::TelemetryOutput;
 
 use super::CliEnvironment;
 use crate::worker::{self, WorkerCommand, WorkerHandle};
@@ -41,8 +41,8 @@ const ONE_PRESS: Duration = Duration::from_millis(200);
 pub(super) fn jobs_of(
     args: &GenerateArgs,
     environment: &CliEnvironment,
-) -> Result<Vec<Validated>, JobError> {
-    Ok(jobs::of(args, environment)?.jobs)
+) -> Result<Vec<ValidatedForm>, JobError> {
+    Ok(jobs::jobs_from_args(args, environment)?.jobs)
 }
 
 /// Runs the jobs to their end.
@@ -62,8 +62,8 @@ fn generate(args: GenerateArgs, environment: &CliEnvironment) -> Result<u8, JobE
     let device = args
         .device
         .unwrap_or_else(|| environment.settings().runtime.device);
-    let telemetry = Telemetry::to(args.telemetry.as_deref(), environment)?;
-    let made = jobs::of(&args, environment)?;
+    let telemetry = TelemetryOutput::to(args.telemetry.as_deref(), environment)?;
+    let made = jobs::jobs_from_args(&args, environment)?;
     let jobs = made
         .jobs
         .into_iter()
@@ -86,7 +86,7 @@ struct CliJob {
     id: JobId,
     request: JobRequest,
     /// Differences from the arguments.
-    notices: Vec<Notice>,
+    notices: Vec<FormNotice>,
     /// The folder in which an earlier program left it.
     resume: Option<PathBuf>,
 }
@@ -121,7 +121,7 @@ pub(in crate::cli) fn finish(
         resume: None,
     };
     let device = device.unwrap_or_else(|| environment.settings().runtime.device);
-    let telemetry = Telemetry::to(None, environment)?;
+    let telemetry = TelemetryOutput::to(None, environment)?;
     work(
         CliJobs::of(order),
         device,
@@ -138,7 +138,7 @@ fn work(
     device: DeviceChoice,
     is_json: bool,
     warnings: Vec<String>,
-    mut telemetry: Telemetry,
+    mut telemetry: TelemetryOutput,
     environment: &CliEnvironment,
 ) -> Result<u8, JobError> {
     let cancel = CancelToken::default();
@@ -156,7 +156,7 @@ fn work(
     let mut codes = Vec::new();
     let mut said = environment.oddities();
     said.extend(warnings);
-    let mut report: Box<dyn Report> = if is_json {
+    let mut report: Box<dyn JobListener> = if is_json {
         Box::<JsonReport>::default()
     } else {
         Box::new(HumanReport::new())
@@ -218,7 +218,7 @@ fn work(
 fn write_sheets(
     grids: &[(GridRecord, PathBuf)],
     failed: &HashSet<(GridId, usize)>,
-    report: &mut dyn Report,
+    report: &mut dyn JobListener,
 ) -> Vec<u8> {
     let mut codes = Vec::new();
     for (record, out) in grids.iter().filter(|(record, _)| record.lacks_sheet()) {
@@ -239,7 +239,7 @@ fn write_sheets(
 fn outcome_of(
     handle: &WorkerHandle,
     command: WorkerCommand,
-    report: &mut dyn Report,
+    report: &mut dyn JobListener,
 ) -> Result<JobOutcome, JobError> {
     let broken = |what: &str| JobError::new(JobErrorKind::Internal, what);
     if handle.try_send(command).is_err() {
@@ -265,8 +265,7 @@ fn exit_code(outcome: &JobOutcome) -> u8 {
 }
 
 /// Ctrl-C, SIGTERM and SIGHUP stop the work so that it can resume later; a second one exits immediately, with the
-/// effects of a
-/// crash.
+/// effects of a crash.
 pub(in crate::cli) fn stop_on_signal(cancel: &CancelToken) -> Result<(), JobError> {
     let cancel = cancel.clone();
     let mut first: Option<Instant> = None;

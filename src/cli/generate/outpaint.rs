@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use safelight_core::job::{
-    FieldError, GenerateForm, JobError, Notice, Source, StartPicture, margins_for,
+    FieldError, FormNotice, GenerateForm, InputMedia, JobError, StartPicture, margins_for,
 };
-use safelight_core::media::{self, Filling, Outpaint};
+use safelight_core::media::{self, OutpaintFill, OutpaintRequest};
 use safelight_core::model::ModelSpec;
 
 use super::args::unusable;
@@ -22,10 +22,10 @@ fn refused(message: String) -> JobError {
 /// had to be enlarged.
 pub(super) fn extend(
     form: &mut GenerateForm,
-    wanted: Outpaint,
+    wanted: OutpaintRequest,
     spec: &ModelSpec,
     folder: &Path,
-) -> Result<Option<Notice>, JobError> {
+) -> Result<Option<FormNotice>, JobError> {
     if spec.limits.controls.can_extend() {
         return extend_control(form, wanted, spec, folder);
     }
@@ -35,7 +35,7 @@ pub(super) fn extend(
         ));
     };
     let own_size = (start.width, start.height);
-    let outpaint = Outpaint {
+    let outpaint = OutpaintRequest {
         margins: margins_for(spec, own_size, wanted.margins).map_err(refused)?,
         ..wanted
     };
@@ -43,8 +43,12 @@ pub(super) fn extend(
         let painted = form.mask.as_ref();
         let painted = painted.map(|mask| media::open_mask(&mask.path, own_size.0, own_size.1));
         let painted = painted.transpose()?;
-        let extended =
-            media::extend_picture(&picture, painted.as_ref(), outpaint, Filling::BlurredEdge)?;
+        let extended = media::extend_picture(
+            &picture,
+            painted.as_ref(),
+            outpaint,
+            OutpaintFill::BlurredEdge,
+        )?;
         let stem = start.path.file_stem().unwrap_or_default().to_string_lossy();
         let files = media::write_extended(folder, &stem, &extended)?;
         Ok((files, outpaint.margins.around(own_size)))
@@ -54,9 +58,9 @@ pub(super) fn extend(
     Ok(enlarged(spec, wanted.margins.around(own_size), size))
 }
 
-fn enlarged(spec: &ModelSpec, wanted: (u32, u32), made: (u32, u32)) -> Option<Notice> {
+fn enlarged(spec: &ModelSpec, wanted: (u32, u32), made: (u32, u32)) -> Option<FormNotice> {
     let multiple = spec.limits.size_multiple;
-    (wanted != made).then(|| Notice {
+    (wanted != made).then(|| FormNotice {
         field: "outpaint",
         message: format!(
             "The extended size was changed from {}×{} to {}×{}: {} makes multiples of {multiple}",
@@ -76,10 +80,10 @@ fn sized(path: PathBuf, (width, height): (u32, u32)) -> StartPicture {
 /// Like `extend`, for the control video, with the default number of frames.
 fn extend_control(
     form: &mut GenerateForm,
-    wanted: Outpaint,
+    wanted: OutpaintRequest,
     spec: &ModelSpec,
     folder: &Path,
-) -> Result<Option<Notice>, JobError> {
+) -> Result<Option<FormNotice>, JobError> {
     let [control] = &form.controls[..] else {
         return Err(refused(
             "give the picture or clip to extend with --control".to_owned(),
@@ -92,17 +96,17 @@ fn extend_control(
     }
     let source = &control.source;
     let margins = margins_for(spec, source.size(), wanted.margins).map_err(refused)?;
-    let outpaint = Outpaint { margins, ..wanted };
+    let outpaint = OutpaintRequest { margins, ..wanted };
     let most = form.frames_to_extend(spec, source);
     let made = media::first_of(source).and_then(|first| {
-        let mask = media::extend_picture(&first, None, outpaint, Filling::Gray)?.mask;
+        let mask = media::extend_picture(&first, None, outpaint, OutpaintFill::Gray)?.mask;
         media::write_extended_clip(folder, source, most, margins, &mask)
     });
     let (extended, mask) = made.map_err(|err| unusable(&err))?;
     let size = extended.size();
     let control = &mut form.controls[0];
     let own = std::mem::replace(&mut control.source, extended);
-    control.mask = Some(Source::Picture(mask));
+    control.mask = Some(InputMedia::Picture(mask));
     form.set_control_outpaint(&own, size, most);
     Ok(enlarged(spec, wanted.margins.around(own.size()), size))
 }

@@ -6,22 +6,22 @@ use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use safelight_core::job::{
-    GenerateRequest, JobError, JobOutcome, JobOutput, JobUpdate, MemorySample, Notice, Recipe,
+    FormNotice, GenerateRequest, JobError, JobOutcome, JobOutput, JobUpdate, MemorySample, Recipe,
     Stage,
 };
 use safelight_core::lora::CheckedLora;
-use safelight_core::shown::printable;
+use safelight_core::sanitize::printable;
 use safelight_core::units::{measured_text, size_text};
 use serde_json::{Value, json};
 
 use crate::cli::out;
 
 /// Hears a job's updates.
-pub trait Report {
+pub trait JobListener {
     /// One of several jobs begins, counted from 1; comes before everything else.
     fn job(&mut self, number: usize, count: usize, request: &GenerateRequest);
     /// Difference from the arguments; comes before all updates.
-    fn notice(&mut self, notice: &Notice);
+    fn notice(&mut self, notice: &FormNotice);
     fn update(&mut self, update: &JobUpdate);
     /// `folder`: the job's, which may still exist.
     fn end(&mut self, outcome: &JobOutcome, folder: &Path);
@@ -88,7 +88,7 @@ fn lora_event(checked: &CheckedLora) -> Value {
     })
 }
 
-impl Report for JsonReport {
+impl JobListener for JsonReport {
     fn job(&mut self, number: usize, count: usize, request: &GenerateRequest) {
         print_event(&json!({
             "event": "job", "number": number, "count": count,
@@ -100,7 +100,7 @@ impl Report for JsonReport {
         print_event(&json!({"event": "sheet", "path": path}));
     }
 
-    fn notice(&mut self, notice: &Notice) {
+    fn notice(&mut self, notice: &FormNotice) {
         let (field, message) = (notice.field, &notice.message);
         print_event(&json!({"event": "notice", "field": field, "message": message}));
     }
@@ -269,7 +269,7 @@ impl HumanReport {
     }
 }
 
-impl Report for HumanReport {
+impl JobListener for HumanReport {
     fn job(&mut self, number: usize, count: usize, request: &GenerateRequest) {
         let text = format!("{number} of {count}: {}", request.prompt);
         self.bar.reset();
@@ -281,7 +281,7 @@ impl Report for HumanReport {
         self.bar.suspend(|| say(&text));
     }
 
-    fn notice(&mut self, notice: &Notice) {
+    fn notice(&mut self, notice: &FormNotice) {
         self.bar.suspend(|| say(&notice.message));
     }
 

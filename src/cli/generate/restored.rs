@@ -2,7 +2,7 @@
 //!
 //! Given arguments take precedence. The model is the closest installed one, unless one is named.
 
-use safelight_core::catalog::Catalog;
+use safelight_core::catalog::ModelCatalog;
 use safelight_core::job::{ChosenLora, ControlSettings, GenerateForm, JobError, JobErrorKind};
 use safelight_core::library::find_controls;
 use safelight_core::lora::{find, fitting_test};
@@ -62,7 +62,7 @@ pub(in crate::cli) fn fit(
     model: Option<&str>,
     environment: &CliEnvironment,
 ) -> Result<FittedSettings, JobError> {
-    let catalog = Catalog::load(&environment.paths, environment.settings());
+    let catalog = ModelCatalog::load(&environment.paths, environment.settings());
     let mut warnings = Vec::new();
     let spec = match model {
         Some(model) => catalog.find(model).map_err(|err| {
@@ -104,7 +104,7 @@ pub(in crate::cli) fn fit(
 /// The installed model that comes nearest to the file's.
 fn nearest(
     restored: &ForeignSettings,
-    catalog: &Catalog,
+    catalog: &ModelCatalog,
     warnings: &mut Vec<String>,
 ) -> Result<ModelSpec, JobError> {
     let name = restored.model.as_deref().unwrap_or("a model without name");

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::jobs::settle_paths;
 use super::report::{ended, print_event, say};
-use super::telemetry::Telemetry;
+use super::telemetry::TelemetryOutput;
 use super::{CliJob, CliJobs, work};
 use crate::cli::{CliEnvironment, out};
 use crate::worker::{UnfinishedJob, left_in, not_held, number_of};
@@ -51,10 +51,10 @@ pub fn run(args: &ResumeArgs, environment: &CliEnvironment) -> ExitCode {
             out::print(&as_text(&left), 0)
         };
     };
-    ended(go_on(job, args, &jobs, environment), args.json)
+    ended(resume(job, args, &jobs, environment), args.json)
 }
 
-fn go_on(
+fn resume(
     job: &str,
     args: &ResumeArgs,
     jobs: &Path,
@@ -66,7 +66,7 @@ fn go_on(
     } else {
         absolute(Path::new(job))
     };
-    let here = JobFolder::at(&folder);
+    let here = JobFolder::open(&folder);
     let request = request_in(&here, args)?;
     if args.discard {
         return discard(&here, args.json);
@@ -79,7 +79,7 @@ fn go_on(
         resume: Some(folder),
     };
     let device = device.unwrap_or_else(|| environment.settings().runtime.device);
-    let telemetry = Telemetry::to(None, environment)?;
+    let telemetry = TelemetryOutput::to(None, environment)?;
     work(
         CliJobs::of(order),
         device,

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use clap::Args;
-use safelight_core::job::{GuidanceRange, Guider, PartialSampling, Sampler, SigmaSchedule};
+use safelight_core::job::{GuidanceRange, Guider, PartialSampling, SamplerKind, SigmaSchedule};
 
 /// Steps, guidance, shift and sampler.
 #[derive(Args, Clone, Copy, Debug, Default)]
@@ -14,13 +14,13 @@ pub struct SamplingArgs {
     /// Denoising steps
     #[arg(long, value_name = "N")]
     steps: Option<u32>,
-    /// How closely the prompt is followed: the CFG scale (1 = off), or the distilled guidance of models such as Flux and FramePack
+    /// Guidance scale: the CFG scale (1 = off), or the distilled guidance of models such as Flux and FramePack
     #[arg(long, value_name = "X")]
     guidance: Option<f64>,
     /// CFG scale of models with distilled guidance (Flux, FramePack): 1 = off; higher values use the negative prompt and take twice as long
     #[arg(long, value_name = "X")]
     true_cfg: Option<f64>,
-    /// How guidance above 1 is computed: cfg, cfg_zero:STEPS to leave out the first steps and fit the negative answer, apg:ETA:LONGEST:MOMENTUM to avoid harsh colours at high scales, or slg:BLOCKS:SCALE:PART to push away from the answer without these transformer blocks, which works at any scale and takes one more pass [default: cfg]
+    /// Guider for guidance above 1: cfg, cfg_zero:STEPS to leave out the first steps and fit the negative answer, apg:ETA:LONGEST:MOMENTUM to avoid harsh colours at high scales, or slg:BLOCKS:SCALE:PART to push away from the answer without these transformer blocks, which works at any scale and takes one more pass [default: cfg]
     #[arg(long, value_name = "NAME[:X]")]
     guider: Option<Guider>,
     /// The part of the steps that guidance above 1 acts in, such as 0.1-0.8; the others take half the time [default: 0-1, all]
@@ -37,10 +37,10 @@ pub struct SamplingArgs {
     end_step: Option<u32>,
     /// Shift of the noise schedule, or dynamic for one by the number of tokens (Flux, FramePack) [default: the model's own]
     #[arg(long, value_name = "X")]
-    shift: Option<Shift>,
+    shift: Option<ShiftArgument>,
     /// unipc, unipc_bh1, euler, heun, dpmpp_2m or lcm [default: the model's own]
     #[arg(long, value_name = "NAME")]
-    sampler: Option<Sampler>,
+    sampler: Option<SamplerKind>,
     /// Scheduler, which spaces the noise levels of the steps: simple, beta, karras or exponential [default: simple, the model's own]
     #[arg(long, value_name = "NAME")]
     schedule: Option<SigmaSchedule>,
@@ -58,10 +58,10 @@ impl From<SamplingArgs> for PartialSampling {
             guider: args.guider,
             guidance_range: args.guidance_range,
             shift: match args.shift {
-                Some(Shift::Fixed(number)) => Some(number),
-                Some(Shift::Dynamic) | None => None,
+                Some(ShiftArgument::Fixed(number)) => Some(number),
+                Some(ShiftArgument::Dynamic) | None => None,
             },
-            dynamic_shift: args.shift == Some(Shift::Dynamic),
+            dynamic_shift: args.shift == Some(ShiftArgument::Dynamic),
             sampler: args.sampler,
             sigma_schedule: args.schedule,
             strength: args.strength,
@@ -71,12 +71,12 @@ impl From<SamplingArgs> for PartialSampling {
 
 /// The shift as it is written: a number, or by the number of tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Shift {
+enum ShiftArgument {
     Fixed(f64),
     Dynamic,
 }
 
-impl FromStr for Shift {
+impl FromStr for ShiftArgument {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {

@@ -9,7 +9,7 @@ pub struct SecondPassArgs {
     /// Enlarge the picture or clip this many times, 1.1 to 4, and run the model on it again (hires fix), for models of pictures and Wan; 1 = off
     #[arg(long, value_name = "SCALE")]
     second_pass: Option<f64>,
-    /// How much the second pass makes anew: from above 0 up to 1 [default: 0.4]
+    /// Denoising strength of the second pass: above 0, up to 1 [default: 0.4]
     #[arg(long, value_name = "X")]
     second_strength: Option<f64>,
 }

@@ -9,16 +9,16 @@ use std::path::{Path, PathBuf};
 use safelight_core::job::{JobError, JobErrorKind, JobId};
 
 use crate::cli::CliEnvironment;
-use crate::telemetry::record::{Record, write_all};
+use crate::telemetry::record::{TelemetryRecord, write_all};
 
 /// The file, if there is one, and its content so far.
-pub(super) struct Telemetry {
+pub(super) struct TelemetryOutput {
     file: Option<PathBuf>,
     records: PathBuf,
-    written: Vec<Record>,
+    written: Vec<TelemetryRecord>,
 }
 
-impl Telemetry {
+impl TelemetryOutput {
     /// Tries the file before any job begins.
     pub(super) fn to(file: Option<&Path>, environment: &CliEnvironment) -> Result<Self, JobError> {
         if let Some(file) = file {
@@ -39,7 +39,8 @@ impl Telemetry {
         let Some(file) = &self.file else {
             return Ok(());
         };
-        let record = Record::load(&self.records, job).map_err(|err| sentence(&err, file))?;
+        let record =
+            TelemetryRecord::load(&self.records, job).map_err(|err| sentence(&err, file))?;
         self.written.push(record);
         write_all(file, &self.written).map_err(|err| sentence(&err, file))
     }
@@ -67,7 +68,7 @@ fn sentence(err: &io::Error, file: &Path) -> String {
 mod tests {
     use std::process::Command;
 
-    use safelight_core::settings::{LoadedSettings, Paths};
+    use safelight_core::settings::{AppPaths, LoadedSettings};
 
     use super::*;
 
@@ -75,21 +76,21 @@ mod tests {
     fn what_is_no_plain_file_is_refused_before_any_job() {
         let folder = tempfile::tempdir().unwrap();
         let environment = CliEnvironment {
-            paths: Paths::under(folder.path()),
+            paths: AppPaths::under(folder.path()),
             loaded: LoadedSettings::default(),
         };
         let pipe = folder.path().join("pipe");
         let made = Command::new("mkfifo").arg(&pipe).status();
         assert!(made.unwrap().success());
         for path in [&pipe, Path::new("/dev/null"), folder.path()] {
-            let refused = Telemetry::to(Some(path), &environment).err().unwrap();
+            let refused = TelemetryOutput::to(Some(path), &environment).err().unwrap();
             assert_eq!(refused.kind, JobErrorKind::Disk);
             let what = "the telemetry file cannot be written: this is not a file: ";
             assert!(refused.summary.starts_with(what), "{refused:?}");
         }
         let file = folder.path().join("a.csv");
         fs::write(&file, "kept").unwrap();
-        assert!(Telemetry::to(Some(&file), &environment).is_ok());
+        assert!(TelemetryOutput::to(Some(&file), &environment).is_ok());
         assert_eq!(fs::read(&file).unwrap(), b"kept");
     }
 }

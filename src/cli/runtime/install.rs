@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use indicatif::ProgressBar;
 use safelight_core::job::{CancelToken, JobError, JobErrorKind};
-use safelight_core::settings::Runtime;
+use safelight_core::settings::LibtorchRuntime;
 use safelight_core::units::size_text;
 use serde_json::json;
 
@@ -16,10 +16,11 @@ use super::GO_BACK;
 use crate::cli::generate::{CANCELLED, ended, print_event, progress_bar, say, stop_on_signal};
 use crate::cli::{CliEnvironment, out};
 use crate::runtimes::{
-    Advice, Build, Got, Kind, Machine, Overview, Place, Progress, Refusal, build_of, builds,
-    folder, get, readable_settings, refusal,
+    InstallOutcome, InstallProgress, MachineGpus, RuntimeAdvice, RuntimeBuild, RuntimeKind,
+    RuntimeOverview, RuntimeRefusal, WheelSource, build_of, builds, folder, get, readable_settings,
+    refusal,
 };
-use crate::telemetry::{Roots, nvidia};
+use crate::telemetry::{SystemRoots, nvidia};
 use crate::worker::engine_for;
 
 /// Interval of progress events for programs.
@@ -45,19 +46,19 @@ pub(super) fn run(args: &InstallArgs, environment: &CliEnvironment) -> ExitCode 
 }
 
 fn fetched(args: &InstallArgs, environment: &CliEnvironment) -> Result<u8, JobError> {
-    let machine = Machine::find(&Roots::of_this_machine(), &nvidia::report());
+    let machine = MachineGpus::find(&SystemRoots::of_this_machine(), &nvidia::report());
     let (paths, settings) = (&environment.paths, &environment.settings().runtime);
     readable_settings(paths)?;
     let place = match &args.from {
-        Some(from) => Place::parse(from)?,
-        None => Place::of_settings(settings),
+        Some(from) => WheelSource::parse(from)?,
+        None => WheelSource::of_settings(settings),
     };
     let build = match &place {
-        Place::Torch(runtime) => of_torch(runtime, args, &machine, environment)?,
+        WheelSource::Torch(runtime) => of_torch(runtime, args, &machine, environment)?,
         _ => wanted(args, &machine, environment)?,
     };
     let has_gpu = machine.gpus.iter().any(|gpu| gpu.kind == build.kind);
-    let is_copied = matches!(place, Place::Torch(_));
+    let is_copied = matches!(place, WheelSource::Torch(_));
     if !args.json {
         say(&announced(&build, &place, args, environment));
     }
@@ -95,7 +96,7 @@ fn fetched(args: &InstallArgs, environment: &CliEnvironment) -> Result<u8, JobEr
     };
     let before = before.iter().find(|it| it.is_used);
     let before = before.map(|it| it.id.as_str());
-    let Got {
+    let InstallOutcome {
         installed,
         is_used,
         gpu_problem,
@@ -137,14 +138,14 @@ fn fetched(args: &InstallArgs, environment: &CliEnvironment) -> Result<u8, JobEr
 
 /// Download that begins: source and target.
 fn announced(
-    build: &Build,
-    place: &Place,
+    build: &RuntimeBuild,
+    place: &WheelSource,
     args: &InstallArgs,
     environment: &CliEnvironment,
 ) -> String {
     let to = folder(&environment.paths).join(&build.id);
     let (name, to) = (&build.name, to.display());
-    if let Place::Torch(runtime) = place {
+    if let WheelSource::Torch(runtime) = place {
         let from = runtime.folder.display();
         return format!("{name}: copied from {from} to {to}.");
     }
@@ -167,11 +168,11 @@ fn announced(
 
 /// Build of a local libtorch: the named one, or a separate one.
 fn of_torch(
-    runtime: &Runtime,
+    runtime: &LibtorchRuntime,
     args: &InstallArgs,
-    machine: &Machine,
+    machine: &MachineGpus,
     environment: &CliEnvironment,
-) -> Result<Build, JobError> {
+) -> Result<RuntimeBuild, JobError> {
     let refuse = |what: String, advice: String| {
         Err(JobError::new(JobErrorKind::InvalidRequest, what).advise(advice))
     };
@@ -195,7 +196,7 @@ fn of_torch(
     };
     let build = wanted(args, machine, environment)?;
     // The CPU's half is in each of them.
-    if build.kind != Kind::Cpu && build.version != own.version {
+    if build.kind != RuntimeKind::Cpu && build.version != own.version {
         let what = format!(
             "{id} is {}, and this is {}: {place}",
             build.version, own.version
@@ -211,9 +212,9 @@ fn of_torch(
 /// The build that is named, or that fits.
 fn wanted(
     args: &InstallArgs,
-    machine: &Machine,
+    machine: &MachineGpus,
     environment: &CliEnvironment,
-) -> Result<Build, JobError> {
+) -> Result<RuntimeBuild, JobError> {
     let (builds, err) = builds(&environment.paths.config);
     if let Some(id) = &args.id {
         let mut known = builds.iter();
@@ -231,33 +232,33 @@ fn wanted(
             None => Ok(build.clone()),
         };
     }
-    let overview = Overview::of_this_user(&environment.paths, environment.settings());
+    let overview = RuntimeOverview::of_this_user(&environment.paths, environment.settings());
     let refuse = |what: String, advice: String| {
         Err(JobError::new(JobErrorKind::Device, what).advise(advice))
     };
     match overview.advice {
-        Advice::Get { build, .. } => Ok(build),
-        Advice::NoGpu => refuse(
+        RuntimeAdvice::Get { build, .. } => Ok(build),
+        RuntimeAdvice::NoGpu => refuse(
             "no GPU was found, so there is nothing to install for one".to_owned(),
             "Name a build to install it all the same".to_owned(),
         ),
-        Advice::CpuChosen => refuse(
+        RuntimeAdvice::CpuChosen => refuse(
             "the setting runtime.device chooses the CPU".to_owned(),
             "Name a build to install it all the same, or choose another device".to_owned(),
         ),
-        Advice::Served { gpu } => refuse(
+        RuntimeAdvice::Served { gpu } => refuse(
             format!("the libtorch in use is for {} already", gpu.name),
             "Name a build to install another one".to_owned(),
         ),
-        Advice::Use { gpu, id } => refuse(
+        RuntimeAdvice::Use { gpu, id } => refuse(
             format!("{id} is here and serves {}", gpu.name),
             format!("Use it with `safelight runtime use {id}`"),
         ),
-        Advice::Mend { refusal, .. } => Err(refused(refusal)),
+        RuntimeAdvice::Mend { refusal, .. } => Err(refused(refusal)),
     }
 }
 
-fn refused(refusal: Refusal) -> JobError {
+fn refused(refusal: RuntimeRefusal) -> JobError {
     let command = Some(refusal.command).filter(|command| !command.is_empty());
     let command = command.map_or_else(String::new, |it| format!(": {it}"));
     let advice = format!("{}{command}", refusal.advice);
@@ -282,10 +283,10 @@ impl InstallPrinter {
         }
     }
 
-    fn tell(&mut self, progress: &Progress) {
+    fn tell(&mut self, progress: &InstallProgress) {
         let (phase, what) = match progress {
-            Progress::Asking { name } => ("asking", name.clone()),
-            Progress::Fetching {
+            InstallProgress::Asking { name } => ("asking", name.clone()),
+            InstallProgress::Fetching {
                 done_bytes,
                 total_bytes,
             } => {
@@ -300,9 +301,9 @@ impl InstallPrinter {
                 }
                 return;
             }
-            Progress::Unpacking { name } => ("unpacking", name.clone()),
-            Progress::Comparing { name } => ("comparing", name.clone()),
-            Progress::Trying => ("trying", "whether it computes right".to_owned()),
+            InstallProgress::Unpacking { name } => ("unpacking", name.clone()),
+            InstallProgress::Comparing { name } => ("comparing", name.clone()),
+            InstallProgress::Trying => ("trying", "whether it computes right".to_owned()),
         };
         if self.is_json {
             print_event(&json!({"event": "progress", "phase": phase, "what": what}));

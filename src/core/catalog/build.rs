@@ -4,26 +4,29 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::details::{ModelMetadata, PartialDefaults};
-use super::entry::{self, Entry};
-use super::extra::PicturePrompts;
-use crate::job::{GenerateForm, SizeChoice, Source, StartPicture, form};
-use crate::library::single::Assembled;
-use crate::library::{Item, tiny};
-use crate::model::choices::Sampler;
-use crate::model::facts::{ModelFacts, Schedule};
+use super::entry::{self, ModelEntry};
+use super::extra::DownloadableRedux;
+use crate::job::{GenerateForm, InputMedia, SizeChoice, StartPicture, form};
+use crate::library::single::AssembledModel;
+use crate::library::{ComponentCandidate, tiny_decoder};
+use crate::model::choices::SamplerKind;
+use crate::model::facts::{ModelFacts, SchedulerDefaults};
 use crate::model::{
-    CatalogError, Defaults, InputUse, LatentRgb, Limits, ModelFiles, ModelSpec, PartialSampling,
-    Sampling, configs,
+    CatalogError, InputUse, LatentRgb, ModelDefaults, ModelFiles, ModelSpec, PartialSampling,
+    SamplingOptions, SizeLimits, configs,
 };
 
 /// The entry that a model is: by the place that the user gave, else by its name where its shape fits.
-pub(super) fn claiming<'a>(entries: &'a [Entry], model: &Assembled) -> Option<&'a Entry> {
+pub(super) fn claiming<'a>(
+    entries: &'a [ModelEntry],
+    model: &AssembledModel,
+) -> Option<&'a ModelEntry> {
     let same_place = |path: &PathBuf| {
         let canonical = |path: &Path| fs::canonicalize(path).ok();
         canonical(path).is_some_and(|path| Some(path) == canonical(&model.place))
     };
-    let by_place = |entry: &&Entry| entry.path.as_ref().is_some_and(same_place);
-    let by_name = |entry: &&Entry| {
+    let by_place = |entry: &&ModelEntry| entry.path.as_ref().is_some_and(same_place);
+    let by_name = |entry: &&ModelEntry| {
         let has_name = if model.place.is_dir() {
             entry.has_folder_name(&model.name)
         } else {
@@ -37,13 +40,13 @@ pub(super) fn claiming<'a>(entries: &'a [Entry], model: &Assembled) -> Option<&'
         .or_else(|| entries.iter().find(by_name))
 }
 
-/// A spec from what configs say and, in rising order, the catalogue, the folder's own `safelight.json`
-/// and the user's entry. A model that no entry claims takes the defaults of one with its very shape.
+/// A spec from what configs say and, in rising order, the catalogue, the folder's own `safelight.json` and the user's
+/// entry. A model that no entry claims takes the defaults of one with its very shape.
 pub(super) fn build(
-    model: &Assembled,
-    claim: Option<&Entry>,
-    entries: &[Entry],
-    parts: &[Item],
+    model: &AssembledModel,
+    claim: Option<&ModelEntry>,
+    entries: &[ModelEntry],
+    parts: &[ComponentCandidate],
 ) -> Result<ModelSpec, CatalogError> {
     let facts = &model.facts;
     let known = match (claim, entry::most_like(entries, facts, &model.name)) {
@@ -66,10 +69,10 @@ pub(super) fn build(
     // A model with a latent-to-RGB map has different latents.
     let preview_decoder = match own.latent_rgb {
         Some(_) => None,
-        None => tiny::for_model(facts.family, facts.latent_channels, parts),
+        None => tiny_decoder::for_model(facts.family, facts.latent_channels, parts),
     };
     let rules = facts.family.files.picture_prompts;
-    let extra = PicturePrompts::of(facts.family).filter(|_| rules.is_some());
+    let extra = DownloadableRedux::for_family(facts.family).filter(|_| rules.is_some());
     let users = claim.map(|entry| entry.user.clone()).unwrap_or_default();
     let details = known.overlaid(own).overlaid(users);
     let limits = details.limits.within(facts.limits);
@@ -106,7 +109,7 @@ pub(super) fn build(
         limits,
         example_prompts: details.example_prompts.unwrap_or_default(),
         latent_rgb: details.latent_rgb,
-        prompt_pictures: extra.map(PicturePrompts::to_get),
+        prompt_pictures: extra.map(DownloadableRedux::to_get),
     };
     check_spec(&spec, facts, &own_file)?;
     Ok(spec)
@@ -115,8 +118,8 @@ pub(super) fn build(
 /// Defaults of a variant, for a model of another shape that makes images, or videos in sections: the steps and
 /// the guidance that it was trained for do not go with its size, nor do those of LoRAs. Those of other clips go with much
 /// else.
-fn of_variant(entries: &[Entry], facts: &ModelFacts) -> ModelMetadata {
-    let is_same = |entry: &&Entry| {
+fn of_variant(entries: &[ModelEntry], facts: &ModelFacts) -> ModelMetadata {
+    let is_same = |entry: &&ModelEntry| {
         (facts.family.makes_pictures || facts.section_order.is_some())
             && entry.family == Some(facts.family)
             && entry.variant.as_deref() == Some(facts.variant)
@@ -142,7 +145,10 @@ fn of_variant(entries: &[Entry], facts: &ModelFacts) -> ModelMetadata {
 }
 
 /// A shape says nothing of what a model was distilled or tuned for: its own scheduler knows better.
-fn with_schedule(defaults: &PartialDefaults, schedule: Option<Schedule>) -> PartialDefaults {
+fn with_schedule(
+    defaults: &PartialDefaults,
+    schedule: Option<SchedulerDefaults>,
+) -> PartialDefaults {
     let Some(schedule) = schedule else {
         return defaults.clone();
     };
@@ -158,20 +164,20 @@ fn with_schedule(defaults: &PartialDefaults, schedule: Option<Schedule>) -> Part
 }
 
 /// For a model without a description: a short, small clip, so that a first try ends soon.
-fn plain_defaults(limits: &Limits, schedule: Option<Schedule>) -> Defaults {
+fn plain_defaults(limits: &SizeLimits, schedule: Option<SchedulerDefaults>) -> ModelDefaults {
     let edge = limits
         .size_multiple
         .saturating_mul((256 / limits.size_multiple).max(1));
-    Defaults {
+    ModelDefaults {
         width: edge.min(limits.max_edge),
         height: edge.min(limits.max_edge),
         num_frames: limits.frame_stride
             * (limits.max_frames.saturating_sub(1) / limits.frame_stride).min(4)
             + 1,
         fps: 24.0,
-        sampling: Sampling {
-            sampler: schedule.map_or_else(Sampler::default, |schedule| schedule.sampler),
-            ..Sampling::plain(20, 5.0)
+        sampling: SamplingOptions {
+            sampler: schedule.map_or_else(SamplerKind::default, |schedule| schedule.sampler),
+            ..SamplingOptions::plain(20, 5.0)
         },
         small_shift: None,
         negative_prompt: String::new(),
@@ -200,7 +206,7 @@ fn check_spec(spec: &ModelSpec, facts: &ModelFacts, path: &Path) -> Result<(), C
         mask: (spec.mask == InputUse::Required).then(picture),
         last_image: (spec.end_image == InputUse::Required).then(picture),
         controls: (spec.limits.controls.is_required.then(picture).into_iter())
-            .map(|picture| Source::Picture(picture).into())
+            .map(|picture| InputMedia::Picture(picture).into())
             .collect(),
         size: SizeChoice::Custom,
         width: Some(width),

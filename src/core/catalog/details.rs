@@ -2,7 +2,9 @@
 
 use serde::Deserialize;
 
-use crate::model::{Defaults, LatentRgb, Limits, PartialSampling, Preset, SmallShift};
+use crate::model::{
+    LatentRgb, ModelDefaults, PartialSampling, SamplingPreset, SizeLimits, SmallShift,
+};
 
 /// Description of a model beyond its configs. Each layer may leave anything out.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -16,7 +18,7 @@ pub(super) struct ModelMetadata {
     pub limits: PartialLimits,
     pub example_prompts: Option<Vec<String>>,
     pub latent_rgb: Option<LatentRgb>,
-    pub presets: Option<Vec<Preset>>,
+    pub presets: Option<Vec<SamplingPreset>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -77,8 +79,8 @@ impl PartialDefaults {
     }
 
     /// These over `base`.
-    pub(super) fn over(self, base: Defaults) -> Defaults {
-        Defaults {
+    pub(super) fn over(self, base: ModelDefaults) -> ModelDefaults {
+        ModelDefaults {
             width: self.width.unwrap_or(base.width),
             height: self.height.unwrap_or(base.height),
             num_frames: self.num_frames.unwrap_or(base.num_frames),
@@ -92,8 +94,8 @@ impl PartialDefaults {
 
 impl PartialLimits {
     /// These within `base`: a catalogue can narrow what the configs allow, never widen it.
-    pub(super) fn within(&self, base: Limits) -> Limits {
-        Limits {
+    pub(super) fn within(&self, base: SizeLimits) -> SizeLimits {
+        SizeLimits {
             max_pixels: self
                 .max_pixels
                 .map_or(base.max_pixels, |n| n.min(base.max_pixels)),

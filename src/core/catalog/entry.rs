@@ -11,13 +11,13 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::details::{ModelMetadata, PartialDefaults, PartialLimits};
-use super::source::{Fault, RawSource, Source, Sources};
-use crate::families::Family;
+use super::source::{DownloadSource, EntrySources, RawSource, TextFault};
+use crate::families::ModelFamily;
 use crate::files::FileError;
 use crate::library::names::model_words;
 use crate::model::configs::read_capped;
 use crate::model::facts::{ModelFacts, TransformerShape};
-use crate::model::{CatalogError, Component, LatentRgb, Preset};
+use crate::model::{CatalogError, LatentRgb, ModelComponent, SamplingPreset};
 
 /// Size limit: handwritten files are shorter, and parsing takes many times as much memory.
 const MAX_BYTES: u64 = 512 << 10;
@@ -31,7 +31,7 @@ pub struct CatalogEntry {
     pub name: String,
     pub description: String,
     pub licence: String,
-    pub family: Family,
+    pub family: ModelFamily,
     pub variant: String,
     /// The Hugging Face repository that holds it.
     pub repository: Option<String>,
@@ -39,7 +39,7 @@ pub struct CatalogEntry {
     pub what: String,
     pub download_bytes: u64,
     /// The files that make a working model; none where it is known only as a folder.
-    pub sources: Vec<Source>,
+    pub sources: Vec<DownloadSource>,
     /// About how many numbers its transformer has; 0 where that is not known.
     #[serde(skip)]
     pub(super) transformer_numbers: u64,
@@ -52,7 +52,7 @@ pub struct CatalogEntry {
 
 impl CatalogEntry {
     /// The files that are not here in any form.
-    pub fn to_fetch(&self) -> impl Iterator<Item = &Source> {
+    pub fn to_fetch(&self) -> impl Iterator<Item = &DownloadSource> {
         self.sources.iter().filter(|source| source.here.is_none())
     }
 
@@ -71,7 +71,7 @@ impl CatalogEntry {
     }
 
     /// The size of a file: what is known of it, else what its kind says.
-    fn about_bytes(&self, source: &Source) -> u64 {
+    fn about_bytes(&self, source: &DownloadSource) -> u64 {
         let numbers = self.numbers_by_kind(source.component);
         source
             .bytes
@@ -79,21 +79,21 @@ impl CatalogEntry {
     }
 
     /// About how many numbers a file has.
-    pub(super) fn about_numbers(&self, source: &Source) -> u64 {
+    pub(super) fn about_numbers(&self, source: &DownloadSource) -> u64 {
         match source.bytes {
             Some(bytes) => bytes / source.number_bytes(),
             None => self.numbers_by_kind(source.component),
         }
     }
 
-    fn numbers_by_kind(&self, component: Component) -> u64 {
+    fn numbers_by_kind(&self, component: ModelComponent) -> u64 {
         let [first, second] = self.family.text_encoder_weights;
         match component {
-            Component::Transformer => self.transformer_numbers,
-            Component::TextEncoder => first,
-            Component::TextEncoder2 => second,
-            Component::ImageEncoder => 600_000_000,
-            Component::Vae => 130_000_000,
+            ModelComponent::Transformer => self.transformer_numbers,
+            ModelComponent::TextEncoder => first,
+            ModelComponent::TextEncoder2 => second,
+            ModelComponent::ImageEncoder => 600_000_000,
+            ModelComponent::Vae => 130_000_000,
         }
     }
 
@@ -105,10 +105,10 @@ impl CatalogEntry {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct CatalogFile {
     /// Properties that several models share, by a name.
     #[serde(default)]
-    shared: BTreeMap<String, Shared>,
+    shared: BTreeMap<String, SharedFields>,
     /// Files that several models need, by a name.
     #[serde(default)]
     source: BTreeMap<String, RawSource>,
@@ -121,17 +121,17 @@ struct File {
 
 #[derive(Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Shared {
+struct SharedFields {
     licence: Option<String>,
     defaults: PartialDefaults,
     limits: PartialLimits,
     example_prompts: Option<Vec<String>>,
     latent_rgb: Option<LatentRgb>,
-    presets: Option<Vec<Preset>>,
+    presets: Option<Vec<SamplingPreset>>,
 }
 
-impl From<Shared> for ModelMetadata {
-    fn from(shared: Shared) -> Self {
+impl From<SharedFields> for ModelMetadata {
+    fn from(shared: SharedFields) -> Self {
         Self {
             licence: shared.licence,
             defaults: shared.defaults,
@@ -149,7 +149,7 @@ impl From<Shared> for ModelMetadata {
 #[serde(deny_unknown_fields)]
 struct RawEntry {
     id: toml::Spanned<String>,
-    family: Option<Family>,
+    family: Option<ModelFamily>,
     variant: Option<String>,
     repository: Option<String>,
     #[serde(default)]
@@ -169,7 +169,7 @@ struct RawEntry {
     limits: PartialLimits,
     example_prompts: Option<Vec<String>>,
     latent_rgb: Option<LatentRgb>,
-    presets: Option<Vec<Preset>>,
+    presets: Option<Vec<SamplingPreset>>,
     /// Names of shared tables, which this entry's own words win over.
     #[serde(default)]
     shared: Vec<String>,
@@ -183,10 +183,10 @@ struct RawEntry {
 
 /// One known model: what ships with the app and, apart from it, what the user says.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Entry {
+pub(super) struct ModelEntry {
     pub id: String,
     /// Any where a user left it out.
-    pub family: Option<Family>,
+    pub family: Option<ModelFamily>,
     /// Any where a user left it out.
     pub variant: Option<String>,
     pub repository: Option<String>,
@@ -199,13 +199,18 @@ pub(super) struct Entry {
     pub download_bytes: u64,
     pub shape: Option<TransformerShape>,
     /// Empty in a user's entry that leaves them as they are.
-    pub sources: Sources,
+    pub sources: EntrySources,
     pub built_in: ModelMetadata,
     pub user: ModelMetadata,
 }
 
-impl Entry {
-    fn from_raw(raw: RawEntry, shared: ModelMetadata, sources: Sources, is_user: bool) -> Self {
+impl ModelEntry {
+    fn from_raw(
+        raw: RawEntry,
+        shared: ModelMetadata,
+        sources: EntrySources,
+        is_user: bool,
+    ) -> Self {
         let details = shared.overlaid(ModelMetadata {
             name: raw.name,
             description: raw.description,
@@ -286,7 +291,7 @@ impl Entry {
     }
 
     /// The entry as it is listed while the model is not on the disk.
-    pub(super) fn listed(&self, sources: Vec<Source>) -> CatalogEntry {
+    pub(super) fn listed(&self, sources: Vec<DownloadSource>) -> CatalogEntry {
         let details = self.built_in.clone().overlaid(self.user.clone());
         let what = match (&self.repository, &self.path) {
             (_, Some(path)) => format!("its folder at {}", path.display()),
@@ -325,17 +330,17 @@ impl Entry {
 
 /// The entry whose models have this variant and shape; among several, that with most words of a name.
 pub(super) fn most_like<'a>(
-    entries: &'a [Entry],
+    entries: &'a [ModelEntry],
     facts: &ModelFacts,
     name: &str,
-) -> Option<&'a Entry> {
+) -> Option<&'a ModelEntry> {
     let words = model_words(name);
-    let is_like = |entry: &&Entry| {
+    let is_like = |entry: &&ModelEntry| {
         entry.family == Some(facts.family)
             && entry.variant.as_deref() == Some(facts.variant)
             && entry.shape == Some(facts.shape)
     };
-    let num_common = |entry: &Entry| {
+    let num_common = |entry: &ModelEntry| {
         let known = model_words(&entry.id);
         known.iter().filter(|word| words.contains(word)).count()
     };
@@ -358,21 +363,21 @@ pub fn known_models(file: &Path) -> (Vec<CatalogEntry>, Option<CatalogError>) {
     (listed.collect(), problem)
 }
 
-pub(super) fn built_in() -> Vec<Entry> {
+pub(super) fn built_in() -> Vec<ModelEntry> {
     shipped().entries
 }
 
-fn shipped() -> Parsed {
-    static SHIPPED: LazyLock<Parsed> = LazyLock::new(|| {
+fn shipped() -> ParsedCatalog {
+    static SHIPPED: LazyLock<ParsedCatalog> = LazyLock::new(|| {
         parse(BUILT_IN, Path::new("models.toml"), None)
             .expect("the shipped models.toml parses: a test reads it")
     });
     SHIPPED.clone()
 }
 
-/// The shipped entries with those of the user's `models.toml` over them, and what is wrong with that
-/// file: then its entries are left out.
-pub(super) fn with_users(file: &Path) -> (Vec<Entry>, Option<CatalogError>) {
+/// The shipped entries with those of the user's `models.toml` over them, and what is wrong with that file: then its
+/// entries are left out.
+pub(super) fn with_users(file: &Path) -> (Vec<ModelEntry>, Option<CatalogError>) {
     let shipped = shipped();
     let text = read_capped(file, MAX_BYTES).and_then(|bytes| {
         String::from_utf8(bytes)
@@ -403,32 +408,35 @@ pub(super) fn with_users(file: &Path) -> (Vec<Entry>, Option<CatalogError>) {
 }
 
 #[derive(Clone)]
-struct Parsed {
-    entries: Vec<Entry>,
-    sources: BTreeMap<String, Source>,
+struct ParsedCatalog {
+    entries: Vec<ModelEntry>,
+    sources: BTreeMap<String, DownloadSource>,
 }
 
 /// `known`: the shipped sources, where the file is a user's.
 fn parse(
     text: &str,
     path: &Path,
-    known: Option<&BTreeMap<String, Source>>,
-) -> Result<Parsed, CatalogError> {
+    known: Option<&BTreeMap<String, DownloadSource>>,
+) -> Result<ParsedCatalog, CatalogError> {
     parse_at(text, known).map_err(|(offset, reason)| {
         CatalogError::Catalogue(FileError::in_text(text, Some(offset), "", &reason, path))
     })
 }
 
-fn parse_at(text: &str, known: Option<&BTreeMap<String, Source>>) -> Result<Parsed, Fault> {
-    let file: File = toml::from_str(text).map_err(|err| {
+fn parse_at(
+    text: &str,
+    known: Option<&BTreeMap<String, DownloadSource>>,
+) -> Result<ParsedCatalog, TextFault> {
+    let file: CatalogFile = toml::from_str(text).map_err(|err| {
         let at = err.span().map_or(0, |span| span.start);
         (at, err.message().replace('\n', ", "))
     })?;
     let tables = file.source.into_iter();
-    let sources: BTreeMap<String, Source> = tables
+    let sources: BTreeMap<String, DownloadSource> = tables
         .map(|(name, raw)| Ok((name, raw.checked()?)))
-        .collect::<Result<_, Fault>>()?;
-    let mut entries: Vec<Entry> = Vec::new();
+        .collect::<Result<_, TextFault>>()?;
+    let mut entries: Vec<ModelEntry> = Vec::new();
     for mut raw in file.model {
         let at = raw.id.span().start;
         let id = raw.id.get_ref();
@@ -446,8 +454,8 @@ fn parse_at(text: &str, known: Option<&BTreeMap<String, Source>>) -> Result<Pars
             shared = shared.overlaid(table.clone().into());
         }
         let own = std::mem::take(&mut raw.source);
-        let of_entry = Sources::gather(&raw.sources, own, &[Some(&sources), known], at)?;
-        entries.push(Entry::from_raw(raw, shared, of_entry, known.is_some()));
+        let of_entry = EntrySources::gather(&raw.sources, own, &[Some(&sources), known], at)?;
+        entries.push(ModelEntry::from_raw(raw, shared, of_entry, known.is_some()));
     }
-    Ok(Parsed { entries, sources })
+    Ok(ParsedCatalog { entries, sources })
 }

@@ -5,19 +5,19 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 use super::entry::BUILT_IN;
-use crate::families::Family;
+use crate::families::ModelFamily;
 use crate::units::size_text;
 
 #[derive(Deserialize)]
-struct File {
-    picture_prompts: Vec<PicturePrompts>,
+struct ExtraCatalogFile {
+    picture_prompts: Vec<DownloadableRedux>,
 }
 
 /// Networks that read images as prompts for the models of a family.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct PicturePrompts {
-    family: Family,
+pub(super) struct DownloadableRedux {
+    family: ModelFamily,
     name: String,
     licence: String,
     files: Vec<ExtraFile>,
@@ -35,11 +35,11 @@ struct ExtraFile {
     bytes: u64,
 }
 
-impl PicturePrompts {
+impl DownloadableRedux {
     /// Networks for a family's models.
-    pub(super) fn of(family: Family) -> Option<&'static Self> {
-        static ALL: LazyLock<Vec<PicturePrompts>> = LazyLock::new(|| {
-            let file: File =
+    pub(super) fn for_family(family: ModelFamily) -> Option<&'static Self> {
+        static ALL: LazyLock<Vec<DownloadableRedux>> = LazyLock::new(|| {
+            let file: ExtraCatalogFile =
                 toml::from_str(BUILT_IN).expect("the built-in list is checked by tests");
             file.picture_prompts
         });
@@ -74,7 +74,9 @@ mod tests {
 
     #[test]
     fn the_sentence_names_the_files_their_sizes_places_and_licence() {
-        let text = PicturePrompts::of(flux::FAMILY).unwrap().to_get();
+        let text = DownloadableRedux::for_family(flux::FAMILY)
+            .unwrap()
+            .to_get();
         for part in [
             "flux1-redux-dev.safetensors",
             "black-forest-labs/FLUX.1-Redux-dev",
@@ -85,6 +87,6 @@ mod tests {
         ] {
             assert!(text.contains(part), "{text}");
         }
-        assert!(PicturePrompts::of(wan::FAMILY).is_none());
+        assert!(DownloadableRedux::for_family(wan::FAMILY).is_none());
     }
 }

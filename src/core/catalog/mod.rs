@@ -4,11 +4,11 @@
 //! A model is defined by its configs and headers; its folder's name only selects the catalogue entry.
 
 mod build;
-mod card;
+mod default_job;
 mod details;
 mod entry;
 mod extra;
-mod sketch;
+mod inspect_report;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -18,23 +18,26 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-pub use card::{ComponentCard, IdentityCard};
+pub use default_job::DefaultJob;
 pub use entry::{CatalogEntry, known_models};
-pub use sketch::DefaultJob;
-pub use source::Source;
+pub use inspect_report::{ComponentCard, IdentityCard};
+pub use source::DownloadSource;
 pub use unusable::{ModelProblem, NeededFile, UnusableModel};
 
-use crate::library::identify::{self, Target};
+use crate::library::identify::{self, ModelTarget};
 use crate::library::scan::{self, PipelineFolder, ScanResult};
-use crate::library::single::{self, Assembled};
-use crate::library::watch::{self, Look, Watch};
-use crate::library::{self, Companions, Item, Library, Role, SearchPath, SearchPaths};
+use crate::library::single::{self, AssembledModel};
+use crate::library::watch::{self, FolderWatch, PathStamp};
+use crate::library::{
+    self, ComponentCandidate, ComponentLibrary, ComponentOverrides, SearchPath, SearchPaths,
+    WeightFileRole,
+};
 use crate::lora;
 use crate::model::{CatalogError, ModelSpec};
 use crate::networks::PartKind;
-use crate::settings::{Paths, Settings};
+use crate::settings::{AppPaths, Settings};
 use build::{build, claiming};
-use entry::Entry;
+use entry::ModelEntry;
 use source::LocalFileCheck;
 
 /// The id of the model that ships with the app.
@@ -46,7 +49,7 @@ const MAX_COMPARED: usize = 8;
 
 /// All models of one user on one machine.
 #[derive(Debug, Default)]
-pub struct Catalog {
+pub struct ModelCatalog {
     /// On the disk, whole, and of a family that this version runs.
     pub available: Vec<ModelSpec>,
     /// Known, but not on the disk.
@@ -58,21 +61,21 @@ pub struct Catalog {
     /// Models of families, variants and storages that this version cannot run.
     pub unsupported: Vec<CatalogError>,
     /// Paths whose change means that another search may find something else.
-    pub watched: Watch,
-    entries: Vec<Entry>,
+    pub watched: FolderWatch,
+    entries: Vec<ModelEntry>,
     /// Ids of known models whose folders are there and not whole.
     broken: Vec<(String, PathBuf)>,
     /// Components in the searched folders.
-    parts: Vec<Item>,
+    parts: Vec<ComponentCandidate>,
     tokenizers: Vec<PathBuf>,
     llama_tokenizers: Vec<PathBuf>,
     shipped_tokenizers: Option<PathBuf>,
 }
 
-impl Catalog {
-    /// Finds out what there is. Takes milliseconds for each model, more on a sleeping disk: call it
-    /// from no thread that draws.
-    pub fn load(paths: &Paths, settings: &Settings) -> Self {
+impl ModelCatalog {
+    /// Finds out what there is. Takes milliseconds for each model, more on a sleeping disk: call it from no thread that
+    /// draws.
+    pub fn load(paths: &AppPaths, settings: &Settings) -> Self {
         let (entries, problem) = entry::with_users(&paths.models_file());
         let places = SearchPaths::gather(paths, settings);
         let mut catalog = Self {
@@ -94,7 +97,7 @@ impl Catalog {
     }
 
     /// Missing and broken paths first, then the folders that were searched.
-    fn to_watch(&self, visited: Vec<(PathBuf, Look)>, paths: &Paths) -> Watch {
+    fn to_watch(&self, visited: Vec<(PathBuf, PathStamp)>, paths: &AppPaths) -> FolderWatch {
         let absent = self.searched.iter().filter(|it| !it.exists);
         let absent = absent.map(|place| (place.path.clone(), None));
         let lists = self.searched.iter().filter_map(|it| it.named_in.clone());
@@ -103,18 +106,18 @@ impl Catalog {
             .chain(broken.map(Path::to_owned))
             .chain([paths.models_file()])
             .map(|path| {
-                let look = watch::look(&path);
+                let look = watch::path_stamp(&path);
                 (path, look)
             });
         let mut seen = HashSet::new();
         let watched = absent.chain(files).chain(visited);
-        Watch::since(watched.filter(|(path, _)| seen.insert(path.clone())))
+        FolderWatch::since(watched.filter(|(path, _)| seen.insert(path.clone())))
     }
 
     /// Lists what is known and not here, and what would have to be fetched.
     fn list_missing(&mut self) {
         let mut present = LocalFileCheck::new(&self.parts, !self.tokenizers.is_empty());
-        let is_here = |entry: &&Entry| self.available.iter().any(|spec| spec.id == entry.id);
+        let is_here = |entry: &&ModelEntry| self.available.iter().any(|spec| spec.id == entry.id);
         let missing = self.entries.iter().filter(|entry| !is_here(entry));
         self.missing = missing
             .map(|entry| entry.listed(present.sources(entry)))
@@ -122,7 +125,7 @@ impl Catalog {
     }
 
     /// Searches all folders and collects their components.
-    fn search(&mut self, library: &mut Library) -> ScanResult {
+    fn search(&mut self, library: &mut ComponentLibrary) -> ScanResult {
         let mut found = ScanResult::default();
         let own_places = self.entries.iter().filter_map(|entry| entry.path.as_ref());
         let searched = self.searched.iter().map(|place| &place.path);
@@ -146,14 +149,14 @@ impl Catalog {
 
     /// The model with this id, or the one in the file or folder at this path.
     pub fn find(&self, id_or_path: &str) -> Result<ModelSpec, CatalogError> {
-        self.open_with(id_or_path, &Companions::default())
+        self.open_with(id_or_path, &ComponentOverrides::default())
     }
 
     /// As [`Self::find`], with parts that the user named in place of those that were found.
     pub fn open_with(
         &self,
         id_or_path: &str,
-        companions: &Companions,
+        companions: &ComponentOverrides,
     ) -> Result<ModelSpec, CatalogError> {
         if let Some(spec) = self.available.iter().find(|spec| spec.id == id_or_path) {
             if companions.is_empty() {
@@ -180,15 +183,19 @@ impl Catalog {
     }
 
     /// Library of the parts that the search found.
-    fn library(&self) -> Library {
-        let mut library = Library::shipped(self.shipped_tokenizers.clone());
+    fn library(&self) -> ComponentLibrary {
+        let mut library = ComponentLibrary::shipped(self.shipped_tokenizers.clone());
         library.known.clone_from(&self.parts);
         library.tokenizers.clone_from(&self.tokenizers);
         library.llama_tokenizers.clone_from(&self.llama_tokenizers);
         library
     }
 
-    fn open(&self, path: &Path, companions: &Companions) -> Result<ModelSpec, CatalogError> {
+    fn open(
+        &self,
+        path: &Path,
+        companions: &ComponentOverrides,
+    ) -> Result<ModelSpec, CatalogError> {
         let library = self.library();
         open(path, &self.entries, companions, &library)
     }
@@ -197,7 +204,12 @@ impl Catalog {
     pub fn card(&self, path: &Path) -> Result<IdentityCard, CatalogError> {
         let library = self.library();
         let mut card = IdentityCard::read_with(path, &library, |path| {
-            open(path, &self.entries, &Companions::default(), &library)
+            open(
+                path,
+                &self.entries,
+                &ComponentOverrides::default(),
+                &library,
+            )
         })?;
         if let Some(lora) = &mut card.lora {
             let models = self.available.iter();
@@ -232,16 +244,17 @@ impl Catalog {
 
     fn take(&mut self, candidate: &PipelineFolder) {
         // One of parts for other models is no model.
-        let is_embedder = |item: &Item| {
-            item.role == Role::Part(PartKind::Redux) && item.place.starts_with(&candidate.folder)
+        let is_embedder = |item: &ComponentCandidate| {
+            item.role == WeightFileRole::Part(PartKind::Redux)
+                && item.place.starts_with(&candidate.folder)
         };
         if self.parts.iter().any(is_embedder) {
             return;
         }
-        let library = Library::default();
+        let library = ComponentLibrary::default();
         let name = &candidate.name;
-        let model = pipeline(&candidate.folder, &Companions::default(), &library);
-        let model = model.map(|model| Assembled {
+        let model = pipeline(&candidate.folder, &ComponentOverrides::default(), &library);
+        let model = model.map(|model| AssembledModel {
             name: name.clone(),
             ..model
         });
@@ -253,9 +266,9 @@ impl Catalog {
     /// Takes a model in, or notes what is wrong with it and which known one it would be.
     fn offer(
         &mut self,
-        model: Result<Assembled, CatalogError>,
+        model: Result<AssembledModel, CatalogError>,
         place: &Path,
-        is_named: impl Fn(&Entry) -> bool,
+        is_named: impl Fn(&ModelEntry) -> bool,
     ) {
         match model.and_then(|model| self.claim_and_build(&model)) {
             Ok(spec) => self.available.push(spec),
@@ -278,13 +291,13 @@ impl Catalog {
     }
 
     /// Offers single transformer files, two experts as one model.
-    fn take_single_files(&mut self, found: &ScanResult, library: &Library) {
-        let of_role = |is_wanted: fn(&Role) -> bool| {
+    fn take_single_files(&mut self, found: &ScanResult, library: &ComponentLibrary) {
+        let of_role = |is_wanted: fn(&WeightFileRole) -> bool| {
             let parts = self.parts.iter().filter(|item| is_wanted(&item.role));
             parts.map(|item| item.place.clone()).collect::<Vec<_>>()
         };
-        let transformers = of_role(|role| matches!(role, Role::Transformer(_)));
-        let foreign = of_role(|role| *role == Role::Foreign);
+        let transformers = of_role(|role| matches!(role, WeightFileRole::Transformer(_)));
+        let foreign = of_role(|role| *role == WeightFileRole::Foreign);
         for place in foreign.iter().take(MAX_SINGLE_FILES) {
             match identify::foreign_file(place) {
                 err @ CatalogError::Unsupported { .. } => self.unsupported.push(err),
@@ -303,7 +316,7 @@ impl Catalog {
             if taken.contains(place) || folders.any(|folder| place.starts_with(folder)) {
                 continue;
             }
-            let model = single::assemble(place, &Companions::default(), library);
+            let model = single::assemble(place, &ComponentOverrides::default(), library);
             if let Ok(model) = &model {
                 taken.insert(model.files.transformer.clone());
                 taken.extend(model.files.transformer_2.clone());
@@ -314,7 +327,7 @@ impl Catalog {
     }
 
     /// The spec of a model, by the entry that it is unless another has taken that.
-    fn claim_and_build(&self, model: &Assembled) -> Result<ModelSpec, CatalogError> {
+    fn claim_and_build(&self, model: &AssembledModel) -> Result<ModelSpec, CatalogError> {
         let is_taken = |id: &str| self.available.iter().any(|spec| spec.id == id);
         let claim = claiming(&self.entries, model).filter(|entry| !is_taken(&entry.id));
         build(model, claim, &self.entries, &self.parts)
@@ -325,21 +338,21 @@ impl ModelSpec {
     /// The model in a diffusers folder, or that of a transformer's file with the parts around it, checked
     /// whole. Its id is its path, so that a request for it can be repeated.
     pub fn open(path: &Path) -> Result<Self, CatalogError> {
-        let companions = Companions::default();
-        let library = Library::of_this_program();
+        let companions = ComponentOverrides::default();
+        let library = ComponentLibrary::of_this_program();
         open(path, &entry::built_in(), &companions, &library)
     }
 }
 
 fn open(
     path: &Path,
-    entries: &[Entry],
-    companions: &Companions,
-    library: &Library,
+    entries: &[ModelEntry],
+    companions: &ComponentOverrides,
+    library: &ComponentLibrary,
 ) -> Result<ModelSpec, CatalogError> {
     let model = match identify::target(path)? {
-        Target::Pipeline(folder) => pipeline(&folder, companions, library)?,
-        Target::Parts(path) => {
+        ModelTarget::Pipeline(folder) => pipeline(&folder, companions, library)?,
+        ModelTarget::Parts(path) => {
             let place = match single::transformer_at(&path, library) {
                 Err(CatalogError::NoModel { path }) => return Err(identify::without_index(&path)),
                 other => other?,
@@ -349,18 +362,21 @@ fn open(
     };
     let mut parts = library.known.clone();
     let near = [PartKind::Redux, PartKind::Siglip];
-    parts.extend(library::companions::around(&model.files.transformer, &near));
+    parts.extend(library::component_search::around(
+        &model.files.transformer,
+        &near,
+    ));
     build(&model, None, entries, &parts)
 }
 
 /// A diffusers folder, checked whole.
 fn pipeline(
     folder: &Path,
-    companions: &Companions,
-    library: &Library,
-) -> Result<Assembled, CatalogError> {
+    companions: &ComponentOverrides,
+    library: &ComponentLibrary,
+) -> Result<AssembledModel, CatalogError> {
     let (files, facts) = identify::check_folder(folder, companions, library)?;
-    Ok(Assembled {
+    Ok(AssembledModel {
         place: folder.to_owned(),
         name: scan::model_name(folder),
         files,

@@ -10,25 +10,25 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::entry::Entry;
-use crate::families::Family;
+use super::entry::ModelEntry;
+use crate::families::ModelFamily;
 use crate::formats::weights::WeightSet;
 use crate::library::names::{possible_side, side_beside};
 use crate::library::single::file_stem;
-use crate::library::{Item, Role, storage, tokenizer};
-use crate::model::Component;
+use crate::library::{ComponentCandidate, WeightFileRole, storage, tokenizer};
+use crate::model::ModelComponent;
 use crate::model::facts::TransformerShape;
 
 /// Extensions of files to download: only formats that run no code when opened.
 const ENDS: [&str; 3] = [".safetensors", ".sft", ".gguf"];
 
 /// Position of an error in a text, and the error.
-pub(super) type Fault = (usize, String);
+pub(super) type TextFault = (usize, String);
 
 /// One file of a known model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Source {
-    pub component: Component,
+pub struct DownloadSource {
+    pub component: ModelComponent,
     /// `owner/name` on the hub.
     pub repository: String,
     /// Path of the file in the repository.
@@ -43,7 +43,7 @@ pub struct Source {
     pub here: Option<PathBuf>,
 }
 
-impl Source {
+impl DownloadSource {
     /// About how many bytes of the file one number has: what is stored in 8 bits or in GGUF's blocks stays so in memory.
     pub(super) fn number_bytes(&self) -> u64 {
         let ending = Path::new(&self.path).extension();
@@ -68,7 +68,7 @@ impl Source {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawSource {
-    component: Component,
+    component: ModelComponent,
     repository: Spanned<String>,
     path: Spanned<String>,
     folder: Spanned<String>,
@@ -78,7 +78,7 @@ pub(super) struct RawSource {
 
 impl RawSource {
     /// The source, or where in the text it is wrong and why.
-    pub(super) fn checked(self) -> Result<Source, Fault> {
+    pub(super) fn checked(self) -> Result<DownloadSource, TextFault> {
         let error = |at: &Spanned<String>, expected: &str| {
             let found = at.get_ref();
             Err((
@@ -125,7 +125,7 @@ impl RawSource {
                 path.rsplit('/').next().unwrap_or(path).to_owned()
             }
         };
-        Ok(Source {
+        Ok(DownloadSource {
             component: self.component,
             repository: self.repository.into_inner(),
             path: self.path.into_inner(),
@@ -146,16 +146,16 @@ fn is_plain(part: &str) -> bool {
 
 /// The sources of one entry: those that a table names, by its name, and the entry's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sources(pub Vec<(Option<String>, Source)>);
+pub(super) struct EntrySources(pub Vec<(Option<String>, DownloadSource)>);
 
-impl Sources {
-    /// Those that an entry names of the tables, of which the first with a name wins, and its own. `at`: where it is.
+impl EntrySources {
+    /// Those that an entry names of the tables, of which the first with a name wins, and its own. `open`: where it is.
     pub(super) fn gather(
         names: &[Spanned<String>],
         own: Vec<RawSource>,
-        tables: &[Option<&BTreeMap<String, Source>>],
+        tables: &[Option<&BTreeMap<String, DownloadSource>>],
         at: usize,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, TextFault> {
         let mut sources = Self::default();
         for name in names {
             let text = name.get_ref();
@@ -180,7 +180,7 @@ impl Sources {
     }
 
     /// Takes over what a user's tables say of the same names.
-    pub(super) fn renew(&mut self, tables: &BTreeMap<String, Source>) {
+    pub(super) fn renew(&mut self, tables: &BTreeMap<String, DownloadSource>) {
         for (name, source) in &mut self.0 {
             if let Some(new) = name.as_ref().and_then(|name| tables.get(name)) {
                 *source = new.clone();
@@ -189,8 +189,9 @@ impl Sources {
     }
 
     /// The first two that would go to the same place.
-    fn twice(&self) -> Option<&Source> {
-        let places = |source: &Source| (source.folder.to_lowercase(), source.name.to_lowercase());
+    fn twice(&self) -> Option<&DownloadSource> {
+        let places =
+            |source: &DownloadSource| (source.folder.to_lowercase(), source.name.to_lowercase());
         self.0.iter().enumerate().find_map(|(index, (_, source))| {
             let mut before = self.0[..index].iter();
             before
@@ -202,14 +203,14 @@ impl Sources {
 
 /// Looks for files that make fetching needless; remembers what it looked at.
 pub(super) struct LocalFileCheck<'a> {
-    parts: &'a [Item],
+    parts: &'a [ComponentCandidate],
     /// There is a tokenizer of UMT5 apart from its text encoder.
     has_tokenizer: bool,
-    seen: HashMap<(Family, Component, TransformerShape), Option<PathBuf>>,
+    seen: HashMap<(ModelFamily, ModelComponent, TransformerShape), Option<PathBuf>>,
 }
 
 impl<'a> LocalFileCheck<'a> {
-    pub(super) fn new(parts: &'a [Item], has_tokenizer: bool) -> Self {
+    pub(super) fn new(parts: &'a [ComponentCandidate], has_tokenizer: bool) -> Self {
         Self {
             parts,
             has_tokenizer,
@@ -217,8 +218,9 @@ impl<'a> LocalFileCheck<'a> {
         }
     }
 
-    pub(super) fn sources(&mut self, entry: &Entry) -> Vec<Source> {
-        let mut sources: Vec<Source> = entry.sources.0.iter().map(|it| it.1.clone()).collect();
+    pub(super) fn sources(&mut self, entry: &ModelEntry) -> Vec<DownloadSource> {
+        let mut sources: Vec<DownloadSource> =
+            entry.sources.0.iter().map(|it| it.1.clone()).collect();
         for source in &mut sources {
             source.here = self
                 .of_name(entry, source)
@@ -229,8 +231,8 @@ impl<'a> LocalFileCheck<'a> {
     }
 
     /// The very file, whole, wherever it is: of its name, and with what belongs in it.
-    fn of_name(&self, entry: &Entry, source: &Source) -> Option<PathBuf> {
-        let is_it = |item: &&Item| {
+    fn of_name(&self, entry: &ModelEntry, source: &DownloadSource) -> Option<PathBuf> {
+        let is_it = |item: &&ComponentCandidate| {
             let name = item.place.file_name().unwrap_or_default();
             name.eq_ignore_ascii_case(&source.name)
                 && is_role_of(item.role, source.component)
@@ -244,16 +246,16 @@ impl<'a> LocalFileCheck<'a> {
     }
 
     /// Another file that is this part of the published models.
-    fn like(&mut self, entry: &Entry, component: Component) -> Option<PathBuf> {
+    fn like(&mut self, entry: &ModelEntry, component: ModelComponent) -> Option<PathBuf> {
         let (family, shape) = (entry.family?, entry.shape?);
-        if component == Component::Transformer {
+        if component == ModelComponent::Transformer {
             return None;
         }
         let key = (family, component, shape);
         if let Some(found) = self.seen.get(&key) {
             return found.clone();
         }
-        let needs_tokenizer = component == Component::TextEncoder
+        let needs_tokenizer = component == ModelComponent::TextEncoder
             && !family.files.ships_tokenizers
             && !self.has_tokenizer;
         let fits = |place: &Path| {
@@ -268,10 +270,10 @@ impl<'a> LocalFileCheck<'a> {
     }
 
     /// The model's transformers in another storage; two experts only together.
-    fn find_transformers(&self, entry: &Entry, sources: &mut [Source]) {
-        let mut wanted: Vec<&mut Source> = sources
+    fn find_transformers(&self, entry: &ModelEntry, sources: &mut [DownloadSource]) {
+        let mut wanted: Vec<&mut DownloadSource> = sources
             .iter_mut()
-            .filter(|source| source.component == Component::Transformer)
+            .filter(|source| source.component == ModelComponent::Transformer)
             .collect();
         if wanted.is_empty() || wanted.iter().all(|source| source.here.is_some()) {
             return;
@@ -280,10 +282,10 @@ impl<'a> LocalFileCheck<'a> {
             .parts
             .iter()
             .filter(|item| {
-                is_role_of(item.role, Component::Transformer)
+                is_role_of(item.role, ModelComponent::Transformer)
                     && entry.has_file_name(&file_stem(&item.place))
                     && is_whole(&item.place)
-                    && is_published(entry, Component::Transformer, &item.place)
+                    && is_published(entry, ModelComponent::Transformer, &item.place)
             })
             .map(|item| &item.place)
             .collect();
@@ -310,29 +312,29 @@ impl<'a> LocalFileCheck<'a> {
     }
 }
 
-fn is_role_of(role: Role, component: Component) -> bool {
+fn is_role_of(role: WeightFileRole, component: ModelComponent) -> bool {
     match role {
-        Role::Transformer(_) => component == Component::Transformer,
-        Role::Part(part) => part.can_be(component),
-        Role::Foreign => false,
+        WeightFileRole::Transformer(_) => component == ModelComponent::Transformer,
+        WeightFileRole::Part(part) => part.can_be(component),
+        WeightFileRole::Foreign => false,
     }
 }
 
 /// Returns true if a file is what a known model needs, by what is in it; another model's may have the same name. Of a model
 /// of unknown shape, the name is all that there is.
-fn is_published(entry: &Entry, component: Component, place: &Path) -> bool {
+fn is_published(entry: &ModelEntry, component: ModelComponent, place: &Path) -> bool {
     /// Shapes tell about how many numbers there are, and checkpoints may hold other parts next to them.
     const LEAST_SHARE: f64 = 0.8;
     let (Some(family), Some(shape)) = (entry.family, entry.shape) else {
         return true;
     };
-    if component == Component::Transformer {
-        let found = WeightSet::at(place).map_or(0, |weights| weights.parameters());
+    if component == ModelComponent::Transformer {
+        let found = WeightSet::open(place).map_or(0, |weights| weights.parameters());
         return found as f64 >= LEAST_SHARE * shape.numbers(family) as f64;
     }
     (family.files.is_published_part)(component, shape, place)
 }
 
 fn is_whole(place: &Path) -> bool {
-    WeightSet::at(place).is_ok_and(|weights| storage::unreadable(&weights).is_none())
+    WeightSet::open(place).is_ok_and(|weights| storage::unreadable(&weights).is_none())
 }

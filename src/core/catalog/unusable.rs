@@ -4,8 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::entry::Entry;
-use super::{Catalog, CatalogEntry, Source};
+use super::entry::ModelEntry;
+use super::{CatalogEntry, DownloadSource, ModelCatalog};
 use crate::library::names;
 use crate::model::CatalogError;
 
@@ -41,7 +41,7 @@ pub struct UnusableModel {
     pub fetch: Option<CatalogEntry>,
 }
 
-impl Catalog {
+impl ModelCatalog {
     /// All files there and cannot be used.
     pub fn unusable(&self) -> Vec<UnusableModel> {
         let problems = self.problems.iter().chain(&self.unsupported);
@@ -75,14 +75,14 @@ impl Catalog {
         let source = |needed: &NeededFile| {
             let (file, repository) = needed.example.split_once(" from ")?;
             let by_name = all().find(|(_, source)| source.name == file);
-            let like = |source: &Source| {
+            let like = |source: &DownloadSource| {
                 source.repository == repository && first_word(&source.name) == first_word(file)
             };
             by_name
                 .or_else(|| all().find(|(_, source)| like(source)))
                 .map(|(_, source)| source.clone())
         };
-        let sources: Vec<Source> = needs.iter().filter_map(source).collect();
+        let sources: Vec<DownloadSource> = needs.iter().filter_map(source).collect();
         if sources.is_empty() || sources.len() < needs.len() {
             return None;
         }
@@ -97,9 +97,9 @@ impl Catalog {
     }
 
     /// Any entry, for what it says of licences; the nearest by name.
-    fn like(&self, path: &Path) -> Option<&Entry> {
+    fn like(&self, path: &Path) -> Option<&ModelEntry> {
         let name = name_of(path).to_lowercase();
-        let nearness = |entry: &&Entry| {
+        let nearness = |entry: &&ModelEntry| {
             let known = names::model_words(&entry.id);
             known
                 .iter()

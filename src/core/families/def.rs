@@ -9,16 +9,16 @@ use std::sync::Arc;
 
 use crate::formats::weights::WeightSet;
 use crate::job::{DtypeChoice, GenerateRequest, Stage, StepCacheKind, first_step};
-use crate::library::companions::Companions;
-use crate::library::kind::TensorKind;
-use crate::library::single::Assembled;
-use crate::library::{ControlNetwork, Item, Library};
-use crate::lora::{Coverage, Table};
-use crate::memory::conv_backends::Convolutions;
-use crate::memory::{Job, Network, NetworkReader, PlannedNetwork, StageFootprint};
+use crate::library::component_search::ComponentOverrides;
+use crate::library::single::AssembledModel;
+use crate::library::tensor_kind::TensorKind;
+use crate::library::{ComponentCandidate, ComponentLibrary, ControlNetwork};
+use crate::lora::{LayerTable, LoraCoverage};
+use crate::memory::conv_backends::ConvDimensions;
+use crate::memory::{NetworkFootprint, NetworkReader, PlannedJob, PlannedNetwork, StageFootprint};
 use crate::model::configs::ModelIndex;
 use crate::model::facts::{ModelFacts, TransformerShape};
-use crate::model::{CatalogError, Component, Guidance, ModelFiles, ModelSpec, PicturePrompts};
+use crate::model::{CatalogError, GuidanceMode, ModelComponent, ModelFiles, ModelSpec, ReduxFiles};
 use crate::networks::DetectionRule;
 use crate::tokens::TextReader;
 
@@ -40,7 +40,7 @@ pub struct FamilyDef {
     /// Step caches that it supports, in the order in which they are offered.
     pub step_caches: fn(&ModelSpec) -> &'static [StepCacheKind],
     /// The most tokens of a prompt that a request may ask for; `None` where the number is fixed.
-    pub token_limit: fn(Guidance) -> Option<u32>,
+    pub token_limit: fn(GuidanceMode) -> Option<u32>,
     pub time_convolutions: TemporalConvPolicy,
     /// The autoencoder computes in f16 on a GPU where the rest computes in bf16.
     pub vae_in_f16: bool,
@@ -52,7 +52,7 @@ pub struct FamilyDef {
     /// Reads the networks of a model, the halves of its autoencoder apart.
     pub(crate) networks: fn(&ModelFiles, &mut NetworkReader) -> Result<(), CatalogError>,
     /// The networks that a stage needs, one after the other.
-    pub(crate) needs: fn(&Job<'_>, Stage) -> Vec<StageFootprint>,
+    pub(crate) needs: fn(&PlannedJob<'_>, Stage) -> Vec<StageFootprint>,
     /// The configs of the networks that a published model with such a transformer has, for plans before its files are here.
     pub(crate) published: fn(&TransformerShape) -> Vec<PublishedNetwork>,
     /// About how many weights the text encoders have: the first and the second.
@@ -101,7 +101,7 @@ impl FamilyDef {
 /// A network of a published model, and its config.
 pub(crate) type PublishedNetwork = (PlannedNetwork, Arc<dyn Any + Send + Sync>);
 
-/// How the autoencoder's convolutions over time are computed.
+/// Temporal convolutions of the autoencoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TemporalConvPolicy {
     /// None: it knows pictures alone.
@@ -114,10 +114,10 @@ pub enum TemporalConvPolicy {
 
 impl TemporalConvPolicy {
     /// Dimensions of the autoencoder's convolutions.
-    pub fn convolutions(self) -> Convolutions {
+    pub fn convolutions(self) -> ConvDimensions {
         match self {
-            Self::None => Convolutions::Pictures,
-            Self::Fastest | Self::FrameByFrame => Convolutions::Clips,
+            Self::None => ConvDimensions::Pictures,
+            Self::Fastest | Self::FrameByFrame => ConvDimensions::Clips,
         }
     }
 }
@@ -130,12 +130,17 @@ pub(crate) struct FileRules {
     /// Returns true if a transformer of the family is in a file, whole or not.
     pub has_transformer: fn(&WeightSet) -> bool,
     /// The model of the transformer at a place, whose header the weights are.
-    pub assemble: fn(&Path, &WeightSet, &Companions, &Library) -> Result<Assembled, CatalogError>,
+    pub assemble: fn(
+        &Path,
+        &WeightSet,
+        &ComponentOverrides,
+        &ComponentLibrary,
+    ) -> Result<AssembledModel, CatalogError>,
     /// The variant of the transformer at a place as far as its header and its name say it.
     pub variant_at: fn(&Path) -> Option<&'static str>,
     pub are_experts: fn(&Path, &Path) -> bool,
     /// Returns true if a place holds this part of the published models with such a transformer.
-    pub is_published_part: fn(Component, TransformerShape, &Path) -> bool,
+    pub is_published_part: fn(ModelComponent, TransformerShape, &Path) -> bool,
     /// By which its files and those of relatives are known, in the order in which rules are tried.
     pub kinds: &'static [DetectionRule],
     /// The published name of a transformer of full size, where its shapes show it.
@@ -155,9 +160,9 @@ pub(crate) struct FileRules {
     pub control_lora: Option<WithControlLora>,
 }
 
-pub(crate) type FindPicturePrompts = fn(&ModelFiles, &[Item]) -> Option<PicturePrompts>;
+pub(crate) type FindPicturePrompts = fn(&ModelFiles, &[ComponentCandidate]) -> Option<ReduxFiles>;
 
-pub(crate) type ReadNetwork = fn(&Path) -> Result<Network, CatalogError>;
+pub(crate) type ReadNetwork = fn(&Path) -> Result<NetworkFootprint, CatalogError>;
 
 pub(crate) type WithControlLora = fn(&ModelSpec, &Path) -> Result<ModelSpec, String>;
 
@@ -165,8 +170,12 @@ pub(crate) type FindControlNetwork =
     fn(&WeightSet, &Path) -> Option<Result<ControlNetwork, CatalogError>>;
 
 /// Checks a diffusers folder whole -> where its parts are, and what is known of the model.
-pub(crate) type CheckFolder =
-    fn(&Path, &ModelIndex, &Companions, &Library) -> Result<(ModelFiles, ModelFacts), CatalogError>;
+pub(crate) type CheckFolder = fn(
+    &Path,
+    &ModelIndex,
+    &ComponentOverrides,
+    &ComponentLibrary,
+) -> Result<(ModelFiles, ModelFacts), CatalogError>;
 
 /// Tiny decoders for previews that read the family's latents.
 #[derive(Clone, Copy)]
@@ -189,15 +198,15 @@ pub(crate) struct LoraRules {
     /// Names that only layers of its LoRAs, or of relatives', have, in the order in which they are tried.
     pub signs: &'static [LoraSignature],
     /// Returns true if a LoRA of an origin may act on a model with these layers.
-    pub accepts: fn(&str, &[Table]) -> bool,
+    pub accepts: fn(&str, &[LayerTable]) -> bool,
     /// Name of a model with these layers.
-    pub model_label: fn(&[Table]) -> String,
+    pub model_label: fn(&[LayerTable]) -> String,
     /// Name of a LoRA's model by the number of its attention's outputs.
     pub label_of_width: fn(u64) -> Option<String>,
     /// Reason against a LoRA with such a coverage, whatever else it has.
-    pub objection: fn(&Coverage) -> Option<&'static str>,
+    pub objection: fn(&LoraCoverage) -> Option<&'static str>,
     /// The networks of a model that LoRAs change. Both experts of a model have the same layers.
-    pub tables: fn(&ModelFiles) -> Result<Vec<Table>, CatalogError>,
+    pub tables: fn(&ModelFiles) -> Result<Vec<LayerTable>, CatalogError>,
     /// musubi-tuner trains them, whose names are otherwise kohya's.
     pub has_musubi: bool,
 }

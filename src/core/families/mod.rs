@@ -1,7 +1,7 @@
 //! The families of models that this version runs: one folder each, and the registry of them.
 //!
 //! A family's folder declares a [`FamilyDef`] and holds everything that only this family knows. Nothing outside of this
-//! folder names a family: others ask the [`Family`] that a model, a request or a file carries.
+//! folder names a family: others ask the [`ModelFamily`] that a model, a request or a file carries.
 
 pub mod chroma;
 mod def;
@@ -47,9 +47,9 @@ static FAMILIES: &[&FamilyDef] = &[
 ///
 /// In files it is its id.
 #[derive(Clone, Copy)]
-pub struct Family(&'static FamilyDef);
+pub struct ModelFamily(&'static FamilyDef);
 
-impl Family {
+impl ModelFamily {
     const fn new(def: &'static FamilyDef) -> Self {
         Self(def)
     }
@@ -71,13 +71,13 @@ impl Family {
 }
 
 /// The family of a catalogue entry that names none.
-impl Default for Family {
+impl Default for ModelFamily {
     fn default() -> Self {
         wan::FAMILY
     }
 }
 
-impl Deref for Family {
+impl Deref for ModelFamily {
     type Target = FamilyDef;
 
     fn deref(&self) -> &FamilyDef {
@@ -85,33 +85,33 @@ impl Deref for Family {
     }
 }
 
-impl PartialEq for Family {
+impl PartialEq for ModelFamily {
     fn eq(&self, other: &Self) -> bool {
         self.id == other.id
     }
 }
 
-impl Eq for Family {}
+impl Eq for ModelFamily {}
 
-impl Hash for Family {
+impl Hash for ModelFamily {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.id.hash(state);
     }
 }
 
-impl fmt::Debug for Family {
+impl fmt::Debug for ModelFamily {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Family({})", self.id)
     }
 }
 
-impl Serialize for Family {
+impl Serialize for ModelFamily {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.id)
     }
 }
 
-impl<'de> Deserialize<'de> for Family {
+impl<'de> Deserialize<'de> for ModelFamily {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let id = String::deserialize(deserializer)?;
         Self::of_id(&id).ok_or_else(|| {

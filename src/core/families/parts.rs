@@ -5,10 +5,10 @@
 use std::path::Path;
 
 use crate::formats::weights::WeightSet;
-use crate::library::companions::wanted::{
-    TokenizerForm, Wanted, WantedTokenizer, fits_transformer,
+use crate::library::component_search::wanted::{
+    ComponentQuery, TokenizerForm, WantedTokenizer, fits_transformer,
 };
-use crate::model::{CatalogError, Component, ControlUse, Limits};
+use crate::model::{CatalogError, ControlUse, ModelComponent, SizeLimits};
 use crate::networks::PartKind;
 use crate::networks::{
     ClipTextConfig, KlVaeConfig, LanguageConfig, LanguageKeys, LanguageKind, LanguageUse,
@@ -35,8 +35,8 @@ const MAX_BATCH: u32 = 8;
 const PATCH: i64 = 2;
 
 /// Limits of image models whose tokens are two by two latents; `factor`: pixels along an edge of a latent.
-pub(super) fn picture_limits(factor: i64) -> Limits {
-    Limits {
+pub(super) fn picture_limits(factor: i64) -> SizeLimits {
+    SizeLimits {
         size_multiple: u32::try_from(factor * PATCH).unwrap_or(u32::MAX),
         max_edge: MAX_EDGE,
         max_pixels: MAX_PIXELS,
@@ -50,7 +50,7 @@ pub(super) fn picture_limits(factor: i64) -> Limits {
 }
 
 /// FLUX.1's autoencoder, for latents of `expected` channels.
-pub(super) fn flux_vae(expected: i64) -> Wanted<'static> {
+pub(super) fn flux_vae(expected: i64) -> ComponentQuery<'static> {
     kl_vae(
         expected,
         "a Flux VAE",
@@ -61,7 +61,7 @@ pub(super) fn flux_vae(expected: i64) -> Wanted<'static> {
 }
 
 /// FLUX.2's autoencoder with normed latents, of `expected` channels.
-pub(super) fn flux2_vae(expected: i64) -> Wanted<'static> {
+pub(super) fn flux2_vae(expected: i64) -> ComponentQuery<'static> {
     kl_vae(
         expected,
         "a FLUX.2 VAE",
@@ -87,10 +87,10 @@ fn kl_vae(
     example: &'static str,
     (usual, word): (&'static [&'static str], &'static str),
     is_kind: fn(&KlVaeConfig) -> bool,
-) -> Wanted<'static> {
+) -> ComponentQuery<'static> {
     let what = format!("{kind} ({expected} latent channels)");
-    Wanted {
-        component: Component::Vae,
+    ComponentQuery {
+        component: ModelComponent::Vae,
         part: PartKind::KlVae,
         what: what.clone(),
         kind,
@@ -113,10 +113,10 @@ fn kl_vae(
 
 /// Wan 2.1's autoencoder as it was further trained for images, for latents of `expected` channels. That of videos will
 /// do too: their latents are the same.
-pub(super) fn picture_wan_vae(expected: i64) -> Wanted<'static> {
+pub(super) fn picture_wan_vae(expected: i64) -> ComponentQuery<'static> {
     let what = format!("a Qwen-Image VAE (z_dim {expected})");
-    Wanted {
-        component: Component::Vae,
+    ComponentQuery {
+        component: ModelComponent::Vae,
         part: PartKind::WanVae,
         what: what.clone(),
         kind: "a Qwen-Image VAE",
@@ -158,7 +158,11 @@ pub(super) struct WantedQwen {
 }
 
 /// Qwen 3 of 4 billion, whose hidden states of `width` a transformer reads, as its `by` says. `usage`: which of them.
-pub(super) fn qwen3_4b(usage: LanguageUse, width: i64, by: &'static str) -> Wanted<'static> {
+pub(super) fn qwen3_4b(
+    usage: LanguageUse,
+    width: i64,
+    by: &'static str,
+) -> ComponentQuery<'static> {
     qwen(WantedQwen {
         usage,
         names: ["a Qwen 3 4B text encoder", "a Qwen 3 text encoder"],
@@ -171,7 +175,11 @@ pub(super) fn qwen3_4b(usage: LanguageUse, width: i64, by: &'static str) -> Want
 }
 
 /// Qwen 3 of 8 billion; arguments as of [`qwen3_4b`].
-pub(super) fn qwen3_8b(usage: LanguageUse, width: i64, by: &'static str) -> Wanted<'static> {
+pub(super) fn qwen3_8b(
+    usage: LanguageUse,
+    width: i64,
+    by: &'static str,
+) -> ComponentQuery<'static> {
     qwen(WantedQwen {
         usage,
         names: ["a Qwen 3 8B text encoder", "a Qwen 3 text encoder"],
@@ -183,7 +191,11 @@ pub(super) fn qwen3_8b(usage: LanguageUse, width: i64, by: &'static str) -> Want
 }
 
 /// The text half of Qwen 3 VL of 4 billion; arguments as of [`qwen3_4b`].
-pub(super) fn qwen3_vl_4b(usage: LanguageUse, width: i64, by: &'static str) -> Wanted<'static> {
+pub(super) fn qwen3_vl_4b(
+    usage: LanguageUse,
+    width: i64,
+    by: &'static str,
+) -> ComponentQuery<'static> {
     qwen(WantedQwen {
         usage,
         names: ["a Qwen 3 VL 4B text encoder", "a Qwen 3 VL text encoder"],
@@ -197,7 +209,7 @@ pub(super) fn qwen3_vl_4b(usage: LanguageUse, width: i64, by: &'static str) -> W
     })
 }
 
-pub(super) fn qwen(wanted: WantedQwen) -> Wanted<'static> {
+pub(super) fn qwen(wanted: WantedQwen) -> ComponentQuery<'static> {
     let WantedQwen {
         usage,
         names: [what, kind],
@@ -206,8 +218,8 @@ pub(super) fn qwen(wanted: WantedQwen) -> Wanted<'static> {
         width: (width, by),
         objection,
     } = wanted;
-    Wanted {
-        component: Component::TextEncoder,
+    ComponentQuery {
+        component: ModelComponent::TextEncoder,
         part: PartKind::Qwen,
         what: what.to_owned(),
         kind: "a Qwen text encoder",
@@ -252,9 +264,9 @@ fn kind_in(weights: &WeightSet) -> Option<LanguageKind> {
 }
 
 /// The CLIP-L that gives a transformer the pooled text, of `width` numbers.
-pub(super) fn clip_l(component: Component, width: i64) -> Wanted<'static> {
-    let is_first = component == Component::TextEncoder;
-    Wanted {
+pub(super) fn clip_l(component: ModelComponent, width: i64) -> ComponentQuery<'static> {
+    let is_first = component == ModelComponent::TextEncoder;
+    ComponentQuery {
         component,
         part: PartKind::Clip,
         what: "a CLIP-L text encoder".to_owned(),
@@ -304,9 +316,9 @@ pub(super) fn clip_l(component: Component, width: i64) -> Wanted<'static> {
 }
 
 /// T5-XXL, whose hidden states of `width` a transformer reads.
-pub(super) fn t5_xxl(component: Component, width: i64) -> Wanted<'static> {
-    let is_first = component == Component::TextEncoder;
-    Wanted {
+pub(super) fn t5_xxl(component: ModelComponent, width: i64) -> ComponentQuery<'static> {
+    let is_first = component == ModelComponent::TextEncoder;
+    ComponentQuery {
         component,
         part: PartKind::T5,
         what: "a T5-XXL text encoder".to_owned(),

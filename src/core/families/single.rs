@@ -11,24 +11,24 @@ use std::sync::Arc;
 use super::def::recipe_of_pictures;
 use super::parts::picture_limits;
 use super::table::{ModelVariant, SingleTransformerFamily, VariantHints};
-use super::{Family, FamilyDef, FileRules, LoraRules, PublishedNetwork};
+use super::{FamilyDef, FileRules, LoraRules, ModelFamily, PublishedNetwork};
 use crate::formats::weights::WeightSet;
 use crate::job::Stage;
-use crate::library::Library;
-use crate::library::companions;
-use crate::library::companions::Companions;
-use crate::library::companions::wanted;
-use crate::library::companions::wanted::Wanted;
+use crate::library::ComponentLibrary;
+use crate::library::component_search;
+use crate::library::component_search::ComponentOverrides;
+use crate::library::component_search::wanted;
+use crate::library::component_search::wanted::ComponentQuery;
 use crate::library::identify::check_components;
-use crate::library::single::{Assembled, before_comma, file_stem, not_a_model};
-use crate::library::{kind, scan, storage};
-use crate::lora::{self, Network, Table};
+use crate::library::single::{AssembledModel, before_comma, file_stem, not_a_model};
+use crate::library::{scan, storage, tensor_kind};
+use crate::lora::{self, LayerTable, LoraTarget};
 use crate::memory::autoencoder::picture;
-use crate::memory::{Job, NetworkReader, PlannedNetwork, StageFootprint};
-use crate::model::choices::Sampler;
+use crate::memory::{NetworkReader, PlannedJob, PlannedNetwork, StageFootprint};
+use crate::model::choices::SamplerKind;
 use crate::model::configs::ModelIndex;
-use crate::model::facts::{ModelFacts, Schedule, TransformerShape};
-use crate::model::{CatalogError, Component, InputUse, Limits, ModelFiles, ModelSpec};
+use crate::model::facts::{ModelFacts, SchedulerDefaults, TransformerShape};
+use crate::model::{CatalogError, InputUse, ModelComponent, ModelFiles, ModelSpec, SizeLimits};
 use crate::networks::dialects::TensorKeys;
 use crate::networks::{
     DeclaredConfig as _, NetworkConfig as _, SchedulerConfig, TransformerConfig,
@@ -79,7 +79,8 @@ pub(super) const fn definition<F: SingleTransformerFamily>() -> FamilyDef {
             variant_at: variant_at::<F>,
             are_experts: |_, _| false,
             is_published_part: |component, shape, place| {
-                let is_wide = component != Component::Vae || (F::TABLE.vae.is_published)(place);
+                let is_wide =
+                    component != ModelComponent::Vae || (F::TABLE.vae.is_published)(place);
                 let config = (F::TABLE.published)(&shape);
                 is_wide && is_one_of(&parts::<F>(&config), component, place)
             },
@@ -110,9 +111,9 @@ pub(super) const fn definition<F: SingleTransformerFamily>() -> FamilyDef {
 }
 
 /// The components of a text encoder, and its part in memory: of the first and of the second.
-const ENCODERS: [(Component, PlannedNetwork); 2] = [
-    (Component::TextEncoder, PlannedNetwork::TextEncoder),
-    (Component::TextEncoder2, PlannedNetwork::TextEncoder2),
+const ENCODERS: [(ModelComponent, PlannedNetwork); 2] = [
+    (ModelComponent::TextEncoder, PlannedNetwork::TextEncoder),
+    (ModelComponent::TextEncoder2, PlannedNetwork::TextEncoder2),
 ];
 
 fn has_transformer<F: SingleTransformerFamily>(weights: &WeightSet) -> bool {
@@ -120,7 +121,7 @@ fn has_transformer<F: SingleTransformerFamily>(weights: &WeightSet) -> bool {
 }
 
 /// The parts next to a transformer.
-fn parts<F: SingleTransformerFamily>(config: &F::Config) -> Vec<Wanted<'static>> {
+fn parts<F: SingleTransformerFamily>(config: &F::Config) -> Vec<ComponentQuery<'static>> {
     let table = F::TABLE;
     let vae = (table.vae.wanted)((table.latent_channels)(config));
     let encoders = table.text_encoders.iter();
@@ -136,8 +137,8 @@ fn parts<F: SingleTransformerFamily>(config: &F::Config) -> Vec<Wanted<'static>>
 fn check_folder<F: SingleTransformerFamily>(
     folder: &Path,
     index: &ModelIndex,
-    companions: &Companions,
-    library: &Library,
+    companions: &ComponentOverrides,
+    library: &ComponentLibrary,
 ) -> Result<(ModelFiles, ModelFacts), CatalogError> {
     let unsupported = |what: String| CatalogError::unsupported(what, folder);
     check_pipeline::<F>(&index.class).map_err(unsupported)?;
@@ -159,14 +160,14 @@ fn check_folder<F: SingleTransformerFamily>(
     };
     let variant = (F::TABLE.variant)(&config, &hints).map_err(unsupported)?;
     if let Some(what) = foreign_part::<F::Config>(
-        &WeightSet::at(&files.transformer)?,
+        &WeightSet::open(&files.transformer)?,
         F::FAMILY,
         F::TABLE.foreign_parts,
     ) {
         return Err(unsupported(what));
     }
     if !companions.is_empty() {
-        companions::replace(&mut files, &parts::<F>(&config), companions, library)?;
+        component_search::replace(&mut files, &parts::<F>(&config), companions, library)?;
     }
     let facts = check::<F>(&files, &config, variant)?;
     Ok((files, facts))
@@ -206,15 +207,15 @@ fn components<F: SingleTransformerFamily>() -> Vec<(&'static str, Option<&'stati
 fn assemble<F: SingleTransformerFamily>(
     place: &Path,
     weights: &WeightSet,
-    companions: &Companions,
-    library: &Library,
-) -> Result<Assembled, CatalogError> {
+    companions: &ComponentOverrides,
+    library: &ComponentLibrary,
+) -> Result<AssembledModel, CatalogError> {
     let unsupported = |what: String| CatalogError::unsupported(what, place);
     if let Some(what) = foreign_part::<F::Config>(weights, F::FAMILY, F::TABLE.foreign_parts) {
         return Err(unsupported(what));
     }
     // Some storages have other names.
-    let kind_of = kind::of_tensors(weights);
+    let kind_of = tensor_kind::of_tensors(weights);
     storage::check(weights, before_comma(&kind_of.text))?;
     if !has_transformer::<F>(weights) {
         return Err(not_a_model(&kind_of, place));
@@ -232,9 +233,9 @@ fn assemble<F: SingleTransformerFamily>(
         transformer: place.to_owned(),
         ..ModelFiles::default()
     };
-    companions::complete(&mut files, &parts::<F>(&config), companions, library)?;
+    component_search::complete(&mut files, &parts::<F>(&config), companions, library)?;
     let facts = check::<F>(&files, &config, variant)?;
-    Ok(Assembled {
+    Ok(AssembledModel {
         place: place.to_owned(),
         name,
         files,
@@ -254,7 +255,11 @@ fn variant_at<F: SingleTransformerFamily>(place: &Path) -> Option<&'static str> 
     Some((F::TABLE.variant)(&config, &hints).ok()?.name)
 }
 
-pub(super) fn is_one_of(parts: &[Wanted<'_>], component: Component, place: &Path) -> bool {
+pub(super) fn is_one_of(
+    parts: &[ComponentQuery<'_>],
+    component: ModelComponent,
+    place: &Path,
+) -> bool {
     let mut parts = parts.iter().filter(|wanted| wanted.component == component);
     parts.any(|wanted| wanted.check(place).is_ok())
 }
@@ -276,7 +281,7 @@ pub(super) fn model_name(place: &Path) -> String {
 
 pub(super) fn refuse_quantised(
     is_quantised: bool,
-    family: Family,
+    family: ModelFamily,
     transformer: &Path,
 ) -> Result<(), CatalogError> {
     if !is_quantised {
@@ -292,7 +297,7 @@ pub(super) fn refuse_quantised(
 /// tell another model.
 pub(super) fn foreign_part<C: TransformerConfig + Default>(
     weights: &WeightSet,
-    family: Family,
+    family: ModelFamily,
     foreign: &[(&str, &str)],
 ) -> Option<String> {
     let keys = TensorKeys::<C>::detect(|key| weights.has(key))?;
@@ -358,13 +363,13 @@ fn check<F: SingleTransformerFamily>(
         guidance: variant.guidance,
         section_order: None,
         latent_channels: latent_channels.unsigned_abs(),
-        limits: Limits {
+        limits: SizeLimits {
             controls: variant.controls,
             max_references: variant.max_references,
             ..picture_limits(factor)
         },
-        schedule: scheduler.map(|scheduler| Schedule {
-            sampler: Sampler::Euler,
+        schedule: scheduler.map(|scheduler| SchedulerDefaults {
+            sampler: SamplerKind::Euler,
             shift: (table.shift)(&scheduler),
         }),
         bytes,
@@ -397,7 +402,7 @@ fn networks<F: SingleTransformerFamily>(
     reader.read::<F::Config>(PlannedNetwork::Transformer, &files.transformer)?;
     (table.vae.read)(&files.vae, reader)?;
     for (encoder, (component, part)) in table.text_encoders.iter().zip(ENCODERS) {
-        if let Some(place) = files.of(component) {
+        if let Some(place) = files.path(component) {
             encoder.network.read(part, place, reader)?;
         }
     }
@@ -417,7 +422,7 @@ fn published<F: SingleTransformerFamily>(shape: &TransformerShape) -> Vec<Publis
     networks
 }
 
-fn needs<F: SingleTransformerFamily>(job: &Job<'_>, stage: Stage) -> Vec<StageFootprint> {
+fn needs<F: SingleTransformerFamily>(job: &PlannedJob<'_>, stage: Stage) -> Vec<StageFootprint> {
     let table = F::TABLE;
     if let Some(needs) = (table.other_needs)(job, stage) {
         return needs;
@@ -443,7 +448,7 @@ fn needs<F: SingleTransformerFamily>(job: &Job<'_>, stage: Stage) -> Vec<StageFo
 }
 
 /// Needs of the text encoders.
-fn encode_text<F: SingleTransformerFamily>(job: &Job<'_>) -> Vec<StageFootprint> {
+fn encode_text<F: SingleTransformerFamily>(job: &PlannedJob<'_>) -> Vec<StageFootprint> {
     let encoders = F::TABLE.text_encoders.iter().zip(ENCODERS);
     let needs = encoders.filter_map(|(encoder, (_, part))| {
         let tokens = (encoder.tokens)(job);
@@ -453,7 +458,9 @@ fn encode_text<F: SingleTransformerFamily>(job: &Job<'_>) -> Vec<StageFootprint>
 }
 
 /// The networks of a model that LoRAs change.
-fn lora_tables<F: SingleTransformerFamily>(files: &ModelFiles) -> Result<Vec<Table>, CatalogError> {
+fn lora_tables<F: SingleTransformerFamily>(
+    files: &ModelFiles,
+) -> Result<Vec<LayerTable>, CatalogError> {
     let table = F::TABLE;
     let transformer = transformer_table::<F::Config>(&files.transformer, table.lora.network)?;
     let mut tables = vec![transformer];
@@ -463,11 +470,13 @@ fn lora_tables<F: SingleTransformerFamily>(files: &ModelFiles) -> Result<Vec<Tab
             .lora()
             .filter(|_| table.lora.has_text_encoders);
         // One that cannot be read is an error where it is loaded.
-        let weights = files.of(component).map(WeightSet::at);
+        let weights = files.path(component).map(WeightSet::open);
         if let (Some(network), Some(Ok(weights))) = (network, weights) {
             let keys = weights.tensors.keys().map(String::as_str);
             let prefix = lora::text_encoder_prefix(network, keys);
-            tables.push(Table::new(network, prefix, &|name| weights.shape(name)));
+            tables.push(LayerTable::new(network, prefix, &|name| {
+                weights.shape(name)
+            }));
         }
     }
     Ok(tables)
@@ -476,10 +485,10 @@ fn lora_tables<F: SingleTransformerFamily>(files: &ModelFiles) -> Result<Vec<Tab
 /// The layers of the transformer at a place.
 pub(super) fn transformer_table<C: TransformerConfig>(
     place: &Path,
-    network: fn(bool) -> Network,
-) -> Result<Table, CatalogError> {
-    let weights = WeightSet::at(place)?;
+    network: fn(bool) -> LoraTarget,
+) -> Result<LayerTable, CatalogError> {
+    let weights = WeightSet::open(place)?;
     let keys = TensorKeys::<C>::of(|key| weights.has(key));
     let shape = |name: &str| weights.shape(&keys.file_key(name));
-    Ok(Table::new(network(keys.is_diffusers), "", &shape))
+    Ok(LayerTable::new(network(keys.is_diffusers), "", &shape))
 }

@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use super::def::{LoraSignature, TinyDecoderRules};
 use super::parts;
-use super::{Family, TemporalConvPolicy};
+use super::{ModelFamily, TemporalConvPolicy};
 use crate::formats::weights::WeightSet;
 use crate::job::{Stage, StepCacheKind};
-use crate::library::companions::wanted::Wanted;
-use crate::lora::{self, Network};
+use crate::library::component_search::wanted::ComponentQuery;
+use crate::lora::{self, LoraTarget};
 use crate::memory::text::{clip_text, language, t5};
-use crate::memory::{Job, NetworkReader, PlannedNetwork, StageFootprint};
+use crate::memory::{NetworkReader, PlannedJob, PlannedNetwork, StageFootprint};
 use crate::model::facts::{ModelFacts, TransformerShape};
-use crate::model::{CatalogError, ControlUse, Guidance, ImageRole, InputUse, ModelFiles};
+use crate::model::{CatalogError, ControlUse, GuidanceMode, ImageRole, InputUse, ModelFiles};
 use crate::networks::stream_blocks::StreamShape;
 use crate::networks::{
     ClipTextConfig, DetectionRule, KlVaeConfig, LanguageUse, NetworkConfig as _, SchedulerConfig,
@@ -28,7 +28,7 @@ pub(super) type AnyConfig = Arc<dyn Any + Send + Sync>;
 /// A family whose models have one transformer.
 pub(super) trait SingleTransformerFamily: 'static {
     type Config: TransformerConfig + Default + Any + Send + Sync;
-    const FAMILY: Family;
+    const FAMILY: ModelFamily;
     const TABLE: FamilyTable<Self::Config>;
 }
 
@@ -45,7 +45,7 @@ pub(super) struct FamilyTable<C: 'static> {
     pub guidance_is_cfg: bool,
     pub has_dynamic_shift: bool,
     pub step_caches: &'static [StepCacheKind],
-    pub token_limit: fn(Guidance) -> Option<u32>,
+    pub token_limit: fn(GuidanceMode) -> Option<u32>,
     /// Matrices of width × width in a block, on average.
     pub matrices_a_block: f64,
 
@@ -76,7 +76,7 @@ pub(super) struct FamilyTable<C: 'static> {
     pub text_encoders: &'static [TextEncoder<C>],
     /// Folders that a diffusers folder has beyond the usual ones, and their classes.
     pub more_components: &'static [(&'static str, Option<&'static str>)],
-    pub more_parts: fn(&C) -> Option<Wanted<'static>>,
+    pub more_parts: fn(&C) -> Option<ComponentQuery<'static>>,
     /// The shift that is a model's default, by its scheduler's config; none where it depends on the image size.
     pub shift: fn(&SchedulerConfig) -> Option<f64>,
     /// The published transformer of a shape.
@@ -87,9 +87,9 @@ pub(super) struct FamilyTable<C: 'static> {
     /// Reads networks beyond transformer, autoencoder and text encoders.
     pub more_networks: fn(&ModelFiles, &mut NetworkReader) -> Result<(), CatalogError>,
     /// Memory and time of the denoising loop.
-    pub transformer_need: fn(&Job<'_>) -> Option<StageFootprint>,
+    pub transformer_need: fn(&PlannedJob<'_>) -> Option<StageFootprint>,
     /// Needs of a stage that differ from those of the networks one by one.
-    pub other_needs: fn(&Job<'_>, Stage) -> Option<Vec<StageFootprint>>,
+    pub other_needs: fn(&PlannedJob<'_>, Stage) -> Option<Vec<StageFootprint>>,
 
     pub lora: LoraTable,
 }
@@ -97,7 +97,7 @@ pub(super) struct FamilyTable<C: 'static> {
 /// LoRAs of a family.
 pub(super) struct LoraTable {
     /// The transformer of a file with diffusers' names, and of one with others.
-    pub network: fn(bool) -> Network,
+    pub network: fn(bool) -> LoraTarget,
     /// LoRAs change the text encoders too.
     pub has_text_encoders: bool,
     /// Names that only layers of its LoRAs, or of relatives', have.
@@ -129,7 +129,7 @@ impl VariantHints<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ModelVariant {
     pub name: &'static str,
-    pub guidance: Guidance,
+    pub guidance: GuidanceMode,
     pub start_image: InputUse,
     pub image_role: ImageRole,
     pub mask: InputUse,
@@ -143,7 +143,7 @@ impl ModelVariant {
     pub const fn new(name: &'static str) -> Self {
         Self {
             name,
-            guidance: Guidance::Cfg,
+            guidance: GuidanceMode::Cfg,
             start_image: InputUse::Optional,
             image_role: ImageRole::Base,
             mask: InputUse::Optional,
@@ -221,7 +221,7 @@ pub(super) fn stream_shape(streams: &StreamShape, channels: i64) -> TransformerS
 pub(super) struct FamilyVae {
     pub time_convolutions: TemporalConvPolicy,
     /// The part for latents of a number of channels.
-    pub wanted: fn(i64) -> Wanted<'static>,
+    pub wanted: fn(i64) -> ComponentQuery<'static>,
     pub published: fn() -> AnyConfig,
     /// Returns whether the autoencoder at a path has the layers of the published one: the transformer only states its
     /// channels.
@@ -287,20 +287,20 @@ pub(super) struct TextEncoder<C: 'static> {
     /// Name in the token counter.
     pub name: &'static str,
     /// Tokens of a prompt at most.
-    pub limit: fn(Guidance) -> u32,
+    pub limit: fn(GuidanceMode) -> u32,
     pub rule: TextRule,
-    pub wanted: fn(&C) -> Wanted<'static>,
+    pub wanted: fn(&C) -> ComponentQuery<'static>,
     /// The config in plans before a model is here; none where such plans leave it out.
     pub published: fn(&C) -> Option<AnyConfig>,
     /// Tokens that are encoded at once.
-    pub tokens: fn(&Job<'_>) -> f64,
+    pub tokens: fn(&PlannedJob<'_>) -> f64,
     /// Numbers in all, about.
     pub weights: u64,
 }
 
 impl<C> TextEncoder<C> {
     pub const fn clip_l(
-        wanted: fn(&C) -> Wanted<'static>,
+        wanted: fn(&C) -> ComponentQuery<'static>,
         published: fn(&C) -> Option<AnyConfig>,
     ) -> Self {
         Self {
@@ -317,9 +317,9 @@ impl<C> TextEncoder<C> {
 
     /// The encoder half of T5-XXL.
     pub const fn t5_xxl(
-        wanted: fn(&C) -> Wanted<'static>,
-        limit: fn(Guidance) -> u32,
-        tokens: fn(&Job<'_>) -> f64,
+        wanted: fn(&C) -> ComponentQuery<'static>,
+        limit: fn(GuidanceMode) -> u32,
+        tokens: fn(&PlannedJob<'_>) -> f64,
     ) -> Self {
         Self {
             network: TextNetwork::T5Xxl,
@@ -357,7 +357,12 @@ impl TextNetwork {
         }
     }
 
-    pub fn need(self, job: &Job<'_>, part: PlannedNetwork, tokens: f64) -> Option<StageFootprint> {
+    pub fn need(
+        self,
+        job: &PlannedJob<'_>,
+        part: PlannedNetwork,
+        tokens: f64,
+    ) -> Option<StageFootprint> {
         match self {
             Self::ClipL => clip_text(job, part),
             Self::T5Xxl => t5(job, part, tokens),
@@ -366,7 +371,7 @@ impl TextNetwork {
     }
 
     /// Its layers in LoRAs, where there are LoRAs for it.
-    pub fn lora(self) -> Option<Network> {
+    pub fn lora(self) -> Option<LoraTarget> {
         match self {
             Self::ClipL => Some(lora::CLIP),
             Self::T5Xxl => Some(lora::T5),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use super::{PostprocessKind, PostprocessRequest, Retiming};
+use super::{FrameRetiming, PostprocessKind, PostprocessRequest};
 use crate::job::{DtypeChoice, JobError, JobErrorKind};
 use crate::media::{
     self, ClipFormat, ClipInfo, DEFAULT_CLIP_ENDING, MAX_PIXELS, MediaError, check_frame_size,
@@ -98,8 +98,10 @@ impl PostprocessForm {
             PostprocessOptions::Interpolate(rate) => {
                 IfnetConfig::read(&network).map_err(|err| JobError::from(&err))?;
                 let retiming = match rate {
-                    NewRate::Times(times) => Retiming::times(before.num_frames, before.fps, times),
-                    NewRate::Fps(fps) => Retiming::to_fps(before.num_frames, before.fps, fps),
+                    NewRate::Times(times) => {
+                        FrameRetiming::times(before.num_frames, before.fps, times)
+                    }
+                    NewRate::Fps(fps) => FrameRetiming::to_fps(before.num_frames, before.fps, fps),
                 };
                 let retiming = retiming.map_err(invalid)?;
                 let after = ClipInfo {

@@ -1,7 +1,4 @@
-//! Finishing: what is made of a picture or clip that is there already.
-//!
-//! The jobs beside generation: their request and its checks, the networks that are found for them, and how much of a
-//! picture is computed at a time.
+//! Post-processing of existing images and videos: requests and their checks, installed networks, and tiles.
 
 mod form;
 mod networks;
@@ -19,5 +16,5 @@ pub use networks::{
     interpolator_named, upscaler_named,
 };
 pub use request::{PostprocessKind, PostprocessRequest};
-pub use retiming::{FramePlace, MAX_FPS, Retiming, TIMES};
+pub use retiming::{FramePlace, FrameRetiming, MAX_FPS, TIMES};
 pub use tiles::{CPU_TILE_BYTES, MAX_HALO, TileSize, room_for_tiles};

@@ -3,22 +3,22 @@
 use std::path::PathBuf;
 
 pub use crate::library::networks::InstalledNetwork;
-use crate::library::networks::{Listed, NetworkFolders, find};
+use crate::library::networks::{ListedFolders, NetworkFolders, find};
 use crate::model::CatalogError;
 use crate::networks::{IfnetConfig, UpscalerConfig};
-use crate::settings::{Paths, Settings};
+use crate::settings::{AppPaths, Settings};
 
 /// Those of ComfyUI, and of Forge and A1111.
 const UPSCALERS: NetworkFolders = NetworkFolders {
     folders: &["upscalemodels", "esrgan", "realesrgan", "upscalers"],
-    listed: Listed::Finishers,
+    listed: ListedFolders::Finishers,
     home: "upscale_models",
     what: "upscalers",
 };
 /// Those of ComfyUI.
 const INTERPOLATORS: NetworkFolders = NetworkFolders {
     folders: &["frameinterpolation", "rife"],
-    listed: Listed::Finishers,
+    listed: ListedFolders::Finishers,
     home: "frame_interpolation",
     what: "RIFE networks",
 };
@@ -49,19 +49,19 @@ impl FoundInterpolator {
 }
 
 /// All upscalers, sorted by name.
-pub fn find_upscalers(paths: &Paths, settings: &Settings) -> Vec<FoundUpscaler> {
+pub fn find_upscalers(paths: &AppPaths, settings: &Settings) -> Vec<FoundUpscaler> {
     find(UpscalerConfig::read, &UPSCALERS.files(paths, settings))
 }
 
 /// All RIFE networks, sorted by name.
-pub fn find_interpolators(paths: &Paths, settings: &Settings) -> Vec<FoundInterpolator> {
+pub fn find_interpolators(paths: &AppPaths, settings: &Settings) -> Vec<FoundInterpolator> {
     find(IfnetConfig::read, &INTERPOLATORS.files(paths, settings))
 }
 
 /// The file of an upscaler by its path or name.
 pub fn upscaler_named(
     wanted: &str,
-    paths: &Paths,
+    paths: &AppPaths,
     settings: &Settings,
 ) -> Result<PathBuf, CatalogError> {
     UPSCALERS.named(wanted, paths, settings, || {
@@ -73,7 +73,7 @@ pub fn upscaler_named(
 /// The file of a RIFE network by its path or name.
 pub fn interpolator_named(
     wanted: &str,
-    paths: &Paths,
+    paths: &AppPaths,
     settings: &Settings,
 ) -> Result<PathBuf, CatalogError> {
     INTERPOLATORS.named(wanted, paths, settings, || {

@@ -62,7 +62,7 @@ impl PostprocessKind {
         }
     }
 
-    /// What people call the network.
+    /// Display name of the network.
     pub fn network_name(&self) -> String {
         let stem = self.network().file_stem().unwrap_or_default();
         stem.to_string_lossy().into_owned()
@@ -96,7 +96,7 @@ impl PostprocessRequest {
         self.work.network()
     }
 
-    /// What people call the network.
+    /// Display name of the network.
     pub fn network_name(&self) -> String {
         self.work.network_name()
     }

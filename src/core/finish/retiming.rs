@@ -16,7 +16,7 @@ const NEAR: f64 = 1e-3;
 
 /// Positions of the frames of a new clip among those of an old one.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Retiming {
+pub struct FrameRetiming {
     /// Of the old clip, at least 1.
     num_old: u32,
     num_new: u32,
@@ -37,7 +37,7 @@ pub struct FramePlace {
     pub time: f64,
 }
 
-impl Retiming {
+impl FrameRetiming {
     /// `times` frames for each, at `times` the rate. `fps`: rate of the old clip. The error is a sentence.
     pub fn times(num_frames: u32, fps: f64, times: u32) -> Result<Self, String> {
         if !TIMES.contains(&times) {
@@ -74,7 +74,7 @@ impl Retiming {
 
     /// From the properties of both clips, which [`times`](Self::times) or [`to_fps`](Self::to_fps) has accepted.
     #[must_use]
-    pub fn of(before: &ClipInfo, after: &ClipInfo) -> Self {
+    pub fn between(before: &ClipInfo, after: &ClipInfo) -> Self {
         Self {
             num_old: before.num_frames.max(1),
             num_new: after.num_frames,
@@ -158,14 +158,14 @@ impl Retiming {
 mod tests {
     use super::*;
 
-    fn places(retiming: &Retiming) -> Vec<(u32, f64)> {
+    fn places(retiming: &FrameRetiming) -> Vec<(u32, f64)> {
         let all = (0..retiming.num_frames()).map(|index| retiming.place(index));
         all.map(|place| (place.frame, place.time)).collect()
     }
 
     #[test]
     fn doubled_frames_are_the_old_ones_and_one_between_each_two() {
-        let doubled = Retiming::times(3, 16.0, 2).unwrap();
+        let doubled = FrameRetiming::times(3, 16.0, 2).unwrap();
         assert!((doubled.fps() - 32.0).abs() < 1e-9);
         let expected = [(0, 0.0), (0, 0.5), (1, 0.0), (1, 0.5), (2, 0.0), (2, 0.0)];
         assert_eq!(places(&doubled), expected);
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn four_frames_for_each_lie_at_quarters() {
-        let found = places(&Retiming::times(2, 24_000.0 / 1001.0, 4).unwrap());
+        let found = places(&FrameRetiming::times(2, 24_000.0 / 1001.0, 4).unwrap());
         let expected = [(0, 0.0), (0, 0.25), (0, 0.5), (0, 0.75)];
         assert_eq!(found[..4], expected);
         assert_eq!(found[4..], [(1, 0.0); 4]);
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_given_rate_takes_the_frames_of_its_own_moments() {
-        let found = places(&Retiming::to_fps(4, 16.0, 24.0).unwrap());
+        let found = places(&FrameRetiming::to_fps(4, 16.0, 24.0).unwrap());
         let third = 1.0 / 3.0;
         let expected = [
             (0, 0.0),
@@ -206,14 +206,14 @@ mod tests {
             (1000, 30_000.0 / 1001.0, 60_000.0 / 1001.0),
             (2, 5.0, 240.0),
         ] {
-            let retiming = Retiming::to_fps(num_frames, fps, wanted).unwrap();
+            let retiming = FrameRetiming::to_fps(num_frames, fps, wanted).unwrap();
             let old = f64::from(num_frames) / fps;
             let new = f64::from(retiming.num_frames()) / retiming.fps();
             // To the nearest frame.
             assert!((old - new).abs() <= 0.5 / wanted + 1e-9, "{old} {new}");
         }
         for times in TIMES {
-            let retiming = Retiming::times(81, 15.0, times).unwrap();
+            let retiming = FrameRetiming::times(81, 15.0, times).unwrap();
             assert_eq!(retiming.num_frames(), 81 * times);
         }
     }
@@ -234,7 +234,7 @@ mod tests {
             is_uneven: false,
             ..before
         };
-        let retiming = Retiming::of(&before, &after).with_starts(Some(starts));
+        let retiming = FrameRetiming::between(&before, &after).with_starts(Some(starts));
         let expected = [0.0, 0.5, 1.0, 2.0, 2.25, 2.5, 2.75, 3.0];
         for ((frame, time), expected) in places(&retiming).into_iter().zip(expected) {
             assert!(
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn places_go_forward_and_end_at_the_last_frame() {
-        let retiming = Retiming::to_fps(300, 29.97, 59.94).unwrap();
+        let retiming = FrameRetiming::to_fps(300, 29.97, 59.94).unwrap();
         let found = places(&retiming);
         let along = |(frame, time): (u32, f64)| f64::from(frame) + time;
         assert!(
@@ -261,13 +261,13 @@ mod tests {
 
     #[test]
     fn what_cannot_be_made_is_told_in_a_sentence() {
-        let told = |made: Result<Retiming, String>| made.unwrap_err();
-        assert!(told(Retiming::to_fps(81, 30.0, 30.0)).contains("30 frames a second already"));
-        assert!(told(Retiming::to_fps(81, 30.0, 1e9)).contains("up to 240"));
-        assert!(told(Retiming::to_fps(81, 30.0, f64::NAN)).contains("up to 240"));
-        assert!(told(Retiming::times(81, 30.0, 1)).contains("2 to 16"));
-        assert!(told(Retiming::times(64, 64.6, 4)).contains("would have 259 frames a second"));
-        assert!(told(Retiming::times(1, 16.0, 2)).contains("a single picture"));
-        assert!(told(Retiming::times(8, 0.0, 2)).contains("does not say"));
+        let told = |made: Result<FrameRetiming, String>| made.unwrap_err();
+        assert!(told(FrameRetiming::to_fps(81, 30.0, 30.0)).contains("30 frames a second already"));
+        assert!(told(FrameRetiming::to_fps(81, 30.0, 1e9)).contains("up to 240"));
+        assert!(told(FrameRetiming::to_fps(81, 30.0, f64::NAN)).contains("up to 240"));
+        assert!(told(FrameRetiming::times(81, 30.0, 1)).contains("2 to 16"));
+        assert!(told(FrameRetiming::times(64, 64.6, 4)).contains("would have 259 frames a second"));
+        assert!(told(FrameRetiming::times(1, 16.0, 2)).contains("a single picture"));
+        assert!(told(FrameRetiming::times(8, 0.0, 2)).contains("does not say"));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Seek};
 
-use super::{ByteSource, Part, Parts, invalid};
+use super::{ByteSource, FilePart, FileParts, invalid};
 
 const EXTENSION: u8 = 0x21;
 const IMAGE: u8 = 0x2c;
@@ -12,10 +12,12 @@ const TRAILER: u8 = 0x3b;
 pub(crate) const COMMENT: u8 = 0xfe;
 
 /// The extensions by their labels, and the pictures as [`IMAGE`], up to the end of the file.
-pub(crate) fn blocks<R: Read + Seek>(source: &mut ByteSource<R>) -> io::Result<Parts<'_, R, u8>> {
+pub(crate) fn blocks<R: Read + Seek>(
+    source: &mut ByteSource<R>,
+) -> io::Result<FileParts<'_, R, u8>> {
     let [.., flags, _, _] = source.array_at::<13>(0)?;
     let all = (13 + palette_bytes(flags), source.len);
-    Ok(Parts::new(source, all, |source, at, _| {
+    Ok(FileParts::new(source, all, |source, at, _| {
         let [kind] = source.array_at::<1>(at)?;
         let (name, start) = match kind {
             EXTENSION => {
@@ -35,7 +37,7 @@ pub(crate) fn blocks<R: Read + Seek>(source: &mut ByteSource<R>) -> io::Result<P
             let [len] = source.array_at::<1>(end)?;
             end += 1 + u64::from(len);
             if len == 0 {
-                return Ok(Some((Part { name, start, end }, end)));
+                return Ok(Some((FilePart { name, start, end }, end)));
             }
         }
     }))

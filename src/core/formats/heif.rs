@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::mp4::{Bytes, boxes, child, mastering_peak};
+use super::mp4::{BoxBytes, boxes, child, mastering_peak};
 
 /// A file with more tiles in an image, pieces of items or turns of one is not read: an entry may take no byte of the file.
 const MAX_TILES: usize = 4096;
@@ -58,7 +58,7 @@ impl<'a> HeifContainer<'a> {
             primary: 0,
             idat: child(meta, *b"idat").unwrap_or_default(),
         };
-        let mut primary = Bytes(child(meta, *b"pitm")?);
+        let mut primary = BoxBytes(child(meta, *b"pitm")?);
         let (version, _) = primary.version()?;
         container.primary = wide(&mut primary, version > 0)?;
         container.parse_kinds(child(meta, *b"iinf")?)?;
@@ -75,7 +75,7 @@ impl<'a> HeifContainer<'a> {
         let version = *list.first()?;
         let entries = list.get(if version == 0 { 6 } else { 8 }..)?;
         for (name, content) in boxes(entries) {
-            let mut entry = Bytes(content);
+            let mut entry = BoxBytes(content);
             let (version, _) = entry.version()?;
             if &name != b"infe" || version < 2 {
                 continue;
@@ -88,7 +88,7 @@ impl<'a> HeifContainer<'a> {
     }
 
     fn parse_places(&mut self, list: &[u8]) -> Option<()> {
-        let mut list = Bytes(list);
+        let mut list = BoxBytes(list);
         let (version, _) = list.version()?;
         let [sizes, more] = list.array()?;
         let (offset_bytes, length_bytes) = (sizes >> 4, sizes & 15);
@@ -117,7 +117,7 @@ impl<'a> HeifContainer<'a> {
 
     fn parse_properties(&mut self, properties: &'a [u8], links: &[u8]) -> Option<()> {
         let properties: Vec<_> = boxes(properties).collect();
-        let mut links = Bytes(links);
+        let mut links = BoxBytes(links);
         let (version, flags) = links.version()?;
         for _ in 0..links.u32()? {
             let id = wide(&mut links, version > 0)?;
@@ -144,7 +144,7 @@ impl<'a> HeifContainer<'a> {
     fn parse_references(&mut self, list: &[u8]) -> Option<()> {
         let is_wide = *list.first()? > 0;
         for (name, content) in boxes(list.get(4..)?) {
-            let mut content = Bytes(content);
+            let mut content = BoxBytes(content);
             let from = wide(&mut content, is_wide)?;
             let count = content.u16()?;
             for _ in 0..count {
@@ -163,7 +163,7 @@ impl<'a> HeifContainer<'a> {
 
 impl<'a> HeifItem<'a> {
     fn take_property(&mut self, name: [u8; 4], content: &'a [u8]) -> Option<()> {
-        let mut bytes = Bytes(content);
+        let mut bytes = BoxBytes(content);
         match &name {
             b"ispe" => {
                 bytes.skip(4)?;
@@ -206,7 +206,7 @@ impl<'a> HeifItem<'a> {
 }
 
 /// The clean aperture: width, height and the offset of its centre, as fractions.
-fn aperture(bytes: &mut Bytes<'_>, size: (u32, u32)) -> Option<[u32; 4]> {
+fn aperture(bytes: &mut BoxBytes<'_>, size: (u32, u32)) -> Option<[u32; 4]> {
     let mut fraction = || Some(f64::from(bytes.i32()?) / f64::from(bytes.i32()?));
     let (width, height, right, down) = (fraction()?, fraction()?, fraction()?, fraction()?);
     let start =
@@ -224,7 +224,7 @@ fn aperture(bytes: &mut Bytes<'_>, size: (u32, u32)) -> Option<[u32; 4]> {
 /// The parameter sets in an `hvcC` box with start codes, and how many bytes the lengths of units have.
 pub(crate) fn parameter_sets(content: &[u8]) -> Option<(Vec<u8>, usize)> {
     let length_bytes = usize::from(content.get(21)? & 3) + 1;
-    let mut bytes = Bytes(content.get(22..)?);
+    let mut bytes = BoxBytes(content.get(22..)?);
     let mut sets = Vec::new();
     for _ in 0..bytes.u8()? {
         bytes.skip(1)?;
@@ -238,7 +238,7 @@ pub(crate) fn parameter_sets(content: &[u8]) -> Option<(Vec<u8>, usize)> {
 }
 
 /// A number of four bytes, or of two.
-pub(crate) fn wide(bytes: &mut Bytes<'_>, is_wide: bool) -> Option<u32> {
+pub(crate) fn wide(bytes: &mut BoxBytes<'_>, is_wide: bool) -> Option<u32> {
     if is_wide {
         bytes.u32()
     } else {
@@ -247,7 +247,7 @@ pub(crate) fn wide(bytes: &mut Bytes<'_>, is_wide: bool) -> Option<u32> {
 }
 
 /// A number of up to eight bytes.
-pub(crate) fn number(bytes: &mut Bytes<'_>, count: u8) -> Option<u64> {
+pub(crate) fn number(bytes: &mut BoxBytes<'_>, count: u8) -> Option<u64> {
     let bytes = bytes.take(count.into()).filter(|it| it.len() <= 8)?;
     Some(
         bytes

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Seek};
 
-use super::{ByteSource, Part, Parts, invalid};
+use super::{ByteSource, FilePart, FileParts, invalid};
 
 /// Application segment with EXIF or XMP.
 pub(crate) const APP1: u8 = 0xe1;
@@ -11,9 +11,9 @@ pub(crate) const COMMENT: u8 = 0xfe;
 const START_BYTES: u64 = 2;
 
 /// The segments before the picture, by their markers; a marker that has no segment is one without content.
-pub(crate) fn segments<R: Read + Seek>(source: &mut ByteSource<R>) -> Parts<'_, R, u8> {
+pub(crate) fn segments<R: Read + Seek>(source: &mut ByteSource<R>) -> FileParts<'_, R, u8> {
     let all = (START_BYTES, source.len);
-    Parts::new(source, all, |source, at, _| {
+    FileParts::new(source, all, |source, at, _| {
         let (name, start, end) = match source.array_at::<2>(at)? {
             // The picture itself, or its end.
             [0xff, 0xd9 | 0xda] => return Ok(None),
@@ -27,6 +27,6 @@ pub(crate) fn segments<R: Read + Seek>(source: &mut ByteSource<R>) -> Parts<'_, 
             }
             _ => return Err(invalid("it has an unknown part")),
         };
-        Ok(Some((Part { name, start, end }, end)))
+        Ok(Some((FilePart { name, start, end }, end)))
     })
 }

@@ -24,13 +24,13 @@ const MAX_PARTS: usize = 4_000_000;
 
 /// A part's name, and where its content begins and ends in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Part<N> {
+pub(crate) struct FilePart<N> {
     pub name: N,
     pub start: u64,
     pub end: u64,
 }
 
-impl<N> Part<N> {
+impl<N> FilePart<N> {
     pub fn len(&self) -> u64 {
         self.end.saturating_sub(self.start)
     }
@@ -38,19 +38,19 @@ impl<N> Part<N> {
 
 /// Reads the part that begins at the first number, where the parts end at the second; gives also where the next part
 /// begins. Nothing where no part follows.
-type Step<R, N> = fn(&mut ByteSource<R>, u64, u64) -> io::Result<Option<(Part<N>, u64)>>;
+type NextPart<R, N> = fn(&mut ByteSource<R>, u64, u64) -> io::Result<Option<(FilePart<N>, u64)>>;
 
 /// The parts of a file, one after the other. Only their heads are read.
-pub(crate) struct Parts<'a, R, N> {
+pub(crate) struct FileParts<'a, R, N> {
     pub source: &'a mut ByteSource<R>,
     at: u64,
     end: u64,
     num_left: usize,
-    step: Step<R, N>,
+    step: NextPart<R, N>,
 }
 
-impl<'a, R: Read + Seek, N> Parts<'a, R, N> {
-    fn new(source: &'a mut ByteSource<R>, (at, end): (u64, u64), step: Step<R, N>) -> Self {
+impl<'a, R: Read + Seek, N> FileParts<'a, R, N> {
+    fn new(source: &'a mut ByteSource<R>, (at, end): (u64, u64), step: NextPart<R, N>) -> Self {
         Self {
             source,
             at,
@@ -61,7 +61,7 @@ impl<'a, R: Read + Seek, N> Parts<'a, R, N> {
     }
 
     /// Returns `None` after the last part; an error where the file ends before that, or contradicts itself.
-    pub fn next_part(&mut self) -> io::Result<Option<Part<N>>> {
+    pub fn next_part(&mut self) -> io::Result<Option<FilePart<N>>> {
         if self.num_left == 0 {
             return Ok(None);
         }
@@ -73,17 +73,17 @@ impl<'a, R: Read + Seek, N> Parts<'a, R, N> {
         }))
     }
 
-    pub fn content(&mut self, part: &Part<N>) -> io::Result<Vec<u8>> {
+    pub fn content(&mut self, part: &FilePart<N>) -> io::Result<Vec<u8>> {
         self.source.read_at(part.start, part.len())
     }
 
     /// The first bytes of the part's content.
-    pub fn beginning(&mut self, part: &Part<N>, most: u64) -> io::Result<Vec<u8>> {
+    pub fn beginning(&mut self, part: &FilePart<N>, most: u64) -> io::Result<Vec<u8>> {
         self.source.read_at(part.start, part.len().min(most))
     }
 
     /// Continues with the parts inside this one instead of those after it.
-    pub fn enter(&mut self, part: &Part<N>) {
+    pub fn enter(&mut self, part: &FilePart<N>) {
         self.at = part.start;
     }
 }

@@ -4,7 +4,7 @@
 
 use std::io::{self, Read, Seek};
 
-use super::{ByteSource, Part, Parts, cut_off, invalid};
+use super::{ByteSource, FilePart, FileParts, cut_off, invalid};
 
 /// The item of metadata that is the comment, as iTunes names it.
 pub(crate) const COMMENT: [u8; 4] = *b"\xa9cmt";
@@ -13,22 +13,22 @@ pub(crate) const COMMENT: [u8; 4] = *b"\xa9cmt";
 const MAX_HEAD_BYTES: u64 = 16;
 
 /// The outer boxes of the file.
-pub(crate) fn file_boxes<R: Read + Seek>(source: &mut ByteSource<R>) -> Parts<'_, R, [u8; 4]> {
+pub(crate) fn file_boxes<R: Read + Seek>(source: &mut ByteSource<R>) -> FileParts<'_, R, [u8; 4]> {
     let all = (0, source.len);
-    Parts::new(source, all, |source, at, end| {
+    FileParts::new(source, all, |source, at, end| {
         let room = end.saturating_sub(at);
         if room < 8 {
             return Ok(None);
         }
         let first = source.read_at(at, room.min(MAX_HEAD_BYTES))?;
-        let head = Head::read(&first, room).ok_or_else(cut_off)?;
+        let head = BoxHeader::read(&first, room).ok_or_else(cut_off)?;
         if head.size < head.bytes {
             return Err(invalid("a box of it has no room for its name"));
         }
         if head.size > room {
             return Err(cut_off());
         }
-        let part = Part {
+        let part = FilePart {
             name: head.name,
             start: at + head.bytes,
             end: at + head.size,
@@ -52,7 +52,7 @@ pub(crate) fn movie<R: Read + Seek>(source: &mut ByteSource<R>) -> io::Result<Ve
 pub(crate) fn boxes(bytes: &[u8]) -> impl Iterator<Item = ([u8; 4], &[u8])> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
-        let head = Head::read(rest, rest.len() as u64)?;
+        let head = BoxHeader::read(rest, rest.len() as u64)?;
         let (whole, behind) = rest.split_at_checked(usize::try_from(head.size).ok()?)?;
         rest = behind;
         let content = whole.get(head.bytes as usize..)?;
@@ -75,21 +75,21 @@ pub(crate) fn descend<'a>(bytes: &'a [u8], path: &[[u8; 4]]) -> Option<&'a [u8]>
 
 /// Peak of the mastering display in cd/m², from the content of an `mdcv` box.
 pub(crate) fn mastering_peak(content: &[u8]) -> Option<f64> {
-    let mut bytes = Bytes(content.get(16..)?);
+    let mut bytes = BoxBytes(content.get(16..)?);
     bytes.u32().map(|light| f64::from(light) / 10_000.0)
 }
 
 /// Head of a box: its name, and the sizes of the head and of the whole box in bytes.
-struct Head {
+struct BoxHeader {
     name: [u8; 4],
     bytes: u64,
     size: u64,
 }
 
-impl Head {
+impl BoxHeader {
     /// Of the box at the front of `bytes`, which can have up to `room`.
     fn read(bytes: &[u8], room: u64) -> Option<Self> {
-        let mut bytes = Bytes(bytes);
+        let mut bytes = BoxBytes(bytes);
         let size = bytes.u32()?;
         let name = bytes.array()?;
         let (bytes, size) = match size {
@@ -104,9 +104,9 @@ impl Head {
 
 /// Bytes being read from the front.
 #[derive(Clone, Copy)]
-pub(crate) struct Bytes<'a>(pub &'a [u8]);
+pub(crate) struct BoxBytes<'a>(pub &'a [u8]);
 
-impl<'a> Bytes<'a> {
+impl<'a> BoxBytes<'a> {
     pub fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (front, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;

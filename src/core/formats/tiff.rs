@@ -24,7 +24,8 @@ pub(crate) fn check_lists(source: &mut ByteSource<impl Read + Seek>) -> io::Resu
             bytes.iter().rev().fold(0, join)
         })
     };
-    // Where the place of the directory is, how wide places and counts are, how wide the number of entries is, and they.
+    // Position of the directory's offset, widths of offsets, of counts and of the number of entries, and size of an
+    // entry.
     let (start, wide, narrow, entry) = match number(2, 2)? {
         42 => (4, 4, 2, 12),
         43 => (8, 8, 8, 20),

@@ -2,14 +2,13 @@
 
 use std::io::{self, Read, Seek};
 
-use super::{ByteSource, Part, Parts, cut_off, invalid};
+use super::{ByteSource, FilePart, FileParts, cut_off, invalid};
 
 /// Sequence of elements; containers are skipped unless they are entered. An element of unknown length has no end: its
-/// content
-/// follows it.
-pub(crate) fn elements<R: Read + Seek>(source: &mut ByteSource<R>) -> Parts<'_, R, u32> {
+/// content follows it.
+pub(crate) fn elements<R: Read + Seek>(source: &mut ByteSource<R>) -> FileParts<'_, R, u32> {
     let all = (0, source.len);
-    Parts::new(source, all, |source, at, end| {
+    FileParts::new(source, all, |source, at, end| {
         if at >= end {
             return Ok(None);
         }
@@ -20,9 +19,9 @@ pub(crate) fn elements<R: Read + Seek>(source: &mut ByteSource<R>) -> Parts<'_, 
         let size = size & mask;
         if size == mask {
             let name = name as u32;
-            return Ok(Some((Part { name, start, end }, start)));
+            return Ok(Some((FilePart { name, start, end }, start)));
         }
-        let part = Part {
+        let part = FilePart {
             name: name as u32,
             start,
             end: start.checked_add(size).ok_or_else(cut_off)?,

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Seek};
 
-use super::{ByteSource, Part, Parts, invalid};
+use super::{ByteSource, FilePart, FileParts, invalid};
 
 /// `RIFF`, the size of what follows, `WEBP`.
 const HEAD_BYTES: u64 = 12;
@@ -18,21 +18,24 @@ pub(crate) fn end<R: Read + Seek>(source: &mut ByteSource<R>) -> io::Result<u64>
 
 pub(crate) fn chunks<R: Read + Seek>(
     source: &mut ByteSource<R>,
-) -> io::Result<Parts<'_, R, [u8; 4]>> {
+) -> io::Result<FileParts<'_, R, [u8; 4]>> {
     let all = (HEAD_BYTES, end(source)?);
     Ok(within(source, all))
 }
 
 /// The chunks between two places.
-fn within<R: Read + Seek>(source: &mut ByteSource<R>, all: (u64, u64)) -> Parts<'_, R, [u8; 4]> {
-    Parts::new(source, all, |source, at, end| {
+fn within<R: Read + Seek>(
+    source: &mut ByteSource<R>,
+    all: (u64, u64),
+) -> FileParts<'_, R, [u8; 4]> {
+    FileParts::new(source, all, |source, at, end| {
         if at + 8 > end {
             return Ok(None);
         }
         let [name @ .., a, b, c, d] = source.array_at::<8>(at)?;
         let len = u64::from(u32::from_le_bytes([a, b, c, d]));
         let start = at + 8;
-        let part = Part {
+        let part = FilePart {
             name,
             start,
             end: start + len,
@@ -90,7 +93,7 @@ fn size_at<R: Read + Seek>(source: &mut ByteSource<R>, at: u64) -> io::Result<[u
 /// Returns true if these are pixels of at most this size.
 fn check_pixels<R: Read + Seek>(
     source: &mut ByteSource<R>,
-    chunk: &Part<[u8; 4]>,
+    chunk: &FilePart<[u8; 4]>,
     most: Option<[u32; 2]>,
 ) -> io::Result<()> {
     let found = match &chunk.name {

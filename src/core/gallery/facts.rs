@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::finish::PostprocessKind;
-use crate::job::Sampler;
+use crate::job::SamplerKind;
 use crate::media::{
     ClipFormat, ClipInfo, MediaError, clip_files, clip_info, media_info, read_settings,
 };
@@ -33,7 +33,7 @@ pub enum MediaKind {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Facts {
+pub struct ResultMetadata {
     pub kind: MediaKind,
     pub width: u32,
     pub height: u32,
@@ -49,7 +49,7 @@ pub struct Facts {
     pub guidance_scale: Option<f64>,
     pub made_from: Box<MadeFrom>,
     /// Post-processing that was applied, in order.
-    pub finished: Vec<Finished>,
+    pub finished: Vec<PostprocessInfo>,
     /// Time that the job took.
     pub secs: Option<f64>,
     pub has_settings: bool,
@@ -58,7 +58,7 @@ pub struct Facts {
 
 /// Post-processing of an existing image or video.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Finished {
+pub struct PostprocessInfo {
     /// Path as its user named it; a relative one is next to the result.
     pub source: PathBuf,
     /// Size, length and rate of the source.
@@ -91,7 +91,7 @@ pub struct MadeFrom {
     pub prompt_pictures: Vec<String>,
 }
 
-impl Facts {
+impl ResultMetadata {
     pub fn clip_secs(&self) -> Option<f64> {
         let secs = f64::from(self.num_frames) / self.fps;
         (self.kind == MediaKind::Clip && secs.is_finite()).then_some(secs)
@@ -99,14 +99,14 @@ impl Facts {
 }
 
 /// Reads what the file at `path` says of itself.
-pub fn read_facts(path: &Path) -> Result<Facts, MediaError> {
+pub fn read_facts(path: &Path) -> Result<ResultMetadata, MediaError> {
     let info = media_info(path)?;
-    let mut facts = Facts {
+    let mut facts = ResultMetadata {
         width: info.width,
         height: info.height,
         num_frames: info.num_frames,
         fps: info.fps,
-        ..Facts::default()
+        ..ResultMetadata::default()
     };
     // Settings that cannot be read are none: the picture is still there.
     let settings = read_settings(path).ok().flatten();
@@ -126,7 +126,7 @@ pub fn read_facts(path: &Path) -> Result<Facts, MediaError> {
     Ok(facts)
 }
 
-impl Facts {
+impl ResultMetadata {
     fn take_restored(&mut self, restored: ForeignSettings) {
         let text = |text: Option<String>, max: usize| -> String {
             text.unwrap_or_default().chars().take(max).collect()
@@ -135,7 +135,7 @@ impl Facts {
         self.negative_prompt = text(restored.negative_prompt, MAX_PROMPT_CHARS);
         self.model = text(restored.model, MAX_NAME_CHARS);
         self.sampler = text(
-            restored.sampler.map(Sampler::name).map(str::to_owned),
+            restored.sampler.map(SamplerKind::name).map(str::to_owned),
             MAX_NAME_CHARS,
         );
         self.seed = restored.seed;
@@ -149,7 +149,7 @@ impl Facts {
 
     fn take_finished(&mut self, settings: &Value) {
         let done = settings["finished"].as_array().into_iter().flatten();
-        let done = done.take(MAX_FINISHED).map(Finished::deserialize);
+        let done = done.take(MAX_FINISHED).map(PostprocessInfo::deserialize);
         self.finished = done.filter_map(Result::ok).collect();
     }
 
@@ -202,8 +202,7 @@ impl Facts {
         if is_still && num_frames > 1 && !is_alone && number_of(path).is_some() {
             self.is_frame = true;
             // The number of existing files: a stopped job made fewer than requested, one that extends a video more.
-            // Only the first one
-            // is listed and counted.
+            // Only the first one is listed and counted.
             let asked = u32::try_from(num_frames).unwrap_or(u32::MAX);
             let is_first = number_of(path).is_some_and(|(_, number)| number <= 1);
             let info = is_first.then(|| clip_info(path).ok()).flatten();

@@ -1,8 +1,7 @@
 //! Files of the gallery: metadata read from each result, and the favourites.
 //!
 //! Metadata can be read again, so a broken index is ignored. Favourites cannot: a broken file of them is moved aside,
-//! never
-//! overwritten.
+//! never overwritten.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -12,8 +11,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::Stamp;
-use super::facts::Facts;
+use super::FileStamp;
+use super::facts::ResultMetadata;
 use crate::files::{FileError, aside_path, read_bounded, write_json};
 use crate::uri::{decoded, encoded};
 
@@ -34,24 +33,24 @@ pub enum IndexError {
 }
 
 /// Result of reading a file.
-pub(super) type Known = (Stamp, Result<Arc<Facts>, String>);
+pub(super) type KnownFile = (FileStamp, Result<Arc<ResultMetadata>, String>);
 
 #[derive(Serialize, Deserialize)]
 struct IndexFile {
     version: u32,
-    records: Vec<Record>,
+    records: Vec<IndexRecord>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Record {
+struct IndexRecord {
     path: String,
     #[serde(flatten)]
-    stamp: Stamp,
-    facts: Arc<Facts>,
+    stamp: FileStamp,
+    facts: Arc<ResultMetadata>,
 }
 
 /// Records of the index; empty if it is lost.
-pub(super) fn load(path: &Path) -> HashMap<PathBuf, Known> {
+pub(super) fn load(path: &Path) -> HashMap<PathBuf, KnownFile> {
     let Ok(bytes) = read_bounded(path, MAX_INDEX_BYTES) else {
         return HashMap::new();
     };
@@ -70,11 +69,11 @@ pub(super) fn load(path: &Path) -> HashMap<PathBuf, Known> {
 }
 
 /// Keeps what was read. What could not be is tried again at the next start: a disk may be back by then.
-pub(super) fn save(path: &Path, known: &HashMap<PathBuf, Known>) -> io::Result<()> {
-    let mut records: Vec<Record> = known
+pub(super) fn save(path: &Path, known: &HashMap<PathBuf, KnownFile>) -> io::Result<()> {
+    let mut records: Vec<IndexRecord> = known
         .iter()
         .filter_map(|(path, (stamp, read))| {
-            Some(Record {
+            Some(IndexRecord {
                 path: encoded(path),
                 stamp: *stamp,
                 facts: Arc::clone(read.as_ref().ok()?),

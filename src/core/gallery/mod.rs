@@ -5,16 +5,16 @@
 
 mod facts;
 mod index;
+mod items;
 mod query;
 mod scan;
-mod shelf;
 mod thumbs;
 
-pub use facts::{Facts, Finished, MediaKind, files_of, read_facts};
+pub use facts::{MediaKind, PostprocessInfo, ResultMetadata, files_of, read_facts};
 pub use index::IndexError;
-pub use query::{Query, Show, Sort};
-pub use scan::{Found, Scan, Scanner, Stamp};
-pub use shelf::{Entry, Reading, Shelf};
+pub use items::{GalleryIndex, GalleryItem, ItemReading};
+pub use query::{GalleryQuery, ShownKind, SortOrder};
+pub use scan::{FileStamp, FoundFile, GalleryScan, GalleryScanner};
 pub use thumbs::{THUMB_SIDE, ThumbFolder, ThumbKey};
 
 #[cfg(test)]

@@ -4,11 +4,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::named::labelled;
+use crate::enum_macros::labelled;
 
 labelled! {
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-    pub enum Sort {
+    pub enum SortOrder {
         #[default]
         Newest = "Newest first",
         Oldest = "Oldest first",
@@ -18,7 +18,7 @@ labelled! {
 
 labelled! {
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub enum Show {
+    pub enum ShownKind {
         #[default]
         All = "All",
         Pictures = "Pictures",
@@ -27,18 +27,18 @@ labelled! {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Query {
+pub struct GalleryQuery {
     /// All of them must be found.
     pub words: String,
-    pub sort: Sort,
-    pub show: Show,
+    pub sort: SortOrder,
+    pub show: ShownKind,
     pub only_favourites: bool,
 }
 
-impl Query {
+impl GalleryQuery {
     /// Returns whether any result may be filtered out.
     pub fn leaves_out(&self) -> bool {
-        !self.words.trim().is_empty() || self.show != Show::All || self.only_favourites
+        !self.words.trim().is_empty() || self.show != ShownKind::All || self.only_favourites
     }
 }
 

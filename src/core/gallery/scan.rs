@@ -1,8 +1,7 @@
 //! Image and video files in the result folders, and detection of changes.
 //!
 //! Reads names, times and sizes; opens no file. Like [`crate::library::Watch`] it polls, which works on every file
-//! system: a
-//! folder's time changes when files are added, and recent files may still be growing.
+//! system: a folder's time changes when files are added, and recent files may still be growing.
 
 use std::collections::HashSet;
 use std::fs::{self, Metadata};
@@ -32,14 +31,14 @@ const LOOK_EVERY: Duration = Duration::from_secs(30);
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
-pub struct Stamp {
+pub struct FileStamp {
     /// Nanoseconds since 1970.
     pub modified_ns: i64,
     pub bytes: u64,
 }
 
-impl Stamp {
-    pub fn of(stat: &Metadata) -> Self {
+impl FileStamp {
+    pub fn from_metadata(stat: &Metadata) -> Self {
         let whole = stat.mtime().saturating_mul(1_000_000_000);
         Self {
             modified_ns: whole.saturating_add(stat.mtime_nsec()),
@@ -50,14 +49,14 @@ impl Stamp {
 
 /// A file that may be a result.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Found {
+pub struct FoundFile {
     pub path: PathBuf,
-    pub stamp: Stamp,
+    pub stamp: FileStamp,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Scan {
-    pub files: Vec<Found>,
+pub struct GalleryScan {
+    pub files: Vec<FoundFile>,
     /// Folders that could not be read, and that there is more than can be shown; a sentence each.
     pub problems: Vec<String>,
     /// Nothing is missing here that is there.
@@ -65,15 +64,15 @@ pub struct Scan {
 }
 
 #[derive(Debug, Default)]
-pub struct Scanner {
+pub struct GalleryScanner {
     folders: Vec<PathBuf>,
     /// The folders that were read, and their times then.
-    looked: Vec<(PathBuf, Option<Stamp>)>,
-    last: Option<Scan>,
+    looked: Vec<(PathBuf, Option<FileStamp>)>,
+    last: Option<GalleryScan>,
     at: Option<Instant>,
 }
 
-impl Scanner {
+impl GalleryScanner {
     pub fn new(folders: Vec<PathBuf>) -> Self {
         Self {
             folders,
@@ -82,15 +81,14 @@ impl Scanner {
     }
 
     /// All files, if they changed since the last scan. `tell` receives the files of the first scan as they are found,
-    /// and stops
-    /// it by returning `false`.
-    pub fn look(&mut self, tell: &mut dyn FnMut(Scan) -> bool) -> Option<Scan> {
+    /// and stops it by returning `false`.
+    pub fn scan(&mut self, tell: &mut dyn FnMut(GalleryScan) -> bool) -> Option<GalleryScan> {
         if !self.may_differ() {
             return None;
         }
-        let mut walk = Walk {
+        let mut walk = ScanWalk {
             is_first: self.last.is_none(),
-            ..Walk::default()
+            ..ScanWalk::default()
         };
         for folder in &self.folders {
             walk.folder(folder, 0, tell);
@@ -117,7 +115,7 @@ impl Scanner {
         if at.elapsed() >= LOOK_EVERY {
             return true;
         }
-        let differs = |(folder, time): &(PathBuf, Option<Stamp>)| stamp_at(folder) != *time;
+        let differs = |(folder, time): &(PathBuf, Option<FileStamp>)| stamp_at(folder) != *time;
         if self.looked.iter().any(differs) {
             return true;
         }
@@ -131,14 +129,16 @@ impl Scanner {
     }
 }
 
-fn stamp_at(path: &Path) -> Option<Stamp> {
-    fs::metadata(path).ok().map(|stat| Stamp::of(&stat))
+fn stamp_at(path: &Path) -> Option<FileStamp> {
+    fs::metadata(path)
+        .ok()
+        .map(|stat| FileStamp::from_metadata(&stat))
 }
 
 #[derive(Default)]
-struct Walk {
-    scan: Scan,
-    looked: Vec<(PathBuf, Option<Stamp>)>,
+struct ScanWalk {
+    scan: GalleryScan,
+    looked: Vec<(PathBuf, Option<FileStamp>)>,
     /// Visited folders: links may form circles, and result folders may be nested.
     seen: HashSet<(u64, u64)>,
     is_first: bool,
@@ -147,8 +147,8 @@ struct Walk {
     is_full: bool,
 }
 
-impl Walk {
-    fn folder(&mut self, folder: &Path, depth: usize, tell: &mut dyn FnMut(Scan) -> bool) {
+impl ScanWalk {
+    fn folder(&mut self, folder: &Path, depth: usize, tell: &mut dyn FnMut(GalleryScan) -> bool) {
         if depth > MAX_DEPTH || self.looked.len() >= MAX_FOLDERS || self.is_stopped || self.is_full
         {
             return;
@@ -172,7 +172,7 @@ impl Walk {
         let is_sure = stat
             .modified()
             .is_ok_and(|time| time.elapsed().is_ok_and(|age| age > CLOCK_STEP));
-        let time = is_sure.then(|| Stamp::of(&stat));
+        let time = is_sure.then(|| FileStamp::from_metadata(&stat));
         self.looked.push((folder.to_path_buf(), time));
         let entries = match fs::read_dir(folder) {
             Ok(entries) => entries,
@@ -198,7 +198,7 @@ impl Walk {
                 && let Ok(stat) = fs::metadata(&path)
                 && stat.is_file()
             {
-                self.file(path, Stamp::of(&stat), tell);
+                self.file(path, FileStamp::from_metadata(&stat), tell);
             }
         }
         inner.sort();
@@ -207,7 +207,7 @@ impl Walk {
         }
     }
 
-    fn file(&mut self, path: PathBuf, stamp: Stamp, tell: &mut dyn FnMut(Scan) -> bool) {
+    fn file(&mut self, path: PathBuf, stamp: FileStamp, tell: &mut dyn FnMut(GalleryScan) -> bool) {
         if self.scan.files.len() >= MAX_FILES {
             if !self.is_full {
                 self.is_full = true;
@@ -217,14 +217,14 @@ impl Walk {
             }
             return;
         }
-        self.scan.files.push(Found { path, stamp });
+        self.scan.files.push(FoundFile { path, stamp });
         let untold = &self.scan.files[self.num_told..];
         if self.is_first && untold.len() >= TELL_EVERY {
             let files = untold.to_vec();
             self.num_told = self.scan.files.len();
-            self.is_stopped = !tell(Scan {
+            self.is_stopped = !tell(GalleryScan {
                 files,
-                ..Scan::default()
+                ..GalleryScan::default()
             });
         }
     }

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::*;
-use crate::media::{ClipOptions, Picture, write_clip};
+use crate::media::{ClipOptions, RgbPixels, write_clip};
 
-fn picture(side: u32, red: u8) -> Picture {
-    Picture::from_fn(side, side, |_, _| [red, 90, 40]).unwrap()
+fn picture(side: u32, red: u8) -> RgbPixels {
+    RgbPixels::from_fn(side, side, |_, _| [red, 90, 40]).unwrap()
 }
 
 /// A result with its settings, made so many seconds after the first one.
@@ -41,18 +41,19 @@ fn result(folder: &Path, name: &str, prompt: &str, seed: u64, at_secs: u64) -> P
     path
 }
 
-fn look(folder: &Path) -> Scan {
-    let mut scanner = Scanner::new(vec![folder.to_path_buf()]);
-    scanner.look(&mut |_| true).unwrap()
+fn look(folder: &Path) -> GalleryScan {
+    let mut scanner = GalleryScanner::new(vec![folder.to_path_buf()]);
+    scanner.scan(&mut |_| true).unwrap()
 }
 
-fn shelf(home: &Path) -> Shelf {
-    let (shelf, problem) = Shelf::open(home.join("index.json"), home.join("favourites.json"));
+fn shelf(home: &Path) -> GalleryIndex {
+    let (shelf, problem) =
+        GalleryIndex::open(home.join("index.json"), home.join("favourites.json"));
     assert!(problem.is_none(), "{problem:?}");
     shelf
 }
 
-fn read_all(shelf: &mut Shelf, scan: Scan) -> usize {
+fn read_all(shelf: &mut GalleryIndex, scan: GalleryScan) -> usize {
     let unread = shelf.put(scan);
     for found in &unread {
         let read = read_facts(&found.path).map_err(|err| err.to_string());
@@ -61,7 +62,7 @@ fn read_all(shelf: &mut Shelf, scan: Scan) -> usize {
     unread.len()
 }
 
-fn names(shelf: &Shelf, query: &Query) -> Vec<String> {
+fn names(shelf: &GalleryIndex, query: &GalleryQuery) -> Vec<String> {
     shelf
         .list(query)
         .iter()
@@ -69,10 +70,10 @@ fn names(shelf: &Shelf, query: &Query) -> Vec<String> {
         .collect()
 }
 
-fn words(words: &str) -> Query {
-    Query {
+fn words(words: &str) -> GalleryQuery {
+    GalleryQuery {
         words: words.to_owned(),
-        ..Query::default()
+        ..GalleryQuery::default()
     }
 }
 
@@ -110,15 +111,15 @@ fn results_come_in_the_order_and_of_the_kind_that_is_asked_for() {
     let liked = result(&folder, "B.png", "x", 3, 120);
     let mut shelf = shelf(home.path());
     read_all(&mut shelf, look(home.path()));
-    let mut query = Query::default();
+    let mut query = GalleryQuery::default();
     assert_eq!(names(&shelf, &query), ["B.png", "c.png", "a.mp4"]);
-    query.sort = Sort::Oldest;
+    query.sort = SortOrder::Oldest;
     assert_eq!(names(&shelf, &query), ["a.mp4", "c.png", "B.png"]);
-    query.sort = Sort::Name;
+    query.sort = SortOrder::Name;
     assert_eq!(names(&shelf, &query), ["a.mp4", "B.png", "c.png"]);
-    query.show = Show::Clips;
+    query.show = ShownKind::Clips;
     assert_eq!(names(&shelf, &query), ["a.mp4"]);
-    query.show = Show::Pictures;
+    query.show = ShownKind::Pictures;
     assert_eq!(names(&shelf, &query), ["B.png", "c.png"]);
     shelf.favour(&[liked], true).unwrap();
     query.only_favourites = true;
@@ -179,9 +180,9 @@ fn the_next_start_reads_nothing_again_but_what_has_changed() {
     let mut after = shelf(home.path());
     assert!(after.put(look(home.path())).is_empty());
     assert_eq!(names(&after, &words("boat")).len(), 2);
-    let query = Query {
+    let query = GalleryQuery {
         only_favourites: true,
-        ..Query::default()
+        ..GalleryQuery::default()
     };
     assert_eq!(after.list(&query)[0].path, odd);
     result(home.path(), "two.png", "a mountain", 2, 99);
@@ -200,11 +201,11 @@ fn a_broken_index_is_made_anew_and_broken_favourites_are_put_aside() {
     shelf.save_index().unwrap();
     let favourites = home.path().join("favourites.json");
     fs::write(&favourites, "no list").unwrap();
-    let (mut shelf, problem) = Shelf::open(home.path().join("index.json"), favourites);
+    let (mut shelf, problem) = GalleryIndex::open(home.path().join("index.json"), favourites);
     assert!(problem.is_some_and(|problem| problem.to_string().contains("moved aside")));
     shelf.favour(&[PathBuf::from("/a.png")], true).unwrap();
     fs::write(home.path().join("favourites.json"), "no list either").unwrap();
-    let (_, problem) = Shelf::open(PathBuf::new(), home.path().join("favourites.json"));
+    let (_, problem) = GalleryIndex::open(PathBuf::new(), home.path().join("favourites.json"));
     assert!(problem.is_some());
     let aside = |name: &str| fs::read(home.path().join(name)).unwrap();
     assert_eq!(aside("favourites.broken-1.json"), b"no list");
@@ -217,7 +218,7 @@ fn favourites_that_could_not_be_read_are_never_written_over() {
     let path = home.path().join("favourites.json");
     let index = home.path().join("index.json");
     fs::create_dir(&path).unwrap();
-    let (mut shelf, problem) = Shelf::open(index.clone(), path.clone());
+    let (mut shelf, problem) = GalleryIndex::open(index.clone(), path.clone());
     assert!(matches!(problem, Some(IndexError::Unreadable(_))));
     assert!(shelf.favour(&[PathBuf::from("/new.png")], true).is_err());
     fs::remove_dir(&path).unwrap();
@@ -256,12 +257,12 @@ fn broken_half_written_and_foreign_files_are_shown_with_a_reason_or_not_at_all()
     std::os::unix::fs::symlink(home.path(), home.path().join("circle")).unwrap();
     let mut shelf = shelf(home.path());
     assert_eq!(read_all(&mut shelf, look(home.path())), 4);
-    let query = Query {
-        sort: Sort::Name,
-        ..Query::default()
+    let query = GalleryQuery {
+        sort: SortOrder::Name,
+        ..GalleryQuery::default()
     };
     let list = shelf.list(&query);
-    let is_broken = |index: usize| matches!(list[index].reading, Reading::Broken(_));
+    let is_broken = |index: usize| matches!(list[index].reading, ItemReading::Broken(_));
     assert_eq!([0, 1, 2, 3].map(is_broken), [true, true, false, true]);
     assert_eq!(
         names(&shelf, &query),
@@ -273,8 +274,8 @@ fn broken_half_written_and_foreign_files_are_shown_with_a_reason_or_not_at_all()
 fn new_changed_and_removed_files_are_seen_and_nothing_else_is_told() {
     let home = tempfile::tempdir().unwrap();
     let folder = home.path().join("later");
-    let mut scanner = Scanner::new(vec![folder.clone()]);
-    let mut look = || scanner.look(&mut |_| true).map(|scan| scan.files.len());
+    let mut scanner = GalleryScanner::new(vec![folder.clone()]);
+    let mut look = || scanner.scan(&mut |_| true).map(|scan| scan.files.len());
     assert_eq!(look(), Some(0));
     assert_eq!(look(), None);
     fs::create_dir(&folder).unwrap();
@@ -298,22 +299,22 @@ fn a_large_folder_is_told_in_parts_and_can_be_left() {
         fs::write(home.path().join(format!("{number}.png")), "").unwrap();
     }
     let mut told = 0;
-    let mut scanner = Scanner::new(vec![home.path().to_path_buf()]);
-    let whole = scanner.look(&mut |part| {
+    let mut scanner = GalleryScanner::new(vec![home.path().to_path_buf()]);
+    let whole = scanner.scan(&mut |part| {
         assert!(!part.is_whole);
         told += part.files.len();
         true
     });
     assert_eq!((told, whole.unwrap().files.len()), (2000, 2500));
-    let mut scanner = Scanner::new(vec![home.path().to_path_buf()]);
-    assert_eq!(scanner.look(&mut |_| false), None);
+    let mut scanner = GalleryScanner::new(vec![home.path().to_path_buf()]);
+    assert_eq!(scanner.scan(&mut |_| false), None);
 }
 
 #[test]
 fn numbered_images_of_a_video_are_one_result_and_those_of_a_batch_are_several() {
     let home = tempfile::tempdir().unwrap();
     let frames: Vec<_> = (0..3).map(|i| picture(16, i)).collect();
-    let write = |name: &str, num_frames: u32, frames: &[Picture]| {
+    let write = |name: &str, num_frames: u32, frames: &[RgbPixels]| {
         let settings = serde_json::json!({"app": "Safelight", "request": {"prompt": name, "num_frames": num_frames, "fps": 8.0}});
         let options = ClipOptions {
             settings: Some(settings.to_string()),
@@ -342,9 +343,9 @@ fn numbered_images_of_a_video_are_one_result_and_those_of_a_batch_are_several() 
     }
     let mut shelf = shelf(home.path());
     assert_eq!(read_all(&mut shelf, look(home.path())), 7);
-    let query = Query {
-        sort: Sort::Name,
-        ..Query::default()
+    let query = GalleryQuery {
+        sort: SortOrder::Name,
+        ..GalleryQuery::default()
     };
     assert_eq!(
         names(&shelf, &query),
@@ -374,16 +375,16 @@ fn thumbnails_are_kept_made_anew_when_broken_and_never_too_many() {
     let cache = home.path().join("cache");
     let thumbs = ThumbFolder::new(cache.clone());
     let stamp = look(home.path()).files[0].stamp;
-    let key = ThumbKey::of(&path, stamp);
+    let key = ThumbKey::new(&path, stamp);
     let made = thumbs.get(&path, key).unwrap();
     assert_eq!((made.width, made.height), (64, 64));
     fs::remove_file(&path).unwrap();
     assert_eq!(thumbs.get(&path, key).unwrap().width, 64, "it is kept");
-    let other = Stamp {
+    let other = FileStamp {
         bytes: stamp.bytes + 1,
         ..stamp
     };
-    assert!(thumbs.get(&path, ThumbKey::of(&path, other)).is_err());
+    assert!(thumbs.get(&path, ThumbKey::new(&path, other)).is_err());
     let path = result(home.path(), "clip.mp4", "a boat", 1, 0);
     fs::write(cache.join(format!("{key}.webp")), "broken").unwrap();
     assert_eq!(thumbs.get(&path, key).unwrap().width, 64);
@@ -406,7 +407,7 @@ fn a_file_that_another_one_has_replaced_keeps_its_own_facts() {
     let unread = shelf.put(look(home.path()));
     result(home.path(), "one.png", "a hill of another size", 1, 5);
     let newer = shelf.put(look(home.path()));
-    assert!(!shelf.take(&unread[0], Ok(Facts::default())));
+    assert!(!shelf.take(&unread[0], Ok(ResultMetadata::default())));
     assert!(shelf.take(&newer[0], Err("it is broken".to_owned())));
     assert_eq!(shelf.num_unread(), 0);
 }

@@ -13,9 +13,9 @@ use std::time::SystemTime;
 
 use sha2::{Digest as _, Sha256};
 
-use super::Stamp;
+use super::FileStamp;
 use crate::files::{finish_partial, make_private_folder, partial_path, private};
-use crate::media::{MediaError, Picture, first_picture, open_picture, thumbnail};
+use crate::media::{MediaError, RgbPixels, first_picture, open_picture, thumbnail};
 use crate::uri::encoded;
 
 /// The longer side of a small picture, in pixels.
@@ -34,11 +34,11 @@ const PRUNE_EVERY: usize = 1000;
 pub struct ThumbKey(u128);
 
 impl ThumbKey {
-    pub fn of(path: &Path, stamp: Stamp) -> Self {
+    pub fn new(path: &Path, stamp: FileStamp) -> Self {
         Self::with_version(path, stamp, DECODING_VERSION)
     }
 
-    fn with_version(path: &Path, stamp: Stamp, version: u8) -> Self {
+    fn with_version(path: &Path, stamp: FileStamp, version: u8) -> Self {
         let mut hash = Sha256::new();
         hash.update([version]);
         hash.update(encoded(path));
@@ -73,7 +73,7 @@ impl ThumbFolder {
     }
 
     /// The small picture of a file: the one that is kept, else a new one.
-    pub fn get(&self, path: &Path, key: ThumbKey) -> Result<Picture, MediaError> {
+    pub fn get(&self, path: &Path, key: ThumbKey) -> Result<RgbPixels, MediaError> {
         let kept = self.path_of(key);
         // One that cannot be read is made anew.
         if let Ok(picture) = open_picture(&kept) {
@@ -91,7 +91,7 @@ impl ThumbFolder {
         self.folder.join(format!("{key}.webp"))
     }
 
-    fn keep(&self, path: &Path, picture: &Picture) -> io::Result<()> {
+    fn keep(&self, path: &Path, picture: &RgbPixels) -> io::Result<()> {
         let encoder = webp::Encoder::from_rgb(&picture.rgb, picture.width, picture.height);
         let bytes = encoder
             .encode_simple(false, QUALITY)
@@ -143,10 +143,11 @@ mod tests {
 
     #[test]
     fn another_version_of_decoding_makes_thumbnails_again() {
-        let key = |version| ThumbKey::with_version(Path::new("/a.png"), Stamp::default(), version);
+        let key =
+            |version| ThumbKey::with_version(Path::new("/a.png"), FileStamp::default(), version);
         assert_eq!(
             key(DECODING_VERSION),
-            ThumbKey::of(Path::new("/a.png"), Stamp::default())
+            ThumbKey::new(Path::new("/a.png"), FileStamp::default())
         );
         assert_ne!(key(DECODING_VERSION), key(DECODING_VERSION - 1));
     }

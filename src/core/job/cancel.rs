@@ -11,10 +11,10 @@ const IS_CANCELLED: u8 = 2;
 ///
 /// It is not a queued message: a message would wait until after the work that it should stop.
 #[derive(Clone, Debug, Default)]
-pub struct CancelToken(Arc<Flags>);
+pub struct CancelToken(Arc<CancelFlags>);
 
 #[derive(Debug, Default)]
-struct Flags {
+struct CancelFlags {
     state: AtomicU8,
     waits_no_more: AtomicBool,
 }

@@ -12,14 +12,14 @@ pub use crate::model::{ControlBy, ControlKind, ControlUse};
 
 /// The thresholds of Canny's edges, as OpenCV counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Edges {
+pub struct CannyThresholds {
     /// Gradient above which a pixel continues an edge.
     pub low: u16,
     /// A slope above this begins one.
     pub high: u16,
 }
 
-impl Edges {
+impl CannyThresholds {
     pub const THRESHOLDS: RangeInclusive<u16> = 1..=1000;
 
     /// Sentence on invalid values.
@@ -38,7 +38,7 @@ impl Edges {
     }
 }
 
-impl Default for Edges {
+impl Default for CannyThresholds {
     fn default() -> Self {
         Self {
             low: 100,
@@ -69,7 +69,7 @@ pub struct ControlSettings {
     /// The edges of the picture are what the model is shown, drawn with these thresholds; absent where the picture is
     /// shown as it is.
     #[serde(rename = "edges", skip_serializing_if = "Option::is_none")]
-    pub made: Option<Edges>,
+    pub made: Option<CannyThresholds>,
 }
 
 impl Default for ControlSettings {
@@ -98,7 +98,7 @@ impl ControlSettings {
 
 /// One control of a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Control {
+pub struct ControlInput {
     /// The picture or clip, as the user named it. The job's folder has its own copy.
     pub file: PathBuf,
     /// Mask of the regenerated part of `file`: white is regenerated.
@@ -108,7 +108,7 @@ pub struct Control {
     pub settings: ControlSettings,
 }
 
-impl Control {
+impl ControlInput {
     /// The picture or clip, and its mask, each with the name that it has among the fingerprints of what a job is made
     /// from; `index` counts the request's controls from 0.
     pub fn files(&self, index: usize) -> impl Iterator<Item = (String, &Path)> {
@@ -137,7 +137,7 @@ impl Control {
     }
 }
 
-impl FromStr for Control {
+impl FromStr for ControlInput {
     type Err = String;
 
     /// `FILE[,KEY=VALUE…]`; a comma without a key belongs to the text before it.
@@ -177,7 +177,7 @@ impl FromStr for Control {
 
 const KEYS: [&str; 6] = ["kind", "strength", "steps", "net", "mask", "edges"];
 
-impl Control {
+impl ControlInput {
     /// One `KEY=VALUE` after the file.
     fn take(&mut self, part: &str) -> Result<(), String> {
         let (key, value) = part.split_once('=').unwrap_or((part, ""));
@@ -197,12 +197,12 @@ impl Control {
             }
             "net" => settings.network = Some(value.into()),
             "mask" => self.mask = Some(value.into()),
-            _ if value.is_empty() => settings.made = Some(Edges::default()),
+            _ if value.is_empty() => settings.made = Some(CannyThresholds::default()),
             _ => {
                 let (low, high) = range(value).ok_or_else(|| {
                     format!("{value:?} are no thresholds of edges: give two whole numbers, such as 100..200")
                 })?;
-                settings.made = Some(Edges { low, high });
+                settings.made = Some(CannyThresholds { low, high });
             }
         }
         Ok(())
@@ -252,12 +252,12 @@ mod tests {
 
     #[test]
     fn a_control_is_a_file_and_what_is_said_of_it() {
-        let read = |text: &str| text.parse::<Control>();
+        let read = |text: &str| text.parse::<ControlInput>();
         let plain = read("my, first=pose.png").unwrap();
         assert_eq!(plain.file, Path::new("my, first=pose.png"));
         assert_eq!(plain.settings, ControlSettings::default());
         let all = "file=a,b.mp4,kind=soft_edges,strength=0.5,steps=0.1..0.8,net=x, y.safetensors,mask=m.png,edges=50..150";
-        let expected = Control {
+        let expected = ControlInput {
             file: "a,b.mp4".into(),
             mask: Some("m.png".into()),
             settings: ControlSettings {
@@ -266,12 +266,12 @@ mod tests {
                 from: 0.1,
                 until: 0.8,
                 network: Some("x, y.safetensors".into()),
-                made: Some(Edges { low: 50, high: 150 }),
+                made: Some(CannyThresholds { low: 50, high: 150 }),
             },
         };
         assert_eq!(read(all), Ok(expected));
         let made = |text: &str| read(text).unwrap().settings.made;
-        assert_eq!(made("a.png,edges"), Some(Edges::default()));
+        assert_eq!(made("a.png,edges"), Some(CannyThresholds::default()));
         for (wrong, told) in [
             ("", "begins with no file"),
             ("kind=depth", "begins with no file"),
@@ -287,14 +287,14 @@ mod tests {
 
     #[test]
     fn what_was_not_said_of_a_control_is_not_written() {
-        let plain = Control {
+        let plain = ControlInput {
             file: "a.png".into(),
             mask: None,
             settings: ControlSettings::default(),
         };
         let json = serde_json::to_string(&plain).unwrap();
         assert_eq!(json, r#"{"file":"a.png"}"#);
-        let full = Control {
+        let full = ControlInput {
             mask: Some("m.png".into()),
             settings: ControlSettings {
                 kind: Some(ControlKind::SoftEdges),
@@ -302,13 +302,13 @@ mod tests {
                 from: 0.1,
                 until: 0.6,
                 network: Some("n.safetensors".into()),
-                made: Some(Edges::default()),
+                made: Some(CannyThresholds::default()),
             },
             ..plain.clone()
         };
         for control in [plain, full] {
             let json = serde_json::to_string(&control).unwrap();
-            let again: Control = serde_json::from_str(&json).unwrap();
+            let again: ControlInput = serde_json::from_str(&json).unwrap();
             assert_eq!(again, control, "{json}");
         }
         for kind in ControlKind::ALL {

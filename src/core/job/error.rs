@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::memory::ResourceFault;
 use crate::model::CatalogError;
-use crate::shown::one_line;
+use crate::sanitize::one_line;
 
 /// Characters of a sentence that names what a file says, such as a tensor.
 const MAX_SUMMARY: usize = 1000;

@@ -11,7 +11,7 @@ use crate::files::{
     MAX_JSON_BYTES, is_left_half_written, make_new_private_folder, make_private_folder,
     partial_path, read_bounded, remove_partials, write_json,
 };
-use crate::locks::Lock;
+use crate::locks::FileLock;
 use crate::memory::compute_options::ComputeOptions;
 
 /// The folder of one job.
@@ -50,7 +50,7 @@ impl JobFolder {
         for path in entries.map(|entry| entry.path()) {
             if !is_left_half_written(&path) {
                 remove_partials(&path);
-            } else if Self::at(&path).remove().is_ok() {
+            } else if Self::open(&path).remove().is_ok() {
                 let folder = path.display();
                 tracing::info!("removed the folder of a job that never began: {folder}");
             }
@@ -62,7 +62,7 @@ impl JobFolder {
         write_json(&self.request_file(), request)
     }
 
-    pub fn at(path: impl Into<PathBuf>) -> Self {
+    pub fn open(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
     }
 
@@ -145,10 +145,10 @@ impl JobFolder {
         self.seen().join(format!("{index:03}.png"))
     }
 
-    /// Marks the job as alive for as long as what is returned is kept; fails when it already is, be it
-    /// in another process.
-    pub fn hold(&self) -> io::Result<Lock> {
-        Lock::take(&self.0.join("alive.lock"))
+    /// Marks the job as alive for as long as what is returned is kept; fails when it already is, be it in another
+    /// process.
+    pub fn hold(&self) -> io::Result<FileLock> {
+        FileLock::take(&self.0.join("alive.lock"))
     }
 
     /// Result path of a stage; the first one if the stage runs several times.
@@ -215,8 +215,7 @@ impl JobFolder {
     }
 
     /// Stages of the recipe that need not run again: like [`Self::num_finished`], except the decoding, whose frames are
-    /// not
-    /// saved.
+    /// not saved.
     pub fn finished(&self, recipe: &Recipe) -> Vec<bool> {
         let num_finished = self.num_finished(recipe);
         let stages = recipe.stages.iter().enumerate();
@@ -310,7 +309,7 @@ mod tests {
     #[test]
     fn finished_stages_are_those_up_to_the_last_result() {
         let folder = tempfile::tempdir().unwrap();
-        let job = JobFolder::at(folder.path());
+        let job = JobFolder::open(folder.path());
         let recipe = Recipe {
             stages: vec![
                 Stage::EncodeText,
@@ -333,7 +332,7 @@ mod tests {
     #[test]
     fn the_last_finished_section_is_the_one_whose_latents_are_there() {
         let folder = tempfile::tempdir().unwrap();
-        let job = JobFolder::at(folder.path());
+        let job = JobFolder::open(folder.path());
         let section = [Stage::Denoise, Stage::Unload, Stage::Decode];
         let stages = [
             &[Stage::EncodeText],

@@ -1,17 +1,16 @@
 //! Jobs: from the form of widgets and arguments, over the validated request and its recipe of stages, to the updates
-//! and the
-//! final outcome.
+//! and the final outcome.
 //!
 //! Plain data only: no threads, no channels; only the job's folder, the queue's file and the wildcard files are on
 //! disk.
 
-mod asked;
 mod cancel;
 mod control;
 mod error;
 mod folder;
 pub(crate) mod form;
 mod grid;
+mod job_request;
 mod preview;
 pub mod prompt;
 mod queue_file;
@@ -23,31 +22,36 @@ mod step_cache;
 mod update;
 
 pub use crate::model::choices::{
-    DeviceChoice, DtypeChoice, Fit, Lora, Sampler, SectionOrder, SigmaSchedule,
+    DeviceChoice, DtypeChoice, LoraChoice, ResizeMode, SamplerKind, SectionOrder, SigmaSchedule,
 };
-pub use crate::model::{BlockSet, GuidanceRange, Guider, GuiderKind, PartialSampling, Sampling};
-pub use asked::JobRequest;
+pub use crate::model::{
+    BlockSet, GuidanceRange, Guider, GuiderKind, PartialSampling, SamplingOptions,
+};
 pub use cancel::CancelToken;
-pub use control::{Control, ControlBy, ControlKind, ControlSettings, ControlUse, Edges};
+pub use control::{
+    CannyThresholds, ControlBy, ControlInput, ControlKind, ControlSettings, ControlUse,
+};
 pub use error::{JobError, JobErrorKind, disk_advice};
 pub use folder::JobFolder;
 pub use form::{
-    ASPECTS, ChosenLora, ChosenPicture, DEFAULT_SECS, FieldError, FormControl, GenerateForm, Jobs,
-    LiteralPrompt, MAX_PROMPT_PICTURES, Notice, PROMPT_STRENGTHS, SeedChoice, SeedMode, SizeChoice,
-    Source, SourceClip, StartPicture, Validated, is_of_aspect, jobs_of, margins_for, random_seed,
+    ASPECTS, ChosenLora, ChosenPicture, DEFAULT_SECS, ExpandedJobs, FieldError, FormControl,
+    FormNotice, GenerateForm, InputMedia, LiteralPrompt, MAX_PROMPT_PICTURES, PROMPT_STRENGTHS,
+    SeedChoice, SeedMode, SizeChoice, SourceClip, StartPicture, ValidatedForm, is_of_aspect,
+    jobs_of, margins_for, random_seed,
 };
 pub use grid::{
-    FindModel, Grid, GridAxis, GridId, GridRecord, GridSetting, OfGrid, SheetCells, cell_of,
+    FindModel, GridAxis, GridId, GridRecord, GridSetting, JobGrid, OfGrid, SheetCells, cell_of,
     write_sheet,
 };
+pub use job_request::JobRequest;
 pub use preview::PreviewChoice;
 pub use queue_file::{QueueFile, QueuedJob, QueuedState};
 pub use recipe::{Recipe, Stage};
 pub use request::{CARRIED_APP, GenerateRequest, PromptPicture, first_step};
 pub use second_pass::{EnlargedPass, SecondPass};
-pub use sections::{SEEN_FRAMES, SectionFrames, Sections, WINDOW};
+pub use sections::{SEEN_FRAMES, SectionFrames, VideoSections, WINDOW};
 pub use step_cache::{StepCache, StepCacheKind};
 pub use update::{
-    Climb, Clip, Crowded, Frame, JobId, JobOutcome, JobOutput, JobUpdate, MachineSample,
-    MemorySample, Reclaim, SectionMade, StageTime,
+    FallbackAttempt, JobId, JobOutcome, JobOutput, JobUpdate, MachineSample, MemoryReclaim,
+    MemorySample, MemoryWait, PreviewFrame, SectionMade, StageTime, Video,
 };

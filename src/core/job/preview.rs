@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::named::{named, parsed};
+use crate::enum_macros::{named, parsed};
 
 named! {
     /// Conversion of latents to a preview after each step.

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::GenerateRequest;
-use crate::named::named;
+use crate::enum_macros::named;
 
 named! {
     /// One stage of a job. Stages are run one at a time and leave their results on disk.
@@ -73,7 +73,7 @@ pub struct Recipe {
 
 impl Recipe {
     /// The recipe that the request's family prescribes.
-    pub fn of(request: &GenerateRequest) -> Self {
+    pub fn from_request(request: &GenerateRequest) -> Self {
         Self {
             stages: (request.family.recipe)(request),
         }

@@ -9,11 +9,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::prompt::SectionPrompts;
-use super::{Control, EnlargedPass, OfGrid, PreviewChoice, Sampling, Sections, StepCache};
-use crate::families::Family;
-use crate::library::Companions;
+use super::{
+    ControlInput, EnlargedPass, OfGrid, PreviewChoice, SamplingOptions, StepCache, VideoSections,
+};
+use crate::families::ModelFamily;
+use crate::library::ComponentOverrides;
 use crate::memory::MemoryOptions;
-use crate::model::choices::{DtypeChoice, Fit, Lora};
+use crate::model::choices::{DtypeChoice, LoraChoice, ResizeMode};
 use crate::model::{ImageRole, LatentRgb, ModelFiles};
 
 /// Name of this program in embedded settings.
@@ -24,13 +26,13 @@ pub const CARRIED_APP: &str = "Safelight";
 pub struct GenerateRequest {
     /// The catalogue's id, or the path that the user gave.
     pub model: String,
-    pub family: Family,
+    pub family: ModelFamily,
     /// Paths of the model's components. Not embedded in files.
     #[serde(default)]
     pub files: ModelFiles,
     /// Components chosen by the user, also contained in `files`. Embedded, to be chosen again.
-    #[serde(default, skip_serializing_if = "Companions::is_empty")]
-    pub companions: Companions,
+    #[serde(default, skip_serializing_if = "ComponentOverrides::is_empty")]
+    pub companions: ComponentOverrides,
     /// The model's colours of latents, for live previews. Not carried in files.
     #[serde(default)]
     pub latent_rgb: Option<LatentRgb>,
@@ -56,8 +58,7 @@ pub struct GenerateRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_image: Option<PathBuf>,
     /// Video to extend: its last frame is the start image, F1 sees more of its frames, and its frames precede the new
-    /// ones in
-    /// the saved video. Never together with `image`.
+    /// ones in the saved video. Never together with `image`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extend: Option<PathBuf>,
     /// The clip, or for one frame the picture, that this one is made of, as far as the strength says, as the user named
@@ -65,8 +66,7 @@ pub struct GenerateRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_clip: Option<PathBuf>,
     /// Mask of `image` or `source_clip`, as the user named it: white is regenerated, black is kept. A video's mask may
-    /// be a
-    /// video. The job's folder has a copy.
+    /// be a video. The job's folder has a copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<PathBuf>,
     /// Keeps unmasked pixels of `image` exactly, also in models that were trained to predict all of it.
@@ -78,12 +78,12 @@ pub struct GenerateRequest {
     pub references: Vec<PathBuf>,
     /// Control images and videos. The job's folder has copies of the files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub controls: Vec<Control>,
+    pub controls: Vec<ControlInput>,
     /// Image prompts, read after the text. The job's folder has copies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub prompt_pictures: Vec<PromptPicture>,
     #[serde(default)]
-    pub fit: Fit,
+    pub fit: ResizeMode,
     /// Of the result.
     pub width: u32,
     /// As `width`.
@@ -91,24 +91,24 @@ pub struct GenerateRequest {
     /// Made at another size first; absent where it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub second_pass: Option<EnlargedPass>,
-    /// 4n + 1; 1 is a picture. With sections those of all of them, see [`Sections::num_frames`].
+    /// 4n + 1; 1 is a picture. With sections those of all of them, see [`VideoSections::num_frames`].
     pub num_frames: u32,
     /// Sections of the video; absent for families that make it at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sections: Option<Sections>,
+    pub sections: Option<VideoSections>,
     /// Frames a second of the written clip.
     pub fps: f64,
     /// Pictures made at once, with the seeds `seed`, `seed + 1` and so on. Always 1 for clips.
     #[serde(default = "crate::model::one")]
     pub batch_size: u32,
     #[serde(flatten)]
-    pub sampling: Sampling,
+    pub sampling: SamplingOptions,
     pub seed: u64,
     /// Tokens that the longest text encoder reads; the model's own when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_sequence_length: Option<u32>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub loras: Vec<Lora>,
+    pub loras: Vec<LoraChoice>,
     /// Every step is computed when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_cache: Option<StepCache>,
@@ -118,8 +118,7 @@ pub struct GenerateRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vae_tile: Option<u32>,
     /// Memory options of the job. With little memory the autoencoder works in tiles, which changes the result slightly,
-    /// and the
-    /// two passes of true CFG run one by one, which rounds differently. Not embedded in files.
+    /// and the two passes of true CFG run one by one, which rounds differently. Not embedded in files.
     #[serde(default)]
     pub memory: MemoryOptions,
     /// Path of `capture.safetensors`, for comparisons with the reference.
@@ -254,11 +253,10 @@ impl GenerateRequest {
     }
 
     /// Texts of each section, by the times in the prompt; `None` for families without sections. The error is a
-    /// sentence, which
-    /// the form has reported before.
+    /// sentence, which the form has reported before.
     pub fn section_prompts(&self) -> Result<Option<SectionPrompts>, String> {
         self.sections
-            .map(|sections| SectionPrompts::of(&self.prompt, &sections, self.fps))
+            .map(|sections| SectionPrompts::parse(&self.prompt, &sections, self.fps))
             .transpose()
     }
 
@@ -276,7 +274,7 @@ impl GenerateRequest {
             .into_iter()
             .flatten()
             .chain(&self.references)
-            .chain(self.controls.iter().flat_map(Control::inputs))
+            .chain(self.controls.iter().flat_map(ControlInput::inputs))
             .chain(self.prompt_pictures.iter().map(|picture| &picture.path))
             .chain(loras)
     }

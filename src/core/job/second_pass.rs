@@ -65,7 +65,7 @@ impl GenerateRequest {
         if self.second_pass.is_none() {
             return false;
         }
-        let recipe = Recipe::of(self);
+        let recipe = Recipe::from_request(self);
         let first_end = recipe.position(Stage::Unload, 0);
         recipe.position(stage, section) > first_end
     }

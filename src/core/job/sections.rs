@@ -22,32 +22,31 @@ pub const SEEN_FRAMES: u32 = 73;
 
 /// Sections of a video. Values from files are checked against the limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Written")]
-pub struct Sections {
+#[serde(try_from = "WrittenSections")]
+pub struct VideoSections {
     /// Number of sections, at least 1.
     pub count: u32,
     /// Latent frames of one section, at least 1.
     pub window: u32,
     pub order: SectionOrder,
     /// Latent frames before the generated ones, at least 1: that of the start image, or the last ones of a video that
-    /// F1
-    /// extends.
+    /// F1 extends.
     pub lead: u32,
 }
 
 /// Sections as read from a file.
 #[derive(Deserialize)]
-struct Written {
+struct WrittenSections {
     count: u32,
     window: u32,
     order: SectionOrder,
     lead: u32,
 }
 
-impl TryFrom<Written> for Sections {
+impl TryFrom<WrittenSections> for VideoSections {
     type Error = String;
 
-    fn try_from(written: Written) -> Result<Self, String> {
+    fn try_from(written: WrittenSections) -> Result<Self, String> {
         for (what, range, found) in [
             ("sections", COUNTS, written.count),
             ("latent frames a section", WINDOWS, written.window),
@@ -71,8 +70,7 @@ impl TryFrom<Written> for Sections {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SectionFrames {
     /// Decoded latent frames: those of the section and, for the overlap, of the section made before it; also those
-    /// before the
-    /// generated ones in the video's first section.
+    /// before the generated ones in the video's first section.
     pub num_latents: u32,
     /// Frames that the decoder gives, and that the engine sends.
     pub num_frames: u32,
@@ -82,7 +80,7 @@ pub struct SectionFrames {
     pub replaces: u32,
 }
 
-impl Sections {
+impl VideoSections {
     /// Number of sections for a duration, as in the original: always at 30 frames per second.
     pub fn in_secs(secs: f64, window: u32) -> u32 {
         let frames = f64::from(FRAMES_A_LATENT * window.max(1));
@@ -137,7 +135,7 @@ impl Sections {
         section + 1 >= self.count
     }
 
-    /// Which part of the clip the section is, counted from the clip's start.
+    /// Index of the section in the video, counted from its start.
     pub fn position(&self, section: u32) -> u32 {
         match self.order {
             SectionOrder::Original => self.count.saturating_sub(section + 1),
@@ -145,8 +143,8 @@ impl Sections {
         }
     }
 
-    /// How many sections lie between this one and the start picture, as the first FramePack counts them: in long
-    /// clips fewer than there are. Always 0 for F1.
+    /// Number of sections between this one and the start image, as counted by the original FramePack: in long videos
+    /// fewer than there are. Always 0 for F1.
     pub fn padding(&self, section: u32) -> u32 {
         let left = self.count.saturating_sub(section + 1);
         match self.order {
@@ -209,8 +207,8 @@ impl Sections {
 mod tests {
     use super::*;
 
-    fn sections(count: u32, window: u32, order: SectionOrder) -> Sections {
-        Sections {
+    fn sections(count: u32, window: u32, order: SectionOrder) -> VideoSections {
+        VideoSections {
             count,
             window,
             order,
@@ -228,10 +226,10 @@ mod tests {
             (60.0, 50),
             (0.1, 1),
         ] {
-            assert_eq!(Sections::in_secs(secs, 9), count, "{secs}");
+            assert_eq!(VideoSections::in_secs(secs, 9), count, "{secs}");
         }
         // 2.5 sections: Python rounds to the even number.
-        assert_eq!(Sections::in_secs(3.0, 9), 2);
+        assert_eq!(VideoSections::in_secs(3.0, 9), 2);
         for (frames, count) in [
             (1, 1),
             (33, 1),
@@ -241,9 +239,9 @@ mod tests {
             (73, 3),
             (150, 5),
         ] {
-            assert_eq!(Sections::for_frames(frames, 9), count, "{frames}");
+            assert_eq!(VideoSections::for_frames(frames, 9), count, "{frames}");
         }
-        assert_eq!(Sections::for_frames(40, 5), 3);
+        assert_eq!(VideoSections::for_frames(40, 5), 3);
     }
 
     #[test]
@@ -288,10 +286,10 @@ mod tests {
     #[test]
     fn a_video_that_is_gone_on_from_stands_in_front_as_far_as_sections_share_frames() {
         for (frames, lead) in [(1, 1), (4, 1), (5, 2), (32, 8), (33, 9), (500, 9)] {
-            assert_eq!(Sections::lead_of(frames, 9), lead, "{frames}");
+            assert_eq!(VideoSections::lead_of(frames, 9), lead, "{frames}");
         }
         for lead in [1, 2, 9] {
-            let all = Sections {
+            let all = VideoSections {
                 lead,
                 ..sections(3, 9, SectionOrder::F1)
             };
@@ -313,7 +311,7 @@ mod tests {
             let json = serde_json::json!({
                 "count": count, "window": window, "order": "original", "lead": lead,
             });
-            serde_json::from_value::<Sections>(json).map_err(|err| err.to_string())
+            serde_json::from_value::<VideoSections>(json).map_err(|err| err.to_string())
         };
         let longest = read(4096, 32, 32).unwrap();
         assert_eq!(longest.num_frames(), 4096 * 4 * 32 + 125);
@@ -343,7 +341,7 @@ mod tests {
 
     #[test]
     fn a_wish_for_any_number_of_seconds_is_counted() {
-        let count = Sections::in_secs(1e300, 9);
+        let count = VideoSections::in_secs(1e300, 9);
         let all = sections(count, 9, SectionOrder::Original);
         assert_eq!((count, all.num_frames()), (u32::MAX, u32::MAX));
         assert_eq!(sections(4, 9, SectionOrder::F1).secs(), 4.8);

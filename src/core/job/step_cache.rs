@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::named::{named, parsed};
+use crate::enum_macros::{named, parsed};
 
 named! {
     /// Methods of reusing an earlier step.
@@ -58,8 +58,7 @@ impl StepCacheKind {
 pub struct StepCache {
     pub kind: StepCacheKind,
     /// Relative change, summed over skipped steps, from which a step is computed; with TaylorSeer a whole number N: one
-    /// step of
-    /// N is computed.
+    /// step of N is computed.
     pub threshold: f64,
 }
 

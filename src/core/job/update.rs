@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{JobError, Recipe, Stage};
 use crate::lora::CheckedLora;
-use crate::media::Picture;
+use crate::media::RgbPixels;
 use crate::memory::{FallbackLevel, MemoryPlan, PlanOutcome};
 use crate::units::size_text;
 
@@ -20,8 +20,7 @@ pub struct JobId(pub u64);
 
 impl JobId {
     /// New unique id: microseconds since 1970, never used twice by this program, and three more digits, because clocks
-    /// stop and
-    /// programs run in parallel.
+    /// stop and programs run in parallel.
     pub fn next() -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -31,10 +30,10 @@ impl JobId {
                 Some(now.max(last + 1))
             })
             .unwrap_or(now);
-        Self::of(now.max(previous + 1), std::process::id())
+        Self::from_parts(now.max(previous + 1), std::process::id())
     }
 
-    fn of(micros: u64, process: u32) -> Self {
+    fn from_parts(micros: u64, process: u32) -> Self {
         Self(micros * 1000 + u64::from(process % 1000))
     }
 }
@@ -91,7 +90,7 @@ pub struct MachineSample {
 
 /// Memory given back at a boundary between stages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reclaim {
+pub struct MemoryReclaim {
     /// Such as `post-text-encoding`.
     pub boundary: String,
     /// Bytes held by the allocator before.
@@ -102,7 +101,7 @@ pub struct Reclaim {
 
 /// Memory that a paused job waits for after other programs needed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Crowded {
+pub struct MemoryWait {
     /// True for the GPU's memory, false for the computer's.
     pub is_device: bool,
     pub others_bytes: u64,
@@ -110,7 +109,7 @@ pub struct Crowded {
     pub limit_bytes: u64,
 }
 
-impl fmt::Display for Crowded {
+impl fmt::Display for MemoryWait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = if self.is_device {
             "GPU memory"
@@ -127,18 +126,18 @@ impl fmt::Display for Crowded {
 
 /// One picture on its way to the screen.
 #[derive(Clone, Debug)]
-pub struct Frame {
+pub struct PreviewFrame {
     /// Index in the video; a preview counts latent frames.
     pub index: u32,
     /// Total number.
     pub count: u32,
-    pub picture: Arc<Picture>,
+    pub picture: Arc<RgbPixels>,
 }
 
 /// A finished clip, ready to play.
 #[derive(Clone, Debug, Default)]
-pub struct Clip {
-    pub frames: Vec<Arc<Picture>>,
+pub struct Video {
+    pub frames: Vec<Arc<RgbPixels>>,
     pub fps: f64,
 }
 
@@ -160,14 +159,14 @@ pub struct SectionMade {
     /// Total number.
     pub count: u32,
     /// The clip so far.
-    pub clip: Arc<Clip>,
+    pub clip: Arc<Video>,
     /// File that is written while the next section is generated.
     pub path: PathBuf,
 }
 
 /// An attempt of a stage at a fallback level after memory ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Climb {
+pub struct FallbackAttempt {
     pub stage: Stage,
     /// Run number of the stage, from 0.
     #[serde(default)]
@@ -186,7 +185,7 @@ pub struct JobOutput {
     pub num_frames: u32,
     /// The clip, or the pictures of a batch; of a job that finishes something only its first frame, as the others may be
     /// larger than the memory.
-    pub clip: Arc<Clip>,
+    pub clip: Arc<Video>,
     /// `None` where nothing was made up.
     pub seed: Option<u64>,
     pub secs: f64,
@@ -198,7 +197,7 @@ pub struct JobOutput {
     /// Planned and measured memory.
     pub plan: Option<PlanOutcome>,
     /// Out-of-memory fallbacks in order.
-    pub rungs: Vec<Climb>,
+    pub rungs: Vec<FallbackAttempt>,
 }
 
 impl JobOutput {
@@ -233,8 +232,7 @@ impl JobOutcome {
 }
 
 /// Updates of a running job. `Started`, `Plan`, `Stage`, `StageEnded`, `Section`, `Lora`, the first `Waiting`,
-/// `Warning` and
-/// `Ended` always arrive; the others may be dropped when the receiver is slow.
+/// `Warning` and `Ended` always arrive; the others may be dropped when the receiver is slow.
 #[derive(Clone, Debug)]
 pub enum JobUpdate {
     Started(Recipe),
@@ -258,16 +256,16 @@ pub enum JobUpdate {
         secs_left: f64,
     },
     /// The latents as a picture would look, roughly.
-    Preview(Frame),
+    Preview(PreviewFrame),
     /// A decoded frame; of a section, where the clip is made in sections.
-    Frame(Frame),
+    Frame(PreviewFrame),
     /// A section is done, and can be played while the next is made.
     Section(SectionMade),
     Memory(MemorySample),
     /// Memory was given back.
-    Reclaimed(Reclaim),
+    Reclaimed(MemoryReclaim),
     /// The job gave its memory to other programs, and waits until the next `Stage`.
-    Waiting(Crowded),
+    Waiting(MemoryWait),
     /// Layers of a LoRA that fit the model.
     Lora(CheckedLora),
     Warning(String),
@@ -289,8 +287,9 @@ mod tests {
 
     #[test]
     fn programs_side_by_side_come_to_other_numbers_also_where_the_clock_stands() {
-        let jobs_of =
-            |process| (0..100).map(move |job| JobId::of(1_795_000_000_000_000 + job, process));
+        let jobs_of = |process| {
+            (0..100).map(move |job| JobId::from_parts(1_795_000_000_000_000 + job, process))
+        };
         let programs = 4_194_200..4_194_304;
         let ids: HashSet<JobId> = programs.clone().flat_map(jobs_of).collect();
         assert_eq!(ids.len(), programs.count() * 100);

@@ -4,17 +4,17 @@
 
 use std::path::{Path, PathBuf};
 
-use super::kind;
-use super::networks::{InstalledNetwork, Listed, NetworkFolders, find};
-use crate::families::Family;
+use super::networks::{InstalledNetwork, ListedFolders, NetworkFolders, find};
+use super::tensor_kind;
+use crate::families::ModelFamily;
 use crate::formats::weights::WeightSet;
 use crate::model::{CatalogError, ControlKind};
-use crate::settings::{Paths, Settings};
+use crate::settings::{AppPaths, Settings};
 
 /// Those of ComfyUI, and of Forge and A1111.
 const SHELF: NetworkFolders = NetworkFolders {
     folders: &["controlnet", "modelpatches", "controlnets"],
-    listed: Listed::Controls,
+    listed: ListedFolders::Controls,
     home: "controlnet",
     what: "ControlNets",
 };
@@ -23,7 +23,7 @@ const SHELF: NetworkFolders = NetworkFolders {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControlNetwork {
     /// Family of the transformers that it fits.
-    pub family: Family,
+    pub family: ModelFamily,
     /// Such as `union ControlNet of seven kinds`.
     pub label: &'static str,
     /// Kinds of control images, in the order of its numbers; empty if it needs no kind.
@@ -37,11 +37,11 @@ pub type FoundControl = InstalledNetwork<ControlNetwork>;
 impl ControlNetwork {
     /// Reads the header of the network at a file or folder.
     pub fn read(place: &Path) -> Result<Self, CatalogError> {
-        let weights = WeightSet::at(place)?;
+        let weights = WeightSet::open(place)?;
         let mut known =
-            Family::all().filter_map(|family| (family.files.control_network)(&weights, place));
+            ModelFamily::all().filter_map(|family| (family.files.control_network)(&weights, place));
         known.next().unwrap_or_else(|| {
-            let found = kind::of_tensors(&weights).text;
+            let found = tensor_kind::of_tensors(&weights).text;
             let reason = format!("this is {found}, not a ControlNet");
             Err(CatalogError::config(reason, place))
         })
@@ -52,7 +52,7 @@ impl ControlNetwork {
     #[must_use]
     pub fn problem(
         &self,
-        family: Family,
+        family: ModelFamily,
         kind: Option<ControlKind>,
         has_mask: bool,
     ) -> Option<String> {
@@ -95,14 +95,14 @@ impl FoundControl {
 }
 
 /// All of them, in the order of their names.
-pub fn find_controls(paths: &Paths, settings: &Settings) -> Vec<FoundControl> {
+pub fn find_controls(paths: &AppPaths, settings: &Settings) -> Vec<FoundControl> {
     find(ControlNetwork::read, &SHELF.files(paths, settings))
 }
 
 /// The file of a network that a user names: a path, or the name of one that is where networks are looked for.
 pub fn control_named(
     wanted: &str,
-    paths: &Paths,
+    paths: &AppPaths,
     settings: &Settings,
 ) -> Result<PathBuf, CatalogError> {
     SHELF.named(wanted, paths, settings, || {

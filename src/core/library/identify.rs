@@ -6,27 +6,26 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::families::Family;
+use crate::families::ModelFamily;
 use crate::formats::weights::{WeightSet, is_pickle, pickle};
-use crate::library::companions::Companions;
+use crate::library::component_search::ComponentOverrides;
 use crate::library::other_models::pipeline_name;
 use crate::library::single::not_a_model;
-use crate::library::{Library, kind, place_of};
+use crate::library::{ComponentLibrary, place_of, tensor_kind};
 use crate::model::configs::{ModelIndex, read_json, sorted_entries};
 use crate::model::facts::ModelFacts;
 use crate::model::{CatalogError, ModelFiles};
 
 #[derive(Debug)]
-pub(crate) enum Target {
+pub(crate) enum ModelTarget {
     /// A diffusers folder.
     Pipeline(PathBuf),
     /// A weight file, or a folder that is no diffusers folder.
     Parts(PathBuf),
 }
 
-/// Resolves a path. The `model_index.json` of a diffusers folder and its transformer are as good as
-/// the folder.
-pub(crate) fn target(path: &Path) -> Result<Target, CatalogError> {
+/// Resolves a path. The `model_index.json` of a diffusers folder and its transformer are as good as the folder.
+pub(crate) fn target(path: &Path) -> Result<ModelTarget, CatalogError> {
     let absolute = std::path::absolute(path).map_err(|source| CatalogError::io(source, path))?;
     let stat = fs::metadata(&absolute).map_err(|source| {
         if source.kind() == std::io::ErrorKind::NotFound {
@@ -47,29 +46,29 @@ pub(crate) fn target(path: &Path) -> Result<Target, CatalogError> {
     let parent = absolute.parent().map(Path::to_owned).unwrap_or_default();
     if stat.is_dir() {
         if absolute.join("model_index.json").exists() {
-            return Ok(Target::Pipeline(absolute));
+            return Ok(ModelTarget::Pipeline(absolute));
         }
         if is_transformer_of(&absolute, &parent) {
-            return Ok(Target::Pipeline(parent));
+            return Ok(ModelTarget::Pipeline(parent));
         }
-        return Ok(Target::Parts(absolute));
+        return Ok(ModelTarget::Parts(absolute));
     }
     if absolute
         .file_name()
         .is_some_and(|name| name == "model_index.json")
     {
-        return Ok(Target::Pipeline(parent));
+        return Ok(ModelTarget::Pipeline(parent));
     }
     if let Some(around) = parent.parent()
         && place_of(&absolute) == parent
         && is_transformer_of(&parent, around)
     {
-        return Ok(Target::Pipeline(around.to_owned()));
+        return Ok(ModelTarget::Pipeline(around.to_owned()));
     }
     if is_pickle(&absolute) {
         return Err(pickle(&absolute));
     }
-    Ok(Target::Parts(absolute))
+    Ok(ModelTarget::Parts(absolute))
 }
 
 /// Returns true if a folder is what the diffusers folder around it loads as a transformer.
@@ -80,8 +79,8 @@ fn is_transformer_of(folder: &Path, around: &Path) -> bool {
 }
 
 /// The family of a pipeline's class; `None` for those that this version does not run.
-pub(crate) fn family_of_pipeline(class: &str) -> Option<Family> {
-    Family::all().find(|family| (family.files.owns_pipeline)(class))
+pub(crate) fn family_of_pipeline(class: &str) -> Option<ModelFamily> {
+    ModelFamily::all().find(|family| (family.files.owns_pipeline)(class))
 }
 
 /// Checks a whole diffusers folder of a supported family; others are named and refused.
@@ -89,8 +88,8 @@ pub(crate) fn family_of_pipeline(class: &str) -> Option<Family> {
 /// Components chosen by the user replace the folder's.
 pub(crate) fn check_folder(
     folder: &Path,
-    companions: &Companions,
-    library: &Library,
+    companions: &ComponentOverrides,
+    library: &ComponentLibrary,
 ) -> Result<(ModelFiles, ModelFacts), CatalogError> {
     if !folder.join("model_index.json").exists() {
         return Err(without_index(folder));
@@ -111,7 +110,7 @@ pub(crate) fn check_components(
     folder: &Path,
     index: &ModelIndex,
     components: &[(&str, Option<&str>)],
-    companions: &Companions,
+    companions: &ComponentOverrides,
 ) -> Result<(), CatalogError> {
     components
         .iter()
@@ -183,8 +182,8 @@ pub(crate) fn without_index(folder: &Path) -> CatalogError {
 
 /// A single file of a family that this version does not run, or of a form that it does not read.
 pub(crate) fn foreign_file(path: &Path) -> CatalogError {
-    match WeightSet::at(path) {
-        Ok(weights) => not_a_model(&kind::of_tensors(&weights), path),
+    match WeightSet::open(path) {
+        Ok(weights) => not_a_model(&tensor_kind::of_tensors(&weights), path),
         Err(err) => err,
     }
 }

@@ -1,29 +1,32 @@
-//! Models on this disk: the places where models are looked for, the files there, and which of them belong together.
+//! Model library of this disk: search folders, their files, and the components that belong together.
 //!
-//! What a model is in the end, and which entry of `models.toml`, is `catalog`'s to say.
+//! `catalog` assigns models to entries of `models.toml`.
 
-pub(crate) mod companions;
+pub(crate) mod component_search;
+mod components;
 mod controls;
 pub(crate) mod identify;
-pub(crate) mod kind;
 pub(crate) mod names;
 pub(crate) mod networks;
 pub(crate) mod other_models;
-mod parts;
 mod places;
 pub(crate) mod scan;
 pub(crate) mod single;
 pub(crate) mod storage;
+pub(crate) mod tensor_kind;
 #[cfg(test)]
 pub(crate) mod tests;
-pub(crate) mod tiny;
+pub(crate) mod tiny_decoder;
 pub(crate) mod tokenizer;
 pub(crate) mod watch;
 
-pub use companions::Companions;
+pub use component_search::ComponentOverrides;
+pub(crate) use components::{
+    ComponentCandidate, ComponentLibrary, TOKENIZERS, WeightFileRole, glance, place_of,
+    weight_files,
+};
 pub use controls::{ControlNetwork, FoundControl, control_named, find_controls};
-pub use kind::TensorKind;
-pub(crate) use parts::{Item, Library, Role, TOKENIZERS, glance, place_of, weight_files};
 pub use places::{SearchPath, folders_listed_in};
 pub(crate) use places::{SearchPaths, is_for_loras};
-pub use watch::Watch;
+pub use tensor_kind::TensorKind;
+pub use watch::FolderWatch;

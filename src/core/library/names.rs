@@ -4,12 +4,12 @@
 
 /// Part of the schedule that an expert works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(crate) enum NoiseSide {
     High,
     Low,
 }
 
-impl Side {
+impl NoiseSide {
     pub(crate) fn other(self) -> Self {
         match self {
             Self::High => Self::Low,
@@ -62,16 +62,16 @@ fn begins_block_type(word: &str) -> bool {
 }
 
 /// The side that a word names, and its number among the spellings.
-fn side_of_word(word: &str) -> Option<(Side, usize)> {
+fn side_of_word(word: &str) -> Option<(NoiseSide, usize)> {
     let word = word.to_lowercase();
     SPELLINGS
         .iter()
         .enumerate()
         .find_map(|(number, (high, low))| {
             if word == *high {
-                Some((Side::High, number))
+                Some((NoiseSide::High, number))
             } else if word == *low {
-                Some((Side::Low, number))
+                Some((NoiseSide::Low, number))
             } else {
                 None
             }
@@ -79,7 +79,7 @@ fn side_of_word(word: &str) -> Option<(Side, usize)> {
 }
 
 /// The side that a name states outright: `high_noise`, `LowNoise`.
-pub(crate) fn stated_side(name: &str) -> Option<Side> {
+pub(crate) fn stated_side(name: &str) -> Option<NoiseSide> {
     let words = words(name);
     words.iter().enumerate().find_map(|(i, word)| {
         let (side, spelling) = side_of_word(word)?;
@@ -93,7 +93,7 @@ pub(crate) fn stated_side(name: &str) -> Option<Side> {
 }
 
 /// The side that a name may mean: stated outright, or by the only such word in it.
-pub(crate) fn possible_side(name: &str) -> Option<Side> {
+pub(crate) fn possible_side(name: &str) -> Option<NoiseSide> {
     stated_side(name).or_else(|| {
         let words = words(name);
         let mut sides = words.iter().filter_map(|word| side_of_word(word));
@@ -105,7 +105,7 @@ pub(crate) fn possible_side(name: &str) -> Option<Side> {
 }
 
 /// The side that the last word of a name says, but for words of storage and size: `high` or `low` in full.
-pub(crate) fn side_at_end(name: &str) -> Option<Side> {
+pub(crate) fn side_at_end(name: &str) -> Option<NoiseSide> {
     name.split(|c: char| !c.is_alphanumeric())
         .rfind(|part| !part.is_empty() && !is_storage_or_size(part))
         .and_then(|part| words(part).last().copied().and_then(side_of_word))
@@ -121,7 +121,7 @@ fn is_storage_or_size(part: &str) -> bool {
 }
 
 /// The side of `name`, where `other` is the same name but for words of the other side.
-pub(crate) fn side_beside(name: &str, other: &str) -> Option<Side> {
+pub(crate) fn side_beside(name: &str, other: &str) -> Option<NoiseSide> {
     let (names, others) = (words(name), words(other));
     if names.len() != others.len() {
         return None;
@@ -161,7 +161,7 @@ pub(crate) fn counterpart(name: &str) -> Option<String> {
             // A lone letter is something else where a whole word says the side.
             Some((side, spelling)) if !stated || spelling < 2 => {
                 let (high, low) = SPELLINGS[spelling];
-                let new = if side == Side::High { low } else { high };
+                let new = if side == NoiseSide::High { low } else { high };
                 renamed.push_str(&in_case_of(word, new));
                 is_changed = true;
             }
@@ -269,14 +269,14 @@ mod tests {
              Remix_i2v_14b_high_lighting_v2.1 -> Remix_i2v_14b_low_lighting_v2.1
              highnoise -> LOWNOISE",
         ) {
-            assert_eq!(side_beside(high, low), Some(Side::High), "{high}");
-            assert_eq!(side_beside(low, high), Some(Side::Low), "{low}");
+            assert_eq!(side_beside(high, low), Some(NoiseSide::High), "{high}");
+            assert_eq!(side_beside(low, high), Some(NoiseSide::Low), "{low}");
             let other = counterpart(high).unwrap();
             assert!(other.eq_ignore_ascii_case(low), "{other}");
         }
         assert_eq!(
             side_beside("wan_high_bf16", "wan_low_fp16"),
-            Some(Side::High)
+            Some(NoiseSide::High)
         );
         for (one, two) in [
             ("wan_high", "wan_high"),
@@ -292,12 +292,15 @@ mod tests {
 
     #[test]
     fn a_side_is_stated_only_by_whole_words() {
-        assert_eq!(stated_side("wan2.2_t2v_low_noise_14B"), Some(Side::Low));
-        assert_eq!(stated_side("HighNoise-Q8"), Some(Side::High));
+        assert_eq!(
+            stated_side("wan2.2_t2v_low_noise_14B"),
+            Some(NoiseSide::Low)
+        );
+        assert_eq!(stated_side("HighNoise-Q8"), Some(NoiseSide::High));
         for name in ["wan_lowvram", "slow_motion", "wan_high", "highly_noisy", ""] {
             assert_eq!(stated_side(name), None, "{name}");
         }
-        assert_eq!(possible_side("wan_high"), Some(Side::High));
+        assert_eq!(possible_side("wan_high"), Some(NoiseSide::High));
         assert_eq!(possible_side("wan_high_l"), None);
     }
 

@@ -7,13 +7,13 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-pub(crate) use super::places::Listed;
+pub(crate) use super::places::ListedFolders;
 use super::places::SearchPaths;
 use crate::files::has_ending;
 use crate::formats::weights::is_pickle;
 use crate::model::CatalogError;
 use crate::model::configs::sorted_entries;
-use crate::settings::{Paths, Settings};
+use crate::settings::{AppPaths, Settings};
 
 /// Folders in such folders.
 const MAX_DEPTH: usize = 3;
@@ -24,7 +24,7 @@ pub(crate) struct NetworkFolders {
     /// The names of folders, without case and punctuation, ours first.
     pub folders: &'static [&'static str],
     /// By which key of other programs' lists they are known.
-    pub listed: Listed,
+    pub listed: ListedFolders,
     /// Our own folder for them, which has ComfyUI's name.
     pub home: &'static str,
     /// Noun phrase for such networks that follows "put".
@@ -59,8 +59,8 @@ pub(crate) fn find<C>(
 
 impl NetworkFolders {
     /// Weight files of any kind, so that a pickle can be named.
-    pub fn files(&self, paths: &Paths, settings: &Settings) -> Vec<PathBuf> {
-        let mut search = Search::default();
+    pub fn files(&self, paths: &AppPaths, settings: &Settings) -> Vec<PathBuf> {
+        let mut search = NetworkSearch::default();
         for place in SearchPaths::gather(paths, settings).of_networks(self.folders, self.listed) {
             search.walk(&place, 0);
         }
@@ -72,7 +72,7 @@ impl NetworkFolders {
     pub fn named(
         &self,
         wanted: &str,
-        paths: &Paths,
+        paths: &AppPaths,
         settings: &Settings,
         known: impl FnOnce() -> Vec<String>,
     ) -> Result<PathBuf, CatalogError> {
@@ -108,13 +108,13 @@ fn named(wanted: &str, all: &[PathBuf]) -> Option<PathBuf> {
 }
 
 #[derive(Default)]
-struct Search {
+struct NetworkSearch {
     found: Vec<PathBuf>,
     /// Real paths that were visited: links lead in circles, and two programs may share their files.
     seen: HashSet<PathBuf>,
 }
 
-impl Search {
+impl NetworkSearch {
     fn walk(&mut self, place: &Path, depth: usize) {
         let is_new = |seen: &mut HashSet<PathBuf>, path: &Path| {
             fs::canonicalize(path).is_ok_and(|real| seen.insert(real))

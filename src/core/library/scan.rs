@@ -1,8 +1,7 @@
 //! Search for model folders and files in one of the folders of `places`.
 //!
 //! Bounded in depth and number, and safe against link loops: it runs at every start. Single weight files are collected,
-//! and
-//! read with one glance each.
+//! and read with one glance each.
 
 use std::collections::HashSet;
 use std::fs;
@@ -10,10 +9,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::tokenizer;
-use super::watch::{Look, MAX_WATCHED, look_of};
+use super::watch::{MAX_WATCHED, PathStamp, look_of};
 use crate::files::read_text_bounded;
 use crate::library;
-use crate::library::{Item, Library, Role};
+use crate::library::{ComponentCandidate, ComponentLibrary, WeightFileRole};
 use crate::model::configs::{ModelIndex, sorted_entries};
 use crate::networks::PartKind;
 
@@ -42,18 +41,18 @@ pub(crate) struct ScanResult {
     /// Folders with a tokenizer in them.
     pub tokenizers: Vec<PathBuf>,
     /// The folders that were gone through, as they were just before; the first of them.
-    pub visited: Vec<(PathBuf, Look)>,
+    pub visited: Vec<(PathBuf, PathStamp)>,
     /// Places with more folders than the search goes through.
     pub cut_short: Vec<PathBuf>,
     seen: HashSet<(u64, u64)>,
 }
 
 /// Roles of the files that a search found, followed by the parts of diffusers folders.
-pub(crate) fn parts(found: &ScanResult, library: &Library) -> Vec<Item> {
+pub(crate) fn parts(found: &ScanResult, library: &ComponentLibrary) -> Vec<ComponentCandidate> {
     let named = found.files.iter().filter_map(|path| {
         let role = library::glance(path)?;
         let place = library::place_of(path);
-        Some(Item { role, place })
+        Some(ComponentCandidate { role, place })
     });
     let in_candidates = found.candidates.iter().flat_map(|candidate| {
         [
@@ -72,13 +71,13 @@ pub(crate) fn parts(found: &ScanResult, library: &Library) -> Vec<Item> {
 }
 
 /// Tokenizers of UMT5: in their own folders, in Wan's diffusers folders, within text encoders.
-pub(crate) fn tokenizers(found: &ScanResult, parts: &[Item]) -> Vec<PathBuf> {
+pub(crate) fn tokenizers(found: &ScanResult, parts: &[ComponentCandidate]) -> Vec<PathBuf> {
     let of_pipelines = tokenizers_of(found, "Wan");
     let is_umt5 = |folder: &&PathBuf| folder.to_string_lossy().to_lowercase().contains("umt5");
     let own = found.tokenizers.iter().filter(is_umt5).cloned();
     let text_encoders = parts
         .iter()
-        .filter(|item| item.role == Role::Part(PartKind::Umt5))
+        .filter(|item| item.role == WeightFileRole::Part(PartKind::Umt5))
         .map(|item| item.place.clone());
     own.chain(text_encoders)
         .chain(of_pipelines)
@@ -154,7 +153,7 @@ pub(crate) fn search(place: &Path, found: &mut ScanResult) {
         if folder.file_name().is_some_and(|name| name == "snapshots")
             && repository_of(&folder.join("revision")).is_some()
         {
-            // A repository counts as a place of its own: single files are deep in some.
+            // A repository counts as a search folder: in some, single files are nested deeply.
             waiting.extend(preferred_snapshot(&folder).map(|path| (path, 1)));
             continue;
         }

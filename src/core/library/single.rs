@@ -1,19 +1,19 @@
-//! From the place of one transformer to a whole model: which family it is, and the files of a folder of files.
+//! Model around the path of one transformer: its family, and its components.
 //!
-//! Headers say what a file is. What goes with it is the family's business.
+//! Headers define a file's kind; the family defines its components.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::families::Family;
+use crate::families::ModelFamily;
 use crate::formats::weights::WeightSet;
-use crate::library::companions::Companions;
-use crate::library::kind::TensorKind;
-use crate::library::{Library, Role, kind, place_of};
+use crate::library::component_search::ComponentOverrides;
+use crate::library::tensor_kind::TensorKind;
+use crate::library::{ComponentLibrary, WeightFileRole, place_of, tensor_kind};
 use crate::model::facts::ModelFacts;
 use crate::model::{CatalogError, ModelFiles};
 
-pub(crate) struct Assembled {
+pub(crate) struct AssembledModel {
     /// The transformer's file, or the folder that holds the model.
     pub place: PathBuf,
     pub name: String,
@@ -23,17 +23,17 @@ pub(crate) struct Assembled {
 
 pub(crate) fn assemble(
     place: &Path,
-    companions: &Companions,
-    library: &Library,
-) -> Result<Assembled, CatalogError> {
-    let weights = WeightSet::at(place)?;
-    let kind_of = kind::of_tensors(&weights);
+    companions: &ComponentOverrides,
+    library: &ComponentLibrary,
+) -> Result<AssembledModel, CatalogError> {
+    let weights = WeightSet::open(place)?;
+    let kind_of = tensor_kind::of_tensors(&weights);
     // Some storages have other names, by which the kind is known all the same.
-    let is_of = |family: &Family| {
+    let is_of = |family: &ModelFamily| {
         (family.files.has_transformer)(&weights)
             || (kind_of.family, kind_of.role) == (family.id, "transformer")
     };
-    match Family::all().find(is_of) {
+    match ModelFamily::all().find(is_of) {
         // Some other models have a family's tensors and more.
         Some(_) if is_other_model(&kind_of) => Err(not_a_model(&kind_of, place)),
         Some(family) => (family.files.assemble)(place, &weights, companions, library),
@@ -43,20 +43,20 @@ pub(crate) fn assemble(
 
 /// The variant of the transformer at a place as far as its header alone says it, whatever is around it.
 pub(crate) fn variant_at(place: &Path) -> Option<String> {
-    let weights = WeightSet::at(place).ok()?;
-    let family = Family::all().find(|family| (family.files.has_transformer)(&weights))?;
+    let weights = WeightSet::open(place).ok()?;
+    let family = ModelFamily::all().find(|family| (family.files.has_transformer)(&weights))?;
     let name = (family.files.variant_at)(place)?;
     Some(name.to_owned())
 }
 
 /// The parts of a checkpoint with all of them, by how ComfyUI and others name its tensors.
-pub(crate) struct Parts {
+pub(crate) struct CheckpointParts {
     /// Names of the text encoders, sorted: of two, CLIP-L comes before T5.
     texts: BTreeSet<String>,
 }
 
-impl Parts {
-    pub(crate) fn of(weights: &WeightSet) -> Self {
+impl CheckpointParts {
+    pub(crate) fn from_weights(weights: &WeightSet) -> Self {
         let texts = weights.tensors.keys().filter_map(|key| text_of(key));
         Self {
             texts: texts.map(str::to_owned).collect(),
@@ -96,7 +96,7 @@ pub(crate) fn before_comma(text: &str) -> &str {
 
 /// Returns true if the tensors are those of a known model that no family runs.
 fn is_other_model(kind: &TensorKind) -> bool {
-    kind.role == "transformer" && Family::of_id(kind.family).is_none()
+    kind.role == "transformer" && ModelFamily::of_id(kind.family).is_none()
 }
 
 /// Error of a file without a transformer of a known family.
@@ -126,7 +126,10 @@ pub(crate) fn file_stem(place: &Path) -> String {
 }
 
 /// Path of the transformer at a path that is no diffusers folder.
-pub(crate) fn transformer_at(path: &Path, library: &Library) -> Result<PathBuf, CatalogError> {
+pub(crate) fn transformer_at(
+    path: &Path,
+    library: &ComponentLibrary,
+) -> Result<PathBuf, CatalogError> {
     if path.is_file() {
         return Ok(place_of(path));
     }
@@ -137,12 +140,12 @@ pub(crate) fn transformer_at(path: &Path, library: &Library) -> Result<PathBuf, 
     let items = library.in_folder(path);
     let mut places: Vec<&PathBuf> = items
         .iter()
-        .filter(|item| matches!(item.role, Role::Transformer(_)))
+        .filter(|item| matches!(item.role, WeightFileRole::Transformer(_)))
         .map(|item| &item.place)
         .collect();
     // Two experts are one model.
     if let [one, two] = places[..]
-        && Family::all().any(|family| (family.files.are_experts)(one, two))
+        && ModelFamily::all().any(|family| (family.files.are_experts)(one, two))
     {
         places.pop();
     }

@@ -2,19 +2,17 @@
 //! instead.
 //!
 //! Supported are plain floats, fp8 (bare, or with ComfyUI's scales under any of their names), GGUF's blocks, and
-//! ComfyUI's
-//! int8 with a scale per row, rotated or not. Scales that are not one number per matrix belong to other formats, as do
-//! other
-//! integers with scales.
+//! ComfyUI's int8 with a scale per row, rotated or not. Scales that are not one number per matrix belong to other
+//! formats, as do other integers with scales.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::FileExt as _;
 
 use safetensors::Dtype;
 
-use super::kind;
-use crate::families::Family;
-use crate::formats::weights::header::Header;
+use super::tensor_kind;
+use crate::families::ModelFamily;
+use crate::formats::weights::header::WeightHeader;
 use crate::formats::weights::keys::{MARKER, SCALES};
 use crate::formats::weights::quant::{self, QUANT};
 use crate::formats::weights::{TensorEntry, TensorType, WeightSet};
@@ -101,7 +99,7 @@ pub(crate) fn foreign(weights: &WeightSet) -> Option<&'static str> {
     Some(name)
 }
 
-/// Returns true if some of the matrices are ComfyUI's whole numbers of eight bits.
+/// Returns true if some matrices are 8-bit integers in ComfyUI's format.
 pub(super) fn has_int8(weights: &WeightSet) -> bool {
     int8_layers(weights).next().is_some()
 }
@@ -125,7 +123,7 @@ fn unreadable_int8(weights: &WeightSet) -> Option<String> {
         // One that cannot be read is reported where it is loaded.
         let opened = headers
             .entry(number)
-            .or_insert_with(|| Header::open(path).ok());
+            .or_insert_with(|| WeightHeader::open(path).ok());
         let (file, header) = opened.as_ref()?;
         let info = header.info(&key)?;
         let mut json = vec![0; info.bytes.min(quant::MAX_QUANT_BYTES) as usize];
@@ -262,12 +260,12 @@ fn is_table(layer: &str) -> bool {
 }
 
 fn instead(weights: &WeightSet) -> &'static str {
-    let found = kind::of_tensors(weights);
-    let of_kind = |family: &Family| {
+    let found = tensor_kind::of_tensors(weights);
+    let of_kind = |family: &ModelFamily| {
         let mut kinds = family.files.kinds.iter();
         kinds.any(|rule| rule.family == found.family)
     };
-    let mut families = Family::all().filter(of_kind);
+    let mut families = ModelFamily::all().filter(of_kind);
     if let Some(name) = families.find_map(|family| (family.files.instead)(&found)) {
         return name;
     }

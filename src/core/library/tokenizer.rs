@@ -1,6 +1,6 @@
 //! Checks that a tokenizer is complete, has its model's form and fits its vocabulary: a `tokenizer.json`, a
-//! `vocab.json`
-//! with its `merges.txt`, a `spiece.model`, or one inside a weight file (safetensors with `spiece_model`, or GGUF).
+//! `vocab.json` with its `merges.txt`, a `spiece.model`, or one inside a weight file (safetensors with `spiece_model`,
+//! or GGUF).
 //!
 //! Counts ids and keeps none: the engine tokenizes.
 
@@ -13,8 +13,8 @@ use serde::{Deserialize, Deserializer};
 
 use crate::files::MAX_JSON_BYTES;
 use crate::formats::weights::gguf;
-use crate::formats::weights::header::Header;
-use crate::library::companions::wanted::TokenizerForm;
+use crate::formats::weights::header::WeightHeader;
+use crate::library::component_search::wanted::TokenizerForm;
 use crate::model::CatalogError;
 use crate::model::configs::read_capped;
 use crate::tokens::spiece::{GGUF_PIECES, SPIECE_TENSOR, bytes_inside, count_pieces};
@@ -34,7 +34,7 @@ struct TokenizerFile {
 
 #[derive(Deserialize)]
 struct TokenizerModel {
-    vocab: Vocabulary,
+    vocab: TokenizerVocabulary,
     /// Only its check matters.
     #[serde(default, rename = "merges")]
     _merges: MergeCount,
@@ -58,47 +58,53 @@ struct AddedToken {
 }
 
 /// A vocabulary, which is a list of pieces or a map from piece to id.
-struct Vocabulary {
+struct TokenizerVocabulary {
     /// One more than the largest id.
     num_ids: u64,
     form: TokenizerForm,
 }
 
-impl<'de> Deserialize<'de> for Vocabulary {
+impl<'de> Deserialize<'de> for TokenizerVocabulary {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Count;
+        struct CountVisitor;
 
-        impl<'de> Visitor<'de> for Count {
-            type Value = Vocabulary;
+        impl<'de> Visitor<'de> for CountVisitor {
+            type Value = TokenizerVocabulary;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a vocabulary: a list or a map")
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vocabulary, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(
+                self,
+                mut seq: A,
+            ) -> Result<TokenizerVocabulary, A::Error> {
                 let mut count = 0;
                 while seq.next_element::<IgnoredAny>()?.is_some() {
                     count += 1;
                 }
-                Ok(Vocabulary {
+                Ok(TokenizerVocabulary {
                     num_ids: count,
                     form: TokenizerForm::Pieces,
                 })
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Vocabulary, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(
+                self,
+                mut map: A,
+            ) -> Result<TokenizerVocabulary, A::Error> {
                 let mut count = 0;
                 while let Some((_, id)) = map.next_entry::<IgnoredAny, u64>()? {
                     count = count.max(id.saturating_add(1));
                 }
-                Ok(Vocabulary {
+                Ok(TokenizerVocabulary {
                     num_ids: count,
                     form: TokenizerForm::Pairs,
                 })
             }
         }
 
-        deserializer.deserialize_any(Count)
+        deserializer.deserialize_any(CountVisitor)
     }
 }
 
@@ -110,7 +116,7 @@ pub(crate) fn is_place(place: &Path) -> bool {
             || PAIRS.iter().all(|name| place.join(name).is_file())
             || place.join(PACKED_MERGES).is_file()
     } else {
-        Header::open(place).is_ok_and(|(_, header)| match &header.gguf {
+        WeightHeader::open(place).is_ok_and(|(_, header)| match &header.gguf {
             Some(metadata) => of_gguf(metadata).is_some(),
             None => header.info(SPIECE_TENSOR).is_some(),
         })
@@ -128,7 +134,7 @@ pub(crate) fn check(
     vocab_size: i64,
     form: TokenizerForm,
 ) -> Result<(), CatalogError> {
-    let found = Tokenizer::read(place)?;
+    let found = TokenizerTraits::read(place)?;
     let wrong = |reason: String| CatalogError::config(reason, place);
     if found.form != form {
         return Err(wrong(match form {
@@ -153,13 +159,13 @@ pub(crate) fn check(
 
 /// Properties that distinguish tokenizers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Tokenizer {
+pub(crate) struct TokenizerTraits {
     /// One more than the largest id; never 0.
     pub num_ids: u64,
     pub form: TokenizerForm,
 }
 
-impl Tokenizer {
+impl TokenizerTraits {
     pub(crate) fn read(place: &Path) -> Result<Self, CatalogError> {
         let [json, spiece] = FILES.map(|name| place.join(name));
         let [vocab, merges] = PAIRS.map(|name| place.join(name));
@@ -168,7 +174,7 @@ impl Tokenizer {
         } else if json.exists() {
             (Some(count_json(&json)?), json)
         } else if vocab.exists() && merges.exists() {
-            let Vocabulary { num_ids, form } = read_sound(&vocab)?;
+            let TokenizerVocabulary { num_ids, form } = read_sound(&vocab)?;
             (Some(Self { num_ids, form }), vocab)
         } else if place.join(PACKED_MERGES).exists() {
             let num_ids = packed_ids(place).map_err(|err| match err {
@@ -201,14 +207,14 @@ impl Tokenizer {
     }
 }
 
-fn count_json(path: &Path) -> Result<Tokenizer, CatalogError> {
+fn count_json(path: &Path) -> Result<TokenizerTraits, CatalogError> {
     let file: TokenizerFile = read_sound(path)?;
-    let Vocabulary { num_ids, form } = file.model.vocab;
+    let TokenizerVocabulary { num_ids, form } = file.model.vocab;
     let added = file
         .added_tokens
         .iter()
         .map(|token| token.id.saturating_add(1));
-    Ok(Tokenizer {
+    Ok(TokenizerTraits {
         num_ids: added.fold(num_ids, u64::max),
         form,
     })
@@ -220,15 +226,15 @@ fn read_sound<T: DeserializeOwned>(path: &Path) -> Result<T, CatalogError> {
         .map_err(|err| CatalogError::config(format!("the tokenizer is damaged: {err}"), path))
 }
 
-fn of_pieces(count: Option<u64>) -> Option<Tokenizer> {
-    count.map(|num_ids| Tokenizer {
+fn of_pieces(count: Option<u64>) -> Option<TokenizerTraits> {
+    count.map(|num_ids| TokenizerTraits {
         num_ids,
         form: TokenizerForm::Pieces,
     })
 }
 
 /// A GGUF file's own tokenizer, where that is one for these text encoders.
-fn of_gguf(header: &gguf::Metadata) -> Option<Tokenizer> {
+fn of_gguf(header: &gguf::GgufMetadata) -> Option<TokenizerTraits> {
     let tokens = header.list("tokenizer.ggml.tokens")?;
     let splitter = header.text("tokenizer.ggml.pre").unwrap_or_default();
     let form = match header.text("tokenizer.ggml.model")? {
@@ -236,15 +242,15 @@ fn of_gguf(header: &gguf::Metadata) -> Option<Tokenizer> {
         GGUF_PAIRS if SPLITTERS.contains(&splitter) => TokenizerForm::Pairs,
         _ => return None,
     };
-    (tokens.element == gguf::Element::Text).then_some(Tokenizer {
+    (tokens.element == gguf::GgufElement::Text).then_some(TokenizerTraits {
         num_ids: tokens.count,
         form,
     })
 }
 
 /// The tokenizer within a weight file; `None` where it is not sound.
-fn read_in_weights(path: &Path) -> Result<Option<Tokenizer>, CatalogError> {
-    let (_, header) = Header::open(path).map_err(|err| CatalogError::of_header(err, path))?;
+fn read_in_weights(path: &Path) -> Result<Option<TokenizerTraits>, CatalogError> {
+    let (_, header) = WeightHeader::open(path).map_err(|err| CatalogError::of_header(err, path))?;
     if let Some(metadata) = &header.gguf {
         return Ok(of_gguf(metadata));
     }
@@ -261,13 +267,13 @@ mod tests {
     fn the_shipped_tokenizer_of_qwen_is_known_and_llamas_is_not_taken_for_it() {
         let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/tokenizers/qwen");
         assert!(is_place(&shipped));
-        let found = Tokenizer::read(&shipped).unwrap();
+        let found = TokenizerTraits::read(&shipped).unwrap();
         assert_eq!(found.form, TokenizerForm::Pairs);
         assert_eq!(found.num_ids, 151_643);
         let (qwen, llama) = (151_936, 128_320);
         check(&shipped, qwen, TokenizerForm::Pairs).unwrap();
         assert!(found.is_of_vocabulary(qwen) && !found.is_of_vocabulary(llama));
-        let of_llama = Tokenizer {
+        let of_llama = TokenizerTraits {
             num_ids: 128_256,
             ..found
         };

@@ -13,24 +13,24 @@ use std::path::{Path, PathBuf};
 pub(crate) const MAX_WATCHED: usize = 4096;
 
 /// Modification time, size and inode of a path; `None` if nothing is there.
-pub(crate) type Look = Option<(i64, i64, u64, u64)>;
+pub(crate) type PathStamp = Option<(i64, i64, u64, u64)>;
 
 /// The paths that are watched, and how they were when they were last searched.
 #[derive(Clone, Debug, Default)]
-pub struct Watch {
+pub struct FolderWatch {
     paths: Vec<PathBuf>,
-    searched: Vec<Look>,
-    last: Vec<Look>,
+    searched: Vec<PathStamp>,
+    last: Vec<PathStamp>,
 }
 
-impl Watch {
+impl FolderWatch {
     pub fn new(paths: Vec<PathBuf>) -> Self {
         let looks = looks(&paths);
         Self::since(paths.into_iter().zip(looks))
     }
 
     /// Watches from when each path was as it is said to have been; nothing is lost in between.
-    pub(crate) fn since(paths: impl Iterator<Item = (PathBuf, Look)>) -> Self {
+    pub(crate) fn since(paths: impl Iterator<Item = (PathBuf, PathStamp)>) -> Self {
         let (paths, looks): (Vec<_>, Vec<_>) = paths.take(MAX_WATCHED).unzip();
         Self {
             paths,
@@ -57,11 +57,11 @@ impl Watch {
     }
 }
 
-fn looks(paths: &[PathBuf]) -> Vec<Look> {
-    paths.iter().map(|path| look(path)).collect()
+fn looks(paths: &[PathBuf]) -> Vec<PathStamp> {
+    paths.iter().map(|path| path_stamp(path)).collect()
 }
 
-pub(crate) fn look(path: &Path) -> Look {
+pub(crate) fn path_stamp(path: &Path) -> PathStamp {
     Some(look_of(&fs::metadata(path).ok()?))
 }
 
@@ -79,7 +79,7 @@ mod tests {
         let absent = folder.path().join("later");
         let file = folder.path().join("file");
         fs::write(&file, "a").unwrap();
-        let mut watch = Watch::new(vec![absent.clone(), file.clone()]);
+        let mut watch = FolderWatch::new(vec![absent.clone(), file.clone()]);
         assert!(!watch.has_settled_change() && !watch.has_settled_change());
         for text in ["ab", "abc", "abcd"] {
             fs::write(&file, text).unwrap();
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn nothing_to_watch_never_changes() {
-        let mut watch = Watch::default();
+        let mut watch = FolderWatch::default();
         assert!(watch.is_empty() && !watch.has_settled_change());
     }
 }

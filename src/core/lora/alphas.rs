@@ -8,8 +8,8 @@ use half::{bf16, f16};
 use safetensors::Dtype;
 
 use super::file::LoraFile;
-use super::keys::Leaf;
-use crate::formats::weights::header::{Header, TensorInfo};
+use super::keys::LoraTensorKind;
+use crate::formats::weights::header::{TensorInfo, WeightHeader};
 use crate::model::CatalogError;
 
 /// Alpha over rank that no training uses.
@@ -22,10 +22,12 @@ impl LoraFile {
         // Layers of each effect, with the first of them and its value.
         let mut odd: BTreeMap<&str, (usize, &str, f64)> = BTreeMap::new();
         for path in &self.weights.files {
-            let opened = Header::open(path);
+            let opened = WeightHeader::open(path);
             let (file, header) = opened.map_err(|err| CatalogError::of_header(err, path))?;
             for (layer, parts) in &self.layers {
-                let info = parts.get(&Leaf::Alpha).and_then(|key| header.info(key));
+                let info = parts
+                    .get(&LoraTensorKind::Alpha)
+                    .and_then(|key| header.info(key));
                 let Some((info, rank)) = info.zip(self.rank(parts)) else {
                     continue;
                 };

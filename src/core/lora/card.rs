@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::alphas::short;
 use super::file::LoraFile;
-use super::keys::Leaf;
-use super::origin::Origin;
-use crate::families::Family;
+use super::keys::LoraTensorKind;
+use super::origin::LoraOrigin;
+use crate::families::ModelFamily;
 use crate::formats::weights::WeightSet;
 
 /// Trained words that are named.
@@ -49,7 +49,7 @@ pub struct LoraInfo {
 
 impl LoraInfo {
     pub fn of(file: &LoraFile) -> Self {
-        let origin = Origin::of(file);
+        let origin = LoraOrigin::from_file(file);
         let [changes_transformer, changes_text_encoder] = file.scopes();
         let notes = &file.weights.notes;
         let note = |names: &[&str]| {
@@ -69,7 +69,7 @@ impl LoraInfo {
             keys: file.num_keys(),
             changes_transformer,
             changes_text_encoder,
-            expert: super::side_of_name(&file.path).map(crate::library::names::Side::label),
+            expert: super::side_of_name(&file.path).map(crate::library::names::NoiseSide::label),
             title: note(&["modelspec.title", "ss_output_name", "name"]),
             base_model: note(&[
                 "modelspec.architecture",
@@ -132,7 +132,7 @@ fn dialect(file: &LoraFile, family: &str) -> &'static str {
 
 /// Returns true if musubi-tuner trains LoRAs of an origin: a family, or a relative of one whose LoRAs it trains, too.
 fn has_musubi(origin: &str) -> bool {
-    let mut families = Family::all().filter(|family| family.lora.has_musubi);
+    let mut families = ModelFamily::all().filter(|family| family.lora.has_musubi);
     families.any(|family| {
         let mut signs = family.lora.signs.iter();
         signs.any(|sign| sign.family == origin)
@@ -140,14 +140,17 @@ fn has_musubi(origin: &str) -> bool {
 }
 
 fn algorithms(file: &LoraFile) -> Vec<&'static str> {
-    let kinds: [(&'static str, &[Leaf]); 5] = [
-        ("DoRA", &[Leaf::DoraScale]),
-        ("LoRA", &[Leaf::Down]),
-        ("LoHa", &[Leaf::HadaW1A]),
-        ("LoKr", &[Leaf::LokrW1, Leaf::LokrW1A]),
-        ("set of differences", &[Leaf::Diff, Leaf::DiffBias]),
+    let kinds: [(&'static str, &[LoraTensorKind]); 5] = [
+        ("DoRA", &[LoraTensorKind::DoraScale]),
+        ("LoRA", &[LoraTensorKind::Down]),
+        ("LoHa", &[LoraTensorKind::HadaW1A]),
+        ("LoKr", &[LoraTensorKind::LokrW1, LoraTensorKind::LokrW1A]),
+        (
+            "set of differences",
+            &[LoraTensorKind::Diff, LoraTensorKind::DiffBias],
+        ),
     ];
-    let has = |leaves: &[Leaf]| {
+    let has = |leaves: &[LoraTensorKind]| {
         let mut all = file.layers.values();
         all.any(|parts| leaves.iter().any(|leaf| parts.contains_key(leaf)))
     };
@@ -179,7 +182,7 @@ fn scale(file: &LoraFile) -> Option<String> {
     let has_alpha = file
         .layers
         .values()
-        .any(|parts| parts.contains_key(&Leaf::Alpha));
+        .any(|parts| parts.contains_key(&LoraTensorKind::Alpha));
     if file.is_converted && !has_alpha {
         return Some("1: a converter has applied the alpha of its metadata already".to_owned());
     }
@@ -200,7 +203,8 @@ fn scale(file: &LoraFile) -> Option<String> {
 /// Keys that are no part of a LoRA or not supported, and values that make no sense.
 fn notices(file: &LoraFile) -> Vec<String> {
     const MAX_NAMED: usize = 3;
-    let is_unsupported = |leaf: &Leaf| matches!(leaf, Leaf::Mid | Leaf::Unsupported);
+    let is_unsupported =
+        |leaf: &LoraTensorKind| matches!(leaf, LoraTensorKind::Mid | LoraTensorKind::Unsupported);
     let layers = file.layers.iter();
     let unsupported = layers.filter(|(_, parts)| parts.keys().any(is_unsupported));
     let unsupported: Vec<&str> = unsupported.map(|(layer, _)| layer.as_str()).collect();

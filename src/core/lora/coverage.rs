@@ -13,7 +13,7 @@ const MAX_NAMED: usize = 3;
 
 /// A layer that the model has in another size.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Misfit {
+pub struct LayerMismatch {
     /// As the file names it.
     pub layer: String,
     /// Outputs and inputs.
@@ -25,7 +25,7 @@ pub struct Misfit {
 
 /// Use of the keys of a LoRA.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Coverage {
+pub struct LoraCoverage {
     /// Keys of the file.
     pub total: usize,
     pub applied: usize,
@@ -34,14 +34,14 @@ pub struct Coverage {
     /// Of text encoders that cannot be changed here.
     pub text_encoder: usize,
     pub unknown: Vec<String>,
-    pub misfits: Vec<Misfit>,
+    pub misfits: Vec<LayerMismatch>,
     pub changed_layers: usize,
     /// Sentences about metadata of the file that is not used.
     #[serde(default)]
     pub notices: Vec<String>,
 }
 
-impl Coverage {
+impl LoraCoverage {
     pub(super) fn new(file: &LoraFile) -> Self {
         Self {
             total: file.num_keys(),
@@ -63,7 +63,7 @@ impl Coverage {
     }
 }
 
-impl fmt::Display for Coverage {
+impl fmt::Display for LoraCoverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {} keys applied", self.applied, self.total)?;
         if self.pictures > 0 {

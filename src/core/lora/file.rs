@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
 
-use super::keys::{self, Leaf, Scope};
-use super::scaling::Scaling;
+use super::keys::{self, LoraScope, LoraTensorKind};
+use super::scaling::LoraScaling;
 use crate::formats::weights::WeightSet;
-use crate::library::{kind, storage};
+use crate::library::{storage, tensor_kind};
 use crate::model::CatalogError;
 
 /// Sentences about the metadata of one file.
@@ -21,12 +21,12 @@ pub struct LoraFile {
     pub path: PathBuf,
     pub weights: WeightSet,
     /// The parts of each layer's update, and their keys, by the layer's name in the file.
-    pub layers: BTreeMap<String, BTreeMap<Leaf, String>>,
+    pub layers: BTreeMap<String, BTreeMap<LoraTensorKind, String>>,
     /// Keys that no LoRA tool writes.
     pub strange: Vec<String>,
     /// Sentences about metadata that is not used, and about strange values.
     pub notices: Vec<String>,
-    /// kohya's alpha in the metadata is part of the tensors already, see `Scaling`.
+    /// kohya's alpha in the metadata is part of the tensors already, see `LoraScaling`.
     pub is_converted: bool,
     /// Metadata divides alpha by the square root of the rank.
     pub(super) has_rslora: bool,
@@ -40,17 +40,19 @@ impl LoraFile {
         if !path.exists() {
             return Err(CatalogError::lora("this LoRA is missing", path));
         }
-        let weights = WeightSet::at(path)?;
-        let mut layers: BTreeMap<String, BTreeMap<Leaf, String>> = BTreeMap::new();
+        let weights = WeightSet::open(path)?;
+        let mut layers: BTreeMap<String, BTreeMap<LoraTensorKind, String>> = BTreeMap::new();
         let mut strange = Vec::new();
         for key in weights.tensors.keys() {
-            let norm = || keys::whole_norm(key).map(|layer| (layer, Leaf::Set));
+            let norm = || keys::whole_norm(key).map(|layer| (layer, LoraTensorKind::Set));
             let Some((layer, leaf)) = keys::split(key).or_else(norm) else {
                 strange.push(key.clone());
                 continue;
             };
             let (layer, leaf) = match leaf {
-                Leaf::DiffModulation => (format!("{layer}.modulation"), Leaf::Diff),
+                LoraTensorKind::DiffModulation => {
+                    (format!("{layer}.modulation"), LoraTensorKind::Diff)
+                }
                 leaf => (layer.to_owned(), leaf),
             };
             let parts = layers.entry(layer).or_default();
@@ -59,9 +61,14 @@ impl LoraFile {
                 Entry::Occupied(_) => strange.push(key.clone()),
             }
         }
-        let is_update = |parts: &BTreeMap<Leaf, String>| {
-            let found = [Leaf::Down, Leaf::Diff, Leaf::DiffBias, Leaf::HadaW1A];
-            let lokr = [Leaf::LokrW1, Leaf::LokrW1A];
+        let is_update = |parts: &BTreeMap<LoraTensorKind, String>| {
+            let found = [
+                LoraTensorKind::Down,
+                LoraTensorKind::Diff,
+                LoraTensorKind::DiffBias,
+                LoraTensorKind::HadaW1A,
+            ];
+            let lokr = [LoraTensorKind::LokrW1, LoraTensorKind::LokrW1A];
             found
                 .iter()
                 .chain(&lokr)
@@ -72,7 +79,7 @@ impl LoraFile {
                 Some(name) => format!("this is {name}"),
                 None => format!(
                     "this is not a LoRA, but {}",
-                    kind::of_tensors(&weights).text
+                    tensor_kind::of_tensors(&weights).text
                 ),
             };
             return Err(CatalogError::lora(reason, path));
@@ -137,11 +144,11 @@ impl LoraFile {
             starts.any(|start| layer.starts_with(start))
         };
         let has_kohya_names = self.layers.keys().any(has_kohya_names);
-        let mut scaling = Scaling::read(&self.path, &self.weights, has_kohya_names);
+        let mut scaling = LoraScaling::read(&self.path, &self.weights, has_kohya_names);
         for (layer, parts) in &self.layers {
             let rank = self
                 .rank(parts)
-                .filter(|_| !parts.contains_key(&Leaf::Alpha));
+                .filter(|_| !parts.contains_key(&LoraTensorKind::Alpha));
             let Some(rank) = rank else {
                 continue;
             };
@@ -160,15 +167,20 @@ impl LoraFile {
     }
 
     /// The rank of a layer's update; `None` of one that is whole.
-    pub(super) fn rank(&self, parts: &BTreeMap<Leaf, String>) -> Option<u64> {
-        let leaves = [Leaf::Down, Leaf::HadaW1B, Leaf::LokrW1B, Leaf::LokrW2B];
+    pub(super) fn rank(&self, parts: &BTreeMap<LoraTensorKind, String>) -> Option<u64> {
+        let leaves = [
+            LoraTensorKind::Down,
+            LoraTensorKind::HadaW1B,
+            LoraTensorKind::LokrW1B,
+            LoraTensorKind::LokrW2B,
+        ];
         let key = leaves.iter().find_map(|leaf| parts.get(leaf))?;
         self.shape(key).first().copied()
     }
 
     /// Networks whose layers it changes.
     pub fn scopes(&self) -> [bool; 2] {
-        [Scope::Transformer, Scope::TextEncoder]
+        [LoraScope::Transformer, LoraScope::TextEncoder]
             .map(|wanted| self.layers.keys().any(|layer| keys::scope(layer) == wanted))
     }
 }

@@ -6,7 +6,7 @@ use crate::formats::weights::WeightSet;
 
 /// A part of one layer's update. In order of the names that the tools give them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Leaf {
+pub enum LoraTensorKind {
     /// `(rank, in)`
     Down,
     /// `(out, rank)`
@@ -42,48 +42,48 @@ pub enum Leaf {
 }
 
 /// Names of parts. They may be followed by an adapter's name, `weight` or `bias`.
-const WORDS: [(&str, Leaf); 22] = [
-    ("lora_down", Leaf::Down),
-    ("lora_up", Leaf::Up),
-    ("lora_mid", Leaf::Mid),
-    ("lora_A", Leaf::Down),
-    ("lora_B", Leaf::Up),
-    ("lora_magnitude_vector", Leaf::DoraScale),
-    ("dora_scale", Leaf::DoraScale),
-    ("hada_w1_a", Leaf::HadaW1A),
-    ("hada_w1_b", Leaf::HadaW1B),
-    ("hada_w2_a", Leaf::HadaW2A),
-    ("hada_w2_b", Leaf::HadaW2B),
-    ("hada_t1", Leaf::Unsupported),
-    ("hada_t2", Leaf::Unsupported),
-    ("lokr_w1", Leaf::LokrW1),
-    ("lokr_w1_a", Leaf::LokrW1A),
-    ("lokr_w1_b", Leaf::LokrW1B),
-    ("lokr_w2", Leaf::LokrW2),
-    ("lokr_w2_a", Leaf::LokrW2A),
-    ("lokr_w2_b", Leaf::LokrW2B),
-    ("lokr_t2", Leaf::Unsupported),
-    ("set_weight", Leaf::Set),
-    ("reshape_weight", Leaf::Reshape),
+const WORDS: [(&str, LoraTensorKind); 22] = [
+    ("lora_down", LoraTensorKind::Down),
+    ("lora_up", LoraTensorKind::Up),
+    ("lora_mid", LoraTensorKind::Mid),
+    ("lora_A", LoraTensorKind::Down),
+    ("lora_B", LoraTensorKind::Up),
+    ("lora_magnitude_vector", LoraTensorKind::DoraScale),
+    ("dora_scale", LoraTensorKind::DoraScale),
+    ("hada_w1_a", LoraTensorKind::HadaW1A),
+    ("hada_w1_b", LoraTensorKind::HadaW1B),
+    ("hada_w2_a", LoraTensorKind::HadaW2A),
+    ("hada_w2_b", LoraTensorKind::HadaW2B),
+    ("hada_t1", LoraTensorKind::Unsupported),
+    ("hada_t2", LoraTensorKind::Unsupported),
+    ("lokr_w1", LoraTensorKind::LokrW1),
+    ("lokr_w1_a", LoraTensorKind::LokrW1A),
+    ("lokr_w1_b", LoraTensorKind::LokrW1B),
+    ("lokr_w2", LoraTensorKind::LokrW2),
+    ("lokr_w2_a", LoraTensorKind::LokrW2A),
+    ("lokr_w2_b", LoraTensorKind::LokrW2B),
+    ("lokr_t2", LoraTensorKind::Unsupported),
+    ("set_weight", LoraTensorKind::Set),
+    ("reshape_weight", LoraTensorKind::Reshape),
 ];
 
 /// Ends of keys.
-const ENDS: [(&str, Leaf); 15] = [
-    (".alpha", Leaf::Alpha),
-    (".diff", Leaf::Diff),
-    (".diff_b", Leaf::DiffBias),
-    (".diff_m", Leaf::DiffModulation),
-    (".w_norm", Leaf::Diff),
-    (".b_norm", Leaf::DiffBias),
-    (".lora.down.weight", Leaf::Down),
-    (".lora.up.weight", Leaf::Up),
-    (".lora_linear_layer.down.weight", Leaf::Down),
-    (".lora_linear_layer.up.weight", Leaf::Up),
-    ("_lora.down.weight", Leaf::Down),
-    ("_lora.up.weight", Leaf::Up),
-    (".bias_diff", Leaf::DiffBias),
-    (".lora.alpha", Leaf::Alpha),
-    ("_lora.alpha", Leaf::Alpha),
+const ENDS: [(&str, LoraTensorKind); 15] = [
+    (".alpha", LoraTensorKind::Alpha),
+    (".diff", LoraTensorKind::Diff),
+    (".diff_b", LoraTensorKind::DiffBias),
+    (".diff_m", LoraTensorKind::DiffModulation),
+    (".w_norm", LoraTensorKind::Diff),
+    (".b_norm", LoraTensorKind::DiffBias),
+    (".lora.down.weight", LoraTensorKind::Down),
+    (".lora.up.weight", LoraTensorKind::Up),
+    (".lora_linear_layer.down.weight", LoraTensorKind::Down),
+    (".lora_linear_layer.up.weight", LoraTensorKind::Up),
+    ("_lora.down.weight", LoraTensorKind::Down),
+    ("_lora.up.weight", LoraTensorKind::Up),
+    (".bias_diff", LoraTensorKind::DiffBias),
+    (".lora.alpha", LoraTensorKind::Alpha),
+    ("_lora.alpha", LoraTensorKind::Alpha),
 ];
 
 /// Parts of keys that only adapters of other kinds have, and the kind.
@@ -132,8 +132,7 @@ const XLABS: [&str; 6] = [
 ];
 
 /// Norms of queries and keys, which control LoRAs of FLUX.1 contain as a whole in addition to their updates: the
-/// authors'
-/// names, and diffusers'.
+/// authors' names, and diffusers'.
 const NORMS: [(&str, &str); 6] = [
     (".scale", ".query_norm"),
     (".scale", ".key_norm"),
@@ -150,8 +149,11 @@ pub(super) fn whole_norm(key: &str) -> Option<&str> {
 }
 
 /// The layer's name as the file has it, and the part; `None` for what no LoRA tool writes.
-pub fn split(key: &str) -> Option<(&str, Leaf)> {
-    for (end, leaf) in [(".down.weight", Leaf::Down), (".up.weight", Leaf::Up)] {
+pub fn split(key: &str) -> Option<(&str, LoraTensorKind)> {
+    for (end, leaf) in [
+        (".down.weight", LoraTensorKind::Down),
+        (".up.weight", LoraTensorKind::Up),
+    ] {
         if let Some(layer) = key.strip_suffix(end)
             && XLABS.iter().any(|name| layer.ends_with(name))
         {
@@ -166,7 +168,7 @@ pub fn split(key: &str) -> Option<(&str, Leaf)> {
     whole.or_else(|| split_at_word(key))
 }
 
-fn split_at_word(key: &str) -> Option<(&str, Leaf)> {
+fn split_at_word(key: &str) -> Option<(&str, LoraTensorKind)> {
     let mut start = key.len();
     // At most an adapter's name and `weight` follow the word.
     for behind in 0..3 {
@@ -178,8 +180,8 @@ fn split_at_word(key: &str) -> Option<(&str, Leaf)> {
             let is_bias = last == "bias";
             let is_sound = behind < 2 || last == "weight" || is_bias;
             let leaf = match leaf {
-                Leaf::Up if is_bias => Leaf::UpBias,
-                _ if is_bias => Leaf::Unsupported,
+                LoraTensorKind::Up if is_bias => LoraTensorKind::UpBias,
+                _ if is_bias => LoraTensorKind::Unsupported,
                 leaf => *leaf,
             };
             return is_sound.then_some((&key[..dot], leaf));
@@ -191,7 +193,7 @@ fn split_at_word(key: &str) -> Option<(&str, Leaf)> {
 
 /// Network of a layer by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Scope {
+pub enum LoraScope {
     Transformer,
     TextEncoder,
 }
@@ -225,12 +227,12 @@ const PREFIXES: [&str; 11] = [
 ];
 
 /// Network of a layer's name.
-pub fn scope(layer: &str) -> Scope {
+pub fn scope(layer: &str) -> LoraScope {
     let layer = layer.strip_prefix("base_model.model.").unwrap_or(layer);
     if TEXT_PREFIXES.iter().any(|prefix| layer.starts_with(prefix)) {
-        Scope::TextEncoder
+        LoraScope::TextEncoder
     } else {
-        Scope::Transformer
+        LoraScope::Transformer
     }
 }
 
@@ -277,45 +279,53 @@ mod tests {
             (
                 "lora_unet_a_b.lora_down.weight",
                 "lora_unet_a_b",
-                Leaf::Down,
+                LoraTensorKind::Down,
             ),
-            ("lora_unet_a_b.alpha", "lora_unet_a_b", Leaf::Alpha),
+            (
+                "lora_unet_a_b.alpha",
+                "lora_unet_a_b",
+                LoraTensorKind::Alpha,
+            ),
             (
                 "transformer.a.0.lora_A.weight",
                 "transformer.a.0",
-                Leaf::Down,
+                LoraTensorKind::Down,
             ),
-            ("a.q.lora_B.default.weight", "a.q", Leaf::Up),
-            ("a.q.lora_B.default", "a.q", Leaf::Up),
-            ("a.q.lora_B", "a.q", Leaf::Up),
-            ("a.q.lora_B.bias", "a.q", Leaf::UpBias),
+            ("a.q.lora_B.default.weight", "a.q", LoraTensorKind::Up),
+            ("a.q.lora_B.default", "a.q", LoraTensorKind::Up),
+            ("a.q.lora_B", "a.q", LoraTensorKind::Up),
+            ("a.q.lora_B.bias", "a.q", LoraTensorKind::UpBias),
             (
                 "a.processor.to_q_lora.up.weight",
                 "a.processor.to_q",
-                Leaf::Up,
+                LoraTensorKind::Up,
             ),
-            ("a.to_q.lora.down.weight", "a.to_q", Leaf::Down),
-            ("a.lora_linear_layer.up.weight", "a", Leaf::Up),
+            ("a.to_q.lora.down.weight", "a.to_q", LoraTensorKind::Down),
+            ("a.lora_linear_layer.up.weight", "a", LoraTensorKind::Up),
             (
                 "a.lora_magnitude_vector.default.weight",
                 "a",
-                Leaf::DoraScale,
+                LoraTensorKind::DoraScale,
             ),
-            ("a.lora_magnitude_vector", "a", Leaf::DoraScale),
-            ("a.lokr_w2_b", "a", Leaf::LokrW2B),
-            ("a.norm.diff", "a.norm", Leaf::Diff),
-            ("a.diff_b", "a", Leaf::DiffBias),
-            ("blocks.3.diff_m", "blocks.3", Leaf::DiffModulation),
+            ("a.lora_magnitude_vector", "a", LoraTensorKind::DoraScale),
+            ("a.lokr_w2_b", "a", LoraTensorKind::LokrW2B),
+            ("a.norm.diff", "a.norm", LoraTensorKind::Diff),
+            ("a.diff_b", "a", LoraTensorKind::DiffBias),
+            (
+                "blocks.3.diff_m",
+                "blocks.3",
+                LoraTensorKind::DiffModulation,
+            ),
             (
                 "double_blocks.0.processor.qkv_lora1.down.weight",
                 "double_blocks.0.processor.qkv_lora1",
-                Leaf::Down,
+                LoraTensorKind::Down,
             ),
-            ("img_in.reshape_weight", "img_in", Leaf::Reshape),
+            ("img_in.reshape_weight", "img_in", LoraTensorKind::Reshape),
             (
                 "a.query_norm.scale.set_weight",
                 "a.query_norm.scale",
-                Leaf::Set,
+                LoraTensorKind::Set,
             ),
         ] {
             assert_eq!(split(key), Some((layer, leaf)), "{key}");
@@ -350,7 +360,7 @@ mod tests {
             "transformer.blocks.0.attn1.to_q",
             "transformer_blocks_0_attn1_to_q"
         ));
-        assert_eq!(scope("lora_te_text_model_x"), Scope::TextEncoder);
-        assert_eq!(scope("transformer.text_encoder_x"), Scope::Transformer);
+        assert_eq!(scope("lora_te_text_model_x"), LoraScope::TextEncoder);
+        assert_eq!(scope("transformer.text_encoder_x"), LoraScope::Transformer);
     }
 }

@@ -1,6 +1,6 @@
 //! LoRA files: what they are, and which layers of a model they change.
 //!
-//! Reads headers only. The engine loads what a [`Plan`] names, and adds it to the layers while they compute; nothing
+//! Reads headers only. The engine loads what a [`LoraPlan`] names, and adds it to the layers while they compute; nothing
 //! here or there changes a model's own weights.
 
 mod alphas;
@@ -8,12 +8,12 @@ mod card;
 mod coverage;
 mod file;
 mod keys;
-mod named;
+mod listing;
 mod names;
 mod origin;
 mod plan;
+mod prompt_tags;
 mod scaling;
-mod shelf;
 mod table;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -21,23 +21,23 @@ pub(crate) mod tests;
 use std::path::Path;
 
 pub use card::LoraInfo;
-pub use coverage::{Coverage, Misfit};
+pub use coverage::{LayerMismatch, LoraCoverage};
 pub use file::LoraFile;
 pub(crate) use keys::{normal, unsupported_adapter};
-pub use named::{LoraIndex, fitting_test};
-pub(crate) use named::{ambiguity, comparable, files_named};
-pub(crate) use names::{Names, Share, of_transformer, with_extra};
-pub use origin::Origin;
-pub use plan::{LoraDelta, LoraFactor, LoraUpdate, Plan};
-pub(crate) use shelf::fit_with;
-pub use shelf::{Fit, FoundLora, LoraMatcher, find};
-pub use table::{CLIP, Layer, Network, Rows, T5, Table};
+pub(crate) use listing::fit_with;
+pub use listing::{FoundLora, LoraFit, LoraMatcher, find};
+pub(crate) use names::{LayerNames, RowShare, of_transformer, with_extra};
+pub use origin::LoraOrigin;
+pub use plan::{LoraDelta, LoraFactor, LoraPlan, LoraUpdate};
+pub use prompt_tags::{LoraIndex, fitting_test};
+pub(crate) use prompt_tags::{ambiguity, comparable, files_named};
+pub use table::{CLIP, LayerTable, LoraTarget, RowRange, T5, TableLayer};
 
-use self::keys::Leaf;
-use crate::families::Family;
+use self::keys::LoraTensorKind;
+use crate::families::ModelFamily;
 use crate::library::names as file_names;
-use crate::library::names::Side;
-use crate::model::choices::Lora;
+use crate::library::names::NoiseSide;
+use crate::model::choices::LoraChoice;
 use crate::model::{CatalogError, ModelFiles, ModelSpec};
 use crate::networks::{clip_text, t5};
 
@@ -46,7 +46,11 @@ pub(super) fn is_of_lora(key: &str) -> bool {
     let tells = |leaf| {
         !matches!(
             leaf,
-            Leaf::Alpha | Leaf::Diff | Leaf::DiffBias | Leaf::Set | Leaf::Unsupported
+            LoraTensorKind::Alpha
+                | LoraTensorKind::Diff
+                | LoraTensorKind::DiffBias
+                | LoraTensorKind::Set
+                | LoraTensorKind::Unsupported
         )
     };
     keys::split(key).is_some_and(|(_, leaf)| tells(leaf))
@@ -55,7 +59,7 @@ pub(super) fn is_of_lora(key: &str) -> bool {
 /// Returns true if a key holds the change of a whole tensor, as LyCORIS' full training writes it.
 pub(super) fn is_difference(key: &str) -> bool {
     let leaf = keys::split(key).map(|(_, leaf)| leaf);
-    matches!(leaf, Some(Leaf::Diff | Leaf::DiffBias))
+    matches!(leaf, Some(LoraTensorKind::Diff | LoraTensorKind::DiffBias))
 }
 
 /// One of a model's transformers: some have one for steps of much noise and one for the others.
@@ -68,11 +72,12 @@ pub enum Expert {
 }
 
 /// Strength of each LoRA on an expert. A file whose name is that of one expert leaves the other alone.
-pub fn strengths(loras: &[Lora], expert: Expert) -> Vec<f64> {
-    let strength = |(index, lora): (usize, &Lora)| {
+pub fn strengths(loras: &[LoraChoice], expert: Expert) -> Vec<f64> {
+    let strength = |(index, lora): (usize, &LoraChoice)| {
         let low = lora.strength_2.unwrap_or(lora.strength);
         match (expert, side(loras, index)) {
-            (Expert::HighNoise, Some(Side::Low)) | (Expert::LowNoise, Some(Side::High)) => 0.0,
+            (Expert::HighNoise, Some(NoiseSide::Low))
+            | (Expert::LowNoise, Some(NoiseSide::High)) => 0.0,
             (Expert::LowNoise, _) => low,
             (Expert::Only | Expert::HighNoise, _) => lora.strength,
         }
@@ -82,7 +87,7 @@ pub fn strengths(loras: &[Lora], expert: Expert) -> Vec<f64> {
 
 /// The expert that one of several LoRAs is for: what its name states, or what another states whose name is the same
 /// but for such words. Two strengths say themselves what is meant.
-fn side(loras: &[Lora], index: usize) -> Option<Side> {
+fn side(loras: &[LoraChoice], index: usize) -> Option<NoiseSide> {
     let own = &loras[index];
     let stated = side_of_name(&own.path);
     if stated.is_some() || own.strength_2.is_some() {
@@ -96,13 +101,13 @@ fn side(loras: &[Lora], index: usize) -> Option<Side> {
     others.map(|(_, lora)| stem(&lora.path)).find_map(|other| {
         let is_plain_twin = file_names::without_side(&other).eq_ignore_ascii_case(&name);
         let twin = file_names::stated_side(&other).filter(|_| is_plain_twin);
-        twin.map(Side::other)
+        twin.map(NoiseSide::other)
             .or_else(|| file_names::side_beside(&name, &other))
     })
 }
 
 /// The expert that a file's name states; `high` and `low` alone may mean something else.
-fn side_of_name(path: &Path) -> Option<Side> {
+fn side_of_name(path: &Path) -> Option<NoiseSide> {
     file_names::stated_side(&stem(path))
 }
 
@@ -116,8 +121,8 @@ fn stem(path: &Path) -> String {
 /// A LoRA that was checked before a job with it begins.
 #[derive(Clone, Debug)]
 pub struct CheckedLora {
-    pub lora: Lora,
-    pub coverage: Coverage,
+    pub lora: LoraChoice,
+    pub coverage: LoraCoverage,
 }
 
 impl CheckedLora {
@@ -135,8 +140,8 @@ impl CheckedLora {
 /// Reads the LoRAs' headers and says how much of each the model takes. Fails for what is no LoRA, was made for another
 /// model, or has nothing that this one knows.
 pub fn check(
-    loras: &[Lora],
-    family: Family,
+    loras: &[LoraChoice],
+    family: ModelFamily,
     files: &ModelFiles,
 ) -> Result<Vec<CheckedLora>, CatalogError> {
     if loras.is_empty() {
@@ -166,18 +171,18 @@ pub fn check(
 /// The plan for a model of `family` with these networks, if the LoRA is for such a model.
 pub fn fitting_plan(
     file: &LoraFile,
-    family: Family,
-    tables: &[Table],
-) -> Result<Plan, CatalogError> {
+    family: ModelFamily,
+    tables: &[LayerTable],
+) -> Result<LoraPlan, CatalogError> {
     let wrong = |reason: String| CatalogError::lora(reason, file.path.clone());
-    let origin = Origin::of(file);
+    let origin = LoraOrigin::from_file(file);
     if !origin.is_accepted(|origin| (family.lora.accepts)(origin, tables)) {
         return Err(wrong(format!(
             "this LoRA is for {}, not for {}",
             origin.label, family.label
         )));
     }
-    let plan = Plan::new(file, tables);
+    let plan = LoraPlan::new(file, tables);
     let coverage = &plan.coverage;
     if let Some(reason) = (family.lora.objection)(coverage) {
         return Err(wrong(reason.to_owned()));
@@ -202,7 +207,7 @@ pub fn fitting_plan(
 
 /// The model that these LoRAs make of one: itself, but for one of them that lets it see a control picture. Reads headers;
 /// what cannot be read is reported where the LoRA is checked.
-pub fn model_with(spec: &ModelSpec, loras: &[Lora]) -> Result<ModelSpec, CatalogError> {
+pub fn model_with(spec: &ModelSpec, loras: &[LoraChoice]) -> Result<ModelSpec, CatalogError> {
     let acting = loras.iter().zip(strengths(loras, Expert::Only));
     let acting = acting.filter(|(_, strength)| *strength != 0.0);
     for (lora, _) in acting.filter(|_| spec.family.files.control_lora.is_some()) {
@@ -212,7 +217,7 @@ pub fn model_with(spec: &ModelSpec, loras: &[Lora]) -> Result<ModelSpec, Catalog
         let Ok(file) = LoraFile::read(&lora.path) else {
             continue;
         };
-        if Plan::new(&file, &tables).widened().is_some() {
+        if LoraPlan::new(&file, &tables).widened().is_some() {
             let with = spec.with_control_lora(&lora.path);
             return with.map_err(|reason| CatalogError::lora(reason, lora.path.clone()));
         }
@@ -221,7 +226,12 @@ pub fn model_with(spec: &ModelSpec, loras: &[Lora]) -> Result<ModelSpec, Catalog
 }
 
 /// A sentence that names both models.
-fn misfit_text(origin: &Origin, family: Family, tables: &[Table], first: &Misfit) -> String {
+fn misfit_text(
+    origin: &LoraOrigin,
+    family: ModelFamily,
+    tables: &[LayerTable],
+    first: &LayerMismatch,
+) -> String {
     let model = (family.lora.model_label)(tables);
     if origin.label != model && !origin.label.is_empty() {
         return format!("this LoRA is for {}, not for {model}", origin.label);
@@ -235,7 +245,7 @@ fn misfit_text(origin: &Origin, family: Family, tables: &[Table], first: &Misfit
 
 /// Prefix of a text encoder's layers in a file with these keys.
 pub fn text_encoder_prefix<'a>(
-    network: Network,
+    network: LoraTarget,
     keys: impl Iterator<Item = &'a str> + Clone,
 ) -> &'a str {
     let prefix = if network == T5 {

@@ -3,25 +3,25 @@
 //! The layers of a transformer are those of its schema: [`of_transformer`]. Has no shapes and no numbers of blocks; `table`
 //! reads them from the model's file.
 
-use super::table::Rows;
+use super::table::RowRange;
 use crate::networks::dialects::{NamedTensors, TensorKeys};
 use crate::networks::{TensorSpec, TransformerConfig};
 
 /// One layer's names within a block.
 #[derive(Clone, Debug)]
-pub(crate) struct Name {
+pub(crate) struct LayerName {
     /// The engine's.
     pub(crate) own: String,
     /// Names that the engine asks for where a file has the matrix in parts, in their order.
     pub(super) parts: &'static [&'static str],
     pub(super) is_matrix: bool,
     /// Others, and which rows they mean.
-    pub(crate) others: Vec<(String, Share)>,
+    pub(crate) others: Vec<(String, RowShare)>,
 }
 
 /// Rows of the layer that a name means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Share {
+pub(crate) enum RowShare {
     All,
     /// Query, key or value of three.
     Third(u64),
@@ -35,21 +35,21 @@ pub(crate) enum Share {
     Part(usize),
 }
 
-impl Share {
+impl RowShare {
     /// `parts`: the rows of each part, where the file has the matrix so.
-    fn rows(self, rows: u64, parts: &[u64]) -> Rows {
+    fn rows(self, rows: u64, parts: &[u64]) -> RowRange {
         match self {
-            Self::All => Rows::All,
-            Self::Third(part) => Rows::Range(part * (rows / 3), rows / 3),
-            Self::Seventh(part) => Rows::Range(part * (rows / 7), rows / 7),
-            Self::QkvOfSeven => Rows::Range(0, 3 * (rows / 7)),
-            Self::MlpOfSeven => Rows::Range(3 * (rows / 7), rows - 3 * (rows / 7)),
-            Self::Swapped => Rows::SwappedHalves,
+            Self::All => RowRange::All,
+            Self::Third(part) => RowRange::Range(part * (rows / 3), rows / 3),
+            Self::Seventh(part) => RowRange::Range(part * (rows / 7), rows / 7),
+            Self::QkvOfSeven => RowRange::Range(0, 3 * (rows / 7)),
+            Self::MlpOfSeven => RowRange::Range(3 * (rows / 7), rows - 3 * (rows / 7)),
+            Self::Swapped => RowRange::SwappedHalves,
             Self::Part(part) => {
                 let before = parts.iter().take(part).sum();
                 parts
                     .get(part)
-                    .map_or(Rows::All, |&own| Rows::Range(before, own))
+                    .map_or(RowRange::All, |&own| RowRange::Range(before, own))
             }
         }
     }
@@ -57,17 +57,17 @@ impl Share {
 
 /// The names of the layers of all blocks of one kind. What is in no block counts as one block without a number.
 #[derive(Clone, Debug)]
-pub(crate) struct Names {
+pub(crate) struct LayerNames {
     /// `double_blocks.{}.`
     own: String,
-    /// The same in other dialects.
+    /// Prefixes in other dialects.
     others: Vec<String>,
     /// A tensor of every such block.
     mark: &'static str,
-    pub(crate) layers: Vec<Name>,
+    pub(crate) layers: Vec<LayerName>,
 }
 
-impl Names {
+impl LayerNames {
     pub(super) fn in_block(&self, name: &str, block: u64) -> String {
         format!("{}{name}", self.own.replace("{}", &block.to_string()))
     }
@@ -80,16 +80,16 @@ impl Names {
     /// where the file has it in such.
     pub(super) fn all_of(
         &self,
-        name: &Name,
+        name: &LayerName,
         block: u64,
         rows: u64,
         parts: &[u64],
-    ) -> Vec<(String, Rows)> {
+    ) -> Vec<(String, RowRange)> {
         let number = block.to_string();
         let mut all = Vec::new();
         for start in self.others.iter().chain([&self.own]) {
             let start = start.replace("{}", &number);
-            all.push((format!("{start}{}", name.own), Rows::All));
+            all.push((format!("{start}{}", name.own), RowRange::All));
             for (other, share) in &name.others {
                 all.push((format!("{start}{other}"), share.rows(rows, parts)));
             }
@@ -99,8 +99,8 @@ impl Names {
 }
 
 /// The layers of CLIP's text encoder.
-pub(super) fn clip() -> Vec<Names> {
-    vec![Names {
+pub(super) fn clip() -> Vec<LayerNames> {
+    vec![LayerNames {
         own: "encoder.layers.{}.".to_owned(),
         others: vec!["text_model.encoder.layers.{}.".to_owned()],
         mark: "mlp.fc1.weight",
@@ -109,8 +109,8 @@ pub(super) fn clip() -> Vec<Names> {
 }
 
 /// The layers of T5 and of UMT5, which have the same names.
-pub(super) fn t5() -> Vec<Names> {
-    vec![Names {
+pub(super) fn t5() -> Vec<LayerNames> {
+    vec![LayerNames {
         own: "encoder.block.{}.".to_owned(),
         others: Vec::new(),
         mark: "layer.0.SelfAttention.q.weight",
@@ -119,10 +119,10 @@ pub(super) fn t5() -> Vec<Names> {
 }
 
 /// Names that all tools have, and whether they are of matrices.
-type Plain = (&'static str, bool);
+type PlainName = (&'static str, bool);
 
-fn plain(names: &[Plain]) -> Vec<Name> {
-    let name = |&(own, is_matrix): &Plain| Name {
+fn plain(names: &[PlainName]) -> Vec<LayerName> {
+    let name = |&(own, is_matrix): &PlainName| LayerName {
         own: own.to_owned(),
         parts: &[],
         is_matrix,
@@ -131,7 +131,7 @@ fn plain(names: &[Plain]) -> Vec<Name> {
     names.iter().map(name).collect()
 }
 
-const CLIP_LAYER: [Plain; 8] = [
+const CLIP_LAYER: [PlainName; 8] = [
     ("self_attn.q_proj", true),
     ("self_attn.k_proj", true),
     ("self_attn.v_proj", true),
@@ -142,7 +142,7 @@ const CLIP_LAYER: [Plain; 8] = [
     ("layer_norm2", false),
 ];
 
-const T5_BLOCK: [Plain; 9] = [
+const T5_BLOCK: [PlainName; 9] = [
     ("layer.0.SelfAttention.q", true),
     ("layer.0.SelfAttention.k", true),
     ("layer.0.SelfAttention.v", true),
@@ -163,37 +163,37 @@ fn has_two_vectors(tensor: &TensorSpec) -> bool {
 }
 
 /// The parts of a fused layer, and which rows each of them is.
-fn parts_of(own: &str, tensor: &TensorSpec) -> (&'static [&'static str], &'static [Share]) {
+fn parts_of(own: &str, tensor: &TensorSpec) -> (&'static [&'static str], &'static [RowShare]) {
     let has_seven = matches!(tensor.shape[..], [output, input] if output == 7 * input);
     match own {
         _ if own.ends_with("attn.qkv") || own.ends_with("attention.qkv") => (
             &["q", "k", "v"],
-            &[Share::Third(0), Share::Third(1), Share::Third(2)],
+            &[RowShare::Third(0), RowShare::Third(1), RowShare::Third(2)],
         ),
         // If the rest is wider, no tool has its parts separately.
         "linear1" if has_seven => (
             &["q", "k", "v", "mlp"],
             &[
-                Share::Seventh(0),
-                Share::Seventh(1),
-                Share::Seventh(2),
-                Share::MlpOfSeven,
+                RowShare::Seventh(0),
+                RowShare::Seventh(1),
+                RowShare::Seventh(2),
+                RowShare::MlpOfSeven,
             ],
         ),
         _ if own.ends_with("attn.heads") => (
             &["q", "k", "v", "gate"],
             &[
-                Share::Part(0),
-                Share::Part(1),
-                Share::Part(2),
-                Share::Part(3),
+                RowShare::Part(0),
+                RowShare::Part(1),
+                RowShare::Part(2),
+                RowShare::Part(3),
             ],
         ),
         _ => (&[], &[]),
     }
 }
 
-/// What a dialect calls a layer, after the number of its block. `start`: of the layer's list, with a number; `end`:
+/// Name of a layer in a dialect, after the number of its block. `start`: of the layer's list, with a number; `end`:
 /// `.weight`, or nothing.
 fn name_in<C: NamedTensors>(keys: TensorKeys<C>, start: &str, own: &str, end: &str) -> String {
     let key = keys.file_key(&format!("{start}{own}{end}"));
@@ -208,12 +208,12 @@ pub(crate) fn of_transformer<C: TransformerConfig>(
     config: &C,
     mark: &'static str,
     is_diffusers: bool,
-) -> Vec<Names> {
+) -> Vec<LayerNames> {
     let mut dialects: Vec<TensorKeys<C>> = TensorKeys::all()
         .filter(|keys| keys.dialect.renames())
         .collect();
     dialects.sort_by_key(|keys| keys.is_diffusers);
-    let mut all = vec![Names {
+    let mut all = vec![LayerNames {
         own: String::new(),
         others: Vec::new(),
         mark,
@@ -229,7 +229,7 @@ pub(crate) fn of_transformer<C: TransformerConfig>(
                     .iter()
                     .map(|dialect| dialect.lists[number].other);
                 let others = others.filter(|other| *other != list.own);
-                Names {
+                LayerNames {
                     own: format!("{}.{{}}.", list.own),
                     others: others.map(|other| format!("{other}.{{}}.")).collect(),
                     mark: list.mark,
@@ -238,7 +238,7 @@ pub(crate) fn of_transformer<C: TransformerConfig>(
             }),
     );
     for tensor in config.schema(None).into_tensors() {
-        let is_of = |names: &&mut Names| {
+        let is_of = |names: &&mut LayerNames| {
             let list = names.own.trim_end_matches("{}.");
             tensor.name.starts_with(list)
         };
@@ -258,15 +258,15 @@ pub(crate) fn of_transformer<C: TransformerConfig>(
 
 /// Adds names that only some LoRA tools have. `has_bare_norms`: norms are also called without `.scale`.
 pub(crate) fn with_extra(
-    mut all: Vec<Names>,
-    extra: &[(&str, &str, Share)],
+    mut all: Vec<LayerNames>,
+    extra: &[(&str, &str, RowShare)],
     has_bare_norms: bool,
-) -> Vec<Names> {
+) -> Vec<LayerNames> {
     for layer in all.iter_mut().flat_map(|names| &mut names.layers) {
         let extra = extra.iter().filter(|(own, ..)| *own == layer.own);
         let extra = extra.map(|(_, name, share)| ((*name).to_owned(), *share));
         let bare = layer.own.strip_suffix(".scale").filter(|_| has_bare_norms);
-        let bare = bare.map(|name| (name.to_owned(), Share::All));
+        let bare = bare.map(|name| (name.to_owned(), RowShare::All));
         layer.others.extend(extra.chain(bare));
     }
     all
@@ -278,7 +278,7 @@ fn layer<C: NamedTensors>(
     own: &str,
     dialects: &[TensorKeys<C>],
     is_diffusers: bool,
-) -> Name {
+) -> LayerName {
     let bare = own.strip_suffix(".weight");
     let end = bare.map_or("", |_| ".weight");
     let own = bare.unwrap_or(own);
@@ -291,16 +291,16 @@ fn layer<C: NamedTensors>(
                 others.push((name_in(*keys, start, &part, end), *share));
             }
         } else {
-            others.push((name_in(*keys, start, own, end), Share::All));
+            others.push((name_in(*keys, start, own, end), RowShare::All));
         }
     }
     if own == SWAPPED && has_two_vectors(tensor) {
         // The later entry of a name counts.
         let theirs = dialects.last().map(|keys| name_in(*keys, start, own, end));
         let swapped = theirs.filter(|_| !is_diffusers);
-        others.push((swapped.unwrap_or_else(|| own.to_owned()), Share::Swapped));
+        others.push((swapped.unwrap_or_else(|| own.to_owned()), RowShare::Swapped));
     }
-    Name {
+    LayerName {
         own: own.to_owned(),
         parts,
         is_matrix: bare.is_some() && tensor.shape.len() > 1,

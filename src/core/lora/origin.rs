@@ -5,13 +5,13 @@
 use std::collections::BTreeMap;
 
 use super::file::LoraFile;
-use super::keys::{self, Leaf, Scope};
-use crate::families::{Family, LoraSignature};
+use super::keys::{self, LoraScope, LoraTensorKind};
+use crate::families::{LoraSignature, ModelFamily};
 use crate::library::other_models;
 
 /// A family of models, as far as a LoRA shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin {
+pub struct LoraOrigin {
     /// A family's id, the short name of a relative, the label of another model, or empty.
     pub family: &'static str,
     /// Another family whose LoRAs may have the same layers.
@@ -44,12 +44,12 @@ const BASE_MODELS: [&str; 4] = [
     "ss_sd_model_name",
 ];
 
-impl Origin {
-    pub fn of(file: &LoraFile) -> Self {
+impl LoraOrigin {
+    pub fn from_file(file: &LoraFile) -> Self {
         let layers: Vec<(Vec<String>, Option<u64>)> = file
             .layers
             .iter()
-            .filter(|(layer, _)| keys::scope(layer) == Scope::Transformer)
+            .filter(|(layer, _)| keys::scope(layer) == LoraScope::Transformer)
             .map(|(layer, parts)| (keys::candidates(layer), outputs(file, parts)))
             .collect();
         let fits = |sign: &&LoraSignature| {
@@ -64,7 +64,7 @@ impl Origin {
             })
         };
         // The first that fits any layer wins, so the more special come first.
-        let of_families = Family::all().flat_map(|family| family.lora.signs);
+        let of_families = ModelFamily::all().flat_map(|family| family.lora.signs);
         let mut signs = other_models::lora_signs().chain(of_families);
         let Some(sign) = signs.find(fits) else {
             return Self {
@@ -77,7 +77,7 @@ impl Origin {
         if sign.family == FLUX {
             return Self::of_flux_or_hunyuan(file, names, sign.label);
         }
-        let sized = Family::of_id(sign.family)
+        let sized = ModelFamily::of_id(sign.family)
             .zip(width(file))
             .and_then(|(family, width)| (family.lora.label_of_width)(width));
         Self {
@@ -129,7 +129,8 @@ impl Origin {
 
     /// Returns true if a family takes such LoRAs, or nothing shows whose they are.
     pub fn is_supported(&self) -> bool {
-        Family::all().any(|family| self.is_accepted(|origin| (family.lora.accepts)(origin, &[])))
+        ModelFamily::all()
+            .any(|family| self.is_accepted(|origin| (family.lora.accepts)(origin, &[])))
     }
 }
 
@@ -143,8 +144,10 @@ fn width(file: &LoraFile) -> Option<u64> {
 }
 
 /// The outputs of a layer, where a tensor of its update has as many rows.
-fn outputs(file: &LoraFile, parts: &BTreeMap<Leaf, String>) -> Option<u64> {
-    let up = parts.get(&Leaf::Up).or_else(|| parts.get(&Leaf::HadaW1A))?;
+fn outputs(file: &LoraFile, parts: &BTreeMap<LoraTensorKind, String>) -> Option<u64> {
+    let up = parts
+        .get(&LoraTensorKind::Up)
+        .or_else(|| parts.get(&LoraTensorKind::HadaW1A))?;
     file.shape(up).first().copied()
 }
 

@@ -4,10 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::coverage::{Coverage, Misfit};
+use super::coverage::{LayerMismatch, LoraCoverage};
 use super::file::LoraFile;
-use super::keys::{self, Leaf, Scope};
-use super::table::{Layer, Network, Rows, Table};
+use super::keys::{self, LoraScope, LoraTensorKind};
+use super::table::{LayerTable, LoraTarget, RowRange, TableLayer};
 
 /// Form of the change of a matrix, with the keys of its tensors.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,9 +32,9 @@ pub enum LoraFactor {
 /// Change of one layer by a LoRA.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoraUpdate {
-    pub network: Network,
-    pub layer: Layer,
-    pub rows: Rows,
+    pub network: LoraTarget,
+    pub layer: TableLayer,
+    pub rows: RowRange,
     /// Inputs of the change, which in the layer of what is noised may be more than the model has there, or fewer.
     pub columns: u64,
     pub delta: Option<LoraDelta>,
@@ -55,17 +55,17 @@ pub struct LoraUpdate {
 
 /// All of a LoRA that a model can take.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct LoraPlan {
     pub updates: Vec<LoraUpdate>,
-    pub coverage: Coverage,
+    pub coverage: LoraCoverage,
 }
 
-impl Plan {
+impl LoraPlan {
     /// Matches a LoRA with the layers of the networks that it may change.
-    pub fn new(file: &LoraFile, tables: &[Table]) -> Self {
+    pub fn new(file: &LoraFile, tables: &[LayerTable]) -> Self {
         let mut plan = Self {
             updates: Vec::new(),
-            coverage: Coverage::new(file),
+            coverage: LoraCoverage::new(file),
         };
         for (name, parts) in &file.layers {
             plan.add(file, tables, name, parts);
@@ -76,11 +76,11 @@ impl Plan {
     fn add(
         &mut self,
         file: &LoraFile,
-        tables: &[Table],
+        tables: &[LayerTable],
         name: &str,
-        parts: &BTreeMap<Leaf, String>,
+        parts: &BTreeMap<LoraTensorKind, String>,
     ) {
-        let is_text = keys::scope(name) == Scope::TextEncoder;
+        let is_text = keys::scope(name) == LoraScope::TextEncoder;
         let candidates = keys::candidates(name);
         let mut of_scope = tables
             .iter()
@@ -121,7 +121,7 @@ impl Plan {
             }
             Ok(None) => self.coverage.unknown.extend(parts.values().cloned()),
             Err(misfit) => {
-                self.coverage.misfits.push(Misfit {
+                self.coverage.misfits.push(LayerMismatch {
                     keys: parts.len(),
                     ..misfit
                 });
@@ -138,7 +138,7 @@ impl Plan {
     }
 
     /// Changes of one network.
-    pub fn of_network(self, network: Network) -> impl Iterator<Item = LoraUpdate> {
+    pub fn of_network(self, network: LoraTarget) -> impl Iterator<Item = LoraUpdate> {
         let updates = self.updates.into_iter();
         updates.filter(move |update| update.network == network)
     }
@@ -148,16 +148,16 @@ impl Plan {
 fn update(
     file: &LoraFile,
     name: &str,
-    parts: &BTreeMap<Leaf, String>,
-    (network, layer, rows): (Network, &Layer, Rows),
-    used: &mut BTreeSet<Leaf>,
-) -> Result<Option<LoraUpdate>, Misfit> {
+    parts: &BTreeMap<LoraTensorKind, String>,
+    (network, layer, rows): (LoraTarget, &TableLayer, RowRange),
+    used: &mut BTreeSet<LoraTensorKind>,
+) -> Result<Option<LoraUpdate>, LayerMismatch> {
     let (all, columns) = layer.sides();
     let outputs = match rows {
-        Rows::Range(_, count) => count,
-        Rows::All | Rows::SwappedHalves => all,
+        RowRange::Range(_, count) => count,
+        RowRange::All | RowRange::SwappedHalves => all,
     };
-    let misfit = |found: (u64, u64)| Misfit {
+    let misfit = |found: (u64, u64)| LayerMismatch {
         layer: name.to_owned(),
         expected: (outputs, columns),
         found,
@@ -177,7 +177,7 @@ fn update(
         bias: None,
         instead: None,
     };
-    if let Some(bias) = parts.get(&Leaf::DiffBias)
+    if let Some(bias) = parts.get(&LoraTensorKind::DiffBias)
         && (layer.bias.is_some() || layer.is_matrix)
     {
         let found = file.numel(bias);
@@ -185,10 +185,10 @@ fn update(
             return Err(misfit((found, columns)));
         }
         update.bias = Some(bias.clone());
-        used.insert(Leaf::DiffBias);
+        used.insert(LoraTensorKind::DiffBias);
     }
     if layer.is_matrix {
-        if let Some(read) = ReadDelta::of(file, parts) {
+        if let Some(read) = ReadDelta::from_parts(file, parts) {
             let is_input = network.input == Some(layer.name.as_str());
             let fits =
                 |found| found == columns || is_input && (found < columns || found == 2 * columns);
@@ -197,24 +197,24 @@ fn update(
             }
             update.columns = read.sides.1;
             update.take_delta(file, name, parts, read, used);
-            if update.columns > columns && parts.contains_key(&Leaf::Reshape) {
-                used.insert(Leaf::Reshape);
+            if update.columns > columns && parts.contains_key(&LoraTensorKind::Reshape) {
+                used.insert(LoraTensorKind::Reshape);
             }
         }
-    } else if let Some(whole) = parts.get(&Leaf::Set) {
+    } else if let Some(whole) = parts.get(&LoraTensorKind::Set) {
         let found = file.numel(whole);
         if found != outputs.saturating_mul(columns) {
             return Err(misfit((found / columns.max(1), columns)));
         }
         update.instead = Some(whole.clone());
-        used.insert(Leaf::Set);
-    } else if let Some(diff) = parts.get(&Leaf::Diff) {
+        used.insert(LoraTensorKind::Set);
+    } else if let Some(diff) = parts.get(&LoraTensorKind::Diff) {
         let found = file.numel(diff);
         if found != outputs.saturating_mul(columns) {
             return Err(misfit((found / columns.max(1), columns)));
         }
         update.delta = Some(LoraDelta::Whole { diff: diff.clone() });
-        used.insert(Leaf::Diff);
+        used.insert(LoraTensorKind::Diff);
     }
     Ok((!used.is_empty()).then_some(update))
 }
@@ -225,21 +225,21 @@ impl LoraUpdate {
         &mut self,
         file: &LoraFile,
         name: &str,
-        parts: &BTreeMap<Leaf, String>,
+        parts: &BTreeMap<LoraTensorKind, String>,
         read: ReadDelta,
-        used: &mut BTreeSet<Leaf>,
+        used: &mut BTreeSet<LoraTensorKind>,
     ) {
         let (outputs, columns) = read.sides;
-        let mut take = |leaf: Leaf, sizes: &[u64]| {
+        let mut take = |leaf: LoraTensorKind, sizes: &[u64]| {
             let key = parts
                 .get(&leaf)
                 .filter(|key| sizes.contains(&file.numel(key)))?;
             used.insert(leaf);
             Some(key.clone())
         };
-        let alpha = take(Leaf::Alpha, &[1]);
-        self.dora_scale = take(Leaf::DoraScale, &[outputs, columns]);
-        self.up_bias = take(Leaf::UpBias, &[outputs]);
+        let alpha = take(LoraTensorKind::Alpha, &[1]);
+        self.dora_scale = take(LoraTensorKind::DoraScale, &[outputs, columns]);
+        self.up_bias = take(LoraTensorKind::UpBias, &[outputs]);
         used.extend(read.leaves);
         self.rank = read.rank;
         // Two whole factors have an alpha that means nothing.
@@ -254,15 +254,15 @@ impl LoraUpdate {
 /// Form of a layer's change, if its tensors fit each other.
 struct ReadDelta {
     delta: LoraDelta,
-    leaves: Vec<Leaf>,
+    leaves: Vec<LoraTensorKind>,
     sides: (u64, u64),
     /// Two whole matrices have no rank, and no alpha scales them.
     rank: Option<u64>,
 }
 
 impl ReadDelta {
-    fn of(file: &LoraFile, parts: &BTreeMap<Leaf, String>) -> Option<Self> {
-        if parts.contains_key(&Leaf::Mid) {
+    fn from_parts(file: &LoraFile, parts: &BTreeMap<LoraTensorKind, String>) -> Option<Self> {
+        if parts.contains_key(&LoraTensorKind::Mid) {
             return None;
         }
         Self::low_rank(file, parts)
@@ -271,22 +271,30 @@ impl ReadDelta {
             .or_else(|| Self::whole(file, parts))
     }
 
-    fn low_rank(file: &LoraFile, parts: &BTreeMap<Leaf, String>) -> Option<Self> {
-        let (down, up) = (parts.get(&Leaf::Down)?, parts.get(&Leaf::Up)?);
+    fn low_rank(file: &LoraFile, parts: &BTreeMap<LoraTensorKind, String>) -> Option<Self> {
+        let (down, up) = (
+            parts.get(&LoraTensorKind::Down)?,
+            parts.get(&LoraTensorKind::Up)?,
+        );
         let (sides, rank) = product(file, up, down)?;
         Some(Self {
             delta: LoraDelta::LowRank {
                 down: down.clone(),
                 up: up.clone(),
             },
-            leaves: vec![Leaf::Down, Leaf::Up],
+            leaves: vec![LoraTensorKind::Down, LoraTensorKind::Up],
             sides,
             rank: Some(rank),
         })
     }
 
-    fn hadamard(file: &LoraFile, parts: &BTreeMap<Leaf, String>) -> Option<Self> {
-        let leaves = [Leaf::HadaW1A, Leaf::HadaW1B, Leaf::HadaW2A, Leaf::HadaW2B];
+    fn hadamard(file: &LoraFile, parts: &BTreeMap<LoraTensorKind, String>) -> Option<Self> {
+        let leaves = [
+            LoraTensorKind::HadaW1A,
+            LoraTensorKind::HadaW1B,
+            LoraTensorKind::HadaW2A,
+            LoraTensorKind::HadaW2B,
+        ];
         let [w1a, w1b, w2a, w2b] = leaves.map(|leaf| parts.get(&leaf).cloned());
         let (w1, w2) = ([w1a?, w1b?], [w2a?, w2b?]);
         let (sides, rank) = product(file, &w1[0], &w1[1])?;
@@ -299,8 +307,8 @@ impl ReadDelta {
         })
     }
 
-    fn kronecker(file: &LoraFile, parts: &BTreeMap<Leaf, String>) -> Option<Self> {
-        let factor = |whole: Leaf, a: Leaf, b: Leaf| {
+    fn kronecker(file: &LoraFile, parts: &BTreeMap<LoraTensorKind, String>) -> Option<Self> {
+        let factor = |whole: LoraTensorKind, a: LoraTensorKind, b: LoraTensorKind| {
             if let Some(key) = parts.get(&whole) {
                 let sides = sides(file.shape(key))?;
                 return Some((LoraFactor::Whole(key.clone()), vec![whole], sides, None));
@@ -310,8 +318,16 @@ impl ReadDelta {
             let factor = LoraFactor::Product(first.clone(), second.clone());
             Some((factor, vec![a, b], sides, Some(rank)))
         };
-        let (w1, mut leaves, first, rank_1) = factor(Leaf::LokrW1, Leaf::LokrW1A, Leaf::LokrW1B)?;
-        let (w2, more, second, rank_2) = factor(Leaf::LokrW2, Leaf::LokrW2A, Leaf::LokrW2B)?;
+        let (w1, mut leaves, first, rank_1) = factor(
+            LoraTensorKind::LokrW1,
+            LoraTensorKind::LokrW1A,
+            LoraTensorKind::LokrW1B,
+        )?;
+        let (w2, more, second, rank_2) = factor(
+            LoraTensorKind::LokrW2,
+            LoraTensorKind::LokrW2A,
+            LoraTensorKind::LokrW2B,
+        )?;
         leaves.extend(more);
         Some(Self {
             delta: LoraDelta::Kronecker { w1, w2 },
@@ -324,11 +340,11 @@ impl ReadDelta {
         })
     }
 
-    fn whole(file: &LoraFile, parts: &BTreeMap<Leaf, String>) -> Option<Self> {
-        let diff = parts.get(&Leaf::Diff)?;
+    fn whole(file: &LoraFile, parts: &BTreeMap<LoraTensorKind, String>) -> Option<Self> {
+        let diff = parts.get(&LoraTensorKind::Diff)?;
         Some(Self {
             delta: LoraDelta::Whole { diff: diff.clone() },
-            leaves: vec![Leaf::Diff],
+            leaves: vec![LoraTensorKind::Diff],
             sides: sides(file.shape(diff))?,
             rank: None,
         })
@@ -336,28 +352,29 @@ impl ReadDelta {
 }
 
 /// Parts of which a layer has no use alone.
-const HALVES: [Leaf; 12] = [
-    Leaf::Down,
-    Leaf::Up,
-    Leaf::HadaW1A,
-    Leaf::HadaW1B,
-    Leaf::HadaW2A,
-    Leaf::HadaW2B,
-    Leaf::LokrW1,
-    Leaf::LokrW1A,
-    Leaf::LokrW1B,
-    Leaf::LokrW2,
-    Leaf::LokrW2A,
-    Leaf::LokrW2B,
+const HALVES: [LoraTensorKind; 12] = [
+    LoraTensorKind::Down,
+    LoraTensorKind::Up,
+    LoraTensorKind::HadaW1A,
+    LoraTensorKind::HadaW1B,
+    LoraTensorKind::HadaW2A,
+    LoraTensorKind::HadaW2B,
+    LoraTensorKind::LokrW1,
+    LoraTensorKind::LokrW1A,
+    LoraTensorKind::LokrW1B,
+    LoraTensorKind::LokrW2,
+    LoraTensorKind::LokrW2A,
+    LoraTensorKind::LokrW2B,
 ];
 
 impl LoraFile {
     /// Layers of which a half of the update is missing or has another rank.
     pub(super) fn incomplete_layers(&self) -> impl Iterator<Item = &str> {
-        let is_incomplete = |parts: &BTreeMap<Leaf, String>| {
-            let is_other = parts.contains_key(&Leaf::Mid) || parts.contains_key(&Leaf::Unsupported);
+        let is_incomplete = |parts: &BTreeMap<LoraTensorKind, String>| {
+            let is_other = parts.contains_key(&LoraTensorKind::Mid)
+                || parts.contains_key(&LoraTensorKind::Unsupported);
             let has_half = HALVES.iter().any(|leaf| parts.contains_key(leaf));
-            has_half && !is_other && ReadDelta::of(self, parts).is_none()
+            has_half && !is_other && ReadDelta::from_parts(self, parts).is_none()
         };
         let layers = self.layers.iter();
         layers

@@ -9,7 +9,7 @@ use std::path::Path;
 use fancy_regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
 
-use super::keys::{self, Scope};
+use super::keys::{self, LoraScope};
 use crate::formats::weights::WeightSet;
 use crate::model::configs::read_capped;
 
@@ -44,7 +44,7 @@ const MAX_BACKTRACKS: usize = 100;
 
 /// The settings of a file by network; the empty name means all.
 #[derive(Debug, Default)]
-pub(super) struct Scaling {
+pub(super) struct LoraScaling {
     networks: BTreeMap<String, Map<String, Value>>,
     /// The keys of the patterns that are regular expressions, by network and pattern.
     expressions: BTreeMap<(String, &'static str), Vec<(Regex, Value)>>,
@@ -60,7 +60,7 @@ fn is_rslora(config: &Map<String, Value>) -> bool {
     })
 }
 
-impl Scaling {
+impl LoraScaling {
     /// `has_kohya_names`: the layers are called as kohya's scripts and LyCORIS call them.
     pub(super) fn read(path: &Path, weights: &WeightSet, has_kohya_names: bool) -> Self {
         let mut all = Self::default();
@@ -183,7 +183,7 @@ impl Scaling {
         // Layers may carry another tool's prefix than the settings.
         let is_transformer = |name: &str| !name.is_empty() && !name.starts_with("text_encoder");
         let of_scope =
-            |name: &str| keys::scope(layer) == Scope::Transformer && is_transformer(name);
+            |name: &str| keys::scope(layer) == LoraScope::Transformer && is_transformer(name);
         let find = |is_it: &dyn Fn(&str) -> bool| {
             let mut networks = self.networks.iter();
             networks.find(|(name, _)| is_it(name))

@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::keys;
-use super::names::{self, Names};
+use super::names::{self, LayerNames};
 
 /// More than any network has.
 const MAX_BLOCKS: u64 = 10_000;
 
 #[derive(Clone, Copy)]
-pub struct Network {
+pub struct LoraTarget {
     /// Unique name.
     pub name: &'static str,
     pub is_text_encoder: bool,
@@ -22,12 +22,12 @@ pub struct Network {
     /// The layer of what is noised, where LoRAs may have more inputs than the model or fewer: those of a control picture.
     pub(crate) input: Option<&'static str>,
     /// The names of its layers, one entry for each kind of block.
-    pub(crate) names: fn() -> Vec<Names>,
+    pub(crate) names: fn() -> Vec<LayerNames>,
 }
 
-impl Network {
+impl LoraTarget {
     /// A transformer all of whose layers every model has.
-    pub(crate) const fn transformer(name: &'static str, names: fn() -> Vec<Names>) -> Self {
+    pub(crate) const fn transformer(name: &'static str, names: fn() -> Vec<LayerNames>) -> Self {
         Self {
             name,
             is_text_encoder: false,
@@ -39,7 +39,7 @@ impl Network {
 }
 
 /// CLIP's text encoder.
-pub const CLIP: Network = Network {
+pub const CLIP: LoraTarget = LoraTarget {
     name: "clip",
     is_text_encoder: true,
     of_pictures: |_| false,
@@ -47,21 +47,21 @@ pub const CLIP: Network = Network {
     names: names::clip,
 };
 /// T5, and UMT5, whose layers have the same names.
-pub const T5: Network = Network {
+pub const T5: LoraTarget = LoraTarget {
     name: "t5",
     names: names::t5,
     ..CLIP
 };
 
-impl PartialEq for Network {
+impl PartialEq for LoraTarget {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
     }
 }
 
-impl Eq for Network {}
+impl Eq for LoraTarget {}
 
-impl fmt::Debug for Network {
+impl fmt::Debug for LoraTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Network({})", self.name)
     }
@@ -69,17 +69,17 @@ impl fmt::Debug for Network {
 
 /// Position of an update's rows in the layer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Rows {
+pub enum RowRange {
     All,
     /// First and number.
     Range(u64, u64),
-    /// The update's second half is the layer's first.
+    /// The second half of the update changes the first half of the layer.
     SwappedHalves,
 }
 
 /// A layer or another tensor of the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layer {
+pub struct TableLayer {
     /// The tensor, as the engine asks for it, without `.weight` where it is a matrix.
     pub name: String,
     /// Outputs first. Kernels of convolutions may follow.
@@ -90,7 +90,7 @@ pub struct Layer {
     pub is_matrix: bool,
 }
 
-impl Layer {
+impl TableLayer {
     /// Outputs and inputs of a matrix.
     pub fn sides(&self) -> (u64, u64) {
         let out = self.shape.first().copied().unwrap_or(0);
@@ -100,18 +100,18 @@ impl Layer {
 
 /// One network's layers by all their names.
 #[derive(Clone, Debug)]
-pub struct Table {
-    pub network: Network,
-    layers: Vec<Layer>,
-    names: BTreeMap<String, (usize, Rows)>,
+pub struct LayerTable {
+    pub network: LoraTarget,
+    layers: Vec<TableLayer>,
+    names: BTreeMap<String, (usize, RowRange)>,
 }
 
 /// The shape of a tensor by the name that the engine asks for it.
 type ShapeOf<'a> = dyn Fn(&str) -> Option<Vec<u64>> + 'a;
 
-impl Table {
+impl LayerTable {
     /// `prefix`: the part before the names that the engine asks for, with its dot; `shape_of`: of those names.
-    pub fn new(network: Network, prefix: &str, shape_of: &ShapeOf<'_>) -> Self {
+    pub fn new(network: LoraTarget, prefix: &str, shape_of: &ShapeOf<'_>) -> Self {
         let mut table = Self {
             network,
             layers: Vec::new(),
@@ -126,7 +126,7 @@ impl Table {
         table
     }
 
-    fn add_block(&mut self, names: &Names, block: u64, prefix: &str, shape_of: &ShapeOf<'_>) {
+    fn add_block(&mut self, names: &LayerNames, block: u64, prefix: &str, shape_of: &ShapeOf<'_>) {
         for name in &names.layers {
             let own = format!("{prefix}{}", names.in_block(&name.own, block));
             let shape = |end: &str| shape_of(&format!("{own}{end}"));
@@ -152,7 +152,7 @@ impl Table {
             let parts = name.parts.iter();
             let parts = parts.map_while(|part| rows_of(part)?.first().copied());
             let parts: Vec<u64> = parts.collect();
-            self.layers.push(Layer {
+            self.layers.push(TableLayer {
                 name: own_name,
                 shape,
                 bias,
@@ -164,12 +164,12 @@ impl Table {
         }
     }
 
-    pub fn find(&self, candidates: &[String]) -> Option<(&Layer, Rows)> {
+    pub fn find(&self, candidates: &[String]) -> Option<(&TableLayer, RowRange)> {
         let found = candidates.iter().find_map(|name| self.names.get(name));
         found.map(|&(index, rows)| (&self.layers[index], rows))
     }
 
-    pub fn layers(&self) -> &[Layer] {
+    pub fn layers(&self) -> &[TableLayer] {
         &self.layers
     }
 }

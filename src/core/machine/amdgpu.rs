@@ -210,10 +210,10 @@ pub fn ttm_pages_limit(sysfs: &Path) -> Option<u64> {
 
 /// A place on the PCI bus as the compute driver writes it: domain, and bus, device and function in one
 /// number.
-pub type Place = (u64, u64);
+pub type PciLocation = (u64, u64);
 
 /// `0000:c4:00.0` → its place.
-pub fn pci_place(pci: &str) -> Option<Place> {
+pub fn pci_place(pci: &str) -> Option<PciLocation> {
     let hex = |text: &str| u64::from_str_radix(text, 16).ok();
     let (rest, function) = pci.split_once('.')?;
     let mut parts = rest.split(':');
@@ -223,7 +223,7 @@ pub fn pci_place(pci: &str) -> Option<Place> {
     Some((domain, bus << 8 | device << 3 | hex(function)?))
 }
 
-fn compute_nodes(sysfs: &Path) -> BTreeMap<Place, ComputeNode> {
+fn compute_nodes(sysfs: &Path) -> BTreeMap<PciLocation, ComputeNode> {
     let nodes = sysfs.join("class/kfd/kfd/topology/nodes");
     let entries = fs::read_dir(nodes).into_iter().flatten().flatten();
     entries

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// Root folders of the kernel's trees and of control groups; other folders in tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Roots {
+pub struct SystemRoots {
     /// `/sys`.
     pub sysfs: PathBuf,
     pub proc: PathBuf,
@@ -21,7 +21,7 @@ pub struct Roots {
     pub var: PathBuf,
 }
 
-impl Roots {
+impl SystemRoots {
     /// The kernel's own, or for trials of the interface what `SAFELIGHT_SYSFS_ROOT` and its like name.
     pub fn of_this_machine() -> Self {
         let own = Self::under(Path::new("/"));

@@ -3,7 +3,7 @@
 use image::GrayImage;
 use safelight_loops::alpha::{fill_transparent, limit_to_nearest};
 
-use super::{MediaError, OpenedImage, Picture, crop_to_aspect, resize_lanczos};
+use super::{MediaError, OpenedImage, RgbPixels, crop_to_aspect, resize_lanczos};
 
 /// Opacity of each pixel: 0 is transparent, 255 opaque.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,11 @@ impl AlphaChannel {
     /// its overshoot.
     pub fn resized(&self, width: u32, height: u32) -> Result<Self, MediaError> {
         let grey = self.values.iter().flat_map(|value| [*value; 3]).collect();
-        let cropped = crop_to_aspect(&Picture::new(self.width, self.height, grey)?, width, height)?;
+        let cropped = crop_to_aspect(
+            &RgbPixels::new(self.width, self.height, grey)?,
+            width,
+            height,
+        )?;
         let mut values = first_channel(&resize_lanczos(&cropped, width, height)?);
         if width >= cropped.width && height >= cropped.height {
             limit_to_nearest(
@@ -49,20 +53,20 @@ impl AlphaChannel {
     }
 
     /// RGBA with the colours of an image of the same size.
-    pub(super) fn joined(&self, picture: &Picture) -> Vec<u8> {
+    pub(super) fn joined(&self, picture: &RgbPixels) -> Vec<u8> {
         let pixels = picture.rgb.as_chunks::<3>().0.iter().zip(&self.values);
         pixels.flat_map(|([r, g, b], a)| [*r, *g, *b, *a]).collect()
     }
 }
 
-fn first_channel(picture: &Picture) -> Vec<u8> {
+fn first_channel(picture: &RgbPixels) -> Vec<u8> {
     picture.rgb.iter().step_by(3).copied().collect()
 }
 
 impl OpenedImage {
     /// The colours, with those of transparent pixels replaced by the colours around them: hidden ones would bleed into
     /// the edges of what is visible when the image is enlarged.
-    pub fn into_filled(self) -> Picture {
+    pub fn into_filled(self) -> RgbPixels {
         let Self {
             mut picture, alpha, ..
         } = self;

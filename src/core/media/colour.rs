@@ -70,10 +70,10 @@ enum ConversionSteps {
 }
 
 /// White, red, green and blue in CIE xy.
-pub(super) type Chromaticities = [[f32; 2]; 4];
+pub(super) type PrimariesXy = [[f32; 2]; 4];
 
-const SRGB_PRIMARIES: Chromaticities = [[0.3127, 0.329], [0.64, 0.33], [0.3, 0.6], [0.15, 0.06]];
-const ADOBE_PRIMARIES: Chromaticities = [[0.3127, 0.329], [0.64, 0.33], [0.21, 0.71], [0.15, 0.06]];
+const SRGB_PRIMARIES: PrimariesXy = [[0.3127, 0.329], [0.64, 0.33], [0.3, 0.6], [0.15, 0.06]];
+const ADOBE_PRIMARIES: PrimariesXy = [[0.3127, 0.329], [0.64, 0.33], [0.21, 0.71], [0.15, 0.06]];
 
 impl ColourConversion {
     /// From colour primaries and transfer characteristics of H.273, as in cICP, nclx and video streams. Unspecified ones
@@ -111,9 +111,9 @@ impl ColourConversion {
         Self::from_curve(primaries, code, peak, |v| curve.linearize(v))
     }
 
-    /// From PNG's cHRM and gAMA; a missing one is sRGB's. `gamma`: exponent of encoding, such as 0.45455.
+    /// From PNG's cHRM and gAMA; a missing one defaults to that of sRGB. `gamma`: exponent of encoding, such as 0.45455.
     pub fn from_gamma(
-        primaries: Option<Chromaticities>,
+        primaries: Option<PrimariesXy>,
         gamma: Option<f64>,
     ) -> Result<Option<Self>, String> {
         let is_srgb = primaries.is_none_or(|own| {
@@ -180,7 +180,7 @@ impl ColourConversion {
 
     /// `transfer` is a code point of H.273 or 0 for none; `linear` its curve, of values from 0 to 1.
     fn from_curve(
-        primaries: Chromaticities,
+        primaries: PrimariesXy,
         transfer: u8,
         peak: Option<f64>,
         linear: impl Fn(f64) -> f64,
@@ -279,13 +279,13 @@ impl ColourConversion {
 }
 
 /// Linear RGB of these primaries to linear sRGB, adapted to its white (Bradford), and their luminance coefficients.
-fn matrix_to_srgb(primaries: Chromaticities) -> Result<([[f32; 3]; 3], [f32; 3]), String> {
+fn matrix_to_srgb(primaries: PrimariesXy) -> Result<([[f32; 3]; 3], [f32; 3]), String> {
     let [white, r, g, b] = primaries;
     let area = (r[0] - b[0]) * (g[1] - b[1]) - (g[0] - b[0]) * (r[1] - b[1]);
     if area.abs() < 1e-4 || primaries.iter().any(|xy| xy[1] < 0.0) || white[1] < 1e-3 {
         return Err("its primaries do not span colours".to_owned());
     }
-    let profile_of = |primaries: Chromaticities| {
+    let profile_of = |primaries: PrimariesXy| {
         let [white, red, green, blue] = primaries.map(|[x, y]| Chromaticity { x, y });
         let primaries = ColorPrimaries { red, green, blue };
         let mut profile = ColorProfile::new_srgb();

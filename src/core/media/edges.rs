@@ -2,17 +2,16 @@
 
 use safelight_loops::edges;
 
-use super::{MediaError, Picture};
+use super::{MediaError, RgbPixels};
 
 /// White edges on black, with the size of the image. `low`: gradient above which an edge continues; `high`: above which
-/// it
-/// starts.
-pub fn canny(picture: &Picture, low: u16, high: u16) -> Result<Picture, MediaError> {
+/// it starts.
+pub fn canny(picture: &RgbPixels, low: u16, high: u16) -> Result<RgbPixels, MediaError> {
     let size = (picture.width as usize, picture.height as usize);
     let edges = edges::canny(&picture.rgb, size, low, high);
     let white = |is_edge: bool| [if is_edge { 255 } else { 0 }; 3];
     let rgb = edges.into_iter().flat_map(white).collect();
-    Picture::new(picture.width, picture.height, rgb)
+    RgbPixels::new(picture.width, picture.height, rgb)
 }
 
 #[cfg(test)]
@@ -42,7 +41,7 @@ mod tests {
 
     #[test]
     fn a_picture_of_one_colour_has_no_edges() {
-        let plain = Picture::from_fn(9, 7, |_, _| [90, 20, 200]).unwrap();
+        let plain = RgbPixels::from_fn(9, 7, |_, _| [90, 20, 200]).unwrap();
         let edges = canny(&plain, 1, 1).unwrap();
         assert_eq!((edges.width, edges.height), (9, 7));
         assert!(edges.rgb.iter().all(|&value| value == 0));

@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{MAX_SETTINGS_BYTES, Picture};
+use super::{MAX_SETTINGS_BYTES, RgbPixels};
 use crate::units::size_text;
 
 /// Why a picture, a clip or the settings inside them could not be read or written.
@@ -67,12 +67,12 @@ pub enum MediaError {
 
 impl MediaError {
     /// A sentence about a file.
-    pub(crate) fn said(sentence: impl Display, path: &Path) -> Self {
+    pub(crate) fn with_path(sentence: impl Display, path: &Path) -> Self {
         Self::Other(format!("{sentence}: {}", path.display()))
     }
 
     pub(super) fn no_frames(path: &Path) -> Self {
-        Self::said("there is no frame to write", path)
+        Self::with_path("there is no frame to write", path)
     }
 
     pub(super) fn no_pixels(width: u32, height: u32) -> Self {
@@ -81,10 +81,10 @@ impl MediaError {
         ))
     }
 
-    pub(super) fn frame_size(expected: (u32, u32), found: &Picture, path: &Path) -> Self {
+    pub(super) fn frame_size(expected: (u32, u32), found: &RgbPixels, path: &Path) -> Self {
         let ((width, height), found_width, found_height) = (expected, found.width, found.height);
         let expected = format_args!("every frame must be {width} × {height}");
-        Self::said(
+        Self::with_path(
             format_args!("{expected}, but one is {found_width} × {found_height}"),
             path,
         )

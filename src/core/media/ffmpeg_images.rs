@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use image::{DynamicImage, GrayImage, ImageBuffer, RgbImage};
 
-use super::open::{Failure, check_size};
+use super::open::{DecodeFailure, check_size};
 
 /// Pixels of the images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +67,8 @@ impl FfmpegImages {
     /// The next image, whose size passes `check`; `None` at the end.
     pub fn next(
         &mut self,
-        check: impl Fn(u32, u32) -> Result<(), Failure>,
-    ) -> Result<Option<DynamicImage>, Failure> {
+        check: impl Fn(u32, u32) -> Result<(), DecodeFailure>,
+    ) -> Result<Option<DynamicImage>, DecodeFailure> {
         if self.output.fill_buf()?.is_empty() {
             return Ok(None);
         }
@@ -93,8 +93,8 @@ impl Drop for FfmpegImages {
 fn read_pnm(
     stream: &mut impl Read,
     pixels: FfmpegPixels,
-    check: impl Fn(u32, u32) -> Result<(), Failure>,
-) -> Result<DynamicImage, Failure> {
+    check: impl Fn(u32, u32) -> Result<(), DecodeFailure>,
+) -> Result<DynamicImage, DecodeFailure> {
     // The kind, width and height, and the largest value, each before a white space.
     let mut header = [0_u32; 4];
     for number in &mut header {
@@ -107,7 +107,7 @@ fn read_pnm(
             }
             word.push(byte[0]);
             if word.len() > 8 {
-                return Err(Failure::Damaged("ffmpeg gave no images".to_owned()));
+                return Err(DecodeFailure::Damaged("ffmpeg gave no images".to_owned()));
             }
         }
         *number = String::from_utf8_lossy(&word).parse().unwrap_or(0);
@@ -131,7 +131,7 @@ fn read_pnm(
             ImageBuffer::from_raw(width, height, words.collect()).map(DynamicImage::ImageRgb16)
         }
     };
-    image.ok_or_else(Failure::too_much_memory)
+    image.ok_or_else(DecodeFailure::too_much_memory)
 }
 
 #[cfg(test)]

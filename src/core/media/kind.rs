@@ -188,8 +188,8 @@ pub(crate) fn sniff(head: &[u8]) -> FileFormat {
     if let Some((_, video)) = foreign.find(|(magic, _)| head.starts_with(magic)) {
         return FileFormat::Foreign(video);
     }
-    // Two letters alone are no proof: the four reserved bytes of a BMP are zero in practice, and
-    // the header that follows has a known length.
+    // Two letters alone are no proof: the four reserved bytes of a BMP are zero in practice, and the header that
+    // follows has a known length.
     if head.starts_with(b"BM") && head.get(15..18) == Some(&[0, 0, 0]) {
         return FileFormat::Bmp;
     }

@@ -8,16 +8,16 @@ use std::path::Path;
 use image::ImageReader;
 
 use super::kind::{self, FileFormat};
-use super::open::{EMPTY, Failure, PngReader, check_size, heif, tiff};
+use super::open::{DecodeFailure, EMPTY, PngReader, check_size, heif, tiff};
 use super::source::{ClipInfo, clip_info, first_frame, is_animated_png};
-use super::{ClipReader, MediaError, OpenedImage, Picture, open_image, sound_for};
+use super::{ClipReader, MediaError, OpenedImage, RgbPixels, open_image, sound_for};
 
 /// Size and length of the picture or clip at `path`; a picture is one frame, of 0 frames a second. A numbered picture is
 /// looked at alone.
 pub fn media_info(path: &Path) -> Result<ClipInfo, MediaError> {
     let opened = kind::open_file(path, "read the file")?;
     if opened.len == 0 {
-        return Err(MediaError::said(EMPTY, path));
+        return Err(MediaError::with_path(EMPTY, path));
     }
     let size = match opened.kind {
         FileFormat::Png if is_animated_png(path) => return moving_info(path),
@@ -31,10 +31,10 @@ pub fn media_info(path: &Path) -> Result<ClipInfo, MediaError> {
         }
         FileFormat::Jpeg | FileFormat::Bmp => ImageReader::new(BufReader::new(opened.file))
             .with_guessed_format()
-            .map_err(Failure::Io)
+            .map_err(DecodeFailure::Io)
             .and_then(|image| {
                 let size = image.into_dimensions();
-                size.map_err(|err| Failure::Damaged(err.to_string()))
+                size.map_err(|err| DecodeFailure::Damaged(err.to_string()))
             }),
         FileFormat::Json | FileFormat::Other(_) => {
             return Err(MediaError::NotAPicture {
@@ -74,7 +74,7 @@ pub fn first_image(path: &Path) -> Result<OpenedImage, MediaError> {
 }
 
 /// As [`first_image`], without its alpha.
-pub fn first_picture(path: &Path) -> Result<Picture, MediaError> {
+pub fn first_picture(path: &Path) -> Result<RgbPixels, MediaError> {
     first_image(path).map(|image| image.picture)
 }
 
@@ -127,7 +127,7 @@ pub fn describe_media(path: &Path) -> Result<Vec<String>, MediaError> {
         lines.extend(found.sound.map(|_| kept.to_owned()));
         lines.extend(found.left_out.map(|text| {
             let why = text.strip_prefix("the result has no sound: ");
-            why.map_or(text.clone(), |why| format!("sound: not used: {why}"))
+            why.map_or_else(|| text.clone(), |why| format!("sound: not used: {why}"))
         }));
     }
     Ok(lines)
@@ -142,7 +142,7 @@ mod tests {
     fn a_clip_tells_its_length_and_shows_its_first_frame() {
         let folder = tempfile::tempdir().unwrap();
         let frames: Vec<_> = (0..5)
-            .map(|i| Picture::from_fn(64, 48, |_, _| [i * 50, 90, 40]).unwrap())
+            .map(|i| RgbPixels::from_fn(64, 48, |_, _| [i * 50, 90, 40]).unwrap())
             .collect();
         for name in [
             #[cfg(feature = "h264")]
@@ -169,7 +169,7 @@ mod tests {
     fn a_picture_is_one_frame_and_something_else_is_told() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a_0001.png");
-        write_png(&path, &Picture::from_fn(7, 5, |_, _| [9; 3]).unwrap()).unwrap();
+        write_png(&path, &RgbPixels::from_fn(7, 5, |_, _| [9; 3]).unwrap()).unwrap();
         assert_eq!(media_info(&path).unwrap(), ClipInfo::picture(7, 5));
         assert_eq!(first_picture(&path).unwrap().pixel(0, 0), [9; 3]);
         let other = folder.path().join("b.png");

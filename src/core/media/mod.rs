@@ -1,7 +1,7 @@
-//! Images and videos: reading the files that people have, writing results, and the
-//! settings that travel inside the files.
+//! Images and videos: reading the files that people have, writing results, and the settings that travel inside the
+//! files.
 //!
-//! Everything works on plain [`Picture`]s. Nothing here knows a tensor or a widget.
+//! Everything works on plain [`RgbPixels`]s. Nothing here knows a tensor or a widget.
 
 mod alpha;
 mod clip;
@@ -40,20 +40,21 @@ pub use error::MediaError;
 pub use fingerprint::{clip_fingerprint, component_fingerprint, picture_fingerprint};
 pub(crate) use kind::{FileFormat, sniff};
 pub use look::{clip_or_picture_info, describe_media, first_image, first_picture, media_info};
-pub use mask::{Area, Brush, Mask, mask_of_picture, open_mask, softened, write_mask};
+pub use mask::{ImageMask, MaskBrush, PixelArea, mask_of_picture, open_mask, softened, write_mask};
 #[cfg(test)]
 pub(crate) use metadata::test_files;
-pub use metadata::{MAX_SETTINGS_BYTES, Text, read_settings, read_texts};
+pub use metadata::{MAX_SETTINGS_BYTES, MetadataText, read_settings, read_texts};
 pub use open::{MAX_PIXELS, OpenedImage, open_image, open_picture};
 pub use outpaint::{
-    Extended, Filling, MAX_OVERLAP, Margins, Outpaint, extend_picture, write_extended,
+    ExtendedImage, MAX_OVERLAP, OutpaintFill, OutpaintMargins, OutpaintRequest, extend_picture,
+    write_extended,
 };
 pub use outpaint_clip::{first_of, write_extended_clip};
-pub use pixels::Picture;
+pub use pixels::RgbPixels;
 pub use place::check_target;
 pub use resize::{crop_centre, crop_to_aspect, resize_lanczos, thumbnail, thumbnail_size};
 pub use sheet::{ContactSheet, SheetCell, SheetLabels, SheetPlace, draw_sheet, sheet_edge};
-pub use sound::{FoundSound, Sound, sound_for};
+pub use sound::{FoundSound, SoundTrack, sound_for};
 pub use source::{
     ClipInfo, ClipReader, MAX_CLIP_PIXELS, TakeFrame, clip_files, clip_info, frame_starts,
     last_frame, open_clip, open_clip_for_model,

@@ -1,13 +1,13 @@
 //! Outpainting: a picture with room at its sides, and the mask of what is new.
 //!
-//! The picture's own pixels stay where they are and as they are. How the room is filled is said by [`Filling`]; which
+//! The picture's own pixels stay where they are and as they are. How the room is filled is said by [`OutpaintFill`]; which
 //! sizes a model takes is not known here. Whole clips are extended by [`super::write_extended_clip`].
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use super::mask::{Mask, softened, write_mask};
-use super::{MediaError, Picture, write_png};
+use super::mask::{ImageMask, softened, write_mask};
+use super::{MediaError, RgbPixels, write_png};
 use crate::files::{make_private, make_private_folder};
 use crate::naming;
 
@@ -23,7 +23,7 @@ const GRAY: [u8; 3] = [127; 3];
 
 /// Content of the margins until they are generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Filling {
+pub enum OutpaintFill {
     /// The picture's edge, blurred, as a model that starts from the picture wants it.
     BlurredEdge,
     /// Gray, as a model with a control clip wants it.
@@ -32,14 +32,14 @@ pub enum Filling {
 
 /// Pixels that a picture gets more on each side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Margins {
+pub struct OutpaintMargins {
     pub left: u32,
     pub top: u32,
     pub right: u32,
     pub bottom: u32,
 }
 
-impl Margins {
+impl OutpaintMargins {
     pub fn are_none(self) -> bool {
         self == Self::default()
     }
@@ -79,22 +79,22 @@ impl Margins {
 
 /// Outpainting request: `left=128,top=64`, with `overlap=0` to keep every pixel of the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outpaint {
-    pub margins: Margins,
+pub struct OutpaintRequest {
+    pub margins: OutpaintMargins,
     /// Distance over which the mask fades into the image from where it was extended: half of that is regenerated.
     pub overlap: u32,
 }
 
-impl Default for Outpaint {
+impl Default for OutpaintRequest {
     fn default() -> Self {
         Self {
-            margins: Margins::default(),
+            margins: OutpaintMargins::default(),
             overlap: OVERLAP,
         }
     }
 }
 
-impl FromStr for Outpaint {
+impl FromStr for OutpaintRequest {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -132,19 +132,19 @@ impl FromStr for Outpaint {
 }
 
 /// An extended picture and the mask of its size.
-pub struct Extended {
-    pub picture: Picture,
-    pub mask: Mask,
+pub struct ExtendedImage {
+    pub picture: RgbPixels,
+    pub mask: ImageMask,
 }
 
 /// Image with margins; `painted`: its existing mask, in the original size.
 pub fn extend_picture(
-    picture: &Picture,
-    painted: Option<&Mask>,
-    outpaint: Outpaint,
-    filling: Filling,
-) -> Result<Extended, MediaError> {
-    let Outpaint { margins, overlap } = outpaint;
+    picture: &RgbPixels,
+    painted: Option<&ImageMask>,
+    outpaint: OutpaintRequest,
+    filling: OutpaintFill,
+) -> Result<ExtendedImage, MediaError> {
+    let OutpaintRequest { margins, overlap } = outpaint;
     let size = (picture.width, picture.height);
     let (width, height) = margins.around(size);
     if u64::from(width) * u64::from(height) > super::MAX_PIXELS {
@@ -160,18 +160,18 @@ pub fn extend_picture(
             values.push(match inside {
                 None => u8::MAX,
                 Some((x, y)) => {
-                    let own = painted.map_or(0, |mask| mask.at(x, y));
+                    let own = painted.map_or(0, |mask| mask.value(x, y));
                     own.max(fade(x, y, size, margins, overlap))
                 }
             });
         }
     }
-    Ok(Extended {
+    Ok(ExtendedImage {
         picture: match filling {
-            Filling::BlurredEdge => with_room(picture, margins)?,
-            Filling::Gray => with_gray(picture, margins)?,
+            OutpaintFill::BlurredEdge => with_room(picture, margins)?,
+            OutpaintFill::Gray => with_gray(picture, margins)?,
         },
-        mask: Mask::of(width, height, values),
+        mask: ImageMask::from_values(width, height, values),
     })
 }
 
@@ -180,7 +180,7 @@ fn within(at: u32, margin: u32, len: u32) -> Option<u32> {
 }
 
 /// Part of one of the image's own pixels that is regenerated, by its distance from an extended side.
-fn fade(x: u32, y: u32, (width, height): (u32, u32), margins: Margins, overlap: u32) -> u8 {
+fn fade(x: u32, y: u32, (width, height): (u32, u32), margins: OutpaintMargins, overlap: u32) -> u8 {
     let of_side = |margin: u32, away: u32| {
         if margin == 0 || away >= overlap {
             return 0;
@@ -198,14 +198,14 @@ fn fade(x: u32, y: u32, (width, height): (u32, u32), margins: Margins, overlap: 
 }
 
 /// Its nearest edge pixel everywhere around it, blurred the more the more room there is.
-fn with_room(picture: &Picture, margins: Margins) -> Result<Picture, MediaError> {
+fn with_room(picture: &RgbPixels, margins: OutpaintMargins) -> Result<RgbPixels, MediaError> {
     let (width, height) = margins.around((picture.width, picture.height));
     let nearest = |at: u32, margin: u32, len: u32| at.saturating_sub(margin).min(len - 1);
     let source = |x: u32, y: u32| {
         let x = nearest(x, margins.left, picture.width);
         picture.pixel(x, nearest(y, margins.top, picture.height))
     };
-    let repeated = Picture::from_fn(width, height, source)?;
+    let repeated = RgbPixels::from_fn(width, height, source)?;
     let sides = [margins.left, margins.top, margins.right, margins.bottom];
     let most = sides.into_iter().max().unwrap_or_default();
     let radius = (most / 4).clamp(3, 64);
@@ -216,7 +216,7 @@ fn with_room(picture: &Picture, margins: Margins) -> Result<Picture, MediaError>
             softened(width, height, &plane, radius)
         })
         .collect();
-    Picture::from_fn(width, height, |x, y| {
+    RgbPixels::from_fn(width, height, |x, y| {
         let is_own = within(x, margins.left, picture.width)
             .zip(within(y, margins.top, picture.height))
             .is_some();
@@ -230,9 +230,12 @@ fn with_room(picture: &Picture, margins: Margins) -> Result<Picture, MediaError>
 }
 
 /// Gray everywhere around it.
-pub(super) fn with_gray(picture: &Picture, margins: Margins) -> Result<Picture, MediaError> {
+pub(super) fn with_gray(
+    picture: &RgbPixels,
+    margins: OutpaintMargins,
+) -> Result<RgbPixels, MediaError> {
     let (width, height) = margins.around((picture.width, picture.height));
-    Picture::from_fn(width, height, |x, y| {
+    RgbPixels::from_fn(width, height, |x, y| {
         let x = within(x, margins.left, picture.width);
         let own = x.zip(within(y, margins.top, picture.height));
         own.map_or(GRAY, |(x, y)| picture.pixel(x, y))
@@ -244,7 +247,7 @@ pub(super) fn with_gray(picture: &Picture, margins: Margins) -> Result<Picture, 
 pub fn write_extended(
     folder: &Path,
     stem: &str,
-    extended: &Extended,
+    extended: &ExtendedImage,
 ) -> Result<(PathBuf, PathBuf), MediaError> {
     let disk =
         |err: std::io::Error, path: &Path| MediaError::from_io("save the picture", err, path);
@@ -266,26 +269,26 @@ pub fn write_extended(
 mod tests {
     use super::*;
 
-    fn photo() -> Picture {
-        Picture::from_fn(40, 24, |x, y| {
+    fn photo() -> RgbPixels {
+        RgbPixels::from_fn(40, 24, |x, y| {
             [(x * 6) as u8, (y * 9) as u8, ((x * y) % 251) as u8]
         })
         .unwrap()
     }
 
-    fn outpaint(text: &str) -> Outpaint {
+    fn outpaint(text: &str) -> OutpaintRequest {
         text.parse().unwrap()
     }
 
-    fn extended(picture: &Picture, painted: Option<&Mask>, text: &str) -> Extended {
-        extend_picture(picture, painted, outpaint(text), Filling::BlurredEdge).unwrap()
+    fn extended(picture: &RgbPixels, painted: Option<&ImageMask>, text: &str) -> ExtendedImage {
+        extend_picture(picture, painted, outpaint(text), OutpaintFill::BlurredEdge).unwrap()
     }
 
     #[test]
     fn a_frame_stands_as_it_is_within_gray_margins() {
-        let picture = Picture::from_fn(3, 2, |x, y| [x as u8, y as u8, 9]).unwrap();
+        let picture = RgbPixels::from_fn(3, 2, |x, y| [x as u8, y as u8, 9]).unwrap();
         let wish = outpaint("left=2,bottom=1,overlap=0");
-        let found = extend_picture(&picture, None, wish, Filling::Gray).unwrap();
+        let found = extend_picture(&picture, None, wish, OutpaintFill::Gray).unwrap();
         assert_eq!((found.picture.width, found.picture.height), (5, 3));
         let (pixels, _) = found.picture.rgb.as_chunks::<3>();
         assert_eq!(pixels[..5], [GRAY, GRAY, [0, 0, 9], [1, 0, 9], [2, 0, 9]]);
@@ -310,7 +313,7 @@ mod tests {
             "overlap=3",
             "left=99999",
         ] {
-            assert!(wrong.parse::<Outpaint>().is_err(), "{wrong}");
+            assert!(wrong.parse::<OutpaintRequest>().is_err(), "{wrong}");
         }
     }
 
@@ -320,10 +323,10 @@ mod tests {
         let margins = fitted("left=100", (512, 500));
         assert_eq!(
             margins,
-            Margins {
+            OutpaintMargins {
                 left: 112,
                 bottom: 12,
-                ..Margins::default()
+                ..OutpaintMargins::default()
             }
         );
         let margins = fitted("left=100,right=1,top=3", (512, 512));
@@ -341,8 +344,8 @@ mod tests {
             "left=3,right=4,overlap=6",
         ] {
             let wish = outpaint(text);
-            let made = extend_picture(&photo, None, wish, Filling::BlurredEdge).unwrap();
-            let Margins { left, top, .. } = wish.margins;
+            let made = extend_picture(&photo, None, wish, OutpaintFill::BlurredEdge).unwrap();
+            let OutpaintMargins { left, top, .. } = wish.margins;
             assert_eq!(
                 (made.picture.width, made.picture.height),
                 wish.margins.around((40, 24))
@@ -355,7 +358,7 @@ mod tests {
                 for x in 0..made.picture.width {
                     let own = within(x, left, 40).zip(within(y, top, 24));
                     let Some((own_x, own_y)) = own else {
-                        assert_eq!(made.mask.at(x, y), 255, "{text}: {x}, {y}");
+                        assert_eq!(made.mask.value(x, y), 255, "{text}: {x}, {y}");
                         continue;
                     };
                     assert_eq!(
@@ -364,27 +367,27 @@ mod tests {
                         "{text}"
                     );
                     let expected = fade(own_x, own_y, (40, 24), wish.margins, wish.overlap);
-                    assert_eq!(made.mask.at(x, y), expected, "{text}");
+                    assert_eq!(made.mask.value(x, y), expected, "{text}");
                 }
             }
         }
         let kept = extended(&photo, None, "left=16,overlap=0").mask;
-        assert!((0..24).all(|y| kept.at(16, y) == 0), "every pixel stays");
+        assert!((0..24).all(|y| kept.value(16, y) == 0), "every pixel stays");
         let faded = extended(&photo, None, "left=16,overlap=8").mask;
-        let row: Vec<u8> = (16..25).map(|x| faded.at(x, 5)).collect();
+        let row: Vec<u8> = (16..25).map(|x| faded.value(x, 5)).collect();
         assert_eq!(row, [239, 207, 175, 143, 112, 80, 48, 16, 0]);
     }
 
     #[test]
     fn what_was_painted_before_stays_painted() {
-        let mut painted = Mask::new(40, 24);
+        let mut painted = ImageMask::new(40, 24);
         painted.fill(9);
         let made = extended(&photo(), Some(&painted), "top=8,overlap=0");
-        assert_eq!((made.mask.at(3, 9), made.mask.at(3, 2)), (9, 255));
-        let foreign = Mask::of(1, 1, vec![255]);
+        assert_eq!((made.mask.value(3, 9), made.mask.value(3, 2)), (9, 255));
+        let foreign = ImageMask::from_values(1, 1, vec![255]);
         let made = extended(&photo(), Some(&foreign), "top=8,overlap=0");
         assert_eq!(
-            made.mask.at(3, 9),
+            made.mask.value(3, 9),
             0,
             "one of another picture is none of this one's"
         );

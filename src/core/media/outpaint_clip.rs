@@ -8,31 +8,30 @@ use std::path::Path;
 use super::outpaint::with_gray;
 use super::source::first_frame;
 use super::{
-    ClipInfo, ClipReader, Margins, Mask, MediaError, Picture, numbered_path, open_picture,
-    write_mask, write_png,
+    ClipInfo, ClipReader, ImageMask, MediaError, OutpaintMargins, RgbPixels, numbered_path,
+    open_picture, write_mask, write_png,
 };
 use crate::files::{make_private, make_private_folder};
-use crate::job::{JobId, Source, SourceClip, StartPicture};
+use crate::job::{InputMedia, JobId, SourceClip, StartPicture};
 use crate::naming;
 
 /// The picture, or the clip's first frame.
-pub fn first_of(source: &Source) -> Result<Picture, MediaError> {
+pub fn first_of(source: &InputMedia) -> Result<RgbPixels, MediaError> {
     match source {
-        Source::Picture(picture) => open_picture(&picture.path),
-        Source::Clip(clip) => first_frame(&clip.path).map(|frame| frame.picture),
+        InputMedia::Picture(picture) => open_picture(&picture.path),
+        InputMedia::Clip(clip) => first_frame(&clip.path).map(|frame| frame.picture),
     }
 }
 
 /// Writes at most `num_frames` first frames of a video, with gray margins, and their mask into a new folder in this
-/// one,
-/// readable only by its owner; returns both paths. An image has one frame.
+/// one, readable only by its owner; returns both paths. An image has one frame.
 pub fn write_extended_clip(
     folder: &Path,
-    source: &Source,
+    source: &InputMedia,
     most: u32,
-    margins: Margins,
-    mask: &Mask,
-) -> Result<(Source, StartPicture), MediaError> {
+    margins: OutpaintMargins,
+    mask: &ImageMask,
+) -> Result<(InputMedia, StartPicture), MediaError> {
     let stem = source.path().file_stem().unwrap_or_default();
     let slug = naming::slug(&stem.to_string_lossy());
     let folder = folder.join(format!("{slug}-extended-{}", JobId::next()));
@@ -40,15 +39,15 @@ pub fn write_extended_clip(
     make_private_folder(&folder).map_err(disk)?;
     let frame = folder.join(format!("{slug}.png"));
     let mut num_frames = 0;
-    let mut write = |picture: Picture| {
+    let mut write = |picture: RgbPixels| {
         num_frames += 1;
         let file = numbered_path(&frame, num_frames as usize);
         write_png(&file, &with_gray(&picture, margins)?)?;
         make_private(&file).map_err(disk)
     };
     match source {
-        Source::Picture(picture) => write(open_picture(&picture.path)?)?,
-        Source::Clip(clip) => each_frame(&clip.path, most, &mut write)?,
+        InputMedia::Picture(picture) => write(open_picture(&picture.path)?)?,
+        InputMedia::Clip(clip) => each_frame(&clip.path, most, &mut write)?,
     }
     let (width, height) = (mask.width(), mask.height());
     let sized = |path| StartPicture {
@@ -61,7 +60,7 @@ pub fn write_extended_clip(
     make_private(&file).map_err(disk)?;
     let first = numbered_path(&frame, 1);
     let extended = match source {
-        Source::Clip(clip) if num_frames > 1 => Source::Clip(SourceClip {
+        InputMedia::Clip(clip) if num_frames > 1 => InputMedia::Clip(SourceClip {
             path: first,
             info: ClipInfo {
                 width,
@@ -71,7 +70,7 @@ pub fn write_extended_clip(
                 ..clip.info
             },
         }),
-        _ => Source::Picture(sized(first)),
+        _ => InputMedia::Picture(sized(first)),
     };
     Ok((extended, sized(file)))
 }
@@ -79,7 +78,7 @@ pub fn write_extended_clip(
 fn each_frame(
     path: &Path,
     most: u32,
-    write: &mut dyn FnMut(Picture) -> Result<(), MediaError>,
+    write: &mut dyn FnMut(RgbPixels) -> Result<(), MediaError>,
 ) -> Result<(), MediaError> {
     let mut written = Ok(());
     let mut reader = ClipReader::open(path)?;
@@ -99,8 +98,8 @@ fn each_frame(
 mod tests {
     use super::*;
     use crate::media::{
-        ClipOptions, Filling, Outpaint, clip_info, extend_picture, mask_of_picture, open_clip,
-        write_clip,
+        ClipOptions, OutpaintFill, OutpaintRequest, clip_info, extend_picture, mask_of_picture,
+        open_clip, write_clip,
     };
 
     #[test]
@@ -108,19 +107,19 @@ mod tests {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("my boat.webp");
-        let frames: Vec<Picture> = (0..6_u8)
-            .map(|index| Picture::from_fn(16, 8, |x, _| [index * 40, x as u8, 9]).unwrap())
+        let frames: Vec<RgbPixels> = (0..6_u8)
+            .map(|index| RgbPixels::from_fn(16, 8, |x, _| [index * 40, x as u8, 9]).unwrap())
             .collect();
         write_clip(&path, &frames, ClipOptions::default()).unwrap();
         let info = clip_info(&path).unwrap();
-        let source = Source::Clip(SourceClip { path, info });
+        let source = InputMedia::Clip(SourceClip { path, info });
         let first = first_of(&source).unwrap();
-        let wish: Outpaint = "right=8,top=8,overlap=0".parse().unwrap();
-        let mask = extend_picture(&first, None, wish, Filling::Gray)
+        let wish: OutpaintRequest = "right=8,top=8,overlap=0".parse().unwrap();
+        let mask = extend_picture(&first, None, wish, OutpaintFill::Gray)
             .unwrap()
             .mask;
         let made = write_extended_clip(folder.path(), &source, 5, wish.margins, &mask).unwrap();
-        let (Source::Clip(clip), mask_file) = made else {
+        let (InputMedia::Clip(clip), mask_file) = made else {
             panic!("five frames are a clip");
         };
         assert_eq!((clip.info.width, clip.info.height), (24, 16));
@@ -135,7 +134,7 @@ mod tests {
         let written = mask_of_picture(&open_picture(&mask_file.path).unwrap());
         assert_eq!(written.values(), mask.values());
         assert_eq!(
-            (mask.at(23, 15), mask.at(3, 0), mask.at(3, 9)),
+            (mask.value(23, 15), mask.value(3, 0), mask.value(3, 9)),
             (255, 255, 0)
         );
         for file in [&clip.path, &mask_file.path] {

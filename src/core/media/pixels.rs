@@ -4,9 +4,9 @@
 
 use super::MediaError;
 
-/// An 8-bit RGB picture. [`Picture::new`] checks what the fields promise.
+/// An 8-bit RGB picture. [`RgbPixels::new`] checks what the fields promise.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Picture {
+pub struct RgbPixels {
     /// Pixels a row, at least one.
     pub width: u32,
     /// Rows, at least one.
@@ -15,7 +15,7 @@ pub struct Picture {
     pub rgb: Vec<u8>,
 }
 
-impl Picture {
+impl RgbPixels {
     /// Takes over `rgb`, which must hold exactly three bytes a pixel, row by row from the top.
     pub fn new(width: u32, height: u32, rgb: Vec<u8>) -> Result<Self, MediaError> {
         if width == 0 || height == 0 {
@@ -63,7 +63,7 @@ impl Picture {
     }
 }
 
-impl std::fmt::Debug for Picture {
+impl std::fmt::Debug for RgbPixels {
     // The pixels would flood every failed assertion.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Picture({} × {})", self.width, self.height)
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_buffer_of_the_wrong_length_is_refused() {
-        let err = Picture::new(2, 2, vec![0; 11]).unwrap_err();
+        let err = RgbPixels::new(2, 2, vec![0; 11]).unwrap_err();
         assert_eq!(
             err.to_string(),
             "expected 12 bytes of pixels for 2 × 2, found 11"
@@ -85,13 +85,13 @@ mod tests {
 
     #[test]
     fn sizes_that_overflow_are_refused() {
-        assert!(Picture::new(u32::MAX, u32::MAX, Vec::new()).is_err());
-        assert!(Picture::new(0, 7, Vec::new()).is_err());
+        assert!(RgbPixels::new(u32::MAX, u32::MAX, Vec::new()).is_err());
+        assert!(RgbPixels::new(0, 7, Vec::new()).is_err());
     }
 
     #[test]
     fn pixels_are_where_they_were_put() {
-        let picture = Picture::from_fn(3, 2, |x, y| [x as u8, y as u8, 9]).unwrap();
+        let picture = RgbPixels::from_fn(3, 2, |x, y| [x as u8, y as u8, 9]).unwrap();
         assert_eq!(picture.pixel(2, 1), [2, 1, 9]);
         assert_eq!(picture.row(1), [0, 1, 9, 1, 1, 9, 2, 1, 9]);
     }

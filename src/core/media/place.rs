@@ -157,14 +157,28 @@ impl AtomicFile {
     /// Gives the file this name unless another file has it already: then it keeps waiting for one.
     pub fn finish_new(&mut self, path: &Path) -> Result<bool, MediaError> {
         self.complete()?;
-        let partial = self.partial.take();
-        let Err(err) = partial.map_or(Ok(()), |it| it.persist_noclobber(path)) else {
+        let Some(partial) = self.partial.take() else {
             return Ok(true);
         };
-        self.partial = Some(err.path);
-        match err.error {
-            err if err.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-            err => Err(self.failed(err)),
+        // A link never replaces anything; where there are none, who makes the file owns the name.
+        let named = match fs::hard_link(&partial, path) {
+            Err(err) if err.kind() != io::ErrorKind::AlreadyExists => {
+                File::create_new(path).and_then(|_| {
+                    fs::rename(&partial, path).inspect_err(|_| {
+                        // Empty. The first error is the one to report.
+                        fs::remove_file(path).ok();
+                    })
+                })
+            }
+            linked => linked,
+        };
+        let Err(err) = named else {
+            return Ok(true);
+        };
+        self.partial = Some(partial);
+        match err.kind() {
+            io::ErrorKind::AlreadyExists => Ok(false),
+            _ => Err(self.failed(err)),
         }
     }
 
@@ -186,8 +200,8 @@ impl Drop for AtomicFile {
     }
 }
 
-/// Several files on their way. The last goes first when they are dropped: the first one may have made
-/// the folder, and removes it when it is empty again.
+/// Several files on their way. The last goes first when they are dropped: the first one may have made the folder, and
+/// removes it when it is empty again.
 #[derive(Default)]
 pub(super) struct AtomicFiles(Vec<AtomicFile>);
 

@@ -2,32 +2,40 @@
 //!
 //! Models were trained on images that Pillow resized, so equal bytes matter more than speed.
 
-use safelight_loops::resize::{self, Filter};
+use safelight_loops::resize::{self, ResizeFilter};
 
-use super::{MediaError, Picture};
+use super::{MediaError, RgbPixels};
 
 /// `picture` at `width × height`, resampled with Lanczos: the same bytes as Pillow's `LANCZOS`.
-pub fn resize_lanczos(picture: &Picture, width: u32, height: u32) -> Result<Picture, MediaError> {
-    resample(picture, width, height, Filter::Lanczos)
+pub fn resize_lanczos(
+    picture: &RgbPixels,
+    width: u32,
+    height: u32,
+) -> Result<RgbPixels, MediaError> {
+    resample(picture, width, height, ResizeFilter::Lanczos)
 }
 
 fn resample(
-    picture: &Picture,
+    picture: &RgbPixels,
     width: u32,
     height: u32,
-    filter: Filter,
-) -> Result<Picture, MediaError> {
+    filter: ResizeFilter,
+) -> Result<RgbPixels, MediaError> {
     if width == 0 || height == 0 {
         return Err(MediaError::no_pixels(width, height));
     }
     let old = (picture.width as usize, picture.height as usize);
     let new = (width as usize, height as usize);
     let rgb = resize::resample(&picture.rgb, old, new, filter);
-    Picture::new(width, height, rgb)
+    RgbPixels::new(width, height, rgb)
 }
 
 /// The largest part of `picture` from its middle that has the shape of `width × height`.
-pub fn crop_to_aspect(picture: &Picture, width: u32, height: u32) -> Result<Picture, MediaError> {
+pub fn crop_to_aspect(
+    picture: &RgbPixels,
+    width: u32,
+    height: u32,
+) -> Result<RgbPixels, MediaError> {
     if width == 0 || height == 0 {
         return Err(MediaError::no_pixels(width, height));
     }
@@ -46,7 +54,7 @@ pub fn crop_to_aspect(picture: &Picture, width: u32, height: u32) -> Result<Pict
 }
 
 /// Centre of an image, of this width and height, or as much as there is.
-pub fn crop_centre(picture: &Picture, width: u32, height: u32) -> Result<Picture, MediaError> {
+pub fn crop_centre(picture: &RgbPixels, width: u32, height: u32) -> Result<RgbPixels, MediaError> {
     let (width, height) = (width.min(picture.width), height.min(picture.height));
     let left = ((picture.width - width) / 2) as usize * 3;
     let top = ((picture.height - height) / 2) as usize;
@@ -55,21 +63,21 @@ pub fn crop_centre(picture: &Picture, width: u32, height: u32) -> Result<Picture
         .flat_map(|y| &picture.row(y)[left..left + bytes])
         .copied()
         .collect();
-    Picture::new(width, height, rgb)
+    RgbPixels::new(width, height, rgb)
 }
 
 /// `picture` shrunk to fit into `max_width × max_height` in its own proportions, each pixel the mean of
 /// those that it covers. A picture that fits stays as it is.
 pub fn thumbnail(
-    picture: &Picture,
+    picture: &RgbPixels,
     max_width: u32,
     max_height: u32,
-) -> Result<Picture, MediaError> {
+) -> Result<RgbPixels, MediaError> {
     if max_width == 0 || max_height == 0 {
         return Err(MediaError::no_pixels(max_width, max_height));
     }
     let (width, height) = thumbnail_size((picture.width, picture.height), max_width, max_height);
-    resample(picture, width, height, Filter::Box)
+    resample(picture, width, height, ResizeFilter::Box)
 }
 
 /// Width and height of the [`thumbnail`] of a picture of this width and height. No side may be zero.
@@ -88,10 +96,10 @@ mod tests {
     use super::*;
 
     /// The same formula is in the script that made the fixture.
-    fn pattern(width: u32, height: u32) -> Picture {
+    fn pattern(width: u32, height: u32) -> RgbPixels {
         let byte =
             |x: u32, y: u32, c: u32| ((x * x * 7 + y * y * 5 + x * y * 3 + c * 50) % 256) as u8;
-        Picture::from_fn(width, height, |x, y| [0, 1, 2].map(|c| byte(x, y, c))).unwrap()
+        RgbPixels::from_fn(width, height, |x, y| [0, 1, 2].map(|c| byte(x, y, c))).unwrap()
     }
 
     #[test]
@@ -107,9 +115,9 @@ mod tests {
             let [width, height, new_width, new_height] =
                 [0, 1, 2, 3].map(|i| u32::try_from(numbers[i]).unwrap());
             let filter = if name == "box" {
-                Filter::Box
+                ResizeFilter::Box
             } else {
-                Filter::Lanczos
+                ResizeFilter::Lanczos
             };
             let resized = resample(&pattern(width, height), new_width, new_height, filter).unwrap();
             assert_eq!((resized.width, resized.height), (new_width, new_height));
@@ -140,10 +148,10 @@ mod tests {
 
     #[test]
     fn a_thumbnail_fits_and_keeps_its_proportions() {
-        let picture = Picture::from_fn(300, 200, |x, y| [(x % 256) as u8, y as u8, 7]).unwrap();
+        let picture = RgbPixels::from_fn(300, 200, |x, y| [(x % 256) as u8, y as u8, 7]).unwrap();
         let small = thumbnail(&picture, 64, 64).unwrap();
         assert_eq!((small.width, small.height), (64, 43));
-        let sliver = Picture::from_fn(1000, 1, |_, _| [9; 3]).unwrap();
+        let sliver = RgbPixels::from_fn(1000, 1, |_, _| [9; 3]).unwrap();
         let small = thumbnail(&sliver, 10, 10).unwrap();
         assert_eq!(
             (small.width, small.height, small.pixel(5, 0)),
@@ -153,7 +161,8 @@ mod tests {
 
     #[test]
     fn each_pixel_is_the_mean_of_those_it_stands_for() {
-        let picture = Picture::from_fn(4, 4, |x, y| [(x / 2 * 100 + y % 2 * 10) as u8; 3]).unwrap();
+        let picture =
+            RgbPixels::from_fn(4, 4, |x, y| [(x / 2 * 100 + y % 2 * 10) as u8; 3]).unwrap();
         let small = thumbnail(&picture, 2, 2).unwrap();
         assert_eq!(small.pixel(0, 0), [5; 3]);
         assert_eq!(small.pixel(1, 1), [105; 3]);
@@ -161,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_picture_that_fits_stays_as_it_is() {
-        let picture = Picture::from_fn(5, 3, |x, _| [x as u8; 3]).unwrap();
+        let picture = RgbPixels::from_fn(5, 3, |x, _| [x as u8; 3]).unwrap();
         assert_eq!(thumbnail(&picture, 64, 64).unwrap(), picture);
     }
 }

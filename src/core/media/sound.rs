@@ -18,13 +18,13 @@ use crate::formats::ByteSource;
     not(feature = "h264"),
     expect(dead_code, reason = "only MP4 holds sound")
 )]
-pub struct Sound {
+pub struct SoundTrack {
     pub(super) file: File,
     /// The whole box that describes the packets: the codec and its header.
     pub(super) description: Vec<u8>,
     /// Units a second.
     pub(super) timescale: u32,
-    pub(super) packets: Vec<Packet>,
+    pub(super) packets: Vec<SoundPacket>,
     /// Silence before, in seconds.
     pub(super) delay_secs: f64,
     /// Units at the front that are decoded and not heard.
@@ -35,7 +35,7 @@ pub struct Sound {
 
 /// One encoded piece of sound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Packet {
+pub(super) struct SoundPacket {
     /// Offset in the file.
     pub offset: u64,
     pub size: u32,
@@ -49,7 +49,7 @@ pub(super) const SEVERAL: &str = "the result has the first of the clip's tracks 
 /// Sound of a clip that can be copied.
 #[derive(Debug, Default)]
 pub struct FoundSound {
-    pub sound: Option<Sound>,
+    pub sound: Option<SoundTrack>,
     /// Sound that cannot be copied, and why: a sentence.
     pub left_out: Option<String>,
 }
@@ -64,7 +64,7 @@ impl FoundSound {
     }
 }
 
-impl Sound {
+impl SoundTrack {
     /// Of all packets.
     pub(super) fn num_bytes(&self) -> u64 {
         self.packets.iter().map(|it| u64::from(it.size)).sum()
@@ -125,7 +125,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::media::{ClipOptions, FrameSegments, Picture, open_clip, write_clip};
+    use crate::media::{ClipOptions, FrameSegments, RgbPixels, open_clip, write_clip};
 
     /// Clips of half a second with sound, made by ffmpeg: `source/tests/clips/make.sh`.
     fn clip(name: &str) -> PathBuf {
@@ -137,7 +137,7 @@ mod tests {
         sound_for(&clip(name), Path::new("a.mp4")).expect("it works")
     }
 
-    fn bytes_of(sound: &Sound) -> Vec<Vec<u8>> {
+    fn bytes_of(sound: &SoundTrack) -> Vec<Vec<u8>> {
         let mut all = Vec::new();
         let take = &mut |packet: &[u8]| {
             all.push(packet.to_vec());
@@ -147,13 +147,13 @@ mod tests {
         all
     }
 
-    fn frames() -> Vec<Picture> {
-        let frame = |grey| Picture::from_fn(48, 32, |_, _| [grey; 3]).expect("it works");
+    fn frames() -> Vec<RgbPixels> {
+        let frame = |grey| RgbPixels::from_fn(48, 32, |_, _| [grey; 3]).expect("it works");
         [20, 90, 200].map(frame).into()
     }
 
     /// A clip of three frames in runs, joined with this sound.
-    fn joined(folder: &Path, sound: Option<&Sound>) -> PathBuf {
+    fn joined(folder: &Path, sound: Option<&SoundTrack>) -> PathBuf {
         let parts = folder.join("parts");
         fs::create_dir_all(&parts).expect("it works");
         let out = folder.join(if sound.is_some() {

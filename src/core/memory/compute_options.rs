@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::named::named;
+use crate::enum_macros::named;
 
 named! {
     /// Attention kernel on a GPU. The scores of all tokens are never computed together.

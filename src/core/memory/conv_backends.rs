@@ -1,15 +1,15 @@
 //! Backends for the convolutions of autoencoders: the user's setting, and the results of probing a device.
 //!
 //! Plain data: the worker starts the probe, the engine runs it. File:
-//! [`Paths::conv_backends_file`](crate::settings::Paths::conv_backends_file).
+//! [`AppPaths::conv_backends_file`](crate::settings::AppPaths::conv_backends_file).
 
 use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::enum_macros::named;
 use crate::files::{read_json_or_default, write_json};
-use crate::named::named;
 
 named! {
     // The label is part of a sentence: "convolutions …".
@@ -90,7 +90,7 @@ named! {
     /// Convolutions of an autoencoder.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
-    pub enum Convolutions {
+    pub enum ConvDimensions {
         /// 2D.
         Pictures = "pictures",
         /// 3D, over time too.
@@ -99,7 +99,7 @@ named! {
     }
 }
 
-impl Convolutions {
+impl ConvDimensions {
     /// Backends that compute them differently.
     pub fn backends(self) -> &'static [ConvBackend] {
         match self {
@@ -156,7 +156,7 @@ pub struct ConvBackendKey {
     /// The autoencoder's `bf16`, `f16` or `f32`.
     pub dtype: String,
     pub shape: ShapeClass,
-    pub convolutions: Convolutions,
+    pub convolutions: ConvDimensions,
 }
 
 /// Result of probing one backend.
@@ -178,7 +178,7 @@ pub enum ProbeResult {
 pub struct ProbeLine {
     pub backend: ConvBackend,
     pub shape: ShapeClass,
-    pub convolutions: Convolutions,
+    pub convolutions: ConvDimensions,
     pub dtype: String,
     #[serde(flatten)]
     pub result: ProbeResult,

@@ -9,7 +9,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::DeviceClass;
-use crate::families::Family;
+use crate::families::ModelFamily;
 use crate::files::{read_json_or_default, write_json};
 use crate::job::Stage;
 
@@ -32,7 +32,7 @@ pub struct MeasuredPeak<'a> {
     /// The device's own name; empty where it is not known.
     pub device: &'a str,
     pub class: DeviceClass,
-    pub family: Family,
+    pub family: ModelFamily,
     pub stage: Stage,
 }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::FallbackLevel;
 use crate::files::{read_json_or_default, write_json};
 
-/// By the device's own name. Kept in [`Paths::memory_counters`](crate::settings::Paths::memory_counters).
+/// By the device's own name. Kept in [`AppPaths::memory_counters`](crate::settings::AppPaths::memory_counters).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FallbackCounters(BTreeMap<String, DeviceCounters>);

@@ -20,13 +20,13 @@ mod verdict;
 
 use serde::{Deserialize, Serialize};
 
-pub use activations::{Job, StageFootprint};
+pub use activations::{PlannedJob, StageFootprint};
 pub(crate) use activations::{autoencoder, streams, text};
 pub use corrections::{MeasuredPeak, PeakCorrections};
 pub use device::{CONTEXT_BYTES, DeviceFacts, FIRST_CONTEXT_BYTES, MemoryBudget};
 pub use fault::ResourceFault;
 pub(crate) use network::NetworkReader;
-pub use network::{ModelFootprint, Network, WeightBytes};
+pub use network::{ModelFootprint, NetworkFootprint, WeightBytes};
 pub use outcome::{PlanOutcome, StageOutcome};
 pub use parts::PlannedNetwork;
 pub use plan::{MemoryPlan, MemoryPlanner, StagePlan};
@@ -37,7 +37,7 @@ pub use suggest::{
 };
 pub use verdict::PlanSummary;
 
-use crate::named::named;
+use crate::enum_macros::named;
 use compute_options::ComputeOptions;
 use conv_backends::ConvBackend;
 

@@ -12,11 +12,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::parts::PlannedNetwork;
-use crate::families::Family;
+use crate::families::ModelFamily;
 use crate::formats::weights::{TensorEntry, TensorType, WeightSet};
-use crate::job::{Control, Lora};
+use crate::job::{ControlInput, LoraChoice};
 use crate::model::{CatalogError, ModelFiles};
-use crate::networks::{AutoencoderConfig, NetworkConfig, Role, TensorSpec, VaeHalf, WanVaeConfig};
+use crate::networks::{
+    AutoencoderConfig, NetworkConfig, TensorRole, TensorSpec, VaeHalf, WanVaeConfig,
+};
 
 /// Parameters by their dtype in the engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,7 +50,7 @@ impl WeightBytes {
 #[derive(Debug, Default)]
 pub(crate) struct NetworkReader {
     headers: BTreeMap<PathBuf, Rc<WeightSet>>,
-    networks: BTreeMap<PlannedNetwork, Network>,
+    networks: BTreeMap<PlannedNetwork, NetworkFootprint>,
 }
 
 impl NetworkReader {
@@ -68,7 +70,7 @@ impl NetworkReader {
     ) -> Result<(), CatalogError> {
         let weights = self.header(place)?;
         let tensors = config.tensors(&weights);
-        let network = Network::of(&tensors, &weights, Arc::new(config));
+        let network = NetworkFootprint::from_tensors(&tensors, &weights, Arc::new(config));
         self.networks.insert(part, network);
         Ok(())
     }
@@ -86,7 +88,7 @@ impl NetworkReader {
         ] {
             let tensors = config.half(half, &weights);
             let config: Arc<C> = Arc::clone(&config);
-            let network = Network::of(&tensors, &weights, config);
+            let network = NetworkFootprint::from_tensors(&tensors, &weights, config);
             self.networks.insert(part, network);
         }
         Ok(())
@@ -96,7 +98,7 @@ impl NetworkReader {
         if let Some(known) = self.headers.get(place) {
             return Ok(Rc::clone(known));
         }
-        let weights = Rc::new(WeightSet::at(place)?);
+        let weights = Rc::new(WeightSet::open(place)?);
         self.headers.insert(place.to_owned(), Rc::clone(&weights));
         Ok(weights)
     }
@@ -104,7 +106,7 @@ impl NetworkReader {
 
 /// Weights of a network in the engine.
 #[derive(Clone, Debug)]
-pub struct Network {
+pub struct NetworkFootprint {
     /// Tensors that are no matrices, and stay resident.
     pub fixed: WeightBytes,
     /// Matrices of every call.
@@ -120,7 +122,7 @@ pub struct Network {
     config: Arc<dyn Any + Send + Sync>,
 }
 
-impl Network {
+impl NetworkFootprint {
     /// A published network whose file is not here, with all its parameters in matrices.
     pub(crate) fn about(numbers: u64, is_narrow: bool, config: Arc<dyn Any + Send + Sync>) -> Self {
         // Share of the largest matrix in published networks.
@@ -179,9 +181,9 @@ impl Network {
     pub(crate) fn read<C: NetworkConfig + Any + Send + Sync>(
         place: &Path,
     ) -> Result<Self, CatalogError> {
-        let (config, weights) = (C::read(place)?, WeightSet::at(place)?);
+        let (config, weights) = (C::read(place)?, WeightSet::open(place)?);
         let tensors = config.tensors(&weights);
-        Ok(Self::of(&tensors, &weights, Arc::new(config)))
+        Ok(Self::from_tensors(&tensors, &weights, Arc::new(config)))
     }
 
     /// Adds a network that is on the device at the same time.
@@ -198,7 +200,11 @@ impl Network {
     }
 
     /// Counts the tensors that the engine reads.
-    fn of(tensors: &[TensorSpec], weights: &WeightSet, config: Arc<dyn Any + Send + Sync>) -> Self {
+    fn from_tensors(
+        tensors: &[TensorSpec],
+        weights: &WeightSet,
+        config: Arc<dyn Any + Send + Sync>,
+    ) -> Self {
         let mut network = Self::empty(config);
         for tensor in tensors {
             // A missing one is an error of loading.
@@ -216,39 +222,39 @@ impl Network {
             TensorType::Plain(dtype) => dtype.bitsize() == 8,
             TensorType::Blocks(_) | TensorType::Foreign(_) => true,
         };
-        let stays = matches!(tensor.role, Role::Fixed | Role::Doubling);
+        let stays = matches!(tensor.role, TensorRole::Fixed | TensorRole::Doubling);
         let mut tally = WeightBytes::default();
         if is_narrow && !stays {
             tally.stored = entry.bytes;
-            if tensor.role != Role::Table {
+            if tensor.role != TensorRole::Table {
                 self.expanded = self.expanded.max(numbers);
             }
         } else if tensor.keeps_f32 {
             tally.exact = numbers;
-        } else if tensor.role == Role::Doubling {
+        } else if tensor.role == TensorRole::Doubling {
             // Four corners of 2 × 2 taps in the place of 3 × 3.
             tally.plain = numbers.saturating_mul(16) / 9;
         } else {
             tally.plain = numbers;
         }
-        let is_matrix = matches!(tensor.role, Role::Matrix | Role::Modulation);
+        let is_matrix = matches!(tensor.role, TensorRole::Matrix | TensorRole::Modulation);
         if is_matrix && tally.bytes(4) > self.largest.bytes(4) {
             self.largest = tally;
         }
         match tensor.role {
-            Role::Fixed | Role::Doubling => self.fixed.add(tally),
-            Role::Matrix => self.often.add(tally),
-            Role::Modulation => self.seldom.add(tally),
-            Role::Table => self.tables.add(tally),
+            TensorRole::Fixed | TensorRole::Doubling => self.fixed.add(tally),
+            TensorRole::Matrix => self.often.add(tally),
+            TensorRole::Modulation => self.seldom.add(tally),
+            TensorRole::Table => self.tables.add(tally),
         }
     }
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct ModelFootprint {
-    parts: BTreeMap<PlannedNetwork, Network>,
+    parts: BTreeMap<PlannedNetwork, NetworkFootprint>,
     /// ControlNets, on the device together with the transformer.
-    controls: Vec<Network>,
+    controls: Vec<NetworkFootprint>,
     pub(super) lora_numbers: u64,
     /// Parameters of the tiny decoder for previews.
     pub(super) preview_numbers: u64,
@@ -257,10 +263,10 @@ pub struct ModelFootprint {
 impl ModelFootprint {
     /// Reads the headers of a model's files, of its LoRAs and ControlNets.
     pub fn read(
-        family: Family,
+        family: ModelFamily,
         files: &ModelFiles,
-        loras: &[Lora],
-        controls: &[Control],
+        loras: &[LoraChoice],
+        controls: &[ControlInput],
     ) -> Result<Self, CatalogError> {
         let mut reader = NetworkReader::default();
         (family.networks)(files, &mut reader)?;
@@ -270,12 +276,12 @@ impl ModelFootprint {
         };
         for lora in loras {
             // One that cannot be read is an error of opening it.
-            let numbers = WeightSet::at(&lora.path).map_or(0, |set| set.parameters());
+            let numbers = WeightSet::open(&lora.path).map_or(0, |set| set.parameters());
             weights.lora_numbers = weights.lora_numbers.saturating_add(numbers);
         }
         if let Some(place) = &files.preview_decoder {
             // Without it previews are linear.
-            weights.preview_numbers = WeightSet::at(place).map_or(0, |set| set.parameters());
+            weights.preview_numbers = WeightSet::open(place).map_or(0, |set| set.parameters());
         }
         // Each file once.
         let paths = controls
@@ -300,23 +306,25 @@ impl ModelFootprint {
     }
 
     /// The ControlNets with such a config.
-    pub(crate) fn controls<C: 'static>(&self) -> impl Iterator<Item = (&Network, &C)> {
+    pub(crate) fn controls<C: 'static>(&self) -> impl Iterator<Item = (&NetworkFootprint, &C)> {
         let controls = self.controls.iter();
         controls.filter_map(|network| Some((network, network.config()?)))
     }
 
     /// A network with all others that are on the device at the same time.
-    pub(super) fn with_part(&self, part: PlannedNetwork) -> Option<Cow<'_, Network>> {
+    pub(super) fn with_part(&self, part: PlannedNetwork) -> Option<Cow<'_, NetworkFootprint>> {
         let network = self.part(part)?;
         if !part.is_transformer() || self.controls.is_empty() {
             return Some(Cow::Borrowed(network));
         }
         let all = self.controls.iter();
-        Some(Cow::Owned(all.fold(network.clone(), Network::with)))
+        Some(Cow::Owned(
+            all.fold(network.clone(), NetworkFootprint::with),
+        ))
     }
 
     /// Networks that stream through their own buffers while `part` runs.
-    pub(super) fn beside(&self, part: PlannedNetwork) -> &[Network] {
+    pub(super) fn beside(&self, part: PlannedNetwork) -> &[NetworkFootprint] {
         if part.is_transformer() {
             &self.controls
         } else {
@@ -325,14 +333,16 @@ impl ModelFootprint {
     }
 
     /// Weights of a model whose files are not here.
-    pub(crate) fn about(parts: impl IntoIterator<Item = (PlannedNetwork, Network)>) -> Self {
+    pub(crate) fn about(
+        parts: impl IntoIterator<Item = (PlannedNetwork, NetworkFootprint)>,
+    ) -> Self {
         Self {
             parts: parts.into_iter().collect(),
             ..Self::default()
         }
     }
 
-    pub fn part(&self, part: PlannedNetwork) -> Option<&Network> {
+    pub fn part(&self, part: PlannedNetwork) -> Option<&NetworkFootprint> {
         self.parts.get(&part)
     }
 }

@@ -25,7 +25,7 @@ pub struct PlanOutcome {
 
 impl PlanOutcome {
     /// Returns `None` if nothing was measured.
-    pub fn of(stages: Vec<StageOutcome>) -> Option<Self> {
+    pub fn from_stages(stages: Vec<StageOutcome>) -> Option<Self> {
         let predicted = stages.iter().map(|stage| stage.predicted_bytes);
         let measured = stages.iter().map(|stage| stage.measured_bytes);
         let (predicted_bytes, measured_bytes) = (predicted.max()?, measured.max()?);
@@ -58,9 +58,9 @@ mod tests {
             measured_bytes,
         };
         let stages = vec![stage(1 << 30, 3 << 30), stage(5 << 29, 1 << 30)];
-        let outcome = PlanOutcome::of(stages).unwrap();
+        let outcome = PlanOutcome::from_stages(stages).unwrap();
         assert_eq!(outcome.line(), "predicted 2.5, measured 3.0 GiB");
-        assert_eq!(PlanOutcome::of(Vec::new()), None);
-        assert_eq!(PlanOutcome::of(vec![stage(7, 0)]), None);
+        assert_eq!(PlanOutcome::from_stages(Vec::new()), None);
+        assert_eq!(PlanOutcome::from_stages(vec![stage(7, 0)]), None);
     }
 }

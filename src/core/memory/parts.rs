@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::named::labelled;
+use crate::enum_macros::labelled;
 
 labelled! {
     /// A network of a model; the halves of an autoencoder are two.

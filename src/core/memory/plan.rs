@@ -4,10 +4,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::activations::{Job, StageFootprint};
+use super::activations::{PlannedJob, StageFootprint};
 use super::corrections::{MeasuredPeak, PeakCorrections};
 use super::device::{DeviceFacts, MemoryBudget};
-use super::network::{ModelFootprint, Network};
+use super::network::{ModelFootprint, NetworkFootprint};
 use super::parts::PlannedNetwork;
 use super::verdict::{self, PlanSummary};
 use super::{DeviceClass, MemoryOptions, StageMemory};
@@ -194,7 +194,7 @@ impl MemoryPlanner<'_> {
             }
         });
         let peak_bytes = peak.max().unwrap_or(0);
-        let verdict = verdict::of(&self.facts, &budget, &stages, peak_bytes);
+        let verdict = verdict::plan_summary(&self.facts, &budget, &stages, peak_bytes);
         MemoryPlan {
             device: self.facts,
             budget,
@@ -229,7 +229,7 @@ impl MemoryPlanner<'_> {
     pub fn operations(&self, request: &GenerateRequest) -> f64 {
         let budget = self.facts.budget(&request.memory);
         let job = self.job(request, &budget);
-        let recipe = Recipe::of(request).stages;
+        let recipe = Recipe::from_request(request).stages;
         let of_stage = |stage: &Stage| {
             let needs = job.needs(*stage).into_iter();
             needs
@@ -247,8 +247,8 @@ impl MemoryPlanner<'_> {
         all / experts
     }
 
-    fn job<'a>(&'a self, request: &'a GenerateRequest, budget: &MemoryBudget) -> Job<'a> {
-        Job {
+    fn job<'a>(&'a self, request: &'a GenerateRequest, budget: &MemoryBudget) -> PlannedJob<'a> {
+        PlannedJob {
             request,
             weights: self.weights,
             class: self.facts.class,
@@ -257,7 +257,7 @@ impl MemoryPlanner<'_> {
     }
 
     /// Streaming buffers of a network and of those that run with it.
-    fn windows(&self, network: &Network, need: &StageFootprint) -> u64 {
+    fn windows(&self, network: &NetworkFootprint, need: &StageFootprint) -> u64 {
         let others = self.weights.beside(need.part).iter();
         let others = others.map(|network| window(network, need));
         others.fold(window(network, need), u64::saturating_add)
@@ -334,7 +334,7 @@ impl MemoryPlanner<'_> {
         (memory, steps): (&MemoryOptions, u32),
         budget: &MemoryBudget,
         stage: Stage,
-        network: &Network,
+        network: &NetworkFootprint,
         need: &StageFootprint,
         factor: f64,
     ) -> StagePlan {
@@ -408,13 +408,13 @@ impl MemoryPlanner<'_> {
 
 /// Stages of the engine, each once: all sections need the same.
 fn stages_of(request: &GenerateRequest) -> impl Iterator<Item = Stage> {
-    let recipe = Recipe::of(request).stages;
+    let recipe = Recipe::from_request(request).stages;
     Stage::ALL
         .into_iter()
         .filter(move |stage| *stage != Stage::Save && recipe.contains(stage))
 }
 
-/// Whether all networks and the largest activations fit together.
+/// Returns whether all networks and the largest activations fit together.
 fn fit_together(stages: &[StagePlan], budget: &MemoryBudget) -> bool {
     let beside = stages
         .iter()
@@ -442,7 +442,7 @@ fn kept_bytes(stages: &[StagePlan]) -> u64 {
 }
 
 /// Streaming buffer of a network.
-fn window(network: &Network, need: &StageFootprint) -> u64 {
+fn window(network: &NetworkFootprint, need: &StageFootprint) -> u64 {
     let size = need.number_bytes;
     let all = network
         .often

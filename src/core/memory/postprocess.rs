@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::activations::StageFootprint;
 use super::parts::PlannedNetwork;
 use super::plan::{MemoryPlan, MemoryPlanner, StagePlan};
-use super::{DeviceClass, ModelFootprint, Network};
+use super::{DeviceClass, ModelFootprint, NetworkFootprint};
 use crate::finish::{
     CPU_TILE_BYTES, PostprocessKind, PostprocessRequest, TileSize, room_for_tiles,
 };
@@ -35,13 +35,13 @@ impl ModelFootprint {
     /// Reads the header of the request's network.
     pub fn of_postprocess(request: &PostprocessRequest) -> Result<Self, CatalogError> {
         let path = request.network();
-        let num_weights = WeightSet::at(path)?.parameters();
+        let num_weights = WeightSet::open(path)?.parameters();
         let network = match &request.work {
             PostprocessKind::Upscale { .. } => {
-                Network::about(num_weights, false, Arc::new(UpscalerConfig::read(path)?))
+                NetworkFootprint::about(num_weights, false, Arc::new(UpscalerConfig::read(path)?))
             }
             PostprocessKind::Interpolate { .. } => {
-                Network::about(num_weights, false, Arc::new(IfnetConfig::read(path)?))
+                NetworkFootprint::about(num_weights, false, Arc::new(IfnetConfig::read(path)?))
             }
         };
         Ok(Self::about([(PlannedNetwork::Finisher, network)]))
@@ -178,7 +178,7 @@ mod tests {
 
     use super::*;
     use crate::finish::{PostprocessForm, PostprocessOptions, TargetSize};
-    use crate::media::{Picture, write_png};
+    use crate::media::{RgbPixels, write_png};
     use crate::memory::{DeviceFacts, MemoryOptions, PeakCorrections};
     use crate::networks::{RrdbConfig, RrdbNames, UpscalerLayers};
 
@@ -198,7 +198,7 @@ mod tests {
                 has_shortcuts: false,
             }),
         };
-        let network = Network::about(16_700_000, false, Arc::new(config));
+        let network = NetworkFootprint::about(16_700_000, false, Arc::new(config));
         ModelFootprint::about([(PlannedNetwork::Finisher, network)])
     }
 
@@ -206,7 +206,7 @@ mod tests {
         let source = folder.join("small.png");
         write_png(
             &source,
-            &Picture::from_fn(1024, 1024, |_, _| [9; 3]).unwrap(),
+            &RgbPixels::from_fn(1024, 1024, |_, _| [9; 3]).unwrap(),
         )
         .unwrap();
         let form = PostprocessForm {

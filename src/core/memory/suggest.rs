@@ -6,8 +6,8 @@ use super::MemoryOptions;
 use super::network::ModelFootprint;
 use super::parts::PlannedNetwork;
 use super::plan::{MemoryPlan, MemoryPlanner, TILES};
-use crate::job::{Control, GenerateRequest, Lora};
-use crate::model::{Limits, ModelFiles, ModelSpec, nearest_multiple};
+use crate::job::{ControlInput, GenerateRequest, LoraChoice};
+use crate::model::{ModelFiles, ModelSpec, SizeLimits, nearest_multiple};
 use crate::units::gib_text;
 
 /// Another model for the same job, such as the same one in fp8.
@@ -36,7 +36,7 @@ impl ModelAlternative {
     }
 
     /// Reads the headers of a model; `None` if they cannot be read.
-    pub fn read(spec: &ModelSpec, loras: &[Lora], controls: &[Control]) -> Option<Self> {
+    pub fn read(spec: &ModelSpec, loras: &[LoraChoice], controls: &[ControlInput]) -> Option<Self> {
         Some(Self {
             id: spec.id.clone(),
             name: spec.name.clone(),
@@ -276,7 +276,7 @@ pub struct LargestFit {
 pub fn largest(
     planner: &MemoryPlanner<'_>,
     request: &GenerateRequest,
-    limits: &Limits,
+    limits: &SizeLimits,
 ) -> LargestFit {
     let fits = |change: PlanChange| planner.plan(&change.applied(request)).fits();
     let multiple = limits.size_multiple.max(1);

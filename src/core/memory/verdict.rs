@@ -22,7 +22,7 @@ pub struct PlanSummary {
     pub of_bytes: u64,
 }
 
-pub(super) fn of(
+pub(super) fn plan_summary(
     facts: &DeviceFacts,
     budget: &MemoryBudget,
     stages: &[StagePlan],

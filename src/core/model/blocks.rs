@@ -14,7 +14,7 @@ impl BlockSet {
     pub const MOST: u32 = u64::BITS;
 
     /// One block; none at all beyond [`Self::MOST`].
-    pub fn of(block: u32) -> Self {
+    pub fn single(block: u32) -> Self {
         Self(1_u64.checked_shl(block).unwrap_or_default())
     }
 
@@ -24,7 +24,7 @@ impl BlockSet {
 
     pub fn holds(self, block: usize) -> bool {
         let block = u32::try_from(block).unwrap_or(Self::MOST);
-        self.0 & Self::of(block).0 != 0
+        self.0 & Self::single(block).0 != 0
     }
 
     /// The largest number in it.
@@ -58,7 +58,7 @@ impl FromStr for BlockSet {
                     "{text:?} are no blocks: give numbers from 0 to {last} with commas between them, such as 9,10"
                 ));
             };
-            all.0 |= Self::of(block).0;
+            all.0 |= Self::single(block).0;
         }
         Ok(all)
     }
@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(blocks.to_string(), "9,10,63");
         assert_eq!(blocks.last(), Some(63));
         assert!(blocks.holds(9) && !blocks.holds(8) && !blocks.holds(64));
-        assert_eq!(BlockSet::of(64), BlockSet::default());
+        assert_eq!(BlockSet::single(64), BlockSet::default());
         for wrong in ["", "9,", "64", "-1", "a", "9 10"] {
             let message = wrong.parse::<BlockSet>().unwrap_err();
             assert!(message.contains("0 to 63"), "{message}");

@@ -9,13 +9,13 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::InputUse;
-use crate::named::{named, parsed};
+use crate::enum_macros::{named, parsed};
 
 named! {
     /// Sampler.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "lowercase")]
-    pub enum Sampler {
+    pub enum SamplerKind {
         /// UniPC, order 2, `bh2`, on flow sigmas: Wan's own.
         #[default]
         UniPc = "unipc", "UniPC";
@@ -33,7 +33,7 @@ named! {
     }
 }
 
-parsed!(Sampler, "a sampler");
+parsed!(SamplerKind, "a sampler");
 
 named! {
     /// Spacing of the sigmas.
@@ -93,7 +93,7 @@ impl FromStr for SectionOrder {
 
 /// A file of low-rank updates, and how strongly they act.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Lora {
+pub struct LoraChoice {
     pub path: PathBuf,
     /// 1 as trained; 0 not at all; may be negative.
     pub strength: f64,
@@ -102,14 +102,14 @@ pub struct Lora {
     pub strength_2: Option<f64>,
 }
 
-impl Lora {
+impl LoraChoice {
     /// The name of its file's fingerprint among those of a job, in which it has this number.
     pub fn fingerprint_name(&self, index: usize) -> String {
         format!("loras.{index}")
     }
 }
 
-impl FromStr for Lora {
+impl FromStr for LoraChoice {
     type Err = String;
 
     /// `FILE`, `FILE:STRENGTH` or `FILE:STRENGTH:STRENGTH_LOW`; what is no number belongs to the file's name.
@@ -210,7 +210,7 @@ named! {
     /// Fit of a start image with another aspect ratio to the video's size.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "lowercase")]
-    pub enum Fit {
+    pub enum ResizeMode {
         /// Stretched to the size, as diffusers does.
         #[default]
         Stretch = "stretch",
@@ -219,4 +219,4 @@ named! {
     }
 }
 
-parsed!(Fit, "a fit");
+parsed!(ResizeMode, "a fit");

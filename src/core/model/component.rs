@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::named::labelled;
+use crate::enum_macros::labelled;
 
 labelled! {
     /// Component of a model.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
-    pub enum Component {
+    pub enum ModelComponent {
         Transformer = "transformer",
         Vae = "VAE",
         TextEncoder = "text encoder",

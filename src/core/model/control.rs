@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::named::{named, parsed};
+use crate::enum_macros::{named, parsed};
 
 named! {
     /// Control type.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use crate::families::Family;
+use crate::families::ModelFamily;
 use crate::files::{FileError, has_ending};
 use crate::formats::weights::header::HeaderError;
 use crate::units::size_text;
@@ -217,7 +217,9 @@ impl CatalogError {
 }
 
 fn choose_a_model() -> String {
-    let models: Vec<&str> = Family::published().map(|family| family.models).collect();
+    let models: Vec<&str> = ModelFamily::published()
+        .map(|family| family.models)
+        .collect();
     format!(
         "Choose a model that Safelight runs ({}): a diffusers folder, or a transformer's .safetensors or .gguf file",
         models.join(", ")

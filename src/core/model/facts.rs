@@ -4,14 +4,14 @@
 
 use serde::Deserialize;
 
-use crate::families::Family;
-use crate::model::choices::{Sampler, SectionOrder};
-use crate::model::{Guidance, ImageRole, InputUse, Limits};
+use crate::families::ModelFamily;
+use crate::model::choices::{SamplerKind, SectionOrder};
+use crate::model::{GuidanceMode, ImageRole, InputUse, SizeLimits};
 
 /// Facts about a whole checked model.
 #[derive(Clone, Debug)]
 pub(crate) struct ModelFacts {
-    pub family: Family,
+    pub family: ModelFamily,
     /// The published variant's name, such as `TI2V`.
     pub variant: &'static str,
     pub shape: TransformerShape,
@@ -19,21 +19,21 @@ pub(crate) struct ModelFacts {
     pub image_role: ImageRole,
     pub mask: InputUse,
     pub end_image: InputUse,
-    pub guidance: Guidance,
+    pub guidance: GuidanceMode,
     /// The order in which it makes the sections of a clip, if it does.
     pub section_order: Option<SectionOrder>,
     /// Channels of the latents.
     pub latent_channels: u64,
-    pub limits: Limits,
-    pub schedule: Option<Schedule>,
+    pub limits: SizeLimits,
+    pub schedule: Option<SchedulerDefaults>,
     /// Bytes of all weight files.
     pub bytes: u64,
 }
 
 /// The defaults that are a scheduler's.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Schedule {
-    pub sampler: Sampler,
+pub(crate) struct SchedulerDefaults {
+    pub sampler: SamplerKind,
     pub shift: Option<f64>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct TransformerShape {
 
 impl TransformerShape {
     /// About how many numbers a transformer of this shape has: within a tenth for all published ones.
-    pub(crate) fn numbers(&self, family: Family) -> u64 {
+    pub(crate) fn numbers(&self, family: ModelFamily) -> u64 {
         let width = (self.heads * self.head_dim) as f64;
         // Matrices of width × width in a block: attentions, and a feed-forward of four to six times the width.
         let matrices = (family.matrices_a_block)(width);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::configs::ModelIndex;
-use super::{CatalogError, Component};
+use super::{CatalogError, ModelComponent};
 
 /// One place for each component. A component is a folder (a `config.json` and weights) or one file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -36,7 +36,7 @@ pub struct ModelFiles {
     pub preview_decoder: Option<PathBuf>,
     /// Redux adapter for image prompts, if installed; no part of the model.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub picture_prompts: Option<PicturePrompts>,
+    pub picture_prompts: Option<ReduxFiles>,
     /// The folder of `preprocessor_config.json`; the published values when absent.
     pub image_processor: Option<PathBuf>,
     /// The folder of `scheduler_config.json`; the published values when absent.
@@ -52,7 +52,7 @@ pub struct ModelFiles {
 
 /// Paths of the two networks for image prompts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PicturePrompts {
+pub struct ReduxFiles {
     pub image_encoder: PathBuf,
     /// As that of a model.
     pub image_processor: Option<PathBuf>,
@@ -86,29 +86,29 @@ impl ModelFiles {
     }
 
     /// Path of a component; `None` if this model has none.
-    pub fn of(&self, component: Component) -> Option<&Path> {
+    pub fn path(&self, component: ModelComponent) -> Option<&Path> {
         match component {
-            Component::Transformer => Some(&self.transformer),
-            Component::Vae => Some(&self.vae),
-            Component::TextEncoder => Some(&self.text_encoder),
-            Component::TextEncoder2 => self.text_encoder_2.as_deref(),
-            Component::ImageEncoder => self.image_encoder.as_deref(),
+            ModelComponent::Transformer => Some(&self.transformer),
+            ModelComponent::Vae => Some(&self.vae),
+            ModelComponent::TextEncoder => Some(&self.text_encoder),
+            ModelComponent::TextEncoder2 => self.text_encoder_2.as_deref(),
+            ModelComponent::ImageEncoder => self.image_encoder.as_deref(),
         }
     }
 
-    pub(crate) fn put(&mut self, component: Component, place: PathBuf) {
+    pub(crate) fn put(&mut self, component: ModelComponent, place: PathBuf) {
         match component {
-            Component::Transformer => self.transformer = place,
-            Component::Vae => self.vae = place,
-            Component::TextEncoder => self.text_encoder = place,
-            Component::TextEncoder2 => self.text_encoder_2 = Some(place),
-            Component::ImageEncoder => self.image_encoder = Some(place),
+            ModelComponent::Transformer => self.transformer = place,
+            ModelComponent::Vae => self.vae = place,
+            ModelComponent::TextEncoder => self.text_encoder = place,
+            ModelComponent::TextEncoder2 => self.text_encoder_2 = Some(place),
+            ModelComponent::ImageEncoder => self.image_encoder = Some(place),
         }
     }
 
     /// Puts the tokenizer of a text encoder, to be read as what it says itself.
-    pub(crate) fn put_tokenizer(&mut self, text_encoder: Component, place: PathBuf) {
-        if text_encoder == Component::TextEncoder2 {
+    pub(crate) fn put_tokenizer(&mut self, text_encoder: ModelComponent, place: PathBuf) {
+        if text_encoder == ModelComponent::TextEncoder2 {
             self.tokenizer_2 = Some(place);
             self.tokenizer_2_class = None;
         } else {
@@ -118,8 +118,8 @@ impl ModelFiles {
     }
 
     /// Path of a text encoder's tokenizer, if known.
-    pub(crate) fn tokenizer_of(&self, text_encoder: Component) -> Option<&Path> {
-        if text_encoder == Component::TextEncoder2 {
+    pub(crate) fn tokenizer_of(&self, text_encoder: ModelComponent) -> Option<&Path> {
+        if text_encoder == ModelComponent::TextEncoder2 {
             self.tokenizer_2.as_deref()
         } else {
             Some(&self.tokenizer)

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::BlockSet;
-use crate::named::{named, parsed};
+use crate::enum_macros::{named, parsed};
 
 named! {
     /// Kinds of guiders.
@@ -148,7 +148,7 @@ impl From<GuiderKind> for Guider {
                 momentum: -0.5,
             },
             GuiderKind::SkipLayers => Self::SkipLayers {
-                blocks: BlockSet::of(USUAL_BLOCK),
+                blocks: BlockSet::single(USUAL_BLOCK),
                 scale: 2.8,
                 part: GuidanceRange {
                     start: 0.01,

@@ -15,16 +15,17 @@ mod sampling;
 mod spec;
 
 pub use blocks::BlockSet;
-pub use component::Component;
+pub use component::ModelComponent;
 pub use configs::read_json;
 pub use control::{ControlBy, ControlKind, ControlUse};
 pub use error::CatalogError;
-pub use files::{ModelFiles, PicturePrompts};
+pub use files::{ModelFiles, ReduxFiles};
 pub use guider::{GuidanceRange, Guider, GuiderKind};
-pub use sampling::{PartialSampling, Sampling};
+pub use sampling::{PartialSampling, SamplingOptions};
 #[cfg(test)]
 pub(crate) use spec::test_spec;
 pub use spec::{
-    Defaults, Guidance, ImageRole, InputUse, LatentRgb, Limits, ModelSpec, Preset, SmallShift,
+    GuidanceMode, ImageRole, InputUse, LatentRgb, ModelDefaults, ModelSpec, SamplingPreset,
+    SizeLimits, SmallShift,
 };
 pub(crate) use spec::{nearest_multiple, one, usable_aspect};

@@ -1,13 +1,12 @@
 //! Sampling options: steps, guidance, shift and sampler, complete or partial.
 //!
-//! A model's defaults and a request set every value ([`Sampling`]); forms, presets, arguments and files of other
-//! programs
-//! leave some to the model ([`PartialSampling`]). The form checks the values.
+//! A model's defaults and a request set every value ([`SamplingOptions`]); forms, presets, arguments and files of other
+//! programs leave some to the model ([`PartialSampling`]). The form checks the values.
 
 use serde::{Deserialize, Serialize};
 
-use super::choices::{Sampler, SigmaSchedule};
-use super::{Guidance, GuidanceRange, Guider, ModelFiles, ModelSpec};
+use super::choices::{SamplerKind, SigmaSchedule};
+use super::{GuidanceMode, GuidanceRange, Guider, ModelFiles, ModelSpec};
 
 /// Skips default values when serialising.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -16,7 +15,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 
 /// Sampling options, complete.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Sampling {
+pub struct SamplingOptions {
     pub num_steps: u32,
     /// The first step of the schedule that is made, counted from 0.
     #[serde(default)]
@@ -25,8 +24,7 @@ pub struct Sampling {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_step: Option<u32>,
     /// Guidance scale in the family's sense: classifier-free in Wan (two passes per step above 1), the embedded value
-    /// of a
-    /// distilled model in Flux and FramePack.
+    /// of a distilled model in Flux and FramePack.
     pub guidance_scale: f64,
     /// The low-noise expert's guidance; that of the high-noise one when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -47,7 +45,7 @@ pub struct Sampling {
     /// `shift`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dynamic_shift: bool,
-    pub sampler: Sampler,
+    pub sampler: SamplerKind,
     #[serde(default)]
     pub sigma_schedule: SigmaSchedule,
     /// Denoising strength of a start image, 0 to 1, for models that start from a noised image.
@@ -55,7 +53,7 @@ pub struct Sampling {
     pub strength: Option<f64>,
 }
 
-/// Sampling options with defaults left out. `None` is the model's default.
+/// Sampling options with defaults left out. `None` means the default of the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PartialSampling {
@@ -80,14 +78,14 @@ pub struct PartialSampling {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub dynamic_shift: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub sampler: Option<Sampler>,
+    pub sampler: Option<SamplerKind>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sigma_schedule: Option<SigmaSchedule>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strength: Option<f64>,
 }
 
-impl Sampling {
+impl SamplingOptions {
     /// All steps, with one guidance and the plainest of everything else.
     pub fn plain(num_steps: u32, guidance_scale: f64) -> Self {
         Self {
@@ -101,7 +99,7 @@ impl Sampling {
             guidance_range: GuidanceRange::default(),
             shift: None,
             dynamic_shift: false,
-            sampler: Sampler::default(),
+            sampler: SamplerKind::default(),
             sigma_schedule: SigmaSchedule::default(),
             strength: None,
         }
@@ -111,7 +109,7 @@ impl Sampling {
         self.guidance_scale_2.unwrap_or(self.guidance_scale)
     }
 
-    /// Every value set, as in presets: an end and a shift of 0 are the model's default.
+    /// Every value set, as in presets: 0 as an end or a shift means the default of the model.
     pub(crate) fn spelled_out(self) -> PartialSampling {
         PartialSampling {
             end_step: self.end_step.or(Some(0)),
@@ -143,8 +141,8 @@ impl Sampling {
     }
 }
 
-impl From<Sampling> for PartialSampling {
-    fn from(all: Sampling) -> Self {
+impl From<SamplingOptions> for PartialSampling {
+    fn from(all: SamplingOptions) -> Self {
         Self {
             num_steps: Some(all.num_steps),
             start_step: Some(all.start_step),
@@ -201,15 +199,15 @@ impl PartialSampling {
     }
 
     /// These, and `base` where they leave something open. Whoever states one guidance alone means both experts.
-    pub fn over(self, base: Sampling) -> Sampling {
-        let base = Sampling {
+    pub fn over(self, base: SamplingOptions) -> SamplingOptions {
+        let base = SamplingOptions {
             guidance_scale_2: base
                 .guidance_scale_2
                 .filter(|_| self.guidance_scale.is_none()),
             ..base
         };
         let all = self.or(base.into());
-        Sampling {
+        SamplingOptions {
             num_steps: all.num_steps.unwrap_or(base.num_steps),
             start_step: all.start_step.unwrap_or_default(),
             end_step: all.end_step,
@@ -229,13 +227,13 @@ impl PartialSampling {
     /// Without what means nothing to a model.
     #[must_use]
     pub fn for_model(mut self, spec: &ModelSpec) -> Self {
-        if spec.guidance == Guidance::None {
+        if spec.guidance == GuidanceMode::None {
             self.guidance_scale = None;
         }
         if !spec.has_two_experts() {
             self.guidance_scale_2 = None;
         }
-        if spec.guidance == Guidance::Cfg {
+        if spec.guidance == GuidanceMode::Cfg {
             self.true_cfg_scale = None;
         }
         if spec.defaults.sampling.strength.is_none() {
@@ -245,7 +243,7 @@ impl PartialSampling {
         self
     }
 
-    /// Text for people: `12 steps, guidance 3.5, sampler Euler`. A shift or an end of 0 is the model's default.
+    /// Text for people: `12 steps, guidance 3.5, sampler Euler`. 0 as a shift or an end means the default of the model.
     pub fn described(&self) -> String {
         let mut parts: Vec<String> = Vec::new();
         parts.extend(self.num_steps.map(|steps| format!("{steps} steps")));

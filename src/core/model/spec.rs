@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::choices::SectionOrder;
-use super::{ControlUse, ModelFiles, PartialSampling, Sampling};
-use crate::families::Family;
+use super::{ControlUse, ModelFiles, PartialSampling, SamplingOptions};
+use crate::families::ModelFamily;
 
 /// A model on this disk that can be run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -17,7 +17,7 @@ pub struct ModelSpec {
     /// One sentence for the picker.
     pub description: String,
     pub licence: String,
-    pub family: Family,
+    pub family: ModelFamily,
     /// The published variant, such as `TI2V`.
     pub variant: String,
     /// The diffusers folder, or the transformer's file.
@@ -35,14 +35,14 @@ pub struct ModelSpec {
     pub end_image: InputUse,
     /// Meaning of the model's `guidance_scale`.
     #[serde(default)]
-    pub guidance: Guidance,
+    pub guidance: GuidanceMode,
     /// The order in which the model was made to make a clip's sections; absent for those that make it at once.
     #[serde(default)]
     pub section_order: Option<SectionOrder>,
-    pub defaults: Defaults,
+    pub defaults: ModelDefaults,
     /// Named sets of values that go together.
-    pub presets: Vec<Preset>,
-    pub limits: Limits,
+    pub presets: Vec<SamplingPreset>,
+    pub limits: SizeLimits,
     pub example_prompts: Vec<String>,
     pub latent_rgb: Option<LatentRgb>,
     /// Sentence on the files needed for image prompts; `None` if the model supports none. Installed ones are among the
@@ -81,7 +81,7 @@ pub enum ImageRole {
 /// Meaning of a model's `guidance_scale`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Guidance {
+pub enum GuidanceMode {
     /// Classifier-free guidance, by a second pass with the negative prompt.
     #[default]
     Cfg,
@@ -94,7 +94,7 @@ pub enum Guidance {
 /// Values that go together, such as what a distilled LoRA needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Preset {
+pub struct SamplingPreset {
     /// The name on the command line, such as `fast-4`.
     pub id: String,
     pub name: String,
@@ -110,7 +110,7 @@ pub struct Preset {
     pub sampling: PartialSampling,
 }
 
-impl Preset {
+impl SamplingPreset {
     /// Returns whether it is for this LoRA file, by the names of the file and its folder.
     fn is_for(&self, lora: &Path) -> bool {
         let names = [lora.parent().and_then(Path::file_name), lora.file_stem()];
@@ -130,14 +130,14 @@ impl Preset {
 
 /// Default values of a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Defaults {
+pub struct ModelDefaults {
     pub width: u32,
     pub height: u32,
     pub num_frames: u32,
     pub fps: f64,
-    /// A missing shift is the scheduler's; a strength is missing in models without start images.
+    /// Without a shift that of the scheduler applies; a strength is missing in models without start images.
     #[serde(flatten)]
-    pub sampling: Sampling,
+    pub sampling: SamplingOptions,
     /// Instead of `shift`, where frames are small.
     #[serde(default)]
     pub small_shift: Option<SmallShift>,
@@ -153,7 +153,7 @@ pub struct SmallShift {
     pub shift: f64,
 }
 
-impl Defaults {
+impl ModelDefaults {
     /// The shift for frames of a size; the scheduler's own when absent.
     pub fn shift_at(&self, width: u32, height: u32) -> Option<f64> {
         let pixels = u64::from(width) * u64::from(height);
@@ -165,7 +165,7 @@ impl Defaults {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
+pub struct SizeLimits {
     /// Width and height are multiples of this: the VAE's factor times the transformer's patch.
     pub size_multiple: u32,
     /// No width or height is larger: the transformer knows no places beyond.
@@ -212,13 +212,12 @@ impl ModelSpec {
     }
 
     /// The preset for a LoRA of few steps, by the name of its file.
-    pub fn preset_for(&self, lora: &Path) -> Option<&Preset> {
+    pub fn preset_for(&self, lora: &Path) -> Option<&SamplingPreset> {
         self.presets.iter().find(|preset| preset.is_for(lora))
     }
 
     /// This model with a LoRA that adds a control image as input channels, with the values of the LoRA's preset as
-    /// defaults; or
-    /// a sentence on why the two do not fit.
+    /// defaults; or a sentence on why the two do not fit.
     pub fn with_control_lora(&self, lora: &Path) -> Result<Self, String> {
         let Some(with) = self.family.files.control_lora else {
             let label = self.family.label;
@@ -312,22 +311,22 @@ pub(crate) fn test_spec() -> ModelSpec {
         image_role: ImageRole::FirstFrame,
         mask: InputUse::No,
         end_image: InputUse::No,
-        guidance: Guidance::Cfg,
+        guidance: GuidanceMode::Cfg,
         section_order: None,
         presets: Vec::new(),
-        defaults: Defaults {
+        defaults: ModelDefaults {
             width: 256,
             height: 256,
             num_frames: 17,
             fps: 8.0,
-            sampling: Sampling {
+            sampling: SamplingOptions {
                 shift: Some(3.0),
-                ..Sampling::plain(12, 4.0)
+                ..SamplingOptions::plain(12, 4.0)
             },
             small_shift: None,
             negative_prompt: String::new(),
         },
-        limits: Limits {
+        limits: SizeLimits {
             size_multiple: 32,
             max_edge: 32768,
             max_pixels: 1 << 24,

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Schema;
-use super::declared::{Header, network_config};
-use super::dialects::{BlockList, Dialect, NamedTensors, TensorKeys};
+use super::declared::{NamedShapes, network_config};
+use super::dialects::{BlockList, NamedTensors, TensorDialect, TensorKeys};
 use super::flux_transformer::{DIFFUSERS_MARKS, DIFFUSERS_TEXT, MARKS};
 use super::stream_blocks::{
     self, AXES, DIFFUSERS_DOUBLE, DIFFUSERS_OUTER, DIFFUSERS_SINGLE, DOUBLE, HEAD_DIM, SINGLE,
@@ -58,7 +58,7 @@ impl TransformerConfig for ChromaTransformerConfig {
     const LABEL: &'static str = "Chroma transformer";
     const CLASSES: &'static [&'static str] = &["ChromaTransformer2DModel"];
 
-    fn completed(self, header: &Header<'_>, _authors: Option<&Value>) -> Result<Self, String> {
+    fn completed(self, header: &NamedShapes<'_>, _authors: Option<&Value>) -> Result<Self, String> {
         let out_channels = header.dim("final_layer.linear.weight", 0)?;
         Ok(Self {
             out_channels: Some(out_channels).filter(|out| *out != self.in_channels),
@@ -99,7 +99,7 @@ impl TransformerConfig for ChromaTransformerConfig {
         vec![self.num_layers, self.num_single_layers, layers, layers]
     }
 
-    fn schema(&self, dialect: Option<&Dialect>) -> Schema {
+    fn schema(&self, dialect: Option<&TensorDialect>) -> Schema {
         let (dim, inner) = (self.dim(), self.approximator_hidden_dim);
         let mut schema = Schema::default();
         schema.linear("img_in", dim, self.in_channels);
@@ -157,15 +157,15 @@ pub type ChromaTransformerKeys = TensorKeys<ChromaTransformerConfig>;
 
 impl NamedTensors for ChromaTransformerConfig {
     const MORE_TOPS: Option<&'static [&'static str]> = Some(&[]);
-    const DIALECTS: &'static [Dialect] = &[
-        Dialect {
+    const DIALECTS: &'static [TensorDialect] = &[
+        TensorDialect {
             is_diffusers: false,
             is_split: false,
             marks: &[MARKS, (1, &[APPROXIMATOR])],
             lists: &[DOUBLE, SINGLE, LAYERS, NORMS],
             outer: &[],
         },
-        Dialect {
+        TensorDialect {
             is_diffusers: true,
             is_split: true,
             marks: &[DIFFUSERS_MARKS, (1, &[APPROXIMATOR])],

@@ -81,7 +81,7 @@ pub(super) fn sizes_of_layers(weights: &WeightSet, prefix: &str) -> Result<[i64;
     Ok([intermediate_size, count(weights, wide)])
 }
 
-/// Returns true if a `config.json` is of the kind of this `model_type`: what stands before its first `_` tells.
+/// Returns whether a `config.json` has this kind of `model_type`, by the part before its first `_`.
 pub(super) fn is_of_type(config: &Value, expected: &str) -> bool {
     model_type(config).is_some_and(|found| found.starts_with(kind_of(expected)))
 }

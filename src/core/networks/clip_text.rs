@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::clip_layers::{ClipActivation, ClipLayers, check_model_type, is_of_type};
-use super::declared::{DeclaredConfig as _, Header, network_config};
+use super::declared::{DeclaredConfig as _, NamedShapes, network_config};
 use super::header::{heads, not_a, prefix_before};
 use super::known::{DetectionRule, PartKind};
-use super::{NetworkConfig, Role, Schema, TensorSpec};
+use super::{NetworkConfig, Schema, TensorRole, TensorSpec};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
 
@@ -59,7 +59,7 @@ impl NetworkConfig for ClipTextConfig {
     fn of_header(weights: &WeightSet, _authors: Option<&Value>) -> Result<Self, String> {
         let prefix = prefix(&weights.names()).ok_or_else(|| not_a("CLIP text encoder", weights))?;
         let file_key = |name: &str| format!("{prefix}{name}");
-        let found = Self::of_declared(&Header::new(weights, &file_key))?;
+        let found = Self::of_declared(&NamedShapes::new(weights, &file_key))?;
         Ok(Self {
             num_attention_heads: heads(found.hidden_size, HEAD_DIM)?,
             eos_token_id: Self::WRONG_EOS,
@@ -100,9 +100,13 @@ impl ClipTextConfig {
 
     pub fn schema(&self, prefix: &str) -> Vec<TensorSpec> {
         let mut schema = Schema::default();
-        schema.add(TOKENS, &[self.vocab_size, self.hidden_size], Role::Table);
+        schema.add(
+            TOKENS,
+            &[self.vocab_size, self.hidden_size],
+            TensorRole::Table,
+        );
         let positions = [self.max_position_embeddings, self.hidden_size];
-        schema.add(POSITIONS, &positions, Role::Fixed);
+        schema.add(POSITIONS, &positions, TensorRole::Fixed);
         self.layers().add_to(&mut schema);
         schema.in_f32(|schema| schema.norm("final_layer_norm", self.hidden_size));
         schema.renamed(|name| format!("{prefix}{name}"))

@@ -51,9 +51,9 @@ pub trait NetworkConfig: DeserializeOwned {
         self.check_spare(weights)
     }
 
-    /// The config of the network at a place: a folder, a weight file or a weight index.
+    /// Config at a path: a folder, a weight file or a weight index.
     ///
-    /// The `config.json` next to a file counts where the file is the folder's own.
+    /// The `config.json` next to a file counts if the file belongs to the folder.
     fn read(place: &Path) -> Result<Self, CatalogError> {
         let config = read_unchecked::<Self>(place)?;
         match config.check() {
@@ -93,7 +93,7 @@ fn read_unchecked<T: NetworkConfig>(place: &Path) -> Result<T, CatalogError> {
             return of_json(config, place);
         }
     }
-    let weights = WeightSet::at(place)?;
+    let weights = WeightSet::open(place)?;
     T::of_header(&weights, authors.as_ref()).map_err(|reason| CatalogError::config(reason, place))
 }
 

@@ -2,19 +2,19 @@
 //!
 //! `in_channels: i64 = 64 => dim("img_in.weight", 1)` is 64 where a `config.json` leaves it out, the number of columns of
 //! that matrix where there is no `config.json`, and refused where it is not a size. The other forms are methods of
-//! [`Header`], and `size()` and `layers()`, which are checked and not read.
+//! [`NamedShapes`], and `size()` and `layers()`, which are checked and not read.
 
 use super::header::{count, heads, sizes};
 use super::stream_blocks;
 use crate::formats::weights::WeightSet;
 
 /// The shapes in a file, under the names that readers ask with.
-pub struct Header<'a> {
+pub struct NamedShapes<'a> {
     pub(super) weights: &'a WeightSet,
     file_key: &'a dyn Fn(&str) -> String,
 }
 
-impl<'a> Header<'a> {
+impl<'a> NamedShapes<'a> {
     pub(super) fn new(weights: &'a WeightSet, file_key: &'a dyn Fn(&str) -> String) -> Self {
         Self { weights, file_key }
     }
@@ -50,7 +50,7 @@ impl<'a> Header<'a> {
         stream_blocks::count_blocks(self.weights, list)
     }
 
-    /// Tensors that are numbered from 0 without a gap; `{}` in `pattern` stands for the number.
+    /// Number of tensors that are numbered from 0 without a gap; `{}` in `pattern` is the number.
     pub(super) fn count(&self, pattern: &str) -> i64 {
         count(self.weights, |number| {
             self.key(&pattern.replace("{}", &number.to_string()))
@@ -65,7 +65,7 @@ impl<'a> Header<'a> {
 /// A config that `network_config!` declared.
 pub trait DeclaredConfig: Sized {
     /// Fields that single tensors show, and the defaults of the others.
-    fn of_declared(header: &Header<'_>) -> Result<Self, String>;
+    fn of_declared(header: &NamedShapes<'_>) -> Result<Self, String>;
 
     /// Checks the ranges of the declared sizes and counts.
     fn check_declared(&self) -> Result<(), String>;
@@ -83,7 +83,7 @@ macro_rules! network_config {
             $vis:vis $field:ident: $of:ty = $default:expr $(=> $how:ident($($arg:expr),*))?,
         )+
     }) => {
-        $crate::named::with_defaults! {
+        $crate::enum_macros::with_defaults! {
             $(#[$of_all])*
             pub struct $type {
                 $($(#[$of_one])* $vis $field: $of = $default,)+
@@ -92,7 +92,7 @@ macro_rules! network_config {
 
         impl $crate::networks::declared::DeclaredConfig for $type {
             fn of_declared(
-                header: &$crate::networks::declared::Header<'_>,
+                header: &$crate::networks::declared::NamedShapes<'_>,
             ) -> Result<Self, String> {
                 let mut config = Self::default();
                 $($($crate::networks::declared::network_config!(

@@ -57,7 +57,7 @@ impl BlockList {
 
 /// Names of one program. Names that the tables leave out are readers' own.
 #[derive(Debug)]
-pub struct Dialect {
+pub struct TensorDialect {
     pub is_diffusers: bool,
     /// Layers that readers ask for as one, such as `qkv`, are several tensors.
     pub is_split: bool,
@@ -68,7 +68,7 @@ pub struct Dialect {
     pub outer: &'static [&'static [NamePair]],
 }
 
-impl Dialect {
+impl TensorDialect {
     /// Returns true if any name differs from readers' own.
     pub(crate) fn renames(&self) -> bool {
         let has_layers = |list: &BlockList| list.own != list.other || !list.layers.is_empty();
@@ -86,9 +86,9 @@ pub trait NamedTensors: Sized + 'static {
     /// First name components of tensors that a file may have besides those that are read, where a file with others is
     /// refused.
     const MORE_TOPS: Option<&'static [&'static str]> = None;
-    /// In the order in which they are tried. A file of no dialect counts as one of the first, so that the first name that
-    /// it is asked for says what is wrong.
-    const DIALECTS: &'static [Dialect];
+    /// Dialects in the order in which they are tried. A file of no dialect counts as one of the first, so that the
+    /// first missing name is reported.
+    const DIALECTS: &'static [TensorDialect];
 }
 
 /// Names of the tensors of the network `T` in one file.
@@ -96,12 +96,12 @@ pub struct TensorKeys<T> {
     pub prefix: &'static str,
     /// diffusers' names; the authors' own otherwise.
     pub is_diffusers: bool,
-    pub(crate) dialect: &'static Dialect,
+    pub(crate) dialect: &'static TensorDialect,
     network: PhantomData<fn() -> T>,
 }
 
 impl<T: NamedTensors> TensorKeys<T> {
-    fn new(prefix: &'static str, dialect: &'static Dialect) -> Self {
+    fn new(prefix: &'static str, dialect: &'static TensorDialect) -> Self {
         Self {
             prefix,
             is_diffusers: dialect.is_diffusers,
@@ -130,7 +130,7 @@ impl<T: NamedTensors> TensorKeys<T> {
 
     /// The dialect of a file, from whether it has a key; `None` where it has no such network.
     pub fn detect(has: impl Fn(&str) -> bool) -> Option<Self> {
-        let fits = |prefix: &str, dialect: &Dialect| {
+        let fits = |prefix: &str, dialect: &TensorDialect| {
             let is_there = |mark: &&&str| has(&format!("{prefix}{mark}"));
             let mut groups = dialect.marks.iter();
             groups.all(|(least, marks)| marks.iter().filter(is_there).count() >= *least)

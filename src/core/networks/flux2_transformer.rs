@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Schema;
-use super::declared::{Header, network_config};
-use super::dialects::{Dialect, NamePair, NamedTensors, TensorKeys};
+use super::declared::{NamedShapes, network_config};
+use super::dialects::{NamePair, NamedTensors, TensorDialect, TensorKeys};
 use super::flux_transformer::DIFFUSERS_TEXT;
 use super::header::heads;
 use super::stream_blocks::{
@@ -28,7 +28,7 @@ const EPS: f64 = 1e-6;
 const LATENTS_A_TOKEN: i64 = 4;
 
 network_config! {
-    /// `transformer/config.json`, with diffusers' defaults, which are dev's, for missing keys.
+    /// `transformer/config.json`; missing keys have the defaults of diffusers, those of FLUX.2 dev.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default)]
     pub struct Flux2TransformerConfig {
@@ -62,7 +62,7 @@ impl TransformerConfig for Flux2TransformerConfig {
     const GUIDANCE: Option<&'static str> = Some(GUIDANCE);
 
     /// Each axis of positions has a quarter of a head, as published.
-    fn completed(self, header: &Header<'_>, _authors: Option<&Value>) -> Result<Self, String> {
+    fn completed(self, header: &NamedShapes<'_>, _authors: Option<&Value>) -> Result<Self, String> {
         let (dim, head_dim) = (header.dim("img_in.weight", 0)?, self.attention_head_dim);
         let mlp_dim = header.dim("double_blocks.0.img_mlp.2.weight", 1)?;
         Ok(Self {
@@ -113,7 +113,7 @@ impl TransformerConfig for Flux2TransformerConfig {
         vec![self.num_layers, self.num_single_layers]
     }
 
-    fn schema(&self, dialect: Option<&Dialect>) -> Schema {
+    fn schema(&self, dialect: Option<&TensorDialect>) -> Schema {
         let (dim, shape) = (self.dim(), self.streams());
         let mut schema = Schema::default();
         schema.matrix("img_in", dim, self.in_channels);
@@ -233,8 +233,8 @@ const OWN_SINGLE_LAYERS: &[NamePair] = &[
 
 impl NamedTensors for Flux2TransformerConfig {
     const MORE_TOPS: Option<&'static [&'static str]> = Some(&[]);
-    const DIALECTS: &'static [Dialect] = &[
-        Dialect {
+    const DIALECTS: &'static [TensorDialect] = &[
+        TensorDialect {
             is_diffusers: false,
             is_split: false,
             marks: &[(
@@ -248,7 +248,7 @@ impl NamedTensors for Flux2TransformerConfig {
             lists: &[DOUBLE, SINGLE],
             outer: &[],
         },
-        Dialect {
+        TensorDialect {
             is_diffusers: true,
             is_split: true,
             marks: &[(

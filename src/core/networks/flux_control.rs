@@ -6,8 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::declared::{DeclaredConfig, Header};
-use super::dialects::{BlockList, Dialect, NamedTensors, TensorKeys};
+use super::declared::{DeclaredConfig, NamedShapes};
+use super::dialects::{BlockList, NamedTensors, TensorDialect, TensorKeys};
 use super::flux_transformer::DIFFUSERS_TEXT;
 use super::stream_blocks::{
     CONTROL_LISTS, DIFFUSERS_DOUBLE, DIFFUSERS_OUTER, DIFFUSERS_SINGLE, GUIDANCE, add_control,
@@ -32,7 +32,7 @@ pub struct FluxControlConfig {
 }
 
 impl DeclaredConfig for FluxControlConfig {
-    fn of_declared(header: &Header<'_>) -> Result<Self, String> {
+    fn of_declared(header: &NamedShapes<'_>) -> Result<Self, String> {
         let table = format!("{MODES}.weight");
         let num_mode = header.has(&table).then(|| header.dim(&table, 0));
         Ok(Self {
@@ -75,7 +75,7 @@ impl TransformerConfig for FluxControlConfig {
         [self.blocks.streams().blocks; 2].concat()
     }
 
-    fn schema(&self, dialect: Option<&Dialect>) -> Schema {
+    fn schema(&self, dialect: Option<&TensorDialect>) -> Schema {
         let mut schema = self.blocks.before_last(dialect);
         add_control(&mut schema, self.blocks.streams(), self.blocks.in_channels);
         if let Some(modes) = self.num_mode {
@@ -93,7 +93,7 @@ pub type FluxControlKeys = TensorKeys<FluxControlConfig>;
 
 impl NamedTensors for FluxControlConfig {
     const PREFIXES: &'static [&'static str] = &[""];
-    const DIALECTS: &'static [Dialect] = &[Dialect {
+    const DIALECTS: &'static [TensorDialect] = &[TensorDialect {
         is_diffusers: true,
         is_split: true,
         marks: &[(

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Schema;
-use super::declared::{Header, network_config};
-use super::dialects::{Dialect, NamePair, NamedTensors, TensorKeys};
+use super::declared::{NamedShapes, network_config};
+use super::dialects::{NamePair, NamedTensors, TensorDialect, TensorKeys};
 use super::stream_blocks::{
     self, AXES, DIFFUSERS_DOUBLE, DIFFUSERS_OUTER, DIFFUSERS_SINGLE, DOUBLE, GUIDANCE, HEAD_DIM,
     SINGLE, StreamShape, StreamStyle, ToldShape,
@@ -49,7 +49,7 @@ impl TransformerConfig for FluxTransformerConfig {
     const CLASSES: &'static [&'static str] = &["FluxTransformer2DModel"];
     const GUIDANCE: Option<&'static str> = Some(GUIDANCE);
 
-    fn completed(self, header: &Header<'_>, _authors: Option<&Value>) -> Result<Self, String> {
+    fn completed(self, header: &NamedShapes<'_>, _authors: Option<&Value>) -> Result<Self, String> {
         Ok(Self {
             out_channels: Some(header.dim("final_layer.linear.weight", 0)?),
             ..self
@@ -81,7 +81,7 @@ impl TransformerConfig for FluxTransformerConfig {
         vec![self.num_layers, self.num_single_layers]
     }
 
-    fn schema(&self, dialect: Option<&Dialect>) -> Schema {
+    fn schema(&self, dialect: Option<&TensorDialect>) -> Schema {
         let dim = self.dim();
         let mut schema = self.before_last(dialect);
         schema.modulation("final_layer.adaLN_modulation.1", 2 * dim, dim);
@@ -96,7 +96,7 @@ impl TransformerConfig for FluxTransformerConfig {
 
 impl FluxTransformerConfig {
     /// Every tensor but those of the last layer, which ControlNets do not have.
-    pub(super) fn before_last(&self, dialect: Option<&Dialect>) -> Schema {
+    pub(super) fn before_last(&self, dialect: Option<&TensorDialect>) -> Schema {
         let dim = self.dim();
         let mut schema = Schema::default();
         schema.linear("img_in", dim, self.in_channels);
@@ -181,15 +181,15 @@ pub(super) const DIFFUSERS_MARKS: (usize, &[&str]) = (
 
 impl NamedTensors for FluxTransformerConfig {
     const MORE_TOPS: Option<&'static [&'static str]> = Some(&["guidance_in"]);
-    const DIALECTS: &'static [Dialect] = &[
-        Dialect {
+    const DIALECTS: &'static [TensorDialect] = &[
+        TensorDialect {
             is_diffusers: false,
             is_split: false,
             marks: &[MARKS],
             lists: &[DOUBLE, SINGLE],
             outer: &[],
         },
-        Dialect {
+        TensorDialect {
             is_diffusers: true,
             is_split: true,
             marks: &[DIFFUSERS_MARKS],

@@ -1,18 +1,16 @@
 //! FramePack's transformer: config, tensor names in three dialects, and schema.
 //!
-//! It is HunyuanVideo's with a packed history; the original and F1 are the same network. Files have the names of
-//! diffusers,
-//! in which it is published, of HunyuanVideo's authors, or of ComfyUI, which equal Flux's for the shared parts and
-//! which
-//! readers use. If diffusers has several matrices instead of one, readers request parts of that one: `img_attn.qkv.q`,
-//! `linear1.mlp`.
+//! The transformer of HunyuanVideo with a packed history; the original and F1 are the same network. Files have the names of
+//! diffusers, in which it is published, of HunyuanVideo's authors, or of ComfyUI, which equal Flux's for the shared
+//! parts and which readers use. If diffusers has several matrices instead of one, readers request parts of that one:
+//! `img_attn.qkv.q`, `linear1.mlp`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Schema;
-use super::declared::{Header, network_config};
-use super::dialects::{BlockList, Dialect, NamePair, NamedTensors, TensorKeys};
+use super::declared::{NamedShapes, network_config};
+use super::dialects::{BlockList, NamePair, NamedTensors, TensorDialect, TensorKeys};
 use super::stream_blocks::{
     self, AXES, DIFFUSERS_DOUBLE, DIFFUSERS_OUTER, DIFFUSERS_SINGLE, DOUBLE, GUIDANCE, HEAD_DIM,
     HUNYUAN_DOUBLE, HUNYUAN_OUTER, HUNYUAN_SINGLE, SINGLE, SINUSOIDS, StreamShape, StreamStyle,
@@ -70,7 +68,7 @@ impl TransformerConfig for FramePackTransformerConfig {
     ];
     const GUIDANCE: Option<&'static str> = Some(GUIDANCE);
 
-    fn completed(self, header: &Header<'_>, _authors: Option<&Value>) -> Result<Self, String> {
+    fn completed(self, header: &NamedShapes<'_>, _authors: Option<&Value>) -> Result<Self, String> {
         let [dim, in_channels, patch_size_t, rows, patch_size] =
             header.sizes("img_in.proj.weight")?;
         let head_dim = header.width("double_blocks.0.img_attn.norm.query_norm.scale")?;
@@ -118,7 +116,7 @@ impl TransformerConfig for FramePackTransformerConfig {
         ]
     }
 
-    fn schema(&self, dialect: Option<&Dialect>) -> Schema {
+    fn schema(&self, dialect: Option<&TensorDialect>) -> Schema {
         let mut schema = Schema::default();
         let is_split = dialect.is_some_and(|dialect| dialect.is_split);
         self.add_outer(&mut schema);
@@ -310,8 +308,8 @@ impl NamedTensors for FramePackTransformerConfig {
         "transformer.",
         "model.model.",
     ];
-    const DIALECTS: &'static [Dialect] = &[
-        Dialect {
+    const DIALECTS: &'static [TensorDialect] = &[
+        TensorDialect {
             is_diffusers: true,
             is_split: true,
             marks: &[
@@ -336,7 +334,7 @@ impl NamedTensors for FramePackTransformerConfig {
             outer: &[DIFFUSERS_TEXT, DIFFUSERS_OUTER],
         },
         // Of HunyuanVideo's authors.
-        Dialect {
+        TensorDialect {
             is_diffusers: false,
             is_split: false,
             marks: &[
@@ -358,7 +356,7 @@ impl NamedTensors for FramePackTransformerConfig {
             outer: &[HUNYUAN_TEXT, HUNYUAN_OUTER],
         },
         // Of ComfyUI: readers' own.
-        Dialect {
+        TensorDialect {
             is_diffusers: false,
             is_split: false,
             marks: &[(1, &[MARK]), ORIGINAL_MARKS],

@@ -1,7 +1,7 @@
 //! Readings of names and shapes in a header, from which a network's config follows.
 
 use crate::formats::weights::WeightSet;
-use crate::library::kind;
+use crate::library::tensor_kind;
 
 /// The sizes of a tensor with `RANK` axes, none of them 0.
 pub(super) fn sizes<const RANK: usize>(
@@ -62,6 +62,6 @@ pub(super) fn join(head: &[&str], tail: &[&str]) -> String {
 
 /// The refusal of a file without the network.
 pub(super) fn not_a(what: &str, weights: &WeightSet) -> String {
-    let found = kind::of_tensors(weights).text;
+    let found = tensor_kind::of_tensors(weights).text;
     format!("expected a {what}, found {found}")
 }

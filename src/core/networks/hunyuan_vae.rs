@@ -65,8 +65,7 @@ impl HunyuanVaeConfig {
     }
 
     /// Factors of frames and edges in the step after a level. `index`: counted from the start of the half, for the
-    /// encoder from the
-    /// pixels and for the decoder from the latents.
+    /// encoder from the pixels and for the decoder from the latents.
     pub fn step_behind(index: usize) -> [i64; 2] {
         let changes_time = (LEVELS - 1 - TIME_STEPS..LEVELS - 1).contains(&index);
         let changes_edges = index < SPATIAL_STEPS;

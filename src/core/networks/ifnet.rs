@@ -1,15 +1,14 @@
 //! RIFE's network, IFNet of Practical-RIFE 4.5 to 4.26: frame interpolation.
 //!
 //! The header shows a file's version, so no config file is read: number and width of the blocks, features of a frame,
-//! and
-//! outputs for the next block. ComfyUI's names are supported as well.
+//! and outputs for the next block. ComfyUI's names are supported as well.
 
 use std::path::Path;
 
 use super::check_sizes;
 use super::header::{not_a, prefix_before, sizes};
 use super::known::DetectionRule;
-use super::schema::{Role, Schema, TensorSpec};
+use super::schema::{Schema, TensorRole, TensorSpec};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
 
@@ -80,7 +79,7 @@ pub struct IfnetHead {
 }
 
 impl IfnetHead {
-    fn of(weights: &WeightSet, prefix: &str) -> Result<Option<Self>, String> {
+    fn from_weights(weights: &WeightSet, prefix: &str) -> Result<Option<Self>, String> {
         let has = |layer: &str| weights.has(&format!("{prefix}{layer}.weight"));
         let layers: &[&str] = if has("encode.cnn0") {
             &["encode.cnn0", "encode.cnn1", "encode.cnn2", "encode.cnn3"]
@@ -105,7 +104,7 @@ impl IfnetHead {
 impl IfnetConfig {
     /// Of a weight file; an error that names it where it is no such network.
     pub fn read(place: &Path) -> Result<Self, CatalogError> {
-        let config = Self::of_header(&WeightSet::at(place)?);
+        let config = Self::of_header(&WeightSet::open(place)?);
         config.map_err(|reason| CatalogError::config(reason, place))
     }
 
@@ -122,7 +121,7 @@ impl IfnetConfig {
             }
             return Err(not_a("RIFE network (4.5 or newer)", weights));
         };
-        let head = IfnetHead::of(weights, prefix)?;
+        let head = IfnetHead::from_weights(weights, prefix)?;
         let seen = 2 * head.as_ref().map_or(0, |head| head.features);
         let name = |number: i64, part: &str| format!("{prefix}{blocks}{number}.{part}.weight");
         let num_blocks = (0..).take_while(|&number| weights.has(&name(number, "conv0.1.0")));
@@ -283,7 +282,7 @@ impl IfnetConfig {
                     &format!("{name}.conv"),
                     &[width, width / self.groups.max(1), 3, 3],
                 );
-                schema.add(format!("{name}.beta"), &[1, width, 1, 1], Role::Fixed);
+                schema.add(format!("{name}.beta"), &[1, width, 1, 1], TensorRole::Fixed);
             }
             growing(&mut schema, &name("lastconv.0"), [width, self.shuffled()]);
         }
@@ -294,7 +293,7 @@ impl IfnetConfig {
 /// A convolution that doubles edges.
 fn growing(schema: &mut Schema, name: &str, [inputs, outputs]: [i64; 2]) {
     let shape = [inputs, outputs, 4, 4];
-    schema.add(format!("{name}.weight"), &shape, Role::Fixed);
+    schema.add(format!("{name}.weight"), &shape, TensorRole::Fixed);
     schema.vector(&format!("{name}.bias"), outputs);
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Each network and each family has its own rules; their order is that of `library::kind`. Reads nothing.
 
-use crate::model::Component;
+use crate::model::ModelComponent;
 
 /// A network next to the transformer, of one family or several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,18 +30,18 @@ pub(crate) enum PartKind {
 
 impl PartKind {
     /// Returns true if models have it in this place.
-    pub fn can_be(self, component: Component) -> bool {
+    pub fn can_be(self, component: ModelComponent) -> bool {
         match component {
-            Component::Transformer => false,
-            Component::Vae => matches!(self, Self::WanVae | Self::KlVae | Self::VideoVae),
-            Component::TextEncoder => {
+            ModelComponent::Transformer => false,
+            ModelComponent::Vae => matches!(self, Self::WanVae | Self::KlVae | Self::VideoVae),
+            ModelComponent::TextEncoder => {
                 matches!(
                     self,
                     Self::Umt5 | Self::T5 | Self::Clip | Self::Llama | Self::Qwen
                 )
             }
-            Component::TextEncoder2 => matches!(self, Self::T5 | Self::Clip),
-            Component::ImageEncoder => matches!(self, Self::ClipVision | Self::Siglip),
+            ModelComponent::TextEncoder2 => matches!(self, Self::T5 | Self::Clip),
+            ModelComponent::ImageEncoder => matches!(self, Self::ClipVision | Self::Siglip),
         }
     }
 }
@@ -108,7 +108,7 @@ impl DetectionRule {
         })
     }
 
-    /// Returns true if something has all its tensors, when asked for the end of a key.
+    /// Returns whether all its tensors exist. `has`: whether a key with an ending exists.
     pub fn fits(&self, has: impl Fn(&str) -> bool) -> bool {
         self.ends.iter().all(|end| has(end))
     }

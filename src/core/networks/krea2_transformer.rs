@@ -7,10 +7,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::declared::{Header, network_config};
-use super::dialects::{BlockList, Dialect, NamePair, NamedTensors, TensorKeys};
+use super::declared::{NamedShapes, network_config};
+use super::dialects::{BlockList, NamePair, NamedTensors, TensorDialect, TensorKeys};
 use super::transformer::TransformerConfig;
-use super::{Role, Schema, check_epsilon, stream_blocks};
+use super::{Schema, TensorRole, check_epsilon, stream_blocks};
 
 /// Latents along an edge of one token.
 const PATCH: i64 = 2;
@@ -83,7 +83,7 @@ impl TransformerConfig for Krea2TransformerConfig {
     const LABEL: &'static str = "Krea 2 transformer";
     const CLASSES: &'static [&'static str] = &["Krea2Transformer2DModel"];
 
-    fn completed(self, header: &Header<'_>, _authors: Option<&Value>) -> Result<Self, String> {
+    fn completed(self, header: &NamedShapes<'_>, _authors: Option<&Value>) -> Result<Self, String> {
         // Heads of queries and of keys, each as wide as the norm of a block.
         let heads = |block: &str| {
             let width = header.width(&format!("{block}.attn.qknorm.qnorm.scale"))?;
@@ -136,7 +136,7 @@ impl TransformerConfig for Krea2TransformerConfig {
         ]
     }
 
-    fn schema(&self, dialect: Option<&Dialect>) -> Schema {
+    fn schema(&self, dialect: Option<&TensorDialect>) -> Schema {
         // A block's six vectors.
         let vectors: &[i64] = if dialect.is_some_and(|dialect| dialect.is_diffusers) {
             &[6, self.dim()]
@@ -152,7 +152,7 @@ impl TransformerConfig for Krea2TransformerConfig {
         schema.modulation("tmlp.2", dim, dim);
         schema.modulation("tproj.1", 6 * dim, dim);
         let name = PROJECTOR.to_owned();
-        schema.add(name, &[1, self.num_text_layers], Role::Modulation);
+        schema.add(name, &[1, self.num_text_layers], TensorRole::Modulation);
         schema.in_f32(|schema| schema.vector("txtmlp.0.scale", text));
         schema.modulation("txtmlp.1", dim, text);
         schema.modulation("txtmlp.3", dim, dim);
@@ -167,20 +167,20 @@ impl TransformerConfig for Krea2TransformerConfig {
                 let block = format!("{}.{number}", list.own);
                 // A block that no timestep modulates is used once for each text.
                 let role = if is_modulated {
-                    Role::Matrix
+                    TensorRole::Matrix
                 } else {
-                    Role::Modulation
+                    TensorRole::Modulation
                 };
                 add_block(&mut schema, &block, shape, role, is_split);
                 if is_modulated {
                     let name = format!("{block}.mod.lin");
-                    schema.in_f32(|schema| schema.add(name, vectors, Role::Fixed));
+                    schema.in_f32(|schema| schema.add(name, vectors, TensorRole::Fixed));
                 }
             }
         }
         schema.in_f32(|schema| {
             schema.vector("last.norm.scale", dim);
-            schema.add("last.modulation.lin", &[2, dim], Role::Fixed);
+            schema.add("last.modulation.lin", &[2, dim], TensorRole::Fixed);
         });
         schema.linear("last.linear", self.in_channels, dim);
         schema
@@ -219,7 +219,13 @@ impl Krea2TransformerConfig {
 }
 
 /// Adds a block whose matrices have a role.
-fn add_block(schema: &mut Schema, block: &str, shape: BlockShape, role: Role, is_split: bool) {
+fn add_block(
+    schema: &mut Schema,
+    block: &str,
+    shape: BlockShape,
+    role: TensorRole,
+    is_split: bool,
+) {
     let BlockShape {
         dim,
         head_dim,
@@ -291,8 +297,8 @@ const DIFFUSERS_LAYERS: &[&[NamePair]] = &[&[
 
 impl NamedTensors for Krea2TransformerConfig {
     const MORE_TOPS: Option<&'static [&'static str]> = Some(&[]);
-    const DIALECTS: &'static [Dialect] = &[
-        Dialect {
+    const DIALECTS: &'static [TensorDialect] = &[
+        TensorDialect {
             is_diffusers: false,
             is_split: true,
             // One is enough for a file that lacks others.
@@ -311,7 +317,7 @@ impl NamedTensors for Krea2TransformerConfig {
             ],
             outer: &[],
         },
-        Dialect {
+        TensorDialect {
             is_diffusers: true,
             is_split: true,
             marks: &[(

@@ -66,7 +66,7 @@ pub use qwen_image_transformer::{QwenImageTransformerConfig, QwenImageTransforme
 pub use qwen_vision::QwenVisionConfig;
 pub use redux::ReduxConfig;
 pub use scheduler::SchedulerConfig;
-pub use schema::{Role, Schema, TensorSpec};
+pub use schema::{Schema, TensorRole, TensorSpec};
 pub use siglip::SiglipConfig;
 pub use t5::{T5Config, T5Keys, T5Kind, T5Names};
 pub use tiny_decoder::{TinyDecoderConfig, TinyDecoderKeys, TinyDecoderLayers, TinyDecoderLevel};

@@ -6,8 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::declared::{DeclaredConfig, Header};
-use super::dialects::{BlockList, Dialect, NamedTensors, TensorKeys};
+use super::declared::{DeclaredConfig, NamedShapes};
+use super::dialects::{BlockList, NamedTensors, TensorDialect, TensorKeys};
 use super::qwen_image_transformer::{BLOCKS, OWN_OUTER};
 use super::stream_blocks::{self, CONTROL_EMBEDDER, CONTROL_LISTS, DIFFUSERS_OUTER};
 use super::transformer::TransformerConfig;
@@ -42,7 +42,7 @@ impl QwenImageControlConfig {
 }
 
 impl DeclaredConfig for QwenImageControlConfig {
-    fn of_declared(header: &Header<'_>) -> Result<Self, String> {
+    fn of_declared(header: &NamedShapes<'_>) -> Result<Self, String> {
         let blocks = QwenImageTransformerConfig::of_declared(header)?;
         let control = header.dim(&format!("{CONTROL_EMBEDDER}.weight"), 1)?;
         Ok(Self {
@@ -78,7 +78,7 @@ impl TransformerConfig for QwenImageControlConfig {
         vec![self.blocks.num_layers; 2]
     }
 
-    fn schema(&self, _dialect: Option<&Dialect>) -> Schema {
+    fn schema(&self, _dialect: Option<&TensorDialect>) -> Schema {
         let mut schema = self.blocks.before_last(true);
         let channels = self.control_channels();
         stream_blocks::add_control(&mut schema, self.blocks.streams(), channels);
@@ -90,7 +90,7 @@ pub type QwenImageControlKeys = TensorKeys<QwenImageControlConfig>;
 
 impl NamedTensors for QwenImageControlConfig {
     const PREFIXES: &'static [&'static str] = &[""];
-    const DIALECTS: &'static [Dialect] = &[Dialect {
+    const DIALECTS: &'static [TensorDialect] = &[TensorDialect {
         is_diffusers: true,
         is_split: true,
         marks: &[(2, &["controlnet_x_embedder.weight", "txt_norm.weight"])],

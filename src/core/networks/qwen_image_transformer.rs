@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Schema;
-use super::declared::{Header, network_config};
-use super::dialects::{BlockList, Dialect, NamePair, NamedTensors, TensorKeys};
+use super::declared::{NamedShapes, network_config};
+use super::dialects::{BlockList, NamePair, NamedTensors, TensorDialect, TensorKeys};
 use super::stream_blocks::{
     self, AXES, DIFFUSERS_DOUBLE, DIFFUSERS_DOUBLE_LAYERS, DIFFUSERS_OUTER, HEAD_DIM, SINUSOIDS,
     StreamShape, StreamStyle, ToldShape,
@@ -54,7 +54,7 @@ impl TransformerConfig for QwenImageTransformerConfig {
     const LABEL: &'static str = "Qwen-Image transformer";
     const CLASSES: &'static [&'static str] = &["QwenImageTransformer2DModel"];
 
-    fn completed(self, header: &Header<'_>, _authors: Option<&Value>) -> Result<Self, String> {
+    fn completed(self, header: &NamedShapes<'_>, _authors: Option<&Value>) -> Result<Self, String> {
         let outputs = header.dim("final_layer.linear.weight", 0)?;
         Ok(Self {
             out_channels: Some(outputs / (PATCH * PATCH)),
@@ -87,7 +87,7 @@ impl TransformerConfig for QwenImageTransformerConfig {
     }
 
     /// Queries, keys and values are several tensors in every file.
-    fn schema(&self, dialect: Option<&Dialect>) -> Schema {
+    fn schema(&self, dialect: Option<&TensorDialect>) -> Schema {
         let dim = self.dim();
         let mut schema = self.before_last(dialect.is_some());
         schema.modulation("final_layer.adaLN_modulation.1", 2 * dim, dim);
@@ -161,7 +161,7 @@ pub(super) const BLOCKS: BlockList = DIFFUSERS_DOUBLE.named(
 
 impl NamedTensors for QwenImageTransformerConfig {
     const MORE_TOPS: Option<&'static [&'static str]> = Some(&[ZERO_TIME]);
-    const DIALECTS: &'static [Dialect] = &[Dialect {
+    const DIALECTS: &'static [TensorDialect] = &[TensorDialect {
         is_diffusers: true,
         is_split: true,
         marks: &[(2, &MARKS)],

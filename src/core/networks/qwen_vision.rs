@@ -5,9 +5,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::declared::{DeclaredConfig as _, Header, network_config};
+use super::declared::{DeclaredConfig as _, NamedShapes, network_config};
 use super::header::{heads, not_a, prefix_before};
-use super::{NetworkConfig, Role, Schema, TensorSpec, model_type};
+use super::{NetworkConfig, Schema, TensorRole, TensorSpec, model_type};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
 
@@ -54,7 +54,7 @@ impl NetworkConfig for QwenVisionConfig {
         let prefix = prefix(weights)
             .ok_or_else(|| not_a("Qwen 2.5 VL with the part that looks at pictures", weights))?;
         let file_key = |name: &str| format!("{prefix}{name}");
-        let header = Header::new(weights, &file_key);
+        let header = NamedShapes::new(weights, &file_key);
         let patch = header.sizes::<5>("patch_embed.proj.weight")?;
         let found = Self::of_declared(&header)?;
         Ok(Self {
@@ -134,7 +134,7 @@ impl QwenVisionConfig {
         let merged = dim * self.merged();
         let mut schema = Schema::default();
         let kernel = [dim, 3, self.temporal_patch_size, patch, patch];
-        schema.add("patch_embed.proj.weight", &kernel, Role::Fixed);
+        schema.add("patch_embed.proj.weight", &kernel, TensorRole::Fixed);
         for block in 0..self.depth {
             let name = |part: &str| format!("blocks.{block}.{part}");
             schema.vector(&name("norm1.weight"), dim);

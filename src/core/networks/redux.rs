@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::declared::{DeclaredConfig as _, Header, network_config};
+use super::declared::{DeclaredConfig as _, NamedShapes, network_config};
 use super::{NetworkConfig, Schema, TensorSpec, class_name};
 use crate::formats::weights::WeightSet;
 
@@ -37,7 +37,7 @@ impl NetworkConfig for ReduxConfig {
     }
 
     fn of_header(weights: &WeightSet, _authors: Option<&Value>) -> Result<Self, String> {
-        Self::of_declared(&Header::new(weights, &str::to_owned))
+        Self::of_declared(&NamedShapes::new(weights, &str::to_owned))
     }
 
     fn check(&self) -> Result<(), String> {

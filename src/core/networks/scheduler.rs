@@ -6,9 +6,9 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::enum_macros::with_defaults;
 use crate::model::CatalogError;
 use crate::model::configs::read_json;
-use crate::named::with_defaults;
 
 const FLOW_MATCH_EULER: &str = "FlowMatchEulerDiscreteScheduler";
 const UNIPC: &str = "UniPCMultistepScheduler";

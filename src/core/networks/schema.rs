@@ -4,10 +4,10 @@
 
 /// Use of a tensor once it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum TensorRole {
     /// The matrix of a product that every call uses: it keeps its storage, can stream, and takes LoRAs.
     Matrix,
-    /// A matrix that makes modulations of many timesteps at once: otherwise as [`Role::Matrix`].
+    /// A matrix that makes modulations of many timesteps at once: otherwise as [`TensorRole::Matrix`].
     Modulation,
     /// A table of which some rows are looked up.
     Table,
@@ -22,7 +22,7 @@ pub enum Role {
 pub struct TensorSpec {
     pub name: String,
     pub shape: Vec<u64>,
-    pub role: Role,
+    pub role: TensorRole,
     /// It is f32 in every computing type.
     pub keeps_f32: bool,
 }
@@ -35,7 +35,7 @@ pub struct Schema {
 }
 
 impl Schema {
-    pub fn add(&mut self, name: impl Into<String>, shape: &[i64], role: Role) {
+    pub fn add(&mut self, name: impl Into<String>, shape: &[i64], role: TensorRole) {
         self.tensors.push(TensorSpec {
             name: name.into(),
             shape: shape.iter().map(|size| size.unsigned_abs()).collect(),
@@ -46,7 +46,11 @@ impl Schema {
 
     /// `{name}.weight`, a matrix of `output` rows and `input` columns.
     pub fn matrix(&mut self, name: &str, output: i64, input: i64) {
-        self.add(format!("{name}.weight"), &[output, input], Role::Matrix);
+        self.add(
+            format!("{name}.weight"),
+            &[output, input],
+            TensorRole::Matrix,
+        );
     }
 
     /// A matrix and `{name}.bias`.
@@ -57,18 +61,22 @@ impl Schema {
 
     /// A linear layer that makes modulations.
     pub fn modulation(&mut self, name: &str, output: i64, input: i64) {
-        self.add(format!("{name}.weight"), &[output, input], Role::Modulation);
+        self.add(
+            format!("{name}.weight"),
+            &[output, input],
+            TensorRole::Modulation,
+        );
         self.vector(&format!("{name}.bias"), output);
     }
 
     /// `{name}.weight` of `rows` rows, of which some are looked up.
     pub fn table(&mut self, name: &str, rows: i64, width: i64) {
-        self.add(format!("{name}.weight"), &[rows, width], Role::Table);
+        self.add(format!("{name}.weight"), &[rows, width], TensorRole::Table);
     }
 
     /// One row of numbers under its whole name.
     pub fn vector(&mut self, name: &str, width: i64) {
-        self.add(name, &[width], Role::Fixed);
+        self.add(name, &[width], TensorRole::Fixed);
     }
 
     /// `{name}.weight` and `{name}.bias` of a norm.
@@ -79,13 +87,13 @@ impl Schema {
 
     /// `{name}.weight` of any shape and `{name}.bias`, of one number a row.
     pub fn conv(&mut self, name: &str, shape: &[i64]) {
-        self.add(format!("{name}.weight"), shape, Role::Fixed);
+        self.add(format!("{name}.weight"), shape, TensorRole::Fixed);
         self.vector(&format!("{name}.bias"), shape[0]);
     }
 
     /// Like [`Schema::conv`], after a doubling of edges.
     pub fn doubling(&mut self, name: &str, shape: &[i64]) {
-        self.add(format!("{name}.weight"), shape, Role::Doubling);
+        self.add(format!("{name}.weight"), shape, TensorRole::Doubling);
         self.vector(&format!("{name}.bias"), shape[0]);
     }
 

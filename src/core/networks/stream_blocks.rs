@@ -1,15 +1,13 @@
 //! Double and single blocks, embedders and the last layer of Flux, Chroma, FLUX.2, Qwen-Image and HunyuanVideo.
 //!
 //! Double blocks have separate weights for image and text, single blocks share them. Readers use the names of Flux's
-//! authors,
-//! which ComfyUI gives HunyuanVideo's too. If diffusers has several matrices instead of one, readers request parts of
-//! that
-//! one: `img_attn.qkv.q`, `linear1.mlp`.
+//! authors, which ComfyUI gives HunyuanVideo's too. If diffusers has several matrices instead of one, readers request
+//! parts of that one: `img_attn.qkv.q`, `linear1.mlp`.
 
 use std::collections::BTreeSet;
 
 use super::dialects::{BlockList, NamePair};
-use super::{Role, Schema};
+use super::{Schema, TensorRole};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
 
@@ -84,7 +82,11 @@ impl StreamShape {
 
     /// A layer that makes modulations.
     pub(super) fn modulation(&self, schema: &mut Schema, name: &str, output: i64, input: i64) {
-        schema.add(format!("{name}.weight"), &[output, input], Role::Modulation);
+        schema.add(
+            format!("{name}.weight"),
+            &[output, input],
+            TensorRole::Modulation,
+        );
         self.bias(schema, name, output);
     }
 

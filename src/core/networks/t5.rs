@@ -11,8 +11,8 @@ use super::dialects::{BlockList, NamePair, renamed};
 use super::header::{count, not_a, prefix_before, sizes};
 use super::known::{DetectionRule, PartKind};
 use super::{
-    NetworkConfig, Role, Schema, TensorSpec, check_epsilon, check_layers, check_sizes, config_path,
-    model_type,
+    NetworkConfig, Schema, TensorRole, TensorSpec, check_epsilon, check_layers, check_sizes,
+    config_path, model_type,
 };
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
@@ -226,7 +226,11 @@ impl T5Config {
     pub fn schema(&self, keys: &T5Keys) -> Vec<TensorSpec> {
         let (width, inner) = (self.d_model, self.num_heads * self.d_kv);
         let mut schema = Schema::default();
-        schema.add(keys.tokens()[0], &[self.vocab_size, width], Role::Table);
+        schema.add(
+            keys.tokens()[0],
+            &[self.vocab_size, width],
+            TensorRole::Table,
+        );
         for block in 0..self.num_layers {
             let layers = format!("encoder.block.{block}.layer");
             let attention = format!("{layers}.0.SelfAttention");
@@ -234,7 +238,7 @@ impl T5Config {
             if self.has_positions(block) {
                 let table = [self.relative_attention_num_buckets, self.num_heads];
                 let name = format!("{attention}.relative_attention_bias.weight");
-                schema.add(name, &table, Role::Fixed);
+                schema.add(name, &table, TensorRole::Fixed);
             }
             for projection in ["q", "k", "v"] {
                 schema.matrix(&format!("{attention}.{projection}"), inner, width);

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::check_sizes;
 use super::known::{DetectionRule, PartKind};
-use super::schema::{Role, Schema, TensorSpec};
+use super::schema::{Schema, TensorRole, TensorSpec};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
 
@@ -130,7 +130,7 @@ pub struct TinyDecoderConfig {
 
 impl TinyDecoderConfig {
     pub fn read(place: &Path) -> Result<Self, CatalogError> {
-        let config = Self::of_header(&WeightSet::at(place)?);
+        let config = Self::of_header(&WeightSet::open(place)?);
         config.map_err(|reason| CatalogError::config(reason, place))
     }
 
@@ -188,10 +188,10 @@ impl TinyDecoderConfig {
             }
             if let Some(grow) = &level.grow {
                 let shape = [frames * width, width, 1, 1];
-                schema.add(format!("{grow}.weight"), &shape, Role::Fixed);
+                schema.add(format!("{grow}.weight"), &shape, TensorRole::Fixed);
             }
             let conv = format!("{}.weight", level.conv);
-            schema.add(conv, &[next, width, 3, 3], Role::Fixed);
+            schema.add(conv, &[next, width, 3, 3], TensorRole::Fixed);
         }
         let width = self.last_width();
         if let Some(end) = &layers.end {

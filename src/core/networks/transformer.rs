@@ -3,8 +3,8 @@
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::declared::{DeclaredConfig, Header};
-use super::dialects::{Dialect, NamedTensors, TensorKeys};
+use super::declared::{DeclaredConfig, NamedShapes};
+use super::dialects::{NamedTensors, TensorDialect, TensorKeys};
 use super::header::not_a;
 use super::{NetworkConfig, Schema, TensorSpec, class_name, stream_blocks};
 use crate::formats::weights::WeightSet;
@@ -20,7 +20,11 @@ pub trait TransformerConfig: NamedTensors + DeclaredConfig + DeserializeOwned {
     const GUIDANCE: Option<&'static str> = None;
 
     /// Fills in what no single tensor shows. `authors`: the config next to the file in the authors' own terms.
-    fn completed(self, _header: &Header<'_>, _authors: Option<&Value>) -> Result<Self, String> {
+    fn completed(
+        self,
+        _header: &NamedShapes<'_>,
+        _authors: Option<&Value>,
+    ) -> Result<Self, String> {
         Ok(self)
     }
 
@@ -31,7 +35,7 @@ pub trait TransformerConfig: NamedTensors + DeclaredConfig + DeserializeOwned {
     fn block_counts(&self) -> Vec<i64>;
 
     /// Every tensor in readers' names, as a file of a dialect has them; as readers ask for them without one.
-    fn schema(&self, dialect: Option<&Dialect>) -> Schema;
+    fn schema(&self, dialect: Option<&TensorDialect>) -> Schema;
 
     fn has_guidance(&self) -> bool {
         true
@@ -53,7 +57,7 @@ impl<T: TransformerConfig> NetworkConfig for T {
         let keys = TensorKeys::<T>::detect(|key| weights.has(key));
         let keys = keys.ok_or_else(|| not_a(T::LABEL, weights))?;
         let file_key = |name: &str| keys.file_key(name);
-        let header = Header::new(weights, &file_key);
+        let header = NamedShapes::new(weights, &file_key);
         T::of_declared(&header)?.completed(&header, authors)
     }
 

@@ -1,8 +1,7 @@
 //! Upscalers of ESRGAN's class: RRDBNet (ESRGAN, BSRGAN, Real-ESRGAN), compact SRVGG networks, and SPAN.
 //!
 //! The header states the whole config, so no config file is read. The engine builds the network from it. The memory of
-//! a pass
-//! and the receptive field are here too: tiles are planned from them.
+//! a pass and the receptive field are here too: tiles are planned from them.
 
 use std::path::Path;
 
@@ -153,7 +152,7 @@ impl RrdbConfig {
 impl UpscalerConfig {
     /// Reads the header of a file. The error says what it is instead, or what is wrong.
     pub fn read(place: &Path) -> Result<Self, CatalogError> {
-        let config = Self::of_header(&WeightSet::at(place)?);
+        let config = Self::of_header(&WeightSet::open(place)?);
         config.map_err(|reason| CatalogError::config(reason, place))
     }
 
@@ -170,7 +169,7 @@ impl UpscalerConfig {
                 weights,
             ));
         };
-        let header = Of { weights, prefix };
+        let header = UpscalerNames { weights, prefix };
         let (width, layers) = match number {
             0 => header.rrdb(RrdbNames::Old)?,
             1 => header.rrdb(RrdbNames::Trunk)?,
@@ -246,8 +245,7 @@ impl UpscalerConfig {
         let width = self.width as u64;
         let channels = match &self.layers {
             // Values kept for both residual sums and the block's input, its channels, all concatenated for the last
-            // convolution, and its
-            // output; after it three for the sum instead.
+            // convolution, and its output; after it three for the sum instead.
             UpscalerLayers::Rrdb(rrdb) => {
                 let own = 4 * rrdb.growth as u64;
                 (5 * width + 2 * own).max(6 * width + own)
@@ -282,12 +280,12 @@ impl UpscalerConfig {
 }
 
 /// The names of a file without their prefix.
-struct Of<'a> {
+struct UpscalerNames<'a> {
     weights: &'a WeightSet,
     prefix: &'a str,
 }
 
-impl Of<'_> {
+impl UpscalerNames<'_> {
     /// The sizes of a convolution's kernel: outputs, inputs, rows, columns.
     fn kernel(&self, layer: &str) -> Result<[i64; 4], String> {
         sizes(self.weights, &format!("{}{layer}.weight", self.prefix))

@@ -13,7 +13,7 @@ use super::clip_layers::{
 };
 use super::header::{heads, not_a, sizes};
 use super::known::{DetectionRule, PartKind};
-use super::{NetworkConfig, Role, Schema, TensorSpec, check_sizes};
+use super::{NetworkConfig, Schema, TensorRole, TensorSpec, check_sizes};
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
 
@@ -187,8 +187,7 @@ impl<K: VisionKind> VisionConfig<K> {
     }
 
     /// Every required tensor; a file without one of them is truncated, even if it is not read. Image encoders are small
-    /// and
-    /// computed in f32 as a whole.
+    /// and computed in f32 as a whole.
     pub fn schema(&self, prefix: &str) -> Vec<TensorSpec> {
         let (hidden, patch) = (self.hidden_size, self.patch_size);
         let kernel = [hidden, self.num_channels, patch, patch];
@@ -196,13 +195,13 @@ impl<K: VisionKind> VisionConfig<K> {
         schema.in_f32(|schema| {
             if K::HAS_CLASS_TOKEN {
                 schema.vector("embeddings.class_embedding", hidden);
-                schema.add(PATCHES, &kernel, Role::Fixed);
+                schema.add(PATCHES, &kernel, TensorRole::Fixed);
                 // The name has been misspelt since the first CLIP.
                 schema.norm("pre_layrnorm", hidden);
             } else {
                 schema.conv("embeddings.patch_embedding", &kernel);
             }
-            schema.add(POSITIONS, &[self.num_tokens(), hidden], Role::Fixed);
+            schema.add(POSITIONS, &[self.num_tokens(), hidden], TensorRole::Fixed);
             self.layers().add_to(schema);
             schema.norm("post_layernorm", hidden);
         });

@@ -6,11 +6,11 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::declared::{Header, network_config};
-use super::dialects::{BlockList, Dialect, NamePair, NamedTensors, TensorKeys};
+use super::declared::{NamedShapes, network_config};
+use super::dialects::{BlockList, NamePair, NamedTensors, TensorDialect, TensorKeys};
 use super::header::heads;
 use super::transformer::TransformerConfig;
-use super::{Role, Schema};
+use super::{Schema, TensorRole};
 
 /// Width of one head in every published file.
 const HEAD_DIM: i64 = 128;
@@ -59,7 +59,7 @@ impl TransformerConfig for WanTransformerConfig {
         &["WanTransformer3DModel", "WanVACETransformer3DModel"];
 
     /// The authors' own config says how many heads there are.
-    fn completed(self, header: &Header<'_>, authors: Option<&Value>) -> Result<Self, String> {
+    fn completed(self, header: &NamedShapes<'_>, authors: Option<&Value>) -> Result<Self, String> {
         let [dim, in_channels, pt, ph, pw] = header.sizes("patch_embedding.weight")?;
         let num_heads = authors.and_then(|config| config.get("num_heads")?.as_i64());
         let heads = heads_of(dim, num_heads)?;
@@ -118,7 +118,7 @@ impl TransformerConfig for WanTransformerConfig {
         vec![self.num_layers, self.vace_layers.len() as i64]
     }
 
-    fn schema(&self, _dialect: Option<&Dialect>) -> Schema {
+    fn schema(&self, _dialect: Option<&TensorDialect>) -> Schema {
         let dim = self.dim();
         let [pt, ph, pw] = self.patch_size;
         let mut schema = Schema::default();
@@ -138,7 +138,11 @@ impl TransformerConfig for WanTransformerConfig {
             schema.linear("img_emb.proj.1", image_dim, image_dim);
             schema.linear("img_emb.proj.3", dim, image_dim);
             if let Some(places) = self.pos_embed_seq_len {
-                schema.add("img_emb.emb_pos", &[1, places, image_dim], Role::Fixed);
+                schema.add(
+                    "img_emb.emb_pos",
+                    &[1, places, image_dim],
+                    TensorRole::Fixed,
+                );
             }
         }
         for block in 0..self.num_layers {
@@ -154,7 +158,7 @@ impl TransformerConfig for WanTransformerConfig {
             add_block(&mut schema, &block, self);
             schema.linear(&format!("{block}.after_proj"), dim, dim);
         }
-        schema.in_f32(|schema| schema.add("head.modulation", &[1, 2, dim], Role::Fixed));
+        schema.in_f32(|schema| schema.add("head.modulation", &[1, 2, dim], TensorRole::Fixed));
         schema.linear("head.head", self.token_numbers(), dim);
         schema
     }
@@ -291,7 +295,7 @@ fn add_block(schema: &mut Schema, block: &str, config: &WanTransformerConfig) {
             schema.norm(&format!("{block}.norm3"), dim);
         }
         let modulation = format!("{block}.modulation");
-        schema.add(modulation, &[1, 6, dim], Role::Fixed);
+        schema.add(modulation, &[1, 6, dim], TensorRole::Fixed);
     });
 }
 
@@ -373,8 +377,8 @@ impl NamedTensors for WanTransformerConfig {
         "vace_patch_embedding",
         "vace_blocks",
     ]);
-    const DIALECTS: &'static [Dialect] = &[
-        Dialect {
+    const DIALECTS: &'static [TensorDialect] = &[
+        TensorDialect {
             is_diffusers: true,
             is_split: true,
             marks: &[(
@@ -390,7 +394,7 @@ impl NamedTensors for WanTransformerConfig {
             ],
             outer: &[DIFFUSERS_OUTER],
         },
-        Dialect {
+        TensorDialect {
             is_diffusers: false,
             is_split: false,
             marks: &[(2, &["patch_embedding.weight", "time_projection.1.weight"])],

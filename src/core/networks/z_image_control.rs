@@ -1,10 +1,8 @@
 //! ControlNets of Z-Image: blocks of the transformer's kind that run in parallel to its own, starting from a control
-//! image,
-//! with an output after each block.
+//! image, with an output after each block.
 //!
 //! alibaba-pai's Z-Image-Turbo-Fun-Controlnet-Union in all versions: the first sees only an image (16 channels), the
-//! later
-//! ones also a mask and the unmasked part of an image (33), and have blocks parallel to the transformer's noise
+//! later ones also a mask and the unmasked part of an image (33), and have blocks parallel to the transformer's noise
 //! refiner.
 //! Files have diffusers' names within blocks, without a prefix; readers use the authors' names of the transformer.
 //! Everything else, such as the layers that read timesteps and texts, is shared with the transformer.
@@ -12,17 +10,17 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::declared::Header;
-use super::dialects::{BlockList, Dialect, NamedTensors, TensorKeys};
+use super::declared::NamedShapes;
+use super::dialects::{BlockList, NamedTensors, TensorDialect, TensorKeys};
 use super::header::{heads, not_a};
 use super::z_image_transformer::{BLOCK_MARK, DIFFUSERS_LAYERS, PATCH, add_block};
 use super::{
-    NetworkConfig, Role, Schema, TensorSpec, ZImageTransformerConfig, check_layers, check_sizes,
-    class_name, stream_blocks,
+    NetworkConfig, Schema, TensorRole, TensorSpec, ZImageTransformerConfig, check_layers,
+    check_sizes, class_name, stream_blocks,
 };
+use crate::enum_macros::with_defaults;
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
-use crate::named::with_defaults;
 
 /// Blocks of the published transformers, among which those of a file without a config are spread evenly.
 const PUBLISHED_BLOCKS: i64 = 30;
@@ -79,7 +77,7 @@ impl ZImageControlConfig {
             n_kv_heads: self.n_kv_heads,
             norm_eps: self.norm_eps,
             qk_norm: self.qk_norm,
-            // Narrow heads belong to synthetic networks, whose positions are the transformer's.
+            // Narrow heads belong to synthetic networks, whose positions equal those of the transformer.
             axes_dims: [self.dim / self.n_heads.max(1), 0, 0],
             ..ZImageTransformerConfig::default()
         }
@@ -115,7 +113,7 @@ impl NetworkConfig for ZImageControlConfig {
         let keys = ZImageControlKeys::detect(|key| weights.has(key));
         let keys = keys.ok_or_else(|| not_a("Z-Image ControlNet", weights))?;
         let file_key = |name: &str| keys.file_key(name);
-        let header = Header::new(weights, &file_key);
+        let header = NamedShapes::new(weights, &file_key);
         let [dim, numbers] = header.sizes("control_x_embedder.weight")?;
         let head_dim = header.width("control_layers.0.attention.q_norm.weight")?;
         let layers = header.count("control_layers.{}.attention_norm1.weight");
@@ -217,7 +215,7 @@ impl ZImageControlConfig {
         for (list, count) in [(LAYERS, blocks.n_layers), (REFINERS, refiners)] {
             for number in 0..count {
                 let block = format!("{list}.{number}");
-                add_block(&mut schema, &block, &blocks, true, Role::Matrix);
+                add_block(&mut schema, &block, &blocks, true, TensorRole::Matrix);
                 if list == REFINERS && self.add_control_noise_refiner.is_none() {
                     continue;
                 }
@@ -235,7 +233,7 @@ pub type ZImageControlKeys = TensorKeys<ZImageControlConfig>;
 
 impl NamedTensors for ZImageControlConfig {
     const PREFIXES: &'static [&'static str] = &[""];
-    const DIALECTS: &'static [Dialect] = &[Dialect {
+    const DIALECTS: &'static [TensorDialect] = &[TensorDialect {
         is_diffusers: true,
         is_split: true,
         marks: &[(

@@ -7,11 +7,11 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::declared::{Header, network_config};
-use super::dialects::{BlockList, Dialect, NamePair, NamedTensors, TensorKeys};
+use super::declared::{NamedShapes, network_config};
+use super::dialects::{BlockList, NamePair, NamedTensors, TensorDialect, TensorKeys};
 use super::header::heads;
 use super::transformer::TransformerConfig;
-use super::{Role, Schema, check_epsilon, check_sizes, stream_blocks};
+use super::{Schema, TensorRole, check_epsilon, check_sizes, stream_blocks};
 
 /// Rotary dimensions of a head for each axis, in every published file.
 const AXES: [i64; 3] = [32, 48, 48];
@@ -63,7 +63,7 @@ impl TransformerConfig for ZImageTransformerConfig {
     const LABEL: &'static str = "Z-Image transformer";
     const CLASSES: &'static [&'static str] = &["ZImageTransformer2DModel"];
 
-    fn completed(self, header: &Header<'_>, _authors: Option<&Value>) -> Result<Self, String> {
+    fn completed(self, header: &NamedShapes<'_>, _authors: Option<&Value>) -> Result<Self, String> {
         let patch = header.dim("x_embedder.weight", 1)?;
         let head_dim = header.width("layers.0.attention.q_norm.weight")?;
         let n_heads = heads(self.dim, head_dim)?;
@@ -110,7 +110,7 @@ impl TransformerConfig for ZImageTransformerConfig {
         vec![self.n_layers, self.n_refiner_layers, self.n_refiner_layers]
     }
 
-    fn schema(&self, dialect: Option<&Dialect>) -> Schema {
+    fn schema(&self, dialect: Option<&TensorDialect>) -> Schema {
         let (dim, told) = (self.dim, self.told_dim());
         let mut schema = Schema::default();
         schema.linear("x_embedder", dim, self.token_numbers());
@@ -118,7 +118,7 @@ impl TransformerConfig for ZImageTransformerConfig {
         // Used once for each text, like the context refiner.
         schema.modulation("cap_embedder.1", dim, self.cap_feat_dim);
         for pad in PADS {
-            schema.add(pad, &[1, dim], Role::Fixed);
+            schema.add(pad, &[1, dim], TensorRole::Fixed);
         }
         schema.in_f32(|schema| {
             schema.linear("t_embedder.mlp.0", TIME_WIDTH, SINUSOIDS);
@@ -128,9 +128,9 @@ impl TransformerConfig for ZImageTransformerConfig {
         for (list, count) in LISTS.iter().zip(self.block_counts()) {
             // A block that no timestep modulates is used once for each text.
             let role = if list.own == "context_refiner" {
-                Role::Modulation
+                TensorRole::Modulation
             } else {
-                Role::Matrix
+                TensorRole::Matrix
             };
             for number in 0..count {
                 let block = format!("{}.{number}", list.own);
@@ -196,15 +196,15 @@ pub(super) const DIFFUSERS_LAYERS: &[&[NamePair]] = &[&[
 impl NamedTensors for ZImageTransformerConfig {
     // A tensor of Lumina 2 that no reader asks for.
     const MORE_TOPS: Option<&'static [&'static str]> = Some(&["norm_final"]);
-    const DIALECTS: &'static [Dialect] = &[
-        Dialect {
+    const DIALECTS: &'static [TensorDialect] = &[
+        TensorDialect {
             is_diffusers: false,
             is_split: false,
             marks: &[(1, &PADS), (1, &MARKS)],
             lists: &LISTS,
             outer: &[],
         },
-        Dialect {
+        TensorDialect {
             is_diffusers: true,
             is_split: true,
             marks: &[
@@ -231,13 +231,13 @@ impl NamedTensors for ZImageTransformerConfig {
     ];
 }
 
-/// Adds a block whose matrices have a role; [`Role::Matrix`] is that of blocks that a timestep modulates.
+/// Adds a block whose matrices have a role; [`TensorRole::Matrix`] is that of blocks that a timestep modulates.
 pub(super) fn add_block(
     schema: &mut Schema,
     block: &str,
     config: &ZImageTransformerConfig,
     is_split: bool,
-    role: Role,
+    role: TensorRole,
 ) {
     let (dim, wide) = (config.dim, config.ffn_dim());
     let name = |part: &str| format!("{block}.{part}");
@@ -269,7 +269,7 @@ pub(super) fn add_block(
     ] {
         schema.vector(&name(&format!("{norm}.weight")), dim);
     }
-    if role == Role::Matrix {
+    if role == TensorRole::Matrix {
         schema.modulation(&name("adaLN_modulation.0"), 4 * dim, config.told_dim());
     }
 }

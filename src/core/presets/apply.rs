@@ -4,11 +4,11 @@
 
 use super::{CacheChoice, PresetSize, PresetValues, draft_size};
 use crate::job::{ASPECTS, GenerateForm, PartialSampling, SizeChoice};
-use crate::model::{ModelSpec, Preset};
+use crate::model::{ModelSpec, SamplingPreset};
 
 impl PresetValues {
     /// Values of one of the model's presets.
-    pub fn of_model(preset: &Preset, spec: &ModelSpec) -> Self {
+    pub fn of_model(preset: &SamplingPreset, spec: &ModelSpec) -> Self {
         let sampling = PartialSampling {
             true_cfg_scale: preset.sampling.true_cfg_scale,
             strength: preset.sampling.strength,

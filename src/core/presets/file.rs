@@ -183,7 +183,7 @@ fn name_of(table: &Table) -> Option<&str> {
 
 fn preset_of(table: &Table) -> Result<OwnPreset, String> {
     #[derive(Deserialize)]
-    struct Names {
+    struct PresetNames {
         name: String,
         model: Option<String>,
     }
@@ -195,7 +195,7 @@ fn preset_of(table: &Table) -> Result<OwnPreset, String> {
         }
     }
     let text = |table: &Table| DocumentMut::from(table.clone()).to_string();
-    let names: Names =
+    let names: PresetNames =
         toml::from_str(&text(table)).map_err(|err| err.message().replace('\n', ", "))?;
     let values = toml::from_str(&text(&values)).map_err(|err| err.message().replace('\n', ", "))?;
     Ok(OwnPreset {

@@ -1,5 +1,4 @@
-//! Presets: groups of form values. Three exist for every model (draft, balanced, final), the others are the user's, in
-//! `presets.toml`.
+//! Presets: groups of form values. Three exist for every model (draft, balanced, final); users save others to `presets.toml`.
 //!
 //! The catalogue has the presets of distilled models. The app applies presets to the form.
 
@@ -14,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::job::{PartialSampling, StepCache};
 
 pub use file::{LoadedPresets, OwnPreset, PresetEdit, PresetsError, edit, load};
-pub use quality::{Quality, draft_size};
+pub use quality::{QualityPreset, draft_size};
 
 /// Values of a preset. Missing ones do not change.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -29,7 +28,7 @@ pub struct PresetValues {
     pub seconds: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fps: Option<f64>,
-    /// An end or a shift of 0 is the model's default.
+    /// 0 as an end or a shift means the default of the model.
     #[serde(flatten)]
     pub sampling: PartialSampling,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,9 +1,9 @@
 //! Draft, balanced and final: what each means for a model.
 
 use super::{CacheChoice, PresetSize, PresetValues};
+use crate::enum_macros::labelled;
 use crate::job::{PartialSampling, StepCacheKind};
 use crate::model::{ModelSpec, nearest_multiple};
-use crate::named::labelled;
 
 /// Models with so few steps are distilled to them: fewer give noise.
 const FEW_STEPS: u32 = 8;
@@ -15,14 +15,14 @@ const MIN_EDGE_PX: u32 = 192;
 labelled! {
     /// Trade-off between quality and time.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-    pub enum Quality {
+    pub enum QualityPreset {
         Draft = "Draft",
         Balanced = "Balanced",
         Final = "Final",
     }
 }
 
-impl Quality {
+impl QualityPreset {
     /// Sentence on its purpose.
     pub fn note(self) -> &'static str {
         match self {

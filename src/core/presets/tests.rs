@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::*;
-use crate::job::{Sampler, SectionOrder, StepCacheKind};
+use crate::job::{SamplerKind, SectionOrder, StepCacheKind};
 use crate::model::test_spec;
 
 fn own(name: &str, steps: u32) -> OwnPreset {
@@ -15,7 +15,7 @@ fn own(name: &str, steps: u32) -> OwnPreset {
             sampling: PartialSampling {
                 num_steps: Some(steps),
                 shift: Some(0.0),
-                sampler: Some(Sampler::DpmPp2m),
+                sampler: Some(SamplerKind::DpmPp2m),
                 ..PartialSampling::default()
             },
             step_cache: Some(CacheChoice(Some(StepCacheKind::MagCache.into()))),
@@ -30,19 +30,22 @@ fn a_draft_is_smaller_and_shorter_and_a_final_is_longer() {
     spec.limits.fixed_size = false;
     (spec.defaults.width, spec.defaults.height) = (832, 480);
     spec.defaults.sampling.num_steps = 30;
-    let steps = Quality::ALL.map(|quality| quality.values(&spec).sampling.num_steps);
+    let steps = QualityPreset::ALL.map(|quality| quality.values(&spec).sampling.num_steps);
     assert_eq!(steps, [Some(15), Some(30), Some(45)]);
-    let draft = Quality::Draft.values(&spec);
+    let draft = QualityPreset::Draft.values(&spec);
     assert_eq!(draft.size, Some(PresetSize::Smaller));
     assert_eq!(draft.step_cache, Some(CacheChoice(None)));
     assert_eq!(draft_size(&spec, 832.0 / 480.0), (544, 320));
-    assert_eq!(Quality::Final.values(&spec).size, Some(PresetSize::Full));
+    assert_eq!(
+        QualityPreset::Final.values(&spec).size,
+        Some(PresetSize::Full)
+    );
 
     spec.section_order = Some(SectionOrder::Original);
-    let cache = Quality::Draft.values(&spec).step_cache;
+    let cache = QualityPreset::Draft.values(&spec).step_cache;
     let kind = cache.and_then(|cache| cache.0).map(|cache| cache.kind);
     assert_eq!(kind, Some(StepCacheKind::TeaCache));
-    let cache = Quality::Final.values(&spec).step_cache;
+    let cache = QualityPreset::Final.values(&spec).step_cache;
     assert_eq!(cache, Some(CacheChoice(None)));
 }
 
@@ -50,7 +53,7 @@ fn a_draft_is_smaller_and_shorter_and_a_final_is_longer() {
 fn a_distilled_model_keeps_its_few_steps_in_a_draft_and_one_of_a_fixed_size_its_size() {
     let mut spec = test_spec();
     spec.defaults.sampling.num_steps = 4;
-    let draft = Quality::Draft.values(&spec);
+    let draft = QualityPreset::Draft.values(&spec);
     assert_eq!((draft.sampling.num_steps, draft.size), (Some(4), None));
     assert_eq!(draft_size(&spec, 2.0), (256, 256));
 }

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::fields::{self, Fields, size};
+use super::fields::{self, JsonFields, size};
 use super::{ForeignSettings, RestoredControl, RestoredLora, file_name, names, short};
 use crate::job::SecondPass;
 
@@ -23,7 +23,7 @@ const KEYWORDS: [(&str, &str); 2] = [
 ];
 
 /// Names and values of the settings, in order.
-type Settings = Vec<(String, String)>;
+type A1111Settings = Vec<(String, String)>;
 
 /// Reads a text; `None` where it has no settings.
 pub(super) fn read(text: &str) -> Option<ForeignSettings> {
@@ -88,7 +88,7 @@ pub(super) fn read(text: &str) -> Option<ForeignSettings> {
 
 /// Splits into the words and the settings: the last line, else the lines from the last one on that begins with the
 /// steps, where that has enough settings.
-fn split(text: &str) -> Option<(&str, Settings)> {
+fn split(text: &str) -> Option<(&str, A1111Settings)> {
     const FIRST: &str = "Steps:";
     let last = text.rfind('\n').map_or(0, |at| at + 1);
     let steps = text.rmatch_indices(FIRST).map(|(at, _)| at);
@@ -113,7 +113,7 @@ fn value_of<'s>(settings: &'s [(String, String)], wanted: &str) -> Option<&'s st
 
 /// Reads `Name: value, Name: "a value, quoted", Name: {"json": 1}, …`, or with `|` as SD.Next may write it. Passes over
 /// what is no pair.
-fn settings(line: &str) -> Settings {
+fn settings(line: &str) -> A1111Settings {
     const MOST: usize = 500;
     let first = line.find([',', '|']);
     let has_bars = first.is_some_and(|at| line[at..].starts_with("| "));
@@ -318,7 +318,11 @@ fn take_civitai(restored: &mut ForeignSettings, value: &str) {
     let resources = resources.as_ref().and_then(Value::as_array);
     let mut tags = restored.loras.clone();
     let mut loras = Vec::new();
-    for resource in resources.into_iter().flatten().filter_map(Fields::of) {
+    for resource in resources
+        .into_iter()
+        .flatten()
+        .filter_map(JsonFields::from_value)
+    {
         let words = [
             resource.name("modelName"),
             resource.name("modelVersionName"),
@@ -401,7 +405,7 @@ fn take_control(restored: &mut ForeignSettings, text: &str) -> bool {
 
 /// Takes a hires fix. A1111 writes its strength as that of image to image, SD.Next apart.
 fn take_second_pass(restored: &mut ForeignSettings, settings: &[(String, String)]) {
-    let hires: Settings = settings
+    let hires: A1111Settings = settings
         .iter()
         .filter_map(|(name, value)| {
             let (start, name) = name.split_at_checked("Hires ".len())?;

@@ -52,22 +52,22 @@ fn without_nan(text: &str) -> String {
 /// An object whose members are looked up by any of several names, such as `"steps, num_steps"`, and where the names of
 /// those that were found are collected.
 #[derive(Clone, Copy)]
-pub(super) struct Fields<'a>(pub &'a Map<String, Value>, Option<&'a Names>);
+pub(super) struct JsonFields<'a>(pub &'a Map<String, Value>, Option<&'a ReadNames>);
 
 /// Names of members that were read.
-pub(super) type Names = RefCell<BTreeSet<String>>;
+pub(super) type ReadNames = RefCell<BTreeSet<String>>;
 
-impl<'a> Fields<'a> {
+impl<'a> JsonFields<'a> {
     pub fn new(members: &'a Map<String, Value>) -> Self {
         Self(members, None)
     }
 
-    pub fn of(value: &'a Value) -> Option<Self> {
+    pub fn from_value(value: &'a Value) -> Option<Self> {
         value.as_object().map(Self::new)
     }
 
     /// Collects the names of its members that are read from now on.
-    pub fn noting(self, names: &'a Names) -> Self {
+    pub fn noting(self, names: &'a ReadNames) -> Self {
         Self(self.0, Some(names))
     }
 
@@ -103,7 +103,7 @@ impl<'a> Fields<'a> {
     }
 
     pub fn object(self, names: &str) -> Option<Self> {
-        self.get(names).and_then(Self::of)
+        self.get(names).and_then(Self::from_value)
     }
 
     pub fn list(self, names: &str) -> &'a [Value] {

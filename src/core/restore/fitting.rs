@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use super::{ForeignSettings, RestoredLora};
 use crate::job::{GenerateForm, PartialSampling, SeedMode};
-use crate::model::{ControlBy, Guidance, ModelSpec};
+use crate::model::{ControlBy, GuidanceMode, ModelSpec};
 
 /// Seconds of a video that is made in sections.
 const SECS: (f64, f64) = (1.0, 120.0);
@@ -66,18 +66,18 @@ impl ForeignSettings {
         let low = within(self.cfg_scale_2);
         let sampling = &mut form.sampling;
         match spec.guidance {
-            Guidance::Cfg => {
+            GuidanceMode::Cfg => {
                 let low = low.or(cfg);
                 sampling.guide_experts(cfg, low.filter(|_| spec.has_two_experts()));
             }
-            Guidance::Distilled => {
+            GuidanceMode::Distilled => {
                 sampling.guidance_scale = distilled;
                 sampling.true_cfg_scale = cfg;
             }
-            Guidance::None => sampling.true_cfg_scale = cfg,
+            GuidanceMode::None => sampling.true_cfg_scale = cfg,
         }
         // An empty one means none where it acts, and nothing elsewhere.
-        let acts = spec.guidance == Guidance::Cfg || cfg.is_some_and(|cfg| cfg > 1.0);
+        let acts = spec.guidance == GuidanceMode::Cfg || cfg.is_some_and(|cfg| cfg > 1.0);
         let negative = self.negative_prompt.clone();
         if let Some(negative) = negative.filter(|text| acts || !text.trim().is_empty()) {
             form.set_literal_negative(negative);

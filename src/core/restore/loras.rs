@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::matching::stem;
 use super::{ForeignSettings, fields, file_name, short};
-use crate::job::Lora;
+use crate::job::LoraChoice;
 use crate::job::prompt::{LoraTag, TaggedPrompt};
 use crate::lora;
 
@@ -89,8 +89,8 @@ impl From<LoraTag> for RestoredLora {
     }
 }
 
-impl From<&Lora> for RestoredLora {
-    fn from(lora: &Lora) -> Self {
+impl From<&LoraChoice> for RestoredLora {
+    fn from(lora: &LoraChoice) -> Self {
         Self {
             strength_2: lora.strength_2,
             ..Self::new(&lora.path.to_string_lossy(), lora.strength)
@@ -186,7 +186,7 @@ impl ForeignSettings {
     }
 
     /// The LoRAs that are among these files, with their strengths; and those that are not, in words.
-    pub fn find_loras(&self, files: &[PathBuf]) -> (Vec<Lora>, Vec<String>) {
+    pub fn find_loras(&self, files: &[PathBuf]) -> (Vec<LoraChoice>, Vec<String>) {
         let mut found = Vec::new();
         let mut missing = Vec::new();
         for lora in &self.loras {
@@ -195,7 +195,7 @@ impl ForeignSettings {
                 .first()
                 .filter(|file| !lora.is_file_of_another(file, &self.loras))
             {
-                Some(path) => found.push(Lora {
+                Some(path) => found.push(LoraChoice {
                     path: path.clone(),
                     strength: lora.strength,
                     strength_2: lora.strength_2,

@@ -11,7 +11,7 @@ use crate::model::ModelSpec;
 
 /// Model to use.
 #[derive(Clone, Copy, Debug)]
-pub struct Match<'a> {
+pub struct ModelMatch<'a> {
     pub spec: &'a ModelSpec,
     /// It is the model itself, perhaps stored otherwise (fp8, GGUF); else another of its family.
     pub is_same: bool,
@@ -26,7 +26,10 @@ const MARKS: [&[&str]; 5] = [
     &["2.1", "2.2"],
 ];
 
-pub fn match_model<'a>(restored: &ForeignSettings, specs: &'a [ModelSpec]) -> Option<Match<'a>> {
+pub fn match_model<'a>(
+    restored: &ForeignSettings,
+    specs: &'a [ModelSpec],
+) -> Option<ModelMatch<'a>> {
     let names = [&restored.model, &restored.model_2];
     let names: Vec<&str> = names.into_iter().flatten().map(String::as_str).collect();
     let is_named = |spec: &&ModelSpec| names.iter().any(|name| has_name(spec, name));
@@ -38,7 +41,7 @@ pub fn match_model<'a>(restored: &ForeignSettings, specs: &'a [ModelSpec]) -> Op
     let same = specs.iter().find(is_named);
     if let Some(spec) = same.or_else(|| specs.iter().find(is_like)) {
         let is_same = true;
-        return Some(Match { spec, is_same });
+        return Some(ModelMatch { spec, is_same });
     }
     let family = restored
         .family
@@ -56,11 +59,11 @@ pub fn match_model<'a>(restored: &ForeignSettings, specs: &'a [ModelSpec]) -> Op
             })
             .sum::<i32>()
     };
-    // The first of equals, which is the catalogue's order.
+    // The first of equals, in the catalogue's order.
     let of_family = specs.iter().filter(|spec| spec.family == family);
     let spec = of_family.rev().max_by_key(likeness)?;
     let is_same = false;
-    Some(Match { spec, is_same })
+    Some(ModelMatch { spec, is_same })
 }
 
 /// Names by which a model may be called.

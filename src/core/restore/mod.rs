@@ -22,16 +22,16 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::families::Family;
+use crate::families::ModelFamily;
 use crate::formats::weights::git_lfs_pointer;
 use crate::job::{
-    JobError, JobErrorKind, Sampler, SecondPass, SectionOrder, SigmaSchedule, StepCache,
+    JobError, JobErrorKind, SamplerKind, SecondPass, SectionOrder, SigmaSchedule, StepCache,
 };
-use crate::media::{self, MediaError, Text};
+use crate::media::{self, MediaError, MetadataText};
 
 pub use controls::RestoredControl;
 pub use loras::RestoredLora;
-pub use matching::{Match, match_model};
+pub use matching::{ModelMatch, match_model};
 pub use own::EmbeddedSettings;
 
 use loras::MAX_LORAS;
@@ -76,13 +76,13 @@ pub struct ForeignSettings {
     /// As the program wrote it, mostly the beginning of a SHA-256.
     pub model_hash: Option<String>,
     /// `None` where the file says it by a name alone.
-    pub family: Option<Family>,
+    pub family: Option<ModelFamily>,
     pub seed: Option<u64>,
     /// Its seed is -1: a new one each time.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub has_random_seed: bool,
     pub num_steps: Option<u32>,
-    pub sampler: Option<Sampler>,
+    pub sampler: Option<SamplerKind>,
     pub sigma_schedule: Option<SigmaSchedule>,
     /// Classifier-free guidance, by two passes.
     pub cfg_scale: Option<f64>,
@@ -296,11 +296,12 @@ pub fn says_nothing(path: &Path) -> JobError {
 }
 
 /// Reads the texts of a file: the one with most settings, and over its gaps the others.
-fn of_texts(texts: &[Text]) -> Option<ForeignSettings> {
+fn of_texts(texts: &[MetadataText]) -> Option<ForeignSettings> {
     if let Some(found) = others::of_separate_texts(texts) {
         return Some(found);
     }
-    let parsed = |text: &Text| fields::parse(&text.text).map_or_else(Vec::new, graph::unwrap);
+    let parsed =
+        |text: &MetadataText| fields::parse(&text.text).map_or_else(Vec::new, graph::unwrap);
     let values: Vec<Vec<Value>> = texts.iter().map(parsed).collect();
     let graphs: Vec<&Value> = values
         .iter()
@@ -331,7 +332,7 @@ fn of_texts(texts: &[Text]) -> Option<ForeignSettings> {
 }
 
 /// Reads a text that is not JSON.
-fn of_text(text: &Text) -> Option<ForeignSettings> {
+fn of_text(text: &MetadataText) -> Option<ForeignSettings> {
     // FramePack Studio's own texts in a PNG, next to those of graphs with the same names.
     let plain = |text: &str| (!text.trim_start().starts_with(['{', '['])).then(|| text.to_owned());
     let mut studio = ForeignSettings::of("FramePack Studio");

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use super::matching::stem;
-use crate::families::Family;
-use crate::job::{Sampler, SigmaSchedule};
-use crate::library::names::{Side, possible_side};
+use crate::families::ModelFamily;
+use crate::job::{SamplerKind, SigmaSchedule};
+use crate::library::names::{NoiseSide, possible_side};
 
 /// Letters and digits alone, so that `DPM++ 2M`, `dpmpp_2m` and `dpm++2m` are one.
 pub(super) fn plain(name: &str) -> String {
@@ -24,12 +24,12 @@ pub(super) fn is_automatic(name: &str) -> bool {
 }
 
 /// Our sampler for a name, and the schedule that may follow it (`DPM++ 2M Karras`).
-pub(super) fn sampler(name: &str) -> (Option<Sampler>, Option<SigmaSchedule>) {
+pub(super) fn sampler(name: &str) -> (Option<SamplerKind>, Option<SigmaSchedule>) {
     // NovelAI's `k_euler`, and InvokeAI's `euler_k` with Karras' schedule.
     let name = name.strip_prefix("k_").unwrap_or(name);
     let name = name
         .strip_suffix("_k")
-        .map_or_else(|| plain(name), |it| plain(it) + "karras");
+        .map_or_else(|| plain(name), |it| format!("{}karras", plain(it)));
     let (name, schedule) = [
         ("karras", SigmaSchedule::Karras),
         ("exponential", SigmaSchedule::Exponential),
@@ -45,17 +45,17 @@ pub(super) fn sampler(name: &str) -> (Option<Sampler>, Option<SigmaSchedule>) {
     // sd.cpp's names end in the default schedule of its day.
     let name = name.strip_suffix("discrete").unwrap_or(name);
     let sampler = match name {
-        "unipc" | "unipcbh2" | "unipcmultistep" | "flowunipc" => Some(Sampler::UniPc),
-        "unipcbh1" => Some(Sampler::UniPcBh1),
+        "unipc" | "unipcbh2" | "unipcmultistep" | "flowunipc" => Some(SamplerKind::UniPc),
+        "unipcbh1" => Some(SamplerKind::UniPcBh1),
         "euler"
         | "eulersampler"
         | "flowmatcheuler"
         | "eulerflowmatch"
         | "flowmatcheulerdiscrete"
-        | "ddimflow" => Some(Sampler::Euler),
-        "heun" | "heunpp2" => Some(Sampler::Heun),
-        "dpmpp2m" | "dpmpp" | "dpm" | "flowdpmpp" => Some(Sampler::DpmPp2m),
-        "lcm" => Some(Sampler::Lcm),
+        | "ddimflow" => Some(SamplerKind::Euler),
+        "heun" | "heunpp2" => Some(SamplerKind::Heun),
+        "dpmpp2m" | "dpmpp" | "dpm" | "flowdpmpp" => Some(SamplerKind::DpmPp2m),
+        "lcm" => Some(SamplerKind::Lcm),
         _ => None,
     };
     (sampler, schedule)
@@ -80,9 +80,9 @@ pub(super) fn schedule(name: &str) -> Option<SigmaSchedule> {
 }
 
 /// The family that a model's name speaks of.
-pub(super) fn family(name: &str) -> Option<Family> {
+pub(super) fn family(name: &str) -> Option<ModelFamily> {
     let name = plain(name);
-    Family::all().find(|family| (family.is_named)(&name))
+    ModelFamily::all().find(|family| (family.is_named)(&name))
 }
 
 /// Returns whether models of these names are the experts of one model for high and for low noise.
@@ -90,7 +90,7 @@ pub(super) fn are_experts(high: &str, low: &str) -> bool {
     let mut known = family(high).or_else(|| family(low)).into_iter();
     let has_none = known.any(|it| !(it.files.are_experts)(Path::new("high"), Path::new("low")));
     let [high, low] = [high, low].map(|name| possible_side(stem(name)));
-    let is_high = high == Some(Side::High) && low != high;
-    let is_low = low == Some(Side::Low) && low != high;
+    let is_high = high == Some(NoiseSide::High) && low != high;
+    let is_low = low == Some(NoiseSide::Low) && low != high;
     !has_none && (is_high || is_low)
 }

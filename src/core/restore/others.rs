@@ -3,12 +3,12 @@
 
 use serde_json::{Map, Value};
 
-use super::fields::{self, Fields, Names, size};
+use super::fields::{self, JsonFields, ReadNames, size};
 use super::matching::stem;
 use super::{ForeignSettings, RestoredControl, RestoredLora, file_name, names, short};
-use crate::families::Family;
+use crate::families::ModelFamily;
 use crate::job::{SecondPass, SectionOrder, StepCache, StepCacheKind};
-use crate::media::Text;
+use crate::media::MetadataText;
 
 /// Members without an effect on the result, and repetitions of others.
 const UNMENTIONED: &str = "version, app_version, swarm_version, settings_version, metadata_version, metadata_scheme, software, type, mode, state, id, uuid, date, time, timestamp, created_at, created_by, creation_date, creation_timestamp, generation_time, generation_mode, request_type, signed_hash, user, filename, path, url, model_type, base_model_type, model_filename, full_prompt, full_negative_prompt, aspectratio, rand_device, latent_window_size, v2, profile";
@@ -20,8 +20,8 @@ pub(super) fn read(value: &Value) -> Option<ForeignSettings> {
         Value::Array(jobs) => jobs.first()?,
         value => value,
     };
-    let all = Fields::of(value)?;
-    let names = Names::default();
+    let all = JsonFields::from_value(value)?;
+    let names = ReadNames::default();
     if let Some(params) = all.object("sui_image_params") {
         let params = params.noting(&names);
         return Some(with_unread(swarm(params, all), params));
@@ -46,7 +46,7 @@ pub(super) fn read(value: &Value) -> Option<ForeignSettings> {
 }
 
 /// Reads Easy Diffusion's settings, each of which is a separate text.
-pub(super) fn of_separate_texts(texts: &[Text]) -> Option<ForeignSettings> {
+pub(super) fn of_separate_texts(texts: &[MetadataText]) -> Option<ForeignSettings> {
     let mut texts_by_name = Map::new();
     for text in texts {
         texts_by_name.insert(text.name.clone(), text.text.clone().into());
@@ -58,7 +58,7 @@ pub(super) fn of_separate_texts(texts: &[Text]) -> Option<ForeignSettings> {
 }
 
 /// Names the members that were not read.
-fn with_unread(mut restored: ForeignSettings, fields: Fields<'_>) -> ForeignSettings {
+fn with_unread(mut restored: ForeignSettings, fields: JsonFields<'_>) -> ForeignSettings {
     const MOST: usize = 24;
     let mut unread = fields.unread();
     unread.retain(|name| {
@@ -81,7 +81,7 @@ fn with_unread(mut restored: ForeignSettings, fields: Fields<'_>) -> ForeignSett
 }
 
 /// The words that nearly all use.
-fn common(fields: Fields<'_>, tool: &str) -> ForeignSettings {
+fn common(fields: JsonFields<'_>, tool: &str) -> ForeignSettings {
     let mut restored = ForeignSettings::of(tool);
     restored.prompt = fields.text("prompt, positive_prompt, positivePrompt");
     restored.negative_prompt =
@@ -122,7 +122,7 @@ fn common(fields: Fields<'_>, tool: &str) -> ForeignSettings {
     restored
 }
 
-fn swarm(params: Fields<'_>, all: Fields<'_>) -> ForeignSettings {
+fn swarm(params: JsonFields<'_>, all: JsonFields<'_>) -> ForeignSettings {
     let mut restored = common(params, "SwarmUI");
     // Read below, together with their separate weights.
     restored.loras.clear();
@@ -152,7 +152,7 @@ fn swarm(params: Fields<'_>, all: Fields<'_>) -> ForeignSettings {
     // The hash of the model itself among all files that were used.
     let model = restored.model.clone().unwrap_or_default();
     restored.model_hash = all.list("sui_models").iter().find_map(|file| {
-        let file = Fields::of(file)?;
+        let file = JsonFields::from_value(file)?;
         let name = file.name("name")?;
         let is_model = stem(file_name(&name)) == stem(&model);
         is_model.then(|| file.name("hash")).flatten()
@@ -223,7 +223,7 @@ fn words_of(value: Option<&Value>) -> Vec<String> {
     }
 }
 
-fn wan2gp(fields: Fields<'_>) -> ForeignSettings {
+fn wan2gp(fields: JsonFields<'_>) -> ForeignSettings {
     let mut restored = common(fields, "Wan2GP");
     if let Some(text) = fields.text("resolution") {
         restored.take_size(size(&text));
@@ -254,20 +254,20 @@ fn wan2gp(fields: Fields<'_>) -> ForeignSettings {
     restored
 }
 
-fn wan2gp_family(fields: Fields<'_>, model: Option<&str>) -> Option<Family> {
+fn wan2gp_family(fields: JsonFields<'_>, model: Option<&str>) -> Option<ModelFamily> {
     let kind = fields.name("base_model_type, model_type")?;
     let kind = kind.to_lowercase();
-    let is_of = |family: &Family| {
+    let is_of = |family: &ModelFamily| {
         let mut types = family.wan2gp_types.iter();
         types.any(|start| kind.starts_with(start))
     };
     names::family(&kind)
         .or_else(|| model.and_then(names::family))
-        .or_else(|| Family::all().find(is_of))
+        .or_else(|| ModelFamily::all().find(is_of))
 }
 
 /// `"1.0 0.8;0.5"`: a strength for each, where `;` parts the phases and `,` the steps.
-fn wan2gp_loras(fields: Fields<'_>, restored: &mut ForeignSettings) {
+fn wan2gp_loras(fields: JsonFields<'_>, restored: &mut ForeignSettings) {
     let strengths = match fields.get("loras_multipliers") {
         Some(Value::String(text)) => text.clone(),
         list => words_of(list).join(" "),
@@ -294,7 +294,7 @@ fn wan2gp_loras(fields: Fields<'_>, restored: &mut ForeignSettings) {
     }
 }
 
-fn framepack(fields: Fields<'_>) -> ForeignSettings {
+fn framepack(fields: JsonFields<'_>) -> ForeignSettings {
     let mut restored = common(fields, "FramePack");
     restored.family = names::family("framepack");
     if fields.has("model_type") {
@@ -335,7 +335,12 @@ fn framepack(fields: Fields<'_>) -> ForeignSettings {
     restored
 }
 
-fn take_names(restored: &mut ForeignSettings, fields: Fields<'_>, samplers: &str, schedules: &str) {
+fn take_names(
+    restored: &mut ForeignSettings,
+    fields: JsonFields<'_>,
+    samplers: &str,
+    schedules: &str,
+) {
     if let Some(name) = fields.name(samplers) {
         restored.take_sampler(&name);
     }
@@ -350,7 +355,7 @@ fn take_lora(lora: &Value, restored: &mut ForeignSettings) {
     } else if let Some([Value::String(name), strength, ..]) = lora.as_array().map(Vec::as_slice) {
         // Fooocus: name, strength, hash.
         restored.add_listed_lora(name, Some(strength));
-    } else if let Some(lora) = Fields::of(lora) {
+    } else if let Some(lora) = JsonFields::from_value(lora) {
         let model = lora.object("model, lora");
         let name = lora
             .name("name, file, path, lora, model")
@@ -361,7 +366,7 @@ fn take_lora(lora: &Value, restored: &mut ForeignSettings) {
     }
 }
 
-fn draw_things(fields: Fields<'_>) -> ForeignSettings {
+fn draw_things(fields: JsonFields<'_>) -> ForeignSettings {
     let mut restored = common(fields, "Draw Things");
     restored.prompt = fields.text("c");
     restored.negative_prompt = fields.text("uc");
@@ -375,7 +380,7 @@ fn draw_things(fields: Fields<'_>) -> ForeignSettings {
     restored
 }
 
-fn invoke(fields: Fields<'_>) -> ForeignSettings {
+fn invoke(fields: JsonFields<'_>) -> ForeignSettings {
     let mut restored = common(fields, "InvokeAI");
     let mut notes = Vec::new();
     let model = fields.object("model");
@@ -383,7 +388,11 @@ fn invoke(fields: Fields<'_>) -> ForeignSettings {
         .and_then(|model| model.name("name, model_name, key"))
         .or_else(|| fields.name("model"));
     restored.model_hash = model.and_then(|model| model.name("hash"));
-    for control in fields.list("controlnets").iter().filter_map(Fields::of) {
+    for control in fields
+        .list("controlnets")
+        .iter()
+        .filter_map(JsonFields::from_value)
+    {
         let named = |object: &str, name: &str| control.object(object)?.name(name);
         restored.add_control(RestoredControl {
             network: named("control_model", "name, model_name, key"),
@@ -423,7 +432,7 @@ fn invoke(fields: Fields<'_>) -> ForeignSettings {
 }
 
 /// JSON of an unknown program: taken where it has a prompt, and a seed or steps.
-fn plain(fields: Fields<'_>) -> Option<ForeignSettings> {
+fn plain(fields: JsonFields<'_>) -> Option<ForeignSettings> {
     let mut restored = common(fields, "another program");
     let says = restored.seed.is_some() || restored.num_steps.is_some();
     if restored.prompt.is_none() || !says {

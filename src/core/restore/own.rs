@@ -62,7 +62,7 @@ pub(super) fn read(path: &Path) -> Result<Option<EmbeddedSettings>, MediaError> 
     };
     match serde_json::from_str(&text) {
         Ok(carried) => Ok(Some(carried)),
-        Err(err) if is_ours(&text) => Err(MediaError::said(
+        Err(err) if is_ours(&text) => Err(MediaError::with_path(
             format_args!("the settings in the file cannot be understood ({err})"),
             path,
         )),
@@ -77,10 +77,11 @@ fn is_short(path: &Path) -> bool {
 /// Returns whether a text calls itself ours, whatever is wrong with it.
 fn is_ours(text: &str) -> bool {
     #[derive(Deserialize)]
-    struct Head {
+    struct SettingsHeader {
         app: String,
         #[serde(rename = "request")]
         _request: serde::de::IgnoredAny,
     }
-    serde_json::from_str::<Head>(text).is_ok_and(|head| head.app.eq_ignore_ascii_case("safelight"))
+    serde_json::from_str::<SettingsHeader>(text)
+        .is_ok_and(|head| head.app.eq_ignore_ascii_case("safelight"))
 }

@@ -5,7 +5,7 @@
 use toml_edit::{Array, DocumentMut, Item, Table, Value};
 
 use super::Settings;
-use super::keys::{Key, differing};
+use super::keys::{KeyPath, differing};
 
 /// The text with the values of `wanted` wherever those of `theirs`, which it says now, differ.
 pub(super) fn with_changes(
@@ -61,7 +61,7 @@ fn set(item: &mut Item, key: &[String], value: &Value, theirs: Option<&toml::Val
 }
 
 /// TOML has no null: what is not set is an empty text, and a variable of the engine is not there.
-fn unset(item: &mut Item, key: &Key) {
+fn unset(item: &mut Item, key: &KeyPath) {
     let Some((name, tables)) = key.split_last() else {
         return;
     };

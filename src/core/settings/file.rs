@@ -35,7 +35,7 @@ pub struct LoadedSettings {
 
 /// Content of a settings file after a save.
 #[derive(Debug)]
-pub(super) struct Saved {
+pub(super) struct SavedSettings {
     pub(super) settings: Settings,
     pub(super) text: String,
 }
@@ -65,14 +65,18 @@ impl Settings {
         }
     }
 
-    /// Writes the settings over what the file says, keeping everything else in it. Refuses to touch a
-    /// file that it cannot read.
+    /// Writes the settings over what the file says, keeping everything else in it. Refuses to touch a file that it
+    /// cannot read.
     pub fn save(&self, path: &Path) -> Result<(), SettingsError> {
         self.write(path, |_| self.clone()).map(drop)
     }
 
     /// Saves only the differences from `base`: edits of the file in the meantime survive.
-    pub(super) fn save_changes(&self, base: &Self, path: &Path) -> Result<Saved, SettingsError> {
+    pub(super) fn save_changes(
+        &self,
+        base: &Self,
+        path: &Path,
+    ) -> Result<SavedSettings, SettingsError> {
         self.write(path, |theirs| Self::merge(base, self, theirs))
     }
 
@@ -80,7 +84,7 @@ impl Settings {
         &self,
         path: &Path,
         merge: impl FnOnce(&Self) -> Self,
-    ) -> Result<Saved, SettingsError> {
+    ) -> Result<SavedSettings, SettingsError> {
         let failed = |err: io::Error| {
             let sentence = format!("cannot save the settings: {err}");
             SettingsError::Write(FileError::new(sentence, path))
@@ -98,7 +102,7 @@ impl Settings {
         if is_new || edited != text {
             write_private(path, edited.as_bytes()).map_err(failed)?;
         }
-        Ok(Saved {
+        Ok(SavedSettings {
             settings,
             text: edited,
         })

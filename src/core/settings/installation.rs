@@ -6,28 +6,29 @@ use std::path::Path;
 
 /// Kind of this installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Installation {
+pub enum InstallationKind {
     /// Built by cargo in a checkout, so `cargo xtask` repairs it.
     Checkout,
     /// From anywhere else: its user may have no cargo and no sources.
     Package,
 }
 
-impl Installation {
+impl InstallationKind {
     pub fn of_this_program() -> Self {
         let executable = std::env::current_exe();
-        executable.map_or(Self::Package, |executable| Self::of(&executable))
+        executable.map_or(Self::Package, |executable| {
+            Self::from_executable(&executable)
+        })
     }
 
-    fn of(executable: &Path) -> Self {
+    fn from_executable(executable: &Path) -> Self {
         let mut folder = executable.parent().unwrap_or(executable);
         // A test executable is one folder deeper than the program.
         if folder.ends_with("deps") {
             folder = folder.parent().unwrap_or(folder);
         }
         // `target/debug`, or one folder deeper with an explicit target. Not more, because a package that is built or
-        // unpacked in a
-        // checkout does not belong to it.
+        // unpacked in a checkout does not belong to it.
         let mut targets = folder.ancestors().skip(1).take(2);
         let is_checkout = targets.any(|target| {
             let checkout = target.parent().filter(|_| target.ends_with("target"));
@@ -83,7 +84,7 @@ mod tests {
     #[test]
     fn only_what_cargo_built_in_a_checkout_is_of_a_checkout() {
         let root = tempfile::tempdir().unwrap();
-        let at = |name: &str| Installation::of(&root.path().join(name));
+        let at = |name: &str| InstallationKind::from_executable(&root.path().join(name));
         let built = [
             "target/debug/safelight",
             "target/release/safelight",
@@ -94,30 +95,30 @@ mod tests {
         for name in built {
             assert_eq!(
                 at(name),
-                Installation::Package,
+                InstallationKind::Package,
                 "{name}: no sources are above it"
             );
         }
         fs::create_dir_all(root.path().join("packaging/xtask")).unwrap();
         for name in built {
-            assert_eq!(at(name), Installation::Checkout, "{name}");
+            assert_eq!(at(name), InstallationKind::Checkout, "{name}");
         }
         for name in [
             "target/package/safelight-0.1.0/lib/safelight/safelight",
             "safelight-0.1.0/lib/safelight/safelight",
             "bin/safelight",
         ] {
-            assert_eq!(at(name), Installation::Package, "{name}");
+            assert_eq!(at(name), InstallationKind::Package, "{name}");
         }
         for name in ["/usr/lib/safelight/safelight", "/safelight", ""] {
-            let found = Installation::of(Path::new(name));
-            assert_eq!(found, Installation::Package, "{name}");
+            let found = InstallationKind::from_executable(Path::new(name));
+            assert_eq!(found, InstallationKind::Package, "{name}");
         }
     }
 
     #[test]
     fn who_has_a_package_is_not_sent_to_cargo() {
-        let words = |installation: Installation| {
+        let words = |installation: InstallationKind| {
             let sentences = [
                 installation.libtorch_command(),
                 &installation.or_get_libtorch(),
@@ -126,7 +127,7 @@ mod tests {
             ];
             sentences.map(|sentence| sentence.contains("cargo"))
         };
-        assert_eq!(words(Installation::Package), [false; 4]);
-        assert_eq!(words(Installation::Checkout), [true; 4]);
+        assert_eq!(words(InstallationKind::Package), [false; 4]);
+        assert_eq!(words(InstallationKind::Checkout), [true; 4]);
     }
 }

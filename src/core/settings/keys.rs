@@ -9,14 +9,13 @@ use toml::{Table, Value};
 use super::Settings;
 
 /// The names of the tables around a value, and its own.
-pub(super) type Key = Vec<String>;
+pub(super) type KeyPath = Vec<String>;
 /// Every value that is set, by its key.
-pub(super) type Leaves = BTreeMap<Key, Value>;
+pub(super) type SettingValues = BTreeMap<KeyPath, Value>;
 
 impl Settings {
     /// Three-way merge: changes of `ours` since `base`, applied to `theirs`. Changes of different settings do not
-    /// conflict, and
-    /// for one setting `ours` wins.
+    /// conflict, and for one setting `ours` wins.
     pub fn merge(base: &Self, ours: &Self, theirs: &Self) -> Self {
         // A folder whose name is no text cannot be compared: then nothing of ours is lost.
         let (Some(base), Some(mine), Some(mut merged)) =
@@ -53,7 +52,7 @@ impl Settings {
             return self.clone();
         };
         let wanted: Vec<&str> = key.split('.').collect();
-        let is_it = |key: &Key| {
+        let is_it = |key: &KeyPath| {
             key.iter()
                 .map(String::as_str)
                 .take(wanted.len())
@@ -76,7 +75,7 @@ impl Settings {
         let Some(mut leaves) = self.leaves() else {
             return self.clone();
         };
-        let key: Key = key.split('.').map(str::to_owned).collect();
+        let key: KeyPath = key.split('.').map(str::to_owned).collect();
         match value {
             Some(value) => leaves.insert(key, value),
             None => leaves.remove(&key),
@@ -85,14 +84,14 @@ impl Settings {
     }
 
     /// `None` when a path in them is no text.
-    pub(super) fn leaves(&self) -> Option<Leaves> {
+    pub(super) fn leaves(&self) -> Option<SettingValues> {
         let table = Table::try_from(self).ok()?;
-        let mut leaves = Leaves::new();
+        let mut leaves = SettingValues::new();
         flatten(&mut Vec::new(), table, &mut leaves);
         Some(leaves)
     }
 
-    fn from_leaves(leaves: Leaves) -> Option<Self> {
+    fn from_leaves(leaves: SettingValues) -> Option<Self> {
         let mut table = Table::new();
         for (key, value) in leaves {
             let (name, tables) = key.split_last()?;
@@ -109,7 +108,7 @@ impl Settings {
     }
 }
 
-fn flatten(before: &mut Key, table: Table, leaves: &mut Leaves) {
+fn flatten(before: &mut KeyPath, table: Table, leaves: &mut SettingValues) {
     for (name, value) in table {
         before.push(name);
         match value {
@@ -123,7 +122,7 @@ fn flatten(before: &mut Key, table: Table, leaves: &mut Leaves) {
 }
 
 /// The keys that one of them has otherwise than the other, or alone.
-pub(super) fn differing(one: &Leaves, other: &Leaves) -> BTreeSet<Key> {
+pub(super) fn differing(one: &SettingValues, other: &SettingValues) -> BTreeSet<KeyPath> {
     one.keys()
         .chain(other.keys())
         .filter(|key| one.get(*key) != other.get(*key))
@@ -133,26 +132,30 @@ pub(super) fn differing(one: &Leaves, other: &Leaves) -> BTreeSet<Key> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Theme;
+    use super::super::ThemeChoice;
     use super::*;
 
     #[test]
     fn a_change_in_the_file_and_one_on_the_screen_are_both_kept() {
         let base = Settings::default();
         let mut ours = base.clone();
-        ours.interface.theme = Theme::Light;
+        ours.interface.theme = ThemeChoice::Light;
         ours.runtime.libtorch = Some("/opt/torch".into());
         ours.runtime.environment.insert("MINE".into(), "1".into());
         let mut theirs = base.clone();
         theirs.interface.scale = 1.3;
-        theirs.interface.theme = Theme::System;
+        theirs.interface.theme = ThemeChoice::System;
         theirs
             .runtime
             .environment
             .insert("THEIRS".into(), "2".into());
         let merged = Settings::merge(&base, &ours, &theirs);
         assert_eq!(merged.interface.scale, 1.3);
-        assert_eq!(merged.interface.theme, Theme::Light, "the later of two");
+        assert_eq!(
+            merged.interface.theme,
+            ThemeChoice::Light,
+            "the later of two"
+        );
         assert_eq!(merged.runtime.libtorch, Some("/opt/torch".into()));
         assert_eq!(merged.runtime.environment.len(), 2);
     }

@@ -16,13 +16,14 @@ mod watch;
 
 pub use engines::{ENGINES, EngineBuild, LIBTORCH_VERSION, engine_of, libtorch_versions};
 pub use file::{LoadedSettings, SettingsError};
-pub use installation::Installation;
+pub use installation::InstallationKind;
 pub use libraries::loader_complaint;
 pub use live::LiveSettings;
 pub(crate) use paths::find_assets;
-pub use paths::{Paths, ProgramPaths};
+pub use paths::{AppPaths, ProgramPaths};
 pub use runtime::{
-    Concern, Runtime, RuntimeMissing, default_runtime, kind_of, own_runtime, rocm_of, version_of,
+    LibtorchRuntime, RuntimeMissing, RuntimeProblem, default_runtime, kind_of, own_runtime,
+    rocm_of, version_of,
 };
 pub use table::default_file;
 pub use watch::{SettingsFile, SettingsNews, SettingsWatch};
@@ -32,13 +33,13 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::enum_macros::{named, with_defaults};
 use crate::job::prompt::WildcardFolders;
 use crate::job::{DeviceChoice, DtypeChoice, PreviewChoice};
 use crate::media::{DEFAULT_CLIP_ENDING, HAS_H264};
 use crate::memory::MemoryOptions;
 use crate::memory::compute_options::{AttentionChoice, ComputeOptions, DecodeChunk, MatrixLibrary};
 use crate::memory::conv_backends::ConvBackendChoice;
-use crate::named::{named, with_defaults};
 use crate::units::from_gib;
 use crate::uri::is_address;
 
@@ -54,13 +55,13 @@ pub struct Settings {
 
 impl Settings {
     /// Folders of wildcard files.
-    pub fn wildcard_folders(&self, paths: &Paths) -> WildcardFolders {
+    pub fn wildcard_folders(&self, paths: &AppPaths) -> WildcardFolders {
         let own = std::iter::once(paths.wildcards());
         WildcardFolders::new(own.chain(self.models.wildcards.iter().cloned()))
     }
 
     /// Result folders: the one for videos, and the one for images if it differs.
-    pub fn result_folders(&self, paths: &Paths) -> Vec<PathBuf> {
+    pub fn result_folders(&self, paths: &AppPaths) -> Vec<PathBuf> {
         let mut folders = vec![self.output.folder_or_default(paths)];
         let pictures = self.output.pictures_folder_or_default(paths);
         if !folders.contains(&pictures) {
@@ -183,14 +184,14 @@ impl OutputSettings {
     pub const WORST_CRF: u8 = 51;
 
     /// The folder for clips: the chosen one, else `Safelight` among the user's videos.
-    pub fn folder_or_default(&self, paths: &Paths) -> PathBuf {
+    pub fn folder_or_default(&self, paths: &AppPaths) -> PathBuf {
         self.folder
             .clone()
             .unwrap_or_else(|| paths.videos.join("Safelight"))
     }
 
     /// The folder for pictures: the chosen one, else `Safelight` among the user's pictures.
-    pub fn pictures_folder_or_default(&self, paths: &Paths) -> PathBuf {
+    pub fn pictures_folder_or_default(&self, paths: &AppPaths) -> PathBuf {
         self.pictures_folder
             .clone()
             .unwrap_or_else(|| paths.pictures.join("Safelight"))
@@ -215,7 +216,7 @@ with_defaults! {
 named! {
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "lowercase")]
-    pub enum Theme {
+    pub enum ThemeChoice {
         #[default]
         Dark = "dark", "Darkroom";
         Light = "light", "Daylight";
@@ -228,7 +229,7 @@ with_defaults! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default)]
     pub struct InterfaceSettings {
-        pub theme: Theme = Theme::Dark,
+        pub theme: ThemeChoice = ThemeChoice::Dark,
         /// 1.0 is 100 %.
         pub scale: f32 = 1.0,
         /// Preview of running jobs.
@@ -257,15 +258,15 @@ fn number_or_empty<'de, D: serde::Deserializer<'de>>(
 ) -> Result<Option<f64>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
-    enum Found {
+    enum FoundValue {
         Number(f64),
         Text(String),
     }
-    match Found::deserialize(deserializer)? {
-        Found::Number(number) if number.is_finite() && number >= 0.0 => Ok(Some(number)),
-        Found::Text(text) if text.is_empty() => Ok(None),
-        Found::Number(number) => Err(wrong_number(&number.to_string())),
-        Found::Text(text) => Err(wrong_number(&format!("{text:?}"))),
+    match FoundValue::deserialize(deserializer)? {
+        FoundValue::Number(number) if number.is_finite() && number >= 0.0 => Ok(Some(number)),
+        FoundValue::Text(text) if text.is_empty() => Ok(None),
+        FoundValue::Number(number) => Err(wrong_number(&number.to_string())),
+        FoundValue::Text(text) => Err(wrong_number(&format!("{text:?}"))),
     }
 }
 

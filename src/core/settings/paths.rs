@@ -11,7 +11,7 @@ use crate::files::{MAX_TEXT_BYTES, read_text_bounded};
 
 /// The app's folders, after XDG.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Paths {
+pub struct AppPaths {
     /// `settings.toml`.
     pub config: PathBuf,
     /// Jobs and logs.
@@ -40,7 +40,7 @@ pub struct ProgramPaths {
     pub system: Vec<PathBuf>,
 }
 
-impl Paths {
+impl AppPaths {
     /// The folders of this user and this executable; `None` without a home folder.
     pub fn of_this_user() -> Option<Self> {
         let base = etcetera::choose_base_strategy().ok()?;
@@ -126,12 +126,12 @@ impl Paths {
         self.data.join("reports")
     }
 
-    /// How long the stages of earlier jobs took.
+    /// Durations of the stages of earlier jobs.
     pub fn times_file(&self) -> PathBuf {
         self.data.join("times.json")
     }
 
-    /// How far the plan's predictions were off on the devices of this machine.
+    /// Deviations of the plan's predictions on the devices of this machine.
     pub fn corrections_file(&self) -> PathBuf {
         self.data.join("memory.json")
     }
@@ -142,12 +142,12 @@ impl Paths {
         self.cache.join("conv_backends.json")
     }
 
-    /// How often memory ran out and what helped: [`FallbackCounters`](crate::memory::counters::Counters).
+    /// Counts of out-of-memory errors and of fallbacks that helped.
     pub fn memory_counters(&self) -> PathBuf {
         self.data.join("ladder.json")
     }
 
-    /// What the gallery knows of files; made anew when it is lost.
+    /// Index of the gallery; rebuilt when it is lost.
     pub fn gallery_index(&self) -> PathBuf {
         self.data.join("gallery.json")
     }

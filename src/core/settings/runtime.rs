@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use super::engines::{ENGINES, EngineBuild, LIBTORCH_VERSION, engine_of, libtorch_versions};
-use super::installation::Installation;
+use super::installation::InstallationKind;
 use super::{Settings, libraries};
 use crate::files::read_text_bounded;
 
@@ -22,7 +22,7 @@ const MAX_VERSION_BYTES: u64 = 64 << 10;
 
 /// A libtorch that can be put on the engine's library path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Runtime {
+pub struct LibtorchRuntime {
     /// Folder that was named or found.
     pub folder: PathBuf,
     /// The folder that directly holds `libtorch_cpu.so`.
@@ -46,23 +46,23 @@ pub enum RuntimeMissing {
     },
     #[error(
         "no libtorch found: choose a libtorch {LIBTORCH_VERSION} folder in the setting runtime.libtorch, {}",
-        Installation::of_this_program().or_get_libtorch()
+        InstallationKind::of_this_program().or_get_libtorch()
     )]
     Nowhere { searched: Vec<PathBuf> },
 }
 
 /// Known problem of a libtorch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Concern {
+pub struct RuntimeProblem {
     /// One sentence, no full stop.
     pub what: String,
     pub advice: String,
 }
 
-impl Runtime {
+impl LibtorchRuntime {
     /// The libtorch of a folder, where there is one: of a libtorch, its `lib`, a package `torch`, or what has such a
     /// package. `source`: who named it, for people.
-    pub fn at(folder: &Path, source: &'static str) -> Option<Self> {
+    pub fn in_folder(folder: &Path, source: &'static str) -> Option<Self> {
         let folder = std::path::absolute(folder).ok()?;
         let packages = libraries::torch_of(&folder).map(|torch| torch.join("lib"));
         let lib = [folder.join("lib"), folder.clone()]
@@ -108,14 +108,14 @@ impl Runtime {
     }
 
     /// Known problems on a machine whose AMD cards have these compute targets.
-    pub fn concerns(&self, gfx: &[String]) -> Vec<Concern> {
+    pub fn concerns(&self, gfx: &[String]) -> Vec<RuntimeProblem> {
         let Some(version) = self.version() else {
             return Vec::new();
         };
         let mut found = Vec::new();
         if engine_of(&version).is_none() {
             let (both, either) = (libtorch_versions("and"), libtorch_versions("or"));
-            found.push(Concern {
+            found.push(RuntimeProblem {
                 what: format!(
                     "this is libtorch {version}, and Safelight has engines for {both} alone"
                 ),
@@ -124,7 +124,7 @@ impl Runtime {
         }
         if let Some((major, minor)) = rocm_of(&version).filter(|rocm| *rocm < FIRST_GOOD_ROCM) {
             let (first, second) = FIRST_GOOD_ROCM;
-            found.push(Concern {
+            found.push(RuntimeProblem {
                 what: format!(
                     "this is libtorch {version}, and ROCm {major}.{minor} is older than {first}.{second}"
                 ),
@@ -134,7 +134,7 @@ impl Runtime {
             });
         }
         if rocm_of(&version) == Some((7, 1)) && gfx.iter().any(|gfx| gfx == "gfx1151") {
-            found.push(Concern {
+            found.push(RuntimeProblem {
                 what: format!("this is libtorch {version}, and ROCm 7.1 crashes on gfx1151"),
                 advice: format!(
                     "Choose a libtorch {LIBTORCH_VERSION} for ROCm 7.14 in the setting runtime.libtorch"
@@ -207,13 +207,13 @@ pub fn rocm_of(version: &str) -> Option<(u32, u32)> {
 }
 
 /// Like `runtime_folder`, for this process: its variable, executable and cache folder.
-pub fn own_runtime(settings: &Settings, cache: &Path) -> Result<Runtime, RuntimeMissing> {
+pub fn own_runtime(settings: &Settings, cache: &Path) -> Result<LibtorchRuntime, RuntimeMissing> {
     let variable = std::env::var_os("SAFELIGHT_LIBTORCH");
     of_this_executable(settings, variable, cache)
 }
 
 /// Default runtime.
-pub fn default_runtime(cache: &Path) -> Result<Runtime, RuntimeMissing> {
+pub fn default_runtime(cache: &Path) -> Result<LibtorchRuntime, RuntimeMissing> {
     of_this_executable(&Settings::default(), None, cache)
 }
 
@@ -221,15 +221,14 @@ fn of_this_executable(
     settings: &Settings,
     variable: Option<OsString>,
     cache: &Path,
-) -> Result<Runtime, RuntimeMissing> {
+) -> Result<LibtorchRuntime, RuntimeMissing> {
     let executable = std::env::current_exe().ok();
     let folder = executable.as_deref().and_then(Path::parent);
     runtime_folder(settings, variable, folder, cache)
 }
 
 /// Libtorch to use, in this order: the variable `SAFELIGHT_LIBTORCH`, the settings, next to the executable, set-up's in
-/// the
-/// cache, the checkout's link.
+/// the cache, the checkout's link.
 ///
 /// An invalid explicit choice is an error: silently taking another one would surprise.
 fn runtime_folder(
@@ -237,7 +236,7 @@ fn runtime_folder(
     variable: Option<OsString>,
     exe_folder: Option<&Path>,
     cache: &Path,
-) -> Result<Runtime, RuntimeMissing> {
+) -> Result<LibtorchRuntime, RuntimeMissing> {
     let named = variable
         .filter(|value| !value.is_empty())
         .map(|value| (PathBuf::from(value), "SAFELIGHT_LIBTORCH"))
@@ -246,7 +245,7 @@ fn runtime_folder(
             Some((folder, "the setting runtime.libtorch"))
         });
     if let Some((folder, source_name)) = named {
-        return Runtime::at(&folder, source_name).ok_or(RuntimeMissing::Wrong {
+        return LibtorchRuntime::in_folder(&folder, source_name).ok_or(RuntimeMissing::Wrong {
             source_name,
             folder,
         });
@@ -263,7 +262,7 @@ fn runtime_folder(
         }
     }
     for (folder, source) in &places {
-        if let Some(runtime) = Runtime::at(folder, source) {
+        if let Some(runtime) = LibtorchRuntime::in_folder(folder, source) {
             return Ok(runtime);
         }
     }
@@ -404,7 +403,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let folder = libtorch(root.path());
         fs::write(folder.join("build-version"), version).unwrap();
-        let runtime = Runtime::at(&folder, "").unwrap();
+        let runtime = LibtorchRuntime::in_folder(&folder, "").unwrap();
         let gfx: Vec<String> = gfx.iter().map(|gfx| (*gfx).to_owned()).collect();
         let found = runtime.concerns(&gfx).into_iter();
         found.map(|concern| concern.what).collect()
@@ -454,7 +453,7 @@ mod tests {
         }
         let inherited = std::env::join_paths([&system, &other]).unwrap();
         let path = |extra: &[&PathBuf]| {
-            let runtime = Runtime {
+            let runtime = LibtorchRuntime {
                 folder: "/t".into(),
                 lib: "/t/lib".into(),
                 extra: extra.iter().map(|&folder| folder.clone()).collect(),
@@ -469,7 +468,7 @@ mod tests {
 
     #[test]
     fn the_library_path_puts_the_runtime_first_and_drops_empty_parts() {
-        let runtime = Runtime {
+        let runtime = LibtorchRuntime {
             folder: "/t".into(),
             lib: "/t/lib".into(),
             extra: vec!["/n/lib".into()],

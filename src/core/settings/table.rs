@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::{AllocatorChoice, Settings, Theme};
+use super::{AllocatorChoice, Settings, ThemeChoice};
 use crate::job::{DtypeChoice, PreviewChoice};
 use crate::media::HAS_H264;
 use crate::memory::compute_options::{AttentionChoice, DecodeChunk, MatrixLibrary};
@@ -15,14 +15,14 @@ use crate::memory::conv_backends::ConvBackendChoice;
 pub use toml::Value;
 
 /// Settings that belong together on the page.
-pub struct Section {
+pub struct SettingsSection {
     pub name: &'static str,
-    pub settings: &'static [Setting],
+    pub settings: &'static [SettingRow],
 }
 
 /// One setting.
 #[derive(Clone, Copy)]
-pub struct Setting {
+pub struct SettingRow {
     /// As in the file: `table.key`.
     pub key: &'static str,
     pub name: &'static str,
@@ -30,7 +30,7 @@ pub struct Setting {
     pub explanation: &'static str,
     /// Syntax of the value, for the file; empty if the control suffices.
     pub written: &'static str,
-    pub control: Control,
+    pub control: SettingControl,
 }
 
 /// The first needs H.264.
@@ -43,7 +43,7 @@ const CLIP_FORMATS: &[(&str, &str)] = &[
 
 /// Control of a value.
 #[derive(Clone, Copy)]
-pub enum Control {
+pub enum SettingControl {
     /// On or off, with a label.
     Switch(&'static str),
     /// One of several texts, each with its name.
@@ -68,7 +68,7 @@ pub enum Control {
     Variables,
 }
 
-impl Setting {
+impl SettingRow {
     /// Returns whether the full name of a value, such as `runtime.environment.HOME`, belongs to this setting.
     pub fn holds(&self, key: &str) -> bool {
         key.strip_prefix(self.key)
@@ -78,7 +78,7 @@ impl Setting {
     /// Comment for the file and the documentation.
     fn comment(&self) -> String {
         let mut text = format!("{}.", self.explanation.trim_end_matches('.'));
-        if let Control::Choice(choices) = self.control
+        if let SettingControl::Choice(choices) = self.control
             && self.written.is_empty()
         {
             let named = choices.iter().map(|(value, name)| {
@@ -106,7 +106,7 @@ impl Setting {
 }
 
 /// Every setting, in reading order.
-pub fn settings() -> impl Iterator<Item = &'static Setting> {
+pub fn settings() -> impl Iterator<Item = &'static SettingRow> {
     SECTIONS.iter().flat_map(|section| section.settings)
 }
 
@@ -124,7 +124,7 @@ pub fn default_file() -> String {
         });
         // A nested table ends the one that contains it.
         let (inner, plain): (Vec<_>, Vec<_>) =
-            of_table.partition(|(setting, _)| matches!(setting.control, Control::Variables));
+            of_table.partition(|(setting, _)| matches!(setting.control, SettingControl::Variables));
         for (setting, key) in plain {
             comment_out(&mut text, &setting.comment());
             writeln!(text, "{key} = {}", setting.default_text(&defaults)).ok();
@@ -167,7 +167,7 @@ fn documentation() -> String {
         .ok();
         for setting in section.settings {
             let default = match setting.control {
-                Control::Variables => String::new(),
+                SettingControl::Variables => String::new(),
                 _ => format!("`{}`", setting.default_text(&defaults)),
             };
             writeln!(
@@ -183,241 +183,243 @@ fn documentation() -> String {
     text
 }
 
-pub const SECTIONS: &[Section] = &[
-    Section {
+pub const SECTIONS: &[SettingsSection] = &[
+    SettingsSection {
         name: "Looks and desktop",
         settings: &[
-            Setting {
+            SettingRow {
                 key: "interface.theme",
                 name: "Look",
                 explanation: "Dark, light, or the same as your desktop",
                 written: "",
-                control: Control::Choice(Theme::CHOICES),
+                control: SettingControl::Choice(ThemeChoice::CHOICES),
             },
-            Setting {
+            SettingRow {
                 key: "interface.scale",
                 name: "Scale",
                 explanation: "Size of text and controls, from 50 to 300 %. Ctrl and + or - change it anywhere",
                 written: "1.0 is 100 %",
-                control: Control::Scale,
+                control: SettingControl::Scale,
             },
-            Setting {
+            SettingRow {
                 key: "interface.preview",
                 name: "Preview",
                 explanation: "How a picture or clip is shown while it develops. A tiny decoder makes it sharp where one lies among your models, in ComfyUI's folder vae_approx for example: taef1 for Flux, taew2_1 or taew2_2 for Wan, taehv for FramePack",
                 written: "",
-                control: Control::Choice(PreviewChoice::CHOICES),
+                control: SettingControl::Choice(PreviewChoice::CHOICES),
             },
-            Setting {
+            SettingRow {
                 key: "interface.notifications",
                 name: "Notifications",
                 explanation: "A desktop notification when a job fails, or when one of at least half a minute is done while you do something else",
                 written: "",
-                control: Control::Switch("Notify me when jobs end"),
+                control: SettingControl::Switch("Notify me when jobs end"),
             },
         ],
     },
-    Section {
+    SettingsSection {
         name: "Results",
         settings: &[
-            Setting {
+            SettingRow {
                 key: "output.folder",
                 name: "Folder for clips",
                 explanation: "Where clips are written. Empty: the folder Safelight in your videos",
                 written: "",
-                control: Control::Folder("Videos/Safelight"),
+                control: SettingControl::Folder("Videos/Safelight"),
             },
-            Setting {
+            SettingRow {
                 key: "output.pictures_folder",
                 name: "Folder for pictures",
                 explanation: "Where pictures are written. Empty: the folder Safelight in your pictures",
                 written: "",
-                control: Control::Folder("Pictures/Safelight"),
+                control: SettingControl::Folder("Pictures/Safelight"),
             },
-            Setting {
+            SettingRow {
                 key: "output.format",
                 name: "Format of clips",
                 explanation: "The kind of file for clips. A picture is always a PNG",
                 written: "",
-                control: Control::Choice(if HAS_H264 {
+                control: SettingControl::Choice(if HAS_H264 {
                     CLIP_FORMATS
                 } else {
                     CLIP_FORMATS.split_at(1).1
                 }),
             },
-            Setting {
+            SettingRow {
                 key: "output.crf",
                 name: "Quality of clips",
                 explanation: "Of MP4 and WebP, on the scale that x264 calls CRF: 0 is best and largest, 51 worst, 16 looks like the original",
                 written: "",
-                control: Control::Quality,
+                control: SettingControl::Quality,
             },
-            Setting {
+            SettingRow {
                 key: "output.sidecar",
                 name: "Settings beside results",
                 explanation: "They are inside the file too, where its format can carry them",
                 written: "true also writes them beside the file, as .json",
-                control: Control::Switch("Also write them as a JSON file"),
+                control: SettingControl::Switch("Also write them as a JSON file"),
             },
         ],
     },
-    Section {
+    SettingsSection {
         name: "Models and prompts",
         settings: &[
-            Setting {
+            SettingRow {
                 key: "models.folders",
                 name: "Model folders",
                 explanation: "Where models are looked for, besides the usual places. May be a folder of ComfyUI or another program, or a list such as extra_model_paths.yaml",
                 written: "`safelight models` names the usual places",
-                control: Control::Folders,
+                control: SettingControl::Folders,
             },
-            Setting {
+            SettingRow {
                 key: "models.search_installs",
                 name: "Other programs",
                 explanation: "ComfyUI, SwarmUI, Forge, A1111, Wan2GP, FramePack, Stability Matrix and Pinokio, where they usually are. Nothing is copied or moved",
                 written: "true also looks in their folders",
-                control: Control::Switch("Also look in their folders"),
+                control: SettingControl::Switch("Also look in their folders"),
             },
-            Setting {
+            SettingRow {
                 key: "models.wildcards",
                 name: "Wildcard folders",
                 explanation: "Folders with files name.txt, a choice a line, for prompts with __name__; besides the folder wildcards beside the settings file",
                 written: "SwarmUI's is Data/Wildcards, that of A1111's Dynamic Prompts wildcards",
-                control: Control::Folders,
+                control: SettingControl::Folders,
             },
         ],
     },
-    Section {
+    SettingsSection {
         name: "Memory",
         settings: &[
-            Setting {
+            SettingRow {
                 key: "memory.preserved_gib",
                 name: "Preserved memory",
                 explanation: "Device memory kept free for activations. More is safer and slower",
                 written: "In GiB; \"\" means computed for each job",
-                control: Control::Gib("Computed for each job"),
+                control: SettingControl::Gib("Computed for each job"),
             },
-            Setting {
+            SettingRow {
                 key: "memory.cap_gib",
                 name: "Memory cap",
                 explanation: "The most device memory that is ever used, including other programs",
                 written: "In GiB; \"\" means by the kind of the device",
-                control: Control::Gib("By the kind of the device"),
+                control: SettingControl::Gib("By the kind of the device"),
             },
-            Setting {
+            SettingRow {
                 key: "memory.keep_loaded",
                 name: "Between stages",
                 explanation: "Otherwise each model is unloaded before the next, which always fits more",
                 written: "true keeps models loaded where they fit together",
-                control: Control::Switch("Keep models loaded where they fit together"),
+                control: SettingControl::Switch("Keep models loaded where they fit together"),
             },
-            Setting {
+            SettingRow {
                 key: "memory.yields",
                 name: "Scarce memory",
                 explanation: "When another program takes the memory that is left, the running job stops at its step, gives its memory back, and continues by itself when there is room",
                 written: "true gives memory to other programs, false keeps it",
-                control: Control::Switch("Give memory to other programs when it gets scarce"),
+                control: SettingControl::Switch(
+                    "Give memory to other programs when it gets scarce",
+                ),
             },
         ],
     },
-    Section {
+    SettingsSection {
         name: "Device and engine",
         settings: &[
-            Setting {
+            SettingRow {
                 key: "runtime.device",
                 name: "Device",
                 explanation: "The device that runs jobs, from the next job on",
                 written: "\"auto\" is the GPU of the libtorch where there is one; else \"cpu\", or \"cuda:0\" for the first GPU (AMD's count as cuda too)",
-                control: Control::Device,
+                control: SettingControl::Device,
             },
-            Setting {
+            SettingRow {
                 key: "runtime.libtorch",
                 name: "libtorch folder",
                 explanation: "A folder with libtorch 2.11.0 or 2.13.0 (CPU, CUDA or ROCm). Empty: the one that set-up prepared",
                 written: "",
-                control: Control::Folder("The prepared one"),
+                control: SettingControl::Folder("The prepared one"),
             },
-            Setting {
+            SettingRow {
                 key: "runtime.mirror",
                 name: "Mirror for libtorch",
                 explanation: "An index of Python wheels (PEP 503) from which libtorch is downloaded, in place of AMD's, PyTorch's or the Python registry. Checksums are compared as before. Empty: each build's own index",
                 written: "An address that begins with https://",
-                control: Control::Address("Each build's own index"),
+                control: SettingControl::Address("Each build's own index"),
             },
-            Setting {
+            SettingRow {
                 key: "runtime.dtype",
                 name: "Precision",
                 explanation: "The number format of the transformer. Automatic: bf16 on a GPU, f32 on the CPU",
                 written: "",
-                control: Control::Choice(DtypeChoice::CHOICES),
+                control: SettingControl::Choice(DtypeChoice::CHOICES),
             },
         ],
     },
-    Section {
+    SettingsSection {
         name: "For experts",
         settings: &[
-            Setting {
+            SettingRow {
                 key: "runtime.attention",
                 name: "Attention",
                 explanation: "How attention runs on a GPU. Automatic: the fastest kernel; in slices is slower and always works",
                 written: "",
-                control: Control::Choice(AttentionChoice::CHOICES),
+                control: SettingControl::Choice(AttentionChoice::CHOICES),
             },
-            Setting {
+            SettingRow {
                 key: "runtime.matrices",
                 name: "Matrix library",
                 explanation: "The library that multiplies matrices on a GPU. Automatic: the one that libtorch prefers",
                 written: "",
-                control: Control::Choice(MatrixLibrary::CHOICES),
+                control: SettingControl::Choice(MatrixLibrary::CHOICES),
             },
-            Setting {
+            SettingRow {
                 key: "runtime.chunk",
                 name: "Frames a chunk",
                 explanation: "Number of latent frames that Wan's VAEs decode together on a GPU, each of them four frames of the video. More are a little faster and need more memory: only as many are used as fit. Automatic: as many as fit, and 1 on AMD GPUs",
                 written: "",
-                control: Control::Choice(DecodeChunk::CHOICES),
+                control: SettingControl::Choice(DecodeChunk::CHOICES),
             },
-            Setting {
+            SettingRow {
                 key: "runtime.convolution",
                 name: "Convolutions",
                 explanation: "How VAEs run. Automatic: the fastest way that works, which is tried out once on AMD GPUs",
                 written: "",
-                control: Control::Choice(ConvBackendChoice::CHOICES),
+                control: SettingControl::Choice(ConvBackendChoice::CHOICES),
             },
-            Setting {
+            SettingRow {
                 key: "runtime.allocator",
                 name: "Allocator",
                 explanation: "How libtorch manages GPU memory. Growing segments waste less memory, but some ROCm builds hang with them",
                 written: "",
-                control: Control::Choice(AllocatorChoice::CHOICES),
+                control: SettingControl::Choice(AllocatorChoice::CHOICES),
             },
-            Setting {
+            SettingRow {
                 key: "runtime.stall_limit_secs",
                 name: "Hang limit",
                 explanation: "An engine that makes no progress for so long is restarted",
                 written: "In seconds",
-                control: Control::Secs { least: 1 },
+                control: SettingControl::Secs { least: 1 },
             },
-            Setting {
+            SettingRow {
                 key: "runtime.cancel_grace_secs",
                 name: "Cancel grace",
                 explanation: "How long a cancelled stage may take to stop by itself",
                 written: "In seconds",
-                control: Control::Secs { least: 0 },
+                control: SettingControl::Secs { least: 0 },
             },
-            Setting {
+            SettingRow {
                 key: "runtime.verbose_miopen",
                 name: "MIOpen's log",
                 explanation: "Details about AMD's convolutions in the engine's log, for bug reports",
                 written: "true lets MIOpen write to it",
-                control: Control::Switch("Let MIOpen write to the log"),
+                control: SettingControl::Switch("Let MIOpen write to the log"),
             },
-            Setting {
+            SettingRow {
                 key: "runtime.environment",
                 name: "Engine's variables",
                 explanation: "More environment variables for the engine. They replace those that Safelight sets; an empty value removes one",
                 written: "`safelight doctor` names those. For example: MIOPEN_FIND_MODE = \"1\"",
-                control: Control::Variables,
+                control: SettingControl::Variables,
             },
         ],
     },

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::super::{AllocatorChoice, Theme};
+use super::super::{AllocatorChoice, ThemeChoice};
 use super::*;
 use crate::job::DeviceChoice;
 use crate::media::DEFAULT_CLIP_ENDING;
@@ -72,7 +72,7 @@ fn a_first_save_writes_the_comments_too() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("deep/er/settings.toml");
     let mut settings = Settings::default();
-    settings.interface.theme = Theme::Light;
+    settings.interface.theme = ThemeChoice::Light;
     settings.save(&path).unwrap();
     let text = fs::read_to_string(&path).unwrap();
     assert!(

@@ -83,7 +83,7 @@ pub enum SettingsNews {
 
 /// Identity of a file's state, without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
+struct SettingsStamp {
     modified: Option<SystemTime>,
     bytes: u64,
 }
@@ -92,9 +92,9 @@ struct Stamp {
 #[derive(Debug)]
 pub struct SettingsWatch {
     file: SettingsFile,
-    seen: Option<Stamp>,
+    seen: Option<SettingsStamp>,
     /// Changed, but perhaps still being written.
-    settling: Option<Stamp>,
+    settling: Option<SettingsStamp>,
     /// Number of consecutive polls in which it was missing.
     num_missed: u32,
 }
@@ -110,15 +110,14 @@ impl SettingsWatch {
     }
 
     /// Polls the file, a few times per second, and returns a change. A change counts once the file is equal in two
-    /// consecutive
-    /// polls.
-    pub fn look(&mut self) -> Option<SettingsNews> {
+    /// consecutive polls.
+    pub fn poll(&mut self) -> Option<SettingsNews> {
         let metadata = match fs::metadata(&self.file.path) {
             Ok(metadata) => metadata,
             Err(err) => return self.miss(&err),
         };
         self.num_missed = 0;
-        let stamp = Stamp {
+        let stamp = SettingsStamp {
             modified: metadata.modified().ok(),
             bytes: metadata.len(),
         };
@@ -150,11 +149,11 @@ impl SettingsWatch {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Theme;
+    use super::super::ThemeChoice;
     use super::*;
 
     fn look(watch: &mut SettingsWatch) -> Option<SettingsNews> {
-        watch.look().or_else(|| watch.look())
+        watch.poll().or_else(|| watch.poll())
     }
 
     fn said(news: Option<SettingsNews>) -> LoadedSettings {
@@ -172,7 +171,7 @@ mod tests {
         assert!(look(&mut watch).is_none(), "there is no file");
         let base = Settings::default();
         let mut ours = base.clone();
-        ours.interface.theme = Theme::Light;
+        ours.interface.theme = ThemeChoice::Light;
         assert_eq!(file.save(&base, &ours).unwrap(), ours);
         assert!(look(&mut watch).is_none(), "our own");
         let text = fs::read_to_string(file.path()).unwrap();
@@ -180,8 +179,8 @@ mod tests {
         let other = folder.path().join("new");
         fs::write(&other, text.replace("scale = 1.0", "scale = 1.25")).unwrap();
         fs::rename(&other, file.path()).unwrap();
-        assert!(watch.look().is_none(), "it may still be written");
-        let loaded = said(watch.look());
+        assert!(watch.poll().is_none(), "it may still be written");
+        let loaded = said(watch.poll());
         assert_eq!(loaded.settings.interface.scale, 1.25);
         assert!(look(&mut watch).is_none());
     }
@@ -195,8 +194,8 @@ mod tests {
         fs::write(file.path(), broken).unwrap();
         assert!(said(look(&mut watch)).error.is_some());
         fs::remove_file(file.path()).unwrap();
-        assert!(watch.look().is_none(), "an editor may be renaming");
-        assert!(matches!(watch.look(), Some(SettingsNews::Gone)));
+        assert!(watch.poll().is_none(), "an editor may be renaming");
+        assert!(matches!(watch.poll(), Some(SettingsNews::Gone)));
         assert!(look(&mut watch).is_none(), "told already");
         fs::write(file.path(), broken).unwrap();
         assert!(said(look(&mut watch)).error.is_some());
@@ -209,10 +208,10 @@ mod tests {
         fs::write(file.path(), "# mine\n[interface]\nscale = 1.5\n").unwrap();
         let base = Settings::default();
         let mut ours = base.clone();
-        ours.interface.theme = Theme::Light;
+        ours.interface.theme = ThemeChoice::Light;
         let merged = file.save(&base, &ours).unwrap();
         assert_eq!(merged.interface.scale, 1.5);
-        assert_eq!(merged.interface.theme, Theme::Light);
+        assert_eq!(merged.interface.theme, ThemeChoice::Light);
         let text = fs::read_to_string(file.path()).unwrap();
         assert_eq!(
             text,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::made_up::{VaeDims, vae_of};
-use crate::settings::Paths;
+use crate::settings::AppPaths;
 
 pub(crate) const DIM: usize = 8;
 pub(crate) const TEXT_DIM: usize = 6;
@@ -249,8 +249,8 @@ pub(crate) fn shard_name(number: usize) -> String {
 }
 
 /// A user without anything, in a folder of its own.
-pub(crate) fn user() -> (tempfile::TempDir, Paths) {
+pub(crate) fn user() -> (tempfile::TempDir, AppPaths) {
     let root = tempfile::tempdir().unwrap();
-    let paths = Paths::under(root.path());
+    let paths = AppPaths::under(root.path());
     (root, paths)
 }

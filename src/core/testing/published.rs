@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 
 use super::made_up::{Shapes, write};
 use super::pipelines::{user, write_json};
-use crate::catalog::{Catalog, IdentityCard};
-use crate::families::Family;
+use crate::catalog::{IdentityCard, ModelCatalog};
+use crate::families::ModelFamily;
 use crate::formats::weights::WeightSet;
-use crate::job::{GenerateForm, Sampler};
-use crate::library::Companions;
-use crate::lora::{LoraFile, Origin};
-use crate::model::{CatalogError, Guidance, ImageRole, InputUse, ModelSpec};
+use crate::job::{GenerateForm, SamplerKind};
+use crate::library::ComponentOverrides;
+use crate::lora::{LoraFile, LoraOrigin};
+use crate::model::{CatalogError, GuidanceMode, ImageRole, InputUse, ModelSpec};
 use crate::networks::NetworkConfig;
 use crate::settings::Settings;
 use crate::tokens::TextReader;
@@ -76,12 +76,12 @@ pub(crate) fn shipped(name: &str) -> PathBuf {
 }
 
 /// The models of a user whose only folder is `models`, and who has the app's tokenizers.
-pub(crate) fn catalog_of(models: &Path) -> Catalog {
+pub(crate) fn catalog_of(models: &Path) -> ModelCatalog {
     let (root, mut paths) = user();
     paths.assets = Some(shipped("clip-l").ancestors().nth(2).unwrap().to_owned());
     let mut settings = Settings::default();
     settings.models.folders = vec![models.to_owned()];
-    let mut catalog = Catalog::load(&paths, &settings);
+    let mut catalog = ModelCatalog::load(&paths, &settings);
     drop(root);
     catalog
         .available
@@ -195,7 +195,7 @@ pub(crate) fn assert_is_read_but<T: NetworkConfig>(
 ) -> T {
     let root = tempfile::tempdir().unwrap();
     let place = write(&root.path().join("x.safetensors"), shapes, "BF16");
-    let weights = WeightSet::at(&place).unwrap();
+    let weights = WeightSet::open(&place).unwrap();
     let config = read(&place).unwrap();
     config.check_weights(&weights).unwrap();
     let known = config.tensors(&weights).into_iter();
@@ -249,7 +249,7 @@ pub(crate) fn assert_needs_all_read<T: NetworkConfig>(
     let root = tempfile::tempdir().unwrap();
     let place = write(&root.path().join("x.safetensors"), shapes, "BF16");
     let config = read(&place).unwrap();
-    let mut weights = WeightSet::at(&place).unwrap();
+    let mut weights = WeightSet::open(&place).unwrap();
     let known = config.tensors(&weights);
     let refusal = |weights: &WeightSet| config.check_weights(weights).unwrap_err().to_string();
     for key in known
@@ -271,14 +271,14 @@ pub(crate) fn assert_needs_all_read<T: NetworkConfig>(
 /// A model as it is offered when nothing is chosen.
 #[derive(Clone, Copy)]
 pub(crate) struct Offered {
-    pub family: Family,
+    pub family: ModelFamily,
     pub variant: &'static str,
     /// How it begins.
     pub licence: &'static str,
     pub num_steps: u32,
     pub guidance_scale: f64,
     pub shift: Option<f64>,
-    pub sampler: Sampler,
+    pub sampler: SamplerKind,
     /// Width and height, pixels.
     pub edge: u32,
     pub latent_channels: usize,
@@ -303,7 +303,7 @@ impl Offered {
         assert_eq!(sampling.sampler, self.sampler);
         let size = (spec.defaults.width, spec.defaults.height);
         assert_eq!(size, (self.edge, self.edge));
-        assert_eq!(spec.guidance, Guidance::Cfg);
+        assert_eq!(spec.guidance, GuidanceMode::Cfg);
         let given = (spec.start_image, spec.mask, spec.end_image);
         let (optional, no) = (InputUse::Optional, InputUse::No);
         assert_eq!(given, (optional, optional, no));
@@ -330,7 +330,7 @@ impl Offered {
 }
 
 /// The models of a ComfyUI folder, of which so many are offered and nothing is wrong.
-pub(crate) fn faultless_catalog(models: &Path, count: usize) -> Catalog {
+pub(crate) fn faultless_catalog(models: &Path, count: usize) -> ModelCatalog {
     let catalog = catalog_of(models);
     assert!(catalog.problems.is_empty(), "{:?}", catalog.problems);
     assert!(catalog.unsupported.is_empty(), "{:?}", catalog.unsupported);
@@ -373,17 +373,17 @@ pub(crate) fn assert_lacks(place: &Path, models: &Path, gone: &[&str], missing: 
     }
 }
 
-pub(crate) fn with_text_encoder(place: PathBuf) -> Companions {
-    Companions {
+pub(crate) fn with_text_encoder(place: PathBuf) -> ComponentOverrides {
+    ComponentOverrides {
         text_encoder: Some(place),
-        ..Companions::default()
+        ..ComponentOverrides::default()
     }
 }
 
-pub(crate) fn with_vae(place: PathBuf) -> Companions {
-    Companions {
+pub(crate) fn with_vae(place: PathBuf) -> ComponentOverrides {
+    ComponentOverrides {
         vae: Some(place),
-        ..Companions::default()
+        ..ComponentOverrides::default()
     }
 }
 
@@ -398,7 +398,7 @@ pub(crate) fn other_in(models: &Path, name: &str, shapes: &Shapes) -> PathBuf {
 pub(crate) fn assert_refused_with(
     models: &Path,
     place: &Path,
-    companions: &Companions,
+    companions: &ComponentOverrides,
     parts: [&str; 2],
 ) {
     let catalog = catalog_of(models);
@@ -448,11 +448,11 @@ pub(crate) fn assert_configs_refused(folder: Folder, refused: &[(&str, Value, &s
 }
 
 /// What a LoRA that changes one layer is for. `sizes`: how many numbers go in and come out.
-pub(crate) fn origin_of_lora(layer: &str, [input, output]: [u64; 2]) -> Origin {
+pub(crate) fn origin_of_lora(layer: &str, [input, output]: [u64; 2]) -> LoraOrigin {
     let root = tempfile::tempdir().unwrap();
     let mut shapes = Shapes::new();
     shapes.insert(format!("{layer}.lora_down.weight"), vec![4, input]);
     shapes.insert(format!("{layer}.lora_up.weight"), vec![output, 4]);
     let place = write(&root.path().join("x.safetensors"), &shapes, "BF16");
-    Origin::of(&LoraFile::read(&place).unwrap())
+    LoraOrigin::from_file(&LoraFile::read(&place).unwrap())
 }

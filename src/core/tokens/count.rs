@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use super::{PromptTemplate, TextTokenizer, clean_wan_prompt};
-use crate::job::prompt::{self, Longest, PromptError, Timeline, WildcardFolders};
+use crate::job::prompt::{self, LongestText, PromptError, PromptTimeline, WildcardFolders};
 use crate::model::ModelSpec;
 
 /// Ids of a text that CLIP reads.
@@ -144,7 +144,7 @@ impl TokenCounter {
                 None => text.len(),
             };
             let longest = if wish.is_literal {
-                Longest {
+                LongestText {
                     text: template.clone(),
                     varies: false,
                 }
@@ -162,7 +162,7 @@ impl TokenCounter {
     fn take(&self, count: &mut PromptCount, text: &str, has_times: bool) {
         // The form reports invalid times.
         let timeline = if has_times {
-            Timeline::parse(text).ok().flatten()
+            PromptTimeline::parse(text).ok().flatten()
         } else {
             None
         };

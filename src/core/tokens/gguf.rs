@@ -6,15 +6,15 @@ use std::fs::File;
 use std::path::Path;
 
 use super::error::TokensError;
-use crate::formats::weights::gguf::{Element, List, Metadata as Entries};
-use crate::formats::weights::header::Header;
+use crate::formats::weights::gguf::{GgufElement, GgufList, GgufMetadata as Entries};
+use crate::formats::weights::header::WeightHeader;
 use crate::model::CatalogError;
 
 /// Llama 3's merges take 5 MB.
 const MAX_LIST_BYTES: u64 = 32 << 20;
 
 /// Tokenizer of a file, of the requested kind.
-pub(super) struct Metadata<'a> {
+pub(super) struct TokenizerMetadata<'a> {
     file: File,
     header: &'a Entries,
     path: &'a Path,
@@ -24,17 +24,18 @@ pub(super) struct Metadata<'a> {
 pub(super) fn tokenizer_inside<T>(
     path: &Path,
     kind: &str,
-    read: impl FnOnce(&Metadata<'_>) -> Result<T, TokensError>,
+    read: impl FnOnce(&TokenizerMetadata<'_>) -> Result<T, TokensError>,
 ) -> Result<Option<T>, TokensError> {
-    let (file, header) = Header::open(path).map_err(|err| CatalogError::of_header(err, path))?;
+    let (file, header) =
+        WeightHeader::open(path).map_err(|err| CatalogError::of_header(err, path))?;
     let is_kind = |header: &&Entries| header.text("tokenizer.ggml.model") == Some(kind);
     let Some(header) = header.gguf.as_ref().filter(is_kind) else {
         return Ok(None);
     };
-    read(&Metadata { file, header, path }).map(Some)
+    read(&TokenizerMetadata { file, header, path }).map(Some)
 }
 
-impl Metadata<'_> {
+impl TokenizerMetadata<'_> {
     pub(super) fn wrong(&self, reason: &str) -> TokensError {
         let reason = format!("expected a sound tokenizer in its metadata: {reason}");
         TokensError::config(reason, self.path)
@@ -56,7 +57,7 @@ impl Metadata<'_> {
 
     /// The texts of a list; `None` where there is no such list.
     pub(super) fn texts(&self, name: &str, max: u64) -> Result<Option<Vec<Vec<u8>>>, TokensError> {
-        let Some(list) = self.list(name, &[Element::Text], max)? else {
+        let Some(list) = self.list(name, &[GgufElement::Text], max)? else {
             return Ok(None);
         };
         let mut texts = Vec::with_capacity(list.count as usize);
@@ -70,7 +71,7 @@ impl Metadata<'_> {
     pub(super) fn numbers(
         &self,
         name: &str,
-        elements: &[Element],
+        elements: &[GgufElement],
         max: u64,
     ) -> Result<Option<Vec<[u8; 4]>>, TokensError> {
         let bytes = self.bytes(name, elements, max)?;
@@ -79,14 +80,14 @@ impl Metadata<'_> {
 
     /// Token types, one number each; `None` in files without them.
     pub(super) fn kinds(&self, max: u64) -> Result<Option<Vec<u32>>, TokensError> {
-        let kinds = self.numbers("token_type", &[Element::I32, Element::U32], max)?;
+        let kinds = self.numbers("token_type", &[GgufElement::I32, GgufElement::U32], max)?;
         Ok(kinds.map(|kinds| kinds.into_iter().map(u32::from_le_bytes).collect()))
     }
 
     pub(super) fn bytes(
         &self,
         name: &str,
-        elements: &[Element],
+        elements: &[GgufElement],
         max: u64,
     ) -> Result<Option<Vec<u8>>, TokensError> {
         let list = self.list(name, elements, max)?;
@@ -99,9 +100,9 @@ impl Metadata<'_> {
     fn list(
         &self,
         name: &str,
-        elements: &[Element],
+        elements: &[GgufElement],
         max: u64,
-    ) -> Result<Option<List>, TokensError> {
+    ) -> Result<Option<GgufList>, TokensError> {
         let list = self.header.list(&format!("tokenizer.ggml.{name}"));
         match list.filter(|list| elements.contains(&list.element)) {
             Some(list) if list.count > max => {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::classes;
 use super::error::TokensError;
-use super::gguf::{Metadata, tokenizer_inside};
+use super::gguf::{TokenizerMetadata, tokenizer_inside};
 use super::spiece::has_end;
 
 /// The mark that ends a text of Llama 3.
@@ -64,14 +64,18 @@ pub(super) fn read(path: &Path) -> Result<Option<PairsTokenizer>, TokensError> {
     })
 }
 
-fn texts(metadata: &Metadata<'_>, name: &str, max: u64) -> Result<Vec<String>, TokensError> {
+fn texts(
+    metadata: &TokenizerMetadata<'_>,
+    name: &str,
+    max: u64,
+) -> Result<Vec<String>, TokensError> {
     let texts = metadata.texts(name, max)?;
     let texts = texts.ok_or_else(|| metadata.wrong(&format!("found no {name}")))?;
     let texts: Result<_, _> = texts.into_iter().map(String::from_utf8).collect();
     texts.map_err(|err| metadata.wrong(&err.to_string()))
 }
 
-/// Qwen's special tokens are in the template around a text; the padding token is Qwen's, whatever a converter chose.
+/// Qwen's special tokens are in the template around a text; the padding token of Qwen applies, whatever a converter chose.
 fn qwen(
     tokens: &[String],
     kinds: &[u32],
@@ -86,7 +90,7 @@ fn qwen(
 }
 
 fn llama(
-    metadata: &Metadata<'_>,
+    metadata: &TokenizerMetadata<'_>,
     tokens: &[String],
     kinds: &[u32],
     merges: &[String],

@@ -28,13 +28,13 @@ const ATTRIBUTES: [&str; 7] = [
 /// A token as the files have it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
-enum Token {
+enum SpecialToken {
     Plain(String),
-    Added(Flags),
+    Added(TokenFlags),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-struct Flags {
+struct TokenFlags {
     content: String,
     #[serde(default)]
     single_word: bool,
@@ -47,7 +47,7 @@ struct Flags {
     special: bool,
 }
 
-impl Token {
+impl SpecialToken {
     fn text(&self) -> &str {
         match self {
             Self::Plain(text) => text,
@@ -78,8 +78,8 @@ pub(super) struct SpecialTokens {
     pub(super) class: String,
     /// Number of `<extra_id_…>` tokens of a T5.
     pub(super) extra_ids: Option<u32>,
-    named: BTreeMap<&'static str, Token>,
-    added: BTreeMap<u64, Token>,
+    named: BTreeMap<&'static str, SpecialToken>,
+    added: BTreeMap<u64, SpecialToken>,
 }
 
 impl SpecialTokens {
@@ -110,7 +110,8 @@ impl SpecialTokens {
         }
         for token in own.as_array().into_iter().flatten() {
             // A list that makes no sense fails with the tokenizer.
-            if let (Some(id), Ok(token)) = (token["id"].as_u64(), Token::deserialize(token)) {
+            if let (Some(id), Ok(token)) = (token["id"].as_u64(), SpecialToken::deserialize(token))
+            {
                 special.added.insert(id, token);
             }
         }
@@ -120,7 +121,7 @@ impl SpecialTokens {
 
     /// The token with a role such as `eos_token`.
     pub(super) fn named<'a>(&'a self, role: &str, default: &'a str) -> &'a str {
-        self.named.get(role).map_or(default, Token::text)
+        self.named.get(role).map_or(default, SpecialToken::text)
     }
 
     /// Everything to add, in order: `defaults` are the roles that a class fills where the files do not, `extra`
@@ -134,17 +135,21 @@ impl SpecialTokens {
         for (role, text) in defaults {
             named
                 .entry(role)
-                .or_insert_with(|| Token::Plain((*text).to_owned()));
+                .or_insert_with(|| SpecialToken::Plain((*text).to_owned()));
         }
         let is_listed = |text: &str| self.added.values().any(|token| token.text() == text);
-        let mut further: Vec<Token> = Vec::new();
+        let mut further: Vec<SpecialToken> = Vec::new();
         let in_order = ATTRIBUTES.iter().filter_map(|role| named.get(role));
-        for token in in_order.cloned().chain(extra.into_iter().map(Token::Plain)) {
+        for token in in_order
+            .cloned()
+            .chain(extra.into_iter().map(SpecialToken::Plain))
+        {
             if !is_listed(token.text()) && !further.contains(&token) {
                 further.push(token);
             }
         }
-        let has_role = |token: &Token| named.values().any(|other| other.text() == token.text());
+        let has_role =
+            |token: &SpecialToken| named.values().any(|other| other.text() == token.text());
         let all = self.added.values().chain(&further);
         all.map(|token| token.added(has_role(token))).collect()
     }
@@ -162,7 +167,7 @@ impl SpecialTokens {
             let wrong =
                 |err: &dyn ToString| format!("its token {id} is wrong: {}", err.to_string());
             let number: u64 = id.parse().map_err(|err| wrong(&err))?;
-            let token = Token::deserialize(token).map_err(|err| wrong(&err))?;
+            let token = SpecialToken::deserialize(token).map_err(|err| wrong(&err))?;
             self.added.insert(number, token);
         }
         Ok(())
@@ -173,9 +178,9 @@ impl SpecialTokens {
             let Some(value) = file.get(role).filter(|value| !value.is_null()) else {
                 continue;
             };
-            let token = Token::deserialize(value);
+            let token = SpecialToken::deserialize(value);
             let mut token = token.map_err(|err| format!("its {role} is wrong: {err}"))?;
-            if let Token::Added(flags) = &mut token {
+            if let SpecialToken::Added(flags) = &mut token {
                 flags.special |= is_special;
             }
             self.named.insert(role, token);
@@ -194,12 +199,12 @@ impl SpecialTokens {
     }
 }
 
-fn legacy_token(content: String, special: bool) -> Token {
-    Token::Added(Flags {
+fn legacy_token(content: String, special: bool) -> SpecialToken {
+    SpecialToken::Added(TokenFlags {
         content,
         normalized: Some(!special),
         special,
-        ..Flags::default()
+        ..TokenFlags::default()
     })
 }
 

@@ -1,7 +1,6 @@
-//! What stands around a prompt when a model gives it to its language model.
+//! Prompt template of a model's language model.
 //!
-//! The words are part of the trained model, so they are data: one character more moves every embedding. Encodes nothing
-//! itself.
+//! The text is part of the trained model: one character more changes every embedding. Encodes nothing.
 
 use super::tokenizer;
 
@@ -12,14 +11,13 @@ pub struct PromptTemplate {
     pub behind: &'static str,
     /// Ids that the model does not read, from the first on. Fixed, whatever a tokenizer makes of the words.
     pub dropped: usize,
-    /// How many ids `behind` is.
+    /// Number of ids after the text.
     pub ids_behind: usize,
     /// Room for what the model reads: the prompt and the words around it, without those that are dropped.
     pub room: usize,
-    /// Whether a short prompt goes on with the padding behind it, of which models that were trained with it make
-    /// something; without it where not.
+    /// True if a short prompt is padded, for models that were trained with the padding.
     pub is_padded: bool,
-    /// Whether a prompt that is too long loses its own end, before the words behind it; where not, it loses those too.
+    /// True if a prompt that is too long loses its own end, before the suffix; otherwise it loses the suffix too.
     pub keeps_end: bool,
 }
 
@@ -47,7 +45,7 @@ impl PromptTemplate {
         format!("{}{prompt}{}", self.before, self.behind)
     }
 
-    /// What is said of a prompt of which so many ids have no room; `role` is `prompt` or `negative`.
+    /// Notice about a prompt of which `num_cut` ids are truncated; `role` is `prompt` or `negative`.
     pub fn cut_notice(&self, num_cut: usize, role: &str) -> Option<String> {
         let cut = if self.keeps_end {
             num_cut

@@ -16,16 +16,16 @@ use super::special::SpecialTokens;
 use super::spiece::{SpieceModel, T5Pieces, has_end};
 use super::{charsmap, classes};
 
-/// How the class of Qwen's tokenizers begins, that of Qwen 3 too.
+/// Prefix of the class of Qwen's tokenizers, also Qwen 3's.
 const QWEN_CLASS: &str = "Qwen2Tokenizer";
 
 /// The ids of one text, padded and cut to the length that its tokenizer was opened with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenIds {
     pub ids: Vec<i64>,
-    /// How many ids are not padding.
+    /// Number of ids that are not padding.
     pub num_tokens: usize,
-    /// How many of the text's ids had no room.
+    /// Number of ids that were truncated.
     pub num_cut: usize,
 }
 
@@ -37,8 +37,7 @@ impl TokenIds {
     }
 }
 
-/// What is said of a text of which so many ids are more than the `length` that the encoder reads; `role` is `prompt` or
-/// `negative`.
+/// Notice about a text with `cut` ids more than the `length` that the encoder reads; `role` is `prompt` or `negative`.
 pub fn cut_notice(role: &str, cut: usize, length: usize) -> Option<String> {
     let name = if role == "negative" {
         "negative prompt"
@@ -51,14 +50,14 @@ pub fn cut_notice(role: &str, cut: usize, length: usize) -> Option<String> {
 }
 
 pub struct TextTokenizer {
-    inner: Inner,
+    inner: TokenizerKind,
     pad_id: i64,
     length: usize,
     path: PathBuf,
 }
 
 /// The two forms in which the same tokenizer is published. They agree on known characters only.
-enum Inner {
+enum TokenizerKind {
     Json(Box<Tokenizer>),
     Spiece(Box<SpieceModel>),
 }
@@ -120,7 +119,7 @@ impl TextTokenizer {
             return Self::qwen(&model["vocab"], &model["merges"], &special, length, path);
         }
         let pad = special.named("pad_token", "<pad>").to_owned();
-        // A Llama's own has none, nor has a Qwen's: what the padding is does not matter where nobody attends to it.
+        // Llama's tokenizer has none, nor has Qwen's: the padding token is irrelevant where it is masked.
         let lacks_pad = |text: &str| {
             let added = file["added_tokens"].as_array().into_iter().flatten();
             let mut all = added.map(|token| &token["content"]);
@@ -184,7 +183,7 @@ impl TextTokenizer {
         let model = SpieceModel::from_model(&model, &path)?;
         Ok(Self {
             pad_id: model.pad_id(),
-            inner: Inner::Spiece(Box::new(model)),
+            inner: TokenizerKind::Spiece(Box::new(model)),
             length,
             path,
         })
@@ -275,7 +274,7 @@ impl TextTokenizer {
             .with_truncation(Some(cut))
             .map_err(|err| bad(err.to_string()))?;
         Ok(Self {
-            inner: Inner::Json(Box::new(inner)),
+            inner: TokenizerKind::Json(Box::new(inner)),
             pad_id: i64::from(pad_id),
             length,
             path,
@@ -294,7 +293,7 @@ impl TextTokenizer {
         })
     }
 
-    /// How many ids the whole of a text has, whatever there is room for.
+    /// Number of ids of the whole text, without truncation.
     pub fn count(&self, text: &str) -> Result<usize, TokensError> {
         let (ids, num_cut) = self.ids(text)?;
         Ok(ids.len() + num_cut)
@@ -308,7 +307,7 @@ impl TextTokenizer {
     fn encoded(&self, text: &str) -> Result<(Vec<i64>, usize), TokensError> {
         let mut num_cut = 0;
         let mut ids = match &self.inner {
-            Inner::Json(tokenizer) => {
+            TokenizerKind::Json(tokenizer) => {
                 let encoding = tokenizer.encode(text, true);
                 let encoding = encoding.map_err(|err| {
                     TokensError::config(format!("the tokenizer failed: {err}"), &self.path)
@@ -318,7 +317,7 @@ impl TextTokenizer {
                 }
                 encoding.get_ids().iter().map(|&id| i64::from(id)).collect()
             }
-            Inner::Spiece(model) => {
+            TokenizerKind::Spiece(model) => {
                 let mut ids = model.encode(text);
                 if ids.len() > self.length {
                     num_cut = ids.len() - self.length;
@@ -346,11 +345,11 @@ impl TextTokenizer {
     /// One more than the largest id that can come out.
     pub fn vocab_size(&self) -> i64 {
         match &self.inner {
-            Inner::Json(tokenizer) => {
+            TokenizerKind::Json(tokenizer) => {
                 let ids = tokenizer.get_vocab(true).into_values();
                 i64::from(ids.max().unwrap_or(0)) + 1
             }
-            Inner::Spiece(model) => model.vocab_size(),
+            TokenizerKind::Spiece(model) => model.vocab_size(),
         }
     }
 }
@@ -363,10 +362,10 @@ fn guarded<T>(path: &Path, work: impl FnOnce() -> T) -> Result<T, TokensError> {
     })
 }
 
-/// How many ids the whole of a text has.
+/// Number of ids of the whole text.
 fn uncut_len(tokenizer: &Tokenizer, text: &str) -> usize {
     let mut whole = tokenizer.clone();
-    // Taking a limit away cannot fail, and without the number the text is only not told of.
+    // Removing the limit cannot fail; without the number only the notice is missing.
     if whole.with_truncation(None).is_err() {
         return 0;
     }
@@ -386,7 +385,7 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().unwrap_or_else(|| Path::new(""))
 }
 
-/// Files beside it speak of other tokenizers.
+/// Files next to it describe other tokenizers.
 fn is_weight_file(path: &Path) -> bool {
     has_end(path, "safetensors") || has_end(path, "gguf")
 }

@@ -12,7 +12,7 @@ fn a_rocm_that_crashes_this_chip_is_told_before_the_engine_is_tried() {
     )
     .unwrap();
     let libtorch = &case.named("libtorch")[0];
-    assert_eq!(libtorch.status, Status::Warn);
+    assert_eq!(libtorch.status, CheckStatus::Warn);
     assert!(libtorch.message.contains("ROCm 7.1 crashes on gfx1151"));
 }
 

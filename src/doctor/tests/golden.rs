@@ -102,7 +102,7 @@ const ROCM: [&str; 2] = ["libamdhip64.so.7", "libMIOpen.so.1"];
 
 /// Compares what is printed with what was judged.
 fn assert_prints(name: &str, case: &Case) {
-    let text: String = case.checks().iter().map(Check::text).collect();
+    let text: String = case.checks().iter().map(CheckResult::text).collect();
     let text = text.replace(&case.root.path().display().to_string(), "HOME");
     // How much is free is the disk's that these tests run on.
     let lines = text
@@ -200,8 +200,8 @@ fn no_gpu_at_all() {
 
 #[test]
 fn the_text_has_a_line_a_check_one_a_piece_of_advice_and_one_a_command() {
-    let check = |name, status, message: &str, advice: &str, command: &str| Check {
-        group: Group::Engine,
+    let check = |name, status, message: &str, advice: &str, command: &str| CheckResult {
+        group: CheckGroup::Engine,
         name,
         status,
         message: message.to_owned(),
@@ -210,11 +210,11 @@ fn the_text_has_a_line_a_check_one_a_piece_of_advice_and_one_a_command() {
         figure: None,
     };
     let checks = [
-        check("a", Status::Ok, "fine", "", ""),
-        check("long", Status::Fail, "bad", "mend it", "sudo mend"),
-        check("b", Status::Warn, "odd", "", ""),
+        check("a", CheckStatus::Ok, "fine", "", ""),
+        check("long", CheckStatus::Fail, "bad", "mend it", "sudo mend"),
+        check("b", CheckStatus::Warn, "odd", "", ""),
     ];
-    let text: String = checks.iter().map(Check::text).collect();
+    let text: String = checks.iter().map(CheckResult::text).collect();
     let lines = [
         "ok    a             fine",
         "FAIL  long          bad",

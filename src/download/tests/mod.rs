@@ -26,13 +26,13 @@ fn content(bytes: usize) -> Vec<u8> {
     words.take(bytes).collect()
 }
 
-fn quick() -> Options {
-    Options {
+fn quick() -> DownloadOptions {
+    DownloadOptions {
         piece_bytes: PIECE as u64,
         patience: Duration::from_mins(10),
         retries: 2,
         pause: Duration::from_millis(1),
-        ..Options::default()
+        ..DownloadOptions::default()
     }
 }
 
@@ -57,21 +57,21 @@ impl Case {
         self.run_by(&quick())
     }
 
-    fn run_by(&self, options: &Options) -> Result<Option<Vec<PathBuf>>, DownloadError> {
+    fn run_by(&self, options: &DownloadOptions) -> Result<Option<Vec<PathBuf>>, DownloadError> {
         self.run_with(options, &CancelToken::default(), &mut |_| {})
     }
 
     fn run_with(
         &self,
-        options: &Options,
+        options: &DownloadOptions,
         cancel: &CancelToken,
-        report: &mut dyn FnMut(&Progress),
+        report: &mut dyn FnMut(&DownloadStatus),
     ) -> Result<Option<Vec<PathBuf>>, DownloadError> {
         download(&[self.order(None)], options, cancel, report)
     }
 
-    fn order(&self, bytes: Option<u64>) -> Order {
-        Order {
+    fn order(&self, bytes: Option<u64>) -> DownloadItem {
+        DownloadItem {
             url: format!("{}/ae.safetensors", self.server.url),
             to: self.to(),
             bytes,
@@ -112,7 +112,10 @@ fn a_file_comes_in_pieces_over_several_connections_with_progress() {
     assert_eq!(got.unwrap().unwrap(), [case.to()]);
     case.assert_whole(&content(BYTES));
     assert_eq!(case.starts(), [0, PIECE, 2 * PIECE]);
-    let last = seen.iter().rfind(|it| it.phase == Phase::Fetching).unwrap();
+    let last = seen
+        .iter()
+        .rfind(|it| it.phase == DownloadPhase::Fetching)
+        .unwrap();
     assert_eq!(last.done_bytes, BYTES as u64);
     assert_eq!(last.total_bytes, BYTES as u64);
     assert_eq!(last.name.as_str(), "ae.safetensors");
@@ -145,7 +148,7 @@ fn a_connection_that_drops_or_stalls_goes_on_where_it_broke() {
             _ => answer,
         }
     });
-    let options = Options {
+    let options = DownloadOptions {
         patience: Duration::from_secs(5),
         ..quick()
     };
@@ -170,7 +173,7 @@ fn a_server_that_is_gone_leaves_what_came_and_the_next_attempt_continues() {
     });
     // One piece after the other: of several at once, those that still come are given up with the first that is not to
     // be had.
-    let options = Options {
+    let options = DownloadOptions {
         connections: 1,
         ..quick()
     };
@@ -288,7 +291,7 @@ fn the_token_stays_with_the_first_host() {
             .with("x-linked-size", 1000)
             .with("content-length", 0)
     });
-    let options = Options {
+    let options = DownloadOptions {
         token: Some("hf_secret".to_owned()),
         ..quick()
     };
@@ -350,7 +353,7 @@ fn a_cancelled_download_is_kept_and_a_changed_file_starts_anew() {
         good(request, &file(version)).with("etag", format!("v{version}"))
     });
     let cancel = CancelToken::default();
-    let options = Options {
+    let options = DownloadOptions {
         connections: 1,
         ..quick()
     };
@@ -390,7 +393,7 @@ fn cancelling_does_not_wait_for_a_silent_server_and_the_next_attempt_begins_at_o
     assert!(begin.elapsed() < Duration::from_mins(2));
     *is_silent.lock().unwrap() = false;
     let quotes = quote(&[case.order(None)], &options, &CancelToken::default());
-    let expected = Quote {
+    let expected = RemoteQuote {
         bytes: BYTES as u64,
         here_bytes: 112_345,
     };
@@ -435,7 +438,7 @@ fn a_server_with_another_file_than_the_catalogue_names_is_refused_before_anythin
 fn a_server_that_leads_in_circles_or_to_a_file_of_this_machine_is_refused_at_once() {
     for target in ["/ae.safetensors", "file:///etc/passwd"] {
         let case = Case::new(move |_| Answer::of(302).with("location", target));
-        let err = case.run_by(&Options::default()).unwrap_err();
+        let err = case.run_by(&DownloadOptions::default()).unwrap_err();
         assert!(matches!(err, DownloadError::Astray { .. }), "{err:?}");
         assert!(case.server.requests("HEAD").len() < 20, "again and again");
         case.assert_names(&[]);

@@ -4,7 +4,7 @@ use clap::{Args, Parser};
 use safelight_core::job::{DeviceChoice, StepCache};
 use serde::Serialize;
 
-use super::cases::{self, Case};
+use super::cases::{self, BenchCase};
 use crate::families;
 use crate::process::ProcessError;
 
@@ -28,7 +28,7 @@ pub(crate) fn read<T: Parser>(
 #[command(name = "bench FAMILY", no_binary_name = true)]
 pub(super) struct FamilyArguments {
     #[arg(skip)]
-    pub(super) cases: Vec<&'static Case>,
+    pub(super) cases: Vec<&'static BenchCase>,
     /// Cases by name [default: all]
     #[arg(value_name = "CASE")]
     names: Vec<String>,

@@ -18,8 +18,10 @@ use super::walks::{CacheWalks, StepCall};
 use crate::error::EngineError;
 use crate::families;
 use crate::hooks::NoHooks;
-use crate::sampling::Generator;
-use crate::stages::images::{ForwardPass, ImageConditioning, ImageModel, LatentShape, packed_size};
+use crate::sampling::CpuGenerator;
+use crate::stages::images::{
+    ForwardPass, ImageConditioning, ImageLatentShape, ImageModel, packed_size,
+};
 use crate::text::{LanguageEncoder, T5Encoder, TextEmbeds};
 use crate::vae::Tiling;
 use crate::weights::Weights;
@@ -35,10 +37,10 @@ const WARM_UPS: usize = 2;
 /// Fields of output lines.
 pub(crate) type BenchLines = Result<Vec<Value>, EngineError>;
 /// Builds a network and measures it.
-type CaseCall = fn(&Bench) -> BenchLines;
+type CaseCall = fn(&CaseBench) -> BenchLines;
 
 #[derive(Debug)]
-pub struct Case {
+pub struct BenchCase {
     pub name: &'static str,
     pub kind: CaseKind,
     /// Width and height in pixels, and frames.
@@ -61,11 +63,11 @@ pub struct ReportedCase {
 }
 
 /// Every case, with the id of its family.
-pub(super) fn all() -> impl Iterator<Item = (&'static str, &'static Case)> {
+pub(super) fn all() -> impl Iterator<Item = (&'static str, &'static BenchCase)> {
     families::measured().flat_map(|(family, cases)| cases.iter().map(move |case| (family, case)))
 }
 
-impl Case {
+impl BenchCase {
     const fn new(name: &'static str, kind: CaseKind, call: CaseCall) -> Self {
         Self {
             name,
@@ -128,7 +130,7 @@ impl Case {
     ) -> Result<(Vec<Value>, Option<Tensor>), EngineError> {
         // The inputs are equal each time.
         tch::manual_seed(0);
-        let bench = Bench {
+        let bench = CaseBench {
             case: self,
             weights,
             small,
@@ -161,12 +163,12 @@ pub(super) enum BenchPurpose {
     /// Whole denoising loops, of transformers only.
     Walking(CacheWalks),
     /// One output, of inputs that are equal on every device.
-    Comparison(RefCell<Generator>),
+    Comparison(RefCell<CpuGenerator>),
 }
 
 /// Parts that a case is built from.
-pub(crate) struct Bench {
-    case: &'static Case,
+pub(crate) struct CaseBench {
+    case: &'static BenchCase,
     pub(crate) weights: Weights,
     pub(crate) small: bool,
     sizes: SizeArguments,
@@ -175,7 +177,7 @@ pub(crate) struct Bench {
     output: RefCell<Option<Tensor>>,
 }
 
-impl Bench {
+impl CaseBench {
     /// Reads a config with the `small` values where a small network is measured.
     pub(crate) fn config<T: DeserializeOwned>(
         &self,
@@ -215,9 +217,9 @@ impl Bench {
     }
 
     /// Shape of an image's latents.
-    pub(crate) fn image_shape(&self, channels: i64) -> Result<LatentShape, EngineError> {
+    pub(crate) fn image_shape(&self, channels: i64) -> Result<ImageLatentShape, EngineError> {
         let [width, height, _] = self.size([128, 128, 1]);
-        LatentShape::new(channels, width as u32, height as u32)
+        ImageLatentShape::new(channels, width as u32, height as u32)
     }
 
     /// Tiles of an autoencoder, with the edge `small` in pixels for a small one. `patch`: pixels of a decoder's pixel

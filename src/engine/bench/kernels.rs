@@ -13,11 +13,11 @@ use tch::{Device, Kind, Tensor};
 use super::timing::gib;
 use super::write_line;
 use crate::kernels::{
-    Gate, Norm, TokenRows, expand_blocks, expand_fp8, gated_add, gated_add_norm, gelu_tanh,
-    layer_norm, line, pixel_norm, rms_norm_rope, status, twins,
+    FusedNorm, GateArgs, TokenRows, expand_blocks, expand_fp8, gated_add, gated_add_norm,
+    gelu_tanh, layer_norm, line, pixel_norm, reference, rms_norm_rope, status,
 };
 use crate::process::ProcessError;
-use crate::runtime::{Runtime, synchronize};
+use crate::runtime::{DeviceRuntime, synchronize};
 
 const EPS: f64 = 1e-6;
 const RUNS: u32 = 10;
@@ -46,7 +46,7 @@ pub(super) struct KernelArguments {
 }
 
 pub(super) fn run(arguments: &KernelArguments, out: &mut dyn Write) -> Result<bool, ProcessError> {
-    let device = Runtime::open(arguments.device)?.device;
+    let device = DeviceRuntime::open(arguments.device)?.device;
     write_line(out, &json!({"status": status(device)}))?;
     if device == Device::Cpu {
         return Ok(true);
@@ -66,7 +66,7 @@ pub(super) fn run(arguments: &KernelArguments, out: &mut dyn Write) -> Result<bo
                 let xs = wave(&[pixels, channels], device).to_kind(kind);
                 let factor = Tensor::ones([channels], (Kind::Float, device));
                 let kernel = time(device, || drop(pixel_norm(&xs, &factor, true)));
-                let twin = time(device, || drop(twins::pixel_norm(&xs, &factor, true)));
+                let twin = time(device, || drop(reference::pixel_norm(&xs, &factor, true)));
                 write(measured("pixel_norm silu", &xs, [kernel, twin], 2))?;
             }
         }
@@ -95,13 +95,13 @@ fn token_passes(
         values: &values,
         ranges: &ranges,
     };
-    let gate = Some(Gate { rows, index: 2 });
-    let modulated = Norm::Modulated {
+    let gate = Some(GateArgs { rows, index: 2 });
+    let modulated = FusedNorm::Modulated {
         rows,
         shift: 0,
         scale: 1,
     };
-    let affine = Norm::Affine {
+    let affine = FusedNorm::Affine {
         weight: &weight,
         bias: &weight,
     };
@@ -111,18 +111,18 @@ fn token_passes(
         ("layer_norm affine", &affine),
     ] {
         let kernel = time(device, || drop(layer_norm(&xs, norm, EPS)));
-        let twin = time(device, || drop(twins::layer_norm(&xs, norm, EPS)));
+        let twin = time(device, || drop(reference::layer_norm(&xs, norm, EPS)));
         write(measured(name, &xs, [kernel, twin], 2))?;
     }
     let kernel = time(device, || gated_add(&mut sum, &ys, gate));
-    let twin = time(device, || twins::gated_add(&mut other, &ys, gate));
+    let twin = time(device, || reference::gated_add(&mut other, &ys, gate));
     write(measured("gated_add", &xs, [kernel, twin], 3))?;
     let kernel = time(device, || {
         drop(gated_add_norm(&mut sum, &ys, gate, &modulated, EPS));
     });
     let twin = time(device, || {
-        twins::gated_add(&mut other, &ys, gate);
-        drop(twins::layer_norm(&other, &modulated, EPS));
+        reference::gated_add(&mut other, &ys, gate);
+        drop(reference::layer_norm(&other, &modulated, EPS));
     });
     write(measured("gated_add_norm", &xs, [kernel, twin], 4))?;
     for (name, turns) in [("rms_norm", None), ("rms_norm_rope", Some(&turns))] {
@@ -130,7 +130,7 @@ fn token_passes(
             drop(rms_norm_rope(xs.shallow_clone(), &weight, EPS, turns));
         });
         let twin = time(device, || {
-            drop(twins::rms_norm_rope(&ys, &weight, EPS, turns));
+            drop(reference::rms_norm_rope(&ys, &weight, EPS, turns));
         });
         write(measured(name, &xs, [kernel, twin], 2))?;
     }
@@ -152,13 +152,15 @@ fn expansions(
         let count = MATRIX.iter().product::<i64>() / block.block_len() as i64;
         let blocks = Tensor::zeros([count, block.block_bytes() as i64], (Kind::Uint8, device));
         let kernel = time(device, || drop(expand_blocks(&blocks, block, kind)));
-        let twin = time(device, || drop(twins::expand_blocks(&blocks, block, kind)));
+        let twin = time(device, || {
+            drop(reference::expand_blocks(&blocks, block, kind));
+        });
         let name = format!("expand {}", block.name());
         write(measured(&name, &out, [kernel, twin], 1))?;
     }
     let numbers = Tensor::zeros(MATRIX, (Kind::Uint8, device)).view_dtype(Kind::Float8e4m3fn);
     let kernel = time(device, || drop(expand_fp8(&numbers, 0.5, kind)));
-    let twin = time(device, || drop(twins::expand_fp8(&numbers, 0.5, kind)));
+    let twin = time(device, || drop(reference::expand_fp8(&numbers, 0.5, kind)));
     write(measured("expand fp8", &out, [kernel, twin], 1))
 }
 

@@ -17,7 +17,7 @@ use super::arguments::{count, in_range};
 use super::timing::{finished, gib, rounded};
 use super::{failed, write_line};
 use crate::process::ProcessError;
-use crate::runtime::{self, LIBTORCH_VERSION, Runtime};
+use crate::runtime::{self, DeviceRuntime, LIBTORCH_VERSION};
 use crate::weights::{Weights, WeightsError};
 
 const LARGE_BYTES: u64 = 64 << 20;
@@ -42,7 +42,7 @@ pub(super) struct LoadArguments {
 
 /// `false` when the tensors on the device differ from the file.
 pub(super) fn run(arguments: &LoadArguments, out: &mut dyn Write) -> Result<bool, ProcessError> {
-    let runtime = Runtime::open(arguments.device)?;
+    let runtime = DeviceRuntime::open(arguments.device)?;
     if let Some(place) = &arguments.place {
         return measure("load", place, arguments, &runtime, out);
     }
@@ -68,7 +68,7 @@ fn measure(
     case: &str,
     place: &Path,
     arguments: &LoadArguments,
-    runtime: &Runtime,
+    runtime: &DeviceRuntime,
     out: &mut dyn Write,
 ) -> Result<bool, ProcessError> {
     let device = runtime.device;

@@ -25,7 +25,7 @@ use tch::{Device, Kind};
 pub(crate) use arguments::read;
 
 use crate::process::ProcessError;
-use crate::runtime::{self, Runtime};
+use crate::runtime::{self, DeviceRuntime};
 use arguments::FamilyArguments;
 use load::LoadArguments;
 use parity::ParityArguments;
@@ -79,9 +79,9 @@ fn list(out: &mut dyn Write) -> Result<bool, ProcessError> {
 }
 
 /// Opens the device, which must be a GPU unless the networks are small.
-fn open(device: DeviceChoice, is_small: bool) -> Result<(Runtime, Kind), ProcessError> {
+fn open(device: DeviceChoice, is_small: bool) -> Result<(DeviceRuntime, Kind), ProcessError> {
     runtime::count_cpu_tensors();
-    let runtime = Runtime::open(device)?;
+    let runtime = DeviceRuntime::open(device)?;
     if runtime.device == Device::Cpu && !is_small {
         let found = &runtime.line;
         return Err(ProcessError::Arguments(format!(

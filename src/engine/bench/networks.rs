@@ -10,18 +10,18 @@ use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 
 use super::arguments::FamilyArguments;
-use super::cases::{BenchPurpose, Case};
+use super::cases::{BenchCase, BenchPurpose};
 use super::load::TemporaryWeights;
 use super::timing::gib;
 use super::walks::CacheWalks;
 use super::{failed, merged, open, write_line};
 use crate::error::EngineError;
-use crate::place::dtype_name;
+use crate::placement::dtype_name;
 use crate::process::ProcessError;
 use crate::runtime::{self, LIBTORCH_VERSION};
 use crate::weights::Weights;
 
-/// Period at which the driver is asked for the memory in use.
+/// Interval between readings of the memory in use.
 const WATCH: Duration = Duration::from_millis(5);
 
 /// Measures the cases of the arguments. `false` when one failed or streamed weights changed an output; its line says it.
@@ -62,7 +62,7 @@ pub(super) fn run(arguments: &FamilyArguments, out: &mut dyn Write) -> Result<bo
 
 /// Measures a case with all weights on the device, then with each number of bytes kept free of them.
 fn streamed(
-    case: &'static Case,
+    case: &'static BenchCase,
     arguments: &FamilyArguments,
     (device, kind): (Device, Kind),
     write: &mut dyn FnMut(Result<Vec<Value>, EngineError>, Value) -> Result<(), ProcessError>,

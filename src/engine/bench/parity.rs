@@ -16,13 +16,13 @@ use serde::{Deserialize, Serialize};
 use tch::{Device, Kind, Tensor};
 
 use super::arguments::SizeArguments;
-use super::cases::{self, BenchPurpose, Case};
+use super::cases::{self, BenchCase, BenchPurpose};
 use super::timing::rounded;
 use super::{failed, write_line};
 use crate::error::EngineError;
 use crate::process::ProcessError;
-use crate::runtime::{self, Runtime};
-use crate::sampling::Generator;
+use crate::runtime::{self, DeviceRuntime};
+use crate::sampling::CpuGenerator;
 use crate::weights::Weights;
 
 /// Written by `--record`.
@@ -94,7 +94,7 @@ pub(super) fn run(arguments: &ParityArguments, out: &mut dyn Write) -> Result<bo
         return Ok(true);
     }
     let shipped: BTreeMap<String, OutputSample> = serde_json::from_str(SHIPPED).map_err(failed)?;
-    let device = Runtime::open(arguments.device)?.device;
+    let device = DeviceRuntime::open(arguments.device)?.device;
     let mut all_well = true;
     for (case, label) in networks() {
         let mut line = ParityLine {
@@ -113,8 +113,8 @@ pub(super) fn run(arguments: &ParityArguments, out: &mut dyn Write) -> Result<bo
 }
 
 /// The cases of a report with their labels, each network once.
-fn networks() -> Vec<(&'static Case, &'static str)> {
-    let mut found: Vec<(&Case, &str)> = Vec::new();
+fn networks() -> Vec<(&'static BenchCase, &'static str)> {
+    let mut found: Vec<(&BenchCase, &str)> = Vec::new();
     for (_, case) in cases::all() {
         let reported = case.reported.as_ref();
         let Some(reported) = reported.filter(|_| case.kind != CaseKind::Streaming) else {
@@ -131,16 +131,16 @@ fn networks() -> Vec<(&'static Case, &'static str)> {
 }
 
 /// Output of a small network in f32 on the CPU.
-fn output(case: &'static Case, device: Device, kind: Kind) -> Result<Tensor, EngineError> {
+fn output(case: &'static BenchCase, device: Device, kind: Kind) -> Result<Tensor, EngineError> {
     let weights = Weights::random_alike(kind, device);
-    let purpose = BenchPurpose::Comparison(RefCell::new(Generator::new(0)));
+    let purpose = BenchPurpose::Comparison(RefCell::new(CpuGenerator::new(0)));
     let (_, output) = case.run(weights, (true, SizeArguments::default()), purpose)?;
     let output = output.ok_or_else(|| EngineError::internal("this case has no output"))?;
     Ok(output.to_device(Device::Cpu).to_kind(Kind::Float))
 }
 
 fn compare(
-    case: &'static Case,
+    case: &'static BenchCase,
     device: Device,
     shipped: Option<&OutputSample>,
     line: &mut ParityLine,

@@ -12,7 +12,7 @@ use tch::{Kind, Tensor};
 
 use super::timing::{finished, rounded};
 use crate::error::EngineError;
-use crate::step_cache::{ContextCaches, Measured, SkipOptions, StepCache};
+use crate::step_cache::{CacheCalibration, ContextCache, ContextCaches, SkipOptions};
 
 /// Shift of the schedule.
 const SHIFT: f64 = 3.0;
@@ -37,7 +37,7 @@ pub(crate) struct StepCall<'a> {
     /// Latents, followed along the second axis by constant conditions.
     pub input: Tensor,
     /// Figures for step caches, for a number of calls.
-    pub measured: &'a dyn Fn(usize) -> Measured,
+    pub measured: &'a dyn Fn(usize) -> CacheCalibration,
     /// Input and index of the call -> the network's output; `None` when cancelled
     pub output: &'a dyn Fn(&Tensor, usize, SkipOptions<'_>) -> Option<Tensor>,
     /// An output -> the velocity, as large as the latents
@@ -81,7 +81,7 @@ impl CacheWalks {
         let mut lines = vec![line];
         for choice in &self.caches {
             let measured = || (call.measured)(self.steps);
-            let caches = ContextCaches::new(|| StepCache::new(*choice, self.steps, measured()));
+            let caches = ContextCaches::new(|| ContextCache::new(*choice, self.steps, measured()));
             let mut line = if caches.num_skipped().is_some() {
                 let (line, latents) = self.walk(call, &caches)?;
                 let distance = ((latents - &exact).norm() / exact.norm()).double_value(&[]);

@@ -3,26 +3,26 @@
 use std::marker::PhantomData;
 use std::path::Path;
 
-use safelight_core::families::Family;
+use safelight_core::families::ModelFamily;
 use safelight_core::job::Stage;
 
 use super::EngineFamily;
-use crate::bench::cases::Case;
+use crate::bench::cases::BenchCase;
 use crate::error::EngineError;
 use crate::stages::StageContext;
 use crate::stages::images::{self, EncodedImages, ImageModel};
-use crate::store;
+use crate::tensor_files;
 use crate::text::PromptEmbeds;
 
 /// An image family with the transformer `M`.
 pub(crate) struct ImageFamily<M> {
-    family: Family,
-    cases: &'static [Case],
+    family: ModelFamily,
+    cases: &'static [BenchCase],
     model: PhantomData<fn() -> M>,
 }
 
 impl<M> ImageFamily<M> {
-    pub(crate) const fn new(family: Family, cases: &'static [Case]) -> Self {
+    pub(crate) const fn new(family: ModelFamily, cases: &'static [BenchCase]) -> Self {
         Self {
             family,
             cases,
@@ -56,7 +56,7 @@ impl<M: ImageModel> EngineFamily for ImageFamily<M> {
 
     fn denoise(&self, context: &StageContext<'_>, _: Stage) -> Result<(), EngineError> {
         let mut embeds = PromptEmbeds::load(&context.result(Stage::EncodeText))?;
-        let image_embeds = |path: &Path| store::read_one(path, "image_embeds");
+        let image_embeds = |path: &Path| tensor_files::read_one(path, "image_embeds");
         if let Some(tokens) = context.earlier(Stage::EncodeVision, image_embeds)? {
             embeds.append_image_tokens(&tokens);
         }
@@ -72,7 +72,7 @@ impl<M: ImageModel> EngineFamily for ImageFamily<M> {
         images::decode_stage(context)
     }
 
-    fn cases(&self) -> &'static [Case] {
+    fn cases(&self) -> &'static [BenchCase] {
         self.cases
     }
 }

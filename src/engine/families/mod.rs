@@ -1,6 +1,6 @@
 //! Model families: one folder each, and their registry.
 //!
-//! A stage is one function, as each may run in a process of its own: it loads what it needs and has dropped it when it
+//! A stage is one function, as each may run in a separate process: it loads what it needs and has dropped it when it
 //! returns. The caller handles files, unloading and messages between stages.
 //!
 //! A family implements `EngineFamily` over shared networks, samplers and stores; image families are an `ImageFamily` over an
@@ -22,7 +22,7 @@ pub mod z_image;
 
 use safelight_core::job::Stage;
 
-use crate::bench::cases::Case;
+use crate::bench::cases::BenchCase;
 use crate::error::EngineError;
 use crate::stages::StageContext;
 pub(crate) use image_family::ImageFamily;
@@ -53,7 +53,7 @@ pub(crate) trait EngineFamily: Sync {
     fn decode(&self, context: &StageContext<'_>) -> Result<(), EngineError>;
 
     /// Benchmark cases with random weights, in order.
-    fn cases(&self) -> &'static [Case] {
+    fn cases(&self) -> &'static [BenchCase] {
         &[]
     }
 }
@@ -61,8 +61,8 @@ pub(crate) trait EngineFamily: Sync {
 static FAMILIES: &[&dyn EngineFamily] = &[
     #[cfg(debug_assertions)]
     &toy::Toy,
-    &framepack::FramePack,
-    &wan::Wan,
+    &framepack::FramePackFamily,
+    &wan::WanFamily,
     &z_image::FAMILY,
     &flux2::FAMILY,
     &krea2::FAMILY,
@@ -72,7 +72,7 @@ static FAMILIES: &[&dyn EngineFamily] = &[
 ];
 
 /// Ids of families with benchmark cases, and the cases.
-pub(crate) fn measured() -> impl Iterator<Item = (&'static str, &'static [Case])> {
+pub(crate) fn measured() -> impl Iterator<Item = (&'static str, &'static [BenchCase])> {
     let all = FAMILIES.iter().map(|family| (family.id(), family.cases()));
     all.filter(|(_, cases)| !cases.is_empty())
 }

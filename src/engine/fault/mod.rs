@@ -19,7 +19,7 @@ pub use none::{Armed, arm, at, claims_gpu};
 /// The places where stages allocate, by class, and two moments of theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Site {
+pub enum FaultSite {
     Start,
     Look,
     Weights,

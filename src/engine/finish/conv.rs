@@ -6,14 +6,14 @@ use crate::runtime::disable_miopen;
 use crate::weights::{Weights, WeightsError};
 
 #[derive(Debug)]
-pub(super) struct Conv {
+pub(super) struct FinishConv {
     /// `(O, C, k, k)`
     weight: Tensor,
     /// `(O)`
     bias: Option<Tensor>,
 }
 
-impl Conv {
+impl FinishConv {
     /// A kernel of `kernel` × `kernel` with a bias.
     pub(super) fn new(
         w: &Weights,
@@ -21,7 +21,10 @@ impl Conv {
         kernel: i64,
     ) -> Result<Self, WeightsError> {
         let weight = w.tensor("weight", &[outputs, inputs, kernel, kernel])?;
-        Ok(Self::of(&weight, Some(w.tensor("bias", &[outputs])?)))
+        Ok(Self::from_tensors(
+            &weight,
+            Some(w.tensor("bias", &[outputs])?),
+        ))
     }
 
     pub(super) fn without_bias(
@@ -30,10 +33,10 @@ impl Conv {
         kernel: i64,
     ) -> Result<Self, WeightsError> {
         let weight = w.tensor("weight", &[outputs, inputs, kernel, kernel])?;
-        Ok(Self::of(&weight, None))
+        Ok(Self::from_tensors(&weight, None))
     }
 
-    pub(super) fn of(weight: &Tensor, bias: Option<Tensor>) -> Self {
+    pub(super) fn from_tensors(weight: &Tensor, bias: Option<Tensor>) -> Self {
         Self {
             weight: channels_innermost(weight),
             bias,

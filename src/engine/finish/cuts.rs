@@ -1,14 +1,12 @@
 //! Detection of cuts between two scenes of a video: frames interpolated across a cut would blend both scenes.
 //!
 //! Compares the structure of two frames (SSIM, as Practical-RIFE measures it), of their luma in 16 × 16 areas with
-//! equal
-//! brightness. A mean difference of pixels would take flashes and fades for cuts and miss those between dark scenes;
-//! finer
-//! areas would take quick pans for cuts. Of 105 cuts between 15 photographs and textures of scikit-image 6 are missed;
-//! none
-//! of their zooms by a tenth, fades to 40 % or pans by a thirty-second of the width is taken for a cut, and of pans by
-//! a
-//! sixteenth one.
+//! equal brightness. A mean difference of pixels would take flashes and fades for cuts and miss those between dark
+//! scenes;
+//! finer areas would take quick pans for cuts. Of 105 cuts between 15 photographs and textures of scikit-image 6 are
+//! missed;
+//! none of their zooms by a tenth, fades to 40 % or pans by a thirty-second of the width is taken for a cut, and of
+//! pans by a sixteenth one.
 
 use tch::{Kind, Tensor};
 

@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use safelight_core::finish::TileSize;
-use safelight_core::media::{Picture, crop_to_aspect, resize_lanczos};
+use safelight_core::media::{RgbPixels, crop_to_aspect, resize_lanczos};
 use tch::{Device, Kind, Tensor};
 
 use super::run::FinishContext;
-use super::tiles::{Canvas, upscale};
-use super::upscaler::Upscaler;
+use super::tiles::{UpscaleCanvas, upscale};
+use super::upscaler::LoadedUpscaler;
 use crate::error::EngineError;
-use crate::place::dtype_name;
+use crate::placement::dtype_name;
 
 /// The frames of the job's source from the order's first one on.
 pub(super) fn run(
@@ -19,7 +19,7 @@ pub(super) fn run(
     passes: u32,
 ) -> Result<(), EngineError> {
     let (kind, device) = context.placement();
-    let mut upscaler = Upscaler::open(network, kind, device)?;
+    let mut upscaler = LoadedUpscaler::open(network, kind, device)?;
     let after = context.request().after;
     context.source_frames(context.order.first_frame, &mut |number, picture| {
         let mut picture =
@@ -39,10 +39,10 @@ pub(super) fn run(
 /// One pass. Where the network makes no numbers in halves, it is loaded in f32 for good.
 fn sound(
     context: &FinishContext<'_>,
-    upscaler: &mut Upscaler,
+    upscaler: &mut LoadedUpscaler,
     network: &Path,
-    picture: &Picture,
-) -> Result<Picture, EngineError> {
+    picture: &RgbPixels,
+) -> Result<RgbPixels, EngineError> {
     if let Some(made) = pass(context, upscaler, picture)? {
         return Ok(made);
     }
@@ -51,7 +51,7 @@ fn sound(
             "the upscaler gave invalid pixels (NaN) in {}, so it computes in f32, which takes longer",
             dtype_name(upscaler.kind)
         ));
-        *upscaler = Upscaler::open(network, Kind::Float, upscaler.device)?;
+        *upscaler = LoadedUpscaler::open(network, Kind::Float, upscaler.device)?;
         if let Some(made) = pass(context, upscaler, picture)? {
             return Ok(made);
         }
@@ -65,9 +65,9 @@ fn sound(
 /// Output of the network for an image; `None` if it contains NaN.
 fn pass(
     context: &FinishContext<'_>,
-    upscaler: &Upscaler,
-    picture: &Picture,
-) -> Result<Option<Picture>, EngineError> {
+    upscaler: &LoadedUpscaler,
+    picture: &RgbPixels,
+) -> Result<Option<RgbPixels>, EngineError> {
     let tiles = TileSize::within(
         context.free_bytes(upscaler.device),
         &upscaler.config,
@@ -78,7 +78,7 @@ fn pass(
     let [height, width] = [picture.height, picture.width].map(i64::from);
     let scale = i64::from(upscaler.config.scale());
     let pixels = pixels(picture, upscaler.device)?;
-    let mut canvas = Canvas::new(height * scale, width * scale);
+    let mut canvas = UpscaleCanvas::new(height * scale, width * scale);
     let mut is_sound = true;
     let done = upscale(
         upscaler,
@@ -96,12 +96,12 @@ fn pass(
     let rgb = canvas
         .into_rgb()
         .map_err(|err| EngineError::internal(err.to_string()))?;
-    let made = Picture::new((width * scale) as u32, (height * scale) as u32, rgb);
+    let made = RgbPixels::new((width * scale) as u32, (height * scale) as u32, rgb);
     made.map(Some).map_err(|err| of_picture(&err))
 }
 
 /// Bytes to numbers from 0 to 1, `(1, 3, H, W)`.
-pub(super) fn pixels(picture: &Picture, device: Device) -> Result<Tensor, EngineError> {
+pub(super) fn pixels(picture: &RgbPixels, device: Device) -> Result<Tensor, EngineError> {
     let bytes = Tensor::f_from_slice(&picture.rgb)
         .map_err(|err| EngineError::internal(err.to_string()))?
         .view([i64::from(picture.height), i64::from(picture.width), 3])

@@ -5,31 +5,31 @@
 
 use std::path::Path;
 
-use safelight_core::finish::{FramePlace, Retiming};
-use safelight_core::media::{Picture, frame_starts};
+use safelight_core::finish::{FramePlace, FrameRetiming};
+use safelight_core::media::{RgbPixels, frame_starts};
 use tch::{Kind, Tensor};
 
 use super::cuts::is_cut;
 use super::enlarge::pixels;
-use super::rife::{Ifnet, SeenFrame};
+use super::rife::{IfnetNetwork, SeenFrame};
 use super::run::FinishContext;
 use crate::error::EngineError;
 use crate::pixels::checked_rgb8;
-use crate::place::dtype_name;
+use crate::placement::dtype_name;
 
 /// A frame of the source, and what the network saw of it.
-struct Source {
+struct SourceFrame {
     number: u32,
-    picture: Picture,
+    picture: RgbPixels,
     /// Features, once a neighbouring frame was interpolated.
     seen: Option<SeenFrame>,
 }
 
-struct Interpolation<'a> {
+struct FrameInterpolation<'a> {
     context: &'a FinishContext<'a>,
     home: &'a Path,
-    network: Ifnet,
-    retiming: Retiming,
+    network: IfnetNetwork,
+    retiming: FrameRetiming,
     /// The frame of the result that is made next.
     next: u32,
 }
@@ -40,18 +40,18 @@ pub(super) fn run(context: &FinishContext<'_>, home: &Path) -> Result<(), Engine
     let request = context.request();
     let first = context.order.first_frame;
     let starts = frame_starts(&request.source)?;
-    let retiming = Retiming::of(&request.before, &request.after).with_starts(starts);
+    let retiming = FrameRetiming::between(&request.before, &request.after).with_starts(starts);
     let begin = retiming.place(first).frame;
-    let mut making = Interpolation {
+    let mut making = FrameInterpolation {
         context,
         home,
-        network: Ifnet::open(home, kind, device)?,
+        network: IfnetNetwork::open(home, kind, device)?,
         next: first,
         retiming,
     };
-    let mut before: Option<Source> = None;
+    let mut before: Option<SourceFrame> = None;
     context.source_frames(begin, &mut |number, picture| {
-        let mut now = Source {
+        let mut now = SourceFrame {
             number,
             picture,
             seen: None,
@@ -68,14 +68,18 @@ pub(super) fn run(context: &FinishContext<'_>, home: &Path) -> Result<(), Engine
     }
 }
 
-impl Interpolation<'_> {
+impl FrameInterpolation<'_> {
     fn place(&self) -> Option<FramePlace> {
         let is_left = self.next < self.retiming.num_frames();
         is_left.then(|| self.retiming.place(self.next))
     }
 
     /// Frames from one source frame up to the next.
-    fn up_to(&mut self, first: &mut Source, second: &mut Source) -> Result<(), EngineError> {
+    fn up_to(
+        &mut self,
+        first: &mut SourceFrame,
+        second: &mut SourceFrame,
+    ) -> Result<(), EngineError> {
         // Measured once, and only if a frame is between them.
         let mut is_apart = None;
         while let Some(place) = self.place().filter(|place| place.frame < second.number) {
@@ -95,7 +99,7 @@ impl Interpolation<'_> {
     }
 
     /// Frames at the last source frame.
-    fn rest(&mut self, last: &Source) -> Result<(), EngineError> {
+    fn rest(&mut self, last: &SourceFrame) -> Result<(), EngineError> {
         while self.place().is_some_and(|place| place.frame <= last.number) {
             if !self.context.check_cancelled() {
                 return Err(EngineError::Cancelled);
@@ -105,7 +109,7 @@ impl Interpolation<'_> {
         Ok(())
     }
 
-    fn send(&mut self, picture: Picture) {
+    fn send(&mut self, picture: RgbPixels) {
         self.context.send_frame(self.next, picture);
         self.next += 1;
     }
@@ -113,10 +117,10 @@ impl Interpolation<'_> {
     /// Loads the network in f32 for good if it gives NaN in half precision.
     fn sound(
         &mut self,
-        first: &mut Source,
-        second: &mut Source,
+        first: &mut SourceFrame,
+        second: &mut SourceFrame,
         time: f64,
-    ) -> Result<Picture, EngineError> {
+    ) -> Result<RgbPixels, EngineError> {
         match self.between(first, second, time) {
             Err(EngineError::InvalidPixels) if self.network.kind() != Kind::Float => {}
             made => return made.map_err(|err| self.of_damage(err)),
@@ -125,7 +129,7 @@ impl Interpolation<'_> {
             "the network gave invalid pixels (NaN) in {}, so it computes in f32, which takes longer",
             dtype_name(self.network.kind())
         ));
-        self.network = Ifnet::open(self.home, Kind::Float, self.network.device())?;
+        self.network = IfnetNetwork::open(self.home, Kind::Float, self.network.device())?;
         (first.seen, second.seen) = (None, None);
         let made = self.between(first, second, time);
         made.map_err(|err| self.of_damage(err))
@@ -143,10 +147,10 @@ impl Interpolation<'_> {
 
     fn between(
         &self,
-        first: &mut Source,
-        second: &mut Source,
+        first: &mut SourceFrame,
+        second: &mut SourceFrame,
         time: f64,
-    ) -> Result<Picture, EngineError> {
+    ) -> Result<RgbPixels, EngineError> {
         let (width, height) = (first.picture.width, first.picture.height);
         let [first, second] = [self.seen(first)?, self.seen(second)?];
         let is_cancelled = || !self.context.check_cancelled();
@@ -155,10 +159,10 @@ impl Interpolation<'_> {
         // 0..1 to -1..1, as a clip of one frame
         let bytes = checked_rgb8(&(made.to_kind(Kind::Float) * 2.0 - 1.0).unsqueeze(2))?;
         let rgb = Vec::<u8>::try_from(bytes.flatten(0, -1))?;
-        Ok(Picture::new(width, height, rgb)?)
+        Ok(RgbPixels::new(width, height, rgb)?)
     }
 
-    fn seen<'a>(&self, source: &'a mut Source) -> Result<&'a SeenFrame, EngineError> {
+    fn seen<'a>(&self, source: &'a mut SourceFrame) -> Result<&'a SeenFrame, EngineError> {
         Ok(match &mut source.seen {
             Some(seen) => seen,
             empty => {
@@ -170,8 +174,8 @@ impl Interpolation<'_> {
 }
 
 /// Returns whether no frame is interpolated between two frames: they are of two scenes or of two sizes.
-fn are_apart(first: &Source, second: &Source) -> Result<bool, EngineError> {
-    let size = |source: &Source| (source.picture.width, source.picture.height);
+fn are_apart(first: &SourceFrame, second: &SourceFrame) -> Result<bool, EngineError> {
+    let size = |source: &SourceFrame| (source.picture.width, source.picture.height);
     if size(first) != size(second) {
         return Ok(true);
     }

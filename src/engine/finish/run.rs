@@ -11,7 +11,7 @@ use std::thread;
 use crossbeam_channel::{Sender, bounded};
 use safelight_core::finish::{CPU_TILE_BYTES, PostprocessKind, PostprocessRequest, room_for_tiles};
 use safelight_core::job::{CancelToken, DtypeChoice};
-use safelight_core::media::{ClipReader, MediaError, Picture, first_image};
+use safelight_core::media::{ClipReader, MediaError, RgbPixels, first_image};
 use safelight_core::memory::FallbackLevel;
 use safelight_core::memory::conv_backends::ConvBackend;
 use safelight_core::protocol::{EngineMessage, PixelHeader, StageOrder};
@@ -19,10 +19,10 @@ use tch::{Device, Kind};
 
 use super::{enlarge, interpolate};
 use crate::error::EngineError;
-use crate::fault::{self, Site};
-use crate::memory::{Boundary, forget_all, line_before, reclaim};
+use crate::fault::{self, FaultSite};
+use crate::memory::{ReleasePoint, forget_all, line_before, reclaim};
 use crate::runtime::{self, use_compute_options};
-use crate::serve::Outgoing;
+use crate::serve::OutgoingMessage;
 
 /// Frames decoded ahead of the computation.
 const FRAMES_AHEAD: usize = 2;
@@ -35,14 +35,14 @@ pub struct FinishContext<'a> {
     pub cancel: CancelToken,
     /// Counted up wherever the cancel flag is looked at.
     pub ticks: Arc<AtomicU64>,
-    pub messages: Sender<Outgoing>,
+    pub messages: Sender<OutgoingMessage>,
 }
 
 /// Runs the stage.
 pub fn run(context: &FinishContext<'_>) -> Result<(), EngineError> {
     let (stage, memory) = (context.order.stage, &context.order.memory);
     let _armed = fault::arm(stage, memory.rung);
-    fault::at(Site::Start);
+    fault::at(FaultSite::Start);
     let _no_grad = tch::no_grad_guard();
     let cap = memory.cap_bytes;
     if !runtime::limit(context.device, cap) && cap.is_some() {
@@ -58,7 +58,7 @@ pub fn run(context: &FinishContext<'_>) -> Result<(), EngineError> {
         PostprocessKind::Upscale { network, passes } => enlarge::run(context, network, *passes)?,
         PostprocessKind::Interpolate { network } => interpolate::run(context, network)?,
     }
-    let message = EngineMessage::Reclaimed(reclaim(context.device, Boundary::PostFinish));
+    let message = EngineMessage::Reclaimed(reclaim(context.device, ReleasePoint::PostFinish));
     context.send(message, Vec::new());
     Ok(())
 }
@@ -71,7 +71,7 @@ impl FinishContext<'_> {
     /// Returns whether the stage was not cancelled; called between blocks, tiles and frames.
     pub fn check_cancelled(&self) -> bool {
         self.ticks.fetch_add(1, Ordering::Relaxed);
-        fault::at(Site::Look);
+        fault::at(FaultSite::Look);
         !self.cancel.is_cancelled()
     }
 
@@ -119,7 +119,7 @@ impl FinishContext<'_> {
     pub fn source_frames(
         &self,
         first: u32,
-        take: &mut dyn FnMut(u32, Picture) -> Result<(), EngineError>,
+        take: &mut dyn FnMut(u32, RgbPixels) -> Result<(), EngineError>,
     ) -> Result<(), EngineError> {
         let (sender, frames) = bounded(FRAMES_AHEAD);
         let request = self.request();
@@ -145,8 +145,8 @@ impl FinishContext<'_> {
     }
 
     /// Sends a frame of the result.
-    pub fn send_frame(&self, number: u32, picture: Picture) {
-        fault::at(Site::Frames);
+    pub fn send_frame(&self, number: u32, picture: RgbPixels) {
+        fault::at(FaultSite::Frames);
         let count = self.request().after.num_frames;
         let header = PixelHeader {
             index: number,
@@ -176,7 +176,7 @@ impl FinishContext<'_> {
 fn read(
     request: &PostprocessRequest,
     first: u32,
-    frames: &Sender<(u32, Picture)>,
+    frames: &Sender<(u32, RgbPixels)>,
 ) -> Result<(), MediaError> {
     if request.is_picture {
         if first == 0 {

@@ -1,14 +1,13 @@
 //! Tiled upscaling, so that an image needs no more memory than there is.
 //!
 //! Tiles before the upsampling overlap by a border, bands after it by a few rows: away from the edges of tiles the
-//! values
-//! equal those of the whole image. `core` plans the sizes.
+//! values equal those of the whole image. `core` plans the sizes.
 
 use safelight_core::finish::TileSize;
 use tch::{Kind, Tensor};
 
 use super::conv::channels_innermost;
-use super::upscaler::Upscaler;
+use super::upscaler::LoadedUpscaler;
 
 /// Takes a piece of what comes of a picture, `(1, 3, h, w)` where the network computes, and where its upper left corner is:
 /// row and column.
@@ -16,12 +15,12 @@ pub type TakePiece<'a> = dyn FnMut(&Tensor, [i64; 2]) + 'a;
 
 /// `first..end` of places along one edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Span {
+struct TileSpan {
     first: i64,
     end: i64,
 }
 
-impl Span {
+impl TileSpan {
     fn len(self) -> i64 {
         self.end - self.first
     }
@@ -45,14 +44,14 @@ impl Span {
             })
     }
 
-    fn of(self, xs: &Tensor, axis: i64, origin: i64) -> Tensor {
+    fn slice(self, xs: &Tensor, axis: i64, origin: i64) -> Tensor {
         xs.narrow(axis, self.first - origin, self.len())
     }
 }
 
 /// `pixels`, `(1, 3, H, W)` from 0 to 1, to pieces that are `scale` times as large, in order. `None` once `go_on` says no.
 pub fn upscale(
-    network: &Upscaler,
+    network: &LoadedUpscaler,
     pixels: &Tensor,
     tiles: TileSize,
     go_on: &dyn Fn() -> bool,
@@ -66,7 +65,7 @@ pub fn upscale(
         .to_device(network.device)
         .to_kind(network.kind);
     let places = channels_innermost(&places);
-    let [all_rows, all_columns] = [2, 3].map(|axis| Span {
+    let [all_rows, all_columns] = [2, 3].map(|axis| TileSpan {
         first: 0,
         end: places.size()[axis],
     });
@@ -74,7 +73,7 @@ pub fn upscale(
     for rows in all_rows.parts(i64::from(tiles.rows)) {
         for columns in all_columns.parts(i64::from(tiles.columns)) {
             let wide = [rows.wider(halo, all_rows), columns.wider(halo, all_columns)];
-            let seen = wide[1].of(&wide[0].of(&places, 2, 0), 3, 0);
+            let seen = wide[1].slice(&wide[0].slice(&places, 2, 0), 3, 0);
             let seen = channels_innermost(&seen);
             let made = network.trunk(&seen, go_on)?;
             for band in rows.parts(i64::from(tiles.band)) {
@@ -83,8 +82,8 @@ pub fn upscale(
                 }
                 let around = [band.wider(near, wide[0]), columns.wider(near, wide[1])];
                 let part = |xs: &Tensor| {
-                    let band = around[0].of(xs, 2, wide[0].first);
-                    channels_innermost(&around[1].of(&band, 3, wide[1].first))
+                    let band = around[0].slice(xs, 2, wide[0].first);
+                    channels_innermost(&around[1].slice(&band, 3, wide[1].first))
                 };
                 let enlarged = network.end(&part(&made), &part(&seen));
                 // Without the places around it, and without those that only fill a unit.
@@ -124,9 +123,9 @@ fn places(pixels: &Tensor, unit: i64) -> Tensor {
 }
 
 /// A whole picture of bytes, `(h, w, 3)` on the CPU, into which pieces are put.
-pub struct Canvas(Tensor);
+pub struct UpscaleCanvas(Tensor);
 
-impl Canvas {
+impl UpscaleCanvas {
     pub fn new(height: i64, width: i64) -> Self {
         Self(Tensor::zeros(
             [height, width, 3],

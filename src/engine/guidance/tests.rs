@@ -9,7 +9,7 @@ use tch::Device;
 
 use super::*;
 use crate::closeness::assert_close;
-use crate::store;
+use crate::tensor_files;
 
 const STEPS: usize = 5;
 const SCALE: f64 = 4.5;
@@ -17,7 +17,7 @@ const SCALE: f64 = 4.5;
 fn recorded() -> BTreeMap<String, Tensor> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../tests/fixtures/guiders/recorded.safetensors");
-    let recorded = store::read(&file).expect("the fixture can be read");
+    let recorded = tensor_files::read(&file).expect("the fixture can be read");
     recorded.into_iter().collect()
 }
 
@@ -62,7 +62,7 @@ fn velocity(
     };
     let latents = model("cond");
     let own = Tensor::shallow_clone;
-    let answer = guidance.velocity(call, &latents, &mut Capture::off(), own, ask);
+    let answer = guidance.velocity(call, &latents, &mut StageCapture::off(), own, ask);
     answer.expect("nobody cancels")
 }
 

@@ -5,10 +5,10 @@
 use safelight_core::formats::weights::gguf::BlockType;
 use tch::{Device, Kind, Tensor};
 
-use super::loaded::Kernels;
+use super::loaded::KernelSet;
 use super::ops::{PIECE_BYTES, most_pieces};
-use super::terms::{Activation, Gate, Norm, Pairs, TokenRows};
-use super::{KernelError, twins};
+use super::pass_params::{ElementActivation, FusedNorm, GateArgs, RopePairing, TokenRows};
+use super::{KernelError, reference};
 
 const EPS: f64 = 1e-6;
 
@@ -31,10 +31,10 @@ const HEAD_DIMS: [i64; 4] = [16, 64, 96, 128];
 const PIXEL_CHANNELS: [i64; 4] = [8, 96, 128, 512];
 
 /// Compares all kernels of one kind with their definitions.
-pub(super) fn check(kernels: &Kernels, device: Device) -> Result<(), KernelError> {
+pub(super) fn check(kernels: &KernelSet, device: Device) -> Result<(), KernelError> {
     let longest = longest_row(kernels.kind());
     for channels in CHANNELS.into_iter().filter(|&channels| channels <= longest) {
-        let data = Data::new(channels, kernels.kind(), device);
+        let data = CheckData::new(channels, kernels.kind(), device);
         data.check_norms(kernels)?;
         data.check_sums(kernels)?;
         data.check_rms(kernels)?;
@@ -58,7 +58,7 @@ fn longest_row(kind: Kind) -> i64 {
     (most_pieces() * PIECE_BYTES / kind.elt_size_in_bytes()) as i64
 }
 
-struct Data {
+struct CheckData {
     xs: Tensor,
     ys: Tensor,
     /// `(2, 6, C)` in f32
@@ -69,7 +69,7 @@ struct Data {
 
 const RANGES: [(i64, i64); 2] = [(0, SPLIT), (SPLIT, TOKENS - SPLIT)];
 
-impl Data {
+impl CheckData {
     fn new(channels: i64, kind: Kind, device: Device) -> Self {
         let wave = |size: &[i64], pace: f64| wave(size, pace, device);
         let angles = wave(&[TOKENS, 1, HEAD_DIM / 2], 0.83) * 3.0;
@@ -89,15 +89,15 @@ impl Data {
         }
     }
 
-    fn check_norms(&self, kernels: &Kernels) -> Result<(), KernelError> {
+    fn check_norms(&self, kernels: &KernelSet) -> Result<(), KernelError> {
         let narrow = self.weight.to_kind(kernels.kind());
         let norms = [
-            Norm::Plain,
-            Norm::Affine {
+            FusedNorm::Plain,
+            FusedNorm::Affine {
                 weight: &self.weight,
                 bias: &narrow,
             },
-            Norm::Modulated {
+            FusedNorm::Modulated {
                 rows: self.rows(),
                 shift: 3,
                 scale: 4,
@@ -108,25 +108,25 @@ impl Data {
             same(
                 "layer_norm",
                 found,
-                &twins::layer_norm(&wide(&self.xs), norm, EPS),
+                &reference::layer_norm(&wide(&self.xs), norm, EPS),
             )?;
         }
         Ok(())
     }
 
-    fn check_sums(&self, kernels: &Kernels) -> Result<(), KernelError> {
-        let gate = Gate {
+    fn check_sums(&self, kernels: &KernelSet) -> Result<(), KernelError> {
+        let gate = GateArgs {
             rows: self.rows(),
             index: 2,
         };
-        let norm = Norm::Modulated {
+        let norm = FusedNorm::Modulated {
             rows: self.rows(),
             shift: 0,
             scale: 1,
         };
         for gate in [None, Some(gate)] {
             let mut expected = wide(&self.xs);
-            twins::gated_add(&mut expected, &wide(&self.ys), gate);
+            reference::gated_add(&mut expected, &wide(&self.ys), gate);
             let sum = self.xs.copy();
             fits("gated_add", kernels.gated_add(&sum, &self.ys, gate))?;
             compare("gated_add", &sum, &expected)?;
@@ -136,18 +136,18 @@ impl Data {
             let normed = fits("gated_add_norm", normed)?;
             compare("gated_add_norm", &sum, &expected)?;
             // The norm is that of the sum as it was rounded.
-            let expected = twins::layer_norm(&wide(&sum), &norm, EPS);
+            let expected = reference::layer_norm(&wide(&sum), &norm, EPS);
             compare("gated_add_norm", &normed, &expected)?;
         }
         Ok(())
     }
 
-    fn check_rms(&self, kernels: &Kernels) -> Result<(), KernelError> {
+    fn check_rms(&self, kernels: &KernelSet) -> Result<(), KernelError> {
         for weight in [&self.weight, &self.weight.to_kind(kernels.kind())] {
             for turns in [None, Some(&self.turns)] {
                 let wide = wide(&self.xs);
                 let expected =
-                    twins::rms_norm_rope(&wide, &weight.to_kind(Kind::Float), EPS, turns);
+                    reference::rms_norm_rope(&wide, &weight.to_kind(Kind::Float), EPS, turns);
                 // As it comes, and as one of three parts of a wider product.
                 let apart = Tensor::cat(&[&self.ys, &self.xs, &self.ys], -1);
                 let channels = self.weight.size()[0];
@@ -173,13 +173,13 @@ impl Data {
         Ok(())
     }
 
-    fn check_pixels(&self, kernels: &Kernels) -> Result<(), KernelError> {
+    fn check_pixels(&self, kernels: &KernelSet) -> Result<(), KernelError> {
         // A pixel without light divides by the shortest length instead of zero.
         let xs = self.xs.copy();
         drop(xs.narrow(1, 3, 1).zero_());
         for with_silu in [false, true] {
             let found = kernels.pixel_norm(&xs, &self.weight, with_silu);
-            let expected = twins::pixel_norm(&wide(&xs), &self.weight, with_silu);
+            let expected = reference::pixel_norm(&wide(&xs), &self.weight, with_silu);
             same("pixel_norm", found, &expected)?;
             let channels = expected.size()[expected.dim() - 1];
             let apart = Tensor::cat(&[&xs, &xs, &xs], -1).narrow(-1, 2 * channels, channels);
@@ -191,7 +191,7 @@ impl Data {
 }
 
 /// Queries and keys of five heads, next to values in one product.
-fn check_heads(kernels: &Kernels, device: Device, head_dim: i64) -> Result<(), KernelError> {
+fn check_heads(kernels: &KernelSet, device: Device, head_dim: i64) -> Result<(), KernelError> {
     const HEADS: i64 = 5;
     let name = "head_norm_rope";
     let xs = wave(&[1, TOKENS, 3 * HEADS, head_dim], 0.37, device) * 2.0 + 0.5;
@@ -207,7 +207,7 @@ fn check_heads(kernels: &Kernels, device: Device, head_dim: i64) -> Result<(), K
             check_turns(kernels, &tokens(&xs), &weights.get(1), &turns)?;
             let expected = wide(&xs);
             let mut normed = tokens(&expected).narrow(2, 0, 2 * HEADS);
-            twins::head_norm_rope(&mut normed, &weights.to_kind(Kind::Float), EPS, &turns);
+            reference::head_norm_rope(&mut normed, &weights.to_kind(Kind::Float), EPS, &turns);
             let found = xs.copy();
             let normed = tokens(&found).narrow(2, 0, 2 * HEADS);
             fits(name, kernels.head_norm_rope(&normed, &weights, EPS, &turns))?;
@@ -223,21 +223,21 @@ fn check_heads(kernels: &Kernels, device: Device, head_dim: i64) -> Result<(), K
     Ok(())
 }
 
-fn check_activations(kernels: &Kernels, device: Device) -> Result<(), KernelError> {
-    type Of = for<'a> fn(&'a Tensor) -> Activation<'a>;
+fn check_activations(kernels: &KernelSet, device: Device) -> Result<(), KernelError> {
+    type Of = for<'a> fn(&'a Tensor) -> ElementActivation<'a>;
     // From saturation on both sides, with a rest after the last whole piece.
     let xs = (wave(&[40_003], 0.37, device) * 30.0).to_kind(kernels.kind());
     let ys = (wave(&[40_003], 0.71, device) * 30.0).to_kind(kernels.kind());
     for (name, of) in [
-        ("gelu_tanh", (|_| Activation::GeluTanh) as Of),
-        ("silu", |_| Activation::Silu),
-        ("silu_times", |ys| Activation::SiluTimes(ys)),
-        ("times_sigmoid", |ys| Activation::TimesSigmoid(ys)),
+        ("gelu_tanh", (|_| ElementActivation::GeluTanh) as Of),
+        ("silu", |_| ElementActivation::Silu),
+        ("silu_times", |ys| ElementActivation::SiluTimes(ys)),
+        ("times_sigmoid", |ys| ElementActivation::TimesSigmoid(ys)),
     ] {
         let found = xs.copy();
         fits(name, kernels.activate(&found, of(&ys)))?;
         let mut expected = wide(&xs);
-        twins::activate(&mut expected, of(&wide(&ys)));
+        reference::activate(&mut expected, of(&wide(&ys)));
         compare(name, &found, &expected)?;
 
         // Strided rows: the middle one of three parts of a wider product, and the last one after it.
@@ -248,7 +248,7 @@ fn check_activations(kernels: &Kernels, device: Device) -> Result<(), KernelErro
         fits(name, done)?;
         let expected = wide(&product);
         let ys = part(&expected, 2);
-        twins::activate(&mut part(&expected, 1), of(&ys));
+        reference::activate(&mut part(&expected, 1), of(&ys));
         compare(name, &found, &expected)?;
     }
     Ok(())
@@ -256,17 +256,17 @@ fn check_activations(kernels: &Kernels, device: Device) -> Result<(), KernelErro
 
 /// Heads whose pairs are turned into another tensor, normed or not.
 fn check_turns(
-    kernels: &Kernels,
+    kernels: &KernelSet,
     xs: &Tensor,
     weight: &Tensor,
     turns: &Tensor,
 ) -> Result<(), KernelError> {
     let exact = weight.to_kind(Kind::Float);
-    for pairs in [Pairs::Neighbours, Pairs::Halves] {
+    for pairs in [RopePairing::Neighbours, RopePairing::Halves] {
         let (norm, exact_norm) = (Some((weight, EPS)), Some((&exact, EPS)));
         for (norm, exact_norm) in [(None, None), (norm, exact_norm)] {
             let found = kernels.turned_heads(xs, norm, turns, pairs);
-            let expected = twins::turned_heads(&wide(xs), exact_norm, turns, pairs);
+            let expected = reference::turned_heads(&wide(xs), exact_norm, turns, pairs);
             same("turned_heads", found, &expected)?;
         }
     }
@@ -274,12 +274,12 @@ fn check_turns(
 }
 
 /// Statistics and sums over a picture of odd size whose numbers are far from zero.
-fn check_pictures(kernels: &Kernels, device: Device, channels: i64) -> Result<(), KernelError> {
+fn check_pictures(kernels: &KernelSet, device: Device, channels: i64) -> Result<(), KernelError> {
     let size = [1, 67, 61, channels];
     let xs = (wave(&size, 0.37, device) * 2.0 + 7.0).to_kind(kernels.kind());
     let ys = wave(&size, 0.71, device).to_kind(kernels.kind());
     let found = fits("channel_moments", kernels.channel_moments(&xs))?;
-    let expected = twins::channel_moments(&wide(&xs).to_kind(Kind::Double));
+    let expected = reference::channel_moments(&wide(&xs).to_kind(Kind::Double));
     for (found, expected) in [(found.0, expected.0), (found.1, expected.1)] {
         compare("channel_moments", &found, &expected.to_kind(Kind::Float))?;
     }
@@ -287,7 +287,7 @@ fn check_pictures(kernels: &Kernels, device: Device, channels: i64) -> Result<()
     let shift = wave(&[channels], 0.29, device) - &scale * 7.0;
     for with_silu in [false, true] {
         let found = kernels.scaled_channels(&xs, &scale, &shift, with_silu);
-        let expected = twins::scaled_channels(&wide(&xs), &scale, &shift, with_silu);
+        let expected = reference::scaled_channels(&wide(&xs), &scale, &shift, with_silu);
         same("scaled_channels", found, &expected)?;
     }
     for (ys, bias) in [
@@ -298,7 +298,7 @@ fn check_pictures(kernels: &Kernels, device: Device, channels: i64) -> Result<()
         let found = xs.copy();
         fits("add_to_pixels", kernels.add_to_pixels(&found, ys, bias))?;
         let mut expected = wide(&xs);
-        twins::add_to_pixels(&mut expected, ys.map(wide).as_ref(), bias);
+        reference::add_to_pixels(&mut expected, ys.map(wide).as_ref(), bias);
         compare("add_to_pixels", &found, &expected)?;
     }
     if channels % (4 * kernels.piece_len() as i64) != 0 {
@@ -306,23 +306,23 @@ fn check_pictures(kernels: &Kernels, device: Device, channels: i64) -> Result<()
     }
     for bias in [None, Some(scale.narrow(0, 0, channels / 4))] {
         let found = kernels.placed_corners(&xs, bias.as_ref());
-        let expected = twins::placed_corners(&wide(&xs), bias.as_ref());
+        let expected = reference::placed_corners(&wide(&xs), bias.as_ref());
         same("placed_corners", found, &expected)?;
     }
     Ok(())
 }
 
-fn check_softmax(kernels: &Kernels, device: Device) -> Result<(), KernelError> {
+fn check_softmax(kernels: &KernelSet, device: Device) -> Result<(), KernelError> {
     for columns in [16, 1000, 9_720] {
         let scores = wave(&[7, columns], 0.37, device) * 40.0;
-        let expected = twins::softmax_to(&scores, 0.3, Kind::Float);
+        let expected = reference::softmax_to(&scores, 0.3, Kind::Float);
         same("softmax", kernels.softmax_to(&scores, 0.3), &expected)?;
     }
     Ok(())
 }
 
 /// Blocks of bytes that are as good as random, with scales that are small numbers.
-fn check_blocks(kernels: &Kernels, device: Device) -> Result<(), KernelError> {
+fn check_blocks(kernels: &KernelSet, device: Device) -> Result<(), KernelError> {
     for block in BlockType::ALL {
         let size = [TOKENS, block.block_bytes() as i64];
         let bytes = (wave(&size, 0.37, device) * 900.0).to_kind(Kind::Int64);
@@ -332,7 +332,7 @@ fn check_blocks(kernels: &Kernels, device: Device) -> Result<(), KernelError> {
             drop(upper.bitwise_and_(0x3f));
         }
         let name = format!("expand_blocks {}", block.name());
-        let expected = twins::expand_blocks(&bytes, block, Kind::Float);
+        let expected = reference::expand_blocks(&bytes, block, Kind::Float);
         same(&name, kernels.expand_blocks(&bytes, block), &expected)?;
     }
     Ok(())
@@ -350,14 +350,14 @@ fn halves_of(block: BlockType) -> &'static [i64] {
 }
 
 /// Every number of both formats but those that are none.
-fn check_fp8(kernels: &Kernels, device: Device) -> Result<(), KernelError> {
+fn check_fp8(kernels: &KernelSet, device: Device) -> Result<(), KernelError> {
     for kind in [Kind::Float8e4m3fn, Kind::Float8e5m2] {
         let bytes = Tensor::arange(256, (Kind::Int64, device));
         let is_none = bytes.bitwise_and(0x7f).ge(0x7c);
         let bytes = bytes.where_self(&is_none.logical_not(), &bytes.zeros_like());
         let numbers = bytes.to_kind(Kind::Uint8).view_dtype(kind);
         for scale in [1.0, 0.0078] {
-            let expected = twins::expand_fp8(&numbers, scale, Kind::Float);
+            let expected = reference::expand_fp8(&numbers, scale, Kind::Float);
             same("expand_fp8", kernels.expand_fp8(&numbers, scale), &expected)?;
         }
     }
@@ -365,12 +365,12 @@ fn check_fp8(kernels: &Kernels, device: Device) -> Result<(), KernelError> {
 }
 
 /// Rows of several groups, of every size of them that is rotated in one pass, and more lanes than runs.
-fn check_int8(kernels: &Kernels, device: Device) -> Result<(), KernelError> {
+fn check_int8(kernels: &KernelSet, device: Device) -> Result<(), KernelError> {
     let codes = (wave(&[TOKENS, 768], 0.37, device) * 127.0).to_kind(Kind::Int8);
     let scales = wave(&[TOKENS, 1], 0.53, device);
     for group in [None, Some(4), Some(16), Some(64), Some(256)] {
-        let rotation = group.map(|group| twins::rotation(group, device));
-        let expected = twins::expand_int8(&codes, &scales, rotation.as_ref(), kernels.kind());
+        let rotation = group.map(|group| reference::rotation(group, device));
+        let expected = reference::expand_int8(&codes, &scales, rotation.as_ref(), kernels.kind());
         let found = kernels.expand_int8(&codes, &scales, group);
         same("expand_int8", found, &expected.to_kind(Kind::Float))?;
     }

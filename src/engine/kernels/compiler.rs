@@ -5,15 +5,15 @@ use std::ptr;
 
 use super::KernelError;
 use super::vendor::{
-    CompileProgram, CreateProgram, DestroyProgram, Finder, Names, ProgramBytes, ProgramSize,
-    Version,
+    CompileProgram, CreateProgram, DestroyProgram, FunctionFinder, ProgramBytes, ProgramSize,
+    VendorNames, VersionFn,
 };
 
 type Result<T> = std::result::Result<T, KernelError>;
 
 /// The compiler's functions. The library that has them stays for the life of the process.
-pub(super) struct Compiler {
-    version: Version,
+pub(super) struct KernelCompiler {
+    version: VersionFn,
     create: CreateProgram,
     compile: CompileProgram,
     log_size: ProgramSize,
@@ -23,8 +23,8 @@ pub(super) struct Compiler {
     destroy: DestroyProgram,
 }
 
-impl Compiler {
-    pub(super) fn find(find: &Finder<'_>, names: &Names) -> Result<Self> {
+impl KernelCompiler {
+    pub(super) fn find(find: &FunctionFinder<'_>, names: &VendorNames) -> Result<Self> {
         Ok(Self {
             version: find.function(names.version)?,
             create: find.function(names.create)?,

@@ -1,8 +1,7 @@
 //! Asynchronous copies to a GPU with the CUDA or HIP driver, on a separate stream for each thread.
 //!
 //! libtorch's copies of pinned memory wait on the one compute stream. Handles no files and no tensors. If the driver
-//! lacks
-//! a function there are none, and the caller works without.
+//! lacks a function there are none, and the caller works without.
 
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::path::Path;
@@ -14,17 +13,18 @@ use libloading::os::unix::Library;
 
 use super::KernelError;
 use super::compiler::succeeded;
-use super::driver::{Handle, current_stream, device_index};
+use super::driver::{DriverHandle, current_stream, device_index};
 use super::vendor::{
-    CUDA, Context, Finder, GetForInt, GetInt, HIP, PushContext, RetainContext, SetInt, libraries,
+    CUDA, ContextFn, FunctionFinder, GetForInt, GetInt, HIP, PushContext, RetainContext, SetInt,
+    libraries,
 };
 use crate::runtime::libtorch_folder;
 
 type Result<T> = std::result::Result<T, KernelError>;
 
-type Allocate = unsafe extern "C" fn(*mut *mut c_void, usize, c_uint) -> c_int;
-type Copy = unsafe extern "C" fn(*mut c_void, *const c_void, usize, *mut c_void) -> c_int;
-type Create = unsafe extern "C" fn(*mut *mut c_void, c_uint) -> c_int;
+type AllocateFn = unsafe extern "C" fn(*mut *mut c_void, usize, c_uint) -> c_int;
+type CopyFn = unsafe extern "C" fn(*mut c_void, *const c_void, usize, *mut c_void) -> c_int;
+type CreateFn = unsafe extern "C" fn(*mut *mut c_void, c_uint) -> c_int;
 type OfOne = unsafe extern "C" fn(*mut c_void) -> c_int;
 type OfTwo = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
 type WaitFor = unsafe extern "C" fn(*mut c_void, *mut c_void, c_uint) -> c_int;
@@ -39,7 +39,7 @@ const NON_BLOCKING: c_uint = 1;
 const UNTIMED: c_uint = 2;
 
 /// Names of one vendor's functions, whose signatures are equal.
-struct Names {
+struct CopyNames {
     allocate: &'static CStr,
     free: &'static CStr,
     copy: &'static CStr,
@@ -51,7 +51,7 @@ struct Names {
     wait_on_stream: &'static CStr,
 }
 
-const CUDA_COPIES: Names = Names {
+const CUDA_COPIES: CopyNames = CopyNames {
     allocate: c"cuMemHostAlloc",
     free: c"cuMemFreeHost",
     copy: c"cuMemcpyHtoDAsync_v2",
@@ -63,7 +63,7 @@ const CUDA_COPIES: Names = Names {
     wait_on_stream: c"cuStreamWaitEvent",
 };
 
-const HIP_COPIES: Names = Names {
+const HIP_COPIES: CopyNames = CopyNames {
     allocate: c"hipHostMalloc",
     free: c"hipHostFree",
     copy: c"hipMemcpyHtoDAsync",
@@ -75,11 +75,11 @@ const HIP_COPIES: Names = Names {
     wait_on_stream: c"hipStreamWaitEvent",
 };
 
-enum Current {
+enum CurrentContext {
     Cuda {
-        context: Handle,
+        context: DriverHandle,
         push: PushContext,
-        pop: Context,
+        pop: ContextFn,
     },
     Hip {
         get: GetInt,
@@ -88,14 +88,14 @@ enum Current {
 }
 
 /// The driver's functions for one device.
-pub(crate) struct Copies {
+pub(crate) struct CopyDriver {
     index: c_int,
-    current: Current,
-    allocate: Allocate,
+    current: CurrentContext,
+    allocate: AllocateFn,
     free: OfOne,
-    copy: Copy,
-    create_stream: Create,
-    create_event: Create,
+    copy: CopyFn,
+    create_stream: CreateFn,
+    create_event: CreateFn,
     record: OfTwo,
     destroy_event: OfOne,
     wait: OfOne,
@@ -105,28 +105,28 @@ pub(crate) struct Copies {
 }
 
 /// Work queued by libtorch at one moment.
-pub(crate) struct Mark {
-    copies: &'static Copies,
-    event: Handle,
+pub(crate) struct CopyMark {
+    copies: &'static CopyDriver,
+    event: DriverHandle,
 }
 
 /// A stream of copies and the pinned buffers that they are from: one thread's own.
-pub(crate) struct Lane {
-    copies: &'static Copies,
-    stream: Handle,
-    slots: Vec<Slot>,
+pub(crate) struct PinnedCopyStream {
+    copies: &'static CopyDriver,
+    stream: DriverHandle,
+    slots: Vec<CopySlot>,
     len: usize,
 }
 
-struct Slot {
-    buffer: Handle,
-    copied: Handle,
+struct CopySlot {
+    buffer: DriverHandle,
+    copied: DriverHandle,
 }
 
-impl Copies {
+impl CopyDriver {
     /// Those of `cuda:index`; looks for the functions on first use. `None` where there are none.
-    pub(crate) fn of(index: usize) -> Option<&'static Self> {
-        static SLOTS: [OnceLock<Result<Copies>>; MAX_DEVICES] =
+    pub(crate) fn for_device(index: usize) -> Option<&'static Self> {
+        static SLOTS: [OnceLock<Result<CopyDriver>>; MAX_DEVICES] =
             [const { OnceLock::new() }; MAX_DEVICES];
         let found = SLOTS.get(index)?.get_or_init(|| {
             let opened = Self::open(index);
@@ -146,8 +146,8 @@ impl Copies {
             Self::open_cuda(&folder, index)
         } else if has(HIP.gpu_half) {
             let libraries = libraries(&folder, &HIP);
-            let find = Finder(&libraries);
-            let current = Current::Hip {
+            let find = FunctionFinder(&libraries);
+            let current = CurrentContext::Hip {
                 get: find.function(c"hipGetDevice")?,
                 set: find.function(c"hipSetDevice")?,
             };
@@ -159,7 +159,7 @@ impl Copies {
 
     fn open_cuda(folder: &Path, index: c_int) -> Result<Self> {
         let libraries = libraries(folder, &CUDA);
-        let find = Finder(&libraries);
+        let find = FunctionFinder(&libraries);
         let get: GetForInt = find.function(c"cuDeviceGet")?;
         let retain: RetainContext = find.function(c"cuDevicePrimaryCtxRetain")?;
         let mut device = 0;
@@ -171,8 +171,8 @@ impl Copies {
             let code = retain(&raw mut context, device);
             succeeded("cuDevicePrimaryCtxRetain", code)?;
         }
-        let current = Current::Cuda {
-            context: Handle(context),
+        let current = CurrentContext::Cuda {
+            context: DriverHandle(context),
             push: find.function(c"cuCtxPushCurrent_v2")?,
             pop: find.function(c"cuCtxPopCurrent_v2")?,
         };
@@ -181,11 +181,11 @@ impl Copies {
 
     fn with(
         index: c_int,
-        current: Current,
-        names: &Names,
+        current: CurrentContext,
+        names: &CopyNames,
         libraries: Vec<Library>,
     ) -> Result<Self> {
-        let find = Finder(&libraries);
+        let find = FunctionFinder(&libraries);
         Ok(Self {
             index,
             current,
@@ -204,10 +204,10 @@ impl Copies {
 
     /// All work that libtorch has queued so far on this thread's stream: it may still use memory that was reallocated
     /// since.
-    pub(crate) fn mark(&'static self) -> Result<Mark> {
+    pub(crate) fn mark(&'static self) -> Result<CopyMark> {
         let stream = current_stream(self.index)?;
         self.on_device(|| {
-            let mark = Mark {
+            let mark = CopyMark {
                 copies: self,
                 event: self.event()?,
             };
@@ -220,16 +220,16 @@ impl Copies {
     }
 
     /// A lane for the thread that calls this, whose device is this one from now on.
-    pub(crate) fn lane(&'static self, num_slots: usize, len: usize) -> Result<Lane> {
+    pub(crate) fn lane(&'static self, num_slots: usize, len: usize) -> Result<PinnedCopyStream> {
         self.enter()?;
         let mut stream = ptr::null_mut();
         #[expect(unsafe_code, reason = "calls into the driver")]
         // SAFETY: the function fills a handle.
         let code = unsafe { (self.create_stream)(&raw mut stream, NON_BLOCKING) };
         succeeded("creating a stream", code)?;
-        let mut lane = Lane {
+        let mut lane = PinnedCopyStream {
             copies: self,
-            stream: Handle(stream),
+            stream: DriverHandle(stream),
             slots: Vec::new(),
             len,
         };
@@ -237,7 +237,7 @@ impl Copies {
             let copied = self.event()?;
             let mut buffer = ptr::null_mut();
             #[expect(unsafe_code, reason = "calls into the driver")]
-            // SAFETY: the function fills a pointer; `Lane` gives the memory back.
+            // SAFETY: the function fills a pointer; `PinnedCopyStream` gives the memory back.
             let code = unsafe { (self.allocate)(&raw mut buffer, len, PORTABLE) };
             succeeded("pinning memory", code)?;
             #[expect(unsafe_code, reason = "the driver's memory holds anything at first")]
@@ -245,8 +245,8 @@ impl Copies {
             unsafe {
                 ptr::write_bytes(buffer.cast::<u8>(), 0, len);
             }
-            lane.slots.push(Slot {
-                buffer: Handle(buffer),
+            lane.slots.push(CopySlot {
+                buffer: DriverHandle(buffer),
                 copied,
             });
         }
@@ -254,23 +254,23 @@ impl Copies {
     }
 
     /// Must be called with the device current.
-    fn event(&self) -> Result<Handle> {
+    fn event(&self) -> Result<DriverHandle> {
         let mut event = ptr::null_mut();
         #[expect(unsafe_code, reason = "calls into the driver")]
         // SAFETY: the function fills a handle.
         let code = unsafe { (self.create_event)(&raw mut event, UNTIMED) };
         succeeded("creating an event", code)?;
-        Ok(Handle(event))
+        Ok(DriverHandle(event))
     }
 
     fn enter(&self) -> Result<()> {
         #[expect(unsafe_code, reason = "calls into the driver")]
         match &self.current {
-            Current::Cuda { context, push, .. } => {
+            CurrentContext::Cuda { context, push, .. } => {
                 // SAFETY: the handle is never released.
                 succeeded("cuCtxPushCurrent", unsafe { push(context.0) })
             }
-            Current::Hip { set, .. } => {
+            CurrentContext::Hip { set, .. } => {
                 // SAFETY: it takes a number.
                 succeeded("hipSetDevice", unsafe { set(self.index) })
             }
@@ -280,7 +280,7 @@ impl Copies {
     /// Calls with this device current on this thread, and leaves things as they were.
     fn on_device<T>(&self, call: impl FnOnce() -> T) -> Result<T> {
         let mut before = 0;
-        if let Current::Hip { get, .. } = &self.current {
+        if let CurrentContext::Hip { get, .. } = &self.current {
             #[expect(unsafe_code, reason = "calls into the driver")]
             // SAFETY: the function fills a number.
             succeeded("hipGetDevice", unsafe { get(&raw mut before) })?;
@@ -289,12 +289,12 @@ impl Copies {
         let result = call();
         #[expect(unsafe_code, reason = "calls into the driver")]
         match &self.current {
-            Current::Cuda { pop, .. } => {
+            CurrentContext::Cuda { pop, .. } => {
                 let mut context = ptr::null_mut();
                 // SAFETY: what was entered is left again; the function fills a handle.
                 succeeded("cuCtxPopCurrent", unsafe { pop(&raw mut context) })?;
             }
-            Current::Hip { set, .. } => {
+            CurrentContext::Hip { set, .. } => {
                 // SAFETY: it takes a number.
                 succeeded("hipSetDevice", unsafe { set(before) })?;
             }
@@ -303,7 +303,7 @@ impl Copies {
     }
 }
 
-impl Lane {
+impl PinnedCopyStream {
     /// The buffer of a slot, none of whose copies is under way.
     pub(crate) fn buffer(&mut self, slot: usize) -> &mut [u8] {
         let buffer = self.slots[slot].buffer.0.cast();
@@ -325,7 +325,7 @@ impl Lane {
         slot: usize,
         target: *mut c_void,
         len: usize,
-        mark: &Mark,
+        mark: &CopyMark,
     ) -> Result<()> {
         assert!(len <= self.len, "a buffer has no more bytes than it has");
         let (copies, stream, slot) = (self.copies, self.stream.0, &self.slots[slot]);
@@ -348,7 +348,7 @@ impl Lane {
     }
 }
 
-impl Drop for Mark {
+impl Drop for CopyMark {
     fn drop(&mut self) {
         let destroy = || {
             #[expect(unsafe_code, reason = "gives an event back")]
@@ -362,7 +362,7 @@ impl Drop for Mark {
     }
 }
 
-impl Drop for Lane {
+impl Drop for PinnedCopyStream {
     fn drop(&mut self) {
         for slot in &self.slots {
             #[expect(unsafe_code, reason = "gives pinned memory back")]

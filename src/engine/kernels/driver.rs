@@ -7,73 +7,73 @@ use std::ptr;
 
 use libloading::os::unix::Library;
 
-use super::compiler::{Compiler, succeeded};
+use super::compiler::{KernelCompiler, succeeded};
 use super::vendor::{
-    Attribute, CUDA, Context, FindFunction, Finder, GetForInt, GetInt, HIP, Launch, LoadModule,
-    Properties, PushContext, RetainContext, SetInt, libraries,
+    AttributeFn, CUDA, ContextFn, FindFunction, FunctionFinder, GetForInt, GetInt, HIP, LaunchFn,
+    LoadModule, PropertiesFn, PushContext, RetainContext, SetInt, libraries,
 };
-use super::{KernelError, apart};
+use super::{KernelError, child_compiler};
 use crate::runtime::libtorch_folder;
 
 type Result<T> = std::result::Result<T, KernelError>;
 
 /// Vendor functions for the current device of a thread.
-enum Devices {
+enum DeviceSelection {
     Cuda {
         get: GetForInt,
-        attribute: Attribute,
+        attribute: AttributeFn,
         retain: RetainContext,
-        current: Context,
+        current: ContextFn,
         push: PushContext,
-        pop: Context,
+        pop: ContextFn,
     },
     Hip {
         get: GetInt,
         set: SetInt,
-        properties: Properties,
+        properties: PropertiesFn,
         version: GetInt,
     },
 }
 
 /// The functions of the vendor whose half of libtorch is loaded.
-pub(super) struct Driver {
-    compiler: Compiler,
+pub(super) struct KernelDriver {
+    compiler: KernelCompiler,
     load_module: LoadModule,
     find_function: FindFunction,
-    launch: Launch,
-    devices: Devices,
+    launch: LaunchFn,
+    devices: DeviceSelection,
     /// They stay for the life of the process.
     _libraries: Vec<Library>,
 }
 
 /// A loaded binary and the context that it lives in. Both stay for the life of the process.
-pub(super) struct Module {
+pub(super) struct KernelModule {
     index: c_int,
     /// CUDA's primary context of the device; null for HIP.
-    context: Handle,
-    module: Handle,
+    context: DriverHandle,
+    module: DriverHandle,
 }
 
 /// A pointer that only the driver looks into.
 #[derive(Clone, Copy)]
-pub(super) struct Handle(pub(super) *mut c_void);
+pub(super) struct DriverHandle(pub(super) *mut c_void);
 
 #[expect(unsafe_code, reason = "the driver's handles are plain numbers to us")]
 // SAFETY: CUDA and HIP let any thread use a handle.
-unsafe impl Send for Handle {}
+unsafe impl Send for DriverHandle {}
 #[expect(unsafe_code, reason = "the driver's handles are plain numbers to us")]
 // SAFETY: CUDA and HIP let several threads use a handle at once.
-unsafe impl Sync for Handle {}
+unsafe impl Sync for DriverHandle {}
 
 /// Numbers of blocks and threads of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Grid {
+pub(super) struct LaunchGrid {
     pub(super) blocks: u32,
     /// Along a row, and rows.
     pub(super) threads: [u32; 2],
 }
 
-impl Driver {
+impl KernelDriver {
     /// Finds the functions. libtorch's GPU half must be loaded.
     pub(super) fn open() -> Result<Self> {
         let folder = libtorch_folder().ok_or(KernelError::NoGpuHalf)?;
@@ -82,9 +82,9 @@ impl Driver {
             .find(|names| folder.join(names.gpu_half).exists())
             .ok_or(KernelError::NoGpuHalf)?;
         let libraries = libraries(&folder, &names);
-        let find = Finder(&libraries);
+        let find = FunctionFinder(&libraries);
         let devices = if names.gpu_half == CUDA.gpu_half {
-            Devices::Cuda {
+            DeviceSelection::Cuda {
                 get: find.function(c"cuDeviceGet")?,
                 attribute: find.function(c"cuDeviceGetAttribute")?,
                 retain: find.function(c"cuDevicePrimaryCtxRetain")?,
@@ -93,7 +93,7 @@ impl Driver {
                 pop: find.function(c"cuCtxPopCurrent_v2")?,
             }
         } else {
-            Devices::Hip {
+            DeviceSelection::Hip {
                 get: find.function(c"hipGetDevice")?,
                 set: find.function(c"hipSetDevice")?,
                 properties: find
@@ -103,7 +103,7 @@ impl Driver {
             }
         };
         Ok(Self {
-            compiler: Compiler::find(&find, &names)?,
+            compiler: KernelCompiler::find(&find, &names)?,
             load_module: find.function(names.load_module)?,
             find_function: find.function(names.find_function)?,
             launch: find.function(names.launch)?,
@@ -116,8 +116,8 @@ impl Driver {
     pub(super) fn compiler(&self) -> Result<String> {
         let (major, minor) = self.compiler.version()?;
         match &self.devices {
-            Devices::Cuda { .. } => Ok(format!("NVRTC {major}.{minor}")),
-            Devices::Hip { version, .. } => {
+            DeviceSelection::Cuda { .. } => Ok(format!("NVRTC {major}.{minor}")),
+            DeviceSelection::Hip { version, .. } => {
                 // HIPRTC has said 9.0 for years.
                 let mut release = 0;
                 #[expect(unsafe_code, reason = "calls into the driver")]
@@ -134,7 +134,7 @@ impl Driver {
         let index = device_index(index)?;
         #[expect(unsafe_code, reason = "calls into the driver")]
         match &self.devices {
-            Devices::Cuda { get, attribute, .. } => {
+            DeviceSelection::Cuda { get, attribute, .. } => {
                 // The numbers of `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR` and `…_MINOR`.
                 const MAJOR: c_int = 75;
                 const MINOR: c_int = 76;
@@ -153,7 +153,7 @@ impl Driver {
                 }
                 Ok(format!("sm_{major}{minor}"))
             }
-            Devices::Hip { properties, .. } => {
+            DeviceSelection::Hip { properties, .. } => {
                 // The struct grew with each release, but is far smaller than this in all of them.
                 let mut bytes = vec![0_u64; 2048];
                 // SAFETY: the buffer is larger, and as aligned, as what the function fills.
@@ -170,11 +170,11 @@ impl Driver {
     /// Compiler options.
     pub(super) fn options(&self, architecture: &str) -> Vec<String> {
         match self.devices {
-            Devices::Cuda { .. } => vec![
+            DeviceSelection::Cuda { .. } => vec![
                 format!("--gpu-architecture={architecture}"),
                 "--std=c++17".to_owned(),
             ],
-            Devices::Hip { .. } => vec![
+            DeviceSelection::Hip { .. } => vec![
                 format!("--offload-arch={architecture}"),
                 "-std=c++17".to_owned(),
                 "-O3".to_owned(),
@@ -184,8 +184,8 @@ impl Driver {
 
     /// Compiles `source` to a binary for one device.
     pub(super) fn compile(&self, source: &CStr, options: &[String]) -> Result<Vec<u8>> {
-        if let Devices::Hip { .. } = self.devices
-            && let Some(binary) = apart::compile(options)?
+        if let DeviceSelection::Hip { .. } = self.devices
+            && let Some(binary) = child_compiler::compile(options)?
         {
             return Ok(binary);
         }
@@ -193,14 +193,14 @@ impl Driver {
     }
 
     /// Loads a binary that [`Self::compile`] made for this device.
-    pub(super) fn load(&self, index: usize, binary: &[u8]) -> Result<Module> {
-        let mut module = Module {
+    pub(super) fn load(&self, index: usize, binary: &[u8]) -> Result<KernelModule> {
+        let mut module = KernelModule {
             index: device_index(index)?,
-            context: Handle(ptr::null_mut()),
-            module: Handle(ptr::null_mut()),
+            context: DriverHandle(ptr::null_mut()),
+            module: DriverHandle(ptr::null_mut()),
         };
         #[expect(unsafe_code, reason = "calls into the driver")]
-        if let Devices::Cuda { get, retain, .. } = &self.devices {
+        if let DeviceSelection::Cuda { get, retain, .. } = &self.devices {
             let mut device = 0;
             // SAFETY: the functions fill a number and a handle; the context is never released.
             unsafe {
@@ -218,11 +218,11 @@ impl Driver {
             }
         })?;
         succeeded("loading the binary", code)?;
-        module.module = Handle(loaded);
+        module.module = DriverHandle(loaded);
         Ok(module)
     }
 
-    pub(super) fn function(&self, module: &Module, name: &CStr) -> Result<Handle> {
+    pub(super) fn function(&self, module: &KernelModule, name: &CStr) -> Result<DriverHandle> {
         let mut function = ptr::null_mut();
         let code = self.on_device(module, || {
             #[expect(unsafe_code, reason = "calls into the driver")]
@@ -232,7 +232,7 @@ impl Driver {
             }
         })?;
         succeeded("finding a kernel in the binary", code)?;
-        Ok(Handle(function))
+        Ok(DriverHandle(function))
     }
 
     /// Queues a kernel on the stream that libtorch computes on.
@@ -242,13 +242,12 @@ impl Driver {
     )]
     /// # Safety
     /// `args` is the struct that the kernel takes, and everything that it points to is on the module's device, has the
-    /// length
-    /// that the kernel expects, and was allocated on the current stream.
+    /// length that the kernel expects, and was allocated on the current stream.
     pub(super) unsafe fn launch<T>(
         &self,
-        module: &Module,
-        function: Handle,
-        grid: Grid,
+        module: &KernelModule,
+        function: DriverHandle,
+        grid: LaunchGrid,
         args: &mut T,
     ) -> Result<()> {
         let stream = current_stream(module.index)?;
@@ -276,10 +275,10 @@ impl Driver {
     }
 
     /// Calls the driver with the module's device current on this thread, and leaves things as they were.
-    fn on_device(&self, module: &Module, call: impl FnOnce() -> c_int) -> Result<c_int> {
+    fn on_device(&self, module: &KernelModule, call: impl FnOnce() -> c_int) -> Result<c_int> {
         #[expect(unsafe_code, reason = "calls into the driver")]
         match &self.devices {
-            Devices::Cuda {
+            DeviceSelection::Cuda {
                 current, push, pop, ..
             } => {
                 let (mut now, wanted) = (ptr::null_mut(), module.context.0);
@@ -295,7 +294,7 @@ impl Driver {
                     Ok(code)
                 }
             }
-            Devices::Hip { get, set, .. } => {
+            DeviceSelection::Hip { get, set, .. } => {
                 let mut now = 0;
                 // SAFETY: the functions take and fill a number.
                 unsafe {
@@ -320,14 +319,14 @@ unsafe extern "C" {
 }
 
 /// The stream that libtorch computes on.
-pub(super) fn current_stream(index: c_int) -> Result<Handle> {
+pub(super) fn current_stream(index: c_int) -> Result<DriverHandle> {
     let index = i8::try_from(index).map_err(|_err| KernelError::NoStream)?;
     let mut stream = ptr::null_mut();
     #[expect(unsafe_code, reason = "tch has no streams")]
     // SAFETY: the function fills a handle and never throws.
     let is_known = unsafe { safelight_current_stream(index, &raw mut stream) };
     if is_known {
-        Ok(Handle(stream))
+        Ok(DriverHandle(stream))
     } else {
         Err(KernelError::NoStream)
     }
@@ -338,8 +337,7 @@ pub(super) fn device_index(index: usize) -> Result<c_int> {
 }
 
 /// Field `gcnArchName` of HIP's device properties, at any offset: it follows the marketing name, which comes first and
-/// has
-/// 256 bytes.
+/// has 256 bytes.
 fn gcn_arch_name(properties: &[u8]) -> Option<String> {
     let fields = properties.get(256..)?;
     let start = fields.windows(3).position(|window| window == b"gfx")?;
@@ -367,6 +365,6 @@ mod tests {
 
     #[test]
     fn without_a_gpu_half_there_is_no_driver() {
-        assert_eq!(Driver::open().err(), Some(KernelError::NoGpuHalf));
+        assert_eq!(KernelDriver::open().err(), Some(KernelError::NoGpuHalf));
     }
 }

@@ -7,8 +7,8 @@ use std::ffi::c_void;
 use safelight_core::formats::weights::gguf::BlockType;
 use tch::{Kind, Tensor};
 
-use super::driver::Grid;
-use super::loaded::{Kernels, SingleKernel};
+use super::driver::LaunchGrid;
+use super::loaded::{KernelSet, SingleKernel};
 
 /// `EXPAND_THREADS` of the source.
 const THREADS: u32 = 256;
@@ -49,7 +49,7 @@ struct Int8Args {
     levels: i32,
 }
 
-impl Kernels {
+impl KernelSet {
     /// See [`super::expand_blocks`].
     pub(super) fn expand_blocks(&self, blocks: &Tensor, block: BlockType) -> Option<Tensor> {
         let (count, len) = (blocks.size()[0], block.block_len() as i64);
@@ -132,7 +132,7 @@ impl Kernels {
         if blocks == 0 {
             return Some(());
         }
-        let grid = Grid {
+        let grid = LaunchGrid {
             blocks,
             threads: [THREADS, 1],
         };

@@ -12,8 +12,8 @@ use std::time::Instant;
 
 use tch::{Device, Kind, TchError, Tensor};
 
-use super::driver::{Driver, Grid, Handle, Module};
-use super::store::Stored;
+use super::binary_cache::StoredBinary;
+use super::driver::{DriverHandle, KernelDriver, KernelModule, LaunchGrid};
 use super::{KernelError, check};
 use crate::error::EngineError;
 
@@ -80,11 +80,11 @@ impl SingleKernel {
 }
 
 /// Kernels that passed their check.
-pub(super) struct Kernels {
-    driver: &'static Driver,
-    module: Module,
-    rows: [[Handle; HELD.len()]; RowKernel::ALL.len()],
-    single: [Handle; SingleKernel::ALL.len()],
+pub(super) struct KernelSet {
+    driver: &'static KernelDriver,
+    module: KernelModule,
+    rows: [[DriverHandle; HELD.len()]; RowKernel::ALL.len()],
+    single: [DriverHandle; SingleKernel::ALL.len()],
     kind: Kind,
     /// For the doctor.
     line: String,
@@ -92,17 +92,18 @@ pub(super) struct Kernels {
     is_broken: AtomicBool,
 }
 
-type Slot = OnceLock<Result<Kernels, KernelError>>;
+type KernelSlot = OnceLock<Result<KernelSet, KernelError>>;
 
-static SLOTS: [[Slot; 3]; MAX_DEVICES] = [const { [const { OnceLock::new() }; 3] }; MAX_DEVICES];
+static SLOTS: [[KernelSlot; 3]; MAX_DEVICES] =
+    [const { [const { OnceLock::new() }; 3] }; MAX_DEVICES];
 
 /// The kernels for numbers like those of `xs`; compiles and checks them on first use.
-pub(super) fn kernels_for(xs: &Tensor) -> Option<&'static Kernels> {
+pub(super) fn kernels_for(xs: &Tensor) -> Option<&'static KernelSet> {
     kernels_of(xs.device(), xs.kind())
 }
 
 /// Kernels by device and dtype.
-pub(super) fn kernels_of(device: Device, kind: Kind) -> Option<&'static Kernels> {
+pub(super) fn kernels_of(device: Device, kind: Kind) -> Option<&'static KernelSet> {
     let Device::Cuda(index) = device else {
         return None;
     };
@@ -110,13 +111,13 @@ pub(super) fn kernels_of(device: Device, kind: Kind) -> Option<&'static Kernels>
     (!kernels.is_broken.load(Ordering::Relaxed)).then_some(kernels)
 }
 
-fn opened(index: usize, kind: Kind) -> Option<&'static Result<Kernels, KernelError>> {
+fn opened(index: usize, kind: Kind) -> Option<&'static Result<KernelSet, KernelError>> {
     if !is_wanted() {
         return None;
     }
     let slot = &SLOTS.get(index)?[number_of(kind)?];
     Some(slot.get_or_init(|| {
-        let kernels = Kernels::open(index, kind);
+        let kernels = KernelSet::open(index, kind);
         match &kernels {
             Ok(kernels) => tracing::debug!("own kernels on cuda:{index}: {}", kernels.line),
             Err(err) => tracing::warn!(
@@ -164,7 +165,7 @@ pub fn line(device: Device, kind: Kind) -> Option<&'static str> {
     kernels_of(device, kind).map(|kernels| kernels.line.as_str())
 }
 
-impl Kernels {
+impl KernelSet {
     /// Compiles and checks without a look at what was tried before.
     pub(super) fn open(index: usize, kind: Kind) -> Result<Self, KernelError> {
         let number = number_of(kind).ok_or(KernelError::Nonsense { call: "the kind" })?;
@@ -177,8 +178,8 @@ impl Kernels {
         let name = format!("{architecture}-{kind:?}");
         let mut what = vec![SOURCE, &*compiler];
         what.extend(options.iter().map(String::as_str));
-        let stored = Stored::of_this_user(&name, &what);
-        if let Some(tries) = stored.as_ref().map(Stored::tries)
+        let stored = StoredBinary::of_this_user(&name, &what);
+        if let Some(tries) = stored.as_ref().map(StoredBinary::tries)
             && tries >= MAX_TRIES
         {
             return Err(KernelError::Crashed { tries });
@@ -207,14 +208,14 @@ impl Kernels {
     }
 
     fn load(
-        driver: &'static Driver,
+        driver: &'static KernelDriver,
         index: usize,
         kind: Kind,
         options: &[String],
-        stored: Option<&Stored>,
+        stored: Option<&StoredBinary>,
         origin: &str,
     ) -> Result<Self, KernelError> {
-        if let Some(binary) = stored.and_then(Stored::read)
+        if let Some(binary) = stored.and_then(StoredBinary::read)
             && let Ok(module) = driver.load(index, &binary)
         {
             return Self::from_module(driver, module, kind, format!("{origin}, from the cache"));
@@ -233,8 +234,8 @@ impl Kernels {
     }
 
     fn from_module(
-        driver: &'static Driver,
-        module: Module,
+        driver: &'static KernelDriver,
+        module: KernelModule,
         kind: Kind,
         line: String,
     ) -> Result<Self, KernelError> {
@@ -279,18 +280,18 @@ impl Kernels {
     }
 }
 
-impl Kernels {
+impl KernelSet {
     pub(super) fn kind(&self) -> Kind {
         self.kind
     }
 
     /// The kernel for threads that hold `held` pieces.
-    pub(super) fn row_kernel(&self, kernel: RowKernel, held: usize) -> Option<Handle> {
+    pub(super) fn row_kernel(&self, kernel: RowKernel, held: usize) -> Option<DriverHandle> {
         let number = HELD.iter().position(|&pieces| pieces == held)?;
         Some(self.rows[kernel as usize][number])
     }
 
-    pub(super) fn single_kernel(&self, kernel: SingleKernel) -> Handle {
+    pub(super) fn single_kernel(&self, kernel: SingleKernel) -> DriverHandle {
         self.single[kernel as usize]
     }
 
@@ -300,8 +301,13 @@ impl Kernels {
         reason = "a kernel reads and writes what its arguments point to"
     )]
     /// # Safety
-    /// As for [`Driver::launch`].
-    pub(super) unsafe fn launch<T>(&self, kernel: Handle, grid: Grid, args: &mut T) -> Option<()> {
+    /// As for [`KernelDriver::launch`].
+    pub(super) unsafe fn launch<T>(
+        &self,
+        kernel: DriverHandle,
+        grid: LaunchGrid,
+        args: &mut T,
+    ) -> Option<()> {
         // SAFETY: as the caller promises.
         let launched = unsafe { self.driver.launch(&self.module, kernel, grid, args) };
         if let Err(err) = &launched
@@ -313,10 +319,10 @@ impl Kernels {
     }
 }
 
-fn driver() -> Result<&'static Driver, KernelError> {
-    static DRIVER: OnceLock<Result<Driver, KernelError>> = OnceLock::new();
+fn driver() -> Result<&'static KernelDriver, KernelError> {
+    static DRIVER: OnceLock<Result<KernelDriver, KernelError>> = OnceLock::new();
     DRIVER
-        .get_or_init(Driver::open)
+        .get_or_init(KernelDriver::open)
         .as_ref()
         .map_err(Clone::clone)
 }

@@ -8,35 +8,35 @@
 //!
 //! Networks call these through [`crate::nn`], which knows weights and tables; nothing here does.
 
-pub(crate) mod apart;
-mod block_twins;
+mod binary_cache;
+mod block_reference;
 mod check;
+pub(crate) mod child_compiler;
 mod compiler;
 mod copies;
 mod driver;
 mod error;
 mod expand;
-mod int8_twin;
-mod k_block_twins;
+mod int8_reference;
+mod k_block_reference;
 mod loaded;
 mod ops;
+mod pass_params;
 mod pixels;
+pub mod reference;
 mod rms;
-mod store;
-mod terms;
-pub mod twins;
 mod vendor;
 
-pub(crate) use copies::{Copies, Lane as CopyLane, Mark};
+pub(crate) use binary_cache::forget_tries;
+pub(crate) use copies::{CopyDriver, CopyMark, PinnedCopyStream as CopyLane};
 pub use error::KernelError;
 pub use loaded::{line, status};
-pub(crate) use store::forget_tries;
-pub use terms::{Gate, Norm, Pairs, TokenRows};
+pub use pass_params::{FusedNorm, GateArgs, RopePairing, TokenRows};
 
 use loaded::{kernels_for, kernels_of};
+use pass_params::ElementActivation;
 use safelight_core::formats::weights::gguf::BlockType;
 use tch::{Kind, Tensor};
-use terms::Activation;
 
 #[cfg(test)]
 mod tests;
@@ -48,17 +48,17 @@ pub(crate) fn hip_libraries(folder: &std::path::Path) -> Vec<libloading::os::uni
 }
 
 /// Layer norm over the last dimension: `xs`: `(B, L, C)` -> the same.
-pub fn layer_norm(xs: &Tensor, norm: &Norm<'_>, eps: f64) -> Tensor {
+pub fn layer_norm(xs: &Tensor, norm: &FusedNorm<'_>, eps: f64) -> Tensor {
     kernels_for(xs)
         .and_then(|kernels| kernels.layer_norm(xs, norm, eps))
-        .unwrap_or_else(|| twins::layer_norm(xs, norm, eps))
+        .unwrap_or_else(|| reference::layer_norm(xs, norm, eps))
 }
 
 /// `xs += ys * gate` in place, or `xs += ys`: both `(B, L, C)`.
-pub fn gated_add(xs: &mut Tensor, ys: &Tensor, gate: Option<Gate<'_>>) {
+pub fn gated_add(xs: &mut Tensor, ys: &Tensor, gate: Option<GateArgs<'_>>) {
     let done = kernels_for(xs).and_then(|kernels| kernels.gated_add(xs, ys, gate));
     if done.is_none() {
-        twins::gated_add(xs, ys, gate);
+        reference::gated_add(xs, ys, gate);
     }
 }
 
@@ -66,8 +66,8 @@ pub fn gated_add(xs: &mut Tensor, ys: &Tensor, gate: Option<Gate<'_>>) {
 pub fn gated_add_norm(
     xs: &mut Tensor,
     ys: &Tensor,
-    gate: Option<Gate<'_>>,
-    norm: &Norm<'_>,
+    gate: Option<GateArgs<'_>>,
+    norm: &FusedNorm<'_>,
     eps: f64,
 ) -> Tensor {
     let fused = kernels_for(xs).and_then(|kernels| kernels.gated_add_norm(xs, ys, gate, norm, eps));
@@ -80,13 +80,12 @@ pub fn gated_add_norm(
 /// RMS norm over the last dimension, then RoPE of neighbouring pairs.
 ///
 /// `xs`: `(B, L, C)`, rows with any stride, `weight`: `(C)`, `turns`: `(L, 1, D / 2)` complex for heads of `D`. Returns
-/// the
-/// shape of `xs`. Consumes `xs`: the result may reuse its memory.
+/// the shape of `xs`. Consumes `xs`: the result may reuse its memory.
 pub fn rms_norm_rope(xs: Tensor, weight: &Tensor, eps: f64, turns: Option<&Tensor>) -> Tensor {
     let done = kernels_for(&xs).and_then(|kernels| kernels.rms_norm_rope(&xs, weight, eps, turns));
     match done {
         Some(()) => xs,
-        None => twins::rms_norm_rope(&xs, weight, eps, turns),
+        None => reference::rms_norm_rope(&xs, weight, eps, turns),
     }
 }
 
@@ -95,14 +94,14 @@ pub fn rms_norm_rope(xs: Tensor, weight: &Tensor, eps: f64, turns: Option<&Tenso
 pub fn rms_norm(xs: &Tensor, weight: &Tensor, eps: f64) -> Tensor {
     kernels_for(xs)
         .and_then(|kernels| kernels.rms_norm(xs, weight, None, eps))
-        .unwrap_or_else(|| twins::rms_norm_rope(xs, weight, eps, None))
+        .unwrap_or_else(|| reference::rms_norm_rope(xs, weight, eps, None))
 }
 
 /// Like [`rms_norm`], then adds `shift` to each channel: `weight`, `shift`: `(C)`, both of one kind
 pub fn rms_norm_shifted(xs: &Tensor, weight: &Tensor, shift: &Tensor, eps: f64) -> Tensor {
     kernels_for(xs)
         .and_then(|kernels| kernels.rms_norm(xs, weight, Some(shift), eps))
-        .unwrap_or_else(|| twins::rms_norm_shifted(xs, weight, shift, eps))
+        .unwrap_or_else(|| reference::rms_norm_shifted(xs, weight, shift, eps))
 }
 
 /// Like [`rms_norm`]; consumes `xs`: the result may reuse its memory.
@@ -117,52 +116,51 @@ pub fn rms_norm_in_place(xs: Tensor, weight: &Tensor, eps: f64) -> Tensor {
 pub fn head_norm_rope(xs: &mut Tensor, weights: &Tensor, eps: f64, turns: &Tensor) {
     let done = kernels_for(xs).and_then(|kernels| kernels.head_norm_rope(xs, weights, eps, turns));
     if done.is_none() {
-        twins::head_norm_rope(xs, weights, eps, turns);
+        reference::head_norm_rope(xs, weights, eps, turns);
     }
 }
 
 /// RoPE of each head's pairs, after an RMS norm of each head if `norm` gives weights, `(D)`, and epsilon.
 ///
 /// `xs`: `(B, L, H, D)`, contiguous heads, tokens with any stride, `turns`: `(L, 1, D / 2)` complex. Returns the shape
-/// of
-/// `xs`, contiguous.
+/// of `xs`, contiguous.
 pub fn turned_heads(
     xs: &Tensor,
     norm: Option<(&Tensor, f64)>,
     turns: &Tensor,
-    pairs: Pairs,
+    pairs: RopePairing,
 ) -> Tensor {
     kernels_for(xs)
         .and_then(|kernels| kernels.turned_heads(xs, norm, turns, pairs))
-        .unwrap_or_else(|| twins::turned_heads(xs, norm, turns, pairs))
+        .unwrap_or_else(|| reference::turned_heads(xs, norm, turns, pairs))
 }
 
 /// GELU with the tanh approximation. Consumes `xs`: the result uses its memory, with any row stride.
 pub fn gelu_tanh(xs: Tensor) -> Tensor {
-    activate(xs, Activation::GeluTanh)
+    activate(xs, ElementActivation::GeluTanh)
 }
 
 /// `x * sigmoid(x)`. Consumes `xs`: the result uses its memory.
 pub fn silu(xs: Tensor) -> Tensor {
-    activate(xs, Activation::Silu)
+    activate(xs, ElementActivation::Silu)
 }
 
 /// `x * sigmoid(x) * y`, with `ys` of equal size. Consumes `xs`: the result uses its memory; rows of both may have any
 /// stride.
 pub fn silu_times(xs: Tensor, ys: &Tensor) -> Tensor {
-    activate(xs, Activation::SiluTimes(ys))
+    activate(xs, ElementActivation::SiluTimes(ys))
 }
 
 /// `x * sigmoid(y)`, likewise.
 pub fn times_sigmoid(xs: Tensor, ys: &Tensor) -> Tensor {
-    activate(xs, Activation::TimesSigmoid(ys))
+    activate(xs, ElementActivation::TimesSigmoid(ys))
 }
 
-fn activate(xs: Tensor, what: Activation<'_>) -> Tensor {
+fn activate(xs: Tensor, what: ElementActivation<'_>) -> Tensor {
     let mut xs = xs;
     let done = kernels_for(&xs).and_then(|kernels| kernels.activate(&xs, what));
     if done.is_none() {
-        twins::activate(&mut xs, what);
+        reference::activate(&mut xs, what);
     }
     xs
 }
@@ -173,7 +171,7 @@ fn activate(xs: Tensor, what: Activation<'_>) -> Tensor {
 pub fn pixel_norm(xs: &Tensor, factor: &Tensor, with_silu: bool) -> Tensor {
     kernels_for(xs)
         .and_then(|kernels| kernels.pixel_norm(xs, factor, with_silu))
-        .unwrap_or_else(|| twins::pixel_norm(xs, factor, with_silu))
+        .unwrap_or_else(|| reference::pixel_norm(xs, factor, with_silu))
 }
 
 /// Like [`pixel_norm`] with SiLU, into `out` of equal size, whose rows may have any stride; `None` if no kernel fits.
@@ -185,7 +183,7 @@ pub fn pixel_norm_silu_into(xs: &Tensor, factor: &Tensor, out: &Tensor) -> Optio
 pub fn channel_moments(xs: &Tensor) -> (Tensor, Tensor) {
     kernels_for(xs)
         .and_then(|kernels| kernels.channel_moments(xs))
-        .unwrap_or_else(|| twins::channel_moments(xs))
+        .unwrap_or_else(|| reference::channel_moments(xs))
 }
 
 /// `xs * scale + shift`, then optionally SiLU.
@@ -194,14 +192,14 @@ pub fn channel_moments(xs: &Tensor) -> (Tensor, Tensor) {
 pub fn scaled_channels(xs: &Tensor, scale: &Tensor, shift: &Tensor, with_silu: bool) -> Tensor {
     kernels_for(xs)
         .and_then(|kernels| kernels.scaled_channels(xs, scale, shift, with_silu))
-        .unwrap_or_else(|| twins::scaled_channels(xs, scale, shift, with_silu))
+        .unwrap_or_else(|| reference::scaled_channels(xs, scale, shift, with_silu))
 }
 
 /// `xs += ys + bias` in place, or one of the two: `xs`, `ys`: `(.., C)`, `bias`: `(C)` in f32.
 pub fn add_to_pixels(xs: &mut Tensor, ys: Option<&Tensor>, bias: Option<&Tensor>) {
     let done = kernels_for(xs).and_then(|kernels| kernels.add_to_pixels(xs, ys, bias));
     if done.is_none() {
-        twins::add_to_pixels(xs, ys, bias);
+        reference::add_to_pixels(xs, ys, bias);
     }
 }
 
@@ -211,14 +209,14 @@ pub fn add_to_pixels(xs: &mut Tensor, ys: Option<&Tensor>, bias: Option<&Tensor>
 pub fn placed_corners(corners: &Tensor, bias: Option<&Tensor>) -> Tensor {
     kernels_for(corners)
         .and_then(|kernels| kernels.placed_corners(corners, bias))
-        .unwrap_or_else(|| twins::placed_corners(corners, bias))
+        .unwrap_or_else(|| reference::placed_corners(corners, bias))
 }
 
 /// The softmax of `scores * scale` over the last dimension, in `kind`: `scores`: `(R, S)` in f32 -> `(R, S)`
 pub fn softmax_to(scores: &Tensor, scale: f64, kind: Kind) -> Tensor {
     kernels_of(scores.device(), kind)
         .and_then(|kernels| kernels.softmax_to(scores, scale))
-        .unwrap_or_else(|| twins::softmax_to(scores, scale, kind))
+        .unwrap_or_else(|| reference::softmax_to(scores, scale, kind))
 }
 
 /// The numbers of GGUF's blocks, in f32 the very bits of gguf-py's `dequantize`, rounded once to `kind`.
@@ -227,20 +225,20 @@ pub fn softmax_to(scores: &Tensor, scale: f64, kind: Kind) -> Tensor {
 pub fn expand_blocks(blocks: &Tensor, block: BlockType, kind: Kind) -> Tensor {
     kernels_of(blocks.device(), kind)
         .and_then(|kernels| kernels.expand_blocks(blocks, block))
-        .unwrap_or_else(|| twins::expand_blocks(blocks, block, kind))
+        .unwrap_or_else(|| reference::expand_blocks(blocks, block, kind))
 }
 
 /// Numbers of fp8 times `scale`, in `kind`, of the same size.
 pub fn expand_fp8(numbers: &Tensor, scale: f32, kind: Kind) -> Tensor {
     kernels_of(numbers.device(), kind)
         .and_then(|kernels| kernels.expand_fp8(numbers, scale))
-        .unwrap_or_else(|| twins::expand_fp8(numbers, scale, kind))
+        .unwrap_or_else(|| reference::expand_fp8(numbers, scale, kind))
 }
 
 /// Whole numbers of eight bits whose columns may be rotated in groups, as they were, times their rows' scales, rounded once
 /// to `kind`.
 ///
-/// `codes`: `(R, C)`, `scales`: `(R, 1)` in f32, `rotation`: of [`twins::rotation`] -> `(R, C)` of `kind`
+/// `codes`: `(R, C)`, `scales`: `(R, 1)` in f32, `rotation`: of [`reference::rotation`] -> `(R, C)` of `kind`
 pub fn expand_int8(
     codes: &Tensor,
     scales: &Tensor,
@@ -250,5 +248,5 @@ pub fn expand_int8(
     let group = rotation.map(|rotation| rotation.size()[0]);
     kernels_of(codes.device(), kind)
         .and_then(|kernels| kernels.expand_int8(codes, scales, group))
-        .unwrap_or_else(|| twins::expand_int8(codes, scales, rotation, kind))
+        .unwrap_or_else(|| reference::expand_int8(codes, scales, rotation, kind))
 }

@@ -9,9 +9,9 @@ use std::ptr;
 
 use tch::{Device, Kind, Tensor};
 
-use super::driver::{Grid, Handle};
-use super::loaded::{HELD, Kernels, RowKernel, SingleKernel};
-use super::terms::{Activation, Gate, Norm, TokenRows};
+use super::driver::{DriverHandle, LaunchGrid};
+use super::loaded::{HELD, KernelSet, RowKernel, SingleKernel};
+use super::pass_params::{ElementActivation, FusedNorm, GateArgs, TokenRows};
 
 /// Bytes that a thread reads and writes at a time.
 pub(super) const PIECE_BYTES: usize = 16;
@@ -78,13 +78,18 @@ pub(super) struct RowsOf {
     pub(super) stride: i64,
 }
 
-impl Kernels {
-    pub(super) fn layer_norm(&self, xs: &Tensor, norm: &Norm<'_>, eps: f64) -> Option<Tensor> {
+impl KernelSet {
+    pub(super) fn layer_norm(&self, xs: &Tensor, norm: &FusedNorm<'_>, eps: f64) -> Option<Tensor> {
         self.add_and_norm(xs, None, Some((norm, eps)))
     }
 
     /// See [`super::twins::gated_add`]; `ys` without a gate is added as it is.
-    pub(super) fn gated_add(&self, xs: &Tensor, ys: &Tensor, gate: Option<Gate<'_>>) -> Option<()> {
+    pub(super) fn gated_add(
+        &self,
+        xs: &Tensor,
+        ys: &Tensor,
+        gate: Option<GateArgs<'_>>,
+    ) -> Option<()> {
         self.add_and_norm(xs, Some((ys, gate)), None).map(drop)
     }
 
@@ -93,8 +98,8 @@ impl Kernels {
         &self,
         xs: &Tensor,
         ys: &Tensor,
-        gate: Option<Gate<'_>>,
-        norm: &Norm<'_>,
+        gate: Option<GateArgs<'_>>,
+        norm: &FusedNorm<'_>,
         eps: f64,
     ) -> Option<Tensor> {
         self.add_and_norm(xs, Some((ys, gate)), Some((norm, eps)))
@@ -104,8 +109,8 @@ impl Kernels {
     fn add_and_norm(
         &self,
         xs: &Tensor,
-        added: Option<(&Tensor, Option<Gate<'_>>)>,
-        norm: Option<(&Norm<'_>, f64)>,
+        added: Option<(&Tensor, Option<GateArgs<'_>>)>,
+        norm: Option<(&FusedNorm<'_>, f64)>,
     ) -> Option<Tensor> {
         let shape = self.whole_rows(xs)?;
         let mut args = NormArgs {
@@ -127,20 +132,20 @@ impl Kernels {
                 return None;
             }
             args.ys = ys.data_ptr();
-            if let Some(Gate { rows, index }) = gate {
+            if let Some(GateArgs { rows, index }) = gate {
                 args.gate = self.token_rows(&rows, index, &shape, xs.device())?;
             }
         }
         let mut out = Tensor::new();
         if let Some((norm, eps)) = norm {
             match *norm {
-                Norm::Plain => {}
-                Norm::Affine { weight, bias } => {
+                FusedNorm::Plain => {}
+                FusedNorm::Affine { weight, bias } => {
                     args.offset = 0.0;
                     args.scale = self.one_row(weight, &shape, xs.device())?;
                     args.shift = self.one_row(bias, &shape, xs.device())?;
                 }
-                Norm::Modulated { rows, shift, scale } => {
+                FusedNorm::Modulated { rows, shift, scale } => {
                     args.scale = self.token_rows(&rows, scale, &shape, xs.device())?;
                     args.shift = self.token_rows(&rows, shift, &shape, xs.device())?;
                 }
@@ -158,8 +163,8 @@ impl Kernels {
         Some(out)
     }
 
-    /// See the functions of [`super::twins`] that [`Activation`] names. Rows may have any stride.
-    pub(super) fn activate(&self, xs: &Tensor, what: Activation<'_>) -> Option<()> {
+    /// See the functions of [`super::twins`] that [`ElementActivation`] names. Rows may have any stride.
+    pub(super) fn activate(&self, xs: &Tensor, what: ElementActivation<'_>) -> Option<()> {
         let count = i64::try_from(xs.numel()).ok().filter(|&count| count > 0)?;
         let ys = what.beside();
         let is_sound = |zs: &Tensor| zs.kind() == self.kind() && is_aligned(zs.data_ptr());
@@ -183,7 +188,7 @@ impl Kernels {
         };
         let per_block = 2 * USUAL_THREADS * piece;
         let blocks = (count as usize).div_ceil(per_block);
-        let grid = Grid {
+        let grid = LaunchGrid {
             blocks: i32::try_from(blocks).ok().filter(|_| fits)? as u32,
             threads: [USUAL_THREADS as u32, 1],
         };
@@ -206,7 +211,7 @@ impl Kernels {
         args: &mut T,
     ) -> Option<()> {
         let (pieces, threads) = threads_for(shape.channels as usize / self.piece_len())?;
-        let grid = Grid {
+        let grid = LaunchGrid {
             blocks: shape.rows.div_ceil(threads[1]),
             threads,
         };
@@ -217,13 +222,18 @@ impl Kernels {
     pub(super) fn launch_single<T>(
         &self,
         kernel: SingleKernel,
-        grid: Grid,
+        grid: LaunchGrid,
         args: &mut T,
     ) -> Option<()> {
         self.launch_checked(self.single_kernel(kernel), grid, args)
     }
 
-    fn launch_checked<T>(&self, kernel: Handle, grid: Grid, args: &mut T) -> Option<()> {
+    fn launch_checked<T>(
+        &self,
+        kernel: DriverHandle,
+        grid: LaunchGrid,
+        args: &mut T,
+    ) -> Option<()> {
         #[expect(unsafe_code, reason = "a kernel writes through pointers")]
         // SAFETY: only the passes in this folder call this, with the struct that the kernel takes. Its pointers are
         // those of tensors whose kinds, sizes, strides, alignment and device were checked, and which libtorch
@@ -329,8 +339,7 @@ pub(super) fn is_aligned(pointer: *const c_void) -> bool {
 }
 
 /// Rows of a tensor of this size: all dimensions but the last, if they have one stride. The tokens are the second to
-/// last
-/// dimension.
+/// last dimension.
 pub(super) fn rows_of(size: &[i64], stride: &[i64]) -> Option<RowsOf> {
     let (&channels, outer) = size.split_last()?;
     let (&tokens, batch) = outer.split_last()?;

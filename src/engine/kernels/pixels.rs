@@ -8,8 +8,8 @@ use std::ptr;
 
 use tch::{Device, Kind, Tensor};
 
-use super::driver::Grid;
-use super::loaded::{Kernels, SingleKernel};
+use super::driver::LaunchGrid;
+use super::loaded::{KernelSet, SingleKernel};
 use super::ops::{RowsOf, is_aligned};
 
 /// `PIXEL_THREADS` of the source.
@@ -83,7 +83,7 @@ struct SoftmaxArgs {
     scale: f32,
 }
 
-impl Kernels {
+impl KernelSet {
     pub(super) fn channel_moments(&self, xs: &Tensor) -> Option<(Tensor, Tensor)> {
         let shape = self.whole_rows(xs)?;
         let threads = self.pixel_threads(&shape)?;
@@ -93,7 +93,7 @@ impl Kernels {
         let parts = pixels.div_ceil(per_part);
         let f32s = (Kind::Float, xs.device());
         let [means, variances] = [(); 2].map(|()| Tensor::empty([parts as i64, channels], f32s));
-        let grid = Grid {
+        let grid = LaunchGrid {
             blocks: parts as u32,
             threads,
         };
@@ -117,7 +117,7 @@ impl Kernels {
             parts: parts as u32,
             per_part: args.per_part,
         };
-        let grid = Grid {
+        let grid = LaunchGrid {
             blocks: shape.channels.div_ceil(JOINED[0]),
             threads: JOINED,
         };
@@ -217,7 +217,7 @@ impl Kernels {
             columns: columns as u32,
             scale: scale as f32,
         };
-        let grid = Grid {
+        let grid = LaunchGrid {
             blocks: blocks as u32,
             threads: [SOFTMAX_THREADS, 1],
         };
@@ -249,9 +249,9 @@ impl Kernels {
             .then(|| [along as u32, (PIXEL_THREADS / along) as u32])
     }
 
-    fn pixel_grid(&self, shape: &RowsOf) -> Option<Grid> {
+    fn pixel_grid(&self, shape: &RowsOf) -> Option<LaunchGrid> {
         let threads = self.pixel_threads(shape)?;
-        Some(Grid {
+        Some(LaunchGrid {
             blocks: shape.rows.div_ceil(PIXELS_AHEAD as u32 * threads[1]),
             threads,
         })

@@ -7,10 +7,10 @@ use std::ptr;
 
 use tch::{Device, Kind, Tensor};
 
-use super::loaded::{Kernels, RowKernel};
+use super::loaded::{KernelSet, RowKernel};
 use super::ops::{RowsOf, is_aligned, rows_of};
-use super::terms::Pairs;
-use super::twins::SHORTEST_PIXEL;
+use super::pass_params::RopePairing;
+use super::reference::SHORTEST_PIXEL;
 
 #[repr(C)]
 struct RmsArgs {
@@ -37,7 +37,7 @@ struct RmsArgs {
 
 impl RmsArgs {
     /// In place, with one weight for all of a row, and no turns.
-    fn of(xs: &Tensor, shape: &RowsOf) -> Self {
+    fn new(xs: &Tensor, shape: &RowsOf) -> Self {
         Self {
             xs: xs.data_ptr(),
             out: xs.data_ptr(),
@@ -62,7 +62,7 @@ impl RmsArgs {
     }
 }
 
-impl Kernels {
+impl KernelSet {
     /// See [`super::twins::rms_norm_rope`], but the result takes the place of `xs`.
     pub(super) fn rms_norm_rope(
         &self,
@@ -77,7 +77,7 @@ impl Kernels {
             weight: weight_arg.at,
             eps: eps as f32,
             is_wide: weight_arg.is_wide,
-            ..RmsArgs::of(xs, &shape)
+            ..RmsArgs::new(xs, &shape)
         };
         if let Some(turns) = turns {
             let head_dim = 2 * turns.size().last()?;
@@ -115,7 +115,7 @@ impl Kernels {
             shift,
             eps: eps as f32,
             is_wide: weight.is_wide,
-            ..RmsArgs::of(xs, &shape)
+            ..RmsArgs::new(xs, &shape)
         };
         self.launch_rows(RowKernel::Rms, &shape, &mut args)?;
         Some(out)
@@ -138,7 +138,7 @@ impl Kernels {
             sharing: (heads / vectors) as u32,
             eps: eps as f32,
             is_wide: self.is_wide(weights)?,
-            ..RmsArgs::of(xs, &shape)
+            ..RmsArgs::new(xs, &shape)
         };
         self.launch_rows(RowKernel::Rms, &shape, &mut args)
     }
@@ -149,11 +149,11 @@ impl Kernels {
         xs: &Tensor,
         norm: Option<(&Tensor, f64)>,
         turns: &Tensor,
-        pairs: Pairs,
+        pairs: RopePairing,
     ) -> Option<Tensor> {
         let (shape, heads) = self.heads(xs)?;
         let head_dim = i64::from(shape.channels);
-        let in_halves = pairs == Pairs::Halves;
+        let in_halves = pairs == RopePairing::Halves;
         let fits = !in_halves || head_dim % (2 * self.piece_len() as i64) == 0;
         let out = Tensor::empty(xs.size(), (xs.kind(), xs.device()));
         let mut args = RmsArgs {
@@ -165,7 +165,7 @@ impl Kernels {
             parts: heads as u32,
             sharing: heads as u32,
             in_halves: i32::from(in_halves),
-            ..RmsArgs::of(xs, &shape)
+            ..RmsArgs::new(xs, &shape)
         };
         if let Some((weight, eps)) = norm {
             args.weight = Self::of_heads(&weight.unsqueeze(0), &shape, xs.device())?;
@@ -265,7 +265,7 @@ impl Kernels {
             least: (SHORTEST_PIXEL * SHORTEST_PIXEL) as f32,
             is_wide: factor.is_wide,
             with_silu: i32::from(with_silu),
-            ..RmsArgs::of(xs, &shape)
+            ..RmsArgs::new(xs, &shape)
         };
         self.launch_rows(RowKernel::Rms, &shape, &mut args)
     }

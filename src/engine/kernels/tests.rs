@@ -106,7 +106,7 @@ fn a_layer_norm_is_scaled_and_shifted_by_the_vectors_of_its_token() {
             values: &values,
             ranges: &RANGES,
         };
-        let norm = Norm::Modulated {
+        let norm = FusedNorm::Modulated {
             rows,
             shift: 3,
             scale: 4,
@@ -129,7 +129,7 @@ fn a_layer_norm_may_have_weights_or_none() {
     in_both_kinds(|kind| {
         let xs = tensor(&[2, TOKENS, CHANNELS], 0.37).to_kind(kind);
         let [weight, bias] = [0.29, 0.41].map(|pace| tensor(&[CHANNELS], pace).to_kind(kind));
-        let affine = Norm::Affine {
+        let affine = FusedNorm::Affine {
             weight: &weight,
             bias: &bias,
         };
@@ -140,7 +140,7 @@ fn a_layer_norm_may_have_weights_or_none() {
         });
         assert_close(&layer_norm(&xs, &affine, EPS), &expected);
         let expected = by_row(&xs, |_, row| normed(row));
-        assert_close(&layer_norm(&xs, &Norm::Plain, EPS), &expected);
+        assert_close(&layer_norm(&xs, &FusedNorm::Plain, EPS), &expected);
     });
 }
 
@@ -155,7 +155,7 @@ fn what_is_added_is_gated_by_the_vector_of_its_token_and_normed_as_it_was_rounde
             ranges: &RANGES,
         };
         let (added, values) = (numbers(&ys), numbers(&values));
-        for gate in [None, Some(Gate { rows, index: 2 })] {
+        for gate in [None, Some(GateArgs { rows, index: 2 })] {
             let expected = by_row(&xs, |token, row| {
                 let added = &added[token * row.len()..][..row.len()];
                 let gates = vector(&values, token, 2);
@@ -169,7 +169,7 @@ fn what_is_added_is_gated_by_the_vector_of_its_token_and_normed_as_it_was_rounde
             assert_close(&sum, &expected);
 
             let mut same = xs.copy();
-            let found = gated_add_norm(&mut same, &ys, gate, &Norm::Plain, EPS);
+            let found = gated_add_norm(&mut same, &ys, gate, &FusedNorm::Plain, EPS);
             assert_eq!(same, sum);
             assert_close(&found, &by_row(&sum, |_, row| normed(row)));
         }
@@ -244,10 +244,10 @@ fn heads_are_turned_in_either_order_of_pairs_and_normed_where_there_are_weights(
         let product = tensor(&[2, TOKENS, 9, head_dim as i64], 0.37).to_kind(kind);
         let xs = product.narrow(2, 3, 3);
         for (norm, pairs) in [
-            (None, Pairs::Halves),
-            (None, Pairs::Neighbours),
-            (Some((&weight, EPS)), Pairs::Halves),
-            (Some((&weight, EPS)), Pairs::Neighbours),
+            (None, RopePairing::Halves),
+            (None, RopePairing::Neighbours),
+            (Some((&weight, EPS)), RopePairing::Halves),
+            (Some((&weight, EPS)), RopePairing::Neighbours),
         ] {
             let rows = numbers(&xs);
             let expected = rows.chunks(head_dim).enumerate().flat_map(|(i, row)| {
@@ -258,8 +258,8 @@ fn heads_are_turned_in_either_order_of_pairs_and_normed_where_there_are_weights(
                 };
                 for pair in 0..HALF {
                     let (first, second) = match pairs {
-                        Pairs::Halves => (pair, pair + HALF),
-                        Pairs::Neighbours => (2 * pair, 2 * pair + 1),
+                        RopePairing::Halves => (pair, pair + HALF),
+                        RopePairing::Neighbours => (2 * pair, 2 * pair + 1),
                     };
                     let angle = angles[token * HALF + pair];
                     [row[first], row[second]] = turned([row[first], row[second]], angle);

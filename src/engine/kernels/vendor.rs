@@ -10,7 +10,7 @@ use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use super::KernelError;
 use crate::runtime::{folder_of_loaded, loaded_as};
 
-pub(super) type Version = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
+pub(super) type VersionFn = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
 pub(super) type CreateProgram = unsafe extern "C" fn(
     *mut *mut c_void,
     *const c_char,
@@ -27,7 +27,7 @@ pub(super) type DestroyProgram = unsafe extern "C" fn(*mut *mut c_void) -> c_int
 pub(super) type LoadModule = unsafe extern "C" fn(*mut *mut c_void, *const c_void) -> c_int;
 pub(super) type FindFunction =
     unsafe extern "C" fn(*mut *mut c_void, *mut c_void, *const c_char) -> c_int;
-pub(super) type Launch = unsafe extern "C" fn(
+pub(super) type LaunchFn = unsafe extern "C" fn(
     *mut c_void,
     c_uint,
     c_uint,
@@ -43,18 +43,17 @@ pub(super) type Launch = unsafe extern "C" fn(
 pub(super) type GetInt = unsafe extern "C" fn(*mut c_int) -> c_int;
 pub(super) type SetInt = unsafe extern "C" fn(c_int) -> c_int;
 pub(super) type GetForInt = unsafe extern "C" fn(*mut c_int, c_int) -> c_int;
-pub(super) type Attribute = unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int;
-pub(super) type Properties = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
+pub(super) type AttributeFn = unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int;
+pub(super) type PropertiesFn = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
 pub(super) type RetainContext = unsafe extern "C" fn(*mut *mut c_void, c_int) -> c_int;
-pub(super) type Context = unsafe extern "C" fn(*mut *mut c_void) -> c_int;
+pub(super) type ContextFn = unsafe extern "C" fn(*mut *mut c_void) -> c_int;
 pub(super) type PushContext = unsafe extern "C" fn(*mut c_void) -> c_int;
 
 /// Names of one vendor's functions that both vendors have with equal signatures.
-pub(super) struct Names {
+pub(super) struct VendorNames {
     pub(super) gpu_half: &'static str,
     /// Libraries searched if those loaded by libtorch do not have the functions. Only names with a version: without one
-    /// the
-    /// loader may find and load another release than the one that libtorch runs on.
+    /// the loader may find and load another release than the one that libtorch runs on.
     pub(super) libraries: &'static [&'static str],
     pub(super) version: &'static CStr,
     pub(super) create: &'static CStr,
@@ -69,7 +68,7 @@ pub(super) struct Names {
     pub(super) launch: &'static CStr,
 }
 
-pub(super) const CUDA: Names = Names {
+pub(super) const CUDA: VendorNames = VendorNames {
     gpu_half: "libtorch_cuda.so",
     libraries: &["libnvrtc.so.13", "libnvrtc.so.12", "libcuda.so.1"],
     version: c"nvrtcVersion",
@@ -85,7 +84,7 @@ pub(super) const CUDA: Names = Names {
     launch: c"cuLaunchKernel",
 };
 
-pub(super) const HIP: Names = Names {
+pub(super) const HIP: VendorNames = VendorNames {
     gpu_half: "libtorch_hip.so",
     libraries: &[],
     version: c"hiprtcVersion",
@@ -102,7 +101,7 @@ pub(super) const HIP: Names = Names {
 };
 
 /// Everything that may hold the functions, the surest first: what this process has loaded already.
-pub(super) fn libraries(folder: &Path, names: &Names) -> Vec<Library> {
+pub(super) fn libraries(folder: &Path, names: &VendorNames) -> Vec<Library> {
     let mut found = vec![Library::this()];
     // The half itself finds what it needs in turn; then libtorch's own door to compiler and driver, which knows where
     // its package keeps them.
@@ -159,9 +158,9 @@ fn open_nvrtc_builtins() {
     }
 }
 
-pub(super) struct Finder<'a>(pub(super) &'a [Library]);
+pub(super) struct FunctionFinder<'a>(pub(super) &'a [Library]);
 
-impl Finder<'_> {
+impl FunctionFinder<'_> {
     pub(super) fn function<T: Copy>(&self, name: &'static CStr) -> Result<T, KernelError> {
         self.0
             .iter()

@@ -1,12 +1,11 @@
 //! Memory rules of stages: one large model at a time, the proof that it was unloaded, and reclaiming what it left.
 //!
 //! The app decides how much a stage may use; [`weights`](crate::weights) decides which weights stay on the device, and
-//! the
-//! counts come from [`runtime`].
+//! the counts come from [`runtime`].
 
-mod kept;
+mod network_cache;
 
-use safelight_core::job::{Reclaim, Stage};
+use safelight_core::job::{MemoryReclaim, Stage};
 use safelight_core::units::size_text;
 use tch::Device;
 
@@ -14,12 +13,12 @@ use crate::error::EngineError;
 use crate::runtime::{self, MemoryCounts};
 
 #[cfg(test)]
-pub use kept::kept_components;
-pub use kept::{Lent, forget_all};
+pub use network_cache::kept_components;
+pub use network_cache::{CachedNetwork, forget_all};
 
 /// The boundaries between parts of the work at which memory is given back, and nowhere else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Boundary {
+pub enum ReleasePoint {
     /// The first stage of a job begins.
     WorkerStart,
     /// A text encoder is gone.
@@ -39,7 +38,7 @@ pub enum Boundary {
     ExceptionCleanup,
 }
 
-impl Boundary {
+impl ReleasePoint {
     /// As it is called in logs and in the memory graph.
     pub fn label(self) -> &'static str {
         match self {
@@ -58,7 +57,7 @@ impl Boundary {
 }
 
 /// Releases all unused memory after the device has finished the queued work.
-pub fn reclaim(device: Device, boundary: Boundary) -> Reclaim {
+pub fn reclaim(device: Device, boundary: ReleasePoint) -> MemoryReclaim {
     let before = runtime::memory_counts(device).reserved;
     if !runtime::synchronize(device) {
         tracing::warn!("{}: the device reports a failure", boundary.label());
@@ -67,7 +66,7 @@ pub fn reclaim(device: Device, boundary: Boundary) -> Reclaim {
     let after = runtime::memory_counts(device).reserved;
     let label = boundary.label();
     tracing::info!("{label}: {before} bytes before, {after} after");
-    Reclaim {
+    MemoryReclaim {
         boundary: label.to_owned(),
         before_bytes: before,
         after_bytes: after,

@@ -9,18 +9,18 @@ use tch::{Kind, Tensor};
 
 use crate::weights::{LayerDelta, LayerUpdate};
 
-pub(super) struct Adapter {
+pub(super) struct LoraAdapter {
     /// All of low rank, one below the other: `(R, in)`
     down: Option<Tensor>,
-    ups: Vec<Up>,
-    others: Vec<Other>,
+    ups: Vec<UpFactor>,
+    others: Vec<DenseDelta>,
     /// Factor of the layer's product, `(out)` in f32: DoRA rescales the norm of each row.
     row_scale: Option<Tensor>,
     /// `(out)`
     bias: Option<Tensor>,
 }
 
-impl Adapter {
+impl LoraAdapter {
     /// All that stays on the device for it.
     pub(super) fn tensors(&self) -> impl Iterator<Item = &Tensor> {
         let ups = self.ups.iter().map(|it| &it.up);
@@ -35,7 +35,7 @@ impl Adapter {
     }
 }
 
-struct Up {
+struct UpFactor {
     /// First and number, of the outputs.
     rows: (i64, i64),
     /// Ranks: of the first and the second factor.
@@ -45,21 +45,21 @@ struct Up {
 }
 
 /// A change that is no product of two thin matrices.
-struct Other {
+struct DenseDelta {
     rows: (i64, i64),
     delta: LayerDelta,
 }
 
 /// Remainder of an adapter that is applied to the layer itself.
-pub(super) struct Parts {
+pub(super) struct AdapterRemainder {
     /// Added to the bias, `(out)` in f32.
     pub(super) bias: Option<Tensor>,
     /// `None` where only the bias changes.
-    pub(super) adapter: Option<Adapter>,
+    pub(super) adapter: Option<LoraAdapter>,
 }
 
 /// Updates of one layer while they are collected.
-struct Gathered<'a> {
+struct LoraAccumulator<'a> {
     out_features: i64,
     /// The layer's own rows, first and number, in f32.
     base: &'a dyn Fn(i64, i64) -> Tensor,
@@ -70,7 +70,7 @@ struct Gathered<'a> {
     bias: Option<Tensor>,
 }
 
-impl Gathered<'_> {
+impl LoraAccumulator<'_> {
     fn add(&mut self, update: LayerUpdate, in_features: i64) {
         let update = unswapped(update);
         let (rows, strength) = (update.rows, update.strength);
@@ -120,15 +120,15 @@ fn summed(
     sum
 }
 
-impl Adapter {
+impl LoraAdapter {
     /// `base`: the layer's own rows, first and number, in f32; `kind`: what is computed with.
     pub(super) fn gather(
         updates: Vec<LayerUpdate>,
         [out_features, in_features]: [i64; 2],
         kind: Kind,
         base: &dyn Fn(i64, i64) -> Tensor,
-    ) -> Parts {
-        let mut gathered = Gathered {
+    ) -> AdapterRemainder {
+        let mut gathered = LoraAccumulator {
             out_features,
             base,
             low_ranks: Vec::new(),
@@ -140,7 +140,7 @@ impl Adapter {
             gathered.add(update, in_features);
         }
         let (down, ups) = joined(gathered.low_ranks, kind);
-        let others = gathered.others.into_iter().map(|(rows, delta)| Other {
+        let others = gathered.others.into_iter().map(|(rows, delta)| DenseDelta {
             rows,
             delta: as_kind(delta, kind),
         });
@@ -151,7 +151,7 @@ impl Adapter {
             row_scale: gathered.row_scale,
             bias: None,
         };
-        Parts {
+        AdapterRemainder {
             bias: gathered.bias,
             adapter: adapter.changes_products().then_some(adapter),
         }
@@ -179,13 +179,13 @@ impl Adapter {
         }
         if let Some(down) = &self.down {
             let inner = xs.matmul(&down.tr()); // (N, R)
-            for Up { rows, ranks, up } in &self.ups {
+            for UpFactor { rows, ranks, up } in &self.ups {
                 let inner = inner.narrow(1, ranks.0, ranks.1);
                 let mut part = out.narrow(1, rows.0, rows.1);
                 drop(part.addmm_(&inner, &up.tr()));
             }
         }
-        for Other { rows, delta } in &self.others {
+        for DenseDelta { rows, delta } in &self.others {
             add_other(delta, xs, &out.narrow(1, rows.0, rows.1));
         }
         if let Some(bias) = &self.bias {
@@ -221,7 +221,10 @@ fn sides(matrix: &Tensor) -> (i64, i64) {
 }
 
 /// All thin products as one down, and one up for each range of rows.
-fn joined(mut parts: Vec<((i64, i64), Tensor, Tensor)>, kind: Kind) -> (Option<Tensor>, Vec<Up>) {
+fn joined(
+    mut parts: Vec<((i64, i64), Tensor, Tensor)>,
+    kind: Kind,
+) -> (Option<Tensor>, Vec<UpFactor>) {
     if parts.is_empty() {
         return (None, Vec::new());
     }
@@ -235,7 +238,7 @@ fn joined(mut parts: Vec<((i64, i64), Tensor, Tensor)>, kind: Kind) -> (Option<T
         let same: Vec<&Tensor> = group.iter().map(|(_, up, _)| up).collect();
         let up = Tensor::cat(&same, 1).to_kind(kind);
         let ranks = up.size()[1];
-        ups.push(Up {
+        ups.push(UpFactor {
             rows: group[0].0,
             ranks: (first, ranks),
             up,
@@ -301,8 +304,7 @@ fn with_rows(delta: LayerDelta, change: impl Fn(Tensor) -> Tensor) -> LayerDelta
 }
 
 /// DoRA: rescales the rows (or columns) of `base + delta` to the trained norms. `strength` interpolates between the
-/// layer
-/// without and with it. Returns the change added to the layer, and the change of its row scales.
+/// layer without and with it. Returns the change added to the layer, and the change of its row scales.
 fn decomposed(
     delta: LayerDelta,
     norms: &Tensor,

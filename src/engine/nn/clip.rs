@@ -8,7 +8,7 @@ use safelight_core::networks::{ClipActivation, ClipLayers};
 use tch::Tensor;
 
 use super::{LayerNorm, Linear, attention, join_heads, split_heads};
-use crate::fault::Site;
+use crate::fault::FaultSite;
 use crate::hooks::Hooks;
 use crate::weights::{Weights, WeightsError};
 
@@ -29,7 +29,7 @@ impl ClipTower {
         mut xs: Tensor,
         left: usize,
         mask: Option<&Tensor>,
-        site: Site,
+        site: FaultSite,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
         for layer in &self.0[..self.0.len().saturating_sub(left)] {
@@ -49,7 +49,7 @@ impl ClipTower {
 /// Attention and feed-forward, each after a norm.
 struct ClipLayer {
     layer_norm1: LayerNorm,
-    self_attn: SelfAttention,
+    self_attn: ClipAttention,
     layer_norm2: LayerNorm,
     fc1: Linear,
     fc2: Linear,
@@ -63,7 +63,7 @@ impl ClipLayer {
         let mlp = &(w / "mlp");
         Ok(Self {
             layer_norm1: norm("layer_norm1")?,
-            self_attn: SelfAttention::new(config, &(w / "self_attn"))?,
+            self_attn: ClipAttention::new(config, &(w / "self_attn"))?,
             layer_norm2: norm("layer_norm2")?,
             fc1: Linear::new(dim, inner, &(mlp / "fc1"))?,
             fc2: Linear::new(inner, dim, &(mlp / "fc2"))?,
@@ -89,7 +89,7 @@ fn activated(activation: ClipActivation, xs: &Tensor) -> Tensor {
     }
 }
 
-struct SelfAttention {
+struct ClipAttention {
     q_proj: Linear,
     k_proj: Linear,
     v_proj: Linear,
@@ -97,7 +97,7 @@ struct SelfAttention {
     num_heads: i64,
 }
 
-impl SelfAttention {
+impl ClipAttention {
     fn new(config: &ClipLayers, w: &Weights) -> Result<Self, WeightsError> {
         let dim = config.hidden_size;
         let project = |name| Linear::new(dim, dim, &(w / name));

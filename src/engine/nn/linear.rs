@@ -4,19 +4,19 @@
 
 use tch::{Device, Kind, Tensor};
 
-use super::adapter::{Adapter, Parts};
+use super::adapter::{AdapterRemainder, LoraAdapter};
 use crate::weights::{StoredMatrix, Weights, WeightsError};
 
 pub struct Linear {
     /// Rows of the matrix, one part below the other; nearly always one part.
-    parts: Vec<Part>,
+    parts: Vec<LinearPart>,
     /// LoRA updates, if any.
-    adapter: Option<Adapter>,
+    adapter: Option<LoraAdapter>,
     /// Compute dtype, whatever the storage.
     kind: Kind,
 }
 
-struct Part {
+struct LinearPart {
     weight: StoredMatrix,
     bias: Option<Tensor>,
 }
@@ -29,7 +29,7 @@ impl Linear {
     fn as_stored(in_features: i64, out_features: i64, w: &Weights) -> Result<Self, WeightsError> {
         let weight = w.matrix("weight", [out_features, in_features])?;
         let bias = w.tensor("bias", &[out_features])?;
-        Ok(Self::of(weight, Some(bias), w.kind()))
+        Ok(Self::from_parts(weight, Some(bias), w.kind()))
     }
 
     pub fn without_bias(
@@ -46,7 +46,7 @@ impl Linear {
         w: &Weights,
     ) -> Result<Self, WeightsError> {
         let weight = w.matrix("weight", [out_features, in_features])?;
-        Ok(Self::of(weight, None, w.kind()))
+        Ok(Self::from_parts(weight, None, w.kind()))
     }
 
     /// A single row without bias, which some converters to GGUF leave without its axis.
@@ -56,15 +56,14 @@ impl Linear {
             return Self::without_bias(in_features, 1, w);
         }
         let weight = w.tensor("weight", &[in_features])?.view([1, in_features]);
-        Self::of(StoredMatrix::plain(weight), None, w.kind()).adapted(in_features, w)
+        Self::from_parts(StoredMatrix::plain(weight), None, w.kind()).adapted(in_features, w)
     }
 
     /// Several products of one input with concatenated results: `parts` are their names and sizes.
     ///
     /// Files store them as one matrix or as separate matrices below `w`. On a GPU equal storage formats are
-    /// concatenated into
-    /// one matrix: one large product is faster than several. On the CPU they stay in the mapped file, which costs no
-    /// memory.
+    /// concatenated into one matrix: one large product is faster than several. On the CPU they stay in the mapped file,
+    /// which costs no memory.
     pub fn fused(
         in_features: i64,
         parts: &[(&str, i64)],
@@ -103,7 +102,7 @@ impl Linear {
         {
             let biases: Option<Vec<&Tensor>> = all.iter().map(|part| part.bias.as_ref()).collect();
             let bias = biases.map(|biases| Tensor::cat(&biases, 0));
-            return Self::of(weight, bias, w.kind()).adapted(in_features, w);
+            return Self::from_parts(weight, bias, w.kind()).adapted(in_features, w);
         }
         let apart = Self {
             parts: all,
@@ -126,7 +125,7 @@ impl Linear {
         let weight = StoredMatrix::plain(w.tensor("weight", &shape)?.view([out_channels, -1]));
         let bias = w.tensor("bias", &[out_channels])?;
         let in_features = in_channels * kernel.iter().product::<i64>();
-        Self::of(weight, Some(bias), w.kind()).adapted(in_features, w)
+        Self::from_parts(weight, Some(bias), w.kind()).adapted(in_features, w)
     }
 
     /// With what the LoRAs at this position add.
@@ -137,7 +136,8 @@ impl Linear {
         }
         let sides = [self.out_features(), in_features];
         let base = |first, count| self.rows(first, count);
-        let Parts { bias, adapter } = Adapter::gather(updates, sides, self.kind, &base);
+        let AdapterRemainder { bias, adapter } =
+            LoraAdapter::gather(updates, sides, self.kind, &base);
         if let Some(bias) = bias {
             self.add_to_biases(&bias);
         }
@@ -147,7 +147,7 @@ impl Linear {
         {
             // It may be added only to the scaled rows.
             let (kind, device) = (self.kind, w.device());
-            let take = |part: &mut Part| {
+            let take = |part: &mut LinearPart| {
                 let zeros = || Tensor::zeros([part.weight.rows()], (kind, device));
                 part.bias.take().unwrap_or_else(zeros)
             };
@@ -178,7 +178,7 @@ impl Linear {
 
     /// Some of the matrix's rows, `(count, in_features)` in f32.
     fn rows(&self, first: i64, count: i64) -> Tensor {
-        let wide = |part: &Part| part.weight.expand_early(Kind::Float);
+        let wide = |part: &LinearPart| part.weight.expand_early(Kind::Float);
         if let [only] = &self.parts[..] {
             return wide(only).narrow(0, first, count);
         }
@@ -186,9 +186,9 @@ impl Linear {
         Tensor::cat(&parts, 0).narrow(0, first, count)
     }
 
-    fn of(weight: StoredMatrix, bias: Option<Tensor>, kind: Kind) -> Self {
+    fn from_parts(weight: StoredMatrix, bias: Option<Tensor>, kind: Kind) -> Self {
         Self {
-            parts: vec![Part { weight, bias }],
+            parts: vec![LinearPart { weight, bias }],
             adapter: None,
             kind,
         }
@@ -238,7 +238,7 @@ impl Linear {
     }
 }
 
-impl Part {
+impl LinearPart {
     fn is_one_piece(&self, others: i64, kind: Kind) -> bool {
         self.weight.rows_per_piece(others, kind) >= self.weight.rows()
     }

@@ -14,16 +14,16 @@ mod swiglu;
 mod timestep;
 
 pub use crate::kernels::{
-    Gate, Norm, Pairs, TokenRows, gated_add, gated_add_norm, gelu_tanh, layer_norm, pixel_norm,
-    pixel_norm_silu_into, rms_norm, rms_norm_in_place, rms_norm_shifted, silu, silu_times,
-    times_sigmoid,
+    FusedNorm, GateArgs, RopePairing, TokenRows, gated_add, gated_add_norm, gelu_tanh, layer_norm,
+    pixel_norm, pixel_norm_silu_into, rms_norm, rms_norm_in_place, rms_norm_shifted, silu,
+    silu_times, times_sigmoid,
 };
 pub use attention::{
     attention, join_heads, lowest, pixel_attention, shared_attention, split_heads, wide_attention,
 };
 pub use clip::ClipTower;
 pub use linear::Linear;
-pub use norm::{LayerNorm, QkNorm, RmsNorm, T5Norm};
+pub use norm::{LayerNorm, QkNorm, T5Norm, TokenRmsNorm};
 pub use rope::{Rope, angles_at, axis_angles};
 pub use swiglu::SwiGlu;
 pub use timestep::{

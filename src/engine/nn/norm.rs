@@ -3,7 +3,7 @@
 use tch::{Kind, Tensor};
 
 use super::Rope;
-use crate::kernels::{self, Norm};
+use crate::kernels::{self, FusedNorm};
 use crate::weights::{Weights, WeightsError};
 
 /// Mean and deviation, computed and given back in f32 (diffusers' `FP32LayerNorm` before its final cast).
@@ -34,9 +34,9 @@ impl LayerNorm {
     }
 
     /// Norm after mean and deviation, for [`gated_add_norm`](super::gated_add_norm).
-    pub fn norm(&self) -> Norm<'_> {
+    pub fn norm(&self) -> FusedNorm<'_> {
         let (weight, bias) = (&self.weight, &self.bias);
-        Norm::Affine { weight, bias }
+        FusedNorm::Affine { weight, bias }
     }
 
     /// `xs`: `(.., dim)` -> the same, rounded to its kind once
@@ -46,12 +46,12 @@ impl LayerNorm {
 }
 
 /// Root mean square, as `torch.nn.RMSNorm` has it.
-pub struct RmsNorm {
+pub struct TokenRmsNorm {
     weight: Tensor,
     eps: f64,
 }
 
-impl RmsNorm {
+impl TokenRmsNorm {
     pub fn new(dim: i64, eps: f64, w: &Weights) -> Result<Self, WeightsError> {
         let weight = w.tensor("weight", &[dim])?;
         Ok(Self { weight, eps })
@@ -110,8 +110,7 @@ impl QkNorm {
     }
 
     /// Norm followed by RoPE, in place: `qk`: `(B, L, 2 * H, D)`, the heads of the queries, then those of the keys,
-    /// which may
-    /// be fewer; tokens may have any stride.
+    /// which may be fewer; tokens may have any stride.
     pub fn forward_rope(&self, qk: &mut Tensor, rope: &Rope) {
         kernels::head_norm_rope(qk, &self.weights, self.eps, rope.turns());
     }

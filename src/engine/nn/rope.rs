@@ -4,7 +4,7 @@
 
 use tch::{Device, Kind, Tensor};
 
-use crate::kernels::{self, Pairs};
+use crate::kernels::{self, RopePairing};
 
 /// The angles of one axis, in f64: `(positions, dim / 2)`.
 pub fn axis_angles(positions: i64, dim: i64, theta: f64) -> Tensor {
@@ -60,9 +60,13 @@ impl Rope {
     }
 
     /// RoPE of heads, optionally after an RMS norm of each head: `xs`: `(B, L, H, D)`, contiguous heads, tokens with
-    /// any
-    /// stride; `norm`: weights, `(D)`, and epsilon. Returns the same shape, contiguous.
-    pub fn turn_heads(&self, xs: &Tensor, norm: Option<(&Tensor, f64)>, pairs: Pairs) -> Tensor {
+    /// any stride; `norm`: weights, `(D)`, and epsilon. Returns the same shape, contiguous.
+    pub fn turn_heads(
+        &self,
+        xs: &Tensor,
+        norm: Option<(&Tensor, f64)>,
+        pairs: RopePairing,
+    ) -> Tensor {
         kernels::turned_heads(xs, norm, &self.turns, pairs)
     }
 

@@ -30,7 +30,7 @@ fn norms_are_those_of_torch() {
     let (xs, w) = (get("xs"), recorded(Kind::Float));
     let norm = LayerNorm::new(16, 1e-6, &w).unwrap();
     assert_close(&norm.forward(&xs), "layer_norm", 1e-6);
-    let norm = RmsNorm::new(16, 1e-6, &w).unwrap();
+    let norm = TokenRmsNorm::new(16, 1e-6, &w).unwrap();
     assert_close(&norm.forward_rope(xs.copy(), None), "rms_norm", 1e-6);
 }
 

@@ -15,7 +15,7 @@ use safelight_core::model::LatentRgb;
 use tch::{Device, Kind, Tensor};
 
 use self::linear::LatentPreview;
-use self::pace::Pace;
+use self::pace::PreviewThrottle;
 use crate::error::EngineError;
 use crate::vae::TinyDecoder;
 
@@ -23,29 +23,29 @@ use crate::vae::TinyDecoder;
 const MAX_EDGE: i64 = 512;
 
 /// Previews of one stage.
-pub struct Previewer {
+pub struct StagePreviewer {
     choice: PreviewChoice,
     tiny: Option<PathBuf>,
     map: Option<LatentRgb>,
     device: Device,
     /// Chosen with the first latents that are shown.
-    way: Option<Way>,
-    pace: Pace,
+    way: Option<PreviewMethod>,
+    pace: PreviewThrottle,
 }
 
-enum Way {
+enum PreviewMethod {
     Tiny(TinyDecoder),
     Linear(LatentPreview),
 }
 
-pub struct Shown {
+pub struct PreviewImage {
     /// `(f, H, W, 3)` bytes on the CPU, one a latent frame.
     pub pictures: Tensor,
     /// Why they are coarser than they could be, the first time.
     pub problem: Option<String>,
 }
 
-impl Previewer {
+impl StagePreviewer {
     /// `may_decode`: whether there is room for more than the linear map.
     pub fn new(request: &GenerateRequest, device: Device, may_decode: bool) -> Self {
         let tiny = request.files.preview_decoder.clone();
@@ -56,14 +56,13 @@ impl Previewer {
             map: request.latent_rgb.clone(),
             device,
             way: None,
-            pace: Pace::default(),
+            pace: PreviewThrottle::default(),
         }
     }
 
     /// Preview of `x0_latents`, `(1, C, f, h, w)`; `None` if it is too early. The last step is always shown: it stays
-    /// until
-    /// frames come.
-    pub fn show(&mut self, x0_latents: &Tensor, is_last: bool) -> Option<Shown> {
+    /// until frames come.
+    pub fn show(&mut self, x0_latents: &Tensor, is_last: bool) -> Option<PreviewImage> {
         let began = Instant::now();
         if self.choice == PreviewChoice::Off || !(is_last || self.pace.is_due(began)) {
             return None;
@@ -75,41 +74,41 @@ impl Previewer {
             chosen.0
         });
         let (way, pictures) = match way {
-            Way::Tiny(decoder) => match decoded(&decoder, x0_latents) {
-                Ok(pictures) => (Way::Tiny(decoder), pictures),
+            PreviewMethod::Tiny(decoder) => match decoded(&decoder, x0_latents) {
+                Ok(pictures) => (PreviewMethod::Tiny(decoder), pictures),
                 Err(reason) => {
                     problem = Some(coarser(self.tiny.as_deref(), &reason));
                     drop(decoder);
                     let linear = self.linear(x0_latents);
                     let pictures = linear.pictures(x0_latents);
-                    (Way::Linear(linear), pictures)
+                    (PreviewMethod::Linear(linear), pictures)
                 }
             },
-            Way::Linear(linear) => {
+            PreviewMethod::Linear(linear) => {
                 let pictures = linear.pictures(x0_latents);
-                (Way::Linear(linear), pictures)
+                (PreviewMethod::Linear(linear), pictures)
             }
         };
         self.way = Some(way);
-        self.pace.shown(began, Instant::now());
-        Some(Shown { pictures, problem })
+        self.pace.record(began, Instant::now());
+        Some(PreviewImage { pictures, problem })
     }
 
     /// Returns whether previews come from a tiny decoder.
     #[cfg(test)]
     pub fn is_tiny(&self) -> bool {
-        matches!(self.way, Some(Way::Tiny(_)))
+        matches!(self.way, Some(PreviewMethod::Tiny(_)))
     }
 
-    fn choose(&self, latents: &Tensor) -> (Way, Option<String>) {
+    fn choose(&self, latents: &Tensor) -> (PreviewMethod, Option<String>) {
         let Some(place) = &self.tiny else {
-            return (Way::Linear(self.linear(latents)), None);
+            return (PreviewMethod::Linear(self.linear(latents)), None);
         };
         match open(place, self.device, latents) {
-            Ok(decoder) => (Way::Tiny(decoder), None),
+            Ok(decoder) => (PreviewMethod::Tiny(decoder), None),
             Err(reason) => {
                 let problem = coarser(Some(place), &reason);
-                (Way::Linear(self.linear(latents)), Some(problem))
+                (PreviewMethod::Linear(self.linear(latents)), Some(problem))
             }
         }
     }

@@ -20,8 +20,8 @@ fn latents(channels: i64) -> Tensor {
     Tensor::ones([1, channels, 1, 4, 6], (Kind::Float, Device::Cpu))
 }
 
-fn previewer(request: &GenerateRequest) -> Previewer {
-    Previewer::new(request, Device::Cpu, true)
+fn previewer(request: &GenerateRequest) -> StagePreviewer {
+    StagePreviewer::new(request, Device::Cpu, true)
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn each_choice_shows_what_it_says() {
     }
     // Where memory has run out the job alone counts.
     let request = request("auto", Some(&path));
-    let mut bare = Previewer::new(&request, Device::Cpu, false);
+    let mut bare = StagePreviewer::new(&request, Device::Cpu, false);
     let shown = bare.show(&latents(16), false).unwrap();
     assert_eq!(shown.pictures.size(), [1, 4, 6, 3]);
 }

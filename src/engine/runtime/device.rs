@@ -1,6 +1,5 @@
 //! Selection of the device: loads the GPU half of libtorch if the chosen runtime has one, and says in one line which
-//! device
-//! is used and why not another.
+//! device is used and why not another.
 //!
 //! Sets no environment: the parent process does.
 
@@ -12,7 +11,7 @@ use std::sync::OnceLock;
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use safelight_core::job::DeviceChoice;
-use safelight_core::machine::{Roots, amdgpu};
+use safelight_core::machine::{SystemRoots, amdgpu};
 use safelight_core::memory::DeviceClass;
 use safelight_core::settings::{loader_complaint, version_of};
 use tch::Device;
@@ -66,7 +65,7 @@ impl GpuHalf {
 }
 
 #[derive(Clone, Debug)]
-pub struct Runtime {
+pub struct DeviceRuntime {
     pub device: Device,
     pub device_name: String,
     /// The device's place on the bus, such as `0000:c4:00.0`; empty where there is none.
@@ -105,7 +104,7 @@ pub struct RuntimeError {
     pub found: String,
 }
 
-impl Runtime {
+impl DeviceRuntime {
     pub fn open(wanted: DeviceChoice) -> Result<Self, RuntimeError> {
         if wanted == DeviceChoice::Cpu {
             return Ok(Self::cpu("as asked"));
@@ -172,8 +171,8 @@ impl Runtime {
 
     fn gpu(half: &GpuHalf, index: usize) -> Result<Self, String> {
         let device = Device::Cuda(index);
-        // The first tensor makes the device's context; before it the allocator has no counts. On a GPU
-        // that is full or that another program has for itself, it is also what fails.
+        // The first tensor makes the device's context; before it the allocator has no counts. On a GPU that is full or
+        // that another program has for itself, it is also what fails.
         let first = tch::Tensor::f_zeros([1], (tch::Kind::Float, device));
         drop(first.map_err(|err| {
             let text = match err {
@@ -185,7 +184,8 @@ impl Runtime {
         })?);
         let library = gpu_half().ok().map(|(_, library)| library);
         let told = library.and_then(|library| driver_facts(half, library, index));
-        let DriverFacts { name, pci, class } = facts(half, told, &Roots::of_this_machine().sysfs);
+        let DriverFacts { name, pci, class } =
+            facts(half, told, &SystemRoots::of_this_machine().sysfs);
         OPENED.set((index, class)).ok(); // A process opens one device.
         let total_bytes = memory_counts(device).total;
         Ok(Self {
@@ -256,8 +256,8 @@ pub(super) fn load_gpu_half(folder: &Path) -> Result<(&'static GpuHalf, Library)
     // By its full name, so that a stray libtorch elsewhere on the library path is not mixed in.
     let path = folder.join(half.library);
     #[expect(unsafe_code, reason = "loading a library runs its initialisers")]
-    // SAFETY: it is the other half of the libtorch that is loaded already; registering its kernels is
-    // all that its initialisers do.
+    // SAFETY: it is the other half of the libtorch that is loaded already; registering its kernels is all that its
+    // initialisers do.
     let loaded = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_GLOBAL) };
     match loaded {
         Ok(library) => Ok((half, library)),
@@ -274,7 +274,7 @@ pub(super) fn load_gpu_half(folder: &Path) -> Result<(&'static GpuHalf, Library)
     }
 }
 
-/// Returns whether the GPU half is AMD's, which presents its devices under the names of NVIDIA's.
+/// Returns true if the GPU library is ROCm, which presents its devices as CUDA devices.
 pub(crate) fn is_rocm() -> bool {
     let loaded = LOADED.get().and_then(|loaded| loaded.as_ref().ok());
     loaded.is_some_and(|(half, _)| half.is_amds())
@@ -287,10 +287,10 @@ fn num_gpus(half: &GpuHalf) -> Result<usize, String> {
     }
 }
 
-type Init = unsafe extern "C" fn(c_int) -> c_int;
+type InitFn = unsafe extern "C" fn(c_int) -> c_int;
 type DeviceGet = unsafe extern "C" fn(*mut c_int, c_int) -> c_int;
 type DeviceText = unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int;
-type Attribute = unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int;
+type DeviceAttributeFn = unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int;
 
 /// Facts of a device from its driver.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -339,7 +339,7 @@ pub(super) fn driver_facts(half: &GpuHalf, library: &Library, index: usize) -> O
         let driver = opened.as_ref().unwrap_or(library);
         if let Some(init) = half.init {
             driver
-                .get::<Init>(init.to_bytes_with_nul())
+                .get::<InitFn>(init.to_bytes_with_nul())
                 .ok()
                 .filter(|init| init(0) == 0)?;
         }
@@ -359,7 +359,7 @@ pub(super) fn driver_facts(half: &GpuHalf, library: &Library, index: usize) -> O
             place[0] = 0;
         }
         let mut integrated = 0;
-        if let Ok(attribute) = driver.get::<Attribute>(half.attribute.to_bytes_with_nul())
+        if let Ok(attribute) = driver.get::<DeviceAttributeFn>(half.attribute.to_bytes_with_nul())
             && attribute(&raw mut integrated, half.integrated, device) == 0
         {
             class = Some(match integrated {
@@ -383,7 +383,7 @@ mod tests {
     #[test]
     fn a_gpu_that_cannot_be_used_is_an_error_of_one_line() {
         // No machine has so many, and without its GPU half libtorch has none at all.
-        let reason = Runtime::gpu(&GPU_HALVES[0], 100).unwrap_err();
+        let reason = DeviceRuntime::gpu(&GPU_HALVES[0], 100).unwrap_err();
         assert!(reason.starts_with("cuda:100 could not be used: "));
         assert_eq!(reason.lines().count(), 1);
     }
@@ -392,7 +392,7 @@ mod tests {
     fn automatic_goes_on_with_the_cpu_and_says_why_the_gpu_could_not_be_used() {
         let half = &GPU_HALVES[0];
         let full = |_: &GpuHalf, index| Err(format!("cuda:{index} could not be used: it is full"));
-        let runtime = Runtime::settle(DeviceChoice::Auto, Ok((half, 1)), full).unwrap();
+        let runtime = DeviceRuntime::settle(DeviceChoice::Auto, Ok((half, 1)), full).unwrap();
         assert_eq!(runtime.device, Device::Cpu);
         let problem = "cuda:0 could not be used: it is full";
         assert_eq!(runtime.gpu_problem.as_deref(), Some(problem));
@@ -400,7 +400,7 @@ mod tests {
         assert!(runtime.line.ends_with(why), "{}", runtime.line);
 
         let wanted = DeviceChoice::Cuda(1);
-        let refusal = Runtime::settle(wanted, Ok((half, 2)), full).unwrap_err();
+        let refusal = DeviceRuntime::settle(wanted, Ok((half, 2)), full).unwrap_err();
         assert_eq!(refusal.found, "cuda:1 could not be used: it is full");
     }
 }

@@ -1,8 +1,7 @@
 //! Libraries loaded by this process, with the paths that the loader was given.
 //!
 //! Not from `/proc/self/maps`: that shows link targets, and a package manager may link every file into a store, where
-//! its
-//! neighbours are missing. Loads nothing.
+//! its neighbours are missing. Loads nothing.
 
 use std::ffi::{CStr, OsStr, c_int, c_void};
 use std::os::unix::ffi::OsStrExt as _;

@@ -1,14 +1,14 @@
 //! Counts of live, reserved, used and total bytes, and their peaks, the same on every device.
 //!
-//! On the CPU libtorch keeps no count, so an allocator of our own does; weights that are mapped from
-//! files count as live too. What to do about the counts is decided elsewhere.
+//! On the CPU libtorch keeps no count, so an allocator of our own does; weights that are mapped from files count as
+//! live too. What to do about the counts is decided elsewhere.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tch::Device;
 
 use super::pools;
-use crate::weights::Mapping;
+use crate::weights::FileMapping;
 
 /// Memory that a driver and its libraries take outside libtorch's allocator once kernels of every kind are loaded, in
 /// addition to their initial use: 0.3 GiB on an H200 with CUDA 13.
@@ -73,7 +73,7 @@ pub fn memory_peaks(device: Device) -> MemoryPeaks {
         // SAFETY: no requirements.
         let peak = unsafe { safelight_cpu_peak_bytes() };
         // The two need not have been at once: rather too much than too little.
-        let peak = u64::try_from(peak).unwrap_or(0) + Mapping::peak_bytes();
+        let peak = u64::try_from(peak).unwrap_or(0) + FileMapping::peak_bytes();
         return MemoryPeaks {
             allocated: peak,
             reserved: peak,
@@ -103,7 +103,7 @@ pub fn reset_peaks(device: Device) {
         }
     }
     if device == Device::Cpu {
-        Mapping::reset_peak();
+        FileMapping::reset_peak();
     }
 }
 
@@ -221,7 +221,7 @@ fn cpu_counts() -> MemoryCounts {
     #[expect(unsafe_code, reason = "reads one atomic number")]
     // SAFETY: no requirements.
     let live = unsafe { safelight_cpu_live_bytes() };
-    let allocated = u64::try_from(live).unwrap_or(0) + Mapping::live_bytes();
+    let allocated = u64::try_from(live).unwrap_or(0) + FileMapping::live_bytes();
     let used = resident_bytes().unwrap_or(allocated);
     MemoryCounts {
         allocated,

@@ -15,7 +15,7 @@ pub use compute_options::{ComputeOptionsGuard, use_compute_options};
 pub(crate) use compute_options::{
     attention_choice, chunk_frames, conv_backend, disable_fused_attention, disable_miopen,
 };
-pub use device::{Runtime, RuntimeError, libtorch_version};
+pub use device::{DeviceRuntime, RuntimeError, libtorch_version};
 pub(crate) use device::{device_class, is_rocm};
 pub(crate) use loaded::{folder_of_loaded, libtorch_folder, loaded_as};
 pub(crate) use memory::meminfo_bytes;

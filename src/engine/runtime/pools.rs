@@ -1,8 +1,7 @@
 //! The driver's memory pools, which asynchronous allocators use: configured to keep nothing.
 //!
 //! libtorch's usual allocator does not use them, and then there is nothing to release. The functions are looked up in
-//! the
-//! loaded libraries; without them nothing happens.
+//! the loaded libraries; without them nothing happens.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;

@@ -10,9 +10,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// `GOMP_parallel(function, data, num_threads, flags)`: part of the fixed interface between gcc and OpenMP runtimes.
-type Parallel = unsafe extern "C" fn(extern "C" fn(*mut c_void), *mut c_void, c_uint, c_uint);
+type ParallelFn = unsafe extern "C" fn(extern "C" fn(*mut c_void), *mut c_void, c_uint, c_uint);
 
-struct Job<'a> {
+struct TeamJob<'a> {
     work: &'a (dyn Fn(Range<usize>) + Sync),
     len: usize,
     grain: usize,
@@ -20,7 +20,7 @@ struct Job<'a> {
     panicked: AtomicBool,
 }
 
-impl Job<'_> {
+impl TeamJob<'_> {
     /// Takes one range after the other until none is left.
     fn run(&self) {
         loop {
@@ -35,7 +35,7 @@ impl Job<'_> {
 
 /// Calls `work` with ranges of at most `grain` that together cover `0..len`, on several threads.
 pub(crate) fn for_each_range(len: usize, grain: usize, work: &(dyn Fn(Range<usize>) + Sync)) {
-    let job = Job {
+    let job = TeamJob {
         work,
         len,
         grain: grain.max(1),
@@ -51,9 +51,9 @@ pub(crate) fn for_each_range(len: usize, grain: usize, work: &(dyn Fn(Range<usiz
 }
 
 #[expect(unsafe_code, reason = "calls the OpenMP runtime that libtorch brings")]
-fn run_on_team(parallel: Parallel, job: &Job<'_>, threads: usize) {
+fn run_on_team(parallel: ParallelFn, job: &TeamJob<'_>, threads: usize) {
     let data = std::ptr::from_ref(job).cast_mut().cast();
-    // SAFETY: `member` reads `data` as the shared `Job` that it is, and the call returns only after every member did.
+    // SAFETY: `member` reads `data` as the shared `TeamJob` that it is, and the call returns only after every member did.
     unsafe { parallel(member, data, threads as c_uint, 0) };
     assert!(
         !job.panicked.load(Ordering::Relaxed),
@@ -63,8 +63,8 @@ fn run_on_team(parallel: Parallel, job: &Job<'_>, threads: usize) {
 
 #[expect(unsafe_code, reason = "gets its argument from the OpenMP runtime")]
 extern "C" fn member(data: *mut c_void) {
-    // SAFETY: `run_on_team` passes a `Job` that outlives the team; all members only share it.
-    let job = unsafe { &*data.cast::<Job<'_>>() };
+    // SAFETY: `run_on_team` passes a `TeamJob` that outlives the team; all members only share it.
+    let job = unsafe { &*data.cast::<TeamJob<'_>>() };
     // A panic must not cross the C frames of the runtime.
     if panic::catch_unwind(AssertUnwindSafe(|| job.run())).is_err() {
         job.panicked.store(true, Ordering::Relaxed);
@@ -76,18 +76,18 @@ extern "C" fn member(data: *mut c_void) {
     unsafe_code,
     reason = "looks for the OpenMP runtime that libtorch brings"
 )]
-fn parallel() -> Option<Parallel> {
-    static FOUND: OnceLock<Option<Parallel>> = OnceLock::new();
+fn parallel() -> Option<ParallelFn> {
+    static FOUND: OnceLock<Option<ParallelFn>> = OnceLock::new();
     *FOUND.get_or_init(|| {
         let program = libloading::os::unix::Library::this();
         // SAFETY: every runtime that has this symbol gives it this signature.
-        let symbol = unsafe { program.get::<Parallel>(b"GOMP_parallel\0") };
+        let symbol = unsafe { program.get::<ParallelFn>(b"GOMP_parallel\0") };
         symbol.ok().map(|symbol| *symbol)
     })
 }
 
 #[cfg(not(unix))]
-fn parallel() -> Option<Parallel> {
+fn parallel() -> Option<ParallelFn> {
     None
 }
 

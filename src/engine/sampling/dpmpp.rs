@@ -6,7 +6,7 @@
 use tch::Tensor;
 
 use super::schedule::lambda;
-use super::{At, Method, Stepped};
+use super::{CallIndex, SamplerStep, StepOutput};
 
 /// Behind a sigma of 1, which is endlessly far in the time of this solver and which [`Schedule::dpm`] does not have, the
 /// second step is first order too.
@@ -18,8 +18,8 @@ pub(super) struct DpmPp2m {
     last_prediction: Option<Tensor>,
 }
 
-impl Method for DpmPp2m {
-    fn step(&mut self, at: &At<'_>, velocity: &Tensor, latents: &Tensor) -> Stepped {
+impl SamplerStep for DpmPp2m {
+    fn step(&mut self, at: &CallIndex<'_>, velocity: &Tensor, latents: &Tensor) -> StepOutput {
         let (curr, next) = at.sigmas();
         let x0 = latents - velocity * f64::from(curr);
         let h = lambda(next) - lambda(curr);
@@ -33,7 +33,7 @@ impl Method for DpmPp2m {
             stepped -= change * f64::from(0.5 * weight);
         }
         self.last_prediction = Some(x0.shallow_clone());
-        Stepped {
+        StepOutput {
             latents: stepped,
             x0,
         }
@@ -44,7 +44,7 @@ impl Method for DpmPp2m {
         last.map(Tensor::shallow_clone).collect()
     }
 
-    fn restore(&mut self, at: &At<'_>, mut history: Vec<Tensor>) -> bool {
+    fn restore(&mut self, at: &CallIndex<'_>, mut history: Vec<Tensor>) -> bool {
         let is_sound = history.len() == at.done.min(1);
         self.last_prediction = history.pop();
         is_sound

@@ -4,14 +4,14 @@
 
 use tch::Tensor;
 
-use super::{At, Method, Stepped};
+use super::{CallIndex, SamplerStep, StepOutput};
 
-pub(super) struct Euler;
+pub(super) struct EulerSampler;
 
-impl Method for Euler {
-    fn step(&mut self, at: &At<'_>, velocity: &Tensor, latents: &Tensor) -> Stepped {
+impl SamplerStep for EulerSampler {
+    fn step(&mut self, at: &CallIndex<'_>, velocity: &Tensor, latents: &Tensor) -> StepOutput {
         let (curr, next) = at.sigmas();
-        Stepped {
+        StepOutput {
             latents: latents + velocity * f64::from(next - curr),
             x0: latents - velocity * f64::from(curr),
         }

@@ -6,11 +6,14 @@
 use std::ops::Range;
 use std::path::Path;
 
-use safelight_core::job::{GenerateRequest, Sampler};
+use safelight_core::job::{GenerateRequest, SamplerKind};
 use safelight_core::networks::SchedulerConfig;
 use tch::{Device, Kind, Tensor};
 
-use super::{Algorithm, Schedule, Solver, Spacing, UniPcOptions, check_schedule, linspace, spaced};
+use super::{
+    NoiseSchedule, SamplerAlgorithm, SigmaSpacing, Solver, UniPcOptions, check_schedule, linspace,
+    spaced,
+};
 use crate::error::EngineError;
 
 /// A model's flow-match Euler.
@@ -22,8 +25,7 @@ pub struct FlowSchedule {
     /// Mu as a function of tokens and steps, in families whose pipelines have a separate formula.
     pub mu_by_steps: Option<fn(i64, usize) -> f64>,
     /// True if the even steps are computed in f32, as in some pipelines of diffusers: a model that receives the removed
-    /// share
-    /// of noise, which is small at first, depends on every bit.
+    /// share of noise, which is small at first, depends on every bit.
     pub is_in_single: bool,
     /// True if a requested shift is the factor of an exponential, size-dependent shift.
     pub is_exponential: bool,
@@ -36,10 +38,10 @@ impl FlowSchedule {
             Some(folder) => SchedulerConfig::read_flow_match_euler(folder)?,
             None => SchedulerConfig::of_flux(guidance_embeds),
         };
-        Ok(Self::of(config))
+        Ok(Self::from_config(config))
     }
 
-    pub fn of(config: SchedulerConfig) -> Self {
+    pub fn from_config(config: SchedulerConfig) -> Self {
         Self {
             config,
             largest_mu: None,
@@ -69,9 +71,8 @@ impl FlowSchedule {
     }
 
     /// Schedule for an image of `tokens` tokens, with the rounding of diffusers: even steps from 1 to `1 / num_steps`,
-    /// shifted,
-    /// and 0.
-    pub fn schedule(&self, num_steps: usize, tokens: i64) -> Schedule {
+    /// shifted, and 0.
+    pub fn schedule(&self, num_steps: usize, tokens: i64) -> NoiseSchedule {
         let (end, count) = (1.0 / num_steps as f64, num_steps as i64);
         let even: Vec<f32> = if self.is_in_single {
             let even = Tensor::linspace(1.0, end, count, (Kind::Float, Device::Cpu));
@@ -98,7 +99,7 @@ impl FlowSchedule {
             }
         });
         let sigmas = self.stretched(sigmas.collect());
-        Schedule::of_sigmas(sigmas, self.config.num_train_timesteps)
+        NoiseSchedule::of_sigmas(sigmas, self.config.num_train_timesteps)
     }
 
     /// Sigmas stretched to the config's end, before the final 0. A single one, which is 1, stays.
@@ -117,8 +118,7 @@ impl FlowSchedule {
     /// `FluxPipeline` uses. The request's shift is a fixed one.
     ///
     /// Euler, LCM and Heun (which diffusers does not offer with Flux) use [`FlowSchedule::schedule`]; UniPC and DPM++
-    /// compute
-    /// their sigmas, with the same shift and hardly different, if nothing is stretched.
+    /// compute their sigmas, with the same shift and hardly different, if nothing is stretched.
     pub fn solver(
         &self,
         request: &GenerateRequest,
@@ -156,24 +156,24 @@ impl FlowSchedule {
         spaced(request.sampling.sigma_schedule, simple)
     }
 
-    fn algorithm(&self, request: &GenerateRequest, tokens: i64) -> Algorithm {
+    fn algorithm(&self, request: &GenerateRequest, tokens: i64) -> SamplerAlgorithm {
         let num_steps = request.sampling.num_steps as usize;
         let (sampler, seed) = (request.sampling.sampler, request.seed);
         match sampler {
-            Sampler::UniPc | Sampler::UniPcBh1 | Sampler::DpmPp2m
+            SamplerKind::UniPc | SamplerKind::UniPcBh1 | SamplerKind::DpmPp2m
                 if self.config.terminal().is_none() =>
             {
-                let spacing = Spacing {
+                let spacing = SigmaSpacing {
                     schedule: request.sampling.sigma_schedule,
                     num_steps,
                     shift: self.shift_factor(tokens, num_steps),
                     num_train_timesteps: self.config.num_train_timesteps,
                 };
-                Algorithm::spaced(sampler, &spacing, UniPcOptions::default(), seed)
+                SamplerAlgorithm::spaced(sampler, &spacing, UniPcOptions::default(), seed)
             }
             _ => {
                 let sigmas = self.spaced(request, tokens);
-                Algorithm::along(sampler, sigmas, self.config.num_train_timesteps, seed)
+                SamplerAlgorithm::along(sampler, sigmas, self.config.num_train_timesteps, seed)
             }
         }
     }

@@ -5,21 +5,21 @@
 
 use tch::Tensor;
 
-use super::{At, Method, Stepped};
+use super::{CallIndex, SamplerStep, StepOutput};
 
 /// Along a schedule that has every sigma [twice](super::Schedule::twice).
 #[derive(Default)]
-pub(super) struct Heun {
+pub(super) struct HeunSampler {
     /// After the first call of a step: the latents that it began with and their slope.
     begun: Option<(Tensor, Tensor)>,
 }
 
-impl Method for Heun {
+impl SamplerStep for HeunSampler {
     fn calls_per_step(&self) -> usize {
         2
     }
 
-    fn step(&mut self, at: &At<'_>, velocity: &Tensor, latents: &Tensor) -> Stepped {
+    fn step(&mut self, at: &CallIndex<'_>, velocity: &Tensor, latents: &Tensor) -> StepOutput {
         let (sigmas, call) = (&at.schedule.sigmas, at.call);
         // The sigma of this call, and its slope by way of x0: that rounds as the reference does.
         let sigma = f64::from(sigmas[call]);
@@ -35,7 +35,7 @@ impl Method for Heun {
             }
             next
         };
-        Stepped { latents: next, x0 }
+        StepOutput { latents: next, x0 }
     }
 
     fn history(&self) -> Vec<Tensor> {
@@ -46,7 +46,7 @@ impl Method for Heun {
             })
     }
 
-    fn restore(&mut self, at: &At<'_>, history: Vec<Tensor>) -> bool {
+    fn restore(&mut self, at: &CallIndex<'_>, history: Vec<Tensor>) -> bool {
         let is_second = at.call % 2 == 1 && at.call < at.schedule.timesteps.count();
         let is_sound = history.len() == if is_second { 2 } else { 0 };
         let mut history = history.into_iter();

@@ -1,6 +1,5 @@
 //! LCM for flow models, as diffusers' `FlowMatchLCMScheduler`: every step goes to x0 and back with new noise. For
-//! models
-//! that are distilled to a few steps.
+//! models that are distilled to a few steps.
 //!
 //! The new noise continues the `torch.Generator` that drew the initial latents, so nothing has to be kept between
 //! steps:
@@ -9,18 +8,18 @@
 
 use tch::Tensor;
 
-use super::noise::Generator;
-use super::{At, Method, Stepped};
+use super::noise::CpuGenerator;
+use super::{CallIndex, SamplerStep, StepOutput};
 
-pub(super) struct Lcm {
+pub(super) struct LcmSampler {
     seed: u64,
     /// Number of draws before the first call.
     draws_before: usize,
     /// Generators, one per image, and their number of draws.
-    generators: (Vec<Generator>, usize),
+    generators: (Vec<CpuGenerator>, usize),
 }
 
-impl Lcm {
+impl LcmSampler {
     /// `seed`: the one that the initial latents were drawn with.
     pub(super) fn new(seed: u64) -> Self {
         Self {
@@ -39,7 +38,7 @@ impl Lcm {
         let (generators, drawn) = &mut self.generators;
         if generators.is_empty() || *drawn > number {
             let seeds = (0..pictures as u64).map(|i| self.seed.wrapping_add(i));
-            (*generators, *drawn) = (seeds.map(Generator::new).collect(), 0);
+            (*generators, *drawn) = (seeds.map(CpuGenerator::new).collect(), 0);
         }
         let mut draw = || {
             let draws = generators.iter_mut().map(|generator| {
@@ -58,17 +57,17 @@ impl Lcm {
     }
 }
 
-impl Method for Lcm {
-    fn step(&mut self, at: &At<'_>, velocity: &Tensor, latents: &Tensor) -> Stepped {
+impl SamplerStep for LcmSampler {
+    fn step(&mut self, at: &CallIndex<'_>, velocity: &Tensor, latents: &Tensor) -> StepOutput {
         let (curr, next) = at.sigmas();
         let x0 = latents - velocity * f64::from(curr);
         if next == 0.0 {
             let latents = x0.shallow_clone();
-            return Stepped { latents, x0 };
+            return StepOutput { latents, x0 };
         }
         let noise = self.noise(at.done, &latents.size());
         let noise = noise.to_device(latents.device());
-        Stepped {
+        StepOutput {
             latents: &x0 * f64::from(1.0 - next) + noise * f64::from(next),
             x0,
         }

@@ -17,37 +17,37 @@ mod unipc;
 
 use std::ops::Range;
 
-use safelight_core::job::{GenerateRequest, Sampler};
+use safelight_core::job::{GenerateRequest, SamplerKind};
 use tch::Tensor;
 
 pub use flow::FlowSchedule;
-pub use noise::{Generator, noise};
-pub use schedule::{End, Schedule, Spacing, Timesteps, linspace};
+pub use noise::{CpuGenerator, noise};
+pub use schedule::{ModelTimesteps, NoiseSchedule, ScheduleEnd, SigmaSpacing, linspace};
 pub use spacing::spaced;
 pub use unipc::UniPcOptions;
 
 use crate::error::EngineError;
 use dpmpp::DpmPp2m;
-use euler::Euler;
-use heun::Heun;
-use lcm::Lcm;
+use euler::EulerSampler;
+use heun::HeunSampler;
+use lcm::LcmSampler;
 use unipc::UniPc;
 
-pub struct Stepped {
+pub struct StepOutput {
     pub latents: Tensor,
     /// Predicted latents without noise.
     pub x0: Tensor,
 }
 
 /// A call, of those along a schedule.
-struct At<'a> {
-    schedule: &'a Schedule,
+struct CallIndex<'a> {
+    schedule: &'a NoiseSchedule,
     call: usize,
     /// Number of calls since the initial latents.
     done: usize,
 }
 
-impl At<'_> {
+impl CallIndex<'_> {
     fn sigmas(&self) -> (f32, f32) {
         let sigmas = &self.schedule.sigmas;
         (sigmas[self.call], sigmas[self.call + 1])
@@ -55,8 +55,8 @@ impl At<'_> {
 }
 
 /// The arithmetic of calls, and what it keeps between two of them.
-trait Method {
-    fn step(&mut self, at: &At<'_>, velocity: &Tensor, latents: &Tensor) -> Stepped;
+trait SamplerStep {
+    fn step(&mut self, at: &CallIndex<'_>, velocity: &Tensor, latents: &Tensor) -> StepOutput;
 
     /// Oldest first.
     fn history(&self) -> Vec<Tensor> {
@@ -64,7 +64,7 @@ trait Method {
     }
 
     /// Takes back what [`Self::history`] gave before a call; `false` when it cannot be that.
-    fn restore(&mut self, _at: &At<'_>, history: Vec<Tensor>) -> bool {
+    fn restore(&mut self, _at: &CallIndex<'_>, history: Vec<Tensor>) -> bool {
         history.is_empty()
     }
 
@@ -76,53 +76,70 @@ trait Method {
 }
 
 /// The arithmetic of a sampler, with its schedule.
-pub struct Algorithm {
-    schedule: Schedule,
-    method: Box<dyn Method>,
+pub struct SamplerAlgorithm {
+    schedule: NoiseSchedule,
+    method: Box<dyn SamplerStep>,
 }
 
-impl Algorithm {
+impl SamplerAlgorithm {
     /// Along any schedule; UniPC's needs sigmas below 1. `seed`: what the initial latents were drawn with.
-    pub fn of(sampler: Sampler, schedule: Schedule, unipc: UniPcOptions, seed: u64) -> Self {
-        let (schedule, method): (_, Box<dyn Method>) = match sampler {
-            Sampler::UniPc | Sampler::UniPcBh1 => {
-                (schedule, Box::new(UniPc::new(unipc.of(sampler))))
+    pub fn new(
+        sampler: SamplerKind,
+        schedule: NoiseSchedule,
+        unipc: UniPcOptions,
+        seed: u64,
+    ) -> Self {
+        let (schedule, method): (_, Box<dyn SamplerStep>) = match sampler {
+            SamplerKind::UniPc | SamplerKind::UniPcBh1 => {
+                (schedule, Box::new(UniPc::new(unipc.for_sampler(sampler))))
             }
-            Sampler::Euler => (schedule, Box::new(Euler)),
-            Sampler::Heun => (schedule.twice(), Box::new(Heun::default())),
-            Sampler::DpmPp2m => (schedule, Box::new(DpmPp2m::default())),
-            Sampler::Lcm => (schedule, Box::new(Lcm::new(seed))),
+            SamplerKind::Euler => (schedule, Box::new(EulerSampler)),
+            SamplerKind::Heun => (schedule.twice(), Box::new(HeunSampler::default())),
+            SamplerKind::DpmPp2m => (schedule, Box::new(DpmPp2m::default())),
+            SamplerKind::Lcm => (schedule, Box::new(LcmSampler::new(seed))),
         };
         Self { schedule, method }
     }
 
     /// Along the sigmas that diffusers' scheduler of the sampler makes, which are not quite the same for each of
     /// them.
-    pub fn spaced(sampler: Sampler, spacing: &Spacing, unipc: UniPcOptions, seed: u64) -> Self {
+    pub fn spaced(
+        sampler: SamplerKind,
+        spacing: &SigmaSpacing,
+        unipc: UniPcOptions,
+        seed: u64,
+    ) -> Self {
         let schedule = match sampler {
-            Sampler::UniPc | Sampler::UniPcBh1 => Schedule::unipc(spacing, unipc.end),
-            Sampler::DpmPp2m => Schedule::dpm(spacing),
-            Sampler::Euler | Sampler::Heun | Sampler::Lcm => Schedule::flow_match(spacing),
+            SamplerKind::UniPc | SamplerKind::UniPcBh1 => NoiseSchedule::unipc(spacing, unipc.end),
+            SamplerKind::DpmPp2m => NoiseSchedule::dpm(spacing),
+            SamplerKind::Euler | SamplerKind::Heun | SamplerKind::Lcm => {
+                NoiseSchedule::flow_match(spacing)
+            }
         };
-        Self::of(sampler, schedule, unipc, seed)
+        Self::new(sampler, schedule, unipc, seed)
     }
 
     /// Along sigmas that are given, shifted already and without the 0 at the end: the same for every sampler.
     ///
     /// Diffusers' Euler, LCM and UniPC take such too and make the same of them. Its Heun and DPM++ do not; here they
     /// are what they are along their own, with timesteps as exact as Euler's.
-    pub fn along(sampler: Sampler, sigmas: Vec<f64>, num_train_timesteps: u32, seed: u64) -> Self {
+    pub fn along(
+        sampler: SamplerKind,
+        sigmas: Vec<f64>,
+        num_train_timesteps: u32,
+        seed: u64,
+    ) -> Self {
         let unipc = UniPcOptions::default();
         let schedule = match sampler {
-            Sampler::UniPc | Sampler::UniPcBh1 => {
-                Schedule::unipc_of_sigmas(sigmas, num_train_timesteps, unipc.end)
+            SamplerKind::UniPc | SamplerKind::UniPcBh1 => {
+                NoiseSchedule::unipc_of_sigmas(sigmas, num_train_timesteps, unipc.end)
             }
             _ => {
                 let sigmas = sigmas.into_iter().map(|sigma| sigma as f32).collect();
-                Schedule::of_sigmas(sigmas, num_train_timesteps)
+                NoiseSchedule::of_sigmas(sigmas, num_train_timesteps)
             }
         };
-        Self::of(sampler, schedule, unipc, seed)
+        Self::new(sampler, schedule, unipc, seed)
     }
 }
 
@@ -162,13 +179,13 @@ pub fn check_schedule(num_steps: usize, shift: f64) -> Result<(), EngineError> {
 }
 
 pub struct Solver {
-    algorithm: Algorithm,
+    algorithm: SamplerAlgorithm,
     steps: Range<usize>,
 }
 
 impl Solver {
     /// Makes only `steps` of the whole schedule, counted from 0. `None` when there are none such.
-    pub fn new(algorithm: Algorithm, steps: Range<usize>) -> Option<Self> {
+    pub fn new(algorithm: SamplerAlgorithm, steps: Range<usize>) -> Option<Self> {
         let solver = Self { algorithm, steps };
         let is_sound = !solver.steps.is_empty() && solver.steps.end <= solver.num_steps();
         is_sound.then_some(solver)
@@ -176,7 +193,7 @@ impl Solver {
 
     /// Like `check_schedule`, with an error that blames the request.
     pub fn of_steps(
-        algorithm: Algorithm,
+        algorithm: SamplerAlgorithm,
         steps: Range<usize>,
         num_steps: usize,
     ) -> Result<Self, EngineError> {
@@ -189,8 +206,7 @@ impl Solver {
     }
 
     /// Sets the number of draws of each image's generator before the first call; 1, the noise, by default. Only
-    /// samplers that
-    /// draw noise use it.
+    /// samplers that draw noise use it.
     pub fn set_draws_before(&mut self, draws: usize) {
         self.algorithm.method.set_draws_before(draws);
     }
@@ -251,8 +267,7 @@ impl Solver {
     }
 
     /// Initial latents of the first call. At sigma 1 they are the noise; a later start is an empty image with that
-    /// sigma's
-    /// noise, as diffusers' `scale_noise` of zeros.
+    /// sigma's noise, as diffusers' `scale_noise` of zeros.
     pub fn initial(&self, noise: Tensor) -> Tensor {
         match self.all_calls().start {
             0 => noise,
@@ -261,8 +276,8 @@ impl Solver {
     }
 
     /// Does `call`, which must follow the one before.
-    pub fn step(&mut self, call: usize, velocity: &Tensor, latents: &Tensor) -> Stepped {
-        let (at, method) = self.at(call);
+    pub fn step(&mut self, call: usize, velocity: &Tensor, latents: &Tensor) -> StepOutput {
+        let (at, method) = self.call_and_method(call);
         method.step(&at, velocity, latents)
     }
 
@@ -278,14 +293,14 @@ impl Solver {
         if call < calls.start || call > calls.end {
             return false;
         }
-        let (at, method) = self.at(call);
+        let (at, method) = self.call_and_method(call);
         method.restore(&at, history)
     }
 
-    fn at(&mut self, call: usize) -> (At<'_>, &mut dyn Method) {
+    fn call_and_method(&mut self, call: usize) -> (CallIndex<'_>, &mut dyn SamplerStep) {
         let done = call - self.all_calls().start;
-        let Algorithm { schedule, method } = &mut self.algorithm;
-        let at = At {
+        let SamplerAlgorithm { schedule, method } = &mut self.algorithm;
+        let at = CallIndex {
             schedule,
             call,
             done,
@@ -293,7 +308,7 @@ impl Solver {
         (at, method.as_mut())
     }
 
-    fn schedule(&self) -> &Schedule {
+    fn schedule(&self) -> &NoiseSchedule {
         &self.algorithm.schedule
     }
 }

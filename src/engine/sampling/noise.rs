@@ -21,16 +21,16 @@ unsafe extern "C" {
 
 /// `size` in f32. One draw: in parts, or in another shape, the numbers would be others.
 pub fn noise(size: &[i64], seed: u64) -> Result<Tensor, TchError> {
-    Generator::new(seed).normal(size)
+    CpuGenerator::new(seed).normal(size)
 }
 
 /// A `torch.Generator("cpu")` without other users.
-pub struct Generator {
+pub struct CpuGenerator {
     /// Absent when there was no memory for it.
     handle: Option<NonNull<c_void>>,
 }
 
-impl Generator {
+impl CpuGenerator {
     pub fn new(seed: u64) -> Self {
         #[expect(unsafe_code, reason = "tch has no generators")]
         // SAFETY: no requirements.
@@ -44,9 +44,7 @@ impl Generator {
     pub fn normal(&mut self, size: &[i64]) -> Result<Tensor, TchError> {
         let drawn = self.handle.as_mut().and_then(|handle| {
             #[expect(unsafe_code, reason = "tch has no generators")]
-            // SAFETY: the handle is `safelight_generator`'s and still alive; the pointer and the length are those of a
-            // slice, and
-            // nothing is kept.
+            // SAFETY: the handle comes from `safelight_generator` and is alive; pointer and length come from a slice, and nothing is kept.
             NonNull::new(unsafe {
                 safelight_generator_normal(handle.as_ptr(), size.as_ptr(), size.len())
             })
@@ -63,11 +61,11 @@ impl Generator {
     }
 }
 
-impl Drop for Generator {
+impl Drop for CpuGenerator {
     fn drop(&mut self) {
         if let Some(handle) = self.handle {
             #[expect(unsafe_code, reason = "tch has no generators")]
-            // SAFETY: the handle is `safelight_generator`'s, and is freed only here.
+            // SAFETY: the handle comes from `safelight_generator`, and is freed only here.
             unsafe {
                 safelight_generator_free(handle.as_ptr());
             }

@@ -9,7 +9,7 @@ use super::spacing::{karras_of_ddpm, spaced};
 
 /// Inputs of a scheduler's sigmas.
 #[derive(Clone, Copy, Debug)]
-pub struct Spacing {
+pub struct SigmaSpacing {
     pub schedule: SigmaSchedule,
     pub num_steps: usize,
     /// More than 0. For a dynamic shift by mu, `exp(mu)`.
@@ -18,19 +18,19 @@ pub struct Spacing {
 }
 
 /// Sigmas of the denoising loop with the model's timesteps.
-pub struct Schedule {
+pub struct NoiseSchedule {
     /// One more than there are calls of the model; the last is 0, or what noise stays.
     pub sigmas: Vec<f32>,
-    pub timesteps: Timesteps,
+    pub timesteps: ModelTimesteps,
 }
 
 /// One value a call of the model, of the type that diffusers gives it.
-pub enum Timesteps {
+pub enum ModelTimesteps {
     Whole(Vec<i64>),
     Exact(Vec<f32>),
 }
 
-impl Timesteps {
+impl ModelTimesteps {
     pub fn count(&self) -> usize {
         match self {
             Self::Whole(values) => values.len(),
@@ -53,12 +53,12 @@ impl Timesteps {
     }
 }
 
-impl Schedule {
+impl NoiseSchedule {
     /// `FlowMatchEulerDiscreteScheduler`'s, and `FlowMatchLCMScheduler`'s.
     ///
     /// The shift meets the smallest sigma twice, once for the range of the schedule and once for each of its
     /// values. That is diffusers' doing and kept, because a seed should give the same picture here.
-    pub fn flow_match(spacing: &Spacing) -> Self {
+    pub fn flow_match(spacing: &SigmaSpacing) -> Self {
         let (shift, train) = (spacing.shift, f64::from(spacing.num_train_timesteps));
         // The ends of the training schedule, in f32 as there.
         let end = |timestep: f32| {
@@ -85,13 +85,12 @@ impl Schedule {
         sigmas.push(0.0);
         Self {
             sigmas,
-            timesteps: Timesteps::Exact(timesteps),
+            timesteps: ModelTimesteps::Exact(timesteps),
         }
     }
 
     /// Two calls per step but the last, as in `FlowMatchHeunDiscreteScheduler`: every sigma but the ends appears twice.
-    /// It has
-    /// no Karras or other schedules; those use Euler's sigmas.
+    /// It has no Karras or other schedules; those use Euler's sigmas.
     #[must_use]
     pub fn twice(self) -> Self {
         let calls = 0..(2 * self.timesteps.count()).saturating_sub(1);
@@ -100,13 +99,13 @@ impl Schedule {
         let timesteps = calls.map(|call| self.timesteps.get(place(call)));
         Self {
             sigmas: sigmas.chain([0.0]).collect(),
-            timesteps: Timesteps::Exact(timesteps.collect()),
+            timesteps: ModelTimesteps::Exact(timesteps.collect()),
         }
     }
 
     /// `UniPCMultistepScheduler`'s with flow sigmas. Its exponential and beta schedules leave the sigmas of a flow
     /// (they reach 157); here they are laid between its own ends.
-    pub fn unipc(spacing: &Spacing, end: End) -> Self {
+    pub fn unipc(spacing: &SigmaSpacing, end: ScheduleEnd) -> Self {
         let train = f64::from(spacing.num_train_timesteps);
         if spacing.schedule == SigmaSchedule::Karras {
             let exact = karras_of_ddpm(spacing.num_steps, spacing.num_train_timesteps);
@@ -122,14 +121,18 @@ impl Schedule {
     }
 
     /// UniPC schedule of given sigmas, shifted already and without the end.
-    pub fn unipc_of_sigmas(mut sigmas: Vec<f64>, num_train_timesteps: u32, end: End) -> Self {
+    pub fn unipc_of_sigmas(
+        mut sigmas: Vec<f64>,
+        num_train_timesteps: u32,
+        end: ScheduleEnd,
+    ) -> Self {
         below_one(&mut sigmas);
         Self::ending_at(sigmas, end, f64::from(num_train_timesteps))
     }
 
-    /// `DPMSolverMultistepScheduler`'s with flow sigmas: begins below 1, where [`Schedule::unipc`] begins at it. Its
+    /// `DPMSolverMultistepScheduler`'s with flow sigmas: begins below 1, where [`NoiseSchedule::unipc`] begins at it. Its
     /// other schedules leave the sigmas of a flow; here they are laid between its own ends.
-    pub fn dpm(spacing: &Spacing) -> Self {
+    pub fn dpm(spacing: &SigmaSpacing) -> Self {
         let train = f64::from(spacing.num_train_timesteps);
         let mut simple: Vec<f64> = linspace(1.0, 1.0 / train, spacing.num_steps + 1)
             .into_iter()
@@ -140,9 +143,9 @@ impl Schedule {
         Self::with_whole_timesteps(spaced(spacing.schedule, simple), 0.0, train)
     }
 
-    fn ending_at(exact: Vec<f64>, end: End, train: f64) -> Self {
+    fn ending_at(exact: Vec<f64>, end: ScheduleEnd, train: f64) -> Self {
         let end = match (exact.last(), end) {
-            (Some(&last), End::SigmaMin) => last,
+            (Some(&last), ScheduleEnd::SigmaMin) => last,
             _ => 0.0,
         };
         Self::with_whole_timesteps(exact, end, train)
@@ -154,14 +157,14 @@ impl Schedule {
         let sigmas = exact.into_iter().chain([end]);
         Self {
             sigmas: sigmas.map(|sigma| sigma as f32).collect(),
-            timesteps: Timesteps::Whole(timesteps),
+            timesteps: ModelTimesteps::Whole(timesteps),
         }
     }
 }
 
 /// End of a schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum End {
+pub enum ScheduleEnd {
     #[default]
     Zero,
     /// At its last sigma again.

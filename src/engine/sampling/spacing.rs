@@ -39,8 +39,7 @@ fn karras(max: f64, min: f64, num_steps: usize) -> Vec<f64> {
 }
 
 /// Karras sigmas as `UniPCMultistepScheduler` uses them for flow models: spaced between the noise-to-image ratios of
-/// DDPM's
-/// training (linear betas from 0.0001 to 0.02), whatever the model's shift, and then used as flow sigmas.
+/// DDPM's training (linear betas from 0.0001 to 0.02), whatever the model's shift, and then used as flow sigmas.
 pub fn karras_of_ddpm(num_steps: usize, num_train_timesteps: u32) -> Vec<f64> {
     let (first, last) = (1e-4, 0.02);
     let step = (last - first) / f64::from(num_train_timesteps.max(2) - 1);

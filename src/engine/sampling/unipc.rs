@@ -3,11 +3,11 @@
 //! In the arithmetic of diffusers' `UniPCMultistepScheduler`, coefficients in f32, and finite where that is not: the
 //! step to a sigma of 0 is first order, whose remaining term vanishes. Knows no other prediction than velocity.
 
-use safelight_core::job::Sampler;
+use safelight_core::job::SamplerKind;
 use tch::Tensor;
 
 use super::schedule::lambda;
-use super::{At, End, Method, Schedule, Stepped};
+use super::{CallIndex, NoiseSchedule, SamplerStep, ScheduleEnd, StepOutput};
 
 #[derive(Clone, Debug)]
 pub struct UniPcOptions {
@@ -19,7 +19,7 @@ pub struct UniPcOptions {
     pub is_of_sigma: bool,
     /// Fall back to lower orders at the end.
     pub lower_order_final: bool,
-    pub end: End,
+    pub end: ScheduleEnd,
     /// Steps after which the corrector is not used.
     pub disable_corrector: Vec<usize>,
 }
@@ -31,7 +31,7 @@ impl Default for UniPcOptions {
             is_bh1: false,
             is_of_sigma: false,
             lower_order_final: true,
-            end: End::Zero,
+            end: ScheduleEnd::Zero,
             disable_corrector: Vec::new(),
         }
     }
@@ -40,15 +40,15 @@ impl Default for UniPcOptions {
 impl UniPcOptions {
     /// The form of it that `sampler` asks for.
     #[must_use]
-    pub fn of(self, sampler: Sampler) -> Self {
+    pub fn for_sampler(self, sampler: SamplerKind) -> Self {
         Self {
-            is_bh1: self.is_bh1 || sampler == Sampler::UniPcBh1,
+            is_bh1: self.is_bh1 || sampler == SamplerKind::UniPcBh1,
             ..self
         }
     }
 }
 
-/// Along a schedule whose sigmas are below 1, such as [`Schedule::unipc`] gives.
+/// Along a schedule whose sigmas are below 1, such as [`NoiseSchedule::unipc`] gives.
 pub(super) struct UniPc {
     options: UniPcOptions,
     /// The predictions of x0 so far, newest last, no more than the order.
@@ -67,7 +67,7 @@ impl UniPc {
     }
 
     /// The order that a call's step had or will have, with the predictions up to its own: fewer near the end.
-    fn order_of(&self, schedule: &Schedule, call: usize) -> usize {
+    fn order_of(&self, schedule: &NoiseSchedule, call: usize) -> usize {
         let left = schedule.timesteps.count() - call;
         let order = self.options.order.min(self.predictions.len());
         if schedule.sigmas[call + 1] == 0.0 {
@@ -80,7 +80,7 @@ impl UniPc {
     }
 
     /// UniC: the latents of a call again, now that the model has seen them.
-    fn correct(&self, at: &At<'_>, last_latents: &Tensor, x0: &Tensor) -> Tensor {
+    fn correct(&self, at: &CallIndex<'_>, last_latents: &Tensor, x0: &Tensor) -> Tensor {
         let order = self.order_of(at.schedule, at.call - 1);
         let c = self.coefficients(at.schedule, [at.call - 1, at.call], order);
         let newest = self.newest_prediction();
@@ -97,7 +97,7 @@ impl UniPc {
     }
 
     /// UniP: the latents of the call after `call`.
-    fn predict(&self, at: &At<'_>, latents: &Tensor) -> Tensor {
+    fn predict(&self, at: &CallIndex<'_>, latents: &Tensor) -> Tensor {
         let order = self.order_of(at.schedule, at.call);
         let c = self.coefficients(at.schedule, [at.call, at.call + 1], order);
         let newest = self.newest_prediction();
@@ -119,7 +119,7 @@ impl UniPc {
     }
 
     /// The older predictions against the newest, divided by how far back they are.
-    fn differences(&self, c: &Coefficients, order: usize) -> Vec<Tensor> {
+    fn differences(&self, c: &UniPcCoefficients, order: usize) -> Vec<Tensor> {
         let newest = self.newest_prediction();
         let older = self.predictions.iter().rev().skip(1);
         older
@@ -131,10 +131,10 @@ impl UniPc {
     /// From the sigma of call `from` to that of call `to`, with the history before `from`.
     fn coefficients(
         &self,
-        Schedule { sigmas, .. }: &Schedule,
+        NoiseSchedule { sigmas, .. }: &NoiseSchedule,
         [from, to]: [usize; 2],
         order: usize,
-    ) -> Coefficients {
+    ) -> UniPcCoefficients {
         let is_of_sigma = self.options.is_of_sigma;
         let lambda = |call: usize| {
             if is_of_sigma {
@@ -159,7 +159,7 @@ impl UniPc {
             factorial *= (i + 1) as f32;
             phi = phi / hh - 1.0 / factorial;
         }
-        Coefficients {
+        UniPcCoefficients {
             alpha: if is_of_sigma { 1.0 } else { 1.0 - sigmas[to] },
             sigma_ratio: sigmas[to] / sigmas[from],
             phi_1,
@@ -170,8 +170,8 @@ impl UniPc {
     }
 }
 
-impl Method for UniPc {
-    fn step(&mut self, at: &At<'_>, velocity: &Tensor, latents: &Tensor) -> Stepped {
+impl SamplerStep for UniPc {
+    fn step(&mut self, at: &CallIndex<'_>, velocity: &Tensor, latents: &Tensor) -> StepOutput {
         let x0 = latents - velocity * f64::from(at.sigmas().0);
         let latents = match &self.last_latents {
             Some(last) if !self.options.disable_corrector.contains(&(at.call - 1)) => {
@@ -185,7 +185,7 @@ impl Method for UniPc {
         self.predictions.push(x0.shallow_clone());
         let next = self.predict(at, &latents);
         self.last_latents = Some(latents);
-        Stepped { latents: next, x0 }
+        StepOutput { latents: next, x0 }
     }
 
     fn history(&self) -> Vec<Tensor> {
@@ -194,7 +194,7 @@ impl Method for UniPc {
         tensors.map(Tensor::shallow_clone).collect()
     }
 
-    fn restore(&mut self, at: &At<'_>, mut history: Vec<Tensor>) -> bool {
+    fn restore(&mut self, at: &CallIndex<'_>, mut history: Vec<Tensor>) -> bool {
         let expected = match at.done.min(self.options.order) {
             0 => 0,
             predictions => predictions + 1,
@@ -208,7 +208,7 @@ impl Method for UniPc {
     }
 }
 
-struct Coefficients {
+struct UniPcCoefficients {
     alpha: f32,
     sigma_ratio: f32,
     phi_1: f32,
@@ -217,7 +217,7 @@ struct Coefficients {
     b: Vec<f32>,
 }
 
-impl Coefficients {
+impl UniPcCoefficients {
     /// The first-order part of both updates.
     fn base(&self, latents: &Tensor, prediction: &Tensor) -> Tensor {
         latents * f64::from(self.sigma_ratio) - prediction * f64::from(self.alpha * self.phi_1)

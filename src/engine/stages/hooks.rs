@@ -10,14 +10,14 @@ use tch::{Kind, Tensor};
 
 use super::StageContext;
 use crate::denoise::DenoiseState;
-use crate::fault::{self, Site};
+use crate::fault::{self, FaultSite};
 use crate::hooks::Hooks;
-use crate::preview::Previewer;
+use crate::preview::StagePreviewer;
 
 pub(crate) struct StageHooks<'a> {
     context: &'a StageContext<'a>,
     /// Gone with the stage, and so before anything is unloaded.
-    previewer: RefCell<Previewer>,
+    previewer: RefCell<StagePreviewer>,
     is_last_step: Cell<bool>,
     /// The frames that were sent so far.
     num_frames: Cell<u32>,
@@ -76,7 +76,7 @@ impl<'a> StageHooks<'a> {
 impl Hooks for StageHooks<'_> {
     fn cancelled(&self) -> bool {
         self.context.ticks.fetch_add(1, Ordering::Relaxed);
-        fault::at(Site::Look);
+        fault::at(FaultSite::Look);
         self.context.cancel.is_cancelled()
     }
 
@@ -100,7 +100,7 @@ impl Hooks for StageHooks<'_> {
     }
 
     fn frames(&self, frames: &Tensor) {
-        fault::at(Site::Frames);
+        fault::at(FaultSite::Frames);
         let frames = frames.to_kind(Kind::Uint8);
         let first = self.num_frames.get();
         let total = self.total_frames();

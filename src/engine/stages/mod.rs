@@ -25,17 +25,17 @@ use safelight_core::memory::{FallbackLevel, StageMemory};
 use safelight_core::protocol::{EngineMessage, StageOrder};
 use tch::{Device, Kind, Tensor};
 
-use crate::capture::{self, Capture};
+use crate::capture::{self, StageCapture};
 use crate::denoise::DenoiseState;
 use crate::error::EngineError;
-use crate::fault::{self, Site};
+use crate::fault::{self, FaultSite};
 use crate::hooks::Hooks as _;
-use crate::memory::{Boundary, assert_unloaded, forget_all, line_before, reclaim};
-use crate::place::Placement;
-use crate::preview::Previewer;
+use crate::memory::{ReleasePoint, assert_unloaded, forget_all, line_before, reclaim};
+use crate::placement::ComputePlacement;
+use crate::preview::StagePreviewer;
 use crate::runtime::{self, use_compute_options};
-use crate::serve::Outgoing;
-use crate::store;
+use crate::serve::OutgoingMessage;
+use crate::tensor_files;
 use crate::text::PromptEmbeds;
 use crate::work::StageWork;
 use hooks::StageHooks;
@@ -50,7 +50,7 @@ pub struct StageContext<'a> {
     pub cancel: CancelToken,
     /// Counted up wherever the cancel flag is looked at.
     pub ticks: Arc<AtomicU64>,
-    pub messages: Sender<Outgoing>,
+    pub messages: Sender<OutgoingMessage>,
 }
 
 /// The order with the request of its pass and the tiles of its fallback level. Device and dtype: `placement`.
@@ -72,7 +72,7 @@ pub fn run(
 ) -> Result<(), EngineError> {
     let stage = context.order.stage;
     let _armed = fault::arm(stage, context.order.memory.rung);
-    fault::at(Site::Start);
+    fault::at(FaultSite::Start);
     let _no_grad = tch::no_grad_guard();
     let memory = &context.order.memory;
     let cap = memory.cap_bytes;
@@ -84,7 +84,7 @@ pub fn run(
         forget_all();
     }
     if makes_latents(stage) {
-        context.reclaim(Boundary::PostUnloadTransformer);
+        context.reclaim(ReleasePoint::PostUnloadTransformer);
     }
     if needs_all_memory(stage) && !context.keeps_loaded() {
         assert_unloaded(context.device, context.baseline)?;
@@ -117,14 +117,14 @@ fn makes_latents(stage: Stage) -> bool {
 }
 
 /// Release point after a stage; unloading the transformers is a separate stage.
-fn boundary_behind(stage: Stage) -> Option<Boundary> {
+fn boundary_behind(stage: Stage) -> Option<ReleasePoint> {
     Some(match stage {
-        Stage::EncodeText => Boundary::PostTextEncoding,
-        Stage::EncodeImage => Boundary::PostVaeEncoding,
-        Stage::EncodeVision => Boundary::PostClipVision,
-        Stage::Unload => Boundary::PostTransformerUnload,
-        Stage::Decode => Boundary::PostVaeDecode,
-        Stage::Upscale | Stage::Interpolate => Boundary::PostFinish,
+        Stage::EncodeText => ReleasePoint::PostTextEncoding,
+        Stage::EncodeImage => ReleasePoint::PostVaeEncoding,
+        Stage::EncodeVision => ReleasePoint::PostClipVision,
+        Stage::Unload => ReleasePoint::PostTransformerUnload,
+        Stage::Decode => ReleasePoint::PostVaeDecode,
+        Stage::Upscale | Stage::Interpolate => ReleasePoint::PostFinish,
         Stage::Denoise | Stage::DenoiseHigh | Stage::DenoiseLow | Stage::Save => return None,
     })
 }
@@ -150,7 +150,7 @@ impl StageContext<'_> {
     }
 
     pub(crate) fn folder(&self) -> JobFolder {
-        JobFolder::at(&self.order.folder)
+        JobFolder::open(&self.order.folder)
     }
 
     /// Path of a stage's last result before this one.
@@ -160,7 +160,7 @@ impl StageContext<'_> {
 
     /// The last time that the job has a stage before this one, counted from 0.
     fn last_before(&self, stage: Stage) -> Option<u32> {
-        let recipe = Recipe::of(self.request());
+        let recipe = Recipe::from_request(self.request());
         let own = recipe.position(self.order.stage, self.order.section)?;
         recipe.last_before(stage, own)
     }
@@ -172,7 +172,7 @@ impl StageContext<'_> {
     }
 
     /// Device and dtype of the large networks.
-    pub(crate) fn placement(&self) -> Placement {
+    pub(crate) fn placement(&self) -> ComputePlacement {
         let kind_of = |dtype| match (dtype, self.device) {
             (DtypeChoice::Bf16, _) | (DtypeChoice::Auto, Device::Cuda(_)) => Kind::BFloat16,
             (DtypeChoice::F16, _) => Kind::Half,
@@ -192,7 +192,7 @@ impl StageContext<'_> {
         } else {
             kind_of(request.dtype)
         };
-        Placement {
+        ComputePlacement {
             device: self.device,
             kind,
             resident_bytes: self.resident_bytes(),
@@ -201,11 +201,11 @@ impl StageContext<'_> {
     }
 
     /// Once memory has run out nothing but the job is made; and what computes on the CPU has no time for it.
-    pub(crate) fn previewer(&self) -> Previewer {
+    pub(crate) fn previewer(&self) -> StagePreviewer {
         let memory = &self.order.memory;
         let has_room =
             memory.rung == FallbackLevel::Ground && memory.conv_backend != ConvBackend::Cpu;
-        Previewer::new(self.request(), self.device, has_room)
+        StagePreviewer::new(self.request(), self.device, has_room)
     }
 
     /// Once memory has run out nothing stays.
@@ -225,7 +225,7 @@ impl StageContext<'_> {
     }
 
     /// Gives memory back and tells the app.
-    pub fn reclaim(&self, boundary: Boundary) {
+    pub fn reclaim(&self, boundary: ReleasePoint) {
         let message = EngineMessage::Reclaimed(reclaim(self.device, boundary));
         // Nobody listening means that the app is gone, and this process with it.
         self.messages.send((message, Vec::new())).ok();
@@ -248,7 +248,7 @@ impl StageContext<'_> {
         self.folder().section_checkpoint(self.order.section)
     }
 
-    /// Result of the stage `of`, if it ran.
+    /// Result of the stage `from_request`, if it ran.
     pub(crate) fn earlier<T>(
         &self,
         of: Stage,
@@ -267,9 +267,9 @@ impl StageContext<'_> {
         part: impl FnOnce(&mut StageWork<'_>) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {
         let mut capture = if self.order.capture {
-            Capture::stage(&self.order.folder, self.order.stage.name())?
+            StageCapture::stage(&self.order.folder, self.order.stage.name())?
         } else {
-            Capture::off()
+            StageCapture::off()
         };
         let hooks = StageHooks::new(self);
         let done = part(&mut StageWork {
@@ -289,7 +289,7 @@ impl StageContext<'_> {
     ) -> Result<(), EngineError> {
         let embeds = self.part(part);
         if matches!(embeds, Ok(_) | Err(EngineError::Cancelled)) {
-            self.reclaim(Boundary::PostUnloadTextEncoder);
+            self.reclaim(ReleasePoint::PostUnloadTextEncoder);
         }
         embeds?.save(&self.own_result())
     }
@@ -300,7 +300,7 @@ impl StageContext<'_> {
         name: &str,
         part: impl FnOnce(&mut StageWork<'_>) -> Result<Tensor, EngineError>,
     ) -> Result<(), EngineError> {
-        store::write_one(&self.own_result(), name, &self.part(part)?)
+        tensor_files::write_one(&self.own_result(), name, &self.part(part)?)
     }
 
     /// Checkpoint of an earlier run of this stage.
@@ -331,14 +331,13 @@ impl StageContext<'_> {
 }
 
 /// Placement of a stage that found no room on the device. A text encoder keeps its dtype, so that its weights can stay
-/// in
-/// their file; the VAE and the image encoder are small, and exact in f32.
-fn on_cpu(stage: Stage, kind: Kind) -> Placement {
+/// in their file; the VAE and the image encoder are small, and exact in f32.
+fn on_cpu(stage: Stage, kind: Kind) -> ComputePlacement {
     let kind = match (stage, kind) {
         (Stage::EncodeText, Kind::BFloat16) => Kind::BFloat16,
         _ => Kind::Float,
     };
-    Placement::new(Device::Cpu, kind)
+    ComputePlacement::new(Device::Cpu, kind)
 }
 
 /// A capture that cannot be written costs itself, not the clip.

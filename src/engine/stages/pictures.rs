@@ -2,20 +2,20 @@
 
 use std::path::Path;
 
-use safelight_core::job::{Edges, Fit, GenerateRequest, JobFolder, SEEN_FRAMES};
-use safelight_core::media::{self, Picture};
+use safelight_core::job::{CannyThresholds, GenerateRequest, JobFolder, ResizeMode, SEEN_FRAMES};
+use safelight_core::media::{self, RgbPixels};
 use tch::{Kind, Tensor};
 
-use crate::capture::Capture;
+use crate::capture::StageCapture;
 use crate::error::EngineError;
 use crate::pixels::pixels_from_rgb8;
 use crate::stages::images::{binary_mask, soft_mask};
 
 /// An input image as opened, and cropped as requested.
 pub(crate) struct FittedImage {
-    source: Picture,
+    source: RgbPixels,
     /// Cropped if requested.
-    pub(crate) fitted: Picture,
+    pub(crate) fitted: RgbPixels,
 }
 
 /// The job's start image and, if any, its end image.
@@ -33,8 +33,8 @@ pub(crate) fn of_job(
 pub(crate) fn frames_of_job(
     folder: &JobFolder,
     request: &GenerateRequest,
-    capture: &mut Capture,
-) -> Result<(Picture, Option<Picture>), EngineError> {
+    capture: &mut StageCapture,
+) -> Result<(RgbPixels, Option<RgbPixels>), EngineError> {
     let (start, end) = of_job(folder, request)?;
     start.record("image", capture);
     if let Some(end) = &end {
@@ -58,8 +58,8 @@ pub(crate) fn references_of_job(
     folder: &JobFolder,
     request: &GenerateRequest,
     name: fn(usize) -> String,
-    capture: &mut Capture,
-) -> Result<Vec<Picture>, EngineError> {
+    capture: &mut StageCapture,
+) -> Result<Vec<RgbPixels>, EngineError> {
     let all = (0..request.references.len())
         .map(|index| recorded(&folder.reference(index), &name(index), capture));
     all.collect()
@@ -74,8 +74,8 @@ pub(crate) fn reference(index: usize) -> String {
 pub(crate) fn prompt_pictures_of_job(
     folder: &JobFolder,
     request: &GenerateRequest,
-    capture: &mut Capture,
-) -> Result<Vec<Picture>, EngineError> {
+    capture: &mut StageCapture,
+) -> Result<Vec<RgbPixels>, EngineError> {
     let all = (0..request.prompt_pictures.len()).map(|index| {
         recorded(
             &folder.prompt_picture(index),
@@ -91,7 +91,7 @@ pub(crate) fn prompt_picture(index: usize) -> String {
     format!("prompt_picture.{index}")
 }
 
-fn recorded(path: &Path, name: &str, capture: &mut Capture) -> Result<Picture, EngineError> {
+fn recorded(path: &Path, name: &str, capture: &mut StageCapture) -> Result<RgbPixels, EngineError> {
     let picture = media::open_picture(path)?;
     record(&picture, name, capture);
     Ok(picture)
@@ -101,15 +101,15 @@ fn recorded(path: &Path, name: &str, capture: &mut Capture) -> Result<Picture, E
 pub(crate) fn controls_of_job(
     folder: &JobFolder,
     request: &GenerateRequest,
-    capture: &mut Capture,
-) -> Result<Vec<Picture>, EngineError> {
+    capture: &mut StageCapture,
+) -> Result<Vec<RgbPixels>, EngineError> {
     let masks = control_masks_of_job(folder, request)?;
     let all = request.controls.iter().enumerate().map(|(index, control)| {
         let given = open(&folder.control(index), request)?;
         given.record(&format!("control.{index}"), capture);
         let picture = given.resized(request)?;
         let mut picture = match control.settings.made {
-            Some(Edges { low, high }) => media::canny(&picture, low, high)?,
+            Some(CannyThresholds { low, high }) => media::canny(&picture, low, high)?,
             None => picture,
         };
         if let Some(mask) = &masks[index] {
@@ -121,7 +121,7 @@ pub(crate) fn controls_of_job(
 }
 
 /// Blackens the pixels that a mask of the image's size denoises.
-fn hide(picture: &mut Picture, mask: &Picture) -> Result<(), EngineError> {
+fn hide(picture: &mut RgbPixels, mask: &RgbPixels) -> Result<(), EngineError> {
     let hidden = binary_mask(mask, picture.width, picture.height)?;
     let hidden = Vec::<f32>::try_from(hidden.flatten(0, -1))?;
     for (pixel, hidden) in picture.rgb.chunks_exact_mut(3).zip(hidden) {
@@ -136,7 +136,7 @@ fn hide(picture: &mut Picture, mask: &Picture) -> Result<(), EngineError> {
 pub(crate) fn control_masks_of_job(
     folder: &JobFolder,
     request: &GenerateRequest,
-) -> Result<Vec<Option<Picture>>, EngineError> {
+) -> Result<Vec<Option<RgbPixels>>, EngineError> {
     let all = request.controls.iter().enumerate().map(|(index, control)| {
         let mask = control.mask.as_ref();
         let mask = mask.map(|_| open(&folder.control_mask(index), request)?.resized(request));
@@ -175,7 +175,7 @@ pub(crate) struct PixelRestore {
 
 impl PixelRestore {
     /// `picture`: at the size of the result; `mask`: 1 for denoised pixels, `(1, 1, H, W)`
-    pub(crate) fn of(picture: &Picture, mask: &Tensor) -> Result<Self, EngineError> {
+    pub(crate) fn of(picture: &RgbPixels, mask: &Tensor) -> Result<Self, EngineError> {
         let [height, width] = [picture.height, picture.width].map(i64::from);
         let bytes = Tensor::from_slice(&picture.rgb);
         Self::of_clip(&bytes.view([1, height, width, 3]), &mask.unsqueeze(2))
@@ -231,14 +231,17 @@ fn open(path: &Path, request: &GenerateRequest) -> Result<FittedImage, EngineErr
 }
 
 /// Crops an image to the request's aspect ratio, if requested.
-pub(crate) fn fitted(source: &Picture, request: &GenerateRequest) -> Result<Picture, EngineError> {
+pub(crate) fn fitted(
+    source: &RgbPixels,
+    request: &GenerateRequest,
+) -> Result<RgbPixels, EngineError> {
     Ok(match request.fit {
-        Fit::Stretch => source.clone(),
-        Fit::Crop => media::crop_to_aspect(source, request.width, request.height)?,
+        ResizeMode::Stretch => source.clone(),
+        ResizeMode::Crop => media::crop_to_aspect(source, request.width, request.height)?,
     })
 }
 
-fn record(source: &Picture, name: &str, capture: &mut Capture) {
+fn record(source: &RgbPixels, name: &str, capture: &mut StageCapture) {
     if let Ok(bytes) = Tensor::f_from_slice(&source.rgb) {
         let [height, width] = [source.height, source.width].map(i64::from);
         capture.put(
@@ -250,12 +253,12 @@ fn record(source: &Picture, name: &str, capture: &mut Capture) {
 
 impl FittedImage {
     /// Records the image as opened.
-    pub(crate) fn record(&self, name: &str, capture: &mut Capture) {
+    pub(crate) fn record(&self, name: &str, capture: &mut StageCapture) {
         record(&self.source, name, capture);
     }
 
     /// Resizes it to the size of the result.
-    pub(crate) fn resized(&self, request: &GenerateRequest) -> Result<Picture, EngineError> {
+    pub(crate) fn resized(&self, request: &GenerateRequest) -> Result<RgbPixels, EngineError> {
         let fitted = &self.fitted;
         Ok(media::resize_lanczos(
             fitted,

@@ -7,7 +7,7 @@ use safelight_core::networks::{NetworkConfig as _, SiglipConfig};
 use tch::{Kind, Tensor};
 
 use crate::error::EngineError;
-use crate::place::{Placement, made};
+use crate::placement::{ComputePlacement, build};
 use crate::vision::{SiglipHead, SiglipImageProcessor, SiglipVisionEncoder};
 use crate::work::StageWork;
 
@@ -32,7 +32,7 @@ impl SiglipStage {
         let weights = exact(work).open(home)?;
         let new = |w: &_| SiglipVisionEncoder::new(&config, w);
         let unexpected = SiglipVisionEncoder::unexpected_keys;
-        let encoder = made(&weights, "image encoder", work.hooks, new, unexpected)?;
+        let encoder = build(&weights, "image encoder", work.hooks, new, unexpected)?;
         let head = if work.capture.is_on() {
             SiglipHead::read(&config, &weights)?
         } else {
@@ -67,8 +67,8 @@ impl SiglipStage {
 }
 
 /// The stage's placement, in f32.
-pub(crate) fn exact(work: &StageWork<'_>) -> Placement {
-    Placement {
+pub(crate) fn exact(work: &StageWork<'_>) -> ComputePlacement {
+    ComputePlacement {
         kind: Kind::Float,
         ..work.place
     }

@@ -5,7 +5,7 @@
 
 use tch::Tensor;
 
-use super::{Policy, Signals, relative_change};
+use super::{SkipPolicy, SkipSignals, relative_change};
 
 pub(super) struct FirstBlock {
     threshold: f64,
@@ -22,8 +22,8 @@ impl FirstBlock {
     }
 }
 
-impl Policy for FirstBlock {
-    fn skips(&mut self, _call: usize, signals: &dyn Signals) -> bool {
+impl SkipPolicy for FirstBlock {
+    fn skips(&mut self, _call: usize, signals: &dyn SkipSignals) -> bool {
         let now = signals.first_residual();
         let skips = self
             .last_run
@@ -35,7 +35,7 @@ impl Policy for FirstBlock {
         skips
     }
 
-    fn notes(&mut self, signals: &dyn Signals) {
+    fn notes(&mut self, signals: &dyn SkipSignals) {
         self.last_run = Some(signals.first_residual());
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! After Ma and others 2025, <https://arxiv.org/abs/2506.09045>. Looks at no tensor.
 
-use super::{Policy, Signals};
+use super::{SkipPolicy, SkipSignals};
 
 /// Calibration of a model's residuals, and the tolerated error.
 #[derive(Clone, Debug)]
-pub struct Magnitudes {
+pub struct ResidualMagnitudes {
     /// Of every call's residual to that of the one before; the first has none and is 1.
     pub ratios: Vec<f64>,
     /// Calls that may be skipped one after the other.
@@ -33,17 +33,17 @@ pub fn stretched(table: &[f64], num_calls: usize) -> Vec<f64> {
         .collect()
 }
 
-pub(super) struct Magnitude {
+pub(super) struct MagCache {
     threshold: f64,
-    measured: Magnitudes,
+    measured: ResidualMagnitudes,
     /// Ratio of the reused residual to the one that it replaces.
     ratio: f64,
     off: f64,
     num_skipped: usize,
 }
 
-impl Magnitude {
-    pub(super) fn new(threshold: f64, measured: Magnitudes) -> Self {
+impl MagCache {
+    pub(super) fn new(threshold: f64, measured: ResidualMagnitudes) -> Self {
         Self {
             threshold,
             measured,
@@ -54,8 +54,8 @@ impl Magnitude {
     }
 }
 
-impl Policy for Magnitude {
-    fn skips(&mut self, call: usize, _signals: &dyn Signals) -> bool {
+impl SkipPolicy for MagCache {
+    fn skips(&mut self, call: usize, _signals: &dyn SkipSignals) -> bool {
         let ratio = self.measured.ratios.get(call);
         let Some(&ratio) = ratio.filter(|_| call >= self.measured.retained) else {
             return false;

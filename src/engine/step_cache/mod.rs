@@ -1,6 +1,5 @@
 //! Step caches: calls of a network that need not run its blocks, because their residual has hardly changed, and calls
-//! that
-//! are extrapolated from earlier predictions.
+//! that are extrapolated from earlier predictions.
 //!
 //! One interface for four algorithms, one file each. Three of them skip blocks: each decides which calls, and the
 //! residual of the last run is reused for all. Independent of the network: it passes numbers and tensors.
@@ -18,17 +17,17 @@ use safelight_core::job::{StepCache as Choice, StepCacheKind};
 use tch::{Kind, Tensor};
 
 use first_block::FirstBlock;
-use magnitude::Magnitude;
-use taylor::Taylor;
-use tea::Tea;
+use magnitude::MagCache;
+use taylor::TaylorSeer;
+use tea::TeaCache;
 
-pub use magnitude::{Magnitudes, stretched};
+pub use magnitude::{ResidualMagnitudes, stretched};
 pub use shortcut::{ContextCaches, SkipOptions};
 pub use skip::BlockSkipper;
-pub use tea::Polynomial;
+pub use tea::MovementPolynomial;
 
 /// Inputs of the decision, each computed only if an algorithm uses it.
-pub trait Signals {
+pub trait SkipSignals {
     /// Input of the first block after its norm and modulation.
     fn modulated(&self) -> Tensor;
 
@@ -37,67 +36,70 @@ pub trait Signals {
 }
 
 /// Decides call by call, in their order.
-trait Policy {
+trait SkipPolicy {
     /// Returns whether `call`, which is neither the first nor the last, may skip the blocks.
-    fn skips(&mut self, call: usize, signals: &dyn Signals) -> bool;
+    fn skips(&mut self, call: usize, signals: &dyn SkipSignals) -> bool;
 
     /// Observes the inputs of a call that runs in any case.
-    fn notes(&mut self, _signals: &dyn Signals) {}
+    fn notes(&mut self, _signals: &dyn SkipSignals) {}
 }
 
 /// Cached values of a network along one denoising loop, for one image or video and one guidance pass.
-pub struct StepCache {
-    way: Way,
+pub struct ContextCache {
+    way: CacheStrategy,
     num_calls: usize,
     num_skipped: Cell<usize>,
     last_call: Cell<Option<usize>>,
 }
 
-enum Way {
+enum CacheStrategy {
     /// Some calls leave out blocks.
     Blocks {
-        policy: RefCell<Box<dyn Policy>>,
+        policy: RefCell<Box<dyn SkipPolicy>>,
         runs_first: bool,
         residual: RefCell<Option<Tensor>>,
     },
     /// Some calls are not made.
-    Answers(RefCell<Taylor>),
+    Answers(RefCell<TaylorSeer>),
 }
 
 /// The cache of a walk, and which call of it is made.
-pub type CallCache<'a> = Option<(&'a StepCache, usize)>;
+pub type CallCache<'a> = Option<(&'a ContextCache, usize)>;
 
 /// Calibration of a model, for the algorithms that need it.
 #[derive(Clone, Debug, Default)]
-pub struct Measured {
+pub struct CacheCalibration {
     /// TeaCache's.
-    pub polynomial: Option<Polynomial>,
+    pub polynomial: Option<MovementPolynomial>,
     /// MagCache's.
-    pub magnitudes: Option<Magnitudes>,
+    pub magnitudes: Option<ResidualMagnitudes>,
 }
 
-impl StepCache {
+impl ContextCache {
     /// For `num_calls` calls; `None` if the algorithm needs a calibration that the model lacks.
-    pub fn new(choice: Choice, num_calls: usize, measured: Measured) -> Option<Self> {
+    pub fn new(choice: Choice, num_calls: usize, measured: CacheCalibration) -> Option<Self> {
         let threshold = choice.threshold;
-        let policy: Box<dyn Policy> = match choice.kind {
-            StepCacheKind::TeaCache => Box::new(Tea::new(threshold, measured.polynomial?)),
-            StepCacheKind::MagCache => Box::new(Magnitude::new(threshold, measured.magnitudes?)),
+        let policy: Box<dyn SkipPolicy> = match choice.kind {
+            StepCacheKind::TeaCache => Box::new(TeaCache::new(threshold, measured.polynomial?)),
+            StepCacheKind::MagCache => Box::new(MagCache::new(threshold, measured.magnitudes?)),
             StepCacheKind::FirstBlock => Box::new(FirstBlock::new(threshold)),
             StepCacheKind::TaylorSeer => {
-                let taylor = Taylor::new(choice.interval());
-                return Some(Self::of(Way::Answers(taylor.into()), num_calls));
+                let taylor = TaylorSeer::new(choice.interval());
+                return Some(Self::with_strategy(
+                    CacheStrategy::Answers(taylor.into()),
+                    num_calls,
+                ));
             }
         };
-        let way = Way::Blocks {
+        let way = CacheStrategy::Blocks {
             policy: policy.into(),
             runs_first: choice.kind == StepCacheKind::FirstBlock,
             residual: RefCell::default(),
         };
-        Some(Self::of(way, num_calls))
+        Some(Self::with_strategy(way, num_calls))
     }
 
-    fn of(way: Way, num_calls: usize) -> Self {
+    fn with_strategy(way: CacheStrategy, num_calls: usize) -> Self {
         Self {
             way,
             num_calls,
@@ -108,14 +110,14 @@ impl StepCache {
 
     /// Returns whether calls may skip blocks.
     pub fn skips_blocks(&self) -> bool {
-        matches!(self.way, Way::Blocks { .. })
+        matches!(self.way, CacheStrategy::Blocks { .. })
     }
 
     /// Returns whether the first block runs before [`Self::stand_in`] is called.
     pub fn runs_first_block(&self) -> bool {
         matches!(
             self.way,
-            Way::Blocks {
+            CacheStrategy::Blocks {
                 runs_first: true,
                 ..
             }
@@ -129,10 +131,9 @@ impl StepCache {
     }
 
     /// Residual of the blocks (all, or those after the first); `None` if they must run, and then call [`Self::keep`].
-    /// `call`
-    /// counts from 0, in order; a repeated call runs.
-    pub fn stand_in(&self, call: usize, signals: &dyn Signals) -> Option<Tensor> {
-        let Way::Blocks {
+    /// `call` counts from 0, in order; a repeated call runs.
+    pub fn stand_in(&self, call: usize, signals: &dyn SkipSignals) -> Option<Tensor> {
+        let CacheStrategy::Blocks {
             policy, residual, ..
         } = &self.way
         else {
@@ -152,14 +153,14 @@ impl StepCache {
 
     /// Stores the residual of the blocks, `after` minus `before`.
     pub fn keep(&self, before: &Tensor, after: &Tensor) {
-        if let Way::Blocks { residual, .. } = &self.way {
+        if let CacheStrategy::Blocks { residual, .. } = &self.way {
             residual.replace(Some(after - before));
         }
     }
 
     /// Prediction of `make` for `call`, or one extrapolated from earlier ones; `None` when cancelled.
     pub fn answer(&self, call: usize, make: impl FnOnce() -> Option<Tensor>) -> Option<Tensor> {
-        let Way::Answers(taylor) = &self.way else {
+        let CacheStrategy::Answers(taylor) = &self.way else {
             return make();
         };
         let must_run = self.must_run(call);

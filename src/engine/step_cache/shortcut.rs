@@ -3,7 +3,7 @@
 use safelight_core::job::BlockSet;
 use tch::Tensor;
 
-use super::{CallCache, StepCache};
+use super::{CallCache, ContextCache};
 
 /// Parts of a call that may be skipped.
 #[derive(Clone, Copy, Default)]
@@ -16,13 +16,13 @@ pub struct SkipOptions<'a> {
 /// The caches of one text: answers without some blocks are not those of the whole network.
 #[derive(Default)]
 pub struct ContextCaches {
-    whole: Option<StepCache>,
-    without: Option<StepCache>,
+    whole: Option<ContextCache>,
+    without: Option<ContextCache>,
 }
 
 impl ContextCaches {
     /// `make`: a new cache, where the walk has one.
-    pub fn new(make: impl Fn() -> Option<StepCache>) -> Self {
+    pub fn new(make: impl Fn() -> Option<ContextCache>) -> Self {
         Self {
             whole: make(),
             without: make(),
@@ -30,8 +30,7 @@ impl ContextCaches {
     }
 
     /// Prediction of `make` for `call` without the blocks of `without`, or one extrapolated from earlier ones; `None`
-    /// when
-    /// cancelled.
+    /// when cancelled.
     pub fn answer(
         &self,
         call: usize,
@@ -57,6 +56,6 @@ impl ContextCaches {
 
     /// Number of skipped calls of the whole network; `None` without a cache.
     pub fn num_skipped(&self) -> Option<usize> {
-        self.whole.as_ref().map(StepCache::num_skipped)
+        self.whole.as_ref().map(ContextCache::num_skipped)
     }
 }

@@ -3,7 +3,7 @@
 use safelight_core::job::BlockSet;
 use tch::Tensor;
 
-use super::{CallCache, Signals, SkipOptions, StepCache};
+use super::{CallCache, ContextCache, SkipOptions, SkipSignals};
 
 /// One call of a network. Without a cache that leaves out blocks it does nothing, and copies nothing.
 pub struct BlockSkipper<'a> {
@@ -29,8 +29,7 @@ impl<'a> BlockSkipper<'a> {
     }
 
     /// `xs`: input of the first block, `modulated`: that input after its norm and modulation, in models with a
-    /// calibration for
-    /// TeaCache. Returns the output of all blocks if it is known without running any.
+    /// calibration for TeaCache. Returns the output of all blocks if it is known without running any.
     pub fn start(&mut self, xs: &Tensor, modulated: &Tensor) -> Option<Tensor> {
         self.cache?;
         self.before = Some(xs.copy());
@@ -55,7 +54,7 @@ impl<'a> BlockSkipper<'a> {
     }
 
     fn asked(&self, modulated: &Tensor, now: &Tensor, is_first: bool) -> Option<Tensor> {
-        let runs_first = |(cache, _): &(&StepCache, usize)| cache.runs_first_block() == is_first;
+        let runs_first = |(cache, _): &(&ContextCache, usize)| cache.runs_first_block() == is_first;
         let (cache, call) = self.cache.filter(runs_first)?;
         let signals = BlockSignals {
             modulated,
@@ -74,7 +73,7 @@ struct BlockSignals<'a> {
     now: &'a Tensor,
 }
 
-impl Signals for BlockSignals<'_> {
+impl SkipSignals for BlockSignals<'_> {
     fn modulated(&self) -> Tensor {
         self.modulated.copy()
     }

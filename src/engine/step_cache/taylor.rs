@@ -1,8 +1,7 @@
 //! TaylorSeer: linear extrapolation of the last two computed predictions.
 //!
 //! After Liu and others 2025, <https://arxiv.org/abs/2503.06923>, in the lite mode of diffusers 0.42.1, which keeps
-//! only the
-//! network's predictions. Needs no calibration.
+//! only the network's predictions. Needs no calibration.
 
 use tch::Tensor;
 
@@ -11,7 +10,7 @@ const WARM_UP: usize = 3;
 /// The highest power of the steps between.
 const MAX_ORDER: usize = 1;
 
-pub(super) struct Taylor {
+pub(super) struct TaylorSeer {
     /// One of `interval` calls is computed.
     interval: usize,
     /// The walk's first call.
@@ -21,7 +20,7 @@ pub(super) struct Taylor {
     factors: Vec<Tensor>,
 }
 
-impl Taylor {
+impl TaylorSeer {
     pub(super) fn new(interval: usize) -> Self {
         Self {
             interval: interval.max(1),

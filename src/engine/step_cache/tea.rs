@@ -5,11 +5,11 @@
 
 use tch::Tensor;
 
-use super::{Policy, Signals, relative_change};
+use super::{SkipPolicy, SkipSignals, relative_change};
 
 /// Calibration of a model.
 #[derive(Clone, Copy, Debug)]
-pub struct Polynomial {
+pub struct MovementPolynomial {
     /// From movements of the input to those of the output, the highest power first.
     pub coefficients: [f64; 5],
     /// The first calls, which always run.
@@ -17,7 +17,7 @@ pub struct Polynomial {
 }
 
 /// Of which only the first call must run.
-impl From<[f64; 5]> for Polynomial {
+impl From<[f64; 5]> for MovementPolynomial {
     fn from(coefficients: [f64; 5]) -> Self {
         Self {
             coefficients,
@@ -26,16 +26,16 @@ impl From<[f64; 5]> for Polynomial {
     }
 }
 
-pub(super) struct Tea {
+pub(super) struct TeaCache {
     threshold: f64,
-    polynomial: Polynomial,
+    polynomial: MovementPolynomial,
     /// Summed since the blocks last ran.
     moved: f64,
     previous: Option<Tensor>,
 }
 
-impl Tea {
-    pub(super) fn new(threshold: f64, polynomial: Polynomial) -> Self {
+impl TeaCache {
+    pub(super) fn new(threshold: f64, polynomial: MovementPolynomial) -> Self {
         Self {
             threshold,
             polynomial,
@@ -45,8 +45,8 @@ impl Tea {
     }
 }
 
-impl Policy for Tea {
-    fn skips(&mut self, call: usize, signals: &dyn Signals) -> bool {
+impl SkipPolicy for TeaCache {
+    fn skips(&mut self, call: usize, signals: &dyn SkipSignals) -> bool {
         if call < self.polynomial.retained {
             self.notes(signals);
             return false;
@@ -65,7 +65,7 @@ impl Policy for Tea {
         skips
     }
 
-    fn notes(&mut self, signals: &dyn Signals) {
+    fn notes(&mut self, signals: &dyn SkipSignals) {
         self.moved = 0.0;
         self.previous = Some(signals.modulated());
     }

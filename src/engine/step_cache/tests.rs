@@ -8,7 +8,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::*;
 use crate::closeness::assert_close;
-use crate::store;
+use crate::tensor_files;
 
 /// A signal that is `level` everywhere, so that changes are relative to it.
 struct Level(f64);
@@ -19,7 +19,7 @@ impl Level {
     }
 }
 
-impl Signals for Level {
+impl SkipSignals for Level {
     fn modulated(&self) -> Tensor {
         self.everywhere()
     }
@@ -30,13 +30,13 @@ impl Signals for Level {
 }
 
 /// With FramePack's polynomial, and ratios as those of most models: large at first, small at the end.
-fn measured() -> Measured {
+fn measured() -> CacheCalibration {
     let mut ratios = vec![1.02; 25];
     ratios[7] = 1.08;
     ratios[24] = 0.7;
-    Measured {
+    CacheCalibration {
         polynomial: Some([733.226126, -401.131952, 67.5869174, -3.149878, 0.0961237896].into()),
-        magnitudes: Some(Magnitudes {
+        magnitudes: Some(ResidualMagnitudes {
             ratios,
             max_skips: 2,
             retained: 5,
@@ -45,13 +45,13 @@ fn measured() -> Measured {
     }
 }
 
-fn cache(kind: StepCacheKind, threshold: f64, num_calls: usize) -> StepCache {
+fn cache(kind: StepCacheKind, threshold: f64, num_calls: usize) -> ContextCache {
     let choice = Choice { kind, threshold };
-    StepCache::new(choice, num_calls, measured()).expect("everything was measured")
+    ContextCache::new(choice, num_calls, measured()).expect("everything was measured")
 }
 
 /// Which calls were skipped.
-fn skipped(cache: &StepCache, levels: &[f64]) -> Vec<usize> {
+fn skipped(cache: &ContextCache, levels: &[f64]) -> Vec<usize> {
     let zero = Level(0.0).everywhere();
     let asked = levels.iter().enumerate();
     let found: Vec<usize> = asked
@@ -104,7 +104,7 @@ fn teacache_sums_movements_until_they_reach_the_threshold() {
         kind: StepCacheKind::TeaCache,
         threshold: 0.25,
     };
-    let retained = StepCache::new(choice, 9, retained).unwrap();
+    let retained = ContextCache::new(choice, 9, retained).unwrap();
     assert_eq!(skipped(&retained, &[1.0; 9]), [4, 5, 7]);
 }
 
@@ -130,7 +130,7 @@ fn magcache_skips_where_residuals_are_known_to_be_alike() {
 #[test]
 fn a_cache_that_needs_what_was_not_measured_is_none() {
     for kind in StepCacheKind::ALL {
-        let cache = StepCache::new(kind.into(), 5, Measured::default());
+        let cache = ContextCache::new(kind.into(), 5, CacheCalibration::default());
         let needs_nothing = StepCacheKind::OF_ANY_MODEL.contains(&kind);
         assert_eq!(cache.is_some(), needs_nothing, "{kind:?}");
     }
@@ -154,7 +154,7 @@ impl Network {
     fn open() -> Self {
         let file = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../../tests/fixtures/step_cache/recorded.safetensors");
-        let recorded = store::read(&file).expect("the fixture can be read");
+        let recorded = tensor_files::read(&file).expect("the fixture can be read");
         let recorded: BTreeMap<_, _> = recorded.into_iter().collect();
         let told = recorded["told"].to_kind(Kind::Double);
         Self {
@@ -196,9 +196,9 @@ fn every_cache_answers_as_that_of_diffusers() {
     let network = Network::open();
     let num_calls = network.told.len();
     let ratios = network.recorded["ratios"].to_kind(Kind::Double);
-    let measured = Measured {
+    let measured = CacheCalibration {
         polynomial: None,
-        magnitudes: Some(Magnitudes {
+        magnitudes: Some(ResidualMagnitudes {
             ratios: ratios.try_into().unwrap(),
             max_skips: 3,
             retained: (0.2 * num_calls as f64).round() as usize,
@@ -213,7 +213,7 @@ fn every_cache_answers_as_that_of_diffusers() {
         ("taylorseer:5", 6),
     ] {
         let choice: Choice = name.parse().unwrap();
-        let cache = StepCache::new(choice, num_calls, measured.clone()).unwrap();
+        let cache = ContextCache::new(choice, num_calls, measured.clone()).unwrap();
         for call in 0..num_calls {
             let make = || Some(network.answer(call, Some((&cache, call))));
             let found = cache.answer(call, make).unwrap();
@@ -234,7 +234,7 @@ fn a_call_that_is_made_again_is_computed_and_counts_once() {
     let network = Network::open();
     let answers = |calls: &[usize]| {
         let choice: Choice = "taylorseer:5".parse().unwrap();
-        let cache = StepCache::new(choice, 12, Measured::default()).unwrap();
+        let cache = ContextCache::new(choice, 12, CacheCalibration::default()).unwrap();
         let answers = calls.iter().map(|&call| {
             let answer = cache.answer(call, || Some(network.answer(call, None)));
             answer.unwrap()

@@ -5,8 +5,8 @@ use tch::{Kind, Tensor};
 
 use super::EPS;
 use crate::nn::{
-    Gate, Linear, Norm, QkNorm, Rope, TokenRows, attention, gated_add, gated_add_norm, gelu_tanh,
-    join_heads, layer_norm, silu_times,
+    FusedNorm, GateArgs, Linear, QkNorm, Rope, TokenRows, attention, gated_add, gated_add_norm,
+    gelu_tanh, join_heads, layer_norm, silu_times,
 };
 use crate::weights::{Weights, WeightsError};
 
@@ -77,9 +77,9 @@ pub(super) fn add_norm(
     ys: &Tensor,
     rows: TokenRows<'_>,
     gate: i64,
-    next: &Norm<'_>,
+    next: &FusedNorm<'_>,
 ) -> Tensor {
-    let gate = Some(Gate { rows, index: gate });
+    let gate = Some(GateArgs { rows, index: gate });
     if xs.kind() != Kind::Half {
         return gated_add_norm(xs, ys, gate, next, EPS);
     }
@@ -123,20 +123,20 @@ fn activated(ys: Tensor, is_gated: bool) -> Tensor {
 
 /// Block with separate weights for text and images and joint attention.
 pub(super) struct DoubleBlock {
-    img_attn: SelfAttention,
+    img_attn: StreamAttention,
     img_mlp: (Linear, Linear),
-    txt_attn: SelfAttention,
+    txt_attn: StreamAttention,
     txt_mlp: (Linear, Linear),
     is_gated: bool,
 }
 
-struct SelfAttention {
+struct StreamAttention {
     qkv: Linear,
     norm: QkNorm,
     proj: Linear,
 }
 
-impl SelfAttention {
+impl StreamAttention {
     fn new(shape: &StreamShape, w: &Weights) -> Result<Self, WeightsError> {
         let dim = shape.dim;
         let parts = [("q", dim), ("k", dim), ("v", dim)];
@@ -156,9 +156,9 @@ impl DoubleBlock {
             Ok::<_, WeightsError>((first, layer(shape, mlp_dim, dim, &(w / name / 2))?))
         };
         Ok(Self {
-            img_attn: SelfAttention::new(shape, &(w / "img_attn"))?,
+            img_attn: StreamAttention::new(shape, &(w / "img_attn"))?,
             img_mlp: mlp("img_mlp")?,
-            txt_attn: SelfAttention::new(shape, &(w / "txt_attn"))?,
+            txt_attn: StreamAttention::new(shape, &(w / "txt_attn"))?,
             txt_mlp: mlp("txt_mlp")?,
             is_gated: shape.is_shared(),
         })
@@ -171,7 +171,7 @@ impl DoubleBlock {
         xs: &mut Tensor,
         normed: Tensor,
         rows: TokenRows<'_>,
-        next: &Norm<'_>,
+        next: &FusedNorm<'_>,
         tokens: &TokenRanges,
         rope: &Rope,
     ) -> Tensor {
@@ -179,13 +179,13 @@ impl DoubleBlock {
         let normed = {
             let qkv = tokens.forward(&txt.qkv, &img.qkv, &normed);
             drop(normed);
-            let heads = Heads::of(&qkv, xs.size()[2], img.norm.head_dim());
+            let heads = QkvHeads::from_qkv(&qkv, xs.size()[2], img.norm.head_dim());
             for (norm, (start, len)) in [(&txt.norm, tokens.txt), (&img.norm, tokens.img)] {
                 let mut qk = heads.queries_and_keys().narrow(1, start, len);
                 norm.forward_rope(&mut qk, &rope.narrow(start, len));
             }
             let ys = tokens.forward(&txt.proj, &img.proj, &heads.attend(tokens));
-            add_norm(xs, &ys, rows, 2, &Norm::modulated(rows, 3))
+            add_norm(xs, &ys, rows, 2, &FusedNorm::modulated(rows, 3))
         };
         let ys = tokens.forward(&self.txt_mlp.0, &self.img_mlp.0, &normed);
         drop(normed);
@@ -225,7 +225,7 @@ impl SingleBlock {
         let dim = self.dim;
         let products = self.linear1.forward(&normed); // (1, L, 3 C + M), or 2 M with gates
         drop(normed);
-        let heads = Heads::of(&products.narrow(-1, 0, 3 * dim), dim, self.norm.head_dim());
+        let heads = QkvHeads::from_qkv(&products.narrow(-1, 0, 3 * dim), dim, self.norm.head_dim());
         self.norm.forward_rope(&mut heads.queries_and_keys(), rope);
         // The values have been read: the attention output overwrites them, adjacent to the rest.
         products
@@ -238,15 +238,15 @@ impl SingleBlock {
 }
 
 /// Queries, keys and values as views of one product.
-struct Heads {
+struct QkvHeads {
     /// `(1, L, 3 H, D)`
     qkv: Tensor,
     num_heads: i64,
 }
 
-impl Heads {
+impl QkvHeads {
     /// `qkv`: `(1, L, 3 C)`, its rows at any one distance
-    fn of(qkv: &Tensor, dim: i64, head_dim: i64) -> Self {
+    fn from_qkv(qkv: &Tensor, dim: i64, head_dim: i64) -> Self {
         let num_heads = dim / head_dim;
         let len = qkv.size()[1];
         Self {

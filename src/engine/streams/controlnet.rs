@@ -59,14 +59,14 @@ impl ControlNetResiduals {
 }
 
 /// Layers of a ControlNet besides embedders, blocks and modulation layers.
-pub struct ControlBlocks {
+pub struct ControlNetBlocks {
     embedder: Linear,
     /// One layer after each block, double ones first.
     behind: Vec<Linear>,
     num_double: usize,
 }
 
-impl ControlBlocks {
+impl ControlNetBlocks {
     /// `channels`: channels of a control token; `w`: by the names of Flux's authors
     pub fn new(shape: &StreamShape, channels: i64, w: &Weights) -> Result<Self, WeightsError> {
         let (dim, [num_double, num_single]) = (shape.dim, shape.blocks);

@@ -13,7 +13,7 @@ use super::{
     TokenRanges, add_norm,
 };
 use crate::hooks::Hooks;
-use crate::nn::{Linear, Norm, Rope, layer_norm};
+use crate::nn::{FusedNorm, Linear, Rope, layer_norm};
 use crate::step_cache::{BlockSkipper, SkipOptions};
 use crate::weights::{Weights, WeightsError};
 
@@ -175,7 +175,7 @@ impl FluxBackbone {
         let count = tokens.img.1;
         let velocity = match pass.double(&mut xs, &mut skip, own, residuals)? {
             DoubleOutput::Skipped(hidden) => {
-                let norm = |norm: &Norm<'_>| layer_norm(&hidden, norm, EPS);
+                let norm = |norm: &FusedNorm<'_>| layer_norm(&hidden, norm, EPS);
                 self.streams.finish(count, modulations, norm)
             }
             DoubleOutput::Computed(normed, residuals) => {

@@ -25,15 +25,15 @@ use safelight_core::job::BlockSet;
 use safelight_core::networks::stream_blocks::StreamShape;
 use tch::{Device, Kind, Tensor};
 
-use crate::fault::Site;
+use crate::fault::FaultSite;
 use crate::hooks::Hooks;
-use crate::nn::{Linear, Norm, Rope, TokenRows, layer_norm};
+use crate::nn::{FusedNorm, Linear, Rope, TokenRows, layer_norm};
 use crate::step_cache::BlockSkipper;
 use crate::weights::{Weights, WeightsError};
 
 pub use blocks::TokenRanges;
 use blocks::{DoubleBlock, SingleBlock, add_norm, layer};
-pub use controlnet::{ControlBlocks, ControlNetOutput, ControlNetResiduals};
+pub use controlnet::{ControlNetBlocks, ControlNetOutput, ControlNetResiduals};
 pub use flux_backbone::{FluxBackbone, FluxSequence, SequenceEmbedder, TokenDims, image_ids};
 pub use modulation::{
     BlockModulationLayers, DoubleModulation, MlpEmbedder, PerBlockModulation, of_timestep,
@@ -132,11 +132,11 @@ impl MmditBackbone {
         &self,
         tokens: i64,
         modulations: &StreamModulations,
-        norm: impl FnOnce(&Norm<'_>) -> Tensor,
+        norm: impl FnOnce(&FusedNorm<'_>) -> Tensor,
     ) -> Tensor {
         let ranges = [(0, tokens)];
         let (shift, scale) = self.final_layer.shift_and_scale;
-        let normed = norm(&Norm::Modulated {
+        let normed = norm(&FusedNorm::Modulated {
             rows: TokenRows {
                 values: &modulations.final_layer,
                 ranges: &ranges,
@@ -164,7 +164,7 @@ pub struct BlocksForward<'a> {
     /// Range of all tokens.
     whole: [(i64, i64); 1],
     /// Norm after the last block; nothing reads it in networks that end with single blocks.
-    last: Option<Norm<'a>>,
+    last: Option<FusedNorm<'a>>,
 }
 
 /// State after the double blocks.
@@ -200,7 +200,7 @@ impl<'a> BlocksForward<'a> {
 
     /// A pass that ends with double blocks and the norm `last`; `ranges`: tokens of each vector of their modulation.
     #[must_use]
-    pub fn ending_with(self, last: Norm<'a>, ranges: Vec<(i64, i64)>) -> Self {
+    pub fn ending_with(self, last: FusedNorm<'a>, ranges: Vec<(i64, i64)>) -> Self {
         Self {
             ranges,
             last: Some(last),
@@ -221,27 +221,25 @@ impl<'a> BlocksForward<'a> {
     }
 
     /// First norm of the block after block `i`, or the norm after the last one.
-    fn next(&self, i: usize) -> Norm<'_> {
+    fn next(&self, i: usize) -> FusedNorm<'_> {
         match self.last {
             Some(last) if i + 1 == self.blocks.count() => last,
-            _ => Norm::modulated(self.rows((i + 1).min(self.blocks.count() - 1)), 0),
+            _ => FusedNorm::modulated(self.rows((i + 1).min(self.blocks.count() - 1)), 0),
         }
     }
 
     /// First norm of `xs`.
     pub fn start(&self, xs: &Tensor) -> Tensor {
-        layer_norm(xs, &Norm::modulated(self.rows(0), 0), EPS)
+        layer_norm(xs, &FusedNorm::modulated(self.rows(0), 0), EPS)
     }
 
     pub fn num_double(&self) -> usize {
         self.blocks.double.len()
     }
 
-    /// Runs block `i`, double ones first: `xs` is changed in place, `normed` is the block's first norm of `xs`. Returns
-    /// the next
-    /// block's first norm of `xs`; `None` when cancelled.
+    /// Runs block `i`, double ones first: `xs` is changed in place, `normed` is the first norm of the block applied to `xs`. Returns that of the next block; `None` when cancelled.
     pub fn block(&self, i: usize, xs: &mut Tensor, normed: Tensor) -> Option<Tensor> {
-        self.hooks.check_cancelled(Site::Block)?;
+        self.hooks.check_cancelled(FaultSite::Block)?;
         // The last pass of a block is also the first of the next one.
         let next = self.next(i);
         if self.without.holds(i) {

@@ -5,11 +5,11 @@ use std::cell::RefCell;
 
 use tch::Tensor;
 
-use crate::sampling::Generator;
+use crate::sampling::CpuGenerator;
 
 thread_local! {
     /// Of this test: each runs in a thread of its own.
-    static GENERATOR: RefCell<Generator> = RefCell::new(Generator::new(0));
+    static GENERATOR: RefCell<CpuGenerator> = RefCell::new(CpuGenerator::new(0));
 }
 
 /// Normal numbers in f32 on the CPU, others with each call of a test.

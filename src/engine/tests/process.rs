@@ -56,8 +56,8 @@ fn order(stage: Stage, folder: &Path, memory: StageMemory) -> EngineCommand {
     }))
 }
 
-/// Runs a stage, and closes the engine's standard input at the first message that `is_time` for it,
-/// or when it died before.
+/// Runs a stage, and closes the engine's standard input at the first message that `is_time` for it, or when it died
+/// before.
 fn end_after(stage: Stage, fault: &str, is_time: fn(&EngineMessage) -> bool) -> Option<ExitStatus> {
     let folder = tempfile::tempdir().unwrap();
     let mut engine = engine(fault);
@@ -119,7 +119,7 @@ fn a_fault_with_a_number_strikes_in_the_middle_of_its_stage() {
 #[test]
 fn a_probe_answers_one_line_for_a_backend_and_ends() {
     let arguments =
-        "probe --json --device cpu --backend frames --shape large --convolutions clips --dtype f32";
+        "probe --device cpu --backend frames --shape large --convolutions clips --dtype f32";
     let probe = Command::new(env!("CARGO_BIN_EXE_safelight-engine"))
         .args(arguments.split(' '))
         .output()

@@ -1,8 +1,7 @@
 //! CLIP text transformer: first text encoder of Flux, second of HunyuanVideo (CLIP-L).
 //!
 //! Reads the names of `transformers`' `CLIPTextModel` below any prefix; projections and the other parts of a whole CLIP
-//! are
-//! ignored. Has no projection and no dropout.
+//! are ignored. Has no projection and no dropout.
 //! After <https://github.com/huggingface/transformers/blob/v5.3.0/src/transformers/models/clip/modeling_clip.py>.
 //!
 //! Shapes: `B` prompts, `L` tokens, `C` width, `H` heads of `D`.
@@ -10,8 +9,8 @@
 use safelight_core::networks::{ClipTextConfig, clip_text};
 use tch::{Kind, Tensor};
 
-use crate::encoder_home;
-use crate::fault::Site;
+use crate::encoder_prefix;
+use crate::fault::FaultSite;
 use crate::hooks::Hooks;
 use crate::nn::{ClipTower, LayerNorm};
 use crate::weights::{Weights, WeightsError};
@@ -34,7 +33,7 @@ pub struct ClipTextEncoder {
 impl ClipTextEncoder {
     /// Reads a CLIP, from a file that may hold other components too. `config` has been read, or is as sound.
     pub fn new(config: &ClipTextConfig, w: &Weights) -> Result<Self, WeightsError> {
-        let w = &encoder_home::behind(prefix(w), w);
+        let w = &encoder_prefix::behind(prefix(w), w);
         let embeddings = &(w / "embeddings");
         // A list of numbers from 0 on, which old versions of `transformers` saved.
         embeddings.ignore("position_ids");
@@ -54,8 +53,7 @@ impl ClipTextEncoder {
     }
 
     /// Keys of the file that a CLIP text model does not have. Other parts of a whole CLIP are expected; anything
-    /// outside its
-    /// prefix is ignored.
+    /// outside its prefix is ignored.
     pub fn unexpected_keys(weights: &Weights) -> Vec<String> {
         let others = [
             "text_projection",
@@ -64,7 +62,7 @@ impl ClipTextEncoder {
             "logit_scale",
         ];
         let whole = prefix(weights).trim_end_matches(clip_text::USUAL_PREFIX);
-        encoder_home::left_over(whole, weights, &others)
+        encoder_prefix::left_over(whole, weights, &others)
     }
 
     /// `ids`: `(B, L)` integers, not more than there are positions; padding is read like any token, but nothing
@@ -83,7 +81,7 @@ impl ClipTextEncoder {
         let ahead = Tensor::full([length, length], f64::NEG_INFINITY, (xs.kind(), device)).triu(1);
         let xs = self
             .layers
-            .forward(xs, 0, Some(&ahead), Site::Text, hooks)?;
+            .forward(xs, 0, Some(&ahead), FaultSite::Text, hooks)?;
         let last_hidden_state = self.final_layer_norm.forward_as_kind(&xs);
         let ends = self.ends(&ids);
         let index = ends.view([-1, 1, 1]);

@@ -8,10 +8,10 @@ use std::path::Path;
 use safelight_core::job::prompt::PromptShare;
 use tch::{Kind, Tensor};
 
-use super::Text;
-use crate::capture::Capture;
+use super::EncodedText;
+use crate::capture::StageCapture;
 use crate::error::EngineError;
-use crate::store::{self, Named};
+use crate::tensor_files::{self, TensorFile};
 
 const NEGATIVE: &str = "negative_";
 
@@ -112,7 +112,7 @@ impl TextEmbeds {
         named.filter_map(move |(name, tensor)| Some((format!("{prefix}{name}"), tensor?)))
     }
 
-    fn take(stored: &mut Named, prefix: &str) -> Result<Self, EngineError> {
+    fn take(stored: &mut TensorFile, prefix: &str) -> Result<Self, EngineError> {
         Ok(Self {
             prompt: stored.take(&format!("{prefix}prompt_embeds"))?,
             mask: stored.find(&format!("{prefix}prompt_attention_mask")),
@@ -134,10 +134,10 @@ pub struct PromptEmbeds {
 impl PromptEmbeds {
     /// Collects the embeddings of all `texts`, of which the first is the prompt; captures those that are to be
     /// captured.
-    pub fn of(
-        texts: &[Text],
+    pub fn from_texts(
+        texts: &[EncodedText],
         embeds: Vec<TextEmbeds>,
-        capture: &mut Capture,
+        capture: &mut StageCapture,
     ) -> Result<Self, EngineError> {
         let mut all: Option<Self> = None;
         for (text, embeds) in texts.iter().zip(embeds) {
@@ -177,11 +177,11 @@ impl PromptEmbeds {
         if let Some(negative) = &self.negative {
             tensors.extend(negative.named(NEGATIVE));
         }
-        store::write(path, tensors.iter().map(|(name, tensor)| (name, *tensor)))
+        tensor_files::write(path, tensors.iter().map(|(name, tensor)| (name, *tensor)))
     }
 
     pub fn load(path: &Path) -> Result<Self, EngineError> {
-        let mut stored = Named::read(path)?;
+        let mut stored = TensorFile::read(path)?;
         let prompt = TextEmbeds::take(&mut stored, "")?;
         let mut later = Vec::new();
         while let Ok(text) = TextEmbeds::take(&mut stored, &prefix(later.len() + 1)) {

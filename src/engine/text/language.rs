@@ -11,29 +11,29 @@
 use safelight_core::networks::{LanguageConfig, LanguageKeys, LanguageTap};
 use tch::{Device, Kind, Tensor};
 
-use crate::encoder_home;
-use crate::fault::Site;
+use crate::encoder_prefix;
+use crate::fault::FaultSite;
 use crate::hooks::Hooks;
 use crate::nn::{
-    Linear, Pairs, Rope, SwiGlu, T5Norm, angles_at, join_heads, lowest, shared_attention,
+    Linear, Rope, RopePairing, SwiGlu, T5Norm, angles_at, join_heads, lowest, shared_attention,
 };
 use crate::weights::{StoredMatrix, Weights, WeightsError};
 
 /// The position from which a model's names count, and what turns together in its heads: numbers half a head apart
 /// (`transformers`), or side by side (llama.cpp's Llama, as Meta has it). Scores are the same as long as queries and keys
 /// have them alike.
-fn at_model(w: &Weights) -> (Weights, Pairs) {
+fn at_model(w: &Weights) -> (Weights, RopePairing) {
     let keys = LanguageKeys::of(&w.keys()).unwrap_or_default();
     let pairs = if keys.has_paired_heads() {
-        Pairs::Neighbours
+        RopePairing::Neighbours
     } else {
-        Pairs::Halves
+        RopePairing::Halves
     };
     if keys.is_llama_cpp {
         let translated = w.translated(move |name| keys.file_key(name));
         return (translated, pairs);
     }
-    (encoder_home::behind(&keys.prefix, w), pairs)
+    (encoder_prefix::behind(&keys.prefix, w), pairs)
 }
 
 /// Image embeddings that replace the image tokens of a text, for vision-language models.
@@ -48,7 +48,7 @@ pub struct SeenPictures<'a> {
 
 pub struct LanguageEncoder {
     embed_tokens: StoredMatrix,
-    layers: Vec<Layer>,
+    layers: Vec<LanguageLayer>,
     /// Final norm, if the state after it is read.
     norm: Option<T5Norm>,
     config: LanguageConfig,
@@ -73,7 +73,7 @@ impl LanguageEncoder {
             [config.vocab_size, config.hidden_size],
         )?;
         let layers = (0..config.num_read_layers())
-            .map(|i| Layer::new(config, *pairs, &(w / "layers" / i)))
+            .map(|i| LanguageLayer::new(config, *pairs, &(w / "layers" / i)))
             .collect::<Result<_, _>>()?;
         let has_norm = config.tap == LanguageTap::Last;
         let norm = || T5Norm::new(config.hidden_size, config.rms_norm_eps, &(w / "norm"));
@@ -94,24 +94,21 @@ impl LanguageEncoder {
     }
 
     /// Keys of the file that such a model does not have; anything outside its prefix, such as the vision tower of a
-    /// larger
-    /// model, is ignored.
+    /// larger model, is ignored.
     pub fn unexpected_keys(weights: &Weights) -> Vec<String> {
         let keys = LanguageKeys::of(&weights.keys()).unwrap_or_default();
-        encoder_home::left_over(&keys.prefix, weights, &["lm_head.", "visual."])
+        encoder_prefix::left_over(&keys.prefix, weights, &["lm_head.", "visual."])
     }
 
     /// `ids`: `(B, L)` integers, `mask`: `(B, L)`, 0 for masked tokens. Returns the hidden states that the config
-    /// selects,
-    /// concatenated, `(B, L, n C)`; `None` when cancelled.
+    /// selects, concatenated, `(B, L, n C)`; `None` when cancelled.
     /// Ids beyond the table belong to a tokenizer of another model; the caller has checked them.
     pub fn forward(&self, ids: &Tensor, mask: &Tensor, hooks: &dyn Hooks) -> Option<Tensor> {
         Some(self.forward_each(ids, mask, hooks, &mut |_, _| {})?.0)
     }
 
     /// Like [`Self::forward`], also returns the last computed state and passes each layer's output to `each`, counted
-    /// from 0
-    /// at the embedding; a whole model's last output is taken after the final norm.
+    /// from 0 at the embedding; a whole model's last output is taken after the final norm.
     pub fn forward_each(
         &self,
         ids: &Tensor,
@@ -156,7 +153,7 @@ impl LanguageEncoder {
         };
         for (number, layer) in self.layers.iter().enumerate() {
             take(number, &xs);
-            hooks.check_cancelled(Site::Text)?;
+            hooks.check_cancelled(FaultSite::Text)?;
             xs = layer.forward(&xs, &hidden, &rope);
         }
         if let Some(norm) = &self.norm {
@@ -210,22 +207,22 @@ fn turns_in_space(places: &Tensor, config: &LanguageConfig, device: Device) -> R
     Rope::new(&Tensor::cat(&axes.collect::<Vec<_>>(), 1), device)
 }
 
-struct Layer {
+struct LanguageLayer {
     input_layernorm: T5Norm,
-    self_attn: SelfAttention,
+    self_attn: LanguageAttention,
     post_attention_layernorm: T5Norm,
     mlp: SwiGlu,
 }
 
-impl Layer {
-    fn new(config: &LanguageConfig, pairs: Pairs, w: &Weights) -> Result<Self, WeightsError> {
+impl LanguageLayer {
+    fn new(config: &LanguageConfig, pairs: RopePairing, w: &Weights) -> Result<Self, WeightsError> {
         // It computes the same as T5's.
         let (dim, inner) = (config.hidden_size, config.intermediate_size);
         let norm = |name| T5Norm::new(dim, config.rms_norm_eps, &(w / name));
         let names = ["gate_proj", "up_proj", "down_proj"];
         Ok(Self {
             input_layernorm: norm("input_layernorm")?,
-            self_attn: SelfAttention::new(config, pairs, &(w / "self_attn"))?,
+            self_attn: LanguageAttention::new(config, pairs, &(w / "self_attn"))?,
             post_attention_layernorm: norm("post_attention_layernorm")?,
             mlp: SwiGlu::new(names, dim, inner, &(w / "mlp"))?,
         })
@@ -240,7 +237,7 @@ impl Layer {
     }
 }
 
-struct SelfAttention {
+struct LanguageAttention {
     q_proj: Linear,
     k_proj: Linear,
     v_proj: Linear,
@@ -248,11 +245,11 @@ struct SelfAttention {
     /// Of queries and keys, `(D)` each, and what keeps from a division by zero.
     norms: Option<([Tensor; 2], f64)>,
     head_dim: i64,
-    pairs: Pairs,
+    pairs: RopePairing,
 }
 
-impl SelfAttention {
-    fn new(config: &LanguageConfig, pairs: Pairs, w: &Weights) -> Result<Self, WeightsError> {
+impl LanguageAttention {
+    fn new(config: &LanguageConfig, pairs: RopePairing, w: &Weights) -> Result<Self, WeightsError> {
         let (dim, head_dim) = (config.hidden_size, config.head_dim());
         let inner = config.num_attention_heads * head_dim;
         let shared = config.num_key_value_heads() * head_dim;

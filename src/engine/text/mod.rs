@@ -5,31 +5,31 @@
 
 mod clip;
 mod embeds;
+mod encode;
 mod language;
-mod reading;
 mod t5;
 mod tokenizer;
 
 pub use clip::{ClipTextEmbeds, ClipTextEncoder};
 pub use embeds::{PromptEmbeds, TextEmbeds};
-pub use language::{LanguageEncoder, SeenPictures};
-pub use reading::{
-    EncoderFiles, Padding, Pictures, ReadText, Text, language_embeds, read_clip, read_language,
-    read_t5, read_with_pictures,
+pub use encode::{
+    EncodedText, EncoderFiles, PaddingMode, ReadText, TextImages, language_embeds, read_clip,
+    read_language, read_t5, read_with_pictures,
 };
+pub use language::{LanguageEncoder, SeenPictures};
 pub use t5::T5Encoder;
-pub use tokenizer::{Tokens, within_template};
+pub use tokenizer::{TokenBatch, within_template};
 
-use safelight_core::job::Lora;
-use safelight_core::lora::{Expert, Network};
+use safelight_core::job::LoraChoice;
+use safelight_core::lora::{Expert, LoraTarget};
 
 use crate::weights::{Weights, WeightsError};
 
 /// A text encoder's weights with what LoRAs do to them, for [`ClipTextEncoder::new`] or [`T5Encoder::new`].
 pub fn with_loras(
     weights: &Weights,
-    loras: &[Lora],
-    network: Network,
+    loras: &[LoraChoice],
+    network: LoraTarget,
 ) -> Result<Weights, WeightsError> {
     weights.with_loras(loras, Expert::Only, network, weights)
 }

@@ -10,15 +10,15 @@ use safelight_core::networks::{T5Config, T5Keys, T5Names};
 use safelight_core::tokens::spiece::SPIECE_TENSOR;
 use tch::{Device, Kind, Tensor};
 
-use crate::encoder_home;
-use crate::fault::Site;
+use crate::encoder_prefix;
+use crate::fault::FaultSite;
 use crate::hooks::Hooks;
 use crate::nn::{Linear, T5Norm, attention, gelu_tanh, join_heads, lowest, split_heads};
 use crate::weights::{StoredMatrix, Weights, WeightsError};
 
 pub struct T5Encoder {
     shared: StoredMatrix,
-    block: Vec<Block>,
+    block: Vec<T5Block>,
     final_layer_norm: T5Norm,
     config: T5Config,
     kind: Kind,
@@ -34,7 +34,7 @@ impl T5Encoder {
         let keys = T5Keys::of(&w.keys()).unwrap_or_default();
         let [table, twin] = keys.tokens();
         let w = &match keys.names {
-            T5Names::Transformers => encoder_home::behind(&keys.prefix, w),
+            T5Names::Transformers => encoder_prefix::behind(&keys.prefix, w),
             T5Names::WanAuthors | T5Names::LlamaCpp => {
                 w.translated(move |name| keys.file_key(name))
             }
@@ -45,7 +45,7 @@ impl T5Encoder {
         Ok(Self {
             shared,
             block: (0..config.num_layers)
-                .map(|i| Block::new(config, config.has_positions(i), &(encoder / "block" / i)))
+                .map(|i| T5Block::new(config, config.has_positions(i), &(encoder / "block" / i)))
                 .collect::<Result<_, _>>()?,
             final_layer_norm: T5Norm::new(
                 config.d_model,
@@ -61,12 +61,11 @@ impl T5Encoder {
     pub fn unexpected_keys(weights: &Weights) -> Vec<String> {
         let others = ["decoder.", "lm_head.", "dec.", "output."];
         let keys = T5Keys::of(&weights.keys()).unwrap_or_default();
-        encoder_home::left_over(&keys.prefix, weights, &others)
+        encoder_prefix::left_over(&keys.prefix, weights, &others)
     }
 
     /// `ids`: `(B, L)` integers, `mask`: `(B, L)`, 0 for masked tokens; Flux passes none and attends to padding.
-    /// Returns
-    /// `(B, L, C)`; `None` when cancelled.
+    /// Returns `(B, L, C)`; `None` when cancelled.
     /// Ids beyond the table belong to a tokenizer of another model; the caller has checked them.
     pub fn forward(
         &self,
@@ -87,7 +86,7 @@ impl T5Encoder {
         let buckets = position_buckets(ids.size()[1], &self.config).to_device(device);
         let mut bias = None;
         for block in &self.block {
-            hooks.check_cancelled(Site::Text)?;
+            hooks.check_cancelled(FaultSite::Text)?;
             let own = block.attention.bias(&buckets, mask.as_ref());
             bias = own.or(bias);
             xs = block.forward(&xs, bias.as_ref());
@@ -96,19 +95,19 @@ impl T5Encoder {
     }
 }
 
-struct Block {
-    attention: SelfAttention,
+struct T5Block {
+    attention: T5Attention,
     attention_norm: T5Norm,
     feed_forward: GatedFeedForward,
     feed_forward_norm: T5Norm,
 }
 
-impl Block {
+impl T5Block {
     fn new(config: &T5Config, has_table: bool, w: &Weights) -> Result<Self, WeightsError> {
         let layer = &(w / "layer");
         let norm = |w: &Weights| T5Norm::new(config.d_model, config.layer_norm_epsilon, w);
         Ok(Self {
-            attention: SelfAttention::new(config, has_table, &(layer / 0 / "SelfAttention"))?,
+            attention: T5Attention::new(config, has_table, &(layer / 0 / "SelfAttention"))?,
             attention_norm: norm(&(layer / 0 / "layer_norm"))?,
             feed_forward: GatedFeedForward::new(config, &(layer / 1 / "DenseReluDense"))?,
             feed_forward_norm: norm(&(layer / 1 / "layer_norm"))?,
@@ -127,7 +126,7 @@ impl Block {
     }
 }
 
-struct SelfAttention {
+struct T5Attention {
     q: Linear,
     k: Linear,
     v: Linear,
@@ -136,7 +135,7 @@ struct SelfAttention {
     num_heads: i64,
 }
 
-impl SelfAttention {
+impl T5Attention {
     fn new(config: &T5Config, has_table: bool, w: &Weights) -> Result<Self, WeightsError> {
         let inner = config.num_heads * config.d_kv;
         let table = [config.relative_attention_num_buckets, config.num_heads];

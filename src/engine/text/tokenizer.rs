@@ -9,7 +9,7 @@ use crate::error::EngineError;
 
 /// Ids and mask of one text, both `(1, length)` integers.
 #[derive(Debug)]
-pub struct Tokens {
+pub struct TokenBatch {
     pub ids: Tensor,
     pub mask: Tensor,
     /// Number of ids that are not padding.
@@ -18,8 +18,8 @@ pub struct Tokens {
     pub num_cut: usize,
 }
 
-impl Tokens {
-    pub fn of(text: &str, tokenizer: &TextTokenizer) -> Result<Self, EngineError> {
+impl TokenBatch {
+    pub fn encode(text: &str, tokenizer: &TextTokenizer) -> Result<Self, EngineError> {
         let said = tokenizer.encode(text)?;
         Ok(Self {
             ids: Tensor::from_slice(&said.ids).unsqueeze(0),
@@ -35,9 +35,9 @@ impl Tokens {
         template: &PromptTemplate,
         tokenizer: &TextTokenizer,
     ) -> Result<Self, EngineError> {
-        let mut tokens = Self::of(&template.around(text), tokenizer)?;
+        let mut tokens = Self::encode(&template.around(text), tokenizer)?;
         if template.keeps_end && tokens.num_cut > 0 {
-            let end = Self::of(template.behind, tokenizer)?.ids;
+            let end = Self::encode(template.behind, tokenizer)?.ids;
             let end = end.narrow(1, 0, template.ids_behind as i64);
             let start = tokens.ids.size()[1] - end.size()[1];
             tokens.ids = Tensor::cat(&[tokens.ids.narrow(1, 0, start), end], 1);
@@ -62,8 +62,7 @@ impl Tokens {
 }
 
 /// Part of the hidden states, `(1, L, C)`, or mask, `(1, L)`, that a model reads of a text within a template: without
-/// the
-/// dropped ids
+/// the dropped ids
 pub fn within_template(xs: &Tensor, template: &PromptTemplate) -> Tensor {
     let dropped = template.dropped as i64;
     xs.slice(1, dropped, None, 1)

@@ -4,7 +4,7 @@
 
 use tch::Tensor;
 
-use super::kl::norm::{GroupNorm, Moments};
+use super::kl::norm::{ChannelMoments, GroupNorm};
 use crate::nn::{pixel_attention, wide_attention};
 use crate::weights::{Weights, WeightsError};
 
@@ -18,7 +18,7 @@ const MAX_FUSED_SCORES: i64 = 1 << 29;
 const FUSED_WIDTH: i64 = 8;
 
 #[derive(Debug)]
-pub(super) struct AttentionBlock {
+pub(super) struct PixelAttention {
     norm: GroupNorm,
     /// Rows of q, k and v
     to_qkv: (Tensor, Tensor),
@@ -26,7 +26,7 @@ pub(super) struct AttentionBlock {
     width: i64,
 }
 
-impl AttentionBlock {
+impl PixelAttention {
     pub(super) fn new(w: &Weights, width: i64, groups: i64) -> Result<Self, WeightsError> {
         // diffusers' are matrices, the authors' and ComfyUI's are convolutions of one pixel.
         let pointwise = |name: &str| -> Result<(Tensor, Tensor), WeightsError> {
@@ -53,7 +53,7 @@ impl AttentionBlock {
     pub(super) fn forward(
         &self,
         frames: &Tensor,
-        moments: Option<&Moments>,
+        moments: Option<&ChannelMoments>,
         go_on: &dyn Fn() -> Option<()>,
     ) -> Option<Tensor> {
         go_on()?;

@@ -5,12 +5,12 @@ use tch::{Device, Kind, Tensor};
 /// Convolution bias, `(O)`. On a GPU, where libtorch adds it in a slow separate pass, it is kept separately in f32 and
 /// added by a pass that runs anyway.
 #[derive(Debug)]
-pub(super) struct Bias {
+pub(super) struct ConvBias {
     pub(super) own: Tensor,
     pub(super) apart: Option<Tensor>,
 }
 
-impl Bias {
+impl ConvBias {
     pub(super) fn new(own: Tensor) -> Self {
         let is_on_gpu = own.device() != Device::Cpu;
         Self {

@@ -99,7 +99,7 @@ impl ConvForm {
 
 /// Frames per chunk and algorithm with which a network's layers are fed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Feed {
+pub(super) struct ConvFeed {
     pub(super) form: ConvForm,
     /// Frames of every chunk after the first one, which is one frame.
     pub(super) frames: i64,
@@ -107,12 +107,12 @@ pub(super) struct Feed {
 
 /// The weights as the form wants them.
 #[derive(Debug)]
-enum Form {
+enum ConvForm3d {
     /// As one convolution of pictures that carry their predecessors as more channels, `(O, taps · C, kh, kw)`.
     /// On the CPU this is twice to ten times as fast as the convolution of volumes at widths that are no power of two.
     Pictures(Tensor),
     /// As convolutions of sums of frames, fewer than there are taps: for 3 × 3 × 3 and several frames at a time.
-    Planes(Planes),
+    Planes(ToomCookConv),
     /// As one convolution of volumes, `(O, C, taps, kh, kw)`.
     Volumes(Tensor),
     /// As one product of matrices, `(O, taps · C)`: for kernels of one pixel.
@@ -121,13 +121,13 @@ enum Form {
 
 /// A convolution whose taps in time are planes, see `toom`.
 #[derive(Debug)]
-pub(super) struct Planes {
+pub(super) struct ToomCookConv {
     pub(super) transform: TimeTransform,
     /// Each `(O, C, 3, 3)`
     weights: Vec<Tensor>,
 }
 
-impl Planes {
+impl ToomCookConv {
     /// `weight`: `(O, C, 3, kh, kw)`
     fn new(weight: &Tensor, transform: TimeTransform) -> Self {
         let size = weight.size();
@@ -161,7 +161,7 @@ impl Planes {
 /// A convolution of `(T, H, W, C)` frames whose borders in space are zero and whose future is unknown.
 #[derive(Debug)]
 pub(super) struct CausalConv3d {
-    form: Form,
+    form: ConvForm3d,
     bias: Tensor,
     taps: i64,
     padding: [i64; 2],
@@ -173,7 +173,7 @@ impl CausalConv3d {
         w: &Weights,
         widths: [i64; 2],
         kernel: [i64; 3],
-        feed: Feed,
+        feed: ConvFeed,
     ) -> Result<Self, WeightsError> {
         Self::in_form(w, widths, kernel, feed, None)
     }
@@ -183,7 +183,7 @@ impl CausalConv3d {
         w: &Weights,
         widths: [i64; 2],
         kernel: [i64; 3],
-        feed: Feed,
+        feed: ConvFeed,
     ) -> Result<Self, WeightsError> {
         let transform = TimeTransform::for_frames(feed.frames);
         Self::in_form(w, widths, kernel, feed, transform)
@@ -194,7 +194,7 @@ impl CausalConv3d {
         w: &Weights,
         [inputs, outputs]: [i64; 2],
         kernel: [i64; 3],
-        feed: Feed,
+        feed: ConvFeed,
         transform: Option<TimeTransform>,
     ) -> Result<Self, WeightsError> {
         let [taps, kernel_h, kernel_w] = kernel;
@@ -203,14 +203,14 @@ impl CausalConv3d {
         if feed.form == ConvForm::Mixed && kernel_h * kernel_w == 1 {
             // o c t 1 1 -> o (t c)
             let rows = weight.permute([0, 3, 4, 2, 1]).contiguous();
-            let form = Form::Matrix(rows.view([outputs, taps * inputs]));
+            let form = ConvForm3d::Matrix(rows.view([outputs, taps * inputs]));
             return Ok(Self::with(form, &weight, bias));
         }
         let (backend, is_rocm) = (conv_backend(), is_rocm());
         let form = feed.form.of_layer(backend, is_rocm, inputs, feed.frames);
         Ok(match (form, transform) {
             (ConvForm::Planes, Some(transform)) => {
-                let form = Form::Planes(Planes::new(&weight, transform));
+                let form = ConvForm3d::Planes(ToomCookConv::new(&weight, transform));
                 Self::with(form, &weight, bias)
             }
             _ => Self::of_tensors(&weight, bias, form),
@@ -224,17 +224,17 @@ impl CausalConv3d {
         let form = if form == ConvForm::Volumes {
             // o c t h w with channels innermost in memory
             let rows = weight.permute([0, 2, 3, 4, 1]).contiguous();
-            Form::Volumes(rows.permute([0, 4, 1, 2, 3]))
+            ConvForm3d::Volumes(rows.permute([0, 4, 1, 2, 3]))
         } else {
             // o c t h w -> o h w (t c), seen as o (t c) h w
             let rows = weight.permute([0, 3, 4, 2, 1]).contiguous();
             let rows = rows.view([outputs, kernel_h, kernel_w, taps * inputs]);
-            Form::Pictures(rows.permute([0, 3, 1, 2]))
+            ConvForm3d::Pictures(rows.permute([0, 3, 1, 2]))
         };
         Self::with(form, weight, bias)
     }
 
-    fn with(form: Form, weight: &Tensor, bias: Tensor) -> Self {
+    fn with(form: ConvForm3d, weight: &Tensor, bias: Tensor) -> Self {
         let size = weight.size();
         Self {
             form,
@@ -254,9 +254,9 @@ impl CausalConv3d {
     }
 
     /// The form for `frames` at a time, where there is a faster one.
-    pub(super) fn planes_for(&self, frames: i64) -> Option<&Planes> {
+    pub(super) fn planes_for(&self, frames: i64) -> Option<&ToomCookConv> {
         match &self.form {
-            Form::Planes(planes) if planes.transform.frames as i64 == frames => Some(planes),
+            ConvForm3d::Planes(planes) if planes.transform.frames as i64 == frames => Some(planes),
             _ => None,
         }
     }
@@ -270,8 +270,7 @@ impl CausalConv3d {
     }
 
     /// Like [`Self::forward`], for frames with the size and kind of `like` that `fill` writes directly into the
-    /// convolution's
-    /// input: this saves a pass over all of them.
+    /// convolution's input: this saves a pass over all of them.
     pub(super) fn forward_filled(
         &self,
         like: &Tensor,
@@ -295,7 +294,7 @@ impl CausalConv3d {
             None => Tensor::zeros([remembered, height, width, channels], options),
         };
         match &self.form {
-            Form::Pictures(_) | Form::Matrix(_) => {
+            ConvForm3d::Pictures(_) | ConvForm3d::Matrix(_) => {
                 let rows = [new, height, width, self.taps, channels];
                 let rows = Tensor::empty(rows.as_slice(), options);
                 let newest = rows.select(3, remembered);
@@ -311,7 +310,7 @@ impl CausalConv3d {
                 *history = Some(last_frames(&before, &newest, remembered));
                 self.convolve_pictures(&rows.view([new, height, width, self.taps * channels]))
             }
-            Form::Volumes(_) | Form::Planes(_) => {
+            ConvForm3d::Volumes(_) | ConvForm3d::Planes(_) => {
                 let frames = [remembered + new, height, width, channels];
                 let frames = Tensor::empty(frames, options);
                 frames.narrow(0, 0, remembered).copy_(&before);
@@ -326,10 +325,10 @@ impl CausalConv3d {
     pub(super) fn convolve(&self, frames: &Tensor, stride: i64) -> Tensor {
         let taps = self.taps.min(frames.size()[0]);
         match &self.form {
-            Form::Pictures(_) | Form::Matrix(_) => {
+            ConvForm3d::Pictures(_) | ConvForm3d::Matrix(_) => {
                 self.convolve_pictures(&with_predecessors(frames, taps, stride))
             }
-            Form::Planes(planes) => {
+            ConvForm3d::Planes(planes) => {
                 // The last plane is the last tap alone: all that the first frame of a clip needs.
                 assert_eq!(
                     taps, 1,
@@ -338,7 +337,7 @@ impl CausalConv3d {
                 let last = &planes.weights[planes.weights.len() - 1];
                 convolve_pictures(frames, last, Some(&self.bias), self.padding)
             }
-            Form::Volumes(weight) => {
+            ConvForm3d::Volumes(weight) => {
                 let weight = weight.narrow(2, self.taps - taps, taps);
                 let [pad_h, pad_w] = self.padding;
                 // t h w c -> 1 c t h w and back: strides only
@@ -363,11 +362,13 @@ impl CausalConv3d {
         let unused = self.taps * self.inputs - channels;
         let (bias, padding) = (Some(&self.bias), self.padding);
         match &self.form {
-            Form::Matrix(weight) => rows.linear(&weight.narrow(1, unused, channels), bias),
-            Form::Pictures(weight) => {
+            ConvForm3d::Matrix(weight) => rows.linear(&weight.narrow(1, unused, channels), bias),
+            ConvForm3d::Pictures(weight) => {
                 convolve_pictures(rows, &weight.narrow(1, unused, channels), bias, padding)
             }
-            Form::Planes(_) | Form::Volumes(_) => unreachable!("these take frames alone"),
+            ConvForm3d::Planes(_) | ConvForm3d::Volumes(_) => {
+                unreachable!("these take frames alone")
+            }
         }
     }
 }

@@ -4,12 +4,12 @@
 //! the outputs and 4 taps in place of 9, whose results are then put where they belong: by libtorch wherever the frames
 //! are, or together with a shortcut by our own code, for f32 on the CPU.
 
-use safelight_loops::doubling::Placing;
+use safelight_loops::doubling::CornerPlacing;
 use tch::{Device, Kind, Tensor};
 
 use crate::kernels;
 
-use super::bias::Bias;
+use super::bias::ConvBias;
 use super::causal::{channels_innermost, convolve_pictures};
 use super::slices::{floats, run_all, shared};
 
@@ -26,11 +26,11 @@ pub(super) struct DoublingConv {
     /// Of the four corners.
     corners_bias: Option<Tensor>,
     /// Of one: added when the corners are placed, where the convolution does not.
-    bias: Bias,
+    bias: ConvBias,
 }
 
 /// Source of the shortcut: frames before the level, whose channels are spread over the pixels of a cube.
-pub(super) struct Spread<'a> {
+pub(super) struct ShortcutFrames<'a> {
     /// `(T, H, W, C)`
     pub(super) frames: &'a Tensor,
     /// Frames that one becomes, 1 or 2.
@@ -42,7 +42,7 @@ pub(super) struct Spread<'a> {
 impl DoublingConv {
     /// `weight`: `(O, C, 3, 3)`
     pub(super) fn new(weight: &Tensor, bias: &Tensor) -> Self {
-        let bias = Bias::new(bias.shallow_clone());
+        let bias = ConvBias::new(bias.shallow_clone());
         let kind = weight.kind();
         let weight = weight.to_kind(Kind::Double);
         // Of three taps, the outer one falls on the neighbour and the other two on the pixel itself.
@@ -87,13 +87,13 @@ impl DoublingConv {
     }
 
     /// `xs`: `(T, H, W, C)` → `(T, 2H, 2W, O)`, with the shortcut added; for f32 on the CPU.
-    pub(super) fn forward_with(&self, xs: &Tensor, shortcut: &Spread<'_>) -> Tensor {
+    pub(super) fn forward_with(&self, xs: &Tensor, shortcut: &ShortcutFrames<'_>) -> Tensor {
         let corners = self.corners(xs, 1);
         let size = xs.size();
         let outputs = self.outputs();
         let size = [size[0], 2 * size[1], 2 * size[2], outputs];
         let doubled = Tensor::empty(size, (Kind::Float, Device::Cpu));
-        let placing = Placing {
+        let placing = CornerPlacing {
             corners: floats(&corners),
             doubled: shared(&doubled),
             before: floats(shortcut.frames),
@@ -113,7 +113,7 @@ impl DoublingConv {
 }
 
 /// For each place in a cube of `time` × 2 × 2 pixels, which channel each output takes.
-fn sources(shortcut: &Spread<'_>, outputs: i64) -> Vec<Vec<usize>> {
+fn sources(shortcut: &ShortcutFrames<'_>, outputs: i64) -> Vec<Vec<usize>> {
     let places = shortcut.time * CORNERS;
     let repeats = outputs * places / shortcut.frames.size()[3];
     (0..places)
@@ -129,7 +129,7 @@ fn sources(shortcut: &Spread<'_>, outputs: i64) -> Vec<Vec<usize>> {
 mod tests {
     use tch::Tensor;
 
-    use super::{DoublingConv, Spread};
+    use super::{DoublingConv, ShortcutFrames};
     use crate::closeness::distance;
     use crate::drawn::drawn;
 
@@ -153,7 +153,12 @@ mod tests {
         }
     }
 
-    fn in_steps(xs: &Tensor, weight: &Tensor, bias: &Tensor, shortcut: &Spread<'_>) -> Tensor {
+    fn in_steps(
+        xs: &Tensor,
+        weight: &Tensor,
+        bias: &Tensor,
+        shortcut: &ShortcutFrames<'_>,
+    ) -> Tensor {
         let xs = doubled(xs, weight, bias);
         let (outputs, time) = (weight.size()[0], shortcut.time);
         let before = shortcut.frames.permute([3, 0, 1, 2]);
@@ -181,7 +186,7 @@ mod tests {
                 let xs = drawn(&[frames, 3, 5, outputs]);
                 let before = drawn(&[moments, 3, 5, inputs]);
                 let (weight, bias) = (drawn(&[outputs, outputs, 3, 3]), drawn(&[outputs]));
-                let shortcut = Spread {
+                let shortcut = ShortcutFrames {
                     frames: &before,
                     time,
                     last_only,

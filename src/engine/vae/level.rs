@@ -3,12 +3,12 @@
 use crate::weights::WeightsError;
 
 #[derive(Debug)]
-pub(super) struct Level<B, S> {
+pub(super) struct ResolutionLevel<B, S> {
     blocks: Vec<B>,
     step: Option<S>,
 }
 
-impl<B, S> Level<B, S> {
+impl<B, S> ResolutionLevel<B, S> {
     /// `count` blocks, the first of which is as wide as what comes `before`, and all the others as the level itself.
     pub(super) fn new(
         count: i64,

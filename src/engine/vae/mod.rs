@@ -9,25 +9,25 @@ mod doubling;
 pub mod hunyuan;
 mod keys;
 pub mod kl;
+mod layer_trial;
 mod level;
 mod pointwise;
 pub(crate) mod slices;
 mod tiles;
 pub mod tiny;
 mod toom;
-mod trial;
 pub mod wan;
 
 use tch::{Kind, Tensor};
 
-use crate::capture::Capture;
+use crate::capture::StageCapture;
 
 pub use self::causal::ConvForm;
 pub use self::hunyuan::{HunyuanVaeDecoder, HunyuanVaeEncoder};
-pub use self::kl::{Bands, KlVaeDecoder, KlVaeEncoder, KlWay};
+pub use self::kl::{KlVaeDecoder, KlVaeEncoder, KlWay, RowBands};
+pub use self::layer_trial::{LayerTrial, TRIAL_LAYERS, TrialLayer};
 pub use self::tiles::{TileScheme, Tiling};
 pub use self::tiny::TinyDecoder;
-pub use self::trial::{TRIAL_LAYERS, Trial, TrialLayer};
 pub use self::wan::{WanVaeDecoder, WanVaeEncoder};
 
 /// Normal distribution of the latents from the encoder; both tensors have the size of the latents.
@@ -40,7 +40,7 @@ pub struct Posterior {
 
 impl Posterior {
     /// `moments`: `(B, 2 C, ..)`, the means first
-    fn of(moments: &Tensor) -> Self {
+    fn from_moments(moments: &Tensor) -> Self {
         let channels = moments.size()[1] / 2;
         Self {
             mean: moments.narrow(1, 0, channels),
@@ -50,7 +50,7 @@ impl Posterior {
     }
 
     /// In f32, and recorded as that of a job's `number`-th picture.
-    pub fn recorded(&self, number: usize, capture: &mut Capture) -> Self {
+    pub fn recorded(&self, number: usize, capture: &mut StageCapture) -> Self {
         let [mean, logvar] = [&self.mean, &self.logvar].map(|xs| xs.to_kind(Kind::Float));
         capture.put(format!("vae.encode.{number}.mean"), &mean);
         capture.put(format!("vae.encode.{number}.logvar"), &logvar);

@@ -3,8 +3,8 @@
 //! For f32 on the CPU, where each operation of libtorch would read and write all frames again. Frames and planes
 //! are `(T, H, W, C)`, contiguous; a pixel's channels in all frames fit the innermost cache.
 
-use safelight_loops::activation::Activation;
-use safelight_loops::planes::{Input, Pass, REMEMBERED, Sink};
+use safelight_loops::activation::NormSilu;
+use safelight_loops::planes::{PassInput, PassOutput, PlanePass, REMEMBERED};
 use tch::{Device, Kind, Tensor};
 
 use super::causal::with_zeros_in_front;
@@ -16,7 +16,7 @@ const NUMBERS_PER_TURN: usize = 16 * 1024;
 
 /// Source of the frames of a pass.
 #[derive(Clone, Copy)]
-pub(super) enum Source<'a> {
+pub(super) enum PointwiseSource<'a> {
     /// `(T, H, W, C)`
     Frames(&'a Tensor),
     /// Convolved planes, each `(1, H, W, C)`, that still miss the bias of their convolution.
@@ -26,9 +26,9 @@ pub(super) enum Source<'a> {
 /// The memory that planes live in until they are convolved, used again and again.
 ///
 /// Fresh memory of this size would cost a page fault for every 4 KiB, each time.
-pub(super) struct Scratch(Tensor);
+pub(super) struct ScratchPlanes(Tensor);
 
-impl Scratch {
+impl ScratchPlanes {
     pub(super) fn new() -> Self {
         Self(buffer([0]))
     }
@@ -48,11 +48,11 @@ impl Scratch {
 /// `gamma` holds the factor of each channel for a pixel of length one. `history` is what was remembered of the frames
 /// before, `(2, H, W, C)` or nothing, and takes what is to be remembered of these.
 pub(super) fn planes_from(
-    source: Source<'_>,
+    source: PointwiseSource<'_>,
     gamma: &Tensor,
     history: &mut Option<Tensor>,
     transform: &TimeTransform,
-    scratch: &mut Scratch,
+    scratch: &mut ScratchPlanes,
 ) -> Tensor {
     let [height, width, channels] = source.size();
     let planes = scratch.tensor([transform.planes() as i64, height, width, channels]);
@@ -62,7 +62,7 @@ pub(super) fn planes_from(
         Some(frames) => with_zeros_in_front(frames, REMEMBERED as i64).contiguous(),
         None => buffer([REMEMBERED as i64, height, width, channels]).zero_(),
     };
-    let sink = Sink::Planes {
+    let sink = PassOutput::Planes {
         gamma: floats(gamma),
         memory: shared(&memory),
         planes: shared(&planes),
@@ -79,11 +79,11 @@ pub(super) fn frames_from(
     residual: Option<&Tensor>,
     transform: &TimeTransform,
 ) -> Tensor {
-    let source = Source::Planes(planes, bias);
+    let source = PointwiseSource::Planes(planes, bias);
     let [height, width, channels] = source.size();
     let frames = buffer([transform.frames as i64, height, width, channels]);
     let residual = residual.map(Tensor::contiguous);
-    let sink = Sink::Frames {
+    let sink = PassOutput::Frames {
         residual: residual.as_ref().map(floats),
         frames: shared(&frames),
     };
@@ -96,7 +96,7 @@ pub(super) fn activated(xs: &Tensor, gamma: &Tensor) -> Tensor {
     let xs = xs.contiguous();
     let out = xs.empty_like();
     let channels = floats(gamma).len();
-    let pass = Activation {
+    let pass = NormSilu {
         xs: floats(&xs),
         gamma: floats(gamma),
         out: shared(&out),
@@ -113,7 +113,7 @@ where
     Tensor::empty(size, (Kind::Float, Device::Cpu))
 }
 
-impl Source<'_> {
+impl PointwiseSource<'_> {
     /// Height, width and channels.
     fn size(&self) -> [i64; 3] {
         let size = match self {
@@ -124,13 +124,13 @@ impl Source<'_> {
     }
 }
 
-fn run(source: Source<'_>, sink: Sink<'_>, transform: &TimeTransform) {
+fn run(source: PointwiseSource<'_>, sink: PassOutput<'_>, transform: &TimeTransform) {
     let [height, width, channels] = source.size().map(|n| n as usize);
-    let pass = Pass {
+    let pass = PlanePass {
         input: match source {
-            Source::Frames(frames) => Input::Frames(floats(frames)),
-            Source::Planes(planes, bias) => {
-                Input::Planes(planes.iter().map(floats).collect(), floats(bias))
+            PointwiseSource::Frames(frames) => PassInput::Frames(floats(frames)),
+            PointwiseSource::Planes(planes, bias) => {
+                PassInput::Planes(planes.iter().map(floats).collect(), floats(bias))
             }
         },
         sink,

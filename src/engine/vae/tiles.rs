@@ -60,7 +60,7 @@ impl Tiling {
 
 /// The tiles of one clip, in latents.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Grid {
+pub(super) struct TileGrid {
     size: i64,
     stride: i64,
     height: i64,
@@ -69,7 +69,7 @@ pub(super) struct Grid {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Tile {
+pub(super) struct LatentTile {
     pub(super) row: usize,
     pub(super) column: usize,
     pub(super) top: i64,
@@ -78,7 +78,7 @@ pub(super) struct Tile {
     pub(super) width: i64,
 }
 
-impl Tile {
+impl LatentTile {
     /// This part of `xs`, whose axes of height and width are `dim` and the next, with `cell` pixels to a latent.
     pub(super) fn cut(&self, xs: &Tensor, dim: i64, cell: i64) -> Tensor {
         xs.narrow(dim, self.top * cell, self.height * cell).narrow(
@@ -89,7 +89,7 @@ impl Tile {
     }
 }
 
-impl Grid {
+impl TileGrid {
     /// `factor`: the unit of `tiling` along an edge of one latent. `None` when one tile holds all latents.
     pub(super) fn new(tiling: Tiling, factor: i64, [height, width]: [i64; 2]) -> Option<Self> {
         let size = (tiling.size / factor).max(1);
@@ -103,11 +103,11 @@ impl Grid {
         (height > size || width > size).then_some(grid)
     }
 
-    pub(super) fn tiles(self) -> impl Iterator<Item = Tile> {
+    pub(super) fn tiles(self) -> impl Iterator<Item = LatentTile> {
         (0..self.rows()).flat_map(move |row| {
             (0..self.columns()).map(move |column| {
                 let [top, left] = [row, column].map(|index| index as i64 * self.stride);
-                Tile {
+                LatentTile {
                     row,
                     column,
                     top,
@@ -141,14 +141,13 @@ impl Grid {
         self.size - self.stride
     }
 
-    fn is_last(self, tile: &Tile) -> bool {
+    fn is_last(self, tile: &LatentTile) -> bool {
         tile.row + 1 == self.rows() && tile.column + 1 == self.columns()
     }
 }
 
 /// Applies `of_tile` to each tile of `xs`, `(T, h, w, C)`, and blends the results to `(T, H, W, C)`; to all of it if
-/// one
-/// tile holds it. `None` as soon as `of_tile` returns `None`.
+/// one tile holds it. `None` as soon as `of_tile` returns `None`.
 ///
 /// `dim`: axis of the height, followed by the width; `factor`: pixels of the tiling per latent along an edge;
 /// `[cell, result_cell]`: elements per latent of input and output.
@@ -161,10 +160,10 @@ pub(super) fn in_tiles(
     of_tile: &dyn Fn(&Tensor) -> Option<Tensor>,
 ) -> Option<Tensor> {
     let latents = [dim, dim + 1].map(|dim| xs.size()[dim as usize] / cell);
-    let Some(grid) = tiling.and_then(|tiling| Grid::new(tiling, factor, latents)) else {
+    let Some(grid) = tiling.and_then(|tiling| TileGrid::new(tiling, factor, latents)) else {
         return of_tile(xs);
     };
-    let mut mosaic = Mosaic::new(grid, result_cell);
+    let mut mosaic = TileBlender::new(grid, result_cell);
     let mut whole = None;
     for tile in grid.tiles() {
         whole = mosaic.put(&tile, 0, &of_tile(&tile.cut(xs, dim, cell))?);
@@ -176,11 +175,10 @@ pub(super) fn in_tiles(
 ///
 /// A tile is computed with all its frames before the next one begins: the convolutions then cache one tile, where
 /// frame-wise order would need as much as no tiles at all. No frame is complete before the last tile, so results are
-/// kept
-/// off the device, in their kind and only once: each tile's own part, and the edges that the next tiles are blended
-/// with.
-pub(super) struct Mosaic {
-    grid: Grid,
+/// kept off the device, in their kind and only once: each tile's own part, and the edges that the next tiles are
+/// blended with.
+pub(super) struct TileBlender {
+    grid: TileGrid,
     /// Pixels, or whatever comes out, along an edge of one latent.
     cell: i64,
     /// Whole frames, one tensor a chunk; those that were given away are gone.
@@ -191,8 +189,8 @@ pub(super) struct Mosaic {
     above: Vec<Vec<Tensor>>,
 }
 
-impl Mosaic {
-    pub(super) fn new(grid: Grid, cell: i64) -> Self {
+impl TileBlender {
+    pub(super) fn new(grid: TileGrid, cell: i64) -> Self {
         Self {
             grid,
             cell,
@@ -206,7 +204,12 @@ impl Mosaic {
     /// `(T, H, W, C)` on the device of `result`.
     ///
     /// Tiles must come in their order, and the chunks of each in theirs. `result` is written to.
-    pub(super) fn put(&mut self, tile: &Tile, chunk: usize, result: &Tensor) -> Option<Tensor> {
+    pub(super) fn put(
+        &mut self,
+        tile: &LatentTile,
+        chunk: usize,
+        result: &Tensor,
+    ) -> Option<Tensor> {
         let (scheme, overlap) = (self.grid.scheme, self.grid.overlap() * self.cell);
         if tile.row > 0 {
             let edge = &self.above[tile.column][chunk];
@@ -229,8 +232,8 @@ impl Mosaic {
     }
 
     /// Copies the tile's own part: up to where the next tiles begin.
-    fn place(&mut self, tile: &Tile, chunk: usize, result: &Tensor) {
-        let Grid { height, width, .. } = self.grid;
+    fn place(&mut self, tile: &LatentTile, chunk: usize, result: &Tensor) {
+        let TileGrid { height, width, .. } = self.grid;
         let size = result.size();
         if chunk == self.frames.len() {
             let whole = [size[0], height * self.cell, width * self.cell, size[3]];
@@ -312,15 +315,15 @@ pub(super) fn blend(edge: &Tensor, result: &Tensor, dim: i64, overlap: i64, sche
 mod tests {
     use tch::{Device, Kind, Tensor};
 
-    use super::{Grid, Mosaic, Tile, TileScheme, Tiling};
+    use super::{LatentTile, TileBlender, TileGrid, TileScheme, Tiling};
 
     /// The tiles of one picture of `height` × `width`, put together from `of_tile`.
     fn put_together(
-        grid: Grid,
+        grid: TileGrid,
         chunks: usize,
-        of_tile: impl Fn(&Tile, usize) -> Tensor,
+        of_tile: impl Fn(&LatentTile, usize) -> Tensor,
     ) -> Vec<Tensor> {
-        let mut mosaic = Mosaic::new(grid, 1);
+        let mut mosaic = TileBlender::new(grid, 1);
         let mut whole = Vec::new();
         for tile in grid.tiles() {
             for chunk in 0..chunks {
@@ -354,7 +357,7 @@ mod tests {
             .iter()
             .flat_map(|scheme| sizes.map(|size| (scheme, size)))
         {
-            let grid = Grid::new(tiling(size, stride, *scheme), 1, [height, width]).unwrap();
+            let grid = TileGrid::new(tiling(size, stride, *scheme), 1, [height, width]).unwrap();
             let picture = |chunk: usize| {
                 let values = Tensor::arange(height * width * 2, (Kind::Float, Device::Cpu));
                 (values + chunk as i64).view([1, height, width, 2])
@@ -376,7 +379,7 @@ mod tests {
 
     /// A row of `width` pixels in tiles of 8, each filled with its number.
     fn numbered(width: i64, scheme: TileScheme) -> Vec<f32> {
-        let grid = Grid::new(tiling(8, 4, scheme), 1, [1, width]).unwrap();
+        let grid = TileGrid::new(tiling(8, 4, scheme), 1, [1, width]).unwrap();
         let found = put_together(grid, 1, |tile, _| {
             let size = [1, 1, tile.width, 1];
             Tensor::full(size, tile.column as f64, (Kind::Float, Device::Cpu))
@@ -398,12 +401,12 @@ mod tests {
     fn edges_are_rounded_to_whole_latents() {
         let latents = [20, 20];
         for scheme in SCHEMES {
-            let odd = Grid::new(tiling(79, 55, scheme), 8, latents).unwrap();
-            let even = Grid::new(tiling(72, 48, scheme), 8, latents).unwrap();
+            let odd = TileGrid::new(tiling(79, 55, scheme), 8, latents).unwrap();
+            let even = TileGrid::new(tiling(72, 48, scheme), 8, latents).unwrap();
             assert!(odd.tiles().eq(even.tiles()));
             // Whatever is asked for, tiles have no gaps between them.
             for (size, stride) in [(0, 0), (-5, 3), (16, 800), (1, 1)] {
-                let grid = Grid::new(tiling(size, stride, scheme), 8, latents).unwrap();
+                let grid = TileGrid::new(tiling(size, stride, scheme), 8, latents).unwrap();
                 let area: i64 = grid.tiles().map(|tile| tile.height * tile.width).sum();
                 assert!(area >= 400, "{size} / {stride}: {area}");
             }
@@ -412,7 +415,7 @@ mod tests {
 
     #[test]
     fn a_clip_within_one_tile_is_not_cut() {
-        assert!(Grid::new(Tiling::default(), 8, [32, 32]).is_none());
-        assert!(Grid::new(Tiling::default(), 8, [32, 33]).is_some());
+        assert!(TileGrid::new(Tiling::default(), 8, [32, 32]).is_none());
+        assert!(TileGrid::new(Tiling::default(), 8, [32, 33]).is_some());
     }
 }

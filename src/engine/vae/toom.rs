@@ -1,8 +1,7 @@
 //! Toom-Cook convolution for three taps in time, known for images as Winograd's: fewer multiplications.
 //!
 //! `n` frames after two cached ones become `n + 2` planes, each plane is convolved once in space, and the `n` results
-//! are
-//! sums of the convolved planes: 6 convolutions instead of 12 for 4 frames, 4 instead of 6 for 2.
+//! are sums of the convolved planes: 6 convolutions instead of 12 for 4 frames, 4 instead of 6 for 2.
 //! In f32 the result is as close to exact as the direct sum (measured: 1.1e-6 against 0.9e-6 through the whole
 //! decoder). Builds the matrices only; `pointwise` computes and reads the planes.
 

@@ -1,8 +1,7 @@
 //! CLIP vision transformer: image encoder of Wan 2.1 (ViT-H/14).
 //!
 //! Reads the names of `transformers`' `CLIPVisionModel` below any prefix; the other parts of a whole CLIP are ignored.
-//! Has
-//! no projection and no dropout, and reads images of one size only.
+//! Has no projection and no dropout, and reads images of one size only.
 //! After <https://github.com/huggingface/transformers/blob/v5.3.0/src/transformers/models/clip/modeling_clip.py>.
 //!
 //! Shapes: `N` images, `P` patches of each, `L` = `P` + 1 tokens, `C` width, `H` heads of `D`.
@@ -11,14 +10,14 @@ use safelight_core::networks::{ClipVisionConfig, clip_vision};
 use tch::Tensor;
 
 use super::tower::VisionTower;
-use crate::encoder_home;
+use crate::encoder_prefix;
 use crate::hooks::Hooks;
 use crate::weights::{Weights, WeightsError};
 
 pub struct ClipVisionEncoder(VisionTower);
 
 /// Output of the whole network. Wan reads none of it.
-pub struct Finished {
+pub struct ClipVisionOutput {
     /// `(N, L, C)`
     pub last_hidden_state: Tensor,
     /// `(N, C)`
@@ -28,7 +27,7 @@ pub struct Finished {
 impl ClipVisionEncoder {
     /// `config` has been read, or is as sound.
     pub fn new(config: &ClipVisionConfig, w: &Weights) -> Result<Self, WeightsError> {
-        VisionTower::new(config, &encoder_home::behind(prefix(w), w)).map(Self)
+        VisionTower::new(config, &encoder_prefix::behind(prefix(w), w)).map(Self)
     }
 
     /// The keys of a file that an image encoder should not have. The other parts of a whole CLIP are expected.
@@ -40,7 +39,7 @@ impl ClipVisionEncoder {
             "logit_scale",
         ];
         let whole = prefix(weights).trim_end_matches(clip_vision::USUAL_PREFIX);
-        encoder_home::left_over(whole, weights, &others)
+        encoder_prefix::left_over(whole, weights, &others)
     }
 
     /// Penultimate hidden states, which Wan reads.
@@ -53,9 +52,9 @@ impl ClipVisionEncoder {
     }
 
     /// The rest of the network, for the record. `xs`: what [`Self::encode_pictures`] gave
-    pub fn finish(&self, xs: &Tensor) -> Finished {
+    pub fn finish(&self, xs: &Tensor) -> ClipVisionOutput {
         let (last_hidden_state, pooler_output) = self.0.last(xs);
-        Finished {
+        ClipVisionOutput {
             last_hidden_state,
             pooler_output,
         }

@@ -11,9 +11,9 @@ mod siglip_head;
 mod siglip_processor;
 mod tower;
 
-pub use clip::{ClipVisionEncoder, Finished};
+pub use clip::{ClipVisionEncoder, ClipVisionOutput};
 pub use processor::{ClipImageProcessor, pixel_values};
-pub use qwen::{QwenVisionTower, Seen, patches_of, resized_to_area};
+pub use qwen::{QwenVisionTower, TowerOutput, patches_of, resized_to_area};
 pub use redux::ReduxEmbedder;
 pub use siglip::SiglipVisionEncoder;
 pub use siglip_head::SiglipHead;

@@ -1,8 +1,7 @@
 //! CLIP's image preprocessing: resize, centre crop and normalisation.
 //!
 //! Equals `transformers`' `CLIPImageProcessor` with its torchvision backend, bit for bit: images are resized as bytes,
-//! by
-//! libtorch's routine. Opens no files.
+//! by libtorch's routine. Opens no files.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +20,7 @@ const MAX_RESIZED: i64 = 1 << 28;
 /// Checked content of `preprocessor_config.json`.
 #[derive(Clone, Debug)]
 pub struct ClipImageProcessor {
-    resize: Option<(Size, Filter)>,
+    resize: Option<(ResizeTarget, ResampleFilter)>,
     crop: Option<[i64; 2]>,
     rescale_factor: Option<f64>,
     /// Mean and deviation of red, green and blue
@@ -30,13 +29,13 @@ pub struct ClipImageProcessor {
 
 /// Target size of an image.
 #[derive(Clone, Copy, Debug)]
-enum Size {
+enum ResizeTarget {
     ShortestEdge(i64),
     Exact([i64; 2]),
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Filter {
+enum ResampleFilter {
     Nearest,
     Bilinear,
     Bicubic,
@@ -45,7 +44,7 @@ enum Filter {
 /// `preprocessor_config.json` as it is written. What is left out is as in the published files.
 #[derive(Deserialize)]
 #[serde(default)]
-struct Written {
+struct WrittenProcessor {
     do_resize: bool,
     size: WrittenSize,
     resample: u8,
@@ -66,7 +65,7 @@ enum WrittenSize {
     ShortestEdge { shortest_edge: i64 },
 }
 
-impl Default for Written {
+impl Default for WrittenProcessor {
     fn default() -> Self {
         Self {
             do_resize: true,
@@ -86,7 +85,7 @@ impl Default for Written {
 impl Default for ClipImageProcessor {
     /// As published with Wan 2.1.
     fn default() -> Self {
-        Self::from_written(&Written::default()).expect("the published values are sound")
+        Self::from_written(&WrittenProcessor::default()).expect("the published values are sound")
     }
 }
 
@@ -113,7 +112,7 @@ impl ClipImageProcessor {
             }
         }
         let wrong = |reason: String| EngineError::config(reason, &path);
-        let written = Written::deserialize(published)
+        let written = WrittenProcessor::deserialize(published)
             .map_err(|err| wrong(format!("not the JSON it should be: {err}")))?;
         Self::from_written(&written).map_err(wrong)
     }
@@ -122,7 +121,7 @@ impl ClipImageProcessor {
     pub fn check(&self, image_size: i64, place: &Path) -> Result<(), EngineError> {
         let expected = [image_size; 2];
         let found = match (self.crop, self.resize) {
-            (Some(size), _) | (None, Some((Size::Exact(size), _))) => Some(size),
+            (Some(size), _) | (None, Some((ResizeTarget::Exact(size), _))) => Some(size),
             _ => None,
         };
         if found == Some(expected) {
@@ -137,7 +136,7 @@ impl ClipImageProcessor {
         Err(EngineError::config(reason, place))
     }
 
-    fn from_written(written: &Written) -> Result<Self, String> {
+    fn from_written(written: &WrittenProcessor) -> Result<Self, String> {
         let edges = |edges: [i64; 2]| {
             let is_sound = edges.iter().all(|edge| (1..=MAX_EDGE).contains(edge));
             let reason =
@@ -148,8 +147,8 @@ impl ClipImageProcessor {
             WrittenSize::Edge(edge)
             | WrittenSize::ShortestEdge {
                 shortest_edge: edge,
-            } => Size::ShortestEdge(edges([edge; 2])?[0]),
-            WrittenSize::Exact { height, width } => Size::Exact(edges([height, width])?),
+            } => ResizeTarget::ShortestEdge(edges([edge; 2])?[0]),
+            WrittenSize::Exact { height, width } => ResizeTarget::Exact(edges([height, width])?),
         };
         let crop = match written.crop_size {
             WrittenSize::Edge(edge) => edges([edge; 2])?,
@@ -159,10 +158,10 @@ impl ClipImageProcessor {
             }
         };
         let filter = match written.resample {
-            0 => Filter::Nearest,
-            2 => Filter::Bilinear,
+            0 => ResampleFilter::Nearest,
+            2 => ResampleFilter::Bilinear,
             // Lanczos (1) falls back to bicubic there, too.
-            1 | 3 => Filter::Bicubic,
+            1 | 3 => ResampleFilter::Bicubic,
             other => return Err(format!("its resample {other} is not supported")),
         };
         let factor = written.rescale_factor;
@@ -189,9 +188,9 @@ impl ClipImageProcessor {
             return Ok(picture);
         };
         let size = match size {
-            Size::Exact(size) => size,
-            Size::ShortestEdge(edge) if width <= height => [edge * height / width, edge],
-            Size::ShortestEdge(edge) => [edge, edge * width / height],
+            ResizeTarget::Exact(size) => size,
+            ResizeTarget::ShortestEdge(edge) if width <= height => [edge * height / width, edge],
+            ResizeTarget::ShortestEdge(edge) => [edge, edge * width / height],
         };
         if size[0] * size[1] * 3 > MAX_RESIZED {
             return Err(EngineError::request(format!(
@@ -202,11 +201,15 @@ impl ClipImageProcessor {
             return Ok(picture);
         }
         Ok(match filter {
-            Filter::Nearest => picture.f_internal_upsample_nearest_exact2d(size, None, None)?,
-            Filter::Bilinear => {
+            ResampleFilter::Nearest => {
+                picture.f_internal_upsample_nearest_exact2d(size, None, None)?
+            }
+            ResampleFilter::Bilinear => {
                 picture.f_internal_upsample_bilinear2d_aa(size, false, None, None)?
             }
-            Filter::Bicubic => picture.f_internal_upsample_bicubic2d_aa(size, false, None, None)?,
+            ResampleFilter::Bicubic => {
+                picture.f_internal_upsample_bicubic2d_aa(size, false, None, None)?
+            }
         })
     }
 

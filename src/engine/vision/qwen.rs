@@ -7,16 +7,16 @@
 //! Shapes: `N` patches of all pictures, `C` width, `H` heads of `D`. Patches that become one token follow each other,
 //! and inside, tokens of one window too.
 
-use safelight_core::media::{self, Picture};
+use safelight_core::media::{self, RgbPixels};
 use safelight_core::networks::{QwenVisionConfig, qwen_vision};
 use serde_json::json;
 use tch::{Device, Kind, Tensor};
 
 use super::ClipImageProcessor;
 use crate::error::EngineError;
-use crate::fault::Site;
+use crate::fault::FaultSite;
 use crate::hooks::Hooks;
-use crate::nn::{Linear, Pairs, Rope, T5Norm, angles_at, attention, silu_times};
+use crate::nn::{Linear, Rope, RopePairing, T5Norm, angles_at, attention, silu_times};
 use crate::weights::{Weights, WeightsError};
 
 const EPS: f64 = 1e-6;
@@ -25,7 +25,7 @@ const ROPE_THETA: f64 = 10000.0;
 pub struct QwenVisionTower {
     /// `(C, 3 t p p)`
     patch_embed: Tensor,
-    blocks: Vec<Block>,
+    blocks: Vec<VisionBlock>,
     ln_q: T5Norm,
     merger: (Linear, Linear),
     config: QwenVisionConfig,
@@ -33,7 +33,7 @@ pub struct QwenVisionTower {
 }
 
 /// Output of the vision tower.
-pub struct Seen {
+pub struct TowerOutput {
     /// Before they are merged: `(N, C)`, window by window
     pub last_hidden_state: Tensor,
     /// `(N / 4, out_hidden_size)`, row by row of each picture
@@ -45,12 +45,12 @@ impl QwenVisionTower {
     pub fn new(config: &QwenVisionConfig, w: &Weights) -> Result<Self, WeightsError> {
         let keys = w.keys();
         let prefix = qwen_vision::prefix_of(keys).unwrap_or_default().to_owned();
-        let w = &crate::encoder_home::behind(&prefix, w);
+        let w = &crate::encoder_prefix::behind(&prefix, w);
         let (dim, merged) = (config.hidden_size, config.hidden_size * config.merged());
         let (time, edge) = (config.temporal_patch_size, config.patch_size);
         let kernel = (w / "patch_embed" / "proj").tensor("weight", &[dim, 3, time, edge, edge])?;
         let merger = w / "merger";
-        let blocks = (0..config.depth).map(|i| Block::new(config, &(w / "blocks" / i)));
+        let blocks = (0..config.depth).map(|i| VisionBlock::new(config, &(w / "blocks" / i)));
         Ok(Self {
             patch_embed: kernel.view([dim, -1]),
             blocks: blocks.collect::<Result<_, _>>()?,
@@ -65,9 +65,14 @@ impl QwenVisionTower {
     }
 
     /// `patches`: `(N, 3 t p p)`, `grids`: rows and columns of each picture's patches; `None` when cancelled
-    pub fn forward(&self, patches: &Tensor, grids: &[[i64; 2]], hooks: &dyn Hooks) -> Option<Seen> {
+    pub fn forward(
+        &self,
+        patches: &Tensor,
+        grids: &[[i64; 2]],
+        hooks: &dyn Hooks,
+    ) -> Option<TowerOutput> {
         let device = self.patch_embed.device();
-        let windows = Windows::of(&self.config, grids);
+        let windows = PatchWindows::from_grids(&self.config, grids);
         let order = Tensor::from_slice(&windows.order).to_device(device);
         let unit = self.config.merged();
         // n (u) c: as many rows as there are tokens
@@ -82,7 +87,7 @@ impl QwenVisionTower {
         let angles = ordered(&self.angles(grids).to_device(device));
         let rope = Rope::new(&angles, device);
         for (number, block) in (0..).zip(&self.blocks) {
-            hooks.check_cancelled(Site::Vision)?;
+            hooks.check_cancelled(FaultSite::Vision)?;
             let is_whole = self.config.fullatt_block_indexes.contains(&number);
             let parts = if is_whole {
                 &windows.pictures
@@ -94,7 +99,7 @@ impl QwenVisionTower {
         let merged = self.ln_q.forward(&xs).view([order.size()[0], -1]);
         let merged = self.merger.0.forward(&merged).gelu("none");
         let merged = self.merger.1.forward(&merged);
-        Some(Seen {
+        Some(TowerOutput {
             tokens: merged.index_select(0, &order.argsort(0, false)),
             last_hidden_state: xs,
         })
@@ -123,7 +128,7 @@ impl QwenVisionTower {
 }
 
 /// Positions of the patches of windows and of images.
-struct Windows {
+struct PatchWindows {
     /// Of each token, window by window: its number row by row.
     order: Vec<i64>,
     /// Patches of each window, and of each picture.
@@ -131,8 +136,8 @@ struct Windows {
     pictures: Vec<i64>,
 }
 
-impl Windows {
-    fn of(config: &QwenVisionConfig, grids: &[[i64; 2]]) -> Self {
+impl PatchWindows {
+    fn from_grids(config: &QwenVisionConfig, grids: &[[i64; 2]]) -> Self {
         let merge = config.spatial_merge_size;
         let edge = config.window_size / config.token_pixels();
         let mut found = Self {
@@ -160,7 +165,7 @@ impl Windows {
     }
 }
 
-struct Block {
+struct VisionBlock {
     norm1: T5Norm,
     norm2: T5Norm,
     qkv: Linear,
@@ -170,7 +175,7 @@ struct Block {
     num_heads: i64,
 }
 
-impl Block {
+impl VisionBlock {
     fn new(config: &QwenVisionConfig, w: &Weights) -> Result<Self, WeightsError> {
         let (dim, wide) = (config.hidden_size, config.intermediate_size);
         let (attn, mlp) = (w / "attn", w / "mlp");
@@ -201,7 +206,7 @@ impl Block {
         let (size, heads) = (xs.size(), self.num_heads);
         // n (k h d) -> 1 n (k h) d
         let qkv = self.qkv.forward(xs).view([1, size[0], 3 * heads, -1]);
-        let turned = rope.turn_heads(&qkv.narrow(2, 0, 2 * heads), None, Pairs::Halves);
+        let turned = rope.turn_heads(&qkv.narrow(2, 0, 2 * heads), None, RopePairing::Halves);
         // 1 n h d -> n h d
         let of = |xs: &Tensor, which: i64| xs.narrow(2, which * heads, heads).squeeze_dim(0);
         let all = [of(&turned, 0), of(&turned, 1), of(&qkv, 2)];
@@ -222,7 +227,7 @@ impl Block {
 /// A picture's patches as the tower reads them, `(N, 3 t p p)` in f32, and their rows and columns. The picture's edges
 /// become the nearest multiples of a token's.
 pub fn patches_of(
-    picture: &Picture,
+    picture: &RgbPixels,
     config: &QwenVisionConfig,
 ) -> Result<(Tensor, [i64; 2]), EngineError> {
     let token = config.token_pixels();
@@ -249,7 +254,7 @@ pub fn patches_of(
 }
 
 /// The size, width and height, of about `area` pixels in the aspect of a picture, in steps of 32.
-pub fn size_of_area(picture: &Picture, area: f64) -> (u32, u32) {
+pub fn size_of_area(picture: &RgbPixels, area: f64) -> (u32, u32) {
     let ratio = f64::from(picture.width) / f64::from(picture.height);
     let width = (area * ratio).sqrt();
     let step = |edge: f64| ((edge / 32.0).round_ties_even() as u32).max(1) * 32;
@@ -257,7 +262,7 @@ pub fn size_of_area(picture: &Picture, area: f64) -> (u32, u32) {
 }
 
 /// The picture at that size.
-pub fn resized_to_area(picture: &Picture, area: f64) -> Result<Picture, EngineError> {
+pub fn resized_to_area(picture: &RgbPixels, area: f64) -> Result<RgbPixels, EngineError> {
     let (width, height) = size_of_area(picture, area);
     Ok(media::resize_lanczos(picture, width, height)?)
 }

@@ -5,7 +5,7 @@
 use safelight_core::networks::ReduxConfig;
 use tch::Tensor;
 
-use crate::encoder_home;
+use crate::encoder_prefix;
 use crate::nn::Linear;
 use crate::weights::{Weights, WeightsError};
 
@@ -26,7 +26,7 @@ impl ReduxEmbedder {
 
     /// The keys of a file that it should not have.
     pub fn unexpected_keys(weights: &Weights) -> Vec<String> {
-        encoder_home::left_over("", weights, &[])
+        encoder_prefix::left_over("", weights, &[])
     }
 
     /// `states`: after SigLIP's last norm, `(1, L, C)`. Returns `(1, L, width of text tokens)`.

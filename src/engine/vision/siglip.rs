@@ -1,8 +1,7 @@
 //! SigLIP vision transformer: image encoder of FramePack (so400m, 384 pixels, patches of 14).
 //!
 //! Reads the names of `transformers`' `SiglipVisionModel` below any prefix; the other parts of a whole SigLIP are
-//! ignored,
-//! including the pooling head: FramePack reads every patch. Reads images of one size only.
+//! ignored, including the pooling head: FramePack reads every patch. Reads images of one size only.
 //! After <https://github.com/huggingface/transformers/blob/v5.3.0/src/transformers/models/siglip/modeling_siglip.py>.
 //!
 //! Shapes: `N` images, `L` patches of each, `C` width, `H` heads of `D`.
@@ -11,7 +10,7 @@ use safelight_core::networks::{SiglipConfig, clip_vision, siglip};
 use tch::Tensor;
 
 use super::tower::VisionTower;
-use crate::encoder_home;
+use crate::encoder_prefix;
 use crate::hooks::Hooks;
 use crate::weights::{Weights, WeightsError};
 
@@ -24,8 +23,7 @@ impl SiglipVisionEncoder {
     }
 
     /// Keys of the file that an image encoder does not have. Other parts of a whole SigLIP are expected; anything
-    /// outside its
-    /// prefix is ignored.
+    /// outside its prefix is ignored.
     pub fn unexpected_keys(weights: &Weights) -> Vec<String> {
         let others = [
             "text_model.",
@@ -35,7 +33,7 @@ impl SiglipVisionEncoder {
             "head.",
         ];
         let whole = prefix(weights).trim_end_matches(clip_vision::USUAL_PREFIX);
-        encoder_home::left_over(whole, weights, &others)
+        encoder_prefix::left_over(whole, weights, &others)
     }
 
     /// Hidden states after the last layer and its norm, which FramePack reads.
@@ -50,7 +48,7 @@ impl SiglipVisionEncoder {
 
 /// The position from which a SigLIP's names count.
 pub(super) fn position(w: &Weights) -> Weights {
-    encoder_home::behind(prefix(w), w)
+    encoder_prefix::behind(prefix(w), w)
 }
 
 /// Prefix of the names, including `vision_model.`.

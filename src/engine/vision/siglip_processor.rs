@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use safelight_core::media::Picture;
+use safelight_core::media::RgbPixels;
 use serde_json::json;
 use tch::Tensor;
 
@@ -35,7 +35,7 @@ impl SiglipImageProcessor {
     }
 
     /// Preprocesses an opened image, resized as bytes, as in pipelines that receive images.
-    pub fn of_bytes(&self, picture: &Picture) -> Result<Tensor, EngineError> {
+    pub fn of_bytes(&self, picture: &RgbPixels) -> Result<Tensor, EngineError> {
         pixel_values(&picture.rgb, picture.width, picture.height, &self.0)
     }
 

@@ -7,7 +7,7 @@
 use safelight_core::networks::{VisionConfig, VisionKind};
 use tch::Tensor;
 
-use crate::fault::Site;
+use crate::fault::FaultSite;
 use crate::hooks::Hooks;
 use crate::nn::{ClipTower, LayerNorm};
 use crate::runtime::disable_miopen;
@@ -67,7 +67,8 @@ impl VisionTower {
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
         let xs = self.embed(pixel_values);
-        self.layers.forward(xs, left, None, Site::Vision, hooks)
+        self.layers
+            .forward(xs, left, None, FaultSite::Vision, hooks)
     }
 
     /// The last layer, and the last norm of what it gives of the first token.

@@ -7,7 +7,7 @@ use safelight_core::formats::weights::header::HeaderError;
 use safelight_core::model::CatalogError;
 use thiserror::Error;
 
-use super::lane::StagingError;
+use super::copy_stream::StagingError;
 
 #[derive(Debug, Error)]
 pub enum WeightsError {

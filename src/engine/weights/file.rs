@@ -8,32 +8,32 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use safelight_core::formats::weights::header::{Header, TensorInfo, TensorType};
+use safelight_core::formats::weights::header::{TensorInfo, TensorType, WeightHeader};
 use safelight_core::model::CatalogError;
 use safetensors::Dtype;
 use tch::{Device, Kind, Tensor};
 
-use super::mapping::Mapping;
-use super::staging::{Place, Staging, Stored};
-use super::stream::Source;
+use super::mapping::FileMapping;
+use super::prefetch::{StoredBytes, TensorLocation, WeightPrefetcher};
+use super::stream::MatrixSource;
 use super::{WeightsError, gguf};
-use crate::fault::{self, Site};
+use crate::fault::{self, FaultSite};
 
-pub(super) struct WeightFile {
+pub(super) struct OpenWeightFile {
     path: PathBuf,
     file: Arc<File>,
-    header: Header,
-    mapping: Option<Arc<Mapping>>,
+    header: WeightHeader,
+    mapping: Option<Arc<FileMapping>>,
     /// The way of all files of a component, and which of them this is; for other devices than the CPU.
-    staging: Option<(Arc<Staging>, usize)>,
+    staging: Option<(Arc<WeightPrefetcher>, usize)>,
 }
 
-impl WeightFile {
+impl OpenWeightFile {
     pub(super) fn open(path: &Path, device: Device) -> Result<Self, WeightsError> {
         let (file, header) =
-            Header::open(path).map_err(|err| CatalogError::of_header(err, path))?;
+            WeightHeader::open(path).map_err(|err| CatalogError::of_header(err, path))?;
         let mapping = if device == Device::Cpu && header.data_bytes() > 0 {
-            let mapping = Mapping::new(&file).map_err(WeightsError::io(path))?;
+            let mapping = FileMapping::new(&file).map_err(WeightsError::io(path))?;
             Some(Arc::new(mapping))
         } else {
             None
@@ -50,15 +50,17 @@ impl WeightFile {
     /// Plans the way of all `files` of a component to a device.
     pub(super) fn stage(files: &mut [Self]) {
         let places = files.iter().enumerate().flat_map(|(number, file)| {
-            file.header.tensors().map(move |(name, info)| Place {
-                name,
-                file: number,
-                start: info.start,
-                len: info.bytes as usize,
-            })
+            file.header
+                .tensors()
+                .map(move |(name, info)| TensorLocation {
+                    name,
+                    file: number,
+                    start: info.start,
+                    len: info.bytes as usize,
+                })
         });
         let handles = files.iter().map(|file| Arc::clone(&file.file)).collect();
-        let staging = Arc::new(Staging::new(handles, places));
+        let staging = Arc::new(WeightPrefetcher::new(handles, places));
         for (number, file) in files.iter_mut().enumerate() {
             file.staging = Some((Arc::clone(&staging), number));
         }
@@ -73,8 +75,8 @@ impl WeightFile {
         self.header.tensors().map(|(name, _)| name)
     }
 
-    pub(super) fn source(&self, info: &TensorInfo) -> Source {
-        Source {
+    pub(super) fn source(&self, info: &TensorInfo) -> MatrixSource {
+        MatrixSource {
             file: Arc::clone(&self.file),
             mapping: self.mapping.clone(),
             path: self.path.clone(),
@@ -162,7 +164,7 @@ impl WeightFile {
         [stored, kind]: [Kind; 2],
         device: Device,
     ) -> Result<Tensor, WeightsError> {
-        fault::at(Site::Staging);
+        fault::at(FaultSite::Staging);
         let torch = WeightsError::tensor(key, &self.path);
         if info.bytes == 0 {
             return Tensor::f_zeros(shape, (kind, device)).map_err(&torch);
@@ -176,7 +178,7 @@ impl WeightFile {
             }
             return view.f_to_kind(kind).map_err(&torch);
         }
-        let stored = Stored {
+        let stored = StoredBytes {
             start: info.start,
             len: info.bytes as usize,
             kind: stored,

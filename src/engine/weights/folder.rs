@@ -10,9 +10,9 @@ use safelight_core::model::CatalogError;
 use tch::Device;
 
 use super::WeightsError;
-use super::file::WeightFile;
+use super::file::OpenWeightFile;
 
-type Opened = (Vec<WeightFile>, BTreeMap<String, usize>);
+type OpenedFiles = (Vec<OpenWeightFile>, BTreeMap<String, usize>);
 
 /// The files that [`open`] would read, by their names alone.
 pub(super) fn files(path: &Path) -> Option<Vec<PathBuf>> {
@@ -25,10 +25,10 @@ pub(super) fn files(path: &Path) -> Option<Vec<PathBuf>> {
     Some(shards.into_iter().collect())
 }
 
-pub(super) fn open(path: &Path, device: Device) -> Result<Opened, WeightsError> {
+pub(super) fn open(path: &Path, device: Device) -> Result<OpenedFiles, WeightsError> {
     let (mut files, keys) = open_files(path, device)?;
     if device != Device::Cpu {
-        WeightFile::stage(&mut files);
+        OpenWeightFile::stage(&mut files);
     }
     Ok((files, keys))
 }
@@ -41,7 +41,7 @@ fn file_at(path: &Path) -> Result<PathBuf, CatalogError> {
     }
 }
 
-fn open_files(path: &Path, device: Device) -> Result<Opened, WeightsError> {
+fn open_files(path: &Path, device: Device) -> Result<OpenedFiles, WeightsError> {
     let path = &file_at(path)?;
     if is_index(path) {
         return open_shards(path, device);
@@ -49,18 +49,18 @@ fn open_files(path: &Path, device: Device) -> Result<Opened, WeightsError> {
     if is_pickle(path) {
         return Err(pickle(path).into());
     }
-    let file = WeightFile::open(path, device)?;
+    let file = OpenWeightFile::open(path, device)?;
     let keys = file.names().map(|key| (key.to_owned(), 0)).collect();
     Ok((vec![file], keys))
 }
 
-fn open_shards(index_path: &Path, device: Device) -> Result<Opened, WeightsError> {
-    let mut files: Vec<WeightFile> = Vec::new();
+fn open_shards(index_path: &Path, device: Device) -> Result<OpenedFiles, WeightsError> {
+    let mut files: Vec<OpenWeightFile> = Vec::new();
     let mut keys = BTreeMap::new();
     for (key, shard) in tensors_of_index(index_path)? {
         let known = files.iter().position(|file| file.path() == shard);
         if known.is_none() {
-            files.push(WeightFile::open(&shard, device)?);
+            files.push(OpenWeightFile::open(&shard, device)?);
         }
         let number = known.unwrap_or(files.len() - 1);
         if files[number].info(&key).is_none() {

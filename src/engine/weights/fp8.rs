@@ -46,13 +46,13 @@ fn table(stored: Kind, scale: f32, kind: Kind) -> Tensor {
 }
 
 /// Output shared by threads, each with a separate range.
-struct Places<T>(*mut T);
+struct ThreadOutput<T>(*mut T);
 
 #[expect(unsafe_code, reason = "threads write to different parts of one tensor")]
 // SAFETY: `range` is the only way in, and its callers share no place.
-unsafe impl<T> Sync for Places<T> {}
+unsafe impl<T> Sync for ThreadOutput<T> {}
 
-impl<T> Places<T> {
+impl<T> ThreadOutput<T> {
     #[expect(unsafe_code, reason = "threads write to different parts of one tensor")]
     #[expect(clippy::mut_from_ref, reason = "of each place there is one writer")]
     /// # Safety
@@ -86,7 +86,7 @@ fn look_up<T: Copy + Send + Sync>(numbers: &Tensor, table: &Tensor, out: &Tensor
             table.data_ptr().cast::<[T; 256]>().read(),
         )
     };
-    let places = Places(out.data_ptr().cast::<T>());
+    let places = ThreadOutput(out.data_ptr().cast::<T>());
     for_each_range(len, NUMBERS_PER_TURN, &|range| {
         #[expect(unsafe_code, reason = "threads write to different parts of one tensor")]
         // SAFETY: `out` has `len` places, and each range is handed out once.

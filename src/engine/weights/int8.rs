@@ -123,7 +123,7 @@ mod tests {
     use tch::Device;
 
     use super::*;
-    use crate::kernels::twins::rotation;
+    use crate::kernels::reference::rotation;
 
     #[test]
     fn what_is_rotated_by_other_groups_is_not_stacked() {

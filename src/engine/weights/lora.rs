@@ -1,29 +1,28 @@
 //! LoRAs of a network: the tensors that change each layer, read together with the layer.
 //!
 //! The catalogue plans which key belongs to which layer; [`nn`](crate::nn) computes. Matrices keep their storage
-//! format, so
-//! a quantised model stays quantised; only other tensors are changed here, on reading.
+//! format, so a quantised model stays quantised; only other tensors are changed here, on reading.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use safelight_core::job::Lora;
+use safelight_core::job::LoraChoice;
 use safelight_core::lora::{
-    Expert, LoraDelta, LoraFactor, LoraFile, LoraUpdate, Network, Plan, Rows, Table, strengths,
-    text_encoder_prefix,
+    Expert, LayerTable, LoraDelta, LoraFactor, LoraFile, LoraPlan, LoraTarget, LoraUpdate,
+    RowRange, strengths, text_encoder_prefix,
 };
 use tch::{Device, Kind, Tensor};
 
-use super::file::WeightFile;
+use super::file::OpenWeightFile;
 use super::{Weights, WeightsError, folder};
 use crate::hooks::Hooks;
 
 #[derive(Default)]
-pub(super) struct Loras {
+pub(super) struct OpenLoras {
     files: Vec<OpenFile>,
     /// Updates by the requested name of the layer's matrix, without `.weight`.
-    layers: BTreeMap<String, Vec<Planned>>,
+    layers: BTreeMap<String, Vec<PlannedUpdate>>,
     /// By the name of the tensor: file, strength and key of what is added.
     tensors: BTreeMap<String, Vec<(usize, f64, String)>>,
     /// Replaced tensors by name: file and key of the replacement.
@@ -35,11 +34,11 @@ pub(super) struct Loras {
 
 struct OpenFile {
     path: PathBuf,
-    files: Vec<WeightFile>,
+    files: Vec<OpenWeightFile>,
     keys: BTreeMap<String, usize>,
 }
 
-struct Planned {
+struct PlannedUpdate {
     file: usize,
     strength: f64,
     update: LoraUpdate,
@@ -72,16 +71,20 @@ pub enum LayerDelta {
     Whole(Tensor),
 }
 
-impl Loras {
+impl OpenLoras {
     /// Opens what acts on the network of `table`.
-    fn open(loras: &[Lora], expert: Expert, table: &Table) -> Result<Self, WeightsError> {
+    fn open(
+        loras: &[LoraChoice],
+        expert: Expert,
+        table: &LayerTable,
+    ) -> Result<Self, WeightsError> {
         let mut all = Self::default();
         for (lora, strength) in loras.iter().zip(strengths(loras, expert)) {
             if strength == 0.0 {
                 continue;
             }
             let header = LoraFile::read(&lora.path)?;
-            let plan = Plan::new(&header, std::slice::from_ref(table));
+            let plan = LoraPlan::new(&header, std::slice::from_ref(table));
             let (files, keys) = folder::open(&lora.path, Device::Cpu)?;
             let file = all.files.len();
             all.files.push(OpenFile {
@@ -103,7 +106,7 @@ impl Loras {
                 let widest = self.widened.entry(name.clone()).or_default();
                 *widest = (*widest).max(update.columns as i64);
             }
-            self.layers.entry(name).or_default().push(Planned {
+            self.layers.entry(name).or_default().push(PlannedUpdate {
                 file,
                 strength,
                 update,
@@ -134,7 +137,7 @@ impl Loras {
         };
         self.note(name);
         let widened = self.widened.get(name).copied();
-        let load = |planned: &Planned| {
+        let load = |planned: &PlannedUpdate| {
             let mut update =
                 self.files[planned.file].load(&planned.update, planned.strength, device)?;
             let own = planned.update.layer.sides().1 as i64;
@@ -186,16 +189,15 @@ impl Loras {
 
 impl Weights {
     /// This position with LoRAs applied. `named`: the position from which the network requests its layers, by its
-    /// names; may be
-    /// this one.
+    /// names; may be this one.
     ///
     /// A LoRA without updates for this network is no error here: it may belong to another one, and
     /// [`check`](safelight_core::lora::check) has seen all of it.
     pub fn with_loras(
         &self,
-        loras: &[Lora],
+        loras: &[LoraChoice],
         expert: Expert,
-        network: Network,
+        network: LoraTarget,
         named: &Self,
     ) -> Result<Self, WeightsError> {
         if loras.is_empty() {
@@ -206,11 +208,11 @@ impl Weights {
         } else {
             ""
         };
-        let table = Table::new(network, prefix, &|name| {
+        let table = LayerTable::new(network, prefix, &|name| {
             let shape = named.shape_of(name)?;
             Some(shape.into_iter().map(|size| size as u64).collect())
         });
-        let opened = Loras::open(loras, expert, &table)?;
+        let opened = OpenLoras::open(loras, expert, &table)?;
         let has_any =
             !(opened.layers.is_empty() && opened.tensors.is_empty() && opened.instead.is_empty());
         Ok(Self {
@@ -228,8 +230,7 @@ impl Weights {
     }
 
     /// Matrix `name` with this number of rows and columns, where LoRAs add inputs that the file's matrix does not have:
-    /// those
-    /// are zeros, to which the LoRAs add. It is the input projection, small and never streamed.
+    /// those are zeros, to which the LoRAs add. It is the input projection, small and never streamed.
     pub(super) fn widened(
         &self,
         name: &str,
@@ -295,8 +296,8 @@ impl OpenFile {
     ) -> Result<LayerUpdate, WeightsError> {
         let (all, columns) = (update.layer.sides().0, update.columns);
         let rows = match update.rows {
-            Rows::Range(first, count) => (first as i64, count as i64),
-            Rows::All | Rows::SwappedHalves => (0, all as i64),
+            RowRange::Range(first, count) => (first as i64, count as i64),
+            RowRange::All | RowRange::SwappedHalves => (0, all as i64),
         };
         let size = [rows.1, columns as i64];
         let factor = self.factor(update)?;
@@ -326,7 +327,7 @@ impl OpenFile {
             delta,
             dora_scale: dora_scale.map(|scale| dora_view(&scale, size)),
             bias,
-            has_swapped_halves: update.rows == Rows::SwappedHalves,
+            has_swapped_halves: update.rows == RowRange::SwappedHalves,
         })
     }
 

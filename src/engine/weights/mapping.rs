@@ -31,16 +31,15 @@ unsafe extern "C" {
     ) -> *mut c_void;
 }
 
-pub(crate) struct Mapping {
+pub(crate) struct FileMapping {
     map: Mmap,
 }
 
-impl Mapping {
+impl FileMapping {
     pub(super) fn new(file: &File) -> io::Result<Self> {
         #[expect(unsafe_code, reason = "mapping a file cannot be done safely")]
         // SAFETY: the map is private to this process and read-only. A file that is shortened while mapped ends the
-        // engine process
-        // with SIGBUS, which the worker survives; wrong values are no memory error.
+        // engine process with SIGBUS, which the worker survives; wrong values are no memory error.
         let map = unsafe { Mmap::map(file)? };
         let len = map.len() as u64;
         let live = LIVE_BYTES.fetch_add(len, Ordering::Relaxed) + len;
@@ -69,8 +68,7 @@ impl Mapping {
             reason = "tch cannot tell when a tensor over foreign memory is gone"
         )]
         // SAFETY: `bytes` is inside the map, has `count` elements and is aligned; `owner` keeps the map until
-        // `release`, which is
-        // called once. Weights are never written to (the pages would refuse).
+        // `release`, which is called once. Weights are never written to (the pages would refuse).
         let tensor = unsafe {
             safelight_tensor_over(
                 bytes.as_ptr().cast_mut().cast(),
@@ -104,7 +102,7 @@ impl Mapping {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for FileMapping {
     fn drop(&mut self) {
         LIVE_BYTES.fetch_sub(self.map.len() as u64, Ordering::Relaxed);
     }
@@ -115,8 +113,8 @@ extern "C" fn release(owner: *mut c_void) {
         unsafe_code,
         reason = "gives back the reference that `Mapping::tensor` lent"
     )]
-    // SAFETY: `owner` came from `Arc::into_raw` in `Mapping::tensor` and comes back once.
-    drop(unsafe { Arc::from_raw(owner.cast::<Mapping>()) });
+    // SAFETY: `owner` came from `Arc::into_raw` in `FileMapping::tensor` and comes back once.
+    drop(unsafe { Arc::from_raw(owner.cast::<FileMapping>()) });
 }
 
 /// Numbers of `c10::ScalarType`; `None` for kinds that files do not hold.

@@ -1,26 +1,23 @@
 //! Weights from safetensors and GGUF files, requested one by one through a cursor.
 //!
 //! A request states the shape; a missing key or a wrong shape fails at once, and unread keys can be listed at the end.
-//! Nothing is trainable, no file is copied as a whole, and only [`Weights::random`], which measures networks without
-//! files,
-//! is random.
-//! The catalogue translates a family's key dialects (see [`Weights::translated`]).
+//! No file is copied as a whole; [`Weights::random`] reads none. Key dialects: [`Weights::translated`].
 
+mod copy_stream;
 mod error;
 mod file;
 mod folder;
 mod fp8;
 mod gguf;
 mod int8;
-mod lane;
 mod lora;
 mod mapping;
+mod prefetch;
 mod random;
 mod read_ahead;
 mod ring;
 mod scales;
-mod staging;
-mod stored;
+mod stored_matrix;
 mod stream;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,38 +31,38 @@ use safelight_core::formats::weights::TensorInfo;
 use tch::{Device, Kind, Tensor};
 
 pub use self::error::WeightsError;
-use self::file::WeightFile;
+use self::file::OpenWeightFile;
 use self::gguf::BlockMatrix;
-use self::lora::Loras;
+use self::lora::OpenLoras;
 pub use self::lora::{LayerDelta, LayerUpdate, warn_unused_updates};
-pub(crate) use self::mapping::Mapping;
+pub(crate) use self::mapping::FileMapping;
 use self::random::RandomTensors;
 pub use self::read_ahead::ReadAhead;
-pub use self::stored::StoredMatrix;
-use self::stream::{Form, Stream, StreamedMatrix};
+pub use self::stored_matrix::StoredMatrix;
+use self::stream::{MatrixFormat, StreamedMatrix, WeightStreamer};
 pub use self::stream::{StreamBytes, StreamFailure};
-use crate::fault::{self, Site};
+use crate::fault::{self, FaultSite};
 
-type Translate = dyn Fn(&str) -> String + Send + Sync;
+type KeyTranslation = dyn Fn(&str) -> String + Send + Sync;
 
 /// A position among the keys of a component: cheap to clone, `&w / "blocks" / 3` goes deeper.
 #[derive(Clone)]
 pub struct Weights {
-    source: Arc<Source>,
+    source: Arc<WeightSource>,
     prefix: String,
-    translate: Option<Arc<Translate>>,
+    translate: Option<Arc<KeyTranslation>>,
     /// LoRAs that change some of the tensors.
-    loras: Option<Arc<Loras>>,
+    loras: Option<Arc<OpenLoras>>,
     /// Streamer, if not all of the network may stay on the device.
-    stream: Option<Rc<Stream>>,
+    stream: Option<Rc<WeightStreamer>>,
     is_seldom: bool,
     kind: Kind,
     device: Device,
 }
 
-struct Source {
+struct WeightSource {
     path: PathBuf,
-    files: Vec<WeightFile>,
+    files: Vec<OpenWeightFile>,
     /// Key → index into `files`.
     keys: BTreeMap<String, usize>,
     /// True if any matrix has scales.
@@ -81,7 +78,7 @@ impl Weights {
     /// Opens a `.safetensors` or `.gguf` file, an index of shards, or a component folder that holds one of them.
     pub fn open(path: &Path, kind: Kind, device: Device) -> Result<Self, WeightsError> {
         let (files, keys) = folder::open(path, device)?;
-        let source = Source {
+        let source = WeightSource {
             path: path.to_owned(),
             files,
             has_scales: scales::stand_among(keys.keys().map(String::as_str)),
@@ -90,12 +87,11 @@ impl Weights {
             asked: Mutex::default(),
             rotations: Mutex::default(),
         };
-        Ok(Self::of(source, kind, device))
+        Ok(Self::root(source, kind, device))
     }
 
     /// No file: every requested tensor is created on the device with the requested shape and plausible random values.
-    /// Accepts
-    /// any name, and [has](Self::has) none.
+    /// Accepts any name, and [has](Self::has) none.
     pub fn random(kind: Kind, device: Device) -> Self {
         Self::without_files(RandomTensors::new(device), kind, device)
     }
@@ -117,7 +113,7 @@ impl Weights {
     }
 
     fn without_files(random: RandomTensors, kind: Kind, device: Device) -> Self {
-        let source = Source {
+        let source = WeightSource {
             path: PathBuf::from("random weights"),
             files: Vec::new(),
             keys: BTreeMap::new(),
@@ -126,11 +122,11 @@ impl Weights {
             asked: Mutex::default(),
             rotations: Mutex::default(),
         };
-        Self::of(source, kind, device)
+        Self::root(source, kind, device)
     }
 
     /// Position at the root of the names.
-    fn of(source: Source, kind: Kind, device: Device) -> Self {
+    fn root(source: WeightSource, kind: Kind, device: Device) -> Self {
         Self {
             source: Arc::new(source),
             prefix: String::new(),
@@ -196,7 +192,7 @@ impl Weights {
     /// The files' own keys as a network is likely to ask for them: with block 2 before block 10.
     pub fn keys_in_order(&self) -> Vec<&str> {
         let mut keys: Vec<&str> = self.keys().collect();
-        keys.sort_by_cached_key(|key| staging::natural_order(key));
+        keys.sort_by_cached_key(|key| prefetch::natural_order(key));
         keys
     }
 
@@ -216,7 +212,7 @@ impl Weights {
             let kind = file.stored_kind(key, info)?;
             file.tensor(key, info, kind, self.device)?
         };
-        self.asked().insert(key.to_owned());
+        self.requested_keys().insert(key.to_owned());
         Ok(tensor)
     }
 
@@ -256,12 +252,12 @@ impl Weights {
         let (file, info) = self.find(&key, shape)?;
         if let Some(block) = info.dtype.blocks() {
             let bytes = file.blocks(&key, info, self.device)?;
-            self.asked().insert(key);
+            self.requested_keys().insert(key);
             return Ok(gguf::expand(&bytes, block, self.kind).view(shape));
         }
         if let Some(side) = self.int8_of(&key, info)? {
             let codes = file.tensor(&key, info, Kind::Int8, self.device)?;
-            self.asked().insert(key);
+            self.requested_keys().insert(key);
             return Ok(side.matrix(codes).expand(self.kind));
         }
         let scale = self.scale_of(&key, info.dtype)?;
@@ -276,7 +272,7 @@ impl Weights {
                 (exact * f64::from(scale)).to_kind(self.kind)
             }
         };
-        self.asked().insert(key);
+        self.requested_keys().insert(key);
         Ok(tensor)
     }
 
@@ -296,29 +292,28 @@ impl Weights {
             let (file, info) = self.find(&key, &size)?;
             if let Some(side) = self.int8_of(&key, info)? {
                 let codes = file.tensor(&key, info, Kind::Int8, self.device)?;
-                self.asked().insert(key);
+                self.requested_keys().insert(key);
                 return Ok(StoredMatrix::int8(side.matrix(codes)));
             }
             match self.form_of(&key, file, info)? {
-                Form::Blocks(block) => {
+                MatrixFormat::Blocks(block) => {
                     let bytes = file.blocks(&key, info, self.device)?;
-                    self.asked().insert(key);
+                    self.requested_keys().insert(key);
                     return Ok(StoredMatrix::blocks(BlockMatrix::new(&bytes, block, size)));
                 }
-                Form::Fp8 { stored, scale } => {
+                MatrixFormat::Fp8 { stored, scale } => {
                     let numbers = file.tensor(&key, info, stored, self.device)?;
-                    self.asked().insert(key);
+                    self.requested_keys().insert(key);
                     return Ok(StoredMatrix::fp8(numbers, scale));
                 }
-                Form::Plain { .. } | Form::Int8 { .. } => {}
+                MatrixFormat::Plain { .. } | MatrixFormat::Int8 { .. } => {}
             }
         }
         self.tensor(name, &size).map(StoredMatrix::plain)
     }
 
     /// Like `matrix`, for a matrix of which only some rows are [looked up](StoredMatrix::look_up): if not all of the
-    /// network
-    /// may stay, only these are read.
+    /// network may stay, only these are read.
     pub fn table(&self, name: &str, size: [i64; 2]) -> Result<StoredMatrix, WeightsError> {
         let Some(stream) = &self.stream else {
             return self.matrix(name, size);
@@ -329,7 +324,7 @@ impl Weights {
     /// A matrix that is in its file until its stream knows of it; that counts as asking for it.
     fn in_file(
         &self,
-        stream: &Rc<Stream>,
+        stream: &Rc<WeightStreamer>,
         name: &str,
         size: [i64; 2],
     ) -> Result<Rc<StreamedMatrix>, WeightsError> {
@@ -337,7 +332,7 @@ impl Weights {
         let (file, info) = self.find(&key, &size)?;
         let side = self.int8_of(&key, info)?;
         let form = match &side {
-            Some(side) => Form::Int8 {
+            Some(side) => MatrixFormat::Int8 {
                 group: side.group(),
             },
             None => self.form_of(&key, file, info)?,
@@ -346,27 +341,27 @@ impl Weights {
             self.note_fixed(side.scales());
         }
         let source = (file.source(info), form, side.map(Rc::new));
-        self.asked().insert(key.clone());
+        self.requested_keys().insert(key.clone());
         Ok(StreamedMatrix::new(self, stream, key, source, size))
     }
 
     fn form_of(
         &self,
         key: &str,
-        file: &WeightFile,
+        file: &OpenWeightFile,
         info: &TensorInfo,
-    ) -> Result<Form, WeightsError> {
+    ) -> Result<MatrixFormat, WeightsError> {
         if let Some(block) = info.dtype.blocks() {
-            return Ok(Form::Blocks(block));
+            return Ok(MatrixFormat::Blocks(block));
         }
         let stored = file.stored_kind(key, info)?;
         let scale = self.scale_of(key, info.dtype)?;
         Ok(if fp8::is_fp8(stored) {
             let scale = scale.unwrap_or(1.0);
-            Form::Fp8 { stored, scale }
+            MatrixFormat::Fp8 { stored, scale }
         } else {
             let kind = self.kind;
-            Form::Plain {
+            MatrixFormat::Plain {
                 stored,
                 kind,
                 scale,
@@ -374,14 +369,18 @@ impl Weights {
         })
     }
 
-    fn entry(&self, key: &str) -> Option<(&WeightFile, &TensorInfo)> {
+    fn entry(&self, key: &str) -> Option<(&OpenWeightFile, &TensorInfo)> {
         let file = &self.source.files[*self.source.keys.get(key)?];
         Some((file, file.info(key)?))
     }
 
     /// The file that has `key`, and what its header says of it; `shape` must be its own.
-    fn find(&self, key: &str, shape: &[i64]) -> Result<(&WeightFile, &TensorInfo), WeightsError> {
-        fault::at(Site::Weights);
+    fn find(
+        &self,
+        key: &str,
+        shape: &[i64],
+    ) -> Result<(&OpenWeightFile, &TensorInfo), WeightsError> {
+        fault::at(FaultSite::Weights);
         let Some((file, info)) = self.entry(key) else {
             return Err(self.missing(key.to_owned(), shape));
         };
@@ -401,17 +400,17 @@ impl Weights {
     pub fn ignore(&self, name: &str) {
         let key = self.file_key(name);
         self.ignore_beside(&key);
-        self.asked().insert(key);
+        self.requested_keys().insert(key);
     }
 
-    fn asked(&self) -> MutexGuard<'_, BTreeSet<String>> {
+    fn requested_keys(&self) -> MutexGuard<'_, BTreeSet<String>> {
         let asked = &self.source.asked;
         asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keys of the files that were not requested so far.
     pub fn finish(&self) -> Vec<String> {
-        let asked = self.asked();
+        let asked = self.requested_keys();
         self.source
             .keys
             .keys()

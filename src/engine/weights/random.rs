@@ -10,20 +10,20 @@ use std::sync::{Mutex, PoisonError};
 use safelight_loops::hash::{OFFSET, hashed};
 use tch::{Device, Kind, TchError, Tensor};
 
-use crate::sampling::Generator;
+use crate::sampling::CpuGenerator;
 
 const DEVIATION: f64 = 0.02;
 const SEED: i64 = 0;
 
 /// Names and shapes.
-type Outline = Vec<(String, Vec<i64>)>;
+type TensorOutline = Vec<(String, Vec<i64>)>;
 
 pub(super) struct RandomTensors {
     bytes: AtomicU64,
     /// Equal values on every device; slower.
     is_alike: bool,
     /// Names and shapes of requests, if the values are not needed.
-    outline: Option<Mutex<Outline>>,
+    outline: Option<Mutex<TensorOutline>>,
 }
 
 impl RandomTensors {
@@ -56,7 +56,7 @@ impl RandomTensors {
         }
     }
 
-    pub(super) fn outlined(&self) -> Outline {
+    pub(super) fn outlined(&self) -> TensorOutline {
         let outline = self.outline.iter().flat_map(|outline| {
             let outline = outline.lock().unwrap_or_else(PoisonError::into_inner);
             outline.clone()
@@ -89,13 +89,13 @@ impl RandomTensors {
                 [_, _, ..] => 0.5 / (inputs.max(1) as f64).sqrt(),
                 _ => DEVIATION,
             };
-            let drawn = Generator::new(seed_of(key)).normal(shape)?;
+            let drawn = CpuGenerator::new(seed_of(key)).normal(shape)?;
             (drawn * deviation + mean).f_to_kind(kind)?.f_to(device)?
         } else if let Device::Cuda(_) = device {
             Tensor::f_empty(shape, (kind, device))?.f_normal_(mean, DEVIATION)?
         } else {
             // The generator that all threads share would give other numbers in every run of the tests.
-            let drawn = Generator::new(seed_of(key)).normal(shape)?;
+            let drawn = CpuGenerator::new(seed_of(key)).normal(shape)?;
             (drawn * DEVIATION + mean)
                 .f_to_device(device)?
                 .f_to_kind(kind)?

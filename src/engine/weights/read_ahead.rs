@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use tch::Device;
 
 use super::folder;
-use crate::place::Placement;
+use crate::placement::ComputePlacement;
 use crate::runtime::meminfo_bytes;
 
 /// Bytes read between two checks of the flag and the memory.
@@ -29,7 +29,7 @@ pub struct ReadAhead {
 impl ReadAhead {
     /// Begins to read the weight files of a component, a folder or a file. What cannot be read is left: whoever
     /// wants the weights says why.
-    pub fn start(next: &Path, place: Placement) -> Self {
+    pub fn start(next: &Path, place: ComputePlacement) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let next = next.to_owned();
         // Nothing may push out the weights in use where they are mapped files, or come from theirs again and again.
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn reading_ahead_ends_with_its_owner_and_forgives_what_is_not_there() {
         let folder = tempfile::tempdir().unwrap();
-        let place = Placement::new(Device::Cpu, Kind::Float);
+        let place = ComputePlacement::new(Device::Cpu, Kind::Float);
         drop(ReadAhead::start(folder.path(), place));
         drop(ReadAhead::start(&folder.path().join("gone"), place));
     }

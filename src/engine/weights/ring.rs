@@ -15,8 +15,8 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use rustix::fs::{Advice, fadvise};
 use tch::{Device, Tensor};
 
-use super::lane::{BlockingLane, Lane, StagingError};
-use crate::kernels::{Copies, Mark};
+use super::copy_stream::{BlockingLane, CopyStream, StagingError};
+use crate::kernels::{CopyDriver, CopyMark};
 
 /// On one H200's host, from page cache: 1 reader 8 GiB/s, 2 15, 4 26; 12 come near to what the device can fetch.
 const READERS: usize = 12;
@@ -34,7 +34,7 @@ const READ_AHEAD_BYTES: u64 = 256 << 20;
 
 /// Bytes of a file, and where they go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct FileRange {
     /// In the file.
     pub(super) start: u64,
     pub(super) len: usize,
@@ -43,14 +43,15 @@ pub(super) struct Part {
 }
 
 /// Cuts parts at the pieces of a target of `len` bytes: each piece's offset and its parts, whose places are its own.
-fn pieces_of(parts: &[Part], len: usize) -> Vec<(usize, Vec<Part>)> {
+fn pieces_of(parts: &[FileRange], len: usize) -> Vec<(usize, Vec<FileRange>)> {
     let offsets = (0..len).step_by(PIECE_BYTES);
-    let mut pieces: Vec<(usize, Vec<Part>)> = offsets.map(|offset| (offset, Vec::new())).collect();
+    let mut pieces: Vec<(usize, Vec<FileRange>)> =
+        offsets.map(|offset| (offset, Vec::new())).collect();
     for part in parts {
         let mut rest = *part;
         while rest.len > 0 {
             let place = rest.place % PIECE_BYTES;
-            let cut = Part {
+            let cut = FileRange {
                 place,
                 len: rest.len.min(PIECE_BYTES - place),
                 ..rest
@@ -75,24 +76,24 @@ fn pieces_of(parts: &[Part], len: usize) -> Vec<(usize, Vec<Part>)> {
 }
 
 /// Bytes that are on their way together. Dropping it lets what was not begun be.
-pub(super) struct Transfer(Arc<Progress>);
+pub(super) struct TransferBatch(Arc<TransferProgress>);
 
 #[derive(Default)]
-struct Progress {
-    state: Mutex<State>,
+struct TransferProgress {
+    state: Mutex<TransferState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct TransferState {
     pieces_left: usize,
     failure: Option<StagingError>,
     /// Nobody waits for it, or a piece failed.
     is_pointless: bool,
 }
 
-impl Progress {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl TransferProgress {
+    fn state(&self) -> MutexGuard<'_, TransferState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -103,29 +104,30 @@ impl Progress {
     }
 }
 
-impl Transfer {
+impl TransferBatch {
     /// Sends parts of `file` to `target`, flat bytes that nothing else uses before [`Self::wait`]. The parts are in the
-    /// order
-    /// of their positions in the target and do not overlap; bytes between them are undefined.
+    /// order of their positions in the target and do not overlap; bytes between them are undefined.
     pub(super) fn begin(
         file: &Arc<File>,
-        parts: &[Part],
+        parts: &[FileRange],
         target: &Tensor,
     ) -> Result<Self, StagingError> {
         let device = target.device();
         // Memory may be in use by what was queued before it changed hands.
         let mark = match device {
-            Device::Cuda(index) => Copies::of(index).map(Copies::mark).transpose()?,
+            Device::Cuda(index) => CopyDriver::for_device(index)
+                .map(CopyDriver::mark)
+                .transpose()?,
             _ => None,
         };
         let mark = mark.map(Arc::new);
-        let progress = Arc::new(Progress::default());
+        let progress = Arc::new(TransferProgress::default());
         let mut pieces = Vec::new();
         let len = target.size1()? as usize;
         for (offset, parts) in pieces_of(parts, len) {
             let len = PIECE_BYTES.min(len - offset);
             progress.state().pieces_left += 1;
-            pieces.push(Piece {
+            pieces.push(TransferPiece {
                 file: Arc::clone(file),
                 parts,
                 target: target.f_narrow(0, offset as i64, len as i64)?,
@@ -154,7 +156,7 @@ impl Transfer {
         drop(self.ended());
     }
 
-    fn ended(&self) -> MutexGuard<'_, State> {
+    fn ended(&self) -> MutexGuard<'_, TransferState> {
         let mut state = self.0.state();
         while state.pieces_left > 0 {
             let woken = self.0.changed.wait(state);
@@ -164,7 +166,7 @@ impl Transfer {
     }
 }
 
-impl Drop for Transfer {
+impl Drop for TransferBatch {
     fn drop(&mut self) {
         self.0.state().is_pointless = true;
     }
@@ -175,20 +177,20 @@ fn gone() -> StagingError {
 }
 
 /// It has ended when it is dropped, which keeps the target's memory until then.
-struct Piece {
+struct TransferPiece {
     file: Arc<File>,
     /// Their places are within the piece.
-    parts: Vec<Part>,
+    parts: Vec<FileRange>,
     target: Tensor,
     len: usize,
     /// On a device whose copies go by themselves.
-    mark: Option<Arc<Mark>>,
-    progress: Arc<Progress>,
+    mark: Option<Arc<CopyMark>>,
+    progress: Arc<TransferProgress>,
     /// Its bytes are there, or it is known why not.
     is_settled: bool,
 }
 
-impl Piece {
+impl TransferPiece {
     fn settle(mut self, result: Result<(), StagingError>) {
         if let Err(err) = result {
             self.progress.fail(err);
@@ -197,7 +199,7 @@ impl Piece {
     }
 }
 
-impl Drop for Piece {
+impl Drop for TransferPiece {
     fn drop(&mut self) {
         if !self.is_settled {
             self.progress.fail(gone());
@@ -210,8 +212,8 @@ impl Drop for Piece {
 }
 
 /// Returns the readers of a device. They are started on first use and kept for the next load.
-fn readers_for(device: Device) -> Sender<Piece> {
-    static READERS_OF: Mutex<Vec<(Device, Sender<Piece>)>> = Mutex::new(Vec::new());
+fn readers_for(device: Device) -> Sender<TransferPiece> {
+    static READERS_OF: Mutex<Vec<(Device, Sender<TransferPiece>)>> = Mutex::new(Vec::new());
     let mut known = READERS_OF.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, sender)) = known.iter().find(|(other, _)| *other == device) {
         return sender.clone();
@@ -228,9 +230,9 @@ fn readers_for(device: Device) -> Sender<Piece> {
     sender
 }
 
-fn serve(device: Device, pieces: &Receiver<Piece>) {
+fn serve(device: Device, pieces: &Receiver<TransferPiece>) {
     if let Device::Cuda(index) = device
-        && let Some(copies) = Copies::of(index)
+        && let Some(copies) = CopyDriver::for_device(index)
     {
         match copies.lane(SLOTS, PIECE_BYTES) {
             Ok(mut lane) => return read(&mut lane, pieces),
@@ -244,8 +246,8 @@ fn serve(device: Device, pieces: &Receiver<Piece>) {
 }
 
 /// Copies pieces through a lane until all senders are gone.
-fn read(lane: &mut impl Lane, pieces: &Receiver<Piece>) {
-    let mut under_way: [Option<Piece>; SLOTS] = [const { None }; SLOTS];
+fn read(lane: &mut impl CopyStream, pieces: &Receiver<TransferPiece>) {
+    let mut under_way: [Option<TransferPiece>; SLOTS] = [const { None }; SLOTS];
     let mut slot = 0;
     loop {
         let next = pieces.try_recv().ok().or_else(|| {
@@ -270,7 +272,11 @@ fn read(lane: &mut impl Lane, pieces: &Receiver<Piece>) {
     }
 }
 
-fn begin(lane: &mut impl Lane, slot: usize, piece: &mut Piece) -> Result<(), StagingError> {
+fn begin(
+    lane: &mut impl CopyStream,
+    slot: usize,
+    piece: &mut TransferPiece,
+) -> Result<(), StagingError> {
     let bytes = &mut lane.buffer(slot)[..piece.len];
     for part in &piece.parts {
         // Read-ahead advice for the next part; ignored advice does no harm.
@@ -289,7 +295,7 @@ fn begin(lane: &mut impl Lane, slot: usize, piece: &mut Piece) -> Result<(), Sta
     lane.start(slot, &mut piece.target, piece.len, mark)
 }
 
-fn end(lane: &mut impl Lane, slot: usize, piece: Option<Piece>) {
+fn end(lane: &mut impl CopyStream, slot: usize, piece: Option<TransferPiece>) {
     if let Some(piece) = piece {
         piece.settle(lane.wait(slot));
     }
@@ -310,7 +316,7 @@ mod tests {
         most_under_way: usize,
     }
 
-    impl Lane for Late {
+    impl CopyStream for Late {
         fn buffer(&mut self, slot: usize) -> &mut [u8] {
             &mut self.buffers[slot]
         }
@@ -320,7 +326,7 @@ mod tests {
             slot: usize,
             target: &mut Tensor,
             len: usize,
-            _mark: Option<&Mark>,
+            _mark: Option<&CopyMark>,
         ) -> Result<(), StagingError> {
             assert!(self.under_way[slot].is_none());
             self.under_way[slot] = Some((target.shallow_clone(), len));
@@ -346,17 +352,17 @@ mod tests {
         file.write_all(&bytes).unwrap();
         let file = Arc::new(file);
         let (sender, pieces) = bounded(MAX_WAITING);
-        let progress = Arc::new(Progress::default());
+        let progress = Arc::new(TransferProgress::default());
         let whole = Tensor::zeros([bytes.len() as i64], (Kind::Uint8, Device::Cpu));
         // The second half of the file comes first.
         let (half, len) = (bytes.len() / 2, bytes.len());
         let parts = [
-            Part {
+            FileRange {
                 start: half as u64,
                 len: len - half,
                 place: 0,
             },
-            Part {
+            FileRange {
                 start: 0,
                 len: half,
                 place: len - half,
@@ -365,7 +371,7 @@ mod tests {
         for (offset, parts) in pieces_of(&parts, len) {
             let len = PIECE_BYTES.min(len - offset);
             progress.state().pieces_left += 1;
-            let piece = Piece {
+            let piece = TransferPiece {
                 file: Arc::clone(&file),
                 parts,
                 target: whole.narrow(0, offset as i64, len as i64),
@@ -383,7 +389,7 @@ mod tests {
             most_under_way: 0,
         };
         read(&mut lane, &pieces);
-        assert!(Transfer(progress).wait().is_ok());
+        assert!(TransferBatch(progress).wait().is_ok());
         assert_eq!(lane.most_under_way, SLOTS);
         let expected = [&bytes[half..], &bytes[..half]].concat();
         assert!(whole.equal(&Tensor::from_slice(&expected)));
@@ -391,7 +397,7 @@ mod tests {
 
     #[test]
     fn neighbours_are_read_at_once_and_parts_are_cut_where_pieces_end() {
-        let part = |start, len, place| Part { start, len, place };
+        let part = |start, len, place| FileRange { start, len, place };
         let parts = [
             part(7, 16, 0),
             part(23, 16, 16),
@@ -415,17 +421,17 @@ mod tests {
         let file = Arc::new(file);
         let target = |len| Tensor::zeros([len], (Kind::Uint8, Device::Cpu));
         let all = |len| {
-            [Part {
+            [FileRange {
                 start: 0,
                 len,
                 place: 0,
             }]
         };
         let (beyond, within) = (target(101), target(100));
-        let Ok(cut) = Transfer::begin(&file, &all(101), &beyond) else {
+        let Ok(cut) = TransferBatch::begin(&file, &all(101), &beyond) else {
             panic!("beginning reads nothing");
         };
-        let Ok(whole) = Transfer::begin(&file, &all(100), &within) else {
+        let Ok(whole) = TransferBatch::begin(&file, &all(100), &within) else {
             panic!("beginning reads nothing");
         };
         assert!(matches!(cut.wait(), Err(StagingError::Io(_))));

@@ -12,7 +12,7 @@ use tch::Tensor;
 
 use super::int8::Int8Side;
 use super::{Weights, WeightsError};
-use crate::kernels::twins;
+use crate::kernels::reference;
 
 const SCALES: [&str; 2] = ["scale_weight", "weight_scale"];
 const IGNORED: [&str; 3] = ["scale_input", "input_scale", "comfy_quant"];
@@ -66,8 +66,7 @@ impl Weights {
     }
 
     /// Scales and rotation of the matrix at `key`, a name of the file, if it is an int8 matrix that states its storage;
-    /// all its
-    /// scale keys count as requested.
+    /// all its scale keys count as requested.
     pub(super) fn int8_of(
         &self,
         key: &str,
@@ -123,7 +122,7 @@ impl Weights {
         let rotations = self.source.rotations.lock();
         let mut rotations = rotations.unwrap_or_else(PoisonError::into_inner);
         let known = rotations.entry(group);
-        let rotation = known.or_insert_with(|| twins::rotation(group, self.device()));
+        let rotation = known.or_insert_with(|| reference::rotation(group, self.device()));
         rotation.shallow_clone()
     }
 
@@ -134,7 +133,7 @@ impl Weights {
         }
         let layer = key.strip_suffix(".weight").unwrap_or(key);
         let ends = SCALES.iter().chain(&IGNORED);
-        self.asked()
+        self.requested_keys()
             .extend(ends.map(|end| format!("{layer}.{end}")));
     }
 }

@@ -10,13 +10,13 @@ use crate::vectors::{VectorWork, vectorized};
 pub use blocks::IQ4_VALUES;
 
 /// Output elements, of one of three types.
-pub enum Numbers<'a> {
+pub enum OutputElements<'a> {
     F32(&'a mut [f32]),
     Bf16(&'a mut [bf16]),
     F16(&'a mut [f16]),
 }
 
-impl Numbers<'_> {
+impl OutputElements<'_> {
     /// The elements in parts of `len`, of which the last may be shorter.
     pub fn parts(self, len: usize) -> Vec<Self> {
         match self {
@@ -28,12 +28,12 @@ impl Numbers<'_> {
 }
 
 /// Turns whole blocks into as many numbers as there are places for.
-pub type Expand = fn(blocks: &[u8], out: &mut Numbers<'_>);
+pub type DequantizeFn = fn(blocks: &[u8], out: &mut OutputElements<'_>);
 
 macro_rules! expanders {
     ($($name:ident: $one:path;)*) => {$(
-        /// See [`Expand`].
-        pub fn $name(blocks: &[u8], out: &mut Numbers<'_>) {
+        /// See [`DequantizeFn`].
+        pub fn $name(blocks: &[u8], out: &mut OutputElements<'_>) {
             expand(blocks, out, $one);
         }
     )*};
@@ -57,22 +57,22 @@ expanders! {
 /// `one` turns a block of `BYTES` bytes into `LEN` numbers.
 fn expand<const BYTES: usize, const LEN: usize>(
     bytes: &[u8],
-    out: &mut Numbers<'_>,
+    out: &mut OutputElements<'_>,
     one: impl Fn(&[u8; BYTES], &mut [f32; LEN]),
 ) {
     let (blocks, _) = bytes.as_chunks();
     match out {
-        Numbers::F32(numbers) => vectorized(Turn {
+        OutputElements::F32(numbers) => vectorized(BlockRange {
             blocks,
             numbers,
             one,
         }),
-        Numbers::Bf16(numbers) => vectorized(Turn {
+        OutputElements::Bf16(numbers) => vectorized(BlockRange {
             blocks,
             numbers,
             one,
         }),
-        Numbers::F16(numbers) => vectorized(Turn {
+        OutputElements::F16(numbers) => vectorized(BlockRange {
             blocks,
             numbers,
             one,
@@ -81,20 +81,20 @@ fn expand<const BYTES: usize, const LEN: usize>(
 }
 
 /// A number as it is written.
-trait Number: Copy + Send {
-    fn of(number: f32) -> Self;
+trait OutputElement: Copy + Send {
+    fn from_f32(number: f32) -> Self;
 }
 
-impl Number for f32 {
+impl OutputElement for f32 {
     #[inline(always)]
-    fn of(number: f32) -> Self {
+    fn from_f32(number: f32) -> Self {
         number
     }
 }
 
-impl Number for bf16 {
+impl OutputElement for bf16 {
     #[inline(always)]
-    fn of(number: f32) -> Self {
+    fn from_f32(number: f32) -> Self {
         // To the nearest, ties to even; what is no number stays none.
         let bits = number.to_bits();
         let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
@@ -107,22 +107,22 @@ impl Number for bf16 {
     }
 }
 
-impl Number for f16 {
+impl OutputElement for f16 {
     #[inline(always)]
-    fn of(number: f32) -> Self {
+    fn from_f32(number: f32) -> Self {
         Self::from_f32(number)
     }
 }
 
-struct Turn<'a, N, F, const BYTES: usize, const LEN: usize> {
+struct BlockRange<'a, N, F, const BYTES: usize, const LEN: usize> {
     blocks: &'a [[u8; BYTES]],
     numbers: &'a mut [N],
     one: F,
 }
 
-impl<N, F, const BYTES: usize, const LEN: usize> VectorWork for Turn<'_, N, F, BYTES, LEN>
+impl<N, F, const BYTES: usize, const LEN: usize> VectorWork for BlockRange<'_, N, F, BYTES, LEN>
 where
-    N: Number,
+    N: OutputElement,
     F: Fn(&[u8; BYTES], &mut [f32; LEN]),
 {
     #[inline(always)]
@@ -132,7 +132,7 @@ where
             let mut exact = [0.0; LEN];
             (self.one)(block, &mut exact);
             for (out, number) in out.iter_mut().zip(exact) {
-                *out = N::of(number);
+                *out = N::from_f32(number);
             }
         }
     }

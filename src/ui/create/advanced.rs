@@ -1,13 +1,13 @@
 //! Section "Advanced": steps, guidance, sampler, scheduler and the other settings.
 
 use egui::{DragValue, Slider, SliderClamping, Ui};
-use safelight_core::job::{GenerateForm, Sampler, SecondPass, SigmaSchedule, StepCacheKind};
+use safelight_core::job::{GenerateForm, SamplerKind, SecondPass, SigmaSchedule, StepCacheKind};
 use safelight_core::model::ModelSpec;
 
 use crate::app::commands::LibraryCommand;
 use crate::ui::create::guidance::{guidance_ui, guider_ui};
 use crate::ui::theme;
-use crate::ui::view::{View, said_ui};
+use crate::ui::view::{UiContext, said_ui};
 use crate::ui::widgets::{
     RUN_TO, ResetValue, default_row, hint_button, list_box, number, number_pair, own_row,
     wide_slider,
@@ -27,7 +27,7 @@ const OFF: &str = "Off";
 /// Factors of width and height in the form; the command line and files take any other.
 const SECOND_PASS_SCALES: [f64; 4] = [1.25, 1.5, 2.0, 4.0];
 
-pub(super) fn advanced_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
+pub(super) fn advanced_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     steps_ui(ui, view.form, spec);
     said_ui(ui, view, &["steps"]);
     part_ui(ui, view.form, spec);
@@ -117,7 +117,7 @@ fn part_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
 
 fn sampler_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
     let default = spec.defaults.sampling.sampler;
-    let text = |sampler: Sampler| {
+    let text = |sampler: SamplerKind| {
         let text = sampler_text(sampler);
         if sampler == default {
             format!("{text}. The model's default, and the best choice when in doubt")
@@ -133,19 +133,19 @@ fn sampler_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
             "Method that removes noise step by step",
         ),
         (&mut form.sampling.sampler, default),
-        &Sampler::ALL.map(|sampler| (sampler, sampler.label(), text(sampler))),
+        &SamplerKind::ALL.map(|sampler| (sampler, sampler.label(), text(sampler))),
     );
 }
 
 /// Strength of a sampler, as its hover text.
-fn sampler_text(sampler: Sampler) -> &'static str {
+fn sampler_text(sampler: SamplerKind) -> &'static str {
     match sampler {
-        Sampler::UniPc => "Corrects itself with the steps before: clean in few steps",
-        Sampler::UniPcBh1 => "UniPC with a gentler correction, for fewer than ten steps",
-        Sampler::Euler => "The simplest: straight steps",
-        Sampler::Heun => "Checks and corrects each step: better steps, but twice as slow",
-        Sampler::DpmPp2m => "Looks one step back: smooth and sharp, as fast as Euler",
-        Sampler::Lcm => "For models distilled to a few steps: adds new noise between steps",
+        SamplerKind::UniPc => "Corrects itself with the steps before: clean in few steps",
+        SamplerKind::UniPcBh1 => "UniPC with a gentler correction, for fewer than ten steps",
+        SamplerKind::Euler => "The simplest: straight steps",
+        SamplerKind::Heun => "Checks and corrects each step: better steps, but twice as slow",
+        SamplerKind::DpmPp2m => "Looks one step back: smooth and sharp, as fast as Euler",
+        SamplerKind::Lcm => "For models distilled to a few steps: adds new noise between steps",
     }
 }
 
@@ -269,7 +269,7 @@ fn shift_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
     }
 }
 
-fn fps_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
+fn fps_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     // Uneven frames are resampled to any rate.
     let clip = view.sources().clip();
     let clip_fps = clip

@@ -3,8 +3,10 @@
 use std::ops::RangeInclusive;
 
 use egui::{DragValue, Slider, SliderClamping, TextEdit, Ui};
-use safelight_core::job::{BlockSet, GenerateForm, GuidanceRange, Guider, GuiderKind, Sampling};
-use safelight_core::model::{Guidance, ModelSpec};
+use safelight_core::job::{
+    BlockSet, GenerateForm, GuidanceRange, Guider, GuiderKind, SamplingOptions,
+};
+use safelight_core::model::{GuidanceMode, ModelSpec};
 
 use crate::ui::create::advanced::choice_ui;
 use crate::ui::widgets::{
@@ -21,15 +23,15 @@ const ZERO_STEPS_HOVER: &str =
 
 pub(super) fn guidance_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
     match spec.guidance {
-        Guidance::Cfg if spec.has_two_experts() => experts_ui(ui, form, spec),
-        Guidance::Cfg => own_ui(ui, form, spec, GUIDANCE_HOVER),
-        Guidance::Distilled => {
+        GuidanceMode::Cfg if spec.has_two_experts() => experts_ui(ui, form, spec),
+        GuidanceMode::Cfg => own_ui(ui, form, spec, GUIDANCE_HOVER),
+        GuidanceMode::Distilled => {
             let explanation = "How strictly the prompt is followed. The model was trained with \
                               this number, so it costs no time; too high looks harsh";
             own_ui(ui, form, spec, explanation);
             real_ui(ui, form);
         }
-        Guidance::None => real_ui(ui, form),
+        GuidanceMode::None => real_ui(ui, form),
     }
 }
 
@@ -66,7 +68,8 @@ fn real_ui(ui: &mut Ui, form: &mut GenerateForm) {
 }
 
 fn experts_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
-    let scales_of = |sampling: Sampling| (sampling.guidance_scale, sampling.low_guidance_scale());
+    let scales_of =
+        |sampling: SamplingOptions| (sampling.guidance_scale, sampling.low_guidance_scale());
     let (high, low) = scales_of(spec.defaults.sampling);
     let own = ResetValue::of(
         "guidance",

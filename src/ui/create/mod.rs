@@ -1,6 +1,5 @@
 //! The form: model, prompt, input images, size and all other settings of a job.
 
-pub(super) mod above;
 pub(super) mod advanced;
 mod grid;
 mod guidance;
@@ -9,6 +8,7 @@ mod parameters;
 pub(super) mod pictures;
 pub(super) mod presets;
 pub(super) mod prompt;
+pub(super) mod submit_hints;
 
 use egui::{Align, Button, Frame, Label, Layout, Margin, Panel, RichText, ScrollArea, Ui};
 use safelight_core::model::ModelSpec;
@@ -17,15 +17,15 @@ use safelight_core::units::size_text;
 use crate::app::commands::{AppCommand, DesktopCommand, LibraryCommand};
 use crate::app::library::rows::needs_text;
 use crate::app::notices::counted;
-use crate::app::state::Page;
+use crate::app::state::MainPage;
 use crate::ui::status::header_ui;
-use crate::ui::view::View;
+use crate::ui::view::UiContext;
 use crate::ui::widgets::{
     flush, group_label, hint_button, icon_button, image_or_video, palette, wide_note,
 };
 use crate::ui::{icons, queue, theme};
 
-pub(super) fn create_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(super) fn create_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let margin = Margin {
         right: theme::FORM_MARGIN,
         ..Margin::ZERO
@@ -55,7 +55,7 @@ pub(super) fn create_ui(ui: &mut Ui, view: &mut View<'_>) {
         });
 }
 
-fn model_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn model_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let explanation = "The model that makes the result. Folders with more models are added in the \
                       settings";
     let label = group_label(ui, "Model", explanation);
@@ -83,8 +83,8 @@ fn model_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// Opens the page of models; pressed again, it goes back.
-fn picker_ui(ui: &mut Ui, view: &mut View<'_>, name: &str, label: egui::Id) {
-    let is_open = view.app.cx.page == Page::Models;
+fn picker_ui(ui: &mut Ui, view: &mut UiContext<'_>, name: &str, label: egui::Id) {
+    let is_open = view.app.cx.page == MainPage::Models;
     let weak = palette(ui).weak;
     let caret = RichText::new(icons::CARET_DOWN).size(theme::CHEVRON);
     let size = egui::vec2(ui.available_width(), ui.spacing().interact_size.y);
@@ -103,9 +103,9 @@ fn picker_ui(ui: &mut Ui, view: &mut View<'_>, name: &str, label: egui::Id) {
         .on_hover_text("All models: what they are, whether they fit, what is missing");
     if response.clicked() {
         view.push(AppCommand::Show(if is_open {
-            Page::Watch
+            MainPage::Watch
         } else {
-            Page::Models
+            MainPage::Models
         }));
     }
 }
@@ -127,7 +127,7 @@ fn hover_text(spec: &ModelSpec) -> String {
 }
 
 /// Models that are on the disk and cannot be used, each with what is missing or wrong.
-fn problems_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn problems_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let problems = &view.app.cx.models.found.problems;
     if problems.is_empty() {
         return;
@@ -185,7 +185,7 @@ fn problems_ui(ui: &mut Ui, view: &mut View<'_>) {
         });
 }
 
-fn none_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn none_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     ui.label("No model was found");
     let weak = palette(ui).weak;
     let text = "Safelight comes with one, but its assets folder is missing. Install Safelight again, \
@@ -194,19 +194,19 @@ fn none_ui(ui: &mut Ui, view: &mut View<'_>) {
     searched_ui(ui, view);
     ui.horizontal(|ui| {
         if ui.button("Open settings…").clicked() {
-            view.push(AppCommand::Show(Page::Settings));
+            view.push(AppCommand::Show(MainPage::Settings));
         }
         if icon_button(ui, icons::RESET, "Look again", "Look for models again").clicked() {
             view.push(LibraryCommand::Reload);
         }
         if hint_button(ui, "Get a model…", "Models that can be downloaded").clicked() {
-            view.push(AppCommand::Show(Page::Welcome));
+            view.push(AppCommand::Show(MainPage::Welcome));
         }
     });
 }
 
 /// Folders searched for models.
-fn searched_ui(ui: &mut Ui, view: &View<'_>) {
+fn searched_ui(ui: &mut Ui, view: &UiContext<'_>) {
     if view.app.cx.models.found.searched.is_empty() {
         return;
     }

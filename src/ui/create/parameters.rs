@@ -2,19 +2,19 @@
 
 use egui::{Align2, CollapsingHeader, DragValue, Margin, Slider, TextEdit, Ui};
 use safelight_core::job::{
-    ASPECTS, DEFAULT_SECS, GenerateForm, SectionOrder, Sections, SeedMode, SizeChoice, Source,
-    WINDOW, is_of_aspect,
+    ASPECTS, DEFAULT_SECS, GenerateForm, InputMedia, SectionOrder, SeedMode, SizeChoice,
+    VideoSections, WINDOW, is_of_aspect,
 };
 use safelight_core::model::ModelSpec;
 use safelight_core::units::seconds_text;
 
 use crate::app::commands::{AppCommand, QueueCommand};
-use crate::app::inputs::Sources;
+use crate::app::inputs::FormSources;
 use crate::app::notices::counted;
 use crate::ui::create::advanced::advanced_ui;
 use crate::ui::create::grid::grid_ui;
 use crate::ui::create::presets::presets_ui;
-use crate::ui::view::{View, said_ui};
+use crate::ui::view::{UiContext, said_ui};
 use crate::ui::widgets::{
     ResetValue, choice_list, default_row, field_hint, fold_icon, icon_button, image_or_video,
     list_box, number, number_pair, own_row, rate, row, wide_slider,
@@ -31,7 +31,7 @@ const MARGIN: i8 = 4;
 /// As many as a new seed has; the field shows them whole.
 const SEEN_DIGITS: usize = 9;
 
-pub(super) fn parameters_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(super) fn parameters_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let Some(spec) = view.model().cloned() else {
         return;
     };
@@ -64,7 +64,7 @@ pub(super) fn parameters_ui(ui: &mut Ui, view: &mut View<'_>) {
     }
 }
 
-fn size_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
+fn size_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     let explanation = if spec.family.makes_pictures {
         "Width and height of the picture in pixels. Larger takes longer and needs more memory"
     } else {
@@ -134,7 +134,7 @@ fn custom_size_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
 }
 
 /// Name of the automatic size: the model's, or that of its area nearest to the input image's aspect.
-fn auto_text(spec: &ModelSpec, view: &View<'_>) -> String {
+fn auto_text(spec: &ModelSpec, view: &UiContext<'_>) -> String {
     let sources = view.sources();
     let auto = GenerateForm::default();
     let (width, height) = auto.shown_size(spec, sources.size());
@@ -151,11 +151,12 @@ fn auto_text(spec: &ModelSpec, view: &View<'_>) -> String {
 }
 
 /// The automatic size follows a video: one that is extended, or a control.
-fn is_of_clip(sources: &Sources<'_>) -> bool {
+fn is_of_clip(sources: &FormSources<'_>) -> bool {
     let pictures = [sources.image, sources.last_image];
     let control = sources.controls.first().map(|control| &control.source);
     let is_control_followed = pictures.iter().all(Option::is_none);
-    sources.clip().is_some() || (is_control_followed && matches!(control, Some(Source::Clip(_))))
+    sources.clip().is_some()
+        || (is_control_followed && matches!(control, Some(InputMedia::Clip(_))))
 }
 
 /// Name and size of an aspect; models of few sizes may only come near it.
@@ -173,7 +174,7 @@ fn aspect_text(spec: &ModelSpec, across: u32, down: u32) -> String {
 }
 
 /// Number of results of one click.
-fn count_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
+fn count_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     let (most, explanation) = if spec.takes_batches() {
         (
             spec.limits.max_batch,
@@ -198,7 +199,7 @@ fn count_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
 }
 
 /// Length of a video that is made section by section, and their order.
-fn sections_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
+fn sections_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     let explanation = "How long the clip is. It is made section by section, and each can be \
                       watched as soon as it is done";
     default_row(
@@ -220,7 +221,7 @@ fn sections_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
 }
 
 /// Order of the sections.
-fn order_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
+fn order_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     let Some(default) = spec.section_order else {
         return;
     };
@@ -240,11 +241,11 @@ fn order_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
 }
 
 /// Number of sections and their duration.
-fn sections_text(view: &View<'_>, spec: &ModelSpec) -> String {
+fn sections_text(view: &UiContext<'_>, spec: &ModelSpec) -> String {
     let form = &view.form;
     let fps = form.fps_for(spec);
-    let count = Sections::in_secs(form.secs_or_default(), WINDOW);
-    let sections = Sections {
+    let count = VideoSections::in_secs(form.secs_or_default(), WINDOW);
+    let sections = VideoSections {
         count,
         window: WINDOW,
         order: SectionOrder::default(),
@@ -256,7 +257,7 @@ fn sections_text(view: &View<'_>, spec: &ModelSpec) -> String {
     format!("{count}, {secs} at {fps} frames a second")
 }
 
-fn length_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
+fn length_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     let explanation = "How long the clip is. One frame is a picture";
     let default = spec.defaults.num_frames;
     default_row(
@@ -297,7 +298,7 @@ fn length_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
 }
 
 /// Duration of the video.
-fn length_text(view: &View<'_>, spec: &ModelSpec) -> String {
+fn length_text(view: &UiContext<'_>, spec: &ModelSpec) -> String {
     let form = &view.form;
     let (num_frames, fps) = (form.num_frames_for(spec), form.fps_for(spec));
     if let Some(clip) = view.sources().extend {
@@ -328,7 +329,7 @@ fn secs_text(secs: f64, fps: f64) -> String {
     format!("{} at {} frames a second", seconds_text(secs), rate(fps))
 }
 
-pub(super) fn seed_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(super) fn seed_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let makes_pictures = view.makes_pictures();
     let explanation = seed_hover(makes_pictures);
     row(ui, "Seed", explanation, |ui, label| {

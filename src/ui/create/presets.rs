@@ -4,18 +4,18 @@
 use egui::containers::menu::{MenuButton, MenuConfig};
 use egui::{Button, Key, PopupCloseBehavior, RichText, TextEdit, Ui};
 use safelight_core::model::ModelSpec;
-use safelight_core::presets::{PresetValues, Quality};
+use safelight_core::presets::{PresetValues, QualityPreset};
 
 use crate::app::choices::PresetKey;
 use crate::app::commands::{AppCommand, PresetsCommand, RestoreCommand};
 use crate::app::presets::PresetChoice;
-use crate::ui::view::View;
+use crate::ui::view::UiContext;
 use crate::ui::widgets::{choice, field_hint, icon_button, pressed, row, with_icon};
 use crate::ui::{icons, theme};
 
 const FROM_FILE: &str = "From a file…";
 
-pub(super) fn presets_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
+pub(super) fn presets_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     let choices = view.app.presets.choices(spec);
     let source = view.sources().size();
     let form = &view.form;
@@ -66,9 +66,9 @@ pub(super) fn presets_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     view.commands.extend(wish.map(AppCommand::Presets));
 }
 
-/// Returns whether the preset is the model's own way, from which there is nothing to go back.
+/// Returns true if the preset equals the defaults of the model, so there is nothing to reset.
 fn is_own_way(preset: &PresetChoice) -> bool {
-    preset.key == PresetKey::Quality(Quality::Balanced)
+    preset.key == PresetKey::Quality(QualityPreset::Balanced)
 }
 
 /// Purpose and values of a preset.
@@ -84,7 +84,7 @@ fn preset_sets_text(note: &str, values: &str) -> String {
     }
 }
 
-fn menu_button(ui: &mut Ui, view: &mut View<'_>) {
+fn menu_button(ui: &mut Ui, view: &mut UiContext<'_>) {
     let icon = RichText::new(icons::CARET_DOWN).size(theme::CHEVRON);
     let button = Button::new(icon).frame_when_inactive(false);
     let config = MenuConfig::new().close_behavior(PopupCloseBehavior::CloseOnClickOutside);
@@ -99,7 +99,7 @@ fn menu_button(ui: &mut Ui, view: &mut View<'_>) {
     }
 }
 
-fn menu_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn menu_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     ui.set_width(theme::MENU_WIDTH);
     if pressed(
         ui.button(with_icon(icons::FOLDER_OPEN, FROM_FILE)),
@@ -117,7 +117,7 @@ fn menu_ui(ui: &mut Ui, view: &mut View<'_>) {
     }
 }
 
-fn save_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn save_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let mut is_wanted = false;
     ui.horizontal(|ui| {
         let name = &mut view.panels.presets.new_name;
@@ -146,7 +146,7 @@ fn save_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// One of the user's presets, with what can be done with it.
-fn own_ui(ui: &mut Ui, view: &mut View<'_>, name: &str) {
+fn own_ui(ui: &mut Ui, view: &mut UiContext<'_>, name: &str) {
     let mut wish = None;
     ui.horizontal(|ui| {
         if let Some((from, to)) = &mut view.panels.presets.renaming

@@ -6,19 +6,19 @@ use egui::{
 };
 
 use crate::app::commands::{AppCommand, DesktopCommand, DoctorCommand};
-use crate::app::doctor::State;
+use crate::app::doctor::ReportState;
 use crate::app::notices::sentence;
-use crate::app::state::Page;
+use crate::app::state::MainPage;
 use crate::doctor::miopen::MIOPEN_CACHE;
-use crate::doctor::{Check, Group, Status};
-use crate::ui::view::View;
+use crate::doctor::{CheckGroup, CheckResult, CheckStatus};
+use crate::ui::view::UiContext;
 use crate::ui::widgets::{
     at_right, group_label, icon_button, page_button, palette, pressed, progress_bar, sign,
     with_icon,
 };
 use crate::ui::{icons, theme};
 
-pub(super) fn doctor_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(super) fn doctor_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     Frame::new()
         .inner_margin(theme::PAGE_MARGIN)
         .show(ui, |ui| {
@@ -29,14 +29,14 @@ pub(super) fn doctor_ui(ui: &mut Ui, view: &mut View<'_>) {
                 .auto_shrink([false, false])
                 .show(ui, |ui| {
                     ui.set_max_width((ui.available_width() - 12.0).min(theme::PAGE_WIDTH));
-                    for group in Group::ALL {
+                    for group in CheckGroup::ALL {
                         group_ui(ui, view, group);
                     }
                 });
         });
 }
 
-fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let is_small = ui.available_width() < theme::STACK_WIDTH;
     ui.horizontal(|ui| {
         ui.label(RichText::new("Doctor").heading().strong());
@@ -58,7 +58,7 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
             button_ui(ui, view, is_small);
             let hover = "Back to the picture (Escape)";
             if icon_button(ui, icons::X, "Close the doctor", hover).clicked() {
-                view.push(AppCommand::Show(Page::Watch));
+                view.push(AppCommand::Show(MainPage::Watch));
             }
             ui.add_space(theme::GAP);
         });
@@ -71,9 +71,9 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// Numbers of checks by verdict, or a note that more are coming.
-fn summary_ui(ui: &mut Ui, view: &View<'_>) {
+fn summary_ui(ui: &mut Ui, view: &UiContext<'_>) {
     let page = &view.app.doctor;
-    for status in [Status::Fail, Status::Warn, Status::Ok] {
+    for status in [CheckStatus::Fail, CheckStatus::Warn, CheckStatus::Ok] {
         let count = page.count(status);
         if count == 0 {
             continue;
@@ -90,33 +90,33 @@ fn summary_ui(ui: &mut Ui, view: &View<'_>) {
 }
 
 /// Number of checks with a status.
-fn count_text(status: Status, count: usize) -> String {
+fn count_text(status: CheckStatus, count: usize) -> String {
     match (status, count) {
-        (Status::Ok, count) => format!("{count} fine"),
-        (Status::Warn, 1) => "1 note".to_owned(),
-        (Status::Warn, count) => format!("{count} notes"),
-        (Status::Fail, 1) => "1 problem".to_owned(),
-        (Status::Fail, count) => format!("{count} problems"),
+        (CheckStatus::Ok, count) => format!("{count} fine"),
+        (CheckStatus::Warn, 1) => "1 note".to_owned(),
+        (CheckStatus::Warn, count) => format!("{count} notes"),
+        (CheckStatus::Fail, 1) => "1 problem".to_owned(),
+        (CheckStatus::Fail, count) => format!("{count} problems"),
     }
 }
 
-fn verdict(ui: &Ui, status: Status) -> (char, Color32) {
+fn verdict(ui: &Ui, status: CheckStatus) -> (char, Color32) {
     let palette = palette(ui);
     match status {
-        Status::Ok => (icons::CHECK_CIRCLE, palette.good),
-        Status::Warn => (icons::WARNING, palette.amber),
-        Status::Fail => (icons::X_CIRCLE, palette.error),
+        CheckStatus::Ok => (icons::CHECK_CIRCLE, palette.good),
+        CheckStatus::Warn => (icons::WARNING, palette.amber),
+        CheckStatus::Fail => (icons::X_CIRCLE, palette.error),
     }
 }
 
-fn group_ui(ui: &mut Ui, view: &mut View<'_>, group: Group) {
+fn group_ui(ui: &mut Ui, view: &mut UiContext<'_>, group: CheckGroup) {
     let hides_fine = view.panels.doctor.hides_fine;
-    let checks: Vec<Check> = view
+    let checks: Vec<CheckResult> = view
         .app
         .doctor
         .checks
         .iter()
-        .filter(|check| check.group == group && !(hides_fine && check.status == Status::Ok))
+        .filter(|check| check.group == group && !(hides_fine && check.status == CheckStatus::Ok))
         .cloned()
         .collect();
     if checks.is_empty() {
@@ -147,7 +147,7 @@ fn group_ui(ui: &mut Ui, view: &mut View<'_>, group: Group) {
 }
 
 /// Verdict, name, and text aligned at one edge; below the name if there is little room.
-fn check_ui(ui: &mut Ui, view: &mut View<'_>, check: &Check, name: &str) {
+fn check_ui(ui: &mut Ui, view: &mut UiContext<'_>, check: &CheckResult, name: &str) {
     let weak = palette(ui).weak;
     let height = theme::CHECK_HEIGHT;
     let title = RichText::new(title(name)).color(weak);
@@ -179,7 +179,7 @@ fn check_ui(ui: &mut Ui, view: &mut View<'_>, check: &Check, name: &str) {
 }
 
 /// The sign of a verdict, which screen readers say.
-fn verdict_ui(ui: &mut Ui, status: Status) {
+fn verdict_ui(ui: &mut Ui, status: CheckStatus) {
     let (icon, colour) = verdict(ui, status);
     let name = verdict_text(status);
     sign(ui, icon, 16.0, colour)
@@ -187,11 +187,11 @@ fn verdict_ui(ui: &mut Ui, status: Status) {
 }
 
 /// Accessible name of a check's sign.
-fn verdict_text(status: Status) -> &'static str {
+fn verdict_text(status: CheckStatus) -> &'static str {
     match status {
-        Status::Ok => "Fine",
-        Status::Warn => "Note",
-        Status::Fail => "Problem",
+        CheckStatus::Ok => "Fine",
+        CheckStatus::Warn => "Note",
+        CheckStatus::Fail => "Problem",
     }
 }
 
@@ -213,7 +213,7 @@ fn fixed_ui(ui: &mut Ui, size: egui::Vec2, contents: impl FnOnce(&mut Ui)) {
     contents(&mut ui.new_child(UiBuilder::new().max_rect(rect).layout(layout)));
 }
 
-fn words_ui(ui: &mut Ui, view: &mut View<'_>, check: &Check) {
+fn words_ui(ui: &mut Ui, view: &mut UiContext<'_>, check: &CheckResult) {
     let palette = palette(ui);
     match check
         .message
@@ -227,9 +227,9 @@ fn words_ui(ui: &mut Ui, view: &mut View<'_>, check: &Check) {
     }
     if !check.advice.is_empty() {
         let colour = match check.status {
-            Status::Ok => palette.weak,
-            Status::Warn => palette.amber,
-            Status::Fail => palette.error,
+            CheckStatus::Ok => palette.weak,
+            CheckStatus::Warn => palette.amber,
+            CheckStatus::Fail => palette.error,
         };
         let text = RichText::new(&check.advice).small().color(colour);
         ui.add(Label::new(text).wrap());
@@ -272,7 +272,7 @@ fn figure_ui(ui: &mut Ui, what: &str, figure: &str) {
 }
 
 /// A line for a shell, with a button that copies it.
-fn command_ui(ui: &mut Ui, view: &mut View<'_>, command: &str) {
+fn command_ui(ui: &mut Ui, view: &mut UiContext<'_>, command: &str) {
     let frame = Frame::new()
         .fill(palette(ui).field)
         .corner_radius(theme::RADIUS)
@@ -289,7 +289,7 @@ fn command_ui(ui: &mut Ui, view: &mut View<'_>, command: &str) {
 }
 
 /// The button that asks for one.
-fn button_ui(ui: &mut Ui, view: &mut View<'_>, is_small: bool) {
+fn button_ui(ui: &mut Ui, view: &mut UiContext<'_>, is_small: bool) {
     let is_idle = view.app.queue.running.is_none();
     let is_enabled = is_idle && !view.app.doctor.report.is_busy();
     let explanation = if is_idle {
@@ -307,27 +307,27 @@ fn button_ui(ui: &mut Ui, view: &mut View<'_>, is_small: bool) {
 }
 
 /// Progress of the report, or its path.
-fn progress_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn progress_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let state = &view.app.doctor.report.state;
     let (text, part) = match state {
-        State::None => return,
-        State::Running(progress) if progress.what.is_empty() => (
+        ReportState::None => return,
+        ReportState::Running(progress) if progress.what.is_empty() => (
             measuring_text("Looking at this machine"),
             Some(progress.part),
         ),
-        State::Running(progress) => (measuring_text(&progress.what), Some(progress.part)),
-        State::Stopping => ("Writing down what was measured…".to_owned(), None),
-        State::Made(made) if made.is_whole => (
+        ReportState::Running(progress) => (measuring_text(&progress.what), Some(progress.part)),
+        ReportState::Stopping => ("Writing down what was measured…".to_owned(), None),
+        ReportState::Made(made) if made.is_whole => (
             "The report is there. Nothing was sent: read it before you give it to anybody"
                 .to_owned(),
             None,
         ),
-        State::Made(_) => (
+        ReportState::Made(_) => (
             "The report was stopped: what was measured until then is there".to_owned(),
             None,
         ),
     };
-    let is_made = matches!(state, State::Made(_));
+    let is_made = matches!(state, ReportState::Made(_));
     let frame = Frame::new()
         .fill(palette(ui).panel)
         .corner_radius(theme::CARD_RADIUS)
@@ -359,7 +359,7 @@ fn measuring_text(what: &str) -> String {
     format!("Making a report: {what}")
 }
 
-fn made_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn made_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let open = ui
         .button("Open")
         .on_hover_text("Open the page in your browser");

@@ -1,18 +1,18 @@
 //! Downloads: the card of one model that is looked at or on its way, the page with all of them, and the badge in the
 //! header.
 //!
-//! Fetches nothing: the work is [`crate::app::fetching`]'s.
+//! Fetches nothing: the work is [`crate::app::model_fetch`]'s.
 
 use egui::{Frame, ProgressBar, RichText, ScrollArea, Ui};
-use safelight_core::catalog::{CatalogEntry, Source};
+use safelight_core::catalog::{CatalogEntry, DownloadSource};
 use safelight_core::units::{duration_text, size_text};
 
 use crate::app::commands::{AppCommand, FetchCommand};
-use crate::app::fetching::{Fetch, FetchState, Quoted};
+use crate::app::model_fetch::{DownloadQuote, FetchState, ModelDownload};
 use crate::app::notices::counted;
-use crate::app::state::Page;
-use crate::download::{Phase, Progress};
-use crate::ui::view::View;
+use crate::app::state::MainPage;
+use crate::download::{DownloadPhase, DownloadStatus};
+use crate::ui::view::UiContext;
 use crate::ui::widgets::{
     at_right, card, group_label, icon_button, palette, progress_bar, wide_note,
 };
@@ -22,7 +22,7 @@ const CLOSE: &str = "Close";
 const KEPT: &str = "What has been downloaded is kept, and is not downloaded again";
 const PROGRESS: &str = "Download progress";
 
-pub(super) fn downloads_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(super) fn downloads_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     Frame::new()
         .inner_margin(theme::PAGE_MARGIN)
         .show(ui, |ui| {
@@ -31,7 +31,7 @@ pub(super) fn downloads_ui(ui: &mut Ui, view: &mut View<'_>) {
                 at_right(ui, "downloads", |ui| {
                     let explanation = "Back to the picture (Escape)";
                     if icon_button(ui, icons::X, "Close the downloads", explanation).clicked() {
-                        view.push(AppCommand::Show(Page::Watch));
+                        view.push(AppCommand::Show(MainPage::Watch));
                     }
                     ui.add_space(theme::GAP);
                 });
@@ -47,7 +47,7 @@ pub(super) fn downloads_ui(ui: &mut Ui, view: &mut View<'_>) {
         });
 }
 
-fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let fetching = &view.app.fetching;
     if fetching.fetch.is_none() {
         ui.label(RichText::new("Nothing is being downloaded.").color(palette(ui).weak));
@@ -79,15 +79,15 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
         .on_hover_text("Models that can be downloaded, and whether they fit")
         .clicked()
     {
-        view.push(AppCommand::Show(Page::Models));
+        view.push(AppCommand::Show(MainPage::Models));
     }
 }
 
 /// Progress of the running download in percent, and the number of stopped ones.
-pub(super) fn state(view: &View<'_>) -> (Option<u32>, usize) {
+pub(super) fn state(view: &UiContext<'_>) -> (Option<u32>, usize) {
     let fetching = &view.app.fetching;
     let is_running =
-        |fetch: &&Fetch| matches!(fetch.state, FetchState::Running | FetchState::Pausing);
+        |fetch: &&ModelDownload| matches!(fetch.state, FetchState::Running | FetchState::Pausing);
     let percent = fetching.fetch.as_ref().filter(is_running).map(|fetch| {
         let progress = fetch.board.read();
         progress.map_or(0, |progress| (share(&progress) * 100.0) as u32)
@@ -95,12 +95,12 @@ pub(super) fn state(view: &View<'_>) -> (Option<u32>, usize) {
     (percent, fetching.stopped().count())
 }
 
-fn share(progress: &Progress) -> f32 {
+fn share(progress: &DownloadStatus) -> f32 {
     progress.done_bytes as f32 / progress.total_bytes.max(1) as f32
 }
 
 /// The model that is looked at or on its way.
-pub(super) fn fetch_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(super) fn fetch_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let Some(fetch) = view.app.fetching.fetch.clone() else {
         return;
     };
@@ -131,7 +131,7 @@ pub(super) fn fetch_ui(ui: &mut Ui, view: &mut View<'_>) {
     });
 }
 
-fn source_ui(ui: &mut Ui, source: &Source) {
+fn source_ui(ui: &mut Ui, source: &DownloadSource) {
     let (part, name) = (source.component.label(), &source.name);
     let text = match (&source.here, source.bytes) {
         (Some(_), _) => format!("{part}: {name}, already on this disk"),
@@ -147,7 +147,7 @@ fn source_ui(ui: &mut Ui, source: &Source) {
         .on_hover_text(place);
 }
 
-fn shown_ui(ui: &mut Ui, view: &mut View<'_>, entry: &CatalogEntry) {
+fn shown_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &CatalogEntry) {
     let count = entry.to_fetch().count();
     if count == 0 {
         let note = "All files are present. The problem is shown below";
@@ -168,7 +168,7 @@ fn shown_ui(ui: &mut Ui, view: &mut View<'_>, entry: &CatalogEntry) {
     });
 }
 
-fn asked_ui(ui: &mut Ui, view: &mut View<'_>, folder: &str, quoted: Quoted) {
+fn asked_ui(ui: &mut Ui, view: &mut UiContext<'_>, folder: &str, quoted: DownloadQuote) {
     let text = question_text(quoted.left_bytes, folder, quoted.free_bytes);
     wide_note(ui, &text, palette(ui).text);
     ui.horizontal(|ui| {
@@ -188,7 +188,7 @@ fn question_text(bytes: u64, folder: &str, free: Option<u64>) -> String {
     }
 }
 
-fn running_ui(ui: &mut Ui, view: &mut View<'_>, progress: Option<&Progress>) {
+fn running_ui(ui: &mut Ui, view: &mut UiContext<'_>, progress: Option<&DownloadStatus>) {
     let share = progress.map_or(0.0, share);
     let bar = ProgressBar::new(share).desired_height(theme::SMALL_GAP);
     progress_bar(ui, bar)
@@ -199,16 +199,16 @@ fn running_ui(ui: &mut Ui, view: &mut View<'_>, progress: Option<&Progress>) {
     button(ui, view, "Pause", KEPT, FetchCommand::Pause);
 }
 
-fn running_text(progress: &Progress) -> String {
-    let Progress { phase, name, .. } = progress;
+fn running_text(progress: &DownloadStatus) -> String {
+    let DownloadStatus { phase, name, .. } = progress;
     let amount = amount_text(progress);
     match (phase, progress.secs_left()) {
-        (Phase::Asking, _) => format!("Asking for {name}"),
-        (Phase::Checking, _) => format!("Checking {name}"),
-        (Phase::Fetching, None) => {
+        (DownloadPhase::Asking, _) => format!("Asking for {name}"),
+        (DownloadPhase::Checking, _) => format!("Checking {name}"),
+        (DownloadPhase::Fetching, None) => {
             format!("Downloading {name}: {amount}, waiting for the server")
         }
-        (Phase::Fetching, Some(secs)) => {
+        (DownloadPhase::Fetching, Some(secs)) => {
             let speed = size_text(progress.bytes_per_sec as u64);
             let left = duration_text(secs);
             format!("Downloading {name}: {amount}, {speed}/s, {left} left")
@@ -217,19 +217,19 @@ fn running_text(progress: &Progress) -> String {
 }
 
 /// `4 MiB of 6 MiB`
-fn amount_text(progress: &Progress) -> String {
+fn amount_text(progress: &DownloadStatus) -> String {
     let (done, total) = (progress.done_bytes, progress.total_bytes);
     format!("{} of {}", size_text(done), size_text(total))
 }
 
-fn parked_ui(ui: &mut Ui, view: &mut View<'_>, fetch: &Fetch) {
+fn parked_ui(ui: &mut Ui, view: &mut UiContext<'_>, fetch: &ModelDownload) {
     let resume = FetchCommand::Resume(fetch.entry.id.clone());
     let is_free = !view.app.fetching.is_busy();
     ui.add_enabled_ui(is_free, |ui| stopped_ui(ui, view, fetch, resume));
 }
 
 /// Reason of the stop, and buttons to resume.
-fn stopped_ui(ui: &mut Ui, view: &mut View<'_>, fetch: &Fetch, again: FetchCommand) {
+fn stopped_ui(ui: &mut Ui, view: &mut UiContext<'_>, fetch: &ModelDownload, again: FetchCommand) {
     let palette = palette(ui);
     let FetchState::Stopped(err) = &fetch.state else {
         return;
@@ -256,7 +256,13 @@ fn stopped_ui(ui: &mut Ui, view: &mut View<'_>, fetch: &Fetch, again: FetchComma
     });
 }
 
-fn button(ui: &mut Ui, view: &mut View<'_>, name: &str, explanation: &str, command: FetchCommand) {
+fn button(
+    ui: &mut Ui,
+    view: &mut UiContext<'_>,
+    name: &str,
+    explanation: &str,
+    command: FetchCommand,
+) {
     let mut button = ui.button(name);
     if !explanation.is_empty() {
         button = button.on_hover_text(explanation);

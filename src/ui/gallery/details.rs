@@ -9,19 +9,21 @@ use egui::{
     UiBuilder, vec2,
 };
 use safelight_core::finish::PostprocessKind;
-use safelight_core::gallery::{Entry, Facts, Finished, Reading, THUMB_SIDE};
+use safelight_core::gallery::{
+    GalleryItem, ItemReading, PostprocessInfo, ResultMetadata, THUMB_SIDE,
+};
 use safelight_core::media::{ClipInfo, thumbnail_size};
 use safelight_core::units::{duration_text, seconds_text, size_text};
 
 use crate::app::commands::{AppCommand, DesktopCommand, PlayerCommand};
 use crate::app::notices::sentence;
-use crate::app::thumbs::Pictured;
+use crate::app::thumbs::ThumbSource;
 use crate::ui::gallery::grouped;
 use crate::ui::results::{
-    self, ResultAction, Subject, delete_action, favourite_action, file_actions, main_actions,
+    self, ResultAction, ResultSubject, delete_action, favourite_action, file_actions, main_actions,
     wish_of,
 };
-use crate::ui::view::View;
+use crate::ui::view::UiContext;
 use crate::ui::widgets::{fitted, icon_button, icon_toggle, palette, texture_ui};
 use crate::ui::{icons, theme};
 
@@ -37,7 +39,7 @@ const KEYS: [(&str, &str); 5] = [
     ("Ctrl+F", "searches"),
 ];
 
-pub(super) fn details_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(super) fn details_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let Some(entry) = view.app.gallery.current().map(Arc::clone) else {
         hint_ui(ui);
         return;
@@ -72,9 +74,9 @@ fn hint_ui(ui: &mut Ui) {
     }
 }
 
-fn picture_ui(ui: &mut Ui, view: &View<'_>, entry: &Arc<Entry>) {
+fn picture_ui(ui: &mut Ui, view: &UiContext<'_>, entry: &Arc<GalleryItem>) {
     let place = vec2(ui.available_width(), theme::DETAILS_PICTURE);
-    let pictured = Pictured::Result(Arc::clone(entry));
+    let pictured = ThumbSource::Result(Arc::clone(entry));
     let thumb = view.app.cx.thumbs.get(pictured, THUMB_SIDE);
     // The space is reserved before the thumbnail is loaded, so that buttons do not move.
     let shape = entry.facts().map(|facts| (facts.width, facts.height));
@@ -94,14 +96,14 @@ fn picture_ui(ui: &mut Ui, view: &View<'_>, entry: &Arc<Entry>) {
             texture_ui(ui, texture, rect, 1.5);
         }
     }
-    if let Reading::Broken(why) = &entry.reading {
+    if let ItemReading::Broken(why) = &entry.reading {
         let text = RichText::new(sentence(why)).color(palette(ui).amber);
         ui.add(Label::new(text).wrap());
     }
     ui.add_space(theme::SMALL_GAP);
 }
 
-fn several_ui(ui: &mut Ui, view: &View<'_>, count: usize) {
+fn several_ui(ui: &mut Ui, view: &UiContext<'_>, count: usize) {
     ui.label(RichText::new(format!("{} results selected", grouped(count))).strong());
     let chosen = view.app.gallery.chosen();
     let bytes = chosen.iter().map(|entry| entry.stamp.bytes).sum();
@@ -109,7 +111,7 @@ fn several_ui(ui: &mut Ui, view: &View<'_>, count: usize) {
     ui.add_space(theme::SMALL_GAP);
 }
 
-fn prompt_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry) {
+fn prompt_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &GalleryItem) {
     let Some(facts) = entry.facts() else {
         return;
     };
@@ -141,7 +143,7 @@ fn prompt_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry) {
     }
 }
 
-fn facts_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry) {
+fn facts_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &GalleryItem) {
     ui.add_space(theme::SMALL_GAP);
     if let Some(facts) = entry.facts() {
         making_ui(ui, facts);
@@ -156,7 +158,7 @@ fn facts_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry) {
 }
 
 /// Settings and properties of the result.
-fn making_ui(ui: &mut Ui, facts: &Facts) {
+fn making_ui(ui: &mut Ui, facts: &ResultMetadata) {
     let number = |number: Option<f64>| number.map(|it| it.to_string()).unwrap_or_default();
     let from = &facts.made_from;
     // Without a start picture or clip it says nothing.
@@ -190,7 +192,7 @@ fn making_ui(ui: &mut Ui, facts: &Facts) {
 }
 
 /// Post-processing with its source, which a click opens.
-fn finished_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry, done: &Finished) {
+fn finished_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &GalleryItem, done: &PostprocessInfo) {
     let network = done.work.network_name();
     let (name, text) = match done.work {
         PostprocessKind::Upscale { .. } => (
@@ -240,8 +242,8 @@ fn retimed_text(network: &str, before: &ClipInfo, after: &ClipInfo) -> String {
     )
 }
 
-fn sampler_text(facts: &Facts) -> String {
-    let sampler = facts.sampler.parse::<safelight_core::job::Sampler>();
+fn sampler_text(facts: &ResultMetadata) -> String {
+    let sampler = facts.sampler.parse::<safelight_core::job::SamplerKind>();
     let label = sampler.map_or(facts.sampler.as_str(), |sampler| sampler.label());
     match facts.num_steps {
         Some(1) => format!("{label}, 1 step"),
@@ -250,7 +252,7 @@ fn sampler_text(facts: &Facts) -> String {
     }
 }
 
-fn length_text(facts: &Facts) -> String {
+fn length_text(facts: &ResultMetadata) -> String {
     facts.clip_secs().map_or_else(String::new, |secs| {
         format!("{}, {} frames", seconds_text(secs), facts.num_frames)
     })
@@ -287,10 +289,10 @@ fn row_ui(ui: &mut Ui, name: &str, contents: impl FnOnce(&mut Ui)) {
 }
 
 /// Actions on the selected results; `entry` is the one with details.
-fn main_of(view: &View<'_>, entry: &Entry) -> Vec<ResultAction> {
+fn main_of(view: &UiContext<'_>, entry: &GalleryItem) -> Vec<ResultAction> {
     let chosen = view.app.gallery.chosen();
     match &chosen[..] {
-        [] | [_] => main_actions(view, &Subject::of_entry(entry)),
+        [] | [_] => main_actions(view, &ResultSubject::of_entry(entry)),
         [one, other] => {
             let (a, b) = (one.path.clone(), other.path.clone());
             let (name, explanation) = ("Compare", "Show both beside each other");
@@ -307,51 +309,51 @@ fn main_of(view: &View<'_>, entry: &Entry) -> Vec<ResultAction> {
 }
 
 /// Actions on their files. Favourites come first.
-fn files_of(view: &View<'_>, entry: &Entry) -> Vec<ResultAction> {
+fn files_of(view: &UiContext<'_>, entry: &GalleryItem) -> Vec<ResultAction> {
     if view.app.gallery.selection.len() > 1 {
         vec![favour(view), trash(view)]
     } else {
-        file_actions(&Subject::of_entry(entry))
+        file_actions(&ResultSubject::of_entry(entry))
     }
 }
 
-fn are_favourites(view: &View<'_>) -> bool {
+fn are_favourites(view: &UiContext<'_>) -> bool {
     let chosen = view.app.gallery.chosen();
     chosen.iter().all(|entry| entry.is_favourite)
 }
 
 /// Makes the chosen ones favourites, or not any more when all of them are.
-fn favour(view: &View<'_>) -> ResultAction {
+fn favour(view: &UiContext<'_>) -> ResultAction {
     let chosen = view.app.gallery.chosen();
     let paths = chosen.iter().map(|entry| entry.path.clone()).collect();
     favourite_action(paths, are_favourites(view))
 }
 
 /// Throws the chosen ones away.
-fn trash(view: &View<'_>) -> ResultAction {
+fn trash(view: &UiContext<'_>) -> ResultAction {
     let chosen = view.app.gallery.chosen();
     delete_action(chosen.iter().map(|entry| wish_of(entry)).collect(), 1)
 }
 
 /// By key.
-pub(super) fn favour_command(view: &View<'_>) -> Option<AppCommand> {
+pub(super) fn favour_command(view: &UiContext<'_>) -> Option<AppCommand> {
     favour(view).command()
 }
 
 /// By key.
-pub(super) fn trash_command(view: &View<'_>) -> Option<AppCommand> {
+pub(super) fn trash_command(view: &UiContext<'_>) -> Option<AppCommand> {
     trash(view).command()
 }
 
 /// The buttons that say what they do.
-pub(super) fn actions_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry) {
+pub(super) fn actions_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &GalleryItem) {
     for action in main_of(view, entry) {
         action.wide_ui(ui, view);
     }
 }
 
 /// Those that are signs alone.
-pub(super) fn file_actions_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry) {
+pub(super) fn file_actions_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &GalleryItem) {
     let is_favourite = are_favourites(view);
     ui.horizontal(|ui| {
         for action in files_of(view, entry) {
@@ -369,7 +371,7 @@ pub(super) fn file_actions_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry) {
 }
 
 /// All of them, below the pointer.
-pub(super) fn menu_ui(ui: &mut Ui, view: &mut View<'_>, entry: &Entry) {
+pub(super) fn menu_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &GalleryItem) {
     let networks = results::network_actions(view, entry.is_clip());
     let groups = vec![main_of(view, entry), networks, files_of(view, entry)];
     results::menu_ui(ui, |ui| results::entries_ui(ui, view, groups));

@@ -6,15 +6,15 @@ use egui::{
     CornerRadius, Event, Id, Key, Modifiers, Popup, Rect, Response, Role, ScrollArea, Sense,
     Stroke, StrokeKind, Ui, Vec2, WidgetInfo, pos2, vec2,
 };
-use safelight_core::gallery::{Entry, Reading, THUMB_SIDE};
+use safelight_core::gallery::{GalleryItem, ItemReading, THUMB_SIDE};
 use safelight_core::units::seconds_text;
 
 use crate::app::commands::{AppCommand, GalleryCommand, PlayerCommand};
 use crate::app::notices::sentence;
-use crate::app::thumbs::Pictured;
+use crate::app::thumbs::ThumbSource;
 use crate::ui::gallery::details::{favour_command, menu_ui, trash_command};
-use crate::ui::results::{Subject, drag_source};
-use crate::ui::view::View;
+use crate::ui::results::{ResultSubject, drag_source};
+use crate::ui::view::UiContext;
 use crate::ui::widgets::{badge, palette, text_at, texture_ui};
 use crate::ui::{icons, theme};
 
@@ -32,15 +32,15 @@ const SMALL_SIDE: u32 = 160;
 
 /// Layout of the rows.
 #[derive(Clone, Copy, Debug)]
-struct Layout {
+struct GridLayout {
     num_columns: usize,
     num_rows: usize,
     side: f32,
 }
 
-impl Layout {
+impl GridLayout {
     /// Number of columns nearest to the preferred width, at least two, and a width that fills the row.
-    fn of(count: usize, width: f32, wished: f32) -> Self {
+    fn for_width(count: usize, width: f32, wished: f32) -> Self {
         let gap = theme::GALLERY_GAP;
         let wished = wished.min((width - gap) / 2.0).max(1.0);
         let num_columns = (((width + gap) / (wished + gap)).round() as usize).max(1);
@@ -69,11 +69,11 @@ impl Layout {
     }
 }
 
-pub(super) fn grid_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(super) fn grid_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let page = &view.app.gallery;
     let panel = &mut view.panels.gallery;
     let width = ui.available_width() - BAR_WIDTH;
-    let layout = Layout::of(page.items().len(), width, page.look.side);
+    let layout = GridLayout::for_width(page.items().len(), width, page.look.side);
     panel.num_columns = layout.num_columns;
     panel.is_cell_focused = false;
     let mut area = ScrollArea::vertical()
@@ -97,7 +97,7 @@ pub(super) fn grid_ui(ui: &mut Ui, view: &mut View<'_>) {
     prepare(ui, view, output.inner, layout.side);
 }
 
-fn row_ui(ui: &mut Ui, view: &mut View<'_>, layout: Layout, row: usize) {
+fn row_ui(ui: &mut Ui, view: &mut UiContext<'_>, layout: GridLayout, row: usize) {
     let size = vec2(ui.available_width(), layout.side);
     let (rect, _) = ui.allocate_exact_size(size, Sense::hover());
     let step = layout.row_height();
@@ -113,19 +113,19 @@ fn row_ui(ui: &mut Ui, view: &mut View<'_>, layout: Layout, row: usize) {
 }
 
 /// Requests the thumbnails up to a screen before and after the visible ones.
-fn prepare(ui: &Ui, view: &View<'_>, seen: std::ops::Range<usize>, side: f32) {
+fn prepare(ui: &Ui, view: &UiContext<'_>, seen: std::ops::Range<usize>, side: f32) {
     let items = view.app.gallery.items();
     let to = seen.end.min(items.len());
     let from = seen.start.min(to);
     let behind = &items[to..(2 * to - from).min(items.len())];
     let before = &items[from.saturating_sub(to - from)..from];
     for entry in behind.iter().chain(before) {
-        let pictured = Pictured::Result(Arc::clone(entry));
+        let pictured = ThumbSource::Result(Arc::clone(entry));
         view.app.cx.thumbs.want(pictured, thumb_side(ui, side));
     }
 }
 
-pub(super) fn take_keys(ui: &Ui, view: &mut View<'_>) {
+pub(super) fn take_keys(ui: &Ui, view: &mut UiContext<'_>) {
     if view.app.palette.is_covered(ui.ctx()) {
         return;
     }
@@ -169,7 +169,7 @@ fn is_pressed_anew(ui: &Ui, wanted: Key) -> bool {
     ui.input(|input| input.events.iter().any(is_it))
 }
 
-fn choose(ui: &Ui, view: &mut View<'_>) {
+fn choose(ui: &Ui, view: &mut UiContext<'_>) {
     let pressed = |modifiers, key| ui.input_mut(|input| input.consume_key(modifiers, key));
     let Some(listing) = &view.app.gallery.listing else {
         return;
@@ -202,7 +202,13 @@ fn choose(ui: &Ui, view: &mut View<'_>) {
     }
 }
 
-pub(super) fn cell_ui(ui: &Ui, view: &mut View<'_>, index: usize, entry: &Arc<Entry>, rect: Rect) {
+pub(super) fn cell_ui(
+    ui: &Ui,
+    view: &mut UiContext<'_>,
+    index: usize,
+    entry: &Arc<GalleryItem>,
+    rect: Rect,
+) {
     let id = Id::unique(("gallery", entry.thumb));
     let response = ui.interact(rect, id, Sense::click_and_drag());
     let page = &view.app.gallery;
@@ -224,20 +230,20 @@ pub(super) fn cell_ui(ui: &Ui, view: &mut View<'_>, index: usize, entry: &Arc<En
     let broken = picture_ui(ui, view, entry, rect);
     badges_ui(ui, entry, rect);
     edge_ui(ui, view, entry, &response, is_chosen);
-    drag_source(&response, || Subject::of_entry(entry));
+    drag_source(&response, || ResultSubject::of_entry(entry));
     response.context_menu(|ui| menu_ui(ui, view, entry));
     response.on_hover_ui(|ui| hover_ui(ui, entry, broken.as_deref()));
 }
 
 /// Text for screen readers.
-pub(in crate::ui) fn name_of(entry: &Entry) -> String {
+pub(in crate::ui) fn name_of(entry: &GalleryItem) -> String {
     let prompt = entry.facts().map_or("", |facts| facts.prompt.as_str());
     let what = if prompt.is_empty() {
         entry.file_name()
     } else {
         prompt.chars().take(NAME_CHARS).collect()
     };
-    let kind = if matches!(entry.reading, Reading::Broken(_)) {
+    let kind = if matches!(entry.reading, ItemReading::Broken(_)) {
         "unreadable"
     } else if entry.is_clip() {
         "clip"
@@ -254,8 +260,8 @@ pub(in crate::ui) fn name_of(entry: &Entry) -> String {
 /// The picture in its own shape, or a quiet sign; tells why there is none.
 pub(in crate::ui) fn picture_ui(
     ui: &Ui,
-    view: &View<'_>,
-    entry: &Arc<Entry>,
+    view: &UiContext<'_>,
+    entry: &Arc<GalleryItem>,
     rect: Rect,
 ) -> Option<String> {
     let palette = palette(ui);
@@ -263,7 +269,7 @@ pub(in crate::ui) fn picture_ui(
     ui.painter()
         .rect_filled(rect, radius, palette.panel.gamma_multiply(0.7));
     let sign = |icon| text_at(ui, rect.center(), icon, rect.width() * 0.22, palette.line);
-    let pictured = Pictured::Result(Arc::clone(entry));
+    let pictured = ThumbSource::Result(Arc::clone(entry));
     let side = thumb_side(ui, rect.width());
     match view.app.cx.thumbs.get(pictured, side) {
         Some(Ok(texture)) => {
@@ -295,7 +301,7 @@ pub(super) fn thumb_side(ui: &Ui, points: f32) -> u32 {
 }
 
 /// A star on favourites, the length on clips.
-fn badges_ui(ui: &Ui, entry: &Entry, rect: Rect) {
+fn badges_ui(ui: &Ui, entry: &GalleryItem, rect: Rect) {
     let palette = palette(ui);
     let back = palette.stage.gamma_multiply(0.82);
     let inner = rect.shrink(5.0);
@@ -308,7 +314,7 @@ fn badges_ui(ui: &Ui, entry: &Entry, rect: Rect) {
     if entry.is_clip() {
         let secs = entry
             .facts()
-            .and_then(safelight_core::gallery::Facts::clip_secs);
+            .and_then(safelight_core::gallery::ResultMetadata::clip_secs);
         let (text, width) = match secs {
             Some(secs) => (seconds_text(secs), 42.0),
             None => (icons::FILM.to_string(), BADGE_HEIGHT),
@@ -320,7 +326,13 @@ fn badges_ui(ui: &Ui, entry: &Entry, rect: Rect) {
     }
 }
 
-fn edge_ui(ui: &Ui, view: &View<'_>, entry: &Entry, response: &Response, is_chosen: bool) {
+fn edge_ui(
+    ui: &Ui,
+    view: &UiContext<'_>,
+    entry: &GalleryItem,
+    response: &Response,
+    is_chosen: bool,
+) {
     let palette = palette(ui);
     let is_cursor = view.app.gallery.selection.is_cursor(&entry.path);
     let edge = if is_chosen {
@@ -337,11 +349,11 @@ fn edge_ui(ui: &Ui, view: &View<'_>, entry: &Entry, response: &Response, is_chos
         .rect_stroke(response.rect, radius, edge, StrokeKind::Inside);
 }
 
-pub(in crate::ui) fn hover_ui(ui: &mut Ui, entry: &Entry, broken: Option<&str>) {
+pub(in crate::ui) fn hover_ui(ui: &mut Ui, entry: &GalleryItem, broken: Option<&str>) {
     let palette = palette(ui);
     ui.set_max_width(theme::CARD_WIDTH * 0.8);
     let why = match &entry.reading {
-        Reading::Broken(why) => Some(why.as_str()),
+        ItemReading::Broken(why) => Some(why.as_str()),
         _ => broken,
     };
     if let Some(why) = why {
@@ -367,7 +379,7 @@ mod tests {
 
     #[test]
     fn rows_fill_the_width_and_the_cursor_is_scrolled_to() {
-        let layout = Layout::of(5000, 800.0, 150.0);
+        let layout = GridLayout::for_width(5000, 800.0, 150.0);
         assert_eq!((layout.num_columns, layout.num_rows), (5, 1000));
         let width = layout.side * 5.0 + theme::GALLERY_GAP * 4.0;
         assert!((width - 800.0).abs() < 0.1);
@@ -376,7 +388,7 @@ mod tests {
         let below = layout.offset_for(50, (0.0, 500.0)).unwrap();
         let bottom = 10.0 * layout.row_height() + layout.side;
         assert!((below + 500.0 - bottom).abs() < 0.1);
-        assert_eq!(Layout::of(0, 250.0, 320.0).num_columns, 2);
-        assert!(Layout::of(9, 1.0, 150.0).side >= 1.0);
+        assert_eq!(GridLayout::for_width(0, 250.0, 320.0).num_columns, 2);
+        assert!(GridLayout::for_width(9, 1.0, 150.0).side >= 1.0);
     }
 }

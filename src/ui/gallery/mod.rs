@@ -9,12 +9,12 @@ use egui::{
     Align, Align2, Button, CentralPanel, ComboBox, FontId, Frame, Layout, Margin, Panel, RichText,
     Slider, TextEdit, Ui, vec2,
 };
-use safelight_core::gallery::{Query, Show, Sort};
+use safelight_core::gallery::{GalleryQuery, ShownKind, SortOrder};
 
 use crate::app::commands::{AppCommand, GalleryCommand};
 use crate::app::notices::sentence;
-use crate::app::state::Page;
-use crate::ui::view::View;
+use crate::app::state::MainPage;
+use crate::ui::view::UiContext;
 use crate::ui::widgets::{
     choice, icon_button, icon_toggle, list_icon, palette, pressed, wide_note, with_icon,
 };
@@ -23,7 +23,7 @@ use crate::ui::{icons, theme};
 const LOADING: &str = "Loading…";
 const SHOW_ALL: &str = "Show all results";
 
-pub(super) fn gallery_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(super) fn gallery_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     grid::take_keys(ui, view);
     let stage = Frame::new().fill(palette(ui).stage);
     Panel::top("gallery-bar")
@@ -69,7 +69,7 @@ pub(super) fn gallery_ui(ui: &mut Ui, view: &mut View<'_>) {
         });
 }
 
-fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let words = count_text(view);
     let palette = palette(ui);
     ui.horizontal(|ui| {
@@ -78,7 +78,7 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
         ui.label(RichText::new(words).color(palette.weak));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             if icon_button(ui, icons::X, "Close the gallery", "Back to the picture").clicked() {
-                view.push(AppCommand::Show(Page::Watch));
+                view.push(AppCommand::Show(MainPage::Watch));
             }
             let mut side = view.app.gallery.look.side;
             let slider = Slider::new(&mut side, theme::GALLERY_SIDES).show_value(false);
@@ -92,7 +92,7 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// `1,234 results, 3 still to read…`
-fn count_text(view: &View<'_>) -> String {
+fn count_text(view: &UiContext<'_>) -> String {
     let page = &view.app.gallery;
     let Some(listing) = &page.listing else {
         return LOADING.to_owned();
@@ -133,7 +133,7 @@ fn grouped(number: usize) -> String {
     text
 }
 
-fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn search_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let mut query = view.app.gallery.query.clone();
     ui.horizontal_wrapped(|ui| {
         let hint = with_icon(icons::SEARCH, "Search");
@@ -160,7 +160,7 @@ fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
                 query.words.clear();
             }
         });
-        for show in Show::ALL {
+        for show in ShownKind::ALL {
             let explanation = show_hover(show);
             if choice(ui, query.show == show, show.label(), explanation).clicked() {
                 query.show = show;
@@ -182,7 +182,7 @@ fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
             .icon(list_icon)
             .selected_text(query.sort.label())
             .show_ui(ui, |ui| {
-                for sort in Sort::ALL {
+                for sort in SortOrder::ALL {
                     ui.selectable_value(&mut query.sort, sort, sort.label());
                 }
             })
@@ -195,16 +195,16 @@ fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
     }
 }
 
-fn show_hover(show: Show) -> &'static str {
+fn show_hover(show: ShownKind) -> &'static str {
     match show {
-        Show::All => "Pictures and clips",
-        Show::Pictures => "Only pictures",
-        Show::Clips => "Only clips",
+        ShownKind::All => "Pictures and clips",
+        ShownKind::Pictures => "Only pictures",
+        ShownKind::Clips => "Only clips",
     }
 }
 
 /// Folders that cannot be read.
-fn problems_ui(ui: &mut Ui, view: &View<'_>) {
+fn problems_ui(ui: &mut Ui, view: &UiContext<'_>) {
     let listing = view.app.gallery.listing.as_ref();
     for problem in listing.iter().flat_map(|listing| &listing.problems).take(3) {
         wide_note(ui, problem, palette(ui).amber);
@@ -212,7 +212,7 @@ fn problems_ui(ui: &mut Ui, view: &View<'_>) {
 }
 
 /// Nothing is here yet, or nothing that is looked for.
-fn empty_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn empty_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let page = &view.app.gallery;
     let is_known = page
         .listing
@@ -246,9 +246,9 @@ fn empty_ui(ui: &mut Ui, view: &mut View<'_>) {
         if is_known && leaves_out {
             let all = Button::new(SHOW_ALL);
             if pressed(ui.add(all), "Clear the search and all filters", SHOW_ALL) {
-                view.push(GalleryCommand::Ask(Query {
+                view.push(GalleryCommand::Ask(GalleryQuery {
                     sort: page.query.sort,
-                    ..Query::default()
+                    ..GalleryQuery::default()
                 }));
             }
         }
@@ -256,14 +256,14 @@ fn empty_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// Filters and search words that leave results out.
-fn no_matches_advice(query: &Query) -> String {
+fn no_matches_advice(query: &GalleryQuery) -> String {
     let shown = match (query.show, query.only_favourites) {
-        (Show::All, false) => "",
-        (Show::All, true) => "Only favourites are shown",
-        (Show::Pictures, false) => "Only pictures are shown",
-        (Show::Clips, false) => "Only clips are shown",
-        (Show::Pictures, true) => "Only pictures that are favourites are shown",
-        (Show::Clips, true) => "Only clips that are favourites are shown",
+        (ShownKind::All, false) => "",
+        (ShownKind::All, true) => "Only favourites are shown",
+        (ShownKind::Pictures, false) => "Only pictures are shown",
+        (ShownKind::Clips, false) => "Only clips are shown",
+        (ShownKind::Pictures, true) => "Only pictures that are favourites are shown",
+        (ShownKind::Clips, true) => "Only clips that are favourites are shown",
     };
     let advice = "Other words, or fewer of them, may find more";
     match (query.words.trim().is_empty(), shown) {

@@ -8,11 +8,11 @@ use safelight_core::model::ModelSpec;
 use safelight_core::units::{about_rough_text, seconds_text, size_text};
 
 use crate::app::commands::{DesktopCommand, LibraryCommand};
-use crate::app::library::rows::{Listed, Place, needs_text};
+use crate::app::library::rows::{ListedModel, ModelPosition, needs_text};
 use crate::app::notices::sentence;
 use crate::ui::downloads::fetch_ui;
 use crate::ui::library::{ASKS_FIRST, WAYS, fit_colour};
-use crate::ui::view::View;
+use crate::ui::view::UiContext;
 use crate::ui::widgets::{
     card, hint_button, icon_button, icon_toggle, palette, second_button, wide_note,
 };
@@ -20,7 +20,7 @@ use crate::ui::{icons, theme};
 
 const COPY_PATH_HOVER: &str = "Copy the path to the clipboard";
 
-pub(super) fn details_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(super) fn details_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let Some(model) = view.app.library.listed().cloned() else {
         nothing_ui(ui, view);
         return;
@@ -31,35 +31,35 @@ pub(super) fn details_ui(ui: &mut Ui, view: &mut View<'_>) {
         .show(ui, |ui| {
             ui.set_max_width(ui.available_width() - theme::GAP);
             match model.place {
-                Place::Here(at) => {
+                ModelPosition::Here(at) => {
                     if let Some(spec) = view.app.cx.models.all().get(at).cloned() {
                         here_ui(ui, view, &model, &spec);
                     }
                 }
-                Place::Unusable(at) => {
+                ModelPosition::Unusable(at) => {
                     if let Some(unusable) = view.app.cx.models.found.unusable.get(at).cloned() {
                         unusable_ui(ui, view, &unusable);
                     }
                 }
-                Place::Known(at) => {
+                ModelPosition::Known(at) => {
                     if let Some(entry) = view.app.cx.models.found.missing.get(at).cloned() {
                         known_ui(ui, view, &model, &entry);
                     }
                 }
             }
-            if !matches!(model.place, Place::Known(_)) {
+            if !matches!(model.place, ModelPosition::Known(_)) {
                 fetch_ui(ui, view);
             }
         });
 }
 
-fn nothing_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn nothing_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let weak = palette(ui).weak;
     ui.label(RichText::new("Choose a model in the list to see what it is").color(weak));
     fetch_ui(ui, view);
 }
 
-fn here_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed, spec: &ModelSpec) {
+fn here_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel, spec: &ModelSpec) {
     let is_used = view.form.model.as_ref() == Some(&spec.id);
     title_ui(ui, view, model);
     card(ui, palette(ui).line).show(ui, |ui| {
@@ -93,7 +93,7 @@ fn here_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed, spec: &ModelSpec) {
     parts_ui(ui, view, spec);
 }
 
-fn title_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed) {
+fn title_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel) {
     ui.horizontal(|ui| {
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             let is_favourite = view.app.library.remembered.favourites.contains(&model.id);
@@ -114,7 +114,7 @@ fn title_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed) {
     });
 }
 
-fn fit_ui(ui: &mut Ui, view: &View<'_>, model: &Listed) {
+fn fit_ui(ui: &mut Ui, view: &UiContext<'_>, model: &ListedModel) {
     let survey = &view.app.library.survey;
     let Some(fit) = survey.fits.get(&model.id) else {
         return;
@@ -141,12 +141,12 @@ fn result_time_text(secs: u64, makes_pictures: bool) -> String {
     }
 }
 
-fn makes_pictures(view: &View<'_>, model: &Listed) -> bool {
+fn makes_pictures(view: &UiContext<'_>, model: &ListedModel) -> bool {
     let models = &view.app.cx.models;
     let family = match model.place {
-        Place::Here(at) => models.all().get(at).map(|spec| spec.family),
-        Place::Known(at) => models.found.missing.get(at).map(|entry| entry.family),
-        Place::Unusable(_) => None,
+        ModelPosition::Here(at) => models.all().get(at).map(|spec| spec.family),
+        ModelPosition::Known(at) => models.found.missing.get(at).map(|entry| entry.family),
+        ModelPosition::Unusable(_) => None,
     };
     family.is_some_and(|family| family.makes_pictures)
 }
@@ -218,7 +218,7 @@ fn oddities(spec: &ModelSpec) -> Vec<String> {
 }
 
 /// Every part with its file and how it is stored.
-fn parts_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
+fn parts_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     let Some(parts) = view.app.library.cards.get(&spec.id).cloned() else {
         return;
     };
@@ -227,7 +227,7 @@ fn parts_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     }
 }
 
-fn part_ui(ui: &mut Ui, view: &mut View<'_>, place: &Path, part: &ComponentCard) {
+fn part_ui(ui: &mut Ui, view: &mut UiContext<'_>, place: &Path, part: &ComponentCard) {
     let weak = palette(ui).weak;
     ui.horizontal(|ui| {
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
@@ -275,7 +275,7 @@ fn storage_text(part: &ComponentCard) -> String {
     names.join(" and ")
 }
 
-fn place_ui(ui: &mut Ui, view: &mut View<'_>, place: &Path) {
+fn place_ui(ui: &mut Ui, view: &mut UiContext<'_>, place: &Path) {
     fact_ui(ui, "Folder", &place.display().to_string());
     ui.horizontal(|ui| {
         if hint_button(ui, "Show folder", "Open it in the file manager").clicked() {
@@ -288,7 +288,7 @@ fn place_ui(ui: &mut Ui, view: &mut View<'_>, place: &Path) {
     });
 }
 
-fn unusable_ui(ui: &mut Ui, view: &mut View<'_>, model: &UnusableModel) {
+fn unusable_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &UnusableModel) {
     ui.add(Label::new(RichText::new(&model.name).size(16.0).strong()).truncate());
     card(ui, palette(ui).amber.gamma_multiply(0.6)).show(ui, |ui| {
         ui.set_width(ui.available_width());
@@ -317,7 +317,7 @@ fn unusable_ui(ui: &mut Ui, view: &mut View<'_>, model: &UnusableModel) {
 }
 
 /// The card of its files is below, with the download button.
-fn known_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed, entry: &CatalogEntry) {
+fn known_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel, entry: &CatalogEntry) {
     let is_other = view
         .app
         .fetching

@@ -13,10 +13,10 @@ use safelight_core::catalog::ModelProblem;
 use safelight_core::units::about_rough_text;
 
 use crate::app::commands::{AppCommand, LibraryCommand, SettingsCommand};
-use crate::app::library::rows::{Listed, Place, Row};
-use crate::app::library::survey::{Fit, FitWord};
-use crate::app::state::Page;
-use crate::ui::view::View;
+use crate::app::library::rows::{LibraryRow, ListedModel, ModelPosition};
+use crate::app::library::survey::{FitWord, SurveyedFit};
+use crate::app::state::MainPage;
+use crate::ui::view::UiContext;
 use crate::ui::widgets::{hint_button, icon_button, palette, pressed, with_icon};
 use crate::ui::{icons, theme};
 
@@ -31,7 +31,7 @@ const WAYS: &str = "What makes it fit:";
 const ASKS_FIRST: &str =
     "Shows the files, their sizes and where they go. Nothing is downloaded before you agree";
 
-pub(super) fn library_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(super) fn library_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     keys(ui, view);
     let frame = Frame::new().inner_margin(Margin {
         left: 20,
@@ -65,7 +65,7 @@ pub(super) fn library_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// Title, search and buttons; the search in a separate row if there is little room.
-fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let is_small = ui.available_width() < theme::SEARCH_BESIDE_WIDTH;
     ui.horizontal(|ui| {
         ui.label(RichText::new("Models").heading().strong());
@@ -84,10 +84,10 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// From the last to the first.
-fn buttons_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let explanation = "Back to the picture (Escape)";
     if icon_button(ui, icons::X, "Close the models", explanation).clicked() {
-        view.push(AppCommand::Show(Page::Watch));
+        view.push(AppCommand::Show(MainPage::Watch));
     }
     if icon_button(ui, icons::RESET, LOOK_AGAIN, LOOK_AGAIN_HOVER).clicked() {
         view.push(LibraryCommand::Reload);
@@ -99,7 +99,7 @@ fn buttons_ui(ui: &mut Ui, view: &mut View<'_>) {
     )
     .clicked()
     {
-        view.push(AppCommand::Show(Page::Welcome));
+        view.push(AppCommand::Show(MainPage::Welcome));
     }
     let is_free = !view.app.cx.background.is_asking();
     // Its words would need more than there is.
@@ -118,7 +118,7 @@ fn buttons_ui(ui: &mut Ui, view: &mut View<'_>) {
     }
 }
 
-fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn search_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let mut query = view.app.library.query.clone();
     let hint = "Search by name, kind, folder…";
     let field = TextEdit::singleline(&mut query)
@@ -146,7 +146,7 @@ fn search_id() -> Id {
 }
 
 /// Arrows, Enter and Escape, before the search field sees them.
-fn keys(ui: &Ui, view: &mut View<'_>) {
+fn keys(ui: &Ui, view: &mut UiContext<'_>) {
     if view.app.palette.is_covered(ui.ctx()) {
         return;
     }
@@ -175,12 +175,12 @@ fn keys(ui: &Ui, view: &mut View<'_>) {
         view.push(LibraryCommand::Use(id));
     }
     if pressed(Key::Escape) {
-        view.push(AppCommand::Show(Page::Watch));
+        view.push(AppCommand::Show(MainPage::Watch));
     }
 }
 
 /// The colour of the words on whether a model fits. Too large at its defaults is no obstacle where something helps.
-fn fit_colour(ui: &Ui, fit: Option<&Fit>) -> egui::Color32 {
+fn fit_colour(ui: &Ui, fit: Option<&SurveyedFit>) -> egui::Color32 {
     let palette = palette(ui);
     match fit.map(|fit| (fit.word, fit.ways.is_empty())) {
         Some((FitWord::Fits, _)) => palette.good,
@@ -191,7 +191,7 @@ fn fit_colour(ui: &Ui, fit: Option<&Fit>) -> egui::Color32 {
 }
 
 /// Memory verdict of a model, with the time of one result if known: `fits · about 14 h`.
-fn fit_text(fit: &Fit) -> String {
+fn fit_text(fit: &SurveyedFit) -> String {
     match (fit.word, fit.secs.map(about_rough_text)) {
         (FitWord::Fits, Some(time)) => format!("fits · {time}"),
         (FitWord::Fits, None) => "fits".to_owned(),
@@ -204,7 +204,7 @@ fn fit_text(fit: &Fit) -> String {
 }
 
 /// Verdict and remedies, one per line.
-fn fit_hover(fit: &Fit) -> String {
+fn fit_hover(fit: &SurveyedFit) -> String {
     let mut lines = vec![fit.text.clone()];
     if !fit.ways.is_empty() {
         lines.push(WAYS.to_owned());
@@ -213,7 +213,7 @@ fn fit_hover(fit: &Fit) -> String {
     lines.join("\n")
 }
 
-fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     if view.app.library.rows.shown.is_empty() {
         empty_ui(ui, view);
         return;
@@ -231,8 +231,8 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
         for line in seen {
             let row = view.app.library.rows.shown.get(line).cloned();
             match row {
-                Some(Row::Heading(text)) => heading_ui(ui, text),
-                Some(Row::Model(at)) => {
+                Some(LibraryRow::Heading(text)) => heading_ui(ui, text),
+                Some(LibraryRow::Model(at)) => {
                     if let Some(model) = view.app.library.rows.models.get(at).cloned() {
                         model_ui(ui, view, &model);
                     }
@@ -245,7 +245,7 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// Scroll offset at which the selected model is visible, if it is not.
-fn offset_of_chosen(view: &mut View<'_>, room: f32) -> Option<f32> {
+fn offset_of_chosen(view: &mut UiContext<'_>, room: f32) -> Option<f32> {
     let (library, panel) = (&view.app.library, &mut view.panels.library);
     if std::mem::replace(&mut panel.num_moves, library.num_moves) == library.num_moves {
         return None;
@@ -264,7 +264,7 @@ fn offset_of_chosen(view: &mut View<'_>, room: f32) -> Option<f32> {
     }
 }
 
-fn empty_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn empty_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     ui.add_space(theme::GAP);
     if view.app.cx.models.are_loading {
         ui.label(LOOKING);
@@ -293,7 +293,7 @@ fn heading_ui(ui: &mut Ui, text: &str) {
     });
 }
 
-fn model_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed) {
+fn model_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel) {
     let size = vec2(
         ui.available_width() - theme::SMALL_GAP,
         theme::MODEL_ROW_HEIGHT,
@@ -353,8 +353,8 @@ fn model_ui(ui: &mut Ui, view: &mut View<'_>, model: &Listed) {
     let star = format!("{}  ", icons::STAR);
     let star = if is_favourite { star.as_str() } else { "" };
     let ink = match model.place {
-        Place::Here(_) => palette.text,
-        Place::Unusable(_) | Place::Known(_) => palette.weak,
+        ModelPosition::Here(_) => palette.text,
+        ModelPosition::Unusable(_) | ModelPosition::Known(_) => palette.weak,
     };
     let left = inside.left() + 10.0;
     let line = |y: f32, texts: &[(&str, Color32)], font: &FontId, taken: f32| {

@@ -5,7 +5,7 @@
 
 use egui::{Align, Button, Frame, Label, Layout, RichText, ScrollArea, Ui};
 use safelight_core::catalog::CatalogEntry;
-use safelight_core::families::Family;
+use safelight_core::families::ModelFamily;
 use safelight_core::memory::DeviceClass;
 use safelight_core::units::{gib_text, size_text};
 
@@ -13,16 +13,16 @@ use crate::app::commands::{
     AppCommand, DesktopCommand, FetchCommand, FolderSetting, LibraryCommand, SettingsCommand,
 };
 use crate::app::library::first_model;
-use crate::app::library::survey::{Fit, FitWord, Machine};
+use crate::app::library::survey::{FitWord, MachineInfo, SurveyedFit};
 use crate::app::notices::{counted, sentence};
-use crate::app::state::Page;
+use crate::app::state::MainPage;
 use crate::ui::downloads::fetch_ui;
 use crate::ui::library::{
     ADD_FOLDER, ADD_FOLDER_HOVER, ADD_FOLDER_NAME, ASKS_FIRST, LOOK_AGAIN, LOOK_AGAIN_HOVER,
     LOOKING, fit_colour, fit_hover, fit_text,
 };
 use crate::ui::runtimes::card_ui;
-use crate::ui::view::View;
+use crate::ui::view::UiContext;
 use crate::ui::widgets::{
     card, hint_button, icon_button, main_button, palette, pressed, sign, wide_note, with_icon,
 };
@@ -33,7 +33,7 @@ const MAX_OFFERS: usize = 4;
 /// Models of which is said whether they fit.
 const MAX_FITS: usize = 12;
 
-pub(in crate::ui) fn welcome_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(in crate::ui) fn welcome_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let frame = Frame::new().inner_margin(theme::PAGE_MARGIN);
     frame.show(ui, |ui| {
         header_ui(ui, view);
@@ -56,7 +56,7 @@ pub(in crate::ui) fn welcome_ui(ui: &mut Ui, view: &mut View<'_>) {
     });
 }
 
-fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     ui.horizontal(|ui| {
         let accent = palette(ui).accent;
         sign(ui, icons::APERTURE, 34.0, accent);
@@ -78,7 +78,7 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// The one button, or why it cannot be pressed yet.
-fn begin_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn begin_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let model = first_model(view.app.cx.models.all()).cloned();
     let is_engine_there = !matches!(view.app.library.engine, Some(Err(_)));
     let is_ready = model.is_some() && is_engine_there;
@@ -117,7 +117,7 @@ fn begin_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// Missing requirements for computing, with advice.
-fn libtorch_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn libtorch_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let Some(Err(err)) = view.app.library.engine.clone() else {
         return;
     };
@@ -154,7 +154,7 @@ fn libtorch_ui(ui: &mut Ui, view: &mut View<'_>) {
             )
             .clicked()
             {
-                view.push(AppCommand::Show(Page::Doctor));
+                view.push(AppCommand::Show(MainPage::Doctor));
             }
         });
     });
@@ -170,7 +170,7 @@ fn title(ui: &mut Ui, text: &str) {
     ui.label(RichText::new(text).size(15.0).strong());
 }
 
-fn machine_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn machine_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let machine = view.app.library.survey.machine.clone();
     card(ui, palette(ui).line).show(ui, |ui| {
         ui.set_width(ui.available_width());
@@ -208,7 +208,7 @@ fn machine_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// `has_idle_gpu`: there is one that jobs do not use yet.
-fn device_text(machine: &Machine, has_idle_gpu: bool) -> String {
+fn device_text(machine: &MachineInfo, has_idle_gpu: bool) -> String {
     let facts = &machine.device.facts;
     let memory = gib_text(facts.total_bytes);
     let name = &machine.device.name;
@@ -232,11 +232,11 @@ fn device_text(machine: &Machine, has_idle_gpu: bool) -> String {
 struct ModelFit {
     name: String,
     is_here: bool,
-    fit: Fit,
+    fit: SurveyedFit,
 }
 
 /// Returns whether models fit: those that are here first, then one of each kind that is known.
-fn fits_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn fits_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let said = said_of_models(view);
     let height = ui.text_style_height(&egui::TextStyle::Small) + 6.0;
     ui.scope(|ui| {
@@ -264,7 +264,7 @@ fn fits_ui(ui: &mut Ui, view: &mut View<'_>) {
     )
     .clicked()
     {
-        view.push(AppCommand::Show(Page::Models));
+        view.push(AppCommand::Show(MainPage::Models));
     }
 }
 
@@ -292,7 +292,7 @@ fn said_ui(ui: &mut Ui, said: &ModelFit) {
     }
 }
 
-fn said_of_models(view: &View<'_>) -> Vec<ModelFit> {
+fn said_of_models(view: &UiContext<'_>) -> Vec<ModelFit> {
     let fits = &view.app.library.survey.fits;
     let said = |id: &String, name: &String, is_here| {
         let fit = fits.get(id).filter(|fit| fit.word != FitWord::Unknown)?;
@@ -304,7 +304,7 @@ fn said_of_models(view: &View<'_>) -> Vec<ModelFit> {
     };
     let here = view.app.cx.models.all().iter();
     let here = here.filter_map(|spec| said(&spec.id, &spec.name, true));
-    let mut seen: Vec<(Family, &str)> = Vec::new();
+    let mut seen: Vec<(ModelFamily, &str)> = Vec::new();
     let known = view.app.cx.models.found.missing.iter().filter(|entry| {
         let kind = (entry.family, entry.variant.as_str());
         let is_new = !entry.sources.is_empty() && !seen.contains(&kind);
@@ -318,7 +318,7 @@ fn said_of_models(view: &View<'_>) -> Vec<ModelFit> {
         .collect()
 }
 
-fn found_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn found_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     card(ui, palette(ui).line).show(ui, |ui| {
         ui.set_width(ui.available_width());
         title(ui, "Found on this disk");
@@ -358,7 +358,7 @@ fn found_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// The folders that were gone through.
-fn searched_ui(ui: &mut Ui, view: &View<'_>) {
+fn searched_ui(ui: &mut Ui, view: &UiContext<'_>) {
     let weak = palette(ui).weak;
     let searched = view.app.cx.models.found.searched.iter();
     let there: Vec<String> = searched
@@ -383,7 +383,7 @@ fn searched_ui(ui: &mut Ui, view: &View<'_>) {
 }
 
 /// Models that suit this machine and its disk, the smallest first.
-fn offers_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn offers_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let offers = offers(view);
     if offers.is_empty() && view.app.fetching.fetch.is_none() {
         return;
@@ -406,7 +406,7 @@ fn offers_ui(ui: &mut Ui, view: &mut View<'_>) {
     });
 }
 
-fn offer_ui(ui: &mut Ui, view: &mut View<'_>, entry: &CatalogEntry) {
+fn offer_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &CatalogEntry) {
     let fit = view.app.library.survey.fits.get(&entry.id).cloned();
     ui.horizontal(|ui| {
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
@@ -435,7 +435,7 @@ fn offer_ui(ui: &mut Ui, view: &mut View<'_>, entry: &CatalogEntry) {
     });
 }
 
-fn offers(view: &View<'_>) -> Vec<CatalogEntry> {
+fn offers(view: &UiContext<'_>) -> Vec<CatalogEntry> {
     let survey = &view.app.library.survey;
     let free = survey
         .machine

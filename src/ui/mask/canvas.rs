@@ -6,10 +6,10 @@ use egui::{
 };
 
 use crate::app::commands::{AppCommand, MaskCommand};
-use crate::app::mask::Editor;
-use crate::app::state::Page;
+use crate::app::mask::MaskEditor;
+use crate::app::state::MainPage;
 use crate::ui::mask::extend::{draw_edges, edges_ui};
-use crate::ui::view::{MaskPanel, View};
+use crate::ui::view::{MaskPanel, UiContext};
 use crate::ui::widgets::palette;
 
 /// Maximum zoom in points per pixel.
@@ -17,15 +17,15 @@ const MAX_SCALE: f32 = 24.0;
 
 /// Placement of the image on the screen.
 #[derive(Clone, Copy)]
-pub(super) struct Lie {
+pub(super) struct ImagePlacement {
     /// Position of the image's first pixel.
     origin: Pos2,
     /// Points a pixel.
     pub scale: f32,
 }
 
-impl Lie {
-    fn of(panel: &MaskPanel, size: Vec2, area: Rect) -> Self {
+impl ImagePlacement {
+    fn in_area(panel: &MaskPanel, size: Vec2, area: Rect) -> Self {
         let scale = panel.scale.unwrap_or_else(|| fit_scale(size, area));
         let origin = area.center() + panel.offset - size * scale / 2.0;
         Self { origin, scale }
@@ -48,7 +48,7 @@ fn fit_scale(size: Vec2, area: Rect) -> f32 {
     (room / size.max(Vec2::splat(1.0))).min_elem().min(8.0)
 }
 
-pub(super) fn canvas_ui(ui: &mut Ui, view: &mut View<'_>, editor: &Editor) {
+pub(super) fn canvas_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEditor) {
     let area = ui.available_rect_before_wrap();
     let response = ui.allocate_rect(area, Sense::click_and_drag());
     response.widget_info(|| {
@@ -57,8 +57,8 @@ pub(super) fn canvas_ui(ui: &mut Ui, view: &mut View<'_>, editor: &Editor) {
     if !view.app.palette.is_covered(ui.ctx()) {
         keys(ui, view);
     }
-    look(ui, &mut view.panels.mask, editor.size(), area, &response);
-    let lie = Lie::of(&view.panels.mask, editor.size(), area);
+    zoom_and_pan(ui, &mut view.panels.mask, editor.size(), area, &response);
+    let lie = ImagePlacement::in_area(&view.panels.mask, editor.size(), area);
     // Outside of the picture, so no stroke begins there.
     let is_at_edge = !editor.is_painting() && edges_ui(ui, view, editor, lie, area);
     if !is_at_edge {
@@ -72,9 +72,9 @@ pub(super) fn canvas_ui(ui: &mut Ui, view: &mut View<'_>, editor: &Editor) {
 }
 
 /// Wheel and middle button: size of the brush, zoom, and which part is seen.
-fn look(ui: &Ui, panel: &mut MaskPanel, size: Vec2, area: Rect, response: &Response) {
+fn zoom_and_pan(ui: &Ui, panel: &mut MaskPanel, size: Vec2, area: Rect, response: &Response) {
     if response.dragged_by(PointerButton::Middle) {
-        panel.scale = Some(Lie::of(panel, size, area).scale);
+        panel.scale = Some(ImagePlacement::in_area(panel, size, area).scale);
         panel.offset += response.drag_delta();
     }
     let Some(pointer) = response.hover_pos() else {
@@ -106,7 +106,7 @@ fn look(ui: &Ui, panel: &mut MaskPanel, size: Vec2, area: Rect, response: &Respo
 
 /// Zooms so that what is under the pointer stays there.
 fn zoom_to(panel: &mut MaskPanel, size: Vec2, area: Rect, pointer: Pos2, zoom: f32) {
-    let before = Lie::of(panel, size, area);
+    let before = ImagePlacement::in_area(panel, size, area);
     let least = fit_scale(size, area).min(1.0) / 2.0;
     let scale = (before.scale * zoom).clamp(least, MAX_SCALE);
     let [x, y] = before.to_picture(pointer);
@@ -116,7 +116,13 @@ fn zoom_to(panel: &mut MaskPanel, size: Vec2, area: Rect, pointer: Pos2, zoom: f
 
 /// Strokes: every pointer position while a button was down counts, also in a long frame during which a stroke begins or
 /// ends.
-fn paint(ui: &Ui, view: &mut View<'_>, editor: &Editor, lie: Lie, response: &Response) {
+fn paint(
+    ui: &Ui,
+    view: &mut UiContext<'_>,
+    editor: &MaskEditor,
+    lie: ImagePlacement,
+    response: &Response,
+) {
     let buttons = [PointerButton::Primary, PointerButton::Secondary];
     let is_held = response.is_pointer_button_down_on();
     // A stroke that is over before a frame saw the button down is no click and no drag.
@@ -182,7 +188,7 @@ fn paint(ui: &Ui, view: &mut View<'_>, editor: &Editor, lie: Lie, response: &Res
     }
 }
 
-fn draw(ui: &Ui, view: &mut View<'_>, editor: &Editor, lie: Lie, area: Rect) {
+fn draw(ui: &Ui, view: &mut UiContext<'_>, editor: &MaskEditor, lie: ImagePlacement, area: Rect) {
     let whole = Rect::from_min_size(Pos2::ZERO, editor.size());
     let on_screen = lie.to_screen(whole);
     let visible = on_screen.intersect(area);
@@ -206,7 +212,7 @@ fn draw(ui: &Ui, view: &mut View<'_>, editor: &Editor, lie: Lie, area: Rect) {
 }
 
 /// The brush where the pointer is, in the size that it paints.
-fn brush(ui: &Ui, panel: &MaskPanel, lie: Lie, response: &Response) {
+fn brush(ui: &Ui, panel: &MaskPanel, lie: ImagePlacement, response: &Response) {
     let Some(at) = response.hover_pos() else {
         return;
     };
@@ -229,7 +235,7 @@ fn brush(ui: &Ui, panel: &MaskPanel, lie: Lie, response: &Response) {
     ui.ctx().set_cursor_icon(CursorIcon::Crosshair);
 }
 
-fn keys(ui: &Ui, view: &mut View<'_>) {
+fn keys(ui: &Ui, view: &mut UiContext<'_>) {
     let is_typing = ui.ctx().memory(|memory| memory.focused().is_some());
     if is_typing {
         return;
@@ -253,6 +259,6 @@ fn keys(ui: &Ui, view: &mut View<'_>) {
         view.panels.mask.is_erasing ^= true;
     }
     if pressed(Modifiers::NONE, Key::Escape) {
-        view.push(AppCommand::Show(Page::Watch));
+        view.push(AppCommand::Show(MainPage::Watch));
     }
 }

@@ -6,12 +6,12 @@ use egui::{
     Align2, Button, CornerRadius, CursorIcon, DragValue, Event, Id, PointerButton, Pos2, Rect,
     RichText, Sense, Stroke, StrokeKind, TextStyle, Ui, Vec2, vec2,
 };
-use safelight_core::media::{MAX_OVERLAP, Margins, Outpaint};
+use safelight_core::media::{MAX_OVERLAP, OutpaintMargins, OutpaintRequest};
 
 use crate::app::commands::MaskCommand;
-use crate::app::mask::Editor;
-use crate::ui::mask::canvas::Lie;
-use crate::ui::view::{DraggedEdge, ExtendPanel, ImageEdge, View};
+use crate::app::mask::MaskEditor;
+use crate::ui::mask::canvas::ImagePlacement;
+use crate::ui::view::{DraggedEdge, ExtendPanel, ImageEdge, UiContext};
 use crate::ui::widgets::palette;
 
 /// As much as is offered on one side.
@@ -34,7 +34,7 @@ impl ImageEdge {
         }
     }
 
-    fn of(self, margins: &mut Margins) -> &mut u32 {
+    fn of(self, margins: &mut OutpaintMargins) -> &mut u32 {
         match self {
             Self::Left => &mut margins.left,
             Self::Top => &mut margins.top,
@@ -83,7 +83,7 @@ impl DraggedEdge {
 
 impl ExtendPanel {
     /// The applied margins may exceed the requested ones.
-    fn follow(&mut self, editor: &Editor) {
+    fn follow(&mut self, editor: &MaskEditor) {
         if self.known != editor.painted.margins {
             self.known = editor.painted.margins;
             self.wish.margins = self.known;
@@ -92,7 +92,7 @@ impl ExtendPanel {
 }
 
 /// The room in numbers.
-pub(super) fn extend_ui(ui: &mut Ui, view: &mut View<'_>, editor: &Editor) {
+pub(super) fn extend_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEditor) {
     if !editor.can_extend {
         return;
     }
@@ -141,13 +141,12 @@ pub(super) fn extend_ui(ui: &mut Ui, view: &mut View<'_>, editor: &Editor) {
 /// Draggable edges of the image; returns whether they use the pointer.
 ///
 /// The position of the press decides, not that of the pointer when egui reports it: in a long frame it may have left
-/// the edge
-/// already.
+/// the edge already.
 pub(super) fn edges_ui(
     ui: &Ui,
-    view: &mut View<'_>,
-    editor: &Editor,
-    lie: Lie,
+    view: &mut UiContext<'_>,
+    editor: &MaskEditor,
+    lie: ImagePlacement,
     area: Rect,
 ) -> bool {
     view.panels.mask.extend.hovered = None;
@@ -180,7 +179,13 @@ pub(super) fn edges_ui(
 }
 
 /// Takes hold of an edge where the button goes down on one, and lets it go with the button; whether one was held.
-fn drag(ui: &Ui, view: &mut View<'_>, editor: &Editor, lie: Lie, area: Rect) -> bool {
+fn drag(
+    ui: &Ui,
+    view: &mut UiContext<'_>,
+    editor: &MaskEditor,
+    lie: ImagePlacement,
+    area: Rect,
+) -> bool {
     let panel = &mut view.panels.mask.extend;
     let (events, is_down, origin) = ui.input(|input| {
         let pointer = &input.pointer;
@@ -247,14 +252,20 @@ fn drag(ui: &Ui, view: &mut View<'_>, editor: &Editor, lie: Lie, area: Rect) -> 
         if *side.of(&mut margins) != room {
             *side.of(&mut margins) = room;
             let wish = panel.wish;
-            view.push(MaskCommand::Extend(Outpaint { margins, ..wish }));
+            view.push(MaskCommand::Extend(OutpaintRequest { margins, ..wish }));
         }
     }
     was_held
 }
 
 /// Draws handles of the edges, and the dragged margin.
-pub(super) fn draw_edges(ui: &Ui, view: &View<'_>, editor: &Editor, lie: Lie, area: Rect) {
+pub(super) fn draw_edges(
+    ui: &Ui,
+    view: &UiContext<'_>,
+    editor: &MaskEditor,
+    lie: ImagePlacement,
+    area: Rect,
+) {
     if !editor.can_extend {
         return;
     }
@@ -307,6 +318,6 @@ pub(super) fn draw_edges(ui: &Ui, view: &View<'_>, editor: &Editor, lie: Lie, ar
     }
 }
 
-fn on_screen(editor: &Editor, lie: Lie) -> Rect {
+fn on_screen(editor: &MaskEditor, lie: ImagePlacement) -> Rect {
     lie.to_screen(Rect::from_min_size(Pos2::ZERO, editor.size()))
 }

@@ -6,12 +6,12 @@ mod canvas;
 mod extend;
 
 use egui::{Align, Button, Frame, Layout, Margin, RichText, Slider, Ui, Vec2};
-use safelight_core::media::Brush;
+use safelight_core::media::MaskBrush;
 
 use crate::app::commands::{AppCommand, MaskCommand};
-use crate::app::mask::{Busy, Editor};
-use crate::app::state::Page;
-use crate::ui::view::{MaskPanel, View};
+use crate::app::mask::{MaskEditor, MaskTask};
+use crate::app::state::MainPage;
+use crate::ui::view::{MaskPanel, UiContext};
 use crate::ui::widgets::{choice, icon_button, palette, pressed, with_icon};
 use crate::ui::{icons, theme};
 
@@ -23,7 +23,7 @@ const MAX_SOFTEN: u32 = 200;
 const USE: &str = "Use this mask";
 
 impl MaskPanel {
-    fn of(editor: &Editor) -> Self {
+    fn from_editor(editor: &MaskEditor) -> Self {
         let side = editor.size().max_elem();
         Self {
             number: editor.number,
@@ -48,8 +48,8 @@ impl MaskPanel {
         self.diameter = (self.diameter + by).round().clamp(MIN_BRUSH, MAX_BRUSH);
     }
 
-    fn brush(&self, erases: bool) -> Brush {
-        Brush {
+    fn brush(&self, erases: bool) -> MaskBrush {
+        MaskBrush {
             radius: self.diameter / 2.0,
             softness: self.softness / 100.0,
             erases,
@@ -57,13 +57,13 @@ impl MaskPanel {
     }
 }
 
-pub(super) fn mask_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(super) fn mask_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let Some(editor) = &view.app.masking.editor else {
         none_ui(ui, view);
         return;
     };
     if view.panels.mask.number != editor.number {
-        view.panels.mask = MaskPanel::of(editor);
+        view.panels.mask = MaskPanel::from_editor(editor);
     }
     let frame = Frame::new().inner_margin(Margin {
         left: 16,
@@ -82,7 +82,7 @@ pub(super) fn mask_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// Somebody came here without a picture.
-fn none_ui(ui: &mut Ui, view: &View<'_>) {
+fn none_ui(ui: &mut Ui, view: &UiContext<'_>) {
     ui.centered_and_justified(|ui| {
         let text = if view.app.masking.is_opening() {
             "Opening the picture…"
@@ -93,11 +93,11 @@ fn none_ui(ui: &mut Ui, view: &View<'_>) {
     });
 }
 
-fn push(view: &mut View<'_>, command: MaskCommand) {
+fn push(view: &mut UiContext<'_>, command: MaskCommand) {
     view.push(command);
 }
 
-fn header_ui(ui: &mut Ui, view: &mut View<'_>, editor: &Editor) {
+fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEditor) {
     ui.horizontal(|ui| {
         ui.label(RichText::new("Paint a mask").heading().strong());
         let weak = palette(ui).weak;
@@ -106,7 +106,7 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>, editor: &Editor) {
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             let explanation = "Back to the picture. What you painted is kept and used";
             if icon_button(ui, icons::X, "Close the mask", explanation).clicked() {
-                view.push(AppCommand::Show(Page::Watch));
+                view.push(AppCommand::Show(MainPage::Watch));
             }
             let is_idle = editor.busy.is_none();
             let use_it = Button::new(with_icon(icons::CHECK_CIRCLE, USE));
@@ -125,9 +125,9 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>, editor: &Editor) {
                 push(view, MaskCommand::Discard);
             }
             match editor.busy {
-                Some(Busy::Extending) => drop(ui.label("Extending…")),
-                Some(Busy::Softening) => drop(ui.label("Softening…")),
-                Some(Busy::Keeping) => drop(ui.label("Saving…")),
+                Some(MaskTask::Extending) => drop(ui.label("Extending…")),
+                Some(MaskTask::Softening) => drop(ui.label("Softening…")),
+                Some(MaskTask::Keeping) => drop(ui.label("Saving…")),
                 None => {}
             }
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
@@ -186,7 +186,7 @@ fn named_slider(ui: &mut Ui, name: &str, slider: Slider<'_>, explanation: &str) 
 }
 
 /// Actions on the whole mask, undo, and view.
-fn whole_ui(ui: &mut Ui, view: &mut View<'_>, editor: &Editor) {
+fn whole_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEditor) {
     let soften = MaskCommand::Soften(view.panels.mask.soften_by);
     ui.horizontal_wrapped(|ui| {
         let is_idle = editor.busy.is_none();

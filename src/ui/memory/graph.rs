@@ -7,13 +7,13 @@ use egui::{Color32, Ui};
 use egui_plot::{
     GridMark, HLine, HoverPosition, Line, LineStyle, Plot, PlotPoints, PlotUi, Polygon, Span, VLine,
 };
-use safelight_core::job::{Climb, Reclaim};
+use safelight_core::job::{FallbackAttempt, MemoryReclaim};
 use safelight_core::memory::FallbackLevel;
 use safelight_core::units::{about_text, duration_text, from_gib, in_gib, seconds_text, size_text};
 
 use crate::app::memory::MemoryHistory;
 use crate::ui::memory::{GraphSeries, PREDICTED_PEAK, is_known, job_event_texts, time_text};
-use crate::ui::theme::{self, Palette};
+use crate::ui::theme::{self, ThemeColors};
 use crate::ui::widgets::palette;
 
 /// Distance from the pointer within which events are described, as a share of the axis.
@@ -159,7 +159,7 @@ fn graph_text(history: &MemoryHistory) -> String {
 }
 
 /// Stages as bands, each with its expected peak.
-fn bands(plot: &mut PlotUi<'_>, history: &MemoryHistory, palette: &Palette) {
+fn bands(plot: &mut PlotUi<'_>, history: &MemoryHistory, palette: &ThemeColors) {
     let now = history.end_secs();
     let strength = if history.last().is_some() { 1.0 } else { 2.0 };
     for band in &history.bands {
@@ -179,7 +179,7 @@ fn bands(plot: &mut PlotUi<'_>, history: &MemoryHistory, palette: &Palette) {
 /// Expected peak of a stage, as a pale block.
 fn block(
     plot: &mut PlotUi<'_>,
-    palette: &Palette,
+    palette: &ThemeColors,
     secs: std::ops::Range<f64>,
     bytes: u64,
     strength: f32,
@@ -214,7 +214,7 @@ fn lines<'a>(plot: &mut PlotUi<'a>, history: &MemoryHistory, series: &[GraphSeri
     }
 }
 
-fn marks(plot: &mut PlotUi<'_>, history: &MemoryHistory, palette: &Palette) {
+fn marks(plot: &mut PlotUi<'_>, history: &MemoryHistory, palette: &ThemeColors) {
     for mark in &history.marks {
         plot.vline(
             VLine::new(freed_text(&mark.reclaim), mark.at_secs)
@@ -231,8 +231,8 @@ fn marks(plot: &mut PlotUi<'_>, history: &MemoryHistory, palette: &Palette) {
     }
 }
 
-fn freed_text(reclaim: &Reclaim) -> String {
-    let Reclaim {
+fn freed_text(reclaim: &MemoryReclaim) -> String {
+    let MemoryReclaim {
         boundary,
         before_bytes,
         after_bytes,
@@ -242,7 +242,7 @@ fn freed_text(reclaim: &Reclaim) -> String {
 }
 
 /// `Decoding continued in tiles of 512 pixels`
-pub(super) fn climb_text(climb: Climb) -> String {
+pub(super) fn climb_text(climb: FallbackAttempt) -> String {
     let stage = climb.stage.label();
     let did = if climb.helped {
         "continued"
@@ -261,7 +261,12 @@ pub(super) fn climb_text(climb: Climb) -> String {
     format!("{stage} {did} {how}")
 }
 
-fn limits(plot: &mut PlotUi<'_>, history: &MemoryHistory, extent: GraphExtent, palette: &Palette) {
+fn limits(
+    plot: &mut PlotUi<'_>,
+    history: &MemoryHistory,
+    extent: GraphExtent,
+    palette: &ThemeColors,
+) {
     let top = extent.top_gib;
     let mut dotted = |name: &str, at: f64, colour: Color32| {
         let line = HLine::new(name, at).color(colour);
@@ -374,7 +379,7 @@ mod tests {
 
     #[test]
     fn what_was_tried_reads_like_a_sentence() {
-        let climb = Climb {
+        let climb = FallbackAttempt {
             stage: Stage::Decode,
             section: 0,
             rung: FallbackLevel::Tiles512,
@@ -384,7 +389,7 @@ mod tests {
             climb_text(climb),
             "Decoding continued in tiles of 512 pixels"
         );
-        let failed = Climb {
+        let failed = FallbackAttempt {
             rung: FallbackLevel::OnCpu,
             helped: false,
             ..climb

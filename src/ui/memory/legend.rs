@@ -7,12 +7,12 @@ use safelight_core::units::size_text;
 use crate::app::commands::MemoryCommand;
 use crate::app::memory::MemoryHistory;
 use crate::ui::memory::{GraphSeries, is_known, predicted_peak_text};
-use crate::ui::view::View;
+use crate::ui::view::UiContext;
 use crate::ui::widgets::{choice, palette, with_icon};
 use crate::ui::{icons, theme};
 
 /// The form's job is shown if there is no other, if chosen, and while a slider changes it. A running job comes first.
-pub(super) fn shows_plan(view: &View<'_>) -> bool {
+pub(super) fn shows_plan(view: &UiContext<'_>) -> bool {
     let planning = &view.app.memory;
     if view.app.queue.running.is_some() || planning.planned().is_none() {
         return false;
@@ -22,7 +22,7 @@ pub(super) fn shows_plan(view: &View<'_>) -> bool {
 }
 
 /// Name of the graph, or the choice between the last and the next job.
-pub(super) fn heading_ui(ui: &mut Ui, view: &mut View<'_>, name: &str) {
+pub(super) fn heading_ui(ui: &mut Ui, view: &mut UiContext<'_>, name: &str) {
     let planning = &view.app.memory;
     let has_last = view.app.queue.running.is_none() && view.app.queue.memory().last().is_some();
     if !has_last || planning.planned().is_none() {
@@ -45,7 +45,7 @@ pub(super) fn heading_ui(ui: &mut Ui, view: &mut View<'_>, name: &str) {
 }
 
 /// Values of the expected memory.
-pub(super) fn expected_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(super) fn expected_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let palette = palette(ui);
     ui.horizontal_wrapped(|ui| {
         heading_ui(ui, view, "Expected");
@@ -67,7 +67,7 @@ pub(super) fn expected_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// Values of a job, in one or two rows.
-pub(super) fn legend_ui(ui: &mut Ui, view: &mut View<'_>, series: &[GraphSeries]) {
+pub(super) fn legend_ui(ui: &mut Ui, view: &mut UiContext<'_>, series: &[GraphSeries]) {
     let palette = palette(ui);
     let export = ui.horizontal_wrapped(|ui| {
         heading_ui(ui, view, "Memory");
@@ -115,7 +115,7 @@ pub(super) fn legend_ui(ui: &mut Ui, view: &mut View<'_>, series: &[GraphSeries]
 }
 
 /// Button for the record of the last job.
-fn export_ui(ui: &mut Ui, view: &View<'_>) -> Option<JobId> {
+fn export_ui(ui: &mut Ui, view: &UiContext<'_>) -> Option<JobId> {
     let job = view
         .app
         .queue

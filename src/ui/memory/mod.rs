@@ -12,8 +12,8 @@ use crate::app::memory::MemoryHistory;
 use crate::app::memory::course::ExpectedTimeline;
 use crate::app::notices::sentence;
 use crate::ui::memory::graph::climb_text;
-use crate::ui::theme::{self, Palette};
-use crate::ui::view::View;
+use crate::ui::theme::{self, ThemeColors};
+use crate::ui::view::UiContext;
 use crate::ui::widgets::palette;
 pub(super) use plan::{summary_ui, warning_ui};
 
@@ -30,7 +30,7 @@ struct GraphSeries {
 }
 
 /// The panel, in at most this height if possible.
-pub(super) fn memory_ui(ui: &mut Ui, view: &mut View<'_>, height: f32) {
+pub(super) fn memory_ui(ui: &mut Ui, view: &mut UiContext<'_>, height: f32) {
     plan::plan_ui(ui, view);
     let series = series(palette(ui));
     let room = PanelRoom::below(ui, height);
@@ -105,7 +105,7 @@ impl PanelRoom {
     }
 }
 
-fn series(palette: &Palette) -> [GraphSeries; 5] {
+fn series(palette: &ThemeColors) -> [GraphSeries; 5] {
     [
         GraphSeries {
             name: "Used",

@@ -10,7 +10,7 @@ use crate::app::commands::{DesktopCommand, MemoryCommand, SettingsCommand};
 use crate::app::memory::planning::FormPlan;
 use crate::app::state::PanelPlace;
 use crate::ui::memory::time_text;
-use crate::ui::view::View;
+use crate::ui::view::UiContext;
 use crate::ui::widgets::{flush, ink, palette, with_icon};
 use crate::ui::{icons, theme};
 
@@ -23,7 +23,7 @@ const KEEP_FREE_HOVER: &str = "Preserved memory: the part of the device's memory
 const CAP_HOVER: &str =
     "Safelight never uses more of the device's memory than this, other programs included";
 
-pub(super) fn plan_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(super) fn plan_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let Some(planned) = view.app.memory.planned().cloned() else {
         return;
     };
@@ -41,7 +41,7 @@ pub(super) fn plan_ui(ui: &mut Ui, view: &mut View<'_>) {
     ui.add_space(theme::SMALL_GAP);
 }
 
-fn verdict_ui(ui: &mut Ui, view: &mut View<'_>, planned: &FormPlan) {
+fn verdict_ui(ui: &mut Ui, view: &mut UiContext<'_>, planned: &FormPlan) {
     let palette = palette(ui);
     let colour = verdict_colour(palette.good, palette.amber, palette.error, &planned.plan);
     ui.horizontal_wrapped(|ui| {
@@ -74,7 +74,7 @@ fn all_jobs_text(planned: &FormPlan) -> Option<String> {
 }
 
 /// The verdict in the status line, unless a job runs or the panel shows it.
-pub(in crate::ui) fn summary_ui(ui: &mut Ui, view: &View<'_>) {
+pub(in crate::ui) fn summary_ui(ui: &mut Ui, view: &UiContext<'_>) {
     let is_said = view.app.cx.drawn.memory != PanelPlace::Nowhere;
     if is_said || view.app.queue.running.is_some() {
         return;
@@ -112,7 +112,7 @@ fn summary_text(planned: &FormPlan) -> String {
 }
 
 /// The verdict above the main button, if it warns and the panel is closed; a click opens the panel.
-pub(in crate::ui) fn warning_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(in crate::ui) fn warning_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     if view.app.cx.drawn.memory != PanelPlace::Nowhere {
         return;
     }
@@ -141,7 +141,7 @@ fn verdict_colour(good: Color32, helped: Color32, bad: Color32, plan: &MemoryPla
     [good, helped, bad][usize::from(plan.rank().min(2))]
 }
 
-fn preserved_ui(ui: &mut Ui, view: &mut View<'_>, plan: &MemoryPlan) {
+fn preserved_ui(ui: &mut Ui, view: &mut UiContext<'_>, plan: &MemoryPlan) {
     let weak = palette(ui).weak;
     let label = ui
         .label(
@@ -184,7 +184,7 @@ fn preserved_ui(ui: &mut Ui, view: &mut View<'_>, plan: &MemoryPlan) {
     }
 }
 
-fn cap_ui(ui: &mut Ui, view: &mut View<'_>, plan: &MemoryPlan) {
+fn cap_ui(ui: &mut Ui, view: &mut UiContext<'_>, plan: &MemoryPlan) {
     let weak = palette(ui).weak;
     let label = ui
         .label(RichText::new("Memory cap").small().color(weak))
@@ -227,7 +227,7 @@ fn rounded(gib: f64) -> f64 {
     (gib * 10.0).round() / 10.0
 }
 
-fn change(view: &mut View<'_>, change: impl FnOnce(&mut MemorySettings)) {
+fn change(view: &mut UiContext<'_>, change: impl FnOnce(&mut MemorySettings)) {
     let mut settings = view.app.cx.settings.clone();
     change(&mut settings.memory);
     view.push(SettingsCommand::Change(Box::new(settings)));

@@ -6,13 +6,13 @@ use egui::{
 };
 
 use crate::app::commands::PaletteCommand;
-use crate::app::palette::{Entry, Palette};
-use crate::app::shortcuts::{Group, SHORTCUTS, Shortcut, keys_text};
-use crate::ui::view::{PalettePanel, View};
+use crate::app::palette::{CommandPalette, PaletteEntry};
+use crate::app::shortcuts::{CommandShortcut, SHORTCUTS, ShortcutGroup, keys_text};
+use crate::ui::view::{PalettePanel, UiContext};
 use crate::ui::widgets::{icon_button, ink, modal, palette, palette as colours};
 use crate::ui::{icons, theme};
 
-pub(super) fn palette_ui(ctx: &Context, view: &mut View<'_>) {
+pub(super) fn palette_ui(ctx: &Context, view: &mut UiContext<'_>) {
     let palette = &view.app.palette;
     let panel = &mut view.panels.palette;
     if palette.entries.is_none() {
@@ -58,7 +58,7 @@ pub(super) fn palette_ui(ctx: &Context, view: &mut View<'_>) {
 }
 
 /// Returns whether the chosen one is to be run, and whether the palette is closed.
-fn take_keys(ctx: &Context, panel: &mut PalettePanel, palette: &Palette) -> (bool, bool) {
+fn take_keys(ctx: &Context, panel: &mut PalettePanel, palette: &CommandPalette) -> (bool, bool) {
     let pressed = |key| ctx.input_mut(|input| input.consume_key(Modifiers::NONE, key));
     let (is_run, is_closed) = (pressed(Key::Enter), pressed(Key::Escape));
     let steps = [
@@ -82,7 +82,12 @@ fn take_keys(ctx: &Context, panel: &mut PalettePanel, palette: &Palette) -> (boo
 }
 
 /// The one that was clicked.
-fn list_ui(ui: &mut Ui, panel: &mut PalettePanel, found: &[&Entry], height: f32) -> Option<usize> {
+fn list_ui(
+    ui: &mut Ui,
+    panel: &mut PalettePanel,
+    found: &[&PaletteEntry],
+    height: f32,
+) -> Option<usize> {
     if found.is_empty() {
         ui.label(RichText::new("No matches").color(colours(ui).weak));
         return None;
@@ -109,7 +114,7 @@ fn list_ui(ui: &mut Ui, panel: &mut PalettePanel, found: &[&Entry], height: f32)
     .inner
 }
 
-fn entry_ui(ui: &mut Ui, entry: &Entry, is_chosen: bool) -> bool {
+fn entry_ui(ui: &mut Ui, entry: &PaletteEntry, is_chosen: bool) -> bool {
     let weak = ink(ui, is_chosen);
     ui.push_id(&entry.id, |ui| {
         let size = vec2(ui.available_width(), theme::PALETTE_ROW);
@@ -144,7 +149,7 @@ fn entry_text(kind: &str, name: &str, keys: &str) -> String {
     }
 }
 
-pub(in crate::ui) fn shortcuts_ui(ctx: &Context, view: &mut View<'_>) {
+pub(in crate::ui) fn shortcuts_ui(ctx: &Context, view: &mut UiContext<'_>) {
     if !view.app.palette.are_shortcuts_shown {
         return;
     }
@@ -169,7 +174,7 @@ pub(in crate::ui) fn shortcuts_ui(ctx: &Context, view: &mut View<'_>) {
             .max_height(screen.height() * 0.7)
             .min_scrolled_height(screen.height() * 0.7)
             .show(ui, |ui| {
-                for group in Group::ALL {
+                for group in ShortcutGroup::ALL {
                     group_ui(ui, group);
                 }
                 let weak = palette(ui).weak;
@@ -184,8 +189,9 @@ pub(in crate::ui) fn shortcuts_ui(ctx: &Context, view: &mut View<'_>) {
     }
 }
 
-fn group_ui(ui: &mut Ui, group: Group) {
-    let of_group = |shortcut: &&Shortcut| shortcut.group == group && !shortcut.keys.is_empty();
+fn group_ui(ui: &mut Ui, group: ShortcutGroup) {
+    let of_group =
+        |shortcut: &&CommandShortcut| shortcut.group == group && !shortcut.keys.is_empty();
     ui.add_space(theme::SMALL_GAP);
     ui.label(RichText::new(group.name()).strong());
     if ui.available_width() < theme::STACK_WIDTH {
@@ -208,7 +214,7 @@ fn group_ui(ui: &mut Ui, group: Group) {
         });
 }
 
-fn keys_of(shortcut: &Shortcut) -> RichText {
+fn keys_of(shortcut: &CommandShortcut) -> RichText {
     let keys: Vec<String> = shortcut.keys.iter().map(|keys| keys_text(*keys)).collect();
     RichText::new(keys.join(" or ")).monospace()
 }

@@ -11,14 +11,14 @@ use crate::app::queue::grids::GridProgress;
 use crate::app::queue::{JobQueue, StoppedJob};
 use crate::app::shortcuts::{alt, ctrl, key, keys_text};
 use crate::ui::queue::row::{
-    Line, background, buttons_ui, facts_ui, grid_row_rect, sign_ui, thumb_rect, words_ui,
+    RowLine, background, buttons_ui, facts_ui, grid_row_rect, sign_ui, thumb_rect, words_ui,
 };
-use crate::ui::view::View;
+use crate::ui::view::UiContext;
 use crate::ui::widgets::{caret, icon_button, palette, with_icon};
 use crate::ui::{icons, theme};
 
 /// Content of a row of the list.
-pub(super) enum Row<'a> {
+pub(super) enum QueueRow<'a> {
     Stopped(&'a StoppedJob),
     /// Its place among the waiting ones.
     Waiting(usize),
@@ -35,14 +35,14 @@ pub(super) struct WaitingGrid {
 }
 
 /// All rows, in the order in which jobs run: what was interrupted, what waits, what failed or was paused.
-pub(super) fn rows<'a>(ui: &Ui, queue: &'a JobQueue) -> Vec<Row<'a>> {
+pub(super) fn rows<'a>(ui: &Ui, queue: &'a JobQueue) -> Vec<QueueRow<'a>> {
     let (interrupted, others): (Vec<&StoppedJob>, Vec<_>) =
         queue.stopped.iter().partition(|it| it.is_interrupted());
-    let mut rows: Vec<Row<'_>> = interrupted.into_iter().map(Row::Stopped).collect();
+    let mut rows: Vec<QueueRow<'_>> = interrupted.into_iter().map(QueueRow::Stopped).collect();
     let mut seen: Vec<GridId> = Vec::new();
     for (index, job) in queue.waiting.iter().enumerate() {
         let Some((grid, _)) = queue.grid_of(&job.request) else {
-            rows.push(Row::Waiting(index));
+            rows.push(QueueRow::Waiting(index));
             continue;
         };
         let id = grid.id;
@@ -56,16 +56,16 @@ pub(super) fn rows<'a>(ui: &Ui, queue: &'a JobQueue) -> Vec<Row<'a>> {
         };
         let places = (index..queue.waiting.len()).filter(is_of_it);
         let places: Vec<usize> = places.collect();
-        rows.push(Row::Grid(WaitingGrid {
+        rows.push(QueueRow::Grid(WaitingGrid {
             id,
             first: index,
             num_waiting: places.len(),
         }));
         if is_open(ui, id) {
-            rows.extend(places.into_iter().map(Row::Waiting));
+            rows.extend(places.into_iter().map(QueueRow::Waiting));
         }
     }
-    rows.extend(others.into_iter().map(Row::Stopped));
+    rows.extend(others.into_iter().map(QueueRow::Stopped));
     rows
 }
 
@@ -78,7 +78,7 @@ fn is_open(ui: &Ui, id: GridId) -> bool {
     open.unwrap_or_default()
 }
 
-pub(super) fn grid_ui(ui: &mut Ui, view: &mut View<'_>, waiting: WaitingGrid) {
+pub(super) fn grid_ui(ui: &mut Ui, view: &mut UiContext<'_>, waiting: WaitingGrid) {
     let queue = &view.app.queue;
     let Some(job) = queue.waiting.get(waiting.first) else {
         return;
@@ -99,7 +99,7 @@ pub(super) fn grid_ui(ui: &mut Ui, view: &mut View<'_>, waiting: WaitingGrid) {
     let edge = response.has_focus().then_some(palette.text);
     background(ui, rect, edge, fill);
     sign_ui(ui, thumb_rect(rect), icons::ROWS);
-    let line = Line {
+    let line = RowLine {
         text: grid_left_text(size, waiting.num_waiting, &progress),
         colour: palette.weak,
     };
@@ -153,7 +153,7 @@ fn grid_left_text(
     }
 }
 
-fn delete_key(ui: &Ui, view: &mut View<'_>, response: &Response, id: GridId) {
+fn delete_key(ui: &Ui, view: &mut UiContext<'_>, response: &Response, id: GridId) {
     let delete = key(Key::Delete);
     if response.has_focus() && ui.input_mut(|input| input.consume_shortcut(&delete)) {
         view.push(QueueCommand::CancelGrid(id));
@@ -161,7 +161,7 @@ fn delete_key(ui: &Ui, view: &mut View<'_>, response: &Response, id: GridId) {
 }
 
 /// A job that is dragged to another place.
-struct Dragged(JobId);
+struct DraggedJob(JobId);
 
 pub(super) fn menu_button(
     ui: &mut Ui,
@@ -175,7 +175,7 @@ pub(super) fn menu_button(
 }
 
 /// Something that can be done with a job.
-struct Deed {
+struct JobAction {
     icon: char,
     name: &'static str,
     keys: Option<KeyboardShortcut>,
@@ -183,8 +183,8 @@ struct Deed {
 }
 
 /// All that can be done with a job; `again` is what letting a stopped one run is called.
-fn deeds(id: JobId, again: Option<&'static str>) -> Vec<Deed> {
-    let deed = |icon, name, keys, command| Deed {
+fn deeds(id: JobId, again: Option<&'static str>) -> Vec<JobAction> {
+    let deed = |icon, name, keys, command| JobAction {
         icon,
         name,
         keys,
@@ -225,7 +225,12 @@ fn deeds(id: JobId, again: Option<&'static str>) -> Vec<Deed> {
     deeds
 }
 
-pub(super) fn menu_ui(ui: &mut Ui, view: &mut View<'_>, id: JobId, again: Option<&'static str>) {
+pub(super) fn menu_ui(
+    ui: &mut Ui,
+    view: &mut UiContext<'_>,
+    id: JobId,
+    again: Option<&'static str>,
+) {
     for deed in deeds(id, again) {
         let keys = deed.keys.map(keys_text).unwrap_or_default();
         let button = Button::new(with_icon(deed.icon, deed.name)).shortcut_text(keys);
@@ -239,7 +244,7 @@ pub(super) fn menu_ui(ui: &mut Ui, view: &mut View<'_>, id: JobId, again: Option
 /// Keyboard actions on the focused job.
 pub(super) fn keys(
     ui: &Ui,
-    view: &mut View<'_>,
+    view: &mut UiContext<'_>,
     response: &Response,
     id: JobId,
     again: Option<&'static str>,
@@ -247,7 +252,7 @@ pub(super) fn keys(
     if !response.has_focus() {
         return;
     }
-    for Deed { keys, command, .. } in deeds(id, again) {
+    for JobAction { keys, command, .. } in deeds(id, again) {
         if keys.is_some_and(|keys| ui.input_mut(|input| input.consume_shortcut(&keys))) {
             if let QueueCommand::Move(_, place) = command {
                 follow(ui, view, response.rect, id, place);
@@ -258,7 +263,7 @@ pub(super) fn keys(
 }
 
 /// Scrolls to the job's new position: out of sight it would lose the focus, and the keys with it.
-fn follow(ui: &Ui, view: &View<'_>, rect: Rect, id: JobId, place: MoveTarget) {
+fn follow(ui: &Ui, view: &UiContext<'_>, rect: Rect, id: JobId, place: MoveTarget) {
     let Some(index) = view.app.queue.waiting.iter().position(|job| job.id == id) else {
         return;
     };
@@ -274,14 +279,14 @@ fn follow(ui: &Ui, view: &View<'_>, rect: Rect, id: JobId, place: MoveTarget) {
 /// A job is dragged between two others; a line shows where it would go.
 pub(super) fn drag(
     ui: &Ui,
-    view: &mut View<'_>,
+    view: &mut UiContext<'_>,
     response: &Response,
     rect: Rect,
     (id, index): (JobId, usize),
 ) {
-    response.dnd_set_drag_payload(Dragged(id));
+    response.dnd_set_drag_payload(DraggedJob(id));
     let pointer = ui.input(|input| input.pointer.latest_pos());
-    let Some(pos) = pointer.filter(|_| response.dnd_hover_payload::<Dragged>().is_some()) else {
+    let Some(pos) = pointer.filter(|_| response.dnd_hover_payload::<DraggedJob>().is_some()) else {
         return;
     };
     let is_below = pos.y > rect.center().y;
@@ -292,7 +297,7 @@ pub(super) fn drag(
     };
     let stroke = Stroke::new(2.0, palette(ui).accent);
     ui.painter().hline(rect.x_range(), y, stroke);
-    if let Some(dragged) = response.dnd_release_payload::<Dragged>() {
+    if let Some(dragged) = response.dnd_release_payload::<DraggedJob>() {
         let place = MoveTarget::Before(index + usize::from(is_below));
         view.push(QueueCommand::Move(dragged.0, place));
     }

@@ -6,14 +6,14 @@ mod row;
 
 use egui::{Button, Context, Label, Response, RichText, Ui};
 
-use crate::app::choices::{Choice, MultiFilePrompt, QueueEndAction};
+use crate::app::choices::{DropChoice, MultiFilePrompt, QueueEndAction};
 use crate::app::commands::{AppCommand, QueueCommand};
 use crate::app::notices::sentence;
-use crate::app::queue::jobs::Countdown;
+use crate::app::queue::jobs::ActionCountdown;
 use crate::app::shortcuts::explained;
-use crate::app::state::Page;
-use crate::ui::create::above;
-use crate::ui::view::View;
+use crate::app::state::MainPage;
+use crate::ui::create::submit_hints;
+use crate::ui::view::UiContext;
 use crate::ui::widgets::{across, main_button, modal, palette, second_button, with_icon};
 use crate::ui::{icons, memory, theme};
 
@@ -26,7 +26,7 @@ const RESUME: &str = "Resume";
 /// With the margin inside.
 const WIDTH: (f32, i8) = (theme::QUESTION_WIDTH, 16);
 
-pub(super) fn go_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(super) fn go_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     paused_ui(ui, view);
     stop_ui(ui, view);
     memory::warning_ui(ui, view);
@@ -36,7 +36,7 @@ pub(super) fn go_ui(ui: &mut Ui, view: &mut View<'_>) {
     }
     let is_running = view.app.queue.running.is_some();
     let form = &view.form;
-    let spec = view.app.cx.models.of(form);
+    let spec = view.app.cx.models.model_of(form);
     let count = spec.map_or(1, |spec| form.num_results(spec));
     let makes_pictures = spec.is_some_and(|spec| spec.family.makes_pictures);
     let name = generate_text(count, makes_pictures);
@@ -78,7 +78,7 @@ fn add_explained(count: usize, makes_pictures: bool) -> String {
 }
 
 /// The main button; where the form is wrong it says why.
-fn submit_ui(ui: &mut Ui, view: &mut View<'_>, icon: char, name: &str, explanation: &str) {
+fn submit_ui(ui: &mut Ui, view: &mut UiContext<'_>, icon: char, name: &str, explanation: &str) {
     let has_model = view.model().is_some();
     let first_error = view
         .app
@@ -87,9 +87,9 @@ fn submit_ui(ui: &mut Ui, view: &mut View<'_>, icon: char, name: &str, explanati
         .first()
         .map(|err| sentence(&err.message));
     let is_enabled = has_model && first_error.is_none();
-    above::above_ui(ui, view);
+    submit_hints::above_ui(ui, view);
     // The first page has a different main button.
-    let response = if view.app.cx.page == Page::Welcome {
+    let response = if view.app.cx.page == MainPage::Welcome {
         second_button(ui, is_enabled, icon, name)
     } else {
         main_button(ui, is_enabled, icon, name)
@@ -105,7 +105,7 @@ fn submit_ui(ui: &mut Ui, view: &mut View<'_>, icon: char, name: &str, explanati
 }
 
 /// The form holds a job of the queue.
-fn edit_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn edit_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let amber = palette(ui).amber;
     let text = RichText::new("You are editing a job of the queue").color(amber);
     ui.add(Label::new(text).truncate());
@@ -119,7 +119,7 @@ fn edit_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// New jobs would only wait: why, and how they do not.
-fn paused_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn paused_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     if !view.app.queue.is_paused {
         return;
     }
@@ -132,7 +132,7 @@ fn paused_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// Above the main button, so that a double click on that one cannot cancel what it began.
-fn stop_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn stop_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let Some(job) = &view.app.queue.running else {
         return;
     };
@@ -174,7 +174,7 @@ fn wide_button(ui: &mut Ui, icon: char, name: &str, explanation: &str) -> Respon
         .accessible_name(name)
 }
 
-pub(in crate::ui) fn questions_ui(ctx: &Context, view: &mut View<'_>) {
+pub(in crate::ui) fn questions_ui(ctx: &Context, view: &mut UiContext<'_>) {
     if let Some(countdown) = view.app.queue.countdown {
         countdown_ui(ctx, view, countdown);
     } else if let Some(several) = &view.app.queue.several {
@@ -182,7 +182,7 @@ pub(in crate::ui) fn questions_ui(ctx: &Context, view: &mut View<'_>) {
     }
 }
 
-fn several_ui(ctx: &Context, view: &mut View<'_>, several: &MultiFilePrompt) {
+fn several_ui(ctx: &Context, view: &mut UiContext<'_>, several: &MultiFilePrompt) {
     let count = several.paths.len();
     let mut choice = None;
     let asked = modal(ctx, "several-files", WIDTH, |ui| {
@@ -194,18 +194,18 @@ fn several_ui(ctx: &Context, view: &mut View<'_>, several: &MultiFilePrompt) {
         ui.add_space(theme::SMALL_GAP);
         let name = format!("Make {count} jobs, one for each");
         if main_button(ui, true, icons::IMAGES, &name).clicked() {
-            choice = Some(Choice::Each);
+            choice = Some(DropChoice::Each);
         }
         let form = into_form_text(several.takes, count);
         if button_ui(ui, icons::IMAGE, &form) {
-            choice = Some(Choice::Form);
+            choice = Some(DropChoice::Form);
         }
         if button_ui(ui, icons::X, "Cancel") {
-            choice = Some(Choice::None);
+            choice = Some(DropChoice::None);
         }
     });
     if asked.should_close() {
-        choice = choice.or(Some(Choice::None));
+        choice = choice.or(Some(DropChoice::None));
     }
     let take = choice.map(|choice| AppCommand::Queue(QueueCommand::Take(choice)));
     view.commands.extend(take);
@@ -229,7 +229,7 @@ fn into_form_text(takes: usize, count: usize) -> String {
     }
 }
 
-fn countdown_ui(ctx: &Context, view: &mut View<'_>, countdown: Countdown) {
+fn countdown_ui(ctx: &Context, view: &mut UiContext<'_>, countdown: ActionCountdown) {
     let mut is_stopped = false;
     let asked = modal(ctx, "after-the-queue", WIDTH, |ui| {
         let secs = countdown.secs_left;

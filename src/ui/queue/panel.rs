@@ -12,19 +12,19 @@ use crate::app::choices::QueueEndAction;
 use crate::app::commands::{AppCommand, QueueCommand};
 use crate::app::notices::counted;
 use crate::app::shortcuts;
-use crate::app::state::{Page, PanelPlace};
-use crate::ui::queue::grid::{Row, grid_ui, rows};
+use crate::app::state::{MainPage, PanelPlace};
+use crate::ui::queue::grid::{QueueRow, grid_ui, rows};
 use crate::ui::queue::row::{running_ui, stopped_ui, waiting_ui};
 use crate::ui::queue::{RESUME, RESUME_QUEUE_EXPLAINED};
-use crate::ui::view::View;
+use crate::ui::view::UiContext;
 use crate::ui::widgets::{icon_button, icon_toggle, list_icon, palette, progress_bar, sign_button};
 use crate::ui::{icons, status, theme};
 
 const QUEUE: &str = "Queue";
 
 /// Placement of the panel in this width next to the form.
-pub(in crate::ui) fn place(width: f32, view: &View<'_>) -> PanelPlace {
-    let needed = if view.app.cx.page == Page::Watch {
+pub(in crate::ui) fn place(width: f32, view: &UiContext<'_>) -> PanelPlace {
+    let needed = if view.app.cx.page == MainPage::Watch {
         theme::WATCH_MIN_WIDTH
     } else {
         theme::PAGE_MIN_WIDTH
@@ -39,7 +39,7 @@ pub(in crate::ui) fn place(width: f32, view: &View<'_>) -> PanelPlace {
     PanelPlace::Nowhere
 }
 
-pub(in crate::ui) fn panel_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(in crate::ui) fn panel_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     Panel::right("queue")
         .frame(frame(ui))
         .resizable(false)
@@ -48,7 +48,7 @@ pub(in crate::ui) fn panel_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// The panel over the page.
-pub(in crate::ui) fn whole_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(in crate::ui) fn whole_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     CentralPanel::default()
         .frame(frame(ui))
         .show(ui, |ui| contents_ui(ui, view));
@@ -60,7 +60,7 @@ fn frame(ui: &Ui) -> Frame {
         .inner_margin(Margin::symmetric(12, 10))
 }
 
-fn contents_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn contents_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     if ui.available_height() < theme::SHORT_HEIGHT {
         // All of it scrolls, or nothing would be left for the jobs.
         let height = ui.available_height();
@@ -88,7 +88,7 @@ fn contents_ui(ui: &mut Ui, view: &mut View<'_>) {
     list_ui(ui, view, f32::INFINITY);
 }
 
-fn top_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn top_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     heading_ui(ui, view);
     held_ui(ui, view);
     opening_ui(ui, view);
@@ -98,7 +98,7 @@ fn top_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// Opens the panel and closes it; says how many jobs there are.
-pub(in crate::ui) fn header_button(ui: &mut Ui, view: &mut View<'_>) {
+pub(in crate::ui) fn header_button(ui: &mut Ui, view: &mut UiContext<'_>) {
     let (num_waiting, num_stopped) = (view.app.queue.waiting.len(), view.app.queue.stopped.len());
     let explanation = queue_hover(num_waiting, num_stopped);
     let explanation = shortcuts::explained(&explanation, "queue");
@@ -125,7 +125,7 @@ fn queue_hover(num_waiting: usize, num_stopped: usize) -> String {
     }
 }
 
-fn heading_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn heading_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     ui.horizontal(|ui| {
         ui.label(RichText::new(QUEUE).strong().size(15.0));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
@@ -164,8 +164,8 @@ fn heading_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// The jobs of the last run.
-fn held_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let count = view.app.queue.held().count();
+fn held_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+    let count = view.app.queue.held_jobs().count();
     if count == 0 {
         return;
     }
@@ -194,7 +194,7 @@ fn held_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// Files that become jobs.
-fn opening_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn opening_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     for opening in &view.app.queue.opening {
         let (done, all) = (opening.num_done, opening.num_files);
         card(ui).show(ui, |ui| {
@@ -215,7 +215,7 @@ fn opening_ui(ui: &mut Ui, view: &mut View<'_>) {
     }
 }
 
-fn list_ui(ui: &mut Ui, view: &mut View<'_>, max_height: f32) {
+fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>, max_height: f32) {
     let queue = &view.app.queue;
     let (num_waiting, num_stopped) = (queue.waiting.len(), queue.stopped.len());
     let weak = palette(ui).weak;
@@ -260,9 +260,9 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>, max_height: f32) {
         .show_rows(ui, theme::QUEUE_ROW, rows.len(), |ui, seen| {
             for row in &rows[seen] {
                 match row {
-                    Row::Stopped(stopped) => stopped_ui(ui, view, stopped),
-                    Row::Grid(waiting) => grid_ui(ui, view, *waiting),
-                    Row::Waiting(index) => {
+                    QueueRow::Stopped(stopped) => stopped_ui(ui, view, stopped),
+                    QueueRow::Grid(waiting) => grid_ui(ui, view, *waiting),
+                    QueueRow::Waiting(index) => {
                         if let Some(job) = queue.waiting.get(*index) {
                             waiting_ui(ui, view, job, *index);
                         }
@@ -272,7 +272,7 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>, max_height: f32) {
         });
 }
 
-fn after_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn after_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let explanation = "What happens after the last job. You have half a minute to stop it; it \
                       applies until Safelight is closed";
     let weak = palette(ui).weak;

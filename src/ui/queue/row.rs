@@ -12,20 +12,20 @@ use safelight_core::units::{duration_text, seconds_text};
 use crate::app::commands::QueueCommand;
 use crate::app::notices::sentence;
 use crate::app::player::ViewerMode;
-use crate::app::queue::{RunningJob, Stopped, StoppedJob, WaitingJob};
-use crate::app::thumbs::Pictured;
+use crate::app::queue::{RunningJob, StopReason, StoppedJob, WaitingJob};
+use crate::app::thumbs::ThumbSource;
 use crate::ui::icons;
 use crate::ui::queue::grid::{drag, keys, menu_button, menu_ui};
 use crate::ui::queue::{CANCELLING, PAUSING, RESUME};
 use crate::ui::status::stage_text;
-use crate::ui::theme::{self, Palette};
-use crate::ui::view::View;
+use crate::ui::theme::{self, ThemeColors};
+use crate::ui::view::UiContext;
 use crate::ui::widgets::{icon_button, palette, text_at, texture_ui};
 
 /// The longer side of a row's picture, sharp on a screen of double density.
 const THUMB_PX: u32 = 112;
 
-pub(super) fn running_ui(ui: &mut Ui, view: &View<'_>, job: &RunningJob) {
+pub(super) fn running_ui(ui: &mut Ui, view: &UiContext<'_>, job: &RunningJob) {
     let palette = palette(ui);
     let text = if job.cancel.is_paused() {
         PAUSING.to_owned()
@@ -60,7 +60,7 @@ pub(super) fn running_ui(ui: &mut Ui, view: &View<'_>, job: &RunningJob) {
         }
     }
     progress_ui(ui, thumb, job.progress());
-    let line = Line {
+    let line = RowLine {
         text,
         colour: palette.amber,
     };
@@ -85,7 +85,7 @@ fn progress_ui(ui: &Ui, thumb: Rect, progress: f32) {
     text_at(ui, thumb.center(), text, 13.0, palette.text);
 }
 
-pub(super) fn waiting_ui(ui: &mut Ui, view: &mut View<'_>, job: &WaitingJob, index: usize) {
+pub(super) fn waiting_ui(ui: &mut Ui, view: &mut UiContext<'_>, job: &WaitingJob, index: usize) {
     let line = waiting_line(view, job, palette(ui));
     let name = format!("{}. {}", index + 1, job.request.title());
     let (rect, response) = idle_ui(ui, view, job, None, (&name, line));
@@ -93,7 +93,7 @@ pub(super) fn waiting_ui(ui: &mut Ui, view: &mut View<'_>, job: &WaitingJob, ind
     response.on_hover_ui(|ui| facts_ui(ui, view, &job.request, &job.missing));
 }
 
-pub(super) fn stopped_ui(ui: &mut Ui, view: &mut View<'_>, stopped: &StoppedJob) {
+pub(super) fn stopped_ui(ui: &mut Ui, view: &mut UiContext<'_>, stopped: &StoppedJob) {
     let job = &stopped.job;
     let (word, line) = stopped_line(ui, stopped);
     let again = if job.resume.is_some() {
@@ -104,7 +104,7 @@ pub(super) fn stopped_ui(ui: &mut Ui, view: &mut View<'_>, stopped: &StoppedJob)
     let name = format!("{word}. {}", job.request.title());
     let (_, response) = idle_ui(ui, view, job, Some(again), (&name, line));
     response.on_hover_ui(|ui| {
-        if let Stopped::Failed(err) = &stopped.why {
+        if let StopReason::Failed(err) = &stopped.why {
             ui.label(RichText::new(sentence(&err.summary)).color(palette(ui).error));
             ui.label(&err.advice);
         }
@@ -115,10 +115,10 @@ pub(super) fn stopped_ui(ui: &mut Ui, view: &mut View<'_>, stopped: &StoppedJob)
 /// A job that does not run, which keys, a menu and buttons reach; `again` lets one that has stopped run.
 fn idle_ui(
     ui: &mut Ui,
-    view: &mut View<'_>,
+    view: &mut UiContext<'_>,
     job: &WaitingJob,
     again: Option<&'static str>,
-    (name, line): (&str, Line),
+    (name, line): (&str, RowLine),
 ) -> (Rect, Response) {
     let (rect, response) = row_rect(ui, job.id);
     let palette = palette(ui);
@@ -148,7 +148,12 @@ fn idle_ui(
     (rect, response)
 }
 
-fn idle_buttons(ui: &mut Ui, view: &mut View<'_>, job: &WaitingJob, again: Option<&'static str>) {
+fn idle_buttons(
+    ui: &mut Ui,
+    view: &mut UiContext<'_>,
+    job: &WaitingJob,
+    again: Option<&'static str>,
+) {
     let prompt = &job.request.title();
     let (removing, more) = match again {
         None => (
@@ -182,7 +187,7 @@ fn idle_buttons(ui: &mut Ui, view: &mut View<'_>, job: &WaitingJob, again: Optio
     }
 }
 
-fn waiting_line(view: &View<'_>, job: &WaitingJob, palette: &Palette) -> Line {
+fn waiting_line(view: &UiContext<'_>, job: &WaitingJob, palette: &ThemeColors) -> RowLine {
     let is_edited = view.app.queue.edited() == Some(job.id);
     let missing = job.missing.first();
     let text = if is_edited {
@@ -198,7 +203,7 @@ fn waiting_line(view: &View<'_>, job: &WaitingJob, palette: &Palette) -> Line {
         short_facts(view, &job.request)
     };
     let is_special = is_edited || missing.is_some();
-    Line {
+    RowLine {
         text,
         colour: if is_special {
             palette.amber
@@ -216,23 +221,23 @@ fn missing_text(first: &str, count: usize) -> String {
 }
 
 /// Why it stopped, in a word and in a line.
-fn stopped_line(ui: &Ui, stopped: &StoppedJob) -> (&'static str, Line) {
+fn stopped_line(ui: &Ui, stopped: &StoppedJob) -> (&'static str, RowLine) {
     let palette = palette(ui);
     let (word, colour) = match &stopped.why {
-        Stopped::Failed(_) => ("Failed", palette.error),
-        Stopped::Paused => ("Paused", palette.amber),
-        Stopped::Unfinished => ("Interrupted", palette.amber),
+        StopReason::Failed(_) => ("Failed", palette.error),
+        StopReason::Paused => ("Paused", palette.amber),
+        StopReason::Unfinished => ("Interrupted", palette.amber),
     };
     let text = match &stopped.why {
-        Stopped::Failed(err) => format!("{word}: {}", err.summary),
+        StopReason::Failed(err) => format!("{word}: {}", err.summary),
         _ if stopped.progress.is_empty() => word.to_owned(),
         _ => format!("{word}, {}", stopped.progress),
     };
-    (word, Line { text, colour })
+    (word, RowLine { text, colour })
 }
 
 /// Text of a row's second line.
-pub(super) struct Line {
+pub(super) struct RowLine {
     pub text: String,
     pub colour: Color32,
 }
@@ -275,9 +280,11 @@ pub(super) fn background(ui: &Ui, rect: Rect, edge: Option<Color32>, fill: Color
 }
 
 /// The start picture, else the sign of what the model makes.
-pub(super) fn thumb_ui(ui: &Ui, view: &View<'_>, request: &JobRequest, rect: Rect) {
+pub(super) fn thumb_ui(ui: &Ui, view: &UiContext<'_>, request: &JobRequest, rect: Rect) {
     let palette = palette(ui);
-    let pictured = request.picture().map(|path| Pictured::Input(path.clone()));
+    let pictured = request
+        .picture()
+        .map(|path| ThumbSource::Input(path.clone()));
     let shown = pictured.and_then(|pictured| view.app.cx.thumbs.get(pictured, THUMB_PX));
     if let Some(Ok(texture)) = shown {
         texture_ui(ui, texture, rect, f32::INFINITY);
@@ -302,7 +309,7 @@ pub(super) fn sign_ui(ui: &Ui, rect: Rect, icon: char) {
 }
 
 /// The prompt, and a line below it; `room` is kept free at the right.
-pub(super) fn words_ui(ui: &mut Ui, row: Rect, prompt: &str, line: Line, room: f32) {
+pub(super) fn words_ui(ui: &mut Ui, row: Rect, prompt: &str, line: RowLine, room: f32) {
     let left = thumb_rect(row).right() + 8.0;
     let rect = Rect::from_min_max(
         pos2(left, row.top() + 9.0),
@@ -332,7 +339,7 @@ pub(super) fn buttons_ui(ui: &mut Ui, row: Rect, number: u64, contents: impl FnO
 }
 
 /// `Little World · 256×256 · 2.1 s`.
-pub(super) fn short_facts(view: &View<'_>, request: &JobRequest) -> String {
+pub(super) fn short_facts(view: &UiContext<'_>, request: &JobRequest) -> String {
     let length = match request.num_frames() {
         0 | 1 => pictures_text(request.batch_size()),
         frames => seconds_text(f64::from(frames) / request.fps().max(f64::EPSILON)),
@@ -349,7 +356,7 @@ fn pictures_text(count: u32) -> String {
     }
 }
 
-fn model_name<'a>(view: &'a View<'_>, request: &'a JobRequest) -> Cow<'a, str> {
+fn model_name<'a>(view: &'a UiContext<'_>, request: &'a JobRequest) -> Cow<'a, str> {
     let model = request.model();
     let mut specs = view.app.cx.models.all().iter();
     let spec = specs.find(|spec| spec.id == *model);
@@ -358,7 +365,7 @@ fn model_name<'a>(view: &'a View<'_>, request: &'a JobRequest) -> Cow<'a, str> {
 
 pub(super) fn facts_ui(
     ui: &mut Ui,
-    view: &View<'_>,
+    view: &UiContext<'_>,
     request: &JobRequest,
     missing: &[std::path::PathBuf],
 ) {

@@ -6,12 +6,12 @@ use egui::{Align2, Area, CornerRadius, CursorIcon, DragAndDrop, Id, Order, Respo
 use safelight_core::finish::{InstalledNetwork, NewRate};
 use safelight_core::networks::{IfnetConfig, UpscalerConfig};
 
-use super::{ResultAction, Subject};
-use crate::app::choices::{Slot, SlotTarget};
-use crate::app::commands::{AppCommand, Finish, FinishCommand, InputsCommand};
-use crate::app::finishing::Networks;
+use super::{ResultAction, ResultSubject};
+use crate::app::choices::{InputSlot, SlotTarget};
+use crate::app::commands::{AppCommand, FinishCommand, InputsCommand, PostprocessAction};
+use crate::app::postprocess::NetworkChoice;
 use crate::ui::results::UNREADABLE;
-use crate::ui::view::View;
+use crate::ui::view::UiContext;
 use crate::ui::widgets::palette;
 use crate::ui::{icons, theme};
 
@@ -22,7 +22,7 @@ const RATES: [u32; 7] = [24, 25, 30, 48, 50, 60, 120];
 const TO_A_RATE_MORE: &str = "RIFE interpolates frames up to this rate. Duration stays the same";
 
 /// Nothing where no upscaler is on this machine.
-pub(super) fn upscale_actions(view: &View<'_>, subject: &Subject) -> Vec<ResultAction> {
+pub(super) fn upscale_actions(view: &UiContext<'_>, subject: &ResultSubject) -> Vec<ResultAction> {
     if view.app.finishing.upscalers.chosen().is_none() {
         return Vec::new();
     }
@@ -40,19 +40,19 @@ pub(super) fn upscale_actions(view: &View<'_>, subject: &Subject) -> Vec<ResultA
         ),
     ];
     let action = |(factor, name, explanation)| {
-        let make = FinishCommand::Make(subject.path.clone(), Finish::Upscale(factor));
+        let make = FinishCommand::Make(subject.path.clone(), PostprocessAction::Upscale(factor));
         ResultAction::new(icons::ARROWS_OUT, name, explanation, make).unless(unreadable)
     };
     factors.into_iter().map(action).collect()
 }
 
 /// Nothing for pictures, and where no RIFE is on this machine.
-pub(super) fn frames_actions(view: &View<'_>, subject: &Subject) -> Vec<ResultAction> {
+pub(super) fn frames_actions(view: &UiContext<'_>, subject: &ResultSubject) -> Vec<ResultAction> {
     if !subject.is_clip || view.app.finishing.interpolators.chosen().is_none() {
         return Vec::new();
     }
     let unreadable = subject.is_unreadable.then_some(UNREADABLE);
-    let make = |rate| FinishCommand::Make(subject.path.clone(), Finish::Frames(rate));
+    let make = |rate| FinishCommand::Make(subject.path.clone(), PostprocessAction::Frames(rate));
     let times = [
         (
             2,
@@ -86,16 +86,16 @@ pub(super) fn frames_actions(view: &View<'_>, subject: &Subject) -> Vec<ResultAc
 }
 
 /// Choice of the upscaler and of the interpolation network, if there are several.
-pub fn network_actions(view: &View<'_>, is_clip: bool) -> Vec<ResultAction> {
+pub fn network_actions(view: &UiContext<'_>, is_clip: bool) -> Vec<ResultAction> {
     let finishing = &view.app.finishing;
-    let upscalers = Choosing {
+    let upscalers = NetworkChooser {
         networks: &finishing.upscalers,
         name: |name| format!("Upscaler: {name}"),
         explanation: "Upscaler used from now on",
         label: InstalledNetwork::<UpscalerConfig>::label,
         choose: FinishCommand::UseUpscaler,
     };
-    let interpolators = Choosing {
+    let interpolators = NetworkChooser {
         networks: &finishing.interpolators,
         name: |name| format!("RIFE: {name}"),
         explanation: "RIFE model used for frame interpolation",
@@ -111,8 +111,8 @@ pub fn network_actions(view: &View<'_>, is_clip: bool) -> Vec<ResultAction> {
 }
 
 /// Networks that do one thing, one of which is used.
-struct Choosing<'a, C> {
-    networks: &'a Networks<C>,
+struct NetworkChooser<'a, C> {
+    networks: &'a NetworkChoice<C>,
     /// Of the entry, from the name of the network that is used.
     name: fn(&str) -> String,
     explanation: &'static str,
@@ -120,7 +120,7 @@ struct Choosing<'a, C> {
     choose: fn(PathBuf) -> FinishCommand,
 }
 
-impl<C> Choosing<'_, C> {
+impl<C> NetworkChooser<'_, C> {
     /// Nothing where there is no choice.
     fn action(&self) -> Option<ResultAction> {
         let chosen = self.networks.chosen()?;
@@ -158,11 +158,11 @@ struct DraggedResult {
 }
 
 /// Lets this be dragged.
-pub fn drag_source(response: &Response, subject: impl FnOnce() -> Subject) {
+pub fn drag_source(response: &Response, subject: impl FnOnce() -> ResultSubject) {
     if !response.drag_started() {
         return;
     }
-    let Subject { path, is_clip, .. } = subject();
+    let ResultSubject { path, is_clip, .. } = subject();
     let name = path.file_name().unwrap_or_default();
     response.dnd_set_drag_payload(DraggedResult {
         name: name.to_string_lossy().into_owned(),
@@ -172,7 +172,7 @@ pub fn drag_source(response: &Response, subject: impl FnOnce() -> Subject) {
 }
 
 /// Shows where the dragged result can go, and puts it there.
-pub fn drag_ui(ui: &Ui, view: &mut View<'_>) {
+pub fn drag_ui(ui: &Ui, view: &mut UiContext<'_>) {
     let Some(dragged) = DragAndDrop::payload::<DraggedResult>(ui.ctx()) else {
         return;
     };
@@ -180,9 +180,9 @@ pub fn drag_ui(ui: &Ui, view: &mut View<'_>) {
         return;
     };
     let palette = palette(ui);
-    let places = Slot::ALL.into_iter().zip(view.drawn.slots);
+    let places = InputSlot::ALL.into_iter().zip(view.drawn.slots);
     // A video only fits the start slot.
-    let places = places.filter(|(slot, _)| !dragged.is_clip || *slot == Slot::Start);
+    let places = places.filter(|(slot, _)| !dragged.is_clip || *slot == InputSlot::Start);
     let mut target = None;
     Area::new(Id::unique("dragged-result"))
         .order(Order::Tooltip)
@@ -226,7 +226,7 @@ pub fn drag_ui(ui: &Ui, view: &mut View<'_>) {
     }
 }
 
-fn command(dragged: &DraggedResult, slot: Slot) -> AppCommand {
+fn command(dragged: &DraggedResult, slot: InputSlot) -> AppCommand {
     let path = dragged.path.clone();
     if dragged.is_clip {
         InputsCommand::ContinueFrom(path).into()

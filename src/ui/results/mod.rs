@@ -1,6 +1,5 @@
 //! Actions on a result, wherever it is shown: one menu for the gallery, the viewer and the strip, also used for the
-//! gallery's
-//! buttons.
+//! gallery's buttons.
 //!
 //! Entries push commands.
 
@@ -10,16 +9,16 @@ use std::path::PathBuf;
 
 use egui::containers::menu::{MenuButton, SubMenuButton, is_in_menu};
 use egui::{Button, ScrollArea, Ui, vec2};
-use safelight_core::gallery::{Entry, Reading};
+use safelight_core::gallery::{GalleryItem, ItemReading};
 use safelight_core::job::JobId;
 
-use crate::app::choices::{Slot, SlotTarget, TrashRequest};
+use crate::app::choices::{InputSlot, SlotTarget, TrashRequest};
 use crate::app::commands::{
     AppCommand, DesktopCommand, GalleryCommand, InputsCommand, PlayerCommand, RestoreCommand,
 };
 use crate::app::player::{ViewedMedia, ViewerMode};
 use crate::app::queue::ResultItem;
-use crate::ui::view::View;
+use crate::ui::view::UiContext;
 use crate::ui::widgets::with_icon;
 use crate::ui::{icons, theme};
 pub use finishing::{drag_source, drag_ui, network_actions};
@@ -89,13 +88,13 @@ impl ResultAction {
     }
 
     /// A button with its name over the whole width.
-    pub fn wide_ui(self, ui: &mut Ui, view: &mut View<'_>) {
+    pub fn wide_ui(self, ui: &mut Ui, view: &mut UiContext<'_>) {
         let width = ui.available_width();
         self.button_ui(ui, view, width);
     }
 
     /// A button with its name; whether it, or one of its choices, was pressed.
-    fn button_ui(self, ui: &mut Ui, view: &mut View<'_>, min_width: f32) -> bool {
+    fn button_ui(self, ui: &mut Ui, view: &mut UiContext<'_>, min_width: f32) -> bool {
         let Self {
             icon,
             name,
@@ -142,7 +141,7 @@ impl ResultAction {
 }
 
 /// A result, however it came to be shown.
-pub struct Subject {
+pub struct ResultSubject {
     /// Of a batch the picture that is meant.
     pub path: PathBuf,
     pub is_clip: bool,
@@ -159,15 +158,15 @@ pub struct Subject {
     is_shown: bool,
 }
 
-impl Subject {
-    pub fn of_entry(entry: &Entry) -> Self {
+impl ResultSubject {
+    pub fn of_entry(entry: &GalleryItem) -> Self {
         let facts = entry.facts();
         Self {
             path: entry.path.clone(),
             is_clip: entry.is_clip(),
             fps: facts.map(|facts| facts.fps),
             job: None,
-            is_unreadable: matches!(entry.reading, Reading::Broken(_)),
+            is_unreadable: matches!(entry.reading, ItemReading::Broken(_)),
             has_settings: facts.is_none_or(|facts| facts.has_settings),
             is_favourite: Some(entry.is_favourite),
             trash: vec![wish_of(entry)],
@@ -175,13 +174,13 @@ impl Subject {
         }
     }
 
-    pub fn of_result(view: &View<'_>, item: &ResultItem) -> Self {
-        let shown = Self::shown(view).filter(|_| view.app.watch.shows(item));
+    pub fn of_result(view: &UiContext<'_>, item: &ResultItem) -> Self {
+        let shown = Self::from_view(view).filter(|_| view.app.watch.shows(item));
         shown.unwrap_or_else(|| Self::of_media(view, &ViewedMedia::of_result(item), 0))
     }
 
     /// The result or file that the viewer shows.
-    pub fn shown(view: &View<'_>) -> Option<Self> {
+    pub fn from_view(view: &UiContext<'_>) -> Option<Self> {
         let media = view.app.watch.media()?;
         let subject = Self::of_media(view, media, view.app.watch.batch_index());
         Some(Self {
@@ -190,7 +189,7 @@ impl Subject {
         })
     }
 
-    fn of_media(view: &View<'_>, media: &ViewedMedia, shown: usize) -> Self {
+    fn of_media(view: &UiContext<'_>, media: &ViewedMedia, shown: usize) -> Self {
         let path = media.path_of(shown).to_path_buf();
         let mut items = view.app.gallery.items().iter();
         let entry = items.find(|entry| entry.path == path);
@@ -214,7 +213,7 @@ impl Subject {
 }
 
 /// Files that are deleted together with a result of the gallery.
-pub fn wish_of(entry: &Entry) -> TrashRequest {
+pub fn wish_of(entry: &GalleryItem) -> TrashRequest {
     TrashRequest {
         path: entry.path.clone(),
         is_frame: entry.facts().is_some_and(|facts| facts.is_frame),
@@ -222,7 +221,7 @@ pub fn wish_of(entry: &Entry) -> TrashRequest {
 }
 
 /// Actions on its content.
-pub fn main_actions(view: &View<'_>, subject: &Subject) -> Vec<ResultAction> {
+pub fn main_actions(view: &UiContext<'_>, subject: &ResultSubject) -> Vec<ResultAction> {
     let path = || subject.path.clone();
     let unreadable = subject.is_unreadable.then_some(UNREADABLE);
     let silent = (!subject.has_settings).then_some("The file does not contain its settings");
@@ -273,13 +272,13 @@ pub fn main_actions(view: &View<'_>, subject: &Subject) -> Vec<ResultAction> {
 }
 
 /// A clip is extended; a picture begins a clip, or another one is made from it.
-fn start_action(view: &View<'_>, subject: &Subject) -> ResultAction {
+fn start_action(view: &UiContext<'_>, subject: &ResultSubject) -> ResultAction {
     let path = || subject.path.clone();
     let command: AppCommand = match (subject.job, subject.is_clip) {
         (Some(id), _) => PlayerCommand::ContinueFrom(id).into(),
         (None, true) => InputsCommand::ContinueFrom(path()).into(),
         (None, false) => {
-            InputsCommand::Open(vec![path()], SlotTarget::onto(Some(Slot::Start))).into()
+            InputsCommand::Open(vec![path()], SlotTarget::onto(Some(InputSlot::Start))).into()
         }
     };
     let spec = view.model();
@@ -313,9 +312,9 @@ fn start_action(view: &View<'_>, subject: &Subject) -> ResultAction {
 
 /// Other slots in which the selected model accepts an image, or a video.
 fn other_places(
-    view: &View<'_>,
-    subject: &Subject,
-) -> Vec<(Slot, char, &'static str, &'static str)> {
+    view: &UiContext<'_>,
+    subject: &ResultSubject,
+) -> Vec<(InputSlot, char, &'static str, &'static str)> {
     let Some(spec) = view.model() else {
         return Vec::new();
     };
@@ -324,7 +323,7 @@ fn other_places(
         if spec.limits.controls.takes_clips {
             let name = "Use as control clip";
             let explanation = "The next clip follows this one, frame by frame";
-            places.push((Slot::Control, icons::IMAGES, name, explanation));
+            places.push((InputSlot::Control, icons::IMAGES, name, explanation));
         }
         return places;
     }
@@ -333,32 +332,32 @@ fn other_places(
             "Use as end image",
             "Use this image as the last frame of the next video",
         );
-        places.push((Slot::End, icons::FLAG, name, explanation));
+        places.push((InputSlot::End, icons::FLAG, name, explanation));
     }
     if spec.mask.is_possible() {
         let (name, explanation) = ("Use as mask", "White is regenerated, black stays");
-        places.push((Slot::Mask, icons::BRUSH, name, explanation));
+        places.push((InputSlot::Mask, icons::BRUSH, name, explanation));
     }
     if spec.limits.max_references > 0 {
         let name = "Use as reference";
         let explanation = "Use this image as a reference for the next prompt";
-        places.push((Slot::Reference, icons::IMAGES, name, explanation));
+        places.push((InputSlot::Reference, icons::IMAGES, name, explanation));
     }
     if spec.limits.controls.is_possible() {
         let name = "Use as control image";
         let explanation = "The next result follows this picture";
-        places.push((Slot::Control, icons::IMAGES, name, explanation));
+        places.push((InputSlot::Control, icons::IMAGES, name, explanation));
     }
     if spec.prompt_pictures.is_some() && spec.files.picture_prompts.is_some() {
         let name = "Use as prompt";
         let explanation = "Use this image as an image prompt, in addition to the text";
-        places.push((Slot::Prompt, icons::IMAGES, name, explanation));
+        places.push((InputSlot::Prompt, icons::IMAGES, name, explanation));
     }
     places
 }
 
 /// Actions on its file.
-pub fn file_actions(subject: &Subject) -> Vec<ResultAction> {
+pub fn file_actions(subject: &ResultSubject) -> Vec<ResultAction> {
     let path = || subject.path.clone();
     let mut actions = Vec::new();
     if let Some(is_favourite) = subject.is_favourite {
@@ -431,7 +430,7 @@ pub fn menu_ui(ui: &mut Ui, contents: impl FnOnce(&mut Ui)) {
 }
 
 /// Groups of entries with lines between them.
-pub fn entries_ui(ui: &mut Ui, view: &mut View<'_>, groups: Vec<Vec<ResultAction>>) {
+pub fn entries_ui(ui: &mut Ui, view: &mut UiContext<'_>, groups: Vec<Vec<ResultAction>>) {
     let groups = groups.into_iter().filter(|group| !group.is_empty());
     for (index, group) in groups.enumerate() {
         if index > 0 {
@@ -446,7 +445,7 @@ pub fn entries_ui(ui: &mut Ui, view: &mut View<'_>, groups: Vec<Vec<ResultAction
 }
 
 /// All that can be done with one result.
-pub fn result_menu_ui(ui: &mut Ui, view: &mut View<'_>, subject: &Subject) {
+pub fn result_menu_ui(ui: &mut Ui, view: &mut UiContext<'_>, subject: &ResultSubject) {
     let groups = vec![
         main_actions(view, subject),
         network_actions(view, subject.is_clip),

@@ -5,12 +5,13 @@ use safelight_core::units::size_text;
 
 use crate::app::commands::{AppCommand, DesktopCommand, RuntimeCommand, SettingsCommand};
 use crate::app::notices::sentence;
-use crate::app::runtimes::{Errand, RuntimeState};
-use crate::app::state::Page;
+use crate::app::runtimes::{RuntimeState, RuntimeTask};
+use crate::app::state::MainPage;
 use crate::runtimes::{
-    Advice, Before, Build, Kind, Overview, Progress, Refusal, RuntimeRow, folder,
+    InstallProgress, PreviousRuntime, RuntimeAdvice, RuntimeBuild, RuntimeKind, RuntimeOverview,
+    RuntimeRefusal, RuntimeRow, folder,
 };
-use crate::ui::view::View;
+use crate::ui::view::UiContext;
 use crate::ui::widgets::{card, hint_button, palette, pressed, progress_bar, wide_note, with_icon};
 use crate::ui::{icons, theme};
 
@@ -24,7 +25,7 @@ const NEVER_ON_AMD: &str = "Safelight has not yet run on any AMD GPU.";
 /// Setting below which the section is shown.
 pub(in crate::ui) const KEY: &str = "runtime.libtorch";
 
-pub(in crate::ui) fn card_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(in crate::ui) fn card_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let Some(advice) = view.app.runtimes.advice().cloned() else {
         return;
     };
@@ -43,7 +44,7 @@ pub(in crate::ui) fn card_ui(ui: &mut Ui, view: &mut View<'_>) {
             (_, true) => {
                 ui.label(RichText::new(DONE).color(colour));
             }
-            (Advice::Get { gpu, build }, _) => {
+            (RuntimeAdvice::Get { gpu, build }, _) => {
                 ui.label(RichText::new(on_cpu_text(&gpu.name)).color(colour));
                 let folder = view.app.cx.paths.as_ref().map(folder).unwrap_or_default();
                 let folder = folder.join(&build.id).display().to_string();
@@ -51,12 +52,12 @@ pub(in crate::ui) fn card_ui(ui: &mut Ui, view: &mut View<'_>) {
                 let note = "It is tried in a process of its own before jobs get it. The one in use \
                            stays on the disk.";
                 wide_note(ui, note, palette(ui).weak);
-                if build.kind == Kind::Rocm {
+                if build.kind == RuntimeKind::Rocm {
                     wide_note(ui, NEVER_ON_AMD, palette(ui).weak);
                 }
                 follow_ui(ui, view, "Get it", GET_HOVER);
             }
-            (Advice::Use { gpu, id }, _) => {
+            (RuntimeAdvice::Use { gpu, id }, _) => {
                 ui.label(RichText::new(on_cpu_text(&gpu.name)).color(colour));
                 wide_note(
                     ui,
@@ -65,11 +66,12 @@ pub(in crate::ui) fn card_ui(ui: &mut Ui, view: &mut View<'_>) {
                 );
                 follow_ui(ui, view, USE, USE_HOVER);
             }
-            (Advice::Mend { gpu, refusal }, _) => {
+            (RuntimeAdvice::Mend { gpu, refusal }, _) => {
                 ui.label(RichText::new(on_cpu_text(&gpu.name)).color(colour));
                 mend_ui(ui, view, refusal);
             }
-            (Advice::NoGpu | Advice::CpuChosen | Advice::Served { .. }, _) => {}
+            (RuntimeAdvice::NoGpu | RuntimeAdvice::CpuChosen | RuntimeAdvice::Served { .. }, _) => {
+            }
         }
         if ui
             .link("All runtimes")
@@ -86,16 +88,16 @@ fn on_cpu_text(gpu: &str) -> String {
     format!("{gpu}: Safelight runs on the CPU")
 }
 
-fn get_text(build: &Build, folder: &str) -> String {
+fn get_text(build: &RuntimeBuild, folder: &str) -> String {
     let (name, licences) = (&build.name, &build.licences);
     let size = size_text(build.download_mb * 1_000_000);
     format!("{name} serves it: about {size} to download into {folder}. Licences: {licences}.")
 }
 
 /// Beside what the status line says of the device: that a GPU is idle, and the way to the card.
-pub(in crate::ui) fn idle_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(in crate::ui) fn idle_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let is_done = view.app.runtimes.has_changed();
-    let is_wanted = !is_done && view.app.cx.page != Page::Welcome;
+    let is_wanted = !is_done && view.app.cx.page != MainPage::Welcome;
     let Some(gpu) = view.app.runtimes.idle_gpu().filter(|_| is_wanted) else {
         return;
     };
@@ -106,12 +108,12 @@ pub(in crate::ui) fn idle_ui(ui: &mut Ui, view: &mut View<'_>) {
         .on_hover_text("See how jobs get onto this GPU")
         .clicked()
     {
-        view.push(AppCommand::Show(Page::Welcome));
+        view.push(AppCommand::Show(MainPage::Welcome));
     }
 }
 
 /// The button that does what is advised, or how far it is.
-fn follow_ui(ui: &mut Ui, view: &mut View<'_>, name: &str, explanation: &str) {
+fn follow_ui(ui: &mut Ui, view: &mut UiContext<'_>, name: &str, explanation: &str) {
     failure_ui(ui, view);
     if view.app.runtimes.is_busy() {
         progress_ui(ui, view);
@@ -121,7 +123,7 @@ fn follow_ui(ui: &mut Ui, view: &mut View<'_>, name: &str, explanation: &str) {
 }
 
 /// Why the last errand failed.
-fn failure_ui(ui: &mut Ui, view: &View<'_>) {
+fn failure_ui(ui: &mut Ui, view: &UiContext<'_>) {
     if let RuntimeState::Failed(err) = &view.app.runtimes.state {
         let red = palette(ui).error;
         wide_note(ui, &sentence(&err.summary), red);
@@ -130,25 +132,24 @@ fn failure_ui(ui: &mut Ui, view: &View<'_>) {
 }
 
 /// Progress of the task, with the button that stops it: on the right, away from the button that started it, so that a
-/// double
-/// click does not hit it.
-fn progress_ui(ui: &mut Ui, view: &mut View<'_>) {
+/// double click does not hit it.
+fn progress_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let RuntimeState::Running(progress) = &view.app.runtimes.state else {
         wide_note(ui, "Stopping…", palette(ui).weak);
         return;
     };
     let (text, share) = match progress {
-        Some(Progress::Fetching {
+        Some(InstallProgress::Fetching {
             done_bytes,
             total_bytes,
         }) => (
             format!("{} of {}", size_text(*done_bytes), size_text(*total_bytes)),
             Some(*done_bytes as f32 / (*total_bytes).max(1) as f32),
         ),
-        Some(Progress::Unpacking { .. }) => ("Unpacking…".to_owned(), None),
-        Some(Progress::Comparing { .. }) => ("Verifying files…".to_owned(), None),
-        Some(Progress::Trying) => ("Trying whether it computes right…".to_owned(), None),
-        Some(Progress::Asking { .. }) | None => ("Asking for sizes…".to_owned(), None),
+        Some(InstallProgress::Unpacking { .. }) => ("Unpacking…".to_owned(), None),
+        Some(InstallProgress::Comparing { .. }) => ("Verifying files…".to_owned(), None),
+        Some(InstallProgress::Trying) => ("Trying whether it computes right…".to_owned(), None),
+        Some(InstallProgress::Asking { .. }) | None => ("Asking for sizes…".to_owned(), None),
     };
     ui.horizontal(|ui| {
         ui.label(RichText::new(text).small());
@@ -166,7 +167,7 @@ fn progress_ui(ui: &mut Ui, view: &mut View<'_>) {
     }
 }
 
-fn mend_ui(ui: &mut Ui, view: &mut View<'_>, refusal: &Refusal) {
+fn mend_ui(ui: &mut Ui, view: &mut UiContext<'_>, refusal: &RuntimeRefusal) {
     wide_note(ui, &sentence(&refusal.what), palette(ui).text);
     wide_note(ui, &refusal.advice, palette(ui).text);
     if refusal.command.is_empty() {
@@ -193,7 +194,7 @@ fn is_meant(search: &str) -> bool {
 }
 
 /// `search`: what is looked for in the settings. The answer is whether it was shown.
-pub(in crate::ui) fn section_ui(ui: &mut Ui, view: &mut View<'_>, search: &str) -> bool {
+pub(in crate::ui) fn section_ui(ui: &mut Ui, view: &mut UiContext<'_>, search: &str) -> bool {
     if !is_meant(search) {
         return false;
     }
@@ -235,23 +236,23 @@ pub(in crate::ui) fn section_ui(ui: &mut Ui, view: &mut View<'_>, search: &str) 
 }
 
 /// Result of the last task.
-fn ended_ui(ui: &mut Ui, view: &View<'_>) {
+fn ended_ui(ui: &mut Ui, view: &UiContext<'_>) {
     failure_ui(ui, view);
     let runtimes = &view.app.runtimes;
     if runtimes.state != RuntimeState::Done {
         return;
     }
     let text = match &runtimes.errand {
-        Some(Errand::Get { .. } | Errand::Use(_)) => DONE.to_owned(),
-        Some(Errand::Check(id)) => format!("The check passed: {id} computes right."),
-        Some(Errand::Remove(id)) => format!("Deleted: {id}."),
+        Some(RuntimeTask::Get { .. } | RuntimeTask::Use(_)) => DONE.to_owned(),
+        Some(RuntimeTask::Check(id)) => format!("The check passed: {id} computes right."),
+        Some(RuntimeTask::Remove(id)) => format!("Deleted: {id}."),
         None => return,
     };
     wide_note(ui, &text, palette(ui).good);
 }
 
 /// Returns whether the errand that runs, or ran last, is about this one.
-fn is_about(view: &View<'_>, id: &str) -> bool {
+fn is_about(view: &UiContext<'_>, id: &str) -> bool {
     let errand = view.app.runtimes.errand.as_ref();
     errand.is_some_and(|it| it.id() == id)
 }
@@ -263,7 +264,7 @@ fn frame(ui: &Ui) -> Frame {
         .inner_margin(theme::SMALL_GAP)
 }
 
-fn row_ui(ui: &mut Ui, view: &mut View<'_>, row: &RuntimeRow) {
+fn row_ui(ui: &mut Ui, view: &mut UiContext<'_>, row: &RuntimeRow) {
     let found = &row.found;
     frame(ui).show(ui, |ui| {
         ui.set_width(ui.available_width());
@@ -306,11 +307,11 @@ fn row_ui(ui: &mut Ui, view: &mut View<'_>, row: &RuntimeRow) {
 }
 
 /// Device kind, version, GPU targets and size of a libtorch.
-fn facts_text(kind: Kind, version: Option<&str>, targets: &[String], bytes: u64) -> String {
+fn facts_text(kind: RuntimeKind, version: Option<&str>, targets: &[String], bytes: u64) -> String {
     let kind = match kind {
-        Kind::Cpu => "CPU",
-        Kind::Cuda => "CUDA",
-        Kind::Rocm => "ROCm",
+        RuntimeKind::Cpu => "CPU",
+        RuntimeKind::Cuda => "CUDA",
+        RuntimeKind::Rocm => "ROCm",
     };
     let version = version.unwrap_or("version unknown");
     let mut facts = vec![kind.to_owned(), format!("libtorch {version}")];
@@ -321,7 +322,7 @@ fn facts_text(kind: Kind, version: Option<&str>, targets: &[String], bytes: u64)
     facts.join(" · ")
 }
 
-fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, row: &RuntimeRow) {
+fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>, row: &RuntimeRow) {
     let (found, id) = (&row.found, &row.found.id);
     if !found.is_used {
         let button = ui.button(USE).on_hover_text(USE_HOVER);
@@ -352,7 +353,7 @@ fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, row: &RuntimeRow) {
         view.push(RuntimeCommand::Check(id.clone()));
     }
     if found.is_own && !found.is_used {
-        let is_kept = found.before == Before::Kept;
+        let is_kept = found.before == PreviousRuntime::Kept;
         let explanation = if is_kept {
             "Kept until a job has finished on the runtime in use, so that you can go back to it"
         } else {
@@ -369,7 +370,7 @@ fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, row: &RuntimeRow) {
 }
 
 /// Returns whether it is really to be deleted.
-fn question_ui(ui: &mut Ui, view: &mut View<'_>, row: &RuntimeRow) {
+fn question_ui(ui: &mut Ui, view: &mut UiContext<'_>, row: &RuntimeRow) {
     let id = &row.found.id;
     if view.panels.settings.runtimes.asked.as_ref() != Some(id) {
         return;
@@ -390,10 +391,10 @@ fn question_ui(ui: &mut Ui, view: &mut View<'_>, row: &RuntimeRow) {
 }
 
 /// Builds that could be installed, or the problem to fix first.
-fn fitting_ui(ui: &mut Ui, view: &mut View<'_>, overview: &Overview) {
-    let is_refused = matches!(overview.advice, Advice::Mend { .. });
+fn fitting_ui(ui: &mut Ui, view: &mut UiContext<'_>, overview: &RuntimeOverview) {
+    let is_refused = matches!(overview.advice, RuntimeAdvice::Mend { .. });
     if overview.offers.is_empty() && !is_refused {
-        if overview.machine.gpus.is_empty() && overview.advice == Advice::NoGpu {
+        if overview.machine.gpus.is_empty() && overview.advice == RuntimeAdvice::NoGpu {
             let note = "No GPU was found: jobs run on the CPU.";
             wide_note(ui, note, palette(ui).weak);
         }
@@ -401,7 +402,7 @@ fn fitting_ui(ui: &mut Ui, view: &mut View<'_>, overview: &Overview) {
     }
     ui.add_space(theme::SMALL_GAP);
     ui.label(RichText::new("For this machine").color(palette(ui).weak));
-    if let Advice::Mend { refusal, .. } = &overview.advice {
+    if let RuntimeAdvice::Mend { refusal, .. } = &overview.advice {
         frame(ui).show(ui, |ui| {
             ui.set_width(ui.available_width());
             mend_ui(ui, view, refusal);
@@ -412,12 +413,12 @@ fn fitting_ui(ui: &mut Ui, view: &mut View<'_>, overview: &Overview) {
     }
 }
 
-fn offer_ui(ui: &mut Ui, view: &mut View<'_>, build: &Build) {
+fn offer_ui(ui: &mut Ui, view: &mut UiContext<'_>, build: &RuntimeBuild) {
     frame(ui).show(ui, |ui| {
         ui.set_width(ui.available_width());
         ui.label(RichText::new(&build.name).strong());
         wide_note(ui, &offer_text(build), palette(ui).text);
-        if build.kind == Kind::Rocm {
+        if build.kind == RuntimeKind::Rocm {
             wide_note(ui, NEVER_ON_AMD, palette(ui).weak);
         }
         let is_idle = !view.app.runtimes.is_busy();
@@ -437,7 +438,7 @@ fn offer_ui(ui: &mut Ui, view: &mut View<'_>, build: &Build) {
     });
 }
 
-fn offer_text(build: &Build) -> String {
+fn offer_text(build: &RuntimeBuild) -> String {
     let size = size_text(build.download_mb * 1_000_000);
     format!("About {size} to download. Licences: {}.", build.licences)
 }

@@ -7,65 +7,65 @@ use std::collections::BTreeMap;
 use egui::{ComboBox, DragValue, Label, Response, Slider, TextEdit, Ui};
 use safelight_core::job::DeviceChoice;
 use safelight_core::settings::OutputSettings;
-use safelight_core::settings::table::{Control, Value};
+use safelight_core::settings::table::{SettingControl, Value};
 use safelight_core::uri::is_address;
 
 use crate::app::commands::{FolderSetting, SettingsCommand};
-use crate::ui::settings::Edit;
+use crate::ui::settings::SettingEdit;
 use crate::ui::widgets::{field_width, icon_button, list_icon, palette, wide_note};
 use crate::ui::{icons, theme};
 
-impl Edit<'_> {
+impl SettingEdit<'_> {
     /// The control of the row: what it changes is in the settings afterwards.
     pub(super) fn control(&mut self, ui: &mut Ui) {
         let own = self.values.get(self.row.key).cloned();
         let before = own.clone();
         let after = match self.row.control {
-            Control::Switch(text) => {
+            SettingControl::Switch(text) => {
                 let is_on = own.and_then(|value| value.as_bool()).unwrap_or_default();
                 Some(self.switch(ui, is_on, text).into())
             }
-            Control::Choice(choices) => {
+            SettingControl::Choice(choices) => {
                 let text = own.as_ref().and_then(Value::as_str).unwrap_or_default();
                 Some(self.choice(ui, text, choices).into())
             }
-            Control::Secs { least } => {
+            SettingControl::Secs { least } => {
                 let mut secs = own.and_then(|value| value.as_integer()).unwrap_or_default();
                 let least = i64::try_from(least).unwrap_or_default();
                 let drag = DragValue::new(&mut secs).range(least..=86_400).suffix(" s");
                 self.called(ui.add(drag));
                 Some(secs.into())
             }
-            Control::Gib(automatic) => {
+            SettingControl::Gib(automatic) => {
                 let gib = own.and_then(|value| value.as_float());
                 self.gib(ui, gib, automatic).map(Value::from)
             }
-            Control::Quality => {
+            SettingControl::Quality => {
                 let mut crf = own.and_then(|value| value.as_integer()).unwrap_or_default();
                 self.quality(ui, &mut crf);
                 Some(crf.into())
             }
-            Control::Scale => {
+            SettingControl::Scale => {
                 ui.horizontal_wrapped(|ui| self.scale(ui));
                 return;
             }
-            Control::Device => {
+            SettingControl::Device => {
                 self.device(ui);
                 return;
             }
-            Control::Variables => {
+            SettingControl::Variables => {
                 self.variables(ui);
                 return;
             }
-            Control::Folder(hint) => {
+            SettingControl::Folder(hint) => {
                 let folder = own.as_ref().and_then(Value::as_str).unwrap_or_default();
                 Some(self.folder(ui, folder, hint).into())
             }
-            Control::Address(hint) => {
+            SettingControl::Address(hint) => {
                 let address = own.as_ref().and_then(Value::as_str).unwrap_or_default();
                 Some(self.address(ui, address, hint).into())
             }
-            Control::Folders => {
+            SettingControl::Folders => {
                 let folders = own.as_ref().and_then(Value::as_array);
                 let folders = folders.into_iter().flatten().filter_map(Value::as_str);
                 Some(
@@ -285,7 +285,7 @@ impl Edit<'_> {
     }
 }
 
-impl Edit<'_> {
+impl SettingEdit<'_> {
     /// A field for each folder, and a way to add one.
     pub(super) fn folders(&mut self, ui: &mut Ui, mut folders: Vec<String>) -> Vec<String> {
         ui.vertical(|ui| {

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 
 use egui::{Align, Button, Frame, Layout, RichText, ScrollArea, TextEdit, Ui, vec2};
 use safelight_core::settings::Settings;
-use safelight_core::settings::table::{self, Setting, Value};
+use safelight_core::settings::table::{self, SettingRow, Value};
 
 use crate::app::commands::{AppCommand, SettingsCommand};
-use crate::app::state::Page;
+use crate::app::state::MainPage;
 use crate::ui::runtimes::{KEY as RUNTIMES_AT, section_ui};
-use crate::ui::view::{SettingsPanel, View};
+use crate::ui::view::{SettingsPanel, UiContext};
 use crate::ui::widgets::{field_width, icon_button, palette, pressed, with_icon};
 use crate::ui::{icons, theme};
 
@@ -21,24 +21,24 @@ const SEARCH: &str = "Search settings";
 const OPEN_FILE: &str = "Open settings file";
 
 /// Returns whether a setting has these words in its name, its explanation or its key.
-fn is_found(row: &Setting, section: &str, words: &str) -> bool {
+fn is_found(row: &SettingRow, section: &str, words: &str) -> bool {
     let text = format!("{section} {} {} {}", row.name, row.key, row.explanation).to_lowercase();
     words.split_whitespace().all(|word| text.contains(word))
 }
 
 /// Value that a row's control may change, and its name.
-struct Edit<'a> {
+struct SettingEdit<'a> {
     settings: &'a mut Settings,
     page: &'a mut SettingsPanel,
     wishes: &'a mut Vec<AppCommand>,
     /// Settings before the controls were drawn, by key.
     values: &'a BTreeMap<String, Value>,
-    row: &'a Setting,
+    row: &'a SettingRow,
     /// The row's label, for screen readers.
     label: egui::Id,
 }
 
-pub(super) fn settings_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(super) fn settings_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let (num_shown, key) = view.app.settings.shown;
     if std::mem::replace(&mut view.panels.settings.num_shown, num_shown) != num_shown {
         view.panels.settings.search.clear();
@@ -59,14 +59,14 @@ pub(super) fn settings_ui(ui: &mut Ui, view: &mut View<'_>) {
     });
 }
 
-fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     ui.horizontal(|ui| {
         ui.label(RichText::new("Settings").heading().strong());
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             ui.add_space(theme::GAP);
             let hover = "Back to the picture (Escape)";
             if icon_button(ui, icons::X, "Close the settings", hover).clicked() {
-                view.push(AppCommand::Show(Page::Watch));
+                view.push(AppCommand::Show(MainPage::Watch));
             }
             let width = field_width(ui, theme::SEARCH_WIDTH);
             let search = TextEdit::singleline(&mut view.panels.settings.search)
@@ -81,7 +81,7 @@ fn header_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// Path of the file, and its problem.
-fn place_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn place_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let palette = palette(ui);
     ui.horizontal_wrapped(|ui| {
         let open = Button::new(with_icon(icons::FOLDER_OPEN, OPEN_FILE));
@@ -105,7 +105,7 @@ fn place_ui(ui: &mut Ui, view: &mut View<'_>) {
     }
 }
 
-fn sections_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn sections_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let mut settings = view.app.cx.settings.clone();
     let mut wishes = Vec::new();
     let values = settings.values();
@@ -160,7 +160,7 @@ fn none_found_text(search: &str) -> String {
 /// The name, the control and the way back to the default; the control below its name where there is little room.
 fn row_ui(
     ui: &mut Ui,
-    row: &Setting,
+    row: &SettingRow,
     is_default: bool,
     values: &BTreeMap<String, Value>,
     settings: &mut Settings,
@@ -172,7 +172,7 @@ fn row_ui(
         .push_id(row.key, |ui| {
             let mut contents = |ui: &mut Ui| {
                 let label = name_ui(ui, row, is_default);
-                let mut edit = Edit {
+                let mut edit = SettingEdit {
                     settings: &mut *settings,
                     page: &mut *page,
                     wishes: &mut *wishes,
@@ -205,7 +205,7 @@ fn row_ui(
     }
 }
 
-fn name_ui(ui: &mut Ui, row: &Setting, is_default: bool) -> egui::Id {
+fn name_ui(ui: &mut Ui, row: &SettingRow, is_default: bool) -> egui::Id {
     let palette = palette(ui);
     let colour = if is_default {
         palette.weak
@@ -224,7 +224,7 @@ fn name_ui(ui: &mut Ui, row: &Setting, is_default: bool) -> egui::Id {
 }
 
 /// Its place stays when there is nothing to take back, so that no control moves.
-fn reset_ui(ui: &mut Ui, edit: &mut Edit<'_>, is_default: bool) {
+fn reset_ui(ui: &mut Ui, edit: &mut SettingEdit<'_>, is_default: bool) {
     if is_default {
         let size = vec2(theme::RESET_WIDTH, ui.spacing().interact_size.y);
         ui.allocate_space(size);

@@ -7,10 +7,10 @@ use egui::{
 use safelight_core::units::clock_text;
 
 use crate::app::commands::PlayerCommand;
-use crate::app::player::zoom::Zoom;
-use crate::app::player::{Playback, Playhead, Repeat, SPEEDS, ViewerMode};
-use crate::ui::view::{FullBar, View};
-use crate::ui::watch::{Caption, caption, more, picture_ui, playhead, stage};
+use crate::app::player::zoom::ZoomLevel;
+use crate::app::player::{PlaybackOptions, PlaybackPosition, RepeatMode, SPEEDS, ViewerMode};
+use crate::ui::view::{FullBar, UiContext};
+use crate::ui::watch::{ViewerCaption, caption, more, picture_ui, playhead, stage};
 use crate::ui::widgets::{icon_button, icon_toggle, list_icon, palette};
 use crate::ui::{icons, theme};
 
@@ -22,7 +22,7 @@ const FADE_SECS: f32 = 0.25;
 
 /// Parts of the bar that fit into its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
+pub(super) enum BarRoom {
     All,
     /// The menu's button is only its icon.
     Snug,
@@ -32,8 +32,8 @@ pub(super) enum Room {
     Tiny,
 }
 
-impl Room {
-    fn of(ui: &Ui, view: &View<'_>) -> Self {
+impl BarRoom {
+    fn for_width(ui: &Ui, view: &UiContext<'_>) -> Self {
         let Some(playhead) = playhead(view) else {
             return Self::All;
         };
@@ -52,17 +52,17 @@ impl Room {
 }
 
 /// The bar; where there is nothing to play, with the caption in it.
-pub(super) fn bar_ui(ui: &mut Ui, view: &mut View<'_>, caption: Option<&Caption>) {
+pub(super) fn bar_ui(ui: &mut Ui, view: &mut UiContext<'_>, caption: Option<&ViewerCaption>) {
     let can_play = playhead(view).is_some();
-    let room = Room::of(ui, view);
-    if room == Room::Tiny {
+    let room = BarRoom::for_width(ui, view);
+    if room == BarRoom::Tiny {
         ui.horizontal(|ui| {
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                 position_ui(ui, view);
             });
         });
     }
-    let is_all = matches!(room, Room::All | Room::Snug) || !more::is_possible(view);
+    let is_all = matches!(room, BarRoom::All | BarRoom::Snug) || !more::is_possible(view);
     ui.horizontal(|ui| {
         if can_play {
             play_ui(ui, view);
@@ -81,7 +81,7 @@ pub(super) fn bar_ui(ui: &mut Ui, view: &mut View<'_>, caption: Option<&Caption>
                 if is_all {
                     pace_ui(ui, view);
                 }
-                if room != Room::Tiny {
+                if room != BarRoom::Tiny {
                     position_ui(ui, view);
                 }
             } else if let Some(caption) = caption {
@@ -94,7 +94,7 @@ pub(super) fn bar_ui(ui: &mut Ui, view: &mut View<'_>, caption: Option<&Caption>
 }
 
 /// The caption below the bar where that has no room for it, and the way back to the running job.
-pub(super) fn below_ui(ui: &mut Ui, view: &mut View<'_>, caption: Option<&Caption>) {
+pub(super) fn below_ui(ui: &mut Ui, view: &mut UiContext<'_>, caption: Option<&ViewerCaption>) {
     let caption = caption.filter(|_| playhead(view).is_some());
     let is_elsewhere = view.app.watch.mode != ViewerMode::Live;
     if is_elsewhere && view.app.queue.running.is_some() {
@@ -117,13 +117,13 @@ pub(super) fn below_ui(ui: &mut Ui, view: &mut View<'_>, caption: Option<&Captio
     }
 }
 
-fn caption_ui(ui: &mut Ui, caption: &Caption) {
+fn caption_ui(ui: &mut Ui, caption: &ViewerCaption) {
     let text = RichText::new(&caption.line).small().color(palette(ui).weak);
     ui.add(Label::new(text).truncate())
         .on_hover_text(&caption.more);
 }
 
-fn play_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn play_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let is_playing = playhead(view).is_some_and(|playhead| playhead.is_playing());
     let (icon, name) = if is_playing {
         (icons::PAUSE, "Pause")
@@ -153,13 +153,13 @@ fn play_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// A batch from disk; one of this session has a row of thumbnails.
-fn is_batch_file(view: &View<'_>) -> bool {
+fn is_batch_file(view: &UiContext<'_>) -> bool {
     let player = view.app.watch.player.as_ref();
     view.app.watch.mode == ViewerMode::File && player.is_some_and(|player| player.len() > 1)
 }
 
 /// Buttons through the images of a batch.
-fn turn_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn turn_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let buttons = [
         (icons::CARET_LEFT, "Previous picture", -1),
         (icons::CARET_RIGHT, "Next picture", 1),
@@ -171,14 +171,14 @@ fn turn_ui(ui: &mut Ui, view: &mut View<'_>) {
     }
 }
 
-fn numbers_width(ui: &Ui, playhead: &Playhead) -> f32 {
+fn numbers_width(ui: &Ui, playhead: &PlaybackPosition) -> f32 {
     let num_letters = numbers_text(playhead, playhead.len(), 0.0).chars().count();
     let font = TextStyle::Monospace.resolve(ui.style());
     num_letters as f32 * ui.fonts_mut(|fonts| fonts.glyph_width(&font, '0'))
 }
 
 /// Number and time of the frame, padded to the width of the last one.
-fn numbers_text(playhead: &Playhead, number: usize, secs: f64) -> String {
+fn numbers_text(playhead: &PlaybackPosition, number: usize, secs: f64) -> String {
     let len = playhead.len().to_string();
     let (clock, longest) = (clock_text(secs), clock_text(playhead.last_secs()));
     let (of_number, of_clock) = (len.len(), longest.chars().count());
@@ -186,7 +186,7 @@ fn numbers_text(playhead: &Playhead, number: usize, secs: f64) -> String {
 }
 
 /// Number and time of the frame, then the slider over the remaining width.
-fn position_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn position_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let Some(playhead) = playhead(view) else {
         return;
     };
@@ -209,7 +209,7 @@ fn position_ui(ui: &mut Ui, view: &mut View<'_>) {
     }
 }
 
-fn pace_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn pace_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let playback = view.app.watch.playback;
     let mut speed = playback.speed;
     ComboBox::from_id_salt("speed")
@@ -225,19 +225,19 @@ fn pace_ui(ui: &mut Ui, view: &mut View<'_>) {
         .on_hover_text(SPEED_MORE)
         .accessible_name(format!("Speed {}×", playback.speed));
     if speed != playback.speed {
-        let playback = Playback { speed, ..playback };
+        let playback = PlaybackOptions { speed, ..playback };
         view.push(PlayerCommand::SetPlayback(playback));
     }
     let repeat = playback.repeat;
     let icon = match repeat {
-        Repeat::Off | Repeat::Loop => icons::REPEAT,
-        Repeat::PingPong => icons::SWAP,
+        RepeatMode::Off | RepeatMode::Loop => icons::REPEAT,
+        RepeatMode::PingPong => icons::SWAP,
     };
     let (name, explanation) = (
         format!("At the end: {}", repeat.label()),
         at_the_end_hover(repeat),
     );
-    if icon_toggle(ui, repeat != Repeat::Off, icon, &name, &explanation).clicked() {
+    if icon_toggle(ui, repeat != RepeatMode::Off, icon, &name, &explanation).clicked() {
         view.push(PlayerCommand::NextRepeat);
     }
 }
@@ -246,22 +246,22 @@ pub(super) fn speed_text(speed: f64) -> String {
     format!("{speed}×")
 }
 
-pub(super) fn at_the_end_hover(repeat: Repeat) -> String {
+pub(super) fn at_the_end_hover(repeat: RepeatMode) -> String {
     let (now, next) = (repeat.label(), repeat.next().label());
     format!("At the end: {now}. Press for “{next}” (L)")
 }
 
 /// Buttons for the size of the image.
-pub(super) fn zoom_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(super) fn zoom_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let palette = palette(ui);
-    let own_size = Zoom::own_size(ui.ctx().pixels_per_point());
+    let own_size = ZoomLevel::own_size(ui.ctx().pixels_per_point());
     let choices = [
         (
             own_size,
             "100 %",
             "One pixel of the picture for each of the screen (1). The wheel zooms, dragging moves",
         ),
-        (Zoom::Fit, "Fit", "Show the whole picture (0)"),
+        (ZoomLevel::Fit, "Fit", "Show the whole picture (0)"),
     ];
     for (choice, name, explanation) in choices {
         let colour = if view.app.watch.zoom == choice {
@@ -279,7 +279,7 @@ pub(super) fn zoom_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// Gives the place of the picture.
-pub(super) fn full_ui(ui: &mut Ui, view: &mut View<'_>) -> Rect {
+pub(super) fn full_ui(ui: &mut Ui, view: &mut UiContext<'_>) -> Rect {
     let area = ui.available_rect_before_wrap();
     if view.app.watch.mode == ViewerMode::Compare {
         stage::pictures_ui(ui, view, area);
@@ -324,12 +324,12 @@ pub(super) fn full_ui(ui: &mut Ui, view: &mut View<'_>) -> Rect {
 }
 
 /// Forgets when the bar was shown.
-pub(super) fn leave(view: &mut View<'_>) {
+pub(super) fn leave(view: &mut UiContext<'_>) {
     view.panels.watch.full_bar = FullBar::default();
 }
 
-/// Returns whether somebody has done something lately, or rests on the bar. Wakes the window when that ends.
-fn is_bar_shown(ui: &Ui, view: &mut View<'_>) -> bool {
+/// Returns true after recent input, or while the pointer is over the bar. Requests a repaint when that ends.
+fn is_bar_shown(ui: &Ui, view: &mut UiContext<'_>) -> bool {
     let bar = &mut view.panels.watch.full_bar;
     let (now, is_active, pointer) = ui.input(|input| {
         let is_active = input.events.iter().any(|event| {
@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn a_clip_s_numbers_are_equally_long_for_every_frame() {
-        let playhead = Playhead::new(1000, 10.0);
+        let playhead = PlaybackPosition::new(1000, 10.0);
         assert_eq!(numbers_text(&playhead, 9, 0.8), "   9 / 1000    0.8 s");
         for (number, secs) in [(1, 0.0), (10, 10.9), (601, 60.0), (1000, 99.9)] {
             assert_eq!(numbers_text(&playhead, number, secs).len(), 20);

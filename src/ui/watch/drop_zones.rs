@@ -9,7 +9,7 @@ use egui::{
 };
 use safelight_core::model::ModelSpec;
 
-use crate::ui::view::View;
+use crate::ui::view::UiContext;
 use crate::ui::widgets::palette;
 use crate::ui::{icons, theme};
 
@@ -19,7 +19,7 @@ const MARGIN: f32 = 28.0;
 const MAX_HEIGHT: f32 = 260.0;
 
 /// Draws them where the held file is offered both; whether it is.
-pub(in crate::ui) fn zones_ui(ui: &Ui, view: &mut View<'_>, window: Rect) -> bool {
+pub(in crate::ui) fn zones_ui(ui: &Ui, view: &mut UiContext<'_>, window: Rect) -> bool {
     if !view.app.drops.has_zones() {
         return false;
     }
@@ -75,7 +75,7 @@ pub(in crate::ui) fn zones_ui(ui: &Ui, view: &mut View<'_>, window: Rect) -> boo
 }
 
 /// Use of the file itself; `None` if the selected model has none.
-fn start_words(view: &View<'_>, is_clip: bool) -> Option<(char, &'static str, &'static str)> {
+fn start_words(view: &UiContext<'_>, is_clip: bool) -> Option<(char, &'static str, &'static str)> {
     let spec = view.model();
     if is_clip && spec.is_some_and(|spec| view.form.changes_clip(spec)) {
         return Some((
@@ -112,7 +112,7 @@ fn start_words(view: &View<'_>, is_clip: bool) -> Option<(char, &'static str, &'
 }
 
 /// Beside the form's places, or in the lower half of a window that has them everywhere.
-fn room(view: &View<'_>, window: Rect) -> Rect {
+fn room(view: &UiContext<'_>, window: Rect) -> Rect {
     let places = view.drawn.slots.iter().flatten();
     let form = places.map(|place| place.right()).fold(0.0, f32::max) + theme::GAP;
     let form = form.max(theme::FORM_WIDTH);

@@ -7,9 +7,9 @@ use egui::{
 
 use crate::app::commands::{AppCommand, PlayerCommand};
 use crate::app::notices::counted;
-use crate::app::state::Page;
+use crate::app::state::MainPage;
 use crate::ui::gallery::grid;
-use crate::ui::view::View;
+use crate::ui::view::UiContext;
 use crate::ui::widgets::{palette, text_at, with_icon};
 use crate::ui::{icons, theme};
 
@@ -19,7 +19,7 @@ const MAX_NEWEST: usize = 5;
 const NEWEST_SIDE: f32 = 96.0;
 
 /// Before anything was made by this window.
-pub(super) fn empty_ui(ui: &mut Ui, area: Rect, view: &mut View<'_>) {
+pub(super) fn empty_ui(ui: &mut Ui, area: Rect, view: &mut UiContext<'_>) {
     let palette = palette(ui);
     glow(ui, area, 0.5);
     let center = area.center();
@@ -56,7 +56,7 @@ pub(super) fn empty_ui(ui: &mut Ui, area: Rect, view: &mut View<'_>) {
 }
 
 /// Earlier results, below the hint.
-fn results_ui(ui: &mut Ui, area: Rect, view: &mut View<'_>, num_results: usize) {
+fn results_ui(ui: &mut Ui, area: Rect, view: &mut UiContext<'_>, num_results: usize) {
     let layout = Layout::top_down(Align::Center);
     ui.scope_builder(UiBuilder::new().max_rect(area).layout(layout), |ui| {
         let text = counted(
@@ -66,7 +66,7 @@ fn results_ui(ui: &mut Ui, area: Rect, view: &mut View<'_>, num_results: usize) 
         );
         let button = ui.add(Button::new(with_icon(icons::IMAGES, &text)));
         if button.accessible_name(&text).clicked() {
-            view.push(AppCommand::Show(Page::Gallery));
+            view.push(AppCommand::Show(MainPage::Gallery));
         }
         let room = ui.available_size();
         let step = NEWEST_SIDE + theme::GALLERY_GAP;
@@ -78,7 +78,7 @@ fn results_ui(ui: &mut Ui, area: Rect, view: &mut View<'_>, num_results: usize) 
 }
 
 /// A row of results that play when they are clicked.
-fn newest_ui(ui: &mut Ui, view: &mut View<'_>, count: usize) {
+fn newest_ui(ui: &mut Ui, view: &mut UiContext<'_>, count: usize) {
     let newest = view.app.gallery.newest(count);
     let step = NEWEST_SIDE + theme::GALLERY_GAP;
     ui.add_space(theme::GALLERY_GAP);

@@ -18,20 +18,20 @@ use safelight_core::units::duration_text;
 
 use crate::app::commands::PlayerCommand;
 use crate::app::player::texture::ViewerTexture;
-use crate::app::player::zoom::Zoom;
-use crate::app::player::{Playhead, ViewedMedia, ViewerMode};
+use crate::app::player::zoom::ZoomLevel;
+use crate::app::player::{PlaybackPosition, ViewedMedia, ViewerMode};
 use crate::app::queue::RunningJob;
 use crate::ui::create::pictures::crop;
 use crate::ui::narrow;
-use crate::ui::results::{Subject, drag_source};
+use crate::ui::results::{ResultSubject, drag_source};
 use crate::ui::status::stage_text;
-use crate::ui::view::View;
+use crate::ui::view::UiContext;
 use crate::ui::widgets::palette;
 
 const SEPARATOR: &str = "  ·  ";
 
 /// Returns the area of the image.
-pub(super) fn watch_ui(ui: &mut Ui, view: &mut View<'_>) -> Rect {
+pub(super) fn watch_ui(ui: &mut Ui, view: &mut UiContext<'_>) -> Rect {
     let is_empty = view.app.watch.is_empty(&view.app.queue);
     if view.app.watch.is_full && !is_empty {
         return bar::full_ui(ui, view);
@@ -77,7 +77,7 @@ pub(super) fn watch_ui(ui: &mut Ui, view: &mut View<'_>) -> Rect {
     area
 }
 
-fn controls_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn controls_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let caption = caption(view);
     bar::bar_ui(ui, view, caption.as_ref());
     if let ViewerMode::Result(id) = view.app.watch.mode
@@ -92,7 +92,7 @@ fn controls_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// The place in what is shown, where that can play.
-fn playhead<'a>(view: &'a View<'_>) -> Option<&'a Playhead> {
+fn playhead<'a>(view: &'a UiContext<'_>) -> Option<&'a PlaybackPosition> {
     let playhead = match view.app.watch.mode {
         ViewerMode::Live => {
             let job = view.app.queue.running.as_ref()?;
@@ -107,7 +107,7 @@ fn playhead<'a>(view: &'a View<'_>) -> Option<&'a Playhead> {
     (playhead.len() > 1).then_some(playhead)
 }
 
-fn picture_ui(ui: &mut Ui, view: &mut View<'_>, area: Rect) {
+fn picture_ui(ui: &mut Ui, view: &mut UiContext<'_>, area: Rect) {
     let is_live = view.app.watch.mode == ViewerMode::Live;
     let Some(size) = view.app.watch.texture.size() else {
         ui.allocate_rect(area, egui::Sense::hover());
@@ -149,8 +149,8 @@ fn picture_ui(ui: &mut Ui, view: &mut View<'_>, area: Rect) {
         view.push(cell.map_or(PlayerCommand::Toggle, PlayerCommand::PlayFile));
     }
     // Zoomed, dragging moves the picture.
-    if view.app.watch.zoom == Zoom::Fit
-        && let Some(subject) = Subject::shown(view)
+    if view.app.watch.zoom == ZoomLevel::Fit
+        && let Some(subject) = ResultSubject::from_view(view)
     {
         drag_source(&response, || subject);
     }
@@ -160,7 +160,7 @@ fn picture_ui(ui: &mut Ui, view: &mut View<'_>, area: Rect) {
 }
 
 /// The result that a contact sheet shows under the pointer.
-fn cell_under(response: &Response, view: &View<'_>, shown: Rect) -> Option<PathBuf> {
+fn cell_under(response: &Response, view: &UiContext<'_>, shown: Rect) -> Option<PathBuf> {
     let media = view.app.watch.media()?;
     let pointer = response.hover_pos()?;
     let share = (pointer - shown.min) / shown.size();
@@ -198,7 +198,7 @@ fn inset_ui(ui: &Ui, area: Rect, inset: &ViewerTexture) {
 }
 
 /// Name of the image for screen readers.
-fn name_of(view: &View<'_>) -> String {
+fn name_of(view: &UiContext<'_>) -> String {
     let name = match (view.app.watch.mode, view.app.watch.media()) {
         (ViewerMode::Live, _) => "Live preview",
         (ViewerMode::Compare, _) => "Comparison",
@@ -212,7 +212,7 @@ fn name_of(view: &View<'_>) -> String {
 }
 
 /// Width and height in pixels of the result or of what is being made.
-fn requested_size(view: &View<'_>) -> Option<Vec2> {
+fn requested_size(view: &UiContext<'_>) -> Option<Vec2> {
     let running = view.app.queue.running.as_ref();
     let (width, height) = match view.app.watch.media() {
         Some(media) => (media.width, media.height),
@@ -222,17 +222,17 @@ fn requested_size(view: &View<'_>) -> Option<Vec2> {
 }
 
 /// A line, and more on hover.
-struct Caption {
+struct ViewerCaption {
     pub line: String,
     pub more: String,
 }
 
-/// `None` of a comparison, which has lines of its own.
-fn caption(view: &View<'_>) -> Option<Caption> {
+/// `None` for a comparison, which shows different lines.
+fn caption(view: &UiContext<'_>) -> Option<ViewerCaption> {
     let watch = &view.app.watch;
     if watch.mode == ViewerMode::Live {
         let job = view.app.queue.running.as_ref()?;
-        return Some(Caption {
+        return Some(ViewerCaption {
             line: stage_line(job),
             more: job.request.title().into_owned(),
         });
@@ -240,7 +240,7 @@ fn caption(view: &View<'_>) -> Option<Caption> {
     let (media, shown) = (watch.media()?, watch.batch_index());
     let num_frames = watch.player.as_ref()?.len();
     let path = media.path_of(shown).display().to_string();
-    Some(Caption {
+    Some(ViewerCaption {
         line: media_line(media, shown, num_frames),
         more: match media.prompt(shown) {
             Some(prompt) => format!("{prompt}\n{path}"),

@@ -3,13 +3,13 @@
 use egui::{Button, RichText, Ui};
 use safelight_core::job::JobId;
 
-use crate::app::choices::Slot;
+use crate::app::choices::InputSlot;
 use crate::app::commands::PlayerCommand;
-use crate::app::player::{Playback, SPEEDS, ViewerMode};
+use crate::app::player::{PlaybackOptions, SPEEDS, ViewerMode};
 use crate::ui::icons;
-use crate::ui::results::{self, ResultAction, Subject};
-use crate::ui::view::View;
-use crate::ui::watch::bar::{self, Room, SPEED_MORE, at_the_end_hover, speed_text};
+use crate::ui::results::{self, ResultAction, ResultSubject};
+use crate::ui::view::UiContext;
+use crate::ui::watch::bar::{self, BarRoom, SPEED_MORE, at_the_end_hover, speed_text};
 use crate::ui::watch::playhead;
 use crate::ui::widgets::{icon_button, with_icon};
 
@@ -21,7 +21,7 @@ const MORE: &str = "More";
 const COMPARE_WITH: &str = "Compare with";
 
 /// There are actions on what is shown.
-pub(super) fn is_possible(view: &View<'_>) -> bool {
+pub(super) fn is_possible(view: &UiContext<'_>) -> bool {
     match view.app.watch.mode {
         ViewerMode::Live => playhead(view).is_some(),
         ViewerMode::Result(_) | ViewerMode::File => true,
@@ -29,28 +29,28 @@ pub(super) fn is_possible(view: &View<'_>) -> bool {
     }
 }
 
-pub(super) fn button_ui(ui: &mut Ui, view: &mut View<'_>, room: Room) {
+pub(super) fn button_ui(ui: &mut Ui, view: &mut UiContext<'_>, room: BarRoom) {
     if !is_possible(view) {
         return;
     }
     let label = match room {
-        Room::All => RichText::new(with_icon(icons::DOTS, MORE)),
+        BarRoom::All => RichText::new(with_icon(icons::DOTS, MORE)),
         _ => RichText::new(icons::DOTS).size(17.0),
     };
-    let has_pace = matches!(room, Room::Narrow | Room::Tiny);
+    let has_pace = matches!(room, BarRoom::Narrow | BarRoom::Tiny);
     let menu = ui.menu_button(label, |ui| menu_ui(ui, view, has_pace));
     menu.response
         .on_hover_text("More actions for this result")
         .accessible_name(MORE);
 }
 
-pub(super) fn menu_ui(ui: &mut Ui, view: &mut View<'_>, has_pace: bool) {
+pub(super) fn menu_ui(ui: &mut Ui, view: &mut UiContext<'_>, has_pace: bool) {
     results::menu_ui(ui, |ui| {
         if has_pace && playhead(view).is_some() {
             pace_ui(ui, view);
             ui.separator();
         }
-        let Some(subject) = Subject::shown(view) else {
+        let Some(subject) = ResultSubject::from_view(view) else {
             return results::entries_ui(ui, view, vec![frame_actions(view)]);
         };
         compare_ui(ui, view);
@@ -65,7 +65,7 @@ pub(super) fn menu_ui(ui: &mut Ui, view: &mut View<'_>, has_pace: bool) {
 }
 
 /// Actions on the frame of a video.
-fn frame_actions(view: &View<'_>) -> Vec<ResultAction> {
+fn frame_actions(view: &UiContext<'_>) -> Vec<ResultAction> {
     if playhead(view).is_none() {
         return Vec::new();
     }
@@ -92,14 +92,14 @@ fn frame_actions(view: &View<'_>) -> Vec<ResultAction> {
             icons::ARROW_RIGHT,
             "Use frame as start image",
             "The next result starts from this frame",
-            PlayerCommand::UseFrame(Slot::Start),
+            PlayerCommand::UseFrame(InputSlot::Start),
         )
         .unless(unless(can_start)),
         ResultAction::new(
             icons::FLAG,
             "Use frame as end image",
             "The next clip ends on this frame",
-            PlayerCommand::UseFrame(Slot::End),
+            PlayerCommand::UseFrame(InputSlot::End),
         )
         .unless(unless(can_end)),
     ];
@@ -108,14 +108,14 @@ fn frame_actions(view: &View<'_>) -> Vec<ResultAction> {
             icons::IMAGES,
             "Use frame as reference",
             "The model sees this frame beside the next prompt",
-            PlayerCommand::UseFrame(Slot::Reference),
+            PlayerCommand::UseFrame(InputSlot::Reference),
         ));
     }
     actions
 }
 
 /// Speed, repeat and zoom, where the bar has no room for them.
-fn pace_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn pace_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     ui.horizontal(|ui| bar::zoom_ui(ui, view));
     ui.horizontal(|ui| {
         let playback = view.app.watch.playback;
@@ -123,7 +123,10 @@ fn pace_ui(ui: &mut Ui, view: &mut View<'_>) {
             let name = speed_text(speed);
             let button = Button::selectable(speed == playback.speed, &name);
             if ui.add(button).on_hover_text(SPEED_MORE).clicked() {
-                view.push(PlayerCommand::SetPlayback(Playback { speed, ..playback }));
+                view.push(PlayerCommand::SetPlayback(PlaybackOptions {
+                    speed,
+                    ..playback
+                }));
             }
         }
     });
@@ -137,7 +140,7 @@ fn pace_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// Submenu of the other results of this session to compare with what is shown.
-fn compare_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn compare_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let shown = match view.app.watch.mode {
         ViewerMode::Result(id) => Some(id),
         _ => None,
@@ -178,7 +181,7 @@ fn other_result_text(number: usize, title: &str, seed: Option<u64>) -> String {
 }
 
 /// Switches full screen on or off.
-pub(super) fn full_button(ui: &mut Ui, view: &mut View<'_>) {
+pub(super) fn full_button(ui: &mut Ui, view: &mut UiContext<'_>) {
     let (icon, name, explanation) = if view.app.watch.is_full {
         (
             icons::CORNERS_IN,

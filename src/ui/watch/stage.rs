@@ -8,10 +8,10 @@ use egui::{
 
 use crate::app::choices::CompareMode;
 use crate::app::commands::PlayerCommand;
-use crate::app::player::compare::{Compare, GAINS};
+use crate::app::player::compare::{GAINS, ResultComparison};
 use crate::app::player::texture::ViewerTexture;
-use crate::app::player::zoom::Zoom;
-use crate::ui::view::View;
+use crate::app::player::zoom::ZoomLevel;
+use crate::ui::view::UiContext;
 use crate::ui::watch::playhead;
 use crate::ui::widgets::{badge, choice, palette, with_icon};
 use crate::ui::{icons, theme};
@@ -42,7 +42,7 @@ const MODES: [(CompareMode, &str, &str); 3] = [
 /// Handles wheel and pointer; returns the rectangle of an image of this size in pixels.
 pub(super) fn stage_ui(
     ui: &mut Ui,
-    view: &mut View<'_>,
+    view: &mut UiContext<'_>,
     area: Rect,
     size: Vec2,
 ) -> (Response, Rect) {
@@ -65,7 +65,7 @@ fn on_pixels(ui: &Ui, shown: Rect) -> Rect {
 /// Like `stage_ui`, for two images with a shared view: input on either applies to both before they are drawn.
 pub(super) fn two_stages_ui(
     ui: &mut Ui,
-    view: &mut View<'_>,
+    view: &mut UiContext<'_>,
     stages: [(Rect, Vec2); 2],
 ) -> [(Response, Rect); 2] {
     let mut zoom = view.app.watch.zoom;
@@ -77,7 +77,7 @@ pub(super) fn two_stages_ui(
 }
 
 /// Around the picture there is room, unless it has the whole screen.
-fn place(view: &View<'_>, area: Rect) -> Rect {
+fn place(view: &UiContext<'_>, area: Rect) -> Rect {
     if view.app.watch.is_full {
         return area;
     }
@@ -85,7 +85,13 @@ fn place(view: &View<'_>, area: Rect) -> Rect {
     area.shrink(margin)
 }
 
-fn steer_ui(ui: &mut Ui, view: &View<'_>, area: Rect, size: Vec2, zoom: &mut Zoom) -> Response {
+fn steer_ui(
+    ui: &mut Ui,
+    view: &UiContext<'_>,
+    area: Rect,
+    size: Vec2,
+    zoom: &mut ZoomLevel,
+) -> Response {
     let response = ui.allocate_rect(area, Sense::click_and_drag());
     let place = place(view, area);
     if let Some(pointer) = response.hover_pos() {
@@ -100,14 +106,14 @@ fn steer_ui(ui: &mut Ui, view: &View<'_>, area: Rect, size: Vec2, zoom: &mut Zoo
     }
     if response.double_clicked() {
         *zoom = match zoom {
-            Zoom::Fit => Zoom::own_size(ui.ctx().pixels_per_point()),
-            Zoom::At { .. } => Zoom::Fit,
+            ZoomLevel::Fit => ZoomLevel::own_size(ui.ctx().pixels_per_point()),
+            ZoomLevel::At { .. } => ZoomLevel::Fit,
         };
     }
     response
 }
 
-fn keep(view: &mut View<'_>, zoom: Zoom) {
+fn keep(view: &mut UiContext<'_>, zoom: ZoomLevel) {
     if zoom != view.app.watch.zoom {
         view.push(PlayerCommand::Zoom(zoom));
     }
@@ -136,7 +142,7 @@ pub(super) fn edge(ui: &Ui, area: Rect, shown: Rect, colour: Color32) {
 }
 
 /// Controls of the comparison, in a row; for two images, which do not play, they are in the bar.
-pub(super) fn controls_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(super) fn controls_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     if playhead(view).is_some() {
         ui.horizontal_wrapped(|ui| modes_ui(ui, view));
     }
@@ -145,7 +151,7 @@ pub(super) fn controls_ui(ui: &mut Ui, view: &mut View<'_>) {
     }
 }
 
-pub(super) fn modes_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(super) fn modes_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let Some(compare) = &view.app.watch.compare else {
         return;
     };
@@ -181,7 +187,7 @@ pub(super) fn modes_ui(ui: &mut Ui, view: &mut View<'_>) {
     }
 }
 
-fn divider_slider(ui: &mut Ui, view: &mut View<'_>, compare: &Compare) {
+fn divider_slider(ui: &mut Ui, view: &mut UiContext<'_>, compare: &ResultComparison) {
     let mut divider = compare.divider;
     ui.spacing_mut().slider_width = theme::LABEL_WIDTH * 1.5;
     let slider = Slider::new(&mut divider, 0.0..=1.0).show_value(false);
@@ -191,13 +197,13 @@ fn divider_slider(ui: &mut Ui, view: &mut View<'_>, compare: &Compare) {
     move_divider(view, compare, divider);
 }
 
-fn move_divider(view: &mut View<'_>, compare: &Compare, to: f32) {
+fn move_divider(view: &mut UiContext<'_>, compare: &ResultComparison, to: f32) {
     if to != compare.divider {
         view.push(PlayerCommand::MoveDivider(to - compare.divider));
     }
 }
 
-fn gain_ui(ui: &mut Ui, view: &mut View<'_>, compare: &Compare) {
+fn gain_ui(ui: &mut Ui, view: &mut UiContext<'_>, compare: &ResultComparison) {
     for gain in GAINS {
         let (name, explanation) = (format!("{gain}×"), gain_hover(gain));
         if choice(ui, compare.gain == gain, &name, &explanation).clicked() {
@@ -214,7 +220,7 @@ fn gain_hover(gain: u8) -> String {
 }
 
 /// Names of A and B, and the differences of their settings.
-fn lines_ui(ui: &mut Ui, compare: &Compare) {
+fn lines_ui(ui: &mut Ui, compare: &ResultComparison) {
     let palette = palette(ui);
     let lines = compare.differences.lines();
     for ((letter, side), line) in ["A", "B"].into_iter().zip(&compare.sides).zip(&lines) {
@@ -228,7 +234,7 @@ fn lines_ui(ui: &mut Ui, compare: &Compare) {
     }
 }
 
-pub(super) fn pictures_ui(ui: &mut Ui, view: &mut View<'_>, area: Rect) {
+pub(super) fn pictures_ui(ui: &mut Ui, view: &mut UiContext<'_>, area: Rect) {
     let Some(compare) = &view.app.watch.compare else {
         return;
     };
@@ -253,7 +259,7 @@ fn size_of(screen: &ViewerTexture) -> Vec2 {
     screen.size().unwrap_or(Vec2::splat(1.0))
 }
 
-fn side_by_side_ui(ui: &mut Ui, view: &mut View<'_>, compare: &Compare, area: Rect) {
+fn side_by_side_ui(ui: &mut Ui, view: &mut UiContext<'_>, compare: &ResultComparison, area: Rect) {
     let (left, right) = area.split_left_right_at_fraction(0.5);
     let [a, b] = &compare.sides;
     let stages = [(left, size_of(&a.texture)), (right, size_of(&b.texture))];
@@ -268,7 +274,7 @@ fn side_by_side_ui(ui: &mut Ui, view: &mut View<'_>, compare: &Compare, area: Re
     }
 }
 
-fn wipe_ui(ui: &mut Ui, view: &mut View<'_>, compare: &Compare, area: Rect) {
+fn wipe_ui(ui: &mut Ui, view: &mut UiContext<'_>, compare: &ResultComparison, area: Rect) {
     let size = size_of(&compare.sides[0].texture);
     let (response, shown) = stage_ui(ui, view, area, size);
     let names = format!(
@@ -277,7 +283,7 @@ fn wipe_ui(ui: &mut Ui, view: &mut View<'_>, compare: &Compare, area: Rect) {
     );
     named(&response, &names);
     // B in A's place, each in its own shape.
-    let other = Zoom::Fit.rect(shown, size_of(&compare.sides[1].texture));
+    let other = ZoomLevel::Fit.rect(shown, size_of(&compare.sides[1].texture));
     let visible = shown.intersect(area);
     let x = visible.left() + visible.width() * compare.divider;
     let left = Rect::from_min_max(area.min, pos2(x, area.max.y));

@@ -7,9 +7,9 @@ use egui::{
 
 use crate::app::commands::PlayerCommand;
 use crate::app::queue::ResultItem;
-use crate::app::thumbs::Pictured;
-use crate::ui::results::{Subject, drag_source, result_menu_ui};
-use crate::ui::view::View;
+use crate::app::thumbs::ThumbSource;
+use crate::ui::results::{ResultSubject, drag_source, result_menu_ui};
+use crate::ui::view::UiContext;
 use crate::ui::widgets::{badge, palette};
 use crate::ui::{narrow, theme};
 
@@ -18,7 +18,7 @@ const MARGIN: Vec2 = Vec2::splat(3.0);
 /// Pixels of a thumbnail: sharp at 200 %.
 const THUMB_PX: u32 = 160;
 
-pub(in crate::ui) fn strip_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(in crate::ui) fn strip_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     if !narrow::has_strip(ui.available_height(), view) {
         return;
     }
@@ -39,7 +39,7 @@ pub(in crate::ui) fn strip_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// The newest first. Only what is visible is drawn, and the next ones at both sides, which keys can reach.
-fn results_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn results_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let seen = ui.clip_rect().expand2(vec2(theme::THUMB_SIDE * 2.0, 0.0));
     for (index, item) in view.app.queue.results.iter().enumerate().rev() {
         let inner = thumb_size(item);
@@ -61,7 +61,7 @@ fn thumb_size(item: &ResultItem) -> Vec2 {
     vec2((side * shape).clamp(side * 0.5, side * 2.0), side)
 }
 
-fn thumb_ui(ui: &mut Ui, view: &mut View<'_>, index: usize, item: &ResultItem, inner: Vec2) {
+fn thumb_ui(ui: &mut Ui, view: &mut UiContext<'_>, index: usize, item: &ResultItem, inner: Vec2) {
     let palette = palette(ui);
     let edge = if view.app.watch.shows(item) {
         palette.accent
@@ -90,14 +90,14 @@ fn thumb_ui(ui: &mut Ui, view: &mut View<'_>, index: usize, item: &ResultItem, i
             PlayerCommand::ShowResult(item.id)
         });
     }
-    drag_source(&response, || Subject::of_result(view, item));
+    drag_source(&response, || ResultSubject::of_result(view, item));
     let is_delete = || ui.input_mut(|input| input.consume_key(Modifiers::NONE, Key::Delete));
     if response.has_focus() && is_delete() {
-        let delete = Subject::of_result(view, item).trash();
+        let delete = ResultSubject::of_result(view, item).trash();
         view.push(delete);
     }
     if response.context_menu_opened() || response.secondary_clicked() {
-        let subject = Subject::of_result(view, item);
+        let subject = ResultSubject::of_result(view, item);
         response.context_menu(|ui| result_menu_ui(ui, view, &subject));
     }
 }
@@ -112,7 +112,11 @@ fn result_hover(title: &str, seed: Option<u64>) -> String {
 }
 
 /// A button with a thumbnail, which may load later.
-fn thumb_button<'a>(view: &View<'a>, pictured: Option<Pictured>, inner: Vec2) -> Button<'a> {
+fn thumb_button<'a>(
+    view: &UiContext<'a>,
+    pictured: Option<ThumbSource>,
+    inner: Vec2,
+) -> Button<'a> {
     let thumbs = &view.app.cx.thumbs;
     match pictured.and_then(|pictured| thumbs.get(pictured, THUMB_PX)) {
         Some(Ok(thumb)) => Button::image(Image::new(thumb).fit_to_exact_size(inner)),
@@ -136,7 +140,7 @@ fn count_badge(ui: &Ui, thumb: Rect, count: u32) {
 }
 
 /// The images of a batch side by side; a click shows one.
-pub(super) fn batch_ui(ui: &mut Ui, view: &mut View<'_>, item: &ResultItem) {
+pub(super) fn batch_ui(ui: &mut Ui, view: &mut UiContext<'_>, item: &ResultItem) {
     if !item.is_batch() {
         return;
     }

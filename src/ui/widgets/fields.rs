@@ -89,8 +89,7 @@ pub fn own_row<R>(
 }
 
 /// Like [`own_row`], for a value with a default by the model: `contents` changes the shown value, which applies until
-/// it is
-/// reset.
+/// it is reset.
 pub fn default_row<T: Clone + PartialEq>(
     ui: &mut Ui,
     (label, name, explanation): (&str, &'static str, &str),

@@ -10,11 +10,11 @@ use egui::{
 };
 
 use crate::ui::icons;
-use crate::ui::theme::{self, Palette};
+use crate::ui::theme::{self, ThemeColors};
 pub use fields::*;
 
 /// The colours in use.
-pub fn palette(ui: &Ui) -> &'static Palette {
+pub fn palette(ui: &Ui) -> &'static ThemeColors {
     theme::palette(ui.visuals())
 }
 
@@ -219,8 +219,7 @@ pub fn search_field(ui: &mut Ui, text: &mut String, name: &str) -> Response {
 }
 
 /// Height of a list that fills gradually: this, if the window has room for it. Requested at once, because a popup keeps
-/// the
-/// height with which it opened.
+/// the height with which it opened.
 pub fn list_height(ui: &Ui, wished: f32) -> f32 {
     wished.min(ui.ctx().content_rect().height() / 2.0)
 }

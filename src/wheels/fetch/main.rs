@@ -22,7 +22,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use safelight_wheels::{
-    Directory, LibtorchLock, LockedWheel, Record, WheelError, WheelLocation, directory_of,
+    LibtorchLock, LockedWheel, WheelDirectory, WheelError, WheelLocation, WheelRecord, directory_of,
 };
 
 use network::{ATTEMPTS, WheelClient};
@@ -79,7 +79,7 @@ fn make(lock_text: &str, folder: &Path, downloads: &Path, net: &WheelClient) -> 
         parts.push(part);
     }
     let missing: u64 = parts.iter().map(WheelDownload::missing).sum();
-    let mut progress = Progress::new(missing);
+    let mut progress = FetchProgress::new(missing);
     for part in &parts {
         let downloaded = part.download(net, &mut progress);
         downloaded.map_err(|err| part.failure(&err))?;
@@ -139,7 +139,7 @@ struct WheelDownload<'a> {
     /// Bytes of the wheel to download, from start to end, in the order in which they are kept.
     spans: Vec<(u64, u64)>,
     /// The wanted members and the list of checksums, by their place in `path`.
-    directory: Directory,
+    directory: WheelDirectory,
 }
 
 impl<'a> WheelDownload<'a> {
@@ -149,7 +149,7 @@ impl<'a> WheelDownload<'a> {
             url: String::new(),
             path: PathBuf::new(),
             spans: Vec::new(),
-            directory: Directory::default(),
+            directory: WheelDirectory::default(),
         }
     }
 
@@ -170,7 +170,7 @@ impl<'a> WheelDownload<'a> {
                     return self.choose(directory, true);
                 }
                 self.spans.push((0, bytes));
-                self.download(net, &mut Progress::new(self.missing()))?;
+                self.download(net, &mut FetchProgress::new(self.missing()))?;
             }
         }
         let file = File::open(&self.path)?;
@@ -185,7 +185,7 @@ impl<'a> WheelDownload<'a> {
     /// Keeps the wanted members of a table of contents. `in_spans`: only their bytes are downloaded.
     fn choose(
         &mut self,
-        directory: Directory,
+        directory: WheelDirectory,
         in_spans: bool,
     ) -> std::result::Result<(), WheelError> {
         for (name, _) in &self.wheel.files {
@@ -209,7 +209,7 @@ impl<'a> WheelDownload<'a> {
             (member.start, member.end) = (kept, kept + (end - start));
             kept = member.end;
         }
-        self.directory = Directory { members };
+        self.directory = WheelDirectory { members };
         Ok(())
     }
 
@@ -226,7 +226,7 @@ impl<'a> WheelDownload<'a> {
     fn download(
         &self,
         net: &WheelClient,
-        progress: &mut Progress,
+        progress: &mut FetchProgress,
     ) -> std::result::Result<(), WheelError> {
         let mut failures = 0;
         while let (here, Some((start, end))) = (self.here(), self.rest()) {
@@ -259,7 +259,7 @@ impl<'a> WheelDownload<'a> {
     fn unpack(&self, folder: &Path) -> std::result::Result<Vec<(String, u64, String)>, WheelError> {
         let mut wheel = BufReader::new(File::open(&self.path)?);
         let known = Some(self.wheel.record_sha256);
-        let record = Record::read(&mut wheel, &self.directory, known)?;
+        let record = WheelRecord::read(&mut wheel, &self.directory, known)?;
         let mut files = Vec::new();
         for member in &self.directory.members {
             let Some(target) = self.wheel.target_of(&member.name) else {
@@ -299,13 +299,13 @@ impl<'a> WheelDownload<'a> {
 }
 
 /// Prints a line for every tenth of a download.
-struct Progress {
+struct FetchProgress {
     total: u64,
     done: u64,
     start: Instant,
 }
 
-impl Progress {
+impl FetchProgress {
     fn new(total: u64) -> Self {
         if total > 0 {
             eprintln!("Downloading {} MB of libtorch", total / 1_000_000);

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use safelight_wheels::{Listed, LockedWheel, Requirement, links, of_folder, record_sum, tls};
+use safelight_wheels::{
+    ListedWheel, LockedWheel, WheelRequirement, links, of_folder, record_sum, tls,
+};
 use ureq::http::{Response, StatusCode, header};
 use ureq::{Agent, Body, Proxy};
 
@@ -45,9 +47,9 @@ impl WheelClient {
     }
 
     /// The wheel in the folders and indexes that pip looks in.
-    pub fn find(&self, wheel: &LockedWheel<'_>) -> io::Result<Listed> {
+    pub fn find(&self, wheel: &LockedWheel<'_>) -> io::Result<ListedWheel> {
         let text = format!("{}=={}", wheel.name, wheel.version);
-        let requirement = Requirement::parse(&text);
+        let requirement = WheelRequirement::parse(&text);
         let (mut listed, mut missing) = (Vec::new(), "no index has this wheel".to_owned());
         let indexes = self.pip.indexes.iter().map(|index| requirement.page(index));
         for place in self.pip.links.iter().cloned().chain(indexes) {

@@ -84,8 +84,7 @@ fn files(variable: &impl Fn(&str) -> Option<String>) -> Vec<PathBuf> {
 }
 
 /// Values in `[global]` and `[download]`; a value may continue in indented lines. `[download]` overrides `[global]` in
-/// any
-/// order.
+/// any order.
 fn values_of(text: &str) -> BTreeMap<String, String> {
     let (mut values, mut of_download) = (BTreeMap::new(), BTreeMap::new());
     let (mut section, mut key) = ("", String::new());

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use safelight_wheels::{Directory, Record, WheelError, directory_of, sha256};
+use safelight_wheels::{WheelDirectory, WheelError, WheelRecord, directory_of, sha256};
 use tempfile::TempDir;
 
 use super::network::WheelClient;
@@ -21,13 +21,13 @@ const WHEEL: &[u8] = include_bytes!("../tests/small.whl");
 /// An unfinished download has so many bytes.
 const KEPT: u64 = 50;
 
-fn directory() -> Directory {
+fn directory() -> WheelDirectory {
     let read = |start: u64, end: u64| Ok(WHEEL[start as usize..end as usize].to_vec());
     directory_of::<WheelError>(WHEEL.len() as u64, read).expect("the wheel is sound")
 }
 
 fn lock() -> String {
-    let record = Record::read(&mut Cursor::new(WHEEL), &directory(), None);
+    let record = WheelRecord::read(&mut Cursor::new(WHEEL), &directory(), None);
     let sum = record.expect("the wheel is sound").sha256;
     format!(
         "# A comment.\nwheel torch===2.11.0 {sum}\nfile torch/lib/libc10.so lib/libc10.so\n\

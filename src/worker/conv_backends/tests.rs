@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use safelight_core::families::{flux, framepack, wan};
 use safelight_core::job::DtypeChoice;
-use safelight_core::memory::conv_backends::Convolutions;
+use safelight_core::memory::conv_backends::ConvDimensions;
 
 use super::*;
 use crate::worker::request_of_tests::request;
@@ -19,17 +19,17 @@ fn key() -> ConvBackendKey {
         libtorch: "2.11.0+rocm7.1".to_owned(),
         dtype: "bf16".to_owned(),
         shape: ShapeClass::Large,
-        convolutions: Convolutions::Clips,
+        convolutions: ConvDimensions::Clips,
     }
 }
 
 /// Creates an engine whose answer for each backend is a branch of a shell's `case`.
 fn fake(folder: &Path, cases: &str) -> PathBuf {
     let path = folder.join("engine");
-    // probe --json --device D --backend B --shape S --convolutions C --dtype K
+    // probe --device D --backend B --shape S --convolutions C --dtype K
     let script = format!(
-        "#!/bin/sh\nc=${{10}}\nanswer() {{ echo \"{{\\\"backend\\\":\\\"$1\\\",\\\"shape\\\":\\\"$2\\\",\\\"convolutions\\\":\\\"$c\\\",\\\"dtype\\\":\\\"bf16\\\",$3}}\"; }}\n\
-         echo \"$@\" >> \"$(dirname \"$0\")/calls\"\ncase \"$6\" in\n{cases}\nesac\n"
+        "#!/bin/sh\nc=$9\nanswer() {{ echo \"{{\\\"backend\\\":\\\"$1\\\",\\\"shape\\\":\\\"$2\\\",\\\"convolutions\\\":\\\"$c\\\",\\\"dtype\\\":\\\"bf16\\\",$3}}\"; }}\n\
+         echo \"$@\" >> \"$(dirname \"$0\")/calls\"\ncase \"$5\" in\n{cases}\nesac\n"
     );
     write_script(&path, &script);
     path
@@ -71,7 +71,7 @@ fn probe(cases: &str) -> (Option<ConvBackend>, Vec<ProbeResult>, Duration) {
     let first = calls.lines().next().unwrap();
     assert_eq!(
         first,
-        "probe --json --device cuda:0 --backend direct --shape large --convolutions clips --dtype bf16"
+        "probe --device cuda:0 --backend direct --shape large --convolutions clips --dtype bf16"
     );
     (backend, ends, took)
 }
@@ -95,7 +95,7 @@ const WRONG: &str = r#"'"end":"wrong","error":0.9'"#;
 #[test]
 fn a_backend_that_hangs_is_killed_and_the_fastest_other_one_is_chosen() {
     let (backend, ends, took) = probe(&format!(
-        "direct) sleep 60;;\nno_miopen) answer $6 $8 {RIGHT};;\nframes) answer $6 $8 {FASTER};;"
+        "direct) sleep 60;;\nno_miopen) answer $5 $7 {RIGHT};;\nframes) answer $5 $7 {FASTER};;"
     ));
     assert_eq!(backend, Some(ConvBackend::Frames));
     assert_eq!(ends[0], ProbeResult::TimedOut { secs: 1.5 });
@@ -105,7 +105,7 @@ fn a_backend_that_hangs_is_killed_and_the_fastest_other_one_is_chosen() {
 #[test]
 fn a_backend_that_crashes_or_is_wrong_is_not_chosen() {
     let (backend, ends, _) = probe(&format!(
-        "direct) kill -SEGV $$;;\nno_miopen) answer $6 $8 {WRONG};;\nframes) answer $6 $8 {RIGHT};;"
+        "direct) kill -SEGV $$;;\nno_miopen) answer $5 $7 {WRONG};;\nframes) answer $5 $7 {RIGHT};;"
     ));
     assert_eq!(backend, Some(ConvBackend::Frames));
     let ProbeResult::Failed { reason } = &ends[0] else {
@@ -118,7 +118,7 @@ fn a_backend_that_crashes_or_is_wrong_is_not_chosen() {
 #[test]
 fn an_answer_counts_though_its_process_hangs_or_crashes_behind_it() {
     let (backend, ends, _) = probe(&format!(
-        "direct) answer $6 $8 {FASTER}; sleep 60;;\nno_miopen) answer $6 $8 {RIGHT}; kill -SEGV $$;;\n\
+        "direct) answer $5 $7 {FASTER}; sleep 60;;\nno_miopen) answer $5 $7 {RIGHT}; kill -SEGV $$;;\n\
          frames) echo noise; answer frames small {FASTER};;"
     ));
     assert_eq!(backend, Some(ConvBackend::Direct));
@@ -210,13 +210,13 @@ fn an_autoencoder_of_pictures_gets_a_verdict_of_its_own_where_miopen_hangs() {
         key_of(flux::FAMILY, &request),
         key_of(wan::FAMILY, &request),
     );
-    assert_eq!(pictures.convolutions, Convolutions::Pictures);
-    assert_eq!(clips.convolutions, Convolutions::Clips);
+    assert_eq!(pictures.convolutions, ConvDimensions::Pictures);
+    assert_eq!(clips.convolutions, ConvDimensions::Clips);
 
     let folder = tempfile::tempdir().unwrap();
     let engine = fake(
         folder.path(),
-        &format!("direct) sleep 60;;\nno_miopen) answer $6 $8 {RIGHT};;"),
+        &format!("direct) sleep 60;;\nno_miopen) answer $5 $7 {RIGHT};;"),
     );
     let mut backends = ConvBackends::load(None);
     backends.limits = short();
@@ -234,7 +234,7 @@ fn an_autoencoder_of_pictures_gets_a_verdict_of_its_own_where_miopen_hangs() {
 }
 
 /// What a verdict for such a job of another family would be kept under.
-fn key_of(family: Family, request: &GenerateRequest) -> ConvBackendKey {
+fn key_of(family: ModelFamily, request: &GenerateRequest) -> ConvBackendKey {
     let report = EngineReport {
         protocol: 1,
         libtorch: String::new(),
@@ -273,7 +273,7 @@ fn a_verdict_is_of_the_numbers_that_the_autoencoder_computes_in() {
 fn compiling_is_not_counted_and_a_hang_behind_it_is_seen_soon() {
     let folder = tempfile::tempdir().unwrap();
     let cases = format!(
-        "direct) sleep 2; echo '{WARM_LINE}'; answer $6 $8 {FASTER};;\nno_miopen) exit 1;;\n\
+        "direct) sleep 2; echo '{WARM_LINE}'; answer $5 $7 {FASTER};;\nno_miopen) exit 1;;\n\
          frames) echo '{WARM_LINE}'; sleep 600;;"
     );
     let engine = fake(folder.path(), &cases);
@@ -299,8 +299,8 @@ fn compiling_is_not_counted_and_a_hang_behind_it_is_seen_soon() {
 fn only_the_best_backend_of_miopen_is_probed_in_its_other_modes() {
     let folder = tempfile::tempdir().unwrap();
     let cases = format!(
-        "direct) exit 1;;\nno_miopen) answer $6 $8 {FASTER};;\n\
-         frames) if [ $MODE = searching ]; then answer $6 $8 {FASTEST}; else answer $6 $8 {RIGHT}; fi;;"
+        "direct) exit 1;;\nno_miopen) answer $5 $7 {FASTER};;\n\
+         frames) if [ $MODE = searching ]; then answer $5 $7 {FASTEST}; else answer $5 $7 {RIGHT}; fi;;"
     );
     let engine = fake(folder.path(), &cases);
     let mut backends = ConvBackends::load(None);

@@ -22,7 +22,7 @@ fn of(
     settings: &RuntimeSettings,
     inherited: &[(&str, &str)],
     name: &str,
-) -> Option<(Option<String>, Origin)> {
+) -> Option<(Option<String>, VariableOrigin)> {
     let inherited = inherited
         .iter()
         .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
@@ -32,7 +32,7 @@ fn of(
     Some((variable.value, variable.origin))
 }
 
-fn set(value: &str, origin: Origin) -> (Option<String>, Origin) {
+fn set(value: &str, origin: VariableOrigin) -> (Option<String>, VariableOrigin) {
     (Some(value.to_owned()), origin)
 }
 
@@ -63,10 +63,10 @@ fn an_override_of_the_target_is_taken_from_gfx1151_and_left_to_others_who_need_i
     let plain = RuntimeSettings::default();
     let inherited = [("HSA_OVERRIDE_GFX_VERSION", "11.0.0")];
     let name = "HSA_OVERRIDE_GFX_VERSION";
-    let removed = Some((None, Origin::Removed));
+    let removed = Some((None, VariableOrigin::Removed));
     assert_eq!(of(&halo(), &plain, &inherited, name), removed);
     let phoenix = target("rocm", DeviceClass::Unified, &["gfx1103"]);
-    let left = Some(set("11.0.0", Origin::Inherited));
+    let left = Some(set("11.0.0", VariableOrigin::Inherited));
     assert_eq!(of(&phoenix, &plain, &inherited, name), left);
 }
 
@@ -77,7 +77,7 @@ fn inherited_ways_of_the_allocator_stop_before_a_gpu_and_the_setting_goes_throug
         ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),
     ];
     let mut settings = RuntimeSettings::default();
-    let removed = Some((None, Origin::Removed));
+    let removed = Some((None, VariableOrigin::Removed));
     for (name, _) in inherited {
         assert_eq!(of(&halo(), &settings, &inherited, name), removed);
     }
@@ -88,12 +88,12 @@ fn inherited_ways_of_the_allocator_stop_before_a_gpu_and_the_setting_goes_throug
     settings.allocator = AllocatorChoice::Expandable;
     assert_eq!(
         of(&halo(), &settings, &inherited, "PYTORCH_ALLOC_CONF"),
-        Some(set("expandable_segments:True", Origin::Settings))
+        Some(set("expandable_segments:True", VariableOrigin::Settings))
     );
     settings.verbose_miopen = true;
     assert_eq!(
         of(&halo(), &settings, &[], "MIOPEN_LOG_LEVEL"),
-        Some(set("5", Origin::Settings))
+        Some(set("5", VariableOrigin::Settings))
     );
 }
 
@@ -101,9 +101,9 @@ fn inherited_ways_of_the_allocator_stop_before_a_gpu_and_the_setting_goes_throug
 fn a_search_for_convolutions_that_a_shell_asked_for_gives_way_and_the_settings_do_not() {
     let mut settings = RuntimeSettings::default();
     let inherited = [("MIOPEN_FIND_MODE", "NORMAL"), ("MIOPEN_FIND_ENFORCE", "3")];
-    let ours = Some(set("2", Origin::Safelight));
+    let ours = Some(set("2", VariableOrigin::Safelight));
     assert_eq!(of(&halo(), &settings, &inherited, "MIOPEN_FIND_MODE"), ours);
-    let removed = Some((None, Origin::Removed));
+    let removed = Some((None, VariableOrigin::Removed));
     assert_eq!(
         of(&halo(), &settings, &inherited, "MIOPEN_FIND_ENFORCE"),
         removed
@@ -118,15 +118,21 @@ fn a_search_for_convolutions_that_a_shell_asked_for_gives_way_and_the_settings_d
     say("GOMP_SPINCOUNT", "");
     say("MINE", "yes");
     let all = |name| of(&halo(), &settings, &inherited, name);
-    assert_eq!(all("MIOPEN_FIND_MODE"), Some(set("1", Origin::Settings)));
-    assert_eq!(all("GOMP_SPINCOUNT"), Some((None, Origin::Settings)));
-    assert_eq!(all("MINE"), Some(set("yes", Origin::Settings)));
+    assert_eq!(
+        all("MIOPEN_FIND_MODE"),
+        Some(set("1", VariableOrigin::Settings))
+    );
+    assert_eq!(
+        all("GOMP_SPINCOUNT"),
+        Some((None, VariableOrigin::Settings))
+    );
+    assert_eq!(all("MINE"), Some(set("yes", VariableOrigin::Settings)));
 }
 
 #[test]
 fn the_layout_of_convolutions_is_the_safe_one_on_amd_unless_the_user_set_another() {
     let mut settings = RuntimeSettings::default();
-    let ours = Some(set("0", Origin::Safelight));
+    let ours = Some(set("0", VariableOrigin::Safelight));
     assert_eq!(of(&halo(), &settings, &[], MIOPEN_LAYOUT), ours);
     // Passed on as it is.
     let shell = [(MIOPEN_LAYOUT, "1")];
@@ -135,7 +141,7 @@ fn the_layout_of_convolutions_is_the_safe_one_on_amd_unless_the_user_set_another
         .environment
         .insert(MIOPEN_LAYOUT.to_owned(), "1".to_owned());
     assert_eq!(said, None);
-    let theirs = Some(set("1", Origin::Settings));
+    let theirs = Some(set("1", VariableOrigin::Settings));
     assert_eq!(of(&halo(), &settings, &[], MIOPEN_LAYOUT), theirs);
     let nvidia = target("cuda", DeviceClass::Discrete, &[]);
     let plain = RuntimeSettings::default();
@@ -151,15 +157,15 @@ fn what_a_probe_found_of_miopen_reaches_the_engine_unless_the_settings_say_other
     };
     let shell = [(MIOPEN_FIND_MODE, "1")];
     let searches = of(&found, &settings, &shell, MIOPEN_FIND_MODE);
-    assert_eq!(searches, Some((None, Origin::Safelight)));
+    assert_eq!(searches, Some((None, VariableOrigin::Safelight)));
     let layout = of(&found, &settings, &[], MIOPEN_LAYOUT);
-    assert_eq!(layout, Some(set("1", Origin::Safelight)));
+    assert_eq!(layout, Some(set("1", VariableOrigin::Safelight)));
     let said = settings
         .environment
         .insert(MIOPEN_FIND_MODE.to_owned(), "3".to_owned());
     assert_eq!(said, None);
     let searches = of(&found, &settings, &shell, MIOPEN_FIND_MODE);
-    assert_eq!(searches, Some(set("3", Origin::Settings)));
+    assert_eq!(searches, Some(set("3", VariableOrigin::Settings)));
 }
 
 #[test]
@@ -172,7 +178,7 @@ fn the_display_gpu_is_left_out_unless_the_shell_chose_gpus() {
     let name = "ROCR_VISIBLE_DEVICES";
     assert_eq!(
         of(&two, &plain, &[], name),
-        Some(set("1", Origin::Safelight))
+        Some(set("1", VariableOrigin::Safelight))
     );
     let chose = [("HIP_VISIBLE_DEVICES", "0")];
     assert_eq!(of(&two, &plain, &chose, name), None);

@@ -92,7 +92,7 @@ pub(super) fn times_of(
 
 #[cfg(test)]
 mod tests {
-    use safelight_core::media::{ClipOptions, Picture, write_clip};
+    use safelight_core::media::{ClipOptions, RgbPixels, write_clip};
     use serde_json::json;
 
     use super::*;
@@ -110,7 +110,7 @@ mod tests {
     fn times_are_kept_or_their_loss_is_told() {
         let folder = tempfile::tempdir().expect("a folder");
         let source = folder.path().join("a.webp");
-        let frame = |grey| Picture::from_fn(8, 8, |_, _| [grey; 3]).expect("a picture");
+        let frame = |grey| RgbPixels::from_fn(8, 8, |_, _| [grey; 3]).expect("a picture");
         let starts = FrameStarts::from_micros([0, 50_000, 700_000, 900_000, 1_000_000]);
         let options = ClipOptions {
             starts: Some(starts.clone()),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use safelight_core::job::{JobError, JobErrorKind};
-use safelight_core::media::{FrameSegments, MediaError, Picture, SegmentWriter};
+use safelight_core::media::{FrameSegments, MediaError, RgbPixels, SegmentWriter};
 
 use crate::worker::save::error_of;
 
@@ -31,7 +31,7 @@ pub(super) struct FrameWriter {
 }
 
 struct RunThread {
-    frames: Sender<Arc<Picture>>,
+    frames: Sender<Arc<RgbPixels>>,
     thread: JoinHandle<Result<(), MediaError>>,
 }
 
@@ -53,7 +53,7 @@ impl FrameWriter {
     }
 
     /// Takes the next frame. Returns the error of an earlier one.
-    pub(super) fn push(&mut self, picture: Arc<Picture>) -> Result<(), JobError> {
+    pub(super) fn push(&mut self, picture: Arc<RgbPixels>) -> Result<(), JobError> {
         if self.writing.is_none() {
             let (sender, frames) = bounded(FRAMES_AHEAD);
             let runs = self.runs.clone();
@@ -94,7 +94,7 @@ impl FrameWriter {
 /// Distributes frames to runs until there are no more. Returns the error of the earliest run that has one.
 fn write(
     runs: &FrameSegments,
-    frames: &Receiver<Arc<Picture>>,
+    frames: &Receiver<Arc<RgbPixels>>,
     processors: usize,
 ) -> Result<(), MediaError> {
     let run_frames = if runs.hold_one_frame() {
@@ -136,7 +136,7 @@ fn write(
 }
 
 /// Number of runs of frames of this size that may be encoded in parallel.
-fn runs_at_once(frame: &Picture, run_frames: usize, processors: usize) -> usize {
+fn runs_at_once(frame: &RgbPixels, run_frames: usize, processors: usize) -> usize {
     let run_bytes = frame.rgb.len().saturating_mul(run_frames).max(1);
     (BYTES_AHEAD / run_bytes)
         .min(processors)
@@ -152,7 +152,7 @@ fn ended(run: Option<ScopedJoinHandle<'_, Result<(), MediaError>>>) -> Result<()
     }
 }
 
-fn write_run(mut run: SegmentWriter, frames: &Receiver<Arc<Picture>>) -> Result<(), MediaError> {
+fn write_run(mut run: SegmentWriter, frames: &Receiver<Arc<RgbPixels>>) -> Result<(), MediaError> {
     for picture in frames {
         run.push(&picture)?;
     }
@@ -167,8 +167,8 @@ mod tests {
 
     use super::*;
 
-    fn moving(index: u32) -> Arc<Picture> {
-        let picture = Picture::from_fn(64, 48, |x, y| {
+    fn moving(index: u32) -> Arc<RgbPixels> {
+        let picture = RgbPixels::from_fn(64, 48, |x, y| {
             let shade = (x * 3 + y * 5 + index * 7) as u8;
             [shade, 255 - shade, index as u8]
         });
@@ -219,10 +219,10 @@ mod tests {
 
     #[test]
     fn large_frames_are_encoded_one_run_after_the_other() {
-        let small = Picture::from_fn(832, 480, |_, _| [0; 3]).unwrap();
+        let small = RgbPixels::from_fn(832, 480, |_, _| [0; 3]).unwrap();
         assert_eq!(runs_at_once(&small, 24, 16), 8);
         assert_eq!(runs_at_once(&small, 24, 2), 2);
-        let large = Picture::from_fn(3840, 2160, |_, _| [0; 3]).unwrap();
+        let large = RgbPixels::from_fn(3840, 2160, |_, _| [0; 3]).unwrap();
         assert_eq!(runs_at_once(&large, 24, 16), 1);
         assert_eq!(runs_at_once(&large, 1, 16), 8);
     }

@@ -9,12 +9,12 @@ mod provenance;
 use safelight_core::files::make_private_folder;
 use safelight_core::finish::{PostprocessRequest, fingerprint};
 use safelight_core::job::{
-    CARRIED_APP, Clip, Frame, JobError, JobErrorKind, JobFolder, Recipe, StageTime,
+    CARRIED_APP, JobError, JobErrorKind, JobFolder, PreviewFrame, Recipe, StageTime, Video,
 };
 use safelight_core::media::{self, ClipOptions, FrameSegments, MediaError};
 use serde_json::{Map, Value, json};
 
-pub(super) use provenance::Provenance;
+pub(super) use provenance::ResultProvenance;
 
 use super::job_run::{FrameStore, JobRun, SavedResult, check_room};
 use super::save::error_of;
@@ -41,7 +41,7 @@ pub(super) struct PostprocessedFrames<'a> {
     request: &'a PostprocessRequest,
     writer: FrameWriter,
     /// First frame of this program, to show.
-    first: Option<Frame>,
+    first: Option<PreviewFrame>,
     /// Losses against the source, one sentence each.
     notices: Vec<String>,
 }
@@ -81,7 +81,7 @@ impl<'a> PostprocessedFrames<'a> {
     }
 
     /// The source's settings, with an entry for this job.
-    fn settings(&self, provenance: &Provenance) -> Value {
+    fn settings(&self, provenance: &ResultProvenance) -> Value {
         let carried = media::read_settings(&self.request.source);
         let carried = carried.ok().flatten();
         let carried =
@@ -126,7 +126,7 @@ impl FrameStore for PostprocessedFrames<'_> {
         self.writer.num_frames()
     }
 
-    fn push(&mut self, frame: Frame) -> Result<(), JobError> {
+    fn push(&mut self, frame: PreviewFrame) -> Result<(), JobError> {
         self.first.get_or_insert_with(|| frame.clone());
         self.writer.push(frame.picture)
     }
@@ -142,7 +142,7 @@ impl FrameStore for PostprocessedFrames<'_> {
         _time: StageTime,
     ) -> Result<(), JobError> {
         let attempts = run.fallbacks.attempts();
-        Provenance::load(folder).with(attempts).save(folder);
+        ResultProvenance::load(folder).with(attempts).save(folder);
         let (found, expected) = (self.writer.num_frames(), self.request.after.num_frames);
         if found == 0 {
             let what = format!(
@@ -160,7 +160,7 @@ impl FrameStore for PostprocessedFrames<'_> {
     }
 
     fn save(&mut self, run: &mut JobRun<'_>, folder: &JobFolder) -> Result<SavedResult, JobError> {
-        let provenance = Provenance::load(folder).with(run.fallbacks.attempts());
+        let provenance = ResultProvenance::load(folder).with(run.fallbacks.attempts());
         let settings = self.settings(&provenance).to_string();
         // Read now: a source whose sound went meanwhile still gives a result.
         let sound = sound_of(self.request).sound;
@@ -170,7 +170,7 @@ impl FrameStore for PostprocessedFrames<'_> {
         Ok(SavedResult {
             paths: paths.map_err(|err| error_of(&err))?,
             num_frames: self.writer.num_frames(),
-            clip: Clip {
+            clip: Video {
                 frames: self
                     .first
                     .take()

@@ -2,22 +2,22 @@
 //! frames are all done starts no engine, and its result has the same settings.
 
 use safelight_core::files::{read_json_or_default, write_json};
-use safelight_core::job::{Climb, JobFolder};
+use safelight_core::job::{FallbackAttempt, JobFolder};
 use safelight_core::protocol::EngineReport;
 use serde::{Deserialize, Serialize};
 
 /// Part of the result's settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(in crate::worker) struct Provenance {
+pub(in crate::worker) struct ResultProvenance {
     device: Option<String>,
     libtorch: Option<String>,
     /// Fallbacks that changed the result, of all programs that computed it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    memory_rungs: Vec<Climb>,
+    memory_rungs: Vec<FallbackAttempt>,
 }
 
-impl Provenance {
+impl ResultProvenance {
     /// Reads the stored value; empty if there is none.
     pub(in crate::worker) fn load(folder: &JobFolder) -> Self {
         read_json_or_default(&folder.computed_file())
@@ -33,7 +33,7 @@ impl Provenance {
     }
 
     /// Adds the successful fallbacks that changed the result.
-    pub(super) fn with(mut self, climbs: &[Climb]) -> Self {
+    pub(super) fn with(mut self, climbs: &[FallbackAttempt]) -> Self {
         for climb in climbs {
             let counts = climb.helped && climb.rung.changes_result();
             if counts && !self.memory_rungs.contains(climb) {
@@ -61,22 +61,22 @@ mod tests {
     #[test]
     fn a_resumed_job_adds_its_fallbacks_to_the_stored_ones() {
         let folder = tempfile::tempdir().unwrap();
-        let folder = JobFolder::at(folder.path());
-        let climb = |rung, helped| Climb {
+        let folder = JobFolder::open(folder.path());
+        let climb = |rung, helped| FallbackAttempt {
             stage: Stage::Upscale,
             section: 0,
             rung,
             helped,
         };
-        assert_eq!(Provenance::load(&folder), Provenance::default());
+        assert_eq!(ResultProvenance::load(&folder), ResultProvenance::default());
         let climbs = [
             climb(FallbackLevel::OnCpu, true),
             climb(FallbackLevel::OnCpu, false),
         ];
-        let computed = Provenance::default().with(&climbs);
+        let computed = ResultProvenance::default().with(&climbs);
         assert_eq!(computed.memory_rungs, climbs[..1], "the other did not help");
         computed.save(&folder);
-        assert_eq!(Provenance::load(&folder), computed);
+        assert_eq!(ResultProvenance::load(&folder), computed);
         assert_eq!(computed.clone().with(&climbs), computed, "told once");
     }
 }

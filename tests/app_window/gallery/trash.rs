@@ -87,7 +87,7 @@ fn what_was_wished_a_moment_before_the_window_closes_is_done() {
     assert!(!at("a.png").exists() && !at("b.png").exists());
     let trash = home.path().join("Trash/files");
     assert!(trash.join("a.png").exists() && trash.join("b.png").exists());
-    let data = Paths::under(home.path()).data;
+    let data = AppPaths::under(home.path()).data;
     let favourites = fs::read_to_string(data.join("favourites.json")).unwrap();
     assert!(favourites.contains("c.png"), "{favourites}");
 }

@@ -4,10 +4,10 @@
 use std::io;
 use std::path::PathBuf;
 
-use safelight::telemetry::record::Record;
+use safelight::telemetry::record::TelemetryRecord;
 use safelight_core::catalog::known_models;
-use safelight_core::gallery::Shelf;
-use safelight_core::job::prompt::{self, Timeline, WildcardFolders};
+use safelight_core::gallery::GalleryIndex;
+use safelight_core::job::prompt::{self, PromptTimeline, WildcardFolders};
 use safelight_core::job::{GenerateForm, JobFolder, JobId, QueueFile, SheetCells};
 use safelight_core::library::folders_listed_in;
 use safelight_core::media::{read_settings, read_texts};
@@ -17,7 +17,7 @@ use safelight_core::memory::counters::FallbackCounters;
 use safelight_core::protocol::{EngineCommand, EngineMessage, read_frame};
 use safelight_core::settings::Settings;
 use safelight_core::{presets, restore};
-use safelight_wheels::{Requirement, of_page};
+use safelight_wheels::{WheelRequirement, of_page};
 
 use crate::scratch::Scratch;
 
@@ -92,9 +92,9 @@ pub fn metadata(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
 /// Safelight's own files, damaged by a crash or a sync.
 pub fn state(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
     let path = scratch.file("job/request.json", bytes)?;
-    scratch.call(|| drop(JobFolder::at(scratch.path().join("job")).request()));
+    scratch.call(|| drop(JobFolder::open(scratch.path().join("job")).request()));
     scratch.call(|| drop(QueueFile::load(&path)));
-    scratch.call(|| drop(Shelf::open(path.clone(), path.clone())));
+    scratch.call(|| drop(GalleryIndex::open(path.clone(), path.clone())));
     scratch.call(|| drop((FallbackCounters::load(&path), PeakCorrections::load(&path))));
     scratch.call(|| drop(ConvBackendFile::load(&path)));
     scratch.call(|| drop(serde_json::from_slice::<GenerateForm>(bytes)));
@@ -110,7 +110,7 @@ pub fn prompt(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
     }
     scratch.call(|| drop(prompt::lines(&text)));
     scratch.call(|| drop(prompt::longest(&text, &none, &mut |text| text.len())));
-    if let Ok(Some(timeline)) = scratch.call(|| Timeline::parse(&text)) {
+    if let Ok(Some(timeline)) = scratch.call(|| PromptTimeline::parse(&text)) {
         scratch.call(|| drop(timeline.texts()));
     }
     Ok(0)
@@ -151,7 +151,7 @@ pub fn index_page(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
     let listed = scratch.call(|| of_page(PAGE, &html, FILE_HOSTS));
     for text in REQUIREMENTS {
         let listed = listed.clone();
-        scratch.call(|| drop(Requirement::parse(text).choose(listed, BUILD, |_| false)));
+        scratch.call(|| drop(WheelRequirement::parse(text).choose(listed, BUILD, |_| false)));
     }
     Ok(0)
 }
@@ -160,12 +160,12 @@ pub fn index_page(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
 pub fn telemetry_record(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
     let path = scratch.file("records/7.json", bytes)?;
     let folder = scratch.path().join("records");
-    let Ok(record) = scratch.call(|| Record::load(&folder, JobId(7))) else {
+    let Ok(record) = scratch.call(|| TelemetryRecord::load(&folder, JobId(7))) else {
         return Ok(0);
     };
     scratch.call(|| drop(record.to_csv()));
     // A record that loads can be exported and loaded again.
     let exported = scratch.call(|| record.export(&path));
-    assert!(exported.is_err() || Record::load(&folder, JobId(7)).is_ok());
+    assert!(exported.is_err() || TelemetryRecord::load(&folder, JobId(7)).is_ok());
     Ok(0)
 }

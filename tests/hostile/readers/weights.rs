@@ -7,13 +7,15 @@ use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
 
-use safelight_core::catalog::Catalog;
+use safelight_core::catalog::ModelCatalog;
 use safelight_core::families::{
-    Family, chroma, flux, flux2, framepack, krea2, qwen_image, wan, z_image,
+    ModelFamily, chroma, flux, flux2, framepack, krea2, qwen_image, wan, z_image,
 };
-use safelight_core::formats::weights::gguf::{Element, Value};
-use safelight_core::formats::weights::header::Header;
-use safelight_core::lora::{CLIP, LoraFile, LoraInfo, Origin, Plan, T5, Table, fitting_plan};
+use safelight_core::formats::weights::gguf::{GgufElement, GgufValue};
+use safelight_core::formats::weights::header::WeightHeader;
+use safelight_core::lora::{
+    CLIP, LayerTable, LoraFile, LoraInfo, LoraOrigin, LoraPlan, T5, fitting_plan,
+};
 use safelight_core::model::ModelSpec;
 use safelight_core::networks::{IfnetConfig, UpscalerConfig};
 use safelight_core::tokens::{SpieceModel, TextTokenizer};
@@ -97,18 +99,18 @@ pub fn gguf(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
         drop(SpieceModel::find(&path).map(|model| model.map(|model| model.encode(TEXTS[1]))));
     });
     encode(scratch, &path, None);
-    let Ok((file, header)) = Header::open(&path) else {
+    let Ok((file, header)) = WeightHeader::open(&path) else {
         return Ok(0);
     };
     for key in ["tokenizer.ggml.tokens", "tokenizer.ggml.scores", "a"] {
-        let Some((metadata, Value::List(list))) = header
+        let Some((metadata, GgufValue::List(list))) = header
             .gguf
             .as_ref()
             .and_then(|it| Some((it, it.value(key)?)))
         else {
             continue;
         };
-        if list.element == Element::Text {
+        if list.element == GgufElement::Text {
             let mut count = 0;
             let read = scratch.call(|| metadata.each_text(&file, *list, |_| count += 1));
             assert!(read.is_err() || count == list.count);
@@ -121,7 +123,7 @@ pub fn gguf(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
 
 /// Header, model identification, upscaler and interpolator configs.
 fn weights(scratch: &Scratch, path: &Path) {
-    if let Ok((_, header)) = scratch.call(|| Header::open(path)) {
+    if let Ok((_, header)) = scratch.call(|| WeightHeader::open(path)) {
         let mut bytes = 0_u64;
         for (name, info) in header.tensors() {
             let end = info.start.checked_add(info.bytes).expect("a tensor ends");
@@ -131,7 +133,7 @@ fn weights(scratch: &Scratch, path: &Path) {
         }
         assert_eq!(bytes, header.data_bytes());
     }
-    scratch.call(|| drop(Catalog::default().card(path)));
+    scratch.call(|| drop(ModelCatalog::default().card(path)));
     scratch.call(|| drop(UpscalerConfig::read(path)));
     scratch.call(|| drop(IfnetConfig::read(path)));
 }
@@ -157,10 +159,10 @@ pub fn model_folder(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
         };
         write_safetensors(scratch, &format!("tree/{name}"), &header, 0)?;
     }
-    scratch.call(|| drop(Catalog::default().card(&folder)));
+    scratch.call(|| drop(ModelCatalog::default().card(&folder)));
     scratch.call(|| drop(ModelSpec::open(&folder)));
     for part in ["transformer", "vae", "text_encoder"] {
-        scratch.call(|| drop(Catalog::default().card(&folder.join(part))));
+        scratch.call(|| drop(ModelCatalog::default().card(&folder.join(part))));
     }
     Ok(0)
 }
@@ -209,7 +211,7 @@ pub fn lora(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
     let (shapes, notes) = parse(lora);
     let (model, _) = parse(model);
     let path = write_lora(scratch, &shapes, &notes)?;
-    scratch.call(|| drop(Catalog::default().card(&path)));
+    scratch.call(|| drop(ModelCatalog::default().card(&path)));
     let Ok(file) = scratch.call(|| LoraFile::read(&path)) else {
         return Ok(0);
     };
@@ -217,7 +219,7 @@ pub fn lora(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
         let factor = file.factor(layer);
         assert!(!factor.is_nan(), "the factor of '{layer}' is a number");
     }
-    scratch.call(|| drop((LoraInfo::of(&file), Origin::of(&file))));
+    scratch.call(|| drop((LoraInfo::of(&file), LoraOrigin::from_file(&file))));
     let shape_of = |name: &str| model.get(name).cloned();
     let networks = [
         wan::lora::NETWORK,
@@ -234,13 +236,13 @@ pub fn lora(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
         CLIP,
         T5,
     ];
-    let tables = networks.map(|network| scratch.call(|| Table::new(network, "", &shape_of)));
+    let tables = networks.map(|network| scratch.call(|| LayerTable::new(network, "", &shape_of)));
     for table in &tables {
-        let plan = scratch.call(|| Plan::new(&file, std::slice::from_ref(table)));
+        let plan = scratch.call(|| LoraPlan::new(&file, std::slice::from_ref(table)));
         assert!(plan.coverage.applied <= file.num_keys());
         plan.of_network(table.network).for_each(drop);
     }
-    for family in Family::all() {
+    for family in ModelFamily::all() {
         if let Ok(plan) = scratch.call(|| fitting_plan(&file, family, &tables)) {
             assert!(!plan.coverage.to_string().is_empty());
         }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 
-use safelight_wheels::{Directory, Record, WheelError, directory_of, sum_of};
+use safelight_wheels::{WheelDirectory, WheelError, WheelRecord, directory_of, sum_of};
 
 use crate::scratch::Scratch;
 
@@ -21,13 +21,13 @@ pub fn wheel(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
             Ok::<_, WheelError>(read)
         })
     });
-    let Ok(Directory { members }) = &directory else {
+    let Ok(WheelDirectory { members }) = &directory else {
         return Ok(0);
     };
-    let directory = Directory {
+    let directory = WheelDirectory {
         members: members.clone(),
     };
-    let record = scratch.call(|| Record::read(&mut file, &directory, None));
+    let record = scratch.call(|| WheelRecord::read(&mut file, &directory, None));
     let record = record.unwrap_or_default();
     for member in members {
         let is_inside =

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use clap::{CommandFactory as _, Parser as _};
 
-use safelight_core::job::{GridSetting, GuiderKind, Sampler, SigmaSchedule};
+use safelight_core::job::{GridSetting, GuiderKind, SamplerKind, SigmaSchedule};
 
 use super::*;
 
@@ -53,7 +53,7 @@ fn the_help_names_every_sampler_schedule_and_guider() {
     let help = help();
     let schedules = SigmaSchedule::ALL.map(SigmaSchedule::name);
     let guiders = GuiderKind::ALL.map(GuiderKind::name);
-    let all = Sampler::ALL.map(Sampler::name);
+    let all = SamplerKind::ALL.map(SamplerKind::name);
     for name in all.iter().chain(&schedules).chain(&guiders) {
         assert!(help.contains(name), "{name}");
     }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::published::{catalog_of, write_all};
-use crate::catalog::{Catalog, entry};
-use crate::job::{GenerateForm, PartialSampling, Sampler, SizeChoice, StartPicture};
+use crate::catalog::{ModelCatalog, entry};
+use crate::job::{GenerateForm, PartialSampling, SamplerKind, SizeChoice, StartPicture};
 use crate::model::{ModelSpec, test_spec};
 use crate::networks::{T5Config, TransformerKeys, WanTransformerConfig, WanVaeConfig};
 use crate::settings::Settings;
@@ -73,7 +73,7 @@ fn whoever_states_a_shift_for_a_model_means_it_at_every_size() {
     let at_480 = |text: &str| {
         fs::create_dir_all(paths.models_file().parent().unwrap()).unwrap();
         fs::write(paths.models_file(), text).unwrap();
-        let catalog = Catalog::load(&paths, &settings);
+        let catalog = ModelCatalog::load(&paths, &settings);
         let spec = catalog.find("wan2.1-i2v-14b-480p").unwrap();
         spec.defaults.shift_at(832, 480)
     };
@@ -129,21 +129,21 @@ fn the_scheduler_of_a_folder_that_no_entry_knows_says_the_sampler_and_the_shift(
         (defaults.sampling.sampler, defaults.sampling.shift)
     };
     let euler = json!({"_class_name": "FlowMatchEulerDiscreteScheduler", "shift": 8.0});
-    assert_eq!(with(euler), (Sampler::Euler, Some(8.0)));
+    assert_eq!(with(euler), (SamplerKind::Euler, Some(8.0)));
     let unipc = json!({
         "_class_name": "UniPCMultistepScheduler", "prediction_type": "flow_prediction", "use_flow_sigmas": true,
         "flow_shift": 3.0,
     });
-    assert_eq!(with(unipc), (Sampler::UniPc, Some(3.0)));
+    assert_eq!(with(unipc), (SamplerKind::UniPc, Some(3.0)));
     // The engine takes the scheduler's own default.
     let silent = json!({"_class_name": "FlowMatchEulerDiscreteScheduler"});
-    assert_eq!(with(silent), (Sampler::Euler, None));
+    assert_eq!(with(silent), (SamplerKind::Euler, None));
 }
 
 #[test]
 fn every_known_model_that_can_be_fetched_says_how_much_that_is() {
     let (_root, paths) = user();
-    let catalog = Catalog::load(&paths, &Settings::default());
+    let catalog = ModelCatalog::load(&paths, &Settings::default());
     let of_repositories: Vec<_> = catalog
         .missing
         .iter()

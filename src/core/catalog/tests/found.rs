@@ -8,14 +8,14 @@ use std::process::Command;
 use serde_json::json;
 
 use crate::catalog::entry::built_in;
-use crate::catalog::{Catalog, EMBEDDED_MODEL};
-use crate::job::Sampler;
-use crate::library::Companions;
+use crate::catalog::{EMBEDDED_MODEL, ModelCatalog};
+use crate::job::SamplerKind;
+use crate::library::ComponentOverrides;
 use crate::model::{CatalogError, ModelSpec};
-use crate::settings::{Paths, Settings};
+use crate::settings::{AppPaths, Settings};
 use crate::testing::pipelines::{edit_json, user, write_json, write_pipeline};
 
-fn ids(catalog: &Catalog) -> Vec<&str> {
+fn ids(catalog: &ModelCatalog) -> Vec<&str> {
     let available = catalog.available.iter();
     available.map(|spec| spec.id.as_str()).collect()
 }
@@ -60,7 +60,7 @@ fn the_shipped_catalogue_is_complete() {
 #[test]
 fn a_bare_machine_has_no_model_and_says_what_is_known_and_where_it_looked() {
     let (_root, paths) = user();
-    let catalog = Catalog::load(&paths, &Settings::default());
+    let catalog = ModelCatalog::load(&paths, &Settings::default());
     assert!(catalog.available.is_empty() && catalog.problems.is_empty());
     assert_eq!(catalog.missing.len(), built_in().len());
     assert_eq!(catalog.searched.len(), 1);
@@ -93,7 +93,7 @@ fn models_are_found_in_every_place_once_each() {
     symlink(mine.join("a"), mine.join("again")).unwrap();
     symlink(&mine, mine.join("a/circle")).unwrap();
 
-    let catalog = Catalog::load(&paths, &settings_with(&mine));
+    let catalog = ModelCatalog::load(&paths, &settings_with(&mine));
     assert!(catalog.problems.is_empty(), "{:?}", catalog.problems);
     let names = catalog.available.iter().map(|spec| spec.name.as_str());
     let expected = ["Little World", "deep", "dropped", "Someone/Tiny-Wan"];
@@ -121,7 +121,7 @@ fn a_revision_that_is_no_plain_file_is_passed_over_at_once() {
     assert!(made.unwrap().success());
     symlink("/dev/zero", revision("models--Someone--Zero")).unwrap();
     paths.huggingface = Some(hub);
-    let catalog = Catalog::load(&paths, &Settings::default());
+    let catalog = ModelCatalog::load(&paths, &Settings::default());
     for name in ["Someone/Pipe", "Someone/Zero"] {
         let is_found = catalog.available.iter().any(|spec| spec.name == name);
         assert!(is_found, "{name}: {:?}", ids(&catalog));
@@ -139,12 +139,12 @@ fn broken_and_foreign_folders_are_distinguished_and_hide_nothing() {
     edit_json(&foreign.join("model_index.json"), |index| {
         index["_class_name"] = json!("HunyuanVideoPipeline");
     });
-    let catalog = Catalog::load(&paths, &settings_with(&mine));
+    let catalog = ModelCatalog::load(&paths, &settings_with(&mine));
     assert_eq!(catalog.available.len(), 1);
     assert_eq!(catalog.problems.len(), 1);
     assert!(catalog.problems[0].to_string().contains("broken"));
     assert_eq!(catalog.unsupported.len(), 1);
-    let gone = Catalog::load(&paths, &settings_with(&root.path().join("gone")));
+    let gone = ModelCatalog::load(&paths, &settings_with(&root.path().join("gone")));
     assert!(gone.problems[0].to_string().contains("models.folders"));
 }
 
@@ -165,12 +165,12 @@ fn an_unknown_model_takes_sizes_from_its_configs_and_small_defaults() {
     assert_eq!(defaults.height, 256);
     assert_eq!(defaults.num_frames, 17);
     assert_eq!(defaults.sampling.shift, None);
-    assert_eq!(defaults.sampling.sampler, Sampler::UniPc);
+    assert_eq!(defaults.sampling.sampler, SamplerKind::UniPc);
     edit_json(&folder.join("scheduler/scheduler_config.json"), |cfg| {
         *cfg = json!({"_class_name": "FlowMatchEulerDiscreteScheduler", "shift": 3.0});
     });
     let defaults = ModelSpec::open(&folder).unwrap().defaults;
-    assert_eq!(defaults.sampling.sampler, Sampler::Euler);
+    assert_eq!(defaults.sampling.sampler, SamplerKind::Euler);
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn a_folders_own_file_says_what_configs_cannot() {
     assert!(ModelSpec::open(&folder).is_err());
 }
 
-fn write_users(paths: &Paths, text: &str) {
+fn write_users(paths: &AppPaths, text: &str) {
     fs::create_dir_all(&paths.config).unwrap();
     fs::write(paths.models_file(), text).unwrap();
 }
@@ -228,7 +228,7 @@ fn the_users_catalogue_adds_places_and_changes_entries() {
          [[model]]\nid = 'later'\nrepository = 'Me/Later'\n"
     );
     write_users(&paths, &text);
-    let catalog = Catalog::load(&paths, &Settings::default());
+    let catalog = ModelCatalog::load(&paths, &Settings::default());
     assert!(catalog.problems.is_empty(), "{:?}", catalog.problems);
     assert_eq!(ids(&catalog), ["mine", EMBEDDED_MODEL]);
     assert_eq!(catalog.available[0].name, "My own");
@@ -253,7 +253,7 @@ fn a_wrong_users_catalogue_is_reported_with_its_place_and_the_rest_works() {
     ] {
         let (_root, paths) = user();
         write_users(&paths, text);
-        let catalog = Catalog::load(&paths, &Settings::default());
+        let catalog = ModelCatalog::load(&paths, &Settings::default());
         assert_eq!(catalog.problems.len(), 1, "{text}");
         let problem = catalog.problems[0].to_string();
         assert!(problem.starts_with(place), "{problem}");
@@ -279,7 +279,10 @@ fn a_folder_of_the_published_shape_under_another_name_takes_its_defaults_but_not
     });
     last.built_in.latent_rgb = None;
     last.built_in.defaults.num_frames = Some(81);
-    let (companions, library) = (Companions::default(), crate::catalog::Library::default());
+    let (companions, library) = (
+        ComponentOverrides::default(),
+        crate::catalog::ComponentLibrary::default(),
+    );
     let spec = crate::catalog::open(&mine.join("copy"), &entries, &companions, &library);
     let spec = spec.unwrap();
     assert_eq!(spec.name.as_str(), "copy");
@@ -288,10 +291,10 @@ fn a_folder_of_the_published_shape_under_another_name_takes_its_defaults_but_not
     // A name alone is not enough when the shape is known and another.
     let other = shape.replace("layers = 2", "layers = 3");
     write_users(&paths, &format!("[[model]]\nid = 'copy'\n{rest}{other}"));
-    let catalog = Catalog::load(&paths, &settings_with(&mine));
+    let catalog = ModelCatalog::load(&paths, &settings_with(&mine));
     assert_eq!(catalog.available[0].name, "copy");
     write_users(&paths, &format!("[[model]]\nid = 'copy'\n{rest}{shape}"));
-    let catalog = Catalog::load(&paths, &settings_with(&mine));
+    let catalog = ModelCatalog::load(&paths, &settings_with(&mine));
     assert_eq!(catalog.available[0].name, "Known");
 }
 
@@ -299,7 +302,7 @@ fn a_folder_of_the_published_shape_under_another_name_takes_its_defaults_but_not
 fn find_takes_a_path_that_no_list_has() {
     let (root, paths) = user();
     let folder = write_pipeline(&root.path().join("far/away"));
-    let catalog = Catalog::load(&paths, &Settings::default());
+    let catalog = ModelCatalog::load(&paths, &Settings::default());
     let spec = catalog.find(&folder.to_string_lossy()).unwrap();
     assert_eq!(spec.folder, folder);
     let none = root.path().join("none");
@@ -316,7 +319,7 @@ fn a_known_model_that_is_there_and_broken_says_what_is_wrong_with_it() {
     paths.assets = Some(assets);
     let vae = model.join("vae/diffusion_pytorch_model.safetensors");
     fs::write(vae, b"cut").unwrap();
-    let catalog = Catalog::load(&paths, &Settings::default());
+    let catalog = ModelCatalog::load(&paths, &Settings::default());
     assert!(catalog.available.is_empty());
     let err = catalog.find(EMBEDDED_MODEL).unwrap_err();
     assert!(matches!(err, CatalogError::Weights { .. }), "{err}");
@@ -332,7 +335,7 @@ fn a_users_entry_that_leaves_a_model_nothing_to_make_is_a_problem_and_no_panic()
             &paths,
             &format!("[[model]]\nid = 'x'\n[model.limits]\n{limit}\n"),
         );
-        let catalog = Catalog::load(&paths, &settings_with(&mine));
+        let catalog = ModelCatalog::load(&paths, &settings_with(&mine));
         assert!(catalog.available.is_empty());
         let problem = catalog.problems[0].to_string();
         assert!(problem.contains("wrong defaults"), "{problem}");

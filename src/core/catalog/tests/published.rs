@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use crate::catalog::{Catalog, IdentityCard};
-use crate::job::Sampler;
+use crate::catalog::{IdentityCard, ModelCatalog};
+use crate::job::SamplerKind;
 use crate::model::ModelSpec;
 use crate::networks::{
     ClipVisionConfig, NetworkConfig as _, T5Config, TransformerKeys, WanTransformerConfig,
@@ -22,11 +22,11 @@ use crate::testing::pipelines::{user, write_json};
 use crate::testing::published::json_of;
 
 /// The models of a user whose only folder is `models`.
-pub(super) fn catalog_of(models: &Path) -> Catalog {
+pub(super) fn catalog_of(models: &Path) -> ModelCatalog {
     let (_root, paths) = user();
     let mut settings = Settings::default();
     settings.models.folders = vec![models.to_owned()];
-    Catalog::load(&paths, &settings)
+    ModelCatalog::load(&paths, &settings)
 }
 
 pub(super) fn write_all(models: &Path) {
@@ -87,7 +87,7 @@ fn every_published_model_is_offered_from_a_comfyui_folder_with_its_official_defa
     );
     assert_eq!(
         (fast.sampling.shift, fast.sampling.sampler),
-        (Some(5.0), Some(Sampler::UniPc))
+        (Some(5.0), Some(SamplerKind::UniPc))
     );
 }
 
@@ -147,7 +147,9 @@ fn every_published_model_comes_with_the_parts_that_it_was_trained_with() {
         );
         let negative = &spec.defaults.negative_prompt;
         assert_eq!(negative.starts_with("镜头切换，色调"), variant == "FLF2V");
-        assert!(negative.ends_with("倒着走") && spec.defaults.sampling.sampler == Sampler::UniPc);
+        assert!(
+            negative.ends_with("倒着走") && spec.defaults.sampling.sampler == SamplerKind::UniPc
+        );
         assert!(spec.name.starts_with("Wan 2.") && !spec.example_prompts.is_empty());
         assert_eq!(spec.licence, "Apache-2.0");
     }

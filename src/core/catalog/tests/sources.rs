@@ -6,19 +6,19 @@ use std::fs;
 use std::path::Path;
 
 use crate::catalog::entry::built_in;
-use crate::catalog::{Catalog, CatalogEntry, DefaultJob};
+use crate::catalog::{CatalogEntry, DefaultJob, ModelCatalog};
 use crate::families::flux::tests::files::{flux_tree, shapes};
 use crate::job::GenerateRequest;
 use crate::library::names::possible_side;
 use crate::library::single::file_stem;
 use crate::memory::{DeviceClass, DeviceFacts, MemoryPlanner, PeakCorrections};
-use crate::model::Component;
-use crate::settings::{Paths, Settings};
+use crate::model::ModelComponent;
+use crate::settings::{AppPaths, Settings};
 use crate::testing::made_up::{Dims, T2V_1_3B, comfy_tree, transformer, umt5, vae, write};
 use crate::testing::pipelines::user;
 
-fn entry(paths: &Paths, id: &str) -> CatalogEntry {
-    let catalog = Catalog::load(paths, &Settings::default());
+fn entry(paths: &AppPaths, id: &str) -> CatalogEntry {
+    let catalog = ModelCatalog::load(paths, &Settings::default());
     let entry = catalog.missing.into_iter().find(|entry| entry.id == id);
     entry.unwrap_or_else(|| panic!("{id} is not among the missing"))
 }
@@ -32,7 +32,7 @@ fn to_fetch(entry: &CatalogEntry) -> Vec<&str> {
 
 #[test]
 fn every_published_model_has_all_its_files_and_a_folder_for_each() {
-    use Component::{ImageEncoder, TextEncoder, TextEncoder2, Transformer, Vae};
+    use ModelComponent::{ImageEncoder, TextEncoder, TextEncoder2, Transformer, Vae};
     for entry in built_in().iter().skip(1) {
         let sources: Vec<_> = entry.sources.0.iter().map(|it| &it.1).collect();
         let of = |component| sources.iter().filter(move |it| it.component == component);
@@ -75,10 +75,10 @@ fn every_published_model_has_all_its_files_and_a_folder_for_each() {
 fn models_share_the_files_that_they_can() {
     let entries = built_in();
     for component in [
-        Component::TextEncoder,
-        Component::TextEncoder2,
-        Component::Vae,
-        Component::ImageEncoder,
+        ModelComponent::TextEncoder,
+        ModelComponent::TextEncoder2,
+        ModelComponent::Vae,
+        ModelComponent::ImageEncoder,
     ] {
         let sources = entries.iter().flat_map(|entry| &entry.sources.0);
         let of = sources.filter(|(_, source)| source.component == component);
@@ -103,8 +103,8 @@ fn parts_of_any_name_and_storage_that_fit_are_not_fetched_again() {
     flux_tree(&models);
     for id in ["wan2.1-i2v-14b-480p", "wan2.2-ti2v-5b", "flux1-schnell"] {
         let entry = entry(&paths, id);
-        let left: Vec<Component> = entry.to_fetch().map(|it| it.component).collect();
-        assert_eq!(left, [Component::Transformer], "{id}");
+        let left: Vec<ModelComponent> = entry.to_fetch().map(|it| it.component).collect();
+        assert_eq!(left, [ModelComponent::Transformer], "{id}");
     }
     let of_pair = entry(&paths, "wan2.2-t2v-a14b");
     assert_eq!(to_fetch(&of_pair).len(), 2);
@@ -121,8 +121,8 @@ fn a_transformer_that_is_here_in_another_storage_leaves_only_what_it_lacks() {
     let place = models.join("unet/Wan2_1-T2V-1_3B_bf16.safetensors");
     write(&place, &transformer(T2V_1_3B), "BF16");
     let wan = entry(&paths, "wan2.1-t2v-1.3b");
-    let left: Vec<Component> = wan.to_fetch().map(|it| it.component).collect();
-    assert_eq!(left, [Component::TextEncoder, Component::Vae]);
+    let left: Vec<ModelComponent> = wan.to_fetch().map(|it| it.component).collect();
+    assert_eq!(left, [ModelComponent::TextEncoder, ModelComponent::Vae]);
     write(
         &models.join("flux1-schnell-Q.safetensors"),
         &shapes("transformer schnell"),
@@ -144,7 +144,7 @@ fn an_expert_alone_does_not_count_and_two_of_one_storage_do() {
     let is_transformer = |entry: &CatalogEntry| {
         entry
             .to_fetch()
-            .filter(|it| it.component == Component::Transformer)
+            .filter(|it| it.component == ModelComponent::Transformer)
             .count()
     };
     assert_eq!(is_transformer(&entry(&paths, "wan2.2-t2v-a14b")), 2);
@@ -226,7 +226,7 @@ fn a_known_model_can_be_planned_before_its_files_are_here() {
     let (small, small_operations) = plan("wan2.1-t2v-1.3b", |_| {});
     assert!(small.fits(), "{}", small.verdict.text);
     assert!(large_operations > 10.0 * small_operations);
-    for entry in Catalog::load(&paths, &Settings::default()).missing {
+    for entry in ModelCatalog::load(&paths, &Settings::default()).missing {
         let is_known = !entry.sources.is_empty();
         assert_eq!(entry.sketch(false).is_some(), is_known, "{}", entry.id);
     }
@@ -261,7 +261,7 @@ bytes = 5
     let wan = entry(&paths, "wan2.2-ti2v-5b");
     let umt5 = wan
         .to_fetch()
-        .find(|it| it.component == Component::TextEncoder);
+        .find(|it| it.component == ModelComponent::TextEncoder);
     assert_eq!(umt5.unwrap().repository, "me/mirror");
     assert_eq!(
         to_fetch(&entry(&paths, "mine")),
@@ -316,7 +316,7 @@ fn a_source_that_cannot_be_is_told_with_its_place() {
             writeln!(text, "{key} = {value}").unwrap();
         }
         fs::write(paths.models_file(), &text).unwrap();
-        let catalog = Catalog::load(&paths, &Settings::default());
+        let catalog = ModelCatalog::load(&paths, &Settings::default());
         let said = catalog.problems[0].to_string();
         assert!(said.contains(expected), "{said}\n{text}");
         assert_eq!(catalog.missing.len(), built_in().len());
@@ -332,7 +332,7 @@ fn a_source_that_cannot_be_is_told_with_its_place() {
         ),
     ] {
         fs::write(paths.models_file(), text).unwrap();
-        let catalog = Catalog::load(&paths, &Settings::default());
+        let catalog = ModelCatalog::load(&paths, &Settings::default());
         let said = catalog.problems[0].to_string();
         assert!(said.contains(expected), "{said}");
     }

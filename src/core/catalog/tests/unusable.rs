@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::catalog::{Catalog, ModelProblem, UnusableModel};
+use crate::catalog::{ModelCatalog, ModelProblem, UnusableModel};
 use crate::settings::Settings;
 use crate::testing::made_up::{T2V_1_3B, comfy_tree, transformer, write};
 use crate::testing::pipelines::user;
@@ -18,7 +18,7 @@ fn one_without(parts: &[&str], name: &str) -> UnusableModel {
     }
     let mut settings = Settings::default();
     settings.models.folders = vec![models];
-    let unusable = Catalog::load(&paths, &settings).unusable();
+    let unusable = ModelCatalog::load(&paths, &settings).unusable();
     let [one] = <[UnusableModel; 1]>::try_from(unusable).expect("one model is here");
     assert_eq!((one.name.as_str(), &one.path), (name, &place));
     one
@@ -67,7 +67,7 @@ fn a_damaged_file_is_named_and_nothing_is_offered_that_would_not_help() {
     fs::write(&place, b"GGUF and then nothing").unwrap();
     let mut settings = Settings::default();
     settings.models.folders = vec![models];
-    let unusable = Catalog::load(&paths, &settings).unusable();
+    let unusable = ModelCatalog::load(&paths, &settings).unusable();
     assert_eq!(unusable.len(), 1, "{unusable:?}");
     assert_eq!(unusable[0].ailment, ModelProblem::Broken);
     assert_eq!((unusable[0].needs.len(), &unusable[0].fetch), (0, &None));

@@ -24,7 +24,7 @@ fn an_autoencoder_without_any_one_of_its_tensors_or_of_another_shape_is_refused_
         };
         for is_original in [true, false] {
             write(&place, &vae_of(dims, is_original), "F32");
-            let whole = WeightSet::at(&place).unwrap();
+            let whole = WeightSet::open(&place).unwrap();
             assert_eq!(whole.tensors.len(), num_tensors, "{channels} {is_original}");
             each_tensor_counts(&whole, &place);
         }

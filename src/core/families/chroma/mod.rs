@@ -10,14 +10,14 @@ use super::table::{
     FamilyTable, FamilyVae, LoraTable, ModelVariant, SingleTransformerFamily, TextEncoder,
     VariantHints, stream_shape,
 };
-use super::{Family, FamilyDef};
-use crate::memory::streams::{Sequence, streams};
-use crate::memory::{Job, PlannedNetwork, StageFootprint};
-use crate::model::Component;
+use super::{FamilyDef, ModelFamily};
+use crate::memory::streams::{TokenSequence, streams};
+use crate::memory::{PlannedJob, PlannedNetwork, StageFootprint};
+use crate::model::ModelComponent;
 use crate::networks::chroma_transformer::APPROXIMATOR;
 use crate::networks::{ChromaTransformerConfig, DetectionRule};
 
-pub const FAMILY: Family = Family::new(&DEF);
+pub const FAMILY: ModelFamily = ModelFamily::new(&DEF);
 
 /// Tokens of a prompt that T5 reads, padding included.
 pub const TEXT_TOKENS: u32 = 512;
@@ -27,13 +27,13 @@ pub const CALLS_AT_ONCE: usize = 8;
 const PIXELS: f64 = 256.0;
 const RADIANCE: &str = "a Chroma Radiance model";
 
-pub(super) static DEF: FamilyDef = definition::<Chroma>();
+pub(super) static DEF: FamilyDef = definition::<ChromaFamily>();
 
-enum Chroma {}
+enum ChromaFamily {}
 
-impl SingleTransformerFamily for Chroma {
+impl SingleTransformerFamily for ChromaFamily {
     type Config = ChromaTransformerConfig;
-    const FAMILY: Family = FAMILY;
+    const FAMILY: ModelFamily = FAMILY;
     const TABLE: FamilyTable<ChromaTransformerConfig> = FamilyTable {
         id: "chroma",
         label: "Chroma",
@@ -84,7 +84,7 @@ impl SingleTransformerFamily for Chroma {
         vae: FamilyVae::FLUX,
         vae_class: Some("AutoencoderKL"),
         text_encoders: &[TextEncoder::t5_xxl(
-            |config| t5_xxl(Component::TextEncoder, config.joint_attention_dim),
+            |config| t5_xxl(ModelComponent::TextEncoder, config.joint_attention_dim),
             |_| TEXT_TOKENS,
             text_length,
         )],
@@ -112,11 +112,11 @@ impl SingleTransformerFamily for Chroma {
 /// LoRAs for Chroma.
 pub mod lora {
     use crate::families::flux::lora::with_extra_names;
-    use crate::lora::{Network, of_transformer};
+    use crate::lora::{LoraTarget, of_transformer};
     use crate::networks::ChromaTransformerConfig;
 
     /// The transformer, in the authors' names.
-    pub const NETWORK: Network = Network::transformer("chroma", || {
+    pub const NETWORK: LoraTarget = LoraTarget::transformer("chroma", || {
         let config = ChromaTransformerConfig::default();
         with_extra_names(of_transformer(&config, "img_in.weight", true))
     });
@@ -146,17 +146,17 @@ fn variant_by_names(hints: &VariantHints<'_>) -> &'static str {
     hints.first(said_by).unwrap_or("HD")
 }
 
-fn text_length(job: &Job<'_>) -> f64 {
+fn text_length(job: &PlannedJob<'_>) -> f64 {
     f64::from(job.request.max_sequence_length.unwrap_or(TEXT_TOKENS))
 }
 
 /// FLUX.1's blocks, with a bias of the scores of each pair of tokens (once more where a kernel pads its rows), or the
 /// approximator before them: its rows in f32, and in the computing type on the way through a layer.
-fn transformer_need(job: &Job<'_>) -> Option<StageFootprint> {
+fn transformer_need(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let (network, config) =
         job.configured::<ChromaTransformerConfig>(PlannedNetwork::Transformer)?;
     let size = job.number_bytes() as f64;
-    let sequence = Sequence {
+    let sequence = TokenSequence {
         text: text_length(job),
         picture: f64::from(job.request.width) * f64::from(job.request.height) / PIXELS,
         pictures: f64::from(job.request.batch_size.max(1)),

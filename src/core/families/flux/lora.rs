@@ -2,24 +2,25 @@
 
 use std::path::Path;
 
-use super::variant::Variant;
+use super::variant::FluxVariant;
 use crate::families::single::transformer_table;
 use crate::lora;
 use crate::lora::{
-    Coverage, Expert, LoraFile, Misfit, Names, Network, Plan, Share, of_transformer, with_extra,
+    Expert, LayerMismatch, LayerNames, LoraCoverage, LoraFile, LoraPlan, LoraTarget, RowShare,
+    of_transformer, with_extra,
 };
-use crate::model::choices::Lora;
+use crate::model::choices::LoraChoice;
 use crate::model::{CatalogError, ModelSpec};
 use crate::networks::{FluxTransformerConfig, NetworkConfig as _};
 
 /// The transformer, whose file has diffusers' names or the authors'.
-pub fn network(is_diffusers: bool) -> Network {
+pub fn network(is_diffusers: bool) -> LoraTarget {
     let network = if is_diffusers {
-        Network::transformer("flux in diffusers' names", || names(true))
+        LoraTarget::transformer("flux in diffusers' names", || names(true))
     } else {
-        Network::transformer("flux", || names(false))
+        LoraTarget::transformer("flux", || names(false))
     };
-    Network {
+    LoraTarget {
         input: Some("img_in"),
         ..network
     }
@@ -29,7 +30,7 @@ pub fn network(is_diffusers: bool) -> Network {
 /// control image to its input.
 pub fn config_with(
     transformer: &Path,
-    loras: &[Lora],
+    loras: &[LoraChoice],
 ) -> Result<FluxTransformerConfig, CatalogError> {
     let config = FluxTransformerConfig::read(transformer)?;
     if loras.is_empty() {
@@ -40,7 +41,7 @@ pub fn config_with(
     for (lora, strength) in loras.iter().zip(lora::strengths(loras, Expert::Only)) {
         if strength != 0.0 {
             let file = LoraFile::read(&lora.path)?;
-            let plan = Plan::new(&file, std::slice::from_ref(&table));
+            let plan = LoraPlan::new(&file, std::slice::from_ref(&table));
             widest = widest.max(plan.widened());
         }
     }
@@ -52,7 +53,7 @@ pub fn config_with(
 
 /// The model that a control LoRA makes of one: it needs a control image, of the kind that the LoRA's name says.
 pub(super) fn with_control(spec: &ModelSpec, lora: &Path) -> Result<ModelSpec, String> {
-    let mut variants = [Variant::Dev, Variant::Schnell].into_iter();
+    let mut variants = [FluxVariant::Dev, FluxVariant::Schnell].into_iter();
     if !variants.any(|variant| variant.inputs().name == spec.variant) {
         return Err(format!(
             "this is a control LoRA of FLUX.1 dev, with which {} does not run",
@@ -62,7 +63,7 @@ pub(super) fn with_control(spec: &ModelSpec, lora: &Path) -> Result<ModelSpec, S
     let names = [lora.file_stem(), lora.parent().and_then(Path::file_name)];
     let names = names.map(|name| name.unwrap_or_default().to_string_lossy());
     let hints = names.each_ref().map(|name| &**name);
-    let inputs = Variant::of_control(&hints).inputs();
+    let inputs = FluxVariant::of_control(&hints).inputs();
     let mut spec = spec.clone();
     (spec.start_image, spec.image_role) = (inputs.start_image, inputs.image_role);
     (spec.mask, spec.limits.controls) = (inputs.mask, inputs.controls);
@@ -70,7 +71,7 @@ pub(super) fn with_control(spec: &ModelSpec, lora: &Path) -> Result<ModelSpec, S
 }
 
 /// Why a LoRA that fits so far is none for these models.
-pub(super) fn objection(coverage: &Coverage) -> Option<&'static str> {
+pub(super) fn objection(coverage: &LoraCoverage) -> Option<&'static str> {
     coverage
         .misfits
         .iter()
@@ -79,31 +80,31 @@ pub(super) fn objection(coverage: &Coverage) -> Option<&'static str> {
 }
 
 /// Returns true if a layer takes in more than the model can be made to take.
-fn sees_more(misfit: &Misfit) -> bool {
+fn sees_more(misfit: &LayerMismatch) -> bool {
     let name = lora::normal(&misfit.layer);
     let is_input = name.ends_with("img_in") || name.ends_with("x_embedder");
     is_input && misfit.found.1 > misfit.expected.1
 }
 
 /// Names that only some LoRA tools have.
-const EXTRA: [(&str, &str, Share); 9] = [
-    ("img_attn.qkv", "attn.to_qkv", Share::All),
-    ("img_attn.qkv", "processor.qkv_lora1", Share::All),
-    ("txt_attn.qkv", "attn.to_added_qkv", Share::All),
-    ("txt_attn.qkv", "processor.qkv_lora2", Share::All),
-    ("img_attn.proj", "attn.to_out", Share::All),
-    ("img_attn.proj", "processor.proj_lora1", Share::All),
-    ("txt_attn.proj", "processor.proj_lora2", Share::All),
-    ("linear1", "processor.qkv_lora", Share::QkvOfSeven),
-    ("linear2", "processor.proj_lora", Share::All),
+const EXTRA: [(&str, &str, RowShare); 9] = [
+    ("img_attn.qkv", "attn.to_qkv", RowShare::All),
+    ("img_attn.qkv", "processor.qkv_lora1", RowShare::All),
+    ("txt_attn.qkv", "attn.to_added_qkv", RowShare::All),
+    ("txt_attn.qkv", "processor.qkv_lora2", RowShare::All),
+    ("img_attn.proj", "attn.to_out", RowShare::All),
+    ("img_attn.proj", "processor.proj_lora1", RowShare::All),
+    ("txt_attn.proj", "processor.proj_lora2", RowShare::All),
+    ("linear1", "processor.qkv_lora", RowShare::QkvOfSeven),
+    ("linear2", "processor.proj_lora", RowShare::All),
 ];
 
 /// Adds names that only some LoRA tools have for the layers of such blocks.
-pub(in crate::families) fn with_extra_names(all: Vec<Names>) -> Vec<Names> {
+pub(in crate::families) fn with_extra_names(all: Vec<LayerNames>) -> Vec<LayerNames> {
     with_extra(all, &EXTRA, true)
 }
 
-fn names(is_diffusers: bool) -> Vec<Names> {
+fn names(is_diffusers: bool) -> Vec<LayerNames> {
     let config = FluxTransformerConfig {
         guidance_embeds: true,
         ..FluxTransformerConfig::default()

@@ -16,19 +16,19 @@ use super::single::definition;
 use super::table::{
     FamilyTable, FamilyVae, LoraTable, SingleTransformerFamily, TextEncoder, stream_shape,
 };
-use super::{Family, FamilyDef, FileRules, LoraRules};
+use super::{FamilyDef, FileRules, LoraRules, ModelFamily};
 use crate::formats::weights::WeightSet;
 use crate::job::{Stage, StepCacheKind};
-use crate::memory::streams::{Sequence, add_controls, streams};
+use crate::memory::streams::{TokenSequence, add_controls, streams};
 use crate::memory::text::{redux, seen_tokens, siglip};
-use crate::memory::{Job, Network, PlannedNetwork, StageFootprint};
-use crate::model::{Component, Guidance};
+use crate::memory::{NetworkFootprint, PlannedJob, PlannedNetwork, StageFootprint};
+use crate::model::{GuidanceMode, ModelComponent};
 use crate::networks::{
     ClipTextConfig, DetectionRule, FluxControlConfig, FluxTransformerConfig, PartKind, ReduxConfig,
     SiglipConfig,
 };
 
-pub const FAMILY: Family = Family::new(&DEF);
+pub const FAMILY: ModelFamily = ModelFamily::new(&DEF);
 
 /// Pixels of a reference image, about.
 const REFERENCE_PIXELS: f64 = 1048576.0;
@@ -37,10 +37,10 @@ const PIXELS: f64 = 256.0;
 
 /// Tokens of a prompt that T5 reads: 512 in guidance-distilled models, 256 in schnell, which was distilled to few
 /// steps and to short prompts.
-pub fn text_tokens(guidance: Guidance) -> u32 {
+pub fn text_tokens(guidance: GuidanceMode) -> u32 {
     match guidance {
-        Guidance::None => 256,
-        Guidance::Cfg | Guidance::Distilled => 512,
+        GuidanceMode::None => 256,
+        GuidanceMode::Cfg | GuidanceMode::Distilled => 512,
     }
 }
 
@@ -48,22 +48,22 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     files: FileRules {
         picture_prompts: Some(redux::picture_prompts),
         control_network: control::network,
-        control_weights: Some(Network::read::<FluxControlConfig>),
+        control_weights: Some(NetworkFootprint::read::<FluxControlConfig>),
         control_lora: Some(lora::with_control),
-        ..definition::<Flux>().files
+        ..definition::<FluxFamily>().files
     },
     lora: LoraRules {
         objection: lora::objection,
-        ..definition::<Flux>().lora
+        ..definition::<FluxFamily>().lora
     },
-    ..definition::<Flux>()
+    ..definition::<FluxFamily>()
 };
 
-enum Flux {}
+enum FluxFamily {}
 
-impl SingleTransformerFamily for Flux {
+impl SingleTransformerFamily for FluxFamily {
     type Config = FluxTransformerConfig;
-    const FAMILY: Family = FAMILY;
+    const FAMILY: ModelFamily = FAMILY;
     const TABLE: FamilyTable<FluxTransformerConfig> = FamilyTable {
         id: "flux",
         label: "Flux",
@@ -119,7 +119,7 @@ impl SingleTransformerFamily for Flux {
         vae_class: Some("AutoencoderKL"),
         text_encoders: &[
             TextEncoder::clip_l(
-                |config| clip_l(Component::TextEncoder, config.pooled_projection_dim),
+                |config| clip_l(ModelComponent::TextEncoder, config.pooled_projection_dim),
                 |config| {
                     Some(Arc::new(ClipTextConfig {
                         hidden_size: config.pooled_projection_dim,
@@ -130,7 +130,7 @@ impl SingleTransformerFamily for Flux {
                 },
             ),
             TextEncoder::t5_xxl(
-                |config| t5_xxl(Component::TextEncoder2, config.joint_attention_dim),
+                |config| t5_xxl(ModelComponent::TextEncoder2, config.joint_attention_dim),
                 text_tokens,
                 text_length,
             ),
@@ -265,24 +265,24 @@ fn published_name(weights: &WeightSet) -> Option<&'static str> {
     })
 }
 
-fn text_length(job: &Job<'_>) -> f64 {
+fn text_length(job: &PlannedJob<'_>) -> f64 {
     if let Some(wanted) = job.request.max_sequence_length {
         return f64::from(wanted);
     }
     let transformer = job.configured::<FluxTransformerConfig>(PlannedNetwork::Transformer);
     let is_distilled = transformer.is_some_and(|(_, config)| config.guidance_embeds);
     f64::from(text_tokens(if is_distilled {
-        Guidance::Distilled
+        GuidanceMode::Distilled
     } else {
-        Guidance::None
+        GuidanceMode::None
     }))
 }
 
-fn transformer_need(job: &Job<'_>) -> Option<StageFootprint> {
+fn transformer_need(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let (network, config) = job.configured::<FluxTransformerConfig>(PlannedNetwork::Transformer)?;
     let pixels = f64::from(job.request.width) * f64::from(job.request.height);
     let references = job.request.references.len() as f64 * REFERENCE_PIXELS;
-    let sequence = Sequence {
+    let sequence = TokenSequence {
         text: text_length(job) + seen_tokens(job),
         picture: pixels / PIXELS + references / PIXELS,
         pictures: f64::from(job.request.batch_size.max(1)),

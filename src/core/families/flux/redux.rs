@@ -3,18 +3,21 @@
 use std::path::Path;
 
 use crate::formats::weights::WeightSet;
-use crate::library::{Item, Role};
-use crate::model::{ModelFiles, PicturePrompts};
+use crate::library::{ComponentCandidate, WeightFileRole};
+use crate::model::{ModelFiles, ReduxFiles};
 use crate::networks::{
     FluxTransformerConfig, NetworkConfig as _, PartKind, ReduxConfig, SiglipConfig,
 };
 
 /// Redux, as wide as this transformer's texts, and the SigLIP that it reads; from the same folder rather than from others.
-pub(super) fn picture_prompts(files: &ModelFiles, items: &[Item]) -> Option<PicturePrompts> {
+pub(super) fn picture_prompts(
+    files: &ModelFiles,
+    items: &[ComponentCandidate],
+) -> Option<ReduxFiles> {
     let of_kind = |kind: PartKind| {
         let items = items
             .iter()
-            .filter(move |item| item.role == Role::Part(kind));
+            .filter(move |item| item.role == WeightFileRole::Part(kind));
         items.map(|item| item.place.as_path())
     };
     // Without one, nothing is read.
@@ -22,13 +25,13 @@ pub(super) fn picture_prompts(files: &ModelFiles, items: &[Item]) -> Option<Pict
     let transformer = FluxTransformerConfig::read(&files.transformer).ok()?;
     let width = transformer.joint_attention_dim;
     let whole = |place: &Path| {
-        let (config, weights) = (ReduxConfig::read(place).ok()?, WeightSet::at(place).ok()?);
+        let (config, weights) = (ReduxConfig::read(place).ok()?, WeightSet::open(place).ok()?);
         let fits = config.txt_in_features == width && config.check_weights(&weights).is_ok();
         fits.then_some(config)
     };
     let sees = |place: &Path, config: &ReduxConfig| {
         let found = SiglipConfig::read(place).ok();
-        let weights = WeightSet::at(place).ok();
+        let weights = WeightSet::open(place).ok();
         found.zip(weights).is_some_and(|(found, weights)| {
             found.hidden_size == config.redux_dim && found.check_weights(&weights).is_ok()
         })
@@ -41,7 +44,7 @@ pub(super) fn picture_prompts(files: &ModelFiles, items: &[Item]) -> Option<Pict
         let encoder = encoders.into_iter().find(|place| sees(place, &config))?;
         let processor = encoder.with_file_name("feature_extractor");
         let has_own = processor.join("preprocessor_config.json").is_file();
-        Some(PicturePrompts {
+        Some(ReduxFiles {
             image_encoder: encoder.to_owned(),
             image_processor: has_own.then_some(processor),
             embedder: embedder.to_owned(),

@@ -1,7 +1,7 @@
 //! The variants of Flux: recognition, and the inputs of each.
 
 use crate::families::table::{ModelVariant, VariantHints};
-use crate::model::{ControlBy, ControlKind, ControlUse, Guidance, ImageRole, InputUse};
+use crate::model::{ControlBy, ControlKind, ControlUse, GuidanceMode, ImageRole, InputUse};
 use crate::networks::FluxTransformerConfig;
 
 /// Channels of a token that are noise.
@@ -12,7 +12,7 @@ const CANVAS: i64 = 64 + 256;
 const CONTROL: i64 = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Variant {
+pub(super) enum FluxVariant {
     /// From a prompt, with distilled guidance.
     Dev,
     /// From a prompt in a few steps, without guidance.
@@ -41,10 +41,10 @@ pub(super) fn variant(
             .iter()
             .any(|name| name.to_lowercase().contains("kontext")),
     };
-    Ok(Variant::of(config, is_kontext, hints.names)?.inputs())
+    Ok(FluxVariant::of(config, is_kontext, hints.names)?.inputs())
 }
 
-impl Variant {
+impl FluxVariant {
     fn of(
         config: &FluxTransformerConfig,
         is_kontext: bool,
@@ -82,7 +82,7 @@ impl Variant {
             guidance,
             ..ModelVariant::new(name)
         };
-        let distilled = |name| of(name, Guidance::Distilled);
+        let distilled = |name| of(name, GuidanceMode::Distilled);
         // By networks, which were trained with dev.
         let by_networks = |variant| ModelVariant {
             controls: ControlUse::NETWORKS,
@@ -101,7 +101,7 @@ impl Variant {
         };
         match self {
             Self::Dev => by_networks(distilled("dev")),
-            Self::Schnell => by_networks(of("schnell", Guidance::None)),
+            Self::Schnell => by_networks(of("schnell", GuidanceMode::None)),
             Self::Fill => ModelVariant {
                 start_image: Required,
                 image_role: ImageRole::Canvas,

@@ -13,17 +13,17 @@ use super::table::{
     FamilyTable, FamilyVae, LoraTable, ModelVariant, SingleTransformerFamily, TextEncoder,
     TextNetwork, VariantHints, stream_shape,
 };
-use super::{Family, FamilyDef};
+use super::{FamilyDef, ModelFamily};
 use crate::library::names::model_words;
-use crate::memory::streams::{Sequence, streams};
-use crate::memory::{Job, PlannedNetwork, StageFootprint};
+use crate::memory::streams::{TokenSequence, streams};
+use crate::memory::{PlannedJob, PlannedNetwork, StageFootprint};
 use crate::networks::{
     DetectionRule, Flux2TransformerConfig, LanguageConfig, LanguageKind, LanguageTap, LanguageUse,
     PartKind,
 };
 use crate::tokens::{PromptTemplate, QWEN_CHAT, TextRule};
 
-pub const FAMILY: Family = Family::new(&DEF);
+pub const FAMILY: ModelFamily = ModelFamily::new(&DEF);
 
 /// The text encoder: Qwen 3, of which three hidden states are read side by side.
 pub const LANGUAGE: LanguageUse = LanguageUse {
@@ -53,13 +53,13 @@ const DEV: &str = "a FLUX.2 dev model (get FLUX.2 klein 4B or 9B)";
 const KV: &str =
     "a FLUX.2 klein KV model, which keeps what it made of reference pictures (get FLUX.2 klein 9B)";
 
-pub(super) static DEF: FamilyDef = definition::<Flux2>();
+pub(super) static DEF: FamilyDef = definition::<Flux2Family>();
 
-enum Flux2 {}
+enum Flux2Family {}
 
-impl SingleTransformerFamily for Flux2 {
+impl SingleTransformerFamily for Flux2Family {
     type Config = Flux2TransformerConfig;
-    const FAMILY: Family = FAMILY;
+    const FAMILY: ModelFamily = FAMILY;
     const TABLE: FamilyTable<Flux2TransformerConfig> = FamilyTable {
         id: "flux2",
         label: "FLUX.2",
@@ -171,25 +171,25 @@ const fn sign(start: &'static str, ends: &'static [&'static str]) -> LoraSignatu
 
 /// LoRAs for FLUX.2.
 pub mod lora {
-    use crate::lora::{Network, Share, of_transformer, with_extra};
+    use crate::lora::{LoraTarget, RowShare, of_transformer, with_extra};
     use crate::networks::Flux2TransformerConfig;
 
     /// Names that only some LoRA tools have.
-    const EXTRA: [(&str, &str, Share); 3] = [
-        ("img_attn.qkv", "attn.to_qkv", Share::All),
-        ("txt_attn.qkv", "attn.to_added_qkv", Share::All),
-        ("img_attn.proj", "attn.to_out", Share::All),
+    const EXTRA: [(&str, &str, RowShare); 3] = [
+        ("img_attn.qkv", "attn.to_qkv", RowShare::All),
+        ("txt_attn.qkv", "attn.to_added_qkv", RowShare::All),
+        ("img_attn.proj", "attn.to_out", RowShare::All),
     ];
 
     /// The transformer, whose file has diffusers' names or the authors'.
-    pub fn network(is_diffusers: bool) -> Network {
+    pub fn network(is_diffusers: bool) -> LoraTarget {
         if is_diffusers {
-            Network::transformer("flux2 in diffusers' names", || {
+            LoraTarget::transformer("flux2 in diffusers' names", || {
                 let config = Flux2TransformerConfig::klein_4b();
                 with_extra(of_transformer(&config, "img_in.weight", true), &EXTRA, true)
             })
         } else {
-            Network::transformer("flux2", || {
+            LoraTarget::transformer("flux2", || {
                 let config = Flux2TransformerConfig::klein_4b();
                 with_extra(
                     of_transformer(&config, "img_in.weight", false),
@@ -233,7 +233,7 @@ fn variant(
     })
 }
 
-fn transformer_need(job: &Job<'_>) -> Option<StageFootprint> {
+fn transformer_need(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let (network, config) =
         job.configured::<Flux2TransformerConfig>(PlannedNetwork::Transformer)?;
     let request = job.request;
@@ -241,7 +241,7 @@ fn transformer_need(job: &Job<'_>) -> Option<StageFootprint> {
     // A start image is in the sequence, as references are.
     let given = f64::from(u8::from(request.image.is_some())) * pixels;
     let references = request.references.len() as f64 * SEEN_PIXELS;
-    let sequence = Sequence {
+    let sequence = TokenSequence {
         text: PROMPT.room as f64,
         picture: (pixels + given + references) / PIXELS,
         pictures: f64::from(job.request.batch_size.max(1)),

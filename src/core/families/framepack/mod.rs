@@ -13,23 +13,23 @@ use super::table::{
     FamilyTable, FamilyVae, LoraTable, ModelVariant, SingleTransformerFamily, TextEncoder,
     TextNetwork, stream_shape,
 };
-use super::{Family, FamilyDef, LoraRules, TemporalConvPolicy};
+use super::{FamilyDef, LoraRules, ModelFamily, TemporalConvPolicy};
 use crate::job::{GenerateRequest, SEEN_FRAMES, Stage, StepCacheKind};
-use crate::lora::Table;
-use crate::memory::autoencoder::{Clip, video_decode, video_encode};
-use crate::memory::streams::{Sequence, streams};
+use crate::lora::LayerTable;
+use crate::memory::autoencoder::{PixelVolume, video_decode, video_encode};
+use crate::memory::streams::{TokenSequence, streams};
 use crate::memory::text::siglip;
-use crate::memory::{Job, PlannedNetwork, StageFootprint};
+use crate::memory::{PlannedJob, PlannedNetwork, StageFootprint};
 use crate::model::choices::SectionOrder;
 use crate::model::facts::ModelFacts;
-use crate::model::{Component, ControlUse, Guidance, ImageRole, InputUse, Limits};
+use crate::model::{ControlUse, GuidanceMode, ImageRole, InputUse, ModelComponent, SizeLimits};
 use crate::networks::{
     DetectionRule, FramePackTransformerConfig, HunyuanVaeConfig, LanguageConfig, LanguageKind,
     LanguageTap, LanguageUse, NetworkConfig as _, PartKind, SiglipConfig,
 };
 use crate::tokens::{HUNYUAN_PROMPT, TextRule};
 
-pub const FAMILY: Family = Family::new(&DEF);
+pub const FAMILY: ModelFamily = ModelFamily::new(&DEF);
 
 /// The text encoder: LLaVA's Llama, of whose last two layers and last norm nothing is read.
 pub const LANGUAGE: LanguageUse = LanguageUse {
@@ -88,16 +88,16 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     recipe,
     lora: LoraRules {
         accepts: accepts_lora,
-        ..definition::<FramePack>().lora
+        ..definition::<FramePackTable>().lora
     },
-    ..definition::<FramePack>()
+    ..definition::<FramePackTable>()
 };
 
-enum FramePack {}
+enum FramePackTable {}
 
-impl SingleTransformerFamily for FramePack {
+impl SingleTransformerFamily for FramePackTable {
     type Config = FramePackTransformerConfig;
-    const FAMILY: Family = FAMILY;
+    const FAMILY: ModelFamily = FAMILY;
     const TABLE: FamilyTable<FramePackTransformerConfig> = FamilyTable {
         id: "framepack",
         label: "FramePack",
@@ -156,9 +156,9 @@ impl SingleTransformerFamily for FramePack {
         },
         variant: |config, hints| {
             let guidance = if config.guidance_embeds {
-                Guidance::Distilled
+                GuidanceMode::Distilled
             } else {
-                Guidance::None
+                GuidanceMode::None
             };
             Ok(ModelVariant {
                 guidance,
@@ -198,7 +198,7 @@ impl SingleTransformerFamily for FramePack {
                 weights: 8_000_000_000,
             },
             TextEncoder::clip_l(
-                |config| clip_l(Component::TextEncoder2, config.pooled_projection_dim),
+                |config| clip_l(ModelComponent::TextEncoder2, config.pooled_projection_dim),
                 |_| None,
             ),
         ],
@@ -242,18 +242,18 @@ impl SingleTransformerFamily for FramePack {
 
 /// LoRAs for FramePack, and for HunyuanVideo from which it was made.
 pub mod lora {
-    use crate::lora::{Network, of_transformer};
+    use crate::lora::{LoraTarget, of_transformer};
     use crate::networks::FramePackTransformerConfig;
 
     /// The transformer, whose file has diffusers' names or ComfyUI's.
-    pub fn network(is_diffusers: bool) -> Network {
+    pub fn network(is_diffusers: bool) -> LoraTarget {
         if is_diffusers {
-            Network::transformer("framepack in diffusers' names", || {
+            LoraTarget::transformer("framepack in diffusers' names", || {
                 let config = FramePackTransformerConfig::default();
                 of_transformer(&config, "img_in.proj.weight", true)
             })
         } else {
-            Network::transformer("framepack", || {
+            LoraTarget::transformer("framepack", || {
                 let config = FramePackTransformerConfig::default();
                 of_transformer(&config, "img_in.proj.weight", false)
             })
@@ -263,8 +263,8 @@ pub mod lora {
 
 /// LoRAs for HunyuanVideo act here, too. Names that Flux has as well tell the two apart only where there are more blocks
 /// than in Flux.
-fn accepts_lora(origin: &str, tables: &[Table]) -> bool {
-    let layers = tables.iter().flat_map(Table::layers);
+fn accepts_lora(origin: &str, tables: &[LayerTable]) -> bool {
+    let layers = tables.iter().flat_map(LayerTable::layers);
     let mut beyond = layers.filter(|layer| layer.name.starts_with("double_blocks.19."));
     let is_small = beyond.next().is_none();
     matches!(origin, "framepack" | "hunyuan") || (origin == "flux" && is_small)
@@ -300,7 +300,7 @@ fn complete(facts: &mut ModelFacts) {
     facts.section_order = order;
     facts.end_image = order.map_or(InputUse::No, SectionOrder::end_image);
     let (spatial, temporal) = VAE_FACTORS;
-    facts.limits = Limits {
+    facts.limits = SizeLimits {
         size_multiple: spatial * PATCH,
         max_edge: MAX_EDGE,
         max_pixels: MAX_PIXELS,
@@ -323,19 +323,19 @@ fn recipe(request: &GenerateRequest) -> Vec<Stage> {
     stages
 }
 
-fn encode_image(job: &Job<'_>) -> Option<StageFootprint> {
-    let bytes = |widths: &[i64]| video_encode(widths, &Clip::of(job, 1), seen(job), job);
+fn encode_image(job: &PlannedJob<'_>) -> Option<StageFootprint> {
+    let bytes = |widths: &[i64]| video_encode(widths, &PixelVolume::of(job, 1), seen(job), job);
     vae_need(job, PlannedNetwork::VaeEncoder, &bytes)
 }
 
-fn decode(job: &Job<'_>) -> Option<StageFootprint> {
+fn decode(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let latents = 2.0 * window(job);
-    let bytes = |widths: &[i64]| video_decode(widths, &Clip::of(job, 1), latents, job);
+    let bytes = |widths: &[i64]| video_decode(widths, &PixelVolume::of(job, 1), latents, job);
     vae_need(job, PlannedNetwork::VaeDecoder, &bytes)
 }
 
 fn vae_need(
-    job: &Job<'_>,
+    job: &PlannedJob<'_>,
     part: PlannedNetwork,
     bytes: &dyn Fn(&[i64]) -> f64,
 ) -> Option<StageFootprint> {
@@ -343,13 +343,13 @@ fn vae_need(
     Some(job.vae_need(part, bytes(&config.block_out_channels)))
 }
 
-fn window(job: &Job<'_>) -> f64 {
+fn window(job: &PlannedJob<'_>) -> f64 {
     let sections = job.request.sections;
     sections.map_or(WINDOW, |sections| f64::from(sections.window))
 }
 
 /// Latent frames that are encoded at once: of an image, or of the video that is continued.
-fn seen(job: &Job<'_>) -> f64 {
+fn seen(job: &PlannedJob<'_>) -> f64 {
     let lead = job.request.sections.map_or(1, |sections| sections.lead);
     match lead {
         0 | 1 => 1.0,
@@ -357,13 +357,13 @@ fn seen(job: &Job<'_>) -> f64 {
     }
 }
 
-fn transformer_need(job: &Job<'_>) -> Option<StageFootprint> {
+fn transformer_need(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let (network, config) =
         job.configured::<FramePackTransformerConfig>(PlannedNetwork::Transformer)?;
     let pixels = f64::from(job.request.width) * f64::from(job.request.height);
     let a_frame = pixels / 256.0;
     let made = window(job) * a_frame;
-    let sequence = Sequence {
+    let sequence = TokenSequence {
         text: TEXT_LENGTH + PICTURE_LENGTH,
         picture: made + HISTORY * a_frame,
         pictures: 1.0,

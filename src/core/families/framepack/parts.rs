@@ -2,10 +2,10 @@
 
 use super::LANGUAGE;
 use crate::families::parts::check_width;
-use crate::library::companions::wanted::{
-    TokenizerForm, Wanted, WantedTokenizer, fits_transformer,
+use crate::library::component_search::wanted::{
+    ComponentQuery, TokenizerForm, WantedTokenizer, fits_transformer,
 };
-use crate::model::Component;
+use crate::model::ModelComponent;
 use crate::networks::PartKind;
 use crate::networks::{HunyuanVaeConfig, LanguageKeys, NetworkConfig as _, SiglipConfig, siglip};
 
@@ -19,9 +19,9 @@ const LLAMA3_WORDS: std::ops::RangeInclusive<i64> = 128_256..=128_512;
 const LLAMA3_WIDTH: i64 = 4096;
 
 /// HunyuanVideo's autoencoder, for latents of `expected` channels.
-pub(super) fn vae(expected: i64) -> Wanted<'static> {
-    Wanted {
-        component: Component::Vae,
+pub(super) fn vae(expected: i64) -> ComponentQuery<'static> {
+    ComponentQuery {
+        component: ModelComponent::Vae,
         part: PartKind::VideoVae,
         what: "a HunyuanVideo VAE".to_owned(),
         kind: "a HunyuanVideo VAE",
@@ -48,9 +48,9 @@ pub(super) fn vae(expected: i64) -> Wanted<'static> {
 }
 
 /// LLaVA's Llama 3, with hidden states of `expected` numbers.
-pub(super) fn llava_llama3(expected: i64) -> Wanted<'static> {
-    Wanted {
-        component: Component::TextEncoder,
+pub(super) fn llava_llama3(expected: i64) -> ComponentQuery<'static> {
+    ComponentQuery {
+        component: ModelComponent::TextEncoder,
         part: PartKind::Llama,
         what: "a Llama 3 text encoder (LLaVA's)".to_owned(),
         kind: "a Llama text encoder",
@@ -99,9 +99,9 @@ pub(super) fn llava_llama3(expected: i64) -> Wanted<'static> {
 }
 
 /// SigLIP, with embeddings of `expected` numbers.
-pub(super) fn siglip_384(expected: i64) -> Wanted<'static> {
-    Wanted {
-        component: Component::ImageEncoder,
+pub(super) fn siglip_384(expected: i64) -> ComponentQuery<'static> {
+    ComponentQuery {
+        component: ModelComponent::ImageEncoder,
         part: PartKind::Siglip,
         what: "a SigLIP image encoder".to_owned(),
         kind: "a SigLIP image encoder",

@@ -12,17 +12,17 @@ use super::table::{
     FamilyTable, FamilyVae, LoraTable, ModelVariant, SingleTransformerFamily, TextEncoder,
     TextNetwork, VariantHints,
 };
-use super::{Family, FamilyDef};
+use super::{FamilyDef, ModelFamily};
 use crate::library::names::model_words;
-use crate::memory::{Job, PlannedNetwork, StageFootprint};
-use crate::model::choices::Sampler;
-use crate::model::facts::{Schedule, TransformerShape};
+use crate::memory::{PlannedJob, PlannedNetwork, StageFootprint};
+use crate::model::choices::SamplerKind;
+use crate::model::facts::{SchedulerDefaults, TransformerShape};
 use crate::networks::{
     DetectionRule, Krea2TransformerConfig, LanguageConfig, LanguageKind, LanguageTap, LanguageUse,
 };
 use crate::tokens::{PromptTemplate, TextRule};
 
-pub const FAMILY: Family = Family::new(&DEF);
+pub const FAMILY: ModelFamily = ModelFamily::new(&DEF);
 
 /// The text encoder: twelve hidden states of Qwen 3 VL; the last layer and the last norm are not read.
 pub const LANGUAGE: LanguageUse = LanguageUse {
@@ -50,13 +50,13 @@ const PIXELS: f64 = 256.0;
 /// The shift of Turbo's schedule for every image size: `exp(1.15)`, as in diffusers' pipeline.
 const TURBO_SHIFT: f64 = 3.158_192_909_689_767;
 
-pub(super) static DEF: FamilyDef = definition::<Krea2>();
+pub(super) static DEF: FamilyDef = definition::<Krea2Family>();
 
-enum Krea2 {}
+enum Krea2Family {}
 
-impl SingleTransformerFamily for Krea2 {
+impl SingleTransformerFamily for Krea2Family {
     type Config = Krea2TransformerConfig;
-    const FAMILY: Family = FAMILY;
+    const FAMILY: ModelFamily = FAMILY;
     const TABLE: FamilyTable<Krea2TransformerConfig> = FamilyTable {
         id: "krea2",
         label: "Krea 2",
@@ -113,8 +113,8 @@ impl SingleTransformerFamily for Krea2 {
         }],
         complete: |_, _, facts| {
             if facts.variant == "Turbo" {
-                facts.schedule = Some(Schedule {
-                    sampler: Sampler::Euler,
+                facts.schedule = Some(SchedulerDefaults {
+                    sampler: SamplerKind::Euler,
                     shift: Some(TURBO_SHIFT),
                 });
             }
@@ -150,11 +150,11 @@ const fn sign(start: &'static str) -> LoraSignature {
 
 /// LoRAs for Krea 2.
 pub mod lora {
-    use crate::lora::{Network, of_transformer};
+    use crate::lora::{LoraTarget, of_transformer};
     use crate::networks::Krea2TransformerConfig;
 
     /// The transformer, in the names that readers ask with.
-    pub const NETWORK: Network = Network::transformer("krea2", || {
+    pub const NETWORK: LoraTarget = LoraTarget::transformer("krea2", || {
         of_transformer(&Krea2TransformerConfig::default(), "first.weight", true)
     });
 }
@@ -181,7 +181,7 @@ fn variant_by(hints: &VariantHints<'_>) -> &'static str {
 /// The engine's `Block::forward`: the worst moment is in the feed-forward part (hidden states, what goes in, and both wide layers), in the attention
 /// (hidden states, what goes in, the four products of that, keys and values for each head, and what comes of them), or
 /// where a text's states become one.
-fn transformer_need(job: &Job<'_>) -> Option<StageFootprint> {
+fn transformer_need(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let (network, config) =
         job.configured::<Krea2TransformerConfig>(PlannedNetwork::Transformer)?;
     let size = job.number_bytes() as f64;

@@ -15,14 +15,14 @@ use super::table::{
     FamilyTable, FamilyVae, LoraTable, SingleTransformerFamily, TextEncoder, TextNetwork,
     stream_shape,
 };
-use super::{Family, FamilyDef, FileRules};
+use super::{FamilyDef, FileRules, ModelFamily};
 use crate::formats::weights::WeightSet;
 use crate::job::{Stage, StepCacheKind};
-use crate::library::companions::wanted::fits_transformer;
-use crate::memory::autoencoder::{Clip, wan_encode};
-use crate::memory::streams::{Sequence, add_controls, streams};
+use crate::library::component_search::wanted::fits_transformer;
+use crate::memory::autoencoder::{PixelVolume, wan_encode};
+use crate::memory::streams::{TokenSequence, add_controls, streams};
 use crate::memory::text::language;
-use crate::memory::{Job, Network, NetworkReader, PlannedNetwork, StageFootprint};
+use crate::memory::{NetworkFootprint, NetworkReader, PlannedJob, PlannedNetwork, StageFootprint};
 use crate::model::{CatalogError, ModelFiles};
 use crate::networks::{
     DetectionRule, LanguageConfig, LanguageKind, LanguageTap, LanguageUse, NetworkConfig as _,
@@ -30,7 +30,7 @@ use crate::networks::{
 };
 use crate::tokens::{PromptTemplate, TextRule};
 
-pub const FAMILY: Family = Family::new(&DEF);
+pub const FAMILY: ModelFamily = ModelFamily::new(&DEF);
 
 /// The text encoder: Qwen 2.5 VL, whose last hidden state is read after its norm.
 pub const LANGUAGE: LanguageUse = LanguageUse {
@@ -83,7 +83,7 @@ const TEXT_ENCODER: &str =
 pub(super) static DEF: FamilyDef = FamilyDef {
     files: FileRules {
         control_network: control::network,
-        control_weights: Some(Network::read::<QwenImageControlConfig>),
+        control_weights: Some(NetworkFootprint::read::<QwenImageControlConfig>),
         ..definition::<QwenImage>().files
     },
     ..definition::<QwenImage>()
@@ -93,7 +93,7 @@ enum QwenImage {}
 
 impl SingleTransformerFamily for QwenImage {
     type Config = QwenImageTransformerConfig;
-    const FAMILY: Family = FAMILY;
+    const FAMILY: ModelFamily = FAMILY;
     const TABLE: FamilyTable<QwenImageTransformerConfig> = FamilyTable {
         id: "qwen_image",
         label: "Qwen-Image",
@@ -228,22 +228,22 @@ const fn sign(start: &'static str) -> LoraSignature {
 
 /// LoRAs for Qwen-Image.
 pub mod lora {
-    use crate::lora::{Network, Share, of_transformer, with_extra};
+    use crate::lora::{LoraTarget, RowShare, of_transformer, with_extra};
     use crate::networks::QwenImageTransformerConfig;
 
     /// The transformer, in the names with which the engine asks.
-    pub const NETWORK: Network = Network::transformer("qwen_image", || {
+    pub const NETWORK: LoraTarget = LoraTarget::transformer("qwen_image", || {
         let config = QwenImageTransformerConfig::default();
         let names = of_transformer(&config, "img_in.weight", true);
         // Some tools leave out the number of diffusers' name.
-        let extra = [("img_attn.proj", "attn.to_out", Share::All)];
+        let extra = [("img_attn.proj", "attn.to_out", RowShare::All)];
         with_extra(names, &extra, false)
     });
 }
 
 /// Checks that a text encoder has a vision transformer, as wide as the transformer reads.
 fn check_sees(place: &Path, config: &QwenImageTransformerConfig) -> Result<(), CatalogError> {
-    let weights = WeightSet::at(place)?;
+    let weights = WeightSet::open(place)?;
     let what = "a Qwen 2.5 VL 7B text encoder with the part that looks at pictures";
     let fits = |fits: bool, found: &str| {
         fits_transformer(fits, what, TEXT_ENCODER, place, || found.to_owned())
@@ -258,7 +258,7 @@ fn check_sees(place: &Path, config: &QwenImageTransformerConfig) -> Result<(), C
 /// Reads the text encoder's vision transformer. Without one, models that make images of text alone still run.
 fn more_networks(files: &ModelFiles, reader: &mut NetworkReader) -> Result<(), CatalogError> {
     let place = &files.text_encoder;
-    let weights = WeightSet::at(place)?;
+    let weights = WeightSet::open(place)?;
     if QwenVisionConfig::is_in(&weights)
         && let Ok(config) = QwenVisionConfig::read(place)
         && config.check_weights(&weights).is_ok()
@@ -269,16 +269,16 @@ fn more_networks(files: &ModelFiles, reader: &mut NetworkReader) -> Result<(), C
 }
 
 /// Reference images.
-fn references(job: &Job<'_>) -> f64 {
+fn references(job: &PlannedJob<'_>) -> f64 {
     job.request.references.len() as f64
 }
 
-fn text_length(job: &Job<'_>) -> f64 {
+fn text_length(job: &PlannedJob<'_>) -> f64 {
     EDIT_PROMPT.length() as f64 + references(job) * SEEN_TOKENS
 }
 
 /// Reads reference images first, where there are any, and the texts after them.
-fn encode_text(job: &Job<'_>) -> Vec<StageFootprint> {
+fn encode_text(job: &PlannedJob<'_>) -> Vec<StageFootprint> {
     let seen = references(job) * SEEN_TOKENS;
     let texts = language(job, PlannedNetwork::TextEncoder, text_length(job));
     let looks = job
@@ -299,23 +299,23 @@ fn encode_text(job: &Job<'_>) -> Vec<StageFootprint> {
 }
 
 /// Encodes each reference image alone, at its size.
-fn encode_references(job: &Job<'_>) -> Option<StageFootprint> {
+fn encode_references(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let (_, config) = job.configured::<WanVaeConfig>(PlannedNetwork::VaeEncoder)?;
     let edge = REFERENCE_PIXELS.sqrt();
-    let clip = Clip {
+    let clip = PixelVolume {
         width: edge,
         height: edge,
-        ..Clip::of(job, 1)
+        ..PixelVolume::of(job, 1)
     };
     let bytes = wan_encode(config, &clip, job.number_bytes() as f64);
     Some(job.vae_need(PlannedNetwork::VaeEncoder, bytes))
 }
 
-fn transformer_need(job: &Job<'_>) -> Option<StageFootprint> {
+fn transformer_need(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let (network, config) =
         job.configured::<QwenImageTransformerConfig>(PlannedNetwork::Transformer)?;
     let pixels = f64::from(job.request.width) * f64::from(job.request.height);
-    let sequence = Sequence {
+    let sequence = TokenSequence {
         text: PROMPT.room as f64 + references(job) * SEEN_TOKENS,
         picture: (pixels + references(job) * REFERENCE_PIXELS) / PIXELS,
         pictures: f64::from(job.request.batch_size.max(1)),

@@ -52,8 +52,8 @@ pub(super) fn variant(
     })
 }
 
-/// Whether names are those of the first Qwen-Image-Edit as it is published: only a storage type follows
-/// `edit`. Finetunes of it or of 2509 have other names.
+/// Returns whether names are those of the first Qwen-Image-Edit as published: only a dtype follows `edit`. Finetunes of
+/// it or of 2509 have other names.
 fn is_first_edit(names: &[&str]) -> bool {
     const STORAGES: [&str; 11] = [
         "fp8", "fp16", "bf16", "f16", "fp32", "int8", "int4", "nvfp4", "q", "gguf", "comfyui",

@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 use super::files::{check, same_experts};
 use super::names::implied_side;
 use super::parts::parts;
-use super::transformer::{Transformer, TransformerKind};
-use super::variant::Variant;
+use super::transformer::{CheckedTransformer, TransformerKind};
+use super::variant::WanVariant;
 use crate::families::single::model_name;
-use crate::library::companions;
-use crate::library::companions::Companions;
+use crate::library::component_search;
+use crate::library::component_search::ComponentOverrides;
 use crate::library::names::{
-    Side, counterpart, possible_side, side_beside, stated_side, without_side,
+    NoiseSide, counterpart, possible_side, side_beside, stated_side, without_side,
 };
-use crate::library::single::{Assembled, file_stem};
-use crate::library::{Library, Role};
+use crate::library::single::{AssembledModel, file_stem};
+use crate::library::{ComponentLibrary, WeightFileRole};
 use crate::model::configs::sorted_entries;
 use crate::model::{CatalogError, ModelFiles};
 
@@ -25,21 +25,21 @@ const WIDTH_14B: i64 = 5120;
 
 pub(super) fn assemble(
     place: &Path,
-    companions: &Companions,
-    library: &Library,
-) -> Result<Assembled, CatalogError> {
-    let named = Transformer::read(place)?;
+    companions: &ComponentOverrides,
+    library: &ComponentLibrary,
+) -> Result<AssembledModel, CatalogError> {
+    let named = CheckedTransformer::read(place)?;
     let (first, second, variant) = match expert_pair(&named, library)? {
         Some((high, low)) => {
             same_experts(&high.cfg, &low.cfg, &low.place)?;
             // Both are of one kind now, and only experts were paired.
-            let variant = high.kind.as_expert().unwrap_or(Variant::T2vA14b);
+            let variant = high.kind.as_expert().unwrap_or(WanVariant::T2vA14b);
             (high, Some(low.place), variant)
         }
         None => match named.kind {
             TransformerKind::Whole(variant) => (named, None, variant),
-            TransformerKind::TextToVideo => (named, None, Variant::T2v),
-            TransformerKind::Control => (named, None, Variant::Vace),
+            TransformerKind::TextToVideo => (named, None, WanVariant::T2v),
+            TransformerKind::Control => (named, None, WanVariant::Vace),
             TransformerKind::ImageToVideoExpert => return Err(lone_expert(&named)),
         },
     };
@@ -48,13 +48,13 @@ pub(super) fn assemble(
         transformer: first.place,
         transformer_2: second,
         boundary_ratio: variant.boundary_ratio(),
-        expand_timesteps: variant == Variant::Ti2v,
+        expand_timesteps: variant == WanVariant::Ti2v,
         takes_control: variant.takes_control(),
         ..ModelFiles::default()
     };
-    companions::complete(&mut files, &parts(&first.cfg), companions, library)?;
+    component_search::complete(&mut files, &parts(&first.cfg), companions, library)?;
     let facts = check(&files, variant)?;
-    Ok(Assembled {
+    Ok(AssembledModel {
         place,
         name,
         files,
@@ -84,9 +84,9 @@ fn place_and_name(first: &Path, second: Option<&Path>) -> (PathBuf, String) {
 
 /// The high-noise and the low-noise expert, where the named transformer is one of two.
 fn expert_pair(
-    named: &Transformer,
-    library: &Library,
-) -> Result<Option<(Transformer, Transformer)>, CatalogError> {
+    named: &CheckedTransformer,
+    library: &ComponentLibrary,
+) -> Result<Option<(CheckedTransformer, CheckedTransformer)>, CatalogError> {
     if named.kind.as_expert().is_none() {
         return Ok(None);
     }
@@ -94,11 +94,11 @@ fn expert_pair(
     let mut first_error = None;
     for (side, place) in others(&named.place, library) {
         // A name alone makes no pair of files that differ; one that states its side must have one.
-        match Transformer::read(&place) {
+        match CheckedTransformer::read(&place) {
             Ok(other) if other.cfg.is_same_shape(&named.cfg) || is_stated => {
                 return Ok(Some(match side {
-                    Side::High => (named.clone(), other),
-                    Side::Low => (other, named.clone()),
+                    NoiseSide::High => (named.clone(), other),
+                    NoiseSide::Low => (other, named.clone()),
                 }));
             }
             Ok(_) => {}
@@ -113,7 +113,7 @@ fn expert_pair(
 }
 
 /// The side that a transformer's own name states, or its folder's.
-fn stated(named: &Transformer) -> Option<Side> {
+fn stated(named: &CheckedTransformer) -> Option<NoiseSide> {
     let name = file_stem(&named.place);
     let folder = named.place.parent().and_then(Path::file_name);
     let folder = folder.unwrap_or_default().to_string_lossy();
@@ -128,15 +128,15 @@ fn stated(named: &Transformer) -> Option<Side> {
 }
 
 /// Places that by their names may be the other expert, nearest first, with the side of the named one.
-fn others(place: &Path, library: &Library) -> Vec<(Side, PathBuf)> {
+fn others(place: &Path, library: &ComponentLibrary) -> Vec<(NoiseSide, PathBuf)> {
     let own = file_stem(place);
     let folder = place.parent().unwrap_or_else(|| Path::new(""));
     let mut found = Vec::new();
     if place.is_dir() {
         // Of a diffusers folder that lost its index.
         let sibling = match own.as_str() {
-            "transformer" => Some((Side::High, "transformer_2")),
-            "transformer_2" => Some((Side::Low, "transformer")),
+            "transformer" => Some((NoiseSide::High, "transformer_2")),
+            "transformer_2" => Some((NoiseSide::Low, "transformer")),
             _ => None,
         };
         found.extend(sibling.map(|(side, name)| (side, folder.join(name))));
@@ -150,7 +150,7 @@ fn others(place: &Path, library: &Library) -> Vec<(Side, PathBuf)> {
         let items = library.in_folder(folder);
         let items = items
             .iter()
-            .filter(|item| item.role == Role::Transformer(super::FAMILY));
+            .filter(|item| item.role == WeightFileRole::Transformer(super::FAMILY));
         items.map(|item| item.place.clone()).collect()
     };
     for path in transformers(folder) {
@@ -171,7 +171,7 @@ fn others(place: &Path, library: &Library) -> Vec<(Side, PathBuf)> {
         }
     }
     for item in &library.known {
-        if item.role == Role::Transformer(super::FAMILY) {
+        if item.role == WeightFileRole::Transformer(super::FAMILY) {
             let side = side_beside(&own, &file_stem(&item.place));
             found.extend(side.map(|side| (side, item.place.clone())));
         }
@@ -179,13 +179,13 @@ fn others(place: &Path, library: &Library) -> Vec<(Side, PathBuf)> {
     found
 }
 
-fn lone_expert(named: &Transformer) -> CatalogError {
+fn lone_expert(named: &CheckedTransformer) -> CatalogError {
     let file_name = named
         .place
         .file_name()
         .unwrap_or_default()
         .to_string_lossy();
-    let variant = named.kind.as_expert().unwrap_or(Variant::I2vA14b).name();
+    let variant = named.kind.as_expert().unwrap_or(WanVariant::I2vA14b).name();
     let side = stated(named).or_else(|| possible_side(&file_stem(&named.place)));
     let reason = match side {
         Some(side) => {

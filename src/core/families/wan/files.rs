@@ -5,17 +5,17 @@
 use std::path::Path;
 
 use super::parts::{self, parts};
-use super::variant::{Variant, of_index};
+use super::variant::{WanVariant, of_index};
 use crate::families::single::{is_one_of, refuse_quantised};
-use crate::library::Library;
-use crate::library::companions;
-use crate::library::companions::Companions;
-use crate::library::companions::wanted;
+use crate::library::ComponentLibrary;
+use crate::library::component_search;
+use crate::library::component_search::ComponentOverrides;
+use crate::library::component_search::wanted;
 use crate::library::identify::check_components;
-use crate::model::choices::Sampler;
+use crate::model::choices::SamplerKind;
 use crate::model::configs::ModelIndex;
-use crate::model::facts::{ModelFacts, Schedule, TransformerShape};
-use crate::model::{CatalogError, Component, Guidance, ImageRole, Limits, ModelFiles};
+use crate::model::facts::{ModelFacts, SchedulerDefaults, TransformerShape};
+use crate::model::{CatalogError, GuidanceMode, ImageRole, ModelComponent, ModelFiles, SizeLimits};
 use crate::networks::{
     ClipVisionConfig, NetworkConfig as _, SchedulerConfig, T5Config, T5Kind, WanTransformerConfig,
     WanVaeConfig, config_path,
@@ -28,8 +28,8 @@ const MAX_FRAMES: i64 = 1025;
 pub(super) fn check_folder(
     folder: &Path,
     index: &ModelIndex,
-    companions: &Companions,
-    library: &Library,
+    companions: &ComponentOverrides,
+    library: &ComponentLibrary,
 ) -> Result<(ModelFiles, ModelFacts), CatalogError> {
     // Before anything is said about its parts: another variant has other parts.
     let transformer = WanTransformerConfig::read(&folder.join("transformer")).ok();
@@ -62,21 +62,21 @@ pub(super) fn check_folder(
     };
     if !companions.is_empty() {
         let transformer = WanTransformerConfig::read(&files.transformer)?;
-        companions::replace(&mut files, &parts(&transformer), companions, library)?;
+        component_search::replace(&mut files, &parts(&transformer), companions, library)?;
     }
     let facts = check(&files, variant)?;
     Ok((files, facts))
 }
 
 /// Checks a model whose parts are known whole: each against its config, and the configs with each other.
-pub(super) fn check(files: &ModelFiles, variant: Variant) -> Result<ModelFacts, CatalogError> {
+pub(super) fn check(files: &ModelFiles, variant: WanVariant) -> Result<ModelFacts, CatalogError> {
     let scheduler = files.scheduler.as_deref();
     let scheduler = scheduler.map(SchedulerConfig::read_with_fixed_shift);
-    let schedule = scheduler.transpose()?.map(|scheduler| Schedule {
+    let schedule = scheduler.transpose()?.map(|scheduler| SchedulerDefaults {
         sampler: if scheduler.is_unipc() {
-            Sampler::UniPc
+            SamplerKind::UniPc
         } else {
-            Sampler::Euler
+            SamplerKind::Euler
         },
         shift: scheduler.stated_shift(),
     });
@@ -119,7 +119,7 @@ pub(super) fn check(files: &ModelFiles, variant: Variant) -> Result<ModelFacts, 
         image_role: ImageRole::FirstFrame,
         mask: variant.mask(),
         end_image: variant.end_image(files.image_encoder.is_some()),
-        guidance: Guidance::Cfg,
+        guidance: GuidanceMode::Cfg,
         section_order: None,
         latent_channels: vae.z_dim.unsigned_abs(),
         limits: limits(&config, &vae, variant),
@@ -142,7 +142,7 @@ fn check_quantisation(
 
 /// Returns true if a place holds this part of the published models with such a transformer.
 pub(super) fn is_published_part(
-    component: Component,
+    component: ModelComponent,
     shape: TransformerShape,
     place: &Path,
 ) -> bool {
@@ -155,7 +155,7 @@ pub(super) fn is_published_part(
         ..WanTransformerConfig::default()
     };
     let published = WanVaeConfig::published(transformer.out_channels);
-    let is_wide = component != Component::Vae
+    let is_wide = component != ModelComponent::Vae
         || WanVaeConfig::read(place).is_ok_and(|config| config.is_as_wide_as(&published));
     is_wide && is_one_of(&parts(&transformer), component, place)
 }
@@ -240,7 +240,7 @@ pub(super) fn same_experts(
 
 fn wrong_transformer(
     config: &WanTransformerConfig,
-    variant: Variant,
+    variant: WanVariant,
     vae: &WanVaeConfig,
 ) -> Option<String> {
     let latents = config.out_channels;
@@ -272,14 +272,18 @@ fn wrong_transformer(
     (patch_frames != 1).then(|| format!("expected a patch_size of 1 in time, found {patch_frames}"))
 }
 
-fn limits(transformer: &WanTransformerConfig, vae: &WanVaeConfig, variant: Variant) -> Limits {
+fn limits(
+    transformer: &WanTransformerConfig,
+    vae: &WanVaeConfig,
+    variant: WanVariant,
+) -> SizeLimits {
     let [_, patch_height, patch_width] = transformer.patch_size;
     let patch = least_common_multiple(patch_height, patch_width);
     let (spatial, temporal) = (vae.spatial_factor(), vae.temporal_factor());
     // The table of rotations has this many places along each axis.
     let places = transformer.rope_max_seq_len;
     let narrow = |value: i64| u32::try_from(value).unwrap_or(u32::MAX);
-    Limits {
+    SizeLimits {
         size_multiple: narrow(spatial * patch),
         max_edge: narrow(places * patch_height.min(patch_width) * spatial),
         max_pixels: MAX_PIXELS,

@@ -2,11 +2,11 @@
 
 use crate::families::single::transformer_table;
 use crate::families::{LoraRules, LoraSignature};
-use crate::lora::{Network, Table, of_transformer};
+use crate::lora::{LayerTable, LoraTarget, of_transformer};
 use crate::networks::WanTransformerConfig;
 
 /// The transformer, in the authors' names.
-pub const NETWORK: Network = Network {
+pub const NETWORK: LoraTarget = LoraTarget {
     name: "wan",
     is_text_encoder: false,
     of_pictures: |name| {
@@ -69,7 +69,7 @@ fn label(width: u64) -> String {
     }
 }
 
-fn width(tables: &[Table]) -> Option<u64> {
+fn width(tables: &[LayerTable]) -> Option<u64> {
     let layers = tables.first()?.layers().iter();
     let mut attention = layers.filter(|layer| layer.name.ends_with("self_attn.q"));
     attention.next().map(|layer| layer.sides().0)

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use super::TEXT_TOKENS;
 use crate::families::PublishedNetwork;
 use crate::job::Stage;
-use crate::memory::autoencoder::{Clip, wan_decode, wan_encode};
+use crate::memory::autoencoder::{PixelVolume, wan_decode, wan_encode};
 use crate::memory::text::{t5, vision};
-use crate::memory::{Job, NetworkReader, PlannedNetwork, StageFootprint};
+use crate::memory::{NetworkReader, PlannedJob, PlannedNetwork, StageFootprint};
 use crate::model::facts::TransformerShape;
 use crate::model::{CatalogError, ModelFiles};
 use crate::networks::{ClipVisionConfig, T5Config, T5Kind, WanTransformerConfig, WanVaeConfig};
@@ -69,7 +69,7 @@ pub(super) fn published(shape: &TransformerShape) -> Vec<PublishedNetwork> {
     ]
 }
 
-pub(super) fn needs(job: &Job<'_>, stage: Stage) -> Vec<StageFootprint> {
+pub(super) fn needs(job: &PlannedJob<'_>, stage: Stage) -> Vec<StageFootprint> {
     if stage == Stage::EncodeImage && job.request.second_pass.is_some() {
         // Frames of the first pass, and what they are enlarged to.
         return decode(job).into_iter().chain(encode_image(job)).collect();
@@ -86,7 +86,7 @@ pub(super) fn needs(job: &Job<'_>, stage: Stage) -> Vec<StageFootprint> {
     need.into_iter().collect()
 }
 
-fn encode_vision(job: &Job<'_>) -> Option<StageFootprint> {
+fn encode_vision(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let (_, config) = job.configured::<ClipVisionConfig>(PlannedNetwork::ImageEncoder)?;
     let pictures = 1.0 + f64::from(u8::from(job.request.last_image.is_some()));
     let sizes = (config.num_tokens() as f64, config.image_size as f64);
@@ -98,7 +98,7 @@ fn encode_vision(job: &Job<'_>) -> Option<StageFootprint> {
     })
 }
 
-fn encode_image(job: &Job<'_>) -> Option<StageFootprint> {
+fn encode_image(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let (_, config) = job.configured(PlannedNetwork::VaeEncoder)?;
     let request = job.request;
     let sees_first_alone = request.files.expand_timesteps
@@ -110,26 +110,30 @@ fn encode_image(job: &Job<'_>) -> Option<StageFootprint> {
     } else {
         request.num_frames
     };
-    let bytes = wan_encode(config, &Clip::of(job, frames), job.number_bytes() as f64);
+    let bytes = wan_encode(
+        config,
+        &PixelVolume::of(job, frames),
+        job.number_bytes() as f64,
+    );
     Some(job.vae_need(PlannedNetwork::VaeEncoder, bytes))
 }
 
-fn decode(job: &Job<'_>) -> Option<StageFootprint> {
+fn decode(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let (_, config) = job.configured(PlannedNetwork::VaeDecoder)?;
-    let clip = Clip::of(job, job.request.num_frames);
+    let clip = PixelVolume::of(job, job.request.num_frames);
     let bytes = wan_decode(config, &clip, job.number_bytes() as f64);
     Some(job.vae_need(PlannedNetwork::VaeDecoder, bytes))
 }
 
 /// A transformer and the clip as it sees it.
-struct Sizes<'a> {
+struct WanSizes<'a> {
     config: &'a WanTransformerConfig,
     tokens: f64,
     /// Numbers of one channel of the clip's latents.
     latents: f64,
 }
 
-fn sizes<'a>(job: &Job<'a>, config: &'a WanTransformerConfig) -> Option<Sizes<'a>> {
+fn sizes<'a>(job: &PlannedJob<'a>, config: &'a WanTransformerConfig) -> Option<WanSizes<'a>> {
     let (_, vae) = job.configured::<WanVaeConfig>(PlannedNetwork::VaeDecoder)?;
     let (space, time) = (vae.spatial_factor() as f64, vae.temporal_factor() as f64);
     let request = job.request;
@@ -142,7 +146,7 @@ fn sizes<'a>(job: &Job<'a>, config: &'a WanTransformerConfig) -> Option<Sizes<'a
     let latents =
         latent_frames * (f64::from(request.width) / space) * (f64::from(request.height) / space);
     let patch = config.patch_size.iter().product::<i64>() as f64;
-    Some(Sizes {
+    Some(WanSizes {
         config,
         tokens: latents / patch,
         latents,
@@ -153,7 +157,7 @@ fn sizes<'a>(job: &Job<'a>, config: &'a WanTransformerConfig) -> Option<Sizes<'a
 /// feed-forward part (hidden states, what goes in or comes out, and the wide layer, changed in place).
 ///
 /// Control blocks run between the others with separate hidden states, which stay, as do the inputs of the first.
-fn transformer(job: &Job<'_>, part: PlannedNetwork) -> Option<StageFootprint> {
+fn transformer(job: &PlannedJob<'_>, part: PlannedNetwork) -> Option<StageFootprint> {
     let (network, config) = job.configured(part)?;
     let sizes = sizes(job, config)?;
     let [dim, ffn] = [config.dim(), config.ffn_dim].map(|it| it as f64);
@@ -196,8 +200,8 @@ fn transformer(job: &Job<'_>, part: PlannedNetwork) -> Option<StageFootprint> {
 }
 
 /// Bytes of every call: rotary angles of the tokens, texts, images, the sampler's latents and predictions.
-fn beside(job: &Job<'_>, sizes: &Sizes<'_>, texts: f64) -> f64 {
-    let Sizes {
+fn beside(job: &PlannedJob<'_>, sizes: &WanSizes<'_>, texts: f64) -> f64 {
+    let WanSizes {
         config,
         tokens,
         latents,

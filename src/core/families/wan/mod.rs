@@ -11,15 +11,15 @@ mod tests;
 mod transformer;
 mod variant;
 
-use super::{Family, FamilyDef, FileRules, TemporalConvPolicy, TinyDecoderRules};
+use super::{FamilyDef, FileRules, ModelFamily, TemporalConvPolicy, TinyDecoderRules};
 use crate::formats::weights::WeightSet;
 use crate::job::{GenerateRequest, Stage, StepCacheKind};
 use crate::networks::TransformerKeys;
 use crate::networks::{DetectionRule, PartKind};
 use crate::tokens::{TextReader, TextRule};
-use variant::Variant;
+use variant::WanVariant;
 
-pub const FAMILY: Family = Family::new(&DEF);
+pub const FAMILY: ModelFamily = ModelFamily::new(&DEF);
 
 /// Tokens of a prompt, padding included.
 pub const TEXT_TOKENS: u32 = 512;
@@ -29,12 +29,13 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     label: "Wan",
     models: "Wan 2.1 or 2.2 text-to-video, image-to-video or VACE",
     makes_pictures: false,
-    clip_strength: |variant| Variant::named(variant)?.clip_strength(),
+    clip_strength: |variant| WanVariant::named(variant)?.clip_strength(),
     has_second_pass: true,
     has_dynamic_shift: false,
     guidance_is_cfg: true,
     step_caches: |spec| {
-        Variant::named(&spec.variant).map_or(StepCacheKind::OF_ANY_MODEL, Variant::step_caches)
+        WanVariant::named(&spec.variant)
+            .map_or(StepCacheKind::OF_ANY_MODEL, WanVariant::step_caches)
     },
     token_limit: |_| None,
     time_convolutions: TemporalConvPolicy::Fastest,

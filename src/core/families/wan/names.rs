@@ -1,13 +1,13 @@
 //! Evidence in the names of Wan's files that no header has: the generation, and the expert that a file is.
 
-use crate::library::names::{Side, possible_side, side_at_end};
+use crate::library::names::{NoiseSide, possible_side, side_at_end};
 
-/// The side that the name of a text-to-video transformer means, whose header is the same in Wan 2.1 and
-/// in an expert of Wan 2.2: any word for one where the file or its folder is named after Wan 2.2, and in a
-/// name that leaves the generation open `high` or `low` at its end, as of a 14B model.
+/// The side that the name of a text-to-video transformer means, whose header is the same in Wan 2.1 and in an expert of
+/// Wan 2.2: any word for one where the file or its folder is named after Wan 2.2, and in a name that leaves the
+/// generation open `high` or `low` at its end, as of a 14B model.
 ///
 /// `wan_high_quality` means none, and a Wan 2.2 without such a word is one that was merged into one file.
-pub(super) fn implied_side(name: &str, folder: &str, is_14b: bool) -> Option<Side> {
+pub(super) fn implied_side(name: &str, folder: &str, is_14b: bool) -> Option<NoiseSide> {
     match generation(name).or_else(|| generation(folder)) {
         Some("2.2") => possible_side(name),
         None if is_14b => side_at_end(name),
@@ -35,7 +35,7 @@ mod tests {
 
     #[test]
     fn the_side_of_a_text_model_is_implied_by_the_generation_or_by_the_end_of_a_name() {
-        use Side::{High, Low};
+        use NoiseSide::{High, Low};
         for (name, folder, side) in [
             ("Wan2_2-T2V-A14B-HIGH_bf16", "", Some(High)),
             ("wan22_t2v_low_fp16", "", Some(Low)),

@@ -1,10 +1,10 @@
 //! The parts next to a Wan transformer.
 
 use crate::families::parts::check_width;
-use crate::library::companions::wanted::{
-    TokenizerForm, Wanted, WantedTokenizer, fits_transformer,
+use crate::library::component_search::wanted::{
+    ComponentQuery, TokenizerForm, WantedTokenizer, fits_transformer,
 };
-use crate::model::Component;
+use crate::model::ModelComponent;
 use crate::networks::PartKind;
 use crate::networks::{
     ClipVisionConfig, NetworkConfig as _, T5Config, T5Keys, T5Kind, WanTransformerConfig,
@@ -30,7 +30,7 @@ fn vae_example(channels: i64) -> (String, &'static str) {
     }
 }
 
-pub(super) fn parts(transformer: &WanTransformerConfig) -> Vec<Wanted<'_>> {
+pub(super) fn parts(transformer: &WanTransformerConfig) -> Vec<ComponentQuery<'_>> {
     let mut parts = vec![vae(transformer), text_encoder(transformer)];
     if transformer.image_dim.is_some() {
         parts.push(image_encoder(transformer));
@@ -38,11 +38,11 @@ pub(super) fn parts(transformer: &WanTransformerConfig) -> Vec<Wanted<'_>> {
     parts
 }
 
-fn vae(transformer: &WanTransformerConfig) -> Wanted<'_> {
+fn vae(transformer: &WanTransformerConfig) -> ComponentQuery<'_> {
     let expected = transformer.out_channels;
     let (what, example) = vae_example(expected);
-    Wanted {
-        component: Component::Vae,
+    ComponentQuery {
+        component: ModelComponent::Vae,
         part: PartKind::WanVae,
         what: what.clone(),
         kind: "a Wan VAE",
@@ -69,9 +69,9 @@ fn vae(transformer: &WanTransformerConfig) -> Wanted<'_> {
     }
 }
 
-fn text_encoder(transformer: &WanTransformerConfig) -> Wanted<'_> {
-    Wanted {
-        component: Component::TextEncoder,
+fn text_encoder(transformer: &WanTransformerConfig) -> ComponentQuery<'_> {
+    ComponentQuery {
+        component: ModelComponent::TextEncoder,
         part: PartKind::Umt5,
         what: "a UMT5-XXL text encoder".to_owned(),
         kind: "a UMT5 text encoder",
@@ -102,9 +102,9 @@ fn text_encoder(transformer: &WanTransformerConfig) -> Wanted<'_> {
     }
 }
 
-fn image_encoder(transformer: &WanTransformerConfig) -> Wanted<'_> {
-    Wanted {
-        component: Component::ImageEncoder,
+fn image_encoder(transformer: &WanTransformerConfig) -> ComponentQuery<'_> {
+    ComponentQuery {
+        component: ModelComponent::ImageEncoder,
         part: PartKind::ClipVision,
         what: "a CLIP ViT-H image encoder".to_owned(),
         kind: "a CLIP image encoder",

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use super::variant::Variant;
+use super::variant::WanVariant;
 use crate::families::single::foreign_part;
 use crate::formats::weights::WeightSet;
 use crate::library::single::{before_comma, not_a_model};
-use crate::library::{kind, storage};
+use crate::library::{storage, tensor_kind};
 use crate::model::CatalogError;
 use crate::networks::{NetworkConfig as _, TransformerKeys, WanTransformerConfig};
 
@@ -14,7 +14,7 @@ use crate::networks::{NetworkConfig as _, TransformerKeys, WanTransformerConfig}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TransformerKind {
     /// The whole of a model of this variant.
-    Whole(Variant),
+    Whole(WanVariant),
     /// Wan 2.1 T2V, or an expert of Wan 2.2 T2V: their headers are the same.
     TextToVideo,
     /// An expert of Wan 2.2 I2V.
@@ -25,12 +25,12 @@ pub(super) enum TransformerKind {
 
 impl TransformerKind {
     /// The variant where it is one of two experts.
-    pub fn as_expert(self) -> Option<Variant> {
+    pub fn as_expert(self) -> Option<WanVariant> {
         match self {
             Self::Whole(_) => None,
-            Self::TextToVideo => Some(Variant::T2vA14b),
-            Self::ImageToVideoExpert => Some(Variant::I2vA14b),
-            Self::Control => Some(Variant::VaceA14b),
+            Self::TextToVideo => Some(WanVariant::T2vA14b),
+            Self::ImageToVideoExpert => Some(WanVariant::I2vA14b),
+            Self::Control => Some(WanVariant::VaceA14b),
         }
     }
 
@@ -42,7 +42,7 @@ impl TransformerKind {
 
 /// One transformer whose header and config are sound.
 #[derive(Clone, Debug)]
-pub(super) struct Transformer {
+pub(super) struct CheckedTransformer {
     pub place: PathBuf,
     pub cfg: WanTransformerConfig,
     pub kind: TransformerKind,
@@ -68,21 +68,21 @@ const FOREIGN_PARTS: &[(&str, &str)] = &[
 
 /// The variant of the transformer at a place, where its header says it.
 pub(super) fn variant_at(place: &Path) -> Option<&'static str> {
-    Some(match Transformer::read(place).ok()?.kind {
+    Some(match CheckedTransformer::read(place).ok()?.kind {
         TransformerKind::Whole(variant) => variant.name(),
-        TransformerKind::TextToVideo => Variant::T2v.name(),
-        TransformerKind::ImageToVideoExpert => Variant::I2vA14b.name(),
-        TransformerKind::Control => Variant::Vace.name(),
+        TransformerKind::TextToVideo => WanVariant::T2v.name(),
+        TransformerKind::ImageToVideoExpert => WanVariant::I2vA14b.name(),
+        TransformerKind::Control => WanVariant::Vace.name(),
     })
 }
 
-impl Transformer {
+impl CheckedTransformer {
     /// Reads the transformer at a place: a file, an index or a component's folder. Foreign models and
     /// storages are named and refused.
     pub fn read(place: &Path) -> Result<Self, CatalogError> {
-        let weights = WeightSet::at(place)?;
+        let weights = WeightSet::open(place)?;
         let unsupported = |what: String| CatalogError::unsupported(what, place);
-        let kind_of = kind::of_tensors(&weights);
+        let kind_of = tensor_kind::of_tensors(&weights);
         let keys = TransformerKeys::detect(|key| weights.has(key));
         let foreign = foreign_part::<WanTransformerConfig>(&weights, super::FAMILY, FOREIGN_PARTS);
         if let Some(what) = foreign {
@@ -118,14 +118,14 @@ fn kind_by_channels(cfg: &WanTransformerConfig) -> Result<TransformerKind, Strin
             "a Wan VACE transformer with {input} input and {output} output channels"
         )),
         (input, None, None) if input == output && output == 48 => {
-            Ok(TransformerKind::Whole(Variant::Ti2v))
+            Ok(TransformerKind::Whole(WanVariant::Ti2v))
         }
         (input, None, None) if input == output => Ok(TransformerKind::TextToVideo),
         (input, Some(_), Some(_)) if input == with_pictures => {
-            Ok(TransformerKind::Whole(Variant::Flf2v))
+            Ok(TransformerKind::Whole(WanVariant::Flf2v))
         }
         (input, Some(_), None) if input == with_pictures => {
-            Ok(TransformerKind::Whole(Variant::I2v))
+            Ok(TransformerKind::Whole(WanVariant::I2v))
         }
         (input, None, None) if input == with_pictures && output != 48 => {
             Ok(TransformerKind::ImageToVideoExpert)

@@ -6,7 +6,7 @@ use crate::model::{CatalogError, ControlBy, ControlUse, InputUse, ModelFiles};
 use crate::networks::WanTransformerConfig;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Variant {
+pub(super) enum WanVariant {
     /// Wan 2.1, text to video.
     T2v,
     /// Wan 2.1, a start picture seen by an image encoder.
@@ -25,7 +25,7 @@ pub(super) enum Variant {
     VaceA14b,
 }
 
-impl Variant {
+impl WanVariant {
     pub fn name(self) -> &'static str {
         match self {
             Self::T2v => "T2V",
@@ -173,20 +173,20 @@ impl Variant {
 pub(super) fn of_index(
     index: &ModelIndex,
     transformer: Option<&WanTransformerConfig>,
-) -> Result<Variant, String> {
+) -> Result<WanVariant, String> {
     let has_two = index.components.contains_key("transformer_2");
     let has_places = transformer.is_some_and(|cfg| cfg.pos_embed_seq_len.is_some());
     match index.class.as_str() {
         "WanPipeline" | "WanImageToVideoPipeline" if index.expand_timesteps && !has_two => {
-            Ok(Variant::Ti2v)
+            Ok(WanVariant::Ti2v)
         }
-        "WanPipeline" if has_two => Ok(Variant::T2vA14b),
-        "WanPipeline" => Ok(Variant::T2v),
-        "WanImageToVideoPipeline" if has_two => Ok(Variant::I2vA14b),
-        "WanImageToVideoPipeline" if has_places => Ok(Variant::Flf2v),
-        "WanImageToVideoPipeline" => Ok(Variant::I2v),
-        "WanVACEPipeline" if has_two => Ok(Variant::VaceA14b),
-        "WanVACEPipeline" => Ok(Variant::Vace),
+        "WanPipeline" if has_two => Ok(WanVariant::T2vA14b),
+        "WanPipeline" => Ok(WanVariant::T2v),
+        "WanImageToVideoPipeline" if has_two => Ok(WanVariant::I2vA14b),
+        "WanImageToVideoPipeline" if has_places => Ok(WanVariant::Flf2v),
+        "WanImageToVideoPipeline" => Ok(WanVariant::I2v),
+        "WanVACEPipeline" if has_two => Ok(WanVariant::VaceA14b),
+        "WanVACEPipeline" => Ok(WanVariant::Vace),
         "WanAnimatePipeline" => Err("a Wan Animate model".to_owned()),
         "WanSpeechToVideoPipeline" => Err("a Wan S2V model".to_owned()),
         other => Err(format!("a Wan model for {other}")),

@@ -13,11 +13,11 @@ use super::table::{
     FamilyTable, FamilyVae, LoraTable, ModelVariant, SingleTransformerFamily, TextEncoder,
     TextNetwork, VariantHints,
 };
-use super::{Family, FamilyDef, FileRules};
+use super::{FamilyDef, FileRules, ModelFamily};
 use crate::formats::weights::WeightSet;
 use crate::library::ControlNetwork;
 use crate::library::names::model_words;
-use crate::memory::{Job, Network, PlannedNetwork, StageFootprint};
+use crate::memory::{NetworkFootprint, PlannedJob, PlannedNetwork, StageFootprint};
 use crate::model::facts::{ModelFacts, TransformerShape};
 use crate::model::{CatalogError, ControlUse};
 use crate::networks::{
@@ -26,7 +26,7 @@ use crate::networks::{
 };
 use crate::tokens::{PromptTemplate, QWEN_CHAT, TextRule};
 
-pub const FAMILY: Family = Family::new(&DEF);
+pub const FAMILY: ModelFamily = ModelFamily::new(&DEF);
 
 /// The text encoder: Qwen 3, of whose last layer and last norm nothing is read.
 pub const LANGUAGE: LanguageUse = LanguageUse {
@@ -49,17 +49,17 @@ const CONTROL: &str = "a Z-Image ControlNet";
 pub(super) static DEF: FamilyDef = FamilyDef {
     files: FileRules {
         control_network,
-        control_weights: Some(Network::read::<ZImageControlConfig>),
-        ..definition::<ZImage>().files
+        control_weights: Some(NetworkFootprint::read::<ZImageControlConfig>),
+        ..definition::<ZImageFamily>().files
     },
-    ..definition::<ZImage>()
+    ..definition::<ZImageFamily>()
 };
 
-enum ZImage {}
+enum ZImageFamily {}
 
-impl SingleTransformerFamily for ZImage {
+impl SingleTransformerFamily for ZImageFamily {
     type Config = ZImageTransformerConfig;
-    const FAMILY: Family = FAMILY;
+    const FAMILY: ModelFamily = FAMILY;
     const TABLE: FamilyTable<ZImageTransformerConfig> = FamilyTable {
         id: "z_image",
         label: "Z-Image",
@@ -161,15 +161,15 @@ const fn sign(start: &'static str) -> LoraSignature {
 
 /// LoRAs for Z-Image.
 pub mod lora {
-    use crate::lora::{Network, Share, of_transformer, with_extra};
+    use crate::lora::{LoraTarget, RowShare, of_transformer, with_extra};
     use crate::networks::ZImageTransformerConfig;
 
     /// The transformer, in the authors' names.
-    pub const NETWORK: Network = Network::transformer("z_image", || {
+    pub const NETWORK: LoraTarget = LoraTarget::transformer("z_image", || {
         let config = ZImageTransformerConfig::default();
         let names = of_transformer(&config, "x_embedder.weight", true);
         // Some tools leave out the number of diffusers' name.
-        let extra = [("attention.out", "attention.to_out", Share::All)];
+        let extra = [("attention.out", "attention.to_out", RowShare::All)];
         with_extra(names, &extra, false)
     });
 }
@@ -220,7 +220,7 @@ fn control_network(
 }
 
 /// Memory and time that a ControlNet adds to a step.
-struct Control {
+struct ControlCost {
     bytes: f64,
     /// Blocks as wide as the transformer's.
     layers: f64,
@@ -233,7 +233,7 @@ fn text_length() -> f64 {
 
 /// The worst moment is in the feed-forward part (hidden states, what goes in, and both wide layers) or in the attention
 /// (hidden states, what goes in, queries, keys, values and what comes of them).
-fn transformer_need(job: &Job<'_>) -> Option<StageFootprint> {
+fn transformer_need(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let (network, config) =
         job.configured::<ZImageTransformerConfig>(PlannedNetwork::Transformer)?;
     let size = job.number_bytes() as f64;
@@ -259,11 +259,11 @@ fn transformer_need(job: &Job<'_>) -> Option<StageFootprint> {
     let kept = job.step_cache_bytes(pictures * one * dim * size, texts);
     let moment = attention.max(feed_forward);
     let controls = job.weights.controls::<ZImageControlConfig>();
-    let controls: Vec<Control> = controls
+    let controls: Vec<ControlCost> = controls
         .map(|(_, control)| {
             let layers = control.control_layers_places.len() as f64;
             let refiners = control.n_refiner_layers as f64;
-            Control {
+            ControlCost {
                 // Its own hidden states go along with the transformer's; the picture's tokens stay.
                 bytes: hidden + tokens * dim * size + calls * (layers + refiners) * 4.0 * dim * 4.0,
                 // Each of them has a layer of its width squared more.

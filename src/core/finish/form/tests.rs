@@ -5,7 +5,7 @@ mod interpolate;
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::media::{ClipOptions, Picture, write_clip, write_png};
+use crate::media::{ClipOptions, RgbPixels, write_clip, write_png};
 
 /// A network of `tests/fixtures/finish` as a file whose numbers are all 0.
 pub(crate) fn network(folder: &Path, name: &str) -> PathBuf {
@@ -47,7 +47,7 @@ fn form(folder: &Path, source: PathBuf) -> PostprocessForm {
 
 fn picture(folder: &Path) -> PathBuf {
     let path = folder.join("small.png");
-    write_png(&path, &Picture::from_fn(30, 20, |_, _| [9; 3]).unwrap()).unwrap();
+    write_png(&path, &RgbPixels::from_fn(30, 20, |_, _| [9; 3]).unwrap()).unwrap();
     path
 }
 
@@ -137,7 +137,7 @@ fn what_cannot_be_made_is_refused_before_anything_is_computed() {
 fn a_video_of_one_frame_becomes_an_image_or_a_video_as_its_result_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("one.gif");
-    let frame = Picture::from_fn(30, 20, |_, _| [90; 3]).unwrap();
+    let frame = RgbPixels::from_fn(30, 20, |_, _| [90; 3]).unwrap();
     write_clip(&source, &[frame], ClipOptions::default()).unwrap();
     for (name, is_picture) in [
         ("large.png", true),
@@ -159,7 +159,7 @@ fn a_video_of_one_frame_becomes_an_image_or_a_video_as_its_result_is_named() {
 fn a_clip_keeps_its_length_and_rate() {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("clip.webp");
-    let frames = [40, 90, 200].map(|grey| Picture::from_fn(30, 20, |_, _| [grey; 3]).unwrap());
+    let frames = [40, 90, 200].map(|grey| RgbPixels::from_fn(30, 20, |_, _| [grey; 3]).unwrap());
     let options = ClipOptions {
         fps: 10.0,
         ..ClipOptions::default()

@@ -1,7 +1,6 @@
-//! The header of one weight file, safetensors or GGUF, distinguished by its first bytes.
+//! Header of one weight file, safetensors or GGUF, distinguished by its first bytes.
 //!
-//! Gives the same answers for both: names, shapes, types, and where the bytes lie. What is within a header of
-//! either format is the business of [`safetensors`] and [`gguf`].
+//! Gives names, shapes, types and byte ranges for both. [`safetensors`] and [`gguf`] read the formats.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -89,16 +88,16 @@ pub struct TensorInfo {
 
 /// The checked header of one file: every tensor is within the file, and none overlaps another.
 #[derive(Debug)]
-pub struct Header {
+pub struct WeightHeader {
     /// By name; types that this version cannot expand are among them.
     pub(super) tensors: BTreeMap<String, TensorInfo>,
     /// Short texts of the file about itself.
     pub notes: BTreeMap<String, String>,
     pub file_bytes: u64,
-    pub gguf: Option<gguf::Metadata>,
+    pub gguf: Option<gguf::GgufMetadata>,
 }
 
-impl Header {
+impl WeightHeader {
     /// Opens `path`, which must be a regular file, and reads its header.
     pub fn open(path: &Path) -> Result<(File, Self), HeaderError> {
         let file = open_regular(path)?;

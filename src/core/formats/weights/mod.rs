@@ -20,7 +20,7 @@ use serde_json::Value;
 use crate::files::has_ending;
 use crate::model::CatalogError;
 use crate::model::configs::{read_capped, sorted_entries};
-use header::{Header, HeaderError};
+use header::{HeaderError, WeightHeader};
 pub use header::{TensorInfo, TensorType};
 pub(crate) use keys::ends_with_path;
 use keys::is_aside;
@@ -55,24 +55,18 @@ pub struct WeightSet {
 }
 
 #[derive(Deserialize)]
-struct Index {
+struct ShardIndex {
     weight_map: BTreeMap<String, String>,
 }
 
 impl WeightSet {
     /// Reads the headers of a component's folder, an index of shards, or one file.
-    pub fn at(place: &Path) -> Result<Self, CatalogError> {
-        if place.is_dir() {
-            Self::open(place)
-        } else if is_index(place) {
-            Self::from_index(place)
+    pub fn open(place: &Path) -> Result<Self, CatalogError> {
+        let path = if place.is_dir() {
+            weight_file_in(place)?
         } else {
-            Self::from_file(place)
-        }
-    }
-
-    pub fn open(folder: &Path) -> Result<Self, CatalogError> {
-        let path = weight_file_in(folder)?;
+            place.to_owned()
+        };
         if is_index(&path) {
             Self::from_index(&path)
         } else {
@@ -124,7 +118,7 @@ impl WeightSet {
         if let Some((found, advice)) = unfinished_download(path) {
             return Err(wrong(format!("this is {found}"), advice));
         }
-        let header = match Header::open(path) {
+        let header = match WeightHeader::open(path) {
             Ok((_, header)) => header,
             Err(HeaderError::Io(err)) if err.kind() == std::io::ErrorKind::NotFound => {
                 return Err(CatalogError::missing("a weight file", path));
@@ -280,7 +274,7 @@ impl FileBytes {
 pub fn tensors_of_index(index_path: &Path) -> Result<Vec<(String, PathBuf)>, CatalogError> {
     let bad = |reason: String| CatalogError::config(reason, index_path);
     let text = read_capped(index_path, MAX_INDEX_BYTES)?;
-    let index: Index = serde_json::from_slice(&text)
+    let index: ShardIndex = serde_json::from_slice(&text)
         .map_err(|err| bad(format!("not a sound weight index: {err}")))?;
     if index.weight_map.is_empty() {
         return Err(bad("the weight index lists no tensors".to_owned()));

@@ -16,18 +16,17 @@ const GROUP: u64 = 256;
 const LARGEST_GROUP: u64 = 4096;
 
 #[derive(Deserialize)]
-struct Said {
+struct QuantNote {
     format: String,
     #[serde(default)]
     convrot: bool,
     convrot_groupsize: Option<u64>,
 }
 
-/// Columns of an int8 matrix that are rotated together, a power of four that divides its
-/// `columns`; `None` where they are as they were. `json`: the bytes beside it. An error is a noun phrase for a storage that
-/// is not read.
+/// Number of columns of an int8 matrix that are rotated together, a power of four that divides its `columns`; `None`
+/// without rotation. `json`: the metadata bytes. The error is a noun phrase for an unsupported storage.
 pub fn int8_group(json: &[u8], columns: u64) -> Result<Option<i64>, String> {
-    let Ok(said) = serde_json::from_slice::<Said>(json) else {
+    let Ok(said) = serde_json::from_slice::<QuantNote>(json) else {
         return Err("8-bit whole numbers that do not say how they are stored".to_owned());
     };
     if said.format != INT8 {

@@ -12,7 +12,7 @@ use safetensors::Dtype;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::header::{Header, HeaderError, TOO_LARGE, TensorInfo, TensorType};
+use super::header::{HeaderError, TOO_LARGE, TensorInfo, TensorType, WeightHeader};
 
 /// The format's own limit.
 const MAX_HEADER_BYTES: u64 = 100_000_000;
@@ -32,7 +32,7 @@ const MAX_NOTE_BYTES: usize = 8 << 20;
 const TOO_MANY: &str = "has too many";
 
 /// Reads the header of an open file, whose position does not matter and does not move.
-pub(super) fn read_header(file: &File) -> Result<Header, HeaderError> {
+pub(super) fn read_header(file: &File) -> Result<WeightHeader, HeaderError> {
     let unsound = |reason: String| Err(HeaderError::Unsound(reason));
     let file_bytes = file.metadata()?.len();
     if file_bytes == 0 {
@@ -70,7 +70,7 @@ pub(super) fn read_header(file: &File) -> Result<Header, HeaderError> {
     if text.len() > SUSPICIOUS_BYTES {
         check_runs(&text).map_err(|reason| too_large(reason.to_owned()))?;
     }
-    let Parsed { mut tensors, notes } = match serde_json::from_slice(&text) {
+    let ParsedHeader { mut tensors, notes } = match serde_json::from_slice(&text) {
         Ok(parsed) => parsed,
         Err(err) => {
             let text = err.to_string();
@@ -98,7 +98,7 @@ pub(super) fn read_header(file: &File) -> Result<Header, HeaderError> {
     if let Some(pair) = tensors.windows(2).find(|pair| pair[0].0 == pair[1].0) {
         return unsound(wrong(&format!("it has '{}' twice", pair[0].0)));
     }
-    Ok(Header {
+    Ok(WeightHeader {
         tensors: tensors.into_iter().collect(),
         notes,
         file_bytes,
@@ -107,27 +107,27 @@ pub(super) fn read_header(file: &File) -> Result<Header, HeaderError> {
 }
 
 /// A header's text, not yet checked; starts count from the start of the data.
-struct Parsed {
+struct ParsedHeader {
     tensors: Vec<(String, TensorInfo)>,
     notes: BTreeMap<String, String>,
 }
 
-impl<'de> Deserialize<'de> for Parsed {
+impl<'de> Deserialize<'de> for ParsedHeader {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Entries;
+        struct EntriesVisitor;
 
-        impl<'de> Visitor<'de> for Entries {
-            type Value = Parsed;
+        impl<'de> Visitor<'de> for EntriesVisitor {
+            type Value = ParsedHeader;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("tensors by their names")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Parsed, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ParsedHeader, A::Error> {
                 let (mut tensors, mut notes) = (Vec::new(), None);
                 while let Some(name) = map.next_key::<String>()? {
                     if name == "__metadata__" {
-                        notes = map.next_value::<Option<Notes>>()?;
+                        notes = map.next_value::<Option<HeaderNotes>>()?;
                         continue;
                     }
                     if tensors.len() == MAX_TENSORS {
@@ -137,19 +137,19 @@ impl<'de> Deserialize<'de> for Parsed {
                     let raw: RawTensor = map.next_value()?;
                     tensors.push((name, raw.into_info()));
                 }
-                let notes = notes.map(|Notes(notes)| notes).unwrap_or_default();
-                Ok(Parsed { tensors, notes })
+                let notes = notes.map(|HeaderNotes(notes)| notes).unwrap_or_default();
+                Ok(ParsedHeader { tensors, notes })
             }
         }
 
-        deserializer.deserialize_map(Entries)
+        deserializer.deserialize_map(EntriesVisitor)
     }
 }
 
 #[derive(Deserialize)]
 struct RawTensor {
     dtype: Dtype,
-    shape: Sizes,
+    shape: TensorSizes,
     data_offsets: (u64, u64),
 }
 
@@ -167,20 +167,20 @@ impl RawTensor {
 }
 
 /// A shape that is no longer than any tensor's.
-struct Sizes(Vec<u64>);
+struct TensorSizes(Vec<u64>);
 
-impl<'de> Deserialize<'de> for Sizes {
+impl<'de> Deserialize<'de> for TensorSizes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Each;
 
         impl<'de> Visitor<'de> for Each {
-            type Value = Sizes;
+            type Value = TensorSizes;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a list of sizes")
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Sizes, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<TensorSizes, A::Error> {
                 let mut sizes = Vec::new();
                 while let Some(size) = seq.next_element()? {
                     if sizes.len() == MAX_RANK {
@@ -188,7 +188,7 @@ impl<'de> Deserialize<'de> for Sizes {
                     }
                     sizes.push(size);
                 }
-                Ok(Sizes(sizes))
+                Ok(TensorSizes(sizes))
             }
         }
 
@@ -198,73 +198,73 @@ impl<'de> Deserialize<'de> for Sizes {
 
 /// Metadata of a file. The format allows text only; numbers, which some writers put there, are kept as text, and
 /// everything else is dropped.
-struct Notes(BTreeMap<String, String>);
+struct HeaderNotes(BTreeMap<String, String>);
 
 /// Text of a note; `None` for what is neither a text nor a number.
-struct Note(Option<String>);
+struct HeaderNote(Option<String>);
 
-impl<'de> Deserialize<'de> for Note {
+impl<'de> Deserialize<'de> for HeaderNote {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Any;
+        struct NoteVisitor;
 
-        impl<'de> Visitor<'de> for Any {
-            type Value = Note;
+        impl<'de> Visitor<'de> for NoteVisitor {
+            type Value = HeaderNote;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a text")
             }
 
-            fn visit_str<E>(self, text: &str) -> Result<Note, E> {
-                Ok(Note(Some(text.to_owned())))
+            fn visit_str<E>(self, text: &str) -> Result<HeaderNote, E> {
+                Ok(HeaderNote(Some(text.to_owned())))
             }
 
-            fn visit_bool<E>(self, flag: bool) -> Result<Note, E> {
-                Ok(Note(Some(flag.to_string())))
+            fn visit_bool<E>(self, flag: bool) -> Result<HeaderNote, E> {
+                Ok(HeaderNote(Some(flag.to_string())))
             }
 
-            fn visit_u64<E>(self, number: u64) -> Result<Note, E> {
-                Ok(Note(Some(number.to_string())))
+            fn visit_u64<E>(self, number: u64) -> Result<HeaderNote, E> {
+                Ok(HeaderNote(Some(number.to_string())))
             }
 
-            fn visit_i64<E>(self, number: i64) -> Result<Note, E> {
-                Ok(Note(Some(number.to_string())))
+            fn visit_i64<E>(self, number: i64) -> Result<HeaderNote, E> {
+                Ok(HeaderNote(Some(number.to_string())))
             }
 
-            fn visit_f64<E>(self, number: f64) -> Result<Note, E> {
-                Ok(Note(Some(number.to_string())))
+            fn visit_f64<E>(self, number: f64) -> Result<HeaderNote, E> {
+                Ok(HeaderNote(Some(number.to_string())))
             }
 
-            fn visit_unit<E>(self) -> Result<Note, E> {
-                Ok(Note(None))
+            fn visit_unit<E>(self) -> Result<HeaderNote, E> {
+                Ok(HeaderNote(None))
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Note, A::Error> {
-                IgnoredAny.visit_seq(seq).map(|_| Note(None))
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<HeaderNote, A::Error> {
+                IgnoredAny.visit_seq(seq).map(|_| HeaderNote(None))
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Note, A::Error> {
-                IgnoredAny.visit_map(map).map(|_| Note(None))
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<HeaderNote, A::Error> {
+                IgnoredAny.visit_map(map).map(|_| HeaderNote(None))
             }
         }
 
-        deserializer.deserialize_any(Any)
+        deserializer.deserialize_any(NoteVisitor)
     }
 }
 
-impl<'de> Deserialize<'de> for Notes {
+impl<'de> Deserialize<'de> for HeaderNotes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Each;
 
         impl<'de> Visitor<'de> for Each {
-            type Value = Notes;
+            type Value = HeaderNotes;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("texts by their names")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Notes, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<HeaderNotes, A::Error> {
                 let (mut notes, mut bytes) = (BTreeMap::new(), 0);
-                while let Some((name, Note(text))) = map.next_entry::<String, Note>()? {
+                while let Some((name, HeaderNote(text))) = map.next_entry::<String, HeaderNote>()? {
                     let Some(text) = text else {
                         continue;
                     };
@@ -274,7 +274,7 @@ impl<'de> Deserialize<'de> for Notes {
                         notes.insert(name, text);
                     }
                 }
-                Ok(Notes(notes))
+                Ok(HeaderNotes(notes))
             }
         }
 
@@ -353,7 +353,7 @@ mod tests {
     use super::*;
     use crate::testing::random::Random;
 
-    fn read(bytes: &[u8]) -> Result<Header, HeaderError> {
+    fn read(bytes: &[u8]) -> Result<WeightHeader, HeaderError> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.safetensors");
         fs::write(&path, bytes).unwrap();

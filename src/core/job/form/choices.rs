@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Findings, GenerateForm, LiteralPrompt, StartPicture};
+use super::{FormProblems, GenerateForm, LiteralPrompt, StartPicture};
 use crate::job::{
-    GenerateRequest, Lora, OfGrid, PartialSampling, PromptPicture, Sampling, SectionOrder,
+    GenerateRequest, LoraChoice, OfGrid, PartialSampling, PromptPicture, SamplingOptions,
+    SectionOrder,
 };
-use crate::model::{Guidance, ImageRole, InputUse, ModelSpec, Preset};
+use crate::model::{GuidanceMode, ImageRole, InputUse, ModelSpec, SamplingPreset};
 use crate::settings::Settings;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,8 +97,8 @@ impl ChosenLora {
     }
 }
 
-impl From<&Lora> for ChosenLora {
-    fn from(lora: &Lora) -> Self {
+impl From<&LoraChoice> for ChosenLora {
+    fn from(lora: &LoraChoice) -> Self {
         Self {
             strength: lora.strength,
             strength_2: lora.strength_2,
@@ -106,7 +107,7 @@ impl From<&Lora> for ChosenLora {
     }
 }
 
-impl From<&ChosenLora> for Lora {
+impl From<&ChosenLora> for LoraChoice {
     fn from(chosen: &ChosenLora) -> Self {
         Self {
             path: chosen.path.clone(),
@@ -164,7 +165,7 @@ impl GenerateForm {
         let has_sections = spec.section_order.is_some();
         let negative = self.negative_prompt.take();
         let is_empty = negative.as_ref().is_none_or(|text| text.trim().is_empty());
-        let is_idle = is_empty && spec.guidance != Guidance::Cfg;
+        let is_idle = is_empty && spec.guidance != GuidanceMode::Cfg;
         self.negative_prompt = negative.filter(|_| self.is_guided(spec) && !is_idle);
         // A clip that is changed says itself how long it is.
         let default_frames = self
@@ -193,7 +194,7 @@ impl GenerateForm {
         }
         (self.num_sections, self.window) = (None, None);
         self.max_sequence_length = None;
-        self.fit = self.fit.or(Some(super::Fit::Crop));
+        self.fit = self.fit.or(Some(super::ResizeMode::Crop));
         if !spec.has_two_experts() {
             for lora in &mut self.loras {
                 lora.strength_2 = None;
@@ -202,7 +203,7 @@ impl GenerateForm {
         self
     }
 
-    pub fn sampling_for(&self, spec: &ModelSpec) -> Sampling {
+    pub fn sampling_for(&self, spec: &ModelSpec) -> SamplingOptions {
         self.sampling.over(spec.defaults.sampling)
     }
 
@@ -220,7 +221,7 @@ impl GenerateForm {
 
     pub fn is_guided(&self, spec: &ModelSpec) -> bool {
         let sampling = self.sampling_for(spec);
-        sampling.is_guided(spec.guidance == Guidance::Cfg, &spec.files)
+        sampling.is_guided(spec.guidance == GuidanceMode::Cfg, &spec.files)
     }
 
     /// Returns whether a source video is regenerated rather than continued.
@@ -387,12 +388,12 @@ impl From<&GenerateRequest> for GenerateForm {
 pub(super) fn loras(
     form: &GenerateForm,
     spec: &ModelSpec,
-    chosen: Option<&Preset>,
+    chosen: Option<&SamplingPreset>,
     num_steps: u32,
-    found: &mut Findings,
-) -> Vec<Lora> {
+    found: &mut FormProblems,
+) -> Vec<LoraChoice> {
     let acting = form.acting_loras().map(|chosen_lora| {
-        let mut lora = Lora::from(chosen_lora);
+        let mut lora = LoraChoice::from(chosen_lora);
         let Some(preset) = spec.preset_for(&lora.path) else {
             return lora;
         };

@@ -4,23 +4,23 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Findings, GenerateForm, Source};
-use crate::job::{Control, ControlSettings};
+use super::{FormProblems, GenerateForm, InputMedia};
+use crate::job::{ControlInput, ControlSettings};
 use crate::model::{ControlBy, ControlKind, ControlUse, ModelSpec};
 
 /// A control as the form has it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FormControl {
-    pub source: Source,
+    pub source: InputMedia,
     /// Mask of the regenerated part: white is regenerated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mask: Option<Source>,
+    pub mask: Option<InputMedia>,
     #[serde(flatten)]
     pub settings: ControlSettings,
 }
 
-impl From<Source> for FormControl {
-    fn from(source: Source) -> Self {
+impl From<InputMedia> for FormControl {
+    fn from(source: InputMedia) -> Self {
         Self {
             source,
             mask: None,
@@ -29,7 +29,7 @@ impl From<Source> for FormControl {
     }
 }
 
-impl From<&FormControl> for Control {
+impl From<&FormControl> for ControlInput {
     fn from(control: &FormControl) -> Self {
         Self {
             file: control.source.path().to_owned(),
@@ -40,7 +40,11 @@ impl From<&FormControl> for Control {
 }
 
 /// The controls of the request: what means nothing to the model is left out of them, with a notice.
-pub(super) fn settle(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) -> Vec<Control> {
+pub(super) fn settle(
+    form: &GenerateForm,
+    spec: &ModelSpec,
+    found: &mut FormProblems,
+) -> Vec<ControlInput> {
     check_number(form, spec, found);
     if !spec.limits.controls.is_possible() {
         return Vec::new();
@@ -60,14 +64,14 @@ pub(super) fn settle(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings
     let each = acting.into_iter().map(|control| {
         check_files(control, spec, found);
         check_settings(&control.settings, spec, found);
-        let mut control = Control::from(control);
+        let mut control = ControlInput::from(control);
         drop_idle(&mut control.settings, spec, found);
         control
     });
     each.collect()
 }
 
-fn check_number(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
+fn check_number(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProblems) {
     let (takes, given, name) = (spec.limits.controls, form.controls.len(), &spec.name);
     let most = takes.most as usize;
     if !takes.is_possible() {
@@ -93,11 +97,11 @@ fn check_number(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
     }
 }
 
-fn check_files(control: &super::FormControl, spec: &ModelSpec, found: &mut Findings) {
+fn check_files(control: &super::FormControl, spec: &ModelSpec, found: &mut FormProblems) {
     let (takes, name) = (spec.limits.controls, &spec.name);
     let given = [Some(&control.source), control.mask.as_ref()];
     for source in given.into_iter().flatten() {
-        if matches!(source, Source::Clip(_)) && !takes.takes_clips {
+        if matches!(source, InputMedia::Clip(_)) && !takes.takes_clips {
             let file = source.path().display();
             let text = format!("{name} takes control pictures, not clips: {file}");
             found.fail("control", text);
@@ -109,7 +113,7 @@ fn check_files(control: &super::FormControl, spec: &ModelSpec, found: &mut Findi
     }
 }
 
-fn check_settings(settings: &ControlSettings, spec: &ModelSpec, found: &mut Findings) {
+fn check_settings(settings: &ControlSettings, spec: &ModelSpec, found: &mut FormProblems) {
     let (takes, name) = (spec.limits.controls, &spec.name);
     match (takes.by, &settings.network) {
         (ControlBy::Networks, None) => {
@@ -165,11 +169,11 @@ fn problem(settings: &ControlSettings) -> Option<String> {
             "the part of the steps in which a control acts must be two numbers between 0 and 1, the first below the second, not {from}..{until}"
         ));
     }
-    settings.made.and_then(crate::job::Edges::problem)
+    settings.made.and_then(crate::job::CannyThresholds::problem)
 }
 
 /// A model that sees the picture itself sees it in every step and whole.
-fn drop_idle(settings: &mut ControlSettings, spec: &ModelSpec, found: &mut Findings) {
+fn drop_idle(settings: &mut ControlSettings, spec: &ModelSpec, found: &mut FormProblems) {
     if spec.limits.controls.by != ControlBy::Channels {
         return;
     }

@@ -1,24 +1,23 @@
 //! Guidance: the family's own, true CFG where that is another one, and the negative prompt.
 //!
 //! Values without effect are reported and dropped. An embedded request states every value, so one that equals the
-//! model's
-//! default is not reported.
+//! model's default is not reported.
 
-use super::{Findings, GenerateForm};
-use crate::job::{GuidanceRange, Guider, Sampling};
-use crate::model::{Guidance, ModelSpec};
+use super::{FormProblems, GenerateForm};
+use crate::job::{GuidanceRange, Guider, SamplingOptions};
+use crate::model::{GuidanceMode, ModelSpec};
 
 /// Leaves out of `sampling` what does not act with this model.
 pub(super) fn settle(
     form: &GenerateForm,
     spec: &ModelSpec,
-    sampling: &mut Sampling,
-    found: &mut Findings,
+    sampling: &mut SamplingOptions,
+    found: &mut FormProblems,
 ) {
     let name = &spec.name;
     let wish = &form.sampling;
     let default = spec.defaults.sampling.guidance_scale;
-    if spec.guidance == Guidance::None {
+    if spec.guidance == GuidanceMode::None {
         if wish.guidance_scale.is_some_and(|scale| scale != default) {
             let why = format!("The guidance is not used: {name} works without it");
             found.note("guidance", why);
@@ -38,8 +37,8 @@ pub(super) fn settle(
 }
 
 /// Only where several answers become one.
-fn settle_guider(spec: &ModelSpec, sampling: &mut Sampling, found: &mut Findings) {
-    let is_guided = sampling.is_guided(spec.guidance == Guidance::Cfg, &spec.files);
+fn settle_guider(spec: &ModelSpec, sampling: &mut SamplingOptions, found: &mut FormProblems) {
+    let is_guided = sampling.is_guided(spec.guidance == GuidanceMode::Cfg, &spec.files);
     let plain = (Guider::default(), GuidanceRange::default());
     let wishes = [
         (
@@ -76,11 +75,11 @@ fn true_cfg(
     form: &GenerateForm,
     spec: &ModelSpec,
     scale: Option<f64>,
-    found: &mut Findings,
+    found: &mut FormProblems,
 ) -> Option<f64> {
     let scale = scale?;
     let is_off = (0.0..=1.0).contains(&scale);
-    if spec.guidance == Guidance::Cfg {
+    if spec.guidance == GuidanceMode::Cfg {
         if !is_off {
             let why = format!(
                 "The CFG scale is not used: the guidance of {} is CFG already",
@@ -107,8 +106,8 @@ fn true_cfg(
 fn note_idle_negative(
     form: &GenerateForm,
     spec: &ModelSpec,
-    sampling: &Sampling,
-    found: &mut Findings,
+    sampling: &SamplingOptions,
+    found: &mut FormProblems,
 ) {
     let Some(text) = &form.negative_prompt else {
         return;
@@ -116,7 +115,7 @@ fn note_idle_negative(
     if text.trim().is_empty() || *text == spec.defaults.negative_prompt {
         return;
     }
-    let is_cfg = spec.guidance == Guidance::Cfg;
+    let is_cfg = spec.guidance == GuidanceMode::Cfg;
     let (acts, which) = if is_cfg {
         let acts = sampling.is_guided(is_cfg, &spec.files);
         (acts, "guidance")

@@ -4,7 +4,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::{Findings, GenerateForm, StartPicture};
+use super::{FormProblems, GenerateForm, StartPicture};
 use crate::model::{InputUse, ModelSpec};
 
 /// Limit of the aspect ratio for the image encoder, longer to shorter edge: it keeps the aspect ratio and scales the
@@ -16,7 +16,12 @@ pub const MAX_PROMPT_PICTURES: usize = 8;
 /// As in ComfyUI.
 pub const PROMPT_STRENGTHS: RangeInclusive<f64> = 0.0..=10.0;
 
-pub(super) fn check(form: &GenerateForm, spec: &ModelSpec, num_frames: u32, found: &mut Findings) {
+pub(super) fn check(
+    form: &GenerateForm,
+    spec: &ModelSpec,
+    num_frames: u32,
+    found: &mut FormProblems,
+) {
     let name = &spec.name;
     let things = if spec.family.makes_pictures {
         "pictures"
@@ -64,7 +69,7 @@ pub(super) fn check(form: &GenerateForm, spec: &ModelSpec, num_frames: u32, foun
 }
 
 /// A clip that the new one is made of.
-fn check_source(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
+fn check_source(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProblems) {
     if form.source_clip.is_none() {
         return;
     }
@@ -84,7 +89,7 @@ fn check_source(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
     found.fail("source-clip", problem);
 }
 
-fn check_references(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
+fn check_references(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProblems) {
     let (given, most) = (form.references.len(), spec.limits.max_references);
     if given <= most as usize {
         return;
@@ -98,7 +103,7 @@ fn check_references(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings)
     found.fail("reference", sentence);
 }
 
-fn check_prompt_pictures(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
+fn check_prompt_pictures(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProblems) {
     let given = form.prompt_pictures.len();
     if given == 0 {
         return;
@@ -123,7 +128,7 @@ fn check_prompt_pictures(form: &GenerateForm, spec: &ModelSpec, found: &mut Find
 }
 
 /// The image encoder sees pictures whole, whatever is cut off for the clip.
-fn check_lengths(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
+fn check_lengths(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProblems) {
     let picture = |picture: &StartPicture| (picture.width, picture.height);
     let given = [
         ("image", form.image.as_ref().map(picture)),
@@ -152,7 +157,7 @@ fn check_lengths(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
     }
 }
 
-fn check_end(form: &GenerateForm, spec: &ModelSpec, num_frames: u32, found: &mut Findings) {
+fn check_end(form: &GenerateForm, spec: &ModelSpec, num_frames: u32, found: &mut FormProblems) {
     let name = &spec.name;
     let has_start = form.image.is_some() || form.extend.is_some();
     match (spec.end_image, &form.last_image) {

@@ -3,23 +3,23 @@
 //! files follows: wildcards ([`GenerateRequest::expand_prompts`]), and a free name for the result (`crate::naming`).
 
 use super::seed::beyond_last;
-use super::{FieldError, GenerateForm, Notice, SeedMode, Validated};
+use super::{FieldError, FormNotice, GenerateForm, SeedMode, ValidatedForm};
 use crate::job::grid::expand as grid;
-use crate::job::prompt::{self, Timeline, WildcardFolders};
-use crate::job::{FindModel, GenerateRequest, Grid};
+use crate::job::prompt::{self, PromptTimeline, WildcardFolders};
+use crate::job::{FindModel, GenerateRequest, JobGrid};
 use crate::model::ModelSpec;
 
 /// Limit of jobs per prompt: all are checked and stored before the first begins.
 const MAX_REPEATS: u32 = 1000;
 
 /// Jobs of a form.
-pub struct Jobs {
+pub struct ExpandedJobs {
     /// In the order in which they are made.
-    pub jobs: Vec<Validated>,
+    pub jobs: Vec<ValidatedForm>,
     /// Number of seeds used, counted from the first.
     pub num_seeds: u64,
     /// One for each prompt of a form that varies settings; its jobs are among them.
-    pub grids: Vec<Grid>,
+    pub grids: Vec<JobGrid>,
 }
 
 /// All jobs of a form, or all problems of the first invalid one. `models` resolves the models of a grid.
@@ -27,7 +27,7 @@ pub fn jobs_of(
     form: &GenerateForm,
     spec: &ModelSpec,
     models: FindModel<'_>,
-) -> Result<Jobs, Vec<FieldError>> {
+) -> Result<ExpandedJobs, Vec<FieldError>> {
     let prompts = form.prompts();
     let num_prompts = prompts.len();
     let is_single = num_prompts == 1;
@@ -36,7 +36,7 @@ pub fn jobs_of(
     } else {
         1
     };
-    let mut made = Jobs {
+    let mut made = ExpandedJobs {
         jobs: Vec::new(),
         num_seeds: 0,
         grids: Vec::new(),
@@ -75,7 +75,7 @@ pub fn jobs_of(
 fn jobs_of_prompt(
     form: GenerateForm,
     spec: &ModelSpec,
-) -> Result<impl Iterator<Item = Validated>, Vec<FieldError>> {
+) -> Result<impl Iterator<Item = ValidatedForm>, Vec<FieldError>> {
     let (first, num_repeats) = checked(form, spec)?;
     Ok((0..u64::from(num_repeats)).map(move |index| {
         let mut job = first.clone();
@@ -85,7 +85,10 @@ fn jobs_of_prompt(
 }
 
 /// First job of a form with one prompt, and the number of its jobs.
-fn checked(mut form: GenerateForm, spec: &ModelSpec) -> Result<(Validated, u32), Vec<FieldError>> {
+fn checked(
+    mut form: GenerateForm,
+    spec: &ModelSpec,
+) -> Result<(ValidatedForm, u32), Vec<FieldError>> {
     let fail = |field, message| Err(vec![FieldError { field, message }]);
     // Each image of a batch chooses for itself.
     let negative = form.negative_prompt.as_deref().unwrap_or_default();
@@ -115,7 +118,7 @@ impl GenerateForm {
         &self,
         spec: &ModelSpec,
         models: FindModel<'_>,
-    ) -> Result<Validated, Vec<FieldError>> {
+    ) -> Result<ValidatedForm, Vec<FieldError>> {
         let one = self.with_prompt(self.prompts().into_iter().next().unwrap_or_default());
         if self.grid.is_empty() {
             return Ok(checked(one, spec)?.0);
@@ -150,7 +153,7 @@ impl GenerateRequest {
     pub fn expand_prompts(
         &mut self,
         wildcards: &WildcardFolders,
-    ) -> Result<Vec<Notice>, Vec<FieldError>> {
+    ) -> Result<Vec<FormNotice>, Vec<FieldError>> {
         let (mut notices, mut errors) = (Vec::new(), Vec::new());
         let fail = |field, message| FieldError { field, message };
         for (field, text, template) in [
@@ -167,7 +170,7 @@ impl GenerateRequest {
                         *text = expanded.prompt;
                         *template = expanded.template;
                         let messages = expanded.notices.into_iter();
-                        notices.extend(messages.map(|message| Notice { field, message }));
+                        notices.extend(messages.map(|message| FormNotice { field, message }));
                     }
                     Err(err) => errors.push(fail(field, err.to_string())),
                 }
@@ -180,7 +183,7 @@ impl GenerateRequest {
         // A choice may have brought times along.
         if self.sections.is_some()
             && errors.is_empty()
-            && let Err(problem) = Timeline::parse(&self.prompt)
+            && let Err(problem) = PromptTimeline::parse(&self.prompt)
         {
             errors.push(fail("prompt", problem));
         }

@@ -1,8 +1,7 @@
 //! Form: values of the widgets and arguments, and their conversion to a request.
 //!
 //! Checks everything that needs no file; images and folders are checked where they are opened. Sizes and frame counts
-//! that
-//! a model cannot make become the nearest valid ones, with a notice; everything else invalid is an error.
+//! that a model cannot make become the nearest valid ones, with a notice; everything else invalid is an error.
 
 mod choices;
 mod controls;
@@ -24,25 +23,25 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    DtypeChoice, Fit, GenerateRequest, GridAxis, PartialSampling, PreviewChoice, PromptPicture,
-    Sampling, SecondPass, SectionOrder, StepCache,
+    DtypeChoice, GenerateRequest, GridAxis, PartialSampling, PreviewChoice, PromptPicture,
+    ResizeMode, SamplingOptions, SecondPass, SectionOrder, StepCache,
 };
-use crate::library::Companions;
+use crate::library::ComponentOverrides;
 use crate::media::ClipInfo;
 use crate::memory::MemoryOptions;
-use crate::model::{ModelSpec, Preset};
+use crate::model::{ModelSpec, SamplingPreset};
 use crate::presets::PresetValues;
 
 pub use choices::{ASPECTS, ChosenLora, ChosenPicture, DEFAULT_SECS, SizeChoice, is_of_aspect};
 pub use controls::FormControl;
 pub use inputs::{MAX_PROMPT_PICTURES, PROMPT_STRENGTHS};
-pub use jobs::{Jobs, jobs_of};
+pub use jobs::{ExpandedJobs, jobs_of};
 pub use literal::LiteralPrompt;
 pub use outpaint::margins_for;
 pub(crate) use ranges::wrong_shift;
 pub use seed::{SeedChoice, SeedMode, random_seed};
 
-/// Values of the widgets and arguments, not yet checked. `None` is the model's default.
+/// Values of the widgets and arguments, not yet checked. `None` means the default of the model.
 ///
 /// The window keeps its images and settings separately, and fills them in before it requests jobs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -91,7 +90,7 @@ pub struct GenerateForm {
     #[serde(skip_serializing_if = "is_default")]
     pub prompt_pictures: Vec<ChosenPicture>,
     /// Stretched where absent, as diffusers does; cropped where the size is one of a few for its aspect.
-    pub fit: Option<Fit>,
+    pub fit: Option<ResizeMode>,
     /// Id of one of the model's presets, which provides values that this form does not set.
     #[serde(skip_serializing_if = "is_default")]
     pub preset: Option<String>,
@@ -172,12 +171,12 @@ pub struct SourceClip {
 /// A picture or a clip that was given.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Source {
+pub enum InputMedia {
     Clip(SourceClip),
     Picture(StartPicture),
 }
 
-impl Source {
+impl InputMedia {
     pub fn path(&self) -> &Path {
         match self {
             Self::Picture(picture) => &picture.path,
@@ -209,39 +208,39 @@ pub struct FieldError {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Notice {
+pub struct FormNotice {
     /// As [`FieldError::field`].
     pub field: &'static str,
     pub message: String,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Validated {
+pub struct ValidatedForm {
     pub request: GenerateRequest,
-    pub notices: Vec<Notice>,
+    pub notices: Vec<FormNotice>,
 }
 
 /// Problems found while a form is checked.
 #[derive(Default)]
-struct Findings {
+struct FormProblems {
     errors: Vec<FieldError>,
-    notices: Vec<Notice>,
+    notices: Vec<FormNotice>,
 }
 
-impl Findings {
+impl FormProblems {
     fn fail(&mut self, field: &'static str, message: String) {
         self.errors.push(FieldError { field, message });
     }
 
     fn note(&mut self, field: &'static str, message: String) {
-        self.notices.push(Notice { field, message });
+        self.notices.push(FormNotice { field, message });
     }
 }
 
 impl GenerateForm {
     /// The request that this form asks of this model, or all that is wrong with it.
-    pub fn validate(&self, spec: &ModelSpec) -> Result<Validated, Vec<FieldError>> {
-        let mut found = Findings::default();
+    pub fn validate(&self, spec: &ModelSpec) -> Result<ValidatedForm, Vec<FieldError>> {
+        let mut found = FormProblems::default();
         let spec = &*sections::in_order(self, spec);
         let preset = self.chosen_preset(spec, &mut found);
         let first = snap::size(self, spec, &mut found);
@@ -256,7 +255,7 @@ impl GenerateForm {
         if let Some(typed) = &self.typed_seed {
             found.fail("seed", seed::wrong(typed));
         }
-        let defaults = Sampling {
+        let defaults = SamplingOptions {
             shift: spec.defaults.shift_at(first.0, first.1),
             ..spec.defaults.sampling
         };
@@ -274,7 +273,7 @@ impl GenerateForm {
             model: spec.id.clone(),
             family: spec.family,
             files: spec.files.clone(),
-            companions: Companions::default(),
+            companions: ComponentOverrides::default(),
             latent_rgb: spec.latent_rgb.clone(),
             preview: self.preview,
             image_role: spec.image_role,
@@ -323,14 +322,14 @@ impl GenerateForm {
         prompt_loras::note(&request, &mut found);
         if found.errors.is_empty() {
             let notices = found.notices;
-            Ok(Validated { request, notices })
+            Ok(ValidatedForm { request, notices })
         } else {
             Err(found.errors)
         }
     }
 
     /// The tokens that are read, for the families that can read fewer.
-    fn sequence_length(&self, spec: &ModelSpec, found: &mut Findings) -> Option<u32> {
+    fn sequence_length(&self, spec: &ModelSpec, found: &mut FormProblems) -> Option<u32> {
         let is_fixed = (spec.family.token_limit)(spec.guidance).is_none();
         if is_fixed && self.max_sequence_length.is_some() {
             let why = format!(
@@ -343,7 +342,11 @@ impl GenerateForm {
         self.max_sequence_length
     }
 
-    fn chosen_preset<'a>(&self, spec: &'a ModelSpec, found: &mut Findings) -> Option<&'a Preset> {
+    fn chosen_preset<'a>(
+        &self,
+        spec: &'a ModelSpec,
+        found: &mut FormProblems,
+    ) -> Option<&'a SamplingPreset> {
         let wanted = self.preset.as_deref()?;
         let preset = spec.presets.iter().find(|preset| preset.id == wanted);
         if preset.is_none() {
@@ -372,7 +375,7 @@ impl GenerateForm {
     }
 
     /// The rate: as given, else that of a clip that is extended or made anew where it is even, else the model's default.
-    fn effective_fps(&self, spec: &ModelSpec, found: &mut Findings) -> f64 {
+    fn effective_fps(&self, spec: &ModelSpec, found: &mut FormProblems) -> f64 {
         // A picture has none.
         let clip = self.leading_clip().filter(|clip| !clip.info.is_uneven);
         let clip = clip.map(|clip| clip.info.fps);
@@ -394,7 +397,7 @@ impl GenerateForm {
 }
 
 /// A denoising strength overrides the first step.
-fn settle_start(sampling: &mut Sampling, found: &mut Findings) {
+fn settle_start(sampling: &mut SamplingOptions, found: &mut FormProblems) {
     if sampling.strength.is_some() && sampling.start_step > 0 {
         let why = "The start step is not used: the strength says where to begin";
         found.note("start-step", why.to_owned());

@@ -4,8 +4,8 @@
 //! [`crate::media::write_extended_clip`].
 
 use super::ranges::FPS;
-use super::{GenerateForm, Source, StartPicture};
-use crate::media::Margins;
+use super::{GenerateForm, InputMedia, StartPicture};
+use crate::media::OutpaintMargins;
 use crate::model::{ImageRole, ModelSpec};
 
 /// These margins as the model takes them around a picture or a control of this size, with edges that are whole multiples; the error
@@ -13,8 +13,8 @@ use crate::model::{ImageRole, ModelSpec};
 pub fn margins_for(
     spec: &ModelSpec,
     size: (u32, u32),
-    margins: Margins,
-) -> Result<Margins, String> {
+    margins: OutpaintMargins,
+) -> Result<OutpaintMargins, String> {
     let (name, limits) = (&spec.name, &spec.limits);
     let extends_controls = spec.limits.controls.can_extend();
     if !spec.mask.is_possible() && !extends_controls {
@@ -43,8 +43,7 @@ pub fn margins_for(
 
 impl GenerateForm {
     /// Prepares the form for outpainting an image: in its size, at full denoising strength unless set otherwise, and
-    /// with the
-    /// original pixels kept.
+    /// with the original pixels kept.
     pub fn set_outpaint(&mut self, spec: &ModelSpec, size: (u32, u32)) {
         self.set_size(size);
         self.keeps_unmasked = true;
@@ -54,23 +53,28 @@ impl GenerateForm {
     }
 
     /// Number of frames of a control video to extend: as many as are generated, unless the video's length is chosen.
-    pub fn frames_to_extend(&self, spec: &ModelSpec, control: &Source) -> u32 {
+    pub fn frames_to_extend(&self, spec: &ModelSpec, control: &InputMedia) -> u32 {
         let limits = &spec.limits;
         self.num_frames.unwrap_or_else(|| match control {
-            Source::Clip(clip) => {
+            InputMedia::Clip(clip) => {
                 let most = clip.info.num_frames.min(limits.max_frames).max(1);
                 // Whole latents.
                 most - (most - 1) % limits.frame_stride.max(1)
             }
-            Source::Picture(_) => spec.defaults.num_frames,
+            InputMedia::Picture(_) => spec.defaults.num_frames,
         })
     }
 
     /// Sets the size and length of a control video that was extended, and its frame rate unless one is set.
-    pub fn set_control_outpaint(&mut self, control: &Source, size: (u32, u32), num_frames: u32) {
+    pub fn set_control_outpaint(
+        &mut self,
+        control: &InputMedia,
+        size: (u32, u32),
+        num_frames: u32,
+    ) {
         self.set_size(size);
         self.num_frames = Some(num_frames);
-        if let Source::Clip(clip) = control
+        if let InputMedia::Clip(clip) = control
             && clip.info.fps > 0.0
         {
             let fps = clip.info.fps.clamp(FPS.0, FPS.1);
@@ -118,12 +122,12 @@ mod tests {
                 is_uneven: false,
             };
             let path = "boat.mp4".into();
-            Source::Clip(SourceClip { path, info })
+            InputMedia::Clip(SourceClip { path, info })
         };
         for (given, expected) in [(1, 1), (4, 1), (5, 5), (40, 37), (81, 81), (400, 81)] {
             assert_eq!(form.frames_to_extend(&spec, &clip(given)), expected);
         }
-        let picture = Source::Picture(StartPicture {
+        let picture = InputMedia::Picture(StartPicture {
             path: "a.png".into(),
             width: 64,
             height: 48,
@@ -153,10 +157,10 @@ mod tests {
         assert!(large.contains("begin with a smaller clip"), "{large}");
     }
 
-    fn left(left: u32) -> Margins {
-        Margins {
+    fn left(left: u32) -> OutpaintMargins {
+        OutpaintMargins {
             left,
-            ..Margins::default()
+            ..OutpaintMargins::default()
         }
     }
 

@@ -1,18 +1,17 @@
 //! Fields that only image models have: mask, denoising strength, batches, file formats; and those that they lack:
-//! frames
-//! and videos.
+//! frames and videos.
 //!
 //! Opens no file.
 
 use super::seed::beyond_last;
-use super::{Findings, GenerateForm, StartPicture};
+use super::{FormProblems, GenerateForm, StartPicture};
 use crate::media::ClipFormat;
 use crate::model::{ImageRole, InputUse, ModelSpec};
 
 /// Shapes that differ by less are the same to the eye.
 const SAME_ASPECT: f64 = 0.02;
 
-pub(super) fn check(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
+pub(super) fn check(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProblems) {
     check_mask(form, spec, found);
     check_batch(form, spec, found);
     if !spec.family.makes_pictures {
@@ -45,7 +44,7 @@ pub(super) fn check(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings)
 }
 
 /// One frame; any other number is a misunderstanding.
-pub(super) fn one_frame(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) -> u32 {
+pub(super) fn one_frame(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProblems) -> u32 {
     if let Some(frames) = form.num_frames.filter(|frames| *frames != 1) {
         found.fail(
             "frames",
@@ -58,7 +57,7 @@ pub(super) fn one_frame(form: &GenerateForm, spec: &ModelSpec, found: &mut Findi
     1
 }
 
-fn check_mask(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
+fn check_mask(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProblems) {
     let name = &spec.name;
     let is_of_clip = form.source_clip.is_some() && spec.clip_strength().is_some();
     let mask_use = if is_of_clip {
@@ -109,7 +108,7 @@ fn check_mask(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
 fn note_aspect(
     mask: &StartPicture,
     (what, (width, height)): (&str, (u32, u32)),
-    found: &mut Findings,
+    found: &mut FormProblems,
 ) {
     let aspect = |width: u32, height: u32| f64::from(width) / f64::from(height.max(1));
     let ratio = aspect(mask.width, mask.height) / aspect(width, height);
@@ -124,7 +123,7 @@ fn note_aspect(
     }
 }
 
-fn check_batch(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
+fn check_batch(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProblems) {
     let most = spec.limits.max_batch.max(1);
     let Some(size) = form.batch_size else {
         return;
@@ -148,7 +147,7 @@ pub(super) fn strength(
     form: &GenerateForm,
     spec: &ModelSpec,
     num_steps: u32,
-    found: &mut Findings,
+    found: &mut FormProblems,
 ) -> Option<f64> {
     let default = match (&form.image, &form.source_clip) {
         (Some(_), _) if spec.image_role != ImageRole::FirstFrame => spec.defaults.sampling.strength,

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use super::{FieldError, Findings, Notice};
+use super::{FieldError, FormNotice, FormProblems};
 use crate::job::prompt::{LoraTag, TaggedPrompt, WildcardFolders, has_choices};
-use crate::job::{GenerateRequest, Lora};
-use crate::lora::{LoraFile, LoraIndex, Table, fitting_plan};
+use crate::job::{GenerateRequest, LoraChoice};
+use crate::lora::{LayerTable, LoraFile, LoraIndex, fitting_plan};
 
 /// Adds a notice on the LoRAs that a prompt names; prompts with choices get theirs when they are expanded.
-pub(super) fn note(request: &GenerateRequest, found: &mut Findings) {
+pub(super) fn note(request: &GenerateRequest, found: &mut FormProblems) {
     if request.prompt_template.is_none()
         && !has_choices(&request.prompt)
         && let Ok(tagged) = TaggedPrompt::parse(&request.prompt)
@@ -32,12 +32,12 @@ impl GenerateRequest {
         &mut self,
         wildcards: &WildcardFolders,
         index: &LoraIndex,
-    ) -> Result<Vec<Notice>, Vec<FieldError>> {
+    ) -> Result<Vec<FormNotice>, Vec<FieldError>> {
         let has_tags = self.prompt_template.is_none();
         let has_negative_tags = self.negative_prompt_template.is_none();
         let is_noted = !has_choices(&self.prompt);
         let mut notices = self.expand_prompts(wildcards)?;
-        let mut note = |field, message| notices.push(Notice { field, message });
+        let mut note = |field, message| notices.push(FormNotice { field, message });
         let mut tags = Vec::new();
         if has_tags {
             let tagged = take_tags(&mut self.prompt, &mut self.prompt_template);
@@ -82,7 +82,7 @@ impl GenerateRequest {
             return Ok(notices);
         }
         let tables = (self.family.lora.tables)(&self.files).map_err(|err| err.to_string())?;
-        let mut tagged: Vec<Lora> = Vec::new();
+        let mut tagged: Vec<LoraChoice> = Vec::new();
         for tag in tags {
             let fits = |file: &Path| self.check_tagged(file, &tables).is_ok();
             let path = index.file_named(&tag.name, &fits);
@@ -96,7 +96,7 @@ impl GenerateRequest {
                     lora.strength += tag.strength;
                     lora.strength_2 = (low != lora.strength).then_some(low);
                 }
-                None => tagged.push(Lora {
+                None => tagged.push(LoraChoice {
                     path,
                     strength: tag.strength,
                     strength_2: tag.strength_2,
@@ -122,7 +122,7 @@ impl GenerateRequest {
     }
 
     /// The error is a sentence.
-    fn check_tagged(&self, file: &Path, tables: &[Table]) -> Result<(), String> {
+    fn check_tagged(&self, file: &Path, tables: &[LayerTable]) -> Result<(), String> {
         let read = LoraFile::read(file).map_err(|err| err.to_string())?;
         let plan = fitting_plan(&read, self.family, tables).map_err(|err| err.to_string())?;
         let is_listed = self.loras.iter().any(|lora| lora.path == file);

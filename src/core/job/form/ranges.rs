@@ -2,9 +2,9 @@
 //!
 //! Sizes and frames are [`super::snap`]'s.
 
-use super::{Findings, GenerateForm};
-use crate::families::Family;
-use crate::job::{GenerateRequest, Sampling};
+use super::{FormProblems, GenerateForm};
+use crate::families::ModelFamily;
+use crate::job::{GenerateRequest, SamplingOptions};
 use crate::model::ModelSpec;
 
 /// Slowest and fastest rate of a written clip.
@@ -19,7 +19,7 @@ const SHIFT: (f64, f64) = (0.01, 100.0);
 const MIN_VAE_TILE: u32 = 64;
 const MAX_VAE_TILE: u32 = 8192;
 
-pub(super) fn check(request: &GenerateRequest, spec: &ModelSpec, found: &mut Findings) {
+pub(super) fn check(request: &GenerateRequest, spec: &ModelSpec, found: &mut FormProblems) {
     let (slowest, fastest) = FPS;
     let fps = request.fps;
     if !(fps >= slowest && fps <= fastest) {
@@ -59,7 +59,7 @@ pub(super) fn check(request: &GenerateRequest, spec: &ModelSpec, found: &mut Fin
 }
 
 /// As many tokens as the longest text encoder was trained to read.
-fn check_tokens(request: &GenerateRequest, spec: &ModelSpec, found: &mut Findings) {
+fn check_tokens(request: &GenerateRequest, spec: &ModelSpec, found: &mut FormProblems) {
     if let Some(most) = (spec.family.token_limit)(spec.guidance)
         && let Some(tokens) = request.max_sequence_length
         && !(1..=most).contains(&tokens)
@@ -74,7 +74,7 @@ fn check_tokens(request: &GenerateRequest, spec: &ModelSpec, found: &mut Finding
     }
 }
 
-fn check_loras(request: &GenerateRequest, found: &mut Findings) {
+fn check_loras(request: &GenerateRequest, found: &mut FormProblems) {
     for lora in &request.loras {
         for strength in [Some(lora.strength), lora.strength_2].into_iter().flatten() {
             if !(strength >= -LORA && strength <= LORA) {
@@ -91,7 +91,11 @@ fn check_loras(request: &GenerateRequest, found: &mut Findings) {
 }
 
 /// A shift by the number of tokens, for the families that have one.
-pub(super) fn dynamic_shift(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) -> bool {
+pub(super) fn dynamic_shift(
+    form: &GenerateForm,
+    spec: &ModelSpec,
+    found: &mut FormProblems,
+) -> bool {
     let has_one = spec.family.has_dynamic_shift;
     match (form.sampling.dynamic_shift, form.sampling.shift) {
         (true, Some(_)) => found.fail(
@@ -115,7 +119,7 @@ pub(crate) fn wrong_shift(shift: f64) -> Option<String> {
 }
 
 /// The part of the schedule that is made: at least one step of it.
-fn check_part(family: Family, sampling: &Sampling, found: &mut Findings) {
+fn check_part(family: ModelFamily, sampling: &SamplingOptions, found: &mut FormProblems) {
     let num_steps = sampling.num_steps;
     let end = sampling.end_step.unwrap_or(num_steps);
     if end == 0 || end > num_steps {
@@ -144,7 +148,7 @@ fn check_part(family: Family, sampling: &Sampling, found: &mut Findings) {
     }
 }
 
-fn check_tile(tile: u32, spec: &ModelSpec, found: &mut Findings) {
+fn check_tile(tile: u32, spec: &ModelSpec, found: &mut FormProblems) {
     // The transformers of this family take patches of two by two latents.
     let factor = (spec.limits.size_multiple / 2).max(1);
     let range = MIN_VAE_TILE.next_multiple_of(factor)..=MAX_VAE_TILE;

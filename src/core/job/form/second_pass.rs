@@ -1,7 +1,7 @@
 //! The second pass: its size, and what does not go together with it.
 
-use super::{Findings, GenerateForm};
-use crate::job::Sampling;
+use super::{FormProblems, GenerateForm};
+use crate::job::SamplingOptions;
 use crate::job::second_pass::{EnlargedPass, SecondPass};
 use crate::model::{ImageRole, InputUse, ModelSpec, nearest_multiple};
 
@@ -10,8 +10,8 @@ pub(super) fn settle(
     form: &GenerateForm,
     spec: &ModelSpec,
     first: (u32, u32),
-    sampling: &Sampling,
-    found: &mut Findings,
+    sampling: &SamplingOptions,
+    found: &mut FormProblems,
 ) -> (Option<EnlargedPass>, (u32, u32)) {
     let Some(pass) = form.second_pass else {
         return (None, first);
@@ -64,8 +64,8 @@ fn check(
     form: &GenerateForm,
     spec: &ModelSpec,
     pass: SecondPass,
-    sampling: &Sampling,
-    found: &mut Findings,
+    sampling: &SamplingOptions,
+    found: &mut FormProblems,
 ) {
     let name = &spec.name;
     let is_base = matches!(spec.image_role, ImageRole::Base | ImageRole::FirstFrame);

@@ -4,9 +4,9 @@
 
 use std::borrow::Cow;
 
-use super::{Findings, GenerateForm};
-use crate::job::prompt::Timeline;
-use crate::job::{SectionOrder, Sections, StepCache, WINDOW};
+use super::{FormProblems, GenerateForm};
+use crate::job::prompt::PromptTimeline;
+use crate::job::{SectionOrder, StepCache, VideoSections, WINDOW};
 use crate::model::ModelSpec;
 
 /// Shortest and longest clip, in seconds.
@@ -32,7 +32,7 @@ pub(super) fn in_order<'a>(form: &GenerateForm, spec: &'a ModelSpec) -> Cow<'a, 
 pub(super) fn step_cache(
     form: &GenerateForm,
     spec: &ModelSpec,
-    found: &mut Findings,
+    found: &mut FormProblems,
 ) -> Option<StepCache> {
     let wanted = form.step_cache?;
     let offered = (spec.family.step_caches)(spec);
@@ -60,8 +60,8 @@ pub(super) fn step_cache(
 pub(super) fn choose(
     form: &GenerateForm,
     spec: &ModelSpec,
-    found: &mut Findings,
-) -> Option<Sections> {
+    found: &mut FormProblems,
+) -> Option<VideoSections> {
     let Some(order) = spec.section_order else {
         note_unused(form, spec, found);
         return None;
@@ -78,14 +78,14 @@ pub(super) fn choose(
         );
         return None;
     }
-    let mut sections = Sections {
+    let mut sections = VideoSections {
         count: 1,
         window,
         order,
         lead: 1,
     };
     if let (Some(clip), SectionOrder::F1) = (&form.extend, order) {
-        sections.lead = Sections::lead_of(form.info_for(clip, spec).num_frames, window);
+        sections.lead = VideoSections::lead_of(form.info_for(clip, spec).num_frames, window);
     }
     sections.count = count(form, spec, &sections, found)?;
     if form.extend.is_some() && order == SectionOrder::Original {
@@ -95,14 +95,14 @@ pub(super) fn choose(
         );
     }
     note_rate(form, spec, found);
-    if let Err(problem) = Timeline::parse(&form.prompt) {
+    if let Err(problem) = PromptTimeline::parse(&form.prompt) {
         found.fail("prompt", problem);
     }
     Some(sections)
 }
 
 /// Motion is made for one rate; a clip of another keeps its own.
-fn note_rate(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
+fn note_rate(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProblems) {
     let rate = form.extend.as_ref();
     let rate = rate.map(|clip| form.info_for(clip, spec).fps);
     let own = spec.defaults.fps;
@@ -121,11 +121,11 @@ fn note_rate(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
 fn count(
     form: &GenerateForm,
     spec: &ModelSpec,
-    one: &Sections,
-    found: &mut Findings,
+    one: &VideoSections,
+    found: &mut FormProblems,
 ) -> Option<u32> {
     let (shortest, longest) = SECS;
-    let most = Sections::in_secs(longest, one.window);
+    let most = VideoSections::in_secs(longest, one.window);
     let fits = |count: u32| (1..=most).contains(&count);
     if let Some(count) = form.num_sections {
         if !fits(count) {
@@ -143,15 +143,15 @@ fn count(
         return None;
     }
     if let Some(frames) = form.num_frames {
-        let count = Sections::for_frames(frames, one.window);
+        let count = VideoSections::for_frames(frames, one.window);
         // The requested duration is that of the new frames.
-        let clip = Sections {
+        let clip = VideoSections {
             count,
             lead: 1,
             ..*one
         };
         if frames == 0 || !fits(count) {
-            let most = Sections {
+            let most = VideoSections {
                 count: most,
                 ..clip
             }
@@ -176,7 +176,7 @@ fn count(
     }
     let Some(secs) = form.secs else {
         let secs = f64::from(spec.defaults.num_frames.saturating_sub(1)) / 30.0;
-        return Some(Sections::in_secs(secs, one.window).min(most));
+        return Some(VideoSections::in_secs(secs, one.window).min(most));
     };
     if !(secs >= shortest && secs <= longest) {
         found.fail(
@@ -185,11 +185,11 @@ fn count(
         );
         return None;
     }
-    Some(Sections::in_secs(secs, one.window))
+    Some(VideoSections::in_secs(secs, one.window))
 }
 
 /// Notes fields that only models with sections use.
-fn note_unused(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) {
+fn note_unused(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProblems) {
     let wishes = [
         ("seconds", form.secs.is_some(), "The number of seconds"),
         (

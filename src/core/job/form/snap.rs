@@ -2,14 +2,14 @@
 //!
 //! Small deviations become the nearest valid value with a notice; zero and values far beyond the limits are an error.
 
-use super::{Findings, GenerateForm, StartPicture, pictures};
-use crate::job::Fit;
+use super::{FormProblems, GenerateForm, StartPicture, pictures};
+use crate::job::ResizeMode;
 use crate::media::ClipFormat;
-use crate::model::{Limits, ModelSpec, nearest_multiple, usable_aspect};
+use crate::model::{ModelSpec, SizeLimits, nearest_multiple, usable_aspect};
 
-/// Width and height. Given edges snap; those that are not given come from the aspect of the picture
-/// or clip where the model can make that, else from the model's defaults.
-pub(super) fn size(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) -> (u32, u32) {
+/// Width and height. Given edges snap; those that are not given come from the aspect of the picture or clip where the
+/// model can make that, else from the model's defaults.
+pub(super) fn size(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProblems) -> (u32, u32) {
     let wish = wish(form, spec);
     let before = found.errors.len();
     for (field, edge) in [("width", wish.0), ("height", wish.1)] {
@@ -50,17 +50,17 @@ pub(super) fn size(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) 
 }
 
 /// Default fit of an image to the size: cropped to a bucket that was chosen for it, otherwise stretched.
-pub(super) fn own_fit(form: &GenerateForm, spec: &ModelSpec) -> Fit {
+pub(super) fn own_fit(form: &GenerateForm, spec: &ModelSpec) -> ResizeMode {
     let is_open = form.edges(spec) == (None, None);
     if is_open && spec.has_buckets() {
-        Fit::Crop
+        ResizeMode::Crop
     } else {
-        Fit::default()
+        ResizeMode::default()
     }
 }
 
 /// The frames of a clip that is extended or made anew must be of the new frames' size.
-fn note_resized(form: &GenerateForm, spec: &ModelSpec, size: (u32, u32), found: &mut Findings) {
+fn note_resized(form: &GenerateForm, spec: &ModelSpec, size: (u32, u32), found: &mut FormProblems) {
     let Some(clip) = form.leading_clip() else {
         return;
     };
@@ -112,7 +112,7 @@ fn wish(form: &GenerateForm, spec: &ModelSpec) -> (u32, u32) {
 }
 
 /// Missing edge next to a given one, `ratio` times as long, within the limits.
-fn beside(given: u32, ratio: f64, limits: &Limits) -> u32 {
+fn beside(given: u32, ratio: f64, limits: &SizeLimits) -> u32 {
     let multiple = limits.size_multiple.max(1);
     let edge = nearest_multiple(f64::from(given) * ratio, multiple);
     let most = limits.max_pixels / u64::from(given.max(1));
@@ -121,7 +121,7 @@ fn beside(given: u32, ratio: f64, limits: &Limits) -> u32 {
 }
 
 /// Default size, clamped to the limits instead of refused.
-fn within((width, height): (u32, u32), limits: &Limits) -> (u32, u32) {
+fn within((width, height): (u32, u32), limits: &SizeLimits) -> (u32, u32) {
     let largest = largest_edge(limits);
     let (mut width, mut height) = (width.min(largest), height.min(largest));
     let multiple = limits.size_multiple.max(1);
@@ -140,7 +140,7 @@ fn pixels((width, height): (u32, u32)) -> u64 {
     u64::from(width) * u64::from(height)
 }
 
-fn largest_edge(limits: &Limits) -> u32 {
+fn largest_edge(limits: &SizeLimits) -> u32 {
     let multiple = limits.size_multiple.max(1);
     limits.max_edge / multiple * multiple
 }
@@ -164,10 +164,10 @@ fn edge_problem(spec: &ModelSpec, field: &str, edge: u32) -> Option<String> {
     })
 }
 
-/// The nearest size within the limits: of the two multiples on either side of each edge the nearer
-/// one, and never more pixels than permitted. Of pairs that are as near, the model's default size in
-/// either orientation, then the one that keeps the aspect, then the smaller one.
-fn snapped(wish: (u32, u32), default: (u32, u32), limits: &Limits) -> (u32, u32) {
+/// The nearest size within the limits: of the two multiples on either side of each edge the nearer one, and never more
+/// pixels than permitted. Of pairs that are as near, the model's default size in either orientation, then the one that
+/// keeps the aspect, then the smaller one.
+fn snapped(wish: (u32, u32), default: (u32, u32), limits: &SizeLimits) -> (u32, u32) {
     let candidates = |edge: u32| {
         let multiple = limits.size_multiple.max(1);
         let largest = largest_edge(limits).max(multiple);
@@ -201,7 +201,7 @@ fn snapped(wish: (u32, u32), default: (u32, u32), limits: &Limits) -> (u32, u32)
 
 /// The number of frames: as given, else one for a `.png` or `.jpg`, else the model's default; of the form that
 /// the model makes.
-pub(super) fn frames(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings) -> u32 {
+pub(super) fn frames(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProblems) -> u32 {
     if spec.family.makes_pictures {
         return pictures::one_frame(form, spec, found);
     }
@@ -245,14 +245,12 @@ pub(super) fn frames(form: &GenerateForm, spec: &ModelSpec, found: &mut Findings
     nearest
 }
 
-/// Frames of a regenerated video, from its first frame and at most its length. `wish`: requested number of frames, and
-/// the
-/// nearest that the model makes
+/// Frames of a regenerated video, from its first frame and at most its length. `wish`: requested number of frames
 fn of_source(
     frames: u32,
     (wish, nearest): (u32, u32),
     spec: &ModelSpec,
-    found: &mut Findings,
+    found: &mut FormProblems,
 ) -> u32 {
     let stride = spec.limits.frame_stride.max(1);
     let made = nearest.min((frames - 1) / stride * stride + 1);

@@ -11,7 +11,7 @@ mod sizes;
 mod source;
 
 use super::*;
-use crate::job::Sampler;
+use crate::job::SamplerKind;
 use crate::model::{InputUse, test_spec};
 
 fn form() -> GenerateForm {
@@ -53,7 +53,10 @@ fn free_spec() -> ModelSpec {
 }
 
 /// The changed form checked against `spec`, or each error as a line that begins with its field.
-fn checked(spec: &ModelSpec, change: impl FnOnce(&mut GenerateForm)) -> Result<Validated, String> {
+fn checked(
+    spec: &ModelSpec,
+    change: impl FnOnce(&mut GenerateForm),
+) -> Result<ValidatedForm, String> {
     let mut form = form();
     if spec.limits.max_frames == 1 {
         form.out = "boat.png".into();
@@ -309,7 +312,7 @@ fn a_video_to_continue_replaces_the_start_image_and_gives_its_rate() {
 
 fn with_preset() -> ModelSpec {
     let mut spec = test_spec();
-    spec.presets = vec![Preset {
+    spec.presets = vec![SamplingPreset {
         id: "fast-4".into(),
         name: "Fast 4 steps".into(),
         note: String::new(),
@@ -319,7 +322,7 @@ fn with_preset() -> ModelSpec {
             num_steps: Some(4),
             guidance_scale: Some(1.0),
             shift: Some(5.0),
-            sampler: Some(Sampler::Lcm),
+            sampler: Some(SamplerKind::Lcm),
             ..PartialSampling::default()
         },
     }];
@@ -339,7 +342,7 @@ fn a_preset_gives_what_the_form_leaves_open() {
     assert_eq!(request.sampling.num_steps, 6);
     assert_eq!(request.sampling.guidance_scale, 1.0);
     assert_eq!(request.sampling.shift, Some(5.0));
-    assert_eq!(request.sampling.sampler, Sampler::Lcm);
+    assert_eq!(request.sampling.sampler, SamplerKind::Lcm);
     let slow = |form: &mut GenerateForm| form.preset = Some("slow".into());
     let expected = r#"there is no preset "slow" (Test model has fast-4)"#;
     assert_contains(&refused(&with_preset(), slow), expected);

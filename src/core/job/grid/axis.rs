@@ -5,7 +5,7 @@
 use super::values::{numbers, texts};
 use super::{GridAxis, GridSetting};
 use crate::job::form::{GenerateForm, LiteralPrompt};
-use crate::job::{Sampler, SigmaSchedule};
+use crate::job::{SamplerKind, SigmaSchedule};
 use crate::model::ModelSpec;
 
 /// Finds an installed model by its id or its name; the error is a sentence.
@@ -16,21 +16,21 @@ const MAX_LABEL: usize = 120;
 
 /// One value of a side.
 #[derive(Clone, Debug)]
-pub(super) struct Step {
+pub(super) struct AxisValue {
     pub label: String,
-    pub change: Change,
+    pub change: FormChange,
 }
 
 /// Change of the form by a value.
 #[derive(Clone, Debug)]
-pub(super) enum Change {
+pub(super) enum FormChange {
     Seed(u64),
     Steps(u32),
     Guidance(f64),
     TrueCfg(f64),
     Strength(f64),
     Shift(f64),
-    Sampler(Sampler),
+    Sampler(SamplerKind),
     Schedule(SigmaSchedule),
     /// Index of one of the form's LoRAs, and its strength.
     Lora(usize, f64),
@@ -47,7 +47,7 @@ pub(super) fn steps(
     form: &GenerateForm,
     base: &ModelSpec,
     models: FindModel<'_>,
-) -> Result<Vec<Step>, String> {
+) -> Result<Vec<AxisValue>, String> {
     let setting = axis.setting;
     let texts = match setting {
         GridSetting::Sampler | GridSetting::Schedule | GridSetting::Model | GridSetting::Prompt => {
@@ -71,7 +71,7 @@ pub(super) fn steps(
     }
     let step = |text: &String| {
         let change = change_of(axis, text, first, lora, (base, models))?;
-        Ok(Step {
+        Ok(AxisValue {
             label: label_of(axis, text, &change, form),
             change,
         })
@@ -85,7 +85,7 @@ fn change_of(
     first: &str,
     lora: Option<usize>,
     (base, models): (&ModelSpec, FindModel<'_>),
-) -> Result<Change, String> {
+) -> Result<FormChange, String> {
     let setting = axis.setting;
     let wrong = |what: &str| {
         let (label, example) = (setting.label(), setting.example());
@@ -96,17 +96,19 @@ fn change_of(
         number.ok_or_else(|| wrong("numbers"))
     };
     Ok(match setting {
-        GridSetting::Seed => Change::Seed(text.parse().map_err(|_err| wrong("whole numbers"))?),
-        GridSetting::Steps => Change::Steps(text.parse().map_err(|_err| wrong("whole numbers"))?),
-        GridSetting::Guidance => Change::Guidance(number()?),
-        GridSetting::TrueCfg => Change::TrueCfg(number()?),
-        GridSetting::Strength => Change::Strength(number()?),
-        GridSetting::Shift => Change::Shift(number()?),
-        GridSetting::Lora => Change::Lora(lora.unwrap_or_default(), number()?),
-        GridSetting::Sampler => Change::Sampler(choice(text, setting)?),
-        GridSetting::Schedule => Change::Schedule(choice(text, setting)?),
-        GridSetting::Model => Change::Model(Box::new(model_of(text, base, models)?)),
-        GridSetting::Prompt => Change::Prompt {
+        GridSetting::Seed => FormChange::Seed(text.parse().map_err(|_err| wrong("whole numbers"))?),
+        GridSetting::Steps => {
+            FormChange::Steps(text.parse().map_err(|_err| wrong("whole numbers"))?)
+        }
+        GridSetting::Guidance => FormChange::Guidance(number()?),
+        GridSetting::TrueCfg => FormChange::TrueCfg(number()?),
+        GridSetting::Strength => FormChange::Strength(number()?),
+        GridSetting::Shift => FormChange::Shift(number()?),
+        GridSetting::Lora => FormChange::Lora(lora.unwrap_or_default(), number()?),
+        GridSetting::Sampler => FormChange::Sampler(choice(text, setting)?),
+        GridSetting::Schedule => FormChange::Schedule(choice(text, setting)?),
+        GridSetting::Model => FormChange::Model(Box::new(model_of(text, base, models)?)),
+        GridSetting::Prompt => FormChange::Prompt {
             find: first.to_owned(),
             replace: text.to_owned(),
         },
@@ -186,24 +188,24 @@ fn check_found(first: &str, form: &GenerateForm) -> Result<(), String> {
     ))
 }
 
-fn label_of(axis: &GridAxis, text: &str, change: &Change, form: &GenerateForm) -> String {
+fn label_of(axis: &GridAxis, text: &str, change: &FormChange, form: &GenerateForm) -> String {
     let label = axis.setting.label();
     let whole = match change {
-        Change::Model(spec) => spec.name.clone(),
-        Change::Sampler(sampler) => sampler.label().to_owned(),
-        Change::Schedule(schedule) => format!("{label} {}", schedule.label()),
-        Change::Lora(index, strength) => {
+        FormChange::Model(spec) => spec.name.clone(),
+        FormChange::Sampler(sampler) => sampler.label().to_owned(),
+        FormChange::Schedule(schedule) => format!("{label} {}", schedule.label()),
+        FormChange::Lora(index, strength) => {
             let name = form.loras.get(*index).map(|lora| lora.name());
             format!("{} {strength}", name.unwrap_or_default())
         }
-        Change::Prompt { find, replace } if replace.is_empty() => format!("without “{find}”"),
-        Change::Prompt { replace, .. } => replace.clone(),
+        FormChange::Prompt { find, replace } if replace.is_empty() => format!("without “{find}”"),
+        FormChange::Prompt { replace, .. } => replace.clone(),
         _ => format!("{label} {text}"),
     };
     whole.chars().take(MAX_LABEL).collect()
 }
 
-impl Change {
+impl FormChange {
     /// Has the form say it. The model is for whoever checks the form.
     pub fn apply(&self, form: &mut GenerateForm, base: &ModelSpec) {
         let sampling = &mut form.sampling;

@@ -1,9 +1,9 @@
 //! From a form with sides to the jobs of a grid: every cell's form is made and checked here, for the window and the
 //! command line alike.
 
-use super::axis::{Change, FindModel, Step, steps};
-use super::{Grid, GridId, MAX_GRID_AXES, MAX_GRID_JOBS, OfGrid};
-use crate::job::form::{FieldError, GenerateForm, Notice, Validated};
+use super::axis::{AxisValue, FindModel, FormChange, steps};
+use super::{GridId, JobGrid, MAX_GRID_AXES, MAX_GRID_JOBS, OfGrid};
+use crate::job::form::{FieldError, FormNotice, GenerateForm, ValidatedForm};
 use crate::job::{GridAxis, GridSetting};
 use crate::model::ModelSpec;
 
@@ -11,16 +11,16 @@ use crate::model::ModelSpec;
 const FIELD: &str = "grid";
 
 /// The values of both sides.
-struct Sides {
-    across: Vec<Step>,
+struct GridAxes {
+    across: Vec<AxisValue>,
     /// One that changes nothing where only one setting varies.
-    down: Vec<Option<Step>>,
+    down: Vec<Option<AxisValue>>,
 }
 
 /// A cell that is not yet checked.
-struct Cell<'a> {
+struct GridCell<'a> {
     index: usize,
-    changes: Vec<&'a Step>,
+    changes: Vec<&'a AxisValue>,
 }
 
 /// Number of cells of the form's axes, if they are valid: 1 without axes.
@@ -35,14 +35,13 @@ pub(in crate::job) fn num_cells(form: &GenerateForm, spec: &ModelSpec) -> usize 
 }
 
 /// All jobs of a form with axes, in execution order, with their grid; or the problems of the first invalid one. The
-/// form has
-/// one of `num_prompts` prompts, each with a separate grid, and is valid without its axes.
+/// form has one of `num_prompts` prompts, each with a separate grid, and is valid without its axes.
 pub(in crate::job) fn jobs(
     form: &GenerateForm,
     num_prompts: usize,
     spec: &ModelSpec,
     models: FindModel<'_>,
-) -> Result<(Vec<Validated>, Grid), Vec<FieldError>> {
+) -> Result<(Vec<ValidatedForm>, JobGrid), Vec<FieldError>> {
     let sides = sides(form, num_prompts, spec, models).map_err(refused)?;
     let columns = sides.across.iter().map(|step| step.label.clone());
     let rows = sides.down.iter();
@@ -50,7 +49,7 @@ pub(in crate::job) fn jobs(
         step.as_ref()
             .map_or_else(String::new, |it| it.label.clone())
     });
-    let grid = Grid {
+    let grid = JobGrid {
         id: GridId::next(),
         axes: form.grid.clone(),
         columns: columns.collect(),
@@ -74,9 +73,9 @@ pub(in crate::job) fn first(
     num_prompts: usize,
     spec: &ModelSpec,
     models: FindModel<'_>,
-) -> Result<Validated, Vec<FieldError>> {
+) -> Result<ValidatedForm, Vec<FieldError>> {
     let sides = sides(form, num_prompts, spec, models).map_err(refused)?;
-    let mut first = Cell {
+    let mut first = GridCell {
         index: 0,
         changes: Vec::new(),
     };
@@ -97,7 +96,7 @@ fn sides(
     num_prompts: usize,
     spec: &ModelSpec,
     models: FindModel<'_>,
-) -> Result<Sides, String> {
+) -> Result<GridAxes, String> {
     if form.grid.len() > MAX_GRID_AXES {
         let found = form.grid.len();
         return Err(format!(
@@ -125,7 +124,7 @@ fn sides(
             "a grid makes at most {MAX_GRID_JOBS} jobs, not {all}: take fewer values"
         ));
     }
-    Ok(Sides { across, down })
+    Ok(GridAxes { across, down })
 }
 
 /// Two texts of a prompt, or two LoRAs, are two settings.
@@ -135,8 +134,8 @@ fn are_same(one: &GridAxis, other: &GridAxis) -> bool {
 }
 
 /// Cells ordered so that costly changes are rare: cells of one model run one after the other.
-fn cells_in_order(sides: &Sides) -> Vec<Cell<'_>> {
-    let weight = |step: &Step| step.change.weight();
+fn cells_in_order(sides: &GridAxes) -> Vec<GridCell<'_>> {
+    let weight = |step: &AxisValue| step.change.weight();
     let weight_across = sides.across.iter().map(weight).max().unwrap_or_default();
     let down = sides.down.iter().flatten();
     let is_across_outer = weight_across > down.map(weight).max().unwrap_or_default();
@@ -152,7 +151,7 @@ fn cells_in_order(sides: &Sides) -> Vec<Cell<'_>> {
     let cell = |(column, row): (usize, usize)| {
         let mut changes = vec![&sides.across[column]];
         changes.extend(&sides.down[row]);
-        Cell {
+        GridCell {
             index: row * num_across + column,
             changes,
         }
@@ -163,8 +162,8 @@ fn cells_in_order(sides: &Sides) -> Vec<Cell<'_>> {
 fn checked(
     form: &GenerateForm,
     base: &ModelSpec,
-    cell: &Cell<'_>,
-) -> Result<Validated, Vec<FieldError>> {
+    cell: &GridCell<'_>,
+) -> Result<ValidatedForm, Vec<FieldError>> {
     let mut one = GenerateForm {
         grid: Vec::new(),
         batch_size: None,
@@ -176,7 +175,7 @@ fn checked(
     changes.sort_by_key(|step| std::cmp::Reverse(step.change.weight()));
     for step in changes {
         step.change.apply(&mut one, spec);
-        if let Change::Model(other) = &step.change {
+        if let FormChange::Model(other) = &step.change {
             spec = other;
         }
     }
@@ -198,7 +197,7 @@ fn checked(
         return Err(vec![told(&unused.message)]);
     }
     if form.batch_size.is_some_and(|size| size > 1) {
-        job.notices.push(Notice {
+        job.notices.push(FormNotice {
             field: "batch",
             message: "The number of results is not used: a grid makes one in each cell".to_owned(),
         });

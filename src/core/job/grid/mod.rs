@@ -15,8 +15,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{JobId, Sampler, SigmaSchedule};
-use crate::named::{named, parsed};
+use super::{JobId, SamplerKind, SigmaSchedule};
+use crate::enum_macros::{named, parsed};
 
 pub use axis::FindModel;
 pub use record::{GridRecord, cell_of};
@@ -80,7 +80,7 @@ impl GridSetting {
     /// Every value it can have with its label, where they are few.
     pub fn choices(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Self::Sampler => Sampler::CHOICES,
+            Self::Sampler => SamplerKind::CHOICES,
             Self::Schedule => SigmaSchedule::CHOICES,
             _ => &[],
         }
@@ -147,7 +147,7 @@ pub enum OfGrid {
 
 /// A grid whose values are known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Grid {
+pub struct JobGrid {
     pub id: GridId,
     /// One or two: across, then down.
     pub axes: Vec<GridAxis>,
@@ -157,7 +157,7 @@ pub struct Grid {
     pub rows: Vec<String>,
 }
 
-impl Grid {
+impl JobGrid {
     pub fn num_cells(&self) -> usize {
         self.columns.len() * self.rows.len()
     }
@@ -169,7 +169,7 @@ impl Grid {
     }
 }
 
-impl fmt::Display for Grid {
+impl fmt::Display for JobGrid {
     /// `3 × 2 grid of Steps and Seed`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let labels: Vec<&str> = self.axes.iter().map(|axis| axis.setting.label()).collect();

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Grid, GridId, OfGrid};
+use super::{GridId, JobGrid, OfGrid};
 use crate::job::GenerateRequest;
 use crate::naming;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GridRecord {
-    pub grid: Grid,
+    pub grid: JobGrid,
     /// Request of the first cell with prompts as written: the settings of the sheet.
     pub request: Box<GenerateRequest>,
     /// The finished cells and their files: of several the first.
@@ -35,7 +35,7 @@ pub fn cell_of(request: &GenerateRequest) -> Option<(GridId, usize)> {
 impl GridRecord {
     /// A new grid, of whose jobs these are the requests.
     pub fn begin<'a>(
-        grid: Grid,
+        grid: JobGrid,
         requests: impl IntoIterator<Item = &'a GenerateRequest>,
     ) -> Option<Self> {
         let first = (grid.id, 0);

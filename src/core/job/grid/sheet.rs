@@ -1,6 +1,5 @@
 //! Contact sheet of a grid: a PNG of all results with their values, which embeds the grid's settings and the file of
-//! each
-//! cell.
+//! each cell.
 //!
 //! `media` lays out texts and images. A sheet is untrusted input when it is read.
 
@@ -12,7 +11,7 @@ use serde_json::{Value, json};
 use super::{GridRecord, MAX_GRID_JOBS, OfGrid};
 use crate::job::GenerateRequest;
 use crate::media::{
-    ClipOptions, MediaError, Picture, SheetCell, SheetLabels, VideoWriter, draw_sheet,
+    ClipOptions, MediaError, RgbPixels, SheetCell, SheetLabels, VideoWriter, draw_sheet,
     first_picture, media_info, sheet_edge, thumbnail,
 };
 
@@ -142,6 +141,6 @@ pub fn write_sheet(
     Ok(written.into_iter().next().unwrap_or_default())
 }
 
-fn small(path: &Path, (width, height): (u32, u32)) -> Result<Picture, MediaError> {
+fn small(path: &Path, (width, height): (u32, u32)) -> Result<RgbPixels, MediaError> {
     thumbnail(&first_picture(path)?, width, height)
 }

@@ -5,9 +5,10 @@ use std::path::Path;
 
 use super::*;
 use crate::job::{
-    ChosenLora, FieldError, GenerateForm, GenerateRequest, Jobs, Sampler, SeedMode, jobs_of,
+    ChosenLora, ExpandedJobs, FieldError, GenerateForm, GenerateRequest, SamplerKind, SeedMode,
+    jobs_of,
 };
-use crate::media::{Picture, open_picture, write_png};
+use crate::media::{RgbPixels, open_picture, write_png};
 use crate::model::{ModelSpec, test_spec};
 use crate::restore::{self, FileSettings};
 
@@ -29,7 +30,7 @@ fn other_spec() -> ModelSpec {
     spec
 }
 
-fn made(form: &GenerateForm) -> Result<Jobs, Vec<FieldError>> {
+fn made(form: &GenerateForm) -> Result<ExpandedJobs, Vec<FieldError>> {
     jobs_of(form, &test_spec(), &|name| match name {
         "other" => Ok(other_spec()),
         name if name == test_spec().id => Ok(test_spec()),
@@ -148,10 +149,10 @@ fn samplers_loras_and_guidance_are_set_by_their_names() {
         .collect();
     // A LoRA is changed as seldom as can be.
     let expected = [
-        (Sampler::Euler, 0.5),
-        (Sampler::UniPc, 0.5),
-        (Sampler::Euler, 1.0),
-        (Sampler::UniPc, 1.0),
+        (SamplerKind::Euler, 0.5),
+        (SamplerKind::UniPc, 0.5),
+        (SamplerKind::Euler, 1.0),
+        (SamplerKind::UniPc, 1.0),
     ];
     assert_eq!(set, expected);
     form.loras
@@ -237,7 +238,7 @@ fn record(folder: &Path) -> GridRecord {
     let mut record = GridRecord::begin(made.grids[0].clone(), requests).unwrap();
     for index in [0, 1] {
         let path = folder.join(format!("{index}.png"));
-        let picture = Picture::from_fn(96, 64, |x, _| [x as u8, 80 * index as u8, 9]).unwrap();
+        let picture = RgbPixels::from_fn(96, 64, |x, _| [x as u8, 80 * index as u8, 9]).unwrap();
         write_png(&path, &picture).unwrap();
         record.finish(index, &path);
     }

@@ -1,8 +1,7 @@
 //! Syntax of an axis' values: a comma-separated list with ranges of numbers and quoted texts.
 //!
 //! The syntax of other programs is read: A1111's `1-5`, `1-10 (+2)`, `0-1 [5]` and its quotes, SwarmUI's `||` between
-//! values
-//! and `1, 2, .., 8`, in addition to our `1..5` and `0..1:0.25`. [`super::axis`] interprets the values.
+//! values and `1, 2, .., 8`, in addition to our `1..5` and `0..1:0.25`. [`super::axis`] interprets the values.
 
 use std::sync::LazyLock;
 

@@ -4,9 +4,9 @@
 
 use safelight_loops::hash::{STEP, mixed};
 
-use super::odds::Odds;
-use super::parse::{self, Choice, Part};
-use super::wildcards::{Lookup, WildcardFolders};
+use super::odds::WeightedChoice;
+use super::parse::{self, TemplateChoice, TemplatePart};
+use super::wildcards::{WildcardFolders, WildcardLookup};
 use super::{PromptError, check_length, comments};
 
 /// Choices and wildcards of one prompt, those in wildcards included.
@@ -21,9 +21,9 @@ pub(super) fn settle(
     wildcards: &WildcardFolders,
 ) -> Result<String, PromptError> {
     let parts = parse::template(&comments::without(template))?;
-    let mut settling = Settling {
-        draws: Draws(seed),
-        lookup: Lookup::of(wildcards, MAX_CHOICES),
+    let mut settling = TemplateResolver {
+        draws: SplitMix64(seed),
+        lookup: WildcardLookup::new(wildcards, MAX_CHOICES),
         num_chosen: 0,
         text: String::new(),
     };
@@ -31,47 +31,48 @@ pub(super) fn settle(
     Ok(settling.text)
 }
 
-struct Settling<'a> {
-    draws: Draws,
-    lookup: Lookup<'a>,
+struct TemplateResolver<'a> {
+    draws: SplitMix64,
+    lookup: WildcardLookup<'a>,
     /// Options of choices of several, so far.
     num_chosen: usize,
     /// Text resolved so far.
     text: String,
 }
 
-impl Settling<'_> {
-    fn parts(&mut self, parts: &[Part]) -> Result<(), PromptError> {
+impl TemplateResolver<'_> {
+    fn parts(&mut self, parts: &[TemplatePart]) -> Result<(), PromptError> {
         for part in parts {
             match part {
-                Part::Text(text) => self.text.push_str(text),
-                Part::Choice(choice) => self.choice(choice)?,
-                Part::Wildcard(name) => self.wildcard(name, None)?,
+                TemplatePart::Text(text) => self.text.push_str(text),
+                TemplatePart::Choice(choice) => self.choice(choice)?,
+                TemplatePart::Wildcard(name) => self.wildcard(name, None)?,
             }
             check_length(&self.text)?;
         }
         Ok(())
     }
 
-    fn choice(&mut self, choice: &Choice) -> Result<(), PromptError> {
+    fn choice(&mut self, choice: &TemplateChoice) -> Result<(), PromptError> {
         self.lookup.count()?;
         // Several of one wildcard are several of its lines.
         if let (Some(_), [only]) = (choice.count, &choice.options[..])
-            && let [Part::Wildcard(name)] = &only.parts[..]
+            && let [TemplatePart::Wildcard(name)] = &only.parts[..]
         {
             return self.wildcard(name, Some(choice));
         }
-        let mut odds = Odds::of(choice.options.iter().map(|it| it.weight).collect());
+        let mut odds =
+            WeightedChoice::from_weights(choice.options.iter().map(|it| it.weight).collect());
         self.several(&mut odds, choice, |settling, chosen| {
             settling.parts(&choice.options[chosen].parts)
         })
     }
 
     /// A line of a wildcard, or as many as `choice` says.
-    fn wildcard(&mut self, name: &str, choice: Option<&Choice>) -> Result<(), PromptError> {
+    fn wildcard(&mut self, name: &str, choice: Option<&TemplateChoice>) -> Result<(), PromptError> {
         let lines = self.lookup.enter(name)?;
         let mut odds = lines.take_odds();
-        let one = Choice {
+        let one = TemplateChoice {
             written: format!("__{name}__"),
             count: None,
             separator: String::new(),
@@ -90,8 +91,8 @@ impl Settling<'_> {
     /// As many as `choice` says of the options with these odds, all different, each put down by `put`.
     fn several(
         &mut self,
-        odds: &mut Odds,
-        choice: &Choice,
+        odds: &mut WeightedChoice,
+        choice: &TemplateChoice,
         put: impl Fn(&mut Self, usize) -> Result<(), PromptError>,
     ) -> Result<(), PromptError> {
         let num_possible = odds.num_possible();
@@ -130,9 +131,9 @@ impl Settling<'_> {
 }
 
 /// SplitMix64.
-struct Draws(u64);
+struct SplitMix64(u64);
 
-impl Draws {
+impl SplitMix64 {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(STEP);
         mixed(self.0)

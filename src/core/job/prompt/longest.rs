@@ -7,8 +7,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::parse::{self, Choice, Part};
-use super::wildcards::{Lines, Lookup, WildcardFolders};
+use super::parse::{self, TemplateChoice, TemplatePart};
+use super::wildcards::{WildcardFolders, WildcardLines, WildcardLookup};
 use super::{PromptError, TaggedPrompt, check_length, comments, weights};
 
 /// Lines of a wildcard, and options of a choice, that are measured.
@@ -18,7 +18,7 @@ const MAX_FOLLOWED: usize = 4000;
 
 /// A text as long as a template can become.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Longest {
+pub struct LongestText {
     pub text: String,
     /// True if another seed may give another text.
     pub varies: bool,
@@ -29,31 +29,31 @@ pub fn longest(
     template: &str,
     wildcards: &WildcardFolders,
     measure: &mut dyn FnMut(&str) -> usize,
-) -> Result<Longest, PromptError> {
+) -> Result<LongestText, PromptError> {
     check_length(template)?;
     let parts = parse::template(&comments::without(template))?;
-    let mut following = Following {
-        lookup: Lookup::of(wildcards, MAX_FOLLOWED),
+    let mut following = WildcardSearch {
+        lookup: WildcardLookup::new(wildcards, MAX_FOLLOWED),
         followed: BTreeMap::new(),
         measure,
     };
     let text = following.parts(&parts)?;
-    Ok(Longest {
+    Ok(LongestText {
         text: TaggedPrompt::parse(&weights(&text).text)?.text,
         varies: following.lookup.num_choices > 0,
     })
 }
 
-struct Following<'a> {
-    lookup: Lookup<'a>,
+struct WildcardSearch<'a> {
+    lookup: WildcardLookup<'a>,
     /// Wildcards by name: every occurrence has the same result.
-    followed: BTreeMap<String, Followed>,
+    followed: BTreeMap<String, WildcardLength>,
     measure: &'a mut dyn FnMut(&str) -> usize,
 }
 
 /// Result of a wildcard.
 #[derive(Clone)]
-struct Followed {
+struct WildcardLength {
     /// Of its longest lines, what measures most first.
     texts: Rc<[String]>,
     /// Choices and wildcards within it.
@@ -62,24 +62,24 @@ struct Followed {
     height: usize,
 }
 
-impl Following<'_> {
-    fn parts(&mut self, parts: &[Part]) -> Result<String, PromptError> {
+impl WildcardSearch<'_> {
+    fn parts(&mut self, parts: &[TemplatePart]) -> Result<String, PromptError> {
         let mut text = String::new();
         for part in parts {
             match part {
-                Part::Text(plain) => text.push_str(plain),
-                Part::Choice(choice) => text.push_str(&self.choice(choice)?),
-                Part::Wildcard(name) => text.push_str(&self.wildcard(name, None)?),
+                TemplatePart::Text(plain) => text.push_str(plain),
+                TemplatePart::Choice(choice) => text.push_str(&self.choice(choice)?),
+                TemplatePart::Wildcard(name) => text.push_str(&self.wildcard(name, None)?),
             }
             check_length(&text)?;
         }
         Ok(text)
     }
 
-    fn choice(&mut self, choice: &Choice) -> Result<String, PromptError> {
+    fn choice(&mut self, choice: &TemplateChoice) -> Result<String, PromptError> {
         self.lookup.count()?;
         if let (Some(_), [only]) = (choice.count, &choice.options[..])
-            && let [Part::Wildcard(name)] = &only.parts[..]
+            && let [TemplatePart::Wildcard(name)] = &only.parts[..]
         {
             return self.wildcard(name, Some(choice));
         }
@@ -98,7 +98,11 @@ impl Following<'_> {
         Ok(most(&texts, choice.count, &choice.separator))
     }
 
-    fn wildcard(&mut self, name: &str, choice: Option<&Choice>) -> Result<String, PromptError> {
+    fn wildcard(
+        &mut self,
+        name: &str,
+        choice: Option<&TemplateChoice>,
+    ) -> Result<String, PromptError> {
         let lines = self.lookup.enter(name)?;
         let known = self.followed.get(name).filter(|known| {
             // If it exceeds a limit it is followed again, up to the position that the error names.
@@ -122,7 +126,7 @@ impl Following<'_> {
     }
 
     /// Result of the wildcard that was just entered.
-    fn follow(&mut self, name: &str, lines: &Lines) -> Result<Followed, PromptError> {
+    fn follow(&mut self, name: &str, lines: &WildcardLines) -> Result<WildcardLength, PromptError> {
         let depth = self.lookup.depth();
         let num_choices_before = self.lookup.num_choices;
         let deepest_before = std::mem::replace(&mut self.lookup.deepest, depth);
@@ -139,7 +143,7 @@ impl Following<'_> {
         }
         // No more lines were followed than are measured: there is no rest.
         self.sort(&mut texts);
-        let followed = Followed {
+        let followed = WildcardLength {
             texts: texts.into(),
             num_choices: self.lookup.num_choices - num_choices_before,
             height: self.lookup.deepest - depth,
@@ -159,7 +163,7 @@ impl Following<'_> {
 }
 
 /// The longest lines that may be chosen, the longest first, of equals the first.
-fn longest_of(lines: &Lines) -> Vec<usize> {
+fn longest_of(lines: &WildcardLines) -> Vec<usize> {
     let possible = lines.weights().iter().enumerate();
     let possible = possible.filter(|(_, weight)| **weight > 0.0);
     let mut possible: Vec<usize> = possible.map(|(line, _)| line).collect();
@@ -188,7 +192,10 @@ mod tests {
 
     use super::*;
 
-    fn of(template: &str, wildcards: &WildcardFolders) -> Result<Longest, PromptError> {
+    fn longest_text(
+        template: &str,
+        wildcards: &WildcardFolders,
+    ) -> Result<LongestText, PromptError> {
         longest(template, wildcards, &mut |text| {
             text.split_whitespace().count()
         })
@@ -196,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_plain_text_stays_and_does_not_vary() {
-        let found = of(
+        let found = longest_text(
             "a (red:1.2) boat // no comment",
             &WildcardFolders::default(),
         )
@@ -207,10 +214,11 @@ mod tests {
     #[test]
     fn the_longest_branch_of_each_choice_is_taken() {
         let none = WildcardFolders::default();
-        let found = of("a {red|very dark blue|} {boat|{ship|sailing ship}}", &none).unwrap();
+        let found =
+            longest_text("a {red|very dark blue|} {boat|{ship|sailing ship}}", &none).unwrap();
         assert_eq!(found.text, "a very dark blue sailing ship");
         assert!(found.varies);
-        let several = of("{1-2$$ and $$a|b c|d e f}", &none).unwrap();
+        let several = longest_text("{1-2$$ and $$a|b c|d e f}", &none).unwrap();
         assert_eq!(several.text, "d e f and b c");
     }
 
@@ -220,9 +228,11 @@ mod tests {
         fs::write(folder.path().join("sea.txt"), "calm\nwild and __deep__\n").unwrap();
         fs::write(folder.path().join("deep.txt"), "deep\nvery deep indeed\n").unwrap();
         let wildcards = WildcardFolders::new([folder.path().to_owned()]);
-        let found = of("a __sea__ sea", &wildcards).unwrap();
+        let found = longest_text("a __sea__ sea", &wildcards).unwrap();
         assert_eq!(found.text, "a wild and very deep indeed sea");
-        let err = of("a __boat__", &wildcards).unwrap_err().to_string();
+        let err = longest_text("a __boat__", &wildcards)
+            .unwrap_err()
+            .to_string();
         assert!(err.contains("__boat__"), "{err}");
     }
 
@@ -263,12 +273,12 @@ mod tests {
         assert_eq!(found.unwrap().text, "a c d, a c d and e, a c d");
         // The options of each line, and both lines.
         assert_eq!(num_measured, 6);
-        let err = of(&"__pair__".repeat(1334), &wildcards).unwrap_err();
+        let err = longest_text(&"__pair__".repeat(1334), &wildcards).unwrap_err();
         assert!(matches!(err, PromptError::TooManyChoices { .. }), "{err}");
-        assert!(of(&"__pair__".repeat(1333), &wildcards).is_ok());
+        assert!(longest_text(&"__pair__".repeat(1333), &wildcards).is_ok());
         // As deep as allowed, and then one deeper.
-        let err = of("__w2__ __w1__", &wildcards).unwrap_err();
+        let err = longest_text("__w2__ __w1__", &wildcards).unwrap_err();
         assert!(matches!(err, PromptError::WildcardCircle { .. }), "{err}");
-        assert!(of("__w2__ __w3__ __w2__", &wildcards).is_ok());
+        assert!(longest_text("__w2__ __w3__ __w2__", &wildcards).is_ok());
     }
 }

@@ -13,7 +13,7 @@
 //! | `/* … */`, ` // …`, `# …` at the start of a line | nothing: a comment |
 //! | `[0s-2s: words]`, `[2s: words]` | at these seconds of the clip, by models that make it in sections |
 //! | `<lora:name:0.8>` | nothing: the LoRA is one of the job's, see [`TaggedPrompt`] |
-//! | `(words:1.2)` | `words`: weights do not act, see [`Expanded::notices`] |
+//! | `(words:1.2)` | `words`: weights do not act, see [`ExpandedPrompt::notices`] |
 //!
 //! Braces that hold neither `|` nor `$$`, and those of JSON objects, stay as they are. The same template, seed and
 //! files give the same text on every machine. Reads no other files than wildcards, and knows no tokens.
@@ -33,9 +33,9 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-pub use longest::{Longest, longest};
+pub use longest::{LongestText, longest};
 pub use tags::{LoraTag, TaggedPrompt, tags};
-pub use timeline::{PromptShare, SectionPrompts, TimedPrompt, Timeline};
+pub use timeline::{PromptShare, PromptTimeline, SectionPrompts, TimedPrompt};
 pub use weights::{PromptWeights, weights};
 pub use wildcards::{WildcardFile, WildcardFolders};
 
@@ -43,7 +43,7 @@ pub use wildcards::{WildcardFile, WildcardFolders};
 pub(crate) const MAX_BYTES: usize = 64 * 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Expanded {
+pub struct ExpandedPrompt {
     /// Text for the text encoders.
     pub prompt: String,
     /// Text as written, if it differs.
@@ -99,7 +99,7 @@ pub fn expand(
     template: &str,
     seed: u64,
     wildcards: &WildcardFolders,
-) -> Result<Expanded, PromptError> {
+) -> Result<ExpandedPrompt, PromptError> {
     check_length(template)?;
     let chosen = choose::settle(template, seed, wildcards)?;
     let read = weights(&chosen);
@@ -114,7 +114,7 @@ pub fn expand(
             "This model does not use brackets as prompt weights: they are read as text".to_owned(),
         );
     }
-    Ok(Expanded {
+    Ok(ExpandedPrompt {
         template: (read.text != template).then(|| template.to_owned()),
         prompt: read.text,
         notices,

@@ -1,16 +1,14 @@
 //! Weighted draws from long lists, many times.
 //!
 //! The draw of a seed is defined by sums of floating-point numbers in order, including their rounding. Exact sums in a
-//! tree
-//! give the result in a few steps, unless it is so near to a border that rounding decides; only then are the rounded
-//! sums
-//! computed.
+//! tree give the result in a few steps, unless it is so near to a border that rounding decides; only then are the
+//! rounded sums computed.
 
 /// Weights are written in at most nine signs, so each is a whole number of this part of one.
 const UNITS: f64 = 1e8;
 
 /// Options of a draw, by index.
-pub(super) struct Odds {
+pub(super) struct WeightedChoice {
     /// Of what is taken: 0.
     weights: Vec<f64>,
     /// A Fenwick tree of the weights in whole units: at each place the sum of those that end there.
@@ -21,8 +19,8 @@ pub(super) struct Odds {
     taken: Vec<(usize, f64)>,
 }
 
-impl Odds {
-    pub fn of(weights: Vec<f64>) -> Self {
+impl WeightedChoice {
+    pub fn from_weights(weights: Vec<f64>) -> Self {
         let mut sums: Vec<u128> = weights.iter().copied().map(units).collect();
         let total: u128 = sums.iter().sum();
         for place in 0..sums.len() {
@@ -160,7 +158,7 @@ mod tests {
         for table in tables {
             for num_weights in [1, 2, 3, 7, 64, 65, 300] {
                 let weights: Vec<f64> = table.iter().copied().cycle().take(num_weights).collect();
-                let mut odds = Odds::of(weights.clone());
+                let mut odds = WeightedChoice::from_weights(weights.clone());
                 // The second round is drawn from what was given back.
                 for _ in 0..2 {
                     let places = weights.iter().copied().enumerate();
@@ -184,7 +182,7 @@ mod tests {
         let largest = 1.0 - f64::EPSILON / 2.0;
         for weight in [1.0, 0.1, 0.7, 0.000_000_01, 999_999_999.0] {
             for num_weights in [1, 2, 3, 10, 49, 300] {
-                let odds = Odds::of(vec![weight; num_weights]);
+                let odds = WeightedChoice::from_weights(vec![weight; num_weights]);
                 let left: Vec<(usize, f64)> = (0..num_weights).map(|it| (it, weight)).collect();
                 let borders = (0..num_weights).map(|it| it as f64 / num_weights as f64);
                 let near = borders.flat_map(|at| [at.next_down().max(0.0), at, at.next_up()]);
@@ -199,7 +197,7 @@ mod tests {
     #[test]
     fn hardly_a_draw_from_very_many_needs_the_sum_one_after_the_other() {
         for weight in [1.0, 0.1, 0.000_000_01] {
-            let odds = Odds::of(vec![weight; 20_000]);
+            let odds = WeightedChoice::from_weights(vec![weight; 20_000]);
             let doubtful = fractions().take(2000);
             let doubtful = doubtful.filter(|it| odds.sure_place_at(*it).is_none());
             assert!(doubtful.count() < 20, "{weight}");

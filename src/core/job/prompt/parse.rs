@@ -11,43 +11,43 @@ use super::PromptError;
 const MAX_DEPTH: usize = 20;
 
 #[derive(Debug, PartialEq)]
-pub(super) enum Part {
+pub(super) enum TemplatePart {
     Text(String),
-    Choice(Choice),
+    Choice(TemplateChoice),
     /// The name between the underscores.
     Wildcard(String),
 }
 
 #[derive(Debug, PartialEq)]
-pub(super) struct Choice {
+pub(super) struct TemplateChoice {
     /// As written, for messages.
     pub written: String,
     /// Minimum and maximum number of chosen options; `None` without `$$`.
     pub count: Option<(usize, usize)>,
     pub separator: String,
-    pub options: Vec<Weighted>,
+    pub options: Vec<WeightedPart>,
 }
 
 /// A part that may be chosen.
 #[derive(Debug, PartialEq)]
-pub(super) struct Weighted {
+pub(super) struct WeightedPart {
     pub weight: f64,
-    pub parts: Vec<Part>,
+    pub parts: Vec<TemplatePart>,
 }
 
-pub(super) fn template(text: &str) -> Result<Vec<Part>, PromptError> {
-    let braces = Braces::of(text)?;
-    Parser { text, braces }.parts(0, text.len(), 0)
+pub(super) fn template(text: &str) -> Result<Vec<TemplatePart>, PromptError> {
+    let braces = BracePairs::from_text(text)?;
+    TemplateParser { text, braces }.parts(0, text.len(), 0)
 }
 
 /// Closing brace of each opening brace.
-struct Braces {
+struct BracePairs {
     /// By the place of every brace that is closed, that of the other one.
     closing: HashMap<usize, usize>,
 }
 
-impl Braces {
-    fn of(text: &str) -> Result<Self, PromptError> {
+impl BracePairs {
+    fn from_text(text: &str) -> Result<Self, PromptError> {
         let mut closing = HashMap::new();
         // Positions of open braces, and whether they contain a `|`.
         let mut open: Vec<(usize, bool)> = Vec::new();
@@ -82,13 +82,18 @@ impl Braces {
     }
 }
 
-struct Parser<'a> {
+struct TemplateParser<'a> {
     text: &'a str,
-    braces: Braces,
+    braces: BracePairs,
 }
 
-impl Parser<'_> {
-    fn parts(&self, start: usize, end: usize, depth: usize) -> Result<Vec<Part>, PromptError> {
+impl TemplateParser<'_> {
+    fn parts(
+        &self,
+        start: usize,
+        end: usize,
+        depth: usize,
+    ) -> Result<Vec<TemplatePart>, PromptError> {
         if depth > MAX_DEPTH {
             return Err(PromptError::TooDeep { limit: MAX_DEPTH });
         }
@@ -101,23 +106,26 @@ impl Parser<'_> {
                 text.push(escaped);
                 (None, 1 + escaped.len_utf8())
             } else if let Some(name) = wildcard(rest) {
-                (Some(Part::Wildcard(name.to_owned())), name.len() + 4)
+                (
+                    Some(TemplatePart::Wildcard(name.to_owned())),
+                    name.len() + 4,
+                )
             } else if let Some((choice, length)) = self.choice(at, end, depth)? {
-                (Some(Part::Choice(choice)), length)
+                (Some(TemplatePart::Choice(choice)), length)
             } else {
                 text.push(letter);
                 (None, letter.len_utf8())
             };
             if let Some(found) = found {
                 if !text.is_empty() {
-                    parts.push(Part::Text(std::mem::take(&mut text)));
+                    parts.push(TemplatePart::Text(std::mem::take(&mut text)));
                 }
                 parts.push(found);
             }
             at += length;
         }
         if !text.is_empty() {
-            parts.push(Part::Text(text));
+            parts.push(TemplatePart::Text(text));
         }
         Ok(parts)
     }
@@ -128,7 +136,7 @@ impl Parser<'_> {
         at: usize,
         end: usize,
         depth: usize,
-    ) -> Result<Option<(Choice, usize)>, PromptError> {
+    ) -> Result<Option<(TemplateChoice, usize)>, PromptError> {
         let Some(&close) = self.braces.closing.get(&at).filter(|close| **close < end) else {
             return Ok(None);
         };
@@ -147,12 +155,12 @@ impl Parser<'_> {
         for pair in bounds.windows(2) {
             let (from, to) = (pair[0], pair[1] - 1);
             let (weight, skipped) = weight_of(&self.text[from..to]);
-            options.push(Weighted {
+            options.push(WeightedPart {
                 weight,
                 parts: self.parts(from + skipped, to, depth + 1)?,
             });
         }
-        let choice = Choice {
+        let choice = TemplateChoice {
             written: self.text[at..=close].to_owned(),
             count: head.count,
             separator: head.separator,
@@ -213,14 +221,14 @@ fn wildcard(rest: &str) -> Option<&str> {
 }
 
 /// Prefix of the options: their number and separator.
-struct Head {
+struct ChoiceHead {
     length: usize,
     count: Option<(usize, usize)>,
     separator: String,
 }
 
-fn head_of(inside: &str) -> Head {
-    let none = || Head {
+fn head_of(inside: &str) -> ChoiceHead {
+    let none = || ChoiceHead {
         length: 0,
         count: None,
         separator: ", ".to_owned(),
@@ -233,7 +241,7 @@ fn head_of(inside: &str) -> Head {
     let Some(count) = count_of(numbers.trim()) else {
         return none();
     };
-    let mut head = Head {
+    let mut head = ChoiceHead {
         length: numbers.len() + 2,
         count: Some(count),
         ..none()

@@ -3,7 +3,7 @@
 //! Text outside of the brackets applies at all times, before the timed text. A time without an end lasts until the next
 //! begins. Blends prompts by their share of a section's time; knows no tokens.
 
-use crate::job::Sections;
+use crate::job::VideoSections;
 
 /// Less than this part of a section's time is not heard.
 const LEAST_SHARE: f64 = 0.05;
@@ -22,7 +22,7 @@ pub struct TimedPrompt {
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Timeline {
+pub struct PromptTimeline {
     /// Said at all times.
     pub common: String,
     /// In the order of their starts.
@@ -46,7 +46,7 @@ pub struct SectionPrompts {
     pub shares: Vec<Vec<PromptShare>>,
 }
 
-impl Timeline {
+impl PromptTimeline {
     /// The times in a prompt; `None` where there are none. The error is a sentence.
     pub fn parse(prompt: &str) -> Result<Option<Self>, String> {
         let mut timeline = Self::default();
@@ -126,12 +126,12 @@ impl Timeline {
 
 impl SectionPrompts {
     /// Texts of each section for a prompt that may contain times. The error is a sentence.
-    pub fn of(prompt: &str, sections: &Sections, fps: f64) -> Result<Self, String> {
+    pub fn parse(prompt: &str, sections: &VideoSections, fps: f64) -> Result<Self, String> {
         let alone = || PromptShare {
             text: 0,
             share: 1.0,
         };
-        let Some(timeline) = Timeline::parse(prompt)? else {
+        let Some(timeline) = PromptTimeline::parse(prompt)? else {
             return Ok(Self {
                 texts: vec![prompt.to_owned()],
                 shares: vec![vec![alone()]; sections.count as usize],
@@ -264,14 +264,14 @@ mod tests {
     use super::*;
     use crate::job::SectionOrder;
 
-    fn told(prompt: &str, count: u32, order: SectionOrder) -> Vec<Vec<(String, f64)>> {
-        let sections = Sections {
+    fn section_texts(prompt: &str, count: u32, order: SectionOrder) -> Vec<Vec<(String, f64)>> {
+        let sections = VideoSections {
             count,
             window: 9,
             order,
             lead: 1,
         };
-        let prompts = SectionPrompts::of(prompt, &sections, 36.0).unwrap();
+        let prompts = SectionPrompts::parse(prompt, &sections, 36.0).unwrap();
         let named = |share: &PromptShare| {
             let rounded = (share.share * 100.0).round() / 100.0;
             (prompts.texts[share.text].clone(), rounded)
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_prompt_without_times_is_said_to_every_section_as_it_is() {
-        let all = told("a [very] odd  man [2: x]", 3, SectionOrder::F1);
+        let all = section_texts("a [very] odd  man [2: x]", 3, SectionOrder::F1);
         assert_eq!(all, vec![heard(&[("a [very] odd  man [2: x]", 1.0)]); 3]);
     }
 
@@ -301,7 +301,7 @@ mod tests {
             heard(&[("he waves", 0.5), ("he sits", 0.5)]),
             heard(&[("he sits", 1.0)]),
         ];
-        assert_eq!(told(prompt, 3, SectionOrder::F1), expected);
+        assert_eq!(section_texts(prompt, 3, SectionOrder::F1), expected);
         // Made back to front, each section is still told what is said at its time; the texts are counted as met.
         let prompt = "[1.25s: he sits] [0s: he waves]";
         let expected = [
@@ -309,7 +309,7 @@ mod tests {
             heard(&[("he sits", 0.75), ("he waves", 0.25)]),
             heard(&[("he waves", 1.0)]),
         ];
-        assert_eq!(told(prompt, 3, SectionOrder::Original), expected);
+        assert_eq!(section_texts(prompt, 3, SectionOrder::Original), expected);
     }
 
     #[test]
@@ -320,7 +320,7 @@ mod tests {
             heard(&[("a man, oil paint: he [really] waves", 1.0)]),
             heard(&[("a man, oil paint:", 1.0)]),
         ];
-        assert_eq!(told(prompt, 3, SectionOrder::F1), expected);
+        assert_eq!(section_texts(prompt, 3, SectionOrder::F1), expected);
     }
 
     #[test]
@@ -332,19 +332,19 @@ mod tests {
             heard(&[("two", 1.0)]),
         ];
         let prompt = "[0.5 s - 1s: one][2s-3s: two]";
-        assert_eq!(told(prompt, 4, SectionOrder::F1), expected);
+        assert_eq!(section_texts(prompt, 4, SectionOrder::F1), expected);
     }
 
     #[test]
     fn a_sliver_of_a_section_is_not_heard() {
         let prompt = "[0s-1.04s: one] [1.04s: two]";
         let expected = [heard(&[("one", 1.0)]), heard(&[("two", 1.0)])];
-        assert_eq!(told(prompt, 2, SectionOrder::F1), expected);
+        assert_eq!(section_texts(prompt, 2, SectionOrder::F1), expected);
     }
 
     #[test]
     fn times_that_cannot_be_are_told() {
-        let problem = |prompt| Timeline::parse(prompt).unwrap_err();
+        let problem = |prompt| PromptTimeline::parse(prompt).unwrap_err();
         assert!(problem("[2s-1s: x]").contains("must be later than the start"));
         assert!(problem("[2s: x").contains("is not closed"));
         for plain in [
@@ -357,7 +357,7 @@ mod tests {
             "[-1s: x]",
             "[1.2.3s: x]",
         ] {
-            assert_eq!(Timeline::parse(plain), Ok(None), "{plain}");
+            assert_eq!(PromptTimeline::parse(plain), Ok(None), "{plain}");
         }
     }
 }

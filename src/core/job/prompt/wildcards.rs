@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use super::odds::Odds;
+use super::odds::WeightedChoice;
 use super::parse::weight_of;
 use super::{PromptError, check_length};
 use crate::files::{decode_text, read_bounded, read_text_bounded};
@@ -52,7 +52,7 @@ impl WildcardFolders {
     pub fn list(&self) -> Vec<WildcardFile> {
         let files = files(&self.0).into_iter();
         files
-            .filter_map(|(name, path)| WildcardFile::of(name, &path))
+            .filter_map(|(name, path)| WildcardFile::new(name, &path))
             .collect()
     }
 }
@@ -70,7 +70,7 @@ pub struct WildcardFile {
 impl WildcardFile {
     /// A file that cannot be opened or is too large has no lines; why is said when a prompt wants it. `None` for what
     /// is not text.
-    fn of(name: String, path: &Path) -> Option<Self> {
+    fn new(name: String, path: &Path) -> Option<Self> {
         const NUM_SHOWN: usize = 8;
         const MAX_SHOWN: usize = 80;
         let mut found = Self {
@@ -92,9 +92,9 @@ impl WildcardFile {
 }
 
 /// Finds wildcards for one prompt; what was read is kept.
-pub(super) struct Lookup<'a> {
+pub(super) struct WildcardLookup<'a> {
     folders: &'a [PathBuf],
-    read: BTreeMap<String, Rc<Lines>>,
+    read: BTreeMap<String, Rc<WildcardLines>>,
     /// Of all that was read.
     num_lines: usize,
     num_read_bytes: usize,
@@ -111,17 +111,17 @@ pub(super) struct Lookup<'a> {
 
 /// The choices of a wildcard, at least one: templates themselves. Held closely, as there may be very many.
 #[derive(Default)]
-pub(super) struct Lines {
+pub(super) struct WildcardLines {
     /// All of them, without anything between.
     text: String,
     /// End of each choice in the text.
     ends: Vec<u32>,
     weights: Vec<f64>,
     /// Created at the first draw, and taken out while drawing.
-    odds: Cell<Option<Odds>>,
+    odds: Cell<Option<WeightedChoice>>,
 }
 
-impl Lines {
+impl WildcardLines {
     fn push(&mut self, line: &str) {
         let (weight, length) = weight_of(line);
         self.text.push_str(&line[length..]);
@@ -140,18 +140,18 @@ impl Lines {
     }
 
     /// For drawing; to be brought back with [`Self::keep_odds`], so that they need not be made again.
-    pub fn take_odds(&self) -> Odds {
+    pub fn take_odds(&self) -> WeightedChoice {
         let kept = self.odds.take();
-        kept.unwrap_or_else(|| Odds::of(self.weights.clone()))
+        kept.unwrap_or_else(|| WeightedChoice::from_weights(self.weights.clone()))
     }
 
-    pub fn keep_odds(&self, odds: Odds) {
+    pub fn keep_odds(&self, odds: WeightedChoice) {
         self.odds.set(Some(odds));
     }
 }
 
-impl<'a> Lookup<'a> {
-    pub fn of(folders: &'a WildcardFolders, max_choices: usize) -> Self {
+impl<'a> WildcardLookup<'a> {
+    pub fn new(folders: &'a WildcardFolders, max_choices: usize) -> Self {
         Self {
             folders: &folders.0,
             read: BTreeMap::new(),
@@ -198,7 +198,7 @@ impl<'a> Lookup<'a> {
     }
 
     /// The choices of a wildcard, at least one; it is being read until [`Self::leave`].
-    pub fn enter(&mut self, name: &str) -> Result<Rc<Lines>, PromptError> {
+    pub fn enter(&mut self, name: &str) -> Result<Rc<WildcardLines>, PromptError> {
         self.count()?;
         let is_circle = self.names.iter().any(|outer| outer == name);
         self.names.push(name.to_owned());
@@ -214,12 +214,12 @@ impl<'a> Lookup<'a> {
         self.names.pop();
     }
 
-    fn lines(&mut self, name: &str) -> Result<Rc<Lines>, PromptError> {
+    fn lines(&mut self, name: &str) -> Result<Rc<WildcardLines>, PromptError> {
         if let Some(lines) = self.read.get(name) {
             return Ok(Rc::clone(lines));
         }
         let paths = self.paths(name)?;
-        let mut lines = Lines::default();
+        let mut lines = WildcardLines::default();
         for path in &paths {
             self.read_file(path, &mut lines)?;
         }
@@ -234,7 +234,7 @@ impl<'a> Lookup<'a> {
     }
 
     /// Appends a file's choices to `lines`.
-    fn read_file(&mut self, path: &Path, lines: &mut Lines) -> Result<(), PromptError> {
+    fn read_file(&mut self, path: &Path, lines: &mut WildcardLines) -> Result<(), PromptError> {
         let failed = |source| PromptError::ReadWildcard {
             source,
             path: path.to_owned(),

@@ -1,8 +1,7 @@
 //! ComfyUI's `extra_model_paths.yaml`, and Desktop's `extra_models_config.yaml`: model folders outside of ComfyUI's.
 //!
 //! Lists folders without reading them. Reads events, not values: a file full of aliases or brackets costs no more than
-//! its
-//! length.
+//! its length.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -18,8 +17,7 @@ const MAX_BYTES: u64 = 1 << 20;
 const MAX_ANCHORED: usize = 4096;
 /// Limit of folders that one file may name.
 const MAX_PLACES: usize = 200;
-/// The keys whose folders hold models or parts of them; other keys are for things that this app has no
-/// use for.
+/// The keys whose folders hold models or parts of them; other keys are for things that this app has no use for.
 const KEYS: &[&str] = &[
     "checkpoints",
     "ckpt",
@@ -37,7 +35,7 @@ const KEYS: &[&str] = &[
 
 /// Purpose of the folders in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Listed {
+pub(crate) enum ListedFolders {
     /// Models and parts of them.
     Models,
     Loras,
@@ -47,7 +45,7 @@ pub(crate) enum Listed {
     Controls,
 }
 
-impl Listed {
+impl ListedFolders {
     fn of_key(key: &str) -> Option<Self> {
         match key {
             "loras" => Some(Self::Loras),
@@ -65,27 +63,29 @@ pub(crate) struct ConfigEnvironment<'a> {
 }
 
 #[derive(Debug, Default)]
-struct Section {
+struct PathSection {
     base: Option<String>,
     is_default: bool,
-    folders: Vec<(Listed, String)>,
+    folders: Vec<(ListedFolders, String)>,
 }
 
 /// The folders with what is `wanted` that a file names, those of its default sections first. No file, no folders.
 pub(crate) fn read(
     file: &Path,
     environment: &ConfigEnvironment<'_>,
-    wanted: Listed,
+    wanted: ListedFolders,
 ) -> Result<Vec<PathBuf>, CatalogError> {
     if !file.is_file() {
         return Ok(Vec::new());
     }
     let text = text_of(file)?;
-    let mut sections = Reader::new(&text).sections().map_err(|(mark, reason)| {
-        let (line, column) = (mark.line(), mark.col() + 1);
-        let sentence = format!("line {line}, column {column}: {reason}");
-        CatalogError::Catalogue(FileError::new(sentence, file))
-    })?;
+    let mut sections = YamlReader::new(&text)
+        .sections()
+        .map_err(|(mark, reason)| {
+            let (line, column) = (mark.line(), mark.col() + 1);
+            let sentence = format!("line {line}, column {column}: {reason}");
+            CatalogError::Catalogue(FileError::new(sentence, file))
+        })?;
     sections.sort_by_key(|section| !section.is_default);
     let beside = file.parent().unwrap_or_else(|| Path::new(""));
     let places = sections.iter().flat_map(|section| {
@@ -106,7 +106,7 @@ fn text_of(file: &Path) -> Result<String, CatalogError> {
 
 /// The folders of one section, under its base, which itself is next to the file where it is relative.
 fn places(
-    section: &Section,
+    section: &PathSection,
     folders: &[&str],
     beside: &Path,
     environment: &ConfigEnvironment<'_>,
@@ -163,15 +163,15 @@ impl ConfigEnvironment<'_> {
     }
 }
 
-type Broken = (Marker, String);
+type YamlError = (Marker, String);
 
-struct Reader<'a> {
+struct YamlReader<'a> {
     events: Parser<'a, StrInput<'a>>,
     /// Short values with an anchor.
     anchored: HashMap<usize, String>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> YamlReader<'a> {
     fn new(text: &'a str) -> Self {
         Self {
             events: Parser::new_from_str(text),
@@ -179,7 +179,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn next(&mut self) -> Result<(Event<'a>, Marker), Broken> {
+    fn next(&mut self) -> Result<(Event<'a>, Marker), YamlError> {
         match self.events.next_event() {
             Some(Ok((event, span))) => {
                 if let Event::Scalar(text, _, anchor, _) = &event
@@ -195,7 +195,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn sections(mut self) -> Result<Vec<Section>, Broken> {
+    fn sections(mut self) -> Result<Vec<PathSection>, YamlError> {
         let mut sections = Vec::new();
         loop {
             let (event, mark) = self.next()?;
@@ -212,7 +212,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn take_sections(&mut self, sections: &mut Vec<Section>) -> Result<(), Broken> {
+    fn take_sections(&mut self, sections: &mut Vec<PathSection>) -> Result<(), YamlError> {
         while let Some(name) = self.key("the name of a section")? {
             let (event, mark) = self.next()?;
             match event {
@@ -226,8 +226,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn section(&mut self) -> Result<Section, Broken> {
-        let mut section = Section::default();
+    fn section(&mut self) -> Result<PathSection, YamlError> {
+        let mut section = PathSection::default();
         while let Some(key) = self.key("a key such as 'checkpoints'")? {
             let value = self.value(&key)?;
             match key.as_str() {
@@ -239,7 +239,7 @@ impl<'a> Reader<'a> {
                 }
                 key => {
                     let lines = value.lines().map(str::trim).filter(|it| !it.is_empty());
-                    let listed = Listed::of_key(key);
+                    let listed = ListedFolders::of_key(key);
                     let folders = lines.filter_map(|line| Some((listed?, line.to_owned())));
                     section.folders.extend(folders);
                 }
@@ -249,7 +249,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next key; `None` at the end of the mapping.
-    fn key(&mut self, expected: &str) -> Result<Option<String>, Broken> {
+    fn key(&mut self, expected: &str) -> Result<Option<String>, YamlError> {
         match self.next()? {
             (Event::Scalar(text, ..), _) => Ok(Some(text.into_owned())),
             (Event::MappingEnd, _) => Ok(None),
@@ -258,7 +258,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A value as text; the items of a list are lines of it.
-    fn value(&mut self, key: &str) -> Result<String, Broken> {
+    fn value(&mut self, key: &str) -> Result<String, YamlError> {
         let wrong = |mark| Err((mark, format!("expected a folder for '{key}'")));
         let (event, mark) = self.next()?;
         match event {
@@ -305,7 +305,7 @@ mod tests {
             home: Some(Path::new("/home/me")),
             variable: &|name| (name == "DISK").then(|| "/disk".to_owned()),
         };
-        let read = read(&file, &environment, Listed::Models);
+        let read = read(&file, &environment, ListedFolders::Models);
         (folder, read)
     }
 
@@ -343,7 +343,7 @@ mod tests {
             home: None,
             variable: &|_| None,
         };
-        let found = read(&file, &environment, Listed::Models).unwrap();
+        let found = read(&file, &environment, ListedFolders::Models).unwrap();
         let at = |path: &str| folder.path().join(path);
         assert_eq!(
             found,
@@ -409,9 +409,9 @@ mod tests {
             variable: &|_| None,
         };
         fs::write(&file, [0xff, 0xfe, 0]).unwrap();
-        assert!(read(&file, &environment, Listed::Models).is_err());
+        assert!(read(&file, &environment, ListedFolders::Models).is_err());
         File::create(&file).unwrap().set_len(1 << 40).unwrap();
-        assert!(read(&file, &environment, Listed::Models).is_err());
+        assert!(read(&file, &environment, ListedFolders::Models).is_err());
     }
 
     #[test]

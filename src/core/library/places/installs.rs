@@ -1,8 +1,7 @@
 //! Installations of other programs on this machine, and the model folders in them.
 //!
 //! A program is recognised by its folders; its name only tells where to look. Bounded: the usual places are listed
-//! once, and
-//! nothing is searched here.
+//! once, and nothing is searched here.
 
 use std::path::{Path, PathBuf};
 

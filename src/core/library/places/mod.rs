@@ -14,9 +14,9 @@ use serde::Serialize;
 use crate::files::has_ending;
 use crate::model::CatalogError;
 use crate::model::configs::sorted_entries;
-use crate::settings::{Paths, Settings};
+use crate::settings::{AppPaths, Settings};
 use extra_paths::ConfigEnvironment;
-pub(crate) use extra_paths::Listed;
+pub(crate) use extra_paths::ListedFolders;
 
 /// Limit of programs in one folder that the user named.
 const MAX_PROGRAMS: usize = 200;
@@ -45,7 +45,7 @@ pub(crate) struct SearchPaths {
 }
 
 impl SearchPaths {
-    pub(crate) fn gather(paths: &Paths, settings: &Settings) -> Self {
+    pub(crate) fn gather(paths: &AppPaths, settings: &Settings) -> Self {
         let programs = paths.programs.as_ref();
         let mut places = Self {
             home: programs.map(|programs| programs.home.clone()),
@@ -74,7 +74,7 @@ impl SearchPaths {
     /// Folders of LoRAs: next to and below models, in programs' own folders, and in the folders that lists name for
     /// them; with each, whether all weights in it are LoRAs. What is there is not looked at.
     pub(crate) fn of_loras(&self) -> Vec<(PathBuf, bool)> {
-        let listed = self.listed(Listed::Loras);
+        let listed = self.listed(ListedFolders::Loras);
         let places = self.all.iter().map(|place| place.path.clone());
         let beside = self.all.iter().filter_map(|place| place.path.parent());
         let programs = self.installs.iter().map(PathBuf::as_path).chain(beside);
@@ -90,7 +90,7 @@ impl SearchPaths {
 
     /// Folders of other networks: those of these names, without case and punctuation, in the places and in
     /// programs, and those that lists name for such networks.
-    pub(crate) fn of_networks(&self, names: &[&str], listed: Listed) -> Vec<PathBuf> {
+    pub(crate) fn of_networks(&self, names: &[&str], listed: ListedFolders) -> Vec<PathBuf> {
         let is_named = |place: &Path| names.contains(&installs::plain_name(place).as_str());
         let places = self.all.iter().map(|place| place.path.as_path());
         let around = places
@@ -103,7 +103,7 @@ impl SearchPaths {
     }
 
     /// The folders that lists name for this; what is wrong with a list is reported with the models.
-    fn listed(&self, wanted: Listed) -> impl Iterator<Item = PathBuf> {
+    fn listed(&self, wanted: ListedFolders) -> impl Iterator<Item = PathBuf> {
         let environment = self.environment();
         let folders = self
             .lists
@@ -113,7 +113,7 @@ impl SearchPaths {
     }
 
     fn folders_listed_in(&self, list: &Path) -> Result<Vec<PathBuf>, CatalogError> {
-        extra_paths::read(list, &self.environment(), Listed::Models)
+        extra_paths::read(list, &self.environment(), ListedFolders::Models)
     }
 
     fn environment(&self) -> ConfigEnvironment<'_> {

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use super::parts::NARROW;
-use crate::catalog::{Catalog, IdentityCard};
+use crate::catalog::{IdentityCard, ModelCatalog};
 use crate::model::{CatalogError, ModelSpec};
 use crate::networks::{T5Keys, T5Names};
 use crate::settings::Settings;
@@ -183,7 +183,7 @@ fn a_search_finds_gguf_files_and_says_which_are_cut_off() {
     let (_root, paths) = user();
     let mut settings = Settings::default();
     settings.models.folders = vec![models];
-    let catalog = Catalog::load(&paths, &settings);
+    let catalog = ModelCatalog::load(&paths, &settings);
     let names = catalog.available.iter().map(|spec| spec.name.as_str());
     assert_eq!(names.collect::<Vec<_>>(), ["good"]);
     let problems: Vec<String> = catalog.problems.iter().map(ToString::to_string).collect();

@@ -4,14 +4,14 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use crate::catalog::Catalog;
+use crate::catalog::ModelCatalog;
 use crate::model::CatalogError;
-use crate::settings::{Paths, ProgramPaths, Settings};
+use crate::settings::{AppPaths, ProgramPaths, Settings};
 use crate::testing::made_up::{T2V_1_3B, comfy_tree, transformer, write};
 use crate::testing::pipelines::{user, write_pipeline};
 
 /// A user with a home folder of their own.
-pub(crate) fn user_with_home() -> (tempfile::TempDir, Paths, PathBuf) {
+pub(crate) fn user_with_home() -> (tempfile::TempDir, AppPaths, PathBuf) {
     let (root, mut paths) = user();
     let home = root.path().join("home");
     fs::create_dir_all(&home).unwrap();
@@ -24,7 +24,7 @@ pub(crate) fn user_with_home() -> (tempfile::TempDir, Paths, PathBuf) {
     (root, paths, home)
 }
 
-fn names(catalog: &Catalog) -> Vec<&str> {
+fn names(catalog: &ModelCatalog) -> Vec<&str> {
     let mut names: Vec<&str> = catalog
         .available
         .iter()
@@ -34,14 +34,14 @@ fn names(catalog: &Catalog) -> Vec<&str> {
     names
 }
 
-fn load(paths: &Paths) -> Catalog {
-    Catalog::load(paths, &Settings::default())
+fn load(paths: &AppPaths) -> ModelCatalog {
+    ModelCatalog::load(paths, &Settings::default())
 }
 
-fn load_with(paths: &Paths, folder: &Path) -> Catalog {
+fn load_with(paths: &AppPaths, folder: &Path) -> ModelCatalog {
     let mut settings = Settings::default();
     settings.models.folders = vec![folder.to_owned()];
-    Catalog::load(paths, &settings)
+    ModelCatalog::load(paths, &settings)
 }
 
 fn write_text(path: &Path, text: &str) {
@@ -49,7 +49,7 @@ fn write_text(path: &Path, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-fn searches(catalog: &Catalog, place: &Path) -> bool {
+fn searches(catalog: &ModelCatalog, place: &Path) -> bool {
     catalog
         .searched
         .iter()
@@ -98,7 +98,7 @@ fn every_program_is_found_in_its_usual_place() {
 
     let mut settings = Settings::default();
     settings.models.search_installs = false;
-    let none = Catalog::load(&paths, &settings);
+    let none = ModelCatalog::load(&paths, &settings);
     assert!(none.available.is_empty() && none.searched.len() == 1);
 }
 
@@ -297,6 +297,6 @@ fn a_model_that_comes_while_the_app_runs_is_noticed() {
     assert!(noticed(&|| write_users_file(&paths)));
 }
 
-fn write_users_file(paths: &Paths) {
+fn write_users_file(paths: &AppPaths) {
     write_text(&paths.models_file(), "[[model]]\nid = 'b'\n");
 }

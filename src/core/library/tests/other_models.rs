@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::catalog::IdentityCard;
-use crate::library::{Role, glance};
+use crate::library::{WeightFileRole, glance};
 use crate::model::{CatalogError, ModelSpec};
 use crate::testing::made_up::{Shapes, write};
 use crate::testing::published::catalog_of;
@@ -221,7 +221,7 @@ fn a_model_of_another_family_is_refused_by_its_name() {
     for (number, (name, tensors)) in KNOWN.iter().enumerate() {
         let path = root.path().join(format!("{number}.safetensors"));
         write(&path, &shapes(tensors), "F16");
-        assert_eq!(glance(&path), Some(Role::Foreign), "{name}");
+        assert_eq!(glance(&path), Some(WeightFileRole::Foreign), "{name}");
         let err = ModelSpec::open(&path).unwrap_err();
         assert!(matches!(err, CatalogError::Unsupported { .. }), "{err}");
         let start = format!("Safelight cannot run {name}: ");

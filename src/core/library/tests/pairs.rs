@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::catalog::Catalog;
+use crate::catalog::ModelCatalog;
 use crate::model::{CatalogError, ModelSpec};
 use crate::settings::Settings;
 use crate::testing::made_up::{I2V_EXPERT, T2V_1_3B, T2V_14B, comfy_tree, transformer, write};
@@ -132,9 +132,9 @@ fn the_other_expert_may_lie_in_another_searched_place_and_a_pair_is_one_model() 
     assert_eq!(spec.files, catalog.available[0].files);
 }
 
-fn catalog_of(folders: &[&Path]) -> Catalog {
+fn catalog_of(folders: &[&Path]) -> ModelCatalog {
     let (_root, paths) = user();
     let mut settings = Settings::default();
     settings.models.folders = folders.iter().map(|&path| path.to_owned()).collect();
-    Catalog::load(&paths, &settings)
+    ModelCatalog::load(&paths, &settings)
 }

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use crate::catalog::Catalog;
+use crate::catalog::ModelCatalog;
 use crate::job::{JobError, JobErrorKind};
-use crate::library::Companions;
+use crate::library::ComponentOverrides;
 use crate::model::{CatalogError, ModelSpec};
 use crate::settings::Settings;
 use crate::testing::made_up::{
@@ -21,11 +21,11 @@ pub(crate) const NARROW: Dims = Dims {
     ..T2V_1_3B
 };
 
-fn catalog_of(folder: &Path) -> Catalog {
+fn catalog_of(folder: &Path) -> ModelCatalog {
     let (_root, paths) = user();
     let mut settings = Settings::default();
     settings.models.folders = vec![folder.to_owned()];
-    Catalog::load(&paths, &settings)
+    ModelCatalog::load(&paths, &settings)
 }
 
 #[test]
@@ -102,12 +102,13 @@ fn a_wrong_part_that_the_user_named_is_refused_with_the_right_one() {
     );
     let pth = models.join("Wan2.1_VAE.pth");
     fs::write(&pth, b"\x80").unwrap();
-    let named = |vae: Option<&Path>, text: Option<&Path>, image: Option<&Path>| Companions {
-        vae: vae.map(Path::to_owned),
-        text_encoder: text.map(Path::to_owned),
-        image_encoder: image.map(Path::to_owned),
-        ..Companions::default()
-    };
+    let named =
+        |vae: Option<&Path>, text: Option<&Path>, image: Option<&Path>| ComponentOverrides {
+            vae: vae.map(Path::to_owned),
+            text_encoder: text.map(Path::to_owned),
+            image_encoder: image.map(Path::to_owned),
+            ..ComponentOverrides::default()
+        };
     let text = models.join("text_encoders/umt5_xxl_fp16.safetensors");
     let old = models.join("vae/wan_2.1_vae.safetensors");
     let new = models.join("vae/wan2.2_vae.safetensors");
@@ -181,10 +182,10 @@ fn parts_that_the_user_named_win_and_a_folder_brings_its_tokenizer() {
         [0x0a, 0].repeat(256_300),
     )
     .unwrap();
-    let companions = Companions {
+    let companions = ComponentOverrides {
         vae: Some(vae_file.clone()),
         text_encoder: Some(text.clone()),
-        ..Companions::default()
+        ..ComponentOverrides::default()
     };
     let catalog = catalog_of(&models);
     let spec = catalog
@@ -195,7 +196,7 @@ fn parts_that_the_user_named_win_and_a_folder_brings_its_tokenizer() {
         (&vae_file, &text)
     );
     assert_eq!(spec.files.tokenizer, mine.join("tokenizer"));
-    let tokenizer = Companions {
+    let tokenizer = ComponentOverrides {
         tokenizer: Some(models.join("text_encoders/umt5_xxl_fp16.safetensors")),
         ..companions
     };
@@ -206,10 +207,10 @@ fn parts_that_the_user_named_win_and_a_folder_brings_its_tokenizer() {
     // In a diffusers folder they stand in for its own.
     let folder = write_pipeline(&root.path().join("tiny"));
     let other = write_pipeline(&root.path().join("other"));
-    let companions = Companions {
+    let companions = ComponentOverrides {
         vae: Some(other.join("vae")),
         tokenizer: Some(other.clone()),
-        ..Companions::default()
+        ..ComponentOverrides::default()
     };
     let spec = catalog
         .open_with(&folder.to_string_lossy(), &companions)

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use crate::catalog::Catalog;
+use crate::catalog::ModelCatalog;
 use crate::families::flux::tests::files::{flux_tree, shapes};
-use crate::families::{Family, flux, wan};
+use crate::families::{ModelFamily, flux, wan};
 use crate::testing::made_up::{Shapes, T2V_1_3B, TI2V_5B, comfy_tree, transformer, write};
 use crate::testing::published::catalog_of;
 
@@ -38,7 +38,7 @@ fn pictures(prefix: &str) -> Shapes {
 }
 
 /// The name of the file or folder that each model of a tree previews with.
-fn chosen(catalog: &Catalog, family: Family) -> Vec<Option<String>> {
+fn chosen(catalog: &ModelCatalog, family: ModelFamily) -> Vec<Option<String>> {
     let own = catalog.available.iter().filter(|it| it.family == family);
     own.map(|spec| {
         let place = spec.files.preview_decoder.as_ref()?;

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::catalog::{Catalog, IdentityCard};
-use crate::formats::weights::header::Header;
-use crate::library::Companions;
+use crate::catalog::{IdentityCard, ModelCatalog};
+use crate::formats::weights::header::WeightHeader;
+use crate::library::ComponentOverrides;
 use crate::lora::LoraFile;
 use crate::model::{CatalogError, ModelSpec};
 use crate::testing::made_up::{
@@ -246,13 +246,13 @@ fn other_quantisations_are_named_with_a_file_that_works() {
             "{text}"
         );
     }
-    let catalog = Catalog::default();
+    let catalog = ModelCatalog::default();
     let place = write(&place, &transformer(NARROW), "F16");
     let text = models.join("text_encoders/umt5_nf4.safetensors");
     write(&text, &with(umt5(), "shared.weight.absmax", &[1]), "F16");
-    let companions = Companions {
+    let companions = ComponentOverrides {
         text_encoder: Some(text),
-        ..Companions::default()
+        ..ComponentOverrides::default()
     };
     let err = catalog
         .open_with(&place.to_string_lossy(), &companions)
@@ -283,7 +283,7 @@ fn write_int8(place: &Path, json: &str) {
         other => other,
     };
     write_as(place, &shapes, dtype_of, 0, &none());
-    let (_, header) = Header::open(place).unwrap();
+    let (_, header) = WeightHeader::open(place).unwrap();
     let file = fs::File::options().write(true).open(place).unwrap();
     for (_, info) in header
         .tensors()

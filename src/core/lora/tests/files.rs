@@ -6,9 +6,9 @@ use serde_json::json;
 
 use crate::catalog::IdentityCard;
 use crate::families::{flux, wan};
-use crate::job::Lora;
+use crate::job::LoraChoice;
 use crate::lora::tests::layers::{Files, KOHYA, RANK, comfy, flux, lora, lora_of, table_of};
-use crate::lora::{Expert, LoraFile, LoraInfo, Plan, check, strengths};
+use crate::lora::{Expert, LoraFile, LoraInfo, LoraPlan, check, strengths};
 use crate::model::ModelFiles;
 use crate::testing::made_up::{Shapes, T2V_1_3B, T2V_14B, transformer, write_as};
 use crate::testing::random::Random;
@@ -45,8 +45,8 @@ fn a_file_is_checked_against_the_model_of_a_job_and_what_is_no_lora_is_named() {
 
 #[test]
 fn a_file_of_one_expert_leaves_the_other_alone() {
-    let high = |loras: &[Lora]| strengths(loras, Expert::HighNoise);
-    let low = |loras: &[Lora]| strengths(loras, Expert::LowNoise);
+    let high = |loras: &[LoraChoice]| strengths(loras, Expert::HighNoise);
+    let low = |loras: &[LoraChoice]| strengths(loras, Expert::LowNoise);
     let stated = [
         lora("x_high_noise.safetensors"),
         lora("x_LowNoise.safetensors"),
@@ -66,7 +66,7 @@ fn a_file_of_one_expert_leaves_the_other_alone() {
     );
     let both = [lora("style.safetensors"), lora("x_low_noise.safetensors")];
     assert_eq!((high(&both), low(&both)), (vec![1.0, 0.0], vec![1.0, 1.0]));
-    let own = [Lora {
+    let own = [LoraChoice {
         strength: 0.7,
         strength_2: Some(0.2),
         path: "x.safetensors".into(),
@@ -80,7 +80,7 @@ fn a_file_of_one_expert_leaves_the_other_alone() {
 #[test]
 fn strengths_stand_behind_the_files_name() {
     let parsed = |text: &str| {
-        text.parse::<Lora>()
+        text.parse::<LoraChoice>()
             .map(|lora| (lora.path, lora.strength, lora.strength_2))
     };
     let of = |path: &str, strength, low| Ok((PathBuf::from(path), strength, low));
@@ -197,7 +197,7 @@ fn a_layer_that_lacks_a_half_of_its_update_is_named_and_not_counted() {
     );
     assert!(card.notices.contains(&notice), "{:?}", card.notices);
     let table = table_of(wan::lora::NETWORK, &transformer(T2V_1_3B));
-    let coverage = Plan::new(&file, &[table]).coverage;
+    let coverage = LoraPlan::new(&file, &[table]).coverage;
     assert_eq!((coverage.applied, coverage.unknown.len()), (whole - 4, 3));
     assert!(coverage.is_poor() && coverage.to_string().contains(&notice));
 }
@@ -302,7 +302,7 @@ fn no_names_and_shapes_make_the_matching_panic() {
             ),
             ("double_blocks.0.img_attn.qkv.weight".to_owned(), vec![9, 3]),
         ]);
-        let plan = Plan::new(&file, &[table_of(flux::lora::network(false), &base)]);
+        let plan = LoraPlan::new(&file, &[table_of(flux::lora::network(false), &base)]);
         let coverage = &plan.coverage;
         let counted = coverage.applied
             + coverage.unknown.len()

@@ -5,16 +5,18 @@ use std::path::PathBuf;
 
 use crate::catalog::IdentityCard;
 use crate::families::{flux, wan};
-use crate::job::Lora;
-use crate::lora::{Coverage, LoraFile, LoraInfo, Network, Plan, Rows, Table, fitting_plan};
+use crate::job::LoraChoice;
+use crate::lora::{
+    LayerTable, LoraCoverage, LoraFile, LoraInfo, LoraPlan, LoraTarget, RowRange, fitting_plan,
+};
 use crate::testing::made_up::{
     Dims, I2V_14B, I2V_EXPERT, Shapes, T2V_1_3B, T2V_14B, TI2V_5B, transformer, write,
 };
 
 pub(crate) const RANK: u64 = 4;
 
-pub(crate) fn table_of(network: Network, shapes: &Shapes) -> Table {
-    Table::new(network, "", &|name| shapes.get(name).cloned())
+pub(crate) fn table_of(network: LoraTarget, shapes: &Shapes) -> LayerTable {
+    LayerTable::new(network, "", &|name| shapes.get(name).cloned())
 }
 
 /// The published Flux dev, in the authors' names.
@@ -109,8 +111,8 @@ impl Files {
     }
 }
 
-pub(crate) fn lora(path: impl Into<PathBuf>) -> Lora {
-    Lora {
+pub(crate) fn lora(path: impl Into<PathBuf>) -> LoraChoice {
+    LoraChoice {
         path: path.into(),
         strength: 1.0,
         strength_2: None,
@@ -132,7 +134,7 @@ fn every_layer_of_the_published_models_is_found_by_the_names_of_every_tool() {
         ];
         for rename in renames {
             let file = files.read(&lora_of(&base, |_| true, rename, KOHYA));
-            let plan = Plan::new(&file, std::slice::from_ref(&table));
+            let plan = LoraPlan::new(&file, std::slice::from_ref(&table));
             assert_eq!(
                 plan.coverage.applied, plan.coverage.total,
                 "{}",
@@ -166,7 +168,7 @@ fn every_layer_of_the_published_models_is_found_by_the_names_of_every_tool() {
                 format!("{start}{layer}")
             }
         };
-        let plan = Plan::new(
+        let plan = LoraPlan::new(
             &files.read(&lora_of(&base, |_| true, rename, KOHYA)),
             std::slice::from_ref(&table),
         );
@@ -187,7 +189,7 @@ fn split_queries_keys_and_values_are_rows_of_the_joined_matrix() {
             (format!("{name}.lora_A.weight"), vec![RANK, input]),
             (format!("{name}.lora_B.weight"), vec![output, RANK]),
         ]);
-        let plan = Plan::new(&files.read(&shapes), std::slice::from_ref(&table));
+        let plan = LoraPlan::new(&files.read(&shapes), std::slice::from_ref(&table));
         assert_eq!(plan.coverage.applied, 2, "{name}: {}", plan.coverage);
         (plan.updates[0].layer.name.clone(), plan.updates[0].rows)
     };
@@ -197,37 +199,37 @@ fn split_queries_keys_and_values_are_rows_of_the_joined_matrix() {
             "transformer.transformer_blocks.3.attn.to_k",
             dim,
             "double_blocks.3.img_attn.qkv",
-            Rows::Range(dim, dim),
+            RowRange::Range(dim, dim),
         ),
         (
             "transformer.transformer_blocks.3.attn.add_v_proj",
             dim,
             "double_blocks.3.txt_attn.qkv",
-            Rows::Range(2 * dim, dim),
+            RowRange::Range(2 * dim, dim),
         ),
         (
             "transformer.single_transformer_blocks.37.proj_mlp",
             4 * dim,
             "single_blocks.37.linear1",
-            Rows::Range(3 * dim, 4 * dim),
+            RowRange::Range(3 * dim, 4 * dim),
         ),
         (
             "lora_transformer_single_transformer_blocks_0_attn_to_q",
             dim,
             "single_blocks.0.linear1",
-            Rows::Range(0, dim),
+            RowRange::Range(0, dim),
         ),
         (
             "transformer.norm_out.linear",
             2 * dim,
             "final_layer.adaLN_modulation.1",
-            Rows::SwappedHalves,
+            RowRange::SwappedHalves,
         ),
         (
             "diffusion_model.final_layer.adaLN_modulation.1",
             2 * dim,
             "final_layer.adaLN_modulation.1",
-            Rows::All,
+            RowRange::All,
         ),
     ] {
         assert_eq!(
@@ -242,7 +244,7 @@ fn split_queries_keys_and_values_are_rows_of_the_joined_matrix() {
 fn a_lora_of_another_size_or_family_is_refused_by_both_names() {
     let files = Files::new();
     let table = table_of(wan::lora::NETWORK, &transformer(T2V_14B));
-    let refused = |shapes: &Shapes, family, table: &Table| {
+    let refused = |shapes: &Shapes, family, table: &LayerTable| {
         let file = files.read(shapes);
         fitting_plan(&file, family, std::slice::from_ref(table))
             .unwrap_err()
@@ -425,7 +427,7 @@ fn layers_for_pictures_are_left_out_quietly_where_the_model_has_none() {
     let files = Files::new();
     let table = table_of(wan::lora::NETWORK, &transformer(I2V_EXPERT));
     let plan = fitting_plan(&files.read(&comfy(I2V_14B)), wan::FAMILY, &[table]).unwrap();
-    let Coverage {
+    let LoraCoverage {
         applied,
         pictures,
         total,

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use crate::catalog::IdentityCard;
 use crate::families::wan;
-use crate::formats::weights::header::Header;
+use crate::formats::weights::header::WeightHeader;
 use crate::lora::tests::layers::{Files, KOHYA, PEFT, RANK, lora_of, table_of};
-use crate::lora::{LoraFile, LoraInfo, LoraUpdate, Plan};
+use crate::lora::{LoraFile, LoraInfo, LoraPlan, LoraUpdate};
 use crate::testing::made_up::{Shapes, T2V_1_3B, transformer, write_as};
 
 const LAYER: &str = "blocks.0.self_attn.q";
@@ -32,7 +32,7 @@ fn read(shapes: &Shapes, notes: &Value) -> LoraFile {
 
 fn update(file: &LoraFile) -> LoraUpdate {
     let table = table_of(wan::lora::NETWORK, &transformer(T2V_1_3B));
-    let mut updates = Plan::new(file, &[table]).updates;
+    let mut updates = LoraPlan::new(file, &[table]).updates;
     assert_eq!(updates.len(), 1);
     updates.remove(0)
 }
@@ -161,7 +161,7 @@ fn the_numbers_of_alpha_tensors_give_the_scale_and_strange_ones_are_named() {
             0,
             &json!({}),
         );
-        let (_, header) = Header::open(&path).unwrap();
+        let (_, header) = WeightHeader::open(&path).unwrap();
         let info = header.info("x.alpha").unwrap();
         let file = File::options().write(true).open(&path).unwrap();
         file.write_all_at(&bytes[..info.bytes as usize], info.start)
@@ -209,7 +209,7 @@ fn values_that_make_no_sense_are_named_and_not_used() {
             "{notes}: {:?}",
             file.notices
         );
-        let coverage = Plan::new(&file, &[]).coverage;
+        let coverage = LoraPlan::new(&file, &[]).coverage;
         assert!(
             coverage.is_poor() && coverage.to_string().contains(word),
             "{coverage}"

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use crate::library::tests::installs::user_with_home;
 use crate::lora::tests::layers::comfy;
-use crate::lora::{Fit, LoraMatcher, find};
+use crate::lora::{LoraFit, LoraMatcher, find};
 use crate::model::test_spec;
-use crate::settings::{Paths, Settings};
+use crate::settings::{AppPaths, Settings};
 use crate::testing::made_up::{T2V_1_3B, T2V_14B, transformer, write, write_as};
 use serde_json::json;
 
@@ -17,7 +17,7 @@ fn touch(path: &Path) {
     fs::write(path, "weights").unwrap();
 }
 
-fn names(paths: &Paths, settings: &Settings) -> Vec<String> {
+fn names(paths: &AppPaths, settings: &Settings) -> Vec<String> {
     let found = find(paths, settings).into_iter();
     found
         .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
@@ -81,19 +81,19 @@ fn a_lora_is_fitted_to_the_model_and_what_does_not_fit_says_why() {
     assert_eq!(card.trained_words, ["b0at"]);
     assert_eq!(card.base_model.as_deref(), Some("wan2.1"));
     let large = fitting.look(&write(&at("large.safetensors"), &comfy(T2V_14B), "BF16"));
-    let Fit::No(reason) = &large.fit else {
+    let LoraFit::No(reason) = &large.fit else {
         panic!("it is of another size")
     };
     assert!(reason.contains("Wan 14B"), "{reason}");
     assert!(!reason.contains("large.safetensors") && large.card.is_some());
     let model = fitting.look(&spec.files.transformer);
-    assert!(matches!(model.fit, Fit::No(reason) if reason.contains("this is not a LoRA")));
+    assert!(matches!(model.fit, LoraFit::No(reason) if reason.contains("this is not a LoRA")));
     assert!(model.card.is_none());
     let gone = fitting.look(&at("gone.safetensors"));
-    assert!(matches!(gone.fit, Fit::Gone));
+    assert!(matches!(gone.fit, LoraFit::Gone));
     fs::write(at("short.safetensors"), "x").unwrap();
     assert!(matches!(
         fitting.look(&at("short.safetensors")).fit,
-        Fit::No(_)
+        LoraFit::No(_)
     ));
 }

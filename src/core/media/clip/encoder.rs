@@ -1,8 +1,8 @@
 //! The one place that calls OpenH264's C++: a safe encoder of planes into NAL units.
 //!
 //! The wrapper crate is not used for encoding because it cannot switch on CABAC and fixed quantisers:
-//! with what it offers, noise at a fine quantiser overflows and ends the clip, and quantisers below 12
-//! do not exist. It also lets warnings reach standard error.
+//! with what it offers, noise at a fine quantiser overflows and ends the clip, and quantisers below 12 do not exist. It
+//! also lets warnings reach standard error.
 
 #![expect(unsafe_code, reason = "OpenH264 is C++ behind a table of functions")]
 
@@ -16,12 +16,12 @@ use openh264_sys2::{
     SSourcePicture, videoFormatI420, videoFrameTypeI, videoFrameTypeIDR, videoFrameTypeP,
 };
 
-use safelight_loops::yuv::Planes;
+use safelight_loops::yuv::YuvPlanes;
 
 /// BT.709's number in all three tables: primaries, transfer, matrix.
 const BT709: u8 = 1;
 
-pub(super) struct Settings {
+pub(super) struct EncoderSettings {
     pub width: u32,
     pub height: u32,
     pub fps: f64,
@@ -30,24 +30,24 @@ pub(super) struct Settings {
     pub frames_between_keyframes: u32,
 }
 
-pub(super) struct Frame {
+pub(super) struct EncodedFrame {
     pub is_keyframe: bool,
     /// The frame's units, each without its start code.
     pub units: Vec<Vec<u8>>,
 }
 
-pub(super) struct Encoder {
+pub(super) struct H264Encoder {
     raw: *mut ISVCEncoder,
     width: usize,
     height: usize,
 }
 
-// SAFETY: the encoder owns all that it points to, runs on the caller's thread (it may use no
-// others) and is only reached through `&mut self`.
-unsafe impl Send for Encoder {}
+// SAFETY: the encoder owns all that it points to, runs on the caller's thread (it may use no others) and is only
+// reached through `&mut self`.
+unsafe impl Send for H264Encoder {}
 
-impl Encoder {
-    pub fn new(settings: &Settings) -> Result<Self, String> {
+impl H264Encoder {
+    pub fn new(settings: &EncoderSettings) -> Result<Self, String> {
         let mut raw: *mut ISVCEncoder = ptr::null_mut();
         // SAFETY: the pointer is written to, and stays null when the call fails.
         let code = unsafe { APILoader::WelsCreateSVCEncoder(&raw mut raw) };
@@ -65,8 +65,8 @@ impl Encoder {
         };
         let mut silence: c_int = 0;
         let mut parameters = SEncParamExt::default();
-        // SAFETY: the encoder is alive. This option takes an integer and is valid before
-        // initialisation; the other two calls take a whole parameter struct.
+        // SAFETY: the encoder is alive. This option takes an integer and is valid before initialisation; the other two
+        // calls take a whole parameter struct.
         let code = unsafe {
             set_option(
                 raw,
@@ -84,7 +84,7 @@ impl Encoder {
         }
     }
 
-    pub fn encode(&mut self, planes: &Planes) -> Result<Frame, String> {
+    pub fn encode(&mut self, planes: &YuvPlanes) -> Result<EncodedFrame, String> {
         let (width, height) = (self.width, self.height);
         let colours = width / 2 * (height / 2);
         let fits = (planes.width, planes.height) == (width, height)
@@ -122,17 +122,17 @@ impl Encoder {
         };
         // SAFETY: the call succeeded, and the encoder is not touched before the units are copied.
         let units = unsafe { units_of(&info) };
-        Ok(Frame { is_keyframe, units })
+        Ok(EncodedFrame { is_keyframe, units })
     }
 
     fn table(&self) -> &ISVCEncoderVtbl {
-        // SAFETY: `raw` points to a live object whose first word points to its table of functions, which
-        // is static; `new` lets nothing else through.
+        // SAFETY: `raw` points to a live object whose first word points to its table of functions, which is static;
+        // `new` lets nothing else through.
         unsafe { &**self.raw }
     }
 }
 
-impl Drop for Encoder {
+impl Drop for H264Encoder {
     fn drop(&mut self) {
         // SAFETY: the encoder was made by the matching call and is not used again.
         unsafe {
@@ -144,7 +144,7 @@ impl Drop for Encoder {
     }
 }
 
-fn configure(parameters: &mut SEncParamExt, settings: &Settings) {
+fn configure(parameters: &mut SEncParamExt, settings: &EncoderSettings) {
     let (width, height) = (settings.width as c_int, settings.height as c_int);
     // It knows no more than 60 frames a second, and they decide nothing but the level.
     let fps = settings.fps.clamp(1.0, 60.0);
@@ -164,8 +164,8 @@ fn configure(parameters: &mut SEncParamExt, settings: &Settings) {
     parameters.iSpatialLayerNum = 1;
     // For identical files on every machine.
     parameters.iMultipleThreadIdc = 1;
-    // Means nothing with one thread, but its default halves the buffers, and then noise at a fine
-    // quantiser does not fit.
+    // Means nothing with one thread, but its default halves the buffers, and then noise at a fine quantiser does not
+    // fit.
     parameters.bUseLoadBalancing = false;
     // Each of these trades frames or fidelity for bits.
     parameters.bEnableFrameSkip = false;
@@ -201,8 +201,7 @@ unsafe fn units_of(info: &SFrameBSInfo) -> Vec<Vec<u8>> {
     for layer in info.sLayerInfo.iter().take(info.iLayerNum.max(0) as usize) {
         let mut at = 0;
         for i in 0..layer.iNalCount.max(0) as usize {
-            // SAFETY: the layer lists as many lengths as it has units, which follow each other
-            // in its buffer.
+            // SAFETY: the layer lists as many lengths as it has units, which follow each other in its buffer.
             let unit = unsafe {
                 let len = (*layer.pNalLengthInByte.add(i)).max(0) as usize;
                 let unit = std::slice::from_raw_parts(layer.pBsBuf.add(at), len);

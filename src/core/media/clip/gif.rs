@@ -1,7 +1,7 @@
 //! An endless GIF with a palette for each frame, and the settings as its comment.
 //!
-//! A GIF counts time in hundredths of a second and players refuse less than two of them: frames that
-//! come faster are left out, so that the clip keeps its length.
+//! A GIF counts time in hundredths of a second and players refuse less than two of them: frames that come faster are
+//! left out, so that the clip keeps its length.
 
 use std::borrow::Cow;
 
@@ -10,14 +10,14 @@ use safelight_loops::palette;
 
 use super::FrameTimes;
 use crate::formats::gif::COMMENT;
-use crate::media::Picture;
+use crate::media::RgbPixels;
 
 /// The format's own limit for a side.
 pub(super) const MAX_SIDE: u32 = 65535;
 
 const SHORTEST_DELAY: u64 = 2;
 
-pub(super) struct Gif {
+pub(super) struct GifWriter {
     encoder: Encoder<Vec<u8>>,
     times: FrameTimes,
     pushed: u64,
@@ -25,7 +25,7 @@ pub(super) struct Gif {
     next: u64,
 }
 
-impl Gif {
+impl GifWriter {
     pub fn new(
         width: u32,
         height: u32,
@@ -50,7 +50,7 @@ impl Gif {
         })
     }
 
-    pub fn push(&mut self, picture: &Picture) -> Result<(), String> {
+    pub fn push(&mut self, picture: &RgbPixels) -> Result<(), String> {
         let shown = self.next;
         self.pushed += 1;
         if shown != self.pushed - 1 {

@@ -3,10 +3,10 @@
 //!
 //! The quantiser is fixed, so every frame has the same quality however the clip moves.
 
-use safelight_loops::yuv::Planes;
+use safelight_loops::yuv::YuvPlanes;
 use serde::{Deserialize, Serialize};
 
-use super::encoder::{Encoder, Settings};
+use super::encoder::{EncoderSettings, H264Encoder};
 
 /// The largest frame that the encoder takes, lying or standing.
 pub(super) const MAX_LONG_SIDE: u32 = 3840;
@@ -18,16 +18,16 @@ pub(super) const MIN_SIDE: u32 = 16;
 /// So many frames apart a player can start: two seconds at 24 frames a second.
 const FRAMES_BETWEEN_KEYFRAMES: u32 = 48;
 
-pub(super) struct H264 {
-    encoder: Encoder,
-    pub coded: Coded,
+pub(super) struct H264Frames {
+    encoder: H264Encoder,
+    pub coded: CodedFrames,
     /// All frames one after the other.
     pub bytes: Vec<u8>,
 }
 
 /// Data that a player needs besides the frames.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Coded {
+pub(super) struct CodedFrames {
     /// Sequence and picture parameter sets.
     pub sps: Vec<u8>,
     pub pps: Vec<u8>,
@@ -36,7 +36,7 @@ pub(super) struct Coded {
     pub keyframes: Vec<u32>,
 }
 
-impl Coded {
+impl CodedFrames {
     /// Bytes of all frames.
     pub fn num_bytes(&self) -> u64 {
         self.sizes.iter().map(|size| u64::from(*size)).sum()
@@ -56,9 +56,9 @@ impl Coded {
     }
 }
 
-impl H264 {
+impl H264Frames {
     pub fn new(width: u32, height: u32, fps: f64, crf: u8) -> Result<Self, String> {
-        let encoder = Encoder::new(&Settings {
+        let encoder = H264Encoder::new(&EncoderSettings {
             width,
             height,
             fps,
@@ -67,12 +67,12 @@ impl H264 {
         })?;
         Ok(Self {
             encoder,
-            coded: Coded::default(),
+            coded: CodedFrames::default(),
             bytes: Vec::new(),
         })
     }
 
-    pub fn push(&mut self, planes: &Planes) -> Result<(), String> {
+    pub fn push(&mut self, planes: &YuvPlanes) -> Result<(), String> {
         let frame = self.encoder.encode(planes)?;
         if frame.is_keyframe {
             let number = self.coded.sizes.len() as u32 + 1;
@@ -96,9 +96,9 @@ impl H264 {
     }
 }
 
-/// The quantiser for a rate factor: from 16 on about the luma error that x264 gives with that factor
-/// (within 2 dB at 16, 23 and 28, on moving textures and on soft gradients), in larger files. Below 16
-/// it goes down to 8 only: worse noise than any model makes would overflow the encoder's buffers at 4.
+/// The quantiser for a rate factor: from 16 on about the luma error that x264 gives with that factor (within 2 dB at
+/// 16, 23 and 28, on moving textures and on soft gradients), in larger files. Below 16 it goes down to 8 only: worse
+/// noise than any model makes would overflow the encoder's buffers at 4.
 fn quantiser_from_crf(crf: u8) -> u8 {
     if crf < 16 {
         8 + crf / 4

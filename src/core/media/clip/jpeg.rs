@@ -1,13 +1,13 @@
 //! JPEG image at quality 95 without chroma subsampling, with the settings as comments.
 //!
-//! A comment holds less than 64 KiB, so long settings are split. `metadata` reads them.
+//! A comment holds less than 64 KiB, so longer settings are split. `metadata` reads them.
 
 use image::ExtendedColorType;
 use image::codecs::jpeg::JpegEncoder;
 
 use super::MADE_BY;
 use crate::formats::jpeg::COMMENT;
-use crate::media::Picture;
+use crate::media::RgbPixels;
 use crate::media::metadata::JPEG_PREFIX;
 
 const QUALITY: u8 = 95;
@@ -16,7 +16,7 @@ const START_BYTES: usize = 2;
 /// A segment's length counts its own two bytes.
 const MAX_COMMENT_BYTES: usize = u16::MAX as usize - 2;
 
-pub(super) fn encode(picture: &Picture, settings: Option<&str>) -> Result<Vec<u8>, String> {
+pub(super) fn encode(picture: &RgbPixels, settings: Option<&str>) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     JpegEncoder::new_with_quality(&mut bytes, QUALITY)
         .encode(

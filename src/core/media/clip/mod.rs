@@ -2,8 +2,7 @@
 //! extension.
 //!
 //! Frames are encoded as they come and the file appears under its name when all are complete: an error, a cancelled job
-//! or a
-//! full disk leaves nothing, and an old file of that name stays until then.
+//! or a full disk leaves nothing, and an old file of that name stays until then.
 //! `source` reads videos.
 
 #[cfg(feature = "h264")]
@@ -26,8 +25,8 @@ use std::path::{Path, PathBuf};
 
 use super::metadata::{MAX_SETTINGS_BYTES, is_json_object};
 use super::place::{self, AtomicFile, AtomicFiles};
-use super::{AlphaChannel, FrameStarts, HAS_H264, MediaError, Picture};
-use crate::named::{named, with_defaults};
+use super::{AlphaChannel, FrameStarts, HAS_H264, MediaError, RgbPixels};
+use crate::enum_macros::{named, with_defaults};
 use crate::naming;
 use crate::units::size_text;
 
@@ -75,7 +74,7 @@ impl ClipFormat {
             .map(|extension| extension.to_string_lossy().to_lowercase());
         match extension.as_deref() {
             Some(MP4) if HAS_H264 => Ok(Self::Mp4),
-            Some(MP4) => Err(MediaError::said(
+            Some(MP4) => Err(MediaError::with_path(
                 "this build of Safelight has no H.264 and writes no .mp4: choose a name that ends in .webp or .gif, or in .png for numbered pictures",
                 path,
             )),
@@ -88,7 +87,7 @@ impl ClipFormat {
                     || "one without an ending".to_owned(),
                     |other| format!(".{other}"),
                 );
-                Err(MediaError::said(
+                Err(MediaError::with_path(
                     format_args!("choose a file name that ends in {WRITTEN}, not {found}"),
                     path,
                 ))
@@ -165,8 +164,8 @@ impl ClipOptions {
     }
 }
 
-/// Tells whether a clip could be written to `path` now: whether its extension is known, its folder can
-/// be written into, and nothing is in the way. For checks before a long job starts.
+/// Tells whether a clip could be written to `path` now: whether its extension is known, its folder can be written into,
+/// and nothing is in the way. For checks before a long job starts.
 pub fn check_writable(path: &Path) -> Result<(), MediaError> {
     ClipFormat::from_path(path)?;
     place::check_place(path)
@@ -192,7 +191,7 @@ pub fn check_frame_size(path: &Path, width: u32, height: u32) -> Result<(), Medi
         Some(limit) => {
             let expected = format!("frames in {} may be at most {limit}", format.name());
             let sentence = format_args!("{expected}, not {width} × {height}");
-            Err(MediaError::said(sentence, path))
+            Err(MediaError::with_path(sentence, path))
         }
     }
 }
@@ -200,7 +199,7 @@ pub fn check_frame_size(path: &Path, width: u32, height: u32) -> Result<(), Medi
 /// Writes `frames` to `path` and tells the files that came of it: one, or for PNG and JPEG one a frame.
 pub fn write_clip(
     path: &Path,
-    frames: &[Picture],
+    frames: &[RgbPixels],
     options: ClipOptions,
 ) -> Result<Vec<PathBuf>, MediaError> {
     let mut writer = VideoWriter::create(path, options)?;
@@ -211,7 +210,7 @@ pub fn write_clip(
 }
 
 /// Writes one picture as PNG, without settings.
-pub fn write_png(path: &Path, picture: &Picture) -> Result<(), MediaError> {
+pub fn write_png(path: &Path, picture: &RgbPixels) -> Result<(), MediaError> {
     let mut writer = VideoWriter::create(path, ClipOptions::default())?;
     writer.push(picture)?;
     writer.finish().map(drop)
@@ -223,18 +222,18 @@ pub struct VideoWriter {
     format: ClipFormat,
     options: ClipOptions,
     /// Made with the first frame, whose size all others must have.
-    started: Option<Started>,
+    started: Option<StartedVideo>,
 }
 
-struct Started {
+struct StartedVideo {
     size: (u32, u32),
-    encoder: Encoder,
+    encoder: VideoEncoder,
 }
 
-enum Encoder {
+enum VideoEncoder {
     #[cfg(feature = "h264")]
-    Mp4(Box<mp4::Mp4>),
-    Gif(gif::Gif),
+    Mp4(Box<mp4::Mp4Writer>),
+    Gif(gif::GifWriter),
     WebP(webp::WebP),
     /// Files that wait for their names.
     Stills(AtomicFiles),
@@ -254,20 +253,20 @@ impl VideoWriter {
         })
     }
 
-    pub fn push(&mut self, picture: &Picture) -> Result<(), MediaError> {
+    pub fn push(&mut self, picture: &RgbPixels) -> Result<(), MediaError> {
         self.push_with_alpha(picture, None)
     }
 
     /// Like [`push`](Self::push), with alpha of the same size, which PNG and WebP keep.
     pub fn push_with_alpha(
         &mut self,
-        picture: &Picture,
+        picture: &RgbPixels,
         alpha: Option<&AlphaChannel>,
     ) -> Result<(), MediaError> {
         let (width, height) = (picture.width, picture.height);
         if !picture.is_consistent() {
             // The constructor words what is wrong.
-            Picture::new(width, height, picture.rgb.clone())?;
+            RgbPixels::new(width, height, picture.rgb.clone())?;
         }
         let mut started = match self.started.take() {
             Some(started) => started,
@@ -278,10 +277,10 @@ impl VideoWriter {
         }
         let pushed = match &mut started.encoder {
             #[cfg(feature = "h264")]
-            Encoder::Mp4(mp4) => mp4.push(picture),
-            Encoder::Gif(gif) => gif.push(picture),
-            Encoder::WebP(webp) => webp.push(picture, alpha),
-            Encoder::Stills(files) => {
+            VideoEncoder::Mp4(mp4) => mp4.push(picture),
+            VideoEncoder::Gif(gif) => gif.push(picture),
+            VideoEncoder::WebP(webp) => webp.push(picture, alpha),
+            VideoEncoder::Stills(files) => {
                 let bytes = self.encode_still(picture, alpha);
                 let mut file = AtomicFile::new(&self.path)?;
                 file.write(&bytes.map_err(|detail| self.failed(detail))?)?;
@@ -303,10 +302,10 @@ impl VideoWriter {
         let settings = self.options.settings.as_deref();
         let parts = match started.encoder {
             #[cfg(feature = "h264")]
-            Encoder::Mp4(mp4) => mp4.finish(settings).map(Vec::from),
-            Encoder::Gif(gif) => gif.finish().map(|bytes| vec![bytes]),
-            Encoder::WebP(webp) => webp.finish(settings).map(|bytes| vec![bytes]),
-            Encoder::Stills(files) => return self.name_files(files),
+            VideoEncoder::Mp4(mp4) => mp4.finish(settings).map(Vec::from),
+            VideoEncoder::Gif(gif) => gif.finish().map(|bytes| vec![bytes]),
+            VideoEncoder::WebP(webp) => webp.finish(settings).map(|bytes| vec![bytes]),
+            VideoEncoder::Stills(files) => return self.name_files(files),
         };
         let mut file = AtomicFile::new(&self.path)?;
         for part in parts.map_err(|detail| self.failed(detail))? {
@@ -315,7 +314,7 @@ impl VideoWriter {
         named(file, &self.path, self.options.keeps_others)
     }
 
-    fn start(&self, width: u32, height: u32) -> Result<Started, MediaError> {
+    fn start(&self, width: u32, height: u32) -> Result<StartedVideo, MediaError> {
         check_frame_size(&self.path, width, height)?;
         let ClipOptions { crf, settings, .. } = &self.options;
         let (times, crf) = (FrameTimes::new(&self.options), *crf);
@@ -323,16 +322,16 @@ impl VideoWriter {
             #[cfg(not(feature = "h264"))]
             ClipFormat::Mp4 => Err("this build has no H.264".to_owned()),
             #[cfg(feature = "h264")]
-            ClipFormat::Mp4 => {
-                mp4::Mp4::new(width, height, times, crf).map(|mp4| Encoder::Mp4(Box::new(mp4)))
-            }
-            ClipFormat::Gif => {
-                gif::Gif::new(width, height, times, settings.as_deref()).map(Encoder::Gif)
-            }
-            ClipFormat::WebP => Ok(Encoder::WebP(webp::WebP::new(width, height, times, crf))),
-            ClipFormat::Png | ClipFormat::Jpeg => Ok(Encoder::Stills(AtomicFiles::default())),
+            ClipFormat::Mp4 => mp4::Mp4Writer::new(width, height, times, crf)
+                .map(|mp4| VideoEncoder::Mp4(Box::new(mp4))),
+            ClipFormat::Gif => gif::GifWriter::new(width, height, times, settings.as_deref())
+                .map(VideoEncoder::Gif),
+            ClipFormat::WebP => Ok(VideoEncoder::WebP(webp::WebP::new(
+                width, height, times, crf,
+            ))),
+            ClipFormat::Png | ClipFormat::Jpeg => Ok(VideoEncoder::Stills(AtomicFiles::default())),
         };
-        Ok(Started {
+        Ok(StartedVideo {
             size: (width, height),
             encoder: encoder.map_err(|detail| self.failed(detail))?,
         })
@@ -340,7 +339,7 @@ impl VideoWriter {
 
     fn encode_still(
         &self,
-        picture: &Picture,
+        picture: &RgbPixels,
         alpha: Option<&AlphaChannel>,
     ) -> Result<Vec<u8>, String> {
         let settings = self.options.settings.as_deref();
@@ -390,7 +389,7 @@ impl VideoWriter {
 
     fn failed(&self, detail: impl Display) -> MediaError {
         let kind = self.format.name();
-        MediaError::said(
+        MediaError::with_path(
             format_args!("the {kind} encoder failed ({detail})"),
             &self.path,
         )

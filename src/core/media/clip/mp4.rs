@@ -7,29 +7,29 @@
 use safelight_loops::yuv::planes_from_rgb;
 
 use super::FrameTimes;
-use super::h264::{Coded, H264, MIN_SIDE};
+use super::h264::{CodedFrames, H264Frames, MIN_SIDE};
 use super::sound_track;
 use crate::formats::mp4::COMMENT;
-use crate::media::{Picture, Sound};
+use crate::media::{RgbPixels, SoundTrack};
 
-pub(super) struct Mp4 {
-    h264: H264,
+pub(super) struct Mp4Writer {
+    h264: H264Frames,
     width: u32,
     height: u32,
     times: FrameTimes,
 }
 
-impl Mp4 {
+impl Mp4Writer {
     pub fn new(width: u32, height: u32, times: FrameTimes, crf: u8) -> Result<Self, String> {
         Ok(Self {
-            h264: H264::new(padded(width), padded(height), times.fps, crf)?,
+            h264: H264Frames::new(padded(width), padded(height), times.fps, crf)?,
             width,
             height,
             times,
         })
     }
 
-    pub fn push(&mut self, picture: &Picture) -> Result<(), String> {
+    pub fn push(&mut self, picture: &RgbPixels) -> Result<(), String> {
         let (width, height) = (padded(self.width), padded(self.height));
         let [size, padded] = [(picture.width, picture.height), (width, height)]
             .map(|(width, height)| (width as usize, height as usize));
@@ -41,7 +41,7 @@ impl Mp4 {
     pub fn finish(self, settings: Option<&str>) -> Result<[Vec<u8>; 2], String> {
         let (size, times) = ((self.width, self.height), self.times.clone());
         let (coded, frames) = self.into_coded();
-        let head = Boxes {
+        let head = Mp4Boxes {
             coded: &coded,
             size,
             times,
@@ -51,29 +51,29 @@ impl Mp4 {
     }
 
     /// Entries of the header, and the frames.
-    pub fn into_coded(self) -> (Coded, Vec<u8>) {
+    pub fn into_coded(self) -> (CodedFrames, Vec<u8>) {
         (self.h264.coded, self.h264.bytes)
     }
 }
 
 /// The header of a file whose frames are known.
-pub(super) struct Boxes<'a> {
-    pub coded: &'a Coded,
+pub(super) struct Mp4Boxes<'a> {
+    pub coded: &'a CodedFrames,
     /// Width and height.
     pub size: (u32, u32),
     pub times: FrameTimes,
     /// Sound before the frames, packet by packet.
-    pub sound: Option<&'a Sound>,
+    pub sound: Option<&'a SoundTrack>,
 }
 
-impl Boxes<'_> {
+impl Mp4Boxes<'_> {
     /// Everything up to the sound and the frames.
     pub fn before_frames(&self, settings: Option<&str>) -> Result<Vec<u8>, String> {
         if self.coded.sps.len() < 4 || self.coded.pps.is_empty() {
             return Err("it gave no parameter sets".to_owned());
         }
         let file_type = boxed(*b"ftyp", &[b"isom", &be32(0x200), b"isomiso2avc1mp41"]);
-        let sound = self.sound.map_or(0, Sound::num_bytes);
+        let sound = self.sound.map_or(0, SoundTrack::num_bytes);
         let frames = self.coded.num_bytes() + sound;
         // A size of 1 says that the real one follows in 64 bits.
         let data_head = match u32::try_from(frames + 8) {
@@ -92,7 +92,7 @@ impl Boxes<'_> {
     /// `position`: where the sound begins in the file, and the frames where there is none.
     fn movie(&self, position: u32, settings: Option<&str>) -> Vec<u8> {
         let timescale = self.times.timescale;
-        let frames_at = position.saturating_add(self.sound.map_or(0, Sound::num_bytes) as u32);
+        let frames_at = position.saturating_add(self.sound.map_or(0, SoundTrack::num_bytes) as u32);
         let lasts = self
             .times
             .start(self.coded.sizes.len() as u64, timescale.into());

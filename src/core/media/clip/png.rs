@@ -8,10 +8,10 @@ use png::{BitDepth, ColorType, Compression, Encoder, EncodingError};
 
 use super::MADE_BY;
 use crate::media::metadata::OWN_NAME;
-use crate::media::{AlphaChannel, Picture};
+use crate::media::{AlphaChannel, RgbPixels};
 
 pub(super) fn encode(
-    picture: &Picture,
+    picture: &RgbPixels,
     alpha: Option<&AlphaChannel>,
     settings: Option<&str>,
 ) -> Result<Vec<u8>, String> {

@@ -16,7 +16,7 @@ use super::{ClipFormat, ClipOptions, VideoWriter, check_writable, png};
 use super::{FrameTimes, h264, mp4};
 use crate::files::{sorted_entries, write_private};
 use crate::media::open::open_picture;
-use crate::media::{AlphaChannel, ClipReader, MediaError, Picture, Sound, first_image};
+use crate::media::{AlphaChannel, ClipReader, MediaError, RgbPixels, SoundTrack, first_image};
 
 /// Extension of segment files, after the number of the first frame and the count.
 const ENDING: &str = "run";
@@ -38,9 +38,9 @@ pub struct FrameSegments {
 /// Header of a segment, after its own length and before the frames.
 #[cfg(feature = "h264")]
 #[derive(Serialize, Deserialize)]
-struct Head {
+struct SegmentHeader {
     size: (u32, u32),
-    coded: h264::Coded,
+    coded: h264::CodedFrames,
 }
 
 struct FrameSegment {
@@ -84,7 +84,7 @@ impl FrameSegments {
             runs: self.clone(),
             first,
             count: 0,
-            frames: Frames::Bytes(Vec::new()),
+            frames: PendingFrames::Bytes(Vec::new()),
         }
     }
 
@@ -94,7 +94,7 @@ impl FrameSegments {
     pub fn join(
         mut self,
         settings: Option<String>,
-        sound: Option<&Sound>,
+        sound: Option<&SoundTrack>,
         alpha_source: Option<&Path>,
     ) -> Result<Vec<PathBuf>, MediaError> {
         self.options.settings = settings;
@@ -144,26 +144,26 @@ impl FrameSegments {
     fn join_mp4(
         &self,
         runs: &[FrameSegment],
-        sound: Option<&Sound>,
+        sound: Option<&SoundTrack>,
     ) -> Result<Vec<PathBuf>, MediaError> {
         use std::io::Read as _;
 
         use crate::media::place::AtomicFile;
 
         let out = &self.out;
-        let mut coded = h264::Coded::default();
+        let mut coded = h264::CodedFrames::default();
         let mut size = None;
         for run in runs {
             let (head, _) = read_head(&run.path)?;
             let fits = coded.append(&head.coded) && *size.get_or_insert(head.size) == head.size;
             if !fits || head.coded.sizes.len() as u32 != run.count {
-                return Err(MediaError::said(
+                return Err(MediaError::with_path(
                     "a part of this clip does not fit to the others",
                     &run.path,
                 ));
             }
         }
-        let boxes = mp4::Boxes {
+        let boxes = mp4::Mp4Boxes {
             coded: &coded,
             size: size.unwrap_or_default(),
             times: FrameTimes::new(&self.options),
@@ -171,7 +171,7 @@ impl FrameSegments {
         };
         let head = boxes.before_frames(self.options.settings.as_deref());
         let head = head.map_err(|detail| {
-            MediaError::said(format_args!("the MP4 encoder failed ({detail})"), out)
+            MediaError::with_path(format_args!("the MP4 encoder failed ({detail})"), out)
         })?;
         let mut file = AtomicFile::new(out)?;
         file.write(&head)?;
@@ -218,7 +218,7 @@ fn numbers_of(path: &Path) -> Option<(u32, u32)> {
 
 /// The header of a run, and its file where the frames begin.
 #[cfg(feature = "h264")]
-fn read_head(path: &Path) -> Result<(Head, fs::File), MediaError> {
+fn read_head(path: &Path) -> Result<(SegmentHeader, fs::File), MediaError> {
     use std::io::{self, Read as _};
 
     let read = || {
@@ -238,11 +238,11 @@ fn read_head(path: &Path) -> Result<(Head, fs::File), MediaError> {
 }
 
 /// Frames on their way to the folder.
-enum Frames {
+enum PendingFrames {
     /// Of a single picture, as PNG.
     Bytes(Vec<u8>),
     #[cfg(feature = "h264")]
-    Mp4(Box<mp4::Mp4>, (u32, u32)),
+    Mp4(Box<mp4::Mp4Writer>, (u32, u32)),
 }
 
 /// One run. Dropped before [`SegmentWriter::finish`], nothing of it remains.
@@ -250,17 +250,17 @@ pub struct SegmentWriter {
     runs: FrameSegments,
     first: u32,
     count: u32,
-    frames: Frames,
+    frames: PendingFrames,
 }
 
 impl SegmentWriter {
     /// Encodes the next frame. All of a clip must have one size.
-    pub fn push(&mut self, picture: &Picture) -> Result<(), MediaError> {
+    pub fn push(&mut self, picture: &RgbPixels) -> Result<(), MediaError> {
         let out = &self.runs.out;
         let format = ClipFormat::from_path(out)?;
         let failed = |detail: String| {
             let kind = format.name();
-            MediaError::said(format_args!("the {kind} encoder failed ({detail})"), out)
+            MediaError::with_path(format_args!("the {kind} encoder failed ({detail})"), out)
         };
         #[cfg(feature = "h264")]
         if format == ClipFormat::Mp4 {
@@ -269,10 +269,11 @@ impl SegmentWriter {
                 super::check_frame_size(out, size.0, size.1)?;
                 let options = &self.runs.options;
                 let times = FrameTimes::new(options);
-                let mp4 = mp4::Mp4::new(size.0, size.1, times, options.crf).map_err(failed)?;
-                self.frames = Frames::Mp4(Box::new(mp4), size);
+                let mp4 =
+                    mp4::Mp4Writer::new(size.0, size.1, times, options.crf).map_err(failed)?;
+                self.frames = PendingFrames::Mp4(Box::new(mp4), size);
             }
-            if let Frames::Mp4(mp4, expected) = &mut self.frames {
+            if let PendingFrames::Mp4(mp4, expected) = &mut self.frames {
                 if *expected != size {
                     return Err(MediaError::frame_size(*expected, picture, out));
                 }
@@ -281,7 +282,7 @@ impl SegmentWriter {
             self.count += 1;
             return Ok(());
         }
-        self.frames = Frames::Bytes(png::encode(picture, None, None).map_err(failed)?);
+        self.frames = PendingFrames::Bytes(png::encode(picture, None, None).map_err(failed)?);
         self.count = 1;
         Ok(())
     }
@@ -291,11 +292,11 @@ impl SegmentWriter {
         let name = format!("{:08}-{}.{ENDING}", self.first, self.count);
         let path = self.runs.folder.join(name);
         let bytes = match self.frames {
-            Frames::Bytes(bytes) => bytes,
+            PendingFrames::Bytes(bytes) => bytes,
             #[cfg(feature = "h264")]
-            Frames::Mp4(mp4, size) => {
+            PendingFrames::Mp4(mp4, size) => {
                 let (coded, frames) = mp4.into_coded();
-                let json = serde_json::to_vec(&Head { size, coded });
+                let json = serde_json::to_vec(&SegmentHeader { size, coded });
                 let json = json.map_err(|err| MediaError::Other(err.to_string()))?;
                 [(json.len() as u32).to_le_bytes().as_slice(), &json, &frames].concat()
             }
@@ -312,10 +313,10 @@ mod tests {
     use super::*;
     use crate::media::{open_clip, read_settings, write_clip};
 
-    fn frames(count: u8) -> Vec<Picture> {
+    fn frames(count: u8) -> Vec<RgbPixels> {
         let grey = |index| [index * 9, 90, 255 - index * 9];
         (0..count)
-            .map(|index| Picture::from_fn(48, 32, |_, _| grey(index)).unwrap())
+            .map(|index| RgbPixels::from_fn(48, 32, |_, _| grey(index)).unwrap())
             .collect()
     }
 
@@ -330,7 +331,7 @@ mod tests {
     }
 
     /// Writes frames in runs of these lengths.
-    fn write(runs: &FrameSegments, frames: &[Picture], lengths: &[usize]) {
+    fn write(runs: &FrameSegments, frames: &[RgbPixels], lengths: &[usize]) {
         let mut rest = frames;
         for &length in lengths {
             let (these, others) = rest.split_at(length);
@@ -424,7 +425,7 @@ mod tests {
         write(&runs, &frames(2), &[2]);
         let mut other = runs.begin(2);
         other
-            .push(&Picture::from_fn(64, 64, |_, _| [5; 3]).unwrap())
+            .push(&RgbPixels::from_fn(64, 64, |_, _| [5; 3]).unwrap())
             .unwrap();
         other.finish().unwrap();
         let err = runs.join(None, None, None).unwrap_err().to_string();

@@ -1,15 +1,14 @@
 //! The boxes of an MP4's track of sound, whose packets are another file's.
 
 use super::mp4::{MATRIX, TrackMedia, be16, be32, boxed, full_box, media, runs_of};
-use crate::media::sound::Sound;
+use crate::media::sound::SoundTrack;
 
 /// The second track of a movie.
 const TRACK: u32 = 2;
 
 /// Track whose packets are contiguous from `position` on in the file. `movie_timescale`: units per second of the
-/// movie's
-/// clock.
-pub(super) fn track(sound: &Sound, position: u32, movie_timescale: u32) -> Vec<u8> {
+/// movie's clock.
+pub(super) fn track(sound: &SoundTrack, position: u32, movie_timescale: u32) -> Vec<u8> {
     let (delay, heard) = times(sound, movie_timescale);
     // Enabled and used in the presentation; of the second group, and as loud as it is.
     let header = full_box(
@@ -48,13 +47,13 @@ pub(super) fn track(sound: &Sound, position: u32, movie_timescale: u32) -> Vec<u
 }
 
 /// Duration of the whole track, in the movie's units.
-pub(super) fn lasts(sound: &Sound, movie_timescale: u32) -> u32 {
+pub(super) fn lasts(sound: &SoundTrack, movie_timescale: u32) -> u32 {
     let (delay, heard) = times(sound, movie_timescale);
     delay.saturating_add(heard)
 }
 
 /// Durations of the initial silence and of the sound, in the movie's units.
-fn times(sound: &Sound, movie_timescale: u32) -> (u32, u32) {
+fn times(sound: &SoundTrack, movie_timescale: u32) -> (u32, u32) {
     let delay = (sound.delay_secs * f64::from(movie_timescale)).round() as u32;
     let rest = sound.num_units().saturating_sub(sound.skipped);
     let heard = sound.heard.map_or(rest, |heard| heard.min(rest));
@@ -63,7 +62,7 @@ fn times(sound: &Sound, movie_timescale: u32) -> (u32, u32) {
 }
 
 /// The edit list, where the sound is not heard as a whole from the beginning on.
-fn edits(sound: &Sound, delay: u32, heard: u32) -> Vec<u8> {
+fn edits(sound: &SoundTrack, delay: u32, heard: u32) -> Vec<u8> {
     let is_all = delay == 0 && sound.skipped == 0 && sound.heard.is_none();
     if is_all {
         return Vec::new();

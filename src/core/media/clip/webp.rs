@@ -7,7 +7,7 @@ use webp::WebPConfig;
 
 use super::{FrameTimes, MADE_BY};
 use crate::media::metadata::XMP_ELEMENT;
-use crate::media::{AlphaChannel, Picture};
+use crate::media::{AlphaChannel, RgbPixels};
 
 /// The format's own limit for a side.
 pub(super) const MAX_SIDE: u32 = 16383;
@@ -22,7 +22,7 @@ pub(super) struct WebP {
     times: FrameTimes,
     crf: u8,
     /// A single picture is stored without loss, so the first waits until a second one comes.
-    first: Option<(Picture, Option<AlphaChannel>)>,
+    first: Option<(RgbPixels, Option<AlphaChannel>)>,
     /// Chunks of each frame.
     frames: Vec<Vec<u8>>,
     has_alpha: bool,
@@ -41,7 +41,11 @@ impl WebP {
         }
     }
 
-    pub fn push(&mut self, picture: &Picture, alpha: Option<&AlphaChannel>) -> Result<(), String> {
+    pub fn push(
+        &mut self,
+        picture: &RgbPixels,
+        alpha: Option<&AlphaChannel>,
+    ) -> Result<(), String> {
         self.has_alpha |= alpha.is_some();
         if self.first.is_none() && self.frames.is_empty() {
             self.first = Some((picture.clone(), alpha.cloned()));
@@ -88,7 +92,7 @@ impl WebP {
 }
 
 fn encode_lossy(
-    picture: &Picture,
+    picture: &RgbPixels,
     alpha: Option<&AlphaChannel>,
     crf: u8,
 ) -> Result<Vec<u8>, String> {
@@ -100,7 +104,7 @@ fn encode_lossy(
     })
 }
 
-fn encode_lossless(picture: &Picture, alpha: Option<&AlphaChannel>) -> Result<Vec<u8>, String> {
+fn encode_lossless(picture: &RgbPixels, alpha: Option<&AlphaChannel>) -> Result<Vec<u8>, String> {
     encode(picture, alpha, |config| {
         config.lossless = 1;
         config.exact = 1;
@@ -110,7 +114,7 @@ fn encode_lossless(picture: &Picture, alpha: Option<&AlphaChannel>) -> Result<Ve
 
 /// Encodes an image. Returns its chunks: its pixels, and before them the alpha of lossy ones.
 fn encode(
-    picture: &Picture,
+    picture: &RgbPixels,
     alpha: Option<&AlphaChannel>,
     set: impl FnOnce(&mut WebPConfig),
 ) -> Result<Vec<u8>, String> {

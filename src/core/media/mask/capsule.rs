@@ -1,13 +1,13 @@
 //! Area of a brush drawn from one point to another: distances, and the range of each row. Paints nothing.
 
 /// All places near a straight line.
-pub(super) struct Capsule {
+pub(super) struct BrushCapsule {
     from: [f32; 2],
     span: [f32; 2],
     length_squared: f32,
 }
 
-impl Capsule {
+impl BrushCapsule {
     pub(super) fn new(from: [f32; 2], to: [f32; 2]) -> Self {
         let span = [to[0] - from[0], to[1] - from[1]];
         Self {

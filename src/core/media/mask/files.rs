@@ -4,12 +4,12 @@ use std::path::Path;
 
 use png::{BitDepth, ColorType, Compression, Encoder};
 
-use super::Mask;
+use super::ImageMask;
 use crate::files::write_atomically;
-use crate::media::{MediaError, Picture, open_picture, resize_lanczos};
+use crate::media::{MediaError, RgbPixels, open_picture, resize_lanczos};
 
 /// Opens a picture as a mask of this size: white is made anew. One of another size is stretched to it.
-pub fn open_mask(path: &Path, width: u32, height: u32) -> Result<Mask, MediaError> {
+pub fn open_mask(path: &Path, width: u32, height: u32) -> Result<ImageMask, MediaError> {
     let picture = open_picture(path)?;
     if (picture.width, picture.height) == (width, height) {
         return Ok(mask_of_picture(&picture));
@@ -18,13 +18,13 @@ pub fn open_mask(path: &Path, width: u32, height: u32) -> Result<Mask, MediaErro
 }
 
 /// The brightness of a picture, as Pillow's `convert("L")` has it.
-pub fn mask_of_picture(picture: &Picture) -> Mask {
+pub fn mask_of_picture(picture: &RgbPixels) -> ImageMask {
     let (pixels, _) = picture.rgb.as_chunks::<3>();
     let grey = pixels.iter().map(|[red, green, blue]| {
         let sum = 19595 * u32::from(*red) + 38470 * u32::from(*green) + 7471 * u32::from(*blue);
         ((sum + 0x8000) >> 16) as u8
     });
-    Mask::of(picture.width, picture.height, grey.collect())
+    ImageMask::from_values(picture.width, picture.height, grey.collect())
 }
 
 /// Writes values of this size as a grey PNG, whole or not at all.

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::Area;
+use super::PixelArea;
 
 /// The edge of a square.
 const SIDE: u32 = 256;
@@ -13,12 +13,12 @@ const MAX_BYTES: usize = 256 << 20;
 
 /// One square as it was.
 #[derive(Clone, Debug)]
-enum Square {
+enum MaskSquare {
     Plain(u8),
     Pixels(Box<[u8]>),
 }
 
-impl Square {
+impl MaskSquare {
     fn bytes(&self) -> usize {
         match self {
             Self::Plain(_) => 1,
@@ -29,21 +29,21 @@ impl Square {
 
 /// The squares that one step touched, by their column and row.
 #[derive(Clone, Debug, Default)]
-struct Step(BTreeMap<(u32, u32), Square>);
+struct MaskStep(BTreeMap<(u32, u32), MaskSquare>);
 
-impl Step {
+impl MaskStep {
     fn bytes(&self) -> usize {
-        self.0.values().map(Square::bytes).sum()
+        self.0.values().map(MaskSquare::bytes).sum()
     }
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct History {
-    done: VecDeque<Step>,
-    undone: Vec<Step>,
+pub(super) struct MaskHistory {
+    done: VecDeque<MaskStep>,
+    undone: Vec<MaskStep>,
 }
 
-impl History {
+impl MaskHistory {
     pub(super) fn can_undo(&self) -> bool {
         self.done.iter().any(|step| !step.0.is_empty())
     }
@@ -56,9 +56,9 @@ impl History {
     pub(super) fn begin(&mut self) {
         self.undone.clear();
         if self.done.back().is_none_or(|step| !step.0.is_empty()) {
-            self.done.push_back(Step::default());
+            self.done.push_back(MaskStep::default());
         }
-        let mut bytes: usize = self.done.iter().map(Step::bytes).sum();
+        let mut bytes: usize = self.done.iter().map(MaskStep::bytes).sum();
         while bytes > MAX_BYTES
             && self.done.len() > 2
             && let Some(oldest) = self.done.pop_front()
@@ -68,9 +68,9 @@ impl History {
     }
 
     /// Saves the content of an area, unless this step did so already.
-    pub(super) fn keep(&mut self, area: Area, width: u32, height: u32, values: &[u8]) {
+    pub(super) fn keep(&mut self, area: PixelArea, width: u32, height: u32, values: &[u8]) {
         if self.done.is_empty() {
-            self.done.push_back(Step::default());
+            self.done.push_back(MaskStep::default());
         }
         self.undone.clear();
         let Some(step) = self.done.back_mut() else {
@@ -85,7 +85,7 @@ impl History {
         }
     }
 
-    pub(super) fn undo(&mut self, width: u32, height: u32, values: &mut [u8]) -> Area {
+    pub(super) fn undo(&mut self, width: u32, height: u32, values: &mut [u8]) -> PixelArea {
         while let Some(step) = self.done.pop_back() {
             if step.0.is_empty() {
                 continue;
@@ -94,12 +94,12 @@ impl History {
             self.undone.push(inverse);
             return area;
         }
-        Area::default()
+        PixelArea::default()
     }
 
-    pub(super) fn redo(&mut self, width: u32, height: u32, values: &mut [u8]) -> Area {
+    pub(super) fn redo(&mut self, width: u32, height: u32, values: &mut [u8]) -> PixelArea {
         let Some(step) = self.undone.pop() else {
-            return Area::default();
+            return PixelArea::default();
         };
         let (area, inverse) = put(step, width, height, values);
         self.done.push_back(inverse);
@@ -107,8 +107,8 @@ impl History {
     }
 }
 
-fn place_of(column: u32, row: u32, width: u32, height: u32) -> Area {
-    Area {
+fn place_of(column: u32, row: u32, width: u32, height: u32) -> PixelArea {
+    PixelArea {
         left: column * SIDE,
         top: row * SIDE,
         right: ((column + 1) * SIDE).min(width),
@@ -116,27 +116,27 @@ fn place_of(column: u32, row: u32, width: u32, height: u32) -> Area {
     }
 }
 
-fn rows(area: Area, width: u32) -> impl Iterator<Item = std::ops::Range<usize>> {
+fn rows(area: PixelArea, width: u32) -> impl Iterator<Item = std::ops::Range<usize>> {
     (area.top..area.bottom).map(move |y| {
         let row = y as usize * width as usize;
         row + area.left as usize..row + area.right as usize
     })
 }
 
-fn read(area: Area, width: u32, values: &[u8]) -> Square {
+fn read(area: PixelArea, width: u32, values: &[u8]) -> MaskSquare {
     let first = rows(area, width).next().map_or(0, |row| values[row.start]);
     if rows(area, width).all(|row| values[row].iter().all(|value| *value == first)) {
-        return Square::Plain(first);
+        return MaskSquare::Plain(first);
     }
     let pixels: Vec<u8> = rows(area, width)
         .flat_map(|row| values[row].iter().copied())
         .collect();
-    Square::Pixels(pixels.into())
+    MaskSquare::Pixels(pixels.into())
 }
 
-fn put(step: Step, width: u32, height: u32, values: &mut [u8]) -> (Area, Step) {
-    let mut touched = Area::default();
-    let mut inverse = Step::default();
+fn put(step: MaskStep, width: u32, height: u32, values: &mut [u8]) -> (PixelArea, MaskStep) {
+    let mut touched = PixelArea::default();
+    let mut inverse = MaskStep::default();
     for ((column, row), square) in step.0 {
         let area = place_of(column, row, width, height);
         touched = touched.around(area);
@@ -144,8 +144,8 @@ fn put(step: Step, width: u32, height: u32, values: &mut [u8]) -> (Area, Step) {
         let line = (area.right - area.left) as usize;
         for (index, row) in rows(area, width).enumerate() {
             match &square {
-                Square::Plain(value) => values[row].fill(*value),
-                Square::Pixels(pixels) => {
+                MaskSquare::Plain(value) => values[row].fill(*value),
+                MaskSquare::Pixels(pixels) => {
                     values[row].copy_from_slice(&pixels[index * line..(index + 1) * line]);
                 }
             }

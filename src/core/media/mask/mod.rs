@@ -9,21 +9,21 @@ mod history;
 #[cfg(test)]
 mod tests;
 
-use capsule::Capsule;
+use capsule::BrushCapsule;
 pub use files::{mask_of_picture, open_mask, write_mask};
-use history::History;
+use history::MaskHistory;
 pub use safelight_loops::soften::softened;
 
 /// A rectangle of pixels: from inclusive, to exclusive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Area {
+pub struct PixelArea {
     pub left: u32,
     pub top: u32,
     pub right: u32,
     pub bottom: u32,
 }
 
-impl Area {
+impl PixelArea {
     pub fn is_empty(&self) -> bool {
         self.left >= self.right || self.top >= self.bottom
     }
@@ -64,7 +64,7 @@ impl Area {
 
 /// Shape of a stroke.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Brush {
+pub struct MaskBrush {
     /// Of the whole brush, in pixels of the picture.
     pub radius: f32,
     /// The part of the radius over which it fades, 0 to 1.
@@ -72,7 +72,7 @@ pub struct Brush {
     pub erases: bool,
 }
 
-impl Brush {
+impl MaskBrush {
     /// Over how many pixels it fades.
     fn fade(&self) -> f32 {
         // An edge of one pixel is smooth; a harder one has steps.
@@ -93,28 +93,28 @@ impl Brush {
 
 /// A mask of a picture's size: 255 is made anew, 0 stays.
 #[derive(Clone, Debug)]
-pub struct Mask {
+pub struct ImageMask {
     width: u32,
     height: u32,
     values: Vec<u8>,
-    history: History,
+    history: MaskHistory,
 }
 
-impl Mask {
+impl ImageMask {
     /// One that keeps the whole picture.
     pub fn new(width: u32, height: u32) -> Self {
         let values = vec![0; width as usize * height as usize];
-        Self::of(width, height, values)
+        Self::from_values(width, height, values)
     }
 
     /// One with these values, row by row; what is missing at the end stays as it is.
-    pub fn of(width: u32, height: u32, mut values: Vec<u8>) -> Self {
+    pub fn from_values(width: u32, height: u32, mut values: Vec<u8>) -> Self {
         values.resize(width as usize * height as usize, 0);
         Self {
             width,
             height,
             values,
-            history: History::default(),
+            history: MaskHistory::default(),
         }
     }
 
@@ -131,8 +131,8 @@ impl Mask {
         &self.values
     }
 
-    pub fn whole(&self) -> Area {
-        Area {
+    pub fn whole(&self) -> PixelArea {
+        PixelArea {
             left: 0,
             top: 0,
             right: self.width,
@@ -141,12 +141,12 @@ impl Mask {
     }
 
     /// The value at a place inside.
-    pub fn at(&self, x: u32, y: u32) -> u8 {
+    pub fn value(&self, x: u32, y: u32) -> u8 {
         self.values[y as usize * self.width as usize + x as usize]
     }
 
     /// An area in squares of 2^`level` pixels, row by row: the mean of each. Beyond the mask there is nothing.
-    pub fn means(&self, area: Area, level: u32) -> Vec<u8> {
+    pub fn means(&self, area: PixelArea, level: u32) -> Vec<u8> {
         let area = area.within(self.whole());
         let step = 1_usize << level;
         let width = self.width as usize;
@@ -183,14 +183,14 @@ impl Mask {
     }
 
     /// Draws the brush from one point to another, in pixels of the picture.
-    pub fn stroke(&mut self, from: [f32; 2], to: [f32; 2], brush: Brush) -> Area {
+    pub fn stroke(&mut self, from: [f32; 2], to: [f32; 2], brush: MaskBrush) -> PixelArea {
         let area = self.reach(from, to, brush);
         if area.is_empty() {
             return area;
         }
         self.history
             .keep(area, self.width, self.height, &self.values);
-        let line = Capsule::new(from, to);
+        let line = BrushCapsule::new(from, to);
         let width = self.width as usize;
         let reach_squared = (brush.radius + 0.5) * (brush.radius + 0.5);
         let full = if brush.erases { 0 } else { 255 };
@@ -229,19 +229,19 @@ impl Mask {
     }
 
     /// The rectangle that a stroke can touch.
-    fn reach(&self, from: [f32; 2], to: [f32; 2], brush: Brush) -> Area {
+    fn reach(&self, from: [f32; 2], to: [f32; 2], brush: MaskBrush) -> PixelArea {
         // Strokes do not go farther, and numbers are too coarse.
         const FARTHEST: f32 = 1e6;
         let is_sound = from.iter().chain(&to).all(|value| value.abs() < FARTHEST)
             && brush.radius.is_finite()
             && brush.radius > 0.0;
         if !is_sound {
-            return Area::default();
+            return PixelArea::default();
         }
         let margin = brush.radius + 1.5;
         let low = |axis: usize| (from[axis].min(to[axis]) - margin).floor().max(0.0) as u32;
         let high = |axis: usize| (from[axis].max(to[axis]) + margin).ceil().max(0.0) as u32;
-        Area {
+        PixelArea {
             left: low(0),
             top: low(1),
             right: high(0),
@@ -251,24 +251,24 @@ impl Mask {
     }
 
     /// Everything gets one value.
-    pub fn fill(&mut self, value: u8) -> Area {
+    pub fn fill(&mut self, value: u8) -> PixelArea {
         self.change_all(|values| values.fill(value))
     }
 
     /// Inverts the mask.
-    pub fn invert(&mut self) -> Area {
+    pub fn invert(&mut self) -> PixelArea {
         self.change_all(|values| values.iter_mut().for_each(|value| *value = 255 - *value))
     }
 
     /// Other values for all, as one step.
-    pub fn replace(&mut self, new: &[u8]) -> Area {
+    pub fn replace(&mut self, new: &[u8]) -> PixelArea {
         if new.len() != self.values.len() {
-            return Area::default();
+            return PixelArea::default();
         }
         self.change_all(|values| values.copy_from_slice(new))
     }
 
-    fn change_all(&mut self, change: impl FnOnce(&mut [u8])) -> Area {
+    fn change_all(&mut self, change: impl FnOnce(&mut [u8])) -> PixelArea {
         let whole = self.whole();
         self.history.begin();
         self.history
@@ -278,12 +278,12 @@ impl Mask {
     }
 
     /// Takes the last step back; what it touched.
-    pub fn undo(&mut self) -> Area {
+    pub fn undo(&mut self) -> PixelArea {
         self.history.undo(self.width, self.height, &mut self.values)
     }
 
     /// Does again what was taken back.
-    pub fn redo(&mut self) -> Area {
+    pub fn redo(&mut self) -> PixelArea {
         self.history.redo(self.width, self.height, &mut self.values)
     }
 }

@@ -1,9 +1,9 @@
 //! Painting, taking back, softening and keeping of masks.
 
 use super::*;
-use crate::media::{Picture, open_picture};
+use crate::media::{RgbPixels, open_picture};
 
-const HARD: Brush = Brush {
+const HARD: MaskBrush = MaskBrush {
     radius: 5.0,
     softness: 0.0,
     erases: false,
@@ -11,14 +11,14 @@ const HARD: Brush = Brush {
 
 #[test]
 fn a_stroke_covers_its_width_from_end_to_end_and_says_what_it_touched() {
-    let mut mask = Mask::new(100, 40);
+    let mut mask = ImageMask::new(100, 40);
     let touched = mask.stroke([20.0, 20.0], [60.0, 20.0], HARD);
     for x in [20, 40, 59] {
-        assert_eq!(mask.at(x, 20), 255, "at {x}");
-        assert_eq!(mask.at(x, 16), 255, "at {x}");
-        assert_eq!(mask.at(x, 27), 0, "at {x}");
+        assert_eq!(mask.value(x, 20), 255, "at {x}");
+        assert_eq!(mask.value(x, 16), 255, "at {x}");
+        assert_eq!(mask.value(x, 27), 0, "at {x}");
     }
-    assert_eq!((mask.at(10, 20), mask.at(70, 20)), (0, 0));
+    assert_eq!((mask.value(10, 20), mask.value(70, 20)), (0, 0));
     assert!(
         touched.left <= 15 && touched.right >= 65 && touched.bottom <= 28,
         "{touched:?}"
@@ -35,12 +35,12 @@ fn a_stroke_in_any_direction_covers_each_pixel_by_its_distance() {
         [[-30.0, -30.0], [-9.0, 5.0]],
     ];
     for ([from, to], softness) in ends.into_iter().zip([0.3, 0.0, 1.0, 0.6, 0.5]) {
-        let brush = Brush {
+        let brush = MaskBrush {
             radius: 14.3,
             softness,
             erases: false,
         };
-        let mut mask = Mask::new(80, 60);
+        let mut mask = ImageMask::new(80, 60);
         mask.stroke(from, to, brush);
         let (across, down) = (to[0] - from[0], to[1] - from[1]);
         let length = across.hypot(down).max(1e-6);
@@ -50,7 +50,7 @@ fn a_stroke_in_any_direction_covers_each_pixel_by_its_distance() {
             let part = along.clamp(0.0, length) / length;
             let away = (point[0] - part * across).hypot(point[1] - part * down);
             let expected = (brush.coverage(away) * 255.0).round() as u8;
-            let found = mask.at(x, y);
+            let found = mask.value(x, y);
             assert!(
                 found.abs_diff(expected) <= 1,
                 "{found} {expected} at {x}, {y}"
@@ -61,14 +61,14 @@ fn a_stroke_in_any_direction_covers_each_pixel_by_its_distance() {
 
 #[test]
 fn a_soft_brush_fades_and_does_not_grow_darker_over_itself() {
-    let soft = Brush {
+    let soft = MaskBrush {
         radius: 20.0,
         softness: 1.0,
         ..HARD
     };
-    let mut mask = Mask::new(60, 60);
+    let mut mask = ImageMask::new(60, 60);
     mask.stroke([30.0, 30.0], [30.0, 30.0], soft);
-    let line: Vec<u8> = (30..52).map(|x| mask.at(x, 30)).collect();
+    let line: Vec<u8> = (30..52).map(|x| mask.value(x, 30)).collect();
     assert!(line.is_sorted_by(|a, b| a >= b), "{line:?}");
     assert!(
         line[0] > 250 && line[10] > 80 && line[10] < 180 && line[21] == 0,
@@ -81,12 +81,12 @@ fn a_soft_brush_fades_and_does_not_grow_darker_over_itself() {
 
 #[test]
 fn a_mask_is_seen_in_means_of_squares_up_to_its_odd_edges() {
-    let mut mask = Mask::new(5, 3);
+    let mut mask = ImageMask::new(5, 3);
     mask.fill(255);
     mask.stroke(
         [0.5, 0.5],
         [0.5, 0.5],
-        Brush {
+        MaskBrush {
             radius: 0.6,
             softness: 0.0,
             erases: true,
@@ -100,22 +100,22 @@ fn a_mask_is_seen_in_means_of_squares_up_to_its_odd_edges() {
 
 #[test]
 fn erasing_takes_away_what_was_painted() {
-    let mut mask = Mask::new(50, 50);
+    let mut mask = ImageMask::new(50, 50);
     mask.fill(255);
     mask.stroke(
         [25.0, 25.0],
         [25.0, 25.0],
-        Brush {
+        MaskBrush {
             erases: true,
             ..HARD
         },
     );
-    assert_eq!((mask.at(25, 25), mask.at(5, 5)), (0, 255));
+    assert_eq!((mask.value(25, 25), mask.value(5, 5)), (0, 255));
 }
 
 #[test]
 fn strokes_beyond_the_edge_and_of_no_sound_size_are_harmless() {
-    let mut mask = Mask::new(30, 20);
+    let mut mask = ImageMask::new(30, 20);
     for (from, to) in [
         ([-500.0, -500.0], [-400.0, 900.0]),
         ([f32::NAN, 0.0], [1.0, 1.0]),
@@ -126,12 +126,12 @@ fn strokes_beyond_the_edge_and_of_no_sound_size_are_harmless() {
     }
     assert!(mask.values().iter().all(|value| *value == 0));
     mask.stroke([0.0, 0.0], [29.0, 19.0], HARD);
-    assert_eq!((mask.at(0, 0), mask.at(29, 19)), (255, 255));
+    assert_eq!((mask.value(0, 0), mask.value(29, 19)), (255, 255));
 }
 
 #[test]
 fn every_step_is_taken_back_and_done_again() {
-    let mut mask = Mask::new(600, 300);
+    let mut mask = ImageMask::new(600, 300);
     let mut seen = vec![mask.values().to_vec()];
     mask.begin_step();
     mask.stroke([10.0, 10.0], [500.0, 200.0], HARD);
@@ -178,11 +178,11 @@ fn a_softened_edge_fades_to_both_sides_and_keeps_far_places() {
 fn a_mask_comes_back_from_its_file_and_from_pictures_of_other_sizes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mask.png");
-    let mut mask = Mask::new(64, 48);
+    let mut mask = ImageMask::new(64, 48);
     mask.stroke(
         [20.0, 20.0],
         [40.0, 30.0],
-        Brush {
+        MaskBrush {
             softness: 0.7,
             ..HARD
         },
@@ -192,8 +192,8 @@ fn a_mask_comes_back_from_its_file_and_from_pictures_of_other_sizes() {
     let picture = open_picture(&path).unwrap();
     assert_eq!((picture.width, picture.height), (64, 48));
 
-    let half = Picture::from_fn(8, 8, |x, _| if x < 4 { [255; 3] } else { [0; 3] }).unwrap();
+    let half = RgbPixels::from_fn(8, 8, |x, _| if x < 4 { [255; 3] } else { [0; 3] }).unwrap();
     crate::media::write_png(&path, &half).unwrap();
     let stretched = open_mask(&path, 64, 48).unwrap();
-    assert_eq!((stretched.at(5, 10), stretched.at(60, 10)), (255, 0));
+    assert_eq!((stretched.value(5, 10), stretched.value(60, 10)), (255, 0));
 }

@@ -5,7 +5,7 @@
 
 use ::exif::{Context, In, Reader, Tag, Value};
 
-use super::{Texts, text_of};
+use super::{MetadataTexts, text_of};
 
 /// Start of the block in a JPEG, and in the WebP files of careless programs.
 pub(super) const PREFIX: &[u8] = b"Exif\0\0";
@@ -25,7 +25,7 @@ const TAGS: [(Tag, &str); 6] = [
 ];
 
 /// Pushes what the block says; what does not hold together is passed over.
-pub(super) fn texts(mut block: Vec<u8>, texts: &mut Texts) {
+pub(super) fn texts(mut block: Vec<u8>, texts: &mut MetadataTexts) {
     if block.starts_with(PREFIX) {
         block.drain(..PREFIX.len());
     }
@@ -51,7 +51,7 @@ pub(super) fn texts(mut block: Vec<u8>, texts: &mut Texts) {
     }
 }
 
-fn push(name: &str, text: String, texts: &mut Texts) {
+fn push(name: &str, text: String, texts: &mut MetadataTexts) {
     // `prompt:{…}`: a tag without a meaning, with a name as prefix.
     match text.split_once(':') {
         Some((name @ ("prompt" | "workflow"), graph)) if graph.starts_with('{') => {
@@ -71,8 +71,8 @@ fn user_comment(value: &[u8], is_block_little: bool) -> String {
     }
 }
 
-/// Byte order of each letter. The standard leaves it to the block, but the most used writer always
-/// puts the large half first; so the zeros next to the Latin letters decide.
+/// Byte order of each letter. The standard leaves it to the block, but the most used writer always puts the large half
+/// first; so the zeros next to the Latin letters decide.
 fn is_little_endian(text: &[u8], is_block_little: bool) -> bool {
     if text.starts_with(&[0xff, 0xfe]) {
         return true;

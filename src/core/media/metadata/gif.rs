@@ -2,12 +2,12 @@
 
 use std::io::{self, Read, Seek};
 
-use super::{COMMENT, Texts, is_short, text_of};
+use super::{COMMENT, MetadataTexts, is_short, text_of};
 use crate::formats::{ByteSource, gif};
 
 pub(super) fn texts<R: Read + Seek>(
     source: &mut ByteSource<R>,
-    texts: &mut Texts,
+    texts: &mut MetadataTexts,
 ) -> io::Result<()> {
     let mut blocks = gif::blocks(source)?;
     while !texts.is_complete()

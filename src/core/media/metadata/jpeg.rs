@@ -3,14 +3,14 @@
 
 use std::io::{self, Read, Seek};
 
-use super::{JPEG_PREFIX, MAX_SETTINGS_BYTES, OWN_NAME, Texts, exif, text_of, xmp};
+use super::{JPEG_PREFIX, MAX_SETTINGS_BYTES, MetadataTexts, OWN_NAME, exif, text_of, xmp};
 use crate::formats::{ByteSource, jpeg};
 
 const XMP: &[u8] = b"http://ns.adobe.com/xap/1.0/\0";
 
 pub(super) fn texts<R: Read + Seek>(
     source: &mut ByteSource<R>,
-    texts: &mut Texts,
+    texts: &mut MetadataTexts,
 ) -> io::Result<()> {
     let mut segments = jpeg::segments(source);
     let mut settings = Vec::new();

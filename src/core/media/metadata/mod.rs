@@ -1,10 +1,8 @@
 //! Texts embedded in a file, with their names: our settings and other programs', from an image, a video, a JSON file or
-//! a plain
-//! text.
+//! a plain text.
 //!
 //! [`crate::restore`] interprets them; pixels are not decoded. Files are untrusted: the readers of [`crate::formats`]
-//! check
-//! every length before anything is read, and texts are limited in length and number.
+//! check every length before anything is read, and texts are limited in length and number.
 
 mod exif;
 mod gif;
@@ -22,7 +20,7 @@ use serde::de::IgnoredAny;
 
 use super::MediaError;
 use super::kind::{self, FileFormat};
-use crate::formats::{ByteSource, Part};
+use crate::formats::{ByteSource, FilePart};
 use crate::units::size_text;
 
 /// Name of the settings in images: the keyword of a PNG text, the name before a JPEG comment.
@@ -47,22 +45,22 @@ const MAX_UNPACKED_BYTES: usize = 2 * MAX_SETTINGS_BYTES as usize;
 
 /// One text and what the file calls it: `parameters`, `UserComment`, `comment`; empty for a file that is one text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Text {
+pub struct MetadataText {
     pub name: String,
     pub text: String,
 }
 
 #[derive(Default)]
-struct Texts {
+struct MetadataTexts {
     /// The name of the settings where nothing else is looked for.
     wanted: Option<&'static str>,
-    found: Vec<Text>,
+    found: Vec<MetadataText>,
     num_bytes: usize,
     /// Of compressed texts, whether or not they were kept.
     num_unpacked: usize,
 }
 
-impl Texts {
+impl MetadataTexts {
     /// Bytes that may still be decompressed; `None` if the limit is reached.
     fn room_to_unpack(&self) -> Option<u64> {
         let room = MAX_UNPACKED_BYTES.checked_sub(self.num_unpacked)?;
@@ -78,7 +76,7 @@ impl Texts {
         if is_asked_for && !self.is_complete() && num_bytes <= MAX_BYTES {
             self.num_bytes = num_bytes;
             let name = name.to_owned();
-            self.found.push(Text { name, text });
+            self.found.push(MetadataText { name, text });
         }
     }
 
@@ -88,8 +86,8 @@ impl Texts {
     }
 }
 
-/// The settings inside the file at `path`, as the JSON object that was put there, or nothing when the
-/// file carries none.
+/// The settings inside the file at `path`, as the JSON object that was put there, or nothing when the file carries
+/// none.
 pub fn read_settings(path: &Path) -> Result<Option<String>, MediaError> {
     let opened = kind::open_file(path, "read the settings")?;
     let no_carrier = |found: &str| {
@@ -111,9 +109,9 @@ pub fn read_settings(path: &Path) -> Result<Option<String>, MediaError> {
         FileFormat::Json => return read_json(opened.file, opened.len, path).map(Some),
         FileFormat::Other(words) => return no_carrier(words),
     };
-    let mut texts = Texts {
+    let mut texts = MetadataTexts {
         wanted: Some(name),
-        ..Texts::default()
+        ..MetadataTexts::default()
     };
     let mut source = ByteSource::new(opened.file, opened.len);
     match search(opened.kind, &mut source, &mut texts) {
@@ -128,9 +126,9 @@ pub fn read_settings(path: &Path) -> Result<Option<String>, MediaError> {
 
 /// All texts in the file at `path`: none where it is of a kind that carries none. What is broken ends the search with
 /// what was found until then.
-pub fn read_texts(path: &Path) -> Result<Vec<Text>, MediaError> {
+pub fn read_texts(path: &Path) -> Result<Vec<MetadataText>, MediaError> {
     let opened = kind::open_file(path, "read the texts")?;
-    let mut texts = Texts::default();
+    let mut texts = MetadataTexts::default();
     let mut source = ByteSource::new(opened.file, opened.len);
     match search(opened.kind, &mut source, &mut texts) {
         Err(err) if is_of_disk(&err) => Err(MediaError::from_io("read the texts", err, path)),
@@ -139,7 +137,11 @@ pub fn read_texts(path: &Path) -> Result<Vec<Text>, MediaError> {
     }
 }
 
-fn search(kind: FileFormat, source: &mut ByteSource<File>, texts: &mut Texts) -> io::Result<()> {
+fn search(
+    kind: FileFormat,
+    source: &mut ByteSource<File>,
+    texts: &mut MetadataTexts,
+) -> io::Result<()> {
     match kind {
         FileFormat::Png => png::texts(source, texts),
         FileFormat::Jpeg => jpeg::texts(source, texts),
@@ -213,12 +215,12 @@ fn text_of(bytes: &[u8]) -> String {
     text
 }
 
-fn is_short<N>(part: &Part<N>) -> bool {
+fn is_short<N>(part: &FilePart<N>) -> bool {
     part.len() <= MAX_PART_BYTES
 }
 
 /// Texts for people in an XMP packet, and our own settings.
-fn xmp(packet: &[u8], texts: &mut Texts) {
+fn xmp(packet: &[u8], texts: &mut MetadataTexts) {
     let Ok(packet) = str::from_utf8(packet) else {
         return;
     };

@@ -5,9 +5,9 @@
 
 use std::io::{self, Read, Seek};
 
-use super::{COMMENT, MAX_PART_BYTES, Texts, text_of};
+use super::{COMMENT, MAX_PART_BYTES, MetadataTexts, text_of};
 use crate::formats::ByteSource;
-use crate::formats::mp4::{self, Bytes, boxes, child};
+use crate::formats::mp4::{self, BoxBytes, boxes, child};
 
 /// Items of metadata, and boxes in one.
 const MAX_ITEMS: usize = 1_000;
@@ -16,7 +16,7 @@ const MAX_NAME_BYTES: usize = 256;
 
 pub(super) fn texts<R: Read + Seek>(
     source: &mut ByteSource<R>,
-    texts: &mut Texts,
+    texts: &mut MetadataTexts,
 ) -> io::Result<()> {
     let movie = mp4::movie(source)?;
     for (name, content) in boxes(&movie).take(MAX_ITEMS) {
@@ -29,7 +29,7 @@ pub(super) fn texts<R: Read + Seek>(
     Ok(())
 }
 
-fn user_data(udta: &[u8], texts: &mut Texts) {
+fn user_data(udta: &[u8], texts: &mut MetadataTexts) {
     for (name, content) in boxes(udta).take(MAX_ITEMS) {
         if &name == b"meta" {
             metadata(content, texts);
@@ -43,7 +43,7 @@ fn user_data(udta: &[u8], texts: &mut Texts) {
     }
 }
 
-fn metadata(meta: &[u8], texts: &mut Texts) {
+fn metadata(meta: &[u8], texts: &mut MetadataTexts) {
     let meta = without_version(meta);
     let keys = child(meta, *b"keys").map(keys_of).unwrap_or_default();
     let list = child(meta, *b"ilst").unwrap_or_default();
@@ -63,7 +63,7 @@ fn metadata(meta: &[u8], texts: &mut Texts) {
 }
 
 /// Pushes a value that is a text and no picture or number.
-fn value(data: &[u8], name: &str, texts: &mut Texts) {
+fn value(data: &[u8], name: &str, texts: &mut MetadataTexts) {
     // Its type and language; untyped or UTF-8.
     if let Some(([_, _, _, 0 | 1, ..], text)) = data.split_first_chunk::<8>()
         && text.len() as u64 <= MAX_PART_BYTES
@@ -88,7 +88,7 @@ fn short_text(bytes: &[u8]) -> String {
 
 /// The boxes in `meta`: QuickTime leaves the version out that MP4 has before them.
 fn without_version(meta: &[u8]) -> &[u8] {
-    match Bytes(meta).array::<8>() {
+    match BoxBytes(meta).array::<8>() {
         Some([_, _, _, _, b'h', b'd', b'l', b'r']) | None => meta,
         Some(_) => &meta[4..],
     }

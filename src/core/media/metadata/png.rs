@@ -4,12 +4,12 @@ use std::io::{self, Read, Seek};
 
 use flate2::read::ZlibDecoder;
 
-use super::{MAX_SETTINGS_BYTES, Texts, exif, is_short, text_of, xmp};
+use super::{MAX_SETTINGS_BYTES, MetadataTexts, exif, is_short, text_of, xmp};
 use crate::formats::{ByteSource, png};
 
 pub(super) fn texts<R: Read + Seek>(
     source: &mut ByteSource<R>,
-    texts: &mut Texts,
+    texts: &mut MetadataTexts,
 ) -> io::Result<()> {
     let mut chunks = png::chunks(source);
     while !texts.is_complete()
@@ -27,7 +27,7 @@ pub(super) fn texts<R: Read + Seek>(
     Ok(())
 }
 
-fn push(kind: [u8; 4], data: &[u8], texts: &mut Texts) {
+fn push(kind: [u8; 4], data: &[u8], texts: &mut MetadataTexts) {
     let Some((keyword, rest)) = split_at_zero(data) else {
         return;
     };
@@ -47,7 +47,7 @@ fn push(kind: [u8; 4], data: &[u8], texts: &mut Texts) {
 }
 
 /// The text after the flags, the language and the translated keyword of an `iTXt`.
-fn international(rest: &[u8], texts: &mut Texts) -> Option<Vec<u8>> {
+fn international(rest: &[u8], texts: &mut MetadataTexts) -> Option<Vec<u8>> {
     let (flags, rest) = rest.split_at_checked(2)?;
     let (_, rest) = split_at_zero(rest)?;
     let (_, text) = split_at_zero(rest)?;
@@ -64,7 +64,7 @@ fn split_at_zero(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// The decompressed bytes, unless they are broken or more than settings may have.
-fn inflated(bytes: &[u8], texts: &mut Texts) -> Option<Vec<u8>> {
+fn inflated(bytes: &[u8], texts: &mut MetadataTexts) -> Option<Vec<u8>> {
     let room = texts.room_to_unpack()?;
     let mut out = Vec::new();
     let read = ZlibDecoder::new(bytes)

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::*;
-use crate::media::{ClipOptions, Picture, write_clip};
+use crate::media::{ClipOptions, RgbPixels, write_clip};
 use crate::testing::random::Random;
 
 const TEXT: &str = "{\"prompt\":\"a red fox\",\"seed\":7}";
@@ -19,7 +19,7 @@ fn read(bytes: &[u8]) -> Result<Option<String>, MediaError> {
 /// One written file of each kind, with settings.
 fn written() -> Vec<(&'static str, Vec<u8>)> {
     let folder = tempfile::tempdir().unwrap();
-    let frame = Picture::from_fn(24, 16, |x, y| [x as u8, y as u8, 9]).unwrap();
+    let frame = RgbPixels::from_fn(24, 16, |x, y| [x as u8, y as u8, 9]).unwrap();
     let endings = [
         "png",
         "jpg",

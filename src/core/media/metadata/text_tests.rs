@@ -7,16 +7,16 @@ use super::*;
 
 const WORDS: &str = "a naïve café, 猫";
 
-fn read(bytes: &[u8]) -> Vec<Text> {
+fn read(bytes: &[u8]) -> Vec<MetadataText> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     fs::write(&path, bytes).unwrap();
     read_texts(&path).unwrap()
 }
 
-fn text(name: &str, text: &str) -> Text {
+fn text(name: &str, text: &str) -> MetadataText {
     let (name, text) = (name.to_owned(), text.to_owned());
-    Text { name, text }
+    MetadataText { name, text }
 }
 
 #[test]

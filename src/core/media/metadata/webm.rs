@@ -2,13 +2,13 @@
 
 use std::io::{self, Read, Seek};
 
-use super::{Texts, is_short, text_of};
+use super::{MetadataTexts, is_short, text_of};
 use crate::formats::ByteSource;
 use crate::formats::webm::{elements, id};
 
 pub(super) fn texts<R: Read + Seek>(
     source: &mut ByteSource<R>,
-    texts: &mut Texts,
+    texts: &mut MetadataTexts,
 ) -> io::Result<()> {
     let mut elements = elements(source);
     let mut name = String::new();

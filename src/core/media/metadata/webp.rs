@@ -2,12 +2,12 @@
 
 use std::io::{self, Read, Seek};
 
-use super::{Texts, exif, is_short, xmp};
+use super::{MetadataTexts, exif, is_short, xmp};
 use crate::formats::{ByteSource, webp};
 
 pub(super) fn texts<R: Read + Seek>(
     source: &mut ByteSource<R>,
-    texts: &mut Texts,
+    texts: &mut MetadataTexts,
 ) -> io::Result<()> {
     let mut chunks = webp::chunks(source)?;
     while !texts.is_complete()

@@ -4,10 +4,10 @@ use exif::{In, Reader, Tag, Value};
 use image::DynamicImage;
 use moxcms::{ColorProfile, ProfileText};
 
-use super::super::colour::{Chromaticities, ColourConversion, hdr_words};
-use super::{Failure, other};
-use crate::media::Picture;
-use crate::shown::one_line;
+use super::super::colour::{ColourConversion, PrimariesXy, hdr_words};
+use super::{DecodeFailure, other};
+use crate::media::RgbPixels;
+use crate::sanitize::one_line;
 
 /// Larger profiles are not read: tables for the best printers take 3 MB.
 pub(super) const MAX_PROFILE_BYTES: u64 = 16 << 20;
@@ -27,7 +27,7 @@ pub(in crate::media) enum DeclaredColours {
     Icc(Vec<u8>),
     Cicp(CicpColours),
     /// PNG's cHRM and gAMA.
-    Gamma(Option<Chromaticities>, Option<f64>),
+    Gamma(Option<PrimariesXy>, Option<f64>),
     AdobeRgb,
     /// An ICC profile that the decoder has converted with.
     Converted(Vec<u8>),
@@ -66,13 +66,13 @@ impl CicpColours {
             ),
         };
         let range = if self.is_narrow { ", narrow range" } else { "" };
-        words + range
+        format!("{words}{range}")
     }
 }
 
 /// Pixels in sRGB, and notices about their colours.
 pub(in crate::media) struct SrgbPixels {
-    pub picture: Picture,
+    pub picture: RgbPixels,
     /// Declared colours in words, where they are not those of sRGB.
     pub colours: Option<String>,
     pub notice: Option<String>,
@@ -80,7 +80,7 @@ pub(in crate::media) struct SrgbPixels {
 
 impl DeclaredColours {
     /// Those of a decoder: its ICC profile, else the colour space of its EXIF block.
-    pub fn of(profile: Option<Vec<u8>>, exif: Option<&[u8]>) -> Self {
+    pub fn from_metadata(profile: Option<Vec<u8>>, exif: Option<&[u8]>) -> Self {
         match profile {
             Some(profile) if profile.len() as u64 > MAX_PROFILE_BYTES => {
                 Self::Unreadable("its ICC profile is too large".to_owned())
@@ -124,7 +124,7 @@ impl DeclaredColours {
     }
 
     /// Converts decoded pixels to sRGB and drops their alpha; as they are where that is not possible.
-    pub fn converted(&self, image: DynamicImage) -> Result<SrgbPixels, Failure> {
+    pub fn converted(&self, image: DynamicImage) -> Result<SrgbPixels, DecodeFailure> {
         let is_grey = !image.color().has_color();
         let conversion = self.conversion().and_then(|found| match found {
             Some(found) if found.channels == 3 || (found.channels == 1 && is_grey) => {
@@ -145,7 +145,7 @@ impl DeclaredColours {
                 None,
             ),
             Ok(Some(conversion)) => (
-                convert(image, &conversion).map_err(Failure::Damaged)?,
+                convert(image, &conversion).map_err(DecodeFailure::Damaged)?,
                 Some(self.in_words()),
                 None,
             ),
@@ -163,7 +163,7 @@ impl DeclaredColours {
     }
 }
 
-fn convert(image: DynamicImage, conversion: &ColourConversion) -> Result<Picture, String> {
+fn convert(image: DynamicImage, conversion: &ColourConversion) -> Result<RgbPixels, String> {
     let (width, height) = (image.width(), image.height());
     let bytes_a_channel = image.color().bytes_per_pixel() / image.color().channel_count();
     let rgb = match (conversion.channels, bytes_a_channel) {
@@ -172,7 +172,7 @@ fn convert(image: DynamicImage, conversion: &ColourConversion) -> Result<Picture
         (_, 1) => conversion.convert_bytes(image.into_rgb8().into_raw()),
         _ => conversion.convert_words(image.into_rgb16().as_raw()),
     };
-    Picture::new(width, height, rgb?).map_err(|err| err.to_string())
+    RgbPixels::new(width, height, rgb?).map_err(|err| err.to_string())
 }
 
 /// Converts CMYK, from 0 for no ink, with the ICC profile that is declared; `None` where that is none of CMYK.

@@ -9,14 +9,14 @@ use gif::{ColorOutput, DecodeOptions, MemoryLimit};
 use image::RgbaImage;
 use image::metadata::Orientation;
 
-use super::{DeclaredColours, Decoded, Failure, Input, check_size, decoder_bytes};
+use super::{DeclaredColours, DecodeFailure, DecodedImage, Input, check_size, decoder_bytes};
 
 /// A code has three bits at least, and means at most as many pixels as there are codes.
 const MAX_PIXELS_A_BYTE: u64 = 3 * 4096;
 
-pub(super) fn decode(mut file: Input) -> Result<Decoded, Failure> {
-    let len = file.seek(SeekFrom::End(0)).map_err(Failure::Io)?;
-    file.rewind().map_err(Failure::Io)?;
+pub(super) fn decode(mut file: Input) -> Result<DecodedImage, DecodeFailure> {
+    let len = file.seek(SeekFrom::End(0)).map_err(DecodeFailure::Io)?;
+    file.rewind().map_err(DecodeFailure::Io)?;
     let mut canvas = DecodeOptions::new().read_info(&mut file)?;
     let (width, height) = (canvas.width(), canvas.height());
     check_size(width.into(), height.into())?;
@@ -24,10 +24,10 @@ pub(super) fn decode(mut file: Input) -> Result<Decoded, Failure> {
     if let Some(frame) = canvas.next_frame_info()?
         && u64::from(frame.width) * u64::from(frame.height) > len * MAX_PIXELS_A_BYTE
     {
-        return Err(Failure::Truncated);
+        return Err(DecodeFailure::Truncated);
     }
     drop(canvas);
-    file.rewind().map_err(Failure::Io)?;
+    file.rewind().map_err(DecodeFailure::Io)?;
     let mut options = DecodeOptions::new();
     options.set_color_output(ColorOutput::Indexed);
     // A frame may be larger than its canvas, and is cut to it.
@@ -39,12 +39,12 @@ pub(super) fn decode(mut file: Input) -> Result<Decoded, Failure> {
     let background = decoder.bg_color();
     let frame = decoder
         .read_next_frame()?
-        .ok_or_else(|| Failure::Damaged("it has no frame".to_owned()))?;
+        .ok_or_else(|| DecodeFailure::Damaged("it has no frame".to_owned()))?;
     let palette = frame
         .palette
         .as_deref()
         .or(global.as_deref())
-        .ok_or_else(|| Failure::Damaged("it has no palette".to_owned()))?;
+        .ok_or_else(|| DecodeFailure::Damaged("it has no palette".to_owned()))?;
     let colour = |index: usize| -> [u8; 3] {
         palette
             .get(index * 3..index * 3 + 3)
@@ -82,15 +82,15 @@ pub(super) fn decode(mut file: Input) -> Result<Decoded, Failure> {
         }
     }
     let image = RgbaImage::from_raw(canvas_width as u32, canvas_height as u32, rgba)
-        .ok_or_else(Failure::too_much_memory)?;
-    Ok(Decoded {
+        .ok_or_else(DecodeFailure::too_much_memory)?;
+    Ok(DecodedImage {
         image: image.into(),
         colours: DeclaredColours::Untagged,
         orientation: Orientation::NoTransforms,
     })
 }
 
-impl From<gif::DecodingError> for Failure {
+impl From<gif::DecodingError> for DecodeFailure {
     fn from(err: gif::DecodingError) -> Self {
         match err {
             gif::DecodingError::Io(err) => err.into(),

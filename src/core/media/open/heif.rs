@@ -10,10 +10,12 @@ use std::process::Stdio;
 use image::metadata::Orientation;
 use image::{DynamicImage, GenericImage as _};
 
-use super::{CicpColours, DeclaredColours, Decoded, Failure, Input, MAX_PIXELS, check_size};
+use super::{
+    CicpColours, DeclaredColours, DecodeFailure, DecodedImage, Input, MAX_PIXELS, check_size,
+};
 use crate::formats::ByteSource;
 use crate::formats::heif::{HeifContainer, HeifItem, HeifTurn, number, parameter_sets, wide};
-use crate::formats::mp4::{Bytes, file_boxes};
+use crate::formats::mp4::{BoxBytes, file_boxes};
 use crate::media::colour::declared_peak;
 use crate::media::ffmpeg_images::{FfmpegImages, FfmpegPixels};
 
@@ -34,7 +36,7 @@ const MATRICES: [(u16, &str); 6] = [
 ];
 
 /// Width and height, upright.
-pub(in crate::media) fn size(file: File, len: u64) -> Result<(u32, u32), Failure> {
+pub(in crate::media) fn size(file: File, len: u64) -> Result<(u32, u32), DecodeFailure> {
     let meta = read_meta(&mut BufReader::new(file), len)?;
     let container = parse(&meta)?;
     let item = container.item(container.primary)?;
@@ -49,7 +51,7 @@ pub(in crate::media) fn size(file: File, len: u64) -> Result<(u32, u32), Failure
     Ok(size)
 }
 
-pub(super) fn decode(mut file: Input, len: u64) -> Result<Decoded, Failure> {
+pub(super) fn decode(mut file: Input, len: u64) -> Result<DecodedImage, DecodeFailure> {
     let meta = read_meta(&mut file, len)?;
     let container = parse(&meta)?;
     let item = container.item(container.primary)?;
@@ -61,7 +63,7 @@ pub(super) fn decode(mut file: Input, len: u64) -> Result<Decoded, Failure> {
     if let Some(alpha) = container.items.keys().find(is_alpha) {
         let alpha = container.decode(&mut file, *alpha, true)?.into_luma8();
         if (alpha.width(), alpha.height()) != (image.width(), image.height()) {
-            return Err(Failure::Damaged(
+            return Err(DecodeFailure::Damaged(
                 "its transparency has another size".to_owned(),
             ));
         }
@@ -111,36 +113,36 @@ pub(super) fn decode(mut file: Input, len: u64) -> Result<Decoded, Failure> {
                 is_narrow: false,
             })
         }
-        (profile, _) => DeclaredColours::of(profile.map(<[u8]>::to_vec), None),
+        (profile, _) => DeclaredColours::from_metadata(profile.map(<[u8]>::to_vec), None),
     };
-    Ok(Decoded {
+    Ok(DecodedImage {
         image,
         colours,
         orientation: Orientation::NoTransforms,
     })
 }
 
-fn damaged() -> Failure {
-    Failure::Damaged("its boxes do not go together".to_owned())
+fn damaged() -> DecodeFailure {
+    DecodeFailure::Damaged("its boxes do not go together".to_owned())
 }
 
 /// The content of the `meta` box.
-fn read_meta(file: &mut Input, len: u64) -> Result<Vec<u8>, Failure> {
-    file.rewind().map_err(Failure::Io)?;
+fn read_meta(file: &mut Input, len: u64) -> Result<Vec<u8>, DecodeFailure> {
+    file.rewind().map_err(DecodeFailure::Io)?;
     let mut source = ByteSource::new(file, len);
     let mut outer = file_boxes(&mut source);
     while let Some(part) = outer.next_part()? {
         if &part.name == b"meta" {
             if part.len() > MAX_META_BYTES {
-                return Err(Failure::too_much_memory());
+                return Err(DecodeFailure::too_much_memory());
             }
             return Ok(outer.content(&part)?);
         }
     }
-    Err(Failure::Truncated)
+    Err(DecodeFailure::Truncated)
 }
 
-fn parse(meta: &[u8]) -> Result<HeifContainer<'_>, Failure> {
+fn parse(meta: &[u8]) -> Result<HeifContainer<'_>, DecodeFailure> {
     let container = HeifContainer::parse(meta).ok_or_else(damaged)?;
     let (width, height) = container.item(container.primary)?.size;
     check_size(width, height)?;
@@ -148,16 +150,16 @@ fn parse(meta: &[u8]) -> Result<HeifContainer<'_>, Failure> {
 }
 
 impl<'a> HeifContainer<'a> {
-    fn item(&self, id: u32) -> Result<&HeifItem<'a>, Failure> {
+    fn item(&self, id: u32) -> Result<&HeifItem<'a>, DecodeFailure> {
         self.items.get(&id).ok_or_else(damaged)
     }
 
-    fn content(&self, file: &mut Input, item: &HeifItem<'_>) -> Result<Vec<u8>, Failure> {
+    fn content(&self, file: &mut Input, item: &HeifItem<'_>) -> Result<Vec<u8>, DecodeFailure> {
         let mut bytes = Vec::new();
         for (start, length) in &item.extents {
             let room = (MAX_CODED_BYTES - bytes.len()) as u64;
             if *length > room {
-                return Err(Failure::too_much_memory());
+                return Err(DecodeFailure::too_much_memory());
             }
             if item.is_in_idat {
                 let rest = self.idat.get(*start as usize..).ok_or_else(damaged)?;
@@ -165,10 +167,10 @@ impl<'a> HeifContainer<'a> {
                 bytes.extend_from_slice(part);
             } else {
                 file.seek(io::SeekFrom::Start(*start))
-                    .map_err(Failure::Io)?;
+                    .map_err(DecodeFailure::Io)?;
                 let read = file.by_ref().take(*length).read_to_end(&mut bytes);
-                if read.map_err(Failure::Io)? as u64 != *length {
-                    return Err(Failure::Truncated);
+                if read.map_err(DecodeFailure::Io)? as u64 != *length {
+                    return Err(DecodeFailure::Truncated);
                 }
             }
         }
@@ -176,7 +178,12 @@ impl<'a> HeifContainer<'a> {
     }
 
     /// Decodes an item, or the tiles that it consists of.
-    fn decode(&self, file: &mut Input, id: u32, is_grey: bool) -> Result<DynamicImage, Failure> {
+    fn decode(
+        &self,
+        file: &mut Input,
+        id: u32,
+        is_grey: bool,
+    ) -> Result<DynamicImage, DecodeFailure> {
         let item = self.item(id)?;
         let (mut columns, mut tiles, mut size) = (1, vec![id], item.size);
         if &item.kind == b"grid" {
@@ -206,13 +213,13 @@ impl<'a> HeifContainer<'a> {
                 }
                 _ => {
                     let kind = String::from_utf8_lossy(&tile.kind).into_owned();
-                    return Err(Failure::Unsupported(format!(
+                    return Err(DecodeFailure::Unsupported(format!(
                         "its pixels are of kind {kind:?}"
                     )));
                 }
             }
             if stream.len() > MAX_CODED_BYTES {
-                return Err(Failure::too_much_memory());
+                return Err(DecodeFailure::too_much_memory());
             }
         }
         let nclx = item.nclx.or(first.nclx);
@@ -240,14 +247,14 @@ impl<'a> HeifContainer<'a> {
             let is_sound = fits(width, first.size.0, size.0)
                 && fits(height, first.size.1, size.1)
                 && pixels <= 2 * MAX_PIXELS;
-            is_sound.then_some(()).ok_or(Failure::Undecodable)
+            is_sound.then_some(()).ok_or(DecodeFailure::Undecodable)
         };
         let mut frames = run_ffmpeg(&stream, (format, filter.as_deref()), num_images, pixels)?;
         let mut images = Vec::with_capacity(num_images);
         for _ in 0..num_images {
             images.push(match frames.next(check) {
-                Ok(None) | Err(Failure::Truncated) => return Err(Failure::Undecodable),
-                image => image?.ok_or(Failure::Undecodable)?,
+                Ok(None) | Err(DecodeFailure::Truncated) => return Err(DecodeFailure::Undecodable),
+                image => image?.ok_or(DecodeFailure::Undecodable)?,
             });
         }
         if let [image] = &images[..] {
@@ -288,7 +295,7 @@ fn paste(canvas: &mut DynamicImage, image: &DynamicImage, x: u32, y: u32) -> Opt
 
 /// Appends units, each with its length before it, with start codes instead.
 fn append_units(stream: &mut Vec<u8>, coded: &[u8], length_bytes: usize) -> Option<()> {
-    let mut coded = Bytes(coded);
+    let mut coded = BoxBytes(coded);
     while !coded.0.is_empty() {
         let len = number(&mut coded, length_bytes as u8)?;
         stream.extend([0, 0, 0, 1]);
@@ -299,7 +306,7 @@ fn append_units(stream: &mut Vec<u8>, coded: &[u8], length_bytes: usize) -> Opti
 
 /// Rows, columns and size of a grid.
 fn grid(content: &[u8]) -> Option<(usize, usize, (u32, u32))> {
-    let mut bytes = Bytes(content);
+    let mut bytes = BoxBytes(content);
     let [_, flags, rows, columns] = bytes.array()?;
     let is_wide = flags & 1 == 1;
     let size = (wide(&mut bytes, is_wide)?, wide(&mut bytes, is_wide)?);
@@ -312,11 +319,11 @@ fn run_ffmpeg(
     (format, filter): (&str, Option<&str>),
     num_images: usize,
     pixels: FfmpegPixels,
-) -> Result<FfmpegImages, Failure> {
-    let mut file = tempfile::tempfile().map_err(Failure::Io)?;
+) -> Result<FfmpegImages, DecodeFailure> {
+    let mut file = tempfile::tempfile().map_err(DecodeFailure::Io)?;
     file.write_all(stream)
         .and_then(|()| file.rewind())
-        .map_err(Failure::Io)?;
+        .map_err(DecodeFailure::Io)?;
     let count = num_images.to_string();
     let mut input = vec!["-timelimit", MAX_DECODING, "-protocol_whitelist", "pipe"];
     input.extend(["-f", format, "-i", "pipe:0"]);
@@ -324,8 +331,8 @@ fn run_ffmpeg(
     options.extend(filter.iter().flat_map(|filter| ["-vf", filter]));
     FfmpegImages::start(input, Stdio::from(file), &options, pixels).map_err(|err| {
         match err.kind() {
-            io::ErrorKind::NotFound => Failure::NoFfmpeg,
-            _ => Failure::Io(err),
+            io::ErrorKind::NotFound => DecodeFailure::NoFfmpeg,
+            _ => DecodeFailure::Io(err),
         }
     })
 }

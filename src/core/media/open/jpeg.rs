@@ -14,7 +14,7 @@ use zune_jpeg::zune_core::options::DecoderOptions;
 
 use super::declared::rgb_from_cmyk;
 use super::other::colours_of;
-use super::{DeclaredColours, Decoded, Failure, Input, check_size};
+use super::{DeclaredColours, DecodeFailure, DecodedImage, Input, check_size};
 
 /// A JPEG is held in memory as a whole; one of the largest permitted picture is far smaller.
 const MAX_JPEG_BYTES: u64 = 600_000_000;
@@ -22,13 +22,13 @@ const MAX_JPEG_BYTES: u64 = 600_000_000;
 /// Each block of 8 × 8 pixels takes a bit at least.
 const MAX_PIXELS_A_BYTE: u64 = 8 * 64;
 
-pub(super) fn decode(file: Input) -> Result<Decoded, Failure> {
+pub(super) fn decode(file: Input) -> Result<DecodedImage, DecodeFailure> {
     let mut bytes = Vec::new();
     file.take(MAX_JPEG_BYTES)
         .read_to_end(&mut bytes)
-        .map_err(Failure::Io)?;
+        .map_err(DecodeFailure::Io)?;
     if !has_end(&bytes) {
-        return Err(Failure::Truncated);
+        return Err(DecodeFailure::Truncated);
     }
     let most_pixels = bytes.len() as u64 * MAX_PIXELS_A_BYTE;
     let mut decoder = JpegDecoder::new(Cursor::new(&bytes))?;
@@ -36,7 +36,7 @@ pub(super) fn decode(file: Input) -> Result<Decoded, Failure> {
     check_size(width, height)?;
     // Before there is room made for all of it.
     if u64::from(width) * u64::from(height) > most_pixels {
-        return Err(Failure::Truncated);
+        return Err(DecodeFailure::Truncated);
     }
     let orientation = decoder.orientation()?;
     let colours = colours_of(&mut decoder);
@@ -48,12 +48,12 @@ pub(super) fn decode(file: Input) -> Result<Decoded, Failure> {
         DynamicImage::from_decoder(decoder).map(|image| (image, colours))
     }));
     let Ok(decoded) = decoded else {
-        return Err(Failure::Damaged(
+        return Err(DecodeFailure::Damaged(
             "its components do not go together".to_owned(),
         ));
     };
     let (image, colours) = decoded?;
-    Ok(Decoded {
+    Ok(DecodedImage {
         image,
         colours,
         orientation,

@@ -21,7 +21,7 @@ use image::metadata::Orientation;
 use image::{DynamicImage, GrayImage, RgbImage};
 
 use super::kind::{self, FileFormat};
-use super::{AlphaChannel, MediaError, Picture, media_info};
+use super::{AlphaChannel, MediaError, RgbPixels, media_info};
 use crate::formats::{ByteSource, webp};
 use crate::units::size_text;
 pub(super) use png::PngReader;
@@ -57,7 +57,7 @@ pub(super) const EMPTY: &str = "this file is empty";
 #[derive(Clone, Debug)]
 pub struct OpenedImage {
     /// In sRGB.
-    pub picture: Picture,
+    pub picture: RgbPixels,
     /// `None` where all pixels are opaque.
     pub alpha: Option<AlphaChannel>,
     /// Colours that were converted to sRGB, in words.
@@ -85,9 +85,9 @@ impl OpenedImage {
     }
 }
 
-impl From<Picture> for OpenedImage {
+impl From<RgbPixels> for OpenedImage {
     /// An opaque image in sRGB.
-    fn from(picture: Picture) -> Self {
+    fn from(picture: RgbPixels) -> Self {
         Self {
             picture,
             alpha: None,
@@ -98,7 +98,7 @@ impl From<Picture> for OpenedImage {
 }
 
 /// Opens the image at `path`, whatever its extension says, without its alpha.
-pub fn open_picture(path: &Path) -> Result<Picture, MediaError> {
+pub fn open_picture(path: &Path) -> Result<RgbPixels, MediaError> {
     open_image(path).map(|opened| opened.picture)
 }
 
@@ -106,12 +106,12 @@ pub fn open_picture(path: &Path) -> Result<Picture, MediaError> {
 pub fn open_image(path: &Path) -> Result<OpenedImage, MediaError> {
     let opened = kind::open_file(path, "read the picture")?;
     if opened.len == 0 {
-        return Err(MediaError::said(EMPTY, path));
+        return Err(MediaError::with_path(EMPTY, path));
     }
     if opened.len > MAX_FILE_BYTES {
         let (most, found) = (size_text(MAX_FILE_BYTES), size_text(opened.len));
         let sentence = format_args!("this file is {found}, and at most {most} can be read");
-        return Err(MediaError::said(sentence, path));
+        return Err(MediaError::with_path(sentence, path));
     }
     let file = BufReader::new(opened.file);
     let decoded = match opened.kind {
@@ -131,23 +131,23 @@ pub fn open_image(path: &Path) -> Result<OpenedImage, MediaError> {
         }
     };
     decoded
-        .and_then(Decoded::finish)
+        .and_then(DecodedImage::finish)
         .map_err(|failure| failure.into_error(opened.kind.name(), path))
 }
 
 /// The decoder would call a cut-off file damaged: the length in the header tells.
-fn decode_webp(mut file: Input, len: u64) -> Result<Decoded, Failure> {
+fn decode_webp(mut file: Input, len: u64) -> Result<DecodedImage, DecodeFailure> {
     let mut source = ByteSource::new(&mut file, len);
     if webp::end(&mut source)? > len {
-        return Err(Failure::Truncated);
+        return Err(DecodeFailure::Truncated);
     }
     webp::check_sizes(&mut source)?;
-    file.rewind().map_err(Failure::Io)?;
+    file.rewind().map_err(DecodeFailure::Io)?;
     other::decode(file, image::ImageFormat::WebP)
 }
 
 /// A BMP may end with an ICC profile, which its fifth header names.
-fn decode_bmp(mut file: Input) -> Result<Decoded, Failure> {
+fn decode_bmp(mut file: Input) -> Result<DecodedImage, DecodeFailure> {
     const HEADER_AT: u64 = 14;
     const V5_BYTES: u32 = 124;
     /// Offsets of the colour space, and of the profile's offset and length.
@@ -156,7 +156,8 @@ fn decode_bmp(mut file: Input) -> Result<Decoded, Failure> {
     const EMBEDDED: u32 = u32::from_be_bytes(*b"MBED");
 
     let mut header = [0; V5_BYTES as usize];
-    file.seek(SeekFrom::Start(HEADER_AT)).map_err(Failure::Io)?;
+    file.seek(SeekFrom::Start(HEADER_AT))
+        .map_err(DecodeFailure::Io)?;
     let is_whole = file.read_exact(&mut header).is_ok();
     let number = |at: usize| {
         header[at..]
@@ -173,26 +174,26 @@ fn decode_bmp(mut file: Input) -> Result<Decoded, Failure> {
                     .take(len.min(MAX_PROFILE_BYTES))
                     .read_to_end(&mut bytes)
             })
-            .map_err(Failure::Io)?;
+            .map_err(DecodeFailure::Io)?;
         profile = Some(bytes);
     }
-    file.rewind().map_err(Failure::Io)?;
+    file.rewind().map_err(DecodeFailure::Io)?;
     let decoded = other::decode(file, image::ImageFormat::Bmp)?;
-    Ok(Decoded {
-        colours: DeclaredColours::of(profile, None),
+    Ok(DecodedImage {
+        colours: DeclaredColours::from_metadata(profile, None),
         ..decoded
     })
 }
 
 /// A decoded image before its colours are converted and it is turned upright.
-pub(super) struct Decoded {
+pub(super) struct DecodedImage {
     image: DynamicImage,
     colours: DeclaredColours,
     orientation: Orientation,
 }
 
-impl Decoded {
-    fn finish(self) -> Result<OpenedImage, Failure> {
+impl DecodedImage {
+    fn finish(self) -> Result<OpenedImage, DecodeFailure> {
         let alpha = alpha_of(&self.image);
         let (width, height) = (self.image.width(), self.image.height());
         let SrgbPixels {
@@ -210,7 +211,7 @@ impl Decoded {
             .and_then(|alpha| AlphaChannel::new(turned(alpha.into()).into_luma8()));
         Ok(OpenedImage {
             picture: upright(picture, self.orientation)
-                .map_err(|err| Failure::Damaged(err.to_string()))?,
+                .map_err(|err| DecodeFailure::Damaged(err.to_string()))?,
             alpha,
             colours,
             notice,
@@ -233,7 +234,7 @@ fn alpha_of(image: &DynamicImage) -> Option<Vec<u8>> {
 type Input = BufReader<File>;
 
 /// Error of a decoder, before the format and the path are known.
-pub(super) enum Failure {
+pub(super) enum DecodeFailure {
     Truncated,
     TooManyPixels {
         width: u32,
@@ -249,7 +250,7 @@ pub(super) enum Failure {
     Undecodable,
 }
 
-impl Failure {
+impl DecodeFailure {
     pub(super) fn into_error(self, kind: &'static str, path: &Path) -> MediaError {
         let whole_path = path.to_path_buf();
         match self {
@@ -260,9 +261,9 @@ impl Failure {
             Self::TooManyPixels { width, height } => {
                 let most = MAX_PIXELS / 1_000_000;
                 let expected = format_args!("pictures may have at most {most} megapixels");
-                MediaError::said(format_args!("{expected}, not {width} × {height}"), path)
+                MediaError::with_path(format_args!("{expected}, not {width} × {height}"), path)
             }
-            Self::Unsupported(detail) => MediaError::said(
+            Self::Unsupported(detail) => MediaError::with_path(
                 format_args!("this kind of {kind} picture cannot be read ({detail})"),
                 path,
             ),
@@ -271,15 +272,17 @@ impl Failure {
                 detail,
                 path: whole_path,
             },
-            Self::NoVideo => MediaError::said(format_args!("this {kind} file has no video"), path),
+            Self::NoVideo => {
+                MediaError::with_path(format_args!("this {kind} file has no video"), path)
+            }
             Self::Io(err) => MediaError::from_io("read the picture", err, path),
-            Self::NoFfmpeg => MediaError::said(
+            Self::NoFfmpeg => MediaError::with_path(
                 format_args!(
                     "this is an image in {kind}: install ffmpeg to read it, or convert it to PNG or JPEG"
                 ),
                 path,
             ),
-            Self::Undecodable => MediaError::said(
+            Self::Undecodable => MediaError::with_path(
                 format_args!("ffmpeg cannot decode this {kind} image: convert it to PNG or JPEG"),
                 path,
             ),
@@ -290,8 +293,7 @@ impl Failure {
         Self::Unsupported("it needs too much memory".to_owned())
     }
 
-    /// Some decoders report the end of the file as wrong content, in the words of the standard
-    /// library or their own.
+    /// Some decoders report the end of the file as wrong content, in the words of the standard library or their own.
     pub(super) fn from_words(words: &str) -> Self {
         let lower = words.to_lowercase();
         let ends = [
@@ -306,7 +308,7 @@ impl Failure {
     }
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for DecodeFailure {
     fn from(err: io::Error) -> Self {
         match err.kind() {
             io::ErrorKind::UnexpectedEof => Self::Truncated,
@@ -330,19 +332,25 @@ fn one_line(words: &str) -> String {
 }
 
 /// Refuses a size that is zero or too large: called with the header's size, before allocating.
-pub(super) fn check_size(width: u32, height: u32) -> Result<(), Failure> {
+pub(super) fn check_size(width: u32, height: u32) -> Result<(), DecodeFailure> {
     let pixels = u64::from(width) * u64::from(height);
     if pixels == 0 {
-        return Err(Failure::Damaged(format!("its size is {width} × {height}")));
+        return Err(DecodeFailure::Damaged(format!(
+            "its size is {width} × {height}"
+        )));
     }
     if pixels > MAX_PIXELS {
-        return Err(Failure::TooManyPixels { width, height });
+        return Err(DecodeFailure::TooManyPixels { width, height });
     }
     Ok(())
 }
 
-pub(super) fn picture_from_rgb(width: u32, height: u32, rgb: Vec<u8>) -> Result<Picture, Failure> {
-    Picture::new(width, height, rgb).map_err(|err| Failure::Damaged(err.to_string()))
+pub(super) fn picture_from_rgb(
+    width: u32,
+    height: u32,
+    rgb: Vec<u8>,
+) -> Result<RgbPixels, DecodeFailure> {
+    RgbPixels::new(width, height, rgb).map_err(|err| DecodeFailure::Damaged(err.to_string()))
 }
 
 /// RGB from pixels of `channels` bytes, of which the first one (grey) or three are colour.
@@ -365,7 +373,10 @@ pub(super) fn drop_alpha(mut bytes: Vec<u8>, channels: usize) -> Vec<u8> {
     }
 }
 
-pub(super) fn upright(picture: Picture, orientation: Orientation) -> Result<Picture, MediaError> {
+pub(super) fn upright(
+    picture: RgbPixels,
+    orientation: Orientation,
+) -> Result<RgbPixels, MediaError> {
     if orientation == Orientation::NoTransforms {
         return Ok(picture);
     }
@@ -374,7 +385,7 @@ pub(super) fn upright(picture: Picture, orientation: Orientation) -> Result<Pict
         .ok_or_else(|| MediaError::no_pixels(width, height))?;
     let mut turned = DynamicImage::ImageRgb8(buffer);
     turned.apply_orientation(orientation);
-    Picture::new(
+    RgbPixels::new(
         turned.width(),
         turned.height(),
         turned.into_rgb8().into_raw(),

@@ -7,16 +7,16 @@ use std::io::{BufRead, Seek};
 use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
 
-use super::super::Picture;
+use super::super::RgbPixels;
 use super::{
-    DeclaredColours, Decoded, Failure, MAX_DECODED_BYTES, check_size, decoder_bytes, drop_alpha,
-    one_line, picture_from_rgb,
+    DeclaredColours, DecodeFailure, DecodedImage, MAX_DECODED_BYTES, check_size, decoder_bytes,
+    drop_alpha, one_line, picture_from_rgb,
 };
 
 pub(in crate::media) fn decode(
     file: impl BufRead + Seek,
     format: ImageFormat,
-) -> Result<Decoded, Failure> {
+) -> Result<DecodedImage, DecodeFailure> {
     let mut reader = ImageReader::with_format(file, format);
     reader.limits(limits(0, 0));
     let mut decoder = reader.into_decoder()?;
@@ -24,11 +24,11 @@ pub(in crate::media) fn decode(
     check_size(width, height)?;
     decoder.set_limits(limits(width, height))?;
     if decoder.total_bytes() > MAX_DECODED_BYTES {
-        return Err(Failure::too_much_memory());
+        return Err(DecodeFailure::too_much_memory());
     }
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
     let colours = colours_of(&mut decoder);
-    Ok(Decoded {
+    Ok(DecodedImage {
         image: DynamicImage::from_decoder(decoder)?,
         colours,
         orientation,
@@ -39,7 +39,7 @@ pub(in crate::media) fn decode(
 pub(in crate::media) fn colours_of(decoder: &mut impl ImageDecoder) -> DeclaredColours {
     let profile = decoder.icc_profile().ok().flatten();
     let exif = decoder.exif_metadata().ok().flatten();
-    DeclaredColours::of(profile, exif.as_deref())
+    DeclaredColours::from_metadata(profile, exif.as_deref())
 }
 
 /// Of a decoder of a picture that says that it has this size; of none before it has said so.
@@ -52,7 +52,7 @@ pub(in crate::media) fn limits(width: u32, height: u32) -> Limits {
     limits
 }
 
-impl From<ImageError> for Failure {
+impl From<ImageError> for DecodeFailure {
     fn from(err: ImageError) -> Self {
         match err {
             ImageError::Unsupported(err) => Self::Unsupported(one_line(&err.to_string())),
@@ -64,7 +64,7 @@ impl From<ImageError> for Failure {
 }
 
 /// Plain RGB: alpha is dropped, of 16 bits the high byte stays, floating point is cut to 0–1.
-pub(super) fn rgb_picture(decoded: DynamicImage) -> Result<Picture, Failure> {
+pub(super) fn rgb_picture(decoded: DynamicImage) -> Result<RgbPixels, DecodeFailure> {
     let (width, height) = (decoded.width(), decoded.height());
     let high_bytes = |samples: Vec<u16>| samples.iter().map(|sample| (sample >> 8) as u8).collect();
     let rgb = match decoded {

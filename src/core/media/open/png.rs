@@ -14,8 +14,10 @@ use png::{
 };
 
 use super::declared::MAX_PROFILE_BYTES;
-use super::{CicpColours, DeclaredColours, Decoded, Failure, Input, MAX_DECODED_BYTES, check_size};
-use crate::formats::{ByteSource, Part, png as chunks_of};
+use super::{
+    CicpColours, DeclaredColours, DecodeFailure, DecodedImage, Input, MAX_DECODED_BYTES, check_size,
+};
+use crate::formats::{ByteSource, FilePart, png as chunks_of};
 use crate::media::colour::declared_peak;
 
 /// Deflate makes no byte into more than this, by the way it counts.
@@ -29,15 +31,15 @@ pub(in crate::media) struct PngReader {
     num_left: u32,
 }
 
-pub(super) fn decode(file: Input, file_bytes: u64) -> Result<Decoded, Failure> {
+pub(super) fn decode(file: Input, file_bytes: u64) -> Result<DecodedImage, DecodeFailure> {
     let mut reader = PngReader::open(file, file_bytes)?;
     let Some((_, image)) = reader.next_frame()? else {
-        return Err(Failure::Truncated);
+        return Err(DecodeFailure::Truncated);
     };
     // The rotation may follow the pixels; errors there harm no pixel.
     reader.reader.finish().ok();
     let exif = reader.reader.info().exif_metadata.as_deref();
-    Ok(Decoded {
+    Ok(DecodedImage {
         image,
         orientation: exif
             .and_then(Orientation::from_exif_chunk)
@@ -47,13 +49,13 @@ pub(super) fn decode(file: Input, file_bytes: u64) -> Result<Decoded, Failure> {
 }
 
 impl PngReader {
-    pub fn open(mut file: Input, file_bytes: u64) -> Result<Self, Failure> {
+    pub fn open(mut file: Input, file_bytes: u64) -> Result<Self, DecodeFailure> {
         let mut profile = profile(&mut file, file_bytes);
         if let Some((chunk, points)) = invalid_cicp(&mut file, file_bytes) {
-            file = without(file, &chunk).map_err(Failure::Io)?;
+            file = without(file, &chunk).map_err(DecodeFailure::Io)?;
             profile = Some(Err(format!("its cICP chunk {points:?} is invalid")));
         }
-        file.rewind().map_err(Failure::Io)?;
+        file.rewind().map_err(DecodeFailure::Io)?;
         let limits = Limits {
             bytes: MAX_DECODED_BYTES as usize,
         };
@@ -68,7 +70,7 @@ impl PngReader {
         let packed = u64::from(header.width) * u64::from(header.height) * bits / 8;
         // Before there is room made for all of it.
         if packed > file_bytes.saturating_mul(MAX_RATIO) {
-            return Err(Failure::Truncated);
+            return Err(DecodeFailure::Truncated);
         }
         let reader = decoder.read_info()?;
         let info = reader.info();
@@ -89,7 +91,9 @@ impl PngReader {
     }
 
     /// The next image as it is stored, with its place on the canvas where it belongs to an animation.
-    pub fn next_frame(&mut self) -> Result<Option<(Option<FrameControl>, DynamicImage)>, Failure> {
+    pub fn next_frame(
+        &mut self,
+    ) -> Result<Option<(Option<FrameControl>, DynamicImage)>, DecodeFailure> {
         if self.num_left == 0 {
             return Ok(None);
         }
@@ -98,7 +102,7 @@ impl PngReader {
         let (width, height) = reader.info().size();
         let bytes = reader
             .output_buffer_size()
-            .ok_or(Failure::TooManyPixels { width, height })?;
+            .ok_or(DecodeFailure::TooManyPixels { width, height })?;
         let mut pixels = vec![0; bytes];
         let frame = reader.next_frame(&mut pixels)?;
         if reader.info().interlaced && frame.width < width {
@@ -112,29 +116,26 @@ impl PngReader {
         pixels.truncate(frame.buffer_size());
         let points = reader.info().coding_independent_code_points;
         let is_narrow = points.is_some_and(|points| !points.is_video_full_range_image);
-        let image = match frame.bit_depth {
-            BitDepth::Sixteen => {
-                let words = pixels.as_chunks().0.iter();
-                let mut words: Vec<u16> = words.map(|two| u16::from_be_bytes(*two)).collect();
-                if is_narrow {
-                    let full = |word| (f64::from(word) - 4096.0) / 56_064.0 * 65_535.0;
-                    expand_range(&mut words, frame.color_type, |word| {
-                        full(word).round() as u16
-                    });
-                }
-                from_words(frame.color_type, frame.width, frame.height, words)
+        let image = if frame.bit_depth == BitDepth::Sixteen {
+            let words = pixels.as_chunks().0.iter();
+            let mut words: Vec<u16> = words.map(|two| u16::from_be_bytes(*two)).collect();
+            if is_narrow {
+                let full = |word| (f64::from(word) - 4096.0) / 56_064.0 * 65_535.0;
+                expand_range(&mut words, frame.color_type, |word| {
+                    full(word).round() as u16
+                });
             }
-            _ => {
-                if is_narrow {
-                    let full = |byte| (f64::from(byte) - 16.0) / 219.0 * 255.0;
-                    expand_range(&mut pixels, frame.color_type, |byte| {
-                        full(byte).round() as u8
-                    });
-                }
-                from_bytes(frame.color_type, frame.width, frame.height, pixels)
+            from_words(frame.color_type, frame.width, frame.height, words)
+        } else {
+            if is_narrow {
+                let full = |byte| (f64::from(byte) - 16.0) / 219.0 * 255.0;
+                expand_range(&mut pixels, frame.color_type, |byte| {
+                    full(byte).round() as u8
+                });
             }
+            from_bytes(frame.color_type, frame.width, frame.height, pixels)
         };
-        let image = image.ok_or_else(Failure::too_much_memory)?;
+        let image = image.ok_or_else(DecodeFailure::too_much_memory)?;
         Ok(Some((reader.info().frame_control, image)))
     }
 
@@ -195,7 +196,7 @@ fn declared(profile: Option<Result<Vec<u8>, String>>, info: &Info<'_>) -> Declar
         });
     }
     match profile {
-        Some(Ok(profile)) => return DeclaredColours::of(Some(profile), None),
+        Some(Ok(profile)) => return DeclaredColours::from_metadata(Some(profile), None),
         Some(Err(why)) => return DeclaredColours::Unreadable(why),
         None => {}
     }
@@ -204,7 +205,7 @@ fn declared(profile: Option<Result<Vec<u8>, String>>, info: &Info<'_>) -> Declar
     });
     let gamma = info.gama_chunk.map(|gamma| f64::from(gamma.into_value()));
     match (info.srgb, primaries, gamma) {
-        (None, None, None) => DeclaredColours::of(None, info.exif_metadata.as_deref()),
+        (None, None, None) => DeclaredColours::from_metadata(None, info.exif_metadata.as_deref()),
         (None, primaries, gamma) => DeclaredColours::Gamma(primaries, gamma),
         (Some(_), ..) => DeclaredColours::Untagged,
     }
@@ -216,7 +217,7 @@ fn chunk_named(
     file_bytes: u64,
     name: [u8; 4],
     most: u64,
-) -> Option<(Part<[u8; 4]>, Vec<u8>)> {
+) -> Option<(FilePart<[u8; 4]>, Vec<u8>)> {
     file.rewind().ok()?;
     let mut source = ByteSource::new(file, file_bytes);
     let mut chunks = chunks_of::chunks(&mut source);
@@ -233,13 +234,13 @@ fn chunk_named(
 }
 
 /// A `cICP` chunk for other pixels than RGB, which the decoder would take for damage, and its content.
-fn invalid_cicp(file: &mut Input, file_bytes: u64) -> Option<(Part<[u8; 4]>, Vec<u8>)> {
+fn invalid_cicp(file: &mut Input, file_bytes: u64) -> Option<(FilePart<[u8; 4]>, Vec<u8>)> {
     let found = chunk_named(file, file_bytes, *b"cICP", 4);
     found.filter(|(_, points)| !matches!(points[..], [_, _, 0, 0 | 1]))
 }
 
 /// A copy of the file without one of its chunks.
-fn without(mut file: Input, chunk: &Part<[u8; 4]>) -> io::Result<Input> {
+fn without(mut file: Input, chunk: &FilePart<[u8; 4]>) -> io::Result<Input> {
     let mut rest = tempfile::tempfile()?;
     file.rewind()?;
     copy(&mut file.by_ref().take(chunk.start - 8), &mut rest)?;
@@ -267,7 +268,7 @@ fn profile(file: &mut Input, file_bytes: u64) -> Option<Result<Vec<u8>, String>>
     Some(Ok(profile))
 }
 
-impl From<DecodingError> for Failure {
+impl From<DecodingError> for DecodeFailure {
     fn from(err: DecodingError) -> Self {
         match err {
             DecodingError::LimitsExceeded => Self::too_much_memory(),

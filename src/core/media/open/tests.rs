@@ -10,7 +10,7 @@ fn fixtures() -> PathBuf {
 }
 
 /// Every fixture picture with what Pillow makes of it.
-fn pictures() -> Vec<(String, Vec<u8>, Picture)> {
+fn pictures() -> Vec<(String, Vec<u8>, RgbPixels)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(fixtures()).unwrap() {
         let path = entry.unwrap().path();
@@ -20,7 +20,7 @@ fn pictures() -> Vec<(String, Vec<u8>, Picture)> {
         };
         let expected = fs::read(&path).unwrap();
         let side = |at: usize| u32::from_le_bytes(expected[at..at + 4].try_into().unwrap());
-        let picture = Picture::new(side(0), side(4), expected[8..].to_vec()).unwrap();
+        let picture = RgbPixels::new(side(0), side(4), expected[8..].to_vec()).unwrap();
         let bytes = fs::read(path.with_file_name(picture_name)).unwrap();
         found.push((picture_name.to_owned(), bytes, picture));
     }
@@ -28,7 +28,7 @@ fn pictures() -> Vec<(String, Vec<u8>, Picture)> {
     found
 }
 
-fn opened(bytes: &[u8]) -> Result<Picture, MediaError> {
+fn opened(bytes: &[u8]) -> Result<RgbPixels, MediaError> {
     let folder = tempfile::tempdir().unwrap();
     // The name says nothing: the content decides.
     let path = folder.path().join("file.txt");

@@ -1,5 +1,4 @@
-//! TIFF: what the `image` crate reads, and the two common makes that it does not: with a palette, and
-//! grey with alpha.
+//! TIFF: what the `image` crate reads, and the two common makes that it does not: with a palette, and grey with alpha.
 //!
 //! Exotic ones (YCbCr without JPEG, Lab, palettes of less than 8 bits) are refused with a sentence.
 
@@ -17,8 +16,8 @@ use crate::formats::tiff::check_lists as tiff_lists;
 
 use super::declared::{MAX_PROFILE_BYTES, rgb_from_cmyk};
 use super::{
-    DeclaredColours, Decoded, Failure, Input, MAX_FILE_BYTES, check_size, decoder_bytes, one_line,
-    other,
+    DeclaredColours, DecodeFailure, DecodedImage, Input, MAX_FILE_BYTES, check_size, decoder_bytes,
+    one_line, other,
 };
 
 /// The tag that says what the samples mean, and two of its values.
@@ -26,11 +25,11 @@ const PHOTOMETRIC: u16 = 262;
 const BLACK_IS_ZERO: u16 = 1;
 const PALETTE: u16 = 3;
 
-pub(super) fn decode(file: Input) -> Result<Decoded, Failure> {
+pub(super) fn decode(file: Input) -> Result<DecodedImage, DecodeFailure> {
     let mut bytes = Vec::new();
     file.take(MAX_FILE_BYTES)
         .read_to_end(&mut bytes)
-        .map_err(Failure::Io)?;
+        .map_err(DecodeFailure::Io)?;
     // The decoder knows no palettes, but it reads the same samples when they are called grey.
     let has_palette = retag_palette(&mut bytes);
     check_lists(&mut Cursor::new(&bytes), bytes.len() as u64)?;
@@ -40,7 +39,7 @@ pub(super) fn decode(file: Input) -> Result<Decoded, Failure> {
     let mut colours = match decoder.find_tag(Tag::IccProfile) {
         Ok(None) => DeclaredColours::Untagged,
         found => match found.ok().flatten().map(TagValue::into_u8_vec) {
-            Some(Ok(profile)) => DeclaredColours::of(Some(profile), None),
+            Some(Ok(profile)) => DeclaredColours::from_metadata(Some(profile), None),
             _ => DeclaredColours::Unreadable("its ICC profile cannot be read".to_owned()),
         },
     };
@@ -53,13 +52,13 @@ pub(super) fn decode(file: Input) -> Result<Decoded, Failure> {
         // The `image` crate knows no profiles of inks.
         Ok(ColorType::CMYK(8)) if matches!(colours, DeclaredColours::Icc(_)) => 4,
         _ if has_palette => {
-            return Err(Failure::Unsupported(
+            return Err(DecodeFailure::Unsupported(
                 "its palette is not of 8 bits".to_owned(),
             ));
         }
         _ => {
             let decoded = other::decode(Cursor::new(bytes), ImageFormat::Tiff)?;
-            return Ok(Decoded { colours, ..decoded });
+            return Ok(DecodedImage { colours, ..decoded });
         }
     };
     let (width, height) = decoder.dimensions()?;
@@ -82,7 +81,7 @@ pub(super) fn decode(file: Input) -> Result<Decoded, Failure> {
         DecodingResult::U8(inks) if samples == 4 => {
             let Some((rgb, converted)) = rgb_from_cmyk(inks, &colours) else {
                 let plain = other::decode(Cursor::new(bytes), ImageFormat::Tiff)?;
-                return Ok(Decoded { colours, ..plain });
+                return Ok(DecodedImage { colours, ..plain });
             };
             colours = converted;
             RgbImage::from_raw(width, height, rgb).map(DynamicImage::from)
@@ -94,13 +93,13 @@ pub(super) fn decode(file: Input) -> Result<Decoded, Failure> {
             ImageBuffer::from_raw(width, height, raw).map(DynamicImage::ImageLumaA16)
         }
         _ => {
-            return Err(Failure::Unsupported(
+            return Err(DecodeFailure::Unsupported(
                 "its samples are not of 8 or 16 bits".to_owned(),
             ));
         }
     };
-    Ok(Decoded {
-        image: image.ok_or_else(|| Failure::Damaged("it has too few samples".to_owned()))?,
+    Ok(DecodedImage {
+        image: image.ok_or_else(|| DecodeFailure::Damaged("it has too few samples".to_owned()))?,
         colours,
         orientation,
     })
@@ -163,18 +162,21 @@ fn limits(width: u32, height: u32) -> Limits {
 }
 
 /// Width and height in pixels, of any make: those that are not read say so when they are opened.
-pub(in crate::media) fn size(mut file: impl Read + Seek, len: u64) -> Result<(u32, u32), Failure> {
+pub(in crate::media) fn size(
+    mut file: impl Read + Seek,
+    len: u64,
+) -> Result<(u32, u32), DecodeFailure> {
     check_lists(&mut file, len)?;
     Ok(Decoder::new(file)?.dimensions()?)
 }
 
 /// Checks lists before any decoder does, which trusts their lengths. The file is at its beginning before and after.
-pub(super) fn check_lists(file: &mut (impl Read + Seek), len: u64) -> Result<(), Failure> {
+pub(super) fn check_lists(file: &mut (impl Read + Seek), len: u64) -> Result<(), DecodeFailure> {
     tiff_lists(&mut ByteSource::new(&mut *file, len))?;
-    file.rewind().map_err(Failure::Io)
+    file.rewind().map_err(DecodeFailure::Io)
 }
 
-impl From<TiffError> for Failure {
+impl From<TiffError> for DecodeFailure {
     fn from(err: TiffError) -> Self {
         match err {
             TiffError::IoError(err) => err.into(),

@@ -7,7 +7,7 @@ mod lettering;
 use image::imageops::replace;
 use image::{Rgb, RgbImage};
 
-use super::{MediaError, Picture};
+use super::{MediaError, RgbPixels};
 use lettering::TextRenderer;
 
 /// The longer edge of a cell at most, in pixels.
@@ -39,7 +39,7 @@ pub struct SheetLabels<'a> {
 /// Content of a cell.
 pub enum SheetCell {
     /// At most as large as the cells are.
-    Picture(Picture),
+    Picture(RgbPixels),
     /// Why there is none.
     Words(&'static str),
 }
@@ -54,7 +54,7 @@ pub struct SheetPlace {
 }
 
 pub struct ContactSheet {
-    pub picture: Picture,
+    pub picture: RgbPixels,
     /// Row by row.
     pub cells: Vec<SheetPlace>,
 }
@@ -102,7 +102,7 @@ pub fn draw_sheet(
     let (columns, rows) = (labels.columns.len() as u32, labels.rows.len() as u32);
     let whole_width = before + GAP + columns * (width + GAP);
     let whole_height = above + rows * (row + GAP);
-    let mut sheet = Canvas::new(whole_width, whole_height);
+    let mut sheet = SheetCanvas::new(whole_width, whole_height);
     let left = |column: u32| before + GAP + column * (width + GAP);
     let top = |row_at: u32| above + row_at * (row + GAP);
     for (column, lines) in (0..).zip(&heads) {
@@ -145,16 +145,16 @@ pub fn draw_sheet(
 }
 
 /// Pixels that are drawn on. Nothing outside is drawn.
-struct Canvas(RgbImage);
+struct SheetCanvas(RgbImage);
 
-impl Canvas {
+impl SheetCanvas {
     fn new(width: u32, height: u32) -> Self {
         Self(RgbImage::from_pixel(width, height, Rgb(PAPER)))
     }
 
-    fn picture(self) -> Result<Picture, MediaError> {
+    fn picture(self) -> Result<RgbPixels, MediaError> {
         let (width, height) = self.0.dimensions();
-        Picture::new(width, height, self.0.into_raw())
+        RgbPixels::new(width, height, self.0.into_raw())
     }
 
     fn fill(&mut self, place: SheetPlace, colour: [u8; 3]) {
@@ -162,7 +162,7 @@ impl Canvas {
         replace(&mut self.0, &filled, place.x.into(), place.y.into());
     }
 
-    fn paste(&mut self, picture: Picture, (left, top): (u32, u32)) {
+    fn paste(&mut self, picture: RgbPixels, (left, top): (u32, u32)) {
         if let Some(pasted) = RgbImage::from_raw(picture.width, picture.height, picture.rgb) {
             replace(&mut self.0, &pasted, left.into(), top.into());
         }
@@ -211,7 +211,7 @@ mod tests {
                 return SheetCell::Words("Failed");
             }
             let colour = [50 * (index as u8 + 1), 7, 9];
-            SheetCell::Picture(Picture::from_fn(64, 48, |_, _| colour).unwrap())
+            SheetCell::Picture(RgbPixels::from_fn(64, 48, |_, _| colour).unwrap())
         })
         .unwrap();
         assert_eq!(sheet.cells.len(), 4);

@@ -11,12 +11,12 @@ use image::{
     AnimationDecoder as _, Frames, GrayImage, ImageDecoder, ImageResult, Limits, RgbaImage,
 };
 
-use super::{ClipInfo, Sink, VideoFacts, apng};
+use super::{ClipInfo, FrameSink, VideoFacts, apng};
 use crate::formats::{ByteSource, webp};
 use crate::media::colour::ColourConversion;
 use crate::media::kind::{FileFormat, SniffedFile};
 use crate::media::open::{
-    Failure, MAX_PIXELS, PngReader, check_size, drop_alpha, other, picture_from_rgb,
+    DecodeFailure, MAX_PIXELS, PngReader, check_size, drop_alpha, other, picture_from_rgb,
 };
 use crate::media::{AlphaChannel, FrameStarts, MediaError, OpenedImage, open_image};
 
@@ -26,14 +26,14 @@ const MAX_FRAMES: usize = 1 << 16;
 /// Duration of a frame without one, in milliseconds: as in browsers.
 const DEFAULT_MILLIS: u64 = 100;
 
-pub(super) struct Animation {
+pub(super) struct AnimationSource {
     path: PathBuf,
     kind: FileFormat,
 }
 
 type Input = BufReader<File>;
 
-impl Animation {
+impl AnimationSource {
     pub fn open(path: &Path, opened: SniffedFile) -> Result<(Self, VideoFacts), MediaError> {
         let SniffedFile { file, len, kind } = opened;
         let scanned = match kind {
@@ -57,8 +57,8 @@ impl Animation {
         open_image(&self.path).is_ok_and(|image| image.alpha.is_some())
     }
 
-    pub fn read(&self, sink: &mut Sink<'_>) -> Result<(), MediaError> {
-        let failed = |failure: Failure| failure.into_error(self.kind.name(), &self.path);
+    pub fn read(&self, sink: &mut FrameSink<'_>) -> Result<(), MediaError> {
+        let failed = |failure: DecodeFailure| failure.into_error(self.kind.name(), &self.path);
         let conversion = self.conversion();
         let mut show = |canvas: RgbaImage| {
             let (width, height) = canvas.dimensions();
@@ -67,7 +67,7 @@ impl Animation {
             let mut rgb = drop_alpha(canvas.into_raw(), 4);
             if let Some(conversion) = &conversion {
                 let converted = conversion.convert_rgb(&mut rgb);
-                converted.map_err(|why| failed(Failure::Damaged(why)))?;
+                converted.map_err(|why| failed(DecodeFailure::Damaged(why)))?;
             }
             let picture = picture_from_rgb(width, height, rgb).map_err(failed)?;
             sink(OpenedImage {
@@ -123,7 +123,7 @@ fn limits_of(decoder: &impl ImageDecoder) -> Limits {
     other::limits(width, height)
 }
 
-fn scan_gif(file: Input) -> Result<(ClipInfo, Option<FrameStarts>), Failure> {
+fn scan_gif(file: Input) -> Result<(ClipInfo, Option<FrameStarts>), DecodeFailure> {
     let mut options = gif::DecodeOptions::new();
     options.skip_frame_decoding(true);
     if let Some(limit) = NonZeroU64::new(MAX_PIXELS) {
@@ -132,32 +132,32 @@ fn scan_gif(file: Input) -> Result<(ClipInfo, Option<FrameStarts>), Failure> {
     let mut decoder = options.read_info(file)?;
     let (width, height) = (decoder.width().into(), decoder.height().into());
     check_size(width, height)?;
-    let mut times = Times::default();
+    let mut times = AnimationTimes::default();
     while let Some(frame) = decoder.next_frame_info()? {
         times.add(u64::from(frame.delay) * 10)?;
     }
     times.info(width, height, 10)
 }
 
-fn scan_png(file: File, len: u64) -> Result<(ClipInfo, Option<FrameStarts>), Failure> {
+fn scan_png(file: File, len: u64) -> Result<(ClipInfo, Option<FrameStarts>), DecodeFailure> {
     let apng::ApngScan {
         width,
         height,
         delays,
     } = apng::scan(BufReader::new(file), len, MAX_FRAMES)?;
-    let mut times = Times::default();
+    let mut times = AnimationTimes::default();
     delays.into_iter().try_for_each(|delay| times.add(delay))?;
     times.info(width, height, 1)
 }
 
 /// Walks over the chunks: `VP8X` has the canvas, each `ANMF` a frame's time.
-fn scan_webp(mut file: &File, len: u64) -> Result<(ClipInfo, Option<FrameStarts>), Failure> {
+fn scan_webp(mut file: &File, len: u64) -> Result<(ClipInfo, Option<FrameStarts>), DecodeFailure> {
     let mut source = ByteSource::new(file, len);
     if webp::end(&mut source)? > len {
-        return Err(Failure::Truncated);
+        return Err(DecodeFailure::Truncated);
     }
     webp::check_sizes(&mut source)?;
-    let mut times = Times::default();
+    let mut times = AnimationTimes::default();
     let mut canvas = None;
     let mut chunks = webp::chunks(&mut source)?;
     while let Some(chunk) = chunks.next_part()? {
@@ -175,11 +175,12 @@ fn scan_webp(mut file: &File, len: u64) -> Result<(ClipInfo, Option<FrameStarts>
     }
     if times.ends.is_empty() {
         // A picture that does not move.
-        file.rewind().map_err(Failure::Io)?;
+        file.rewind().map_err(DecodeFailure::Io)?;
         canvas = Some(WebPDecoder::new(BufReader::new(file))?.dimensions());
         times.add(0)?;
     }
-    let (width, height) = canvas.ok_or_else(|| Failure::Damaged("it has no canvas".to_owned()))?;
+    let (width, height) =
+        canvas.ok_or_else(|| DecodeFailure::Damaged("it has no canvas".to_owned()))?;
     check_size(width, height)?;
     times.info(width, height, 1)
 }
@@ -189,16 +190,16 @@ fn le24([a, b, c]: [u8; 3]) -> u32 {
 }
 
 #[derive(Default)]
-struct Times {
+struct AnimationTimes {
     /// End of each frame, in milliseconds.
     ends: Vec<i64>,
 }
 
-impl Times {
-    fn add(&mut self, millis: u64) -> Result<(), Failure> {
+impl AnimationTimes {
+    fn add(&mut self, millis: u64) -> Result<(), DecodeFailure> {
         if self.ends.len() == MAX_FRAMES {
             let reason = format!("it has more than {MAX_FRAMES} frames");
-            return Err(Failure::Unsupported(reason));
+            return Err(DecodeFailure::Unsupported(reason));
         }
         let millis = if millis == 0 { DEFAULT_MILLIS } else { millis };
         let begin = self.ends.last().copied().unwrap_or(0);
@@ -211,13 +212,13 @@ impl Times {
         width: u32,
         height: u32,
         unit_millis: i64,
-    ) -> Result<(ClipInfo, Option<FrameStarts>), Failure> {
+    ) -> Result<(ClipInfo, Option<FrameStarts>), DecodeFailure> {
         let num_frames = self.ends.len() as u32;
         let units: Vec<i64> = std::iter::once(0)
             .chain(self.ends.into_iter().map(|end| end / unit_millis))
             .collect();
         let Some(total) = units.last().filter(|_| num_frames > 0) else {
-            return Err(Failure::Damaged("it has no frame".to_owned()));
+            return Err(DecodeFailure::Damaged("it has no frame".to_owned()));
         };
         let units_a_second = 1000.0 / unit_millis as f64;
         let rate = fps_from_times(num_frames, total.unsigned_abs(), units_a_second);
@@ -233,8 +234,7 @@ impl Times {
     }
 }
 
-/// The rate of `num_frames` that last `total` units: a whole number where the units, which round the
-/// times, allow one.
+/// The rate of `num_frames` that last `total` units: a whole number where the units, which round the times, allow one.
 fn fps_from_times(num_frames: u32, total: u64, units_a_second: f64) -> f64 {
     let frames = f64::from(num_frames);
     let total = total as f64;

@@ -10,7 +10,7 @@ use image::imageops::{overlay, replace};
 
 use crate::formats::{ByteSource, png};
 use crate::media::MediaError;
-use crate::media::open::{Failure, PngReader, check_size};
+use crate::media::open::{DecodeFailure, PngReader, check_size};
 
 /// Size of the canvas and delay of each frame, in milliseconds. No frames where the PNG is a still image.
 pub(super) struct ApngScan {
@@ -24,7 +24,7 @@ pub(super) fn scan<R: Read + Seek>(
     file: R,
     len: u64,
     max_frames: usize,
-) -> Result<ApngScan, Failure> {
+) -> Result<ApngScan, DecodeFailure> {
     let mut source = ByteSource::new(file, len);
     let mut chunks = png::chunks(&mut source);
     let (mut width, mut height, mut is_animated) = (0, 0, false);
@@ -72,7 +72,7 @@ pub(super) fn read(
     show: &mut dyn FnMut(RgbaImage) -> Result<(), MediaError>,
     path: &Path,
 ) -> Result<(), MediaError> {
-    let failed = |failure: Failure| failure.into_error("PNG", path);
+    let failed = |failure: DecodeFailure| failure.into_error("PNG", path);
     let file_bytes = file
         .metadata()
         .map_err(|err| MediaError::from_io("read the file", err, path))?
@@ -134,8 +134,9 @@ mod tests {
         let path = folder.path().join("a_0001.png");
         std::fs::write(&path, bytes).unwrap();
         let clip = open_clip(&path).unwrap();
-        let ends =
-            |frame: &std::sync::Arc<crate::media::Picture>| [frame.pixel(0, 0), frame.pixel(3, 1)];
+        let ends = |frame: &std::sync::Arc<crate::media::RgbPixels>| {
+            [frame.pixel(0, 0), frame.pixel(3, 1)]
+        };
         (clip.frames.iter().map(ends).collect(), clip.fps)
     }
 

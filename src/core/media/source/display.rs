@@ -3,7 +3,7 @@
 use crate::media::colour::{ColourConversion, hdr_words};
 use crate::media::open::CicpColours;
 use crate::media::resize::resize_lanczos;
-use crate::media::{MediaError, Picture};
+use crate::media::{MediaError, RgbPixels};
 
 /// Code of primaries and transfer characteristics that a file leaves open, in ITU-T H.273.
 pub(super) const UNSPECIFIED: u8 = 2;
@@ -38,7 +38,7 @@ pub(super) fn square_size((width, height): (u32, u32), aspect: PixelAspect) -> (
 }
 
 /// Resamples a frame to square pixels.
-pub(super) fn make_square(frame: Picture, aspect: PixelAspect) -> Result<Picture, MediaError> {
+pub(super) fn make_square(frame: RgbPixels, aspect: PixelAspect) -> Result<RgbPixels, MediaError> {
     let size = (frame.width, frame.height);
     let (width, height) = square_size(size, aspect);
     if (width, height) == size {

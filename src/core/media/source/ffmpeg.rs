@@ -10,16 +10,16 @@ use std::process::Stdio;
 
 use super::display::conversions;
 use super::ffprobe::{self, MICROS, VIDEO_STREAM};
-use super::{ClipInfo, Sink, VideoFacts};
+use super::{ClipInfo, FrameSink, VideoFacts};
 use crate::media::colour::ColourConversion;
 use crate::media::ffmpeg_images::{FfmpegImages, FfmpegPixels};
-use crate::media::open::{Failure, picture_from_rgb};
-use crate::media::{AlphaChannel, FrameStarts, HAS_H264, MediaError, OpenedImage, Picture};
+use crate::media::open::{DecodeFailure, picture_from_rgb};
+use crate::media::{AlphaChannel, FrameStarts, HAS_H264, MediaError, OpenedImage, RgbPixels};
 
 /// The rate of a clip that tells none.
 const DEFAULT_FPS: f64 = 24.0;
 
-pub(super) struct Ffmpeg {
+pub(super) struct FfmpegSource {
     path: PathBuf,
     /// The container's name in ffmpeg.
     container: &'static str,
@@ -34,7 +34,7 @@ pub(super) struct Ffmpeg {
 /// Processor seconds for the first frame: a list of a million edits keeps ffmpeg busy for minutes.
 const FIRST_FRAME_SECS: &str = "10";
 
-impl Ffmpeg {
+impl FfmpegSource {
     /// Opens a clip of which it is known that nothing else here can read it, and what it is. `kind` is the name of the
     /// container.
     pub fn open(
@@ -53,7 +53,7 @@ impl Ffmpeg {
             )
         };
         let missing = |found: String| {
-            MediaError::said(
+            MediaError::with_path(
                 format_args!(
                     "this clip is {found}{here}: install ffmpeg to read it, or convert it to {readable}"
                 ),
@@ -70,14 +70,16 @@ impl Ffmpeg {
         let (times, mut num_frames) = (probed.times(), probed.num_packets);
         let Some(stream) = probed.streams.first_mut() else {
             return Err(if probed.num_streams > 0 {
-                Failure::NoVideo.into_error(kind, &path)
+                DecodeFailure::NoVideo.into_error(kind, &path)
             } else {
                 unreadable(&path)
             });
         };
         if stream.lacks_peak() {
             let frames = probe(ffprobe::PEAK_ENTRIES, &ffprobe::FIRST_FRAME)?.streams;
-            frames.into_iter().for_each(|frame| stream.fill_from(frame));
+            for frame in frames {
+                stream.fill_from(frame);
+            }
         }
         let stream = &*stream;
         let colours = stream.colours();
@@ -140,7 +142,7 @@ impl Ffmpeg {
         Ok((ffmpeg, facts))
     }
 
-    pub fn read(&self, sink: &mut Sink<'_>) -> Result<(), MediaError> {
+    pub fn read(&self, sink: &mut FrameSink<'_>) -> Result<(), MediaError> {
         let mut frames = self.start(&[])?;
         let mut alphas = None;
         if self.has_alpha {
@@ -202,14 +204,14 @@ impl Ffmpeg {
     }
 
     /// The next frame; `None` after the last one.
-    fn next(&self, frames: &mut FfmpegImages) -> Result<Option<Picture>, MediaError> {
+    fn next(&self, frames: &mut FfmpegImages) -> Result<Option<RgbPixels>, MediaError> {
         let next = frames.next(|_, _| Ok(())).and_then(|image| {
             let Some(image) = image else { return Ok(None) };
             let (width, height) = (image.width(), image.height());
             let rgb = match &self.conversion {
                 Some(conversion) => conversion
                     .convert_words(image.into_rgb16().as_raw())
-                    .map_err(Failure::Unsupported)?,
+                    .map_err(DecodeFailure::Unsupported)?,
                 None => image.into_rgb8().into_raw(),
             };
             picture_from_rgb(width, height, rgb).map(Some)
@@ -233,5 +235,5 @@ pub(super) fn input(container: &str, path: &Path) -> [OsString; 6] {
 }
 
 fn unreadable(path: &Path) -> MediaError {
-    Failure::Damaged("ffmpeg cannot decode it".to_owned()).into_error("video", path)
+    DecodeFailure::Damaged("ffmpeg cannot decode it".to_owned()).into_error("video", path)
 }

@@ -1,6 +1,6 @@
 //! Properties of a video and the times of its frames, as the user's ffprobe reports them.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -16,7 +16,7 @@ pub(super) const MICROS: f64 = 1e6;
 
 /// Streams of a video, or frames of one, and the packets of the first stream.
 #[derive(Default)]
-pub(super) struct Probe {
+pub(super) struct ProbedFile {
     pub streams: Vec<ProbedStream>,
     pub num_packets: u32,
     /// Start and duration of each shown packet in microseconds; `None` where one has no time or there are too many.
@@ -28,7 +28,7 @@ pub(super) struct Probe {
 /// A stream or frame in the words of ffprobe, which may leave out any of them.
 #[derive(Default)]
 pub(super) struct ProbedStream {
-    fields: HashMap<String, String>,
+    fields: BTreeMap<String, String>,
 }
 
 /// Entries of a video stream and its packets to ask for.
@@ -192,7 +192,7 @@ pub(super) fn probe(
     streams: &str,
     entries: &str,
     options: &[&str],
-) -> Result<Probe, MediaError> {
+) -> Result<ProbedFile, MediaError> {
     let failed = |err| MediaError::from_io("start ffprobe", err, path);
     let mut child = Command::new("ffprobe")
         .args(["-v", "error", "-select_streams", streams])
@@ -207,16 +207,16 @@ pub(super) fn probe(
     let found = child
         .stdout
         .take()
-        .map(|out| Probe::read(BufReader::new(out)));
+        .map(|out| ProbedFile::read(BufReader::new(out)));
     // Fails only if it has ended already.
     child.kill().ok();
     child.wait().ok();
     found
-        .unwrap_or_else(|| Ok(Probe::default()))
+        .unwrap_or_else(|| Ok(ProbedFile::default()))
         .map_err(failed)
 }
 
-impl Probe {
+impl ProbedFile {
     /// Reads lines such as `packet|pts_time=0.040000|duration_time=0.040000|flags=K_`, entries in any order.
     fn read(lines: impl BufRead) -> io::Result<Self> {
         let mut probe = Self {
@@ -308,8 +308,8 @@ mod tests {
     use super::*;
 
     fn stream(fields: &str) -> ProbedStream {
-        let probe = Probe::read(format!("stream|{fields}\nformat|nb_streams=2\n").as_bytes());
-        let Probe {
+        let probe = ProbedFile::read(format!("stream|{fields}\nformat|nb_streams=2\n").as_bytes());
+        let ProbedFile {
             mut streams,
             num_streams,
             ..
@@ -380,7 +380,7 @@ mod tests {
             packet|pts_time=0.120000|duration_time=0.040000|flags=__\n\n\
             packet|pts_time=0.040000|duration_time=0.040000|flags=__\n\
             packet|pts_time=0.120000|duration_time=0.200000|flags=__\n";
-        let probe = Probe::read(text.as_bytes()).unwrap();
+        let probe = ProbedFile::read(text.as_bytes()).unwrap();
         assert_eq!(probe.times(), Some(vec![0, 40_000, 120_000, 160_000]));
         assert_eq!(probe.num_packets, 5);
         for text in [
@@ -389,7 +389,7 @@ mod tests {
             "packet|pts_time=1e40|flags=K_\n",
         ] {
             assert_eq!(
-                Probe::read(text.as_bytes()).unwrap().times(),
+                ProbedFile::read(text.as_bytes()).unwrap().times(),
                 None,
                 "{text}"
             );

@@ -27,11 +27,11 @@ pub(super) use foreign_sound::sound as foreign_sound;
 pub(super) use mp4::sound as mp4_sound;
 pub use reader::{ClipReader, TakeFrame};
 
-use super::{FrameStarts, MediaError, OpenedImage, Picture};
-use crate::job::Clip;
+use super::{FrameStarts, MediaError, OpenedImage, RgbPixels};
+use crate::job::Video;
 
-/// Clips with more pixels in all their frames together are refused before they fill the memory: three
-/// bytes each make 3 GB, which is a minute of 1280 × 720 at 18 frames a second.
+/// Clips with more pixels in all their frames together are refused before they fill the memory: three bytes each make 3
+/// GB, which is a minute of 1280 × 720 at 18 frames a second.
 pub const MAX_CLIP_PIXELS: u64 = 1_000_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -80,18 +80,18 @@ impl ClipInfo {
 }
 
 /// All frames of the video at `path`, whatever its extension says; uneven ones are resampled to their average rate.
-pub fn open_clip(path: &Path) -> Result<Clip, MediaError> {
+pub fn open_clip(path: &Path) -> Result<Video, MediaError> {
     let reader = ClipReader::open(path)?;
     let fps = reader.info().fps;
     read_clip(reader, fps)
 }
 
 /// Like [`open_clip`], for a model of `fps` frames per second: see [`ClipReader::read_even`].
-pub fn open_clip_for_model(path: &Path, fps: f64) -> Result<Clip, MediaError> {
+pub fn open_clip_for_model(path: &Path, fps: f64) -> Result<Video, MediaError> {
     read_clip(ClipReader::open(path)?, fps)
 }
 
-fn read_clip(mut reader: ClipReader, fps: f64) -> Result<Clip, MediaError> {
+fn read_clip(mut reader: ClipReader, fps: f64) -> Result<Video, MediaError> {
     let info = reader.info().for_model(fps);
     let path = &reader.path().to_owned();
     check_amount(info.num_frames, info.width, info.height, path)?;
@@ -104,7 +104,7 @@ fn read_clip(mut reader: ClipReader, fps: f64) -> Result<Clip, MediaError> {
         Ok(())
     })?;
     check_sizes(&frames, path)?;
-    Ok(Clip {
+    Ok(Video {
         frames,
         fps: info.fps,
     })
@@ -121,7 +121,7 @@ pub fn frame_starts(path: &Path) -> Result<Option<FrameStarts>, MediaError> {
 }
 
 /// The last frame of the video at `path`, exactly as [`open_clip`] gives it.
-pub fn last_frame(path: &Path) -> Result<Picture, MediaError> {
+pub fn last_frame(path: &Path) -> Result<RgbPixels, MediaError> {
     let mut last = None;
     let mut reader = ClipReader::open(path)?;
     let first = reader.num_certain_frames().saturating_sub(1);
@@ -151,7 +151,7 @@ pub fn clip_files(path: &Path) -> Result<Vec<PathBuf>, MediaError> {
 }
 
 /// Takes one decoded frame; its error ends the reading.
-type Sink<'a> = dyn FnMut(OpenedImage) -> Result<(), MediaError> + 'a;
+type FrameSink<'a> = dyn FnMut(OpenedImage) -> Result<(), MediaError> + 'a;
 
 /// Takes one decoded frame and its number.
 type NumberedSink<'a> = dyn FnMut(u32, OpenedImage) -> Result<(), MediaError> + 'a;
@@ -180,7 +180,7 @@ fn check_amount(num_frames: u32, width: u32, height: u32, path: &Path) -> Result
         return Ok(());
     }
     let most = MAX_CLIP_PIXELS / 1_000_000;
-    Err(MediaError::said(
+    Err(MediaError::with_path(
         format_args!(
             "this clip is too long: {num_frames} frames of {width} × {height}, and at most {most} megapixels in all frames can be read"
         ),
@@ -189,12 +189,12 @@ fn check_amount(num_frames: u32, width: u32, height: u32, path: &Path) -> Result
 }
 
 /// A clip's frames are all of one size, and there is at least one.
-fn check_sizes(frames: &[Arc<Picture>], path: &Path) -> Result<(), MediaError> {
+fn check_sizes(frames: &[Arc<RgbPixels>], path: &Path) -> Result<(), MediaError> {
     let Some(first) = frames.first() else {
         return Err(MediaError::no_frames(path));
     };
     let expected = (first.width, first.height);
-    let is_other = |frame: &&Arc<Picture>| (frame.width, frame.height) != expected;
+    let is_other = |frame: &&Arc<RgbPixels>| (frame.width, frame.height) != expected;
     match frames.iter().find(is_other) {
         None => Ok(()),
         Some(other) => Err(MediaError::frame_size(expected, other, path)),

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::{ClipInfo, Sink, VideoFacts};
+use super::{ClipInfo, FrameSink, VideoFacts};
 use crate::media::{MediaError, open_image, read_settings};
 
 /// Rate of images without settings, in frames per second.
 const DEFAULT_FPS: f64 = 24.0;
 const MAX_PICTURES: usize = 1 << 20;
 
-pub(super) struct Numbered {
+pub(super) struct NumberedSource {
     pub files: Vec<PathBuf>,
     /// Of the first image.
     pub has_alpha: bool,
@@ -21,7 +21,7 @@ pub(super) struct Numbered {
 
 /// Settings inside an image, as far as they matter here.
 #[derive(Deserialize)]
-struct Carried {
+struct NumberedSettings {
     request: CarriedRequest,
 }
 
@@ -30,7 +30,7 @@ struct CarriedRequest {
     fps: f64,
 }
 
-impl Numbered {
+impl NumberedSource {
     /// Returns `None` if the file's name has no number.
     pub fn open(path: &Path) -> Result<Option<(Self, VideoFacts)>, MediaError> {
         let Some((stem, width, number)) = number_of(path) else {
@@ -51,7 +51,8 @@ impl Numbered {
         };
         let first = open_image(start)?;
         let settings = read_settings(start).ok().flatten();
-        let carried = settings.and_then(|text| serde_json::from_str::<Carried>(&text).ok());
+        let carried =
+            settings.and_then(|text| serde_json::from_str::<NumberedSettings>(&text).ok());
         let fps = carried
             .map(|carried| carried.request.fps)
             .filter(|fps| fps.is_finite() && *fps > 0.0);
@@ -72,7 +73,7 @@ impl Numbered {
         Ok(Some((Self { files, has_alpha }, facts)))
     }
 
-    pub fn read(&self, first: usize, sink: &mut Sink<'_>) -> Result<(), MediaError> {
+    pub fn read(&self, first: usize, sink: &mut FrameSink<'_>) -> Result<(), MediaError> {
         for file in self.files.get(first..).unwrap_or_default() {
             sink(open_image(file)?)?;
         }

@@ -4,31 +4,31 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use super::animation::Animation;
-use super::ffmpeg::Ffmpeg;
-use super::mp4::Movie;
-use super::numbered::Numbered;
+use super::animation::AnimationSource;
+use super::ffmpeg::FfmpegSource;
+use super::mp4::Mp4Source;
+use super::numbered::NumberedSource;
 use super::{ClipInfo, NumberedSink, UnsupportedVideo, VideoFacts, apng};
 use crate::media::kind::{self, FileFormat};
-use crate::media::{FrameStarts, MediaError, OpenedImage, Picture};
+use crate::media::{FrameStarts, MediaError, OpenedImage, RgbPixels};
 
 /// Takes one decoded frame and its number; breaks off when it needs no more.
-pub type TakeFrame<'a> = dyn FnMut(u32, Picture) -> ControlFlow<()> + 'a;
+pub type TakeFrame<'a> = dyn FnMut(u32, RgbPixels) -> ControlFlow<()> + 'a;
 
 /// Takes one decoded frame with its alpha, and its number; breaks off when it needs no more.
 pub type TakeAlphaFrame<'a> = dyn FnMut(u32, OpenedImage) -> ControlFlow<()> + 'a;
 
 pub struct ClipReader {
     path: PathBuf,
-    decoder: Decoder,
+    decoder: VideoDecoder,
     facts: VideoFacts,
 }
 
-enum Decoder {
-    Animation(Animation),
-    Movie(Box<Movie>),
-    Numbered(Numbered),
-    Ffmpeg(Ffmpeg),
+enum VideoDecoder {
+    Animation(AnimationSource),
+    Movie(Box<Mp4Source>),
+    Numbered(NumberedSource),
+    Ffmpeg(FfmpegSource),
 }
 
 impl ClipReader {
@@ -50,28 +50,30 @@ impl ClipReader {
         };
         let found = match kind {
             FileFormat::Gif | FileFormat::WebP => {
-                let (animation, facts) = Animation::open(path, opened)?;
-                return Ok(reader((Decoder::Animation(animation), facts)));
+                let (animation, facts) = AnimationSource::open(path, opened)?;
+                return Ok(reader((VideoDecoder::Animation(animation), facts)));
             }
             FileFormat::Png if apng::is_animated(path) => {
-                let (animation, facts) = Animation::open(path, opened)?;
-                return Ok(reader((Decoder::Animation(animation), facts)));
+                let (animation, facts) = AnimationSource::open(path, opened)?;
+                return Ok(reader((VideoDecoder::Animation(animation), facts)));
             }
             FileFormat::Png => {
-                let (numbered, facts) = Numbered::open(path)?
+                let (numbered, facts) = NumberedSource::open(path)?
                     .ok_or_else(|| not_a_clip("a PNG image without a number"))?;
-                return Ok(reader((Decoder::Numbered(numbered), facts)));
+                return Ok(reader((VideoDecoder::Numbered(numbered), facts)));
             }
-            FileFormat::Mp4 => match Movie::open(path, opened.file, opened.len) {
-                Ok((movie, facts)) => return Ok(reader((Decoder::Movie(Box::new(movie)), facts))),
+            FileFormat::Mp4 => match Mp4Source::open(path, opened.file, opened.len) {
+                Ok((movie, facts)) => {
+                    return Ok(reader((VideoDecoder::Movie(Box::new(movie)), facts)));
+                }
                 Err(UnsupportedVideo::Failed(err)) => return Err(err),
                 Err(UnsupportedVideo::Codec(found)) => found,
             },
             other => other.described().to_owned(),
         };
         let demuxer = kind.demuxer().ok_or_else(|| not_a_clip(&found))?;
-        let (ffmpeg, facts) = Ffmpeg::open(path, kind.name(), demuxer, found)?;
-        Ok(reader((Decoder::Ffmpeg(ffmpeg), facts)))
+        let (ffmpeg, facts) = FfmpegSource::open(path, kind.name(), demuxer, found)?;
+        Ok(reader((VideoDecoder::Ffmpeg(ffmpeg), facts)))
     }
 
     pub fn path(&self) -> &Path {
@@ -106,10 +108,10 @@ impl ClipReader {
     /// Returns true if frames have transparent parts, as far as the headers and the first frame show it.
     pub fn has_alpha(&self) -> bool {
         match &self.decoder {
-            Decoder::Animation(animation) => animation.has_alpha(),
-            Decoder::Movie(_) => false,
-            Decoder::Numbered(numbered) => numbered.has_alpha,
-            Decoder::Ffmpeg(ffmpeg) => ffmpeg.has_alpha,
+            VideoDecoder::Animation(animation) => animation.has_alpha(),
+            VideoDecoder::Movie(_) => false,
+            VideoDecoder::Numbered(numbered) => numbered.has_alpha,
+            VideoDecoder::Ffmpeg(ffmpeg) => ffmpeg.has_alpha,
         }
     }
 
@@ -120,7 +122,7 @@ impl ClipReader {
 
     pub(super) fn into_files(self) -> Vec<PathBuf> {
         match self.decoder {
-            Decoder::Numbered(numbered) => numbered.files,
+            VideoDecoder::Numbered(numbered) => numbered.files,
             _ => vec![self.path],
         }
     }
@@ -187,8 +189,8 @@ impl ClipReader {
     /// Number of frames that have an index. Other headers may promise more than there are.
     pub(super) fn num_certain_frames(&self) -> u32 {
         match self.decoder {
-            Decoder::Movie(_) | Decoder::Numbered(_) => self.facts.info.num_frames,
-            Decoder::Animation(_) | Decoder::Ffmpeg(_) => 0,
+            VideoDecoder::Movie(_) | VideoDecoder::Numbered(_) => self.facts.info.num_frames,
+            VideoDecoder::Animation(_) | VideoDecoder::Ffmpeg(_) => 0,
         }
     }
 
@@ -199,7 +201,7 @@ impl ClipReader {
     ) -> Result<(), MediaError> {
         // Decoders without an index decode the frames before, too.
         let mut number = match self.decoder {
-            Decoder::Numbered(_) => first,
+            VideoDecoder::Numbered(_) => first,
             _ => 0,
         };
         let mut count_up = |frame| {
@@ -211,10 +213,10 @@ impl ClipReader {
             sink(current, frame)
         };
         match &mut self.decoder {
-            Decoder::Animation(animation) => animation.read(&mut count_up),
-            Decoder::Ffmpeg(ffmpeg) => ffmpeg.read(&mut count_up),
-            Decoder::Numbered(numbered) => numbered.read(first as usize, &mut count_up),
-            Decoder::Movie(movie) => movie.read_from_frame(first, sink),
+            VideoDecoder::Animation(animation) => animation.read(&mut count_up),
+            VideoDecoder::Ffmpeg(ffmpeg) => ffmpeg.read(&mut count_up),
+            VideoDecoder::Numbered(numbered) => numbered.read(first as usize, &mut count_up),
+            VideoDecoder::Movie(movie) => movie.read_from_frame(first, sink),
         }
     }
 }
@@ -227,8 +229,8 @@ mod tests {
     /// A clip of 110 frames, each of its own brightness, with keyframes in the middle.
     fn clip(folder: &Path, name: &str) -> PathBuf {
         let path = folder.join(name);
-        let frames: Vec<Picture> = (0..110_u8)
-            .map(|index| Picture::from_fn(32, 32, |_, _| [index * 2, 80, 60]).unwrap())
+        let frames: Vec<RgbPixels> = (0..110_u8)
+            .map(|index| RgbPixels::from_fn(32, 32, |_, _| [index * 2, 80, 60]).unwrap())
             .collect();
         write_clip(&path, &frames, ClipOptions::default()).unwrap();
         path

@@ -1,21 +1,21 @@
 //! Peak activations of autoencoders: levels, tiles and bands.
 
-use super::{Job, StageFootprint};
+use super::{PlannedJob, StageFootprint};
 use crate::memory::PlannedNetwork;
 use crate::networks::{KlVaeConfig, VaeHalf, WanVaeConfig};
 
 /// A clip or picture in pixels.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clip {
+pub(crate) struct PixelVolume {
     pub(crate) width: f64,
     pub(crate) height: f64,
     pub(crate) frames: f64,
     pub(crate) tile: Option<f64>,
 }
 
-impl Clip {
+impl PixelVolume {
     /// So many frames of the size that a job makes.
-    pub(crate) fn of(job: &Job<'_>, frames: u32) -> Self {
+    pub(crate) fn of(job: &PlannedJob<'_>, frames: u32) -> Self {
         let request = job.request;
         Self {
             width: f64::from(request.width),
@@ -65,7 +65,7 @@ fn channels_of_pixel(config: &WanVaeConfig, base: i64) -> f64 {
 }
 
 /// Peak bytes of decoding, without weights. It takes one latent frame at a time, whatever the length.
-pub(crate) fn wan_decode(config: &WanVaeConfig, clip: &Clip, size: f64) -> f64 {
+pub(crate) fn wan_decode(config: &WanVaeConfig, clip: &PixelVolume, size: f64) -> f64 {
     let peak = WanPeak::of(config, clip.frames > 1.0);
     let pixels = clip.width * clip.height;
     let places = if clip.tile_pixels() < pixels {
@@ -80,7 +80,7 @@ pub(crate) fn wan_decode(config: &WanVaeConfig, clip: &Clip, size: f64) -> f64 {
 }
 
 /// Peak bytes of encoding, without weights. It takes four frames at a time.
-pub(crate) fn wan_encode(config: &WanVaeConfig, clip: &Clip, size: f64) -> f64 {
+pub(crate) fn wan_encode(config: &WanVaeConfig, clip: &PixelVolume, size: f64) -> f64 {
     let peak = WanPeak::of(config, clip.frames > 1.0);
     peak.encode * clip.tile_pixels() * channels_of_pixel(config, config.base_dim) * size
 }
@@ -97,7 +97,7 @@ const LARGEST_WHOLE: f64 = 1048576.0;
 const DOUBLED_ANEW: f64 = 5.6;
 
 /// Elements of a layer's input or output at a time; `None` if it takes the whole image.
-fn band(clip: &Clip, width: f64, job: &Job<'_>) -> Option<f64> {
+fn band(clip: &PixelVolume, width: f64, job: &PlannedJob<'_>) -> Option<f64> {
     let is_small = !job.is_on_gpu() && clip.width * clip.height <= LARGEST_WHOLE;
     let edge = clip.tile.or_else(|| (!is_small).then_some(BAND))?;
     Some(edge * edge * 2.0 * width)
@@ -107,8 +107,8 @@ fn band(clip: &Clip, width: f64, job: &Job<'_>) -> Option<f64> {
 const SEEN_EDGE: f64 = 1024.0;
 
 /// One half of a picture's autoencoder with one picture: batches go through it one after the other.
-pub(crate) fn picture(job: &Job<'_>, part: PlannedNetwork) -> Option<StageFootprint> {
-    let mut clip = Clip::of(job, 1);
+pub(crate) fn picture(job: &PlannedJob<'_>, part: PlannedNetwork) -> Option<StageFootprint> {
+    let mut clip = PixelVolume::of(job, 1);
     if part == PlannedNetwork::VaeEncoder && !job.request.references.is_empty() {
         // A reference is seen at about a megapixel, whatever is made.
         (clip.width, clip.height) = (clip.width.max(SEEN_EDGE), clip.height.max(SEEN_EDGE));
@@ -132,7 +132,7 @@ pub(crate) fn picture(job: &Job<'_>, part: PlannedNetwork) -> Option<StageFootpr
 
 /// Decoding or encoding by `AutoencoderKL` with levels of these widths, from the pixels to the latents: each level
 /// twice, what a block reads and what it makes, and the bands' own; the attention among the latents.
-pub(crate) fn kl(widths: &[i64], clip: &Clip, job: &Job<'_>) -> f64 {
+pub(crate) fn kl(widths: &[i64], clip: &PixelVolume, job: &PlannedJob<'_>) -> f64 {
     let size = job.number_bytes() as f64;
     let widths: Vec<f64> = widths.iter().map(|&width| width as f64).collect();
     let pixels = clip.width * clip.height;
@@ -174,10 +174,15 @@ const STRETCH_FRAMES: f64 = 17.0;
 /// Most elements of frames with their predecessors at a time.
 const GATHERED: f64 = 268435456.0;
 
-/// Bytes alive at the worst moment of encoding `frames` latent frames by `AutoencoderKLHunyuanVideo` with levels of
-/// these widths. The clip's stretch lies there whole: what a block reads, what is between its convolutions and what its shortcut
-/// makes, and the frames that are gathered for one convolution.
-pub(crate) fn video_encode(widths: &[i64], clip: &Clip, frames: f64, job: &Job<'_>) -> f64 {
+/// Peak bytes of encoding `frames` latent frames by `AutoencoderKLHunyuanVideo` with levels of these widths. The
+/// stretch is in memory as a whole: a block's input, the values between its convolutions and the output of its
+/// shortcut, and the frames that are gathered for one convolution.
+pub(crate) fn video_encode(
+    widths: &[i64],
+    clip: &PixelVolume,
+    frames: f64,
+    job: &PlannedJob<'_>,
+) -> f64 {
     let size = job.number_bytes() as f64;
     let pixels = clip.tile_pixels();
     let mut most: f64 = 0.0;
@@ -195,7 +200,12 @@ pub(crate) fn video_encode(widths: &[i64], clip: &Clip, frames: f64, job: &Job<'
 }
 
 /// Bytes alive at the worst moment of decoding `latents` latent frames.
-pub(crate) fn video_decode(widths: &[i64], clip: &Clip, latents: f64, job: &Job<'_>) -> f64 {
+pub(crate) fn video_decode(
+    widths: &[i64],
+    clip: &PixelVolume,
+    latents: f64,
+    job: &PlannedJob<'_>,
+) -> f64 {
     let frames = (latents.min(STRETCH_LATENTS) - 1.0).max(0.0) * 4.0 + 1.0;
     video_encode(widths, clip, frames.min(STRETCH_FRAMES), job)
 }

@@ -12,7 +12,7 @@ pub(crate) mod streams;
 pub(crate) mod text;
 
 use super::DeviceClass;
-use super::network::{ModelFootprint, Network};
+use super::network::{ModelFootprint, NetworkFootprint};
 use super::parts::PlannedNetwork;
 use crate::job::{DtypeChoice, GenerateRequest, GuiderKind, Stage, StepCacheKind};
 
@@ -21,7 +21,7 @@ pub(super) const WORKSPACE_BYTES: f64 = 34.0 * 1048576.0;
 
 /// Input of the formulas.
 #[derive(Clone, Copy, Debug)]
-pub struct Job<'a> {
+pub struct PlannedJob<'a> {
     pub request: &'a GenerateRequest,
     pub weights: &'a ModelFootprint,
     pub class: DeviceClass,
@@ -53,7 +53,7 @@ impl StageFootprint {
     }
 }
 
-impl<'a> Job<'a> {
+impl<'a> PlannedJob<'a> {
     /// The networks of a stage, one after the other.
     pub fn needs(&self, stage: Stage) -> Vec<StageFootprint> {
         let needs = (self.request.family.needs)(self, stage);
@@ -89,12 +89,12 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Whether both CFG passes may be batched: a step cache belongs to one text.
+    /// Returns whether both CFG passes may be batched: a step cache belongs to one text.
     pub(crate) fn joins_passes(&self) -> bool {
         self.is_on_gpu() && self.request.step_cache.is_none()
     }
 
-    pub(crate) fn network(&self, part: PlannedNetwork) -> Option<&'a Network> {
+    pub(crate) fn network(&self, part: PlannedNetwork) -> Option<&'a NetworkFootprint> {
         self.weights.part(part)
     }
 
@@ -102,7 +102,7 @@ impl<'a> Job<'a> {
     pub(crate) fn configured<C: 'static>(
         &self,
         part: PlannedNetwork,
-    ) -> Option<(&'a Network, &'a C)> {
+    ) -> Option<(&'a NetworkFootprint, &'a C)> {
         let network = self.network(part)?;
         Some((network, network.config()?))
     }
@@ -156,7 +156,7 @@ impl<'a> Job<'a> {
         tokens: f64,
         (width, blocks): (f64, f64),
     ) -> f64 {
-        let numbers = self.network(part).map_or(0.0, Network::numbers);
+        let numbers = self.network(part).map_or(0.0, NetworkFootprint::numbers);
         2.0 * numbers * tokens + 4.0 * tokens * tokens * width * blocks
     }
 

@@ -2,17 +2,18 @@
 //!
 //! Linear previews take nothing to speak of.
 
-use super::{Job, StageFootprint};
+use super::{PlannedJob, StageFootprint};
 use crate::job::PreviewChoice;
 
 /// The longest edge of a preview in pixels, as the engine bounds it.
 const MAX_EDGE: f64 = 512.0;
-/// Numbers a pixel of the preview at the last level, of 64 channels: a block's input, the frame before, both beside each
-/// other, and what two convolutions give (7 times); what three blocks remember (3), with the levels before (2.25).
+/// Elements per pixel of the preview at the last level, of 64 channels: a block's input, the previous frame, their
+/// concatenation, and the outputs of two convolutions (7 times); the caches of three blocks (3), with the earlier
+/// levels (2.25).
 const NUMBERS_A_PIXEL: f64 = 64.0 * 12.25;
 
 /// A transformer's need with that of watching.
-pub(super) fn watched(job: &Job<'_>, need: StageFootprint) -> StageFootprint {
+pub(super) fn watched(job: &PlannedJob<'_>, need: StageFootprint) -> StageFootprint {
     let numbers = job.weights.preview_numbers;
     if job.request.preview != PreviewChoice::Auto || numbers == 0 || !need.is_transformer() {
         return need;

@@ -1,14 +1,14 @@
 //! Transformers of double and single blocks, as FLUX.1 and HunyuanVideo have them: all tokens go through together.
 
-use super::{Job, StageFootprint};
-use crate::memory::{Network, PlannedNetwork};
+use super::{PlannedJob, StageFootprint};
+use crate::memory::{NetworkFootprint, PlannedNetwork};
 use crate::networks::stream_blocks::{StreamShape, StreamStyle};
 
 /// Calls whose modulations are made at once.
 const CALLS_AT_ONCE: f64 = 32.0;
 
 /// The blocks of a transformer, and the tokens that go through them.
-pub(crate) struct Sequence {
+pub(crate) struct TokenSequence {
     /// Tokens of one text, with those that are appended.
     pub(crate) text: f64,
     /// Tokens of one picture.
@@ -22,7 +22,11 @@ pub(crate) struct Sequence {
 
 /// The worst moment is in a single block (hidden states, what goes into the wide product or comes out of the attention,
 /// and the product itself: 7 widths, or 9 where the feed-forward part is gated) and never below that of a double block.
-pub(crate) fn streams(job: &Job<'_>, network: &Network, sequence: &Sequence) -> StageFootprint {
+pub(crate) fn streams(
+    job: &PlannedJob<'_>,
+    network: &NetworkFootprint,
+    sequence: &TokenSequence,
+) -> StageFootprint {
     let size = job.number_bytes() as f64;
     let [dim, head_dim] = [sequence.shape.dim, sequence.shape.head_dim].map(|it| it as f64);
     let heads = dim / head_dim;
@@ -67,8 +71,8 @@ pub(crate) fn streams(job: &Job<'_>, network: &Network, sequence: &Sequence) -> 
 /// Their outputs stay until the last block of a step; the peak is in one of their blocks, with the transformer's hidden
 /// states before and after its first norm.
 pub(crate) fn add_controls(
-    job: &Job<'_>,
-    sequence: &Sequence,
+    job: &PlannedJob<'_>,
+    sequence: &TokenSequence,
     controls: impl Iterator<Item = StreamShape>,
     need: &mut StageFootprint,
 ) {

@@ -1,6 +1,6 @@
 //! Text and image encoders: short rows of tokens, so most of it is the table of positions and the wide layers.
 
-use super::{Job, StageFootprint};
+use super::{PlannedJob, StageFootprint};
 use crate::memory::PlannedNetwork;
 use crate::networks::{
     ClipLayers, ClipTextConfig, LanguageConfig, ReduxConfig, SiglipConfig, T5Config,
@@ -11,9 +11,13 @@ const EXACT_BYTES: u64 = 4;
 
 /// T5 and UMT5: `tokens` at a time.
 ///
-/// The bias of positions is made and masked (two of it, in UMT5 anew in each block, and one more is padded for the
-/// attention), beside the wide layer's two halves and their product.
-pub(crate) fn t5(job: &Job<'_>, part: PlannedNetwork, tokens: f64) -> Option<StageFootprint> {
+/// The position bias is built and masked (two copies, in UMT5 again in each block, and one more is padded for the
+/// attention), in addition to the wide layer's two halves and their product.
+pub(crate) fn t5(
+    job: &PlannedJob<'_>,
+    part: PlannedNetwork,
+    tokens: f64,
+) -> Option<StageFootprint> {
     let (network, config) = job.configured::<T5Config>(part)?;
     let size = job.number_bytes() as f64;
     let [width, wide] = [config.d_model, config.d_ff].map(|it| it as f64);
@@ -28,7 +32,7 @@ pub(crate) fn t5(job: &Job<'_>, part: PlannedNetwork, tokens: f64) -> Option<Sta
 }
 
 /// CLIP's text half: 77 tokens.
-pub(crate) fn clip_text(job: &Job<'_>, part: PlannedNetwork) -> Option<StageFootprint> {
+pub(crate) fn clip_text(job: &PlannedJob<'_>, part: PlannedNetwork) -> Option<StageFootprint> {
     let (network, config) = job.configured::<ClipTextConfig>(part)?;
     let size = job.number_bytes() as f64;
     let [width, wide] = [config.hidden_size, config.intermediate_size].map(|it| it as f64);
@@ -51,7 +55,7 @@ pub(crate) fn vision(
 }
 
 /// SigLIP with one picture at a time, in f32 whatever the rest computes in.
-pub(crate) fn siglip(job: &Job<'_>) -> Option<StageFootprint> {
+pub(crate) fn siglip(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let (network, config) = job.configured::<SiglipConfig>(PlannedNetwork::ImageEncoder)?;
     let sizes = (config.num_tokens() as f64, config.image_size as f64);
     let bytes = vision(&config.layers(), 1.0, sizes, EXACT_BYTES);
@@ -63,7 +67,7 @@ pub(crate) fn siglip(job: &Job<'_>) -> Option<StageFootprint> {
 }
 
 /// Redux adapter, from SigLIP's hidden states to text tokens, in f32.
-pub(crate) fn redux(job: &Job<'_>) -> Option<StageFootprint> {
+pub(crate) fn redux(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let (network, config) = job.configured::<ReduxConfig>(PlannedNetwork::ImageEmbedder)?;
     let widths = config.redux_dim + 2 * config.inner_dim() + 2 * config.txt_in_features;
     let numbers = seen_tokens(job) * widths as f64;
@@ -78,14 +82,18 @@ pub(crate) fn redux(job: &Job<'_>) -> Option<StageFootprint> {
 }
 
 /// Tokens of all pictures that are parts of the prompt.
-pub(crate) fn seen_tokens(job: &Job<'_>) -> f64 {
+pub(crate) fn seen_tokens(job: &PlannedJob<'_>) -> f64 {
     let pictures = job.request.prompt_pictures.len() as f64;
     let encoder = job.configured::<SiglipConfig>(PlannedNetwork::ImageEncoder);
     encoder.map_or(0.0, |(_, config)| pictures * config.num_tokens() as f64)
 }
 
 /// Llama and Qwen: queries, keys, values and the two halves of the wide layer, and a causal mask.
-pub(crate) fn language(job: &Job<'_>, part: PlannedNetwork, tokens: f64) -> Option<StageFootprint> {
+pub(crate) fn language(
+    job: &PlannedJob<'_>,
+    part: PlannedNetwork,
+    tokens: f64,
+) -> Option<StageFootprint> {
     let (network, config) = job.configured::<LanguageConfig>(part)?;
     let size = job.number_bytes() as f64;
     let [width, wide] = [config.hidden_size, config.intermediate_size].map(|it| it as f64);

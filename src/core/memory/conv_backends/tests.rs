@@ -11,7 +11,7 @@ fn key(shape: ShapeClass) -> ConvBackendKey {
         libtorch: "2.11.0+rocm7.1".to_owned(),
         dtype: "bf16".to_owned(),
         shape,
-        convolutions: Convolutions::Clips,
+        convolutions: ConvDimensions::Clips,
     }
 }
 
@@ -166,7 +166,7 @@ fn a_line_of_the_probe_is_flat_json() {
     let line = ProbeLine {
         backend: ConvBackend::NoMiopen,
         shape: ShapeClass::Small,
-        convolutions: Convolutions::Pictures,
+        convolutions: ConvDimensions::Pictures,
         dtype: "bf16".to_owned(),
         result: right(0.25),
     };

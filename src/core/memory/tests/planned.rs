@@ -22,8 +22,8 @@ use crate::testing::made_up::{
 };
 use measured::MEASURED;
 
-use crate::families::{Family, flux, wan};
-use crate::job::{Control, ControlSettings, GenerateRequest, Stage};
+use crate::families::{ModelFamily, flux, wan};
+use crate::job::{ControlInput, ControlSettings, GenerateRequest, Stage};
 use crate::memory::{
     DeviceClass, DeviceFacts, MemoryOptions, MemoryPlan, MemoryPlanner, ModelAlternative,
     ModelFootprint, PeakCorrections, PlanChange, PlannedNetwork, preserved_table, suggestions,
@@ -53,7 +53,7 @@ fn cpu(gib: u64) -> DeviceFacts {
 /// What is planned, and what with.
 struct Case {
     root: TempDir,
-    family: Family,
+    family: ModelFamily,
     files: ModelFiles,
     weights: ModelFootprint,
     corrections: PeakCorrections,
@@ -100,7 +100,7 @@ impl Case {
     /// Gives every job two controls of one network.
     fn take_controls(&mut self, network: &Shapes) {
         let file = self.root.path().join("control.safetensors");
-        let control = Control {
+        let control = ControlInput {
             file: "depth.png".into(),
             mask: None,
             settings: ControlSettings {
@@ -112,7 +112,7 @@ impl Case {
         self.weights = ModelFootprint::read(self.family, &self.files, &[], &controls).unwrap();
     }
 
-    fn of(root: TempDir, family: Family, files: ModelFiles) -> Self {
+    fn of(root: TempDir, family: ModelFamily, files: ModelFiles) -> Self {
         let weights = ModelFootprint::read(family, &files, &[], &[]).unwrap();
         Self {
             root,

@@ -7,7 +7,7 @@ use safetensors::Dtype;
 
 use super::IfnetConfig;
 use crate::formats::weights::{TensorEntry, TensorType, WeightSet};
-use crate::library::kind;
+use crate::library::tensor_kind;
 
 type Shapes = BTreeMap<String, Vec<u64>>;
 
@@ -84,7 +84,7 @@ fn a_version_is_known_by_its_tensors() {
             (config.version(), config.alignment()),
             (Some(expected), alignment)
         );
-        let kind = kind::of_tensors(&weights);
+        let kind = tensor_kind::of_tensors(&weights);
         assert_eq!(kind.role, "interpolator");
         assert_eq!(kind.text, "RIFE, which makes frames between frames");
     }

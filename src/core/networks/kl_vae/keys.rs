@@ -1,7 +1,7 @@
 //! Tensor names of an image autoencoder: the authors', and diffusers', old and new.
 //!
-//! Either may stand behind a prefix, in a file that holds other networks too. HunyuanVideo's are the same but for a
-//! `conv` within each causal convolution. Knows no shapes.
+//! Any may have a prefix, in a file with other networks. HunyuanVideo's are the same with a `conv` within each causal
+//! convolution. Contains no shapes.
 
 use crate::networks::header::{join, prefix_before};
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use crate::networks::vae::VaeHalf;
 
 /// Dialects of an autoencoder's tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Dialect {
+enum KlVaeDialect {
     Authors,
     Diffusers,
     /// Of before its attention layers were all one.
@@ -22,7 +22,7 @@ enum Dialect {
 pub struct KlVaeKeys {
     /// Prefix of every name: `vae.`, or nothing.
     pub prefix: String,
-    dialect: Dialect,
+    dialect: KlVaeDialect,
     /// The convolutions next to the latents are named as parts of the halves: `encoder.quant_conv`.
     has_inner_convs: bool,
     /// Number of levels, since the authors count the decoder's from the other end.
@@ -32,29 +32,32 @@ pub struct KlVaeKeys {
 impl KlVaeKeys {
     /// The dialect of a file with these keys; `None` where there is no such autoencoder.
     pub fn detect<'a>(keys: impl Iterator<Item = &'a str> + Clone) -> Option<Self> {
-        Self::by(keys, &["decoder.conv_in.weight", "encoder.conv_in.weight"])
+        Self::detect_with(keys, &["decoder.conv_in.weight", "encoder.conv_in.weight"])
     }
 
     /// Names of HunyuanVideo's autoencoder, which are these with a `conv` within each causal convolution:
     /// `decoder.up.3.block.0.conv1.conv.weight`, `encoder.down.0.downsample.conv.conv.weight`.
     pub fn detect_video<'a>(keys: impl Iterator<Item = &'a str> + Clone) -> Option<Self> {
-        Self::by(
+        Self::detect_with(
             keys,
             &["decoder.conv_in.conv.weight", "encoder.conv_in.conv.weight"],
         )
     }
 
     /// `marks`: either half may be in a separate file. All dialects have these.
-    fn by<'a>(keys: impl Iterator<Item = &'a str> + Clone, marks: &[&str]) -> Option<Self> {
+    fn detect_with<'a>(
+        keys: impl Iterator<Item = &'a str> + Clone,
+        marks: &[&str],
+    ) -> Option<Self> {
         let prefix = prefix_before(keys.clone(), marks)?;
         let own = keys.filter_map(|key| key.strip_prefix(prefix));
         let has = |part: &str| own.clone().any(|key| key.contains(part));
         let dialect = if !has("coder.mid_block.") {
-            Dialect::Authors
+            KlVaeDialect::Authors
         } else if has("mid_block.attentions.0.query.weight") {
-            Dialect::OldDiffusers
+            KlVaeDialect::OldDiffusers
         } else {
-            Dialect::Diffusers
+            KlVaeDialect::Diffusers
         };
         Some(Self {
             prefix: prefix.to_owned(),
@@ -84,13 +87,13 @@ impl KlVaeKeys {
             return format!("{}{half}.{original}", self.prefix);
         }
         let own = match self.dialect {
-            Dialect::Authors => original.to_owned(),
+            KlVaeDialect::Authors => original.to_owned(),
             dialect => diffusers_from_original(original, self.levels, dialect),
         };
         format!("{}{own}", self.prefix)
     }
 
-    pub fn of(weights: &WeightSet) -> Option<Self> {
+    pub fn from_weights(weights: &WeightSet) -> Option<Self> {
         Self::detect(weights.tensors.keys().map(String::as_str))
     }
 
@@ -126,7 +129,7 @@ fn levels<'a>(keys: impl Iterator<Item = &'a str>) -> usize {
 }
 
 /// `decoder.up.3.block.0.nin_shortcut.bias` → `decoder.up_blocks.0.resnets.0.conv_shortcut.bias` of four levels
-fn diffusers_from_original(original: &str, levels: usize, dialect: Dialect) -> String {
+fn diffusers_from_original(original: &str, levels: usize, dialect: KlVaeDialect) -> String {
     let parts: Vec<&str> = original.split('.').collect();
     match parts.as_slice() {
         [half, "down", level, rest @ ..] => join(&[half, "down_blocks", level], &level_part(rest)),
@@ -168,13 +171,13 @@ fn residual<'a>(rest: &[&'a str]) -> Vec<&'a str> {
     }
 }
 
-fn attention_part(name: &str, dialect: Dialect) -> &str {
+fn attention_part(name: &str, dialect: KlVaeDialect) -> &str {
     match (name, dialect) {
         ("norm", _) => "group_norm",
-        ("q", Dialect::OldDiffusers) => "query",
-        ("k", Dialect::OldDiffusers) => "key",
-        ("v", Dialect::OldDiffusers) => "value",
-        ("proj_out", Dialect::OldDiffusers) => "proj_attn",
+        ("q", KlVaeDialect::OldDiffusers) => "query",
+        ("k", KlVaeDialect::OldDiffusers) => "key",
+        ("v", KlVaeDialect::OldDiffusers) => "value",
+        ("proj_out", KlVaeDialect::OldDiffusers) => "proj_attn",
         ("q", _) => "to_q",
         ("k", _) => "to_k",
         ("v", _) => "to_v",
@@ -217,7 +220,10 @@ mod tests {
             ),
             ("quant_conv.bias", "quant_conv.bias", "quant_conv.bias"),
         ] {
-            for (dialect, expected) in [(Dialect::Diffusers, new), (Dialect::OldDiffusers, old)] {
+            for (dialect, expected) in [
+                (KlVaeDialect::Diffusers, new),
+                (KlVaeDialect::OldDiffusers, old),
+            ] {
                 assert_eq!(diffusers_from_original(original, 4, dialect), expected);
             }
         }

@@ -17,7 +17,7 @@ const ATTENTION: [&str; 2] = [".attn_1.", ".attentions.0."];
 impl<K: KlKind> KlConfig<K> {
     pub fn schema(&self, half: VaeHalf, keys: &KlVaeKeys) -> Vec<TensorSpec> {
         let own = self.of_half(half);
-        let mut table = Table {
+        let mut table = KlVaeTable {
             schema: Schema::default(),
             is_video: K::IS_VIDEO,
         };
@@ -29,7 +29,7 @@ impl<K: KlKind> KlConfig<K> {
         table.schema.renamed(|name| keys.file_key(name))
     }
 
-    fn encoder(&self, table: &mut Table) {
+    fn encoder(&self, table: &mut KlVaeTable) {
         let (narrow, wide) = (self.narrowest(), self.widest());
         let moments = 2 * self.latent_channels;
         table.conv("encoder.conv_in", [3, narrow], 3);
@@ -58,7 +58,7 @@ impl<K: KlKind> KlConfig<K> {
         }
     }
 
-    fn decoder(&self, table: &mut Table) {
+    fn decoder(&self, table: &mut KlVaeTable) {
         let (narrow, wide) = (self.narrowest(), self.widest());
         if self.is_normed() {
             // The encoder reads them too.
@@ -88,12 +88,12 @@ impl<K: KlKind> KlConfig<K> {
 }
 
 /// Tensors in the picture authors' names, as a list that grows. Widths are those in and out.
-struct Table {
+struct KlVaeTable {
     schema: Schema,
     is_video: bool,
 }
 
-impl Table {
+impl KlVaeTable {
     /// A convolution that sees no time, or all of it alike.
     fn plain_conv(&mut self, name: &str, [input, output]: [i64; 2], edge: i64) {
         let axes = if self.is_video { 5 } else { 4 };

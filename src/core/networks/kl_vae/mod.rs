@@ -42,7 +42,7 @@ impl KlKind for PictureVae {
     }
 
     fn keys(weights: &WeightSet) -> Option<KlVaeKeys> {
-        KlVaeKeys::of(weights)
+        KlVaeKeys::from_weights(weights)
     }
 
     fn check(config: &KlVaeConfig) -> Result<(), String> {

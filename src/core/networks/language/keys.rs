@@ -49,8 +49,7 @@ impl LanguageKeys {
     }
 
     /// Returns whether the elements that RoPE rotates together are adjacent in queries and keys: llama.cpp stores Llama
-    /// so, like
-    /// Meta, and leaves Qwen's as in `transformers`, half a head apart.
+    /// so, like Meta, and leaves Qwen's as in `transformers`, half a head apart.
     pub fn has_paired_heads(&self) -> bool {
         self.is_llama_cpp && self.kind == LanguageKind::Llama
     }

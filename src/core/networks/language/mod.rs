@@ -1,8 +1,7 @@
 //! Language models as prompt encoders: Llama 3, and Qwen 2.5 and 3 with their VL relatives. One decoder with switches.
 //!
 //! Uses the names of `transformers`; [`LanguageKeys`] translates a file's. Layers after the last hidden state that a
-//! model
-//! reads are not loaded, nor are heads and vision towers.
+//! model reads are not loaded, nor are heads and vision towers.
 
 mod keys;
 mod kinds;
@@ -13,7 +12,8 @@ use serde_json::Value;
 
 use super::header::{count, not_a, sizes};
 use super::{
-    NetworkConfig, Role, Schema, TensorSpec, check_epsilon, check_layers, check_sizes, model_type,
+    NetworkConfig, Schema, TensorRole, TensorSpec, check_epsilon, check_layers, check_sizes,
+    model_type,
 };
 use crate::formats::weights::WeightSet;
 use crate::model::CatalogError;
@@ -326,7 +326,7 @@ impl LanguageConfig {
         let values = self.num_key_value_heads() * head_dim;
         let kind = self.kind();
         let mut schema = Schema::default();
-        schema.add(TOKENS, &[self.vocab_size, hidden], Role::Table);
+        schema.add(TOKENS, &[self.vocab_size, hidden], TensorRole::Table);
         for layer in 0..self.num_read_layers() {
             let name = |part: &str| format!("layers.{layer}.{part}");
             schema.vector(&name("input_layernorm.weight"), hidden);

@@ -6,7 +6,7 @@ use super::{LanguageConfig, LanguageKind};
 use crate::model::CatalogError;
 use crate::networks::{NetworkConfig as _, config_path};
 
-/// Hidden states that are read. State 0 is the table's output, state `n` that of layer `n`.
+/// Hidden states that are read. State 0 is the output of the embedding table, state `n` that of layer `n`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LanguageTap {
     /// The last, after the final norm.
@@ -62,16 +62,15 @@ pub struct LanguageUse {
 
 impl LanguageUse {
     /// Config at a path: a folder, a weight file or a weight index. Fails for another kind of model and for one with
-    /// too few
-    /// layers.
+    /// too few layers.
     pub fn read(self, place: &Path) -> Result<LanguageConfig, CatalogError> {
         let config = LanguageConfig::read(place)?;
-        self.of(config)
+        self.truncated(config)
             .map_err(|reason| CatalogError::config(reason, config_path(place)))
     }
 
     /// Like [`Self::read`], for a config that was read.
-    pub fn of(self, config: LanguageConfig) -> Result<LanguageConfig, String> {
+    pub fn truncated(self, config: LanguageConfig) -> Result<LanguageConfig, String> {
         if config.kind() != self.kind {
             return Err(format!(
                 "expected a {} text encoder, found a {} (model_type {})",

@@ -64,7 +64,7 @@ fn assert_exact(schema: &[TensorSpec], file: &Shapes, is_spare: impl Fn(&str) ->
     assert_eq!(named, read);
 }
 
-fn roles(schema: &[TensorSpec], name: &str) -> (Role, bool) {
+fn roles(schema: &[TensorSpec], name: &str) -> (TensorRole, bool) {
     let found = schema.iter().find(|tensor| tensor.name == name);
     let found = found.unwrap_or_else(|| panic!("no {name}"));
     (found.role, found.keeps_f32)
@@ -77,13 +77,13 @@ fn the_schema_of_a_t5_is_its_file() {
     assert_exact(&schema, &file, |key| key == "encoder.embed_tokens.weight");
     let attention = "encoder.block.0.layer.0.SelfAttention";
     for (name, role) in [
-        ("shared.weight", Role::Table),
-        (&format!("{attention}.q.weight"), Role::Matrix),
+        ("shared.weight", TensorRole::Table),
+        (&format!("{attention}.q.weight"), TensorRole::Matrix),
         (
             &format!("{attention}.relative_attention_bias.weight"),
-            Role::Fixed,
+            TensorRole::Fixed,
         ),
-        ("encoder.final_layer_norm.weight", Role::Fixed),
+        ("encoder.final_layer_norm.weight", TensorRole::Fixed),
     ] {
         assert_eq!(roles(&schema, name), (role, false), "{name}");
     }
@@ -115,12 +115,24 @@ fn the_schema_of_a_clip_text_encoder_is_its_file() {
     let schema = config::<ClipTextConfig>(CLIP_TEXT).schema(prefix);
     assert_exact(&schema, &file, |_| false);
     for (name, role) in [
-        ("embeddings.token_embedding.weight", (Role::Table, false)),
-        ("embeddings.position_embedding.weight", (Role::Fixed, false)),
-        ("encoder.layers.1.mlp.fc2.weight", (Role::Matrix, false)),
-        ("encoder.layers.1.mlp.fc2.bias", (Role::Fixed, false)),
-        ("encoder.layers.1.layer_norm2.bias", (Role::Fixed, true)),
-        ("final_layer_norm.weight", (Role::Fixed, true)),
+        (
+            "embeddings.token_embedding.weight",
+            (TensorRole::Table, false),
+        ),
+        (
+            "embeddings.position_embedding.weight",
+            (TensorRole::Fixed, false),
+        ),
+        (
+            "encoder.layers.1.mlp.fc2.weight",
+            (TensorRole::Matrix, false),
+        ),
+        ("encoder.layers.1.mlp.fc2.bias", (TensorRole::Fixed, false)),
+        (
+            "encoder.layers.1.layer_norm2.bias",
+            (TensorRole::Fixed, true),
+        ),
+        ("final_layer_norm.weight", (TensorRole::Fixed, true)),
     ] {
         assert_eq!(roles(&schema, &format!("{prefix}{name}")), role, "{name}");
     }
@@ -135,7 +147,7 @@ fn the_schema_of_a_clip_image_encoder_is_its_file() {
     assert_exact(&schema, &file, |key| key.ends_with("position_ids"));
     assert!(schema.iter().all(|tensor| tensor.keeps_f32));
     let patches = format!("{prefix}embeddings.patch_embedding.weight");
-    assert_eq!(roles(&schema, &patches).0, Role::Fixed);
+    assert_eq!(roles(&schema, &patches).0, TensorRole::Fixed);
 }
 
 #[test]
@@ -161,9 +173,9 @@ fn the_schema_of_a_llama_is_its_file_without_the_last_two_layers() {
         last.iter().any(|last| key.starts_with(last))
     });
     for (name, role) in [
-        ("embed_tokens.weight", Role::Table),
-        ("layers.1.self_attn.o_proj.weight", Role::Matrix),
-        ("layers.1.input_layernorm.weight", Role::Fixed),
+        ("embed_tokens.weight", TensorRole::Table),
+        ("layers.1.self_attn.o_proj.weight", TensorRole::Matrix),
+        ("layers.1.input_layernorm.weight", TensorRole::Fixed),
     ] {
         assert_eq!(roles(&schema, name), (role, false), "{name}");
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::formats::weights::WeightSet;
-use crate::library::kind;
+use crate::library::tensor_kind;
 use crate::networks::*;
 use crate::testing::made_up::write;
 
@@ -62,13 +62,13 @@ fn the_published_single_file_of_qwen_3_says_its_config_by_its_header() {
     assert_eq!(shapes.len(), 398);
     let place = dir.path().join("qwen_3_4b.safetensors");
     write(&place, &shapes, "BF16");
-    let weights = WeightSet::at(&place).unwrap();
+    let weights = WeightSet::open(&place).unwrap();
     assert_eq!(LanguageKeys::of(&weights.names()), Some(keys));
     let found = LanguageConfig::read(&place).unwrap();
     found.check_weights(&weights).unwrap();
     let said = |config: &LanguageConfig| serde_json::to_value(config).unwrap();
     assert_eq!(said(&found), said(&published));
-    let kind = kind::of_tensors(&weights);
+    let kind = tensor_kind::of_tensors(&weights);
     assert_eq!((kind.family, kind.role), ("qwen", "text_encoder"));
     assert_eq!(kind.text, "a Qwen 3 text encoder");
 }
@@ -98,8 +98,8 @@ fn each_language_model_is_known_by_its_tensors_in_both_dialects() {
             };
             let place = dir.path().join("text.safetensors");
             write(&place, &shapes_of(&small(model_type), &keys), "BF16");
-            let weights = WeightSet::at(&place).unwrap();
-            assert_eq!(kind::of_tensors(&weights).text, expected);
+            let weights = WeightSet::open(&place).unwrap();
+            assert_eq!(tensor_kind::of_tensors(&weights).text, expected);
             assert_eq!(LanguageKeys::of(&weights.names()), Some(keys));
             assert_eq!(LanguageConfig::read(&place).unwrap().kind(), kind);
         }
@@ -110,7 +110,7 @@ fn each_language_model_is_known_by_its_tensors_in_both_dialects() {
     shapes.insert(norm.to_owned(), vec![64]);
     let place = dir.path().join("gemma.safetensors");
     write(&place, &shapes, "BF16");
-    let found = kind::of_tensors(&WeightSet::at(&place).unwrap());
+    let found = tensor_kind::of_tensors(&WeightSet::open(&place).unwrap());
     assert_eq!(
         (found.family, &found.text[..]),
         ("gemma", "a Gemma text encoder")

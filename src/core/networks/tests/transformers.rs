@@ -168,28 +168,43 @@ fn what_becomes_of_a_tensor_is_the_same_in_every_dialect() {
         (
             &flux[0],
             "double_blocks.18.img_mod.lin.weight",
-            Role::Modulation,
+            TensorRole::Modulation,
             false,
         ),
-        (&flux[0], "time_in.in_layer.weight", Role::Matrix, true),
-        (&flux[0], "single_blocks.7.linear1.bias", Role::Fixed, false),
+        (
+            &flux[0],
+            "time_in.in_layer.weight",
+            TensorRole::Matrix,
+            true,
+        ),
+        (
+            &flux[0],
+            "single_blocks.7.linear1.bias",
+            TensorRole::Fixed,
+            false,
+        ),
         (
             &framepack[1],
             "double_blocks.18.img_mod.linear.weight",
-            Role::Modulation,
+            TensorRole::Modulation,
             false,
         ),
-        (&framepack[2], "proj_out.weight", Role::Matrix, true),
+        (&framepack[2], "proj_out.weight", TensorRole::Matrix, true),
         (
             &framepack[2],
             "clean_x_embedder.proj_4x.weight",
-            Role::Fixed,
+            TensorRole::Fixed,
             false,
         ),
-        (&wan[0], "patch_embedding.weight", Role::Fixed, false),
-        (&wan[0], "blocks.3.self_attn.q.weight", Role::Matrix, false),
-        (&wan[1], "blocks.3.norm2.weight", Role::Fixed, true),
-        (&wan[1], "scale_shift_table", Role::Fixed, true),
+        (&wan[0], "patch_embedding.weight", TensorRole::Fixed, false),
+        (
+            &wan[0],
+            "blocks.3.self_attn.q.weight",
+            TensorRole::Matrix,
+            false,
+        ),
+        (&wan[1], "blocks.3.norm2.weight", TensorRole::Fixed, true),
+        (&wan[1], "scale_shift_table", TensorRole::Fixed, true),
     ] {
         let own = |tensor: &&TensorSpec| {
             let bare = tensor.name.strip_prefix("model.diffusion_model.");

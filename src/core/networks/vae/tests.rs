@@ -12,8 +12,8 @@ use super::VaeHalf;
 use crate::formats::weights::{TensorEntry, TensorType, WeightSet};
 use crate::networks::schema::TensorSpec;
 use crate::networks::{
-    HunyuanVaeConfig, KlVaeConfig, KlVaeKeys, NetworkConfig, Role, TinyDecoderConfig, WanVaeConfig,
-    WanVaeKeys,
+    HunyuanVaeConfig, KlVaeConfig, KlVaeKeys, NetworkConfig, TensorRole, TinyDecoderConfig,
+    WanVaeConfig, WanVaeKeys,
 };
 
 type Shapes = BTreeMap<String, Vec<u64>>;
@@ -50,7 +50,7 @@ fn both_halves(schema: impl Fn(VaeHalf) -> Vec<TensorSpec>) -> Vec<TensorSpec> {
     let halves = VaeHalf::BOTH.map(|half| {
         let tensors = schema(half);
         assert!(tensors.iter().all(|it| half.has(&it.name)), "{half:?}");
-        let stays = |it: &TensorSpec| matches!(it.role, Role::Fixed | Role::Doubling);
+        let stays = |it: &TensorSpec| matches!(it.role, TensorRole::Fixed | TensorRole::Doubling);
         assert!(tensors.iter().all(stays));
         tensors
     });
@@ -91,7 +91,7 @@ fn a_schema_names_exactly_the_tensors_of_files_that_diffusers_wrote() {
         let folder = fixture(name);
         let file: Shapes = read_json(&folder.join("shapes.json"));
         let cfg = KlVaeConfig::read(&folder).unwrap();
-        let keys = KlVaeKeys::of(&header(&file)).unwrap();
+        let keys = KlVaeKeys::from_weights(&header(&file)).unwrap();
         assert_same(name, both_halves(|half| cfg.schema(half, &keys)), &file);
     }
     let folder = fixture("hunyuan");

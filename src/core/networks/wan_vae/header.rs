@@ -1,7 +1,7 @@
 //! The numbers of Wan's autoencoders that names and shapes show, in the authors' names or diffusers'.
 //!
-//! The statistics of the latents are in no file: those of the two published autoencoders are here, and
-//! a file with another number of channels needs its `config.json`.
+//! The statistics of the latents are in no file: those of the two published autoencoders are here, and a file with
+//! another number of channels needs its `config.json`.
 
 use super::{MAX_LEVELS, WanVaeConfig, WanVaeKeys};
 use crate::formats::weights::WeightSet;
@@ -35,7 +35,7 @@ const STD_48: [f64; 48] = [
 const MAX_BLOCKS: i64 = 16;
 
 /// One level of the encoder.
-struct Level {
+struct EncoderLevel {
     width: i64,
     num_blocks: i64,
     /// The step to the next level, and true if it halves time too; the last level has no step.
@@ -103,7 +103,11 @@ fn statistics(z_dim: i64) -> Result<(&'static [f64], &'static [f64]), String> {
     }
 }
 
-fn levels(weights: &WeightSet, keys: &WanVaeKeys, is_residual: bool) -> Result<Vec<Level>, String> {
+fn levels(
+    weights: &WeightSet,
+    keys: &WanVaeKeys,
+    is_residual: bool,
+) -> Result<Vec<EncoderLevel>, String> {
     let mut levels = Vec::new();
     // In a flat list, where the level begins.
     let mut start = 0;
@@ -126,7 +130,7 @@ fn levels(weights: &WeightSet, keys: &WanVaeKeys, is_residual: bool) -> Result<V
         let num_blocks = widths.len() as i64;
         let has_step = weights.has(&part(num_blocks, "resample.1"));
         let step = has_step.then(|| weights.has(&part(num_blocks, "time_conv")));
-        levels.push(Level {
+        levels.push(EncoderLevel {
             width,
             num_blocks,
             step,

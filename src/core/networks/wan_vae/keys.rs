@@ -1,7 +1,7 @@
 //! Tensor names of Wan's autoencoders: the authors', and diffusers'.
 //!
-//! Wan 2.2 names a level's parts within it, Wan 2.1 has one flat list of the parts of all levels. Either may stand behind
-//! a prefix, in a file that holds other networks too. Knows no shapes.
+//! Wan 2.2 names a level's parts within it, Wan 2.1 has one flat list of the parts of all levels. Either may have a
+//! prefix, in a file with other networks. Contains no shapes.
 
 use super::WanVaeConfig;
 use crate::formats::weights::WeightSet;

@@ -3,7 +3,7 @@
 //! Sets apart the flat form of Wan 2.1 and the residual one of Wan 2.2, which the engine builds from the same levels.
 
 use super::{WanVaeConfig, WanVaeKeys};
-use crate::networks::schema::{Role, Schema, TensorSpec};
+use crate::networks::schema::{Schema, TensorRole, TensorSpec};
 use crate::networks::vae::VaeHalf;
 
 /// One level of the encoder or the decoder.
@@ -150,7 +150,7 @@ impl WanVaeConfig {
     }
 
     pub fn schema(&self, half: VaeHalf, keys: &WanVaeKeys) -> Vec<TensorSpec> {
-        let mut table = Table(Schema::default());
+        let mut table = WanVaeTable(Schema::default());
         match half {
             VaeHalf::Encoder => self.encoder(&mut table),
             VaeHalf::Decoder => self.decoder(&mut table),
@@ -159,7 +159,7 @@ impl WanVaeConfig {
         table.0.renamed(|name| keys.file_key(name))
     }
 
-    fn encoder(&self, table: &mut Table) {
+    fn encoder(&self, table: &mut WanVaeTable) {
         let moments = 2 * self.z_dim;
         table.volume("encoder.conv1", [self.pixel_channels(), self.base_dim], 3);
         let mut widest = self.base_dim;
@@ -172,7 +172,7 @@ impl WanVaeConfig {
         table.volume("conv1", [moments; 2], 1);
     }
 
-    fn decoder(&self, table: &mut Table) {
+    fn decoder(&self, table: &mut WanVaeTable) {
         let levels = self.decoder_levels();
         let widest = levels
             .first()
@@ -191,9 +191,9 @@ impl WanVaeConfig {
 }
 
 /// Tensors in the authors' names, as a list that grows. Widths are those in and out.
-struct Table(Schema);
+struct WanVaeTable(Schema);
 
-impl Table {
+impl WanVaeTable {
     /// A convolution over time, height and width.
     fn volume(&mut self, name: &str, [input, output]: [i64; 2], edge: i64) {
         self.0.conv(name, &[output, input, edge, edge, edge]);
@@ -202,8 +202,11 @@ impl Table {
     /// A norm's scale with a number of empty axes after it.
     fn gamma(&mut self, norm: &str, width: i64, trailing: usize) {
         let shape = [width, 1, 1, 1];
-        self.0
-            .add(format!("{norm}.gamma"), &shape[..=trailing], Role::Fixed);
+        self.0.add(
+            format!("{norm}.gamma"),
+            &shape[..=trailing],
+            TensorRole::Fixed,
+        );
     }
 
     fn level(&mut self, level: &WanVaeLevel) {

@@ -1,8 +1,7 @@
 //! Video autoencoders of Wan, `AutoencoderKLWan`: the flat one of Wan 2.1 and the residual one of Wan 2.2.
 //!
 //! Wan 2.1's is also an autoencoder of images, each a video of one frame: diffusers' `AutoencoderKLQwenImage`, with
-//! equal
-//! tensors and another config.
+//! equal tensors and another config.
 //!
 //! Config from diffusers' file or a header, and its checks.
 
@@ -15,8 +14,8 @@ use serde_json::Value;
 
 use super::vae::{VaeHalf, check_class, check_scale, check_shift};
 use super::{AutoencoderConfig, NetworkConfig, TensorSpec, check_layers, check_sizes, class_name};
+use crate::enum_macros::with_defaults;
 use crate::formats::weights::WeightSet;
-use crate::named::with_defaults;
 use header::{MEAN_16, STD_16};
 pub use keys::WanVaeKeys;
 pub use levels::WanVaeLevel;
@@ -50,8 +49,7 @@ with_defaults! {
         pub latents_mean: Option<Vec<f64>> = None,
         pub latents_std: Option<Vec<f64>> = None,
         /// Wan 2.2: levels with a shortcut around them, all of one width. In Wan 2.1 the step to the next level halves
-        /// the
-        /// width on the way up, and there are no shortcuts.
+        /// the width on the way up, and there are no shortcuts.
         pub is_residual: bool = false,
         #[serde(alias = "input_channels")]
         pub in_channels: i64 = 3,

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::{Graph, Id, Input, Link, MAX_NODES, Node, NodeMode, Slot, id_of, widgets};
-use crate::restore::fields::Fields;
+use super::{
+    ComfyGraph, ComfyNode, Id, MAX_NODES, NodeInput, NodeLink, NodeMode, NodeSlot, id_of, widgets,
+};
+use crate::restore::fields::JsonFields;
 
 /// Subgraphs within each other.
 const MAX_DEPTH: usize = 16;
@@ -15,17 +17,17 @@ const INPUTS_ID: &str = "-10";
 const OUTPUTS_ID: &str = "-20";
 
 /// Nodes and links of the canvas or of one subgraph.
-struct Drawing<'a> {
+struct CanvasGraph<'a> {
     nodes: &'a [Value],
-    links: BTreeMap<Id, Link>,
+    links: BTreeMap<Id, NodeLink>,
     /// Links into the outputs of a subgraph, by slot.
-    outputs: BTreeMap<u64, Link>,
+    outputs: BTreeMap<u64, NodeLink>,
     /// Names of a subgraph's inputs, in order of their slots.
     input_names: Vec<String>,
 }
 
-impl<'a> Drawing<'a> {
-    fn of(object: Fields<'a>) -> Self {
+impl<'a> CanvasGraph<'a> {
+    fn from_fields(object: JsonFields<'a>) -> Self {
         let (mut links, mut outputs) = (BTreeMap::new(), BTreeMap::new());
         for link in object.list("links").iter().take(4 * MAX_NODES) {
             // `[id, from, slot, to, slot, type]`, or an object within subgraphs.
@@ -35,7 +37,7 @@ impl<'a> Drawing<'a> {
                 _ => None,
             };
             let read = || {
-                let found = Link {
+                let found = NodeLink {
                     from: id_of(part(1, "origin_id")?)?,
                     slot: part(2, "origin_slot")?.as_u64()?,
                     kind: part(5, "type")
@@ -56,7 +58,7 @@ impl<'a> Drawing<'a> {
             links.insert(id, found);
         }
         let names = object.list("inputs").iter().take(MAX_NODES);
-        let name = |slot: &Value| Fields::of(slot).and_then(|slot| slot.text("name"));
+        let name = |slot: &Value| JsonFields::from_value(slot).and_then(|slot| slot.text("name"));
         Self {
             nodes: object.list("nodes"),
             links,
@@ -68,7 +70,7 @@ impl<'a> Drawing<'a> {
 
 /// Definitions of the subgraphs of a canvas.
 pub(super) fn definitions(object: &Map<String, Value>) -> Vec<&Map<String, Value>> {
-    let definitions = object.get("definitions").and_then(Fields::of);
+    let definitions = object.get("definitions").and_then(JsonFields::from_value);
     let list = definitions.map_or(&[][..], |it| it.list("subgraphs"));
     list.iter()
         .take(MAX_NODES)
@@ -77,30 +79,41 @@ pub(super) fn definitions(object: &Map<String, Value>) -> Vec<&Map<String, Value
 }
 
 /// Flattens a canvas: the nodes of a subgraph get ids such as `20:3`, as in the other writing.
-pub(super) fn read(object: &Map<String, Value>) -> Graph {
+pub(super) fn read(object: &Map<String, Value>) -> ComfyGraph {
     let inner = definitions(object).into_iter().filter_map(|inner| {
-        let inner = Fields::new(inner);
-        Some((inner.text("id")?, Drawing::of(inner)))
+        let inner = JsonFields::new(inner);
+        Some((inner.text("id")?, CanvasGraph::from_fields(inner)))
     });
-    let mut flattening = Flattening {
-        graph: Graph::default(),
+    let mut flattening = GraphFlattening {
+        graph: ComfyGraph::default(),
         left: MAX_NODES,
         subgraphs: inner.collect(),
     };
-    flattening.add(&Drawing::of(Fields::new(object)), "", &[], 0);
+    flattening.add(
+        &CanvasGraph::from_fields(JsonFields::new(object)),
+        "",
+        &[],
+        0,
+    );
     flattening.graph
 }
 
-struct Flattening<'a> {
-    graph: Graph,
+struct GraphFlattening<'a> {
+    graph: ComfyGraph,
     left: usize,
-    subgraphs: BTreeMap<String, Drawing<'a>>,
+    subgraphs: BTreeMap<String, CanvasGraph<'a>>,
 }
 
-impl Flattening<'_> {
+impl GraphFlattening<'_> {
     /// Adds the nodes of a drawing, below `prefix`; `outer` are the inputs of a subgraph, by slot.
-    fn add(&mut self, drawing: &Drawing<'_>, prefix: &str, outer: &[Option<Input>], depth: usize) {
-        let mut added: Vec<Node> = Vec::new();
+    fn add(
+        &mut self,
+        drawing: &CanvasGraph<'_>,
+        prefix: &str,
+        outer: &[Option<NodeInput>],
+        depth: usize,
+    ) {
+        let mut added: Vec<ComfyNode> = Vec::new();
         for node in drawing.nodes {
             if self.left == 0 {
                 break;
@@ -130,11 +143,11 @@ impl Flattening<'_> {
 }
 
 /// The input at the end of a link; a link from the subgraph's own inputs gives what is outside.
-fn input_of(link: &Link, prefix: &str, outer: &[Option<Input>]) -> Option<Input> {
+fn input_of(link: &NodeLink, prefix: &str, outer: &[Option<NodeInput>]) -> Option<NodeInput> {
     if link.from == INPUTS_ID {
         return outer.get(usize::try_from(link.slot).ok()?)?.clone();
     }
-    Some(Input::Link(Link {
+    Some(NodeInput::Link(NodeLink {
         from: format!("{prefix}{}", link.from),
         ..link.clone()
     }))
@@ -142,30 +155,30 @@ fn input_of(link: &Link, prefix: &str, outer: &[Option<Input>]) -> Option<Input>
 
 fn node_of(
     value: &Value,
-    drawing: &Drawing<'_>,
+    drawing: &CanvasGraph<'_>,
     prefix: &str,
-    outer: &[Option<Input>],
-) -> Option<Node> {
-    let node = Fields::of(value)?;
+    outer: &[Option<NodeInput>],
+) -> Option<ComfyNode> {
+    let node = JsonFields::from_value(value)?;
     let id = id_of(node.get("id")?)?;
     let class = node.text("type")?;
     let mut inputs = widgets::values(&class, node);
     for input in node.list("inputs") {
-        let linked = Fields::of(input).and_then(|input| {
+        let linked = JsonFields::from_value(input).and_then(|input| {
             let link = drawing.links.get(&id_of(input.get("link")?)?)?;
             Some((input.text("name")?, input_of(link, prefix, outer)?))
         });
         inputs.extend(linked);
     }
     let outputs = node.list("outputs").iter().take(MAX_NODES).map(|slot| {
-        let slot = Fields::of(slot);
+        let slot = JsonFields::from_value(slot);
         let text = |name| slot.and_then(|slot| slot.text(name)).unwrap_or_default();
-        Slot {
+        NodeSlot {
             name: text("name"),
             kind: text("type"),
         }
     });
-    Some(Node {
+    Some(ComfyNode {
         id: format!("{prefix}{id}"),
         class,
         inputs,
@@ -175,30 +188,30 @@ fn node_of(
             Some(4.0) => NodeMode::Bypassed,
             _ => NodeMode::Runs,
         },
-        ..Node::default()
+        ..ComfyNode::default()
     })
 }
 
 /// Lets each Get node hand on the input of the Set node of its name.
-fn route_set_nodes(nodes: &mut [Node]) {
-    let name = |node: &Node| {
+fn route_set_nodes(nodes: &mut [ComfyNode]) {
+    let name = |node: &ComfyNode| {
         let mut values = node.inputs.values();
         values.find_map(|input| match input {
-            Input::Value(Value::String(name)) => Some(name.clone()),
+            NodeInput::Value(Value::String(name)) => Some(name.clone()),
             _ => None,
         })
     };
     let set = nodes
         .iter()
         .filter(|node| node.plain_class().ends_with("setnode"));
-    let set: BTreeMap<String, Link> = set
+    let set: BTreeMap<String, NodeLink> = set
         .filter_map(|node| Some((name(node)?, node.links().next()?.1.clone())))
         .collect();
     for node in nodes {
         if node.plain_class().ends_with("getnode") {
             match name(node).and_then(|name| set.get(&name)) {
                 Some(link) => {
-                    node.routes.insert(0, Input::Link(link.clone()));
+                    node.routes.insert(0, NodeInput::Link(link.clone()));
                 }
                 // The name is not the value.
                 None => node.inputs.clear(),

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::text::{Unread, is_schedule};
-use super::walk::{LinkKind, Source, Walk, is_sampler};
-use super::{Input, Node, has_word};
+use super::text::{UnreadText, is_schedule};
+use super::walk::{GraphWalk, InputSource, LinkKind, is_sampler};
+use super::{ComfyNode, NodeInput, has_word};
 use crate::job::prompt::TaggedPrompt;
 use crate::restore::ForeignSettings;
 
@@ -17,25 +17,25 @@ const TEXTS: &str = "populated_text text t5xxl prompt llama clip_l clip_g text_g
 #[derive(Default)]
 pub(super) struct EncodedPrompt<'a> {
     /// Nearest the sampler first.
-    pub visited: Vec<&'a Node>,
+    pub visited: Vec<&'a ComfyNode>,
     /// Sentences on what the prompt is besides its text.
     notes: Vec<String>,
     /// Tags of texts whose nodes load the LoRAs of their tags, by the node's id.
     pub tagged: BTreeMap<&'a str, TaggedPrompt>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> GraphWalk<'a> {
     /// Text of a conditioning; `side` is `positive` or `negative`.
     pub fn encoded(
         &self,
-        source: Option<Source<'a>>,
+        source: Option<InputSource<'a>>,
         side: &str,
         found: &mut EncodedPrompt<'a>,
-    ) -> Result<String, Unread<'a>> {
+    ) -> Result<String, UnreadText<'a>> {
         let _guard = self.enter().ok_or(None)?;
         let (node, slot) = match source.ok_or(None)? {
-            Source::Node(node, slot) => (node, slot),
-            Source::Value(value) => return value.as_str().map(str::to_owned).ok_or(None),
+            InputSource::Node(node, slot) => (node, slot),
+            InputSource::Value(value) => return value.as_str().map(str::to_owned).ok_or(None),
         };
         if found.visited.len() < MAX_VISITED {
             found.visited.push(node);
@@ -65,7 +65,7 @@ impl<'a> Walk<'a> {
         let follow = |name: &str| self.follow(node.inputs.get(name)?, name);
         if let Some(input) = node.inputs.get(side) {
             let before = found.visited.len();
-            if matches!(input, Input::Value(_)) {
+            if matches!(input, NodeInput::Value(_)) {
                 self.use_input(input);
             }
             return self
@@ -80,13 +80,13 @@ impl<'a> Walk<'a> {
             Some(named) => named == side,
             None => !is_named,
         });
-        // What is added to is written before what is added.
+        // The base is listed before the addition.
         names.sort_by_key(|name| name.ends_with("_from"));
         let share = self.number(node, "conditioning_to_strength");
         if let Some(share @ (0.0 | 1.0)) = share {
             names.retain(|name| {
                 let acts = name.ends_with("_from") == (share == 0.0);
-                if !acts && let Some(Source::Node(idle, _)) = follow(name) {
+                if !acts && let Some(InputSource::Node(idle, _)) = follow(name) {
                     self.use_node(idle);
                 }
                 acts
@@ -121,38 +121,14 @@ impl<'a> Walk<'a> {
         if let Some(name) = names.first() {
             return self.encoded(follow(name), side, found);
         }
-        let own = [format!("{side}_prompt"), format!("text_{side}")];
-        let own = own.iter().map(String::as_str).chain(TEXTS.split(' '));
-        let texts = own.filter_map(|name| node.inputs.get_key_value(name));
-        let texts: Vec<(&String, &Input)> = texts.collect();
-        if let Some((name, input)) = texts.first() {
-            let text = self
-                .text(input, name)
-                .map_err(|inner| inner.or(Some(node)))?;
-            if is_schedule(&text) {
-                return Err(Some(node));
-            }
-            let mut others = texts[1..]
-                .iter()
-                .filter_map(|(name, it)| self.text(it, name).ok());
-            if others.any(|other| !other.is_empty() && other != text) && *name != "populated_text" {
-                found.notes.push(format!(
-                    "had different texts for its encoders ({node}): the first is used for all"
-                ));
-            }
-            if node.is_called("wildcardencode powerprompt") {
-                let mut tagged = TaggedPrompt::of_foreign(&text, false);
-                let text = std::mem::take(&mut tagged.text);
-                found.tagged.insert(&node.id, tagged);
-                return Ok(text);
-            }
+        if let Some(text) = self.own_text(node, side, found)? {
             return Ok(text);
         }
         if let Some((_, pipe)) = self.links_of(node, LinkKind::Pipe).first() {
             let source = self.follow(pipe, side).map(|source| match source {
                 // The pipe's own slot says nothing of the member.
-                Source::Node(node, _) => Source::Node(node, u64::MAX),
-                value @ Source::Value(_) => value,
+                InputSource::Node(node, _) => InputSource::Node(node, u64::MAX),
+                value @ InputSource::Value(_) => value,
             });
             return self.encoded(source, side, found);
         }
@@ -165,10 +141,47 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Text in the inputs of an encoder; `None` without such inputs.
+    fn own_text(
+        &self,
+        node: &'a ComfyNode,
+        side: &str,
+        found: &mut EncodedPrompt<'a>,
+    ) -> Result<Option<String>, UnreadText<'a>> {
+        let own = [format!("{side}_prompt"), format!("text_{side}")];
+        let own = own.iter().map(String::as_str).chain(TEXTS.split(' '));
+        let texts = own.filter_map(|name| node.inputs.get_key_value(name));
+        let texts: Vec<(&String, &NodeInput)> = texts.collect();
+        let Some((name, input)) = texts.first() else {
+            return Ok(None);
+        };
+        let text = self
+            .text(input, name)
+            .map_err(|inner| inner.or(Some(node)))?;
+        if is_schedule(&text) {
+            return Err(Some(node));
+        }
+        let mut others = texts[1..]
+            .iter()
+            .filter_map(|(name, it)| self.text(it, name).ok());
+        if others.any(|other| !other.is_empty() && other != text) && *name != "populated_text" {
+            found.notes.push(format!(
+                "had different texts for its encoders ({node}): the first is used for all"
+            ));
+        }
+        if node.is_called("wildcardencode powerprompt") {
+            let mut tagged = TaggedPrompt::of_foreign(&text, false);
+            let text = std::mem::take(&mut tagged.text);
+            found.tagged.insert(&node.id, tagged);
+            return Ok(Some(text));
+        }
+        Ok(Some(text))
+    }
+
     /// Reads one prompt into `restored`, with notes on what is not as it was.
     pub fn read_prompt(
         &self,
-        source: Option<Source<'a>>,
+        source: Option<InputSource<'a>>,
         side: &str,
         restored: &mut ForeignSettings,
     ) -> EncodedPrompt<'a> {
@@ -228,7 +241,7 @@ pub(super) fn named_side(name: &str) -> Option<&'static str> {
 
 /// Side that a node gives at a slot: by the slot's name, else as wanted. Without names, a node of two
 /// conditionings gives the positive one first.
-fn side_at<'s>(node: &Node, slot: u64, side: &'s str) -> &'s str {
+fn side_at<'s>(node: &ComfyNode, slot: u64, side: &'s str) -> &'s str {
     let is_loader = node.has("model") || node.is_called("loader");
     let is_linked = |side: &&str| node.link(side).is_some();
     match node.output(slot).map(|slot| slot.name.to_lowercase()) {

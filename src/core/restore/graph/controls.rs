@@ -1,14 +1,15 @@
 //! ControlNets: their settings, and the control images that the user has to add.
 
-use super::walk::Walk;
-use super::{Input, MAX_CHAIN, Node};
+use super::walk::GraphWalk;
+use super::{ComfyNode, MAX_CHAIN, NodeInput};
 use crate::restore::{ForeignSettings, RestoredControl, file_name, short};
 
 /// File of an image or video that a node is given, scaled or in latents.
-fn loaded_file<'a>(walk: &Walk<'a>, node: &'a Node, name: &str) -> Option<String> {
+fn loaded_file<'a>(walk: &GraphWalk<'a>, node: &'a ComfyNode, name: &str) -> Option<String> {
     let mut source = walk.linked(node, name)?;
     for _ in 0..MAX_CHAIN {
-        let is_value = |name: &&&str| matches!(source.inputs.get(**name), Some(Input::Value(_)));
+        let is_value =
+            |name: &&&str| matches!(source.inputs.get(**name), Some(NodeInput::Value(_)));
         let own = ["image", "video", "file"].iter().find(is_value);
         if let Some(file) = own.and_then(|name| walk.name(source, name)) {
             return Some(short(file_name(&file)));
@@ -19,7 +20,7 @@ fn loaded_file<'a>(walk: &Walk<'a>, node: &'a Node, name: &str) -> Option<String
     None
 }
 
-pub(super) fn read_controls(walk: &Walk<'_>, restored: &mut ForeignSettings) {
+pub(super) fn read_controls(walk: &GraphWalk<'_>, restored: &mut ForeignSettings) {
     let nodes = walk.graph.nodes.values().filter(|node| node.runs());
     // ControlNetApplyAdvanced, ControlNetApplySD3, QwenImageDiffsynthControlnet, ...
     let appliers =

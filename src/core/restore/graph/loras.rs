@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::walk::{LinkKind, Source, Walk};
-use super::{Input, Node, has_word};
+use super::walk::{GraphWalk, InputSource, LinkKind};
+use super::{ComfyNode, NodeInput, has_word};
 use crate::job::prompt::TaggedPrompt;
-use crate::restore::fields::{self, Fields};
+use crate::restore::fields::{self, JsonFields};
 use crate::restore::{MAX_LORAS, RestoredLora, file_name, short};
 
 /// Input names that give a strength; the text encoder's is not among them.
@@ -18,12 +18,12 @@ pub(super) struct NodeLoras {
     pub found: Vec<RestoredLora>,
     /// Sentences on what is not used.
     pub notes: Vec<String>,
-    visited: Vec<*const Node>,
+    visited: Vec<*const ComfyNode>,
 }
 
 impl NodeLoras {
     /// Adds a LoRA of a node, at 1 where its strength cannot be read. `clip` is that of the text encoder.
-    fn add(&mut self, node: &Node, name: &str, strength: Option<f64>, clip: Option<f64>) {
+    fn add(&mut self, node: &ComfyNode, name: &str, strength: Option<f64>, clip: Option<f64>) {
         let file = short(file_name(name));
         if strength.is_none() {
             self.notes.push(format!(
@@ -40,8 +40,8 @@ impl NodeLoras {
     }
 }
 
-impl<'a> Walk<'a> {
-    pub fn read_loras(&self, node: &'a Node, loras: &mut NodeLoras) {
+impl<'a> GraphWalk<'a> {
+    pub fn read_loras(&self, node: &'a ComfyNode, loras: &mut NodeLoras) {
         let Some(_guard) = self.enter() else {
             return;
         };
@@ -51,7 +51,7 @@ impl<'a> Walk<'a> {
         loras.visited.push(node);
         let mut stacks = self.links_of(node, LinkKind::Lora);
         stacks.retain(|(name, stack)| {
-            let source = self.follow(stack, name).and_then(Source::node);
+            let source = self.follow(stack, name).and_then(InputSource::node);
             source.is_some_and(|source| {
                 let before = loras.found.len();
                 self.read_loras(source, loras);
@@ -79,7 +79,7 @@ impl<'a> Walk<'a> {
         if loras.found.len() == before {
             let is_loader = node.is_called("lora");
             let texts = node.inputs.iter().filter_map(|(name, input)| match input {
-                Input::Value(Value::String(text)) if is_loader || name.contains("lora") => {
+                NodeInput::Value(Value::String(text)) if is_loader || name.contains("lora") => {
                     Some(text)
                 }
                 _ => None,
@@ -113,20 +113,20 @@ impl<'a> Walk<'a> {
     /// Reads one input; returns whether it is understood as one or several LoRAs, also those that are off.
     fn read_entry(
         &self,
-        node: &'a Node,
+        node: &'a ComfyNode,
         name: &str,
-        input: &'a Input,
+        input: &'a NodeInput,
         loras: &mut NodeLoras,
     ) -> bool {
         let key = name.to_lowercase();
         let value = match input {
-            Input::Value(value) => value.clone(),
+            NodeInput::Value(value) => value.clone(),
             // Such as a primitive with the file's name.
-            Input::Link(_) if is_name_key(&key) => match self.value(node, name) {
+            NodeInput::Link(_) if is_name_key(&key) => match self.value(node, name) {
                 Some(value) => value,
                 None => return false,
             },
-            Input::Link(_) => return false,
+            NodeInput::Link(_) => return false,
         };
         let list = match &value {
             Value::Object(object) => object.get("__value__").unwrap_or(&value),
@@ -142,7 +142,7 @@ impl<'a> Walk<'a> {
                 is_name
             }
             Value::Object(object) if is_name_key(&key) && object.contains_key("content") => {
-                let name = Fields::new(object).name("content").unwrap_or_default();
+                let name = JsonFields::new(object).name("content").unwrap_or_default();
                 self.add_named(node, &key, &name, loras);
                 true
             }
@@ -156,7 +156,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Adds the LoRA of an input, with the strength and the switch of its number.
-    fn add_named(&self, node: &'a Node, key: &str, name: &str, loras: &mut NodeLoras) {
+    fn add_named(&self, node: &'a ComfyNode, key: &str, name: &str, loras: &mut NodeLoras) {
         let is_none = matches!(name.trim(), "" | "None" | "none" | "undefined");
         if is_none || !self.spend(node.inputs.len()) {
             return;
@@ -206,13 +206,13 @@ fn is_name_key(key: &str) -> bool {
 }
 
 /// Returns whether an input names a LoRA in another way than by its file, such as by its number on a web site.
-fn is_other_name((name, input): (&String, &Input)) -> bool {
+fn is_other_name((name, input): (&String, &NodeInput)) -> bool {
     let name = name.to_lowercase();
     let is_text =
         |text: &str| !matches!(text.trim(), "" | "None" | "none") && text.parse::<f64>().is_err();
     name.starts_with("lora")
         && !is_name_key(&name)
-        && matches!(input, Input::Value(Value::String(text)) if is_text(text))
+        && matches!(input, NodeInput::Value(Value::String(text)) if is_text(text))
 }
 
 /// Lowercase letters of a name.
@@ -239,21 +239,21 @@ fn is_false(value: &Value) -> bool {
 }
 
 /// Returns whether an input weights the blocks of a LoRA apart; a weight of 1 for each is none.
-fn is_block_weights((name, input): (&String, &Input)) -> bool {
+fn is_block_weights((name, input): (&String, &NodeInput)) -> bool {
     let is_named = has_word(&name.to_lowercase(), "block_vector block_weight blocks lbw");
     is_named
         && match input {
-            Input::Value(Value::String(text)) => {
+            NodeInput::Value(Value::String(text)) => {
                 text.split(',').any(|it| !matches!(it.trim(), "" | "1"))
             }
-            Input::Value(_) => false,
-            Input::Link(_) => true,
+            NodeInput::Value(_) => false,
+            NodeInput::Link(_) => true,
         }
 }
 
 /// Adds `{"lora": "ink", "strength": 0.8, "on": true}`; returns whether it is such an object.
-fn add_object(node: &Node, value: &Value, loras: &mut NodeLoras) -> bool {
-    let Some(lora) = Fields::of(value) else {
+fn add_object(node: &ComfyNode, value: &Value, loras: &mut NodeLoras) -> bool {
+    let Some(lora) = JsonFields::from_value(value) else {
         return false;
     };
     let inner = lora.object("lora, lora_name, name");

@@ -1,7 +1,7 @@
 //! `ComfyUI`'s graphs, in both writings: `prompt`, which is run (nodes by id, links inline), and `workflow`, the canvas
 //! (widget values in a row, links in a list, subgraphs).
 //!
-//! Both become one [`Graph`], and the canvas lends slot names and types to the other. Links are followed by type and
+//! Both become one [`ComfyGraph`], and the canvas lends slot names and types to the other. Links are followed by type and
 //! name, whatever a node is called ([`walk`]): [`passes`] orders the samplers, [`conditioning`] and [`text`] find the
 //! prompts, [`loras`] the LoRAs, [`reading`] the rest. What is met and not understood becomes a note.
 //! Files are untrusted: nodes, depth and steps are bounded.
@@ -22,7 +22,7 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-use super::fields::{self, Fields};
+use super::fields::{self, JsonFields};
 use super::{ForeignSettings, short};
 
 /// Nodes of one graph, those of its subgraphs included.
@@ -38,19 +38,19 @@ const MAX_LONE_SUBGRAPHS: usize = 16;
 type Id = String;
 
 #[derive(Debug, Default)]
-struct Graph {
-    nodes: BTreeMap<Id, Node>,
+struct ComfyGraph {
+    nodes: BTreeMap<Id, ComfyNode>,
 }
 
 #[derive(Debug, Default)]
-struct Node {
+struct ComfyNode {
     id: Id,
     class: String,
-    inputs: BTreeMap<String, Input>,
+    inputs: BTreeMap<String, NodeInput>,
     /// Names and types as far as a canvas gives them.
-    outputs: Vec<Slot>,
+    outputs: Vec<NodeSlot>,
     /// Inputs that leave the node unchanged at these output slots: subgraphs, Get nodes.
-    routes: BTreeMap<u64, Input>,
+    routes: BTreeMap<u64, NodeInput>,
     mode: NodeMode,
 }
 
@@ -64,35 +64,35 @@ enum NodeMode {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Slot {
+struct NodeSlot {
     name: String,
     kind: String,
 }
 
 #[derive(Clone, Debug)]
-enum Input {
+enum NodeInput {
     Value(Value),
-    Link(Link),
+    Link(NodeLink),
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct Link {
+struct NodeLink {
     from: Id,
     slot: u64,
     /// Type as the canvas writes it; empty where unknown.
     kind: String,
 }
 
-impl Node {
-    fn link(&self, name: &str) -> Option<&Link> {
+impl ComfyNode {
+    fn link(&self, name: &str) -> Option<&NodeLink> {
         match self.inputs.get(name)? {
-            Input::Link(link) => Some(link),
-            Input::Value(_) => None,
+            NodeInput::Link(link) => Some(link),
+            NodeInput::Value(_) => None,
         }
     }
 
     /// Inputs in natural order: `text2` before `text10`.
-    fn sorted_inputs(&self) -> Vec<(&str, &Input)> {
+    fn sorted_inputs(&self) -> Vec<(&str, &NodeInput)> {
         let mut inputs: Vec<_> = self.inputs.iter().map(|(name, it)| (&**name, it)).collect();
         inputs.sort_by_key(|(name, _)| {
             let start = name.trim_end_matches(|it: char| it.is_ascii_digit());
@@ -103,11 +103,11 @@ impl Node {
     }
 
     /// Linked inputs in natural order.
-    fn links(&self) -> impl Iterator<Item = (&str, &Link)> {
+    fn links(&self) -> impl Iterator<Item = (&str, &NodeLink)> {
         let inputs = self.sorted_inputs().into_iter();
         inputs.filter_map(|(name, input)| match input {
-            Input::Link(link) => Some((name, link)),
-            Input::Value(_) => None,
+            NodeInput::Link(link) => Some((name, link)),
+            NodeInput::Value(_) => None,
         })
     }
 
@@ -116,7 +116,7 @@ impl Node {
         names.split(", ").any(|name| self.inputs.contains_key(name))
     }
 
-    fn output(&self, slot: u64) -> Option<&Slot> {
+    fn output(&self, slot: u64) -> Option<&NodeSlot> {
         self.outputs.get(usize::try_from(slot).ok()?)
     }
 
@@ -146,7 +146,7 @@ impl Node {
 }
 
 /// `node KSampler (id 12)`
-impl fmt::Display for Node {
+impl fmt::Display for ComfyNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "node {} (id {})", short(&self.class), short(&self.id))
     }
@@ -154,12 +154,12 @@ impl fmt::Display for Node {
 
 /// One graph of a file, in one or both writings.
 #[derive(Default)]
-struct Writings<'a> {
+struct GraphFormats<'a> {
     run: Option<&'a Map<String, Value>>,
     canvas: Option<&'a Map<String, Value>>,
 }
 
-impl<'a> Writings<'a> {
+impl<'a> GraphFormats<'a> {
     fn add(&mut self, value: &'a Value) -> bool {
         let Some(object) = value.as_object() else {
             return false;
@@ -176,7 +176,7 @@ impl<'a> Writings<'a> {
 }
 
 fn is_run_node(value: &Value) -> bool {
-    let node = Fields::of(value);
+    let node = JsonFields::from_value(value);
     node.is_some_and(|node| node.has("class_type") && node.object("inputs").is_some())
 }
 
@@ -203,18 +203,18 @@ pub(super) fn unwrap(value: Value) -> Vec<Value> {
 }
 
 pub(super) fn is_graph(value: &Value) -> bool {
-    Writings::default().add(value)
+    GraphFormats::default().add(value)
 }
 
 /// Reads the graph among the JSON texts of one file; `None` without a sampler.
 pub(super) fn read(values: &[&Value]) -> Option<ForeignSettings> {
-    let mut writings = Writings::default();
+    let mut writings = GraphFormats::default();
     for value in values {
         writings.add(value);
     }
     let canvas = writings.canvas.map(canvas::read);
     let run = writings.run.and_then(|object| {
-        let mut graph = Graph::from_run(object);
+        let mut graph = ComfyGraph::from_run(object);
         if let Some(canvas) = &canvas {
             graph.borrow_slots(canvas);
         }
@@ -243,31 +243,31 @@ fn with_dynamic_prompts_noted(mut restored: ForeignSettings) -> ForeignSettings 
     restored
 }
 
-impl Graph {
+impl ComfyGraph {
     fn from_run(object: &Map<String, Value>) -> Self {
         let nodes = object.iter().take(MAX_NODES);
         let nodes = nodes.filter_map(|(id, node)| {
-            let node = Fields::of(node)?;
+            let node = JsonFields::from_value(node)?;
             let class = node.text("class_type")?;
             let inputs = node.object("inputs")?;
             let inputs = inputs.0.iter().map(|(name, value)| {
                 let link = value.as_array().filter(|pair| pair.len() == 2);
                 let link = link.and_then(|pair| Some((id_of(&pair[0])?, pair[1].as_u64()?)));
                 let input = match link {
-                    Some((from, slot)) if object.contains_key(&from) => Input::Link(Link {
+                    Some((from, slot)) if object.contains_key(&from) => NodeInput::Link(NodeLink {
                         from,
                         slot,
                         kind: String::new(),
                     }),
-                    _ => Input::Value(value.clone()),
+                    _ => NodeInput::Value(value.clone()),
                 };
                 (name.clone(), input)
             });
-            let node = Node {
+            let node = ComfyNode {
                 id: id.clone(),
                 class,
                 inputs: inputs.collect(),
-                ..Node::default()
+                ..ComfyNode::default()
             };
             Some((id.clone(), node))
         });
@@ -287,7 +287,7 @@ impl Graph {
             node.outputs.clone_from(&drawn.outputs);
             if node.is_called(text::DISPLAYS) {
                 let shown = drawn.inputs.iter().filter(
-                    |(_, it)| matches!(it, Input::Value(Value::String(text)) if !text.is_empty()),
+                    |(_, it)| matches!(it, NodeInput::Value(Value::String(text)) if !text.is_empty()),
                 );
                 let shown = shown.map(|(name, it)| (name.clone(), it.clone()));
                 node.inputs.extend(shown);

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use super::walk::{LinkKind, Source, Walk, is_sampler};
-use super::{Input, Node};
+use super::walk::{GraphWalk, InputSource, LinkKind, is_sampler};
+use super::{ComfyNode, NodeInput};
 use crate::restore::ForeignSettings;
 
 /// Inputs with the latents from which a sampler starts.
@@ -19,32 +19,32 @@ const MAX_SAVES: usize = 16;
 /// As `MAX_SAVES`, for nodes with a frame rate.
 const MAX_RATES: usize = 32;
 
-pub(super) struct Pass<'a> {
-    pub sampler: &'a Node,
+pub(super) struct SamplerPass<'a> {
+    pub sampler: &'a ComfyNode,
     /// Nodes after the pass before, in the order in which they act.
-    pub before: Vec<&'a Node>,
+    pub before: Vec<&'a ComfyNode>,
 }
 
 pub(super) struct PassChain<'a> {
     /// The first pass first; never empty.
-    pub passes: Vec<Pass<'a>>,
+    pub passes: Vec<SamplerPass<'a>>,
     /// Nodes after the last pass, in the order in which they act.
-    pub after: Vec<&'a Node>,
+    pub after: Vec<&'a ComfyNode>,
     /// Sampler of another result that the first pass starts from.
-    pub source: Option<&'a Node>,
+    pub source: Option<&'a ComfyNode>,
     /// Other results are saved, too.
     pub is_one_of_several: bool,
 }
 
 impl PassChain<'_> {
-    fn has(&self, sampler: &Node) -> bool {
+    fn has(&self, sampler: &ComfyNode) -> bool {
         let mut passes = self.passes.iter();
         passes.any(|pass| pass.sampler.id == sampler.id)
     }
 }
 
 /// Passes of the result that is saved, or of the last sampler.
-pub(super) fn chain<'a>(walk: &Walk<'a>) -> Option<PassChain<'a>> {
+pub(super) fn chain<'a>(walk: &GraphWalk<'a>) -> Option<PassChain<'a>> {
     let nodes = || walk.graph.nodes.values().filter(|node| node.runs());
     let ends = |words: &str| {
         let ends = nodes().filter(|node| node.is_called(words)).take(MAX_SAVES);
@@ -70,9 +70,12 @@ pub(super) fn chain<'a>(walk: &Walk<'a>) -> Option<PassChain<'a>> {
     Some(chain)
 }
 
-fn chain_to<'a>(walk: &Walk<'a>, (last, after): (&'a Node, Vec<&'a Node>)) -> PassChain<'a> {
+fn chain_to<'a>(
+    walk: &GraphWalk<'a>,
+    (last, after): (&'a ComfyNode, Vec<&'a ComfyNode>),
+) -> PassChain<'a> {
     let mut chain = PassChain {
-        passes: vec![Pass {
+        passes: vec![SamplerPass {
             sampler: last,
             before: Vec::new(),
         }],
@@ -94,14 +97,17 @@ fn chain_to<'a>(walk: &Walk<'a>, (last, after): (&'a Node, Vec<&'a Node>)) -> Pa
         }
         chain.passes[0].before = between;
         let before = Vec::new();
-        chain.passes.insert(0, Pass { sampler, before });
+        chain.passes.insert(0, SamplerPass { sampler, before });
     }
     chain
 }
 
 /// Nearest sampler against the links of images and latents, and the nodes between, in the order in which they act.
-fn nearest_sampler<'a>(walk: &Walk<'a>, start: &'a Node) -> Option<(&'a Node, Vec<&'a Node>)> {
-    let mut met: Vec<(&Node, usize)> = vec![(start, 0)];
+fn nearest_sampler<'a>(
+    walk: &GraphWalk<'a>,
+    start: &'a ComfyNode,
+) -> Option<(&'a ComfyNode, Vec<&'a ComfyNode>)> {
+    let mut met: Vec<(&ComfyNode, usize)> = vec![(start, 0)];
     let mut seen = BTreeSet::from([start.id.as_str()]);
     let mut next = 0;
     while let Some(&(node, from)) = met.get(next) {
@@ -115,7 +121,7 @@ fn nearest_sampler<'a>(walk: &Walk<'a>, start: &'a Node) -> Option<(&'a Node, Ve
             return Some((node, between));
         }
         for (name, input) in image_inputs(walk, node) {
-            if let Some(Source::Node(source, _)) = walk.follow(input, name)
+            if let Some(InputSource::Node(source, _)) = walk.follow(input, name)
                 && seen.insert(&source.id)
             {
                 met.push((source, next));
@@ -126,7 +132,7 @@ fn nearest_sampler<'a>(walk: &Walk<'a>, start: &'a Node) -> Option<(&'a Node, Ve
     None
 }
 
-fn image_inputs<'a>(walk: &Walk<'a>, node: &'a Node) -> Vec<(&'a str, &'a Input)> {
+fn image_inputs<'a>(walk: &GraphWalk<'a>, node: &'a ComfyNode) -> Vec<(&'a str, &'a NodeInput)> {
     use LinkKind::{Image, Latent, Pipe, Unknown};
     if !is_sampler(node) {
         let kinds = [Image, Latent, Unknown, Pipe];
@@ -145,7 +151,7 @@ fn image_inputs<'a>(walk: &Walk<'a>, node: &'a Node) -> Vec<(&'a str, &'a Input)
 }
 
 /// A sampler and the nodes that hold its settings: noise, guider, sampler and scheduler.
-pub(super) fn parts<'a>(walk: &Walk<'a>, sampler: &'a Node) -> Vec<&'a Node> {
+pub(super) fn parts<'a>(walk: &GraphWalk<'a>, sampler: &'a ComfyNode) -> Vec<&'a ComfyNode> {
     let mut parts = vec![sampler];
     let names = ["noise", "guider", "sampler"].iter();
     parts.extend(names.filter_map(|name| walk.linked(sampler, name)));
@@ -162,19 +168,19 @@ pub(super) fn parts<'a>(walk: &Walk<'a>, sampler: &'a Node) -> Vec<&'a Node> {
 }
 
 /// Returns whether a sampler works on the image or the latents of the pass before, rather than on noise.
-fn continues<'a>(walk: &Walk<'a>, sampler: &'a Node) -> bool {
+fn continues<'a>(walk: &GraphWalk<'a>, sampler: &'a ComfyNode) -> bool {
     takes_image(walk, sampler)
         || starts_within(walk, sampler)
         || denoise(walk, sampler).is_some_and(|denoise| denoise < 1.0)
 }
 
 /// Returns whether a sampler is given pixels, as upscalers by tiles and detailers are.
-pub(super) fn takes_image<'a>(walk: &Walk<'a>, sampler: &'a Node) -> bool {
+pub(super) fn takes_image<'a>(walk: &GraphWalk<'a>, sampler: &'a ComfyNode) -> bool {
     !walk.links_of(sampler, LinkKind::Image).is_empty() || restores_image(walk, sampler)
 }
 
 /// Returns whether a sampler is given an encoded image and no strength, as restoring upscalers are.
-pub(super) fn restores_image<'a>(walk: &Walk<'a>, sampler: &'a Node) -> bool {
+pub(super) fn restores_image<'a>(walk: &GraphWalk<'a>, sampler: &'a ComfyNode) -> bool {
     let mut encoders = ["latents", "latent", "samples", "latent_image"].iter();
     let encoder = encoders.find_map(|name| walk.linked(sampler, name));
     is_sampler(sampler)
@@ -186,11 +192,11 @@ pub(super) fn restores_image<'a>(walk: &Walk<'a>, sampler: &'a Node) -> bool {
 }
 
 /// Returns whether a sampler continues within the steps of the one before.
-pub(super) fn starts_within<'a>(walk: &Walk<'a>, sampler: &'a Node) -> bool {
+pub(super) fn starts_within<'a>(walk: &GraphWalk<'a>, sampler: &'a ComfyNode) -> bool {
     adds_no_noise(walk, sampler) || step_range(walk, sampler).is_some_and(|it| it.start > 0.0)
 }
 
-pub(super) fn adds_no_noise<'a>(walk: &Walk<'a>, sampler: &'a Node) -> bool {
+pub(super) fn adds_no_noise<'a>(walk: &GraphWalk<'a>, sampler: &'a ComfyNode) -> bool {
     let add_noise = walk.value(sampler, "add_noise");
     let mut parts = parts(walk, sampler).into_iter();
     add_noise.is_some_and(|it| it == "disable" || it == false)
@@ -205,7 +211,7 @@ struct StepRange {
 }
 
 /// Steps that a sampler runs by its own numbers, and by the nodes that split its sigmas.
-fn step_range<'a>(walk: &Walk<'a>, sampler: &'a Node) -> Option<StepRange> {
+fn step_range<'a>(walk: &GraphWalk<'a>, sampler: &'a ComfyNode) -> Option<StepRange> {
     let parts = parts(walk, sampler);
     let total = parts.iter().find_map(|it| walk.number(it, "steps"))?;
     let step = |names| {
@@ -216,7 +222,8 @@ fn step_range<'a>(walk: &Walk<'a>, sampler: &'a Node) -> Option<StepRange> {
     let mut end = step("end_at_step, end_step").unwrap_or(total);
     for part in parts {
         let sigmas = part.inputs.get("sigmas");
-        let Some(Source::Node(splitter, slot)) = sigmas.and_then(|it| walk.follow(it, "sigmas"))
+        let Some(InputSource::Node(splitter, slot)) =
+            sigmas.and_then(|it| walk.follow(it, "sigmas"))
         else {
             continue;
         };
@@ -234,7 +241,7 @@ fn step_range<'a>(walk: &Walk<'a>, sampler: &'a Node) -> Option<StepRange> {
 
 /// Names steps that none of the samplers runs.
 pub(super) fn note_missing_steps<'a>(
-    walk: &Walk<'a>,
+    walk: &GraphWalk<'a>,
     chain: &PassChain<'a>,
     restored: &mut ForeignSettings,
 ) {
@@ -259,7 +266,7 @@ pub(super) fn note_missing_steps<'a>(
 }
 
 /// Part of the steps that a sampler runs, from 0 to 1.
-pub(super) fn denoise<'a>(walk: &Walk<'a>, sampler: &'a Node) -> Option<f64> {
+pub(super) fn denoise<'a>(walk: &GraphWalk<'a>, sampler: &'a ComfyNode) -> Option<f64> {
     let parts = parts(walk, sampler).into_iter();
     let mut parts = parts.filter(|part| !part.is_called(SPLITTER));
     let own = parts.find_map(|part| walk.number(part, DENOISE));
@@ -273,8 +280,8 @@ pub(super) fn denoise<'a>(walk: &Walk<'a>, sampler: &'a Node) -> Option<f64> {
 
 /// Reads a pass over the image that the passes before made, which are in `restored`.
 pub(super) fn read_refinement<'a>(
-    walk: &Walk<'a>,
-    pass: &Pass<'a>,
+    walk: &GraphWalk<'a>,
+    pass: &SamplerPass<'a>,
     own: &ForeignSettings,
     restored: &mut ForeignSettings,
 ) {
@@ -340,7 +347,11 @@ pub(super) fn differences(
 }
 
 /// Factor by which the nodes between two passes enlarge; `None` where one of them does so by an unknown factor.
-fn scale<'a>(walk: &Walk<'a>, between: &[&'a Node], size: Option<(u32, u32)>) -> Option<f64> {
+fn scale<'a>(
+    walk: &GraphWalk<'a>,
+    between: &[&'a ComfyNode],
+    size: Option<(u32, u32)>,
+) -> Option<f64> {
     let mut scale = 1.0;
     for node in between.iter().filter(|node| node.is_called("scale resize")) {
         let names = "scale_by, upscale_by, scale_factor, rescale_factor, upscale_factor, upscale, factor, multiplier";
@@ -373,7 +384,11 @@ fn network_scale(name: &str) -> Option<f64> {
 }
 
 /// Reads the rate at which the frames of the last sampler are written, as far as none were put between them.
-pub(super) fn read_rate<'a>(walk: &Walk<'a>, last: &'a Node, restored: &mut ForeignSettings) {
+pub(super) fn read_rate<'a>(
+    walk: &GraphWalk<'a>,
+    last: &'a ComfyNode,
+    restored: &mut ForeignSettings,
+) {
     let names = "fps, frame_rate";
     let mut interpolator = None;
     let nodes = walk.graph.nodes.values();

@@ -6,19 +6,19 @@ use super::conditioning::named_side;
 use super::controls::read_controls;
 use super::loras::NodeLoras;
 use super::passes::{
-    self, DENOISE, Pass, adds_no_noise, denoise, differences, parts, read_refinement,
+    self, DENOISE, SamplerPass, adds_no_noise, denoise, differences, parts, read_refinement,
     restores_image, starts_within, takes_image,
 };
 use super::unused::note_unused;
-use super::walk::{LinkKind, Source, Walk, is_sampler};
-use super::{Graph, Input, MAX_CHAIN, Node, has_word};
+use super::walk::{GraphWalk, InputSource, LinkKind, is_sampler};
+use super::{ComfyGraph, ComfyNode, MAX_CHAIN, NodeInput, has_word};
 use crate::restore::{ForeignSettings, fields, file_name, names, short};
 
 const SAMPLERS: &str = "sampler_name, sampler";
 const MODEL_NAMES: &str = "unet_name, ckpt_name, model_name, gguf_name, model_path, model";
 
-pub(super) fn read(graph: &Graph) -> Option<ForeignSettings> {
-    let walk = Walk::of(graph);
+pub(super) fn read(graph: &ComfyGraph) -> Option<ForeignSettings> {
+    let walk = GraphWalk::new(graph);
     let chain = passes::chain(&walk)?;
     let mut restored = ForeignSettings::of("ComfyUI");
     let (first, later) = chain.passes.split_first()?;
@@ -58,7 +58,7 @@ pub(super) fn read(graph: &Graph) -> Option<ForeignSettings> {
 
 /// Reads the first pass. An upscaler or detailer of a loaded image says nothing of how that image was made but words
 /// and model.
-fn read_first<'a>(walk: &Walk<'a>, sampler: &'a Node, restored: &mut ForeignSettings) {
+fn read_first<'a>(walk: &GraphWalk<'a>, sampler: &'a ComfyNode, restored: &mut ForeignSettings) {
     let is_detailer = restores_image(walk, sampler)
         || (takes_image(walk, sampler) && sampler.is_called("upscale detail"));
     if !is_detailer {
@@ -83,7 +83,7 @@ fn read_first<'a>(walk: &Walk<'a>, sampler: &'a Node, restored: &mut ForeignSett
 }
 
 /// Reads a node with which a sampler of a loader pack runs again.
-fn read_script<'a>(walk: &Walk<'a>, script: &'a Node, restored: &mut ForeignSettings) {
+fn read_script<'a>(walk: &GraphWalk<'a>, script: &'a ComfyNode, restored: &mut ForeignSettings) {
     let scale = walk.number(script, "upscale_by");
     if let (Some(_), Some(strength)) = (scale, walk.number(script, "denoise")) {
         walk.use_node(script);
@@ -93,7 +93,7 @@ fn read_script<'a>(walk: &Walk<'a>, script: &'a Node, restored: &mut ForeignSett
     }
 }
 
-fn read_sampler<'a>(walk: &Walk<'a>, sampler: &'a Node, restored: &mut ForeignSettings) {
+fn read_sampler<'a>(walk: &GraphWalk<'a>, sampler: &'a ComfyNode, restored: &mut ForeignSettings) {
     for (name, _) in sampler.links() {
         walk.use_input(&sampler.inputs[name]);
     }
@@ -173,9 +173,9 @@ fn read_sampler<'a>(walk: &Walk<'a>, sampler: &'a Node, restored: &mut ForeignSe
 }
 
 fn read_names<'a>(
-    walk: &Walk<'a>,
-    parts: &[&'a Node],
-    sampler: &'a Node,
+    walk: &GraphWalk<'a>,
+    parts: &[&'a ComfyNode],
+    sampler: &'a ComfyNode,
     restored: &mut ForeignSettings,
 ) {
     let name = |wanted| parts.iter().find_map(|part| walk.name(part, wanted));
@@ -195,7 +195,7 @@ fn read_names<'a>(
 }
 
 /// Reads the model; of samplers with two experts both, with a guidance for each.
-fn read_models<'a>(walk: &Walk<'a>, sampler: &'a Node, restored: &mut ForeignSettings) {
+fn read_models<'a>(walk: &GraphWalk<'a>, sampler: &'a ComfyNode, restored: &mut ForeignSettings) {
     let of_expert = |what: &str, expert: &str| {
         let mut names = sampler.inputs.keys().map(String::as_str);
         names.find(|name| name.contains(what) && name.contains(expert))
@@ -205,7 +205,7 @@ fn read_models<'a>(walk: &Walk<'a>, sampler: &'a Node, restored: &mut ForeignSet
             .inputs
             .get(name)
             .and_then(|input| walk.follow(input, name));
-        source.and_then(Source::node)
+        source.and_then(InputSource::node)
     };
     let high = of_expert("model", "high").and_then(model);
     let low = of_expert("model", "low").and_then(model);
@@ -226,7 +226,7 @@ fn read_models<'a>(walk: &Walk<'a>, sampler: &'a Node, restored: &mut ForeignSet
 }
 
 /// Node from which a node gets its model.
-fn model_of<'a>(walk: &Walk<'a>, node: &'a Node) -> Option<&'a Node> {
+fn model_of<'a>(walk: &GraphWalk<'a>, node: &'a ComfyNode) -> Option<&'a ComfyNode> {
     let named = ["model", "MODEL", "unet"].into_iter();
     let named = named.filter(|name| node.link(name).is_some());
     let named = named.map(|name| (name, &node.inputs[name]));
@@ -240,9 +240,9 @@ fn model_of<'a>(walk: &Walk<'a>, node: &'a Node) -> Option<&'a Node> {
 
 /// Reads the model's name, and what changes the model on the way: LoRAs and the shift.
 fn read_model<'a>(
-    walk: &Walk<'a>,
-    sampler: &'a Node,
-    next: Option<&'a Node>,
+    walk: &GraphWalk<'a>,
+    sampler: &'a ComfyNode,
+    next: Option<&'a ComfyNode>,
     restored: &mut ForeignSettings,
 ) {
     let mut next = next;
@@ -283,9 +283,9 @@ fn read_model<'a>(
 }
 
 /// Name of a transformer's file in a loader whose inputs have other names.
-fn weight_file(walk: &Walk<'_>, loader: &Node) -> Option<String> {
+fn weight_file(walk: &GraphWalk<'_>, loader: &ComfyNode) -> Option<String> {
     loader.inputs.iter().find_map(|(name, input)| match input {
-        Input::Value(Value::String(file)) => {
+        NodeInput::Value(Value::String(file)) => {
             let is_other = has_word(name, "vae clip lora encoder control");
             let is_file = has_word(file, ".safetensors .gguf .sft .ckpt");
             (is_file && !is_other).then(|| {
@@ -297,9 +297,9 @@ fn weight_file(walk: &Walk<'_>, loader: &Node) -> Option<String> {
     })
 }
 
-fn read_prompts<'a>(walk: &Walk<'a>, guided: &'a Node, restored: &mut ForeignSettings) {
+fn read_prompts<'a>(walk: &GraphWalk<'a>, guided: &'a ComfyNode, restored: &mut ForeignSettings) {
     // No slot of the sampler itself is meant.
-    let source = Some(Source::Node(guided, u64::MAX));
+    let source = Some(InputSource::Node(guided, u64::MAX));
     let mut positive = walk.read_prompt(source, "positive", restored);
     for node in &positive.visited {
         if restored.distilled_guidance.is_none() {
@@ -309,7 +309,10 @@ fn read_prompts<'a>(walk: &Walk<'a>, guided: &'a Node, restored: &mut ForeignSet
         read_size(walk, node, restored);
     }
     let has_negative = guided.inputs.iter().any(|(name, input)| {
-        let is_text = matches!(input, Input::Link(_) | Input::Value(Value::String(_)));
+        let is_text = matches!(
+            input,
+            NodeInput::Link(_) | NodeInput::Value(Value::String(_))
+        );
         is_text && named_side(name) == Some("negative")
     });
     let has_embeds = guided.has("text_embeds");
@@ -332,8 +335,8 @@ fn read_prompts<'a>(walk: &Walk<'a>, guided: &'a Node, restored: &mut ForeignSet
 
 /// Reads a number, and names it where other nodes make it in a way that is not followed.
 fn number_or_note<'a>(
-    walk: &Walk<'a>,
-    node: &'a Node,
+    walk: &GraphWalk<'a>,
+    node: &'a ComfyNode,
     names: &str,
     what: &str,
     restored: &mut ForeignSettings,
@@ -353,7 +356,7 @@ fn number_or_note<'a>(
 }
 
 /// Reads the size and length of a node.
-fn read_size<'a>(walk: &Walk<'a>, node: &'a Node, restored: &mut ForeignSettings) {
+fn read_size<'a>(walk: &GraphWalk<'a>, node: &'a ComfyNode, restored: &mut ForeignSettings) {
     // A box within the image has a position.
     if restored.width.is_none() && !node.has("x, y") {
         restored.take_size(walk.size(node));
@@ -368,10 +371,10 @@ fn read_size<'a>(walk: &Walk<'a>, node: &'a Node, restored: &mut ForeignSettings
 
 /// Reads the size from the sampler's latents; returns the node where they begin.
 fn read_latents<'a>(
-    walk: &Walk<'a>,
-    sampler: &'a Node,
+    walk: &GraphWalk<'a>,
+    sampler: &'a ComfyNode,
     restored: &mut ForeignSettings,
-) -> Option<&'a Node> {
+) -> Option<&'a ComfyNode> {
     let mut last = None;
     let mut node = sampler;
     // By which latents are enlarged before they are denoised; NaN where unknown.
@@ -381,7 +384,10 @@ fn read_latents<'a>(
             Some((name, input)) => walk.follow(input, name),
             None => walk.source(node, "latent_image, samples, latent"),
         };
-        let Some(next) = next.and_then(Source::node).filter(|next| !is_sampler(next)) else {
+        let Some(next) = next
+            .and_then(InputSource::node)
+            .filter(|next| !is_sampler(next))
+        else {
             break;
         };
         last = Some(next);
@@ -410,9 +416,9 @@ fn read_latents<'a>(
 /// Reads a pass after the first: the other of two experts, a part of the same steps with other settings, or a
 /// refinement of the result.
 fn read_later<'a>(
-    walk: &Walk<'a>,
-    first: &'a Node,
-    pass: &Pass<'a>,
+    walk: &GraphWalk<'a>,
+    first: &'a ComfyNode,
+    pass: &SamplerPass<'a>,
     restored: &mut ForeignSettings,
 ) {
     let mut own = ForeignSettings::default();

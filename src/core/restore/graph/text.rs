@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::walk::{LinkKind, Source, Walk};
-use super::{Input, Node, has_word};
+use super::walk::{GraphWalk, InputSource, LinkKind};
+use super::{ComfyNode, NodeInput, has_word};
 
 /// Bytes of a text that is put together.
 const MAX_TEXT: usize = 1 << 18;
@@ -21,23 +21,23 @@ const CHANGES: &str = "upper lower case split append prepend slice substr trunca
 const JOIN_OPTIONS: &str = "delimiter separator mode action operation tidy_tags clean_whitespace";
 
 /// Node that computes a text in a way that is not followed; `None` where a link ends nowhere.
-pub(super) type Unread<'a> = Option<&'a Node>;
+pub(super) type UnreadText<'a> = Option<&'a ComfyNode>;
 
-impl<'a> Walk<'a> {
+impl<'a> GraphWalk<'a> {
     /// Text at the far end of an input.
-    pub fn text(&self, input: &'a Input, name: &str) -> Result<String, Unread<'a>> {
+    pub fn text(&self, input: &'a NodeInput, name: &str) -> Result<String, UnreadText<'a>> {
         let _guard = self.enter().ok_or(None)?;
         let text = match self.follow(input, name).ok_or(None)? {
-            Source::Value(Value::String(text)) => text.clone(),
-            Source::Value(Value::Number(number)) => number.to_string(),
-            Source::Value(_) => return Err(None),
-            Source::Node(node, slot) => self.computed_text(node, slot)?,
+            InputSource::Value(Value::String(text)) => text.clone(),
+            InputSource::Value(Value::Number(number)) => number.to_string(),
+            InputSource::Value(_) => return Err(None),
+            InputSource::Node(node, slot) => self.computed_text(node, slot)?,
         };
         self.use_input(input);
         self.spend(text.len() / 256).then_some(text).ok_or(None)
     }
 
-    fn computed_text(&self, node: &'a Node, slot: u64) -> Result<String, Unread<'a>> {
+    fn computed_text(&self, node: &'a ComfyNode, slot: u64) -> Result<String, UnreadText<'a>> {
         // Else its name is in the sentence on the prompt.
         self.use_node(node);
         let own = |name: &str| {
@@ -48,7 +48,7 @@ impl<'a> Walk<'a> {
         texts.retain(|(name, input)| is_text(self, name, input));
         let is_display = node.is_called(DISPLAYS);
         let mut linked = texts.iter();
-        let linked = linked.find(|(_, input)| matches!(input, Input::Link(_)));
+        let linked = linked.find(|(_, input)| matches!(input, NodeInput::Link(_)));
         if is_display && let Some((name, input)) = linked {
             // The stored text may be that of an earlier run.
             if let Ok(text) = self.text(input, name) {
@@ -84,12 +84,12 @@ impl<'a> Walk<'a> {
                 (None, None) => return Err(Some(node)),
             };
             let is_list = self.value(node, "return_list").is_some_and(|it| it == true);
-            let is_other = |(name, input): (&String, &Input)| {
+            let is_other = |(name, input): (&String, &NodeInput)| {
                 let is_own = texts.iter().any(|(own, _)| own == name);
                 let may_be_text = match input {
-                    Input::Value(Value::String(text)) => !text.is_empty(),
-                    Input::Value(_) => false,
-                    Input::Link(link) => self.kind(name, link) == LinkKind::Unknown,
+                    NodeInput::Value(Value::String(text)) => !text.is_empty(),
+                    NodeInput::Value(_) => false,
+                    NodeInput::Link(link) => self.kind(name, link) == LinkKind::Unknown,
                 };
                 may_be_text && !is_own && !has_word(name, JOIN_OPTIONS)
             };
@@ -166,20 +166,20 @@ impl<'a> Walk<'a> {
     /// Text of a node that has one text and nothing that could change it.
     fn literal(
         &self,
-        node: &'a Node,
-        texts: &[(&str, &'a Input)],
+        node: &'a ComfyNode,
+        texts: &[(&str, &'a NodeInput)],
         is_display: bool,
-    ) -> Result<String, Unread<'a>> {
+    ) -> Result<String, UnreadText<'a>> {
         let changes = |name: &String| has_word(&name.to_lowercase(), "seed temperature token");
         let is_computed = node.is_called(GENERATORS)
             || node.is_called(CHANGES)
             || node.inputs.keys().any(changes);
         let has_other = node.inputs.iter().any(|(name, input)| {
-            let is_chosen = matches!(input, Input::Value(Value::String(it)) if !it.is_empty() && it != "CHOOSE");
-            let is_counted = matches!(input, Input::Value(Value::Number(_)));
+            let is_chosen = matches!(input, NodeInput::Value(Value::String(it)) if !it.is_empty() && it != "CHOOSE");
+            let is_counted = matches!(input, NodeInput::Value(Value::Number(_)));
             let is_idle = name.starts_with("insert_") || name.starts_with("control_");
             let is_own = texts.iter().any(|(own, _)| own == name);
-            let is_linked = matches!(input, Input::Link(_));
+            let is_linked = matches!(input, NodeInput::Link(_));
             !is_own && !is_idle && (is_chosen || is_counted || is_linked)
         });
         match texts {
@@ -204,7 +204,7 @@ fn delimiter_of(text: &str) -> Option<String> {
 }
 
 /// Returns whether the text of a slot is not the only or first one that a node gives.
-fn is_second_text(node: &Node, slot: u64) -> bool {
+fn is_second_text(node: &ComfyNode, slot: u64) -> bool {
     match node.output(slot) {
         Some(_) => {
             let slots = node.outputs.iter().zip(0..slot);
@@ -225,13 +225,13 @@ pub(super) fn is_schedule(text: &str) -> bool {
 }
 
 /// Returns whether an input holds a text to encode or to put together.
-fn is_text(walk: &Walk<'_>, name: &str, input: &Input) -> bool {
+fn is_text(walk: &GraphWalk<'_>, name: &str, input: &NodeInput) -> bool {
     let lower = name.to_lowercase();
     let mut starts = "text str prompt value positive negative any".split(' ');
     let is_named = starts.any(|start| lower.starts_with(start));
     match input {
-        Input::Value(Value::String(_)) => is_named,
-        Input::Value(_) => false,
-        Input::Link(link) => is_named || walk.kind(name, link) == LinkKind::Text,
+        NodeInput::Value(Value::String(_)) => is_named,
+        NodeInput::Value(_) => false,
+        NodeInput::Link(link) => is_named || walk.kind(name, link) == LinkKind::Text,
     }
 }

@@ -1,6 +1,6 @@
 //! Nodes, numbers and files that feed or follow the samplers without being used, as notes.
 //!
-//! All links are followed, whatever the nodes are called: [`Walk`] knows which inputs were read, and what else is met is
+//! All links are followed, whatever the nodes are called: [`GraphWalk`] knows which inputs were read, and what else is met is
 //! named, unless it has no effect on the result.
 
 use std::collections::BTreeSet;
@@ -9,8 +9,8 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::passes::{PassChain, takes_image};
-use super::walk::{LinkKind, Walk, is_sampler};
-use super::{Input, Node, has_word};
+use super::walk::{GraphWalk, LinkKind, is_sampler};
+use super::{ComfyNode, NodeInput, has_word};
 use crate::media::has_clip_name;
 use crate::restore::{ForeignSettings, fields, file_name, short};
 
@@ -34,10 +34,10 @@ const MAX_NAMED: usize = 16;
 const MAX_VALUES: usize = 4;
 
 /// Input of a node to which a file was given.
-type FileRole<'a> = Option<(&'a Node, &'a str)>;
+type FileRole<'a> = Option<(&'a ComfyNode, &'a str)>;
 
 struct NodeVisit<'a> {
-    node: &'a Node,
+    node: &'a ComfyNode,
     /// Kind of the link by which the node was met.
     by: LinkKind,
     role: FileRole<'a>,
@@ -45,7 +45,7 @@ struct NodeVisit<'a> {
 
 /// Notes what feeds or follows the passes of `chain` and was not read. Must run after everything that reads.
 pub(super) fn note_unused<'a>(
-    walk: &Walk<'a>,
+    walk: &GraphWalk<'a>,
     chain: &PassChain<'a>,
     restored: &mut ForeignSettings,
 ) {
@@ -115,12 +115,12 @@ pub(super) fn note_unused<'a>(
     }
 }
 
-fn id(node: &Node) -> &str {
+fn id(node: &ComfyNode) -> &str {
     &node.id
 }
 
 /// Node that an input is linked to; for a bundle of links itself, so that all of its members are met.
-fn source<'a>(walk: &Walk<'a>, node: &'a Node, name: &str) -> Option<&'a Node> {
+fn source<'a>(walk: &GraphWalk<'a>, node: &'a ComfyNode, name: &str) -> Option<&'a ComfyNode> {
     let link = node.link(name)?;
     let direct = walk.graph.nodes.get(&link.from)?;
     if direct.runs() && direct.is_bundle() && walk.kind(name, link) == LinkKind::Pipe {
@@ -129,10 +129,9 @@ fn source<'a>(walk: &Walk<'a>, node: &'a Node, name: &str) -> Option<&'a Node> {
     walk.linked(node, name)
 }
 
-fn is_idle(node: &Node) -> bool {
+fn is_idle(node: &ComfyNode) -> bool {
     let class = node.plain_class();
-    let is_number =
-        |input: &Input| matches!(input, Input::Value(it) if it.is_number() || it.is_boolean());
+    let is_number = |input: &NodeInput| matches!(input, NodeInput::Value(it) if it.is_number() || it.is_boolean());
     // LoRAs and texts have an effect.
     (has_word(&class, IDLE) && !has_word(&class, "lora primitivestring"))
         || ENCODERS.split(' ').any(|known| known == class)
@@ -141,14 +140,14 @@ fn is_idle(node: &Node) -> bool {
 }
 
 /// Input with the file of a node that loads an image, a video or the like.
-fn file_input(node: &Node) -> Option<&'static str> {
+fn file_input(node: &ComfyNode) -> Option<&'static str> {
     let mut names = FILES.split(", ").filter(|_| node.is_called("load"));
     names.find(|name| node.has(name))
 }
 
 /// Notes files that have to be added again; returns descriptions of the others.
 fn note_files<'a>(
-    walk: &Walk<'a>,
+    walk: &GraphWalk<'a>,
     files: Vec<(String, FileRole<'a>)>,
     restored: &mut ForeignSettings,
 ) -> Vec<String> {
@@ -182,7 +181,12 @@ fn note_files<'a>(
 }
 
 /// Name of the input of a job that an input of a node is; `None` where there is no such one.
-fn input_named<'a>(walk: &Walk<'a>, node: &'a Node, name: &str, file: &str) -> Option<String> {
+fn input_named<'a>(
+    walk: &GraphWalk<'a>,
+    node: &'a ComfyNode,
+    name: &str,
+    file: &str,
+) -> Option<String> {
     let lower = name.to_lowercase();
     let at_strength = || match walk.number(node, "strength") {
         Some(strength) => format!(" at strength {strength}"),
@@ -216,12 +220,12 @@ fn input_named<'a>(walk: &Walk<'a>, node: &'a Node, name: &str, file: &str) -> O
 }
 
 /// Description of a node and its values as far as they are not used; `None` where all is.
-fn described<'a>(walk: &Walk<'a>, node: &'a Node) -> Option<String> {
+fn described<'a>(walk: &GraphWalk<'a>, node: &'a ComfyNode) -> Option<String> {
     let is_used = walk.is_used(node);
     let has_loras = node.inputs.keys().any(|name| name.contains("lora"));
     let inputs = node.sorted_inputs().into_iter();
     let values = inputs.filter_map(|(name, input)| match input {
-        Input::Value(value) if !walk.is_read(input) => {
+        NodeInput::Value(value) if !walk.is_read(input) => {
             let is_of_lora = is_used && has_loras && has_word(name, LORA_NUMBERS);
             let is_idle = is_of_lora || has_word(name, IDLE_NUMBERS);
             match (fields::number(value), value) {

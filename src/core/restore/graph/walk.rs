@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Graph, Input, Link, Node, NodeMode, has_word};
+use super::{ComfyGraph, ComfyNode, NodeInput, NodeLink, NodeMode, has_word};
 use crate::restore::fields;
 
 /// Steps of all traversals of one graph.
@@ -91,14 +91,14 @@ impl LinkKind {
 
 /// Far end of an input.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Source<'a> {
+pub(super) enum InputSource<'a> {
     Value(&'a Value),
     /// Output slot of a node that has an effect.
-    Node(&'a Node, u64),
+    Node(&'a ComfyNode, u64),
 }
 
-impl<'a> Source<'a> {
-    pub fn node(self) -> Option<&'a Node> {
+impl<'a> InputSource<'a> {
+    pub fn node(self) -> Option<&'a ComfyNode> {
         match self {
             Self::Node(node, _) => Some(node),
             Self::Value(_) => None,
@@ -106,12 +106,12 @@ impl<'a> Source<'a> {
     }
 }
 
-pub(super) struct Walk<'a> {
-    pub graph: &'a Graph,
+pub(super) struct GraphWalk<'a> {
+    pub graph: &'a ComfyGraph,
     /// Node whose stored text was taken for a prompt.
-    pub stored_text: Cell<Option<&'a Node>>,
+    pub stored_text: Cell<Option<&'a ComfyNode>>,
     /// Inputs whose values are used, or named as not used.
-    read: RefCell<BTreeSet<*const Input>>,
+    read: RefCell<BTreeSet<*const NodeInput>>,
     left: Cell<u32>,
     depth: Cell<u32>,
     size_depth: Cell<u32>,
@@ -136,8 +136,8 @@ impl Drop for DepthGuard<'_> {
     }
 }
 
-impl<'a> Walk<'a> {
-    pub fn of(graph: &'a Graph) -> Self {
+impl<'a> GraphWalk<'a> {
+    pub fn new(graph: &'a ComfyGraph) -> Self {
         Self {
             graph,
             stored_text: Cell::new(None),
@@ -167,27 +167,27 @@ impl<'a> Walk<'a> {
     }
 
     /// Counts an input as read.
-    pub fn use_input(&self, input: &Input) {
+    pub fn use_input(&self, input: &NodeInput) {
         self.read.borrow_mut().insert(input);
     }
 
     /// Counts all inputs of a node as read: it is used, or named, as a whole.
-    pub fn use_node(&self, node: &Node) {
+    pub fn use_node(&self, node: &ComfyNode) {
         for input in node.inputs.values() {
             self.use_input(input);
         }
     }
 
-    pub fn is_read(&self, input: &Input) -> bool {
+    pub fn is_read(&self, input: &NodeInput) -> bool {
         self.read.borrow().contains(&std::ptr::from_ref(input))
     }
 
     /// Returns whether any input of a node was read.
-    pub fn is_used(&self, node: &Node) -> bool {
+    pub fn is_used(&self, node: &ComfyNode) -> bool {
         node.inputs.values().any(|input| self.is_read(input))
     }
 
-    pub fn kind(&self, name: &str, link: &Link) -> LinkKind {
+    pub fn kind(&self, name: &str, link: &NodeLink) -> LinkKind {
         let source = self.graph.nodes.get(&link.from);
         let declared = source.and_then(|node| node.output(link.slot));
         let declared = declared.map_or("", |slot| slot.kind.as_str());
@@ -199,18 +199,18 @@ impl<'a> Walk<'a> {
     }
 
     /// Linked inputs of a type, in natural order of their names.
-    pub fn links_of(&self, node: &'a Node, kind: LinkKind) -> Vec<(&'a str, &'a Input)> {
+    pub fn links_of(&self, node: &'a ComfyNode, kind: LinkKind) -> Vec<(&'a str, &'a NodeInput)> {
         let inputs = node.sorted_inputs().into_iter();
         inputs
             .filter(|(name, input)| match input {
-                Input::Link(link) => self.kind(name, link) == kind,
-                Input::Value(_) => false,
+                NodeInput::Link(link) => self.kind(name, link) == kind,
+                NodeInput::Value(_) => false,
             })
             .collect()
     }
 
     /// Source of the first of these inputs that the node has, else of the pipe that the node is given.
-    pub fn source(&self, node: &'a Node, names: &str) -> Option<Source<'a>> {
+    pub fn source(&self, node: &'a ComfyNode, names: &str) -> Option<InputSource<'a>> {
         let mut names = names.split(", ").peekable();
         let first = *names.peek()?;
         let source = names.find_map(|name| self.follow(node.inputs.get(name)?, name));
@@ -221,37 +221,42 @@ impl<'a> Walk<'a> {
     }
 
     /// Node that an input is linked to.
-    pub fn linked(&self, node: &'a Node, name: &str) -> Option<&'a Node> {
+    pub fn linked(&self, node: &'a ComfyNode, name: &str) -> Option<&'a ComfyNode> {
         node.link(name)?;
         self.follow(node.inputs.get(name)?, name)?.node()
     }
 
     /// Far end of an input, whose name says which member of a pipe is meant.
-    pub fn follow(&self, input: &'a Input, name: &str) -> Option<Source<'a>> {
+    pub fn follow(&self, input: &'a NodeInput, name: &str) -> Option<InputSource<'a>> {
         let (mut input, mut wanted) = (input, name.to_owned());
         for _ in 0..MAX_DEPTH {
             if !self.spend(1) {
                 return None;
             }
             let link = match input {
-                Input::Value(value) => return Some(Source::Value(value)),
-                Input::Link(link) => link,
+                NodeInput::Value(value) => return Some(InputSource::Value(value)),
+                NodeInput::Link(link) => link,
             };
             let node = self.graph.nodes.get(&link.from)?;
-            // What is done with a node takes time by its inputs.
+            // Work on a node takes time by its inputs.
             if node.mode == NodeMode::Muted || !self.spend(node.inputs.len() / 4) {
                 return None;
             }
             match self.handed_on(node, link, &mut wanted) {
                 Some(next) => input = next,
-                None => return Some(Source::Node(node, link.slot)),
+                None => return Some(InputSource::Node(node, link.slot)),
             }
         }
         None
     }
 
     /// Input that leaves the node unchanged at the link's slot; `None` where the node has an effect.
-    fn handed_on(&self, node: &'a Node, link: &Link, wanted: &mut String) -> Option<&'a Input> {
+    fn handed_on(
+        &self,
+        node: &'a ComfyNode,
+        link: &NodeLink,
+        wanted: &mut String,
+    ) -> Option<&'a NodeInput> {
         if let Some(route) = node.routes.get(&link.slot) {
             return Some(route);
         }
@@ -284,14 +289,14 @@ impl<'a> Walk<'a> {
     }
 
     /// Input that a switch chooses.
-    fn chosen(&self, node: &'a Node, class: &str) -> Option<&'a Input> {
+    fn chosen(&self, node: &'a ComfyNode, class: &str) -> Option<&'a NodeInput> {
         let _guard = self.enter()?;
         let selector = SELECTORS.split(", ").find(|name| node.has(name));
         let mut inputs = node.sorted_inputs().into_iter();
         let Some(selector) = selector else {
             // The first that gives something.
             let is_any = class.contains("any") || class.contains("context");
-            let mut links = inputs.filter(|(_, input)| matches!(input, Input::Link(_)));
+            let mut links = inputs.filter(|(_, input)| matches!(input, NodeInput::Link(_)));
             return links
                 .find(|(name, it)| is_any && self.follow(it, name).is_some())
                 .map(|it| it.1);
@@ -323,34 +328,34 @@ impl<'a> Walk<'a> {
     }
 
     /// Value of the first of these inputs, which `, ` separates, that has one, wherever it comes from.
-    pub fn value(&self, node: &'a Node, names: &str) -> Option<Value> {
+    pub fn value(&self, node: &'a ComfyNode, names: &str) -> Option<Value> {
         let mut own = names.split(", ");
         let own = own.find_map(|name| self.value_of(node.inputs.get(name)?, name));
         own.or_else(|| {
             let (_, pipe) = *self.links_of(node, LinkKind::Pipe).first()?;
             let mut held = names.split(", ");
             held.find_map(|name| match self.follow(pipe, name)? {
-                Source::Value(value) => scalar(value),
-                Source::Node(held, _) => self.value_of(held.inputs.get(name)?, name),
+                InputSource::Value(value) => scalar(value),
+                InputSource::Node(held, _) => self.value_of(held.inputs.get(name)?, name),
             })
         })
     }
 
-    fn value_of(&self, input: &'a Input, name: &str) -> Option<Value> {
+    fn value_of(&self, input: &'a NodeInput, name: &str) -> Option<Value> {
         let _guard = self.enter()?;
         let found = match self.follow(input, name)? {
-            Source::Value(value) => scalar(value),
-            Source::Node(node, slot) => self.held(node, slot, name),
+            InputSource::Value(value) => scalar(value),
+            InputSource::Node(node, slot) => self.held_value(node, slot, name),
         }?;
-        // What changes a sampler or its sigmas on the way is not used with them.
-        if !matches!((input, name), (Input::Link(_), "sampler" | "sigmas")) {
+        // Nodes that change a sampler or its sigmas on the way are unused with them.
+        if !matches!((input, name), (NodeInput::Link(_), "sampler" | "sigmas")) {
             self.use_input(input);
         }
         Some(found)
     }
 
     /// Value that a node without an effect gives at a slot, such as a primitive's.
-    fn held(&self, node: &'a Node, slot: u64, name: &str) -> Option<Value> {
+    fn held_value(&self, node: &'a ComfyNode, slot: u64, name: &str) -> Option<Value> {
         if matches!(name, "width" | "height") && (size_preset(node).is_some() || node.has("height"))
         {
             let (width, height) = self.size(node)?;
@@ -371,13 +376,13 @@ impl<'a> Walk<'a> {
             it == name || (it.starts_with(name) && it.ends_with("_total"))
         };
         let named = node.inputs.keys().map(String::as_str).find(is_named);
-        let only = |is_plain: fn(&Input) -> bool| {
+        let only = |is_plain: fn(&NodeInput) -> bool| {
             let inputs = node.inputs.iter();
-            let is_pixels = |key: &str, input: &Input| match input {
-                Input::Link(link) => {
+            let is_pixels = |key: &str, input: &NodeInput| match input {
+                NodeInput::Link(link) => {
                     matches!(self.kind(key, link), LinkKind::Image | LinkKind::Latent)
                 }
-                Input::Value(_) => false,
+                NodeInput::Value(_) => false,
             };
             let inputs =
                 inputs.filter(|(key, it)| !(key.starts_with("control_") || is_pixels(key, it)));
@@ -385,9 +390,9 @@ impl<'a> Walk<'a> {
             let (key, _) = plain.next().filter(|_| plain.next().is_none())?;
             Some(key.as_str())
         };
-        let number =
-            |it: &Input| !matches!(it, Input::Value(it) if !it.is_number() && !it.is_string());
-        let only = only(number).or_else(|| only(|it| matches!(it, Input::Value(Value::Bool(_)))));
+        let number = |it: &NodeInput| !matches!(it, NodeInput::Value(it) if !it.is_number() && !it.is_string());
+        let only =
+            only(number).or_else(|| only(|it| matches!(it, NodeInput::Value(Value::Bool(_)))));
         let key = named.or(only)?;
         let value = self.value_of(&node.inputs[key], key)?;
         let class = node.plain_class();
@@ -402,7 +407,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Size that a node sets: by a preset such as `3:4 portrait 896x1152`, else by width and height.
-    pub fn size(&self, node: &'a Node) -> Option<(u32, u32)> {
+    pub fn size(&self, node: &'a ComfyNode) -> Option<(u32, u32)> {
         // Both edges may come from a node whose edges come from elsewhere.
         let _guard = DepthGuard::enter(&self.size_depth, MAX_SIZE_DEPTH)?;
         let preset = size_preset(node);
@@ -434,21 +439,21 @@ impl<'a> Walk<'a> {
         Some((width, edge("height_override", found.map(|it| it.1))?))
     }
 
-    pub fn name(&self, node: &'a Node, names: &str) -> Option<String> {
+    pub fn name(&self, node: &'a ComfyNode, names: &str) -> Option<String> {
         self.value(node, names)?.as_str().map(str::to_owned)
     }
 
-    pub fn number(&self, node: &'a Node, names: &str) -> Option<f64> {
+    pub fn number(&self, node: &'a ComfyNode, names: &str) -> Option<f64> {
         fields::number(&self.value(node, names)?)
     }
 
-    pub fn count(&self, node: &'a Node, names: &str) -> Option<u32> {
+    pub fn count(&self, node: &'a ComfyNode, names: &str) -> Option<u32> {
         fields::count(&self.value(node, names)?)
     }
 }
 
 /// Returns whether a node denoises: it has a source of noise and steps, and does not only hand them on.
-pub(super) fn is_sampler(node: &Node) -> bool {
+pub(super) fn is_sampler(node: &ComfyNode) -> bool {
     let hands_on = node.is_called("context pipe") && !node.is_called("sampl detail upscale");
     node.runs()
         && node.has("seed, noise_seed, noise, main_seed")
@@ -456,10 +461,10 @@ pub(super) fn is_sampler(node: &Node) -> bool {
         && !(hands_on || node.has("base_ctx"))
 }
 
-/// Preset that a node takes its size from, unless that is the user's own.
-fn size_preset(node: &Node) -> Option<String> {
+/// Preset from which a node takes its size, unless that is custom.
+fn size_preset(node: &ComfyNode) -> Option<String> {
     node.inputs.iter().find_map(|(name, input)| {
-        let Input::Value(Value::String(text)) = input else {
+        let NodeInput::Value(Value::String(text)) = input else {
             return None;
         };
         let (name, text) = (name.to_lowercase(), text.to_lowercase());
@@ -479,9 +484,9 @@ fn is_member(name: &str, wanted: &str) -> bool {
     plain(name) == plain(wanted)
 }
 
-fn first_link(node: &Node) -> Option<&Input> {
+fn first_link(node: &ComfyNode) -> Option<&NodeInput> {
     let mut inputs = node.inputs.values();
-    inputs.find(|input| matches!(input, Input::Link(_)))
+    inputs.find(|input| matches!(input, NodeInput::Link(_)))
 }
 
 /// A value that is neither list nor object, but for a chosen file with its preview image.

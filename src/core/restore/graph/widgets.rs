@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::Input;
-use crate::restore::fields::Fields;
+use super::NodeInput;
+use crate::restore::fields::JsonFields;
 
 /// Names of the widgets of nodes that matter, in their order; for drawings that do not name them.
 const ORDERS: &str = "\
@@ -62,8 +62,8 @@ SplitSigmasDenoise: denoise
 ConditioningAverage: conditioning_to_strength";
 
 /// The node's own values by name.
-pub(super) fn values(class: &str, node: Fields<'_>) -> BTreeMap<String, Input> {
-    let value = |(name, value): (&str, &Value)| (name.to_owned(), Input::Value(value.clone()));
+pub(super) fn values(class: &str, node: JsonFields<'_>) -> BTreeMap<String, NodeInput> {
+    let value = |(name, value): (&str, &Value)| (name.to_owned(), NodeInput::Value(value.clone()));
     if let Some(named) = node.object("widgets_values") {
         let named = named.0.iter();
         return named.map(|(name, it)| value((name, it))).collect();
@@ -74,14 +74,14 @@ pub(super) fn values(class: &str, node: Fields<'_>) -> BTreeMap<String, Input> {
         .list("inputs")
         .iter()
         .filter_map(|input| {
-            let widget = Fields::of(input)?.object("widget")?;
+            let widget = JsonFields::from_value(input)?.object("widget")?;
             widget.get("name")?.as_str()
         })
         .collect();
     let mut orders = ORDERS.lines().filter_map(|line| line.split_once(": "));
     let known = orders.find(|(classes, _)| classes.split(" / ").any(|known| known == class));
     let known: Vec<&str> = known.map_or(Vec::new(), |(_, names)| names.split(' ').collect());
-    // Where only some widgets were made inputs, as in older drawings, they name too few.
+    // If only some widgets were made inputs, as in older workflows, they name too few.
     let names = if named.len() < known.len() {
         known
     } else {
@@ -104,7 +104,7 @@ pub(super) fn values(class: &str, node: Fields<'_>) -> BTreeMap<String, Input> {
         if is_control {
             continue;
         }
-        // What has no name may still be found as the only one: a text, a value.
+        // An unnamed value may still be found as the only text or number.
         let Some(name) = names.next() else {
             if row.len() == 1 {
                 found.extend([value(("value", it))]);
@@ -116,8 +116,9 @@ pub(super) fn values(class: &str, node: Fields<'_>) -> BTreeMap<String, Input> {
     }
     // Loaders of many LoRAs keep an object for each.
     let is_lora = |it: &&Value| it.get("lora").is_some();
-    found.retain(|_, it| !matches!(it, Input::Value(it) if is_lora(&&*it)));
+    found.retain(|_, it| !matches!(it, NodeInput::Value(it) if is_lora(&&*it)));
     let objects = row.iter().filter(is_lora).enumerate();
-    found.extend(objects.map(|(index, it)| (format!("lora_{index}"), Input::Value(it.clone()))));
+    found
+        .extend(objects.map(|(index, it)| (format!("lora_{index}"), NodeInput::Value(it.clone()))));
     found
 }

@@ -42,7 +42,7 @@ fn a_graph_of_flux_is_followed_through_its_parts() {
     assert_eq!(found.prompt.as_deref(), Some("a fox, in snow"));
     assert_eq!(found.model.as_deref(), Some("flux1-dev-fp8.safetensors"));
     assert_eq!((found.seed, found.num_steps), (Some(77), Some(22)));
-    assert_eq!(found.sampler, Some(Sampler::Euler));
+    assert_eq!(found.sampler, Some(SamplerKind::Euler));
     assert_eq!(found.sigma_schedule, Some(SigmaSchedule::Beta));
     assert_eq!(found.distilled_guidance, Some(3.0));
     assert_eq!((found.width, found.height), (Some(1216), Some(832)));
@@ -134,7 +134,7 @@ fn a_graph_of_z_image_gives_its_shift_and_its_guidance_and_no_negative_prompt() 
     assert_eq!((found.seed, found.num_steps), (Some(12), Some(8)));
     assert_eq!((found.cfg_scale, found.shift), (Some(1.0), Some(3.0)));
     assert_eq!((found.width, found.height), (Some(1024), Some(768)));
-    assert_eq!(found.sampler, Some(Sampler::Euler));
+    assert_eq!(found.sampler, Some(SamplerKind::Euler));
     assert_eq!(found.sigma_schedule, Some(SigmaSchedule::Simple));
 }
 
@@ -163,7 +163,7 @@ fn a_graph_of_krea_2_gives_its_guidance_and_leaves_its_shift_to_the_model() {
     assert_eq!((found.seed, found.num_steps), (Some(7), Some(8)));
     assert_eq!((found.cfg_scale, found.shift), (Some(1.0), None));
     assert_eq!((found.width, found.height), (Some(1280), Some(768)));
-    assert_eq!(found.sampler, Some(Sampler::Euler));
+    assert_eq!(found.sampler, Some(SamplerKind::Euler));
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn a_graph_of_chroma_gives_its_negative_prompt_and_what_stands_between_loader_an
     assert_eq!((found.seed, found.num_steps), (Some(31), Some(26)));
     assert_eq!((found.cfg_scale, found.shift), (Some(4.0), Some(1.0)));
     assert_eq!((found.width, found.height), (Some(1024), Some(1152)));
-    assert_eq!(found.sampler, Some(Sampler::Euler));
+    assert_eq!(found.sampler, Some(SamplerKind::Euler));
     assert_eq!(found.sigma_schedule, Some(SigmaSchedule::Beta));
 }
 
@@ -251,7 +251,7 @@ fn a_graph_of_klein_gives_its_steps_and_size_and_no_shift() {
     assert_eq!((found.seed, found.num_steps), (Some(12), Some(4)));
     assert_eq!((found.cfg_scale, found.shift), (Some(1.0), None));
     assert_eq!((found.width, found.height), (Some(1024), Some(768)));
-    assert_eq!(found.sampler, Some(Sampler::Euler));
+    assert_eq!(found.sampler, Some(SamplerKind::Euler));
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn two_samplers_of_wan_are_two_experts() {
     assert_eq!((found.cfg_scale, found.cfg_scale_2), (Some(3.5), Some(1.0)));
     assert_eq!((found.shift, found.fps), (Some(5.0), Some(16.0)));
     assert_eq!((found.width, found.num_frames), (Some(832), Some(81)));
-    assert_eq!(found.sampler, Some(Sampler::UniPcBh1));
+    assert_eq!(found.sampler, Some(SamplerKind::UniPcBh1));
     let models = [found.model.as_deref(), found.model_2.as_deref()];
     assert!(models[0].is_some_and(|name| name.contains("high_noise")));
     assert!(models[1].is_some_and(|name| name.contains("low_noise")));
@@ -353,7 +353,7 @@ fn the_nodes_of_wanvideo_wrapper_are_read() {
     assert_eq!(found.prompt.as_deref(), Some("waves"));
     assert_eq!((found.shift, found.fps), (Some(8.0), Some(16.0)));
     assert_eq!((found.width, found.num_frames), (Some(640), Some(49)));
-    assert_eq!(found.sampler, Some(Sampler::Lcm));
+    assert_eq!(found.sampler, Some(SamplerKind::Lcm));
 }
 
 #[test]

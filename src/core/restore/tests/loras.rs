@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::packs::{assert_note, read_with};
 use super::*;
-use crate::job::{GenerateForm, Lora};
+use crate::job::{GenerateForm, LoraChoice};
 use crate::media::component_fingerprint;
 use crate::media::test_files::pngs;
 use crate::model::test_spec;
@@ -198,7 +198,7 @@ fn the_loras_of_an_own_file_are_found_where_they_were_moved_to() {
     };
     let mut request = form.validate(&test_spec()).unwrap().request;
     let at = |name: &str| root.join(name).with_extension("safetensors");
-    let lora = |path: PathBuf| Lora {
+    let lora = |path: PathBuf| LoraChoice {
         path,
         strength: 0.5,
         strength_2: None,

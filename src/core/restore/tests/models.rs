@@ -6,7 +6,7 @@ use crate::library::{ControlNetwork, FoundControl};
 use crate::model::{ControlUse, ModelSpec, test_spec};
 
 fn specs() -> Vec<ModelSpec> {
-    let spec = |id: &str, family: Family, variant: &str, file: &str| {
+    let spec = |id: &str, family: ModelFamily, variant: &str, file: &str| {
         let mut spec = test_spec();
         id.clone_into(&mut spec.id);
         id.clone_into(&mut spec.name);
@@ -170,7 +170,7 @@ fn a_form_has_what_the_model_can_be_told_and_says_the_rest() {
     assert_eq!(form.negative_prompt.as_deref(), Some(""));
     assert!(notes[0].contains("1001 frames"), "{notes:?}");
 
-    spec.guidance = crate::model::Guidance::Distilled;
+    spec.guidance = crate::model::GuidanceMode::Distilled;
     spec.section_order = Some(SectionOrder::Original);
     (restored.width, restored.height) = (Some(90_000), Some(90_000));
     let (form, notes) = restored.form_for(&spec);
@@ -279,7 +279,7 @@ fn controls_get_the_installed_networks_of_their_names_and_missing_ones_are_named
         ],
         ..ForeignSettings::default()
     };
-    let installed = |name: &str, family: Family| FoundControl {
+    let installed = |name: &str, family: ModelFamily| FoundControl {
         path: PathBuf::from("/n").join(name),
         name: name.to_owned(),
         config: ControlNetwork {

@@ -82,7 +82,7 @@ fn a_settings_line_of_sd_next_may_have_bars_and_names_its_loras() {
     assert_eq!((found.num_steps, found.seed), (Some(20), Some(42)));
     assert_eq!((found.width, found.height), (Some(640), Some(832)));
     assert_eq!(found.model.as_deref(), Some("a, b"));
-    assert_eq!(found.sampler, Some(Sampler::Euler));
+    assert_eq!(found.sampler, Some(SamplerKind::Euler));
     let expected = [lora("ink", 0.8, None), lora("grain", 0.3, None)];
     assert_eq!(found.loras, expected);
     assert_eq!(found.notes, [] as [&str; 0]);
@@ -95,7 +95,7 @@ fn a_size_in_two_settings_a_model_of_no_name_and_texts_in_utf_16_are_read() {
     assert_eq!((expected.width, expected.height), (Some(832), Some(1216)));
     assert_eq!(
         (expected.model.as_deref(), expected.sampler),
-        (None, Some(Sampler::Heun))
+        (None, Some(SamplerKind::Heun))
     );
     assert_eq!(
         expected.notes,
@@ -168,7 +168,7 @@ fn controls_and_the_second_pass_of_invokeai_and_samplers_of_novelai_are_read() {
     assert_eq!(found.controls, [control]);
     assert_eq!(
         (found.sampler, found.sigma_schedule),
-        (Some(Sampler::DpmPp2m), Some(SigmaSchedule::Karras))
+        (Some(SamplerKind::DpmPp2m), Some(SigmaSchedule::Karras))
     );
     assert!(
         found.notes[0].starts_with(
@@ -179,8 +179,8 @@ fn controls_and_the_second_pass_of_invokeai_and_samplers_of_novelai_are_read() {
     );
 
     for (name, sampler) in [
-        ("k_euler", Some(Sampler::Euler)),
-        ("k_dpmpp_2m", Some(Sampler::DpmPp2m)),
+        ("k_euler", Some(SamplerKind::Euler)),
+        ("k_dpmpp_2m", Some(SamplerKind::DpmPp2m)),
         ("k_euler_ancestral", None),
     ] {
         let text = json!({"prompt": "a fox", "steps": 28, "scale": 5.0, "seed": 1, "uc": "ugly", "sampler": name});

@@ -413,7 +413,7 @@ fn a_context_with_seed_and_steps_is_no_sampler() {
     assert_eq!(prompts, [Some("a red barn"), Some("ugly")]);
     assert_eq!((found.seed, found.num_steps), (Some(99), Some(30)));
     assert_eq!((found.cfg_scale, found.width), (Some(2.0), Some(896)));
-    assert_eq!(found.sampler, Some(Sampler::Euler));
+    assert_eq!(found.sampler, Some(SamplerKind::Euler));
 }
 
 #[test]

@@ -262,7 +262,7 @@ fn a_row_of_the_canvas_may_have_nothing_behind_its_seed() {
         (found.seed, found.num_steps, found.cfg_scale),
         (Some(77), Some(24), Some(1.5))
     );
-    assert_eq!(found.sampler, Some(Sampler::Euler));
+    assert_eq!(found.sampler, Some(SamplerKind::Euler));
 }
 
 #[test]
@@ -292,7 +292,7 @@ fn values_that_other_nodes_compute_are_named() {
         "21": {"class_type": "KSamplerSelect", "inputs": {"sampler_name": "euler"}},
         "22": {"class_type": "KarrasScheduler", "inputs": {"steps": 20, "sigma_max": 14.6}},
     }));
-    assert_eq!(found.sampler, Some(Sampler::Euler));
+    assert_eq!(found.sampler, Some(SamplerKind::Euler));
     assert_note(
         &found,
         "The schedule could not be read: node KarrasScheduler (id 22)",

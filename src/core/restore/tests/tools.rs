@@ -23,7 +23,7 @@ fn a_text_of_forge_gives_everything_that_it_names() {
     );
     assert_eq!(found.loras, [lora("Fur - v1", 0.8, None)]);
     assert_eq!(found.num_steps, Some(24));
-    assert_eq!(found.sampler, Some(Sampler::Euler));
+    assert_eq!(found.sampler, Some(SamplerKind::Euler));
     assert_eq!(found.sigma_schedule, Some(SigmaSchedule::Simple));
     assert_eq!(found.cfg_scale, Some(1.0));
     assert_eq!(found.distilled_guidance, Some(3.5));
@@ -64,7 +64,7 @@ fn a_sampler_that_is_not_here_is_told() {
     );
     let text = "a fox\nSteps: 20, Sampler: DPM++ 2M Karras, CFG scale: 7, Seed: 3";
     let found = read_png("parameters", text);
-    assert_eq!(found.sampler, Some(Sampler::DpmPp2m));
+    assert_eq!(found.sampler, Some(SamplerKind::DpmPp2m));
     assert_eq!(found.sigma_schedule, Some(SigmaSchedule::Karras));
 }
 
@@ -75,7 +75,7 @@ fn a_text_of_sd_cpp_names_its_transformer_and_its_guidance() {
     assert_eq!(found.tool, "stable-diffusion.cpp");
     assert_eq!(found.model.as_deref(), Some("flux1-schnell-q4_0.gguf"));
     assert_eq!(found.distilled_guidance, Some(3.5));
-    assert_eq!(found.sampler, Some(Sampler::Euler));
+    assert_eq!(found.sampler, Some(SamplerKind::Euler));
     assert_eq!(found.sigma_schedule, Some(SigmaSchedule::Simple));
 }
 
@@ -107,7 +107,7 @@ fn swarmui_is_read_with_its_loras_and_hashes() {
     assert_eq!(found.tool, "SwarmUI");
     assert_eq!(found.model.as_deref(), Some("flux1-dev-fp8"));
     assert_eq!(found.model_hash.as_deref(), Some("0xabc"));
-    assert_eq!(found.sampler, Some(Sampler::UniPc));
+    assert_eq!(found.sampler, Some(SamplerKind::UniPc));
     assert_eq!(found.sigma_schedule, Some(SigmaSchedule::Beta));
     assert_eq!(found.loras, [lora("Ink", 0.75, None)]);
     assert_eq!(
@@ -146,7 +146,7 @@ fn wan2gp_is_read_from_clips_and_from_settings_files() {
         assert_eq!((found.num_frames, found.num_steps), (Some(81), Some(8)));
         assert_eq!((found.cfg_scale, found.cfg_scale_2), (Some(3.5), Some(1.0)));
         assert_eq!((found.shift, found.seed), (Some(5.0), Some(99)));
-        assert_eq!(found.sampler, Some(Sampler::UniPc));
+        assert_eq!(found.sampler, Some(SamplerKind::UniPc));
         let expected = [
             lora("high.safetensors", 1.0, Some(0.0)),
             lora("both.safetensors", 0.8, None),

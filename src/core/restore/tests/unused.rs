@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 use super::packs::{assert_note, encoder, read_with};
 use super::*;
 
-fn node(class: &str, inputs: Value) -> Value {
+fn node(class: &str, inputs: &Value) -> Value {
     json!({"class_type": class, "inputs": inputs})
 }
 
 fn image(file: &str) -> Value {
-    node("LoadImage", json!({"image": file}))
+    node("LoadImage", &json!({"image": file}))
 }
 
 /// A node between the sampler's input `name` and what gave it before.
@@ -18,7 +18,7 @@ fn between(name: &str, before: Value, class: &str, link: &str, more: Value) -> V
     let mut inputs = more;
     inputs[link] = before;
     let path = format!("7.{name}");
-    json!({"20": node(class, inputs), path: ["20", 0]})
+    json!({"20": node(class, &inputs), path: ["20", 0]})
 }
 
 #[test]
@@ -65,17 +65,17 @@ fn nodes_of_any_name_on_the_way_of_the_sampler_are_named_with_their_values() {
             "Not used: node DifferentialDiffusion (id 20)",
         ),
         (
-            json!({"20": node("CLIPSetLastLayer", json!({"clip": ["2", 0], "stop_at_clip_layer": -2})),
+            json!({"20": node("CLIPSetLastLayer", &json!({"clip": ["2", 0], "stop_at_clip_layer": -2})),
                 "3.clip": ["20", 0]}),
             "Not used: node CLIPSetLastLayer (id 20) with stop_at_clip_layer -2",
         ),
         (
-            json!({"20": node("SetClipHooks", json!({"clip": ["2", 0], "hooks": ["21", 0]})), "3.clip": ["20", 0],
-                "21": node("CreateHookLora", json!({"lora_name": "ink.safetensors", "strength_model": 0.8}))}),
+            json!({"20": node("SetClipHooks", &json!({"clip": ["2", 0], "hooks": ["21", 0]})), "3.clip": ["20", 0],
+                "21": node("CreateHookLora", &json!({"lora_name": "ink.safetensors", "strength_model": 0.8}))}),
             "node CreateHookLora (id 21) with lora_name ink.safetensors, strength_model 0.8",
         ),
         (
-            json!({"20": node("PrimitiveString", json!({"value": "inkstyle"})), "3.trigger_words1": ["20", 0]}),
+            json!({"20": node("PrimitiveString", &json!({"value": "inkstyle"})), "3.trigger_words1": ["20", 0]}),
             "Not used: node PrimitiveString (id 20) with value inkstyle",
         ),
         (
@@ -87,17 +87,17 @@ fn nodes_of_any_name_on_the_way_of_the_sampler_are_named_with_their_values() {
             "Not used: true_gs 3.5 of node KSampler (id 7)",
         ),
         (
-            json!({"20": node("ImageScale", json!({"image": ["8", 0], "width": 1792, "height": 1280})),
+            json!({"20": node("ImageScale", &json!({"image": ["8", 0], "width": 1792, "height": 1280})),
                 "10.images": ["20", 0]}),
             "Not used: node ImageScale (id 20)",
         ),
         (
-            json!({"20": node("ReActorFaceSwap", json!({"input_image": ["8", 0], "source_image": ["21", 0]})),
+            json!({"20": node("ReActorFaceSwap", &json!({"input_image": ["8", 0], "source_image": ["21", 0]})),
                 "21": image("me.png"), "10.images": ["20", 0]}),
             "Not used: me.png (source_image of node ReActorFaceSwap (id 20)); node ReActorFaceSwap (id 20)",
         ),
         (
-            json!({"20": node("ImageCompositeMasked", json!({"destination": ["21", 0], "source": ["8", 0]})),
+            json!({"20": node("ImageCompositeMasked", &json!({"destination": ["21", 0], "source": ["8", 0]})),
                 "21": image("wall.png"), "10.images": ["20", 0]}),
             "Not used: wall.png (destination of node ImageCompositeMasked (id 20)); node ImageCompositeMasked (id 20)",
         ),
@@ -126,7 +126,7 @@ fn files_are_named_by_the_input_that_they_were_given_to() {
         (
             json!({"pixels": ["21", 0]}),
             "VAEEncode",
-            json!({"21": node("ImagePadForOutpaint", json!({"image": ["22", 0], "left": 400})), "22": image("cat.png")}),
+            json!({"21": node("ImagePadForOutpaint", &json!({"image": ["22", 0], "left": 400})), "22": image("cat.png")}),
             vec![
                 "Its start image, cat.png, is not",
                 "node ImagePadForOutpaint (id 21) with left 400",
@@ -135,7 +135,7 @@ fn files_are_named_by_the_input_that_they_were_given_to() {
         (
             json!({"pixels": ["21", 0]}),
             "VAEEncode",
-            json!({"21": node("ImageScale", json!({"image": ["22", 0], "width": 64, "height": 64})), "22": image("cat.png")}),
+            json!({"21": node("ImageScale", &json!({"image": ["22", 0], "width": 64, "height": 64})), "22": image("cat.png")}),
             vec![
                 "Its start image, cat.png, is not",
                 "Not used: node ImageScale (id 21)",
@@ -144,7 +144,7 @@ fn files_are_named_by_the_input_that_they_were_given_to() {
         (
             json!({"pixels": ["21", 0]}),
             "VAEEncode",
-            json!({"21": node("VHS_LoadVideo", json!({"video": "in/dance.mp4", "frame_load_cap": 33}))}),
+            json!({"21": node("VHS_LoadVideo", &json!({"video": "in/dance.mp4", "frame_load_cap": 33}))}),
             vec![
                 "Its video, dance.mp4, is not",
                 "Not used: frame_load_cap 33 of node VHS_LoadVideo (id 21)",
@@ -153,7 +153,7 @@ fn files_are_named_by_the_input_that_they_were_given_to() {
         (
             json!({"start_image": ["21", 0], "control_video": ["22", 0]}),
             "WanFunControlToVideo",
-            json!({"21": image("cat.png"), "22": node("LoadVideo", json!({"file": "dance.mp4"}))}),
+            json!({"21": image("cat.png"), "22": node("LoadVideo", &json!({"file": "dance.mp4"}))}),
             vec![
                 "Its start image, cat.png, is not",
                 "Its control video, dance.mp4, is not",
@@ -162,7 +162,7 @@ fn files_are_named_by_the_input_that_they_were_given_to() {
         (
             json!({"reference_image": ["21", 0], "pose_video": ["22", 0], "width": 64, "height": 64}),
             "WanAnimateToVideo",
-            json!({"21": image("cat.png"), "22": node("LoadVideo", json!({"file": "dance.mp4"}))}),
+            json!({"21": image("cat.png"), "22": node("LoadVideo", &json!({"file": "dance.mp4"}))}),
             vec![
                 "Its reference image, cat.png, is not",
                 "Not used: dance.mp4 (pose_video of node WanAnimateToVideo (id 20))",
@@ -170,7 +170,7 @@ fn files_are_named_by_the_input_that_they_were_given_to() {
         ),
     ] {
         let mut parts = more;
-        parts["20"] = node(class, inputs);
+        parts["20"] = node(class, &inputs);
         parts["7.latent_image"] = from_start.clone();
         let found = read_with(&parts);
         assert!(found.from_image, "{class}");
@@ -180,9 +180,9 @@ fn files_are_named_by_the_input_that_they_were_given_to() {
     }
     let found = read_with(&json!({
         "20": image("cat.png"), "21": image("hat.png"),
-        "22": node("ImageStitch", json!({"image1": ["20", 0], "image2": ["21", 0]})),
-        "23": node("VAEEncode", json!({"pixels": ["22", 0], "vae": ["9", 0]})),
-        "24": node("ReferenceLatent", json!({"conditioning": ["3", 0], "latent": ["23", 0]})),
+        "22": node("ImageStitch", &json!({"image1": ["20", 0], "image2": ["21", 0]})),
+        "23": node("VAEEncode", &json!({"pixels": ["22", 0], "vae": ["9", 0]})),
+        "24": node("ReferenceLatent", &json!({"conditioning": ["3", 0], "latent": ["23", 0]})),
         "4.conditioning": ["24", 0], "7.latent_image": ["23", 0],
     }));
     assert_note(
@@ -195,19 +195,19 @@ fn files_are_named_by_the_input_that_they_were_given_to() {
 #[test]
 fn nodes_without_an_effect_and_values_that_change_nothing_are_not_named() {
     let found = read_with(&json!({
-        "20": node("Reroute", json!({"": ["8", 0]})), "10.images": ["20", 0],
-        "21": node("PreviewImage", json!({"images": ["8", 0]})),
-        "22": node("Note", json!({"text": "my best one"})),
-        "23": node("PrimitiveInt", json!({"value": 24})), "7.steps": ["23", 0],
-        "24": node("ShowText|pysssss", json!({"text": ["25", 0]})), "3.text": ["24", 0],
-        "25": node("PrimitiveString", json!({"value": "a red barn"})),
-        "26": node("UpscaleModelLoader", json!({"model_name": "4x.pth"})),
-        "27": node("ConditioningAverage", json!({"conditioning_to": ["3", 0], "conditioning_from": ["28", 0],
+        "20": node("Reroute", &json!({"": ["8", 0]})), "10.images": ["20", 0],
+        "21": node("PreviewImage", &json!({"images": ["8", 0]})),
+        "22": node("Note", &json!({"text": "my best one"})),
+        "23": node("PrimitiveInt", &json!({"value": 24})), "7.steps": ["23", 0],
+        "24": node("ShowText|pysssss", &json!({"text": ["25", 0]})), "3.text": ["24", 0],
+        "25": node("PrimitiveString", &json!({"value": "a red barn"})),
+        "26": node("UpscaleModelLoader", &json!({"model_name": "4x.pth"})),
+        "27": node("ConditioningAverage", &json!({"conditioning_to": ["3", 0], "conditioning_from": ["28", 0],
             "conditioning_to_strength": 1.0})),
         "28": encoder("no effect"), "4.conditioning": ["27", 0],
         "29": encoder("replaced"),
-        "30": node("Context (rgthree)", json!({"positive": ["29", 0], "model": ["1", 0]})),
-        "31": node("Context (rgthree)", json!({"base_ctx": ["30", 0], "positive": ["4", 0]})),
+        "30": node("Context (rgthree)", &json!({"positive": ["29", 0], "model": ["1", 0]})),
+        "31": node("Context (rgthree)", &json!({"base_ctx": ["30", 0], "positive": ["4", 0]})),
         "7.positive": ["31", 4], "7.model": ["31", 1], "7.eta": 1.0, "7.extra": 0,
     }));
     assert_eq!(found.notes, [] as [&str; 0]);
@@ -226,7 +226,7 @@ fn of_many_unused_nodes_the_first_are_named_and_the_others_counted() {
         } else {
             json!([(id + 1).to_string(), 0])
         };
-        parts[id.to_string()] = node("Patch", json!({"model": before}));
+        parts[id.to_string()] = node("Patch", &json!({"model": before}));
     }
     let found = read_with(&parts);
     let [note] = &found.notes[..] else {
@@ -238,9 +238,9 @@ fn of_many_unused_nodes_the_first_are_named_and_the_others_counted() {
 #[test]
 fn a_later_pass_is_named_as_a_whole_and_what_only_it_was_given_is_not() {
     let found = read_with(&json!({
-        "20": node("UltimateSDUpscale", json!({"upscale_by": 2, "seed": 5, "steps": 8, "denoise": 0.2, "image": ["8", 0],
+        "20": node("UltimateSDUpscale", &json!({"upscale_by": 2, "seed": 5, "steps": 8, "denoise": 0.2, "image": ["8", 0],
             "model": ["21", 0], "positive": ["11", 0]})),
-        "21": node("PatchOfThePass", json!({"model": ["1", 0]})),
+        "21": node("PatchOfThePass", &json!({"model": ["1", 0]})),
         "11": encoder("a face"), "10.images": ["20", 0],
     }));
     assert_eq!(found.notes.len(), 1, "{:?}", found.notes);
@@ -301,7 +301,7 @@ fn strengths_of_a_lora_that_are_not_used_or_not_read_are_named() {
     );
     computed["21"] = node(
         "MathExpression",
-        json!({"expression": "a*2", "a": 4, "b": 5}),
+        &json!({"expression": "a*2", "a": 4, "b": 5}),
     );
     let found = read_with(&computed);
     assert_eq!(found.loras, [lora("ink.safetensors", 1.0, None)]);
@@ -324,7 +324,7 @@ fn strengths_of_a_lora_that_are_not_used_or_not_read_are_named() {
 
 #[test]
 fn a_graph_without_a_known_sampler_is_said_to_be_one() {
-    let graph = json!({"1": node("SaveImage", json!({"images": ["2", 0]})), "2": node("MagicSampler", json!({"prompt": "x"}))});
+    let graph = json!({"1": node("SaveImage", &json!({"images": ["2", 0]})), "2": node("MagicSampler", &json!({"prompt": "x"}))});
     let (_folder, path) = folder_of(&[("a.json", graph.to_string().as_bytes())]);
     assert!(read(&path).unwrap().is_none());
     assert_eq!(

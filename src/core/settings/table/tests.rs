@@ -7,7 +7,7 @@ use super::*;
 fn every_choice_can_be_read_and_its_default_is_among_them() {
     let defaults = Settings::default();
     for setting in settings() {
-        let Control::Choice(choices) = setting.control else {
+        let SettingControl::Choice(choices) = setting.control else {
             continue;
         };
         let own = &defaults.values()[setting.key];
@@ -23,7 +23,7 @@ fn every_choice_can_be_read_and_its_default_is_among_them() {
     }
     let formats = OutputSettings::FORMATS;
     let known = settings().find(|setting| setting.key == "output.format");
-    let Some(Control::Choice(choices)) = known.map(|setting| setting.control) else {
+    let Some(SettingControl::Choice(choices)) = known.map(|setting| setting.control) else {
         panic!("the format is chosen");
     };
     assert!(choices.iter().map(|(value, _)| value).eq(formats));

@@ -92,9 +92,10 @@ fn restore_a0(bytes: &[u8]) -> Vec<u8> {
 
 /// Length of the UTF-8 prefix in which a space replaced A0; 0 if there is none.
 fn altered_len(bytes: &[u8]) -> usize {
-    let fits = |pattern: &&&[Bytes]| {
-        let is_in =
-            |(byte, ranges): (&u8, &Bytes)| ranges.iter().any(|(a, b)| (a..=b).contains(&byte));
+    let fits = |pattern: &&&[ByteRanges]| {
+        let is_in = |(byte, ranges): (&u8, &ByteRanges)| {
+            ranges.iter().any(|(a, b)| (a..=b).contains(&byte))
+        };
         bytes.len() >= pattern.len() && bytes.iter().zip(**pattern).all(is_in)
     };
     ALTERED.iter().find(fits).map_or(0, |pattern| pattern.len())
@@ -104,14 +105,14 @@ fn altered_len(bytes: &[u8]) -> usize {
 const CONTRACTED: [&[u8]; 5] = [b" ", b"quele", b"quela", b"quilo", b"s "];
 
 /// Byte ranges allowed at one position.
-type Bytes = &'static [(u8, u8)];
-const ANY: Bytes = &[(0x80, 0xbf)];
-const SPACE: Bytes = &[(b' ', b' ')];
-const NOT_85_A0: Bytes = &[(0x80, 0x84), (0x86, 0x9f), (0xa1, 0xbf)];
-const F0: Bytes = &[(0xf0, 0xf0)];
+type ByteRanges = &'static [(u8, u8)];
+const ANY: ByteRanges = &[(0x80, 0xbf)];
+const SPACE: ByteRanges = &[(b' ', b' ')];
+const NOT_85_A0: ByteRanges = &[(0x80, 0x84), (0x86, 0x9f), (0xa1, 0xbf)];
+const F0: ByteRanges = &[(0xf0, 0xf0)];
 
 /// UTF-8 in which a space took the place of A0, where that makes a likely character.
-const ALTERED: &[&[Bytes]] = &[
+const ALTERED: &[&[ByteRanges]] = &[
     &[
         &[
             (0xc2, 0xc3),

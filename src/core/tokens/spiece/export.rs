@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 use tokenizers::normalizers::Precompiled;
 
-use super::proto::{Model, PieceKind};
+use super::proto::{PieceKind, ProtoModel};
 use super::{SpieceModel, UNIGRAM, normalizer};
 use crate::tokens::classes::T5_UNK_ID;
 
@@ -18,9 +18,9 @@ pub struct T5Pieces {
 
 impl T5Pieces {
     /// `None` for a model that is not a T5's, or not sound: [`SpieceModel`] reads it, or says what is wrong with it.
-    pub fn from_model(model: &Model) -> Option<Self> {
+    pub fn from_model(model: &ProtoModel) -> Option<Self> {
         // Everything that this does not check has been checked by it.
-        SpieceModel::of(model).ok()?;
+        SpieceModel::from_proto(model).ok()?;
         let unknown = model
             .pieces
             .iter()

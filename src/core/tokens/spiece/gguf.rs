@@ -5,10 +5,10 @@
 
 use std::path::Path;
 
-use super::proto::{Model, NormalizerSpec, Piece, PieceKind, Trainer};
-use crate::formats::weights::gguf::Element;
+use super::proto::{NormalizerSpec, PieceKind, ProtoModel, ProtoPiece, TrainerSpec};
+use crate::formats::weights::gguf::GgufElement;
 use crate::tokens::error::TokensError;
-use crate::tokens::gguf::{Metadata, tokenizer_inside};
+use crate::tokens::gguf::{TokenizerMetadata, tokenizer_inside};
 
 /// GGUF's name of a SentencePiece Unigram tokenizer.
 pub(crate) const GGUF_PIECES: &str = "t5";
@@ -21,10 +21,10 @@ const NUM_BYTES: usize = 256;
 const MAX_CHARSMAP_BYTES: u64 = 8 << 20;
 
 /// The model in a GGUF file; `None` where it carries no such tokenizer.
-pub(super) fn model_inside(path: &Path) -> Result<Option<Model>, TokensError> {
+pub(super) fn model_inside(path: &Path) -> Result<Option<ProtoModel>, TokensError> {
     tokenizer_inside(path, GGUF_PIECES, |metadata| {
         let pieces = pieces(metadata)?;
-        Ok(Model {
+        Ok(ProtoModel {
             trainer: trainer(metadata, &pieces),
             pieces: without_padding(pieces),
             normalizer: normalizer(metadata)?,
@@ -32,9 +32,9 @@ pub(super) fn model_inside(path: &Path) -> Result<Option<Model>, TokensError> {
     })
 }
 
-fn pieces(metadata: &Metadata<'_>) -> Result<Vec<Piece>, TokensError> {
+fn pieces(metadata: &TokenizerMetadata<'_>) -> Result<Vec<ProtoPiece>, TokensError> {
     let texts = metadata.texts("tokens", MAX_PIECES)?;
-    let scores = metadata.numbers("scores", &[Element::F32], MAX_PIECES)?;
+    let scores = metadata.numbers("scores", &[GgufElement::F32], MAX_PIECES)?;
     let (Some(texts), Some(scores)) = (texts, scores) else {
         return Err(metadata.wrong("found no tokens with scores"));
     };
@@ -44,12 +44,15 @@ fn pieces(metadata: &Metadata<'_>) -> Result<Vec<Piece>, TokensError> {
         let reason = format!("found {} tokens and {count} scores or kinds", texts.len());
         return Err(metadata.wrong(&reason));
     }
-    let pieces = texts.into_iter().zip(scores).map(|(text, score)| Piece {
-        text,
-        score: f32::from_le_bytes(score),
-        kind: PieceKind::Normal,
-    });
-    let mut pieces: Vec<Piece> = pieces.collect();
+    let pieces = texts
+        .into_iter()
+        .zip(scores)
+        .map(|(text, score)| ProtoPiece {
+            text,
+            score: f32::from_le_bytes(score),
+            kind: PieceKind::Normal,
+        });
+    let mut pieces: Vec<ProtoPiece> = pieces.collect();
     match kinds {
         Some(kinds) => {
             for (piece, kind) in pieces.iter_mut().zip(kinds) {
@@ -62,8 +65,8 @@ fn pieces(metadata: &Metadata<'_>) -> Result<Vec<Piece>, TokensError> {
     Ok(pieces)
 }
 
-fn normalizer(metadata: &Metadata<'_>) -> Result<NormalizerSpec, TokensError> {
-    let elements = [Element::U8, Element::I8];
+fn normalizer(metadata: &TokenizerMetadata<'_>) -> Result<NormalizerSpec, TokensError> {
+    let elements = [GgufElement::U8, GgufElement::I8];
     let charsmap = metadata.bytes("precompiled_charsmap", &elements, MAX_CHARSMAP_BYTES)?;
     let default = NormalizerSpec::default();
     Ok(NormalizerSpec {
@@ -78,11 +81,11 @@ fn normalizer(metadata: &Metadata<'_>) -> Result<NormalizerSpec, TokensError> {
     })
 }
 
-fn trainer(metadata: &Metadata<'_>, pieces: &[Piece]) -> Trainer {
-    let default = Trainer::default();
+fn trainer(metadata: &TokenizerMetadata<'_>, pieces: &[ProtoPiece]) -> TrainerSpec {
+    let default = TrainerSpec::default();
     let named = |role: &str| Some(pieces.get(metadata.id(role)?)?.text.clone());
     let bytes = pieces.iter().filter(|piece| piece.kind == PieceKind::Byte);
-    Trainer {
+    TrainerSpec {
         byte_fallback: bytes.count() == NUM_BYTES,
         eos_piece: named("eos").unwrap_or(default.eos_piece),
         pad_piece: named("padding").unwrap_or(default.pad_piece),
@@ -91,7 +94,7 @@ fn trainer(metadata: &Metadata<'_>, pieces: &[Piece]) -> Trainer {
 }
 
 /// For files of converters that say no kinds.
-fn guess_kinds(metadata: &Metadata<'_>, pieces: &mut [Piece]) {
+fn guess_kinds(metadata: &TokenizerMetadata<'_>, pieces: &mut [ProtoPiece]) {
     let roles = ["eos", "padding", "bos"].map(|role| metadata.id(role));
     let unknown = metadata.id("unknown").unwrap_or(2);
     for (id, piece) in pieces.iter_mut().enumerate() {
@@ -116,8 +119,8 @@ fn is_byte(text: &[u8]) -> bool {
 }
 
 /// Converters fill the vocabulary up to the rows of the model's table; the model itself ends before.
-fn without_padding(mut pieces: Vec<Piece>) -> Vec<Piece> {
-    let is_filler = |piece: &Piece| {
+fn without_padding(mut pieces: Vec<ProtoPiece>) -> Vec<ProtoPiece> {
+    let is_filler = |piece: &ProtoPiece| {
         let is_numbered = |start: &[u8], end: &[u8]| {
             let inner = piece.text.strip_prefix(start);
             let number = inner.and_then(|inner| inner.strip_suffix(end));

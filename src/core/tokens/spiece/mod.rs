@@ -23,13 +23,13 @@ use safetensors::Dtype;
 
 pub use self::export::T5Pieces;
 pub(crate) use self::gguf::GGUF_PIECES;
-use self::normalizer::Normalizer;
+use self::normalizer::SpieceNormalizer;
 pub(super) use self::normalizer::is_sound as is_sound_charsmap;
-use self::pieces::Pieces;
+use self::pieces::PieceTable;
 pub(crate) use self::proto::count_pieces;
-pub use self::proto::{Model, NormalizerSpec, Piece, PieceKind};
+pub use self::proto::{NormalizerSpec, PieceKind, ProtoModel, ProtoPiece};
 use crate::files::has_ending;
-use crate::formats::weights::header::Header;
+use crate::formats::weights::header::WeightHeader;
 use crate::model::CatalogError;
 use crate::tokens::error::{TokensError, read_bytes};
 
@@ -44,13 +44,13 @@ const UNIGRAM: u64 = 1;
 const UNKNOWN_PENALTY: f32 = 10.0;
 
 pub struct SpieceModel {
-    normalizer: Normalizer,
+    normalizer: SpieceNormalizer,
     /// Pieces that are found in texts, and nothing else.
-    pieces: Pieces,
+    pieces: PieceTable,
     /// Pieces that match anywhere, and are never normalised.
-    user_defined: Pieces,
+    user_defined: PieceTable,
     /// By id, for pieces that are found in texts; 0 for the others.
-    scores: Vec<Score>,
+    scores: Vec<PieceScore>,
     unk_score: f32,
     unk_id: u32,
     eos_id: u32,
@@ -60,7 +60,7 @@ pub struct SpieceModel {
 }
 
 #[derive(Clone, Copy)]
-enum Score {
+enum PieceScore {
     Plain(f32),
     UserDefined,
     Unused,
@@ -76,7 +76,7 @@ impl SpieceModel {
     }
 
     /// The model that [`Self::find`] finds as its file has it, and that file.
-    pub fn find_model(place: &Path) -> Result<Option<(Model, PathBuf)>, TokensError> {
+    pub fn find_model(place: &Path) -> Result<Option<(ProtoModel, PathBuf)>, TokensError> {
         if has_end(place, "gguf") {
             let model = gguf::model_inside(place)?;
             return Ok(model.map(|model| (model, place.to_owned())));
@@ -84,7 +84,7 @@ impl SpieceModel {
         let Some((bytes, path)) = Self::find_bytes(place)? else {
             return Ok(None);
         };
-        match Model::parse(&bytes) {
+        match ProtoModel::parse(&bytes) {
             Ok(model) => Ok(Some((model, path))),
             Err(reason) => Err(not_unigram(&reason, &path)),
         }
@@ -143,17 +143,17 @@ impl SpieceModel {
     }
 
     /// Makes a model ready; `path` is where it is from.
-    pub fn from_model(model: &Model, path: &Path) -> Result<Self, TokensError> {
-        Self::of(model).map_err(|reason| not_unigram(&reason, path))
+    pub fn from_model(model: &ProtoModel, path: &Path) -> Result<Self, TokensError> {
+        Self::from_proto(model).map_err(|reason| not_unigram(&reason, path))
     }
 
     #[cfg(test)]
     fn parse(bytes: &[u8]) -> Result<Self, String> {
-        Self::of(&Model::parse(bytes)?)
+        Self::from_proto(&ProtoModel::parse(bytes)?)
     }
 
-    fn of(model: &Model) -> Result<Self, String> {
-        let Model {
+    fn from_proto(model: &ProtoModel) -> Result<Self, String> {
+        let ProtoModel {
             pieces,
             trainer,
             normalizer,
@@ -167,7 +167,7 @@ impl SpieceModel {
             all.filter(move |(_, piece)| kinds.contains(&piece.kind))
                 .map(move |(i, piece)| (piece.text.clone(), id(i)))
         };
-        let special = Pieces::new(of_kind(&[
+        let special = PieceTable::new(of_kind(&[
             PieceKind::Unknown,
             PieceKind::Control,
             PieceKind::Byte,
@@ -183,13 +183,16 @@ impl SpieceModel {
         let normal = pieces.iter().filter(|p| p.kind == PieceKind::Normal);
         let min_score = normal.map(|p| p.score).fold(f32::MAX, f32::min);
         Ok(Self {
-            normalizer: Normalizer::new(normalizer.clone(), trainer.treat_whitespace_as_suffix)?,
-            pieces: Pieces::new(of_kind(&[
+            normalizer: SpieceNormalizer::new(
+                normalizer.clone(),
+                trainer.treat_whitespace_as_suffix,
+            )?,
+            pieces: PieceTable::new(of_kind(&[
                 PieceKind::Normal,
                 PieceKind::UserDefined,
                 PieceKind::Unused,
             ]))?,
-            user_defined: Pieces::new(of_kind(&[PieceKind::UserDefined]))?,
+            user_defined: PieceTable::new(of_kind(&[PieceKind::UserDefined]))?,
             unk_score: min_score - UNKNOWN_PENALTY,
             unk_id: unknown.ok_or("found no unknown piece")?.1,
             eos_id: find(&trainer.eos_piece)?,
@@ -201,9 +204,9 @@ impl SpieceModel {
             scores: pieces
                 .iter()
                 .map(|piece| match piece.kind {
-                    PieceKind::UserDefined => Score::UserDefined,
-                    PieceKind::Unused => Score::Unused,
-                    _ => Score::Plain(piece.score),
+                    PieceKind::UserDefined => PieceScore::UserDefined,
+                    PieceKind::Unused => PieceScore::Unused,
+                    _ => PieceScore::Plain(piece.score),
                 })
                 .collect(),
         })
@@ -214,12 +217,12 @@ impl SpieceModel {
     /// Sums are f32 and compared as the library compares them: a tie goes to the longer last piece.
     fn best_path(&self, text: &[u8]) -> Vec<(usize, usize, u32)> {
         #[derive(Clone, Copy, Default)]
-        struct Node {
+        struct LatticeNode {
             score: f32,
             /// Start and id of the piece that ends here; `None` until one is found.
             piece: Option<(usize, u32)>,
         }
-        let mut nodes = vec![Node::default(); text.len() + 1];
+        let mut nodes = vec![LatticeNode::default(); text.len() + 1];
         let mut start = 0;
         while start < text.len() {
             let here = nodes[start].score;
@@ -229,16 +232,16 @@ impl SpieceModel {
                 let score = here + score;
                 if node.piece.is_none() || score > node.score {
                     let piece = Some((start, id));
-                    *node = Node { score, piece };
+                    *node = LatticeNode { score, piece };
                 }
             };
             let mut has_char = false;
             for (len, id) in self.pieces.prefixes(&text[start..]) {
                 let score = match self.scores[id as usize] {
-                    Score::Unused => continue,
-                    Score::Plain(score) => score,
+                    PieceScore::Unused => continue,
+                    PieceScore::Plain(score) => score,
                     // More than any piece of a trained model has, by length.
-                    Score::UserDefined => 0.1 * (len as f32 - 1.0),
+                    PieceScore::UserDefined => 0.1 * (len as f32 - 1.0),
                 };
                 reach(len, score, id);
                 has_char |= len == char_len;
@@ -266,7 +269,8 @@ fn not_unigram(reason: &str, path: &Path) -> TokensError {
 
 /// Model embedded in a `.safetensors` file; `None` if there is none.
 pub(crate) fn bytes_inside(path: &Path) -> Result<Option<Vec<u8>>, CatalogError> {
-    let (file, header) = Header::open(path).map_err(|err| CatalogError::of_header(err, path))?;
+    let (file, header) =
+        WeightHeader::open(path).map_err(|err| CatalogError::of_header(err, path))?;
     let Some(info) = header.info(SPIECE_TENSOR) else {
         return Ok(None);
     };

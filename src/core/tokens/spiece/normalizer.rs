@@ -1,11 +1,10 @@
 //! SentencePiece's normalisation: characters by a compiled map, then white space.
 //!
 //! The map is a double array (`darts-clone`) with the texts that it points to; every index into either is checked,
-//! because
-//! a damaged file can point anywhere.
+//! because a damaged file can point anywhere.
 //! After <https://github.com/google/sentencepiece/blob/v0.2.0/src/normalizer.cc>.
 
-use super::pieces::Pieces;
+use super::pieces::PieceTable;
 use super::proto::NormalizerSpec;
 
 /// Marks a unit without predecessor.
@@ -14,13 +13,13 @@ const NO_UNIT: usize = usize::MAX;
 /// Replacement of a space: U+2581.
 const SPACE_SYMBOL: &[u8] = "\u{2581}".as_bytes();
 
-pub(super) struct Normalizer {
+pub(super) struct SpieceNormalizer {
     charsmap: Option<CharsMap>,
     spec: NormalizerSpec,
     space_is_suffix: bool,
 }
 
-impl Normalizer {
+impl SpieceNormalizer {
     pub(super) fn new(mut spec: NormalizerSpec, space_is_suffix: bool) -> Result<Self, String> {
         let blob = std::mem::take(&mut spec.precompiled_charsmap);
         let charsmap = (!blob.is_empty()).then(|| CharsMap::parse(&blob));
@@ -32,7 +31,7 @@ impl Normalizer {
     }
 
     /// The text in which pieces are looked for; `kept` are pieces that no rule may touch.
-    pub(super) fn normalize(&self, text: &str, kept: &Pieces) -> Vec<u8> {
+    pub(super) fn normalize(&self, text: &str, kept: &PieceTable) -> Vec<u8> {
         let space = self.space();
         let mut rest = text;
         if self.spec.remove_extra_whitespaces {
@@ -84,7 +83,7 @@ impl Normalizer {
     }
 
     /// Replacement of the beginning of `rest`, and the number of its bytes that it replaces; `None` at the end.
-    fn next<'a>(&'a self, rest: &'a str, kept: &Pieces) -> Option<(&'a [u8], usize)> {
+    fn next<'a>(&'a self, rest: &'a str, kept: &PieceTable) -> Option<(&'a [u8], usize)> {
         let bytes = rest.as_bytes();
         let first = rest.chars().next()?.len_utf8();
         if let Some((len, _)) = kept.prefixes(bytes).last() {

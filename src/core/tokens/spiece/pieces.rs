@@ -5,9 +5,9 @@
 use std::ops::Range;
 
 /// Texts and their ids, sorted by bytes.
-pub(super) struct Pieces(Vec<(Vec<u8>, u32)>);
+pub(super) struct PieceTable(Vec<(Vec<u8>, u32)>);
 
-impl Pieces {
+impl PieceTable {
     /// Says so when two pieces have the same text, or one has none.
     pub(super) fn new(pieces: impl Iterator<Item = (Vec<u8>, u32)>) -> Result<Self, String> {
         let mut sorted: Vec<_> = pieces.collect();
@@ -39,7 +39,7 @@ impl Pieces {
         steps.flatten()
     }
 
-    /// Of pieces that agree in their first `depth` bytes, those with `byte` behind these.
+    /// Of pieces with equal first `depth` bytes, those followed by `byte`.
     fn narrowed(&self, range: Range<usize>, depth: usize, byte: u8) -> Range<usize> {
         let slice = &self.0[range.clone()];
         let at = |piece: &(Vec<u8>, u32)| piece.0.get(depth).copied();

@@ -1,8 +1,8 @@
-//! The fields of `sentencepiece_model.proto` that decide the ids, read from bytes that nobody has checked.
+//! Fields of `sentencepiece_model.proto` that decide the ids, read from untrusted bytes.
 //!
-//! No message inside is followed deeper than its two levels, so nothing in a file can make this recurse.
+//! No message is followed deeper than its two levels, so nothing in a file can make this recurse.
 
-use crate::named::with_defaults;
+use crate::enum_macros::with_defaults;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PieceKind {
@@ -30,14 +30,14 @@ impl PieceKind {
 }
 
 #[derive(Debug)]
-pub struct Piece {
+pub struct ProtoPiece {
     pub text: Vec<u8>,
     pub score: f32,
     pub kind: PieceKind,
 }
 
 with_defaults! {
-    pub struct Trainer {
+    pub struct TrainerSpec {
         pub model_type: u64 = 1,
         pub treat_whitespace_as_suffix: bool = false,
         pub byte_fallback: bool = false,
@@ -57,20 +57,20 @@ with_defaults! {
 }
 
 #[derive(Default)]
-pub struct Model {
-    pub pieces: Vec<Piece>,
-    pub trainer: Trainer,
+pub struct ProtoModel {
+    pub pieces: Vec<ProtoPiece>,
+    pub trainer: TrainerSpec,
     pub normalizer: NormalizerSpec,
 }
 
-impl Model {
+impl ProtoModel {
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         let mut model = Self::default();
-        for field in Fields(bytes) {
+        for field in ProtoFields(bytes) {
             match field? {
-                (1, Value::Bytes(piece)) => model.pieces.push(Piece::parse(piece)?),
-                (2, Value::Bytes(spec)) => model.trainer = Trainer::parse(spec)?,
-                (3, Value::Bytes(spec)) => model.normalizer = NormalizerSpec::parse(spec)?,
+                (1, ProtoValue::Bytes(piece)) => model.pieces.push(ProtoPiece::parse(piece)?),
+                (2, ProtoValue::Bytes(spec)) => model.trainer = TrainerSpec::parse(spec)?,
+                (3, ProtoValue::Bytes(spec)) => model.normalizer = NormalizerSpec::parse(spec)?,
                 _ => {}
             }
         }
@@ -78,26 +78,26 @@ impl Model {
     }
 }
 
-/// How many pieces a model has, without taking any of them in; `None` where the bytes are damaged.
+/// Number of pieces in a model, without reading them; `None` if the bytes are damaged.
 pub(crate) fn count_pieces(bytes: &[u8]) -> Option<u64> {
-    Fields(bytes).try_fold(0, |count, field| {
-        let is_piece = matches!(field.ok()?, (1, Value::Bytes(_)));
+    ProtoFields(bytes).try_fold(0, |count, field| {
+        let is_piece = matches!(field.ok()?, (1, ProtoValue::Bytes(_)));
         Some(count + u64::from(is_piece))
     })
 }
 
-impl Piece {
+impl ProtoPiece {
     fn parse(bytes: &[u8]) -> Result<Self, String> {
         let mut piece = Self {
             text: Vec::new(),
             score: 0.0,
             kind: PieceKind::Normal,
         };
-        for field in Fields(bytes) {
+        for field in ProtoFields(bytes) {
             match field? {
-                (1, Value::Bytes(text)) => piece.text = text.to_vec(),
-                (2, Value::Fixed32(bits)) => piece.score = f32::from_bits(bits),
-                (3, Value::Varint(kind)) => piece.kind = PieceKind::of_number(kind)?,
+                (1, ProtoValue::Bytes(text)) => piece.text = text.to_vec(),
+                (2, ProtoValue::Fixed32(bits)) => piece.score = f32::from_bits(bits),
+                (3, ProtoValue::Varint(kind)) => piece.kind = PieceKind::of_number(kind)?,
                 _ => {}
             }
         }
@@ -105,16 +105,16 @@ impl Piece {
     }
 }
 
-impl Trainer {
+impl TrainerSpec {
     fn parse(bytes: &[u8]) -> Result<Self, String> {
         let mut trainer = Self::default();
-        for field in Fields(bytes) {
+        for field in ProtoFields(bytes) {
             match field? {
-                (3, Value::Varint(model_type)) => trainer.model_type = model_type,
-                (24, Value::Varint(flag)) => trainer.treat_whitespace_as_suffix = flag != 0,
-                (35, Value::Varint(flag)) => trainer.byte_fallback = flag != 0,
-                (47, Value::Bytes(piece)) => trainer.eos_piece = piece.to_vec(),
-                (48, Value::Bytes(piece)) => trainer.pad_piece = piece.to_vec(),
+                (3, ProtoValue::Varint(model_type)) => trainer.model_type = model_type,
+                (24, ProtoValue::Varint(flag)) => trainer.treat_whitespace_as_suffix = flag != 0,
+                (35, ProtoValue::Varint(flag)) => trainer.byte_fallback = flag != 0,
+                (47, ProtoValue::Bytes(piece)) => trainer.eos_piece = piece.to_vec(),
+                (48, ProtoValue::Bytes(piece)) => trainer.pad_piece = piece.to_vec(),
                 _ => {}
             }
         }
@@ -125,12 +125,12 @@ impl Trainer {
 impl NormalizerSpec {
     fn parse(bytes: &[u8]) -> Result<Self, String> {
         let mut spec = Self::default();
-        for field in Fields(bytes) {
+        for field in ProtoFields(bytes) {
             match field? {
-                (2, Value::Bytes(charsmap)) => spec.precompiled_charsmap = charsmap.to_vec(),
-                (3, Value::Varint(flag)) => spec.add_dummy_prefix = flag != 0,
-                (4, Value::Varint(flag)) => spec.remove_extra_whitespaces = flag != 0,
-                (5, Value::Varint(flag)) => spec.escape_whitespaces = flag != 0,
+                (2, ProtoValue::Bytes(charsmap)) => spec.precompiled_charsmap = charsmap.to_vec(),
+                (3, ProtoValue::Varint(flag)) => spec.add_dummy_prefix = flag != 0,
+                (4, ProtoValue::Varint(flag)) => spec.remove_extra_whitespaces = flag != 0,
+                (5, ProtoValue::Varint(flag)) => spec.escape_whitespaces = flag != 0,
                 _ => {}
             }
         }
@@ -139,16 +139,16 @@ impl NormalizerSpec {
 }
 
 /// A field's value, as far as its wire type tells.
-enum Value<'a> {
+enum ProtoValue<'a> {
     Varint(u64),
     Fixed32(u32),
     Fixed64,
     Bytes(&'a [u8]),
 }
 
-struct Fields<'a>(&'a [u8]);
+struct ProtoFields<'a>(&'a [u8]);
 
-impl<'a> Fields<'a> {
+impl<'a> ProtoFields<'a> {
     fn varint(&mut self) -> Option<u64> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
@@ -168,27 +168,27 @@ impl<'a> Fields<'a> {
         Some(taken)
     }
 
-    fn field(&mut self) -> Option<(u64, Value<'a>)> {
+    fn field(&mut self) -> Option<(u64, ProtoValue<'a>)> {
         let tag = self.varint()?;
         let value = match tag & 7 {
-            0 => Value::Varint(self.varint()?),
+            0 => ProtoValue::Varint(self.varint()?),
             1 => {
                 self.take(8)?;
-                Value::Fixed64
+                ProtoValue::Fixed64
             }
             2 => {
                 let len = usize::try_from(self.varint()?).ok()?;
-                Value::Bytes(self.take(len)?)
+                ProtoValue::Bytes(self.take(len)?)
             }
-            5 => Value::Fixed32(u32::from_le_bytes(self.take(4)?.try_into().ok()?)),
+            5 => ProtoValue::Fixed32(u32::from_le_bytes(self.take(4)?.try_into().ok()?)),
             _ => return None,
         };
         Some((tag >> 3, value))
     }
 }
 
-impl<'a> Iterator for Fields<'a> {
-    type Item = Result<(u64, Value<'a>), String>;
+impl<'a> Iterator for ProtoFields<'a> {
+    type Item = Result<(u64, ProtoValue<'a>), String>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.0.is_empty() {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::families::{flux, framepack, wan};
 use crate::job::prompt::WildcardFolders;
-use crate::model::{Guidance, ModelSpec, test_spec};
+use crate::model::{GuidanceMode, ModelSpec, test_spec};
 use crate::tokens::{CountWish, TextReader, TextTokenizer, TokenCounter, clean_wan_prompt};
 
 fn tokenizer() -> PathBuf {
@@ -59,7 +59,7 @@ fn what_has_no_room_is_counted_too() {
 fn flux_reads_with_t5_and_clip_and_schnell_reads_less() {
     let mut spec = wan();
     spec.family = flux::FAMILY;
-    spec.guidance = Guidance::Distilled;
+    spec.guidance = GuidanceMode::Distilled;
     spec.files.tokenizer_2 = Some(tokenizer());
     let readers = |spec: &ModelSpec| {
         let readers = TextReader::of_model(spec).into_iter();
@@ -68,7 +68,7 @@ fn flux_reads_with_t5_and_clip_and_schnell_reads_less() {
             .collect::<Vec<_>>()
     };
     assert_eq!(readers(&spec), [("T5", 512), ("CLIP", 77)]);
-    spec.guidance = Guidance::None;
+    spec.guidance = GuidanceMode::None;
     assert_eq!(readers(&spec), [("T5", 256), ("CLIP", 77)]);
 }
 

@@ -18,9 +18,9 @@ const EPS: f64 = f32::EPSILON as f64;
 /// Factor of a vector's index before its sinusoidal embedding.
 const NUMBER_FACTOR: f64 = 1000.0;
 
-pub struct Approximator {
+pub struct ModulationApproximator {
     in_proj: Linear,
-    layers: Vec<Layer>,
+    layers: Vec<ApproximatorLayer>,
     out_proj: Linear,
     /// Embedded index of each vector, `(V, inputs)` in f32.
     numbers: Tensor,
@@ -28,14 +28,14 @@ pub struct Approximator {
     kind: Kind,
 }
 
-struct Layer {
+struct ApproximatorLayer {
     /// `(A)` in f32
     norm: Tensor,
     in_layer: Linear,
     out_layer: Linear,
 }
 
-impl Approximator {
+impl ModulationApproximator {
     /// `w`: `distilled_guidance_layer`
     pub fn new(config: &ChromaTransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
         let inner = config.approximator_hidden_dim;
@@ -43,7 +43,7 @@ impl Approximator {
         let seldom = &w.seldom();
         let layer = |i| {
             let own = seldom / "layers" / i;
-            Ok::<_, WeightsError>(Layer {
+            Ok::<_, WeightsError>(ApproximatorLayer {
                 norm: (&exact / "norms" / i).tensor("scale", &[inner])?,
                 in_layer: Linear::new(inner, inner, &(&own / "in_layer"))?,
                 out_layer: Linear::new(inner, inner, &(&own / "out_layer"))?,

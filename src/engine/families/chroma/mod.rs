@@ -1,8 +1,7 @@
 //! Chroma: text to image, image to image, inpainting.
 //!
 //! The reference is `ChromaPipeline`, `ChromaImg2ImgPipeline` and `ChromaInpaintPipeline` of diffusers 0.42.1, except
-//! that
-//! unmasked pixels stay exactly. Blocks, tokens and their position ids are those of FLUX.1.
+//! that unmasked pixels stay exactly. Blocks, tokens and their position ids are those of FLUX.1.
 //!
 //! Shapes: `B` images of one prompt; `h`, `w` latents, an eighth of the pixels; tokens are two by two of them.
 

@@ -18,8 +18,8 @@ use safelight_core::job::JobFolder;
 use safelight_core::networks::{ChromaTransformerConfig, ChromaTransformerKeys, SchedulerConfig};
 use tch::{Device, Kind, Tensor};
 
-use super::approximator::Approximator;
-use crate::capture::Capture;
+use super::approximator::ModulationApproximator;
+use crate::capture::StageCapture;
 use crate::denoise::fits;
 use crate::error::EngineError;
 use crate::families::flux::{ROPE_THETA, text_ids};
@@ -27,11 +27,11 @@ use crate::hooks::Hooks;
 use crate::nn::rounded_timesteps;
 use crate::sampling::FlowSchedule;
 use crate::stages::images::{
-    ForwardPass, ImageConditioning, ImageModel, LatentShape, NoControlNet, WeightsDialect,
+    ForwardPass, ImageConditioning, ImageLatentShape, ImageModel, NoControlNet, WeightsDialect,
     record_ids,
 };
 use crate::streams::{FluxBackbone, FluxSequence, StreamModulations, TokenDims, image_ids};
-use crate::text::{EncoderFiles, Padding, PromptEmbeds, Text, TextEmbeds, read_t5};
+use crate::text::{EncodedText, EncoderFiles, PaddingMode, PromptEmbeds, TextEmbeds, read_t5};
 use crate::weights::{Weights, WeightsError};
 use crate::work::StageWork;
 
@@ -44,12 +44,12 @@ const SHIFT: f64 = 1.0;
 
 pub struct ChromaTransformer {
     backbone: FluxBackbone,
-    approximator: Approximator,
+    approximator: ModulationApproximator,
     config: ChromaTransformerConfig,
 }
 
 /// Position ids of image tokens.
-fn img_ids(shape: LatentShape) -> Tensor {
+fn img_ids(shape: ImageLatentShape) -> Tensor {
     image_ids(shape.grid(), 0, Kind::Float)
 }
 
@@ -70,7 +70,7 @@ impl ImageModel for ChromaTransformer {
         };
         Ok(Self {
             backbone: FluxBackbone::new(&config.streams(), dims, SHIFT_AND_SCALE, w)?,
-            approximator: Approximator::new(config, &(w / "distilled_guidance_layer"))?,
+            approximator: ModulationApproximator::new(config, &(w / "distilled_guidance_layer"))?,
             config: config.clone(),
         })
     }
@@ -119,16 +119,16 @@ impl ImageModel for ChromaTransformer {
 
     fn encode_text(_: &JobFolder, work: &mut StageWork<'_>) -> Result<PromptEmbeds, EngineError> {
         let request = work.request;
-        let texts = Text::all_of(request)?;
+        let texts = EncodedText::all_of(request)?;
         let length = request.max_sequence_length.unwrap_or(TEXT_TOKENS);
         tch::no_grad(|| {
             let files = EncoderFiles::first(&request.files);
-            let read = read_t5(&files, &texts, length as usize, Padding::Hidden, work)?;
+            let read = read_t5(&files, &texts, length as usize, PaddingMode::Hidden, work)?;
             let embeds = read.into_iter().map(|read| TextEmbeds {
                 mask: Some(with_one_more(&read.mask)),
                 ..TextEmbeds::of_states(read.states)
             });
-            PromptEmbeds::of(&texts, embeds.collect(), work.capture)
+            PromptEmbeds::from_texts(&texts, embeds.collect(), work.capture)
         })
     }
 
@@ -137,7 +137,7 @@ impl ImageModel for ChromaTransformer {
     }
 
     fn schedule(scheduler: Option<SchedulerConfig>, _: &Self::Config) -> FlowSchedule {
-        FlowSchedule::of(scheduler.unwrap_or_else(|| SchedulerConfig::of_shift(SHIFT)))
+        FlowSchedule::from_config(scheduler.unwrap_or_else(|| SchedulerConfig::of_shift(SHIFT)))
     }
 
     fn dialect(w: &Weights) -> WeightsDialect {
@@ -167,7 +167,7 @@ impl ImageModel for ChromaTransformer {
         has_mask && fits(&text.prompt, &[1, length, self.config.joint_attention_dim])
     }
 
-    fn record(&self, conditioning: &ImageConditioning<'_, Self>, capture: &mut Capture) {
+    fn record(&self, conditioning: &ImageConditioning<'_, Self>, capture: &mut StageCapture) {
         conditioning.record_mask(capture);
         capture.put("latent_image_ids", &img_ids(conditioning.shape));
     }
@@ -177,7 +177,7 @@ impl ImageModel for ChromaTransformer {
         text: &TextEmbeds,
         conditioning: &ImageConditioning<'_, Self>,
         branch: &str,
-        capture: &mut Capture,
+        capture: &mut StageCapture,
     ) {
         let (shape, txt_ids) = (conditioning.shape, text_ids(text.prompt.size()[1]));
         record_ids(branch, &txt_ids, &img_ids(shape), capture);

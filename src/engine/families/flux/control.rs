@@ -9,7 +9,7 @@
 //! Shapes: as in [`transformer`](super::transformer).
 
 use safelight_core::families::flux::control::mode;
-use safelight_core::job::Control;
+use safelight_core::job::ControlInput;
 use safelight_core::model::ControlKind;
 use safelight_core::networks::flux_control::MODES;
 use safelight_core::networks::{FluxControlConfig, FluxControlKeys};
@@ -19,9 +19,9 @@ use super::transformer::FluxTransformer;
 use crate::error::EngineError;
 use crate::hooks::Hooks;
 use crate::nn::{Rope, rounded_timesteps};
-use crate::stages::images::{ControlNet, ImageModel as _, LatentShape, StreamControlNet};
+use crate::stages::images::{ControlNet, ImageLatentShape, ImageModel as _, StreamControlNet};
 use crate::streams::{
-    BlockModulationLayers, ControlBlocks, ControlNetOutput, SequenceEmbedder, StreamBlocks,
+    BlockModulationLayers, ControlNetBlocks, ControlNetOutput, SequenceEmbedder, StreamBlocks,
     TokenRanges,
 };
 use crate::text::TextEmbeds;
@@ -31,7 +31,7 @@ pub struct FluxControl {
     entry: SequenceEmbedder,
     modulation: BlockModulationLayers,
     blocks: StreamBlocks,
-    control: ControlBlocks,
+    control: ControlNetBlocks,
     /// Embeddings of the kinds of control images.
     modes: Option<StoredMatrix>,
     config: FluxControlConfig,
@@ -57,7 +57,7 @@ impl FluxControl {
             entry: SequenceEmbedder::new(&shape, own.in_channels, own.joint_attention_dim, w)?,
             modulation: BlockModulationLayers::new(&shape, own.told(), w)?,
             blocks: StreamBlocks::new(&shape, w)?,
-            control: ControlBlocks::new(&shape, own.in_channels, w)?,
+            control: ControlNetBlocks::new(&shape, own.in_channels, w)?,
             modes: config.num_mode.map(table).transpose()?,
             config: config.clone(),
         })
@@ -107,9 +107,9 @@ impl ControlNet for FluxControl {
     fn embed(
         &self,
         model: &FluxTransformer,
-        shape: LatentShape,
+        shape: ImageLatentShape,
         latents: &Tensor,
-        control: &Control,
+        control: &ControlInput,
     ) -> Result<Tensor, EngineError> {
         self.embed_for(model.config().dim(), shape, latents, control)
     }

@@ -1,10 +1,9 @@
 //! Published step cache calibration of FLUX.1 dev.
 //!
 //! The polynomial is from TeaCache4FLUX, <https://github.com/ali-vilab/TeaCache>; the ratios and limits are from
-//! diffusers
-//! 0.42.1 (`hooks/mag_cache.py`), by <https://github.com/Zehong-Ma/MagCache>.
+//! diffusers 0.42.1 (`hooks/mag_cache.py`), by <https://github.com/Zehong-Ma/MagCache>.
 
-use crate::step_cache::{Magnitudes, Measured, stretched};
+use crate::step_cache::{CacheCalibration, ResidualMagnitudes, stretched};
 
 /// Highest power first.
 const POLYNOMIAL: [f64; 5] = [
@@ -27,10 +26,10 @@ const MAX_SKIPS: usize = 3;
 /// The share of the calls, the first ones, that always run.
 const RETAINED: f64 = 0.2;
 
-pub(super) fn measured(num_calls: usize) -> Measured {
-    Measured {
+pub(super) fn measured(num_calls: usize) -> CacheCalibration {
+    CacheCalibration {
         polynomial: Some(POLYNOMIAL.into()),
-        magnitudes: Some(Magnitudes {
+        magnitudes: Some(ResidualMagnitudes {
             ratios: stretched(&RATIOS, num_calls),
             max_skips: MAX_SKIPS,
             retained: (RETAINED * num_calls as f64).round() as usize,

@@ -2,15 +2,14 @@
 //!
 //! A single image of strength 1 gives the result of diffusers' `FluxPriorReduxPipeline`. Strengths and several images
 //! follow ComfyUI: each image's tokens are scaled, and all follow the text. (diffusers scales the text's tokens, too,
-//! and
-//! adds up the tokens of several images.)
+//! and adds up the tokens of several images.)
 
 use safelight_core::job::JobFolder;
 use safelight_core::networks::{NetworkConfig as _, ReduxConfig};
 use tch::{Device, Tensor};
 
 use crate::error::EngineError;
-use crate::place::made;
+use crate::placement::build;
 use crate::stages::pictures::{prompt_picture, prompt_pictures_of_job};
 use crate::stages::siglip::{SiglipStage, exact};
 use crate::vision::ReduxEmbedder;
@@ -40,7 +39,7 @@ pub(super) fn encode_image_prompts(
     let weights = exact(work).open(&files.embedder)?;
     let new = |w: &_| ReduxEmbedder::new(&config, w);
     let unexpected = ReduxEmbedder::unexpected_keys;
-    let embedder = made(&weights, "image embedder", work.hooks, new, unexpected)?;
+    let embedder = build(&weights, "image embedder", work.hooks, new, unexpected)?;
     drop(weights);
     let chosen = seen.iter().zip(&request.prompt_pictures).enumerate();
     let tokens = chosen.map(|(index, (states, picture))| {

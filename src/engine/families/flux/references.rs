@@ -1,7 +1,7 @@
 //! The reference image of FLUX.1 Kontext: encoded at one of the sizes that the model was trained with.
 
 use safelight_core::job::GenerateRequest;
-use safelight_core::media::{self, Picture};
+use safelight_core::media::{self, RgbPixels};
 
 use crate::error::EngineError;
 use crate::stages::images::ReferenceEncoding;
@@ -35,7 +35,7 @@ pub(super) const ENCODING: ReferenceEncoding = ReferenceEncoding {
     latents: |_| "image_latents".to_owned(),
 };
 
-fn prepared(picture: &Picture, request: &GenerateRequest) -> Result<Picture, EngineError> {
+fn prepared(picture: &RgbPixels, request: &GenerateRequest) -> Result<RgbPixels, EngineError> {
     let picture = fitted(picture, request)?;
     let (width, height) = reference_size(picture.width, picture.height);
     Ok(media::resize_lanczos(&picture, width, height)?)

@@ -10,25 +10,25 @@
 use std::path::Path;
 
 use safelight_core::families::flux::lora;
-use safelight_core::job::{JobFolder, Lora};
+use safelight_core::job::{JobFolder, LoraChoice};
 use safelight_core::networks::{FluxTransformerConfig, FluxTransformerKeys, SchedulerConfig};
 use tch::{Device, Kind, Tensor};
 
 use super::control::FluxControl;
 use super::measured::measured;
 use super::{redux, references, text};
-use crate::capture::Capture;
-use crate::controls::ControlNetworks;
+use crate::capture::StageCapture;
+use crate::controls::LoadedControls;
 use crate::denoise::fits;
 use crate::error::EngineError;
 use crate::hooks::Hooks;
 use crate::nn::rounded_timesteps;
 use crate::sampling::FlowSchedule;
 use crate::stages::images::{
-    EncodedImages, ForwardPass, ImageConditioning, ImageModel, LatentShape, ReferenceEncoding,
+    EncodedImages, ForwardPass, ImageConditioning, ImageLatentShape, ImageModel, ReferenceEncoding,
     StartImageMode, WeightsDialect, folded_mask, record_ids,
 };
-use crate::step_cache::Measured;
+use crate::step_cache::CacheCalibration;
 use crate::streams::{
     FluxBackbone, FluxSequence, PerBlockModulation, StreamModulations, TokenDims, image_ids,
 };
@@ -160,7 +160,7 @@ impl ImageModel for FluxTransformer {
         redux::encode_image_prompts(folder, work)
     }
 
-    fn read_config(home: &Path, loras: &[Lora]) -> Result<Self::Config, EngineError> {
+    fn read_config(home: &Path, loras: &[LoraChoice]) -> Result<Self::Config, EngineError> {
         Ok(lora::config_with(home, loras)?)
     }
 
@@ -172,16 +172,16 @@ impl ImageModel for FluxTransformer {
         config: &Self::Config,
         home: &Path,
         work: &mut StageWork<'_>,
-    ) -> Result<ControlNetworks<FluxControl>, EngineError> {
+    ) -> Result<LoadedControls<FluxControl>, EngineError> {
         if reads_control(config) {
-            return Ok(ControlNetworks::default());
+            return Ok(LoadedControls::default());
         }
         work.control_networks(home, FluxControl::new)
     }
 
     fn schedule(scheduler: Option<SchedulerConfig>, config: &Self::Config) -> FlowSchedule {
         let published = || SchedulerConfig::of_flux(config.guidance_embeds);
-        FlowSchedule::of(scheduler.unwrap_or_else(published))
+        FlowSchedule::from_config(scheduler.unwrap_or_else(published))
     }
 
     /// The control image, or the image outside the mask and the mask.
@@ -189,7 +189,7 @@ impl ImageModel for FluxTransformer {
         config: &Self::Config,
         images: &EncodedImages,
         mode: StartImageMode,
-        shape: LatentShape,
+        shape: ImageLatentShape,
     ) -> Result<Option<Tensor>, EngineError> {
         let follows = reads_control(config);
         let fills = config.condition_channels() > 0 && !follows;
@@ -256,11 +256,11 @@ impl ImageModel for FluxTransformer {
             .then(|| format!("this model reads {channels} numbers of a picture with each token"))
     }
 
-    fn calibration(&self, _: &ImageConditioning<'_, Self>, num_calls: usize) -> Measured {
+    fn calibration(&self, _: &ImageConditioning<'_, Self>, num_calls: usize) -> CacheCalibration {
         measured(num_calls)
     }
 
-    fn record(&self, conditioning: &ImageConditioning<'_, Self>, capture: &mut Capture) {
+    fn record(&self, conditioning: &ImageConditioning<'_, Self>, capture: &mut StageCapture) {
         conditioning.record_mask(capture);
         capture.put("latent_image_ids", &img_ids(conditioning));
         if let Some(condition) = &conditioning.condition {
@@ -279,7 +279,7 @@ impl ImageModel for FluxTransformer {
         text: &TextEmbeds,
         conditioning: &ImageConditioning<'_, Self>,
         branch: &str,
-        capture: &mut Capture,
+        capture: &mut StageCapture,
     ) {
         let txt_ids = text_ids(text.prompt.size()[1]);
         record_ids(branch, &txt_ids, &img_ids(conditioning), capture);

@@ -1,6 +1,6 @@
 //! Reference images of FLUX.2: at most a megapixel, cropped to whole tokens.
 
-use safelight_core::media::{self, Picture};
+use safelight_core::media::{self, RgbPixels};
 
 use crate::error::EngineError;
 use crate::stages::images::ReferenceEncoding;
@@ -16,7 +16,7 @@ const LARGEST_RATIO: u32 = 8;
 pub(super) const ENCODING: ReferenceEncoding = ReferenceEncoding::of(|image, _| prepared(image));
 
 /// Downscales to at most a megapixel and crops to the middle that whole tokens cover.
-fn prepared(picture: &Picture) -> Result<Picture, EngineError> {
+fn prepared(picture: &RgbPixels) -> Result<RgbPixels, EngineError> {
     let (width, height) = (picture.width, picture.height);
     let (least, most) = (width.min(height), width.max(height));
     if least < SMALLEST_EDGE || most > LARGEST_RATIO * least {
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn a_picture_is_seen_in_whole_tokens_of_at_most_a_megapixel() {
-        let of = |width, height| Picture::from_fn(width, height, |_, _| [0; 3]).unwrap();
+        let of = |width, height| RgbPixels::from_fn(width, height, |_, _| [0; 3]).unwrap();
         for (size, expected) in [
             ((100, 70), (96, 64)),
             ((64, 64), (64, 64)),
@@ -61,7 +61,7 @@ mod tests {
             assert!(err.contains(&format!("{width} × {height}")), "{err}");
         }
         // The middle is kept.
-        let columns = Picture::from_fn(70, 64, |x, _| [x as u8; 3]).unwrap();
+        let columns = RgbPixels::from_fn(70, 64, |x, _| [x as u8; 3]).unwrap();
         assert_eq!(prepared(&columns).unwrap().rgb[0], 3);
     }
 }

@@ -15,14 +15,14 @@ use safelight_core::networks::{Flux2TransformerConfig, Flux2TransformerKeys, Sch
 use tch::{Device, Kind, Tensor};
 
 use super::references;
-use crate::capture::Capture;
+use crate::capture::StageCapture;
 use crate::denoise::fits;
 use crate::error::EngineError;
 use crate::hooks::Hooks;
 use crate::nn::rounded_timesteps;
 use crate::sampling::FlowSchedule;
 use crate::stages::images::{
-    ForwardPass, ImageConditioning, ImageModel, LatentShape, NoControlNet, ReferenceEncoding,
+    ForwardPass, ImageConditioning, ImageLatentShape, ImageModel, NoControlNet, ReferenceEncoding,
     WeightsDialect, record_ids,
 };
 use crate::streams::{
@@ -51,7 +51,7 @@ fn text_ids(text: &TextEmbeds) -> Tensor {
 }
 
 /// Position ids of images, the first at time 0, each other one ten further: `(tokens, 4)`
-fn img_ids<'a>(first: i64, shapes: impl IntoIterator<Item = &'a LatentShape>) -> Tensor {
+fn img_ids<'a>(first: i64, shapes: impl IntoIterator<Item = &'a ImageLatentShape>) -> Tensor {
     let ids = (first..).zip(shapes).map(|(number, shape)| {
         image_ids(shape.grid(), TIME_STEP * number, Kind::Int64).constant_pad_nd([0, 1])
     });
@@ -135,13 +135,13 @@ impl ImageModel for Flux2Transformer {
     /// The shift depends on tokens and steps.
     fn schedule(scheduler: Option<SchedulerConfig>, _: &Self::Config) -> FlowSchedule {
         let published = || SchedulerConfig::of_flux(true);
-        let mut schedule = FlowSchedule::of(scheduler.unwrap_or_else(published));
+        let mut schedule = FlowSchedule::from_config(scheduler.unwrap_or_else(published));
         schedule.mu_by_steps = Some(mu);
         schedule
     }
 
     /// The mean of the four pixels around the middle of a token, for all of it.
-    fn latent_mask(mask: &Tensor, shape: LatentShape) -> Tensor {
+    fn latent_mask(mask: &Tensor, shape: ImageLatentShape) -> Tensor {
         let mask = mask.upsample_bilinear2d(shape.grid(), false, None, None);
         mask.upsample_nearest2d([shape.height, shape.width], None, None)
     }
@@ -173,10 +173,10 @@ impl ImageModel for Flux2Transformer {
 
     /// Two by two latents are channels.
     fn noise_for_capture(noise: &Tensor) -> Tensor {
-        LatentShape::fold(noise)
+        ImageLatentShape::fold(noise)
     }
 
-    fn record(&self, conditioning: &ImageConditioning<'_, Self>, capture: &mut Capture) {
+    fn record(&self, conditioning: &ImageConditioning<'_, Self>, capture: &mut StageCapture) {
         let ids = img_ids(0, [&conditioning.shape]);
         capture.put("latent_image_ids", &ids.unsqueeze(0));
         let references = &conditioning.references;
@@ -196,7 +196,7 @@ impl ImageModel for Flux2Transformer {
         text: &TextEmbeds,
         conditioning: &ImageConditioning<'_, Self>,
         branch: &str,
-        capture: &mut Capture,
+        capture: &mut StageCapture,
     ) {
         let ids = [text_ids(text), all_img_ids(conditioning)];
         let [txt_ids, img_ids] = ids.map(|ids| ids.unsqueeze(0));
@@ -230,7 +230,8 @@ mod tests {
         let states = Tensor::zeros([1, 7, 2], (Kind::Float, Device::Cpu));
         let text = TextEmbeds::of_states(states);
         assert_eq!(row(&text_ids(&text), 5), [0, 0, 0, 5]);
-        let [shape, small] = [(48, 32), (32, 16)].map(|(w, h)| LatentShape::new(3, w, h).unwrap());
+        let [shape, small] =
+            [(48, 32), (32, 16)].map(|(w, h)| ImageLatentShape::new(3, w, h).unwrap());
         assert_eq!(row(&img_ids(0, [&shape]), 5), [0, 1, 2, 0]);
         let seen = img_ids(1, [&shape, &small]);
         assert_eq!(seen.size(), [8, 4]);

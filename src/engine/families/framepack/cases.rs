@@ -1,15 +1,15 @@
 //! Measured calls of FramePack: a step of a section, the decoding of one, and Llama.
 
 use safelight_core::families::framepack::LANGUAGE;
-use safelight_core::job::{SectionOrder, Sections, WINDOW};
+use safelight_core::job::{SectionOrder, VideoSections, WINDOW};
 use safelight_core::networks::{FramePackTransformerConfig, HunyuanVaeConfig, LanguageConfig};
 use safelight_core::tokens::HUNYUAN_PROMPT;
 use serde_json::{Value, json};
 use tch::{Device, Kind};
 
 use super::measured::measured;
-use super::{FramePackTransformer, History, layout};
-use crate::bench::cases::{Bench, BenchLines, Case};
+use super::{FramePackTransformer, SectionHistory, layout};
+use crate::bench::cases::{BenchCase, BenchLines, CaseBench};
 use crate::bench::walks::StepCall;
 use crate::hooks::NoHooks;
 use crate::vae::HunyuanVaeDecoder;
@@ -22,19 +22,19 @@ const SIZE: [i64; 3] = [544, 704, WINDOW as i64];
 const SMALL_SIZE: [i64; 3] = [96, 64, 2];
 const SMALL_TILE: i64 = 64;
 
-pub(crate) const CASES: &[Case] = &[
-    Case::step("framepack", SIZE, section_step).reported(
+pub(crate) const CASES: &[BenchCase] = &[
+    BenchCase::step("framepack", SIZE, section_step).reported(
         "FramePack, a step of a section at 544×704",
         26.5,
         500.0,
     ),
-    Case::decode("vae_hunyuan_9", SIZE, Some(256), decoder).reported(
+    BenchCase::decode("vae_hunyuan_9", SIZE, Some(256), decoder).reported(
         "HunyuanVideo's autoencoder, a section at 544×704 in tiles",
         3.5,
         400.0,
     ),
-    Case::decode("vae_hunyuan_9_untiled", SIZE, None, decoder),
-    Case::text("llama3", |bench| {
+    BenchCase::decode("vae_hunyuan_9_untiled", SIZE, None, decoder),
+    BenchCase::text("llama3", |bench| {
         let published = json!({"vocab_size": 128_320, "hidden_size": 4096, "intermediate_size": 14336,
             "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "rope_theta": 500_000.0});
         let published = LanguageConfig {
@@ -49,13 +49,13 @@ pub(crate) const CASES: &[Case] = &[
 ];
 
 /// Rows and columns of latents.
-fn latent_edges(bench: &Bench) -> [i64; 2] {
+fn latent_edges(bench: &CaseBench) -> [i64; 2] {
     let [width, height, _] = bench.size(SMALL_SIZE);
     [height, width].map(|edge| edge / 16 * 2)
 }
 
 /// One step of the second of three sections.
-fn section_step(bench: &Bench) -> BenchLines {
+fn section_step(bench: &CaseBench) -> BenchLines {
     let small = json!({"num_layers": 2, "num_single_layers": 4, "num_attention_heads": 4, "attention_head_dim": 64,
         "rope_axes_dim": [8, 28, 28], "text_embed_dim": 256, "pooled_projection_dim": 64, "image_proj_dim": 72});
     let config: FramePackTransformerConfig =
@@ -67,7 +67,7 @@ fn section_step(bench: &Bench) -> BenchLines {
     let image = bench.random(&[1, IMAGE_LENGTH, config.image_proj_dim], kind);
     let context = transformer.context(&text, TEXT_LENGTH, &pooled, &image, 10.0);
     drop((text, pooled, image));
-    let sections = Sections {
+    let sections = VideoSections {
         count: 3,
         window: WINDOW,
         order: SectionOrder::Original,
@@ -80,7 +80,7 @@ fn section_step(bench: &Bench) -> BenchLines {
         let count = places.len() as i64;
         bench.random(&[1, config.in_channels, count, height, width], Kind::Float)
     };
-    let history = History {
+    let history = SectionHistory {
         clean: frames(&layout.clean),
         history_2x: frames(&layout.history_2x),
         history_4x: frames(&layout.history_4x),
@@ -108,7 +108,7 @@ fn section_step(bench: &Bench) -> BenchLines {
 }
 
 /// Latents to pixels, on a GPU in f16 as in a job.
-fn decoder(bench: &Bench) -> BenchLines {
+fn decoder(bench: &CaseBench) -> BenchLines {
     let width = if bench.small { 32 } else { 128 };
     let config = HunyuanVaeConfig {
         block_out_channels: [1, 2, 4, 4].map(|factor| factor * width).to_vec(),

@@ -5,10 +5,10 @@
 use safelight_core::networks::{HunyuanVaeConfig, NetworkConfig as _};
 use tch::{Device, Kind, Tensor};
 
-use super::prepare::{FramePackNoise, LatentShape};
+use super::prepare::{FramePackNoise, FramePackShape};
 use super::state::GivenImages;
 use crate::error::EngineError;
-use crate::fault::Site;
+use crate::fault::FaultSite;
 use crate::pixels::pixels_from_rgb8;
 use crate::stages::siglip::SiglipStage;
 use crate::vae::{HunyuanVaeEncoder, hunyuan};
@@ -31,12 +31,12 @@ pub fn encode_image(
     let request = work.request;
     let home = &request.files.vae;
     let config = HunyuanVaeConfig::read(home)?;
-    let shape = LatentShape::new(config.latent_channels, request)?;
+    let shape = FramePackShape::new(config.latent_channels, request)?;
     let new = |w: &_| HunyuanVaeEncoder::new(&config, w);
     let encoder = work.load("autoencoder", home, new, HunyuanVaeEncoder::unexpected_keys)?;
     let mut draws = FramePackNoise::new(request.seed, shape);
     let tiling = work.tiling();
-    let cancelled = work.cancelled(Site::VaeEncode);
+    let cancelled = work.cancelled(FaultSite::VaeEncode);
     let encode = |clip: &Tensor| {
         let posterior = encoder.encode(clip, tiling, &cancelled);
         posterior.ok_or(EngineError::Cancelled)
@@ -71,8 +71,7 @@ pub fn encode_image(
 }
 
 /// SigLIP's hidden states of the start image, `(1, I, C)` in f32 on the CPU. `start` and `end`: resized to the video,
-/// RGB
-/// bytes row by row; the end image is only captured.
+/// RGB bytes row by row; the end image is only captured.
 pub fn encode_vision(
     start: &[u8],
     end: Option<&[u8]>,

@@ -4,21 +4,21 @@
 
 use std::cell::Cell;
 
-use safelight_core::job::{SectionOrder, Sections};
+use safelight_core::job::{SectionOrder, VideoSections};
 use safelight_core::networks::{HunyuanVaeConfig, NetworkConfig as _};
 use tch::{Device, Kind, Tensor};
 
 use super::prepare::{decoded_latents, sections};
-use crate::capture::Capture;
+use crate::capture::StageCapture;
 use crate::error::EngineError;
-use crate::fault::Site;
+use crate::fault::FaultSite;
 use crate::hooks::Hooks;
-use crate::memory::Lent;
+use crate::memory::CachedNetwork;
 use crate::pixels::{checked_rgb8, rgb8_from_pixels};
 use crate::vae::{HunyuanVaeDecoder, Tiling, hunyuan};
 use crate::work::StageWork;
 
-pub struct Latents<'a> {
+pub struct SectionLatents<'a> {
     /// Latents before the first section, as [`super::GivenImages::lead`]: `(1, C, f, h, w)`
     pub lead: &'a Tensor,
     /// Of this section and of those made before it, the newest first and as many as there are of three:
@@ -31,10 +31,10 @@ pub struct Latents<'a> {
 }
 
 /// The frames of `section`, all of them to [`Hooks::frames`] -> those that the next one will join, as
-/// [`Latents::overlap`].
+/// [`SectionLatents::overlap`].
 pub fn decode(
     section: u32,
-    latents: &Latents<'_>,
+    latents: &SectionLatents<'_>,
     work: &mut StageWork<'_>,
 ) -> Result<Tensor, EngineError> {
     let request = work.request;
@@ -44,7 +44,7 @@ pub fn decode(
     check(&config, &sections, section, latents)?;
     let new = |w: &_| HunyuanVaeDecoder::new(&config, w);
     let decoder = work.decoder(home, new, HunyuanVaeDecoder::unexpected_keys)?;
-    let job = Job {
+    let job = SectionDecoder {
         config,
         decoder,
         sections,
@@ -59,15 +59,15 @@ pub fn decode(
         (Some(_), Some(overlap)) => Some(overlap.shallow_clone()),
         (Some(before), None) => {
             // Decoded before by a process that is gone, or never: once more, for these frames alone.
-            let mut join = Join::new(&sections, before, None);
+            let mut join = FrameJoin::new(&sections, before, None);
             let newest = &latents.newest[1..];
-            job.each(before, newest, &mut Capture::off(), &mut |frames| {
+            job.each(before, newest, &mut StageCapture::off(), &mut |frames| {
                 drop(join.pass(frames));
             })?;
             Some(join.kept())
         }
     };
-    let mut join = Join::new(&sections, section, before);
+    let mut join = FrameJoin::new(&sections, section, before);
     let mut recorded = Vec::new();
     let is_on = capture.is_on();
     job.each(section, latents.newest, capture, &mut |frames| {
@@ -96,9 +96,9 @@ pub fn decode(
 /// Results of earlier stages are checked before anything is loaded.
 fn check(
     config: &HunyuanVaeConfig,
-    sections: &Sections,
+    sections: &VideoSections,
     section: u32,
-    latents: &Latents<'_>,
+    latents: &SectionLatents<'_>,
 ) -> Result<(), EngineError> {
     let size = latents.lead.size();
     let lead = i64::from(sections.lead.max(1));
@@ -121,10 +121,10 @@ fn check(
 }
 
 /// The decoder, and what it needs of every section.
-struct Job<'a> {
+struct SectionDecoder<'a> {
     config: HunyuanVaeConfig,
-    decoder: Lent<HunyuanVaeDecoder>,
-    sections: Sections,
+    decoder: CachedNetwork<HunyuanVaeDecoder>,
+    sections: VideoSections,
     lead: &'a Tensor,
     tiling: Option<Tiling>,
     hooks: &'a dyn Hooks,
@@ -132,13 +132,13 @@ struct Job<'a> {
     is_sound: Cell<bool>,
 }
 
-impl Job<'_> {
+impl SectionDecoder<'_> {
     /// The section's frames as they are decoded. `newest`: its latents and then those of the section before it.
     fn each(
         &self,
         section: u32,
         newest: &[Tensor],
-        capture: &mut Capture,
+        capture: &mut StageCapture,
         frames: &mut dyn FnMut(Tensor),
     ) -> Result<(), EngineError> {
         let before = newest.get(1).filter(|_| section > 0);
@@ -146,7 +146,7 @@ impl Job<'_> {
         let latents = hunyuan::denormalize(&self.config, &latents.to_kind(Kind::Float));
         capture.put(format!("vae.decode.{section}.input"), &latents);
         let cancelled =
-            || !self.is_sound.get() || self.hooks.check_cancelled(Site::VaeDecode).is_none();
+            || !self.is_sound.get() || self.hooks.check_cancelled(FaultSite::VaeDecode).is_none();
         let done = self
             .decoder
             .decode(&latents, self.tiling, &cancelled, frames);
@@ -158,7 +158,7 @@ impl Job<'_> {
 }
 
 /// A section's frames on their way out: where they pass over into the section before, and what the next will need.
-struct Join {
+struct FrameJoin {
     order: SectionOrder,
     len: i64,
     /// Frames that the next section will share.
@@ -170,8 +170,8 @@ struct Join {
     done: i64,
 }
 
-impl Join {
-    fn new(sections: &Sections, section: u32, before: Option<Tensor>) -> Self {
+impl FrameJoin {
+    fn new(sections: &VideoSections, section: u32, before: Option<Tensor>) -> Self {
         Self {
             order: sections.order,
             len: i64::from(sections.decoded(section).num_frames),
@@ -230,22 +230,26 @@ impl Join {
 }
 
 /// Frames from `start` to `end` that are shared: their start in the new frames, their number, and their start in the
-/// shared
-/// ones.
+/// shared ones.
 fn shared_part([first, last]: [i64; 2], [start, end]: [i64; 2]) -> Option<(i64, i64, i64)> {
     let (from, to) = (start.max(first), end.min(last));
     (from < to).then_some((from - start, to - from, from - first))
 }
 
 /// The video so far, joined from its sections' captures. `given`: the end of an extended video.
-fn record_clip(sections: &Sections, section: u32, given: Option<Tensor>, capture: &mut Capture) {
+fn record_clip(
+    sections: &VideoSections,
+    section: u32,
+    given: Option<Tensor>,
+    capture: &mut StageCapture,
+) {
     let mut clip: Option<Tensor> = None;
     let mut before = given;
     for section in 0..=section {
         let Some(frames) = capture.get(&format!("vae.decode.{section}.output")) else {
             return; // Of a run that did not record.
         };
-        let mut join = Join::new(sections, section, before.take());
+        let mut join = FrameJoin::new(sections, section, before.take());
         let own = join.pass(frames.copy());
         before = Some(join.kept());
         let part = sections.decoded(section);

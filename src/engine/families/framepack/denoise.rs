@@ -2,25 +2,27 @@
 //!
 //! The steps themselves are `sample.rs`'.
 
-use safelight_core::job::{GenerateRequest, Sampler};
+use safelight_core::job::{GenerateRequest, SamplerKind};
 use safelight_core::networks::{FramePackTransformerConfig, NetworkConfig as _};
 use tch::{Kind, Tensor};
 
-use super::prepare::{FramePackNoise, LatentShape, history, layout, sections};
+use super::prepare::{FramePackNoise, FramePackShape, history, layout, sections};
 use super::sample::{FramePackConditioning, sample};
 use super::state::GivenImages;
 use super::transformer::FramePackTransformer;
 use crate::denoise::DenoiseState;
 use crate::error::EngineError;
 use crate::guidance::GuidanceScales;
-use crate::sampling::{Algorithm, FlowSchedule, Schedule, Solver, UniPcOptions, wanted_steps};
+use crate::sampling::{
+    FlowSchedule, NoiseSchedule, SamplerAlgorithm, Solver, UniPcOptions, wanted_steps,
+};
 use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::work::StageWork;
 
 /// `exp(mu)` is never larger: the schedule of no section is shifted more.
 const LARGEST_SHIFT: f64 = 7.0;
 
-pub struct Given<'a> {
+pub struct SectionInputs<'a> {
     pub embeds: &'a PromptEmbeds,
     pub images: &'a GivenImages,
     /// `(1, I, image_proj_dim)`
@@ -32,7 +34,7 @@ pub struct Given<'a> {
 /// The section after those of `given.earlier`. `resume`: where an earlier run of it got to -> its latents,
 /// `(1, C, f, h, w)` in f32 on the CPU.
 pub fn denoise(
-    given: &Given<'_>,
+    given: &SectionInputs<'_>,
     resume: Option<DenoiseState>,
     work: &mut StageWork<'_>,
 ) -> Result<Tensor, EngineError> {
@@ -42,7 +44,7 @@ pub fn denoise(
     let home = &request.files.transformer;
     let weights = super::with_loras(&place.open(home)?, &request.loras)?;
     let config = FramePackTransformerConfig::read(home)?;
-    let shape = LatentShape::new(config.in_channels, request)?;
+    let shape = FramePackShape::new(config.in_channels, request)?;
     check(given, shape)?;
     let mut solver = solver(request, shape.tokens())?;
     let noise = noise(request, given, shape)?;
@@ -50,7 +52,7 @@ pub fn denoise(
     work.capture.put(name, &noise);
     let conditions = conditions(request, given, section, shape)?;
     let first = solver.initial(noise);
-    let state = DenoiseState::of(resume, first, &mut solver, place.device, hooks);
+    let state = DenoiseState::new(resume, first, &mut solver, place.device, hooks);
 
     let new = |w: &_| FramePackTransformer::new(&config, w);
     let unexpected = FramePackTransformer::unexpected_keys;
@@ -59,7 +61,7 @@ pub fn denoise(
     let behind = sample(
         &transformer,
         &conditions,
-        GuidanceScales::of(request),
+        GuidanceScales::from_request(request),
         &mut solver,
         &state,
         work.capture,
@@ -69,7 +71,7 @@ pub fn denoise(
 }
 
 /// Results of earlier stages are checked before anything is loaded.
-fn check(given: &Given<'_>, shape: LatentShape) -> Result<(), EngineError> {
+fn check(given: &SectionInputs<'_>, shape: FramePackShape) -> Result<(), EngineError> {
     let pictures = [Some(&given.images.start), given.images.end.as_ref()];
     let are_ours = pictures
         .into_iter()
@@ -81,7 +83,7 @@ fn check(given: &Given<'_>, shape: LatentShape) -> Result<(), EngineError> {
             .all(|latents| latents.size() == shape.size())
         && given.images.clip.iter().all(|clip| {
             let frames = clip.size().get(2).copied().unwrap_or(0);
-            frames > 0 && clip.size() == LatentShape { frames, ..shape }.size()
+            frames > 0 && clip.size() == FramePackShape { frames, ..shape }.size()
         });
     if are_ours {
         return Ok(());
@@ -91,15 +93,15 @@ fn check(given: &Given<'_>, shape: LatentShape) -> Result<(), EngineError> {
     ))
 }
 
-fn num_pictures(given: &Given<'_>) -> u32 {
+fn num_pictures(given: &SectionInputs<'_>) -> u32 {
     1 + u32::from(given.images.end.is_some())
 }
 
 /// Noise of the section, after all earlier draws.
 fn noise(
     request: &GenerateRequest,
-    given: &Given<'_>,
-    shape: LatentShape,
+    given: &SectionInputs<'_>,
+    shape: FramePackShape,
 ) -> Result<Tensor, EngineError> {
     let mut draws = FramePackNoise::new(request.seed, shape);
     for _ in 0..num_pictures(given) {
@@ -113,9 +115,9 @@ fn noise(
 
 fn conditions(
     request: &GenerateRequest,
-    given: &Given<'_>,
+    given: &SectionInputs<'_>,
     section: u32,
-    shape: LatentShape,
+    shape: FramePackShape,
 ) -> Result<FramePackConditioning, EngineError> {
     let sections = sections(request)?;
     let prompts = request.section_prompts().map_err(EngineError::request)?;
@@ -135,14 +137,16 @@ fn conditions(
     })
 }
 
-/// Sampler of a request, for a section of `tokens` tokens. The request's shift is a fixed one.
+/// Sampler of a request, for a section of `tokens` tokens. A shift in the request is used unchanged.
 ///
-/// UniPC is FramePack's variant: of third order, in the logarithm of sigma, along Euler's sigmas, with a shift that
-/// depends
-/// on the number of tokens. The other samplers are diffusers', with the fixed shift of HunyuanVideo's scheduler, and
-/// otherwise as UniPC.
+/// UniPC is the variant of FramePack: of third order, in the logarithm of sigma, along Euler's sigmas, with a shift that
+/// depends on the number of tokens. The other samplers are diffusers', with the fixed shift of HunyuanVideo's
+/// scheduler, and otherwise as UniPC.
 pub fn solver(request: &GenerateRequest, tokens: i64) -> Result<Solver, EngineError> {
-    let is_own = matches!(request.sampling.sampler, Sampler::UniPc | Sampler::UniPcBh1);
+    let is_own = matches!(
+        request.sampling.sampler,
+        SamplerKind::UniPc | SamplerKind::UniPcBh1
+    );
     let folder = request.files.scheduler.as_deref();
     let mut scheduler = FlowSchedule::read(folder.filter(|_| !is_own), true)?;
     scheduler.largest_mu = Some(LARGEST_SHIFT.ln());
@@ -159,7 +163,8 @@ pub fn solver(request: &GenerateRequest, tokens: i64) -> Result<Solver, EngineEr
         lower_order_final: false,
         ..UniPcOptions::default()
     };
-    let schedule = Schedule::of_sigmas(sigmas, scheduler.num_train_timesteps());
-    let algorithm = Algorithm::of(request.sampling.sampler, schedule, options, request.seed);
+    let schedule = NoiseSchedule::of_sigmas(sigmas, scheduler.num_train_timesteps());
+    let algorithm =
+        SamplerAlgorithm::new(request.sampling.sampler, schedule, options, request.seed);
     Solver::of_steps(algorithm, steps, num_steps)
 }

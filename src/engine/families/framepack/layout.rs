@@ -14,16 +14,16 @@ pub(super) const PACKED_4X: [i64; 3] = [4, 8, 8];
 
 /// Positions in time of a section's latents and of its history, in latent frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub struct SectionLayout {
     pub latents: Vec<i64>,
     pub clean: Vec<i64>,
     pub history_2x: Vec<i64>,
     pub history_4x: Vec<i64>,
 }
 
-/// History of a section: each `(1, 16, frames, h, w)`, with as many frames as the [`Layout`] has positions.
+/// History of a section: each `(1, 16, frames, h, w)`, with as many frames as the [`SectionLayout`] has positions.
 #[derive(Debug)]
-pub struct History {
+pub struct SectionHistory {
     /// The start and the nearest of the frames made so far.
     pub clean: Tensor,
     pub history_2x: Tensor,
@@ -38,8 +38,7 @@ pub(super) struct RotaryTables {
 
 impl RotaryTables {
     /// Rotary table of tokens at `frames` times all positions of `rows` and `columns`. `packed`: tokens along each axis
-    /// that are
-    /// merged into one, whose rotation is the mean of theirs.
+    /// that are merged into one, whose rotation is the mean of theirs.
     pub(super) fn of_frames(
         frames: &[i64],
         [rows, columns]: [i64; 2],

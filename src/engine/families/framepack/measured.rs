@@ -1,6 +1,5 @@
 //! Published step cache calibration of FramePack: the relation of input and output changes, and the ratios of
-//! consecutive
-//! residuals of the whole stack of blocks.
+//! consecutive residuals of the whole stack of blocks.
 //!
 //! The polynomial is from FramePack's demo for HunyuanVideo. The ratios are from
 //! <https://github.com/FP-Studio/FramePack-Studio/blob/main/diffusers_helper/models/mag_cache_ratios.py>
@@ -9,7 +8,7 @@
 
 use safelight_core::job::SectionOrder;
 
-use crate::step_cache::{Magnitudes, Measured, stretched};
+use crate::step_cache::{CacheCalibration, ResidualMagnitudes, stretched};
 
 /// Highest power first.
 const POLYNOMIAL: [f64; 5] = [
@@ -28,7 +27,7 @@ const RETAINED: f64 = 0.25;
 const MAX_CHANGE: f64 = 0.06;
 
 /// For a section of `num_calls`. `side`: mean of width and height in pixels
-pub(super) fn measured(order: SectionOrder, side: u32, num_calls: usize) -> Measured {
+pub(super) fn measured(order: SectionOrder, side: u32, num_calls: usize) -> CacheCalibration {
     let is_small = side < 448;
     let is_long = num_calls > 37;
     let table: &[f64] = match (order, is_small, is_long) {
@@ -41,9 +40,9 @@ pub(super) fn measured(order: SectionOrder, side: u32, num_calls: usize) -> Meas
         (SectionOrder::F1, true, false) => &F1_384_25,
         (SectionOrder::F1, true, true) => &F1_384_50,
     };
-    Measured {
+    CacheCalibration {
         polynomial: Some(POLYNOMIAL.into()),
-        magnitudes: Some(Magnitudes {
+        magnitudes: Some(ResidualMagnitudes {
             ratios: stretched(table, num_calls),
             max_skips: MAX_SKIPS,
             retained: (RETAINED * num_calls as f64) as usize,

@@ -28,25 +28,27 @@ mod transformer;
 
 pub(crate) use cases::CASES;
 pub use condition::{GivenPixels, encode_image, encode_vision};
-pub use decode::{Latents, decode};
-pub use denoise::{Given, denoise};
-pub use layout::{History, Layout};
-pub use prepare::{FramePackNoise, LatentShape, decoded_latents, history, layout, sections};
+pub use decode::{SectionLatents, decode};
+pub use denoise::{SectionInputs, denoise};
+pub use layout::{SectionHistory, SectionLayout};
+pub use prepare::{FramePackNoise, FramePackShape, decoded_latents, history, layout, sections};
 pub use sample::{FramePackConditioning, sample};
-pub(crate) use stages::FramePack;
+pub(crate) use stages::FramePackFamily;
 pub use state::{GivenImages, overlap_file};
 pub use text::encode_text;
-pub use transformer::{Context, FramePackTransformer, Modulations, Section};
+pub use transformer::{
+    FramePackContext, FramePackModulations, FramePackTransformer, SectionTokens,
+};
 
 use safelight_core::families::framepack::lora;
-use safelight_core::job::Lora;
+use safelight_core::job::LoraChoice;
 use safelight_core::lora::Expert;
 use safelight_core::networks::FramePackTransformerKeys;
 
 use crate::weights::{Weights, WeightsError};
 
 /// A transformer's weights in the file's own names, with what LoRAs do to them, for [`FramePackTransformer::new`].
-pub fn with_loras(weights: &Weights, loras: &[Lora]) -> Result<Weights, WeightsError> {
+pub fn with_loras(weights: &Weights, loras: &[LoraChoice]) -> Result<Weights, WeightsError> {
     let keys = FramePackTransformerKeys::of(|key| weights.has(key));
     let network = lora::network(keys.is_diffusers);
     let named = weights.translated(move |name| keys.file_key(name));

@@ -1,14 +1,14 @@
 //! Inputs of a section: noise, history, and their positions.
 
-use safelight_core::job::{GenerateRequest, SectionOrder, Sections};
+use safelight_core::job::{GenerateRequest, SectionOrder, VideoSections};
 use safelight_core::networks::framepack_transformer::PATCH;
 use tch::{Device, Kind, Tensor};
 
-use super::layout::{History, Layout};
+use super::layout::{SectionHistory, SectionLayout};
 use super::state::GivenImages;
 use crate::error::EngineError;
 use crate::pixels::check_multiples;
-use crate::sampling::Generator;
+use crate::sampling::CpuGenerator;
 
 /// Pixels that make one latent, along each edge.
 const PIXELS: u32 = 8;
@@ -19,14 +19,14 @@ const MIDDLE: i64 = 2;
 const FAR: i64 = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LatentShape {
+pub struct FramePackShape {
     pub channels: i64,
     pub frames: i64,
     pub height: i64,
     pub width: i64,
 }
 
-impl LatentShape {
+impl FramePackShape {
     pub fn new(channels: i64, request: &GenerateRequest) -> Result<Self, EngineError> {
         let (width, height) = (request.width, request.height);
         let step = PIXELS * PATCH as u32;
@@ -44,7 +44,7 @@ impl LatentShape {
         [1, self.channels, self.frames, self.height, self.width]
     }
 
-    /// Like [`Self::shape`], for one image.
+    /// Like [`Self::size`], for one image.
     pub fn picture(&self) -> [i64; 5] {
         [1, self.channels, 1, self.height, self.width]
     }
@@ -56,7 +56,7 @@ impl LatentShape {
 }
 
 /// Sections of the job's video.
-pub fn sections(request: &GenerateRequest) -> Result<Sections, EngineError> {
+pub fn sections(request: &GenerateRequest) -> Result<VideoSections, EngineError> {
     let sections = request.sections.filter(|it| it.count > 0 && it.window > 0);
     sections.ok_or_else(|| {
         EngineError::request("this model makes its clips in sections, and none were asked for")
@@ -66,14 +66,14 @@ pub fn sections(request: &GenerateRequest) -> Result<Sections, EngineError> {
 /// Noise drawn from a job's seed, in the order of diffusers: around the latents of each given image, then for each
 /// section.
 pub struct FramePackNoise {
-    generator: Generator,
-    shape: LatentShape,
+    generator: CpuGenerator,
+    shape: FramePackShape,
 }
 
 impl FramePackNoise {
-    pub fn new(seed: u64, shape: LatentShape) -> Self {
+    pub fn new(seed: u64, shape: FramePackShape) -> Self {
         Self {
-            generator: Generator::new(seed),
+            generator: CpuGenerator::new(seed),
             shape,
         }
     }
@@ -93,7 +93,7 @@ impl FramePackNoise {
 ///
 /// Original FramePack: the start, a gap, the section, then the later frames made before. F1: the start, the frames made
 /// before, then the section.
-pub fn layout(sections: &Sections, section: u32) -> Layout {
+pub fn layout(sections: &VideoSections, section: u32) -> SectionLayout {
     let window = i64::from(sections.window);
     let mut next = 0;
     let mut take = |count: i64| -> Vec<i64> {
@@ -112,7 +112,7 @@ pub fn layout(sections: &Sections, section: u32) -> Layout {
             (take(window), near, middle, far)
         }
     };
-    Layout {
+    SectionLayout {
         latents,
         clean: [start, near].concat(),
         history_2x,
@@ -127,9 +127,9 @@ pub fn history(
     order: SectionOrder,
     images: &GivenImages,
     earlier: &[Tensor],
-    shape: LatentShape,
-) -> History {
-    let past = LatentShape {
+    shape: FramePackShape,
+) -> SectionHistory {
+    let past = FramePackShape {
         frames: NEAR + MIDDLE + FAR,
         ..shape
     };
@@ -165,7 +165,7 @@ pub fn history(
         (SectionOrder::Original, Some(end)) => end.shallow_clone(),
         _ => near,
     };
-    History {
+    SectionHistory {
         clean: Tensor::cat(&[&images.start, &near], 2),
         history_2x,
         history_4x,
@@ -173,10 +173,9 @@ pub fn history(
 }
 
 /// Latents of a section's decoding, in the order of the video. `latents`: of the section and of the one made before it,
-/// if
-/// any. `lead`: latents before the video's first section.
+/// if any. `lead`: latents before the video's first section.
 pub fn decoded_latents(
-    sections: &Sections,
+    sections: &VideoSections,
     section: u32,
     lead: &Tensor,
     own: &Tensor,
@@ -196,8 +195,8 @@ pub fn decoded_latents(
 mod tests {
     use super::*;
 
-    fn sections(count: u32, window: u32, order: SectionOrder) -> Sections {
-        Sections {
+    fn sections(count: u32, window: u32, order: SectionOrder) -> VideoSections {
+        VideoSections {
             count,
             window,
             order,
@@ -229,7 +228,7 @@ mod tests {
         assert_eq!(found.latents, range(20, 25));
     }
 
-    const SHAPE: LatentShape = LatentShape {
+    const SHAPE: FramePackShape = FramePackShape {
         channels: 1,
         frames: 3,
         height: 1,

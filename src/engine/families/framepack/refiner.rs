@@ -9,7 +9,7 @@ use safelight_core::networks::stream_blocks::SINUSOIDS;
 use tch::{Kind, Tensor};
 
 use crate::nn::{
-    Gate, LayerNorm, Linear, TokenRows, attention, gated_add, gated_add_norm, join_heads, silu,
+    GateArgs, LayerNorm, Linear, TokenRows, attention, gated_add, gated_add_norm, join_heads, silu,
 };
 use crate::streams::MlpEmbedder;
 use crate::weights::{Weights, WeightsError};
@@ -24,7 +24,7 @@ pub(super) struct TokenRefiner {
 }
 
 /// A text as the blocks read it.
-pub(super) struct Embedded {
+pub(super) struct EmbeddedText {
     /// `(1, T, C)`
     tokens: Tensor,
     /// Term of the text's mean in the timestep's embedding: `(1, C)` in f32
@@ -50,16 +50,16 @@ impl TokenRefiner {
     }
 
     /// `text`: `(1, T, text_embed_dim)`, without padding
-    pub(super) fn embed(&self, text: &Tensor) -> Embedded {
+    pub(super) fn embed(&self, text: &Tensor) -> EmbeddedText {
         let mean = text.mean_dim([1_i64].as_slice(), false, Kind::Float);
-        Embedded {
+        EmbeddedText {
             tokens: self.input_embedder.forward(&text.contiguous()),
             vec: self.c_embedder.forward(&mean),
         }
     }
 
     /// `sinusoids`: of `N` timesteps, `(N, 256)` -> the gates of each block, `(N, 2, C)`
-    pub(super) fn gates(&self, sinusoids: &Tensor, text: &Embedded) -> Vec<Tensor> {
+    pub(super) fn gates(&self, sinusoids: &Tensor, text: &EmbeddedText) -> Vec<Tensor> {
         let vec = (self.t_embedder.forward(sinusoids) + &text.vec).silu();
         let vec = vec.to_kind(text.tokens.kind());
         let dim = text.tokens.size()[2];
@@ -70,7 +70,7 @@ impl TokenRefiner {
     }
 
     /// `gates`: of each block for one timestep, `(2, C)` -> `(1, T, C)`
-    pub(super) fn forward(&self, text: &Embedded, gates: &[Tensor]) -> Tensor {
+    pub(super) fn forward(&self, text: &EmbeddedText, gates: &[Tensor]) -> Tensor {
         let mut xs = text.tokens.copy();
         if xs.numel() > 0 {
             for (block, gates) in self.blocks.iter().zip(gates) {
@@ -81,7 +81,7 @@ impl TokenRefiner {
     }
 }
 
-impl Embedded {
+impl EmbeddedText {
     pub(super) fn len(&self) -> i64 {
         self.tokens.size()[1]
     }
@@ -126,7 +126,7 @@ impl RefinerBlock {
             values: gates,
             ranges: &ranges,
         };
-        let gate = |index| Some(Gate { rows, index });
+        let gate = |index| Some(GateArgs { rows, index });
         let ys = self.attend(&self.norm1.forward_as_kind(xs));
         let normed = gated_add_norm(xs, &ys, gate(0), &self.norm2.norm(), EPS);
         let ys = self.mlp.1.forward(&silu(self.mlp.0.forward(&normed)));

@@ -5,18 +5,20 @@
 use safelight_core::job::{BlockSet, SectionOrder, StepCache as Choice};
 use tch::{Kind, Tensor};
 
-use super::layout::{History, Layout};
+use super::layout::{SectionHistory, SectionLayout};
 use super::measured::measured;
-use super::transformer::{Context, FramePackTransformer, Modulations, Section};
-use crate::capture::Capture;
+use super::transformer::{
+    FramePackContext, FramePackModulations, FramePackTransformer, SectionTokens,
+};
+use crate::capture::StageCapture;
 use crate::denoise::{DenoiseState, Denoiser, ModelCall, ModulationCache, begin, fits, walk};
 use crate::error::EngineError;
 use crate::guidance::{GuidanceScales, GuidedPasses};
 use crate::hooks::Hooks;
 use crate::nn::Rope;
-use crate::place::Placement;
+use crate::placement::ComputePlacement;
 use crate::sampling::Solver;
-use crate::step_cache::{ContextCaches, SkipOptions, StepCache};
+use crate::step_cache::{ContextCache, ContextCaches, SkipOptions};
 use crate::text::TextEmbeds;
 
 /// Everything that conditions the prediction.
@@ -26,28 +28,27 @@ pub struct FramePackConditioning {
     pub negative: Option<TextEmbeds>,
     /// `(1, I, image_proj_dim)`
     pub image_embeds: Tensor,
-    pub history: History,
-    pub layout: Layout,
+    pub history: SectionHistory,
+    pub layout: SectionLayout,
     /// Step cache, and the section order that it was calibrated for.
     pub step_cache: Option<(Choice, SectionOrder)>,
 }
 
-/// Runs the solver's steps from `state` on. At the start that is the solver's first call with the noise, `(1, C, f, h,
-/// w)` in
-/// f32, and no history; otherwise a checkpoint. Returns the state after the last step, on the CPU.
+/// Runs the solver's steps from `state` on. At the start, `state` is the noise, `(1, C, f, h, w)` in f32, and no
+/// history; otherwise a checkpoint. Returns the state after the last step, on the CPU.
 pub fn sample(
     transformer: &FramePackTransformer,
     conditions: &FramePackConditioning,
     scales: GuidanceScales,
     solver: &mut Solver,
     state: &DenoiseState,
-    capture: &mut Capture,
+    capture: &mut StageCapture,
     hooks: &dyn Hooks,
 ) -> Result<DenoiseState, EngineError> {
     tch::no_grad(|| {
         check(transformer, conditions, state)?;
         scales.real.check_blocks(transformer.num_blocks())?;
-        let place = Placement::new(transformer.device(), transformer.kind());
+        let place = ComputePlacement::new(transformer.device(), transformer.kind());
         begin(state, solver, place.device, capture)?;
         let timesteps = solver.all_timesteps();
         let num_calls = timesteps.len();
@@ -109,16 +110,16 @@ fn check(
 
 /// A text with all that does not change from step to step.
 struct SectionContext {
-    context: Context,
+    context: FramePackContext,
     rope: Rope,
     /// Its own: answers to other texts are not this one's.
     caches: ContextCaches,
-    told: ModulationCache<Modulations>,
+    told: ModulationCache<FramePackModulations>,
 }
 
 struct SectionDenoiser<'a> {
     transformer: &'a FramePackTransformer,
-    section: Section,
+    section: SectionTokens,
     guidance: GuidedPasses<SectionContext>,
     /// Of every call of the whole schedule.
     timesteps: Vec<f32>,
@@ -151,7 +152,7 @@ impl<'a> SectionDenoiser<'a> {
                 // A latent is 8 pixels wide and high.
                 let side = u32::try_from(4 * (size[0] + size[1])).unwrap_or(u32::MAX);
                 let num_calls = timesteps.len();
-                StepCache::new(choice, num_calls, measured(order, side, num_calls))
+                ContextCache::new(choice, num_calls, measured(order, side, num_calls))
             };
             Ok(SectionContext {
                 rope: transformer.rope(&context, &section),
@@ -197,7 +198,7 @@ impl<'a> SectionDenoiser<'a> {
         &self,
         conditions: &FramePackConditioning,
         scales: GuidanceScales,
-        capture: &mut Capture,
+        capture: &mut StageCapture,
     ) {
         if !capture.is_on() {
             return;
@@ -242,7 +243,7 @@ impl Denoiser for SectionDenoiser<'_> {
         &self,
         latents: &Tensor,
         call: &ModelCall,
-        capture: &mut Capture,
+        capture: &mut StageCapture,
     ) -> Option<Tensor> {
         let mut put = |part: &str, xs: &Tensor| {
             capture.put(call.name(&format!("transformer.{part}")), xs);

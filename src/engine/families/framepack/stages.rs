@@ -6,19 +6,19 @@ use safelight_core::families;
 use safelight_core::job::Stage;
 use tch::Tensor;
 
-use crate::bench::cases::Case;
-use crate::capture::Capture;
+use crate::bench::cases::BenchCase;
+use crate::capture::StageCapture;
 use crate::error::EngineError;
 use crate::families::EngineFamily;
-use crate::families::framepack::{self, Given, GivenImages, GivenPixels, Latents};
+use crate::families::framepack::{self, GivenImages, GivenPixels, SectionInputs, SectionLatents};
 use crate::stages::{StageContext, pictures};
-use crate::store;
+use crate::tensor_files;
 use crate::text::PromptEmbeds;
 use crate::work::StageWork;
 
-pub(crate) struct FramePack;
+pub(crate) struct FramePackFamily;
 
-impl EngineFamily for FramePack {
+impl EngineFamily for FramePackFamily {
     fn id(&self) -> &'static str {
         families::framepack::FAMILY.id
     }
@@ -45,7 +45,7 @@ impl EngineFamily for FramePack {
     fn encode_vision(&self, context: &StageContext<'_>) -> Result<(), EngineError> {
         context.tensor("image_embeds", |work| {
             // Recorded with the latents.
-            let off = &mut Capture::off();
+            let off = &mut StageCapture::off();
             let (start, end) = pictures::frames_of_job(&context.folder(), work.request, off)?;
             let end = end.as_ref().map(|end| &end.rgb[..]);
             framepack::encode_vision(&start.rgb, end, work)
@@ -55,11 +55,12 @@ impl EngineFamily for FramePack {
     fn denoise(&self, context: &StageContext<'_>, _: Stage) -> Result<(), EngineError> {
         let embeds = PromptEmbeds::load(&context.result(Stage::EncodeText))?;
         let images = GivenImages::load(&context.result(Stage::EncodeImage))?;
-        let image_embeds = store::read_one(&context.result(Stage::EncodeVision), "image_embeds")?;
+        let image_embeds =
+            tensor_files::read_one(&context.result(Stage::EncodeVision), "image_embeds")?;
         let earlier = (0..context.order.section)
             .map(|section| latents_of(context, section))
             .collect::<Result<Vec<_>, _>>()?;
-        let given = Given {
+        let given = SectionInputs {
             embeds: &embeds,
             images: &images,
             image_embeds: &image_embeds,
@@ -79,7 +80,7 @@ impl EngineFamily for FramePack {
         let overlap = |section| framepack::overlap_file(&context.order.folder, section);
         // Whatever is wrong with that file, its frames can be made again.
         let before = section.checked_sub(1).map(overlap);
-        let before = before.and_then(|path| store::read_one(&path, "frames").ok());
+        let before = before.and_then(|path| tensor_files::read_one(&path, "frames").ok());
         let sections = context.request().sections;
         let lead = sections.map_or(1, |sections| sections.lead);
         // A record of the whole clip begins with them each time.
@@ -88,7 +89,7 @@ impl EngineFamily for FramePack {
         } else {
             None
         };
-        let latents = Latents {
+        let latents = SectionLatents {
             lead: &images.lead(i64::from(lead)),
             newest: &newest,
             overlap: before,
@@ -96,7 +97,7 @@ impl EngineFamily for FramePack {
         };
         let decode = |work: &mut StageWork<'_>| framepack::decode(section, &latents, work);
         let kept = context.part(|work| work.decoded(decode))?;
-        if let Err(err) = store::write_one(&overlap(section), "frames", &kept) {
+        if let Err(err) = tensor_files::write_one(&overlap(section), "frames", &kept) {
             tracing::warn!("the frames for the next section could not be kept: {err}");
         }
         if let Some(old) = section.checked_sub(2) {
@@ -105,13 +106,13 @@ impl EngineFamily for FramePack {
         Ok(())
     }
 
-    fn cases(&self) -> &'static [Case] {
+    fn cases(&self) -> &'static [BenchCase] {
         framepack::CASES
     }
 }
 
 fn latents_of(context: &StageContext<'_>, section: u32) -> Result<Tensor, EngineError> {
-    store::read_one(&context.section_result(Stage::Denoise, section), "latents")
+    tensor_files::read_one(&context.section_result(Stage::Denoise, section), "latents")
 }
 
 /// The frames of a clip that is gone on from which its first section joins: `(1, 3, n, H, W)`

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use tch::Tensor;
 
 use crate::error::EngineError;
-use crate::store::{self, Named};
+use crate::tensor_files::{self, TensorFile};
 
 /// Given pictures in latents as the transformer has them, `(1, C, 1, h, w)` each, in f32.
 #[derive(Debug)]
@@ -31,11 +31,11 @@ impl GivenImages {
         let mut tensors = vec![("image_latents", &self.start)];
         tensors.extend(self.end.iter().map(|end| ("last_image_latents", end)));
         tensors.extend(self.clip.iter().map(|clip| ("clip_latents", clip)));
-        store::write(path, tensors.iter().map(|(name, tensor)| (name, *tensor)))
+        tensor_files::write(path, tensors.iter().map(|(name, tensor)| (name, *tensor)))
     }
 
     pub fn load(path: &Path) -> Result<Self, EngineError> {
-        let mut stored = Named::read(path)?;
+        let mut stored = TensorFile::read(path)?;
         Ok(Self {
             start: stored.take("image_latents")?,
             end: stored.find("last_image_latents"),

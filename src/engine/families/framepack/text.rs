@@ -6,11 +6,11 @@ use safelight_core::families::framepack::LANGUAGE;
 use safelight_core::tokens::HUNYUAN_PROMPT;
 
 use crate::error::EngineError;
-use crate::text::{EncoderFiles, PromptEmbeds, Text, TextEmbeds, read_clip, read_language};
+use crate::text::{EncodedText, EncoderFiles, PromptEmbeds, TextEmbeds, read_clip, read_language};
 use crate::work::StageWork;
 
 pub fn encode_text(work: &mut StageWork<'_>) -> Result<PromptEmbeds, EngineError> {
-    let texts = Text::all_of(work.request)?;
+    let texts = EncodedText::all_of(work.request)?;
     tch::no_grad(|| {
         let llama = EncoderFiles::first(&work.request.files);
         // Llama is gone before CLIP is there.
@@ -23,6 +23,6 @@ pub fn encode_text(work: &mut StageWork<'_>) -> Result<PromptEmbeds, EngineError
             mask: Some(read.mask),
             pooled: Some(pooled),
         });
-        PromptEmbeds::of(&texts, embeds.collect(), work.capture)
+        PromptEmbeds::from_texts(&texts, embeds.collect(), work.capture)
     })
 }

@@ -1,16 +1,13 @@
 //! HunyuanVideo's transformer as trained by FramePack: the latents of a section after a packed history, in one sequence
-//! with
-//! text and image, first with separate weights (double blocks), then with shared ones (single blocks). The original and
-//! F1
-//! differ in their history, see [`Layout`], not in the network.
+//! with text and image, first with separate weights (double blocks), then with shared ones (single blocks). The
+//! original and F1 differ in their history, see [`SectionLayout`], not in the network.
 //!
 //! After <https://github.com/lllyasviel/FramePack/blob/main/diffusers_helper/models/hunyuan_video_packed.py> in the
 //! arithmetic of diffusers 0.42.1 (`models/transformers/transformer_hunyuan_video_framepack.py`). Fields have ComfyUI's
 //! names; the blocks are in [`streams`](crate::streams).
 //!
 //! Text and image precede the latents here, and follow them in the reference: attention only depends on the positions,
-//! and
-//! these tokens have none.
+//! and these tokens have none.
 //!
 //! Shapes: `T` tokens of image and text, `K` of history, `N` of the section's latents; `L` = `T` + `K` + `N`; `C`
 //! width.
@@ -21,10 +18,12 @@ use safelight_core::networks::framepack_transformer::PATCH;
 use safelight_core::networks::{FramePackTransformerConfig, FramePackTransformerKeys};
 use tch::{Device, Kind, Tensor};
 
-use super::layout::{History, Layout, PACKED_2X, PACKED_4X, RotaryTables, patches, unpatched};
-use super::refiner::{Embedded, TokenRefiner};
+use super::layout::{
+    PACKED_2X, PACKED_4X, RotaryTables, SectionHistory, SectionLayout, patches, unpatched,
+};
+use super::refiner::{EmbeddedText, TokenRefiner};
 use crate::hooks::Hooks;
-use crate::nn::{Gate, Linear, Rope, gated_add, layer_norm};
+use crate::nn::{GateArgs, Linear, Rope, gated_add, layer_norm};
 use crate::step_cache::{BlockSkipper, SkipOptions};
 use crate::streams::{
     self, BlocksForward, DoubleOutput, EPS, MmditBackbone, PerBlockModulation, TokenRanges,
@@ -45,16 +44,16 @@ pub struct FramePackTransformer {
 }
 
 /// A text, a picture and a guidance: they are the same in every step.
-pub struct Context {
+pub struct FramePackContext {
     /// `(1, I, C)`
     image: Tensor,
-    text: Embedded,
+    text: EmbeddedText,
     /// Term of pooled text and guidance in the timestep's embedding: `(1, C)` in f32
     vec: Tensor,
 }
 
 /// History of a section, and the positions of its tokens: constant in all of its steps.
-pub struct Section {
+pub struct SectionTokens {
     /// `(1, K, C)`
     history: Tensor,
     /// Of history and latents.
@@ -64,7 +63,7 @@ pub struct Section {
 }
 
 /// Shifts, scales and gates of one timestep.
-pub struct Modulations {
+pub struct FramePackModulations {
     /// Of each block of the text's refiner, `(2, C)`
     refiner: Vec<Tensor>,
     streams: streams::StreamModulations,
@@ -138,7 +137,7 @@ impl FramePackTransformer {
         pooled: &Tensor,
         image_embeds: &Tensor,
         distilled_guidance: f64,
-    ) -> Context {
+    ) -> FramePackContext {
         let here = |xs: &Tensor| {
             xs.to_device(self.device())
                 .to_kind(self.kind())
@@ -148,7 +147,7 @@ impl FramePackTransformer {
         let mut image = up.forward(&here(image_embeds));
         let image = down.forward(&image.silu_());
         let text = here(&prompt_embeds.narrow(1, 0, text_len));
-        Context {
+        FramePackContext {
             image,
             text: self.txt_in.embed(&text),
             vec: self.told.vec(pooled, distilled_guidance),
@@ -158,10 +157,10 @@ impl FramePackTransformer {
     /// `history`, `layout`: history of the section and positions; `[height, width]`: of the latents, both even
     pub fn section(
         &self,
-        history: &History,
-        layout: &Layout,
+        history: &SectionHistory,
+        layout: &SectionLayout,
         [height, width]: [i64; 2],
-    ) -> Section {
+    ) -> SectionTokens {
         let here = |xs: &Tensor| xs.to_device(self.device()).to_kind(self.kind());
         let parts = [
             (&history.history_4x, PACKED_4X, &self.clean[2]),
@@ -179,27 +178,31 @@ impl FramePackTransformer {
         ];
         let turns = turns
             .map(|(frames, packed)| RotaryTables::of_frames(frames, places, packed, &self.config));
-        Section {
+        SectionTokens {
             history: Tensor::cat(&tokens, 1),
             turns: RotaryTables::joined(&turns.each_ref()),
             size: [layout.latents.len() as i64, height, width],
         }
     }
 
-    pub fn rope(&self, context: &Context, section: &Section) -> Rope {
+    pub fn rope(&self, context: &FramePackContext, section: &SectionTokens) -> Rope {
         let without = RotaryTables::none(context.len(), &section.turns);
         let turns = RotaryTables::joined(&[&without, &section.turns]);
         Rope::of_turns(&turns.cos, &turns.sin, self.device())
     }
 
     /// Modulations of each of `timesteps`, as the scheduler has them: 1000 for pure noise.
-    pub fn modulations(&self, timesteps: &[f32], context: &Context) -> Vec<Modulations> {
+    pub fn modulations(
+        &self,
+        timesteps: &[f32],
+        context: &FramePackContext,
+    ) -> Vec<FramePackModulations> {
         let sinusoids = self.told.sinusoids(timesteps);
         let refiner = self.txt_in.gates(&sinusoids, &context.text);
         let streams = self.told.modulations(&sinusoids, &context.vec);
         (0..)
             .zip(streams)
-            .map(|(i, streams)| Modulations {
+            .map(|(i, streams)| FramePackModulations {
                 refiner: refiner.iter().map(|gates| gates.get(i)).collect(),
                 streams,
             })
@@ -219,9 +222,9 @@ impl FramePackTransformer {
     pub fn forward(
         &self,
         latents: &Tensor,
-        modulations: &Modulations,
-        context: &Context,
-        section: &Section,
+        modulations: &FramePackModulations,
+        context: &FramePackContext,
+        section: &SectionTokens,
         rope: &Rope,
         shortcut: SkipOptions<'_>,
         hooks: &dyn Hooks,
@@ -254,14 +257,14 @@ impl FramePackTransformer {
         let mut hidden = own(&xs);
         let own_tokens = [(0, section.latent_tokens())];
         let rows = pass.last_gate(&own_tokens);
-        gated_add(&mut hidden, &ys, Some(Gate { rows, index: 2 }));
+        gated_add(&mut hidden, &ys, Some(GateArgs { rows, index: 2 }));
         skip.end(&hidden);
         let velocity = self.finish(&hidden, modulations);
         Some(unpatched(&velocity, section.size))
     }
 
     /// Picture and text as one half, history and latents as the other.
-    fn tokens(context: &Context, section: &Section) -> TokenRanges {
+    fn tokens(context: &FramePackContext, section: &SectionTokens) -> TokenRanges {
         let img_len = section.history.size()[1] + section.latent_tokens();
         TokenRanges {
             txt: (0, context.len()),
@@ -275,9 +278,9 @@ impl FramePackTransformer {
     fn embed(
         &self,
         latents: &Tensor,
-        modulations: &Modulations,
-        context: &Context,
-        section: &Section,
+        modulations: &FramePackModulations,
+        context: &FramePackContext,
+        section: &SectionTokens,
         tokens: &TokenRanges,
     ) -> Tensor {
         let size = [1, tokens.count(), self.config.dim()];
@@ -298,7 +301,7 @@ impl FramePackTransformer {
     /// Final layer: the latents' hidden states after the last block, `(1, N, C)` to `(1, N, 4 channels)` in f32.
     ///
     /// In f32 as in FramePack, where diffusers uses the transformer's kind: it costs nothing.
-    fn finish(&self, hidden: &Tensor, modulations: &Modulations) -> Tensor {
+    fn finish(&self, hidden: &Tensor, modulations: &FramePackModulations) -> Tensor {
         let streams = &modulations.streams;
         self.streams.finish(hidden.size()[1], streams, |norm| {
             layer_norm(&hidden.to_kind(Kind::Float), norm, EPS)
@@ -306,14 +309,14 @@ impl FramePackTransformer {
     }
 }
 
-impl Context {
+impl FramePackContext {
     /// Tokens of picture and text, `T`.
     fn len(&self) -> i64 {
         self.image.size()[1] + self.text.len()
     }
 }
 
-impl Section {
+impl SectionTokens {
     fn latent_tokens(&self) -> i64 {
         let [frames, height, width] = self.size;
         frames * (height / PATCH) * (width / PATCH)

@@ -5,15 +5,15 @@ use safelight_core::networks::{Krea2TransformerConfig, LanguageConfig};
 use serde_json::json;
 
 use super::Krea2Transformer;
-use crate::bench::cases::{Bench, BenchLines, Case, TEXT_LENGTH};
+use crate::bench::cases::{BenchCase, BenchLines, CaseBench, TEXT_LENGTH};
 
-pub(crate) const CASES: &[Case] = &[
-    Case::step("krea2_1024", [1024, 1024, 1], transformer).reported(
+pub(crate) const CASES: &[BenchCase] = &[
+    BenchCase::step("krea2_1024", [1024, 1024, 1], transformer).reported(
         "Krea 2, a step at 1024×1024",
         26.0,
         120.0,
     ),
-    Case::text("qwen3_vl_4b", |bench| {
+    BenchCase::text("qwen3_vl_4b", |bench| {
         let small = json!({"vocab_size": 1000, "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 2,
             "num_key_value_heads": 1, "head_dim": 32});
         let published = LanguageConfig::qwen3_4b(LANGUAGE.tap);
@@ -22,7 +22,7 @@ pub(crate) const CASES: &[Case] = &[
     .reported("Qwen 3 VL reads a prompt", 8.5, 4.0),
 ];
 
-fn transformer(bench: &Bench) -> BenchLines {
+fn transformer(bench: &CaseBench) -> BenchLines {
     let small = json!({"num_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 1, "intermediate_size": 512,
         "text_hidden_dim": 128, "text_num_attention_heads": 1, "text_num_key_value_heads": 1,
         "text_intermediate_size": 256});

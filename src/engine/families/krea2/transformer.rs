@@ -19,11 +19,11 @@ use tch::{Device, Kind, Tensor};
 
 use crate::denoise::fits;
 use crate::error::EngineError;
-use crate::fault::Site;
+use crate::fault::FaultSite;
 use crate::hooks::Hooks;
 use crate::nn::{
-    Gate, Linear, QkNorm, Rope, SwiGlu, TokenRows, axis_angles, gated_add, gelu_tanh, join_heads,
-    rms_norm, rms_norm_shifted, rounded_timesteps, shared_attention, times_sigmoid,
+    GateArgs, Linear, QkNorm, Rope, SwiGlu, TokenRows, axis_angles, gated_add, gelu_tanh,
+    join_heads, rms_norm, rms_norm_shifted, rounded_timesteps, shared_attention, times_sigmoid,
     timestep_embedding,
 };
 use crate::sampling::FlowSchedule;
@@ -187,7 +187,7 @@ impl ImageModel for Krea2Transformer {
             if known.is_some() {
                 break;
             }
-            pass.hooks.check_cancelled(Site::Block)?;
+            pass.hooks.check_cancelled(FaultSite::Block)?;
             if !skip.skips_block(i) {
                 block.forward(&mut xs, vectors, &context.rope);
             }
@@ -216,7 +216,7 @@ impl ImageModel for Krea2Transformer {
     /// The shift depends on the size; requests for Turbo have their own.
     fn schedule(scheduler: Option<SchedulerConfig>, _: &Self::Config) -> FlowSchedule {
         let published = || SchedulerConfig::of_tokens(SHIFT_TOKENS);
-        let mut schedule = FlowSchedule::of(scheduler.unwrap_or_else(published));
+        let mut schedule = FlowSchedule::from_config(scheduler.unwrap_or_else(published));
         schedule.is_exponential = true;
         schedule
     }
@@ -255,9 +255,9 @@ fn factor(name: &str, dim: i64, w: &Weights) -> Result<Tensor, WeightsError> {
 
 /// Fuses the hidden states of each text token to one with the width of the blocks.
 struct TextFusion {
-    layerwise_blocks: Vec<Block>,
+    layerwise_blocks: Vec<Krea2Block>,
     projector: Linear,
-    refiner_blocks: Vec<Block>,
+    refiner_blocks: Vec<Krea2Block>,
     /// `txtmlp`: the norm's factor, `(text_hidden_dim)` in f32, and two layers.
     norm: Tensor,
     txtmlp: (Linear, Linear),
@@ -272,7 +272,8 @@ impl TextFusion {
         let (dim, text) = (config.dim(), config.text_hidden_dim);
         let fusion = w / "txtfusion";
         let blocks = |list: &str, count: i64| {
-            let of = |i| Block::new(config.text_block(), config.norm_eps, &(&fusion / list / i));
+            let of =
+                |i| Krea2Block::new(config.text_block(), config.norm_eps, &(&fusion / list / i));
             (0..count).map(of).collect::<Result<Vec<_>, _>>()
         };
         let mlp = w / "txtmlp";
@@ -298,7 +299,7 @@ impl TextFusion {
         let mut xs = states.reshape([tokens, self.num_states, -1]).copy();
         let rope = self.identity_rope(&self.layerwise_blocks, self.num_states);
         for block in &self.layerwise_blocks {
-            hooks.check_cancelled(Site::Block)?;
+            hooks.check_cancelled(FaultSite::Block)?;
             block.forward(&mut xs, &rope);
         }
         // t s c -> 1 t c
@@ -306,7 +307,7 @@ impl TextFusion {
         let mut xs = projected.squeeze_dim(2).unsqueeze(0);
         let rope = self.identity_rope(&self.refiner_blocks, tokens);
         for block in &self.refiner_blocks {
-            hooks.check_cancelled(Site::Block)?;
+            hooks.check_cancelled(FaultSite::Block)?;
             block.forward(&mut xs, &rope);
         }
         let xs = rms_norm(&xs, &self.norm, self.eps);
@@ -315,7 +316,7 @@ impl TextFusion {
     }
 
     /// RoPE that rotates nothing.
-    fn identity_rope(&self, blocks: &[Block], tokens: i64) -> Rope {
+    fn identity_rope(&self, blocks: &[Krea2Block], tokens: i64) -> Rope {
         let dim = blocks.first().map_or(2, |block| block.shape.head_dim);
         let angles = Tensor::zeros([tokens, dim / 2], (Kind::Double, Device::Cpu));
         Rope::new(&angles, self.device)
@@ -324,7 +325,7 @@ impl TextFusion {
 
 /// Block with adaLN modulation.
 struct ModulatedBlock {
-    block: Block,
+    block: Krea2Block,
     /// `mod.lin`: added to the vectors of the timestep, `(6, C)` in f32
     table: Tensor,
 }
@@ -340,7 +341,7 @@ impl ModulatedBlock {
         let size: &[i64] = if is_flat { &flat } else { &rows };
         Ok(Self {
             table: exact.tensor("mod.lin", size)?.view(rows),
-            block: Block::new(shape, config.norm_eps, w)?,
+            block: Krea2Block::new(shape, config.norm_eps, w)?,
         })
     }
 
@@ -369,7 +370,7 @@ impl ModulatedBlock {
                 values: &values,
                 ranges: &ranges,
             };
-            Some(Gate { rows, index })
+            Some(GateArgs { rows, index })
         };
         let normed = |xs: &Tensor, first: i64| {
             let [factor, shift] = [first, first + 1].map(|i| modulation.get(i));
@@ -382,16 +383,16 @@ impl ModulatedBlock {
     }
 }
 
-struct Block {
+struct Krea2Block {
     /// Factors of the norms before attention and feed-forward layers: `(C)` in f32
     norms: [Tensor; 2],
-    attn: Attention,
+    attn: GatedAttention,
     mlp: SwiGlu,
     shape: BlockShape,
     eps: f64,
 }
 
-impl Block {
+impl Krea2Block {
     fn new(shape: BlockShape, eps: f64, w: &Weights) -> Result<Self, WeightsError> {
         let exact = w.with_kind(Kind::Float);
         Ok(Self {
@@ -399,7 +400,7 @@ impl Block {
                 factor("prenorm.scale", shape.dim, &exact)?,
                 factor("postnorm.scale", shape.dim, &exact)?,
             ],
-            attn: Attention::new(shape, eps, &(w / "attn"))?,
+            attn: GatedAttention::new(shape, eps, &(w / "attn"))?,
             mlp: SwiGlu::new(["gate", "up", "down"], shape.dim, shape.wide, &(w / "mlp"))?,
             shape,
             eps,
@@ -417,7 +418,7 @@ impl Block {
 }
 
 /// Attention with a gate for each channel of its output.
-struct Attention {
+struct GatedAttention {
     /// Queries, keys, values and gates.
     heads: Linear,
     norm: QkNorm,
@@ -425,7 +426,7 @@ struct Attention {
     shape: BlockShape,
 }
 
-impl Attention {
+impl GatedAttention {
     fn new(shape: BlockShape, eps: f64, w: &Weights) -> Result<Self, WeightsError> {
         let exact = &w.with_kind(Kind::Float) / "qknorm";
         let norm = |name| factor(name, shape.head_dim, &exact);

@@ -6,13 +6,13 @@ use safelight_core::networks::QwenImageTransformerConfig;
 use safelight_core::networks::stream_blocks::SINUSOIDS;
 use tch::{Device, Kind, Tensor};
 
-use crate::nn::{NUM_TIMESTEPS, RmsNorm, scaled_timestep_embedding};
+use crate::nn::{NUM_TIMESTEPS, TokenRmsNorm, scaled_timestep_embedding};
 use crate::streams::{DoubleModulation, EPS, MlpEmbedder, SequenceEmbedder, StreamBlocks};
 use crate::weights::{Weights, WeightsError};
 
 pub(super) struct QwenImageBackbone {
     pub(super) entry: SequenceEmbedder,
-    txt_norm: RmsNorm,
+    txt_norm: TokenRmsNorm,
     time_in: MlpEmbedder,
     pub(super) blocks: StreamBlocks,
     /// Per block.
@@ -32,7 +32,7 @@ impl QwenImageBackbone {
         let modulation = blocks.map(|w| DoubleModulation::new(dim, &w));
         Ok(Self {
             entry: SequenceEmbedder::new(&shape, config.in_channels, text, w)?,
-            txt_norm: RmsNorm::new(text, EPS, &(w / "txt_norm"))?,
+            txt_norm: TokenRmsNorm::new(text, EPS, &(w / "txt_norm"))?,
             time_in: MlpEmbedder::new(SINUSOIDS, dim, &time)?,
             modulation: modulation.collect::<Result<_, _>>()?,
             blocks: StreamBlocks::new(&shape, w)?,

@@ -5,7 +5,7 @@
 //!
 //! Shapes: as in [`transformer`](super::transformer).
 
-use safelight_core::job::Control;
+use safelight_core::job::ControlInput;
 use safelight_core::networks::{QwenImageControlConfig, QwenImageControlKeys};
 use tch::Tensor;
 
@@ -14,13 +14,13 @@ use super::transformer::QwenImageTransformer;
 use crate::error::EngineError;
 use crate::hooks::Hooks;
 use crate::nn::Rope;
-use crate::stages::images::{ControlNet, ImageModel as _, LatentShape, StreamControlNet};
-use crate::streams::{ControlBlocks, ControlNetOutput, TokenRanges, of_timestep};
+use crate::stages::images::{ControlNet, ImageLatentShape, ImageModel as _, StreamControlNet};
+use crate::streams::{ControlNetBlocks, ControlNetOutput, TokenRanges, of_timestep};
 use crate::weights::{Weights, WeightsError};
 
 pub struct QwenImageControl {
     backbone: QwenImageBackbone,
-    control: ControlBlocks,
+    control: ControlNetBlocks,
     config: QwenImageControlConfig,
 }
 
@@ -39,7 +39,7 @@ impl QwenImageControl {
         let shape = config.blocks.streams();
         Ok(Self {
             backbone: QwenImageBackbone::new(&config.blocks, w)?,
-            control: ControlBlocks::new(&shape, config.control_channels(), w)?,
+            control: ControlNetBlocks::new(&shape, config.control_channels(), w)?,
             config: config.clone(),
         })
     }
@@ -61,9 +61,9 @@ impl ControlNet for QwenImageControl {
     fn embed(
         &self,
         model: &QwenImageTransformer,
-        shape: LatentShape,
+        shape: ImageLatentShape,
         latents: &Tensor,
-        control: &Control,
+        control: &ControlInput,
     ) -> Result<Tensor, EngineError> {
         self.embed_for(model.config().dim(), shape, latents, control)
     }

@@ -1,10 +1,10 @@
 //! Published step cache calibration of Qwen-Image and Qwen-Image-Edit.
 //!
 //! The ratios and limits are from MagCache4QwenImage and MagCache4QwenImageEdit,
-//! <https://github.com/Zehong-Ma/MagCache>
-//! (commit df81cb1), for the first models of both kinds; of its two values per step, which hardly differ, the prompt's.
+//! <https://github.com/Zehong-Ma/MagCache> (commit df81cb1), for the first models of both kinds; of its two values per
+//! step, which hardly differ, the prompt's.
 
-use crate::step_cache::{Magnitudes, Measured, stretched};
+use crate::step_cache::{CacheCalibration, ResidualMagnitudes, stretched};
 
 /// Calls that may be skipped one after the other.
 const MAX_SKIPS: usize = 2;
@@ -12,11 +12,11 @@ const MAX_SKIPS: usize = 2;
 const RETAINED: f64 = 0.2;
 
 /// `edits`: whether reference pictures are seen.
-pub(super) fn measured(edits: bool, num_calls: usize) -> Measured {
+pub(super) fn measured(edits: bool, num_calls: usize) -> CacheCalibration {
     let table = if edits { &EDIT_RATIOS } else { &RATIOS };
-    Measured {
+    CacheCalibration {
         polynomial: None,
-        magnitudes: Some(Magnitudes {
+        magnitudes: Some(ResidualMagnitudes {
             ratios: stretched(table, num_calls),
             max_skips: MAX_SKIPS,
             retained: (RETAINED * num_calls as f64) as usize,

@@ -2,8 +2,7 @@
 //!
 //! The reference is `QwenImagePipeline`, `QwenImageImg2ImgPipeline`, `QwenImageInpaintPipeline` and
 //! `QwenImageEditPlusPipeline` of diffusers 0.42.1, except that unmasked pixels stay exactly, and that image tokens in
-//! a text
-//! have the position ids that the text encoder was trained with.
+//! a text have the position ids that the text encoder was trained with.
 //!
 //! Shapes: `B` images of one prompt; `h`, `w` latents, an eighth of the pixels; tokens are two by two of them.
 

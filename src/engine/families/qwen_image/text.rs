@@ -4,15 +4,17 @@ use safelight_core::families::qwen_image::{
     EDIT_PROMPT, LANGUAGE, PICTURE_MARK, PROMPT, picture_words,
 };
 use safelight_core::job::JobFolder;
-use safelight_core::media::Picture;
+use safelight_core::media::RgbPixels;
 use safelight_core::networks::{NetworkConfig as _, QwenVisionConfig};
 use tch::{Kind, Tensor};
 
-use crate::capture::Capture;
+use crate::capture::StageCapture;
 use crate::error::EngineError;
 use crate::stages::images::ReferenceEncoding;
 use crate::stages::pictures::references_of_job;
-use crate::text::{EncoderFiles, Pictures, PromptEmbeds, Text, TextEmbeds, read_with_pictures};
+use crate::text::{
+    EncodedText, EncoderFiles, PromptEmbeds, TextEmbeds, TextImages, read_with_pictures,
+};
 use crate::vision::{QwenVisionTower, patches_of, resized_to_area};
 use crate::work::StageWork;
 
@@ -28,9 +30,9 @@ pub(super) fn encode_text(
     folder: &JobFolder,
     work: &mut StageWork<'_>,
 ) -> Result<PromptEmbeds, EngineError> {
-    let texts = Text::all_of(work.request)?;
+    let texts = EncodedText::all_of(work.request)?;
     // Recorded where the autoencoder encodes them.
-    let capture = &mut Capture::off();
+    let capture = &mut StageCapture::off();
     let references = references_of_job(folder, work.request, ENCODING.picture, capture)?;
     tch::no_grad(|| {
         let files = EncoderFiles::first(&work.request.files);
@@ -44,17 +46,17 @@ pub(super) fn encode_text(
         // Without padding.
         let embeds = prompts.into_iter();
         let embeds = embeds.map(|read| TextEmbeds::of_states(read.states));
-        PromptEmbeds::of(&texts, embeds.collect(), work.capture)
+        PromptEmbeds::from_texts(&texts, embeds.collect(), work.capture)
     })
 }
 
 /// Reference images as the text encoder sees them.
 fn look_at(
-    references: &[Picture],
+    references: &[RgbPixels],
     files: &EncoderFiles<'_>,
-    texts: &[Text],
+    texts: &[EncodedText],
     work: &mut StageWork<'_>,
-) -> Result<Pictures, EngineError> {
+) -> Result<TextImages, EngineError> {
     let config = QwenVisionConfig::read(files.home)?;
     let new = |w: &_| QwenVisionTower::new(&config, w);
     // Keys of the language model are reported when it is loaded.
@@ -90,7 +92,7 @@ fn look_at(
         }
     }
     let merge = config.spatial_merge_size;
-    Ok(Pictures {
+    Ok(TextImages {
         spelled: picture_words(references.len()),
         mark: PICTURE_MARK,
         grids: grids

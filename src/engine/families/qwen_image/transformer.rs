@@ -1,9 +1,8 @@
 //! Qwen-Image's transformer: text and image in one sequence, with separate weights in all blocks.
 //!
-//! In the arithmetic of diffusers 0.42.1 (`models/transformers/transformer_qwenimage.py`). The blocks are Flux's double
-//! blocks, of [`streams`](crate::streams), whose names the fields have.
+//! In the arithmetic of diffusers 0.42.1 (`models/transformers/transformer_qwenimage.py`). The blocks are the double blocks of Flux ([`streams`](crate::streams)), with the same field names.
 //!
-//! Editing models see reference images: their tokens follow the image's own, and from 2511 on they have the modulation of
+//! Editing models see reference images: their tokens follow those of the image, and from 2511 on they have the modulation of
 //! a timestep without noise.
 //!
 //! Shapes: `B` images of one text; `L` tokens, `B` × `T` of text and then `B` × (`I` + `R`) of images and of the references
@@ -22,17 +21,17 @@ use super::backbone::QwenImageBackbone;
 use super::control::QwenImageControl;
 use super::measured::measured;
 use super::text;
-use crate::capture::Capture;
-use crate::controls::ControlNetworks;
+use crate::capture::StageCapture;
+use crate::controls::LoadedControls;
 use crate::denoise::fits;
 use crate::error::EngineError;
 use crate::hooks::Hooks;
-use crate::nn::{Linear, Norm, Rope, TokenRows, angles_at, layer_norm};
+use crate::nn::{FusedNorm, Linear, Rope, TokenRows, angles_at, layer_norm};
 use crate::sampling::FlowSchedule;
 use crate::stages::images::{
     ForwardPass, ImageConditioning, ImageModel, ReferenceEncoding, WeightsDialect,
 };
-use crate::step_cache::{BlockSkipper, Measured};
+use crate::step_cache::{BlockSkipper, CacheCalibration};
 use crate::streams::{BlocksForward, DoubleOutput, EPS, TokenRanges};
 use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::weights::{Weights, WeightsError};
@@ -199,7 +198,7 @@ impl ImageModel for QwenImageTransformer {
         let blocks: Vec<Tensor> = blocks.collect();
         let [whole, of_img] = [tokens.count(), tokens.img.1].map(|count| [(0, count)]);
         // diffusers has the scale first.
-        let [last, last_of_img] = [&whole, &of_img].map(|ranges| Norm::Modulated {
+        let [last, last_of_img] = [&whole, &of_img].map(|ranges| FusedNorm::Modulated {
             rows: TokenRows {
                 values: &modulation.last,
                 ranges,
@@ -246,13 +245,13 @@ impl ImageModel for QwenImageTransformer {
         _: &Self::Config,
         home: &Path,
         work: &mut StageWork<'_>,
-    ) -> Result<ControlNetworks<QwenImageControl>, EngineError> {
+    ) -> Result<LoadedControls<QwenImageControl>, EngineError> {
         work.control_networks(home, QwenImageControl::new)
     }
 
     /// The shift depends on the size.
     fn schedule(scheduler: Option<SchedulerConfig>, _: &Self::Config) -> FlowSchedule {
-        FlowSchedule::of(scheduler.unwrap_or_else(SchedulerConfig::of_qwen_image))
+        FlowSchedule::from_config(scheduler.unwrap_or_else(SchedulerConfig::of_qwen_image))
     }
 
     fn dialect(w: &Weights) -> WeightsDialect {
@@ -299,7 +298,7 @@ impl ImageModel for QwenImageTransformer {
         &self,
         conditioning: &ImageConditioning<'_, Self>,
         num_calls: usize,
-    ) -> Measured {
+    ) -> CacheCalibration {
         measured(conditioning.references.tokens.is_some(), num_calls)
     }
 
@@ -308,7 +307,7 @@ impl ImageModel for QwenImageTransformer {
         noise.unsqueeze(1)
     }
 
-    fn record(&self, conditioning: &ImageConditioning<'_, Self>, capture: &mut Capture) {
+    fn record(&self, conditioning: &ImageConditioning<'_, Self>, capture: &mut StageCapture) {
         conditioning.record_mask(capture);
         if let Some(tokens) = &conditioning.references.tokens {
             capture.put("image_latents", tokens);

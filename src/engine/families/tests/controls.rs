@@ -1,6 +1,6 @@
 //! Tests of every ControlNet besides its transformer, against diffusers (`tests/fixtures/control`).
 
-use safelight_core::job::{Control, ControlSettings};
+use safelight_core::job::{ControlInput, ControlSettings};
 use safelight_core::model::ControlKind;
 
 use super::*;
@@ -8,7 +8,9 @@ use crate::closeness::{assert_close, distance, with_both_frequencies};
 use crate::families::flux::{FluxControl, FluxTransformer};
 use crate::families::qwen_image::{QwenImageControl, QwenImageTransformer};
 use crate::families::z_image::{ZImageControl, ZImageTransformer};
-use crate::stages::images::{ActiveControlNets, ImageConditioning, LatentShape, StreamControlNet};
+use crate::stages::images::{
+    ActiveControlNets, ImageConditioning, ImageLatentShape, StreamControlNet,
+};
 use crate::weights::tests::as_fp8::{FORMS, write_fp8};
 
 const STRENGTH: f64 = 0.7;
@@ -23,11 +25,11 @@ trait ControlledModel: TinyModel {
     fn network(config: &Self::ControlConfig, w: &Weights) -> Self::Control;
 
     /// Latents of a control image.
-    fn control_latents(network: &Self::Control, shape: LatentShape) -> Tensor;
+    fn control_latents(network: &Self::Control, shape: ImageLatentShape) -> Tensor;
 }
 
 /// Latents whose tokens are made up.
-fn unpacked(network: &impl StreamControlNet, shape: LatentShape) -> Tensor {
+fn unpacked(network: &impl StreamControlNet, shape: ImageLatentShape) -> Tensor {
     let size = [1, shape.tokens(), network.control_channels()];
     shape.unpack(&made_up("in.control", &size))
 }
@@ -41,7 +43,7 @@ impl ControlledModel for FluxTransformer {
         FluxControl::new(config, w).unwrap()
     }
 
-    fn control_latents(network: &FluxControl, shape: LatentShape) -> Tensor {
+    fn control_latents(network: &FluxControl, shape: ImageLatentShape) -> Tensor {
         unpacked(network, shape)
     }
 }
@@ -55,7 +57,7 @@ impl ControlledModel for QwenImageTransformer {
         QwenImageControl::new(config, w).unwrap()
     }
 
-    fn control_latents(network: &QwenImageControl, shape: LatentShape) -> Tensor {
+    fn control_latents(network: &QwenImageControl, shape: ImageLatentShape) -> Tensor {
         unpacked(network, shape)
     }
 }
@@ -69,7 +71,7 @@ impl ControlledModel for ZImageTransformer {
         ZImageControl::new(config, w).unwrap()
     }
 
-    fn control_latents(_: &ZImageControl, shape: LatentShape) -> Tensor {
+    fn control_latents(_: &ZImageControl, shape: ImageLatentShape) -> Tensor {
         made_up("in.control", &shape.size())
     }
 }
@@ -97,7 +99,7 @@ const SIZE: (u32, u32) = (48, 32);
 
 fn input<M: TinyModel>(model: &M, name: &str, num_images: i64) -> Tensor {
     let config = model.config();
-    let shape = LatentShape::new(M::latent_channels(config), SIZE.0, SIZE.1).unwrap();
+    let shape = ImageLatentShape::new(M::latent_channels(config), SIZE.0, SIZE.1).unwrap();
     M::input(config, shape, name, num_images)
 }
 
@@ -109,9 +111,9 @@ fn predict<M: ControlledModel>(
     kind: ControlKind,
 ) -> Tensor {
     let config = model.config();
-    let shape = LatentShape::new(M::latent_channels(config), SIZE.0, SIZE.1).unwrap();
+    let shape = ImageLatentShape::new(M::latent_channels(config), SIZE.0, SIZE.1).unwrap();
     let text = M::text(config, 5);
-    let control = |strength| Control {
+    let control = |strength| ControlInput {
         file: "given.png".into(),
         mask: None,
         settings: ControlSettings {
@@ -120,7 +122,7 @@ fn predict<M: ControlledModel>(
             ..ControlSettings::default()
         },
     };
-    let controls: Vec<Control> = networks
+    let controls: Vec<ControlInput> = networks
         .iter()
         .map(|(_, strength)| control(*strength))
         .collect();

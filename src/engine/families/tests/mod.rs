@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use safelight_core::families::Family;
-use safelight_core::job::{BlockSet, Lora};
+use safelight_core::families::ModelFamily;
+use safelight_core::job::{BlockSet, LoraChoice};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tch::{Device, Kind, Tensor};
@@ -18,9 +18,11 @@ use super::*;
 use crate::closeness::{assert_close, limit};
 use crate::denoise::ModelCall;
 use crate::hooks::NoHooks;
-use crate::stages::images::{ForwardPass, ImageConditioning, ImageModel, LatentShape, packed_size};
+use crate::stages::images::{
+    ForwardPass, ImageConditioning, ImageLatentShape, ImageModel, packed_size,
+};
 use crate::step_cache::SkipOptions;
-use crate::store;
+use crate::tensor_files;
 use crate::text::TextEmbeds;
 use crate::weights::tests::made_up::{made_up, write_lora_of};
 use crate::weights::{Weights, WeightsError};
@@ -52,7 +54,12 @@ pub(crate) trait TinyModel: ImageModel {
     fn text(config: &Self::Config, tokens: i64) -> TextEmbeds;
 
     /// Made-up input of `num_images`, in the model's form.
-    fn input(config: &Self::Config, shape: LatentShape, name: &str, num_images: i64) -> Tensor {
+    fn input(
+        config: &Self::Config,
+        shape: ImageLatentShape,
+        name: &str,
+        num_images: i64,
+    ) -> Tensor {
         let _ = config;
         let mut size = packed_size::<Self>(shape);
         size[0] = num_images;
@@ -238,7 +245,7 @@ pub(crate) fn predictions<M: TinyModel>(
     let unread = M::dialect(w).unexpected_keys(w);
     let facts = M::facts();
     let (width, height) = facts.size;
-    let shape = LatentShape::new(M::latent_channels(config), width, height).unwrap();
+    let shape = ImageLatentShape::new(M::latent_channels(config), width, height).unwrap();
     let text = M::text(config, 5);
     let input = M::input(config, shape, facts.input, 1);
     let conditioning = ImageConditioning::of_prompt(shape, &text);
@@ -275,7 +282,7 @@ pub(crate) fn prediction_of<M: TinyModel>(tensors: &Tensors) -> Tensor {
 
 pub(crate) fn recorded<M: TinyModel>(form: &str) -> Tensor {
     let (path, prefix) = M::facts().fixtures.predictions;
-    let all = store::read(&fixture(path).with_extension("safetensors")).unwrap();
+    let all = tensor_files::read(&fixture(path).with_extension("safetensors")).unwrap();
     let name = format!("{prefix}{form}");
     let found = all.into_iter().find(|(key, _)| *key == name);
     found.unwrap_or_else(|| panic!("no {name}")).1
@@ -288,10 +295,10 @@ pub(crate) fn limit_of<M: TinyModel>(form: &str) -> f64 {
     limit(path, &format!("{prefix}{form}"), base)
 }
 
-fn lora<M: TinyModel>(folder: &Path, form: &str, strength: f64) -> Lora {
+fn lora<M: TinyModel>(folder: &Path, form: &str, strength: f64) -> LoraChoice {
     let (path, prefix) = M::facts().fixtures.loras;
     let form = format!("{prefix}{form}");
-    Lora {
+    LoraChoice {
         path: write_lora_of(&fixture(path), folder, &form, None),
         strength,
         strength_2: None,
@@ -300,7 +307,7 @@ fn lora<M: TinyModel>(folder: &Path, form: &str, strength: f64) -> Lora {
 
 /// Prediction without some blocks, recorded by `tests/fixtures/guiders/skipped.py`.
 pub(crate) fn skipped(key: &str) -> Tensor {
-    let all = store::read(&fixture("guiders/skipped.safetensors")).unwrap();
+    let all = tensor_files::read(&fixture("guiders/skipped.safetensors")).unwrap();
     let found = all.into_iter().find(|(name, _)| name == key);
     found.unwrap_or_else(|| panic!("no {key}")).1
 }
@@ -341,7 +348,8 @@ impl<C: DeserializeOwned> ControlFixture<C> {
         let shapes: BTreeMap<String, Vec<i64>> =
             serde_json::from_value(facts["shapes"].take()).unwrap();
         let named = shapes.into_iter();
-        let answers = store::read(&root.join(format!("{}.safetensors", family.id()))).unwrap();
+        let answers =
+            tensor_files::read(&root.join(format!("{}.safetensors", family.id()))).unwrap();
         let answer = answers.into_iter().find(|(name, _)| name == kind);
         Self {
             config: serde_json::from_value(facts["config"].take()).unwrap(),
@@ -365,7 +373,7 @@ impl<C: DeserializeOwned> ControlFixture<C> {
 
 #[test]
 fn the_engine_has_every_family_of_the_registry() {
-    for family in Family::all() {
+    for family in ModelFamily::all() {
         let mut own = FAMILIES.iter().filter(|own| own.id() == family.id);
         assert!(
             own.next().is_some() && own.next().is_none(),

@@ -4,8 +4,8 @@ use tch::{Device, Kind, Tensor};
 
 use super::*;
 use crate::closeness::{assert_close, distance, with_both_frequencies};
-use crate::place::Placement;
-use crate::stages::images::{ImageConditioning, LatentShape};
+use crate::placement::ComputePlacement;
+use crate::stages::images::{ImageConditioning, ImageLatentShape};
 use crate::weights::tests::as_fp8::{FORMS, write_fp8};
 use crate::weights::tests::made_up_gguf::both_forms;
 
@@ -125,9 +125,9 @@ fn assert_streams<M: TinyModel>() {
     let timesteps = [1.2, 0.7, 0.1].map(|part: f32| part * facts.timestep);
     for (path, loras) in places.chain([(&blocks, &[][..])]) {
         let run = |resident_bytes| {
-            let place = Placement {
+            let place = ComputePlacement {
                 resident_bytes,
-                ..Placement::new(Device::Cpu, Kind::Float)
+                ..ComputePlacement::new(Device::Cpu, Kind::Float)
             };
             let w = place.open(path).unwrap();
             let w = M::dialect(&w).with_loras(&w, loras).unwrap();
@@ -151,7 +151,7 @@ fn assert_streams<M: TinyModel>() {
 fn assert_batches<M: TinyModel>() {
     let model = model_of::<M>(&originals::<M>());
     let config = model.config();
-    let shape = LatentShape::new(M::latent_channels(config), 112, 80).unwrap();
+    let shape = ImageLatentShape::new(M::latent_channels(config), 112, 80).unwrap();
     let text = M::text(config, 40);
     let conditioning = ImageConditioning::of_prompt(shape, &text);
     let both = M::input(config, shape, "in.two", 2);

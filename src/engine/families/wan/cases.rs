@@ -4,9 +4,9 @@ use safelight_core::networks::{WanTransformerConfig, WanVaeConfig};
 use serde_json::{Value, json};
 use tch::Kind;
 
-use super::measured::{Walk, measured};
-use super::{Beside, TokenTimesteps, WanTransformer};
-use crate::bench::cases::{Bench, BenchLines, Case, T5_LENGTH};
+use super::measured::{CalibrationKey, measured};
+use super::{CallInputs, TokenTimesteps, WanTransformer};
+use crate::bench::cases::{BenchCase, BenchLines, CaseBench, T5_LENGTH};
 use crate::bench::walks::StepCall;
 use crate::hooks::NoHooks;
 use crate::vae::WanVaeDecoder;
@@ -16,49 +16,49 @@ const SIZE_320: [i64; 3] = [320, 320, 17];
 const SIZE_704P: [i64; 3] = [1280, 704, 121];
 const SMALL_TILE: i64 = 32;
 
-pub(crate) const CASES: &[Case] = &[
-    Case::step("wan14b_480p_81f", SIZE_480P, |bench| {
+pub(crate) const CASES: &[BenchCase] = &[
+    BenchCase::step("wan14b_480p_81f", SIZE_480P, |bench| {
         transformer(bench, large())
     }),
-    Case::step("wan14b_vace_480p_81f", SIZE_480P, |bench| {
+    BenchCase::step("wan14b_vace_480p_81f", SIZE_480P, |bench| {
         let layers: Vec<i64> = (0..40).step_by(5).collect();
         let mut config = large();
         config["in_channels"] = 16.into();
         config["vace_layers"] = json!(if bench.small { vec![0] } else { layers });
         transformer(bench, config)
     }),
-    Case::step("wan14b_320_17f", SIZE_320, |bench| {
+    BenchCase::step("wan14b_320_17f", SIZE_320, |bench| {
         transformer(bench, large())
     })
     .reported("Wan 14B, a call at 320×320 with 17 frames", 28.0, 60.0),
-    Case::step("wan5b_704p_121f", SIZE_704P, |bench| {
+    BenchCase::step("wan5b_704p_121f", SIZE_704P, |bench| {
         let config = json!({"num_attention_heads": 24, "ffn_dim": 14336, "num_layers": 30, "in_channels": 48,
             "out_channels": 48});
         transformer(bench, config)
     })
     .reported("Wan 5B, a call at 1280×704 with 121 frames", 11.5, 550.0),
-    Case::step("wan13b_480p_81f", SIZE_480P, |bench| {
+    BenchCase::step("wan13b_480p_81f", SIZE_480P, |bench| {
         transformer(bench, narrow())
     }),
-    Case::decode("vae_wan_480p_81f", SIZE_480P, None, wan21_decoder).reported(
+    BenchCase::decode("vae_wan_480p_81f", SIZE_480P, None, wan21_decoder).reported(
         "Wan 2.1's autoencoder, 832×480 with 81 frames",
         5.0,
         250.0,
     ),
-    Case::decode("vae_wan_480p_81f_tiled", SIZE_480P, Some(256), wan21_decoder),
-    Case::decode("vae_wan_320_17f", SIZE_320, None, wan21_decoder).reported(
+    BenchCase::decode("vae_wan_480p_81f_tiled", SIZE_480P, Some(256), wan21_decoder),
+    BenchCase::decode("vae_wan_320_17f", SIZE_320, None, wan21_decoder).reported(
         "Wan 2.1's autoencoder, 320×320 with 17 frames",
         2.5,
         14.0,
     ),
-    Case::decode("vae_wan22_704p_17f", [1280, 704, 17], None, |bench| {
+    BenchCase::decode("vae_wan22_704p_17f", [1280, 704, 17], None, |bench| {
         let config = json!({"base_dim": 160, "decoder_base_dim": 256, "z_dim": 48, "is_residual": true,
             "patch_size": 2, "in_channels": 12, "out_channels": 12, "scale_factor_spatial": 16,
             "latents_mean": vec![0.0; 48], "latents_std": vec![1.0; 48]});
         decoder(bench, config, json!({"base_dim": 16, "decoder_base_dim": 16}))
     })
     .reported("Wan 2.2's autoencoder, 1280×704 with 17 frames", 8.0, 200.0),
-    Case::text("umt5xxl", |bench| {
+    BenchCase::text("umt5xxl", |bench| {
         let published = json!({"model_type": "umt5", "vocab_size": 256_384, "d_model": 4096, "d_ff": 10240,
             "num_layers": 24, "num_heads": 64, "d_kv": 64});
         let small = json!({"vocab_size": 1000, "d_model": 64, "d_ff": 128, "num_layers": 2, "num_heads": 4,
@@ -66,7 +66,7 @@ pub(crate) const CASES: &[Case] = &[
         bench.t5(published, small, true)
     })
     .reported("UMT5-XXL reads a prompt", 11.5, 6.0),
-    Case::step("wan13b_320_17f", SIZE_320, |bench| {
+    BenchCase::step("wan13b_320_17f", SIZE_320, |bench| {
         transformer(bench, narrow())
     })
     .streaming()
@@ -84,7 +84,7 @@ fn narrow() -> Value {
 }
 
 /// Size of a video's latents, `(1, C, f, h, w)`, few for a small network.
-fn latents(bench: &Bench, channels: i64, factor: i64) -> [i64; 5] {
+fn latents(bench: &CaseBench, channels: i64, factor: i64) -> [i64; 5] {
     if bench.small {
         return [1, channels, 2, 4, 6];
     }
@@ -93,7 +93,7 @@ fn latents(bench: &Bench, channels: i64, factor: i64) -> [i64; 5] {
     [1, channels, frames, height / factor, width / factor]
 }
 
-fn transformer(bench: &Bench, published: Value) -> BenchLines {
+fn transformer(bench: &CaseBench, published: Value) -> BenchLines {
     let small = json!({"num_attention_heads": 2, "attention_head_dim": 64, "ffn_dim": 256, "num_layers": 2,
         "text_dim": 128});
     let config: WanTransformerConfig = bench.config(published, small)?;
@@ -109,7 +109,7 @@ fn transformer(bench: &Bench, published: Value) -> BenchLines {
         transformer.control(&shown, 1.0)
     });
     let control = control.flatten();
-    let beside = Beside {
+    let beside = CallInputs {
         context: &context,
         rope: &transformer.rope(size),
         control: control.as_ref(),
@@ -119,7 +119,7 @@ fn transformer(bench: &Bench, published: Value) -> BenchLines {
     let timesteps = bench.timesteps();
     let [width, height, _] = bench.size([832, 480, 81]);
     let figures = |num_calls| {
-        let walk = Walk {
+        let walk = CalibrationKey {
             num_calls,
             expert: None,
             given_frame: is_dense.then_some(false),
@@ -138,12 +138,12 @@ fn transformer(bench: &Bench, published: Value) -> BenchLines {
     })
 }
 
-fn wan21_decoder(bench: &Bench) -> BenchLines {
+fn wan21_decoder(bench: &CaseBench) -> BenchLines {
     let config = json!({"base_dim": 96, "z_dim": 16, "is_residual": false});
     decoder(bench, config, json!({"base_dim": 16}))
 }
 
-fn decoder(bench: &Bench, published: Value, small: Value) -> BenchLines {
+fn decoder(bench: &CaseBench, published: Value, small: Value) -> BenchLines {
     let config: WanVaeConfig = bench.config(published, small)?;
     let decoder = bench.built(WanVaeDecoder::new(&config, &bench.weights))?;
     let size = latents(bench, config.z_dim, config.spatial_factor());

@@ -6,7 +6,7 @@ use tch::Tensor;
 
 use super::config::WanConfig;
 use super::denoise::WanConditioning;
-use super::prepare::LatentShape;
+use super::prepare::WanLatentShape;
 use crate::denoise::fits;
 use crate::error::EngineError;
 use crate::text::TextEmbeds;
@@ -16,7 +16,7 @@ pub(super) fn check_inputs(
     config: &WanConfig,
     request: &GenerateRequest,
     conditions: &WanConditioning<'_>,
-    shape: LatentShape,
+    shape: WanLatentShape,
 ) -> Result<(), EngineError> {
     let embeds = conditions.embeds;
     let network = &config.transformer;

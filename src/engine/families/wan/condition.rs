@@ -2,14 +2,14 @@
 //!
 //! The caller opens, crops and resizes the images.
 
-use safelight_core::media::Picture;
+use safelight_core::media::RgbPixels;
 use tch::{Kind, Tensor};
 
 use super::config::WanConfig;
-use super::prepare::{LatentShape, clip_of_given, given_frames_mask, still_clip};
+use super::prepare::{WanLatentShape, clip_of_given, given_frames_mask, still_clip};
 use super::tiling;
 use crate::error::EngineError;
-use crate::fault::Site;
+use crate::fault::FaultSite;
 use crate::pixels::pixels_from_rgb8;
 use crate::stages::images::binary_mask;
 use crate::vae::WanVaeEncoder;
@@ -37,7 +37,7 @@ pub fn encode_image(
     work: &mut StageWork<'_>,
 ) -> Result<Tensor, EngineError> {
     let request = work.request;
-    let shape = LatentShape::new(config, request.width, request.height, request.num_frames)?;
+    let shape = WanLatentShape::new(config, request.width, request.height, request.num_frames)?;
     check(config, shape, end.is_some())?;
     let pixels = |rgb| pixels_from_rgb8(rgb, request.width, request.height);
     let start = pixels(start)?;
@@ -64,7 +64,7 @@ pub fn encode_image(
 pub fn encode_kept(
     config: &WanConfig,
     start: &[u8],
-    mask: &Picture,
+    mask: &RgbPixels,
     work: &mut StageWork<'_>,
 ) -> Result<KeptClip, EngineError> {
     let request = work.request;
@@ -76,7 +76,7 @@ pub fn encode_kept(
     })
 }
 
-fn check(config: &WanConfig, shape: LatentShape, has_end: bool) -> Result<(), EngineError> {
+fn check(config: &WanConfig, shape: WanLatentShape, has_end: bool) -> Result<(), EngineError> {
     let takes_start = config.files.expand_timesteps || config.transformer.condition_channels() > 0;
     let reason = if !takes_start {
         "this model cannot start from a picture"
@@ -90,7 +90,7 @@ fn check(config: &WanConfig, shape: LatentShape, has_end: bool) -> Result<(), En
     Err(EngineError::request(reason))
 }
 
-/// The `number`-th clip of the job, as [`Encoder::encode`] has it.
+/// The `number`-th clip of the job, as [`ClipEncoder::encode`] has it.
 pub(super) fn encode(
     config: &WanConfig,
     clip: &Tensor,
@@ -101,7 +101,7 @@ pub(super) fn encode(
 }
 
 /// The autoencoder's encoder, for one clip after the other.
-pub(super) struct Encoder<'a> {
+pub(super) struct ClipEncoder<'a> {
     config: &'a WanConfig,
     network: WanVaeEncoder,
 }
@@ -109,14 +109,14 @@ pub(super) struct Encoder<'a> {
 pub(super) fn encoder<'a>(
     config: &'a WanConfig,
     work: &StageWork<'_>,
-) -> Result<Encoder<'a>, EngineError> {
+) -> Result<ClipEncoder<'a>, EngineError> {
     let new = |w: &_| WanVaeEncoder::new(&config.vae, w);
     let (home, unexpected) = (&config.files.vae, WanVaeEncoder::unexpected_keys);
     let network = work.load("autoencoder", home, new, unexpected)?;
-    Ok(Encoder { config, network })
+    Ok(ClipEncoder { config, network })
 }
 
-impl Encoder<'_> {
+impl ClipEncoder<'_> {
     /// `clip`: `(1, 3, F, H, W)`, the `number`-th of the job -> its latents as the transformer has them,
     /// `(1, C, f, h, w)` in f32
     pub fn encode(
@@ -126,7 +126,7 @@ impl Encoder<'_> {
         work: &mut StageWork<'_>,
     ) -> Result<Tensor, EngineError> {
         work.capture.put(format!("vae.encode.{number}.input"), clip);
-        let cancelled = work.cancelled(Site::VaeEncode);
+        let cancelled = work.cancelled(FaultSite::VaeEncode);
         let tiling = tiling(self.config, work.request);
         let posterior = self.network.encode(clip, tiling, &cancelled);
         let posterior = posterior.ok_or(EngineError::Cancelled)?;
@@ -141,7 +141,7 @@ impl Encoder<'_> {
 /// Computed in f32 whatever the transformer computes in, as the published model is meant to be: it is small.
 pub fn encode_vision(
     config: &WanConfig,
-    pictures: &[Picture],
+    pictures: &[RgbPixels],
     work: &mut StageWork<'_>,
 ) -> Result<Tensor, EngineError> {
     let files = &config.files;

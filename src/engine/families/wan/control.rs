@@ -1,19 +1,18 @@
 //! Inputs of a VACE model's control blocks: a control video with a mask, given frames and reference images.
 //!
 //! After `WanVACEPipeline` of diffusers 0.42.1. A control video that is too short continues in gray, and its mask in
-//! white,
-//! as in ComfyUI.
+//! white, as in ComfyUI.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use safelight_core::job::{Fit, GenerateRequest, JobFolder, SEEN_FRAMES};
-use safelight_core::media::{self, ClipReader, MediaError, Picture};
+use safelight_core::job::{GenerateRequest, JobFolder, ResizeMode, SEEN_FRAMES};
+use safelight_core::media::{self, ClipReader, MediaError, RgbPixels};
 use tch::{Device, Kind, Tensor};
 
-use super::condition::{Encoder, encoder};
+use super::condition::{ClipEncoder, encoder};
 use super::config::WanConfig;
-use super::prepare::LatentShape;
+use super::prepare::WanLatentShape;
 use crate::error::EngineError;
 use crate::pixels::pixels_from_rgb8;
 use crate::stages::images::grey;
@@ -67,7 +66,7 @@ impl ControlClip {
     }
 
     /// Sets a frame with the size of the video. The mask decides which part of it is kept.
-    pub fn show(&mut self, frame: usize, picture: &Picture) {
+    pub fn show(&mut self, frame: usize, picture: &RgbPixels) {
         let target = self.frames.get(frame as i64);
         let bytes = Tensor::from_slice(&picture.rgb).view_as(&target);
         self.frames.get(frame as i64).copy_(&bytes);
@@ -75,13 +74,13 @@ impl ControlClip {
     }
 
     /// Sets a frame that is kept completely.
-    pub fn keep(&mut self, frame: usize, picture: &Picture) {
+    pub fn keep(&mut self, frame: usize, picture: &RgbPixels) {
         self.show(frame, picture);
         drop(self.mask.get(frame as i64).zero_());
     }
 
     /// Says which part of a frame is made anew: as large as the clip, white is.
-    pub fn mask(&mut self, frame: usize, mask: &Picture) {
+    pub fn mask(&mut self, frame: usize, mask: &RgbPixels) {
         let [h, w] = [mask.height, mask.width].map(i64::from);
         let values = Tensor::from_slice(&grey(mask)).view([h, w]);
         self.mask.get(frame as i64).copy_(&values);
@@ -93,7 +92,7 @@ impl ControlClip {
         &mut self,
         file: &ShownFile,
         fps: f64,
-        fitted: &dyn Fn(Picture) -> Result<Picture, MediaError>,
+        fitted: &dyn Fn(RgbPixels) -> Result<RgbPixels, MediaError>,
     ) -> Result<(), EngineError> {
         let most = self.num_frames();
         let is_picture = each_frame(file, (fps, most), fitted, &mut |frame, picture| {
@@ -111,7 +110,7 @@ impl ControlClip {
         &mut self,
         file: &ShownFile,
         fps: f64,
-        fitted: &dyn Fn(Picture) -> Result<Picture, MediaError>,
+        fitted: &dyn Fn(RgbPixels) -> Result<RgbPixels, MediaError>,
     ) -> Result<(), EngineError> {
         let most = self.num_frames();
         let is_picture = each_frame(file, (fps, most), fitted, &mut |frame, picture| {
@@ -230,15 +229,14 @@ impl ControlClip {
 }
 
 /// Control video of the job with its mask, and the given frames: the start and end image, or the last frames of the
-/// extended
-/// video.
+/// extended video.
 pub fn control_of_job(
     folder: &JobFolder,
     request: &GenerateRequest,
 ) -> Result<ControlClip, EngineError> {
     let (width, height) = (request.width, request.height);
     let mut clip = ControlClip::new(width, height, request.num_frames);
-    let fitted = |picture: Picture| fitted(picture, request);
+    let fitted = |picture: RgbPixels| fitted(picture, request);
     if let Some(control) = request.controls.first() {
         let file = ShownFile::of(&folder.control_clip(0), &control.file, folder.control(0));
         clip.show_file(&file, request.fps, &fitted)?;
@@ -274,14 +272,17 @@ fn seen(folder: &JobFolder, request: &GenerateRequest) -> Vec<PathBuf> {
 }
 
 /// A frame at the clip's size, as the request wants it to fit.
-pub(super) fn fitted(picture: Picture, request: &GenerateRequest) -> Result<Picture, MediaError> {
+pub(super) fn fitted(
+    picture: RgbPixels,
+    request: &GenerateRequest,
+) -> Result<RgbPixels, MediaError> {
     let (width, height) = (request.width, request.height);
     if (picture.width, picture.height) == (width, height) {
         return Ok(picture);
     }
     match request.fit {
-        Fit::Stretch => media::resize_lanczos(&picture, width, height),
-        Fit::Crop => {
+        ResizeMode::Stretch => media::resize_lanczos(&picture, width, height),
+        ResizeMode::Crop => {
             let cropped = media::crop_to_aspect(&picture, width, height)?;
             media::resize_lanczos(&cropped, width, height)
         }
@@ -305,8 +306,8 @@ fn unit(bytes: &Tensor) -> Tensor {
 fn each_frame(
     file: &ShownFile,
     (fps, most): (f64, usize),
-    fitted: &dyn Fn(Picture) -> Result<Picture, MediaError>,
-    take: &mut dyn FnMut(usize, &Picture),
+    fitted: &dyn Fn(RgbPixels) -> Result<RgbPixels, MediaError>,
+    take: &mut dyn FnMut(usize, &RgbPixels),
 ) -> Result<bool, EngineError> {
     let path = match file {
         ShownFile::Picture(path) => {
@@ -337,11 +338,11 @@ fn each_frame(
 pub fn encode_control(
     config: &WanConfig,
     clip: &ControlClip,
-    references: &[Picture],
+    references: &[RgbPixels],
     work: &mut StageWork<'_>,
 ) -> Result<Tensor, EngineError> {
     let request = work.request;
-    let shape = LatentShape::new(config, request.width, request.height, request.num_frames)?;
+    let shape = WanLatentShape::new(config, request.width, request.height, request.num_frames)?;
     clip.record(work);
     let encoder = encoder(config, work)?;
     let kept = encoder.encode(&clip.part(false), 0, work)?;
@@ -371,7 +372,7 @@ pub fn encode_control(
 
 /// Latents of a reference image, without a regenerated part: `(1, 2 C, 1, h, w)`
 fn reference(
-    encoder: &Encoder<'_>,
+    encoder: &ClipEncoder<'_>,
     pixels: &Tensor,
     number: usize,
     work: &mut StageWork<'_>,
@@ -383,7 +384,7 @@ fn reference(
 /// Image centred on a white canvas, as large as possible: `(1, 3, H, W)` in -1..1
 ///
 /// Rounded down to whole latents first, and resized without antialiasing, as in the reference.
-fn on_canvas(picture: &Picture, width: u32, height: u32) -> Result<Tensor, EngineError> {
+fn on_canvas(picture: &RgbPixels, width: u32, height: u32) -> Result<Tensor, EngineError> {
     const FACTOR: u32 = 8;
     let rounded = |edge: u32| (edge / FACTOR * FACTOR).max(FACTOR);
     let (own_width, own_height) = (rounded(picture.width), rounded(picture.height));

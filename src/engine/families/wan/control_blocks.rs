@@ -1,34 +1,32 @@
 //! VACE's control blocks: a second, shorter list of blocks that reads the encoded control video. The output of each is
-//! added
-//! after a block of the first list.
+//! added after a block of the first list.
 //!
 //! After diffusers 0.42.1 (`models/transformers/transformer_wan_vace.py`), which runs all control blocks first. Here
-//! each
-//! runs when its output is needed, so that only one output is in memory at a time; the sums are equal.
+//! each runs when its output is needed, so that only one output is in memory at a time; the sums are equal.
 
 use safelight_core::networks::WanTransformerConfig;
 use tch::Tensor;
 
-use super::transformer::{Block, BlockContext};
-use crate::nn::{Gate, Linear, Norm, Rope, TokenRows, gated_add, layer_norm};
+use super::transformer::{BlockContext, WanBlock};
+use crate::nn::{FusedNorm, GateArgs, Linear, Rope, TokenRows, gated_add, layer_norm};
 use crate::weights::{Weights, WeightsError};
 
-pub(super) struct ControlBlocks {
+pub(super) struct VaceBlocks {
     patch_embedding: Linear,
     before: Linear,
-    blocks: Vec<ControlBlock>,
+    blocks: Vec<VaceBlock>,
     /// Behind which block each says its word.
     layers: Vec<i64>,
     eps: f64,
 }
 
-struct ControlBlock {
-    block: Block,
+struct VaceBlock {
+    block: WanBlock,
     after: Linear,
 }
 
 /// Control video as seen by the transformer: constant in all steps.
-pub struct Control {
+pub struct ControlVideo {
     /// Input of the first control block, without the hidden states: `(1, L, C)`
     begin: Tensor,
     strength: f64,
@@ -40,7 +38,7 @@ pub(super) struct ControlWalk {
     strength: f64,
 }
 
-impl ControlBlocks {
+impl VaceBlocks {
     /// Layers before the blocks; [`Self::read_behind`] reads each block. `None` if there are none.
     pub fn begin(config: &WanTransformerConfig, w: &Weights) -> Result<Option<Self>, WeightsError> {
         if !config.has_control() {
@@ -62,8 +60,7 @@ impl ControlBlocks {
     }
 
     /// Reads the control block whose output is added after the `layer`-th block, if there is one: weights are read in
-    /// the order of
-    /// their use.
+    /// the order of their use.
     pub fn read_behind(
         &mut self,
         layer: i64,
@@ -76,24 +73,24 @@ impl ControlBlocks {
         }
         let w = &(w / "vace_blocks" / number as i64);
         let dim = config.dim();
-        self.blocks.push(ControlBlock {
-            block: Block::new(config, w)?,
+        self.blocks.push(VaceBlock {
+            block: WanBlock::new(config, w)?,
             after: Linear::new(dim, dim, &(w / "after_proj"))?,
         });
         Ok(())
     }
 
-    pub fn blocks(&self) -> impl Iterator<Item = &Block> {
+    pub fn blocks(&self) -> impl Iterator<Item = &WanBlock> {
         self.blocks.iter().map(|control| &control.block)
     }
 
-    pub fn block(&self, number: usize) -> &Block {
+    pub fn block(&self, number: usize) -> &WanBlock {
         &self.blocks[number].block
     }
 
     /// `patches`: `(1, L, C_control)`
-    pub fn control(&self, patches: &Tensor, strength: f64) -> Control {
-        Control {
+    pub fn control(&self, patches: &Tensor, strength: f64) -> ControlVideo {
+        ControlVideo {
             begin: self.before.forward(&self.patch_embedding.forward(patches)),
             strength,
         }
@@ -113,11 +110,11 @@ impl ControlBlocks {
         context: &BlockContext,
         rope: &Rope,
     ) -> Tensor {
-        let ControlBlock { block, after } = &self.blocks[number];
+        let VaceBlock { block, after } = &self.blocks[number];
         let xs = &mut walk.xs;
-        let normed = layer_norm(xs, &Norm::modulated(rows, 0), self.eps);
+        let normed = layer_norm(xs, &FusedNorm::modulated(rows, 0), self.eps);
         let ys = block.forward(xs, normed, rows, context, rope);
-        gated_add(xs, &ys, Some(Gate { rows, index: 5 }));
+        gated_add(xs, &ys, Some(GateArgs { rows, index: 5 }));
         drop(ys);
         let said = after.forward(xs);
         if (walk.strength - 1.0).abs() < f64::EPSILON {
@@ -128,7 +125,7 @@ impl ControlBlocks {
     }
 }
 
-impl Control {
+impl ControlVideo {
     /// `xs`: what the first block reads, `(B, L, C)`
     pub(super) fn walk(&self, xs: &Tensor) -> ControlWalk {
         ControlWalk {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use safelight_core::families::wan::lora;
-use safelight_core::job::{ControlSettings, GenerateRequest, Lora};
+use safelight_core::job::{ControlSettings, GenerateRequest, LoraChoice};
 use safelight_core::lora::Expert;
 use safelight_core::networks::{TransformerKeys, WanTransformerConfig};
 use tch::{Device, Kind, Tensor};
@@ -14,23 +14,23 @@ use tch::{Device, Kind, Tensor};
 use super::checks::check_inputs;
 use super::condition::KeptClip;
 use super::config::WanConfig;
-use super::control_blocks::Control;
+use super::control_blocks::ControlVideo;
 use super::guidance::{CfgBatching, guidance};
-use super::measured::{Walk, measured};
+use super::measured::{CalibrationKey, measured};
 use super::prepare::{
-    LatentShape, TokenTimesteps, first_frame_mask, latent_mask, with_first_frame,
+    TokenTimesteps, WanLatentShape, first_frame_mask, latent_mask, with_first_frame,
 };
 use super::solver::new_solver;
 use super::source::first_latents;
-use super::transformer::{Beside, WanContext, WanTransformer};
-use crate::capture::Capture;
+use super::transformer::{CallInputs, WanContext, WanTransformer};
+use crate::capture::StageCapture;
 use crate::denoise::{DenoiseState, Denoiser, ModelCall, record_start as record_walk, walk};
 use crate::error::EngineError;
 use crate::guidance::{GuidanceParams, GuidedPasses};
 use crate::hooks::Hooks;
-use crate::memory::Lent;
+use crate::memory::CachedNetwork;
 use crate::nn::Rope;
-use crate::place::Placement;
+use crate::placement::ComputePlacement;
 use crate::sampling::{Solver, noise};
 use crate::stages::images::InpaintBlend;
 use crate::step_cache::{ContextCaches, SkipOptions};
@@ -62,7 +62,7 @@ pub struct ControlLatents<'a> {
 }
 
 struct WanDenoiser<'a> {
-    transformer: Lent<WanTransformer>,
+    transformer: CachedNetwork<WanTransformer>,
     guidance: GuidedPasses<WanCachedContext>,
     rope: Rope,
     /// Latents of a given first frame that replace the noise, `(1, C, 1, h, w)`.
@@ -72,12 +72,12 @@ struct WanDenoiser<'a> {
     /// Inpainting, if there is a mask.
     kept: Option<InpaintBlend>,
     /// Input of the control blocks, and the steps in which they act.
-    control: Option<(Control, ControlSettings)>,
+    control: Option<(ControlVideo, ControlSettings)>,
     /// Latent frames before the clip.
     before: i64,
     /// True if each token has a separate timestep.
     has_token_timesteps: bool,
-    shape: LatentShape,
+    shape: WanLatentShape,
     patch_size: [i64; 3],
     hooks: &'a dyn Hooks,
 }
@@ -89,10 +89,8 @@ pub(super) struct WanCachedContext {
 }
 
 /// Denoising stage of one expert: Wan 2.2 A14B has two transformers, of which only one is loaded at a time, the
-/// high-noise one
-/// for the steps at and above the boundary. `resume`: state of an earlier run or of the other expert. Returns the state
-/// after
-/// the last of this expert's steps, on the CPU.
+/// high-noise one for the steps at and above the boundary. `resume`: state of an earlier run or of the other expert.
+/// Returns the state after the last of this expert's steps, on the CPU.
 pub fn denoise(
     config: &WanConfig,
     expert: Expert,
@@ -102,7 +100,7 @@ pub fn denoise(
 ) -> Result<DenoiseState, EngineError> {
     let (request, place, hooks) = (work.request, work.place, work.hooks);
     tch::no_grad(|| {
-        let shape = LatentShape::new(config, request.width, request.height, request.num_frames)?;
+        let shape = WanLatentShape::new(config, request.width, request.height, request.num_frames)?;
         let before = references(config, request);
         let shape = shape.with_before(before);
         check_inputs(config, request, conditions, shape)?;
@@ -118,7 +116,7 @@ pub fn denoise(
             noise(&shape.size(), request.seed)?,
             conditions.base,
         );
-        let state = DenoiseState::of(resume, first, &mut solver, place.device, hooks);
+        let state = DenoiseState::new(resume, first, &mut solver, place.device, hooks);
         if expert == Expert::LowNoise && state.step < calls.start {
             return Err(EngineError::internal(
                 "the high-noise expert has not made its steps",
@@ -165,7 +163,7 @@ fn read_ahead(
     config: &WanConfig,
     expert: Expert,
     solver: &Solver,
-    place: Placement,
+    place: ComputePlacement,
 ) -> Option<ReadAhead> {
     let next = config.files.transformer_2.as_deref()?;
     let is_next =
@@ -193,7 +191,7 @@ impl<'a> WanDenoiser<'a> {
         config: &WanConfig,
         expert: Expert,
         conditions: &WanConditioning<'_>,
-        shape: LatentShape,
+        shape: WanLatentShape,
         solver: &Solver,
         work: &StageWork<'a>,
     ) -> Result<Self, EngineError> {
@@ -215,7 +213,7 @@ impl<'a> WanDenoiser<'a> {
             ..GuidanceParams::of(request)
         };
         guiding.check_blocks(transformer.num_blocks())?;
-        let numbers = Walk {
+        let numbers = CalibrationKey {
             num_calls,
             expert: switch.map(|switch| (switch, expert == Expert::LowNoise)),
             given_frame: (config.files.expand_timesteps)
@@ -271,7 +269,7 @@ impl Denoiser for WanDenoiser<'_> {
         &self,
         latents: &Tensor,
         call: &ModelCall,
-        capture: &mut Capture,
+        capture: &mut StageCapture,
     ) -> Option<Tensor> {
         let timestep = call.timestep;
         let (per_frame, frames) = self.shape.tokens(self.patch_size);
@@ -296,7 +294,7 @@ impl Denoiser for WanDenoiser<'_> {
         let is_heard = |how: &ControlSettings| how.acts_in(call.step, call.num_steps);
         let heard = self.control.as_ref().filter(|(_, how)| is_heard(how));
         let ask = |asked: &WanCachedContext, without| {
-            let beside = Beside {
+            let beside = CallInputs {
                 context: &asked.context,
                 rope: &self.rope,
                 control: heard.map(|(control, _)| control),
@@ -326,8 +324,8 @@ impl Denoiser for WanDenoiser<'_> {
 /// A transformer's weights by the authors' names, whatever the file's, with LoRAs applied.
 pub fn open_transformer(
     place: &Path,
-    how: Placement,
-    loras: &[Lora],
+    how: ComputePlacement,
+    loras: &[LoraChoice],
     expert: Expert,
 ) -> Result<Weights, EngineError> {
     let weights = how.open(place)?;
@@ -337,8 +335,7 @@ pub fn open_transformer(
 }
 
 /// Approximate memory of one pass over `tokens`: input, output and activation of the widest layer, and queries, keys,
-/// values
-/// and hidden states.
+/// values and hidden states.
 fn pass_bytes(network: &WanTransformerConfig, tokens: i64, kind: Kind) -> u64 {
     let numbers = tokens * (8 * network.dim() + 2 * network.ffn_dim);
     (numbers * kind.elt_size_in_bytes() as i64).unsigned_abs()
@@ -393,7 +390,7 @@ fn kept(
     config: &WanConfig,
     request: &GenerateRequest,
     conditions: &WanConditioning<'_>,
-    shape: LatentShape,
+    shape: WanLatentShape,
 ) -> Result<Option<InpaintBlend>, EngineError> {
     let (space, time) = (config.vae.spatial_factor(), config.vae.temporal_factor());
     let kept = conditions.kept.map(|kept| {
@@ -410,7 +407,7 @@ fn record_start(
     work: &mut StageWork<'_>,
     config: &WanConfig,
     conditions: &WanConditioning<'_>,
-    shape: LatentShape,
+    shape: WanLatentShape,
     solver: &Solver,
 ) -> Result<(), EngineError> {
     let capture = &mut *work.capture;

@@ -1,6 +1,5 @@
 //! Batching of the conditional and unconditional pass: together if the device has room for both and gains by it,
-//! otherwise
-//! one after the other.
+//! otherwise one after the other.
 
 use safelight_core::job::StepCache as Choice;
 use tch::{Device, Tensor};
@@ -10,7 +9,7 @@ use super::transformer::WanTransformer;
 use crate::error::EngineError;
 use crate::guidance::{GuidanceParams, GuidedPasses};
 use crate::runtime::free_bytes;
-use crate::step_cache::{ContextCaches, Measured, StepCache};
+use crate::step_cache::{CacheCalibration, ContextCache, ContextCaches};
 
 /// Memory of one pass above which batching does not pay: it fills a GPU alone.
 const LARGEST_JOINED_PASS: u64 = 1 << 30;
@@ -21,7 +20,7 @@ pub(super) struct CfgBatching {
     /// Of the whole schedule.
     pub num_calls: usize,
     /// Step cache calibration of the model.
-    pub measured: Measured,
+    pub measured: CacheCalibration,
     /// Memory of one pass in addition to the weights.
     pub bytes: u64,
     pub device: Device,
@@ -37,7 +36,7 @@ pub(super) fn guidance(
     let asked = |embeds: &Tensor| WanCachedContext {
         context: transformer.context(embeds, conditions.image_embeds),
         caches: ContextCaches::new(|| {
-            StepCache::new(passes.cache?, passes.num_calls, passes.measured.clone())
+            ContextCache::new(passes.cache?, passes.num_calls, passes.measured.clone())
         }),
     };
     let (prompt, negative) = (&conditions.embeds.prompt, &conditions.embeds.negative);

@@ -3,14 +3,12 @@
 //! The polynomials are from TeaCache4Wan2.1, <https://github.com/ali-vilab/TeaCache> (commit 7c10efc), in the form with
 //! retained steps (`use_ret_steps`), which its authors recommend for all but T2V 1.3B. The ratios and limits are from
 //! MagCache4Wan2.1 and MagCache4Wan2.2, <https://github.com/Zehong-Ma/MagCache> (commit df81cb1); of its two values per
-//! step,
-//! for the prompt and for the negative prompt, the prompt's, from which the other differs by 0.01 at most, and only in
-//! the
-//! first steps, which always run. Only the choice among them is computed here.
+//! step, for the prompt and for the negative prompt, the prompt's, from which the other differs by 0.01 at most, and
+//! only in the first steps, which always run. Only the choice among them is computed here.
 
 use safelight_core::networks::WanTransformerConfig;
 
-use crate::step_cache::{Magnitudes, Measured, Polynomial, stretched};
+use crate::step_cache::{CacheCalibration, MovementPolynomial, ResidualMagnitudes, stretched};
 
 /// Calls that may be skipped one after the other.
 const MAX_SKIPS: usize = 2;
@@ -28,7 +26,7 @@ const NARROW: i64 = 2048;
 
 /// Properties of a job that decide its calibration.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Walk {
+pub(super) struct CalibrationKey {
     /// Calls of the whole schedule.
     pub num_calls: usize,
     /// The part that each of two experts answers: the first call of the low-noise one, and whether this is that one.
@@ -40,7 +38,7 @@ pub(super) struct Walk {
 }
 
 /// Calibration of the nearest published model.
-pub(super) fn measured(config: &WanTransformerConfig, walk: Walk) -> Measured {
+pub(super) fn measured(config: &WanTransformerConfig, walk: CalibrationKey) -> CacheCalibration {
     let takes_pictures = config.condition_channels() > 0;
     let is_large = walk.pixels >= LARGE;
     let table: &[f64] = match (walk.expert, walk.given_frame, takes_pictures) {
@@ -54,9 +52,9 @@ pub(super) fn measured(config: &WanTransformerConfig, walk: Walk) -> Measured {
         (None, None, false) => &T2V_14B,
     };
     let one_of_its_own = walk.expert.is_none() && walk.given_frame.is_none();
-    Measured {
+    CacheCalibration {
         polynomial: one_of_its_own.then(|| polynomial(config, is_large)),
-        magnitudes: Some(Magnitudes {
+        magnitudes: Some(ResidualMagnitudes {
             ratios: stretched(table, walk.num_calls),
             max_skips: MAX_SKIPS,
             retained: retained(walk, takes_pictures),
@@ -66,7 +64,7 @@ pub(super) fn measured(config: &WanTransformerConfig, walk: Walk) -> Measured {
 }
 
 /// Calls of the whole schedule before which an expert always runs.
-fn retained(walk: Walk, takes_pictures: bool) -> usize {
+fn retained(walk: CalibrationKey, takes_pictures: bool) -> usize {
     let share = |count: usize, share: f64| (count as f64 * share) as usize;
     let Some((switch, is_low)) = walk.expert else {
         return share(walk.num_calls, RETAINED);
@@ -85,7 +83,7 @@ pub(super) fn is_told(config: &WanTransformerConfig) -> bool {
     config.condition_channels() > 0 || config.dim() >= NARROW
 }
 
-fn polynomial(config: &WanTransformerConfig, is_large: bool) -> Polynomial {
+fn polynomial(config: &WanTransformerConfig, is_large: bool) -> MovementPolynomial {
     let takes_pictures = config.condition_channels() > 0;
     let coefficients = match (takes_pictures, is_large) {
         (true, true) => [
@@ -118,7 +116,7 @@ fn polynomial(config: &WanTransformerConfig, is_large: bool) -> Polynomial {
             0.137887774,
         ],
     };
-    Polynomial {
+    MovementPolynomial {
         coefficients,
         retained: if is_told(config) { RETAINED_BY_TEA } else { 1 },
     }
@@ -207,8 +205,8 @@ mod tests {
         serde_json::from_value(config).expect("all else has defaults")
     }
 
-    fn walk(num_calls: usize) -> Walk {
-        Walk {
+    fn walk(num_calls: usize) -> CalibrationKey {
+        CalibrationKey {
             num_calls,
             expert: None,
             given_frame: None,
@@ -216,7 +214,7 @@ mod tests {
         }
     }
 
-    fn magnitudes(config: &WanTransformerConfig, walk: Walk) -> Magnitudes {
+    fn magnitudes(config: &WanTransformerConfig, walk: CalibrationKey) -> ResidualMagnitudes {
         let magnitudes = measured(config, walk).magnitudes;
         magnitudes.expect("every model has some")
     }
@@ -227,7 +225,7 @@ mod tests {
         assert_eq!(magnitudes(&narrow, walk(50)).ratios, T2V_1_3B);
         assert_eq!(magnitudes(&wide, walk(50)).ratios, T2V_14B);
         assert_eq!(magnitudes(&pictures, walk(40)).ratios, I2V_480P);
-        let large = Walk {
+        let large = CalibrationKey {
             pixels: 1280 * 720,
             ..walk(40)
         };
@@ -241,7 +239,7 @@ mod tests {
         assert_eq!(tea(&pictures, walk(40)), (0.132517977, 5));
         assert_eq!(tea(&pictures, large), (-0.0417769401, 5));
         for (given, table) in [(false, &TI2V_TEXT), (true, &TI2V_IMAGE)] {
-            let walk = Walk {
+            let walk = CalibrationKey {
                 given_frame: Some(given),
                 ..walk(50)
             };
@@ -254,7 +252,7 @@ mod tests {
     fn each_expert_keeps_the_beginning_of_its_own_part() {
         for (input, expected) in [(16, [4, 23]), (36, [10, 13])] {
             let found = [false, true].map(|is_low| {
-                let walk = Walk {
+                let walk = CalibrationKey {
                     expert: Some((10, is_low)),
                     ..walk(40)
                 };

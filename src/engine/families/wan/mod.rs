@@ -37,7 +37,7 @@ use safelight_core::job::GenerateRequest;
 use tch::{Device, Kind, Tensor};
 
 use crate::error::EngineError;
-use crate::fault::Site;
+use crate::fault::FaultSite;
 use crate::pixels::{checked_rgb8, rgb8_from_pixels};
 use crate::stages::pictures::PixelRestore;
 use crate::vae::wan::denormalize;
@@ -48,18 +48,18 @@ pub(crate) use cases::CASES;
 pub use condition::{KeptClip, encode_image, encode_kept, encode_vision};
 pub use config::WanConfig;
 pub use control::{ControlClip, control_of_job, encode_control};
-pub use control_blocks::Control;
+pub use control_blocks::ControlVideo;
 pub use denoise::{ControlLatents, WanConditioning, denoise, open_transformer};
 pub use prepare::{
-    LatentShape, TokenTimesteps, clip_of_given, first_frame_mask, given_frames_mask, latent_mask,
-    still_clip, with_first_frame,
+    TokenTimesteps, WanLatentShape, clip_of_given, first_frame_mask, given_frames_mask,
+    latent_mask, still_clip, with_first_frame,
 };
 pub use safelight_core::lora::Expert;
 pub use solver::new_solver;
 pub use source::{encode_source, enlarged, source_of_job};
-pub(crate) use stages::Wan;
+pub(crate) use stages::WanFamily;
 pub use text::encode_text;
-pub use transformer::{Beside, WanContext, WanTransformer};
+pub use transformer::{CallInputs, WanContext, WanTransformer};
 
 /// Ids of one text, padding included: Wan was trained so.
 pub const TEXT_LENGTH: usize = 512;
@@ -113,7 +113,7 @@ fn run_decoder(
     let new = |w: &_| WanVaeDecoder::new(&config.vae, w);
     let decoder = work.decoder(&config.files.vae, new, WanVaeDecoder::unexpected_keys)?;
     let is_sound = Cell::new(true);
-    let is_cancelled = work.cancelled(Site::VaeDecode);
+    let is_cancelled = work.cancelled(FaultSite::VaeDecode);
     let cancelled = || !is_sound.get() || is_cancelled();
     let tiling = tiling(config, work.request);
     let latents = latents.to_device(place.device).to_kind(place.kind);

@@ -7,14 +7,14 @@ use crate::error::EngineError;
 
 /// The sizes of one job's latents, checked against the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LatentShape {
+pub struct WanLatentShape {
     pub channels: i64,
     pub frames: i64,
     pub height: i64,
     pub width: i64,
 }
 
-impl LatentShape {
+impl WanLatentShape {
     /// `width` and `height` in pixels. The VAE's factors and the transformer's patches must divide them.
     pub fn new(
         config: &WanConfig,
@@ -68,7 +68,7 @@ impl LatentShape {
 }
 
 /// 0 in the first latent frame, 1 in the others: `(1, 1, f, h, w)`
-pub fn first_frame_mask(shape: LatentShape) -> Tensor {
+pub fn first_frame_mask(shape: WanLatentShape) -> Tensor {
     let size = |frames| [1, 1, frames, shape.height, shape.width];
     let f32s = (Kind::Float, Device::Cpu);
     let (given, rest) = (size(1), size(shape.frames - 1));
@@ -84,7 +84,7 @@ pub fn with_first_frame(latents: &Tensor, first: &Tensor) -> Tensor {
 /// Mask of the given frames, folded like the latents: `(1, 4, f, h, w)`, 1 for given ones.
 ///
 /// The channels of a latent frame are its frames; the first latent frame is one frame four times.
-pub fn given_frames_mask(shape: LatentShape, per_latent: i64, has_end: bool) -> Tensor {
+pub fn given_frames_mask(shape: WanLatentShape, per_latent: i64, has_end: bool) -> Tensor {
     let size = [1, per_latent, shape.frames, shape.height, shape.width];
     let mask = Tensor::zeros(size, (Kind::Float, Device::Cpu));
     drop(mask.narrow(2, 0, 1).fill_(1.0));
@@ -116,8 +116,7 @@ pub fn still_clip(picture: &Tensor, num_frames: i64) -> Tensor {
 
 /// A mask of pixels, `(1, 1, H, W)` or `(1, 1, F, H, W)`, at latent resolution, as in diffusers' pipelines for images:
 /// `(1, 1, 1, h, w)` or `(1, 1, f, h, w)` in f32. A latent is regenerated if any of its frames is. `factor`: pixels
-/// along an
-/// edge of one latent, `per_latent`: frames in one but the first.
+/// along an edge of one latent, `per_latent`: frames in one but the first.
 pub fn latent_mask(mask: &Tensor, factor: i64, per_latent: i64) -> Tensor {
     let rows = mask.slice(-2, None, None, factor);
     let corners = rows.slice(-1, None, None, factor).to_kind(Kind::Float);

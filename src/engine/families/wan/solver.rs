@@ -7,7 +7,8 @@ use safelight_core::networks::SchedulerConfig;
 
 use crate::error::EngineError;
 use crate::sampling::{
-    Algorithm, End, Solver, Spacing, UniPcOptions, check_schedule, steps_from_picture, wanted_steps,
+    SamplerAlgorithm, ScheduleEnd, SigmaSpacing, Solver, UniPcOptions, check_schedule,
+    steps_from_picture, wanted_steps,
 };
 
 /// The sampler and schedule that the request asks for, with the model's own settings.
@@ -22,7 +23,7 @@ pub fn new_solver(
         .or_else(|| scheduler.stated_shift())
         .unwrap_or(1.0);
     check_schedule(num_steps, shift)?;
-    let spacing = Spacing {
+    let spacing = SigmaSpacing {
         schedule: request.sampling.sigma_schedule,
         num_steps,
         shift,
@@ -34,12 +35,13 @@ pub fn new_solver(
         is_of_sigma: false,
         lower_order_final: scheduler.lower_order_final,
         end: match scheduler.final_sigmas_type.as_str() {
-            "sigma_min" => End::SigmaMin,
-            _ => End::Zero,
+            "sigma_min" => ScheduleEnd::SigmaMin,
+            _ => ScheduleEnd::Zero,
         },
         disable_corrector: scheduler.disable_corrector.clone(),
     };
-    let algorithm = Algorithm::spaced(request.sampling.sampler, &spacing, unipc, request.seed);
+    let algorithm =
+        SamplerAlgorithm::spaced(request.sampling.sampler, &spacing, unipc, request.seed);
     let strength = request.sampling.strength;
     let steps = match strength.filter(|_| request.begins_from_clip()) {
         Some(strength) => steps_from_picture(request, strength)?,

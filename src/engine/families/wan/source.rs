@@ -3,7 +3,7 @@
 //! After `WanVideoToVideoPipeline` of diffusers 0.42.1.
 
 use safelight_core::job::{GenerateRequest, JobFolder};
-use safelight_core::media::{self, Picture};
+use safelight_core::media::{self, RgbPixels};
 use tch::{Device, Tensor};
 
 use super::condition::encode;
@@ -62,7 +62,7 @@ pub fn enlarged(
         let frame = frames.f_get(index as i64)?;
         let (rows, columns, _) = frame.size3()?;
         let rgb = Vec::<u8>::try_from(frame.contiguous().flatten(0, -1))?;
-        let small = Picture::new(columns as u32, rows as u32, rgb)?;
+        let small = RgbPixels::new(columns as u32, rows as u32, rgb)?;
         clip.show(index, &media::resize_lanczos(&small, width, height)?);
     }
     Ok(clip)

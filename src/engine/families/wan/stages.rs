@@ -4,7 +4,7 @@ use safelight_core::families;
 use safelight_core::job::{JobFolder, Stage};
 use tch::Tensor;
 
-use crate::bench::cases::Case;
+use crate::bench::cases::BenchCase;
 use crate::denoise::DenoiseState;
 use crate::error::EngineError;
 use crate::families::EngineFamily;
@@ -13,7 +13,7 @@ use crate::families::wan::{
 };
 use crate::stages::pictures::PixelRestore;
 use crate::stages::{StageContext, pictures};
-use crate::store::{self, Named};
+use crate::tensor_files::{self, TensorFile};
 use crate::text::PromptEmbeds;
 use crate::work::StageWork;
 
@@ -24,9 +24,9 @@ const KEPT: &str = "kept_latents";
 const MASK: &str = "mask";
 const CONTROL: &str = "control";
 
-pub(crate) struct Wan;
+pub(crate) struct WanFamily;
 
-impl EngineFamily for Wan {
+impl EngineFamily for WanFamily {
     fn id(&self) -> &'static str {
         families::wan::FAMILY.id
     }
@@ -82,7 +82,7 @@ impl EngineFamily for Wan {
         };
         let config = config(context)?;
         let embeds = PromptEmbeds::load(&context.result(Stage::EncodeText))?;
-        let mut stored = context.earlier(Stage::EncodeImage, Named::read)?;
+        let mut stored = context.earlier(Stage::EncodeImage, TensorFile::read)?;
         let mut given = |name| stored.as_mut().and_then(|stored| stored.find(name));
         let (base, image_latents, control) = (given(BASE), given(LATENTS), given(CONTROL));
         let controls = &context.request().controls;
@@ -90,7 +90,7 @@ impl EngineFamily for Wan {
         let how = how.unwrap_or_default();
         let kept = kept(context)?;
         let image_embeds = context.earlier(Stage::EncodeVision, |path| {
-            store::read_one(path, "image_embeds")
+            tensor_files::read_one(path, "image_embeds")
         })?;
         let conditions = WanConditioning {
             embeds: &embeds,
@@ -109,7 +109,7 @@ impl EngineFamily for Wan {
         if expert == Expert::HighNoise {
             state.save(&result)
         } else {
-            store::write_one(&result, "latents", &state.latents)
+            tensor_files::write_one(&result, "latents", &state.latents)
         }
     }
 
@@ -127,7 +127,7 @@ impl EngineFamily for Wan {
             .part(|work| work.decoded(|work| wan::decode(&config, &latents, kept.as_ref(), work)))
     }
 
-    fn cases(&self) -> &'static [Case] {
+    fn cases(&self) -> &'static [BenchCase] {
         wan::CASES
     }
 }
@@ -173,7 +173,7 @@ fn encode_source(context: &StageContext<'_>, config: &WanConfig) -> Result<(), E
 
 fn write(context: &StageContext<'_>, all: &[(&'static str, Tensor)]) -> Result<(), EngineError> {
     let named = all.iter().map(|(name, tensor)| (name, tensor));
-    store::write(&context.own_result(), named)
+    tensor_files::write(&context.own_result(), named)
 }
 
 /// The latents that the last pass before a stage made.
@@ -182,7 +182,7 @@ fn made(context: &StageContext<'_>) -> Result<Tensor, EngineError> {
         Some(_) => Stage::DenoiseLow,
         None => Stage::Denoise,
     };
-    store::read_one(&context.result(last), "latents")
+    tensor_files::read_one(&context.result(last), "latents")
 }
 
 fn source(context: &StageContext<'_>) -> Result<ControlClip, EngineError> {
@@ -192,7 +192,7 @@ fn source(context: &StageContext<'_>) -> Result<ControlClip, EngineError> {
 
 /// Inpainting, if the job has a mask.
 fn kept(context: &StageContext<'_>) -> Result<Option<KeptClip>, EngineError> {
-    let stored = context.earlier(Stage::EncodeImage, Named::read)?;
+    let stored = context.earlier(Stage::EncodeImage, TensorFile::read)?;
     Ok(stored.and_then(|mut stored| {
         Some(KeptClip {
             latents: stored.find(KEPT).or_else(|| stored.find(BASE))?,

@@ -6,7 +6,7 @@ use tch::{Tensor, no_grad};
 use super::{TEXT_LENGTH, WanConfig};
 use crate::error::EngineError;
 use crate::hooks::Hooks;
-use crate::text::{EncoderFiles, PromptEmbeds, T5Encoder, Text, TextEmbeds, Tokens};
+use crate::text::{EncodedText, EncoderFiles, PromptEmbeds, T5Encoder, TextEmbeds, TokenBatch};
 use crate::weights::Weights;
 use crate::work::StageWork;
 
@@ -28,10 +28,10 @@ pub fn encode_text(
     } else {
         None
     };
-    let texts = Text::all_of(work.request)?;
+    let texts = EncodedText::all_of(work.request)?;
     let embeds = texts.iter().map(|text| {
         let cleaned = clean_wan_prompt(&text.text);
-        let tokens = Tokens::of(&cleaned, &tokenizer)?;
+        let tokens = TokenBatch::encode(&cleaned, &tokenizer)?;
         if let Some(notice) = tokens.cut_notice(text.role) {
             hooks.warn(notice);
         }
@@ -55,13 +55,12 @@ pub fn encode_text(
         })
     });
     let embeds: Result<Vec<TextEmbeds>, EngineError> = embeds.collect();
-    PromptEmbeds::of(&texts, embeds?, capture)
+    PromptEmbeds::from_texts(&texts, embeds?, capture)
 }
 
 /// Only tokens other than padding are encoded, which gives equal values for them, and is much faster: `(1, 512, C)`,
-/// zero after
-/// the end of the text
-fn embed(encoder: &T5Encoder, tokens: &Tokens, hooks: &dyn Hooks) -> Option<Tensor> {
+/// zero after the end of the text
+fn embed(encoder: &T5Encoder, tokens: &TokenBatch, hooks: &dyn Hooks) -> Option<Tensor> {
     let used = |tensor: &Tensor| tensor.narrow(1, 0, tokens.num_tokens);
     let embeds = encoder.forward(&used(&tokens.ids), Some(&used(&tokens.mask)), hooks)?;
     let padding = TEXT_LENGTH as i64 - tokens.num_tokens;

@@ -1,25 +1,23 @@
 //! Wan's transformer: one stream of video tokens with self-attention, and cross-attention to the text and, in Wan 2.1's
-//! image
-//! models, to the images. All published variants are configurations of it; VACE's control blocks run in parallel.
+//! image models, to the images. All published variants are configurations of it; VACE's control blocks run in parallel.
 //!
 //! After <https://github.com/Wan-Video/Wan2.2/blob/main/wan/modules/model.py> in the arithmetic of diffusers 0.42.1
 //! (`models/transformers/transformer_wan.py`). Fields have the original names.
 //!
 //! Shapes: `B` videos of `L` tokens (1, or 2 if both guidance passes are batched), `f`, `h`, `w` latent frames, rows,
-//! columns,
-//! `C` width, `H` heads of `D`, `S` text tokens, `U` distinct timesteps.
+//! columns, `C` width, `H` heads of `D`, `S` text tokens, `U` distinct timesteps.
 
 use safelight_core::networks::WanTransformerConfig;
 use tch::{Device, Kind, Tensor};
 
-use super::control_blocks::{Control, ControlBlocks};
+use super::control_blocks::{ControlVideo, VaceBlocks};
 use super::measured::is_told;
 use super::prepare::TokenTimesteps;
-use crate::fault::Site;
+use crate::fault::FaultSite;
 use crate::hooks::Hooks;
 use crate::nn::{
-    Gate, LayerNorm, Linear, Norm, RmsNorm, Rope, TokenRows, attention, axis_angles, gated_add,
-    gated_add_norm, gelu_tanh, join_heads, layer_norm, split_heads, timestep_embedding,
+    FusedNorm, GateArgs, LayerNorm, Linear, Rope, TokenRmsNorm, TokenRows, attention, axis_angles,
+    gated_add, gated_add_norm, gelu_tanh, join_heads, layer_norm, split_heads, timestep_embedding,
 };
 use crate::step_cache::{BlockSkipper, SkipOptions};
 use crate::weights::{Weights, WeightsError};
@@ -32,9 +30,9 @@ pub struct WanTransformer {
     img_emb: Option<ImageEmbedding>,
     time_embedding: (Linear, Linear),
     time_projection: Linear,
-    blocks: Vec<Block>,
-    control: Option<ControlBlocks>,
-    head: Head,
+    blocks: Vec<WanBlock>,
+    control: Option<VaceBlocks>,
+    head: WanOutputHead,
     config: WanTransformerConfig,
     kind: Kind,
     device: Device,
@@ -47,20 +45,18 @@ pub struct WanContext {
     /// `(1, S, C)`
     image: Option<Tensor>,
     /// Keys and values of each block, if they are cached between steps: on the CPU, where they may cost as much as
-    /// everything
-    /// else. A GPU computes them fast, and has better use for the memory: 0.4 GiB per text in a model of 14B. The
-    /// control
-    /// blocks' follow the others'.
+    /// everything else. A GPU computes them fast, and has better use for the memory: 0.4 GiB per text in a model of
+    /// 14B. The control blocks' follow the others'.
     kept: Option<Vec<BlockContext>>,
 }
 
 /// Inputs of a call in addition to latents and timesteps.
 #[derive(Clone, Copy)]
-pub struct Beside<'a> {
+pub struct CallInputs<'a> {
     pub context: &'a WanContext,
     pub rope: &'a Rope,
     /// In a transformer with control blocks, which are left alone where it is absent.
-    pub control: Option<&'a Control>,
+    pub control: Option<&'a ControlVideo>,
 }
 
 /// Keys and values of one block's cross-attention.
@@ -97,10 +93,10 @@ impl WanTransformer {
             Linear::new(dim, dim, &(&exact / "time_embedding" / 2))?,
         );
         let time_projection = Linear::new(dim, 6 * dim, &(w / "time_projection" / 1))?;
-        let mut control = ControlBlocks::begin(config, w)?;
+        let mut control = VaceBlocks::begin(config, w)?;
         let mut blocks = Vec::new();
         for layer in 0..config.num_layers {
-            blocks.push(Block::new(config, &(w / "blocks" / layer))?);
+            blocks.push(WanBlock::new(config, &(w / "blocks" / layer))?);
             if let Some(control) = &mut control {
                 control.read_behind(layer, config, w)?;
             }
@@ -113,7 +109,7 @@ impl WanTransformer {
             time_projection,
             blocks,
             control,
-            head: Head::new(config, &(w / "head"))?,
+            head: WanOutputHead::new(config, &(w / "head"))?,
             config: config.clone(),
             kind: w.kind(),
             device: w.device(),
@@ -126,15 +122,14 @@ impl WanTransformer {
     }
 
     /// `prompt_embeds`: `(B, S, text_dim)`, zero after the end of the text; `image_embeds`: result of the image
-    /// encoder,
-    /// `(N, 257, image_dim)` for `N` images, in models that read it
+    /// encoder, `(N, 257, image_dim)` for `N` images, in models that read it
     pub fn context(&self, prompt_embeds: &Tensor, image_embeds: Option<&Tensor>) -> WanContext {
         let here = |xs: &Tensor| xs.to_device(self.device).to_kind(self.kind);
         let text = self.text_embedding.0.forward(&here(prompt_embeds));
         let text = self.text_embedding.1.forward(&text.gelu("tanh"));
         let images = self.img_emb.as_ref().zip(image_embeds);
         let images = images.map(|(embedding, images)| embedding.forward(&here(images)));
-        let of_block = |block: &Block| block.cross_attn.context(&text, images.as_ref());
+        let of_block = |block: &WanBlock| block.cross_attn.context(&text, images.as_ref());
         let is_kept = self.device == Device::Cpu;
         let kept = is_kept.then(|| self.all_blocks().map(of_block).collect());
         WanContext {
@@ -145,13 +140,13 @@ impl WanTransformer {
     }
 
     /// Those of the first row, then the control blocks.
-    fn all_blocks(&self) -> impl Iterator<Item = &Block> {
-        let control = self.control.iter().flat_map(ControlBlocks::blocks);
+    fn all_blocks(&self) -> impl Iterator<Item = &WanBlock> {
+        let control = self.control.iter().flat_map(VaceBlocks::blocks);
         self.blocks.iter().chain(control)
     }
 
     /// `latents`: what a control clip became, `(1, C_control, f, h, w)`; `None` in models without control blocks
-    pub fn control(&self, latents: &Tensor, strength: f64) -> Option<Control> {
+    pub fn control(&self, latents: &Tensor, strength: f64) -> Option<ControlVideo> {
         let latents = latents.to_device(self.device).to_kind(self.kind);
         let blocks = self.control.as_ref()?;
         Some(blocks.control(&self.patches_from_latents(&latents), strength))
@@ -180,7 +175,7 @@ impl WanTransformer {
         rope: &Rope,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
-        let beside = Beside {
+        let beside = CallInputs {
             context,
             rope,
             control: None,
@@ -193,11 +188,11 @@ impl WanTransformer {
         &self,
         latents: &Tensor,
         timesteps: &TokenTimesteps,
-        beside: Beside<'_>,
+        beside: CallInputs<'_>,
         shortcut: SkipOptions<'_>,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
-        let Beside { context, rope, .. } = beside;
+        let CallInputs { context, rope, .. } = beside;
         let xs = self.patches_from_latents(&latents.to_device(self.device).to_kind(self.kind));
         let mut xs = self.patch_embedding.forward(&xs); // (1, L, C)
         let batch = context.text.size()[0];
@@ -220,7 +215,7 @@ impl WanTransformer {
             values: &modulations[i],
             ranges: &ranges,
         };
-        let mut normed = layer_norm(&xs, &Norm::modulated(rows(0), 0), self.config.eps);
+        let mut normed = layer_norm(&xs, &FusedNorm::modulated(rows(0), 0), self.config.eps);
         let mut skip = BlockSkipper::of(shortcut);
         // Signal that the calibration was measured on.
         let signal = if is_told(&self.config) {
@@ -236,9 +231,9 @@ impl WanTransformer {
             if known.is_some() {
                 break;
             }
-            hooks.check_cancelled(Site::Block)?;
+            hooks.check_cancelled(FaultSite::Block)?;
             // The last pass of a block is also the first of the next one, or of the head.
-            let next = Norm::modulated(rows(i + 1), 0);
+            let next = FusedNorm::modulated(rows(i + 1), 0);
             // A skipped block adds nothing; the control output after it is added.
             let made = if skip.skips_block(i) {
                 None
@@ -246,7 +241,7 @@ impl WanTransformer {
                 let looked_at = context.of_block(i, block);
                 Some(block.forward(&mut xs, normed, rows(i), &looked_at, rope))
             };
-            let gate = Some(Gate {
+            let gate = Some(GateArgs {
                 rows: rows(i),
                 index: 5,
             });
@@ -256,7 +251,7 @@ impl WanTransformer {
                     if let Some(ys) = made {
                         gated_add(&mut xs, &ys, gate);
                     }
-                    hooks.check_cancelled(Site::Block)?;
+                    hooks.check_cancelled(FaultSite::Block)?;
                     let index = self.blocks.len() + number;
                     let looked_at = context.of_block(index, blocks.block(number));
                     let said = blocks.say(number, walk, rows(index + 1), &looked_at, rope);
@@ -270,7 +265,7 @@ impl WanTransformer {
             }
         }
         if let Some(hidden) = known {
-            let last = Norm::modulated(rows(self.blocks.len()), 0);
+            let last = FusedNorm::modulated(rows(self.blocks.len()), 0);
             normed = layer_norm(&hidden, &last, self.config.eps);
         } else {
             skip.end(&xs);
@@ -313,7 +308,7 @@ impl WanTransformer {
 
 impl WanContext {
     /// Keys and values of a block's cross-attention, indexed as in [`WanTransformer::all_blocks`].
-    fn of_block(&self, index: usize, block: &Block) -> BlockContext {
+    fn of_block(&self, index: usize, block: &WanBlock) -> BlockContext {
         match &self.kept {
             Some(kept) => kept[index].shallow_clone(),
             None => block.cross_attn.context(&self.text, self.image.as_ref()),
@@ -331,8 +326,8 @@ impl BlockContext {
     }
 }
 
-pub(super) struct Block {
-    self_attn: Attention,
+pub(super) struct WanBlock {
+    self_attn: WanAttention,
     cross_attn: CrossAttention,
     norm3: Option<LayerNorm>,
     ffn: (Linear, Linear),
@@ -341,14 +336,14 @@ pub(super) struct Block {
     eps: f64,
 }
 
-impl Block {
+impl WanBlock {
     pub fn new(config: &WanTransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
         let dim = config.dim();
         let norm3 = config
             .cross_attn_norm
             .then(|| LayerNorm::new(dim, config.eps, &(w / "norm3")));
         Ok(Self {
-            self_attn: Attention::new(config, &(w / "self_attn"))?,
+            self_attn: WanAttention::new(config, &(w / "self_attn"))?,
             cross_attn: CrossAttention::new(config, &(w / "cross_attn"))?,
             norm3: norm3.transpose()?,
             ffn: (
@@ -363,8 +358,7 @@ impl Block {
     }
 
     /// Runs the block. `xs`: `(B, L, C)`, changed in place; `normed`: `xs` after this block's first norm; `rows`:
-    /// shift, scale and
-    /// gate of both halves. Returns the last residual, still to be added to `xs` with the last gate.
+    /// shift, scale and gate of both halves. Returns the last residual, still to be added to `xs` with the last gate.
     ///
     /// Each tensor is freed as soon as it was read: they are the memory that a step needs in addition to the weights.
     pub fn forward(
@@ -375,7 +369,7 @@ impl Block {
         context: &BlockContext,
         rope: &Rope,
     ) -> Tensor {
-        let gate = |index| Some(Gate { rows, index });
+        let gate = |index| Some(GateArgs { rows, index });
         let normed = {
             let ys = self.self_attn.forward(normed, rope);
             if let Some(norm) = &self.norm3 {
@@ -387,7 +381,7 @@ impl Block {
         };
         let normed = {
             let ys = self.cross_attn.forward(normed, context);
-            gated_add_norm(xs, &ys, None, &Norm::modulated(rows, 3), self.eps)
+            gated_add_norm(xs, &ys, None, &FusedNorm::modulated(rows, 3), self.eps)
         };
         let ys = self.ffn.0.forward(&normed);
         drop(normed);
@@ -396,17 +390,17 @@ impl Block {
 }
 
 /// Of tokens to themselves, or to others.
-struct Attention {
+struct WanAttention {
     q: Linear,
     k: Linear,
     v: Linear,
     o: Linear,
-    norm_q: RmsNorm,
-    norm_k: RmsNorm,
+    norm_q: TokenRmsNorm,
+    norm_k: TokenRmsNorm,
     num_heads: i64,
 }
 
-impl Attention {
+impl WanAttention {
     fn new(config: &WanTransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
         let dim = config.dim();
         let linear = |name| Linear::new(dim, dim, &(w / name));
@@ -415,8 +409,8 @@ impl Attention {
             k: linear("k")?,
             v: linear("v")?,
             o: linear("o")?,
-            norm_q: RmsNorm::new(dim, config.eps, &(w / "norm_q"))?,
-            norm_k: RmsNorm::new(dim, config.eps, &(w / "norm_k"))?,
+            norm_q: TokenRmsNorm::new(dim, config.eps, &(w / "norm_q"))?,
+            norm_k: TokenRmsNorm::new(dim, config.eps, &(w / "norm_k"))?,
             num_heads: config.num_attention_heads,
         })
     }
@@ -436,7 +430,7 @@ impl Attention {
 }
 
 struct CrossAttention {
-    text: Attention,
+    text: WanAttention,
     image: Option<ImageKeys>,
 }
 
@@ -444,7 +438,7 @@ struct CrossAttention {
 struct ImageKeys {
     k_img: Linear,
     v_img: Linear,
-    norm_k_img: RmsNorm,
+    norm_k_img: TokenRmsNorm,
 }
 
 impl ImageKeys {
@@ -453,7 +447,7 @@ impl ImageKeys {
         Ok(Self {
             k_img: Linear::new(dim, dim, &(w / "k_img"))?,
             v_img: Linear::new(dim, dim, &(w / "v_img"))?,
-            norm_k_img: RmsNorm::new(dim, config.eps, &(w / "norm_k_img"))?,
+            norm_k_img: TokenRmsNorm::new(dim, config.eps, &(w / "norm_k_img"))?,
         })
     }
 }
@@ -461,7 +455,7 @@ impl ImageKeys {
 impl CrossAttention {
     fn new(config: &WanTransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
         Ok(Self {
-            text: Attention::new(config, w)?,
+            text: WanAttention::new(config, w)?,
             image: config
                 .image_dim
                 .map(|_| ImageKeys::new(config, w))
@@ -472,7 +466,7 @@ impl CrossAttention {
     /// `text`: `(B, S, C)`, `image`: `(1, S, C)`, which models that read no pictures leave alone
     fn context(&self, text: &Tensor, image: Option<&Tensor>) -> BlockContext {
         let own = &self.text;
-        let keys_and_values = |keys: &Linear, norm: &RmsNorm, values: &Linear, xs: &Tensor| {
+        let keys_and_values = |keys: &Linear, norm: &TokenRmsNorm, values: &Linear, xs: &Tensor| {
             let k = norm.forward_rope(keys.forward(xs), None);
             (
                 split_heads(&k, own.num_heads),
@@ -497,7 +491,7 @@ impl CrossAttention {
         let (k, v) = &context.text;
         let mut ys = attention(&q, k, v, None, None);
         if let Some((k, v)) = &context.image {
-            // The same images accompany each text.
+            // All texts share the images.
             let size = [&q.size()[..2], &k.size()[2..]].concat();
             let [k, v] = [k, v].map(|xs| xs.expand(&size, false));
             ys += attention(&q, &k, &v, None, None);
@@ -548,12 +542,12 @@ impl ImageEmbedding {
     }
 }
 
-struct Head {
+struct WanOutputHead {
     head: Linear,
     modulation: Tensor,
 }
 
-impl Head {
+impl WanOutputHead {
     fn new(config: &WanTransformerConfig, w: &Weights) -> Result<Self, WeightsError> {
         Ok(Self {
             head: Linear::new(config.dim(), config.token_numbers(), &(w / "head"))?,

@@ -6,7 +6,7 @@ use safelight_core::networks::ZImageTransformerConfig;
 use tch::{Kind, Tensor};
 
 use crate::nn::{
-    Linear, QkNorm, RmsNorm, Rope, SwiGlu, attention, gated_add, join_heads, rms_norm,
+    Linear, QkNorm, Rope, SwiGlu, TokenRmsNorm, attention, gated_add, join_heads, rms_norm,
     rms_norm_in_place,
 };
 use crate::weights::{Weights, WeightsError};
@@ -16,7 +16,7 @@ const HEAD_EPS: f64 = 1e-5;
 /// Largest number in f16, which activations exceed.
 const LARGEST_HALF: f64 = 65504.0;
 
-pub(super) struct Block {
+pub(super) struct ZImageBlock {
     qkv: Linear,
     head_norm: QkNorm,
     out: Linear,
@@ -29,7 +29,7 @@ pub(super) struct Block {
     eps: f64,
 }
 
-impl Block {
+impl ZImageBlock {
     pub(super) fn new(
         config: &ZImageTransformerConfig,
         is_modulated: bool,
@@ -38,7 +38,8 @@ impl Block {
         let (dim, wide) = (config.dim, config.ffn_dim());
         let attn = w / "attention";
         let parts = [("q", dim), ("k", dim), ("v", dim)];
-        let norm = |name| RmsNorm::new(dim, config.norm_eps, &(w / name)).map(|norm| norm.weight());
+        let norm =
+            |name| TokenRmsNorm::new(dim, config.norm_eps, &(w / name)).map(|norm| norm.weight());
         let norms = [
             norm("attention_norm1")?,
             norm("attention_norm2")?,

@@ -7,20 +7,20 @@
 //!
 //! Shapes: as in [`transformer`](super::transformer).
 
-use safelight_core::job::Control;
+use safelight_core::job::ControlInput;
 use safelight_core::networks::{
     ControlRefiner, ZImageControlConfig, ZImageControlKeys, ZImageTransformerConfig,
 };
 use tch::Tensor;
 
-use super::block::Block;
+use super::block::ZImageBlock;
 use super::transformer::{ZImageTransformer, padded};
 use crate::controls::unfit;
 use crate::error::EngineError;
-use crate::fault::Site;
+use crate::fault::FaultSite;
 use crate::hooks::Hooks;
 use crate::nn::{Linear, Rope, gated_add};
-use crate::stages::images::{ActiveControlNet, ControlNet, ImageModel as _, LatentShape};
+use crate::stages::images::{ActiveControlNet, ControlNet, ImageLatentShape, ImageModel as _};
 use crate::weights::{Weights, WeightsError};
 
 /// Zeros in version 2.0, trained in later ones.
@@ -28,17 +28,17 @@ const TRAINED_IN_21: &str = "control_noise_refiner.0.before_proj.weight";
 
 pub struct ZImageControl {
     x_embedder: Linear,
-    layers: Vec<ControlBlock>,
-    refiner: Refiner,
+    layers: Vec<ZImageControlBlock>,
+    refiner: ControlRefinerBlocks,
     config: ZImageControlConfig,
 }
 
 /// Blocks that run before the common layers.
-enum Refiner {
+enum ControlRefinerBlocks {
     /// Blocks that read the control image alone.
-    Alone(Vec<Block>),
+    Alone(Vec<ZImageBlock>),
     /// Blocks that read the noise refiner's hidden states, too.
-    Along(Vec<ControlBlock>),
+    Along(Vec<ZImageControlBlock>),
     /// The common layers' blocks.
     Layers,
 }
@@ -49,20 +49,20 @@ fn is_nothing(stored: &Tensor) -> bool {
     any.is_ok_and(|any| !any)
 }
 
-struct ControlBlock {
-    block: Block,
+struct ZImageControlBlock {
+    block: ZImageBlock,
     /// Input layer of the first block.
     before: Option<Linear>,
     /// Output layer.
     after: Linear,
 }
 
-impl ControlBlock {
+impl ZImageControlBlock {
     fn new(config: &ZImageControlConfig, number: i64, w: &Weights) -> Result<Self, WeightsError> {
         let dim = config.dim;
         let before = || Linear::new(dim, dim, &(w / "before_proj"));
         Ok(Self {
-            block: Block::new(&config.blocks(), true, w)?,
+            block: ZImageBlock::new(&config.blocks(), true, w)?,
             before: (number == 0).then(before).transpose()?,
             after: Linear::new(dim, dim, &(w / "after_proj"))?,
         })
@@ -96,7 +96,7 @@ pub struct ZImageControlModulation {
 }
 
 /// Hidden states of the transformer before the common layers.
-pub(super) struct ControlInput<'a> {
+pub(super) struct ControlHiddenStates<'a> {
     pub transformer: &'a ZImageTransformer,
     pub cap: &'a Tensor,
     /// Image tokens before the noise refiner, if [`ZImageControl::is_along`].
@@ -127,25 +127,25 @@ impl ZImageControl {
         let keys = ZImageControlKeys::bare(true);
         let w = &w.translated(move |name| keys.file_key(name));
         let along = |list: &str, count: i64| {
-            let blocks = (0..count).map(|i| ControlBlock::new(config, i, &(w / list / i)));
+            let blocks = (0..count).map(|i| ZImageControlBlock::new(config, i, &(w / list / i)));
             blocks.collect::<Result<Vec<_>, _>>()
         };
         let own = "control_noise_refiner";
         let refiner = match config.add_control_noise_refiner {
             None => {
                 let blocks = (0..config.n_refiner_layers)
-                    .map(|i| Block::new(&config.blocks(), true, &(w / own / i)));
-                Refiner::Alone(blocks.collect::<Result<_, _>>()?)
+                    .map(|i| ZImageBlock::new(&config.blocks(), true, &(w / own / i)));
+                ControlRefinerBlocks::Alone(blocks.collect::<Result<_, _>>()?)
             }
             Some(ControlRefiner::ControlNoiseRefiner) if !is_untrained() => {
-                Refiner::Along(along(own, config.n_refiner_layers)?)
+                ControlRefinerBlocks::Along(along(own, config.n_refiner_layers)?)
             }
             Some(_) => {
                 let keys: Vec<String> = w.keys().map(str::to_owned).collect();
                 for key in keys.iter().filter(|key| key.starts_with(own)) {
                     w.ignore(key);
                 }
-                Refiner::Layers
+                ControlRefinerBlocks::Layers
             }
         };
         Ok(Self {
@@ -177,7 +177,7 @@ impl ZImageControl {
 
     /// Returns whether its blocks read image tokens before the noise refiner, too.
     pub(super) fn is_along(&self) -> bool {
-        !matches!(self.refiner, Refiner::Alone(_))
+        !matches!(self.refiner, ControlRefinerBlocks::Alone(_))
     }
 }
 
@@ -190,9 +190,9 @@ impl ControlNet for ZImageControl {
     fn embed(
         &self,
         model: &ZImageTransformer,
-        _: LatentShape,
+        _: ImageLatentShape,
         latents: &Tensor,
-        control: &Control,
+        control: &ControlInput,
     ) -> Result<Tensor, EngineError> {
         if let Some(problem) = self.problem(model.config()) {
             return Err(unfit(&problem, control));
@@ -215,11 +215,11 @@ impl ControlNet for ZImageControl {
         (): &(),
     ) -> Vec<ZImageControlModulation> {
         let time = &model.time(timesteps);
-        let of = |block: &Block| block.factors(time);
+        let of = |block: &ZImageBlock| block.factors(time);
         let refiner: Vec<Tensor> = match &self.refiner {
-            Refiner::Alone(blocks) => blocks.iter().map(of).collect(),
-            Refiner::Along(blocks) => blocks.iter().map(|it| of(&it.block)).collect(),
-            Refiner::Layers => Vec::new(),
+            ControlRefinerBlocks::Alone(blocks) => blocks.iter().map(of).collect(),
+            ControlRefinerBlocks::Along(blocks) => blocks.iter().map(|it| of(&it.block)).collect(),
+            ControlRefinerBlocks::Layers => Vec::new(),
         };
         let layers: Vec<Tensor> = self.layers.iter().map(|it| of(&it.block)).collect();
         let each = |all: &[Tensor], i: i64| all.iter().map(|all| all.get(i)).collect();
@@ -237,7 +237,7 @@ impl ActiveControlNet<'_, ZImageControl> {
     pub(super) fn start<'b>(
         &'b self,
         modulation: &'b ZImageControlModulation,
-        input: &ControlInput<'_>,
+        input: &ControlHiddenStates<'_>,
         rope: &'b Rope,
         hooks: &dyn Hooks,
     ) -> Option<ControlRun<'b>> {
@@ -268,28 +268,28 @@ impl ActiveControlNet<'_, ZImageControl> {
         &self,
         mut cs: Tensor,
         modulation: &ZImageControlModulation,
-        input: &ControlInput<'_>,
+        input: &ControlHiddenStates<'_>,
         rope: &Rope,
         hooks: &dyn Hooks,
     ) -> Option<(Tensor, Option<Tensor>)> {
         let (blocks, factors) = match &self.network.refiner {
-            Refiner::Alone(blocks) => {
+            ControlRefinerBlocks::Alone(blocks) => {
                 // The embedded image serves the next call, too.
                 cs = cs.copy();
                 for (block, factors) in blocks.iter().zip(&modulation.refiner) {
-                    hooks.check_cancelled(Site::Block)?;
+                    hooks.check_cancelled(FaultSite::Block)?;
                     block.forward(&mut cs, factors, rope);
                 }
                 return Some((cs, None));
             }
-            Refiner::Along(blocks) => (blocks, &modulation.refiner),
-            Refiner::Layers => (&self.network.layers, &modulation.layers),
+            ControlRefinerBlocks::Along(blocks) => (blocks, &modulation.refiner),
+            ControlRefinerBlocks::Layers => (&self.network.layers, &modulation.layers),
         };
         let mut xs = input.unrefined?.copy();
         let places = self.network.config.refiner_places();
         let mut added = Vec::with_capacity(places.len());
         for (number, (block, factors)) in blocks.iter().zip(factors).enumerate() {
-            hooks.check_cancelled(Site::Block)?;
+            hooks.check_cancelled(FaultSite::Block)?;
             if number == 0 {
                 cs = block.begun(&cs, &xs);
             }
@@ -300,7 +300,7 @@ impl ActiveControlNet<'_, ZImageControl> {
         }
         let own = input.transformer.noise_refiner().iter();
         for (i, (block, factors)) in own.zip(input.factors).enumerate() {
-            hooks.check_cancelled(Site::Block)?;
+            hooks.check_cancelled(FaultSite::Block)?;
             block.forward(&mut xs, factors, rope);
             let here = places.iter().zip(&added);
             for (_, ys) in here.filter(|(place, _)| **place == i as i64) {
@@ -328,7 +328,7 @@ impl ControlRun<'_> {
         if places.get(self.next) != Some(&(index as i64)) {
             return Some(());
         }
-        hooks.check_cancelled(Site::Block)?;
+        hooks.check_cancelled(FaultSite::Block)?;
         let block = &network.layers[self.next];
         let factors = &modulation.layers[self.next];
         block.block.forward(&mut self.cs, factors, self.rope);

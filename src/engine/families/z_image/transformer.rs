@@ -19,16 +19,16 @@ use safelight_core::networks::z_image_transformer::{SINUSOIDS, TIME_WIDTH, TOKEN
 use safelight_core::networks::{SchedulerConfig, ZImageTransformerConfig, ZImageTransformerKeys};
 use tch::{Device, Kind, Tensor};
 
-use super::block::Block;
-use super::control::{ControlInput, ZImageControl};
-use crate::capture::Capture;
-use crate::controls::ControlNetworks;
+use super::block::ZImageBlock;
+use super::control::{ControlHiddenStates, ZImageControl};
+use crate::capture::StageCapture;
+use crate::controls::LoadedControls;
 use crate::denoise::fits;
 use crate::error::EngineError;
-use crate::fault::Site;
+use crate::fault::FaultSite;
 use crate::hooks::Hooks;
 use crate::nn::{
-    Linear, NUM_TIMESTEPS, Norm, RmsNorm, Rope, TokenRows, axis_angles, layer_norm,
+    FusedNorm, Linear, NUM_TIMESTEPS, Rope, TokenRmsNorm, TokenRows, axis_angles, layer_norm,
     timestep_embedding,
 };
 use crate::sampling::FlowSchedule;
@@ -49,13 +49,13 @@ pub struct ZImageTransformer {
     x_embedder: Linear,
     /// `(1, 1, C)`
     x_pad_token: Tensor,
-    cap_norm: RmsNorm,
+    cap_norm: TokenRmsNorm,
     cap_embedder: Linear,
     cap_pad_token: Tensor,
     t_embedder: (Linear, Linear),
-    noise_refiner: Vec<Block>,
-    context_refiner: Vec<Block>,
-    layers: Vec<Block>,
+    noise_refiner: Vec<ZImageBlock>,
+    context_refiner: Vec<ZImageBlock>,
+    layers: Vec<ZImageBlock>,
     /// `adaLN_modulation.1`: a scale alone.
     last_scale: Linear,
     last: Linear,
@@ -76,7 +76,7 @@ pub struct ZImageContext {
 
 /// Modulation vectors for one timestep.
 pub struct ZImageModulation {
-    /// Per block of the noise refiner and then of the common layers, `(4, C)` in f32: see [`Block::forward`].
+    /// Per block of the noise refiner and then of the common layers, `(4, C)` in f32: see [`ZImageBlock::forward`].
     blocks: Vec<Tensor>,
     /// Zeros, and the scale of the last layer: `(1, 2, C)`
     last: Tensor,
@@ -104,7 +104,8 @@ impl ImageModel for ZImageTransformer {
         let seldom = &w.seldom();
         let list = |name: &str, count: i64, is_modulated: bool| {
             let w = if is_modulated { w } else { seldom };
-            let blocks = (0..count).map(|i| Block::new(config, is_modulated, &(w / name / i)));
+            let blocks =
+                (0..count).map(|i| ZImageBlock::new(config, is_modulated, &(w / name / i)));
             blocks.collect::<Result<Vec<_>, _>>()
         };
         // Left over from Lumina 2.
@@ -112,7 +113,7 @@ impl ImageModel for ZImageTransformer {
         Ok(Self {
             x_embedder: Linear::new(config.token_numbers(), dim, &(w / "x_embedder"))?,
             x_pad_token: pad_token("x_pad_token", dim, w)?,
-            cap_norm: RmsNorm::new(
+            cap_norm: TokenRmsNorm::new(
                 config.cap_feat_dim,
                 config.norm_eps,
                 &(w / "cap_embedder" / 0),
@@ -153,7 +154,7 @@ impl ImageModel for ZImageTransformer {
         let rope = self.rope(tokens, grid);
         let own = rope.narrow(image_tokens(grid), tokens);
         for block in &self.context_refiner {
-            let next = hooks.check_cancelled(Site::Block);
+            let next = hooks.check_cancelled(FaultSite::Block);
             next.ok_or(EngineError::Cancelled)?;
             block.forward(&mut cap, block.norms(), &own);
         }
@@ -201,14 +202,14 @@ impl ImageModel for ZImageTransformer {
         let own = context.rope.narrow(0, xs.size()[1]);
         let (first, common) = modulation.blocks.split_at(self.noise_refiner.len());
         for (block, factors) in self.noise_refiner.iter().zip(first) {
-            hooks.check_cancelled(Site::Block)?;
+            hooks.check_cancelled(FaultSite::Block)?;
             block.forward(&mut xs, factors, &own);
         }
         let cap = context.cap.expand([latents.size()[0], -1, -1], false);
         xs = Tensor::cat(&[&xs, &cap], 1);
         let mut skip = BlockSkipper::of(pass.skip);
         let mut known = skip.start(&xs, &xs);
-        let input = ControlInput {
+        let input = ControlHiddenStates {
             transformer: self,
             cap: &context.cap,
             unrefined: unrefined.as_ref(),
@@ -223,7 +224,7 @@ impl ImageModel for ZImageTransformer {
             if known.is_some() {
                 break;
             }
-            hooks.check_cancelled(Site::Block)?;
+            hooks.check_cancelled(FaultSite::Block)?;
             if !skip.skips_block(i) {
                 block.forward(&mut xs, factors, &context.rope);
             }
@@ -243,7 +244,7 @@ impl ImageModel for ZImageTransformer {
             values: &modulation.last,
             ranges: &[(0, tokens)],
         };
-        let xs = layer_norm(&xs, &Norm::modulated(rows, 0), LAST_EPS);
+        let xs = layer_norm(&xs, &FusedNorm::modulated(rows, 0), LAST_EPS);
         let ys = self.last.forward(&xs).to_kind(Kind::Float);
         Some(self.latents(&ys, context.grid))
     }
@@ -265,13 +266,13 @@ impl ImageModel for ZImageTransformer {
         _: &Self::Config,
         home: &Path,
         work: &mut StageWork<'_>,
-    ) -> Result<ControlNetworks<ZImageControl>, EngineError> {
+    ) -> Result<LoadedControls<ZImageControl>, EngineError> {
         work.control_networks(home, ZImageControl::new)
     }
 
     fn schedule(scheduler: Option<SchedulerConfig>, _: &Self::Config) -> FlowSchedule {
         let published = || SchedulerConfig::of_shift(SHIFT);
-        let mut schedule = FlowSchedule::of(scheduler.unwrap_or_else(published));
+        let mut schedule = FlowSchedule::from_config(scheduler.unwrap_or_else(published));
         schedule.is_in_single = true;
         schedule
     }
@@ -310,7 +311,7 @@ impl ImageModel for ZImageTransformer {
         text: &TextEmbeds,
         _: &ImageConditioning<'_, Self>,
         branch: &str,
-        capture: &mut Capture,
+        capture: &mut StageCapture,
     ) {
         capture.put(format!("transformer.in.{branch}.cap_feats"), &text.prompt);
     }
@@ -367,7 +368,7 @@ impl ZImageTransformer {
         &self.x_pad_token
     }
 
-    pub(super) fn noise_refiner(&self) -> &[Block] {
+    pub(super) fn noise_refiner(&self) -> &[ZImageBlock] {
         &self.noise_refiner
     }
 

@@ -3,7 +3,7 @@
 use safelight_core::networks::{IFNET_CONVS, IfnetConfig};
 use tch::Tensor;
 
-use super::Motion;
+use super::FrameMotion;
 use crate::finish::conv::LeakyRelu;
 use crate::runtime::disable_miopen;
 use crate::weights::{Weights, WeightsError};
@@ -15,7 +15,7 @@ const FLOWS: i64 = 4;
 
 /// Three by three.
 #[derive(Debug)]
-pub(super) struct Conv {
+pub(super) struct RifeConv {
     /// `(O, C / groups, 3, 3)`
     weight: Tensor,
     bias: Tensor,
@@ -23,7 +23,7 @@ pub(super) struct Conv {
     groups: i64,
 }
 
-impl Conv {
+impl RifeConv {
     /// `stride`: 2 halves edges
     pub(super) fn new(
         w: &Weights,
@@ -57,13 +57,13 @@ impl Conv {
 
 /// Doubles edges.
 #[derive(Debug)]
-pub(super) struct Growing {
+pub(super) struct DoublingDeconv {
     /// `(C, O, 4, 4)`
     weight: Tensor,
     bias: Tensor,
 }
 
-impl Growing {
+impl DoublingDeconv {
     pub(super) fn new(w: &Weights, [inputs, outputs]: [i64; 2]) -> Result<Self, WeightsError> {
         Ok(Self {
             weight: w.tensor("weight", &[inputs, outputs, 4, 4])?,
@@ -79,15 +79,15 @@ impl Growing {
 }
 
 #[derive(Debug)]
-pub(super) struct Block {
-    halving: [Conv; 2],
+pub(super) struct FlowBlock {
+    halving: [RifeConv; 2],
     /// Each with how much of it counts, `(1, C, 1, 1)`.
-    convs: Vec<(Conv, Tensor)>,
-    last: Growing,
+    convs: Vec<(RifeConv, Tensor)>,
+    last: DoublingDeconv,
     relu: LeakyRelu,
 }
 
-impl Block {
+impl FlowBlock {
     /// The block of this number, from 0.
     pub(super) fn new(
         config: &IfnetConfig,
@@ -100,23 +100,23 @@ impl Block {
             let w = &(w / &format!("convblock.{conv}"));
             let beta = w.tensor("beta", &[1, width, 1, 1])?;
             let groups = config.groups.clamp(1, width);
-            Ok((Conv::grouped(&(w / "conv"), width, groups)?, beta))
+            Ok((RifeConv::grouped(&(w / "conv"), width, groups)?, beta))
         });
         let half = width / 2;
         Ok(Self {
             halving: [
-                Conv::new(&(w / "conv0.0.0"), [config.inputs(number), half], 2)?,
-                Conv::new(&(w / "conv0.1.0"), [half, width], 2)?,
+                RifeConv::new(&(w / "conv0.0.0"), [config.inputs(number), half], 2)?,
+                RifeConv::new(&(w / "conv0.1.0"), [half, width], 2)?,
             ],
             convs: convs.collect::<Result<_, WeightsError>>()?,
-            last: Growing::new(&(w / "lastconv.0"), [width, config.shuffled()])?,
+            last: DoublingDeconv::new(&(w / "lastconv.0"), [width, config.shuffled()])?,
             relu: LeakyRelu::new(SLOPE, w),
         })
     }
 
     /// `seen`: `(1, C, H, W)`; `flow`: `(1, 4, H, W)`, what was found before; `scale`: by how much smaller both are
     /// seen -> what is to be added to it, and the rest as it is
-    pub(super) fn forward(&self, seen: &Tensor, flow: Option<&Tensor>, scale: i64) -> Motion {
+    pub(super) fn forward(&self, seen: &Tensor, flow: Option<&Tensor>, scale: i64) -> FrameMotion {
         let smaller = 1.0 / scale as f64;
         let mut xs = resized(seen, smaller);
         if let Some(flow) = flow {
@@ -131,7 +131,7 @@ impl Block {
         let made = self.last.forward(&xs).pixel_shuffle(2);
         let made = resized(&made, scale as f64);
         let rest = made.size()[1] - FLOWS - 1;
-        Motion {
+        FrameMotion {
             flow: made.narrow(1, 0, FLOWS) * scale as f64,
             mask: made.narrow(1, FLOWS, 1),
             told: made.narrow(1, FLOWS + 1, rest),

@@ -13,16 +13,16 @@ use std::path::Path;
 use safelight_core::networks::{IfnetConfig, IfnetHead};
 use tch::{Device, Kind, Tensor};
 
-use self::layers::{Block, Conv, Growing, SLOPE};
+use self::layers::{DoublingDeconv, FlowBlock, RifeConv, SLOPE};
 use crate::error::EngineError;
 use crate::finish::conv::LeakyRelu;
 use crate::weights::{Weights, WeightsError};
 
 #[derive(Debug)]
-pub struct Ifnet {
+pub struct IfnetNetwork {
     config: IfnetConfig,
-    head: Option<Head>,
-    blocks: Vec<Block>,
+    head: Option<FeatureHead>,
+    blocks: Vec<FlowBlock>,
     kind: Kind,
     device: Device,
 }
@@ -40,20 +40,20 @@ pub struct SeenFrame {
 
 /// Features of a frame in addition to its colours.
 #[derive(Debug)]
-struct Head {
-    convs: Vec<Conv>,
-    last: Growing,
+struct FeatureHead {
+    convs: Vec<RifeConv>,
+    last: DoublingDeconv,
     /// Between convolutions, where there are more than two.
     relu: Option<LeakyRelu>,
 }
 
 /// Flow of both frames, `(1, 2, H, W)` each, and their blend mask.
-struct Motion {
+struct FrameMotion {
     /// `(1, 4, H, W)` in pixels
     flow: Tensor,
     /// `(1, 1, H, W)`: the first frame counts where it is large.
     mask: Tensor,
-    /// `(1, told, H, W)`
+    /// `(1, C, H, W)`
     told: Tensor,
 }
 
@@ -62,14 +62,14 @@ const BILINEAR: i64 = 0;
 const BORDER: i64 = 1;
 
 /// Places of pixels in -1..1, for moving frames.
-struct Places {
+struct PixelGrid {
     /// `(1, 2, H, W)` in f32
     grid: Tensor,
     /// Size of one pixel, `(1, 2, 1, 1)`
     half: Tensor,
 }
 
-impl Ifnet {
+impl IfnetNetwork {
     /// Reads a weight file.
     pub fn open(place: &Path, kind: Kind, device: Device) -> Result<Self, EngineError> {
         let config = IfnetConfig::read(place)?;
@@ -80,8 +80,8 @@ impl Ifnet {
     pub fn new(config: &IfnetConfig, w: &Weights) -> Result<Self, WeightsError> {
         let prefix = config.prefix.clone();
         let w = &w.translated(move |name| format!("{prefix}{name}"));
-        let head = config.head.as_ref().map(|head| Head::new(head, w));
-        let blocks = (0..config.widths.len()).map(|number| Block::new(config, number, w));
+        let head = config.head.as_ref().map(|head| FeatureHead::new(head, w));
+        let blocks = (0..config.widths.len()).map(|number| FlowBlock::new(config, number, w));
         Ok(Self {
             head: head.transpose()?,
             blocks: blocks.collect::<Result<_, _>>()?,
@@ -134,13 +134,13 @@ impl Ifnet {
         tch::no_grad(|| {
             let pair = [first, second];
             let size = first.pixels.size();
-            let places = Places::new([size[2], size[3]], self.device);
+            let places = PixelGrid::new([size[2], size[3]], self.device);
             let time =
                 first
                     .pixels
                     .new_full([1, 1, size[2], size[3]], time, (self.kind, self.device));
             let mut moved = pair.map(|frame| frame.pixels.shallow_clone());
-            let mut motion: Option<Motion> = None;
+            let mut motion: Option<FrameMotion> = None;
             let scales = self.config.scales();
             for (block, &scale) in self.blocks.iter().zip(scales) {
                 if is_cancelled() {
@@ -161,14 +161,14 @@ impl Ifnet {
     /// One block: the motion that was found before it, farther.
     fn step(
         &self,
-        block: &Block,
+        block: &FlowBlock,
         scale: i64,
         pair: [&SeenFrame; 2],
         moved: &[Tensor; 2],
         time: &Tensor,
-        motion: Option<Motion>,
-        places: &Places,
-    ) -> Motion {
+        motion: Option<FrameMotion>,
+        places: &PixelGrid,
+    ) -> FrameMotion {
         let features = pair.map(|frame| frame.features.as_ref());
         let features = match features {
             [Some(first), Some(second)] => Some([first, second]),
@@ -198,7 +198,7 @@ impl Ifnet {
             // Up to 4.6 a block says how the mask changes.
             None => before.mask + found.mask,
         };
-        Motion {
+        FrameMotion {
             flow: before.flow + found.flow,
             mask,
             told: found.told,
@@ -206,19 +206,19 @@ impl Ifnet {
     }
 }
 
-impl Head {
+impl FeatureHead {
     fn new(head: &IfnetHead, w: &Weights) -> Result<Self, WeightsError> {
         let (last, others) = head.layers.split_last().unzip();
         let others = others.unwrap_or_default().iter().enumerate();
         let convs = others.map(|(number, layer)| {
             let (inputs, stride) = if number == 0 { (3, 2) } else { (head.width, 1) };
-            Conv::new(&(w / layer), [inputs, head.width], stride)
+            RifeConv::new(&(w / layer), [inputs, head.width], stride)
         });
         let convs = convs.collect::<Result<Vec<_>, _>>()?;
         let last = last.cloned().unwrap_or_default();
         Ok(Self {
             relu: (convs.len() > 1).then(|| LeakyRelu::new(SLOPE, w)),
-            last: Growing::new(&(w / &last), [head.width, head.features])?,
+            last: DoublingDeconv::new(&(w / &last), [head.width, head.features])?,
             convs,
         })
     }
@@ -236,7 +236,7 @@ impl Head {
     }
 }
 
-impl Places {
+impl PixelGrid {
     fn new([height, width]: [i64; 2], device: Device) -> Self {
         let options = (Kind::Float, device);
         let across = Tensor::linspace(-1.0, 1.0, width, options).view([1, 1, 1, width]);

@@ -4,11 +4,11 @@
 
 use std::path::PathBuf;
 
-use safelight_core::media::Picture;
+use safelight_core::media::RgbPixels;
 use tch::{Device, Kind, Tensor};
 use tempfile::TempDir;
 
-use super::Ifnet;
+use super::IfnetNetwork;
 use crate::closeness::assert_close;
 use crate::finish::{is_cut, likeness};
 use crate::pixels::pixels_from_rgb8;
@@ -24,9 +24,9 @@ fn write(version: &str, rename: impl Fn(&str) -> String) -> (TempDir, PathBuf) {
     fixtures::write_changed(tensors, |key, tensor| Some((rename(key), tensor)))
 }
 
-fn open(version: &str, rename: impl Fn(&str) -> String) -> Ifnet {
+fn open(version: &str, rename: impl Fn(&str) -> String) -> IfnetNetwork {
     let (_folder, path) = write(version, rename);
-    Ifnet::open(&path, Kind::Float, Device::Cpu).unwrap()
+    IfnetNetwork::open(&path, Kind::Float, Device::Cpu).unwrap()
 }
 
 fn own(key: &str) -> String {
@@ -95,19 +95,19 @@ fn half_a_file_is_refused_by_what_is_missing() {
     let (_folder, path) = write("4.25", |key| {
         key.replace("block2.convblock.7.beta", "other")
     });
-    let err = Ifnet::open(&path, Kind::Float, Device::Cpu).unwrap_err();
+    let err = IfnetNetwork::open(&path, Kind::Float, Device::Cpu).unwrap_err();
     assert!(err.to_string().contains("block2.convblock.7.beta"), "{err}");
 }
 
 /// `(1, 3, H, W)` in 0..1
-fn pixels(picture: &Picture) -> Tensor {
+fn pixels(picture: &RgbPixels) -> Tensor {
     pixels_from_rgb8(&picture.rgb, picture.width, picture.height).unwrap() * 0.5 + 0.5
 }
 
 /// A scene of large and small shapes of its own, shown from `x` on.
 fn scene(seed: f64, x: i64) -> Tensor {
     let (height, width) = (144, 320);
-    let picture = Picture::from_fn(256, height, |column, row| {
+    let picture = RgbPixels::from_fn(256, height, |column, row| {
         let (x, y) = (
             (f64::from(column) + x as f64) / f64::from(width),
             f64::from(row) / f64::from(height),

@@ -10,8 +10,8 @@ use serde_json::Value;
 use tch::{Device, Kind, Tensor};
 use tempfile::TempDir;
 
-use super::upscaler::Upscaler;
-use super::{Canvas, upscale};
+use super::upscaler::LoadedUpscaler;
+use super::{UpscaleCanvas, upscale};
 use crate::closeness::{assert_close, distance};
 use crate::weights::tests::fixtures::{self, fixture, json_of, tensors_of};
 use crate::weights::tests::made_up::made_up;
@@ -41,9 +41,9 @@ pub(crate) fn write(name: &str) -> (TempDir, PathBuf) {
     })
 }
 
-fn open(name: &str) -> Upscaler {
+fn open(name: &str) -> LoadedUpscaler {
     let (_folder, path) = write(name);
-    Upscaler::open(&path, Kind::Float, Device::Cpu).unwrap()
+    LoadedUpscaler::open(&path, Kind::Float, Device::Cpu).unwrap()
 }
 
 /// Numbers from 0 to 1.
@@ -54,7 +54,7 @@ fn picture(name: &str, height: i64, width: i64) -> Tensor {
 }
 
 /// All pieces in one picture.
-fn whole(network: &Upscaler, pixels: &Tensor, tiles: TileSize) -> Tensor {
+fn whole(network: &LoadedUpscaler, pixels: &Tensor, tiles: TileSize) -> Tensor {
     let scale = i64::from(network.config.scale());
     let [height, width] = [2, 3].map(|axis| pixels.size()[axis] * scale);
     let canvas = Tensor::full([1, 3, height, width], f64::NAN, (Kind::Float, Device::Cpu));
@@ -104,7 +104,7 @@ fn tiles_that_see_all_that_counts_give_what_the_whole_image_does() {
 }
 
 /// A Real-ESRGAN of `num_blocks` blocks with few channels, whose weights are `gain` times as large as they are made up.
-fn deep(num_blocks: i64, gain: f64) -> Upscaler {
+fn deep(num_blocks: i64, gain: f64) -> LoadedUpscaler {
     let rrdb = RrdbConfig {
         names: RrdbNames::Body,
         growth: 4,
@@ -133,7 +133,7 @@ fn deep(num_blocks: i64, gain: f64) -> Upscaler {
     });
     let same = |key: &str, tensor| Some((key.to_owned(), tensor));
     let (_folder, path) = fixtures::write_changed(tensors.collect(), same);
-    Upscaler::open(&path, Kind::Float, Device::Cpu).unwrap()
+    LoadedUpscaler::open(&path, Kind::Float, Device::Cpu).unwrap()
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn a_full_network_needs_far_less_around_a_tile_than_its_layers_reach() {
 
 #[test]
 fn numbers_become_bytes_and_what_is_no_number_is_refused() {
-    let mut canvas = Canvas::new(2, 3);
+    let mut canvas = UpscaleCanvas::new(2, 3);
     let piece = Tensor::from_slice(&[-1.0_f32, 0.5, 2.0]).view([1, 3, 1, 1]);
     assert!(canvas.put(&piece, [1, 2]));
     assert!(!canvas.put(&(piece * f64::NAN), [0, 0]));

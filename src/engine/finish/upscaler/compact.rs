@@ -4,18 +4,18 @@
 
 use tch::Tensor;
 
-use crate::finish::conv::Conv;
+use crate::finish::conv::FinishConv;
 use crate::weights::{Weights, WeightsError};
 
 #[derive(Debug)]
-pub(super) struct Compact {
+pub(super) struct CompactUpscaler {
     /// Each with how much of what is below 0 stays, a number for each channel: `(C)`.
-    layers: Vec<(Conv, Tensor)>,
-    last: Conv,
+    layers: Vec<(FinishConv, Tensor)>,
+    last: FinishConv,
     scale: i64,
 }
 
-impl Compact {
+impl CompactUpscaler {
     pub(super) fn new(
         w: &Weights,
         width: i64,
@@ -25,13 +25,13 @@ impl Compact {
         let w = w / "body";
         let layers = (0..=num_convs).map(|number| {
             let inputs = if number == 0 { 3 } else { width };
-            let conv = Conv::new(&(&w / (2 * number)), [inputs, width], 3)?;
+            let conv = FinishConv::new(&(&w / (2 * number)), [inputs, width], 3)?;
             let slopes = (&w / (2 * number + 1)).tensor("weight", &[width])?;
             Ok((conv, slopes))
         });
         Ok(Self {
             layers: layers.collect::<Result<_, WeightsError>>()?,
-            last: Conv::new(&(&w / (2 * num_convs + 2)), [width, 3 * scale * scale], 3)?,
+            last: FinishConv::new(&(&w / (2 * num_convs + 2)), [width, 3 * scale * scale], 3)?,
             scale,
         })
     }

@@ -13,29 +13,29 @@ use std::path::Path;
 use safelight_core::networks::{UpscalerConfig, UpscalerLayers};
 use tch::{Device, Kind, Tensor};
 
-use self::compact::Compact;
-use self::rrdb::Rrdb;
-use self::span::Span;
+use self::compact::CompactUpscaler;
+use self::rrdb::RrdbUpscaler;
+use self::span::SpanUpscaler;
 use crate::error::EngineError;
 use crate::weights::Weights;
 
 #[derive(Debug)]
-enum Network {
-    Rrdb(Rrdb),
-    Compact(Compact),
-    Span(Span),
+enum UpscalerNetwork {
+    Rrdb(RrdbUpscaler),
+    Compact(CompactUpscaler),
+    Span(SpanUpscaler),
 }
 
 /// An upscaler with its weights where it computes.
 #[derive(Debug)]
-pub struct Upscaler {
-    network: Network,
+pub struct LoadedUpscaler {
+    network: UpscalerNetwork,
     pub config: UpscalerConfig,
     pub kind: Kind,
     pub device: Device,
 }
 
-impl Upscaler {
+impl LoadedUpscaler {
     /// Reads a file.
     pub fn open(place: &Path, kind: Kind, device: Device) -> Result<Self, EngineError> {
         let config = UpscalerConfig::read(place)?;
@@ -47,12 +47,14 @@ impl Upscaler {
         let prefix = config.prefix.clone();
         let w = weights.translated(move |key| format!("{prefix}{key}"));
         let network = match &config.layers {
-            UpscalerLayers::Rrdb(rrdb) => Network::Rrdb(Rrdb::new(&w, config.width, rrdb)?),
-            UpscalerLayers::Compact { num_convs, scale } => {
-                Network::Compact(Compact::new(&w, config.width, *num_convs, *scale)?)
+            UpscalerLayers::Rrdb(rrdb) => {
+                UpscalerNetwork::Rrdb(RrdbUpscaler::new(&w, config.width, rrdb)?)
             }
+            UpscalerLayers::Compact { num_convs, scale } => UpscalerNetwork::Compact(
+                CompactUpscaler::new(&w, config.width, *num_convs, *scale)?,
+            ),
             UpscalerLayers::Span { scale, is_normed } => {
-                Network::Span(Span::new(&w, config.width, *scale, *is_normed)?)
+                UpscalerNetwork::Span(SpanUpscaler::new(&w, config.width, *scale, *is_normed)?)
             }
         };
         Ok(Self {
@@ -68,18 +70,18 @@ impl Upscaler {
     /// `None` once `go_on`, called between blocks, returns false.
     pub(super) fn trunk(&self, places: &Tensor, go_on: &dyn Fn() -> bool) -> Option<Tensor> {
         match &self.network {
-            Network::Rrdb(network) => network.trunk(places, go_on),
-            Network::Compact(network) => network.trunk(places, go_on),
-            Network::Span(network) => network.trunk(places, go_on),
+            UpscalerNetwork::Rrdb(network) => network.trunk(places, go_on),
+            UpscalerNetwork::Compact(network) => network.trunk(places, go_on),
+            UpscalerNetwork::Span(network) => network.trunk(places, go_on),
         }
     }
 
     /// Upsamples the result of [`trunk`](Self::trunk) to pixels: `(1, 3, h s, w s)`, s being the inner scale.
     pub(super) fn end(&self, made: &Tensor, places: &Tensor) -> Tensor {
         match &self.network {
-            Network::Rrdb(network) => network.end(made),
-            Network::Compact(network) => network.end(made, places),
-            Network::Span(network) => network.end(made),
+            UpscalerNetwork::Rrdb(network) => network.end(made),
+            UpscalerNetwork::Compact(network) => network.end(made, places),
+            UpscalerNetwork::Span(network) => network.end(made),
         }
     }
 }

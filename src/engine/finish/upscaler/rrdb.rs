@@ -5,7 +5,7 @@
 use safelight_core::networks::RrdbConfig;
 use tch::Tensor;
 
-use crate::finish::conv::{Conv, LeakyRelu};
+use crate::finish::conv::{FinishConv, LeakyRelu};
 use crate::weights::{Weights, WeightsError};
 
 const NUM_CONVS: i64 = 5;
@@ -17,8 +17,8 @@ const SLOPE: f64 = 0.2;
 /// Five convolutions, each of which sees what all before it made.
 #[derive(Debug)]
 struct DenseBlock {
-    convs: Vec<Conv>,
-    shortcut: Option<Conv>,
+    convs: Vec<FinishConv>,
+    shortcut: Option<FinishConv>,
 }
 
 impl DenseBlock {
@@ -30,11 +30,11 @@ impl DenseBlock {
                 cfg.growth
             };
             let sizes = [width + number * cfg.growth, outputs];
-            Conv::new(&(w / cfg.within(number)), sizes, 3)
+            FinishConv::new(&(w / cfg.within(number)), sizes, 3)
         });
         let shortcut = cfg.has_shortcuts.then(|| {
             let w = w / "conv1x1";
-            Conv::without_bias(&w, [width, cfg.growth], 1)
+            FinishConv::without_bias(&w, [width, cfg.growth], 1)
         });
         Ok(Self {
             convs: convs.collect::<Result<_, _>>()?,
@@ -62,18 +62,18 @@ impl DenseBlock {
 }
 
 #[derive(Debug)]
-pub(super) struct Rrdb {
-    first: Conv,
+pub(super) struct RrdbUpscaler {
+    first: FinishConv,
     blocks: Vec<[DenseBlock; NUM_DENSE as usize]>,
-    trunk: Conv,
-    ups: Vec<Conv>,
-    ends: [Conv; 2],
+    trunk: FinishConv,
+    ups: Vec<FinishConv>,
+    ends: [FinishConv; 2],
     act: LeakyRelu,
 }
 
-impl Rrdb {
+impl RrdbUpscaler {
     pub(super) fn new(w: &Weights, width: i64, cfg: &RrdbConfig) -> Result<Self, WeightsError> {
-        let conv = |name: String, sizes| Conv::new(&(w / name), sizes, 3);
+        let conv = |name: String, sizes| FinishConv::new(&(w / name), sizes, 3);
         let same = [width, width];
         let dense = |block, part| DenseBlock::new(&(w / cfg.dense(block, part)), width, cfg);
         let blocks = (0..cfg.num_blocks)

@@ -6,7 +6,7 @@
 use safelight_core::networks::SPAN_BLOCKS;
 use tch::{Kind, Tensor};
 
-use crate::finish::conv::Conv;
+use crate::finish::conv::FinishConv;
 use crate::weights::{Weights, WeightsError};
 
 /// Mean that is subtracted from pixels; files do not store it.
@@ -14,7 +14,7 @@ const MEAN: [f32; 3] = [0.4488, 0.4371, 0.4040];
 const RANGE: f64 = 255.0;
 
 /// A convolution of 3 × 3 that was trained as 1 × 1, 3 × 3 and 1 × 1 with a shortcut of 1 × 1.
-fn merged(w: &Weights, [inputs, outputs]: [i64; 2]) -> Result<Conv, WeightsError> {
+fn merged(w: &Weights, [inputs, outputs]: [i64; 2]) -> Result<FinishConv, WeightsError> {
     let kind = w.kind();
     let exact = w.with_kind(Kind::Double);
     let read = |name: &str, sizes: [i64; 2], kernel: i64| {
@@ -42,13 +42,16 @@ fn merged(w: &Weights, [inputs, outputs]: [i64; 2]) -> Result<Conv, WeightsError
     let bias = c.mv(&ab_bias) + c_bias + shortcut_bias;
     // In the middle of nothing else.
     let weight = weight + shortcut.constant_pad_nd([1, 1, 1, 1]);
-    Ok(Conv::of(&weight.to_kind(kind), Some(bias.to_kind(kind))))
+    Ok(FinishConv::from_tensors(
+        &weight.to_kind(kind),
+        Some(bias.to_kind(kind)),
+    ))
 }
 
 #[derive(Debug)]
-struct Block([Conv; 3]);
+struct SpanBlock([FinishConv; 3]);
 
-impl Block {
+impl SpanBlock {
     fn new(w: &Weights, width: i64) -> Result<Self, WeightsError> {
         let conv = |name: &str| merged(&(w / name), [width, width]);
         Ok(Self([conv("c1_r")?, conv("c2_r")?, conv("c3_r")?]))
@@ -67,18 +70,18 @@ impl Block {
 }
 
 #[derive(Debug)]
-pub(super) struct Span {
+pub(super) struct SpanUpscaler {
     /// `(1, 3, 1, 1)`
     mean: Option<Tensor>,
-    first: Conv,
-    blocks: Vec<Block>,
-    behind: Conv,
-    joined: Conv,
-    last: Conv,
+    first: FinishConv,
+    blocks: Vec<SpanBlock>,
+    behind: FinishConv,
+    joined: FinishConv,
+    last: FinishConv,
     scale: i64,
 }
 
-impl Span {
+impl SpanUpscaler {
     pub(super) fn new(
         w: &Weights,
         width: i64,
@@ -90,14 +93,14 @@ impl Span {
             mean.to_kind(w.kind()).to_device(w.device())
         });
         let blocks =
-            (1..=SPAN_BLOCKS).map(|number| Block::new(&(w / format!("block_{number}")), width));
+            (1..=SPAN_BLOCKS).map(|number| SpanBlock::new(&(w / format!("block_{number}")), width));
         Ok(Self {
             mean,
             first: merged(&(w / "conv_1"), [3, width])?,
             blocks: blocks.collect::<Result<_, _>>()?,
             behind: merged(&(w / "conv_2"), [width, width])?,
-            joined: Conv::new(&(w / "conv_cat"), [4 * width, width], 1)?,
-            last: Conv::new(&(w / "upsampler.0"), [width, 3 * scale * scale], 3)?,
+            joined: FinishConv::new(&(w / "conv_cat"), [4 * width, width], 1)?,
+            last: FinishConv::new(&(w / "upsampler.0"), [width, 3 * scale * scale], 3)?,
             scale,
         })
     }

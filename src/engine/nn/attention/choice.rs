@@ -8,13 +8,13 @@ use std::collections::HashMap;
 
 use tch::{Device, Kind, Tensor};
 
-use super::Call;
+use super::AttentionCall;
 use super::sliced::BUDGET;
 use crate::runtime::attention_choice;
 
 /// The kernels that libtorch chooses among, in its own numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Backend {
+pub enum SdpBackend {
     /// All scores in memory at once.
     Math,
     Flash,
@@ -24,7 +24,7 @@ pub enum Backend {
     Other,
 }
 
-impl Backend {
+impl SdpBackend {
     fn of_number(number: i64) -> Option<Self> {
         match number {
             0 => Some(Self::Math),
@@ -53,11 +53,11 @@ const MAX_KNOWN: usize = 256;
 thread_local! {
     static KNOWN: RefCell<HashMap<Vec<i64>, bool>> = RefCell::default();
     #[cfg(test)]
-    pub(super) static FORCED: std::cell::Cell<Option<Backend>> = const { std::cell::Cell::new(None) };
+    pub(super) static FORCED: std::cell::Cell<Option<SdpBackend>> = const { std::cell::Cell::new(None) };
 }
 
 /// Returns whether libtorch computes `call` without all scores in memory, or on the CPU with few.
-pub(super) fn is_whole(call: &Call<'_>) -> bool {
+pub(super) fn is_whole(call: &AttentionCall<'_>) -> bool {
     let key = key(call);
     if let Some(known) = KNOWN.with_borrow(|known| known.get(&key).copied()) {
         return known;
@@ -69,7 +69,7 @@ pub(super) fn is_whole(call: &Call<'_>) -> bool {
         call.q.size(),
         call.k.size(),
         call.q.kind(),
-        backend.map_or("refused", Backend::name),
+        backend.map_or("refused", SdpBackend::name),
         if is_whole { "so" } else { "in slices" },
     );
     remember(key, is_whole);
@@ -77,7 +77,7 @@ pub(super) fn is_whole(call: &Call<'_>) -> bool {
 }
 
 /// Returns whether one of libtorch's GPU kernels takes shared key and value heads as in `call`.
-pub(super) fn is_shared(call: &Call<'_>) -> bool {
+pub(super) fn is_shared(call: &AttentionCall<'_>) -> bool {
     if call.q.device() == Device::Cpu {
         return false;
     }
@@ -85,27 +85,27 @@ pub(super) fn is_shared(call: &Call<'_>) -> bool {
     if let Some(known) = KNOWN.with_borrow(|known| known.get(&key).copied()) {
         return known;
     }
-    let Call { q, k, v, bias, .. } = *call;
+    let AttentionCall { q, k, v, bias, .. } = *call;
     let number = Tensor::f_internal_fused_sdp_choice(q, k, v, bias, 0.0, false, None, true);
-    let backend = number.ok().and_then(Backend::of_number);
-    let is_shared = matches!(backend, Some(Backend::Flash | Backend::CuDnn));
+    let backend = number.ok().and_then(SdpBackend::of_number);
+    let is_shared = matches!(backend, Some(SdpBackend::Flash | SdpBackend::CuDnn));
     remember(key, is_shared);
     is_shared
 }
 
-pub(super) fn never_shared(call: &Call<'_>) {
+pub(super) fn never_shared(call: &AttentionCall<'_>) {
     remember(shared_key(call), false);
 }
 
 /// Cache key of a call with shared heads; equal to no other call's key.
-fn shared_key(call: &Call<'_>) -> Vec<i64> {
+fn shared_key(call: &AttentionCall<'_>) -> Vec<i64> {
     let mut key = key(call);
     key.push(i64::MIN);
     key
 }
 
 /// A kernel that was chosen for `call` does not work.
-pub(super) fn never_whole(call: &Call<'_>) {
+pub(super) fn never_whole(call: &AttentionCall<'_>) {
     remember(key(call), false);
 }
 
@@ -124,12 +124,12 @@ fn remember(key: Vec<i64>, is_whole: bool) {
 }
 
 /// Backend that libtorch would select; `None` if it refuses the call.
-pub(super) fn libtorchs_own(call: &Call<'_>) -> Option<Backend> {
+pub(super) fn libtorchs_own(call: &AttentionCall<'_>) -> Option<SdpBackend> {
     #[cfg(test)]
     if let Some(forced) = FORCED.get() {
         return Some(forced);
     }
-    let Call {
+    let AttentionCall {
         q,
         k,
         v,
@@ -137,25 +137,27 @@ pub(super) fn libtorchs_own(call: &Call<'_>) -> Option<Backend> {
         scale,
     } = *call;
     let number = Tensor::f_internal_fused_sdp_choice(q, k, v, bias, 0.0, false, scale, false);
-    Backend::of_number(number.ok()?)
+    SdpBackend::of_number(number.ok()?)
 }
 
-fn may_be_whole(call: &Call<'_>, backend: Option<Backend>) -> bool {
+fn may_be_whole(call: &AttentionCall<'_>, backend: Option<SdpBackend>) -> bool {
     match backend {
-        Some(Backend::Math) | None => call.q.device() == Device::Cpu && score_bytes(call) <= BUDGET,
+        Some(SdpBackend::Math) | None => {
+            call.q.device() == Device::Cpu && score_bytes(call) <= BUDGET
+        }
         Some(_) => true,
     }
 }
 
 /// Of all scores at once, in f32.
-fn score_bytes(call: &Call<'_>) -> usize {
+fn score_bytes(call: &AttentionCall<'_>) -> usize {
     let sizes = [&call.q.size()[..3], &call.k.size()[2..3]].concat();
     let factors = sizes.iter().map(|&size| size.max(0) as usize);
     factors.fold(size_of::<f32>(), usize::saturating_mul)
 }
 
 /// All that libtorch's choice depends on.
-fn key(call: &Call<'_>) -> Vec<i64> {
+fn key(call: &AttentionCall<'_>) -> Vec<i64> {
     let mut key = vec![attention_choice() as i64, kind_number(call.q.kind())];
     key.push(match call.q.device() {
         Device::Cuda(index) => index as i64,

@@ -20,7 +20,7 @@ const MAX_FAST_WIDTH: i64 = 256;
 
 /// Inputs of one attention call.
 #[derive(Clone, Copy)]
-struct Call<'a> {
+struct AttentionCall<'a> {
     /// `(B, H, L, D)`
     q: &'a Tensor,
     /// `(B, H, S, D)`
@@ -33,7 +33,7 @@ struct Call<'a> {
     scale: Option<f64>,
 }
 
-impl Call<'_> {
+impl AttentionCall<'_> {
     /// Scale factor of the scores.
     fn factor(&self) -> f64 {
         let width = self.q.size().last().copied().unwrap_or(1);
@@ -50,7 +50,7 @@ pub fn attention(
     bias: Option<&Tensor>,
     scale: Option<f64>,
 ) -> Tensor {
-    let call = Call {
+    let call = AttentionCall {
         q,
         k,
         v,
@@ -77,7 +77,7 @@ pub fn shared_attention(q: &Tensor, k: &Tensor, v: &Tensor, bias: Option<&Tensor
     let sharing = q.size()[1] / k.size()[1];
     if sharing > 1 && attention_choice() != AttentionChoice::Sliced {
         let scale = None;
-        let call = Call {
+        let call = AttentionCall {
             q,
             k,
             v,
@@ -93,8 +93,8 @@ pub fn shared_attention(q: &Tensor, k: &Tensor, v: &Tensor, bias: Option<&Tensor
 }
 
 /// Without a copy of keys and values for each head of queries; `None` where no kernel of libtorch's does that.
-fn shared(call: &Call<'_>) -> Option<Tensor> {
-    let Call { q, k, v, bias, .. } = *call;
+fn shared(call: &AttentionCall<'_>) -> Option<Tensor> {
+    let AttentionCall { q, k, v, bias, .. } = *call;
     if !choice::is_shared(call) {
         return None;
     }
@@ -111,7 +111,7 @@ fn shared(call: &Call<'_>) -> Option<Tensor> {
         .ok()
 }
 
-fn is_sliced(call: &Call<'_>) -> bool {
+fn is_sliced(call: &AttentionCall<'_>) -> bool {
     attention_choice() == AttentionChoice::Sliced || !choice::is_whole(call)
 }
 
@@ -120,7 +120,7 @@ fn is_sliced(call: &Call<'_>) -> bool {
 pub fn pixel_attention(q: &Tensor, k: &Tensor, v: &Tensor) -> Tensor {
     if pixels_are_sliced(q.device(), is_rocm()) {
         let (bias, scale) = (None, None);
-        let call = Call {
+        let call = AttentionCall {
             q,
             k,
             v,
@@ -137,12 +137,10 @@ fn pixels_are_sliced(device: Device, is_rocm: bool) -> bool {
 }
 
 /// Attention of one half-precision head that is too wide for libtorch's fast kernels: `rows` rows of scores at a time
-/// are
-/// held in memory in f32. On an H200 it takes a third of the time of the kernels that accept such heads.
+/// are held in memory in f32. On an H200 it takes a third of the time of the kernels that accept such heads.
 ///
 /// `q`: `(1, 1, L, D)`, `k`, `v`: `(1, 1, S, D)`. Returns `(1, 1, L, D)`; `None` for other heads, and if libtorch
-/// cannot
-/// multiply half precision into f32.
+/// cannot multiply half precision into f32.
 pub fn wide_attention(q: &Tensor, k: &Tensor, v: &Tensor, rows: i64) -> Option<Tensor> {
     let width = q.size().last().copied()?;
     let is_half = matches!(q.kind(), Kind::Half | Kind::BFloat16);

@@ -1,12 +1,11 @@
 //! Attention in slices: the scores of some heads and rows at a time, so that memory stays bounded at any length.
 //!
 //! The softmax is in f32 whatever comes in, and so are the scores, but for AMD's GPUs whose libtorch cannot multiply
-//! halves to f32. Slower than fused kernels by what the scores cost to write
-//! and read; chooses nothing.
+//! halves to f32. Slower than fused kernels by what the scores cost to write and read; chooses nothing.
 
 use tch::{Device, Kind, Tensor};
 
-use super::Call;
+use super::AttentionCall;
 use crate::kernels;
 use crate::runtime::is_rocm;
 
@@ -15,12 +14,12 @@ pub(super) const BUDGET: usize = 256 << 20;
 
 /// Part of the attention computed at a time within the memory budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Slab {
+pub(super) struct AttentionSlab {
     pub(super) heads: i64,
     pub(super) rows: i64,
 }
 
-impl Slab {
+impl AttentionSlab {
     /// Whole heads where they fit, else rows of one; one row at the least.
     pub(super) fn within(budget: usize, heads: i64, rows: i64, row_bytes: usize) -> Self {
         let fitting = (budget / row_bytes.max(1)).max(1) as i64;
@@ -40,7 +39,7 @@ impl Slab {
 
 /// Precision of the two products: queries with keys, and scores with values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Products {
+pub(super) enum ScoreProducts {
     /// Halves multiplied to f32, and the softmax as halves in one pass.
     HalvesFused,
     /// Halves multiplied to f32.
@@ -51,8 +50,8 @@ pub(super) enum Products {
     Floats,
 }
 
-impl Products {
-    fn of(call: &Call<'_>) -> Self {
+impl ScoreProducts {
+    fn for_call(call: &AttentionCall<'_>) -> Self {
         let Device::Cuda(_) = call.q.device() else {
             return Self::Floats;
         };
@@ -65,7 +64,11 @@ impl Products {
     }
 
     /// `widens`: whether libtorch multiplies halves to f32 there.
-    pub(super) fn on_gpu(call: &Call<'_>, widens: impl FnOnce() -> bool, is_rocm: bool) -> Self {
+    pub(super) fn on_gpu(
+        call: &AttentionCall<'_>,
+        widens: impl FnOnce() -> bool,
+        is_rocm: bool,
+    ) -> Self {
         if !matches!(call.q.kind(), Kind::Half | Kind::BFloat16) {
             Self::Floats
         } else if !widens() {
@@ -98,8 +101,7 @@ impl Products {
     }
 
     /// Share of `factor` applied to the queries: for products in half precision the largest power of two in it, which
-    /// is exact
-    /// and keeps the scores within f16.
+    /// is exact and keeps the scores within f16.
     fn early(self, factor: f64) -> f64 {
         if self == Self::Rounded && factor > 0.0 {
             factor.log2().floor().exp2()
@@ -131,17 +133,17 @@ impl Products {
 
 /// Attention in slices, with at most `budget` bytes in addition to the result and, for half precision without products
 /// into f32, the keys and values of some heads in f32. A row whose scores are all minus infinity gives zeros.
-pub(super) fn sliced(call: &Call<'_>, budget: usize) -> Tensor {
-    sliced_by(call, budget, Products::of)
+pub(super) fn sliced(call: &AttentionCall<'_>, budget: usize) -> Tensor {
+    sliced_by(call, budget, ScoreProducts::for_call)
 }
 
 /// `products`: of a call that has something in it.
 pub(super) fn sliced_by(
-    call: &Call<'_>,
+    call: &AttentionCall<'_>,
     budget: usize,
-    products: impl FnOnce(&Call<'_>) -> Products,
+    products: impl FnOnce(&AttentionCall<'_>) -> ScoreProducts,
 ) -> Tensor {
-    let Call { q, k, v, bias, .. } = *call;
+    let AttentionCall { q, k, v, bias, .. } = *call;
     let (q_size, v_size) = (q.size(), v.size());
     let [batch, heads, len] = [0, 1, 2].map(|dim| q_size[dim]);
     let (keys, width) = (v_size[2], v_size[3]);
@@ -152,7 +154,7 @@ pub(super) fn sliced_by(
     }
     let products = products(call);
     let row_bytes = (keys as usize).saturating_mul(products.score_bytes());
-    let slab = Slab::within(budget, heads, len, row_bytes);
+    let slab = AttentionSlab::within(budget, heads, len, row_bytes);
     let bias = bias.map(|bias| bias.expand([batch, heads, len, keys], true));
     for index in 0..batch {
         let mut head = 0;
@@ -180,19 +182,19 @@ pub(super) fn sliced_by(
 
 /// The values by the softmax of the scores: `scores`: `(h, n, S)` as multiplied, `v`: `(h, S, E)` -> `(h, n, E)`
 fn weighted(
-    products: Products,
+    products: ScoreProducts,
     scores: Tensor,
     bias: Option<&Tensor>,
-    call: &Call<'_>,
+    call: &AttentionCall<'_>,
     v: &Tensor,
 ) -> Tensor {
     let mut scores = scores;
     let factor = call.factor() / products.early(call.factor());
-    if products == Products::Rounded {
+    if products == ScoreProducts::Rounded {
         scores = scores.to_kind(Kind::Float);
     }
-    let is_fused = products == Products::HalvesFused;
-    if is_fused || (products == Products::Rounded && bias.is_none()) {
+    let is_fused = products == ScoreProducts::HalvesFused;
+    if is_fused || (products == ScoreProducts::Rounded && bias.is_none()) {
         let size = scores.size();
         let flat = scores.view([-1, size[2]]);
         let weights = kernels::softmax_to(&flat, factor, call.q.kind());
@@ -212,12 +214,12 @@ fn weighted(
     let sums = scores.sum_dim_intlist([-1_i64].as_slice(), true, Kind::Float);
     let sums = sums.clamp_min(f64::from(f32::MIN_POSITIVE));
     let weights = match products {
-        Products::Floats => scores,
+        ScoreProducts::Floats => scores,
         // Before the product: the sum of all values may be too large for a half.
-        Products::Rounded => {
+        ScoreProducts::Rounded => {
             return scores.g_div_(&sums).to_kind(call.q.kind()).bmm(v);
         }
-        Products::Halves | Products::HalvesFused => scores.to_kind(call.q.kind()),
+        ScoreProducts::Halves | ScoreProducts::HalvesFused => scores.to_kind(call.q.kind()),
     };
     products.multiply(&weights, v).g_div_(&sums)
 }

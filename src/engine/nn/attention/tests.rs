@@ -4,9 +4,9 @@ use safelight_core::memory::compute_options::{AttentionChoice, ComputeOptions};
 use safelight_core::memory::conv_backends::ConvBackend;
 use tch::{Device, Kind, Tensor};
 
-use super::choice::{Backend, FORCED, forget, is_whole, libtorchs_own, never_whole};
-use super::sliced::{BUDGET, Products, Slab, sliced, sliced_by};
-use super::{Call, attention, pixel_attention, pixels_are_sliced, shared_attention};
+use super::choice::{FORCED, SdpBackend, forget, is_whole, libtorchs_own, never_whole};
+use super::sliced::{AttentionSlab, BUDGET, ScoreProducts, sliced, sliced_by};
+use super::{AttentionCall, attention, pixel_attention, pixels_are_sliced, shared_attention};
 use crate::closeness::distance;
 use crate::drawn::drawn;
 use crate::runtime::{memory_counts, memory_peaks, reset_peaks, use_compute_options};
@@ -20,14 +20,14 @@ fn heads([b, h, l, d]: [i64; 4], kind: Kind) -> Tensor {
     random(&[b, l, h, d], kind).transpose(1, 2)
 }
 
-fn libtorchs(call: &Call<'_>) -> Tensor {
+fn libtorchs(call: &AttentionCall<'_>) -> Tensor {
     Tensor::scaled_dot_product_attention(
         call.q, call.k, call.v, call.bias, 0.0, false, call.scale, false,
     )
 }
 
 /// All scores at once, in double precision.
-fn by_definition(call: &Call<'_>) -> Tensor {
+fn by_definition(call: &AttentionCall<'_>) -> Tensor {
     let [q, k, v] = [call.q, call.k, call.v].map(|xs| xs.to_kind(Kind::Double));
     let mut scores = q.matmul(&k.transpose(2, 3)) * call.factor();
     if let Some(bias) = call.bias {
@@ -55,7 +55,7 @@ fn slices_give_what_libtorch_gives_at_every_width_scale_bias_and_odd_size() {
         let by_key = random(&[b, 1, 1, s], Kind::Float);
         for bias in [None, Some(&full), Some(&shared), Some(&by_key)] {
             for scale in [None, Some(0.2), Some(0.03)] {
-                let call = Call {
+                let call = AttentionCall {
                     q: &q,
                     k: &k,
                     v: &v,
@@ -87,7 +87,7 @@ fn heads_of_queries_that_share_keys_and_values_give_what_each_gives_with_its_own
         let found = shared_attention(&q, &k, &v, bias);
         for head in 0..6 {
             let own = |xs: &Tensor, head: i64| xs.narrow(1, head, 1);
-            let call = Call {
+            let call = AttentionCall {
                 q: &own(&q, head),
                 k: &own(&k, head / 3),
                 v: &own(&v, head / 3),
@@ -104,7 +104,7 @@ fn heads_of_queries_that_share_keys_and_values_give_what_each_gives_with_its_own
 fn slices_of_halves_are_as_close_as_libtorchs_own() {
     for kind in [Kind::BFloat16, Kind::Half] {
         let [q, k, v] = [21, 50, 50].map(|len| heads([1, 4, len, 72], kind));
-        let call = Call {
+        let call = AttentionCall {
             q: &q,
             k: &k,
             v: &v,
@@ -125,22 +125,22 @@ fn slices_of_halves_are_as_close_as_libtorchs_own() {
 #[test]
 fn amds_gpus_multiply_halves_where_libtorch_gives_no_f32_for_them_and_others_do_as_before() {
     for (kind, widens, is_rocm, expected) in [
-        (Kind::Half, false, true, Products::Rounded),
-        (Kind::BFloat16, false, true, Products::Rounded),
-        (Kind::Half, true, true, Products::HalvesFused),
-        (Kind::Float, false, true, Products::Floats),
-        (Kind::Half, false, false, Products::Floats),
-        (Kind::Half, true, false, Products::HalvesFused),
+        (Kind::Half, false, true, ScoreProducts::Rounded),
+        (Kind::BFloat16, false, true, ScoreProducts::Rounded),
+        (Kind::Half, true, true, ScoreProducts::HalvesFused),
+        (Kind::Float, false, true, ScoreProducts::Floats),
+        (Kind::Half, false, false, ScoreProducts::Floats),
+        (Kind::Half, true, false, ScoreProducts::HalvesFused),
     ] {
         let xs = heads([1, 2, 3, 8], kind);
-        let call = Call {
+        let call = AttentionCall {
             q: &xs,
             k: &xs,
             v: &xs,
             bias: None,
             scale: None,
         };
-        let found = Products::on_gpu(&call, || widens, is_rocm);
+        let found = ScoreProducts::on_gpu(&call, || widens, is_rocm);
         assert_eq!(found, expected, "{kind:?}, {widens}, {is_rocm}");
     }
 }
@@ -151,7 +151,7 @@ fn products_in_halves_are_nearly_as_close_as_libtorchs_own_with_and_without_bias
         let [q, k, v] = [21, 50, 50].map(|len| heads([2, 4, len, 72], kind));
         let bias = random(&[2, 1, 21, 50], kind);
         for bias in [None, Some(&bias)] {
-            let call = Call {
+            let call = AttentionCall {
                 q: &q,
                 k: &k,
                 v: &v,
@@ -159,7 +159,7 @@ fn products_in_halves_are_nearly_as_close_as_libtorchs_own_with_and_without_bias
                 scale: None,
             };
             let expected = by_definition(&call);
-            let found = sliced_by(&call, 3000, |_| Products::Rounded);
+            let found = sliced_by(&call, 3000, |_| ScoreProducts::Rounded);
             assert_eq!(found.kind(), kind);
             let (own, libtorch) = (
                 distance(&found, &expected),
@@ -180,14 +180,14 @@ fn scores_and_sums_that_no_half_can_hold_are_no_trouble_in_halves() {
     let v = Tensor::full([1, 1, 300, 128], 600.0, (Kind::Half, Device::Cpu));
     let bias = Tensor::zeros([1, 1, 8, 300], (Kind::Half, Device::Cpu));
     for bias in [None, Some(&bias)] {
-        let call = Call {
+        let call = AttentionCall {
             q: &q,
             k: &k,
             v: &v,
             bias,
             scale: None,
         };
-        let found = sliced_by(&call, BUDGET, |_| Products::Rounded);
+        let found = sliced_by(&call, BUDGET, |_| ScoreProducts::Rounded);
         assert!(distance(&found, &by_definition(&call)) < 2e-3);
     }
 }
@@ -198,7 +198,7 @@ fn a_row_that_may_look_at_nothing_gives_zeros_and_its_neighbours_what_they_shoul
     let bias = random(&[1, 1, 5, 9], Kind::Float);
     drop(bias.narrow(2, 3, 1).fill_(f64::NEG_INFINITY));
     drop(bias.narrow(3, 8, 1).fill_(f64::NEG_INFINITY));
-    let call = Call {
+    let call = AttentionCall {
         q: &q,
         k: &k,
         v: &v,
@@ -211,14 +211,14 @@ fn a_row_that_may_look_at_nothing_gives_zeros_and_its_neighbours_what_they_shoul
     assert!(distance(&first(&found), &first(&by_definition(&call))) < 1e-6);
     let mask = bias.isfinite();
     let unbiased = sliced(
-        &Call {
+        &AttentionCall {
             bias: Some(&mask),
             ..call
         },
         100,
     );
     let zeros = Tensor::zeros_like(&bias).masked_fill(&mask.logical_not(), f64::NEG_INFINITY);
-    let expected = by_definition(&Call {
+    let expected = by_definition(&AttentionCall {
         bias: Some(&zeros),
         ..call
     });
@@ -228,7 +228,7 @@ fn a_row_that_may_look_at_nothing_gives_zeros_and_its_neighbours_what_they_shoul
 #[test]
 fn nothing_to_look_at_or_to_ask_gives_zeros_or_nothing() {
     let [q, none] = [4, 0].map(|len| heads([1, 2, len, 8], Kind::Float));
-    let call = |q, k| Call {
+    let call = |q, k| AttentionCall {
         q,
         k,
         v: k,
@@ -248,18 +248,27 @@ fn nothing_to_look_at_or_to_ask_gives_zeros_or_nothing() {
 #[test]
 fn the_scores_of_a_slice_stay_within_the_budget() {
     // Wan at 480p in bf16: a row is 32,760 scores.
-    let slab = Slab::within(BUDGET, 40, 32_760, 32_760 * 14);
+    let slab = AttentionSlab::within(BUDGET, 40, 32_760, 32_760 * 14);
     assert_eq!(
         slab,
-        Slab {
+        AttentionSlab {
             heads: 1,
             rows: 585
         }
     );
     assert!(slab.rows as usize * 32_760 * 14 <= BUDGET);
-    assert_eq!(Slab::within(100, 8, 5, 10), Slab { heads: 2, rows: 5 });
-    assert_eq!(Slab::within(1, 8, 5, 10), Slab { heads: 1, rows: 1 });
-    assert_eq!(Slab::within(1 << 30, 8, 5, 10), Slab { heads: 8, rows: 5 });
+    assert_eq!(
+        AttentionSlab::within(100, 8, 5, 10),
+        AttentionSlab { heads: 2, rows: 5 }
+    );
+    assert_eq!(
+        AttentionSlab::within(1, 8, 5, 10),
+        AttentionSlab { heads: 1, rows: 1 }
+    );
+    assert_eq!(
+        AttentionSlab::within(1 << 30, 8, 5, 10),
+        AttentionSlab { heads: 8, rows: 5 }
+    );
 }
 
 #[test]
@@ -267,7 +276,7 @@ fn the_memory_of_long_sequences_is_bounded() {
     crate::runtime::count_cpu_tensors();
     let len = 8192;
     let [q, k, v] = [0, 1, 2].map(|_| heads([1, 2, len, 8], Kind::Float));
-    let call = Call {
+    let call = AttentionCall {
         q: &q,
         k: &k,
         v: &v,
@@ -293,7 +302,7 @@ fn math_is_left_to_libtorch_on_the_cpu_only_and_only_where_the_scores_are_few() 
         .narrow(2, 0, 1)
         .narrow(1, 0, 1)
         .expand([1, 4, 8192, 16], false);
-    let call = |xs| Call {
+    let call = |xs| AttentionCall {
         q: xs,
         k: xs,
         v: xs,
@@ -301,11 +310,11 @@ fn math_is_left_to_libtorch_on_the_cpu_only_and_only_where_the_scores_are_few() 
         scale: None,
     };
     for (backend, xs, expected) in [
-        (Backend::Math, &few, true),
-        (Backend::Math, &many, false),
-        (Backend::Flash, &many, true),
-        (Backend::Efficient, &many, true),
-        (Backend::CuDnn, &many, true),
+        (SdpBackend::Math, &few, true),
+        (SdpBackend::Math, &many, false),
+        (SdpBackend::Flash, &many, true),
+        (SdpBackend::Efficient, &many, true),
+        (SdpBackend::CuDnn, &many, true),
     ] {
         forget();
         FORCED.set(Some(backend));
@@ -319,7 +328,7 @@ fn math_is_left_to_libtorch_on_the_cpu_only_and_only_where_the_scores_are_few() 
 #[test]
 fn a_kernel_that_failed_is_not_asked_again() {
     let xs = heads([1, 2, 6, 24], Kind::Float);
-    let call = Call {
+    let call = AttentionCall {
         q: &xs,
         k: &xs,
         v: &xs,
@@ -335,7 +344,7 @@ fn a_kernel_that_failed_is_not_asked_again() {
 #[test]
 fn libtorch_says_which_kernel_it_would_take() {
     let backend = |xs: &Tensor| {
-        libtorchs_own(&Call {
+        libtorchs_own(&AttentionCall {
             q: xs,
             k: xs,
             v: xs,
@@ -344,9 +353,9 @@ fn libtorch_says_which_kernel_it_would_take() {
         })
     };
     let xs = heads([1, 2, 6, 32], Kind::Float);
-    assert_eq!(backend(&xs), Some(Backend::Flash));
+    assert_eq!(backend(&xs), Some(SdpBackend::Flash));
     let odd = xs.transpose(2, 3).contiguous().transpose(2, 3);
-    assert_eq!(backend(&odd), Some(Backend::Math));
+    assert_eq!(backend(&odd), Some(SdpBackend::Math));
 }
 
 #[test]
@@ -361,7 +370,7 @@ fn what_is_chosen_to_be_sliced_is_sliced() {
         },
     );
     let found = attention(&xs, &xs, &xs, None, None);
-    let call = Call {
+    let call = AttentionCall {
         q: &xs,
         k: &xs,
         v: &xs,

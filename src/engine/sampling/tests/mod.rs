@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
-use safelight_core::job::{Sampler, SigmaSchedule};
+use safelight_core::job::{SamplerKind, SigmaSchedule};
 use tch::{Device, Kind, Tensor};
 
-use super::{Algorithm, End, Solver, Spacing, UniPcOptions, noise};
-use crate::store;
+use super::{SamplerAlgorithm, ScheduleEnd, SigmaSpacing, Solver, UniPcOptions, noise};
+use crate::tensor_files;
 
 const SIZE: [i64; 5] = [1, 2, 2, 1, 5];
 const SEED: u64 = 17;
@@ -28,7 +28,7 @@ const SAMPLERS: [&str; 6] = [
 
 fn fixture(name: &str) -> BTreeMap<String, Tensor> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/sampling");
-    store::read(&folder.join(name))
+    tensor_files::read(&folder.join(name))
         .unwrap()
         .into_iter()
         .collect()
@@ -58,7 +58,7 @@ fn unipc_options(setting: &str) -> UniPcOptions {
             ..plain
         },
         "sigma_min" | "no_lower_order" => UniPcOptions {
-            end: End::SigmaMin,
+            end: ScheduleEnd::SigmaMin,
             lower_order_final: setting == "sigma_min",
             ..plain
         },
@@ -70,13 +70,13 @@ fn unipc_options(setting: &str) -> UniPcOptions {
     }
 }
 
-fn sampler(kind: &str) -> Sampler {
+fn sampler(kind: &str) -> SamplerKind {
     match kind {
-        "unipc" => Sampler::UniPc,
-        "euler" => Sampler::Euler,
-        "heun" => Sampler::Heun,
-        "dpmpp" => Sampler::DpmPp2m,
-        "lcm" => Sampler::Lcm,
+        "unipc" => SamplerKind::UniPc,
+        "euler" => SamplerKind::Euler,
+        "heun" => SamplerKind::Heun,
+        "dpmpp" => SamplerKind::DpmPp2m,
+        "lcm" => SamplerKind::Lcm,
         other => panic!("the fixture has a scheduler {other} that the test does not know"),
     }
 }
@@ -88,13 +88,13 @@ fn solver(name: &str, shift: f64, num_steps: usize, part: Option<Range<usize>>) 
         "unipc" => unipc_options(setting),
         _ => UniPcOptions::default(),
     };
-    let spacing = Spacing {
+    let spacing = SigmaSpacing {
         schedule: SigmaSchedule::Simple,
         num_steps,
         shift,
         num_train_timesteps: 1000,
     };
-    let algorithm = Algorithm::spaced(sampler(kind), &spacing, unipc, SEED);
+    let algorithm = SamplerAlgorithm::spaced(sampler(kind), &spacing, unipc, SEED);
     Solver::new(algorithm, part.unwrap_or(0..num_steps)).unwrap()
 }
 
@@ -317,7 +317,8 @@ fn a_late_beginning_scales_its_noise_to_its_sigma() {
 
 #[test]
 fn steps_that_the_schedule_does_not_have_are_refused() {
-    let euler = || Algorithm::along(Sampler::Euler, vec![1.0, 0.9, 0.6, 0.2], 1000, SEED);
+    let euler =
+        || SamplerAlgorithm::along(SamplerKind::Euler, vec![1.0, 0.9, 0.6, 0.2], 1000, SEED);
     let new = |steps| Solver::new(euler(), steps);
     assert!(new(0..4).is_some() && new(3..4).is_some());
     assert!(new(0..5).is_none() && new(2..2).is_none() && new(4..4).is_none());

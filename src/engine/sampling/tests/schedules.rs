@@ -1,27 +1,27 @@
 //! The other sigma schedules, and sigmas that are given: against diffusers where it has them, and everywhere against
 //! an equation whose solution is known.
 
-use safelight_core::job::{GenerateRequest, Sampler, SigmaSchedule};
+use safelight_core::job::{GenerateRequest, SamplerKind, SigmaSchedule};
 use tch::{Kind, Tensor};
 
 use super::super::spacing::beta_quantile;
-use super::super::{Algorithm, FlowSchedule, Solver, Spacing, UniPcOptions, linspace};
+use super::super::{FlowSchedule, SamplerAlgorithm, SigmaSpacing, Solver, UniPcOptions, linspace};
 use super::{SEED, fixture, off, sampler, start, walk};
 
 /// Those whose walk is an equation's; LCM's is a chain of draws.
-const SOLVERS: [Sampler; 5] = [
-    Sampler::UniPc,
-    Sampler::UniPcBh1,
-    Sampler::Euler,
-    Sampler::Heun,
-    Sampler::DpmPp2m,
+const SOLVERS: [SamplerKind; 5] = [
+    SamplerKind::UniPc,
+    SamplerKind::UniPcBh1,
+    SamplerKind::Euler,
+    SamplerKind::Heun,
+    SamplerKind::DpmPp2m,
 ];
 
 /// The walk of a fixture's name: `kind.setting.schedule.place.steps`.
 fn solver(name: &str) -> Solver {
     let parts: Vec<&str> = name.split('.').collect();
     let sampler = match parts[1] {
-        "bh1" => Sampler::UniPcBh1,
+        "bh1" => SamplerKind::UniPcBh1,
         _ => sampler(parts[0]),
     };
     let schedule: SigmaSchedule = parts[2].parse().unwrap();
@@ -30,14 +30,14 @@ fn solver(name: &str) -> Solver {
     let whole = |algorithm| Solver::new(algorithm, 0..num_steps).unwrap();
     match place {
         "s" => {
-            let spacing = Spacing {
+            let spacing = SigmaSpacing {
                 schedule,
                 num_steps,
                 shift: number.parse().unwrap(),
                 num_train_timesteps: 1000,
             };
             let unipc = UniPcOptions::default();
-            whole(Algorithm::spaced(sampler, &spacing, unipc, SEED))
+            whole(SamplerAlgorithm::spaced(sampler, &spacing, unipc, SEED))
         }
         "t" => flux(sampler, schedule, number.parse().unwrap(), num_steps),
         "g" => {
@@ -47,13 +47,13 @@ fn solver(name: &str) -> Solver {
                 .exp();
             let even = linspace(1.0, 1.0 / num_steps as f64, num_steps).into_iter();
             let sigmas = even.map(|s| shift / (shift + (1.0 / s - 1.0))).collect();
-            whole(Algorithm::along(sampler, sigmas, 1000, SEED))
+            whole(SamplerAlgorithm::along(sampler, sigmas, 1000, SEED))
         }
         other => panic!("the fixture has a place {other} that the test does not know"),
     }
 }
 
-fn request(sampler: Sampler, schedule: SigmaSchedule, num_steps: usize) -> GenerateRequest {
+fn request(sampler: SamplerKind, schedule: SigmaSchedule, num_steps: usize) -> GenerateRequest {
     serde_json::from_value(serde_json::json!({
         "model": "flux1-dev", "family": "flux", "prompt": "", "negative_prompt": "", "width": 64, "height": 64,
         "num_frames": 1, "fps": 1.0, "num_steps": num_steps, "guidance_scale": 3.5, "seed": SEED,
@@ -62,7 +62,7 @@ fn request(sampler: Sampler, schedule: SigmaSchedule, num_steps: usize) -> Gener
     .unwrap()
 }
 
-fn flux(sampler: Sampler, schedule: SigmaSchedule, tokens: i64, num_steps: usize) -> Solver {
+fn flux(sampler: SamplerKind, schedule: SigmaSchedule, tokens: i64, num_steps: usize) -> Solver {
     let request = request(sampler, schedule, num_steps);
     let config = FlowSchedule::read(None, true).unwrap();
     config.solver(&request, tokens, 0..num_steps).unwrap()
@@ -147,13 +147,13 @@ fn every_solver_converges_in_its_order_along_sigmas_that_are_given() {
     for sampler in SOLVERS {
         let error = |num_steps: usize| {
             let sigmas = linspace(0.95, 0.05, num_steps + 1);
-            let algorithm = Algorithm::along(sampler, sigmas, 1000, SEED);
+            let algorithm = SamplerAlgorithm::along(sampler, sigmas, 1000, SEED);
             error_of(Solver::new(algorithm, 0..num_steps).unwrap())
         };
         let (coarse, fine) = (error(12), error(48));
         let order = (coarse / fine).log2() / 2.0;
         let is_in_order = match sampler {
-            Sampler::Euler => (0.9..1.1).contains(&order) && fine < 0.02,
+            SamplerKind::Euler => (0.9..1.1).contains(&order) && fine < 0.02,
             // Both methods of order 2 and the corrector, which adds one.
             _ => order > 1.6 && fine < 1e-3,
         };
@@ -169,7 +169,7 @@ fn every_solver_converges_in_its_order_along_sigmas_that_are_given() {
 fn every_solver_gets_to_the_image_along_every_schedule() {
     for schedule in SigmaSchedule::ALL {
         for sampler in SOLVERS {
-            let spacing = |num_steps| Spacing {
+            let spacing = |num_steps| SigmaSpacing {
                 schedule,
                 num_steps,
                 shift: 5.0,
@@ -177,14 +177,14 @@ fn every_solver_gets_to_the_image_along_every_schedule() {
             };
             let error = |num_steps| {
                 let unipc = UniPcOptions::default();
-                let fixed = Algorithm::spaced(sampler, &spacing(num_steps), unipc, SEED);
+                let fixed = SamplerAlgorithm::spaced(sampler, &spacing(num_steps), unipc, SEED);
                 [
                     error_of(Solver::new(fixed, 0..num_steps).unwrap()),
                     error_of(flux(sampler, schedule, 4096, num_steps)),
                 ]
             };
             let (coarse, fine) = (error(20), error(160));
-            let limit = if sampler == Sampler::Euler {
+            let limit = if sampler == SamplerKind::Euler {
                 0.02
             } else {
                 3e-3
@@ -201,16 +201,16 @@ fn every_solver_gets_to_the_image_along_every_schedule() {
 #[test]
 fn a_shift_of_the_request_is_a_fixed_one_and_nonsense_is_refused() {
     let config = FlowSchedule::read(None, true).unwrap();
-    let mut request = request(Sampler::Euler, SigmaSchedule::Simple, 4);
+    let mut request = request(SamplerKind::Euler, SigmaSchedule::Simple, 4);
     request.sampling.shift = Some(3.0);
-    for sampler in Sampler::ALL {
+    for sampler in SamplerKind::ALL {
         request.sampling.sampler = sampler;
         let of = |tokens| {
             let solver = config.solver(&request, tokens, 0..4).unwrap();
             solver.sigmas().to_vec()
         };
         assert_eq!(of(256), of(4096), "{}", sampler.name());
-        let last = of(256)[if sampler == Sampler::Heun { 6 } else { 3 }];
+        let last = of(256)[if sampler == SamplerKind::Heun { 6 } else { 3 }];
         assert!((last - 0.5).abs() < 1e-3, "{}: {last}", sampler.name());
     }
     assert!(config.solver(&request, 256, 3..5).is_err());

@@ -10,11 +10,11 @@ use safelight_core::networks::{KlVaeConfig, NORMED_EDGE, NetworkConfig as _, Wan
 use tch::{Device, Tensor};
 
 use crate::error::EngineError;
-use crate::fault::Site;
-use crate::memory::Lent;
+use crate::fault::FaultSite;
+use crate::memory::CachedNetwork;
 use crate::vae::{
-    Bands, KlVaeDecoder, KlVaeEncoder, KlWay, Posterior, WanVaeDecoder, WanVaeEncoder, kl,
-    kl::Statistics, wan,
+    KlVaeDecoder, KlVaeEncoder, KlWay, Posterior, RowBands, WanVaeDecoder, WanVaeEncoder, kl,
+    kl::LatentStatistics, wan,
 };
 use crate::work::StageWork;
 
@@ -23,29 +23,29 @@ const LARGEST_WHOLE: i64 = 1 << 20;
 
 /// An autoencoder by its numbers. Its own shape is `(B, C, h, w)`, or of Wan's `(B, C, 1, h, w)`.
 #[derive(Debug)]
-pub(super) enum Autoencoder {
+pub(super) enum ImageAutoencoder {
     /// With statistics where its latents are normed.
-    Kl(KlVaeConfig, Option<Statistics>),
+    Kl(KlVaeConfig, Option<LatentStatistics>),
     Wan(WanVaeConfig),
 }
 
-pub(super) enum Encoder {
+pub(super) enum ImageEncoder {
     Kl(Box<KlVaeEncoder>),
     Wan(Box<WanVaeEncoder>),
 }
 
-pub(super) enum Decoder {
-    Kl(Box<Lent<KlVaeDecoder>>),
-    Wan(Box<Lent<WanVaeDecoder>>),
+pub(super) enum ImageDecoder {
+    Kl(Box<CachedNetwork<KlVaeDecoder>>),
+    Wan(Box<CachedNetwork<WanVaeDecoder>>),
 }
 
-impl Autoencoder {
+impl ImageAutoencoder {
     pub(super) fn read(home: &Path) -> Result<Self, EngineError> {
-        Ok(if WanVaeConfig::is_in(&WeightSet::at(home)?) {
+        Ok(if WanVaeConfig::is_in(&WeightSet::open(home)?) {
             Self::Wan(WanVaeConfig::read(home)?)
         } else {
             let config = KlVaeConfig::read(home)?;
-            let statistics = Statistics::open(&config, home)?;
+            let statistics = LatentStatistics::open(&config, home)?;
             Self::Kl(config, statistics)
         })
     }
@@ -100,16 +100,16 @@ impl Autoencoder {
         }
     }
 
-    pub(super) fn encoder(&self, work: &StageWork<'_>) -> Result<Encoder, EngineError> {
+    pub(super) fn encoder(&self, work: &StageWork<'_>) -> Result<ImageEncoder, EngineError> {
         let home = &work.request.files.vae;
         Ok(match self {
-            Self::Kl(config, _) => Encoder::Kl(Box::new(work.load(
+            Self::Kl(config, _) => ImageEncoder::Kl(Box::new(work.load(
                 "autoencoder",
                 home,
                 |w: &_| KlVaeEncoder::new(config, w),
                 KlVaeEncoder::unexpected_keys,
             )?)),
-            Self::Wan(config) => Encoder::Wan(Box::new(work.load(
+            Self::Wan(config) => ImageEncoder::Wan(Box::new(work.load(
                 "autoencoder",
                 home,
                 |w: &_| WanVaeEncoder::new(config, w),
@@ -118,15 +118,15 @@ impl Autoencoder {
         })
     }
 
-    pub(super) fn decoder(&self, work: &StageWork<'_>) -> Result<Decoder, EngineError> {
+    pub(super) fn decoder(&self, work: &StageWork<'_>) -> Result<ImageDecoder, EngineError> {
         let home = &work.request.files.vae;
         Ok(match self {
-            Self::Kl(config, _) => Decoder::Kl(Box::new(work.decoder(
+            Self::Kl(config, _) => ImageDecoder::Kl(Box::new(work.decoder(
                 home,
                 |w: &_| KlVaeDecoder::new(config, w),
                 KlVaeDecoder::unexpected_keys,
             )?)),
-            Self::Wan(config) => Decoder::Wan(Box::new(work.decoder(
+            Self::Wan(config) => ImageDecoder::Wan(Box::new(work.decoder(
                 home,
                 |w: &_| WanVaeDecoder::new(config, w),
                 WanVaeDecoder::unexpected_keys,
@@ -143,14 +143,14 @@ impl Autoencoder {
     }
 }
 
-impl Encoder {
+impl ImageEncoder {
     /// `pixels`: `(1, 3, H, W)` in its autoencoder's own shape, in -1..1 -> of latents in that shape
     pub(super) fn encode(
         &self,
         pixels: &Tensor,
         work: &StageWork<'_>,
     ) -> Result<Posterior, EngineError> {
-        let cancelled = work.cancelled(Site::VaeEncode);
+        let cancelled = work.cancelled(FaultSite::VaeEncode);
         let found = match self {
             Self::Kl(encoder) => encoder.encode(pixels, way(pixels, 1, work), &cancelled),
             Self::Wan(encoder) => encoder.encode(pixels, work.tiling(), &cancelled),
@@ -159,7 +159,7 @@ impl Encoder {
     }
 }
 
-impl Decoder {
+impl ImageDecoder {
     /// `latents`: of one picture, in its autoencoder's own shape, not normalised; `factor`: pixels along an edge of one
     /// of them -> `(1, 3, H, W)`, nominally in -1..1, in the autoencoder's own shape
     pub(super) fn decode(
@@ -168,7 +168,7 @@ impl Decoder {
         factor: i64,
         work: &StageWork<'_>,
     ) -> Result<Tensor, EngineError> {
-        let cancelled = work.cancelled(Site::VaeDecode);
+        let cancelled = work.cancelled(FaultSite::VaeDecode);
         let made = match self {
             Self::Kl(decoder) => decoder.decode(latents, way(latents, factor, work), &cancelled),
             Self::Wan(decoder) => {
@@ -191,6 +191,6 @@ fn way(picture: &Tensor, factor: i64, work: &StageWork<'_>) -> KlWay {
     match work.tiling() {
         Some(tiling) => KlWay::Tiles(tiling),
         None if work.place.device == Device::Cpu && pixels <= LARGEST_WHOLE => KlWay::Whole,
-        None => KlWay::Bands(Bands::default()),
+        None => KlWay::Bands(RowBands::default()),
     }
 }

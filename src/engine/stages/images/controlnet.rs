@@ -8,10 +8,10 @@ use std::convert::Infallible;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
-use safelight_core::job::{Control, ControlSettings};
+use safelight_core::job::{ControlInput, ControlSettings};
 use tch::Tensor;
 
-use super::latents::LatentShape;
+use super::latents::ImageLatentShape;
 use crate::controls::unfit;
 use crate::denoise::ModelCall;
 use crate::error::EngineError;
@@ -35,9 +35,9 @@ pub trait ControlNet: Sized + 'static {
     fn embed(
         &self,
         model: &Self::Model,
-        shape: LatentShape,
+        shape: ImageLatentShape,
         latents: &Tensor,
-        control: &Control,
+        control: &ControlInput,
     ) -> Result<Tensor, EngineError>;
 
     /// Modulation for each timestep of the scheduler; 1000 is pure noise.
@@ -57,7 +57,13 @@ impl<M: 'static> ControlNet for NoControlNet<M> {
     type Prompt = ();
     type Modulation = ();
 
-    fn embed(&self, _: &M, _: LatentShape, _: &Tensor, _: &Control) -> Result<Tensor, EngineError> {
+    fn embed(
+        &self,
+        _: &M,
+        _: ImageLatentShape,
+        _: &Tensor,
+        _: &ControlInput,
+    ) -> Result<Tensor, EngineError> {
         match self.0 {}
     }
 
@@ -98,9 +104,9 @@ pub trait StreamControlNet: ControlNet<Modulation = Vec<Tensor>> {
     fn embed_for(
         &self,
         dim: i64,
-        shape: LatentShape,
+        shape: ImageLatentShape,
         latents: &Tensor,
-        control: &Control,
+        control: &ControlInput,
     ) -> Result<Tensor, EngineError> {
         let found = latents.size();
         if self.dim() != dim {
@@ -166,11 +172,11 @@ impl<C: ControlNet> Default for ActiveControlNets<'_, C> {
 impl<'a, C: ControlNet> ActiveControlNets<'a, C> {
     /// `networks` and `latents`: of each control, see [`ControlNet::embed`].
     pub fn new(
-        controls: &'a [Control],
+        controls: &'a [ControlInput],
         networks: impl Iterator<Item = &'a C>,
         latents: &[Tensor],
         model: &C::Model,
-        shape: LatentShape,
+        shape: ImageLatentShape,
     ) -> Result<Self, EngineError> {
         if latents.len() != controls.len() {
             let reason = "the control pictures of the job are not all there";

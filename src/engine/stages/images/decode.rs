@@ -1,9 +1,9 @@
 //! The last stage: latents to pictures, one after the other.
 
-use safelight_core::media::Picture;
+use safelight_core::media::RgbPixels;
 use tch::{Device, Kind, Tensor};
 
-use super::autoencoder::Autoencoder;
+use super::autoencoder::ImageAutoencoder;
 use crate::error::EngineError;
 use crate::pixels::{checked_rgb8, rgb8_from_pixels};
 use crate::stages::pictures::PixelRestore;
@@ -13,8 +13,8 @@ use crate::work::StageWork;
 pub(crate) fn decoded_picture(
     latents: &Tensor,
     work: &StageWork<'_>,
-) -> Result<Picture, EngineError> {
-    let autoencoder = Autoencoder::read(&work.request.files.vae)?;
+) -> Result<RgbPixels, EngineError> {
+    let autoencoder = ImageAutoencoder::read(&work.request.files.vae)?;
     check(latents, &autoencoder)?;
     let decoder = autoencoder.decoder(work)?;
     let own = autoencoder.own_shape(&latents.to_kind(Kind::Float));
@@ -23,17 +23,17 @@ pub(crate) fn decoded_picture(
     let bytes = checked_rgb8(&autoencoder.pictures(&own).unsqueeze(2))?.squeeze_dim(0);
     let (height, width, _) = bytes.size3()?;
     let rgb = Vec::<u8>::try_from(bytes.flatten(0, -1))?;
-    Ok(Picture::new(width as u32, height as u32, rgb)?)
+    Ok(RgbPixels::new(width as u32, height as u32, rgb)?)
 }
 
-/// `latents`: `(B, C, h, w)`, what denoising gave; `kept`: what stays of a given picture. Each
-/// picture goes to `Hooks::frames` as it is made.
+/// `latents`: `(B, C, h, w)`, what denoising gave; `kept`: what stays of a given picture. Each picture goes to
+/// `Hooks::frames` as it is made.
 pub(crate) fn decode(
     latents: &Tensor,
     kept: Option<&PixelRestore>,
     work: &mut StageWork<'_>,
 ) -> Result<(), EngineError> {
-    let autoencoder = Autoencoder::read(&work.request.files.vae)?;
+    let autoencoder = ImageAutoencoder::read(&work.request.files.vae)?;
     check(latents, &autoencoder)?;
     let decoder = autoencoder.decoder(work)?;
     let latents = autoencoder.own_shape(&latents.to_kind(Kind::Float));
@@ -64,7 +64,7 @@ pub(crate) fn decode(
     Ok(())
 }
 
-fn check(latents: &Tensor, autoencoder: &Autoencoder) -> Result<(), EngineError> {
+fn check(latents: &Tensor, autoencoder: &ImageAutoencoder) -> Result<(), EngineError> {
     let size = latents.size();
     if size.len() == 4 && size[1] == autoencoder.latent_channels() && latents.numel() > 0 {
         return Ok(());

@@ -9,19 +9,19 @@ use tch::{Device, Kind, Tensor};
 use super::controlnet::{ActiveControlNets, ControlNet};
 use super::encode::StartImageMode;
 use super::inpaint::InpaintBlend;
-use super::latents::{LatentShape, NoiseDraws, noised, seeds};
+use super::latents::{ImageLatentShape, NoiseDraws, noised, seeds};
 use super::model::{
     ForwardPass, ImageConditioning, ImageModel, ReferenceTokens, packed, packed_size, unpacked,
 };
 use super::state::EncodedImages;
-use crate::capture::Capture;
+use crate::capture::StageCapture;
 use crate::denoise::{DenoiseState, Denoiser, ModelCall, ModulationCache, begin, fits, walk};
 use crate::error::EngineError;
 use crate::guidance::{GuidanceScales, GuidedPasses};
 use crate::hooks::Hooks;
-use crate::place::Placement;
+use crate::placement::ComputePlacement;
 use crate::sampling::{Solver, steps_from_picture, wanted_steps};
-use crate::step_cache::{ContextCaches, StepCache};
+use crate::step_cache::{ContextCache, ContextCaches};
 use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::weights::Weights;
 use crate::work::StageWork;
@@ -43,7 +43,7 @@ pub fn denoise<M: ImageModel>(
     let networks = M::load_controls(&config, home, work)?;
     let weights = work.place.open(home)?;
     let weights = M::dialect(&weights).with_loras(&weights, &request.loras)?;
-    let shape = LatentShape::new(M::latent_channels(&config), request.width, request.height)?;
+    let shape = ImageLatentShape::new(M::latent_channels(&config), request.width, request.height)?;
     let condition = M::condition(&config, images, mode, shape)?;
 
     let image = images.image.as_ref();
@@ -107,7 +107,7 @@ pub fn denoise<M: ImageModel>(
         shape,
         prompt: &embeds.prompt,
         negative: embeds.negative.as_ref(),
-        guidance: GuidanceScales::of(request),
+        guidance: GuidanceScales::from_request(request),
         step_cache: request.step_cache,
         inpaint,
         condition: condition.map(|xs| xs.to_device(model.device()).to_kind(Kind::Float)),
@@ -116,7 +116,7 @@ pub fn denoise<M: ImageModel>(
     };
 
     let latents = packed::<M>(&latents, shape);
-    let state = DenoiseState::of(resume, latents, &mut solver, work.place.device, work.hooks);
+    let state = DenoiseState::new(resume, latents, &mut solver, work.place.device, work.hooks);
     let number = draws.controls.len() + usize::from(draws.posterior.is_some());
     let noise = M::noise_for_capture(&draws.noise);
     work.capture.put(format!("noise.{number}"), &noise);
@@ -139,7 +139,7 @@ pub fn denoise_latents<M: ImageModel>(
     conditioning: ImageConditioning<'_, M>,
     solver: &mut Solver,
     state: &DenoiseState,
-    capture: &mut Capture,
+    capture: &mut StageCapture,
     hooks: &dyn Hooks,
 ) -> Result<DenoiseState, EngineError> {
     tch::no_grad(|| {
@@ -160,7 +160,7 @@ pub fn denoise_latents<M: ImageModel>(
         run.record(capture);
         let end = solver.all_calls().end;
         let (device, kind) = model.place();
-        let place = Placement::new(device, kind);
+        let place = ComputePlacement::new(device, kind);
         let last = walk(&run, state, end, solver, place, capture, hooks)?;
         let caches = run.passes.first().caches.first();
         if let Some(num_skipped) = caches.and_then(ContextCaches::num_skipped) {
@@ -217,7 +217,7 @@ impl<'a, M: ImageModel> ImageDenoiser<'a, M> {
         let read = |text: &TextEmbeds| {
             let cache = || {
                 let choice = conditioning.step_cache?;
-                StepCache::new(
+                ContextCache::new(
                     choice,
                     num_calls,
                     model.calibration(&conditioning, num_calls),
@@ -284,7 +284,7 @@ impl<'a, M: ImageModel> ImageDenoiser<'a, M> {
         Some(Tensor::cat(&predictions, 0))
     }
 
-    fn record(&self, capture: &mut Capture) {
+    fn record(&self, capture: &mut StageCapture) {
         if !capture.is_on() {
             return;
         }
@@ -304,7 +304,7 @@ impl<M: ImageModel> Denoiser for ImageDenoiser<'_, M> {
         &self,
         latents: &Tensor,
         call: &ModelCall,
-        capture: &mut Capture,
+        capture: &mut StageCapture,
     ) -> Option<Tensor> {
         let input = self.model.model_input(latents, &self.conditioning);
         let timestep = M::timestep_for_capture(call.timestep);

@@ -3,14 +3,14 @@
 //! Callers open and crop images.
 
 use safelight_core::job::GenerateRequest;
-use safelight_core::media::{self, Picture};
+use safelight_core::media::{self, RgbPixels};
 use safelight_core::model::ImageRole;
 use tch::Tensor;
 
-use super::autoencoder::{Autoencoder, Encoder};
-use super::latents::{LatentShape, NoiseDraws, seeds};
+use super::autoencoder::{ImageAutoencoder, ImageEncoder};
+use super::latents::{ImageLatentShape, NoiseDraws, seeds};
 use super::state::{EncodedImage, EncodedImages};
-use crate::capture::Capture;
+use crate::capture::StageCapture;
 use crate::error::EngineError;
 use crate::pixels::pixels_from_rgb8;
 use crate::stages::pictures;
@@ -42,7 +42,7 @@ impl StartImageMode {
 #[derive(Clone, Copy)]
 pub struct ReferenceEncoding {
     /// Resizes an opened image to whole tokens.
-    pub prepared: fn(&Picture, &GenerateRequest) -> Result<Picture, EngineError>,
+    pub prepared: fn(&RgbPixels, &GenerateRequest) -> Result<RgbPixels, EngineError>,
     /// Name of image `n`, counted from 0, in captures.
     pub picture: fn(usize) -> String,
     /// Name of its latents in captures.
@@ -52,7 +52,7 @@ pub struct ReferenceEncoding {
 impl ReferenceEncoding {
     /// With the names of pipelines that see several pictures.
     pub const fn of(
-        prepared: fn(&Picture, &GenerateRequest) -> Result<Picture, EngineError>,
+        prepared: fn(&RgbPixels, &GenerateRequest) -> Result<RgbPixels, EngineError>,
     ) -> Self {
         Self {
             prepared,
@@ -65,8 +65,8 @@ impl ReferenceEncoding {
 /// Encodes a start image to samples of its posterior. `picture` and `mask`: as opened, or cropped to the image's aspect;
 /// `drawn_controls`: control images that were sampled before it.
 pub fn encode_image(
-    picture: &Picture,
-    mask: Option<&Picture>,
+    picture: &RgbPixels,
+    mask: Option<&RgbPixels>,
     work: &mut StageWork<'_>,
     drawn_controls: usize,
 ) -> Result<EncodedImage, EngineError> {
@@ -82,8 +82,8 @@ pub fn encode_image(
         .map(|mask| binary_mask(mask, width, height))
         .transpose()?;
 
-    let encoding = Encoding::open(work)?;
-    let shape = LatentShape::new(encoding.autoencoder.latent_channels(), width, height)?;
+    let encoding = ImageEncoding::open(work)?;
+    let shape = ImageLatentShape::new(encoding.autoencoder.latent_channels(), width, height)?;
     let before = request.controls.len();
     let posterior = encoding.encode(&pixels, before, work)?;
     let num_draws = 2 + usize::from(mask.is_some());
@@ -111,13 +111,13 @@ pub fn encode_image(
 
 /// Encodes images to posterior means. `image`: start image with its mask; `references`: reference images as opened.
 pub fn encode_images(
-    image: Option<(&Picture, Option<&Picture>)>,
-    references: &[Picture],
+    image: Option<(&RgbPixels, Option<&RgbPixels>)>,
+    references: &[RgbPixels],
     seeing: ReferenceEncoding,
     work: &mut StageWork<'_>,
 ) -> Result<EncodedImages, EngineError> {
     let (width, height) = (work.request.width, work.request.height);
-    let encoding = Encoding::open(work)?;
+    let encoding = ImageEncoding::open(work)?;
     let latents = |pixels: &Tensor, number: usize, work: &mut StageWork<'_>| {
         let posterior = encoding.encode(pixels, number, work)?;
         Ok::<_, EngineError>(encoding.autoencoder.normalize(&posterior.mean))
@@ -155,7 +155,7 @@ pub fn encode_images(
 /// Latents of the job's control images, at the size of its images. `are_drawn`: samples with the first draws of each seed,
 /// as in most pipelines of diffusers; else posterior means.
 pub fn encode_controls(
-    pictures: &[Picture],
+    pictures: &[RgbPixels],
     are_drawn: bool,
     work: &mut StageWork<'_>,
 ) -> Result<Vec<Tensor>, EngineError> {
@@ -164,8 +164,8 @@ pub fn encode_controls(
     }
     let request = work.request;
     let (width, height) = (request.width, request.height);
-    let encoding = Encoding::open(work)?;
-    let shape = LatentShape::new(encoding.autoencoder.latent_channels(), width, height)?;
+    let encoding = ImageEncoding::open(work)?;
+    let shape = ImageLatentShape::new(encoding.autoencoder.latent_channels(), width, height)?;
     let draws = NoiseDraws::after_controls(pictures.len(), shape, 1, seeds(request))?.controls;
     let all = pictures.iter().zip(&draws).enumerate();
     let all = all.map(|(index, (picture, draws))| {
@@ -181,14 +181,14 @@ pub fn encode_controls(
     all.collect()
 }
 
-struct Encoding {
-    autoencoder: Autoencoder,
-    encoder: Encoder,
+struct ImageEncoding {
+    autoencoder: ImageAutoencoder,
+    encoder: ImageEncoder,
 }
 
-impl Encoding {
+impl ImageEncoding {
     fn open(work: &StageWork<'_>) -> Result<Self, EngineError> {
-        let autoencoder = Autoencoder::read(&work.request.files.vae)?;
+        let autoencoder = ImageAutoencoder::read(&work.request.files.vae)?;
         let encoder = autoencoder.encoder(work)?;
         Ok(Self {
             autoencoder,
@@ -217,7 +217,7 @@ impl Encoding {
         posterior: &Posterior,
         draws: Option<&Tensor>,
         number: usize,
-        capture: &mut Capture,
+        capture: &mut StageCapture,
     ) -> Tensor {
         let Some(draws) = draws else {
             return self.autoencoder.normalize(&posterior.mean);
@@ -229,13 +229,17 @@ impl Encoding {
 }
 
 /// `(1, 3, H, W)` in -1..1
-fn resized(picture: &Picture, width: u32, height: u32) -> Result<Tensor, EngineError> {
+fn resized(picture: &RgbPixels, width: u32, height: u32) -> Result<Tensor, EngineError> {
     let picture = media::resize_lanczos(picture, width, height)?;
     pixels_from_rgb8(&picture.rgb, width, height)
 }
 
 /// 1 for pixels that are nearer to white than to black, else 0: `(1, 1, H, W)` in f32
-pub(crate) fn binary_mask(mask: &Picture, width: u32, height: u32) -> Result<Tensor, EngineError> {
+pub(crate) fn binary_mask(
+    mask: &RgbPixels,
+    width: u32,
+    height: u32,
+) -> Result<Tensor, EngineError> {
     mask_of(mask, width, height, |luma| {
         f32::from(u8::from(luma >= MASKED_FROM))
     })
@@ -244,7 +248,7 @@ pub(crate) fn binary_mask(mask: &Picture, width: u32, height: u32) -> Result<Ten
 /// Share of a denoised pixel in the result, from 0 to 1: `(1, 1, H, W)` in f32. Pixels that [`binary_mask`] keeps are 0;
 /// values rise from middle grey to white, so that a soft edge shows no seam. Nearly white counts as white, as JPEG is never
 /// exact.
-pub(crate) fn soft_mask(mask: &Picture, width: u32, height: u32) -> Result<Tensor, EngineError> {
+pub(crate) fn soft_mask(mask: &RgbPixels, width: u32, height: u32) -> Result<Tensor, EngineError> {
     mask_of(mask, width, height, |luma| {
         let above = luma.saturating_sub(MASKED_FROM - 1) as f32;
         (above / (WHITE_FROM - MASKED_FROM + 1) as f32).min(1.0)
@@ -252,7 +256,7 @@ pub(crate) fn soft_mask(mask: &Picture, width: u32, height: u32) -> Result<Tenso
 }
 
 fn mask_of(
-    mask: &Picture,
+    mask: &RgbPixels,
     width: u32,
     height: u32,
     value: impl Fn(u32) -> f32,
@@ -265,7 +269,7 @@ fn mask_of(
 }
 
 /// One byte a pixel, row by row.
-pub(crate) fn grey(picture: &Picture) -> Vec<u8> {
+pub(crate) fn grey(picture: &RgbPixels) -> Vec<u8> {
     let (pixels, _) = picture.rgb.as_chunks::<3>();
     pixels.iter().map(|&pixel| luma(pixel) as u8).collect()
 }
@@ -290,7 +294,7 @@ mod tests {
             ([0, 0, 255], 0.0),
             ([255, 255, 0], 1.0),
         ];
-        let mask = Picture::from_fn(6, 1, |x, _| colours[x as usize].0).unwrap();
+        let mask = RgbPixels::from_fn(6, 1, |x, _| colours[x as usize].0).unwrap();
         let found: Vec<f32> = binary_mask(&mask, 6, 1)
             .unwrap()
             .flatten(0, -1)
@@ -302,7 +306,7 @@ mod tests {
     #[test]
     fn a_soft_mask_keeps_what_is_kept_and_passes_to_white_from_the_middle_gray() {
         let grays = [0, 90, 127, 128, 188, 247, 248, 255];
-        let mask = Picture::from_fn(8, 1, |x, _| [grays[x as usize]; 3]).unwrap();
+        let mask = RgbPixels::from_fn(8, 1, |x, _| [grays[x as usize]; 3]).unwrap();
         let found = soft_mask(&mask, 8, 1).unwrap().flatten(0, -1);
         let found = Vec::<f32>::try_from(found).unwrap();
         let wanted = [0.0, 0.0, 0.0, 1.0, 61.0, 120.0, 121.0, 121.0].map(|x| x / 121.0);

@@ -5,7 +5,7 @@ use tch::Tensor;
 
 use crate::error::EngineError;
 use crate::pixels::check_multiples;
-use crate::sampling::Generator;
+use crate::sampling::CpuGenerator;
 
 /// Pixels that make one latent, along each edge.
 const PIXELS: u32 = 8;
@@ -14,13 +14,13 @@ const PIXELS: u32 = 8;
 const PATCH: i64 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LatentShape {
+pub struct ImageLatentShape {
     pub channels: i64,
     pub height: i64,
     pub width: i64,
 }
 
-impl LatentShape {
+impl ImageLatentShape {
     /// `width` and `height` in pixels: multiples of 16.
     pub fn new(channels: i64, width: u32, height: u32) -> Result<Self, EngineError> {
         let step = PIXELS * PATCH as u32;
@@ -116,7 +116,7 @@ impl NoiseDraws {
     /// `per_seed`: 1 for noise alone, 2 with a start image, 3 with one that has a mask; `seeds`: one per image, so that each
     /// can be made again alone.
     pub fn new(
-        shape: LatentShape,
+        shape: ImageLatentShape,
         per_seed: usize,
         seeds: impl Iterator<Item = u64>,
     ) -> Result<Self, EngineError> {
@@ -126,14 +126,14 @@ impl NoiseDraws {
     /// Draws for `num_controls` control images first.
     pub fn after_controls(
         num_controls: usize,
-        shape: LatentShape,
+        shape: ImageLatentShape,
         per_seed: usize,
         seeds: impl Iterator<Item = u64>,
     ) -> Result<Self, EngineError> {
         let mut controls: Vec<Vec<Tensor>> = (0..num_controls).map(|_| Vec::new()).collect();
         let mut drawn: [Vec<Tensor>; 3] = Default::default();
         for seed in seeds {
-            let mut generator = Generator::new(seed);
+            let mut generator = CpuGenerator::new(seed);
             for draws in &mut controls {
                 draws.push(generator.normal(&shape.size())?);
             }
@@ -169,7 +169,7 @@ pub fn corner_mask(mask: &Tensor) -> Tensor {
 }
 
 /// All pixels of a mask, `(1, 1, H, W)`, folded into the tokens that they are below: `(1, tokens, 256)`
-pub fn folded_mask(mask: &Tensor, shape: LatentShape) -> Tensor {
+pub fn folded_mask(mask: &Tensor, shape: ImageLatentShape) -> Tensor {
     let step = i64::from(PIXELS);
     // (h p) (w q) -> (p q) h w
     let folded = mask
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_token_has_two_by_two_latents_of_each_channel() {
-        let shape = LatentShape::new(3, 48, 32).unwrap();
+        let shape = ImageLatentShape::new(3, 48, 32).unwrap();
         assert_eq!((shape.size(), shape.tokens()), ([1, 3, 4, 6], 6));
         let latents = Tensor::arange(3 * 4 * 6, (Kind::Float, Device::Cpu)).view([1, 3, 4, 6]);
         let tokens = shape.pack(&latents);
@@ -206,12 +206,12 @@ mod tests {
         // Tokens in the order of rows, channels before them.
         let folded = tokens.transpose(1, 2).reshape(shape.folded().size());
         assert_eq!(shape.unfolded(&folded), latents);
-        assert_eq!(LatentShape::fold(&latents), folded);
+        assert_eq!(ImageLatentShape::fold(&latents), folded);
     }
 
     #[test]
     fn a_mask_is_read_at_the_corner_of_a_latent_or_with_all_its_pixels() {
-        let shape = LatentShape::new(2, 32, 16).unwrap();
+        let shape = ImageLatentShape::new(2, 32, 16).unwrap();
         let mask = Tensor::arange(16 * 32, (Kind::Float, Device::Cpu)).view([1, 1, 16, 32]);
         let pixel = |row: i64, column: i64| mask.double_value(&[0, 0, row, column]);
         let corners = corner_mask(&mask);
@@ -227,9 +227,12 @@ mod tests {
     #[test]
     fn sizes_are_multiples_of_sixteen() {
         for (width, height) in [(0, 16), (24, 32), (32, 40), (1023, 1024)] {
-            let err = LatentShape::new(16, width, height).unwrap_err();
+            let err = ImageLatentShape::new(16, width, height).unwrap_err();
             assert!(err.to_string().contains("multiples of 16"), "{err}");
         }
-        assert_eq!(LatentShape::new(16, 1024, 1024).unwrap().tokens(), 4096);
+        assert_eq!(
+            ImageLatentShape::new(16, 1024, 1024).unwrap().tokens(),
+            4096
+        );
     }
 }

@@ -18,7 +18,7 @@ use tch::Tensor;
 use super::StageContext;
 use super::pictures::{self, PixelRestore};
 use crate::error::EngineError;
-use crate::store;
+use crate::tensor_files;
 use crate::work::StageWork;
 
 pub use controlnet::{
@@ -30,7 +30,7 @@ pub use encode::{ReferenceEncoding, StartImageMode};
 pub(crate) use encode::{binary_mask, grey, soft_mask};
 use encode::{encode_controls, encode_image, encode_images};
 pub use inpaint::InpaintBlend;
-pub use latents::{LatentShape, NoiseDraws, corner_mask, folded_mask, noised, seeds};
+pub use latents::{ImageLatentShape, NoiseDraws, corner_mask, folded_mask, noised, seeds};
 pub use model::{
     ForwardPass, ImageConditioning, ImageModel, ReferenceTokens, WeightsDialect, packed_size,
     record_ids,
@@ -102,7 +102,7 @@ fn controls_of(
 /// Encodes the first pass's upscaled image, with the references that it saw, to [`EncodedImages`]: posterior means, as a
 /// sample would add noise. Control images are encoded again at the larger size.
 pub(crate) fn enlarge_stage<M: ImageModel>(context: &StageContext<'_>) -> Result<(), EngineError> {
-    let latents = store::read_one(&context.result(Stage::Denoise), "latents")?;
+    let latents = tensor_files::read_one(&context.result(Stage::Denoise), "latents")?;
     let before = context.earlier(Stage::EncodeImage, EncodedImages::load)?;
     let images = context.part(|work| {
         let picture = decoded_picture(&latents, work)?;
@@ -122,7 +122,7 @@ pub(crate) fn enlarge_stage<M: ImageModel>(context: &StageContext<'_>) -> Result
 /// request says so.
 pub(crate) fn decode_stage(context: &StageContext<'_>) -> Result<(), EngineError> {
     let request = context.request();
-    let latents = store::read_one(&context.result(Stage::Denoise), "latents")?;
+    let latents = tensor_files::read_one(&context.result(Stage::Denoise), "latents")?;
     let images = context.earlier(Stage::EncodeImage, EncodedImages::load)?;
     let has_mask = images
         .and_then(|images| images.image)

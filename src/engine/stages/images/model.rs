@@ -3,23 +3,23 @@
 use std::path::Path;
 use std::rc::Rc;
 
-use safelight_core::job::{JobFolder, Lora, StepCache as StepCacheChoice};
-use safelight_core::lora::{Expert, Network};
+use safelight_core::job::{JobFolder, LoraChoice, StepCache as StepCacheChoice};
+use safelight_core::lora::{Expert, LoraTarget};
 use safelight_core::networks::{NetworkConfig, SchedulerConfig};
 use tch::{Device, Kind, Tensor};
 
 use super::controlnet::{ActiveControlNets, ControlNet, StreamControlNet};
 use super::encode::{ReferenceEncoding, StartImageMode};
 use super::inpaint::InpaintBlend;
-use super::latents::{LatentShape, corner_mask};
+use super::latents::{ImageLatentShape, corner_mask};
 use super::state::EncodedImages;
-use crate::capture::Capture;
-use crate::controls::ControlNetworks;
+use crate::capture::StageCapture;
+use crate::controls::LoadedControls;
 use crate::error::EngineError;
 use crate::guidance::GuidanceScales;
 use crate::hooks::Hooks;
 use crate::sampling::FlowSchedule;
-use crate::step_cache::{Measured, SkipOptions};
+use crate::step_cache::{CacheCalibration, SkipOptions};
 use crate::streams::ControlNetResiduals;
 use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::weights::{Weights, WeightsError};
@@ -34,12 +34,16 @@ pub struct WeightsDialect {
     /// Prefix of the network's tensors in the file.
     pub prefix: &'static str,
     /// Layers that LoRAs can change.
-    pub lora: Network,
+    pub lora: LoraTarget,
 }
 
 impl WeightsDialect {
     /// The file's `weights` with LoRAs applied, for [`ImageModel::new`].
-    pub fn with_loras(&self, weights: &Weights, loras: &[Lora]) -> Result<Weights, WeightsError> {
+    pub fn with_loras(
+        &self,
+        weights: &Weights,
+        loras: &[LoraChoice],
+    ) -> Result<Weights, WeightsError> {
         weights.with_loras(loras, Expert::Only, self.lora, &self.weights)
     }
 
@@ -84,7 +88,7 @@ pub trait ImageModel: Sized + 'static {
         Err(EngineError::internal("this model reads no image prompts"))
     }
 
-    fn read_config(home: &Path, _loras: &[Lora]) -> Result<Self::Config, EngineError> {
+    fn read_config(home: &Path, _loras: &[LoraChoice]) -> Result<Self::Config, EngineError> {
         Ok(Self::Config::read(home)?)
     }
 
@@ -95,15 +99,15 @@ pub trait ImageModel: Sized + 'static {
         _config: &Self::Config,
         _home: &Path,
         _work: &mut StageWork<'_>,
-    ) -> Result<ControlNetworks<Self::Control>, EngineError> {
-        Ok(ControlNetworks::default())
+    ) -> Result<LoadedControls<Self::Control>, EngineError> {
+        Ok(LoadedControls::default())
     }
 
     /// Flow-match Euler schedule; `scheduler`: the model's own config, if it has one.
     fn schedule(scheduler: Option<SchedulerConfig>, config: &Self::Config) -> FlowSchedule;
 
     /// A mask of pixels, `(1, 1, H, W)`, at latent resolution: `(1, 1, h, w)`
-    fn latent_mask(mask: &Tensor, _shape: LatentShape) -> Tensor {
+    fn latent_mask(mask: &Tensor, _shape: ImageLatentShape) -> Tensor {
         corner_mask(mask)
     }
 
@@ -113,7 +117,7 @@ pub trait ImageModel: Sized + 'static {
         _config: &Self::Config,
         _images: &EncodedImages,
         _mode: StartImageMode,
-        _shape: LatentShape,
+        _shape: ImageLatentShape,
     ) -> Result<Option<Tensor>, EngineError> {
         Ok(None)
     }
@@ -182,8 +186,8 @@ pub trait ImageModel: Sized + 'static {
     }
 
     /// Calibration for step caches, for `num_calls` calls.
-    fn calibration(&self, _: &ImageConditioning<'_, Self>, _num_calls: usize) -> Measured {
-        Measured::default()
+    fn calibration(&self, _: &ImageConditioning<'_, Self>, _num_calls: usize) -> CacheCalibration {
+        CacheCalibration::default()
     }
 
     /// Timestep as the reference records it.
@@ -197,7 +201,7 @@ pub trait ImageModel: Sized + 'static {
     }
 
     /// Records inputs under the reference's names.
-    fn record(&self, conditioning: &ImageConditioning<'_, Self>, capture: &mut Capture) {
+    fn record(&self, conditioning: &ImageConditioning<'_, Self>, capture: &mut StageCapture) {
         conditioning.record_mask(capture);
     }
 
@@ -207,7 +211,7 @@ pub trait ImageModel: Sized + 'static {
         text: &TextEmbeds,
         _: &ImageConditioning<'_, Self>,
         branch: &str,
-        capture: &mut Capture,
+        capture: &mut StageCapture,
     ) {
         let name = format!("transformer.in.{branch}.encoder_hidden_states");
         capture.put(name, &text.prompt);
@@ -215,7 +219,7 @@ pub trait ImageModel: Sized + 'static {
 }
 
 /// Size of latents in the model's form; -1 is any number of images.
-pub fn packed_size<M: ImageModel>(shape: LatentShape) -> Vec<i64> {
+pub fn packed_size<M: ImageModel>(shape: ImageLatentShape) -> Vec<i64> {
     if M::PACKS {
         return vec![-1, shape.tokens(), shape.folded().channels];
     }
@@ -223,7 +227,7 @@ pub fn packed_size<M: ImageModel>(shape: LatentShape) -> Vec<i64> {
 }
 
 /// `(B, C, h, w)`, where `C` may be 1 for all -> latents in the model's form
-pub(super) fn packed<M: ImageModel>(latents: &Tensor, shape: LatentShape) -> Tensor {
+pub(super) fn packed<M: ImageModel>(latents: &Tensor, shape: ImageLatentShape) -> Tensor {
     if M::PACKS {
         return shape.pack(&latents.expand([-1, shape.channels, -1, -1], false));
     }
@@ -231,7 +235,7 @@ pub(super) fn packed<M: ImageModel>(latents: &Tensor, shape: LatentShape) -> Ten
 }
 
 /// Latents in the model's form -> `(B, C, h, w)`
-pub(super) fn unpacked<M: ImageModel>(latents: &Tensor, shape: LatentShape) -> Tensor {
+pub(super) fn unpacked<M: ImageModel>(latents: &Tensor, shape: ImageLatentShape) -> Tensor {
     if M::PACKS {
         return shape.unpack(latents);
     }
@@ -240,7 +244,7 @@ pub(super) fn unpacked<M: ImageModel>(latents: &Tensor, shape: LatentShape) -> T
 
 /// Everything that conditions the prediction besides the noise.
 pub struct ImageConditioning<'a, M: ImageModel> {
-    pub shape: LatentShape,
+    pub shape: ImageLatentShape,
     pub prompt: &'a TextEmbeds,
     /// Only in jobs with guidance.
     pub negative: Option<&'a TextEmbeds>,
@@ -257,7 +261,7 @@ pub struct ImageConditioning<'a, M: ImageModel> {
 /// Latents of reference images as tokens, one image after the other.
 #[derive(Debug, Default)]
 pub struct ReferenceTokens {
-    pub shapes: Vec<LatentShape>,
+    pub shapes: Vec<ImageLatentShape>,
     /// `(1, R, 4 C)` in f32, on the transformer's device
     pub tokens: Option<Tensor>,
 }
@@ -270,7 +274,7 @@ impl ReferenceTokens {
     ) -> Result<Self, EngineError> {
         let (mut shapes, mut tokens) = (Vec::new(), Vec::new());
         for latents in latents {
-            let shape = LatentShape::of(latents)?;
+            let shape = ImageLatentShape::of(latents)?;
             tokens.push(shape.pack(&latents.to_kind(Kind::Float)).to_device(device));
             shapes.push(shape);
         }
@@ -283,7 +287,7 @@ impl ReferenceTokens {
 
 impl<'a, M: ImageModel> ImageConditioning<'a, M> {
     /// A prompt alone, without CFG.
-    pub fn of_prompt(shape: LatentShape, prompt: &'a TextEmbeds) -> Self {
+    pub fn of_prompt(shape: ImageLatentShape, prompt: &'a TextEmbeds) -> Self {
         Self {
             shape,
             prompt,
@@ -312,7 +316,7 @@ impl<'a, M: ImageModel> ImageConditioning<'a, M> {
         }
     }
 
-    pub fn record_mask(&self, capture: &mut Capture) {
+    pub fn record_mask(&self, capture: &mut StageCapture) {
         if let Some(inpaint) = &self.inpaint {
             capture.put("mask", &inpaint.mask);
         }
@@ -336,7 +340,7 @@ impl<'a, M: ImageModel> ImageConditioning<'a, M> {
 }
 
 /// Records position ids of text and image tokens, in models that use some.
-pub fn record_ids(branch: &str, txt_ids: &Tensor, img_ids: &Tensor, capture: &mut Capture) {
+pub fn record_ids(branch: &str, txt_ids: &Tensor, img_ids: &Tensor, capture: &mut StageCapture) {
     let prefix = if branch == "uncond" { "negative_" } else { "" };
     capture.put(format!("{prefix}text_ids"), txt_ids);
     capture.put(format!("transformer.in.{branch}.txt_ids"), txt_ids);

@@ -5,7 +5,7 @@ use std::path::Path;
 use tch::Tensor;
 
 use crate::error::EngineError;
-use crate::store::{self, Named};
+use crate::tensor_files::{self, TensorFile};
 
 /// Normalised latents of a start image in f32, and its mask.
 #[derive(Debug)]
@@ -53,11 +53,11 @@ impl EncodedImages {
         let controls = self.controls.iter().enumerate();
         let controls = controls.map(|(index, latents)| (control(index), latents));
         let all: Vec<(String, &Tensor)> = image.chain(references).chain(controls).collect();
-        store::write(path, all.iter().map(|(name, tensor)| (name, *tensor)))
+        tensor_files::write(path, all.iter().map(|(name, tensor)| (name, *tensor)))
     }
 
     pub fn load(path: &Path) -> Result<Self, EngineError> {
-        let mut stored = Named::read(path)?;
+        let mut stored = TensorFile::read(path)?;
         let references = (0..).map_while(|index| stored.find(&reference(index)));
         let references = references.collect();
         let controls = (0..).map_while(|index| stored.find(&control(index)));
@@ -85,7 +85,7 @@ impl EncodedImage {
             .chain(masked.map(|masked| ("masked_image_latents", masked)))
     }
 
-    fn find(stored: &mut Named) -> Option<Self> {
+    fn find(stored: &mut TensorFile) -> Option<Self> {
         Some(Self {
             latents: stored.find("image_latents")?,
             mask: stored.find("mask"),

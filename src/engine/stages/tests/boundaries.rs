@@ -40,7 +40,7 @@ fn order(job: u64, stage: Stage, folder: &Path, request: &GenerateRequest) -> St
 fn a_clip_passes_every_boundary_of_its_stages_in_order() {
     let (folder, request) = (tempfile::tempdir().unwrap(), wan_request());
     let mut passed = Vec::new();
-    for stage in Recipe::of(&request).stages {
+    for stage in Recipe::from_request(&request).stages {
         if stage != Stage::Save {
             let order = order(1, stage, folder.path(), &request);
             let (done, told) = try_stage(&order, &|_, _| {});
@@ -68,7 +68,7 @@ fn a_picture_made_of_another_passes_the_boundary_behind_its_encoding() {
         None,
     );
     let mut passed = Vec::new();
-    for stage in Recipe::of(&job.request).stages {
+    for stage in Recipe::from_request(&job.request).stages {
         if stage != Stage::Save {
             passed.extend(job.stage(stage, false).boundaries);
         }
@@ -85,7 +85,7 @@ fn a_picture_made_of_another_passes_the_boundary_behind_its_encoding() {
 }
 
 /// The boundaries that are passed until a stage ends, and how it ended.
-fn until_end(messages: &Receiver<Outgoing>) -> (Vec<String>, StageEnd) {
+fn until_end(messages: &Receiver<OutgoingMessage>) -> (Vec<String>, StageEnd) {
     let mut passed = Vec::new();
     loop {
         match messages.recv_timeout(Duration::from_mins(2)).unwrap().0 {
@@ -130,7 +130,7 @@ fn networks_stay_behind_their_stages_where_they_may_and_are_gone_where_they_may_
     let (folder, request) = (tempfile::tempdir().unwrap(), wan_request());
     let run = |keep_loaded| {
         let mut kept = Vec::new();
-        for stage in Recipe::of(&request).stages {
+        for stage in Recipe::from_request(&request).stages {
             if stage != Stage::Save {
                 let mut order = order(1, stage, folder.path(), &request);
                 order.memory.keep_loaded = keep_loaded;
@@ -139,8 +139,10 @@ fn networks_stay_behind_their_stages_where_they_may_and_are_gone_where_they_may_
                 kept.push(kept_components().len());
             }
         }
-        let result = JobFolder::at(folder.path()).result(Stage::Denoise).unwrap();
-        (kept, store::read_one(&result, "latents").unwrap())
+        let result = JobFolder::open(folder.path())
+            .result(Stage::Denoise)
+            .unwrap();
+        (kept, tensor_files::read_one(&result, "latents").unwrap())
     };
     let (kept, expected) = run(false);
     assert_eq!(kept, [0, 0, 0, 0]);
@@ -163,7 +165,7 @@ fn every_stage_but_saving_is_between_two_boundaries() {
         assert_eq!(is_between, stage != Stage::Save, "{stage:?}");
     }
     assert_eq!(
-        boundary_behind(Stage::EncodeVision).map(Boundary::label),
+        boundary_behind(Stage::EncodeVision).map(ReleasePoint::label),
         Some("post-clip-vision")
     );
 }

@@ -15,7 +15,7 @@ use super::super::{StageContext, run};
 use crate::closeness::distance;
 use crate::families;
 use crate::runtime::attention_choice;
-use crate::store;
+use crate::tensor_files;
 
 /// The latents of a tiny Wan's two steps.
 fn latents(attention: AttentionChoice) -> Tensor {
@@ -57,7 +57,7 @@ fn latents(attention: AttentionChoice) -> Tensor {
         run(&context, families::run).unwrap();
         assert_eq!(attention_choice(), AttentionChoice::Auto);
         if stage == Stage::Denoise {
-            return store::read_one(&context.own_result(), "latents").unwrap();
+            return tensor_files::read_one(&context.own_result(), "latents").unwrap();
         }
     }
     unreachable!("the last stage returns");

@@ -231,7 +231,7 @@ fn what_the_mask_of_a_control_hides_is_not_seen() {
         let seen = pixels("control", 32, 32);
         drop(seen.narrow(1, 16, 16).fill_(value));
         job.request.controls[0].mask = Some("mask.png".into());
-        let folder = JobFolder::at(job.folder.path());
+        let folder = JobFolder::open(job.folder.path());
         let write = |path: PathBuf, xs: &Tensor| media::write_png(&path, &picture(xs)).unwrap();
         write(folder.control(0), &seen);
         write(folder.control_mask(0), &mask(32, 32));

@@ -5,8 +5,8 @@ mod extended;
 
 use std::collections::BTreeMap;
 
-use safelight_core::job::{GenerateRequest, Sections};
-use safelight_core::media::{self, Picture};
+use safelight_core::job::{GenerateRequest, VideoSections};
+use safelight_core::media::{self, RgbPixels};
 use safelight_core::protocol::EngineMessage;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -131,19 +131,19 @@ impl Job {
         embeds.save(&job.result(Stage::EncodeText, 0)).unwrap();
         let image = made_up("image", &[1, 5, 12]);
         let path = job.result(Stage::EncodeVision, 0);
-        store::write_one(&path, "image_embeds", &image).unwrap();
+        tensor_files::write_one(&path, "image_embeds", &image).unwrap();
         job
     }
 
     fn folder(&self) -> JobFolder {
-        JobFolder::at(self.home.path().join("job"))
+        JobFolder::open(self.home.path().join("job"))
     }
 
     fn result(&self, stage: Stage, section: u32) -> PathBuf {
         self.folder().section_result(stage, section).unwrap()
     }
 
-    fn sections(&self) -> Sections {
+    fn sections(&self) -> VideoSections {
         self.request.sections.unwrap()
     }
 
@@ -215,7 +215,7 @@ impl Job {
     }
 
     fn latents(&self, section: u32) -> Tensor {
-        store::read_one(&self.result(Stage::Denoise, section), "latents").unwrap()
+        tensor_files::read_one(&self.result(Stage::Denoise, section), "latents").unwrap()
     }
 }
 
@@ -225,7 +225,7 @@ fn recorded(name: &str) -> BTreeMap<String, Tensor> {
 }
 
 /// Puts a section's frames where they belong, as whoever receives them does.
-fn join(clip: &mut Vec<Tensor>, frames: Vec<Tensor>, sections: &Sections, section: u32) {
+fn join(clip: &mut Vec<Tensor>, frames: Vec<Tensor>, sections: &VideoSections, section: u32) {
     let part = sections.decoded(section);
     let at = part.at as usize;
     clip.splice(at..at + part.replaces as usize, frames);
@@ -285,7 +285,7 @@ fn a_capture_has_the_names_of_the_reference_and_the_whole_clip() {
         job.run(Stage::Decode, section);
     }
     let merged = capture::merge(job.folder().path()).unwrap();
-    let found: BTreeMap<_, _> = store::read(&merged).unwrap().into_iter().collect();
+    let found: BTreeMap<_, _> = tensor_files::read(&merged).unwrap().into_iter().collect();
     for name in [
         "image.source_u8",
         "last_image.preprocessed",
@@ -339,7 +339,7 @@ fn a_section_whose_numbers_are_too_large_for_halves_is_decoded_once_more_in_f32(
     let mut size = images.lead(1).size();
     size[2] = i64::from(job.sections().window);
     let latents = Tensor::full(size, 1e6, (Kind::Float, Device::Cpu));
-    store::write_one(&job.result(Stage::Denoise, 0), "latents", &latents).unwrap();
+    tensor_files::write_one(&job.result(Stage::Denoise, 0), "latents", &latents).unwrap();
     let (done, sent) = job.try_run(Stage::Decode, 0, &CancelToken::default());
     done.unwrap();
     let [warning] = &sent.warnings[..] else {
@@ -363,7 +363,10 @@ fn a_section_goes_on_from_its_checkpoint_bit_for_bit() {
         job.run(Stage::Denoise, 0);
         let whole = job.latents(0);
         fs::remove_file(job.result(Stage::Denoise, 0)).unwrap();
-        let (placement, given) = (Placement::new(Device::Cpu, Kind::Float), Earlier::of(&job));
+        let (placement, given) = (
+            ComputePlacement::new(Device::Cpu, Kind::Float),
+            Earlier::of(&job),
+        );
         let stopped = given.stopped_at_a_checkpoint(&job, placement);
         assert!(stopped.step >= 4);
         stopped.save(&job.folder().section_checkpoint(0)).unwrap();
@@ -389,12 +392,12 @@ impl Earlier {
                 &job.result(Stage::EncodeImage, 0),
             )
             .unwrap(),
-            image_embeds: store::read_one(&path, "image_embeds").unwrap(),
+            image_embeds: tensor_files::read_one(&path, "image_embeds").unwrap(),
         }
     }
 
     /// Cancels as soon as there is a checkpoint.
-    fn stopped_at_a_checkpoint(&self, job: &Job, place: Placement) -> DenoiseState {
+    fn stopped_at_a_checkpoint(&self, job: &Job, place: ComputePlacement) -> DenoiseState {
         #[derive(Default)]
         struct Stops(std::cell::RefCell<Option<DenoiseState>>);
         impl crate::hooks::Hooks for Stops {
@@ -406,7 +409,7 @@ impl Earlier {
                 *self.0.borrow_mut() = Some(state);
             }
         }
-        let given = crate::families::framepack::Given {
+        let given = crate::families::framepack::SectionInputs {
             embeds: &self.embeds,
             images: &self.images,
             image_embeds: &self.image_embeds,
@@ -416,7 +419,7 @@ impl Earlier {
         let work = &mut crate::work::StageWork {
             request: &job.request,
             place,
-            capture: &mut Capture::off(),
+            capture: &mut StageCapture::off(),
             hooks: &hooks,
         };
         let done = crate::families::framepack::denoise(&given, None, work);
@@ -456,7 +459,7 @@ fn what_is_not_of_the_job_is_refused_before_anything_is_loaded() {
     job.run(Stage::EncodeImage, 0);
     assert!(refused(&job, Stage::Denoise, 1).contains("latents"));
     let other = Tensor::zeros([1, 4, 5, 2, 4], (Kind::Float, Device::Cpu));
-    store::write_one(&job.result(Stage::Denoise, 0), "latents", &other).unwrap();
+    tensor_files::write_one(&job.result(Stage::Denoise, 0), "latents", &other).unwrap();
     assert!(refused(&job, Stage::Denoise, 1).contains("not of this job"));
     assert!(refused(&job, Stage::Decode, 0).contains("no latents of section 0"));
 }

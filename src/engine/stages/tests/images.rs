@@ -359,9 +359,9 @@ pub(super) fn assert_second_pass(make: Make<'_>, is_exact: bool) {
     assert_eq!(job.latents(), alone.latents());
     assert_eq!(made.frames.len(), 1);
     assert_eq!(made.frames[0].2.len(), 48 * 80 * 3);
-    let folder = JobFolder::at(job.folder.path());
+    let folder = JobFolder::open(job.folder.path());
     let behind = folder.section_result(Stage::Denoise, 1).unwrap();
-    let latents = |path: &Path| store::read_one(path, "latents").unwrap();
+    let latents = |path: &Path| tensor_files::read_one(path, "latents").unwrap();
     let second = latents(&behind);
     fs::remove_file(&behind).unwrap();
     let (done, told_again) = try_stage(&job.order_of((Stage::Denoise, 1), false), &|_, _| {});

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use safelight_core::job::{Control, ControlSettings, GenerateRequest, Recipe};
-use safelight_core::media::{self, Picture};
+use safelight_core::job::{ControlInput, ControlSettings, GenerateRequest, Recipe};
+use safelight_core::media::{self, RgbPixels};
 use safelight_core::memory::StageMemory;
 use safelight_core::model::ImageRole;
 use safelight_core::protocol::EngineMessage;
@@ -58,7 +58,7 @@ impl Job {
         let files = safelight_core::model::ModelFiles::of_folder(model.path()).unwrap();
         request["files"] = json!(files);
         request["capture"] = json!(folder.path().join("delivered"));
-        let job = JobFolder::at(folder.path());
+        let job = JobFolder::open(folder.path());
         for (name, pixels, place) in [
             ("image", image, job.start_picture()),
             ("mask", mask, job.mask()),
@@ -77,7 +77,7 @@ impl Job {
 
     /// The same with pictures that the model sees beside its own, by their pixels, `(H, W, 3)`.
     pub(super) fn with_references<'a>(mut self, pixels: impl Iterator<Item = &'a Tensor>) -> Self {
-        let folder = JobFolder::at(self.folder.path());
+        let folder = JobFolder::open(self.folder.path());
         for (index, pixels) in pixels.enumerate() {
             media::write_png(&folder.reference(index), &picture(pixels)).unwrap();
             self.request.references.push("given.png".into());
@@ -87,10 +87,10 @@ impl Job {
 
     /// The same with control pictures, by their pixels, `(H, W, 3)`.
     pub(super) fn with_controls<'a>(mut self, pixels: impl Iterator<Item = &'a Tensor>) -> Self {
-        let folder = JobFolder::at(self.folder.path());
+        let folder = JobFolder::open(self.folder.path());
         for (index, pixels) in pixels.enumerate() {
             media::write_png(&folder.control(index), &picture(pixels)).unwrap();
-            self.request.controls.push(Control {
+            self.request.controls.push(ControlInput {
                 file: "given.png".into(),
                 mask: None,
                 settings: ControlSettings::default(),
@@ -137,7 +137,7 @@ impl Job {
     /// All stages that the worker orders of the engine -> what the last one told.
     pub(super) fn run(&self, capture: bool) -> Told {
         let mut last = Told::default();
-        let recipe = Recipe::of(&self.request);
+        let recipe = Recipe::from_request(&self.request);
         for (position, &stage) in recipe.stages.iter().enumerate() {
             if stage != Stage::Save {
                 last = self.stage_of((stage, recipe.section(position)), capture);
@@ -147,8 +147,8 @@ impl Job {
     }
 
     pub(super) fn latents(&self) -> Tensor {
-        let result = JobFolder::at(self.folder.path()).result(Stage::Denoise);
-        store::read_one(&result.unwrap(), "latents").unwrap()
+        let result = JobFolder::open(self.folder.path()).result(Stage::Denoise);
+        tensor_files::read_one(&result.unwrap(), "latents").unwrap()
     }
 }
 
@@ -213,7 +213,7 @@ pub(super) fn assert_goes_on(job: &Job, what: &str) {
     assert!((2..=7).contains(&all.len()), "{what}");
     assert!(all.into_iter().all(|both| both == [(0, 2), (1, 2)]));
     let whole = job.latents();
-    let folder = JobFolder::at(job.folder.path());
+    let folder = JobFolder::open(job.folder.path());
     fs::remove_file(folder.result(Stage::Denoise).unwrap()).unwrap();
 
     let checkpoint = folder.section_checkpoint(0);
@@ -249,7 +249,7 @@ pub(super) fn assert_goes_on(job: &Job, what: &str) {
 
 /// That every stage of a job stops when it is asked to, and leaves nothing.
 pub(super) fn assert_stops(job: &Job) {
-    for stage in Recipe::of(&job.request).stages {
+    for stage in Recipe::from_request(&job.request).stages {
         let order = job.order(stage, false);
         if matches!(stage, Stage::Unload | Stage::Save) {
             continue;
@@ -269,16 +269,16 @@ pub(super) fn assert_stops(job: &Job) {
         let done = run(&context, families::run);
         assert!(matches!(done, Err(EngineError::Cancelled)), "{stage:?}");
         assert!(context.ticks.load(std::sync::atomic::Ordering::Relaxed) > 0);
-        let left = JobFolder::at(job.folder.path()).result(stage);
+        let left = JobFolder::open(job.folder.path()).result(stage);
         assert!(left.is_none_or(|path| !path.exists()), "{stage:?}");
         job.stage(stage, false);
     }
 }
 
-pub(super) fn picture(pixels: &Tensor) -> Picture {
+pub(super) fn picture(pixels: &Tensor) -> RgbPixels {
     let (height, width, _) = pixels.size3().unwrap();
     let rgb: Vec<u8> = pixels.flatten(0, -1).try_into().unwrap();
-    Picture::new(width as u32, height as u32, rgb).unwrap()
+    RgbPixels::new(width as u32, height as u32, rgb).unwrap()
 }
 
 /// A run as it was recorded.
@@ -293,7 +293,7 @@ impl Run {
     pub(super) fn open(fixture: String) -> Self {
         let file = fixtures().join(format!("{fixture}.safetensors"));
         let facts = json_of(format!("{fixture}.json"));
-        let mut tensors: BTreeMap<_, _> = store::read(&file).unwrap().into_iter().collect();
+        let mut tensors: BTreeMap<_, _> = tensor_files::read(&file).unwrap().into_iter().collect();
         for (twin, of) in facts["same"].as_object().unwrap() {
             let copy = tensors[of.as_str().unwrap()].shallow_clone();
             tensors.insert(twin.clone(), copy);
@@ -358,7 +358,7 @@ fn check_once(fixture: &str, job: &dyn Fn(&Run) -> Job) {
     let job = job(&run);
     let told = job.run(true);
     let found = job.request.capture.as_ref().unwrap();
-    let found = store::read(&found.join("capture.safetensors")).unwrap();
+    let found = tensor_files::read(&found.join("capture.safetensors")).unwrap();
     let found: BTreeMap<_, _> = found.into_iter().collect();
     let names: BTreeSet<_> = found.keys().map(String::as_str).collect();
     let all = run.names();
@@ -394,7 +394,7 @@ fn sent_bytes(job: &Job, decoded: &Tensor) -> Vec<u8> {
     let fills = request.image_role == ImageRole::Canvas;
     let sent = match (&request.image, &request.mask) {
         (Some(_), Some(_)) if !fills => {
-            let folder = JobFolder::at(job.folder.path());
+            let folder = JobFolder::open(job.folder.path());
             let opened = media::open_picture(&folder.start_picture()).unwrap();
             let opened = media::resize_lanczos(&opened, request.width, request.height).unwrap();
             let picture = Tensor::from_slice(&opened.rgb).view_as(decoded);

@@ -26,7 +26,7 @@ use tch::Tensor;
 use super::*;
 use crate::families;
 use crate::families::wan::WanConfig;
-use crate::store;
+use crate::tensor_files;
 
 #[test]
 fn a_copy_onto_a_full_disk_leaves_the_old_file_and_no_leftover() {
@@ -93,7 +93,7 @@ fn a_decode_that_gives_no_numbers_in_f32_either_fails_after_that_one_try() {
         assert_eq!(decoded.warnings.len(), num_warnings, "{dtype}");
         assert_eq!(decoded.frames, [0; 0], "no black picture goes out");
         // The job can go on from them.
-        let latents = JobFolder::at(job.path()).result(Stage::Denoise).unwrap();
+        let latents = JobFolder::open(job.path()).result(Stage::Denoise).unwrap();
         assert!(latents.exists());
     }
 }
@@ -145,7 +145,7 @@ fn decode(job: &Path, asked: &serde_json::Value, latents: [f64; 2]) -> Decoded {
         Tensor::full(size, value, (Kind::Float, Device::Cpu))
     });
     let latents = Tensor::cat(&frames, 2);
-    store::write_one(&context.result(Stage::Denoise), "latents", &latents)
+    tensor_files::write_one(&context.result(Stage::Denoise), "latents", &latents)
         .expect("latents can be written");
 
     let end = run(&context, families::run);

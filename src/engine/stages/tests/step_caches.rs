@@ -33,7 +33,7 @@ fn latents(job: &mut Job, cache: Option<StepCache>) -> Tensor {
     job.request.step_cache = cache;
     job.stage(Stage::Denoise, false);
     let latents = job.latents();
-    let left = JobFolder::at(job.folder.path()).result(Stage::Denoise);
+    let left = JobFolder::open(job.folder.path()).result(Stage::Denoise);
     fs::remove_file(left.expect("denoising leaves a file")).expect("it can be removed");
     latents
 }

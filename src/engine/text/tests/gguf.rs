@@ -4,19 +4,19 @@ use std::fs;
 use std::path::PathBuf;
 
 use safelight_core::networks::{T5Config, T5Keys, T5Kind, T5Names};
-use safelight_core::tokens::spiece::Model;
+use safelight_core::tokens::spiece::ProtoModel;
 use safelight_core::tokens::{SpieceModel, TextTokenizer};
 use serde_json::Value;
 use tch::{Device, Kind, Tensor};
 
 use super::{assets, fixtures, ids, published, used_ids};
 use crate::hooks::NoHooks;
-use crate::text::{T5Encoder, Tokens};
+use crate::text::{T5Encoder, TokenBatch};
 use crate::weights::Weights;
 use crate::weights::tests::made_up_gguf::{GgufFile, both_forms};
 
 /// What a converter writes of a model, with a vocabulary filled up to `rows`.
-fn with_tokenizer(file: GgufFile, model: &Model, rows: usize) -> GgufFile {
+fn with_tokenizer(file: GgufFile, model: &ProtoModel, rows: usize) -> GgufFile {
     let texts = model.pieces.iter().map(|piece| piece.text.clone());
     let mut texts: Vec<Vec<u8>> = texts.collect();
     let mut scores: Vec<f32> = model.pieces.iter().map(|piece| piece.score).collect();
@@ -46,8 +46,8 @@ fn with_tokenizer(file: GgufFile, model: &Model, rows: usize) -> GgufFile {
         .number("tokenizer.ggml.padding_token_id", 0)
 }
 
-fn umt5_model() -> Model {
-    Model::parse(&fs::read(assets().join("spiece.model")).unwrap()).unwrap()
+fn umt5_model() -> ProtoModel {
+    ProtoModel::parse(&fs::read(assets().join("spiece.model")).unwrap()).unwrap()
 }
 
 fn written(file: &GgufFile) -> (tempfile::TempDir, PathBuf) {
@@ -80,11 +80,11 @@ fn a_vocabulary_of_a_t5_is_read_as_its_spiece_model_is() {
     let dir = tempfile::tempdir().unwrap();
     let place = dir.path().join("spiece.model");
     published::write_spiece(&place, kept["t5_pieces"].as_array().unwrap());
-    let model = Model::parse(&fs::read(&place).unwrap()).unwrap();
+    let model = ProtoModel::parse(&fs::read(&place).unwrap()).unwrap();
     let (_dir, path) = written(&with_tokenizer(GgufFile::default(), &model, 500));
     let tokenizer = TextTokenizer::open(&path, None, 512).unwrap();
     for row in kept["rows"].as_array().unwrap() {
-        let tokens = Tokens::of(row["text"].as_str().unwrap(), &tokenizer).unwrap();
+        let tokens = TokenBatch::encode(row["text"].as_str().unwrap(), &tokenizer).unwrap();
         assert_eq!(used_ids(&tokens), ids(&row["t5"]), "{}", row["text"]);
     }
 }
@@ -139,7 +139,7 @@ fn a_t5_of_either_kind_in_gguf_gives_what_its_numbers_give() {
     let umt5 = Weights::read_all(&assets().join("../text_encoder")).unwrap();
     let t5 = super::flux::weights_of("text_encoder_2");
     let keys = T5Keys::in_names(T5Names::LlamaCpp);
-    let tokens = Tokens::of("a red boat", &super::tokenizer(16)).unwrap();
+    let tokens = TokenBatch::encode("a red boat", &super::tokenizer(16)).unwrap();
     let ids = Tensor::from_slice(&[5_i64, 9, 200, 3, 1]).view([1, 5]);
     for (kind, all, ids, mask) in [
         (T5Kind::Umt5, umt5, &tokens.ids, Some(&tokens.mask)),

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use super::{ids, used_ids};
 use crate::closeness::assert_close;
 use crate::hooks::NoHooks;
-use crate::text::{LanguageEncoder, Tokens, within_template};
+use crate::text::{LanguageEncoder, TokenBatch, within_template};
 use crate::weights::tests::fixtures::{
     self, Cancelled, fixture, json_of, open, tensors_of, write_folder,
 };
@@ -101,7 +101,7 @@ fn prompts_give_the_embeddings_that_framepack_reads() {
     let rows = Tensor::from_slice(&ids(&facts["kept_rows"]));
     for (name, prompt) in facts["prompts"].as_object().unwrap() {
         let text = HUNYUAN_PROMPT.around(prompt.as_str().unwrap());
-        let tokens = Tokens::of(&text, &tokenizer).unwrap();
+        let tokens = TokenBatch::encode(&text, &tokenizer).unwrap();
         let states = encoder
             .forward(&tokens.ids, &tokens.mask, &NoHooks)
             .unwrap();
@@ -141,7 +141,7 @@ fn any_text_gives_the_ids_of_the_reference() {
     let tokenizer = tokenizer(351);
     for row in facts()["rows"].as_array().unwrap() {
         let text = row["text"].as_str().unwrap();
-        let tokens = Tokens::of(text, &tokenizer).unwrap();
+        let tokens = TokenBatch::encode(text, &tokenizer).unwrap();
         assert_eq!(used_ids(&tokens), ids(&row["ids"]), "{text:?}");
         assert_eq!(tokens.ids.size(), [1, 351]);
         let padding = tokens.ids.slice(1, tokens.num_tokens, None, 1);
@@ -154,7 +154,7 @@ fn a_notice_says_what_is_cut_of_the_prompt_itself() {
     let tokenizer = tokenizer(HUNYUAN_PROMPT.length());
     let notice = |count: usize| {
         let text = HUNYUAN_PROMPT.around(&"1 ".repeat(count));
-        let tokens = Tokens::of(&text, &tokenizer).unwrap();
+        let tokens = TokenBatch::encode(&text, &tokenizer).unwrap();
         HUNYUAN_PROMPT.cut_notice(tokens.num_cut, "prompt")
     };
     assert_eq!(notice(100), None);
@@ -230,7 +230,7 @@ fn a_tokenizer_without_padding_pads_with_the_end() {
     added.retain(|token| token["content"] != "<pad>");
     fs::write(&path, file.to_string()).unwrap();
     let tokenizer = TextTokenizer::open(&path, CLASS, 8).unwrap();
-    let tokens = Tokens::of("a", &tokenizer).unwrap();
+    let tokens = TokenBatch::encode("a", &tokenizer).unwrap();
     assert_eq!(tokens.num_tokens, 2);
     let padding = tokens.ids.slice(1, 2, None, 1).flatten(0, 1);
     assert_eq!(Vec::<i64>::try_from(padding).unwrap(), [859; 6]);

@@ -18,7 +18,7 @@ use safelight_core::tokens::TextTokenizer;
 use serde_json::Value;
 use tch::{Device, Kind, Tensor};
 
-use super::{ClipTextEncoder, LanguageEncoder, T5Encoder, Tokens};
+use super::{ClipTextEncoder, LanguageEncoder, T5Encoder, TokenBatch};
 use crate::hooks::NoHooks;
 use crate::weights::Weights;
 
@@ -40,7 +40,7 @@ fn assets() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/little-world/tokenizer")
 }
 
-fn used_ids(tokens: &Tokens) -> Vec<i64> {
+fn used_ids(tokens: &TokenBatch) -> Vec<i64> {
     let used = tokens.ids.narrow(1, 0, tokens.num_tokens);
     used.flatten(0, 1).try_into().unwrap()
 }
@@ -69,7 +69,7 @@ fn a_text_encoder_is_read_in_the_names_of_its_authors_and_of_transformers() {
     let all = Weights::read_all(&folder).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("umt5.safetensors");
-    let tokens = Tokens::of("a red boat", &tokenizer(16)).unwrap();
+    let tokens = TokenBatch::encode("a red boat", &tokenizer(16)).unwrap();
     let embeds = |place: &Path| {
         let weights = Weights::open(place, Kind::Float, Device::Cpu).unwrap();
         let encoder = T5Encoder::new(&config, &weights).unwrap();

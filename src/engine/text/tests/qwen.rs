@@ -13,7 +13,7 @@ use super::llama::gguf::{gguf_name, with_pairs};
 use super::{ids, used_ids};
 use crate::closeness::assert_close;
 use crate::hooks::NoHooks;
-use crate::text::{LanguageEncoder, Tokens};
+use crate::text::{LanguageEncoder, TokenBatch};
 use crate::weights::tests::fixtures::{self, fixture, json_of, open, tensors_of, write_folder};
 use crate::weights::tests::made_up;
 use crate::weights::tests::made_up_gguf::GgufFile;
@@ -80,11 +80,11 @@ fn prompts_give_the_embeddings_that_the_reference_pipeline_reads() {
     let rows = ids(&facts["kept_rows"]);
     for (name, prompt) in facts["prompts"].as_object().unwrap() {
         let text = QWEN_CHAT.around(prompt.as_str().unwrap());
-        let padded = Tokens::of(&text, &tokenizer).unwrap();
+        let padded = TokenBatch::encode(&text, &tokenizer).unwrap();
         assert_eq!(padded.ids.size(), [1, 512]);
         let tokens = padded.unpadded();
         assert_eq!(tokens.num_tokens, facts["num_tokens"][name], "{name}");
-        let read = |tokens: &Tokens| {
+        let read = |tokens: &TokenBatch| {
             let states = encoder.forward(&tokens.ids, &tokens.mask, &NoHooks);
             states.unwrap().narrow(1, 0, padded.num_tokens)
         };
@@ -230,10 +230,10 @@ fn a_vocabulary_in_metadata_gives_the_ids_of_the_tokenizer_that_it_is_from() {
     let others = [open(&bare, None), open(&path, None)];
     for row in facts()["shipped"].as_array().unwrap() {
         let text = QWEN_CHAT.around(row["text"].as_str().unwrap());
-        let expected = Tokens::of(&text, &own).unwrap();
+        let expected = TokenBatch::encode(&text, &own).unwrap();
         assert!(used_ids(&expected).len() > 3);
         for other in &others {
-            let found = Tokens::of(&text, other).unwrap();
+            let found = TokenBatch::encode(&text, other).unwrap();
             assert_eq!(found.ids, expected.ids, "{text:?}");
         }
     }
@@ -293,5 +293,8 @@ fn a_language_model_of_another_kind_is_refused_in_a_sentence() {
     assert!(err.contains("at least 4 num_hidden_layers"), "{err}");
     // The published one is what its sizes say.
     let published = LanguageConfig::qwen3_4b(BEFORE_LAST.tap);
-    assert_eq!(BEFORE_LAST.of(published).unwrap().num_read_layers(), 35);
+    assert_eq!(
+        BEFORE_LAST.truncated(published).unwrap().num_read_layers(),
+        35
+    );
 }

@@ -5,22 +5,22 @@ use tch::Tensor;
 
 use super::conv::{CausalConv, GoOn, PointConv};
 use crate::kernels;
-use crate::vae::attention::{AttentionBlock, as_picture};
-use crate::vae::kl::norm::{GroupNorm, Moments};
+use crate::vae::attention::{PixelAttention, as_picture};
+use crate::vae::kl::norm::{ChannelMoments, GroupNorm};
 use crate::weights::{Weights, WeightsError};
 
 /// Statistics of all frames together: `(T, H, W, C)`
-fn moments(clip: &Tensor) -> Moments {
-    Moments::of(&as_picture(clip))
+fn moments(clip: &Tensor) -> ChannelMoments {
+    ChannelMoments::from_pixels(&as_picture(clip))
 }
 
 #[derive(Debug)]
-pub(super) struct NormedConv {
+pub(super) struct HunyuanNormConv {
     norm: GroupNorm,
     conv: CausalConv,
 }
 
-impl NormedConv {
+impl HunyuanNormConv {
     /// `end`: of the names of both.
     pub(super) fn new(
         w: &Weights,
@@ -43,20 +43,20 @@ impl NormedConv {
     }
 
     /// Norm and SiLU of some of the frames. `lacking`: of `xs`, see [`CausalConv::lacking`].
-    fn activate(&self, xs: &Tensor, moments: &Moments, lacking: Option<&Tensor>) -> Tensor {
+    fn activate(&self, xs: &Tensor, moments: &ChannelMoments, lacking: Option<&Tensor>) -> Tensor {
         let ys = self.norm.activate(&as_picture(xs), Some(moments), lacking);
         ys.view_as(xs)
     }
 }
 
 #[derive(Debug)]
-pub(super) struct ResidualBlock {
-    first: NormedConv,
-    second: NormedConv,
+pub(super) struct HunyuanResidual {
+    first: HunyuanNormConv,
+    second: HunyuanNormConv,
     shortcut: Option<PointConv>,
 }
 
-impl ResidualBlock {
+impl HunyuanResidual {
     pub(super) fn new(
         w: &Weights,
         [input, output]: [i64; 2],
@@ -64,8 +64,8 @@ impl ResidualBlock {
     ) -> Result<Self, WeightsError> {
         let shortcut = || PointConv::new(&(w / "nin_shortcut" / "conv"), [input, output]);
         Ok(Self {
-            first: NormedConv::new(w, "1", [input, output], cfg)?,
-            second: NormedConv::new(w, "2", [output, output], cfg)?,
+            first: HunyuanNormConv::new(w, "1", [input, output], cfg)?,
+            second: HunyuanNormConv::new(w, "2", [output, output], cfg)?,
             shortcut: (input != output).then(shortcut).transpose()?,
         })
     }
@@ -95,17 +95,17 @@ impl ResidualBlock {
 }
 
 #[derive(Debug)]
-pub(super) struct Middle {
-    before: ResidualBlock,
-    attention: Option<AttentionBlock>,
-    after: ResidualBlock,
+pub(super) struct HunyuanMiddle {
+    before: HunyuanResidual,
+    attention: Option<PixelAttention>,
+    after: HunyuanResidual,
 }
 
-impl Middle {
+impl HunyuanMiddle {
     pub(super) fn new(w: &Weights, cfg: &HunyuanVaeConfig) -> Result<Self, WeightsError> {
         let width = cfg.widest();
-        let block = |name: &str| ResidualBlock::new(&(w / name), [width, width], cfg);
-        let attention = || AttentionBlock::new(&(w / "attn_1"), width, cfg.norm_num_groups);
+        let block = |name: &str| HunyuanResidual::new(&(w / name), [width, width], cfg);
+        let attention = || PixelAttention::new(&(w / "attn_1"), width, cfg.norm_num_groups);
         Ok(Self {
             before: block("block_1")?,
             attention: cfg.mid_block_add_attention.then(attention).transpose()?,

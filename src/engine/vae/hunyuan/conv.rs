@@ -9,7 +9,7 @@ use std::ops::Range;
 use tch::{Kind, Tensor};
 
 use crate::kernels;
-use crate::vae::bias::Bias;
+use crate::vae::bias::ConvBias;
 use crate::vae::causal::{channels_innermost, convolve_strided};
 use crate::vae::doubling::DoublingConv;
 use crate::weights::{Weights, WeightsError};
@@ -23,7 +23,7 @@ const MAX_GATHERED: i64 = 1 << 28;
 pub(super) type GoOn<'a> = &'a dyn Fn() -> Option<()>;
 
 /// Preparation of frames before the convolution: `(n, H, W, C)` to the same size.
-pub(super) type Prepare<'a> = &'a dyn Fn(&Tensor) -> Tensor;
+pub(super) type PrepareFrames<'a> = &'a dyn Fn(&Tensor) -> Tensor;
 
 /// 3 × 3 × 3, with a step of 1 or 2 in time and in space.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(super) struct CausalConv {
     weight: Tensor,
     /// The taps' sum, `(O, C, 3, 3)`: all that a clip of one frame needs.
     still: Tensor,
-    bias: Bias,
+    bias: ConvBias,
     time_step: i64,
     space_step: i64,
 }
@@ -54,7 +54,7 @@ impl CausalConv {
         Ok(Self {
             still: channels_innermost(&still.to_kind(weight.kind())),
             weight: taps_as_channels(&weight),
-            bias: Bias::new(bias),
+            bias: ConvBias::new(bias),
             time_step,
             space_step,
         })
@@ -70,7 +70,7 @@ impl CausalConv {
     pub(super) fn over(
         &self,
         clip: &Tensor,
-        prepare: Prepare<'_>,
+        prepare: PrepareFrames<'_>,
         part: &mut dyn FnMut(Range<i64>, Tensor) -> Option<()>,
     ) -> Option<()> {
         let frames = clip.size()[0];
@@ -79,7 +79,7 @@ impl CausalConv {
             return part(0..1, self.convolve(&rows, &self.still));
         }
         let count = (frames - 1) / self.time_step + 1;
-        let mut ready = Ready::new(clip, prepare);
+        let mut ready = PreparedFrames::new(clip, prepare);
         for range in parts_of(count, clip, TAPS) {
             let first = range.start * self.time_step - (TAPS - 1);
             let last = (range.end - 1) * self.time_step;
@@ -99,7 +99,7 @@ impl CausalConv {
     pub(super) fn forward(
         &self,
         clip: &Tensor,
-        prepare: Prepare<'_>,
+        prepare: PrepareFrames<'_>,
         go_on: GoOn<'_>,
     ) -> Option<Tensor> {
         self.collected(clip, prepare, go_on, true)
@@ -109,7 +109,7 @@ impl CausalConv {
     pub(super) fn forward_bare(
         &self,
         clip: &Tensor,
-        prepare: Prepare<'_>,
+        prepare: PrepareFrames<'_>,
         go_on: GoOn<'_>,
     ) -> Option<Tensor> {
         self.collected(clip, prepare, go_on, false)
@@ -118,12 +118,12 @@ impl CausalConv {
     fn collected(
         &self,
         clip: &Tensor,
-        prepare: Prepare<'_>,
+        prepare: PrepareFrames<'_>,
         go_on: GoOn<'_>,
         is_whole: bool,
     ) -> Option<Tensor> {
         let frames = (clip.size()[0] - 1) / self.time_step + 1;
-        let mut collected = Collected::new(frames);
+        let mut collected = CollectedFrames::new(frames);
         self.over(clip, prepare, &mut |range, mut ys| {
             go_on()?;
             if is_whole && self.lacking().is_some() {
@@ -175,7 +175,7 @@ impl UpConv {
         let frame = |at: i64| clip.get(at.clamp(0, frames - 1));
         match self {
             Self::Space(conv) => {
-                let mut collected = Collected::new(frames);
+                let mut collected = CollectedFrames::new(frames);
                 // The output has four times the pixels, each with one corner's values.
                 for range in parts_of(frames, clip, 4 * 2) {
                     go_on()?;
@@ -232,12 +232,12 @@ impl PointConv {
 }
 
 /// The frames of a result, put together without a copy where they come at once.
-struct Collected {
+struct CollectedFrames {
     frames: i64,
     whole: Option<Tensor>,
 }
 
-impl Collected {
+impl CollectedFrames {
     fn new(frames: i64) -> Self {
         Self {
             frames,
@@ -267,15 +267,15 @@ impl Collected {
 }
 
 /// The frames of a clip that are prepared: those that the next part of a result needs.
-struct Ready<'a> {
+struct PreparedFrames<'a> {
     clip: &'a Tensor,
-    prepare: Prepare<'a>,
+    prepare: PrepareFrames<'a>,
     first: i64,
     frames: VecDeque<Tensor>,
 }
 
-impl<'a> Ready<'a> {
-    fn new(clip: &'a Tensor, prepare: Prepare<'a>) -> Self {
+impl<'a> PreparedFrames<'a> {
+    fn new(clip: &'a Tensor, prepare: PrepareFrames<'a>) -> Self {
         Self {
             clip,
             prepare,
@@ -285,8 +285,7 @@ impl<'a> Ready<'a> {
     }
 
     /// Prepares missing frames up to `last` and drops those before `first`, except the video's first frame while it
-    /// replaces
-    /// its predecessors.
+    /// replaces its predecessors.
     fn hold(&mut self, first: i64, last: i64) {
         let done = self.first + self.frames.len() as i64;
         if last >= done {

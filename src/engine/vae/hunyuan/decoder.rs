@@ -5,11 +5,11 @@
 use safelight_core::networks::{HunyuanVaeConfig, VaeHalf};
 use tch::{Device, Kind, Tensor};
 
-use super::blocks::{Middle, NormedConv, ResidualBlock};
+use super::blocks::{HunyuanMiddle, HunyuanNormConv, HunyuanResidual};
 use super::conv::{CausalConv, GoOn, PointConv, UpConv};
-use super::time_tiles::{Splice, TimeTiles};
+use super::time_tiles::{TemporalBlender, TimeTiles};
 use crate::vae::keys;
-use crate::vae::level::Level;
+use crate::vae::level::ResolutionLevel;
 use crate::vae::tiles::{Tiling, in_tiles};
 use crate::weights::{Weights, WeightsError};
 
@@ -17,9 +17,9 @@ use crate::weights::{Weights, WeightsError};
 pub struct HunyuanVaeDecoder {
     post_quant_conv: PointConv,
     conv_in: CausalConv,
-    mid: Middle,
-    up: Vec<Level<ResidualBlock, UpConv>>,
-    head: NormedConv,
+    mid: HunyuanMiddle,
+    up: Vec<ResolutionLevel<HunyuanResidual, UpConv>>,
+    head: HunyuanNormConv,
     spatial_factor: i64,
     temporal_factor: i64,
     device: Device,
@@ -41,9 +41,9 @@ impl HunyuanVaeDecoder {
         Ok(Self {
             post_quant_conv: PointConv::new(&(&root / "post_quant_conv"), [latents; 2])?,
             conv_in: CausalConv::new(&(&w / "conv_in" / "conv"), [latents, cfg.widest()])?,
-            mid: Middle::new(&(&w / "mid"), cfg)?,
+            mid: HunyuanMiddle::new(&(&w / "mid"), cfg)?,
             up: up.collect::<Result<_, _>>()?,
-            head: NormedConv::new(&w, "_out", [cfg.narrowest(), 3], cfg)?,
+            head: HunyuanNormConv::new(&w, "_out", [cfg.narrowest(), 3], cfg)?,
             spatial_factor: cfg.spatial_factor(),
             temporal_factor: cfg.temporal_factor(),
             device: weights.device(),
@@ -83,7 +83,7 @@ impl HunyuanVaeDecoder {
                 give(&decode(latents)?);
                 return Some(());
             };
-            let mut splice = Splice::new(tiles);
+            let mut splice = TemporalBlender::new(tiles);
             for (start, len) in tiles.stretches() {
                 let clip = decode(&latents.narrow(2, start, len))?;
                 if let Some(own) = splice.put(&clip) {
@@ -105,7 +105,7 @@ impl HunyuanVaeDecoder {
         let xs = self.conv_in.forward(&xs, &as_is, go_on)?;
         let mut xs = self.mid.forward(xs, go_on)?;
         for level in &self.up {
-            let block = |block: &ResidualBlock, xs| block.forward(xs, go_on);
+            let block = |block: &HunyuanResidual, xs| block.forward(xs, go_on);
             let step = |step: &UpConv, xs: Tensor| step.forward(&xs, go_on);
             xs = level.forward(xs, block, step)?;
         }
@@ -122,16 +122,16 @@ fn up_level(
     w: &Weights,
     index: usize,
     cfg: &HunyuanVaeConfig,
-) -> Result<Level<ResidualBlock, UpConv>, WeightsError> {
+) -> Result<ResolutionLevel<HunyuanResidual, UpConv>, WeightsError> {
     let widths = &cfg.block_out_channels;
     let width = |index: usize| widths[widths.len() - 1 - index];
     let (before, own) = (width(index.saturating_sub(1)), width(index));
     let [time, space] = HunyuanVaeConfig::step_behind(index);
     let step = || UpConv::new(&(w / "upsample" / "conv" / "conv"), own, time == 2);
-    Level::new(
+    ResolutionLevel::new(
         cfg.layers_per_block + 1,
         [before, own],
-        |i, widths| ResidualBlock::new(&(w / "block" / i), widths, cfg),
+        |i, widths| HunyuanResidual::new(&(w / "block" / i), widths, cfg),
         (space == 2).then(step),
     )
 }

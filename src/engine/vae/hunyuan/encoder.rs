@@ -5,10 +5,10 @@
 use safelight_core::networks::{HunyuanVaeConfig, VaeHalf};
 use tch::{Device, Kind, Tensor};
 
-use super::blocks::{Middle, NormedConv, ResidualBlock};
+use super::blocks::{HunyuanMiddle, HunyuanNormConv, HunyuanResidual};
 use super::conv::{CausalConv, GoOn, PointConv};
-use super::time_tiles::{Splice, TimeTiles};
-use crate::vae::level::Level;
+use super::time_tiles::{TemporalBlender, TimeTiles};
+use crate::vae::level::ResolutionLevel;
 use crate::vae::tiles::{Tiling, in_tiles};
 use crate::vae::{Posterior, keys};
 use crate::weights::{Weights, WeightsError};
@@ -16,9 +16,9 @@ use crate::weights::{Weights, WeightsError};
 #[derive(Debug)]
 pub struct HunyuanVaeEncoder {
     conv_in: CausalConv,
-    down: Vec<Level<ResidualBlock, CausalConv>>,
-    mid: Middle,
-    head: NormedConv,
+    down: Vec<ResolutionLevel<HunyuanResidual, CausalConv>>,
+    mid: HunyuanMiddle,
+    head: HunyuanNormConv,
     quant_conv: PointConv,
     spatial_factor: i64,
     temporal_factor: i64,
@@ -37,8 +37,8 @@ impl HunyuanVaeEncoder {
         Ok(Self {
             conv_in: CausalConv::new(&(&w / "conv_in" / "conv"), [3, cfg.narrowest()])?,
             down: down.collect::<Result<_, _>>()?,
-            mid: Middle::new(&(&w / "mid"), cfg)?,
-            head: NormedConv::new(&w, "_out", [cfg.widest(), moments], cfg)?,
+            mid: HunyuanMiddle::new(&(&w / "mid"), cfg)?,
+            head: HunyuanNormConv::new(&w, "_out", [cfg.widest(), moments], cfg)?,
             quant_conv: PointConv::new(&(&root / "quant_conv"), [moments; 2])?,
             spatial_factor: cfg.spatial_factor(),
             temporal_factor: cfg.temporal_factor(),
@@ -71,7 +71,7 @@ impl HunyuanVaeEncoder {
             let moments = match TimeTiles::of_frames(frames, self.temporal_factor) {
                 None => encode(pixels)?,
                 Some(tiles) => {
-                    let mut splice = Splice::new(tiles);
+                    let mut splice = TemporalBlender::new(tiles);
                     let mut parts = Vec::new();
                     for (start, len) in tiles.stretches() {
                         parts.extend(splice.put(&encode(&pixels.narrow(2, start, len))?));
@@ -81,7 +81,7 @@ impl HunyuanVaeEncoder {
             };
             // t h w (2 c) -> 2 × 1 c t h w
             let moments = moments.permute([3, 0, 1, 2]).unsqueeze(0).contiguous();
-            Some(Posterior::of(&moments))
+            Some(Posterior::from_moments(&moments))
         })
     }
 
@@ -94,7 +94,7 @@ impl HunyuanVaeEncoder {
         let as_is = |xs: &Tensor| xs.shallow_clone();
         let mut xs = self.conv_in.forward(&xs, &as_is, go_on)?;
         for level in &self.down {
-            let block = |block: &ResidualBlock, xs| block.forward(xs, go_on);
+            let block = |block: &HunyuanResidual, xs| block.forward(xs, go_on);
             let step = |step: &CausalConv, xs: Tensor| step.forward(&xs, &as_is, go_on);
             xs = level.forward(xs, block, step)?;
         }
@@ -112,16 +112,16 @@ fn down_level(
     w: &Weights,
     index: usize,
     cfg: &HunyuanVaeConfig,
-) -> Result<Level<ResidualBlock, CausalConv>, WeightsError> {
+) -> Result<ResolutionLevel<HunyuanResidual, CausalConv>, WeightsError> {
     let widths = &cfg.block_out_channels;
     let (before, own) = (widths[index.saturating_sub(1)], widths[index]);
     let steps = HunyuanVaeConfig::step_behind(index);
     let conv = w / "downsample" / "conv" / "conv";
     let step = || CausalConv::with_steps(&conv, [own, own], steps);
-    Level::new(
+    ResolutionLevel::new(
         cfg.layers_per_block,
         [before, own],
-        |i, widths| ResidualBlock::new(&(w / "block" / i), widths, cfg),
+        |i, widths| HunyuanResidual::new(&(w / "block" / i), widths, cfg),
         (steps[1] == 2).then(step),
     )
 }

@@ -55,14 +55,14 @@ impl TimeTiles {
 }
 
 /// The results of stretches, `(T, ..)`, on their way to a whole clip.
-pub(super) struct Splice {
+pub(super) struct TemporalBlender {
     tiles: TimeTiles,
     /// The end of the stretch before, for the next one's start.
     end: Option<Tensor>,
     given: i64,
 }
 
-impl Splice {
+impl TemporalBlender {
     pub(super) fn new(tiles: TimeTiles) -> Self {
         Self {
             tiles,
@@ -72,8 +72,7 @@ impl Splice {
     }
 
     /// Takes the result of the next stretch, which is written to, and returns the new frames, `(t, ..)`; `None` if it
-    /// adds
-    /// none.
+    /// adds none.
     pub(super) fn put(&mut self, result: &Tensor) -> Option<Tensor> {
         let TimeTiles { cell, results, .. } = self.tiles;
         let mut result = result.shallow_clone();
@@ -100,7 +99,7 @@ impl Splice {
 mod tests {
     use tch::{Device, Kind, Tensor};
 
-    use super::{Splice, TimeTiles};
+    use super::{TemporalBlender, TimeTiles};
 
     #[test]
     fn stretches_begin_every_three_latents_and_the_last_ones_are_what_is_left() {
@@ -119,7 +118,7 @@ mod tests {
     fn a_clip_has_all_its_frames_whatever_its_length() {
         for latents in 5..24 {
             let tiles = TimeTiles::of_latents(latents, 4).unwrap();
-            let mut splice = Splice::new(tiles);
+            let mut splice = TemporalBlender::new(tiles);
             let parts: Vec<Tensor> = tiles
                 .stretches()
                 .filter_map(|(start, len)| {

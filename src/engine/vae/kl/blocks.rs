@@ -5,25 +5,25 @@ use std::rc::Rc;
 use safelight_core::networks::KlVaeConfig;
 use tch::Tensor;
 
-use super::canvas::{Band, Canvas, Pass, Reach};
-use super::norm::{GroupNorm, Moments};
+use super::canvas::{BandedTensor, ImagePass, RowBand, RowMapping};
+use super::norm::{ChannelMoments, GroupNorm};
 use crate::kernels;
-use crate::vae::attention::AttentionBlock;
-use crate::vae::bias::Bias;
+use crate::vae::attention::PixelAttention;
+use crate::vae::bias::ConvBias;
 use crate::vae::causal::{channels_innermost, convolve_pictures, convolve_strided};
 use crate::vae::doubling::DoublingConv;
 use crate::weights::{Weights, WeightsError};
 
 /// A convolution of pictures, 3 × 3 with a border of zeros or 1 × 1.
 #[derive(Debug)]
-pub(super) struct Conv {
+pub(super) struct KlConv {
     /// `(O, C, k, k)`, channels innermost in memory
     weight: Tensor,
-    bias: Bias,
+    bias: ConvBias,
     kernel: i64,
 }
 
-impl Conv {
+impl KlConv {
     pub(super) fn new(
         w: &Weights,
         [inputs, outputs]: [i64; 2],
@@ -32,7 +32,7 @@ impl Conv {
         let weight = w.tensor("weight", &[outputs, inputs, kernel, kernel])?;
         Ok(Self {
             weight: channels_innermost(&weight),
-            bias: Bias::new(w.tensor("bias", &[outputs])?),
+            bias: ConvBias::new(w.tensor("bias", &[outputs])?),
             kernel,
         })
     }
@@ -41,11 +41,11 @@ impl Conv {
         self.bias.own.numel() as i64
     }
 
-    fn reach(&self) -> Reach {
+    fn reach(&self) -> RowMapping {
         if self.kernel == 1 {
-            Reach::Pixel
+            RowMapping::Pixel
         } else {
-            Reach::Neighbours
+            RowMapping::Neighbours
         }
     }
 
@@ -74,7 +74,11 @@ impl Conv {
         }
     }
 
-    pub(super) fn forward(&self, canvas: &Canvas, pass: &Pass<'_>) -> Option<Canvas> {
+    pub(super) fn forward(
+        &self,
+        canvas: &BandedTensor,
+        pass: &ImagePass<'_>,
+    ) -> Option<BandedTensor> {
         pass.over(canvas, self.reach(), self.outputs(), &|xs, band| {
             band.trim(&self.convolve(xs))
         })
@@ -83,12 +87,12 @@ impl Conv {
 
 /// norm, SiLU, convolution.
 #[derive(Debug)]
-pub(super) struct NormedConv {
+pub(super) struct KlNormConv {
     norm: GroupNorm,
-    conv: Conv,
+    conv: KlConv,
 }
 
-impl NormedConv {
+impl KlNormConv {
     /// `end`: of the names of both.
     pub(super) fn new(
         w: &Weights,
@@ -99,27 +103,31 @@ impl NormedConv {
         let [norm, conv] = ["norm", "conv"].map(|name| w / format!("{name}{end}"));
         Ok(Self {
             norm: GroupNorm::new(&norm, input, cfg.norm_num_groups)?,
-            conv: Conv::new(&conv, [input, output], 3)?,
+            conv: KlConv::new(&conv, [input, output], 3)?,
         })
     }
 
-    pub(super) fn forward(&self, canvas: &Canvas, pass: &Pass<'_>) -> Option<Canvas> {
+    pub(super) fn forward(
+        &self,
+        canvas: &BandedTensor,
+        pass: &ImagePass<'_>,
+    ) -> Option<BandedTensor> {
         let moments = canvas.moments(pass);
-        let layer = |xs: &Tensor, band: &Band| {
+        let layer = |xs: &Tensor, band: &RowBand| {
             let mut ys = self.bare(xs, moments.as_ref(), None, band);
             self.conv.complete(&mut ys, None);
             ys
         };
-        pass.over(canvas, Reach::Neighbours, self.conv.outputs(), &layer)
+        pass.over(canvas, RowMapping::Neighbours, self.conv.outputs(), &layer)
     }
 
-    /// A band of what lacks the convolution's bias. `lacking`: of `xs`; see [`Conv::lacking`] for both.
+    /// A band of what lacks the convolution's bias. `lacking`: of `xs`; see [`KlConv::lacking`] for both.
     fn bare(
         &self,
         xs: &Tensor,
-        moments: Option<&Moments>,
+        moments: Option<&ChannelMoments>,
         lacking: Option<&Tensor>,
-        band: &Band,
+        band: &RowBand,
     ) -> Tensor {
         let xs = self.norm.activate(xs, moments, lacking);
         band.trim(&self.conv.convolve_bare(&xs))
@@ -128,35 +136,39 @@ impl NormedConv {
 
 /// norm, SiLU, convolution, twice, around a shortcut.
 #[derive(Debug)]
-pub(super) struct ResidualBlock {
-    first: NormedConv,
-    second: NormedConv,
-    nin_shortcut: Option<Conv>,
+pub(super) struct KlResidual {
+    first: KlNormConv,
+    second: KlNormConv,
+    nin_shortcut: Option<KlConv>,
 }
 
-impl ResidualBlock {
+impl KlResidual {
     pub(super) fn new(
         w: &Weights,
         [input, output]: [i64; 2],
         cfg: &KlVaeConfig,
     ) -> Result<Self, WeightsError> {
         Ok(Self {
-            first: NormedConv::new(w, "1", [input, output], cfg)?,
-            second: NormedConv::new(w, "2", [output, output], cfg)?,
+            first: KlNormConv::new(w, "1", [input, output], cfg)?,
+            second: KlNormConv::new(w, "2", [output, output], cfg)?,
             nin_shortcut: (input != output)
-                .then(|| Conv::new(&(w / "nin_shortcut"), [input, output], 1))
+                .then(|| KlConv::new(&(w / "nin_shortcut"), [input, output], 1))
                 .transpose()?,
         })
     }
 
     /// `(H, W, C)` → `(H, W, O)`
-    pub(super) fn forward(&self, canvas: &Canvas, pass: &Pass<'_>) -> Option<Canvas> {
+    pub(super) fn forward(
+        &self,
+        canvas: &BandedTensor,
+        pass: &ImagePass<'_>,
+    ) -> Option<BandedTensor> {
         let (first, second) = (&self.first, &self.second);
         let moments = canvas.moments(pass);
-        let layer = |xs: &Tensor, band: &Band| first.bare(xs, moments.as_ref(), None, band);
-        let inside = pass.over(canvas, Reach::Neighbours, first.conv.outputs(), &layer)?;
+        let layer = |xs: &Tensor, band: &RowBand| first.bare(xs, moments.as_ref(), None, band);
+        let inside = pass.over(canvas, RowMapping::Neighbours, first.conv.outputs(), &layer)?;
         let moments = inside.moments(pass);
-        let layer = |xs: &Tensor, band: &Band| {
+        let layer = |xs: &Tensor, band: &RowBand| {
             let mut ys = second.bare(xs, moments.as_ref(), first.conv.lacking(), band);
             let mut before = canvas.rows(band.out.clone(), pass);
             if let Some(shortcut) = &self.nin_shortcut {
@@ -172,25 +184,29 @@ impl ResidualBlock {
 
 /// Residual block, attention, residual block at the width of the latents' end.
 #[derive(Debug)]
-pub(super) struct Middle {
-    block_1: ResidualBlock,
-    attn_1: Option<AttentionBlock>,
-    block_2: ResidualBlock,
+pub(super) struct KlMiddle {
+    block_1: KlResidual,
+    attn_1: Option<PixelAttention>,
+    block_2: KlResidual,
 }
 
-impl Middle {
+impl KlMiddle {
     pub(super) fn new(w: &Weights, width: i64, cfg: &KlVaeConfig) -> Result<Self, WeightsError> {
         Ok(Self {
-            block_1: ResidualBlock::new(&(w / "block_1"), [width, width], cfg)?,
+            block_1: KlResidual::new(&(w / "block_1"), [width, width], cfg)?,
             attn_1: cfg
                 .mid_block_add_attention
-                .then(|| AttentionBlock::new(&(w / "attn_1"), width, cfg.norm_num_groups))
+                .then(|| PixelAttention::new(&(w / "attn_1"), width, cfg.norm_num_groups))
                 .transpose()?,
-            block_2: ResidualBlock::new(&(w / "block_2"), [width, width], cfg)?,
+            block_2: KlResidual::new(&(w / "block_2"), [width, width], cfg)?,
         })
     }
 
-    pub(super) fn forward(&self, canvas: &Canvas, pass: &Pass<'_>) -> Option<Canvas> {
+    pub(super) fn forward(
+        &self,
+        canvas: &BandedTensor,
+        pass: &ImagePass<'_>,
+    ) -> Option<BandedTensor> {
         let mut canvas = self.block_1.forward(canvas, pass)?;
         if let Some(attention) = &self.attn_1 {
             // At the level of the latents all of a picture is at hand.
@@ -198,7 +214,7 @@ impl Middle {
             let ys = attention.forward(&canvas.whole(pass), moments.as_ref(), &|| {
                 pass.check_cancelled()
             });
-            canvas = Canvas::new(ys?);
+            canvas = BandedTensor::new(ys?);
         }
         self.block_2.forward(&canvas, pass)
     }
@@ -206,17 +222,21 @@ impl Middle {
 
 /// The encoder's step to the next level: edges are halved.
 #[derive(Debug)]
-pub(super) struct Downsample(Conv);
+pub(super) struct KlDownsample(KlConv);
 
-impl Downsample {
+impl KlDownsample {
     pub(super) fn new(w: &Weights, width: i64) -> Result<Self, WeightsError> {
-        Conv::new(&(w / "conv"), [width, width], 3).map(Self)
+        KlConv::new(&(w / "conv"), [width, width], 3).map(Self)
     }
 
     /// `(H, W, C)` → `(H/2, W/2, C)`
-    pub(super) fn forward(&self, canvas: &Canvas, pass: &Pass<'_>) -> Option<Canvas> {
+    pub(super) fn forward(
+        &self,
+        canvas: &BandedTensor,
+        pass: &ImagePass<'_>,
+    ) -> Option<BandedTensor> {
         let conv = &self.0;
-        let layer = |xs: &Tensor, band: &Band| {
+        let layer = |xs: &Tensor, band: &RowBand| {
             // A border of zeros below and to the right only, and below only where the picture ends.
             let rows = band.input.end - band.input.start;
             let missing = 2 * (band.out.end - band.out.start) + 1 - rows;
@@ -226,22 +246,22 @@ impl Downsample {
             conv.complete(&mut ys, None);
             ys
         };
-        pass.over(canvas, Reach::Halving, conv.outputs(), &layer)
+        pass.over(canvas, RowMapping::Halving, conv.outputs(), &layer)
     }
 }
 
 /// The decoder's step to the next level: edges are doubled.
 #[derive(Debug)]
-pub(super) struct Upsample {
+pub(super) struct KlUpsample {
     conv: Rc<DoublingConv>,
     width: i64,
     next: i64,
 }
 
-impl Upsample {
+impl KlUpsample {
     /// `next`: the width of the next level.
     pub(super) fn new(w: &Weights, width: i64, next: i64) -> Result<Self, WeightsError> {
-        let conv = Conv::new(&(w / "conv"), [width, width], 3)?;
+        let conv = KlConv::new(&(w / "conv"), [width, width], 3)?;
         Ok(Self {
             conv: Rc::new(DoublingConv::new(&conv.weight, &conv.bias.own)),
             width,
@@ -250,16 +270,19 @@ impl Upsample {
     }
 
     /// `(H, W, C)` → `(2H, 2W, C)`
-    pub(super) fn forward(&self, canvas: Canvas, pass: &Pass<'_>) -> Option<Canvas> {
+    pub(super) fn forward(
+        &self,
+        canvas: BandedTensor,
+        pass: &ImagePass<'_>,
+    ) -> Option<BandedTensor> {
         let conv = Rc::clone(&self.conv);
-        let layer = move |xs: &Tensor, band: &Band| band.trim(&conv.forward(xs));
+        let layer = move |xs: &Tensor, band: &RowBand| band.trim(&conv.forward(xs));
         if self.next < self.width {
             // The largest image would only be kept until the next block makes it narrower: computing it three times
-            // costs a tenth
-            // more work and needs much less memory.
-            return pass.over_and_again(canvas, Reach::Doubling, self.width, Rc::new(layer));
+            // costs a tenth more work and needs much less memory.
+            return pass.over_and_again(canvas, RowMapping::Doubling, self.width, Rc::new(layer));
         }
-        pass.over(&canvas, Reach::Doubling, self.width, &layer)
+        pass.over(&canvas, RowMapping::Doubling, self.width, &layer)
     }
 }
 
@@ -267,7 +290,7 @@ impl Upsample {
 mod tests {
     use tch::{Device, Kind};
 
-    use super::super::canvas::Bands;
+    use super::super::canvas::RowBands;
     use super::*;
 
     #[test]
@@ -277,18 +300,18 @@ mod tests {
             ..KlVaeConfig::default()
         };
         let w = Weights::random(Kind::Float, Device::Cpu);
-        let mut block = ResidualBlock::new(&w, [6, 8], &cfg).unwrap();
+        let mut block = KlResidual::new(&w, [6, 8], &cfg).unwrap();
         let numbers = Tensor::arange(13 * 9 * 6, (Kind::Float, Device::Cpu));
         let xs = (numbers * 0.37).sin().view([1, 13, 9, 6]);
-        let forward = |block: &ResidualBlock| {
-            let whole = Pass::new(Device::Cpu, Kind::Float, &|| false);
-            let bands = Bands {
+        let forward = |block: &KlResidual| {
+            let whole = ImagePass::new(Device::Cpu, Kind::Float, &|| false);
+            let bands = RowBands {
                 size: 6,
                 off_device: false,
             };
-            let banded = Pass::new(Device::Cpu, Kind::Float, &|| false).in_bands(bands, 8);
+            let banded = ImagePass::new(Device::Cpu, Kind::Float, &|| false).in_bands(bands, 8);
             [whole, banded].map(|pass| {
-                let canvas = block.forward(&Canvas::new(xs.copy()), &pass).unwrap();
+                let canvas = block.forward(&BandedTensor::new(xs.copy()), &pass).unwrap();
                 canvas.into_tensor(&pass)
             })
         };

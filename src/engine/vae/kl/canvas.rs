@@ -1,35 +1,31 @@
 //! Feature maps between two layers, and layers applied to images that are too large for one pass.
 //!
 //! Layers run on a band of rows at a time, with the neighbouring rows that a convolution reaches. The result equals
-//! that
-//! without bands: only norms and attention look further than one row, the norms' statistics are merged from all bands,
-//! and
-//! the attention runs at latent resolution, where images are small.
+//! that without bands: only norms and attention look further than one row, the norms' statistics are merged from all
+//! bands, and the attention runs at latent resolution, where images are small.
 
 use std::ops::Range;
 use std::rc::Rc;
 
 use tch::{Device, Kind, Tensor};
 
-use super::norm::Moments;
+use super::norm::ChannelMoments;
 use crate::runtime::memory_counts;
 use crate::vae::tiles::Tiling;
 
 /// A picture in bands: how large they are, and where the rest of it waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bands {
+pub struct RowBands {
     /// A layer takes as many pixels at a time as a square of this edge has; where channels are more than at the
     /// pixels, fewer.
     pub size: i64,
     /// True if feature maps wait off the device between two layers: the device then needs no more memory for a larger
-    /// image,
-    /// but nearly all time goes into copies. Decoding 2048 × 2048 in half precision on an H200 in bands of 256: 0.16 s
-    /// and
-    /// 2.5 GB on the device, 8 s and 0.6 GB off it; without bands 0.10 s and 5.6 GB.
+    /// image, but nearly all time goes into copies. Decoding 2048 × 2048 in half precision on an H200 in bands of 256:
+    /// 0.16 s and 2.5 GB on the device, 8 s and 0.6 GB off it; without bands 0.10 s and 5.6 GB.
     pub off_device: bool,
 }
 
-impl Default for Bands {
+impl Default for RowBands {
     fn default() -> Self {
         Self {
             size: 512,
@@ -38,11 +34,11 @@ impl Default for Bands {
     }
 }
 
-impl Bands {
+impl RowBands {
     /// Bands of as many pixels as a tile has. The rest waits on the device where it has room for that, as it is now.
     ///
     /// `pixels`: of the whole picture, `width`: its channels there.
-    pub(super) fn of_tiles(tiling: Tiling, pixels: i64, width: i64, pass: &Pass<'_>) -> Self {
+    pub(super) fn of_tiles(tiling: Tiling, pixels: i64, width: i64, pass: &ImagePass<'_>) -> Self {
         // Input and output of a layer, and the residual or the next level.
         let waiting = 3 * pixels * width * pass.kind.elt_size_in_bytes() as i64;
         Self {
@@ -59,7 +55,7 @@ fn has_room(device: Device, bytes: u64) -> bool {
 }
 
 /// One picture's way through a network.
-pub(super) struct Pass<'a> {
+pub(super) struct ImagePass<'a> {
     /// Numbers that a layer may take or give at a time, and where the rest waits.
     bands: Option<(i64, Device)>,
     device: Device,
@@ -67,7 +63,7 @@ pub(super) struct Pass<'a> {
     cancelled: &'a dyn Fn() -> bool,
 }
 
-impl<'a> Pass<'a> {
+impl<'a> ImagePass<'a> {
     pub(super) fn new(device: Device, kind: Kind, cancelled: &'a dyn Fn() -> bool) -> Self {
         Self {
             bands: None,
@@ -78,7 +74,7 @@ impl<'a> Pass<'a> {
     }
 
     /// `width`: the channels of a picture at the pixels; the layers there take up to twice as many.
-    pub(super) fn in_bands(self, bands: Bands, width: i64) -> Self {
+    pub(super) fn in_bands(self, bands: RowBands, width: i64) -> Self {
         let pixels = bands.size.max(1).saturating_mul(bands.size.max(1));
         let waiting = if bands.off_device {
             Device::Cpu
@@ -104,11 +100,11 @@ impl<'a> Pass<'a> {
     /// the rows of the band alone.
     pub(super) fn over(
         &self,
-        canvas: &Canvas,
-        reach: Reach,
+        canvas: &BandedTensor,
+        reach: RowMapping,
         channels: i64,
-        layer: &Layer<'_>,
-    ) -> Option<Canvas> {
+        layer: &BandLayer<'_>,
+    ) -> Option<BandedTensor> {
         self.check_cancelled()?;
         let size = reach.size(canvas.size(), channels);
         let Some((most, waiting)) = self.split(canvas.size(), size) else {
@@ -119,31 +115,34 @@ impl<'a> Pass<'a> {
         let mut moments = Vec::new();
         for rows in bands(size[0], most) {
             self.check_cancelled()?;
-            let band = Band::new(reach, rows, height);
+            let band = RowBand::new(reach, rows, height);
             let ys = layer(&canvas.rows(band.input.clone(), self), &band);
             moments.push(band.put(&ys, &out));
         }
-        Some(Canvas::known(out, &moments))
+        Some(BandedTensor::known(out, &moments))
     }
 
     /// Like `over`, for a layer that reaches neighbouring rows and keeps the number of channels, into the memory of
-    /// `canvas` if
-    /// it has some: nothing else may read it afterwards.
-    pub(super) fn over_in_place(&self, canvas: &Canvas, layer: &Layer<'_>) -> Option<Canvas> {
+    /// `canvas` if it has some: nothing else may read it afterwards.
+    pub(super) fn over_in_place(
+        &self,
+        canvas: &BandedTensor,
+        layer: &BandLayer<'_>,
+    ) -> Option<BandedTensor> {
         let size = canvas.size();
         let Some((most, _)) = self.split(size, size) else {
             self.check_cancelled()?;
-            return Some(self.at_once(canvas, Reach::Neighbours, size, layer));
+            return Some(self.at_once(canvas, RowMapping::Neighbours, size, layer));
         };
-        let Content::There(out) = &canvas.content else {
-            return self.over(canvas, Reach::Neighbours, size[2], layer);
+        let BandContent::There(out) = &canvas.content else {
+            return self.over(canvas, RowMapping::Neighbours, size[2], layer);
         };
         let mut moments = Vec::new();
         // The last row of the band before, as it was.
         let mut above: Option<Tensor> = None;
         for rows in bands(size[0], most) {
             self.check_cancelled()?;
-            let band = Band::new(Reach::Neighbours, rows, size[0]);
+            let band = RowBand::new(RowMapping::Neighbours, rows, size[0]);
             let mut xs = canvas.rows(band.input.clone(), self);
             if let Some(row) = above.take() {
                 xs = Tensor::cat(&[row, xs.narrow(1, 1, xs.size()[1] - 1)], 1);
@@ -153,45 +152,50 @@ impl<'a> Pass<'a> {
             let ys = layer(&xs, &band);
             moments.push(band.put(&ys, out));
         }
-        Some(Canvas::known(out.shallow_clone(), &moments))
+        Some(BandedTensor::known(out.shallow_clone(), &moments))
     }
 
-    fn at_once(&self, canvas: &Canvas, reach: Reach, size: [i64; 3], layer: &Layer<'_>) -> Canvas {
-        let band = Band::new(reach, 0..size[0], canvas.size()[0]);
-        Canvas::new(layer(&canvas.whole(self), &band))
+    fn at_once(
+        &self,
+        canvas: &BandedTensor,
+        reach: RowMapping,
+        size: [i64; 3],
+        layer: &BandLayer<'_>,
+    ) -> BandedTensor {
+        let band = RowBand::new(reach, 0..size[0], canvas.size()[0]);
+        BandedTensor::new(layer(&canvas.whole(self), &band))
     }
 
     /// Like `over`, for results that are too large to be kept: in bands only the statistics are kept, and rows are
-    /// recomputed
-    /// for each use.
+    /// recomputed for each use.
     pub(super) fn over_and_again(
         &self,
-        canvas: Canvas,
-        reach: Reach,
+        canvas: BandedTensor,
+        reach: RowMapping,
         channels: i64,
-        layer: Rc<Layer<'static>>,
-    ) -> Option<Canvas> {
+        layer: Rc<BandLayer<'static>>,
+    ) -> Option<BandedTensor> {
         let size = reach.size(canvas.size(), channels);
         let Some((most, _)) = self.split(canvas.size(), size) else {
             return self.over(&canvas, reach, channels, &*layer);
         };
-        let content = Content::Made {
+        let content = BandContent::Made {
             source: Box::new(canvas),
             reach,
             size,
             layer,
         };
-        let made = Canvas {
+        let made = BandedTensor {
             content,
             moments: None,
         };
         let mut moments = Vec::new();
         for rows in bands(size[0], most) {
             self.check_cancelled()?;
-            moments.push(Moments::of(&made.rows(rows, self)));
+            moments.push(ChannelMoments::from_pixels(&made.rows(rows, self)));
         }
-        Some(Canvas {
-            moments: Some(Moments::joined(&moments)),
+        Some(BandedTensor {
+            moments: Some(ChannelMoments::joined(&moments)),
             ..made
         })
     }
@@ -214,97 +218,97 @@ fn bands(height: i64, most: i64) -> impl Iterator<Item = Range<i64>> {
 }
 
 /// Function of a layer, from the rows that a band needs to the band.
-pub(super) type Layer<'a> = dyn Fn(&Tensor, &Band) -> Tensor + 'a;
+pub(super) type BandLayer<'a> = dyn Fn(&Tensor, &RowBand) -> Tensor + 'a;
 
-pub(super) struct Canvas {
-    content: Content,
+pub(super) struct BandedTensor {
+    content: BandContent,
     /// Statistics, if the image came in bands.
-    moments: Option<Moments>,
+    moments: Option<ChannelMoments>,
 }
 
-enum Content {
+enum BandContent {
     /// `(1, H, W, C)`, contiguous, anywhere
     There(Tensor),
     /// Output of a layer applied to another image.
     Made {
-        source: Box<Canvas>,
-        reach: Reach,
+        source: Box<BandedTensor>,
+        reach: RowMapping,
         size: [i64; 3],
-        layer: Rc<Layer<'static>>,
+        layer: Rc<BandLayer<'static>>,
     },
 }
 
-impl Canvas {
+impl BandedTensor {
     pub(super) fn new(xs: Tensor) -> Self {
         Self {
-            content: Content::There(xs),
+            content: BandContent::There(xs),
             moments: None,
         }
     }
 
     /// With the statistics of its bands.
-    fn known(xs: Tensor, moments: &[Moments]) -> Self {
+    fn known(xs: Tensor, moments: &[ChannelMoments]) -> Self {
         Self {
-            content: Content::There(xs),
-            moments: Some(Moments::joined(moments)),
+            content: BandContent::There(xs),
+            moments: Some(ChannelMoments::joined(moments)),
         }
     }
 
     /// Height, width and channels.
     pub(super) fn size(&self) -> [i64; 3] {
         match &self.content {
-            Content::There(xs) => {
+            BandContent::There(xs) => {
                 let size = xs.size();
                 [size[1], size[2], size[3]]
             }
-            Content::Made { size, .. } => *size,
+            BandContent::Made { size, .. } => *size,
         }
     }
 
     /// `(1, h, W, C)` where the weights are and in their kind.
-    pub(super) fn rows(&self, rows: Range<i64>, pass: &Pass<'_>) -> Tensor {
+    pub(super) fn rows(&self, rows: Range<i64>, pass: &ImagePass<'_>) -> Tensor {
         match &self.content {
-            Content::There(xs) => xs
+            BandContent::There(xs) => xs
                 .narrow(1, rows.start, rows.end - rows.start)
                 .to_device(pass.device)
                 .to_kind(pass.kind),
-            Content::Made {
+            BandContent::Made {
                 source,
                 reach,
                 layer,
                 ..
             } => {
-                let band = Band::new(*reach, rows, source.size()[0]);
+                let band = RowBand::new(*reach, rows, source.size()[0]);
                 layer(&source.rows(band.input.clone(), pass), &band)
             }
         }
     }
 
-    pub(super) fn whole(&self, pass: &Pass<'_>) -> Tensor {
+    pub(super) fn whole(&self, pass: &ImagePass<'_>) -> Tensor {
         self.rows(0..self.size()[0], pass)
     }
 
     /// Of all numbers of each channel; `None` where whoever has the picture has all of it.
-    pub(super) fn moments(&self, pass: &Pass<'_>) -> Option<Moments> {
+    pub(super) fn moments(&self, pass: &ImagePass<'_>) -> Option<ChannelMoments> {
         if !pass.is_in_bands() {
             return None;
         }
         let known = self.moments.clone();
-        Some(known.unwrap_or_else(|| Moments::of(&self.whole(pass))))
+        Some(known.unwrap_or_else(|| ChannelMoments::from_pixels(&self.whole(pass))))
     }
 
     /// `(1, H, W, C)`, wherever it is
-    pub(super) fn into_tensor(self, pass: &Pass<'_>) -> Tensor {
+    pub(super) fn into_tensor(self, pass: &ImagePass<'_>) -> Tensor {
         match self.content {
-            Content::There(xs) => xs,
-            Content::Made { .. } => self.whole(pass),
+            BandContent::There(xs) => xs,
+            BandContent::Made { .. } => self.whole(pass),
         }
     }
 }
 
 /// Relation between the rows of a layer's output and input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reach {
+pub(super) enum RowMapping {
     /// To each row its own.
     Pixel,
     /// And one above and below.
@@ -315,7 +319,7 @@ pub(super) enum Reach {
     Halving,
 }
 
-impl Reach {
+impl RowMapping {
     /// Height, width and channels of what comes out.
     fn size(self, [height, width, _]: [i64; 3], channels: i64) -> [i64; 3] {
         let becomes = |edge: i64| match self {
@@ -329,39 +333,39 @@ impl Reach {
 
 /// Rows that a layer makes at a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Band {
+pub(super) struct RowBand {
     pub(super) out: Range<i64>,
     pub(super) input: Range<i64>,
     /// Rows that a layer makes of `input` above those of `out`.
     above: i64,
 }
 
-impl Band {
+impl RowBand {
     /// `height`: that of all that goes in.
-    fn new(reach: Reach, out: Range<i64>, height: i64) -> Self {
+    fn new(reach: RowMapping, out: Range<i64>, height: i64) -> Self {
         let around = |rows: Range<i64>| (rows.start - 1).max(0)..(rows.end + 1).min(height);
         let (input, above) = match reach {
-            Reach::Pixel => (out.clone(), 0),
-            Reach::Neighbours => {
+            RowMapping::Pixel => (out.clone(), 0),
+            RowMapping::Neighbours => {
                 let input = around(out.clone());
                 let above = out.start - input.start;
                 (input, above)
             }
-            Reach::Doubling => {
+            RowMapping::Doubling => {
                 let input = around(out.start / 2..(out.end + 1) / 2);
                 let above = out.start - 2 * input.start;
                 (input, above)
             }
-            Reach::Halving => (2 * out.start..(2 * out.end + 1).min(height), 0),
+            RowMapping::Halving => (2 * out.start..(2 * out.end + 1).min(height), 0),
         };
         Self { out, input, above }
     }
 
     /// Puts `ys`, the band's own rows, where they belong in the whole picture `out`, and says what is known of them.
-    fn put(&self, ys: &Tensor, out: &Tensor) -> Moments {
+    fn put(&self, ys: &Tensor, out: &Tensor) -> ChannelMoments {
         out.narrow(1, self.out.start, self.out.end - self.out.start)
             .copy_(ys);
-        Moments::of(ys)
+        ChannelMoments::from_pixels(ys)
     }
 
     /// The band's own rows of what a layer made of all rows that it got.

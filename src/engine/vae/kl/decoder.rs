@@ -5,23 +5,23 @@
 use safelight_core::networks::{KlVaeConfig, VaeHalf};
 use tch::Tensor;
 
-use super::blocks::{Conv, Middle, NormedConv, ResidualBlock, Upsample};
-use super::canvas::{Canvas, Pass};
-use super::half::{Half, KlWay};
+use super::blocks::{KlConv, KlMiddle, KlNormConv, KlResidual, KlUpsample};
+use super::canvas::{BandedTensor, ImagePass};
+use super::half::{KlHalf, KlWay};
 use super::statistics;
 use crate::vae::keys;
-use crate::vae::level::Level;
+use crate::vae::level::ResolutionLevel;
 use crate::weights::{Weights, WeightsError};
 
 #[derive(Debug)]
 pub struct KlVaeDecoder {
-    post_quant_conv: Option<Conv>,
-    conv_in: Conv,
-    mid: Middle,
+    post_quant_conv: Option<KlConv>,
+    conv_in: KlConv,
+    mid: KlMiddle,
     /// From latents to pixels; the authors number them the other way round.
-    up: Vec<Level<ResidualBlock, Upsample>>,
-    head: NormedConv,
-    half: Half,
+    up: Vec<ResolutionLevel<KlResidual, KlUpsample>>,
+    head: KlNormConv,
+    half: KlHalf,
 }
 
 impl KlVaeDecoder {
@@ -35,10 +35,10 @@ impl KlVaeDecoder {
         let latents = cfg.latent_channels;
         let post_quant_conv = cfg
             .use_post_quant_conv
-            .then(|| Conv::new(&(&root / "post_quant_conv"), [latents; 2], 1))
+            .then(|| KlConv::new(&(&root / "post_quant_conv"), [latents; 2], 1))
             .transpose()?;
-        let conv_in = Conv::new(&(&w / "conv_in"), [latents, cfg.widest()], 3)?;
-        let mid = Middle::new(&(&w / "mid"), cfg.widest(), cfg)?;
+        let conv_in = KlConv::new(&(&w / "conv_in"), [latents, cfg.widest()], 3)?;
+        let mid = KlMiddle::new(&(&w / "mid"), cfg.widest(), cfg)?;
         let up = (0..levels)
             .rev()
             .map(|level| up_level(&(&w / "up" / level), level, cfg));
@@ -47,8 +47,8 @@ impl KlVaeDecoder {
             conv_in,
             mid,
             up: up.collect::<Result<_, _>>()?,
-            head: NormedConv::new(&w, "_out", [cfg.narrowest(), 3], cfg)?,
-            half: Half::decoder(cfg, weights),
+            head: KlNormConv::new(&w, "_out", [cfg.narrowest(), 3], cfg)?,
+            half: KlHalf::decoder(cfg, weights),
         })
     }
 
@@ -65,20 +65,20 @@ impl KlVaeDecoder {
         way: KlWay,
         cancelled: &dyn Fn() -> bool,
     ) -> Option<Tensor> {
-        let one = |latents: &Tensor, pass: &Pass<'_>| self.decode_one(latents, pass);
+        let one = |latents: &Tensor, pass: &ImagePass<'_>| self.decode_one(latents, pass);
         self.half.over(latents, way, &one, cancelled)
     }
 
     /// `(1, C, h, w)` → `(1, 3, H, W)`
-    fn decode_one(&self, latents: &Tensor, pass: &Pass<'_>) -> Option<Tensor> {
-        let mut xs = Canvas::new(latents.permute([0, 2, 3, 1]).contiguous());
+    fn decode_one(&self, latents: &Tensor, pass: &ImagePass<'_>) -> Option<Tensor> {
+        let mut xs = BandedTensor::new(latents.permute([0, 2, 3, 1]).contiguous());
         if let Some(conv) = &self.post_quant_conv {
             xs = conv.forward(&xs, pass)?;
         }
         let xs = self.conv_in.forward(&xs, pass)?;
         let mut xs = self.mid.forward(&xs, pass)?;
         for level in &self.up {
-            let block = |block: &ResidualBlock, xs: Canvas| block.forward(&xs, pass);
+            let block = |block: &KlResidual, xs: BandedTensor| block.forward(&xs, pass);
             xs = level.forward(xs, block, |step, xs| step.forward(xs, pass))?;
         }
         let pixels = self.head.forward(&xs, pass)?.into_tensor(pass);
@@ -91,15 +91,15 @@ fn up_level(
     w: &Weights,
     level: usize,
     cfg: &KlVaeConfig,
-) -> Result<Level<ResidualBlock, Upsample>, WeightsError> {
+) -> Result<ResolutionLevel<KlResidual, KlUpsample>, WeightsError> {
     let widths = &cfg.block_out_channels;
     let own = widths[level];
     let before = *widths.get(level + 1).unwrap_or(&own);
-    let step = || Upsample::new(&(w / "upsample"), own, widths[level - 1]);
-    Level::new(
+    let step = || KlUpsample::new(&(w / "upsample"), own, widths[level - 1]);
+    ResolutionLevel::new(
         cfg.layers_per_block + 1,
         [before, own],
-        |i, widths| ResidualBlock::new(&(w / "block" / i), widths, cfg),
+        |i, widths| KlResidual::new(&(w / "block" / i), widths, cfg),
         (level > 0).then(step),
     )
 }

@@ -5,22 +5,22 @@
 use safelight_core::networks::{KlVaeConfig, VaeHalf};
 use tch::Tensor;
 
-use super::blocks::{Conv, Downsample, Middle, NormedConv, ResidualBlock};
-use super::canvas::{Canvas, Pass};
-use super::half::{Half, KlWay};
+use super::blocks::{KlConv, KlDownsample, KlMiddle, KlNormConv, KlResidual};
+use super::canvas::{BandedTensor, ImagePass};
+use super::half::{KlHalf, KlWay};
 use super::statistics;
-use crate::vae::level::Level;
+use crate::vae::level::ResolutionLevel;
 use crate::vae::{Posterior, keys};
 use crate::weights::{Weights, WeightsError};
 
 #[derive(Debug)]
 pub struct KlVaeEncoder {
-    conv_in: Conv,
-    down: Vec<Level<ResidualBlock, Downsample>>,
-    mid: Middle,
-    head: NormedConv,
-    quant_conv: Option<Conv>,
-    half: Half,
+    conv_in: KlConv,
+    down: Vec<ResolutionLevel<KlResidual, KlDownsample>>,
+    mid: KlMiddle,
+    head: KlNormConv,
+    quant_conv: Option<KlConv>,
+    half: KlHalf,
 }
 
 impl KlVaeEncoder {
@@ -31,18 +31,18 @@ impl KlVaeEncoder {
         let w = &root / "encoder";
         statistics::ignore(&root);
         let moments = 2 * cfg.latent_channels;
-        let conv_in = Conv::new(&(&w / "conv_in"), [3, cfg.narrowest()], 3)?;
+        let conv_in = KlConv::new(&(&w / "conv_in"), [3, cfg.narrowest()], 3)?;
         let down = (0..levels).map(|level| down_level(&(&w / "down" / level), level, cfg));
         Ok(Self {
             conv_in,
             down: down.collect::<Result<_, _>>()?,
-            mid: Middle::new(&(&w / "mid"), cfg.widest(), cfg)?,
-            head: NormedConv::new(&w, "_out", [cfg.widest(), moments], cfg)?,
+            mid: KlMiddle::new(&(&w / "mid"), cfg.widest(), cfg)?,
+            head: KlNormConv::new(&w, "_out", [cfg.widest(), moments], cfg)?,
             quant_conv: cfg
                 .use_quant_conv
-                .then(|| Conv::new(&(&root / "quant_conv"), [moments; 2], 1))
+                .then(|| KlConv::new(&(&root / "quant_conv"), [moments; 2], 1))
                 .transpose()?,
-            half: Half::encoder(cfg, weights),
+            half: KlHalf::encoder(cfg, weights),
         })
     }
 
@@ -59,17 +59,17 @@ impl KlVaeEncoder {
         way: KlWay,
         cancelled: &dyn Fn() -> bool,
     ) -> Option<Posterior> {
-        let one = |pixels: &Tensor, pass: &Pass<'_>| self.encode_one(pixels, pass);
+        let one = |pixels: &Tensor, pass: &ImagePass<'_>| self.encode_one(pixels, pass);
         let moments = self.half.over(pixels, way, &one, cancelled)?;
-        Some(Posterior::of(&moments))
+        Some(Posterior::from_moments(&moments))
     }
 
     /// `(1, 3, H, W)` → `(1, 2 · C, h, w)`
-    fn encode_one(&self, pixels: &Tensor, pass: &Pass<'_>) -> Option<Tensor> {
-        let xs = Canvas::new(pixels.permute([0, 2, 3, 1]).contiguous());
+    fn encode_one(&self, pixels: &Tensor, pass: &ImagePass<'_>) -> Option<Tensor> {
+        let xs = BandedTensor::new(pixels.permute([0, 2, 3, 1]).contiguous());
         let mut xs = self.conv_in.forward(&xs, pass)?;
         for level in &self.down {
-            let block = |block: &ResidualBlock, xs: Canvas| block.forward(&xs, pass);
+            let block = |block: &KlResidual, xs: BandedTensor| block.forward(&xs, pass);
             xs = level.forward(xs, block, |step, xs| step.forward(&xs, pass))?;
         }
         let xs = self.mid.forward(&xs, pass)?;
@@ -85,14 +85,14 @@ fn down_level(
     w: &Weights,
     level: usize,
     cfg: &KlVaeConfig,
-) -> Result<Level<ResidualBlock, Downsample>, WeightsError> {
+) -> Result<ResolutionLevel<KlResidual, KlDownsample>, WeightsError> {
     let widths = &cfg.block_out_channels;
     let (before, own) = (widths[level.saturating_sub(1)], widths[level]);
-    let step = || Downsample::new(&(w / "downsample"), own);
-    Level::new(
+    let step = || KlDownsample::new(&(w / "downsample"), own);
+    ResolutionLevel::new(
         cfg.layers_per_block,
         [before, own],
-        |i, widths| ResidualBlock::new(&(w / "block" / i), widths, cfg),
+        |i, widths| KlResidual::new(&(w / "block" / i), widths, cfg),
         (level + 1 < widths.len()).then(step),
     )
 }

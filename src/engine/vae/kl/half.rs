@@ -5,7 +5,7 @@
 use safelight_core::networks::KlVaeConfig;
 use tch::{Device, Kind, Tensor};
 
-use super::canvas::{Bands, Pass};
+use super::canvas::{ImagePass, RowBands};
 use crate::vae::tiles::{Tiling, in_tiles};
 use crate::weights::Weights;
 
@@ -15,22 +15,20 @@ pub enum KlWay {
     /// At once.
     Whole,
     /// Equal up to rounding with less memory: each layer runs on one band at a time.
-    Bands(Bands),
+    Bands(RowBands),
     /// With [`TileScheme::Seamless`](crate::vae::TileScheme::Seamless): bands with the pixels of one tile, with feature
-    /// maps off
-    /// the device if it has no room for them; nothing is cut, so there are no seams. With
+    /// maps off the device if it has no room for them; nothing is cut, so there are no seams. With
     /// [`TileScheme::Separate`](crate::vae::TileScheme::Separate): the result of diffusers' `tiled_decode` and
-    /// `tiled_encode`
-    /// with an overlap of a quarter.
+    /// `tiled_encode` with an overlap of a quarter.
     Tiles(Tiling),
 }
 
 /// Pass of the half over one image, `(1, C, H, W)`; `None` when cancelled.
-pub(super) type One<'a> = &'a dyn Fn(&Tensor, &Pass<'_>) -> Option<Tensor>;
+pub(super) type ImageStep<'a> = &'a dyn Fn(&Tensor, &ImagePass<'_>) -> Option<Tensor>;
 
 /// Sizes of the autoencoder, and where it computes.
 #[derive(Debug)]
-pub(super) struct Half {
+pub(super) struct KlHalf {
     width: i64,
     /// Pixels along an edge of one latent.
     spatial_factor: i64,
@@ -40,7 +38,7 @@ pub(super) struct Half {
     kind: Kind,
 }
 
-impl Half {
+impl KlHalf {
     pub(super) fn encoder(cfg: &KlVaeConfig, weights: &Weights) -> Self {
         Self::with(cfg, weights, [cfg.spatial_factor(), 1])
     }
@@ -64,17 +62,17 @@ impl Half {
         &self,
         pictures: &Tensor,
         way: KlWay,
-        one: One<'_>,
+        one: ImageStep<'_>,
         cancelled: &dyn Fn() -> bool,
     ) -> Option<Tensor> {
-        let pass = Pass::new(self.device, self.kind, cancelled);
+        let pass = ImagePass::new(self.device, self.kind, cancelled);
         let bands = match way {
             KlWay::Whole => None,
             KlWay::Bands(bands) => Some(bands),
             KlWay::Tiles(tiling) if tiling.is_seamless() => {
                 let edges = [2, 3].map(|dim| pictures.size()[dim] / self.cells[0]);
                 let pixels = edges.iter().product::<i64>() * self.spatial_factor.pow(2);
-                Some(Bands::of_tiles(tiling, pixels, self.width, &pass))
+                Some(RowBands::of_tiles(tiling, pixels, self.width, &pass))
             }
             KlWay::Tiles(tiling) => {
                 return self.each(pictures, &pass, &|picture, pass| {
@@ -94,7 +92,7 @@ impl Half {
         }
     }
 
-    fn each(&self, pictures: &Tensor, pass: &Pass<'_>, one: One<'_>) -> Option<Tensor> {
+    fn each(&self, pictures: &Tensor, pass: &ImagePass<'_>, one: ImageStep<'_>) -> Option<Tensor> {
         tch::no_grad(|| {
             let pictures = pictures.split(1, 0).into_iter();
             let results = pictures.map(|picture| Some(one(&picture, pass)?.to_device(self.device)));

@@ -25,11 +25,11 @@ pub(super) mod tests;
 use safelight_core::networks::KlVaeConfig;
 use tch::Tensor;
 
-pub use self::canvas::Bands;
+pub use self::canvas::RowBands;
 pub use self::decoder::KlVaeDecoder;
 pub use self::encoder::KlVaeEncoder;
 pub use self::half::KlWay;
-pub use self::statistics::Statistics;
+pub use self::statistics::LatentStatistics;
 
 /// The latents that a diffusion model takes, from those that the encoder gives, where they are scaled.
 pub fn normalize(cfg: &KlVaeConfig, latents: &Tensor) -> Tensor {

@@ -15,13 +15,13 @@ const MAX_WIDENED_PIXELS: i64 = 1 << 18;
 
 /// Mean and variance of each channel over some pixels, both `(C)` in f32.
 #[derive(Debug)]
-pub(in crate::vae) struct Moments {
+pub(in crate::vae) struct ChannelMoments {
     pixels: i64,
     mean: Tensor,
     variance: Tensor,
 }
 
-impl Clone for Moments {
+impl Clone for ChannelMoments {
     fn clone(&self) -> Self {
         Self {
             pixels: self.pixels,
@@ -31,9 +31,9 @@ impl Clone for Moments {
     }
 }
 
-impl Moments {
+impl ChannelMoments {
     /// `xs`: `(1, h, W, C)`, contiguous or rows of what is
-    pub(in crate::vae) fn of(xs: &Tensor) -> Self {
+    pub(in crate::vae) fn from_pixels(xs: &Tensor) -> Self {
         let xs = xs.contiguous();
         let size = xs.size();
         let (pixels, channels) = (size[1] * size[2], size[3]);
@@ -125,9 +125,8 @@ impl GroupNorm {
     }
 
     /// `xs`: `(1, h, W, C)`, a whole image without `moments`, else a part of the image that has these. Returns the same
-    /// shape
-    /// in separate memory.
-    pub(in crate::vae) fn forward(&self, xs: &Tensor, moments: Option<&Moments>) -> Tensor {
+    /// shape in separate memory.
+    pub(in crate::vae) fn forward(&self, xs: &Tensor, moments: Option<&ChannelMoments>) -> Tensor {
         self.normalized(xs, moments, None, false)
     }
 
@@ -135,7 +134,7 @@ impl GroupNorm {
     pub(in crate::vae) fn activate(
         &self,
         xs: &Tensor,
-        moments: Option<&Moments>,
+        moments: Option<&ChannelMoments>,
         lacking: Option<&Tensor>,
     ) -> Tensor {
         self.normalized(xs, moments, lacking, true)
@@ -144,14 +143,14 @@ impl GroupNorm {
     fn normalized(
         &self,
         xs: &Tensor,
-        moments: Option<&Moments>,
+        moments: Option<&ChannelMoments>,
         lacking: Option<&Tensor>,
         with_silu: bool,
     ) -> Tensor {
         let xs = xs.contiguous();
         let mut moments = match moments {
             Some(moments) => moments.clone(),
-            None => Moments::of(&xs),
+            None => ChannelMoments::from_pixels(&xs),
         };
         if let Some(lacking) = lacking {
             // The picture's own stay as they are.
@@ -177,7 +176,7 @@ impl GroupNorm {
 mod tests {
     use tch::{Device, Kind, Tensor};
 
-    use super::{EPS, GroupNorm, Moments};
+    use super::{ChannelMoments, EPS, GroupNorm};
     use crate::closeness::distance;
 
     const GROUPS: i64 = 3;
@@ -224,7 +223,7 @@ mod tests {
         let lacking = Tensor::linspace(-3.0, 2.0, 6, (Kind::Float, Device::Cpu));
         let bare = (&xs - &lacking).to_kind(Kind::Float);
         let expected = expected(&xs, &norm).silu();
-        for moments in [None, Some(Moments::of(&bare))] {
+        for moments in [None, Some(ChannelMoments::from_pixels(&bare))] {
             let found = norm.activate(&bare, moments.as_ref(), Some(&lacking));
             let off = distance(&found, &expected);
             assert!(off < 1e-5, "{off}");
@@ -237,8 +236,8 @@ mod tests {
         let xs = picture(23, 9, 6);
         let float = xs.to_kind(Kind::Float);
         let parts = float.split_with_sizes([1, 10, 12], 1);
-        let moments: Vec<Moments> = parts.iter().map(Moments::of).collect();
-        let joined = Moments::joined(&moments);
+        let moments: Vec<ChannelMoments> = parts.iter().map(ChannelMoments::from_pixels).collect();
+        let joined = ChannelMoments::joined(&moments);
         let found = parts.iter().map(|part| norm.forward(part, Some(&joined)));
         let found = Tensor::cat(&found.collect::<Vec<_>>(), 1);
         let off = distance(&found, &expected(&xs, &norm));

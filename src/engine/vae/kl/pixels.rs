@@ -3,7 +3,7 @@
 //! For contiguous f32 pictures on the CPU. libtorch has a group norm for channels innermost there, but sums up all
 //! pixels one after the other: at 512 × 512 its variance is off by a ten-thousandth.
 
-use safelight_loops::statistics::{Scaling, Statistics};
+use safelight_loops::statistics::{BlockStatistics, ScaleShift};
 use tch::{Device, Kind, Tensor};
 
 use crate::vae::slices::{floats, run_all, shared};
@@ -28,7 +28,7 @@ pub(super) fn moments(xs: &Tensor) -> BlockMoments {
     let options = (Kind::Float, Device::Cpu);
     let [means, variances] =
         [(); 2].map(|()| Tensor::zeros([blocks as i64, channels as i64], options));
-    let pass = Statistics {
+    let pass = BlockStatistics {
         xs: floats(xs),
         channels,
         per_block,
@@ -55,7 +55,7 @@ pub(super) fn scaled(xs: &Tensor, scale: &Tensor, shift: &Tensor, with_silu: boo
     let out = xs.empty_like();
     let channels = channels_of(xs);
     let (count, grain) = (xs.numel() / channels, (NUMBERS_PER_BLOCK / channels).max(1));
-    let pass = Scaling {
+    let pass = ScaleShift {
         xs: floats(xs),
         scale: floats(scale),
         shift: floats(shift),

@@ -15,7 +15,7 @@ const COUNT: &str = "bn.num_batches_tracked";
 
 /// Of each channel at each place in a square of latents: `(1, C, 1, 2, 1, 2)` in f32
 #[derive(Debug)]
-pub struct Statistics {
+pub struct LatentStatistics {
     mean: Tensor,
     deviation: Tensor,
 }
@@ -27,17 +27,17 @@ pub(super) fn ignore(root: &Weights) {
     }
 }
 
-impl Statistics {
+impl LatentStatistics {
     /// Of the file or folder of an autoencoder; `None` where its latents are scaled.
     pub fn open(cfg: &KlVaeConfig, home: &Path) -> Result<Option<Self>, WeightsError> {
         if !cfg.is_normed() {
             return Ok(None);
         }
         let weights = Weights::open(home, Kind::Float, Device::Cpu)?;
-        Self::of(cfg, &weights).map(Some)
+        Self::load(cfg, &weights).map(Some)
     }
 
-    fn of(cfg: &KlVaeConfig, weights: &Weights) -> Result<Self, WeightsError> {
+    fn load(cfg: &KlVaeConfig, weights: &Weights) -> Result<Self, WeightsError> {
         let root = keys::kl(weights, cfg.block_out_channels.len());
         let size = [1, cfg.latent_channels, 1, NORMED_EDGE, 1, NORMED_EDGE];
         let read = |name| root.tensor(name, &[cfg.num_statistics()]);

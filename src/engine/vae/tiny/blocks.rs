@@ -7,13 +7,13 @@ use tch::Tensor;
 use crate::weights::{Weights, WeightsError};
 
 #[derive(Debug)]
-pub(super) struct Conv {
+pub(super) struct TinyConv {
     /// `(O, C, k, k)`
     weight: Tensor,
     bias: Option<Tensor>,
 }
 
-impl Conv {
+impl TinyConv {
     pub(super) fn new(w: &Weights, widths: [i64; 2]) -> Result<Self, WeightsError> {
         Ok(Self {
             bias: Some(w.tensor("bias", &widths[1..])?),
@@ -57,20 +57,20 @@ impl Conv {
 
 /// Three convolutions with a shortcut; keeps the width.
 #[derive(Debug)]
-pub(super) struct Block {
-    convs: [Conv; 3],
+pub(super) struct TinyBlock {
+    convs: [TinyConv; 3],
     /// True if it also sees the previous frame.
     remembers: bool,
 }
 
-impl Block {
+impl TinyBlock {
     pub(super) fn new(w: &Weights, width: i64, remembers: bool) -> Result<Self, WeightsError> {
         let seen = if remembers { 2 * width } else { width };
         Ok(Self {
             convs: [
-                Conv::new(&(w / "conv.0"), [seen, width])?,
-                Conv::new(&(w / "conv.2"), [width, width])?,
-                Conv::new(&(w / "conv.4"), [width, width])?,
+                TinyConv::new(&(w / "conv.0"), [seen, width])?,
+                TinyConv::new(&(w / "conv.2"), [width, width])?,
+                TinyConv::new(&(w / "conv.4"), [width, width])?,
             ],
             remembers,
         })

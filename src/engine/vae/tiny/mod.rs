@@ -14,7 +14,7 @@ use std::path::Path;
 use safelight_core::networks::{TinyDecoderConfig, TinyDecoderLevel};
 use tch::{Device, Kind, Tensor};
 
-use self::blocks::{Block, Conv};
+use self::blocks::{TinyBlock, TinyConv};
 use crate::error::EngineError;
 use crate::runtime::disable_miopen;
 use crate::weights::{Weights, WeightsError};
@@ -24,14 +24,14 @@ const RANGE: f64 = 3.0;
 
 /// Blocks of one resolution, the doubling after them, and the convolution to the next level.
 #[derive(Debug)]
-struct Level {
-    blocks: Vec<Block>,
+struct TinyLevel {
+    blocks: Vec<TinyBlock>,
     /// Of clips: what would make several frames of one; only the last of them is made.
-    grow: Option<Conv>,
-    conv: Conv,
+    grow: Option<TinyConv>,
+    conv: TinyConv,
 }
 
-impl Level {
+impl TinyLevel {
     fn new(
         w: &Weights,
         names: &TinyDecoderLevel,
@@ -40,25 +40,25 @@ impl Level {
     ) -> Result<Self, WeightsError> {
         let (width, next) = (config.widths[number], config.widths[number + 1]);
         let blocks = names.blocks.iter();
-        let blocks = blocks.map(|name| Block::new(&(w / name), width, config.keys.is_video));
+        let blocks = blocks.map(|name| TinyBlock::new(&(w / name), width, config.keys.is_video));
         let frames = config.frames[number];
         let grow = names.grow.as_ref();
-        let grow = grow.map(|name| Conv::last_frame(&(w / name), width, frames));
+        let grow = grow.map(|name| TinyConv::last_frame(&(w / name), width, frames));
         Ok(Self {
             blocks: blocks.collect::<Result<_, _>>()?,
             grow: grow.transpose()?,
-            conv: Conv::without_bias(&(w / &names.conv), [width, next])?,
+            conv: TinyConv::without_bias(&(w / &names.conv), [width, next])?,
         })
     }
 }
 
 #[derive(Debug)]
 pub struct TinyDecoder {
-    first: Conv,
-    levels: Vec<Level>,
+    first: TinyConv,
+    levels: Vec<TinyLevel>,
     /// Of pictures: the block of the last size.
-    end: Option<Block>,
-    last: Conv,
+    end: Option<TinyBlock>,
+    last: TinyConv,
     latent_channels: i64,
     /// Pixels along each edge that one place of the last convolution makes.
     patch_size: i64,
@@ -67,29 +67,29 @@ pub struct TinyDecoder {
 }
 
 /// Previous frame's input of each block.
-type Memory = Vec<Option<Tensor>>;
+type FrameMemory = Vec<Option<Tensor>>;
 
 impl TinyDecoder {
     /// Reads a file, or the folder of a diffusers component.
     pub fn open(place: &Path, kind: Kind, device: Device) -> Result<Self, EngineError> {
         let config = TinyDecoderConfig::read(place)?;
         let w = Weights::open(place, kind, device)?;
-        let first = Conv::new(
+        let first = TinyConv::new(
             &(&w / config.keys.first()),
             [config.latent_channels, config.widths[0]],
         )?;
         let layers = config.keys.layers();
         let levels = layers.levels.iter().enumerate();
-        let levels = levels.map(|(number, names)| Level::new(&w, names, number, &config));
+        let levels = levels.map(|(number, names)| TinyLevel::new(&w, names, number, &config));
         let width = config.last_width();
         let end = layers
             .end
-            .map(|name| Block::new(&(&w / name), width, false));
+            .map(|name| TinyBlock::new(&(&w / name), width, false));
         Ok(Self {
             first,
             levels: levels.collect::<Result<_, _>>()?,
             end: end.transpose()?,
-            last: Conv::new(&(&w / layers.last), [width, config.pixel_channels()])?,
+            last: TinyConv::new(&(&w / layers.last), [width, config.pixel_channels()])?,
             latent_channels: config.latent_channels,
             patch_size: config.patch_size,
             kind,
@@ -116,14 +116,14 @@ impl TinyDecoder {
     /// Each frame of `latents`, `(1, C, f, h, w)`, to `picture` as `(3, H, W)`, nominally 0 to 1.
     pub fn decode(&self, latents: &Tensor, doublings: u32, picture: &mut dyn FnMut(Tensor)) {
         let _guard = disable_miopen(self.device);
-        let mut memory = Memory::new();
+        let mut memory = FrameMemory::new();
         for frame in latents.to_device(self.device).to_kind(self.kind).unbind(2) {
             picture(self.frame(&frame, doublings, &mut memory));
         }
     }
 
     /// `(1, C, h, w)` -> `(3, H, W)`
-    fn frame(&self, latents: &Tensor, doublings: u32, memory: &mut Memory) -> Tensor {
+    fn frame(&self, latents: &Tensor, doublings: u32, memory: &mut FrameMemory) -> Tensor {
         let bent = (latents / RANGE).tanh() * RANGE;
         let mut xs = self.first.forward(&bent).relu_();
         let mut place = 0;

@@ -5,22 +5,22 @@
 use tch::{Kind, Tensor};
 
 use crate::nn::{pixel_attention, pixel_norm_silu_into};
-use crate::vae::causal::{CausalConv3d, ConvForm, Feed, FrameCache, Planes};
-use crate::vae::pointwise::{self, Scratch, Source, frames_from, planes_from};
+use crate::vae::causal::{CausalConv3d, ConvFeed, ConvForm, FrameCache, ToomCookConv};
+use crate::vae::pointwise::{self, PointwiseSource, ScratchPlanes, frames_from, planes_from};
 use crate::weights::{Weights, WeightsError};
 
 /// One chunk's way through a network.
-pub(super) struct Pass<'a> {
+pub(super) struct ChunkPass<'a> {
     pub(super) cache: FrameCache,
-    scratch: Scratch,
+    scratch: ScratchPlanes,
     pub(super) cancelled: &'a dyn Fn() -> bool,
 }
 
-impl<'a> Pass<'a> {
+impl<'a> ChunkPass<'a> {
     pub(super) fn new(cancelled: &'a dyn Fn() -> bool) -> Self {
         Self {
             cache: FrameCache::default(),
-            scratch: Scratch::new(),
+            scratch: ScratchPlanes::new(),
             cancelled,
         }
     }
@@ -38,7 +38,7 @@ impl<'a> Pass<'a> {
 
 /// Each pixel's channels divided by their root mean square.
 #[derive(Debug)]
-pub(super) struct RmsNorm {
+pub(super) struct ChannelRmsNorm {
     gamma: Tensor,
     scale: f64,
     /// Both in one, for a pixel of length one, in f32.
@@ -48,7 +48,7 @@ pub(super) struct RmsNorm {
 /// libtorch's own kernel takes a pixel at a time: good from this width on, below it leaves most of a GPU idle.
 const FUSED_NORM_WIDTH: i64 = 256;
 
-impl RmsNorm {
+impl ChannelRmsNorm {
     /// `trailing`: number of axes of length 1 after the channels of the stored `gamma`.
     pub(super) fn new(w: &Weights, dim: i64, trailing: usize) -> Result<Self, WeightsError> {
         let shape = [&[dim][..], &vec![1; trailing]].concat();
@@ -93,29 +93,29 @@ impl RmsNorm {
 }
 
 #[derive(Debug)]
-struct NormedConv {
-    norm: RmsNorm,
+struct WanNormConv {
+    norm: ChannelRmsNorm,
     conv: CausalConv3d,
     form: ConvForm,
 }
 
-impl NormedConv {
+impl WanNormConv {
     fn new(
         (norm, conv): (&Weights, &Weights),
         [input, output]: [i64; 2],
-        feed: Feed,
+        feed: ConvFeed,
     ) -> Result<Self, WeightsError> {
         Ok(Self {
-            norm: RmsNorm::new(norm, input, 3)?,
+            norm: ChannelRmsNorm::new(norm, input, 3)?,
             conv: CausalConv3d::behind_norm(conv, [input, output], [3, 3, 3], feed)?,
             form: feed.form,
         })
     }
 
     /// `xs`: `(T, H, W, C)` → `(T, H, W, O)`
-    fn forward(&self, xs: &Tensor, pass: &mut Pass<'_>) -> Tensor {
+    fn forward(&self, xs: &Tensor, pass: &mut ChunkPass<'_>) -> Tensor {
         if let Some(form) = self.conv.planes_for(xs.size()[0]) {
-            let planes = self.convolved(Source::Frames(xs), form, pass);
+            let planes = self.convolved(PointwiseSource::Frames(xs), form, pass);
             return frames_from(&planes, self.conv.bias(), None, &form.transform);
         }
         let slot = pass.cache.slot();
@@ -128,9 +128,14 @@ impl NormedConv {
     }
 
     /// Planes after the convolution, without its bias.
-    fn convolved(&self, source: Source<'_>, form: &Planes, pass: &mut Pass<'_>) -> Vec<Tensor> {
+    fn convolved(
+        &self,
+        source: PointwiseSource<'_>,
+        form: &ToomCookConv,
+        pass: &mut ChunkPass<'_>,
+    ) -> Vec<Tensor> {
         let (factor, transform) = (&self.norm.factor, &form.transform);
-        let Pass { cache, scratch, .. } = pass;
+        let ChunkPass { cache, scratch, .. } = pass;
         form.convolve(&planes_from(
             source,
             factor,
@@ -142,17 +147,17 @@ impl NormedConv {
 }
 
 #[derive(Debug)]
-pub(super) struct ResidualBlock {
-    first: NormedConv,
-    second: NormedConv,
+pub(super) struct WanResidual {
+    first: WanNormConv,
+    second: WanNormConv,
     shortcut: Option<CausalConv3d>,
 }
 
-impl ResidualBlock {
+impl WanResidual {
     pub(super) fn new(
         w: &Weights,
         [input, output]: [i64; 2],
-        feed: Feed,
+        feed: ConvFeed,
     ) -> Result<Self, WeightsError> {
         let residual = w / "residual";
         let [norm1, conv1, norm2, conv2] = [0, 2, 3, 6].map(|i| &residual / i);
@@ -160,14 +165,14 @@ impl ResidualBlock {
             .then(|| CausalConv3d::new(&(w / "shortcut"), [input, output], [1, 1, 1], feed))
             .transpose()?;
         Ok(Self {
-            first: NormedConv::new((&norm1, &conv1), [input, output], feed)?,
-            second: NormedConv::new((&norm2, &conv2), [output, output], feed)?,
+            first: WanNormConv::new((&norm1, &conv1), [input, output], feed)?,
+            second: WanNormConv::new((&norm2, &conv2), [output, output], feed)?,
             shortcut,
         })
     }
 
     /// `xs`: `(T, H, W, C)` → `(T, H, W, O)`
-    pub(super) fn forward(&self, xs: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
+    pub(super) fn forward(&self, xs: &Tensor, pass: &mut ChunkPass<'_>) -> Option<Tensor> {
         pass.check_cancelled()?;
         let shortcut = match &self.shortcut {
             Some(shortcut) => shortcut.convolve(xs, 1),
@@ -185,8 +190,8 @@ impl ResidualBlock {
             return Some(ys.g_add_(&shortcut));
         };
         // The frames between the two convolutions are never written down.
-        let planes = first.convolved(Source::Frames(xs), form1, pass);
-        let source = Source::Planes(&planes, first.conv.bias());
+        let planes = first.convolved(PointwiseSource::Frames(xs), form1, pass);
+        let source = PointwiseSource::Planes(&planes, first.conv.bias());
         let planes = second.convolved(source, form2, pass);
         let bias = second.conv.bias();
         Some(frames_from(
@@ -200,13 +205,13 @@ impl ResidualBlock {
 
 /// Attention of one head among the pixels of each frame.
 #[derive(Debug)]
-pub(super) struct AttentionBlock {
-    norm: RmsNorm,
+pub(super) struct WanVaeAttention {
+    norm: ChannelRmsNorm,
     to_qkv: (Tensor, Tensor),
     proj: (Tensor, Tensor),
 }
 
-impl AttentionBlock {
+impl WanVaeAttention {
     pub(super) fn new(w: &Weights, dim: i64) -> Result<Self, WeightsError> {
         let pointwise = |name: &str, outputs: i64| -> Result<(Tensor, Tensor), WeightsError> {
             let w = w / name;
@@ -214,14 +219,14 @@ impl AttentionBlock {
             Ok((weight.view([outputs, dim]), w.tensor("bias", &[outputs])?))
         };
         Ok(Self {
-            norm: RmsNorm::new(&(w / "norm"), dim, 2)?,
+            norm: ChannelRmsNorm::new(&(w / "norm"), dim, 2)?,
             to_qkv: pointwise("to_qkv", 3 * dim)?,
             proj: pointwise("proj", dim)?,
         })
     }
 
     /// `xs`: `(T, H, W, C)` → the same shape
-    pub(super) fn forward(&self, xs: &Tensor, pass: &Pass<'_>) -> Option<Tensor> {
+    pub(super) fn forward(&self, xs: &Tensor, pass: &ChunkPass<'_>) -> Option<Tensor> {
         pass.check_cancelled()?;
         let (frames, height, width, dim) = four(xs);
         let qkv = self
@@ -239,23 +244,23 @@ impl AttentionBlock {
 }
 
 #[derive(Debug)]
-pub(super) struct Middle {
-    before: ResidualBlock,
-    attention: AttentionBlock,
-    after: ResidualBlock,
+pub(super) struct WanMiddle {
+    before: WanResidual,
+    attention: WanVaeAttention,
+    after: WanResidual,
 }
 
-impl Middle {
-    pub(super) fn new(w: &Weights, dim: i64, feed: Feed) -> Result<Self, WeightsError> {
+impl WanMiddle {
+    pub(super) fn new(w: &Weights, dim: i64, feed: ConvFeed) -> Result<Self, WeightsError> {
         Ok(Self {
-            before: ResidualBlock::new(&(w / 0), [dim, dim], feed)?,
-            attention: AttentionBlock::new(&(w / 1), dim)?,
-            after: ResidualBlock::new(&(w / 2), [dim, dim], feed)?,
+            before: WanResidual::new(&(w / 0), [dim, dim], feed)?,
+            attention: WanVaeAttention::new(&(w / 1), dim)?,
+            after: WanResidual::new(&(w / 2), [dim, dim], feed)?,
         })
     }
 
     /// `xs`: `(T, H, W, C)` → the same shape
-    pub(super) fn forward(&self, xs: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
+    pub(super) fn forward(&self, xs: &Tensor, pass: &mut ChunkPass<'_>) -> Option<Tensor> {
         let xs = self.before.forward(xs, pass)?;
         let xs = self.attention.forward(&xs, pass)?;
         self.after.forward(&xs, pass)
@@ -264,20 +269,20 @@ impl Middle {
 
 /// Norm, SiLU and the last convolution of either network.
 #[derive(Debug)]
-pub(super) struct Head(NormedConv);
+pub(super) struct WanHead(WanNormConv);
 
-impl Head {
+impl WanHead {
     pub(super) fn new(
         w: &Weights,
         [input, output]: [i64; 2],
-        feed: Feed,
+        feed: ConvFeed,
     ) -> Result<Self, WeightsError> {
         let (norm, conv) = (w / 0, w / 2);
-        NormedConv::new((&norm, &conv), [input, output], feed).map(Self)
+        WanNormConv::new((&norm, &conv), [input, output], feed).map(Self)
     }
 
     /// `xs`: `(T, H, W, C)` → `(T, H, W, O)`
-    pub(super) fn forward(&self, xs: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
+    pub(super) fn forward(&self, xs: &Tensor, pass: &mut ChunkPass<'_>) -> Option<Tensor> {
         pass.check_cancelled()?;
         Some(self.0.forward(xs, pass))
     }
@@ -293,7 +298,7 @@ pub(super) fn four(xs: &Tensor) -> (i64, i64, i64, i64) {
 mod tests {
     use tch::{Device, Kind, Tensor};
 
-    use super::{FUSED_NORM_WIDTH, RmsNorm};
+    use super::{ChannelRmsNorm, FUSED_NORM_WIDTH};
     use crate::drawn::drawn;
 
     #[test]
@@ -313,7 +318,7 @@ mod tests {
             let scale = gamma.to_kind(Kind::Double) * (dim as f64).sqrt();
             let expected = (wide / length * scale).silu();
             let out = Tensor::zeros([2, 3, 4, 3, dim].as_slice(), (kind, Device::Cpu));
-            let norm = RmsNorm::with_gamma(gamma);
+            let norm = ChannelRmsNorm::with_gamma(gamma);
             norm.activate_into(&xs, &out.select(3, 1));
             let off = (out.select(3, 1).to_kind(Kind::Double) - &expected).norm();
             let off = f64::try_from(off / expected.norm()).unwrap();

@@ -5,12 +5,12 @@
 use safelight_core::networks::{VaeHalf, WanVaeConfig, WanVaeLevel};
 use tch::{Kind, Tensor};
 
-use super::blocks::{Head, Middle, Pass, ResidualBlock};
-use super::resample::{Upsample, unpatchify};
+use super::blocks::{ChunkPass, WanHead, WanMiddle, WanResidual};
+use super::resample::{WanUpsample, unpatchify};
 use crate::runtime::chunk_frames;
-use crate::vae::causal::{CausalConv3d, ConvForm, Feed};
+use crate::vae::causal::{CausalConv3d, ConvFeed, ConvForm};
 use crate::vae::keys;
-use crate::vae::tiles::{Grid, Mosaic, Tile, Tiling, on_cpu};
+use crate::vae::tiles::{LatentTile, TileBlender, TileGrid, Tiling, on_cpu};
 use crate::weights::{Weights, WeightsError};
 
 #[derive(Debug)]
@@ -18,9 +18,9 @@ pub struct WanVaeDecoder {
     /// In front of the network: diffusers' `post_quant_conv`.
     entrance: CausalConv3d,
     conv1: CausalConv3d,
-    middle: Middle,
+    middle: WanMiddle,
     upsamples: Vec<UpLevel>,
-    head: Head,
+    head: WanHead,
     patch_size: i64,
     /// Pixels along an edge of one latent.
     spatial_factor: i64,
@@ -54,7 +54,7 @@ impl WanVaeDecoder {
         let dim = cfg.decoder_dim();
         let first = levels.first().map_or(dim, |level| level.input);
         let last = levels.last().map_or(dim, |level| level.output);
-        let feed = |frames| Feed { form, frames };
+        let feed = |frames| ConvFeed { form, frames };
         let frames = feed(cfg.temporal_factor() * chunk);
         let latents = feed(chunk);
         let upsamples = levels.into_iter().map(|level| {
@@ -64,9 +64,9 @@ impl WanVaeDecoder {
         Ok(Self {
             entrance: CausalConv3d::new(&(&root / "conv2"), [cfg.z_dim; 2], [1, 1, 1], latents)?,
             conv1: CausalConv3d::new(&(&w / "conv1"), [cfg.z_dim, first], [3, 3, 3], latents)?,
-            middle: Middle::new(&(&w / "middle"), first, latents)?,
+            middle: WanMiddle::new(&(&w / "middle"), first, latents)?,
             upsamples: upsamples.collect::<Result<_, _>>()?,
-            head: Head::new(&(&w / "head"), [last, cfg.pixel_channels()], frames)?,
+            head: WanHead::new(&(&w / "head"), [last, cfg.pixel_channels()], frames)?,
             patch_size: cfg.patch(),
             spatial_factor: cfg.spatial_factor(),
             chunk,
@@ -99,11 +99,11 @@ impl WanVaeDecoder {
             } else {
                 self.spatial_factor
             };
-            let grid = Grid::new(tiling, unit, [size[3], size[4]])?;
+            let grid = TileGrid::new(tiling, unit, [size[3], size[4]])?;
             Some((grid, tiling))
         });
         tch::no_grad(|| {
-            let mut pass = Pass::new(cancelled);
+            let mut pass = ChunkPass::new(cancelled);
             if let Some((grid, tiling)) = grid {
                 return self.decode_tiles(latents, grid, tiling, pass, frames);
             }
@@ -119,17 +119,17 @@ impl WanVaeDecoder {
     fn decode_tiles(
         &self,
         latents: &Tensor,
-        grid: Grid,
+        grid: TileGrid,
         tiling: Tiling,
-        mut pass: Pass<'_>,
+        mut pass: ChunkPass<'_>,
         frames: &mut dyn FnMut(Tensor),
     ) -> Option<()> {
         let uncut = if tiling.is_seamless() {
-            Uncut::Wholes(self.wholes(latents, &mut pass)?)
+            TileSource::Wholes(self.wholes(latents, &mut pass)?)
         } else {
-            Uncut::Latents(latents)
+            TileSource::Latents(latents)
         };
-        let mut mosaic = Mosaic::new(grid, self.spatial_factor / self.patch_size);
+        let mut mosaic = TileBlender::new(grid, self.spatial_factor / self.patch_size);
         for tile in grid.tiles() {
             pass.forget();
             for (i, chunk) in self.chunks_of(latents.size()[2]).enumerate() {
@@ -155,17 +155,17 @@ impl WanVaeDecoder {
     /// Input of `tiled_part` for a tile of chunk `i`; `start`, `len`: its latent frames.
     fn cut(
         &self,
-        uncut: &Uncut<'_>,
-        tile: &Tile,
+        uncut: &TileSource<'_>,
+        tile: &LatentTile,
         (i, (start, len)): (usize, (i64, i64)),
-        pass: &mut Pass<'_>,
+        pass: &mut ChunkPass<'_>,
     ) -> Option<Tensor> {
         match uncut {
-            Uncut::Wholes(wholes) => {
+            TileSource::Wholes(wholes) => {
                 let part = tile.cut(&wholes[i], 1, self.whole_cell());
                 Some(part.to_device(self.entrance.device()).contiguous())
             }
-            Uncut::Latents(latents) => {
+            TileSource::Latents(latents) => {
                 let part = tile.cut(&latents.narrow(2, start, len), 3, 1);
                 self.whole_part(&part, pass)
             }
@@ -173,9 +173,8 @@ impl WanVaeDecoder {
     }
 
     /// Output of the untiled part of the network for each chunk, kept off the device: 19 MB for 832 × 480 in half
-    /// precision,
-    /// where the pixels of the same frames take 10 MB.
-    fn wholes(&self, latents: &Tensor, pass: &mut Pass<'_>) -> Option<Vec<Tensor>> {
+    /// precision, where the pixels of the same frames take 10 MB.
+    fn wholes(&self, latents: &Tensor, pass: &mut ChunkPass<'_>) -> Option<Vec<Tensor>> {
         self.chunks_of(latents.size()[2])
             .enumerate()
             .map(|(i, (start, len))| {
@@ -192,7 +191,7 @@ impl WanVaeDecoder {
     }
 
     /// `latents`: `(1, C, f, h, w)` → `(n, H/p, W/p, 3 · p · p)`, not yet clamped
-    fn decode_chunk(&self, latents: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
+    fn decode_chunk(&self, latents: &Tensor, pass: &mut ChunkPass<'_>) -> Option<Tensor> {
         let xs = self.whole_part(latents, pass)?;
         self.tiled_part(&xs, pass)
     }
@@ -208,7 +207,7 @@ impl WanVaeDecoder {
     }
 
     /// The network up to those levels. `latents`: `(1, C, f, h, w)` → `(t, 2h, 2w, C)`
-    fn whole_part(&self, latents: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
+    fn whole_part(&self, latents: &Tensor, pass: &mut ChunkPass<'_>) -> Option<Tensor> {
         pass.check_cancelled()?;
         let xs = latents.to_device(self.entrance.device()).to_kind(self.kind);
         // 1 c f h w -> f h w c
@@ -223,7 +222,7 @@ impl WanVaeDecoder {
     }
 
     /// The rest. `xs`: `(t, 2h, 2w, C)` → `(n, H/p, W/p, 3 · p · p)`
-    fn tiled_part(&self, xs: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
+    fn tiled_part(&self, xs: &Tensor, pass: &mut ChunkPass<'_>) -> Option<Tensor> {
         let mut xs = xs.shallow_clone();
         for level in &self.upsamples[self.whole_levels()..] {
             xs = level.forward(&xs, pass)?;
@@ -233,7 +232,7 @@ impl WanVaeDecoder {
 }
 
 /// Source that tiles are cut from.
-enum Uncut<'a> {
+enum TileSource<'a> {
     /// `(1, C, f, h, w)`
     Latents(&'a Tensor),
     /// For each chunk what `whole_part` gives.
@@ -242,28 +241,28 @@ enum Uncut<'a> {
 
 #[derive(Debug)]
 struct UpLevel {
-    blocks: Vec<ResidualBlock>,
-    upsample: Option<Upsample>,
+    blocks: Vec<WanResidual>,
+    upsample: Option<WanUpsample>,
 }
 
 impl UpLevel {
-    fn new(root: &Weights, level: WanVaeLevel, feed: Feed) -> Result<Self, WeightsError> {
+    fn new(root: &Weights, level: WanVaeLevel, feed: ConvFeed) -> Result<Self, WeightsError> {
         let blocks = (0..level.num_blocks).map(|i| {
             let input = if i == 0 { level.input } else { level.output };
-            ResidualBlock::new(&(root / level.block(i)), [input, level.output], feed)
+            WanResidual::new(&(root / level.block(i)), [input, level.output], feed)
         });
         let step = root / level.step_name();
         Ok(Self {
             blocks: blocks.collect::<Result<_, _>>()?,
             upsample: level
                 .step
-                .map(|time| Upsample::new(&step, level, time, feed))
+                .map(|time| WanUpsample::new(&step, level, time, feed))
                 .transpose()?,
         })
     }
 
     /// `xs`: `(T, H, W, C)` → `(T or 2T, H or 2H, W or 2W, next)`
-    fn forward(&self, xs: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
+    fn forward(&self, xs: &Tensor, pass: &mut ChunkPass<'_>) -> Option<Tensor> {
         let before = xs.shallow_clone();
         let mut xs = xs.shallow_clone();
         for block in &self.blocks {

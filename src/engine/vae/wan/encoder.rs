@@ -5,20 +5,20 @@
 use safelight_core::networks::{VaeHalf, WanVaeConfig, WanVaeLevel};
 use tch::{Kind, Tensor};
 
-use super::blocks::{AttentionBlock, Head, Middle, Pass, ResidualBlock};
-use super::resample::{Downsample, average_down, patchify};
+use super::blocks::{ChunkPass, WanHead, WanMiddle, WanResidual, WanVaeAttention};
+use super::resample::{WanDownsample, average_down, patchify};
 use crate::vae::Posterior;
-use crate::vae::causal::{CausalConv3d, ConvForm, Feed};
+use crate::vae::causal::{CausalConv3d, ConvFeed, ConvForm};
 use crate::vae::keys;
-use crate::vae::tiles::{Grid, Mosaic, Tiling};
+use crate::vae::tiles::{TileBlender, TileGrid, Tiling};
 use crate::weights::{Weights, WeightsError};
 
 #[derive(Debug)]
 pub struct WanVaeEncoder {
     conv1: CausalConv3d,
     downsamples: Vec<DownLevel>,
-    middle: Middle,
-    head: Head,
+    middle: WanMiddle,
+    head: WanHead,
     /// Behind the network: diffusers' `quant_conv`.
     statistics: CausalConv3d,
     patch_size: i64,
@@ -46,8 +46,8 @@ impl WanVaeEncoder {
         let (widest, frames) = levels
             .last()
             .map_or((cfg.base_dim, 1), |level| (level.output, level.frames));
-        let feed = Feed { form, frames };
-        let first = Feed {
+        let feed = ConvFeed { form, frames };
+        let first = ConvFeed {
             form,
             frames: WanVaeConfig::ENCODER_FRAMES,
         };
@@ -59,8 +59,8 @@ impl WanVaeEncoder {
         Ok(Self {
             conv1: CausalConv3d::new(&(&w / "conv1"), pixels, [3, 3, 3], first)?,
             downsamples: downsamples.collect::<Result<_, _>>()?,
-            middle: Middle::new(&(&w / "middle"), widest, feed)?,
-            head: Head::new(&(&w / "head"), [widest, moments], feed)?,
+            middle: WanMiddle::new(&(&w / "middle"), widest, feed)?,
+            head: WanHead::new(&(&w / "head"), [widest, moments], feed)?,
             statistics: CausalConv3d::new(&(&root / "conv1"), [moments, moments], [1, 1, 1], feed)?,
             patch_size: cfg.patch(),
             spatial_factor: cfg.spatial_factor(),
@@ -86,11 +86,11 @@ impl WanVaeEncoder {
         let factor = self.spatial_factor;
         let latents = [3, 4].map(|dim| pixels.size()[dim] / factor);
         let grid = tiling.and_then(|tiling| {
-            let grid = Grid::new(tiling, factor / self.patch_size, latents)?;
+            let grid = TileGrid::new(tiling, factor / self.patch_size, latents)?;
             Some((grid, tiling))
         });
         tch::no_grad(|| {
-            let mut pass = Pass::new(cancelled);
+            let mut pass = ChunkPass::new(cancelled);
             if let Some((grid, tiling)) = grid {
                 return self.encode_tiles(pixels, grid, tiling, pass);
             }
@@ -107,11 +107,11 @@ impl WanVaeEncoder {
     fn encode_tiles(
         &self,
         pixels: &Tensor,
-        grid: Grid,
+        grid: TileGrid,
         tiling: Tiling,
-        mut pass: Pass<'_>,
+        mut pass: ChunkPass<'_>,
     ) -> Option<Posterior> {
-        let mut mosaic = Mosaic::new(grid, 1);
+        let mut mosaic = TileBlender::new(grid, 1);
         let mut wholes = Vec::new();
         for tile in grid.tiles() {
             pass.forget();
@@ -135,7 +135,7 @@ impl WanVaeEncoder {
     }
 
     /// `pixels`: `(1, 3, T, H, W)` → the pixels that the level of the latents sees, `(t, h, w, C)`
-    fn tiled_part(&self, pixels: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
+    fn tiled_part(&self, pixels: &Tensor, pass: &mut ChunkPass<'_>) -> Option<Tensor> {
         pass.check_cancelled()?;
         let pixels = pixels
             .to_device(self.statistics.device())
@@ -149,7 +149,7 @@ impl WanVaeEncoder {
     }
 
     /// The rest, which seamless tiling does not cut. `xs`: `(t, h, w, C)` → `(t, h, w, 2 · C)`
-    fn whole_part(&self, xs: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
+    fn whole_part(&self, xs: &Tensor, pass: &mut ChunkPass<'_>) -> Option<Tensor> {
         pass.check_cancelled()?;
         let mut xs = xs.shallow_clone();
         for level in &self.downsamples[self.tiled_levels()..] {
@@ -179,28 +179,28 @@ fn chunks(pixels: &Tensor) -> impl Iterator<Item = Tensor> {
 fn posterior(chunks: &[Tensor]) -> Posterior {
     // f h w (2 c) -> 2 × 1 c f h w
     let moments = Tensor::cat(chunks, 0).permute([3, 0, 1, 2]).unsqueeze(0);
-    Posterior::of(&moments.contiguous())
+    Posterior::from_moments(&moments.contiguous())
 }
 
 #[derive(Debug)]
 struct DownLevel {
-    blocks: Vec<(ResidualBlock, Option<AttentionBlock>)>,
-    downsample: Option<Downsample>,
+    blocks: Vec<(WanResidual, Option<WanVaeAttention>)>,
+    downsample: Option<WanDownsample>,
     level: WanVaeLevel,
 }
 
 impl DownLevel {
     fn new(root: &Weights, level: WanVaeLevel, form: ConvForm) -> Result<Self, WeightsError> {
-        let feed = Feed {
+        let feed = ConvFeed {
             form,
             frames: level.frames,
         };
         let blocks = (0..level.num_blocks).map(|i| {
             let input = if i == 0 { level.input } else { level.output };
-            let block = ResidualBlock::new(&(root / level.block(i)), [input, level.output], feed)?;
+            let block = WanResidual::new(&(root / level.block(i)), [input, level.output], feed)?;
             let attention = level
                 .has_attention
-                .then(|| AttentionBlock::new(&(root / level.attention(i)), level.output))
+                .then(|| WanVaeAttention::new(&(root / level.attention(i)), level.output))
                 .transpose()?;
             Ok((block, attention))
         });
@@ -209,14 +209,14 @@ impl DownLevel {
             blocks: blocks.collect::<Result<_, WeightsError>>()?,
             downsample: level
                 .step
-                .map(|time| Downsample::new(&step, level.output, time, feed))
+                .map(|time| WanDownsample::new(&step, level.output, time, feed))
                 .transpose()?,
             level,
         })
     }
 
     /// `xs`: `(T, H, W, C)` → `(T or T/2, H or H/2, W or W/2, O)`
-    fn forward(&self, xs: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
+    fn forward(&self, xs: &Tensor, pass: &mut ChunkPass<'_>) -> Option<Tensor> {
         let shortcut = self
             .level
             .has_shortcut

@@ -5,19 +5,19 @@
 use safelight_core::networks::WanVaeLevel;
 use tch::{Kind, Tensor};
 
-use super::blocks::{Pass, four};
-use crate::vae::causal::{CausalConv3d, ConvForm, Feed, channels_innermost, convolve_strided};
-use crate::vae::doubling::{DoublingConv, Spread};
+use super::blocks::{ChunkPass, four};
+use crate::vae::causal::{CausalConv3d, ConvFeed, ConvForm, channels_innermost, convolve_strided};
+use crate::vae::doubling::{DoublingConv, ShortcutFrames};
 use crate::weights::{Weights, WeightsError};
 
 /// A 3 × 3 convolution of `(T, H, W, C)` frames.
 #[derive(Debug)]
-struct Conv2d {
+struct WanConv2d {
     weight: Tensor,
     bias: Tensor,
 }
 
-impl Conv2d {
+impl WanConv2d {
     fn new(w: &Weights, [inputs, outputs]: [i64; 2]) -> Result<Self, WeightsError> {
         let weight = w.tensor("weight", &[outputs, inputs, 3, 3])?;
         Ok(Self {
@@ -34,16 +34,21 @@ impl Conv2d {
 
 /// The encoder's step to the next level.
 #[derive(Debug)]
-pub(super) struct Downsample {
-    resample: Conv2d,
+pub(super) struct WanDownsample {
+    resample: WanConv2d,
     time_conv: Option<CausalConv3d>,
 }
 
-impl Downsample {
+impl WanDownsample {
     /// `time`: whether frames become half as many too.
-    pub(super) fn new(w: &Weights, dim: i64, time: bool, feed: Feed) -> Result<Self, WeightsError> {
+    pub(super) fn new(
+        w: &Weights,
+        dim: i64,
+        time: bool,
+        feed: ConvFeed,
+    ) -> Result<Self, WeightsError> {
         Ok(Self {
-            resample: Conv2d::new(&(w / "resample" / 1), [dim, dim])?,
+            resample: WanConv2d::new(&(w / "resample" / 1), [dim, dim])?,
             time_conv: time
                 .then(|| CausalConv3d::new(&(w / "time_conv"), [dim, dim], [3, 1, 1], feed))
                 .transpose()?,
@@ -51,7 +56,7 @@ impl Downsample {
     }
 
     /// `xs`: `(T, H, W, C)` → `(T or T/2, H/2, W/2, C)`
-    pub(super) fn forward(&self, xs: &Tensor, pass: &mut Pass<'_>) -> Option<Tensor> {
+    pub(super) fn forward(&self, xs: &Tensor, pass: &mut ChunkPass<'_>) -> Option<Tensor> {
         pass.check_cancelled()?;
         // A border of zeros below and to the right only.
         let xs = xs.constant_pad_nd([0, 0, 0, 1, 0, 1]);
@@ -70,37 +75,37 @@ impl Downsample {
 
 /// The decoder's step to the next level, with the level's shortcut where there is one.
 #[derive(Debug)]
-pub(super) struct Upsample {
-    resample: Doubling,
+pub(super) struct WanUpsample {
+    resample: UpsampleDoubling,
     time_conv: Option<CausalConv3d>,
     level: WanVaeLevel,
     form: ConvForm,
 }
 
 #[derive(Debug)]
-enum Doubling {
+enum UpsampleDoubling {
     /// Without making the doubled frames: fewer multiplications and less memory.
     AtOnce(DoublingConv),
     /// One operation after the other.
-    InSteps(Conv2d),
+    InSteps(WanConv2d),
 }
 
-impl Upsample {
+impl WanUpsample {
     /// `time`: whether frames become twice as many too.
     pub(super) fn new(
         w: &Weights,
         level: WanVaeLevel,
         time: bool,
-        feed: Feed,
+        feed: ConvFeed,
     ) -> Result<Self, WeightsError> {
         let dim = level.output;
-        let conv = Conv2d::new(&(w / "resample" / 1), [dim, level.next])?;
+        let conv = WanConv2d::new(&(w / "resample" / 1), [dim, level.next])?;
         Ok(Self {
             resample: match feed.form {
                 ConvForm::Planes | ConvForm::Mixed => {
-                    Doubling::AtOnce(DoublingConv::new(&conv.weight, &conv.bias))
+                    UpsampleDoubling::AtOnce(DoublingConv::new(&conv.weight, &conv.bias))
                 }
-                ConvForm::Pictures | ConvForm::Volumes => Doubling::InSteps(conv),
+                ConvForm::Pictures | ConvForm::Volumes => UpsampleDoubling::InSteps(conv),
             },
             time_conv: time
                 .then(|| CausalConv3d::new(&(w / "time_conv"), [dim, 2 * dim], [3, 1, 1], feed))
@@ -115,7 +120,7 @@ impl Upsample {
         &self,
         xs: &Tensor,
         before: &Tensor,
-        pass: &mut Pass<'_>,
+        pass: &mut ChunkPass<'_>,
     ) -> Option<Tensor> {
         pass.check_cancelled()?;
         let first_chunk = pass.cache.is_first_chunk();
@@ -124,16 +129,18 @@ impl Upsample {
             None => xs.shallow_clone(),
         };
         let ys = match &self.resample {
-            Doubling::AtOnce(conv) if self.level.has_shortcut && self.form == ConvForm::Planes => {
-                let shortcut = Spread {
+            UpsampleDoubling::AtOnce(conv)
+                if self.level.has_shortcut && self.form == ConvForm::Planes =>
+            {
+                let shortcut = ShortcutFrames {
                     frames: before,
                     time: self.level.time_factor(),
                     last_only: first_chunk,
                 };
                 return Some(conv.forward_with(&xs, &shortcut));
             }
-            Doubling::AtOnce(conv) => conv.forward(&xs),
-            Doubling::InSteps(conv) => {
+            UpsampleDoubling::AtOnce(conv) => conv.forward(&xs),
+            UpsampleDoubling::InSteps(conv) => {
                 let (_, height, width, _) = four(&xs);
                 let xs = xs.permute([0, 3, 1, 2]);
                 let xs = xs.upsample_nearest2d([2 * height, 2 * width], None, None);
@@ -149,7 +156,7 @@ impl Upsample {
 }
 
 /// `xs`: `(T, H, W, C)` → `(2T, H, W, C)`, in the first chunk `xs` itself
-fn double_time(time_conv: &CausalConv3d, xs: &Tensor, pass: &mut Pass<'_>) -> Tensor {
+fn double_time(time_conv: &CausalConv3d, xs: &Tensor, pass: &mut ChunkPass<'_>) -> Tensor {
     let first_chunk = pass.cache.is_first_chunk();
     let slot = pass.cache.slot();
     if first_chunk {

@@ -4,7 +4,7 @@ use std::slice;
 use std::sync::{Mutex, PoisonError};
 
 use safelight_core::formats::weights::gguf::BlockType;
-use safelight_loops::gguf::{self, Expand, Numbers};
+use safelight_loops::gguf::{self, DequantizeFn, OutputElements};
 use tch::{Device, Kind, Tensor};
 
 use crate::runtime::for_each_range;
@@ -39,9 +39,9 @@ fn expand_into(blocks: &Tensor, block: BlockType, out: &Tensor) {
         let bytes = slice::from_raw_parts(blocks.data_ptr().cast::<u8>().cast_const(), len);
         let (start, count) = (out.data_ptr(), out.numel());
         let numbers = match out.kind() {
-            Kind::BFloat16 => Numbers::Bf16(slice::from_raw_parts_mut(start.cast(), count)),
-            Kind::Half => Numbers::F16(slice::from_raw_parts_mut(start.cast(), count)),
-            Kind::Float => Numbers::F32(slice::from_raw_parts_mut(start.cast(), count)),
+            Kind::BFloat16 => OutputElements::Bf16(slice::from_raw_parts_mut(start.cast(), count)),
+            Kind::Half => OutputElements::F16(slice::from_raw_parts_mut(start.cast(), count)),
+            Kind::Float => OutputElements::F32(slice::from_raw_parts_mut(start.cast(), count)),
             other => unreachable!("blocks are not expanded to {other:?}"),
         };
         (bytes, numbers)
@@ -51,7 +51,7 @@ fn expand_into(blocks: &Tensor, block: BlockType, out: &Tensor) {
     let expand = expander(block);
     let parts = numbers.parts(blocks_per_turn * block.block_len());
     // A turn each, and never two for one: the locks are always free.
-    let turns: Vec<Mutex<Numbers<'_>>> = parts.into_iter().map(Mutex::new).collect();
+    let turns: Vec<Mutex<OutputElements<'_>>> = parts.into_iter().map(Mutex::new).collect();
     for_each_range(turns.len(), 1, &|range| {
         for turn in range {
             let mut numbers = turns[turn].lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,7 +62,7 @@ fn expand_into(blocks: &Tensor, block: BlockType, out: &Tensor) {
     });
 }
 
-fn expander(block: BlockType) -> Expand {
+fn expander(block: BlockType) -> DequantizeFn {
     match block {
         BlockType::Q4_0 => gguf::q4_0,
         BlockType::Q4_1 => gguf::q4_1,

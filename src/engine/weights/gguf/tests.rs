@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::*;
 use crate::kernels;
-use crate::store;
+use crate::tensor_files;
 use crate::weights::Weights;
 
 fn place(name: &str) -> PathBuf {
@@ -15,7 +15,7 @@ fn place(name: &str) -> PathBuf {
 
 /// The matrices of the fixture as gguf-py reads them, by the names of their types.
 fn numbers() -> BTreeMap<String, Tensor> {
-    let all = store::read(&place("numbers.safetensors")).unwrap();
+    let all = tensor_files::read(&place("numbers.safetensors")).unwrap();
     all.into_iter().collect()
 }
 

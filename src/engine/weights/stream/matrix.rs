@@ -15,18 +15,18 @@ use std::sync::Arc;
 use safelight_core::formats::weights::gguf::BlockType;
 use tch::{Device, Kind, Tensor};
 
-use super::residency::Candidate;
-use super::{Coming, Stream, give_up};
+use super::residency::ResidencyCandidate;
+use super::{PendingTransfer, WeightStreamer, give_up};
+use crate::weights::copy_stream::StagingError;
 use crate::weights::gguf::BlockMatrix;
 use crate::weights::int8::Int8Side;
-use crate::weights::lane::StagingError;
-use crate::weights::mapping::Mapping;
-use crate::weights::stored::StoredMatrix;
+use crate::weights::mapping::FileMapping;
+use crate::weights::stored_matrix::StoredMatrix;
 use crate::weights::{Weights, WeightsError};
 
 /// Storage format of a matrix in its file.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::weights) enum Form {
+pub(in crate::weights) enum MatrixFormat {
     /// Of one kind, which becomes another, times a scale.
     Plain {
         stored: Kind,
@@ -47,9 +47,9 @@ pub(in crate::weights) enum Form {
 
 /// Bytes of a file.
 #[derive(Clone)]
-pub(in crate::weights) struct Source {
+pub(in crate::weights) struct MatrixSource {
     pub(in crate::weights) file: Arc<File>,
-    pub(in crate::weights) mapping: Option<Arc<Mapping>>,
+    pub(in crate::weights) mapping: Option<Arc<FileMapping>>,
     pub(in crate::weights) path: PathBuf,
     pub(in crate::weights) start: u64,
     pub(in crate::weights) len: usize,
@@ -57,16 +57,16 @@ pub(in crate::weights) struct Source {
 
 /// Rows of a matrix that one tensor of a file has.
 #[derive(Clone)]
-pub(super) struct Part {
-    pub(super) source: Source,
-    form: Form,
+pub(super) struct MatrixPart {
+    pub(super) source: MatrixSource,
+    form: MatrixFormat,
     /// Of whole numbers alone.
     side: Option<Rc<Int8Side>>,
     rows: i64,
 }
 
 /// Location of a matrix once that is decided.
-pub(super) enum Home {
+pub(super) enum Residency {
     Resident(StoredMatrix),
     /// In its file, and by this number in the stream's window.
     Window(usize),
@@ -74,15 +74,15 @@ pub(super) enum Home {
 
 /// `(rows, columns)` numbers in a file.
 pub(in crate::weights) struct StreamedMatrix {
-    stream: Rc<Stream>,
+    stream: Rc<WeightStreamer>,
     key: String,
-    parts: Rc<Vec<Part>>,
+    parts: Rc<Vec<MatrixPart>>,
     columns: i64,
     is_seldom: bool,
-    home: OnceCell<Home>,
+    home: OnceCell<Residency>,
 }
 
-impl Form {
+impl MatrixFormat {
     /// Stored dtype of the file's bytes.
     fn stored(self) -> Kind {
         match self {
@@ -92,7 +92,7 @@ impl Form {
         }
     }
 
-    /// Matrix as a resident load would give it, bit for bit. `numbers`: flat, of the [stored](Self::stored) kind,
+    /// Matrix as a resident load would give it, bit for bit. `numbers`: flat, of the [stored](Self::stored_matrix) kind,
     /// `rows` × `columns`; `sides`: scales and other tensors, in the order of their rows
     fn matrix(
         self,
@@ -133,7 +133,7 @@ impl Form {
     }
 }
 
-impl Part {
+impl MatrixPart {
     /// `numbers`: flat, those of the part
     fn matrix(&self, numbers: &Tensor, columns: i64) -> StoredMatrix {
         let sides: Vec<&Int8Side> = self.side.as_deref().into_iter().collect();
@@ -145,15 +145,15 @@ impl StreamedMatrix {
     /// One that stays in its file as long as `stream` does not know of it.
     pub(in crate::weights) fn new(
         w: &Weights,
-        stream: &Rc<Stream>,
+        stream: &Rc<WeightStreamer>,
         key: String,
-        (source, form, side): (Source, Form, Option<Rc<Int8Side>>),
+        (source, form, side): (MatrixSource, MatrixFormat, Option<Rc<Int8Side>>),
         [rows, columns]: [i64; 2],
     ) -> Rc<Self> {
         Rc::new(Self {
             stream: Rc::clone(stream),
             key,
-            parts: Rc::new(vec![Part {
+            parts: Rc::new(vec![MatrixPart {
                 source,
                 form,
                 side,
@@ -174,7 +174,7 @@ impl StreamedMatrix {
             forms && other.columns == first.columns
         };
         let has_whole_rows = match form {
-            Form::Blocks(block) => first.columns % block.block_len() as i64 == 0,
+            MatrixFormat::Blocks(block) => first.columns % block.block_len() as i64 == 0,
             _ => true,
         };
         if !has_whole_rows || !others.iter().all(is_alike) {
@@ -208,16 +208,16 @@ impl StreamedMatrix {
     /// Returns whether a product takes the stored format directly.
     pub(in crate::weights) fn needs_no_expansion(&self, kind: Kind) -> bool {
         self.parts.iter().all(|part| match part.form {
-            Form::Plain { kind: own, .. } => own == kind,
-            Form::Fp8 { .. } | Form::Int8 { .. } => false,
-            Form::Blocks(block) => self.columns % block.block_len() as i64 != 0,
+            MatrixFormat::Plain { kind: own, .. } => own == kind,
+            MatrixFormat::Fp8 { .. } | MatrixFormat::Int8 { .. } => false,
+            MatrixFormat::Blocks(block) => self.columns % block.block_len() as i64 != 0,
         })
     }
 
     /// Bytes on the device while not in use.
     pub(in crate::weights) fn resident_bytes(&self) -> u64 {
         match self.home.get() {
-            Some(Home::Resident(matrix)) => matrix.bytes(),
+            Some(Residency::Resident(matrix)) => matrix.bytes(),
             _ => 0,
         }
     }
@@ -229,8 +229,8 @@ impl StreamedMatrix {
             self.stream.settle().unwrap_or_else(|err| give_up(err));
         }
         match self.home.get() {
-            Some(Home::Resident(matrix)) => call(matrix),
-            Some(&Home::Window(index)) => {
+            Some(Residency::Resident(matrix)) => call(matrix),
+            Some(&Residency::Window(index)) => {
                 let bytes = self.stream.fetch(index);
                 let bytes = bytes.unwrap_or_else(|err| give_up(self.failed(err)));
                 call(&self.matrix(&bytes))
@@ -247,7 +247,7 @@ impl StreamedMatrix {
 
     /// The rows at `ids`, flat -> `(N, columns)` of `kind`. Where the matrix is not on the device, only they are read.
     pub(in crate::weights) fn look_up(&self, ids: &Tensor, kind: Kind) -> Tensor {
-        if let Some(Home::Resident(matrix)) = self.home.get() {
+        if let Some(Residency::Resident(matrix)) = self.home.get() {
             return matrix.look_up(ids, kind);
         }
         match self.some_rows(ids) {
@@ -262,11 +262,11 @@ impl StreamedMatrix {
         let [part] = &self.parts[..] else {
             return Ok(None);
         };
-        let (Part { source, form, .. }, rows) = (part, part.rows as usize);
+        let (MatrixPart { source, form, .. }, rows) = (part, part.rows as usize);
         let has_whole_rows = match form {
-            Form::Blocks(block) => self.columns % block.block_len() as i64 == 0,
+            MatrixFormat::Blocks(block) => self.columns % block.block_len() as i64 == 0,
             // Each row has a separate scale.
-            Form::Int8 { .. } => false,
+            MatrixFormat::Int8 { .. } => false,
             _ => source.len % rows.max(1) == 0,
         };
         if rows == 0 || !has_whole_rows {
@@ -322,13 +322,13 @@ impl StreamedMatrix {
     }
 
     /// Starts reading into separate memory.
-    pub(super) fn begin(&self) -> Result<Coming, WeightsError> {
+    pub(super) fn begin(&self) -> Result<PendingTransfer, WeightsError> {
         let bytes = Tensor::f_empty([self.len() as i64], (Kind::Uint8, self.device()));
         let bytes = bytes.map_err(|err| self.torch(err))?;
-        Coming::begin(0, &self.parts, bytes).map_err(|err| self.failed(err))
+        PendingTransfer::begin(0, &self.parts, bytes).map_err(|err| self.failed(err))
     }
 
-    pub(super) fn finish(&self, coming: &Coming) -> Result<StoredMatrix, WeightsError> {
+    pub(super) fn finish(&self, coming: &PendingTransfer) -> Result<StoredMatrix, WeightsError> {
         coming.wait().map_err(|err| self.failed(err))?;
         Ok(self.matrix(&coming.bytes))
     }
@@ -338,7 +338,7 @@ impl StreamedMatrix {
         let [part] = &self.parts[..] else {
             return Ok(None);
         };
-        let Part { source, form, .. } = part;
+        let MatrixPart { source, form, .. } = part;
         let Some(mapping) = &source.mapping else {
             return Ok(None);
         };
@@ -349,11 +349,11 @@ impl StreamedMatrix {
         Ok(Some(part.matrix(&numbers, self.columns)))
     }
 
-    pub(super) fn settle(&self, home: Home) {
+    pub(super) fn settle(&self, home: Residency) {
         self.home.set(home).ok(); // It is settled once.
     }
 
-    pub(super) fn parts(&self) -> Rc<Vec<Part>> {
+    pub(super) fn parts(&self) -> Rc<Vec<MatrixPart>> {
         Rc::clone(&self.parts)
     }
 
@@ -362,12 +362,16 @@ impl StreamedMatrix {
         self.parts.iter().map(|part| part.source.len).sum()
     }
 
-    pub(super) fn candidate(&self) -> Candidate {
-        let width = |part: &Part| match part.form {
-            Form::Plain { kind, .. } => part.rows * self.columns * kind.elt_size_in_bytes() as i64,
-            Form::Fp8 { .. } | Form::Int8 { .. } | Form::Blocks(_) => part.source.len as i64,
+    pub(super) fn candidate(&self) -> ResidencyCandidate {
+        let width = |part: &MatrixPart| match part.form {
+            MatrixFormat::Plain { kind, .. } => {
+                part.rows * self.columns * kind.elt_size_in_bytes() as i64
+            }
+            MatrixFormat::Fp8 { .. } | MatrixFormat::Int8 { .. } | MatrixFormat::Blocks(_) => {
+                part.source.len as i64
+            }
         };
-        Candidate {
+        ResidencyCandidate {
             bytes: self.parts.iter().map(width).sum::<i64>() as u64,
             is_seldom: self.is_seldom,
         }

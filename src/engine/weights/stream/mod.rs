@@ -3,10 +3,8 @@
 //!
 //! Residency is decided at the first use, when the whole network is known. The others share one ring buffer, allocated
 //! once: while one matrix is in use, those that followed it the last time are fetched into the rest of the buffer. A
-//! copy
-//! waits for the work queued before its space was free, so nothing is overwritten while it is read. Matrices come from
-//! the
-//! page cache; nothing else is kept on the host.
+//! copy waits for the work queued before its space was free, so nothing is overwritten while it is read. Matrices come
+//! from the page cache; nothing else is kept on the host.
 //!
 //! On the CPU the same code runs in ordinary memory, for tests only. [`ring`](super::ring) reads; [`nn`](crate::nn)
 //! multiplies.
@@ -24,17 +22,16 @@ use std::rc::{Rc, Weak};
 
 use tch::{Device, Kind, Tensor};
 
-pub(super) use self::matrix::{Form, Source, StreamedMatrix};
-use self::matrix::{Home, Part};
-use self::residency::Candidate;
-use self::window::{ALIGNMENT, Window};
-use super::lane::StagingError;
-use super::ring::{self, Transfer};
+pub(super) use self::matrix::{MatrixFormat, MatrixSource, StreamedMatrix};
+use self::matrix::{MatrixPart, Residency};
+use self::residency::ResidencyCandidate;
+use self::window::{ALIGNMENT, RingWindow};
+use super::copy_stream::StagingError;
+use super::ring::{self, TransferBatch};
 use super::{Weights, WeightsError};
 
 /// Size of the ring buffer of non-resident matrices. A block of Wan's 14B has 700 MB, of which long attention leaves
-/// time
-/// for half. The networks of tests would fit into it whole.
+/// time for half. The networks of tests would fit into it whole.
 const WINDOW_BYTES: usize = if cfg!(test) { 0 } else { 512 << 20 };
 /// Limit of bytes in flight while resident matrices are loaded.
 const LOADED_AHEAD_BYTES: u64 = 256 << 20;
@@ -50,43 +47,43 @@ impl StreamFailure {
 }
 
 /// The matrices of one network and what of them may stay.
-pub(super) struct Stream {
+pub(super) struct WeightStreamer {
     device: Device,
     budget: u64,
     window_bytes: usize,
-    state: RefCell<State>,
+    state: RefCell<StreamerState>,
 }
 
 #[derive(Default)]
-struct State {
+struct StreamerState {
     /// All, in the order in which the network was built, until it is settled which stay.
     known: Vec<Weak<StreamedMatrix>>,
     /// Bytes that stay regardless of the budget.
     fixed_bytes: u64,
     resident_bytes: u64,
     is_settled: bool,
-    circle: Option<Circle>,
+    circle: Option<StreamingRing>,
 }
 
 /// The matrices that do not stay, by their numbers.
-struct Circle {
+struct StreamingRing {
     buffer: Tensor,
-    window: Window,
-    parts: Vec<Rc<Vec<Part>>>,
+    window: RingWindow,
+    parts: Vec<Rc<Vec<MatrixPart>>>,
     /// Matrix used after each one the last time.
     next: Vec<usize>,
     last: Option<usize>,
-    /// Matrix in use: its number and its bytes in the buffer. They are the window's oldest.
+    /// Matrix in use: its number and its bytes in the buffer. The oldest in the window.
     lent: Option<(usize, Tensor)>,
     /// Matrices in flight, in the order of the window.
-    ahead: VecDeque<Coming>,
+    ahead: VecDeque<PendingTransfer>,
 }
 
 /// Bytes in flight. After a drop nothing writes to them.
-struct Coming {
+struct PendingTransfer {
     index: usize,
     bytes: Tensor,
-    transfers: Vec<Transfer>,
+    transfers: Vec<TransferBatch>,
 }
 
 /// Device memory of a stream.
@@ -102,8 +99,7 @@ impl Weights {
     /// This position with at most `resident_bytes` of the network on the device. `None`: all may stay.
     ///
     /// Tensors other than matrices always stay. In addition there is a buffer of two of the largest matrices that do
-    /// not stay,
-    /// or of 512 MiB if these matrices are at least as large.
+    /// not stay, or of 512 MiB if these matrices are at least as large.
     pub fn with_residency(&self, resident_bytes: Option<u64>) -> Self {
         self.with_window(resident_bytes, WINDOW_BYTES)
     }
@@ -115,7 +111,7 @@ impl Weights {
             for file in &self.source.files {
                 file.read_only_tiny_ahead();
             }
-            Rc::new(Stream {
+            Rc::new(WeightStreamer {
                 device: self.device,
                 budget,
                 window_bytes,
@@ -166,7 +162,7 @@ impl Weights {
     }
 }
 
-impl Stream {
+impl WeightStreamer {
     pub(super) fn know(&self, matrix: &Rc<StreamedMatrix>) {
         self.state.borrow_mut().known.push(Rc::downgrade(matrix));
     }
@@ -183,7 +179,7 @@ impl Stream {
             .drain(..)
             .filter_map(|it| it.upgrade())
             .collect();
-        let candidates: Vec<Candidate> = all.iter().map(|it| it.candidate()).collect();
+        let candidates: Vec<ResidencyCandidate> = all.iter().map(|it| it.candidate()).collect();
         let streams =
             residency::streamed(&candidates, self.budget.saturating_sub(state.fixed_bytes));
         let of = |wanted: bool| {
@@ -194,7 +190,7 @@ impl Stream {
             chosen.map(|(matrix, _)| matrix)
         };
         // One large piece of memory is found most easily before all the others.
-        state.circle = Circle::new(
+        state.circle = StreamingRing::new(
             &of(true).collect::<Vec<_>>(),
             self.device,
             self.window_bytes,
@@ -223,18 +219,18 @@ impl Stream {
 
 /// Brings what stays to the device, several at a time -> its bytes
 fn load(matrices: &[&Rc<StreamedMatrix>]) -> Result<u64, WeightsError> {
-    let mut under_way: VecDeque<(&StreamedMatrix, Coming)> = VecDeque::new();
+    let mut under_way: VecDeque<(&StreamedMatrix, PendingTransfer)> = VecDeque::new();
     let (mut ahead, mut bytes) = (0, 0);
-    let finish = |(matrix, reading): (&StreamedMatrix, Coming)| {
+    let finish = |(matrix, reading): (&StreamedMatrix, PendingTransfer)| {
         let loaded = matrix.finish(&reading)?;
         let bytes = loaded.bytes();
-        matrix.settle(Home::Resident(loaded));
+        matrix.settle(Residency::Resident(loaded));
         Ok::<u64, WeightsError>(bytes)
     };
     for matrix in matrices {
         if let Some(mapped) = matrix.mapped()? {
             bytes += mapped.bytes();
-            matrix.settle(Home::Resident(mapped));
+            matrix.settle(Residency::Resident(mapped));
             continue;
         }
         under_way.push_back((matrix, matrix.begin()?));
@@ -252,7 +248,7 @@ fn load(matrices: &[&Rc<StreamedMatrix>]) -> Result<u64, WeightsError> {
     Ok(bytes)
 }
 
-impl Circle {
+impl StreamingRing {
     /// `None` where nothing streams.
     fn new(
         matrices: &[&Rc<StreamedMatrix>],
@@ -270,11 +266,11 @@ impl Circle {
         let capacity = lens().sum::<usize>().min(window_bytes.max(2 * largest));
         let buffer = Tensor::f_empty([capacity as i64], (Kind::Uint8, device));
         for (index, matrix) in matrices.iter().enumerate() {
-            matrix.settle(Home::Window(index));
+            matrix.settle(Residency::Window(index));
         }
         Ok(Some(Self {
             buffer: buffer.map_err(|source| first.failed(source.into()))?,
-            window: Window::new(capacity),
+            window: RingWindow::new(capacity),
             parts: matrices.iter().map(|it| it.parts()).collect(),
             next: first_guesses(
                 &matrices
@@ -347,7 +343,7 @@ impl Circle {
             return Ok(false);
         };
         let bytes = self.buffer.f_narrow(0, start as i64, len as i64)?;
-        match Coming::begin(index, &parts, bytes) {
+        match PendingTransfer::begin(index, &parts, bytes) {
             Ok(coming) => self.ahead.push_back(coming),
             Err(err) => {
                 self.window.undo();
@@ -358,23 +354,23 @@ impl Circle {
     }
 }
 
-impl Coming {
+impl PendingTransfer {
     /// Sends all parts to `bytes`, concatenated.
-    fn begin(index: usize, parts: &[Part], bytes: Tensor) -> Result<Self, StagingError> {
+    fn begin(index: usize, parts: &[MatrixPart], bytes: Tensor) -> Result<Self, StagingError> {
         let mut coming = Self {
             index,
             bytes,
             transfers: Vec::with_capacity(parts.len()),
         };
         let mut place = 0;
-        for Part { source, .. } in parts {
+        for MatrixPart { source, .. } in parts {
             let target = coming.bytes.f_narrow(0, place as i64, source.len as i64)?;
-            let part = ring::Part {
+            let part = ring::FileRange {
                 start: source.start,
                 len: source.len,
                 place: 0,
             };
-            let transfer = Transfer::begin(&source.file, &[part], &target)?;
+            let transfer = TransferBatch::begin(&source.file, &[part], &target)?;
             coming.transfers.push(transfer);
             place += source.len;
         }
@@ -382,7 +378,7 @@ impl Coming {
     }
 
     fn wait(&self) -> Result<(), StagingError> {
-        self.transfers.iter().try_for_each(Transfer::wait)
+        self.transfers.iter().try_for_each(TransferBatch::wait)
     }
 }
 
@@ -398,7 +394,7 @@ fn first_guesses(is_seldom: &[bool]) -> Vec<usize> {
     (0..count).map(following).collect()
 }
 
-impl Drop for Coming {
+impl Drop for PendingTransfer {
     fn drop(&mut self) {
         for transfer in &self.transfers {
             transfer.abandon();

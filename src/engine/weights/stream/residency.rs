@@ -1,19 +1,18 @@
 //! Choice of the matrices that stay on the device if not all may: pure arithmetic.
 //!
 //! Streamed matrices are spread evenly, so that there is something to compute while each is fetched. Matrices that a
-//! job
-//! uses once are streamed first: this costs no time in the steps.
+//! job uses once are streamed first: this costs no time in the steps.
 
 /// A matrix, in the order in which the network was built.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Candidate {
+pub(super) struct ResidencyCandidate {
     pub(super) bytes: u64,
     /// Used once, not in every step.
     pub(super) is_seldom: bool,
 }
 
 /// Selects the matrices of `all` to stream so that the others take at most `budget` bytes.
-pub(super) fn streamed(all: &[Candidate], budget: u64) -> Vec<bool> {
+pub(super) fn streamed(all: &[ResidencyCandidate], budget: u64) -> Vec<bool> {
     let total: u64 = all.iter().map(|it| it.bytes).sum();
     let mut streams = vec![false; all.len()];
     let mut excess = total.saturating_sub(budget);
@@ -26,7 +25,7 @@ pub(super) fn streamed(all: &[Candidate], budget: u64) -> Vec<bool> {
 }
 
 /// Lets at least `excess` bytes of a class stream, or all of it -> how many do.
-fn spread(all: &[Candidate], class: &[usize], excess: u64, streams: &mut [bool]) -> u64 {
+fn spread(all: &[ResidencyCandidate], class: &[usize], excess: u64, streams: &mut [bool]) -> u64 {
     let total: u64 = class.iter().map(|&i| all[i].bytes).sum();
     let wanted = excess.min(total);
     if wanted == 0 {
@@ -63,8 +62,8 @@ fn spread(all: &[Candidate], class: &[usize], excess: u64, streams: &mut [bool])
 mod tests {
     use super::*;
 
-    fn often(bytes: u64) -> Candidate {
-        Candidate {
+    fn often(bytes: u64) -> ResidencyCandidate {
+        ResidencyCandidate {
             bytes,
             is_seldom: false,
         }
@@ -78,8 +77,8 @@ mod tests {
             (seed >> 33) % most
         };
         for _ in 0..300 {
-            let all: Vec<Candidate> = (0..random(40))
-                .map(|_| Candidate {
+            let all: Vec<ResidencyCandidate> = (0..random(40))
+                .map(|_| ResidencyCandidate {
                     bytes: random(1000),
                     is_seldom: random(4) == 0,
                 })

@@ -7,13 +7,13 @@ use std::collections::VecDeque;
 /// Every place begins at a multiple of this, as allocators' blocks do: kernels choose by how numbers are aligned.
 pub(super) const ALIGNMENT: usize = 512;
 
-pub(super) struct Window {
+pub(super) struct RingWindow {
     capacity: usize,
     /// Start and end of what is taken, the oldest first.
     taken: VecDeque<(usize, usize)>,
 }
 
-impl Window {
+impl RingWindow {
     pub(super) fn new(capacity: usize) -> Self {
         Self {
             capacity,
@@ -66,7 +66,7 @@ mod tests {
             (seed >> 33) as usize % most
         };
         for capacity in [ALIGNMENT, 4 * ALIGNMENT, 100 * ALIGNMENT] {
-            let mut window = Window::new(capacity);
+            let mut window = RingWindow::new(capacity);
             let mut taken: VecDeque<(usize, usize)> = VecDeque::new();
             for _ in 0..3000 {
                 if random(3) == 0 {

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::fixtures::{fixture, json_of, open, tensors_of};
 use super::made_up::write;
-use crate::store;
+use crate::tensor_files;
 use crate::weights::Weights;
 
 pub type Tensors = BTreeMap<String, Tensor>;
@@ -49,7 +49,7 @@ impl Recorded {
         let path = fixture(&format!("fp8/{family}.safetensors"));
         Self {
             family,
-            tensors: store::read(&path).unwrap().into_iter().collect(),
+            tensors: tensor_files::read(&path).unwrap().into_iter().collect(),
         }
     }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::nn::Linear;
-use crate::store;
+use crate::tensor_files;
 use crate::weights::StoredMatrix;
 
 /// Rotated in groups of 256 (twice), 64 and 16, and not at all.
@@ -23,7 +23,10 @@ fn fixture() -> PathBuf {
 }
 
 fn all() -> BTreeMap<String, Tensor> {
-    store::read(&fixture()).unwrap().into_iter().collect()
+    tensor_files::read(&fixture())
+        .unwrap()
+        .into_iter()
+        .collect()
 }
 
 fn rounded(name: &str) -> Tensor {

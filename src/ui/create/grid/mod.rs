@@ -5,29 +5,29 @@
 use egui::containers::menu::MenuButton;
 use egui::{Align, Button, CollapsingHeader, Layout, Response, RichText, TextEdit, Ui, vec2};
 use safelight_core::job::{GridAxis, GridSetting};
-use safelight_core::model::{Guidance, ModelSpec};
+use safelight_core::model::{GuidanceMode, ModelSpec};
 
-use crate::ui::view::{View, said_ui};
+use crate::ui::view::{UiContext, said_ui};
 use crate::ui::widgets::{field_hint, fold_icon, list_box, row};
 use crate::ui::{icons, theme};
 
 const OFF: &str = "Nothing";
 
 /// A setting that can be chosen, with what it is called here.
-struct Choice {
+struct AxisChoice {
     setting: GridSetting,
     lora: Option<String>,
     label: String,
 }
 
-impl Choice {
+impl AxisChoice {
     fn is_of(&self, axis: &GridAxis) -> bool {
         let is_it = self.setting == axis.setting;
         is_it && (axis.lora.is_none() || self.lora == axis.lora)
     }
 }
 
-pub(super) fn grid_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
+pub(super) fn grid_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     // A grid that acts is not hidden.
     let is_on = !view.form.grid.is_empty();
     let header = CollapsingHeader::new("Grid")
@@ -43,7 +43,7 @@ pub(super) fn grid_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
     view.folds.is_grid_open = header.openness > 0.5;
 }
 
-fn sides_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
+fn sides_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     let choices = choices(view, spec);
     side_ui(ui, view, &choices, 0);
     if !view.form.grid.is_empty() {
@@ -70,14 +70,14 @@ fn count_text(num_jobs: usize, makes_pictures: bool) -> String {
 }
 
 /// Settings that the form's model can vary.
-fn choices(view: &View<'_>, spec: &ModelSpec) -> Vec<Choice> {
+fn choices(view: &UiContext<'_>, spec: &ModelSpec) -> Vec<AxisChoice> {
     let mut choices = Vec::new();
     for setting in GridSetting::ALL {
         let is_offered = match setting {
             GridSetting::Lora => {
                 for lora in view.form.acting_loras() {
                     let name = lora.name();
-                    choices.push(Choice {
+                    choices.push(AxisChoice {
                         setting,
                         label: format!("Strength of {name}"),
                         lora: Some(name),
@@ -85,15 +85,15 @@ fn choices(view: &View<'_>, spec: &ModelSpec) -> Vec<Choice> {
                 }
                 false
             }
-            GridSetting::Guidance => spec.guidance != Guidance::None,
+            GridSetting::Guidance => spec.guidance != GuidanceMode::None,
             // It is the guidance itself where the model was not trained with a number.
-            GridSetting::TrueCfg => spec.guidance != Guidance::Cfg,
+            GridSetting::TrueCfg => spec.guidance != GuidanceMode::Cfg,
             GridSetting::Strength => has_strength(view, spec),
             GridSetting::Model => view.app.cx.models.all().len() > 1,
             _ => true,
         };
         if is_offered {
-            choices.push(Choice {
+            choices.push(AxisChoice {
                 setting,
                 lora: None,
                 label: setting.label().to_owned(),
@@ -104,14 +104,14 @@ fn choices(view: &View<'_>, spec: &ModelSpec) -> Vec<Choice> {
 }
 
 /// Returns whether something is changed as far as a strength says.
-fn has_strength(view: &View<'_>, spec: &ModelSpec) -> bool {
+fn has_strength(view: &UiContext<'_>, spec: &ModelSpec) -> bool {
     let sources = view.sources();
     let of_picture = sources.image.is_some() && spec.defaults.sampling.strength.is_some();
     of_picture || sources.source_clip.is_some()
 }
 
 /// One side: its setting, and below that its values.
-fn side_ui(ui: &mut Ui, view: &mut View<'_>, choices: &[Choice], side: usize) {
+fn side_ui(ui: &mut Ui, view: &mut UiContext<'_>, choices: &[AxisChoice], side: usize) {
     let (name, explanation) = match side {
         0 => (
             "Across",
@@ -177,7 +177,7 @@ fn side_ui(ui: &mut Ui, view: &mut View<'_>, choices: &[Choice], side: usize) {
     }
 }
 
-fn values_ui(ui: &mut Ui, view: &mut View<'_>, name: &str, side: usize) {
+fn values_ui(ui: &mut Ui, view: &mut UiContext<'_>, name: &str, side: usize) {
     let offered = offered(view, side);
     let Some(axis) = view.form.grid.get_mut(side) else {
         return;
@@ -239,7 +239,7 @@ fn offered_ui(ui: &mut Ui, offered: &[(String, String)], values: &mut String) ->
 }
 
 /// Values that are added with a click, with what they are called.
-fn offered(view: &View<'_>, side: usize) -> Vec<(String, String)> {
+fn offered(view: &UiContext<'_>, side: usize) -> Vec<(String, String)> {
     let Some(axis) = view.form.grid.get(side) else {
         return Vec::new();
     };

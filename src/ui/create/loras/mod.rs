@@ -6,14 +6,14 @@ use egui::{
     Align, Button, Checkbox, Frame, Label, Layout, Margin, RichText, Slider, SliderClamping, Ui,
 };
 use safelight_core::job::{ChosenLora, GenerateForm};
-use safelight_core::lora::{Coverage, Fit, FoundLora};
+use safelight_core::lora::{FoundLora, LoraCoverage, LoraFit};
 use safelight_core::model::ModelSpec;
 use safelight_core::presets::PresetValues;
 
 use crate::app::choices::PresetKey;
 use crate::app::commands::{AppCommand, LorasCommand, PresetsCommand, PromptCommand};
 use crate::app::loras::LoraShelf;
-use crate::ui::view::{View, said_ui};
+use crate::ui::view::{UiContext, said_ui};
 use crate::ui::widgets::{
     chip_of, group_label, icon_button, palette, row, typed_number, wide_note, wide_slider,
     with_icon,
@@ -26,7 +26,7 @@ const ADD: &str = "Add LoRA";
 const HIGH_NOISE: &str = "High noise";
 const LOW_NOISE: &str = "Low noise";
 
-pub(super) fn loras_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(super) fn loras_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let Some(spec) = view.model().cloned() else {
         return;
     };
@@ -216,9 +216,9 @@ fn words_ui(ui: &mut Ui, known: Option<&FoundLora>) -> Option<String> {
 }
 
 /// Coverage in the last job with it, or the header's expectation if that is low.
-fn coverage_ui(ui: &mut Ui, known: Option<&FoundLora>, used: Option<&Coverage>) {
+fn coverage_ui(ui: &mut Ui, known: Option<&FoundLora>, used: Option<&LoraCoverage>) {
     let promised = known.and_then(|known| match &known.fit {
-        Fit::Yes(coverage) if coverage.is_poor() => Some(coverage),
+        LoraFit::Yes(coverage) if coverage.is_poor() => Some(coverage),
         _ => None,
     });
     let (coverage, text) = match (used, promised) {
@@ -243,7 +243,7 @@ fn coverage_ui(ui: &mut Ui, known: Option<&FoundLora>, used: Option<&Coverage>) 
 }
 
 /// Keys of a LoRA that the model has, where these are few.
-fn promised_text(coverage: &Coverage) -> String {
+fn promised_text(coverage: &LoraCoverage) -> String {
     let (applied, total) = (coverage.applied, coverage.total);
     format!("Only {applied} of {total} keys fit this model")
 }

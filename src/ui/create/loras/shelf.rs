@@ -7,12 +7,12 @@ use egui::{
     Button, Context, Frame, Margin, Modal, RichText, ScrollArea, TextFormat, TextStyle,
     TextWrapMode, Ui, vec2,
 };
-use safelight_core::lora::{Fit, FoundLora};
+use safelight_core::lora::{FoundLora, LoraFit};
 use safelight_core::units::size_text;
 
 use crate::app::commands::LorasCommand;
 use crate::app::notices::sentence;
-use crate::ui::view::{ShelfPanel, ShownLoras, View};
+use crate::ui::view::{ShelfPanel, ShownLoras, UiContext};
 use crate::ui::widgets::{list_height, modal_width, palette, search_field, wide_note, with_icon};
 use crate::ui::{icons, theme};
 
@@ -20,9 +20,12 @@ const GONE: &str = "The file is gone";
 
 impl ShelfPanel {
     /// LoRAs that match the search, and the model if others are hidden. While `is_held`, as when a pointer button is
-    /// down on one
-    /// of them, new ones wait.
-    fn shown(&mut self, found: &Arc<Vec<Arc<FoundLora>>>, is_held: bool) -> Arc<[Arc<FoundLora>]> {
+    /// down on one of them, new ones wait.
+    fn filtered(
+        &mut self,
+        found: &Arc<Vec<Arc<FoundLora>>>,
+        is_held: bool,
+    ) -> Arc<[Arc<FoundLora>]> {
         let known = self.shown.take().filter(|shown| {
             (is_held || Arc::ptr_eq(&shown.found, found))
                 && shown.search == self.search
@@ -44,7 +47,7 @@ impl ShelfPanel {
     }
 }
 
-pub(in crate::ui) fn shelf_ui(ctx: &Context, view: &mut View<'_>) {
+pub(in crate::ui) fn shelf_ui(ctx: &Context, view: &mut UiContext<'_>) {
     if !view.app.loras.is_open {
         return;
     }
@@ -66,7 +69,7 @@ pub(in crate::ui) fn shelf_ui(ctx: &Context, view: &mut View<'_>) {
     }
 }
 
-fn search_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn search_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let model = view.model();
     let only = only_for_text(model.map(|spec| spec.name.as_str()));
     let panel = &mut view.panels.loras;
@@ -82,11 +85,11 @@ fn only_for_text(model: Option<&str>) -> String {
     }
 }
 
-fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let weak = palette(ui).weak;
     let shelf = &view.app.loras;
     let is_held = ui.input(|input| input.pointer.any_down());
-    let shown = view.panels.loras.shown(&shelf.found, is_held);
+    let shown = view.panels.loras.filtered(&shelf.found, is_held);
     if let Some(problem) = &shelf.problem {
         wide_note(ui, problem, palette(ui).error);
     }
@@ -132,7 +135,7 @@ fn list_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// Returns whether "Done" was pressed.
-fn buttons_ui(ui: &mut Ui, view: &mut View<'_>) -> bool {
+fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>) -> bool {
     ui.horizontal(|ui| {
         let palette = palette(ui);
         let done = Button::new(RichText::new("Done").color(palette.on_accent)).fill(palette.accent);
@@ -169,9 +172,9 @@ fn lora_ui(ui: &mut Ui, lora: &FoundLora, is_chosen: bool) -> bool {
         .min_size(size);
     let path = lora.path.display();
     let hover = match &lora.fit {
-        Fit::Yes(coverage) => format!("{coverage}\n{path}"),
-        Fit::No(reason) => format!("{}\n{path}", sentence(reason)),
-        Fit::Gone => format!("{GONE}\n{path}"),
+        LoraFit::Yes(coverage) => format!("{coverage}\n{path}"),
+        LoraFit::No(reason) => format!("{}\n{path}", sentence(reason)),
+        LoraFit::Gone => format!("{GONE}\n{path}"),
     };
     ui.add_enabled(fits, button)
         .on_hover_text(&hover)
@@ -194,9 +197,9 @@ fn entry_text(ui: &Ui, lora: &FoundLora) -> LayoutJob {
         palette.weak
     };
     let below = match &lora.fit {
-        Fit::Yes(_) => facts_text(lora),
-        Fit::No(reason) => sentence(reason),
-        Fit::Gone => GONE.to_owned(),
+        LoraFit::Yes(_) => facts_text(lora),
+        LoraFit::No(reason) => sentence(reason),
+        LoraFit::Gone => GONE.to_owned(),
     };
     let mut job = LayoutJob::default();
     let name = cropped(&lora.name(), theme::SHELF_NAME_COLUMNS);
@@ -240,7 +243,7 @@ fn cropped(text: &str, columns: usize) -> String {
 mod tests {
     use std::path::Path;
 
-    use safelight_core::lora::Coverage;
+    use safelight_core::lora::LoraCoverage;
 
     use super::*;
 
@@ -250,23 +253,23 @@ mod tests {
             let path = Path::new("/loras").join(name);
             Arc::new(FoundLora::new(&path, 1, None, fit))
         };
-        let other = || Fit::No("it is for another model".to_owned());
+        let other = || LoraFit::No("it is for another model".to_owned());
         let found = Arc::new(vec![
-            lora("Ink.safetensors", Fit::Yes(Coverage::default())),
+            lora("Ink.safetensors", LoraFit::Yes(LoraCoverage::default())),
             lora("ink-old.safetensors", other()),
             lora("boats.safetensors", other()),
         ]);
         let mut panel = ShelfPanel::default();
-        let all = panel.shown(&found, false);
+        let all = panel.filtered(&found, false);
         assert_eq!(all.len(), 3);
-        assert!(Arc::ptr_eq(&all, &panel.shown(&found, false)));
+        assert!(Arc::ptr_eq(&all, &panel.filtered(&found, false)));
         panel.search = "INK ".to_owned();
-        assert_eq!(panel.shown(&found, false).len(), 2);
+        assert_eq!(panel.filtered(&found, false).len(), 2);
         panel.hides_others = true;
-        assert_eq!(panel.shown(&found, false).len(), 1);
+        assert_eq!(panel.filtered(&found, false).len(), 1);
         // Nothing moves away under a button that is down.
-        assert_eq!(panel.shown(&Arc::default(), true).len(), 1);
-        assert!(panel.shown(&Arc::default(), false).is_empty());
+        assert_eq!(panel.filtered(&Arc::default(), true).len(), 1);
+        assert!(panel.filtered(&Arc::default(), false).is_empty());
     }
 
     #[test]

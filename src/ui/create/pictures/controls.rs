@@ -1,18 +1,18 @@
 //! Control images: each with its ControlNet, strength, step range and edges.
 
 use egui::{Align, CornerRadius, DragValue, Image, Layout, Slider, Ui, Vec2, vec2};
-use safelight_core::job::{ControlBy, ControlKind, ControlSettings, ControlUse, Edges};
+use safelight_core::job::{CannyThresholds, ControlBy, ControlKind, ControlSettings, ControlUse};
 use safelight_core::library::FoundControl;
 
-use crate::app::choices::Slot;
+use crate::app::choices::InputSlot;
 use crate::app::commands::{InputsCommand, PlayerCommand};
-use crate::app::inputs::Input;
-use crate::app::thumbs::{EDGES_SIDE, Pictured};
+use crate::app::inputs::ChosenInput;
+use crate::app::thumbs::{EDGES_SIDE, ThumbSource};
 use crate::ui::create::pictures::references::add_ui;
 use crate::ui::create::pictures::slot::{control_mask_ui, facts_ui, name_ui, thumb_ui, tile};
 use crate::ui::create::pictures::slot_words::slot_words;
 use crate::ui::create::pictures::{REMOVE_PICTURE_HOVER, pixels_text};
-use crate::ui::view::{View, said_ui};
+use crate::ui::view::{UiContext, said_ui};
 use crate::ui::widgets::{
     RUN_TO, field_hint, field_note, group_label, icon_button, list_box, number, number_pair,
     palette, row, wide_note, wide_slider,
@@ -25,14 +25,14 @@ const CONTROL_KIND: &str = "Control type";
 const CONTROL_STRENGTH: &str = "Strength";
 const EDGES: &str = "Draw its edges";
 
-pub(super) fn controls_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(super) fn controls_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let takes = view
         .model()
         .map_or(ControlUse::NONE, |spec| spec.limits.controls);
-    let controls = view.app.inputs.of(Slot::Control).to_vec();
+    let controls = view.app.inputs.inputs_in(InputSlot::Control).to_vec();
     ui.add_space(theme::SMALL_GAP);
     ui.horizontal(|ui| {
-        let words = slot_words(Slot::Control, view.model());
+        let words = slot_words(InputSlot::Control, view.model());
         group_label(ui, words.heading, words.explanation);
         if takes.most > 1 {
             let count = format!("{} of {}", controls.len(), takes.most as usize);
@@ -44,11 +44,11 @@ pub(super) fn controls_ui(ui: &mut Ui, view: &mut View<'_>) {
             control_ui(ui, view, (index, input), takes);
         }
         if controls.len() < takes.most as usize {
-            add_ui(ui, view, Slot::Control, true);
+            add_ui(ui, view, InputSlot::Control, true);
         }
     });
     let visible = area.response.rect.intersect(ui.clip_rect());
-    view.drawn.slots[Slot::Control as usize] = visible.is_positive().then_some(visible);
+    view.drawn.slots[InputSlot::Control as usize] = visible.is_positive().then_some(visible);
     if controls.is_empty() {
         // A missing input is not an error yet.
         if let Some(message) = view.error_of("control") {
@@ -60,11 +60,11 @@ pub(super) fn controls_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// Returns whether there is an image whose network, or its mask, is not chosen yet, which is shown where it is chosen.
-pub(in crate::ui::create) fn is_incomplete(view: &View<'_>) -> bool {
+pub(in crate::ui::create) fn is_incomplete(view: &UiContext<'_>) -> bool {
     let Some(spec) = view.model() else {
         return false;
     };
-    let mut controls = view.app.inputs.of(Slot::Control).iter();
+    let mut controls = view.app.inputs.inputs_in(InputSlot::Control).iter();
     let lacks_network = spec.limits.controls.by == ControlBy::Networks
         && controls.any(|input| input.control.network.is_none());
     lacks_network || view.app.inputs.lacks_control_mask(spec).is_some()
@@ -73,8 +73,8 @@ pub(in crate::ui::create) fn is_incomplete(view: &View<'_>) -> bool {
 /// One of them with its settings; of a model that takes none it alone is shown.
 fn control_ui(
     ui: &mut Ui,
-    view: &mut View<'_>,
-    (index, input): (usize, &Input),
+    view: &mut UiContext<'_>,
+    (index, input): (usize, &ChosenInput),
     takes: ControlUse,
 ) {
     let count = index + 1;
@@ -110,7 +110,7 @@ fn control_ui(
 }
 
 /// The picture, its name, and what takes it out.
-fn head_ui(ui: &mut Ui, view: &mut View<'_>, (index, input): (usize, &Input)) {
+fn head_ui(ui: &mut Ui, view: &mut UiContext<'_>, (index, input): (usize, &ChosenInput)) {
     let number = index + 1;
     let place = Vec2::splat(theme::PICTURE_SIDE);
     tile(ui).show(ui, |ui| {
@@ -119,7 +119,7 @@ fn head_ui(ui: &mut Ui, view: &mut View<'_>, (index, input): (usize, &Input)) {
             let centred = Layout::centered_and_justified(egui::Direction::TopDown);
             let shown = ui.allocate_ui_with_layout(place, centred, |ui| {
                 ui.set_min_size(place);
-                thumb_ui(ui, view, Slot::Control, input, place)
+                thumb_ui(ui, view, InputSlot::Control, input, place)
             });
             let picture = shown.inner.interact(egui::Sense::click());
             let file = input.source.file_name();
@@ -135,7 +135,7 @@ fn head_ui(ui: &mut Ui, view: &mut View<'_>, (index, input): (usize, &Input)) {
                 ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
                 let name = format!("Remove control picture {number}");
                 if icon_button(ui, icons::TRASH, &name, REMOVE_PICTURE_HOVER).clicked() {
-                    view.push(InputsCommand::RemoveOne(Slot::Control, index));
+                    view.push(InputsCommand::RemoveOne(InputSlot::Control, index));
                 }
                 let words_width = vec2(ui.available_width(), place.y);
                 let to_bottom = Layout::top_down(Align::LEFT);
@@ -149,7 +149,7 @@ fn head_ui(ui: &mut Ui, view: &mut View<'_>, (index, input): (usize, &Input)) {
 }
 
 /// Those that act on the chosen model.
-fn networks<'a>(view: &View<'a>) -> impl Iterator<Item = &'a FoundControl> {
+fn networks<'a>(view: &UiContext<'a>) -> impl Iterator<Item = &'a FoundControl> {
     let family = view.model().map(|spec| spec.family);
     let found = view.app.inputs.control_networks.found.iter();
     found.filter(move |found| Some(found.config.family) == family)
@@ -157,7 +157,7 @@ fn networks<'a>(view: &View<'a>) -> impl Iterator<Item = &'a FoundControl> {
 
 /// Control types of the network; all types if they are unknown.
 fn kinds_of(
-    view: &View<'_>,
+    view: &UiContext<'_>,
     settings: &ControlSettings,
     takes: ControlUse,
 ) -> &'static [ControlKind] {
@@ -172,7 +172,7 @@ fn kinds_of(
     }
 }
 
-fn network_ui(ui: &mut Ui, view: &View<'_>, count: usize, settings: &mut ControlSettings) {
+fn network_ui(ui: &mut Ui, view: &UiContext<'_>, count: usize, settings: &mut ControlSettings) {
     let found: Vec<FoundControl> = networks(view).cloned().collect();
     row(ui, CONTROL_NETWORK, CONTROL_NETWORK_HOVER, |ui, _| {
         let chosen = settings.network.clone();
@@ -279,8 +279,8 @@ fn part_ui(ui: &mut Ui, count: usize, settings: &mut ControlSettings) {
 
 fn edges_ui(
     ui: &mut Ui,
-    view: &View<'_>,
-    (count, input): (usize, &Input),
+    view: &UiContext<'_>,
+    (count, input): (usize, &ChosenInput),
     settings: &mut ControlSettings,
 ) {
     let mut is_made = settings.made.is_some();
@@ -301,7 +301,7 @@ fn edges_ui(
         more and longer lines",
         |ui, _| {
             let width = ((ui.available_width() - ui.spacing().item_spacing.x) / 2.0).floor();
-            let (least, most) = Edges::THRESHOLDS.into_inner();
+            let (least, most) = CannyThresholds::THRESHOLDS.into_inner();
             let (lowest, highest) = (edges.low, edges.high);
             let low = DragValue::new(&mut edges.low)
                 .range(least..=highest)
@@ -326,12 +326,12 @@ fn edges_ui(
 }
 
 /// The lines as the model is shown them, large enough to see what a threshold does.
-fn drawn_ui(ui: &mut Ui, view: &View<'_>, input: &Input, edges: Edges) {
+fn drawn_ui(ui: &mut Ui, view: &UiContext<'_>, input: &ChosenInput, edges: CannyThresholds) {
     let (width, height) = input.source.size();
     let across = ui.available_width();
     let down = across * height as f32 / width.max(1) as f32;
     let size = vec2(across, down.min(theme::EDGES_HEIGHT));
-    let pictured = Pictured::Edges(input.source.path().to_owned(), edges);
+    let pictured = ThumbSource::Edges(input.source.path().to_owned(), edges);
     let thumb = view.app.cx.thumbs.get(pictured, EDGES_SIDE);
     let (rect, _) = ui.allocate_exact_size(size, egui::Sense::hover());
     let radius = CornerRadius::same(theme::RADIUS);

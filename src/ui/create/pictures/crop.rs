@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use egui::{Align2, CornerRadius, FontId, Rect, Stroke, StrokeKind, Ui, Vec2, vec2};
-use safelight_core::job::{Fit, StartPicture};
+use safelight_core::job::{ResizeMode, StartPicture};
 use safelight_core::model::ModelSpec;
 
-use crate::app::choices::Slot;
+use crate::app::choices::InputSlot;
 use crate::app::player::ViewerMode;
 use crate::ui::theme;
-use crate::ui::view::View;
+use crate::ui::view::UiContext;
 use crate::ui::widgets::{palette, wide_note};
 
 /// Share of an image below which the crop is stated.
@@ -30,7 +30,7 @@ fn used_part(picture: Vec2, size: Vec2) -> Vec2 {
 }
 
 /// Width and height of what will be made.
-fn made_size(view: &View<'_>) -> Option<(u32, u32)> {
+fn made_size(view: &UiContext<'_>) -> Option<(u32, u32)> {
     let spec = view.model()?;
     Some(view.form.shown_size(spec, view.sources().size()))
 }
@@ -41,7 +41,7 @@ fn part_of(picture: &StartPicture, (width, height): (u32, u32)) -> Vec2 {
 }
 
 /// The pictures that are brought to the size of what is made.
-fn fitted_pictures<'a>(view: &'a View<'_>) -> impl Iterator<Item = &'a StartPicture> {
+fn fitted_pictures<'a>(view: &'a UiContext<'_>) -> impl Iterator<Item = &'a StartPicture> {
     let sources = view.sources();
     let edits = view.model().is_some_and(ModelSpec::edits_reference);
     let seen = sources.references.first().copied().filter(|_| edits);
@@ -50,12 +50,12 @@ fn fitted_pictures<'a>(view: &'a View<'_>) -> impl Iterator<Item = &'a StartPict
         .flatten()
 }
 
-fn is_cropped(view: &View<'_>) -> bool {
-    view.form.fit.unwrap_or(Fit::Crop) == Fit::Crop
+fn is_cropped(view: &UiContext<'_>) -> bool {
+    view.form.fit.unwrap_or(ResizeMode::Crop) == ResizeMode::Crop
 }
 
 /// Below the inputs: what a crop leaves of an odd shape, and parts of the files that are not used.
-pub(super) fn notes_ui(ui: &mut Ui, view: &View<'_>) {
+pub(super) fn notes_ui(ui: &mut Ui, view: &UiContext<'_>) {
     let Some(size) = made_size(view) else {
         return;
     };
@@ -76,8 +76,10 @@ pub(super) fn notes_ui(ui: &mut Ui, view: &View<'_>) {
         };
         wide_note(ui, &text, amber);
     }
-    let slots = [Slot::Start, Slot::End, Slot::Reference];
-    let inputs = slots.iter().flat_map(|slot| view.app.inputs.of(*slot));
+    let slots = [InputSlot::Start, InputSlot::End, InputSlot::Reference];
+    let inputs = slots
+        .iter()
+        .flat_map(|slot| view.app.inputs.inputs_in(*slot));
     let notices: BTreeSet<&str> = inputs
         .flat_map(|input| input.notices.iter().map(String::as_str))
         .collect();
@@ -87,7 +89,7 @@ pub(super) fn notes_ui(ui: &mut Ui, view: &View<'_>) {
 }
 
 /// Over a shown image of the form: the cropped part is darkened. `shown`: rectangle of the whole image.
-pub(in crate::ui) fn crop_ui(ui: &Ui, view: &View<'_>, area: Rect, shown: Rect) {
+pub(in crate::ui) fn crop_ui(ui: &Ui, view: &UiContext<'_>, area: Rect, shown: Rect) {
     if view.app.watch.mode != ViewerMode::File || !is_cropped(view) {
         return;
     }

@@ -10,15 +10,15 @@ pub(super) mod slot_words;
 use egui::{
     Align, Align2, Area, CornerRadius, Layout, Order, RichText, Slider, Stroke, TextStyle, Ui, vec2,
 };
-use safelight_core::job::Fit;
+use safelight_core::job::ResizeMode;
 use safelight_core::model::{ImageRole, InputUse, ModelSpec};
 
-use crate::app::choices::Slot;
+use crate::app::choices::InputSlot;
 use crate::app::commands::InputsCommand;
-use crate::app::inputs::Places;
+use crate::app::inputs::SlotRules;
 use crate::ui::create::pictures::slot::{paint_button, slot_ui};
 use crate::ui::create::pictures::slot_words::slot_words;
-use crate::ui::view::{View, said_ui};
+use crate::ui::view::{UiContext, said_ui};
 use crate::ui::watch::drop_zones::zones_ui;
 use crate::ui::widgets::{
     default_row, field_hint, group_label, icon_button, image_or_video, list_box, palette, row,
@@ -35,19 +35,19 @@ const CLIP_HOVER: &str =
 const REMOVE_PICTURE_HOVER: &str = "Continue without it";
 const DROP_PICTURE: &str = "Drop a picture here, or choose a file…";
 
-pub(in crate::ui::create) fn inputs_ui(ui: &mut Ui, view: &mut View<'_>) {
-    let slots: Vec<Slot> = Slot::ALL
+pub(in crate::ui::create) fn inputs_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+    let slots: Vec<InputSlot> = InputSlot::ALL
         .into_iter()
         .filter(|slot| !slot.is_list() && is_shown(view, *slot))
         .collect();
-    let lists = [Slot::Reference, Slot::Prompt];
-    let lists: Vec<Slot> = lists
+    let lists = [InputSlot::Reference, InputSlot::Prompt];
+    let lists: Vec<InputSlot> = lists
         .into_iter()
         .filter(|slot| is_shown(view, *slot))
         .collect();
-    let has_controls = is_shown(view, Slot::Control);
+    let has_controls = is_shown(view, InputSlot::Control);
     // Required inputs come first.
-    let is_controlled = input_use(view, Slot::Control) == InputUse::Required;
+    let is_controlled = input_use(view, InputSlot::Control) == InputUse::Required;
     if has_controls && is_controlled {
         controls::controls_ui(ui, view);
     }
@@ -61,9 +61,9 @@ pub(in crate::ui::create) fn inputs_ui(ui: &mut Ui, view: &mut View<'_>) {
         slots => slots.chunks(2).for_each(|pair| pair_ui(ui, view, pair)),
     }
     let edits = view.model().is_some_and(ModelSpec::edits_reference);
-    let fitted = slots.iter().chain(edits.then_some(&Slot::Reference));
+    let fitted = slots.iter().chain(edits.then_some(&InputSlot::Reference));
     if fitted
-        .chain([&Slot::Control])
+        .chain([&InputSlot::Control])
         .any(|slot| view.app.inputs.get(*slot).is_some())
     {
         fit_ui(ui, view);
@@ -83,49 +83,53 @@ pub(in crate::ui::create) fn inputs_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// A slot is shown when the model accepts it, or when it is filled. An optional mask waits for its image.
-fn is_shown(view: &View<'_>, slot: Slot) -> bool {
+fn is_shown(view: &UiContext<'_>, slot: InputSlot) -> bool {
     let inputs = &view.app.inputs;
-    let is_idle = slot == Slot::Mask
+    let is_idle = slot == InputSlot::Mask
         && input_use(view, slot) == InputUse::Optional
-        && inputs.get(Slot::Start).is_none();
+        && inputs.get(InputSlot::Start).is_none();
     inputs.get(slot).is_some() || (input_use(view, slot).is_possible() && !is_idle)
 }
 
-fn input_use(view: &View<'_>, slot: Slot) -> InputUse {
+fn input_use(view: &UiContext<'_>, slot: InputSlot) -> InputUse {
     let form = &view.form;
     let of = |spec: &ModelSpec| match slot {
-        Slot::Start if spec.start_image == InputUse::No && spec.clip_strength().is_some() => {
+        InputSlot::Start if spec.start_image == InputUse::No && spec.clip_strength().is_some() => {
             InputUse::Optional
         }
-        Slot::Start => spec.start_image,
-        Slot::End => form.end_image(spec),
-        Slot::Mask if view.sources().source_clip.is_some() => InputUse::Optional,
-        Slot::Mask => spec.mask,
-        Slot::Reference if spec.limits.max_references > 0 => InputUse::Optional,
-        Slot::Control if spec.limits.controls.is_required => InputUse::Required,
-        Slot::Control if spec.limits.controls.is_possible() => InputUse::Optional,
-        Slot::Prompt if spec.prompt_pictures.is_some() => InputUse::Optional,
-        Slot::Reference | Slot::Control | Slot::Prompt => InputUse::No,
+        InputSlot::Start => spec.start_image,
+        InputSlot::End => form.end_image(spec),
+        InputSlot::Mask if view.sources().source_clip.is_some() => InputUse::Optional,
+        InputSlot::Mask => spec.mask,
+        InputSlot::Reference if spec.limits.max_references > 0 => InputUse::Optional,
+        InputSlot::Control if spec.limits.controls.is_required => InputUse::Required,
+        InputSlot::Control if spec.limits.controls.is_possible() => InputUse::Optional,
+        InputSlot::Prompt if spec.prompt_pictures.is_some() => InputUse::Optional,
+        InputSlot::Reference | InputSlot::Control | InputSlot::Prompt => InputUse::No,
     };
     // Before the models are known, a picture can be dropped already.
     let unknown = match slot {
-        Slot::Start => InputUse::Optional,
-        Slot::End | Slot::Mask | Slot::Reference | Slot::Control | Slot::Prompt => InputUse::No,
+        InputSlot::Start => InputUse::Optional,
+        InputSlot::End
+        | InputSlot::Mask
+        | InputSlot::Reference
+        | InputSlot::Control
+        | InputSlot::Prompt => InputUse::No,
     };
-    view.app.cx.models.of(form).map_or(unknown, of)
+    view.app.cx.models.model_of(form).map_or(unknown, of)
 }
 
 /// The model cannot do without, and there is none.
-fn is_missing(view: &View<'_>, slot: Slot) -> bool {
+fn is_missing(view: &UiContext<'_>, slot: InputSlot) -> bool {
     input_use(view, slot) == InputUse::Required && view.app.inputs.get(slot).is_none()
 }
 
-fn heading_ui(ui: &mut Ui, view: &View<'_>, slot: Slot) {
+fn heading_ui(ui: &mut Ui, view: &UiContext<'_>, slot: InputSlot) {
     let words = slot_words(slot, view.model());
     let all = view.sources();
     let heading = match slot {
-        Slot::Start if all.extend.is_some() => "Continue this clip",
-        Slot::Start if all.source_clip.is_some() => "Change this clip",
+        InputSlot::Start if all.extend.is_some() => "Continue this clip",
+        InputSlot::Start if all.source_clip.is_some() => "Change this clip",
         _ => words.heading,
     };
     ui.horizontal(|ui| {
@@ -137,7 +141,7 @@ fn heading_ui(ui: &mut Ui, view: &View<'_>, slot: Slot) {
     });
 }
 
-fn pair_ui(ui: &mut Ui, view: &mut View<'_>, slots: &[Slot]) {
+fn pair_ui(ui: &mut Ui, view: &mut UiContext<'_>, slots: &[InputSlot]) {
     ui.columns(slots.len(), |columns| {
         for (ui, &slot) in columns.iter_mut().zip(slots) {
             let size = vec2(ui.available_width(), theme::HEADING_HEIGHT);
@@ -145,12 +149,12 @@ fn pair_ui(ui: &mut Ui, view: &mut View<'_>, slots: &[Slot]) {
                 ui.set_min_size(size);
                 ui.spacing_mut().button_padding.y = 2.0;
                 heading_ui(ui, view, slot);
-                if slot == Slot::Mask && view.app.inputs.get(slot).is_none() {
+                if slot == InputSlot::Mask && view.app.inputs.get(slot).is_none() {
                     ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                         paint_button(ui, view, "Paint a mask", PAINT_MASK_HOVER);
                     });
                 }
-                if slot == Slot::End {
+                if slot == InputSlot::End {
                     ui.with_layout(Layout::right_to_left(Align::Center), |ui| swap_ui(ui, view));
                 }
             });
@@ -159,7 +163,7 @@ fn pair_ui(ui: &mut Ui, view: &mut View<'_>, slots: &[Slot]) {
     });
 }
 
-fn swap_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn swap_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let explanation = if view.app.inputs.clip().is_some() {
         "A clip can only be at the start"
     } else {
@@ -175,7 +179,7 @@ fn swap_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// Problems with the inputs, and deviations; a missing one is not an error yet.
-fn notes_ui(ui: &mut Ui, view: &View<'_>, slots: &[Slot]) {
+fn notes_ui(ui: &mut Ui, view: &UiContext<'_>, slots: &[InputSlot]) {
     let palette = palette(ui);
     let missing: Vec<&str> = slots
         .iter()
@@ -197,28 +201,28 @@ fn notes_ui(ui: &mut Ui, view: &View<'_>, slots: &[Slot]) {
     }
 }
 
-fn field_of(slot: Slot) -> &'static str {
+fn field_of(slot: InputSlot) -> &'static str {
     match slot {
-        Slot::Start => "image",
-        Slot::End => "last-image",
-        Slot::Mask => "mask",
-        Slot::Reference => "reference",
-        Slot::Control => "control",
-        Slot::Prompt => "prompt-picture",
+        InputSlot::Start => "image",
+        InputSlot::End => "last-image",
+        InputSlot::Mask => "mask",
+        InputSlot::Reference => "reference",
+        InputSlot::Control => "control",
+        InputSlot::Prompt => "prompt-picture",
     }
 }
 
-fn fit_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn fit_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     row(ui, "Fit", FIT_HOVER, |ui, label| {
-        let mut fit = view.form.fit.unwrap_or(Fit::Crop);
+        let mut fit = view.form.fit.unwrap_or(ResizeMode::Crop);
         let before = fit;
-        let name = |fit: Fit| match fit {
-            Fit::Crop => "Crop to the middle",
-            Fit::Stretch => "Stretch",
+        let name = |fit: ResizeMode| match fit {
+            ResizeMode::Crop => "Crop to the middle",
+            ResizeMode::Stretch => "Stretch",
         };
         list_box(ui, "fit", name(fit))
             .show_ui(ui, |ui| {
-                for choice in [Fit::Crop, Fit::Stretch] {
+                for choice in [ResizeMode::Crop, ResizeMode::Stretch] {
                     ui.selectable_value(&mut fit, choice, name(choice));
                 }
             })
@@ -232,7 +236,7 @@ fn fit_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// Use of a video, for models that can both extend and regenerate it.
-fn clip_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn clip_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let does_both = |spec: &ModelSpec| spec.can_extend() && spec.clip_strength().is_some();
     if view.sources().clip().is_none() || !view.model().is_some_and(does_both) {
         return;
@@ -254,7 +258,7 @@ fn clip_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// Denoising strength.
-fn strength_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn strength_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let Some(spec) = view.model().cloned() else {
         return;
     };
@@ -298,7 +302,7 @@ fn strength_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// Models that fill answer for the whole picture; others keep what the mask does not cover.
-fn keep_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn keep_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let fills = view
         .model()
         .is_some_and(|spec| spec.image_role == ImageRole::Canvas);
@@ -315,7 +319,7 @@ fn keep_ui(ui: &mut Ui, view: &mut View<'_>) {
 }
 
 /// While files are held over the window: says what will happen.
-pub(in crate::ui) fn drop_overlay(ui: &Ui, view: &mut View<'_>) {
+pub(in crate::ui) fn drop_overlay(ui: &Ui, view: &mut UiContext<'_>) {
     if view.app.drops.held.is_none() {
         return;
     }
@@ -338,9 +342,12 @@ pub(in crate::ui) fn drop_overlay(ui: &Ui, view: &mut View<'_>) {
                 );
             };
             frame(ui, rect.shrink(14.0), theme::CARD_RADIUS);
-            let places = Slot::ALL.into_iter().zip(view.drawn.slots);
+            let places = InputSlot::ALL.into_iter().zip(view.drawn.slots);
             let spec = view.model();
-            let of_controls = view.drawn.control_masks.map(|place| (Slot::Mask, place));
+            let of_controls = view
+                .drawn
+                .control_masks
+                .map(|place| (InputSlot::Mask, place));
             for (slot, place) in places.chain(of_controls) {
                 let Some(place) = place else {
                     continue;
@@ -366,10 +373,10 @@ pub(in crate::ui) fn drop_overlay(ui: &Ui, view: &mut View<'_>) {
         });
 }
 
-fn drop_text(view: &View<'_>) -> &'static str {
+fn drop_text(view: &UiContext<'_>) -> &'static str {
     let spec = view.model();
     let makes_pictures = spec.is_some_and(|spec| spec.family.makes_pictures);
-    let places = spec.map(Places::of).unwrap_or_default();
+    let places = spec.map(SlotRules::from_spec).unwrap_or_default();
     let takes_none = |spec: &ModelSpec| {
         !spec.start_image.is_possible()
             && !spec.end_image.is_possible()
@@ -389,20 +396,20 @@ fn drop_text(view: &View<'_>) -> &'static str {
         _ if num_files > view.app.inputs.room(num_files, None, places) => {
             "Drop to queue one job per file"
         }
-        (Some(Slot::End), _) if num_files > 1 => {
+        (Some(InputSlot::End), _) if num_files > 1 => {
             "Drop them: the clip starts from the first and ends on the second"
         }
-        (Some(Slot::Mask), _) if num_files > 1 => {
+        (Some(InputSlot::Mask), _) if num_files > 1 => {
             "Drop them: the first is the picture, the second its mask"
         }
         _ if is_clip && makes_pictures => "This model starts from a picture, not from a clip",
         _ if is_clip => "Drop it to extend this clip",
-        (_, Slot::End) => "Drop it to end the clip on this picture",
-        (_, Slot::Mask) => "Drop it as the mask",
-        (_, Slot::Reference) if num_files > 1 => "Drop them as reference pictures",
-        (_, Slot::Reference | Slot::Prompt) => "Drop it as a reference picture",
-        (_, Slot::Control) => "Drop it as the control picture",
-        (_, Slot::Start) => drop_start_text(spec.map(|spec| spec.image_role)),
+        (_, InputSlot::End) => "Drop it to end the clip on this picture",
+        (_, InputSlot::Mask) => "Drop it as the mask",
+        (_, InputSlot::Reference) if num_files > 1 => "Drop them as reference pictures",
+        (_, InputSlot::Reference | InputSlot::Prompt) => "Drop it as a reference picture",
+        (_, InputSlot::Control) => "Drop it as the control picture",
+        (_, InputSlot::Start) => drop_start_text(spec.map(|spec| spec.image_role)),
     }
 }
 

@@ -4,31 +4,31 @@ use egui::{Align, CornerRadius, DragValue, Layout, Rect, Response, Sense, Stroke
 use safelight_core::job::PROMPT_STRENGTHS;
 use safelight_core::model::ModelSpec;
 
-use crate::app::choices::Slot;
+use crate::app::choices::InputSlot;
 use crate::app::commands::{InputsCommand, PlayerCommand};
-use crate::app::inputs::{Input, Places};
+use crate::app::inputs::{ChosenInput, SlotRules};
 use crate::app::notices::sentence;
 use crate::ui::create::pictures::slot::{drop_target, thumb_ui};
 use crate::ui::create::pictures::slot_words::slot_words;
 use crate::ui::create::pictures::{DROP_PICTURE, REMOVE_PICTURE_HOVER, field_of, pixels_text};
-use crate::ui::view::{View, said_ui};
+use crate::ui::view::{UiContext, said_ui};
 use crate::ui::widgets::{badge, field_hint, group_label, icon_button, number, palette, with_icon};
 use crate::ui::{icons, theme};
 
 /// Slot and index of the image that is dragged.
-struct DraggedImage(Slot, usize);
+struct DraggedImage(InputSlot, usize);
 
-pub(super) fn references_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot) {
-    let places = view.model().map(Places::of).unwrap_or_default();
+pub(super) fn references_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot) {
+    let places = view.model().map(SlotRules::from_spec).unwrap_or_default();
     let most = match slot {
-        Slot::Prompt => places.max_prompts,
+        InputSlot::Prompt => places.max_prompts,
         _ => places.max_references,
     };
-    let references = view.app.inputs.of(slot).to_vec();
+    let references = view.app.inputs.inputs_in(slot).to_vec();
     // Without what reads them there is nothing to fill, only something to get.
     let missing = view
         .model()
-        .filter(|_| slot == Slot::Prompt && references.is_empty());
+        .filter(|_| slot == InputSlot::Prompt && references.is_empty());
     let missing = missing.filter(|spec| spec.files.picture_prompts.is_none());
     let missing = missing.and_then(|spec| spec.prompt_pictures.clone());
     ui.add_space(theme::SMALL_GAP);
@@ -60,10 +60,10 @@ pub(super) fn references_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot) {
 /// An image with its number, above its buttons.
 fn tile_ui(
     ui: &mut Ui,
-    view: &mut View<'_>,
-    (slot, index): (Slot, usize),
+    view: &mut UiContext<'_>,
+    (slot, index): (InputSlot, usize),
     count: usize,
-    input: &Input,
+    input: &ChosenInput,
 ) {
     let side = theme::REFERENCE_SIDE;
     let size = vec2(side, tile_height(ui, slot));
@@ -82,20 +82,20 @@ fn tile_ui(
             view.push(InputsCommand::MoveOne(slot, dragged.1, index));
         }
         ui.horizontal(|ui| buttons_ui(ui, view, (slot, index), count));
-        if slot == Slot::Prompt {
+        if slot == InputSlot::Prompt {
             strength_ui(ui, view, index, input.strength);
         }
     });
 }
 
 /// Height of an image with its buttons.
-fn tile_height(ui: &Ui, slot: Slot) -> f32 {
-    let rows = if slot == Slot::Prompt { 2.0 } else { 1.0 };
+fn tile_height(ui: &Ui, slot: InputSlot) -> f32 {
+    let rows = if slot == InputSlot::Prompt { 2.0 } else { 1.0 };
     theme::REFERENCE_SIDE + rows * ui.spacing().interact_size.y
 }
 
 /// Weight of an image prompt.
-fn strength_ui(ui: &mut Ui, view: &mut View<'_>, index: usize, mut strength: f64) {
+fn strength_ui(ui: &mut Ui, view: &mut UiContext<'_>, index: usize, mut strength: f64) {
     let range = PROMPT_STRENGTHS;
     let drag = DragValue::new(&mut strength)
         .range(range)
@@ -115,9 +115,9 @@ fn strength_ui(ui: &mut Ui, view: &mut View<'_>, index: usize, mut strength: f64
 
 fn picture_ui(
     ui: &mut Ui,
-    view: &View<'_>,
-    (slot, index): (Slot, usize),
-    input: &Input,
+    view: &UiContext<'_>,
+    (slot, index): (InputSlot, usize),
+    input: &ChosenInput,
 ) -> Response {
     let palette = palette(ui);
     let side = Vec2::splat(theme::REFERENCE_SIDE);
@@ -148,14 +148,19 @@ fn picture_ui(
 }
 
 /// Name of an image of the slot, for screen readers.
-fn kind_of(slot: Slot) -> &'static str {
+fn kind_of(slot: InputSlot) -> &'static str {
     match slot {
-        Slot::Prompt => "prompt picture",
+        InputSlot::Prompt => "prompt picture",
         _ => "reference picture",
     }
 }
 
-fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, (slot, index): (Slot, usize), count: usize) {
+fn buttons_ui(
+    ui: &mut Ui,
+    view: &mut UiContext<'_>,
+    (slot, index): (InputSlot, usize),
+    count: usize,
+) {
     ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
     let (number, kind) = (index + 1, kind_of(slot));
     let moves = [
@@ -179,7 +184,7 @@ fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, (slot, index): (Slot, usize), co
 }
 
 /// The empty slot for the next one; the first has the whole width.
-pub(super) fn add_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_wide: bool) {
+pub(super) fn add_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, is_wide: bool) {
     let words = slot_words(slot, view.model());
     let side = theme::REFERENCE_SIDE;
     let (place, shown) = if is_wide {
@@ -216,16 +221,16 @@ pub(super) fn add_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_wide: bool
 }
 
 /// Text of an empty slot that takes several files.
-fn drop_text(slot: Slot, spec: Option<&ModelSpec>) -> &'static str {
+fn drop_text(slot: InputSlot, spec: Option<&ModelSpec>) -> &'static str {
     let controls = spec.map(|spec| spec.limits.controls);
     let takes_clips = controls.is_some_and(|takes| takes.takes_clips);
     let is_one = match slot {
-        Slot::Control => controls.is_some_and(|takes| takes.most == 1),
-        Slot::Reference => spec.is_some_and(|spec| spec.limits.max_references == 1),
+        InputSlot::Control => controls.is_some_and(|takes| takes.most == 1),
+        InputSlot::Reference => spec.is_some_and(|spec| spec.limits.max_references == 1),
         _ => false,
     };
     match slot {
-        Slot::Control if takes_clips => "Drop a clip or a picture here, or choose a file…",
+        InputSlot::Control if takes_clips => "Drop a clip or a picture here, or choose a file…",
         _ if is_one => DROP_PICTURE,
         _ => "Drop pictures here, or choose files…",
     }

@@ -5,19 +5,19 @@ use egui::{
     Rect, Response, RichText, Sense, Stroke, Ui, Vec2, vec2,
 };
 use safelight_core::gallery::THUMB_SIDE;
-use safelight_core::job::Source;
+use safelight_core::job::InputMedia;
 use safelight_core::units::seconds_text;
 
-use crate::app::choices::{MaskOf, Slot};
+use crate::app::choices::{InputSlot, MaskOf};
 use crate::app::commands::{InputsCommand, MaskCommand};
-use crate::app::inputs::Input;
-use crate::app::thumbs::Pictured;
+use crate::app::inputs::ChosenInput;
+use crate::app::thumbs::ThumbSource;
 use crate::ui::create::pictures::slot_words::slot_words;
 use crate::ui::create::pictures::{
     CLIP_MASK_UNPAINTED, DROP_PICTURE, EDIT_MASK_HOVER, REMOVE_PICTURE_HOVER,
     paint_control_mask_hover, pixels_text,
 };
-use crate::ui::view::View;
+use crate::ui::view::UiContext;
 use crate::ui::widgets::{
     badge, field_hint, field_note, icon_button, palette, rate, row, with_icon,
 };
@@ -28,7 +28,7 @@ const MASK_SIDE: f32 = 40.0;
 const CONTROL_MASK_HOVER: &str = "Which part of this control is regenerated: white is, black stays. A picture holds for every frame of a clip; a mask that is a clip goes with it frame by frame. Drop a file here, or choose one";
 
 /// Draws the slot over the available width; a narrow one is next to another.
-pub(super) fn slot_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_narrow: bool) {
+pub(super) fn slot_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, is_narrow: bool) {
     let input = view.app.inputs.get(slot).cloned();
     let rect = match (&input, is_narrow) {
         (Some(input), true) => narrow_ui(ui, view, slot, input),
@@ -39,13 +39,13 @@ pub(super) fn slot_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_narrow: b
     view.drawn.slots[slot as usize] = visible.is_positive().then_some(visible);
 }
 
-fn empty_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_narrow: bool) -> Rect {
+fn empty_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, is_narrow: bool) -> Rect {
     let words = slot_words(slot, view.model());
-    let is_next = slot == Slot::Start || view.app.inputs.get(Slot::Start).is_some();
+    let is_next = slot == InputSlot::Start || view.app.inputs.get(InputSlot::Start).is_some();
     let text = if view.app.inputs.is_opening() && is_next {
         "Opening…".to_owned()
     } else if is_narrow {
-        let what = if slot == Slot::Mask {
+        let what = if slot == InputSlot::Mask {
             "Drop a mask,\nor choose a file…"
         } else {
             "Drop a picture,\nor choose a file…"
@@ -78,7 +78,7 @@ fn empty_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, is_narrow: bool) -> Re
 /// An area for files to be dropped on. Returns whether it was clicked, which opens a file dialog.
 pub(super) fn drop_target(
     ui: &Ui,
-    view: &View<'_>,
+    view: &UiContext<'_>,
     response: Response,
     name: &str,
     explanation: &str,
@@ -123,7 +123,7 @@ fn dashed_frame(ui: &Ui, rect: Rect, colour: Color32) {
 }
 
 /// The picture at the left, its facts at the right.
-fn wide_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Input) -> Rect {
+fn wide_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, input: &ChosenInput) -> Rect {
     let drawn = tile(ui).show(ui, |ui| {
         ui.set_width(ui.available_width());
         ui.horizontal(|ui| {
@@ -142,7 +142,7 @@ fn wide_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Input) -> Rect 
 }
 
 /// The picture above, its name and buttons below, as high as an empty place.
-fn narrow_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Input) -> Rect {
+fn narrow_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, input: &ChosenInput) -> Rect {
     let drawn = tile(ui).show(ui, |ui| {
         let inner = f32::from(theme::TILE_MARGIN) * 2.0;
         ui.set_width(ui.available_width());
@@ -174,14 +174,14 @@ pub(super) fn tile(ui: &Ui) -> Frame {
 
 pub(super) fn thumb_ui(
     ui: &mut Ui,
-    view: &View<'_>,
-    slot: Slot,
-    input: &Input,
+    view: &UiContext<'_>,
+    slot: InputSlot,
+    input: &ChosenInput,
     size: Vec2,
 ) -> Response {
-    let is_clip = matches!(input.source, Source::Clip(_));
+    let is_clip = matches!(input.source, InputMedia::Clip(_));
     let path = input.source.path().to_owned();
-    let pictured = Pictured::Input(path);
+    let pictured = ThumbSource::Input(path);
     let Some(Ok(thumb)) = view.app.cx.thumbs.get(pictured, THUMB_SIDE) else {
         // It was forgotten while it was not seen, and comes in a moment.
         return ui.allocate_response(size, Sense::hover());
@@ -201,15 +201,15 @@ pub(super) fn thumb_ui(
 }
 
 /// Accessible name of the thumbnail in a slot.
-fn thumb_text(slot: Slot, is_clip: bool, file: &str) -> String {
+fn thumb_text(slot: InputSlot, is_clip: bool, file: &str) -> String {
     match (slot, is_clip) {
         (_, true) => format!("Last frame of {file}"),
-        (Slot::Start, _) => format!("Start picture {file}"),
-        (Slot::End, _) => format!("End picture {file}"),
-        (Slot::Mask, _) => format!("Mask {file}"),
-        (Slot::Reference, _) => format!("Reference picture {file}"),
-        (Slot::Control, _) => format!("Control picture {file}"),
-        (Slot::Prompt, _) => format!("Prompt picture {file}"),
+        (InputSlot::Start, _) => format!("Start picture {file}"),
+        (InputSlot::End, _) => format!("End picture {file}"),
+        (InputSlot::Mask, _) => format!("Mask {file}"),
+        (InputSlot::Reference, _) => format!("Reference picture {file}"),
+        (InputSlot::Control, _) => format!("Control picture {file}"),
+        (InputSlot::Prompt, _) => format!("Prompt picture {file}"),
     }
 }
 
@@ -224,20 +224,20 @@ fn clip_badge(ui: &Ui, picture: Rect) {
     badge(ui, rect, palette.accent, icons::FILM, ink);
 }
 
-pub(super) fn name_ui(ui: &mut Ui, input: &Input) {
+pub(super) fn name_ui(ui: &mut Ui, input: &ChosenInput) {
     ui.add(Label::new(input.source.file_name()).truncate())
         .on_hover_text(input.source.path().display().to_string());
 }
 
-pub(super) fn facts_ui(ui: &mut Ui, input: &Input) {
+pub(super) fn facts_ui(ui: &mut Ui, input: &ChosenInput) {
     let weak = palette(ui).weak;
     let (width, height) = input.source.size();
     let small = |text: String| RichText::new(text).small().color(weak);
     match &input.source {
-        Source::Picture(_) => {
+        InputMedia::Picture(_) => {
             ui.add(Label::new(small(pixels_text(width, height))).truncate());
         }
-        Source::Clip(clip) => {
+        InputMedia::Clip(clip) => {
             let length = clip_length_text(clip.info.num_frames, clip.info.fps);
             ui.add(Label::new(small(length)).truncate())
                 .on_hover_text(pixels_text(width, height));
@@ -252,7 +252,7 @@ fn clip_length_text(num_frames: u32, fps: f64) -> String {
 }
 
 /// Another file, the brush of a mask, away with it: from left to right, however they are laid out.
-fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Input) {
+fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, input: &ChosenInput) {
     if ui.layout().prefer_right_to_left() {
         remove_button(ui, view, slot, input);
         edit_button(ui, view, slot);
@@ -264,10 +264,12 @@ fn buttons_ui(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Input) {
     }
 }
 
-fn remove_button(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Input) {
+fn remove_button(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, input: &ChosenInput) {
     let words = slot_words(slot, view.model());
     let (name, explanation) = match &input.source {
-        Source::Clip(_) if slot == Slot::Start => ("Remove clip", "Go on without this clip"),
+        InputMedia::Clip(_) if slot == InputSlot::Start => {
+            ("Remove clip", "Go on without this clip")
+        }
         _ => (words.remove, REMOVE_PICTURE_HOVER),
     };
     if icon_button(ui, icons::TRASH, name, explanation).clicked() {
@@ -275,13 +277,13 @@ fn remove_button(ui: &mut Ui, view: &mut View<'_>, slot: Slot, input: &Input) {
     }
 }
 
-fn edit_button(ui: &mut Ui, view: &mut View<'_>, slot: Slot) {
-    if slot == Slot::Mask {
+fn edit_button(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot) {
+    if slot == InputSlot::Mask {
         paint_button(ui, view, "Edit mask", EDIT_MASK_HOVER);
     }
 }
 
-fn other_button(ui: &mut Ui, view: &mut View<'_>, slot: Slot) {
+fn other_button(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot) {
     let words = slot_words(slot, view.model());
     let other = icon_button(ui, icons::FOLDER_OPEN, words.other, "Choose another file…");
     if other.clicked() && !view.app.cx.background.is_asking() {
@@ -290,12 +292,12 @@ fn other_button(ui: &mut Ui, view: &mut View<'_>, slot: Slot) {
 }
 
 /// Opens the page on which a mask is painted.
-pub(super) fn paint_button(ui: &mut Ui, view: &mut View<'_>, name: &str, explanation: &str) {
+pub(super) fn paint_button(ui: &mut Ui, view: &mut UiContext<'_>, name: &str, explanation: &str) {
     let inputs = &view.app.inputs;
     let has_clip = inputs.clip().is_some();
-    let mask = inputs.get(Slot::Mask).map(|input| &input.source);
+    let mask = inputs.get(InputSlot::Mask).map(|input| &input.source);
     let (explanation, why_not) = match mask {
-        Some(Source::Clip(_)) => (explanation, CLIP_MASK_UNPAINTED),
+        Some(InputMedia::Clip(_)) => (explanation, CLIP_MASK_UNPAINTED),
         _ if has_clip => (
             "Paint over the clip's first frame which part of every frame is regenerated",
             "A clip that is continued takes no mask",
@@ -307,7 +309,7 @@ pub(super) fn paint_button(ui: &mut Ui, view: &mut View<'_>, name: &str, explana
 
 fn brush_button(
     ui: &mut Ui,
-    view: &mut View<'_>,
+    view: &mut UiContext<'_>,
     of: MaskOf,
     name: &str,
     explanation: &str,
@@ -322,13 +324,18 @@ fn brush_button(
     });
 }
 
-/// Returns whether a control has a place for a mask: where one counts, or stands there.
-fn has_place(view: &View<'_>, index: usize, input: &Input) -> bool {
+/// Returns true if a control shows a mask slot: the model uses one, or one is set.
+fn has_place(view: &UiContext<'_>, index: usize, input: &ChosenInput) -> bool {
     let takes = |spec| view.app.inputs.takes_control_mask(index, spec);
     input.control_mask.is_some() || view.model().is_some_and(takes)
 }
 
-pub(super) fn control_mask_ui(ui: &mut Ui, view: &mut View<'_>, index: usize, input: &Input) {
+pub(super) fn control_mask_ui(
+    ui: &mut Ui,
+    view: &mut UiContext<'_>,
+    index: usize,
+    input: &ChosenInput,
+) {
     if !has_place(view, index, input) {
         return;
     }
@@ -355,7 +362,7 @@ pub(super) fn control_mask_ui(ui: &mut Ui, view: &mut View<'_>, index: usize, in
 }
 
 /// The mask that there is, with its buttons.
-fn mask_ui(ui: &mut Ui, view: &mut View<'_>, index: usize, mask: &Source) -> Rect {
+fn mask_ui(ui: &mut Ui, view: &mut UiContext<'_>, index: usize, mask: &InputMedia) -> Rect {
     let drawn = tile(ui).show(ui, |ui| {
         ui.set_width(ui.available_width());
         ui.horizontal(|ui| {
@@ -380,8 +387,8 @@ fn mask_ui(ui: &mut Ui, view: &mut View<'_>, index: usize, mask: &Source) -> Rec
     drawn.response.rect
 }
 
-fn control_mask_thumb_ui(ui: &mut Ui, view: &View<'_>, mask: &Source) {
-    let pictured = Pictured::Input(mask.path().to_owned());
+fn control_mask_thumb_ui(ui: &mut Ui, view: &UiContext<'_>, mask: &InputMedia) {
+    let pictured = ThumbSource::Input(mask.path().to_owned());
     let size = Vec2::splat(MASK_SIDE);
     let Some(Ok(thumb)) = view.app.cx.thumbs.get(pictured, THUMB_SIDE) else {
         ui.allocate_response(size, Sense::hover());
@@ -395,7 +402,7 @@ fn control_mask_thumb_ui(ui: &mut Ui, view: &View<'_>, mask: &Source) {
 }
 
 /// Empty mask slot of a control: accepts drops, and opens a file dialog on a click; next to it the brush.
-fn control_mask_empty_ui(ui: &mut Ui, view: &mut View<'_>, index: usize) -> Rect {
+fn control_mask_empty_ui(ui: &mut Ui, view: &mut UiContext<'_>, index: usize) -> Rect {
     let number = index + 1;
     let height = ui.spacing().interact_size.y;
     let button = Button::new(with_icon(icons::BRUSH, "Paint"));

@@ -2,7 +2,7 @@
 
 use safelight_core::model::{ControlKind, ImageRole, ModelSpec};
 
-use crate::app::choices::Slot;
+use crate::app::choices::InputSlot;
 
 /// Labels of one slot for an input image.
 pub(in crate::ui::create) struct SlotWords {
@@ -14,9 +14,9 @@ pub(in crate::ui::create) struct SlotWords {
 }
 
 /// Labels of a slot, as the selected model uses it.
-pub(in crate::ui::create) fn slot_words(slot: Slot, spec: Option<&ModelSpec>) -> SlotWords {
+pub(in crate::ui::create) fn slot_words(slot: InputSlot, spec: Option<&ModelSpec>) -> SlotWords {
     match slot {
-        Slot::Start => {
+        InputSlot::Start => {
             let changes = |spec: &ModelSpec| {
                 !spec.start_image.is_possible() && spec.clip_strength().is_some()
             };
@@ -33,7 +33,7 @@ pub(in crate::ui::create) fn slot_words(slot: Slot, spec: Option<&ModelSpec>) ->
                 explanation,
             }
         }
-        Slot::Mask => SlotWords {
+        InputSlot::Mask => SlotWords {
             heading: "Mask",
             choose: "Choose a mask",
             remove: "Remove mask",
@@ -50,49 +50,53 @@ pub(in crate::ui::create) fn slot_words(slot: Slot, spec: Option<&ModelSpec>) ->
                 }
             },
         },
-        Slot::End => SlotWords {
+        InputSlot::End => SlotWords {
             heading: "End picture",
             choose: "Choose an end picture",
             remove: "Remove end picture",
             other: "Choose another end picture",
             explanation: "The clip ends with this picture. Drop a second file, paste one, or choose a file",
         },
-        Slot::Prompt => SlotWords {
+        InputSlot::Prompt => SlotWords {
             heading: "Pictures as prompts",
             choose: "Add pictures as prompts",
             remove: "Remove prompt picture",
             other: "Choose another prompt picture",
             explanation: "What is made has the look and the things of these pictures, beside what the prompt says. The lower a picture's strength, the more the prompt counts. Drop files here, or choose some",
         },
-        Slot::Reference if spec.is_some_and(ModelSpec::edits_reference) => SlotWords {
+        InputSlot::Reference if spec.is_some_and(ModelSpec::edits_reference) => SlotWords {
             heading: "Picture to edit",
             choose: "Add a picture to edit",
             remove: "Remove the picture to edit",
             other: "Choose another picture to edit",
             explanation: "The prompt says what to change in this picture. Drop a file anywhere in the window, paste one, or choose a file",
         },
-        Slot::Reference if spec.is_some_and(|spec| spec.limits.controls.takes_clips) => SlotWords {
-            heading: "Reference pictures",
-            choose: "Add reference pictures",
-            remove: "Remove reference picture",
-            other: "Choose another reference picture",
-            explanation: "Persons and things that are to appear in the clip, one a picture, best before a plain background. Each takes as long as four frames. Drop files anywhere in the window, paste one, or choose some",
-        },
-        Slot::Reference => SlotWords {
+        InputSlot::Reference if spec.is_some_and(|spec| spec.limits.controls.takes_clips) => {
+            SlotWords {
+                heading: "Reference pictures",
+                choose: "Add reference pictures",
+                remove: "Remove reference picture",
+                other: "Choose another reference picture",
+                explanation: "Persons and things that are to appear in the clip, one a picture, best before a plain background. Each takes as long as four frames. Drop files anywhere in the window, paste one, or choose some",
+            }
+        }
+        InputSlot::Reference => SlotWords {
             heading: "Reference pictures",
             choose: "Add reference pictures",
             remove: "Remove reference picture",
             other: "Choose another reference picture",
             explanation: "The model sees these pictures beside the prompt, which says what to do with them, such as: put the coat of picture 2 on the woman of picture 1. Drop files anywhere in the window, paste one, or choose some",
         },
-        Slot::Control if spec.is_some_and(|spec| spec.limits.controls.takes_clips) => SlotWords {
-            heading: "Control clip",
-            choose: "Add a control clip",
-            remove: "Remove control clip",
-            other: "Choose another control clip",
-            explanation: "The result follows this clip frame by frame: its edges, its depths, the poses in it. A picture holds for every frame. Drop a file here, or choose one",
-        },
-        Slot::Control => {
+        InputSlot::Control if spec.is_some_and(|spec| spec.limits.controls.takes_clips) => {
+            SlotWords {
+                heading: "Control clip",
+                choose: "Add a control clip",
+                remove: "Remove control clip",
+                other: "Choose another control clip",
+                explanation: "The result follows this clip frame by frame: its edges, its depths, the poses in it. A picture holds for every frame. Drop a file here, or choose one",
+            }
+        }
+        InputSlot::Control => {
             let kind = spec.and_then(|spec| spec.limits.controls.kind);
             let (heading, explanation) = control(kind);
             SlotWords {

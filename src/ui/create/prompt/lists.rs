@@ -10,7 +10,7 @@ use safelight_core::prompts::PromptEntry;
 use crate::app::commands::PromptCommand;
 use crate::app::notices::counted;
 use crate::ui::create::prompt::NO_MATCHES;
-use crate::ui::view::View;
+use crate::ui::view::UiContext;
 use crate::ui::widgets::{icon_button, list_height, palette, search_field, wide_note, with_icon};
 use crate::ui::{icons, theme};
 
@@ -20,7 +20,7 @@ const HISTORY: &str = "Earlier prompts";
 const WILDCARDS: &str = "Wildcards";
 const WILDCARDS_FOLDER: &str = "Open wildcard folder";
 
-pub(super) fn button_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(super) fn button_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let explanation = "Prompts that you used before (Alt+Up and Alt+Down in the prompt)";
     let button = icon_button(ui, icons::CLOCK, HISTORY, explanation);
     if button.clicked() {
@@ -34,7 +34,7 @@ pub(super) fn button_ui(ui: &mut Ui, view: &mut View<'_>) {
         .show(|ui| list_ui(ui, view, &button));
 }
 
-fn list_ui(ui: &mut Ui, view: &mut View<'_>, button: &Response) {
+fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>, button: &Response) {
     let history = &view.app.prompt.history;
     let all = history.entries();
     if all.is_empty() {
@@ -119,7 +119,7 @@ fn one_line(prompt: &str) -> String {
     words.chars().take(MAX_SHOWN).collect()
 }
 
-pub(super) fn wildcards_button_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(super) fn wildcards_button_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let explanation = "Lists of words: __name__ in the prompt becomes a line of name.txt, another \
                       one for each seed";
     let button = icon_button(ui, icons::ASTERISK, WILDCARDS, explanation);
@@ -134,7 +134,7 @@ pub(super) fn wildcards_button_ui(ui: &mut Ui, view: &mut View<'_>) {
         .show(|ui| wildcards_list_ui(ui, view));
 }
 
-fn wildcards_list_ui(ui: &mut Ui, view: &mut View<'_>) {
+fn wildcards_list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let weak = palette(ui).weak;
     let mut wish = None;
     match view.app.prompt.wildcards.clone() {
@@ -215,7 +215,7 @@ pub(super) fn lines_text(file: &WildcardFile) -> String {
 }
 
 /// Up and down choose, Tab and Enter take, Escape declines.
-pub(super) fn take_keys(ui: &Ui, view: &mut View<'_>) {
+pub(super) fn take_keys(ui: &Ui, view: &mut UiContext<'_>) {
     let pressed = |key| ui.input_mut(|input| input.consume_key(Modifiers::NONE, key));
     let typing = &mut *view.typing;
     let Some(offer) = &mut typing.offer else {
@@ -246,7 +246,12 @@ pub(super) fn take_keys(ui: &Ui, view: &mut View<'_>) {
 }
 
 /// `cursor`: letters before it, while the field has the focus.
-pub(super) fn completion_ui(ui: &Ui, view: &mut View<'_>, field: &Response, cursor: Option<usize>) {
+pub(super) fn completion_ui(
+    ui: &Ui,
+    view: &mut UiContext<'_>,
+    field: &Response,
+    cursor: Option<usize>,
+) {
     let typing = &mut *view.typing;
     if cursor.is_none() && !typing.is_pointer_over {
         typing.leave();
@@ -258,7 +263,7 @@ pub(super) fn completion_ui(ui: &Ui, view: &mut View<'_>, field: &Response, curs
             typing.cursor = Some(cursor);
             let names = view.app.prompt.wildcards.iter();
             let names = names.flat_map(|all| all.iter().map(|found| found.name.as_str()));
-            typing.look(&view.form.prompt, names);
+            typing.update(&view.form.prompt, names);
         }
     }
     typing.is_pointer_over &= typing.offer.is_some();

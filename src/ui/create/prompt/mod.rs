@@ -5,12 +5,12 @@ mod lists;
 use egui::text::{CCursor, CCursorRange};
 use egui::{Button, Id, RichText, ScrollArea, TextEdit, TextStyle, Ui};
 use safelight_core::job::{LiteralPrompt, random_seed};
-use safelight_core::model::{Guidance, ModelSpec};
+use safelight_core::model::{GuidanceMode, ModelSpec};
 use safelight_core::tokens::PromptCount;
 
 use crate::app::commands::PromptCommand;
 use crate::app::prompt::field_id;
-use crate::ui::view::{View, said_ui};
+use crate::ui::view::{UiContext, said_ui};
 use crate::ui::widgets::{
     at_right, chip, group_label, icon_button, icon_toggle, image_or_video, palette, reserved,
     wide_note,
@@ -22,7 +22,7 @@ const NUM_CHIPS: usize = 2;
 const USE_AS_TEMPLATE: &str = "Use as template";
 const NO_MATCHES: &str = "No matches";
 
-pub(super) fn prompt_ui(ui: &mut Ui, view: &mut View<'_>) {
+pub(super) fn prompt_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let examples: Vec<String> = view
         .model()
         .map(|spec| spec.example_prompts.clone())
@@ -80,8 +80,8 @@ fn prompt_hint(makes_pictures: bool) -> &'static str {
 }
 
 /// Reason why the negative prompt is not used, and the remedy.
-fn negative_idle_text(guidance: Guidance, is_empty: bool) -> &'static str {
-    match (guidance == Guidance::Cfg, is_empty) {
+fn negative_idle_text(guidance: GuidanceMode, is_empty: bool) -> &'static str {
+    match (guidance == GuidanceMode::Cfg, is_empty) {
         (true, true) => "No negative prompt: it needs a guidance above 1 (see Advanced)",
         (true, false) => {
             "The negative prompt is kept but not used: it needs a guidance above 1 (see Advanced)"
@@ -94,7 +94,7 @@ fn negative_idle_text(guidance: Guidance, is_empty: bool) -> &'static str {
 }
 
 /// They take the place of what is written, so they are there while that is nothing.
-fn examples_ui(ui: &mut Ui, view: &mut View<'_>, examples: &[String]) {
+fn examples_ui(ui: &mut Ui, view: &mut UiContext<'_>, examples: &[String]) {
     let shown = examples.get(..NUM_CHIPS).unwrap_or(examples);
     ui.columns(shown.len(), |columns| {
         for (ui, example) in columns.iter_mut().zip(shown) {
@@ -122,7 +122,7 @@ fn is_right_to_left(text: &str) -> bool {
 }
 
 /// Label and its buttons; returns the label's id.
-fn heading_ui(ui: &mut Ui, view: &mut View<'_>, examples: &[String]) -> Id {
+fn heading_ui(ui: &mut Ui, view: &mut UiContext<'_>, examples: &[String]) -> Id {
     let explanation = prompt_hover(view.makes_pictures());
     ui.horizontal(|ui| {
         let label = group_label(ui, "Prompt", explanation);
@@ -160,7 +160,7 @@ fn prompt_hover(makes_pictures: bool) -> &'static str {
     )
 }
 
-fn field_ui(ui: &mut Ui, view: &mut View<'_>, label: Id, hint: &str) {
+fn field_ui(ui: &mut Ui, view: &mut UiContext<'_>, label: Id, hint: &str) {
     let id = field_id();
     if let Some(cursor) = view.typing.wanted_cursor.take() {
         let mut state = TextEdit::load_state(ui.ctx(), id).unwrap_or_default();
@@ -211,10 +211,10 @@ fn field_ui(ui: &mut Ui, view: &mut View<'_>, label: Id, hint: &str) {
 }
 
 /// Shown where it acts: without guidance nothing is steered away from.
-fn negative_ui(ui: &mut Ui, view: &mut View<'_>, spec: &ModelSpec) {
+fn negative_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     let explanation = negative_hover(view.makes_pictures());
     let label = group_label(ui, "Negative prompt", explanation);
-    let hint = if spec.guidance == Guidance::Cfg {
+    let hint = if spec.guidance == GuidanceMode::Cfg {
         "Nothing in particular"
     } else {
         "Required: what to avoid"
@@ -290,7 +290,7 @@ fn another(examples: &[String], current: &str) -> String {
         .unwrap_or_default()
 }
 
-fn count_ui(ui: &mut Ui, view: &View<'_>) {
+fn count_ui(ui: &mut Ui, view: &UiContext<'_>) {
     let palette = palette(ui);
     match view.app.prompt.counting.prompt() {
         None => {}
@@ -358,7 +358,7 @@ fn second_encoder_text(count: &PromptCount) -> Option<String> {
 }
 
 /// Of the negative prompt only what is wrong with it.
-fn negative_count_ui(ui: &mut Ui, view: &View<'_>) {
+fn negative_count_ui(ui: &mut Ui, view: &UiContext<'_>) {
     match view.app.prompt.counting.negative() {
         Some(Err(problem)) => wide_note(ui, problem, palette(ui).error),
         Some(Ok(count))

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::families::chroma;
 use crate::families::flux::tests::files::{shapes, t5_config};
 use crate::families::tests::FamilyCase;
-use crate::job::{GenerateForm, Sampler};
+use crate::job::{GenerateForm, SamplerKind};
 use crate::model::ModelSpec;
 use crate::networks::ChromaTransformerConfig;
 use crate::testing::made_up::Shapes;
@@ -50,7 +50,7 @@ pub(in crate::families) fn case() -> FamilyCase {
         num_steps: 35,
         guidance_scale: 5.0,
         shift: Some(1.0),
-        sampler: Sampler::Euler,
+        sampler: SamplerKind::Euler,
         edge: 1024,
         latent_channels: 16,
         tokenizer: "t5-xxl",
@@ -65,7 +65,7 @@ pub(in crate::families) fn case() -> FamilyCase {
         variant: "Flash",
         num_steps: 8,
         guidance_scale: 1.0,
-        sampler: Sampler::Heun,
+        sampler: SamplerKind::Heun,
         is_guided: false,
         ..hd
     };

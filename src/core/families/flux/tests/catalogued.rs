@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::catalog::IdentityCard;
 use crate::families::flux;
 use crate::families::flux::tests::files::{all_in_one, flux_tree, shapes, write_folder};
-use crate::job::Sampler;
+use crate::job::SamplerKind;
 use crate::model::{ControlBy, ControlKind, ModelSpec};
 use crate::networks::{
     ClipTextConfig, FluxTransformerConfig, KlVaeConfig, NetworkConfig as _, T5Config,
@@ -154,7 +154,7 @@ fn every_published_model_is_offered_from_a_comfyui_folder_with_its_defaults() {
             (flux::FAMILY, licence)
         );
         assert_eq!(spec.latent_rgb.as_ref().unwrap().factors.len(), 16);
-        assert_eq!(spec.defaults.sampling.sampler, Sampler::Euler);
+        assert_eq!(spec.defaults.sampling.sampler, SamplerKind::Euler);
         assert!(spec.defaults.negative_prompt.is_empty());
         assert!(!spec.example_prompts.is_empty());
         let limits = &spec.limits;
@@ -287,7 +287,7 @@ fn a_diffusers_folder_is_a_model_by_its_class_and_channels() {
         assert_eq!(files.scheduler, Some(folder.join("scheduler")));
         assert_eq!(
             (spec.defaults.sampling.sampler, spec.defaults.sampling.shift),
-            (Sampler::Euler, None)
+            (SamplerKind::Euler, None)
         );
         let card = IdentityCard::read(&folder).unwrap();
         assert_eq!((card.family.as_str(), card.is_runnable), ("flux", true));

@@ -6,9 +6,9 @@ use serde_json::json;
 
 use super::files::{flux_tree, shapes};
 use crate::families::flux::{self, control};
-use crate::job::{GenerateForm, Lora};
+use crate::job::{GenerateForm, LoraChoice};
 use crate::library::ControlNetwork;
-use crate::lora::{Fit, LoraMatcher, model_with};
+use crate::lora::{LoraFit, LoraMatcher, model_with};
 use crate::model::{CatalogError, ControlBy, ControlKind, InputUse, ModelSpec};
 use crate::networks::{FluxControlConfig, NetworkConfig as _};
 use crate::testing::made_up::{Shapes, write};
@@ -165,7 +165,7 @@ fn dev_and_schnell_take_controlnets_and_what_has_another_input_does_not() {
 const LORA: &str = "lora control";
 
 fn with_lora(spec: &ModelSpec, lora: &Path) -> Result<ModelSpec, CatalogError> {
-    let lora = Lora {
+    let lora = LoraChoice {
         path: lora.to_owned(),
         strength: 1.0,
         strength_2: None,
@@ -205,7 +205,7 @@ fn with_a_control_lora_dev_needs_a_control_picture_of_the_kind_its_name_says() {
             let lora = loras.join(file).with_extension("safetensors");
             write(&lora, &shapes(LORA), "BF16");
             let found = LoraMatcher::of(&spec).unwrap().look(&lora);
-            let Fit::Yes(coverage) = &found.fit else {
+            let LoraFit::Yes(coverage) = &found.fit else {
                 panic!("{layout}: {:?}", found.fit);
             };
             assert!(found.is_of_control);
@@ -245,7 +245,7 @@ fn a_control_lora_is_refused_where_the_model_sees_another_picture_already() {
     let err = with_lora(&kontext, &lora).unwrap_err().to_string();
     assert!(err.contains("a control LoRA of FLUX.1 dev"), "{err}");
     let fit = LoraMatcher::of(&kontext).unwrap().look(&lora).fit;
-    assert!(matches!(fit, Fit::No(_)), "{fit:?}");
+    assert!(matches!(fit, LoraFit::No(_)), "{fit:?}");
     // The whole model needs no widening, and is what it was.
     let place = models.join("diffusion_models/flux1-canny-dev.safetensors");
     write(&place, &shapes("transformer control"), "BF16");

@@ -4,8 +4,8 @@ use serde_json::json;
 
 use crate::catalog::IdentityCard;
 use crate::families::flux::tests::files::{all_in_one, flux_tree, shapes};
-use crate::job::Sampler;
-use crate::model::{CatalogError, Guidance, ImageRole, InputUse, ModelSpec};
+use crate::job::SamplerKind;
+use crate::model::{CatalogError, GuidanceMode, ImageRole, InputUse, ModelSpec};
 use crate::networks::{ClipTextConfig, FluxTransformerConfig, KlVaeConfig, T5Config};
 use crate::testing::made_up::{Shapes, write};
 use crate::testing::published::{
@@ -104,7 +104,7 @@ fn a_model_of_no_published_shape_takes_what_goes_with_its_variant_and_a_small_si
     let spec = ModelSpec::open(&place).unwrap();
     assert_eq!(
         (spec.guidance, spec.image_role, spec.mask),
-        (Guidance::None, ImageRole::Base, InputUse::Optional)
+        (GuidanceMode::None, ImageRole::Base, InputUse::Optional)
     );
     let defaults = &spec.defaults;
     assert_eq!((defaults.width, defaults.height), (256, 256));
@@ -114,7 +114,7 @@ fn a_model_of_no_published_shape_takes_what_goes_with_its_variant_and_a_small_si
     );
     assert_eq!(
         (defaults.num_frames, defaults.sampling.sampler),
-        (1, Sampler::Euler)
+        (1, SamplerKind::Euler)
     );
     assert!(spec.latent_rgb.is_some() && spec.presets.is_empty());
 }

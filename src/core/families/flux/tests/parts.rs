@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::families::flux::tests::files::{
     all_in_one, clip_config, flux_tree, shapes, t5_config, write_folder,
 };
-use crate::library::Companions;
+use crate::library::ComponentOverrides;
 use crate::library::tests::parts::NARROW;
 use crate::model::{CatalogError, ModelSpec};
 use crate::testing::made_up::{clip_vision, comfy_tree, transformer, umt5, vae, write};
@@ -19,7 +19,7 @@ fn dev_in(models: &Path) -> PathBuf {
     write(&place, &shapes("transformer dev"), "BF16")
 }
 
-fn open_with(place: &Path, companions: &Companions) -> Result<ModelSpec, CatalogError> {
+fn open_with(place: &Path, companions: &ComponentOverrides) -> Result<ModelSpec, CatalogError> {
     let nothing = tempfile::tempdir().unwrap();
     catalog_of(nothing.path()).open_with(&place.to_string_lossy(), companions)
 }
@@ -80,17 +80,17 @@ fn a_wrong_part_that_the_user_named_is_refused_with_the_right_one() {
     let clip_g = other("clip_g.safetensors", wide);
     let t5 = models.join("text_encoders/t5xxl_fp16.safetensors");
     let clip = models.join("text_encoders/clip_l.safetensors");
-    let vae_of = |place: &Path| Companions {
+    let vae_of = |place: &Path| ComponentOverrides {
         vae: Some(place.to_owned()),
-        ..Companions::default()
+        ..ComponentOverrides::default()
     };
-    let clip_of = |place: &Path| Companions {
+    let clip_of = |place: &Path| ComponentOverrides {
         text_encoder: Some(place.to_owned()),
-        ..Companions::default()
+        ..ComponentOverrides::default()
     };
-    let t5_of = |place: &Path| Companions {
+    let t5_of = |place: &Path| ComponentOverrides {
         text_encoder_2: Some(place.to_owned()),
-        ..Companions::default()
+        ..ComponentOverrides::default()
     };
     for (companions, right, found) in [
         (vae_of(&wan_vae), "ae.safetensors", "a Wan VAE"),
@@ -126,10 +126,10 @@ fn parts_that_the_user_named_win_over_those_of_a_checkpoint_and_of_a_folder() {
     let parts = flux_tree(&root.path().join("parts"));
     let vae = parts.join("vae/ae.safetensors");
     let t5 = parts.join("text_encoders/t5xxl_fp16.safetensors");
-    let companions = Companions {
+    let companions = ComponentOverrides {
         vae: Some(vae.clone()),
         text_encoder_2: Some(t5.clone()),
-        ..Companions::default()
+        ..ComponentOverrides::default()
     };
     let place = root.path().join("flux1-dev_all-in-one.safetensors");
     write(&place, &all_in_one("transformer dev"), "F16");
@@ -154,11 +154,11 @@ fn parts_that_the_user_named_win_over_those_of_a_checkpoint_and_of_a_folder() {
     }
     // The parts of a folder are good for a file too, also by the name of the folder around them.
     let dev = dev_in(&root.path().join("far"));
-    let companions = Companions {
+    let companions = ComponentOverrides {
         vae: Some(folder.clone()),
         text_encoder: Some(folder.join("text_encoder")),
         text_encoder_2: Some(folder.join("text_encoder_2")),
-        ..Companions::default()
+        ..ComponentOverrides::default()
     };
     let files = open_with(&dev, &companions).unwrap().files;
     assert_eq!(files.vae, folder.join("vae"));
@@ -252,10 +252,10 @@ fn a_tokenizer_beside_its_encoder_wins_and_one_of_another_form_or_size_does_not_
     assert_eq!(files.tokenizer, text.join("tokenizer"));
     assert_eq!(files.tokenizer_2, Some(text.join("tokenizer_2")));
     // Named ones must fit.
-    let named = |one: Option<&str>, two: Option<&str>| Companions {
+    let named = |one: Option<&str>, two: Option<&str>| ComponentOverrides {
         tokenizer: one.map(shipped),
         tokenizer_2: two.map(shipped),
-        ..Companions::default()
+        ..ComponentOverrides::default()
     };
     let text = open_with(&place, &named(Some("t5-xxl"), None))
         .unwrap_err()
@@ -315,10 +315,10 @@ fn a_named_folder_of_an_encoder_brings_the_tokenizer_beside_it_along() {
         let shipped = shipped(if name == "clip_l" { "clip-l" } else { "t5-xxl" });
         symlink(shipped, mine.join(tokenizer)).unwrap();
     }
-    let companions = Companions {
+    let companions = ComponentOverrides {
         text_encoder: Some(mine.join("text_encoder")),
         text_encoder_2: Some(mine.join("text_encoder_2")),
-        ..Companions::default()
+        ..ComponentOverrides::default()
     };
     let files = open_with(&place, &companions).unwrap().files;
     assert_eq!(files.text_encoder, mine.join("text_encoder"));

@@ -1,6 +1,6 @@
 //! Pictures as prompts: which files make them, where those are found, and what is checked of them.
 
-use crate::catalog::Catalog;
+use crate::catalog::ModelCatalog;
 use crate::families::flux::tests::files::{flux_tree, framepack_shapes, shapes};
 use crate::formats::weights::WeightSet;
 use crate::job::{
@@ -24,7 +24,7 @@ fn with_dev(root: &Path) -> std::path::PathBuf {
     models
 }
 
-fn dev(catalog: &Catalog) -> ModelSpec {
+fn dev(catalog: &ModelCatalog) -> ModelSpec {
     catalog.find("flux1-dev").unwrap()
 }
 
@@ -58,7 +58,7 @@ fn no_tensor_of_the_published_file_is_missing_or_unexpected() {
     write(&place, &shapes("redux"), "BF16");
     let config = ReduxConfig::read(&place).unwrap();
     assert_eq!(config, ReduxConfig::default());
-    let weights = WeightSet::at(&place).unwrap();
+    let weights = WeightSet::open(&place).unwrap();
     config.check_weights(&weights).unwrap();
     assert_eq!(config.tensors(&weights).len(), weights.tensors.len());
 }
@@ -133,7 +133,7 @@ fn a_job_looks_at_its_pictures_before_it_denoises_and_its_plan_counts_them() {
     write(&siglip, &framepack_shapes("siglip"), "F16");
     let spec = dev(&catalog_of(&models));
     let request = form(&[1.0, 0.5]).validate(&spec).unwrap().request;
-    let stages = Recipe::of(&request).stages;
+    let stages = Recipe::from_request(&request).stages;
     assert_eq!(
         stages[..3],
         [Stage::EncodeText, Stage::EncodeVision, Stage::Denoise]

@@ -8,7 +8,7 @@ use crate::families::flux2;
 use crate::families::table::VariantHints;
 use crate::families::tests::FamilyCase;
 use crate::formats::weights::WeightSet;
-use crate::job::Sampler;
+use crate::job::SamplerKind;
 use crate::model::ModelSpec;
 use crate::networks::{Flux2TransformerConfig, KlVaeConfig, NetworkConfig as _};
 use crate::testing::made_up::{Shapes, write};
@@ -64,7 +64,7 @@ fn offered() -> Vec<(&'static str, Shapes, &'static str, Offered)> {
         num_steps: 4,
         guidance_scale: 1.0,
         shift: None,
-        sampler: Sampler::Euler,
+        sampler: SamplerKind::Euler,
         edge: 1024,
         latent_channels: 32,
         tokenizer: "qwen",
@@ -268,7 +268,7 @@ fn no_tensor_of_a_published_autoencoder_is_missing_or_unexpected_in_any_dialect(
             let mut less = behind(prefix, &own(name));
             less.remove(&format!("{prefix}{key}"));
             write(&place, &less, "F32");
-            let weights = WeightSet::at(&place).unwrap();
+            let weights = WeightSet::open(&place).unwrap();
             let text = config.check_weights(&weights).unwrap_err().to_string();
             assert!(text.contains(key), "{text}");
         }

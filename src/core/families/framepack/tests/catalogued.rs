@@ -8,8 +8,8 @@ use crate::catalog::IdentityCard;
 use crate::families::flux::tests::files::{framepack_shapes, shapes};
 use crate::families::framepack::tests::files::{framepack_tree, transformer_in, write_folder};
 use crate::families::framepack::{self, LANGUAGE};
-use crate::job::{Sampler, SectionOrder};
-use crate::model::{Guidance, InputUse, ModelSpec};
+use crate::job::{SamplerKind, SectionOrder};
+use crate::model::{GuidanceMode, InputUse, ModelSpec};
 use crate::networks::{
     ClipTextConfig, FramePackTransformerConfig, HunyuanVaeConfig, LanguageConfig,
     NetworkConfig as _, SiglipConfig,
@@ -91,7 +91,7 @@ fn both_published_models_are_offered_from_a_comfyui_folder_with_their_defaults()
         );
         assert_eq!((spec.section_order, spec.end_image), (Some(order), end));
         assert_eq!(spec.start_image, InputUse::Required);
-        assert_eq!(spec.guidance, Guidance::Distilled);
+        assert_eq!(spec.guidance, GuidanceMode::Distilled);
         assert!(spec.licence.contains("Tencent Hunyuan") && spec.licence.contains("Llama 3"));
         let defaults = &spec.defaults;
         assert_eq!(
@@ -103,7 +103,7 @@ fn both_published_models_are_offered_from_a_comfyui_folder_with_their_defaults()
         );
         assert_eq!(
             (defaults.sampling.sampler, defaults.sampling.shift),
-            (Sampler::UniPcBh1, None)
+            (SamplerKind::UniPcBh1, None)
         );
         assert_eq!((defaults.fps, defaults.num_frames), (30.0, 145));
         assert_eq!(spec.limits.size_multiple, 16);
@@ -171,7 +171,7 @@ fn a_diffusers_folder_is_a_model_with_its_own_schedule_and_refused_where_a_part_
     let defaults = &spec.defaults;
     assert_eq!(
         (defaults.sampling.sampler, defaults.sampling.shift),
-        (Sampler::Euler, Some(7.0))
+        (SamplerKind::Euler, Some(7.0))
     );
     assert_eq!(
         spec.files.image_processor,

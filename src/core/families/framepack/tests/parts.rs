@@ -8,15 +8,15 @@ use crate::families::framepack;
 use crate::families::framepack::tests::files::{
     framepack_tree, transformer_in, write_parts, write_siglip, write_transformer,
 };
-use crate::job::Lora;
-use crate::library::Companions;
+use crate::job::LoraChoice;
+use crate::library::ComponentOverrides;
 use crate::lora;
 use crate::model::{CatalogError, ModelFiles, ModelSpec};
 use crate::testing::made_up::{Shapes, clip_vision, comfy_tree, write};
 use crate::testing::published::{catalog_of, edited};
 
 /// A LoRA of rank 4 with these layers: name, outputs and inputs.
-fn write_lora(path: &Path, [down, up]: [&str; 2], layers: &[(String, u64, u64)]) -> Lora {
+fn write_lora(path: &Path, [down, up]: [&str; 2], layers: &[(String, u64, u64)]) -> LoraChoice {
     let mut shapes = Shapes::new();
     for (layer, outputs, inputs) in layers {
         shapes.insert(format!("{layer}.{down}.weight"), vec![4, *inputs]);
@@ -55,10 +55,10 @@ fn framepacks_own_downloads_make_both_models() {
     }
     // Repositories in folders of their own, which the user names.
     let place = snapshot("lllyasviel--FramePack_F1_I2V_HY_20250503");
-    let companions = Companions {
+    let companions = ComponentOverrides {
         text_encoder_2: Some(hunyuan.join("text_encoder_2")),
         image_encoder: Some(redux.join("image_encoder")),
-        ..Companions::default()
+        ..ComponentOverrides::default()
     };
     let spec = catalog.open_with(&place.to_string_lossy(), &companions);
     assert_eq!(spec.unwrap().variant, "F1");
@@ -87,17 +87,17 @@ fn missing_and_wrong_parts_are_told_with_the_file_to_get() {
     let qwen = other("qwen.safetensors", &qwen);
     let clip_h = other("clip_h.safetensors", &clip_vision());
     let ae = other("ae.safetensors", &shapes("ae"));
-    let text_encoder = Companions {
+    let text_encoder = ComponentOverrides {
         text_encoder: Some(qwen),
-        ..Companions::default()
+        ..ComponentOverrides::default()
     };
-    let image_encoder = Companions {
+    let image_encoder = ComponentOverrides {
         image_encoder: Some(clip_h),
-        ..Companions::default()
+        ..ComponentOverrides::default()
     };
-    let vae = Companions {
+    let vae = ComponentOverrides {
         vae: Some(ae),
-        ..Companions::default()
+        ..ComponentOverrides::default()
     };
     let nothing = tempfile::tempdir().unwrap();
     for (companions, right, found) in [

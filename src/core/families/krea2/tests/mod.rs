@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use crate::families::flux::tests::files::shapes;
 use crate::families::krea2;
 use crate::families::tests::FamilyCase;
-use crate::job::Sampler;
-use crate::library::Companions;
+use crate::job::SamplerKind;
+use crate::library::ComponentOverrides;
 use crate::model::ModelSpec;
 use crate::networks::Krea2TransformerConfig;
 use crate::testing::made_up::{Shapes, write};
@@ -56,7 +56,7 @@ pub(in crate::families) fn case() -> FamilyCase {
         num_steps: 8,
         guidance_scale: 1.0,
         shift: turbo_shift,
-        sampler: Sampler::Euler,
+        sampler: SamplerKind::Euler,
         edge: 1024,
         latent_channels: 16,
         tokenizer: "qwen",
@@ -199,6 +199,7 @@ fn the_text_half_alone_is_known_by_what_stands_before_its_names() {
     half.retain(|key, _| !key.contains("visual."));
     let text = models.join("text_encoders/qwen3vl_4b_bf16.safetensors");
     write(&text, &half, "BF16");
-    let spec = catalog_of(root.path()).open_with(&place.to_string_lossy(), &Companions::default());
+    let spec =
+        catalog_of(root.path()).open_with(&place.to_string_lossy(), &ComponentOverrides::default());
     assert_eq!(spec.unwrap().files.text_encoder, text);
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::families::flux::tests::files::shapes;
 use crate::families::qwen_image;
 use crate::families::tests::FamilyCase;
-use crate::job::Sampler;
+use crate::job::SamplerKind;
 use crate::library::ControlNetwork;
 use crate::model::{InputUse, ModelSpec};
 use crate::networks::{
@@ -65,7 +65,7 @@ pub(in crate::families) fn case() -> FamilyCase {
         num_steps: 50,
         guidance_scale: 4.0,
         shift: None,
-        sampler: Sampler::Euler,
+        sampler: SamplerKind::Euler,
         edge: 1328,
         latent_channels: 16,
         tokenizer: "qwen",

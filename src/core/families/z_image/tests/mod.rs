@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::families::flux::tests::files::shapes;
 use crate::families::tests::FamilyCase;
 use crate::families::z_image;
-use crate::job::Sampler;
+use crate::job::SamplerKind;
 use crate::library::ControlNetwork;
 use crate::networks::{ControlRefiner, ZImageControlConfig, ZImageTransformerConfig};
 use crate::testing::made_up::{Shapes, write};
@@ -54,7 +54,7 @@ pub(in crate::families) fn case() -> FamilyCase {
         num_steps: 8,
         guidance_scale: 1.0,
         shift: Some(3.0),
-        sampler: Sampler::Euler,
+        sampler: SamplerKind::Euler,
         edge: 1024,
         latent_channels: 16,
         tokenizer: "qwen",

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::*;
 use crate::job::Stage;
-use crate::media::{ClipOptions, Picture, write_clip, write_png};
+use crate::media::{ClipOptions, RgbPixels, write_clip, write_png};
 
 /// RIFE 4.25 of `tests/fixtures/rife` as a file whose numbers are all 0.
 fn network(folder: &Path) -> PathBuf {
@@ -26,7 +26,7 @@ fn network(folder: &Path) -> PathBuf {
 
 fn form(folder: &Path) -> PostprocessForm {
     let source = folder.join("clip.gif");
-    let frames = [10, 200, 90].map(|grey| Picture::from_fn(30, 20, |_, _| [grey; 3]).unwrap());
+    let frames = [10, 200, 90].map(|grey| RgbPixels::from_fn(30, 20, |_, _| [grey; 3]).unwrap());
     let options = ClipOptions {
         fps: 10.0,
         ..ClipOptions::default()
@@ -63,7 +63,7 @@ fn a_request_says_how_many_frames_there_will_be_and_is_kept_as_it_is() {
             (num_frames, fps)
         );
         assert_eq!((request.after.width, request.before.num_frames), (30, 3));
-        let retiming = Retiming::of(&request.before, &request.after);
+        let retiming = FrameRetiming::between(&request.before, &request.after);
         assert_eq!(retiming.num_frames(), num_frames);
     }
     let request = form.validate().unwrap();
@@ -87,7 +87,7 @@ fn what_cannot_be_made_is_refused_before_anything_is_computed() {
     let slow = refused(&|form| form.wish = PostprocessOptions::Interpolate(NewRate::Fps(10.0)));
     assert_eq!(slow, "the clip has 10 frames a second already: choose more");
     let one = folder.path().join("one.png");
-    write_png(&one, &Picture::from_fn(8, 8, |_, _| [9; 3]).unwrap()).unwrap();
+    write_png(&one, &RgbPixels::from_fn(8, 8, |_, _| [9; 3]).unwrap()).unwrap();
     let single = refused(&|form| form.source.clone_from(&one));
     assert!(single.starts_with("this is a single picture"), "{single}");
     let pickle = folder.path().join("flownet.pkl");

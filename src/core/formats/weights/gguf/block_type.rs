@@ -4,8 +4,8 @@
 
 use safetensors::Dtype;
 
+use crate::enum_macros::named;
 use crate::formats::weights::TensorType;
-use crate::named::named;
 
 named! {
     /// Numbers that share scales, as this version can expand them.
@@ -54,8 +54,8 @@ impl BlockType {
     }
 }
 
-/// Type of a number, with the values and bytes of one of its blocks. `None` for numbers
-/// that were given to no type, or to one that is gone.
+/// Type of a number, with the values and bytes of one of its blocks. `None` for numbers that were given to no type, or
+/// to one that is gone.
 pub(super) fn type_of_id(id: u32) -> Option<(TensorType, u64, u64)> {
     let plain = |dtype: Dtype| Some((TensorType::Plain(dtype), 1, dtype.bitsize() as u64 / 8));
     let foreign = |name, len, bytes| Some((TensorType::Foreign(name), len, bytes));

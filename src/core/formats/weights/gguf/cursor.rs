@@ -9,7 +9,7 @@ use crate::formats::weights::header::HeaderError;
 
 const WINDOW_BYTES: u64 = 64 << 10;
 
-pub(super) struct Cursor<'a> {
+pub(super) struct GgufCursor<'a> {
     file: &'a File,
     /// Offset of the next byte in the file.
     position: u64,
@@ -19,7 +19,7 @@ pub(super) struct Cursor<'a> {
     window_start: u64,
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> GgufCursor<'a> {
     pub(super) fn new(file: &'a File, start: u64, end: u64) -> Self {
         Self {
             file,

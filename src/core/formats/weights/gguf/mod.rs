@@ -16,9 +16,9 @@ use std::fs::File;
 
 pub use self::block_type::BlockType;
 use self::block_type::{removed_type, type_of_id};
-use self::cursor::Cursor;
-pub use self::value::{Element, List, Value};
-use super::header::{Header, HeaderError, TOO_LARGE, TensorInfo};
+use self::cursor::GgufCursor;
+pub use self::value::{GgufElement, GgufList, GgufValue};
+use super::header::{HeaderError, TOO_LARGE, TensorInfo, WeightHeader};
 
 /// The first bytes of every such file.
 pub const MAGIC: [u8; 4] = *b"GGUF";
@@ -37,9 +37,9 @@ const MAX_FUTURE_TYPE: u32 = 64;
 const MAX_NOTE_CHARS: usize = 1000;
 
 /// Reads the header of an open file, whose position does not matter and does not move.
-pub(super) fn read_header(file: &File) -> Result<Header, HeaderError> {
+pub(super) fn read_header(file: &File) -> Result<WeightHeader, HeaderError> {
     let file_bytes = file.metadata()?.len();
-    let mut cursor = Cursor::new(file, 4, file_bytes.min(MAX_HEADER_BYTES));
+    let mut cursor = GgufCursor::new(file, 4, file_bytes.min(MAX_HEADER_BYTES));
     check_version(cursor.u32()?)?;
     let num_tensors = cursor.u64()?;
     let num_entries = cursor.u64()?;
@@ -59,7 +59,7 @@ pub(super) fn read_header(file: &File) -> Result<Header, HeaderError> {
     let mut metadata = BTreeMap::new();
     for _ in 0..num_entries {
         let key = cursor.text("a key of its metadata", MAX_NAME_BYTES)?;
-        let value = Value::read(&mut cursor, &key)?;
+        let value = GgufValue::read(&mut cursor, &key)?;
         if metadata.contains_key(&key) {
             return unsound(format!("it has '{key}' twice"));
         }
@@ -76,9 +76,9 @@ pub(super) fn read_header(file: &File) -> Result<Header, HeaderError> {
     }
     let data_start = cursor.position().next_multiple_of(alignment_of(&metadata)?);
     place(&mut tensors, data_start, file_bytes)?;
-    let metadata = Metadata(metadata);
+    let metadata = GgufMetadata(metadata);
     metadata.reshape(&mut tensors, file)?;
-    Ok(Header {
+    Ok(WeightHeader {
         tensors,
         notes: metadata.notes(),
         file_bytes,
@@ -88,16 +88,16 @@ pub(super) fn read_header(file: &File) -> Result<Header, HeaderError> {
 
 /// Metadata of a file, by key.
 #[derive(Debug)]
-pub struct Metadata(BTreeMap<String, Value>);
+pub struct GgufMetadata(BTreeMap<String, GgufValue>);
 
-impl Metadata {
-    pub fn value(&self, key: &str) -> Option<&Value> {
+impl GgufMetadata {
+    pub fn value(&self, key: &str) -> Option<&GgufValue> {
         self.0.get(key)
     }
 
     pub fn text(&self, key: &str) -> Option<&str> {
         match self.value(key)? {
-            Value::Text(text) => Some(text),
+            GgufValue::Text(text) => Some(text),
             _ => None,
         }
     }
@@ -108,14 +108,14 @@ impl Metadata {
 
     pub fn flag(&self, key: &str) -> Option<bool> {
         match self.value(key)? {
-            Value::Flag(flag) => Some(*flag),
+            GgufValue::Flag(flag) => Some(*flag),
             other => other.as_number().map(|number| number != 0),
         }
     }
 
-    pub fn list(&self, key: &str) -> Option<List> {
+    pub fn list(&self, key: &str) -> Option<GgufList> {
         match self.value(key)? {
-            Value::List(list) => Some(*list),
+            GgufValue::List(list) => Some(*list),
             _ => None,
         }
     }
@@ -124,11 +124,11 @@ impl Metadata {
     pub fn each_text(
         &self,
         file: &File,
-        list: List,
+        list: GgufList,
         mut take: impl FnMut(Vec<u8>),
     ) -> Result<(), HeaderError> {
-        let mut cursor = Cursor::new(file, list.start, list.start + list.bytes);
-        if list.element != Element::Text {
+        let mut cursor = GgufCursor::new(file, list.start, list.start + list.bytes);
+        if list.element != GgufElement::Text {
             return unsound("expected a list of texts, found one of numbers".to_owned());
         }
         for _ in 0..list.count {
@@ -139,8 +139,8 @@ impl Metadata {
     }
 
     /// The bytes of a list of numbers.
-    pub fn list_bytes(&self, file: &File, list: List) -> Result<Vec<u8>, HeaderError> {
-        Cursor::new(file, list.start, list.start + list.bytes).bytes(list.bytes)
+    pub fn list_bytes(&self, file: &File, list: GgufList) -> Result<Vec<u8>, HeaderError> {
+        GgufCursor::new(file, list.start, list.start + list.bytes).bytes(list.bytes)
     }
 
     /// Metadata of the file, without its lists.
@@ -148,14 +148,14 @@ impl Metadata {
         let entries = self.0.iter();
         let notes = entries.filter_map(|(key, value)| {
             let text = match value {
-                Value::Unsigned(number) => number.to_string(),
-                Value::Signed(number) => number.to_string(),
-                Value::Float(number) => number.to_string(),
-                Value::Flag(flag) => flag.to_string(),
-                Value::Text(text) => text.chars().take(MAX_NOTE_CHARS).collect(),
-                Value::LongText(bytes) => format!("a text of {bytes} bytes"),
-                Value::List(_) if key.starts_with(shapes::ORIGINAL_SHAPE) => return None,
-                Value::List(list) => format!("a list of {}", list.count),
+                GgufValue::Unsigned(number) => number.to_string(),
+                GgufValue::Signed(number) => number.to_string(),
+                GgufValue::Float(number) => number.to_string(),
+                GgufValue::Flag(flag) => flag.to_string(),
+                GgufValue::Text(text) => text.chars().take(MAX_NOTE_CHARS).collect(),
+                GgufValue::LongText(bytes) => format!("a text of {bytes} bytes"),
+                GgufValue::List(_) if key.starts_with(shapes::ORIGINAL_SHAPE) => return None,
+                GgufValue::List(list) => format!("a list of {}", list.count),
             };
             Some((key.clone(), text))
         });
@@ -170,7 +170,8 @@ impl Metadata {
     ) -> Result<(), HeaderError> {
         shapes::unfold(tensors);
         for (key, value) in &self.0 {
-            let (Some(name), Value::List(list)) = (key.strip_prefix(shapes::ORIGINAL_SHAPE), value)
+            let (Some(name), GgufValue::List(list)) =
+                (key.strip_prefix(shapes::ORIGINAL_SHAPE), value)
             else {
                 continue;
             };
@@ -190,11 +191,11 @@ impl Metadata {
     }
 
     /// A shape in the metadata.
-    fn sizes(&self, file: &File, list: List) -> Result<Vec<u64>, HeaderError> {
+    fn sizes(&self, file: &File, list: GgufList) -> Result<Vec<u64>, HeaderError> {
         let width = list.element.width().unwrap_or(0) as usize;
         let is_whole = matches!(
             list.element,
-            Element::I32 | Element::U32 | Element::I64 | Element::U64
+            GgufElement::I32 | GgufElement::U32 | GgufElement::I64 | GgufElement::U64
         );
         if !is_whole || list.count > u64::from(MAX_RANK) {
             return unsound(format!(
@@ -246,8 +247,8 @@ fn check_version(version: u32) -> Result<(), HeaderError> {
 }
 
 /// A model in several files has most of its tensors elsewhere.
-fn check_split(metadata: &BTreeMap<String, Value>) -> Result<(), HeaderError> {
-    let number = |key| metadata.get(key).and_then(Value::as_number);
+fn check_split(metadata: &BTreeMap<String, GgufValue>) -> Result<(), HeaderError> {
+    let number = |key| metadata.get(key).and_then(GgufValue::as_number);
     match number("split.count") {
         Some(count) if count > 1 => unsupported(
             format!(
@@ -260,7 +261,7 @@ fn check_split(metadata: &BTreeMap<String, Value>) -> Result<(), HeaderError> {
     }
 }
 
-fn alignment_of(metadata: &BTreeMap<String, Value>) -> Result<u64, HeaderError> {
+fn alignment_of(metadata: &BTreeMap<String, GgufValue>) -> Result<u64, HeaderError> {
     let Some(value) = metadata.get("general.alignment") else {
         return Ok(DEFAULT_ALIGNMENT);
     };
@@ -271,7 +272,7 @@ fn alignment_of(metadata: &BTreeMap<String, Value>) -> Result<u64, HeaderError> 
 }
 
 /// The name of the next tensor, and what is said of it; `start` still counts from the start of the data.
-fn read_tensor(cursor: &mut Cursor<'_>) -> Result<(String, TensorInfo), HeaderError> {
+fn read_tensor(cursor: &mut GgufCursor<'_>) -> Result<(String, TensorInfo), HeaderError> {
     let name = cursor.text("the name of a tensor", MAX_NAME_BYTES)?;
     let rank = cursor.u32()?;
     if rank > MAX_RANK {

@@ -48,14 +48,14 @@ impl Writer {
     }
 }
 
-fn read(bytes: &[u8]) -> Result<Header, HeaderError> {
+fn read(bytes: &[u8]) -> Result<WeightHeader, HeaderError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.gguf");
     fs::write(&path, bytes).unwrap();
-    Header::open(&path).map(|(_, header)| header)
+    WeightHeader::open(&path).map(|(_, header)| header)
 }
 
-fn gguf(bytes: &[u8]) -> (Header, Metadata) {
+fn gguf(bytes: &[u8]) -> (WeightHeader, GgufMetadata) {
     let mut header = read(bytes).unwrap();
     let metadata = header.gguf.take().unwrap();
     (header, metadata)
@@ -116,7 +116,7 @@ fn lists_are_read_when_they_are_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.gguf");
     fs::write(&path, whole()).unwrap();
-    let (file, header) = Header::open(&path).unwrap();
+    let (file, header) = WeightHeader::open(&path).unwrap();
     let header = header.gguf.unwrap();
     let mut texts = Vec::new();
     let tokens = header.list("tokens").unwrap();
@@ -242,7 +242,7 @@ fn a_long_list_that_is_not_there_costs_nothing() {
     fs::write(&path, bytes.0).unwrap();
     let file = fs::File::options().write(true).open(&path).unwrap();
     file.set_len(1 << 42).unwrap();
-    let text = Header::open(&path).unwrap_err().to_string();
+    let text = WeightHeader::open(&path).unwrap_err().to_string();
     assert!(text.contains("cut off"), "{text}");
 }
 

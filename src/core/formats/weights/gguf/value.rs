@@ -2,7 +2,7 @@
 //!
 //! Lists and long texts are only located here, since the vocabulary of a tokenizer is most of a header.
 
-use super::cursor::Cursor;
+use super::cursor::GgufCursor;
 use crate::formats::weights::header::HeaderError;
 
 /// A longer text is no answer to a question that this program asks.
@@ -10,7 +10,7 @@ const MAX_TEXT_BYTES: u64 = 64 << 10;
 
 /// Value of one key.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub enum GgufValue {
     Unsigned(u64),
     Signed(i64),
     Float(f64),
@@ -18,13 +18,13 @@ pub enum Value {
     Text(String),
     /// A text too long to keep, and its bytes.
     LongText(u64),
-    List(List),
+    List(GgufList),
 }
 
 /// A list whose elements are still in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct List {
-    pub element: Element,
+pub struct GgufList {
+    pub element: GgufElement,
     pub count: u64,
     /// From the start of the file.
     pub start: u64,
@@ -33,7 +33,7 @@ pub struct List {
 
 /// The type of a value, or of the elements of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Element {
+pub enum GgufElement {
     U8,
     I8,
     U16,
@@ -51,7 +51,7 @@ pub enum Element {
 /// The number of a list among the types.
 const LIST: u32 = 9;
 
-impl Element {
+impl GgufElement {
     fn of_id(id: u32) -> Option<Self> {
         Some(match id {
             0 => Self::U8,
@@ -82,26 +82,26 @@ impl Element {
     }
 }
 
-impl Value {
-    pub(super) fn read(cursor: &mut Cursor<'_>, key: &str) -> Result<Self, HeaderError> {
+impl GgufValue {
+    pub(super) fn read(cursor: &mut GgufCursor<'_>, key: &str) -> Result<Self, HeaderError> {
         let id = cursor.u32()?;
         if id == LIST {
-            return List::read(cursor, key).map(Self::List);
+            return GgufList::read(cursor, key).map(Self::List);
         }
-        let element = Element::of_id(id).ok_or_else(|| unknown(id, key))?;
+        let element = GgufElement::of_id(id).ok_or_else(|| unknown(id, key))?;
         Ok(match element {
-            Element::U8 => Self::Unsigned(u8::from_le_bytes(cursor.array()?).into()),
-            Element::I8 => Self::Signed(i8::from_le_bytes(cursor.array()?).into()),
-            Element::U16 => Self::Unsigned(u16::from_le_bytes(cursor.array()?).into()),
-            Element::I16 => Self::Signed(i16::from_le_bytes(cursor.array()?).into()),
-            Element::U32 => Self::Unsigned(cursor.u32()?.into()),
-            Element::I32 => Self::Signed(i32::from_le_bytes(cursor.array()?).into()),
-            Element::F32 => Self::Float(f32::from_le_bytes(cursor.array()?).into()),
-            Element::Bool => Self::Flag(cursor.array::<1>()? != [0]),
-            Element::U64 => Self::Unsigned(cursor.u64()?),
-            Element::I64 => Self::Signed(i64::from_le_bytes(cursor.array()?)),
-            Element::F64 => Self::Float(f64::from_le_bytes(cursor.array()?)),
-            Element::Text => {
+            GgufElement::U8 => Self::Unsigned(u8::from_le_bytes(cursor.array()?).into()),
+            GgufElement::I8 => Self::Signed(i8::from_le_bytes(cursor.array()?).into()),
+            GgufElement::U16 => Self::Unsigned(u16::from_le_bytes(cursor.array()?).into()),
+            GgufElement::I16 => Self::Signed(i16::from_le_bytes(cursor.array()?).into()),
+            GgufElement::U32 => Self::Unsigned(cursor.u32()?.into()),
+            GgufElement::I32 => Self::Signed(i32::from_le_bytes(cursor.array()?).into()),
+            GgufElement::F32 => Self::Float(f32::from_le_bytes(cursor.array()?).into()),
+            GgufElement::Bool => Self::Flag(cursor.array::<1>()? != [0]),
+            GgufElement::U64 => Self::Unsigned(cursor.u64()?),
+            GgufElement::I64 => Self::Signed(i64::from_le_bytes(cursor.array()?)),
+            GgufElement::F64 => Self::Float(f64::from_le_bytes(cursor.array()?)),
+            GgufElement::Text => {
                 let len = cursor.u64()?;
                 if len > MAX_TEXT_BYTES {
                     cursor.skip(len)?;
@@ -125,14 +125,14 @@ impl Value {
     }
 }
 
-impl List {
-    fn read(cursor: &mut Cursor<'_>, key: &str) -> Result<Self, HeaderError> {
+impl GgufList {
+    fn read(cursor: &mut GgufCursor<'_>, key: &str) -> Result<Self, HeaderError> {
         let id = cursor.u32()?;
         if id == LIST {
             let reason = format!("its '{key}' is a list of lists, which no model has");
             return Err(HeaderError::Unsound(reason));
         }
-        let element = Element::of_id(id).ok_or_else(|| unknown(id, key))?;
+        let element = GgufElement::of_id(id).ok_or_else(|| unknown(id, key))?;
         let count = cursor.u64()?;
         let start = cursor.position();
         match element.width() {

@@ -2,7 +2,7 @@
 
 use super::pictures::dev;
 use super::*;
-use crate::job::{Control, ControlSettings, Edges};
+use crate::job::{CannyThresholds, ControlInput, ControlSettings};
 use crate::model::{ControlBy, ControlKind, ControlUse};
 
 fn with(controls: ControlUse) -> ModelSpec {
@@ -27,12 +27,12 @@ fn channels(kind: ControlKind) -> ModelSpec {
 }
 
 fn control(change: impl FnOnce(&mut FormControl)) -> FormControl {
-    let mut control = FormControl::from(Source::Picture(picture(640, 480)));
+    let mut control = FormControl::from(InputMedia::Picture(picture(640, 480)));
     change(&mut control);
     control
 }
 
-fn given(spec: &ModelSpec, controls: Vec<FormControl>) -> Result<Validated, String> {
+fn given(spec: &ModelSpec, controls: Vec<FormControl>) -> Result<ValidatedForm, String> {
     checked(spec, |form| form.controls = controls)
 }
 
@@ -72,7 +72,7 @@ fn a_control_of_a_network_goes_into_the_request_as_it_was_said() {
     let checked = given(&networks(), vec![one.clone(), two]).unwrap();
     assert_eq!(checked.notices, []);
     let request = checked.request;
-    assert_eq!(request.controls[0], Control::from(&one));
+    assert_eq!(request.controls[0], ControlInput::from(&one));
     assert_eq!(request.controls[0].settings.strength, 0.7);
     let inputs: Vec<_> = request.inputs().map(|it| it.to_str().unwrap()).collect();
     let expected = "a.jpg union.safetensors a.jpg edges.safetensors";
@@ -98,7 +98,11 @@ fn a_control_of_a_network_goes_into_the_request_as_it_was_said() {
 fn a_model_says_how_many_controls_it_takes_and_of_which_kind() {
     let of = |count| vec![control(|_| {}); count];
     let named = |kind| vec![control(|it| it.settings.kind = Some(kind))];
-    let made = || vec![control(|it| it.settings.made = Some(Edges::default()))];
+    let made = || {
+        vec![control(|it| {
+            it.settings.made = Some(CannyThresholds::default());
+        })]
+    };
     let network = vec![control(|it| {
         it.settings.network = Some("n.safetensors".into());
     })];
@@ -147,12 +151,12 @@ fn what_is_wrong_with_a_control_is_said_in_a_sentence() {
         assert_contains(&err, "two numbers between 0 and 1");
     }
     for (low, high) in [(0, 100), (200, 100), (1, 1001)] {
-        let err = problem(|it| it.settings.made = Some(Edges { low, high }));
+        let err = problem(|it| it.settings.made = Some(CannyThresholds { low, high }));
         assert_contains(&err, "two whole numbers from 1 to 1000");
     }
-    let err = problem(|it| it.source = Source::Clip(clip(64, 64, 8.0)));
+    let err = problem(|it| it.source = InputMedia::Clip(clip(64, 64, 8.0)));
     assert_contains(&err, "takes control pictures, not clips: a.mp4");
-    let err = problem(|it| it.mask = Some(Source::Picture(picture(64, 64))));
+    let err = problem(|it| it.mask = Some(InputMedia::Picture(picture(64, 64))));
     assert_contains(&err, "takes no mask with a control picture");
 }
 

@@ -29,7 +29,7 @@ fn a_guider_and_a_guided_part_are_kept_where_there_is_guidance_and_named_elsewhe
 
     let (request, text) = noted(&schnell(), with);
     let plain = GenerateRequest {
-        sampling: crate::job::Sampling {
+        sampling: crate::job::SamplingOptions {
             guider: Guider::Cfg,
             guidance_range: GuidanceRange::default(),
             ..request.sampling

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::families::flux;
-use crate::model::{Guidance, ImageRole};
+use crate::model::{GuidanceMode, ImageRole};
 
 /// As Flux dev: of any size up to 4 megapixels, begins on the way to an image, and takes a mask.
 pub(super) fn dev() -> ModelSpec {
@@ -10,7 +10,7 @@ pub(super) fn dev() -> ModelSpec {
     spec.family = flux::FAMILY;
     spec.image_role = ImageRole::Base;
     spec.mask = InputUse::Optional;
-    spec.guidance = Guidance::Distilled;
+    spec.guidance = GuidanceMode::Distilled;
     let defaults = &mut spec.defaults;
     (defaults.width, defaults.height, defaults.num_frames) = (1024, 1024, 1);
     let sampling = &mut defaults.sampling;
@@ -25,7 +25,7 @@ pub(super) fn dev() -> ModelSpec {
 /// As Flux schnell: without guidance.
 pub(super) fn schnell() -> ModelSpec {
     let mut spec = dev();
-    spec.guidance = Guidance::None;
+    spec.guidance = GuidanceMode::None;
     let sampling = &mut spec.defaults.sampling;
     (sampling.guidance_scale, sampling.num_steps) = (0.0, 4);
     spec

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::*;
 use crate::job::prompt::WildcardFolders;
-use crate::job::{GenerateRequest, Notice};
+use crate::job::{FormNotice, GenerateRequest};
 use crate::lora::LoraIndex;
 use crate::lora::tests::layers::comfy;
 use crate::model::test_spec;
@@ -42,18 +42,18 @@ impl Library {
         }
     }
 
-    fn validated(&self, prompt: &str) -> Validated {
+    fn validated(&self, prompt: &str) -> ValidatedForm {
         checked(&self.spec, |form| form.prompt = prompt.to_owned()).unwrap()
     }
 
-    fn settle(&self, request: &mut GenerateRequest) -> Result<Vec<Notice>, Vec<FieldError>> {
+    fn settle(&self, request: &mut GenerateRequest) -> Result<Vec<FormNotice>, Vec<FieldError>> {
         let wildcards = WildcardFolders::new([self.folder.path().to_owned()]);
         request.settle_prompts(&wildcards, &LoraIndex::from(self.files.clone()))
     }
 
     /// The settled request of a prompt, and all that is said of it.
     fn settled(&self, prompt: &str) -> (GenerateRequest, String) {
-        let Validated {
+        let ValidatedForm {
             mut request,
             notices,
         } = self.validated(prompt);

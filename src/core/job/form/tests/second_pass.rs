@@ -32,7 +32,7 @@ fn a_second_pass_makes_the_result_larger_in_whole_steps_of_the_model() {
 #[test]
 fn its_stages_see_their_own_size_and_strength() {
     let made = request(|_| {});
-    let recipe = Recipe::of(&made);
+    let recipe = Recipe::from_request(&made);
     let expected = [
         Stage::EncodeText,
         Stage::Denoise,
@@ -121,7 +121,7 @@ fn a_videos_second_pass_is_made_by_the_last_of_its_experts() {
         spec.files.transformer_2 = has_two.then(|| "low".into());
         let request = request_of(&spec, enlarged);
         assert_eq!((request.width, request.height), (384, 384));
-        let stages = Recipe::of(&request).stages;
+        let stages = Recipe::from_request(&request).stages;
         let last = stages[stages.len() - 4];
         let second = request.clone().of_pass(last, 1);
         assert!(second.is_second_pass() && second.begins_from_clip());

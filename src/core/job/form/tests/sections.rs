@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::families::framepack;
-use crate::job::{SectionOrder, Sections};
-use crate::model::Guidance;
+use crate::job::{SectionOrder, VideoSections};
+use crate::model::GuidanceMode;
 
 /// A model as FramePack is.
 fn framepack(order: SectionOrder) -> ModelSpec {
@@ -12,7 +12,7 @@ fn framepack(order: SectionOrder) -> ModelSpec {
     spec.section_order = Some(order);
     spec.start_image = InputUse::Required;
     spec.end_image = order.end_image();
-    spec.guidance = Guidance::Distilled;
+    spec.guidance = GuidanceMode::Distilled;
     spec.limits.fixed_size = false;
     spec.limits.size_multiple = 16;
     (spec.defaults.width, spec.defaults.height) = (640, 608);
@@ -35,7 +35,7 @@ fn original(change: impl FnOnce(&mut GenerateForm)) -> GenerateRequest {
 #[test]
 fn a_video_of_five_seconds_is_made_where_no_length_is_chosen() {
     let request = original(|_| {});
-    let expected = Sections {
+    let expected = VideoSections {
         count: 4,
         window: 9,
         order: SectionOrder::Original,
@@ -116,7 +116,7 @@ fn the_order_of_sections_decides_about_ends_and_videos_to_continue() {
     let continued = |fps| move |form: &mut GenerateForm| form.extend = Some(clip(640, 608, fps));
     let request = request_of(&f1, continued(30.0));
     let sections = request.sections.unwrap();
-    assert_eq!(sections.lead, Sections::lead_of(9, 9));
+    assert_eq!(sections.lead, VideoSections::lead_of(9, 9));
     assert_eq!(request.num_frames, sections.num_frames());
     let (_, text) = noted(&f1, continued(16.0));
     assert_contains(&text, "the new part moves slower");
@@ -137,11 +137,11 @@ fn an_images_aspect_chooses_the_bucket_and_the_image_is_cropped_to_it() {
     ] {
         let request = original(|form| form.image = Some(picture(size.0, size.1)));
         assert_eq!((request.width, request.height), bucket, "{size:?}");
-        assert_eq!(request.fit, Fit::Crop);
+        assert_eq!(request.fit, ResizeMode::Crop);
     }
     let request = original(|form| (form.width, form.height) = (Some(720), Some(400)));
     assert_eq!((request.width, request.height), (720, 400));
-    assert_eq!(request.fit, Fit::Stretch);
+    assert_eq!(request.fit, ResizeMode::Stretch);
 }
 
 #[test]

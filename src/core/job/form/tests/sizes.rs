@@ -1,7 +1,7 @@
 //! Widths and heights: what is made of those that are given, and of an image's aspect.
 
 use super::*;
-use crate::job::{ControlSettings, FormControl, Source};
+use crate::job::{ControlSettings, FormControl, InputMedia};
 use crate::model::nearest_multiple;
 
 fn of_size(width: u32, height: u32) -> impl Fn(&mut GenerateForm) {
@@ -108,7 +108,7 @@ fn a_video_has_the_aspect_of_any_given_image_and_the_models_area() {
     let from = |change: &dyn Fn(&mut GenerateForm)| {
         let mut form = form();
         change(&mut form);
-        snap::size(&form, &spec, &mut Findings::default())
+        snap::size(&form, &spec, &mut FormProblems::default())
     };
     let (wide, tall) = ((352, 192), (192, 352));
     let image = |form: &mut GenerateForm| form.image = Some(picture(1600, 800));
@@ -119,7 +119,7 @@ fn a_video_has_the_aspect_of_any_given_image_and_the_models_area() {
     assert_eq!(from(&video), wide);
     let control = |form: &mut GenerateForm| {
         form.controls = vec![FormControl {
-            source: Source::Clip(clip(1600, 800, 8.0)),
+            source: InputMedia::Clip(clip(1600, 800, 8.0)),
             mask: None,
             settings: ControlSettings::default(),
         }];

@@ -23,13 +23,13 @@ fn folder() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }
 
-fn flat(width: u32, height: u32, rgb: [u8; 3]) -> Picture {
-    Picture::from_fn(width, height, |_, _| rgb).unwrap()
+fn flat(width: u32, height: u32, rgb: [u8; 3]) -> RgbPixels {
+    RgbPixels::from_fn(width, height, |_, _| rgb).unwrap()
 }
 
 /// A soft gradient that moves.
-fn moving(width: u32, height: u32, frame: u32) -> Picture {
-    Picture::from_fn(width, height, |x, y| {
+fn moving(width: u32, height: u32, frame: u32) -> RgbPixels {
+    RgbPixels::from_fn(width, height, |x, y| {
         [
             (x * 2 + frame * 3) as u8 / 2 + 40,
             (y + 60) as u8 / 2 + 30,
@@ -49,7 +49,7 @@ fn files_in(folder: &Path) -> Vec<String> {
 }
 
 #[cfg(feature = "h264")]
-fn worst(a: &Picture, b: &Picture) -> u8 {
+fn worst(a: &RgbPixels, b: &RgbPixels) -> u8 {
     assert_eq!((a.width, a.height), (b.width, b.height));
     a.rgb
         .iter()
@@ -59,7 +59,7 @@ fn worst(a: &Picture, b: &Picture) -> u8 {
         .unwrap()
 }
 
-fn mean_error(a: &Picture, b: &Picture) -> f64 {
+fn mean_error(a: &RgbPixels, b: &RgbPixels) -> f64 {
     assert_eq!((a.width, a.height), (b.width, b.height));
     let sum: u64 = a
         .rgb
@@ -73,7 +73,7 @@ fn mean_error(a: &Picture, b: &Picture) -> f64 {
 #[test]
 fn a_finer_rate_factor_is_truer_and_larger() {
     let folder = folder();
-    let noise = Picture::from_fn(160, 96, |x, y| {
+    let noise = RgbPixels::from_fn(160, 96, |x, y| {
         let value = (x * 7919 + y * 104_729 + x * y * 31) % 251;
         [value as u8, (value / 2 + x) as u8, 128]
     })
@@ -147,7 +147,7 @@ fn without_settings_none_are_found() {
 fn pictures_come_back_without_loss_from_png_and_webp() {
     let folder = folder();
     let picture =
-        Picture::from_fn(53, 31, |x, y| [(x * 5) as u8, (y * 8) as u8, (x ^ y) as u8]).unwrap();
+        RgbPixels::from_fn(53, 31, |x, y| [(x * 5) as u8, (y * 8) as u8, (x ^ y) as u8]).unwrap();
     for extension in ["png", "webp"] {
         let path = folder.path().join("one").with_extension(extension);
         let paths = write_clip(
@@ -219,7 +219,7 @@ fn an_animation_keeps_the_transparency_of_each_frame_in_webp_and_numbered_pngs()
 #[test]
 fn several_frames_become_numbered_pngs() {
     let folder = folder();
-    let frames: Vec<Picture> = (0..3).map(|i| moving(20, 10, i * 9)).collect();
+    let frames: Vec<RgbPixels> = (0..3).map(|i| moving(20, 10, i * 9)).collect();
     let path = folder.path().join("a.b.PNG");
     let paths = write_clip(&path, &frames, ClipOptions::default()).unwrap();
     assert_eq!(
@@ -263,7 +263,7 @@ fn animations_have_all_frames_their_times_and_no_end() {
     use image::codecs::webp::WebPDecoder;
 
     let folder = folder();
-    let frames: Vec<Picture> = (0..7).map(|i| moving(40, 30, i * 5)).collect();
+    let frames: Vec<RgbPixels> = (0..7).map(|i| moving(40, 30, i * 5)).collect();
     for (fps, seven_frames_ms) in [(8.0, 875), (24.0, 292), (23.976, 292), (30.0, 233)] {
         let options = ClipOptions {
             fps,
@@ -307,7 +307,7 @@ fn animations_have_all_frames_their_times_and_no_end() {
                     .pixels()
                     .flat_map(|pixel| [pixel[0], pixel[1], pixel[2]])
                     .collect();
-                let frame = Picture::new(rgba.width(), rgba.height(), rgb).unwrap();
+                let frame = RgbPixels::new(rgba.width(), rgba.height(), rgb).unwrap();
                 assert!(mean_error(&frame, original) < 3.0, "{fps}");
             }
         }
@@ -318,7 +318,7 @@ fn animations_have_all_frames_their_times_and_no_end() {
 fn a_gif_of_fast_frames_keeps_its_length() {
     let folder = folder();
     let path = folder.path().join("fast.gif");
-    let frames: Vec<Picture> = (0..60).map(|i| moving(8, 8, i)).collect();
+    let frames: Vec<RgbPixels> = (0..60).map(|i| moving(8, 8, i)).collect();
     write_clip(
         &path,
         &frames,
@@ -391,7 +391,7 @@ fn a_sequence_that_cannot_be_named_leaves_nothing() {
 #[test]
 fn what_cannot_become_a_clip_is_refused_in_a_sentence() {
     let folder = folder();
-    let told = |name: &str, frames: &[Picture], options: ClipOptions| {
+    let told = |name: &str, frames: &[RgbPixels], options: ClipOptions| {
         let path = folder.path().join(name);
         let words = write_clip(&path, frames, options).unwrap_err().to_string();
         assert!(files_in(folder.path()).is_empty(), "{name}");
@@ -430,7 +430,7 @@ fn what_cannot_become_a_clip_is_refused_in_a_sentence() {
         told("a.gif", &uneven, plain()),
         "every frame must be 4 × 4, but one is 4 × 5: /a.gif"
     );
-    let broken = [Picture {
+    let broken = [RgbPixels {
         width: 4,
         height: 4,
         rgb: vec![0; 5],

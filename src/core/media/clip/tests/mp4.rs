@@ -11,7 +11,7 @@ use super::super::*;
 use super::{flat, folder, mean_error, moving, worst};
 
 /// Frames of an MP4 by an independent reader, as RGB, cut to the track's size.
-fn frames_of_mp4(path: &Path) -> Vec<Picture> {
+fn frames_of_mp4(path: &Path) -> Vec<RgbPixels> {
     let bytes = fs::read(path).unwrap();
     let mp4 = Mp4::read_bytes(&bytes).unwrap();
     let track = mp4.tracks().values().next().unwrap();
@@ -56,9 +56,9 @@ fn parameter_sets(config: &[u8]) -> Vec<u8> {
 }
 
 /// BT.709 as the standard writes it, in floating point.
-fn rgb_from_yuv(yuv: &DecodedYUV<'_>, width: u32, height: u32) -> Picture {
+fn rgb_from_yuv(yuv: &DecodedYUV<'_>, width: u32, height: u32) -> RgbPixels {
     let (luma, chroma, _) = yuv.strides();
-    Picture::from_fn(width, height, |x, y| {
+    RgbPixels::from_fn(width, height, |x, y| {
         let (x, y) = (x as usize, y as usize);
         let at = y / 2 * chroma + x / 2;
         let brightness = (f64::from(yuv.y()[y * luma + x]) - 16.0) * 255.0 / 219.0;
@@ -117,7 +117,7 @@ fn an_mp4_has_the_exact_size_whatever_the_parity() {
         (16, 2),
         (250, 130),
     ] {
-        let frames: Vec<Picture> = (0..3).map(|i| moving(width, height, i)).collect();
+        let frames: Vec<RgbPixels> = (0..3).map(|i| moving(width, height, i)).collect();
         write_clip(&path, &frames, ClipOptions::default()).unwrap();
         let decoded = frames_of_mp4(&path);
         assert_eq!(decoded.len(), 3, "{width} × {height}");
@@ -171,7 +171,7 @@ fn an_mp4_lasts_as_long_as_its_frames() {
 fn an_mp4_can_be_entered_at_several_frames_and_its_header_comes_first() {
     let folder = folder();
     let path = folder.path().join("long.mp4");
-    let frames: Vec<Picture> = (0..100).map(|i| moving(32, 32, i)).collect();
+    let frames: Vec<RgbPixels> = (0..100).map(|i| moving(32, 32, i)).collect();
     write_clip(&path, &frames, ClipOptions::default()).unwrap();
     let bytes = fs::read(&path).unwrap();
     let position = |name: &[u8]| bytes.windows(4).position(|four| four == name).unwrap();
@@ -188,7 +188,7 @@ fn the_worst_noise_fits_into_an_mp4() {
     let folder = folder();
     let path = folder.path().join("noise.mp4");
     let mut random = 1_u64;
-    let noise = Picture::from_fn(160, 96, |_, _| {
+    let noise = RgbPixels::from_fn(160, 96, |_, _| {
         random = random
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);

@@ -1,6 +1,6 @@
 //! H.264 structure of an MP4: parameter sets, and the units of a sample.
 
-use crate::formats::mp4::Bytes;
+use crate::formats::mp4::BoxBytes;
 
 /// The parameter sets and the form of the samples, out of an `avcC` box.
 #[derive(Clone, Debug, Default)]
@@ -13,7 +13,7 @@ pub(super) struct AvcConfig {
 
 impl AvcConfig {
     pub fn read(content: &[u8]) -> Option<Self> {
-        let mut bytes = Bytes(content);
+        let mut bytes = BoxBytes(content);
         bytes.skip(4)?;
         let length_bytes = usize::from(bytes.u8()? & 3) + 1;
         let mut sets = |mask: u8| {
@@ -35,7 +35,7 @@ impl AvcConfig {
     /// The units of a sample, each after its length; a unit that is cut off is left out.
     pub fn units<'a>(&self, sample: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         let length_bytes = self.length_bytes;
-        let mut bytes = Bytes(sample);
+        let mut bytes = BoxBytes(sample);
         std::iter::from_fn(move || {
             let length = bytes
                 .take(length_bytes)?

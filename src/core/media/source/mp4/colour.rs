@@ -2,21 +2,21 @@
 //!
 //! A file that names no matrix is taken for BT.601 of limited range, as ffmpeg does, which writes and reads most of them.
 
-use safelight_loops::yuv::Matrix;
+use safelight_loops::yuv::YuvMatrix;
 
 use super::super::display::UNSPECIFIED;
-use crate::formats::mp4::Bytes;
+use crate::formats::mp4::BoxBytes;
 
 /// Numbers in the tables of ITU-T H.273.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Colour {
+pub(super) struct VideoColor {
     pub primaries: u8,
     pub transfer: u8,
     pub matrix: u8,
     pub is_full_range: bool,
 }
 
-impl Colour {
+impl VideoColor {
     pub const UNKNOWN: Self = Self {
         primaries: UNSPECIFIED,
         transfer: UNSPECIFIED,
@@ -26,7 +26,7 @@ impl Colour {
 
     /// From the content of a `colr` box; `None` for an ICC profile.
     pub fn from_box(content: &[u8]) -> Option<Self> {
-        let mut bytes = Bytes(content);
+        let mut bytes = BoxBytes(content);
         let kind = bytes.array::<4>()?;
         let mut number = || bytes.u16().and_then(|number| u8::try_from(number).ok());
         let (primaries, transfer, matrix) = (number()?, number()?, number()?);
@@ -67,7 +67,7 @@ impl Colour {
         })
     }
 
-    pub fn matrix(self) -> Matrix {
+    pub fn matrix(self) -> YuvMatrix {
         let (red, blue) = match self.matrix {
             1 => (0.2126, 0.0722),
             4 => (0.30, 0.11),
@@ -75,7 +75,7 @@ impl Colour {
             9 | 10 => (0.2627, 0.0593),
             _ => (0.299, 0.114),
         };
-        Matrix {
+        YuvMatrix {
             red,
             blue,
             is_full_range: self.is_full_range,

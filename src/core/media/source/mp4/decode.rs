@@ -1,27 +1,27 @@
 //! Samples of H.264 through OpenH264 into pictures, in the order in which they are shown.
 //!
-//! The decoder does not flush after each sample, which would break clips whose frames are stored
-//! in another order than they are shown.
+//! The decoder does not flush after each sample, which would break clips whose frames are stored in another order than
+//! they are shown.
 
 use openh264::decoder::{DecodeOptions, DecodedYUV, Decoder, Flush};
 use openh264::formats::YUVSource as _;
-use safelight_loops::yuv::{Decoded, rgb_from_planes};
+use safelight_loops::yuv::{DecodedPlanes, rgb_from_planes};
 
 use super::avc::AvcConfig;
-use super::colour::Colour;
-use crate::media::Picture;
-use crate::media::open::{Failure, picture_from_rgb};
+use super::colour::VideoColor;
+use crate::media::RgbPixels;
+use crate::media::open::{DecodeFailure, picture_from_rgb};
 
 /// A decoder that is fed sample by sample.
-pub(super) struct Frames {
+pub(super) struct DecodedFrames {
     decoder: Decoder,
     config: AvcConfig,
-    colour: Colour,
+    colour: VideoColor,
     is_begun: bool,
 }
 
-impl Frames {
-    pub fn new(config: AvcConfig, colour: Colour) -> Result<Self, Failure> {
+impl DecodedFrames {
+    pub fn new(config: AvcConfig, colour: VideoColor) -> Result<Self, DecodeFailure> {
         Ok(Self {
             decoder: Decoder::new().map_err(|err| damaged(&err))?,
             config,
@@ -31,7 +31,7 @@ impl Frames {
     }
 
     /// The next picture that is ready, if the sample completed one.
-    pub fn feed(&mut self, sample: &[u8]) -> Result<Option<Picture>, Failure> {
+    pub fn feed(&mut self, sample: &[u8]) -> Result<Option<RgbPixels>, DecodeFailure> {
         let mut stream = Vec::with_capacity(sample.len() + 64);
         if !self.is_begun {
             let sets = self.config.sequence_sets.iter();
@@ -46,7 +46,7 @@ impl Frames {
             push_unit(&mut stream, unit);
         }
         if length != sample.len() {
-            return Err(Failure::Damaged("a frame of it is cut".to_owned()));
+            return Err(DecodeFailure::Damaged("a frame of it is cut".to_owned()));
         }
         let options = DecodeOptions::new().flush_after_decode(Flush::NoFlush);
         let yuv = self.decoder.decode_with_options(&stream, options);
@@ -56,7 +56,7 @@ impl Frames {
     }
 
     /// The pictures that waited for later ones.
-    pub fn rest(&mut self) -> Result<Vec<Picture>, Failure> {
+    pub fn rest(&mut self) -> Result<Vec<RgbPixels>, DecodeFailure> {
         let colour = self.colour;
         let rest = self
             .decoder
@@ -71,14 +71,14 @@ fn push_unit(stream: &mut Vec<u8>, unit: &[u8]) {
     stream.extend(unit);
 }
 
-fn damaged(err: &openh264::Error) -> Failure {
-    Failure::from_words(&format!("its H.264 cannot be decoded: {err}"))
+fn damaged(err: &openh264::Error) -> DecodeFailure {
+    DecodeFailure::from_words(&format!("its H.264 cannot be decoded: {err}"))
 }
 
-fn picture(yuv: &DecodedYUV<'_>, colour: Colour) -> Result<Picture, Failure> {
+fn picture(yuv: &DecodedYUV<'_>, colour: VideoColor) -> Result<RgbPixels, DecodeFailure> {
     let (width, height) = yuv.dimensions();
     let (stride, chroma_stride, _) = yuv.strides();
-    let planes = Decoded {
+    let planes = DecodedPlanes {
         width,
         height,
         y: yuv.y(),
@@ -88,6 +88,6 @@ fn picture(yuv: &DecodedYUV<'_>, colour: Colour) -> Result<Picture, Failure> {
         chroma_stride,
     };
     let rgb = rgb_from_planes(&planes, colour.matrix())
-        .ok_or_else(|| Failure::Damaged("its planes are too small".to_owned()))?;
+        .ok_or_else(|| DecodeFailure::Damaged("its planes are too small".to_owned()))?;
     picture_from_rgb(width as u32, height as u32, rgb)
 }

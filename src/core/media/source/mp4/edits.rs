@@ -4,7 +4,7 @@
 
 /// A stretch of the track's time that is shown; the end is open when absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Edit {
+pub(super) struct TrackEdit {
     pub begin: i64,
     pub end: Option<i64>,
     /// Time at which it is presented, in the track's units.
@@ -12,15 +12,15 @@ pub(super) struct Edit {
 }
 
 /// Time ranges that any of a track's edits shows, in no order: they only decide whether a time is shown at all.
-pub(super) struct Shown {
+pub(super) struct ShownEdits {
     /// In the order of time and with gaps between them, so that a time is found in few steps: a file may have millions
     /// of edits, and a million samples to ask for cost it nothing. All times are shown where absent.
-    stretches: Option<Vec<Edit>>,
+    stretches: Option<Vec<TrackEdit>>,
 }
 
-impl Shown {
+impl ShownEdits {
     /// All times where there are no edits.
-    pub fn by(mut edits: Vec<Edit>) -> Self {
+    pub fn from_edits(mut edits: Vec<TrackEdit>) -> Self {
         if edits.is_empty() {
             return Self { stretches: None };
         }
@@ -67,13 +67,13 @@ mod tests {
 
     use super::*;
 
-    fn edit(begin: i64, end: impl Into<Option<i64>>) -> Edit {
+    fn edit(begin: i64, end: impl Into<Option<i64>>) -> TrackEdit {
         let (end, at) = (end.into(), begin);
-        Edit { begin, end, at }
+        TrackEdit { begin, end, at }
     }
 
     /// Looks through all edits.
-    fn is_shown(edits: &[Edit], time: i64) -> bool {
+    fn is_shown(edits: &[TrackEdit], time: i64) -> bool {
         edits.is_empty()
             || edits
                 .iter()
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn edits_that_overlap_touch_or_show_nothing_become_stretches_with_gaps() {
-        let shown = Shown::by(vec![
+        let shown = ShownEdits::from_edits(vec![
             edit(20, 20),
             edit(5, 9),
             edit(7, 8),
@@ -97,12 +97,12 @@ mod tests {
 
     #[test]
     fn times_follow_the_order_of_the_edits_and_the_gaps_between_them() {
-        let at = |at, begin, end| Edit {
+        let at = |at, begin, end| TrackEdit {
             at,
             ..edit(begin, end)
         };
         // The second follows the first at once, the third after a gap.
-        let shown = Shown::by(vec![at(5, 10, 20), at(15, 30, 40), at(90, 40, 44)]);
+        let shown = ShownEdits::from_edits(vec![at(5, 10, 20), at(15, 30, 40), at(90, 40, 44)]);
         let found = [9, 10, 19, 25, 30, 39, 40, 43, 44].map(|time| shown.presented(time, 2));
         let expected = [
             None,
@@ -121,8 +121,11 @@ mod tests {
     #[test]
     fn no_edits_show_everything_and_empty_ones_nothing() {
         for time in [i64::MIN, -1, 0, 3, i64::MAX] {
-            assert!(Shown::by(Vec::new()).includes(time), "{time}");
-            assert!(!Shown::by(vec![edit(3, 3)]).includes(time), "{time}");
+            assert!(ShownEdits::from_edits(Vec::new()).includes(time), "{time}");
+            assert!(
+                !ShownEdits::from_edits(vec![edit(3, 3)]).includes(time),
+                "{time}"
+            );
         }
     }
 
@@ -147,7 +150,7 @@ mod tests {
                 };
                 edits.push(edit(begin, end));
             }
-            let shown = Shown::by(edits.clone());
+            let shown = ShownEdits::from_edits(edits.clone());
             let times = (-2..60).chain(i64::MAX - 62..=i64::MAX);
             for time in times.chain([i64::MIN, 1 << 40]) {
                 let expected = is_shown(&edits, time);

@@ -2,23 +2,23 @@
 //!
 //! Only the samples of one track are gathered.
 
-use super::track::{MAX_SAMPLES, Sample, TOO_MANY};
-use crate::formats::mp4::{Bytes, boxes, child};
+use super::track::{MAX_SAMPLES, TOO_MANY, TrackSample};
+use crate::formats::mp4::{BoxBytes, boxes, child};
 
 /// Properties of samples where a fragment gives none.
 #[derive(Clone, Copy, Default)]
-struct Defaults {
+struct SampleDefaults {
     duration: u32,
     size: u32,
     flags: u32,
 }
 
 /// Gathers a track's samples out of one fragment after the other.
-pub(super) struct Fragments {
+pub(super) struct FragmentReader {
     track: u32,
-    defaults: Defaults,
+    defaults: SampleDefaults,
     now: i64,
-    pub samples: Vec<Sample>,
+    pub samples: Vec<TrackSample>,
 }
 
 /// The bit in a sample's flags that says that decoding cannot begin with it.
@@ -26,7 +26,7 @@ const IS_NOT_SYNC: u32 = 0x1_0000;
 /// Error of a fragment that ends before its content.
 const CUT: &str = "a fragment of it is cut";
 
-impl Fragments {
+impl FragmentReader {
     /// With the defaults in the content of a `moov` box.
     pub fn new(movie: &[u8], track: u32) -> Self {
         let defaults = child(movie, *b"mvex")
@@ -34,11 +34,11 @@ impl Fragments {
             .flat_map(boxes)
             .filter(|(name, _)| name == b"trex")
             .find_map(|(_, content)| {
-                let mut bytes = Bytes(content);
+                let mut bytes = BoxBytes(content);
                 bytes.skip(4)?;
                 let id = bytes.u32()?;
                 bytes.skip(4)?;
-                let defaults = Defaults {
+                let defaults = SampleDefaults {
                     duration: bytes.u32()?,
                     size: bytes.u32()?,
                     flags: bytes.u32()?,
@@ -82,8 +82,8 @@ impl Fragments {
     }
 
     /// Start of the part's data, and defaults of its samples.
-    fn part_header(&self, header: &[u8], begin: u64) -> Option<(u64, Defaults)> {
-        let mut bytes = Bytes(header);
+    fn part_header(&self, header: &[u8], begin: u64) -> Option<(u64, SampleDefaults)> {
+        let mut bytes = BoxBytes(header);
         let (_, flags) = bytes.version()?;
         // The track's number.
         bytes.skip(4)?;
@@ -112,7 +112,7 @@ impl Fragments {
         run: &[u8],
         base: u64,
         at: u64,
-        defaults: Defaults,
+        defaults: SampleDefaults,
     ) -> Result<u64, &'static str> {
         let count = first_number(run).ok_or(CUT)? as usize;
         if count > MAX_SAMPLES.saturating_sub(self.samples.len()) {
@@ -127,9 +127,9 @@ impl Fragments {
         run: &[u8],
         base: u64,
         mut at: u64,
-        defaults: Defaults,
+        defaults: SampleDefaults,
     ) -> Option<u64> {
-        let mut bytes = Bytes(run);
+        let mut bytes = BoxBytes(run);
         let (_, flags) = bytes.version()?;
         let has = |bit: u32| flags & bit != 0;
         let count = bytes.u32()? as usize;
@@ -149,7 +149,7 @@ impl Fragments {
             };
             let sample_flags = value(0x400, usual)?;
             let offset = value(0x800, 0)?.cast_signed();
-            self.samples.push(Sample {
+            self.samples.push(TrackSample {
                 offset: at,
                 size,
                 shown_at: self.now.checked_add(offset.into())?,
@@ -165,14 +165,14 @@ impl Fragments {
 
 /// Number after the version and the flags: the track in a part's header, the count of samples in a run.
 fn first_number(content: &[u8]) -> Option<u32> {
-    let mut bytes = Bytes(content);
+    let mut bytes = BoxBytes(content);
     bytes.version()?;
     bytes.u32()
 }
 
 /// When the first sample of a part is decoded.
 fn time_of(content: &[u8]) -> Option<i64> {
-    let mut bytes = Bytes(content);
+    let mut bytes = BoxBytes(content);
     let (version, _) = bytes.version()?;
     i64::try_from(bytes.sized(version)?).ok()
 }
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn runs_that_are_too_many_together_are_refused_before_they_take_room() {
-        let mut fragments = Fragments::new(&[], 1);
+        let mut fragments = FragmentReader::new(&[], 1);
         fragments.add(&fragment(&[3, 0, 2]), 0).unwrap();
         assert_eq!(fragments.samples.len(), 5);
         // The first of the runs finds room.

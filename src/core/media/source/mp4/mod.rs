@@ -18,43 +18,44 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use avc::AvcConfig;
-use colour::Colour;
-use decode::Frames;
-use fragments::Fragments;
+use colour::VideoColor;
+use decode::DecodedFrames;
+use fragments::FragmentReader;
 pub(in crate::media) use sound::sound;
-use sps::Sps;
+use sps::SequenceParameters;
 pub(super) use track::MAX_SAMPLES;
-use track::{Sample, Track};
+use track::{TrackSample, VideoTrack};
 
 use super::display::{PixelAspect, VideoColours, conversions, make_square, square_size};
-use super::{ClipInfo, Sink, UnsupportedVideo, VideoFacts};
+use super::{ClipInfo, FrameSink, UnsupportedVideo, VideoFacts};
 use crate::formats::ByteSource;
 use crate::formats::mp4::file_boxes;
 use crate::media::colour::{ColourConversion, PQ, declared_peak};
-use crate::media::open::{Failure, check_size, upright};
+use crate::media::open::{DecodeFailure, check_size, upright};
 use crate::media::times::FrameTiming;
-use crate::media::{FrameStarts, HAS_H264, MediaError, Picture};
+use crate::media::{FrameStarts, HAS_H264, MediaError, RgbPixels};
 
 /// The decoder's own limit: 36 864 blocks of 16 × 16 pixels.
 const MAX_FRAME_PIXELS: u64 = 36_864 * 256;
 /// The rate of a clip that tells no times.
 const DEFAULT_FPS: f64 = 24.0;
 
-pub(super) struct Movie {
+pub(super) struct Mp4Source {
     path: PathBuf,
     source: ByteSource<File>,
-    track: Track,
+    track: VideoTrack,
     config: AvcConfig,
-    colour: Colour,
+    colour: VideoColor,
     conversion: Option<ColourConversion>,
     pixel_aspect: PixelAspect,
     /// The times of all samples, in the order in which they are shown.
     times: Vec<i64>,
 }
 
-impl Movie {
+impl Mp4Source {
     pub fn open(path: &Path, file: File, len: u64) -> Result<(Self, VideoFacts), UnsupportedVideo> {
-        let failed = |failure: Failure| UnsupportedVideo::Failed(failure.into_error("MP4", path));
+        let failed =
+            |failure: DecodeFailure| UnsupportedVideo::Failed(failure.into_error("MP4", path));
         let mut source = ByteSource::new(file, len);
         let track = read_track(&mut source).map_err(failed)?;
         if !matches!(&track.codec, b"avc1" | b"avc3") {
@@ -64,12 +65,12 @@ impl Movie {
             return Err(UnsupportedVideo::Codec("H.264".to_owned()));
         }
         let config = AvcConfig::read(&track.avc_config)
-            .ok_or_else(|| failed(Failure::Damaged("its H.264 has no header".to_owned())))?;
+            .ok_or_else(|| failed(DecodeFailure::Damaged("its H.264 has no header".to_owned())))?;
         let sps = sequence(&mut source, &track, &config).map_err(failed)?;
         check_decodable(&sps)?;
         check_size(sps.width, sps.height).map_err(failed)?;
-        let of_stream = sps.colour.unwrap_or(Colour::UNKNOWN);
-        let colour = of_stream.or(track.colour.unwrap_or(Colour::UNKNOWN));
+        let of_stream = sps.colour.unwrap_or(VideoColor::UNKNOWN);
+        let colour = of_stream.or(track.colour.unwrap_or(VideoColor::UNKNOWN));
         let mut peak = track.peak;
         if colour.transfer == PQ && peak.is_none() {
             peak = peak_in_sei(&mut source, &track, &config).map_err(failed)?;
@@ -114,10 +115,10 @@ impl Movie {
         Ok((movie, facts))
     }
 
-    fn read_from(&mut self, from: usize, sink: &mut Sink<'_>) -> Result<(), MediaError> {
+    fn read_from(&mut self, from: usize, sink: &mut FrameSink<'_>) -> Result<(), MediaError> {
         let path = self.path.clone();
-        let failed = |failure: Failure| failure.into_error("MP4", &path);
-        let mut frames = Frames::new(self.config.clone(), self.colour).map_err(failed)?;
+        let failed = |failure: DecodeFailure| failure.into_error("MP4", &path);
+        let mut frames = DecodedFrames::new(self.config.clone(), self.colour).map_err(failed)?;
         let total = self.track.samples.len();
         let mut index = from;
         // Pictures come in the order of their times, which are next to them in the file.
@@ -144,24 +145,25 @@ impl Movie {
         if index < total {
             let lost = total - index;
             let text = format!("{lost} of its {total} frames cannot be decoded");
-            return Err(failed(Failure::Damaged(text)));
+            return Err(failed(DecodeFailure::Damaged(text)));
         }
         Ok(())
     }
 
-    fn as_shown(&self, mut picture: Picture) -> Result<Picture, MediaError> {
+    fn as_shown(&self, mut picture: RgbPixels) -> Result<RgbPixels, MediaError> {
         if let Some(conversion) = &self.conversion {
             let converted = conversion.convert_rgb(&mut picture.rgb);
-            converted.map_err(|why| Failure::Unsupported(why).into_error("MP4", &self.path))?;
+            converted
+                .map_err(|why| DecodeFailure::Unsupported(why).into_error("MP4", &self.path))?;
         }
         make_square(picture, self.pixel_aspect)
     }
 }
 
-fn read_track(source: &mut ByteSource<File>) -> Result<Track, Failure> {
-    let id = |movie: &[u8]| Track::first_video(movie).map(|track| track.id);
+fn read_track(source: &mut ByteSource<File>) -> Result<VideoTrack, DecodeFailure> {
+    let id = |movie: &[u8]| VideoTrack::first_video(movie).map(|track| track.id);
     let (movie, more) = movie_and_samples(source, &id)?;
-    let mut track = Track::first_video(&movie)?;
+    let mut track = VideoTrack::first_video(&movie)?;
     track.samples.extend(more);
     Ok(track)
 }
@@ -169,10 +171,10 @@ fn read_track(source: &mut ByteSource<File>) -> Result<Track, Failure> {
 /// The content of the movie box, and what fragments add to the samples of the track whose number `id` gives.
 fn movie_and_samples(
     source: &mut ByteSource<File>,
-    id: &dyn Fn(&[u8]) -> Result<u32, Failure>,
-) -> Result<(Vec<u8>, Vec<Sample>), Failure> {
+    id: &dyn Fn(&[u8]) -> Result<u32, DecodeFailure>,
+) -> Result<(Vec<u8>, Vec<TrackSample>), DecodeFailure> {
     let mut movie: Option<Vec<u8>> = None;
-    let mut fragments: Option<Fragments> = None;
+    let mut fragments: Option<FragmentReader> = None;
     let mut boxes = file_boxes(source);
     let mut end = 0;
     while let Some(part) = boxes.next_part()? {
@@ -182,28 +184,31 @@ fn movie_and_samples(
             b"moov" if movie.is_none() => movie = Some(boxes.content(&part)?),
             b"moof" => {
                 let Some(movie) = &movie else {
-                    return Err(Failure::Damaged(
+                    return Err(DecodeFailure::Damaged(
                         "a fragment stands before its header".to_owned(),
                     ));
                 };
                 let content = boxes.content(&part)?;
                 let gathered = match &mut fragments {
                     Some(gathered) => gathered,
-                    None => fragments.insert(Fragments::new(movie, id(movie)?)),
+                    None => fragments.insert(FragmentReader::new(movie, id(movie)?)),
                 };
                 let added = gathered.add(&content, begin);
-                added.map_err(|text| Failure::Damaged(text.to_owned()))?;
+                added.map_err(|text| DecodeFailure::Damaged(text.to_owned()))?;
             }
             _ => {}
         }
     }
     // A file that ends before its movie box is cut off.
-    let movie = movie.ok_or(Failure::Truncated)?;
+    let movie = movie.ok_or(DecodeFailure::Truncated)?;
     let more = fragments.map_or_else(Vec::new, |fragments| fragments.samples);
     Ok((movie, more))
 }
 
-fn sample_bytes(source: &mut ByteSource<File>, sample: Sample) -> Result<Vec<u8>, Failure> {
+fn sample_bytes(
+    source: &mut ByteSource<File>,
+    sample: TrackSample,
+) -> Result<Vec<u8>, DecodeFailure> {
     Ok(source.read_at(sample.offset, sample.size.into())?)
 }
 
@@ -214,9 +219,9 @@ const SEQUENCE_SET: u8 = 7;
 /// The sequence parameter set: in the header, or in the first sample.
 fn sequence(
     source: &mut ByteSource<File>,
-    track: &Track,
+    track: &VideoTrack,
     config: &AvcConfig,
-) -> Result<Sps, Failure> {
+) -> Result<SequenceParameters, DecodeFailure> {
     let first = match (config.sequence_sets.first(), track.samples.first()) {
         (Some(set), _) => Some(set.clone()),
         (None, Some(sample)) => {
@@ -228,16 +233,16 @@ fn sequence(
         (None, None) => None,
     };
     first
-        .and_then(|unit| Sps::read(&unit))
-        .ok_or_else(|| Failure::Damaged("its H.264 has no parameters".to_owned()))
+        .and_then(|unit| SequenceParameters::read(&unit))
+        .ok_or_else(|| DecodeFailure::Damaged("its H.264 has no parameters".to_owned()))
 }
 
 /// Peak of PQ that the header or the first frame declares in supplemental information (SEI), in cd/m².
 fn peak_in_sei(
     source: &mut ByteSource<File>,
-    track: &Track,
+    track: &VideoTrack,
     config: &AvcConfig,
-) -> Result<Option<f64>, Failure> {
+) -> Result<Option<f64>, DecodeFailure> {
     let Some(first) = track.samples.first() else {
         return Ok(None);
     };
@@ -255,7 +260,7 @@ fn peak_in_sei(
 const PROFILES: [u8; 6] = [66, 77, 83, 86, 88, 100];
 
 /// The decoder knows progressive 4:2:0 of 8 bits up to level 5.2.
-fn check_decodable(sps: &Sps) -> Result<(), UnsupportedVideo> {
+fn check_decodable(sps: &SequenceParameters) -> Result<(), UnsupportedVideo> {
     let sampling = match sps.chroma_format {
         0 => "4:0:0",
         1 => "4:2:0",
@@ -308,7 +313,7 @@ fn swaps_sides(orientation: image::metadata::Orientation) -> bool {
 }
 
 /// Rate and starts of the shown frames. The rate is that of nearly all frames, else the average.
-fn timing(track: &Track, times: &[i64]) -> FrameTiming {
+fn timing(track: &VideoTrack, times: &[i64]) -> FrameTiming {
     let mut lasting: Vec<u32> = track.samples.iter().map(|sample| sample.lasts).collect();
     lasting.sort_unstable();
     let timescale = f64::from(track.timescale);
@@ -342,7 +347,7 @@ mod tests {
 
     #[test]
     fn a_profile_that_the_decoder_does_not_know_is_left_to_ffmpeg_whatever_its_sampling() {
-        let of_profile = |profile| Sps {
+        let of_profile = |profile| SequenceParameters {
             profile,
             width: 64,
             height: 48,

@@ -1,10 +1,10 @@
 //! Reading a movie from one of its frames on: from the nearest sync sample before it.
 
-use super::Movie;
+use super::Mp4Source;
 use crate::media::MediaError;
 use crate::media::source::NumberedSink;
 
-impl Movie {
+impl Mp4Source {
     /// Gives the shown frames from number `first` on.
     pub fn read_from_frame(
         &mut self,

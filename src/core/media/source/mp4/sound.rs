@@ -3,13 +3,13 @@
 use std::fs::File;
 
 use super::track::{
-    Sample, edit_list, movie_timescale, of_kind, samples, timescale_of, track_header,
+    TrackSample, edit_list, movie_timescale, of_kind, samples, timescale_of, track_header,
 };
 use super::{movie_and_samples, read_track};
 use crate::formats::ByteSource;
 use crate::formats::mp4::{boxes, child, descend};
-use crate::media::open::Failure;
-use crate::media::sound::{FoundSound, Packet, SEVERAL, Sound};
+use crate::media::open::DecodeFailure;
+use crate::media::sound::{FoundSound, SEVERAL, SoundPacket, SoundTrack};
 
 /// A description of sound before its own boxes: what all descriptions begin with, and 20 bytes.
 const DESCRIPTION_BYTES: usize = 28;
@@ -26,8 +26,8 @@ const COPIED: [([u8; 4], [u8; 4]); 6] = [
 ];
 
 /// Sound of a file that can be copied.
-pub(in crate::media) fn sound(file: File) -> Result<FoundSound, Failure> {
-    let len = file.metadata().map_err(Failure::Io)?.len();
+pub(in crate::media) fn sound(file: File) -> Result<FoundSound, DecodeFailure> {
+    let len = file.metadata().map_err(DecodeFailure::Io)?.len();
     let mut source = ByteSource::new(file, len);
     let id = |movie: &[u8]| {
         let mut tracks = of_kind(movie, *b"soun");
@@ -63,10 +63,10 @@ pub(in crate::media) fn sound(file: File) -> Result<FoundSound, Failure> {
 fn read(
     movie: &[u8],
     track: &[u8],
-    more: Vec<Sample>,
+    more: Vec<TrackSample>,
     video_secs: f64,
     file: File,
-) -> Result<Option<Sound>, String> {
+) -> Result<Option<SoundTrack>, String> {
     const CUT: &str = "its description is cut";
     let timescale = descend(track, &[*b"mdia", *b"mdhd"])
         .and_then(timescale_of)
@@ -98,12 +98,12 @@ fn read(
         .map(|units| u128::from(units) * u128::from(timescale) / u128::from(movie_timescale))
         .and_then(|units| u64::try_from(units).ok())
         .map(|units| units.saturating_sub(early));
-    let packet = |sample: &Sample| Packet {
+    let packet = |sample: &TrackSample| SoundPacket {
         offset: sample.offset,
         size: sample.size,
         lasts: sample.lasts,
     };
-    Ok(Some(Sound {
+    Ok(Some(SoundTrack {
         file,
         description: description(codec, content)?,
         timescale,

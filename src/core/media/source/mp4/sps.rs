@@ -2,12 +2,12 @@
 //!
 //! Everything else is skipped; the decoder reads it again.
 
-use super::colour::Colour;
-use crate::formats::mp4::{Bytes, mastering_peak};
+use super::colour::VideoColor;
+use crate::formats::mp4::{BoxBytes, mastering_peak};
 
 /// The part of a sequence parameter set that matters before decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sps {
+pub(super) struct SequenceParameters {
     /// Number of the profile, from annex A of the standard.
     pub profile: u8,
     /// Pixels, without the padding.
@@ -19,7 +19,7 @@ pub(super) struct Sps {
     pub is_interlaced: bool,
     /// Width and height of a pixel on a screen, in any unit.
     pub pixel_aspect: Option<(u32, u32)>,
-    pub colour: Option<Colour>,
+    pub colour: Option<VideoColor>,
 }
 
 /// Pixel aspect ratios by their number, from table E-1 of the standard; 0 is "unspecified".
@@ -46,11 +46,11 @@ const PIXEL_ASPECTS: [(u32, u32); 17] = [
 /// Profiles whose sets begin with sampling and depth.
 const HIGH_PROFILES: [u8; 13] = [100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135];
 
-impl Sps {
+impl SequenceParameters {
     /// Reads a unit with its header byte, without its start code.
     pub fn read(unit: &[u8]) -> Option<Self> {
         let bytes = without_emulation(unit.get(1..)?);
-        let mut bits = Bits {
+        let mut bits = BitReader {
             bytes: &bytes,
             at: 0,
         };
@@ -113,7 +113,7 @@ impl Sps {
     }
 }
 
-fn skip_scaling_lists(bits: &mut Bits<'_>, chroma_format: u32) -> Option<()> {
+fn skip_scaling_lists(bits: &mut BitReader<'_>, chroma_format: u32) -> Option<()> {
     let lists = if chroma_format == 3 { 12 } else { 8 };
     for list in 0..lists {
         if !bits.flag()? {
@@ -132,7 +132,7 @@ fn skip_scaling_lists(bits: &mut Bits<'_>, chroma_format: u32) -> Option<()> {
     Some(())
 }
 
-fn skip_order_count(bits: &mut Bits<'_>) -> Option<()> {
+fn skip_order_count(bits: &mut BitReader<'_>) -> Option<()> {
     match bits.exp_golomb()? {
         0 => {
             bits.exp_golomb()?;
@@ -153,9 +153,9 @@ fn skip_order_count(bits: &mut Bits<'_>) -> Option<()> {
 
 /// Reads the description for displays (VUI) up to its colours.
 fn read_display(
-    bits: &mut Bits<'_>,
+    bits: &mut BitReader<'_>,
     pixel_aspect: &mut Option<(u32, u32)>,
-    colour: &mut Option<Colour>,
+    colour: &mut Option<VideoColor>,
 ) -> Option<()> {
     const OWN_ASPECT: u32 = 255;
     if bits.flag()? {
@@ -169,9 +169,9 @@ fn read_display(
     }
     if bits.flag()? {
         bits.number(3)?; // The television system.
-        let described = colour.insert(Colour {
+        let described = colour.insert(VideoColor {
             is_full_range: bits.flag()?,
-            ..Colour::UNKNOWN
+            ..VideoColor::UNKNOWN
         });
         if bits.flag()? {
             described.primaries = bits.number(8)? as u8;
@@ -188,9 +188,9 @@ pub(super) fn read_light(unit: &[u8], max_cll: &mut f64, mastering: &mut f64) ->
     const MASTERING_DISPLAY: usize = 137;
     const LIGHT_LEVELS: usize = 144;
     let payload = without_emulation(unit.get(1..)?);
-    let mut bytes = Bytes(&payload);
+    let mut bytes = BoxBytes(&payload);
     // Type and length are sums of bytes, of which all but the last are 255.
-    let sum = |bytes: &mut Bytes<'_>| {
+    let sum = |bytes: &mut BoxBytes<'_>| {
         let mut sum = 0;
         loop {
             let byte = bytes.u8()?;
@@ -206,7 +206,7 @@ pub(super) fn read_light(unit: &[u8], max_cll: &mut f64, mastering: &mut f64) ->
         let message = bytes.take(length)?;
         match kind {
             MASTERING_DISPLAY => *mastering = mastering_peak(message)?,
-            LIGHT_LEVELS => *max_cll = Bytes(message).u16()?.into(),
+            LIGHT_LEVELS => *max_cll = BoxBytes(message).u16()?.into(),
             _ => {}
         }
     }
@@ -227,12 +227,12 @@ fn without_emulation(payload: &[u8]) -> Vec<u8> {
     out
 }
 
-struct Bits<'a> {
+struct BitReader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl Bits<'_> {
+impl BitReader<'_> {
     fn flag(&mut self) -> Option<bool> {
         let byte = *self.bytes.get(self.at / 8)?;
         let bit = byte >> (7 - self.at % 8) & 1;

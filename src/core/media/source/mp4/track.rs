@@ -4,11 +4,11 @@
 
 use image::metadata::Orientation;
 
-use super::colour::Colour;
-use super::edits::{Edit, Shown};
-use crate::formats::mp4::{Bytes, boxes, child, descend, mastering_peak};
+use super::colour::VideoColor;
+use super::edits::{ShownEdits, TrackEdit};
+use crate::formats::mp4::{BoxBytes, boxes, child, descend, mastering_peak};
 use crate::media::colour::declared_peak;
-use crate::media::open::Failure;
+use crate::media::open::DecodeFailure;
 
 /// Limit of samples: nine hours at 30 frames a second.
 pub(in crate::media) const MAX_SAMPLES: usize = 1 << 20;
@@ -17,7 +17,7 @@ pub(super) const TOO_MANY: &str = "it has more than a million frames";
 
 /// One encoded frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sample {
+pub(super) struct TrackSample {
     /// Offset in the file.
     pub offset: u64,
     pub size: u32,
@@ -29,13 +29,13 @@ pub(super) struct Sample {
     pub is_sync: bool,
 }
 
-pub(super) struct Track {
+pub(super) struct VideoTrack {
     pub id: u32,
     /// The four letters of the codec.
     pub codec: [u8; 4],
     /// The content of `avcC`.
     pub avc_config: Vec<u8>,
-    pub colour: Option<Colour>,
+    pub colour: Option<VideoColor>,
     /// Peak of PQ as declared, in cd/m².
     pub peak: Option<f64>,
     /// Width and height of a pixel on a screen, in any unit.
@@ -43,15 +43,18 @@ pub(super) struct Track {
     pub orientation: Orientation,
     /// Units a second.
     pub timescale: u32,
-    pub samples: Vec<Sample>,
-    shown: Shown,
+    pub samples: Vec<TrackSample>,
+    shown: ShownEdits,
 }
 
-impl Track {
+impl VideoTrack {
     /// The first video track in the content of a `moov` box.
-    pub fn first_video(movie: &[u8]) -> Result<Self, Failure> {
-        let track = of_kind(movie, *b"vide").next().ok_or(Failure::NoVideo)?;
-        Self::read(track, movie_timescale(movie)).map_err(|text| Failure::Damaged(text.to_owned()))
+    pub fn first_video(movie: &[u8]) -> Result<Self, DecodeFailure> {
+        let track = of_kind(movie, *b"vide")
+            .next()
+            .ok_or(DecodeFailure::NoVideo)?;
+        Self::read(track, movie_timescale(movie))
+            .map_err(|text| DecodeFailure::Damaged(text.to_owned()))
     }
 
     fn read(track: &[u8], movie_timescale: u32) -> Result<Self, &'static str> {
@@ -75,23 +78,23 @@ impl Track {
             // A profile and numbers may both be there.
             colour: boxes(inner)
                 .filter(|(name, _)| name == b"colr")
-                .find_map(|(_, content)| Colour::from_box(content)),
+                .find_map(|(_, content)| VideoColor::from_box(content)),
             peak: declared_peak(
                 child(inner, *b"clli")
-                    .and_then(|content| Bytes(content).u16())
+                    .and_then(|content| BoxBytes(content).u16())
                     .map_or(0.0, f64::from),
                 child(inner, *b"mdcv")
                     .and_then(mastering_peak)
                     .unwrap_or(0.0),
             ),
             pixel_aspect: child(inner, *b"pasp").and_then(|content| {
-                let mut bytes = Bytes(content);
+                let mut bytes = BoxBytes(content);
                 Some((bytes.u32()?, bytes.u32()?))
             }),
             orientation,
             timescale,
             samples: samples(table)?,
-            shown: Shown::by(edits(track, timescale, movie_timescale)),
+            shown: ShownEdits::from_edits(edits(track, timescale, movie_timescale)),
         })
     }
 
@@ -144,7 +147,7 @@ pub(super) fn of_kind(movie: &[u8], kind: [u8; 4]) -> impl Iterator<Item = &[u8]
 
 /// Number and orientation of a track, from its content.
 pub(super) fn track_header(track: &[u8]) -> Option<(u32, Orientation)> {
-    let mut bytes = Bytes(child(track, *b"tkhd")?);
+    let mut bytes = BoxBytes(child(track, *b"tkhd")?);
     let (version, _) = bytes.version()?;
     bytes.skip(if version == 1 { 16 } else { 8 })?;
     let id = bytes.u32()?;
@@ -177,18 +180,17 @@ pub(super) fn movie_timescale(movie: &[u8]) -> u32 {
 
 /// The units a second in the header of a movie or a track's media.
 pub(super) fn timescale_of(header: &[u8]) -> Option<u32> {
-    let mut bytes = Bytes(header);
+    let mut bytes = BoxBytes(header);
     let (version, _) = bytes.version()?;
     bytes.skip(if version == 1 { 16 } else { 8 })?;
     bytes.u32()
 }
 
 /// The stretches that the edit list shows; empty ones only delay.
-fn edits(track: &[u8], timescale: u32, movie_timescale: u32) -> Vec<Edit> {
+fn edits(track: &[u8], timescale: u32, movie_timescale: u32) -> Vec<TrackEdit> {
     let mut presented: u64 = 0;
     let all = edit_list(track).into_iter().map(|(lasts, begin)| {
-        // The duration was rounded to the movie's clock: a frame that begins within its last tick
-        // is not meant.
+        // The duration was rounded to the movie's clock: a frame that begins within its last tick is not meant.
         let own = |units: u64| {
             let units = u128::from(units) * u128::from(timescale) / u128::from(movie_timescale);
             i64::try_from(units).ok()
@@ -196,7 +198,7 @@ fn edits(track: &[u8], timescale: u32, movie_timescale: u32) -> Vec<Edit> {
         let end = own(lasts).and_then(|units| begin.checked_add(units));
         let at = own(presented).unwrap_or(i64::MAX);
         presented = presented.saturating_add(lasts);
-        Edit {
+        TrackEdit {
             begin,
             end: end.filter(|_| lasts > 0),
             at,
@@ -206,11 +208,10 @@ fn edits(track: &[u8], timescale: u32, movie_timescale: u32) -> Vec<Edit> {
 }
 
 /// Edit list of the track: the duration of each edit in the movie's units, and its start in the track's, negative where
-/// nothing
-/// is shown. Empty if the list is truncated.
+/// nothing is shown. Empty if the list is truncated.
 pub(super) fn edit_list(track: &[u8]) -> Vec<(u64, i64)> {
     let read = || {
-        let mut bytes = Bytes(descend(track, &[*b"edts", *b"elst"])?);
+        let mut bytes = BoxBytes(descend(track, &[*b"edts", *b"elst"])?);
         let (version, _) = bytes.version()?;
         let count = bytes.u32()?;
         let mut edits = Vec::new();
@@ -230,11 +231,11 @@ pub(super) fn edit_list(track: &[u8]) -> Vec<(u64, i64)> {
 }
 
 /// The samples that the tables in `stbl` describe; none in a fragmented file.
-pub(super) fn samples(table: &[u8]) -> Result<Vec<Sample>, &'static str> {
+pub(super) fn samples(table: &[u8]) -> Result<Vec<TrackSample>, &'static str> {
     let sizes = sizes(table)?;
-    let mut samples: Vec<Sample> = sizes
+    let mut samples: Vec<TrackSample> = sizes
         .into_iter()
-        .map(|size| Sample {
+        .map(|size| TrackSample {
             offset: 0,
             size,
             shown_at: 0,
@@ -253,7 +254,7 @@ pub(super) fn samples(table: &[u8]) -> Result<Vec<Sample>, &'static str> {
         }
         let numbers = list.get(8..).unwrap_or_default().chunks_exact(4);
         for number in numbers {
-            let number = Bytes(number).u32().unwrap_or(0);
+            let number = BoxBytes(number).u32().unwrap_or(0);
             if let Some(sample) = samples.get_mut((number as usize).wrapping_sub(1)) {
                 sample.is_sync = true;
             }
@@ -271,7 +272,7 @@ fn sizes(table: &[u8]) -> Result<Vec<u32>, &'static str> {
             Err("its samples have no sizes")
         };
     };
-    let mut bytes = Bytes(list);
+    let mut bytes = BoxBytes(list);
     bytes.skip(4).ok_or(CUT)?;
     let all = bytes.u32().ok_or(CUT)?;
     let count = bytes.u32().ok_or(CUT)? as usize;
@@ -284,12 +285,12 @@ fn sizes(table: &[u8]) -> Result<Vec<u32>, &'static str> {
     let list = bytes.take(count * 4).ok_or(CUT)?;
     Ok(list
         .chunks_exact(4)
-        .map(|size| Bytes(size).u32().unwrap_or(0))
+        .map(|size| BoxBytes(size).u32().unwrap_or(0))
         .collect())
 }
 
 /// Sets the offsets of samples from chunks: the table has the offsets, the runs have the samples per chunk.
-fn set_offsets(samples: &mut [Sample], table: &[u8]) -> Option<()> {
+fn set_offsets(samples: &mut [TrackSample], table: &[u8]) -> Option<()> {
     let (offsets, width) = child(table, *b"stco")
         .map(|list| (list, 4))
         .or_else(|| child(table, *b"co64").map(|list| (list, 8)))?;
@@ -297,14 +298,14 @@ fn set_offsets(samples: &mut [Sample], table: &[u8]) -> Option<()> {
         .get(8..)?
         .chunks_exact(width)
         .map(|offset| match width {
-            4 => Bytes(offset).u32().map_or(0, u64::from),
-            _ => Bytes(offset).u64().unwrap_or(0),
+            4 => BoxBytes(offset).u32().map_or(0, u64::from),
+            _ => BoxBytes(offset).u64().unwrap_or(0),
         });
     let mut runs = child(table, *b"stsc")?
         .get(8..)?
         .chunks_exact(12)
         .map(|run| {
-            let mut bytes = Bytes(run);
+            let mut bytes = BoxBytes(run);
             (bytes.u32().unwrap_or(0), bytes.u32().unwrap_or(0))
         });
     let (_, mut in_chunk) = runs.next()?;
@@ -331,13 +332,13 @@ fn set_offsets(samples: &mut [Sample], table: &[u8]) -> Option<()> {
     Some(())
 }
 
-fn set_times(samples: &mut [Sample], table: &[u8]) -> Option<()> {
+fn set_times(samples: &mut [TrackSample], table: &[u8]) -> Option<()> {
     let pairs = |list: [u8; 4]| {
         child(table, list)
             .and_then(|list| list.get(8..))
             .map(|list| {
                 list.chunks_exact(8).flat_map(|pair| {
-                    let mut bytes = Bytes(pair);
+                    let mut bytes = BoxBytes(pair);
                     let count = bytes.u32().unwrap_or(0) as usize;
                     let value = bytes.i32().unwrap_or(0);
                     std::iter::repeat_n(value, count.min(MAX_SAMPLES))

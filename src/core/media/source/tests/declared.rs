@@ -11,7 +11,6 @@ fn open_with_ffmpeg(name: &str) -> Option<ClipReader> {
         Ok(reader) => Some(reader),
         Err(err) => {
             assert!(err.to_string().contains("install ffmpeg"), "{err}");
-            eprintln!("skipped: {name} needs ffmpeg");
             None
         }
     }

@@ -6,7 +6,7 @@ mod times;
 
 use std::path::{Path, PathBuf};
 
-use super::mp4::Movie;
+use super::mp4::Mp4Source;
 use super::*;
 use crate::media::colour::ColourConversion;
 use crate::media::kind;
@@ -19,13 +19,13 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 /// What frame `number` of every clip next to this file shows.
-fn painted(number: usize) -> Picture {
+fn painted(number: usize) -> RgbPixels {
     let blue = 20 + 15 * number as u8;
-    Picture::from_fn(66, 50, |x, y| [x as u8 * 3, y as u8 * 4, blue]).unwrap()
+    RgbPixels::from_fn(66, 50, |x, y| [x as u8 * 3, y as u8 * 4, blue]).unwrap()
 }
 
 /// The mean distance of two pictures' samples.
-fn mean_distance(a: &Picture, b: &Picture) -> f64 {
+fn mean_distance(a: &RgbPixels, b: &RgbPixels) -> f64 {
     assert_eq!((a.width, a.height), (b.width, b.height));
     let sum: u64 = a
         .rgb
@@ -93,7 +93,7 @@ fn a_turned_clip_comes_upright() {
     let frame = &open_clip(&path).unwrap().frames[2];
     assert_eq!((frame.width, frame.height), (50, 66));
     // As ffmpeg and players show it: what was right is on top.
-    let turned = Picture::from_fn(50, 66, |x, y| [(65 - y) as u8 * 3, x as u8 * 4, 50]).unwrap();
+    let turned = RgbPixels::from_fn(50, 66, |x, y| [(65 - y) as u8 * 3, x as u8 * 4, 50]).unwrap();
     let distance = mean_distance(frame, &turned);
     assert!(distance < 3.0, "{distance}");
 }
@@ -105,7 +105,7 @@ fn stretched_pixels_become_square_before_the_turn() {
     let info = clip_info(&path).unwrap();
     assert_eq!((info.width, info.height), (50, 99));
     let frame = &open_clip(&path).unwrap().frames[2];
-    let shown = Picture::from_fn(50, 99, |x, y| [(98 - y) as u8 * 2, x as u8 * 4, 50]);
+    let shown = RgbPixels::from_fn(50, 99, |x, y| [(98 - y) as u8 * 2, x as u8 * 4, 50]);
     let distance = mean_distance(frame, &shown.unwrap());
     assert!(distance < 3.0, "{distance}");
 }
@@ -129,7 +129,7 @@ fn hdr_in_h264_is_tone_mapped_and_named() {
 #[test]
 fn interlaced_h264_is_left_to_ffmpeg() {
     let opened = kind::open_file(&fixture("interlaced.mp4"), "read the clip").unwrap();
-    match Movie::open(Path::new("interlaced.mp4"), opened.file, opened.len) {
+    match Mp4Source::open(Path::new("interlaced.mp4"), opened.file, opened.len) {
         Err(UnsupportedVideo::Codec(found)) => assert_eq!(found, "interlaced H.264"),
         _ => panic!("the decoder reads whole frames only"),
     }
@@ -148,10 +148,10 @@ fn a_file_with_sound_alone_is_not_called_damaged() {
     assert!(text.starts_with("this MP4 file has no video: "), "{text}");
 }
 
-fn moving(count: u32, width: u32, height: u32) -> Vec<Picture> {
+fn moving(count: u32, width: u32, height: u32) -> Vec<RgbPixels> {
     (0..count)
         .map(|n| {
-            Picture::from_fn(width, height, |x, y| {
+            RgbPixels::from_fn(width, height, |x, y| {
                 [(x * 3 + n * 9) as u8 / 2, (y * 4) as u8 / 2, (n * 11) as u8]
             })
             .unwrap()
@@ -211,7 +211,7 @@ fn a_long_clip_of_ours_ends_with_the_same_frame_read_from_its_last_keyframe() {
 #[test]
 fn a_build_without_h264_leaves_it_to_ffmpeg() {
     let opened = kind::open_file(&fixture("b-frames.mp4"), "read the clip").unwrap();
-    match Movie::open(Path::new("b-frames.mp4"), opened.file, opened.len) {
+    match Mp4Source::open(Path::new("b-frames.mp4"), opened.file, opened.len) {
         Err(UnsupportedVideo::Codec(found)) => assert_eq!(found, "H.264"),
         _ => panic!("nothing here can decode it"),
     }

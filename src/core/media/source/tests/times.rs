@@ -93,8 +93,8 @@ fn models_get_the_frames_of_even_moments() {
         ..ClipOptions::default()
     };
     write_clip(&path, &frames, options).unwrap();
-    let shown = |clip: &Clip| -> Vec<usize> {
-        let nearest = |frame: &Arc<Picture>| {
+    let shown = |clip: &Video| -> Vec<usize> {
+        let nearest = |frame: &Arc<RgbPixels>| {
             let distance = |index: &usize| mean_distance(frame, &frames[*index]) as u64;
             (0..5).min_by_key(distance).unwrap()
         };

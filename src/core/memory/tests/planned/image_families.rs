@@ -4,14 +4,14 @@ use std::ops::Range;
 
 use super::{Case, card};
 use crate::families::flux::tests::files::shapes;
-use crate::families::{Family, chroma, flux2, krea2, qwen_image, z_image};
+use crate::families::{ModelFamily, chroma, flux2, krea2, qwen_image, z_image};
 use crate::job::{GenerateRequest, Stage};
 use crate::memory::PlannedNetwork;
 use crate::model::ModelFiles;
 use crate::testing::made_up::{Shapes, vae, write};
 
 /// Of a transformer, an autoencoder and a text encoder.
-fn case(family: Family, [transformer, vae, text]: [&Shapes; 3], dtype: &'static str) -> Case {
+fn case(family: ModelFamily, [transformer, vae, text]: [&Shapes; 3], dtype: &'static str) -> Case {
     let root = tempfile::tempdir().unwrap();
     let file = |name: &str| root.path().join(format!("{name}.safetensors"));
     let files = ModelFiles {

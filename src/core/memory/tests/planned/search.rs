@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::memory::largest;
-use crate::model::{ControlUse, Limits};
+use crate::model::{ControlUse, SizeLimits};
 
-const LIMITS: Limits = Limits {
+const LIMITS: SizeLimits = SizeLimits {
     size_multiple: 16,
     max_edge: 4096,
     max_pixels: 1 << 23,

@@ -9,7 +9,7 @@ use crate::families::tests::{
     Facts, Fixtures, Tensors, TinyModel, diffusers, model_of, predictions_of,
 };
 use crate::hooks::NoHooks;
-use crate::stages::images::{ImageConditioning, ImageModel as _, LatentShape};
+use crate::stages::images::{ImageConditioning, ImageLatentShape, ImageModel as _};
 use crate::step_cache::SkipOptions;
 use crate::text::TextEmbeds;
 use crate::weights::tests::made_up::made_up;
@@ -127,7 +127,7 @@ fn padding_that_is_alike_gives_the_answer_of_each_token_by_itself() {
         .copy_(&last.expand([1, 20, -1], false));
     let mask = Tensor::zeros([1, 30], (Kind::Float, Device::Cpu));
     drop(mask.narrow(1, 0, 4).fill_(1.0));
-    let shape = LatentShape::new(config.latent_channels(), 48, 32).unwrap();
+    let shape = ImageLatentShape::new(config.latent_channels(), 48, 32).unwrap();
     let latents = made_up("in.latents", &[1, 6, config.in_channels]);
     let ask = |text: &Tensor| {
         let text = TextEmbeds {
@@ -149,7 +149,7 @@ fn many_timesteps_are_told_what_each_is_told_alone() {
     let transformer = model_of::<ChromaTransformer>(&diffusers::<ChromaTransformer>());
     let timesteps: Vec<f32> = (1..=19).map(|i| i as f32 * 50.0).collect();
     let text = ChromaTransformer::text(transformer.config(), 5);
-    let shape = LatentShape::new(transformer.config().latent_channels(), 48, 32).unwrap();
+    let shape = ImageLatentShape::new(transformer.config().latent_channels(), 48, 32).unwrap();
     let conditioning = ImageConditioning::of_prompt(shape, &text);
     let context = transformer
         .context(&text, &conditioning, 1, &NoHooks)

@@ -33,7 +33,7 @@ fn assert_fp8_is_as_recorded() {
         };
         let ids = given("img_ids").max_dim(0, false).0;
         let edge = |axis: i64| (ids.double_value(&[axis]) as u32 + 1) * 16;
-        let shape = LatentShape::new(config.latent_channels(), edge(2), edge(1)).unwrap();
+        let shape = ImageLatentShape::new(config.latent_channels(), edge(2), edge(1)).unwrap();
         let conditioning = ImageConditioning {
             guidance: GuidanceScales {
                 distilled: given("guidance").double_value(&[0]),

@@ -1,7 +1,7 @@
 //! LoRAs of special forms on every dialect, against records of diffusers and PEFT (`tests/fixtures/lora`).
 
 use safelight_core::families::flux::lora::config_with;
-use safelight_core::job::Lora;
+use safelight_core::job::LoraChoice;
 
 use super::*;
 use crate::families::tests::{dialects, limit_of, originals, prediction_of_config, recorded};
@@ -14,8 +14,8 @@ const STRENGTH: f64 = 0.65;
 const LIMIT: f64 = 5e-6;
 const PEFT: &str = r#"{"peft_type":"LORA","r":3,"lora_alpha":4}"#;
 
-fn lora(path: PathBuf, strength: f64) -> Lora {
-    Lora {
+fn lora(path: PathBuf, strength: f64) -> LoraChoice {
+    LoraChoice {
         path,
         strength,
         strength_2: None,
@@ -27,7 +27,7 @@ fn answer(config: &FluxTransformerConfig, w: &Weights) -> Tensor {
     prediction_of_config::<FluxTransformer>(config, w)
 }
 
-fn with_loras(w: &Weights, loras: &[Lora]) -> Weights {
+fn with_loras(w: &Weights, loras: &[LoraChoice]) -> Weights {
     FluxTransformer::dialect(w).with_loras(w, loras).unwrap()
 }
 
@@ -89,7 +89,7 @@ fn control_list() -> PathBuf {
 
 fn assert_control_lora() {
     let folder = tempfile::tempdir().unwrap();
-    let recorded = store::read(&control_list().with_extension("safetensors")).unwrap();
+    let recorded = tensor_files::read(&control_list().with_extension("safetensors")).unwrap();
     let recorded: Tensors = recorded.into_iter().collect();
     for (dialect, tensors) in dialects::<FluxTransformer>() {
         let (model, path) = written(&tensors);

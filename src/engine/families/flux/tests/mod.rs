@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use safelight_core::job::{Sampler, first_step};
+use safelight_core::job::{SamplerKind, first_step};
 use safelight_core::networks::{FluxTransformerConfig, NetworkConfig as _};
 use serde_json::Value;
 use tch::{Device, Kind, Tensor};
 
 use super::*;
-use crate::capture::Capture;
+use crate::capture::StageCapture;
 use crate::closeness::{assert_close, distance, limit, with_both_frequencies};
 use crate::denoise::DenoiseState;
 use crate::error::EngineError;
@@ -22,13 +22,13 @@ use crate::families::tests::{
 };
 use crate::guidance::GuidanceScales;
 use crate::hooks::{Hooks, NoHooks};
-use crate::sampling::{Algorithm, FlowSchedule, Solver, UniPcOptions};
+use crate::sampling::{FlowSchedule, SamplerAlgorithm, Solver, UniPcOptions};
 use crate::stages::images::{
-    ImageConditioning, ImageModel as _, LatentShape, NoiseDraws, ReferenceTokens, denoise_latents,
-    noised,
+    ImageConditioning, ImageLatentShape, ImageModel as _, NoiseDraws, ReferenceTokens,
+    denoise_latents, noised,
 };
 use crate::step_cache::SkipOptions;
-use crate::store;
+use crate::tensor_files;
 use crate::text::TextEmbeds;
 use crate::weights::Weights;
 use crate::weights::tests::made_up::made_up;
@@ -78,7 +78,12 @@ impl TinyModel for FluxTransformer {
     }
 
     /// With channels besides the latents in models that read some.
-    fn input(config: &Self::Config, shape: LatentShape, name: &str, num_images: i64) -> Tensor {
+    fn input(
+        config: &Self::Config,
+        shape: ImageLatentShape,
+        name: &str,
+        num_images: i64,
+    ) -> Tensor {
         made_up(name, &[num_images, shape.tokens(), config.in_channels])
     }
 }
@@ -94,11 +99,11 @@ struct Inputs {
 /// The denoising loop of a run.
 fn sample(
     transformer: &FluxTransformer,
-    shape: LatentShape,
+    shape: ImageLatentShape,
     inputs: Inputs,
     guidance: GuidanceScales,
     (solver, state): (&mut Solver, &DenoiseState),
-    capture: &mut Capture,
+    capture: &mut StageCapture,
     hooks: &dyn Hooks,
 ) -> Result<DenoiseState, EngineError> {
     let conditioning = ImageConditioning {
@@ -133,7 +138,7 @@ struct Run {
     tensors: BTreeMap<String, Tensor>,
     scheduler: FlowSchedule,
     transformer: FluxTransformer,
-    shape: LatentShape,
+    shape: ImageLatentShape,
 }
 
 impl Run {
@@ -148,10 +153,10 @@ impl Run {
         let edge = |name: &str| facts[name].as_u64().unwrap() as u32;
         Self {
             name,
-            tensors: store::read(&file).unwrap().into_iter().collect(),
+            tensors: tensor_files::read(&file).unwrap().into_iter().collect(),
             scheduler: FlowSchedule::read(Some(&home.join("scheduler")), true).unwrap(),
             transformer: FluxTransformer::new(&config, &opened(&path)).unwrap(),
-            shape: LatentShape::new(config.latent_channels(), edge("width"), edge("height"))
+            shape: ImageLatentShape::new(config.latent_channels(), edge("width"), edge("height"))
                 .unwrap(),
             facts,
         }
@@ -229,7 +234,7 @@ impl Run {
         } else {
             0
         };
-        let euler = Algorithm::of(Sampler::Euler, schedule, UniPcOptions::default(), 0);
+        let euler = SamplerAlgorithm::new(SamplerKind::Euler, schedule, UniPcOptions::default(), 0);
         let solver = Solver::new(euler, first..num_steps).unwrap();
         let seeds = std::iter::once(self.number("seed") as u64);
         let draws = NoiseDraws::new(self.shape, 1 + usize::from(has_picture), seeds).unwrap();

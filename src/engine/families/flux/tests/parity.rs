@@ -61,7 +61,7 @@ fn the_whole_loop_is_that_of_the_reference() {
 fn assert_whole_loop(name: &'static str) {
     let run = Run::open(name);
     let folder = tempfile::tempdir().unwrap();
-    let mut record = Capture::stage(folder.path(), "denoise").unwrap();
+    let mut record = StageCapture::stage(folder.path(), "denoise").unwrap();
     let (mut solver, state) = run.start();
     let found = sample(
         &run.transformer,
@@ -74,7 +74,7 @@ fn assert_whole_loop(name: &'static str) {
     );
     let state = found.unwrap();
     record.finish().unwrap();
-    let found = store::read(&folder.path().join("capture.denoise.safetensors")).unwrap();
+    let found = tensor_files::read(&folder.path().join("capture.denoise.safetensors")).unwrap();
     let found: BTreeMap<_, _> = found.into_iter().collect();
     let of_loop = |key: &&String| {
         key.starts_with("step.") || key.starts_with("latents.") || key.ends_with("_ids")

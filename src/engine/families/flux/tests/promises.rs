@@ -46,7 +46,7 @@ impl Run {
             self.inputs(),
             self.guidance(),
             (&mut solver, &state),
-            &mut Capture::off(),
+            &mut StageCapture::off(),
             hooks,
         )
     }
@@ -204,7 +204,7 @@ fn a_model_that_fills_reads_picture_and_mask_beside_the_noise() {
             inputs,
             run.guidance(),
             (&mut solver, &state),
-            &mut Capture::off(),
+            &mut StageCapture::off(),
             &NoHooks,
         )
     };
@@ -220,7 +220,7 @@ fn a_picture_that_is_seen_is_seen_by_each_of_a_batch() {
     let run = Run::open("dev");
     let seen = |seed: &str| ReferenceTokens {
         tokens: Some(made_up(seed, &[1, 6, 64])),
-        shapes: vec![LatentShape::new(16, 48, 32).unwrap()],
+        shapes: vec![ImageLatentShape::new(16, 48, 32).unwrap()],
     };
     let make = |noise: &Tensor, references: ReferenceTokens| {
         let inputs = Inputs {
@@ -238,7 +238,7 @@ fn a_picture_that_is_seen_is_seen_by_each_of_a_batch() {
             inputs,
             run.guidance(),
             (&mut solver, &state),
-            &mut Capture::off(),
+            &mut StageCapture::off(),
             &NoHooks,
         );
         found.unwrap().latents

@@ -5,7 +5,7 @@ use safelight_core::networks::{T5Config, T5Kind};
 use super::dialects::originals;
 use super::*;
 use crate::families::tests::predictions;
-use crate::place::Placement;
+use crate::placement::ComputePlacement;
 use crate::text::T5Encoder;
 use crate::weights::tests::as_fp8::{FORMS, Recorded};
 
@@ -18,9 +18,9 @@ fn fp8_streams_as_it_is_stored() {
     for (kind, scales, _) in [FORMS[1], FORMS[2]] {
         let folder = recorded.folder("transformer", &tensors, kind, scales);
         let run = |resident_bytes| {
-            let place = Placement {
+            let place = ComputePlacement {
                 resident_bytes,
-                ..Placement::new(Device::Cpu, Kind::BFloat16)
+                ..ComputePlacement::new(Device::Cpu, Kind::BFloat16)
             };
             let w = place
                 .open(&folder.path().join("model.safetensors"))
@@ -49,9 +49,9 @@ fn a_t5_that_streams_gives_what_one_that_stays_gives() {
         let folder = recorded.folder("text_encoder_2", &tensors, kind, scales);
         let config = T5Config::read_as(T5Kind::T5, folder.path()).unwrap();
         let embeds = |resident_bytes| {
-            let place = Placement {
+            let place = ComputePlacement {
                 resident_bytes,
-                ..Placement::new(Device::Cpu, Kind::Float)
+                ..ComputePlacement::new(Device::Cpu, Kind::Float)
             };
             let w = place.open(folder.path()).unwrap();
             let encoder = T5Encoder::new(&config, &w).unwrap();

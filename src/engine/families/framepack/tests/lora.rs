@@ -1,6 +1,6 @@
 //! LoRAs in the names that files have, against the same update in the weights themselves.
 
-use safelight_core::job::Lora;
+use safelight_core::job::LoraChoice;
 
 use super::*;
 
@@ -65,7 +65,7 @@ fn answer_with(name: &str, keys: impl Fn(&str, &str) -> [String; 3]) -> Tensor {
     }
     let path = folder.path().join(name);
     Tensor::write_safetensors(&file, &path).unwrap();
-    let lora = Lora {
+    let lora = LoraChoice {
         path,
         strength: STRENGTH,
         strength_2: None,

@@ -24,7 +24,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::closeness::{assert_close, distance, limit, with_both_frequencies};
 use crate::hooks::NoHooks;
-use crate::step_cache::{SkipOptions, StepCache};
+use crate::step_cache::{ContextCache, SkipOptions};
 use crate::weights::Weights;
 use crate::weights::tests::made_up::made_up;
 
@@ -114,7 +114,7 @@ impl Case {
         &self,
         name: &str,
         transformer: &FramePackTransformer,
-        cache: Option<(&StepCache, usize)>,
+        cache: Option<(&ContextCache, usize)>,
     ) -> Tensor {
         let given = |part: &str, shape: &[i64]| made_up(&format!("{name}.{part}"), shape);
         let [height, width] = self.size;
@@ -129,13 +129,13 @@ impl Case {
         let pooled = given("pooled", &[1, config.pooled_projection_dim]);
         let image = given("image", &[1, self.image, config.image_proj_dim]);
         let context = transformer.context(&text, self.text[0], &pooled, &image, self.guidance);
-        let layout = Layout {
+        let layout = SectionLayout {
             latents: self.layout.latents.clone(),
             clean: self.layout.clean.clone(),
             history_2x: self.layout.history_2x.clone(),
             history_4x: self.layout.history_4x.clone(),
         };
-        let history = History {
+        let history = SectionHistory {
             clean: frames("clean", &layout.clean),
             history_2x: frames("history_2x", &layout.history_2x),
             history_4x: frames("history_4x", &layout.history_4x),

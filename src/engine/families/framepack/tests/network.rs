@@ -40,13 +40,13 @@ fn a_cancelled_call_gives_nothing() {
     let (_folder, weights) = write(&tensors("tiny"), Kind::Float);
     let transformer = FramePackTransformer::new(&config("tiny"), &weights).unwrap();
     let latents = Tensor::zeros([1, 16, 1, 2, 2], (Kind::Float, Device::Cpu));
-    let layout = Layout {
+    let layout = SectionLayout {
         latents: vec![1],
         clean: vec![0],
         history_2x: vec![2],
         history_4x: vec![3],
     };
-    let history = History {
+    let history = SectionHistory {
         clean: latents.shallow_clone(),
         history_2x: latents.shallow_clone(),
         history_4x: latents.shallow_clone(),

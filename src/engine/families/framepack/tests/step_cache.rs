@@ -19,7 +19,7 @@ fn a_call_that_is_skipped_gives_what_the_same_call_gave() {
                 kind,
                 threshold: 1.0,
             };
-            let cache = StepCache::new(choice, 3, measured(SectionOrder::F1, 640, 3)).unwrap();
+            let cache = ContextCache::new(choice, 3, measured(SectionOrder::F1, 640, 3)).unwrap();
             let answers =
                 [0, 1, 2].map(|call| case.ask_cached(&name, &transformer, Some((&cache, call))));
             assert_eq!(cache.num_skipped(), 1, "{kind:?}");

@@ -12,7 +12,7 @@ fn a_model_in_blocks_makes_what_its_numbers_make() {
     let [found, expected] = places.map(|place| {
         let mut run = Run::open("text_to_video");
         run.config.files.transformer = place;
-        let mut capture = Capture::off();
+        let mut capture = StageCapture::off();
         let state = run.denoise_part(Expert::Only, None, &mut capture, &NoHooks);
         (state.unwrap().latents, run)
     });

@@ -1,6 +1,6 @@
 //! LoRAs of every form on both experts, against what diffusers recorded (`tests/fixtures/lora`).
 
-use safelight_core::job::Lora;
+use safelight_core::job::LoraChoice;
 
 use super::variants::VariantRun;
 use super::*;
@@ -13,7 +13,7 @@ const LIMIT: f64 = 5e-6;
 const FORMS: [&str; 5] = ["musubi", "comfy", "comfy_alpha", "peft", "comfy_diff_b"];
 
 fn expected(name: &str) -> Tensor {
-    let all = store::read(&lora_fixtures().join("expected.safetensors")).unwrap();
+    let all = tensor_files::read(&lora_fixtures().join("expected.safetensors")).unwrap();
     let found = all.into_iter().find(|(key, _)| key == name);
     found.unwrap_or_else(|| panic!("no {name}")).1
 }
@@ -25,7 +25,7 @@ fn assert_expected(what: &str, found: &Tensor, name: &str) {
 }
 
 /// The answer of an expert to made-up inputs.
-fn answer(config: &WanConfig, loras: &[Lora], expert: Expert) -> Tensor {
+fn answer(config: &WanConfig, loras: &[LoraChoice], expert: Expert) -> Tensor {
     let place = match expert {
         Expert::LowNoise => config.files.transformer_2.as_ref().unwrap(),
         _ => &config.files.transformer,
@@ -57,7 +57,7 @@ fn every_form_on_both_experts_is_that_of_the_reference() {
                 Expert::LowNoise => (0.1, Some(STRENGTH)),
                 _ => (STRENGTH, Some(0.1)),
             };
-            let lora = Lora {
+            let lora = LoraChoice {
                 path,
                 strength,
                 strength_2,
@@ -157,7 +157,7 @@ fn differences_of_norms_modulations_and_whole_matrices_are_added_to_them() {
     let strength = 0.3;
     let found = answer(
         config,
-        &[Lora {
+        &[LoraChoice {
             path,
             strength,
             strength_2: None,
@@ -191,7 +191,7 @@ fn a_broken_alpha_is_an_error_and_an_empty_strength_opens_nothing() {
         ],
     );
     let open = |strength| {
-        let lora = Lora {
+        let lora = LoraChoice {
             path: path.clone(),
             strength,
             strength_2: None,

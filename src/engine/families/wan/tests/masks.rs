@@ -1,18 +1,18 @@
 //! What a mask keeps of a start picture: diffusers has no such pipeline for Wan, so it is held by its arithmetic, which is
 //! that of the inpainting pipelines for pictures.
 
-use safelight_core::media::{Picture, write_png};
+use safelight_core::media::{RgbPixels, write_png};
 
 use super::source::{ClipRun, frame, latents_of};
 use super::variants::{VariantRun, denoise_all};
 use super::*;
 
 /// The clip's own size of a picture that nobody else has, and a mask that is white in its right half.
-fn given(run: &Run) -> (Vec<u8>, Picture) {
+fn given(run: &Run) -> (Vec<u8>, RgbPixels) {
     let (width, height) = (run.request.width, run.request.height);
     let made = |x: u32, y: u32| [x * 3, y * 5, x * y].map(|value| (value % 256) as u8);
-    let picture = Picture::from_fn(width, height, made).unwrap();
-    let mask = Picture::from_fn(width, height, |x, _| {
+    let picture = RgbPixels::from_fn(width, height, made).unwrap();
+    let mask = RgbPixels::from_fn(width, height, |x, _| {
         [if 2 * x < width { 0 } else { 255 }; 3]
     });
     (picture.rgb.clone(), mask.unwrap())
@@ -20,7 +20,7 @@ fn given(run: &Run) -> (Vec<u8>, Picture) {
 
 fn kept_of(run: &Run) -> KeptClip {
     let (picture, mask) = given(run);
-    let off = &mut Capture::off();
+    let off = &mut StageCapture::off();
     encode_kept(&run.config, &picture, &mask, &mut run.work(off, &NoHooks)).unwrap()
 }
 
@@ -45,7 +45,7 @@ fn what_a_mask_keeps_is_encoded_as_a_clip_in_which_nothing_moves() {
     let kept = kept_of(&run);
     assert_eq!(kept.latents.size(), run.shape().size());
     let (picture, _) = given(&run);
-    let off = &mut Capture::off();
+    let off = &mut StageCapture::off();
     let first = encode_image(&run.config, &picture, None, &mut run.work(off, &NoHooks)).unwrap();
     assert_close("first", &kept.latents.narrow(2, 0, 1), &first, 1e-5);
     assert_eq!(kept.mask.mean(Kind::Float).double_value(&[]), 0.5);
@@ -64,11 +64,15 @@ fn what_a_mask_keeps_is_encoded_as_a_clip_in_which_nothing_moves() {
 fn latents_outside_of_the_mask_follow_the_noised_picture_and_end_as_its_own() {
     let mut run = Run::open("image_to_video");
     run.request.sampling.num_steps = 7;
-    let plain = run.denoise(None, &mut Capture::off(), &NoHooks).unwrap();
+    let plain = run
+        .denoise(None, &mut StageCapture::off(), &NoHooks)
+        .unwrap();
     run.kept = Some(kept_of(&run));
     let kept = kept_of(&run).latents;
     let keeper = Keeper::default();
-    let whole = run.denoise(None, &mut Capture::off(), &keeper).unwrap();
+    let whole = run
+        .denoise(None, &mut StageCapture::off(), &keeper)
+        .unwrap();
     assert_eq!(behind_first(&left(&whole)), behind_first(&left(&kept)));
     assert!(distance(&behind_first(&right(&whole)), &behind_first(&right(&kept))) > 0.1);
     assert!(distance(&whole, &plain) > 0.01);
@@ -81,7 +85,7 @@ fn latents_outside_of_the_mask_follow_the_noised_picture_and_end_as_its_own() {
         let sigma = f64::from(solver.sigmas()[state.step]);
         let noised = &noise * sigma + &kept * (1.0 - sigma);
         assert_close("on the way", &left(&state.latents), &left(&noised), 1e-6);
-        let again = run.denoise(Some(state), &mut Capture::off(), &NoHooks);
+        let again = run.denoise(Some(state), &mut StageCapture::off(), &NoHooks);
         assert!(again.unwrap().equal(&whole), "it goes on bit for bit");
     }
     // A mask that keeps nothing changes nothing.
@@ -89,7 +93,9 @@ fn latents_outside_of_the_mask_follow_the_noised_picture_and_end_as_its_own() {
         mask: kept_of(&run).mask.ones_like(),
         latents: kept,
     });
-    let white = run.denoise(None, &mut Capture::off(), &NoHooks).unwrap();
+    let white = run
+        .denoise(None, &mut StageCapture::off(), &NoHooks)
+        .unwrap();
     assert_eq!(white, plain);
 }
 
@@ -101,7 +107,7 @@ fn both_experts_and_every_sampler_keep_it() {
     let kept = kept_of(run).latents;
     for sampler in ["unipc", "euler", "heun", "lcm"] {
         run.request.sampling.sampler = serde_json::from_value(json!(sampler)).unwrap();
-        let made = denoise_all(run, &mut Capture::off(), &NoHooks).latents;
+        let made = denoise_all(run, &mut StageCapture::off(), &NoHooks).latents;
         assert_eq!(left(&made), left(&kept), "{sampler}");
         assert!(distance(&right(&made), &right(&kept)) > 0.1, "{sampler}");
     }
@@ -114,7 +120,7 @@ fn what_a_mask_keeps_of_another_size_is_not_used() {
         latents: kept_of(&run).latents.narrow(2, 0, 1),
         mask: kept_of(&run).mask,
     });
-    let done = run.try_part(Expert::Only, None, &mut Capture::off(), &NoHooks);
+    let done = run.try_part(Expert::Only, None, &mut StageCapture::off(), &NoHooks);
     let text = done.err().unwrap().to_string();
     assert!(
         text.contains("what the mask keeps is not of this job"),
@@ -158,7 +164,7 @@ fn a_clip_is_changed_inside_of_a_mask_as_the_composed_pipeline_does() {
         let expected = run.get("mask_u8").gt(0).to_kind(Kind::Float);
         assert_eq!(made.squeeze_dim(0).squeeze_dim(0), expected, "{name}");
         let folder = tempfile::tempdir().unwrap();
-        let mut record = Capture::stage(folder.path(), "denoise").unwrap();
+        let mut record = StageCapture::stage(folder.path(), "denoise").unwrap();
         let keeper = Keeper::default();
         let whole = run.denoise(None, &mut record, &keeper).unwrap();
         record.finish().unwrap();
@@ -170,7 +176,7 @@ fn a_clip_is_changed_inside_of_a_mask_as_the_composed_pipeline_does() {
             let step = state.step - (run.request.sampling.num_steps as usize - steps.len());
             let limit = run.limit(&latents_of(step - 1), 3e-5);
             assert_close(name, &state.latents, steps[step - 1], limit);
-            let again = run.denoise(Some(state), &mut Capture::off(), &NoHooks);
+            let again = run.denoise(Some(state), &mut StageCapture::off(), &NoHooks);
             assert!(again.unwrap().equal(&whole), "{name}");
         }
     }
@@ -195,7 +201,7 @@ fn pixels_outside_of_a_moving_mask_are_the_clips_own_in_whatever_runs_they_come(
 
 #[test]
 fn a_soft_edge_of_a_mask_blends_what_is_made_with_what_is_kept() {
-    let own = Picture::from_fn(4, 1, |_, _| [100, 200, 50]).unwrap();
+    let own = RgbPixels::from_fn(4, 1, |_, _| [100, 200, 50]).unwrap();
     let mask = Tensor::from_slice(&[0_f32, 0.25, 0.5, 1.0]).view([1, 1, 1, 4]);
     let made = Tensor::full([1, 1, 4, 3], 20, (Kind::Uint8, Device::Cpu));
     let over = PixelRestore::of(&own, &mask).unwrap().over(&made);

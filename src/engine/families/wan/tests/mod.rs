@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 
 use super::*;
-use crate::capture::{self, Capture};
+use crate::capture::{self, StageCapture};
 use crate::closeness::{assert_close, distance, limit};
 use crate::denoise::DenoiseState;
 use crate::hooks::{Hooks, NoHooks};
-use crate::place::Placement;
+use crate::placement::ComputePlacement;
 use crate::sampling::noise;
-use crate::store;
+use crate::tensor_files;
 use crate::text::{PromptEmbeds, TextEmbeds};
 
 mod fp8;
@@ -37,7 +37,7 @@ mod vace;
 mod variants;
 
 const RUNS: [&str; 4] = ["text_to_video", "image_to_video", "euler", "text_to_image"];
-const CPU: Placement = Placement {
+const CPU: ComputePlacement = ComputePlacement {
     device: Device::Cpu,
     kind: Kind::Float,
     resident_bytes: None,
@@ -76,7 +76,7 @@ impl Run {
     fn of(home: &Path, name: &str, folder: &Path) -> Self {
         let file = home.join(format!("{name}.safetensors"));
         let mut tensors: BTreeMap<String, Tensor> =
-            store::read(&file).unwrap().into_iter().collect();
+            tensor_files::read(&file).unwrap().into_iter().collect();
         if let Some(latents) = tensors.get("control.latents") {
             let whole = Tensor::cat(&[latents, &tensors["control.mask_latents"]], 1);
             tensors.insert("control_hidden_states".to_owned(), whole);
@@ -128,9 +128,9 @@ impl Run {
         self.tensors.get(&format!("step.{step:02}.{part}"))
     }
 
-    fn shape(&self) -> LatentShape {
+    fn shape(&self) -> WanLatentShape {
         let r = &self.request;
-        LatentShape::new(&self.config, r.width, r.height, r.num_frames).unwrap()
+        WanLatentShape::new(&self.config, r.width, r.height, r.num_frames).unwrap()
     }
 
     fn picture(&self) -> Option<Vec<u8>> {
@@ -175,7 +175,7 @@ impl Run {
     fn denoise(
         &self,
         resume: Option<DenoiseState>,
-        capture: &mut Capture,
+        capture: &mut StageCapture,
         hooks: &dyn Hooks,
     ) -> Option<Tensor> {
         let state = self.denoise_part(Expert::Only, resume, capture, hooks)?;
@@ -186,7 +186,7 @@ impl Run {
         &self,
         expert: Expert,
         resume: Option<DenoiseState>,
-        capture: &mut Capture,
+        capture: &mut StageCapture,
         hooks: &dyn Hooks,
     ) -> Option<DenoiseState> {
         self.try_part(expert, resume, capture, hooks).unwrap()
@@ -200,7 +200,7 @@ impl Run {
         })
     }
 
-    fn work<'a>(&'a self, capture: &'a mut Capture, hooks: &'a dyn Hooks) -> StageWork<'a> {
+    fn work<'a>(&'a self, capture: &'a mut StageCapture, hooks: &'a dyn Hooks) -> StageWork<'a> {
         StageWork {
             request: &self.request,
             place: CPU,
@@ -214,7 +214,7 @@ impl Run {
         &self,
         expert: Expert,
         resume: Option<DenoiseState>,
-        capture: &mut Capture,
+        capture: &mut StageCapture,
         hooks: &dyn Hooks,
     ) -> Result<Option<DenoiseState>, EngineError> {
         self.try_work(expert, resume, &mut self.work(capture, hooks))

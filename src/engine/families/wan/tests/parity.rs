@@ -9,11 +9,11 @@ fn texts_become_the_embeddings_of_the_reference() {
     for name in RUNS {
         let run = Run::open(name);
         let dir = tempfile::tempdir().unwrap();
-        let mut record = Capture::stage(dir.path(), "encode_text").unwrap();
+        let mut record = StageCapture::stage(dir.path(), "encode_text").unwrap();
         let embeds = encode_text(&run.config, &mut run.work(&mut record, &NoHooks)).unwrap();
         record.finish().unwrap();
         let path = capture::merge(dir.path()).unwrap();
-        let ours: BTreeMap<_, _> = store::read(&path).unwrap().into_iter().collect();
+        let ours: BTreeMap<_, _> = tensor_files::read(&path).unwrap().into_iter().collect();
         let expected = run.embeds();
         assert_close(
             name,
@@ -65,14 +65,14 @@ fn schedules_are_those_of_the_reference() {
 fn a_picture_becomes_the_latents_of_the_reference() {
     let run = Run::open("image_to_video");
     let dir = tempfile::tempdir().unwrap();
-    let mut record = Capture::stage(dir.path(), "encode_image").unwrap();
+    let mut record = StageCapture::stage(dir.path(), "encode_image").unwrap();
     let rgb = run.picture().unwrap();
     let work = &mut run.work(&mut record, &NoHooks);
     let latents = encode_image(&run.config, &rgb, None, work).unwrap();
     record.finish().unwrap();
     assert_close("condition", &latents, run.get("condition"), ENCODER_LIMIT);
     let path = capture::merge(dir.path()).unwrap();
-    for (name, tensor) in store::read(&path).unwrap() {
+    for (name, tensor) in tensor_files::read(&path).unwrap() {
         assert_close(&name, &tensor, run.get(&name), ENCODER_LIMIT);
     }
 }
@@ -89,7 +89,7 @@ fn a_call_without_some_blocks_is_that_of_the_reference() {
             cache: None,
             without: blocks.parse().unwrap(),
         };
-        let beside = Beside {
+        let beside = CallInputs {
             context: &context,
             rope: &rope,
             control: None,
@@ -161,7 +161,7 @@ fn the_whole_loop_ends_at_the_latents_of_the_reference() {
     for name in RUNS {
         let run = Run::open(name);
         let dir = tempfile::tempdir().unwrap();
-        let mut record = Capture::stage(dir.path(), "denoise").unwrap();
+        let mut record = StageCapture::stage(dir.path(), "denoise").unwrap();
         let latents = run.denoise(None, &mut record, &NoHooks).unwrap();
         let expected = match run.tensors.get("condition") {
             Some(first) => with_first_frame(run.get("latents.final"), first),
@@ -171,13 +171,15 @@ fn the_whole_loop_ends_at_the_latents_of_the_reference() {
         assert_close(name, &latents, &expected, limit);
         record.finish().unwrap();
         let path = capture::merge(dir.path()).unwrap();
-        for (name, tensor) in store::read(&path).unwrap() {
+        for (name, tensor) in tensor_files::read(&path).unwrap() {
             if !name.starts_with("transformer.in.") {
                 let limit = run.limit(&name, FINAL_LIMIT);
                 assert_close(&name, &tensor, run.get(&name), limit);
             }
         }
-        let plain = run.denoise(None, &mut Capture::off(), &NoHooks).unwrap();
+        let plain = run
+            .denoise(None, &mut StageCapture::off(), &NoHooks)
+            .unwrap();
         assert!(plain.equal(&latents), "recording changed {name}");
     }
 }
@@ -191,7 +193,7 @@ fn latents_become_the_frames_of_the_reference() {
             None => run.get("latents.final").shallow_clone(),
         };
         let keeper = Keeper::default();
-        let off = &mut Capture::off();
+        let off = &mut StageCapture::off();
         decode(&run.config, &latents, None, &mut run.work(off, &keeper)).unwrap();
         let frames = keeper.frames.take();
         assert_eq!(

@@ -8,7 +8,9 @@ fn a_resumed_loop_gives_the_same_latents_bit_for_bit() {
         let mut run = Run::open(name);
         run.request.sampling.num_steps = num_steps;
         let keeper = Keeper::default();
-        let whole = run.denoise(None, &mut Capture::off(), &keeper).unwrap();
+        let whole = run
+            .denoise(None, &mut StageCapture::off(), &keeper)
+            .unwrap();
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state.safetensors");
         let states = keeper.states.take();
@@ -16,7 +18,7 @@ fn a_resumed_loop_gives_the_same_latents_bit_for_bit() {
         for state in states {
             state.save(&path).unwrap();
             let state = DenoiseState::load(&path).unwrap();
-            let again = run.denoise(Some(state), &mut Capture::off(), &NoHooks);
+            let again = run.denoise(Some(state), &mut StageCapture::off(), &NoHooks);
             assert!(again.unwrap().equal(&whole), "{name}");
         }
         let counted: Vec<_> = (1..=num_steps as usize)
@@ -33,7 +35,7 @@ fn a_resumed_run_records_what_a_whole_one_does() {
     run.request.sampling.num_steps = 6;
     let names = |resume: bool| {
         let dir = tempfile::tempdir().unwrap();
-        let mut record = Capture::stage(dir.path(), "denoise").unwrap();
+        let mut record = StageCapture::stage(dir.path(), "denoise").unwrap();
         let keeper = Keeper {
             // One question before a step, and one in each of three blocks for two texts: dies in the fifth step.
             patience: resume.then_some(4 * 7 + 3),
@@ -42,7 +44,7 @@ fn a_resumed_run_records_what_a_whole_one_does() {
         let mut done = run.denoise(None, &mut record, &keeper);
         if resume {
             assert!(done.is_none());
-            record = Capture::stage(dir.path(), "denoise").unwrap();
+            record = StageCapture::stage(dir.path(), "denoise").unwrap();
             let state = keeper.states.take().pop();
             assert!(state.is_some());
             done = run.denoise(state, &mut record, &NoHooks);
@@ -50,7 +52,7 @@ fn a_resumed_run_records_what_a_whole_one_does() {
         assert!(done.is_some());
         record.finish().unwrap();
         let path = capture::merge(dir.path()).unwrap();
-        let tensors = store::read(&path).unwrap().into_iter();
+        let tensors = tensor_files::read(&path).unwrap().into_iter();
         tensors.map(|(name, _)| name).collect::<Vec<_>>()
     };
     assert_eq!(names(true), names(false));
@@ -60,7 +62,9 @@ fn a_resumed_run_records_what_a_whole_one_does() {
 fn the_last_preview_is_the_result() {
     let run = Run::open("image_to_video");
     let keeper = Keeper::default();
-    let latents = run.denoise(None, &mut Capture::off(), &keeper).unwrap();
+    let latents = run
+        .denoise(None, &mut StageCapture::off(), &keeper)
+        .unwrap();
     let previews = keeper.previews.take();
     assert_close("preview", previews.last().unwrap(), &latents, 1e-6);
 }
@@ -68,7 +72,9 @@ fn the_last_preview_is_the_result() {
 #[test]
 fn a_state_of_another_job_is_not_used() {
     let run = Run::open("text_to_video");
-    let whole = run.denoise(None, &mut Capture::off(), &NoHooks).unwrap();
+    let whole = run
+        .denoise(None, &mut StageCapture::off(), &NoHooks)
+        .unwrap();
     let f32s = (Kind::Float, Device::Cpu);
     for (step, size, history) in [
         (1, vec![1, 2, 3], 2),
@@ -81,7 +87,7 @@ fn a_state_of_another_job_is_not_used() {
             latents: tensor(),
             history: (0..history).map(|_| tensor()).collect(),
         };
-        let latents = run.denoise(Some(state), &mut Capture::off(), &NoHooks);
+        let latents = run.denoise(Some(state), &mut StageCapture::off(), &NoHooks);
         assert!(latents.unwrap().equal(&whole));
     }
 }
@@ -89,7 +95,7 @@ fn a_state_of_another_job_is_not_used() {
 #[test]
 fn every_stage_stops_soon_when_it_is_asked_to() {
     let run = Run::open("image_to_video");
-    let off = &mut Capture::off();
+    let off = &mut StageCapture::off();
     for patience in [0, 1, 4] {
         let impatient = || Keeper {
             patience: Some(patience),
@@ -116,7 +122,7 @@ fn every_stage_stops_soon_when_it_is_asked_to() {
 #[test]
 fn a_transformer_in_bf16_gives_velocities_in_f32() {
     let run = Run::open("euler");
-    let half = Placement {
+    let half = ComputePlacement {
         kind: Kind::BFloat16,
         ..CPU
     };
@@ -145,7 +151,7 @@ fn sizes_that_the_model_cannot_make_are_refused() {
         (64, 32, 6),
         (64, 32, 0),
     ] {
-        let shape = LatentShape::new(&run.config, width, height, num_frames);
+        let shape = WanLatentShape::new(&run.config, width, height, num_frames);
         assert!(matches!(shape, Err(EngineError::Request { .. })));
     }
 }
@@ -160,18 +166,18 @@ fn results_of_stages_survive_the_disk() {
     let (expected, found) = (run.embeds(), loaded.negative.unwrap().prompt);
     assert!(loaded.prompt.prompt.equal(&expected.prompt.prompt));
     assert!(found.equal(&expected.negative.unwrap().prompt));
-    store::write_one(&path, "latents", run.get("latents.final")).unwrap();
+    tensor_files::write_one(&path, "latents", run.get("latents.final")).unwrap();
     assert!(
-        store::read_one(&path, "latents")
+        tensor_files::read_one(&path, "latents")
             .unwrap()
             .equal(run.get("latents.final"))
     );
-    assert!(store::read_one(&path, "other").is_err());
+    assert!(tensor_files::read_one(&path, "other").is_err());
     assert!(PromptEmbeds::load(&path).is_err());
     assert!(DenoiseState::load(&path).is_err());
     let bytes = fs::read(&path).unwrap();
     fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
-    assert!(store::read_one(&path, "latents").is_err());
+    assert!(tensor_files::read_one(&path, "latents").is_err());
 }
 
 /// A copy of the fixture's configuration files with one of them changed.
@@ -262,7 +268,7 @@ fn a_mis_shaped_weight_is_named() {
         kept: None,
         control: None,
     };
-    let off = &mut Capture::off();
+    let off = &mut StageCapture::off();
     let work = &mut run.work(off, &NoHooks);
     let err = denoise(&config, Expert::Only, &conditions, None, work).unwrap_err();
     let text = err.to_string();

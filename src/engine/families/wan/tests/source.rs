@@ -2,7 +2,7 @@
 //! each step, with one expert and with two; and its promises.
 
 use safelight_core::job::{EnlargedPass, JobFolder, SecondPass};
-use safelight_core::media::{Picture, write_png};
+use safelight_core::media::{RgbPixels, write_png};
 use safelight_core::model::ImageRole;
 use tempfile::TempDir;
 
@@ -39,7 +39,7 @@ impl ClipRun {
     }
 
     pub(super) fn folder(&self) -> JobFolder {
-        JobFolder::at(self.job.path())
+        JobFolder::open(self.job.path())
     }
 
     /// The recorded clip as the worker copies it: numbered pictures, or one picture.
@@ -66,11 +66,11 @@ impl ClipRun {
     }
 }
 
-pub(super) fn frame(frames: &Tensor, index: i64) -> Picture {
+pub(super) fn frame(frames: &Tensor, index: i64) -> RgbPixels {
     let frame = frames.get(index);
     let [rows, columns] = [0, 1].map(|i| frame.size()[i] as u32);
     let rgb: Vec<u8> = frame.contiguous().flatten(0, -1).try_into().unwrap();
-    Picture::new(columns, rows, rgb).unwrap()
+    RgbPixels::new(columns, rows, rgb).unwrap()
 }
 
 /// The record of what a step left, counted from the first that was made.
@@ -79,7 +79,7 @@ pub(super) fn latents_of(step: usize) -> String {
 }
 
 fn encoded(run: &Run, clip: &ControlClip) -> Tensor {
-    let off = &mut Capture::off();
+    let off = &mut StageCapture::off();
     encode_source(&run.config, clip, &mut run.work(off, &NoHooks)).unwrap()
 }
 
@@ -99,11 +99,11 @@ fn the_steps_that_are_left_are_those_of_the_reference() {
         let opened = ClipRun::open(name);
         let run = &opened.run;
         let folder = tempfile::tempdir().unwrap();
-        let mut record = Capture::stage(folder.path(), "denoise").unwrap();
+        let mut record = StageCapture::stage(folder.path(), "denoise").unwrap();
         let keeper = Keeper::default();
         let state = denoise_all(run, &mut record, &keeper);
         record.finish().unwrap();
-        let found = store::read(&folder.path().join("capture.denoise.safetensors")).unwrap();
+        let found = tensor_files::read(&folder.path().join("capture.denoise.safetensors")).unwrap();
         let found: BTreeMap<_, _> = found.into_iter().collect();
         let first = run.get("latents.initial");
         assert_close(name, &found["latents.initial"], first, 1e-6);
@@ -134,7 +134,7 @@ fn the_high_noise_expert_makes_no_step_where_all_are_below_the_boundary() {
     let opened = ClipRun::open("low_noise");
     let run = &opened.run;
     let keeper = Keeper::default();
-    let off = &mut Capture::off();
+    let off = &mut StageCapture::off();
     let high = run.denoise_part(Expert::HighNoise, None, off, &keeper);
     assert!(keeper.steps.take().is_empty());
     assert_close(
@@ -158,11 +158,13 @@ fn a_resumed_change_of_a_clip_is_the_same_bit_for_bit() {
         let run = &mut opened.run;
         run.request.sampling.num_steps = num_steps;
         let keeper = Keeper::default();
-        let whole = run.denoise(None, &mut Capture::off(), &keeper).unwrap();
+        let whole = run
+            .denoise(None, &mut StageCapture::off(), &keeper)
+            .unwrap();
         let states = keeper.states.take();
         assert!(!states.is_empty(), "{name}");
         for state in states {
-            let again = run.denoise(Some(state), &mut Capture::off(), &NoHooks);
+            let again = run.denoise(Some(state), &mut StageCapture::off(), &NoHooks);
             assert!(again.unwrap().equal(&whole), "{name}");
         }
     }
@@ -175,9 +177,11 @@ fn every_sampler_changes_a_clip_and_streamed_weights_change_no_bit_of_it() {
     let mut made = Vec::new();
     for sampler in ["unipc", "unipc_bh1", "euler", "heun", "dpmpp_2m", "lcm"] {
         run.request.sampling.sampler = serde_json::from_value(json!(sampler)).unwrap();
-        let latents = run.denoise(None, &mut Capture::off(), &NoHooks).unwrap();
+        let latents = run
+            .denoise(None, &mut StageCapture::off(), &NoHooks)
+            .unwrap();
         assert!(distance(&latents, run.get("base")) > 0.01, "{sampler}");
-        let off = &mut Capture::off();
+        let off = &mut StageCapture::off();
         let mut work = run.work(off, &NoHooks);
         work.place.resident_bytes = Some(0);
         let streamed = run
@@ -207,7 +211,7 @@ fn a_clip_of_another_size_is_not_used() {
     let run = &mut opened.run;
     let base = run.get("base").narrow(2, 0, 1);
     run.tensors.insert("base".to_owned(), base);
-    let done = run.try_part(Expert::Only, None, &mut Capture::off(), &NoHooks);
+    let done = run.try_part(Expert::Only, None, &mut StageCapture::off(), &NoHooks);
     let text = done.err().unwrap().to_string();
     assert!(
         text.contains("the clip's latents are not of this job"),
@@ -227,7 +231,7 @@ fn a_second_pass_is_the_low_noise_experts_alone_whatever_its_strength() {
         first_height: run.request.height / 2,
     });
     let keeper = Keeper::default();
-    let off = &mut Capture::off();
+    let off = &mut StageCapture::off();
     let made = run
         .denoise_part(Expert::LowNoise, None, off, &keeper)
         .unwrap();

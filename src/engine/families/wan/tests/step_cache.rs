@@ -21,7 +21,9 @@ fn a_step_cache_leaves_out_what_hardly_changes_and_nothing_at_zero() {
         run.request.sampling.num_steps = 6;
         run.request.step_cache = cache.map(|text| text.parse::<StepCache>().unwrap());
         let counter = Counter::default();
-        let latents = run.denoise(None, &mut Capture::off(), &counter).unwrap();
+        let latents = run
+            .denoise(None, &mut StageCapture::off(), &counter)
+            .unwrap();
         (latents, counter.0.get())
     };
     let (whole, none) = made(None);
@@ -52,7 +54,7 @@ fn teacache_of_a_text_model_keeps_its_first_step_and_skips_others() {
             threshold,
         });
         let counter = Counter::default();
-        let latents = run.denoise(None, &mut Capture::off(), &counter);
+        let latents = run.denoise(None, &mut StageCapture::off(), &counter);
         assert!(latents.is_some());
         counter.0.get()
     };

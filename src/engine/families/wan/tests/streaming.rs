@@ -1,6 +1,6 @@
 //! Wan with only a part of its weights on the device: the same numbers to the last bit.
 
-use safelight_core::job::Lora;
+use safelight_core::job::LoraChoice;
 use safelight_core::networks::{T5Config, T5Kind};
 
 use super::variants::VariantRun;
@@ -16,10 +16,10 @@ fn answers(
     config: &WanTransformerConfig,
     file: &Path,
     kind: Kind,
-    loras: &[Lora],
+    loras: &[LoraChoice],
     resident_bytes: Option<u64>,
 ) -> (Vec<Tensor>, Option<StreamBytes>) {
-    let place = Placement {
+    let place = ComputePlacement {
         kind,
         resident_bytes,
         ..CPU
@@ -45,7 +45,7 @@ fn answers(
 }
 
 /// Every budget that makes a difference.
-fn assert_same(config: &WanTransformerConfig, file: &Path, kind: Kind, loras: &[Lora]) {
+fn assert_same(config: &WanTransformerConfig, file: &Path, kind: Kind, loras: &[LoraChoice]) {
     let (expected, taken) = answers(config, file, kind, loras, None);
     assert_eq!(taken, None);
     let (found, all) = answers(config, file, kind, loras, Some(u64::MAX));
@@ -68,7 +68,7 @@ fn a_transformer_that_streams_gives_what_one_that_stays_gives() {
     let model = VariantRun::open("t2v22");
     let config = &model.run.config;
     let folder = tempfile::tempdir().unwrap();
-    let loras = ["wan.comfy_alpha", "wan.peft"].map(|form| Lora {
+    let loras = ["wan.comfy_alpha", "wan.peft"].map(|form| LoraChoice {
         path: write_lora(folder.path(), form, None),
         strength: 0.6,
         strength_2: None,
@@ -105,7 +105,7 @@ fn a_text_encoder_that_streams_gives_what_one_that_stays_gives() {
     let config = T5Config::read_as(T5Kind::Umt5, &folder).unwrap();
     let ids = Tensor::from_slice(&[3_i64, 9, 4, 9, 1]).view([1, 5]);
     let embeds = |resident_bytes| {
-        let place = Placement {
+        let place = ComputePlacement {
             resident_bytes,
             ..CPU
         };
@@ -127,8 +127,10 @@ fn a_text_encoder_that_streams_gives_what_one_that_stays_gives() {
 #[test]
 fn a_whole_stage_that_streams_is_the_same_and_stops_when_it_is_asked_to() {
     let run = Run::open("text_to_video");
-    let expected = run.denoise(None, &mut Capture::off(), &NoHooks).unwrap();
-    let place = Placement {
+    let expected = run
+        .denoise(None, &mut StageCapture::off(), &NoHooks)
+        .unwrap();
+    let place = ComputePlacement {
         resident_bytes: Some(0),
         ..CPU
     };
@@ -141,7 +143,7 @@ fn a_whole_stage_that_streams_is_the_same_and_stops_when_it_is_asked_to() {
             kept: None,
             control: None,
         };
-        let off = &mut Capture::off();
+        let off = &mut StageCapture::off();
         let work = &mut StageWork {
             place,
             ..run.work(off, hooks)

@@ -2,14 +2,14 @@
 //! whole loop; and that what a user gives becomes such a clip.
 
 use safelight_core::job::JobFolder;
-use safelight_core::media::{Picture, write_png};
+use safelight_core::media::{RgbPixels, write_png};
 
 use super::variants::VariantRun;
 use super::*;
 
 const RUNS: [&str; 3] = ["vace", "vace_mask", "vace_two"];
 
-fn picture(bytes: &Tensor) -> Picture {
+fn picture(bytes: &Tensor) -> RgbPixels {
     let [rows, columns] = [0, 1].map(|i| bytes.size()[i] as u32);
     let bytes = if bytes.dim() == 2 {
         bytes.unsqueeze(-1).expand([-1, -1, 3], false)
@@ -17,11 +17,11 @@ fn picture(bytes: &Tensor) -> Picture {
         bytes.shallow_clone()
     };
     let rgb: Vec<u8> = bytes.contiguous().flatten(0, -1).try_into().unwrap();
-    Picture::new(columns, rows, rgb).unwrap()
+    RgbPixels::new(columns, rows, rgb).unwrap()
 }
 
 /// The recorded clip as the stage has it, and the reference pictures as they were opened.
-fn given(run: &Run) -> (ControlClip, Vec<Picture>) {
+fn given(run: &Run) -> (ControlClip, Vec<RgbPixels>) {
     let r = &run.request;
     let mut clip = ControlClip::new(r.width, r.height, r.num_frames);
     for frame in 0..r.num_frames as usize {
@@ -45,7 +45,7 @@ fn a_control_clip_its_mask_and_references_become_the_latents_of_the_reference() 
         let variant = VariantRun::open(name);
         let run = &variant.run;
         let (clip, references) = given(run);
-        let off = &mut Capture::off();
+        let off = &mut StageCapture::off();
         let work = &mut run.work(off, &NoHooks);
         let found = encode_control(&run.config, &clip, &references, work).unwrap();
         let (latents, mask) = (found.narrow(1, 0, 32), found.narrow(1, 32, 64));
@@ -66,10 +66,10 @@ fn every_step_and_the_end_are_those_of_the_reference() {
         let variant = VariantRun::open(name);
         let run = &variant.run;
         let folder = tempfile::tempdir().unwrap();
-        let mut record = Capture::stage(folder.path(), "denoise").unwrap();
+        let mut record = StageCapture::stage(folder.path(), "denoise").unwrap();
         let latents = run.denoise(None, &mut record, &NoHooks).unwrap();
         record.finish().unwrap();
-        let found = store::read(&folder.path().join("capture.denoise.safetensors")).unwrap();
+        let found = tensor_files::read(&folder.path().join("capture.denoise.safetensors")).unwrap();
         let found: BTreeMap<_, _> = found.into_iter().collect();
         for (key, expected) in &run.tensors {
             let limit = match key.rsplit('.').next().unwrap() {
@@ -97,7 +97,10 @@ fn every_step_and_the_end_are_those_of_the_reference() {
 fn how_strongly_and_in_which_steps_control_is_heard_changes_the_result() {
     let mut variant = VariantRun::open("vace");
     let run = &mut variant.run;
-    let made = |run: &Run| run.denoise(None, &mut Capture::off(), &NoHooks).unwrap();
+    let made = |run: &Run| {
+        run.denoise(None, &mut StageCapture::off(), &NoHooks)
+            .unwrap()
+    };
     let whole = made(run);
     run.how.strength = 0.5;
     let weak = made(run);
@@ -122,11 +125,13 @@ fn a_loop_with_references_goes_on_and_streams_bit_for_bit_and_stops_when_it_is_a
     let mut run = variant.run;
     run.request.sampling.num_steps = 5;
     let keeper = Keeper::default();
-    let whole = run.denoise(None, &mut Capture::off(), &keeper).unwrap();
+    let whole = run
+        .denoise(None, &mut StageCapture::off(), &keeper)
+        .unwrap();
     let states = keeper.states.take();
     assert!(!states.is_empty());
     for state in states {
-        let again = run.denoise(Some(state), &mut Capture::off(), &NoHooks);
+        let again = run.denoise(Some(state), &mut StageCapture::off(), &NoHooks);
         assert!(again.unwrap().equal(&whole));
     }
     let previews = keeper.previews.take();
@@ -140,9 +145,9 @@ fn a_loop_with_references_goes_on_and_streams_bit_for_bit_and_stops_when_it_is_a
         kept: None,
         control: run.control(),
     };
-    let off = &mut Capture::off();
+    let off = &mut StageCapture::off();
     let work = &mut StageWork {
-        place: Placement {
+        place: ComputePlacement {
             resident_bytes: Some(0),
             ..CPU
         },
@@ -155,7 +160,10 @@ fn a_loop_with_references_goes_on_and_streams_bit_for_bit_and_stops_when_it_is_a
             patience: Some(patience),
             ..Keeper::default()
         };
-        assert!(run.denoise(None, &mut Capture::off(), &keeper).is_none());
+        assert!(
+            run.denoise(None, &mut StageCapture::off(), &keeper)
+                .is_none()
+        );
         assert_eq!(keeper.asked.get(), patience + 1);
     }
 }
@@ -165,7 +173,7 @@ fn latents_of_another_control_clip_are_refused() {
     let mut variant = VariantRun::open("vace");
     let run = &mut variant.run;
     let refused = |run: &Run| {
-        let found = run.try_part(Expert::Only, None, &mut Capture::off(), &NoHooks);
+        let found = run.try_part(Expert::Only, None, &mut StageCapture::off(), &NoHooks);
         found.unwrap_err().to_string()
     };
     run.request.references = vec!["a.png".into()];
@@ -176,8 +184,8 @@ fn latents_of_another_control_clip_are_refused() {
 }
 
 /// A frame of one colour.
-fn plain(width: u32, height: u32, level: u8) -> Picture {
-    Picture::from_fn(width, height, |_, _| [level; 3]).unwrap()
+fn plain(width: u32, height: u32, level: u8) -> RgbPixels {
+    RgbPixels::from_fn(width, height, |_, _| [level; 3]).unwrap()
 }
 
 /// The clip that a job with these fields is shown, its frames' and its mask's first bytes.
@@ -189,7 +197,7 @@ fn shown(fields: &Value, fill: impl Fn(&JobFolder)) -> Vec<(u8, u8, bool)> {
     }
     let request: GenerateRequest = serde_json::from_value(request).unwrap();
     let home = tempfile::tempdir().unwrap();
-    let folder = JobFolder::at(home.path());
+    let folder = JobFolder::open(home.path());
     fill(&folder);
     let clip = control_of_job(&folder, &request).unwrap();
     clip.first_bytes()

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use safelight_core::media::{self, Picture};
+use safelight_core::media::{self, RgbPixels};
 use tempfile::TempDir;
 
 use super::*;
@@ -53,11 +53,11 @@ impl VariantRun {
 
 impl Run {
     /// A picture as the reference opened it.
-    fn picture_of(&self, name: &str) -> Option<Picture> {
+    fn picture_of(&self, name: &str) -> Option<RgbPixels> {
         let source = self.tensors.get(name)?;
         let [rows, columns] = [source.size()[0], source.size()[1]].map(|n| n as u32);
         let rgb: Vec<u8> = source.flatten(0, 2).try_into().unwrap();
-        Some(Picture::new(columns, rows, rgb).unwrap())
+        Some(RgbPixels::new(columns, rows, rgb).unwrap())
     }
 }
 
@@ -101,7 +101,11 @@ fn copy_folder(from: &Path, to: &Path) {
 }
 
 /// Runs the experts one after the other, through a file between them as two processes would.
-pub(super) fn denoise_all(run: &Run, capture: &mut Capture, hooks: &dyn Hooks) -> DenoiseState {
+pub(super) fn denoise_all(
+    run: &Run,
+    capture: &mut StageCapture,
+    hooks: &dyn Hooks,
+) -> DenoiseState {
     if run.config.transformer_2.is_none() {
         return run
             .denoise_part(Expert::Only, None, capture, hooks)
@@ -124,11 +128,11 @@ fn every_variant_denoises_as_the_reference_does() {
         let variant = VariantRun::open(name);
         let run = &variant.run;
         let folder = tempfile::tempdir().unwrap();
-        let mut record = Capture::stage(folder.path(), "denoise").unwrap();
+        let mut record = StageCapture::stage(folder.path(), "denoise").unwrap();
         let keeper = Keeper::default();
         let state = denoise_all(run, &mut record, &keeper);
         record.finish().unwrap();
-        let found = store::read(&folder.path().join("capture.denoise.safetensors")).unwrap();
+        let found = tensor_files::read(&folder.path().join("capture.denoise.safetensors")).unwrap();
         let found: BTreeMap<_, _> = found.into_iter().collect();
         let num_steps = run.request.sampling.num_steps as usize;
         let told: Vec<_> = (1..=num_steps).map(|step| (step, num_steps)).collect();
@@ -155,14 +159,14 @@ fn the_experts_share_the_steps_at_the_boundary_and_neither_makes_the_others() {
     let run = &variant.run;
     let keeper = Keeper::default();
     let high = run
-        .denoise_part(Expert::HighNoise, None, &mut Capture::off(), &keeper)
+        .denoise_part(Expert::HighNoise, None, &mut StageCapture::off(), &keeper)
         .unwrap();
     let boundary = run.config.boundary().unwrap();
     let timesteps: Vec<f64> = run.get("timesteps").try_into().unwrap();
     let expected = timesteps.iter().filter(|&&t| t >= boundary).count();
     assert!(expected > 0 && expected < timesteps.len());
     assert_eq!(high.step, expected);
-    let lost = run.try_part(Expert::LowNoise, None, &mut Capture::off(), &keeper);
+    let lost = run.try_part(Expert::LowNoise, None, &mut StageCapture::off(), &keeper);
     assert!(lost.unwrap_err().to_string().contains("high-noise"));
 }
 
@@ -172,9 +176,9 @@ fn an_expert_that_dies_goes_on_where_it_was() {
     let run = &mut variant.run;
     run.request.sampling.num_steps = 20;
     let keeper = Keeper::default();
-    let whole = denoise_all(run, &mut Capture::off(), &keeper);
+    let whole = denoise_all(run, &mut StageCapture::off(), &keeper);
     let high = run
-        .denoise_part(Expert::HighNoise, None, &mut Capture::off(), &NoHooks)
+        .denoise_part(Expert::HighNoise, None, &mut StageCapture::off(), &NoHooks)
         .unwrap();
     let states: Vec<_> = keeper.states.borrow_mut().drain(..).collect();
     let is_of_high = |state: &DenoiseState| state.step < high.step;
@@ -186,7 +190,7 @@ fn an_expert_that_dies_goes_on_where_it_was() {
         } else {
             Expert::LowNoise
         };
-        let off = &mut Capture::off();
+        let off = &mut StageCapture::off();
         let Ok(Some(mut behind)) = run.try_part(expert, Some(state), off, &NoHooks) else {
             panic!("a saved state must do");
         };
@@ -205,10 +209,10 @@ fn guidance_of_one_expert_alone_asks_twice_only_there() {
     let run = &mut variant.run;
     run.request.sampling.guidance_scale_2 = Some(1.0);
     let folder = tempfile::tempdir().unwrap();
-    let mut record = Capture::stage(folder.path(), "denoise").unwrap();
+    let mut record = StageCapture::stage(folder.path(), "denoise").unwrap();
     denoise_all(run, &mut record, &NoHooks);
     record.finish().unwrap();
-    let found = store::read(&folder.path().join("capture.denoise.safetensors")).unwrap();
+    let found = tensor_files::read(&folder.path().join("capture.denoise.safetensors")).unwrap();
     let asked = |part: &str| found.iter().filter(|(key, _)| key.ends_with(part)).count();
     assert_eq!(asked("transformer.cond"), 5);
     assert!(asked("transformer.uncond") < 5 && asked("transformer.uncond") > 0);
@@ -226,7 +230,7 @@ fn given_pictures_become_the_latents_of_the_reference() {
         };
         let start = resized("image.source_u8").unwrap();
         let end = resized("last_image.source_u8");
-        let off = &mut Capture::off();
+        let off = &mut StageCapture::off();
         let work = &mut run.work(off, &NoHooks);
         let found = encode_image(&run.config, &start, end.as_deref(), work);
         assert_close(name, &found.unwrap(), run.get("condition"), 1e-5);
@@ -239,7 +243,7 @@ fn the_latents_of_every_variant_become_the_frames_of_the_reference() {
         let variant = VariantRun::open(name);
         let run = &variant.run;
         let folder = tempfile::tempdir().unwrap();
-        let mut record = Capture::stage(folder.path(), "decode").unwrap();
+        let mut record = StageCapture::stage(folder.path(), "decode").unwrap();
         let latents = run.get("latents.final");
         decode(
             &run.config,
@@ -249,7 +253,7 @@ fn the_latents_of_every_variant_become_the_frames_of_the_reference() {
         )
         .unwrap();
         record.finish().unwrap();
-        let found = store::read(&folder.path().join("capture.decode.safetensors")).unwrap();
+        let found = tensor_files::read(&folder.path().join("capture.decode.safetensors")).unwrap();
         let pixels = found.iter().find(|(key, _)| key == "pixels").unwrap();
         assert_close(name, &pixels.1, run.get("pixels"), 3e-5);
     }
@@ -260,11 +264,11 @@ fn given_pictures_become_the_embeddings_of_the_reference() {
     for name in ["i2v21", "flf2v21"] {
         let variant = VariantRun::open(name);
         let run = &variant.run;
-        let pictures: Vec<Picture> = ["image.source_u8", "last_image.source_u8"]
+        let pictures: Vec<RgbPixels> = ["image.source_u8", "last_image.source_u8"]
             .into_iter()
             .filter_map(|name| run.picture_of(name))
             .collect();
-        let off = &mut Capture::off();
+        let off = &mut StageCapture::off();
         let work = &mut run.work(off, &NoHooks);
         let found = encode_vision(&run.config, &pictures, work);
         assert_close(name, &found.unwrap(), run.get("image_embeds"), 1e-5);
@@ -280,7 +284,7 @@ fn latents_that_are_no_numbers_end_the_job_with_what_to_try() {
     let poison = Tensor::full([1, 512, 40], f64::NAN, (Kind::Float, Device::Cpu));
     run.tensors.insert("prompt_embeds".to_owned(), poison);
     let err = run
-        .try_part(Expert::Only, None, &mut Capture::off(), &NoHooks)
+        .try_part(Expert::Only, None, &mut StageCapture::off(), &NoHooks)
         .unwrap_err();
     assert!(err.to_string().contains("another dtype"), "{err}");
 }

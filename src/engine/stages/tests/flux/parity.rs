@@ -1,6 +1,6 @@
 //! Every tensor that diffusers recorded is there, under its name and within its limit, and none besides.
 
-use safelight_core::job::Lora;
+use safelight_core::job::LoraChoice;
 
 use super::*;
 use crate::stages::tests::jobs::Run;
@@ -27,7 +27,7 @@ pub(in crate::stages::tests) fn job(run: &Run) -> Job {
     if let Some(form) = run.facts["lora"].as_str() {
         let list = jobs::fixtures().join("control/flux_lora.json");
         let path = write_lora_of(&list, job.folder.path(), form, None);
-        job.request.loras.push(Lora {
+        job.request.loras.push(LoraChoice {
             path,
             strength: 1.0,
             strength_2: None,

@@ -1,6 +1,6 @@
 //! What jobs of Flux promise beside the right numbers: batches, resuming, cancelling, and what they refuse.
 
-use safelight_core::job::Edges;
+use safelight_core::job::CannyThresholds;
 use safelight_core::media;
 
 use super::super::images;
@@ -80,18 +80,18 @@ fn the_edges_of_a_control_picture_are_what_the_model_is_shown() {
     let control = pixels(32, 32);
     let edges = {
         let bytes: Vec<u8> = control.flatten(0, -1).try_into().unwrap();
-        let picture = media::Picture::new(32, 32, bytes).unwrap();
+        let picture = media::RgbPixels::new(32, 32, bytes).unwrap();
         let edges = media::canny(&picture, 50, 150).unwrap();
         Tensor::from_slice(&edges.rgb).view([32, 32, 3])
     };
-    let made = |control: &Tensor, made: Option<Edges>| {
+    let made = |control: &Tensor, made: Option<CannyThresholds>| {
         let job = Job::new("control", &json!({}), None, None);
         let mut job = job.with_controls([control].into_iter());
         job.request.controls[0].settings.made = made;
         job.run(false);
         job.latents()
     };
-    let computed = made(&control, Some(Edges { low: 50, high: 150 }));
+    let computed = made(&control, Some(CannyThresholds { low: 50, high: 150 }));
     assert_eq!(computed, made(&edges, None));
     assert_ne!(computed, made(&control, None));
 }
@@ -144,7 +144,7 @@ fn tiles_of_the_autoencoder_change_nothing_but_rounding() {
         let told = job.run(true);
         assert_eq!(told.frames.len(), 1);
         let found = job.request.capture.unwrap().join("capture.safetensors");
-        let found: BTreeMap<_, _> = store::read(&found).unwrap().into_iter().collect();
+        let found: BTreeMap<_, _> = tensor_files::read(&found).unwrap().into_iter().collect();
         ["vae.encode.0.mean", "pixels"].map(|name| found[name].shallow_clone())
     };
     let [whole, tiled] = [made(None), made(Some(32))];
@@ -157,7 +157,7 @@ fn what_a_model_cannot_do_is_refused_with_a_reason() {
     let (image, mask) = (pixels(32, 32), pixels(32, 32));
     let refused = |variant, facts: Value, image, mask: Option<&Tensor>, stage| {
         let job = Job::new(variant, &facts, image, mask);
-        for before in Recipe::of(&job.request).stages {
+        for before in Recipe::from_request(&job.request).stages {
             if before == stage || before == Stage::Save {
                 break;
             }
@@ -245,7 +245,7 @@ fn a_shift_of_the_request_stands_in_the_place_of_the_models_own() {
         let job = Job::new(variant, &facts, None, None);
         job.run(true);
         let found = job.request.capture.unwrap().join("capture.safetensors");
-        store::read_one(&found, "sigmas").unwrap()
+        tensor_files::read_one(&found, "sigmas").unwrap()
     };
     for variant in ["dev", "schnell"] {
         let even = Tensor::from_slice(&[1.0_f32, 0.75, 0.5, 0.25, 0.0]);
@@ -263,8 +263,8 @@ fn a_picture_whose_numbers_are_too_large_for_halves_is_decoded_once_more_in_f32(
     let side = 32 >> (levels.as_array().unwrap().len() - 1);
     let size = [1, channels.as_i64().unwrap(), side, side];
     let latents = Tensor::full(size, 1e6, (Kind::Float, Device::Cpu));
-    let place = JobFolder::at(job.folder.path()).result(Stage::Denoise);
-    store::write_one(&place.unwrap(), "latents", &latents).unwrap();
+    let place = JobFolder::open(job.folder.path()).result(Stage::Denoise);
+    tensor_files::write_one(&place.unwrap(), "latents", &latents).unwrap();
     let (done, told) = try_stage(&job.order(Stage::Decode, false), &|_, _| {});
     done.unwrap();
     assert_eq!(told.frames.len(), 1);

@@ -2,7 +2,7 @@
 
 use safelight_core::job::PromptPicture;
 use safelight_core::media;
-use safelight_core::model::PicturePrompts;
+use safelight_core::model::ReduxFiles;
 
 use super::*;
 use crate::stages::tests::jobs::{Run, picture};
@@ -12,7 +12,7 @@ fn check(name: &str) {
 }
 
 /// Writes SigLIP and Redux as the reference made them up.
-fn write_eyes(home: &Path) -> PicturePrompts {
+fn write_eyes(home: &Path) -> ReduxFiles {
     let made = json_of("flux/stages/redux_model.json");
     let shapes: Shapes = serde_json::from_value(made["shapes"].clone()).unwrap();
     for (component, stem) in [
@@ -34,7 +34,7 @@ fn write_eyes(home: &Path) -> PicturePrompts {
         processor.to_string(),
     )
     .unwrap();
-    PicturePrompts {
+    ReduxFiles {
         image_encoder: home.join("image_encoder"),
         image_processor: Some(folder),
         embedder: home.join("image_embedder"),
@@ -53,7 +53,7 @@ fn job(run: &Run) -> Job {
     let strengths = run.facts["strengths"].as_array().unwrap();
     for (index, strength) in strengths.iter().enumerate() {
         let pixels = run.given(&format!("prompt_picture.{index}")).unwrap();
-        let place = JobFolder::at(job.folder.path()).prompt_picture(index);
+        let place = JobFolder::open(job.folder.path()).prompt_picture(index);
         media::write_png(&place, &picture(pixels)).unwrap();
         job.request.prompt_pictures.push(PromptPicture {
             path: "given.png".into(),
@@ -79,13 +79,13 @@ fn a_job_with_pictures_stops_in_every_stage_and_goes_on_with_the_same_bytes() {
     job.run(false);
     let whole = job.latents();
     fs::remove_file(
-        JobFolder::at(job.folder.path())
+        JobFolder::open(job.folder.path())
             .result(Stage::Denoise)
             .unwrap(),
     )
     .unwrap();
     // The picture may be gone once it was looked at.
-    fs::remove_file(JobFolder::at(job.folder.path()).prompt_picture(0)).unwrap();
+    fs::remove_file(JobFolder::open(job.folder.path()).prompt_picture(0)).unwrap();
     job.stage(Stage::Denoise, false);
     assert_eq!(job.latents(), whole);
 }
@@ -96,8 +96,8 @@ fn a_strength_of_nothing_leaves_tokens_that_say_nothing_and_the_authors_file_rea
     let mut job = job(&run);
     job.stage(Stage::EncodeVision, false);
     let tokens = |job: &Job| {
-        let path = JobFolder::at(job.folder.path()).result(Stage::EncodeVision);
-        store::read_one(&path.unwrap(), "image_embeds").unwrap()
+        let path = JobFolder::open(job.folder.path()).result(Stage::EncodeVision);
+        tensor_files::read_one(&path.unwrap(), "image_embeds").unwrap()
     };
     let whole = tokens(&job);
     let prompts = job.request.files.picture_prompts.as_mut().unwrap();

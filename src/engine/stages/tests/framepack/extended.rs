@@ -12,7 +12,7 @@ fn job(recorded: &BTreeMap<String, Tensor>) -> Job {
     let num_frames = clip.size()[0];
     let picture = |index: i64| {
         let rgb: Vec<u8> = clip.get(index).flatten(0, -1).try_into().unwrap();
-        Picture::new(32, 16, rgb).unwrap()
+        RgbPixels::new(32, 16, rgb).unwrap()
     };
     let folder = job.folder();
     fs::create_dir(folder.seen()).unwrap();
@@ -43,7 +43,7 @@ fn a_clip_goes_on_with_its_last_frames_as_history() {
     let expected = &recorded["output_u8"];
     assert_is_within_a_level("the clip", &Tensor::stack(&clip, 0), expected);
     let merged = capture::merge(job.folder().path()).unwrap();
-    let found: BTreeMap<_, _> = store::read(&merged).unwrap().into_iter().collect();
+    let found: BTreeMap<_, _> = tensor_files::read(&merged).unwrap().into_iter().collect();
     let output = found["output_u8"].squeeze_dim(0);
     assert_is_within_a_level("the record", &output, expected);
 }

@@ -10,7 +10,7 @@ use tch::{Device, Kind, Tensor};
 use super::{facts, fixture, folder, some_states, weights, wide_weights};
 use crate::closeness::assert_close;
 use crate::error::EngineError;
-use crate::text::Tokens;
+use crate::text::TokenBatch;
 use crate::text::tests::published::json_of;
 use crate::text::tests::{ids, used_ids};
 use crate::weights::Weights;
@@ -158,7 +158,7 @@ fn a_vocabulary_in_metadata_gives_the_ids_of_the_tokenizer_that_it_is_from() {
     assert_eq!(tokenizer.vocab_size(), 927);
     for row in facts()["rows"].as_array().unwrap() {
         let text = row["text"].as_str().unwrap();
-        let tokens = Tokens::of(text, &tokenizer).unwrap();
+        let tokens = TokenBatch::encode(text, &tokenizer).unwrap();
         assert_eq!(used_ids(&tokens), ids(&row["ids"]), "{text:?}");
         let padding = tokens.ids.slice(1, tokens.num_tokens, None, 1);
         assert!(padding.eq(864).all().int64_value(&[]) == 1, "{text:?}");

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use tch::{Device, Kind, Tensor};
 
 use super::{
-    Bands, DECODER_LIMIT, ENCODER_LIMIT, KlWay, NAMES, TileScheme, Tiling, assert_close, config,
+    DECODER_LIMIT, ENCODER_LIMIT, KlWay, NAMES, RowBands, TileScheme, Tiling, assert_close, config,
     decode, decoder, encode, encoder, recorded, weights,
 };
 use crate::vae::KlVaeDecoder;
@@ -13,8 +13,8 @@ use crate::vae::KlVaeDecoder;
 /// From a row or two at a time to half of these pictures, and to all of them.
 const SIZES: [i64; 5] = [1, 13, 24, 48, 4096];
 
-fn bands(size: i64, off_device: bool) -> Bands {
-    Bands { size, off_device }
+fn bands(size: i64, off_device: bool) -> RowBands {
+    RowBands { size, off_device }
 }
 
 /// A picture without edges or noise, in -1..1: `(1, channels, height, width)`

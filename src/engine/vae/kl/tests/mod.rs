@@ -11,7 +11,7 @@ use safelight_core::networks::{KlVaeConfig, NetworkConfig as _};
 use tch::{Device, Kind, Tensor};
 use tempfile::TempDir;
 
-use super::{Bands, KlVaeDecoder, KlVaeEncoder, KlWay, denormalize, normalize};
+use super::{KlVaeDecoder, KlVaeEncoder, KlWay, RowBands, denormalize, normalize};
 use crate::closeness::{assert_close, distance};
 use crate::vae::{Posterior, TileScheme, Tiling};
 use crate::weights::Weights;

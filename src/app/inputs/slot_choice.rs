@@ -1,0 +1,497 @@
+//! Assignment of files to slots: opened for the form that they were given to, whatever is shown when they are ready.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use egui::ColorImage;
+use safelight_core::job::{
+    ControlSettings, GenerateForm, GenerateRequest, InputMedia, JobError, JobErrorKind, SizeChoice,
+};
+use safelight_core::media::{CLIP_ENDINGS, PICTURE_ENDINGS, RgbPixels};
+
+use crate::app::choices::{ControlPart, InputSlot, MultiFilePrompt, SlotTarget};
+use crate::app::commands::{InputsCommand, LorasCommand, PlayerCommand, QueueCommand};
+use crate::app::cx::AppContext;
+use crate::app::inputs::opening::{
+    OpenedInput, OpenedInputs, continue_file, continue_result, keep_pasted, keep_picture,
+    open_inputs, opened_one, unfold,
+};
+use crate::app::inputs::{ChosenInput, InputSlots, SlotRules};
+use crate::app::models::ModelChoice;
+use crate::app::notices::{NoticeCause, NoticeSeverity, UserNotice};
+use crate::app::pending::{BackgroundTask, TaskChannel};
+use crate::app::state::MainPage;
+use crate::app::thumbs::ThumbSource;
+
+const PICTURES: &str = "Pictures";
+const PICTURES_AND_CLIPS: &str = "Pictures and clips";
+
+impl InputSlots {
+    pub fn update(&mut self, command: InputsCommand, cx: &mut AppContext) {
+        match command {
+            InputsCommand::Pick(slot) => self.pick(SlotTarget::onto(Some(slot)), cx),
+            InputsCommand::PickControlMask(index) => {
+                self.pick(ControlPart::Mask(index).into(), cx);
+            }
+            InputsCommand::RemoveControlMask(index) => {
+                self.change(InputSlot::Control, index, |input| input.control_mask = None);
+            }
+            InputsCommand::Open(paths, placing) => self.open(paths, placing, cx),
+            InputsCommand::OpenHere(paths, placing) => self.open_here(paths, placing, cx),
+            InputsCommand::ContinueFrom(path) => {
+                self.open_one(InputSlot::Start, cx, move || continue_file(&path));
+            }
+            InputsCommand::Continue(result) => {
+                self.open_one(InputSlot::Start, cx, move || continue_result(&result));
+            }
+            InputsCommand::Take(slot, picture, folder) => self.take(slot, picture, folder, cx),
+            InputsCommand::TakeOver(request) => self.take_over(&request, cx),
+            InputsCommand::Remove(slot) => {
+                self.inputs_in(slot)
+                    .iter()
+                    .for_each(|input| leave(input, cx));
+                self.remove(slot);
+                self.settle_offers(cx);
+            }
+            InputsCommand::RemoveOne(slot, index) => {
+                if let Some(input) = self.take_one(slot, index) {
+                    leave(&input, cx);
+                    self.settle_offers(cx);
+                }
+            }
+            InputsCommand::LookForNetworks => self.control_networks.refresh(),
+            InputsCommand::SetControl(index, settings) => {
+                self.change(InputSlot::Control, index, |input| input.control = settings);
+            }
+            InputsCommand::MoveOne(slot, from, to) => self.move_one(slot, from, to),
+            InputsCommand::SetStrength(index, strength) => {
+                self.change(InputSlot::Prompt, index, |input| input.strength = strength);
+            }
+            InputsCommand::Swap => self.swap(),
+        }
+    }
+
+    /// Applies to the visible form. While a job is edited, no questions appear.
+    pub fn poll(&mut self, is_editing: bool, cx: &mut AppContext) {
+        let mut form = std::mem::take(&mut cx.form);
+        self.poll_for(&mut form, !is_editing, cx);
+        // Nobody chooses one for nothing.
+        if self.get(InputSlot::Control).is_some() {
+            let networks = &mut self.control_networks;
+            networks.poll(cx.paths.as_ref(), &cx.settings, &cx.background);
+            self.settle_networks(cx.models.model_of(&form));
+        }
+        cx.form = form;
+    }
+
+    /// For a form that need not be the one that is shown.
+    pub(in crate::app) fn poll_for(
+        &mut self,
+        form: &mut GenerateForm,
+        may_ask: bool,
+        cx: &mut AppContext,
+    ) {
+        if let Some(Some((placing, paths))) = self.picking.take() {
+            self.open(paths, placing, cx);
+        }
+        while let Some(given) = self.given.take() {
+            for problem in given.problems {
+                cx.tell_about(NoticeCause::Inputs, NoticeSeverity::Error, problem);
+            }
+            if let Some(path) = given.played {
+                cx.push(PlayerCommand::PlayFile(path));
+            }
+            if given.paths.is_empty() {
+                continue;
+            }
+            let places = places_of(form, &cx.models);
+            let (count, wish) = (given.paths.len(), given.placing.slot);
+            let placing = SlotTarget {
+                is_seen: may_ask,
+                ..given.placing
+            };
+            let is_part = placing.part.is_some();
+            if may_ask && !is_part && self.are_too_many(count, wish, places) {
+                cx.push(QueueCommand::Ask(MultiFilePrompt {
+                    takes: self.room(count, wish, places),
+                    placing: given.placing,
+                    paths: given.paths,
+                }));
+            } else {
+                self.open_for(given.paths, placing, places, cx);
+            }
+        }
+        while let Some(found) = self.opening.take() {
+            self.place_all(found, form, cx);
+        }
+    }
+
+    /// Asks for a picture, at the start for a clip as well, and for as many references as one wants.
+    fn pick(&mut self, placing: SlotTarget, cx: &AppContext) {
+        let Some(slot) = placing.slot else {
+            return;
+        };
+        let part = placing.part;
+        self.picking = cx.background.ask(move || {
+            let dialog = match slot {
+                InputSlot::Control | InputSlot::Mask
+                    if part.is_some() || slot == InputSlot::Mask =>
+                {
+                    rfd::FileDialog::new()
+                        .set_title("Choose a mask: white is regenerated, black stays")
+                        .add_filter(
+                            PICTURES_AND_CLIPS,
+                            &[&PICTURE_ENDINGS[..], &CLIP_ENDINGS].concat(),
+                        )
+                }
+                InputSlot::Start => rfd::FileDialog::new()
+                    .set_title("Choose a start picture, or a clip to continue or to change")
+                    .add_filter(
+                        PICTURES_AND_CLIPS,
+                        &[&PICTURE_ENDINGS[..], &CLIP_ENDINGS].concat(),
+                    ),
+                InputSlot::End | InputSlot::Mask => rfd::FileDialog::new()
+                    .set_title("Choose an end picture")
+                    .add_filter(PICTURES, &PICTURE_ENDINGS),
+                InputSlot::Reference => rfd::FileDialog::new()
+                    .set_title("Choose reference pictures")
+                    .add_filter(PICTURES, &PICTURE_ENDINGS),
+                InputSlot::Control => rfd::FileDialog::new()
+                    .set_title("Choose control pictures")
+                    .add_filter(
+                        PICTURES_AND_CLIPS,
+                        &[&PICTURE_ENDINGS[..], &CLIP_ENDINGS].concat(),
+                    ),
+                InputSlot::Prompt => rfd::FileDialog::new()
+                    .set_title("Choose pictures as prompts")
+                    .add_filter(PICTURES, &PICTURE_ENDINGS),
+            };
+            let dialog = dialog.add_filter("All files", &["*"]);
+            let paths = match slot {
+                _ if part.is_some() => vec![dialog.pick_file()?],
+                InputSlot::Reference | InputSlot::Control | InputSlot::Prompt => {
+                    dialog.pick_files()?
+                }
+                InputSlot::Start | InputSlot::End | InputSlot::Mask => vec![dialog.pick_file()?],
+            };
+            Some((placing, paths))
+        });
+    }
+
+    /// Opens files as inputs: a folder means its images, and LoRAs are added as such.
+    fn open(&mut self, mut paths: Vec<PathBuf>, placing: SlotTarget, cx: &mut AppContext) {
+        let loras: Vec<PathBuf> = paths
+            .extract_if(.., |path| {
+                // A weight file is a LoRA, or reported not to be one.
+                path.extension()
+                    .is_some_and(|kind| kind.eq_ignore_ascii_case("safetensors"))
+            })
+            .collect();
+        if !loras.is_empty() {
+            cx.push(LorasCommand::Add(loras));
+        }
+        if !paths.is_empty()
+            && let Some(given) = cx.background.on_files(move || unfold(paths, placing))
+        {
+            self.given.add(given);
+        }
+    }
+
+    /// Has files opened for the form that is shown: as many as there is room for.
+    pub(in crate::app) fn open_here(
+        &mut self,
+        paths: Vec<PathBuf>,
+        placing: SlotTarget,
+        cx: &AppContext,
+    ) {
+        self.open_for(paths, placing, places_of(&cx.form, &cx.models), cx);
+    }
+
+    fn open_for(
+        &mut self,
+        paths: Vec<PathBuf>,
+        mut placing: SlotTarget,
+        places: SlotRules,
+        cx: &AppContext,
+    ) {
+        let room = match placing.part {
+            Some(_) => 1,
+            None => self.room(paths.len(), placing.slot, places),
+        };
+        let goes = placing.slot.unwrap_or_else(|| self.next(places));
+        placing.joins_frames |= match goes {
+            InputSlot::Control => places.takes_control_clips,
+            InputSlot::Mask => places.changes_clip && self.clip().is_some(),
+            _ => false,
+        };
+        self.await_files(cx, move || open_inputs(&paths, placing, room));
+    }
+
+    fn open_one(
+        &mut self,
+        slot: InputSlot,
+        cx: &AppContext,
+        open: impl FnOnce() -> Result<OpenedInput, JobError> + Send + 'static,
+    ) {
+        let placing = SlotTarget::onto(Some(slot));
+        self.await_files(cx, move || opened_one(open(), placing));
+    }
+
+    fn await_files(
+        &mut self,
+        cx: &AppContext,
+        open: impl FnOnce() -> OpenedInputs + Send + 'static,
+    ) {
+        if let Some(opening) = cx.background.on_files(open) {
+            self.opening.add(opening);
+        }
+    }
+
+    /// Destination of files that another thread opens.
+    pub fn expect(&mut self, cx: &AppContext) -> TaskChannel<OpenedInputs> {
+        let (postbox, opening) = BackgroundTask::new(&cx.ctx);
+        self.opening.add(opening);
+        postbox
+    }
+
+    /// A picture of the clipboard, which becomes a file.
+    pub(super) fn paste(&mut self, image: Arc<ColorImage>, folder: PathBuf, cx: &AppContext) {
+        self.await_files(cx, move || {
+            opened_one(keep_pasted(&image, &folder), SlotTarget::default())
+        });
+    }
+
+    /// An image without a file, which is saved to this folder.
+    fn take(&mut self, slot: InputSlot, picture: Arc<RgbPixels>, folder: PathBuf, cx: &AppContext) {
+        self.open_one(slot, cx, move || keep_picture(&picture, &folder, "frame"));
+    }
+
+    /// Fills the form with what a result was made of, its pictures included.
+    pub(in crate::app) fn take_over(&mut self, request: &GenerateRequest, cx: &mut AppContext) {
+        cx.replace_form(GenerateForm::from(request));
+        // Pending files belong to the previous form.
+        (self.opening, self.given) = (BackgroundTask::default(), BackgroundTask::default());
+        let clip = request.extend.as_ref().or(request.source_clip.as_ref());
+        let start = clip.or(request.image.as_ref());
+        for (slot, wanted) in [
+            (InputSlot::Start, start),
+            (InputSlot::End, request.last_image.as_ref()),
+            (InputSlot::Mask, request.mask.as_ref()),
+        ] {
+            let shown = self.get(slot).map(|input| input.source.path());
+            if shown == wanted.map(PathBuf::as_path) {
+                continue;
+            }
+            // Also where the other cannot be opened.
+            self.remove(slot);
+            if let Some(path) = wanted {
+                let placing = SlotTarget {
+                    keeps_size: true,
+                    ..SlotTarget::onto(Some(slot))
+                };
+                self.open_here(vec![path.clone()], placing, cx);
+            }
+        }
+        let prompts = request.prompt_pictures.iter();
+        self.strengths = prompts
+            .clone()
+            .map(|it| (it.path.clone(), it.strength))
+            .collect();
+        let prompts = prompts.map(|it| it.path.clone()).collect();
+        for (slot, paths) in [
+            (InputSlot::Reference, request.references.clone()),
+            (InputSlot::Prompt, prompts),
+        ] {
+            let shown = self.inputs_in(slot).iter().map(|it| it.source.path());
+            let is_shown = shown.eq(paths.iter().map(PathBuf::as_path));
+            if is_shown && slot == InputSlot::Reference {
+                continue;
+            }
+            self.remove(slot);
+            if !paths.is_empty() {
+                let placing = SlotTarget {
+                    keeps_size: true,
+                    ..SlotTarget::onto(Some(slot))
+                };
+                let count = paths.len();
+                self.await_files(cx, move || open_inputs(&paths, placing, count));
+            }
+        }
+        self.remove(InputSlot::Control);
+        self.awaited.clone_from(&request.controls);
+        if !self.awaited.is_empty() {
+            let placing = SlotTarget {
+                keeps_size: true,
+                joins_frames: places_of(&cx.form, &cx.models).takes_control_clips,
+                ..SlotTarget::onto(Some(InputSlot::Control))
+            };
+            let paths: Vec<PathBuf> = self.awaited.iter().map(|it| it.file.clone()).collect();
+            self.await_files(cx, move || open_inputs(&paths, placing, paths.len()));
+        }
+        self.name_size(&mut cx.form, &cx.models);
+    }
+
+    /// Says the form's size by its name, once the pictures are there that it may follow.
+    fn name_size(&self, form: &mut GenerateForm, models: &ModelChoice) {
+        if !self.is_opening()
+            && let Some(spec) = models.model_of(form).cloned()
+        {
+            let source = self.sources_for(form, &spec).size();
+            form.name_size(&spec, source);
+        }
+    }
+
+    /// Gives opened files their places.
+    fn place_all(&mut self, found: OpenedInputs, form: &mut GenerateForm, cx: &mut AppContext) {
+        if let Some(first) = found.opened.first() {
+            cx.notices.end(&NoticeCause::Inputs);
+            if found.placing.is_shown {
+                cx.push(PlayerCommand::PlayFile(first.source.path().to_owned()));
+            }
+        }
+        let places = places_of(form, &cx.models);
+        let list = places.list_for(found.placing.slot);
+        let is_pair = found.opened.len() > 1;
+        let names: Vec<String> = found
+            .opened
+            .iter()
+            .map(|input| input.source.file_name())
+            .collect();
+        let num_left = found.num_files - found.opened.len() - found.problems.len();
+        for problem in found.problems {
+            cx.notices.show(UserNotice::of_input(problem));
+        }
+        if num_left > 0 && !names.is_empty() {
+            say_left_out(form, found.num_files, &names, cx);
+        }
+        let (mut names_size, mut seen) = (false, None);
+        for (index, opened) in found.opened.into_iter().enumerate() {
+            if let Some(part) = found.placing.part {
+                let pictured = ThumbSource::Input(opened.source.path().to_owned());
+                cx.thumbs.put(&cx.ctx, &pictured, &opened.thumb);
+                self.put_part(part, opened.source);
+                names_size = true;
+                continue;
+            }
+            let wish = match (is_pair, index) {
+                (false, _) => found.placing.slot,
+                (true, _) if list.is_some() => list,
+                (true, 0) => Some(InputSlot::Start),
+                (true, _) => places.second,
+            };
+            let name = opened.source.file_name();
+            let pictured = ThumbSource::Input(opened.source.path().to_owned());
+            cx.thumbs.put(&cx.ctx, &pictured, &opened.thumb);
+            let path = opened.source.path().to_path_buf();
+            let input = ChosenInput {
+                source: opened.source,
+                notices: opened.notices,
+                strength: 1.0,
+                control: ControlSettings::default(),
+                control_mask: None,
+            };
+            let is_pictured = matches!(input.source, InputMedia::Picture(_));
+            let goes = wish.unwrap_or_else(|| self.next(places));
+            let is_control =
+                goes == InputSlot::Control && (is_pictured || wish == Some(InputSlot::Control));
+            let (input, mask) = if is_control {
+                self.settle_control(input)
+            } else {
+                (input, None)
+            };
+            let slot = self.place(input, wish, places);
+            let last = self.inputs_in(InputSlot::Control).len().wrapping_sub(1);
+            if let Some(mask) = mask.filter(|_| slot == InputSlot::Control) {
+                self.open_for(vec![mask], ControlPart::Mask(last).into(), places, cx);
+            }
+            // A mask may be the last of what is opened together.
+            names_size |= found.placing.keeps_size;
+            let is_seen = found.placing.is_seen && !found.placing.is_shown;
+            if is_seen && slot != InputSlot::Mask && !is_pair {
+                seen = Some(path);
+            }
+            if !matches!(slot, InputSlot::Mask | InputSlot::Prompt) && !found.placing.keeps_size {
+                // The picture says which shape the clip has.
+                form.size = SizeChoice::Auto;
+            }
+            if wish.is_some_and(|wish| wish != slot) && self.clip().is_some() {
+                let why = match wish {
+                    Some(InputSlot::Mask) => "A mask must be a picture",
+                    Some(InputSlot::Reference | InputSlot::Prompt) => {
+                        "A reference must be a picture"
+                    }
+                    _ => "An end picture must be a picture",
+                };
+                let changes = |spec| form.changes_clip(spec);
+                let text = if cx.models.model_of(form).is_some_and(changes) {
+                    format!("{name} is a clip: it is changed")
+                } else {
+                    format!("{name} is a clip: it is extended")
+                };
+                let notice = JobError::new(JobErrorKind::InvalidRequest, text);
+                cx.notify(NoticeSeverity::Info, notice.advise(why));
+            }
+        }
+        let is_picture = self.clip().is_none();
+        if let Some(path) = seen.filter(|_| is_picture && cx.page == MainPage::Watch) {
+            cx.push(PlayerCommand::ShowInput(path));
+        }
+        if names_size {
+            self.name_size(form, &cx.models);
+        }
+        self.settle_offers(cx);
+    }
+
+    /// Removes the offers of files that no slot contains any more.
+    pub(in crate::app) fn settle_offers(&self, cx: &mut AppContext) {
+        // A file that is being opened is in no slot yet.
+        if !self.is_opening() {
+            cx.notices.end_where(
+                |cause| matches!(cause, NoticeCause::SettingsOf(path) if !self.has_file(path)),
+            );
+        }
+    }
+}
+
+fn places_of(form: &GenerateForm, models: &ModelChoice) -> SlotRules {
+    let places = |spec| SlotRules {
+        changes_clip: form.changes_clip(spec),
+        ..SlotRules::from_spec(spec)
+    };
+    models.model_of(form).map(places).unwrap_or_default()
+}
+
+/// It is looked at no more.
+fn leave(input: &ChosenInput, cx: &mut AppContext) {
+    let path = input.source.path().to_path_buf();
+    cx.push(PlayerCommand::LeaveInput(path));
+}
+
+fn say_left_out(form: &GenerateForm, num_files: usize, taken: &[String], cx: &mut AppContext) {
+    let model = cx.models.model_of(form);
+    let makes_pictures = model.is_some_and(|model| model.family.makes_pictures);
+    let places = model.map(SlotRules::from_spec).unwrap_or_default();
+    let reason = match places.second {
+        _ if places.max_references > 0 => "The model takes no more reference pictures",
+        _ if places.max_controls > 0 => "The model takes no more control pictures",
+        Some(InputSlot::Mask) => "There is one picture and one mask",
+        Some(_) => "A clip has one start and one end picture",
+        None if makes_pictures => "A picture starts from one picture",
+        None => "A clip starts from one picture",
+    };
+    let advice = if places.max_references > 0 || places.max_controls > 0 {
+        "Remove one first"
+    } else {
+        "Press Generate, then drop the next one: it waits in the queue"
+    };
+    let text = match taken {
+        [one] => format!("only one of {num_files} files is used: {one}"),
+        _ => format!(
+            "not all of {num_files} files are used, only these: {}",
+            taken.join(", ")
+        ),
+    };
+    let notice =
+        JobError::new(JobErrorKind::InvalidRequest, text).advise(format!("{reason}. {advice}"));
+    cx.notify(NoticeSeverity::Info, notice);
+}

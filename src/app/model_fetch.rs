@@ -1,0 +1,347 @@
+//! Download of a known model: its display and buttons.
+//!
+//! Nothing is requested or downloaded without the user's confirmation. The work runs on a separate thread; this module
+//! starts it, and handles its progress and end.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use safelight_core::catalog::CatalogEntry;
+use safelight_core::job::{CancelToken, GenerateForm, JobError, JobErrorKind};
+
+use crate::app::commands::{FetchCommand, LibraryCommand};
+use crate::app::cx::AppContext;
+use crate::app::notices::{NoticeAction, NoticeCause, NoticeSeverity, UserNotice};
+use crate::app::pending::BackgroundTask;
+use crate::download::{self, DownloadItem, DownloadOptions, DownloadStatus, ModelHub};
+use crate::telemetry::host;
+
+/// Progress of a download.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum FetchState {
+    /// Shown; no server was contacted.
+    #[default]
+    Shown,
+    /// Sizes are being requested from the server.
+    Asking,
+    /// Waits for a yes.
+    Asked(DownloadQuote),
+    Running,
+    /// Until the thread has let go of the file.
+    Pausing,
+    /// Paused, or failed; what has come is kept.
+    Stopped(Option<JobError>),
+}
+
+/// Sizes to confirm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DownloadQuote {
+    pub left_bytes: u64,
+    pub free_bytes: Option<u64>,
+}
+
+/// Latest progress of the thread.
+#[derive(Clone, Debug, Default)]
+pub struct DownloadProgress(Arc<Mutex<Option<DownloadStatus>>>);
+
+impl DownloadProgress {
+    pub fn put(&self, progress: &DownloadStatus) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress.clone());
+    }
+
+    pub fn read(&self) -> Option<DownloadStatus> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+/// The model that is looked at or on its way.
+#[derive(Clone, Debug)]
+pub struct ModelDownload {
+    pub entry: CatalogEntry,
+    /// The folder for models that it goes into.
+    pub folder: PathBuf,
+    pub state: FetchState,
+    pub board: DownloadProgress,
+    /// Form when it began.
+    form: GenerateForm,
+    cancel: CancelToken,
+}
+
+impl ModelDownload {
+    fn new(entry: CatalogEntry, folder: PathBuf) -> Self {
+        Self {
+            entry,
+            folder,
+            state: FetchState::Shown,
+            board: DownloadProgress::default(),
+            form: GenerateForm::default(),
+            cancel: CancelToken::default(),
+        }
+    }
+
+    /// Returns whether a thread is at work for it.
+    pub fn is_busy(&self) -> bool {
+        matches!(
+            self.state,
+            FetchState::Asking | FetchState::Running | FetchState::Pausing
+        )
+    }
+}
+
+/// A model that was fetched and is looked for.
+#[derive(Clone, Debug)]
+struct ArrivingModel {
+    id: String,
+    /// Form when the download began.
+    form: GenerateForm,
+}
+
+/// All that a thread needs for it.
+struct DownloadTask {
+    orders: Vec<DownloadItem>,
+    options: DownloadOptions,
+    folder: PathBuf,
+    cancel: CancelToken,
+    board: DownloadProgress,
+}
+
+/// Result; `None` and `false` if cancelled.
+enum FetchOutcome {
+    Quoted(Result<Option<DownloadQuote>, JobError>),
+    Ended(Result<bool, JobError>),
+}
+
+impl DownloadTask {
+    /// Fetches; blocks. `wake` is called whenever there is something new on the board.
+    fn fetch(&self, wake: &dyn Fn()) -> Result<bool, download::DownloadError> {
+        let mut tell = |progress: &DownloadStatus| {
+            self.board.put(progress);
+            wake();
+        };
+        let files = download::download(&self.orders, &self.options, &self.cancel, &mut tell);
+        Ok(files?.is_some())
+    }
+
+    /// Asks for sizes; blocks.
+    fn quote(&self) -> Result<Option<DownloadQuote>, download::DownloadError> {
+        let Some(quotes) = download::quote(&self.orders, &self.options, &self.cancel)? else {
+            return Ok(None);
+        };
+        download::ensure_space(&self.orders, &quotes)?;
+        Ok(Some(DownloadQuote {
+            left_bytes: quotes.iter().map(|quote| quote.left_bytes()).sum(),
+            free_bytes: host::free_bytes(&self.folder),
+        }))
+    }
+}
+
+/// Shown and running downloads, and the thread that runs them.
+pub struct ModelFetch {
+    pub fetch: Option<ModelDownload>,
+    /// Paused or failed, while another is looked at; the last one first.
+    pub parked: Vec<ModelDownload>,
+    /// The names of models that have come since the window was opened, the last one first.
+    pub arrived: Vec<String>,
+    /// A model that was fetched and is looked for.
+    arriving: Option<ArrivingModel>,
+    hub: ModelHub,
+    work: BackgroundTask<FetchOutcome>,
+    /// The search for models that was looked at.
+    models_number: u64,
+}
+
+impl ModelFetch {
+    pub fn new(hub: ModelHub) -> Self {
+        Self {
+            fetch: None,
+            parked: Vec::new(),
+            arrived: Vec::new(),
+            arriving: None,
+            hub,
+            work: BackgroundTask::default(),
+            models_number: 0,
+        }
+    }
+
+    pub fn is_busy(&self) -> bool {
+        self.fetch.as_ref().is_some_and(ModelDownload::is_busy)
+    }
+
+    /// Stopped downloads, which the user may resume.
+    pub fn stopped(&self) -> impl Iterator<Item = &ModelDownload> {
+        let current = self.fetch.iter();
+        let stopped = current.filter(|it| matches!(it.state, FetchState::Stopped(_)));
+        stopped.chain(&self.parked)
+    }
+
+    pub fn update(&mut self, command: FetchCommand, cx: &mut AppContext) {
+        match command {
+            FetchCommand::Show(id) => {
+                let missing = &cx.models.found.missing;
+                let entry = id.and_then(|id| missing.iter().find(|entry| entry.id == id));
+                self.show(entry.cloned(), cx);
+            }
+            FetchCommand::Offer(entry) => self.show(Some(*entry), cx),
+            FetchCommand::Leave => {
+                self.arriving = None;
+                cx.notices
+                    .end_where(|cause| matches!(cause, NoticeCause::Fetched(_)));
+                self.show(None, cx);
+            }
+            FetchCommand::Ask => self.send(FetchState::Asking, cx),
+            FetchCommand::Begin => self.send(FetchState::Running, cx),
+            FetchCommand::Pause => self.pause(),
+            FetchCommand::Resume(id) => {
+                let parked = self.parked.iter().position(|it| it.entry.id == id);
+                if let Some(at) = parked.filter(|_| !self.is_busy()) {
+                    let parked = self.parked.remove(at);
+                    self.park();
+                    self.fetch = Some(parked);
+                    self.send(FetchState::Running, cx);
+                }
+            }
+            FetchCommand::Forget(id) => {
+                self.parked.retain(|it| it.entry.id != id);
+                self.fetch.take_if(|it| it.entry.id == id && !it.is_busy());
+            }
+        }
+    }
+
+    /// Keeps one that came to a halt, while another takes its place.
+    fn park(&mut self) {
+        let is_stopped = |it: &mut ModelDownload| matches!(it.state, FetchState::Stopped(_));
+        if let Some(stopped) = self.fetch.take_if(is_stopped) {
+            self.parked.retain(|it| it.entry.id != stopped.entry.id);
+            self.parked.insert(0, stopped);
+        }
+    }
+
+    /// `own_model` is that of the form that its user wrote.
+    pub fn poll(&mut self, own_model: Option<&str>, is_editing: bool, cx: &mut AppContext) {
+        if let Some(fetched) = self.work.take() {
+            self.take(fetched, cx);
+        }
+        if std::mem::replace(&mut self.models_number, cx.models.number) != cx.models.number {
+            self.settle(own_model, is_editing, cx);
+        }
+    }
+
+    /// Shows a known model that is not here, or none; not while another is on its way.
+    fn show(&mut self, entry: Option<CatalogEntry>, cx: &AppContext) {
+        if self.is_busy() {
+            return;
+        }
+        self.park();
+        let wanted = entry.zip(cx.paths.as_ref());
+        self.fetch = wanted.map(|(entry, paths)| {
+            let parked = self.parked.iter().position(|it| it.entry.id == entry.id);
+            match parked {
+                Some(at) => self.parked.remove(at),
+                None => ModelDownload::new(entry, paths.models()),
+            }
+        });
+    }
+
+    /// Requests sizes, or starts after the confirmation; on a separate thread.
+    fn send(&mut self, state: FetchState, cx: &AppContext) {
+        let Some(fetch) = self.fetch.as_mut().filter(|fetch| !fetch.is_busy()) else {
+            return;
+        };
+        let is_asking = state == FetchState::Asking;
+        fetch.form.clone_from(&cx.form);
+        fetch.cancel = CancelToken::default();
+        fetch.state = state;
+        let errand = DownloadTask {
+            orders: download::orders(&fetch.entry, &self.hub, &fetch.folder),
+            options: DownloadOptions {
+                token: self.hub.token.clone(),
+                ..DownloadOptions::default()
+            },
+            folder: fetch.folder.clone(),
+            cancel: fetch.cancel.clone(),
+            board: fetch.board.clone(),
+        };
+        let ctx = cx.ctx.clone();
+        self.work = cx.background.run("fetch", move || {
+            if is_asking {
+                FetchOutcome::Quoted(errand.quote().map_err(|err| JobError::from(&err)))
+            } else {
+                let is_whole = errand.fetch(&|| ctx.request_repaint());
+                FetchOutcome::Ended(is_whole.map_err(|err| JobError::from(&err)))
+            }
+        });
+    }
+
+    /// Stops what is on its way. What has come is kept.
+    pub(super) fn pause(&mut self) {
+        if let Some(fetch) = &mut self.fetch {
+            fetch.cancel.cancel();
+            match fetch.state {
+                FetchState::Running => fetch.state = FetchState::Pausing,
+                FetchState::Asking => {
+                    self.work = BackgroundTask::default();
+                    fetch.state = FetchState::Shown;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn take(&mut self, fetched: FetchOutcome, cx: &mut AppContext) {
+        let Some(fetch) = &mut self.fetch else {
+            return;
+        };
+        fetch.state = match fetched {
+            FetchOutcome::Quoted(Ok(Some(quoted))) => FetchState::Asked(quoted),
+            FetchOutcome::Quoted(Ok(None)) => FetchState::Shown,
+            FetchOutcome::Quoted(Err(err)) | FetchOutcome::Ended(Err(err)) => {
+                FetchState::Stopped(Some(err))
+            }
+            FetchOutcome::Ended(Ok(false)) => FetchState::Stopped(None),
+            FetchOutcome::Ended(Ok(true)) => {
+                cx.say(format!("{} is downloaded", fetch.entry.name));
+                self.arrived.insert(0, fetch.entry.name.clone());
+                self.arriving = self.fetch.take().map(|fetch| ArrivingModel {
+                    id: fetch.entry.id,
+                    form: fetch.form,
+                });
+                cx.push(LibraryCommand::Reload);
+                return;
+            }
+        };
+    }
+
+    /// Selects the downloaded model once the library has found it, unless the user has selected another: then it is
+    /// offered. A search that began before the download was complete does not know it yet; problems of a broken one are
+    /// shown below the picker.
+    fn settle(&mut self, own_model: Option<&str>, is_editing: bool, cx: &mut AppContext) {
+        let arriving = self.arriving.take_if(|it| cx.models.get(&it.id).is_some());
+        let Some(ArrivingModel { id, form }) = arriving else {
+            return;
+        };
+        let Some(spec) = cx.models.get(&id).cloned() else {
+            return;
+        };
+        let text = format!("{} is ready", spec.name);
+        cx.say(text.as_str());
+        if own_model == Some(id.as_str()) {
+            return;
+        }
+        if !is_editing && cx.form == form {
+            cx.form.reset_to(&spec);
+        } else {
+            let card = JobError::new(JobErrorKind::Internal, text)
+                .advise("The form keeps the model that you are using");
+            let action = NoticeAction {
+                label: "Switch to it",
+                explanation: "Your prompt stays; the other values become this model's defaults",
+                command: LibraryCommand::Choose(id.clone()).into(),
+            };
+            let notice = UserNotice::new(NoticeSeverity::Info, card).with(vec![action]);
+            cx.notices.show(notice.about(NoticeCause::Fetched(id)));
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Post-processing of a result: installed networks, the chosen ones, and the conversion of a request to a job of the
+//! queue.
+//!
+//! Requests are checked in the background, where files may be read; the worker computes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use safelight_core::finish::{
+    FoundInterpolator, FoundUpscaler, InstalledNetwork, PostprocessForm, PostprocessOptions,
+    PostprocessRequest, TargetSize, ending_of, find_interpolators, find_upscalers, look_at,
+};
+use safelight_core::job::{DtypeChoice, JobError, JobErrorKind};
+use safelight_core::networks::{IfnetConfig, UpscalerConfig};
+use safelight_core::settings::Settings;
+
+use crate::app::commands::{FinishCommand, PostprocessAction};
+use crate::app::cx::AppContext;
+use crate::app::notices::NoticeSeverity;
+use crate::app::pending::BackgroundTask;
+use crate::app::queue::JobQueue;
+
+/// The networks that do one thing, and the one among them that is used.
+pub struct NetworkChoice<C> {
+    /// In the order of their names.
+    pub found: Vec<InstalledNetwork<C>>,
+    /// The one that was chosen; the first where none was, or it is gone.
+    chosen: Option<PathBuf>,
+}
+
+impl<C> Default for NetworkChoice<C> {
+    fn default() -> Self {
+        Self {
+            found: Vec::new(),
+            chosen: None,
+        }
+    }
+}
+
+impl<C> NetworkChoice<C> {
+    /// The network that is used.
+    pub fn chosen(&self) -> Option<&InstalledNetwork<C>> {
+        let chosen = self.chosen.as_ref();
+        let found = self.found.iter().find(|it| Some(&it.path) == chosen);
+        found.or_else(|| self.found.first())
+    }
+}
+
+#[derive(Default)]
+pub struct PostprocessState {
+    pub upscalers: NetworkChoice<UpscalerConfig>,
+    pub interpolators: NetworkChoice<IfnetConfig>,
+    has_looked: bool,
+    looking: BackgroundTask<(Vec<FoundUpscaler>, Vec<FoundInterpolator>)>,
+    /// Wishes on their way to become jobs.
+    checking: BackgroundTask<Result<PostprocessRequest, JobError>>,
+}
+
+impl PostprocessState {
+    pub(super) fn update(&mut self, command: FinishCommand, cx: &mut AppContext) {
+        match command {
+            FinishCommand::Look => self.has_looked = false,
+            FinishCommand::UseUpscaler(path) => self.upscalers.chosen = Some(path),
+            FinishCommand::UseInterpolator(path) => self.interpolators.chosen = Some(path),
+            FinishCommand::Make(source, finish) => self.make(source, finish, cx),
+        }
+    }
+
+    fn make(&mut self, source: PathBuf, finish: PostprocessAction, cx: &mut AppContext) {
+        let network = match finish {
+            PostprocessAction::Upscale(_) => self.upscalers.chosen().map(|it| it.path.clone()),
+            PostprocessAction::Frames(_) => self.interpolators.chosen().map(|it| it.path.clone()),
+        };
+        let Some(network) = network else {
+            return;
+        };
+        let folders = [true, false].map(|is_picture| cx.output_folder(is_picture));
+        let wish = PostprocessWish {
+            source,
+            network,
+            folders,
+            settings: cx.settings.clone(),
+        };
+        let checking = cx.on_files("The job was not put into the queue", move || {
+            wish.request(finish)
+        });
+        self.checking.add(checking);
+    }
+
+    pub(super) fn poll(&mut self, queue: &mut JobQueue, cx: &mut AppContext) {
+        if !self.has_looked
+            && let Some(paths) = cx.paths.clone()
+        {
+            let settings = cx.settings.clone();
+            let looking = cx.background.search(move || {
+                let upscalers = find_upscalers(&paths, &settings);
+                (upscalers, find_interpolators(&paths, &settings))
+            });
+            // If too many searches are running, it is requested again.
+            self.has_looked = looking.is_some();
+            self.looking = looking.unwrap_or_default();
+        }
+        if let Some((upscalers, interpolators)) = self.looking.take() {
+            self.upscalers.found = upscalers;
+            self.interpolators.found = interpolators;
+        }
+        match self.checking.take() {
+            None => {}
+            Some(Ok(request)) => {
+                cx.say(format!("Queued: {}", request.title()));
+                queue.add(vec![request], cx);
+            }
+            Some(Err(err)) => cx.notify(NoticeSeverity::Error, err),
+        }
+    }
+}
+
+/// Request, with the window's state that its job needs.
+struct PostprocessWish {
+    source: PathBuf,
+    network: PathBuf,
+    /// Folders of results: images, and videos.
+    folders: [Option<PathBuf>; 2],
+    settings: Settings,
+}
+
+impl PostprocessWish {
+    fn request(self, finish: PostprocessAction) -> Result<PostprocessRequest, JobError> {
+        let out = self.out()?;
+        let Self {
+            source,
+            network,
+            settings,
+            ..
+        } = self;
+        let wish = match finish {
+            PostprocessAction::Upscale(factor) => PostprocessOptions::Upscale {
+                size: TargetSize::Factor(f64::from(factor)),
+                tile: None,
+            },
+            PostprocessAction::Frames(rate) => PostprocessOptions::Interpolate(rate),
+        };
+        let form = PostprocessForm {
+            source,
+            network,
+            wish,
+            out,
+            is_out_automatic: true,
+            // Eight bits of colour need more than the bf16 that others compute in.
+            dtype: DtypeChoice::Auto,
+            memory: settings.memory.choice(),
+            crf: settings.output.crf,
+        };
+        form.validate()
+    }
+
+    /// A place for the result: the queue gives it a free name when its turn comes. Makes the folder.
+    fn out(&self) -> Result<PathBuf, JobError> {
+        let (is_picture, _) = look_at(&self.source)?;
+        let [of_pictures, of_clips] = &self.folders;
+        let folder = if is_picture { of_pictures } else { of_clips };
+        let folder = folder
+            .as_ref()
+            .ok_or_else(|| JobError::new(JobErrorKind::Disk, "There is no folder for results"))?;
+        let what = || {
+            format!(
+                "The folder for results cannot be made ({})",
+                folder.display()
+            )
+        };
+        fs::create_dir_all(folder).map_err(|err| JobError::disk(what(), &err))?;
+        let stem = self.source.file_stem().unwrap_or_default();
+        let name = Path::new(stem).with_extension(ending_of(&self.source, is_picture));
+        Ok(folder.join(name))
+    }
+}

@@ -1,0 +1,232 @@
+//! Cursor in the prompt, and the word being typed: names of wildcards and words.
+//!
+//! Counts letters like the text field.
+
+/// Names that are offered at once.
+const MAX_OFFERED: usize = 8;
+/// More letters are no beginning of a name.
+const MAX_BEGINNING: usize = 60;
+
+/// The cursor in the prompt.
+#[derive(Clone, Default)]
+pub struct PromptCursor {
+    /// Letters before it, when it was last seen.
+    pub cursor: Option<usize>,
+    /// Requested position of the cursor.
+    pub wanted_cursor: Option<usize>,
+    /// The wildcards that are offered, and which of them the keyboard chose.
+    pub offer: Option<WildcardOffer>,
+    /// A name is begun and not ended, whether anything is offered for it or not.
+    pub is_naming: bool,
+    /// Other names are known since the last look.
+    pub is_stale: bool,
+    /// The pointer is over what is offered: a click there takes the focus from the field before it is one.
+    pub is_pointer_over: bool,
+    /// The cursor is to go into the field.
+    pub is_focus_wanted: bool,
+    /// An offer that was declined: where its name begins.
+    pub declined: Option<usize>,
+}
+
+/// Wildcards whose names begin with the typed text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WildcardOffer {
+    /// Letters before the `__`.
+    pub start: usize,
+    pub names: Vec<String>,
+    pub chosen: usize,
+}
+
+impl PromptCursor {
+    pub(super) fn go_to_end(&mut self, prompt: &str) {
+        self.leave();
+        self.wanted_cursor = Some(prompt.chars().count());
+    }
+
+    /// Writes something where the cursor is, with what keeps it apart from the word before it.
+    pub(super) fn insert(&mut self, prompt: &mut String, text: &str) {
+        let length = prompt.chars().count();
+        let cursor = self.cursor.unwrap_or(length).min(length);
+        let at = byte_of(prompt, cursor);
+        let before = prompt[..at].chars().next_back();
+        let is_apart = before.is_none_or(|it| it.is_whitespace() || "{|$(\"'".contains(it));
+        let behind = prompt[at..].chars().next();
+        let is_word_behind = behind.is_some_and(|it| it.is_alphanumeric() || it == '_');
+        let start = if is_apart { "" } else { " " };
+        let end = if is_word_behind { " " } else { "" };
+        let written = format!("{start}{text}{end}");
+        prompt.insert_str(at, &written);
+        self.cursor = Some(cursor + written.chars().count());
+        self.wanted_cursor = self.cursor;
+    }
+
+    /// Looks whether a name of a wildcard is being written, and which there are.
+    pub fn update<'a>(&mut self, prompt: &str, names: impl Iterator<Item = &'a str>) {
+        let beginning = self.cursor.and_then(|cursor| beginning(prompt, cursor));
+        let wanted = beginning.filter(|(start, _)| self.declined != Some(*start));
+        self.is_naming = wanted.is_some();
+        let Some((start, begun)) = wanted else {
+            if beginning.is_none() {
+                self.declined = None;
+            }
+            self.offer = None;
+            return;
+        };
+        let begun = begun.to_lowercase();
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        for name in names {
+            let lower = name.to_lowercase();
+            if lower.starts_with(&begun) {
+                first.push(name);
+            } else if lower.contains(&begun) {
+                second.push(name);
+            }
+            if first.len() >= MAX_OFFERED {
+                break;
+            }
+        }
+        let names = first.into_iter().chain(second).take(MAX_OFFERED);
+        let names: Vec<String> = names.map(str::to_owned).collect();
+        let before = self.offer.take().filter(|offer| offer.start == start);
+        let chosen = before.map_or(0, |offer| offer.chosen);
+        self.offer = (!names.is_empty()).then(|| WildcardOffer {
+            start,
+            chosen: chosen.min(names.len() - 1),
+            names,
+        });
+    }
+
+    /// Writes an offered name in the place of its beginning.
+    pub fn accept(&mut self, prompt: &mut String, index: usize) {
+        let Some(offer) = self.offer.take() else {
+            return;
+        };
+        self.is_naming = false;
+        let (Some(name), Some(cursor)) = (offer.names.get(index), self.cursor) else {
+            return;
+        };
+        let length = prompt.chars().count();
+        let (start, end) = (offer.start.min(length), cursor.min(length));
+        let range = byte_of(prompt, start)..byte_of(prompt, end.max(start));
+        let written = format!("__{name}__");
+        prompt.replace_range(range, &written);
+        self.cursor = Some(start + written.chars().count());
+        self.wanted_cursor = self.cursor;
+    }
+
+    /// Offers nothing more for the name that is being written.
+    pub fn decline(&mut self) {
+        self.declined = self.offer.take().map(|offer| offer.start);
+        self.is_naming = false;
+    }
+
+    /// The field is left.
+    pub fn leave(&mut self) {
+        self.offer = None;
+        self.is_naming = false;
+    }
+}
+
+fn byte_of(text: &str, letters: usize) -> usize {
+    text.char_indices()
+        .nth(letters)
+        .map_or(text.len(), |(at, _)| at)
+}
+
+/// Number of letters before an open `__`, and the text between it and the cursor.
+fn beginning(prompt: &str, cursor: usize) -> Option<(usize, &str)> {
+    let before = &prompt[..byte_of(prompt, cursor)];
+    let line = &before[before.rfind('\n').map_or(0, |at| at + 1)..];
+    let (mut from, mut open) = (0, None);
+    while let Some(at) = line[from..].find("__").map(|at| from + at) {
+        let behind = &line[at + 2..];
+        let name = behind.find("__").map(|end| &behind[..end]);
+        (from, open) = name
+            .filter(|name| is_name(name))
+            .map_or((at + 2, Some(at)), |name| (at + name.len() + 4, None));
+    }
+    let at = open?;
+    let begun = &line[at + 2..];
+    let is_escaped = line[..at].ends_with('\\');
+    let is_sound = begun.is_empty() || (begun.chars().count() <= MAX_BEGINNING && is_name(begun));
+    let start = before.len() - line.len() + at;
+    (is_sound && !is_escaped).then(|| (prompt[..start].chars().count(), begun))
+}
+
+/// Returns whether a wildcard may be called so, as far as it is written.
+fn is_name(text: &str) -> bool {
+    let is_part = |letter: char| letter.is_alphanumeric() || " -_./*+&'~".contains(letter);
+    text.starts_with(|first: char| first.is_alphanumeric() || "*./~".contains(first))
+        && text.chars().all(is_part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMES: [&str; 4] = ["animal", "colour", "places/sea", "seasons"];
+
+    fn offered(prompt: &str) -> Vec<String> {
+        let mut typing = PromptCursor {
+            cursor: Some(prompt.chars().count()),
+            ..PromptCursor::default()
+        };
+        typing.update(prompt, NAMES.into_iter());
+        typing.offer.map(|offer| offer.names).unwrap_or_default()
+    }
+
+    #[test]
+    fn names_are_offered_where_one_is_begun() {
+        assert_eq!(offered("a __an"), ["animal"]);
+        assert_eq!(offered("ein Böötchen, __SEA"), ["seasons", "places/sea"]);
+        assert_eq!(offered("__animal__ in __"), NAMES);
+        assert!(offered("__animal__").is_empty());
+        assert!(offered("__animal__ and").is_empty());
+        assert!(offered("__x").is_empty());
+        assert!(offered("\\__an").is_empty());
+        assert!(offered("__an, then").is_empty());
+    }
+
+    #[test]
+    fn an_accepted_name_takes_the_place_of_its_beginning() {
+        let mut prompt = "größe: __se on it".to_owned();
+        let mut typing = PromptCursor {
+            cursor: Some(11),
+            ..PromptCursor::default()
+        };
+        typing.update(&prompt, NAMES.into_iter());
+        typing.accept(&mut prompt, 0);
+        assert_eq!(prompt, "größe: __seasons__ on it");
+        assert_eq!(typing.wanted_cursor, Some(18));
+    }
+
+    #[test]
+    fn a_declined_offer_comes_back_with_the_next_name() {
+        let mut typing = PromptCursor {
+            cursor: Some(4),
+            ..PromptCursor::default()
+        };
+        typing.update("__an", NAMES.into_iter());
+        typing.decline();
+        typing.update("__an", NAMES.into_iter());
+        assert_eq!(typing.offer, None);
+        typing.cursor = Some(14);
+        typing.update("__an, and __co", NAMES.into_iter());
+        assert_eq!(typing.offer.map(|offer| offer.start), Some(10));
+    }
+
+    #[test]
+    fn words_are_written_at_the_cursor_and_stand_apart() {
+        let mut typing = PromptCursor::default();
+        let mut prompt = "a boat".to_owned();
+        typing.insert(&mut prompt, "__sea__");
+        assert_eq!(prompt, "a boat __sea__");
+        typing.cursor = Some(2);
+        typing.insert(&mut prompt, "red");
+        assert_eq!(prompt, "a red boat __sea__");
+        assert_eq!(typing.wanted_cursor, Some(6));
+        typing.cursor = Some(900);
+        typing.insert(&mut prompt, "x");
+        assert!(prompt.ends_with("__sea__ x"));
+    }
+}

@@ -1,0 +1,234 @@
+//! Token count of the prompt, updated while the user types.
+//!
+//! Runs on a separate thread when typing pauses; the tokenizers are passed along and returned, so that the largest is
+//! opened once. Nothing is opened before there is a prompt.
+
+use safelight_core::job::GenerateForm;
+use safelight_core::job::prompt::PromptError;
+use safelight_core::model::ModelSpec;
+use safelight_core::tokens::{CountWish, PromptCount, TextReader, TokenCounter};
+
+use crate::app::background::{NOT_SURVIVED, guarded};
+use crate::app::cx::AppContext;
+use crate::app::pending::BackgroundTask;
+
+/// Pause in typing before counting.
+const PAUSE_SECS: f64 = 0.15;
+
+/// Count, or a sentence on a problem.
+type CountResult = Result<PromptCount, String>;
+
+/// Texts counted together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct PromptsToCount {
+    prompt: CountWish,
+    negative: Option<CountWish>,
+}
+
+/// Result of the thread.
+struct CountedPrompts {
+    counter: TokenCounter,
+    wish: PromptsToCount,
+    prompt: CountResult,
+    negative: Option<CountResult>,
+}
+
+#[derive(Default)]
+pub struct PromptCounting {
+    has_begun: bool,
+    /// Not here while it counts.
+    counter: Option<TokenCounter>,
+    running: BackgroundTask<CountedPrompts>,
+    /// Request that was counted last, or is being counted.
+    wish: Option<PromptsToCount>,
+    /// Newer request, and when it was first seen.
+    wanted: Option<(PromptsToCount, f64)>,
+    prompt: Option<CountResult>,
+    negative: Option<CountResult>,
+}
+
+impl PromptCounting {
+    /// The tokens of the prompt; `None` while they are not known.
+    pub fn prompt(&self) -> Option<&CountResult> {
+        self.prompt.as_ref()
+    }
+
+    /// Count of the negative prompt, where it acts.
+    pub fn negative(&self) -> Option<&CountResult> {
+        self.negative.as_ref()
+    }
+
+    pub(super) fn begin(&mut self) {
+        self.has_begun = true;
+    }
+
+    /// Lets everything be counted anew.
+    pub(super) fn forget(&mut self) {
+        self.wish = None;
+    }
+
+    pub(super) fn poll(&mut self) {
+        let Some(counted) = self.running.take() else {
+            return;
+        };
+        self.counter = Some(counted.counter);
+        // Of another model it would be a number of another kind.
+        let readers = |wish: &PromptsToCount| wish.prompt.readers.clone();
+        if self
+            .wanted
+            .as_ref()
+            .is_none_or(|(wanted, _)| readers(wanted) == readers(&counted.wish))
+        {
+            self.prompt = Some(counted.prompt);
+            self.negative = counted.negative;
+        }
+    }
+
+    /// Request to start now, or the time until it is due.
+    fn due(&mut self, wish: PromptsToCount, now: f64) -> CountDue {
+        if self.wish.as_ref() == Some(&wish) {
+            self.wanted = None;
+            return CountDue::Nothing;
+        }
+        let since = match &self.wanted {
+            Some((wanted, since)) if *wanted == wish => *since,
+            _ => {
+                let last = self.wish.as_ref();
+                if last.is_none_or(|last| last.prompt.readers != wish.prompt.readers) {
+                    (self.prompt, self.negative) = (None, None);
+                }
+                self.wanted = Some((wish, now));
+                now
+            }
+        };
+        let left = PAUSE_SECS - (now - since);
+        if self.running.is_busy() {
+            CountDue::Nothing
+        } else if left > 0.0 {
+            CountDue::In(left)
+        } else {
+            CountDue::Now
+        }
+    }
+}
+
+#[derive(Debug, PartialEq)]
+enum CountDue {
+    Nothing,
+    Now,
+    /// After this number of seconds.
+    In(f64),
+}
+
+impl PromptCounting {
+    /// Counts what the form says, if that is another text than the last one.
+    pub(in crate::app) fn follow(&mut self, cx: &AppContext) {
+        let Some(spec) = cx.model() else {
+            return;
+        };
+        // A prompt from an earlier run or a file is counted too, but not guessed without a tokenizer.
+        let has_tokenizer = !spec.files.tokenizer.as_os_str().is_empty();
+        if !self.has_begun && (!has_tokenizer || written(&cx.form).is_empty()) {
+            return;
+        }
+        let wish = wish_of(spec, cx);
+        if wish.prompt.prompts.is_empty() && wish.negative.is_none() {
+            (self.prompt, self.negative) = (None, None);
+            (self.wish, self.wanted) = (Some(wish), None);
+            return;
+        }
+        match self.due(wish, cx.now_secs) {
+            CountDue::Nothing => {}
+            CountDue::In(secs) => cx.wake_in(secs),
+            CountDue::Now => self.start(cx),
+        }
+    }
+
+    fn start(&mut self, cx: &AppContext) {
+        let Some((wish, _)) = self.wanted.take() else {
+            return;
+        };
+        self.wish = Some(wish.clone());
+        let mut counter = self.counter.take().unwrap_or_default();
+        self.running = cx.background.run("tokens", move || {
+            let said = |err: PromptError| err.to_string();
+            let mut count = |wish: &CountWish| {
+                let counted = guarded(|| counter.count(wish));
+                counted.map_or_else(
+                    || {
+                        // Whatever is half open in it is not used again.
+                        counter = TokenCounter::default();
+                        Err(NOT_SURVIVED.to_owned())
+                    },
+                    |counted| counted.map_err(said),
+                )
+            };
+            let prompt = count(&wish.prompt);
+            let negative = wish.negative.as_ref().map(count);
+            CountedPrompts {
+                counter,
+                wish,
+                prompt,
+                negative,
+            }
+        });
+    }
+}
+
+fn wish_of(spec: &ModelSpec, cx: &AppContext) -> PromptsToCount {
+    let of = |prompts: Vec<String>, is_literal: bool| CountWish {
+        readers: TextReader::of_model(spec),
+        prompts,
+        is_literal,
+        wildcards: cx.wildcard_folders(),
+        has_times: spec.section_order.is_some(),
+    };
+    let form = &cx.form;
+    let negative = form.negative_prompt.as_ref();
+    let negative = negative.filter(|text| form.is_guided(spec) && !text.trim().is_empty());
+    PromptsToCount {
+        prompt: of(written(form), form.unedited_prompt().is_some()),
+        negative: negative.map(|text| of(vec![text.clone()], form.unedited_negative().is_some())),
+    }
+}
+
+/// The prompts as they are written; none while the field is empty.
+fn written(form: &GenerateForm) -> Vec<String> {
+    let prompts = form.prompts().into_iter();
+    let prompts = prompts.map(|prompt| prompt.trim().to_owned());
+    prompts.filter(|prompt| !prompt.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wish(text: &str) -> PromptsToCount {
+        PromptsToCount {
+            prompt: CountWish {
+                readers: Vec::new(),
+                prompts: vec![text.to_owned()],
+                is_literal: false,
+                wildcards: Default::default(),
+                has_times: false,
+            },
+            negative: None,
+        }
+    }
+
+    #[test]
+    fn counting_waits_for_a_pause_and_counts_nothing_twice() {
+        let mut counting = PromptCounting::default();
+        assert_eq!(counting.due(wish("a"), 1.0), CountDue::In(PAUSE_SECS));
+        assert_eq!(counting.due(wish("ab"), 1.125), CountDue::In(PAUSE_SECS));
+        assert_eq!(counting.due(wish("ab"), 1.5), CountDue::Now);
+        counting.wish = counting.wanted.take().map(|(wish, _)| wish);
+        let (postbox, running) = BackgroundTask::new(&egui::Context::default());
+        counting.running = running;
+        assert_eq!(counting.due(wish("ab"), 2.0), CountDue::Nothing);
+        assert_eq!(counting.due(wish("abc"), 2.0), CountDue::Nothing);
+        drop(postbox);
+        counting.poll();
+        assert_eq!(counting.due(wish("abc"), 2.5), CountDue::Now);
+    }
+}

@@ -1,0 +1,297 @@
+//! Scheduling: a waiting job gets its file name, then the worker, and at its end the next one follows.
+
+use std::path::Path;
+
+use safelight_core::job::{
+    CancelToken, JobError, JobErrorKind, JobId, JobOutcome, JobOutput, JobUpdate,
+};
+use safelight_core::sanitize::one_line;
+use safelight_core::units::duration_text;
+
+use crate::app::background::survived;
+use crate::app::cx::AppContext;
+use crate::app::memory::planning::MemoryPlanning;
+use crate::app::notices::{NoticeCause, NoticeSeverity, UserNotice};
+use crate::app::queue::jobs::{
+    PauseWish, RemovedJob, ResultItem, StopReason, StoppedJob, WaitingJob,
+};
+use crate::app::queue::naming::{ResolvedOutput, find_output};
+use crate::app::queue::{JobQueue, RunningJob};
+use crate::app::undo::UndoAction;
+use crate::worker::{WorkerCommand, WorkerHandle};
+
+/// Maximum number of characters of a prompt that names a job.
+const MAX_PROMPT: usize = 80;
+
+impl JobQueue {
+    /// Has the next file name looked for, one at a time: any number of jobs may wait.
+    pub(super) fn name_next(&mut self, cx: &AppContext) {
+        if self.naming.is_busy() {
+            return;
+        }
+        let Some(job) = self.waiting.iter().find(|job| !job.has_output) else {
+            return;
+        };
+        let is_picture = job.request.makes_pictures();
+        let Some(folder) = cx.output_folder(is_picture) else {
+            return;
+        };
+        let sources = (!job.has_prompts).then(|| (cx.wildcard_folders(), cx.lora_index()));
+        let (id, request) = (job.id, job.request.clone());
+        let mut taken = self.taken.clone();
+        let naming = cx.background.on_files(move || ResolvedOutput {
+            // The next job waits for its answer, whatever becomes of it.
+            found: survived(|| find_output(request, &folder, sources, &mut taken)),
+            id,
+            taken,
+        });
+        self.naming = naming.unwrap_or_default();
+    }
+
+    pub(super) fn take_named(&mut self, named: ResolvedOutput, cx: &mut AppContext) {
+        let ResolvedOutput { id, found, taken } = named;
+        self.taken = taken;
+        let Some(at) = self.waiting.iter().position(|job| job.id == id) else {
+            return;
+        };
+        self.touch();
+        match found {
+            Ok((request, told)) => {
+                cx.notices.end(&NoticeCause::ResultFolder);
+                let job = &mut self.waiting[at];
+                job.request = request;
+                job.has_output = true;
+                cx.notices.show_changes(&job.request.model(), &told);
+            }
+            Err(err) => {
+                let cause = match err.kind {
+                    JobErrorKind::Disk => NoticeCause::ResultFolder,
+                    _ => NoticeCause::Job(id),
+                };
+                if let Some(job) = self.waiting.remove(at) {
+                    let why = StopReason::Failed(err.clone());
+                    self.stop(StoppedJob::new(job, why));
+                }
+                let notice = UserNotice::new(NoticeSeverity::Error, err);
+                cx.notices.show(notice.about(cause));
+            }
+        }
+    }
+
+    /// Gives the worker the next job when it has none.
+    pub(in crate::app) fn start_next(&mut self, worker: &WorkerHandle, cx: &mut AppContext) {
+        if self.running.is_some() || self.is_paused {
+            return;
+        }
+        let ready = self.next(self.edited());
+        let ready = ready.filter(|at| self.waiting[*at].has_output);
+        let Some(job) = ready.and_then(|at| self.waiting.remove(at)) else {
+            return;
+        };
+        let cancel = CancelToken::default();
+        let command = WorkerCommand {
+            id: job.id,
+            request: job.request.clone(),
+            device: job.device,
+            cancel: cancel.clone(),
+            resume: job.resume.clone(),
+        };
+        if worker.try_send(command).is_err() {
+            self.lose_worker(job, cx);
+            return;
+        }
+        // Notices of its earlier run.
+        cx.notices.end(&NoticeCause::Job(job.id));
+        let mut running = RunningJob::new(job.id, job.request, cancel);
+        running.device = job.device;
+        self.running = Some(running);
+        self.touch();
+    }
+
+    /// Returns true if another job starts without a click.
+    pub(in crate::app) fn will_go_on(&self) -> bool {
+        let has_more = self.next(self.edited()).is_some() || !self.opening.is_empty();
+        has_more && !self.is_paused && !self.pauses_after
+    }
+
+    /// The jobs stay for the next start of the program.
+    fn lose_worker(&mut self, job: WaitingJob, cx: &mut AppContext) {
+        self.waiting.push_front(job);
+        self.is_paused = true;
+        let log = cx.paths.as_ref().map(|paths| paths.log_file());
+        let err = JobError::new(
+            JobErrorKind::Internal,
+            "the worker of this window has ended",
+        )
+        .advise(reopen_advice(log.as_deref()));
+        cx.notify(NoticeSeverity::Error, err);
+    }
+
+    /// Takes in what the worker says of the running job, but not its end.
+    pub(in crate::app) fn take_update(
+        &mut self,
+        update: JobUpdate,
+        planning: &MemoryPlanning,
+        cx: &mut AppContext,
+    ) {
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        if let JobUpdate::Warning(text) = update {
+            warn(running, text, cx);
+            return;
+        }
+        if let JobUpdate::Device(line) = &update {
+            self.device_line.clone_from(line);
+        }
+        let planned = match &update {
+            JobUpdate::Plan(plan) => {
+                let request = running.request.generate();
+                request.map(|request| planning.course_of(request, plan))
+            }
+            _ => None,
+        };
+        running.apply(update);
+        if let Some(course) = planned {
+            running.memory.course = Some(course);
+        }
+    }
+
+    /// The running job has ended, and is among the finished, stopped or cancelled ones now.
+    pub(in crate::app) fn end(
+        &mut self,
+        mut job: RunningJob,
+        outcome: JobOutcome,
+        cx: &mut AppContext,
+    ) {
+        let output = outcome.output();
+        let told = output.and_then(|output| output.plan.clone());
+        let climbs = output.map_or_else(Vec::new, |output| output.rungs.clone());
+        match outcome {
+            JobOutcome::Finished(output) => {
+                self.grids.finish_cell(&job.request, output.path());
+                self.keep_result(&job, output, cx);
+            }
+            JobOutcome::Cancelled => {
+                offer_cancelled(job.to_idle(), cx);
+                cx.say("Cancelled; Ctrl+Z puts it back");
+            }
+            JobOutcome::Kept(output) => {
+                self.keep_result(&job, output, cx);
+                let mut idle = job.to_idle();
+                // Its file is what was made.
+                idle.forget_output();
+                offer_cancelled(idle, cx);
+                cx.say("Cancelled; what was made is kept");
+            }
+            JobOutcome::Paused => self.put_off(&job, cx),
+            JobOutcome::Failed(err) => {
+                cx.say("The last job failed");
+                self.fail(&job, err.clone());
+                let job_of_it = job_text(&job.request.title());
+                cx.notices
+                    .show(UserNotice::of_failed(job.id, err, &job_of_it));
+                self.find_left(cx);
+            }
+        }
+        self.has_worked = true;
+        if std::mem::take(&mut self.pauses_after) {
+            self.is_paused = true;
+        }
+        self.touch();
+        self.last_memory = std::mem::take(&mut job.memory);
+        self.last_job = Some(job.id);
+        self.last_memory.conclude(told, climbs);
+        // It may hold the whole clip.
+        cx.background.free(job);
+    }
+
+    fn keep_result(&mut self, job: &RunningJob, output: JobOutput, cx: &mut AppContext) {
+        cx.say(format!("Done in {}", duration_text(output.secs)));
+        for text in &output.warnings {
+            warn(job, text.clone(), cx);
+        }
+        let request = job.request.clone();
+        if output.clip.frames.is_empty() && request.generate().is_some() {
+            let err = JobError::new(
+                JobErrorKind::Internal,
+                "the finished job came without frames",
+            )
+            .advise(format!("The file is {}", output.path().display()));
+            cx.tell_about(NoticeCause::Job(job.id), NoticeSeverity::Warning, err);
+            return;
+        }
+        let item = ResultItem {
+            id: job.id,
+            request,
+            output,
+        };
+        cx.background.free(self.keep(item));
+    }
+
+    /// Keeps a job that failed, to be tried again.
+    fn fail(&mut self, job: &RunningJob, err: JobError) {
+        let idle = WaitingJob {
+            resume: err.kept.clone(),
+            ..job.to_idle()
+        };
+        self.stop(StoppedJob::new(idle, StopReason::Failed(err)));
+    }
+
+    /// A paused job becomes the first again, or is set aside if only it was paused.
+    fn put_off(&mut self, job: &RunningJob, cx: &mut AppContext) {
+        let folder = cx.paths.as_ref().map(|paths| paths.jobs());
+        let idle = WaitingJob {
+            resume: folder.map(|jobs| jobs.join(job.id.to_string())),
+            ..job.to_idle()
+        };
+        if job.pause == Some(PauseWish::Queue) {
+            self.waiting.push_front(idle);
+        } else {
+            self.stop(StoppedJob::new(idle, StopReason::Paused));
+            // Its folder contains its progress.
+            self.find_left(cx);
+        }
+        cx.say("Paused; it can be resumed");
+    }
+}
+
+/// Names the job of a card.
+fn job_text(prompt: &str) -> String {
+    match &*one_line(prompt, MAX_PROMPT) {
+        "" => "The job without a prompt".to_owned(),
+        line => format!("The job: {line}"),
+    }
+}
+
+fn reopen_advice(log: Option<&Path>) -> String {
+    match log.map(Path::display) {
+        None => "Close Safelight and open it again: the queue is kept".to_owned(),
+        Some(log) => {
+            format!("Close Safelight and open it again: the queue is kept; the log says why: {log}")
+        }
+    }
+}
+
+/// A cancelled job can be put back, to be made from its beginning.
+fn offer_cancelled(mut job: WaitingJob, cx: &mut AppContext) {
+    // The old number has had its end.
+    job.id = JobId::next();
+    let done = cancelled_text(&job.request.title());
+    let (jobs, was_paused) = (vec![RemovedJob::Cancelled(job)], false);
+    cx.offer_undo("cancel a job", done, UndoAction::Jobs { jobs, was_paused });
+}
+
+fn cancelled_text(prompt: &str) -> String {
+    if prompt.is_empty() {
+        return "Cancelled".to_owned();
+    }
+    format!("Cancelled: {prompt}")
+}
+
+/// A job's warning stays for whoever comes back to a queue that ran alone.
+fn warn(job: &RunningJob, text: String, cx: &mut AppContext) {
+    let warning = JobError::new(JobErrorKind::Internal, text);
+    let warning = warning.advise(job_text(&job.request.title()));
+    cx.tell_about(NoticeCause::Job(job.id), NoticeSeverity::Warning, warning);
+}

@@ -1,0 +1,115 @@
+//! Macros for enums with names and labels of their variants, and for structs with defaults of their fields.
+//!
+//! The name is used in files, settings, arguments and messages between processes and never changes; the label is for
+//! the interface.
+
+/// `named! { pub enum Sampler { Euler = "euler", "Euler"; } }` gives the enum with `Sampler::ALL`, `name()` and, if
+/// labels follow the names, `label()` and `Sampler::CHOICES`.
+macro_rules! named {
+    ($(#[$of_all:meta])* pub enum $type:ident {
+        $($(#[$of_one:meta])* $variant:ident = $name:literal,)+
+    }) => {
+        $(#[$of_all])*
+        pub enum $type {
+            $($(#[$of_one])* $variant,)+
+        }
+
+        impl $type {
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
+        }
+        $crate::enum_macros::named!(names of $type { $($variant: $name),+ });
+    };
+    ($(#[$of_all:meta])* pub enum $type:ident {
+        $($(#[$of_one:meta])* $variant:ident = $name:literal, $label:literal;)+
+    }) => {
+        $crate::enum_macros::labelled! {
+            $(#[$of_all])*
+            pub enum $type {
+                $($(#[$of_one])* $variant = $label,)+
+            }
+        }
+        $crate::enum_macros::named!(names of $type { $($variant: $name),+ });
+
+        impl $type {
+            /// Every name with its label.
+            pub const CHOICES: &[(&str, &str)] = &[$(($name, $label)),+];
+        }
+    };
+    (names of $type:ident { $($variant:ident: $name:literal),+ }) => {
+        impl $type {
+            /// The name in files, in settings and on the command line.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name),+
+                }
+            }
+        }
+
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+    };
+}
+
+/// `labelled! { pub enum Sort { Name = "By name", } }` gives the enum with `Sort::ALL` and `label()`.
+macro_rules! labelled {
+    ($(#[$of_all:meta])* pub enum $type:ident {
+        $($(#[$of_one:meta])* $variant:ident = $label:literal,)+
+    }) => {
+        $(#[$of_all])*
+        pub enum $type {
+            $($(#[$of_one])* $variant,)+
+        }
+
+        impl $type {
+            pub const ALL: [Self; [$($label),+].len()] = [$(Self::$variant),+];
+
+            /// The name in the interface.
+            pub fn label(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $label),+
+                }
+            }
+        }
+    };
+}
+
+/// `parsed!(Sampler, "a sampler")` reads the enum from its name, in capitals or not.
+macro_rules! parsed {
+    ($type:ident, $what:literal) => {
+        impl std::str::FromStr for $type {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                let mut all = Self::ALL.into_iter();
+                let found = all.find(|it| it.name().eq_ignore_ascii_case(text));
+                found.ok_or_else(|| {
+                    let names = Self::ALL.map(Self::name).join(", ");
+                    format!("expected {} ({names}), found {text:?}", $what)
+                })
+            }
+        }
+    };
+}
+
+/// Struct with field defaults, which serde uses for missing fields.
+macro_rules! with_defaults {
+    ($(#[$of_all:meta])* pub struct $type:ident {
+        $($(#[$of_one:meta])* $vis:vis $field:ident: $of:ty = $default:expr,)+
+    }) => {
+        $(#[$of_all])*
+        pub struct $type {
+            $($(#[$of_one])* $vis $field: $of,)+
+        }
+
+        impl Default for $type {
+            fn default() -> Self {
+                Self { $($field: $default,)+ }
+            }
+        }
+    };
+}
+
+pub(crate) use {labelled, named, parsed, with_defaults};

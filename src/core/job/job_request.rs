@@ -1,0 +1,205 @@
+//! Request of a job of either kind: generating or post-processing.
+//!
+//! Accessors here cover what lists, file names and inputs need of both kinds.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+
+use super::{GenerateRequest, GridId, Recipe, cell_of};
+use crate::finish::PostprocessRequest;
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum JobRequest {
+    Generate(Box<GenerateRequest>),
+    Finish(Box<PostprocessRequest>),
+}
+
+impl<'de> Deserialize<'de> for JobRequest {
+    /// As each of them is read: only one that finishes says what its work is.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        let read = if value.get("work").is_some() {
+            serde_json::from_value(value).map(Self::Finish)
+        } else {
+            serde_json::from_value(value).map(Self::Generate)
+        };
+        read.map_err(D::Error::custom)
+    }
+}
+
+impl From<GenerateRequest> for JobRequest {
+    fn from(request: GenerateRequest) -> Self {
+        Self::Generate(Box::new(request))
+    }
+}
+
+impl From<PostprocessRequest> for JobRequest {
+    fn from(request: PostprocessRequest) -> Self {
+        Self::Finish(Box::new(request))
+    }
+}
+
+impl JobRequest {
+    /// The request of a job that generates.
+    pub fn generate(&self) -> Option<&GenerateRequest> {
+        match self {
+            Self::Generate(request) => Some(request),
+            Self::Finish(_) => None,
+        }
+    }
+
+    /// Mutable version of `generate`.
+    pub fn generate_mut(&mut self) -> Option<&mut GenerateRequest> {
+        match self {
+            Self::Generate(request) => Some(request),
+            Self::Finish(_) => None,
+        }
+    }
+
+    /// The grid that it is a cell of, and the cell's number from 0.
+    pub fn cell(&self) -> Option<(GridId, usize)> {
+        self.generate().and_then(cell_of)
+    }
+
+    /// The stages of the job, in order.
+    pub fn recipe(&self) -> Recipe {
+        match self {
+            Self::Generate(request) => Recipe::from_request(request),
+            Self::Finish(request) => request.recipe(),
+        }
+    }
+
+    /// Title of the job: its prompt, or the post-processing and its source.
+    pub fn title(&self) -> Cow<'_, str> {
+        match self {
+            Self::Generate(request) => Cow::Borrowed(&request.prompt),
+            Self::Finish(request) => Cow::Owned(request.title()),
+        }
+    }
+
+    /// The file that it writes.
+    pub fn out(&self) -> &Path {
+        match self {
+            Self::Generate(request) => &request.out,
+            Self::Finish(request) => &request.out,
+        }
+    }
+
+    /// Width and height of what it makes, in pixels.
+    pub fn size(&self) -> (u32, u32) {
+        match self {
+            Self::Generate(request) => (request.width, request.height),
+            Self::Finish(request) => (request.after.width, request.after.height),
+        }
+    }
+
+    /// Of the clip that it makes; 1 of a picture.
+    pub fn num_frames(&self) -> u32 {
+        match self {
+            Self::Generate(request) => request.num_frames,
+            Self::Finish(request) => request.after.num_frames,
+        }
+    }
+
+    /// Number of frames of the result, over all images of a batch.
+    pub fn num_decoded(&self) -> usize {
+        match self {
+            Self::Generate(request) => request.num_decoded(),
+            Self::Finish(request) => request.after.num_frames as usize,
+        }
+    }
+
+    /// Frames a second of the clip.
+    pub fn fps(&self) -> f64 {
+        match self {
+            Self::Generate(request) => request.fps,
+            Self::Finish(request) => request.after.fps,
+        }
+    }
+
+    /// Pictures that are made at once.
+    pub fn batch_size(&self) -> u32 {
+        self.generate().map_or(1, |request| request.batch_size)
+    }
+
+    /// Returns whether the result is images rather than a video.
+    pub fn makes_pictures(&self) -> bool {
+        match self {
+            Self::Generate(request) => request.makes_pictures(),
+            Self::Finish(request) => request.is_picture,
+        }
+    }
+
+    /// The picture or clip that it starts from.
+    pub fn picture(&self) -> Option<&PathBuf> {
+        match self {
+            Self::Generate(request) => {
+                let clips = [&request.extend, &request.source_clip];
+                let given = [&request.image].into_iter().chain(clips);
+                let given = given.chain([&request.last_image]);
+                let given = given.flatten().chain(&request.references);
+                let given = given.chain(request.controls.iter().map(|it| &it.file));
+                let prompts = request.prompt_pictures.iter();
+                let mut given = given.chain(prompts.map(|picture| &picture.path));
+                given.next()
+            }
+            Self::Finish(request) => Some(&request.source),
+        }
+    }
+
+    /// Input files, without the model's.
+    pub fn inputs(&self) -> Vec<&PathBuf> {
+        match self {
+            Self::Generate(request) => request.inputs().collect(),
+            Self::Finish(request) => vec![&request.source],
+        }
+    }
+
+    /// The model's id, or the path that the user gave; the name of a network that finishes.
+    pub fn model(&self) -> Cow<'_, str> {
+        match self {
+            Self::Generate(request) => Cow::Borrowed(&request.model),
+            Self::Finish(request) => Cow::Owned(request.network_name()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_is_read_as_it_was_written_and_told_what_it_lacks() {
+        let generate = serde_json::json!({
+            "model": "m", "family": "wan", "prompt": "a boat", "negative_prompt": "", "width": 8, "height": 8,
+            "num_frames": 5, "fps": 8.0, "num_steps": 1, "guidance_scale": 1.0, "sampler": "euler", "seed": 1,
+        });
+        let info = |width: u32| serde_json::json!({"width": width, "height": 6, "fps": 8.0, "num_frames": 5});
+        let finish = serde_json::json!({
+            "source": "/a/boat.mp4", "fingerprint": "x", "is_picture": false, "before": info(8), "after": info(12),
+            "work": "upscale", "network": "/n/4x.safetensors", "passes": 1, "crf": 16, "out": "/b/large.mp4",
+        });
+        for (json, title, out) in [
+            (&generate, "a boat", ""),
+            (&finish, "Upscale ×1.5: boat.mp4", "/b/large.mp4"),
+        ] {
+            let read: JobRequest = serde_json::from_value(json.clone()).unwrap();
+            assert_eq!((&*read.title(), read.out()), (title, Path::new(out)));
+            let again = serde_json::to_value(&read).unwrap();
+            assert_eq!(serde_json::from_value::<JobRequest>(again).unwrap(), read);
+            assert_eq!((read.num_frames(), read.makes_pictures()), (5, false));
+            let mut lacking = json.clone();
+            lacking
+                .as_object_mut()
+                .unwrap()
+                .remove(if out.is_empty() { "seed" } else { "crf" });
+            let err = serde_json::from_value::<JobRequest>(lacking).unwrap_err();
+            assert!(err.to_string().starts_with("missing field"), "{err}");
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! Encoding of a job's texts: the list of texts, paths of tokenizers and encoders, and captures.
+//!
+//! Templates, the choice of encoders and the parts that a model reads are defined by the family.
+
+use std::path::Path;
+
+use safelight_core::job::GenerateRequest;
+use safelight_core::lora::{self, LoraTarget};
+use safelight_core::model::ModelFiles;
+use safelight_core::networks::{ClipTextConfig, LanguageUse, NetworkConfig as _, T5Config, T5Kind};
+use safelight_core::tokens::{PromptTemplate, TextTokenizer};
+use tch::{Device, Kind, Tensor};
+
+use super::{
+    ClipTextEncoder, LanguageEncoder, PromptEmbeds, SeenPictures, T5Encoder, TextEmbeds,
+    TokenBatch, with_loras, within_template,
+};
+use crate::capture::StageCapture;
+use crate::error::EngineError;
+use crate::memory::CachedNetwork;
+use crate::placement::build;
+use crate::weights::{Weights, WeightsError};
+use crate::work::StageWork;
+
+/// Ids of a text that CLIP reads.
+const CLIP_LENGTH: i64 = 77;
+
+const NEGATIVE: &str = "negative";
+
+pub struct EncodedText {
+    /// Role of the text: `prompt` or `negative`.
+    pub role: &'static str,
+    pub text: String,
+    /// Of a prompt's timeline the first text alone, as the reference has no other.
+    pub is_recorded: bool,
+}
+
+impl EncodedText {
+    /// All that has to be read, the prompt's own first; the negative prompt only where the request has real guidance.
+    pub fn all_of(request: &GenerateRequest) -> Result<Vec<Self>, EngineError> {
+        let prompts = request.section_prompts().map_err(EngineError::request)?;
+        let prompts = prompts.map_or_else(|| vec![request.prompt.clone()], |it| it.texts);
+        let prompts = prompts.into_iter().enumerate().map(|(i, text)| Self {
+            role: "prompt",
+            text,
+            is_recorded: i == 0,
+        });
+        let negative = request.is_guided().then(|| Self {
+            role: NEGATIVE,
+            text: request.negative_prompt.clone(),
+            is_recorded: true,
+        });
+        Ok(prompts.chain(negative).collect())
+    }
+
+    pub fn is_negative(&self) -> bool {
+        self.role == NEGATIVE
+    }
+
+    /// Its ids, under the names of the reference.
+    pub fn record_tokens(
+        &self,
+        files: &EncoderFiles<'_>,
+        tokens: &TokenBatch,
+        capture: &mut StageCapture,
+    ) {
+        if self.is_recorded {
+            let name = format!("{}.{}", files.tokenizer_name, self.role);
+            capture.put(format!("{name}.input_ids"), &tokens.ids);
+            capture.put(format!("{name}.attention_mask"), &tokens.mask);
+        }
+    }
+
+    /// `part` of what the encoder gave.
+    pub fn record(
+        &self,
+        files: &EncoderFiles<'_>,
+        part: &str,
+        xs: &Tensor,
+        capture: &mut StageCapture,
+    ) {
+        if self.is_recorded {
+            capture.put(format!("{}.{}.{part}", files.name, self.role), xs);
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+pub struct EncoderFiles<'a> {
+    /// Name of the component in messages.
+    pub component: &'static str,
+    pub home: &'a Path,
+    tokenizer: &'a Path,
+    tokenizer_class: Option<&'a str>,
+    /// The reference's names.
+    name: &'static str,
+    tokenizer_name: &'static str,
+}
+
+impl<'a> EncoderFiles<'a> {
+    pub fn first(files: &'a ModelFiles) -> Self {
+        Self {
+            component: "text encoder",
+            home: &files.text_encoder,
+            tokenizer: &files.tokenizer,
+            tokenizer_class: files.tokenizer_class.as_deref(),
+            name: "text_encoder",
+            tokenizer_name: "tokenizer",
+        }
+    }
+
+    pub fn second(files: &'a ModelFiles) -> Result<Self, EngineError> {
+        let lacks = |what: &str| {
+            EngineError::request(format!(
+                "this model has no {what} for its second text encoder"
+            ))
+        };
+        let home = files.text_encoder_2.as_deref();
+        let tokenizer = files.tokenizer_2.as_deref();
+        Ok(Self {
+            component: "second text encoder",
+            home: home.ok_or_else(|| lacks("weights"))?,
+            tokenizer: tokenizer.ok_or_else(|| lacks("tokenizer"))?,
+            tokenizer_class: files.tokenizer_2_class.as_deref(),
+            name: "text_encoder_2",
+            tokenizer_name: "tokenizer_2",
+        })
+    }
+
+    /// The tokenizer for texts of `length` ids and an encoder with a table of `vocab_size`.
+    pub fn tokenizer(&self, length: usize, vocab_size: i64) -> Result<TextTokenizer, EngineError> {
+        let tokenizer = TextTokenizer::open(self.tokenizer, self.tokenizer_class, length)?;
+        tokenizer.check_ids(vocab_size)?;
+        Ok(tokenizer)
+    }
+
+    /// The encoder with what the request's LoRAs do to it, where they can change a `network` of its kind.
+    pub fn encoder<T: 'static>(
+        &self,
+        network: LoraTarget,
+        work: &StageWork<'_>,
+        new: impl FnOnce(&Weights) -> Result<T, WeightsError>,
+        unexpected: fn(&Weights) -> Vec<String>,
+    ) -> Result<CachedNetwork<T>, EngineError> {
+        let (place, loras) = (work.place, &work.request.loras);
+        place.network(self.component, self.home, loras, || {
+            let weights = with_loras(&place.open(self.home)?, loras, network)?;
+            build(&weights, self.component, work.hooks, new, unexpected)
+        })
+    }
+}
+
+/// One vector of each text, `(1, C)` on the CPU, of the CLIP that `files` are.
+pub fn read_clip(
+    files: &EncoderFiles<'_>,
+    texts: &[EncodedText],
+    work: &mut StageWork<'_>,
+) -> Result<Vec<Tensor>, EngineError> {
+    let config = ClipTextConfig::read(files.home)?;
+    let length = CLIP_LENGTH.min(config.max_position_embeddings) as usize;
+    let tokenizer = files.tokenizer(length, config.vocab_size)?;
+    let new = |w: &_| ClipTextEncoder::new(&config, w);
+    let encoder = files.encoder(lora::CLIP, work, new, ClipTextEncoder::unexpected_keys)?;
+    let pooled = texts.iter().map(|text| {
+        let tokens = TokenBatch::encode(&text.text, &tokenizer)?;
+        let embeds = encoder.forward(&tokens.ids, work.hooks);
+        let embeds = embeds.ok_or(EngineError::Cancelled)?;
+        let capture = &mut *work.capture;
+        text.record_tokens(files, &tokens, capture);
+        let states = &embeds.last_hidden_state;
+        text.record(files, "last_hidden_state", states, capture);
+        text.record(files, "pooler_output", &embeds.pooler_output, capture);
+        Ok(embeds.pooler_output.to_device(Device::Cpu))
+    });
+    pooled.collect()
+}
+
+/// Output of a language model or T5 for one text, on the CPU.
+pub struct ReadText {
+    /// `(1, T, n C)`: the tokens that the template does not drop, with padding where it keeps that.
+    pub states: Tensor,
+    /// `(1, T)` integers, 0 for padding
+    pub mask: Tensor,
+}
+
+/// Visibility of padding for the tokens of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PaddingMode {
+    Seen,
+    Hidden,
+}
+
+/// Each text through the T5 that `files` are, padded to `length` tokens.
+pub fn read_t5(
+    files: &EncoderFiles<'_>,
+    texts: &[EncodedText],
+    length: usize,
+    padding: PaddingMode,
+    work: &mut StageWork<'_>,
+) -> Result<Vec<ReadText>, EngineError> {
+    let config = T5Config::read_as(T5Kind::T5, files.home)?;
+    let tokenizer = files.tokenizer(length, config.vocab_size)?;
+    let new = |w: &_| T5Encoder::new(&config, w);
+    let encoder = files.encoder(lora::T5, work, new, T5Encoder::unexpected_keys)?;
+    let read = texts.iter().map(|text| {
+        let tokens = TokenBatch::encode(&text.text, &tokenizer)?;
+        if let Some(notice) = tokens.cut_notice(text.role) {
+            work.hooks.warn(notice);
+        }
+        let mask = Some(&tokens.mask).filter(|_| padding == PaddingMode::Hidden);
+        let states = encoder.forward(&tokens.ids, mask, work.hooks);
+        let states = states.ok_or(EngineError::Cancelled)?;
+        text.record_tokens(files, &tokens, work.capture);
+        text.record(files, "last_hidden_state", &states, work.capture);
+        Ok(ReadText {
+            states: states.to_device(Device::Cpu),
+            mask: tokens.mask,
+        })
+    });
+    read.collect()
+}
+
+/// Embeddings for families whose only encoder is a language model: all texts of the job, each with its number of
+/// tokens.
+pub fn language_embeds(
+    read_as: (LanguageUse, &PromptTemplate),
+    work: &mut StageWork<'_>,
+) -> Result<PromptEmbeds, EngineError> {
+    let texts = EncodedText::all_of(work.request)?;
+    tch::no_grad(|| {
+        let files = EncoderFiles::first(&work.request.files);
+        let read = read_language(&files, &texts, read_as, work)?;
+        let embeds = read.into_iter();
+        let embeds = embeds.map(|read| TextEmbeds::of_states(read.states));
+        PromptEmbeds::from_texts(&texts, embeds.collect(), work.capture)
+    })
+}
+
+/// Images that precede each text, for vision-language models.
+pub struct TextImages {
+    /// Text of the images, with one `mark` for each image.
+    pub spelled: String,
+    pub mark: &'static str,
+    /// Rows and columns of each picture's tokens, and all of them: `(n, C)`
+    pub grids: Vec<[i64; 2]>,
+    pub tokens: Tensor,
+}
+
+impl TextImages {
+    /// A text with `mark` in it once for each picture, with as many of it as the picture has tokens.
+    fn spread(&self, tokens: &TokenBatch, mark: i64) -> Result<ImageTokens, EngineError> {
+        let ids: Vec<i64> = tokens.unpadded().ids.view([-1]).try_into()?;
+        let mut grids = self.grids.iter();
+        let (mut spread, mut are) = (Vec::new(), Vec::new());
+        let mut places = [(); 3].map(|()| Vec::<f32>::new());
+        let mut next = 0;
+        for id in ids {
+            // A mark that the user typed has no image.
+            let grid = if id == mark { grids.next() } else { None };
+            let [rows, columns] = grid.copied().unwrap_or([1, 1]);
+            for place in 0..rows * columns {
+                spread.push(id);
+                are.push(grid.is_some());
+                for (places, place) in places.iter_mut().zip([0, place / columns, place % columns])
+                {
+                    places.push((next + place) as f32);
+                }
+            }
+            // The next position follows the longer edge.
+            next += rows.max(columns);
+        }
+        let ids = Tensor::from_slice(&spread).unsqueeze(0);
+        Ok(ImageTokens {
+            tokens: TokenBatch {
+                mask: ids.ones_like(),
+                ids,
+                num_tokens: spread.len() as i64,
+                num_cut: tokens.num_cut,
+            },
+            are: Tensor::from_slice(&are),
+            places: Tensor::stack(&places.map(|axis| Tensor::from_slice(&axis)), 0),
+        })
+    }
+}
+
+/// A text with pictures in it.
+struct ImageTokens {
+    tokens: TokenBatch,
+    /// Mask of the image tokens: `(L)`, boolean.
+    are: Tensor,
+    /// Order, row and column of every token: `(3, L)` in f32
+    places: Tensor,
+}
+
+/// Each text within `template` through the language model that `files` are, as far as `usage` reads it. Records every
+/// layer where something is recorded.
+pub fn read_language(
+    files: &EncoderFiles<'_>,
+    texts: &[EncodedText],
+    how: (LanguageUse, &PromptTemplate),
+    work: &mut StageWork<'_>,
+) -> Result<Vec<ReadText>, EngineError> {
+    read_with_pictures(files, texts, how, None, work)
+}
+
+/// Like `read`, with the same images before each text.
+pub fn read_with_pictures(
+    files: &EncoderFiles<'_>,
+    texts: &[EncodedText],
+    (usage, template): (LanguageUse, &PromptTemplate),
+    pictures: Option<&TextImages>,
+    work: &mut StageWork<'_>,
+) -> Result<Vec<ReadText>, EngineError> {
+    let config = usage.read(files.home)?;
+    let room = pictures.map_or(0, |pictures| pictures.spelled.len());
+    let tokenizer = files.tokenizer(template.length() + room, config.vocab_size)?;
+    let mark = pictures.map(|pictures| {
+        let tokens = TokenBatch::encode(pictures.mark, &tokenizer)?;
+        if tokens.num_tokens != 1 {
+            let (mark, found) = (pictures.mark, tokens.num_tokens);
+            let reason =
+                format!("expected a tokenizer to which {mark} is one token, found {found}");
+            return Err(EngineError::config(reason, files.home));
+        }
+        Ok(tokens.ids.int64_value(&[0, 0]))
+    });
+    let mark = mark.transpose()?;
+    // Captures include the output of all layers.
+    let is_whole = work.capture.is_on();
+    let name = if is_whole {
+        "whole text encoder"
+    } else {
+        files.component
+    };
+    let encoder = work.place.network(name, files.home, &[], || {
+        let new = |w: &_| {
+            if is_whole {
+                LanguageEncoder::whole(&config, w)
+            } else {
+                LanguageEncoder::new(&config, w)
+            }
+        };
+        work.load(
+            files.component,
+            files.home,
+            new,
+            LanguageEncoder::unexpected_keys,
+        )
+    })?;
+    let read = texts.iter().map(|text| {
+        let before = pictures.map_or("", |pictures| &pictures.spelled);
+        let whole = format!("{before}{}", text.text);
+        let tokens = TokenBatch::within(&whole, template, &tokenizer)?;
+        if let Some(notice) = template.cut_notice(tokens.num_cut, text.role) {
+            work.hooks.warn(notice);
+        }
+        let spread = pictures.zip(mark);
+        let spread = spread
+            .map(|(pictures, mark)| pictures.spread(&tokens, mark))
+            .transpose()?;
+        let tokens = spread
+            .as_ref()
+            .map_or(tokens, |spread| spread.tokens.unpadded());
+        text.record_tokens(files, &tokens, work.capture);
+        if let Some(spread) = &spread {
+            let places = spread.places.to_kind(Kind::Int64).unsqueeze(1);
+            text.record(files, "position_ids", &places, work.capture);
+        }
+        let tokens = if template.is_padded {
+            tokens
+        } else {
+            tokens.unpadded()
+        };
+        let seen = pictures.zip(spread.as_ref());
+        let seen = seen.map(|(pictures, spread)| SeenPictures {
+            are: &spread.are,
+            tokens: &pictures.tokens,
+            places: &spread.places,
+        });
+        let mut each = |number: usize, found: &Tensor| {
+            let name = format!("hidden_states.{number}");
+            text.record(files, &name, found, work.capture);
+        };
+        let (ids, mask) = (&tokens.ids, &tokens.mask);
+        let read = encoder.forward_seeing(ids, mask, seen.as_ref(), work.hooks, &mut each);
+        let (states, last) = read.ok_or(EngineError::Cancelled)?;
+        text.record(files, "last_hidden_state", &last, work.capture);
+        Ok(ReadText {
+            states: within_template(&states, template).to_device(Device::Cpu),
+            mask: within_template(&tokens.mask, template).to_kind(Kind::Int64),
+        })
+    });
+    read.collect()
+}

@@ -1,0 +1,241 @@
+//! The hint above Generate: why it is disabled, or what the selected model does not use, with a button that helps.
+//!
+//! Its height is reserved, so that nothing jumps.
+
+use egui::text::LayoutJob;
+use egui::{
+    Align, Button, Color32, Label, Layout, RichText, TextStyle, TextWrapMode, Ui, WidgetText,
+};
+use safelight_core::model::ModelSpec;
+
+use crate::app::choices::{InputSlot, MaskOf};
+use crate::app::commands::{AppCommand, InputsCommand, LibraryCommand, LorasCommand, MaskCommand};
+use crate::app::inputs::ChosenInput;
+use crate::app::notices::sentence;
+use crate::ui::create::pictures::slot_words::slot_words;
+use crate::ui::create::pictures::{self, PAINT_MASK_HOVER, paint_control_mask_hover};
+use crate::ui::theme;
+use crate::ui::view::UiContext;
+use crate::ui::widgets::{palette, reserved};
+
+/// The rest is in the hover text.
+const MAX_LINES: usize = 3;
+const REMOVE: &str = "Remove";
+const REMOVE_HOVER: &str = "Take it out of the form. Files on the disk stay";
+const CHOOSE: &str = "Choose…";
+const PAINT: &str = "Paint…";
+
+/// Text of the hint, and its button.
+struct SubmitHint {
+    text: String,
+    colour: Color32,
+    help: Option<HelpButton>,
+}
+
+/// A button that fixes the problem.
+struct HelpButton {
+    name: &'static str,
+    hover: String,
+    commands: Vec<AppCommand>,
+}
+
+impl HelpButton {
+    fn new(name: &'static str, hover: &str, command: impl Into<AppCommand>) -> Self {
+        Self {
+            name,
+            hover: hover.to_owned(),
+            commands: vec![command.into()],
+        }
+    }
+}
+
+pub(in crate::ui) fn above_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+    let said = submit_hint(ui, view);
+    let Some(SubmitHint { text, colour, help }) = said else {
+        reserved(ui, theme::ABOVE_MAIN_HEIGHT, |_| {});
+        return;
+    };
+    let job = lines(ui, &text, colour, help.as_ref());
+    let height = ui.fonts_mut(|fonts| fonts.layout_job(job.clone())).size().y;
+    reserved(ui, height.max(theme::ABOVE_MAIN_HEIGHT), |ui| {
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            if let Some(help) = help {
+                ui.spacing_mut().button_padding.y = 2.0;
+                let button = Button::new(RichText::new(help.name).small());
+                if ui.add(button).on_hover_text(help.hover).clicked() {
+                    view.commands.extend(help.commands);
+                }
+            }
+            ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                ui.add(Label::new(job).wrap()).on_hover_text(&text);
+            });
+        });
+    });
+}
+
+/// The text in few lines, next to the button.
+fn lines(ui: &Ui, text: &str, colour: Color32, help: Option<&HelpButton>) -> LayoutJob {
+    let font = TextStyle::Small.resolve(ui.style());
+    let spacing = ui.spacing();
+    let taken = help.map_or(0.0, |help| {
+        let name = WidgetText::from(RichText::new(help.name).small());
+        let name = name.into_galley(ui, Some(TextWrapMode::Extend), 0.0, TextStyle::Small);
+        name.size().x + 2.0 * spacing.button_padding.x + spacing.item_spacing.x
+    });
+    let mut job = LayoutJob::simple(text.to_owned(), font, colour, ui.available_width() - taken);
+    job.wrap.max_rows = MAX_LINES;
+    job
+}
+
+fn submit_hint(ui: &Ui, view: &UiContext<'_>) -> Option<SubmitHint> {
+    let spec = view.model()?;
+    let palette = palette(ui);
+    if let Some(err) = view.app.cx.field_errors.first() {
+        let (help, text) = match help_with(err.field, view, spec) {
+            (help, Some(text)) => (help, text),
+            (help, None) => (help, sentence(&err.message)),
+        };
+        let is_missing = (err.field != "extend" && help.is_some())
+            || (err.field == "control" && pictures::controls::is_incomplete(view));
+        return Some(SubmitHint {
+            text,
+            colour: if is_missing {
+                palette.amber
+            } else {
+                palette.error
+            },
+            help,
+        });
+    }
+    let mut parked = parked(view, spec);
+    if parked.is_empty() {
+        return None;
+    }
+    let text = match parked.as_slice() {
+        [(text, _)] => text.clone(),
+        several => format!(
+            "This model does not use {} things in the form. They are kept.",
+            several.len()
+        ),
+    };
+    // LoRAs are named by their number: the last one is taken out first.
+    parked.reverse();
+    let said: Vec<String> = parked.iter().map(|(text, _)| text.clone()).collect();
+    Some(SubmitHint {
+        text,
+        colour: palette.weak,
+        help: Some(HelpButton {
+            name: REMOVE,
+            hover: format!("{}\n{REMOVE_HOVER}", said.join("\n")),
+            commands: parked.into_iter().map(|(_, command)| command).collect(),
+        }),
+    })
+}
+
+/// The button for a field with an error, and a better text than the field's where there is one.
+fn help_with(
+    field: &str,
+    view: &UiContext<'_>,
+    spec: &ModelSpec,
+) -> (Option<HelpButton>, Option<String>) {
+    let has = |slot| view.app.inputs.get(slot).is_some();
+    let help = match field {
+        "image" if !has(InputSlot::Start) => {
+            let hover = slot_words(InputSlot::Start, Some(spec)).choose;
+            HelpButton::new(CHOOSE, hover, InputsCommand::Pick(InputSlot::Start))
+        }
+        "last-image" if !has(InputSlot::End) => {
+            let hover = slot_words(InputSlot::End, Some(spec)).choose;
+            HelpButton::new(CHOOSE, hover, InputsCommand::Pick(InputSlot::End))
+        }
+        "mask" if !has(InputSlot::Mask) && has(InputSlot::Start) => {
+            HelpButton::new(PAINT, PAINT_MASK_HOVER, MaskCommand::Open(MaskOf::Start))
+        }
+        "control" if !has(InputSlot::Control) => {
+            let hover = slot_words(InputSlot::Control, Some(spec)).choose;
+            HelpButton::new(CHOOSE, hover, InputsCommand::Pick(InputSlot::Control))
+        }
+        "control" => {
+            let inputs = &view.app.inputs;
+            let lacks_network = |input: &ChosenInput| input.control.network.is_none();
+            let Some(index) = inputs.lacks_control_mask(spec) else {
+                return (None, None);
+            };
+            if inputs
+                .inputs_in(InputSlot::Control)
+                .iter()
+                .any(lacks_network)
+            {
+                return (None, None);
+            }
+            HelpButton::new(
+                PAINT,
+                paint_control_mask_hover(Some(spec)),
+                MaskCommand::Open(MaskOf::Control(index)),
+            )
+        }
+        "extend" if view.sources().extend.is_some() => return extend_elsewhere(view, spec),
+        "lora" => {
+            let is_gone = |lora| view.app.loras.is_gone(lora);
+            let Some(at) = view.form.loras.iter().position(is_gone) else {
+                return (None, None);
+            };
+            HelpButton::new(REMOVE, REMOVE_HOVER, LorasCommand::Remove(at))
+        }
+        _ => return (None, None),
+    };
+    (Some(help), None)
+}
+
+/// For a model that cannot extend a video: the installed one of its family that can.
+fn extend_elsewhere(
+    view: &UiContext<'_>,
+    spec: &ModelSpec,
+) -> (Option<HelpButton>, Option<String>) {
+    let can_extend = |other: &&ModelSpec| {
+        other.family == spec.family && other.id != spec.id && other.can_extend()
+    };
+    let other = view.app.cx.models.all().iter().find(can_extend);
+    let Some(other) = other.filter(|_| !spec.can_extend()) else {
+        return (None, None);
+    };
+    let command = LibraryCommand::Choose(other.id.clone());
+    let help = HelpButton::new(
+        "Switch",
+        &format!("Choose {}. The clip and the prompt stay", other.name),
+        command,
+    );
+    let text = format!("{} cannot continue a clip. Use {}.", spec.name, other.name);
+    (Some(help), Some(text))
+}
+
+/// Inputs that the selected model does not use, each with the command that removes it.
+fn parked(view: &UiContext<'_>, spec: &ModelSpec) -> Vec<(String, AppCommand)> {
+    let mut parked = Vec::new();
+    for slot in InputSlot::ALL {
+        if let Some(why) = view.app.inputs.parked(slot, view.form, spec) {
+            parked.push((why.to_owned(), InputsCommand::Remove(slot).into()));
+        }
+    }
+    for index in 0..view.app.inputs.inputs_in(InputSlot::Control).len() {
+        if view.app.inputs.is_control_mask_parked(index, spec) {
+            let why = if spec.limits.controls.takes_masks {
+                "This ControlNet takes no mask. The mask of the control picture is kept."
+            } else {
+                "This model takes no mask of a control picture. The mask is kept."
+            };
+            let remove = InputsCommand::RemoveControlMask(index);
+            parked.push((why.to_owned(), remove.into()));
+        }
+    }
+    for (index, lora) in view.form.loras.iter().enumerate() {
+        if view.app.loras.is_parked(lora) {
+            let text = format!(
+                "The LoRA {} is not for this model. It is kept.",
+                lora.name()
+            );
+            parked.push((text, LorasCommand::Remove(index).into()));
+        }
+    }
+    parked
+}
