@@ -95,6 +95,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
         accepts: |_, _| false,
         model_label: |_| "Toy".to_owned(),
         label_of_width: |_| None,
+        shared_names: None,
         objection: |_| None,
         tables: |_| Ok(Vec::new()),
         has_musubi: false,

@@ -203,12 +203,27 @@ pub(crate) struct LoraRules {
     pub model_label: fn(&[LayerTable]) -> String,
     /// Name of a LoRA's model by the number of its attention's outputs.
     pub label_of_width: fn(u64) -> Option<String>,
+    pub shared_names: Option<&'static SharedLoraNames>,
     /// Reason against a LoRA with such a coverage, whatever else it has.
     pub objection: fn(&LoraCoverage) -> Option<&'static str>,
     /// The networks of a model that LoRAs change. Both experts of a model have the same layers.
     pub tables: fn(&ModelFiles) -> Result<Vec<LayerTable>, CatalogError>,
     /// musubi-tuner trains them, whose names are otherwise kohya's.
     pub has_musubi: bool,
+}
+
+/// Layer names that a family shares with another one, and the differences.
+pub(crate) struct SharedLoraNames {
+    /// Short name and label of the other family.
+    pub other: (&'static str, &'static str),
+    /// Parts of names in files of the other family alone.
+    pub other_parts: &'static [&'static str],
+    /// Parts of names in files of this family alone.
+    pub own_parts: &'static [&'static str],
+    /// Ends of names in underscores of this family alone.
+    pub own_ends: &'static [&'static str],
+    /// Last blocks of this family, in underscores: the other one has more, and few LoRAs change all blocks but the last.
+    pub own_blocks: &'static [&'static str],
 }
 
 /// Layer names by which LoRAs of one origin are recognised.

@@ -27,7 +27,9 @@ use std::ops::Deref;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use def::{FamilyDef, TemporalConvPolicy};
-pub(crate) use def::{FileRules, LoraRules, LoraSignature, PublishedNetwork, TinyDecoderRules};
+pub(crate) use def::{
+    FileRules, LoraRules, LoraSignature, PublishedNetwork, SharedLoraNames, TinyDecoderRules,
+};
 
 /// In the order in which a file is tried: the names of FLUX.1's tensors occur in other families, too.
 static FAMILIES: &[&FamilyDef] = &[

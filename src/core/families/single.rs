@@ -103,6 +103,7 @@ pub(super) const fn definition<F: SingleTransformerFamily>() -> FamilyDef {
             accepts: |origin, _| F::TABLE.lora.origins.contains(&origin),
             model_label: |_| F::TABLE.label.to_owned(),
             label_of_width: |_| None,
+            shared_names: None,
             objection: |_| None,
             tables: lora_tables::<F>,
             has_musubi: table.lora.has_musubi,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::file::LoraFile;
 use super::keys::{self, LoraScope, LoraTensorKind};
-use crate::families::{LoraSignature, ModelFamily};
+use crate::families::{LoraSignature, ModelFamily, SharedLoraNames};
 use crate::library::other_models;
 
 /// A family of models, as far as a LoRA shows it.
@@ -20,22 +20,6 @@ pub struct LoraOrigin {
     pub label: String,
 }
 
-/// Short names of FLUX.1 and HunyuanVideo, whose blocks have the same sizes and nearly the same names.
-const FLUX: &str = "flux";
-const HUNYUAN: &str = "hunyuan";
-
-/// Parts of names in which HunyuanVideo has an underscore, and FLUX.1 a dot.
-const HUNYUAN_PARTS: [&str; 2] = [".img_attn_", ".txt_attn_"];
-/// Parts of names that LoRAs for HunyuanVideo do not have, and ends in underscores.
-const FLUX_PARTS: [&str; 4] = [".img_attn.", ".txt_attn.", ".processor.", "lora_te1_"];
-const FLUX_ENDS: [&str; 3] = ["_mlp_0", "_mlp_2", "_lin"];
-/// Last blocks of FLUX.1: HunyuanVideo has more, and few LoRAs change all blocks but the last.
-const FLUX_LAST_BLOCKS: [&str; 4] = [
-    "double_blocks_18_",
-    "transformer_blocks_18_",
-    "single_blocks_37_",
-    "single_transformer_blocks_37_",
-];
 /// Metadata that names the model.
 const BASE_MODELS: [&str; 4] = [
     "ss_base_model_version",
@@ -74,10 +58,11 @@ impl LoraOrigin {
             };
         };
         let names = || layers.iter().flat_map(|(names, _)| names);
-        if sign.family == FLUX {
-            return Self::of_flux_or_hunyuan(file, names, sign.label);
+        let family = ModelFamily::of_id(sign.family);
+        if let Some(shared) = family.and_then(|family| family.lora.shared_names) {
+            return Self::of_shared_names(shared, sign, file, names);
         }
-        let sized = ModelFamily::of_id(sign.family)
+        let sized = family
             .zip(width(file))
             .and_then(|(family, width)| (family.lora.label_of_width)(width));
         Self {
@@ -87,11 +72,12 @@ impl LoraOrigin {
         }
     }
 
-    /// From layers that are in FLUX.1. `names`: in underscores.
-    fn of_flux_or_hunyuan<'a, N: Iterator<Item = &'a String>>(
+    /// From layers of a family that another family may have, too. `names`: in underscores.
+    fn of_shared_names<'a, N: Iterator<Item = &'a String>>(
+        shared: &SharedLoraNames,
+        sign: &LoraSignature,
         file: &LoraFile,
         names: impl Fn() -> N,
-        flux_label: &str,
     ) -> Self {
         let has = |parts: &[&str]| {
             let mut layers = file.layers.keys();
@@ -103,21 +89,29 @@ impl LoraOrigin {
                 .filter_map(|note| file.weights.notes.get(*note));
             notes.any(|note| note.to_lowercase().contains(model))
         };
-        let is_flux_name = |name: &String| {
-            FLUX_ENDS.iter().any(|end| name.ends_with(end))
-                || FLUX_LAST_BLOCKS.iter().any(|block| name.starts_with(block))
+        let is_own_name = |name: &String| {
+            shared.own_ends.iter().any(|end| name.ends_with(end))
+                || shared
+                    .own_blocks
+                    .iter()
+                    .any(|block| name.starts_with(block))
         };
-        let (family, alternative, label) = if has(&HUNYUAN_PARTS) || names_model(HUNYUAN) {
-            (HUNYUAN, None, "HunyuanVideo")
-        } else if has(&FLUX_PARTS) || names_model(FLUX) || names().any(is_flux_name) {
-            (FLUX, None, flux_label)
+        let (other, other_label) = shared.other;
+        let (family, alternative, label) = if has(shared.other_parts) || names_model(other) {
+            (other, None, other_label.to_owned())
+        } else if has(shared.own_parts) || names_model(sign.family) || names().any(is_own_name) {
+            (sign.family, None, sign.label.to_owned())
         } else {
-            (FLUX, Some(HUNYUAN), "Flux or HunyuanVideo")
+            (
+                sign.family,
+                Some(other),
+                format!("{} or {other_label}", sign.label),
+            )
         };
         Self {
             family,
             alternative,
-            label: label.to_owned(),
+            label,
         }
     }
 

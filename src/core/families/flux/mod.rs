@@ -10,7 +10,7 @@ mod variant;
 
 use std::sync::Arc;
 
-use super::def::{LoraSignature, TinyDecoderRules};
+use super::def::{LoraSignature, SharedLoraNames, TinyDecoderRules};
 use super::parts::{clip_l, t5_xxl};
 use super::single::definition;
 use super::table::{
@@ -54,6 +54,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     },
     lora: LoraRules {
         objection: lora::objection,
+        shared_names: Some(&SHARED_LORA_NAMES),
         ..definition::<FluxFamily>().lora
     },
     ..definition::<FluxFamily>()
@@ -233,6 +234,20 @@ const SIGNS: &[LoraSignature] = &[
     LoraSignature::of("flux", "Flux", "single_transformer_blocks_#_"),
     LoraSignature::of("flux", "Flux", "transformer_blocks_#_"),
 ];
+
+/// HunyuanVideo's blocks have the same sizes and nearly the same names.
+const SHARED_LORA_NAMES: SharedLoraNames = SharedLoraNames {
+    other: ("hunyuan", "HunyuanVideo"),
+    other_parts: &[".img_attn_", ".txt_attn_"],
+    own_parts: &[".img_attn.", ".txt_attn.", ".processor.", "lora_te1_"],
+    own_ends: &["_mlp_0", "_mlp_2", "_lin"],
+    own_blocks: &[
+        "double_blocks_18_",
+        "transformer_blocks_18_",
+        "single_blocks_37_",
+        "single_transformer_blocks_37_",
+    ],
+};
 
 /// Names that Flux has as well, in a block that it does not have.
 const fn deeper(start: &'static str, first_block: usize) -> LoraSignature {

@@ -44,6 +44,7 @@ pub(super) const RULES: LoraRules = LoraRules {
     accepts: |origin, _| origin == "wan",
     model_label: |tables| width(tables).map_or_else(|| "Wan".to_owned(), label),
     label_of_width: |width| Some(label(width)),
+    shared_names: None,
     objection: |_| None,
     tables: |files| {
         let place = &files.transformer;
