@@ -223,7 +223,7 @@ fn notices(file: &LoraFile) -> Vec<String> {
     };
     let all = [
         named("keys that are no part of a LoRA", strange),
-        named("layers in a form for convolutions", unsupported),
+        named("layers in a form that is not supported", unsupported),
         adapter,
     ];
     let all = all.into_iter().flatten();

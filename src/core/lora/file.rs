@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
 
+use safetensors::Dtype;
+
 use super::keys::{self, LoraScope, LoraTensorKind};
 use super::scaling::LoraScaling;
 use crate::formats::weights::WeightSet;
@@ -32,6 +34,28 @@ pub struct LoraFile {
     pub(super) has_rslora: bool,
     /// From the metadata, of layers without an `alpha` tensor; of the others once those are read.
     pub(super) scales: BTreeMap<String, f64>,
+}
+
+/// First key of an update in integers or with a scale.
+fn quantised_key<'a>(
+    weights: &'a WeightSet,
+    layers: &BTreeMap<String, BTreeMap<LoraTensorKind, String>>,
+) -> Option<&'a str> {
+    let scale = weights.tensors.keys().find(|key| {
+        let ends = [".weight_scale", ".scale_weight", ".weight.scale"];
+        ends.iter().any(|end| key.ends_with(end))
+    });
+    let parts = layers.values().flatten();
+    let mut updates = parts.filter(|(leaf, _)| **leaf != LoraTensorKind::Alpha);
+    let integer = updates.find_map(|(_, key)| {
+        let (key, entry) = weights.tensors.get_key_value(key)?;
+        let is_integer = matches!(
+            entry.dtype.plain()?,
+            Dtype::I8 | Dtype::U8 | Dtype::I16 | Dtype::U16 | Dtype::I32 | Dtype::U32
+        );
+        is_integer.then_some(key)
+    });
+    scale.or(integer).map(String::as_str)
 }
 
 impl LoraFile {
@@ -82,6 +106,10 @@ impl LoraFile {
                     tensor_kind::of_tensors(&weights).text
                 ),
             };
+            return Err(CatalogError::lora(reason, path));
+        }
+        if let Some(key) = quantised_key(&weights, &layers) {
+            let reason = format!("this LoRA is quantised ({key}), which is not supported");
             return Err(CatalogError::lora(reason, path));
         }
         let mut file = Self {

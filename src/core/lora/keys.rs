@@ -37,17 +37,18 @@ pub enum LoraTensorKind {
     Set,
     /// Width of the matrix for ComfyUI, which the update's own shape gives, too.
     Reshape,
-    /// The cores of convolutions: not done here.
+    /// Cores of convolutions and singular values, which are not supported.
     Unsupported,
 }
 
 /// Names of parts. They may be followed by an adapter's name, `weight` or `bias`.
-const WORDS: [(&str, LoraTensorKind); 22] = [
+const WORDS: [(&str, LoraTensorKind); 23] = [
     ("lora_down", LoraTensorKind::Down),
     ("lora_up", LoraTensorKind::Up),
     ("lora_mid", LoraTensorKind::Mid),
     ("lora_A", LoraTensorKind::Down),
     ("lora_B", LoraTensorKind::Up),
+    ("lora_E", LoraTensorKind::Unsupported),
     ("lora_magnitude_vector", LoraTensorKind::DoraScale),
     ("dora_scale", LoraTensorKind::DoraScale),
     ("hada_w1_a", LoraTensorKind::HadaW1A),

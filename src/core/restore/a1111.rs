@@ -29,9 +29,9 @@ type A1111Settings = Vec<(String, String)>;
 pub(super) fn read(text: &str) -> Option<ForeignSettings> {
     let text = text.trim();
     let (words, settings) = split(text)?;
-    // The prompt may have the same words in it.
+    // The words may be within a line of the prompt, and again in the negative prompt.
     let is_line_start = |at: usize| at == 0 || words[..at].ends_with('\n');
-    let mut marks = words.rmatch_indices(NEGATIVE);
+    let mut marks = words.match_indices(NEGATIVE);
     let (prompt, negative) = match marks.find(|(at, _)| is_line_start(*at)) {
         Some((at, _)) => (&words[..at], Some(&words[at + NEGATIVE.len()..])),
         None => (words, None),

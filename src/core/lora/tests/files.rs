@@ -180,6 +180,23 @@ fn a_lora_of_blocks_that_flux_and_hunyuanvideo_share_is_named_for_both_until_a_k
 }
 
 #[test]
+fn a_quantised_lora_is_refused_by_a_key() {
+    let files = Files::new();
+    let path = files.0.path().join("x.safetensors");
+    let layer = "transformer.transformer_blocks.3.attn.to_q";
+    let mut shapes = Shapes::from([
+        (format!("{layer}.lora_A.weight"), vec![RANK, 3072]),
+        (format!("{layer}.lora_B.weight"), vec![3072, RANK]),
+    ]);
+    write_as(&path, &shapes, &|_| "I8", 0, &json!({}));
+    let refused = || LoraFile::read(&path).unwrap_err().to_string();
+    assert!(refused().contains("quantised"), "{}", refused());
+    shapes.insert(format!("{layer}.lora_A.weight_scale"), vec![1]);
+    write_as(&path, &shapes, &|_| "F8_E4M3", 0, &json!({}));
+    assert!(refused().contains("weight_scale"), "{}", refused());
+}
+
+#[test]
 fn a_layer_that_lacks_a_half_of_its_update_is_named_and_not_counted() {
     let files = Files::new();
     let mut shapes = comfy(T2V_1_3B);

@@ -1,6 +1,6 @@
 //! The `workflow` writing: nodes with widget values, links in a list, subgraphs and Set/Get nodes, as one flat graph.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -68,6 +68,27 @@ impl<'a> CanvasGraph<'a> {
     }
 }
 
+impl CanvasGraph<'_> {
+    /// Inputs of a subgraph that are widgets of a node within.
+    fn widget_names(&self) -> Vec<&str> {
+        let inputs = self.nodes.iter().filter_map(JsonFields::from_value);
+        let inputs = inputs.flat_map(|node| node.list("inputs"));
+        let slots: BTreeSet<u64> = inputs
+            .filter_map(|input| {
+                let input = JsonFields::from_value(input)?;
+                let link = self.links.get(&id_of(input.get("link")?)?)?;
+                let is_widget = input.object("widget").is_some();
+                (is_widget && link.from == INPUTS_ID).then_some(link.slot)
+            })
+            .collect();
+        let names = (0..).zip(&self.input_names);
+        names
+            .filter(|(slot, _)| slots.contains(slot))
+            .map(|(_, name)| name.as_str())
+            .collect()
+    }
+}
+
 /// Definitions of the subgraphs of a canvas.
 pub(super) fn definitions(object: &Map<String, Value>) -> Vec<&Map<String, Value>> {
     let definitions = object.get("definitions").and_then(JsonFields::from_value);
@@ -119,12 +140,13 @@ impl GraphFlattening<'_> {
                 break;
             }
             self.left -= 1;
-            added.extend(node_of(node, drawing, prefix, outer));
+            added.extend(self.node_of(node, drawing, prefix, outer));
         }
         route_set_nodes(&mut added);
         for mut node in added {
             // Taken out meanwhile, so that a subgraph within itself ends.
             if depth < MAX_DEPTH
+                && node.mode == NodeMode::Runs
                 && let Some(inner) = self.subgraphs.remove(&node.class)
             {
                 let inside = format!("{}:", node.id);
@@ -140,6 +162,48 @@ impl GraphFlattening<'_> {
             self.graph.nodes.insert(node.id.clone(), node);
         }
     }
+
+    fn node_of(
+        &self,
+        value: &Value,
+        drawing: &CanvasGraph<'_>,
+        prefix: &str,
+        outer: &[Option<NodeInput>],
+    ) -> Option<ComfyNode> {
+        let node = JsonFields::from_value(value)?;
+        let id = id_of(node.get("id")?)?;
+        let class = node.text("type")?;
+        let subgraph = self.subgraphs.get(&class);
+        let widgets = subgraph.map_or(Vec::new(), CanvasGraph::widget_names);
+        let mut inputs = widgets::values(&class, node, &widgets);
+        for input in node.list("inputs") {
+            let linked = JsonFields::from_value(input).and_then(|input| {
+                let link = drawing.links.get(&id_of(input.get("link")?)?)?;
+                Some((input.text("name")?, input_of(link, prefix, outer)?))
+            });
+            inputs.extend(linked);
+        }
+        let outputs = node.list("outputs").iter().take(MAX_NODES).map(|slot| {
+            let slot = JsonFields::from_value(slot);
+            let text = |name| slot.and_then(|slot| slot.text(name)).unwrap_or_default();
+            NodeSlot {
+                name: text("name"),
+                kind: text("type"),
+            }
+        });
+        Some(ComfyNode {
+            id: format!("{prefix}{id}"),
+            class,
+            inputs,
+            outputs: outputs.collect(),
+            mode: match node.number("mode") {
+                Some(2.0) => NodeMode::Muted,
+                Some(4.0) => NodeMode::Bypassed,
+                _ => NodeMode::Runs,
+            },
+            ..ComfyNode::default()
+        })
+    }
 }
 
 /// The input at the end of a link; a link from the subgraph's own inputs gives what is outside.
@@ -151,45 +215,6 @@ fn input_of(link: &NodeLink, prefix: &str, outer: &[Option<NodeInput>]) -> Optio
         from: format!("{prefix}{}", link.from),
         ..link.clone()
     }))
-}
-
-fn node_of(
-    value: &Value,
-    drawing: &CanvasGraph<'_>,
-    prefix: &str,
-    outer: &[Option<NodeInput>],
-) -> Option<ComfyNode> {
-    let node = JsonFields::from_value(value)?;
-    let id = id_of(node.get("id")?)?;
-    let class = node.text("type")?;
-    let mut inputs = widgets::values(&class, node);
-    for input in node.list("inputs") {
-        let linked = JsonFields::from_value(input).and_then(|input| {
-            let link = drawing.links.get(&id_of(input.get("link")?)?)?;
-            Some((input.text("name")?, input_of(link, prefix, outer)?))
-        });
-        inputs.extend(linked);
-    }
-    let outputs = node.list("outputs").iter().take(MAX_NODES).map(|slot| {
-        let slot = JsonFields::from_value(slot);
-        let text = |name| slot.and_then(|slot| slot.text(name)).unwrap_or_default();
-        NodeSlot {
-            name: text("name"),
-            kind: text("type"),
-        }
-    });
-    Some(ComfyNode {
-        id: format!("{prefix}{id}"),
-        class,
-        inputs,
-        outputs: outputs.collect(),
-        mode: match node.number("mode") {
-            Some(2.0) => NodeMode::Muted,
-            Some(4.0) => NodeMode::Bypassed,
-            _ => NodeMode::Runs,
-        },
-        ..ComfyNode::default()
-    })
 }
 
 /// Lets each Get node hand on the input of the Set node of its name.

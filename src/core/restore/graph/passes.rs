@@ -392,8 +392,13 @@ pub(super) fn read_rate<'a>(
     let names = "fps, frame_rate";
     let mut interpolator = None;
     let nodes = walk.graph.nodes.values();
+    let is_linked = |node: &ComfyNode| {
+        let mut others = walk.graph.nodes.values();
+        others.any(|other| other.links().any(|(_, link)| link.from == node.id))
+    };
     for node in nodes
         .filter(|node| node.runs() && node.has(names))
+        .filter(|node| !node.is_called("createvideo") || is_linked(node))
         .take(MAX_RATES)
     {
         let Some(rate) = walk.number(node, names).filter(|rate| *rate >= 1.0) else {

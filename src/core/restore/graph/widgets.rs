@@ -45,7 +45,8 @@ ControlNetApplyAdvanced: strength start_percent end_percent
 StringConcatenate: string_a string_b delimiter
 StringReplace: string find replace
 Text Concatenate: delimiter clean_whitespace
-TextEncodeQwenImageEdit: prompt
+TextEncodeQwenImageEdit / TextEncodeQwenImageEditPlus: prompt
+PrimitiveInt / PrimitiveFloat / PrimitiveBoolean / PrimitiveString / PrimitiveStringMultiline: value
 ImpactWildcardProcessor: wildcard_text populated_text mode seed
 ShowText|pysssss: text_0
 CreateVideo: fps
@@ -61,14 +62,24 @@ SplitSigmas: step
 SplitSigmasDenoise: denoise
 ConditioningAverage: conditioning_to_strength";
 
-/// The node's own values by name.
-pub(super) fn values(class: &str, node: JsonFields<'_>) -> BTreeMap<String, NodeInput> {
+/// The node's own values by name. `subgraph`: names of the widgets of the subgraph that it stands for.
+pub(super) fn values(
+    class: &str,
+    node: JsonFields<'_>,
+    subgraph: &[&str],
+) -> BTreeMap<String, NodeInput> {
     let value = |(name, value): (&str, &Value)| (name.to_owned(), NodeInput::Value(value.clone()));
-    if let Some(named) = node.object("widgets_values") {
+    let objects = ["widgets_values_named", "widgets_values"];
+    if let Some(named) = objects.iter().find_map(|name| node.object(name)) {
         let named = named.0.iter();
         return named.map(|(name, it)| value((name, it))).collect();
     }
     let row = node.list("widgets_values");
+    // The node itself may list only some of them.
+    if !subgraph.is_empty() && row.len() == subgraph.len() {
+        let named = subgraph.iter().copied().zip(row);
+        return named.map(value).collect();
+    }
     // Newer drawings name each widget among the inputs, linked or not.
     let named: Vec<&str> = node
         .list("inputs")

@@ -331,6 +331,62 @@ fn a_subgraph_takes_its_inputs_from_outside_also_two_levels_deep() {
 }
 
 #[test]
+fn values_of_a_subgraph_belong_to_its_widgets_in_the_order_of_its_definition() {
+    let (mut nodes, mut links) = plain_nodes();
+    nodes.retain(|node| node["id"] != 8);
+    let encoder = |id: u32, link: u32| {
+        json!({"id": id, "type": "CLIPTextEncode", "widgets_values": ["inner"], "inputs": [
+            {"name": "text", "widget": {"name": "text"}, "link": link}]})
+    };
+    nodes.extend([encoder(3, 11), encoder(8, 12)]);
+    for (id, from, slot, to) in [
+        (11, -10, 1, 3),
+        (12, -10, 2, 8),
+        (2, 3, 0, 7),
+        (7, 9, 0, -20),
+    ] {
+        links.push(json!({"id": id, "origin_id": from, "origin_slot": slot, "target_id": to, "target_slot": 0}));
+    }
+    let inner = json!({"id": "inner", "nodes": nodes, "links": links,
+        "inputs": [{"name": "model"}, {"name": "text"}, {"name": "text_1"}]});
+    // The node lists only the second one.
+    let host = json!({"id": 20, "type": "inner", "widgets_values": ["a red barn", "fog"],
+        "inputs": [{"name": "text_1", "widget": {"name": "text_1"}, "link": null}]});
+    let nodes = [host, node(21, "SaveImage", &[("images", 1)], &json!(["x"]))];
+    let text = json!({"nodes": nodes, "links": [[1, 20, 0, 21, 0, "IMAGE"]], "definitions": {"subgraphs": [inner]}}).to_string();
+    let found = read_file("a.json", text.as_bytes()).unwrap();
+    assert_eq!(found.prompt.as_deref(), Some("a red barn"));
+    assert_eq!(found.negative_prompt.as_deref(), Some("fog"));
+}
+
+#[test]
+fn a_muted_or_bypassed_subgraph_does_not_run() {
+    let text = |mode: u32| {
+        let (mut nodes, mut links) = plain_nodes();
+        nodes.push(node(3, "CLIPTextEncode", &[], &json!(["a red barn"])));
+        nodes.push(node(21, "SaveImage", &[("images", 7)], &json!(["x"])));
+        links.push(json!([2, 3, 0, 7, 0, "*"]));
+        links.push(json!([7, 9, 0, 21, 0, "*"]));
+        let mut inside = nodes.clone();
+        inside.retain(|node| node["id"] != 1);
+        for node in &mut inside {
+            if node["type"] == "KSampler" {
+                node["widgets_values"][2] = json!(30);
+            }
+        }
+        let inner =
+            json!({"id": "inner", "nodes": inside, "links": links, "inputs": [{"name": "model"}]});
+        nodes.push(json!({"id": 30, "type": "inner", "mode": mode, "inputs": []}));
+        json!({"nodes": nodes, "links": links, "definitions": {"subgraphs": [inner]}}).to_string()
+    };
+    for mode in [2, 4] {
+        assert_barn(&read_file("a.json", text(mode).as_bytes()).unwrap());
+    }
+    let running = read_file("a.json", text(0).as_bytes()).unwrap();
+    assert!(!running.notes.is_empty());
+}
+
+#[test]
 fn a_get_node_gives_the_input_of_its_set_node() {
     let (mut nodes, mut links) = plain_nodes();
     nodes.extend([
