@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use image::codecs::gif::GifDecoder;
 use image::codecs::webp::WebPDecoder;
 use image::{
-    AnimationDecoder as _, Frames, GrayImage, ImageDecoder, ImageResult, Limits, RgbaImage,
+    AnimationDecoder as _, Frames, GrayImage, ImageDecoder, ImageResult, Limits, Rgba, RgbaImage,
 };
 
 use super::{ClipInfo, FrameSink, VideoFacts, apng};
@@ -111,6 +111,8 @@ fn frames(file: Input, kind: FileFormat) -> ImageResult<Frames<'static>> {
     let mut decoder = WebPDecoder::new(file)?;
     decoder.set_limits(limits_of(&decoder))?;
     if decoder.has_animation() {
+        // Frames that clear their area leave it transparent, as libwebp does.
+        decoder.set_background_color(Rgba([0; 4]))?;
         return Ok(decoder.into_frames());
     }
     let picture = image::DynamicImage::from_decoder(decoder)?.into_rgba8();

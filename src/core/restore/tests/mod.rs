@@ -1,5 +1,6 @@
 //! What can be had from files of every program, and of none.
 
+mod canvas;
 mod graphs;
 mod hostile;
 mod loras;

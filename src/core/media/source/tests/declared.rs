@@ -80,6 +80,21 @@ fn transparency_of_a_webm_is_read_frame_by_frame() {
 }
 
 #[test]
+fn frames_of_a_webp_clear_their_area_where_the_file_says_so() {
+    let mut reader = ClipReader::open(&fixture("cleared.webp")).unwrap();
+    let mut columns = Vec::new();
+    let read = reader.read_with_alpha(0, &mut |_, frame| {
+        let row = frame.alpha.unwrap().values[..32].to_vec();
+        let seen = (0..32).filter(|column| row[*column] > 0);
+        columns.push(seen.collect::<Vec<usize>>());
+        ControlFlow::Continue(())
+    });
+    read.unwrap();
+    let of_frame = |n: usize| (8 * n..8 * n + 8).collect::<Vec<_>>();
+    assert_eq!(columns, [of_frame(0), of_frame(1), of_frame(2)]);
+}
+
+#[test]
 fn a_matroska_file_is_not_called_webm() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.webm");

@@ -62,3 +62,4 @@ run -vf "$bt709,settb=1/1000,setpts='40*N+4*N*N'" -fps_mode passthrough -enc_tim
 ffmpeg -v error -y -i uneven.mp4 -c copy -movflags frag_keyframe+empty_moov+default_base_moof \
   -fflags +bitexact uneven-fragmented.mp4
 ffmpeg -v error -y -ss 0.156 -i uneven.mp4 -c copy -fflags +bitexact uneven-cut.mp4
+python3 cleared.py

@@ -1,0 +1,187 @@
+//! Drawings: subgraphs, Set and Get nodes, bypassed nodes.
+
+use serde_json::{Value, json};
+
+use super::packs::graph_with;
+use super::*;
+
+/// A canvas node whose inputs are linked by these numbers.
+fn node(id: i64, class: &str, inputs: &[(&str, i64)], values: &Value) -> Value {
+    let inputs: Vec<Value> = inputs
+        .iter()
+        .map(|(name, link)| json!({"name": name, "type": "*", "link": link}))
+        .collect();
+    json!({"id": id, "type": class, "mode": 0, "inputs": inputs, "outputs": [], "widgets_values": values})
+}
+
+/// Nodes and links of a plain canvas; the prompt comes in by link 1, the result leaves by link 7.
+fn plain_nodes() -> (Vec<Value>, Vec<Value>) {
+    let nodes = vec![
+        node(
+            1,
+            "UNETLoader",
+            &[],
+            &json!(["flux1-dev.safetensors", "default"]),
+        ),
+        node(6, "EmptySD3LatentImage", &[], &json!([896, 640, 1])),
+        node(8, "CLIPTextEncode", &[], &json!(["ugly"])),
+        node(
+            7,
+            "KSampler",
+            &[
+                ("model", 3),
+                ("positive", 2),
+                ("negative", 5),
+                ("latent_image", 4),
+            ],
+            &json!([555, "fixed", 21, 1.2, "euler", "simple", 1]),
+        ),
+        node(9, "VAEDecode", &[("samples", 6)], &json!([])),
+    ];
+    let links = [(3, 1), (4, 6), (5, 8), (6, 7)];
+    let link = |(id, from): &(i64, i64)| json!({"id": id, "origin_id": from, "origin_slot": 0, "type": "*"});
+    (nodes, links.iter().map(link).collect())
+}
+
+fn assert_barn(found: &ForeignSettings) {
+    assert_eq!(found.prompt.as_deref(), Some("a red barn"));
+    assert_eq!(found.negative_prompt.as_deref(), Some("ugly"));
+    assert_eq!(
+        (found.seed, found.num_steps, found.width),
+        (Some(555), Some(21), Some(896))
+    );
+    assert_eq!(found.notes, [] as [&str; 0]);
+}
+
+#[test]
+fn a_subgraph_takes_its_inputs_from_outside_also_two_levels_deep() {
+    let (mut nodes, mut links) = plain_nodes();
+    nodes.push(json!({"id": 3, "type": "CLIPTextEncode", "inputs": [
+        {"name": "text", "type": "STRING", "widget": {"name": "text"}, "link": 1}], "widgets_values": [""]}));
+    links.push(json!({"id": 1, "origin_id": -10, "origin_slot": 0, "target_id": 3, "target_slot": 0, "type": "STRING"}));
+    links.push(json!({"id": 2, "origin_id": 3, "origin_slot": 0, "target_id": 7, "target_slot": 1, "type": "CONDITIONING"}));
+    links.push(json!({"id": 7, "origin_id": 9, "origin_slot": 0, "target_id": -20, "target_slot": 0, "type": "IMAGE"}));
+    let inner =
+        json!({"id": "inner", "inputs": [{"name": "text"}], "nodes": nodes, "links": links});
+    let outer = json!({"id": "outer", "inputs": [{"name": "prompt"}],
+        "nodes": [{"id": 5, "type": "inner", "inputs": [{"name": "text", "widget": {"name": "text"}, "link": 1}],
+            "widgets_values": ["not this"]}],
+        "links": [{"id": 1, "origin_id": -10, "origin_slot": 0, "target_id": 5, "target_slot": 0},
+            {"id": 2, "origin_id": 5, "origin_slot": 0, "target_id": -20, "target_slot": 0}]});
+    let instance = |class: &str, input: &str| {
+        json!({"nodes": [
+            {"id": 20, "type": class, "inputs": [{"name": input, "widget": {"name": input}, "link": null}], "widgets_values": ["a red barn"]},
+            node(21, "SaveImage", &[("images", 1)], &json!(["x"]))],
+        "links": [[1, 20, 0, 21, 0, "IMAGE"]], "definitions": {"subgraphs": [inner, outer]}})
+    };
+    for (class, input) in [("inner", "text"), ("outer", "prompt")] {
+        let text = instance(class, input).to_string();
+        assert_barn(&read_file("a.json", text.as_bytes()).unwrap());
+    }
+    // The other writing gets its slot types from the canvas, by ids such as `20:7`.
+    let canvas = instance("inner", "text");
+    let both = json!({"prompt": graph_with(&json!({})), "workflow": canvas});
+    let found = read_file("a.json", both.to_string().as_bytes()).unwrap();
+    assert_eq!(found.seed, Some(9));
+}
+
+#[test]
+fn values_of_a_subgraph_belong_to_its_widgets_in_the_order_of_its_definition() {
+    let (mut nodes, mut links) = plain_nodes();
+    nodes.retain(|node| node["id"] != 8);
+    let encoder = |id: u32, link: u32| {
+        json!({"id": id, "type": "CLIPTextEncode", "widgets_values": ["inner"], "inputs": [
+            {"name": "text", "widget": {"name": "text"}, "link": link}]})
+    };
+    nodes.extend([encoder(3, 11), encoder(8, 12)]);
+    for (id, from, slot, to) in [
+        (11, -10, 1, 3),
+        (12, -10, 2, 8),
+        (2, 3, 0, 7),
+        (7, 9, 0, -20),
+    ] {
+        links.push(json!({"id": id, "origin_id": from, "origin_slot": slot, "target_id": to, "target_slot": 0}));
+    }
+    let inner = json!({"id": "inner", "nodes": nodes, "links": links,
+        "inputs": [{"name": "model"}, {"name": "text"}, {"name": "text_1"}]});
+    // The node lists only the second one.
+    let host = json!({"id": 20, "type": "inner", "widgets_values": ["a red barn", "fog"],
+        "inputs": [{"name": "text_1", "widget": {"name": "text_1"}, "link": null}]});
+    let nodes = [host, node(21, "SaveImage", &[("images", 1)], &json!(["x"]))];
+    let text = json!({"nodes": nodes, "links": [[1, 20, 0, 21, 0, "IMAGE"]], "definitions": {"subgraphs": [inner]}}).to_string();
+    let found = read_file("a.json", text.as_bytes()).unwrap();
+    assert_eq!(found.prompt.as_deref(), Some("a red barn"));
+    assert_eq!(found.negative_prompt.as_deref(), Some("fog"));
+}
+
+#[test]
+fn a_muted_or_bypassed_subgraph_does_not_run() {
+    let text = |mode: u32| {
+        let (mut nodes, mut links) = plain_nodes();
+        nodes.push(node(3, "CLIPTextEncode", &[], &json!(["a red barn"])));
+        nodes.push(node(21, "SaveImage", &[("images", 7)], &json!(["x"])));
+        links.push(json!([2, 3, 0, 7, 0, "*"]));
+        links.push(json!([7, 9, 0, 21, 0, "*"]));
+        let mut inside = nodes.clone();
+        inside.retain(|node| node["id"] != 1);
+        for node in &mut inside {
+            if node["type"] == "KSampler" {
+                node["widgets_values"][2] = json!(30);
+            }
+        }
+        let inner =
+            json!({"id": "inner", "nodes": inside, "links": links, "inputs": [{"name": "model"}]});
+        nodes.push(json!({"id": 30, "type": "inner", "mode": mode, "inputs": []}));
+        json!({"nodes": nodes, "links": links, "definitions": {"subgraphs": [inner]}}).to_string()
+    };
+    for mode in [2, 4] {
+        assert_barn(&read_file("a.json", text(mode).as_bytes()).unwrap());
+    }
+    let running = read_file("a.json", text(0).as_bytes()).unwrap();
+    assert!(!running.notes.is_empty());
+}
+
+#[test]
+fn a_get_node_gives_the_input_of_its_set_node() {
+    let (mut nodes, mut links) = plain_nodes();
+    nodes.extend([
+        node(3, "CLIPTextEncode", &[], &json!(["a red barn"])),
+        node(4, "SetNode", &[("CONDITIONING", 10)], &json!(["pos"])),
+        node(5, "GetNode", &[], &json!(["pos"])),
+        node(10, "SaveImage", &[("images", 7)], &json!(["x"])),
+    ]);
+    for (id, from) in [(10, 3), (2, 5), (7, 9)] {
+        links.push(json!([id, from, 0, 0, 0, "*"]));
+    }
+    let text = json!({"nodes": nodes, "links": links}).to_string();
+    assert_barn(&read_file("a.json", text.as_bytes()).unwrap());
+}
+
+#[test]
+fn a_bypassed_node_hands_on_the_input_of_its_outputs_type() {
+    let (mut nodes, mut links) = plain_nodes();
+    let mut bypassed = node(
+        4,
+        "ControlNetApply",
+        &[("image", 11), ("conditioning", 10)],
+        &json!([]),
+    );
+    bypassed["mode"] = json!(4);
+    bypassed["outputs"] = json!([{"name": "CONDITIONING", "type": "CONDITIONING"}]);
+    nodes.extend([
+        node(3, "CLIPTextEncode", &[], &json!(["a red barn"])),
+        node(12, "LoadImage", &[], &json!(["pose.png"])),
+        bypassed,
+        node(10, "SaveImage", &[("images", 7)], &json!(["x"])),
+    ]);
+    for (id, from, kind) in [
+        (10, 3, "CONDITIONING"),
+        (11, 12, "IMAGE"),
+        (2, 4, "CONDITIONING"),
+        (7, 9, "IMAGE"),
+    ] {
+        links.push(json!([id, from, 0, 0, 0, kind]));
+    }
+    let text = json!({"nodes": nodes, "links": links}).to_string();
+    assert_barn(&read_file("a.json", text.as_bytes()).unwrap());
+}
