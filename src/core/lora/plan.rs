@@ -262,7 +262,8 @@ struct ReadDelta {
 
 impl ReadDelta {
     fn from_parts(file: &LoraFile, parts: &BTreeMap<LoraTensorKind, String>) -> Option<Self> {
-        if parts.contains_key(&LoraTensorKind::Mid) {
+        let unsupported = [LoraTensorKind::Mid, LoraTensorKind::Unsupported];
+        if unsupported.iter().any(|leaf| parts.contains_key(leaf)) {
             return None;
         }
         Self::low_rank(file, parts)

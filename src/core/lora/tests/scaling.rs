@@ -281,6 +281,18 @@ fn adapters_of_other_kinds_are_named() {
 }
 
 #[test]
+fn a_layer_with_singular_values_or_cores_does_not_act_and_its_keys_are_named() {
+    let table = || table_of(wan::lora::NETWORK, &transformer(T2V_1_3B));
+    for part in ["lora_E", "lokr_t2", "lora_mid.weight"] {
+        let mut shapes = diffusers();
+        shapes.insert(format!("transformer.{LAYER}.{part}"), vec![RANK, 1]);
+        let plan = LoraPlan::new(&read(&shapes, &json!({})), &[table()]);
+        assert_eq!(plan.updates.len(), 0, "{part}");
+        assert_eq!(plan.coverage.unknown.len(), 3, "{part}");
+    }
+}
+
+#[test]
 fn layers_of_other_kinds_beside_a_lora_are_named() {
     let mut shapes = diffusers();
     shapes.insert(
