@@ -24,6 +24,8 @@ struct CanvasGraph<'a> {
     outputs: BTreeMap<u64, NodeLink>,
     /// Names of a subgraph's inputs, in order of their slots.
     input_names: Vec<String>,
+    /// Those of them that are widgets of nodes within.
+    widget_names: Vec<String>,
 }
 
 impl<'a> CanvasGraph<'a> {
@@ -59,33 +61,27 @@ impl<'a> CanvasGraph<'a> {
         }
         let names = object.list("inputs").iter().take(MAX_NODES);
         let name = |slot: &Value| JsonFields::from_value(slot).and_then(|slot| slot.text("name"));
-        Self {
-            nodes: object.list("nodes"),
-            links,
-            outputs,
-            input_names: names.map(|slot| name(slot).unwrap_or_default()).collect(),
-        }
-    }
-}
-
-impl CanvasGraph<'_> {
-    /// Inputs of a subgraph that are widgets of a node within.
-    fn widget_names(&self) -> Vec<&str> {
-        let inputs = self.nodes.iter().filter_map(JsonFields::from_value);
+        let input_names: Vec<String> = names.map(|slot| name(slot).unwrap_or_default()).collect();
+        let nodes = object.list("nodes");
+        let inputs = nodes.iter().filter_map(JsonFields::from_value);
         let inputs = inputs.flat_map(|node| node.list("inputs"));
-        let slots: BTreeSet<u64> = inputs
+        let widget_slots: BTreeSet<u64> = inputs
             .filter_map(|input| {
                 let input = JsonFields::from_value(input)?;
-                let link = self.links.get(&id_of(input.get("link")?)?)?;
+                let link = links.get(&id_of(input.get("link")?)?)?;
                 let is_widget = input.object("widget").is_some();
                 (is_widget && link.from == INPUTS_ID).then_some(link.slot)
             })
             .collect();
-        let names = (0..).zip(&self.input_names);
-        names
-            .filter(|(slot, _)| slots.contains(slot))
-            .map(|(_, name)| name.as_str())
-            .collect()
+        let widgets = (0..).zip(&input_names);
+        let widgets = widgets.filter(|(slot, _)| widget_slots.contains(slot));
+        Self {
+            nodes,
+            widget_names: widgets.map(|(_, name)| name.clone()).collect(),
+            links,
+            outputs,
+            input_names,
+        }
     }
 }
 
@@ -174,8 +170,8 @@ impl GraphFlattening<'_> {
         let id = id_of(node.get("id")?)?;
         let class = node.text("type")?;
         let subgraph = self.subgraphs.get(&class);
-        let widgets = subgraph.map_or(Vec::new(), CanvasGraph::widget_names);
-        let mut inputs = widgets::values(&class, node, &widgets);
+        let widgets = subgraph.map_or(&[][..], |subgraph| &subgraph.widget_names);
+        let mut inputs = widgets::values(&class, node, widgets);
         for input in node.list("inputs") {
             let linked = JsonFields::from_value(input).and_then(|input| {
                 let link = drawing.links.get(&id_of(input.get("link")?)?)?;

@@ -398,8 +398,8 @@ pub(super) fn read_rate<'a>(
     };
     for node in nodes
         .filter(|node| node.runs() && node.has(names))
-        .filter(|node| !node.is_called("createvideo") || is_linked(node))
         .take(MAX_RATES)
+        .filter(|node| !node.is_called("createvideo") || is_linked(node))
     {
         let Some(rate) = walk.number(node, names).filter(|rate| *rate >= 1.0) else {
             continue;

@@ -62,11 +62,11 @@ SplitSigmas: step
 SplitSigmasDenoise: denoise
 ConditioningAverage: conditioning_to_strength";
 
-/// The node's own values by name. `subgraph`: names of the widgets of the subgraph that it stands for.
+/// Widget values of a node by name. `subgraph`: widget names of the subgraph, if the node is one.
 pub(super) fn values(
     class: &str,
     node: JsonFields<'_>,
-    subgraph: &[&str],
+    subgraph: &[String],
 ) -> BTreeMap<String, NodeInput> {
     let value = |(name, value): (&str, &Value)| (name.to_owned(), NodeInput::Value(value.clone()));
     let objects = ["widgets_values_named", "widgets_values"];
@@ -77,7 +77,7 @@ pub(super) fn values(
     let row = node.list("widgets_values");
     // The node itself may list only some of them.
     if !subgraph.is_empty() && row.len() == subgraph.len() {
-        let named = subgraph.iter().copied().zip(row);
+        let named = subgraph.iter().map(String::as_str).zip(row);
         return named.map(value).collect();
     }
     // Newer drawings name each widget among the inputs, linked or not.
