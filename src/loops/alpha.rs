@@ -40,7 +40,7 @@ impl PyramidLevel {
         }
     }
 
-    /// Where this level has no weight, the colour of the smaller level is used.
+    /// Pixels without weight take the colour of the next smaller level.
     fn fill_from(&mut self, smaller: &Self) {
         for (at, pixel) in self.sums.iter_mut().enumerate() {
             if pixel[3] == 0.0 {

@@ -219,7 +219,7 @@ pub struct MaskPanel {
 #[derive(Default)]
 pub struct ExtendPanel {
     pub wish: OutpaintRequest,
-    /// Margins that `wish` started with.
+    /// Margins of the form from which `wish` was set.
     pub known: OutpaintMargins,
     /// The edge under the pointer.
     pub hovered: Option<ImageEdge>,

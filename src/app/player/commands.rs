@@ -394,7 +394,7 @@ mod tests {
             (&settings["frame"], &settings["request"]["seed"]),
             (&2.into(), &7.into())
         );
-        // The same again takes nothing away.
+        // Saving it again overwrites nothing.
         assert!(save(&frame).unwrap().ends_with("boat_frame_0002-2.png"));
     }
 

@@ -1,6 +1,6 @@
 //! Report on a folder or file: its kind, its storage, and all that is missing or wrong.
 //!
-//! Where a check stops at the first thing that is wrong, a report continues and names what it can.
+//! A check stops at the first error; a report continues and lists all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -95,7 +95,7 @@ mod tests {
 
     use super::*;
 
-    /// The same formula is in the script that made the fixture.
+    /// As in the script that made the fixture.
     fn pattern(width: u32, height: u32) -> RgbPixels {
         let byte =
             |x: u32, y: u32, c: u32| ((x * x * 7 + y * y * 5 + x * y * 3 + c * 50) % 256) as u8;

@@ -1,5 +1,5 @@
-//! The graph of a job: stages as bands, their expected peaks as pale blocks behind the measured lines, and marks where
-//! memory was freed or ran out. Before a job runs it shows what is expected.
+//! Memory graph of a job: stages as bands, expected peaks as pale blocks, measured lines over them, and marks where
+//! memory was freed or ran out. Before a job runs it shows the expected values.
 //!
 //! Its accessible name describes all of it, as a plot has no names for a screen reader.
 

@@ -245,7 +245,8 @@ pub(super) fn frames(form: &GenerateForm, spec: &ModelSpec, found: &mut FormProb
     nearest
 }
 
-/// Frames of a regenerated video, from its first frame and at most its length. `wish`: requested number of frames
+/// Frames of a regenerated video, from its first frame and at most its length. `wish`: requested number of
+/// frames, `nearest`: the nearest one that the model makes.
 fn of_source(
     frames: u32,
     (wish, nearest): (u32, u32),

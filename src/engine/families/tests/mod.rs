@@ -160,7 +160,7 @@ pub(crate) fn originals<M: TinyModel>() -> Tensors {
     M::originals(&diffusers::<M>())
 }
 
-/// Equal weights behind a prefix with another component, by the authors' names, and by diffusers'.
+/// Equal weights in three files: with a prefix next to another component, in original names, in diffusers' names.
 pub(crate) fn dialects<M: TinyModel>() -> [(&'static str, Tensors); 3] {
     let (original, diffusers) = (originals::<M>(), diffusers::<M>());
     let with_prefix = |(name, tensor): (&String, &Tensor)| {

@@ -184,7 +184,7 @@ pub(in crate::families) fn case() -> FamilyCase {
             ("guidance_embeds", json!(true), "FLUX.2 dev"),
             ("quantization_config", json!({}), "quantised"),
         ],
-        // Where only shapes could tell, its LoRAs count as FLUX.1's.
+        // LoRAs that only shapes would distinguish count as LoRAs for FLUX.1.
         loras: [
             ("lora_unet_double_stream_modulation_img_lin", "flux2"),
             (single, "flux2"),

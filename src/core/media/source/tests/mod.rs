@@ -18,7 +18,7 @@ fn fixture(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// What frame `number` of every clip next to this file shows.
+/// Pixels of frame `number` in every video next to this file.
 fn painted(number: usize) -> RgbPixels {
     let blue = 20 + 15 * number as u8;
     RgbPixels::from_fn(66, 50, |x, y| [x as u8 * 3, y as u8 * 4, blue]).unwrap()

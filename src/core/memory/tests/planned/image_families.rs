@@ -62,7 +62,7 @@ fn qwen_image(transformer: &str, dtype: &'static str) -> Case {
     case(qwen_image::FAMILY, [&own, &vae(16), &text], dtype)
 }
 
-/// Numbers of `num_layers` layers of Qwen 3 4B and of its embeddings, as they are read: without what comes behind.
+/// Numbers of `num_layers` layers of Qwen 3 4B and of its embeddings, without the layers that are not read.
 fn qwen_3_4b(num_layers: u64) -> u64 {
     let layer = 2560 * (2 * 4096 + 2 * 1024 + 3 * 9728) + 2 * 2560 + 2 * 128;
     151_936 * 2560 + num_layers * layer
