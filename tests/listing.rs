@@ -305,6 +305,22 @@ fn a_file_without_a_readable_prompt_needs_one() {
 }
 
 #[test]
+fn inspect_says_why_an_image_with_settings_cannot_be_read() {
+    let home = Home::new();
+    let icon = include_bytes!("../assets/icons/safelight-256.png");
+    let parameters = b"tEXtparameters\0a boat\nSteps: 20, Sampler: Euler, CFG scale: 7, Seed: 5";
+    let length = (parameters.len() as u32 - 4).to_be_bytes();
+    let parts = [&icon[..33], &length, parameters, &[0; 4], &icon[33..200]];
+    fs::write(home.path().join("cut.png"), parts.concat()).unwrap();
+    let output = run(&home, &["inspect", "cut.png"]);
+    assert_eq!(output.status.code(), Some(2));
+    let shown = text(&output.stdout);
+    for part in ["prompt: a boat", "this PNG file is incomplete"] {
+        assert!(shown.contains(part), "{part:?} in {shown}");
+    }
+}
+
+#[test]
 fn inspect_of_an_image_without_settings_says_so_and_does_not_take_it_for_a_model() {
     let home = Home::new();
     let write = |name: &str, bytes: &[u8]| fs::write(home.path().join(name), bytes).unwrap();

@@ -12,7 +12,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use egui::{ColorImage, Context, TextureHandle};
 use safelight_core::gallery::{FileStamp, GalleryItem, THUMB_SIDE, ThumbFolder, ThumbKey};
 use safelight_core::job::{CannyThresholds, JobId};
-use safelight_core::media::{RgbPixels, canny, first_picture, thumbnail};
+use safelight_core::media::{RgbPixels, canny, open_picture, thumbnail};
 
 use crate::app::background::BackgroundThreads;
 use crate::app::background::{NOT_SURVIVED, guarded};
@@ -67,7 +67,7 @@ impl ThumbSource {
         let picture = match self {
             Self::Result(entry) => {
                 let kept = folder.map(|folder| folder.get(&entry.path, entry.thumb));
-                let opened = kept.unwrap_or_else(|| first_picture(&entry.path));
+                let opened = kept.unwrap_or_else(|| open_picture(&entry.path));
                 Arc::new(opened.map_err(|err| err.to_string())?)
             }
             Self::Input(path) => Arc::new(open_input(&path).map_err(|err| err.summary)?.thumb),
@@ -84,7 +84,7 @@ impl ThumbSource {
 pub const EDGES_SIDE: u32 = 512;
 
 fn edges_of(path: &Path, edges: CannyThresholds) -> Result<RgbPixels, String> {
-    let drawn = first_picture(path).and_then(|picture| {
+    let drawn = open_picture(path).and_then(|picture| {
         let small = thumbnail(&picture, EDGES_SIDE, EDGES_SIDE)?;
         canny(&small, edges.low, edges.high)
     });

@@ -9,7 +9,7 @@ use clap::Args;
 use safelight_core::catalog::{ComponentCard, IdentityCard, ModelCatalog};
 use safelight_core::job::JobErrorKind;
 use safelight_core::lora::LoraInfo;
-use safelight_core::media::describe_media;
+use safelight_core::media::{MediaError, describe_media};
 use safelight_core::model::{CatalogError, ModelSpec};
 use safelight_core::sanitize::one_line;
 use safelight_core::units::size_text;
@@ -32,18 +32,26 @@ pub struct InspectArgs {
     json: bool,
 }
 
-/// Runs the command: 0 for what is whole, the code for wrong model files otherwise.
+/// Runs the command: 0 for what is whole, else the code for wrong model files or for images that cannot be read.
 pub fn run(args: &InspectArgs, environment: &CliEnvironment) -> ExitCode {
     if let Some(said) = made_with::read(&args.path) {
-        let facts = describe_media(&args.path).unwrap_or_default();
+        let (facts, code) = match describe_media(&args.path) {
+            Ok(facts) => (facts, 0),
+            // A text has settings alone.
+            Err(MediaError::NotAPicture { .. }) => (Vec::new(), 0),
+            Err(err) => (
+                vec![err.to_string()],
+                JobErrorKind::InvalidRequest.exit_code(),
+            ),
+        };
         return match said {
             Ok(found) if args.json => {
                 let json = made_with::as_json(&args.path, found.as_ref(), &facts, environment);
-                out::print_json(&json, 0)
+                out::print_json(&json, code)
             }
             Ok(found) => {
                 let text = made_with::as_text(&args.path, found.as_ref(), &facts, environment);
-                out::print(&text, 0)
+                out::print(&text, code)
             }
             Err(err) => out::print_job_error(&err, args.json),
         };

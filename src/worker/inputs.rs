@@ -73,9 +73,11 @@ impl JobInputs {
                 let copies = (folder.mask(), folder.mask_clip());
                 inputs.copy_shown("mask", mask, copies, request)?;
             }
+            inputs.add_sound_notice(source);
         }
         if let Some(clip) = &request.extend {
             inputs.copy_clip(clip, request, folder)?;
+            inputs.add_sound_notice(clip);
             inputs.remember("extend", media::clip_fingerprint(clip))?;
         }
         for (field, place) in request.companions.each() {
@@ -163,7 +165,7 @@ impl JobInputs {
 
     /// Copies the image, or the first frame of a video.
     fn copy_image(&mut self, field: &str, source: &Path, copy: &Path) -> Result<(), JobError> {
-        let image = media::first_image(source).map_err(|err| unusable(&err))?;
+        let image = media::open_image(source).map_err(|err| unusable(&err))?;
         write_picture(copy, &image.picture)?;
         let notices = image.notices(source).into_iter();
         self.notices
@@ -177,11 +179,21 @@ impl JobInputs {
         let fps = (fps * 100.0).round() / 100.0;
         let uneven = reader
             .starts()
-            .map(|_| format!("uneven frame times: resampled to {fps} fps"));
+            .map(|_| format!("Uneven frame times: resampled to {fps} fps"));
         let notices = reader.notices().into_iter().chain(uneven);
         self.notices
             .extend(notices.map(|text| format!("{text}: {}", path.display())));
         Ok(())
+    }
+
+    /// Names sound of a video that is continued or regenerated: results have none.
+    fn add_sound_notice(&mut self, path: &Path) {
+        // Errors are reported where the frames are read.
+        let found = media::sound_for(path, Path::new("a.mp4")).unwrap_or_default();
+        if found.sound.is_some() || found.left_out.is_some() {
+            let text = format!("Its sound is not used: {}", path.display());
+            self.notices.push(text);
+        }
     }
 
     fn remember(&mut self, field: &str, found: Result<String, MediaError>) -> Result<(), JobError> {
@@ -207,6 +219,14 @@ impl JobInputs {
         let clip = media::open_clip_for_model(&first, request.fps).map_err(|err| unusable(&err))?;
         // It may have more frames than its header said.
         check_length(clip.frames.len() as u64, request, path)?;
+        if clip.frames.len() < num_frames as usize {
+            let text = format!(
+                "The file says {num_frames} frames, and only {} can be read: {}",
+                clip.frames.len(),
+                path.display()
+            );
+            self.notices.push(text);
+        }
         if let Some(last) = clip.frames.last() {
             write_picture(&folder.start_picture(), last)?;
         }

@@ -308,7 +308,7 @@ fn sound_goes_with_the_video_and_what_cannot_be_copied_is_told() {
     let found = media::sound_for(&large, &large).expect("it is read");
     assert!(found.sound.is_some() && found.left_out.is_none());
     let output = run(upscale(&home).arg("pcm.mov").args(out));
-    let told = "the result has no sound: PCM is not copied into MP4";
+    let told = "The result has no sound: PCM is not copied into MP4";
     assert_eq!(assert_finished(&output)["warnings"][0], told);
     let found = media::sound_for(&large, &large).expect("it is read");
     assert!(found.sound.is_none());

@@ -60,6 +60,6 @@ fn a_video_of_uneven_frame_times_keeps_them() {
     }
     let output = run(upscale(&home).args(["small.gif", "--out", "large.png"]));
     let warnings = events_of(&output, "warning");
-    let is_told = |event: &Value| event.to_string().contains("uneven frame times");
+    let is_told = |event: &Value| event.to_string().contains("Uneven frame times");
     assert!(warnings.iter().any(is_told), "{warnings:?}");
 }

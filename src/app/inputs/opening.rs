@@ -94,19 +94,14 @@ fn guarded<T>(path: &Path, read: impl FnOnce() -> Result<T, JobError>) -> Result
 }
 
 fn read_input(path: &Path) -> Result<OpenedInput, JobError> {
-    if may_move(path) && media::media_info(path).is_ok_and(|info| info.num_frames > 1) {
-        return open_clip(path);
+    match ClipReader::open_moving(path) {
+        Ok(Some(reader)) => return clip_input(&reader),
+        // A damaged animation may still begin with an image.
+        Err(err) if !may_move(path) => return Err(clip_error(&err)),
+        _ => {}
     }
-    match media::open_image(path) {
-        Ok(image) => picture_input(path.to_path_buf(), &image.picture, image.notices(path)),
-        // A file that is no image may be a video; an error of neither is that of an image.
-        Err(err @ MediaError::NotAPicture { .. }) => match media::clip_info(path) {
-            Ok(_) => open_clip(path),
-            Err(MediaError::NotAClip { .. }) => Err(picture_error(&err)),
-            Err(clip_err) => Err(clip_error(&clip_err)),
-        },
-        Err(err) => Err(picture_error(&err)),
-    }
+    let image = media::open_image(path).map_err(|err| picture_error(&err))?;
+    picture_input(path.to_path_buf(), &image.picture, image.notices(path))
 }
 
 /// Returns whether it is of a kind that is a picture or a clip: only a look inside tells.
@@ -136,7 +131,11 @@ fn picture_input(
 
 /// Video to extend, shown by its last frame.
 fn open_clip(path: &Path) -> Result<OpenedInput, JobError> {
-    let reader = ClipReader::open(path).map_err(|err| clip_error(&err))?;
+    clip_input(&ClipReader::open(path).map_err(|err| clip_error(&err))?)
+}
+
+fn clip_input(reader: &ClipReader) -> Result<OpenedInput, JobError> {
+    let path = reader.path();
     let last = media::last_frame(path).map_err(|err| clip_error(&err))?;
     Ok(OpenedInput {
         source: InputMedia::Clip(SourceClip {

@@ -116,38 +116,31 @@ pub(super) struct OpenedFile {
 /// Opens whatever the file is; `max_side` is that of the largest texture.
 pub(super) fn open(path: &Path, max_side: u32, wake: &ViewerWake) -> Result<OpenedFile, JobError> {
     open_media(path, max_side, wake).map_err(|err| {
-        JobError::from_error(JobErrorKind::InvalidRequest, &err).advise(
-            "Safelight plays PNG, JPEG, WebP, GIF, BMP and TIFF pictures, with ffmpeg also AVIF \
-            and HEIC, and MP4, MOV and WebM clips",
-        )
+        let (images, videos) = (media::image_formats(), media::video_formats());
+        JobError::from_error(JobErrorKind::InvalidRequest, &err).advise(format!(
+            "Safelight shows {images} images and {videos} videos"
+        ))
     })
 }
 
 fn open_media(path: &Path, max_side: u32, wake: &ViewerWake) -> Result<OpenedFile, MediaError> {
     let settings = settings_of(path);
-    // A picture that moves says so only inside.
-    if may_move(path)
-        && media::media_info(path).is_ok_and(|info| info.num_frames > 1)
+    let moving = match ClipReader::open_moving(path) {
+        // A damaged animation may still begin with an image.
+        Err(err) if !may_move(path) => return Err(err),
+        moving => moving.ok().flatten(),
+    };
+    if let Some(reader) = moving {
+        return open_clip(path, reader, settings, max_side, wake);
+    }
+    let picture = media::open_picture(path)?;
+    if is_frame_of_clip(settings.as_ref())
         && let Ok(reader) = ClipReader::open(path)
+        && reader.info().num_frames > 1
     {
         return open_clip(path, reader, settings, max_side, wake);
     }
-    match media::open_picture(path) {
-        Ok(picture) => {
-            if is_frame_of_clip(settings.as_ref())
-                && let Ok(reader) = ClipReader::open(path)
-                && reader.info().num_frames > 1
-            {
-                return open_clip(path, reader, settings, max_side, wake);
-            }
-            Ok(open_pictures(path, picture, settings.as_ref(), max_side))
-        }
-        Err(MediaError::NotAPicture { .. }) => {
-            let reader = ClipReader::open(path)?;
-            open_clip(path, reader, settings, max_side, wake)
-        }
-        Err(err) => Err(err),
-    }
+    Ok(open_pictures(path, picture, settings.as_ref(), max_side))
 }
 
 /// Embedded settings; `None` for files of other programs and damaged ones, which are shown anyway.

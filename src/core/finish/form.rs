@@ -157,13 +157,8 @@ fn size_of(size: TargetSize, before: &ClipInfo) -> Result<(u32, u32), JobError> 
 
 /// Reads a source: whether it is a single image, and its size, length and frame rate.
 pub fn look_at(source: &Path) -> Result<(bool, ClipInfo), JobError> {
-    let mut info = media::media_info(source).map_err(|err| unusable(&err))?;
-    let is_picture = info.num_frames == 1 && info.fps == 0.0;
-    // The size upright, which headers do not give; the engine says why a file cannot be decoded.
-    if is_picture && let Ok(image) = media::first_picture(source) {
-        (info.width, info.height) = (image.width, image.height);
-    }
-    Ok((is_picture, info))
+    let info = media::media_info(source).map_err(|err| unusable(&err))?;
+    Ok((info.num_frames == 1 && info.fps == 0.0, info))
 }
 
 /// As [`look_at`], but a video of one frame is no picture if the result is to be a video.

@@ -1,6 +1,6 @@
 //! The items of a HEIF file (ISO/IEC 23008-12): AVIF and HEIC images, their tiles, places and properties.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::mp4::{BoxBytes, boxes, child, mastering_peak};
 
@@ -38,8 +38,12 @@ pub(crate) struct HeifItem<'a> {
     pub light: (f64, f64),
     pub turns: Vec<HeifTurn>,
     pub is_alpha: bool,
+    /// Its colours are stored multiplied by alpha.
+    pub is_premultiplied: bool,
+    /// It is not shown by itself, such as a tile.
+    pub is_hidden: bool,
     pub tiles: Vec<u32>,
-    /// The item that this one belongs to.
+    /// The item that this one belongs to: of alpha, a depth map or a small copy.
     pub master: Option<u32>,
 }
 
@@ -71,18 +75,34 @@ impl<'a> HeifContainer<'a> {
         Some(container)
     }
 
+    /// Number of images that are shown by themselves.
+    pub fn num_images(&self) -> usize {
+        let tiles: BTreeSet<u32> = self
+            .items
+            .values()
+            .flat_map(|it| it.tiles.clone())
+            .collect();
+        let is_image = |(id, item): &(&u32, &HeifItem<'_>)| {
+            let is_coded = matches!(&item.kind, b"hvc1" | b"av01" | b"grid");
+            is_coded && !item.is_hidden && item.master.is_none() && !tiles.contains(*id)
+        };
+        self.items.iter().filter(is_image).count()
+    }
+
     fn parse_kinds(&mut self, list: &[u8]) -> Option<()> {
         let version = *list.first()?;
         let entries = list.get(if version == 0 { 6 } else { 8 }..)?;
         for (name, content) in boxes(entries) {
             let mut entry = BoxBytes(content);
-            let (version, _) = entry.version()?;
+            let (version, flags) = entry.version()?;
             if &name != b"infe" || version < 2 {
                 continue;
             }
             let id = wide(&mut entry, version > 2)?;
             entry.skip(2)?;
-            self.items.entry(id).or_default().kind = entry.array()?;
+            let item = self.items.entry(id).or_default();
+            item.kind = entry.array()?;
+            item.is_hidden = flags & 1 == 1;
         }
         Some(())
     }
@@ -152,7 +172,8 @@ impl<'a> HeifContainer<'a> {
                 let item = self.items.entry(from).or_default();
                 match &name {
                     b"dimg" if item.tiles.len() < MAX_TILES => item.tiles.push(to),
-                    b"auxl" => item.master = Some(to),
+                    b"auxl" | b"thmb" => item.master = Some(to),
+                    b"prem" => item.is_premultiplied = true,
                     _ => {}
                 }
             }

@@ -4,6 +4,7 @@
 //! One bounded reader for each, used by everything that reads such a file. Files are untrusted: every length is checked
 //! against the file's size and against a limit before anything is read. `media` interprets the parts.
 
+pub(crate) mod cut;
 pub(crate) mod gif;
 pub(crate) mod heif;
 pub(crate) mod jpeg;

@@ -30,6 +30,13 @@ impl<R: Read + Seek> ByteSource<R> {
         self.reader.into_inner()
     }
 
+    /// The reader at the beginning, for a decoder that reads all of it.
+    pub fn reader(&mut self) -> io::Result<&mut BufReader<R>> {
+        self.reader.rewind()?;
+        self.at = 0;
+        Ok(&mut self.reader)
+    }
+
     /// Exactly `count` bytes from `at`: an error when the file ends before, or when that is more than any piece has.
     pub fn read_at(&mut self, at: u64, count: u64) -> io::Result<Vec<u8>> {
         self.check(at, count)?;

@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::FileStamp;
 use crate::files::{finish_partial, make_private_folder, partial_path, private};
-use crate::media::{MediaError, RgbPixels, first_picture, open_picture, thumbnail};
+use crate::media::{MediaError, RgbPixels, open_picture, thumbnail};
 use crate::uri::encoded;
 
 /// The longer side of a small picture, in pixels.
@@ -79,7 +79,7 @@ impl ThumbFolder {
         if let Ok(picture) = open_picture(&kept) {
             return Ok(picture);
         }
-        let small = thumbnail(&first_picture(path)?, THUMB_SIDE, THUMB_SIDE)?;
+        let small = thumbnail(&open_picture(path)?, THUMB_SIDE, THUMB_SIDE)?;
         if let Err(err) = self.keep(&kept, &small) {
             // It is shown all the same.
             tracing::debug!("a thumbnail was not kept: {err}");

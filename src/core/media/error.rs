@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{MAX_SETTINGS_BYTES, RgbPixels};
+use super::{MAX_SETTINGS_BYTES, RgbPixels, kind};
 use crate::units::size_text;
 
 /// Why a picture, a clip or the settings inside them could not be read or written.
@@ -28,7 +28,8 @@ pub enum MediaError {
     },
 
     #[error(
-        "this is {found}, not a PNG, JPEG, WebP, GIF, BMP or TIFF picture: {path}",
+        "this is {found}, not a {} image: {path}",
+        kind::image_formats(),
         path = path.display()
     )]
     NotAPicture { found: String, path: PathBuf },
@@ -42,7 +43,8 @@ pub enum MediaError {
     },
 
     #[error(
-        "this is {found}, not an MP4, MOV, WebM, GIF or WebP clip or numbered PNG pictures: {path}",
+        "this is {found}, not an {} video, an animated GIF, WebP or PNG, or numbered PNG images: {path}",
+        kind::video_formats(),
         path = path.display()
     )]
     NotAClip { found: String, path: PathBuf },

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use super::MediaError;
 use crate::files::open_regular;
+use crate::formats::cut::transport_packets;
 
 /// Format of a file by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,12 +43,12 @@ impl FileFormat {
     /// Name of its files, and a description that follows "found".
     fn words(self) -> (&'static str, &'static str) {
         match self {
-            Self::Png => ("PNG", "a PNG picture"),
-            Self::Jpeg => ("JPEG", "a JPEG picture"),
-            Self::WebP => ("WebP", "a WebP picture"),
-            Self::Gif => ("GIF", "a GIF picture"),
-            Self::Bmp => ("BMP", "a BMP picture"),
-            Self::Tiff => ("TIFF", "a TIFF picture"),
+            Self::Png => ("PNG", "a PNG image"),
+            Self::Jpeg => ("JPEG", "a JPEG image"),
+            Self::WebP => ("WebP", "a WebP image"),
+            Self::Gif => ("GIF", "a GIF image"),
+            Self::Bmp => ("BMP", "a BMP image"),
+            Self::Tiff => ("TIFF", "a TIFF image"),
             Self::Avif => ("AVIF", "an AVIF image"),
             Self::Heic => ("HEIC", "a HEIC image"),
             Self::Mp4 => ("MP4", "an MP4 video"),
@@ -77,8 +78,40 @@ impl FileFormat {
     }
 }
 
+/// Formats of images that are read.
+const IMAGES: [FileFormat; 8] = [
+    FileFormat::Png,
+    FileFormat::Jpeg,
+    FileFormat::WebP,
+    FileFormat::Gif,
+    FileFormat::Bmp,
+    FileFormat::Tiff,
+    FileFormat::Avif,
+    FileFormat::Heic,
+];
+
+/// Names of all formats of images that are read: "PNG, JPEG … or HEIC".
+pub fn image_formats() -> String {
+    listed(IMAGES.map(FileFormat::name).to_vec())
+}
+
+/// Names of all formats of videos that are read, some of which need ffmpeg.
+pub fn video_formats() -> String {
+    let mut names = vec![FileFormat::Mp4.name(), "MOV"];
+    names.extend(FOREIGN.map(|video| video.name));
+    names.dedup();
+    listed(names)
+}
+
+fn listed(mut names: Vec<&str>) -> String {
+    let last = names.pop().unwrap_or_default();
+    format!("{} or {last}", names.join(", "))
+}
+
 /// Description of a text file.
 pub(super) const TEXT: &str = "a text file";
+/// Description of a file without images.
+pub(super) const SOUND: &str = "a sound file";
 
 /// As many bytes as [`sniff`] looks at.
 const HEAD_BYTES: usize = 1024;
@@ -86,7 +119,7 @@ const HEAD_BYTES: usize = 1024;
 const TEXT_BYTES: usize = 512;
 
 /// Beginnings of files, and what they mean.
-const MAGIC: [(&[u8], FileFormat); 20] = [
+const MAGIC: [(&[u8], FileFormat); 26] = [
     (b"\x89PNG\r\n\x1a\n", FileFormat::Png),
     (b"\xff\xd8\xff", FileFormat::Jpeg),
     (b"GIF87a", FileFormat::Gif),
@@ -95,17 +128,23 @@ const MAGIC: [(&[u8], FileFormat); 20] = [
     (b"MM\0\x2a", FileFormat::Tiff),
     (b"II\x2b\0", FileFormat::Tiff),
     (b"MM\0\x2b", FileFormat::Tiff),
-    (b"\0\0\0\x0cJXL ", FileFormat::Other("a JPEG XL picture")),
-    (b"\xff\x0a", FileFormat::Other("a JPEG XL picture")),
-    (b"\0\0\0\x0cjP  ", FileFormat::Other("a JPEG 2000 picture")),
+    (b"\0\0\0\x0cJXL ", FileFormat::Other("a JPEG XL image")),
+    (b"\xff\x0a", FileFormat::Other("a JPEG XL image")),
+    (b"\0\0\0\x0cjP  ", FileFormat::Other("a JPEG 2000 image")),
     (b"8BPS", FileFormat::Other("a Photoshop document")),
-    (b"\x76\x2f\x31\x01", FileFormat::Other("an OpenEXR picture")),
+    (b"\x76\x2f\x31\x01", FileFormat::Other("an OpenEXR image")),
     (b"%PDF", FileFormat::Other("a PDF document")),
     (b"PK\x03\x04", FileFormat::Other("a ZIP archive")),
     (b"\x1f\x8b", FileFormat::Other("a gzip archive")),
     (b"<svg", FileFormat::Other("an SVG drawing")),
     (b"GGUF", FileFormat::Other("a GGUF model")),
-    (b"qoif", FileFormat::Other("a QOI picture")),
+    (b"qoif", FileFormat::Other("a QOI image")),
+    (b"ID3", FileFormat::Other(SOUND)),
+    (b"fLaC", FileFormat::Other(SOUND)),
+    (b"\x0b\x77", FileFormat::Other(SOUND)),
+    (b"#!AMR", FileFormat::Other(SOUND)),
+    (b"MThd", FileFormat::Other(SOUND)),
+    (b"wvpk", FileFormat::Other(SOUND)),
     (
         b"version https://git-lfs",
         FileFormat::Other("a Git LFS pointer"),
@@ -135,6 +174,10 @@ static MXF: ForeignVideo = foreign("MXF", "an MXF video", "mxf");
 static WEBM: ForeignVideo = foreign("WebM", "a WebM video", MATROSKA);
 static MKV: ForeignVideo = foreign("MKV", "a Matroska video", MATROSKA);
 
+static FOREIGN: [&ForeignVideo; 10] = [
+    &WEBM, &MKV, &AVI, &MPEG_TS, &MPEG_PS, &MPEG_ES, &FLV, &ASF, &OGG, &MXF,
+];
+
 /// Name of WebM and Matroska in ffmpeg.
 pub(super) const MATROSKA: &str = "matroska";
 /// Bytes of an EBML header that name the type of document.
@@ -156,26 +199,15 @@ static FOREIGN_MAGIC: [(&[u8], &ForeignVideo); 6] = [
     ),
 ];
 
-/// Returns true for packets of 188 bytes, alone, after a time code of 4 bytes (Blu-ray) or before 16 bytes of parity. A
-/// recording may begin within a packet.
-fn is_transport_stream(head: &[u8]) -> bool {
-    const SYNC: u8 = 0x47;
-    [188, 192, 204].into_iter().any(|packet| {
-        (0..packet).any(|first| {
-            let mut starts = head.iter().skip(first).step_by(packet);
-            head.len() > first + 3 * packet && starts.all(|byte| *byte == SYNC)
-        })
-    })
-}
-
 pub(crate) fn sniff(head: &[u8]) -> FileFormat {
     if let Some((_, kind)) = MAGIC.iter().find(|(magic, _)| head.starts_with(magic)) {
         return *kind;
     }
-    if head.starts_with(b"RIFF") {
+    if head.starts_with(b"RIFF") || head.starts_with(b"FORM") {
         match head.get(8..12) {
             Some(b"WEBP") => return FileFormat::WebP,
             Some(b"AVI ") => return FileFormat::Foreign(&AVI),
+            Some(b"WAVE" | b"AIFF" | b"AIFC") => return FileFormat::Other(SOUND),
             _ => {}
         }
     }
@@ -183,6 +215,14 @@ pub(crate) fn sniff(head: &[u8]) -> FileFormat {
         let header = head.get(..DOCUMENT_BYTES).unwrap_or(head);
         let is_webm = header.windows(4).any(|word| word == b"webm");
         return FileFormat::Foreign(if is_webm { &WEBM } else { &MKV });
+    }
+    // MP3 and AAC without a header begin with a frame.
+    let is_frame = matches!(head, [0xff, 0xe2 | 0xe3 | 0xf0..=0xf3 | 0xf8..=0xfb, ..]);
+    // The first packet of an Ogg file names its codec; the first page has one packet.
+    let codecs = [&b"\x01vorbis"[..], b"OpusHead", b"\x7fFLAC", b"Speex"];
+    let is_sound = |packet: &[u8]| codecs.iter().any(|codec| packet.starts_with(codec));
+    if is_frame || (head.starts_with(b"OggS") && head.get(28..).is_some_and(is_sound)) {
+        return FileFormat::Other(SOUND);
     }
     let mut foreign = FOREIGN_MAGIC.iter();
     if let Some((_, video)) = foreign.find(|(magic, _)| head.starts_with(magic)) {
@@ -199,6 +239,7 @@ pub(crate) fn sniff(head: &[u8]) -> FileFormat {
             Some(b"heic" | b"heix" | b"heim" | b"heis" | b"hevc" | b"mif1" | b"msf1") => {
                 FileFormat::Heic
             }
+            Some(b"M4A " | b"M4B " | b"M4P ") => FileFormat::Other(SOUND),
             _ => FileFormat::Mp4,
         };
     }
@@ -226,7 +267,7 @@ pub(crate) fn sniff(head: &[u8]) -> FileFormat {
         } else {
             FileFormat::Other(TEXT)
         }
-    } else if is_transport_stream(head) {
+    } else if transport_packets(head).is_some() {
         FileFormat::Foreign(&MPEG_TS)
     } else {
         FileFormat::Other("a file of another kind")
@@ -283,6 +324,18 @@ mod tests {
         assert_eq!(ebml(b"matroska"), FileFormat::Foreign(&MKV));
         assert_eq!(sniff(b"\0\0\0\x18ftypisom\0\0\0\0"), FileFormat::Mp4);
         assert_eq!(sniff(b"\0\0\0\x18ftypavif\0\0\0\0"), FileFormat::Avif);
+        let vorbis = [&b"OggS\0\x02"[..], &[0; 22], b"\x01vorbis\0"].concat();
+        let sounds: [&[u8]; 6] = [
+            b"ID3\x04\0",
+            b"\xff\xfb\x90\x64",
+            b"fLaC\0",
+            b"RIFF\x10\0\0\0WAVEfmt ",
+            b"\0\0\0\x18ftypM4A \0\0\0\0",
+            &vorbis,
+        ];
+        for sound in sounds {
+            assert_eq!(sniff(sound), FileFormat::Other(SOUND), "{sound:?}");
+        }
         assert_eq!(
             sniff("BMW, a car; ünïcode".as_bytes()),
             FileFormat::Other("a text file")

@@ -1,41 +1,45 @@
-//! Size and length of a file, from its headers alone, and its first image: for lists of many files.
+//! Size and length of a file, from its headers alone, for lists of many files; and its description.
 //!
 //! Images and videos are distinguished by their content, as everywhere; settings are not read here.
 
 use std::io::BufReader;
 use std::path::Path;
 
-use image::ImageReader;
+use image::ImageDecoder as _;
+use image::codecs::bmp::BmpDecoder;
 
 use super::kind::{self, FileFormat};
-use super::open::{DecodeFailure, EMPTY, PngReader, check_size, heif, tiff};
-use super::source::{ClipInfo, clip_info, first_frame, is_animated_png};
-use super::{ClipReader, MediaError, OpenedImage, RgbPixels, open_image, sound_for};
+use super::open::{DecodeFailure, EMPTY, check_size, heif, jpeg, png, tiff};
+use super::source::{ClipInfo, clip_info};
+use super::{ClipReader, MediaError, open_image, sound_for};
 
-/// Size and length of the picture or clip at `path`; a picture is one frame, of 0 frames a second. A numbered picture is
-/// looked at alone.
+/// Size and length of the image or video at `path`, upright; an image is one frame, of 0 frames a second. A numbered image
+/// is looked at alone.
 pub fn media_info(path: &Path) -> Result<ClipInfo, MediaError> {
     let opened = kind::open_file(path, "read the file")?;
     if opened.len == 0 {
         return Err(MediaError::with_path(EMPTY, path));
     }
+    let (len, file) = (opened.len, BufReader::new(opened.file));
     let size = match opened.kind {
-        FileFormat::Png if is_animated_png(path) => return moving_info(path),
-        FileFormat::Mp4 | FileFormat::Foreign(_) | FileFormat::Gif | FileFormat::WebP => {
-            return moving_info(path);
+        FileFormat::Png if !png::is_animated(path) => png::size(file, len),
+        FileFormat::Png
+        | FileFormat::Mp4
+        | FileFormat::Foreign(_)
+        | FileFormat::Gif
+        | FileFormat::WebP => {
+            let info = clip_info(path)?;
+            if info.num_frames > 1 {
+                return Ok(info);
+            }
+            Ok((info.width, info.height))
         }
-        FileFormat::Tiff => tiff::size(BufReader::new(opened.file), opened.len),
-        FileFormat::Avif | FileFormat::Heic => heif::size(opened.file, opened.len),
-        FileFormat::Png => {
-            PngReader::open(BufReader::new(opened.file), opened.len).map(|it| it.size())
-        }
-        FileFormat::Jpeg | FileFormat::Bmp => ImageReader::new(BufReader::new(opened.file))
-            .with_guessed_format()
-            .map_err(DecodeFailure::Io)
-            .and_then(|image| {
-                let size = image.into_dimensions();
-                size.map_err(|err| DecodeFailure::Damaged(err.to_string()))
-            }),
+        FileFormat::Tiff => tiff::size(file, len),
+        FileFormat::Avif | FileFormat::Heic => heif::size(file, len),
+        FileFormat::Jpeg => jpeg::size(file),
+        FileFormat::Bmp => BmpDecoder::new(file)
+            .map(|image| image.dimensions())
+            .map_err(DecodeFailure::from),
         FileFormat::Json | FileFormat::Other(_) => {
             return Err(MediaError::NotAPicture {
                 found: opened.kind.described().to_owned(),
@@ -48,15 +52,6 @@ pub fn media_info(path: &Path) -> Result<ClipInfo, MediaError> {
         .map_err(|failure| failure.into_error(opened.kind.name(), path))
 }
 
-fn moving_info(path: &Path) -> Result<ClipInfo, MediaError> {
-    let info = clip_info(path)?;
-    Ok(if info.num_frames > 1 {
-        info
-    } else {
-        ClipInfo::picture(info.width, info.height)
-    })
-}
-
 /// As [`media_info`], of a file that is given where a clip may be, which numbered pictures are there together.
 pub fn clip_or_picture_info(path: &Path) -> Result<ClipInfo, MediaError> {
     match clip_info(path) {
@@ -65,29 +60,15 @@ pub fn clip_or_picture_info(path: &Path) -> Result<ClipInfo, MediaError> {
     }
 }
 
-/// The image at `path`, or the first frame of the video there; no more of it is decoded.
-pub fn first_image(path: &Path) -> Result<OpenedImage, MediaError> {
-    match kind::open_file(path, "read the file")?.kind {
-        FileFormat::Mp4 | FileFormat::Foreign(_) => first_frame(path),
-        _ => open_image(path),
-    }
-}
-
-/// As [`first_image`], without its alpha.
-pub fn first_picture(path: &Path) -> Result<RgbPixels, MediaError> {
-    first_image(path).map(|image| image.picture)
-}
-
 /// Describes the file at `path`, one fact a line.
 pub fn describe_media(path: &Path) -> Result<Vec<String>, MediaError> {
     let info = media_info(path)?;
-    let image = first_image(path)?;
-    let reader = ClipReader::open(path).ok();
+    let image = open_image(path)?;
     let is_moving = info.num_frames > 1;
-    let is_video = kind::open_file(path, "read the file")?
-        .kind
-        .demuxer()
-        .is_some();
+    let kind = kind::open_file(path, "read the file")?.kind;
+    let is_video = kind.demuxer().is_some();
+    let reader = (is_moving || is_video).then(|| ClipReader::open(path));
+    let reader = reader.transpose()?;
     let (width, height) = (image.picture.width, image.picture.height);
     let mut lines = vec![if is_moving {
         let (frames, fps) = (info.num_frames, (info.fps * 100.0).round() / 100.0);
@@ -103,8 +84,11 @@ pub fn describe_media(path: &Path) -> Result<Vec<String>, MediaError> {
         .colours
         .into_iter()
         .map(|it| format!("colours: {it}, converted to sRGB"));
-    lines.extend(converted.chain(image.notice));
-    if let Some(reader) = reader.filter(|_| is_moving || is_video) {
+    lines.extend(converted.chain(image.notice).chain(image.unused));
+    let has_alpha = reader
+        .as_ref()
+        .map_or_else(|| image.alpha.is_some(), ClipReader::has_alpha);
+    if let Some(reader) = reader {
         lines.extend(reader.conversions().to_vec());
         lines.extend(reader.format_notices().to_vec());
         lines.extend(reader.starts().map(|starts| {
@@ -114,7 +98,7 @@ pub fn describe_media(path: &Path) -> Result<Vec<String>, MediaError> {
             )
         }));
     }
-    if image.alpha.is_some() {
+    if has_alpha {
         let kept = if is_moving {
             "kept where it is upscaled to WebP or numbered PNG images; opaque everywhere else"
         } else {
@@ -126,7 +110,7 @@ pub fn describe_media(path: &Path) -> Result<Vec<String>, MediaError> {
         let kept = "sound: copied where it is upscaled or interpolated to MP4; not used elsewhere";
         lines.extend(found.sound.map(|_| kept.to_owned()));
         lines.extend(found.left_out.map(|text| {
-            let why = text.strip_prefix("the result has no sound: ");
+            let why = text.strip_prefix("The result has no sound: ");
             why.map_or_else(|| text.clone(), |why| format!("sound: not used: {why}"))
         }));
     }
@@ -135,7 +119,7 @@ pub fn describe_media(path: &Path) -> Result<Vec<String>, MediaError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ClipOptions, open_picture, write_clip, write_png};
+    use super::super::{ClipOptions, RgbPixels, open_picture, write_clip, write_png};
     use super::*;
 
     #[test]
@@ -159,7 +143,7 @@ mod tests {
             let info = media_info(&path).unwrap();
             assert_eq!((info.width, info.height, info.num_frames), (64, 48, 5));
             assert!((info.fps - 10.0).abs() < 0.2, "{name} {}", info.fps);
-            let first = first_picture(&path).unwrap();
+            let first = open_picture(&path).unwrap();
             assert_eq!((first.width, first.height), (64, 48));
             assert!(first.pixel(20, 20)[0] < 20, "{name}: {first:?}");
         }
@@ -171,7 +155,7 @@ mod tests {
         let path = folder.path().join("a_0001.png");
         write_png(&path, &RgbPixels::from_fn(7, 5, |_, _| [9; 3]).unwrap()).unwrap();
         assert_eq!(media_info(&path).unwrap(), ClipInfo::picture(7, 5));
-        assert_eq!(first_picture(&path).unwrap().pixel(0, 0), [9; 3]);
+        assert_eq!(open_picture(&path).unwrap().pixel(0, 0), [9; 3]);
         let other = folder.path().join("b.png");
         for (bytes, told) in [
             (&b""[..], "empty"),
@@ -187,16 +171,15 @@ mod tests {
     #[test]
     fn every_picture_that_opens_tells_its_size_before() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/media");
-        for name in [
-            "palette.tiff",
-            "cmyk.tiff",
-            "grey_alpha.tiff",
-            "lzw.tiff",
-            "palette.bmp",
-        ] {
-            let picture = open_picture(&folder.join(name)).unwrap();
-            let info = ClipInfo::picture(picture.width, picture.height);
-            assert_eq!(media_info(&folder.join(name)).unwrap(), info, "{name}");
+        for entry in folder.read_dir().unwrap() {
+            let path = entry.unwrap().path();
+            let end = path.extension().unwrap_or_default();
+            if ["rgb", "txt", "py"].iter().any(|other| end == *other) {
+                continue;
+            }
+            let (info, picture) = (media_info(&path).unwrap(), open_picture(&path).unwrap());
+            let expected = (picture.width, picture.height);
+            assert_eq!((info.width, info.height), expected, "{}", path.display());
         }
     }
 }

@@ -44,7 +44,7 @@ pub(super) struct SoundPacket {
 }
 
 /// Notice where a file has several tracks.
-pub(super) const SEVERAL: &str = "the result has the first of the clip's tracks of sound alone";
+pub(super) const SEVERAL: &str = "Only the first of the sound tracks is kept";
 
 /// Sound of a clip that can be copied.
 #[derive(Debug, Default)]
@@ -59,7 +59,7 @@ impl FoundSound {
     pub(super) fn without(why: impl std::fmt::Display) -> Self {
         Self {
             sound: None,
-            left_out: Some(format!("the result has no sound: {why}")),
+            left_out: Some(format!("The result has no sound: {why}")),
         }
     }
 }
@@ -235,11 +235,11 @@ mod tests {
         };
         assert_eq!(
             told("pcm.mov", "a.mp4"),
-            "the result has no sound: PCM is not copied into MP4"
+            "The result has no sound: PCM is not copied into MP4"
         );
         assert_eq!(
             told("sound.mp4", "a.gif"),
-            "the result has no sound: GIF holds none"
+            "The result has no sound: GIF holds none"
         );
         let silent = sound_for(&clip("b-frames.mp4"), Path::new("a.gif")).unwrap();
         assert!(silent.sound.is_none() && silent.left_out.is_none());
@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(bytes_of(&opus)[4].len(), 47);
         let vorbis = found("vorbis.webm");
         assert!(vorbis.sound.is_none());
-        let told = "the result has no sound: vorbis is not copied into MP4";
+        let told = "The result has no sound: vorbis is not copied into MP4";
         assert_eq!(vorbis.left_out.as_deref(), Some(told));
     }
 

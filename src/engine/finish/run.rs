@@ -11,7 +11,7 @@ use std::thread;
 use crossbeam_channel::{Sender, bounded};
 use safelight_core::finish::{CPU_TILE_BYTES, PostprocessKind, PostprocessRequest, room_for_tiles};
 use safelight_core::job::{CancelToken, DtypeChoice};
-use safelight_core::media::{ClipReader, MediaError, RgbPixels, first_image};
+use safelight_core::media::{ClipReader, MediaError, RgbPixels, open_image};
 use safelight_core::memory::FallbackLevel;
 use safelight_core::memory::conv_backends::ConvBackend;
 use safelight_core::protocol::{EngineMessage, PixelHeader, StageOrder};
@@ -180,7 +180,7 @@ fn read(
 ) -> Result<(), MediaError> {
     if request.is_picture {
         if first == 0 {
-            let image = first_image(&request.source)?;
+            let image = open_image(&request.source)?;
             frames.send((0, image.into_filled())).ok();
         }
         return Ok(());

@@ -15,7 +15,7 @@ pub(super) fn sound_of(request: &PostprocessRequest) -> FoundSound {
         tracing::warn!("the sound cannot be read: {err}");
         FoundSound {
             sound: None,
-            left_out: Some(format!("the result has no sound: {err}")),
+            left_out: Some(format!("The result has no sound: {err}")),
         }
     })
 }
@@ -37,13 +37,14 @@ pub(super) fn alpha_source(request: &PostprocessRequest) -> Option<&Path> {
     request.keeps_alpha().then_some(&request.source)
 }
 
-/// Transparency and colours of the source that the result does not have, in sentences.
-pub(super) fn unused_of(request: &PostprocessRequest) -> Vec<String> {
+/// Transparency, colours and parts of the source that the result does not have, in sentences. `reader`: of a video.
+pub(super) fn unused_of(request: &PostprocessRequest, reader: Option<&ClipReader>) -> Vec<String> {
     // The engine says why a file cannot be read.
-    let Ok(image) = media::first_image(&request.source) else {
+    let Ok(image) = media::open_image(&request.source) else {
         return Vec::new();
     };
-    let lost = (image.alpha.is_some() && !request.keeps_alpha()).then(|| {
+    let has_alpha = reader.map_or_else(|| image.alpha.is_some(), ClipReader::has_alpha);
+    let lost = (has_alpha && !request.keeps_alpha()).then(|| {
         let why = match &request.work {
             PostprocessKind::Interpolate { .. } => {
                 "frames between frames are made without it".to_owned()
@@ -55,34 +56,30 @@ pub(super) fn unused_of(request: &PostprocessRequest) -> Vec<String> {
                 )
             }
         };
-        format!("the source's transparency is lost: {why}")
+        format!("The source's transparency is lost: {why}")
     });
-    let reader = (!request.is_picture).then(|| ClipReader::open(&request.source));
-    let reader = reader.and_then(Result::ok);
     let video = reader.map_or_else(Vec::new, |reader| reader.format_notices().to_vec());
-    lost.into_iter().chain(image.notice).chain(video).collect()
+    let own = image.notice.into_iter().chain(image.unused);
+    lost.into_iter().chain(own).chain(video).collect()
 }
 
 /// Starts of the result's frames where they are uneven, and a notice where those of the source are not kept.
 pub(super) fn times_of(
     request: &PostprocessRequest,
+    reader: Option<&ClipReader>,
 ) -> Result<(Option<FrameStarts>, Option<String>), MediaError> {
-    let starts = if request.is_picture {
-        None
-    } else {
-        media::frame_starts(&request.source)?
-    };
+    let starts = reader.and_then(ClipReader::starts).cloned();
     let is_numbered = ClipFormat::from_path(&request.out)?.is_still();
     let fps = (request.after.fps * 100.0).round() / 100.0;
     Ok(match &request.work {
         _ if starts.is_none() => (None, None),
         PostprocessKind::Interpolate { .. } => {
-            let note = format!("uneven frame times: the result has an even {fps} fps");
+            let note = format!("Uneven frame times: the result has an even {fps} fps");
             (None, Some(note))
         }
         PostprocessKind::Upscale { .. } if is_numbered => {
             let note = format!(
-                "uneven frame times, {fps} fps on average: numbered images do not keep them; choose a name that ends in .mp4, .webp or .gif"
+                "Uneven frame times, {fps} fps on average: numbered images do not keep them; choose a name that ends in .mp4, .webp or .gif"
             );
             (None, Some(note))
         }
@@ -117,15 +114,17 @@ mod tests {
             ..ClipOptions::default()
         };
         write_clip(&source, &[20, 80, 140, 200].map(frame), options).expect("it is written");
-        let found = |out, work| times_of(&request(&source, out, work)).expect("it is read");
+        let reader = ClipReader::open(&source).expect("it opens");
+        let found =
+            |out, work| times_of(&request(&source, out, work), Some(&reader)).expect("it is read");
         assert_eq!(found("b.webp", "upscale"), (Some(starts), None));
         let (starts, note) = found("b.png", "upscale");
         assert_eq!(starts, None);
         assert!(
             note.expect("a note")
-                .starts_with("uneven frame times, 4 fps on average")
+                .starts_with("Uneven frame times, 4 fps on average")
         );
-        let note = "uneven frame times: the result has an even 4 fps".to_owned();
+        let note = "Uneven frame times: the result has an even 4 fps".to_owned();
         assert_eq!(found("b.gif", "interpolate"), (None, Some(note)));
     }
 }

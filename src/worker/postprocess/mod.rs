@@ -11,7 +11,7 @@ use safelight_core::finish::{PostprocessRequest, fingerprint};
 use safelight_core::job::{
     CARRIED_APP, JobError, JobErrorKind, JobFolder, PreviewFrame, Recipe, StageTime, Video,
 };
-use safelight_core::media::{self, ClipOptions, FrameSegments, MediaError};
+use safelight_core::media::{self, ClipOptions, ClipReader, FrameSegments, MediaError};
 use serde_json::{Map, Value, json};
 
 pub(super) use provenance::ResultProvenance;
@@ -55,7 +55,10 @@ impl<'a> PostprocessedFrames<'a> {
         if is_new {
             check_room(folder, room_of(request))?;
         }
-        let (starts, note) = times_of(request).map_err(|err| unusable(&err))?;
+        let reader = (!request.is_picture).then(|| ClipReader::open(&request.source));
+        let reader = reader.transpose().map_err(|err| unusable(&err))?;
+        let reader = reader.as_ref();
+        let (starts, note) = times_of(request, reader).map_err(|err| unusable(&err))?;
         let fps = if request.is_picture {
             ClipOptions::default().fps
         } else {
@@ -65,6 +68,7 @@ impl<'a> PostprocessedFrames<'a> {
             starts,
             fps,
             crf: request.crf,
+            num_plays: reader.map_or(0, ClipReader::num_plays),
             settings: None,
             keeps_others: request.is_out_automatic,
         };
@@ -76,7 +80,10 @@ impl<'a> PostprocessedFrames<'a> {
             request,
             writer: FrameWriter::new(runs.map_err(|err| error_of(&err))?),
             first: None,
-            notices: notices.chain(unused_of(request)).chain(note).collect(),
+            notices: notices
+                .chain(unused_of(request, reader))
+                .chain(note)
+                .collect(),
         })
     }
 
@@ -153,7 +160,7 @@ impl FrameStore for PostprocessedFrames<'_> {
         }
         if found < expected {
             run.warn(format!(
-                "the file has only {found} of the {expected} frames that its header tells of"
+                "The file has only {found} of the {expected} frames that its header tells of"
             ));
         }
         Ok(())

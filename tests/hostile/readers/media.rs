@@ -6,8 +6,8 @@ use std::path::Path;
 
 use safelight_core::gallery::read_facts;
 use safelight_core::media::{
-    ClipReader, clip_info, first_picture, last_frame, media_info, open_clip, open_mask,
-    open_picture, read_settings, read_texts, sound_for,
+    ClipReader, clip_info, last_frame, media_info, open_clip, open_mask, open_picture,
+    read_settings, read_texts, sound_for,
 };
 use safelight_core::restore;
 
@@ -69,10 +69,7 @@ fn media(scratch: &Scratch, name: &str, bytes: &[u8]) -> io::Result<u64> {
         scratch.call(|| clip_info(&path)).ok(),
     ];
     // The first frame of a truncated video may still be readable.
-    let opened = [
-        scratch.call(|| open_picture(&path)).ok(),
-        scratch.call(|| first_picture(&path)).ok(),
-    ];
+    let opened = [scratch.call(|| open_picture(&path)).ok()];
     let told = infos.iter().flatten().map(|info| (info.width, info.height));
     let seen = opened
         .iter()

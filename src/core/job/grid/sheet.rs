@@ -12,7 +12,7 @@ use super::{GridRecord, MAX_GRID_JOBS, OfGrid};
 use crate::job::GenerateRequest;
 use crate::media::{
     ClipOptions, MediaError, RgbPixels, SheetCell, SheetLabels, VideoWriter, draw_sheet,
-    first_picture, media_info, sheet_edge, thumbnail,
+    media_info, open_picture, sheet_edge, thumbnail,
 };
 
 /// Text of a cell without a result.
@@ -142,5 +142,5 @@ pub fn write_sheet(
 }
 
 fn small(path: &Path, (width, height): (u32, u32)) -> Result<RgbPixels, MediaError> {
-    thumbnail(&first_picture(path)?, width, height)
+    thumbnail(&open_picture(path)?, width, height)
 }

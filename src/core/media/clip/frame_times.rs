@@ -12,11 +12,14 @@ pub(super) struct FrameTimes {
     #[cfg_attr(not(feature = "h264"), expect(dead_code, reason = "only MP4 has one"))]
     pub timescale: u32,
     starts: Option<FrameStarts>,
+    /// As [`ClipOptions::num_plays`].
+    pub num_plays: u16,
 }
 
 impl FrameTimes {
     pub fn new(options: &ClipOptions) -> Self {
         let fps = options.fps;
+        let num_plays = options.num_plays;
         let television = (fps * 1.001).round();
         let (timescale, delta) = if options.starts.is_some() {
             // The clock of MPEG's own streams.
@@ -24,6 +27,7 @@ impl FrameTimes {
                 fps,
                 timescale: 90_000,
                 starts: options.starts.clone(),
+                num_plays,
             };
         } else if fps.fract() != 0.0 && (fps - television / 1.001).abs() < 1e-3 {
             (television as u32 * 1000, 1001)
@@ -34,6 +38,7 @@ impl FrameTimes {
             fps: f64::from(timescale) / f64::from(delta),
             timescale,
             starts: None,
+            num_plays,
         }
     }
 

@@ -1,4 +1,4 @@
-//! An endless GIF with a palette for each frame, and the settings as its comment.
+//! A GIF with a palette for each frame, and the settings as its comment.
 //!
 //! A GIF counts time in hundredths of a second and players refuse less than two of them: frames that come faster are
 //! left out, so that the clip keeps its length.
@@ -35,7 +35,11 @@ impl GifWriter {
         let wrong = |err: EncodingError| err.to_string();
         let mut encoder =
             Encoder::new(Vec::new(), width as u16, height as u16, &[]).map_err(wrong)?;
-        encoder.set_repeat(Repeat::Infinite).map_err(wrong)?;
+        let repeat = match times.num_plays {
+            0 => Repeat::Infinite,
+            plays => Repeat::Finite(plays - 1),
+        };
+        encoder.set_repeat(repeat).map_err(wrong)?;
         if let Some(settings) = settings {
             let blocks: Vec<&[u8]> = settings.as_bytes().chunks(255).collect();
             encoder

@@ -132,6 +132,8 @@ with_defaults! {
         pub fps: f64 = 24.0,
         /// Starts of the frames where they are uneven. Numbered files do not keep them.
         pub starts: Option<FrameStarts> = None,
+        /// Times that a GIF or WebP plays; 0 for endless.
+        pub num_plays: u16 = 0,
         /// Quality of the lossy formats on the scale of x264's constant rate factor: 0 is best, 51 worst,
         /// 16 looks like the original.
         pub crf: u8 = 16,

@@ -16,7 +16,7 @@ use super::{ClipFormat, ClipOptions, VideoWriter, check_writable, png};
 use super::{FrameTimes, h264, mp4};
 use crate::files::{sorted_entries, write_private};
 use crate::media::open::open_picture;
-use crate::media::{AlphaChannel, ClipReader, MediaError, RgbPixels, SoundTrack, first_image};
+use crate::media::{AlphaChannel, ClipReader, MediaError, RgbPixels, SoundTrack, open_image};
 
 /// Extension of segment files, after the number of the first frame and the count.
 const ENDING: &str = "run";
@@ -122,7 +122,7 @@ impl FrameSegments {
             Ok::<_, MediaError>(true)
         };
         match alpha_source {
-            Some(source) if runs.len() == 1 => drop(push_next(first_image(source)?.alpha)?),
+            Some(source) if runs.len() == 1 => drop(push_next(open_image(source)?.alpha)?),
             Some(source) => {
                 let mut pushed = Ok(true);
                 ClipReader::open(source)?.read_with_alpha(0, &mut |_, frame| {

@@ -1,4 +1,4 @@
-//! A WebP file through libwebp: an endless animation of lossy frames, or one picture without loss, with the settings as
+//! A WebP file through libwebp: an animation of lossy frames, or one picture without loss, with the settings as
 //! XMP.
 //!
 //! Every frame is whole: what a model makes moves everywhere, so differences would save little.
@@ -70,8 +70,9 @@ impl WebP {
         if let Some((first, alpha)) = &self.first {
             chunks.extend(encode_lossless(first, alpha.as_ref())?);
         } else {
-            // A black background and no limit to the repetitions.
-            chunks.extend(chunk(*b"ANIM", &[&[0, 0, 0, 255, 0, 0]]));
+            // A black background and the number of plays.
+            let plays = self.times.num_plays.to_le_bytes();
+            chunks.extend(chunk(*b"ANIM", &[&[0, 0, 0, 255], &plays]));
         }
         for (i, frame) in self.frames.iter().enumerate() {
             // No duration at all means a default one to players.

@@ -3,7 +3,9 @@
 //!
 //! The block itself is read by `kamadak-exif`, which believes no length and walks no circle.
 
-use ::exif::{Context, In, Reader, Tag, Value};
+use std::io::{BufRead, Seek};
+
+use ::exif::{Context, Error, Exif, In, Reader, Tag, Value};
 
 use super::{MetadataTexts, text_of};
 
@@ -29,7 +31,19 @@ pub(super) fn texts(mut block: Vec<u8>, texts: &mut MetadataTexts) {
     if block.starts_with(PREFIX) {
         block.drain(..PREFIX.len());
     }
-    let read = Reader::new().continue_on_error(true).read_raw(block);
+    push_read(Reader::new().continue_on_error(true).read_raw(block), texts);
+}
+
+/// Pushes what the block in a HEIF file says.
+pub(super) fn heif_texts(file: &mut (impl BufRead + Seek), texts: &mut MetadataTexts) {
+    let mut reader = Reader::new();
+    push_read(
+        reader.continue_on_error(true).read_from_container(file),
+        texts,
+    );
+}
+
+fn push_read(read: Result<Exif, Error>, texts: &mut MetadataTexts) {
     let Ok(exif) = read.or_else(|err| err.distill_partial_result(|_| ())) else {
         return;
     };

@@ -156,12 +156,16 @@ fn search(
             }
             Ok(())
         }
-        FileFormat::Bmp
-        | FileFormat::Tiff
-        | FileFormat::Avif
-        | FileFormat::Heic
-        | FileFormat::Foreign(_)
-        | FileFormat::Other(_) => Ok(()),
+        // The file is one block.
+        FileFormat::Tiff => {
+            exif::texts(source.read_at(0, source.len)?, texts);
+            Ok(())
+        }
+        FileFormat::Avif | FileFormat::Heic => {
+            exif::heif_texts(source.reader()?, texts);
+            Ok(())
+        }
+        FileFormat::Bmp | FileFormat::Foreign(_) | FileFormat::Other(_) => Ok(()),
     }
 }
 

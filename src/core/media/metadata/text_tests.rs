@@ -34,6 +34,7 @@ fn a_users_comment_is_read_in_each_of_its_encodings() {
             let comment = [code.as_slice(), content].concat();
             let block = exif(is_little, 0x9286, &comment);
             let expected = [text("UserComment", WORDS)];
+            assert_eq!(read(&block), expected, "the block is a TIFF");
             assert_eq!(read(&jpeg(&block)), expected);
             assert_eq!(read(&webp(&block)), expected);
             assert_eq!(read(&png(*b"eXIf", &block)), expected);

@@ -87,6 +87,7 @@ pub(super) fn decode(mut file: Input) -> Result<DecodedImage, DecodeFailure> {
         image: image.into(),
         colours: DeclaredColours::Untagged,
         orientation: Orientation::NoTransforms,
+        unused: Vec::new(),
     })
 }
 

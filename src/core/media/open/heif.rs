@@ -1,10 +1,9 @@
 //! AVIF and HEIC (HEIF, ISO/IEC 23008-12): the container is read here, and ffmpeg decodes the coded images.
 //!
 //! Tiles are joined, and colours, alpha, crop, rotation and mirroring are those of the container, so any ffmpeg with a
-//! decoder for AV1 or HEVC will do. Gain maps, overlays and image sequences are not read.
+//! decoder for AV1 or HEVC will do. Gain maps, overlays and all but the first frame of image sequences are not read.
 
-use std::fs::File;
-use std::io::{self, BufReader, Read as _, Seek as _, Write as _};
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::process::Stdio;
 
 use image::metadata::Orientation;
@@ -12,10 +11,11 @@ use image::{DynamicImage, GenericImage as _};
 
 use super::{
     CicpColours, DeclaredColours, DecodeFailure, DecodedImage, Input, MAX_PIXELS, check_size,
+    only_first, unpremultiply,
 };
 use crate::formats::ByteSource;
 use crate::formats::heif::{HeifContainer, HeifItem, HeifTurn, number, parameter_sets, wide};
-use crate::formats::mp4::{BoxBytes, file_boxes};
+use crate::formats::mp4::{BoxBytes, descend, file_boxes, movie};
 use crate::media::colour::declared_peak;
 use crate::media::ffmpeg_images::{FfmpegImages, FfmpegPixels};
 
@@ -36,8 +36,8 @@ const MATRICES: [(u16, &str); 6] = [
 ];
 
 /// Width and height, upright.
-pub(in crate::media) fn size(file: File, len: u64) -> Result<(u32, u32), DecodeFailure> {
-    let meta = read_meta(&mut BufReader::new(file), len)?;
+pub(in crate::media) fn size(mut file: Input, len: u64) -> Result<(u32, u32), DecodeFailure> {
+    let meta = read_meta(&mut file, len)?;
     let container = parse(&meta)?;
     let item = container.item(container.primary)?;
     let mut size = item.size;
@@ -83,6 +83,9 @@ pub(super) fn decode(mut file: Input, len: u64) -> Result<DecodedImage, DecodeFa
                 rgba.into()
             }
         };
+        if item.is_premultiplied {
+            unpremultiply(&mut image);
+        }
     }
     for turn in &item.turns {
         image = match *turn {
@@ -119,7 +122,24 @@ pub(super) fn decode(mut file: Input, len: u64) -> Result<DecodedImage, DecodeFa
         image,
         colours,
         orientation: Orientation::NoTransforms,
+        unused: match num_frames(&mut file, len) {
+            count if count > 1 => only_first(count as usize, "frames"),
+            _ => only_first(container.num_images(), "images"),
+        }
+        .into_iter()
+        .collect(),
     })
+}
+
+/// Number of frames of an image sequence; 0 without one.
+fn num_frames(file: &mut Input, len: u64) -> u32 {
+    let found = file
+        .rewind()
+        .and_then(|()| movie(&mut ByteSource::new(file, len)));
+    let movie = found.unwrap_or_default();
+    let path = [*b"trak", *b"mdia", *b"minf", *b"stbl", *b"stsz"];
+    let sizes = descend(&movie, &path).and_then(|sizes| sizes.get(8..));
+    sizes.and_then(|sizes| BoxBytes(sizes).u32()).unwrap_or(0)
 }
 
 fn damaged() -> DecodeFailure {

@@ -91,6 +91,25 @@ fn transparency_is_read() {
 }
 
 #[test]
+fn a_sequence_gives_its_first_frame_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sequence.avif");
+    let boxed = |content: Vec<u8>, name: &&[u8; 4]| {
+        let len = (content.len() as u32 + 8).to_be_bytes();
+        [&len[..], &name[..], &content].concat()
+    };
+    let sizes = [[0; 11].as_slice(), &[4]].concat();
+    let movie = [b"stsz", b"stbl", b"minf", b"mdia", b"trak", b"moov"];
+    let movie = movie.iter().fold(sizes, boxed);
+    let still = std::fs::read(fixture("turned.avif")).unwrap();
+    std::fs::write(&path, [still, movie].concat()).unwrap();
+    if opened("turned.avif").is_some() {
+        let image = open_image(&path).unwrap();
+        assert_eq!(image.notices(&path), ["Only the first of 4 frames is used"]);
+    }
+}
+
+#[test]
 fn damaged_containers_never_panic() {
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
     let mut next = || {

@@ -5,7 +5,9 @@
 use std::io::{Cursor, Read as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use exif::{Context, In, Tag};
 use image::codecs::jpeg::JpegDecoder;
+use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder as _, RgbImage};
 
 use zune_jpeg::zune_core::bytestream::ZCursor;
@@ -14,7 +16,11 @@ use zune_jpeg::zune_core::options::DecoderOptions;
 
 use super::declared::rgb_from_cmyk;
 use super::other::colours_of;
-use super::{DeclaredColours, DecodeFailure, DecodedImage, Input, check_size};
+use super::{
+    DeclaredColours, DecodeFailure, DecodedImage, Input, check_size, only_first, upright_size,
+};
+use crate::formats::ByteSource;
+use crate::formats::jpeg::segments;
 
 /// A JPEG is held in memory as a whole; one of the largest permitted picture is far smaller.
 const MAX_JPEG_BYTES: u64 = 600_000_000;
@@ -40,6 +46,9 @@ pub(super) fn decode(file: Input) -> Result<DecodedImage, DecodeFailure> {
     }
     let orientation = decoder.orientation()?;
     let colours = colours_of(&mut decoder);
+    let unused = only_first(num_images(&bytes), "images")
+        .into_iter()
+        .collect();
     // zune-jpeg 0.5 panics at some damaged headers.
     let decoded = catch_unwind(AssertUnwindSafe(|| {
         if let Some(converted) = convert_cmyk(&bytes, &colours) {
@@ -57,7 +66,42 @@ pub(super) fn decode(file: Input) -> Result<DecodedImage, DecodeFailure> {
         image,
         colours,
         orientation,
+        unused,
     })
+}
+
+/// Width and height, upright.
+pub(in crate::media) fn size(file: Input) -> Result<(u32, u32), DecodeFailure> {
+    let mut decoder = JpegDecoder::new(file)?;
+    let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
+    Ok(upright_size(decoder.dimensions(), orientation))
+}
+
+/// Number of images by the index of a multi-picture file (MPO); 1 without one.
+fn num_images(bytes: &[u8]) -> usize {
+    const APP2: u8 = 0xe2;
+    const NUM_IMAGES: Tag = Tag(Context::Tiff, 0xb001);
+    let mut source = ByteSource::new(Cursor::new(bytes), bytes.len() as u64);
+    let mut segments = segments(&mut source);
+    while let Ok(Some(segment)) = segments.next_part() {
+        if segment.name != APP2 {
+            continue;
+        }
+        let Ok(content) = segments.content(&segment) else {
+            break;
+        };
+        if let Some(index) = content.strip_prefix(b"MPF\0") {
+            let read = exif::Reader::new()
+                .continue_on_error(true)
+                .read_raw(index.to_vec());
+            let read = read.or_else(|err| err.distill_partial_result(|_| ()));
+            let count = read
+                .ok()
+                .and_then(|index| index.get_field(NUM_IMAGES, In::PRIMARY)?.value.get_uint(0));
+            return count.unwrap_or(1) as usize;
+        }
+    }
+    1
 }
 
 /// Decodes CMYK or YCCK and converts it with its ICC profile; `None` where the image or the profile is none of CMYK.
@@ -97,7 +141,7 @@ fn convert_cmyk(
 }
 
 /// JFIF's conversion.
-fn rgb_from_ycc(luma: u8, blue: u8, red: u8) -> [u8; 3] {
+pub(super) fn rgb_from_ycc(luma: u8, blue: u8, red: u8) -> [u8; 3] {
     let (y, cb, cr) = (
         f32::from(luma),
         f32::from(blue) - 128.0,

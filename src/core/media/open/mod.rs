@@ -8,9 +8,9 @@
 mod declared;
 mod gif;
 pub(super) mod heif;
-mod jpeg;
+pub(super) mod jpeg;
 pub(super) mod other;
-mod png;
+pub(super) mod png;
 pub(super) mod tiff;
 
 use std::fs::File;
@@ -21,6 +21,7 @@ use image::metadata::Orientation;
 use image::{DynamicImage, GrayImage, RgbImage};
 
 use super::kind::{self, FileFormat};
+use super::source::first_frame;
 use super::{AlphaChannel, MediaError, RgbPixels, media_info};
 use crate::formats::{ByteSource, webp};
 use crate::units::size_text;
@@ -51,6 +52,9 @@ pub(super) fn decoder_bytes(width: u32, height: u32) -> u64 {
     MAX_DECODER_BYTES.min(ROOM_BYTES + 16 * pixels)
 }
 
+/// Words for a rare variant of a format.
+const OTHER_MAKE: &str = "a rare variant";
+
 pub(super) const EMPTY: &str = "this file is empty";
 
 /// An image or frame of a video, upright.
@@ -64,6 +68,8 @@ pub struct OpenedImage {
     pub colours: Option<String>,
     /// Colours of the file that are not used, as a sentence.
     pub notice: Option<String>,
+    /// Other parts of the file that are not used, each as a sentence.
+    pub unused: Vec<String>,
 }
 
 const BECOMES_OPAQUE: &str =
@@ -73,15 +79,12 @@ impl OpenedImage {
     /// Losses where the image at `path` is used as an opaque one, each as a sentence.
     pub fn notices(&self, path: &Path) -> Vec<String> {
         let opaque = self.alpha.is_some().then(|| BECOMES_OPAQUE.to_owned());
-        let frames = media_info(path)
-            .ok()
-            .filter(|info| info.num_frames > 1)
-            .map(|info| format!("Only the first of {} frames is used", info.num_frames));
-        opaque
-            .into_iter()
-            .chain(frames)
-            .chain(self.notice.clone())
-            .collect()
+        let frames = match media_info(path) {
+            Ok(info) => only_first(info.num_frames as usize, "frames"),
+            Err(_) => Some("Only the first frame is used: the file is incomplete".to_owned()),
+        };
+        let own = self.notice.iter().chain(&self.unused).cloned();
+        opaque.into_iter().chain(frames).chain(own).collect()
     }
 }
 
@@ -93,20 +96,30 @@ impl From<RgbPixels> for OpenedImage {
             alpha: None,
             colours: None,
             notice: None,
+            unused: Vec::new(),
         }
     }
 }
 
-/// Opens the image at `path`, whatever its extension says, without its alpha.
+/// Notice on a file with several images, frames or pages.
+fn only_first(count: usize, parts: &str) -> Option<String> {
+    (count > 1).then(|| format!("Only the first of {count} {parts} is used"))
+}
+
+/// As [`open_image`], without its alpha.
 pub fn open_picture(path: &Path) -> Result<RgbPixels, MediaError> {
     open_image(path).map(|opened| opened.picture)
 }
 
-/// Opens the image at `path`, whatever its extension says.
+/// Opens the image at `path`, whatever its extension says, or the first frame of the video there; no more of it is
+/// decoded.
 pub fn open_image(path: &Path) -> Result<OpenedImage, MediaError> {
-    let opened = kind::open_file(path, "read the picture")?;
+    let opened = kind::open_file(path, "read the image")?;
     if opened.len == 0 {
         return Err(MediaError::with_path(EMPTY, path));
+    }
+    if opened.kind.demuxer().is_some() {
+        return first_frame(path);
     }
     if opened.len > MAX_FILE_BYTES {
         let (most, found) = (size_text(MAX_FILE_BYTES), size_text(opened.len));
@@ -190,6 +203,8 @@ pub(super) struct DecodedImage {
     image: DynamicImage,
     colours: DeclaredColours,
     orientation: Orientation,
+    /// Parts of the file that are not used, each as a sentence.
+    unused: Vec<String>,
 }
 
 impl DecodedImage {
@@ -215,7 +230,40 @@ impl DecodedImage {
             alpha,
             colours,
             notice,
+            unused: self.unused,
         })
+    }
+}
+
+/// Divides colours that are stored multiplied by alpha.
+fn unpremultiply(image: &mut DynamicImage) {
+    fn divide<'a, T: Copy + Into<f64> + 'a>(
+        pixels: impl Iterator<Item = &'a mut [T]>,
+        max: f64,
+        from: fn(f64) -> T,
+    ) {
+        for pixel in pixels {
+            let Some((alpha, colours)) = pixel.split_last_mut() else {
+                continue;
+            };
+            let alpha = (*alpha).into();
+            if alpha > 0.0 && alpha < max {
+                for colour in colours {
+                    let straight: f64 = (*colour).into() * max / alpha;
+                    *colour = from(straight.min(max));
+                }
+            }
+        }
+    }
+    let byte = |it: f64| it.round() as u8;
+    let word = |it: f64| it.round() as u16;
+    match image {
+        DynamicImage::ImageRgba8(it) => divide(it.chunks_exact_mut(4), 255.0, byte),
+        DynamicImage::ImageLumaA8(it) => divide(it.chunks_exact_mut(2), 255.0, byte),
+        DynamicImage::ImageRgba16(it) => divide(it.chunks_exact_mut(4), 65_535.0, word),
+        DynamicImage::ImageLumaA16(it) => divide(it.chunks_exact_mut(2), 65_535.0, word),
+        DynamicImage::ImageRgba32F(it) => divide(it.chunks_exact_mut(4), 1.0, |it| it as f32),
+        _ => {}
     }
 }
 
@@ -260,11 +308,13 @@ impl DecodeFailure {
             },
             Self::TooManyPixels { width, height } => {
                 let most = MAX_PIXELS / 1_000_000;
-                let expected = format_args!("pictures may have at most {most} megapixels");
+                let expected = format_args!("images may have at most {most} megapixels");
                 MediaError::with_path(format_args!("{expected}, not {width} × {height}"), path)
             }
             Self::Unsupported(detail) => MediaError::with_path(
-                format_args!("this kind of {kind} picture cannot be read ({detail})"),
+                format_args!(
+                    "this kind of {kind} image cannot be read ({detail}): save it as PNG in another program"
+                ),
                 path,
             ),
             Self::Damaged(detail) => MediaError::Damaged {
@@ -275,7 +325,7 @@ impl DecodeFailure {
             Self::NoVideo => {
                 MediaError::with_path(format_args!("this {kind} file has no video"), path)
             }
-            Self::Io(err) => MediaError::from_io("read the picture", err, path),
+            Self::Io(err) => MediaError::from_io("read the image", err, path),
             Self::NoFfmpeg => MediaError::with_path(
                 format_args!(
                     "this is an image in {kind}: install ffmpeg to read it, or convert it to PNG or JPEG"
@@ -295,16 +345,18 @@ impl DecodeFailure {
 
     /// Some decoders report the end of the file as wrong content, in the words of the standard library or their own.
     pub(super) fn from_words(words: &str) -> Self {
+        tracing::debug!("a decoder says: {words}");
         let lower = words.to_lowercase();
         let ends = [
             "unexpected end of file",
             "failed to fill whole buffer",
             "unexpected eof",
+            "not enough bytes",
         ];
         if ends.iter().any(|end| lower.contains(end)) {
             return Self::Truncated;
         }
-        Self::Damaged(one_line(words))
+        Self::Damaged("its data is invalid".to_owned())
     }
 }
 
@@ -318,17 +370,6 @@ impl From<io::Error> for DecodeFailure {
             kind => Self::Io(kind.into()),
         }
     }
-}
-
-/// A decoder's words on one line and of a bearable length: some quote the file.
-fn one_line(words: &str) -> String {
-    let words: Vec<&str> = words.split_whitespace().collect();
-    words
-        .join(" ")
-        .chars()
-        .filter(|c| !c.is_control())
-        .take(160)
-        .collect()
 }
 
 /// Refuses a size that is zero or too large: called with the header's size, before allocating.
@@ -370,6 +411,15 @@ pub(super) fn drop_alpha(mut bytes: Vec<u8>, channels: usize) -> Vec<u8> {
             bytes
         }
         _ => bytes,
+    }
+}
+
+/// Width and height after [`upright`].
+pub(super) fn upright_size((width, height): (u32, u32), orientation: Orientation) -> (u32, u32) {
+    use Orientation as O;
+    match orientation {
+        O::Rotate90 | O::Rotate270 | O::Rotate90FlipH | O::Rotate270FlipH => (height, width),
+        _ => (width, height),
     }
 }
 

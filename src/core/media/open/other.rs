@@ -9,9 +9,12 @@ use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Li
 
 use super::super::RgbPixels;
 use super::{
-    DeclaredColours, DecodeFailure, DecodedImage, MAX_DECODED_BYTES, check_size, decoder_bytes,
-    drop_alpha, one_line, picture_from_rgb,
+    DeclaredColours, DecodeFailure, DecodedImage, MAX_DECODED_BYTES, OTHER_MAKE, check_size,
+    decoder_bytes, drop_alpha, picture_from_rgb,
 };
+
+/// Notice on floating-point samples.
+const CLIPPED: &str = "Values above 1 are clipped to white";
 
 pub(in crate::media) fn decode(
     file: impl BufRead + Seek,
@@ -28,10 +31,18 @@ pub(in crate::media) fn decode(
     }
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
     let colours = colours_of(&mut decoder);
+    let image = DynamicImage::from_decoder(decoder)?;
+    let is_above = |sample: &f32| *sample > 1.0 + f32::EPSILON;
+    let unused = match &image {
+        DynamicImage::ImageRgb32F(it) if it.iter().any(is_above) => vec![CLIPPED.to_owned()],
+        DynamicImage::ImageRgba32F(it) if it.iter().any(is_above) => vec![CLIPPED.to_owned()],
+        _ => Vec::new(),
+    };
     Ok(DecodedImage {
-        image: DynamicImage::from_decoder(decoder)?,
+        image,
         colours,
         orientation,
+        unused,
     })
 }
 
@@ -55,7 +66,7 @@ pub(in crate::media) fn limits(width: u32, height: u32) -> Limits {
 impl From<ImageError> for DecodeFailure {
     fn from(err: ImageError) -> Self {
         match err {
-            ImageError::Unsupported(err) => Self::Unsupported(one_line(&err.to_string())),
+            ImageError::Unsupported(_) => Self::Unsupported(OTHER_MAKE.to_owned()),
             ImageError::Limits(_) => Self::too_much_memory(),
             ImageError::IoError(err) => err.into(),
             err => Self::from_words(&err.to_string()),

@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom, copy};
+use std::path::Path;
 
 use flate2::read::ZlibDecoder;
 use image::metadata::Orientation;
@@ -15,7 +16,8 @@ use png::{
 
 use super::declared::MAX_PROFILE_BYTES;
 use super::{
-    CicpColours, DeclaredColours, DecodeFailure, DecodedImage, Input, MAX_DECODED_BYTES, check_size,
+    CicpColours, DeclaredColours, DecodeFailure, DecodedImage, Input, MAX_DECODED_BYTES,
+    check_size, upright_size,
 };
 use crate::formats::{ByteSource, FilePart, png as chunks_of};
 use crate::media::colour::declared_peak;
@@ -45,7 +47,48 @@ pub(super) fn decode(file: Input, file_bytes: u64) -> Result<DecodedImage, Decod
             .and_then(Orientation::from_exif_chunk)
             .unwrap_or(Orientation::NoTransforms),
         colours: reader.colours(),
+        unused: Vec::new(),
     })
+}
+
+/// Width and height, upright.
+pub(in crate::media) fn size(
+    mut file: Input,
+    file_bytes: u64,
+) -> Result<(u32, u32), DecodeFailure> {
+    let orientation = orientation(&mut file, file_bytes);
+    let size = PngReader::open(file, file_bytes)?.size();
+    Ok(upright_size(size, orientation))
+}
+
+/// From the EXIF block, which may follow the pixels.
+pub(in crate::media) fn orientation(file: &mut Input, file_bytes: u64) -> Orientation {
+    const MAX_EXIF_BYTES: u64 = 1 << 16;
+    let block = chunk_named(file, file_bytes, *b"eXIf", MAX_EXIF_BYTES, *b"IEND");
+    let orientation = block.and_then(|(_, block)| Orientation::from_exif_chunk(&block));
+    orientation.unwrap_or(Orientation::NoTransforms)
+}
+
+/// Returns true if the PNG at `path` says that it has several frames.
+pub(in crate::media) fn is_animated(path: &Path) -> bool {
+    let count = header_of(path, *b"acTL", 4);
+    count.is_some_and(|count| count > vec![0, 0, 0, 1])
+}
+
+/// Returns true if pixels of the PNG at `path` may be transparent.
+pub(in crate::media) fn may_have_alpha(path: &Path) -> bool {
+    const KIND_AT: usize = 9;
+    let header = header_of(path, *b"IHDR", 13).unwrap_or_default();
+    let has_channel = header.get(KIND_AT).is_some_and(|kind| kind & 4 > 0);
+    has_channel || header_of(path, *b"tRNS", 0).is_some()
+}
+
+/// The beginning of a chunk before the pixels.
+fn header_of(path: &Path, name: [u8; 4], most: u64) -> Option<Vec<u8>> {
+    let file = File::open(path).ok()?;
+    let len = file.metadata().ok()?.len();
+    let found = chunk_named(&mut BufReader::new(file), len, name, most, PIXELS);
+    found.map(|(_, content)| content)
 }
 
 impl PngReader {
@@ -211,12 +254,16 @@ fn declared(profile: Option<Result<Vec<u8>, String>>, info: &Info<'_>) -> Declar
     }
 }
 
-/// The first chunk of this name before the pixels, and at most `most` bytes of its content.
+/// Name of the chunks with pixels.
+const PIXELS: [u8; 4] = *b"IDAT";
+
+/// The first chunk of this name before one named `end`, and at most `most` bytes of its content.
 fn chunk_named(
     file: &mut Input,
     file_bytes: u64,
     name: [u8; 4],
     most: u64,
+    end: [u8; 4],
 ) -> Option<(FilePart<[u8; 4]>, Vec<u8>)> {
     file.rewind().ok()?;
     let mut source = ByteSource::new(file, file_bytes);
@@ -226,7 +273,7 @@ fn chunk_named(
             let content = chunks.beginning(&chunk, most).ok()?;
             return Some((chunk, content));
         }
-        if &chunk.name == b"IDAT" {
+        if chunk.name == end {
             return None;
         }
     }
@@ -235,7 +282,7 @@ fn chunk_named(
 
 /// A `cICP` chunk for other pixels than RGB, which the decoder would take for damage, and its content.
 fn invalid_cicp(file: &mut Input, file_bytes: u64) -> Option<(FilePart<[u8; 4]>, Vec<u8>)> {
-    let found = chunk_named(file, file_bytes, *b"cICP", 4);
+    let found = chunk_named(file, file_bytes, *b"cICP", 4, PIXELS);
     found.filter(|(_, points)| !matches!(points[..], [_, _, 0, 0 | 1]))
 }
 
@@ -252,7 +299,7 @@ fn without(mut file: Input, chunk: &FilePart<[u8; 4]>) -> io::Result<Input> {
 
 /// The profile of the `iCCP` chunk; the decoder would unpack one of any size.
 fn profile(file: &mut Input, file_bytes: u64) -> Option<Result<Vec<u8>, String>> {
-    let (chunk, content) = chunk_named(file, file_bytes, *b"iCCP", MAX_PROFILE_BYTES)?;
+    let (chunk, content) = chunk_named(file, file_bytes, *b"iCCP", MAX_PROFILE_BYTES, PIXELS)?;
     if chunk.len() > MAX_PROFILE_BYTES {
         return Some(Err("its ICC profile is too large".to_owned()));
     }

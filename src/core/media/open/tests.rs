@@ -91,7 +91,7 @@ fn a_cut_off_picture_is_called_so() {
 
 #[test]
 fn huge_sizes_are_refused_from_the_header() {
-    let too_many = "pictures may have at most 200 megapixels, not 60000 × 60000";
+    let too_many = "images may have at most 200 megapixels, not 60000 × 60000";
     let fixture = |name: &str| fs::read(fixtures().join(name)).unwrap();
 
     let mut png = fixture("plain.png");
@@ -148,9 +148,95 @@ fn huge_texts_and_profiles_do_no_harm() {
     }
 }
 
+/// A TIFF of one pixel with 8-bit samples. `extra`: meaning of the last sample.
+fn tiff_pixel(photometric: u16, pixel: &[u8], extra: Option<u16>, next: u32) -> Vec<u8> {
+    let count = pixel.len() as u32;
+    let mut entries = vec![
+        (256, 1, 1),
+        (257, 1, 1),
+        // In a list after the pixel.
+        (258, count, if count > 2 { 16 } else { 0x8_0008 }),
+        (262, 1, photometric.into()),
+        (273, 1, 8),
+        (277, 1, count),
+        (278, 1, 1),
+        (279, 1, count),
+    ];
+    entries.extend(extra.map(|extra| (338, 1, extra.into())));
+    let mut file = b"II*\0\x18\0\0\0".to_vec();
+    file.extend(pixel);
+    file.resize(16, 0);
+    file.extend([8, 0].repeat(4));
+    file.extend((entries.len() as u16).to_le_bytes());
+    for (tag, count, value) in entries {
+        let [a, b, c, d]: [u8; 4] = u32::to_le_bytes(value);
+        file.extend([u16::to_le_bytes(tag), [3, 0]].concat());
+        file.extend(u32::to_le_bytes(count));
+        file.extend([a, b, c, d]);
+    }
+    file.extend(next.to_le_bytes());
+    file
+}
+
+#[test]
+fn colours_of_a_tiff_are_divided_by_an_alpha_that_they_are_multiplied_by() {
+    let cases = [
+        (
+            &[100, 30, 20, 128][..],
+            2,
+            Some(1),
+            [199, 60, 40],
+            Some(128),
+        ),
+        (&[100, 30, 20, 128], 2, Some(2), [100, 30, 20], Some(128)),
+        (&[100, 30, 20, 128], 2, Some(0), [100, 30, 20], None),
+        (&[90, 30, 20, 0], 2, Some(1), [90, 30, 20], Some(0)),
+        (&[100, 128], 1, Some(1), [199; 3], Some(128)),
+        (&[100, 128], 1, Some(0), [100; 3], None),
+    ];
+    for (pixel, photometric, extra, expected, alpha) in cases {
+        let file = tiff_pixel(photometric, pixel, extra, 0);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        fs::write(&path, file).unwrap();
+        let image = open_image(&path).unwrap();
+        let found = (
+            image.picture.pixel(0, 0),
+            image.alpha.map(|it| it.values[0]),
+        );
+        assert_eq!(found, (expected, alpha), "{pixel:?} {extra:?}");
+    }
+    let words = sentence(&tiff_pixel(8, &[100, 30, 20], None, 0));
+    assert!(
+        words.contains("(it has 8-bit CIELab pixels): save it as PNG"),
+        "{words}"
+    );
+}
+
+#[test]
+fn further_images_of_a_file_are_named() {
+    let jpeg = fs::read(fixtures().join("plain.jpg")).unwrap();
+    let index =
+        b"\xff\xe2\0\x20MPF\0II*\0\x08\0\0\0\x01\0\x01\xb0\x04\0\x01\0\0\0\x03\0\0\0\0\0\0\0";
+    let pages = tiff_pixel(1, &[100], None, 24 + 2 + 8 * 12 + 4);
+    let page = tiff_pixel(1, &[100], None, 0)[24..].to_vec();
+    for (file, notice) in [
+        (
+            [&jpeg[..2], index, &jpeg[2..]].concat(),
+            "Only the first of 3 images is used",
+        ),
+        ([pages, page].concat(), "Only the first of 2 pages is used"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        fs::write(&path, file).unwrap();
+        assert_eq!(open_image(&path).unwrap().notices(&path), [notice]);
+    }
+}
+
 #[test]
 fn what_is_no_picture_is_named() {
-    let kinds = "not a PNG, JPEG, WebP, GIF, BMP or TIFF picture";
+    let kinds = "not a PNG, JPEG, WebP, GIF, BMP, TIFF, AVIF or HEIC image";
     assert_eq!(sentence(b""), "this file is empty");
     assert_eq!(
         sentence(b"just words"),
@@ -161,8 +247,8 @@ fn what_is_no_picture_is_named() {
         format!("this is a JSON file, {kinds}")
     );
     assert_eq!(
-        sentence(b"\0\0\0\x1cftypisom\0\0\0\0"),
-        format!("this is an MP4 video, {kinds}")
+        sentence(b"\xff\xfb\x90\x64\0\0\0\0"),
+        format!("this is a sound file, {kinds}")
     );
     assert_eq!(
         sentence(b"\0\0\0\x14ftypheic\0\0\0\0mif1"),

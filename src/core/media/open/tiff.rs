@@ -1,4 +1,5 @@
-//! TIFF: what the `image` crate reads, and the two common makes that it does not: with a palette, and grey with alpha.
+//! TIFF: what the `image` crate reads, and the common makes that it does not: with a palette, grey with alpha, and YCbCr
+//! in JPEG. Only the first page is read; colours that are stored multiplied by alpha are divided by it.
 //!
 //! Exotic ones (YCbCr without JPEG, Lab, palettes of less than 8 bits) are refused with a sentence.
 
@@ -12,18 +13,24 @@ use tiff::tags::Tag;
 use tiff::{ColorType, TiffError};
 
 use crate::formats::ByteSource;
-use crate::formats::tiff::check_lists as tiff_lists;
+use crate::formats::tiff::{check_lists as tiff_lists, count_pages};
 
 use super::declared::{MAX_PROFILE_BYTES, rgb_from_cmyk};
+use super::jpeg::rgb_from_ycc;
 use super::{
-    DeclaredColours, DecodeFailure, DecodedImage, Input, MAX_FILE_BYTES, check_size, decoder_bytes,
-    one_line, other,
+    DeclaredColours, DecodeFailure, DecodedImage, Input, MAX_FILE_BYTES, OTHER_MAKE, check_size,
+    decoder_bytes, only_first, other, unpremultiply, upright_size,
 };
 
 /// The tag that says what the samples mean, and two of its values.
 const PHOTOMETRIC: u16 = 262;
 const BLACK_IS_ZERO: u16 = 1;
 const PALETTE: u16 = 3;
+/// The value of the tag that names the compression.
+const JPEG: u16 = 7;
+/// Values of the tag that says what samples beside the colours mean.
+const UNSPECIFIED: u16 = 0;
+const ASSOCIATED_ALPHA: u16 = 1;
 
 pub(super) fn decode(file: Input) -> Result<DecodedImage, DecodeFailure> {
     let mut bytes = Vec::new();
@@ -32,10 +39,43 @@ pub(super) fn decode(file: Input) -> Result<DecodedImage, DecodeFailure> {
         .map_err(DecodeFailure::Io)?;
     // The decoder knows no palettes, but it reads the same samples when they are called grey.
     let has_palette = retag_palette(&mut bytes);
-    check_lists(&mut Cursor::new(&bytes), bytes.len() as u64)?;
-    let mut profile_limits = Limits::default();
-    profile_limits.ifd_value_size = MAX_PROFILE_BYTES as usize;
-    let mut decoder = Decoder::new(Cursor::new(&bytes))?.with_limits(profile_limits);
+    let len = bytes.len() as u64;
+    check_lists(&mut Cursor::new(&bytes), len)?;
+    let mut decoder = open(&bytes)?;
+    let extra = number(&mut decoder, Tag::ExtraSamples);
+    let mut decoded = decode_page(&mut decoder, &bytes, has_palette).map_err(|err| match err {
+        DecodeFailure::Unsupported(words) if words == OTHER_MAKE => {
+            DecodeFailure::Unsupported(unread_make(&mut decoder))
+        }
+        other => other,
+    })?;
+    if extra == Some(ASSOCIATED_ALPHA) {
+        unpremultiply(&mut decoded.image);
+    }
+    let pages = count_pages(&mut ByteSource::new(Cursor::new(&bytes), len));
+    decoded.unused.extend(only_first(pages, "pages"));
+    Ok(decoded)
+}
+
+type TiffDecoder<'a> = Decoder<Cursor<&'a Vec<u8>>>;
+
+fn open(bytes: &Vec<u8>) -> Result<TiffDecoder<'_>, DecodeFailure> {
+    let mut limits = Limits::default();
+    limits.ifd_value_size = MAX_PROFILE_BYTES as usize;
+    Ok(Decoder::new(Cursor::new(bytes))?.with_limits(limits))
+}
+
+/// The first number of a tag.
+fn number<R: Read + Seek>(decoder: &mut Decoder<R>, tag: Tag) -> Option<u16> {
+    let numbers = decoder.find_tag_unsigned_vec::<u16>(tag).ok().flatten();
+    numbers?.first().copied()
+}
+
+fn decode_page(
+    decoder: &mut TiffDecoder<'_>,
+    bytes: &Vec<u8>,
+    has_palette: bool,
+) -> Result<DecodedImage, DecodeFailure> {
     let mut colours = match decoder.find_tag(Tag::IccProfile) {
         Ok(None) => DeclaredColours::Untagged,
         found => match found.ok().flatten().map(TagValue::into_u8_vec) {
@@ -43,12 +83,18 @@ pub(super) fn decode(file: Input) -> Result<DecodedImage, DecodeFailure> {
             _ => DeclaredColours::Unreadable("its ICC profile cannot be read".to_owned()),
         },
     };
+    let plain = |colours| {
+        let decoded = other::decode(Cursor::new(bytes), ImageFormat::Tiff)?;
+        Ok(DecodedImage { colours, ..decoded })
+    };
+    let is_jpeg = number(decoder, Tag::Compression) == Some(JPEG);
     let samples = match decoder.colortype() {
         Ok(ColorType::Gray(8)) if has_palette => 1,
         Ok(ColorType::Multiband {
             bit_depth: 8 | 16,
             num_samples: 2,
         }) => 2,
+        Ok(ColorType::YCbCr(8)) if is_jpeg => 3,
         // The `image` crate knows no profiles of inks.
         Ok(ColorType::CMYK(8)) if matches!(colours, DeclaredColours::Icc(_)) => 4,
         _ if has_palette => {
@@ -56,32 +102,30 @@ pub(super) fn decode(file: Input) -> Result<DecodedImage, DecodeFailure> {
                 "its palette is not of 8 bits".to_owned(),
             ));
         }
-        _ => {
-            let decoded = other::decode(Cursor::new(bytes), ImageFormat::Tiff)?;
-            return Ok(DecodedImage { colours, ..decoded });
-        }
+        _ => return plain(colours),
     };
     let (width, height) = decoder.dimensions()?;
     check_size(width, height)?;
-    let mut decoder = decoder.with_limits(limits(width, height));
-    let orientation = decoder
-        .find_tag_unsigned::<u8>(Tag::Orientation)
-        .ok()
-        .flatten()
-        .and_then(Orientation::from_exif)
-        .unwrap_or(Orientation::NoTransforms);
-    let raw = decoder.read_image()?;
-    let image = match raw {
+    let orientation = orientation(decoder);
+    let is_opaque = number(decoder, Tag::ExtraSamples) == Some(UNSPECIFIED);
+    let mut decoder = open(bytes)?.with_limits(limits(width, height));
+    let image = match decoder.read_image()? {
         DecodingResult::U8(bytes) if has_palette => {
             // All reds, then all greens, then all blues, 16 bits each.
             let map = decoder.get_tag_u16_vec(Tag::ColorMap)?;
             let rgb = coloured(bytes.iter().step_by(samples), &map);
             RgbImage::from_raw(width, height, rgb).map(DynamicImage::from)
         }
+        DecodingResult::U8(mut ycc) if samples == 3 => {
+            for pixel in ycc.as_chunks_mut::<3>().0 {
+                let [luma, blue, red] = *pixel;
+                *pixel = rgb_from_ycc(luma, blue, red);
+            }
+            RgbImage::from_raw(width, height, ycc).map(DynamicImage::from)
+        }
         DecodingResult::U8(inks) if samples == 4 => {
             let Some((rgb, converted)) = rgb_from_cmyk(inks, &colours) else {
-                let plain = other::decode(Cursor::new(bytes), ImageFormat::Tiff)?;
-                return Ok(DecodedImage { colours, ..plain });
+                return plain(colours);
             };
             colours = converted;
             RgbImage::from_raw(width, height, rgb).map(DynamicImage::from)
@@ -98,11 +142,65 @@ pub(super) fn decode(file: Input) -> Result<DecodedImage, DecodeFailure> {
             ));
         }
     };
+    let image = image.ok_or_else(|| DecodeFailure::Damaged("it has too few samples".to_owned()))?;
     Ok(DecodedImage {
-        image: image.ok_or_else(|| DecodeFailure::Damaged("it has too few samples".to_owned()))?,
+        image: match image {
+            DynamicImage::ImageLumaA8(_) if is_opaque => image.into_luma8().into(),
+            DynamicImage::ImageLumaA16(_) if is_opaque => image.into_luma16().into(),
+            image => image,
+        },
         colours,
         orientation,
+        unused: Vec::new(),
     })
+}
+
+fn orientation<R: Read + Seek>(decoder: &mut Decoder<R>) -> Orientation {
+    let code = number(decoder, Tag::Orientation).and_then(|code| u8::try_from(code).ok());
+    let known = code.and_then(Orientation::from_exif);
+    known.unwrap_or(Orientation::NoTransforms)
+}
+
+/// Words for a make that is not read.
+fn unread_make<R: Read + Seek>(decoder: &mut Decoder<R>) -> String {
+    let mut named = |tag, names: &[(u16, &str)]| {
+        let found = number(decoder, tag)?;
+        let name = names.iter().find(|(code, _)| *code == found);
+        name.map(|(_, name)| (*name).to_owned())
+    };
+    let compressions = [
+        (2, "CCITT"),
+        (3, "fax"),
+        (6, "old JPEG"),
+        (34712, "JPEG 2000"),
+        (34887, "LERC"),
+        (34925, "LZMA"),
+        (50000, "Zstandard"),
+        (50001, "WebP"),
+        (50002, "JPEG XL"),
+    ];
+    if let Some(name) = named(Tag::Compression, &compressions) {
+        return format!("its compression is {name}");
+    }
+    let colours = [
+        (0, "grey"),
+        (1, "grey"),
+        (2, "RGB"),
+        (3, "palette"),
+        (5, "CMYK"),
+        (6, "YCbCr"),
+        (8, "CIELab"),
+        (9, "ICCLab"),
+        (10, "ITULab"),
+        (32803, "raw camera"),
+        (34892, "raw camera"),
+    ];
+    let colours = named(Tag::PhotometricInterpretation, &colours);
+    let kind = named(Tag::SampleFormat, &[(2, "signed "), (3, "floating-point ")]);
+    let bits = number(decoder, Tag::BitsPerSample).unwrap_or(1);
+    let colours = colours.unwrap_or_else(|| "unknown".to_owned());
+    let kind = kind.unwrap_or_default();
+    format!("it has {bits}-bit {kind}{colours} pixels")
 }
 
 fn coloured<'a>(indices: impl Iterator<Item = &'a u8>, map: &[u16]) -> Vec<u8> {
@@ -161,13 +259,15 @@ fn limits(width: u32, height: u32) -> Limits {
     limits
 }
 
-/// Width and height in pixels, of any make: those that are not read say so when they are opened.
+/// Width and height in pixels, upright, of any make: those that are not read say so when they are opened.
 pub(in crate::media) fn size(
     mut file: impl Read + Seek,
     len: u64,
 ) -> Result<(u32, u32), DecodeFailure> {
     check_lists(&mut file, len)?;
-    Ok(Decoder::new(file)?.dimensions()?)
+    let mut decoder = Decoder::new(file)?;
+    let size = decoder.dimensions()?;
+    Ok(upright_size(size, orientation(&mut decoder)))
 }
 
 /// Checks lists before any decoder does, which trusts their lengths. The file is at its beginning before and after.
@@ -180,7 +280,7 @@ impl From<TiffError> for DecodeFailure {
     fn from(err: TiffError) -> Self {
         match err {
             TiffError::IoError(err) => err.into(),
-            TiffError::UnsupportedError(err) => Self::Unsupported(one_line(&err.to_string())),
+            TiffError::UnsupportedError(_) => Self::Unsupported(OTHER_MAKE.to_owned()),
             err => Self::from_words(&err.to_string()),
         }
     }

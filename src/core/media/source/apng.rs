@@ -12,11 +12,16 @@ use crate::formats::{ByteSource, png};
 use crate::media::MediaError;
 use crate::media::open::{DecodeFailure, PngReader, check_size};
 
-/// Size of the canvas and delay of each frame, in milliseconds. No frames where the PNG is a still image.
+/// Facts of an animated PNG that its headers give.
+#[derive(Default)]
 pub(super) struct ApngScan {
-    pub width: u32,
-    pub height: u32,
+    /// Width and height of the canvas.
+    pub size: (u32, u32),
+    /// Delay of each frame, in milliseconds.
     pub delays: Vec<u64>,
+    pub num_plays: u32,
+    /// False if no frame can have transparent parts.
+    pub may_have_alpha: bool,
 }
 
 /// Reads the chunks of a PNG without its pixels; at most `max_frames` frames and one more.
@@ -27,43 +32,35 @@ pub(super) fn scan<R: Read + Seek>(
 ) -> Result<ApngScan, DecodeFailure> {
     let mut source = ByteSource::new(file, len);
     let mut chunks = png::chunks(&mut source);
-    let (mut width, mut height, mut is_animated) = (0, 0, false);
-    let mut delays = Vec::new();
+    let mut scan = ApngScan::default();
+    let mut num_frames = 0;
     while let Some(chunk) = chunks.next_part()? {
         match &chunk.name {
             b"IHDR" => {
-                let [a, b, c, d, e, f, g, h] = chunks.source.array_at(chunk.start)?;
-                width = u32::from_be_bytes([a, b, c, d]);
-                height = u32::from_be_bytes([e, f, g, h]);
-                check_size(width, height)?;
+                let [a, b, c, d, e, f, g, h, _, kind] = chunks.source.array_at(chunk.start)?;
+                let side = u32::from_be_bytes;
+                scan.size = (side([a, b, c, d]), side([e, f, g, h]));
+                check_size(scan.size.0, scan.size.1)?;
+                scan.may_have_alpha = kind & 4 > 0;
             }
-            b"acTL" => is_animated = true,
-            // The animation's header comes before the pixels.
-            b"IDAT" if !is_animated => break,
-            b"fcTL" if delays.len() <= max_frames => {
-                let [a, b, c, d] = chunks.source.array_at(chunk.start + 20)?;
+            b"tRNS" => scan.may_have_alpha = true,
+            b"acTL" => {
+                let [a, b, c, d, e, f, g, h] = chunks.source.array_at(chunk.start)?;
+                num_frames = u32::from_be_bytes([a, b, c, d]) as usize;
+                scan.num_plays = u32::from_be_bytes([e, f, g, h]);
+            }
+            b"fcTL" if scan.delays.len() < num_frames.min(max_frames + 1) => {
+                let [a, b, c, d, dispose] = chunks.source.array_at(chunk.start + 20)?;
                 let (time, unit) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
                 let unit = if unit == 0 { 100 } else { u64::from(unit) };
-                delays.push(u64::from(time) * 1000 / unit);
+                scan.delays.push(u64::from(time) * 1000 / unit);
+                scan.may_have_alpha |= dispose > 0;
             }
             b"fcTL" => break,
             _ => {}
         }
     }
-    Ok(ApngScan {
-        width,
-        height,
-        delays,
-    })
-}
-
-/// Returns true if the file is a PNG of several frames.
-pub(in crate::media) fn is_animated(path: &Path) -> bool {
-    let scanned = File::open(path).and_then(|file| {
-        let len = file.metadata()?.len();
-        Ok(scan(BufReader::new(file), len, 2))
-    });
-    matches!(scanned, Ok(Ok(ApngScan { delays, .. })) if delays.len() > 1)
+    Ok(scan)
 }
 
 /// Gives the canvas as each frame shows it, in the colours of the file.

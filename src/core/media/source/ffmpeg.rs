@@ -5,12 +5,14 @@
 //! primaries and transfer are converted here.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use super::display::conversions;
-use super::ffprobe::{self, MICROS, VIDEO_STREAM};
-use super::{ClipInfo, FrameSink, VideoFacts};
+use super::ffprobe::{self, MICROS, ProbedStream, VIDEO_STREAM};
+use super::{ClipInfo, FrameSink, VideoFacts, track_notices};
+use crate::formats::{ByteSource, cut};
 use crate::media::colour::ColourConversion;
 use crate::media::ffmpeg_images::{FfmpegImages, FfmpegPixels};
 use crate::media::open::{DecodeFailure, picture_from_rgb};
@@ -60,14 +62,35 @@ impl FfmpegSource {
                 &path,
             )
         };
-        let probe = |entries, options: &[&str]| {
-            ffprobe::probe(&path, container, VIDEO_STREAM, entries, options)
+        let video = Some(VIDEO_STREAM);
+        let probe = |streams, entries, options: &[&str]| {
+            ffprobe::probe(&path, container, streams, entries, options)
         };
-        let mut probed = match probe(ffprobe::VIDEO_ENTRIES, &[]) {
+        let mut probed = match probe(video, ffprobe::VIDEO_ENTRIES, &[]) {
             Err(MediaError::NotFound { .. }) => return Err(missing(found)),
             probed => probed?,
         };
         let (times, mut num_frames) = (probed.times(), probed.num_packets);
+        let rate = probed.streams.first().and_then(ProbedStream::rate);
+        let fps = rate.unwrap_or(DEFAULT_FPS);
+        let found_secs = times.as_deref().map_or_else(
+            || f64::from(num_frames) / fps,
+            |ticks| (ticks[ticks.len() - 1] - ticks[0]) as f64 / MICROS,
+        );
+        let is_cut = is_cut_off(&path, container);
+        let shortfall = probed.shortfall(found_secs, container, is_cut);
+        let tracks = if probed.num_streams > 1 {
+            probe(None, ffprobe::TRACK_ENTRIES, &[])?.streams
+        } else {
+            Vec::new()
+        };
+        let count = |kind| {
+            let is_track =
+                |it: &&ProbedStream| it.get("codec_type") == kind && it.get("attached_pic") != "1";
+            tracks.iter().filter(is_track).count()
+        };
+        let mut notices = track_notices(count("video"), count("subtitle"));
+        notices.extend(shortfall);
         let Some(stream) = probed.streams.first_mut() else {
             return Err(if probed.num_streams > 0 {
                 DecodeFailure::NoVideo.into_error(kind, &path)
@@ -76,14 +99,14 @@ impl FfmpegSource {
             });
         };
         if stream.lacks_peak() {
-            let frames = probe(ffprobe::PEAK_ENTRIES, &ffprobe::FIRST_FRAME)?.streams;
+            let frames = probe(video, ffprobe::PEAK_ENTRIES, &ffprobe::FIRST_FRAME)?.streams;
             for frame in frames {
                 stream.fill_from(frame);
             }
         }
         let stream = &*stream;
         let colours = stream.colours();
-        let mut notices = stream.notices();
+        notices.extend(stream.notices());
         notices.extend(colours.notice);
         let has_alpha = stream.has_alpha();
         let alpha_decoder = match stream.get("codec_name") {
@@ -91,8 +114,7 @@ impl FfmpegSource {
             "vp9" if has_alpha => Some("libvpx-vp9"),
             _ => None,
         };
-        let mut fps = stream.rate().unwrap_or(DEFAULT_FPS);
-        let mut starts = None;
+        let (mut fps, mut starts) = (fps, None);
         if let Some(ticks) = times {
             num_frames = ticks.len() as u32 - 1;
             let length = (ticks[ticks.len() - 2] - ticks[0]) as f64;
@@ -232,6 +254,15 @@ pub(super) fn input(container: &str, path: &Path) -> [OsString; 6] {
         "-i".into(),
         file,
     ]
+}
+
+fn is_cut_off(path: &Path, container: &str) -> bool {
+    let read = || {
+        let file = File::open(path)?;
+        let len = file.metadata()?.len();
+        Ok::<_, std::io::Error>(cut::is_cut_off(&mut ByteSource::new(file, len), container))
+    };
+    read().unwrap_or(false)
 }
 
 fn unreadable(path: &Path) -> MediaError {

@@ -23,6 +23,8 @@ pub(super) struct ProbedFile {
     packets: Option<Vec<(i64, i64)>>,
     /// Number of all streams of the file.
     pub num_streams: u32,
+    /// Length in seconds that the header of the file declares; 0 without one.
+    declared_secs: f64,
 }
 
 /// A stream or frame in the words of ffprobe, which may leave out any of them.
@@ -32,7 +34,15 @@ pub(super) struct ProbedStream {
 }
 
 /// Entries of a video stream and its packets to ask for.
-pub(super) const VIDEO_ENTRIES: &str = "packet=pts_time,duration_time,flags:stream=codec_name,avg_frame_rate,r_frame_rate,pix_fmt,field_order,sample_aspect_ratio,color_primaries,color_transfer,color_space:stream_tags=alpha_mode:stream_side_data=dv_profile,max_content,max_luminance:format=nb_streams";
+pub(super) const VIDEO_ENTRIES: &str = "packet=pts_time,duration_time,flags:stream=codec_name,nb_frames,avg_frame_rate,r_frame_rate,pix_fmt,field_order,sample_aspect_ratio,color_primaries,color_transfer,color_space:stream_tags=alpha_mode,DURATION:stream_side_data=dv_profile,max_content,max_luminance:format=nb_streams,duration";
+
+/// Entries of all streams to count them by kind.
+pub(super) const TRACK_ENTRIES: &str = "stream=codec_type:stream_disposition=attached_pic";
+
+/// Containers whose length ffprobe guesses from the last packets.
+const GUESSED: [&str; 4] = ["mpegts", "mpeg", "mpegvideo", "ogg"];
+/// Difference of a declared length and that of the frames that is no loss, in seconds.
+const DECLARED_TOLERANCE: f64 = 0.5;
 
 impl ProbedStream {
     /// An entry, or a tag or entry of side data by its last name; empty where it is absent.
@@ -185,17 +195,18 @@ pub(super) const FIRST_FRAME: [&str; 2] = ["-read_intervals", "%+#1"];
 /// The first video stream that is no cover image.
 pub(super) const VIDEO_STREAM: &str = "V:0";
 
-/// Runs ffprobe on some streams of the file; what it does not understand has none.
+/// Runs ffprobe on some streams of the file, or on all; what it does not understand has none.
 pub(super) fn probe(
     path: &Path,
     container: &str,
-    streams: &str,
+    streams: Option<&str>,
     entries: &str,
     options: &[&str],
 ) -> Result<ProbedFile, MediaError> {
     let failed = |err| MediaError::from_io("start ffprobe", err, path);
     let mut child = Command::new("ffprobe")
-        .args(["-v", "error", "-select_streams", streams])
+        .args(["-v", "error"])
+        .args(streams.into_iter().flat_map(|it| ["-select_streams", it]))
         .args(["-show_entries", entries, "-of", "compact"])
         .args(options)
         .args(input(container, path))
@@ -230,7 +241,7 @@ impl ProbedFile {
             let section = parts.next();
             // Tags and side data have prefixes, such as `tag:`.
             let fields = parts.filter_map(|part| part.split_once('='));
-            let mut fields = fields.map(|(name, value)| (name.rsplit(':').next(), value));
+            let fields = fields.map(|(name, value)| (name.rsplit(':').next(), value));
             match section {
                 Some("packet") => probe.add_packet(fields),
                 // More side data of a stream or frame is on separate lines.
@@ -245,9 +256,13 @@ impl ProbedFile {
                     }
                 }
                 Some("format") => {
-                    let found = fields.find(|(name, _)| *name == Some("nb_streams"));
-                    let count = found.and_then(|(_, value)| value.parse().ok());
-                    probe.num_streams = count.unwrap_or(0);
+                    for (name, value) in fields {
+                        match name {
+                            Some("nb_streams") => probe.num_streams = value.parse().unwrap_or(0),
+                            Some("duration") => probe.declared_secs = value.parse().unwrap_or(0.0),
+                            _ => {}
+                        }
+                    }
                 }
                 _ => {}
             }
@@ -282,6 +297,32 @@ impl ProbedFile {
                     packets.push((start, lasts));
                     packets
                 });
+    }
+
+    /// A sentence if fewer seconds were found than the file declares, or if it is cut off.
+    pub fn shortfall(&self, found_secs: f64, container: &str, is_cut: bool) -> Option<String> {
+        let stream = self.streams.first()?;
+        let tag = stream.get("DURATION").split(':').map(str::parse::<f64>);
+        let of_tag = tag
+            .map(Result::ok)
+            .try_fold(0.0, |sum, part| Some(sum * 60.0 + part?));
+        let num_frames = stream.get("nb_frames").parse::<f64>().ok();
+        let of_frames = num_frames.zip(rate(stream.get("r_frame_rate")));
+        // Other streams may be longer.
+        let is_of_video = (is_cut || self.num_streams == 1) && !GUESSED.contains(&container);
+        let declared = of_tag
+            .or_else(|| of_frames.map(|(frames, rate)| frames / rate))
+            .or_else(|| is_of_video.then_some(self.declared_secs))
+            .filter(|secs| secs.is_finite() && *secs > found_secs + DECLARED_TOLERANCE);
+        match declared {
+            Some(secs) => Some(format!(
+                "The file is incomplete: it says {secs:.1} s, and only {found_secs:.1} s can be read"
+            )),
+            None => is_cut.then(|| {
+                let num_frames = self.num_packets;
+                format!("The file is incomplete: only {num_frames} of its frames can be read")
+            }),
+        }
     }
 
     /// Starts of the frames in microseconds and the end of the last; `None` where a packet has no time or there are too
@@ -371,6 +412,32 @@ mod tests {
         ));
         let notice = hdr.colours().notice.unwrap();
         assert!(notice.contains("PQ with a peak of 4000 cd/m²"), "{notice}");
+    }
+
+    #[test]
+    fn a_video_shorter_than_its_file_says_is_named() {
+        let told = |stream: &str, format: &str, container: &str, is_cut| {
+            let text = format!("stream|r_frame_rate=25/1|{stream}\nformat|{format}\n");
+            let probe = ProbedFile::read(text.as_bytes()).unwrap();
+            probe.shortfall(2.0, container, is_cut)
+        };
+        let says = |secs: &str| {
+            let text = "The file is incomplete: it says SECS s, and only 2.0 s can be read";
+            Some(text.replace("SECS", secs))
+        };
+        let whole = "nb_streams=1|duration=4.0";
+        let tag = "tag:DURATION=00:01:04.020000000";
+        assert_eq!(told(tag, whole, "matroska", false), says("64.0"));
+        assert_eq!(told("nb_frames=100", whole, "avi", false), says("4.0"));
+        assert_eq!(told("nb_frames=N/A", whole, "flv", false), says("4.0"));
+        // The length may be that of the sound, or guessed.
+        let sound = "nb_streams=2|duration=4.0";
+        assert_eq!(told("", sound, "flv", false), None);
+        assert_eq!(told("", sound, "flv", true), says("4.0"));
+        assert_eq!(told("", whole, "mpegts", false), None);
+        let cut = "The file is incomplete: only 0 of its frames can be read";
+        assert_eq!(told("", whole, "mpegts", true).as_deref(), Some(cut));
+        assert_eq!(told("nb_frames=51", whole, "avi", false), None);
     }
 
     #[test]

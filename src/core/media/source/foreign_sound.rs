@@ -19,7 +19,7 @@ pub(in crate::media) fn sound(
     container: &str,
 ) -> Result<FoundSound, MediaError> {
     let path = &std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
-    let tracks = probe(path, container, "a", "stream=codec_name", &[])?.streams;
+    let tracks = probe(path, container, Some("a"), "stream=codec_name", &[])?.streams;
     let Some(first) = tracks.first() else {
         return Ok(FoundSound::default());
     };

@@ -22,7 +22,6 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub(super) use apng::is_animated as is_animated_png;
 pub(super) use foreign_sound::sound as foreign_sound;
 pub(super) use mp4::sound as mp4_sound;
 pub use reader::{ClipReader, TakeFrame};
@@ -165,6 +164,14 @@ struct VideoFacts {
     notices: Vec<String>,
     /// Conversions of the frames that lose nothing of note, as sentences.
     conversions: Vec<String>,
+}
+
+/// Notices on tracks beside the first one of video. Sound has its own.
+fn track_notices(num_videos: usize, num_subtitles: usize) -> Vec<String> {
+    let videos =
+        (num_videos > 1).then(|| format!("Only the first of {num_videos} video tracks is used"));
+    let subtitles = (num_subtitles > 0).then(|| "Subtitles are not used".to_owned());
+    videos.into_iter().chain(subtitles).collect()
 }
 
 /// A video that no decoder here reads.

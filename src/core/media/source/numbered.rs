@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::{ClipInfo, FrameSink, VideoFacts};
+use crate::media::open::png;
 use crate::media::{MediaError, open_image, read_settings};
 
 /// Rate of images without settings, in frames per second.
@@ -15,8 +16,6 @@ const MAX_PICTURES: usize = 1 << 20;
 
 pub(super) struct NumberedSource {
     pub files: Vec<PathBuf>,
-    /// Of the first image.
-    pub has_alpha: bool,
 }
 
 /// Settings inside an image, as far as they matter here.
@@ -69,8 +68,14 @@ impl NumberedSource {
             notices: Vec::new(),
             conversions: Vec::new(),
         };
-        let has_alpha = first.alpha.is_some();
-        Ok(Some((Self { files, has_alpha }, facts)))
+        Ok(Some((Self { files }, facts)))
+    }
+
+    /// Returns true if any image has transparent parts.
+    pub fn has_alpha(&self) -> bool {
+        let may_have = |file: &&PathBuf| png::may_have_alpha(file);
+        let mut images = self.files.iter().filter(may_have);
+        images.any(|file| open_image(file).is_ok_and(|image| image.alpha.is_some()))
     }
 
     pub fn read(&self, first: usize, sink: &mut FrameSink<'_>) -> Result<(), MediaError> {

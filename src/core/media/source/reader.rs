@@ -8,8 +8,9 @@ use super::animation::AnimationSource;
 use super::ffmpeg::FfmpegSource;
 use super::mp4::Mp4Source;
 use super::numbered::NumberedSource;
-use super::{ClipInfo, NumberedSink, UnsupportedVideo, VideoFacts, apng};
+use super::{ClipInfo, NumberedSink, UnsupportedVideo, VideoFacts};
 use crate::media::kind::{self, FileFormat};
+use crate::media::open::png;
 use crate::media::{FrameStarts, MediaError, OpenedImage, RgbPixels};
 
 /// Takes one decoded frame and its number; breaks off when it needs no more.
@@ -53,7 +54,7 @@ impl ClipReader {
                 let (animation, facts) = AnimationSource::open(path, opened)?;
                 return Ok(reader((VideoDecoder::Animation(animation), facts)));
             }
-            FileFormat::Png if apng::is_animated(path) => {
+            FileFormat::Png if png::is_animated(path) => {
                 let (animation, facts) = AnimationSource::open(path, opened)?;
                 return Ok(reader((VideoDecoder::Animation(animation), facts)));
             }
@@ -74,6 +75,18 @@ impl ClipReader {
         let demuxer = kind.demuxer().ok_or_else(|| not_a_clip(&found))?;
         let (ffmpeg, facts) = FfmpegSource::open(path, kind.name(), demuxer, found)?;
         Ok(reader((VideoDecoder::Ffmpeg(ffmpeg), facts)))
+    }
+
+    /// Opens the video or animation at `path`; `None` for an image, also the only one of a video. A numbered image is
+    /// taken alone.
+    pub fn open_moving(path: &Path) -> Result<Option<Self>, MediaError> {
+        let may_move = match kind::open_file(path, "read the file")?.kind {
+            FileFormat::Png => png::is_animated(path),
+            FileFormat::Gif | FileFormat::WebP => true,
+            kind => kind.demuxer().is_some(),
+        };
+        let reader = may_move.then(|| Self::open(path)).transpose()?;
+        Ok(reader.filter(|reader| reader.info().num_frames > 1))
     }
 
     pub fn path(&self) -> &Path {
@@ -105,13 +118,22 @@ impl ClipReader {
         &self.facts.notices
     }
 
-    /// Returns true if frames have transparent parts, as far as the headers and the first frame show it.
+    /// Returns true if frames have transparent parts: any frame of an animation or among numbered images; of a video, if
+    /// its headers say so.
     pub fn has_alpha(&self) -> bool {
         match &self.decoder {
             VideoDecoder::Animation(animation) => animation.has_alpha(),
             VideoDecoder::Movie(_) => false,
-            VideoDecoder::Numbered(numbered) => numbered.has_alpha,
+            VideoDecoder::Numbered(numbered) => numbered.has_alpha(),
             VideoDecoder::Ffmpeg(ffmpeg) => ffmpeg.has_alpha,
+        }
+    }
+
+    /// Times that an animation plays; 0 for endless.
+    pub fn num_plays(&self) -> u16 {
+        match &self.decoder {
+            VideoDecoder::Animation(animation) => animation.num_plays,
+            _ => 0,
         }
     }
 

@@ -72,7 +72,8 @@ fn push_unit(stream: &mut Vec<u8>, unit: &[u8]) {
 }
 
 fn damaged(err: &openh264::Error) -> DecodeFailure {
-    DecodeFailure::from_words(&format!("its H.264 cannot be decoded: {err}"))
+    tracing::debug!("OpenH264 says: {err}");
+    DecodeFailure::Damaged("its H.264 cannot be decoded".to_owned())
 }
 
 fn picture(yuv: &DecodedYUV<'_>, colour: VideoColor) -> Result<RgbPixels, DecodeFailure> {

@@ -24,14 +24,14 @@ use fragments::FragmentReader;
 pub(in crate::media) use sound::sound;
 use sps::SequenceParameters;
 pub(super) use track::MAX_SAMPLES;
-use track::{TrackSample, VideoTrack};
+use track::{TrackSample, VideoTrack, of_kind};
 
 use super::display::{PixelAspect, VideoColours, conversions, make_square, square_size};
-use super::{ClipInfo, FrameSink, UnsupportedVideo, VideoFacts};
+use super::{ClipInfo, FrameSink, UnsupportedVideo, VideoFacts, track_notices};
 use crate::formats::ByteSource;
 use crate::formats::mp4::file_boxes;
 use crate::media::colour::{ColourConversion, PQ, declared_peak};
-use crate::media::open::{DecodeFailure, check_size, upright};
+use crate::media::open::{DecodeFailure, check_size, upright, upright_size};
 use crate::media::times::FrameTiming;
 use crate::media::{FrameStarts, HAS_H264, MediaError, RgbPixels};
 
@@ -57,7 +57,7 @@ impl Mp4Source {
         let failed =
             |failure: DecodeFailure| UnsupportedVideo::Failed(failure.into_error("MP4", path));
         let mut source = ByteSource::new(file, len);
-        let track = read_track(&mut source).map_err(failed)?;
+        let (track, mut notices) = read_track(&mut source).map_err(failed)?;
         if !matches!(&track.codec, b"avc1" | b"avc3") {
             return Err(UnsupportedVideo::Codec(codec_name(track.codec)));
         }
@@ -76,8 +76,7 @@ impl Mp4Source {
             peak = peak_in_sei(&mut source, &track, &config).map_err(failed)?;
         }
         let colours = VideoColours::new(colour.primaries, colour.transfer, peak);
-        let notices = colour.matrix_notice().into_iter();
-        let notices = notices.chain(colours.notice).collect();
+        notices.extend(colour.matrix_notice().into_iter().chain(colours.notice));
         let pixel_aspect = track.pixel_aspect.or(sps.pixel_aspect);
         let (width, height) = square_size((sps.width, sps.height), pixel_aspect);
         check_size(width, height).map_err(failed)?;
@@ -88,10 +87,10 @@ impl Mp4Source {
             return Err(UnsupportedVideo::Failed(MediaError::no_frames(path)));
         }
         let (fps, starts) = timing(&track, &times);
-        let is_turned = swaps_sides(track.orientation);
+        let (width, height) = upright_size((width, height), track.orientation);
         let info = ClipInfo {
-            width: if is_turned { height } else { width },
-            height: if is_turned { width } else { height },
+            width,
+            height,
             fps,
             num_frames: shown as u32,
             is_uneven: starts.is_some(),
@@ -160,12 +159,15 @@ impl Mp4Source {
     }
 }
 
-fn read_track(source: &mut ByteSource<File>) -> Result<VideoTrack, DecodeFailure> {
+/// The first video track, and notices on others.
+fn read_track(source: &mut ByteSource<File>) -> Result<(VideoTrack, Vec<String>), DecodeFailure> {
     let id = |movie: &[u8]| VideoTrack::first_video(movie).map(|track| track.id);
     let (movie, more) = movie_and_samples(source, &id)?;
     let mut track = VideoTrack::first_video(&movie)?;
     track.samples.extend(more);
-    Ok(track)
+    let count = |kind| of_kind(&movie, kind).count();
+    let subtitles = [*b"sbtl", *b"subt", *b"clcp"].map(count).iter().sum();
+    Ok((track, track_notices(count(*b"vide"), subtitles)))
 }
 
 /// The content of the movie box, and what fragments add to the samples of the track whose number `id` gives.
@@ -302,14 +304,6 @@ fn codec_name(letters: [u8; 4]) -> String {
         }
     };
     known.to_owned()
-}
-
-fn swaps_sides(orientation: image::metadata::Orientation) -> bool {
-    use image::metadata::Orientation as O;
-    matches!(
-        orientation,
-        O::Rotate90 | O::Rotate270 | O::Rotate90FlipH | O::Rotate270FlipH
-    )
 }
 
 /// Rate and starts of the shown frames. The rate is that of nearly all frames, else the average.

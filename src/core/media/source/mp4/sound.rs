@@ -36,7 +36,7 @@ pub(in crate::media) fn sound(file: File) -> Result<FoundSound, DecodeFailure> {
     };
     let (movie, more) = movie_and_samples(&mut source, &id)?;
     // The result begins with the first frame.
-    let video_secs = read_track(&mut source).map_or(0.0, |track| {
+    let video_secs = read_track(&mut source).map_or(0.0, |(track, _)| {
         let first = track.presentation().first().copied().unwrap_or(0);
         first as f64 / f64::from(track.timescale)
     });

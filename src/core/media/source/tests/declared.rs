@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::*;
-use crate::media::{describe_media, first_image};
+use crate::media::{AlphaChannel, VideoWriter, describe_media, open_image};
 
 /// Opens a fixture that only ffmpeg reads; `None` where it is missing.
 fn open_with_ffmpeg(name: &str) -> Option<ClipReader> {
@@ -74,9 +74,118 @@ fn transparency_of_a_webm_is_read_frame_by_frame() {
     });
     read.unwrap();
     assert_eq!(edges, [8, 16, 24]);
-    assert!(first_image(&fixture("alpha.webm")).unwrap().alpha.is_some());
+    assert!(open_image(&fixture("alpha.webm")).unwrap().alpha.is_some());
     let facts = describe_media(&fixture("alpha.webm")).unwrap().join("\n");
     assert!(facts.contains("transparent parts: kept where"), "{facts}");
+}
+
+#[test]
+fn transparency_after_the_first_frame_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let frame = painted(0);
+    let (width, height) = (frame.width, frame.height);
+    let values = vec![90; (width * height) as usize];
+    let alpha = AlphaChannel {
+        width,
+        height,
+        values,
+    };
+    for (name, written) in [("a.webp", "a.webp"), ("a.png", "a_0001.png")] {
+        let options = ClipOptions::default();
+        let mut writer = VideoWriter::create(&folder.path().join(name), options).unwrap();
+        writer.push(&frame).unwrap();
+        writer.push_with_alpha(&frame, Some(&alpha)).unwrap();
+        writer.finish().unwrap();
+        let reader = ClipReader::open(&folder.path().join(written)).unwrap();
+        assert!(reader.has_alpha(), "{name}");
+    }
+    // The first frame is cleared, and the second one leaves a part of it out.
+    for (is_cleared, path) in [(true, "a.gif"), (false, "b.gif")] {
+        let path = folder.path().join(path);
+        let file = std::fs::File::create(&path).unwrap();
+        let mut encoder = gif::Encoder::new(file, 4, 4, &[200, 0, 0, 0, 200, 0]).unwrap();
+        for pixels in [[0; 16], [1; 16]] {
+            let mut frame = gif::Frame::from_indexed_pixels(4, 4, pixels.to_vec(), Some(1));
+            if is_cleared {
+                frame.dispose = gif::DisposalMethod::Background;
+            }
+            encoder.write_frame(&frame).unwrap();
+        }
+        drop(encoder);
+        assert!(open_image(&path).unwrap().alpha.is_none());
+        let facts = describe_media(&path).unwrap().join("\n");
+        let is_found = facts.contains("transparent parts");
+        assert_eq!(is_found, is_cleared, "{facts}");
+    }
+}
+
+#[test]
+fn the_number_of_plays_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["a.gif", "a.webp"] {
+        for num_plays in [0, 1, 3] {
+            let path = folder.path().join(name);
+            let options = ClipOptions {
+                num_plays,
+                ..ClipOptions::default()
+            };
+            write_clip(&path, &[painted(0), painted(1)], options).unwrap();
+            assert_eq!(
+                ClipReader::open(&path).unwrap().num_plays(),
+                num_plays,
+                "{name}"
+            );
+        }
+    }
+}
+
+#[cfg(feature = "h264")]
+#[test]
+fn a_video_of_one_frame_is_an_image() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("one.mp4");
+    write_clip(&path, &[painted(3)], ClipOptions::default()).unwrap();
+    assert!(ClipReader::open_moving(&path).unwrap().is_none());
+    let image = open_image(&path).unwrap();
+    assert!(mean_distance(&image.picture, &painted(3)) < 3.0);
+    assert!(image.notices(&path).is_empty());
+    assert_eq!(open_clip(&path).unwrap().frames.len(), 1);
+}
+
+#[test]
+fn a_webm_that_is_cut_off_is_read_and_named() {
+    if open_with_ffmpeg("vorbis.webm").is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cut.webm");
+    let whole = std::fs::read(fixture("vorbis.webm")).unwrap();
+    std::fs::write(&path, &whole[..whole.len() * 3 / 4]).unwrap();
+    let notices = ClipReader::open(&path).unwrap().notices().join("\n");
+    assert!(notices.contains("The file is incomplete"), "{notices}");
+    let whole = ClipReader::open(&fixture("vorbis.webm")).unwrap();
+    assert_eq!(whole.notices().join("\n"), "");
+}
+
+#[cfg(feature = "h264")]
+#[test]
+fn tracks_that_are_not_used_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.mp4");
+    let whole = std::fs::read(fixture("sound.mp4")).unwrap();
+    let at = whole
+        .windows(8)
+        .position(|it| it == b"\0\0\0\0soun")
+        .unwrap();
+    for (kind, notice) in [
+        (b"vide", "Only the first of 2 video tracks is used"),
+        (b"sbtl", "Subtitles are not used"),
+    ] {
+        let mut bytes = whole.clone();
+        bytes[at + 4..at + 8].copy_from_slice(kind);
+        std::fs::write(&path, bytes).unwrap();
+        assert_eq!(ClipReader::open(&path).unwrap().notices(), [notice]);
+    }
 }
 
 #[test]

@@ -24,15 +24,15 @@ fn what_is_no_clip_is_told_with_what_would_be() {
         fs::write(&path, bytes).unwrap();
         refused(&path)
     };
-    let expected = "not an MP4, MOV, WebM, GIF or WebP clip or numbered PNG pictures";
+    let expected = "not an MP4, MOV, WebM, MKV, AVI, MPEG-TS, MPEG, FLV, WMV, Ogg or MXF video";
     for (name, bytes, found) in [
         ("empty.mp4", &b""[..], "an empty file"),
         ("text.mp4", b"hello", "a text file"),
-        ("a.jpg", b"\xff\xd8\xff\xe0", "a JPEG picture"),
+        ("a.jpg", b"\xff\xd8\xff\xe0", "a JPEG image"),
     ] {
         let text = write(name, bytes);
         assert!(
-            text.starts_with(&format!("this is {found}, {expected}: ")),
+            text.starts_with(&format!("this is {found}, {expected}")),
             "{text}"
         );
     }
