@@ -74,7 +74,8 @@ pub fn run(args: &InspectArgs, environment: &CliEnvironment) -> ExitCode {
 
 fn read(args: &InspectArgs, environment: &CliEnvironment) -> Result<IdentityCard, CatalogError> {
     let catalog = ModelCatalog::load(&environment.paths, environment.settings());
-    if args.path.exists() {
+    // A link that leads nowhere is no model's id.
+    if args.path.symlink_metadata().is_ok() {
         return catalog.card(&args.path);
     }
     let spec = catalog.find(&args.path.to_string_lossy())?;

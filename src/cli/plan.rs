@@ -11,7 +11,7 @@ use safelight_core::finish::PostprocessRequest;
 use safelight_core::job::{
     DeviceChoice, GenerateRequest, JobError, JobErrorKind, PartialSampling, ValidatedForm,
 };
-use safelight_core::lora;
+use safelight_core::lora::{self, CheckedLora};
 use safelight_core::memory::{
     DeviceClass, DeviceFacts, LargestFit, MemoryPlan, MemoryPlanner, ModelAlternative,
     ModelFootprint, PeakCorrections, PlanSuggestion, PreservedRow, largest, preserved_table,
@@ -123,7 +123,7 @@ fn job_of(args: GenerateArgs, environment: &CliEnvironment) -> Result<PlannedJob
     let jobs = generate::jobs_of(&generate, environment)?;
     let none = || JobError::new(JobErrorKind::InvalidRequest, "there is nothing to plan");
     let ValidatedForm { request, notices } = jobs.into_iter().next().ok_or_else(none)?;
-    lora::check(&request.loras, request.family, &request.files)
+    let loras = lora::check(&request.loras, request.family, &request.files)
         .map_err(|err| JobError::from(&err))?;
     let weights = ModelFootprint::read(
         request.family,
@@ -133,9 +133,10 @@ fn job_of(args: GenerateArgs, environment: &CliEnvironment) -> Result<PlannedJob
     );
     let weights = weights.map_err(|err| JobError::from(&err))?;
     let notices = notices.into_iter().map(|notice| notice.message);
+    let loras = loras.iter().map(CheckedLora::line);
     Ok(PlannedJob {
         sketch: DefaultJob { weights, request },
-        notices: notices.chain(warnings).collect(),
+        notices: notices.chain(warnings).chain(loras).collect(),
     })
 }
 

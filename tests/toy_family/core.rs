@@ -93,8 +93,7 @@ pub(super) static DEF: FamilyDef = FamilyDef {
     lora: LoraRules {
         signs: &[],
         accepts: |_, _| false,
-        model_label: |_| "Toy".to_owned(),
-        label_of_width: |_| None,
+        published: Vec::new,
         shared_names: None,
         objection: |_| None,
         tables: |_| Ok(Vec::new()),

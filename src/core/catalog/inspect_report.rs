@@ -166,15 +166,21 @@ impl IdentityCard {
 
     fn with_lora(mut self) -> Self {
         let is_lora = self.components.iter().any(|it| it.name == "lora");
-        if is_lora && let Ok(mut file) = LoraFile::read(&self.path) {
-            if let Err(err) = file.read_alphas() {
-                self.problems.push(err.to_string());
+        if !is_lora {
+            return self;
+        }
+        let read = LoraFile::read(&self.path).and_then(|mut file| {
+            file.read_alphas()?;
+            Ok(LoraInfo::of(&file))
+        });
+        match read {
+            Ok(card) => {
+                self.is_supported = card.is_supported;
+                self.what = card.text();
+                self.family = card.family.to_owned();
+                self.lora = Some(card);
             }
-            let card = LoraInfo::of(&file);
-            self.is_supported = card.is_supported;
-            self.what = card.text();
-            self.family = card.family.to_owned();
-            self.lora = Some(card);
+            Err(err) => self.problems.push(err.to_string()),
         }
         self
     }

@@ -214,10 +214,9 @@ impl ModelCatalog {
         if let Some(lora) = &mut card.lora {
             let models = self.available.iter();
             let models = models.filter(|spec| spec.family.id == lora.family);
-            lora.fits = models
-                .take(MAX_COMPARED)
-                .map(|spec| lora::fit_with(spec, path))
-                .collect();
+            let fits = models.take(MAX_COMPARED);
+            lora.fits
+                .extend(fits.map(|spec| lora::fit_with(spec, path)));
         }
         Ok(card)
     }

@@ -199,10 +199,8 @@ pub(crate) struct LoraRules {
     pub signs: &'static [LoraSignature],
     /// Returns true if a LoRA of an origin may act on a model with these layers.
     pub accepts: fn(&str, &[LayerTable]) -> bool,
-    /// Name of a model with these layers.
-    pub model_label: fn(&[LayerTable]) -> String,
-    /// Name of a LoRA's model by the number of its attention's outputs.
-    pub label_of_width: fn(u64) -> Option<String>,
+    /// Transformers of its published models, one of each size, with labels where those are not the family's.
+    pub published: fn() -> Vec<(String, LayerTable)>,
     pub shared_names: Option<&'static SharedLoraNames>,
     /// Reason against a LoRA with such a coverage, whatever else it has.
     pub objection: fn(&LoraCoverage) -> Option<&'static str>,
@@ -238,8 +236,9 @@ pub(crate) struct LoraSignature {
     pub ends: &'static [&'static str],
     /// The first number of a block that tells.
     pub first_block: usize,
-    /// The outputs of the layer, where only those tell.
+    /// The outputs and inputs of the layer, where only those tell.
     pub outputs: Option<u64>,
+    pub inputs: Option<u64>,
 }
 
 impl LoraSignature {
@@ -260,6 +259,7 @@ impl LoraSignature {
             ends,
             first_block: 0,
             outputs: None,
+            inputs: None,
         }
     }
 }

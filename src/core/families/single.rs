@@ -101,8 +101,13 @@ pub(super) const fn definition<F: SingleTransformerFamily>() -> FamilyDef {
         lora: LoraRules {
             signs: table.lora.signs,
             accepts: |origin, _| F::TABLE.lora.origins.contains(&origin),
-            model_label: |_| F::TABLE.label.to_owned(),
-            label_of_width: |_| None,
+            published: || {
+                let models = (F::TABLE.lora_models)().into_iter();
+                let network = (F::TABLE.lora.network)(false);
+                let table = |config: F::Config| LayerTable::of_schema(network, config.schema(None));
+                let models = models.map(|(label, config)| (label.to_owned(), table(config)));
+                models.collect()
+            },
             shared_names: None,
             objection: |_| None,
             tables: lora_tables::<F>,

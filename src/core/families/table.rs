@@ -92,6 +92,8 @@ pub(super) struct FamilyTable<C: 'static> {
     pub other_needs: fn(&PlannedJob<'_>, Stage) -> Option<Vec<StageFootprint>>,
 
     pub lora: LoraTable,
+    /// Its published models whose LoRAs differ in the sizes of layers, with their labels, where those are not the family's.
+    pub lora_models: fn() -> Vec<(&'static str, C)>,
 }
 
 /// LoRAs of a family.
@@ -204,6 +206,7 @@ impl<C: TransformerConfig + Default> FamilyTable<C> {
             origins: &[],
             has_musubi: false,
         },
+        lora_models: || vec![("", C::default())],
     };
 }
 

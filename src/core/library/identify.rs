@@ -28,12 +28,15 @@ pub(crate) enum ModelTarget {
 pub(crate) fn target(path: &Path) -> Result<ModelTarget, CatalogError> {
     let absolute = std::path::absolute(path).map_err(|source| CatalogError::io(source, path))?;
     let stat = fs::metadata(&absolute).map_err(|source| {
-        if source.kind() == std::io::ErrorKind::NotFound {
-            CatalogError::NoSuchPath {
-                path: absolute.clone(),
+        let is_link = fs::symlink_metadata(&absolute).is_ok();
+        match source.kind() {
+            std::io::ErrorKind::NotFound if is_link => {
+                CatalogError::missing("the file that this link leads to", &absolute)
             }
-        } else {
-            CatalogError::io(source, absolute.clone())
+            std::io::ErrorKind::NotFound => CatalogError::NoSuchPath {
+                path: absolute.clone(),
+            },
+            _ => CatalogError::io(source, &absolute),
         }
     })?;
     if !stat.is_dir() && !stat.is_file() {

@@ -10,6 +10,7 @@ struct OtherModels {
     relatives: Vec<DetectionRule>,
     parts: Vec<DetectionRule>,
     loras: Vec<LoraSignature>,
+    text_encoder_loras: Vec<LoraSignature>,
     /// Beginning of a pipeline's class name, and the model.
     pipelines: Vec<(&'static str, &'static str)>,
 }
@@ -22,6 +23,7 @@ static TABLE: LazyLock<OtherModels> = LazyLock::new(|| {
         relatives: next().into_iter().map(rule).collect(),
         parts: next().into_iter().map(rule).collect(),
         loras: next().into_iter().flat_map(signs).collect(),
+        text_encoder_loras: next().into_iter().flat_map(signs).collect(),
         pipelines: next()
             .into_iter()
             .map(|[_, name, start]| (start, name))
@@ -47,6 +49,11 @@ pub(super) fn parts() -> impl Iterator<Item = &'static DetectionRule> {
 /// Tried before the signs of the families, some of which fit these too.
 pub(crate) fn lora_signs() -> impl Iterator<Item = &'static LoraSignature> {
     TABLE.loras.iter()
+}
+
+/// Signs of LoRAs that change text encoders alone.
+pub(crate) fn text_encoder_loras() -> impl Iterator<Item = &'static LoraSignature> {
+    TABLE.text_encoder_loras.iter()
 }
 
 /// Role, noun phrase and marks of each line of a section; a comment has no columns.
@@ -80,7 +87,8 @@ fn signs([_, label, marks]: [&'static str; 3]) -> impl Iterator<Item = LoraSigna
         .split(' ')
         .map(mark)
         .map(move |(start, size)| LoraSignature {
-            outputs: size.map(|(_, size)| size),
+            outputs: size.and_then(|(axis, size)| (axis == 0).then_some(size)),
+            inputs: size.and_then(|(axis, size)| (axis == 1).then_some(size)),
             ..LoraSignature::of(label, label, start)
         })
 }
@@ -113,7 +121,8 @@ mod tests {
         let all = || models().chain(relatives()).chain(parts());
         assert_eq!(rules, all().count());
         assert_eq!(TABLE.pipelines.len(), count("pipeline"));
-        assert!(count("lora") > 0 && lora_signs().count() >= count("lora"));
+        let signs = lora_signs().chain(text_encoder_loras());
+        assert!(text_encoder_loras().count() > 0 && signs.count() >= count("lora"));
         let roles = ["", "controlnet", "text_encoder", "transformer", "vae"];
         for rule in all() {
             assert!(roles.contains(&rule.role), "{rule:?}");

@@ -19,7 +19,7 @@ use crate::formats::weights::{TensorEntry, TensorType, WeightSet};
 use crate::model::CatalogError;
 
 /// Ends of keys that only one format has; the first that fits wins.
-const FOREIGN: [(&str, &str); 13] = [
+const FOREIGN: [(&str, &str); 19] = [
     ("bitsandbytes__nf4", NF4),
     ("bitsandbytes__fp4", "bitsandbytes 4-bit numbers (fp4)"),
     (".absmax", NF4),
@@ -30,10 +30,21 @@ const FOREIGN: [(&str, &str); 13] = [
     (".smooth_factor", NUNCHAKU),
     (".smooth_orig", NUNCHAKU),
     (".proj_down", NUNCHAKU),
+    (".g_idx", "quantised whole numbers (GPTQ)"),
     (".qzeros", "quantised whole numbers (GPTQ or AWQ)"),
     (".qweight", "quantised whole numbers"),
     (".weight_scale_2", NVFP4),
+    (".biases", MLX),
+    (".W_q", "quantised whole numbers (HQQ)"),
+    (
+        ".weight_packed",
+        "quantised whole numbers (compressed-tensors)",
+    ),
+    (".tensor_impl.data", TORCHAO),
+    (".tensor_impl.int_data", TORCHAO),
 ];
+const MLX: &str = "MLX's quantised numbers";
+const TORCHAO: &str = "torchao's quantised numbers";
 const NF4: &str = "bitsandbytes 4-bit numbers (nf4)";
 const QUANTO: &str = "quanto's whole numbers";
 const NUNCHAKU: &str = "nunchaku's 4-bit numbers (SVDQuant)";
@@ -171,6 +182,19 @@ fn is_int8(weights: &WeightSet, layer: &str, entry: &TensorEntry, scale: &Tensor
         && weights.has(&format!("{layer}.{QUANT}"))
 }
 
+/// Returns true for floats that the engine reads one by one.
+pub(crate) fn is_plain(dtype: TensorType) -> bool {
+    let known = [
+        Dtype::F64,
+        Dtype::F32,
+        Dtype::F16,
+        Dtype::BF16,
+        Dtype::F8_E4M3,
+        Dtype::F8_E5M2,
+    ];
+    known.iter().any(|known| dtype == *known)
+}
+
 fn unreadable_matrix(entry: &TensorEntry, scale: Option<&TensorEntry>) -> Option<String> {
     let stored = match entry.dtype {
         // Foreign blocks have been named before.
@@ -178,10 +202,7 @@ fn unreadable_matrix(entry: &TensorEntry, scale: Option<&TensorEntry>) -> Option
         TensorType::Plain(dtype) => dtype,
     };
     let is_fp8 = matches!(stored, Dtype::F8_E4M3 | Dtype::F8_E5M2);
-    let is_plain = matches!(
-        stored,
-        Dtype::F64 | Dtype::F32 | Dtype::F16 | Dtype::BF16 | Dtype::F8_E4M3 | Dtype::F8_E5M2
-    );
+    let is_plain = is_plain(entry.dtype);
     let Some(scale) = scale else {
         return (!is_plain).then(|| stored.to_string());
     };
@@ -259,6 +280,9 @@ fn is_table(layer: &str) -> bool {
         || name.ends_with("bias")
 }
 
+/// The file to get instead where no name is known.
+pub(crate) const PLAIN: &str = "the same weights as fp16, bf16, fp8 or GGUF";
+
 fn instead(weights: &WeightSet) -> &'static str {
     let found = tensor_kind::of_tensors(weights);
     let of_kind = |family: &ModelFamily| {
@@ -280,6 +304,6 @@ fn instead(weights: &WeightSet) -> &'static str {
         }
         ("qwen", _) => "qwen_3_4b.safetensors from Comfy-Org/z_image_turbo",
         ("vision", _) => "clip_vision_h.safetensors from Comfy-Org/Wan_2.1_ComfyUI_repackaged",
-        _ => "the same weights as fp16, bf16, fp8 or GGUF",
+        _ => PLAIN,
     }
 }

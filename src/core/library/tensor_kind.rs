@@ -106,12 +106,15 @@ pub fn of_tensors(weights: &WeightSet) -> TensorKind {
         if weights.tensors.keys().any(|key| lora::is_difference(key)) {
             return lora_kind("a set of differences");
         }
-        let stored = foreign.map_or_else(String::new, |name| format!(", stored as {name}"));
+        let plain = storage::PLAIN;
+        let stored = foreign.map(|name| format!(", stored as {name} (get {plain})"));
         let unknown = || {
-            format!(
-                "{} tensors of no known model{stored}",
-                weights.tensors.len()
-            )
+            let count = match weights.tensors.len() {
+                0 => "a file without tensors".to_owned(),
+                1 => "1 tensor of no known model".to_owned(),
+                count => format!("{count} tensors of no known model"),
+            };
+            [count, stored.unwrap_or_default()].concat()
         };
         let named = language.or_else(|| lora::unsupported_adapter(weights));
         return TensorKind {

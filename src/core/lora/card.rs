@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::alphas::short;
 use super::file::LoraFile;
 use super::keys::LoraTensorKind;
 use super::origin::LoraOrigin;
@@ -62,10 +61,10 @@ impl LoraInfo {
             dialect: dialect(file, origin.family),
             is_supported: origin.is_supported(),
             family: origin.family,
-            made_for: origin.label,
+            made_for: origin.name(),
             algorithms: algorithms(file),
             ranks: ranks(file),
-            layers: file.layers.len() - file.incomplete_layers().count(),
+            layers: file.layers.len() - file.left_out.len(),
             keys: file.num_keys(),
             changes_transformer,
             changes_text_encoder,
@@ -78,9 +77,22 @@ impl LoraInfo {
                 "base_model",
             ]),
             trained_words: trained_words(&file.weights),
-            scale: scale(file),
-            notices: notices(file),
-            fits: Vec::new(),
+            scale: file.scale_text(),
+            notices: match &origin.coverage {
+                // With what only a model's layers show.
+                Some(coverage) => coverage
+                    .notices
+                    .iter()
+                    .chain(&coverage.conflict)
+                    .cloned()
+                    .collect(),
+                None => file.notices(),
+            },
+            fits: origin
+                .coverage
+                .iter()
+                .map(|it| format!("{}: {it:#}", origin.label))
+                .collect(),
         }
     }
 
@@ -176,58 +188,6 @@ fn ranks(file: &LoraFile) -> Vec<u64> {
         .filter_map(|it| file.rank(it))
         .collect();
     ranks.into_iter().collect()
-}
-
-fn scale(file: &LoraFile) -> Option<String> {
-    let has_alpha = file
-        .layers
-        .values()
-        .any(|parts| parts.contains_key(&LoraTensorKind::Alpha));
-    if file.is_converted && !has_alpha {
-        return Some("1: a converter has applied the alpha of its metadata already".to_owned());
-    }
-    let (least, most) = file.scale_range()?;
-    let range = if least == most {
-        short(least)
-    } else {
-        format!("{} to {}", short(least), short(most))
-    };
-    let how = match (has_alpha, file.has_rslora) {
-        (true, _) => "alpha over rank",
-        (false, false) => "alpha over rank by its metadata",
-        (false, true) => "alpha over the square root of the rank by its metadata (rsLoRA)",
-    };
-    Some(format!("{range}, {how}"))
-}
-
-/// Keys that are no part of a LoRA or not supported, and values that make no sense.
-fn notices(file: &LoraFile) -> Vec<String> {
-    const MAX_NAMED: usize = 3;
-    let is_unsupported =
-        |leaf: &LoraTensorKind| matches!(leaf, LoraTensorKind::Mid | LoraTensorKind::Unsupported);
-    let layers = file.layers.iter();
-    let unsupported = layers.filter(|(_, parts)| parts.keys().any(is_unsupported));
-    let unsupported: Vec<&str> = unsupported.map(|(layer, _)| layer.as_str()).collect();
-    let strange: Vec<&str> = file.strange.iter().map(String::as_str).collect();
-    let adapter = super::unsupported_adapter(&file.weights);
-    let adapter = adapter.map(|adapter| format!("not used: some layers have {adapter}"));
-    let named = |what: &str, names: Vec<&str>| {
-        let first = names.iter().take(MAX_NAMED).copied().collect::<Vec<_>>();
-        (!first.is_empty()).then(|| {
-            format!(
-                "not used: {what}: {}, such as {}",
-                names.len(),
-                first.join(", ")
-            )
-        })
-    };
-    let all = [
-        named("keys that are no part of a LoRA", strange),
-        named("layers in a form that is not supported", unsupported),
-        adapter,
-    ];
-    let all = all.into_iter().flatten();
-    all.chain(file.notices.iter().cloned()).collect()
 }
 
 fn trained_words(weights: &WeightSet) -> Vec<String> {

@@ -23,7 +23,7 @@ pub struct LayerMismatch {
     pub keys: usize,
 }
 
-/// Use of the keys of a LoRA.
+/// Use of the keys and layers of a LoRA.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoraCoverage {
     /// Keys of the file.
@@ -33,20 +33,37 @@ pub struct LoraCoverage {
     pub pictures: usize,
     /// Of text encoders that cannot be changed here.
     pub text_encoder: usize,
+    /// Of layers that no model would take as they are, of copies, and of no LoRA; [`Self::notices`] name them.
+    #[serde(default)]
+    pub left_out: usize,
     pub unknown: Vec<String>,
     pub misfits: Vec<LayerMismatch>,
     pub changed_layers: usize,
-    /// Sentences about metadata of the file that is not used.
+    /// Layers of the file.
+    #[serde(default)]
+    pub layers: usize,
+    /// The scale of its layers as a noun phrase, where the file states it.
+    #[serde(default)]
+    pub scale: Option<String>,
+    /// Sentences about the file, the same for every model.
     #[serde(default)]
     pub notices: Vec<String>,
+    /// Reason why the file contradicts itself on this model.
+    #[serde(default)]
+    pub conflict: Option<String>,
 }
 
 impl LoraCoverage {
     pub(super) fn new(file: &LoraFile) -> Self {
+        let left_out = file.layers.iter();
+        let left_out = left_out.filter(|(layer, _)| file.left_out.contains_key(*layer));
+        let left_out: usize = left_out.map(|(_, parts)| parts.len()).sum();
         Self {
             total: file.num_keys(),
-            unknown: file.strange.clone(),
-            notices: file.notices.clone(),
+            left_out: left_out + file.strange.len() + file.num_repeated,
+            layers: file.layers.len(),
+            scale: file.scale_text(),
+            notices: file.notices(),
             ..Self::default()
         }
     }
@@ -64,8 +81,13 @@ impl LoraCoverage {
 }
 
 impl fmt::Display for LoraCoverage {
+    /// A line; its alternate form (`{:#}`) leaves out what is the same for every model.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {} keys applied", self.applied, self.total)?;
+        write!(
+            f,
+            "applies to {} of {} layers ({} of {} keys)",
+            self.changed_layers, self.layers, self.applied, self.total
+        )?;
         if self.pictures > 0 {
             write!(
                 f,
@@ -97,9 +119,14 @@ impl fmt::Display for LoraCoverage {
                 write!(f, " and {more} more")?;
             }
         }
-        for notice in &self.notices {
-            write!(f, "; {notice}")?;
+        if f.alternate() {
+            return Ok(());
         }
-        Ok(())
+        if let Some(scale) = &self.scale {
+            write!(f, "; scale {scale}")?;
+        }
+        self.notices
+            .iter()
+            .try_for_each(|notice| write!(f, "; {notice}"))
     }
 }

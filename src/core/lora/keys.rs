@@ -3,6 +3,7 @@
 //! Independent of models: `table` has the layers.
 
 use crate::formats::weights::WeightSet;
+use crate::formats::weights::keys::is_aside;
 
 /// A part of one layer's update. In order of the names that the tools give them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -88,7 +89,7 @@ const ENDS: [(&str, LoraTensorKind); 15] = [
 ];
 
 /// Parts of keys that only adapters of other kinds have, and the kind.
-const UNSUPPORTED: [(&str, &str); 14] = [
+const UNSUPPORTED: [(&str, &str); 21] = [
     (".oft_blocks", "OFT"),
     (".oft_diag", "OFT"),
     (".oft_R", "OFT"),
@@ -103,6 +104,13 @@ const UNSUPPORTED: [(&str, &str); 14] = [
     (".bone_", "Bone"),
     (".fourierft_", "FourierFT"),
     (".lora_E", "AdaLoRA"),
+    (".randlora_", "RandLoRA"),
+    (".shira_", "SHiRA"),
+    (".c3a_kernel", "C3A"),
+    (".waveft_", "WaveFT"),
+    (".road_theta", "RoAd"),
+    (".lambda_layer", "T-LoRA"),
+    (".ln_tuning_layers", "LN tuning"),
 ];
 
 /// The kind of a file that is an adapter of a kind that Safelight does not support, as a noun phrase.
@@ -151,6 +159,9 @@ pub(super) fn whole_norm(key: &str) -> Option<&str> {
 
 /// The layer's name as the file has it, and the part; `None` for what no LoRA tool writes.
 pub fn split(key: &str) -> Option<(&str, LoraTensorKind)> {
+    if is_aside(key) {
+        return None;
+    }
     for (end, leaf) in [
         (".down.weight", LoraTensorKind::Down),
         (".up.weight", LoraTensorKind::Up),
@@ -200,21 +211,40 @@ pub enum LoraScope {
 }
 
 /// Prefixes of layers of text encoders.
-const TEXT_PREFIXES: [&str; 10] = [
+const TEXT_PREFIXES: [&str; 22] = [
     "lora_te1_",
     "lora_te2_",
     "lora_te3_",
     "lora_te_",
     "text_encoders.clip_l.transformer.",
+    "text_encoders.clip_g.transformer.",
     "text_encoders.t5xxl.transformer.",
     "text_encoders.umt5xxl.transformer.",
+    "text_encoders.qwen3_4b.transformer.",
+    "text_encoders.qwen3_8b.transformer.",
+    "text_encoders.qwen25_7b.transformer.",
+    "text_encoders.",
+    "text_encoder_1.",
     "text_encoder_2.",
     "text_encoder_3.",
     "text_encoder.",
+    "clip_l.transformer.",
+    "clip_g.transformer.",
+    "t5xxl.transformer.",
+    "clip_l.",
+    "clip_g.",
+    "t5xxl.",
 ];
+/// Beginnings of names that only text encoders have, without a prefix.
+const TEXT_NAMES: [&str; 3] = ["text_model.", "encoder.layers.", "encoder.block."];
 /// Prefixes of layers of a transformer, which may follow each other.
-const PREFIXES: [&str; 11] = [
+const PREFIXES: [&str; 16] = [
     "base_model.model.",
+    "pipe.",
+    "module.",
+    "_orig_mod.",
+    "denoiser.",
+    "dit.",
     "model.diffusion_model.",
     "diffusion_model.",
     "transformer.",
@@ -230,7 +260,8 @@ const PREFIXES: [&str; 11] = [
 /// Network of a layer's name.
 pub fn scope(layer: &str) -> LoraScope {
     let layer = layer.strip_prefix("base_model.model.").unwrap_or(layer);
-    if TEXT_PREFIXES.iter().any(|prefix| layer.starts_with(prefix)) {
+    let mut starts = TEXT_PREFIXES.iter().chain(&TEXT_NAMES);
+    if starts.any(|start| layer.starts_with(start)) {
         LoraScope::TextEncoder
     } else {
         LoraScope::Transformer

@@ -142,7 +142,7 @@ pub(crate) fn fit_with(spec: &ModelSpec, path: &Path) -> String {
     let found = LoraMatcher::of(spec).map(|fitting| fitting.look(path).fit);
     let name = &spec.name;
     match found {
-        Ok(LoraFit::Yes(coverage)) => format!("{name}: {coverage}"),
+        Ok(LoraFit::Yes(coverage)) => format!("{name}: {coverage:#}"),
         Ok(LoraFit::No(reason)) => format!("{name}: {reason}"),
         Ok(LoraFit::Gone) => format!("{name}: there is no such file"),
         Err(err) => format!("{name}: {err}"),

@@ -5,7 +5,9 @@
 
 mod alphas;
 mod card;
+mod copies;
 mod coverage;
+mod delta;
 mod file;
 mod keys;
 mod listing;
@@ -22,13 +24,14 @@ use std::path::Path;
 
 pub use card::LoraInfo;
 pub use coverage::{LayerMismatch, LoraCoverage};
+pub use delta::{LoraDelta, LoraFactor};
 pub use file::LoraFile;
 pub(crate) use keys::{normal, unsupported_adapter};
 pub(crate) use listing::fit_with;
 pub use listing::{FoundLora, LoraFit, LoraMatcher, find};
 pub(crate) use names::{LayerNames, RowShare, of_transformer, with_extra};
 pub use origin::LoraOrigin;
-pub use plan::{LoraDelta, LoraFactor, LoraPlan, LoraUpdate};
+pub use plan::{LoraPlan, LoraUpdate};
 pub use prompt_tags::{LoraIndex, fitting_test};
 pub(crate) use prompt_tags::{ambiguity, comparable, files_named};
 pub use table::{CLIP, LayerTable, LoraTarget, RowRange, T5, TableLayer};
@@ -151,11 +154,11 @@ pub fn check(
     loras
         .iter()
         .map(|lora| {
-            if !lora.strength.is_finite() || lora.strength_2.is_some_and(|low| !low.is_finite()) {
-                return Err(CatalogError::lora(
-                    "the strength of this LoRA is not a number",
-                    lora.path.clone(),
-                ));
+            // The engine computes in f32.
+            let mut strengths = [Some(lora.strength), lora.strength_2].into_iter().flatten();
+            if let Some(wrong) = strengths.find(|it| !(*it as f32).is_finite()) {
+                let reason = format!("the strength of this LoRA is {wrong}, expected a number");
+                return Err(CatalogError::lora(reason, lora.path.clone()));
             }
             let mut file = LoraFile::read(&lora.path)?;
             file.read_alphas()?;
@@ -184,6 +187,9 @@ pub fn fitting_plan(
     }
     let plan = LoraPlan::new(file, tables);
     let coverage = &plan.coverage;
+    if let Some(reason) = &coverage.conflict {
+        return Err(wrong(reason.clone()));
+    }
     if let Some(reason) = (family.lora.objection)(coverage) {
         return Err(wrong(reason.to_owned()));
     }
@@ -232,8 +238,8 @@ fn misfit_text(
     tables: &[LayerTable],
     first: &LayerMismatch,
 ) -> String {
-    let model = (family.lora.model_label)(tables);
-    if origin.label != model && !origin.label.is_empty() {
+    let model = origin::model_label(family, tables);
+    if origin.label != model && !origin.label.is_empty() && !origin.has_other_sizes {
         return format!("this LoRA is for {}, not for {model}", origin.label);
     }
     let ((outputs, inputs), (found_outputs, found_inputs)) = (first.expected, first.found);

@@ -1,16 +1,21 @@
 //! Model that a LoRA was trained for, by the names and sizes of its layers.
 //!
-//! Families define the key patterns of their LoRAs.
+//! Families define the key patterns of their LoRAs, and the layers of their published models.
 
-use std::collections::BTreeMap;
+use std::collections::HashSet;
+use std::sync::LazyLock;
 
+use super::coverage::LoraCoverage;
+use super::delta::ReadDelta;
 use super::file::LoraFile;
-use super::keys::{self, LoraScope, LoraTensorKind};
+use super::keys::{self, LoraScope};
+use super::plan::LoraPlan;
+use super::table::LayerTable;
 use crate::families::{LoraSignature, ModelFamily, SharedLoraNames};
 use crate::library::other_models;
 
 /// A family of models, as far as a LoRA shows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoraOrigin {
     /// A family's id, the short name of a relative, the label of another model, or empty.
     pub family: &'static str,
@@ -18,7 +23,27 @@ pub struct LoraOrigin {
     pub alternative: Option<&'static str>,
     /// Its name among people, with its size where that shows.
     pub label: String,
+    /// Its layers have the names of that model, and no layer the size.
+    pub has_other_sizes: bool,
+    /// Coverage by the published model of that name; `None` where no family here has one.
+    pub coverage: Option<LoraCoverage>,
 }
+
+/// The transformers of published models with their labels, by their schemas.
+static PUBLISHED: LazyLock<Vec<(ModelFamily, String, LayerTable)>> = LazyLock::new(|| {
+    let tables = ModelFamily::published().flat_map(|family| {
+        let tables = (family.lora.published)().into_iter();
+        tables.map(move |(label, table)| {
+            let own = Some(label).filter(|label| !label.is_empty());
+            (
+                family,
+                own.unwrap_or_else(|| family.label.to_owned()),
+                table,
+            )
+        })
+    });
+    tables.collect()
+});
 
 /// Metadata that names the model.
 const BASE_MODELS: [&str; 4] = [
@@ -30,11 +55,19 @@ const BASE_MODELS: [&str; 4] = [
 
 impl LoraOrigin {
     pub fn from_file(file: &LoraFile) -> Self {
-        let layers: Vec<(Vec<String>, Option<u64>)> = file
-            .layers
-            .iter()
-            .filter(|(layer, _)| keys::scope(layer) == LoraScope::Transformer)
-            .map(|(layer, parts)| (keys::candidates(layer), outputs(file, parts)))
+        let [has_transformer, _] = file.scopes();
+        let scope = if has_transformer {
+            LoraScope::Transformer
+        } else {
+            LoraScope::TextEncoder
+        };
+        let layers = file.layers.iter();
+        let layers = layers.filter(|(layer, _)| keys::scope(layer) == scope);
+        let layers: Vec<(Vec<String>, _)> = layers
+            .map(|(layer, parts)| {
+                let sides = ReadDelta::from_parts(file, parts).map(|read| read.sides);
+                (keys::candidates(layer), sides)
+            })
             .collect();
         let fits = |sign: &&LoraSignature| {
             let is_name = |name: &String| {
@@ -43,37 +76,73 @@ impl LoraOrigin {
                         && (sign.ends.is_empty() || sign.ends.iter().any(|end| rest.ends_with(end)))
                 })
             };
-            layers.iter().any(|(names, outputs)| {
-                (sign.outputs.is_none() || sign.outputs == *outputs) && names.iter().any(is_name)
+            layers.iter().any(|(names, sides)| {
+                let is =
+                    |wanted: Option<u64>, found: Option<u64>| wanted.is_none() || wanted == found;
+                is(sign.outputs, sides.map(|(outputs, _)| outputs))
+                    && is(sign.inputs, sides.map(|(_, inputs)| inputs))
+                    && names.iter().any(is_name)
             })
         };
+        if !has_transformer {
+            // A text encoder belongs to many models.
+            let found = other_models::text_encoder_loras().find(fits);
+            return Self {
+                label: found.map_or("a text encoder", |sign| sign.label).to_owned(),
+                ..Self::default()
+            };
+        }
         // The first that fits any layer wins, so the more special come first.
         let of_families = ModelFamily::all().flat_map(|family| family.lora.signs);
-        let mut signs = other_models::lora_signs().chain(of_families);
-        let Some(sign) = signs.find(fits) else {
-            return Self {
-                family: "",
-                alternative: None,
-                label: String::new(),
-            };
+        let sign = other_models::lora_signs().chain(of_families).find(fits);
+        let named = sign.map(|sign| (sign, ModelFamily::of_id(sign.family)));
+        let by_name = match named {
+            Some((sign, None)) => {
+                return Self {
+                    family: sign.family,
+                    label: sign.label.to_owned(),
+                    ..Self::default()
+                };
+            }
+            Some((sign, Some(family))) => Some((sign, family)),
+            None => None,
         };
-        let names = || layers.iter().flat_map(|(names, _)| names);
-        let family = ModelFamily::of_id(sign.family);
-        if let Some(shared) = family.and_then(|family| family.lora.shared_names) {
-            return Self::of_shared_names(shared, sign, file, names);
-        }
-        let sized = family
-            .zip(width(file))
-            .and_then(|(family, width)| (family.lora.label_of_width)(width));
-        Self {
+        let own = by_name.and_then(|(_, family)| published_fit(file, |other| other == family));
+        let is_whole = |found: &Self| {
+            let coverage = found.coverage.as_ref();
+            coverage.is_some_and(|it| it.misfits.is_empty() && it.unknown.is_empty())
+        };
+        let num_layers = |found: &Self| found.coverage.as_ref().map_or(0, |it| it.changed_layers);
+        let found = match own {
+            Some(own) if is_whole(&own) => Some(own),
+            own => {
+                let least = own.as_ref().map_or(0, num_layers);
+                let best = published_fit(file, |_| true);
+                best.filter(|best| num_layers(best) > least).or(own)
+            }
+        };
+        let Some((sign, family)) = by_name else {
+            return found.unwrap_or_default();
+        };
+        let found = found.unwrap_or_else(|| Self {
             family: sign.family,
-            alternative: None,
-            label: sized.unwrap_or_else(|| sign.label.to_owned()),
+            label: sign.label.to_owned(),
+            // Layers that do not act show no sizes.
+            has_other_sizes: file.left_out.len() < file.layers.len(),
+            ..Self::default()
+        });
+        match family.lora.shared_names {
+            Some(shared) if found.family == sign.family => {
+                let names = || layers.iter().flat_map(|(names, _)| names);
+                found.with_shared_names(shared, sign, file, names)
+            }
+            _ => found,
         }
     }
 
-    /// From layers of a family that another family may have, too. `names`: in underscores.
-    fn of_shared_names<'a, N: Iterator<Item = &'a String>>(
+    /// Decides between two families with the same layers. `names`: in underscores.
+    fn with_shared_names<'a, N: Iterator<Item = &'a String>>(
+        self,
         shared: &SharedLoraNames,
         sign: &LoraSignature,
         file: &LoraFile,
@@ -97,22 +166,31 @@ impl LoraOrigin {
                     .any(|block| name.starts_with(block))
         };
         let (other, other_label) = shared.other;
-        let (family, alternative, label) = if has(shared.other_parts) || names_model(other) {
-            (other, None, other_label.to_owned())
-        } else if has(shared.own_parts) || names_model(sign.family) || names().any(is_own_name) {
-            (sign.family, None, sign.label.to_owned())
-        } else {
-            (
-                sign.family,
-                Some(other),
-                format!("{} or {other_label}", sign.label),
-            )
-        };
-        Self {
-            family,
-            alternative,
-            label,
+        if has(shared.other_parts) || names_model(other) {
+            return Self {
+                family: other,
+                label: other_label.to_owned(),
+                ..Self::default()
+            };
         }
+        if has(shared.own_parts) || names_model(sign.family) || names().any(is_own_name) {
+            return self;
+        }
+        Self {
+            alternative: Some(other),
+            label: format!("{} or {other_label}", self.label),
+            ..self
+        }
+    }
+
+    /// The model that it is for; empty where nothing shows it.
+    pub fn name(&self) -> String {
+        let start = if self.has_other_sizes {
+            "another model with the layer names of "
+        } else {
+            ""
+        };
+        format!("{start}{}", self.label)
     }
 
     /// Returns true if LoRAs of this origin may be for models that `accepts` their families, or nothing shows whose they
@@ -128,21 +206,43 @@ impl LoraOrigin {
     }
 }
 
-/// The outputs of the first attention.
-fn width(file: &LoraFile) -> Option<u64> {
-    file.layers.iter().find_map(|(layer, parts)| {
-        let name = keys::normal(layer);
-        let is_query = name.ends_with("self_attn_q") || name.ends_with("attn1_to_q");
-        is_query.then(|| outputs(file, parts))?
-    })
+/// The published model of a family that has most of a LoRA's layers in their sizes; `None` where none has any.
+fn published_fit(file: &LoraFile, is_wanted: impl Fn(ModelFamily) -> bool) -> Option<LoraOrigin> {
+    let models = PUBLISHED.iter().filter(|(family, ..)| is_wanted(*family));
+    let origins = models.map(|(family, label, table)| LoraOrigin {
+        family: family.id,
+        alternative: None,
+        has_other_sizes: false,
+        label: label.clone(),
+        coverage: Some(LoraPlan::new(file, std::slice::from_ref(table)).coverage),
+    });
+    let num_layers =
+        |origin: &LoraOrigin| origin.coverage.as_ref().map_or(0, |it| it.changed_layers);
+    // Of equals the first, as families are tried.
+    let best = origins.reduce(|best, other| {
+        if num_layers(&other) > num_layers(&best) {
+            other
+        } else {
+            best
+        }
+    });
+    best.filter(|best| num_layers(best) > 0)
 }
 
-/// The outputs of a layer, where a tensor of its update has as many rows.
-fn outputs(file: &LoraFile, parts: &BTreeMap<LoraTensorKind, String>) -> Option<u64> {
-    let up = parts
-        .get(&LoraTensorKind::Up)
-        .or_else(|| parts.get(&LoraTensorKind::HadaW1A))?;
-    file.shape(up).first().copied()
+/// Name of a model with these layers: the published one that shares most of them.
+pub(super) fn model_label(family: ModelFamily, tables: &[LayerTable]) -> String {
+    let layers = |table: &'_ LayerTable| -> HashSet<(String, (u64, u64))> {
+        let layers = table.layers().iter();
+        layers
+            .map(|layer| (layer.name.clone(), layer.sides()))
+            .collect()
+    };
+    let own = tables.first().map(layers).unwrap_or_default();
+    let models = PUBLISHED.iter().filter(|(other, ..)| *other == family);
+    let shared = models.map(|(_, label, table)| (layers(table).intersection(&own).count(), label));
+    let best = shared.max_by_key(|(count, _)| *count);
+    let best = best.filter(|(count, _)| *count > 0);
+    best.map_or_else(|| family.label.to_owned(), |(_, label)| label.clone())
 }
 
 /// Returns the rest of a name after `start`, and the number at its last `#`.

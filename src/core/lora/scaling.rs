@@ -14,7 +14,12 @@ use crate::formats::weights::WeightSet;
 use crate::model::configs::read_capped;
 
 /// Metadata values that are a JSON object of settings.
-const JSON_NOTES: [&str; 3] = ["lora_adapter_metadata", "adapter_config", "peft_config"];
+const JSON_NOTES: [&str; 4] = [
+    "lora_adapter_metadata",
+    "adapter_config",
+    "peft_config",
+    "lora_config",
+];
 /// PEFT's settings, next to the file.
 const PEFT_CONFIG: &str = "adapter_config.json";
 const PEFT_FILE: &str = "adapter_model.safetensors";
@@ -26,13 +31,18 @@ const RANKS: [&str; 5] = ["r", "lora_rank", "network_dim", "rank", "ss_network_d
 const SETTINGS: [&str; 3] = ["use_rslora", ALPHA_PATTERN, RANK_PATTERN];
 const ALPHA_PATTERN: &str = "alpha_pattern";
 const RANK_PATTERN: &str = "rank_pattern";
-/// Networks that a plain value may name before its dot.
-const NETWORKS: [&str; 8] = [
+/// Networks that a plain value may name before its dot, after others: `base_model.model.transformer.r`.
+const NETWORKS: [&str; 13] = [
     "transformer",
     "transformer_2",
     "unet",
     "diffusion_model",
+    "dit",
+    "denoiser",
+    "base_model",
     "model",
+    "lora",
+    "peft",
     "text_encoder",
     "text_encoder_2",
     "text_encoder_3",
@@ -54,10 +64,11 @@ pub(super) struct LoraScaling {
 }
 
 fn is_rslora(config: &Map<String, Value>) -> bool {
-    config.get("use_rslora").is_some_and(|value| match value {
-        Value::String(text) => text.eq_ignore_ascii_case("true"),
-        value => value.as_bool() == Some(true),
-    })
+    let text = match config.get("use_rslora") {
+        Some(Value::String(text)) => text.trim().to_lowercase(),
+        value => value.map_or_else(String::new, Value::to_string),
+    };
+    text == "true" || text == "1"
 }
 
 impl LoraScaling {
@@ -82,6 +93,7 @@ impl LoraScaling {
         for (name, text) in &weights.notes {
             let (network, field) = name.rsplit_once('.').unwrap_or(("", name));
             let is_known = known().any(|known| *known == field);
+            let network = network.rsplit('.').next().unwrap_or_default();
             if !is_known || !(network.is_empty() || NETWORKS.contains(&network)) {
                 continue;
             }
@@ -130,7 +142,10 @@ impl LoraScaling {
     fn add(&mut self, config: Map<String, Value>) {
         for (name, value) in config {
             match (name.rsplit_once('.'), value) {
-                (Some((network, field)), value) => self.set(network, field, value),
+                (Some((network, field)), value) => {
+                    let network = network.rsplit('.').next().unwrap_or_default();
+                    self.set(network, field, value);
+                }
                 (None, Value::Object(fields)) if NETWORKS.contains(&name.as_str()) => {
                     for (field, value) in fields {
                         self.set(&name, &field, value);

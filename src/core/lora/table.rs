@@ -8,6 +8,7 @@ use std::fmt;
 
 use super::keys;
 use super::names::{self, LayerNames};
+use crate::networks::Schema;
 
 /// More than any network has.
 const MAX_BLOCKS: u64 = 10_000;
@@ -124,6 +125,14 @@ impl LayerTable {
             }
         }
         table
+    }
+
+    /// The layers of a transformer that has no file.
+    pub(crate) fn of_schema(network: LoraTarget, schema: Schema) -> Self {
+        let tensors = schema.into_tensors().into_iter();
+        let shapes: BTreeMap<String, Vec<u64>> =
+            tensors.map(|tensor| (tensor.name, tensor.shape)).collect();
+        Self::new(network, "", &|name| shapes.get(name).cloned())
     }
 
     fn add_block(&mut self, names: &LayerNames, block: u64, prefix: &str, shape_of: &ShapeOf<'_>) {

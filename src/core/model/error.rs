@@ -206,6 +206,9 @@ impl CatalogError {
             }
             Self::Lora { .. } => "`safelight inspect` says what a LoRA is for",
             Self::Catalogue { .. } => "Correct the file; its entries are ignored until then",
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                "You may not read it: change its permissions, or copy it into a folder of your own"
+            }
             Self::Io { .. }
             | Self::Config { .. }
             | Self::Pickle { .. }

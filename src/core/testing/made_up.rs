@@ -418,8 +418,9 @@ pub(crate) fn write_as(
     for (name, shape) in shapes {
         let dtype = dtype_of(name);
         let size = match dtype {
-            "F32" => 4,
-            "F16" | "BF16" => 2,
+            "F64" | "I64" => 8,
+            "F32" | "I32" | "U32" => 4,
+            "F16" | "BF16" | "I16" => 2,
             _ => 1,
         };
         let begin = end;

@@ -83,7 +83,8 @@ impl OpenLoras {
             if strength == 0.0 {
                 continue;
             }
-            let header = LoraFile::read(&lora.path)?;
+            let mut header = LoraFile::read(&lora.path)?;
+            header.read_alphas()?;
             let plan = LoraPlan::new(&header, std::slice::from_ref(table));
             let (files, keys) = folder::open(&lora.path, Device::Cpu)?;
             let file = all.files.len();
@@ -300,7 +301,7 @@ impl OpenFile {
             RowRange::All | RowRange::SwappedHalves => (0, all as i64),
         };
         let size = [rows.1, columns as i64];
-        let factor = self.factor(update)?;
+        let factor = update.factor;
         let here = |key: &str| Ok::<_, WeightsError>(self.tensor(key)?.to_device(device));
         let delta = match &update.delta {
             Some(delta) => Some(Self::delta(delta, factor, size, &here)?),
@@ -329,19 +330,6 @@ impl OpenFile {
             bias,
             has_swapped_halves: update.rows == RowRange::SwappedHalves,
         })
-    }
-
-    /// Factor of the product of the two matrices.
-    fn factor(&self, update: &LoraUpdate) -> Result<f64, WeightsError> {
-        let Some((key, rank)) = update.alpha.as_deref().zip(update.rank) else {
-            return Ok(update.factor);
-        };
-        let alpha = self.tensor(key)?.view([-1]).double_value(&[0]);
-        if alpha.is_finite() {
-            Ok(alpha / rank as f64)
-        } else {
-            Err(self.unsound(key, "is no finite number"))
-        }
     }
 
     fn delta(

@@ -69,7 +69,8 @@ fn a_cut_or_lengthened_weight_file_is_named_with_both_lengths() {
         });
         let text = err.to_string();
         assert!(matches!(err, CatalogError::Weights { .. }));
-        assert!(text.ends_with(name) && text.contains("cut off"), "{text}");
+        let said = text.contains("it is cut off (bytes missing: 1)");
+        assert!(text.ends_with(name) && said, "{text}");
         let err = after(|folder| fs::write(folder.join(name), b"").unwrap());
         assert!(matches!(err, CatalogError::Weights { .. }), "{err}");
     }
@@ -340,7 +341,11 @@ fn what_is_no_model_is_named_by_its_first_bytes() {
             &[0xff; 64],
             "this is a file that is named .gguf and does not begin as one",
         ),
-        ("y.gguf", b"", "this is a file that is named .gguf"),
+        (
+            "y.gguf",
+            b"",
+            "this GGUF file is damaged: the file is empty",
+        ),
         ("z.gguf", b"\x89PNG\r\n\x1a\n....", "this is a PNG picture"),
         (
             "a.safetensors",

@@ -164,6 +164,13 @@ impl SingleTransformerFamily for FluxFamily {
             origins: &["flux"],
             has_musubi: false,
         },
+        lora_models: || {
+            let config = FluxTransformerConfig {
+                guidance_embeds: true,
+                ..FluxTransformerConfig::default()
+            };
+            vec![("", config)]
+        },
         ..FamilyTable::DEFAULT
     };
 }

@@ -161,6 +161,12 @@ impl SingleTransformerFamily for Flux2Family {
             has_musubi: false,
             has_text_encoders: false,
         },
+        lora_models: || {
+            vec![
+                ("FLUX.2 klein 4B", Flux2TransformerConfig::klein_4b()),
+                ("FLUX.2 klein 9B", Flux2TransformerConfig::klein_9b()),
+            ]
+        },
         ..FamilyTable::DEFAULT
     };
 }

@@ -3,7 +3,7 @@
 use crate::families::single::transformer_table;
 use crate::families::{LoraRules, LoraSignature};
 use crate::lora::{LayerTable, LoraTarget, of_transformer};
-use crate::networks::WanTransformerConfig;
+use crate::networks::{TransformerConfig as _, WanTransformerConfig};
 
 /// The transformer, in the authors' names.
 pub const NETWORK: LoraTarget = LoraTarget {
@@ -42,8 +42,7 @@ pub(super) const RULES: LoraRules = LoraRules {
         sign("blocks_#_attn2_"),
     ],
     accepts: |origin, _| origin == "wan",
-    model_label: |tables| width(tables).map_or_else(|| "Wan".to_owned(), label),
-    label_of_width: |width| Some(label(width)),
+    published,
     shared_names: None,
     objection: |_| None,
     tables: |files| {
@@ -60,18 +59,26 @@ const fn sign(start: &'static str) -> LoraSignature {
     LoraSignature::of("wan", "Wan", start)
 }
 
-/// Name of a model of a width.
-fn label(width: u64) -> String {
-    match width {
-        1536 => "Wan 1.3B".to_owned(),
-        3072 => "Wan 5B".to_owned(),
-        5120 => "Wan 14B".to_owned(),
-        width => format!("a Wan of width {width}"),
-    }
-}
-
-fn width(tables: &[LayerTable]) -> Option<u64> {
-    let layers = tables.first()?.layers().iter();
-    let mut attention = layers.filter(|layer| layer.name.ends_with("self_attn.q"));
-    attention.next().map(|layer| layer.sides().0)
+/// The published sizes.
+fn published() -> Vec<(String, LayerTable)> {
+    let sizes = [
+        ("1.3B", 12, 8960, 30),
+        ("5B", 24, 14_336, 30),
+        ("14B", 40, 13_824, 40),
+    ];
+    let tables = sizes.map(|(size, num_attention_heads, ffn_dim, num_layers)| {
+        let config = WanTransformerConfig {
+            num_attention_heads,
+            ffn_dim,
+            num_layers,
+            image_dim: Some(1280),
+            added_kv_proj_dim: Some(num_attention_heads * 128),
+            ..WanTransformerConfig::default()
+        };
+        (
+            format!("Wan {size}"),
+            LayerTable::of_schema(NETWORK, config.schema(None)),
+        )
+    });
+    tables.into()
 }

@@ -78,11 +78,20 @@ impl WeightSet {
         let mut set = Self::default();
         set.add(path)?;
         if let Some(count) = shard_count(path).filter(|count| *count > 1) {
+            let (whose, advice) = if set.is_gguf {
+                (
+                    "and Safelight reads GGUF models of one file",
+                    "Get the model as one GGUF file, or download all of its files and merge them with llama-gguf-split",
+                )
+            } else {
+                (
+                    "whose index is not beside it",
+                    "Download all of these files and the .safetensors.index.json into one folder",
+                )
+            };
             return Err(CatalogError::WrongFile {
-                reason: format!(
-                    "this is one of {count} files of a model, whose index is not beside it"
-                ),
-                advice: "Download all of these files and the .safetensors.index.json into one folder",
+                reason: format!("this is one of {count} files of a model, {whose}"),
+                advice,
                 path: path.to_owned(),
             });
         }

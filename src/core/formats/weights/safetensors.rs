@@ -52,7 +52,7 @@ pub(super) fn read_header(file: &File) -> Result<WeightHeader, HeaderError> {
     };
     if header_bytes > file_bytes - 8 {
         return unsound(format!(
-            "its header claims {header_bytes} bytes, the file has {file_bytes}: it is cut off or no safetensors file"
+            "its header claims {header_bytes} bytes, the file has {file_bytes}: it is cut off within its header or no safetensors file"
         ));
     }
     let wrong = |err: &dyn fmt::Display| format!("its header is wrong: {err}");
@@ -89,9 +89,11 @@ pub(super) fn read_header(file: &File) -> Result<WeightHeader, HeaderError> {
     // Offsets are as hostile as the rest: their sum may not fit.
     let expected = data_start.checked_add(data_bytes);
     if expected != Some(file_bytes) {
+        let missing = expected.map_or(0, |n| n.saturating_sub(file_bytes));
+        let fault = if missing > 0 { "cut off" } else { "damaged" };
         let expected = expected.map_or_else(|| "too many".to_owned(), |n| n.to_string());
         return unsound(format!(
-            "its header describes {expected} bytes, the file has {file_bytes}: it is cut off or damaged"
+            "its header describes {expected} bytes, the file has {file_bytes}: it is {fault} (bytes missing: {missing})"
         ));
     }
     tensors.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
@@ -283,8 +285,7 @@ impl<'de> Deserialize<'de> for HeaderNotes {
 }
 
 /// Checks that the tensors are contiguous and have the sizes that their shapes need, and sets their positions in the
-/// file;
-/// returns the total size.
+/// file; returns the total size.
 fn place(tensors: &mut [(String, TensorInfo)], data_start: u64) -> Result<u64, String> {
     let mut order: Vec<u32> = (0..tensors.len() as u32).collect();
     order.sort_unstable_by_key(|&index| {

@@ -42,10 +42,13 @@ const OLD_GGML: OtherFile = (
     "a GGML file from before GGUF",
     "Get the model as GGUF or safetensors",
 );
-const OTHER_FRAMEWORK: OtherFile = (
-    "a file of another framework",
-    "Get the model as safetensors or GGUF",
+const OTHER_FRAMEWORK: OtherFile = ("a file of another framework", AS_WEIGHTS);
+const ONNX: OtherFile = ("an ONNX file", AS_WEIGHTS);
+const TENSORRT: OtherFile = (
+    "a TensorRT engine",
+    "An engine runs on one kind of GPU with one version of TensorRT: get the model that it was made of, as safetensors or GGUF",
 );
+const AS_WEIGHTS: &str = "Get the model as safetensors or GGUF";
 const UNKNOWN: OtherFile = (
     "a file of an unknown kind",
     "It is not an image or a video that Safelight reads either; a model is a .safetensors or .gguf file, or a diffusers folder",
@@ -59,7 +62,7 @@ const GIT_LFS: OtherFile = (
 const LFS_START: &[u8] = b"version https://git-lfs";
 
 /// First bytes of such files.
-const MAGIC: [(&[u8], OtherFile); 15] = [
+const MAGIC: [(&[u8], OtherFile); 23] = [
     (LFS_START, GIT_LFS),
     (b"PK\x03\x04", PYTORCH),
     (b"\x80\x02", PICKLE),
@@ -75,6 +78,26 @@ const MAGIC: [(&[u8], OtherFile); 15] = [
     (b"algg", OLD_GGML),
     (b"\x89HDF\r\n", OTHER_FRAMEWORK),
     (b"\x93NUMPY", OTHER_FRAMEWORK),
+    (b"\x1c\0\0\0TFL3", OTHER_FRAMEWORK),
+    // The version of the intermediate representation, and the name of the program that wrote it.
+    (b"\x08\x06\x12", ONNX),
+    (b"\x08\x07\x12", ONNX),
+    (b"\x08\x08\x12", ONNX),
+    (b"\x08\x09\x12", ONNX),
+    (b"\x08\x0a\x12", ONNX),
+    (b"ftrt", TENSORRT),
+    (b"ptrt", TENSORRT),
+];
+
+/// Endings of files whose first bytes tell less.
+const ENDINGS: [(&[&str], OtherFile); 4] = [
+    (&["onnx"], ONNX),
+    (&["engine", "plan", "trt"], TENSORRT),
+    (
+        &["keras", "mlmodel", "msgpack", "npz", "pb", "pdparams"],
+        OTHER_FRAMEWORK,
+    ),
+    (&["ggml"], OLD_GGML),
 ];
 
 /// Endings that browsers and download programs give to files that are not complete.
@@ -119,7 +142,7 @@ pub(crate) fn other_than_weights(path: &Path) -> Option<OtherFile> {
     let is_gguf_by_name = has_ending(path, &["gguf"]);
     // The length of a header, which may begin as another format does, and the header.
     let is_safetensors = head.get(5..9) == Some(b"\0\0\0{");
-    if is_gguf_by_name && (is_safetensors || head.is_empty()) {
+    if is_gguf_by_name && is_safetensors {
         return Some(NOT_GGUF);
     }
     if is_safetensors || head.len() < 8 || head.starts_with(&gguf::MAGIC) {
@@ -127,6 +150,10 @@ pub(crate) fn other_than_weights(path: &Path) -> Option<OtherFile> {
     }
     if head.len() as u64 == HEAD_BYTES && head.iter().all(|&byte| byte == 0) {
         return Some(UNFINISHED);
+    }
+    let mut endings = ENDINGS.iter();
+    if let Some((_, found)) = endings.find(|(endings, _)| has_ending(path, endings)) {
+        return Some(*found);
     }
     let mut known = MAGIC.iter();
     if let Some((_, found)) = known.find(|(magic, _)| head.starts_with(magic)) {

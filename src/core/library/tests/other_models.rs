@@ -206,6 +206,33 @@ const KNOWN: &[(&str, Tensors)] = &[
         ],
     ),
     (
+        "a Wan Animate model",
+        &[
+            ("patch_embedding.weight", &[8]),
+            ("pose_patch_embedding.weight", &[8]),
+            ("blocks.0.self_attn.q.weight", &[8]),
+            ("blocks.0.ffn.0.weight", &[8]),
+        ],
+    ),
+    (
+        "a Wan S2V model",
+        &[
+            ("patch_embedding.weight", &[8]),
+            ("trainable_cond_mask.weight", &[8]),
+            ("blocks.0.self_attn.q.weight", &[8]),
+            ("blocks.0.ffn.0.weight", &[8]),
+        ],
+    ),
+    (
+        "a Wan Fun-Control model",
+        &[
+            ("patch_embedding.weight", &[8]),
+            ("ref_conv.weight", &[8]),
+            ("blocks.0.self_attn.q.weight", &[8]),
+            ("blocks.0.ffn.0.weight", &[8]),
+        ],
+    ),
+    (
         "a Nucleus-Image model",
         &[
             ("txt_norm.weight", &[8]),
@@ -302,7 +329,7 @@ fn each_kind_of_wrong_file_has_its_own_advice() {
     let many = [&(many.len() as u64).to_le_bytes()[..], many.as_bytes()].concat();
     // Its file is made as long below.
     let large = [&100_000_001_u64.to_le_bytes()[..], b"{"].concat();
-    let cases: [(&str, Vec<u8>, &str); 18] = [
+    let cases: [(&str, Vec<u8>, &str); 23] = [
         ("n.safetensors", many, "another source"),
         ("o.safetensors", large, "another source"),
         ("a.safetensors", pointer.to_vec(), "git lfs pull"),
@@ -327,6 +354,23 @@ fn each_kind_of_wrong_file_has_its_own_advice() {
             "get the .safetensors version",
         ),
         ("f.safetensors", whole(3), "download this file again"),
+        (
+            "s.onnx",
+            b"\x08\x08\x12\x07pytorch".to_vec(),
+            "Get the model as",
+        ),
+        (
+            "t.safetensors",
+            b"\x08\x0a\x12\x07pytorch".to_vec(),
+            "Get the model as",
+        ),
+        ("u.plan", b"ftrt........".to_vec(), "one kind of GPU"),
+        ("v.gguf", Vec::new(), "download this file again"),
+        (
+            "w-00001-of-00002.gguf",
+            [&b"GGUF\x03\0\0\0"[..], &[0; 24]].concat(),
+            "llama-gguf-split",
+        ),
         ("g.safetensors", Vec::new(), "download this file again"),
         (
             "p.mp3",

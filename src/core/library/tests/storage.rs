@@ -211,6 +211,22 @@ fn other_quantisations_are_named_with_a_file_that_works() {
         (beside("SCB", &[1]), whole, none(), "int8"),
         (quanto, whole, none(), "quanto"),
         (beside("wscales", &[1]), whole, none(), "SVDQuant"),
+        (beside("qzeros", &[1]), whole, none(), "GPTQ or AWQ"),
+        (beside("g_idx", &[1]), whole, none(), "(GPTQ)"),
+        (beside("biases", &[1]), whole, none(), "MLX's"),
+        (beside("W_q", &[1]), whole, none(), "HQQ"),
+        (
+            beside("weight_packed", &[1]),
+            whole,
+            none(),
+            "compressed-tensors",
+        ),
+        (
+            beside("weight.tensor_impl.data", &[1]),
+            whole,
+            none(),
+            "torchao's",
+        ),
         (
             beside("weight_scale", &[]),
             whole,

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
@@ -108,69 +109,107 @@ fn alpha_and_rank_of_the_metadata_scale_a_layer_without_alpha() {
             "{notes}: {}",
             found.factor
         );
-        assert!(
-            found.alpha.is_none() && file.notices.is_empty(),
-            "{notes}: {:?}",
-            file.notices
-        );
+        assert!(file.notices.is_empty(), "{notes}: {:?}", file.notices);
     }
 }
 
-#[test]
-fn alpha_tensors_precede_the_metadata() {
+/// Writes a LoRA of one layer with an alpha tensor, whose bytes are those given, and metadata that would scale it too.
+fn with_alpha(files: &Files, bytes: &[u8], dtype: &'static str, shape: &[u64]) -> PathBuf {
+    let key = format!("transformer.{LAYER}.alpha");
     let mut shapes = diffusers();
-    shapes.insert(format!("transformer.{LAYER}.alpha"), vec![]);
-    let file = read(&shapes, &json!({"lora_alpha": "nonsense", "r": "4"}));
-    let found = update(&file);
-    assert_eq!((found.rank, found.factor), (Some(RANK), 1.0));
-    assert!(found.alpha.is_some() && file.notices.is_empty());
+    shapes.insert(key.clone(), shape.to_vec());
+    let dtype_of = |name: &str| if name == key { dtype } else { "F32" };
+    let path = files.0.path().join("x.safetensors");
+    write_as(
+        &path,
+        &shapes,
+        &dtype_of,
+        0,
+        &json!({"lora_alpha": "nonsense", "r": "8"}),
+    );
+    let (_, header) = WeightHeader::open(&path).unwrap();
+    let info = header.info(&key).unwrap();
+    let file = File::options().write(true).open(&path).unwrap();
+    let bytes = bytes.iter().copied().chain([0; 16]);
+    let bytes: Vec<u8> = bytes.take(info.bytes as usize).collect();
+    file.write_all_at(&bytes, info.start).unwrap();
+    path
 }
 
+/// Bytes, type and shape of an alpha tensor, the scale of its layer, and a notice.
+type AlphaCase = (
+    Vec<u8>,
+    &'static str,
+    &'static [u64],
+    Option<f64>,
+    &'static str,
+);
+
 #[test]
-fn the_numbers_of_alpha_tensors_give_the_scale_and_strange_ones_are_named() {
+fn the_alpha_tensor_of_a_layer_scales_it_in_any_type_and_one_that_is_no_number_leaves_it_out() {
     let files = Files::new();
-    let number = |alpha: f32| (alpha.to_le_bytes(), "F32");
-    let half = |bits: u16| {
-        let [low, high] = bits.to_le_bytes();
-        [low, high, 0, 0]
-    };
-    for ((bytes, dtype), scale, notice) in [
-        (number(2.0), "0.5, alpha over rank", ""),
-        ((half(0x4000), "F16"), "0.5, alpha over rank", ""),
-        ((half(0x4000), "BF16"), "0.5, alpha over rank", ""),
+    let float = |alpha: f32| alpha.to_le_bytes().to_vec();
+    let reversed = "layers that act in reverse: 1 of 1, such as";
+    let left_out = "layers that do not act: 1 of 1, such as transformer.blocks.0.self_attn.q: its alpha is not one finite number";
+    let cases: &[AlphaCase] = &[
+        (float(2.0), "F32", &[], Some(0.5), ""),
+        (float(2.0), "F32", &[1, 1], Some(0.5), ""),
+        (2.0_f64.to_le_bytes().to_vec(), "F64", &[1], Some(0.5), ""),
+        (vec![0, 0x40], "F16", &[], Some(0.5), ""),
+        (vec![0, 0x40], "BF16", &[], Some(0.5), ""),
+        (vec![0x40], "F8_E4M3", &[], Some(0.5), ""),
+        (vec![0x40], "F8_E5M2", &[], Some(0.5), ""),
+        (vec![0x01], "F8_E4M3", &[], Some(0.001_953_125 / 4.0), ""),
+        (vec![2], "U8", &[], Some(0.5), ""),
+        (vec![0xfe], "I8", &[], Some(-0.5), reversed),
+        (vec![2], "I16", &[], Some(0.5), ""),
+        (vec![2], "U32", &[], Some(0.5), ""),
+        (vec![2], "I64", &[], Some(0.5), ""),
         (
-            number(0.0),
-            "0, alpha",
-            "layers without effect: 1 of 1, such as x",
+            float(0.0),
+            "F32",
+            &[],
+            Some(0.0),
+            "layers without effect: 1 of 1",
         ),
         (
-            number(-4.0),
-            "-1, alpha",
-            "layers that act in reverse: 1 of 1",
+            float(1e30),
+            "F32",
+            &[],
+            Some(2.5e29),
+            "far too strongly: 1 of 1",
         ),
-        (number(1e30), "2.5e29, alpha", "far too strongly: 1 of 1"),
-        (number(f32::NAN), "", "no finite number: 1 of 1"),
-    ] {
-        let mut shapes = shapes(&|_| "x".to_owned(), PEFT);
-        shapes.insert("x.alpha".to_owned(), vec![]);
-        let path = files.0.path().join("x.safetensors");
-        write_as(
-            &path,
-            &shapes,
-            &|key| if key == "x.alpha" { dtype } else { "F32" },
-            0,
-            &json!({}),
-        );
-        let (_, header) = WeightHeader::open(&path).unwrap();
-        let info = header.info("x.alpha").unwrap();
-        let file = File::options().write(true).open(&path).unwrap();
-        file.write_all_at(&bytes[..info.bytes as usize], info.start)
-            .unwrap();
+        (float(f32::NAN), "F32", &[], None, "(alpha NaN)"),
+        (float(f32::INFINITY), "F32", &[], None, "(alpha inf)"),
+        (
+            1e300_f64.to_le_bytes().to_vec(),
+            "F64",
+            &[],
+            None,
+            "(alpha 1",
+        ),
+        (vec![0x7f], "F8_E4M3", &[], None, "(alpha NaN)"),
+        (float(2.0), "F32", &[2], None, "(alpha of 2 numbers)"),
+        (Vec::new(), "F32", &[0], None, "(alpha of 0 numbers)"),
+        (vec![1], "BOOL", &[], None, "(alpha of type BOOL)"),
+    ];
+    for (bytes, dtype, shape, scale, notice) in cases {
+        let path = with_alpha(&files, bytes, dtype, shape);
+        let mut file = LoraFile::read(&path).unwrap();
+        file.read_alphas().unwrap();
+        let table = table_of(wan::lora::NETWORK, &transformer(T2V_1_3B));
+        let plan = LoraPlan::new(&file, &[table]);
+        let found = plan.updates.first().map(|update| update.factor);
+        let same = found.zip(*scale);
+        let is_same = same.is_some_and(|(one, other)| (one / other - 1.0).abs() < 1e-6);
+        assert!(is_same || found == *scale, "{dtype} {shape:?}: {found:?}");
         let card = IdentityCard::read(&path).unwrap().lora.unwrap();
-        let found = card.scale.unwrap_or_default();
-        assert!(found.starts_with(scale), "{found}");
+        // One function makes the sentences for a model and for none.
+        assert_eq!(card.notices, plan.coverage.notices);
         assert_eq!(card.notices.len(), usize::from(!notice.is_empty()));
-        assert!(card.notices.concat().contains(notice), "{:?}", card.notices);
+        let text = card.notices.concat();
+        assert!(text.contains(notice), "{text}");
+        assert!(scale.is_some() || text.starts_with(left_out), "{text}");
     }
 }
 
@@ -288,7 +327,7 @@ fn a_layer_with_singular_values_or_cores_does_not_act_and_its_keys_are_named() {
         shapes.insert(format!("transformer.{LAYER}.{part}"), vec![RANK, 1]);
         let plan = LoraPlan::new(&read(&shapes, &json!({})), &[table()]);
         assert_eq!(plan.updates.len(), 0, "{part}");
-        assert_eq!(plan.coverage.unknown.len(), 3, "{part}");
+        assert_eq!(plan.coverage.left_out, 3, "{part}");
     }
 }
 
@@ -305,7 +344,12 @@ fn layers_of_other_kinds_beside_a_lora_are_named() {
     );
     shapes.insert("stray".to_owned(), vec![1]);
     let notices = LoraInfo::of(&read(&shapes, &json!({}))).notices.join("; ");
-    for word in ["no part of a LoRA: 2", "stray", "not supported: 1", "OFT"] {
+    for word in [
+        "no part of a LoRA are not used: 2",
+        "stray",
+        "its form is not supported",
+        "OFT",
+    ] {
         assert!(notices.contains(word), "{notices}");
     }
 }

@@ -209,7 +209,10 @@ fn with_a_control_lora_dev_needs_a_control_picture_of_the_kind_its_name_says() {
                 panic!("{layout}: {:?}", found.fit);
             };
             assert!(found.is_of_control);
-            assert_eq!(coverage.to_string(), "1094 of 1094 keys applied");
+            assert_eq!(
+                coverage.to_string(),
+                "applies to 466 of 466 layers (1094 of 1094 keys)"
+            );
             let with = with_lora(&spec, &lora).unwrap();
             let controls = with.limits.controls;
             assert_eq!((controls.by, controls.kind), (ControlBy::Channels, kind));

@@ -351,7 +351,8 @@ fn place(
         };
         if info.bytes > 0 && end > file_bytes {
             return unsound(format!(
-                "the tensor '{name}' ends at byte {end}, the file has {file_bytes}: it is cut off or damaged"
+                "the tensor '{name}' ends at byte {end}, the file has {file_bytes}: it is cut off (bytes missing: at least {})",
+                end - file_bytes
             ));
         }
         info.start = start;
