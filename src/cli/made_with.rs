@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use safelight_core::catalog::ModelCatalog;
-use safelight_core::job::{GenerateRequest, JobError, JobErrorKind};
+use safelight_core::job::{DtypeChoice, GenerateRequest, JobError, JobErrorKind, ResizeMode};
 use safelight_core::lora;
 use safelight_core::media::{MediaError, has_clip_name, has_picture_name, media_info};
 use safelight_core::restore::{self, FileSettings, ForeignSettings};
@@ -88,10 +88,7 @@ impl SettingsUse {
                     let mut notes = restored.notes.clone();
                     notes.push(err.summary);
                     let (_, missing) = restored.find_loras(&files());
-                    if !missing.is_empty() {
-                        let names = missing.join(", ");
-                        notes.push(format!("LoRAs that are not on this computer: {names}"));
-                    }
+                    notes.extend(ForeignSettings::without_loras(&missing));
                     Self { model: None, notes }
                 }
             },
@@ -162,22 +159,23 @@ pub(super) fn as_text(
         writeln!(text, "  holds {what}").ok();
         return text;
     };
-    let restored = match found {
+    let (restored, all) = match found {
         FileSettings::Own(carried) => {
             let request = &carried.request;
-            ForeignSettings {
+            let restored = ForeignSettings {
                 num_steps: Some(request.sampling.num_steps),
                 sampler: Some(request.sampling.sampler),
                 sigma_schedule: Some(request.sampling.sigma_schedule),
                 cfg_scale: Some(request.sampling.guidance_scale),
                 shift: request.sampling.shift,
                 ..ForeignSettings::from(request)
-            }
+            };
+            (restored, request.carried()["request"].take())
         }
-        FileSettings::Other(restored) => (**restored).clone(),
+        FileSettings::Other(restored) => ((**restored).clone(), json!(restored)),
     };
     writeln!(text, "  made with {}", found.tool()).ok();
-    for (name, value) in lines(&restored) {
+    for (name, value) in lines(&restored).into_iter().chain(more_lines(&all)) {
         writeln!(text, "  {name}: {}", one_line(&value)).ok();
     }
     let SettingsUse { model, notes } = SettingsUse::of(found, environment);
@@ -196,7 +194,7 @@ pub(super) fn as_text(
     text
 }
 
-fn lines(restored: &ForeignSettings) -> Vec<(&'static str, String)> {
+fn lines(restored: &ForeignSettings) -> Vec<(String, String)> {
     let size = restored.width.zip(restored.height);
     // Folders tell files of one name apart; those of this computer go without saying.
     let loras = restored.loras.iter().map(|lora| match &lora.path {
@@ -237,12 +235,47 @@ fn lines(restored: &ForeignSettings) -> Vec<(&'static str, String)> {
         ),
         ("strength", number(restored.strength)),
         ("second pass", second),
+        (
+            "order of sections",
+            restored.section_order.map(|it| it.name().to_owned()),
+        ),
+        (
+            "step cache",
+            restored.step_cache.map(|it| it.kind.name().to_owned()),
+        ),
         ("LoRAs", Some(loras)),
     ];
     let found = found.into_iter();
     found
-        .filter_map(|(name, value)| Some((name, value.filter(|value| !value.is_empty())?)))
+        .filter_map(|(name, value)| {
+            let value = value.filter(|value| !value.is_empty())?;
+            Some((name.to_owned(), value))
+        })
         .collect()
+}
+
+/// Members of settings that [`lines`] does not name and that differ from what is usual.
+fn more_lines(all: &Value) -> impl Iterator<Item = (String, String)> {
+    const NAMED: &str = "model model_2 model_hash prompt negative_prompt width height num_frames secs sections fps seed num_steps guidance_scale cfg_scale cfg_scale_2 distilled_guidance shift sampler sigma_schedule strength second_pass loras tool family notes from_image memory";
+    let usual = [
+        ("batch_size", json!(1)),
+        ("fit", json!(ResizeMode::default())),
+        ("dtype", json!(DtypeChoice::default())),
+    ];
+    let members = all.as_object().into_iter().flatten();
+    members.filter_map(move |(name, value)| {
+        let is_named = NAMED.split(' ').any(|named| named == name);
+        let is_usual = usual
+            .iter()
+            .any(|(known, usual)| known == name && usual == value);
+        let text = match value {
+            Value::Null | Value::Bool(false) => String::new(),
+            Value::String(text) => text.clone(),
+            value => value.to_string(),
+        };
+        let is_empty = matches!(&*text, "" | "0" | "[]" | "{}");
+        (!is_named && !is_usual && !is_empty).then(|| (name.replace('_', " "), text))
+    })
 }
 
 /// Prompts have lines, and terminals obey what is not a letter.

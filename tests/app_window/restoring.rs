@@ -65,7 +65,7 @@ fn an_image_that_says_how_it_was_made_is_a_start_image_and_offers_its_settings()
     // It was made from words alone.
     assert!(bench.app().inputs.is_empty());
     assert!(!bench.has("Use settings"));
-    bench.assert_shows("flux1-dev-fp8, which is not here. Flux is used instead");
+    bench.assert_shows("flux1-dev-fp8, which is not on this computer: Flux is used instead");
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn our_own_file_brings_everything_back_and_names_a_model_that_is_gone() {
     let path = written(&bench, "gone.png", &request);
     use_file(&mut bench, &path);
     taken_over(&mut bench, 6);
-    bench.assert_shows("wan9-gone, which is not here");
+    bench.assert_shows("wan9-gone, which is not on this computer");
 }
 
 #[test]

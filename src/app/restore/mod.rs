@@ -4,9 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use safelight_core::job::{
-    ChosenLora, GenerateForm, GenerateRequest, JobError, JobErrorKind, JobId, SeedMode,
-};
+use safelight_core::job::{GenerateForm, GenerateRequest, JobError, JobErrorKind, JobId, SeedMode};
 use safelight_core::library::{FoundControl, find_controls};
 use safelight_core::lora;
 use safelight_core::media::{CLIP_ENDINGS, PICTURE_ENDINGS, media_info};
@@ -260,7 +258,6 @@ fn use_own(
     });
     match near {
         Some((id, name, is_same)) => {
-            let wanted = request.model.clone();
             let request = GenerateRequest {
                 model: id,
                 ..request
@@ -271,15 +268,11 @@ fn use_own(
             } else {
                 // The order of sections is the other model's.
                 cx.form.section_order = None;
-                vec![model_replaced_text(&wanted, &name)]
+                vec![restored.replaced_by(&name)]
             }
         }
         None => use_restored(&restored, &[], &[], path, inputs, cx),
     }
-}
-
-fn model_replaced_text(wanted: &str, used: &str) -> String {
-    format!("It was made with {wanted}, which is not here. {used} is used instead")
 }
 
 /// Another program's settings, fitted to the nearest model.
@@ -300,7 +293,7 @@ fn use_restored(
             fitting.section_order = None;
             (
                 Some(found.spec),
-                Some(model_replaced_text(name, &found.spec.name)),
+                Some(restored.replaced_by(&found.spec.name)),
             )
         }
         None => {
@@ -320,30 +313,21 @@ fn use_restored(
         // Without any model the words are all that can be kept.
         let prompt = restored.prompt.clone();
         cx.form.set_literal_prompt(prompt.unwrap_or_default());
-        return vec!["There is no model yet: only the prompt is used".to_owned()];
+        let why = "There is no model yet: only the prompt is used".to_owned();
+        return [vec![why], fitting.notes].concat();
     };
     // It is the result, and not what that was made from.
     if !restored.from_image && spec.start_image != InputUse::Required {
         inputs.remove_file(path);
     }
-    let (form, notes) = fitting.form_for(&spec);
-    let mut notes: Vec<String> = note.into_iter().chain(notes).collect();
-    let fits = lora::fitting_test(spec.family, &spec.files);
-    notes.extend(fitting.choose_loras(lora_files, &fits));
-    let (found, missing) = fitting.find_loras(lora_files);
+    let (form, controls, notes) = fitting.fit_to(&spec, lora_files, networks);
+    let notes = note.into_iter().chain(notes).collect();
+    let loras = form.loras.clone();
     fill_form(&mut cx.form, &fitting, form, &spec);
     let source = inputs.sources_for(&cx.form, &spec).size();
     cx.form.name_size(&spec, source);
-    cx.form.loras = found.iter().map(ChosenLora::from).collect();
-    let (controls, missing_controls) = fitting.find_controls(&spec, networks);
+    cx.form.loras = loras;
     inputs.set_controls(controls);
-    notes.extend(missing_controls);
-    if !missing.is_empty() {
-        notes.push(format!(
-            "These LoRAs were not found: {}",
-            missing.join(", ")
-        ));
-    }
     notes
 }
 

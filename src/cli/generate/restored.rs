@@ -3,9 +3,9 @@
 //! Given arguments take precedence. The model is the closest installed one, unless one is named.
 
 use safelight_core::catalog::ModelCatalog;
-use safelight_core::job::{ChosenLora, ControlSettings, GenerateForm, JobError, JobErrorKind};
+use safelight_core::job::{ControlSettings, GenerateForm, JobError, JobErrorKind};
 use safelight_core::library::find_controls;
-use safelight_core::lora::{find, fitting_test};
+use safelight_core::lora::find;
 use safelight_core::model::ModelSpec;
 use safelight_core::restore::{ForeignSettings, match_model};
 
@@ -70,29 +70,18 @@ pub(in crate::cli) fn fit(
         })?,
         None => nearest(restored, &catalog, &mut warnings)?,
     };
-    let (mut form, notes) = restored.form_for(&spec);
-    warnings.extend(notes);
-    if with_loras && !restored.loras.is_empty() {
-        let files = find(&environment.paths, environment.settings());
-        let mut restored = restored.clone();
-        let fits = fitting_test(spec.family, &spec.files);
-        warnings.extend(restored.choose_loras(&files, &fits));
-        let (found, missing) = restored.find_loras(&files);
-        form.loras = found.iter().map(ChosenLora::from).collect();
-        if !missing.is_empty() {
-            warnings.push(format!(
-                "LoRAs that are not on this computer are left out; add them with --lora FILE:STRENGTH: {}",
-                missing.join(", ")
-            ));
-        }
+    let mut restored = restored.clone();
+    let (mut files, mut networks) = (Vec::new(), Vec::new());
+    if !with_loras {
+        restored.loras.clear();
+    } else if !restored.loras.is_empty() {
+        files = find(&environment.paths, environment.settings());
     }
-    let mut controls = Vec::new();
     if !restored.controls.is_empty() {
-        let networks = find_controls(&environment.paths, environment.settings());
-        let (settings, missing) = restored.find_controls(&spec, &networks);
-        controls = settings;
-        warnings.extend(missing);
+        networks = find_controls(&environment.paths, environment.settings());
     }
+    let (form, controls, notes) = restored.fit_to(&spec, &files, &networks);
+    warnings.extend(notes);
     Ok(FittedSettings {
         spec,
         form,
@@ -107,14 +96,10 @@ fn nearest(
     catalog: &ModelCatalog,
     warnings: &mut Vec<String>,
 ) -> Result<ModelSpec, JobError> {
-    let name = restored.model.as_deref().unwrap_or("a model without name");
     match match_model(restored, &catalog.available) {
         Some(found) => {
             if !found.is_same {
-                warnings.push(format!(
-                    "It was made with {name}, which is not on this computer: {} is used instead",
-                    found.spec.name
-                ));
+                warnings.push(restored.replaced_by(&found.spec.name));
             }
             Ok(found.spec.clone())
         }

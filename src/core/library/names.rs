@@ -26,9 +26,10 @@ impl NoiseSide {
 }
 
 /// The spellings of a side, longest first.
-const SPELLINGS: [(&str, &str); 5] = [
+const SPELLINGS: [(&str, &str); 6] = [
     ("highnoise", "lownoise"),
     ("high", "low"),
+    ("hne", "lne"),
     ("hi", "lo"),
     ("hn", "ln"),
     ("h", "l"),

@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 
-use super::fields::{self, JsonFields, size};
-use super::{ForeignSettings, RestoredControl, RestoredLora, file_name, names, short};
+use super::fields::{self, size};
+use super::{ForeignSettings, RestoredControl, RestoredLora, civitai, file_name, names, short};
 use crate::job::SecondPass;
 
 const NEGATIVE: &str = "Negative prompt:";
@@ -27,20 +27,15 @@ type A1111Settings = Vec<(String, String)>;
 
 /// Reads a text; `None` where it has no settings.
 pub(super) fn read(text: &str) -> Option<ForeignSettings> {
-    let text = text.trim();
-    let (words, settings) = split(text)?;
-    // The words may be within a line of the prompt, and again in the negative prompt.
-    let is_line_start = |at: usize| at == 0 || words[..at].ends_with('\n');
-    let mut marks = words.match_indices(NEGATIVE);
-    let (prompt, negative) = match marks.find(|(at, _)| is_line_start(*at)) {
-        Some((at, _)) => (&words[..at], Some(&words[at + NEGATIVE.len()..])),
-        None => (words, None),
-    };
+    let text = text.trim().replace("\r\n", "\n");
+    let (words, settings) = split(&text)?;
     let mut restored = ForeignSettings::of(tool(&settings));
-    restored.prompt = Some(restored.take_tags(prompt.trim(), true));
-    let negative = negative.unwrap_or_default().trim();
+    let (prompt, negative) = split_words(words, &restored.tool);
+    let prompt = prompt.trim();
+    let prompt = prompt.strip_prefix("Prompt: ").unwrap_or(prompt);
+    restored.prompt = Some(restored.take_tags(prompt, true));
     let mut ignored = ForeignSettings::default();
-    restored.negative_prompt = Some(ignored.take_tags(negative, true));
+    restored.negative_prompt = Some(ignored.take_tags(negative.trim(), true));
     restored.add_notes(ignored.notes);
     if !ignored.loras.is_empty() {
         let names = RestoredLora::listed(&ignored.loras);
@@ -56,51 +51,115 @@ pub(super) fn read(text: &str) -> Option<ForeignSettings> {
             ));
         }
     }
-    let mut seen: Vec<(String, &str)> = Vec::new();
-    let mut unused = Vec::new();
-    for (name, value) in &settings {
-        let name = name.to_lowercase();
-        match seen.iter().find(|(known, _)| *known == name) {
-            None => {
-                if !take(&mut restored, &name, value) {
-                    unused.push(format!("{} {}", short(&name), short(value)));
-                }
-                seen.push((name, value));
-            }
-            Some((_, first)) if first != value => {
-                let name = short(&name);
-                restored.note(format!(
-                    "The settings say {name} twice: {} is used, and not {}",
-                    short(first),
-                    short(value)
-                ));
-            }
-            Some(_) => {}
-        }
+    if words.lines().any(|line| is_settings(&pairs(line))) {
+        restored.note("The file has several lines of settings: the last is used, and the others stay in the prompt");
     }
-    take_second_pass(&mut restored, &settings);
-    if !unused.is_empty() {
-        restored.note(format!("Not used: {}", unused.join(", ")));
-    }
-    restored.from_image |= restored.strength.is_some();
+    let unused = take_settings(&mut restored, settings);
+    restored.note_unused(&unused);
     Some(restored)
 }
 
+/// Splits words into the prompt and the negative prompt, whose label may be within a line of the prompt, and again in
+/// the negative prompt.
+fn split_words<'w>(words: &'w str, tool: &str) -> (&'w str, &'w str) {
+    let starts = std::iter::once(0).chain(words.match_indices('\n').map(|(at, _)| at + 1));
+    let mut labels = starts.filter_map(|at| {
+        let line = &words[at..];
+        let at = at + line.len() - line.trim_start_matches([' ', '\t']).len();
+        let label = words[at..].get(..NEGATIVE.len())?;
+        label.eq_ignore_ascii_case(NEGATIVE).then_some(at)
+    });
+    // A web site may have taken out the line breaks.
+    let inside = || {
+        let lower = words.trim_end().to_ascii_lowercase();
+        let is_one_line = !lower.contains('\n');
+        lower
+            .find(&NEGATIVE.to_ascii_lowercase())
+            .filter(|_| is_one_line)
+    };
+    match labels.next().or_else(inside) {
+        Some(at) => (&words[..at], &words[at + NEGATIVE.len()..]),
+        // Its texts for people have `-fog` in a line of its own.
+        None if tool == "Draw Things" => words.rsplit_once("\n-").unwrap_or((words, "")),
+        None => (words, ""),
+    }
+}
+
+/// Takes settings, of two of one name the first. Returns those that are not used.
+pub(super) fn take_settings(
+    restored: &mut ForeignSettings,
+    mut settings: A1111Settings,
+) -> A1111Settings {
+    // Hashes name LoRAs that others give a strength, and the model decides on true CFG.
+    settings.sort_by_key(|(name, _)| {
+        let name = name.to_lowercase();
+        name.ends_with("hashes") || name == "cfg true"
+    });
+    let mut seen: Vec<(&str, &str, bool)> = Vec::new();
+    let mut unused = Vec::new();
+    for (name, value) in &settings {
+        let lower = name.to_lowercase();
+        let first = seen
+            .iter()
+            .find(|(known, ..)| !name.is_empty() && known.eq_ignore_ascii_case(name));
+        let is_used = match first {
+            None => take(restored, &lower, value),
+            Some((_, first, is_used)) => {
+                if *is_used && first != value && !is_provenance(&lower) {
+                    restored.note(format!(
+                        "The settings say {} twice: {} is used, and not {}",
+                        short(&lower),
+                        short(first),
+                        short(value)
+                    ));
+                }
+                *is_used
+            }
+        };
+        if !is_used {
+            unused.push((lower, value.clone()));
+        }
+        seen.push((name, value, is_used));
+    }
+    take_second_pass(restored, &settings);
+    restored.from_image |= restored.strength.is_some();
+    unused
+}
+
+/// Returns whether settings say how something was made.
+fn is_settings(settings: &[(String, String)]) -> bool {
+    let says = ["Steps", "Seed"]
+        .iter()
+        .any(|name| value_of(settings, name).is_some());
+    let named = settings.iter().filter(|(name, _)| !name.is_empty());
+    says && named.count() >= MIN_SETTINGS
+}
+
 /// Splits into the words and the settings: the last line, else the lines from the last one on that begins with the
-/// steps, where that has enough settings.
+/// steps, where that has enough settings. The words may be in the same line.
 fn split(text: &str) -> Option<(&str, A1111Settings)> {
-    const FIRST: &str = "Steps:";
+    const FIRST: &str = "steps:";
+    const MOST: usize = 16;
     let last = text.rfind('\n').map_or(0, |at| at + 1);
-    let steps = text.rmatch_indices(FIRST).map(|(at, _)| at);
+    let is_first = |rest: &str| {
+        let value = rest[FIRST.len()..].trim_start();
+        value.starts_with(|it: char| it.is_ascii_digit())
+    };
+    let lower = text.to_ascii_lowercase();
+    let within = lower[last..].match_indices(FIRST).map(|(at, _)| last + at);
+    let mut within = within.take(MOST).filter(|at| is_first(&lower[*at..]));
+    let within = within.find(|at| {
+        let before = pairs(&text[last..*at]);
+        let mut others = ["Sampler", "CFG scale", "Seed", "Size", "Model"].iter();
+        others.all(|name| value_of(&before, name).is_none())
+    });
+    let steps = lower.rmatch_indices(FIRST).map(|(at, _)| at);
     let steps = steps.filter(|at| *at == 0 || text[..*at].ends_with('\n'));
-    let mut starts = std::iter::once(last).chain(steps.take(16));
+    let mut starts = std::iter::once(within.unwrap_or(last)).chain(steps.take(MOST));
     starts.find_map(|at| {
         let (words, line) = text.split_at(at);
-        let found = settings(line);
-        let says = ["Steps", "Seed"]
-            .iter()
-            .any(|name| value_of(&found, name).is_some());
-        (says && found.len() >= MIN_SETTINGS).then_some((words, found))
+        let found = pairs(line);
+        is_settings(&found).then_some((words, found))
     })
 }
 
@@ -111,9 +170,9 @@ fn value_of<'s>(settings: &'s [(String, String)], wanted: &str) -> Option<&'s st
     found.map(|(_, value)| value.as_str())
 }
 
-/// Reads `Name: value, Name: "a value, quoted", Name: {"json": 1}, …`, or with `|` as SD.Next may write it. Passes over
-/// what is no pair.
-fn settings(line: &str) -> A1111Settings {
+/// Reads `Name: value, Name: "a value, quoted", Name: {"json": 1}, …`, or with `|` as SD.Next may write it. What is no
+/// pair has an empty name.
+fn pairs(line: &str) -> A1111Settings {
     const MOST: usize = 500;
     let first = line.find([',', '|']);
     let has_bars = first.is_some_and(|at| line[at..].starts_with("| "));
@@ -122,12 +181,15 @@ fn settings(line: &str) -> A1111Settings {
     let mut rest = line;
     while found.len() < MOST {
         rest = rest.trim_start_matches([separator, ' ', '\n', '\r', '\t']);
-        let Some(end) = rest.find([separator, ':', '\n']) else {
-            break;
-        };
+        let end = rest.find([separator, ':', '\n']).unwrap_or(rest.len());
         let (name, after) = rest.split_at(end);
         if !after.starts_with(':') {
-            rest = &after[1..];
+            let words = name.trim().to_owned();
+            found.extend((!words.is_empty()).then(|| (String::new(), words)));
+            rest = after;
+            if rest.is_empty() {
+                break;
+            }
             continue;
         }
         let after = after[1..].trim_start_matches(' ');
@@ -192,7 +254,9 @@ fn tool(settings: &[(String, String)]) -> &'static str {
     let value = |wanted: &str| value_of(settings, wanted).unwrap_or_default();
     let version = value("Version").to_lowercase();
     let app = value("App").to_lowercase();
-    if version.contains("stable-diffusion.cpp") {
+    if !value("Seed Mode").is_empty() {
+        "Draw Things"
+    } else if version.contains("stable-diffusion.cpp") {
         "stable-diffusion.cpp"
     } else if version.contains("comfyui") {
         "ComfyUI"
@@ -207,15 +271,15 @@ fn tool(settings: &[(String, String)]) -> &'static str {
     }
 }
 
-/// Returns whether there is a value.
+/// Sets what is not known yet; returns whether there is a value.
 fn set<T>(field: &mut Option<T>, value: Option<T>) -> bool {
-    *field = value;
-    field.is_some()
+    let has_value = value.is_some();
+    *field = field.take().or(value);
+    has_value
 }
 
 fn number(value: &str) -> Option<f64> {
-    let number = value.replace(',', ".").parse::<f64>().ok();
-    number.filter(|number| number.is_finite())
+    fields::number(&value.into())
 }
 
 /// Takes one setting; returns whether it is used, or named in a note.
@@ -224,11 +288,16 @@ fn take(restored: &mut ForeignSettings, name: &str, value: &str) -> bool {
         "steps" => return set(&mut restored.num_steps, fields::count(&value.into())),
         "sampler" => restored.take_sampler(value),
         "schedule type" | "scheduler" | "schedule" => restored.take_schedule(value),
-        "cfg scale" => return set(&mut restored.cfg_scale, number(value)),
+        "cfg scale" | "guidance scale" => return set(&mut restored.cfg_scale, number(value)),
+        // SD.Next's CFG scale is then that which the model embeds.
+        "cfg true" if takes_distilled_guidance(restored) => {
+            restored.distilled_guidance = restored.cfg_scale.take();
+            return set(&mut restored.cfg_scale, number(value));
+        }
         "distilled cfg scale" | "guidance" => {
             return set(&mut restored.distilled_guidance, number(value));
         }
-        "shift" | "flow shift" => return set(&mut restored.shift, number(value)),
+        "shift" | "flow shift" | "sampler shift" => return set(&mut restored.shift, number(value)),
         "seed" => return restored.take_seed(&value.into()),
         "size" => {
             restored.take_size(size(value));
@@ -238,31 +307,39 @@ fn take(restored: &mut ForeignSettings, name: &str, value: &str) -> bool {
         "size-2" => return set(&mut restored.height, fields::count(&value.into())),
         // sd.cpp names the transformer apart, and that is the model then.
         "unet" | "diffusion model" => restored.model = Some(file_name(value).to_owned()),
-        "model" if restored.model.is_none() => {
+        "model" if restored.model.is_none() && !value.starts_with(['{', '[']) => {
             let name = file_name(value);
             restored.model = (!name.is_empty()).then(|| name.to_owned());
         }
         "model hash" => restored.model_hash = Some(value.to_owned()),
         "denoising strength" => return set(&mut restored.strength, number(value)),
+        "strength" => {
+            let strength = number(value);
+            let own = restored.strength;
+            restored.strength = own.or_else(|| strength.filter(|it| *it < 1.0));
+            return strength.is_some();
+        }
         "frames" | "video frames" => {
             return set(&mut restored.num_frames, fields::count(&value.into()));
         }
         "fps" => return set(&mut restored.fps, number(value)),
+        // Said of every image.
+        "mask blur" | "seed mode" if restored.tool == "Draw Things" => {}
         "mask blur" | "inpaint area" => {
             restored.note_input("It was made with a mask, which the file does not carry");
         }
-        "civitai resources" => take_civitai(restored, value),
-        // `ink:0.8 grain:0.3`, of which the prompt may have tags, too.
-        "lora networks" => {
+        "civitai resources" | "civitairesources" | "resources" => {
+            civitai::take_resources(restored, value);
+        }
+        // `ink:0.8 grain:0.3:0.5`, and Fooocus' `ink: 0.8, grain: 0.3`, of which the prompt may have tags, too.
+        "lora networks" | "lora weights" => {
             let mut listed = ForeignSettings::default();
-            for word in value.split([',', ' ']).filter(|word| !word.is_empty()) {
-                let (name, strength) = word.split_once(':').unwrap_or((word, "1"));
-                listed.add_listed_lora(name, Some(&strength.into()));
+            let is_fooocus = name == "lora weights" || value.contains(", ");
+            let words = value.split(if is_fooocus { ", " } else { " " });
+            for word in words.filter(|word| !word.is_empty()) {
+                listed.take_tags(&format!("<lora:{word}>"), true);
             }
-            restored.add_notes(listed.notes);
-            for lora in restored.unknown_loras(listed.loras) {
-                restored.add_lora(lora);
-            }
+            restored.add_unknown_loras(listed);
         }
         "lora hashes" => {
             let pairs = value.split(", ").filter_map(|pair| pair.rsplit_once(':'));
@@ -290,11 +367,20 @@ fn take(restored: &mut ForeignSettings, name: &str, value: &str) -> bool {
             let is_part = ["hires ", "adetailer "]
                 .iter()
                 .any(|it| name.starts_with(it));
-            let mut provenance = PROVENANCE.split(", ");
-            return is_part || name.ends_with("hash") || provenance.any(|known| known == name);
+            return is_part || name.ends_with("hash") || is_provenance(name);
         }
     }
     true
+}
+
+fn is_provenance(name: &str) -> bool {
+    PROVENANCE.split(", ").any(|known| known == name)
+}
+
+/// Returns whether the model embeds its guidance, by its name.
+fn takes_distilled_guidance(restored: &ForeignSettings) -> bool {
+    let family = restored.model.as_deref().and_then(names::family);
+    family.is_some_and(|family| !family.guidance_is_cfg)
 }
 
 fn is_hash(text: &str) -> bool {
@@ -312,75 +398,19 @@ fn note_other_lora(restored: &mut ForeignSettings, name: &str) {
     }
 }
 
-/// `[{"type": "lora", "weight": 0.8, "modelName": "Ink", "modelVersionName": "v1"}, …]`
-fn take_civitai(restored: &mut ForeignSettings, value: &str) {
-    let resources = fields::parse(value);
-    let resources = resources.as_ref().and_then(Value::as_array);
-    let mut tags = restored.loras.clone();
-    let mut loras = Vec::new();
-    for resource in resources
-        .into_iter()
-        .flatten()
-        .filter_map(JsonFields::from_value)
-    {
-        let words = [
-            resource.name("modelName"),
-            resource.name("modelVersionName"),
-        ];
-        let mut name = words.into_iter().flatten().collect::<Vec<_>>().join(" ");
-        let is_named = !name.is_empty();
-        if !is_named {
-            let id = resource.get("modelVersionId, air").map(Value::to_string);
-            name = format!("Civitai {}", id.unwrap_or_default().trim_matches('"'));
-        }
-        // `urn:air:flux1:lora:civitai:1@2`
-        let air = resource.text("air").unwrap_or_default();
-        let kind = resource.name("type");
-        let kind = kind.as_deref().or_else(|| air.split(':').nth(3));
-        match kind.unwrap_or_default().to_lowercase().as_str() {
-            "checkpoint" | "model" if is_named || restored.model.is_none() => {
-                restored.model = Some(name);
-            }
-            "checkpoint" | "model" => {}
-            "lora" | "locon" | "lycoris" | "dora" => {
-                let strength = resource.number("weight, strength").unwrap_or(1.0);
-                let mut lora = RestoredLora::new("", strength);
-                lora.name = short(&name);
-                lora.path.clone_from(&lora.name);
-                loras.push(lora);
-            }
-            "" => restored.note(format!("Not used: {}", short(&name))),
-            kind => restored.note(format!("Not used: {} ({})", short(&name), short(kind))),
-        }
-    }
-    // The prompt's tags name the same ones by their files: those are of the same name, or of the same strength.
-    let is_named = |tag: &RestoredLora, lora: &RestoredLora| {
-        let tag = names::plain(&tag.name);
-        !tag.is_empty() && names::plain(&lora.name).starts_with(&tag)
-    };
-    let is_as_strong = |tag: &RestoredLora, lora: &RestoredLora| tag.strength == lora.strength;
-    let mut leave_out = |is_same: &dyn Fn(&RestoredLora, &RestoredLora) -> bool| {
-        loras.retain(|lora| {
-            let tag = tags.iter().position(|tag| is_same(tag, lora));
-            tag.map(|tag| tags.remove(tag)).is_none()
-        });
-    };
-    leave_out(&is_named);
-    leave_out(&is_as_strong);
-    for lora in loras {
-        restored.add_lora(lora);
-    }
-}
-
 /// Reads `Module: canny, Model: name [hash], Weight: 0.8, Guidance Start: 0, Guidance End: 1`; returns whether it is
 /// that.
 fn take_control(restored: &mut ForeignSettings, text: &str) -> bool {
-    let settings = settings(text);
+    let settings = pairs(text);
     let value = |wanted: &str| value_of(&settings, wanted);
     let Some(network) = value("Model") else {
         return false;
     };
     let network = network.split_once(" [").map_or(network, |(name, _)| name);
+    if names::is_automatic(network) {
+        // With a module it did something else than a network does.
+        return value("Module").is_none_or(names::is_automatic);
+    }
     let part = |wanted: &str| value(wanted).and_then(number);
     // `starting/ending: (0.1, 0.9)` in older texts.
     let range = text
@@ -390,7 +420,7 @@ fn take_control(restored: &mut ForeignSettings, text: &str) -> bool {
             Some((number(from)?, number(until.trim())?))
         });
     restored.add_control(RestoredControl {
-        network: Some(short(network)).filter(|name| name != "None"),
+        network: Some(short(network)),
         image: None,
         strength: part("Weight").unwrap_or(1.0),
         from: part("Guidance Start")

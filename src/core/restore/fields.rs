@@ -18,7 +18,14 @@ pub(super) fn parse(text: &str) -> Option<Value> {
         .ok()
 }
 
-/// Replaces numbers that Python writes and JSON does not know by `null`.
+/// The fault of a text that begins as JSON and is none.
+pub(super) fn fault(text: &str) -> Option<String> {
+    let is_json = text.trim_start().starts_with(['{', '[']) && parse(text).is_none();
+    let read = || serde_json::from_str::<serde::de::IgnoredAny>(text);
+    is_json.then(read)?.err().map(|err| err.to_string())
+}
+
+/// Makes texts of the numbers that Python writes and JSON does not know.
 fn without_nan(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -31,7 +38,7 @@ fn without_nan(text: &str) -> String {
             .find(|word| !is_in_text && from.starts_with(word));
         let taken = match (word, from.as_bytes()[0]) {
             (Some(word), _) => {
-                out.push_str("null");
+                out.extend(["\"", word, "\""]);
                 rest = &from[word.len()..];
                 continue;
             }
@@ -49,10 +56,16 @@ fn without_nan(text: &str) -> String {
     out
 }
 
-/// An object whose members are looked up by any of several names, such as `"steps, num_steps"`, and where the names of
-/// those that were found are collected.
+/// An object whose members are looked up by any of several names, such as `"steps, num_steps"`, in any case and with any
+/// signs between the words. Collects the names of those that were understood.
 #[derive(Clone, Copy)]
 pub(super) struct JsonFields<'a>(pub &'a Map<String, Value>, Option<&'a ReadNames>);
+
+/// Members whose names are compared leniently: no program writes more.
+const MAX_SEARCHED: usize = 2000;
+
+/// Shortest name of a switch whose members are found by their beginning.
+const MIN_SWITCH_BYTES: usize = 5;
 
 /// Names of members that were read.
 pub(super) type ReadNames = RefCell<BTreeSet<String>>;
@@ -71,87 +84,139 @@ impl<'a> JsonFields<'a> {
         Self(self.0, Some(names))
     }
 
-    /// The members that say something and were not read.
-    pub fn unread(self) -> Vec<&'a str> {
+    /// The members that say something and were not read, without those that a member of the same beginning turns off.
+    pub fn unread(self) -> impl Iterator<Item = (&'a str, &'a Value)> {
         let says = |value: &Value| match value {
             Value::Null => false,
             Value::Bool(is_on) => *is_on,
             Value::Number(number) => number.as_f64() != Some(0.0),
-            Value::String(text) => !matches!(text.trim(), "" | "None" | "0" | "false"),
+            Value::String(text) => !matches!(text.trim(), "" | "None" | "0" | "false" | "False"),
             Value::Array(list) => !list.is_empty(),
             Value::Object(object) => !object.is_empty(),
         };
-        let is_read = |name: &str| self.1.is_some_and(|read| read.borrow().contains(name));
-        let members = self.0.iter();
-        let unread = members.filter(|(name, value)| says(value) && !is_read(name));
-        unread.map(|(name, _)| name.as_str()).collect()
+        let is_read = move |name: &str| self.1.is_some_and(|read| read.borrow().contains(name));
+        let off = self.0.iter().filter(|(name, value)| {
+            name.len() >= MIN_SWITCH_BYTES && value.as_bool() == Some(false)
+        });
+        let off: Vec<&str> = off.map(|(name, _)| name.as_str()).take(100).collect();
+        let members = self.0.iter().map(|(name, value)| (name.as_str(), value));
+        members.filter(move |(name, value)| {
+            says(value) && !is_read(name) && !off.iter().any(|off| name.starts_with(off))
+        })
+    }
+
+    /// The first member of one of these names that `convert` understands; any other stays unread.
+    pub fn read<T>(
+        self,
+        names: &str,
+        mut convert: impl FnMut(&'a Value) -> Option<T>,
+    ) -> Option<T> {
+        names.split(", ").find_map(|name| {
+            let mut near = self.0.iter().take(MAX_SEARCHED);
+            let exact = self.0.get_key_value(name);
+            let (key, value) = exact.or_else(|| near.find(|(key, _)| is_called(key, name)))?;
+            let value = convert(value)?;
+            if let Some(read) = self.1 {
+                read.borrow_mut().insert(key.clone());
+            }
+            Some(value)
+        })
     }
 
     /// The first that is there and not null.
     pub fn get(self, names: &str) -> Option<&'a Value> {
-        names.split(", ").find_map(|name| {
-            let value = self.0.get(name).filter(|value| !value.is_null())?;
-            if let Some(read) = self.1 {
-                read.borrow_mut().insert(name.to_owned());
-            }
-            Some(value)
-        })
+        self.read(names, |value| (!value.is_null()).then_some(value))
     }
 
     pub fn has(self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
+    /// Returns whether there is a member of this name in any letters, whatever it holds.
+    pub fn has_like(self, name: &str) -> bool {
+        let mut names = self.0.keys().take(MAX_SEARCHED);
+        names.any(|key| is_called(key, name))
+    }
+
     pub fn object(self, names: &str) -> Option<Self> {
-        self.get(names).and_then(Self::from_value)
+        self.read(names, Self::from_value)
     }
 
     pub fn list(self, names: &str) -> &'a [Value] {
-        self.get(names)
-            .and_then(Value::as_array)
-            .map_or(&[], Vec::as_slice)
+        let list = self.read(names, Value::as_array);
+        list.map_or(&[], Vec::as_slice)
     }
 
     pub fn text(self, names: &str) -> Option<String> {
-        self.get(names).and_then(Value::as_str).map(str::to_owned)
+        self.read(names, Value::as_str).map(str::to_owned)
     }
 
     /// A text that is not empty.
     pub fn name(self, names: &str) -> Option<String> {
-        self.text(names).filter(|text| !text.trim().is_empty())
+        let text = self.read(names, |value| {
+            value.as_str().filter(|text| !text.trim().is_empty())
+        });
+        text.map(str::to_owned)
     }
 
     pub fn number(self, names: &str) -> Option<f64> {
-        self.get(names).and_then(number)
+        self.read(names, number)
     }
 
     pub fn count(self, names: &str) -> Option<u32> {
-        self.get(names).and_then(count)
+        self.read(names, count)
     }
 
-    pub fn is_on(self, name: &str) -> bool {
-        match self.get(name) {
-            Some(Value::Bool(is_on)) => *is_on,
-            Some(value) => number(value).is_some_and(|number| number != 0.0),
-            None => false,
-        }
+    /// Two edges, in pixels: from a text or a list.
+    pub fn size(self, names: &str) -> Option<(u32, u32)> {
+        self.read(names, |value| match value.as_array().map(Vec::as_slice) {
+            Some([width, height]) => Some((count(width)?, count(height)?)),
+            _ => size(value.as_str()?),
+        })
+    }
+
+    pub fn is_on(self, names: &str) -> bool {
+        let is_on = self.read(names, |value| match value {
+            Value::Bool(is_on) => Some(*is_on),
+            Value::String(text) if text.eq_ignore_ascii_case("true") => Some(true),
+            Value::String(text) if text.eq_ignore_ascii_case("false") => Some(false),
+            value => number(value).map(|number| number != 0.0),
+        });
+        is_on.unwrap_or_default()
     }
 }
 
-/// A finite number, also one that is written as a text.
+/// Returns whether a key is a name in other letters: `CFG scale` and `cfgScale` are `cfg_scale`.
+pub(super) fn is_called(key: &str, name: &str) -> bool {
+    let [key, name] = [key, name].map(|text| {
+        let letters = text.bytes().filter(u8::is_ascii_alphanumeric);
+        letters.map(|letter| letter.to_ascii_lowercase())
+    });
+    key.eq(name)
+}
+
+/// A value as a sentence can hold it, a text without its marks.
+pub(super) fn written(value: &Value) -> String {
+    let text = value.as_str().map(str::to_owned);
+    text.unwrap_or_else(|| value.to_string())
+}
+
+/// A finite number, also one that is written as a text, with a point or a comma before its decimals.
 pub(super) fn number(value: &Value) -> Option<f64> {
     let number = match value {
         Value::Number(number) => number.as_f64(),
-        Value::String(text) => text.trim().parse().ok(),
+        Value::String(text) => text.trim().replace(',', ".").parse().ok(),
         _ => None,
     };
     number.filter(|number| number.is_finite())
 }
 
-/// A whole number above 0.
+/// A whole number above 0. Computed ones are rounded; a text such as `1,024` is not guessed.
 pub(super) fn count(value: &Value) -> Option<u32> {
-    let number = number(value)?.round();
-    (number >= 1.0 && number <= f64::from(u32::MAX)).then_some(number as u32)
+    let number = number(value)?;
+    let is_whole = value.is_number() || number.fract() == 0.0;
+    let number = number.round();
+    (is_whole && number >= 1.0 && number <= f64::from(u32::MAX)).then_some(number as u32)
 }
 
 /// A seed; `None` for negative ones, which mean a new one each time.

@@ -2,10 +2,27 @@
 //! does not.
 
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
-use super::{ForeignSettings, RestoredLora};
-use crate::job::{GenerateForm, PartialSampling, SeedMode};
+use super::{ForeignSettings, RestoredLora, run_steps};
+use crate::job::{
+    ChosenLora, ControlSettings, GenerateForm, PartialSampling, SecondPass, SeedMode,
+};
+use crate::library::FoundControl;
+use crate::lora::fitting_test;
 use crate::model::{ControlBy, GuidanceMode, ModelSpec};
+
+/// Programs that set CFG apart from the guidance that a model embeds. In files of others one scale is either.
+const SPLIT_GUIDANCE: [&str; 8] = [
+    "ComfyUI",
+    "Forge",
+    "FramePack",
+    "FramePack Studio",
+    "InvokeAI",
+    "stable-diffusion.cpp",
+    "SwarmUI",
+    "Wan2GP",
+];
 
 /// Seconds of a video that is made in sections.
 const SECS: (f64, f64) = (1.0, 120.0);
@@ -25,6 +42,25 @@ impl ForeignSettings {
                 "Its LoRAs, which are for that family, are left out: {names}"
             ));
         }
+    }
+
+    /// The form for this model with LoRAs among these files, the settings of its controls, and what was left out.
+    pub fn fit_to(
+        &self,
+        spec: &ModelSpec,
+        lora_files: &[PathBuf],
+        networks: &[FoundControl],
+    ) -> (GenerateForm, Vec<ControlSettings>, Vec<String>) {
+        let (mut form, mut notes) = self.form_for(spec);
+        let mut chosen = self.clone();
+        let fits = fitting_test(spec.family, &spec.files);
+        notes.extend(chosen.choose_loras(lora_files, &fits));
+        let (found, missing) = chosen.find_loras(lora_files);
+        form.loras = found.iter().map(ChosenLora::from).collect();
+        notes.extend(Self::without_loras(&missing));
+        let (controls, missing) = self.find_controls(spec, networks);
+        notes.extend(missing);
+        (form, controls, notes)
     }
 
     /// The form for this model, and what was left out. The seed, where there was one, is in it.
@@ -50,20 +86,50 @@ impl ForeignSettings {
         self.measure(&mut form, spec, &mut notes);
         self.time(&mut form, spec, &mut notes);
         self.refine(&mut form, spec, &mut notes);
+        let strength = within("denoising strength", self.strength, 0.001..=1.0, &mut odd);
         if spec.defaults.sampling.strength.is_some() {
-            let strength = within("denoising strength", self.strength, 0.001..=1.0, &mut odd);
-            form.sampling.strength = strength;
+            form.sampling.strength = strength.map(|it| self.exact_strength(it, spec));
+        } else if let Some(strength) = strength.filter(|it| *it < 1.0) {
+            form.sampling.num_steps = form.sampling.num_steps.and_then(|_| self.run_steps());
+            notes.push(format!(
+                "Its denoising strength, {strength}, is not used: {} has none",
+                spec.name
+            ));
         }
         notes.append(&mut odd);
         (form, notes)
     }
 
+    /// The strength at which the model runs as many steps as were run.
+    fn exact_strength(&self, strength: f64, spec: &ModelSpec) -> f64 {
+        let of_run = |all: u32| {
+            let run = run_steps(all, strength);
+            let exact = f64::from(run) / f64::from(all) * 1e4;
+            let mut near = [strength, exact.floor() / 1e4, exact.ceil() / 1e4].into_iter();
+            near.find(|it| spec.family.first_step(all, *it) + run == all)
+        };
+        self.num_steps.and_then(of_run).unwrap_or(strength)
+    }
+
     /// The guidances, each where the model has it.
     fn guide(&self, form: &mut GenerateForm, spec: &ModelSpec, notes: &mut Vec<String>) {
         let mut within = |number| within("guidance", number, 0.0..=100.0, notes);
-        let cfg = within(self.cfg_scale);
-        let distilled = within(self.distilled_guidance);
+        let mut cfg = within(self.cfg_scale);
+        let mut distilled = within(self.distilled_guidance);
         let low = within(self.cfg_scale_2);
+        if spec.guidance != GuidanceMode::Cfg
+            && distilled.is_none()
+            && !SPLIT_GUIDANCE.contains(&self.tool.as_str())
+            && let Some(scale) = cfg.filter(|cfg| *cfg > 1.0)
+        {
+            (cfg, distilled) = (None, Some(scale));
+            let name = &spec.name;
+            notes.push(if spec.guidance == GuidanceMode::Distilled {
+                format!("Its CFG scale, {scale}, is used as the distilled guidance of {name}, which the file does not name apart")
+            } else {
+                format!("Its CFG scale, {scale}, is not used: {name} takes no guidance")
+            });
+        }
         let sampling = &mut form.sampling;
         match spec.guidance {
             GuidanceMode::Cfg => {
@@ -127,7 +193,8 @@ impl ForeignSettings {
             } else if edge > f64::from(limits.max_edge) || pixels > limits.max_pixels as f64 {
                 "does not make results as large"
             } else {
-                form.second_pass = Some(pass);
+                let strength = self.exact_strength(pass.strength, spec);
+                form.second_pass = Some(SecondPass { strength, ..pass });
                 ""
             };
             if form.second_pass.is_none() {

@@ -102,6 +102,10 @@ impl ForeignSettings {
     /// Adds a LoRA that acts on the model: the strengths of one that acts twice add up.
     pub(super) fn add_lora(&mut self, lora: RestoredLora) {
         let is_full = self.loras.len() >= MAX_LORAS;
+        let full = format!("It was made with more than {MAX_LORAS} LoRAs: the others are not used");
+        if is_full && self.notes.contains(&full) {
+            return;
+        }
         if let Some(known) = self.loras.iter_mut().find(|known| known.is_same(&lora)) {
             // No file has more digits.
             let sum = |one: f64, other: f64| ((one + other) * 1e6).round() / 1e6;
@@ -111,9 +115,7 @@ impl ForeignSettings {
             known.strength = sum(known.strength, lora.strength);
             known.take_path(lora.path);
         } else if is_full {
-            self.note(format!(
-                "It was made with more than {MAX_LORAS} LoRAs: the others are not used"
-            ));
+            self.note(full);
         } else if !lora.name.is_empty() {
             self.loras.push(lora);
         }
@@ -129,6 +131,14 @@ impl ForeignSettings {
                 .is_none()
         });
         loras
+    }
+
+    /// Adds the LoRAs of a list that are not known yet.
+    pub(super) fn add_unknown_loras(&mut self, listed: Self) {
+        self.add_notes(listed.notes);
+        for lora in self.unknown_loras(listed.loras) {
+            self.add_lora(lora);
+        }
     }
 
     /// Returns a prompt without its tags, whose LoRAs are added.
@@ -149,6 +159,7 @@ impl ForeignSettings {
     /// Adds a LoRA of a list, at 1 without a strength. One whose strength cannot be read is named and left out.
     pub(super) fn add_listed_lora(&mut self, name: &str, strength: Option<&Value>) {
         match strength.map(|it| (it, fields::number(it))) {
+            _ if name.eq_ignore_ascii_case("none") => {}
             Some((value, None)) => self.note(format!(
                 "The LoRA {} is not used: its strength, {}, is not a number",
                 short(file_name(name)),
@@ -158,6 +169,22 @@ impl ForeignSettings {
                 let strength = known.and_then(|it| it.1).unwrap_or(1.0);
                 self.add_lora(RestoredLora::new(name, strength));
             }
+        }
+    }
+
+    /// Adds a LoRA of a list that acts on one expert alone.
+    pub(super) fn add_expert_lora(&mut self, name: &str, strength: Option<&Value>, is_low: bool) {
+        let mut one = Self::default();
+        one.add_listed_lora(name, strength);
+        self.add_notes(one.notes);
+        for lora in one.loras {
+            let on = |is_it: bool| if is_it { lora.strength } else { 0.0 };
+            let (strength, low) = (on(!is_low), on(is_low));
+            self.add_lora(RestoredLora {
+                strength,
+                strength_2: Some(low),
+                ..lora
+            });
         }
     }
 

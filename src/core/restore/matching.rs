@@ -121,7 +121,7 @@ fn marks(name: &str) -> [Option<&'static str>; MARKS.len()] {
                 // `t2v` in `ti2v`, `5b` in `1.5b`, `f1` in `buff10`.
                 let is_start = match before {
                     Some('a') if *mark == "14b" => true,
-                    Some('n') if mark.starts_with("2.") => true,
+                    Some('n' | 'v') if mark.starts_with("2.") => true,
                     Some(before) => !before.is_alphanumeric() && before != '.',
                     None => true,
                 };

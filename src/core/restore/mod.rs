@@ -5,6 +5,7 @@
 //! trusted: texts and nesting are bounded, and what cannot be understood is named or left out.
 
 mod a1111;
+mod civitai;
 mod controls;
 mod fields;
 mod fitting;
@@ -15,6 +16,7 @@ mod names;
 mod notes;
 mod others;
 mod own;
+mod programs;
 mod sidecar;
 
 use std::path::Path;
@@ -69,6 +71,12 @@ pub struct ForeignSettings {
     /// Sentence on the prompt that could not be read, while no other text of the file has it.
     #[serde(skip)]
     pub unread_prompt: Option<String>,
+    /// Sentence on the size that could not be read.
+    #[serde(skip)]
+    pub unread_size: Option<String>,
+    /// The file may have another size than was generated.
+    #[serde(skip)]
+    pub is_resized: bool,
     /// The model's file or name, as the program calls it; with two experts that for high noise.
     pub model: Option<String>,
     /// The expert for low noise.
@@ -123,6 +131,8 @@ impl ForeignSettings {
             from_image: self.from_image,
             notes: self.notes.clone(),
             unread_prompt: self.unread_prompt.clone(),
+            unread_size: self.unread_size.clone(),
+            is_resized: self.is_resized,
             ..Self::of(&self.tool)
         };
         *self == nothing
@@ -196,6 +206,11 @@ impl ForeignSettings {
         }
     }
 
+    /// Steps that run: those that the strength leaves.
+    fn run_steps(&self) -> Option<u32> {
+        Some(run_steps(self.num_steps?, self.strength.unwrap_or(1.0)))
+    }
+
     fn take_sampler(&mut self, name: &str) {
         let (sampler, schedule) = names::sampler(name);
         self.sampler = self.sampler.or(sampler);
@@ -241,6 +256,7 @@ impl ForeignSettings {
             }
         }
         self.from_image |= other.from_image;
+        self.is_resized |= other.is_resized;
         self.has_random_seed |= other.has_random_seed && self.seed.is_none();
         macro_rules! fill {
             ($($field:ident)*) => { $(self.$field = self.$field.or(other.$field);)* };
@@ -248,11 +264,17 @@ impl ForeignSettings {
         if self.controls.is_empty() {
             self.controls = other.controls;
         }
-        fill!(prompt negative_prompt unread_prompt second_pass model model_2 model_hash family seed num_steps sampler);
+        fill!(prompt negative_prompt unread_prompt unread_size second_pass model model_2 model_hash family seed num_steps sampler);
         fill!(sigma_schedule cfg_scale cfg_scale_2 distilled_guidance shift num_frames fps secs);
         fill!(strength section_order step_cache);
         self
     }
+}
+
+/// Number of the last of all steps that a strength leaves. Strengths are rounded.
+fn run_steps(num_steps: u32, strength: f64) -> u32 {
+    let run = f64::from(num_steps) * strength.clamp(0.0, 1.0) - 0.01;
+    run.ceil().max(1.0) as u32
 }
 
 /// Reads the settings in the file at `path`, or in one that another program wrote next to it.
@@ -269,7 +291,7 @@ pub fn read(path: &Path) -> Result<Option<FileSettings>, MediaError> {
             (within, sidecar) => within.or(sidecar),
         },
     };
-    Ok(found.map(|found| FileSettings::Other(Box::new(found.with_last_notes()))))
+    Ok(found.map(|found| FileSettings::Other(Box::new(found.with_last_notes(path)))))
 }
 
 /// Returns whether a file has a graph of `ComfyUI`, whatever is in it.
@@ -285,11 +307,17 @@ pub fn says_nothing(path: &Path) -> JobError {
     if holds_graph(path) {
         let summary = format!("the file {name} holds {UNREAD_GRAPH}");
         return JobError::new(JobErrorKind::InvalidRequest, summary)
-            .advise("Use a file of a graph with a KSampler, a SamplerCustomAdvanced or the like");
+            .advise("Use a file of a graph with a KSampler, a SamplerCustomAdvanced or the like. One inside a group node of an older ComfyUI is not read: convert that to a subgraph first");
     }
     if let Some((found, advice)) = git_lfs_pointer(path) {
         let summary = format!("the file {name} is {found}");
         return JobError::new(JobErrorKind::InvalidRequest, summary).advise(advice);
+    }
+    let texts = media::read_texts(path).unwrap_or_default();
+    if let Some(fault) = texts.iter().find_map(|text| fields::fault(&text.text)) {
+        let summary = format!("the settings in the file {name} are not valid JSON: {fault}");
+        return JobError::new(JobErrorKind::InvalidRequest, summary)
+            .advise("Save or download the file again, or correct it in a text editor");
     }
     let summary = format!("the file {name} does not say how it was made");
     JobError::new(JobErrorKind::InvalidRequest, summary).advise("Files from Safelight, ComfyUI, A1111, Forge, SwarmUI, Wan2GP, FramePack Studio, InvokeAI and Draw Things do, unless another program or a web site has saved them again")
@@ -339,7 +367,9 @@ fn of_text(text: &MetadataText) -> Option<ForeignSettings> {
     match text.name.as_str() {
         "prompt" => studio.prompt = plain(&text.text),
         "seed" => _ = studio.take_seed(&text.text.as_str().into()),
-        _ => return a1111::read(&text.text),
+        // NovelAI's name of the model, beside its other settings.
+        "Source" if text.text.starts_with("NovelAI") => studio.model = Some(text.text.clone()),
+        _ => return others::of_labels(&text.text).or_else(|| a1111::read(&text.text)),
     }
     Some(studio)
 }

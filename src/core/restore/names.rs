@@ -54,7 +54,7 @@ pub(super) fn sampler(name: &str) -> (Option<SamplerKind>, Option<SigmaSchedule>
         | "flowmatcheulerdiscrete"
         | "ddimflow" => Some(SamplerKind::Euler),
         "heun" | "heunpp2" => Some(SamplerKind::Heun),
-        "dpmpp2m" | "dpmpp" | "dpm" | "flowdpmpp" => Some(SamplerKind::DpmPp2m),
+        "dpmpp2m" | "dpmpp" | "dpm" | "dpmsolverpp" | "flowdpmpp" => Some(SamplerKind::DpmPp2m),
         "lcm" => Some(SamplerKind::Lcm),
         _ => None,
     };

@@ -1,7 +1,10 @@
 //! Sentences on what a file says and Safelight does not use.
 
+use std::path::Path;
+
 use super::{ForeignSettings, names};
 use crate::job::prompt;
+use crate::media::media_info;
 
 /// Sentences of one file.
 const MAX_NOTES: usize = 32;
@@ -10,10 +13,20 @@ const MAX_COLLECTED: usize = 300;
 /// Alike sentences that are written; of more only the first two.
 const MAX_ALIKE: usize = 5;
 
-/// Tags of SwarmUI after which a prompt is for one of several stages.
-const SWARM_PARTS: &[&str] = &["<base>", "<refiner>", "<video>", "<videoswap>", "<edit>"];
-
 impl ForeignSettings {
+    /// Sentence on a model that takes the place of the file's.
+    pub fn replaced_by(&self, used: &str) -> String {
+        let wanted = self.model.as_deref().unwrap_or("a model without a name");
+        format!("It was made with {wanted}, which is not on this computer: {used} is used instead")
+    }
+
+    /// Sentence on LoRAs without a file, if there are any.
+    pub fn without_loras(missing: &[String]) -> Option<String> {
+        let names = missing.join(", ");
+        (!missing.is_empty())
+            .then(|| format!("LoRAs that are not on this computer are left out: {names}"))
+    }
+
     pub(super) fn note(&mut self, sentence: impl Into<String>) {
         let sentence = sentence.into();
         if self.notes.len() < MAX_COLLECTED && !self.notes.contains(&sentence) {
@@ -24,6 +37,30 @@ impl ForeignSettings {
     pub(super) fn add_notes(&mut self, notes: Vec<String>) {
         for note in notes {
             self.note(note);
+        }
+    }
+
+    /// Names settings that are not used, those of few words with their values.
+    pub(super) fn note_unused(&mut self, unused: &[(String, String)]) {
+        const MOST: usize = 24;
+        const MAX_WORDS: usize = 40;
+        let names = unused.iter().take(MOST).map(|(name, value)| {
+            let value = if value.chars().count() > MAX_WORDS {
+                ""
+            } else {
+                value
+            };
+            format!("{} {}", short(name), short(value))
+                .trim()
+                .to_owned()
+        });
+        let names: Vec<String> = names.collect();
+        let more = match unused.len().saturating_sub(MOST) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        if !names.is_empty() {
+            self.note(format!("Not used: {}{more}", names.join(", ")));
         }
     }
 
@@ -43,9 +80,11 @@ impl ForeignSettings {
     }
 
     /// Adds the notes that depend on all readings of a file. A prompt that is missing comes first.
-    pub(super) fn with_last_notes(mut self) -> Self {
+    pub(super) fn with_last_notes(mut self, path: &Path) -> Self {
         // `None`, or another word for no name.
         self.model.take_if(|name| names::is_automatic(name));
+        self.note_size(path);
+        self.leave_out_long_prompts();
         self.note_weights();
         self.note_tags();
         self.unescape_brackets();
@@ -62,16 +101,49 @@ impl ForeignSettings {
         self
     }
 
+    /// Takes the size of the file itself where the one that was set could not be read.
+    fn note_size(&mut self, path: &Path) {
+        let unread = self.unread_size.take();
+        let Some(unread) = unread.filter(|_| self.width.is_none()) else {
+            return;
+        };
+        let own = media_info(path).ok().filter(|_| !self.is_resized);
+        self.take_size(own.as_ref().map(|it| (it.width, it.height)));
+        let used = match own {
+            Some(own) => format!("That of the file, {} × {}, is used", own.width, own.height),
+            None => "The model's own is used".to_owned(),
+        };
+        self.note(format!("{unread}. {used}"));
+    }
+
+    /// Leaves out prompts that no job takes, with a sentence.
+    fn leave_out_long_prompts(&mut self) {
+        let said = |name: &str, text: &str| {
+            format!(
+                "The file's {name}, {} bytes, is not used: a prompt has at most {}. Write a shorter one",
+                text.len(),
+                prompt::MAX_BYTES
+            )
+        };
+        let is_long = |text: &mut String| text.len() > prompt::MAX_BYTES;
+        if let Some(text) = self.prompt.take_if(is_long) {
+            self.unread_prompt = Some(said("prompt", &text));
+        }
+        if let Some(text) = self.negative_prompt.take_if(is_long) {
+            self.note(said("negative prompt", &text));
+        }
+    }
+
     /// Says of weights of words that they are only letters here.
     fn note_weights(&mut self) {
         let texts = [&self.prompt, &self.negative_prompt].into_iter().flatten();
-        // A longer prompt is refused.
-        let read = |text: &String| {
-            let end = text.floor_char_boundary(prompt::MAX_BYTES);
-            prompt::weights(&text[..end])
-        };
-        let found: Vec<_> = texts.map(read).collect();
+        let texts: Vec<&String> = texts.collect();
+        let found: Vec<_> = texts.iter().map(|text| prompt::weights(text)).collect();
         let example = found.iter().find_map(|it| it.example.as_deref());
+        let is_novel_ai = self.tool == "NovelAI";
+        let in_colons = || texts.iter().find_map(|text| colon_weight(text));
+        let example = example.or_else(|| in_colons().filter(|_| is_novel_ai));
+        let has_braces = is_novel_ai && texts.iter().any(|text| text.contains('{'));
         if let Some(weight) = example.map(short) {
             self.note(format!(
                 "Prompt weights are not used: {weight} stays in the prompt as it is written"
@@ -82,7 +154,7 @@ impl ForeignSettings {
         let is_bracketed = |it: &prompt::PromptWeights| {
             it.has_double_parens || (it.has_square_brackets && reads_square)
         };
-        if found.iter().any(is_bracketed) {
+        if has_braces || found.iter().any(is_bracketed) {
             self.note(
                 "Brackets are not used as prompt weights: they stay in the prompt as it is written",
             );
@@ -92,16 +164,10 @@ impl ForeignSettings {
     /// Names tags that are still in the prompts: most programs encode them as words.
     fn note_tags(&mut self) {
         let texts = [&self.prompt, &self.negative_prompt].into_iter().flatten();
-        let parts = if self.tool == "SwarmUI" {
-            SWARM_PARTS
-        } else {
-            &[]
-        };
         let tags = texts.flat_map(|text| {
             let embeddings = text.split([' ', ',', '\n', '(', ')']);
             let embeddings = embeddings.filter(|word| word.starts_with("embedding:"));
-            let parts = parts.iter().copied().filter(|part| text.contains(part));
-            prompt::tags(text).chain(embeddings).chain(parts)
+            prompt::tags(text).chain(embeddings)
         });
         let tags = tags.take(MAX_ALIKE);
         let tags: Vec<String> = tags.map(short).collect();
@@ -131,6 +197,20 @@ impl ForeignSettings {
             *text = plain;
         }
     }
+}
+
+/// NovelAI's first `1.5::words::`, or its start where it is not closed.
+fn colon_weight(text: &str) -> Option<&str> {
+    text.match_indices("::").find_map(|(at, colons)| {
+        let before =
+            text[..at].trim_end_matches(|it: char| it.is_ascii_digit() || ".-".contains(it));
+        let behind = &text[at + colons.len()..];
+        let end = behind
+            .find("::")
+            .map_or(text.len(), |end| at + end + 2 * colons.len());
+        text[before.len()..at].parse::<f64>().ok()?;
+        Some(&text[before.len()..end])
+    })
 }
 
 /// Groups sentences that differ in one part, such as a name, and leaves out what is more than [`MAX_NOTES`].

@@ -1,48 +1,51 @@
-//! Settings that other programs write as plain JSON: SwarmUI, Wan2GP, FramePack and its Studio, InvokeAI, Draw Things,
-//! Fooocus, NovelAI, and whatever uses the same words as most.
+//! Settings that other programs write as plain JSON, or as labels with values: those of known programs by
+//! [`super::programs`], and of whatever uses the same words as most.
 
 use serde_json::{Map, Value};
 
-use super::fields::{self, JsonFields, ReadNames, size};
-use super::matching::stem;
-use super::{ForeignSettings, RestoredControl, RestoredLora, file_name, names, short};
-use crate::families::ModelFamily;
-use crate::job::{SecondPass, SectionOrder, StepCache, StepCacheKind};
+use super::fields::{self, JsonFields, ReadNames};
+use super::{ForeignSettings, a1111, file_name, names, programs, short};
+use crate::job::prompt::TaggedPrompt;
 use crate::media::MetadataText;
 
 /// Members without an effect on the result, and repetitions of others.
-const UNMENTIONED: &str = "version, app_version, swarm_version, settings_version, metadata_version, metadata_scheme, software, type, mode, state, id, uuid, date, time, timestamp, created_at, created_by, creation_date, creation_timestamp, generation_time, generation_mode, request_type, signed_hash, user, filename, path, url, model_type, base_model_type, model_filename, full_prompt, full_negative_prompt, aspectratio, rand_device, latent_window_size, v2, profile";
+const UNMENTIONED: &str = "version, app_version, swarm_version, settings_version, metadata_version, metadata_scheme, software, generator, type, mode, state, id, uuid, date, time, timestamp, created_at, created_by, creation_date, creation_timestamp, generation_time, generation_mode, request_type, signed_hash, user, filename, path, url, model_type, base_model_type, model_filename, full_prompt, full_negative_prompt, original_prompt, aspect_ratio, rand_device, latent_window_size, profile, hide_debug_overlay, n_samples, num_outputs, stream, extra_passthrough_testing, session_id, vram_usage_level, output_format, output_quality, output_lossless, metadata_output_format, save_to_disk_path, used_random_seed, show_only_filtered_image, stream_progress_updates, stream_image_progress, stream_image_progress_interval, seed_mode, engine, model_key, ml_compute_unit, image_index, images, side_length, automatic_vae";
+
+/// Programs, by a word in the members that name them.
+const TOOLS: [(&str, &str); 4] = [
+    ("fooocus", "Fooocus"),
+    ("mochi", "Mochi Diffusion"),
+    ("novelai", "NovelAI"),
+    ("diffusionbee", "DiffusionBee"),
+];
 
 /// Reads JSON; `None` where it is of no known program.
 pub(super) fn read(value: &Value) -> Option<ForeignSettings> {
-    // Of queues the first job.
-    let value = match value {
-        Value::Array(jobs) => jobs.first()?,
-        value => value,
+    // Of queues and lists the first job.
+    let (value, num_jobs) = match value.get("items").unwrap_or(value) {
+        Value::Array(jobs) => (jobs.first()?, jobs.len()),
+        value => (value, 1),
     };
     let all = JsonFields::from_value(value)?;
     let names = ReadNames::default();
-    if let Some(params) = all.object("sui_image_params") {
-        let params = params.noting(&names);
-        return Some(with_unread(swarm(params, all), params));
+    let inner = ["sui_image_params", "params", "meta", "metadata", "image"];
+    let mut inner = inner.iter().filter_map(|name| all.object(name));
+    let inner = inner.find(|it| it.has_like("prompt") || it.has_like("cfgscale"));
+    let fields = inner.unwrap_or(all).noting(&names);
+    let known = programs::read(fields, all);
+    let is_known = known.is_some();
+    let mut restored = known.or_else(|| plain(fields))?;
+    // Civitai's own size of an image is beside its settings.
+    restored.take_size(all.count("width").zip(all.count("height")));
+    let mut unread = unread(fields, UNMENTIONED);
+    if !is_known {
+        unread = a1111::take_settings(&mut restored, unread);
     }
-    let fields = all.object("params").unwrap_or(all).noting(&names);
-    let kind = fields.text("type").unwrap_or_default();
-    let is_wan2gp = kind.starts_with("WanGP")
-        || (fields.has("num_inference_steps") && fields.has("resolution"))
-        || fields.has("activated_loras");
-    let restored = if is_wan2gp {
-        wan2gp(fields)
-    } else if fields.has("total_second_length") || fields.has("latent_window_size") {
-        framepack(fields)
-    } else if fields.has("c") && (fields.has("uc") || fields.has("sampler")) {
-        draw_things(fields)
-    } else if fields.has("positive_prompt") || fields.has("app_version") {
-        invoke(fields)
-    } else {
-        plain(fields)?
-    };
-    Some(with_unread(restored, fields))
+    restored.note_unused(&unread);
+    if num_jobs > 1 {
+        restored.note(format!("Of {num_jobs} jobs in the file the first is used"));
+    }
+    Some(restored)
 }
 
 /// Reads Easy Diffusion's settings, each of which is a separate text.
@@ -52,290 +55,233 @@ pub(super) fn of_separate_texts(texts: &[MetadataText]) -> Option<ForeignSetting
         texts_by_name.insert(text.name.clone(), text.text.clone().into());
     }
     let is_it = texts_by_name.contains_key("use_stable_diffusion_model");
-    let mut restored = is_it.then(|| read(&texts_by_name.into()))??;
-    restored.tool = "Easy Diffusion".to_owned();
-    Some(restored)
+    is_it.then(|| read(&texts_by_name.into()))?
 }
 
-/// Names the members that were not read.
-fn with_unread(mut restored: ForeignSettings, fields: JsonFields<'_>) -> ForeignSettings {
-    const MOST: usize = 24;
-    let mut unread = fields.unread();
-    unread.retain(|name| {
-        let mut unmentioned = UNMENTIONED.split(", ");
-        !unmentioned.any(|known| known.eq_ignore_ascii_case(name))
-            // Fooocus writes its list of LoRAs twice.
-            && !name.starts_with("lora_combined_")
-    });
-    let more = unread.len().saturating_sub(MOST);
-    let names: Vec<String> = unread.into_iter().take(MOST).map(short).collect();
-    if !names.is_empty() {
-        let more = if more > 0 {
-            format!(" and {more} more")
-        } else {
-            String::new()
-        };
-        restored.note(format!("Not used: {}{more}", names.join(", ")));
+/// Reads labels with values, a line each or with semicolons between them: the texts of Easy Diffusion and Mochi
+/// Diffusion. What has no label belongs to the value before.
+pub(super) fn of_labels(text: &str) -> Option<ForeignSettings> {
+    const STARTS: [&str; 3] = ["prompt:", "include in image:", "metadata version:"];
+    const MAX_LABEL_BYTES: usize = 32;
+    let text = text.trim();
+    let start: String = text.chars().take(20).collect();
+    let is_lower = start.starts_with(char::is_lowercase);
+    let first = STARTS
+        .iter()
+        .find(|it| start.to_lowercase().starts_with(**it))?;
+    let is_one_line = ["; Seed: ", "; Exclude from Image: "]
+        .iter()
+        .any(|label| text.contains(label));
+    let separator = if is_one_line { "; " } else { "\n" };
+    let mut members: Map<String, Value> = Map::new();
+    let mut last = String::new();
+    for part in text.split(separator) {
+        let pair = part.split_once(':').filter(|(label, value)| {
+            let is_word = |it: char| it.is_alphanumeric() || " _-".contains(it);
+            (value.trim().is_empty() || value.starts_with(' '))
+                && label.len() <= MAX_LABEL_BYTES
+                && label.starts_with(|it: char| it.is_uppercase() || is_lower)
+                && label.chars().all(is_word)
+                && !members.contains_key(*label)
+        });
+        if let Some((label, value)) = pair {
+            label.clone_into(&mut last);
+            members.insert(last.clone(), value.trim().into());
+        } else if let Some(Value::String(value)) = members.get_mut(&last) {
+            value.push_str(separator);
+            value.push_str(part);
+        }
     }
-    restored
+    if *first == STARTS[2] {
+        // Mochi Diffusion escapes the breaks of lines and the sign that does so.
+        for value in members.values_mut() {
+            let parts = fields::written(value);
+            let parts = parts.split("\\\\").map(|part| part.replace("\\n", "\n"));
+            *value = parts.collect::<Vec<_>>().join("\\").into();
+        }
+    }
+    read(&members.into())
+}
+
+/// Names and values of the members that were not read.
+pub(super) fn unread(fields: JsonFields<'_>, unmentioned: &str) -> Vec<(String, String)> {
+    const MOST: usize = 500;
+    let is_mentioned = |name: &str| {
+        let mut unmentioned = unmentioned.split(", ");
+        !unmentioned.any(|known| fields::is_called(name, known))
+    };
+    let unread = fields.unread().filter(|(name, _)| is_mentioned(name));
+    unread
+        .take(MOST)
+        .map(|(name, value)| (name.to_owned(), fields::written(value)))
+        .collect()
 }
 
 /// The words that nearly all use.
-fn common(fields: JsonFields<'_>, tool: &str) -> ForeignSettings {
+pub(super) fn common(fields: JsonFields<'_>, tool: &str) -> ForeignSettings {
     let mut restored = ForeignSettings::of(tool);
-    restored.prompt = fields.text("prompt, positive_prompt, positivePrompt");
-    restored.negative_prompt =
-        fields.text("negative_prompt, negativeprompt, negativePrompt, n_prompt");
-    if let Some(seed) = fields.get("seed") {
-        restored.take_seed(seed);
+    restored.prompt = fields.read("prompt, positive_prompt, include_in_image", words);
+    restored.negative_prompt = fields.read("negative_prompt, n_prompt, exclude_from_image", words);
+    fields.read("seed", |seed| restored.take_seed(seed).then_some(()));
+    let steps = "steps, num_inference_steps, sample_steps, inference_steps, dif_steps";
+    restored.num_steps = fields.count(steps);
+    if restored.num_steps.is_none()
+        && let Some(steps) = fields.get(steps)
+    {
+        let steps = short(&steps.to_string());
+        restored.note(format!("Its number of steps, {steps}, cannot be used"));
     }
-    if let Some(steps) = fields.get("steps, num_inference_steps, sample_steps") {
-        restored.num_steps = fields::count(steps);
-        if restored.num_steps.is_none() {
-            let steps = short(&steps.to_string());
-            restored.note(format!("Its number of steps, {steps}, cannot be used"));
-        }
-    }
-    let width = fields.count("width");
-    restored.take_size(width.zip(fields.count("height")));
+    let width = fields.count("width, image_width, img_width");
+    restored.take_size(width.zip(fields.count("height, image_height, img_height")));
+    restored.take_size(fields.size("resolution, size"));
     restored.fps = fields.number("fps, force_fps, frame_rate");
     restored.num_frames = fields.count("num_frames, video_length, video_frames");
-    restored.cfg_scale = fields.number("cfg_scale, guidance_scale, cfgscale, cfg");
-    restored.distilled_guidance = fields
-        .number("distilled_guidance, guidance, embedded_guidance_scale, fluxguidancescale, gs");
-    restored.shift = fields.number("shift, flow_shift, sigmashift");
-    restored.strength = fields.number("strength, denoising_strength, initimagecreativity");
-    // `{"name": 0.8}`, or a list.
-    match fields.get("loras, lora, lora_values") {
-        Some(Value::Object(loras)) => {
+    restored.cfg_scale = fields.number("true_cfg_scale, cfg_scale, cfg");
+    restored.distilled_guidance = fields.number("distilled_guidance_scale, distilled_guidance, distilled_cfg_scale, guidance, embedded_guidance_scale, flux_guidance_scale, gs");
+    // Beside a CFG scale it is that of a distilled model.
+    let guidance = match restored.cfg_scale {
+        Some(_) => &mut restored.distilled_guidance,
+        None => &mut restored.cfg_scale,
+    };
+    if guidance.is_none() {
+        *guidance = fields.number("guidance_scale");
+    }
+    restored.shift = fields.number("shift, flow_shift, sigma_shift");
+    restored.strength = fields
+        .number("strength, denoising_strength, init_image_creativity, prompt_strength")
+        .filter(|strength| *strength < 1.0);
+    fields.read("loras, lora, lora_values", |loras| {
+        take_loras(loras, &mut restored).then_some(())
+    });
+    restored
+}
+
+/// A text, also one in a list of its own, perhaps with a weight.
+fn words(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(list) => match &list[..] {
+            [Value::String(text)] => Some(text.clone()),
+            [only] => JsonFields::from_value(only)?.text("prompt"),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Texts and numbers of a list, or of one text, which may be a list as Python writes it.
+pub(super) fn words_of(value: &Value) -> Option<Vec<String>> {
+    match value {
+        Value::Array(words) => {
+            let word = |word: &Value| match word {
+                Value::String(text) => Some(text.clone()),
+                Value::Number(number) => Some(number.to_string()),
+                _ => None,
+            };
+            words.iter().map(word).collect()
+        }
+        Value::String(text) => {
+            let text = text.trim();
+            let inside = text.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+            let words = inside.unwrap_or(text).split(',');
+            let words = words.map(|word| match inside {
+                Some(_) => word.trim().trim_matches(['\'', '"']).to_owned(),
+                None => word.trim().to_owned(),
+            });
+            Some(words.filter(|word| !word.is_empty()).collect())
+        }
+        Value::Number(number) => Some(vec![number.to_string()]),
+        _ => None,
+    }
+}
+
+/// Adds the LoRAs of `{"name": 0.8}`, of a list, or of a text of either. Returns whether it is one of these.
+pub(super) fn take_loras(value: &Value, restored: &mut ForeignSettings) -> bool {
+    match value {
+        Value::Object(_) if take_lora(value, restored) => {}
+        Value::Object(loras) => {
             for (name, strength) in loras {
                 restored.add_listed_lora(name, Some(strength));
             }
         }
-        Some(Value::Array(loras)) => {
+        Value::Array(loras) => {
             for lora in loras {
-                take_lora(lora, &mut restored);
+                if !take_lora(lora, restored) {
+                    let lora = short(&lora.to_string());
+                    restored.note(format!("A LoRA could not be read: {lora}"));
+                }
             }
         }
-        _ => {}
-    }
-    restored
-}
-
-fn swarm(params: JsonFields<'_>, all: JsonFields<'_>) -> ForeignSettings {
-    let mut restored = common(params, "SwarmUI");
-    // Read below, together with their separate weights.
-    restored.loras.clear();
-    if let Some(prompt) = restored.prompt.take() {
-        restored.prompt = Some(restored.take_tags(&prompt, false));
-    }
-    let model = params.name("model");
-    restored.model = model.map(|model| file_name(&model).to_owned());
-    restored.num_frames = params.count("text2videoframes, videoframes, texttovideoframes, frames");
-    restored.fps = params.number("videofps, text2videofps, texttovideofps");
-    if let Some(name) = params.name("sampler, comfyuisampler") {
-        restored.take_sampler(names::comfy_sampler(&name));
-    }
-    if let Some(name) = params.name("scheduler, comfyuischeduler") {
-        restored.take_schedule(&name);
-    }
-    let mut weights = words_of(params.get("loraweights")).into_iter();
-    let mut listed = ForeignSettings::default();
-    for name in words_of(params.get("loras")) {
-        listed.add_listed_lora(&name, weights.next().map(Value::from).as_ref());
-    }
-    restored.add_notes(listed.notes);
-    // Those of the prompt's tags are in the list again.
-    for lora in restored.unknown_loras(listed.loras) {
-        restored.add_lora(lora);
-    }
-    // The hash of the model itself among all files that were used.
-    let model = restored.model.clone().unwrap_or_default();
-    restored.model_hash = all.list("sui_models").iter().find_map(|file| {
-        let file = JsonFields::from_value(file)?;
-        let name = file.name("name")?;
-        let is_model = stem(file_name(&name)) == stem(&model);
-        is_model.then(|| file.name("hash")).flatten()
-    });
-    if let Some(scale) = params.number("refinerupscale").filter(|scale| *scale > 1.0) {
-        let strength = params.number("refinercontrolpercentage").unwrap_or(0.2);
-        let steps = params.count("refinersteps");
-        let steps = steps.map(|steps| format!("{steps} steps"));
-        restored.add_second_pass(Some(scale), strength, "refiner", &steps.unwrap_or_default());
-    }
-    for start in ["controlnet", "controlnettwo", "controlnetthree"] {
-        let number = |name: &str| params.number(&format!("{start}{name}"));
-        if let Some(network) = params.name(&format!("{start}model")) {
-            restored.add_control(RestoredControl {
-                network: Some(file_name(&network).to_owned()),
-                image: None,
-                strength: number("strength").unwrap_or(1.0),
-                from: number("start").unwrap_or(0.0),
-                until: number("end").unwrap_or(1.0),
-            });
+        Value::String(text) if text.contains("<lora:") => {
+            restored.add_tags(TaggedPrompt::of_foreign(text, true));
         }
-    }
-    // The expert for low noise takes over as a refiner (StepSwap) or as the swap model of videos.
-    let high = restored.model.clone().unwrap_or_default();
-    for (model, cfg) in [
-        ("refinermodel", "refinercfgscale"),
-        ("videoswapmodel", "videoswapcfg"),
-    ] {
-        let low = params
-            .0
-            .get(model)
-            .and_then(Value::as_str)
-            .unwrap_or_default();
-        if !low.is_empty() && names::are_experts(&high, file_name(low)) {
-            restored.model_2 = params.name(model).map(|low| file_name(&low).to_owned());
-            restored.cfg_scale_2 = params.number(cfg);
+        Value::String(text) => {
+            let parsed = fields::parse(text).or_else(|| fields::parse(&text.replace('\'', "\"")));
+            if let Some(loras) = parsed {
+                return take_loras(&loras, restored);
+            }
+            let mut start = 0;
+            let ends = text.match_indices(',').map(|(at, _)| at);
+            for end in ends.chain([text.len()]) {
+                let is_digit = |it: Option<char>| it.is_some_and(|it| it.is_ascii_digit());
+                let behind = text.get(end + 1..).unwrap_or_default().chars().next();
+                // The comma of a decimal.
+                if is_digit(text[..end].chars().next_back()) && is_digit(behind) {
+                    continue;
+                }
+                let word = text[start..end].trim();
+                start = (end + 1).min(text.len());
+                if !names::is_automatic(word) {
+                    take_pair(word, restored);
+                }
+            }
         }
+        _ => return false,
     }
-    if let Some(video) = params.name("videomodel") {
-        restored.note(format!(
-            "The image was made into a video by {} in a second stage, which is not repeated",
-            short(&video)
-        ));
-    }
-    if params.get("initimage").is_some() {
-        restored.note_input("Its start image is not in the file: add it separately");
-    }
-    restored
+    true
 }
 
-/// A list of texts, or one text with commas between them.
-fn words_of(value: Option<&Value>) -> Vec<String> {
-    match value {
-        Some(Value::Array(words)) => words
-            .iter()
-            .filter_map(|word| match word {
-                Value::String(text) => Some(text.clone()),
-                Value::Number(number) => Some(number.to_string()),
-                _ => None,
-            })
-            .collect(),
-        Some(Value::String(text)) => text
-            .split(',')
-            .map(|word| word.trim().to_owned())
-            .filter(|word| !word.is_empty())
-            .collect(),
-        _ => Vec::new(),
+/// Adds the LoRA of `name : 0.8`, or at 1 of `name`.
+fn take_pair(text: &str, restored: &mut ForeignSettings) {
+    let pair = text.rsplit_once(':');
+    let pair = pair.map(|(name, strength)| (name.trim(), Value::from(strength.trim())));
+    match pair.filter(|(_, strength)| fields::number(strength).is_some()) {
+        Some((name, strength)) => restored.add_listed_lora(name, Some(&strength)),
+        None => restored.add_listed_lora(text, None),
     }
 }
 
-fn wan2gp(fields: JsonFields<'_>) -> ForeignSettings {
-    let mut restored = common(fields, "Wan2GP");
-    if let Some(text) = fields.text("resolution") {
-        restored.take_size(size(&text));
-    }
-    // `WanGP v9.1 by DeepBeepMeep - Wan2.2 Image2video 14B`
-    let kind = fields.text("type").unwrap_or_default();
-    let name = kind.split_once(" - ").map(|(_, name)| name.to_owned());
-    restored.model = name
-        .or_else(|| fields.name("model_filename"))
-        .or_else(|| fields.name("model_type, base_model_type"))
-        .map(|name| file_name(&name).to_owned());
-    restored.family = wan2gp_family(fields, restored.model.as_deref());
-    let phases = fields.number("guidance_phases");
-    if phases.is_some_and(|phases| phases >= 2.0) {
-        restored.cfg_scale_2 = fields.number("guidance2_scale");
-    }
-    restored.strength = restored.strength.filter(|it| *it < 1.0);
-    take_names(&mut restored, fields, "sample_solver", "");
-    wan2gp_loras(fields, &mut restored);
-    for name in ["image_start", "image_end", "video_source", "video_guide"] {
-        if fields.name(name).is_some() || !fields.list(name).is_empty() {
-            restored.note_input("Its images or videos are not in the file: add them separately");
+/// Adds one LoRA of a list; returns whether it is read, or turned off.
+fn take_lora(lora: &Value, restored: &mut ForeignSettings) -> bool {
+    let strengths = "weight, strength, scale, multiplier, model_weight, strength_model";
+    if let Some(name) = lora.as_str() {
+        take_pair(name, restored);
+    } else if let Some([Value::String(name), strength, ..]) = lora.as_array().map(Vec::as_slice) {
+        // Fooocus: name, strength, hash.
+        restored.add_listed_lora(name, Some(strength));
+    } else if let Some(lora) = JsonFields::from_value(lora) {
+        let is_off = |value: &Value| (*value == Value::Bool(false)).then_some(());
+        if lora
+            .read("enabled, is_enabled, on, active", is_off)
+            .is_some()
+        {
+            return true;
         }
+        let model = lora.object("model, lora");
+        let name = lora
+            .name("name, file, path, lora, model, model_name")
+            .or_else(|| model?.name("name, model_name, key"));
+        let Some(name) = name else {
+            return false;
+        };
+        restored.add_listed_lora(&name, lora.get(strengths));
+    } else {
+        return false;
     }
-    if fields.number("repeat_generation").unwrap_or(1.0) > 1.0 {
-        restored.note("It was one of a batch; one is made here");
-    }
-    restored
+    true
 }
 
-fn wan2gp_family(fields: JsonFields<'_>, model: Option<&str>) -> Option<ModelFamily> {
-    let kind = fields.name("base_model_type, model_type")?;
-    let kind = kind.to_lowercase();
-    let is_of = |family: &ModelFamily| {
-        let mut types = family.wan2gp_types.iter();
-        types.any(|start| kind.starts_with(start))
-    };
-    names::family(&kind)
-        .or_else(|| model.and_then(names::family))
-        .or_else(|| ModelFamily::all().find(is_of))
-}
-
-/// `"1.0 0.8;0.5"`: a strength for each, where `;` parts the phases and `,` the steps.
-fn wan2gp_loras(fields: JsonFields<'_>, restored: &mut ForeignSettings) {
-    let strengths = match fields.get("loras_multipliers") {
-        Some(Value::String(text)) => text.clone(),
-        list => words_of(list).join(" "),
-    };
-    let mut strengths = strengths
-        .lines()
-        .filter(|line| !line.trim_start().starts_with('#'))
-        .flat_map(|line| line.split([' ', '|']))
-        .filter(|word| !word.is_empty());
-    for name in words_of(fields.get("activated_loras")) {
-        let word = strengths.next().unwrap_or("1");
-        let mut phases = word.split(';').map(|phase| {
-            // Of strengths that change with the steps the first.
-            let first = phase.split(',').next().unwrap_or_default();
-            first.parse::<f64>().ok().filter(|it| it.is_finite())
-        });
-        let strength = phases.next().flatten().unwrap_or(1.0);
-        let mut lora = RestoredLora::new(&name, strength);
-        lora.strength_2 = phases.next().flatten();
-        if word.contains(',') {
-            restored.note("LoRA strengths that change with the steps are not used");
-        }
-        restored.add_lora(lora);
-    }
-}
-
-fn framepack(fields: JsonFields<'_>) -> ForeignSettings {
-    let mut restored = common(fields, "FramePack");
-    restored.family = names::family("framepack");
-    if fields.has("model_type") {
-        restored.tool = "FramePack Studio".to_owned();
-    }
-    let kind = fields.text("model_type").unwrap_or_default();
-    restored.section_order = match kind.to_lowercase() {
-        kind if kind.contains("f1") => Some(SectionOrder::F1),
-        kind if kind.contains("original") => Some(SectionOrder::Original),
-        _ => None,
-    };
-    restored.model = fields.name("model_type").map(|kind| {
-        if kind.to_lowercase().contains("framepack") {
-            kind
-        } else {
-            format!("FramePack {kind}")
-        }
-    });
-    restored.secs = fields.number("total_second_length");
-    let width = fields.count("resolutionW");
-    restored.take_size(width.zip(fields.count("resolutionH")));
-    if fields.is_on("use_teacache") {
-        let mut cache = StepCache::from(StepCacheKind::TeaCache);
-        let named = fields.number("teacache_rel_l1_thresh, teacache_thresh");
-        if let Some(threshold) = named.filter(|it| cache.kind.thresholds().contains(it)) {
-            cache.threshold = threshold;
-        }
-        restored.step_cache = Some(cache);
-    } else if fields.is_on("use_magcache") {
-        restored.step_cache = Some(StepCacheKind::MagCache.into());
-    }
-    if fields.is_on("has_input_image") || fields.name("input_image_path").is_some() {
-        restored.note_input("Its start image is not in the file: add it separately");
-    }
-    if fields.is_on("end_frame_used") {
-        restored.note_input("Its end image is not in the file: add it separately");
-    }
-    restored
-}
-
-fn take_names(
+pub(super) fn take_names(
     restored: &mut ForeignSettings,
     fields: JsonFields<'_>,
     samplers: &str,
@@ -344,125 +290,89 @@ fn take_names(
     if let Some(name) = fields.name(samplers) {
         restored.take_sampler(&name);
     }
-    if let Some(name) = fields.name(schedules) {
-        restored.take_schedule(&name);
-    }
-}
-
-fn take_lora(lora: &Value, restored: &mut ForeignSettings) {
-    if let Some(name) = lora.as_str() {
-        restored.add_listed_lora(name, None);
-    } else if let Some([Value::String(name), strength, ..]) = lora.as_array().map(Vec::as_slice) {
-        // Fooocus: name, strength, hash.
-        restored.add_listed_lora(name, Some(strength));
-    } else if let Some(lora) = JsonFields::from_value(lora) {
-        let model = lora.object("model, lora");
-        let name = lora
-            .name("name, file, path, lora, model")
-            .or_else(|| model?.name("name, model_name, key"));
-        if let Some(name) = name {
-            restored.add_listed_lora(&name, lora.get("weight, strength, scale"));
+    match fields.name(schedules) {
+        // Some call the sampler so.
+        Some(name) if names::schedule(&name).is_none() && names::sampler(&name).0.is_some() => {
+            restored.take_sampler(&name);
         }
+        Some(name) => restored.take_schedule(&name),
+        None => {}
     }
-}
-
-fn draw_things(fields: JsonFields<'_>) -> ForeignSettings {
-    let mut restored = common(fields, "Draw Things");
-    restored.prompt = fields.text("c");
-    restored.negative_prompt = fields.text("uc");
-    restored.model = fields.name("model");
-    restored.cfg_scale = fields.number("scale");
-    if let Some(text) = fields.text("size") {
-        restored.take_size(size(&text));
-    }
-    restored.strength = restored.strength.filter(|it| *it < 1.0);
-    take_names(&mut restored, fields, "sampler", "");
-    restored
-}
-
-fn invoke(fields: JsonFields<'_>) -> ForeignSettings {
-    let mut restored = common(fields, "InvokeAI");
-    let mut notes = Vec::new();
-    let model = fields.object("model");
-    restored.model = model
-        .and_then(|model| model.name("name, model_name, key"))
-        .or_else(|| fields.name("model"));
-    restored.model_hash = model.and_then(|model| model.name("hash"));
-    for control in fields
-        .list("controlnets")
-        .iter()
-        .filter_map(JsonFields::from_value)
-    {
-        let named = |object: &str, name: &str| control.object(object)?.name(name);
-        restored.add_control(RestoredControl {
-            network: named("control_model", "name, model_name, key"),
-            image: named("image", "image_name"),
-            strength: control.number("control_weight").unwrap_or(1.0),
-            from: control.number("begin_step_percent").unwrap_or(0.0),
-            until: control.number("end_step_percent").unwrap_or(1.0),
-        });
-    }
-    if fields.is_on("hrf_enabled") {
-        let strength = fields
-            .number("hrf_strength")
-            .unwrap_or(SecondPass::STRENGTH);
-        let method = fields.name("hrf_method").unwrap_or_default();
-        let described = format!("high resolution fix {}", short(&method));
-        restored.add_second_pass(None, strength, described.trim(), "");
-    }
-    for (prompt, style) in [
-        (&mut restored.prompt, "positive_style_prompt"),
-        (&mut restored.negative_prompt, "negative_style_prompt"),
-    ] {
-        let style = fields.name(style);
-        if let Some(style) = style.filter(|style| prompt.as_ref() != Some(style)) {
-            let note = format!(
-                "Its style prompt, {}, is added to the prompt",
-                short(&style)
-            );
-            notes.push(note);
-            let own = prompt.take().filter(|own| !own.is_empty());
-            *prompt = Some(own.map_or_else(|| style.clone(), |own| format!("{own}, {style}")));
-        }
-    }
-    restored.add_notes(notes);
-    restored.strength = restored.strength.filter(|it| *it < 1.0);
-    take_names(&mut restored, fields, "scheduler", "");
-    restored
 }
 
 /// JSON of an unknown program: taken where it has a prompt, and a seed or steps.
 fn plain(fields: JsonFields<'_>) -> Option<ForeignSettings> {
     let mut restored = common(fields, "another program");
+    programs::take_characters(&mut restored, fields);
     let says = restored.seed.is_some() || restored.num_steps.is_some();
-    if restored.prompt.is_none() || !says {
+    if !says || (restored.prompt.is_none() && !fields.has_like("prompt")) {
         return None;
     }
-    restored.model = fields
-        .name("model, model_name, checkpoint, model_id, base_model, use_stable_diffusion_model")
-        .map(|model| file_name(&model).to_owned());
+    let model = "model, model_name, checkpoint, model_id, base_model, use_stable_diffusion_model, stable_diffusion_model, selected_model";
+    let name = fields.name(model);
+    let name = name.or_else(|| fields.object("model")?.name("name, model_name, title, key"));
+    restored.model = name.map(|model| file_name(&model).to_owned());
     restored.model_hash = fields.name("model_hash, base_model_hash");
-    restored.take_size(fields.text("resolution").as_deref().and_then(size));
     take_names(
         &mut restored,
         fields,
-        "sampler, sampler_name, sample_method",
-        "scheduler, schedule, noise_schedule",
+        "sampler, sampler_name, sampler_type, sample_method",
+        "scheduler, scheduler_name, schedule, schedule_type, noise_schedule",
     );
     // Easy Diffusion.
-    let lora = fields.name("use_lora_model").filter(|name| name != "None");
-    if let Some(name) = lora {
-        restored.add_listed_lora(&name, fields.get("lora_alpha"));
-    }
-    if fields
-        .text("version")
-        .is_some_and(|version| version.starts_with("Fooocus"))
+    let strengths = fields.read("lora_alpha", words_of).unwrap_or_default();
+    let mut strengths = strengths.into_iter().map(Value::from);
+    for name in fields
+        .read("use_lora_model, lora_model", words_of)
+        .unwrap_or_default()
     {
-        restored.tool = "Fooocus".to_owned();
+        let strength = strengths.next();
+        if name != "None" {
+            restored.add_listed_lora(&name, strength.as_ref());
+        }
+    }
+    take_numbered_loras(&mut restored, fields);
+    let tool = fields
+        .text("version, generator, software, app")
+        .unwrap_or_default();
+    let tool = tool.to_lowercase();
+    if let Some((_, name)) = TOOLS.iter().find(|(word, _)| tool.contains(word)) {
+        restored.tool = (*name).to_owned();
+    } else if fields
+        .get("use_stable_diffusion_model, stable_diffusion_model")
+        .is_some()
+    {
+        restored.tool = "Easy Diffusion".to_owned();
     } else if fields.has("uc") && fields.has("scale") {
         restored.tool = "NovelAI".to_owned();
-        restored.negative_prompt = fields.text("uc");
+        restored.negative_prompt = restored.negative_prompt.or_else(|| fields.text("uc"));
         restored.cfg_scale = fields.number("scale");
+    } else if fields.has("civitaiResources") || fields.has("resources") {
+        restored.tool = "Civitai".to_owned();
+    }
+    if let Some(prompt) = restored.prompt.take() {
+        let loras = std::mem::take(&mut restored.loras);
+        restored.prompt = Some(restored.take_tags(&prompt, true));
+        restored.add_unknown_loras(ForeignSettings {
+            loras,
+            ..ForeignSettings::default()
+        });
     }
     Some(restored)
+}
+
+/// Adds Fooocus' LoRAs, `"lora_combined_1": "name : 0.8"`, which may be in a list too.
+fn take_numbered_loras(restored: &mut ForeignSettings, fields: JsonFields<'_>) {
+    let mut listed = ForeignSettings::default();
+    for name in fields.0.keys() {
+        let plain = names::plain(name);
+        let number = plain.strip_prefix("lora").unwrap_or("none");
+        let number = number.strip_prefix("combined").unwrap_or(number);
+        if number.parse::<u32>().is_ok()
+            && let Some(text) = fields.text(name)
+        {
+            take_pair(&text, &mut listed);
+        }
+    }
+    restored.add_unknown_loras(listed);
 }

@@ -65,9 +65,11 @@ pub(super) static DEF: FamilyDef = FamilyDef {
         }
     },
     is_named: |name| {
-        ["wan2", "wanvideo", "want2v", "wani2v", "wanti2v", "wanmoe"]
-            .iter()
-            .any(|word| name.contains(word))
+        [
+            "wan2", "wanv2", "wanvideo", "want2v", "wani2v", "wanti2v", "wanmoe",
+        ]
+        .iter()
+        .any(|word| name.contains(word))
     },
     wan2gp_types: &["t2v", "i2v", "ti2v_2_2", "flf2v", "fun_inp", "vace"],
     files: FileRules {

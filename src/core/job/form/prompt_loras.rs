@@ -3,24 +3,51 @@
 use std::path::Path;
 
 use super::{FieldError, FormNotice, FormProblems};
-use crate::job::prompt::{LoraTag, TaggedPrompt, WildcardFolders, has_choices};
+use crate::job::prompt::{self, LoraTag, TaggedPrompt, WildcardFolders, has_choices};
 use crate::job::{GenerateRequest, LoraChoice};
 use crate::lora::{LayerTable, LoraFile, LoraIndex, fitting_plan};
 
-/// Adds a notice on the LoRAs that a prompt names; prompts with choices get theirs when they are expanded.
+/// Adds notices on the tags of the prompts; those with choices get theirs when they are expanded.
 pub(super) fn note(request: &GenerateRequest, found: &mut FormProblems) {
-    if request.prompt_template.is_none()
-        && !has_choices(&request.prompt)
-        && let Ok(tagged) = TaggedPrompt::parse(&request.prompt)
-        && !tagged.loras.is_empty()
-    {
-        found.note("prompt", usage(&tagged.loras));
+    for (field, text, template) in [
+        ("prompt", &request.prompt, &request.prompt_template),
+        (
+            "negative",
+            &request.negative_prompt,
+            &request.negative_prompt_template,
+        ),
+    ] {
+        if template.is_none()
+            && !has_choices(text)
+            && let Ok(expanded) = prompt::expand(text, 0, &WildcardFolders::default())
+            && let Ok(tagged) = TaggedPrompt::parse(&expanded.prompt)
+        {
+            for message in sentences(field, &tagged) {
+                found.note(field, message);
+            }
+        }
     }
+}
+
+/// Sentences on the tags of a prompt.
+fn sentences(field: &str, tagged: &TaggedPrompt) -> Vec<String> {
+    let mut sentences = tagged.notices.clone();
+    if field == "negative" {
+        sentences.extend(tagged.loras.iter().map(|LoraTag { written, .. }| {
+            format!("{written} in the negative prompt is not used: write it into the prompt")
+        }));
+    } else if !tagged.loras.is_empty() {
+        sentences.insert(0, usage(&tagged.loras));
+    }
+    sentences
 }
 
 /// `LoRA ink is used at 0.8 from the prompt`.
 fn usage(tags: &[LoraTag]) -> String {
-    let used = |tag: &LoraTag| format!("{} is used at {}", tag.name, tag.strength);
+    let used = |tag: &LoraTag| match tag.strength_2 {
+        Some(low) => format!("{} is used at {} (low noise {low})", tag.name, tag.strength),
+        None => format!("{} is used at {}", tag.name, tag.strength),
+    };
     let used: Vec<String> = tags.iter().map(used).collect();
     format!("LoRA {} from the prompt", used.join(", "))
 }
@@ -33,40 +60,48 @@ impl GenerateRequest {
         wildcards: &WildcardFolders,
         index: &LoraIndex,
     ) -> Result<Vec<FormNotice>, Vec<FieldError>> {
-        let has_tags = self.prompt_template.is_none();
-        let has_negative_tags = self.negative_prompt_template.is_none();
-        let is_noted = !has_choices(&self.prompt);
+        let fields = [
+            (
+                "prompt",
+                self.prompt_template.is_none(),
+                has_choices(&self.prompt),
+            ),
+            (
+                "negative",
+                self.negative_prompt_template.is_none(),
+                has_choices(&self.negative_prompt),
+            ),
+        ];
         let mut notices = self.expand_prompts(wildcards)?;
-        let mut note = |field, message| notices.push(FormNotice { field, message });
         let mut tags = Vec::new();
-        if has_tags {
-            let tagged = take_tags(&mut self.prompt, &mut self.prompt_template);
-            let tagged = tagged.map_err(|message| failed("prompt", message))?;
-            if !is_noted && !tagged.loras.is_empty() {
-                note("prompt", usage(&tagged.loras));
+        for (field, has_tags, is_new) in fields {
+            if !has_tags {
+                continue;
             }
-            tagged.notices.into_iter().for_each(|it| note("prompt", it));
-            tags = tagged.loras;
-        }
-        if has_negative_tags {
-            let template = &mut self.negative_prompt_template;
-            let tagged = take_tags(&mut self.negative_prompt, template);
-            let tagged = tagged.map_err(|message| failed("negative", message))?;
-            tagged
-                .notices
-                .into_iter()
-                .for_each(|it| note("negative", it));
-            for LoraTag { written, .. } in tagged.loras {
-                let message = format!(
-                    "{written} in the negative prompt is not used: write it into the prompt"
-                );
-                note("negative", message);
+            let (prompt, template) = if field == "prompt" {
+                (&mut self.prompt, &mut self.prompt_template)
+            } else {
+                (
+                    &mut self.negative_prompt,
+                    &mut self.negative_prompt_template,
+                )
+            };
+            let tagged = take_tags(prompt, template).map_err(|message| failed(field, message))?;
+            // Of others the form has said it.
+            let sentences = sentences(field, &tagged).into_iter().filter(|_| is_new);
+            notices.extend(sentences.map(|message| FormNotice { field, message }));
+            if field == "prompt" {
+                tags = tagged.loras;
             }
         }
         let changed = self.add_tagged_loras(&tags, index);
-        for message in changed.map_err(|message| failed("prompt", message))? {
-            note("prompt", message);
-        }
+        let changed = changed.map_err(|message| failed("prompt", message))?;
+        let field = "prompt";
+        notices.extend(
+            changed
+                .into_iter()
+                .map(|message| FormNotice { field, message }),
+        );
         Ok(notices)
     }
 

@@ -75,22 +75,40 @@ fn push(name: &str, text: String, texts: &mut MetadataTexts) {
     }
 }
 
-/// The comment after the eight bytes of its encoding.
+/// The comment after the eight bytes of its encoding, which some name wrongly.
 fn user_comment(value: &[u8], is_block_little: bool) -> String {
-    match value.split_at_checked(8) {
-        Some((b"UNICODE\0", text)) => utf16(text, is_little_endian(text, is_block_little)),
-        // JIS says the same of every letter that a setting is named with.
-        Some((b"ASCII\0\0\0" | b"JIS\0\0\0\0\0" | b"\0\0\0\0\0\0\0\0", text)) => text_of(text),
-        _ => text_of(value),
+    let text = match value.split_at_checked(8) {
+        Some((
+            b"UNICODE\0" | b"ASCII\0\0\0" | b"JIS\0\0\0\0\0" | &[0, 0, 0, 0, 0, 0, 0, 0],
+            text,
+        )) => text,
+        _ => value,
+    };
+    let end = text
+        .iter()
+        .rposition(|byte| *byte != 0)
+        .map_or(0, |at| at + 1);
+    let num_zeros = text[..end]
+        .iter()
+        .copied()
+        .filter(|byte| *byte == 0)
+        .count();
+    let is_utf16 = if value.starts_with(b"UNICODE\0") {
+        num_zeros > 0 || str::from_utf8(text).is_err()
+    } else {
+        num_zeros > end / 4
+    };
+    let has_mark = text.starts_with(&[0xff, 0xfe]) || text.starts_with(&[0xfe, 0xff]);
+    if is_utf16 && !has_mark {
+        utf16(text, is_little_endian(text, is_block_little))
+    } else {
+        text_of(text)
     }
 }
 
 /// Byte order of each letter. The standard leaves it to the block, but the most used writer always puts the large half
 /// first; so the zeros next to the Latin letters decide.
 fn is_little_endian(text: &[u8], is_block_little: bool) -> bool {
-    if text.starts_with(&[0xff, 0xfe]) {
-        return true;
-    }
     let zeros = |offset: usize| text.iter().skip(offset).step_by(2).take(4096);
     let first = zeros(0).filter(|byte| **byte == 0).count();
     let second = zeros(1).filter(|byte| **byte == 0).count();

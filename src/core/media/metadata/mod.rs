@@ -235,6 +235,12 @@ fn xmp(packet: &[u8], texts: &mut MetadataTexts) {
     ] {
         let behind = packet.split_once(&format!("<{element}>"));
         let inside = behind.and_then(|(_, rest)| rest.split_once(&format!("</{element}>")));
+        // Or in short, as an attribute.
+        let inside = inside.or_else(|| {
+            let (_, rest) = packet.split_once(&format!(" {element}="))?;
+            let mark = rest.chars().next().filter(|mark| "\"'".contains(*mark))?;
+            rest[1..].split_once(mark)
+        });
         let Some((inside, _)) = inside else {
             continue;
         };

@@ -30,6 +30,11 @@ fn a_users_comment_is_read_in_each_of_its_encodings() {
             (b"UNICODE\0", &big),
             (b"ASCII\0\0\0", WORDS.as_bytes()),
             (b"\0\0\0\0\0\0\0\0", WORDS.as_bytes()),
+            // Written by programs that name another encoding.
+            (b"UNICODE\0", WORDS.as_bytes()),
+            (b"ASCII\0\0\0", &little),
+            (b"UNICODE\0", &[&[0xfe, 0xff], &big[..]].concat()),
+            (b"UNICODE\0", &[&[0xff, 0xfe], &little[..]].concat()),
         ] {
             let comment = [code.as_slice(), content].concat();
             let block = exif(is_little, 0x9286, &comment);
@@ -38,6 +43,8 @@ fn a_users_comment_is_read_in_each_of_its_encodings() {
             assert_eq!(read(&jpeg(&block)), expected);
             assert_eq!(read(&webp(&block)), expected);
             assert_eq!(read(&png(*b"eXIf", &block)), expected);
+            // It is a TIFF.
+            assert_eq!(read(&block), expected);
         }
     }
 }
@@ -58,6 +65,9 @@ fn a_png_has_texts_of_all_three_kinds() {
     let xmp = "<x><exif:UserComment><rdf:Alt><rdf:li xml:lang=\"x-default\">{&quot;c&quot;:1}</rdf:li></rdf:Alt></exif:UserComment></x>";
     let chunk = [b"XML:com.adobe.xmp\0\0\0\0\0", xmp.as_bytes()].concat();
     let expected = [text("exif:UserComment", "{\"c\":1}")];
+    assert_eq!(read(&png(*b"iTXt", &chunk)), expected);
+    let xmp = "<rdf:Description exif:UserComment='{&quot;c&quot;:1}' x:y='z'/>";
+    let chunk = [b"XML:com.adobe.xmp\0\0\0\0\0", xmp.as_bytes()].concat();
     assert_eq!(read(&png(*b"iTXt", &chunk)), expected);
 }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
+use super::broadcasts::{BroadcastLinks, is_broadcaster};
 use super::{
     ComfyGraph, ComfyNode, Id, MAX_NODES, NodeInput, NodeLink, NodeMode, NodeSlot, id_of, widgets,
 };
@@ -20,6 +21,7 @@ const OUTPUTS_ID: &str = "-20";
 struct CanvasGraph<'a> {
     nodes: &'a [Value],
     links: BTreeMap<Id, NodeLink>,
+    broadcasts: BroadcastLinks,
     /// Links into the outputs of a subgraph, by slot.
     outputs: BTreeMap<u64, NodeLink>,
     /// Names of a subgraph's inputs, in order of their slots.
@@ -78,6 +80,7 @@ impl<'a> CanvasGraph<'a> {
         Self {
             nodes,
             widget_names: widgets.map(|(_, name)| name.clone()).collect(),
+            broadcasts: BroadcastLinks::new(object, &links),
             links,
             outputs,
             input_names,
@@ -172,10 +175,23 @@ impl GraphFlattening<'_> {
         let subgraph = self.subgraphs.get(&class);
         let widgets = subgraph.map_or(&[][..], |subgraph| &subgraph.widget_names);
         let mut inputs = widgets::values(&class, node, widgets);
-        for input in node.list("inputs") {
+        let broadcasts = &drawing.broadcasts;
+        let mut kinds = Vec::new();
+        for (slot, input) in (0..).zip(node.list("inputs")) {
             let linked = JsonFields::from_value(input).and_then(|input| {
-                let link = drawing.links.get(&id_of(input.get("link")?)?)?;
-                Some((input.text("name")?, input_of(link, prefix, outer)?))
+                let link = match input.get("link").and_then(id_of) {
+                    Some(link) => drawing.links.get(&link)?,
+                    None if is_broadcaster(node) => return None,
+                    None => &broadcasts.find(&id, slot, input)?,
+                };
+                let kind = input.text("type").filter(|kind| kind != "*");
+                let linked = input_of(link, prefix, outer)?;
+                kinds.push((
+                    slot,
+                    kind.unwrap_or_else(|| link.kind.clone()),
+                    linked.clone(),
+                ));
+                Some((input.text("name")?, linked))
             });
             inputs.extend(linked);
         }
@@ -187,17 +203,28 @@ impl GraphFlattening<'_> {
                 kind: text("type"),
             }
         });
+        let outputs: Vec<NodeSlot> = outputs.collect();
+        let bypassed = node.number("mode") == Some(4.0);
+        let routes = (0..).zip(outputs.iter().filter(|_| bypassed));
+        // Of the output's type the input in the same place, else the first.
+        let routes = routes.filter_map(|(slot, output)| {
+            let mut same = kinds.iter().filter(|(_, kind, _)| *kind == output.kind);
+            let first = same.clone().next();
+            let found = same.find(|(place, ..)| *place == slot).or(first)?;
+            Some((slot, found.2.clone()))
+        });
         Some(ComfyNode {
             id: format!("{prefix}{id}"),
             class,
             inputs,
-            outputs: outputs.collect(),
+            routes: routes.collect(),
+            outputs,
             mode: match node.number("mode") {
                 Some(2.0) => NodeMode::Muted,
                 Some(4.0) => NodeMode::Bypassed,
+                _ if is_broadcaster(node) && broadcasts.reads(node) => NodeMode::Muted,
                 _ => NodeMode::Runs,
             },
-            ..ComfyNode::default()
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::reading::broadcasters;
 use super::text::{UnreadText, is_schedule};
 use super::walk::{GraphWalk, InputSource, LinkKind, is_sampler};
 use super::{ComfyNode, NodeInput, has_word};
@@ -51,6 +52,9 @@ impl<'a> GraphWalk<'a> {
             ));
         }
         if node.class.contains("ZeroOut") {
+            // The text before it has no effect.
+            let before = node.links().filter_map(|(name, _)| self.linked(node, name));
+            before.for_each(|node| self.use_node(node));
             return Ok(String::new());
         }
         let side = side_at(node, slot, side);
@@ -124,7 +128,7 @@ impl<'a> GraphWalk<'a> {
         if let Some(text) = self.own_text(node, side, found)? {
             return Ok(text);
         }
-        if let Some((_, pipe)) = self.links_of(node, LinkKind::Pipe).first() {
+        if let Some(pipe) = self.pipe(node) {
             let source = self.follow(pipe, side).map(|source| match source {
                 // The pipe's own slot says nothing of the member.
                 InputSource::Node(node, _) => InputSource::Node(node, u64::MAX),
@@ -204,8 +208,10 @@ impl<'a> GraphWalk<'a> {
             Ok(text) if is_positive => restored.prompt = Some(text),
             Ok(text) => restored.negative_prompt = Some(text),
             Err(node) => {
+                let maker = node.filter(|node| !is_sampler(node));
+                let node = maker.or_else(|| broadcasters(self).next()).or(node);
                 if let Some(node) = node {
-                    self.use_node(node);
+                    self.name_node(node);
                 }
                 let by = node.map_or_else(String::new, |node| format!(": {node} makes it"));
                 if is_positive {

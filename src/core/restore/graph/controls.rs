@@ -4,15 +4,24 @@ use super::walk::GraphWalk;
 use super::{ComfyNode, MAX_CHAIN, NodeInput};
 use crate::restore::{ForeignSettings, RestoredControl, file_name, short};
 
+/// Name of a file that a node loads, without a folder such as ` [input]`.
+pub(super) fn shown_file(file: &str) -> String {
+    short(file_name(file.split(" [").next().unwrap_or_default()))
+}
+
 /// File of an image or video that a node is given, scaled or in latents.
-fn loaded_file<'a>(walk: &GraphWalk<'a>, node: &'a ComfyNode, name: &str) -> Option<String> {
+pub(super) fn loaded_file<'a>(
+    walk: &GraphWalk<'a>,
+    node: &'a ComfyNode,
+    name: &str,
+) -> Option<String> {
     let mut source = walk.linked(node, name)?;
     for _ in 0..MAX_CHAIN {
         let is_value =
             |name: &&&str| matches!(source.inputs.get(**name), Some(NodeInput::Value(_)));
         let own = ["image", "video", "file"].iter().find(is_value);
         if let Some(file) = own.and_then(|name| walk.name(source, name)) {
-            return Some(short(file_name(&file)));
+            return Some(shown_file(&file));
         }
         let inputs = ["pixels", "image", "samples", "latent", "video", "mask"];
         source = inputs.iter().find_map(|name| walk.linked(source, name))?;

@@ -6,12 +6,14 @@
 //! prompts, [`loras`] the LoRAs, [`reading`] the rest. What is met and not understood becomes a note.
 //! Files are untrusted: nodes, depth and steps are bounded.
 
+mod broadcasts;
 mod canvas;
 mod conditioning;
 mod controls;
 mod loras;
 mod passes;
 mod reading;
+mod sizes;
 mod text;
 mod unused;
 mod walk;
@@ -136,7 +138,7 @@ impl ComfyNode {
 
     /// Returns whether the node only bundles or unbundles links, as contexts and pipes do.
     fn is_bundle(&self) -> bool {
-        self.is_called("pipe context") && !self.is_called("options")
+        self.is_called("pipe context busnode") && !self.is_called("options")
     }
 
     /// Returns whether the class contains one of these lowercase words, which spaces separate.
@@ -269,6 +271,10 @@ impl ComfyGraph {
                 inputs: inputs.collect(),
                 ..ComfyNode::default()
             };
+            // The links that it stands for are there.
+            if node.is_called(broadcasts::BROADCASTERS) {
+                return None;
+            }
             Some((id.clone(), node))
         });
         Self {

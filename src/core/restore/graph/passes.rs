@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::walk::{GraphWalk, InputSource, LinkKind, is_sampler};
 use super::{ComfyNode, NodeInput};
-use crate::restore::ForeignSettings;
+use crate::restore::{ForeignSettings, fields};
 
 /// Inputs with the latents from which a sampler starts.
 const LATENTS: &str = "latent_image, samples, latent, image_embeds";
@@ -30,6 +30,8 @@ pub(super) struct PassChain<'a> {
     pub passes: Vec<SamplerPass<'a>>,
     /// Nodes after the last pass, in the order in which they act.
     pub after: Vec<&'a ComfyNode>,
+    /// Nodes after the last pass of other results.
+    pub after_others: Vec<&'a ComfyNode>,
     /// Sampler of another result that the first pass starts from.
     pub source: Option<&'a ComfyNode>,
     /// Other results are saved, too.
@@ -62,6 +64,9 @@ pub(super) fn chain<'a>(walk: &GraphWalk<'a>) -> Option<PassChain<'a>> {
         Some(index) => chains.swap_remove(index),
         None => chain_to(walk, (nodes().rfind(|node| is_sampler(node))?, Vec::new())),
     };
+    let others = chains.iter().flat_map(|other| other.after.iter().copied());
+    let others = others.filter(|node| !chain.after.iter().any(|own| std::ptr::eq(*own, *node)));
+    chain.after_others = others.collect();
     chain.is_one_of_several = chains.iter().any(|other| {
         let mut passes = other.passes.iter();
         let is_part = other.passes.len() < chain.passes.len();
@@ -80,6 +85,7 @@ fn chain_to<'a>(
             before: Vec::new(),
         }],
         after,
+        after_others: Vec::new(),
         source: None,
         is_one_of_several: false,
     };
@@ -153,7 +159,7 @@ fn image_inputs<'a>(walk: &GraphWalk<'a>, node: &'a ComfyNode) -> Vec<(&'a str, 
 /// A sampler and the nodes that hold its settings: noise, guider, sampler and scheduler.
 pub(super) fn parts<'a>(walk: &GraphWalk<'a>, sampler: &'a ComfyNode) -> Vec<&'a ComfyNode> {
     let mut parts = vec![sampler];
-    let names = ["noise", "guider", "sampler"].iter();
+    let names = ["noise", "guider", "sampler", "scheduler"].iter();
     parts.extend(names.filter_map(|name| walk.linked(sampler, name)));
     // Sigmas may be cut after the scheduler made them.
     let mut scheduler = sampler;
@@ -215,12 +221,12 @@ fn step_range<'a>(walk: &GraphWalk<'a>, sampler: &'a ComfyNode) -> Option<StepRa
     let parts = parts(walk, sampler);
     let total = parts.iter().find_map(|it| walk.number(it, "steps"))?;
     let step = |names| {
-        let step = walk.number(sampler, names);
+        let step = parts.iter().find_map(|it| walk.number(it, names));
         step.filter(|step| (0.0..=total).contains(step))
     };
     let mut start = step("start_at_step, start_step").unwrap_or(0.0);
     let mut end = step("end_at_step, end_step").unwrap_or(total);
-    for part in parts {
+    for part in &parts {
         let sigmas = part.inputs.get("sigmas");
         let Some(InputSource::Node(splitter, slot)) =
             sigmas.and_then(|it| walk.follow(it, "sigmas"))
@@ -265,16 +271,28 @@ pub(super) fn note_missing_steps<'a>(
     }
 }
 
+/// Steps of the whole schedule. With a `denoise` all the steps of a node are the last ones of a longer schedule, where
+/// other strengths leave out its first ones.
+pub(super) fn num_steps<'a>(walk: &GraphWalk<'a>, sampler: &'a ComfyNode) -> Option<u32> {
+    let parts = parts(walk, sampler).into_iter();
+    let mut parts = parts.filter(|part| !part.is_called(SPLITTER));
+    let steps = parts.clone().find_map(|part| walk.number(part, "steps"))?;
+    let denoise = parts.find_map(|part| walk.number(part, "denoise"));
+    let denoise = denoise.filter(|it| (0.0..1.0).contains(it) && *it > 0.0);
+    fields::count(&(steps / denoise.unwrap_or(1.0)).floor().into())
+}
+
 /// Part of the steps that a sampler runs, from 0 to 1.
 pub(super) fn denoise<'a>(walk: &GraphWalk<'a>, sampler: &'a ComfyNode) -> Option<f64> {
     let parts = parts(walk, sampler).into_iter();
     let mut parts = parts.filter(|part| !part.is_called(SPLITTER));
     let own = parts.find_map(|part| walk.number(part, DENOISE));
     let range = step_range(walk, sampler).filter(|it| it.start > 0.0 && it.start < it.total);
-    let rest = range.map(|it| 1.0 - (it.start / it.total * 1000.0).round() / 1000.0);
+    let rest = range.map(|it| 1.0 - it.start / it.total);
+    let rounded = |part: f64| (part * 1000.0).round() / 1000.0;
     match (own, rest) {
-        (Some(own), Some(rest)) => Some(own * rest),
-        (own, rest) => own.or(rest),
+        (Some(own), Some(rest)) => Some(rounded(own * rest)),
+        (own, rest) => own.or_else(|| rest.map(rounded)),
     }
 }
 
@@ -306,7 +324,7 @@ pub(super) fn read_refinement<'a>(
 
 fn described_values(own: &ForeignSettings, strength: f64) -> String {
     let seed = own.seed.map(|seed| format!("seed {seed}"));
-    let steps = own.num_steps.map(|steps| format!("{steps} steps"));
+    let steps = own.run_steps().map(|steps| format!("{steps} steps"));
     let values = [seed, steps, Some(format!("denoising strength {strength}"))];
     values.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
@@ -338,7 +356,7 @@ pub(super) fn differences(
     ];
     let all = all.into_iter();
     let all = all.filter(|(name, is_other)| *is_other && !ignored.contains(name));
-    let described = all.map(|(name, _)| match (name, own.num_steps, own.seed) {
+    let described = all.map(|(name, _)| match (name, own.run_steps(), own.seed) {
         ("steps", Some(steps), _) => format!("{steps} steps"),
         ("seed", _, Some(seed)) => format!("seed {seed}"),
         _ => name.to_owned(),
@@ -383,6 +401,21 @@ fn network_scale(name: &str) -> Option<f64> {
     })
 }
 
+/// Ids of the nodes of this class and of all that they are made of.
+fn nodes_before<'a>(walk: &GraphWalk<'a>, class: &str) -> BTreeSet<&'a str> {
+    let nodes = walk.graph.nodes.values();
+    let mut stack: Vec<_> = nodes
+        .filter(|it| it.runs() && it.is_called(class))
+        .collect();
+    let mut ids = BTreeSet::new();
+    while let Some(node) = stack.pop() {
+        if ids.insert(&*node.id) {
+            stack.extend(node.links().filter_map(|(name, _)| walk.linked(node, name)));
+        }
+    }
+    ids
+}
+
 /// Reads the rate at which the frames of the last sampler are written, as far as none were put between them.
 pub(super) fn read_rate<'a>(
     walk: &GraphWalk<'a>,
@@ -391,16 +424,19 @@ pub(super) fn read_rate<'a>(
 ) {
     let names = "fps, frame_rate";
     let mut interpolator = None;
+    // The rate of what is saved comes before that of what is only shown.
+    let [saved, shown] = ["save videocombine", "preview"].map(|ends| nodes_before(walk, ends));
     let nodes = walk.graph.nodes.values();
-    let is_linked = |node: &ComfyNode| {
-        let mut others = walk.graph.nodes.values();
-        others.any(|other| other.links().any(|(_, link)| link.from == node.id))
+    let nodes = nodes.filter(|node| node.runs() && node.has(names));
+    let mut nodes: Vec<_> = nodes.take(MAX_RATES).collect();
+    let rank = |node: &ComfyNode| {
+        [&saved, &shown]
+            .iter()
+            .position(|ids| ids.contains(&*node.id))
     };
-    for node in nodes
-        .filter(|node| node.runs() && node.has(names))
-        .take(MAX_RATES)
-        .filter(|node| !node.is_called("createvideo") || is_linked(node))
-    {
+    nodes.retain(|node| rank(node).is_some() || !node.is_called("createvideo"));
+    nodes.sort_by_key(|node| rank(node).unwrap_or(2));
+    for node in nodes {
         let Some(rate) = walk.number(node, names).filter(|rate| *rate >= 1.0) else {
             continue;
         };

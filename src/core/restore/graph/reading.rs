@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::broadcasts::BROADCASTERS;
 use super::conditioning::named_side;
 use super::controls::read_controls;
 use super::loras::NodeLoras;
@@ -9,11 +10,15 @@ use super::passes::{
     self, DENOISE, SamplerPass, adds_no_noise, denoise, differences, parts, read_refinement,
     restores_image, starts_within, takes_image,
 };
+use super::sizes::{RESIZERS, read_latents, read_size};
 use super::unused::note_unused;
 use super::walk::{GraphWalk, InputSource, LinkKind, is_sampler};
 use super::{ComfyGraph, ComfyNode, MAX_CHAIN, NodeInput, has_word};
 use crate::restore::{ForeignSettings, fields, file_name, names, short};
 
+/// Nodes that Safelight has as steps after a job.
+const FINISHERS: &str = "upscale interpol vfi facerestore";
+const MAX_BROADCASTERS: usize = 16;
 const SAMPLERS: &str = "sampler_name, sampler";
 const MODEL_NAMES: &str = "unet_name, ckpt_name, model_name, gguf_name, model_path, model";
 
@@ -38,13 +43,26 @@ pub(super) fn read(graph: &ComfyGraph) -> Option<ForeignSettings> {
             "The graph saves several results: the settings are those of {node}"
         ));
     }
-    for node in &chain.after {
-        if node.is_called("upscale interpol vfi facerestore") {
+    let acting = later.iter();
+    let acting = acting.flat_map(|pass| pass.before.iter().chain([&pass.sampler]));
+    let mut acting = acting.chain(&chain.after).chain(&chain.after_others);
+    restored.is_resized = acting
+        .any(|node| node.is_called(RESIZERS) || (is_sampler(node) && takes_image(&walk, node)));
+    for (result, nodes) in [
+        ("The finished result", &chain.after),
+        ("Another saved result", &chain.after_others),
+    ] {
+        for node in nodes.iter().filter(|node| node.is_called(FINISHERS)) {
             walk.use_node(node);
             restored.note(format!(
-                "The finished result was changed by {node}, which is not repeated: upscale it or interpolate its frames afterwards"
+                "{result} was changed by {node}, which is not repeated: upscale it or interpolate its frames afterwards"
             ));
         }
+    }
+    for node in broadcasters(&walk).take(MAX_BROADCASTERS) {
+        restored.note(format!(
+            "The {node} gives values to nodes without links to them, in a way that Safelight does not read: compare the settings"
+        ));
     }
     let last = later.last().unwrap_or(first).sampler;
     passes::read_rate(&walk, last, &mut restored);
@@ -88,6 +106,8 @@ fn read_script<'a>(walk: &GraphWalk<'a>, script: &'a ComfyNode, restored: &mut F
     if let (Some(_), Some(strength)) = (scale, walk.number(script, "denoise")) {
         walk.use_node(script);
         let steps = walk.count(script, "hires_steps");
+        let all = |steps: u32| Some((f64::from(steps) / strength) as u32);
+        let steps = steps.filter(|steps| all(*steps) != restored.num_steps);
         let steps = steps.map_or_else(String::new, |steps| format!("{steps} steps"));
         restored.add_second_pass(scale, strength, &script.to_string(), &steps);
     }
@@ -107,7 +127,7 @@ fn read_sampler<'a>(walk: &GraphWalk<'a>, sampler: &'a ComfyNode, restored: &mut
     let usable = all.find(|it| fields::seed(it).is_some());
     let seed = usable.or(first_seed);
     let is_seed_known = seed.is_some_and(|seed| restored.take_seed(&seed));
-    restored.num_steps = parts.iter().find_map(|part| walk.count(part, "steps"));
+    restored.num_steps = passes::num_steps(walk, sampler);
     restored.cfg_scale = number("cfg, cfg_conds");
     restored.shift = number("shift, sigma_shift");
     restored.distilled_guidance = number("guidance_scale, guidance");
@@ -118,7 +138,11 @@ fn read_sampler<'a>(walk: &GraphWalk<'a>, sampler: &'a ComfyNode, restored: &mut
     let is_own_schedule = own.any(|part| part.is_called("flux2scheduler ltxvscheduler"));
     for (what, is_read, names) in [
         ("seed", is_seed_known, "seed, noise_seed, main_seed"),
-        ("number of steps", restored.num_steps.is_some(), "steps"),
+        (
+            "number of steps",
+            restored.num_steps.is_some(),
+            "steps, sigmas",
+        ),
         ("guidance", restored.cfg_scale.is_some(), "cfg"),
         (
             "guidance",
@@ -162,12 +186,18 @@ fn read_sampler<'a>(walk: &GraphWalk<'a>, sampler: &'a ComfyNode, restored: &mut
     let latents = read_latents(walk, sampler, restored);
     read_prompts(walk, guided, restored);
     read_models(walk, guided, restored);
-    if let Some(node) = latents.filter(|node| restored.width.is_none() && !takes_image(walk, node))
-    {
-        walk.use_node(node);
-        restored.note(format!(
-            "The size could not be read: {node} makes it. The model's own is used"
-        ));
+    if restored.width.is_none() {
+        let maker = latents.or_else(|| broadcasters(walk).find(|_| !takes_image(walk, sampler)));
+        restored.unread_size = maker.map(|node| {
+            // Such as a node that computes it.
+            let maker = walk.linked(node, "width").unwrap_or(node);
+            if !node.is_called("pad crop stitch") {
+                walk.use_node(node);
+                walk.name_node(maker);
+            }
+            let node = maker;
+            format!("The size could not be read: {node} makes it")
+        });
     }
     restored.strength = denoise(walk, sampler).filter(|strength| *strength < 1.0);
 }
@@ -264,7 +294,21 @@ fn read_model<'a>(
     let loader = chain[chain.len() - 1];
     for node in &chain[1..] {
         if restored.shift.is_none() {
-            restored.shift = number_or_note(walk, node, "shift", "shift", restored);
+            restored.shift = if node.has("base_shift") && node.has("width") {
+                shift_by_size(walk, node, restored)
+            } else {
+                number_or_note(walk, node, "shift", "shift", restored)
+            };
+        }
+        let others = walk.links_of(node, LinkKind::Model).into_iter().skip(1);
+        for (name, input) in others.filter(|_| !node.is_switch()) {
+            let other = walk.follow(input, name).and_then(InputSource::node);
+            let other = other.and_then(|other| walk.name(other, MODEL_NAMES));
+            let other =
+                other.map_or_else(String::new, |it| format!(", {},", short(file_name(&it))));
+            restored.note(format!(
+                "The model was joined with another one{other} by {node}: only the first is used"
+            ));
         }
     }
     match walk
@@ -274,12 +318,42 @@ fn read_model<'a>(
         Some(name) if !name.trim().is_empty() => {
             restored.model = Some(file_name(&name).to_owned());
         }
-        _ if chain.len() > 1 => {
-            walk.use_node(loader);
-            restored.note(format!("The model could not be read: {loader} loads it"));
+        _ => {
+            let found = broadcasters(walk).next();
+            let found = found.or_else(|| Some(loader).filter(|_| chain.len() > 1));
+            found.inspect(|node| walk.name_node(node));
+            restored.note(found.map_or_else(
+                || format!("The model could not be read: {sampler} has none"),
+                |node| format!("The model could not be read: {node} loads it"),
+            ));
         }
-        _ => {}
     }
+}
+
+/// Nodes that give unlinked inputs what they need, by rules of their own.
+pub(super) fn broadcasters<'a>(walk: &GraphWalk<'a>) -> impl Iterator<Item = &'a ComfyNode> {
+    let nodes = walk.graph.nodes.values();
+    nodes.filter(|node| node.runs() && node.is_called(BROADCASTERS))
+}
+
+/// Shift of a node that makes it from the size, as in diffusers' dynamic shifting: linear in the logarithm, from 256
+/// tokens of 16 × 16 pixels to 4096.
+fn shift_by_size<'a>(
+    walk: &GraphWalk<'a>,
+    node: &'a ComfyNode,
+    restored: &mut ForeignSettings,
+) -> Option<f64> {
+    let size = ["width", "height"].map(|name| walk.count(node, name));
+    let mut read = |name| number_or_note(walk, node, name, "shift", restored).unwrap_or(f64::NAN);
+    let share = (read("width") * read("height") / 256.0 - 256.0) / (4096.0 - 256.0);
+    let (least, most) = (read("base_shift"), read("max_shift"));
+    let is_own = (least, most) == (0.5, 1.15) && size == [restored.width, restored.height];
+    if is_own && restored.distilled_guidance.is_some() {
+        // Models with an embedded guidance do it themselves.
+        return None;
+    }
+    let shift = (least + (most - least) * share).exp();
+    Some((shift * 1e4).round() / 1e4).filter(|shift| shift.is_finite())
 }
 
 /// Name of a transformer's file in a loader whose inputs have other names.
@@ -334,7 +408,7 @@ fn read_prompts<'a>(walk: &GraphWalk<'a>, guided: &'a ComfyNode, restored: &mut 
 }
 
 /// Reads a number, and names it where other nodes make it in a way that is not followed.
-fn number_or_note<'a>(
+pub(super) fn number_or_note<'a>(
     walk: &GraphWalk<'a>,
     node: &'a ComfyNode,
     names: &str,
@@ -353,64 +427,6 @@ fn number_or_note<'a>(
         ));
     }
     found
-}
-
-/// Reads the size and length of a node.
-fn read_size<'a>(walk: &GraphWalk<'a>, node: &'a ComfyNode, restored: &mut ForeignSettings) {
-    // A box within the image has a position.
-    if restored.width.is_none() && !node.has("x, y") {
-        restored.take_size(walk.size(node));
-    }
-    // A part of a batch is not a video.
-    if restored.num_frames.is_none() && !node.is_called("frombatch") {
-        let names = "length, num_frames";
-        let found = number_or_note(walk, node, names, "number of frames", restored);
-        restored.num_frames = found.and_then(|it| fields::count(&it.into()));
-    }
-}
-
-/// Reads the size from the sampler's latents; returns the node where they begin.
-fn read_latents<'a>(
-    walk: &GraphWalk<'a>,
-    sampler: &'a ComfyNode,
-    restored: &mut ForeignSettings,
-) -> Option<&'a ComfyNode> {
-    let mut last = None;
-    let mut node = sampler;
-    // By which latents are enlarged before they are denoised; NaN where unknown.
-    let mut scale = 1.0;
-    for _ in 0..MAX_CHAIN {
-        let next = match walk.links_of(node, LinkKind::Latent).first() {
-            Some((name, input)) => walk.follow(input, name),
-            None => walk.source(node, "latent_image, samples, latent"),
-        };
-        let Some(next) = next
-            .and_then(InputSource::node)
-            .filter(|next| !is_sampler(next))
-        else {
-            break;
-        };
-        last = Some(next);
-        if next.is_switch() {
-            break;
-        }
-        node = next;
-        let is_sized = restored.width.is_some();
-        if is_sized {
-            // Replaced, and so not named as unused.
-            _ = walk.size(node);
-        }
-        read_size(walk, node, restored);
-        let size = restored.width.zip(restored.height);
-        if let Some((width, height)) = size.filter(|_| !is_sized && scale != 1.0) {
-            let scaled =
-                |edge| fields::count(&((f64::from(edge) / 8.0 * scale).round() * 8.0).into());
-            (restored.width, restored.height) = (scaled(width), scaled(height));
-        } else if size.is_none() && node.is_called("scale") {
-            scale *= walk.number(node, "scale_by").unwrap_or(f64::NAN);
-        }
-    }
-    last
 }
 
 /// Reads a pass after the first: the other of two experts, a part of the same steps with other settings, or a

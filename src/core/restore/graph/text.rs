@@ -45,7 +45,7 @@ impl<'a> GraphWalk<'a> {
             input.map(|input| self.text(input, name))
         };
         let mut texts = node.sorted_inputs();
-        texts.retain(|(name, input)| is_text(self, name, input));
+        texts.retain(|(name, input)| is_text(self, node, name, input));
         let is_display = node.is_called(DISPLAYS);
         let mut linked = texts.iter();
         let linked = linked.find(|(_, input)| matches!(input, NodeInput::Link(_)));
@@ -191,6 +191,10 @@ impl<'a> GraphWalk<'a> {
     }
 }
 
+fn is_of_word(letter: char) -> bool {
+    letter.is_alphabetic() || matches!(letter, '-' | '_')
+}
+
 /// Delimiter that a text or a word means; `None` for an unknown word.
 fn delimiter_of(text: &str) -> Option<String> {
     Some(match text {
@@ -198,7 +202,7 @@ fn delimiter_of(text: &str) -> Option<String> {
         "space" => " ".to_owned(),
         "comma" => ", ".to_owned(),
         "newline" => "\n".to_owned(),
-        word if word.len() > 1 && word.chars().all(char::is_alphabetic) => return None,
+        word if word.len() > 1 && word.chars().all(is_of_word) => return None,
         text => text.replace("\\n", "\n"),
     })
 }
@@ -225,13 +229,18 @@ pub(super) fn is_schedule(text: &str) -> bool {
 }
 
 /// Returns whether an input holds a text to encode or to put together.
-fn is_text(walk: &GraphWalk<'_>, name: &str, input: &NodeInput) -> bool {
+fn is_text(walk: &GraphWalk<'_>, node: &ComfyNode, name: &str, input: &NodeInput) -> bool {
     let lower = name.to_lowercase();
     let mut starts = "text str prompt value positive negative any".split(' ');
     let is_named = starts.any(|start| lower.starts_with(start));
     match input {
         NodeInput::Value(Value::String(_)) => is_named,
         NodeInput::Value(_) => false,
-        NodeInput::Link(link) => is_named || walk.kind(name, link) == LinkKind::Text,
+        NodeInput::Link(link) => match walk.kind(name, link) {
+            LinkKind::Text => true,
+            // Whatever the name of the only link is, it gives the text.
+            LinkKind::Unknown => is_named || node.links().count() == 1,
+            _ => is_named,
+        },
     }
 }

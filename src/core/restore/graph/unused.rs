@@ -8,11 +8,12 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use super::controls::{loaded_file, shown_file};
 use super::passes::{PassChain, takes_image};
 use super::walk::{GraphWalk, LinkKind, is_sampler};
 use super::{ComfyNode, NodeInput, has_word};
 use crate::media::has_clip_name;
-use crate::restore::{ForeignSettings, fields, file_name, short};
+use crate::restore::{ForeignSettings, fields, short};
 
 /// Words in the classes of nodes that have no effect on the result, or one that follows from the rest.
 const IDLE: &str = "load decode preview display show debug note reroute primitive save pipe vram memory sage compile \
@@ -41,6 +42,8 @@ struct NodeVisit<'a> {
     /// Kind of the link by which the node was met.
     by: LinkKind,
     role: FileRole<'a>,
+    /// Of all that it gives only a text or a number has an effect.
+    is_value: bool,
 }
 
 /// Notes what feeds or follows the passes of `chain` and was not read. Must run after everything that reads.
@@ -56,10 +59,16 @@ pub(super) fn note_unused<'a>(
     let passes = chain.passes.iter();
     let passes = passes.flat_map(|pass| pass.before.iter().chain([&pass.sampler]));
     let roots = chain.after.iter().rev().chain(passes);
-    let (by, role) = (LinkKind::Unknown, None);
-    let mut stack: Vec<_> = roots.map(|&node| NodeVisit { node, by, role }).collect();
+    let root = |node| NodeVisit {
+        node,
+        by: LinkKind::Unknown,
+        role: None,
+        is_value: false,
+    };
+    let mut stack: Vec<_> = roots.map(|&node| root(node)).collect();
     let (mut met, mut files) = (Vec::new(), Vec::new());
-    while let Some(NodeVisit { node, by, role }) = stack.pop() {
+    while let Some(visit) = stack.pop() {
+        let NodeVisit { node, by, role, .. } = visit;
         if !seen.insert(&node.id) || !walk.spend(1 + node.inputs.len()) {
             continue;
         }
@@ -68,7 +77,7 @@ pub(super) fn note_unused<'a>(
             if !walk.is_read(&node.inputs[name])
                 && let Some(file) = walk.name(node, name)
             {
-                files.push((short(file_name(&file)), role));
+                files.push((shown_file(&file), role, visit.is_value));
             }
             continue;
         }
@@ -77,9 +86,14 @@ pub(super) fn note_unused<'a>(
             continue;
         }
         let is_pixels = |kind| matches!(kind, LinkKind::Image | LinkKind::Other);
+        let is_value = |name: &str, kind| {
+            matches!(kind, LinkKind::Text | LinkKind::Number)
+                || (kind == LinkKind::Unknown && has_word(name, IDLE_NUMBERS))
+        };
         let mut links: Vec<_> = node.links().collect();
         // The first way to a file says what it was: as a reference rather than as the latents of its size.
         links.sort_by_key(|(name, link)| match walk.kind(name, link) {
+            kind if is_value(name, kind) => 4,
             _ if has_word(name, "vision mask") => 2,
             LinkKind::Latent => 3,
             LinkKind::Conditioning => 0,
@@ -87,8 +101,10 @@ pub(super) fn note_unused<'a>(
         });
         for (name, link) in links.into_iter().rev() {
             let kind = walk.kind(name, link);
-            let is_value = matches!(kind, LinkKind::Text | LinkKind::Number)
-                || (kind == LinkKind::Unknown && has_word(name, IDLE_NUMBERS));
+            if is_inpaint_mask(node, name) {
+                continue;
+            }
+            let is_value = is_value(name, kind);
             if let Some(source) = source(walk, node, name).filter(|_| is_used || !is_value) {
                 let is_handed_on = is_idle || (is_pixels(by) && is_pixels(kind));
                 let role = role.filter(|_| is_handed_on).or(Some((node, name)));
@@ -97,11 +113,22 @@ pub(super) fn note_unused<'a>(
                     node: source,
                     by,
                     role,
+                    is_value: is_value || visit.is_value,
                 });
             }
         }
     }
     let mut named = note_files(walk, files, restored);
+    for node in &met {
+        note_mask(walk, node, restored);
+    }
+    // Several of them may hand on one file.
+    let mut notes = restored.notes.iter();
+    if notes.any(|note| note.starts_with("Its reference image")) {
+        for node in met.iter().filter(|node| node.class == "ReferenceLatent") {
+            walk.use_node(node);
+        }
+    }
     named.extend(met.into_iter().filter_map(|node| described(walk, node)));
     if !named.is_empty() {
         let more = named.len().saturating_sub(MAX_NAMED);
@@ -112,6 +139,22 @@ pub(super) fn note_unused<'a>(
             String::new()
         };
         restored.note(format!("Not used: {}{more}", named.join("; ")));
+    }
+}
+
+/// Returns whether an input says where an image is made anew.
+fn is_inpaint_mask(node: &ComfyNode, name: &str) -> bool {
+    name.contains("mask") && node.is_called("inpaint latentnoisemask")
+}
+
+fn note_mask<'a>(walk: &GraphWalk<'a>, node: &'a ComfyNode, restored: &mut ForeignSettings) {
+    for (name, _) in node.links().filter(|(name, _)| is_inpaint_mask(node, name)) {
+        walk.use_input(&node.inputs[name]);
+        let file = loaded_file(walk, node, name);
+        let file = file.map_or_else(String::new, |file| format!(", {file},"));
+        restored.note_input(format!(
+            "Its mask{file} is not in the file: set it again (it was given to {node})"
+        ));
     }
 }
 
@@ -148,17 +191,18 @@ fn file_input(node: &ComfyNode) -> Option<&'static str> {
 /// Notes files that have to be added again; returns descriptions of the others.
 fn note_files<'a>(
     walk: &GraphWalk<'a>,
-    files: Vec<(String, FileRole<'a>)>,
+    files: Vec<(String, FileRole<'a>, bool)>,
     restored: &mut ForeignSettings,
 ) -> Vec<String> {
     let mut inputs: Vec<(String, Vec<String>)> = Vec::new();
     let mut others = Vec::new();
-    for (file, role) in files {
+    for (file, role, is_value) in files {
         let Some((node, input)) = role else {
             others.push(file);
             continue;
         };
-        let Some(what) = input_named(walk, node, input, &file) else {
+        let what = input_named(walk, node, input, &file);
+        let Some(what) = what.filter(|_| !is_value) else {
             others.push(format!("{file} ({} of {node})", short(input)));
             continue;
         };

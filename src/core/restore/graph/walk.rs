@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use super::sizes::{measures_image, size_preset};
 use super::{ComfyGraph, ComfyNode, NodeInput, NodeLink, NodeMode, has_word};
 use crate::restore::fields;
 
@@ -17,6 +18,8 @@ const BUDGET: u32 = 100_000;
 const MAX_DEPTH: u32 = 100;
 /// Nodes of a size whose edges come from each other.
 const MAX_SIZE_DEPTH: u32 = 3;
+/// Pixels of an edge.
+const MIN_EDGE: f64 = 16.0;
 /// Names of a switch's input that say which of the others it chooses.
 const SELECTORS: &str = "select, index, input, Input, switch, boolean, condition, cond";
 
@@ -51,7 +54,7 @@ impl LinkKind {
             "LATENT" | "WANVIDIMAGE_EMBEDS" => Self::Latent,
             "IMAGE" | "VIDEO" => Self::Image,
             "STRING" => Self::Text,
-            "RGTHREE_CONTEXT" => Self::Pipe,
+            "RGTHREE_CONTEXT" | "BUS" => Self::Pipe,
             kind if kind.contains("PIPE") => Self::Pipe,
             "HOOKS" => Self::Lora,
             kind if kind.contains("LORA") => Self::Lora,
@@ -64,7 +67,8 @@ impl LinkKind {
 
     /// Guesses from the name of the input.
     fn from_name(name: &str) -> Self {
-        const NAMES: [(LinkKind, &str); 10] = [
+        const NAMES: [(LinkKind, &str); 11] = [
+            (LinkKind::Number, "strength weight"),
             (
                 LinkKind::Other,
                 "upscale_model style_model sam_model patch vision control vae",
@@ -80,7 +84,7 @@ impl LinkKind {
             (LinkKind::Text, "text string prompt"),
         ];
         let name = name.to_lowercase();
-        if name == "context" {
+        if matches!(&*name, "context" | "bus") {
             return Self::Pipe;
         }
         let mut kinds = NAMES.iter();
@@ -110,8 +114,8 @@ pub(super) struct GraphWalk<'a> {
     pub graph: &'a ComfyGraph,
     /// Node whose stored text was taken for a prompt.
     pub stored_text: Cell<Option<&'a ComfyNode>>,
-    /// Inputs whose values are used, or named as not used.
-    read: RefCell<BTreeSet<*const NodeInput>>,
+    /// Inputs and nodes that are used, or named as not used.
+    read: RefCell<BTreeSet<*const ()>>,
     left: Cell<u32>,
     depth: Cell<u32>,
     size_depth: Cell<u32>,
@@ -153,6 +157,11 @@ impl<'a> GraphWalk<'a> {
         DepthGuard::enter(&self.depth, MAX_DEPTH).filter(|_| self.spend(1))
     }
 
+    /// As `enter`, for nodes of a size.
+    pub fn enter_size(&self) -> Option<DepthGuard<'_>> {
+        DepthGuard::enter(&self.size_depth, MAX_SIZE_DEPTH)
+    }
+
     /// Returns whether the budget is used up.
     pub fn is_exhausted(&self) -> bool {
         self.left.get() == 0
@@ -168,7 +177,9 @@ impl<'a> GraphWalk<'a> {
 
     /// Counts an input as read.
     pub fn use_input(&self, input: &NodeInput) {
-        self.read.borrow_mut().insert(input);
+        self.read
+            .borrow_mut()
+            .insert(std::ptr::from_ref(input).cast());
     }
 
     /// Counts all inputs of a node as read: it is used, or named, as a whole.
@@ -178,13 +189,25 @@ impl<'a> GraphWalk<'a> {
         }
     }
 
+    /// As `use_node`, also for a node without inputs: a sentence names it.
+    pub fn name_node(&self, node: &ComfyNode) {
+        let node_itself = std::ptr::from_ref(node).cast();
+        self.read.borrow_mut().insert(node_itself);
+        self.use_node(node);
+    }
+
     pub fn is_read(&self, input: &NodeInput) -> bool {
-        self.read.borrow().contains(&std::ptr::from_ref(input))
+        self.read
+            .borrow()
+            .contains(&std::ptr::from_ref(input).cast())
     }
 
     /// Returns whether any input of a node was read.
     pub fn is_used(&self, node: &ComfyNode) -> bool {
-        node.inputs.values().any(|input| self.is_read(input))
+        self.read
+            .borrow()
+            .contains(&std::ptr::from_ref(node).cast())
+            || node.inputs.values().any(|input| self.is_read(input))
     }
 
     pub fn kind(&self, name: &str, link: &NodeLink) -> LinkKind {
@@ -214,10 +237,14 @@ impl<'a> GraphWalk<'a> {
         let mut names = names.split(", ").peekable();
         let first = *names.peek()?;
         let source = names.find_map(|name| self.follow(node.inputs.get(name)?, name));
-        source.or_else(|| {
-            let (_, pipe) = *self.links_of(node, LinkKind::Pipe).first()?;
-            self.follow(pipe, first)
-        })
+        source.or_else(|| self.follow(self.pipe(node)?, first))
+    }
+
+    /// Pipe that a node is given; `None` for a bundle of several, of which it is not known which wins.
+    pub fn pipe(&self, node: &'a ComfyNode) -> Option<&'a NodeInput> {
+        let pipes = self.links_of(node, LinkKind::Pipe);
+        let is_known = pipes.len() == 1 || !node.is_bundle();
+        pipes.first().filter(|_| is_known).map(|it| it.1)
     }
 
     /// Node that an input is linked to.
@@ -263,8 +290,7 @@ impl<'a> GraphWalk<'a> {
         let class = node.plain_class();
         if node.mode == NodeMode::Bypassed {
             let kind = self.kind(wanted, link);
-            let same = self.links_of(node, kind).first().map(|(_, input)| *input);
-            return same.or_else(|| first_link(node));
+            return self.links_of(node, kind).first().map(|(_, input)| *input);
         }
         if class.starts_with("reroute") || class.ends_with("setnode") {
             return first_link(node);
@@ -272,9 +298,8 @@ impl<'a> GraphWalk<'a> {
         if node.is_switch() {
             return self.chosen(node, &class);
         }
-        let pipe = self.links_of(node, LinkKind::Pipe);
-        let pipe = pipe.first().map(|(_, input)| *input);
-        if !(pipe.is_some() || node.is_bundle()) || is_sampler(node) {
+        let mut pipes = self.links_of(node, LinkKind::Pipe);
+        if (pipes.is_empty() && !node.is_bundle()) || is_sampler(node) {
             return None;
         }
         if let Some(slot) = node
@@ -285,7 +310,17 @@ impl<'a> GraphWalk<'a> {
             wanted.clone_from(&slot.name);
         }
         let member = node.inputs.iter().find(|(name, _)| is_member(name, wanted));
-        member.map(|(_, input)| input).or(pipe)
+        if member.is_some() || !class.contains("merge") {
+            return member.map(|(_, input)| input).or_else(|| self.pipe(node));
+        }
+        // Of merged contexts the last one that has the member.
+        let _guard = self.enter()?;
+        pipes.reverse();
+        let has_member = |(_, pipe): &(_, &'a NodeInput)| {
+            let source = self.follow(pipe, wanted);
+            source.is_some_and(|source| source.node().is_none_or(|node| !node.is_bundle()))
+        };
+        pipes.into_iter().find(has_member).map(|it| it.1)
     }
 
     /// Input that a switch chooses.
@@ -332,7 +367,7 @@ impl<'a> GraphWalk<'a> {
         let mut own = names.split(", ");
         let own = own.find_map(|name| self.value_of(node.inputs.get(name)?, name));
         own.or_else(|| {
-            let (_, pipe) = *self.links_of(node, LinkKind::Pipe).first()?;
+            let pipe = self.pipe(node)?;
             let mut held = names.split(", ");
             held.find_map(|name| match self.follow(pipe, name)? {
                 InputSource::Value(value) => scalar(value),
@@ -356,7 +391,8 @@ impl<'a> GraphWalk<'a> {
 
     /// Value that a node without an effect gives at a slot, such as a primitive's.
     fn held_value(&self, node: &'a ComfyNode, slot: u64, name: &str) -> Option<Value> {
-        if matches!(name, "width" | "height") && (size_preset(node).is_some() || node.has("height"))
+        if matches!(name, "width" | "height")
+            && (size_preset(node).is_some() || node.has("height") || measures_image(node))
         {
             let (width, height) = self.size(node)?;
             let is_height = match node.output(slot).map(|slot| slot.name.to_lowercase()) {
@@ -396,7 +432,10 @@ impl<'a> GraphWalk<'a> {
         let key = named.or(only)?;
         let value = self.value_of(&node.inputs[key], key)?;
         let class = node.plain_class();
+        // Such as a number of megapixels.
+        let is_edge = fields::number(&value).is_none_or(|edge| edge >= MIN_EDGE);
         match value {
+            _ if matches!(name, "width" | "height") && !is_edge => None,
             _ if has_word(&class, HOLDERS) => Some(value),
             Value::Bool(is_on) if has_word(&class, NEGATIONS) => Some((!is_on).into()),
             // It is not known what the node makes of it.
@@ -404,39 +443,6 @@ impl<'a> GraphWalk<'a> {
             Value::Number(_) if has_word(&class, FUNCTIONS) => None,
             value => Some(value),
         }
-    }
-
-    /// Size that a node sets: by a preset such as `3:4 portrait 896x1152`, else by width and height.
-    pub fn size(&self, node: &'a ComfyNode) -> Option<(u32, u32)> {
-        // Both edges may come from a node whose edges come from elsewhere.
-        let _guard = DepthGuard::enter(&self.size_depth, MAX_SIZE_DEPTH)?;
-        let preset = size_preset(node);
-        let size = |width, height| Some((self.count(node, width)?, self.count(node, height)?));
-        let Some(preset) = preset else {
-            return size(
-                "width, generation_width, empty_latent_width",
-                "height, generation_height, empty_latent_height",
-            );
-        };
-        let mut words = preset.split(|it: char| !(it.is_ascii_digit() || "x×* ".contains(it)));
-        let mut found = words.find_map(|word| fields::size(word.trim()));
-        for name in node.inputs.keys() {
-            if has_word(name, "swap flip invert") {
-                let is_on = self.value(node, name)?;
-                if is_on == true || is_on == "On" || is_on == "true" {
-                    found = found.map(|(width, height)| (height, width));
-                }
-            }
-        }
-        // 0 leaves the edge of the preset.
-        let edge = |name: &str, of_preset: Option<u32>| match self.number(node, name) {
-            None if node.has(name) => None,
-            None | Some(0.0) => of_preset,
-            Some(_) => self.count(node, name),
-        };
-        let width = edge("width_override", found.map(|it| it.0))?;
-        self.use_node(node);
-        Some((width, edge("height_override", found.map(|it| it.1))?))
     }
 
     pub fn name(&self, node: &'a ComfyNode, names: &str) -> Option<String> {
@@ -455,30 +461,19 @@ impl<'a> GraphWalk<'a> {
 /// Returns whether a node denoises: it has a source of noise and steps, and does not only hand them on.
 pub(super) fn is_sampler(node: &ComfyNode) -> bool {
     let hands_on = node.is_called("context pipe") && !node.is_called("sampl detail upscale");
+    let has_linked_steps = node.is_called("sampler") && node.link("scheduler").is_some();
     node.runs()
         && node.has("seed, noise_seed, noise, main_seed")
-        && node.has("steps, sigmas")
+        && (node.has("steps, sigmas") || has_linked_steps)
         && !(hands_on || node.has("base_ctx"))
-}
-
-/// Preset from which a node takes its size, unless that is custom.
-fn size_preset(node: &ComfyNode) -> Option<String> {
-    node.inputs.iter().find_map(|(name, input)| {
-        let NodeInput::Value(Value::String(text)) = input else {
-            return None;
-        };
-        let (name, text) = (name.to_lowercase(), text.to_lowercase());
-        let is_own = has_word(&text, "custom none manual");
-        let is_switch = matches!(text.as_str(), "on" | "off" | "true" | "false");
-        let is_size = has_word(&name, "aspect resolution preset dimension ratio size");
-        (is_size && !is_own && !is_switch).then_some(text)
-    })
 }
 
 fn is_member(name: &str, wanted: &str) -> bool {
     let plain = |name: &str| match name.to_lowercase().as_str() {
         "latent_image" | "samples" => "latent".to_owned(),
         "images" | "pixels" => "image".to_owned(),
+        "pos" => "positive".to_owned(),
+        "neg" => "negative".to_owned(),
         name => name.to_owned(),
     };
     plain(name) == plain(wanted)

@@ -22,8 +22,10 @@ ModelSamplingSD3 / ModelSamplingAuraFlow: shift
 ModelSamplingFlux: max_shift base_shift width height
 CLIPTextEncode: text
 CLIPTextEncodeFlux: clip_l t5xxl guidance
-EmptyLatentImage / EmptySD3LatentImage / EmptyFlux2LatentImage: width height batch_size
-EmptyHunyuanLatentVideo / Wan22ImageToVideoLatent / WanImageToVideo / WanFirstLastFrameToVideo: width height length batch_size
+EmptyLatentImage / EmptySD3LatentImage / EmptyFlux2LatentImage / EmptyChromaRadianceLatentImage: width height batch_size
+EmptyHunyuanLatentVideo / Wan22ImageToVideoLatent / WanImageToVideo / WanFirstLastFrameToVideo / WanFunControlToVideo / WanFunInpaintToVideo / Wan22FunControlToVideo / WanCameraImageToVideo: width height length batch_size
+WanMoveTrackToVideo: strength width height length batch_size
+ImagePadForOutpaint: left top right bottom feathering
 WanVaceToVideo: width height length batch_size strength
 LoraLoader: lora_name strength_model strength_clip
 LoraLoaderModelOnly: lora_name strength_model
@@ -39,6 +41,7 @@ UltimateSDUpscale: upscale_by seed steps cfg sampler_name scheduler denoise mode
 LatentUpscale / ImageScale: upscale_method width height crop
 LatentUpscaleBy / ImageScaleBy: upscale_method scale_by
 ImageScaleToTotalPixels: upscale_method megapixels
+ResolutionSelector: aspect_ratio megapixels multiple minimum
 UpscaleModelLoader: model_name
 ControlNetLoader: control_net_name
 ControlNetApplyAdvanced: strength start_percent end_percent
@@ -62,6 +65,9 @@ SplitSigmas: step
 SplitSigmasDenoise: denoise
 ConditioningAverage: conditioning_to_strength";
 
+/// Values with which drawings mark widgets for uploads.
+const UPLOADS: [&str; 4] = ["", "image", "video", "audio"];
+
 /// Widget values of a node by name. `subgraph`: widget names of the subgraph, if the node is one.
 pub(super) fn values(
     class: &str,
@@ -71,7 +77,8 @@ pub(super) fn values(
     let value = |(name, value): (&str, &Value)| (name.to_owned(), NodeInput::Value(value.clone()));
     let objects = ["widgets_values_named", "widgets_values"];
     if let Some(named) = objects.iter().find_map(|name| node.object(name)) {
-        let named = named.0.iter();
+        // A seed's change after each run is there under its own name.
+        let named = named.0.iter().filter(|(name, it)| *it != *name);
         return named.map(|(name, it)| value((name, it))).collect();
     }
     let row = node.list("widgets_values");
@@ -93,11 +100,9 @@ pub(super) fn values(
     let known = orders.find(|(classes, _)| classes.split(" / ").any(|known| known == class));
     let known: Vec<&str> = known.map_or(Vec::new(), |(_, names)| names.split(' ').collect());
     // If only some widgets were made inputs, as in older workflows, they name too few.
-    let names = if named.len() < known.len() {
-        known
-    } else {
-        named
-    };
+    let is_named = named.len() >= known.len() && named.len() >= num_widgets(row);
+    let names = if is_named { named } else { known };
+    let is_known = !names.is_empty();
     let mut names = names.into_iter();
     let mut found = BTreeMap::new();
     let mut is_after_seed = false;
@@ -108,19 +113,20 @@ pub(super) fn values(
             _ => it,
         };
         // After a seed: its change after each run.
-        let controls = ["fixed", "increment", "decrement", "randomize"];
-        let is_control =
-            is_after_seed && (it.is_null() || controls.iter().any(|control| it == control));
+        let is_control = is_after_seed && (it.is_null() || is_seed_control(it));
         is_after_seed = false;
         if is_control {
             continue;
         }
-        // An unnamed value may still be found as the only text or number.
         let Some(name) = names.next() else {
+            // An unnamed value may still be found as the only text or number, or be named as unused.
             if row.len() == 1 {
                 found.extend([value(("value", it))]);
+            } else if !is_known {
+                let name = format!("widget {}", found.len() + 1);
+                found.extend([value((&*name, it))]);
             }
-            break;
+            continue;
         };
         is_after_seed = matches!(name, "seed" | "noise_seed" | "value");
         found.extend([value((name, it))]);
@@ -132,4 +138,23 @@ pub(super) fn values(
     found
         .extend(objects.map(|(index, it)| (format!("lora_{index}"), NodeInput::Value(it.clone()))));
     found
+}
+
+/// Number of the values of a row that need a name: neither a seed's change after each run, nor a preview or the kind of
+/// an upload at the end.
+fn num_widgets(row: &[Value]) -> usize {
+    let before = std::iter::once(&Value::Null).chain(row);
+    let values = before.zip(row).filter(|(before, it)| {
+        !(it.is_object() || it.is_array() || (before.is_number() && is_seed_control(it)))
+    });
+    let values: Vec<_> = values.map(|(_, it)| it).collect();
+    let is_upload =
+        |it: &Value| it.is_null() || it.as_str().is_some_and(|it| UPLOADS.contains(&it));
+    let end = values.iter().rposition(|it| !is_upload(it));
+    end.map_or(0, |end| end + 1)
+}
+
+fn is_seed_control(value: &Value) -> bool {
+    let controls = ["fixed", "increment", "decrement", "randomize"];
+    value.as_str().is_some_and(|it| controls.contains(&it))
 }

@@ -158,6 +158,108 @@ fn a_get_node_gives_the_input_of_its_set_node() {
 }
 
 #[test]
+fn nodes_that_broadcast_give_unlinked_inputs_what_they_need_or_are_named() {
+    let input = |name: &str, kind: &str, link: Option<u32>| json!({"name": name, "type": kind, "link": link});
+    let drawing = |positive: &str, rules: &[&str], extra: Value| {
+        let (mut nodes, mut links) = plain_nodes();
+        nodes.retain(|node| node["id"] != 7);
+        let sampler = [
+            "model MODEL",
+            "positive CONDITIONING",
+            "negative CONDITIONING",
+        ];
+        let mut inputs: Vec<Value> = sampler
+            .iter()
+            .map(|it| it.split_once(' ').unwrap())
+            .map(|(name, kind)| input(name, kind, None))
+            .collect();
+        inputs.push(input("latent_image", "LATENT", Some(4)));
+        nodes.push(json!({"id": 7, "type": "KSampler", "inputs": inputs,
+            "widgets_values": [555, "fixed", 21, 1.2, "euler", "simple", 1]}));
+        nodes.push(node(3, "CLIPTextEncode", &[], &json!(["a red barn"])));
+        nodes.push(node(10, "SaveImage", &[("images", 7)], &json!(["x"])));
+        nodes.push(json!({"id": 40, "type": "Anything Everywhere", "inputs": [input("anything", "MODEL", Some(3))]}));
+        nodes.push(
+            json!({"id": 41, "type": "Prompts Everywhere", "widgets_values": rules, "inputs": [
+            input(positive, "CONDITIONING", Some(20)), input("-ve", "CONDITIONING", Some(5))]}),
+        );
+        links.extend([
+            json!([20, 3, 0, 41, 0, "CONDITIONING"]),
+            json!([7, 9, 0, 10, 0, "IMAGE"]),
+        ]);
+        let text = json!({"nodes": nodes, "links": links, "extra": extra}).to_string();
+        read_file("a.json", text.as_bytes()).unwrap()
+    };
+    assert_barn(&drawing("+ve", &[], json!({})));
+    let link = |slot: u32, from: Value| json!({"downstream": 7, "downstream_slot": slot, "upstream": from, "upstream_slot": 0});
+    let listed = json!({"ue_links": [link(0, json!("1")), link(1, json!(3)), link(2, json!(8))]});
+    assert_barn(&drawing("anything", &["title"], listed));
+    let unread = drawing("+ve", &["title"], json!({}));
+    assert_eq!(unread.prompt, None);
+    assert_eq!(
+        unread.notes,
+        [
+            "The prompt could not be read: node Prompts Everywhere (id 41) makes it. Write the prompt yourself",
+            "The node Prompts Everywhere (id 41) gives values to nodes without links to them, in a way that Safelight does not read: compare the settings",
+        ]
+    );
+}
+
+#[test]
+fn values_that_a_drawing_does_not_name_are_no_settings_and_are_named() {
+    let (mut nodes, mut links) = plain_nodes();
+    nodes.retain(|node| node["id"] != 6);
+    nodes.push(node(3, "CLIPTextEncode", &[], &json!(["a red barn"])));
+    nodes.push(node(10, "SaveImage", &[("images", 7)], &json!(["x"])));
+    // Only one of its widgets is among the inputs.
+    nodes.push(
+        json!({"id": 6, "type": "TrackToVideo", "widgets_values": [2, 640, 480, 81],
+        "inputs": [{"name": "length", "type": "INT", "widget": {"name": "length"}, "link": null}]}),
+    );
+    for (id, from) in [(2, 3), (7, 9)] {
+        links.push(json!([id, from, 0, 0, 0, "*"]));
+    }
+    let text = json!({"nodes": nodes, "links": links}).to_string();
+    let found = read_file("a.json", text.as_bytes()).unwrap();
+    assert_eq!((found.num_frames, found.width), (None, None));
+    assert_eq!(
+        found.notes,
+        ["The size could not be read: node TrackToVideo (id 6) makes it. The model's own is used"]
+    );
+}
+
+#[test]
+fn a_bypassed_node_of_two_conditionings_hands_on_each_in_its_place() {
+    let (mut nodes, mut links) = plain_nodes();
+    nodes.push(node(3, "CLIPTextEncode", &[], &json!(["a red barn"])));
+    nodes.push(node(10, "SaveImage", &[("images", 7)], &json!(["x"])));
+    nodes.retain(|node| node["id"] != 7);
+    nodes.push(node(
+        7,
+        "KSampler",
+        &[
+            ("model", 3),
+            ("positive", 2),
+            ("negative", 12),
+            ("latent_image", 4),
+        ],
+        &json!([555, "fixed", 21, 1.2, "euler", "simple", 1]),
+    ));
+    let slot =
+        |name: &str, link: Option<u32>| json!({"name": name, "type": "CONDITIONING", "link": link});
+    nodes.push(
+        json!({"id": 4, "type": "ControlNetApplyAdvanced", "mode": 4, "widgets_values": [0.7, 0, 1],
+        "inputs": [slot("positive", Some(11)), slot("negative", Some(5))],
+        "outputs": [slot("positive", None), slot("negative", None)]}),
+    );
+    for (id, from, slot) in [(11, 3, 0), (2, 4, 0), (12, 4, 1), (7, 9, 0)] {
+        links.push(json!([id, from, slot, 0, 0, "*"]));
+    }
+    let text = json!({"nodes": nodes, "links": links}).to_string();
+    assert_barn(&read_file("a.json", text.as_bytes()).unwrap());
+}
+
+#[test]
 fn a_bypassed_node_hands_on_the_input_of_its_outputs_type() {
     let (mut nodes, mut links) = plain_nodes();
     let mut bypassed = node(

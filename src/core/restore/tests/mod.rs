@@ -1,6 +1,8 @@
 //! What can be had from files of every program, and of none.
 
 mod canvas;
+mod cases;
+mod formats;
 mod graphs;
 mod hostile;
 mod loras;

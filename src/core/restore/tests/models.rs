@@ -95,6 +95,7 @@ fn a_model_is_found_by_its_file_by_its_words_and_by_its_family() {
             true,
         ),
         ("Wan2.2 Image2video 14B", "wan2.2-i2v-a14b", false),
+        ("wan_v2.2_a14b_hne_i2v_q8p.ckpt", "wan2.2-i2v-a14b", false),
         ("FramePack F1", "framepack-i2v", false),
         ("z_image_turbo-Q8_0.gguf", "z-image-turbo", true),
         ("krea2_raw_bf16.safetensors", "krea2-raw", true),

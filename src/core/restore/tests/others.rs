@@ -3,36 +3,11 @@
 use serde_json::json;
 
 use super::*;
-use crate::media::test_files::pngs;
 
 /// Reads a prompt followed by a settings line of A1111.
 fn read_settings(prompt: &str, more: &str) -> ForeignSettings {
     let text = format!("{prompt}\nSteps: 20, CFG scale: 7, Seed: 3, Size: 512x768, {more}");
     read_png("parameters", &text)
-}
-
-#[test]
-fn resources_of_civitai_add_the_loras_that_no_tag_names() {
-    let resource = |name: &str, weight: f64| json!({"type": "lora", "weight": weight, "modelName": name, "modelVersionName": "v1"});
-    let all = json!([
-        resource("Other", 0.8),
-        resource("Ink", 0.6),
-        resource("Grain", 0.4),
-        {"air": "urn:air:flux1:checkpoint:civitai:1@2"},
-        {"modelVersionId": 7},
-    ]);
-    let found = read_settings(
-        "a fox <lora:ink:0.8> <lora:file_of_other:0.8>",
-        &format!("Model: flux1-dev, Civitai resources: {all}"),
-    );
-    let expected = [
-        lora("ink", 0.8, None),
-        lora("file_of_other", 0.8, None),
-        lora("Grain v1", 0.4, None),
-    ];
-    assert_eq!(found.loras, expected);
-    assert_eq!(found.model.as_deref(), Some("flux1-dev"));
-    assert_eq!(found.notes, ["Not used: Civitai 7"]);
 }
 
 #[test]
@@ -63,29 +38,6 @@ fn a_hires_fix_is_read_with_its_size_and_in_the_words_of_sd_next() {
     let found = read_settings("a fox", "Denoising strength: 0.4, Hires steps: 8");
     assert_eq!((found.second_pass, found.strength), (None, None));
     assert!(found.notes[0].starts_with("Another pass at an unknown scale"));
-}
-
-#[test]
-fn settings_of_a_controlnet_that_stand_alone_are_named() {
-    let found = read_settings("a fox", "ControlNet Enabled: True, ControlNet Weight: 0.8");
-    assert_eq!(
-        found.notes,
-        ["Not used: controlnet enabled True, controlnet weight 0.8"]
-    );
-}
-
-#[test]
-fn a_settings_line_of_sd_next_may_have_bars_and_names_its_loras() {
-    let text = "a fox <lora:ink:0.8>\nSteps: 20| Size: 640x832| Sampler: Euler FlowMatch| Seed: 42| CFG scale: 6| App: SD.Next| Model: a, b| LoRA networks: ink:0.8 grain:0.3";
-    let found = read_png("parameters", text);
-    assert_eq!(found.tool, "SD.Next");
-    assert_eq!((found.num_steps, found.seed), (Some(20), Some(42)));
-    assert_eq!((found.width, found.height), (Some(640), Some(832)));
-    assert_eq!(found.model.as_deref(), Some("a, b"));
-    assert_eq!(found.sampler, Some(SamplerKind::Euler));
-    let expected = [lora("ink", 0.8, None), lora("grain", 0.3, None)];
-    assert_eq!(found.loras, expected);
-    assert_eq!(found.notes, [] as [&str; 0]);
 }
 
 #[test]
@@ -142,9 +94,9 @@ fn experts_videos_and_further_controls_of_swarmui_are_read_or_named() {
     assert_eq!(
         found.notes[..3],
         [
+            "The part <video>runs of the prompt is not used: it was for another stage or region",
             "The image was made into a video by other_video in a second stage, which is not repeated",
-            "Not used: refinercontrolpercentage, refinermethod",
-            "Tags in the prompt are not used and stay in it as text: <video>",
+            "Not used: refinercontrolpercentage 0.5, refinermethod StepSwap",
         ]
     );
 }
@@ -191,13 +143,33 @@ fn controls_and_the_second_pass_of_invokeai_and_samplers_of_novelai_are_read() {
 }
 
 #[test]
+fn of_a_swarmui_prompt_the_parts_for_other_stages_and_their_loras_are_named_and_left_out() {
+    let params = json!({"sui_image_params": {
+        "prompt": "a fox, <b> <base>at dawn<refiner>sharp <lora:Fine:0.5><segment:face,0.6>an <eye>",
+        "negativeprompt": "fog<refiner>noise", "model": "flux1-dev", "seed": 7, "steps": 9,
+        "loras": ["Ink", "Fine"], "loraweights": ["0.75", "0.5"], "lorasectionconfinement": ["0", "1"],
+    }});
+    let found = read_png("parameters", &params.to_string());
+    assert_eq!(found.prompt.as_deref(), Some("a fox, <b> at dawn"));
+    assert_eq!(found.negative_prompt.as_deref(), Some("fog"));
+    assert_eq!(found.loras, [lora("Ink", 0.75, None)]);
+    assert_eq!(
+        found.notes,
+        [
+            "The parts of the prompt for other stages and regions are not used: <refiner>, <segment:face,0.6>, <refiner>",
+            "The LoRA Fine of another stage or region is not used",
+        ]
+    );
+}
+
+#[test]
 fn members_that_are_set_and_not_read_are_named_once() {
     let params = json!({"sui_image_params": {
         "prompt": "a fox", "model": "flux1-dev", "seed": 7, "steps": 9, "swarm_version": "0.9",
         "refinermodel": "x", "seamless": false, "images": 0, "ipadapter": "", "zero": null,
     }});
     let found = read_png("parameters", &params.to_string());
-    assert_eq!(found.notes, ["Not used: refinermodel"]);
+    assert_eq!(found.notes, ["Not used: refinermodel x"]);
     let mut many = json!({"prompt": "a fox", "seed": 7, "steps": 9});
     for number in 10..40 {
         many[format!("member{number}")] = json!(1);
@@ -205,60 +177,10 @@ fn members_that_are_set_and_not_read_are_named_once() {
     let found = read_file("a.json", many.to_string().as_bytes()).unwrap();
     assert_eq!(found.notes.len(), 1);
     assert!(
-        found.notes[0].ends_with("member33 and 6 more"),
+        found.notes[0].ends_with("member33 1 and 6 more"),
         "{:?}",
         found.notes
     );
-}
-
-#[test]
-fn fooocus_novelai_easy_diffusion_and_the_styles_of_invokeai_are_read() {
-    let text = json!({
-        "prompt": "a fox", "negative_prompt": "fog", "steps": 30, "guidance_scale": 4,
-        "base_model": "flux1-dev", "loras": [["ink.safetensors", 0.1, "hash"]], "seed": "123",
-        "resolution": "(896, 1152)", "sharpness": 2, "version": "Fooocus v2.5.5",
-    });
-    let found = read_png("parameters", &text.to_string());
-    assert_eq!(found.tool, "Fooocus");
-    assert_eq!(found.model.as_deref(), Some("flux1-dev"));
-    assert_eq!((found.width, found.height), (Some(896), Some(1152)));
-    assert_eq!(found.loras, [lora("ink.safetensors", 0.1, None)]);
-    assert_eq!(found.notes, ["Not used: sharpness"]);
-
-    let text = json!({"prompt": "a fox", "steps": 28, "scale": 5.0, "seed": 1, "uc": "ugly"});
-    let found = read_png("Comment", &text.to_string());
-    assert_eq!(
-        (found.tool.as_str(), found.cfg_scale),
-        ("NovelAI", Some(5.0))
-    );
-    assert_eq!(found.negative_prompt.as_deref(), Some("ugly"));
-
-    let text = json!({
-        "positive_prompt": "a fox", "positive_style_prompt": "ink", "negative_prompt": "fog",
-        "negative_style_prompt": "fog", "seed": 1, "steps": 9, "app_version": "5.4",
-    });
-    let found = read_png("invokeai_metadata", &text.to_string());
-    assert_eq!(found.prompt.as_deref(), Some("a fox, ink"));
-    assert_eq!(found.negative_prompt.as_deref(), Some("fog"));
-    assert_eq!(
-        found.notes,
-        ["Its style prompt, ink, is added to the prompt"]
-    );
-
-    let texts: [&[u8]; 6] = [
-        b"prompt\0a fox",
-        b"seed\x005",
-        b"num_inference_steps\x0025",
-        b"use_stable_diffusion_model\0flux1-dev",
-        b"use_lora_model\0ink",
-        b"lora_alpha\x000.6",
-    ];
-    let picture = pngs(&texts.map(|text| (*b"tEXt", text)));
-    let found = read_file("a.png", &picture).unwrap();
-    assert_eq!(found.tool, "Easy Diffusion");
-    assert_eq!((found.seed, found.num_steps), (Some(5), Some(25)));
-    assert_eq!(found.model.as_deref(), Some("flux1-dev"));
-    assert_eq!(found.loras, [lora("ink", 0.6, None)]);
 }
 
 #[test]

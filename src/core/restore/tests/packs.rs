@@ -442,7 +442,7 @@ fn numbers_come_from_primitives_and_a_preset_wins_over_a_size() {
             found.width.zip(found.height),
             has_note(
                 &found,
-                "The size could not be read: node EmptySD3LatentImage",
+                "The size could not be read: node CR SDXL Aspect Ratio (id 13)",
             ),
         )
     };

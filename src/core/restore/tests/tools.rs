@@ -200,51 +200,6 @@ fn a_picture_of_framepack_studio_takes_the_rest_from_beside_it() {
 }
 
 #[test]
-fn invokeai_and_draw_things_are_read() {
-    let text = json!({
-        "app_version": "6.0", "positive_prompt": "a fox", "negative_prompt": "fog", "seed": 1,
-        "steps": 30, "cfg_scale": 1.0, "guidance": 4.0, "scheduler": "euler", "width": 1024,
-        "height": 1024, "model": {"name": "FLUX Dev", "hash": "blake3:ab"},
-        "loras": [{"model": {"name": "Ink"}, "weight": 0.5}],
-    });
-    let found = read_png("invokeai_metadata", &text.to_string());
-    assert_eq!(found.tool, "InvokeAI");
-    assert_eq!(found.model.as_deref(), Some("FLUX Dev"));
-    assert_eq!(found.loras, [lora("Ink", 0.5, None)]);
-    assert_eq!(found.distilled_guidance, Some(4.0));
-
-    let text = json!({
-        "c": "a fox", "uc": "fog", "seed": 2, "steps": 8, "scale": 1, "size": "512x768",
-        "sampler": "Euler A Trailing", "model": "flux_1_schnell_q8p.ckpt", "strength": 1,
-    });
-    let xmp = format!(
-        "<exif:UserComment><rdf:Alt><rdf:li xml:lang='x-default'>{}</rdf:li></rdf:Alt></exif:UserComment>",
-        text.to_string().replace('"', "&quot;")
-    );
-    let found = read_png("XML:com.adobe.xmp", &xmp);
-    assert_eq!(found.tool, "Draw Things");
-    assert_eq!((found.width, found.height), (Some(512), Some(768)));
-    assert_eq!((found.strength, found.seed), (None, Some(2)));
-}
-
-#[test]
-fn a_seed_below_zero_is_none() {
-    let text = r#"{"prompt": "a fox", "seed": -1, "steps": 4}"#;
-    let found = read_file("a.json", text.as_bytes()).unwrap();
-    assert_eq!((found.seed, found.num_steps), (None, Some(4)));
-}
-
-#[test]
-fn a_lora_that_swarmui_writes_into_the_prompt_too_is_one() {
-    let params = json!({"sui_image_params": {
-        "prompt": "a fox <lora:Ink:0.75>", "model": "flux1-dev", "seed": 7, "steps": 9,
-        "loras": ["folder/ink.safetensors"], "loraweights": ["0.75"],
-    }});
-    let found = read_png("parameters", &params.to_string());
-    assert_eq!(found.loras, [lora("Ink", 0.75, None)]);
-}
-
-#[test]
 fn weights_of_words_are_told_once_and_brackets_are_not() {
     let of = |prompt: &str| {
         let text = format!("{prompt}\nNegative prompt: (fog:1.5)\nSteps: 9, Seed: 7, CFG scale: 1");
@@ -458,7 +413,10 @@ fn the_settings_are_the_last_line_and_the_first_of_two_values_counts() {
     assert_eq!((found.num_steps, found.seed), (Some(20), Some(3)));
     assert_eq!(
         found.notes,
-        ["The settings say steps twice: 20 is used, and not 99"]
+        [
+            "The settings say steps twice: 20 is used, and not 99",
+            "Not used: but not these"
+        ]
     );
 }
 

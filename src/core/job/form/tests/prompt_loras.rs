@@ -180,16 +180,29 @@ fn a_lora_that_is_not_here_or_does_not_fit_is_one_error_that_names_it() {
 #[test]
 fn other_tags_and_those_of_the_negative_prompt_are_named_and_not_read() {
     let library = Library::new();
-    let mut request = request_of(&library.spec, |form| {
-        form.prompt = "a fox <hypernet:art:1>".to_owned();
-        form.negative_prompt = Some("<lora:ink:0.4> ugly".to_owned());
-    });
-    let said = library.settle(&mut request).unwrap();
-    assert_eq!(&*request.prompt, "a fox");
-    assert_eq!(&*request.negative_prompt, "ugly");
-    assert!(request.loras.is_empty());
-    assert_contains(&said[0].message, "<hypernet:art:1>");
-    assert_contains(&said[1].message, "<lora:ink:0.4>");
+    for (choice, is_early) in [("", true), ("{,|,}", false)] {
+        let form = checked(&library.spec, |form| {
+            form.prompt = format!("a fox{choice} <hypernet:art:1> // <lora:gone:1>");
+            form.negative_prompt = Some(format!("<lora:ink:0.4> ugly{choice}"));
+        });
+        let ValidatedForm {
+            mut request,
+            notices,
+        } = form.unwrap();
+        let settled = library.settle(&mut request).unwrap();
+        // Said once: before the job where no choice is open.
+        let (said, other) = if is_early {
+            (notices, settled)
+        } else {
+            (settled, notices)
+        };
+        assert_contains(&said[0].message, "<hypernet:art:1>");
+        assert_contains(&said[1].message, "<lora:ink:0.4>");
+        assert_eq!((said.len(), other.len()), (2, 0), "{choice}");
+        assert!(request.prompt.starts_with("a fox") && !request.prompt.contains('<'));
+        assert!(request.negative_prompt.starts_with("ugly"));
+        assert!(request.loras.is_empty());
+    }
 }
 
 #[test]
